@@ -1,0 +1,64 @@
+// conv2d_weight_backward: the gradient of conv2d with respect to its weight:
+// out[o, c, i, j] = sum over n, h, w of grad[n, o, h, w] * x[n, c, h*stride + i*dilation - padding, ..].
+// As a product of [o, nhw] and [nhw, cij]. One product per group.
+//#include "lib/grid"
+//#include "lib/conv"
+
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> grad: array<f32>;
+@group(0) @binding(auto) var<storage, read> x: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> out: array<f32>;
+
+var<private> group_id: u32;
+
+fn begin(batch: u32) {
+    group_id = batch;
+}
+
+fn a_at(row: u32, k: u32) -> f32 {
+    let area = p.out_h * p.out_w;
+    return grad[((k / area * p.groups + group_id) * p.gemm.m + row) * area + k % area];
+}
+
+// An element of the kernel: its channel, and how far its tap lies from the first.
+struct Column {
+    base: u32,
+    y: u32,
+    x: u32,
+}
+
+fn column(col: u32) -> Column {
+    let channel = group_id * p.in_c + col / (p.kernel_h * p.kernel_w);
+    let i = col / p.kernel_w % p.kernel_h;
+    return Column(channel * p.in_h * p.in_w, i * p.dilation_h, col % p.kernel_w * p.dilation_w);
+}
+
+// An output pixel: its image, and where the first tap falls.
+struct Inner {
+    base: u32,
+    y: u32,
+    x: u32,
+}
+
+fn inner(k: u32) -> Inner {
+    let n = k / (p.out_h * p.out_w);
+    let h = k / p.out_w % p.out_h;
+    return Inner(
+        n * p.groups * p.in_c * p.in_h * p.in_w,
+        h * p.stride_h - p.pad_h,
+        k % p.out_w * p.stride_w - p.pad_w,
+    );
+}
+
+fn b_at(r: Inner, c: Column) -> f32 {
+    let y = c.y + r.y;
+    let xx = c.x + r.x;
+    if (y >= p.in_h || xx >= p.in_w) { return 0.0; }
+    return x[c.base + r.base + y * p.in_w + xx];
+}
+
+fn store(batch: u32, split: u32, row: u32, col: u32, value: f32) {
+    out[((split * p.groups + batch) * p.gemm.m + row) * p.gemm.n + col] = value;
+}
+
+//#include "lib/gemm"

@@ -1,0 +1,157 @@
+// elementwise: out[i] = EXPR, from the elements a, b, c of up to three tensors that broadcast to the
+// output's shape, two scalars s and t, and the element's index i.
+// Each invocation computes four neighbours at a time. PACKED: every tensor is contiguous and aligned,
+// and moves as vec4. Otherwise every tensor is read, and the output written, through its strides.
+// An input that nobody else holds may be the output's own memory (SAME_A, SAME_B, SAME_C).
+//#include "lib/grid"
+//#if !PACKED
+//#include "lib/layout"
+//#endif
+
+alias A = f32;
+alias B = f32;
+alias C = f32;
+alias S = f32;
+alias O = f32;
+
+struct Params {
+    len: u32,
+    // How many times an invocation computes four neighbours.
+    rounds: u32,
+    s: u32,
+    t: u32,
+    // 1 when four neighbours never cross the end of the innermost axis.
+    inner_quads: u32,
+    pad0: u32,
+    pad1: u32,
+    pad2: u32,
+//#if PACKED
+    // Where out, a, b and c start, in vec4s.
+    starts: vec4<u32>,
+//#else
+    walk: Walk,
+//#endif
+}
+
+@group(0) @binding(auto) var<uniform> p: Params;
+//#if PACKED
+//#if IN_A
+@group(0) @binding(auto) var<storage, read> a_in: array<vec4<A>>;
+//#endif
+//#if IN_B
+@group(0) @binding(auto) var<storage, read> b_in: array<vec4<B>>;
+//#endif
+//#if IN_C
+@group(0) @binding(auto) var<storage, read> c_in: array<vec4<C>>;
+//#endif
+@group(0) @binding(auto) var<storage, read_write> out: array<vec4<O>>;
+//#else
+//#if IN_A
+@group(0) @binding(auto) var<storage, read> a_in: array<A>;
+//#endif
+//#if IN_B
+@group(0) @binding(auto) var<storage, read> b_in: array<B>;
+//#endif
+//#if IN_C
+@group(0) @binding(auto) var<storage, read> c_in: array<C>;
+//#endif
+@group(0) @binding(auto) var<storage, read_write> out: array<O>;
+//#endif
+
+fn op(a: A, b: B, c: C, i: u32) -> O {
+    let s = bitcast<S>(p.s);
+    let t = bitcast<S>(p.t);
+    return O(EXPR);
+}
+
+//#if PACKED
+fn quad(q: u32) {
+    var a = vec4<A>();
+    var b = vec4<B>();
+    var c = vec4<C>();
+    let o = p.starts.x + q;
+//#if IN_A
+    a = a_in[p.starts.y + q];
+//#endif
+//#if SAME_A
+    a = out[o];
+//#endif
+//#if IN_B
+    b = b_in[p.starts.z + q];
+//#endif
+//#if SAME_B
+    b = out[o];
+//#endif
+//#if IN_C
+    c = c_in[p.starts.w + q];
+//#endif
+//#if SAME_C
+    c = out[o];
+//#endif
+    let i = q * 4u;
+    out[o] = vec4<O>(
+        op(a.x, b.x, c.x, i),
+        op(a.y, b.y, c.y, i + 1u),
+        op(a.z, b.z, c.z, i + 2u),
+        op(a.w, b.w, c.w, i + 3u),
+    );
+}
+//#else
+fn one(at: vec4<u32>, i: u32) {
+    var a = A();
+    var b = B();
+    var c = C();
+//#if IN_A
+    a = a_in[at.y];
+//#endif
+//#if SAME_A
+    a = out[at.x];
+//#endif
+//#if IN_B
+    b = b_in[at.z];
+//#endif
+//#if SAME_B
+    b = out[at.x];
+//#endif
+//#if IN_C
+    c = c_in[at.w];
+//#endif
+//#if SAME_C
+    c = out[at.x];
+//#endif
+    out[at.x] = op(a, b, c, i);
+}
+
+fn quad(q: u32) {
+    let i = q * 4u;
+    if (p.inner_quads == 1u) {
+        let at = locate(i);
+        let step = p.walk.steps[p.walk.rank - 1u];
+        one(at, i);
+        one(at + step, i + 1u);
+        one(at + 2u * step, i + 2u);
+        one(at + 3u * step, i + 3u);
+    } else {
+        for (var k = i; k < min(i + 4u, p.len); k++) {
+            one(locate(k), k);
+        }
+    }
+}
+//#endif
+
+@compute @workgroup_size(256)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let first = group_index(group, groups) * p.rounds * 256u + lane;
+    let quads = (p.len + 3u) / 4u;
+    for (var round = 0u; round < p.rounds; round++) {
+        let q = first + round * 256u;
+        if (q < quads) {
+            quad(q);
+        }
+    }
+}
+//#use "lib/math"

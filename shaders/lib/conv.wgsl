@@ -1,0 +1,20 @@
+// The parameters that the three kernels of a convolution share. Channels are per group.
+struct Params {
+    gemm: Gemm,
+    images: u32,
+    groups: u32,
+    in_c: u32,
+    in_h: u32,
+    in_w: u32,
+    out_c: u32,
+    out_h: u32,
+    out_w: u32,
+    kernel_h: u32,
+    kernel_w: u32,
+    stride_h: u32,
+    stride_w: u32,
+    pad_h: u32,
+    pad_w: u32,
+    dilation_h: u32,
+    dilation_w: u32,
+}

@@ -1,0 +1,368 @@
+// Formulas that WGSL lacks, or promises too little accuracy for (its asin, atan, log near one, sin and
+// cos of large values, tanh that may overflow). Only the functions that a kernel calls are kept.
+// Polynomial coefficients: S. L. Moshier, Cephes (single precision), unless noted.
+
+fn is_nan(x: f32) -> bool {
+    // By bits: a compiler may fold `x != x` away.
+    return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+}
+
+fn is_inf(x: f32) -> bool {
+    return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
+}
+
+fn from_bits(bits: u32) -> f32 {
+    // Through a variable: WGSL refuses constants that are not finite.
+    var value = bits;
+    return bitcast<f32>(value);
+}
+
+fn nan() -> f32 {
+    return from_bits(0x7fc00000u);
+}
+
+fn inf() -> f32 {
+    return from_bits(0x7f800000u);
+}
+
+// The larger or smaller of two, NaN if either is.
+fn nan_max(a: f32, b: f32) -> f32 {
+    if (is_nan(a)) { return a; }
+    if (is_nan(b)) { return b; }
+    return max(a, b);
+}
+
+fn nan_min(a: f32, b: f32) -> f32 {
+    if (is_nan(a)) { return a; }
+    if (is_nan(b)) { return b; }
+    return min(a, b);
+}
+
+fn sign_of(x: f32) -> f32 {
+    if (is_nan(x)) { return x; }
+    return sign(x);
+}
+
+// x with the sign bit of y.
+fn with_sign(x: f32, y: f32) -> f32 {
+    return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
+}
+
+// Natural logarithm: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), then log m = 2 artanh((m-1)/(m+1)).
+fn ln(x: f32) -> f32 {
+    if (is_nan(x) || x < 0.0) { return nan(); }
+    if (x == 0.0) { return -inf(); }
+    if (is_inf(x)) { return x; }
+    var bits = bitcast<u32>(x);
+    var e = 0;
+    if (bits < 0x00800000u) {
+        bits = bitcast<u32>(x * 8388608.0);
+        e = -23;
+    }
+    e += i32(bits >> 23u) - 127;
+    var m = bitcast<f32>((bits & 0x007fffffu) | 0x3f800000u);
+    if (m > 1.4142135) {
+        m *= 0.5;
+        e += 1;
+    }
+    return f32(e) * 0.6931472 + artanh_series((m - 1.0) / (m + 1.0));
+}
+
+// 2 artanh(z) for |z| <= 1/3, by its Taylor series.
+fn artanh_series(z: f32) -> f32 {
+    let w = z * z;
+    let tail = w * (1.0 / 3.0 + w * (1.0 / 5.0 + w * (1.0 / 7.0 + w * (1.0 / 9.0
+        + w * (1.0 / 11.0 + w * (1.0 / 13.0 + w * (1.0 / 15.0)))))));
+    return 2.0 * (z + z * tail);
+}
+
+// log(1 + x), accurate near zero.
+fn log1p(x: f32) -> f32 {
+    if (abs(x) <= 0.5) { return artanh_series(x / (2.0 + x)); }
+    return ln(1.0 + x);
+}
+
+fn exp_(x: f32) -> f32 {
+    if (is_nan(x)) { return x; }
+    if (x > 88.72284) { return inf(); }
+    if (x < -103.97208) { return 0.0; }
+    let n = round(x * 1.442695);
+    let r = fma(n, 2.1219444e-4, fma(n, -0.693359375, x));
+    let q = fma(fma(fma(fma(fma(1.9875691e-4, r, 1.3981999e-3), r, 8.3334519e-3), r,
+        4.1665795e-2), r, 1.6666665e-1), r, 5.0000001e-1);
+    let y = fma(q * r, r, r) + 1.0;
+    // Two steps, because 2^n alone may leave the range of normal numbers.
+    let half = i32(n) / 2;
+    let rest = i32(n) - half;
+    return y * bitcast<f32>(u32(half + 127) << 23u) * bitcast<f32>(u32(rest + 127) << 23u);
+}
+
+// 1 - erf(x) for x >= 0, fractional error below 1.2e-7 (W. H. Press et al., Numerical Recipes, erfcc).
+fn erfc_positive(x: f32) -> f32 {
+    let t = 1.0 / (1.0 + 0.5 * x);
+    return t * exp_(-x * x - 1.26551223 + t * (1.00002368 + t * (0.37409196 + t * (0.09678418
+        + t * (-0.18628806 + t * (0.27886807 + t * (-1.13520398 + t * (1.48851587
+        + t * (-0.82215223 + t * 0.17087277)))))))));
+}
+
+// erf by its Taylor series near zero, by the complement elsewhere.
+fn erf(x: f32) -> f32 {
+    if (is_nan(x)) { return x; }
+    let a = abs(x);
+    if (a < 0.9) {
+        let w = x * x;
+        return 1.1283792 * x * (1.0 - w * (1.0 / 3.0 - w * (1.0 / 10.0 - w * (1.0 / 42.0
+            - w * (1.0 / 216.0 - w * (1.0 / 1320.0 - w * (1.0 / 9360.0 - w * (1.0 / 75600.0))))))));
+    }
+    if (a > 6.0) { return with_sign(1.0, x); }
+    return with_sign(1.0 - erfc_positive(a), x);
+}
+
+// The normal distribution's cumulative function, without cancellation in the lower tail.
+fn normal_cdf(x: f32) -> f32 {
+    let z = abs(x) * 0.70710678;
+    if (z < 0.9) { return 0.5 + 0.5 * erf(x * 0.70710678); }
+    let tail = 0.5 * erfc_positive(z);
+    return select(tail, 1.0 - tail, x > 0.0);
+}
+
+fn gelu(x: f32) -> f32 {
+    if (is_nan(x)) { return x; }
+    if (x < -14.0) { return -0.0; }
+    return x * normal_cdf(min(x, 14.0));
+}
+
+fn gelu_slope(x: f32) -> f32 {
+    if (is_nan(x)) { return x; }
+    let c = clamp(x, -14.0, 14.0);
+    return normal_cdf(c) + c * 0.39894228 * exp_(-0.5 * c * c);
+}
+
+fn sigmoid(x: f32) -> f32 {
+    if (x >= 0.0) { return 1.0 / (1.0 + exp_(-x)); }
+    let e = exp_(x);
+    return e / (1.0 + e);
+}
+
+fn log_sigmoid(x: f32) -> f32 {
+    if (is_nan(x)) { return x; }
+    return min(x, 0.0) - log1p(exp_(-abs(x)));
+}
+
+fn tanh_(x: f32) -> f32 {
+    if (is_nan(x)) { return x; }
+    let a = abs(x);
+    if (a < 0.625) {
+        let w = x * x;
+        return fma(((((-5.70498872745e-3 * w + 2.06390887954e-2) * w - 5.37397155531e-2) * w
+            + 1.33314422036e-1) * w - 3.33332819422e-1) * w, x, x);
+    }
+    return with_sign(1.0 - 2.0 / (exp_(2.0 * min(a, 20.0)) + 1.0), x);
+}
+
+fn sinh_(x: f32) -> f32 {
+    if (abs(x) < 1.0) {
+        let w = x * x;
+        return fma(((2.03721912945e-4 * w + 8.33028376239e-3) * w + 1.66667160211e-1) * w, x, x);
+    }
+    // Half the exponent twice: e^|x| may overflow where sinh does not.
+    let e = exp_(0.5 * abs(x));
+    return with_sign(0.5 * e * e - 0.5 / e / e, x);
+}
+
+fn cosh_(x: f32) -> f32 {
+    let e = exp_(0.5 * abs(x));
+    return 0.5 * e * e + 0.5 / e / e;
+}
+
+// Sine of x + turns * pi/2, after reducing x to [-pi/4, pi/4] in three parts of pi/2.
+fn sin_shifted(x: f32, turns: i32) -> f32 {
+    if (is_nan(x) || is_inf(x)) { return nan(); }
+    if (abs(x) > 65536.0) { return select(sin(x), cos(x), turns == 1); }
+    let n = round(x * 0.63661977);
+    let r = fma(n, -7.549789948768648e-8, fma(n, -4.837512969970703125e-4, fma(n, -1.5703125, x)));
+    let w = r * r;
+    let quadrant = (i32(n) + turns) & 3;
+    let s = fma(((-1.9515295891e-4 * w + 8.3321608736e-3) * w - 1.6666654611e-1) * w, r, r);
+    let c = ((2.443315711809948e-5 * w - 1.388731625493765e-3) * w + 4.166664568298827e-2) * w * w
+        - 0.5 * w + 1.0;
+    let y = select(s, c, (quadrant & 1) == 1);
+    return select(y, -y, (quadrant & 2) == 2);
+}
+
+fn sin_(x: f32) -> f32 {
+    return sin_shifted(x, 0);
+}
+
+fn cos_(x: f32) -> f32 {
+    return sin_shifted(x, 1);
+}
+
+fn tan_(x: f32) -> f32 {
+    return sin_shifted(x, 0) / sin_shifted(x, 1);
+}
+
+fn asin_small(x: f32) -> f32 {
+    let w = x * x;
+    return fma(((((4.2163199048e-2 * w + 2.4181311049e-2) * w + 4.5470025998e-2) * w
+        + 7.4953002686e-2) * w + 1.6666752422e-1) * w, x, x);
+}
+
+fn asin_(x: f32) -> f32 {
+    let a = abs(x);
+    if (!(a <= 1.0)) { return nan(); }
+    if (a <= 0.5) { return asin_small(x); }
+    return with_sign(1.57079633 - 2.0 * asin_small(sqrt(0.5 - 0.5 * a)), x);
+}
+
+fn acos_(x: f32) -> f32 {
+    if (!(abs(x) <= 1.0)) { return nan(); }
+    if (x > 0.5) { return 2.0 * asin_small(sqrt(0.5 - 0.5 * x)); }
+    if (x < -0.5) { return 3.14159265 - 2.0 * asin_small(sqrt(0.5 + 0.5 * x)); }
+    return 1.57079633 - asin_small(x);
+}
+
+fn atan_(x: f32) -> f32 {
+    if (is_nan(x)) { return x; }
+    let a = abs(x);
+    var base = 0.0;
+    var r = a;
+    if (a > 2.414213562) {
+        base = 1.57079633;
+        r = -1.0 / a;
+    } else if (a > 0.414213562) {
+        base = 0.785398163;
+        r = (a - 1.0) / (a + 1.0);
+    }
+    let w = r * r;
+    let y = fma((((8.05374449538e-2 * w - 1.38776856032e-1) * w + 1.99777106478e-1) * w
+        - 3.33329491539e-1) * w, r, r);
+    return with_sign(base + y, x);
+}
+
+// The angle of (x, y) in (-pi, pi], with the signs of zeros as in C.
+fn atan2_(y: f32, x: f32) -> f32 {
+    if (is_nan(x) || is_nan(y)) { return nan(); }
+    let negative = (bitcast<u32>(x) & 0x80000000u) != 0u;
+    var angle: f32;
+    if (is_inf(x) && is_inf(y)) {
+        angle = 0.785398163;
+    } else if (x == 0.0 && y == 0.0) {
+        angle = 0.0;
+    } else if (abs(y) > abs(x)) {
+        angle = 1.57079633 - atan_(abs(x) / abs(y));
+    } else {
+        angle = atan_(abs(y) / abs(x));
+    }
+    if (negative) { angle = 3.14159265 - angle; }
+    return with_sign(angle, y);
+}
+
+fn asinh_(x: f32) -> f32 {
+    if (is_nan(x)) { return x; }
+    let a = abs(x);
+    if (a > 1.0e15) { return with_sign(ln(a) + 0.69314718, x); }
+    return with_sign(log1p(a + a * a / (1.0 + sqrt(1.0 + a * a))), x);
+}
+
+fn acosh_(x: f32) -> f32 {
+    if (!(x >= 1.0)) { return nan(); }
+    if (x > 1.0e15) { return ln(x) + 0.69314718; }
+    let t = x - 1.0;
+    return log1p(t + sqrt(t * (2.0 + t)));
+}
+
+fn atanh_(x: f32) -> f32 {
+    if (!(abs(x) <= 1.0)) { return nan(); }
+    if (abs(x) == 1.0) { return with_sign(inf(), x); }
+    return with_sign(0.5 * log1p(2.0 * abs(x) / (1.0 - abs(x))), x);
+}
+
+// a to a whole power, by squaring: exact where the result is.
+fn pow_whole(a: f32, n: u32) -> f32 {
+    var base = a;
+    var left = n;
+    var y = 1.0;
+    while (left > 0u) {
+        if ((left & 1u) == 1u) { y *= base; }
+        base *= base;
+        left >>= 1u;
+    }
+    return y;
+}
+
+// a^b with the special cases of C: a negative base has whole powers.
+fn pow_(a: f32, b: f32) -> f32 {
+    if (b == 0.0 || a == 1.0) { return 1.0; }
+    if (is_nan(a) || is_nan(b)) { return nan(); }
+    let whole = abs(b) < 16777216.0 && floor(b) == b;
+    if (whole && abs(b) <= 64.0) {
+        let y = pow_whole(a, u32(abs(b)));
+        return select(y, 1.0 / y, b < 0.0);
+    }
+    // From 2^24 on, every number is even.
+    let even = abs(b) >= 16777216.0;
+    if (a < 0.0 && !whole && !even) { return nan(); }
+    let m = abs(a);
+    var y: f32;
+    if (is_inf(b)) {
+        y = select(select(0.0, inf(), (m > 1.0) == (b > 0.0)), 1.0, m == 1.0);
+    } else if (m == 0.0 || is_inf(m)) {
+        y = select(0.0, inf(), (m == 0.0) == (b < 0.0));
+    } else {
+        y = exp_(b * ln(m));
+    }
+    let odd = whole && (i32(abs(b)) & 1) == 1;
+    return select(y, -y, odd && (bitcast<u32>(a) & 0x80000000u) != 0u);
+}
+
+// The remainder with the sign of the divisor.
+fn rem(a: f32, b: f32) -> f32 {
+    if (is_inf(b) && !is_inf(a) && !is_nan(a)) {
+        return select(b, a, a == 0.0 || (a < 0.0) == (b < 0.0));
+    }
+    var r = a - b * floor(a / b);
+    // The quotient is rounded, so the result may be one divisor off.
+    if (abs(r) >= abs(b)) { r -= with_sign(b, r); }
+    if (r != 0.0 && (r < 0.0) != (b < 0.0)) { r += b; }
+    return r;
+}
+
+// Integer division rounds towards zero; by zero it gives zero, as hardware disagrees about it.
+fn idiv(a: i32, b: i32) -> i32 {
+    if (b == 0) { return 0; }
+    if (b == -1) { return -a; }
+    return a / b;
+}
+
+// The integer remainder with the sign of the divisor; by zero it gives zero.
+fn irem(a: i32, b: i32) -> i32 {
+    if (b == 0 || b == -1) { return 0; }
+    let r = a % b;
+    return select(r, r + b, r != 0 && (r < 0) != (b < 0));
+}
+
+fn ipow(a: i32, n: i32) -> i32 {
+    if (n < 0) {
+        if (a == 1) { return 1; }
+        if (a == -1) { return select(1, -1, (n & 1) == 1); }
+        return 0;
+    }
+    var base = a;
+    var left = n;
+    var y = 1;
+    while (left > 0) {
+        if ((left & 1) == 1) { y *= base; }
+        base *= base;
+        left >>= 1u;
+    }
+    return y;
+}
+
+// To an integer as Rust does it: towards zero, saturating, NaN to zero.
+fn to_int(x: f32) -> i32 {
+    if (is_nan(x)) { return 0; }
+    if (x >= 2147483648.0) { return 0x7fffffff; }
+    if (x <= -2147483648.0) { return i32(-0x7fffffff) - 1; }
+    return i32(x);
+}

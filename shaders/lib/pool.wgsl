@@ -1,0 +1,48 @@
+// What pooling and its gradients share: the sizes, and the window of an output pixel.
+struct Params {
+    len: u32,
+    in_h: u32,
+    in_w: u32,
+    out_h: u32,
+    out_w: u32,
+    kernel_h: u32,
+    kernel_w: u32,
+    stride_h: u32,
+    stride_w: u32,
+    pad_h: u32,
+    pad_w: u32,
+    dilation_h: u32,
+    dilation_w: u32,
+    // 1 when padding counts as elements of an average.
+    count_pad: u32,
+    pad0: u32,
+    pad1: u32,
+}
+
+// The first input row or column of an adaptive window, and the one after its last.
+fn window_start(o: u32, input: u32, output: u32) -> u32 {
+    return o * input / output;
+}
+
+fn window_end(o: u32, input: u32, output: u32) -> u32 {
+    return ((o + 1u) * input + output - 1u) / output;
+}
+
+// How many elements an average divides by: those of the window inside the image, or inside the padding.
+fn window_count(h: u32, w: u32) -> f32 {
+    let top = i32(h * p.stride_h) - i32(p.pad_h);
+    let left = i32(w * p.stride_w) - i32(p.pad_w);
+    var low_h = 0;
+    var low_w = 0;
+    var high_h = i32(p.in_h);
+    var high_w = i32(p.in_w);
+    if (p.count_pad == 1u) {
+        low_h = -i32(p.pad_h);
+        low_w = -i32(p.pad_w);
+        high_h += i32(p.pad_h);
+        high_w += i32(p.pad_w);
+    }
+    let rows = min(top + i32(p.kernel_h), high_h) - max(top, low_h);
+    let cols = min(left + i32(p.kernel_w), high_w) - max(left, low_w);
+    return f32(max(rows * cols, 1));
+}

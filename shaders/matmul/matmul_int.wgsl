@@ -1,0 +1,38 @@
+// matmul_int: out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j] for integers, wrapping.
+//#include "lib/grid"
+//#include "lib/layout"
+
+struct Params {
+    len: u32,
+    m: u32,
+    n: u32,
+    k: u32,
+    a_row: u32,
+    a_col: u32,
+    b_row: u32,
+    b_col: u32,
+    walk: Walk,
+}
+
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> a: array<i32>;
+@group(0) @binding(auto) var<storage, read> b: array<i32>;
+@group(0) @binding(auto) var<storage, read_write> out: array<i32>;
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let i = group_index(group, groups) * 64u + lane;
+    if (i >= p.len) { return; }
+    let start = locate(i / (p.m * p.n));
+    let row = start.y + (i / p.n % p.m) * p.a_row;
+    let col = start.z + (i % p.n) * p.b_col;
+    var sum = 0;
+    for (var k = 0u; k < p.k; k++) {
+        sum += a[row + k * p.a_col] * b[col + k * p.b_row];
+    }
+    out[i] = sum;
+}

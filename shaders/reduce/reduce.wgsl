@@ -1,0 +1,177 @@
+// reduce: out[o] = FINISH(COMBINE over k of LOAD(x[o, k])), with k running over the reduced axes.
+// A line is what one output reduces; it may be cut into `splits` parts, each an output of its own.
+// Default: one invocation walks one part. ROW: LANES invocations walk one part together and combine
+// through workgroup memory in a fixed tree. VEC4: parts are contiguous and aligned, read as vec4.
+// ARG: the result is the index along the line instead of the value.
+// The order of combination depends on the shape alone, so results repeat bit for bit.
+//#include "lib/grid"
+//#include "lib/layout"
+
+alias E = f32;
+alias O = f32;
+const LANES: u32 = 64u;
+
+struct Params {
+    // Parts in all, parts per line, elements per line, elements per part.
+    parts: u32,
+    splits: u32,
+    len: u32,
+    chunk: u32,
+    // For FINISH: what the result is multiplied with.
+    scale: f32,
+    // Axes that are reduced, as a second walk.
+    inner_rank: u32,
+    pad0: u32,
+    pad1: u32,
+    walk: Walk,
+    inner_shape: array<vec4<u32>, 2>,
+    inner_steps: array<vec4<u32>, 2>,
+}
+
+@group(0) @binding(auto) var<uniform> p: Params;
+//#if VEC4
+@group(0) @binding(auto) var<storage, read> x: array<vec4<E>>;
+//#else
+@group(0) @binding(auto) var<storage, read> x: array<E>;
+//#endif
+@group(0) @binding(auto) var<storage, read_write> out: array<O>;
+
+alias T = f32;
+
+fn combine(a: T, b: T) -> T {
+    return COMBINE;
+}
+
+fn load(v: E) -> T {
+    return LOAD;
+}
+
+fn finish(v: T) -> O {
+    return O(FINISH);
+}
+
+// Where element k of a line lies, relative to the line's start.
+fn inner(k: u32) -> u32 {
+    if (p.inner_rank == 1u) { return k * p.inner_steps[0].x; }
+    var rest = k;
+    var at = 0u;
+    for (var axis = p.inner_rank; axis > 0u; axis--) {
+        let a = axis - 1u;
+        let size = p.inner_shape[a >> 2u][a & 3u];
+        let next = rest / size;
+        at += (rest - next * size) * p.inner_steps[a >> 2u][a & 3u];
+        rest = next;
+    }
+    return at;
+}
+
+//#if ROW
+var<workgroup> shared_value: array<T, LANES>;
+//#if ARG
+var<workgroup> shared_index: array<u32, LANES>;
+//#endif
+//#endif
+
+struct Best {
+    value: T,
+    index: u32,
+}
+
+// Whether a candidate replaces the best so far; of equals the first stays.
+fn better(best: Best, value: T, index: u32) -> bool {
+    let v = value;
+    let b = best.value;
+    return (BETTER) || (v == b && index < best.index);
+}
+
+// Walks elements first, first + step, ... below end.
+fn walk_part(base: u32, first: u32, step: u32, end: u32) -> Best {
+    var best = Best(IDENTITY, first);
+//#if VEC4
+    for (var k = first; k < end; k += step) {
+        let v = x[(base >> 2u) + k];
+        best.value = combine(best.value, combine(combine(load(v.x), load(v.y)), combine(load(v.z), load(v.w))));
+    }
+//#else
+//#if ARG
+    if (first < end) {
+        best.value = load(x[base + inner(first)]);
+    }
+    for (var k = first + step; k < end; k += step) {
+        let value = load(x[base + inner(k)]);
+        if (better(best, value, k)) {
+            best = Best(value, k);
+        }
+    }
+//#else
+    for (var k = first; k < end; k += step) {
+        best.value = combine(best.value, load(x[base + inner(k)]));
+    }
+//#endif
+//#endif
+    return best;
+}
+
+fn store(o: u32, best: Best) {
+//#if ARG
+    out[o] = O(best.index);
+//#else
+    out[o] = finish(best.value);
+//#endif
+}
+
+//#if ROW
+@compute @workgroup_size(LANES)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let o = group_index(group, groups);
+    if (o >= p.parts) { return; }
+    let base = locate(o / p.splits).x;
+    let start = (o % p.splits) * p.chunk;
+    let end = min(start + p.chunk, p.len);
+    var best = walk_part(base, start + lane, LANES, end);
+    shared_value[lane] = best.value;
+//#if ARG
+    shared_index[lane] = best.index;
+//#endif
+    for (var half = LANES / 2u; half > 0u; half /= 2u) {
+        workgroupBarrier();
+        if (lane < half) {
+//#if ARG
+            // Lanes past the end of the line hold nothing.
+            let other = shared_index[lane + half];
+            if (other < end && better(Best(shared_value[lane], shared_index[lane]), shared_value[lane + half], other)) {
+                shared_value[lane] = shared_value[lane + half];
+                shared_index[lane] = other;
+            }
+//#else
+            shared_value[lane] = combine(shared_value[lane], shared_value[lane + half]);
+//#endif
+        }
+    }
+    if (lane == 0u) {
+//#if ARG
+        store(o, Best(shared_value[0], shared_index[0]));
+//#else
+        store(o, Best(shared_value[0], 0u));
+//#endif
+    }
+}
+//#else
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let o = group_index(group, groups) * 64u + lane;
+    if (o >= p.parts) { return; }
+    let base = locate(o / p.splits).x;
+    let start = (o % p.splits) * p.chunk;
+    store(o, walk_part(base, start, 1u, min(start + p.chunk, p.len)));
+}
+//#endif
+//#use "lib/math"

@@ -1,0 +1,76 @@
+//! The contract's ops on tensors of truth values.
+
+use super::contract::prelude::*;
+use Reduction::*;
+
+/// Ops on truth values that are not in the elementwise table.
+macro_rules! bool_contract {
+    ($apply:ident) => {
+        $apply! {
+            bool_empty(shape: Shape, device: Device, dtype: BoolType) -> B = with(dtype, create::full(&device, &shape, elementwise::Number::Bool(false)));
+            bool_zeros(shape: Shape, device: Device, dtype: BoolType) -> B = with(dtype, create::full(&device, &shape, elementwise::Number::Bool(false)));
+            bool_ones(shape: Shape, device: Device, dtype: BoolType) -> B = with(dtype, create::full(&device, &shape, elementwise::Number::Bool(true)));
+            bool_into_int(tensor: B, dtype: IntType) -> I = with(dtype, elementwise::cast(tensor, DType::I32));
+            bool_into_float(tensor: B, dtype: FloatType) -> F = with(dtype, elementwise::cast(tensor, DType::F32));
+            bool_transpose(tensor: B) -> B = transpose(tensor);
+            bool_swap_dims(tensor: B, dim1: Size, dim2: Size) -> B = copy::swap_dims(tensor, dim1, dim2);
+            bool_permute(tensor: B, axes: Axes) -> B = copy::permute(tensor, axes);
+            bool_flip(tensor: B, axes: Axes) -> B = copy::flip(tensor, axes);
+            bool_reshape(tensor: B, shape: Shape) -> B = copy::reshape(tensor, &shape);
+            bool_expand(tensor: B, shape: Shape) -> B = copy::expand(tensor, &shape);
+            bool_repeat_dim(tensor: B, dim: Size, times: Size) -> B = copy::repeat_dim(tensor, dim, times);
+            bool_cat(tensors: ManyB, dim: Size) -> B = copy::cat(tensors, dim);
+            bool_unfold(tensor: B, dim: Size, size: Size, step: Size) -> B = copy::unfold(tensor, dim, size, step);
+            bool_slice(tensor: B, slices: Slices) -> B = slice(tensor, slices);
+            bool_slice_assign(tensor: B, slices: Slices, value: B) -> B = slice_assign(tensor, slices, value);
+            bool_gather(dim: Size, tensor: B, indices: I) -> B = index::gather(dim, tensor, indices);
+            bool_scatter_or(dim: Size, tensor: B, indices: I, value: B) -> B = index::scatter(dim, tensor, indices, value);
+            bool_select(tensor: B, dim: Size, indices: I) -> B = index::select(tensor, dim, indices);
+            bool_select_or(tensor: B, dim: Size, indices: I, value: B) -> B = index::select_add(tensor, dim, indices, value);
+            bool_mask_where(tensor: B, mask: B, value: B) -> B = elementwise::mask_where(tensor, mask, value);
+            bool_mask_fill(tensor: B, mask: B, value: Number) -> B = elementwise::mask_fill(tensor, mask, number::B(value));
+            bool_any(tensor: B) -> B = reduce::all(Any, tensor);
+            bool_any_dim(tensor: B, dim: Size) -> B = reduce::dim(Any, tensor, dim);
+            bool_all(tensor: B) -> B = reduce::all(All, tensor);
+            bool_all_dim(tensor: B, dim: Size) -> B = reduce::dim(All, tensor, dim);
+        }
+    };
+}
+
+pub(crate) use bool_contract;
+
+impl BoolTensorOps<Wgsl> for Wgsl {
+    crate::kernels::table::bool_rows!(elementwise_methods);
+    bool_contract!(methods);
+
+    fn bool_from_data(data: TensorData, device: &WgslDevice) -> B {
+        from_data(data, device, "bool_from_data")
+    }
+
+    async fn bool_into_data(tensor: B) -> Result<TensorData, ExecutionError> {
+        into_data(tensor).await
+    }
+
+    fn bool_device(tensor: &B) -> WgslDevice {
+        tensor.device
+    }
+
+    fn bool_to_device(tensor: B, device: &WgslDevice) -> B {
+        to_device(tensor, device, "bool_to_device")
+    }
+
+    async fn bool_argwhere(tensor: B, dtype: IntType) -> I {
+        let mut site = Site::new("bool_argwhere");
+        tensor.show(&mut site);
+        dtype.show(&mut site);
+        site.falls_back();
+        let data = into_data(tensor)
+            .await
+            .unwrap_or_else(|error| panic!("bool_argwhere: {error}"));
+        let device = &burn_flex::FlexDevice;
+        Outcome::from_twin(
+            Flex::bool_argwhere(Flex::bool_from_data(data, device), dtype).await,
+            &site,
+        )
+    }
+}

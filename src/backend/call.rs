@@ -1,0 +1,626 @@
+//! Calling an op of the contract by its name, on any backend: how the case list becomes a test, a gradient
+//! check or a benchmark.
+//!
+//! The arguments of an op are read one after another from [`Arguments`], each by its kind. The calls are
+//! made from the tables of the contract: an op that is in a table can be called without another line.
+
+#![expect(
+    non_snake_case,
+    reason = "readers and writers are named after the kinds of the tables"
+)]
+
+use burn_backend::ops::{
+    AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
+    DeformConvOptions, GridSampleOptions, InterpolateMode, InterpolateOptions,
+    MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices,
+};
+use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
+use burn_backend::{Backend, Scalar, TensorData, get_device_settings};
+use burn_std::{BoolDType, FloatDType, IntDType, Slice};
+
+use super::contract::prelude::*;
+use crate::kernels::cases::{Arg, Case, Fill, Input};
+use crate::kernels::random::{Draw, Stream, floats, integers};
+
+/// What is done to a float tensor before an op sees it: a gradient check tracks it here.
+pub type Prepare<'a, T> = &'a mut dyn FnMut(FloatTensor<T>) -> FloatTensor<T>;
+
+/// The arguments of a case, made into a backend's tensors as they are read.
+pub struct Arguments<'a, T: Backend> {
+    case: &'a Case,
+    next: usize,
+    device: &'a T::Device,
+    prepare: Prepare<'a, T>,
+}
+
+/// A result of an op.
+#[derive(Debug, Clone)]
+pub enum Value<T: Backend> {
+    /// A float tensor.
+    Float(FloatTensor<T>),
+    /// An integer tensor.
+    Int(IntTensor<T>),
+    /// A tensor of truth values.
+    Bool(BoolTensor<T>),
+}
+
+impl<T: Backend> Value<T> {
+    /// Reads the tensor back.
+    ///
+    /// # Errors
+    ///
+    /// When the device fails.
+    pub async fn into_data(self) -> Result<TensorData, burn_backend::ExecutionError> {
+        match self {
+            Self::Float(tensor) => T::float_into_data(tensor).await,
+            Self::Int(tensor) => T::int_into_data(tensor).await,
+            Self::Bool(tensor) => T::bool_into_data(tensor).await,
+        }
+    }
+}
+
+/// Calls the op of a case. `None` when no table of the contract has it.
+///
+/// # Panics
+///
+/// When the case's arguments are not those of the op, or the op itself panics.
+pub fn call<T: Backend>(
+    case: &Case,
+    device: &T::Device,
+    prepare: Prepare<'_, T>,
+) -> Option<Vec<Value<T>>> {
+    let mut arguments = Arguments {
+        case,
+        next: 0,
+        device,
+        prepare,
+    };
+    let values = named(&mut arguments)?;
+    assert_eq!(
+        arguments.next,
+        case.args.len(),
+        "{case:?} has arguments that the op does not take"
+    );
+    Some(values)
+}
+
+/// Makes the arms of a call from rows of a table of the contract.
+macro_rules! calls {
+    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(= $gpu:expr)?;)*) => {
+        pub(super) fn table<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
+            match args.case.op {
+                $(stringify!($name) => {
+                    $(let $arg = args.$kind();)*
+                    Some(results::$ret::<T>(T::$name($($arg),*)))
+                })*
+                _ => None,
+            }
+        }
+    };
+}
+
+/// The same for rows of the elementwise table.
+macro_rules! elementwise_calls {
+    ($kind:ident: $($shape:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+        pub(super) fn elementwise<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
+            $(if args.case.op == stringify!($name) {
+                return Some(elementwise_calls!(@$shape $kind $name args));
+            })*
+            None
+        }
+    };
+    (@unary $kind:ident $name:ident $args:ident) => {{
+        let tensor = $args.$kind();
+        results::$kind::<T>(T::$name(tensor))
+    }};
+    (@query $kind:ident $name:ident $args:ident) => {{
+        let tensor = $args.$kind();
+        let dtype = $args.BoolType();
+        results::B::<T>(T::$name(tensor, dtype))
+    }};
+    (@binary $kind:ident $name:ident $args:ident) => {{
+        let lhs = $args.$kind();
+        let rhs = $args.$kind();
+        results::$kind::<T>(T::$name(lhs, rhs))
+    }};
+    (@scalar $kind:ident $name:ident $args:ident) => {{
+        let lhs = $args.$kind();
+        let rhs = $args.Number();
+        results::$kind::<T>(T::$name(lhs, rhs))
+    }};
+    (@scalars $kind:ident $name:ident $args:ident) => {{
+        let tensor = $args.$kind();
+        let first = $args.Number();
+        let second = $args.Number();
+        results::$kind::<T>(T::$name(tensor, first, second))
+    }};
+    (@compare $kind:ident $name:ident $args:ident) => {{
+        let lhs = $args.$kind();
+        let rhs = $args.$kind();
+        let dtype = $args.BoolType();
+        results::B::<T>(T::$name(lhs, rhs, dtype))
+    }};
+    (@compare_scalar $kind:ident $name:ident $args:ident) => {{
+        let lhs = $args.$kind();
+        let rhs = $args.Number();
+        let dtype = $args.BoolType();
+        results::B::<T>(T::$name(lhs, rhs, dtype))
+    }};
+}
+
+/// Methods that are Burn's compositions of others: no row, but cases.
+macro_rules! composed_contract {
+    ($apply:ident) => {
+        $apply! {
+            prelu(tensor: F, alpha: F) -> F;
+            softmin(tensor: F, dim: Size) -> F;
+            conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F;
+            max_pool1d(x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Switch) -> F;
+            max_pool1d_with_indices(x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Switch) -> Pooled1;
+            avg_pool1d(x: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Switch, ceil_mode: Switch) -> F;
+            adaptive_avg_pool1d(x: F, output_size: Size) -> F;
+            float_powi_scalar(lhs: F, rhs: Number) -> F;
+            float_powf_scalar(lhs: F, rhs: Number) -> F;
+            int_powi_scalar(lhs: I, rhs: Number) -> I;
+            layer_norm(tensor: F, gamma: F, beta: OptF, epsilon: Real) -> F;
+        }
+    };
+}
+
+/// Each table gets a module, so that each can have functions of the same names.
+macro_rules! modules {
+    ($($module:ident $table:ident $maker:ident;)*) => {
+        $(mod $module {
+            use super::*;
+            $table!($maker);
+        })*
+    };
+}
+
+use super::activation::activation_contract;
+use super::boolean::bool_contract;
+use super::float::float_contract;
+use super::int::int_contract;
+use super::module::module_contract;
+use crate::kernels::table::{activation_rows, bool_rows, float_rows, int_rows};
+
+modules! {
+    float float_contract calls;
+    int int_contract calls;
+    boolean bool_contract calls;
+    activation activation_contract calls;
+    module module_contract calls;
+    composed composed_contract calls;
+    float_table float_rows elementwise_calls;
+    int_table int_rows elementwise_calls;
+    bool_table bool_rows elementwise_calls;
+    activation_table activation_rows elementwise_calls;
+}
+
+fn named<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
+    float_table::elementwise(args)
+        .or_else(|| int_table::elementwise(args))
+        .or_else(|| bool_table::elementwise(args))
+        .or_else(|| activation_table::elementwise(args))
+        .or_else(|| float::table(args))
+        .or_else(|| int::table(args))
+        .or_else(|| boolean::table(args))
+        .or_else(|| activation::table(args))
+        .or_else(|| module::table(args))
+        .or_else(|| composed::table(args))
+}
+
+/// An input's elements: the same for every backend.
+pub fn content(input: &Input, place: usize) -> TensorData {
+    let len: usize = input.shape.iter().product();
+    let stream = Stream::new(place as u64 + 1);
+    let shape = input.shape.to_vec();
+    match input.fill {
+        Fill::Normal => {
+            let mut values = floats(
+                len,
+                Draw::Normal {
+                    mean: 0.0,
+                    deviation: 1.0,
+                },
+                stream,
+            );
+            values
+                .iter_mut()
+                .skip(5)
+                .step_by(17)
+                .for_each(|value| *value = 0.0);
+            TensorData::new(values, shape)
+        }
+        Fill::Positive => TensorData::new(
+            floats(
+                len,
+                Draw::Uniform {
+                    low: 0.1,
+                    high: 1.1,
+                },
+                stream,
+            ),
+            shape,
+        ),
+        Fill::Ints => TensorData::new(
+            integers(len, Draw::Ints { low: -9, width: 19 }, stream),
+            shape,
+        ),
+        Fill::Below(n) => TensorData::new(
+            integers(
+                len,
+                Draw::Ints {
+                    low: 0,
+                    width: n as u32,
+                },
+                stream,
+            ),
+            shape,
+        ),
+        Fill::Truths => {
+            let coins = integers(len, Draw::Bernoulli { probability: 0.5 }, stream);
+            TensorData::new(
+                coins
+                    .into_iter()
+                    .map(|coin| coin == 1)
+                    .collect::<Vec<bool>>(),
+                shape,
+            )
+        }
+    }
+}
+
+impl<'a, T: Backend> Arguments<'a, T> {
+    fn take(&mut self) -> Arg {
+        let arg = self.case.args.get(self.next).copied();
+        self.next += 1;
+        arg.unwrap_or_else(|| self.wrong("another argument"))
+    }
+
+    fn wrong(&self, wanted: &str) -> ! {
+        panic!(
+            "argument {} of {:?} should be {wanted}",
+            self.next, self.case
+        )
+    }
+
+    fn input(&mut self) -> Input {
+        match self.take() {
+            Arg::Tensor(input) => input,
+            _ => self.wrong("a tensor"),
+        }
+    }
+
+    fn inputs(&mut self) -> &'static [Input] {
+        match self.take() {
+            Arg::Tensors(inputs) => inputs,
+            _ => self.wrong("tensors"),
+        }
+    }
+
+    fn float(&mut self, input: &Input, place: usize) -> FloatTensor<T> {
+        let tensor = T::float_from_data(content(input, place), self.device);
+        let tensor = if input.axes.is_empty() {
+            tensor
+        } else {
+            T::float_permute(tensor, input.axes)
+        };
+        (self.prepare)(tensor)
+    }
+
+    fn int(&self, input: &Input, place: usize) -> IntTensor<T> {
+        let tensor = T::int_from_data(content(input, place), self.device);
+        if input.axes.is_empty() {
+            tensor
+        } else {
+            T::int_permute(tensor, input.axes)
+        }
+    }
+
+    fn truths(&self, input: &Input, place: usize) -> BoolTensor<T> {
+        let tensor = T::bool_from_data(content(input, place), self.device);
+        if input.axes.is_empty() {
+            tensor
+        } else {
+            T::bool_permute(tensor, input.axes)
+        }
+    }
+
+    fn F(&mut self) -> FloatTensor<T> {
+        let input = self.input();
+        self.float(&input, self.next)
+    }
+
+    fn I(&mut self) -> IntTensor<T> {
+        let input = self.input();
+        self.int(&input, self.next)
+    }
+
+    fn B(&mut self) -> BoolTensor<T> {
+        let input = self.input();
+        self.truths(&input, self.next)
+    }
+
+    fn OptF(&mut self) -> Option<FloatTensor<T>> {
+        if self.case.args.get(self.next) == Some(&Arg::Without) {
+            self.next += 1;
+            return None;
+        }
+        Some(self.F())
+    }
+
+    fn OptB(&mut self) -> Option<BoolTensor<T>> {
+        if self.case.args.get(self.next) == Some(&Arg::Without) {
+            self.next += 1;
+            return None;
+        }
+        Some(self.B())
+    }
+
+    fn ManyF(&mut self) -> Vec<FloatTensor<T>> {
+        let inputs = self.inputs();
+        inputs
+            .iter()
+            .enumerate()
+            .map(|(place, input)| self.float(input, 100 + place))
+            .collect()
+    }
+
+    fn ManyI(&mut self) -> Vec<IntTensor<T>> {
+        let inputs = self.inputs();
+        inputs
+            .iter()
+            .enumerate()
+            .map(|(place, input)| self.int(input, 100 + place))
+            .collect()
+    }
+
+    fn ManyB(&mut self) -> Vec<BoolTensor<T>> {
+        let inputs = self.inputs();
+        inputs
+            .iter()
+            .enumerate()
+            .map(|(place, input)| self.truths(input, 100 + place))
+            .collect()
+    }
+
+    fn Size(&mut self) -> usize {
+        match self.take() {
+            Arg::Int(value) => value as usize,
+            _ => self.wrong("a size"),
+        }
+    }
+
+    fn OptSize(&mut self) -> Option<usize> {
+        match self.take() {
+            Arg::Int(value) => Some(value as usize),
+            Arg::Without => None,
+            _ => self.wrong("a size or none"),
+        }
+    }
+
+    fn Real(&mut self) -> f64 {
+        match self.take() {
+            Arg::Float(value) => value,
+            _ => self.wrong("a number"),
+        }
+    }
+
+    fn Number(&mut self) -> Scalar {
+        match self.take() {
+            Arg::Int(value) => Scalar::Int(value),
+            Arg::Float(value) => Scalar::Float(value),
+            Arg::Switch(value) => Scalar::Bool(value),
+            _ => self.wrong("a scalar"),
+        }
+    }
+
+    fn Switch(&mut self) -> bool {
+        match self.take() {
+            Arg::Switch(value) => value,
+            _ => self.wrong("a switch"),
+        }
+    }
+
+    fn Axes(&mut self) -> &'static [usize] {
+        match self.take() {
+            Arg::Sizes(sizes) => sizes,
+            _ => self.wrong("sizes"),
+        }
+    }
+
+    fn Shape(&mut self) -> burn_std::Shape {
+        burn_std::Shape::from(self.Axes().to_vec())
+    }
+
+    fn Pair(&mut self) -> [usize; 2] {
+        match self.Axes() {
+            [first, second] => [*first, *second],
+            _ => self.wrong("two sizes"),
+        }
+    }
+
+    fn Range(&mut self) -> std::ops::Range<i64> {
+        match (self.take(), self.take()) {
+            (Arg::Int(start), Arg::Int(end)) => start..end,
+            _ => self.wrong("the ends of a range"),
+        }
+    }
+
+    /// Slices live as long as the program: a case list is short.
+    fn Slices(&mut self) -> &'static [Slice] {
+        match self.take() {
+            Arg::Slices(slices) => {
+                let slices = slices
+                    .iter()
+                    .map(|&(start, end, step)| Slice::new(start, end, step));
+                Vec::leak(slices.collect())
+            }
+            _ => self.wrong("slices"),
+        }
+    }
+
+    fn Device(&self) -> &'a T::Device {
+        self.device
+    }
+
+    fn FloatType(&mut self) -> FloatDType {
+        match self.take() {
+            Arg::FloatType => get_device_settings::<T>(self.device).float_dtype,
+            _ => self.wrong("the float type"),
+        }
+    }
+
+    fn IntType(&mut self) -> IntDType {
+        match self.take() {
+            Arg::IntType => get_device_settings::<T>(self.device).int_dtype,
+            _ => self.wrong("the integer type"),
+        }
+    }
+
+    fn BoolType(&mut self) -> BoolDType {
+        match self.take() {
+            Arg::BoolType => get_device_settings::<T>(self.device).bool_dtype,
+            _ => self.wrong("the type of truth values"),
+        }
+    }
+
+    fn Conv1(&mut self) -> ConvOptions<1> {
+        match self.take() {
+            Arg::Conv1(stride, padding, dilation, groups) => {
+                ConvOptions::new(stride, padding, dilation, groups)
+            }
+            _ => self.wrong("a convolution's options in one dimension"),
+        }
+    }
+
+    fn Conv2(&mut self) -> ConvOptions<2> {
+        match self.take() {
+            Arg::Conv(stride, padding, dilation, groups) => {
+                ConvOptions::new(stride, padding, dilation, groups)
+            }
+            _ => self.wrong("a convolution's options"),
+        }
+    }
+
+    fn Conv3(&mut self) -> ConvOptions<3> {
+        let Conv2 {
+            stride: [s, t],
+            padding: [p, q],
+            dilation: [d, e],
+            groups,
+        } = self.Conv2();
+        ConvOptions::new([s, t, t], [p, q, q], [d, e, e], groups)
+    }
+
+    fn ConvT2(&mut self) -> ConvTransposeOptions<2> {
+        match self.take() {
+            Arg::ConvTranspose(stride, padding, extra, dilation, groups) => {
+                ConvTransposeOptions::new(stride, padding, extra, dilation, groups)
+            }
+            _ => self.wrong("a transposed convolution's options"),
+        }
+    }
+
+    fn ConvT3(&mut self) -> ConvTransposeOptions<3> {
+        let ConvT2 {
+            stride: [s, t],
+            padding: [p, q],
+            padding_out: [x, y],
+            dilation: [d, e],
+            groups,
+        } = self.ConvT2();
+        ConvTransposeOptions::new([s, t, t], [p, q, q], [x, y, y], [d, e, e], groups)
+    }
+
+    fn Deform(&mut self) -> DeformConvOptions<2> {
+        let Conv2 {
+            stride,
+            padding,
+            dilation,
+            groups,
+        } = self.Conv2();
+        DeformConvOptions::new(stride, padding, dilation, groups, 1)
+    }
+
+    fn Interpolate(&mut self) -> InterpolateOptions {
+        InterpolateOptions::new(self.Mode())
+    }
+
+    fn GridSample(&mut self) -> GridSampleOptions {
+        GridSampleOptions::new(self.Mode())
+    }
+
+    fn Mode(&mut self) -> InterpolateMode {
+        match self.Size() {
+            0 => InterpolateMode::Nearest,
+            1 => InterpolateMode::Bilinear,
+            2 => InterpolateMode::Bicubic,
+            _ => InterpolateMode::Lanczos3,
+        }
+    }
+
+    fn Attention(&mut self) -> AttentionModuleOptions {
+        AttentionModuleOptions {
+            scale: None,
+            softcap: None,
+            is_causal: self.Switch(),
+        }
+    }
+
+    fn Update(&mut self) -> IndexingUpdateOp {
+        IndexingUpdateOp::Add
+    }
+}
+
+/// Results of each kind, as values.
+mod results {
+    use super::*;
+
+    pub fn F<T: Backend>(tensor: FloatTensor<T>) -> Vec<Value<T>> {
+        vec![Value::Float(tensor)]
+    }
+
+    pub fn I<T: Backend>(tensor: IntTensor<T>) -> Vec<Value<T>> {
+        vec![Value::Int(tensor)]
+    }
+
+    pub fn B<T: Backend>(tensor: BoolTensor<T>) -> Vec<Value<T>> {
+        vec![Value::Bool(tensor)]
+    }
+
+    pub fn FI<T: Backend>((first, second): (FloatTensor<T>, IntTensor<T>)) -> Vec<Value<T>> {
+        vec![Value::Float(first), Value::Int(second)]
+    }
+
+    pub fn II<T: Backend>((first, second): (IntTensor<T>, IntTensor<T>)) -> Vec<Value<T>> {
+        vec![Value::Int(first), Value::Int(second)]
+    }
+
+    pub fn FF<T: Backend>((first, second): (FloatTensor<T>, FloatTensor<T>)) -> Vec<Value<T>> {
+        vec![Value::Float(first), Value::Float(second)]
+    }
+
+    pub fn Pooled<T: Backend>(pooled: MaxPool2dWithIndices<T>) -> Vec<Value<T>> {
+        vec![Value::Float(pooled.output), Value::Int(pooled.indices)]
+    }
+
+    pub fn Pooled1<T: Backend>(pooled: MaxPool1dWithIndices<T>) -> Vec<Value<T>> {
+        vec![Value::Float(pooled.output), Value::Int(pooled.indices)]
+    }
+
+    pub fn PooledBackward<T: Backend>(pooled: MaxPool2dBackward<T>) -> Vec<Value<T>> {
+        vec![Value::Float(pooled.x_grad)]
+    }
+
+    pub fn DeformBackward<T: Backend>(grads: DeformConv2dBackward<T>) -> Vec<Value<T>> {
+        let always = [grads.x_grad, grads.offset_grad, grads.weight_grad];
+        always
+            .into_iter()
+            .chain(grads.mask_grad)
+            .chain(grads.bias_grad)
+            .map(Value::Float)
+            .collect()
+    }
+}

@@ -1,0 +1,120 @@
+//! The contract's float tensor ops.
+
+use super::contract::prelude::*;
+use super::random;
+use Reduction::*;
+
+/// Float ops that are not in the elementwise table.
+macro_rules! float_contract {
+    ($apply:ident) => {
+        $apply! {
+            float_zeros(shape: Shape, device: Device, dtype: FloatType) -> F = zeros(&device, &shape, dtype, 0.0);
+            float_ones(shape: Shape, device: Device, dtype: FloatType) -> F = zeros(&device, &shape, dtype, 1.0);
+            float_full(shape: Shape, value: Number, device: Device, dtype: FloatType) -> F = zeros(&device, &shape, dtype, value.elem());
+            float_empty(shape: Shape, device: Device, dtype: FloatType) -> F = zeros(&device, &shape, dtype, 0.0);
+            float_into_int(tensor: F, dtype: IntType) -> I = with(dtype, elementwise::cast(tensor, DType::I32));
+            float_cast(tensor: F, dtype: FloatType) -> F = with(dtype, Ok(tensor));
+            float_matmul(lhs: F, rhs: F) -> F = matmul::matmul(lhs, rhs);
+            float_cross(lhs: F, rhs: F, dim: Size) -> F;
+            float_transpose(tensor: F) -> F = transpose(tensor);
+            float_swap_dims(tensor: F, dim1: Size, dim2: Size) -> F = copy::swap_dims(tensor, dim1, dim2);
+            float_permute(tensor: F, axes: Axes) -> F = copy::permute(tensor, axes);
+            float_flip(tensor: F, axes: Axes) -> F = copy::flip(tensor, axes);
+            float_reshape(tensor: F, shape: Shape) -> F = copy::reshape(tensor, &shape);
+            float_expand(tensor: F, shape: Shape) -> F = copy::expand(tensor, &shape);
+            float_repeat_dim(tensor: F, dim: Size, times: Size) -> F = copy::repeat_dim(tensor, dim, times);
+            float_cat(tensors: ManyF, dim: Size) -> F = copy::cat(tensors, dim);
+            float_unfold(tensor: F, dim: Size, size: Size, step: Size) -> F = copy::unfold(tensor, dim, size, step);
+            float_slice(tensor: F, slices: Slices) -> F = slice(tensor, slices);
+            float_slice_assign(tensor: F, slices: Slices, value: F) -> F = slice_assign(tensor, slices, value);
+            float_gather(dim: Size, tensor: F, indices: I) -> F = index::gather(dim, tensor, indices);
+            float_scatter_add(dim: Size, tensor: F, indices: I, value: F) -> F = index::scatter(dim, tensor, indices, value);
+            float_scatter_nd(data: F, indices: I, values: F, reduction: Update) -> F;
+            float_gather_nd(data: F, indices: I) -> F;
+            float_select(tensor: F, dim: Size, indices: I) -> F = index::select(tensor, dim, indices);
+            float_select_add(tensor: F, dim: Size, indices: I, value: F) -> F = index::select_add(tensor, dim, indices, value);
+            float_mask_where(tensor: F, mask: B, value: F) -> F = elementwise::mask_where(tensor, mask, value);
+            float_mask_fill(tensor: F, mask: B, value: Number) -> F = elementwise::mask_fill(tensor, mask, number::F(value));
+            float_powi(lhs: F, rhs: I) -> F = powi(lhs, rhs);
+            float_sum(tensor: F) -> F = reduce::all(Sum, tensor);
+            float_sum_dim(tensor: F, dim: Size) -> F = reduce::dim(Sum, tensor, dim);
+            float_mean(tensor: F) -> F = reduce::all(Mean, tensor);
+            float_mean_dim(tensor: F, dim: Size) -> F = reduce::dim(Mean, tensor, dim);
+            float_prod(tensor: F) -> F = reduce::all(Prod, tensor);
+            float_prod_dim(tensor: F, dim: Size) -> F = reduce::dim(Prod, tensor, dim);
+            float_max(tensor: F) -> F = reduce::all(Max, tensor);
+            float_max_dim(tensor: F, dim: Size) -> F = reduce::dim(Max, tensor, dim);
+            float_max_dim_with_indices(tensor: F, dim: Size, dtype: IntType) -> FI = with(dtype, with_indices(ArgMax, tensor, dim));
+            float_min(tensor: F) -> F = reduce::all(Min, tensor);
+            float_min_dim(tensor: F, dim: Size) -> F = reduce::dim(Min, tensor, dim);
+            float_min_dim_with_indices(tensor: F, dim: Size, dtype: IntType) -> FI = with(dtype, with_indices(ArgMin, tensor, dim));
+            float_max_abs(tensor: F) -> F = reduce::all(MaxAbs, tensor);
+            float_max_abs_dim(tensor: F, dim: Size) -> F = reduce::dim(MaxAbs, tensor, dim);
+            float_argmax(tensor: F, dim: Size, dtype: IntType) -> I = with(dtype, reduce::dim(ArgMax, tensor, dim));
+            float_argmin(tensor: F, dim: Size, dtype: IntType) -> I = with(dtype, reduce::dim(ArgMin, tensor, dim));
+            float_any(tensor: F, dtype: BoolType) -> B = with(dtype, reduce::all(Any, tensor));
+            float_any_dim(tensor: F, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(Any, tensor, dim));
+            float_all(tensor: F, dtype: BoolType) -> B = with(dtype, reduce::all(All, tensor));
+            float_all_dim(tensor: F, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(All, tensor, dim));
+            float_argtopk(tensor: F, dim: Size, k: Size, dtype: IntType) -> I;
+            float_topk(tensor: F, dim: Size, k: Size) -> F;
+            float_sort(tensor: F, dim: Size, descending: Switch) -> F;
+            float_sort_with_indices(tensor: F, dim: Size, descending: Switch, dtype: IntType) -> FI;
+            float_argsort(tensor: F, dim: Size, descending: Switch, dtype: IntType) -> I;
+            float_cumsum(tensor: F, dim: Size) -> F;
+            float_cumprod(tensor: F, dim: Size) -> F;
+            float_cummin(tensor: F, dim: Size) -> F;
+            float_cummax(tensor: F, dim: Size) -> F;
+            float_grid_sample_2d(tensor: F, grid: F, options: GridSample) -> F;
+        }
+    };
+}
+
+pub(crate) use float_contract;
+
+impl FloatTensorOps<Wgsl> for Wgsl {
+    crate::kernels::table::float_rows!(elementwise_methods);
+    float_contract!(methods);
+
+    fn float_from_data(data: TensorData, device: &WgslDevice) -> F {
+        from_data(data, device, "float_from_data")
+    }
+
+    fn float_random(
+        shape: Shape,
+        distribution: burn_backend::Distribution,
+        device: &WgslDevice,
+        dtype: FloatType,
+    ) -> F {
+        random::float(shape, distribution, device, dtype)
+    }
+
+    async fn float_into_data(tensor: F) -> Result<TensorData, ExecutionError> {
+        into_data(tensor).await
+    }
+
+    fn float_device(tensor: &F) -> WgslDevice {
+        tensor.device
+    }
+
+    fn float_to_device(tensor: F, device: &WgslDevice) -> F {
+        to_device(tensor, device, "float_to_device")
+    }
+}
+
+fn zeros(
+    runtime: &std::sync::Arc<crate::runtime::Runtime>,
+    shape: &[usize],
+    _dtype: FloatType,
+    value: f32,
+) -> crate::tensor::Result<crate::tensor::Tensor> {
+    create::full(runtime, shape, elementwise::Number::F32(value))
+}
+
+/// The float to the power of the integer, elementwise.
+fn powi(
+    lhs: crate::tensor::Tensor,
+    rhs: crate::tensor::Tensor,
+) -> crate::tensor::Result<crate::tensor::Tensor> {
+    elementwise::Map::new("pow_(a, f32(b))", DType::F32).run(smallvec::smallvec![lhs, rhs])
+}

@@ -1,0 +1,113 @@
+//! The contract's integer tensor ops.
+
+use super::contract::prelude::*;
+use super::random;
+use Reduction::*;
+
+/// Integer ops that are not in the elementwise table.
+macro_rules! int_contract {
+    ($apply:ident) => {
+        $apply! {
+            int_zeros(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, elementwise::Number::I32(0)));
+            int_ones(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, elementwise::Number::I32(1)));
+            int_full(shape: Shape, value: Number, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, number::I(value)));
+            int_empty(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, elementwise::Number::I32(0)));
+            int_arange_step(range: Range, step: Size, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, step));
+            int_arange(range: Range, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, 1));
+            int_into_float(tensor: I, dtype: FloatType) -> F = with(dtype, elementwise::cast(tensor, DType::F32));
+            int_cast(tensor: I, dtype: IntType) -> I = with(dtype, Ok(tensor));
+            int_matmul(lhs: I, rhs: I) -> I = matmul::matmul(lhs, rhs);
+            int_transpose(tensor: I) -> I = transpose(tensor);
+            int_swap_dims(tensor: I, dim1: Size, dim2: Size) -> I = copy::swap_dims(tensor, dim1, dim2);
+            int_permute(tensor: I, axes: Axes) -> I = copy::permute(tensor, axes);
+            int_flip(tensor: I, axes: Axes) -> I = copy::flip(tensor, axes);
+            int_reshape(tensor: I, shape: Shape) -> I = copy::reshape(tensor, &shape);
+            int_expand(tensor: I, shape: Shape) -> I = copy::expand(tensor, &shape);
+            int_repeat_dim(tensor: I, dim: Size, times: Size) -> I = copy::repeat_dim(tensor, dim, times);
+            int_cat(tensors: ManyI, dim: Size) -> I = copy::cat(tensors, dim);
+            int_unfold(tensor: I, dim: Size, size: Size, step: Size) -> I = copy::unfold(tensor, dim, size, step);
+            int_slice(tensor: I, slices: Slices) -> I = slice(tensor, slices);
+            int_slice_assign(tensor: I, slices: Slices, value: I) -> I = slice_assign(tensor, slices, value);
+            int_gather(dim: Size, tensor: I, indices: I) -> I = index::gather(dim, tensor, indices);
+            int_scatter_add(dim: Size, tensor: I, indices: I, value: I) -> I = index::scatter(dim, tensor, indices, value);
+            int_scatter_nd(data: I, indices: I, values: I, reduction: Update) -> I;
+            int_gather_nd(data: I, indices: I) -> I;
+            int_select(tensor: I, dim: Size, indices: I) -> I = index::select(tensor, dim, indices);
+            int_select_add(tensor: I, dim: Size, indices: I, value: I) -> I = index::select_add(tensor, dim, indices, value);
+            int_mask_where(tensor: I, mask: B, value: I) -> I = elementwise::mask_where(tensor, mask, value);
+            int_mask_fill(tensor: I, mask: B, value: Number) -> I = elementwise::mask_fill(tensor, mask, number::I(value));
+            int_sum(tensor: I) -> I = reduce::all(Sum, tensor);
+            int_sum_dim(tensor: I, dim: Size) -> I = reduce::dim(Sum, tensor, dim);
+            int_mean(tensor: I) -> I = reduce::all(Mean, tensor);
+            int_mean_dim(tensor: I, dim: Size) -> I = reduce::dim(Mean, tensor, dim);
+            int_prod(tensor: I) -> I = reduce::all(Prod, tensor);
+            int_prod_dim(tensor: I, dim: Size) -> I = reduce::dim(Prod, tensor, dim);
+            int_max(tensor: I) -> I = reduce::all(Max, tensor);
+            int_max_dim(tensor: I, dim: Size) -> I = reduce::dim(Max, tensor, dim);
+            int_max_dim_with_indices(tensor: I, dim: Size) -> II = with_indices(ArgMax, tensor, dim);
+            int_min(tensor: I) -> I = reduce::all(Min, tensor);
+            int_min_dim(tensor: I, dim: Size) -> I = reduce::dim(Min, tensor, dim);
+            int_min_dim_with_indices(tensor: I, dim: Size) -> II = with_indices(ArgMin, tensor, dim);
+            int_max_abs(tensor: I) -> I = reduce::all(MaxAbs, tensor);
+            int_max_abs_dim(tensor: I, dim: Size) -> I = reduce::dim(MaxAbs, tensor, dim);
+            int_argmax(tensor: I, dim: Size) -> I = reduce::dim(ArgMax, tensor, dim);
+            int_argmin(tensor: I, dim: Size) -> I = reduce::dim(ArgMin, tensor, dim);
+            int_any(tensor: I, dtype: BoolType) -> B = with(dtype, reduce::all(Any, tensor));
+            int_any_dim(tensor: I, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(Any, tensor, dim));
+            int_all(tensor: I, dtype: BoolType) -> B = with(dtype, reduce::all(All, tensor));
+            int_all_dim(tensor: I, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(All, tensor, dim));
+            int_argtopk(tensor: I, dim: Size, k: Size) -> I;
+            int_topk(tensor: I, dim: Size, k: Size) -> I;
+            int_sort(tensor: I, dim: Size, descending: Switch) -> I;
+            int_sort_with_indices(tensor: I, dim: Size, descending: Switch) -> II;
+            int_argsort(tensor: I, dim: Size, descending: Switch) -> I;
+            int_cumsum(tensor: I, dim: Size) -> I;
+            int_cumprod(tensor: I, dim: Size) -> I;
+            int_cummin(tensor: I, dim: Size) -> I;
+            int_cummax(tensor: I, dim: Size) -> I;
+        }
+    };
+}
+
+pub(crate) use int_contract;
+
+impl IntTensorOps<Wgsl> for Wgsl {
+    crate::kernels::table::int_rows!(elementwise_methods);
+    int_contract!(methods);
+
+    fn int_from_data(data: TensorData, device: &WgslDevice) -> I {
+        from_data(data, device, "int_from_data")
+    }
+
+    fn int_random(
+        shape: Shape,
+        distribution: burn_backend::Distribution,
+        device: &WgslDevice,
+        dtype: IntType,
+    ) -> I {
+        random::int(shape, distribution, device, dtype)
+    }
+
+    async fn int_into_data(tensor: I) -> Result<TensorData, ExecutionError> {
+        into_data(tensor).await
+    }
+
+    fn int_device(tensor: &I) -> WgslDevice {
+        tensor.device
+    }
+
+    fn int_to_device(tensor: I, device: &WgslDevice) -> I {
+        to_device(tensor, device, "int_to_device")
+    }
+}
+
+fn arange(
+    runtime: &std::sync::Arc<crate::runtime::Runtime>,
+    range: Range,
+    step: usize,
+) -> crate::tensor::Result<crate::tensor::Tensor> {
+    let len = usize::try_from(range.end - range.start)
+        .unwrap_or(0)
+        .div_ceil(step.max(1));
+    create::arange(runtime, range.start as i32, step as i32, len)
+}

@@ -1,0 +1,165 @@
+//! Short names for the kinds of operands and results, as the contract's tables write them.
+
+use burn_backend::ops::{
+    AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
+    DeformConvOptions, GridSampleOptions, InterpolateOptions, MaxPool2dBackward,
+    MaxPool2dWithIndices,
+};
+use burn_backend::quantization::QuantizationParametersPrimitive;
+use burn_backend::tensor::IndexingUpdateOp;
+use burn_flex::{Flex, FlexTensor};
+
+use super::site::{Operand, Outcome, Site};
+use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
+use crate::tensor::Tensor;
+
+/// A float tensor.
+pub(crate) type F = WgslTensor;
+/// An integer tensor.
+pub(crate) type I = WgslTensor;
+/// A tensor of truth values.
+pub(crate) type B = WgslTensor;
+/// A quantised tensor.
+pub(crate) type Q = WgslQuantizedTensor;
+/// A float tensor that may be missing.
+pub(crate) type OptF = Option<WgslTensor>;
+/// A tensor of truth values that may be missing.
+pub(crate) type OptB = Option<WgslTensor>;
+/// Float tensors.
+pub(crate) type ManyF = Vec<WgslTensor>;
+/// Integer tensors.
+pub(crate) type ManyI = Vec<WgslTensor>;
+/// Tensors of truth values.
+pub(crate) type ManyB = Vec<WgslTensor>;
+/// A float and an integer tensor.
+pub(crate) type FI = (WgslTensor, WgslTensor);
+/// Two integer tensors.
+pub(crate) type II = (WgslTensor, WgslTensor);
+/// Two float tensors.
+pub(crate) type FF = (WgslTensor, WgslTensor);
+/// A device.
+pub(crate) type Device<'a> = &'a crate::device::WgslDevice;
+/// A scalar.
+pub(crate) type Number = burn_backend::Scalar;
+/// An axis, a size or a count.
+pub(crate) type Size = usize;
+/// A size that may be missing.
+pub(crate) type OptSize = Option<usize>;
+/// Axes.
+pub(crate) type Axes<'a> = &'a [usize];
+/// Slices, one for each axis.
+pub(crate) type Slices<'a> = &'a [burn_std::Slice];
+/// A shape.
+pub(crate) type Shape = burn_std::Shape;
+/// A half-open range of integers.
+pub(crate) type Range = std::ops::Range<i64>;
+/// Height and width.
+pub(crate) type Pair = [usize; 2];
+/// A switch.
+pub(crate) type Switch = bool;
+/// The float type of a result.
+pub(crate) type FloatType = burn_std::FloatDType;
+/// The integer type of a result.
+pub(crate) type IntType = burn_std::IntDType;
+/// The type of a result that is truth values.
+pub(crate) type BoolType = burn_std::BoolDType;
+/// Options of a convolution in two dimensions.
+pub(crate) type Conv2 = ConvOptions<2>;
+/// Options of a convolution in three dimensions.
+pub(crate) type Conv3 = ConvOptions<3>;
+/// Options of a transposed convolution in two dimensions.
+pub(crate) type ConvT2 = ConvTransposeOptions<2>;
+/// Options of a transposed convolution in three dimensions.
+pub(crate) type ConvT3 = ConvTransposeOptions<3>;
+/// Options of a deformable convolution.
+pub(crate) type Deform = DeformConvOptions<2>;
+/// Options of resizing.
+pub(crate) type Interpolate = InterpolateOptions;
+/// Options of sampling on a grid.
+pub(crate) type GridSample = GridSampleOptions;
+/// Options of attention.
+pub(crate) type Attention = AttentionModuleOptions;
+/// How a scatter combines.
+pub(crate) type Update = IndexingUpdateOp;
+/// A quantisation scheme.
+pub(crate) type Scheme<'a> = &'a burn_std::quantization::QuantScheme;
+/// A quantisation's parameters.
+pub(crate) type QParams = QuantizationParametersPrimitive<Wgsl>;
+/// Maxima and where they are.
+pub(crate) type Pooled = MaxPool2dWithIndices<Wgsl>;
+/// The gradient of a maximum.
+pub(crate) type PooledBackward = MaxPool2dBackward<Wgsl>;
+/// The gradients of a deformable convolution.
+pub(crate) type DeformBackward = DeformConv2dBackward<Wgsl>;
+
+impl Outcome for Pooled {
+    type Gpu = (Tensor, Tensor);
+    type Twin = MaxPool2dWithIndices<Flex>;
+
+    fn from_gpu((output, indices): (Tensor, Tensor), site: &Site) -> Self {
+        Self::new(
+            Outcome::from_gpu(output, site),
+            Outcome::from_gpu(indices, site),
+        )
+    }
+
+    fn from_twin(value: MaxPool2dWithIndices<Flex>, site: &Site) -> Self {
+        Self::new(
+            Outcome::from_twin(value.output, site),
+            Outcome::from_twin(value.indices, site),
+        )
+    }
+}
+
+impl Outcome for PooledBackward {
+    type Gpu = Tensor;
+    type Twin = MaxPool2dBackward<Flex>;
+
+    fn from_gpu(grad: Tensor, site: &Site) -> Self {
+        Self::new(Outcome::from_gpu(grad, site))
+    }
+
+    fn from_twin(value: MaxPool2dBackward<Flex>, site: &Site) -> Self {
+        Self::new(Outcome::from_twin(value.x_grad, site))
+    }
+}
+
+impl Outcome for DeformBackward {
+    type Gpu = std::convert::Infallible;
+    type Twin = DeformConv2dBackward<Flex>;
+
+    fn from_gpu(value: Self::Gpu, _site: &Site) -> Self {
+        // There is no kernel for it, so there is no such value.
+        match value {}
+    }
+
+    fn from_twin(value: DeformConv2dBackward<Flex>, site: &Site) -> Self {
+        let tensor = |tensor: FlexTensor| -> WgslTensor { Outcome::from_twin(tensor, site) };
+        Self::new(
+            tensor(value.x_grad),
+            tensor(value.offset_grad),
+            tensor(value.weight_grad),
+            value.mask_grad.map(tensor),
+            value.bias_grad.map(tensor),
+        )
+    }
+}
+
+impl Operand for QParams {
+    type Gpu = Tensor;
+    type Twin = QuantizationParametersPrimitive<Flex>;
+
+    fn show(&self, site: &mut Site) {
+        self.scales.show(site);
+    }
+
+    fn into_gpu(self, site: &Site) -> Tensor {
+        self.scales.into_gpu(site)
+    }
+
+    fn into_twin(self, site: &Site) -> Self::Twin {
+        QuantizationParametersPrimitive {
+            scales: self.scales.into_twin(site),
+        }
+    }
+}

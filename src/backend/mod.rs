@@ -1,0 +1,186 @@
+//! Burn's backend traits, one line per method.
+//!
+//! The contract is written down as tables (`float.rs`, `int.rs`, ...): each row is a method's signature
+//! and, where there is a kernel, the launch. From the tables come the trait implementations and a
+//! way to call an op by its name ([`call`]), which tests and benches use. Whether an op runs on the GPU
+//! or on the CPU twin is decided in one place, [`site`].
+
+pub mod call;
+mod contract;
+mod data;
+mod fallback;
+mod kinds;
+mod random;
+mod site;
+mod tensor;
+
+mod activation;
+mod boolean;
+mod extension;
+mod float;
+mod int;
+mod module;
+mod quantized;
+
+use burn_backend::{
+    Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError,
+};
+use burn_ir::{BackendIr, HandleKind, TensorHandle};
+use burn_std::BoolStore;
+
+pub use fallback::{fallbacks, reset_fallbacks};
+pub use tensor::{WgslQuantizedTensor, WgslTensor};
+
+use crate::device::{Place, WgslDevice};
+use crate::runtime::{MemoryUsage, Runtime};
+
+/// The backend. `Autodiff<Wgsl>` trains; tensors live on a [`WgslDevice`].
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wgsl;
+
+impl burn_std::device::Device for WgslDevice {
+    fn from_id(id: DeviceId) -> Self {
+        Self::from_code((id.type_id, u32::from(id.index_id)))
+    }
+
+    fn to_id(&self) -> DeviceId {
+        let (type_id, index) = self.to_code();
+        DeviceId::new(type_id, u16::try_from(index).unwrap_or(u16::MAX))
+    }
+}
+
+impl DeviceOps for WgslDevice {}
+
+impl BackendTypes for Wgsl {
+    type Device = WgslDevice;
+    type FloatTensorPrimitive = WgslTensor;
+    type FloatElem = f32;
+    type IntTensorPrimitive = WgslTensor;
+    type IntElem = i32;
+    type BoolTensorPrimitive = WgslTensor;
+    type BoolElem = u32;
+    type QuantizedTensorPrimitive = WgslQuantizedTensor;
+}
+
+impl Backend for Wgsl {
+    fn name(device: &Self::Device) -> String {
+        format!(
+            "wgsl<{}>",
+            device.describe().unwrap_or_else(|_| device.to_string())
+        )
+    }
+
+    fn seed(device: &Self::Device, seed: u64) {
+        random::seed(site::place(device, "seed"), seed);
+    }
+
+    fn sync(device: &Self::Device) -> Result<(), ExecutionError> {
+        match site::runtime(device, "sync") {
+            Some(runtime) => runtime
+                .sync()
+                .map_err(|error| data::execution_error(&error)),
+            None => Ok(()),
+        }
+    }
+
+    fn memory_cleanup(device: &Self::Device) {
+        if let Some(runtime) = site::runtime(device, "memory_cleanup") {
+            runtime.trim();
+        }
+    }
+
+    fn dtype_usage(device: &Self::Device, dtype: DType) -> DTypeUsageSet {
+        let on_gpu = !matches!(device.place(), Ok(Place::Cpu));
+        match dtype {
+            // Truth values are 32-bit words on a GPU and bytes on the CPU.
+            DType::Bool(BoolStore::U32) if on_gpu => DTypeUsage::general(),
+            DType::Bool(BoolStore::U32) => DTypeUsageSet::empty(),
+            dtype => burn_flex::Flex::dtype_usage(&burn_flex::FlexDevice, dtype),
+        }
+    }
+
+    fn device_count(type_id: u16) -> usize {
+        let is_gpu =
+            |kind: &crate::device::AdapterKind| *kind != crate::device::AdapterKind::Software;
+        match WgslDevice::from_code((type_id, 0)) {
+            WgslDevice::Gpu(_) => crate::device::adapters()
+                .iter()
+                .filter(|found| is_gpu(&found.facts.kind))
+                .count(),
+            device => (0..)
+                .take_while(|&index| {
+                    let (kind, _) = device.to_code();
+                    let one = WgslDevice::from_code((kind, index));
+                    one.to_code().1 == index && one.place().is_ok()
+                })
+                .count(),
+        }
+    }
+}
+
+impl BackendIr for Wgsl {
+    type Handle = HandleKind<Self>;
+
+    fn float_tensor(handle: TensorHandle<Self::Handle>) -> WgslTensor {
+        match handle.handle {
+            HandleKind::Float(tensor) => tensor,
+            other => wrong_handle("float", &other),
+        }
+    }
+
+    fn int_tensor(handle: TensorHandle<Self::Handle>) -> WgslTensor {
+        match handle.handle {
+            HandleKind::Int(tensor) => tensor,
+            other => wrong_handle("int", &other),
+        }
+    }
+
+    fn bool_tensor(handle: TensorHandle<Self::Handle>) -> WgslTensor {
+        match handle.handle {
+            HandleKind::Bool(tensor) => tensor,
+            other => wrong_handle("bool", &other),
+        }
+    }
+
+    fn quantized_tensor(handle: TensorHandle<Self::Handle>) -> WgslQuantizedTensor {
+        match handle.handle {
+            HandleKind::Quantized(tensor) => tensor,
+            other => wrong_handle("quantized", &other),
+        }
+    }
+
+    fn float_tensor_handle(tensor: WgslTensor) -> Self::Handle {
+        HandleKind::Float(tensor)
+    }
+
+    fn int_tensor_handle(tensor: WgslTensor) -> Self::Handle {
+        HandleKind::Int(tensor)
+    }
+
+    fn bool_tensor_handle(tensor: WgslTensor) -> Self::Handle {
+        HandleKind::Bool(tensor)
+    }
+
+    fn quantized_tensor_handle(tensor: WgslQuantizedTensor) -> Self::Handle {
+        HandleKind::Quantized(tensor)
+    }
+}
+
+fn wrong_handle(wanted: &str, handle: &HandleKind<Wgsl>) -> ! {
+    panic!(
+        "a {wanted} tensor was asked for, but the handle holds a {} tensor",
+        handle.name()
+    )
+}
+
+/// Memory held on a device: in use, reserved, peak. `None` on the CPU.
+///
+/// # Errors
+///
+/// When there is no such device.
+pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device::DeviceError> {
+    match device.place()? {
+        Place::Cpu => Ok(None),
+        Place::Adapter(index) => Ok(Some(Runtime::of(index)?.memory())),
+    }
+}

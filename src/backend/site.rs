@@ -1,0 +1,367 @@
+//! Where an op runs: the one place that decides between a kernel and the CPU twin.
+//!
+//! Every operand of an op is shown to a [`Site`]. It finds the device, refuses a mix of devices, and
+//! knows whether a kernel can take the operands. The rest is conversion: each kind of operand knows how
+//! it looks to a kernel and to the twin ([`Operand`]), and each kind of result how it comes back
+//! ([`Outcome`]).
+
+use std::sync::Arc;
+
+use burn_flex::FlexTensor;
+
+use super::data::{from_data, read_now};
+use super::fallback;
+use super::tensor::{Home, WgslQuantizedTensor, WgslTensor, kernel_dtype};
+use crate::device::{Place, WgslDevice};
+use crate::runtime::Runtime;
+use crate::tensor::Tensor;
+
+/// Ends an op that cannot be done. Burn's ops have no error to return.
+pub(crate) fn refuse(op: &str, device: &WgslDevice, error: &dyn std::fmt::Display) -> ! {
+    panic!("{op} on {device}: {error}")
+}
+
+/// Where a device is, for an op that was asked for there.
+pub(crate) fn place(device: &WgslDevice, op: &str) -> Place {
+    device
+        .place()
+        .unwrap_or_else(|error| refuse(op, device, &error))
+}
+
+/// The opened GPU of a device; `None` for the CPU.
+pub(crate) fn runtime(device: &WgslDevice, op: &str) -> Option<Arc<Runtime>> {
+    match place(device, op) {
+        Place::Cpu => None,
+        Place::Adapter(index) => {
+            Some(Runtime::of(index).unwrap_or_else(|error| refuse(op, device, &error)))
+        }
+    }
+}
+
+/// What is known of an op from the operands seen so far.
+pub(crate) struct Site {
+    op: &'static str,
+    device: Option<WgslDevice>,
+    /// Whether every operand is one that a kernel can take.
+    native: bool,
+}
+
+impl Site {
+    pub fn new(op: &'static str) -> Self {
+        Self {
+            op,
+            device: None,
+            native: true,
+        }
+    }
+
+    fn at(&mut self, device: &WgslDevice) {
+        match &self.device {
+            None => self.device = Some(*device),
+            Some(first) if first == device => {}
+            Some(first) => {
+                let op = self.op;
+                if place(first, op) != place(device, op) {
+                    panic!(
+                        "{op}: tensors are on two devices, {first} and {device}; move one with to_device"
+                    );
+                }
+            }
+        }
+    }
+
+    fn device(&self) -> WgslDevice {
+        self.device.unwrap_or_default()
+    }
+
+    /// Whether the op's kernel takes these operands.
+    pub fn takes_kernel(&self) -> bool {
+        self.native && self.on_gpu()
+    }
+
+    fn on_gpu(&self) -> bool {
+        place(&self.device(), self.op) != Place::Cpu
+    }
+
+    /// What a kernel computed, as the op's result.
+    pub fn computed<R: Outcome>(&self, result: crate::tensor::Result<R::Gpu>) -> R {
+        match result {
+            Ok(value) => R::from_gpu(value, self),
+            Err(error) => refuse(self.op, &self.device(), &error),
+        }
+    }
+
+    /// Notes that the twin is about to run.
+    pub fn falls_back(&self) {
+        if self.on_gpu() {
+            fallback::count(self.op);
+        }
+    }
+}
+
+/// An operand of an op, as Burn gives it.
+pub(crate) trait Operand: Sized {
+    /// How a kernel's launcher takes it.
+    type Gpu;
+    /// How the twin takes it.
+    type Twin;
+    /// Shows the operand to the site.
+    fn show(&self, site: &mut Site);
+    /// For the launcher. Only called when every operand is native.
+    fn into_gpu(self, site: &Site) -> Self::Gpu;
+    /// For the twin, reading back what is on the GPU.
+    fn into_twin(self, site: &Site) -> Self::Twin;
+}
+
+/// A result of an op.
+pub(crate) trait Outcome: Sized {
+    /// What a launcher returns for it.
+    type Gpu;
+    /// What the twin returns for it.
+    type Twin;
+    fn from_gpu(value: Self::Gpu, site: &Site) -> Self;
+    fn from_twin(value: Self::Twin, site: &Site) -> Self;
+}
+
+impl Operand for WgslTensor {
+    type Gpu = Tensor;
+    type Twin = FlexTensor;
+
+    fn show(&self, site: &mut Site) {
+        site.at(&self.device);
+        site.native &= matches!(self.home, Home::Gpu(_));
+    }
+
+    fn into_gpu(self, site: &Site) -> Tensor {
+        match self.home {
+            Home::Gpu(tensor) => tensor,
+            // The site has seen that there is none; said again rather than assumed.
+            Home::Cpu(tensor) => panic!("{}: no kernel takes {:?}", site.op, tensor.dtype()),
+        }
+    }
+
+    fn into_twin(self, site: &Site) -> FlexTensor {
+        match self.home {
+            Home::Cpu(tensor) => tensor,
+            home => FlexTensor::from_data(read_now(WgslTensor { home, ..self }, site.op)),
+        }
+    }
+}
+
+impl Outcome for WgslTensor {
+    type Gpu = Tensor;
+    type Twin = FlexTensor;
+
+    fn from_gpu(tensor: Tensor, site: &Site) -> Self {
+        Self {
+            device: site.device(),
+            home: Home::Gpu(tensor),
+        }
+    }
+
+    fn from_twin(tensor: FlexTensor, site: &Site) -> Self {
+        let device = site.device();
+        if !site.on_gpu() {
+            return Self {
+                device,
+                home: Home::Cpu(tensor),
+            };
+        }
+        let mut data = tensor.into_data();
+        // The twin counts in 64 bits; what comes of operands that kernels know stays known to them.
+        if site.native && (data.dtype.is_int() || data.dtype.is_uint()) {
+            data = data.convert_dtype(burn_backend::DType::I32);
+        }
+        if kernel_dtype(data.dtype).is_none() {
+            return Self {
+                device,
+                home: Home::Cpu(FlexTensor::from_data(data)),
+            };
+        }
+        from_data(data, &device, site.op)
+    }
+}
+
+impl Operand for WgslQuantizedTensor {
+    type Gpu = Self;
+    type Twin = burn_flex::FlexQTensor;
+
+    fn show(&self, site: &mut Site) {
+        site.at(&self.device);
+    }
+
+    fn into_gpu(self, _site: &Site) -> Self {
+        self
+    }
+
+    fn into_twin(self, _site: &Site) -> burn_flex::FlexQTensor {
+        self.twin
+    }
+}
+
+impl Outcome for WgslQuantizedTensor {
+    type Gpu = Self;
+    type Twin = burn_flex::FlexQTensor;
+
+    fn from_gpu(value: Self, _site: &Site) -> Self {
+        value
+    }
+
+    fn from_twin(twin: burn_flex::FlexQTensor, site: &Site) -> Self {
+        Self {
+            device: site.device(),
+            twin,
+        }
+    }
+}
+
+impl Operand for &WgslDevice {
+    type Gpu = Arc<Runtime>;
+    type Twin = &'static burn_flex::FlexDevice;
+
+    fn show(&self, site: &mut Site) {
+        site.at(self);
+    }
+
+    fn into_gpu(self, site: &Site) -> Arc<Runtime> {
+        match runtime(self, site.op) {
+            Some(runtime) => runtime,
+            None => panic!("{}: {self} has no GPU", site.op),
+        }
+    }
+
+    fn into_twin(self, _site: &Site) -> Self::Twin {
+        &burn_flex::FlexDevice
+    }
+}
+
+impl<T: Operand> Operand for Option<T> {
+    type Gpu = Option<T::Gpu>;
+    type Twin = Option<T::Twin>;
+
+    fn show(&self, site: &mut Site) {
+        if let Some(operand) = self {
+            operand.show(site);
+        }
+    }
+
+    fn into_gpu(self, site: &Site) -> Self::Gpu {
+        self.map(|operand| operand.into_gpu(site))
+    }
+
+    fn into_twin(self, site: &Site) -> Self::Twin {
+        self.map(|operand| operand.into_twin(site))
+    }
+}
+
+impl<T: Operand> Operand for Vec<T> {
+    type Gpu = Vec<T::Gpu>;
+    type Twin = Vec<T::Twin>;
+
+    fn show(&self, site: &mut Site) {
+        self.iter().for_each(|operand| operand.show(site));
+    }
+
+    fn into_gpu(self, site: &Site) -> Self::Gpu {
+        self.into_iter()
+            .map(|operand| operand.into_gpu(site))
+            .collect()
+    }
+
+    fn into_twin(self, site: &Site) -> Self::Twin {
+        self.into_iter()
+            .map(|operand| operand.into_twin(site))
+            .collect()
+    }
+}
+
+impl<A: Outcome, B: Outcome> Outcome for (A, B) {
+    type Gpu = (A::Gpu, B::Gpu);
+    type Twin = (A::Twin, B::Twin);
+
+    fn from_gpu(value: Self::Gpu, site: &Site) -> Self {
+        (A::from_gpu(value.0, site), B::from_gpu(value.1, site))
+    }
+
+    fn from_twin(value: Self::Twin, site: &Site) -> Self {
+        (A::from_twin(value.0, site), B::from_twin(value.1, site))
+    }
+}
+
+/// The types a result is asked for in: a kernel may not know them.
+macro_rules! dtype_operand {
+    ($($type:ty: $native:expr, $twin:expr;)*) => {
+        $(impl Operand for $type {
+            type Gpu = Self;
+            type Twin = Self;
+
+            fn show(&self, site: &mut Site) {
+                let native: fn(&$type) -> bool = $native;
+                site.native &= native(self);
+            }
+
+            fn into_gpu(self, _site: &Site) -> Self {
+                self
+            }
+
+            fn into_twin(self, _site: &Site) -> Self {
+                let twin: fn($type) -> Self = $twin;
+                twin(self)
+            }
+        })*
+    };
+}
+
+dtype_operand! {
+    burn_std::FloatDType: |dtype| *dtype == burn_std::FloatDType::F32, |dtype| dtype;
+    burn_std::IntDType: |dtype| *dtype == burn_std::IntDType::I32, |dtype| dtype;
+    // The twin stores truth values as bytes.
+    burn_std::BoolDType: |_| true, |dtype| match dtype {
+        burn_std::BoolDType::U32 => burn_std::BoolDType::U8,
+        other => other,
+    };
+}
+
+/// Operands that look the same to everyone.
+macro_rules! plain_operand {
+    ($($type:ty),* $(,)?) => {
+        $(impl Operand for $type {
+            type Gpu = Self;
+            type Twin = Self;
+
+            fn show(&self, _site: &mut Site) {}
+
+            fn into_gpu(self, _site: &Site) -> Self {
+                self
+            }
+
+            fn into_twin(self, _site: &Site) -> Self {
+                self
+            }
+        })*
+    };
+}
+
+plain_operand!(
+    bool,
+    usize,
+    f64,
+    &[usize],
+    [usize; 2],
+    std::ops::Range<i64>,
+    burn_std::Shape,
+    &[burn_std::Slice],
+    burn_backend::Scalar,
+    burn_backend::tensor::IndexingUpdateOp,
+    burn_backend::ops::ConvOptions<1>,
+    burn_backend::ops::ConvOptions<2>,
+    burn_backend::ops::ConvOptions<3>,
+    burn_backend::ops::ConvTransposeOptions<1>,
+    burn_backend::ops::ConvTransposeOptions<2>,
+    burn_backend::ops::ConvTransposeOptions<3>,
+    burn_backend::ops::DeformConvOptions<2>,
+    burn_backend::ops::InterpolateOptions,
+    burn_backend::ops::GridSampleOptions,
+    burn_backend::ops::AttentionModuleOptions,
+    &burn_std::quantization::QuantScheme,
+);

@@ -1,0 +1,466 @@
+//! `burn-wgsl`: what this crate sees of this machine.
+
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+use std::thread::available_parallelism;
+
+use burn_wgsl::device::{
+    AdapterFacts, Automatic, DEVICE_VARIABLE, DeviceError, Limits, WgslDevice, adapters, advice,
+    automatic, words,
+};
+use clap::{Parser, Subcommand};
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+/// Burn on hand-written WGSL kernels.
+#[derive(Parser)]
+#[command(version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Lists the devices, what they can do, and which one the automatic choice takes.
+    Devices {
+        /// Prints one JSON document for programs.
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    env_logger::init();
+    let Command::Devices { json } = Arguments::parse().command;
+    let report = automatic().map(|automatic| Report::new(adapters(), automatic));
+    match report
+        .map_err(Failure::Device)
+        .and_then(|r| print(&r, json))
+    {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("burn-wgsl: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Device(DeviceError),
+    #[error("cannot write the report ({0})")]
+    Write(#[from] io::Error),
+    #[error("cannot write the report as JSON ({0})")]
+    Json(#[from] serde_json::Error),
+}
+
+fn print(report: &Report, json: bool) -> Result<(), Failure> {
+    let text = if json {
+        serde_json::to_string_pretty(report)? + "\n"
+    } else {
+        report.to_text()
+    };
+    match io::stdout().write_all(text.as_bytes()) {
+        // The reader has seen enough, as with `| head`.
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
+}
+
+/// Everything the command tells; its fields are the JSON document.
+#[derive(Serialize)]
+struct Report {
+    automatic: AutomaticReport,
+    devices: Vec<DeviceReport>,
+    /// What to install, where no GPU can be used.
+    advice: Option<String>,
+}
+
+#[derive(Serialize)]
+struct AutomaticReport {
+    device: String,
+    reason: String,
+    /// What the environment variable is set to.
+    environment: Option<String>,
+}
+
+#[derive(Serialize)]
+struct DeviceReport {
+    /// The words that name it, the preferred one first.
+    words: Vec<String>,
+    name: String,
+    vendor: String,
+    kind: String,
+    api: String,
+    driver: String,
+    driver_info: String,
+    vendor_id: Option<u32>,
+    device_id: Option<u32>,
+    pci_bus_id: Option<String>,
+    limits: Option<LimitsReport>,
+    features: Option<FeaturesReport>,
+    /// Limits too low for the kernels; empty where the device can be used.
+    lacks: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct LimitsReport {
+    max_buffer_size: u64,
+    max_storage_binding_size: u64,
+    workgroup_memory: u32,
+    invocations_per_workgroup: u32,
+    workgroups_per_dimension: u32,
+    storage_buffers_per_stage: u32,
+    storage_offset_alignment: u32,
+    uniform_offset_alignment: u32,
+    min_subgroup_size: u32,
+    max_subgroup_size: u32,
+}
+
+#[derive(Serialize)]
+struct FeaturesReport {
+    f16: bool,
+    subgroups: bool,
+    immediates: bool,
+    timestamps: bool,
+    timestamps_inside_passes: bool,
+    pipeline_cache: bool,
+    int64: bool,
+    float_atomics: bool,
+    cooperative_matrix: bool,
+}
+
+impl Report {
+    fn new<F: AsRef<AdapterFacts>>(adapters: &[F], automatic: &Automatic) -> Self {
+        let report = |(index, facts): (usize, &F)| {
+            DeviceReport::of_adapter(&words(adapters, index), facts.as_ref())
+        };
+        let mut devices: Vec<DeviceReport> = adapters.iter().enumerate().map(report).collect();
+        devices.push(DeviceReport::of_cpu());
+        Self {
+            automatic: AutomaticReport {
+                device: automatic.device.to_string(),
+                reason: automatic.reason.clone(),
+                environment: automatic.environment.clone(),
+            },
+            devices,
+            advice: automatic.for_want_of_gpu.then(advice),
+        }
+    }
+
+    fn to_text(&self) -> String {
+        let with_limits = || self.devices.iter().filter(|device| device.limits.is_some());
+        let mut text = devices_table(&self.devices);
+        if with_limits().count() > 0 {
+            text += "\nLimits that matter for compute\n";
+            text += &limits_table(with_limits());
+            text += "\nFeatures that matter for compute\n";
+            text += &features_table(with_limits());
+        }
+        text += "\n";
+        for device in self
+            .devices
+            .iter()
+            .filter(|device| !device.lacks.is_empty())
+        {
+            let lacks = device.lacks.join("; ");
+            text += &wrapped(&format!("{} cannot be used: {lacks}", device.name));
+        }
+        let AutomaticReport { device, reason, .. } = &self.automatic;
+        text += &wrapped(&format!("auto takes {device}: {reason}."));
+        text += &wrapped(&format!(
+            "To change that, set {DEVICE_VARIABLE} to another of the words in the first column."
+        ));
+        if let Some(advice) = &self.advice {
+            text += &wrapped(&format!("Advice: {advice}."));
+        }
+        text
+    }
+}
+
+impl DeviceReport {
+    fn of_adapter(words: &[WgslDevice], facts: &AdapterFacts) -> Self {
+        let Limits {
+            max_buffer_size,
+            max_storage_binding_size,
+            workgroup_memory,
+            invocations_per_workgroup,
+            workgroups_per_dimension,
+            storage_buffers_per_stage,
+            storage_offset_alignment,
+            uniform_offset_alignment,
+            min_subgroup_size,
+            max_subgroup_size,
+        } = facts.limits;
+        let features = facts.features;
+        Self {
+            words: words.iter().map(WgslDevice::to_string).collect(),
+            name: facts.name.clone(),
+            vendor: facts.vendor.clone(),
+            kind: facts.kind.to_string(),
+            api: facts.api.to_string(),
+            driver: facts.driver.clone(),
+            driver_info: facts.driver_info.clone(),
+            vendor_id: Some(facts.vendor_id),
+            device_id: Some(facts.device_id),
+            pci_bus_id: facts.pci_bus_id.clone(),
+            limits: Some(LimitsReport {
+                max_buffer_size,
+                max_storage_binding_size,
+                workgroup_memory,
+                invocations_per_workgroup,
+                workgroups_per_dimension,
+                storage_buffers_per_stage,
+                storage_offset_alignment,
+                uniform_offset_alignment,
+                min_subgroup_size,
+                max_subgroup_size,
+            }),
+            features: Some(FeaturesReport {
+                f16: features.f16,
+                subgroups: features.subgroups,
+                immediates: features.immediates,
+                timestamps: features.timestamps,
+                timestamps_inside_passes: features.timestamps_inside_passes,
+                pipeline_cache: features.pipeline_cache,
+                int64: features.int64,
+                float_atomics: features.float_atomics,
+                cooperative_matrix: features.cooperative_matrix,
+            }),
+            lacks: facts
+                .limits
+                .shortfalls()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        }
+    }
+
+    fn of_cpu() -> Self {
+        let threads = available_parallelism().map_or(1, usize::from);
+        Self {
+            words: vec![WgslDevice::Cpu.to_string()],
+            name: format!("every op on the CPU ({threads} threads)"),
+            vendor: "-".to_owned(),
+            kind: "cpu".to_owned(),
+            api: "-".to_owned(),
+            driver: "-".to_owned(),
+            driver_info: String::new(),
+            vendor_id: None,
+            device_id: None,
+            pci_bus_id: None,
+            limits: None,
+            features: None,
+            lacks: Vec::new(),
+        }
+    }
+
+    fn word(&self) -> &str {
+        self.words.first().map_or("-", String::as_str)
+    }
+}
+
+/// The width that tables and sentences keep to.
+const WIDTH: u16 = 100;
+
+fn table<const COLUMNS: usize>(heading: [&str; COLUMNS]) -> Table {
+    let mut table = Table::new();
+    table
+        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_width(WIDTH)
+        .set_header(heading);
+    // The style already puts a space between columns.
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 1));
+    }
+    table
+}
+
+fn devices_table(devices: &[DeviceReport]) -> String {
+    let mut table = table(["device", "name", "vendor", "kind", "API", "driver"]);
+    for device in devices {
+        let words = match device.words.as_slice() {
+            [] => "-".to_owned(),
+            words => words.join("\n"),
+        };
+        let driver = format!("{} {}", device.driver, device.driver_info);
+        table.add_row([
+            words.as_str(),
+            &device.name,
+            &device.vendor,
+            &device.kind,
+            &device.api,
+            driver.trim(),
+        ]);
+    }
+    table.trim_fmt() + "\n"
+}
+
+fn limits_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
+    let mut table = table([
+        "device",
+        "largest\nbuffer",
+        "largest\nbinding",
+        "workgroup\nmemory",
+        "invocations\na workgroup",
+        "workgroups\na dimension",
+        "storage\nbuffers",
+        "offset\nalignment",
+        "subgroup\nsize",
+    ]);
+    for device in devices {
+        let Some(limits) = &device.limits else {
+            continue;
+        };
+        table.add_row([
+            device.word().to_owned(),
+            bytes(limits.max_buffer_size),
+            bytes(limits.max_storage_binding_size),
+            bytes(limits.workgroup_memory.into()),
+            limits.invocations_per_workgroup.to_string(),
+            limits.workgroups_per_dimension.to_string(),
+            limits.storage_buffers_per_stage.to_string(),
+            pair(
+                limits.storage_offset_alignment,
+                limits.uniform_offset_alignment,
+                "/",
+            ),
+            pair(limits.min_subgroup_size, limits.max_subgroup_size, " to "),
+        ]);
+    }
+    table.trim_fmt() + "\n"
+}
+
+fn features_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
+    let mut table = table(["device", "has", "has not"]);
+    for device in devices {
+        let Some(features) = &device.features else {
+            continue;
+        };
+        let features = [
+            ("f16", features.f16),
+            ("subgroups", features.subgroups),
+            ("immediates", features.immediates),
+            ("timestamps", features.timestamps),
+            (
+                "timestamps inside passes",
+                features.timestamps_inside_passes,
+            ),
+            ("pipeline cache", features.pipeline_cache),
+            ("int64", features.int64),
+            ("float atomics", features.float_atomics),
+            ("cooperative matrices", features.cooperative_matrix),
+        ];
+        let those = |wanted: bool| {
+            let those = features.iter().filter(|(_, there)| *there == wanted);
+            let names: Vec<&str> = those.map(|(name, _)| *name).collect();
+            names.join(", ")
+        };
+        table.add_row([device.word().to_owned(), those(true), those(false)]);
+    }
+    table.trim_fmt() + "\n"
+}
+
+/// A sentence, broken between words where a line would get too long.
+fn wrapped(sentence: &str) -> String {
+    let mut lines = String::new();
+    let mut length = 0;
+    for word in sentence.split_whitespace() {
+        let word_length = word.chars().count();
+        if length > 0 && length + 1 + word_length > usize::from(WIDTH) {
+            lines += "\n";
+            length = 0;
+        } else if length > 0 {
+            lines += " ";
+            length += 1;
+        }
+        lines += word;
+        length += word_length;
+    }
+    lines + "\n"
+}
+
+/// Two numbers, or one where they are equal.
+fn pair(first: u32, second: u32, between: &str) -> String {
+    if first == second {
+        first.to_string()
+    } else {
+        format!("{first}{between}{second}")
+    }
+}
+
+/// A number of bytes in the largest unit it fills, with one decimal where it is no whole number.
+fn bytes(count: u64) -> String {
+    let units = [
+        (1_u64 << 40, "TiB"),
+        (1 << 30, "GiB"),
+        (1 << 20, "MiB"),
+        (1 << 10, "KiB"),
+    ];
+    // A limit of 2^31 - 1 is meant as 2 GiB.
+    let filled = |(unit, _): &&(u64, &str)| count.saturating_add(8) >= *unit;
+    match units.iter().find(filled) {
+        Some((unit, name)) if count.is_multiple_of(*unit) => format!("{} {name}", count / unit),
+        Some((unit, name)) => format!("{:.1} {name}", count as f64 / *unit as f64),
+        None => format!("{count} B"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use burn_wgsl::device::{AdapterKind, Api, Features, Place};
+
+    #[test]
+    fn a_large_machine_fits_into_the_width() {
+        let mut gpu = AdapterFacts {
+            name: "NVIDIA GeForce RTX 4090 Laptop GPU with quite a name".to_owned(),
+            vendor: "NVIDIA".to_owned(),
+            kind: AdapterKind::Integrated,
+            api: Api::Vulkan,
+            driver: "NVIDIA".to_owned(),
+            driver_info: "Mesa 25.0.7-2~bpo12+1 (git-0123456789abcdef)".to_owned(),
+            ..AdapterFacts::default()
+        };
+        gpu.limits.max_buffer_size = (1 << 40) - (1 << 29);
+        gpu.limits.storage_buffers_per_stage = 4;
+        gpu.limits.workgroup_memory = 1000;
+        gpu.features = Features {
+            f16: true,
+            ..Features::default()
+        };
+        let automatic = Automatic {
+            device: WgslDevice::Cpu,
+            place: Place::Cpu,
+            reason: "a long reason ".repeat(12),
+            environment: None,
+            for_want_of_gpu: true,
+        };
+        let text = Report::new(&vec![gpu; 12], &automatic).to_text();
+        for line in text.lines() {
+            assert!(line.chars().count() <= usize::from(WIDTH), "{line}");
+        }
+        assert!(text.contains("gpu:11 "), "{text}");
+        assert!(text.contains("integrated:11"), "{text}");
+        assert!(text.contains("1023.5 GiB"), "{text}");
+    }
+
+    #[test]
+    fn bytes_are_told_in_the_largest_unit() {
+        let cases = [
+            (0, "0 B"),
+            (1000, "1000 B"),
+            (32 << 10, "32 KiB"),
+            (128 << 20, "128 MiB"),
+            ((1 << 31) - 1, "2.0 GiB"),
+            (3 << 29, "1.5 GiB"),
+            (1 << 52, "4096 TiB"),
+        ];
+        for (count, text) in cases {
+            assert_eq!(bytes(count), text);
+        }
+    }
+}

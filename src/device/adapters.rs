@@ -1,0 +1,66 @@
+//! The adapters of this machine.
+
+use super::{AdapterFacts, rank};
+
+/// An adapter that is there.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// What it is and can do.
+    pub facts: AdapterFacts,
+    /// wgpu's handle, which opens it.
+    pub adapter: wgpu::Adapter,
+}
+
+impl AsRef<AdapterFacts> for Found {
+    fn as_ref(&self) -> &AdapterFacts {
+        &self.facts
+    }
+}
+
+/// Looks for adapters: GPUs in rank order, then software adapters, each once.
+///
+/// Where no driver answers the list is empty; that is no error.
+pub async fn enumerate() -> Vec<Found> {
+    // OpenGL is left out: its compute is too limited for the kernels.
+    let backends = wgpu::Backends::PRIMARY & wgpu::Instance::enabled_backend_features();
+    if backends.is_empty() {
+        // A platform without any such API; creating an instance would panic there.
+        return Vec::new();
+    }
+    let descriptor = wgpu::InstanceDescriptor {
+        backends,
+        // None by default, in debug builds too: the driver's own messages would come before ours
+        // where there is no GPU, and checking indirect dispatches, of which there are none, caps
+        // buffers at 4 GiB. WGPU_VALIDATION=1 and its like switch them on.
+        flags: wgpu::InstanceFlags::empty().with_env(),
+        backend_options: wgpu::BackendOptions::from_env_or_default(),
+        ..wgpu::InstanceDescriptor::new_without_display_handle()
+    };
+    let instance = wgpu::Instance::new(descriptor);
+    let adapters = instance.enumerate_adapters(backends).await;
+
+    let facts: Vec<AdapterFacts> = adapters.iter().map(AdapterFacts::of).collect();
+    let order = rank(&facts);
+    let found = facts.into_iter().zip(adapters);
+    let mut found: Vec<Option<Found>> = found
+        .map(|(facts, adapter)| Some(Found { facts, adapter }))
+        .collect();
+    order.into_iter().filter_map(|i| found[i].take()).collect()
+}
+
+/// The adapters of this machine, looked for once per process: GPUs in rank order, then software
+/// adapters, each once. Empty where no driver answers.
+#[cfg(not(target_arch = "wasm32"))]
+pub fn adapters() -> &'static [Found] {
+    static ADAPTERS: std::sync::OnceLock<Vec<Found>> = std::sync::OnceLock::new();
+    ADAPTERS.get_or_init(|| {
+        let found = pollster::block_on(enumerate());
+        for (index, Found { facts, .. }) in found.iter().enumerate() {
+            let AdapterFacts {
+                name, kind, api, ..
+            } = facts;
+            log::debug!("adapter {index}: {name}, {kind}, {api}");
+        }
+        found
+    })
+}

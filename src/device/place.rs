@@ -1,0 +1,103 @@
+//! From a device's word to a place on this machine.
+
+use std::env::{self, VarError};
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use super::resolve::{locate, parse, settle};
+use super::{Automatic, DEVICE_VARIABLE, DeviceError, Place, WgslDevice, adapters, advice};
+
+impl WgslDevice {
+    /// Where this device is.
+    ///
+    /// What `Auto` means is found out once per process. Where it means the CPU because there is no
+    /// GPU, a warning says so, also once.
+    ///
+    /// # Errors
+    ///
+    /// When there is no such device, or, for `Auto`, when `BURN_WGSL_DEVICE` is set to something
+    /// that cannot be had. The error lists what is there.
+    pub fn place(&self) -> Result<Place, DeviceError> {
+        match self {
+            Self::Cpu => Ok(Place::Cpu),
+            Self::Auto => Ok(automatic()?.place),
+            device => locate(*device, adapters()),
+        }
+    }
+}
+
+impl WgslDevice {
+    /// The device in words: the adapter's name, kind and API, or `CPU`.
+    ///
+    /// # Errors
+    ///
+    /// As [`WgslDevice::place`].
+    pub fn describe(&self) -> Result<String, DeviceError> {
+        Ok(match self.place()? {
+            Place::Cpu => "CPU".to_owned(),
+            Place::Adapter(index) => {
+                let facts = &adapters()[index].facts;
+                format!("{} [{}, {}]", facts.name, facts.kind, facts.api)
+            }
+        })
+    }
+}
+
+impl FromStr for WgslDevice {
+    type Err = DeviceError;
+
+    /// Reads a word for a device, one of [`ACCEPTED_WORDS`](super::ACCEPTED_WORDS).
+    ///
+    /// `name:` looks through the adapters at once; any other word is not checked against what is
+    /// there before [`WgslDevice::place`].
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        parse(text, adapters)
+    }
+}
+
+/// What [`WgslDevice::Auto`] means in this process, and why.
+///
+/// # Errors
+///
+/// When `BURN_WGSL_DEVICE` is set to something that is no word for a device, or is not there.
+pub fn automatic() -> Result<&'static Automatic, DeviceError> {
+    static AUTOMATIC: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
+    let automatic = AUTOMATIC.get_or_init(|| {
+        let automatic = settle(environment(), adapters)?;
+        if automatic.for_want_of_gpu {
+            let reason = &automatic.reason;
+            log::warn!("everything runs on the CPU: {reason}; {}", advice());
+        }
+        Ok(automatic)
+    });
+    automatic.as_ref().map_err(DeviceError::clone)
+}
+
+fn environment() -> Option<String> {
+    match env::var(DEVICE_VARIABLE) {
+        Ok(value) => Some(value),
+        Err(VarError::NotPresent) => None,
+        // No word has such letters, so this becomes the error for an unknown one.
+        Err(VarError::NotUnicode(value)) => Some(value.to_string_lossy().into_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adapters_of_this_machine_are_where_their_words_say() {
+        for index in 0..adapters().len() {
+            for word in crate::device::words(adapters(), index) {
+                let read: WgslDevice = word.to_string().parse().expect("its own word is read");
+                assert_eq!(read.place().expect("it is there"), Place::Adapter(index));
+            }
+        }
+    }
+
+    #[test]
+    fn the_cpu_is_always_there() {
+        assert_eq!(WgslDevice::Cpu.place().expect("it is"), Place::Cpu);
+    }
+}

@@ -1,0 +1,144 @@
+//! Cases as plain data: which op, on what. Tests, gradient checks and benches walk them.
+
+use crate::tensor::Shape;
+
+/// The content and layout of a tensor that a case calls for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Input {
+    /// What the elements are.
+    pub fill: Fill,
+    /// The shape in memory.
+    pub shape: &'static [usize],
+    /// The order in which the op sees the axes; empty for as they are.
+    pub axes: &'static [usize],
+}
+
+/// What a tensor's elements are. Random content depends on the place of the argument in its case alone.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Fill {
+    /// Floats from a normal distribution, a few of them zero.
+    Normal,
+    /// Floats in (0.1, 1.1).
+    Positive,
+    /// Integers in -9..=9.
+    Ints,
+    /// Integers in `0..n`.
+    Below(usize),
+    /// Truth values.
+    Truths,
+}
+
+/// One argument of an op.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Arg {
+    /// A tensor, whose fill tells its kind.
+    Tensor(Input),
+    /// Several tensors, joined by one argument.
+    Tensors(&'static [Input]),
+    /// No tensor where one is optional.
+    Without,
+    /// A size, axis or count, or an integer scalar.
+    Int(i64),
+    /// A float scalar.
+    Float(f64),
+    /// A switch.
+    Switch(bool),
+    /// Sizes: a shape, axes, a kernel's size, strides.
+    Sizes(&'static [usize]),
+    /// Slices: start, end (negative from the end), step for each axis.
+    Slices(&'static [(isize, Option<isize>, isize)]),
+    /// A convolution's options: stride, padding, dilation, groups.
+    Conv([usize; 2], [usize; 2], [usize; 2], usize),
+    /// A convolution's options in one dimension: stride, padding, dilation, groups.
+    Conv1([usize; 1], [usize; 1], [usize; 1], usize),
+    /// A transposed convolution's options: stride, padding, extra padding, dilation, groups.
+    ConvTranspose([usize; 2], [usize; 2], [usize; 2], [usize; 2], usize),
+    /// The device's default float type.
+    FloatType,
+    /// The device's default integer type.
+    IntType,
+    /// The device's default type for truth values.
+    BoolType,
+}
+
+/// An op and its arguments.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Case {
+    /// The method's name in Burn's contract.
+    pub op: &'static str,
+    /// The arguments in the method's order, without the device.
+    pub args: &'static [Arg],
+}
+
+/// A case.
+pub const fn case(op: &'static str, args: &'static [Arg]) -> Case {
+    Case { op, args }
+}
+
+const fn input(fill: Fill, shape: &'static [usize]) -> Arg {
+    Arg::Tensor(Input {
+        fill,
+        shape,
+        axes: &[],
+    })
+}
+
+/// Random floats.
+pub const fn normal(shape: &'static [usize]) -> Arg {
+    input(Fill::Normal, shape)
+}
+
+/// Random floats above zero.
+pub const fn positive(shape: &'static [usize]) -> Arg {
+    input(Fill::Positive, shape)
+}
+
+/// Random integers.
+pub const fn ints(shape: &'static [usize]) -> Arg {
+    input(Fill::Ints, shape)
+}
+
+/// Random indices below `n`.
+pub const fn below(n: usize, shape: &'static [usize]) -> Arg {
+    input(Fill::Below(n), shape)
+}
+
+/// Random truth values.
+pub const fn truths(shape: &'static [usize]) -> Arg {
+    input(Fill::Truths, shape)
+}
+
+/// Random floats of `shape` whose axes the op sees in another order.
+pub const fn permuted(shape: &'static [usize], axes: &'static [usize]) -> Arg {
+    Arg::Tensor(Input {
+        fill: Fill::Normal,
+        shape,
+        axes,
+    })
+}
+
+/// Every case of every family that is not in the elementwise table.
+pub fn all() -> impl Iterator<Item = &'static Case> {
+    use super::{conv, copy, index, matmul, pool, reduce, softmax};
+    [
+        reduce::CASES,
+        softmax::CASES,
+        matmul::CASES,
+        conv::CASES,
+        pool::CASES,
+        index::CASES,
+        copy::CASES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+impl Input {
+    /// The shape that the op sees.
+    pub fn seen(&self) -> Shape {
+        if self.axes.is_empty() {
+            return self.shape.into();
+        }
+        self.axes.iter().map(|&axis| self.shape[axis]).collect()
+    }
+}

@@ -1,0 +1,359 @@
+//! Elementwise kernels: unary, binary and scalar ops, comparisons, masks, casts, fills and copies are
+//! one shader with another expression in it.
+
+use std::borrow::Cow;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::table::{Operands, Row};
+use super::{Launch, Params, div_up, walk};
+use crate::runtime::{Source, Variant};
+use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
+
+static ELEMENTWISE: Source = Source {
+    name: "elementwise",
+    text: include_str!("../../shaders/elementwise/elementwise.wgsl"),
+};
+
+/// Invocations per workgroup; each computes four neighbours per round.
+const LANES: usize = 256;
+
+/// A scalar operand, already in the type that the kernel computes with.
+#[derive(Debug, Clone, Copy)]
+pub enum Number {
+    /// A float.
+    F32(f32),
+    /// An integer.
+    I32(i32),
+    /// A truth value.
+    Bool(bool),
+}
+
+impl Number {
+    pub(crate) fn bits(self) -> u32 {
+        match self {
+            Self::F32(x) => x.to_bits(),
+            Self::I32(x) => x as u32,
+            Self::Bool(x) => u32::from(x),
+        }
+    }
+
+    pub(crate) fn dtype(self) -> DType {
+        match self {
+            Self::F32(_) => DType::F32,
+            Self::I32(_) => DType::I32,
+            Self::Bool(_) => DType::Bool,
+        }
+    }
+}
+
+/// An elementwise computation: an expression of `a`, `b`, `c`, the scalars `s`, `t` and the index `i`.
+#[derive(Debug, Clone)]
+pub struct Map {
+    /// The WGSL expression.
+    pub expr: Cow<'static, str>,
+    /// The result's type.
+    pub out: DType,
+    /// The scalars `s` and `t`.
+    pub scalars: SmallVec<[Number; 2]>,
+}
+
+impl Map {
+    /// A computation without scalars.
+    pub fn new(expr: impl Into<Cow<'static, str>>, out: DType) -> Self {
+        Self {
+            expr: expr.into(),
+            out,
+            scalars: smallvec![],
+        }
+    }
+
+    /// Adds a scalar, `s` first, then `t`.
+    #[must_use]
+    pub fn with(mut self, scalar: Number) -> Self {
+        self.scalars.push(scalar);
+        self
+    }
+
+    /// Computes a new tensor from up to three that broadcast, or writes over one that nobody else holds.
+    ///
+    /// # Errors
+    ///
+    /// When the shapes do not broadcast, the tensors are on two devices, or the device fails.
+    pub fn run(&self, inputs: SmallVec<[Tensor; 3]>) -> Result<Tensor> {
+        let mut shape: crate::tensor::Shape = inputs[0].shape().into();
+        for input in &inputs[1..] {
+            inputs[0].same_device(input)?;
+            shape = broadcast(&shape, input.shape()).ok_or_else(|| Error::Shape {
+                lhs: shape.to_vec(),
+                rhs: input.shape().to_vec(),
+                rule: "each axis must have the same size, or size one",
+            })?;
+        }
+        let same = (0..inputs.len()).find(|&i| {
+            let input = &inputs[i];
+            input.dtype() == self.out
+                && input.shape() == shape.as_slice()
+                && input.is_packed()
+                && input.is_unique()
+                && inputs
+                    .iter()
+                    .enumerate()
+                    .all(|(k, other)| k == i || !other.buffer().shares_buffer(input.buffer()))
+        });
+        let out = match same {
+            Some(index) => inputs[index].clone(),
+            None => {
+                let refs: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
+                Tensor::empty(inputs[0].runtime(), &shape, self.out, &refs)?
+            }
+        };
+        self.write(&inputs, &out, same)?;
+        Ok(out)
+    }
+
+    /// Computes a new tensor of `shape` from the element's index and the scalars alone.
+    ///
+    /// # Errors
+    ///
+    /// When the memory is not there.
+    pub fn fill(
+        &self,
+        runtime: &std::sync::Arc<crate::runtime::Runtime>,
+        shape: &[usize],
+    ) -> Result<Tensor> {
+        let out = Tensor::empty(runtime, shape, self.out, &[])?;
+        self.write(&[], &out, None)?;
+        Ok(out)
+    }
+
+    /// Writes the result over the elements of `out`, which may be a view.
+    ///
+    /// # Errors
+    ///
+    /// When an input does not broadcast to `out`, or the device fails.
+    pub fn write_to(&self, inputs: &[Tensor], out: &Tensor) -> Result<()> {
+        self.write(inputs, out, None)
+    }
+
+    fn write(&self, inputs: &[Tensor], out: &Tensor, same: Option<usize>) -> Result<()> {
+        let len = out.len();
+        if len == 0 {
+            return Ok(());
+        }
+        let mut layouts: SmallVec<[Layout; 4]> = smallvec![out.layout().clone()];
+        for input in inputs {
+            layouts.push(
+                input
+                    .layout()
+                    .expand(out.shape())
+                    .ok_or_else(|| Error::Shape {
+                        lhs: out.shape().to_vec(),
+                        rhs: input.shape().to_vec(),
+                        rule: "the second must broadcast to the first",
+                    })?,
+            );
+        }
+        // A view that ends inside a vec4 must not have its neighbours overwritten.
+        let whole = len.is_multiple_of(4) || out.is_packed();
+        let packed = whole
+            && layouts
+                .iter()
+                .all(|l| l.is_contiguous() && l.offset.is_multiple_of(4));
+        let quads = len.div_ceil(4);
+        // Large tensors: fewer, longer workgroups.
+        let rounds = if quads >= LANES * 1024 { 4 } else { 1 };
+        let bits = |i: usize| self.scalars.get(i).map_or(0, |s| s.bits());
+        let mut params: Params = smallvec![len as u32, rounds as u32, bits(0), bits(1), 0, 0, 0, 0];
+        if packed {
+            let start = |i: usize| {
+                layouts
+                    .get(i)
+                    .map_or(0, |layout: &Layout| layout.offset as u32 / 4)
+            };
+            params.extend([start(0), start(1), start(2), start(3)]);
+        } else {
+            let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
+            let (words, inner) = walk(&refs)?;
+            params[4] = u32::from(inner.is_multiple_of(4));
+            params.extend_from_slice(&words);
+        }
+        let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
+        let variant = self.variant(&dtypes, packed, same);
+        let read: SmallVec<[&Tensor; 3]> = inputs
+            .iter()
+            .enumerate()
+            .filter(|&(i, _)| Some(i) != same)
+            .map(|(_, t)| t)
+            .collect();
+        Launch {
+            variant: &variant,
+            inputs: &read,
+            outputs: &[out],
+            params: &params,
+            groups: div_up(quads, LANES * rounds),
+            work: len as u64,
+        }
+        .run()
+    }
+
+    fn variant(&self, inputs: &[DType], packed: bool, same: Option<usize>) -> Variant {
+        const NAMES: [(&str, &str, &str); 3] = [
+            ("A", "IN_A", "SAME_A"),
+            ("B", "IN_B", "SAME_B"),
+            ("C", "IN_C", "SAME_C"),
+        ];
+        let mut variant = Variant::new(&ELEMENTWISE)
+            .flag("PACKED", packed)
+            .ty("O", self.out.wgsl())
+            .expr("EXPR", self.expr.clone());
+        for (index, (dtype, (alias, read, write))) in inputs.iter().zip(NAMES).enumerate() {
+            variant = variant.ty(alias, dtype.wgsl());
+            variant = variant.flag(if same == Some(index) { write } else { read }, true);
+        }
+        if let Some(scalar) = self.scalars.first() {
+            variant = variant.ty("S", scalar.dtype().wgsl());
+        }
+        variant
+    }
+}
+
+/// An op of the table on tensors of `dtype`, as a computation.
+fn row_map(row: &Row, out: DType, scalars: &[Number]) -> Map {
+    Map {
+        expr: Cow::Borrowed(row.wgsl),
+        out,
+        scalars: scalars.into(),
+    }
+}
+
+/// A row of the table with one operand.
+///
+/// # Errors
+///
+/// See [`Map::run`]; the same holds for the functions below.
+pub fn unary(row: &Row, tensor: Tensor) -> Result<Tensor> {
+    row_map(row, tensor.dtype(), &[]).run(smallvec![tensor])
+}
+
+/// A row with two operands that broadcast.
+pub fn binary(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
+    row_map(row, lhs.dtype(), &[]).run(smallvec![lhs, rhs])
+}
+
+/// A row with a tensor and one or two scalars.
+pub fn scalar(row: &Row, tensor: Tensor, scalars: &[Number]) -> Result<Tensor> {
+    row_map(row, tensor.dtype(), scalars).run(smallvec![tensor])
+}
+
+/// A row that asks a question about one operand.
+pub fn query(row: &Row, tensor: Tensor) -> Result<Tensor> {
+    row_map(row, DType::Bool, &[]).run(smallvec![tensor])
+}
+
+/// A row that compares two operands.
+pub fn compare(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
+    row_map(row, DType::Bool, &[]).run(smallvec![lhs, rhs])
+}
+
+/// A row that compares an operand with a scalar.
+pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: Number) -> Result<Tensor> {
+    row_map(row, DType::Bool, &[scalar]).run(smallvec![tensor])
+}
+
+/// `value` where `mask` holds, `tensor` elsewhere.
+pub fn mask_where(tensor: Tensor, mask: Tensor, value: Tensor) -> Result<Tensor> {
+    Map::new("select(a, c, b != 0u)", tensor.dtype()).run(smallvec![tensor, mask, value])
+}
+
+/// `value` where `mask` holds, `tensor` elsewhere.
+pub fn mask_fill(tensor: Tensor, mask: Tensor, value: Number) -> Result<Tensor> {
+    Map::new("select(a, s, b != 0u)", tensor.dtype())
+        .with(value)
+        .run(smallvec![tensor, mask])
+}
+
+/// The elements in another type, as Rust's `as` converts them (NaN to 0, saturating); to a truth value: whether not zero.
+pub fn cast(tensor: Tensor, out: DType) -> Result<Tensor> {
+    match (tensor.dtype(), out) {
+        (from, to) if from == to => Ok(tensor),
+        // Truth values are stored as 0 and 1, which as integers are the same bits.
+        (DType::Bool, DType::I32) => Ok(tensor.cast_bits(DType::I32)),
+        (from, to) => Map::new(cast_expr(from, to), to).run(smallvec![tensor]),
+    }
+}
+
+fn cast_expr(from: DType, to: DType) -> &'static str {
+    match (from, to) {
+        (DType::F32, DType::I32) => "to_int(a)",
+        (DType::F32, DType::Bool) => "a != 0.0",
+        (DType::I32, DType::Bool) => "a != 0",
+        _ => "a",
+    }
+}
+
+/// Every variant that can be asked for: each row and helper, packed or not, in place or not.
+pub fn variants() -> Vec<Variant> {
+    let mut out = Vec::new();
+    let mut add = |map: &Map, inputs: &[DType]| {
+        for packed in [true, false] {
+            for same in std::iter::once(None).chain((0..inputs.len()).map(Some)) {
+                if same.is_none_or(|i: usize| inputs[i] == map.out) {
+                    out.push(map.variant(inputs, packed, same));
+                }
+            }
+        }
+    };
+    for row in super::table::ALL.iter().copied().flatten() {
+        use super::table::Truth;
+        let (input, output, number) = match row.truth {
+            Truth::F1(_) | Truth::F2(_) | Truth::F3(_) => {
+                (DType::F32, DType::F32, Number::F32(0.0))
+            }
+            Truth::Fq1(_) | Truth::Fq2(_) => (DType::F32, DType::Bool, Number::F32(0.0)),
+            Truth::I1(_) | Truth::I2(_) | Truth::I3(_) => (DType::I32, DType::I32, Number::I32(0)),
+            Truth::Iq2(_) => (DType::I32, DType::Bool, Number::I32(0)),
+            Truth::B1(_) | Truth::B2(_) => (DType::Bool, DType::Bool, Number::Bool(false)),
+        };
+        let (inputs, scalars) = match row.operands {
+            Operands::Unary => (1, 0),
+            Operands::Binary => (2, 0),
+            Operands::Scalar => (1, 1),
+            Operands::Scalars => (1, 2),
+        };
+        add(
+            &row_map(row, output, &vec![number; scalars]),
+            &vec![input; inputs],
+        );
+    }
+    let all = [DType::F32, DType::I32, DType::Bool];
+    let zero = |dtype| match dtype {
+        DType::F32 => Number::F32(0.0),
+        DType::I32 => Number::I32(0),
+        DType::Bool => Number::Bool(false),
+    };
+    for dtype in all {
+        add(
+            &Map::new("select(a, c, b != 0u)", dtype),
+            &[dtype, DType::Bool, dtype],
+        );
+        add(
+            &Map::new("select(a, s, b != 0u)", dtype).with(zero(dtype)),
+            &[dtype, DType::Bool],
+        );
+        add(&Map::new("a", dtype), &[dtype]);
+        add(&Map::new("s", dtype).with(zero(dtype)), &[]);
+        for to in all {
+            if dtype != to {
+                add(&Map::new(cast_expr(dtype, to), to), &[dtype]);
+            }
+        }
+    }
+    add(
+        &Map::new(super::create::ARANGE, DType::I32)
+            .with(Number::I32(0))
+            .with(Number::I32(1)),
+        &[],
+    );
+    out
+}

@@ -1,0 +1,101 @@
+//! The kernels' launchers: one file per shader family.
+//!
+//! A launcher checks shapes, chooses the variant and the grid, and decides whether the result is
+//! written in place. It knows tensors, not Burn. Each family also lists every variant it can ask for
+//! ([`variants`]), so that all of them can be validated without a GPU, and the cases it must pass.
+
+pub mod conv;
+pub mod copy;
+pub mod create;
+pub mod elementwise;
+pub mod index;
+pub mod matmul;
+pub mod pool;
+pub mod random;
+pub mod reduce;
+pub mod softmax;
+pub mod table;
+
+pub mod cases;
+
+use smallvec::SmallVec;
+
+use crate::runtime::{Dispatch, Slice, Variant};
+use crate::tensor::{Error, Layout, MAX_RANK, Result, Tensor, collapse};
+
+/// Every variant that any launcher can ask for.
+pub fn variants() -> Vec<Variant> {
+    [
+        elementwise::variants(),
+        random::variants(),
+        reduce::variants(),
+        softmax::variants(),
+        matmul::variants(),
+        conv::variants(),
+        pool::variants(),
+        index::variants(),
+    ]
+    .concat()
+}
+
+/// The words of a kernel's `Params`.
+pub(crate) type Params = SmallVec<[u32; 64]>;
+
+/// What a launch runs on and how large it is.
+pub(crate) struct Launch<'a> {
+    pub variant: &'a Variant,
+    pub inputs: &'a [&'a Tensor],
+    pub outputs: &'a [&'a Tensor],
+    pub params: &'a [u32],
+    /// Workgroups.
+    pub groups: u64,
+    /// A rough count of operations.
+    pub work: u64,
+}
+
+impl Launch<'_> {
+    pub fn run(self) -> Result<()> {
+        let runtime = self.outputs[0].runtime();
+        let inputs: SmallVec<[&Slice; 6]> = self.inputs.iter().map(|t| t.buffer()).collect();
+        let outputs: SmallVec<[&Slice; 2]> = self.outputs.iter().map(|t| t.buffer()).collect();
+        runtime.dispatch(&Dispatch {
+            variant: self.variant,
+            inputs: &inputs,
+            outputs: &outputs,
+            params: bytemuck::cast_slice(self.params),
+            groups: self.groups,
+            work: self.work,
+        })?;
+        Ok(())
+    }
+}
+
+/// The words of the shaders' `Walk`: where an element of a shape lies in up to four tensors.
+/// All layouts have the same shape.
+pub(crate) fn walk(layouts: &[&Layout]) -> Result<(Params, usize)> {
+    let (shape, strides) = collapse(layouts);
+    if shape.len() > MAX_RANK {
+        return Err(Error::TooManyAxes {
+            shape: shape.to_vec(),
+        });
+    }
+    // A tensor of one element still has one axis to walk.
+    let rank = shape.len().max(1);
+    let mut words: Params = SmallVec::from_elem(0, 48);
+    for axis in 0..rank {
+        words[axis] = shape.get(axis).map_or(1, |&size| size as u32);
+        for (tensor, strides) in strides.iter().enumerate() {
+            words[16 + axis * 4 + tensor] = strides.get(axis).map_or(0, |&s| s as i32 as u32);
+        }
+    }
+    for (tensor, layout) in layouts.iter().enumerate() {
+        words[8 + tensor] = layout.offset as u32;
+    }
+    words[12] = rank as u32;
+    Ok((words, shape.last().copied().unwrap_or(1)))
+}
+
+/// `a / b`, rounded up, in 64 bits: the count of workgroups for `a` elements.
+pub(crate) fn div_up(a: usize, b: usize) -> u64 {
+    a.div_ceil(b) as u64
+}

@@ -1,0 +1,428 @@
+//! Reductions over one axis, several, or all.
+//!
+//! A line is what one output reduces. Long lines with few outputs are cut into parts that are reduced
+//! on their own and then combined, always in the same order: results repeat bit for bit.
+
+use smallvec::SmallVec;
+
+use super::cases::{Arg, Case, case, ints, normal, permuted, truths};
+use super::elementwise::{Number, scalar};
+use super::table::rows;
+use super::{Launch, Params, div_up, walk};
+use crate::runtime::{Source, Variant};
+use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Tensor, collapse};
+
+static REDUCE: Source = Source {
+    name: "reduce",
+    text: include_str!("../../shaders/reduce/reduce.wgsl"),
+};
+
+/// What is computed from a line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reduction {
+    /// The sum; zero for an empty line.
+    Sum,
+    /// The sum divided by the length.
+    Mean,
+    /// The product; one for an empty line.
+    Prod,
+    /// The largest element; NaN if there is one.
+    Max,
+    /// The smallest element; NaN if there is one.
+    Min,
+    /// The largest magnitude.
+    MaxAbs,
+    /// Whether any element is not zero.
+    Any,
+    /// Whether all elements are not zero.
+    All,
+    /// The index of the largest element, the first of equals.
+    ArgMax,
+    /// The index of the smallest element, the first of equals.
+    ArgMin,
+}
+
+use Reduction::*;
+
+impl Reduction {
+    const EVERY: [Self; 10] = [Sum, Mean, Prod, Max, Min, MaxAbs, Any, All, ArgMax, ArgMin];
+
+    fn is_arg(self) -> bool {
+        matches!(self, ArgMax | ArgMin)
+    }
+
+    /// The result's type for elements of `dtype`.
+    fn out(self, dtype: DType) -> DType {
+        match self {
+            Any | All => DType::Bool,
+            ArgMax | ArgMin => DType::I32,
+            _ => dtype,
+        }
+    }
+
+    /// The reduction that combines the results of parts.
+    fn of_parts(self) -> Self {
+        match self {
+            MaxAbs => Max,
+            other => other,
+        }
+    }
+
+    fn exists_for(self, dtype: DType) -> bool {
+        dtype != DType::Bool || matches!(self, Any | All)
+    }
+
+    fn variant(self, dtype: DType, mode: Mode, last: bool) -> Variant {
+        let float = dtype == DType::F32;
+        let inner = match self {
+            Any | All => "u32",
+            _ => dtype.wgsl(),
+        };
+        let combine = match self {
+            Sum | Mean => "a + b",
+            Prod => "a * b",
+            Max | MaxAbs if float => "nan_max(a, b)",
+            Max | MaxAbs => "max(a, b)",
+            Min if float => "nan_min(a, b)",
+            Min => "min(a, b)",
+            Any => "a | b",
+            All => "a & b",
+            ArgMax | ArgMin => "a",
+        };
+        let identity = match self {
+            Sum | Mean => "T()",
+            Any => "0u",
+            All => "1u",
+            Prod => "T(1)",
+            Max if float => "-inf()",
+            Min if float => "inf()",
+            Max => "-0x7fffffff - 1",
+            Min => "0x7fffffff",
+            MaxAbs | ArgMax | ArgMin => "T()",
+        };
+        let load = match self {
+            MaxAbs => "abs(v)",
+            Any | All => "u32(v != E())",
+            _ => "v",
+        };
+        let better = match (self, float) {
+            (ArgMax, true) => "v > b || (is_nan(v) && !is_nan(b))",
+            (ArgMin, true) => "v < b || (is_nan(v) && !is_nan(b))",
+            (ArgMax, false) => "v > b",
+            (ArgMin, false) => "v < b",
+            _ => "false",
+        };
+        let finish = match (self, last) {
+            (Mean, true) if float => "v * p.scale",
+            (Mean, true) => "v / i32(p.scale)",
+            _ => "v",
+        };
+        let (row, lanes) = match mode {
+            Mode::Line => (false, 64),
+            Mode::Row { lanes, .. } => (true, lanes),
+        };
+        Variant::new(&REDUCE)
+            .ty("E", dtype.wgsl())
+            .ty("T", inner)
+            .ty("O", self.out(dtype).wgsl())
+            .expr("COMBINE", combine)
+            .expr("IDENTITY", identity)
+            .expr("LOAD", load)
+            .expr("FINISH", finish)
+            .expr("BETTER", better)
+            .int("LANES", lanes)
+            .flag("ARG", self.is_arg())
+            .flag("ROW", row)
+            .flag("VEC4", matches!(mode, Mode::Row { vec4: true, .. }))
+    }
+}
+
+/// How a part is walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// By one invocation.
+    Line,
+    /// By a workgroup.
+    Row { lanes: u32, vec4: bool },
+}
+
+/// The longest part that one invocation walks alone: it also bounds the rounding of a sum.
+const ALONE: usize = 1024;
+/// With fewer outputs than this, lines are cut so that the device has enough to do.
+const BUSY: usize = 2048;
+
+/// Reduces the given axes, which stay in the shape with size one.
+///
+/// # Errors
+///
+/// For a maximum or minimum of nothing, and when the device fails.
+pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+    let mut shape: Shape = tensor.shape().into();
+    let mut kept: SmallVec<[usize; 6]> = SmallVec::new();
+    for axis in 0..shape.len() {
+        if !axes.contains(&axis) {
+            kept.push(axis);
+        }
+    }
+    let len: usize = axes.iter().map(|&axis| shape[axis]).product();
+    for &axis in axes {
+        shape[axis] = 1;
+    }
+    if len == 0 && !matches!(kind, Sum | Prod | Any | All) {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: axes.to_vec(),
+            rule: "the axes of a maximum, minimum or mean must not be empty",
+        });
+    }
+    let outer = tensor.layout().permute(&kept);
+    let inner = Layout {
+        offset: 0,
+        ..tensor.layout().permute(axes)
+    };
+    let out = reduce(kind, &tensor, &outer, &inner)?;
+    Ok(out.view(Layout::contiguous(&shape)))
+}
+
+/// Reduces one axis, which stays in the shape with size one.
+///
+/// # Errors
+///
+/// As [`axes`].
+pub fn dim(kind: Reduction, tensor: Tensor, axis: usize) -> Result<Tensor> {
+    axes(kind, tensor, &[axis])
+}
+
+/// Reduces everything to a tensor of shape `[1]`.
+///
+/// # Errors
+///
+/// As [`axes`].
+pub fn all(kind: Reduction, tensor: Tensor) -> Result<Tensor> {
+    let every: SmallVec<[usize; 6]> = (0..tensor.shape().len()).collect();
+    let out = axes(kind, tensor, &every)?;
+    Ok(out.view(Layout::contiguous(&[1])))
+}
+
+/// The result over the lines that start at `outer`'s elements and run through `inner`'s.
+fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> Result<Tensor> {
+    let (outputs, len) = (outer.len(), inner.len());
+    let (inner_shape, inner_strides) = collapse(&[inner]);
+    if inner_shape.len() > MAX_RANK {
+        return Err(Error::TooManyAxes {
+            shape: inner_shape.to_vec(),
+        });
+    }
+    let steps = &inner_strides[0];
+    let straight = inner_shape.len() <= 1 && steps.first().is_none_or(|&step| step == 1);
+    // On a software adapter a workgroup is one subgroup: its barriers cost nothing.
+    let lanes = if tensor.runtime().is_software() {
+        8
+    } else {
+        256
+    };
+    // Few outputs: parts of a line are reduced first. Indices do not survive that, so theirs are not cut.
+    // A line that is not straight is walked by one invocation, so it is cut for precision too.
+    let splits = if kind.is_arg() || outputs == 0 || len <= ALONE {
+        1
+    } else {
+        let busy = BUSY.div_ceil(outputs).min(len.div_ceil(ALONE));
+        if straight {
+            busy
+        } else {
+            busy.max(len.div_ceil(ALONE).min(64))
+        }
+    };
+    let chunk = len.div_ceil(splits).next_multiple_of(4);
+    let splits = len.div_ceil(chunk).max(1);
+    let aligned = straight
+        && !kind.is_arg()
+        && len.is_multiple_of(4)
+        && outer.offset.is_multiple_of(4)
+        && outer
+            .strides
+            .iter()
+            .zip(&outer.shape)
+            .all(|(&s, &n)| n == 1 || s % 4 == 0);
+    let row = len >= 16 && (straight || (outputs * splits < 64 && len > 64));
+    let mode = if row {
+        Mode::Row {
+            lanes,
+            vec4: aligned,
+        }
+    } else {
+        Mode::Line
+    };
+
+    let dtype = tensor.dtype();
+    let out = Tensor::empty(
+        tensor.runtime(),
+        &[outputs * splits],
+        kind.out(dtype),
+        &[tensor],
+    )?;
+    if outputs == 0 {
+        return Ok(out);
+    }
+    let unit = if mode == (Mode::Row { lanes, vec4: true }) {
+        4
+    } else {
+        1
+    };
+    let mut params: Params = SmallVec::new();
+    params.extend_from_slice(&[
+        (outputs * splits) as u32,
+        splits as u32,
+        (len / unit) as u32,
+        (chunk / unit) as u32,
+        if dtype == DType::F32 {
+            1.0 / len as f32
+        } else {
+            len as f32
+        }
+        .to_bits(),
+        inner_shape.len().max(1) as u32,
+        0,
+        0,
+    ]);
+    params.extend_from_slice(&walk(&[outer])?.0);
+    let mut words = [0u32; 16];
+    words[0] = 1;
+    for (axis, (&size, &step)) in inner_shape.iter().zip(steps).enumerate() {
+        words[axis] = size as u32;
+        words[8 + axis] = step as i32 as u32;
+    }
+    params.extend_from_slice(&words);
+    let parts = outputs * splits;
+    Launch {
+        variant: &kind.variant(dtype, mode, splits == 1),
+        inputs: &[tensor],
+        outputs: &[&out],
+        params: &params,
+        groups: if row { parts as u64 } else { div_up(parts, 64) },
+        work: tensor.len() as u64,
+    }
+    .run()?;
+    if splits == 1 {
+        return Ok(out);
+    }
+    let total = if kind == Mean { Sum } else { kind.of_parts() };
+    let out = dim(total, out.view(Layout::contiguous(&[outputs, splits])), 1)?;
+    match (kind, dtype) {
+        (Mean, DType::F32) => scalar(
+            &rows::float_mul_scalar,
+            out,
+            &[Number::F32(1.0 / len as f32)],
+        ),
+        (Mean, _) => scalar(&rows::int_div_scalar, out, &[Number::I32(len as i32)]),
+        _ => Ok(out),
+    }
+}
+
+/// Every variant that can be asked for.
+pub fn variants() -> Vec<Variant> {
+    let mut out = Vec::new();
+    for kind in Reduction::EVERY {
+        for dtype in [DType::F32, DType::I32, DType::Bool] {
+            if !kind.exists_for(dtype) {
+                continue;
+            }
+            for last in [true, false] {
+                out.push(kind.variant(dtype, Mode::Line, last));
+                for lanes in [8, 256] {
+                    for vec4 in [true, false] {
+                        if !(vec4 && kind.is_arg()) {
+                            out.push(kind.variant(dtype, Mode::Row { lanes, vec4 }, last));
+                        }
+                    }
+                }
+            }
+        }
+    }
+    out
+}
+
+/// What the family must pass.
+pub const CASES: &[Case] = &[
+    case("float_sum", &[normal(&[3, 5])]),
+    case("float_sum", &[normal(&[4099])]),
+    case("float_sum", &[normal(&[257, 1023])]),
+    case("float_sum", &[permuted(&[7, 9, 5], &[2, 0, 1])]),
+    case("float_sum_dim", &[normal(&[4, 6, 5]), Arg::Int(0)]),
+    case("float_sum_dim", &[normal(&[4, 6, 5]), Arg::Int(1)]),
+    case("float_sum_dim", &[normal(&[4, 6, 5]), Arg::Int(2)]),
+    case("float_sum_dim", &[normal(&[3, 4096]), Arg::Int(1)]),
+    case("float_sum_dim", &[normal(&[3000, 64]), Arg::Int(1)]),
+    case("float_sum_dim", &[normal(&[5000, 3]), Arg::Int(0)]),
+    case(
+        "float_sum_dim",
+        &[permuted(&[40, 33], &[1, 0]), Arg::Int(1)],
+    ),
+    case("float_sum_dim", &[normal(&[2, 0, 3]), Arg::Int(1)]),
+    case("float_sum_dim", &[normal(&[70_000, 17]), Arg::Int(1)]),
+    case("float_mean", &[normal(&[33, 77])]),
+    case("float_mean_dim", &[normal(&[33, 77]), Arg::Int(0)]),
+    case("float_mean_dim", &[normal(&[2, 5000]), Arg::Int(1)]),
+    case("float_prod", &[normal(&[2, 9])]),
+    case("float_prod_dim", &[normal(&[5, 20]), Arg::Int(1)]),
+    case("float_max", &[normal(&[3000])]),
+    case("float_min", &[normal(&[30, 100])]),
+    case("float_max_abs", &[normal(&[30, 100])]),
+    case("float_max_dim", &[normal(&[3, 4, 50]), Arg::Int(2)]),
+    case("float_min_dim", &[normal(&[3, 4, 50]), Arg::Int(0)]),
+    case("float_max_abs_dim", &[normal(&[30, 41]), Arg::Int(1)]),
+    case(
+        "float_max_dim_with_indices",
+        &[normal(&[6, 40]), Arg::Int(1), Arg::IntType],
+    ),
+    case(
+        "float_min_dim_with_indices",
+        &[normal(&[6, 40]), Arg::Int(0), Arg::IntType],
+    ),
+    case(
+        "float_argmax",
+        &[normal(&[6, 7]), Arg::Int(1), Arg::IntType],
+    ),
+    case(
+        "float_argmax",
+        &[normal(&[3, 700]), Arg::Int(1), Arg::IntType],
+    ),
+    case(
+        "float_argmin",
+        &[normal(&[60, 7, 2]), Arg::Int(1), Arg::IntType],
+    ),
+    case("float_any", &[normal(&[6, 7]), Arg::BoolType]),
+    case(
+        "float_any_dim",
+        &[normal(&[6, 7]), Arg::Int(1), Arg::BoolType],
+    ),
+    case("float_all", &[normal(&[6, 7]), Arg::BoolType]),
+    case(
+        "float_all_dim",
+        &[normal(&[6, 7]), Arg::Int(0), Arg::BoolType],
+    ),
+    case("int_sum", &[ints(&[700, 30])]),
+    case("int_sum_dim", &[ints(&[7, 30]), Arg::Int(0)]),
+    case("int_prod", &[ints(&[9])]),
+    case("int_prod_dim", &[ints(&[4, 5]), Arg::Int(1)]),
+    case("int_mean", &[ints(&[9, 3])]),
+    case("int_mean_dim", &[ints(&[9, 3]), Arg::Int(0)]),
+    case("int_max", &[ints(&[9, 300])]),
+    case("int_min", &[ints(&[9, 300])]),
+    case("int_max_dim", &[ints(&[9, 30]), Arg::Int(1)]),
+    case("int_min_dim", &[ints(&[9, 30]), Arg::Int(1)]),
+    case("int_max_abs", &[ints(&[9, 30])]),
+    case("int_max_abs_dim", &[ints(&[9, 30]), Arg::Int(0)]),
+    case("int_max_dim_with_indices", &[ints(&[9, 30]), Arg::Int(1)]),
+    case("int_min_dim_with_indices", &[ints(&[9, 30]), Arg::Int(1)]),
+    case("int_argmax", &[ints(&[9, 30]), Arg::Int(1)]),
+    case("int_argmin", &[ints(&[9, 30]), Arg::Int(0)]),
+    case("int_any", &[ints(&[9, 30]), Arg::BoolType]),
+    case("int_any_dim", &[ints(&[9, 3]), Arg::Int(1), Arg::BoolType]),
+    case("int_all", &[ints(&[9, 30]), Arg::BoolType]),
+    case("int_all_dim", &[ints(&[9, 3]), Arg::Int(0), Arg::BoolType]),
+    case("bool_any", &[truths(&[50])]),
+    case("bool_any_dim", &[truths(&[5, 3]), Arg::Int(1)]),
+    case("bool_all", &[truths(&[50])]),
+    case("bool_all_dim", &[truths(&[5, 3]), Arg::Int(0)]),
+];

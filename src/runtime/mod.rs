@@ -1,0 +1,451 @@
+//! One object per opened device: command stream, memory pool, pipelines, uploads and readback.
+//!
+//! Knows buffers and shaders, not shapes. A kernel launch is [`Runtime::dispatch`]; nothing here waits
+//! for the GPU unless data is asked for ([`Runtime::read`]) or [`Runtime::sync`] is called.
+
+mod error;
+mod memory;
+mod readback;
+mod shader;
+mod stream;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::device::{self, AdapterFacts, AdapterKind, DeviceError};
+use memory::{Buffer, Pool, Request};
+use stream::{Recorded, Stream};
+
+pub use error::RuntimeError;
+pub use memory::{MemoryUsage, Slice};
+pub use shader::{Def, Source, Variant, expand};
+
+/// The most workgroups a grid may have in one dimension.
+const MAX_GROUPS: u32 = 65_535;
+
+/// One kernel launch: the variant, what it reads and writes, its parameters and its size.
+#[derive(Debug)]
+pub struct Dispatch<'a> {
+    /// The kernel.
+    pub variant: &'a Variant,
+    /// Buffers that are only read, in binding order.
+    pub inputs: &'a [&'a Slice],
+    /// Buffers that are written (or read and written), after the inputs in binding order.
+    pub outputs: &'a [&'a Slice],
+    /// The bytes of the kernel's `Params`, at most 512.
+    pub params: &'a [u8],
+    /// How many workgroups run; folded into three dimensions here, unfolded by `group_index`.
+    pub groups: u64,
+    /// A rough count of operations, to bound how long a submission runs.
+    pub work: u64,
+}
+
+/// An opened device.
+pub struct Runtime {
+    facts: AdapterFacts,
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    stream: Mutex<Stream>,
+    pool: Arc<Pool>,
+    pipelines: Mutex<HashMap<Variant, wgpu::ComputePipeline>>,
+    layouts: Mutex<HashMap<(usize, usize), (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
+    next_buffer: AtomicU64,
+    lost: Arc<OnceLock<String>>,
+    checked: bool,
+}
+
+impl std::fmt::Debug for Runtime {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Runtime")
+            .field("adapter", &self.facts.name)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The opened devices, by their place among `device::adapters()`.
+static OPENED: LazyLock<Mutex<HashMap<usize, Arc<Runtime>>>> = LazyLock::new(Default::default);
+
+/// Whether kernels opened from now on run with every shader check of the compiler.
+static CHECKED: AtomicBool = AtomicBool::new(false);
+
+/// Turns every shader check back on (bounds, loops, division, workgroup memory) for devices opened
+/// from now on. The environment variable `BURN_WGSL_CHECKED=1` does the same. For debugging: it is slow.
+pub fn check_shaders(on: bool) {
+    CHECKED.store(on, Ordering::Relaxed);
+}
+
+impl Runtime {
+    /// The runtime of an adapter, opened at first use and again after the device was lost.
+    ///
+    /// # Errors
+    ///
+    /// When the adapter refuses to open or lacks what the kernels need.
+    ///
+    /// # Panics
+    ///
+    /// When `adapter` is past the last of `device::adapters()`; a `device::Place` never is.
+    pub fn of(adapter: usize) -> Result<Arc<Self>, DeviceError> {
+        let mut opened = OPENED.lock();
+        if let Some(runtime) = opened.get(&adapter)
+            && runtime.lost.get().is_none()
+        {
+            return Ok(runtime.clone());
+        }
+        let found = &device::adapters()[adapter];
+        let runtime = Arc::new(Self::new(pollster::block_on(device::open(found))?));
+        opened.insert(adapter, runtime.clone());
+        Ok(runtime)
+    }
+
+    fn new(opened: device::Opened) -> Self {
+        let device::Opened {
+            device,
+            queue,
+            facts,
+        } = opened;
+        let lost: Arc<OnceLock<String>> = Arc::default();
+        device.set_device_lost_callback({
+            let (lost, name) = (lost.clone(), facts.name.clone());
+            move |reason, message| {
+                // `Destroyed` is also what a normal end of the process looks like.
+                if reason != wgpu::DeviceLostReason::Destroyed {
+                    log::error!("the device {name} was lost: {message}");
+                }
+                let _ = lost.set(if message.is_empty() {
+                    format!("{reason:?}")
+                } else {
+                    message
+                });
+            }
+        });
+        device.on_uncaptured_error(Arc::new({
+            let name = facts.name.clone();
+            move |error| log::error!("{name}: {error}")
+        }));
+        let asked = std::env::var("BURN_WGSL_CHECKED").is_ok_and(|v| v != "0" && !v.is_empty());
+        Self {
+            stream: Mutex::new(Stream::new(&device)),
+            pool: Arc::default(),
+            pipelines: Mutex::default(),
+            layouts: Mutex::default(),
+            next_buffer: AtomicU64::new(1),
+            checked: asked || CHECKED.load(Ordering::Relaxed),
+            facts,
+            device,
+            queue,
+            lost,
+        }
+    }
+
+    /// What is known about the adapter.
+    pub fn facts(&self) -> &AdapterFacts {
+        &self.facts
+    }
+
+    /// Whether the adapter is a CPU in disguise, where barriers and workgroup memory are dear.
+    pub fn is_software(&self) -> bool {
+        self.facts.kind == AdapterKind::Software
+    }
+
+    /// Memory in use, reserved and at its peak.
+    pub fn memory(&self) -> MemoryUsage {
+        self.pool.usage()
+    }
+
+    /// Returns unused memory to the driver.
+    pub fn trim(&self) {
+        self.stream.lock().forget_bind_groups();
+        self.pool.trim();
+    }
+
+    fn check_lost(&self) -> Result<(), RuntimeError> {
+        match self.lost.get() {
+            None => Ok(()),
+            Some(reason) => Err(RuntimeError::DeviceLost {
+                device: self.facts.name.clone(),
+                reason: reason.clone(),
+            }),
+        }
+    }
+
+    /// Memory for `bytes`, with undefined content, in none of the buffers of `avoid`.
+    ///
+    /// # Errors
+    ///
+    /// When the size exceeds a binding, or the memory is not there even after unused memory was
+    /// returned.
+    pub fn alloc(&self, bytes: u64, avoid: &[&Slice]) -> Result<Slice, RuntimeError> {
+        self.check_lost()?;
+        let limit = self
+            .facts
+            .limits
+            .max_storage_binding_size
+            .min(self.facts.limits.max_buffer_size);
+        if bytes > limit {
+            let device = self.facts.name.clone();
+            return Err(RuntimeError::TooLarge {
+                device,
+                asked: bytes,
+                limit,
+            });
+        }
+        let ids: smallvec::SmallVec<[u64; 8]> = avoid.iter().map(|s| s.buffer.id).collect();
+        match self.pool.request(bytes, &ids) {
+            Request::Served(slice) => Ok(slice),
+            Request::Create(size) => {
+                // A size class may round a tensor up past the limit that the tensor itself keeps.
+                let size = size.min(limit).max(bytes.next_multiple_of(4));
+                let raw = match self.create_buffer(size) {
+                    Some(raw) => raw,
+                    None => {
+                        self.sync()?;
+                        self.trim();
+                        self.create_buffer(size).ok_or_else(|| {
+                            let usage = self.memory();
+                            RuntimeError::OutOfMemory {
+                                device: self.facts.name.clone(),
+                                asked: size,
+                                in_use: usage.in_use,
+                                reserved: usage.reserved,
+                            }
+                        })?
+                    }
+                };
+                let id = self.next_buffer.fetch_add(1, Ordering::Relaxed);
+                Ok(self.pool.add(Buffer { id, raw }, bytes))
+            }
+        }
+    }
+
+    fn create_buffer(&self, size: u64) -> Option<wgpu::Buffer> {
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
+        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
+            label: None,
+            size,
+            usage: wgpu::BufferUsages::STORAGE
+                | wgpu::BufferUsages::COPY_SRC
+                | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        pollster::block_on(scope.pop()).is_none().then_some(buffer)
+    }
+
+    /// New memory holding `data`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Runtime::alloc`].
+    pub fn upload(&self, data: &[u8]) -> Result<Slice, RuntimeError> {
+        let slice = self.alloc(data.len() as u64, &[])?;
+        if !data.is_empty() {
+            self.stream
+                .lock()
+                .upload(&self.device, &self.queue, &slice, data);
+        }
+        Ok(slice)
+    }
+
+    /// Records a kernel launch.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel does not compile on this device, or the device was lost.
+    pub fn dispatch(&self, dispatch: &Dispatch<'_>) -> Result<(), RuntimeError> {
+        if dispatch.groups == 0 {
+            return Ok(());
+        }
+        self.check_lost()?;
+        debug_assert!(dispatch.params.len() <= stream::PARAMS_SIZE);
+        let (bind_layout, pipeline_layout) =
+            self.layout(dispatch.inputs.len(), dispatch.outputs.len());
+        let pipeline = self.pipeline(dispatch.variant, &pipeline_layout)?;
+        self.stream.lock().dispatch(
+            &self.device,
+            &self.queue,
+            Recorded {
+                pipeline: &pipeline,
+                layout: &bind_layout,
+                inputs: dispatch.inputs,
+                outputs: dispatch.outputs,
+                params: dispatch.params,
+                grid: fold(dispatch.groups),
+                work: dispatch.work,
+            },
+        );
+        Ok(())
+    }
+
+    fn pipeline(
+        &self,
+        variant: &Variant,
+        layout: &wgpu::PipelineLayout,
+    ) -> Result<wgpu::ComputePipeline, RuntimeError> {
+        let mut pipelines = self.pipelines.lock();
+        if let Some(pipeline) = pipelines.get(variant) {
+            return Ok(pipeline.clone());
+        }
+        let failed = |message| RuntimeError::Shader {
+            kernel: variant.to_string(),
+            message,
+        };
+        let text = expand(variant).map_err(failed)?;
+        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
+        let module = self.module(variant.source.name, &text);
+        let pipeline = self
+            .device
+            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(variant.source.name),
+                layout: Some(layout),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    constants: &[],
+                    zero_initialize_workgroup_memory: self.checked,
+                },
+                cache: None,
+            });
+        if let Some(error) = pollster::block_on(scope.pop()) {
+            return Err(failed(error.to_string()));
+        }
+        log::debug!("compiled {variant}");
+        pipelines.insert(variant.clone(), pipeline.clone());
+        Ok(pipeline)
+    }
+
+    /// The only place where shader modules are made, so that one switch turns every check back on.
+    fn module(&self, name: &str, text: &str) -> wgpu::ShaderModule {
+        let checks = if self.checked {
+            wgpu::ShaderRuntimeChecks::checked()
+        } else {
+            wgpu::ShaderRuntimeChecks::unchecked()
+        };
+        let source = wgpu::ShaderSource::Wgsl(text.into());
+        let descriptor = wgpu::ShaderModuleDescriptor {
+            label: Some(name),
+            source,
+        };
+        // SAFETY: the text comes from this crate's own kernels, which keep every index within the
+        // buffers they are given and whose loops all end; the debug switch checks exactly that.
+        unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
+    }
+
+    /// Kernels with as many inputs and outputs share a layout, so that they can share bind groups.
+    fn layout(
+        &self,
+        inputs: usize,
+        outputs: usize,
+    ) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
+        let mut layouts = self.layouts.lock();
+        let make = || {
+            let mut entries = vec![layout_entry(0, wgpu::BufferBindingType::Uniform)];
+            for index in 0..inputs + outputs {
+                let read_only = index < inputs;
+                entries.push(layout_entry(
+                    index as u32 + 1,
+                    wgpu::BufferBindingType::Storage { read_only },
+                ));
+            }
+            let bind = self
+                .device
+                .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                    label: None,
+                    entries: &entries,
+                });
+            let pipeline = self
+                .device
+                .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                    label: None,
+                    bind_group_layouts: &[Some(&bind)],
+                    immediate_size: 0,
+                });
+            (bind, pipeline)
+        };
+        layouts
+            .entry((inputs, outputs))
+            .or_insert_with(make)
+            .clone()
+    }
+
+    /// Hands recorded work to the GPU without waiting for it.
+    pub fn flush(&self) {
+        self.stream.lock().submit(&self.device, &self.queue);
+    }
+
+    /// Waits until the GPU has finished everything recorded so far.
+    ///
+    /// # Errors
+    ///
+    /// When the device was lost.
+    pub fn sync(&self) -> Result<(), RuntimeError> {
+        let mut stream = self.stream.lock();
+        stream.submit(&self.device, &self.queue);
+        let waited = self.device.poll(wgpu::PollType::wait_indefinitely());
+        stream.caught_up();
+        drop(stream);
+        self.check_lost()?;
+        waited
+            .map(|_| ())
+            .map_err(|error| self.readback_error(&error))
+    }
+
+    fn readback_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {
+        RuntimeError::Readback {
+            device: self.facts.name.clone(),
+            message: error.to_string(),
+        }
+    }
+}
+
+fn layout_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLayoutEntry {
+    wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty,
+            has_dynamic_offset: binding == 0,
+            min_binding_size: None,
+        },
+        count: None,
+    }
+}
+
+/// Folds a count of workgroups into a grid that holds at least as many.
+fn fold(groups: u64) -> (u32, u32, u32) {
+    let max = u64::from(MAX_GROUPS);
+    if groups <= max {
+        return (groups as u32, 1, 1);
+    }
+    let rows = groups.div_ceil(max);
+    if rows <= max {
+        // As even as possible, so that few workgroups find nothing to do.
+        return (groups.div_ceil(rows) as u32, rows as u32, 1);
+    }
+    (MAX_GROUPS, MAX_GROUPS, rows.div_ceil(max) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grids_fold_without_losing_a_group() {
+        for groups in [
+            1,
+            65_535,
+            65_536,
+            1_000_003,
+            u64::from(MAX_GROUPS) * 65_535 + 1,
+        ] {
+            let (x, y, z) = fold(groups);
+            let total = u64::from(x) * u64::from(y) * u64::from(z);
+            assert!(
+                total >= groups && x <= MAX_GROUPS && y <= MAX_GROUPS,
+                "{groups}"
+            );
+        }
+        assert_eq!(fold(65_536), (32_768, 2, 1));
+    }
+}

@@ -1,0 +1,235 @@
+//! A tensor on the GPU: a slice of memory, how its elements lie there, and what they are.
+
+mod layout;
+
+use std::sync::Arc;
+
+use thiserror::Error;
+
+pub use layout::{Layout, Shape, SliceAxis, Strides, broadcast, collapse};
+
+use crate::runtime::{Runtime, RuntimeError, Slice};
+
+/// The element types that kernels know. Each takes four bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum DType {
+    /// 32-bit floating point.
+    F32,
+    /// 32-bit signed integer.
+    I32,
+    /// A truth value, stored as a 32-bit 0 or 1.
+    Bool,
+}
+
+impl DType {
+    /// Bytes per element.
+    pub const SIZE: u64 = 4;
+
+    /// The WGSL type that an element is stored as.
+    pub fn wgsl(self) -> &'static str {
+        match self {
+            Self::F32 => "f32",
+            Self::I32 => "i32",
+            Self::Bool => "u32",
+        }
+    }
+}
+
+/// What can go wrong when a kernel is launched.
+#[derive(Debug, Clone, Error)]
+pub enum Error {
+    /// The device could not do it.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The shapes of the operands do not fit together.
+    #[error("shapes {lhs:?} and {rhs:?} do not fit: {rule}")]
+    Shape {
+        /// The first operand's shape.
+        lhs: Vec<usize>,
+        /// The second operand's shape.
+        rhs: Vec<usize>,
+        /// What would fit.
+        rule: &'static str,
+    },
+    /// More elements than a 32-bit index can tell apart.
+    #[error(
+        "a tensor of shape {shape:?} has more elements than a 32-bit index can address; split it"
+    )]
+    TooManyElements {
+        /// The shape.
+        shape: Vec<usize>,
+    },
+    /// More axes than kernels walk.
+    #[error(
+        "a view of shape {shape:?} has more than {MAX_RANK} axes that cannot be merged; reshape it first"
+    )]
+    TooManyAxes {
+        /// The shape after merging.
+        shape: Vec<usize>,
+    },
+    /// The operands live on two devices.
+    #[error("the operands are on two devices, {lhs} and {rhs}; move one with to_device")]
+    Devices {
+        /// The first operand's adapter.
+        lhs: String,
+        /// The second operand's adapter.
+        rhs: String,
+    },
+}
+
+/// The most axes a kernel walks, after [`collapse`].
+pub const MAX_RANK: usize = 8;
+
+/// The result of a launch.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// A tensor on the GPU. Cloning shares the memory.
+#[derive(Debug, Clone)]
+pub struct Tensor {
+    runtime: Arc<Runtime>,
+    slice: Arc<Slice>,
+    layout: Layout,
+    dtype: DType,
+}
+
+impl Tensor {
+    /// Memory for a tensor, with undefined content, sharing no buffer with `inputs`.
+    ///
+    /// # Errors
+    ///
+    /// When it is too large for the device, or the memory is not there.
+    pub fn empty(
+        runtime: &Arc<Runtime>,
+        shape: &[usize],
+        dtype: DType,
+        inputs: &[&Tensor],
+    ) -> Result<Self> {
+        let layout = Layout::contiguous(shape);
+        let bytes = checked_bytes(shape)?;
+        let avoid: smallvec::SmallVec<[&Slice; 8]> = inputs.iter().map(|t| t.buffer()).collect();
+        let slice = Arc::new(runtime.alloc(bytes, &avoid)?);
+        Ok(Self {
+            runtime: runtime.clone(),
+            slice,
+            layout,
+            dtype,
+        })
+    }
+
+    /// Uploads elements in row-major order, four bytes each.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::empty`].
+    pub fn upload(
+        runtime: &Arc<Runtime>,
+        shape: &[usize],
+        dtype: DType,
+        bytes: &[u8],
+    ) -> Result<Self> {
+        debug_assert_eq!(checked_bytes(shape)?, bytes.len() as u64);
+        let slice = Arc::new(runtime.upload(bytes)?);
+        Ok(Self {
+            runtime: runtime.clone(),
+            slice,
+            layout: Layout::contiguous(shape),
+            dtype,
+        })
+    }
+
+    /// This tensor's buffer, for binding. The only way to it: when elementwise results become lazy,
+    /// this is where they are made real.
+    pub fn buffer(&self) -> &Slice {
+        &self.slice
+    }
+
+    /// The buffer and how many of its bytes the elements take, for reading back a contiguous tensor.
+    pub fn part(&self) -> (Arc<Slice>, u64) {
+        (self.slice.clone(), self.len() as u64 * DType::SIZE)
+    }
+
+    /// The device.
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    /// How the elements lie.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Sizes of the axes.
+    pub fn shape(&self) -> &[usize] {
+        &self.layout.shape
+    }
+
+    /// The element type.
+    pub fn dtype(&self) -> DType {
+        self.dtype
+    }
+
+    /// The number of elements.
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether nobody else holds the memory, so that it may be written in place.
+    pub fn is_unique(&self) -> bool {
+        Arc::strong_count(&self.slice) == 1
+    }
+
+    /// Whether the elements fill the buffer from its start, in row-major order.
+    pub fn is_packed(&self) -> bool {
+        self.layout.offset == 0 && self.layout.is_contiguous()
+    }
+
+    /// The same memory under another layout.
+    #[must_use]
+    pub fn view(&self, layout: Layout) -> Self {
+        Self {
+            layout,
+            ..self.clone()
+        }
+    }
+
+    /// The same memory and layout, its elements taken for another type.
+    #[must_use]
+    pub fn cast_bits(mut self, dtype: DType) -> Self {
+        self.dtype = dtype;
+        self
+    }
+
+    /// Fails when `other` is on another device.
+    ///
+    /// # Errors
+    ///
+    /// Naming both devices.
+    pub fn same_device(&self, other: &Tensor) -> Result<()> {
+        if Arc::ptr_eq(&self.runtime, &other.runtime) {
+            return Ok(());
+        }
+        Err(Error::Devices {
+            lhs: self.runtime.facts().name.clone(),
+            rhs: other.runtime.facts().name.clone(),
+        })
+    }
+}
+
+/// The bytes of a tensor, refused where indices of 32 bits would not do.
+fn checked_bytes(shape: &[usize]) -> Result<u64> {
+    let too_many = || Error::TooManyElements {
+        shape: shape.to_vec(),
+    };
+    let len = shape
+        .iter()
+        .try_fold(1u64, |len, &size| len.checked_mul(size as u64));
+    let len = len
+        .filter(|&len| len <= u64::from(u32::MAX))
+        .ok_or_else(too_many)?;
+    Ok(len * DType::SIZE)
+}

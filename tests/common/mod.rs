@@ -1,0 +1,80 @@
+//! Which devices the tests run on, and how close results must be.
+//!
+//! The cases do not choose devices: the runner does. The software adapter is used where there is one, a
+//! real GPU too, and the CPU always. A device that is missing is shown as skipped, unless
+//! `BURN_WGSL_TEST_REQUIRE` names it: then it fails the test.
+#![allow(dead_code, reason = "each test file uses its part")]
+
+use burn_backend::TensorData;
+use burn_wgsl::WgslDevice;
+use burn_wgsl::device::Place;
+
+/// Every device of this machine that tests run on.
+pub fn devices() -> Vec<WgslDevice> {
+    let mut devices = gpus();
+    devices.push(WgslDevice::Cpu);
+    devices
+}
+
+/// The GPUs of this machine, the software adapter among them.
+pub fn gpus() -> Vec<WgslDevice> {
+    let _ = env_logger::builder().is_test(true).try_init();
+    let required = std::env::var("BURN_WGSL_TEST_REQUIRE").unwrap_or_default();
+    let mut found = Vec::new();
+    for device in [WgslDevice::Software, WgslDevice::Gpu(0)] {
+        match device.place() {
+            Ok(Place::Adapter(_)) => found.push(device),
+            Ok(Place::Cpu) => {}
+            Err(error) => {
+                assert!(
+                    required != device.to_string(),
+                    "{required} is required: {error}"
+                );
+                eprintln!("skipped on {device}: there is none");
+            }
+        }
+    }
+    found
+}
+
+/// How far a float may be from the truth: relative to its size, or to one near zero.
+///
+/// Kernels and the twin both compute in f32 and round in another order: a few units in the last place for
+/// each step, more for long sums of mixed signs.
+#[derive(Debug, Clone, Copy)]
+pub struct Tolerance {
+    pub relative: f64,
+    pub absolute: f64,
+}
+
+/// For an op that rounds a few times.
+pub const CLOSE: Tolerance = Tolerance {
+    relative: 2e-6,
+    absolute: 1e-6,
+};
+/// For an op that sums.
+pub const SUMMED: Tolerance = Tolerance {
+    relative: 1e-4,
+    absolute: 1e-4,
+};
+
+impl Tolerance {
+    pub fn holds(self, value: f64, truth: f64) -> bool {
+        if truth.is_nan() || value.is_nan() {
+            return truth.is_nan() && value.is_nan();
+        }
+        value == truth || (value - truth).abs() <= self.absolute + self.relative * truth.abs()
+    }
+}
+
+/// Fails with the first difference.
+pub fn assert_close(what: &str, value: &TensorData, truth: &TensorData, tolerance: Tolerance) {
+    assert_eq!(value.shape, truth.shape, "{what}: the shape");
+    let pairs = value.iter::<f64>().zip(truth.iter::<f64>());
+    for (index, (value, truth)) in pairs.enumerate() {
+        assert!(
+            tolerance.holds(value, truth),
+            "{what}: element {index} is {value}, the truth {truth}"
+        );
+    }
+}

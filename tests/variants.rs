@@ -1,0 +1,58 @@
+//! Every kernel variant compiles everywhere on paper: expanded, validated, and written as SPIR-V, Metal
+//! and HLSL, without a GPU.
+
+use naga::back::{hlsl, msl, spv};
+use naga::valid::{Capabilities, ValidationFlags, Validator};
+
+#[test]
+fn every_variant_is_valid_for_every_api() {
+    let variants = burn_wgsl::kernels::variants();
+    assert!(
+        variants.len() > 300,
+        "only {} variants are listed",
+        variants.len()
+    );
+    for variant in &variants {
+        let text = burn_wgsl::runtime::expand(variant)
+            .unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let module = naga::front::wgsl::parse_str(&text)
+            .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
+        // What browsers guarantee and nothing more.
+        let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
+            .validate(&module)
+            .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
+
+        let options = spv::Options::default();
+        spv::write_vec(&module, &info, &options, None)
+            .unwrap_or_else(|error| panic!("{variant}: SPIR-V: {error}"));
+
+        let options = msl::Options {
+            fake_missing_bindings: true,
+            ..msl::Options::default()
+        };
+        let pipeline = msl::PipelineOptions::default();
+        msl::write_string(&module, &info, &options, &pipeline)
+            .unwrap_or_else(|error| panic!("{variant}: Metal: {error}"));
+
+        let options = hlsl::Options {
+            fake_missing_bindings: true,
+            ..hlsl::Options::default()
+        };
+        let pipeline = hlsl::PipelineOptions::default();
+        let mut out = String::new();
+        hlsl::Writer::new(&mut out, &options, &pipeline)
+            .write(&module, &info, None)
+            .unwrap_or_else(|error| panic!("{variant}: HLSL: {error}"));
+    }
+}
+
+#[test]
+fn variants_are_listed_once() {
+    let mut names: Vec<String> = burn_wgsl::kernels::variants()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    assert!(names.len() > 300);
+}

@@ -1,0 +1,49 @@
+//! The project's own commands, run as `cargo xtask <command>`.
+
+mod adapter;
+mod digits;
+mod run;
+mod test;
+
+use std::process::ExitCode;
+
+const HELP: &str = "\
+The project's own commands.
+
+Usage: cargo xtask <command> [options]
+
+Commands:
+  test    everything that must hold: adapter, format, lints, docs, tests, example
+  help    this text
+
+Options of `test`:
+  --list          name the steps and stop
+  --only STEP     run only this step (may be repeated, or a,b,c)
+  --skip STEP     leave this step out (may be repeated, or a,b,c)
+  --device WORD   test on this device (gpu:0, discrete:0, name:radeon, ...) instead of
+                  the software adapter
+  --no-adapter    go without any GPU: only what needs no adapter is required
+";
+
+fn main() -> ExitCode {
+    let mut words = std::env::args().skip(1);
+    let command = words.next().unwrap_or_else(|| "help".to_owned());
+    let rest: Vec<String> = words.collect();
+    let wants_help = rest.iter().any(|word| word == "--help" || word == "-h");
+    match command.as_str() {
+        "test" if !wants_help => match test::Options::parse(&rest) {
+            Ok(options) => test::run(&options),
+            Err(complaint) => usage_error(&complaint),
+        },
+        "test" | "help" | "--help" | "-h" => {
+            print!("{HELP}");
+            ExitCode::SUCCESS
+        }
+        other => usage_error(&format!("there is no command `{other}`")),
+    }
+}
+
+fn usage_error(complaint: &str) -> ExitCode {
+    eprintln!("error: {complaint}\n\n{HELP}");
+    ExitCode::from(2)
+}
