@@ -17,12 +17,23 @@ fn every_variant_is_valid_for_every_api() {
             .unwrap_or_else(|error| panic!("{variant}: {error}"));
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
-        // What browsers guarantee and nothing more.
-        let info = Validator::new(ValidationFlags::all(), Capabilities::empty())
+        // What browsers guarantee and nothing more, unless the variant is for adapters with subgroups.
+        let subgroup = text.contains("subgroup");
+        let capabilities = if subgroup {
+            Capabilities::SUBGROUP
+        } else {
+            Capabilities::empty()
+        };
+        let info = Validator::new(ValidationFlags::all(), capabilities)
+            .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
+            .subgroup_operations(naga::valid::SubgroupOperationSet::all())
             .validate(&module)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
 
-        let options = spv::Options::default();
+        let options = spv::Options {
+            lang_version: (1, 3),
+            ..spv::Options::default()
+        };
         spv::write_vec(&module, &info, &options, None)
             .unwrap_or_else(|error| panic!("{variant}: SPIR-V: {error}"));
 

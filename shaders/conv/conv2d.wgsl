@@ -4,12 +4,20 @@
 //#include "lib/conv"
 
 @group(0) @binding(auto) var<uniform> p: Params;
+//#if A_QUAD
+@group(0) @binding(auto) var<storage, read> weight: array<vec4<f32>>;
+//#else
 @group(0) @binding(auto) var<storage, read> weight: array<f32>;
+//#endif
 @group(0) @binding(auto) var<storage, read> x: array<f32>;
 //#if BIAS
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
 //#endif
+//#if OUT_QUAD
+@group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
+//#else
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
+//#endif
 
 var<private> group_id: u32;
 
@@ -17,9 +25,19 @@ fn begin(batch: u32) {
     group_id = batch;
 }
 
-fn a_at(row: u32, k: u32) -> f32 {
-    return weight[(group_id * p.gemm.m + row) * p.gemm.k + k];
+fn a_index(row: u32, k: u32) -> u32 {
+    return (group_id * p.gemm.m + row) * p.gemm.k + k;
 }
+
+//#if A_QUAD
+fn a_quad(row: u32, k: u32) -> vec4<f32> {
+    return weight[a_index(row, k) >> 2u];
+}
+//#else
+fn a_at(row: u32, k: u32) -> f32 {
+    return weight[a_index(row, k)];
+}
+//#endif
 
 // An output pixel: its image, and where the kernel's first tap falls on the input.
 struct Column {
@@ -52,19 +70,29 @@ fn b_at(r: Inner, c: Column) -> f32 {
     // Left of or above the image, the coordinate wraps and is too large as well.
     let y = c.y + r.y;
     let xx = c.x + r.x;
-    if (y >= p.in_h || xx >= p.in_w) { return 0.0; }
-    return x[c.base + r.base + y * p.in_w + xx];
+    let inside = y < p.in_h && xx < p.in_w;
+    return select(0.0, x[select(0u, c.base + r.base + y * p.in_w + xx, inside)], inside);
 }
 
-fn store(batch: u32, split: u32, row: u32, col: u32, value: f32) {
+fn out_row(batch: u32, row: u32) -> u32 {
+    return (batch * p.gemm.m + row) * p.out_h * p.out_w;
+}
+
+fn out_col(split: u32, col: u32) -> u32 {
     let area = p.out_h * p.out_w;
-    let channel = batch * p.gemm.m + row;
-    let at = (split * p.images + col / area) * p.groups * p.gemm.m * area + channel * area + col % area;
+    return (split * p.images + col / area) * p.groups * p.gemm.m * area + col % area;
+}
+
+fn bias_of_row(row: u32) -> f32 {
 //#if BIAS
-    out[at] = value + bias[channel];
+    return bias[group_id * p.gemm.m + row];
 //#else
-    out[at] = value;
+    return 0.0;
 //#endif
+}
+
+fn bias_of_col(col: u32) -> f32 {
+    return 0.0;
 }
 
 //#include "lib/gemm"

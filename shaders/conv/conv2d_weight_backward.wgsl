@@ -5,9 +5,17 @@
 //#include "lib/conv"
 
 @group(0) @binding(auto) var<uniform> p: Params;
+//#if A_QUAD
+@group(0) @binding(auto) var<storage, read> grad: array<vec4<f32>>;
+//#else
 @group(0) @binding(auto) var<storage, read> grad: array<f32>;
+//#endif
 @group(0) @binding(auto) var<storage, read> x: array<f32>;
+//#if OUT_QUAD
+@group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
+//#else
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
+//#endif
 
 var<private> group_id: u32;
 
@@ -15,10 +23,20 @@ fn begin(batch: u32) {
     group_id = batch;
 }
 
-fn a_at(row: u32, k: u32) -> f32 {
+fn a_index(row: u32, k: u32) -> u32 {
     let area = p.out_h * p.out_w;
-    return grad[((k / area * p.groups + group_id) * p.gemm.m + row) * area + k % area];
+    return ((k / area * p.groups + group_id) * p.gemm.m + row) * area + k % area;
 }
+
+//#if A_QUAD
+fn a_quad(row: u32, k: u32) -> vec4<f32> {
+    return grad[a_index(row, k) >> 2u];
+}
+//#else
+fn a_at(row: u32, k: u32) -> f32 {
+    return grad[a_index(row, k)];
+}
+//#endif
 
 // An element of the kernel: its channel, and how far its tap lies from the first.
 struct Column {
@@ -53,12 +71,24 @@ fn inner(k: u32) -> Inner {
 fn b_at(r: Inner, c: Column) -> f32 {
     let y = c.y + r.y;
     let xx = c.x + r.x;
-    if (y >= p.in_h || xx >= p.in_w) { return 0.0; }
-    return x[c.base + r.base + y * p.in_w + xx];
+    let inside = y < p.in_h && xx < p.in_w;
+    return select(0.0, x[select(0u, c.base + r.base + y * p.in_w + xx, inside)], inside);
 }
 
-fn store(batch: u32, split: u32, row: u32, col: u32, value: f32) {
-    out[((split * p.groups + batch) * p.gemm.m + row) * p.gemm.n + col] = value;
+fn out_row(batch: u32, row: u32) -> u32 {
+    return (batch * p.gemm.m + row) * p.gemm.n;
+}
+
+fn out_col(split: u32, col: u32) -> u32 {
+    return split * p.groups * p.gemm.m * p.gemm.n + col;
+}
+
+fn bias_of_row(row: u32) -> f32 {
+    return 0.0;
+}
+
+fn bias_of_col(col: u32) -> f32 {
+    return 0.0;
 }
 
 //#include "lib/gemm"

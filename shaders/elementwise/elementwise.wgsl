@@ -2,7 +2,7 @@
 // output's shape, two scalars s and t, and the element's index i.
 // Each invocation computes four neighbours at a time. PACKED: every tensor is contiguous and aligned,
 // and moves as vec4. Otherwise every tensor is read, and the output written, through its strides.
-// An input that nobody else holds may be the output's own memory (SAME_A, SAME_B, SAME_C).
+// Of packed tensors, an input that nobody else holds may be the output's own memory (SAME_A, SAME_B, SAME_C).
 //#include "lib/grid"
 //#if !PACKED
 //#include "lib/layout"
@@ -104,37 +104,24 @@ fn one(at: vec4<u32>, i: u32) {
 //#if IN_A
     a = a_in[at.y];
 //#endif
-//#if SAME_A
-    a = out[at.x];
-//#endif
 //#if IN_B
     b = b_in[at.z];
 //#endif
-//#if SAME_B
-    b = out[at.x];
-//#endif
 //#if IN_C
     c = c_in[at.w];
-//#endif
-//#if SAME_C
-    c = out[at.x];
 //#endif
     out[at.x] = op(a, b, c, i);
 }
 
 fn quad(q: u32) {
-    let i = q * 4u;
-    if (p.inner_quads == 1u) {
-        let at = locate(i);
-        let step = p.walk.steps[p.walk.rank - 1u];
-        one(at, i);
-        one(at + step, i + 1u);
-        one(at + 2u * step, i + 2u);
-        one(at + 3u * step, i + 3u);
-    } else {
-        for (var k = i; k < min(i + 4u, p.len); k++) {
-            one(locate(k), k);
+    var at = vec4<u32>();
+    for (var k = 0u; k < 4u && q * 4u + k < p.len; k++) {
+        if (k == 0u || p.inner_quads == 0u) {
+            at = locate(q * 4u + k);
+        } else {
+            at += p.walk.steps[p.walk.rank - 1u];
         }
+        one(at, q * 4u + k);
     }
 }
 //#endif

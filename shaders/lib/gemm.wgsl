@@ -1,10 +1,14 @@
 // The loop that matrix products and convolutions share: out[row, col] = sum over k of a[row, k] * b[k, col],
 // for a batch of matrices. Who includes it says what a, b and out are, by defining
 //   begin(batch), called once, a_at(row, k), Column + column(col), Inner + inner(k),
-//   b_at(Inner, Column), store(batch, split, row, col, value), and a uniform p with `gemm: Gemm`.
-// With B_QUAD it defines b_quad(k, col), four neighbouring columns in one load, instead of b_at.
+//   b_at(Inner, Column), bias_of_row(row), bias_of_col(col), where a result goes: `out` at
+//   out_row(batch, row) + out_col(split, col), and a uniform p with `gemm: Gemm`.
+// With B_QUAD it defines b_quad(k, col), four neighbouring columns in one load, instead of b_at; with
+// A_QUAD a_quad(row, k), four steps of k in one load (k and its parts are multiples of four then); with OUT_QUAD four
+// neighbouring columns are neighbours in `out`, which is of vec4.
 // Two shapes: TILED for GPUs (64 x 64 tiles through workgroup memory, 4 x 4 per invocation), and the
-// direct one for adapters where barriers are dear (ROWS x 4 per invocation, a read uniformly).
+// direct one for adapters where barriers are dear: a subgroup of eight lanes computes ROWS x 32, each lane
+// bringing in one row in eight of a, which is spread by broadcasts (SUBGROUP), or read by all.
 struct Gemm {
     m: u32,
     n: u32,
@@ -80,16 +84,16 @@ fn main(
         for (var j = 0u; j < 4u; j++) {
             let col = col0 + my_col + j;
             if (row < g.m && col < g.n) {
-                store(batch, split, row, col, acc[i][j]);
+                out[out_row(batch, row) + out_col(split, col)] = acc[i][j] + bias_of_row(row) + bias_of_col(col);
             }
         }
     }
 }
 //#else
-const LANES: u32 = 8u;
 const ROWS: u32 = 8u;
+const OCTETS: u32 = 1u;
 
-@compute @workgroup_size(LANES)
+@compute @workgroup_size(8)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
@@ -100,39 +104,99 @@ fn main(
     if (tile >= g.tiles) { return; }
     // Rows first: the panel of b that neighbouring workgroups read stays in the cache.
     let row0 = (tile % g.row_tiles) * ROWS;
-    let col0 = ((tile / g.row_tiles % g.col_tiles) * LANES + lane) * 4u;
+    let col0 = ((tile / g.row_tiles % g.col_tiles) * 8u + lane) * 4u;
     let part = tile / g.row_tiles / g.col_tiles;
     let split = part % g.splits;
     let batch = part / g.splits;
     begin(batch);
     let k_end = min((split + 1u) * g.chunk, g.k);
-    let last = g.n - 1u;
-//#if B_QUAD
-    let b_col = min(col0, g.n - 4u);
+    let last_row = g.m - 1u;
+    // Past the edge, rows and columns repeat the last one: they write the same value once more.
+//#if COL_QUAD
+    let quad0 = min(col0, g.n - 4u);
+    let cols = vec4<u32>(quad0, quad0 + 1u, quad0 + 2u, quad0 + 3u);
 //#else
-    let c0 = column(min(col0, last));
-    let c1 = column(min(col0 + 1u, last));
-    let c2 = column(min(col0 + 2u, last));
-    let c3 = column(min(col0 + 3u, last));
+    let cols = min(vec4<u32>(col0, col0 + 1u, col0 + 2u, col0 + 3u), vec4<u32>(g.n - 1u));
 //#endif
+//#if !B_QUAD
+    let c0 = column(cols.x);
+    let c1 = column(cols.y);
+    let c2 = column(cols.z);
+    let c3 = column(cols.w);
+//#endif
+    let bias = vec4<f32>(bias_of_col(cols.x), bias_of_col(cols.y), bias_of_col(cols.z), bias_of_col(cols.w));
     var acc: array<vec4<f32>, ROWS>;
+//#repeat H OCTETS
+//#repeat I 8
+    acc[H * 8 + I] = bias + bias_of_row(min(row0 + H * 8u + I, last_row));
+//#end
+//#end
+//#if A_QUAD
+    var a: array<vec4<f32>, OCTETS>;
+    // Four steps of k at once: each lane brings in four elements of one row in eight.
+    for (var k = split * g.chunk; k < k_end; k += 4u) {
+//#repeat H OCTETS
+        a[H] = a_quad(min(row0 + H * 8u + lane, last_row), k);
+//#end
+//#repeat U 4
+        {
+//#if B_QUAD
+            let b = b_quad(k + U, quad0);
+//#else
+            let r = inner(k + U);
+            let b = vec4<f32>(b_at(r, c0), b_at(r, c1), b_at(r, c2), b_at(r, c3));
+//#endif
+//#repeat H OCTETS
+//#repeat I 8
+            acc[H * 8 + I] = fma(vec4<f32>(subgroupBroadcast(a[H][U], I)), b, acc[H * 8 + I]);
+//#end
+//#end
+        }
+//#end
+    }
+//#else
+    var a: array<f32, OCTETS>;
     for (var k = split * g.chunk; k < k_end; k++) {
 //#if B_QUAD
-        let b = b_quad(k, b_col);
+        let b = b_quad(k, quad0);
 //#else
         let r = inner(k);
         let b = vec4<f32>(b_at(r, c0), b_at(r, c1), b_at(r, c2), b_at(r, c3));
 //#endif
-        for (var i = 0u; i < ROWS; i++) {
-            acc[i] = fma(vec4<f32>(a_at(min(row0 + i, g.m - 1u), k)), b, acc[i]);
-        }
+//#repeat H OCTETS
+//#if SUBGROUP
+        a[H] = a_at(min(row0 + H * 8u + lane, last_row), k);
+//#repeat I 8
+        acc[H * 8 + I] = fma(vec4<f32>(subgroupBroadcast(a[H], I)), b, acc[H * 8 + I]);
+//#end
+//#else
+//#repeat I 8
+        acc[H * 8 + I] = fma(vec4<f32>(a_at(min(row0 + H * 8u + I, last_row), k)), b, acc[H * 8 + I]);
+//#end
+//#endif
+//#end
     }
-    for (var i = 0u; i < ROWS; i++) {
-        for (var j = 0u; j < 4u; j++) {
-            if (row0 + i < g.m && col0 + j < g.n) {
-                store(batch, split, row0 + i, col0 + j, acc[i][j]);
-            }
-        }
+//#endif
+//#if OUT_QUAD
+    let at = out_col(split, cols.x);
+//#repeat H OCTETS
+//#repeat I 8
+    out[(out_row(batch, min(row0 + H * 8u + I, last_row)) + at) >> 2u] = acc[H * 8 + I];
+//#end
+//#end
+//#else
+    let at = vec4<u32>(out_col(split, cols.x), out_col(split, cols.y), out_col(split, cols.z), out_col(split, cols.w));
+//#repeat H OCTETS
+//#repeat I 8
+    {
+        let row = out_row(batch, min(row0 + H * 8u + I, last_row));
+        out[row + at.x] = acc[H * 8 + I].x;
+        out[row + at.y] = acc[H * 8 + I].y;
+        out[row + at.z] = acc[H * 8 + I].z;
+        out[row + at.w] = acc[H * 8 + I].w;
     }
+//#end
+//#end
+//#endif
 }
 //#endif

@@ -128,8 +128,8 @@ fn normal_cdf(x: f32) -> f32 {
 
 fn gelu(x: f32) -> f32 {
     if (is_nan(x)) { return x; }
-    if (x < -14.0) { return -0.0; }
-    return x * normal_cdf(min(x, 14.0));
+    // Past -14 the product is zero, and past infinity no number.
+    return x * select(normal_cdf(min(x, 14.0)), 0.0, x < -14.0);
 }
 
 fn gelu_slope(x: f32) -> f32 {

@@ -15,7 +15,11 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
+//#if A_QUAD
+@group(0) @binding(auto) var<storage, read> a: array<vec4<f32>>;
+//#else
 @group(0) @binding(auto) var<storage, read> a: array<f32>;
+//#endif
 //#if B_QUAD
 @group(0) @binding(auto) var<storage, read> b: array<vec4<f32>>;
 //#else
@@ -24,7 +28,11 @@ struct Params {
 //#if BIAS
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
 //#endif
+//#if OUT_QUAD
+@group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
+//#else
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
+//#endif
 
 var<private> a_start: u32;
 var<private> b_start: u32;
@@ -35,9 +43,15 @@ fn begin(batch: u32) {
     b_start = at.z;
 }
 
+//#if A_QUAD
+fn a_quad(row: u32, k: u32) -> vec4<f32> {
+    return a[(a_start + row * p.a_row + k) >> 2u];
+}
+//#else
 fn a_at(row: u32, k: u32) -> f32 {
     return a[a_start + row * p.a_row + k * p.a_col];
 }
+//#endif
 
 //#if B_QUAD
 fn b_quad(k: u32, col: u32) -> vec4<f32> {
@@ -67,13 +81,24 @@ fn b_at(r: Inner, c: Column) -> f32 {
 }
 //#endif
 
-fn store(batch: u32, split: u32, row: u32, col: u32, value: f32) {
-    let at = ((split * (p.gemm.tiles / p.gemm.row_tiles / p.gemm.col_tiles / p.gemm.splits) + batch)
-        * p.gemm.m + row) * p.gemm.n + col;
+fn out_row(batch: u32, row: u32) -> u32 {
+    return (batch * p.gemm.m + row) * p.gemm.n;
+}
+
+fn out_col(split: u32, col: u32) -> u32 {
+    let batches = p.gemm.tiles / p.gemm.row_tiles / p.gemm.col_tiles / p.gemm.splits;
+    return split * batches * p.gemm.m * p.gemm.n + col;
+}
+
+fn bias_of_row(row: u32) -> f32 {
+    return 0.0;
+}
+
+fn bias_of_col(col: u32) -> f32 {
 //#if BIAS
-    out[at] = value + bias[col];
+    return bias[col];
 //#else
-    out[at] = value;
+    return 0.0;
 //#endif
 }
 

@@ -28,6 +28,15 @@ impl Wgsl {
     crate::kernels::table::extension_rows!(extension_methods);
 }
 
+/// Computes a row of the elementwise table that takes one tensor: any row, by value.
+///
+/// # Panics
+///
+/// When the row takes more than one tensor, or the device fails.
+pub fn apply(row: &'static Row, tensor: F) -> F {
+    run(row, [tensor])
+}
+
 fn run<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
     let mut site = Site::new(row.name);
     tensors.iter().for_each(|tensor| tensor.show(&mut site));

@@ -28,6 +28,7 @@ use burn_backend::{
 use burn_ir::{BackendIr, HandleKind, TensorHandle};
 use burn_std::BoolStore;
 
+pub use extension::apply;
 pub use fallback::{fallbacks, reset_fallbacks};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted};
-use super::matmul::{Gemm, Tiling};
+use super::matmul::{Gemm, Quads, Tiling};
 use super::reduce::{self, Reduction};
 use super::{Launch, Params, copy};
 use crate::runtime::{Source, Variant};
@@ -118,6 +118,18 @@ impl Geometry {
         if bias {
             gemm.splits = 1;
         }
+        // A gradient's rows are images, which must not end within four steps of k; so with the result's columns.
+        let area = |side: [usize; 2]| side[0] * side[1];
+        let (row, col) = match source.name {
+            name if name == CONV2D.name => (gemm.k, area(self.output)),
+            name if name == CONV2D_X_BACKWARD.name => (gemm.k, area(self.input)),
+            _ => (area(self.output), gemm.n),
+        };
+        let quads = Quads {
+            a: row.is_multiple_of(4),
+            out: col.is_multiple_of(4),
+            ..Quads::default()
+        };
         let len: usize = shape.iter().product();
         let out = Tensor::empty(inputs[0].runtime(), &[gemm.splits, len], DType::F32, inputs)?;
         if len > 0 {
@@ -133,7 +145,13 @@ impl Geometry {
             params.extend(words(&self.options.padding));
             params.extend(words(&self.options.dilation));
             Launch {
-                variant: &variant(source, gemm.tiling, bias, self.options.stride != [1, 1]),
+                variant: &variant(
+                    source,
+                    gemm.tiling,
+                    quads,
+                    bias,
+                    self.options.stride != [1, 1],
+                ),
                 inputs,
                 outputs: &[&out],
                 params: &params,
@@ -146,9 +164,15 @@ impl Geometry {
     }
 }
 
-fn variant(source: &'static Source, tiling: Tiling, bias: bool, strided: bool) -> Variant {
+fn variant(
+    source: &'static Source,
+    tiling: Tiling,
+    quads: Quads,
+    bias: bool,
+    strided: bool,
+) -> Variant {
     tiling
-        .define(Variant::new(source))
+        .define(Variant::new(source), quads)
         .flag("BIAS", bias)
         .flag("STRIDED", strided && source.name == CONV2D_X_BACKWARD.name)
 }
@@ -238,11 +262,11 @@ fn transposed(
     weight.same_device(&grad)?;
     let output = [grad.shape()[2], grad.shape()[3]];
     let g = Geometry::new(x, weight.shape(), Some(output), options)?;
-    let (weight, grad, bias) = (
-        copy::packed(weight)?,
-        copy::packed(grad)?,
-        bias.map(copy::packed).transpose()?,
-    );
+    // The product walks all of a channel's outputs: [group, o, c, i, j] is copied to [group, c, o, i, j].
+    let [i, j] = g.kernel;
+    let weight = copy::reshape(weight, &[options.groups, g.out_c, g.in_c, i, j])?;
+    let weight = copy::packed(copy::swap_dims(weight, 1, 2)?)?;
+    let (grad, bias) = (copy::packed(grad)?, bias.map(copy::packed).transpose()?);
     let gemm = Gemm::new(
         grad.runtime(),
         options.groups,
@@ -287,13 +311,21 @@ pub fn conv2d_bias_backward(grad: Tensor) -> Result<Tensor> {
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for tiling in Tiling::EVERY {
-        for bias in [true, false] {
-            out.push(variant(&CONV2D, tiling, bias, false));
-            for strided in [true, false] {
-                out.push(variant(&CONV2D_X_BACKWARD, tiling, bias, strided));
+        for bits in 0..32 {
+            let quads = Quads {
+                b: false,
+                a_across: false,
+                ..Quads::of_bits(bits)
+            };
+            let (bias, strided) = (bits & 8 != 0, bits >= 16);
+            for source in [&CONV2D, &CONV2D_X_BACKWARD, &CONV2D_WEIGHT_BACKWARD] {
+                let bias = bias && source.name != CONV2D_WEIGHT_BACKWARD.name;
+                let variant = variant(source, tiling, quads, bias, strided);
+                if !out.contains(&variant) {
+                    out.push(variant);
+                }
             }
         }
-        out.push(variant(&CONV2D_WEIGHT_BACKWARD, tiling, false, false));
     }
     out
 }

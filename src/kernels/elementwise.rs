@@ -90,10 +90,14 @@ impl Map {
                 rule: "each axis must have the same size, or size one",
             })?;
         }
-        let same = (0..inputs.len()).find(|&i| {
+        // In place only where all move as vec4: kernels for views are compiled once, not once per input.
+        let straight = inputs.iter().all(|input| {
+            let layout = input.layout();
+            layout.shape == shape && layout.is_contiguous() && layout.offset.is_multiple_of(4)
+        });
+        let same = (0..inputs.len()).filter(|_| straight).find(|&i| {
             let input = &inputs[i];
             input.dtype() == self.out
-                && input.shape() == shape.as_slice()
                 && input.is_packed()
                 && input.is_unique()
                 && inputs
@@ -298,7 +302,7 @@ pub fn variants() -> Vec<Variant> {
     let mut add = |map: &Map, inputs: &[DType]| {
         for packed in [true, false] {
             for same in std::iter::once(None).chain((0..inputs.len()).map(Some)) {
-                if same.is_none_or(|i: usize| inputs[i] == map.out) {
+                if same.is_none_or(|i: usize| packed && inputs[i] == map.out) {
                     out.push(map.variant(inputs, packed, same));
                 }
             }

@@ -22,26 +22,106 @@ static MATMUL_INT: Source = Source {
 pub(crate) enum Tiling {
     /// Through workgroup memory.
     Tiled,
-    /// Each invocation on its own: rows of four, workgroups of so many invocations.
-    Direct { rows: u32, lanes: u32 },
+    /// Each subgroup on its own, so many rows at a time.
+    Direct {
+        rows: u32,
+        /// Whether lanes spread a by broadcasts.
+        subgroup: bool,
+        /// How much is made of vec4: each step is faster and takes longer to compile.
+        effort: Effort,
+    },
+}
+
+/// How much of a product may move as vec4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Effort {
+    /// Nothing: one kernel for all small products.
+    Plain,
+    /// b and the result.
+    Columns,
+    /// Everything.
+    Full,
+}
+
+/// What of a product may move as vec4.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Quads {
+    /// Four steps of k of a row of a.
+    pub a: bool,
+    /// Four columns of b.
+    pub b: bool,
+    /// Four columns of the result.
+    pub out: bool,
+    /// Neighbours in a are rows, not steps of k: who brings in what is turned round.
+    pub a_across: bool,
+}
+
+impl Quads {
+    /// The combination of a number's bits, to list them all.
+    pub fn of_bits(bits: u32) -> Self {
+        let on = |bit: u32| bits >> bit & 1 == 1;
+        Self {
+            a: on(0),
+            b: on(1),
+            out: on(2),
+            a_across: on(3),
+        }
+    }
 }
 
 impl Tiling {
-    pub const EVERY: [Self; 3] = [
+    pub const EVERY: [Self; 6] = [
         Self::Tiled,
-        Self::Direct { rows: 8, lanes: 8 },
-        Self::Direct { rows: 2, lanes: 8 },
+        Self::Direct {
+            rows: 8,
+            subgroup: false,
+            effort: Effort::Plain,
+        },
+        Self::Direct {
+            rows: 8,
+            subgroup: true,
+            effort: Effort::Plain,
+        },
+        Self::Direct {
+            rows: 8,
+            subgroup: true,
+            effort: Effort::Columns,
+        },
+        Self::Direct {
+            rows: 8,
+            subgroup: true,
+            effort: Effort::Full,
+        },
+        Self::Direct {
+            rows: 16,
+            subgroup: true,
+            effort: Effort::Full,
+        },
     ];
 
-    /// What suits the adapter's class and the count of rows.
-    pub fn choose(runtime: &Runtime, m: usize) -> Self {
-        if runtime.is_software() {
-            Self::Direct {
-                rows: if m <= 2 { 2 } else { 8 },
-                lanes: 8,
-            }
+    /// What suits the adapter's class, the count of rows and the count of operations.
+    pub fn choose(runtime: &Runtime, m: usize, work: u64) -> Self {
+        if !runtime.is_software() {
+            return Self::Tiled;
+        }
+        let facts = runtime.facts();
+        let eight = facts.limits.min_subgroup_size == 8 && facts.limits.max_subgroup_size == 8;
+        let subgroup = facts.features.subgroups && eight;
+        let effort = match work {
+            _ if !subgroup => Effort::Plain,
+            0..4_000_000 => Effort::Plain,
+            4_000_000..64_000_000 => Effort::Columns,
+            _ => Effort::Full,
+        };
+        let rows = if effort == Effort::Full && m > 8 {
+            16
         } else {
-            Self::Tiled
+            8
+        };
+        Self::Direct {
+            rows,
+            subgroup,
+            effort,
         }
     }
 
@@ -49,14 +129,29 @@ impl Tiling {
     fn tile(self) -> (usize, usize) {
         match self {
             Self::Tiled => (64, 64),
-            Self::Direct { rows, lanes } => (rows as usize, lanes as usize * 4),
+            Self::Direct { rows, .. } => (rows as usize, 32),
         }
     }
 
-    pub fn define(self, variant: Variant) -> Variant {
+    /// Defines the shape, and what may move as vec4.
+    pub fn define(self, variant: Variant, quads: Quads) -> Variant {
         match self {
-            Self::Tiled => variant.flag("TILED", true),
-            Self::Direct { rows, lanes } => variant.int("ROWS", rows).int("LANES", lanes),
+            Self::Tiled => variant.flag("TILED", true).flag("A_ACROSS", quads.a_across),
+            Self::Direct {
+                rows,
+                subgroup,
+                effort,
+            } => {
+                let columns = effort >= Effort::Columns;
+                variant
+                    .int("ROWS", rows)
+                    .int("OCTETS", rows / 8)
+                    .flag("SUBGROUP", subgroup)
+                    .flag("A_QUAD", quads.a && effort == Effort::Full)
+                    .flag("B_QUAD", quads.b && columns)
+                    .flag("OUT_QUAD", quads.out && columns)
+                    .flag("COL_QUAD", (quads.b || quads.out) && columns)
+            }
         }
     }
 }
@@ -75,15 +170,16 @@ pub(crate) struct Gemm {
 impl Gemm {
     /// A product cut so that the device has enough to do, at the price of summing parts.
     pub fn new(runtime: &Runtime, batch: usize, m: usize, n: usize, k: usize) -> Self {
-        let tiling = Tiling::choose(runtime, m);
+        let work = 2 * (batch * m) as u64 * (n * k) as u64;
+        let tiling = Tiling::choose(runtime, m, work);
         let (rows, cols) = tiling.tile();
         let tiles = batch * m.div_ceil(rows) * n.div_ceil(cols);
         let (enough, least) = if runtime.is_software() {
-            (16, 1024)
+            (16, 512)
         } else {
             (256, 256)
         };
-        let splits = if tiles >= enough {
+        let wanted = if tiles >= enough {
             1
         } else {
             (enough / tiles.max(1)).min(k / least).max(1)
@@ -93,9 +189,14 @@ impl Gemm {
             m,
             n,
             k,
-            splits: k.div_ceil(k.div_ceil(splits).max(1)).max(1),
+            splits: wanted,
             tiling,
         }
+    }
+
+    /// The steps of k that one part has.
+    fn chunk(&self) -> usize {
+        self.k.div_ceil(self.splits).next_multiple_of(4)
     }
 
     pub fn groups(&self) -> u64 {
@@ -109,7 +210,7 @@ impl Gemm {
             self.m as u32,
             self.n as u32,
             self.k as u32,
-            self.k.div_ceil(self.splits) as u32,
+            self.chunk() as u32,
             self.splits as u32,
             self.m.div_ceil(rows) as u32,
             self.n.div_ceil(cols) as u32,
@@ -132,12 +233,9 @@ impl Gemm {
     }
 }
 
-fn variant(tiling: Tiling, quad: bool, across: bool, bias: bool) -> Variant {
-    let tiled = tiling == Tiling::Tiled;
+fn variant(tiling: Tiling, quads: Quads, bias: bool) -> Variant {
     tiling
-        .define(Variant::new(&MATMUL))
-        .flag("B_QUAD", quad && !tiled)
-        .flag("A_ACROSS", across && tiled)
+        .define(Variant::new(&MATMUL), quads)
         .flag("BIAS", bias)
 }
 
@@ -242,21 +340,28 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
         &inputs,
     )?;
     if !out.is_empty() {
-        let quad = strides[3] == 1
-            && n.is_multiple_of(4)
-            && strides[2] % 4 == 0
-            && rhs_starts.offset.is_multiple_of(4)
-            && rhs_starts.strides.iter().all(|&s| s % 4 == 0);
+        // Whether rows can be read as vec4: neighbours in memory, each row and matrix aligned.
+        let aligned = |inner: isize, outer: isize, starts: &Layout| {
+            inner == 1
+                && outer % 4 == 0
+                && starts.offset.is_multiple_of(4)
+                && starts
+                    .strides
+                    .iter()
+                    .zip(&starts.shape)
+                    .all(|(&s, &size)| size == 1 || s % 4 == 0)
+        };
+        let quads = Quads {
+            a: k.is_multiple_of(4) && aligned(strides[1], strides[0], &lhs_starts),
+            b: n.is_multiple_of(4) && aligned(strides[3], strides[2], &rhs_starts),
+            out: n.is_multiple_of(4),
+            a_across: strides[0] == 1 && strides[1] != 1,
+        };
         params.extend_from_slice(&gemm.words());
         params.extend_from_slice(&strides32);
         params.extend_from_slice(&words);
         Launch {
-            variant: &variant(
-                gemm.tiling,
-                quad,
-                strides[0] == 1 && strides[1] != 1,
-                bias.is_some(),
-            ),
+            variant: &variant(gemm.tiling, quads, bias.is_some()),
             inputs: &inputs,
             outputs: &[&out],
             params: &params,
@@ -328,9 +433,10 @@ fn flat_rows(tensor: &Tensor) -> (usize, usize) {
 pub fn variants() -> Vec<Variant> {
     let mut out = vec![Variant::new(&MATMUL_INT)];
     for tiling in Tiling::EVERY {
-        for bias in [true, false] {
-            for special in [true, false] {
-                out.push(variant(tiling, special, special, bias));
+        for bits in 0..32 {
+            let variant = variant(tiling, Quads::of_bits(bits), bits >= 16);
+            if !out.contains(&variant) {
+                out.push(variant);
             }
         }
     }
@@ -380,7 +486,6 @@ pub const CASES: &[Case] = &[
         "linear",
         &[normal(&[2, 9, 12]), normal(&[12, 8]), Arg::Without],
     ),
-    case("linear", &[normal(&[12]), normal(&[12, 8]), normal(&[8])]),
     case("linear_x_backward", &[normal(&[12, 8]), normal(&[3, 4, 8])]),
     case(
         "linear_weight_backward",

@@ -233,7 +233,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
             busy.max(len.div_ceil(ALONE).min(64))
         }
     };
-    let chunk = len.div_ceil(splits).next_multiple_of(4);
+    let chunk = len.div_ceil(splits).next_multiple_of(4).max(4);
     let splits = len.div_ceil(chunk).max(1);
     let aligned = straight
         && !kind.is_arg()

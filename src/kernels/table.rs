@@ -286,6 +286,16 @@ pub static ALL: &[&[&Row]] = {
     ]
 };
 
+/// Whether a row is beyond Burn's contract: a function of the backend, not a trait's method.
+pub fn is_extension(row: &Row) -> bool {
+    macro_rules! names {
+        ($kind:ident: $($shape:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+            [$(stringify!($name)),*]
+        };
+    }
+    extension_rows!(names).contains(&row.name)
+}
+
 /// erf in double precision: the Maclaurin series, and the continued fraction of the complement.
 pub fn erf(x: f64) -> f64 {
     if x.is_nan() {

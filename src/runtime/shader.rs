@@ -1,11 +1,12 @@
 //! Shader expansion: one WGSL file becomes many variants.
 //!
 //! The files under `shaders/` stay close to plain WGSL so that editors understand them. The
-//! expander knows six things and nothing else:
+//! expander knows seven things and nothing else:
 //!
 //! - `//#include "lib/name"` pulls in a fragment of `shaders/lib/`, once.
 //! - `//#use "lib/name"` does the same but keeps only the functions that are called.
 //! - `//#if FLAG`, `//#if !FLAG`, `//#else`, `//#endif` keep or drop lines.
+//! - `//#repeat I N` ... `//#end` writes its lines N times, with the word `I` counting `0u`, `1u`, ....
 //! - `const NAME: T = default;` and `alias NAME = T;` take the variant's definition of `NAME`.
 //! - any other whole word that the variant defines as an expression is replaced by it.
 //! - `@binding(auto)` numbers the bindings in the order in which they remain.
@@ -128,20 +129,18 @@ const FRAGMENTS: &[(&str, &str)] = &[
 ///
 /// # Errors
 ///
-/// A sentence naming the source and the line at fault: an unknown fragment or an `#if` without its
-/// `#endif`. Both are mistakes in the crate, and the variants test finds them without a GPU.
+/// A sentence naming the source and the line at fault: an unknown fragment, or a directive that is not
+/// closed. All are mistakes in the crate, and the variants test finds them without a GPU.
 pub fn expand(variant: &Variant) -> Result<String, String> {
-    let mut out = String::with_capacity(variant.source.text.len() * 2);
-    let mut used = Vec::new();
-    let mut included = Vec::new();
-    expand_into(
+    let mut expander = Expander {
         variant,
-        variant.source.name,
-        variant.source.text,
-        &mut out,
-        &mut included,
-        &mut used,
-    )?;
+        out: String::new(),
+        included: vec![],
+        used: vec![],
+        counters: vec![],
+    };
+    expander.source(variant.source.name, variant.source.text)?;
+    let Expander { mut out, used, .. } = expander;
     for fragment in used {
         let text = fragment_text(fragment, variant.source.name)?;
         let called = called_functions(&out, text);
@@ -158,30 +157,42 @@ fn fragment_text(name: &str, from: &str) -> Result<&'static str, String> {
         .ok_or_else(|| format!("{from}: there is no shader fragment {name:?}"))
 }
 
-fn expand_into<'a>(
-    variant: &Variant,
-    name: &str,
-    text: &'a str,
-    out: &mut String,
-    included: &mut Vec<&'a str>,
-    used: &mut Vec<&'a str>,
-) -> Result<(), String> {
-    // One entry per open `#if`: whether its lines are kept.
-    let mut open: Vec<bool> = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let at = || format!("{name}.wgsl:{}", number + 1);
-        let trimmed = line.trim();
-        if let Some(directive) = trimmed.strip_prefix("//#") {
+struct Expander<'a> {
+    variant: &'a Variant,
+    out: String,
+    included: Vec<&'static str>,
+    used: Vec<&'static str>,
+    /// The counters of the open repetitions.
+    counters: Vec<(&'static str, u32)>,
+}
+
+impl Expander<'_> {
+    fn source(&mut self, name: &str, text: &'static str) -> Result<(), String> {
+        let lines: Vec<(usize, &'static str)> = text.lines().enumerate().collect();
+        self.lines(name, &lines)
+    }
+
+    fn lines(&mut self, name: &str, lines: &[(usize, &'static str)]) -> Result<(), String> {
+        // One entry per open `#if`: whether its lines are kept.
+        let mut open: Vec<bool> = Vec::new();
+        let mut next = 0;
+        while let Some(&(number, line)) = lines.get(next) {
+            next += 1;
+            let at = || format!("{name}.wgsl:{}", number + 1);
+            let kept = open.iter().all(|kept| *kept);
+            let Some(directive) = line.trim().strip_prefix("//#") else {
+                if kept && !line.trim_start().starts_with("//") {
+                    self.line(line);
+                }
+                continue;
+            };
             let (word, rest) = directive.split_once(' ').unwrap_or((directive, ""));
             let rest = rest.trim().trim_matches('"');
             match word {
-                "if" => {
-                    let kept = match rest.strip_prefix('!') {
-                        Some(flag) => variant.find(flag).is_none(),
-                        None => variant.find(rest).is_some(),
-                    };
-                    open.push(kept);
-                }
+                "if" => open.push(match rest.strip_prefix('!') {
+                    Some(flag) => self.variant.find(flag).is_none(),
+                    None => self.variant.find(rest).is_some(),
+                }),
                 "else" => {
                     let kept = open
                         .last_mut()
@@ -192,55 +203,91 @@ fn expand_into<'a>(
                     open.pop()
                         .ok_or_else(|| format!("{}: #endif without #if", at()))?;
                 }
-                "include" | "use" if open.iter().all(|kept| *kept) => {
-                    if word == "use" {
-                        used.push(rest);
-                    } else if !included.contains(&rest) {
-                        included.push(rest);
-                        let text = fragment_text(rest, &at())?;
-                        expand_into(variant, rest, text, out, included, used)?;
+                "repeat" => {
+                    let len = body_len(&lines[next..])
+                        .ok_or_else(|| format!("{}: #repeat without #end", at()))?;
+                    let body = &lines[next..next + len];
+                    next += len + 1;
+                    if !kept {
+                        continue;
+                    }
+                    let (counter, times) = self.repetition(rest).ok_or_else(|| {
+                        format!("{}: #repeat needs a name and a count, not {rest:?}", at())
+                    })?;
+                    for value in 0..times {
+                        self.counters.push((counter, value));
+                        self.lines(name, body)?;
+                        self.counters.pop();
                     }
                 }
+                "include" if kept && !self.included.contains(&rest) => {
+                    self.included.push(rest);
+                    self.source(rest, fragment_text(rest, &at())?)?;
+                }
+                "use" if kept => self.used.push(rest),
                 "include" | "use" => {}
                 other => return Err(format!("{}: unknown directive #{other}", at())),
             }
-        } else if open.iter().all(|kept| *kept) && !trimmed.starts_with("//") {
-            substitute(variant, line, out);
-            out.push('\n');
+        }
+        if open.is_empty() {
+            Ok(())
+        } else {
+            Err(format!("{name}.wgsl: #if without #endif"))
         }
     }
-    if open.is_empty() {
-        Ok(())
-    } else {
-        Err(format!("{name}.wgsl: #if without #endif"))
+
+    /// The counter of a repetition and how often it runs: a number, or a constant of the variant.
+    fn repetition(&self, text: &'static str) -> Option<(&'static str, u32)> {
+        let (counter, times) = text.split_once(' ')?;
+        let times = match self.variant.find(times) {
+            Some(Def::Int(value)) => *value,
+            _ => times.parse().ok()?,
+        };
+        Some((counter, times))
+    }
+
+    /// Applies the variant's definitions to one line.
+    fn line(&mut self, line: &'static str) {
+        let trimmed = line.trim_start();
+        if let Some(rest) = trimmed.strip_prefix("const ")
+            && let Some((name, _)) = rest.split_once(':')
+            && let Some(Def::Int(value)) = self.variant.find(name.trim())
+        {
+            self.out
+                .push_str(&format!("const {}: u32 = {value}u;\n", name.trim()));
+            return;
+        }
+        if let Some(rest) = trimmed.strip_prefix("alias ")
+            && let Some((name, _)) = rest.split_once('=')
+            && let Some(Def::Type(value)) = self.variant.find(name.trim())
+        {
+            self.out
+                .push_str(&format!("alias {} = {value};\n", name.trim()));
+            return;
+        }
+        for (word, is_name) in words(line) {
+            if let Some((_, value)) = self.counters.iter().find(|(name, _)| *name == word) {
+                self.out.push_str(&format!("{value}u"));
+                continue;
+            }
+            match self.variant.find(word) {
+                Some(Def::Expr(value)) if is_name => self.out.push_str(value),
+                _ => self.out.push_str(word),
+            }
+        }
+        self.out.push('\n');
     }
 }
 
-/// Applies the variant's definitions to one line.
-fn substitute(variant: &Variant, line: &str, out: &mut String) {
-    let trimmed = line.trim_start();
-    if let Some(rest) = trimmed.strip_prefix("const ")
-        && let Some((name, _)) = rest.split_once(':')
-        && let Some(Def::Int(value)) = variant.find(name.trim())
-    {
-        out.push_str(&format!("const {}: u32 = {value}u;", name.trim()));
-        return;
-    }
-    if let Some(rest) = trimmed.strip_prefix("alias ")
-        && let Some((name, _)) = rest.split_once('=')
-        && let Some(Def::Type(value)) = variant.find(name.trim())
-    {
-        out.push_str(&format!("alias {} = {value};", name.trim()));
-        return;
-    }
-    for (word, is_name) in words(line) {
-        match variant.find(word) {
-            Some(Def::Expr(value)) if is_name => {
-                out.push_str(value);
-            }
-            _ => out.push_str(word),
-        }
-    }
+/// How many lines there are before the `#end` of a repetition that has just been opened.
+fn body_len(lines: &[(usize, &str)]) -> Option<usize> {
+    let mut depth = 1;
+    lines.iter().position(|(_, line)| {
+        let line = line.trim();
+        depth += i32::from(line.starts_with("//#repeat"));
+        depth -= i32::from(line == "//#end");
+        depth == 0
+    })
 }
 
 /// Splits text into identifiers (true) and everything between them (false).
@@ -328,6 +375,26 @@ mod tests {
         assert_eq!(
             expanded(text, |v| v).unwrap(),
             "@binding(0) a\n@binding(1) c\n"
+        );
+    }
+
+    #[test]
+    fn repetitions_count_and_nest() {
+        let text = "//#repeat I N\n//#repeat J 2\nx[I * 2 + J] = I_;\n//#end\n//#end";
+        let out = expanded(text, |v| v.int("N", 2)).unwrap();
+        assert_eq!(
+            out,
+            "x[0u * 2 + 0u] = I_;\nx[0u * 2 + 1u] = I_;\nx[1u * 2 + 0u] = I_;\nx[1u * 2 + 1u] = I_;\n"
+        );
+        assert!(
+            expanded("//#repeat I 2\nx", |v| v)
+                .unwrap_err()
+                .contains("#repeat without #end")
+        );
+        assert!(
+            expanded("//#repeat I M\n//#end", |v| v)
+                .unwrap_err()
+                .contains("count")
         );
     }
 

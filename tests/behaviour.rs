@@ -1,0 +1,334 @@
+//! What a user may rely on beyond single results: equal random numbers everywhere, flat memory, errors that
+//! name the way out, every method of the contract answering, and models that train alike on two devices.
+
+mod common;
+
+use burn::backend::Autodiff;
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::{AdamConfig, GradientsParams, Optimizer};
+use burn::tensor::backend::Backend;
+use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
+use burn_wgsl::{Wgsl, WgslDevice};
+use common::{assert_close, devices, gpus};
+
+/// A device has one stream of random numbers: tests that draw take turns.
+static DRAWING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+fn take_turns() -> std::sync::MutexGuard<'static, ()> {
+    DRAWING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+fn message(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    let panic = std::panic::catch_unwind(f).expect_err("it is refused");
+    panic.downcast_ref::<String>().cloned().unwrap_or_default()
+}
+
+#[test]
+fn a_seed_gives_the_same_numbers_on_every_device() {
+    let _turn = take_turns();
+    let draw = |device: &WgslDevice, distribution| {
+        Wgsl::seed(device, 42);
+        // An odd count first: the next draw must still start where it starts on every device.
+        let _ = Tensor::<Wgsl, 1>::random([7], distribution, device);
+        Tensor::<Wgsl, 2>::random([33, 5], distribution, device).into_data()
+    };
+    for device in gpus() {
+        for distribution in [
+            Distribution::Default,
+            Distribution::Uniform(-2.0, 3.0),
+            Distribution::Normal(1.0, 2.0),
+            Distribution::Bernoulli(0.25),
+        ] {
+            let (here, cpu) = (
+                draw(&device, distribution),
+                draw(&WgslDevice::Cpu, distribution),
+            );
+            let what = format!("{distribution:?} on {device}");
+            if matches!(distribution, Distribution::Bernoulli(_)) {
+                here.assert_eq(&cpu, true);
+            }
+            assert_close(
+                &what,
+                &here,
+                &cpu,
+                common::Tolerance {
+                    relative: 1e-5,
+                    absolute: 1e-5,
+                },
+            );
+        }
+        let ints = |device: &WgslDevice| {
+            Wgsl::seed(device, 7);
+            Tensor::<Wgsl, 1, Int>::random([100], Distribution::Uniform(-5.0, 9.0), device)
+                .into_data()
+        };
+        ints(&device).assert_eq(&ints(&WgslDevice::Cpu), true);
+    }
+}
+
+#[test]
+fn memory_is_flat_after_warm_up() {
+    let _turn = take_turns();
+    for device in gpus() {
+        let step = || {
+            let a = Tensor::<Wgsl, 2>::random([600, 700], Distribution::Default, &device);
+            let b = Tensor::<Wgsl, 2>::ones([700, 50], &device);
+            let c = a.matmul(b).exp().sum_dim(0).reshape([50]);
+            let small: Vec<Tensor<Wgsl, 1>> =
+                (1..20).map(|n| c.clone().slice(0..n) * 2.0).collect();
+            Tensor::cat(small, 0).sum().into_scalar()
+        };
+        for _ in 0..5 {
+            step();
+        }
+        // Other tests use the device too, so what they hold is allowed for; a leak here would be far larger.
+        let reserved = || {
+            burn_wgsl::memory(&device)
+                .expect("it is there")
+                .expect("it is a GPU")
+                .reserved
+        };
+        let before = reserved();
+        for _ in 0..200 {
+            step();
+        }
+        let grown = reserved().saturating_sub(before);
+        assert!(
+            grown < 64 << 20,
+            "{grown} bytes more after 200 steps on {device}"
+        );
+        Wgsl::sync(&device).expect("the device is alive");
+    }
+}
+
+#[test]
+fn two_devices_in_one_op_are_refused_by_name() {
+    for device in gpus() {
+        let text = message(move || {
+            let (a, b) = (
+                primitive([2, 3], &device),
+                primitive([2, 3], &WgslDevice::Cpu),
+            );
+            let _ = <Wgsl as burn_backend::ops::FloatTensorOps<Wgsl>>::float_add(a, b);
+        });
+        assert!(
+            text.contains("float_add")
+                && text.contains("cpu")
+                && text.contains(&device.to_string()),
+            "{text}"
+        );
+        assert!(text.contains("to_device"), "{text}");
+    }
+}
+
+#[test]
+fn tensors_move_between_devices() {
+    for device in gpus() {
+        let data = TensorData::from([[1.0f32, -2.0], [3.5, 0.0]]);
+        let there = Tensor::<Wgsl, 2>::from_data(data.clone(), &WgslDevice::Cpu).to_device(&device);
+        assert_eq!(there.device(), device);
+        there
+            .transpose()
+            .to_device(&WgslDevice::Cpu)
+            .transpose()
+            .into_data()
+            .assert_eq(&data, true);
+        let truths = TensorData::from([true, false, true]);
+        let there = Tensor::<Wgsl, 1, Bool>::from_data(truths.clone(), &device);
+        there
+            .to_device(&WgslDevice::Cpu)
+            .into_data()
+            .assert_eq(&truths, false);
+    }
+}
+
+#[test]
+fn what_does_not_fit_is_refused_with_the_limit() {
+    for device in gpus() {
+        let text = message(move || {
+            // 64 GiB: past any binding.
+            let _ = Tensor::<Wgsl, 2>::zeros([1 << 17, 1 << 17], &device);
+        });
+        assert!(
+            text.contains("exceed") || text.contains("32-bit index"),
+            "{text}"
+        );
+        let text = message(move || {
+            let a =
+                burn::tensor::TensorPrimitive::Float(<Wgsl as burn_backend::ops::FloatTensorOps<
+                    Wgsl,
+                >>::float_matmul(
+                    primitive([2, 3], &device),
+                    primitive([4, 5], &device),
+                ));
+            let _ = Tensor::<Wgsl, 2>::from_primitive(a);
+        });
+        assert!(text.contains("[2, 3]") && text.contains("[4, 5]"), "{text}");
+    }
+}
+
+fn primitive(shape: [usize; 2], device: &WgslDevice) -> burn_wgsl::WgslTensor {
+    match Tensor::<Wgsl, 2>::ones(shape, device).into_primitive() {
+        burn::tensor::TensorPrimitive::Float(tensor) => tensor,
+        burn::tensor::TensorPrimitive::QFloat(_) => unreachable!("ones are not quantised"),
+    }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_refused_with_what_is() {
+    let text = message(|| {
+        let _ = Tensor::<Wgsl, 1>::zeros([1], &WgslDevice::Gpu(99));
+    });
+    assert!(text.contains("gpu:99") && text.contains("cpu"), "{text}");
+}
+
+/// Types and ops without a kernel run on the CPU twin, are right, and are counted.
+#[test]
+fn without_a_kernel_the_twin_answers_and_is_counted() {
+    for device in devices() {
+        let x = Tensor::<Wgsl, 2>::from_floats([[3.0, 1.0, 2.0], [-1.0, 5.0, 0.0]], &device);
+        let before = burn_wgsl::fallbacks().values().sum::<u64>();
+        let sorted = x.clone().sort(1).into_data();
+        sorted.assert_eq(
+            &TensorData::from([[1.0f32, 2.0, 3.0], [-1.0, 0.0, 5.0]]),
+            true,
+        );
+        let (values, indices) = x.clone().topk_with_indices(1, 1);
+        values
+            .into_data()
+            .assert_eq(&TensorData::from([[3.0f32], [5.0]]), true);
+        indices
+            .into_data()
+            .assert_eq(&TensorData::from([[0], [1]]), false);
+        x.clone().cumsum(1).into_data().assert_eq(
+            &TensorData::from([[3.0f32, 4.0, 6.0], [-1.0, 4.0, 4.0]]),
+            true,
+        );
+        let wide = x
+            .clone()
+            .cast(burn::tensor::FloatDType::F64)
+            .mul_scalar(2.0);
+        wide.into_data().assert_eq(
+            &TensorData::from([[6.0, 2.0, 4.0], [-2.0, 10.0, 0.0]]),
+            false,
+        );
+        let half = x
+            .clone()
+            .cast(burn::tensor::FloatDType::F16)
+            .add_scalar(1.0)
+            .cast(burn::tensor::FloatDType::F32);
+        half.into_data().assert_eq(
+            &TensorData::from([[4.0f32, 2.0, 3.0], [0.0, 6.0, 1.0]]),
+            true,
+        );
+        let places = x.clone().greater_elem(1.5).argwhere().into_data();
+        places.assert_eq(&TensorData::from([[0, 0], [0, 2], [1, 1]]), false);
+        let after = burn_wgsl::fallbacks().values().sum::<u64>();
+        assert_eq!(
+            after > before,
+            device != WgslDevice::Cpu,
+            "{device}: {before} and {after}"
+        );
+    }
+}
+
+#[test]
+fn quantised_tensors_answer_on_every_device() {
+    use burn::tensor::quantization::{Calibration, QuantScheme, compute_q_params, compute_range};
+    for device in devices() {
+        let x = Tensor::<Wgsl, 2>::from_floats(
+            [[-1.0, 0.5, 0.25, 1.0], [0.0, 0.75, -0.5, -0.25]],
+            &device,
+        );
+        let scheme =
+            QuantScheme::default().with_store(burn::tensor::quantization::QuantStore::Native);
+        let range = compute_range(&scheme, &x, &Calibration::MinMax);
+        let quantised = x
+            .clone()
+            .quantize(&scheme, compute_q_params(&scheme, range));
+        let back = quantised.clone().transpose().transpose().dequantize();
+        assert_close(
+            &format!("dequantised on {device}"),
+            &back.into_data(),
+            &x.clone().into_data(),
+            common::Tolerance {
+                relative: 0.0,
+                absolute: 0.01,
+            },
+        );
+        let product = quantised.matmul(x.clone().transpose());
+        assert_close(
+            &format!("product on {device}"),
+            &product.into_data(),
+            &x.clone().matmul(x.transpose()).into_data(),
+            common::Tolerance {
+                relative: 0.02,
+                absolute: 0.02,
+            },
+        );
+    }
+}
+
+#[test]
+fn grids_past_the_limit_of_one_dimension_fold() {
+    for device in gpus() {
+        // Rows of a reduction are workgroups: more than 65,535 of them.
+        let x = Tensor::<Wgsl, 2>::ones([70_001, 32], &device);
+        let sums = x.sum_dim(1);
+        sums.clone()
+            .equal_elem(32.0)
+            .all()
+            .into_data()
+            .assert_eq(&TensorData::from([true]), false);
+        assert_eq!(sums.sum().into_scalar(), 70_001.0 * 32.0);
+    }
+}
+
+#[derive(Module, Debug)]
+struct Net<B: Backend> {
+    first: Linear<B>,
+    second: Linear<B>,
+}
+
+/// Losses of a small network trained for a few steps.
+fn train(device: &WgslDevice) -> Vec<f32> {
+    type B = Autodiff<Wgsl>;
+    B::seed(device, 3);
+    let mut net = Net::<B> {
+        first: LinearConfig::new(8, 32).init(device),
+        second: LinearConfig::new(32, 1).init(device),
+    };
+    let x = Tensor::<B, 2>::random([64, 8], Distribution::Normal(0.0, 1.0), device);
+    let y = (x.clone() * x.clone()).sum_dim(1);
+    let mut adam = AdamConfig::new().init();
+    let step = |_| {
+        let out = net
+            .second
+            .forward(burn::tensor::activation::gelu(net.first.forward(x.clone())));
+        let loss = (out - y.clone()).powi_scalar(2).mean();
+        let grads = GradientsParams::from_grads(loss.backward(), &net);
+        net = adam.step(1e-2, net.clone(), grads);
+        loss.into_scalar()
+    };
+    (0..30).map(step).collect()
+}
+
+#[test]
+fn training_is_alike_on_every_device_and_repeats_bit_for_bit() {
+    let _turn = take_turns();
+    let truth = train(&WgslDevice::Cpu);
+    assert!(truth[29] < truth[0] * 0.5, "it learns: {truth:?}");
+    for device in gpus() {
+        let losses = train(&device);
+        for (loss, truth) in losses.iter().zip(&truth) {
+            assert!(
+                (loss - truth).abs() < 1e-2 * truth.abs(),
+                "{losses:?} on {device}, {truth:?} on the CPU"
+            );
+        }
+        assert_eq!(losses, train(&device), "the same bits on {device}");
+    }
+}
