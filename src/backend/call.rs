@@ -84,6 +84,32 @@ pub fn call<T: Backend>(
     Some(values)
 }
 
+/// Calls the op of a case that is beyond Burn's contract, on this backend.
+///
+/// # Panics
+///
+/// As [`call`].
+pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl>>> {
+    macro_rules! calls {
+        ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident = $gpu:expr, else $twin:expr;)*) => {
+            |args: &mut Arguments<'_, Wgsl>| match args.case.op {
+                $(stringify!($name) => {
+                    $(let $arg = args.$kind();)*
+                    Some(results::$ret::<Wgsl>(Wgsl::$name($($arg),*)))
+                })*
+                _ => None,
+            }
+        };
+    }
+    let mut arguments = Arguments {
+        case,
+        next: 0,
+        device,
+        prepare: &mut |tensor| tensor,
+    };
+    super::extension::extension_contract!(calls)(&mut arguments)
+}
+
 /// Makes the arms of a call from rows of a table of the contract.
 macro_rules! calls {
     ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(= $gpu:expr)?;)*) => {

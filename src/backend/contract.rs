@@ -170,7 +170,7 @@ pub(crate) mod prelude {
     pub(crate) use burn_backend::ops::{
         ActivationOps, BoolTensorOps, FloatTensorOps, IntTensorOps, ModuleOps, QTensorOps,
     };
-    pub(crate) use burn_backend::{ExecutionError, TensorData, TensorMetadata};
+    pub(crate) use burn_backend::{ExecutionError, TensorData};
     pub(crate) use burn_flex::Flex;
 
     pub(crate) use super::super::Wgsl;

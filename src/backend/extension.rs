@@ -3,7 +3,9 @@
 //! On the CPU, and for types without a kernel, a row of the elementwise table is computed by its truth.
 
 use super::contract::prelude::*;
-use crate::kernels::table::{Row, Truth};
+use crate::cpu;
+use crate::kernels::norm;
+use crate::kernels::table::Row;
 
 /// Makes functions of the backend from rows of the extension table.
 macro_rules! extension_methods {
@@ -24,8 +26,42 @@ macro_rules! extension_methods {
     };
 }
 
+/// Ops with kernels of their own: after `else`, how the CPU computes it, from burn-flex's tensors.
+macro_rules! extension_contract {
+    ($apply:ident) => {
+        $apply! {
+            /// Each row of `x` `[.., width]` divided by its root mean square, times `gamma` `[width]`.
+            rms_norm(x: F, gamma: F, epsilon: Real) -> F = norm::rms_norm(x, gamma, epsilon as f32), else cpu::rms_norm(x, gamma, epsilon);
+        }
+    };
+}
+
+pub(crate) use extension_contract;
+
+/// Makes functions of the backend from rows of the extension contract.
+macro_rules! extension_functions {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident = $gpu:expr, else $twin:expr;)*) => {
+        $(
+            $(#[$doc])*
+            pub fn $name($($arg: $kind),*) -> $ret {
+                let mut site = Site::new(stringify!($name));
+                $($arg.show(&mut site);)*
+                if site.takes_kernel() {
+                    $(let $arg = $arg.into_gpu(&site);)*
+                    site.computed($gpu)
+                } else {
+                    site.falls_back();
+                    $(let $arg = $arg.into_twin(&site);)*
+                    Outcome::from_twin($twin, &site)
+                }
+            }
+        )*
+    };
+}
+
 impl Wgsl {
     crate::kernels::table::extension_rows!(extension_methods);
+    extension_contract!(extension_functions);
 }
 
 /// Computes a row of the elementwise table that takes one tensor: any row, by value.
@@ -51,41 +87,9 @@ fn run<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
     site.falls_back();
     let mut inputs = tensors.into_iter().map(|tensor| tensor.into_twin(&site));
     let out = match (inputs.next(), inputs.next()) {
-        (Some(lhs), Some(rhs)) => on_twin2(row, lhs, rhs),
-        (Some(tensor), None) => on_twin(row, tensor),
+        (Some(lhs), Some(rhs)) => cpu::map2(row, lhs, rhs),
+        (Some(tensor), None) => cpu::map(row, tensor),
         (None, _) => panic!("{}: an op needs an operand", row.name),
     };
     Outcome::from_twin(out, &site)
-}
-
-fn on_twin(row: &Row, tensor: burn_flex::FlexTensor) -> burn_flex::FlexTensor {
-    let Truth::F1(truth) = row.truth else {
-        panic!("{}: the row's truth is of another kind", row.name)
-    };
-    let (dtype, data) = (tensor.dtype(), tensor.into_data());
-    let values: Vec<f64> = data.iter::<f64>().map(truth).collect();
-    burn_flex::FlexTensor::from_data(TensorData::new(values, data.shape).convert_dtype(dtype))
-}
-
-fn on_twin2(
-    row: &Row,
-    lhs: burn_flex::FlexTensor,
-    rhs: burn_flex::FlexTensor,
-) -> burn_flex::FlexTensor {
-    let Truth::F2(truth) = row.truth else {
-        panic!("{}: the row's truth is of another kind", row.name)
-    };
-    let shape = lhs
-        .shape()
-        .broadcast(&rhs.shape())
-        .unwrap_or_else(|error| panic!("{}: {error:?}", row.name));
-    let dtype = lhs.dtype();
-    let spread = |tensor| Flex::float_expand(tensor, shape.clone()).into_data();
-    let (lhs, rhs) = (spread(lhs), spread(rhs));
-    let values: Vec<f64> = lhs
-        .iter::<f64>()
-        .zip(rhs.iter::<f64>())
-        .map(|(a, b)| truth(a, b))
-        .collect();
-    burn_flex::FlexTensor::from_data(TensorData::new(values, shape).convert_dtype(dtype))
 }

@@ -57,6 +57,8 @@ pub(crate) type Range = std::ops::Range<i64>;
 pub(crate) type Pair = [usize; 2];
 /// A switch.
 pub(crate) type Switch = bool;
+/// A number.
+pub(crate) type Real = f64;
 /// The float type of a result.
 pub(crate) type FloatType = burn_std::FloatDType;
 /// The integer type of a result.

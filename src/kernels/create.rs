@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::cases::{Arg, Case, case};
 use super::elementwise::{Map, Number};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 /// The expression of [`arange`]: start + index * step.
@@ -31,3 +32,23 @@ pub fn arange(runtime: &Arc<Runtime>, start: i32, step: i32, len: usize) -> Resu
         .with(Number::I32(step))
         .fill(runtime, &[len])
 }
+
+/// Fills are elementwise kernels.
+pub fn variants() -> Vec<Variant> {
+    Vec::new()
+}
+
+/// What the family must pass.
+pub const CASES: &[Case] = &[
+    case("float_zeros", &[Arg::Sizes(&[3, 5]), Arg::FloatType]),
+    case("float_ones", &[Arg::Sizes(&[1023]), Arg::FloatType]),
+    case("float_full", &[Arg::Sizes(&[2, 0, 3]), Arg::Float(2.5), Arg::FloatType]),
+    case("float_full", &[Arg::Sizes(&[2, 7]), Arg::Float(-2.5), Arg::FloatType]),
+    case("int_zeros", &[Arg::Sizes(&[3, 5]), Arg::IntType]),
+    case("int_ones", &[Arg::Sizes(&[3, 5]), Arg::IntType]),
+    case("int_full", &[Arg::Sizes(&[3, 5]), Arg::Int(-7), Arg::IntType]),
+    case("int_arange", &[Arg::Int(-3), Arg::Int(8), Arg::IntType]),
+    case("int_arange_step", &[Arg::Int(2), Arg::Int(19), Arg::Int(4), Arg::IntType]),
+    case("bool_zeros", &[Arg::Sizes(&[3, 5]), Arg::BoolType]),
+    case("bool_ones", &[Arg::Sizes(&[3, 5]), Arg::BoolType]),
+];

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 
 use smallvec::{SmallVec, smallvec};
 
+use super::cases::{Arg, Case, case, ints, normal, positive, truths};
 use super::table::{Operands, Row};
 use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
@@ -361,3 +362,16 @@ pub fn variants() -> Vec<Variant> {
     );
     out
 }
+
+/// What the family must pass besides the rows of the table.
+pub const CASES: &[Case] = &[
+    case("float_powi", &[normal(&[40]), ints(&[40])]),
+    case("float_powi_scalar", &[normal(&[40]), Arg::Int(3)]),
+    case("float_powf_scalar", &[positive(&[40]), Arg::Float(-1.5)]),
+    case("int_powi_scalar", &[ints(&[40]), Arg::Int(3)]),
+    case("prelu", &[normal(&[3, 4, 5]), normal(&[1, 4, 1])]),
+    case("float_add", &[normal(&[1]), normal(&[1])]),
+    case("float_mul", &[normal(&[0, 3]), normal(&[1, 3])]),
+    case("float_sub", &[normal(&[2, 1, 3, 1, 2, 1, 2, 3]), normal(&[2, 3, 1, 2, 1, 2, 1, 3])]),
+    case("bool_equal_elem", &[truths(&[9]), Arg::Switch(false)]),
+];

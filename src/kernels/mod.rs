@@ -4,39 +4,42 @@
 //! written in place. It knows tensors, not Burn. Each family also lists every variant it can ask for
 //! ([`variants`]), so that all of them can be validated without a GPU, and the cases it must pass.
 
-pub mod conv;
-pub mod copy;
-pub mod create;
-pub mod elementwise;
-pub mod index;
-pub mod matmul;
-pub mod pool;
-pub mod random;
-pub mod reduce;
-pub mod softmax;
+pub mod cases;
 pub mod table;
 
-pub mod cases;
+/// The families: a file each, with its launchers, its `variants()` and its `CASES`.
+macro_rules! families {
+    ($($family:ident)*) => {
+        $(pub mod $family;)*
+
+        /// Every variant that any launcher can ask for.
+        pub fn variants() -> Vec<Variant> {
+            [$($family::variants()),*].concat()
+        }
+
+        /// The cases of every family.
+        pub(crate) static FAMILY_CASES: &[&[cases::Case]] = &[$($family::CASES),*];
+    };
+}
+
+families! {
+    conv
+    copy
+    create
+    elementwise
+    index
+    matmul
+    norm
+    pool
+    random
+    reduce
+    softmax
+}
 
 use smallvec::SmallVec;
 
 use crate::runtime::{Dispatch, Slice, Variant};
 use crate::tensor::{Error, Layout, MAX_RANK, Result, Tensor, collapse};
-
-/// Every variant that any launcher can ask for.
-pub fn variants() -> Vec<Variant> {
-    [
-        elementwise::variants(),
-        random::variants(),
-        reduce::variants(),
-        softmax::variants(),
-        matmul::variants(),
-        conv::variants(),
-        pool::variants(),
-        index::variants(),
-    ]
-    .concat()
-}
 
 /// The words of a kernel's `Params`.
 pub(crate) type Params = SmallVec<[u32; 64]>;

@@ -5,6 +5,8 @@
 //! `BURN_WGSL_TEST_REQUIRE` names it: then it fails the test.
 #![allow(dead_code, reason = "each test file uses its part")]
 
+use std::io::Write;
+
 use burn_backend::TensorData;
 use burn_wgsl::WgslDevice;
 use burn_wgsl::device::Place;
@@ -30,7 +32,11 @@ pub fn gpus() -> Vec<WgslDevice> {
                     required != device.to_string(),
                     "{required} is required: {error}"
                 );
-                eprintln!("skipped on {device}: there is none");
+                // Straight to the terminal: what a passing test prints is not shown.
+                let _ = writeln!(
+                    std::io::stderr(),
+                    "GPU cases skipped on {device}: there is none"
+                );
             }
         }
     }
