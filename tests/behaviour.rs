@@ -272,6 +272,56 @@ fn quantised_tensors_answer_on_every_device() {
     }
 }
 
+/// NaN is no number, is unequal to itself, counts as true, and goes through relu, clamp and extremes.
+#[test]
+fn nan_is_not_lost() {
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 1>::from_floats([1.0, f32::NAN, -3.0], &device);
+        let truths = |expected: [bool; 3], value: Tensor<Wgsl, 1, Bool>| {
+            value
+                .into_data()
+                .assert_eq(&TensorData::from(expected), false);
+        };
+        truths([false, true, false], x.clone().not_equal(x.clone()));
+        truths([true, false, true], x.clone().equal(x.clone()));
+        truths([false, true, false], x.clone().is_nan());
+        truths([true, true, true], x.clone().not_equal_elem(0.0));
+        let nan = Tensor::<Wgsl, 1>::from_floats([f32::NAN, f32::NAN], &device);
+        nan.clone()
+            .any()
+            .into_data()
+            .assert_eq(&TensorData::from([true]), false);
+        assert!(x.clone().max().into_scalar().is_nan() && x.clone().min().into_scalar().is_nan());
+        assert_eq!(x.clone().argmax(0).into_scalar(), 1);
+        let second = |value: Tensor<Wgsl, 1>| value.slice([1..2]).into_scalar();
+        assert!(second(burn::tensor::activation::relu(x.clone())).is_nan());
+        assert!(second(x.clamp(-1.0, 1.0)).is_nan());
+    }
+}
+
+#[test]
+fn argtopk_and_large_scalars_answer() {
+    for device in devices() {
+        let x = Tensor::<Wgsl, 1>::from_floats([1.0, 5.0, 3.0], &device);
+        x.argtopk(2, 0)
+            .into_data()
+            .assert_eq(&TensorData::from([1, 2]), false);
+        let x = Tensor::<Wgsl, 1, Int>::from_ints([1, 5, 3], &device);
+        x.clone()
+            .argtopk(2, 0)
+            .into_data()
+            .assert_eq(&TensorData::from([1, 2]), false);
+        // burn-flex cuts such a scalar to 32 bits; the kernels take the nearest there is.
+        if device != WgslDevice::Cpu {
+            let below = x.clone().lower_elem(3_000_000_000i64).all();
+            below
+                .into_data()
+                .assert_eq(&TensorData::from([true]), false);
+        }
+        assert_eq!(x.argmax(0).dtype(), burn::tensor::DType::I32);
+    }
+}
+
 #[test]
 fn grids_past_the_limit_of_one_dimension_fold() {
     for device in gpus() {

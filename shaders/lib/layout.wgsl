@@ -1,10 +1,10 @@
 // Where element `i` of a shape lies in up to four tensors at once. `steps[axis]` holds the strides of
 // the four tensors along that axis; negative strides work because u32 arithmetic wraps.
 struct Walk {
-    shape: array<vec4<u32>, 2>,
+    shape: array<vec4<u32>, 3>,
     offsets: vec4<u32>,
     rank: u32,
-    steps: array<vec4<u32>, 8>,
+    steps: array<vec4<u32>, 12>,
 }
 
 fn walk_size(axis: u32) -> u32 {

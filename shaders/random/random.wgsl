@@ -7,7 +7,8 @@ alias O = f32;
 
 struct Params {
     len: u32,
-    pad0: u32,
+    // Uniform: the bits of the largest number below the upper end.
+    top: u32,
     // The first block of the stream that this tensor uses.
     block: vec2<u32>,
     seed: vec2<u32>,
@@ -59,12 +60,13 @@ fn draw(bits: vec4<u32>) -> vec4<O> {
 //#if UNIFORM
     let low = bitcast<f32>(p.s);
     let width = bitcast<f32>(p.t);
-    return vec4<f32>(
+    let drawn = vec4<f32>(
         fma(unit(bits.x), width, low),
         fma(unit(bits.y), width, low),
         fma(unit(bits.z), width, low),
         fma(unit(bits.w), width, low),
     );
+    return min(drawn, vec4<f32>(bitcast<f32>(p.top)));
 //#endif
 //#if NORMAL
     let n = vec4<f32>(normal(bits.xy), normal(bits.zw));

@@ -17,15 +17,15 @@ struct Params {
     splits: u32,
     len: u32,
     chunk: u32,
-    // For FINISH: what the result is multiplied with.
+    // For FINISH: what a mean is divided by.
     scale: f32,
     // Axes that are reduced, as a second walk.
     inner_rank: u32,
     pad0: u32,
     pad1: u32,
     walk: Walk,
-    inner_shape: array<vec4<u32>, 2>,
-    inner_steps: array<vec4<u32>, 2>,
+    inner_shape: array<vec4<u32>, 3>,
+    inner_steps: array<vec4<u32>, 3>,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;

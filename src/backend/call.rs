@@ -12,7 +12,7 @@
 use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
     DeformConvOptions, GridSampleOptions, InterpolateMode, InterpolateOptions,
-    MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices,
+    MaxPool1dWithIndices, MaxPool2dWithIndices,
 };
 use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
 use burn_backend::{Backend, Scalar, TensorData, get_device_settings};
@@ -634,10 +634,6 @@ mod results {
 
     pub fn Pooled1<T: Backend>(pooled: MaxPool1dWithIndices<T>) -> Vec<Value<T>> {
         vec![Value::Float(pooled.output), Value::Int(pooled.indices)]
-    }
-
-    pub fn PooledBackward<T: Backend>(pooled: MaxPool2dBackward<T>) -> Vec<Value<T>> {
-        vec![Value::Float(pooled.x_grad)]
     }
 
     pub fn DeformBackward<T: Backend>(grads: DeformConv2dBackward<T>) -> Vec<Value<T>> {

@@ -97,8 +97,15 @@ pub(crate) mod number {
         Number::F32(scalar.elem())
     }
 
+    /// Numbers past 32 bits become the nearest there is: comparisons and limits keep their meaning.
     pub fn I(scalar: Scalar) -> Number {
-        Number::I32(scalar.elem())
+        let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
+        Number::I32(match scalar {
+            Scalar::Int(x) => x.clamp(low, high) as i32,
+            Scalar::UInt(x) => x.min(high as u64) as i32,
+            Scalar::Float(x) => x as i32,
+            Scalar::Bool(x) => i32::from(x),
+        })
     }
 
     pub fn B(scalar: Scalar) -> Number {

@@ -52,7 +52,7 @@ pub(crate) fn from_data(data: TensorData, device: &WgslDevice, op: &'static str)
 /// The elements as the GPU stores them: four bytes each.
 fn words(data: &TensorData) -> std::borrow::Cow<'_, [u8]> {
     match data.dtype {
-        DType::Bool(BoolStore::Native | BoolStore::U8) => truths(data)
+        DType::Bool(_) => truths(data)
             .flat_map(|byte| u32::from(byte).to_ne_bytes())
             .collect::<Vec<u8>>()
             .into(),

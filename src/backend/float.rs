@@ -1,6 +1,7 @@
 //! The contract's float tensor ops.
 
 use super::contract::prelude::*;
+use super::int::first;
 use super::random;
 use Reduction::*;
 
@@ -56,7 +57,6 @@ macro_rules! float_contract {
             float_any_dim(tensor: F, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(Any, tensor, dim));
             float_all(tensor: F, dtype: BoolType) -> B = with(dtype, reduce::all(All, tensor));
             float_all_dim(tensor: F, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(All, tensor, dim));
-            float_argtopk(tensor: F, dim: Size, k: Size, dtype: IntType) -> I;
             float_topk(tensor: F, dim: Size, k: Size) -> F;
             float_sort(tensor: F, dim: Size, descending: Switch) -> F;
             float_sort_with_indices(tensor: F, dim: Size, descending: Switch, dtype: IntType) -> FI;
@@ -75,6 +75,10 @@ pub(crate) use float_contract;
 impl FloatTensorOps<Wgsl> for Wgsl {
     crate::kernels::table::float_rows!(elementwise_methods);
     float_contract!(methods);
+
+    fn float_argtopk(tensor: F, dim: usize, k: usize, dtype: IntType) -> I {
+        first(Self::float_argsort(tensor, dim, true, dtype), dim, k)
+    }
 
     fn float_from_data(data: TensorData, device: &WgslDevice) -> F {
         from_data(data, device, "float_from_data")

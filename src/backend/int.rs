@@ -56,7 +56,6 @@ macro_rules! int_contract {
             int_any_dim(tensor: I, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(Any, tensor, dim));
             int_all(tensor: I, dtype: BoolType) -> B = with(dtype, reduce::all(All, tensor));
             int_all_dim(tensor: I, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(All, tensor, dim));
-            int_argtopk(tensor: I, dim: Size, k: Size) -> I;
             int_topk(tensor: I, dim: Size, k: Size) -> I;
             int_sort(tensor: I, dim: Size, descending: Switch) -> I;
             int_sort_with_indices(tensor: I, dim: Size, descending: Switch) -> II;
@@ -74,6 +73,10 @@ pub(crate) use int_contract;
 impl IntTensorOps<Wgsl> for Wgsl {
     crate::kernels::table::int_rows!(elementwise_methods);
     int_contract!(methods);
+
+    fn int_argtopk(tensor: I, dim: usize, k: usize) -> I {
+        first(Self::int_argsort(tensor, dim, true), dim, k)
+    }
 
     fn int_from_data(data: TensorData, device: &WgslDevice) -> I {
         from_data(data, device, "int_from_data")
@@ -99,6 +102,14 @@ impl IntTensorOps<Wgsl> for Wgsl {
     fn int_to_device(tensor: I, device: &WgslDevice) -> I {
         to_device(tensor, device, "int_to_device")
     }
+}
+
+/// The first `k` along an axis.
+pub(super) fn first(tensor: I, dim: usize, k: usize) -> I {
+    let shape = burn_backend::TensorMetadata::shape(&tensor);
+    let mut slices = vec![burn_std::Slice::full(); shape.num_dims()];
+    slices[dim] = burn_std::Slice::new(0, Some(k as isize), 1);
+    Wgsl::int_slice(tensor, &slices)
 }
 
 fn arange(

@@ -3,7 +3,7 @@
 //! The contract is written down as tables (`float.rs`, `int.rs`, ...): each row is a method's signature
 //! and, where there is a kernel, the launch. From the tables come the trait implementations and a
 //! way to call an op by its name ([`call`]), which tests and benches use. Whether an op runs on the GPU
-//! or on the CPU twin is decided in one place, [`site`].
+//! or on the CPU twin is decided in one place, `site.rs`.
 
 pub mod call;
 mod contract;

@@ -36,8 +36,6 @@ macro_rules! module_contract {
                 pool::max_pool2d(x, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false });
             max_pool2d_with_indices(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch) -> Pooled =
                 pool::max_pool2d_with_indices(x, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false });
-            max_pool2d_with_indices_backward(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch, output_grad: F, indices: I) -> PooledBackward =
-                pool::max_pool2d_backward(x.shape(), output_grad, indices, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false });
             interpolate(x: F, output_size: Pair, options: Interpolate) -> F;
             interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F;
             attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F;
@@ -51,6 +49,48 @@ pub(crate) use module_contract;
 
 impl ModuleOps<Wgsl> for Wgsl {
     module_contract!(methods);
+
+    // Not a row: the twin insists on indices of 64 bits, which nobody else has.
+    fn max_pool2d_with_indices_backward(
+        x: F,
+        kernel: Pair,
+        stride: Pair,
+        padding: Pair,
+        dilation: Pair,
+        ceil: bool,
+        output_grad: F,
+        indices: I,
+    ) -> PooledBackward {
+        let mut site = Site::new("max_pool2d_with_indices_backward");
+        [&x, &output_grad, &indices]
+            .into_iter()
+            .for_each(|tensor| tensor.show(&mut site));
+        if site.takes_kernel() {
+            let window = Window {
+                kernel,
+                stride,
+                padding,
+                dilation,
+                ceil,
+                count_padding: false,
+            };
+            let (x, grad) = (x.into_gpu(&site), output_grad.into_gpu(&site));
+            site.computed(pool::max_pool2d_backward(
+                x.shape(),
+                grad,
+                indices.into_gpu(&site),
+                window,
+            ))
+        } else {
+            site.falls_back();
+            let (x, grad) = (x.into_twin(&site), output_grad.into_twin(&site));
+            let indices = Flex::int_cast(indices.into_twin(&site), IntType::I64);
+            let back = Flex::max_pool2d_with_indices_backward(
+                x, kernel, stride, padding, dilation, ceil, grad, indices,
+            );
+            Outcome::from_twin(back, &site)
+        }
+    }
 }
 
 fn conv_options(options: &Conv2) -> ConvOptions {

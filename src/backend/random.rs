@@ -77,51 +77,69 @@ pub(crate) fn int(
     dtype: IntType,
 ) -> I {
     let op = "int_random";
-    let draw = match distribution {
-        Distribution::Default => Draw::Ints {
-            low: i32::MIN,
-            width: u32::MAX,
-        },
-        Distribution::Uniform(low, high) => {
-            let (low, high) = (low as i64, high as i64);
-            Draw::Ints {
-                low: low as i32,
-                width: (high - low).clamp(1, i64::from(u32::MAX)) as u32,
-            }
-        }
-        Distribution::Normal(mean, std) => Draw::Normal {
-            mean: mean as f32,
-            deviation: std as f32,
-        },
-        Distribution::Bernoulli(probability) => Draw::Bernoulli { probability },
-    };
-    let stream = take(site::place(device, op), shape.num_elements());
-    let normal = matches!(draw, Draw::Normal { .. });
-    if dtype == IntType::I32
-        && let Some(runtime) = site::runtime(device, op)
-    {
-        let drawn = if normal {
-            random::fill(&runtime, &shape, draw, DType::F32, stream)
-                .and_then(|tensor| elementwise::cast(tensor, DType::I32))
-        } else {
-            random::fill(&runtime, &shape, draw, DType::I32, stream)
-        };
-        return on_gpu(drawn, device, op);
-    }
     let len = shape.num_elements();
-    let values = if normal {
-        random::floats(len, draw, stream)
-            .into_iter()
-            .map(|x| x as i32)
-            .collect()
-    } else {
-        random::integers(len, draw, stream)
+    let stream = take(site::place(device, op), len);
+    let (least, most) = limits(dtype);
+    // Integers in low .. low + width; the rest is drawn as floats or coins and converted.
+    let (low, width) = match distribution {
+        Distribution::Default => (least, (most - least) as u64),
+        Distribution::Uniform(low, high) => {
+            let (low, high) = (low as i128, high as i128);
+            let low = low.clamp(least, most);
+            (low, (high.clamp(least, most + 1) - low).max(1) as u64)
+        }
+        Distribution::Normal(mean, std) => {
+            let float = float(
+                shape,
+                Distribution::Normal(mean, std),
+                device,
+                FloatType::F32,
+            );
+            return Wgsl::float_into_int(float, dtype);
+        }
+        Distribution::Bernoulli(probability) => {
+            let float = float(
+                shape,
+                Distribution::Bernoulli(probability),
+                device,
+                FloatType::F32,
+            );
+            return Wgsl::float_into_int(float, dtype);
+        }
     };
+    if dtype == IntType::I32
+        && let (Ok(narrow), Some(runtime)) = (u32::try_from(width), site::runtime(device, op))
+    {
+        let draw = Draw::Ints {
+            low: low as i32,
+            width: narrow,
+        };
+        return on_gpu(
+            random::fill(&runtime, &shape, draw, DType::I32, stream),
+            device,
+            op,
+        );
+    }
+    let values = random::wide_integers(len, low as i64, width, stream);
     from_data(
         TensorData::new(values, shape).convert_dtype(dtype.into()),
         device,
         op,
     )
+}
+
+/// The least and the greatest value of a type; 63 bits of those that have 64.
+fn limits(dtype: IntType) -> (i128, i128) {
+    match dtype {
+        IntType::I64 => (i64::MIN.into(), i64::MAX.into()),
+        IntType::I32 => (i32::MIN.into(), i32::MAX.into()),
+        IntType::I16 => (i16::MIN.into(), i16::MAX.into()),
+        IntType::I8 => (i8::MIN.into(), i8::MAX.into()),
+        IntType::U64 => (0, i64::MAX.into()),
+        IntType::U32 => (0, u32::MAX.into()),
+        IntType::U16 => (0, u16::MAX.into()),
+        IntType::U8 => (0, u8::MAX.into()),
+    }
 }
 
 fn on_gpu(

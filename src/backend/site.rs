@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
-use burn_flex::FlexTensor;
+use burn_backend::ops::IntTensorOps;
+use burn_backend::{DType, TensorMetadata};
+use burn_flex::{Flex, FlexTensor};
 
 use super::data::{from_data, read_now};
 use super::fallback;
@@ -44,6 +46,8 @@ pub(crate) struct Site {
     device: Option<WgslDevice>,
     /// Whether every operand is one that a kernel can take.
     native: bool,
+    /// Whether an operand, or the type that was asked for, has 64 bits.
+    wide: bool,
 }
 
 impl Site {
@@ -52,6 +56,7 @@ impl Site {
             op,
             device: None,
             native: true,
+            wide: false,
         }
     }
 
@@ -130,6 +135,7 @@ impl Operand for WgslTensor {
     fn show(&self, site: &mut Site) {
         site.at(&self.device);
         site.native &= matches!(self.home, Home::Gpu(_));
+        site.wide |= matches!(self.dtype(), DType::I64 | DType::U64);
     }
 
     fn into_gpu(self, site: &Site) -> Tensor {
@@ -161,17 +167,19 @@ impl Outcome for WgslTensor {
 
     fn from_twin(tensor: FlexTensor, site: &Site) -> Self {
         let device = site.device();
+        // The twin counts in 64 bits; what comes of operands of 32 bits keeps to those.
+        let tensor = if tensor.dtype() == DType::I64 && !site.wide {
+            Flex::int_cast(tensor, burn_std::IntDType::I32)
+        } else {
+            tensor
+        };
         if !site.on_gpu() {
             return Self {
                 device,
                 home: Home::Cpu(tensor),
             };
         }
-        let mut data = tensor.into_data();
-        // The twin counts in 64 bits; what comes of operands that kernels know stays known to them.
-        if site.native && (data.dtype.is_int() || data.dtype.is_uint()) {
-            data = data.convert_dtype(burn_backend::DType::I32);
-        }
+        let data = tensor.into_data();
         if kernel_dtype(data.dtype).is_none() {
             return Self {
                 device,
@@ -298,6 +306,7 @@ macro_rules! dtype_operand {
             fn show(&self, site: &mut Site) {
                 let native: fn(&$type) -> bool = $native;
                 site.native &= native(self);
+                site.wide |= matches!(DType::from(*self), DType::I64 | DType::U64);
             }
 
             fn into_gpu(self, _site: &Site) -> Self {

@@ -234,6 +234,18 @@ pub const CASES: &[Case] = &[
     ),
     case(
         "float_slice_assign",
+        &[normal(&[3]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2])],
+    ),
+    case(
+        "float_slice_assign",
+        &[
+            normal(&[7, 5]),
+            Arg::Slices(&[(0, Some(2), 1)]),
+            normal(&[2, 5]),
+        ],
+    ),
+    case(
+        "float_slice_assign",
         &[
             normal(&[7, 8]),
             Arg::Slices(&[(1, Some(5), 1), (2, Some(7), 1)]),

@@ -159,8 +159,9 @@ impl Map {
                     })?,
             );
         }
-        // A view that ends inside a vec4 must not have its neighbours overwritten.
-        let whole = len.is_multiple_of(4) || out.is_packed();
+        // A view that ends inside a vec4 must not have its neighbours overwritten: only who holds all of the
+        // memory may write past the end of the elements.
+        let whole = len.is_multiple_of(4) || same.is_some() || (out.is_packed() && out.is_unique());
         let packed = whole
             && layouts
                 .iter()
@@ -291,7 +292,7 @@ pub fn cast(tensor: Tensor, out: DType) -> Result<Tensor> {
 fn cast_expr(from: DType, to: DType) -> &'static str {
     match (from, to) {
         (DType::F32, DType::I32) => "to_int(a)",
-        (DType::F32, DType::Bool) => "a != 0.0",
+        (DType::F32, DType::Bool) => "!(a == 0.0)",
         (DType::I32, DType::Bool) => "a != 0",
         _ => "a",
     }

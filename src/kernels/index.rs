@@ -60,6 +60,13 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
     if out.is_empty() {
         return Ok(out);
     }
+    if tensor.is_empty() {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: indices.shape().to_vec(),
+            rule: "there is nothing to gather from an empty axis",
+        });
+    }
     // The tensor as the result walks it: the axis stands still.
     let mut base = Layout {
         shape: indices.shape().into(),

@@ -42,7 +42,7 @@ use crate::runtime::{Dispatch, Slice, Variant};
 use crate::tensor::{Error, Layout, MAX_RANK, Result, Tensor, collapse};
 
 /// The words of a kernel's `Params`.
-pub(crate) type Params = SmallVec<[u32; 64]>;
+pub(crate) type Params = SmallVec<[u32; 112]>;
 
 /// What a launch runs on and how large it is.
 pub(crate) struct Launch<'a> {
@@ -84,17 +84,18 @@ pub(crate) fn walk(layouts: &[&Layout]) -> Result<(Params, usize)> {
     }
     // A tensor of one element still has one axis to walk.
     let rank = shape.len().max(1);
-    let mut words: Params = SmallVec::from_elem(0, 48);
+    let mut words: Params = SmallVec::from_elem(0, MAX_RANK * 5 + 8);
     for axis in 0..rank {
         words[axis] = shape.get(axis).map_or(1, |&size| size as u32);
         for (tensor, strides) in strides.iter().enumerate() {
-            words[16 + axis * 4 + tensor] = strides.get(axis).map_or(0, |&s| s as i32 as u32);
+            words[MAX_RANK + 8 + axis * 4 + tensor] =
+                strides.get(axis).map_or(0, |&s| s as i32 as u32);
         }
     }
     for (tensor, layout) in layouts.iter().enumerate() {
-        words[8 + tensor] = layout.offset as u32;
+        words[MAX_RANK + tensor] = layout.offset as u32;
     }
-    words[12] = rank as u32;
+    words[MAX_RANK + 4] = rank as u32;
     Ok((words, shape.last().copied().unwrap_or(1)))
 }
 

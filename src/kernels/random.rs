@@ -78,6 +78,14 @@ impl Draw {
         }
     }
 
+    /// The largest float below the upper end of a uniform draw, which rounding must not reach.
+    fn top(self) -> f32 {
+        match self {
+            Self::Uniform { low, high } => high.next_down().max(low),
+            _ => f32::INFINITY,
+        }
+    }
+
     fn scalars(self) -> [u32; 2] {
         match self {
             Self::Uniform { low, high } => [low.to_bits(), (high - low).to_bits()],
@@ -118,7 +126,7 @@ pub fn fill(
         variant: &draw.variant(out),
         inputs: &[],
         outputs: &[&tensor],
-        params: &[len as u32, 0, block[0], block[1], seed[0], seed[1], s, t],
+        params: &[len as u32, draw.top().to_bits(), block[0], block[1], seed[0], seed[1], s, t],
         groups: div_up(len, 64 * 4),
         work: len as u64 * 20,
     }
@@ -130,7 +138,7 @@ pub fn fill(
 pub fn floats(len: usize, draw: Draw, stream: Stream) -> Vec<f32> {
     let [s, t] = draw.scalars().map(f32::from_bits);
     let value = |bits: [u32; 4], k: usize| match draw {
-        Draw::Uniform { .. } => unit(bits[k]).mul_add(t, s),
+        Draw::Uniform { .. } => unit(bits[k]).mul_add(t, s).min(draw.top()),
         Draw::Normal { .. } => {
             let pair = k & !1;
             let radius = (-2.0 * (1.0 - unit(bits[pair])).ln()).sqrt();
@@ -153,6 +161,14 @@ pub fn floats(len: usize, draw: Draw, stream: Stream) -> Vec<f32> {
 /// The kernel's twin for integers.
 pub fn integers(len: usize, draw: Draw, stream: Stream) -> Vec<i32> {
     blocks(len, stream, |bits, k| integer(bits[k], draw))
+}
+
+/// Integers in `low .. low + width` for types that no kernel knows, from the same stream.
+pub fn wide_integers(len: usize, low: i64, width: u64, stream: Stream) -> Vec<i64> {
+    let value = |bits: [u32; 4], k: usize| {
+        low.wrapping_add(((u128::from(bits[k]) * u128::from(width)) >> 32) as i64)
+    };
+    blocks(len, stream, value)
 }
 
 fn integer(bits: u32, draw: Draw) -> i32 {

@@ -102,18 +102,18 @@ impl Reduction {
         };
         let load = match self {
             MaxAbs => "abs(v)",
-            Any | All => "u32(v != E())",
+            Any | All => "u32(!(v == E()))",
             _ => "v",
         };
         let better = match (self, float) {
-            (ArgMax, true) => "v > b || (is_nan(v) && !is_nan(b))",
-            (ArgMin, true) => "v < b || (is_nan(v) && !is_nan(b))",
+            (ArgMax, true) => "v > b || (is_nan(v) && (!is_nan(b) || index < best.index))",
+            (ArgMin, true) => "v < b || (is_nan(v) && (!is_nan(b) || index < best.index))",
             (ArgMax, false) => "v > b",
             (ArgMin, false) => "v < b",
             _ => "false",
         };
         let finish = match (self, last) {
-            (Mean, true) if float => "v * p.scale",
+            (Mean, true) if float => "v / p.scale",
             (Mean, true) => "v / i32(p.scale)",
             _ => "v",
         };
@@ -275,22 +275,17 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         splits as u32,
         (len / unit) as u32,
         (chunk / unit) as u32,
-        if dtype == DType::F32 {
-            1.0 / len as f32
-        } else {
-            len as f32
-        }
-        .to_bits(),
+        (len as f32).to_bits(),
         inner_shape.len().max(1) as u32,
         0,
         0,
     ]);
     params.extend_from_slice(&walk(&[outer])?.0);
-    let mut words = [0u32; 16];
+    let mut words = [0u32; 2 * MAX_RANK];
     words[0] = 1;
     for (axis, (&size, &step)) in inner_shape.iter().zip(steps).enumerate() {
         words[axis] = size as u32;
-        words[8 + axis] = step as i32 as u32;
+        words[MAX_RANK + axis] = step as i32 as u32;
     }
     params.extend_from_slice(&words);
     let parts = outputs * splits;
@@ -309,11 +304,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let total = if kind == Mean { Sum } else { kind.of_parts() };
     let out = dim(total, out.view(Layout::contiguous(&[outputs, splits])), 1)?;
     match (kind, dtype) {
-        (Mean, DType::F32) => scalar(
-            &rows::float_mul_scalar,
-            out,
-            &[Number::F32(1.0 / len as f32)],
-        ),
+        (Mean, DType::F32) => scalar(&rows::float_div_scalar, out, &[Number::F32(len as f32)]),
         (Mean, _) => scalar(&rows::int_div_scalar, out, &[Number::I32(len as i32)]),
         _ => Ok(out),
     }

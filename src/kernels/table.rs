@@ -5,7 +5,8 @@
 //! methods (`backend`), and the list that tests, benches and docs walk ([`ALL`]).
 //!
 //! In the expression, `a` and `b` are elements, `s` and `t` scalars. Functions of
-//! `shaders/lib/math.wgsl` can be called; only those a kernel calls are compiled into it.
+//! `shaders/lib/math.wgsl` can be called; only those a kernel calls are compiled into it. For floats write
+//! `!(a == b)`, not `a != b`: on Vulkan the latter is false for NaN.
 
 /// The truth of a row, in plain Rust: floats in f64, integers in i32, truth values as bool.
 #[derive(Debug, Clone, Copy)]
@@ -109,13 +110,13 @@ macro_rules! float_rows {
             query float_is_nan "is_nan(a)" Fq1 |a| a.is_nan();
             query float_is_inf "is_inf(a)" Fq1 |a| a.is_infinite();
             compare float_equal "a == b" Fq2 |a, b| a == b;
-            compare float_not_equal "a != b" Fq2 |a, b| a != b;
+            compare float_not_equal "!(a == b)" Fq2 |a, b| a != b;
             compare float_greater "a > b" Fq2 |a, b| a > b;
             compare float_greater_equal "a >= b" Fq2 |a, b| a >= b;
             compare float_lower "a < b" Fq2 |a, b| a < b;
             compare float_lower_equal "a <= b" Fq2 |a, b| a <= b;
             compare_scalar float_equal_elem "a == s" Fq2 |a, s| a == s;
-            compare_scalar float_not_equal_elem "a != s" Fq2 |a, s| a != s;
+            compare_scalar float_not_equal_elem "!(a == s)" Fq2 |a, s| a != s;
             compare_scalar float_greater_elem "a > s" Fq2 |a, s| a > s;
             compare_scalar float_greater_equal_elem "a >= s" Fq2 |a, s| a >= s;
             compare_scalar float_lower_elem "a < s" Fq2 |a, s| a < s;

@@ -45,6 +45,17 @@ pub enum RuntimeError {
         /// What the driver said.
         reason: String,
     },
+    /// The driver refused something that was recorded.
+    #[error(
+        "{device} refused a command ({message}); what it has computed since is not to be trusted; this is a \
+         mistake in this crate or the driver: please report it with the output of `burn-wgsl devices`"
+    )]
+    Failed {
+        /// The adapter's name.
+        device: String,
+        /// The driver's words.
+        message: String,
+    },
     /// A shader was refused by the compiler or the driver.
     #[error(
         "the kernel {kernel} does not compile on this device: {message}; please report it with \

@@ -120,9 +120,11 @@ struct Free {
 }
 
 /// The pool of one device.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Pool {
     state: Mutex<Free>,
+    /// No buffer is larger than this, whatever its size class.
+    limit: u64,
 }
 
 /// What the pool could serve from the memory it has.
@@ -143,9 +145,27 @@ pub(crate) fn class_of(bytes: u64) -> u64 {
 }
 
 impl Pool {
+    /// An empty pool whose buffers keep to `limit`, itself brought down to the alignment.
+    pub fn new(limit: u64) -> Self {
+        Self {
+            state: Mutex::default(),
+            limit: limit / ALIGN * ALIGN,
+        }
+    }
+
+    /// The largest size that can be asked for.
+    pub fn limit(&self) -> u64 {
+        self.limit
+    }
+
+    /// The size that a tensor of `bytes` takes up.
+    fn size_of(&self, bytes: u64) -> u64 {
+        class_of(bytes).min(self.limit)
+    }
+
     /// Serves `bytes` from memory at hand, never from a buffer in `avoid`.
     pub fn request(self: &Arc<Self>, bytes: u64, avoid: &[u64]) -> Request {
-        let size = class_of(bytes);
+        let size = self.size_of(bytes);
         let mut state = self.state.lock();
         if size >= LARGE {
             let found = state.large.get_mut(&size).and_then(Vec::pop);
@@ -171,7 +191,7 @@ impl Pool {
 
     /// Takes a fresh buffer, made because of [`Request::Create`], and serves `bytes` from it.
     pub fn add(self: &Arc<Self>, buffer: Buffer, bytes: u64) -> Slice {
-        let size = class_of(bytes);
+        let size = self.size_of(bytes);
         let buffer = Arc::new(buffer);
         let mut state = self.state.lock();
         state.usage.reserved += buffer.raw.size();

@@ -54,6 +54,8 @@ pub struct Runtime {
     layouts: Mutex<HashMap<(usize, usize), (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
     next_buffer: AtomicU64,
     lost: Arc<OnceLock<String>>,
+    /// The first error that nobody was there to catch: what the device holds is not to be trusted since.
+    failed: Arc<OnceLock<String>>,
     checked: bool,
 }
 
@@ -90,7 +92,7 @@ impl Runtime {
     pub fn of(adapter: usize) -> Result<Arc<Self>, DeviceError> {
         let mut opened = OPENED.lock();
         if let Some(runtime) = opened.get(&adapter)
-            && runtime.lost.get().is_none()
+            && runtime.check_lost().is_ok()
         {
             return Ok(runtime.clone());
         }
@@ -121,14 +123,23 @@ impl Runtime {
                 });
             }
         });
+        let failed: Arc<OnceLock<String>> = Arc::default();
         device.on_uncaptured_error(Arc::new({
-            let name = facts.name.clone();
-            move |error| log::error!("{name}: {error}")
+            let (failed, name) = (failed.clone(), facts.name.clone());
+            move |error: wgpu::Error| {
+                log::error!("{name}: {error}");
+                let _ = failed.set(error.to_string());
+            }
         }));
         let asked = std::env::var("BURN_WGSL_CHECKED").is_ok_and(|v| v != "0" && !v.is_empty());
         Self {
             stream: Mutex::new(Stream::new(&device)),
-            pool: Arc::default(),
+            pool: Arc::new(Pool::new(
+                facts
+                    .limits
+                    .max_storage_binding_size
+                    .min(facts.limits.max_buffer_size),
+            )),
             pipelines: Mutex::default(),
             layouts: Mutex::default(),
             next_buffer: AtomicU64::new(1),
@@ -137,6 +148,7 @@ impl Runtime {
             device,
             queue,
             lost,
+            failed,
         }
     }
 
@@ -161,13 +173,28 @@ impl Runtime {
         self.pool.trim();
     }
 
+    /// Gives the device back to the driver, as if it were lost: tensors on it are gone. The next use of the
+    /// adapter opens it anew.
+    pub fn destroy(&self) {
+        self.device.destroy();
+        let _ = self.device.poll(wgpu::PollType::Poll);
+        let _ = self.lost.set("it was given back".to_owned());
+    }
+
     fn check_lost(&self) -> Result<(), RuntimeError> {
-        match self.lost.get() {
-            None => Ok(()),
-            Some(reason) => Err(RuntimeError::DeviceLost {
-                device: self.facts.name.clone(),
+        let device = || self.facts.name.clone();
+        if let Some(reason) = self.lost.get() {
+            return Err(RuntimeError::DeviceLost {
+                device: device(),
                 reason: reason.clone(),
+            });
+        }
+        match self.failed.get() {
+            Some(message) => Err(RuntimeError::Failed {
+                device: device(),
+                message: message.clone(),
             }),
+            None => Ok(()),
         }
     }
 
@@ -179,11 +206,7 @@ impl Runtime {
     /// returned.
     pub fn alloc(&self, bytes: u64, avoid: &[&Slice]) -> Result<Slice, RuntimeError> {
         self.check_lost()?;
-        let limit = self
-            .facts
-            .limits
-            .max_storage_binding_size
-            .min(self.facts.limits.max_buffer_size);
+        let limit = self.pool.limit();
         if bytes > limit {
             let device = self.facts.name.clone();
             return Err(RuntimeError::TooLarge {
@@ -196,27 +219,30 @@ impl Runtime {
         match self.pool.request(bytes, &ids) {
             Request::Served(slice) => Ok(slice),
             Request::Create(size) => {
-                // A size class may round a tensor up past the limit that the tensor itself keeps.
-                let size = size.min(limit).max(bytes.next_multiple_of(4));
                 let raw = match self.create_buffer(size) {
                     Some(raw) => raw,
                     None => {
                         self.sync()?;
                         self.trim();
-                        self.create_buffer(size).ok_or_else(|| {
-                            let usage = self.memory();
-                            RuntimeError::OutOfMemory {
-                                device: self.facts.name.clone(),
-                                asked: size,
-                                in_use: usage.in_use,
-                                reserved: usage.reserved,
-                            }
-                        })?
+                        self.create_buffer(size)
+                            .ok_or_else(|| self.out_of_memory(size))?
                     }
                 };
                 let id = self.next_buffer.fetch_add(1, Ordering::Relaxed);
                 Ok(self.pool.add(Buffer { id, raw }, bytes))
             }
+        }
+    }
+
+    fn out_of_memory(&self, asked: u64) -> RuntimeError {
+        let MemoryUsage {
+            in_use, reserved, ..
+        } = self.memory();
+        RuntimeError::OutOfMemory {
+            device: self.facts.name.clone(),
+            asked,
+            in_use,
+            reserved,
         }
     }
 
@@ -241,9 +267,13 @@ impl Runtime {
     pub fn upload(&self, data: &[u8]) -> Result<Slice, RuntimeError> {
         let slice = self.alloc(data.len() as u64, &[])?;
         if !data.is_empty() {
-            self.stream
+            let written = self
+                .stream
                 .lock()
                 .upload(&self.device, &self.queue, &slice, data);
+            if !written {
+                return Err(self.out_of_memory(data.len() as u64));
+            }
         }
         Ok(slice)
     }

@@ -167,27 +167,30 @@ impl Stream {
         })
     }
 
-    /// Writes `data` to `slice`, in order with the recorded work.
+    /// Writes `data` to `slice`, in order with the recorded work. False when there is no memory to pass it
+    /// through.
     pub fn upload(
         &mut self,
         device: &wgpu::Device,
         queue: &wgpu::Queue,
         slice: &super::Slice,
         data: &[u8],
-    ) {
+    ) -> bool {
         let padded = data
             .len()
             .next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT as usize);
         if padded > UPLOAD_ROOM / 4 {
             // Everything recorded so far goes first; then the queue's own order is the right one.
             self.submit(device, queue);
-            if let Some(len) = wgpu::BufferSize::new(padded as u64)
-                && let Some(mut view) =
-                    queue.write_buffer_with(&slice.buffer.raw, slice.offset, len)
-            {
-                view.slice(..data.len()).copy_from_slice(data);
-            }
-            return;
+            let view = wgpu::BufferSize::new(padded as u64)
+                .and_then(|len| queue.write_buffer_with(&slice.buffer.raw, slice.offset, len));
+            return match view {
+                Some(mut view) => {
+                    view.slice(..data.len()).copy_from_slice(data);
+                    true
+                }
+                None => false,
+            };
         }
         if self.uploads_host.len() + padded > UPLOAD_ROOM {
             self.submit(device, queue);
@@ -203,6 +206,7 @@ impl Stream {
             slice.offset,
             padded as u64,
         );
+        true
     }
 
     /// Hands the recorded work to the GPU. Waits for nothing unless the host is far ahead.

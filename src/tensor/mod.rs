@@ -78,7 +78,7 @@ pub enum Error {
 }
 
 /// The most axes a kernel walks, after [`collapse`].
-pub const MAX_RANK: usize = 8;
+pub const MAX_RANK: usize = 12;
 
 /// The result of a launch.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
