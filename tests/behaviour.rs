@@ -293,7 +293,7 @@ fn nan_is_not_lost() {
             .assert_eq(&TensorData::from([true]), false);
         assert!(x.clone().max().into_scalar().is_nan() && x.clone().min().into_scalar().is_nan());
         assert_eq!(x.clone().argmax(0).into_scalar(), 1);
-        let second = |value: Tensor<Wgsl, 1>| value.slice([1..2]).into_scalar();
+        let second = |value: Tensor<Wgsl, 1>| value.slice_dim(0, 1..2).into_scalar();
         assert!(second(burn::tensor::activation::relu(x.clone())).is_nan());
         assert!(second(x.clamp(-1.0, 1.0)).is_nan());
     }

@@ -1,5 +1,5 @@
-// conv2d: out[n, o, h, w] = bias[o] + sum over c, i, j of x[n, c, h*stride + i*dilation - padding, ..] * weight[o, c, i, j],
-// as a product of [o, cij] and [cij, nhw] whose right side is never written out. One product per group.
+// conv2d: out[n, o, h, w] = bias[o] + sum over c, i, j of x[n, c, h*stride + i*dilation, ..] * weight[o, c, i, j]
+// for a padded x, as a product of [o, cij] and [cij, nhw] whose right side is never written out. One product per group.
 //#include "lib/grid"
 //#include "lib/conv"
 
@@ -10,9 +10,7 @@
 @group(0) @binding(auto) var<storage, read> weight: array<f32>;
 //#endif
 @group(0) @binding(auto) var<storage, read> x: array<f32>;
-//#if BIAS
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
-//#endif
 //#if OUT_QUAD
 @group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
 //#else
@@ -25,53 +23,37 @@ fn begin(batch: u32) {
     group_id = batch;
 }
 
-fn a_index(row: u32, k: u32) -> u32 {
-    return (group_id * p.gemm.m + row) * p.gemm.k + k;
-}
-
 //#if A_QUAD
 fn a_quad(row: u32, k: u32) -> vec4<f32> {
-    return weight[a_index(row, k) >> 2u];
+    return weight[((group_id * p.gemm.m + row) * p.gemm.k + k) >> 2u];
 }
 //#else
 fn a_at(row: u32, k: u32) -> f32 {
-    return weight[a_index(row, k)];
+    return weight[(group_id * p.gemm.m + row) * p.gemm.k + k];
 }
 //#endif
 
-// An output pixel: its image, and where the kernel's first tap falls on the input.
+// An output pixel: where its window starts.
 struct Column {
-    base: u32,
-    y: u32,
-    x: u32,
+    at: u32,
 }
 
 fn column(col: u32) -> Column {
-    let n = col / (p.out_h * p.out_w);
-    let y = col / p.out_w % p.out_h;
-    let base = (n * p.groups + group_id) * p.in_c * p.in_h * p.in_w;
-    return Column(base, y * p.stride_h - p.pad_h, col % p.out_w * p.stride_w - p.pad_w);
+    let area = p.out_h * p.out_w;
+    let image = (col / area * p.groups + group_id) * p.in_c * p.in_h * p.in_w;
+    return Column(image + window(col % area));
 }
 
-// A tap of the kernel: its channel, and how far it lies from the first.
 struct Inner {
-    base: u32,
-    y: u32,
-    x: u32,
+    at: u32,
 }
 
 fn inner(k: u32) -> Inner {
-    let channel = k / (p.kernel_h * p.kernel_w);
-    let i = k / p.kernel_w % p.kernel_h;
-    return Inner(channel * p.in_h * p.in_w, i * p.dilation_h, k % p.kernel_w * p.dilation_w);
+    return Inner(tap(k));
 }
 
 fn b_at(r: Inner, c: Column) -> f32 {
-    // Left of or above the image, the coordinate wraps and is too large as well.
-    let y = c.y + r.y;
-    let xx = c.x + r.x;
-    let inside = y < p.in_h && xx < p.in_w;
-    return select(0.0, x[select(0u, c.base + r.base + y * p.in_w + xx, inside)], inside);
+    return x[r.at + c.at];
 }
 
 fn out_row(batch: u32, row: u32) -> u32 {
@@ -84,11 +66,8 @@ fn out_col(split: u32, col: u32) -> u32 {
 }
 
 fn bias_of_row(row: u32) -> f32 {
-//#if BIAS
+    if (p.has_bias == 0u) { return 0.0; }
     return bias[group_id * p.gemm.m + row];
-//#else
-    return 0.0;
-//#endif
 }
 
 fn bias_of_col(col: u32) -> f32 {

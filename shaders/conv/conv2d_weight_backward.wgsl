@@ -1,5 +1,5 @@
 // conv2d_weight_backward: the gradient of conv2d with respect to its weight:
-// out[o, c, i, j] = sum over n, h, w of grad[n, o, h, w] * x[n, c, h*stride + i*dilation - padding, ..].
+// out[o, c, i, j] = sum over n, h, w of grad[n, o, h, w] * x[n, c, h*stride + i*dilation, ..] for a padded x.
 // As a product of [o, nhw] and [nhw, cij]. One product per group.
 //#include "lib/grid"
 //#include "lib/conv"
@@ -38,41 +38,27 @@ fn a_at(row: u32, k: u32) -> f32 {
 }
 //#endif
 
-// An element of the kernel: its channel, and how far its tap lies from the first.
+// An element of the kernel: where its tap lies in the group.
 struct Column {
-    base: u32,
-    y: u32,
-    x: u32,
+    at: u32,
 }
 
 fn column(col: u32) -> Column {
-    let channel = group_id * p.in_c + col / (p.kernel_h * p.kernel_w);
-    let i = col / p.kernel_w % p.kernel_h;
-    return Column(channel * p.in_h * p.in_w, i * p.dilation_h, col % p.kernel_w * p.dilation_w);
+    return Column(group_id * p.in_c * p.in_h * p.in_w + tap(col));
 }
 
-// An output pixel: its image, and where the first tap falls.
+// An output pixel: its image, and where its window starts.
 struct Inner {
-    base: u32,
-    y: u32,
-    x: u32,
+    at: u32,
 }
 
 fn inner(k: u32) -> Inner {
-    let n = k / (p.out_h * p.out_w);
-    let h = k / p.out_w % p.out_h;
-    return Inner(
-        n * p.groups * p.in_c * p.in_h * p.in_w,
-        h * p.stride_h - p.pad_h,
-        k % p.out_w * p.stride_w - p.pad_w,
-    );
+    let area = p.out_h * p.out_w;
+    return Inner(k / area * p.groups * p.in_c * p.in_h * p.in_w + window(k % area));
 }
 
 fn b_at(r: Inner, c: Column) -> f32 {
-    let y = c.y + r.y;
-    let xx = c.x + r.x;
-    let inside = y < p.in_h && xx < p.in_w;
-    return select(0.0, x[select(0u, c.base + r.base + y * p.in_w + xx, inside)], inside);
+    return x[r.at + c.at];
 }
 
 fn out_row(batch: u32, row: u32) -> u32 {

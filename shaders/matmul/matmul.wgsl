@@ -1,4 +1,4 @@
-// matmul: out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], plus bias[j] (BIAS).
+// matmul: out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], plus bias[j].
 // Operands are read through their strides: transposing or broadcasting one costs no copy.
 //#include "lib/grid"
 //#include "lib/layout"
@@ -10,6 +10,10 @@ struct Params {
     a_col: u32,
     b_row: u32,
     b_col: u32,
+    has_bias: u32,
+    pad0: u32,
+    pad1: u32,
+    pad2: u32,
     // Where each matrix of the batch starts in a (y) and b (z).
     walk: Walk,
 }
@@ -25,9 +29,7 @@ struct Params {
 //#else
 @group(0) @binding(auto) var<storage, read> b: array<f32>;
 //#endif
-//#if BIAS
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
-//#endif
 //#if OUT_QUAD
 @group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
 //#else
@@ -95,11 +97,8 @@ fn bias_of_row(row: u32) -> f32 {
 }
 
 fn bias_of_col(col: u32) -> f32 {
-//#if BIAS
+    if (p.has_bias == 0u) { return 0.0; }
     return bias[col];
-//#else
-    return 0.0;
-//#endif
 }
 
 //#include "lib/gemm"

@@ -1,23 +1,21 @@
 //! Convolution in two dimensions and its gradients, as matrix products whose operands are gathered on
-//! the way in. Groups are the product's batch. The transposed convolution is the input's gradient.
+//! the way in. Groups are the product's batch.
+//!
+//! Inputs are padded first, so that a tap's address is the sum of two numbers and needs no check. The
+//! input's gradient, which is also the transposed convolution, is a convolution too: of the gradient spread
+//! by the stride, with the kernel turned round.
 
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted};
+use super::elementwise::Number;
 use super::matmul::{Gemm, Quads, Tiling};
 use super::reduce::{self, Reduction};
-use super::{Launch, Params, copy};
+use super::{Launch, Params, copy, create};
 use crate::runtime::{Source, Variant};
-use crate::tensor::{DType, Error, Layout, Result, Tensor};
+use crate::tensor::{DType, Error, Layout, Result, SliceAxis, Tensor};
 
-static CONV2D: Source = Source {
-    name: "conv2d",
-    text: include_str!("../../shaders/conv/conv2d.wgsl"),
-};
-static CONV2D_X_BACKWARD: Source = Source {
-    name: "conv2d_x_backward",
-    text: include_str!("../../shaders/conv/conv2d_x_backward.wgsl"),
-};
+static CONV2D: Source = Source { name: "conv2d", text: include_str!("../../shaders/conv/conv2d.wgsl") };
 static CONV2D_WEIGHT_BACKWARD: Source = Source {
     name: "conv2d_weight_backward",
     text: include_str!("../../shaders/conv/conv2d_weight_backward.wgsl"),
@@ -40,6 +38,7 @@ pub struct ConvOptions {
 struct Geometry {
     images: usize,
     in_c: usize,
+    /// The padded input's.
     input: [usize; 2],
     out_c: usize,
     output: [usize; 2],
@@ -48,50 +47,24 @@ struct Geometry {
 }
 
 impl Geometry {
-    /// From an input `[n, c, h, w]`, a weight `[o, c / groups, i, j]` and the output's area.
-    fn new(
-        x: &[usize],
-        weight: &[usize],
-        output: Option<[usize; 2]>,
-        options: ConvOptions,
-    ) -> Result<Self> {
-        let error = |rule| Error::Shape {
-            lhs: x.to_vec(),
-            rhs: weight.to_vec(),
-            rule,
-        };
-        let ConvOptions {
-            stride,
-            padding,
-            dilation,
-            groups,
-        } = options;
+    /// From an input `[n, c, h, w]` and a weight `[o, c / groups, i, j]`.
+    fn new(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<Self> {
+        let error = |rule| Error::Shape { lhs: x.to_vec(), rhs: weight.to_vec(), rule };
+        let ConvOptions { stride, padding, dilation, groups } = options;
         if x.len() != 4 || weight.len() != 4 {
-            return Err(error(
-                "a convolution needs x [n, c, h, w] and a weight [o, c / groups, i, j]",
-            ));
+            return Err(error("a convolution needs x [n, c, h, w] and a weight [o, c / groups, i, j]"));
         }
         if x[1] != weight[1] * groups || !weight[0].is_multiple_of(groups) {
-            return Err(error(
-                "channels must be the weight's times the groups, which divide the outputs",
-            ));
+            return Err(error("channels must be the weight's times the groups, which divide the outputs"));
         }
-        let (input, kernel) = ([x[2], x[3]], [weight[2], weight[3]]);
+        let kernel = [weight[2], weight[3]];
+        let input = [x[2] + 2 * padding[0], x[3] + 2 * padding[1]];
         let reach = |axis: usize| dilation[axis] * (kernel[axis].max(1) - 1) + 1;
-        if (0..2).any(|axis| kernel[axis] == 0 || input[axis] + 2 * padding[axis] < reach(axis)) {
+        if (0..2).any(|axis| kernel[axis] == 0 || input[axis] < reach(axis)) {
             return Err(error("the kernel must not be larger than the padded input"));
         }
-        let area = |axis: usize| (input[axis] + 2 * padding[axis] - reach(axis)) / stride[axis] + 1;
-        let output = output.unwrap_or([area(0), area(1)]);
-        Ok(Self {
-            images: x[0],
-            in_c: weight[1],
-            input,
-            out_c: weight[0] / groups,
-            output,
-            kernel,
-            options,
-        })
+        let output = [0, 1].map(|axis| (input[axis] - reach(axis)) / stride[axis] + 1);
+        Ok(Self { images: x[0], in_c: weight[1], input, out_c: weight[0] / groups, output, kernel, options })
     }
 
     fn taps(&self) -> usize {
@@ -102,56 +75,36 @@ impl Geometry {
         self.images * self.output[0] * self.output[1]
     }
 
-    fn in_pixels(&self) -> usize {
-        self.images * self.input[0] * self.input[1]
-    }
-
-    /// Runs one of the three products, and joins its parts to a tensor of `shape`.
+    /// Runs one of the products, and joins its parts to a tensor of `shape`.
     fn run(
         &self,
         source: &'static Source,
-        mut gemm: Gemm,
+        gemm: &Gemm,
         inputs: &[&Tensor],
-        bias: bool,
+        has_bias: bool,
         shape: &[usize],
     ) -> Result<Tensor> {
-        if bias {
-            gemm.splits = 1;
-        }
-        // A gradient's rows are images, which must not end within four steps of k; so with the result's columns.
-        let area = |side: [usize; 2]| side[0] * side[1];
-        let (row, col) = match source.name {
-            name if name == CONV2D.name => (gemm.k, area(self.output)),
-            name if name == CONV2D_X_BACKWARD.name => (gemm.k, area(self.input)),
-            _ => (area(self.output), gemm.n),
-        };
-        let quads = Quads {
-            a: row.is_multiple_of(4),
-            out: col.is_multiple_of(4),
-            ..Quads::default()
-        };
         let len: usize = shape.iter().product();
         let out = Tensor::empty(inputs[0].runtime(), &[gemm.splits, len], DType::F32, inputs)?;
         if len > 0 {
-            let words = |values: &[usize]| values.iter().map(|&v| v as u32).collect::<Params>();
+            // Neighbours along a row of the gradient, or a column of the result, may be in two images.
+            let area = self.output[0] * self.output[1];
+            let (row, col) = if source.name == CONV2D.name { (gemm.k, area) } else { (area, gemm.n) };
+            let quads = Quads {
+                a: row.is_multiple_of(4),
+                out: col.is_multiple_of(4),
+                ..Quads::default()
+            };
+            let ConvOptions { stride, dilation, groups, .. } = self.options;
             let mut params: Params = SmallVec::new();
             params.extend_from_slice(&gemm.words());
-            params.extend(words(&[self.images, self.options.groups, self.in_c]));
-            params.extend(words(&self.input));
-            params.extend(words(&[self.out_c]));
-            params.extend(words(&self.output));
-            params.extend(words(&self.kernel));
-            params.extend(words(&self.options.stride));
-            params.extend(words(&self.options.padding));
-            params.extend(words(&self.options.dilation));
+            params.extend([self.images, groups, self.in_c].map(|v| v as u32));
+            for pair in [self.input, self.output, self.kernel, stride, dilation] {
+                params.extend(pair.map(|v| v as u32));
+            }
+            params.extend([u32::from(has_bias), 0, 0]);
             Launch {
-                variant: &variant(
-                    source,
-                    gemm.tiling,
-                    quads,
-                    bias,
-                    self.options.stride != [1, 1],
-                ),
+                variant: &variant(source, gemm.tiling, quads),
                 inputs,
                 outputs: &[&out],
                 params: &params,
@@ -164,17 +117,34 @@ impl Geometry {
     }
 }
 
-fn variant(
-    source: &'static Source,
-    tiling: Tiling,
-    quads: Quads,
-    bias: bool,
-    strided: bool,
-) -> Variant {
-    tiling
-        .define(Variant::new(source), quads)
-        .flag("BIAS", bias)
-        .flag("STRIDED", strided && source.name == CONV2D_X_BACKWARD.name)
+fn variant(source: &'static Source, tiling: Tiling, quads: Quads) -> Variant {
+    tiling.define(Variant::new(source), quads)
+}
+
+/// `x` `[n, c, h, w]` on a ground of zeros of `size`: its pixel `[i, j]` lands on `[i * step + start, ..]`, or
+/// outside, where it is lost.
+fn on_zeros(x: Tensor, start: [isize; 2], step: [usize; 2], size: [usize; 2]) -> Result<Tensor> {
+    let shape = [x.shape()[0], x.shape()[1], size[0], size[1]];
+    if start == [0, 0] && step == [1, 1] && x.shape() == shape {
+        return copy::packed(x);
+    }
+    let whole = |len| SliceAxis { start: 0, step: 1, len };
+    let (mut from, mut to) = (vec![whole(shape[0]), whole(shape[1])], vec![whole(shape[0]), whole(shape[1])]);
+    for axis in 0..2 {
+        let (step, size) = (step[axis] as isize, size[axis] as isize);
+        let first = (-start[axis]).max(0).cast_unsigned().div_ceil(step.cast_unsigned());
+        let lands = first.cast_signed() * step + start[axis];
+        let fit = (size - lands).max(0).cast_unsigned().div_ceil(step.cast_unsigned());
+        let len = x.shape()[axis + 2].saturating_sub(first).min(fit);
+        from.push(SliceAxis { start: first, step: 1, len });
+        to.push(SliceAxis { start: lands.cast_unsigned(), step, len });
+    }
+    let zeros = create::full(x.runtime(), &shape, Number::F32(0.0))?;
+    copy::slice_assign(zeros, &to, copy::slice(x, &from)?)
+}
+
+fn padded(x: Tensor, g: &Geometry) -> Result<Tensor> {
+    on_zeros(x, g.options.padding.map(usize::cast_signed), [1, 1], g.input)
 }
 
 /// The convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, i, j]`.
@@ -182,39 +152,28 @@ fn variant(
 /// # Errors
 ///
 /// When the shapes do not fit or the memory is not there; so too for the functions below.
-pub fn conv2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Option<Tensor>,
-    options: ConvOptions,
-) -> Result<Tensor> {
+pub fn conv2d(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
     x.same_device(&weight)?;
-    let g = Geometry::new(x.shape(), weight.shape(), None, options)?;
-    let (x, weight, bias) = (
-        copy::packed(x)?,
-        copy::packed(weight)?,
-        bias.map(copy::packed).transpose()?,
-    );
-    let gemm = Gemm::new(
-        x.runtime(),
-        options.groups,
-        g.out_c,
-        g.out_pixels(),
-        g.in_c * g.taps(),
-    );
-    let mut inputs: SmallVec<[&Tensor; 3]> = SmallVec::from_slice(&[&weight, &x]);
-    inputs.extend(&bias);
-    let shape = [g.images, options.groups * g.out_c, g.output[0], g.output[1]];
-    g.run(&CONV2D, gemm, &inputs, bias.is_some(), &shape)
+    let g = Geometry::new(x.shape(), weight.shape(), options)?;
+    convolve(&g, padded(x, &g)?, copy::packed(weight)?, bias)
+}
+
+/// The convolution of a padded input with packed weights.
+fn convolve(g: &Geometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
+    let bias = bias.map(copy::packed).transpose()?;
+    let groups = g.options.groups;
+    let mut gemm = Gemm::new(x.runtime(), groups, g.out_c, g.out_pixels(), g.in_c * g.taps());
+    if bias.is_some() {
+        gemm.splits = 1;
+    }
+    let shape = [g.images, groups * g.out_c, g.output[0], g.output[1]];
+    // Without a bias something must still be bound in its place.
+    let inputs = [&weight, &x, bias.as_ref().unwrap_or(&weight)];
+    g.run(&CONV2D, &gemm, &inputs, bias.is_some(), &shape)
 }
 
 /// The gradient of [`conv2d`] with respect to `x`, whose shape is given.
-pub fn conv2d_x_backward(
-    x: &[usize],
-    weight: Tensor,
-    grad: Tensor,
-    options: ConvOptions,
-) -> Result<Tensor> {
+pub fn conv2d_x_backward(x: &[usize], weight: Tensor, grad: Tensor, options: ConvOptions) -> Result<Tensor> {
     transposed(x, weight, grad, None, options)
 }
 
@@ -228,15 +187,9 @@ pub fn conv_transpose2d(
     extra: [usize; 2],
 ) -> Result<Tensor> {
     let (s, w) = (x.shape(), weight.shape());
-    let error = |rule| Error::Shape {
-        lhs: s.to_vec(),
-        rhs: w.to_vec(),
-        rule,
-    };
+    let error = |rule| Error::Shape { lhs: s.to_vec(), rhs: w.to_vec(), rule };
     if s.len() != 4 || w.len() != 4 || s[1] != w[0] {
-        return Err(error(
-            "a transposed convolution needs x [n, c, h, w] and a weight [c, o / groups, i, j]",
-        ));
+        return Err(error("a transposed convolution needs x [n, c, h, w] and a weight [c, o / groups, i, j]"));
     }
     let area = |axis: usize| {
         let full = (s[axis + 2].max(1) - 1) * options.stride[axis]
@@ -252,6 +205,7 @@ pub fn conv_transpose2d(
     transposed(&shape, weight, x, bias, options)
 }
 
+/// What the convolution of an `x` of this shape, turned round, makes of `grad`.
 fn transposed(
     x: &[usize],
     weight: Tensor,
@@ -260,23 +214,24 @@ fn transposed(
     options: ConvOptions,
 ) -> Result<Tensor> {
     weight.same_device(&grad)?;
-    let output = [grad.shape()[2], grad.shape()[3]];
-    let g = Geometry::new(x, weight.shape(), Some(output), options)?;
-    // The product walks all of a channel's outputs: [group, o, c, i, j] is copied to [group, c, o, i, j].
-    let [i, j] = g.kernel;
-    let weight = copy::reshape(weight, &[options.groups, g.out_c, g.in_c, i, j])?;
-    let weight = copy::packed(copy::swap_dims(weight, 1, 2)?)?;
-    let (grad, bias) = (copy::packed(grad)?, bias.map(copy::packed).transpose()?);
-    let gemm = Gemm::new(
-        grad.runtime(),
-        options.groups,
-        g.in_c,
-        g.in_pixels(),
-        g.out_c * g.taps(),
-    );
-    let mut inputs: SmallVec<[&Tensor; 3]> = SmallVec::from_slice(&[&weight, &grad]);
-    inputs.extend(&bias);
-    g.run(&CONV2D_X_BACKWARD, gemm, &inputs, bias.is_some(), x)
+    let forward = Geometry::new(x, weight.shape(), options)?;
+    let ConvOptions { stride, padding, dilation, groups } = options;
+    let [i, j] = forward.kernel;
+    let reach = [0, 1].map(|axis| dilation[axis] * (forward.kernel[axis] - 1));
+    let start = [0, 1].map(|axis| reach[axis].cast_signed() - padding[axis].cast_signed());
+    let back = Geometry {
+        images: x[0],
+        in_c: forward.out_c,
+        input: [x[2] + reach[0], x[3] + reach[1]],
+        out_c: forward.in_c,
+        output: [x[2], x[3]],
+        kernel: forward.kernel,
+        options: ConvOptions { stride: [1, 1], padding: [0, 0], dilation, groups },
+    };
+    // [group, o, c, i, j] to [group, c, o, i, j], rows and columns from their ends.
+    let weight = copy::reshape(weight, &[groups, back.in_c, back.out_c, i, j])?;
+    let weight = copy::packed(copy::flip(copy::swap_dims(weight, 1, 2)?, &[3, 4])?)?;
+    convolve(&back, on_zeros(grad, start, stride, back.input)?, weight, bias)
 }
 
 /// The gradient of [`conv2d`] with respect to its weight, whose shape is given.
@@ -287,17 +242,10 @@ pub fn conv2d_weight_backward(
     options: ConvOptions,
 ) -> Result<Tensor> {
     x.same_device(&grad)?;
-    let output = [grad.shape()[2], grad.shape()[3]];
-    let g = Geometry::new(x.shape(), weight, Some(output), options)?;
-    let (x, grad) = (copy::packed(x)?, copy::packed(grad)?);
-    let gemm = Gemm::new(
-        x.runtime(),
-        options.groups,
-        g.out_c,
-        g.in_c * g.taps(),
-        g.out_pixels(),
-    );
-    g.run(&CONV2D_WEIGHT_BACKWARD, gemm, &[&grad, &x], false, weight)
+    let g = Geometry::new(x.shape(), weight, options)?;
+    let (x, grad) = (padded(x, &g)?, copy::packed(grad)?);
+    let gemm = Gemm::new(x.runtime(), options.groups, g.out_c, g.in_c * g.taps(), g.out_pixels());
+    g.run(&CONV2D_WEIGHT_BACKWARD, &gemm, &[&grad, &x], false, weight)
 }
 
 /// The gradient of [`conv2d`] with respect to its bias: the sum over everything but the channels.
@@ -311,16 +259,10 @@ pub fn conv2d_bias_backward(grad: Tensor) -> Result<Tensor> {
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for tiling in Tiling::EVERY {
-        for bits in 0..32 {
-            let quads = Quads {
-                b: false,
-                a_across: false,
-                ..Quads::of_bits(bits)
-            };
-            let (bias, strided) = (bits & 8 != 0, bits >= 16);
-            for source in [&CONV2D, &CONV2D_X_BACKWARD, &CONV2D_WEIGHT_BACKWARD] {
-                let bias = bias && source.name != CONV2D_WEIGHT_BACKWARD.name;
-                let variant = variant(source, tiling, quads, bias, strided);
+        for bits in 0..8 {
+            let quads = Quads { b: false, ..Quads::of_bits(bits) };
+            for source in [&CONV2D, &CONV2D_WEIGHT_BACKWARD] {
+                let variant = variant(source, tiling, quads);
                 if !out.contains(&variant) {
                     out.push(variant);
                 }
@@ -416,6 +358,24 @@ pub const CASES: &[Case] = {
                 normal(&[6, 2, 3, 3]),
                 normal(&[2, 6, 7, 7]),
                 GROUPED,
+            ],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[
+                normal(&[1, 2, 5, 5]),
+                normal(&[3, 2, 1, 1]),
+                normal(&[1, 3, 7, 7]),
+                SAME,
+            ],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[
+                normal(&[1, 2, 6, 7]),
+                normal(&[3, 2, 2, 1]),
+                normal(&[1, 3, 4, 6]),
+                Arg::Conv([2, 2], [1, 2], [1, 1], 1),
             ],
         ),
         case(
