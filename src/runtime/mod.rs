@@ -57,6 +57,7 @@ pub struct Runtime {
     /// The first error that nobody was there to catch: what the device holds is not to be trusted since.
     failed: Arc<OnceLock<String>>,
     checked: bool,
+    software: bool,
 }
 
 impl std::fmt::Debug for Runtime {
@@ -131,7 +132,6 @@ impl Runtime {
                 let _ = failed.set(error.to_string());
             }
         }));
-        let asked = std::env::var("BURN_WGSL_CHECKED").is_ok_and(|v| v != "0" && !v.is_empty());
         Self {
             stream: Mutex::new(Stream::new(&device)),
             pool: Arc::new(Pool::new(
@@ -143,7 +143,9 @@ impl Runtime {
             pipelines: Mutex::default(),
             layouts: Mutex::default(),
             next_buffer: AtomicU64::new(1),
-            checked: asked || CHECKED.load(Ordering::Relaxed),
+            checked: is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed),
+            // `BURN_WGSL_AS_GPU=1` runs a GPU's kernel shapes on a software adapter: slow, but a test of them.
+            software: facts.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU"),
             facts,
             device,
             queue,
@@ -159,7 +161,7 @@ impl Runtime {
 
     /// Whether the adapter is a CPU in disguise, where barriers and workgroup memory are dear.
     pub fn is_software(&self) -> bool {
-        self.facts.kind == AdapterKind::Software
+        self.software
     }
 
     /// Memory in use, reserved and at its peak.
@@ -427,6 +429,11 @@ impl Runtime {
             message: error.to_string(),
         }
     }
+}
+
+/// Whether an environment variable switches something on.
+fn is_set(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| value != "0" && !value.is_empty())
 }
 
 fn layout_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLayoutEntry {
