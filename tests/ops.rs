@@ -4,7 +4,7 @@ mod common;
 
 use burn_flex::{Flex, FlexDevice};
 use burn_wgsl::backend::call::{Value, call, call_extension};
-use burn_wgsl::kernels::cases::{self, Case};
+use burn_wgsl::kernels::cases::Case;
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{SUMMED, assert_close, devices};
 
@@ -39,7 +39,7 @@ fn every_case_agrees_with_the_twin() {
     let mut failed = Vec::new();
     let mut count = 0;
     for device in devices() {
-        for case in cases::all() {
+        for case in common::cases() {
             count += 1;
             let outcome = std::panic::catch_unwind(|| run(case, &device));
             if let Err(panic) = outcome {
@@ -64,7 +64,7 @@ fn every_case_agrees_with_the_twin() {
 #[test]
 fn no_case_falls_back() {
     for device in common::gpus() {
-        for case in cases::all() {
+        for case in common::cases() {
             let before = burn_wgsl::fallbacks();
             let _ = std::panic::catch_unwind(|| on(case, &device));
             let after = burn_wgsl::fallbacks();
