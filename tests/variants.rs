@@ -17,13 +17,11 @@ fn every_variant_is_valid_for_every_api() {
             .unwrap_or_else(|error| panic!("{variant}: {error}"));
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
-        // What browsers guarantee and nothing more, unless the variant is for adapters with subgroups.
-        let subgroup = text.contains("subgroup");
-        let capabilities = if subgroup {
-            Capabilities::SUBGROUP
-        } else {
-            Capabilities::empty()
-        };
+        // What browsers guarantee and nothing more, unless the variant is for adapters that have it.
+        let mut capabilities = Capabilities::empty();
+        capabilities.set(Capabilities::SUBGROUP, text.contains("subgroup"));
+        let wide = text.contains("i64") || text.contains("u64");
+        capabilities.set(Capabilities::SHADER_INT64, wide);
         let info = Validator::new(ValidationFlags::all(), capabilities)
             .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
             .subgroup_operations(naga::valid::SubgroupOperationSet::all())
@@ -47,6 +45,7 @@ fn every_variant_is_valid_for_every_api() {
 
         let options = hlsl::Options {
             fake_missing_bindings: true,
+            shader_model: hlsl::ShaderModel::V6_0,
             ..hlsl::Options::default()
         };
         let pipeline = hlsl::PipelineOptions::default();

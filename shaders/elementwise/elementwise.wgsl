@@ -13,6 +13,8 @@ alias B = f32;
 alias C = f32;
 alias S = f32;
 alias O = f32;
+// The bits of an integer.
+const BITS: u32 = 32u;
 
 struct Params {
     len: u32,
@@ -22,9 +24,10 @@ struct Params {
     t: u32,
     // 1 when four neighbours never cross the end of the innermost axis.
     inner_quads: u32,
+    // The upper halves of scalars of 64 bits.
+    s_high: u32,
+    t_high: u32,
     pad0: u32,
-    pad1: u32,
-    pad2: u32,
 //#if PACKED
     // Where out, a, b and c start, in vec4s.
     starts: vec4<u32>,
@@ -59,8 +62,13 @@ struct Params {
 //#endif
 
 fn op(a: A, b: B, c: C, i: u32) -> O {
+//#if WIDE_SCALARS
+    let s = S(p.s) | (S(p.s_high) << 32u);
+    let t = S(p.t) | (S(p.t_high) << 32u);
+//#else
     let s = bitcast<S>(p.s);
     let t = bitcast<S>(p.t);
+//#endif
     return O(EXPR);
 }
 
@@ -142,3 +150,5 @@ fn main(
     }
 }
 //#use "lib/math"
+//#use "lib/integer"
+//#use "lib/convert"

@@ -2,6 +2,8 @@
 //#include "lib/grid"
 //#include "lib/layout"
 
+alias E = i32;
+
 struct Params {
     len: u32,
     m: u32,
@@ -15,9 +17,9 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-@group(0) @binding(auto) var<storage, read> a: array<i32>;
-@group(0) @binding(auto) var<storage, read> b: array<i32>;
-@group(0) @binding(auto) var<storage, read_write> out: array<i32>;
+@group(0) @binding(auto) var<storage, read> a: array<E>;
+@group(0) @binding(auto) var<storage, read> b: array<E>;
+@group(0) @binding(auto) var<storage, read_write> out: array<E>;
 
 @compute @workgroup_size(64)
 fn main(
@@ -30,7 +32,7 @@ fn main(
     let start = locate(i / (p.m * p.n));
     let row = start.y + (i / p.n % p.m) * p.a_row;
     let col = start.z + (i % p.n) * p.b_col;
-    var sum = 0;
+    var sum = E(0);
     for (var k = 0u; k < p.k; k++) {
         sum += a[row + k * p.a_col] * b[col + k * p.b_row];
     }

@@ -10,6 +10,8 @@
 alias E = f32;
 alias O = f32;
 const LANES: u32 = 64u;
+// Elements that one read brings.
+const PER_LOAD: u32 = 1u;
 
 struct Params {
     // Parts in all, parts per line, elements per line, elements per part.

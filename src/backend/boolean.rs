@@ -7,11 +7,11 @@ use Reduction::*;
 macro_rules! bool_contract {
     ($apply:ident) => {
         $apply! {
-            bool_empty(shape: Shape, device: Device, dtype: BoolType) -> B = with(dtype, create::full(&device, &shape, elementwise::Number::Bool(false)));
-            bool_zeros(shape: Shape, device: Device, dtype: BoolType) -> B = with(dtype, create::full(&device, &shape, elementwise::Number::Bool(false)));
-            bool_ones(shape: Shape, device: Device, dtype: BoolType) -> B = with(dtype, create::full(&device, &shape, elementwise::Number::Bool(true)));
-            bool_into_int(tensor: B, dtype: IntType) -> I = with(dtype, elementwise::cast(tensor, DType::I32));
-            bool_into_float(tensor: B, dtype: FloatType) -> F = with(dtype, elementwise::cast(tensor, DType::F32));
+            bool_empty(shape: Shape, device: Device, dtype: BoolType) -> B = with(dtype, create::full(&device, &shape, Literal::Bool(false), DType::Bool));
+            bool_zeros(shape: Shape, device: Device, dtype: BoolType) -> B = with(dtype, create::full(&device, &shape, Literal::Bool(false), DType::Bool));
+            bool_ones(shape: Shape, device: Device, dtype: BoolType) -> B = with(dtype, create::full(&device, &shape, Literal::Bool(true), DType::Bool));
+            bool_into_int(tensor: B, dtype: IntType) -> I = with(dtype, cast::cast(tensor, DType::I32));
+            bool_into_float(tensor: B, dtype: FloatType) -> F = with(dtype, cast::cast(tensor, DType::F32));
             bool_transpose(tensor: B) -> B = transpose(tensor);
             bool_swap_dims(tensor: B, dim1: Size, dim2: Size) -> B = copy::swap_dims(tensor, dim1, dim2);
             bool_permute(tensor: B, axes: Axes) -> B = copy::permute(tensor, axes);

@@ -6,17 +6,21 @@
 //! float_sum_dim(tensor: F, dim: Size) -> F = reduce::dim(Sum, tensor, dim);
 //! ```
 //!
+//! Kernels compute in f32, in integers of 32 and 64 bits, and in truth values. Operands of other types are converted
+//! before the launch, and the result back. A row `-> I as index` gives indices, whose type is not the operands'; the launch of a
+//! row `-> F as stored` takes every type as it is.
+//!
 //! A row without a launch always runs on the CPU twin's method of the same name. The rows of the
 //! elementwise table (`kernels::table`) become methods here too, by their shape.
 
 /// Makes trait methods from rows of a table of the contract.
 macro_rules! methods {
-    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(= $gpu:expr)?;)*) => {
-        $(methods!(@one $name [$($arg: $kind),*] $ret $($gpu)?);)*
+    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $types:ident)? $(= $gpu:expr)?;)*) => {
+        $(methods!(@one $name [$($arg: $kind),*] $ret [$($types)?] $($gpu)?);)*
     };
-    (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident $gpu:expr) => {
+    (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($types:ident)?] $gpu:expr) => {
         fn $name($($arg: $kind),*) -> $ret {
-            let mut site = Site::new(stringify!($name));
+            let mut site = Site::new(stringify!($name))$(.$types())?;
             $($arg.show(&mut site);)*
             if site.takes_kernel() {
                 $(let $arg = $arg.into_gpu(&site);)*
@@ -28,7 +32,7 @@ macro_rules! methods {
             }
         }
     };
-    (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
+    (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($types:ident)?]) => {
         fn $name($($arg: $kind),*) -> $ret {
             let mut site = Site::new(stringify!($name));
             $($arg.show(&mut site);)*
@@ -84,7 +88,10 @@ pub(crate) use {elementwise_methods, methods};
 
 use crate::kernels::reduce::Reduction;
 use crate::kernels::{copy, index, reduce};
-use crate::tensor::{Result, SliceAxis, Tensor};
+use crate::runtime::Runtime;
+use crate::tensor::{DType, Result, SliceAxis, Tensor};
+
+use super::tensor::stored_dtype;
 
 /// Scalars as kernels of a kind take them.
 #[expect(non_snake_case, reason = "named after the kinds of the tables")]
@@ -94,17 +101,15 @@ pub(crate) mod number {
     use crate::kernels::elementwise::Number;
 
     pub fn F(scalar: Scalar) -> Number {
-        Number::F32(scalar.elem())
+        Number::Float(scalar.elem())
     }
 
-    /// Numbers past 32 bits become the nearest there is: comparisons and limits keep their meaning.
     pub fn I(scalar: Scalar) -> Number {
-        let (low, high) = (i64::from(i32::MIN), i64::from(i32::MAX));
-        Number::I32(match scalar {
-            Scalar::Int(x) => x.clamp(low, high) as i32,
-            Scalar::UInt(x) => x.min(high as u64) as i32,
-            Scalar::Float(x) => x as i32,
-            Scalar::Bool(x) => i32::from(x),
+        Number::Int(match scalar {
+            Scalar::Int(x) => x.into(),
+            Scalar::UInt(x) => x.into(),
+            Scalar::Float(x) => x as i128,
+            Scalar::Bool(x) => x.into(),
         })
     }
 
@@ -113,9 +118,14 @@ pub(crate) mod number {
     }
 }
 
-/// A launch whose result's type was asked for: the site has already seen that kernels know it.
+/// A launch whose result's type was asked for: the site converts the result to it.
 pub(crate) fn with<D, T>(_dtype: D, result: crate::tensor::Result<T>) -> crate::tensor::Result<T> {
     result
+}
+
+/// The type that was asked for, as a GPU stores it; the site has seen that this one does.
+pub(crate) fn stored(runtime: &Runtime, dtype: impl Into<burn_backend::DType>) -> DType {
+    stored_dtype(dtype.into(), runtime).unwrap_or(DType::F32)
 }
 
 /// Exchanges the last two axes.
@@ -185,13 +195,15 @@ pub(crate) mod prelude {
     pub(crate) use super::super::kinds::*;
     pub(crate) use super::super::site::{Operand, Outcome, Site};
     pub(crate) use super::{
-        elementwise_methods, methods, number, slice, slice_assign, transpose, with, with_indices,
+        elementwise_methods, methods, number, slice, slice_assign, stored, transpose, with,
+        with_indices,
     };
     pub(crate) use crate::device::WgslDevice;
+    pub(crate) use crate::kernels::elementwise::Number as Literal;
     pub(crate) use crate::kernels::reduce::Reduction;
     pub(crate) use crate::kernels::table::rows;
     pub(crate) use crate::kernels::{
-        conv, copy, create, elementwise, index, matmul, pool, reduce, softmax,
+        cast, conv, copy, create, elementwise, index, matmul, pool, reduce, softmax,
     };
     pub(crate) use crate::tensor::DType;
 }

@@ -1,5 +1,6 @@
 //! Tensors from host data and back.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use burn_backend::ops::{TransactionOps, TransactionPrimitive, TransactionPrimitiveData};
@@ -8,7 +9,7 @@ use burn_flex::FlexTensor;
 use burn_std::{BoolStore, Shape};
 
 use super::site::{place, refuse, runtime};
-use super::tensor::{Home, WgslTensor, kernel_dtype};
+use super::tensor::{Home, WgslTensor, burn_dtype, stored_dtype};
 use super::{Wgsl, WgslQuantizedTensor};
 use crate::device::WgslDevice;
 use crate::kernels::copy;
@@ -24,22 +25,23 @@ pub(crate) fn execution_error(error: &dyn std::fmt::Display) -> ExecutionError {
 
 /// A tensor holding `data`: on the GPU if the device is one and its kernels know the type.
 pub(crate) fn from_data(data: TensorData, device: &WgslDevice, op: &'static str) -> WgslTensor {
-    let home = match (runtime(device, op), kernel_dtype(data.dtype)) {
-        (Some(runtime), Some(dtype)) => {
-            let words = words(&data);
+    let runtime = runtime(device, op);
+    let stored = runtime.and_then(|runtime| Some((stored_dtype(data.dtype, &runtime)?, runtime)));
+    let home = match (stored, data.dtype) {
+        (Some((dtype, runtime)), _) => {
+            let words = words(&data, dtype);
             let uploaded = Tensor::upload(&runtime, data.shape.as_slice(), dtype, &words);
             Home::Gpu(uploaded.unwrap_or_else(|error| refuse(op, device, &error)))
         }
         // The twin stores truth values as bytes.
-        (_, Some(tensor::DType::Bool)) => {
-            let store = match data.dtype {
-                DType::Bool(BoolStore::U32) => DType::Bool(BoolStore::U8),
+        (None, DType::Bool(store)) => {
+            let store = match store {
+                BoolStore::U32 => BoolStore::U8,
                 other => other,
             };
             let bytes: Vec<u8> = truths(&data).collect();
-            Home::Cpu(FlexTensor::from_data(TensorData::from_bytes_vec(
-                bytes, data.shape, store,
-            )))
+            let data = TensorData::from_bytes_vec(bytes, data.shape, DType::Bool(store));
+            Home::Cpu(FlexTensor::from_data(data))
         }
         _ => Home::Cpu(FlexTensor::from_data(data)),
     };
@@ -49,14 +51,29 @@ pub(crate) fn from_data(data: TensorData, device: &WgslDevice, op: &'static str)
     }
 }
 
-/// The elements as the GPU stores them: four bytes each.
-fn words(data: &TensorData) -> std::borrow::Cow<'_, [u8]> {
-    match data.dtype {
-        DType::Bool(_) => truths(data)
+/// The elements as a GPU stores them, filled up to whole words.
+fn words(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
+    fn widen<T: Copy + bytemuck::Pod>(data: &TensorData, word: fn(T) -> i32) -> Cow<'_, [u8]> {
+        let elements = data.as_bytes().chunks_exact(size_of::<T>());
+        let words = elements.map(|bytes| word(bytemuck::pod_read_unaligned(bytes)));
+        words.flat_map(i32::to_ne_bytes).collect()
+    }
+    match dtype {
+        tensor::DType::Bool => truths(data)
             .flat_map(|byte| u32::from(byte).to_ne_bytes())
-            .collect::<Vec<u8>>()
-            .into(),
-        _ => data.as_bytes().into(),
+            .collect(),
+        tensor::DType::I16 => widen(data, |x: i16| x.into()),
+        tensor::DType::I8 => widen(data, |x: i8| x.into()),
+        tensor::DType::U16 => widen(data, |x: u16| x.into()),
+        tensor::DType::U8 => widen(data, |x: u8| x.into()),
+        _ => {
+            let bytes = data.as_bytes();
+            let mut words = Cow::from(bytes);
+            if !bytes.len().is_multiple_of(4) {
+                words.to_mut().resize(bytes.len().next_multiple_of(4), 0);
+            }
+            words
+        }
     }
 }
 
@@ -68,20 +85,26 @@ fn truths(data: &TensorData) -> impl Iterator<Item = u8> + '_ {
         .map(|word| u8::from(word.iter().any(|&byte| byte != 0)))
 }
 
-/// The bytes of a GPU tensor as host data. Truth values come back as Rust's `bool`.
-fn to_data(bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
+/// The words of a GPU tensor as host data. Truth values come back as Rust's `bool`.
+fn to_data(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
     let shape = Shape::from(tensor.shape().to_vec());
-    match tensor.dtype() {
-        tensor::DType::F32 => TensorData::from_bytes_vec(bytes, shape, DType::F32),
-        tensor::DType::I32 => TensorData::from_bytes_vec(bytes, shape, DType::I32),
-        tensor::DType::Bool => {
-            let bytes = bytes
-                .chunks_exact(4)
-                .map(|word| u8::from(word[0] != 0))
-                .collect();
-            TensorData::from_bytes_vec(bytes, shape, DType::Bool(BoolStore::Native))
-        }
+    let dtype = match burn_dtype(tensor.dtype()) {
+        DType::Bool(_) => DType::Bool(BoolStore::Native),
+        other => other,
+    };
+    let size = dtype.size();
+    if size < tensor.dtype().size() as usize {
+        // Widened elements: the low bytes of each word.
+        let low = |word: &[u8]| {
+            let word = bytemuck::pod_read_unaligned::<u32>(word);
+            word.to_le_bytes().into_iter().take(size)
+        };
+        let narrow: Vec<u8> = bytes.chunks_exact(4).flat_map(low).collect();
+        debug_assert!(cfg!(target_endian = "little"));
+        return TensorData::from_bytes_vec(narrow, shape, dtype);
     }
+    bytes.truncate(tensor.len() * size);
+    TensorData::from_bytes_vec(bytes, shape, dtype)
 }
 
 /// Reads a tensor back.

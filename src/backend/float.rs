@@ -9,24 +9,24 @@ use Reduction::*;
 macro_rules! float_contract {
     ($apply:ident) => {
         $apply! {
-            float_zeros(shape: Shape, device: Device, dtype: FloatType) -> F = zeros(&device, &shape, dtype, 0.0);
-            float_ones(shape: Shape, device: Device, dtype: FloatType) -> F = zeros(&device, &shape, dtype, 1.0);
-            float_full(shape: Shape, value: Number, device: Device, dtype: FloatType) -> F = zeros(&device, &shape, dtype, value.elem());
-            float_empty(shape: Shape, device: Device, dtype: FloatType) -> F = zeros(&device, &shape, dtype, 0.0);
-            float_into_int(tensor: F, dtype: IntType) -> I = with(dtype, elementwise::cast(tensor, DType::I32));
-            float_cast(tensor: F, dtype: FloatType) -> F = with(dtype, Ok(tensor));
+            float_zeros(shape: Shape, device: Device, dtype: FloatType) -> F = with(dtype, create::full(&device, &shape, Literal::Float(0.0), DType::F32));
+            float_ones(shape: Shape, device: Device, dtype: FloatType) -> F = with(dtype, create::full(&device, &shape, Literal::Float(1.0), DType::F32));
+            float_full(shape: Shape, value: Number, device: Device, dtype: FloatType) -> F = with(dtype, create::full(&device, &shape, number::F(value), DType::F32));
+            float_empty(shape: Shape, device: Device, dtype: FloatType) -> F = with(dtype, create::full(&device, &shape, Literal::Float(0.0), DType::F32));
+            float_into_int(tensor: F, dtype: IntType) -> I as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
+            float_cast(tensor: F, dtype: FloatType) -> F as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
             float_matmul(lhs: F, rhs: F) -> F = matmul::matmul(lhs, rhs);
             float_cross(lhs: F, rhs: F, dim: Size) -> F;
-            float_transpose(tensor: F) -> F = transpose(tensor);
-            float_swap_dims(tensor: F, dim1: Size, dim2: Size) -> F = copy::swap_dims(tensor, dim1, dim2);
-            float_permute(tensor: F, axes: Axes) -> F = copy::permute(tensor, axes);
-            float_flip(tensor: F, axes: Axes) -> F = copy::flip(tensor, axes);
-            float_reshape(tensor: F, shape: Shape) -> F = copy::reshape(tensor, &shape);
-            float_expand(tensor: F, shape: Shape) -> F = copy::expand(tensor, &shape);
-            float_repeat_dim(tensor: F, dim: Size, times: Size) -> F = copy::repeat_dim(tensor, dim, times);
+            float_transpose(tensor: F) -> F as stored = transpose(tensor);
+            float_swap_dims(tensor: F, dim1: Size, dim2: Size) -> F as stored = copy::swap_dims(tensor, dim1, dim2);
+            float_permute(tensor: F, axes: Axes) -> F as stored = copy::permute(tensor, axes);
+            float_flip(tensor: F, axes: Axes) -> F as stored = copy::flip(tensor, axes);
+            float_reshape(tensor: F, shape: Shape) -> F as stored = copy::reshape(tensor, &shape);
+            float_expand(tensor: F, shape: Shape) -> F as stored = copy::expand(tensor, &shape);
+            float_repeat_dim(tensor: F, dim: Size, times: Size) -> F as stored = copy::repeat_dim(tensor, dim, times);
             float_cat(tensors: ManyF, dim: Size) -> F = copy::cat(tensors, dim);
-            float_unfold(tensor: F, dim: Size, size: Size, step: Size) -> F = copy::unfold(tensor, dim, size, step);
-            float_slice(tensor: F, slices: Slices) -> F = slice(tensor, slices);
+            float_unfold(tensor: F, dim: Size, size: Size, step: Size) -> F as stored = copy::unfold(tensor, dim, size, step);
+            float_slice(tensor: F, slices: Slices) -> F as stored = slice(tensor, slices);
             float_slice_assign(tensor: F, slices: Slices, value: F) -> F = slice_assign(tensor, slices, value);
             float_gather(dim: Size, tensor: F, indices: I) -> F = index::gather(dim, tensor, indices);
             float_scatter_add(dim: Size, tensor: F, indices: I, value: F) -> F = index::scatter(dim, tensor, indices, value);
@@ -36,7 +36,7 @@ macro_rules! float_contract {
             float_select_add(tensor: F, dim: Size, indices: I, value: F) -> F = index::select_add(tensor, dim, indices, value);
             float_mask_where(tensor: F, mask: B, value: F) -> F = elementwise::mask_where(tensor, mask, value);
             float_mask_fill(tensor: F, mask: B, value: Number) -> F = elementwise::mask_fill(tensor, mask, number::F(value));
-            float_powi(lhs: F, rhs: I) -> F = powi(lhs, rhs);
+            float_powi(lhs: F, rhs: I) -> F = elementwise::powi(lhs, rhs);
             float_sum(tensor: F) -> F = reduce::all(Sum, tensor);
             float_sum_dim(tensor: F, dim: Size) -> F = reduce::dim(Sum, tensor, dim);
             float_mean(tensor: F) -> F = reduce::all(Mean, tensor);
@@ -104,21 +104,4 @@ impl FloatTensorOps<Wgsl> for Wgsl {
     fn float_to_device(tensor: F, device: &WgslDevice) -> F {
         to_device(tensor, device, "float_to_device")
     }
-}
-
-fn zeros(
-    runtime: &std::sync::Arc<crate::runtime::Runtime>,
-    shape: &[usize],
-    _dtype: FloatType,
-    value: f32,
-) -> crate::tensor::Result<crate::tensor::Tensor> {
-    create::full(runtime, shape, elementwise::Number::F32(value))
-}
-
-/// The float to the power of the integer, elementwise.
-fn powi(
-    lhs: crate::tensor::Tensor,
-    rhs: crate::tensor::Tensor,
-) -> crate::tensor::Result<crate::tensor::Tensor> {
-    elementwise::Map::new("pow_(a, f32(b))", DType::F32).run(smallvec::smallvec![lhs, rhs])
 }

@@ -8,25 +8,25 @@ use Reduction::*;
 macro_rules! int_contract {
     ($apply:ident) => {
         $apply! {
-            int_zeros(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, elementwise::Number::I32(0)));
-            int_ones(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, elementwise::Number::I32(1)));
-            int_full(shape: Shape, value: Number, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, number::I(value)));
-            int_empty(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, elementwise::Number::I32(0)));
-            int_arange_step(range: Range, step: Size, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, step));
-            int_arange(range: Range, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, 1));
-            int_into_float(tensor: I, dtype: FloatType) -> F = with(dtype, elementwise::cast(tensor, DType::F32));
-            int_cast(tensor: I, dtype: IntType) -> I = with(dtype, Ok(tensor));
+            int_zeros(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(0), stored(&device, dtype).computed()));
+            int_ones(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(1), stored(&device, dtype).computed()));
+            int_full(shape: Shape, value: Number, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, number::I(value), stored(&device, dtype).computed()));
+            int_empty(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(0), stored(&device, dtype).computed()));
+            int_arange_step(range: Range, step: Size, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, step, stored(&device, dtype).computed()));
+            int_arange(range: Range, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, 1, stored(&device, dtype).computed()));
+            int_into_float(tensor: I, dtype: FloatType) -> F as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
+            int_cast(tensor: I, dtype: IntType) -> I as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
             int_matmul(lhs: I, rhs: I) -> I = matmul::matmul(lhs, rhs);
-            int_transpose(tensor: I) -> I = transpose(tensor);
-            int_swap_dims(tensor: I, dim1: Size, dim2: Size) -> I = copy::swap_dims(tensor, dim1, dim2);
-            int_permute(tensor: I, axes: Axes) -> I = copy::permute(tensor, axes);
-            int_flip(tensor: I, axes: Axes) -> I = copy::flip(tensor, axes);
-            int_reshape(tensor: I, shape: Shape) -> I = copy::reshape(tensor, &shape);
-            int_expand(tensor: I, shape: Shape) -> I = copy::expand(tensor, &shape);
-            int_repeat_dim(tensor: I, dim: Size, times: Size) -> I = copy::repeat_dim(tensor, dim, times);
+            int_transpose(tensor: I) -> I as stored = transpose(tensor);
+            int_swap_dims(tensor: I, dim1: Size, dim2: Size) -> I as stored = copy::swap_dims(tensor, dim1, dim2);
+            int_permute(tensor: I, axes: Axes) -> I as stored = copy::permute(tensor, axes);
+            int_flip(tensor: I, axes: Axes) -> I as stored = copy::flip(tensor, axes);
+            int_reshape(tensor: I, shape: Shape) -> I as stored = copy::reshape(tensor, &shape);
+            int_expand(tensor: I, shape: Shape) -> I as stored = copy::expand(tensor, &shape);
+            int_repeat_dim(tensor: I, dim: Size, times: Size) -> I as stored = copy::repeat_dim(tensor, dim, times);
             int_cat(tensors: ManyI, dim: Size) -> I = copy::cat(tensors, dim);
-            int_unfold(tensor: I, dim: Size, size: Size, step: Size) -> I = copy::unfold(tensor, dim, size, step);
-            int_slice(tensor: I, slices: Slices) -> I = slice(tensor, slices);
+            int_unfold(tensor: I, dim: Size, size: Size, step: Size) -> I as stored = copy::unfold(tensor, dim, size, step);
+            int_slice(tensor: I, slices: Slices) -> I as stored = slice(tensor, slices);
             int_slice_assign(tensor: I, slices: Slices, value: I) -> I = slice_assign(tensor, slices, value);
             int_gather(dim: Size, tensor: I, indices: I) -> I = index::gather(dim, tensor, indices);
             int_scatter_add(dim: Size, tensor: I, indices: I, value: I) -> I = index::scatter(dim, tensor, indices, value);
@@ -50,8 +50,8 @@ macro_rules! int_contract {
             int_min_dim_with_indices(tensor: I, dim: Size) -> II = with_indices(ArgMin, tensor, dim);
             int_max_abs(tensor: I) -> I = reduce::all(MaxAbs, tensor);
             int_max_abs_dim(tensor: I, dim: Size) -> I = reduce::dim(MaxAbs, tensor, dim);
-            int_argmax(tensor: I, dim: Size) -> I = reduce::dim(ArgMax, tensor, dim);
-            int_argmin(tensor: I, dim: Size) -> I = reduce::dim(ArgMin, tensor, dim);
+            int_argmax(tensor: I, dim: Size) -> I as index = reduce::dim(ArgMax, tensor, dim);
+            int_argmin(tensor: I, dim: Size) -> I as index = reduce::dim(ArgMin, tensor, dim);
             int_any(tensor: I, dtype: BoolType) -> B = with(dtype, reduce::all(Any, tensor));
             int_any_dim(tensor: I, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(Any, tensor, dim));
             int_all(tensor: I, dtype: BoolType) -> B = with(dtype, reduce::all(All, tensor));
@@ -59,7 +59,7 @@ macro_rules! int_contract {
             int_topk(tensor: I, dim: Size, k: Size) -> I;
             int_sort(tensor: I, dim: Size, descending: Switch) -> I;
             int_sort_with_indices(tensor: I, dim: Size, descending: Switch) -> II;
-            int_argsort(tensor: I, dim: Size, descending: Switch) -> I;
+            int_argsort(tensor: I, dim: Size, descending: Switch) -> I as index;
             int_cumsum(tensor: I, dim: Size) -> I;
             int_cumprod(tensor: I, dim: Size) -> I;
             int_cummin(tensor: I, dim: Size) -> I;
@@ -116,9 +116,10 @@ fn arange(
     runtime: &std::sync::Arc<crate::runtime::Runtime>,
     range: Range,
     step: usize,
+    dtype: DType,
 ) -> crate::tensor::Result<crate::tensor::Tensor> {
     let len = usize::try_from(range.end - range.start)
         .unwrap_or(0)
         .div_ceil(step.max(1));
-    create::arange(runtime, range.start as i32, step as i32, len)
+    create::arange(runtime, range.start, step, len, dtype)
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::contract::prelude::*;
 use super::site;
-use super::tensor::Home;
+use super::tensor::{Home, stored_dtype};
 use crate::device::Place;
 use crate::kernels::random::{self, Draw, Stream};
 use crate::tensor::Tensor;
@@ -53,14 +53,11 @@ pub(crate) fn float(
         Distribution::Bernoulli(probability) => Draw::Bernoulli { probability },
     };
     let stream = take(site::place(device, op), shape.num_elements());
-    if dtype == FloatType::F32
-        && let Some(runtime) = site::runtime(device, op)
+    if let Some(runtime) = site::runtime(device, op)
+        && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
-        return on_gpu(
-            random::fill(&runtime, &shape, draw, DType::F32, stream),
-            device,
-            op,
-        );
+        let drawn = random::fill(&runtime, &shape, draw, DType::F32, stream);
+        return on_gpu(drawn, stored, device, op);
     }
     let values = random::floats(shape.num_elements(), draw, stream);
     from_data(
@@ -107,18 +104,18 @@ pub(crate) fn int(
             return Wgsl::float_into_int(float, dtype);
         }
     };
-    if dtype == IntType::I32
+    // What 32 bits can hold is drawn on the GPU, whatever it is stored in.
+    let fits = low >= i32::MIN.into() && low + i128::from(width) <= i128::from(i32::MAX) + 1;
+    if fits
         && let (Ok(narrow), Some(runtime)) = (u32::try_from(width), site::runtime(device, op))
+        && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
         let draw = Draw::Ints {
             low: low as i32,
             width: narrow,
         };
-        return on_gpu(
-            random::fill(&runtime, &shape, draw, DType::I32, stream),
-            device,
-            op,
-        );
+        let drawn = random::fill(&runtime, &shape, draw, DType::I32, stream);
+        return on_gpu(drawn, stored, device, op);
     }
     let values = random::wide_integers(len, low as i64, width, stream);
     from_data(
@@ -143,11 +140,13 @@ fn limits(dtype: IntType) -> (i128, i128) {
 }
 
 fn on_gpu(
-    result: crate::tensor::Result<Tensor>,
+    drawn: crate::tensor::Result<Tensor>,
+    stored: DType,
     device: &WgslDevice,
     op: &'static str,
 ) -> super::WgslTensor {
-    let tensor = result.unwrap_or_else(|error| site::refuse(op, device, &error));
+    let tensor = drawn.and_then(|tensor| cast::cast(tensor, stored));
+    let tensor = tensor.unwrap_or_else(|error| site::refuse(op, device, &error));
     super::WgslTensor {
         device: *device,
         home: Home::Gpu(tensor),

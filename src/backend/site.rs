@@ -13,8 +13,9 @@ use burn_flex::{Flex, FlexTensor};
 
 use super::data::{from_data, read_now};
 use super::fallback;
-use super::tensor::{Home, WgslQuantizedTensor, WgslTensor, kernel_dtype};
+use super::tensor::{Home, WgslQuantizedTensor, WgslTensor, stored_dtype};
 use crate::device::{Place, WgslDevice};
+use crate::kernels::cast;
 use crate::runtime::Runtime;
 use crate::tensor::Tensor;
 
@@ -41,6 +42,7 @@ pub(crate) fn runtime(device: &WgslDevice, op: &str) -> Option<Arc<Runtime>> {
 }
 
 /// What is known of an op from the operands seen so far.
+#[derive(Clone, Copy)]
 pub(crate) struct Site {
     op: &'static str,
     device: Option<WgslDevice>,
@@ -48,6 +50,24 @@ pub(crate) struct Site {
     native: bool,
     /// Whether an operand, or the type that was asked for, has 64 bits.
     wide: bool,
+    /// The element type of the first float operand and of the first integer one.
+    float: Option<DType>,
+    integer: Option<DType>,
+    /// The element type that the result was asked for in.
+    asked: Option<DType>,
+    /// What the kernel does with element types.
+    types: Types,
+}
+
+/// What a row's kernel does with element types, beyond those that kernels compute in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Types {
+    /// Operands are converted to the type that kernels compute in, results back.
+    Computed,
+    /// The same, but integer results are indices: their type is not the operands'.
+    Index,
+    /// The launcher takes and makes elements of every type: views, and conversions themselves.
+    Stored,
 }
 
 impl Site {
@@ -57,6 +77,26 @@ impl Site {
             device: None,
             native: true,
             wide: false,
+            float: None,
+            integer: None,
+            asked: None,
+            types: Types::Computed,
+        }
+    }
+
+    /// For a row marked `as stored`.
+    pub fn stored(self) -> Self {
+        Self {
+            types: Types::Stored,
+            ..self
+        }
+    }
+
+    /// For a row marked `as index`.
+    pub fn index(self) -> Self {
+        Self {
+            types: Types::Index,
+            ..self
         }
     }
 
@@ -81,7 +121,44 @@ impl Site {
 
     /// Whether the op's kernel takes these operands.
     pub fn takes_kernel(&self) -> bool {
-        self.native && self.on_gpu()
+        let Some(runtime) = runtime(&self.device(), self.op) else {
+            return false;
+        };
+        self.native
+            && self
+                .asked
+                .is_none_or(|dtype| stored_dtype(dtype, &runtime).is_some())
+    }
+
+    /// The operand as the row's kernel takes it.
+    fn operand(&self, tensor: Tensor) -> Tensor {
+        if self.types == Types::Stored {
+            return tensor;
+        }
+        cast::computed(tensor).unwrap_or_else(|error| refuse(self.op, &self.device(), &error))
+    }
+
+    /// What a kernel computed, in the type that the op gives.
+    fn result(&self, tensor: Tensor) -> Tensor {
+        let dtype = tensor.dtype();
+        let given = match self.types {
+            Types::Stored => return tensor,
+            _ if dtype == crate::tensor::DType::Bool => return tensor,
+            _ if dtype.is_float() => self.asked.filter(DType::is_float).or(self.float),
+            Types::Index => self.asked,
+            Types::Computed => self
+                .asked
+                .filter(|dtype| !dtype.is_float())
+                .or(self.integer),
+        };
+        let Some(runtime) = runtime(&self.device(), self.op) else {
+            return tensor;
+        };
+        match given.and_then(|dtype| stored_dtype(dtype, &runtime)) {
+            Some(given) => cast::cast(tensor, given)
+                .unwrap_or_else(|error| refuse(self.op, &self.device(), &error)),
+            None => tensor,
+        }
     }
 
     fn on_gpu(&self) -> bool {
@@ -135,12 +212,18 @@ impl Operand for WgslTensor {
     fn show(&self, site: &mut Site) {
         site.at(&self.device);
         site.native &= matches!(self.home, Home::Gpu(_));
-        site.wide |= matches!(self.dtype(), DType::I64 | DType::U64);
+        let dtype = self.dtype();
+        site.wide |= matches!(dtype, DType::I64 | DType::U64);
+        match dtype {
+            DType::Bool(_) => {}
+            dtype if dtype.is_float() => site.float = site.float.or(Some(dtype)),
+            dtype => site.integer = site.integer.or(Some(dtype)),
+        }
     }
 
     fn into_gpu(self, site: &Site) -> Tensor {
         match self.home {
-            Home::Gpu(tensor) => tensor,
+            Home::Gpu(tensor) => site.operand(tensor),
             // The site has seen that there is none; said again rather than assumed.
             Home::Cpu(tensor) => panic!("{}: no kernel takes {:?}", site.op, tensor.dtype()),
         }
@@ -161,7 +244,7 @@ impl Outcome for WgslTensor {
     fn from_gpu(tensor: Tensor, site: &Site) -> Self {
         Self {
             device: site.device(),
-            home: Home::Gpu(tensor),
+            home: Home::Gpu(site.result(tensor)),
         }
     }
 
@@ -179,14 +262,7 @@ impl Outcome for WgslTensor {
                 home: Home::Cpu(tensor),
             };
         }
-        let data = tensor.into_data();
-        if kernel_dtype(data.dtype).is_none() {
-            return Self {
-                device,
-                home: Home::Cpu(FlexTensor::from_data(data)),
-            };
-        }
-        from_data(data, &device, site.op)
+        from_data(tensor.into_data(), &device, site.op)
     }
 }
 
@@ -288,7 +364,12 @@ impl<A: Outcome, B: Outcome> Outcome for (A, B) {
     type Twin = (A::Twin, B::Twin);
 
     fn from_gpu(value: Self::Gpu, site: &Site) -> Self {
-        (A::from_gpu(value.0, site), B::from_gpu(value.1, site))
+        // The second of two integer results is where the first was found.
+        let second = Site {
+            integer: None,
+            ..*site
+        };
+        (A::from_gpu(value.0, site), B::from_gpu(value.1, &second))
     }
 
     fn from_twin(value: Self::Twin, site: &Site) -> Self {
@@ -296,17 +377,17 @@ impl<A: Outcome, B: Outcome> Outcome for (A, B) {
     }
 }
 
-/// The types a result is asked for in: a kernel may not know them.
+/// The types a result is asked for in: a device's kernels may not know them.
 macro_rules! dtype_operand {
-    ($($type:ty: $native:expr, $twin:expr;)*) => {
+    ($($type:ty)*) => {
         $(impl Operand for $type {
             type Gpu = Self;
             type Twin = Self;
 
             fn show(&self, site: &mut Site) {
-                let native: fn(&$type) -> bool = $native;
-                site.native &= native(self);
-                site.wide |= matches!(DType::from(*self), DType::I64 | DType::U64);
+                let dtype = DType::from(*self);
+                site.wide |= matches!(dtype, DType::I64 | DType::U64);
+                site.asked = Some(dtype);
             }
 
             fn into_gpu(self, _site: &Site) -> Self {
@@ -314,21 +395,31 @@ macro_rules! dtype_operand {
             }
 
             fn into_twin(self, _site: &Site) -> Self {
-                let twin: fn($type) -> Self = $twin;
-                twin(self)
+                self
             }
         })*
     };
 }
 
-dtype_operand! {
-    burn_std::FloatDType: |dtype| *dtype == burn_std::FloatDType::F32, |dtype| dtype;
-    burn_std::IntDType: |dtype| *dtype == burn_std::IntDType::I32, |dtype| dtype;
-    // The twin stores truth values as bytes.
-    burn_std::BoolDType: |_| true, |dtype| match dtype {
-        burn_std::BoolDType::U32 => burn_std::BoolDType::U8,
-        other => other,
-    };
+dtype_operand!(burn_std::FloatDType burn_std::IntDType);
+
+impl Operand for burn_std::BoolDType {
+    type Gpu = Self;
+    type Twin = Self;
+
+    fn show(&self, _site: &mut Site) {}
+
+    fn into_gpu(self, _site: &Site) -> Self {
+        self
+    }
+
+    /// The twin stores truth values as bytes.
+    fn into_twin(self, _site: &Site) -> Self {
+        match self {
+            Self::U32 => Self::U8,
+            other => other,
+        }
+    }
 }
 
 /// Operands that look the same to everyone.

@@ -6,13 +6,14 @@ use burn_std::quantization::QuantScheme;
 use burn_std::{BoolStore, Shape};
 
 use crate::device::WgslDevice;
+use crate::runtime::Runtime;
 use crate::tensor::{self, Tensor};
 
 /// A tensor of the backend: on a GPU, or on the CPU.
 ///
-/// On [`WgslDevice::Cpu`] every tensor is on the CPU. On a GPU device so are tensors of a type that no
-/// kernel knows yet (64-bit numbers, say); they keep their device and every op on them runs on the
-/// CPU twin, which is counted.
+/// On [`WgslDevice::Cpu`] every tensor is on the CPU. On a GPU device so are tensors of a type that its kernels
+/// do not know: 64-bit floats everywhere, 64-bit integers on adapters without them. They keep their device and
+/// every op on them runs on the CPU twin, which is counted.
 #[derive(Debug, Clone)]
 pub struct WgslTensor {
     pub(crate) device: WgslDevice,
@@ -48,23 +49,43 @@ impl TensorMetadata for WgslTensor {
     }
 }
 
-/// Burn's name for a kernel's element type.
+/// Burn's name for an element type.
 pub(crate) fn burn_dtype(dtype: tensor::DType) -> DType {
     match dtype {
         tensor::DType::F32 => DType::F32,
+        tensor::DType::F16 => DType::F16,
+        tensor::DType::BF16 => DType::BF16,
         tensor::DType::I32 => DType::I32,
+        tensor::DType::U32 => DType::U32,
+        tensor::DType::I64 => DType::I64,
+        tensor::DType::U64 => DType::U64,
+        tensor::DType::I16 => DType::I16,
+        tensor::DType::I8 => DType::I8,
+        tensor::DType::U16 => DType::U16,
+        tensor::DType::U8 => DType::U8,
         tensor::DType::Bool => DType::Bool(BoolStore::U32),
     }
 }
 
-/// The kernels' name for a Burn type, if they know it.
-pub(crate) fn kernel_dtype(dtype: DType) -> Option<tensor::DType> {
-    match dtype {
-        DType::F32 => Some(tensor::DType::F32),
-        DType::I32 => Some(tensor::DType::I32),
-        DType::Bool(_) => Some(tensor::DType::Bool),
-        _ => None,
-    }
+/// How a GPU stores a Burn type, if its kernels know it.
+pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DType> {
+    let stored = match dtype {
+        // Flex32 is f32 with permission to compute in less.
+        DType::F32 | DType::Flex32 => tensor::DType::F32,
+        DType::F16 => tensor::DType::F16,
+        DType::BF16 => tensor::DType::BF16,
+        DType::I32 => tensor::DType::I32,
+        DType::U32 => tensor::DType::U32,
+        DType::I64 => tensor::DType::I64,
+        DType::U64 => tensor::DType::U64,
+        DType::I16 => tensor::DType::I16,
+        DType::I8 => tensor::DType::I8,
+        DType::U16 => tensor::DType::U16,
+        DType::U8 => tensor::DType::U8,
+        DType::Bool(_) => tensor::DType::Bool,
+        DType::F64 | DType::QFloat(_) => return None,
+    };
+    (runtime.facts().features.int64 || !stored.is_wide()).then_some(stored)
 }
 
 /// A quantised tensor. It lives on the CPU twin, whatever its device.

@@ -139,7 +139,7 @@ fn on_zeros(x: Tensor, start: [isize; 2], step: [usize; 2], size: [usize; 2]) ->
         from.push(SliceAxis { start: first, step: 1, len });
         to.push(SliceAxis { start: lands.cast_unsigned(), step, len });
     }
-    let zeros = create::full(x.runtime(), &shape, Number::F32(0.0))?;
+    let zeros = create::full(x.runtime(), &shape, Number::Float(0.0), DType::F32)?;
     copy::slice_assign(zeros, &to, copy::slice(x, &from)?)
 }
 

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, Fill, Input, case, ints, normal, permuted, truths};
+use super::cast;
 use super::elementwise::Map;
 use crate::runtime::Variant;
 use crate::tensor::{Error, Layout, Result, SliceAxis, Tensor};
@@ -35,6 +36,9 @@ pub fn contiguous(tensor: Tensor) -> Result<Tensor> {
 
 /// A copy in memory of its own.
 fn duplicate(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.dtype().is_half() {
+        return cast::half(tensor, tensor.dtype());
+    }
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &[tensor])?;
     copy_of(tensor).write_to(std::slice::from_ref(tensor), &out)?;
     Ok(out)

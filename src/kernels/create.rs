@@ -7,18 +7,13 @@ use super::elementwise::{Map, Number};
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-/// The expression of [`arange`]: start + index * step.
-pub(crate) const ARANGE: &str = "s + i32(i) * t";
-
-/// A tensor whose every element is `value`.
+/// A tensor whose every element is `value`, in a type that kernels compute in.
 ///
 /// # Errors
 ///
 /// When the memory is not there.
-pub fn full(runtime: &Arc<Runtime>, shape: &[usize], value: Number) -> Result<Tensor> {
-    Map::new("s", value.dtype())
-        .with(value)
-        .fill(runtime, shape)
+pub fn full(runtime: &Arc<Runtime>, shape: &[usize], value: Number, dtype: DType) -> Result<Tensor> {
+    Map::new("s", dtype).with(&[value], dtype).fill(runtime, shape)
 }
 
 /// The integers from `start` in steps of `step`, `len` of them.
@@ -26,11 +21,19 @@ pub fn full(runtime: &Arc<Runtime>, shape: &[usize], value: Number) -> Result<Te
 /// # Errors
 ///
 /// When the memory is not there.
-pub fn arange(runtime: &Arc<Runtime>, start: i32, step: i32, len: usize) -> Result<Tensor> {
-    Map::new(ARANGE, DType::I32)
-        .with(Number::I32(start))
-        .with(Number::I32(step))
-        .fill(runtime, &[len])
+pub fn arange(
+    runtime: &Arc<Runtime>,
+    start: i64,
+    step: usize,
+    len: usize,
+    dtype: DType,
+) -> Result<Tensor> {
+    let scalars = [Number::Int(start.into()), Number::Int(step as i128)];
+    counting(dtype, scalars).fill(runtime, &[len])
+}
+
+pub(crate) fn counting(dtype: DType, scalars: [Number; 2]) -> Map {
+    Map::new("s + O(i) * t", dtype).with(&scalars, dtype)
 }
 
 /// Fills are elementwise kernels.

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use smallvec::{SmallVec, smallvec};
 
 use super::cases::{Arg, Case, case, ints, normal, positive, truths};
-use super::table::{Operands, Row};
+use super::table::{Operands, Row, Truth};
 use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
@@ -19,31 +19,28 @@ static ELEMENTWISE: Source = Source {
 /// Invocations per workgroup; each computes four neighbours per round.
 const LANES: usize = 256;
 
-/// A scalar operand, already in the type that the kernel computes with.
-#[derive(Debug, Clone, Copy)]
+/// A scalar operand.
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     /// A float.
-    F32(f32),
-    /// An integer.
-    I32(i32),
+    Float(f32),
+    /// An integer of any type.
+    Int(i128),
     /// A truth value.
     Bool(bool),
 }
 
 impl Number {
-    pub(crate) fn bits(self) -> u32 {
+    /// The bits of the nearest value of a type that kernels compute in.
+    pub(crate) fn bits(self, dtype: DType) -> u64 {
+        let (least, most) = dtype.range();
         match self {
-            Self::F32(x) => x.to_bits(),
-            Self::I32(x) => x as u32,
-            Self::Bool(x) => u32::from(x),
-        }
-    }
-
-    pub(crate) fn dtype(self) -> DType {
-        match self {
-            Self::F32(_) => DType::F32,
-            Self::I32(_) => DType::I32,
-            Self::Bool(_) => DType::Bool,
+            Self::Float(x) if dtype.is_float() => x.to_bits().into(),
+            Self::Int(x) if dtype.is_float() => (x as f32).to_bits().into(),
+            Self::Float(x) => (x as i128).clamp(least, most) as u64,
+            Self::Int(x) => x.clamp(least, most) as u64,
+            Self::Bool(x) if dtype.is_float() => f32::from(u8::from(x)).to_bits().into(),
+            Self::Bool(x) => x.into(),
         }
     }
 }
@@ -55,8 +52,10 @@ pub struct Map {
     pub expr: Cow<'static, str>,
     /// The result's type.
     pub out: DType,
-    /// The scalars `s` and `t`.
+    /// The scalars `s` and `t`, and their type.
     pub scalars: SmallVec<[Number; 2]>,
+    /// The type of the scalars.
+    pub scalar: DType,
 }
 
 impl Map {
@@ -66,13 +65,15 @@ impl Map {
             expr: expr.into(),
             out,
             scalars: smallvec![],
+            scalar: out,
         }
     }
 
-    /// Adds a scalar, `s` first, then `t`.
+    /// Adds scalars of a type, `s` and then `t`.
     #[must_use]
-    pub fn with(mut self, scalar: Number) -> Self {
-        self.scalars.push(scalar);
+    pub fn with(mut self, scalars: &[Number], dtype: DType) -> Self {
+        self.scalars = scalars.into();
+        self.scalar = dtype;
         self
     }
 
@@ -169,8 +170,18 @@ impl Map {
         let quads = len.div_ceil(4);
         // Large tensors: fewer, longer workgroups.
         let rounds = if quads >= LANES * 1024 { 4 } else { 1 };
-        let bits = |i: usize| self.scalars.get(i).map_or(0, |s| s.bits());
-        let mut params: Params = smallvec![len as u32, rounds as u32, bits(0), bits(1), 0, 0, 0, 0];
+        let bits = |i: usize| self.scalars.get(i).map_or(0, |s| s.bits(self.scalar));
+        let (s, t) = (bits(0), bits(1));
+        let mut params: Params = smallvec![
+            len as u32,
+            rounds as u32,
+            s as u32,
+            t as u32,
+            0,
+            (s >> 32) as u32,
+            (t >> 32) as u32,
+            0
+        ];
         if packed {
             let start = |i: usize| {
                 layouts
@@ -217,19 +228,13 @@ impl Map {
             variant = variant.ty(alias, dtype.wgsl());
             variant = variant.flag(if same == Some(index) { write } else { read }, true);
         }
-        if let Some(scalar) = self.scalars.first() {
-            variant = variant.ty("S", scalar.dtype().wgsl());
+        if !self.scalars.is_empty() {
+            variant = variant.ty("S", self.scalar.wgsl()).flag("WIDE_SCALARS", self.scalar.is_wide());
         }
-        variant
-    }
-}
-
-/// An op of the table on tensors of `dtype`, as a computation.
-fn row_map(row: &Row, out: DType, scalars: &[Number]) -> Map {
-    Map {
-        expr: Cow::Borrowed(row.wgsl),
-        out,
-        scalars: scalars.into(),
+        match inputs.first() {
+            Some(dtype) if dtype.is_wide() => variant.int("BITS", 64),
+            _ => variant,
+        }
     }
 }
 
@@ -239,32 +244,47 @@ fn row_map(row: &Row, out: DType, scalars: &[Number]) -> Map {
 ///
 /// See [`Map::run`]; the same holds for the functions below.
 pub fn unary(row: &Row, tensor: Tensor) -> Result<Tensor> {
-    row_map(row, tensor.dtype(), &[]).run(smallvec![tensor])
+    Map::new(row.wgsl, tensor.dtype()).run(smallvec![tensor])
 }
 
 /// A row with two operands that broadcast.
 pub fn binary(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
-    row_map(row, lhs.dtype(), &[]).run(smallvec![lhs, rhs])
+    Map::new(row.wgsl, lhs.dtype()).run(smallvec![lhs, rhs])
 }
 
 /// A row with a tensor and one or two scalars.
 pub fn scalar(row: &Row, tensor: Tensor, scalars: &[Number]) -> Result<Tensor> {
-    row_map(row, tensor.dtype(), scalars).run(smallvec![tensor])
+    let dtype = tensor.dtype();
+    Map::new(row.wgsl, dtype)
+        .with(scalars, dtype)
+        .run(smallvec![tensor])
 }
 
 /// A row that asks a question about one operand.
 pub fn query(row: &Row, tensor: Tensor) -> Result<Tensor> {
-    row_map(row, DType::Bool, &[]).run(smallvec![tensor])
+    Map::new(row.wgsl, DType::Bool).run(smallvec![tensor])
 }
 
 /// A row that compares two operands.
 pub fn compare(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
-    row_map(row, DType::Bool, &[]).run(smallvec![lhs, rhs])
+    Map::new(row.wgsl, DType::Bool).run(smallvec![lhs, rhs])
 }
 
-/// A row that compares an operand with a scalar.
+/// A row that compares an operand with a scalar, which may be beyond what the operand's type can hold.
 pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: Number) -> Result<Tensor> {
-    row_map(row, DType::Bool, &[scalar]).run(smallvec![tensor])
+    let dtype = tensor.dtype();
+    if let (Number::Int(x), Truth::Iq2(truth)) = (scalar, row.truth) {
+        let (least, most) = dtype.range();
+        if x < least || x > most {
+            let answer = Number::Bool(truth(0, if x < least { -1 } else { 1 }));
+            return Map::new("s", DType::Bool)
+                .with(&[answer], DType::Bool)
+                .fill(tensor.runtime(), tensor.shape());
+        }
+    }
+    Map::new(row.wgsl, DType::Bool)
+        .with(&[scalar], dtype)
+        .run(smallvec![tensor])
 }
 
 /// `value` where `mask` holds, `tensor` elsewhere.
@@ -274,29 +294,18 @@ pub fn mask_where(tensor: Tensor, mask: Tensor, value: Tensor) -> Result<Tensor>
 
 /// `value` where `mask` holds, `tensor` elsewhere.
 pub fn mask_fill(tensor: Tensor, mask: Tensor, value: Number) -> Result<Tensor> {
-    Map::new("select(a, s, b != 0u)", tensor.dtype())
-        .with(value)
+    let dtype = tensor.dtype();
+    Map::new("select(a, s, b != 0u)", dtype)
+        .with(&[value], dtype)
         .run(smallvec![tensor, mask])
 }
 
-/// The elements in another type, as Rust's `as` converts them (NaN to 0, saturating); to a truth value: whether not zero.
-pub fn cast(tensor: Tensor, out: DType) -> Result<Tensor> {
-    match (tensor.dtype(), out) {
-        (from, to) if from == to => Ok(tensor),
-        // Truth values are stored as 0 and 1, which as integers are the same bits.
-        (DType::Bool, DType::I32) => Ok(tensor.cast_bits(DType::I32)),
-        (from, to) => Map::new(cast_expr(from, to), to).run(smallvec![tensor]),
-    }
+/// The floats to the power of the integers.
+pub fn powi(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
+    Map::new(POWI, lhs.dtype()).run(smallvec![lhs, rhs])
 }
 
-fn cast_expr(from: DType, to: DType) -> &'static str {
-    match (from, to) {
-        (DType::F32, DType::I32) => "to_int(a)",
-        (DType::F32, DType::Bool) => "!(a == 0.0)",
-        (DType::I32, DType::Bool) => "a != 0",
-        _ => "a",
-    }
-}
+const POWI: &str = "pow_(a, f32(b))";
 
 /// Every variant that can be asked for: each row and helper, packed or not, in place or not.
 pub fn variants() -> Vec<Variant> {
@@ -311,15 +320,12 @@ pub fn variants() -> Vec<Variant> {
         }
     };
     for row in super::table::ALL.iter().copied().flatten() {
-        use super::table::Truth;
-        let (input, output, number) = match row.truth {
-            Truth::F1(_) | Truth::F2(_) | Truth::F3(_) => {
-                (DType::F32, DType::F32, Number::F32(0.0))
-            }
-            Truth::Fq1(_) | Truth::Fq2(_) => (DType::F32, DType::Bool, Number::F32(0.0)),
-            Truth::I1(_) | Truth::I2(_) | Truth::I3(_) => (DType::I32, DType::I32, Number::I32(0)),
-            Truth::Iq2(_) => (DType::I32, DType::Bool, Number::I32(0)),
-            Truth::B1(_) | Truth::B2(_) => (DType::Bool, DType::Bool, Number::Bool(false)),
+        let (dtypes, question): (&[DType], bool) = match row.truth {
+            Truth::F1(_) | Truth::F2(_) | Truth::F3(_) => (&[DType::F32], false),
+            Truth::Fq1(_) | Truth::Fq2(_) => (&[DType::F32], true),
+            Truth::I1(_) | Truth::I2(_) | Truth::I3(_) => (&DType::INTEGERS, false),
+            Truth::Iq2(_) => (&DType::INTEGERS, true),
+            Truth::B1(_) | Truth::B2(_) => (&[DType::Bool], false),
         };
         let (inputs, scalars) = match row.operands {
             Operands::Unary => (1, 0),
@@ -327,42 +333,32 @@ pub fn variants() -> Vec<Variant> {
             Operands::Scalar => (1, 1),
             Operands::Scalars => (1, 2),
         };
-        add(
-            &row_map(row, output, &vec![number; scalars]),
-            &vec![input; inputs],
-        );
-    }
-    let all = [DType::F32, DType::I32, DType::Bool];
-    let zero = |dtype| match dtype {
-        DType::F32 => Number::F32(0.0),
-        DType::I32 => Number::I32(0),
-        DType::Bool => Number::Bool(false),
-    };
-    for dtype in all {
-        add(
-            &Map::new("select(a, c, b != 0u)", dtype),
-            &[dtype, DType::Bool, dtype],
-        );
-        add(
-            &Map::new("select(a, s, b != 0u)", dtype).with(zero(dtype)),
-            &[dtype, DType::Bool],
-        );
-        add(&Map::new("a", dtype), &[dtype]);
-        add(&Map::new("s", dtype).with(zero(dtype)), &[]);
-        for to in all {
-            if dtype != to {
-                add(&Map::new(cast_expr(dtype, to), to), &[dtype]);
-            }
+        for &dtype in dtypes {
+            let map = Map::new(row.wgsl, if question { DType::Bool } else { dtype });
+            let map = map.with(&vec![Number::Int(0); scalars], dtype);
+            add(&map, &vec![dtype; inputs]);
         }
     }
-    add(
-        &Map::new(super::create::ARANGE, DType::I32)
-            .with(Number::I32(0))
-            .with(Number::I32(1)),
-        &[],
-    );
+    let zero = &[Number::Int(0)];
+    for dtype in COMPUTED {
+        add(&Map::new("select(a, c, b != 0u)", dtype), &[dtype, DType::Bool, dtype]);
+        add(&Map::new("select(a, s, b != 0u)", dtype).with(zero, dtype), &[dtype, DType::Bool]);
+        add(&Map::new("a", dtype), &[dtype]);
+        add(&Map::new("s", dtype).with(zero, dtype), &[]);
+    }
+    for dtype in DType::INTEGERS {
+        add(&Map::new(POWI, DType::F32), &[DType::F32, dtype]);
+        add(&super::create::counting(dtype, [zero[0]; 2]), &[]);
+    }
+    for (map, from) in super::cast::maps() {
+        add(&map, &[from]);
+    }
     out
 }
+
+/// The types that kernels compute in.
+pub(crate) const COMPUTED: [DType; 6] =
+    [DType::F32, DType::I32, DType::U32, DType::I64, DType::U64, DType::Bool];
 
 /// What the family must pass besides the rows of the table.
 pub const CASES: &[Case] = &[

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, below, case, ints, normal, permuted, truths};
 use super::elementwise::Number;
-use super::{Launch, Params, copy, create, div_up, walk};
+use super::{Launch, Params, cast, copy, create, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
@@ -42,6 +42,7 @@ fn scatter_variant(dtype: DType) -> Variant {
 /// When the shapes do not fit or the memory is not there.
 pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
     tensor.same_device(&indices)?;
+    let indices = cast::indices(indices)?;
     let fits = tensor.shape().len() == indices.shape().len()
         && (0..tensor.shape().len()).all(|i| i == axis || indices.shape()[i] <= tensor.shape()[i]);
     if !fits {
@@ -101,6 +102,7 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
 pub fn scatter(axis: usize, tensor: Tensor, indices: Tensor, value: Tensor) -> Result<Tensor> {
     tensor.same_device(&indices)?;
     tensor.same_device(&value)?;
+    let indices = cast::indices(indices)?;
     let rank = tensor.shape().len();
     let fits = value.shape() == indices.shape()
         && rank == indices.shape().len()
@@ -224,7 +226,7 @@ pub fn embedding(weights: Tensor, indices: Tensor) -> Result<Tensor> {
 ///
 /// As [`scatter`].
 pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Result<Tensor> {
-    let zeros = create::full(weights.runtime(), weights.shape(), Number::F32(0.0))?;
+    let zeros = create::full(weights.runtime(), weights.shape(), Number::Float(0.0), DType::F32)?;
     let rows = indices.len();
     let grad = copy::reshape(grad, &[rows, weights.shape()[1]])?;
     select_add(zeros, 0, copy::reshape(indices, &[rows])?, grad)
@@ -232,7 +234,7 @@ pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Res
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    [DType::F32, DType::I32, DType::Bool]
+    super::elementwise::COMPUTED
         .into_iter()
         .flat_map(|dtype| [gather_variant(dtype), scatter_variant(dtype)])
         .collect()

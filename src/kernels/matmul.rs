@@ -233,6 +233,10 @@ impl Gemm {
     }
 }
 
+fn int_variant(dtype: DType) -> Variant {
+    Variant::new(&MATMUL_INT).ty("E", dtype.wgsl())
+}
+
 fn variant(tiling: Tiling, quads: Quads) -> Variant {
     tiling.define(Variant::new(&MATMUL), quads)
 }
@@ -310,13 +314,13 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
     let bias = bias.map(copy::packed).transpose()?;
     let mut params: Params = SmallVec::new();
     let mut inputs: SmallVec<[&Tensor; 3]> = SmallVec::from_slice(&[&lhs, &rhs]);
-    if lhs.dtype() == DType::I32 {
-        let out = Tensor::empty(lhs.runtime(), &batch, DType::I32, &inputs)?;
+    if lhs.dtype().is_integer() {
+        let out = Tensor::empty(lhs.runtime(), &batch, lhs.dtype(), &inputs)?;
         params.extend_from_slice(&[out.len() as u32, m as u32, n as u32, k as u32]);
         params.extend_from_slice(&strides32);
         params.extend_from_slice(&words);
         Launch {
-            variant: &Variant::new(&MATMUL_INT),
+            variant: &int_variant(lhs.dtype()),
             inputs: &inputs,
             outputs: &[&out],
             params: &params,
@@ -431,7 +435,7 @@ fn flat_rows(tensor: &Tensor) -> (usize, usize) {
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    let mut out = vec![Variant::new(&MATMUL_INT)];
+    let mut out: Vec<Variant> = DType::INTEGERS.map(int_variant).into();
     for tiling in Tiling::EVERY {
         for bits in 0..16 {
             let variant = variant(tiling, Quads::of_bits(bits));

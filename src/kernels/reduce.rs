@@ -6,7 +6,7 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, ints, normal, permuted, truths};
-use super::elementwise::{Number, scalar};
+use super::elementwise::{COMPUTED, Number, scalar};
 use super::table::rows;
 use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
@@ -96,12 +96,12 @@ impl Reduction {
             Prod => "T(1)",
             Max if float => "-inf()",
             Min if float => "inf()",
-            Max => "-0x7fffffff - 1",
-            Min => "0x7fffffff",
+            Max | Min => limit(dtype, self == Max),
             MaxAbs | ArgMax | ArgMin => "T()",
         };
         let load = match self {
-            MaxAbs => "abs(v)",
+            MaxAbs if float => "abs(v)",
+            MaxAbs => "select(v, T(0) - v, v < T(0))",
             Any | All => "u32(!(v == E()))",
             _ => "v",
         };
@@ -114,9 +114,10 @@ impl Reduction {
         };
         let finish = match (self, last) {
             (Mean, true) if float => "v / p.scale",
-            (Mean, true) => "v / i32(p.scale)",
+            (Mean, true) => "v / T(p.len * PER_LOAD)",
             _ => "v",
         };
+        let vec4 = matches!(mode, Mode::Row { vec4: true, .. });
         let (row, lanes) = match mode {
             Mode::Line => (false, 64),
             Mode::Row { lanes, .. } => (true, lanes),
@@ -131,9 +132,22 @@ impl Reduction {
             .expr("FINISH", finish)
             .expr("BETTER", better)
             .int("LANES", lanes)
+            .int("PER_LOAD", if vec4 { 4 } else { 1 })
             .flag("ARG", self.is_arg())
             .flag("ROW", row)
-            .flag("VEC4", matches!(mode, Mode::Row { vec4: true, .. }))
+            .flag("VEC4", vec4)
+    }
+}
+
+/// The least value of an integer type, or the greatest.
+fn limit(dtype: DType, least: bool) -> &'static str {
+    match (dtype, least) {
+        (DType::I32, true) => "i32(-0x7fffffff) - 1",
+        (DType::I32, false) => "0x7fffffff",
+        (DType::I64, true) => "i64(u64(1u) << 63u)",
+        (DType::I64, false) => "i64(~u64(0u) >> 1u)",
+        (_, true) => "T(0)",
+        (_, false) => "~T(0)",
     }
 }
 
@@ -304,8 +318,8 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let total = if kind == Mean { Sum } else { kind.of_parts() };
     let out = dim(total, out.view(Layout::contiguous(&[outputs, splits])), 1)?;
     match (kind, dtype) {
-        (Mean, DType::F32) => scalar(&rows::float_div_scalar, out, &[Number::F32(len as f32)]),
-        (Mean, _) => scalar(&rows::int_div_scalar, out, &[Number::I32(len as i32)]),
+        (Mean, DType::F32) => scalar(&rows::float_div_scalar, out, &[Number::Int(len as i128)]),
+        (Mean, _) => scalar(&rows::int_div_scalar, out, &[Number::Int(len as i128)]),
         _ => Ok(out),
     }
 }
@@ -314,7 +328,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for kind in Reduction::EVERY {
-        for dtype in [DType::F32, DType::I32, DType::Bool] {
+        for dtype in COMPUTED {
             if !kind.exists_for(dtype) {
                 continue;
             }

@@ -125,13 +125,14 @@ macro_rules! float_rows {
     };
 }
 
-/// Ops on integers, as Burn names them. Overflow wraps.
+/// Ops on integers, as Burn names them. Overflow wraps. The expressions serve every type of integer: `A` is the
+/// operand's type, `BITS` its width.
 macro_rules! int_rows {
     ($apply:ident) => {
         $apply! { I:
-            unary int_abs "abs(a)" I1 |a| a.wrapping_abs();
-            unary int_neg "-a" I1 |a| a.wrapping_neg();
-            unary int_sign "sign(a)" I1 |a| a.signum();
+            unary int_abs "select(a, A(0) - a, a < A(0))" I1 |a| a.wrapping_abs();
+            unary int_neg "A(0) - a" I1 |a| a.wrapping_neg();
+            unary int_sign "int_sign(a)" I1 |a| a.signum();
             unary bitwise_not "~a" I1 |a| !a;
             binary int_add "a + b" I2 |a, b| a.wrapping_add(b);
             binary int_sub "a - b" I2 |a, b| a.wrapping_sub(b);
@@ -142,8 +143,8 @@ macro_rules! int_rows {
             binary bitwise_and "a & b" I2 |a, b| a & b;
             binary bitwise_or "a | b" I2 |a, b| a | b;
             binary bitwise_xor "a ^ b" I2 |a, b| a ^ b;
-            binary bitwise_left_shift "a << (u32(b) & 31u)" I2 |a, b| a.wrapping_shl(b as u32);
-            binary bitwise_right_shift "a >> (u32(b) & 31u)" I2 |a, b| a.wrapping_shr(b as u32);
+            binary bitwise_left_shift "a << (u32(b) & (BITS - 1u))" I2 |a, b| a.wrapping_shl(b as u32);
+            binary bitwise_right_shift "a >> (u32(b) & (BITS - 1u))" I2 |a, b| a.wrapping_shr(b as u32);
             scalar int_add_scalar "a + s" I2 |a, s| a.wrapping_add(s);
             scalar int_sub_scalar "a - s" I2 |a, s| a.wrapping_sub(s);
             scalar int_mul_scalar "a * s" I2 |a, s| a.wrapping_mul(s);
@@ -155,8 +156,8 @@ macro_rules! int_rows {
             scalar bitwise_and_scalar "a & s" I2 |a, s| a & s;
             scalar bitwise_or_scalar "a | s" I2 |a, s| a | s;
             scalar bitwise_xor_scalar "a ^ s" I2 |a, s| a ^ s;
-            scalar bitwise_left_shift_scalar "a << (u32(s) & 31u)" I2 |a, s| a.wrapping_shl(s as u32);
-            scalar bitwise_right_shift_scalar "a >> (u32(s) & 31u)" I2 |a, s| a.wrapping_shr(s as u32);
+            scalar bitwise_left_shift_scalar "a << (u32(s) & (BITS - 1u))" I2 |a, s| a.wrapping_shl(s as u32);
+            scalar bitwise_right_shift_scalar "a >> (u32(s) & (BITS - 1u))" I2 |a, s| a.wrapping_shr(s as u32);
             scalars int_clamp "min(max(a, s), t)" I3 |a, s, t| a.max(s).min(t);
             compare int_equal "a == b" Iq2 |a, b| a == b;
             compare int_not_equal "a != b" Iq2 |a, b| a != b;

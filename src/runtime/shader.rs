@@ -120,6 +120,15 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/grid", include_str!("../../shaders/lib/grid.wgsl")),
     ("lib/layout", include_str!("../../shaders/lib/layout.wgsl")),
     ("lib/math", include_str!("../../shaders/lib/math.wgsl")),
+    (
+        "lib/integer",
+        include_str!("../../shaders/lib/integer.wgsl"),
+    ),
+    (
+        "lib/convert",
+        include_str!("../../shaders/lib/convert.wgsl"),
+    ),
+    ("lib/half", include_str!("../../shaders/lib/half.wgsl")),
     ("lib/conv", include_str!("../../shaders/lib/conv.wgsl")),
     ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
     ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),

@@ -10,27 +10,105 @@ pub use layout::{Layout, Shape, SliceAxis, Strides, broadcast, collapse};
 
 use crate::runtime::{Runtime, RuntimeError, Slice};
 
-/// The element types that kernels know. Each takes four bytes.
+/// The element types of tensors on the GPU.
+///
+/// Kernels compute in [`DType::computed`] types. The others are stored: 16-bit floats two to a word, 8- and
+/// 16-bit integers widened to a word each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DType {
     /// 32-bit floating point.
     F32,
+    /// IEEE half precision, computed in f32.
+    F16,
+    /// The upper half of an f32, computed in f32.
+    BF16,
     /// 32-bit signed integer.
     I32,
+    /// 32-bit unsigned integer.
+    U32,
+    /// 64-bit signed integer, on adapters that have it.
+    I64,
+    /// 64-bit unsigned integer, on adapters that have it.
+    U64,
+    /// 16-bit signed integer, stored and computed in an i32.
+    I16,
+    /// 8-bit signed integer, stored and computed in an i32.
+    I8,
+    /// 16-bit unsigned integer, stored and computed in an i32.
+    U16,
+    /// 8-bit unsigned integer, stored and computed in an i32.
+    U8,
     /// A truth value, stored as a 32-bit 0 or 1.
     Bool,
 }
 
 impl DType {
-    /// Bytes per element.
-    pub const SIZE: u64 = 4;
+    /// The types that kernels compute integers in.
+    pub const INTEGERS: [Self; 4] = [Self::I32, Self::U32, Self::I64, Self::U64];
 
-    /// The WGSL type that an element is stored as.
+    /// Bytes per element.
+    pub fn size(self) -> u64 {
+        match self {
+            Self::F16 | Self::BF16 => 2,
+            Self::I64 | Self::U64 => 8,
+            _ => 4,
+        }
+    }
+
+    /// The WGSL type that an element is stored as; a word of two elements for 16-bit floats.
     pub fn wgsl(self) -> &'static str {
         match self {
             Self::F32 => "f32",
-            Self::I32 => "i32",
-            Self::Bool => "u32",
+            Self::I32 | Self::I16 | Self::I8 | Self::U16 | Self::U8 => "i32",
+            Self::U32 | Self::Bool | Self::F16 | Self::BF16 => "u32",
+            Self::I64 => "i64",
+            Self::U64 => "u64",
+        }
+    }
+
+    /// The type that kernels compute in.
+    #[must_use]
+    pub fn computed(self) -> Self {
+        match self {
+            Self::F16 | Self::BF16 => Self::F32,
+            Self::I16 | Self::I8 | Self::U16 | Self::U8 => Self::I32,
+            other => other,
+        }
+    }
+
+    /// Whether two elements share a word.
+    pub fn is_half(self) -> bool {
+        matches!(self, Self::F16 | Self::BF16)
+    }
+
+    /// Whether elements are numbers with a fraction.
+    pub fn is_float(self) -> bool {
+        self.computed() == Self::F32
+    }
+
+    /// Whether elements are whole numbers.
+    pub fn is_integer(self) -> bool {
+        Self::INTEGERS.contains(&self.computed())
+    }
+
+    /// Whether elements have 64 bits.
+    pub fn is_wide(self) -> bool {
+        self.size() == 8
+    }
+
+    /// The least and the greatest integer.
+    pub fn range(self) -> (i128, i128) {
+        match self {
+            Self::I8 => (i8::MIN.into(), i8::MAX.into()),
+            Self::I16 => (i16::MIN.into(), i16::MAX.into()),
+            Self::I32 => (i32::MIN.into(), i32::MAX.into()),
+            Self::I64 => (i64::MIN.into(), i64::MAX.into()),
+            Self::U8 => (0, u8::MAX.into()),
+            Self::U16 => (0, u16::MAX.into()),
+            Self::U32 => (0, u32::MAX.into()),
+            Self::U64 => (0, u64::MAX.into()),
+            Self::Bool => (0, 1),
+            Self::F32 | Self::F16 | Self::BF16 => (i128::MIN, i128::MAX),
         }
     }
 }
@@ -105,7 +183,7 @@ impl Tensor {
         inputs: &[&Tensor],
     ) -> Result<Self> {
         let layout = Layout::contiguous(shape);
-        let bytes = checked_bytes(shape)?;
+        let bytes = checked_bytes(shape, dtype)?;
         let avoid: smallvec::SmallVec<[&Slice; 8]> = inputs.iter().map(|t| t.buffer()).collect();
         let slice = Arc::new(runtime.alloc(bytes, &avoid)?);
         Ok(Self {
@@ -116,7 +194,7 @@ impl Tensor {
         })
     }
 
-    /// Uploads elements in row-major order, four bytes each.
+    /// Uploads elements in row-major order, as they are stored, filled up to whole words.
     ///
     /// # Errors
     ///
@@ -127,7 +205,7 @@ impl Tensor {
         dtype: DType,
         bytes: &[u8],
     ) -> Result<Self> {
-        debug_assert_eq!(checked_bytes(shape)?, bytes.len() as u64);
+        debug_assert_eq!(checked_bytes(shape, dtype)?, bytes.len() as u64);
         let slice = Arc::new(runtime.upload(bytes)?);
         Ok(Self {
             runtime: runtime.clone(),
@@ -143,9 +221,12 @@ impl Tensor {
         &self.slice
     }
 
-    /// The buffer and how many of its bytes the elements take, for reading back a contiguous tensor.
+    /// The buffer and how many of its bytes the elements take, in whole words, for reading back a contiguous tensor.
     pub fn part(&self) -> (Arc<Slice>, u64) {
-        (self.slice.clone(), self.len() as u64 * DType::SIZE)
+        (
+            self.slice.clone(),
+            (self.len() as u64 * self.dtype.size()).next_multiple_of(4),
+        )
     }
 
     /// The device.
@@ -220,8 +301,8 @@ impl Tensor {
     }
 }
 
-/// The bytes of a tensor, refused where indices of 32 bits would not do.
-fn checked_bytes(shape: &[usize]) -> Result<u64> {
+/// The bytes of a tensor in whole words, refused where indices of 32 bits would not do.
+fn checked_bytes(shape: &[usize], dtype: DType) -> Result<u64> {
     let too_many = || Error::TooManyElements {
         shape: shape.to_vec(),
     };
@@ -231,5 +312,5 @@ fn checked_bytes(shape: &[usize]) -> Result<u64> {
     let len = len
         .filter(|&len| len <= u64::from(u32::MAX))
         .ok_or_else(too_many)?;
-    Ok(len * DType::SIZE)
+    Ok((len * dtype.size()).next_multiple_of(4))
 }

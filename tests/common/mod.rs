@@ -46,9 +46,8 @@ pub fn gpus() -> Vec<WgslDevice> {
 /// The cases of the case list. `BURN_WGSL_TEST_CASES=sort,conv3d` leaves those whose op's name contains one of the words.
 pub fn cases() -> impl Iterator<Item = &'static burn_wgsl::kernels::cases::Case> {
     let words = std::env::var("BURN_WGSL_TEST_CASES").unwrap_or_default();
-    burn_wgsl::kernels::cases::all().filter(move |case| {
-        words.is_empty() || words.split(',').any(|word| case.op.contains(word))
-    })
+    burn_wgsl::kernels::cases::all()
+        .filter(move |case| words.is_empty() || words.split(',').any(|word| case.op.contains(word)))
 }
 
 /// How far a float may be from the truth: relative to its size, or to one near zero.

@@ -1,0 +1,46 @@
+// Conversions between types, as Rust's `as` does them: floats to integers towards zero, saturating, NaN to zero.
+
+fn to_i32(x: f32) -> i32 {
+    if (!(x == x)) { return 0; }
+    if (x >= 2147483648.0) { return 0x7fffffff; }
+    if (x <= -2147483648.0) { return i32(-0x7fffffff) - 1; }
+    return i32(x);
+}
+
+fn to_u32(x: f32) -> u32 {
+    if (!(x >= 1.0)) { return 0u; }
+    if (x >= 4294967296.0) { return 0xffffffffu; }
+    return u32(x);
+}
+
+// Past 32 bits a float's 24 digits are shifted into place: drivers disagree about converting directly.
+fn to_u64(x: f32) -> u64 {
+    if (!(x >= 1.0)) { return u64(0u); }
+    if (x >= 18446744073709551616.0) { return ~u64(0u); }
+    if (x < 4294967296.0) { return u64(u32(x)); }
+    let bits = bitcast<u32>(x);
+    return u64((bits & 0x7fffffu) | 0x800000u) << ((bits >> 23u) - 150u);
+}
+
+fn to_i64(x: f32) -> i64 {
+    if (!(x == x)) { return i64(0); }
+    if (x >= 9223372036854775808.0) { return i64(~u64(0u) >> 1u); }
+    if (x <= -9223372036854775808.0) { return i64(u64(1u) << 63u); }
+    let magnitude = i64(to_u64(abs(x)));
+    return select(magnitude, -magnitude, x < 0.0);
+}
+
+// Integers past 24 bits to the nearest float, ties to even.
+fn u64_to_float(x: u64) -> f32 {
+    let high = u32(x >> 32u);
+    if (high == 0u) { return f32(u32(x)); }
+    // Of the bits below a float's last, whether any is set is all that rounding needs to know.
+    let shift = 32u - countLeadingZeros(high);
+    let rest = select(0u, 1u, (x & ((u64(1u) << shift) - u64(1u))) != u64(0u));
+    return f32(u32(x >> shift) | rest) * bitcast<f32>((127u + shift) << 23u);
+}
+
+fn i64_to_float(x: i64) -> f32 {
+    let magnitude = u64_to_float(u64(select(x, -x, x < i64(0))));
+    return select(magnitude, -magnitude, x < i64(0));
+}

@@ -1,0 +1,38 @@
+// Integer arithmetic in the type A of a kernel's first operand: signed or not, of 32 or 64 bits.
+
+fn int_sign(a: A) -> A {
+    return select(A(0), A(1), a > A(0)) - select(A(0), A(1), a < A(0));
+}
+
+// Division rounds towards zero; by zero it gives zero, as hardware disagrees about it.
+fn idiv(a: A, b: A) -> A {
+    if (b == A(0)) { return A(0); }
+    // The least number by -1 wraps, which hardware may not do.
+    if (A(0) - b == A(1) && a < A(0)) { return A(0) - a; }
+    return a / b;
+}
+
+// The remainder with the sign of the divisor; by zero it gives zero.
+fn irem(a: A, b: A) -> A {
+    if (b == A(0) || (A(0) - b == A(1) && a < A(0))) { return A(0); }
+    let r = a % b;
+    return select(r, r + b, r != A(0) && (r < A(0)) != (b < A(0)));
+}
+
+// To a whole power, wrapping; a negative power is rounded towards zero.
+fn ipow(a: A, n: A) -> A {
+    if (n < A(0)) {
+        if (a == A(1)) { return A(1); }
+        if (A(0) - a == A(1)) { return select(A(1), a, (n & A(1)) == A(1)); }
+        return A(0);
+    }
+    var base = a;
+    var left = n;
+    var y = A(1);
+    while (left > A(0)) {
+        if ((left & A(1)) == A(1)) { y *= base; }
+        base *= base;
+        left >>= 1u;
+    }
+    return y;
+}
