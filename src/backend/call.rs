@@ -15,7 +15,7 @@ use burn_backend::ops::{
     MaxPool1dWithIndices, MaxPool2dWithIndices,
 };
 use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
-use burn_backend::{Backend, Scalar, TensorData, get_device_settings};
+use burn_backend::{Backend, DType, Scalar, TensorData, get_device_settings};
 use burn_std::{BoolDType, FloatDType, IntDType, Slice};
 
 use super::contract::prelude::*;
@@ -30,7 +30,31 @@ pub struct Arguments<'a, T: Backend> {
     case: &'a Case,
     next: usize,
     device: &'a T::Device,
+    types: Types,
     prepare: Prepare<'a, T>,
+}
+
+/// The element types in which a case is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Types {
+    /// Of float tensors.
+    pub float: FloatDType,
+    /// Whose numbers float tensors are filled with.
+    pub rounded: FloatDType,
+    /// Of integer tensors, indices among them.
+    pub int: IntDType,
+}
+
+impl Types {
+    /// A device's own.
+    pub fn of<T: Backend>(device: &T::Device) -> Self {
+        let settings = get_device_settings::<T>(device);
+        Self {
+            float: settings.float_dtype,
+            rounded: settings.float_dtype,
+            int: settings.int_dtype,
+        }
+    }
 }
 
 /// A result of an op.
@@ -69,10 +93,25 @@ pub fn call<T: Backend>(
     device: &T::Device,
     prepare: Prepare<'_, T>,
 ) -> Option<Vec<Value<T>>> {
+    call_as(case, device, Types::of::<T>(device), prepare)
+}
+
+/// The same, with tensors of these element types.
+///
+/// # Panics
+///
+/// As [`call`].
+pub fn call_as<T: Backend>(
+    case: &Case,
+    device: &T::Device,
+    types: Types,
+    prepare: Prepare<'_, T>,
+) -> Option<Vec<Value<T>>> {
     let mut arguments = Arguments {
         case,
         next: 0,
         device,
+        types,
         prepare,
     };
     let values = named(&mut arguments)?;
@@ -105,6 +144,7 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
         case,
         next: 0,
         device,
+        types: Types::of::<Wgsl>(device),
         prepare: &mut |tensor| tensor,
     };
     super::extension::extension_contract!(calls)(&mut arguments)
@@ -160,6 +200,12 @@ macro_rules! elementwise_calls {
         let second = $args.Number();
         results::$kind::<T>(T::$name(tensor, first, second))
     }};
+    (@limit $kind:ident $name:ident $args:ident) => {
+        elementwise_calls!(@scalar $kind $name $args)
+    };
+    (@limits $kind:ident $name:ident $args:ident) => {
+        elementwise_calls!(@scalars $kind $name $args)
+    };
     (@compare $kind:ident $name:ident $args:ident) => {{
         let lhs = $args.$kind();
         let rhs = $args.$kind();
@@ -326,7 +372,9 @@ impl<'a, T: Backend> Arguments<'a, T> {
     }
 
     fn float(&mut self, input: &Input, place: usize) -> FloatTensor<T> {
-        let tensor = T::float_from_data(content(input, place), self.device);
+        let data = content(input, place).convert_dtype(self.types.rounded.into());
+        let data = data.convert_dtype(self.types.float.into());
+        let tensor = T::float_from_data(data, self.device);
         let tensor = if input.axes.is_empty() {
             tensor
         } else {
@@ -336,7 +384,14 @@ impl<'a, T: Backend> Arguments<'a, T> {
     }
 
     fn int(&self, input: &Input, place: usize) -> IntTensor<T> {
-        let tensor = T::int_from_data(content(input, place), self.device);
+        let mut data = content(input, place);
+        if DType::from(self.types.int).is_uint() {
+            // What a type without a sign cannot hold.
+            let magnitudes = data.iter::<i32>().map(|x| x.unsigned_abs() as i32);
+            data = TensorData::new(magnitudes.collect::<Vec<i32>>(), data.shape.clone());
+        }
+        let data = data.convert_dtype(self.types.int.into());
+        let tensor = T::int_from_data(data, self.device);
         if input.axes.is_empty() {
             tensor
         } else {
@@ -493,14 +548,14 @@ impl<'a, T: Backend> Arguments<'a, T> {
 
     fn FloatType(&mut self) -> FloatDType {
         match self.take() {
-            Arg::FloatType => get_device_settings::<T>(self.device).float_dtype,
+            Arg::FloatType => self.types.float,
             _ => self.wrong("the float type"),
         }
     }
 
     fn IntType(&mut self) -> IntDType {
         match self.take() {
-            Arg::IntType => get_device_settings::<T>(self.device).int_dtype,
+            Arg::IntType => self.types.int,
             _ => self.wrong("the integer type"),
         }
     }

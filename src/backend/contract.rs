@@ -70,6 +70,16 @@ macro_rules! elementwise_methods {
             elementwise::scalar(&rows::$name, tensor, &[number::$kind(first), number::$kind(second)])
         };);
     };
+    (@limit $kind:ident $name:ident) => {
+        methods!($name(tensor: $kind, limit: Number) -> $kind = {
+            elementwise::limit(&rows::$name, tensor, &[number::$kind(limit)])
+        };);
+    };
+    (@limits $kind:ident $name:ident) => {
+        methods!($name(tensor: $kind, least: Number, most: Number) -> $kind = {
+            elementwise::limit(&rows::$name, tensor, &[number::$kind(least), number::$kind(most)])
+        };);
+    };
     (@compare $kind:ident $name:ident) => {
         methods!($name(lhs: $kind, rhs: $kind, out_dtype: BoolType) -> B = {
             let _ = out_dtype;

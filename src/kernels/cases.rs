@@ -28,6 +28,18 @@ pub enum Fill {
     Truths,
 }
 
+impl Fill {
+    /// Whether the elements are floats.
+    pub fn is_float(self) -> bool {
+        matches!(self, Self::Normal | Self::Positive)
+    }
+
+    /// Whether the elements are integers.
+    pub fn is_integer(self) -> bool {
+        matches!(self, Self::Ints | Self::Below(_))
+    }
+}
+
 /// One argument of an op.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Arg {

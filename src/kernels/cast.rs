@@ -117,6 +117,9 @@ fn expr(from: DType, to: DType) -> &'static str {
         (DType::F32, DType::U64) => "to_u64(a)",
         (DType::I64, DType::F32) => "i64_to_float(a)",
         (DType::U64, DType::F32) => "u64_to_float(a)",
+        // Widened with the sign of the source, then taken for the other sign: compilers differ in one step.
+        (DType::U32, DType::I64) => "i64(u64(a))",
+        (DType::I32, DType::U64) => "u64(i64(a))",
         (_, DType::Bool) => "!(a == A(0))",
         (_, DType::I16) => "(i32(a) << 16u) >> 16u",
         (_, DType::I8) => "(i32(a) << 24u) >> 24u",

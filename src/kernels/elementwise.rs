@@ -31,14 +31,13 @@ pub enum Number {
 }
 
 impl Number {
-    /// The bits of the nearest value of a type that kernels compute in.
+    /// The bits of the value in a type that kernels compute in. Integers wrap.
     pub(crate) fn bits(self, dtype: DType) -> u64 {
-        let (least, most) = dtype.range();
         match self {
             Self::Float(x) if dtype.is_float() => x.to_bits().into(),
             Self::Int(x) if dtype.is_float() => (x as f32).to_bits().into(),
-            Self::Float(x) => (x as i128).clamp(least, most) as u64,
-            Self::Int(x) => x.clamp(least, most) as u64,
+            Self::Float(x) => x as i128 as u64,
+            Self::Int(x) => x as u64,
             Self::Bool(x) if dtype.is_float() => f32::from(u8::from(x)).to_bits().into(),
             Self::Bool(x) => x.into(),
         }
@@ -258,6 +257,17 @@ pub fn scalar(row: &Row, tensor: Tensor, scalars: &[Number]) -> Result<Tensor> {
     Map::new(row.wgsl, dtype)
         .with(scalars, dtype)
         .run(smallvec![tensor])
+}
+
+/// A row that keeps a tensor within one or two limits, which may be beyond what its type can hold.
+pub fn limit(row: &Row, tensor: Tensor, limits: &[Number]) -> Result<Tensor> {
+    let (least, most) = tensor.dtype().range();
+    let within = |limit: &Number| match *limit {
+        Number::Int(x) => Number::Int(x.clamp(least, most)),
+        other => other,
+    };
+    let limits: SmallVec<[Number; 2]> = limits.iter().map(within).collect();
+    scalar(row, tensor, &limits)
 }
 
 /// A row that asks a question about one operand.

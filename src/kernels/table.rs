@@ -104,9 +104,9 @@ macro_rules! float_rows {
             scalar float_remainder_scalar "rem(a, s)" F2 |a, s| a - s * (a / s).floor();
             scalar float_powf_scalar_impl "pow_(a, s)" F2 |a, s| a.powf(s);
             scalar float_powi_scalar_impl "pow_(a, s)" F2 |a, s| a.powf(s);
-            scalar float_clamp_min "nan_max(a, s)" F2 |a, s| if a.is_nan() { a } else { a.max(s) };
-            scalar float_clamp_max "nan_min(a, s)" F2 |a, s| if a.is_nan() { a } else { a.min(s) };
-            scalars float_clamp "nan_min(nan_max(a, s), t)" F3 |a, s, t| a.clamp(s, t);
+            limit float_clamp_min "nan_max(a, s)" F2 |a, s| if a.is_nan() { a } else { a.max(s) };
+            limit float_clamp_max "nan_min(a, s)" F2 |a, s| if a.is_nan() { a } else { a.min(s) };
+            limits float_clamp "nan_min(nan_max(a, s), t)" F3 |a, s, t| a.clamp(s, t);
             query float_is_nan "is_nan(a)" Fq1 |a| a.is_nan();
             query float_is_inf "is_inf(a)" Fq1 |a| a.is_infinite();
             compare float_equal "a == b" Fq2 |a, b| a == b;
@@ -151,14 +151,14 @@ macro_rules! int_rows {
             scalar int_div_scalar "idiv(a, s)" I2 |a, s| if s == 0 { 0 } else { a.wrapping_div(s) };
             scalar int_remainder_scalar "irem(a, s)" I2 |a, s| crate::kernels::table::floor_remainder(a, s);
             scalar int_powi_scalar_impl "ipow(a, s)" I2 |a, s| crate::kernels::table::whole_power(a, s);
-            scalar int_clamp_min "max(a, s)" I2 |a, s| a.max(s);
-            scalar int_clamp_max "min(a, s)" I2 |a, s| a.min(s);
+            limit int_clamp_min "max(a, s)" I2 |a, s| a.max(s);
+            limit int_clamp_max "min(a, s)" I2 |a, s| a.min(s);
             scalar bitwise_and_scalar "a & s" I2 |a, s| a & s;
             scalar bitwise_or_scalar "a | s" I2 |a, s| a | s;
             scalar bitwise_xor_scalar "a ^ s" I2 |a, s| a ^ s;
             scalar bitwise_left_shift_scalar "a << (u32(s) & (BITS - 1u))" I2 |a, s| a.wrapping_shl(s as u32);
             scalar bitwise_right_shift_scalar "a >> (u32(s) & (BITS - 1u))" I2 |a, s| a.wrapping_shr(s as u32);
-            scalars int_clamp "min(max(a, s), t)" I3 |a, s, t| a.max(s).min(t);
+            limits int_clamp "min(max(a, s), t)" I3 |a, s, t| a.max(s).min(t);
             compare int_equal "a == b" Iq2 |a, b| a == b;
             compare int_not_equal "a != b" Iq2 |a, b| a != b;
             compare int_greater "a > b" Iq2 |a, b| a > b;
@@ -249,6 +249,12 @@ pub mod rows {
             Operands::Scalar
         };
         (scalars) => {
+            Operands::Scalars
+        };
+        (limit) => {
+            Operands::Scalar
+        };
+        (limits) => {
             Operands::Scalars
         };
     }

@@ -71,6 +71,22 @@ pub const SUMMED: Tolerance = Tolerance {
     absolute: 1e-4,
 };
 
+/// For results in a type, from a truth computed in f32: half a unit of the last of its digits (10 bits of mantissa in
+/// f16, 7 in bf16), doubled for results that lie between two of its numbers.
+pub fn tolerance_of(dtype: burn_backend::DType) -> Tolerance {
+    match dtype {
+        burn_backend::DType::F16 => Tolerance {
+            relative: 1e-3,
+            absolute: 1e-4,
+        },
+        burn_backend::DType::BF16 => Tolerance {
+            relative: 8e-3,
+            absolute: 1e-4,
+        },
+        _ => SUMMED,
+    }
+}
+
 impl Tolerance {
     pub fn holds(self, value: f64, truth: f64) -> bool {
         if truth.is_nan() || value.is_nan() {
