@@ -1,6 +1,7 @@
 //! The contract's ops on tensors of truth values.
 
 use super::contract::prelude::*;
+use crate::tensor::SliceAxis;
 use Reduction::*;
 
 /// Ops on truth values that are not in the elementwise table.
@@ -63,14 +64,37 @@ impl BoolTensorOps<Wgsl> for Wgsl {
         let mut site = Site::new("bool_argwhere");
         tensor.show(&mut site);
         dtype.show(&mut site);
+        let refuse = |error: &dyn std::fmt::Display| -> ! { panic!("bool_argwhere: {error}") };
+        if site.takes_kernel() {
+            // The size of the result is a number on the GPU: the one that is read back.
+            let tensor: crate::tensor::Tensor = tensor.into_gpu(&site);
+            let found = async {
+                let counts = index_nd::counts(&tensor)?;
+                let last = counts.len().saturating_sub(1);
+                let last = copy::slice(
+                    counts.clone(),
+                    &[SliceAxis {
+                        start: last,
+                        step: 1,
+                        len: counts.len().min(1),
+                    }],
+                )?;
+                let data = into_data(Outcome::from_gpu(last, &Site::new("bool_argwhere"))).await;
+                Ok((counts, data))
+            };
+            let (counts, data) = found
+                .await
+                .unwrap_or_else(|error: crate::tensor::Error| refuse(&error));
+            let data = data.unwrap_or_else(|error| refuse(&error));
+            let found = data.iter::<i32>().next().unwrap_or(0);
+            return site.computed(index_nd::argwhere(tensor, &counts, found as usize));
+        }
         site.falls_back();
         let data = into_data(tensor)
             .await
-            .unwrap_or_else(|error| panic!("bool_argwhere: {error}"));
+            .unwrap_or_else(|error| refuse(&error));
         let device = &burn_flex::FlexDevice;
-        Outcome::from_twin(
-            Flex::bool_argwhere(Flex::bool_from_data(data, device), dtype).await,
-            &site,
-        )
+        let found = Flex::bool_argwhere(Flex::bool_from_data(data, device), dtype).await;
+        Outcome::from_twin(found, &site)
     }
 }

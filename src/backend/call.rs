@@ -651,7 +651,15 @@ impl<'a, T: Backend> Arguments<'a, T> {
     }
 
     fn Update(&mut self) -> IndexingUpdateOp {
-        IndexingUpdateOp::Add
+        use crate::kernels::index_nd::Update;
+        match self.take() {
+            Arg::Update(Update::Assign) => IndexingUpdateOp::Assign,
+            Arg::Update(Update::Add) => IndexingUpdateOp::Add,
+            Arg::Update(Update::Mul) => IndexingUpdateOp::Mul,
+            Arg::Update(Update::Min) => IndexingUpdateOp::Min,
+            Arg::Update(Update::Max) => IndexingUpdateOp::Max,
+            _ => self.wrong("how a scatter combines"),
+        }
     }
 }
 

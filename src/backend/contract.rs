@@ -97,7 +97,7 @@ macro_rules! elementwise_methods {
 pub(crate) use {elementwise_methods, methods};
 
 use crate::kernels::reduce::Reduction;
-use crate::kernels::{copy, index, reduce};
+use crate::kernels::{copy, index, index_nd, reduce};
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, SliceAxis, Tensor};
 
@@ -136,6 +136,18 @@ pub(crate) fn with<D, T>(_dtype: D, result: crate::tensor::Result<T>) -> crate::
 /// The type that was asked for, as a GPU stores it; the site has seen that this one does.
 pub(crate) fn stored(runtime: &Runtime, dtype: impl Into<burn_backend::DType>) -> DType {
     stored_dtype(dtype.into(), runtime).unwrap_or(DType::F32)
+}
+
+/// How a scatter combines, in the kernels' words.
+pub(crate) fn update(op: burn_backend::tensor::IndexingUpdateOp) -> index_nd::Update {
+    use burn_backend::tensor::IndexingUpdateOp as Op;
+    match op {
+        Op::Assign => index_nd::Update::Assign,
+        Op::Add => index_nd::Update::Add,
+        Op::Mul => index_nd::Update::Mul,
+        Op::Min => index_nd::Update::Min,
+        Op::Max => index_nd::Update::Max,
+    }
 }
 
 /// Exchanges the last two axes.
@@ -205,15 +217,17 @@ pub(crate) mod prelude {
     pub(crate) use super::super::kinds::*;
     pub(crate) use super::super::site::{Operand, Outcome, Site};
     pub(crate) use super::{
-        elementwise_methods, methods, number, slice, slice_assign, stored, transpose, with,
+        elementwise_methods, methods, number, slice, slice_assign, stored, transpose, update, with,
         with_indices,
     };
     pub(crate) use crate::device::WgslDevice;
     pub(crate) use crate::kernels::elementwise::Number as Literal;
     pub(crate) use crate::kernels::reduce::Reduction;
+    pub(crate) use crate::kernels::scan::Running;
     pub(crate) use crate::kernels::table::rows;
     pub(crate) use crate::kernels::{
-        cast, conv, copy, create, elementwise, index, matmul, pool, reduce, softmax,
+        cast, conv, copy, create, elementwise, index, index_nd, matmul, pool, reduce, scan,
+        softmax, sort,
     };
     pub(crate) use crate::tensor::DType;
 }

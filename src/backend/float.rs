@@ -30,8 +30,8 @@ macro_rules! float_contract {
             float_slice_assign(tensor: F, slices: Slices, value: F) -> F = slice_assign(tensor, slices, value);
             float_gather(dim: Size, tensor: F, indices: I) -> F = index::gather(dim, tensor, indices);
             float_scatter_add(dim: Size, tensor: F, indices: I, value: F) -> F = index::scatter(dim, tensor, indices, value);
-            float_scatter_nd(data: F, indices: I, values: F, reduction: Update) -> F;
-            float_gather_nd(data: F, indices: I) -> F;
+            float_scatter_nd(data: F, indices: I, values: F, reduction: Update) -> F = index_nd::scatter_nd(data, indices, values, update(reduction));
+            float_gather_nd(data: F, indices: I) -> F = index_nd::gather_nd(data, indices);
             float_select(tensor: F, dim: Size, indices: I) -> F = index::select(tensor, dim, indices);
             float_select_add(tensor: F, dim: Size, indices: I, value: F) -> F = index::select_add(tensor, dim, indices, value);
             float_mask_where(tensor: F, mask: B, value: F) -> F = elementwise::mask_where(tensor, mask, value);
@@ -57,14 +57,14 @@ macro_rules! float_contract {
             float_any_dim(tensor: F, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(Any, tensor, dim));
             float_all(tensor: F, dtype: BoolType) -> B = with(dtype, reduce::all(All, tensor));
             float_all_dim(tensor: F, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(All, tensor, dim));
-            float_topk(tensor: F, dim: Size, k: Size) -> F;
-            float_sort(tensor: F, dim: Size, descending: Switch) -> F;
-            float_sort_with_indices(tensor: F, dim: Size, descending: Switch, dtype: IntType) -> FI;
-            float_argsort(tensor: F, dim: Size, descending: Switch, dtype: IntType) -> I;
-            float_cumsum(tensor: F, dim: Size) -> F;
-            float_cumprod(tensor: F, dim: Size) -> F;
-            float_cummin(tensor: F, dim: Size) -> F;
-            float_cummax(tensor: F, dim: Size) -> F;
+            float_topk(tensor: F, dim: Size, k: Size) -> F = sort::topk(tensor, dim, k);
+            float_sort(tensor: F, dim: Size, descending: Switch) -> F = sort::sort(tensor, dim, descending);
+            float_sort_with_indices(tensor: F, dim: Size, descending: Switch, dtype: IntType) -> FI = with(dtype, sort::with_indices(tensor, dim, descending));
+            float_argsort(tensor: F, dim: Size, descending: Switch, dtype: IntType) -> I = with(dtype, sort::argsort(tensor, dim, descending));
+            float_cumsum(tensor: F, dim: Size) -> F = scan::scan(Running::Sum, tensor, dim);
+            float_cumprod(tensor: F, dim: Size) -> F = scan::scan(Running::Prod, tensor, dim);
+            float_cummin(tensor: F, dim: Size) -> F = scan::scan(Running::Min, tensor, dim);
+            float_cummax(tensor: F, dim: Size) -> F = scan::scan(Running::Max, tensor, dim);
             float_grid_sample_2d(tensor: F, grid: F, options: GridSample) -> F;
         }
     };

@@ -30,8 +30,8 @@ macro_rules! int_contract {
             int_slice_assign(tensor: I, slices: Slices, value: I) -> I = slice_assign(tensor, slices, value);
             int_gather(dim: Size, tensor: I, indices: I) -> I = index::gather(dim, tensor, indices);
             int_scatter_add(dim: Size, tensor: I, indices: I, value: I) -> I = index::scatter(dim, tensor, indices, value);
-            int_scatter_nd(data: I, indices: I, values: I, reduction: Update) -> I;
-            int_gather_nd(data: I, indices: I) -> I;
+            int_scatter_nd(data: I, indices: I, values: I, reduction: Update) -> I = index_nd::scatter_nd(data, indices, values, update(reduction));
+            int_gather_nd(data: I, indices: I) -> I = index_nd::gather_nd(data, indices);
             int_select(tensor: I, dim: Size, indices: I) -> I = index::select(tensor, dim, indices);
             int_select_add(tensor: I, dim: Size, indices: I, value: I) -> I = index::select_add(tensor, dim, indices, value);
             int_mask_where(tensor: I, mask: B, value: I) -> I = elementwise::mask_where(tensor, mask, value);
@@ -56,14 +56,14 @@ macro_rules! int_contract {
             int_any_dim(tensor: I, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(Any, tensor, dim));
             int_all(tensor: I, dtype: BoolType) -> B = with(dtype, reduce::all(All, tensor));
             int_all_dim(tensor: I, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(All, tensor, dim));
-            int_topk(tensor: I, dim: Size, k: Size) -> I;
-            int_sort(tensor: I, dim: Size, descending: Switch) -> I;
-            int_sort_with_indices(tensor: I, dim: Size, descending: Switch) -> II;
-            int_argsort(tensor: I, dim: Size, descending: Switch) -> I as index;
-            int_cumsum(tensor: I, dim: Size) -> I;
-            int_cumprod(tensor: I, dim: Size) -> I;
-            int_cummin(tensor: I, dim: Size) -> I;
-            int_cummax(tensor: I, dim: Size) -> I;
+            int_topk(tensor: I, dim: Size, k: Size) -> I = sort::topk(tensor, dim, k);
+            int_sort(tensor: I, dim: Size, descending: Switch) -> I = sort::sort(tensor, dim, descending);
+            int_sort_with_indices(tensor: I, dim: Size, descending: Switch) -> II = sort::with_indices(tensor, dim, descending);
+            int_argsort(tensor: I, dim: Size, descending: Switch) -> I as index = sort::argsort(tensor, dim, descending);
+            int_cumsum(tensor: I, dim: Size) -> I = scan::scan(Running::Sum, tensor, dim);
+            int_cumprod(tensor: I, dim: Size) -> I = scan::scan(Running::Prod, tensor, dim);
+            int_cummin(tensor: I, dim: Size) -> I = scan::scan(Running::Min, tensor, dim);
+            int_cummax(tensor: I, dim: Size) -> I = scan::scan(Running::Max, tensor, dim);
         }
     };
 }

@@ -65,6 +65,8 @@ pub enum Arg {
     Conv1([usize; 1], [usize; 1], [usize; 1], usize),
     /// A transposed convolution's options: stride, padding, extra padding, dilation, groups.
     ConvTranspose([usize; 2], [usize; 2], [usize; 2], [usize; 2], usize),
+    /// How a scatter combines.
+    Update(super::index_nd::Update),
     /// The device's default float type.
     FloatType,
     /// The device's default integer type.

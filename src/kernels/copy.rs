@@ -53,6 +53,19 @@ pub fn owned(tensor: Tensor) -> Result<Tensor> {
     }
 }
 
+/// [`owned`], and apart from the buffers of `others`: no dispatch may write one that it also reads.
+pub fn owned_apart(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
+    let shares = others.iter().any(|other| other.buffer().shares_buffer(tensor.buffer()));
+    if !shares && tensor.is_unique() && tensor.is_packed() {
+        return Ok(tensor);
+    }
+    let mut inputs: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(others);
+    inputs.push(&tensor);
+    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &inputs)?;
+    copy_of(&tensor).write_to(std::slice::from_ref(&tensor), &out)?;
+    Ok(out)
+}
+
 /// Exchanges two axes, without a copy.
 pub fn swap_dims(tensor: Tensor, a: usize, b: usize) -> Result<Tensor> {
     Ok(tensor.view(tensor.layout().swap(a, b)))

@@ -29,12 +29,15 @@ families! {
     create
     elementwise
     index
+    index_nd
     matmul
     norm
     pool
     random
     reduce
+    scan
     softmax
+    sort
 }
 
 use smallvec::SmallVec;
