@@ -31,6 +31,7 @@ families! {
     matmul
     norm
     pool
+    quantized
     random
     reduce
     softmax
