@@ -167,7 +167,7 @@ pub(crate) fn with_indices(
 }
 
 /// Burn's slices as the layout's: a negative step starts at the end of its range.
-fn slice_axes(tensor: &Tensor, slices: &[burn_std::Slice]) -> Vec<SliceAxis> {
+pub(crate) fn slice_axes(shape: &[usize], slices: &[burn_std::Slice]) -> Vec<SliceAxis> {
     let axis = |(slice, &size): (&burn_std::Slice, &usize)| {
         let range = slice.to_range(size);
         let len = range
@@ -185,12 +185,12 @@ fn slice_axes(tensor: &Tensor, slices: &[burn_std::Slice]) -> Vec<SliceAxis> {
             len,
         }
     };
-    slices.iter().zip(tensor.shape()).map(axis).collect()
+    slices.iter().zip(shape).map(axis).collect()
 }
 
 /// A part of a tensor.
 pub(crate) fn slice(tensor: Tensor, slices: &[burn_std::Slice]) -> Result<Tensor> {
-    let axes = slice_axes(&tensor, slices);
+    let axes = slice_axes(tensor.shape(), slices);
     copy::slice(tensor, &axes)
 }
 
@@ -200,7 +200,7 @@ pub(crate) fn slice_assign(
     slices: &[burn_std::Slice],
     value: Tensor,
 ) -> Result<Tensor> {
-    let axes = slice_axes(&tensor, slices);
+    let axes = slice_axes(tensor.shape(), slices);
     copy::slice_assign(tensor, &axes, value)
 }
 

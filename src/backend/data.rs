@@ -8,9 +8,10 @@ use burn_backend::{DType, ExecutionError, TensorData};
 use burn_flex::FlexTensor;
 use burn_std::{BoolStore, Shape};
 
+use super::Wgsl;
+use super::quantized::read_with_quantized;
 use super::site::{place, refuse, runtime};
 use super::tensor::{Home, WgslTensor, burn_dtype, stored_dtype};
-use super::{Wgsl, WgslQuantizedTensor};
 use crate::device::WgslDevice;
 use crate::kernels::copy;
 use crate::runtime::{Runtime, RuntimeError, Slice};
@@ -115,7 +116,7 @@ pub(crate) async fn into_data(tensor: WgslTensor) -> Result<TensorData, Executio
 }
 
 /// Reads tensors back: those on one GPU in one submission and one wait.
-async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>, ExecutionError> {
+pub(crate) async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>, ExecutionError> {
     let failed = |error: crate::tensor::Error| execution_error(&error);
     let mut out: Vec<Option<TensorData>> = Vec::with_capacity(tensors.len());
     let mut waiting: Vec<(usize, Tensor)> = Vec::new();
@@ -153,12 +154,19 @@ async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>, Execution
 /// When the device fails, and in a browser, where nothing can wait.
 pub(crate) fn read_now(tensor: WgslTensor, op: &'static str) -> TensorData {
     let device = tensor.device;
-    if cfg!(target_arch = "wasm32") && matches!(tensor.home, Home::Gpu(_)) {
+    if matches!(tensor.home, Home::Gpu(_)) {
+        may_wait(op);
+    }
+    pollster::block_on(into_data(tensor)).unwrap_or_else(|error| refuse(op, &device, &error))
+}
+
+/// Ends an op that would have to wait for a GPU where nothing can.
+pub(crate) fn may_wait(op: &str) {
+    if cfg!(target_arch = "wasm32") {
         panic!(
             "{op} has no kernel for these tensors, and a browser cannot wait for the CPU to do it"
         );
     }
-    pollster::block_on(into_data(tensor)).unwrap_or_else(|error| refuse(op, &device, &error))
 }
 
 /// The tensor on another device: relabelled if that is the same place, else through the host.
@@ -189,26 +197,14 @@ impl TransactionOps<Wgsl> for Wgsl {
             .chain(read_ints)
             .chain(read_bools)
             .collect();
-        let mut data = read_all(tensors).await?;
+        let (mut data, read_qfloats) = read_with_quantized(tensors, read_qfloats).await?;
         let read_bools = data.split_off(floats + ints);
         let read_ints = data.split_off(floats);
-        let read_qfloats = read_qfloats
-            .into_iter()
-            .map(super::quantized::host_data)
-            .collect();
         Ok(TransactionPrimitiveData {
             read_floats: data,
             read_qfloats,
             read_ints,
             read_bools,
         })
-    }
-}
-
-/// A quantised tensor's device label changed; its data is on the CPU anyway.
-pub(crate) fn relabel(tensor: WgslQuantizedTensor, device: &WgslDevice) -> WgslQuantizedTensor {
-    WgslQuantizedTensor {
-        device: *device,
-        ..tensor
     }
 }

@@ -1,26 +1,34 @@
-//! The contract's quantised tensor ops, all on the CPU twin. What is not listed here is Burn's own
-//! composition: dequantise, compute, quantise.
+//! The contract's quantised tensor ops. What is not listed here is Burn's own composition: dequantise,
+//! compute, quantise.
+
+use burn_flex::{FlexDevice, FlexQTensor};
+use burn_std::quantization::{QuantScheme, QuantStore, QuantizedBytes};
 
 use super::contract::prelude::*;
-use super::data::relabel;
+use super::contract::slice_axes;
+use super::data::{execution_error, may_wait, read_all};
+use super::site::{place, refuse, runtime};
+use super::tensor::{GpuQuantized, Home, QuantizedHome, kernel_format};
+use crate::kernels::quantized::{self, Format, Quantized};
+use crate::tensor::{self, Tensor};
 
 /// Quantised ops.
 macro_rules! quantized_contract {
     ($apply:ident) => {
         $apply! {
-            quantize(tensor: F, scheme: Scheme, qparams: QParams) -> Q;
-            quantize_dynamic(tensor: F, scheme: Scheme) -> Q;
-            dequantize(tensor: Q, dtype: FloatType) -> F;
-            q_reshape(tensor: Q, shape: Shape) -> Q;
-            q_expand(tensor: Q, shape: Shape) -> Q;
-            q_swap_dims(tensor: Q, dim1: Size, dim2: Size) -> Q;
-            q_permute(tensor: Q, axes: Axes) -> Q;
-            q_flip(tensor: Q, axes: Axes) -> Q;
-            q_select(tensor: Q, dim: Size, indices: I) -> Q;
-            q_slice(tensor: Q, slices: Slices) -> Q;
-            q_gather(dim: Size, tensor: Q, indices: I) -> Q;
-            q_argmax(tensor: Q, dim: Size, dtype: IntType) -> I;
-            q_argmin(tensor: Q, dim: Size, dtype: IntType) -> I;
+            quantize(tensor: F, scheme: Scheme, qparams: QParams) -> Q = with_scheme(scheme, |format| quantized::quantize(tensor, qparams, format));
+            quantize_dynamic(tensor: F, scheme: Scheme) -> Q = with_scheme(scheme, |format| quantized::quantize_dynamic(tensor, format));
+            dequantize(tensor: Q, dtype: FloatType) -> F = with(dtype, quantized::dequantize(&tensor.values));
+            q_reshape(tensor: Q, shape: Shape) -> Q = tensor.map(|q| quantized::reshape(q, &shape));
+            q_expand(tensor: Q, shape: Shape) -> Q = tensor.map(|q| quantized::expand(q, &shape));
+            q_swap_dims(tensor: Q, dim1: Size, dim2: Size) -> Q = tensor.map(|q| quantized::swap_dims(q, dim1, dim2));
+            q_permute(tensor: Q, axes: Axes) -> Q = tensor.map(|q| quantized::permute(q, axes));
+            q_flip(tensor: Q, axes: Axes) -> Q = tensor.map(|q| quantized::flip(q, axes));
+            q_select(tensor: Q, dim: Size, indices: I) -> Q = tensor.map(|q| quantized::select(q, dim, indices));
+            q_slice(tensor: Q, slices: Slices) -> Q = tensor.map(|q| slice_quantized(q, slices));
+            q_gather(dim: Size, tensor: Q, indices: I) -> Q = tensor.map(|q| quantized::gather(dim, q, indices));
+            q_argmax(tensor: Q, dim: Size, dtype: IntType) -> I = with(dtype, extreme(Reduction::ArgMax, &tensor, dim));
+            q_argmin(tensor: Q, dim: Size, dtype: IntType) -> I = with(dtype, extreme(Reduction::ArgMin, &tensor, dim));
         }
     };
 }
@@ -29,14 +37,13 @@ impl QTensorOps<Wgsl> for Wgsl {
     quantized_contract!(methods);
 
     fn q_from_data(data: TensorData, device: &WgslDevice) -> Q {
-        Q {
-            device: *device,
-            twin: Flex::q_from_data(data, &burn_flex::FlexDevice),
-        }
+        quantized_from_data(data, device, "q_from_data")
     }
 
     async fn q_into_data(tensor: Q) -> Result<TensorData, ExecutionError> {
-        Ok(host_data(tensor))
+        let (_, mut data) = read_with_quantized(Vec::new(), vec![tensor]).await?;
+        data.pop()
+            .ok_or_else(|| execution_error(&"nothing was read back"))
     }
 
     fn q_device(tensor: &Q) -> WgslDevice {
@@ -44,13 +51,142 @@ impl QTensorOps<Wgsl> for Wgsl {
     }
 
     fn q_to_device(tensor: Q, device: &WgslDevice) -> Q {
-        relabel(tensor, device)
+        let op = "q_to_device";
+        if place(&tensor.device, op) == place(device, op) {
+            return Q {
+                device: *device,
+                ..tensor
+            };
+        }
+        quantized_from_data(read_quantized_now(tensor, op), device, op)
     }
 }
 
-/// The tensor's data, which is on the host already.
-pub(crate) fn host_data(tensor: Q) -> TensorData {
+/// A quantisation by a scheme that the site has seen kernels know.
+fn with_scheme(
+    scheme: &QuantScheme,
+    f: impl FnOnce(Format) -> tensor::Result<Quantized>,
+) -> tensor::Result<GpuQuantized> {
+    let Some(format) = kernel_format(scheme) else {
+        panic!("no kernel takes {scheme:?}");
+    };
+    Ok(GpuQuantized {
+        values: f(format)?,
+        // On the host each value is a byte.
+        scheme: scheme.with_store(QuantStore::Native),
+    })
+}
+
+fn slice_quantized(tensor: Quantized, slices: &[burn_std::Slice]) -> tensor::Result<Quantized> {
+    let axes = slice_axes(tensor.shape(), slices);
+    quantized::slice(tensor, &axes)
+}
+
+/// Where the extreme of each line is. The floats decide: integers of two blocks are not comparable.
+fn extreme(kind: Reduction, tensor: &GpuQuantized, dim: usize) -> tensor::Result<Tensor> {
+    reduce::dim(kind, quantized::dequantize(&tensor.values)?, dim)
+}
+
+/// A quantised tensor holding `data`: on the GPU if the device is one and its kernels know the scheme.
+pub(crate) fn quantized_from_data(data: TensorData, device: &WgslDevice, op: &'static str) -> Q {
+    let scheme = match data.dtype {
+        burn_backend::DType::QFloat(scheme) => scheme,
+        other => refuse(op, device, &format!("the data is {other:?}, not quantised")),
+    };
+    let home = match (runtime(device, op), kernel_format(&scheme)) {
+        (Some(runtime), Some(_)) => {
+            let shape = data.shape.clone();
+            let num_elements = data.num_elements();
+            let stored = QuantizedBytes {
+                bytes: data.into_bytes(),
+                scheme,
+                num_elements,
+            };
+            let (values, params) = stored.into_vec_i8();
+            let mut bytes: Vec<u8> = bytemuck::cast_vec(values);
+            bytes.resize(num_elements.next_multiple_of(4), 0);
+            let upload = |format| {
+                let words = [bytes.len() / 4];
+                let words = Tensor::upload(&runtime, &words, DType::I32, &bytes)?;
+                let count = [params.scales.len()];
+                let scales = bytemuck::cast_slice(&params.scales);
+                let scales = Tensor::upload(&runtime, &count, DType::F32, scales)?;
+                Quantized::new(words, &shape, scales, format)
+            };
+            let tensor = with_scheme(&scheme, upload);
+            let tensor = tensor.unwrap_or_else(|error| refuse(op, device, &error));
+            QuantizedHome::Gpu(Box::new(tensor))
+        }
+        _ => QuantizedHome::Cpu(Flex::q_from_data(data, &FlexDevice)),
+    };
+    Q {
+        device: *device,
+        home,
+    }
+}
+
+/// The data of a tensor of the twin, which is on the host already.
+pub(crate) fn twin_data(tensor: FlexQTensor) -> TensorData {
     // The twin answers at once: nothing is waited for.
-    pollster::block_on(Flex::q_into_data(tensor.twin))
+    pollster::block_on(Flex::q_into_data(tensor))
         .unwrap_or_else(|error| panic!("q_into_data: {error}"))
+}
+
+/// Reads a quantised tensor back, waiting for it.
+///
+/// # Panics
+///
+/// When the device fails, and in a browser, where nothing can wait.
+pub(crate) fn read_quantized_now(tensor: Q, op: &'static str) -> TensorData {
+    let device = tensor.device;
+    if matches!(tensor.home, QuantizedHome::Gpu(_)) {
+        may_wait(op);
+    }
+    pollster::block_on(Wgsl::q_into_data(tensor))
+        .unwrap_or_else(|error| refuse(op, &device, &error))
+}
+
+/// Reads tensors and quantised tensors back: those on one GPU in one submission and one wait.
+pub(crate) async fn read_with_quantized(
+    mut tensors: Vec<F>,
+    quantized: Vec<Q>,
+) -> Result<(Vec<TensorData>, Vec<TensorData>), ExecutionError> {
+    let count = tensors.len();
+    let mut homes = Vec::with_capacity(quantized.len());
+    for tensor in quantized {
+        let device = tensor.device;
+        let part = |tensor| F {
+            device,
+            home: Home::Gpu(tensor),
+        };
+        homes.push(match tensor.home {
+            QuantizedHome::Cpu(twin) => Err(twin_data(twin)),
+            QuantizedHome::Gpu(tensor) => {
+                let GpuQuantized { values, scheme } = *tensor;
+                let shape = values.shape().to_vec();
+                let (words, scales) = values.into_parts().map_err(|e| execution_error(&e))?;
+                tensors.extend([part(words), part(scales)]);
+                Ok((shape, scheme))
+            }
+        });
+    }
+    let mut read = read_all(tensors).await?;
+    let mut parts = read.split_off(count).into_iter();
+    let mut part = || {
+        parts
+            .next()
+            .ok_or_else(|| execution_error(&"nothing was read back"))
+    };
+    let joined = homes.into_iter().map(|home| match home {
+        Err(data) => Ok(data),
+        Ok((shape, scheme)) => {
+            let (words, scales) = (part()?, part()?);
+            let len: usize = shape.iter().product();
+            let values: Vec<i8> = bytemuck::cast_slice(&words.as_bytes()[..len]).to_vec();
+            let scales: Vec<f32> = scales.iter().collect();
+            Ok(TensorData::quantized(values, shape, scheme, &scales))
+        }
+    });
+    let joined: Result<Vec<TensorData>, ExecutionError> = joined.collect();
+    Ok((read, joined?))
 }

@@ -7,13 +7,17 @@
 
 use std::sync::Arc;
 
-use burn_backend::ops::IntTensorOps;
-use burn_backend::{DType, TensorMetadata};
-use burn_flex::{Flex, FlexTensor};
+use burn_backend::ops::{IntTensorOps, QTensorOps};
+use burn_backend::{DType, QTensorPrimitive, TensorMetadata};
+use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
+use burn_std::quantization::QuantScheme;
 
 use super::data::{from_data, read_now};
 use super::fallback;
-use super::tensor::{Home, WgslQuantizedTensor, WgslTensor, stored_dtype};
+use super::quantized::{quantized_from_data, read_quantized_now, twin_data};
+use super::tensor::{
+    GpuQuantized, Home, QuantizedHome, WgslQuantizedTensor, WgslTensor, kernel_format, stored_dtype,
+};
 use crate::device::{Place, WgslDevice};
 use crate::kernels::cast;
 use crate::runtime::Runtime;
@@ -267,35 +271,70 @@ impl Outcome for WgslTensor {
 }
 
 impl Operand for WgslQuantizedTensor {
-    type Gpu = Self;
-    type Twin = burn_flex::FlexQTensor;
+    type Gpu = GpuQuantized;
+    type Twin = FlexQTensor;
 
     fn show(&self, site: &mut Site) {
         site.at(&self.device);
+        site.native &= matches!(self.home, QuantizedHome::Gpu(_));
+    }
+
+    fn into_gpu(self, site: &Site) -> GpuQuantized {
+        match self.home {
+            QuantizedHome::Gpu(tensor) => *tensor,
+            QuantizedHome::Cpu(tensor) => {
+                panic!("{}: no kernel takes {:?}", site.op, tensor.dtype())
+            }
+        }
+    }
+
+    fn into_twin(self, site: &Site) -> FlexQTensor {
+        match self.home {
+            QuantizedHome::Cpu(tensor) => tensor,
+            home => Flex::q_from_data(
+                read_quantized_now(Self { home, ..self }, site.op),
+                &FlexDevice,
+            ),
+        }
+    }
+}
+
+impl Outcome for WgslQuantizedTensor {
+    type Gpu = GpuQuantized;
+    type Twin = FlexQTensor;
+
+    fn from_gpu(tensor: GpuQuantized, site: &Site) -> Self {
+        Self {
+            device: site.device(),
+            home: QuantizedHome::Gpu(Box::new(tensor)),
+        }
+    }
+
+    fn from_twin(tensor: FlexQTensor, site: &Site) -> Self {
+        if site.on_gpu() && kernel_format(tensor.scheme()).is_some() {
+            return quantized_from_data(twin_data(tensor), &site.device(), site.op);
+        }
+        Self {
+            device: site.device(),
+            home: QuantizedHome::Cpu(tensor),
+        }
+    }
+}
+
+impl Operand for &QuantScheme {
+    type Gpu = Self;
+    type Twin = Self;
+
+    fn show(&self, site: &mut Site) {
+        site.native &= kernel_format(self).is_some();
     }
 
     fn into_gpu(self, _site: &Site) -> Self {
         self
     }
 
-    fn into_twin(self, _site: &Site) -> burn_flex::FlexQTensor {
-        self.twin
-    }
-}
-
-impl Outcome for WgslQuantizedTensor {
-    type Gpu = Self;
-    type Twin = burn_flex::FlexQTensor;
-
-    fn from_gpu(value: Self, _site: &Site) -> Self {
-        value
-    }
-
-    fn from_twin(twin: burn_flex::FlexQTensor, site: &Site) -> Self {
-        Self {
-            device: site.device(),
-            twin,
-        }
+    fn into_twin(self, _site: &Site) -> Self {
+        self
     }
 }
 
@@ -463,5 +502,4 @@ plain_operand!(
     burn_backend::ops::InterpolateOptions,
     burn_backend::ops::GridSampleOptions,
     burn_backend::ops::AttentionModuleOptions,
-    &burn_std::quantization::QuantScheme,
 );

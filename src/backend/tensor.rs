@@ -2,10 +2,11 @@
 
 use burn_backend::{DType, QTensorPrimitive, TensorMetadata};
 use burn_flex::{FlexQTensor, FlexTensor};
-use burn_std::quantization::QuantScheme;
+use burn_std::quantization::{QuantLevel, QuantMode, QuantParam, QuantScheme, QuantValue};
 use burn_std::{BoolStore, Shape};
 
 use crate::device::WgslDevice;
+use crate::kernels::quantized::{Format, Quantized};
 use crate::runtime::Runtime;
 use crate::tensor::{self, Tensor};
 
@@ -88,25 +89,80 @@ pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DT
     (runtime.facts().features.int64 || !stored.is_wide()).then_some(stored)
 }
 
-/// A quantised tensor. It lives on the CPU twin, whatever its device.
+/// A quantised tensor of the backend: on a GPU, or on the CPU.
+///
+/// Kernels know the schemes of 8-bit integers with scales in f32, for the whole tensor or for each block. On a
+/// GPU device, tensors of the others are on the CPU like those of a type that no kernel knows.
 #[derive(Debug, Clone)]
 pub struct WgslQuantizedTensor {
     pub(crate) device: WgslDevice,
-    pub(crate) twin: FlexQTensor,
+    pub(crate) home: QuantizedHome,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum QuantizedHome {
+    Gpu(Box<GpuQuantized>),
+    Cpu(FlexQTensor),
+}
+
+/// A quantised tensor on a GPU with Burn's name for its format.
+#[derive(Debug, Clone)]
+pub(crate) struct GpuQuantized {
+    pub values: Quantized,
+    pub scheme: QuantScheme,
+}
+
+impl GpuQuantized {
+    /// What kernels make of the tensor; its scheme stays.
+    pub fn map(
+        self,
+        f: impl FnOnce(Quantized) -> tensor::Result<Quantized>,
+    ) -> tensor::Result<Self> {
+        let values = f(self.values)?;
+        Ok(Self { values, ..self })
+    }
+}
+
+/// The kernels' name for a quantisation scheme, if they know it. How values are stored is not the scheme's
+/// to say: on a GPU they are packed, on the host each is a byte.
+pub(crate) fn kernel_format(scheme: &QuantScheme) -> Option<Format> {
+    let (QuantMode::Symmetric, QuantParam::F32) = (scheme.mode, scheme.param) else {
+        return None;
+    };
+    let low = match scheme.value {
+        QuantValue::Q8S => -127,
+        QuantValue::Q8F => -128,
+        _ => return None,
+    };
+    let block = match scheme.level {
+        QuantLevel::Tensor => None,
+        QuantLevel::Block(size) => Some(size.num_elements()),
+    };
+    Some(Format { low, block })
 }
 
 impl TensorMetadata for WgslQuantizedTensor {
     fn dtype(&self) -> DType {
-        self.twin.dtype()
+        DType::QFloat(*self.scheme())
     }
 
     fn shape(&self) -> Shape {
-        self.twin.shape()
+        match &self.home {
+            QuantizedHome::Gpu(tensor) => Shape::from(tensor.values.shape().to_vec()),
+            QuantizedHome::Cpu(tensor) => tensor.shape(),
+        }
     }
 }
 
 impl QTensorPrimitive for WgslQuantizedTensor {
     fn scheme(&self) -> &QuantScheme {
-        self.twin.scheme()
+        match &self.home {
+            QuantizedHome::Gpu(tensor) => &tensor.scheme,
+            QuantizedHome::Cpu(tensor) => tensor.scheme(),
+        }
+    }
+
+    fn default_scheme() -> QuantScheme {
+        FlexQTensor::default_scheme()
     }
 }

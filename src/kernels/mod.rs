@@ -33,6 +33,7 @@ families! {
     matmul
     norm
     pool
+    quantized
     random
     reduce
     scan

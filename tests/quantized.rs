@@ -1,0 +1,545 @@
+//! Quantised tensors: the same bytes as burn-flex's, without leaving the GPU.
+
+mod common;
+
+use burn::tensor::quantization::{
+    QuantLevel, QuantScheme, QuantStore, QuantValue, QuantizationParametersPrimitive,
+};
+use burn::tensor::{Tensor, TensorPrimitive, Transaction};
+use burn_backend::ops::{FloatTensorOps, IntTensorOps, QTensorOps};
+use burn_backend::tensor::{FloatTensor, QuantizedTensor};
+use burn_backend::{Backend, TensorData, TensorMetadata, get_device_settings};
+use burn_flex::{Flex, FlexDevice};
+use burn_std::{FloatDType, Shape, Slice};
+use burn_wgsl::{Wgsl, WgslDevice};
+use common::{SUMMED, assert_close, gpus};
+
+/// Fallbacks are counted for the whole process: tests take turns.
+static COUNTING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+
+/// Runs `f`, which must not leave the GPU.
+fn natively(f: impl FnOnce()) {
+    let _turn = COUNTING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let before = burn_wgsl::fallbacks();
+    f();
+    assert_eq!(before, burn_wgsl::fallbacks(), "an op ran on the CPU");
+}
+
+fn scheme(value: QuantValue, level: QuantLevel) -> QuantScheme {
+    QuantScheme::default()
+        .with_value(value)
+        .with_level(level)
+        .with_store(QuantStore::Native)
+}
+
+/// The schemes that kernels know, for tensors that blocks of 4, 5 and 20 divide.
+fn schemes() -> Vec<QuantScheme> {
+    let levels = [
+        QuantLevel::Tensor,
+        QuantLevel::block([4]),
+        QuantLevel::block([5]),
+        QuantLevel::block([2, 10]),
+        QuantLevel::block([1]),
+    ];
+    [QuantValue::Q8S, QuantValue::Q8F]
+        .into_iter()
+        .flat_map(|value| levels.map(|level| scheme(value, level)))
+        .collect()
+}
+
+/// Numbers of mixed size, a few of them zero.
+fn numbers(shape: &[usize]) -> TensorData {
+    let len: usize = shape.iter().product();
+    let values = (0..len as u32).map(|i| match i % 7 {
+        3 => 0.0,
+        _ => (i.wrapping_mul(2_654_435_761) as i32 as f32 / 2e9) * (i % 11) as f32,
+    });
+    TensorData::new(values.collect::<Vec<f32>>(), shape.to_vec())
+}
+
+fn read<B: Backend>(tensor: QuantizedTensor<B>) -> TensorData {
+    pollster::block_on(B::q_into_data(tensor)).expect("it is read back")
+}
+
+fn read_float<B: Backend>(tensor: FloatTensor<B>) -> TensorData {
+    pollster::block_on(B::float_into_data(tensor)).expect("it is read back")
+}
+
+fn assert_same(what: &str, value: &TensorData, truth: &TensorData) {
+    assert_eq!(value.shape, truth.shape, "{what}: the shape");
+    assert_eq!(value.dtype, truth.dtype, "{what}: the type");
+    if value.as_bytes() != truth.as_bytes() {
+        let pairs = value.as_bytes().iter().zip(truth.as_bytes());
+        let first = pairs.enumerate().find(|(_, (a, b))| a != b);
+        panic!("{what}: the bytes differ, first (place, (here, truth)): {first:?}");
+    }
+}
+
+fn assert_all_same(what: &str, here: &[(&str, TensorData)], truth: &[(&str, TensorData)]) {
+    assert_eq!(here.len(), truth.len());
+    for ((op, value), (_, truth)) in here.iter().zip(truth) {
+        assert_same(&format!("{op} of {what}"), value, truth);
+    }
+}
+
+/// Quantised with scales that fit and dequantised again.
+fn there_and_back<B: Backend>(
+    data: &TensorData,
+    axes: &[usize],
+    scheme: &QuantScheme,
+    device: &B::Device,
+) -> Vec<(&'static str, TensorData)> {
+    let x = B::float_from_data(data.clone(), device);
+    let x = if axes.is_empty() {
+        x
+    } else {
+        B::float_permute(x, axes)
+    };
+    let q = B::quantize_dynamic(x, scheme);
+    let back = B::dequantize(q.clone(), FloatDType::F32);
+    vec![
+        ("quantize_dynamic", read::<B>(q)),
+        ("dequantize", read_float::<B>(back)),
+    ]
+}
+
+#[test]
+fn floats_become_the_same_bytes() {
+    let shapes: [&[usize]; 5] = [&[20], &[4, 6, 5], &[40, 30, 7], &[2, 3, 2, 5, 2], &[80_020]];
+    for device in gpus() {
+        for shape in shapes {
+            for scheme in schemes() {
+                let data = numbers(shape);
+                let turned: Vec<usize> = (0..shape.len()).rev().collect();
+                for axes in [&[], turned.as_slice()] {
+                    let what = format!("{shape:?} by {axes:?} on {device} as {scheme:?}");
+                    let truth = there_and_back::<Flex>(&data, axes, &scheme, &FlexDevice);
+                    natively(|| {
+                        let here = there_and_back::<Wgsl>(&data, axes, &scheme, &device);
+                        assert_all_same(&what, &here, &truth);
+                    });
+                }
+            }
+        }
+        for len in [1, 2, 3, 5, 255, 256, 257, 1021, 70_001, 0] {
+            for value in [QuantValue::Q8S, QuantValue::Q8F] {
+                let (data, scheme) = (numbers(&[len]), scheme(value, QuantLevel::Tensor));
+                let truth = there_and_back::<Flex>(&data, &[], &scheme, &FlexDevice);
+                natively(|| {
+                    let here = there_and_back::<Wgsl>(&data, &[], &scheme, &device);
+                    assert_all_same(&format!("{len} elements on {device}"), &here, &truth);
+                });
+            }
+        }
+    }
+}
+
+#[test]
+fn special_numbers_become_the_same_bytes() {
+    let (nan, inf) = (f32::NAN, f32::INFINITY);
+    let blocks = [
+        [0.0, 0.0, -0.0, 0.0],
+        [nan, 1.0, -2.0, 0.5],
+        [nan, nan, nan, nan],
+        [inf, 1.0, 0.0, -1.0],
+        [-inf, nan, 0.0, 1e-3],
+        [3.3e38, -1e38, 1.0, 0.0],
+        [1.6e38, -1.6e38, 8e37, 0.0],
+        [1.2e-38, -1.2e-38, 0.0, 6e-38],
+        [1e-30, -3e-31, 0.0, 1e-32],
+        [127.0, -127.0, 0.5, 1.5],
+        [126.999_99, 63.5, -63.5, -0.5],
+        [128.0, 0.503_937, -64.0, 2.5],
+    ];
+    let levels = [QuantLevel::Tensor, QuantLevel::block([4])];
+    for device in gpus() {
+        for value in [QuantValue::Q8S, QuantValue::Q8F] {
+            for level in levels {
+                let scheme = scheme(value, level);
+                let all = TensorData::new(blocks.concat(), [blocks.len() * 4]);
+                let each = blocks
+                    .iter()
+                    .map(|block| TensorData::new(block.to_vec(), [4]));
+                for data in each.chain([all]) {
+                    let truth = there_and_back::<Flex>(&data, &[], &scheme, &FlexDevice);
+                    natively(|| {
+                        let here = there_and_back::<Wgsl>(&data, &[], &scheme, &device);
+                        assert_all_same(&format!("{data:?} on {device}"), &here, &truth);
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Every exponent and random mantissas: scales and their reciprocals are rounded as on the CPU.
+#[test]
+fn scales_of_any_size_become_the_same_bytes() {
+    let bits = (0..100_000u32).map(|i| {
+        let random = i
+            .wrapping_mul(2_654_435_761)
+            .rotate_left(15)
+            .wrapping_mul(2_246_822_519);
+        let exponent = 1 + i % 254;
+        f32::from_bits((random & 0x807f_ffff) | (exponent << 23))
+    });
+    let data = TensorData::new(bits.collect::<Vec<f32>>(), [100_000]);
+    for device in gpus() {
+        for value in [QuantValue::Q8S, QuantValue::Q8F] {
+            for block in [1, 2, 50] {
+                let scheme = scheme(value, QuantLevel::block([block]));
+                let truth = there_and_back::<Flex>(&data, &[], &scheme, &FlexDevice);
+                natively(|| {
+                    let here = there_and_back::<Wgsl>(&data, &[], &scheme, &device);
+                    assert_all_same(&format!("blocks of {block} on {device}"), &here, &truth);
+                });
+            }
+        }
+    }
+}
+
+fn with_scales<B: Backend>(
+    data: &TensorData,
+    scales: &TensorData,
+    scheme: &QuantScheme,
+    device: &B::Device,
+) -> TensorData {
+    let scales = B::float_from_data(scales.clone(), device);
+    let tensor = B::float_from_data(data.clone(), device);
+    read::<B>(B::quantize(
+        tensor,
+        scheme,
+        QuantizationParametersPrimitive { scales },
+    ))
+}
+
+#[test]
+fn given_scales_are_used_as_they_are() {
+    // Halves, so that the direction of rounding shows, and what is out of range.
+    let halves: Vec<f32> = (-140..140).map(|i| i as f32 + 0.5).collect();
+    let data = TensorData::new(halves, [280]);
+    for device in gpus() {
+        for value in [QuantValue::Q8S, QuantValue::Q8F] {
+            let per_tensor = [
+                1.0,
+                2.0,
+                0.3,
+                1e-3,
+                1e3,
+                -1.5,
+                0.0,
+                f32::NAN,
+                f32::INFINITY,
+                1e-39,
+            ];
+            for scale in per_tensor {
+                let scales = TensorData::new(vec![scale], [1]);
+                let scheme = scheme(value, QuantLevel::Tensor);
+                let truth = with_scales::<Flex>(&data, &scales, &scheme, &FlexDevice);
+                natively(|| {
+                    let here = with_scales::<Wgsl>(&data, &scales, &scheme, &device);
+                    assert_same(&format!("scale {scale} on {device}"), &here, &truth);
+                });
+            }
+            let scales: Vec<f32> = (0..40).map(|i| 0.1 + 0.37 * i as f32).collect();
+            let scales = TensorData::new(scales, [40]);
+            let scheme = scheme(value, QuantLevel::block([7]));
+            let truth = with_scales::<Flex>(&data, &scales, &scheme, &FlexDevice);
+            natively(|| {
+                let here = with_scales::<Wgsl>(&data, &scales, &scheme, &device);
+                assert_same(&format!("scales of blocks on {device}"), &here, &truth);
+            });
+        }
+    }
+}
+
+/// Every layout op, alone and on views, of a tensor of shape [8, 6, 10].
+fn layouts<B: Backend>(
+    data: &TensorData,
+    scheme: &QuantScheme,
+    device: &B::Device,
+) -> Vec<(&'static str, TensorData)> {
+    let q = || B::quantize_dynamic(B::float_from_data(data.clone(), device), scheme);
+    let ints = |values: Vec<i32>, shape: &[usize]| {
+        B::int_from_data(TensorData::new(values, shape.to_vec()), device)
+    };
+    let part = [
+        Slice::new(1, Some(8), 2),
+        Slice::new(0, None, -1),
+        Slice::new(-5, None, 1),
+    ];
+    let view = || B::q_flip(B::q_permute(q(), &[2, 0, 1]), &[1]);
+    let picks = |count: i32, below: i32| (0..count).map(|i| (i * 7 + 3) % below).collect();
+    let mut out = vec![
+        ("swap_dims", read::<B>(B::q_swap_dims(q(), 0, 2))),
+        ("transpose", read::<B>(B::q_transpose(q()))),
+        ("permute", read::<B>(B::q_permute(q(), &[1, 2, 0]))),
+        ("flip", read::<B>(B::q_flip(q(), &[0, 2]))),
+        ("slice", read::<B>(B::q_slice(q(), &part))),
+        (
+            "select",
+            read::<B>(B::q_select(q(), 1, ints(picks(2, 6), &[2]))),
+        ),
+        (
+            "gather",
+            read::<B>(B::q_gather(0, q(), ints(picks(240, 8), &[4, 6, 10]))),
+        ),
+        ("permute, flip", read::<B>(view())),
+        (
+            "slice of a view",
+            read::<B>(B::q_slice(view(), &[Slice::new(1, Some(6), 1)])),
+        ),
+        (
+            "select of a view",
+            read::<B>(B::q_select(view(), 0, ints(picks(5, 10), &[5]))),
+        ),
+        (
+            "a view dequantised",
+            read_float::<B>(B::dequantize(view(), FloatDType::F32)),
+        ),
+        (
+            "expand",
+            read::<B>(B::q_expand(
+                B::q_slice(q(), &[Slice::new(0, None, 1), Slice::new(2, Some(3), 1)]),
+                Shape::new([2, 8, 3, 10]),
+            )),
+        ),
+    ];
+    // burn-flex quantises a reshaped tensor with blocks anew, which changes it.
+    if scheme.level == QuantLevel::Tensor {
+        let shape = || Shape::new([12, 40]);
+        out.extend([
+            ("reshape", read::<B>(B::q_reshape(q(), shape()))),
+            (
+                "reshape of a view",
+                read::<B>(B::q_reshape(view(), shape())),
+            ),
+            (
+                "a slice that starts inside a word",
+                read::<B>(B::q_slice(
+                    B::q_reshape(q(), Shape::new([480])),
+                    &[Slice::new(3, Some(210), 1)],
+                )),
+            ),
+            (
+                "select on odd rows",
+                read::<B>(B::q_select(
+                    B::q_slice(
+                        q(),
+                        &[
+                            Slice::new(0, Some(3), 1),
+                            Slice::new(0, Some(5), 1),
+                            Slice::new(0, Some(7), 1),
+                        ],
+                    ),
+                    2,
+                    ints(picks(3, 7), &[3]),
+                )),
+            ),
+        ]);
+    }
+    out
+}
+
+#[test]
+fn layout_ops_move_the_same_bytes() {
+    let data = numbers(&[8, 6, 10]);
+    for device in gpus() {
+        for scheme in schemes() {
+            let truth = layouts::<Flex>(&data, &scheme, &FlexDevice);
+            natively(|| {
+                let here = layouts::<Wgsl>(&data, &scheme, &device);
+                assert_all_same(&format!("{scheme:?} on {device}"), &here, &truth);
+            });
+        }
+    }
+}
+
+#[test]
+fn a_reshape_changes_no_value() {
+    for device in gpus() {
+        for scheme in schemes() {
+            natively(|| {
+                let x = Wgsl::float_from_data(numbers(&[8, 6, 10]), &device);
+                let q = Wgsl::quantize_dynamic(x, &scheme);
+                let before = read::<Wgsl>(q.clone());
+                let after = read::<Wgsl>(Wgsl::q_reshape(q, Shape::new([16, 30])));
+                assert_eq!(after.shape, Shape::new([16, 30]));
+                assert_eq!(
+                    after.as_bytes(),
+                    before.as_bytes(),
+                    "{scheme:?} on {device}"
+                );
+            });
+        }
+    }
+}
+
+#[test]
+fn extremes_are_those_of_the_floats() {
+    let data = numbers(&[8, 6, 10]);
+    for device in gpus() {
+        let dtype = get_device_settings::<Wgsl>(&device).int_dtype;
+        for scheme in schemes() {
+            let q =
+                Flex::quantize_dynamic(Flex::float_from_data(data.clone(), &FlexDevice), &scheme);
+            let floats = Flex::dequantize(q, FloatDType::F32);
+            natively(|| {
+                let q =
+                    Wgsl::quantize_dynamic(Wgsl::float_from_data(data.clone(), &device), &scheme);
+                for dim in 0..3 {
+                    for largest in [true, false] {
+                        let (here, truth) = if largest {
+                            (
+                                Wgsl::q_argmax(q.clone(), dim, dtype),
+                                Flex::float_argmax(floats.clone(), dim, burn_std::IntDType::I32),
+                            )
+                        } else {
+                            (
+                                Wgsl::q_argmin(q.clone(), dim, dtype),
+                                Flex::float_argmin(floats.clone(), dim, burn_std::IntDType::I32),
+                            )
+                        };
+                        let here =
+                            pollster::block_on(Wgsl::int_into_data(here)).expect("it is read back");
+                        let truth = truth.into_data();
+                        here.assert_eq(&truth, false);
+                    }
+                }
+            });
+        }
+    }
+}
+
+fn products<B: Backend>(
+    a: &TensorData,
+    b: &TensorData,
+    scheme: &QuantScheme,
+    device: &B::Device,
+) -> Vec<(&'static str, TensorData)> {
+    let float = |data: &TensorData| B::float_from_data(data.clone(), device);
+    let quantised = |data| TensorPrimitive::QFloat(B::quantize_dynamic(float(data), scheme));
+    let floats = |product| match product {
+        TensorPrimitive::Float(tensor) => read_float::<B>(tensor),
+        TensorPrimitive::QFloat(tensor) => read_float::<B>(B::dequantize(tensor, FloatDType::F32)),
+    };
+    vec![
+        ("both", floats(B::q_matmul(quantised(a), quantised(b)))),
+        (
+            "lhs",
+            floats(B::q_matmul(quantised(a), TensorPrimitive::Float(float(b)))),
+        ),
+        (
+            "rhs",
+            floats(B::q_matmul(TensorPrimitive::Float(float(a)), quantised(b))),
+        ),
+    ]
+}
+
+#[test]
+fn products_stay_on_the_gpu() {
+    let (a, b) = (numbers(&[2, 8, 20]), numbers(&[1, 20, 15]));
+    for device in gpus() {
+        for scheme in schemes() {
+            let truth = products::<Flex>(&a, &b, &scheme, &FlexDevice);
+            natively(|| {
+                let here = products::<Wgsl>(&a, &b, &scheme, &device);
+                for ((which, value), (_, truth)) in here.iter().zip(&truth) {
+                    let what = format!("{which} quantised as {scheme:?} on {device}");
+                    // A long sum of large terms of both signs.
+                    let loose = common::Tolerance {
+                        absolute: 1e-2,
+                        ..SUMMED
+                    };
+                    assert_close(&what, value, truth, loose);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn data_comes_back_as_it_was() {
+    for device in gpus() {
+        for scheme in schemes() {
+            let x = Flex::float_from_data(numbers(&[4, 5, 6]), &FlexDevice);
+            let truth = read::<Flex>(Flex::quantize_dynamic(x, &scheme));
+            natively(|| {
+                for store in [QuantStore::Native, QuantStore::PackedU32(0)] {
+                    let mut data = truth.clone();
+                    data.dtype = burn_backend::DType::QFloat(scheme.with_store(store));
+                    let q = Wgsl::q_from_data(data, &device);
+                    assert_eq!(q.dtype(), truth.dtype);
+                    assert_same("as it was", &read::<Wgsl>(q.clone()), &truth);
+                    let moved = Wgsl::q_to_device(q, &WgslDevice::Cpu);
+                    assert_same("on the CPU", &read::<Wgsl>(moved.clone()), &truth);
+                    let back = Wgsl::q_to_device(moved, &device);
+                    assert_same("and back", &read::<Wgsl>(back), &truth);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_transaction_reads_quantised_tensors_too() {
+    let _turn = COUNTING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 2>::from_data(numbers(&[5, 8]), &device);
+        let ints = Tensor::<Wgsl, 1, burn::tensor::Int>::arange(0..7, &device);
+        let eight = scheme(QuantValue::Q8S, QuantLevel::block([8]));
+        let four = scheme(QuantValue::Q4S, QuantLevel::Tensor);
+        let tensors = [
+            x.clone(),
+            x.clone().quantize_dynamic(&eight),
+            x.clone().quantize_dynamic(&four),
+            x.clone().quantize_dynamic(&eight).transpose(),
+        ];
+        let alone: Vec<TensorData> = tensors.iter().map(|t| t.clone().into_data()).collect();
+        let mut transaction = Transaction::default().register(ints.clone());
+        for tensor in tensors {
+            transaction = transaction.register(tensor);
+        }
+        let read = transaction.execute();
+        read[0].assert_eq(&ints.into_data(), true);
+        for (together, alone) in read[1..].iter().zip(&alone) {
+            assert_same(&format!("on {device}"), together, alone);
+        }
+    }
+}
+
+#[test]
+fn other_schemes_are_computed_on_the_cpu() {
+    let _turn = COUNTING
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    for device in gpus() {
+        for value in [QuantValue::Q4S, QuantValue::Q4F, QuantValue::Q2S] {
+            let scheme = scheme(value, QuantLevel::Tensor);
+            let data = numbers(&[6, 4]);
+            let count = || burn_wgsl::fallbacks().get("quantize_dynamic").copied();
+            let before = count();
+            let here = there_and_back::<Wgsl>(&data, &[1, 0], &scheme, &device);
+            assert!(count() > before, "{value:?} has no kernel on {device}");
+            let truth = there_and_back::<Flex>(&data, &[1, 0], &scheme, &FlexDevice);
+            assert_all_same(&format!("{value:?} on {device}"), &here, &truth);
+        }
+    }
+}
+
+#[test]
+fn blocks_must_divide_a_tensor() {
+    for device in gpus() {
+        let panic = std::panic::catch_unwind(|| {
+            let x = Wgsl::float_from_data(numbers(&[10]), &device);
+            Wgsl::quantize_dynamic(x, &scheme(QuantValue::Q8S, QuantLevel::block([4])))
+        });
+        let text = panic.expect_err("it is refused");
+        let text = text.downcast_ref::<String>().expect("it says why");
+        assert!(text.contains("whole blocks"), "{text}");
+    }
+}
