@@ -382,3 +382,41 @@ fn training_is_alike_on_every_device_and_repeats_bit_for_bit() {
         assert_eq!(losses, train(&device), "the same bits on {device}");
     }
 }
+
+/// Ties keep their order, NaN comes after infinity and -0 before 0, on every device but where burn-flex has its own way.
+#[test]
+fn sorting_is_stable_and_total() {
+    for device in common::gpus() {
+        let keys: Vec<f32> = (0..5000).map(|i| [2.0, -0.0, f32::NAN, 0.0, f32::NEG_INFINITY][i % 5]).collect();
+        let tensor = Tensor::<Wgsl, 1>::from_floats(keys.as_slice(), &device);
+        for descending in [false, true] {
+            let mut truth: Vec<i32> = (0..5000).collect();
+            truth.sort_by(|&a, &b| {
+                let order = keys[a as usize].total_cmp(&keys[b as usize]);
+                if descending { order.reverse() } else { order }
+            });
+            let places = if descending { tensor.clone().argsort_descending(0) } else { tensor.clone().argsort(0) };
+            assert_eq!(places.into_data().to_vec::<i32>().expect("places"), truth, "on {device}");
+        }
+    }
+}
+
+#[test]
+fn argwhere_finds_what_is_true() {
+    for device in devices() {
+        for shape in [[0usize, 3], [1, 1], [7, 11], [100, 300]] {
+            let len = shape[0] * shape[1];
+            let numbers: Vec<i32> = (0..len as i32).map(|i| i * i % 7).collect();
+            let data = burn::tensor::TensorData::new(numbers.clone(), shape);
+            let tensor = Tensor::<Wgsl, 2, burn::tensor::Int>::from_data(data, &device);
+            let found = tensor.transpose().equal_elem(2).argwhere().into_data();
+            let truth: Vec<i32> = (0..shape[1])
+                .flat_map(|j| (0..shape[0]).map(move |i| (i, j)))
+                .filter(|&(i, j)| numbers[i * shape[1] + j] == 2)
+                .flat_map(|(i, j)| [j as i32, i as i32])
+                .collect();
+            assert_eq!(found.shape.as_slice(), [truth.len() / 2, 2], "{shape:?} on {device}");
+            assert_eq!(found.iter::<i32>().collect::<Vec<_>>(), truth, "{shape:?} on {device}");
+        }
+    }
+}

@@ -151,7 +151,9 @@ fn floats_of_16_bits_agree_with_the_twin() {
             Arg::FloatType => true,
             _ => false,
         };
-        case.args.iter().any(floats)
+        // Rounding makes ties, which the twin orders in its own way.
+        let places = case.op.contains("argsort") || case.op.contains("sort_with_indices");
+        case.args.iter().any(floats) && !places
     });
 }
 
