@@ -65,10 +65,14 @@ pub(crate) type FloatType = burn_std::FloatDType;
 pub(crate) type IntType = burn_std::IntDType;
 /// The type of a result that is truth values.
 pub(crate) type BoolType = burn_std::BoolDType;
+/// Options of a convolution in one dimension.
+pub(crate) type Conv1 = ConvOptions<1>;
 /// Options of a convolution in two dimensions.
 pub(crate) type Conv2 = ConvOptions<2>;
 /// Options of a convolution in three dimensions.
 pub(crate) type Conv3 = ConvOptions<3>;
+/// Options of a transposed convolution in one dimension.
+pub(crate) type ConvT1 = ConvTransposeOptions<1>;
 /// Options of a transposed convolution in two dimensions.
 pub(crate) type ConvT2 = ConvTransposeOptions<2>;
 /// Options of a transposed convolution in three dimensions.
