@@ -570,13 +570,18 @@ impl<'a, T: Backend> Arguments<'a, T> {
     }
 
     fn Deform(&mut self) -> DeformConvOptions<2> {
-        let Conv2 {
-            stride,
-            padding,
-            dilation,
-            groups,
-        } = self.Conv2();
-        DeformConvOptions::new(stride, padding, dilation, groups, 1)
+        match self.take() {
+            Arg::Deform(stride, padding, dilation, groups, offset_groups) => {
+                DeformConvOptions::new(
+                    self.per_axis(stride),
+                    self.per_axis(padding),
+                    self.per_axis(dilation),
+                    groups,
+                    offset_groups,
+                )
+            }
+            _ => self.wrong("a deformable convolution's options"),
+        }
     }
 
     fn Interpolate(&mut self) -> InterpolateOptions {

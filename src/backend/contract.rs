@@ -191,7 +191,7 @@ pub(crate) mod prelude {
     pub(crate) use crate::kernels::reduce::Reduction;
     pub(crate) use crate::kernels::table::rows;
     pub(crate) use crate::kernels::{
-        conv, copy, create, elementwise, index, matmul, pool, reduce, softmax,
+        conv, copy, create, deform, elementwise, index, matmul, pool, reduce, softmax,
     };
     pub(crate) use crate::tensor::DType;
 }

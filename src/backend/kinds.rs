@@ -11,6 +11,7 @@ use burn_flex::{Flex, FlexTensor};
 
 use super::site::{Operand, Outcome, Site};
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
+use crate::kernels::deform::Gradients;
 use crate::tensor::Tensor;
 
 /// A float tensor.
@@ -131,12 +132,18 @@ impl Outcome for PooledBackward {
 }
 
 impl Outcome for DeformBackward {
-    type Gpu = std::convert::Infallible;
+    type Gpu = Gradients;
     type Twin = DeformConv2dBackward<Flex>;
 
-    fn from_gpu(value: Self::Gpu, _site: &Site) -> Self {
-        // There is no kernel for it, so there is no such value.
-        match value {}
+    fn from_gpu(value: Gradients, site: &Site) -> Self {
+        let tensor = |tensor: Tensor| -> WgslTensor { Outcome::from_gpu(tensor, site) };
+        Self::new(
+            tensor(value.x),
+            tensor(value.offset),
+            tensor(value.weight),
+            value.mask.map(tensor),
+            value.bias.map(tensor),
+        )
     }
 
     fn from_twin(value: DeformConv2dBackward<Flex>, site: &Site) -> Self {

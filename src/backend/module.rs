@@ -3,10 +3,11 @@
 //! Not listed here, and so Burn's own compositions of the ops that are: one-dimensional pooling (through two
 //! dimensions), `unfold4d`, `ctc_loss`.
 
-use burn_backend::ops::ConvTransposeOptions;
+use burn_backend::ops::{ConvTransposeOptions, DeformConvOptions};
 
 use super::contract::prelude::*;
 use crate::kernels::conv::{ConvOptions, TransposedOptions, axes};
+use crate::kernels::deform::DeformOptions;
 use crate::kernels::pool::Window;
 
 /// Modules.
@@ -43,8 +44,9 @@ macro_rules! module_contract {
             conv_transpose3d_x_backward(weight: F, output_grad: F, options: ConvT3) -> F = conv::transposed_x_backward(weight, output_grad, options.into());
             conv_transpose3d_weight_backward(x: F, weight: F, output_grad: F, options: ConvT3) -> F = conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
             conv_transpose3d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
-            deform_conv2d(x: F, offset: F, weight: F, mask: OptF, bias: OptF, options: Deform) -> F;
-            deform_conv2d_backward(x: F, offset: F, weight: F, mask: OptF, bias: OptF, output_grad: F, options: Deform) -> DeformBackward;
+            deform_conv2d(x: F, offset: F, weight: F, mask: OptF, bias: OptF, options: Deform) -> F = deform::deform_conv2d(x, offset, weight, mask, bias, options.into());
+            deform_conv2d_backward(x: F, offset: F, weight: F, mask: OptF, bias: OptF, output_grad: F, options: Deform) -> DeformBackward =
+                deform::deform_conv2d_backward(x, offset, weight, mask, bias.is_some(), output_grad, options.into());
             avg_pool2d(x: F, kernel: Pair, stride: Pair, padding: Pair, count_include_pad: Switch, ceil_mode: Switch) -> F =
                 pool::avg_pool2d(x, Window { kernel, stride, padding, dilation: [1, 1], ceil: ceil_mode, count_padding: count_include_pad });
             avg_pool2d_backward(x: F, grad: F, kernel: Pair, stride: Pair, padding: Pair, count_include_pad: Switch, ceil_mode: Switch) -> F =
@@ -133,6 +135,20 @@ impl<const N: usize> From<ConvTransposeOptions<N>> for TransposedOptions {
                 groups: options.groups,
             },
             extra: axes(options.padding_out, 0),
+        }
+    }
+}
+
+impl From<DeformConvOptions<2>> for DeformOptions {
+    fn from(options: DeformConvOptions<2>) -> Self {
+        Self {
+            conv: ConvOptions {
+                stride: axes(options.stride, 1),
+                padding: axes(options.padding, 0),
+                dilation: axes(options.dilation, 1),
+                groups: options.weight_groups,
+            },
+            offset_groups: options.offset_groups,
         }
     }
 }

@@ -51,6 +51,8 @@ pub enum Arg {
     Conv(PerAxis, PerAxis, PerAxis, usize),
     /// A transposed convolution's options: stride, padding, extra padding, dilation, groups.
     ConvTransposed(PerAxis, PerAxis, PerAxis, PerAxis, usize),
+    /// A deformable convolution's options: stride, padding, dilation, groups of the weight and of the offset.
+    Deform(PerAxis, PerAxis, PerAxis, usize, usize),
     /// The device's default float type.
     FloatType,
     /// The device's default integer type.

@@ -26,6 +26,7 @@ families! {
     conv
     copy
     create
+    deform
     elementwise
     index
     matmul
