@@ -301,6 +301,29 @@ pub const CASES: &[Case] = {
         case(
             "deform_conv2d_backward",
             &[
+                normal(&[0, 4, 7, 6]),
+                normal(&[0, 18, 7, 6]),
+                normal(&[6, 4, 3, 3]),
+                normal(&[0, 9, 7, 6]),
+                normal(&[6]),
+                normal(&[0, 6, 7, 6]),
+                SAME,
+            ],
+        ),
+        case(
+            "deform_conv2d",
+            &[
+                normal(&[0, 4, 7, 6]),
+                normal(&[0, 18, 7, 6]),
+                normal(&[6, 4, 3, 3]),
+                normal(&[0, 9, 7, 6]),
+                normal(&[6]),
+                SAME,
+            ],
+        ),
+        case(
+            "deform_conv2d_backward",
+            &[
                 normal(&[2, 4, 7, 6]),
                 normal(&[2, 18, 7, 6]),
                 normal(&[6, 4, 3, 3]),
