@@ -226,7 +226,6 @@ macro_rules! composed_contract {
         $apply! {
             prelu(tensor: F, alpha: F) -> F;
             softmin(tensor: F, dim: Size) -> F;
-            conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F;
             max_pool1d(x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Switch) -> F;
             max_pool1d_with_indices(x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Switch) -> Pooled1;
             avg_pool1d(x: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Switch, ceil_mode: Switch) -> F;
@@ -567,62 +566,77 @@ impl<'a, T: Backend> Arguments<'a, T> {
         }
     }
 
-    fn Conv1(&mut self) -> ConvOptions<1> {
+    fn conv<const N: usize>(&mut self) -> ConvOptions<N> {
         match self.take() {
-            Arg::Conv1(stride, padding, dilation, groups) => {
-                ConvOptions::new(stride, padding, dilation, groups)
-            }
-            _ => self.wrong("a convolution's options in one dimension"),
-        }
-    }
-
-    fn Conv2(&mut self) -> ConvOptions<2> {
-        match self.take() {
-            Arg::Conv(stride, padding, dilation, groups) => {
-                ConvOptions::new(stride, padding, dilation, groups)
-            }
+            Arg::Conv(stride, padding, dilation, groups) => ConvOptions::new(
+                self.per_axis(stride),
+                self.per_axis(padding),
+                self.per_axis(dilation),
+                groups,
+            ),
             _ => self.wrong("a convolution's options"),
         }
     }
 
-    fn Conv3(&mut self) -> ConvOptions<3> {
-        let Conv2 {
-            stride: [s, t],
-            padding: [p, q],
-            dilation: [d, e],
-            groups,
-        } = self.Conv2();
-        ConvOptions::new([s, t, t], [p, q, q], [d, e, e], groups)
-    }
-
-    fn ConvT2(&mut self) -> ConvTransposeOptions<2> {
+    fn conv_transposed<const N: usize>(&mut self) -> ConvTransposeOptions<N> {
         match self.take() {
-            Arg::ConvTranspose(stride, padding, extra, dilation, groups) => {
-                ConvTransposeOptions::new(stride, padding, extra, dilation, groups)
+            Arg::ConvTransposed(stride, padding, extra, dilation, groups) => {
+                ConvTransposeOptions::new(
+                    self.per_axis(stride),
+                    self.per_axis(padding),
+                    self.per_axis(extra),
+                    self.per_axis(dilation),
+                    groups,
+                )
             }
             _ => self.wrong("a transposed convolution's options"),
         }
     }
 
+    fn per_axis<const N: usize>(&self, sizes: &[usize]) -> [usize; N] {
+        match sizes.try_into() {
+            Ok(sizes) => sizes,
+            Err(_) => self.wrong("options with a number for each axis"),
+        }
+    }
+
+    fn Conv1(&mut self) -> ConvOptions<1> {
+        self.conv()
+    }
+
+    fn Conv2(&mut self) -> ConvOptions<2> {
+        self.conv()
+    }
+
+    fn Conv3(&mut self) -> ConvOptions<3> {
+        self.conv()
+    }
+
+    fn ConvT1(&mut self) -> ConvTransposeOptions<1> {
+        self.conv_transposed()
+    }
+
+    fn ConvT2(&mut self) -> ConvTransposeOptions<2> {
+        self.conv_transposed()
+    }
+
     fn ConvT3(&mut self) -> ConvTransposeOptions<3> {
-        let ConvT2 {
-            stride: [s, t],
-            padding: [p, q],
-            padding_out: [x, y],
-            dilation: [d, e],
-            groups,
-        } = self.ConvT2();
-        ConvTransposeOptions::new([s, t, t], [p, q, q], [x, y, y], [d, e, e], groups)
+        self.conv_transposed()
     }
 
     fn Deform(&mut self) -> DeformConvOptions<2> {
-        let Conv2 {
-            stride,
-            padding,
-            dilation,
-            groups,
-        } = self.Conv2();
-        DeformConvOptions::new(stride, padding, dilation, groups, 1)
+        match self.take() {
+            Arg::Deform(stride, padding, dilation, groups, offset_groups) => {
+                DeformConvOptions::new(
+                    self.per_axis(stride),
+                    self.per_axis(padding),
+                    self.per_axis(dilation),
+                    groups,
+                    offset_groups,
+                )
+            }
+            _ => self.wrong("a deformable convolution's options"),
+        }
     }
 
     fn Interpolate(&mut self) -> InterpolateOptions {

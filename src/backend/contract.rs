@@ -226,7 +226,7 @@ pub(crate) mod prelude {
     pub(crate) use crate::kernels::scan::Running;
     pub(crate) use crate::kernels::table::rows;
     pub(crate) use crate::kernels::{
-        cast, conv, copy, create, elementwise, index, index_nd, matmul, pool, reduce, scan,
+        cast, conv, copy, create, deform, elementwise, index, index_nd, matmul, pool, reduce, scan,
         softmax, sort,
     };
     pub(crate) use crate::tensor::DType;

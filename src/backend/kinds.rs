@@ -11,6 +11,7 @@ use burn_flex::{Flex, FlexTensor};
 
 use super::site::{Operand, Outcome, Site};
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
+use crate::kernels::deform::Gradients;
 use crate::tensor::Tensor;
 
 /// A float tensor.
@@ -65,10 +66,14 @@ pub(crate) type FloatType = burn_std::FloatDType;
 pub(crate) type IntType = burn_std::IntDType;
 /// The type of a result that is truth values.
 pub(crate) type BoolType = burn_std::BoolDType;
+/// Options of a convolution in one dimension.
+pub(crate) type Conv1 = ConvOptions<1>;
 /// Options of a convolution in two dimensions.
 pub(crate) type Conv2 = ConvOptions<2>;
 /// Options of a convolution in three dimensions.
 pub(crate) type Conv3 = ConvOptions<3>;
+/// Options of a transposed convolution in one dimension.
+pub(crate) type ConvT1 = ConvTransposeOptions<1>;
 /// Options of a transposed convolution in two dimensions.
 pub(crate) type ConvT2 = ConvTransposeOptions<2>;
 /// Options of a transposed convolution in three dimensions.
@@ -127,12 +132,18 @@ impl Outcome for PooledBackward {
 }
 
 impl Outcome for DeformBackward {
-    type Gpu = std::convert::Infallible;
+    type Gpu = Gradients;
     type Twin = DeformConv2dBackward<Flex>;
 
-    fn from_gpu(value: Self::Gpu, _site: &Site) -> Self {
-        // There is no kernel for it, so there is no such value.
-        match value {}
+    fn from_gpu(value: Gradients, site: &Site) -> Self {
+        let tensor = |tensor: Tensor| -> WgslTensor { Outcome::from_gpu(tensor, site) };
+        Self::new(
+            tensor(value.x),
+            tensor(value.offset),
+            tensor(value.weight),
+            value.mask.map(tensor),
+            value.bias.map(tensor),
+        )
     }
 
     fn from_twin(value: DeformConv2dBackward<Flex>, site: &Site) -> Self {

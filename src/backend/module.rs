@@ -1,10 +1,13 @@
 //! The contract's neural network modules.
 //!
-//! Not listed here, and so Burn's own compositions of the ops that are: one-dimensional convolution and
-//! pooling (through two dimensions), gradients of convolutions in three dimensions, `unfold4d`, `ctc_loss`.
+//! Not listed here, and so Burn's own compositions of the ops that are: one-dimensional pooling (through two
+//! dimensions), `unfold4d`, `ctc_loss`.
+
+use burn_backend::ops::{ConvTransposeOptions, DeformConvOptions};
 
 use super::contract::prelude::*;
-use crate::kernels::conv::ConvOptions;
+use crate::kernels::conv::{ConvOptions, TransposedOptions, axes};
+use crate::kernels::deform::DeformOptions;
 use crate::kernels::pool::Window;
 
 /// Modules.
@@ -17,15 +20,33 @@ macro_rules! module_contract {
             linear_x_backward(weight: F, output_grad: F) -> F = matmul::linear_x_backward(weight, output_grad);
             linear_weight_backward(x: F, output_grad: F) -> F = matmul::linear_weight_backward(x, output_grad);
             linear_bias_backward(output_grad: F) -> F = matmul::linear_bias_backward(output_grad);
-            conv2d(x: F, weight: F, bias: OptF, options: Conv2) -> F = conv::conv2d(x, weight, bias, conv_options(&options));
-            conv2d_x_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F = conv::conv2d_x_backward(x.shape(), weight, output_grad, conv_options(&options));
-            conv2d_weight_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F = conv::conv2d_weight_backward(x, weight.shape(), output_grad, conv_options(&options));
-            conv2d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::conv2d_bias_backward(output_grad) };
-            conv_transpose2d(x: F, weight: F, bias: OptF, options: ConvT2) -> F = conv_transpose2d(x, weight, bias, options);
-            conv3d(x: F, weight: F, bias: OptF, options: Conv3) -> F;
-            conv_transpose3d(x: F, weight: F, bias: OptF, options: ConvT3) -> F;
-            deform_conv2d(x: F, offset: F, weight: F, mask: OptF, bias: OptF, options: Deform) -> F;
-            deform_conv2d_backward(x: F, offset: F, weight: F, mask: OptF, bias: OptF, output_grad: F, options: Deform) -> DeformBackward;
+            conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F = conv::conv(x, weight, bias, options.into());
+            conv1d_x_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F = conv::x_backward(x.shape(), weight, output_grad, options.into());
+            conv1d_weight_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F = conv::weight_backward(x, weight.shape(), output_grad, options.into());
+            conv1d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
+            conv2d(x: F, weight: F, bias: OptF, options: Conv2) -> F = conv::conv(x, weight, bias, options.into());
+            conv2d_x_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F = conv::x_backward(x.shape(), weight, output_grad, options.into());
+            conv2d_weight_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F = conv::weight_backward(x, weight.shape(), output_grad, options.into());
+            conv2d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
+            conv3d(x: F, weight: F, bias: OptF, options: Conv3) -> F = conv::conv(x, weight, bias, options.into());
+            conv3d_x_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F = conv::x_backward(x.shape(), weight, output_grad, options.into());
+            conv3d_weight_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F = conv::weight_backward(x, weight.shape(), output_grad, options.into());
+            conv3d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
+            conv_transpose1d(x: F, weight: F, bias: OptF, options: ConvT1) -> F = conv::transposed(x, weight, bias, options.into());
+            conv_transpose1d_x_backward(weight: F, output_grad: F, options: ConvT1) -> F = conv::transposed_x_backward(weight, output_grad, options.into());
+            conv_transpose1d_weight_backward(x: F, weight: F, output_grad: F, options: ConvT1) -> F = conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
+            conv_transpose1d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
+            conv_transpose2d(x: F, weight: F, bias: OptF, options: ConvT2) -> F = conv::transposed(x, weight, bias, options.into());
+            conv_transpose2d_x_backward(weight: F, output_grad: F, options: ConvT2) -> F = conv::transposed_x_backward(weight, output_grad, options.into());
+            conv_transpose2d_weight_backward(x: F, weight: F, output_grad: F, options: ConvT2) -> F = conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
+            conv_transpose2d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
+            conv_transpose3d(x: F, weight: F, bias: OptF, options: ConvT3) -> F = conv::transposed(x, weight, bias, options.into());
+            conv_transpose3d_x_backward(weight: F, output_grad: F, options: ConvT3) -> F = conv::transposed_x_backward(weight, output_grad, options.into());
+            conv_transpose3d_weight_backward(x: F, weight: F, output_grad: F, options: ConvT3) -> F = conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
+            conv_transpose3d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
+            deform_conv2d(x: F, offset: F, weight: F, mask: OptF, bias: OptF, options: Deform) -> F = deform::deform_conv2d(x, offset, weight, mask, bias, options.into());
+            deform_conv2d_backward(x: F, offset: F, weight: F, mask: OptF, bias: OptF, output_grad: F, options: Deform) -> DeformBackward =
+                deform::deform_conv2d_backward(x, offset, weight, mask, bias.is_some(), output_grad, options.into());
             avg_pool2d(x: F, kernel: Pair, stride: Pair, padding: Pair, count_include_pad: Switch, ceil_mode: Switch) -> F =
                 pool::avg_pool2d(x, Window { kernel, stride, padding, dilation: [1, 1], ceil: ceil_mode, count_padding: count_include_pad });
             avg_pool2d_backward(x: F, grad: F, kernel: Pair, stride: Pair, padding: Pair, count_include_pad: Switch, ceil_mode: Switch) -> F =
@@ -93,44 +114,41 @@ impl ModuleOps<Wgsl> for Wgsl {
     }
 }
 
-fn conv_options(options: &Conv2) -> ConvOptions {
-    let Conv2 {
-        stride,
-        padding,
-        dilation,
-        groups,
-    } = options.clone();
-    ConvOptions {
-        stride,
-        padding,
-        dilation,
-        groups,
+impl<const N: usize> From<burn_backend::ops::ConvOptions<N>> for ConvOptions {
+    fn from(options: burn_backend::ops::ConvOptions<N>) -> Self {
+        Self {
+            stride: axes(options.stride, 1),
+            padding: axes(options.padding, 0),
+            dilation: axes(options.dilation, 1),
+            groups: options.groups,
+        }
     }
 }
 
-fn conv_transpose2d(
-    x: crate::tensor::Tensor,
-    weight: crate::tensor::Tensor,
-    bias: Option<crate::tensor::Tensor>,
-    options: ConvT2,
-) -> crate::tensor::Result<crate::tensor::Tensor> {
-    let ConvT2 {
-        stride,
-        padding,
-        padding_out,
-        dilation,
-        groups,
-    } = options;
-    conv::conv_transpose2d(
-        x,
-        weight,
-        bias,
-        ConvOptions {
-            stride,
-            padding,
-            dilation,
-            groups,
-        },
-        padding_out,
-    )
+impl<const N: usize> From<ConvTransposeOptions<N>> for TransposedOptions {
+    fn from(options: ConvTransposeOptions<N>) -> Self {
+        Self {
+            conv: ConvOptions {
+                stride: axes(options.stride, 1),
+                padding: axes(options.padding, 0),
+                dilation: axes(options.dilation, 1),
+                groups: options.groups,
+            },
+            extra: axes(options.padding_out, 0),
+        }
+    }
+}
+
+impl From<DeformConvOptions<2>> for DeformOptions {
+    fn from(options: DeformConvOptions<2>) -> Self {
+        Self {
+            conv: ConvOptions {
+                stride: axes(options.stride, 1),
+                padding: axes(options.padding, 0),
+                dilation: axes(options.dilation, 1),
+                groups: options.weight_groups,
+            },
+            offset_groups: options.offset_groups,
+        }
+    }
 }

@@ -60,11 +60,11 @@ pub enum Arg {
     /// Slices: start, end (negative from the end), step for each axis.
     Slices(&'static [(isize, Option<isize>, isize)]),
     /// A convolution's options: stride, padding, dilation, groups.
-    Conv([usize; 2], [usize; 2], [usize; 2], usize),
-    /// A convolution's options in one dimension: stride, padding, dilation, groups.
-    Conv1([usize; 1], [usize; 1], [usize; 1], usize),
+    Conv(PerAxis, PerAxis, PerAxis, usize),
     /// A transposed convolution's options: stride, padding, extra padding, dilation, groups.
-    ConvTranspose([usize; 2], [usize; 2], [usize; 2], [usize; 2], usize),
+    ConvTransposed(PerAxis, PerAxis, PerAxis, PerAxis, usize),
+    /// A deformable convolution's options: stride, padding, dilation, groups of the weight and of the offset.
+    Deform(PerAxis, PerAxis, PerAxis, usize, usize),
     /// How a scatter combines.
     Update(super::index_nd::Update),
     /// The device's default float type.
@@ -74,6 +74,9 @@ pub enum Arg {
     /// The device's default type for truth values.
     BoolType,
 }
+
+/// A number for each axis that a convolution moves along.
+pub type PerAxis = &'static [usize];
 
 /// An op and its arguments.
 #[derive(Debug, Clone, Copy, PartialEq)]

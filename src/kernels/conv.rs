@@ -1,9 +1,10 @@
-//! Convolution in two dimensions and its gradients, as matrix products whose operands are gathered on
-//! the way in. Groups are the product's batch.
+//! Convolution in one, two and three dimensions and its gradients, as matrix products whose operands are gathered
+//! on the way in. Groups are the product's batch.
 //!
-//! Inputs are padded first, so that a tap's address is the sum of two numbers and needs no check. The
-//! input's gradient, which is also the transposed convolution, is a convolution too: of the gradient spread
-//! by the stride, with the kernel turned round.
+//! There is one mechanism, for depth, height and width: an axis that the tensors lack has size one. Inputs are
+//! padded first, so that a tap's address is the sum of two numbers and needs no check. The input's gradient, which
+//! is also the transposed convolution, is a convolution too: of the gradient spread by the stride, with the kernel
+//! turned round. The gradients of the transposed convolution are the convolution and its weight's gradient.
 
 use smallvec::SmallVec;
 
@@ -13,66 +14,130 @@ use super::matmul::{Gemm, Quads, Tiling};
 use super::reduce::{self, Reduction};
 use super::{Launch, Params, copy, create};
 use crate::runtime::{Source, Variant};
-use crate::tensor::{DType, Error, Layout, Result, SliceAxis, Tensor};
+use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor};
 
-static CONV2D: Source = Source { name: "conv2d", text: include_str!("../../shaders/conv/conv2d.wgsl") };
-static CONV2D_WEIGHT_BACKWARD: Source = Source {
-    name: "conv2d_weight_backward",
-    text: include_str!("../../shaders/conv/conv2d_weight_backward.wgsl"),
+static CONV: Source = Source { name: "conv", text: include_str!("../../shaders/conv/conv.wgsl") };
+static CONV_WEIGHT_BACKWARD: Source = Source {
+    name: "conv_weight_backward",
+    text: include_str!("../../shaders/conv/conv_weight_backward.wgsl"),
 };
 
-/// How a kernel moves over its input: height, then width.
+/// How a kernel moves over its input: by depth, height and width.
 #[derive(Debug, Clone, Copy)]
 pub struct ConvOptions {
     /// Distance between neighbouring outputs.
-    pub stride: [usize; 2],
+    pub stride: [usize; 3],
     /// Zeros around the input.
-    pub padding: [usize; 2],
+    pub padding: [usize; 3],
     /// Distance between neighbouring taps.
-    pub dilation: [usize; 2],
+    pub dilation: [usize; 3],
     /// Groups of channels that are convolved apart.
     pub groups: usize,
 }
 
+/// How a transposed convolution spreads its input.
+#[derive(Debug, Clone, Copy)]
+pub struct TransposedOptions {
+    /// How the convolution moves that it turns round.
+    pub conv: ConvOptions,
+    /// Planes, rows and columns added at the far ends of the output.
+    pub extra: [usize; 3],
+}
+
+/// Numbers for the last `N` of depth, height and width as numbers for all of them.
+pub fn axes<const N: usize>(numbers: [usize; N], missing: usize) -> [usize; 3] {
+    std::array::from_fn(|axis| (axis + N).checked_sub(3).map_or(missing, |i| numbers[i]))
+}
+
+/// The sizes of the axes after the first two as depth, height and width.
+fn spatial(shape: &[usize]) -> Result<[usize; 3]> {
+    match *shape.get(2..).unwrap_or_default() {
+        [w] => Ok([1, 1, w]),
+        [h, w] => Ok([1, h, w]),
+        [d, h, w] => Ok([d, h, w]),
+        _ => Err(Error::Shape {
+            lhs: shape.to_vec(),
+            rhs: Vec::new(),
+            rule: "tensors of a convolution have two axes and one to three further ones",
+        }),
+    }
+}
+
 /// Every size of a convolution. Channels are per group.
-struct Geometry {
-    images: usize,
-    in_c: usize,
+pub(super) struct Geometry {
+    pub images: usize,
+    pub in_c: usize,
     /// The padded input's.
-    input: [usize; 2],
-    out_c: usize,
-    output: [usize; 2],
-    kernel: [usize; 2],
-    options: ConvOptions,
+    pub input: [usize; 3],
+    pub out_c: usize,
+    pub output: [usize; 3],
+    pub kernel: [usize; 3],
+    pub options: ConvOptions,
+    /// How many of the three axes the tensors have.
+    axes: usize,
 }
 
 impl Geometry {
-    /// From an input `[n, c, h, w]` and a weight `[o, c / groups, i, j]`.
-    fn new(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<Self> {
+    /// From an input `[n, c, ..]` and a weight `[o, c / groups, ..]`.
+    pub fn new(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<Self> {
         let error = |rule| Error::Shape { lhs: x.to_vec(), rhs: weight.to_vec(), rule };
         let ConvOptions { stride, padding, dilation, groups } = options;
-        if x.len() != 4 || weight.len() != 4 {
-            return Err(error("a convolution needs x [n, c, h, w] and a weight [o, c / groups, i, j]"));
+        let (size, kernel) = (spatial(x)?, spatial(weight)?);
+        if x.len() != weight.len() {
+            return Err(error("a convolution needs x [n, c, ..] and a weight [o, c / groups, ..] of one rank"));
+        }
+        if groups == 0 || stride.contains(&0) || dilation.contains(&0) {
+            return Err(error("strides, dilations and groups must be above zero"));
         }
         if x[1] != weight[1] * groups || !weight[0].is_multiple_of(groups) {
             return Err(error("channels must be the weight's times the groups, which divide the outputs"));
         }
-        let kernel = [weight[2], weight[3]];
-        let input = [x[2] + 2 * padding[0], x[3] + 2 * padding[1]];
-        let reach = |axis: usize| dilation[axis] * (kernel[axis].max(1) - 1) + 1;
-        if (0..2).any(|axis| kernel[axis] == 0 || input[axis] < reach(axis)) {
+        let input = [0, 1, 2].map(|axis| size[axis] + 2 * padding[axis]);
+        let reach = reach(kernel, dilation);
+        if (0..3).any(|axis| kernel[axis] == 0 || input[axis] <= reach[axis]) {
             return Err(error("the kernel must not be larger than the padded input"));
         }
-        let output = [0, 1].map(|axis| (input[axis] - reach(axis)) / stride[axis] + 1);
-        Ok(Self { images: x[0], in_c: weight[1], input, out_c: weight[0] / groups, output, kernel, options })
+        Ok(Self {
+            images: x[0],
+            in_c: weight[1],
+            input,
+            out_c: weight[0] / groups,
+            output: [0, 1, 2].map(|axis| (input[axis] - reach[axis] - 1) / stride[axis] + 1),
+            kernel,
+            options,
+            axes: x.len() - 2,
+        })
     }
 
-    fn taps(&self) -> usize {
-        self.kernel[0] * self.kernel[1]
+    /// The same with the outputs that `grad` `[n, o, ..]` has: a transposed convolution with extra rows starts from
+    /// fewer than fit.
+    fn with_outputs(mut self, grad: &[usize]) -> Result<Self> {
+        let output = spatial(grad)?;
+        let channels = self.options.groups * self.out_c;
+        let fewer = (0..3).all(|axis| output[axis] <= self.output[axis]);
+        if grad[..2] != [self.images, channels] || !fewer {
+            return Err(Error::Shape {
+                lhs: grad.to_vec(),
+                rhs: self.shape([self.images, channels], self.output).to_vec(),
+                rule: "a gradient has the shape of what it is the gradient of",
+            });
+        }
+        self.output = output;
+        Ok(self)
     }
 
-    fn out_pixels(&self) -> usize {
-        self.images * self.output[0] * self.output[1]
+    pub fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    /// The output pixels of all images.
+    pub fn out_pixels(&self) -> usize {
+        self.images * self.output.iter().product::<usize>()
+    }
+
+    /// A shape of as many axes as the tensors have.
+    fn shape(&self, outer: [usize; 2], sizes: [usize; 3]) -> Shape {
+        outer.iter().chain(&sizes[3 - self.axes..]).copied().collect()
     }
 
     /// Runs one of the products, and joins its parts to a tensor of `shape`.
@@ -87,9 +152,10 @@ impl Geometry {
         let len: usize = shape.iter().product();
         let out = Tensor::empty(inputs[0].runtime(), &[gemm.splits, len], DType::F32, inputs)?;
         if len > 0 {
+            let in_len: usize = self.input.iter().product();
+            let out_len: usize = self.output.iter().product();
             // Neighbours along a row of the gradient, or a column of the result, may be in two images.
-            let area = self.output[0] * self.output[1];
-            let (row, col) = if source.name == CONV2D.name { (gemm.k, area) } else { (area, gemm.n) };
+            let (row, col) = if source.name == CONV.name { (gemm.k, out_len) } else { (out_len, gemm.n) };
             let quads = Quads {
                 a: row.is_multiple_of(4),
                 out: col.is_multiple_of(4),
@@ -98,13 +164,13 @@ impl Geometry {
             let ConvOptions { stride, dilation, groups, .. } = self.options;
             let mut params: Params = SmallVec::new();
             params.extend_from_slice(&gemm.words());
-            params.extend([self.images, groups, self.in_c].map(|v| v as u32));
-            for pair in [self.input, self.output, self.kernel, stride, dilation] {
-                params.extend(pair.map(|v| v as u32));
+            params.extend([self.images, groups, self.in_c, in_len, out_len].map(|v| v as u32));
+            for triple in [self.input, self.output, self.kernel, stride, dilation] {
+                params.extend(triple.map(|v| v as u32));
             }
-            params.extend([u32::from(has_bias), 0, 0]);
+            params.extend([u32::from(has_bias), 0, 0, 0]);
             Launch {
-                variant: &variant(source, gemm.tiling, quads),
+                variant: &variant(source, self.input[0] > 1, gemm.tiling, quads),
                 inputs,
                 outputs: &[&out],
                 params: &params,
@@ -117,20 +183,28 @@ impl Geometry {
     }
 }
 
-fn variant(source: &'static Source, tiling: Tiling, quads: Quads) -> Variant {
-    tiling.define(Variant::new(source), quads)
+/// How far a window's last tap lies from its first.
+fn reach(kernel: [usize; 3], dilation: [usize; 3]) -> [usize; 3] {
+    [0, 1, 2].map(|axis| dilation[axis] * (kernel[axis].max(1) - 1))
 }
 
-/// `x` `[n, c, h, w]` on a ground of zeros of `size`: its pixel `[i, j]` lands on `[i * step + start, ..]`, or
-/// outside, where it is lost.
-fn on_zeros(x: Tensor, start: [isize; 2], step: [usize; 2], size: [usize; 2]) -> Result<Tensor> {
-    let shape = [x.shape()[0], x.shape()[1], size[0], size[1]];
-    if start == [0, 0] && step == [1, 1] && x.shape() == shape {
+fn variant(source: &'static Source, volume: bool, tiling: Tiling, quads: Quads) -> Variant {
+    tiling.define(Variant::new(source).flag("VOLUME", volume), quads)
+}
+
+/// `x` `[n, c, ..]` on a ground of zeros of `size`: its pixel `i` lands on `i * step + start` along each axis, or
+/// outside, where it is lost. The result has all three axes.
+fn on_zeros(x: Tensor, start: [isize; 3], step: [usize; 3], size: [usize; 3]) -> Result<Tensor> {
+    let [d, h, w] = spatial(x.shape())?;
+    let [n, c] = [x.shape()[0], x.shape()[1]];
+    let x = copy::reshape(x, &[n, c, d, h, w])?;
+    let shape = [n, c, size[0], size[1], size[2]];
+    if start == [0; 3] && step == [1; 3] && x.shape() == shape {
         return copy::packed(x);
     }
     let whole = |len| SliceAxis { start: 0, step: 1, len };
-    let (mut from, mut to) = (vec![whole(shape[0]), whole(shape[1])], vec![whole(shape[0]), whole(shape[1])]);
-    for axis in 0..2 {
+    let (mut from, mut to) = (vec![whole(n), whole(c)], vec![whole(n), whole(c)]);
+    for axis in 0..3 {
         let (step, size) = (step[axis] as isize, size[axis] as isize);
         let first = (-start[axis]).max(0).cast_unsigned().div_ceil(step.cast_unsigned());
         let lands = first.cast_signed() * step + start[axis];
@@ -144,15 +218,15 @@ fn on_zeros(x: Tensor, start: [isize; 2], step: [usize; 2], size: [usize; 2]) ->
 }
 
 fn padded(x: Tensor, g: &Geometry) -> Result<Tensor> {
-    on_zeros(x, g.options.padding.map(usize::cast_signed), [1, 1], g.input)
+    on_zeros(x, g.options.padding.map(usize::cast_signed), [1; 3], g.input)
 }
 
-/// The convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, i, j]`.
+/// The convolution of `x` `[n, c, ..]` with `weight` `[o, c / groups, ..]`, of one to three further axes.
 ///
 /// # Errors
 ///
 /// When the shapes do not fit or the memory is not there; so too for the functions below.
-pub fn conv2d(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
+pub fn conv(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
     x.same_device(&weight)?;
     let g = Geometry::new(x.shape(), weight.shape(), options)?;
     convolve(&g, padded(x, &g)?, copy::packed(weight)?, bias)
@@ -166,47 +240,56 @@ fn convolve(g: &Geometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Re
     if bias.is_some() {
         gemm.splits = 1;
     }
-    let shape = [g.images, groups * g.out_c, g.output[0], g.output[1]];
+    let shape = g.shape([g.images, groups * g.out_c], g.output);
     // Without a bias something must still be bound in its place.
     let inputs = [&weight, &x, bias.as_ref().unwrap_or(&weight)];
-    g.run(&CONV2D, &gemm, &inputs, bias.is_some(), &shape)
+    g.run(&CONV, &gemm, &inputs, bias.is_some(), &shape)
 }
 
-/// The gradient of [`conv2d`] with respect to `x`, whose shape is given.
-pub fn conv2d_x_backward(x: &[usize], weight: Tensor, grad: Tensor, options: ConvOptions) -> Result<Tensor> {
-    transposed(x, weight, grad, None, options)
+/// The gradient of [`conv`] with respect to `x`, whose shape is given.
+pub fn x_backward(x: &[usize], weight: Tensor, grad: Tensor, options: ConvOptions) -> Result<Tensor> {
+    turned(x, weight, grad, None, options)
 }
 
-/// The transposed convolution of `x` `[n, c, h, w]` with `weight` `[c, o / groups, i, j]`:
-/// `extra` rows and columns are added at the far ends of the output.
-pub fn conv_transpose2d(
-    x: Tensor,
-    weight: Tensor,
-    bias: Option<Tensor>,
-    options: ConvOptions,
-    extra: [usize; 2],
-) -> Result<Tensor> {
-    let (s, w) = (x.shape(), weight.shape());
-    let error = |rule| Error::Shape { lhs: s.to_vec(), rhs: w.to_vec(), rule };
-    if s.len() != 4 || w.len() != 4 || s[1] != w[0] {
-        return Err(error("a transposed convolution needs x [n, c, h, w] and a weight [c, o / groups, i, j]"));
+/// The gradient of [`conv`] with respect to its weight, whose shape is given.
+pub fn weight_backward(x: Tensor, weight: &[usize], grad: Tensor, options: ConvOptions) -> Result<Tensor> {
+    x.same_device(&grad)?;
+    let g = Geometry::new(x.shape(), weight, options)?.with_outputs(grad.shape())?;
+    let (x, grad) = (padded(x, &g)?, copy::packed(grad)?);
+    let gemm = Gemm::new(x.runtime(), options.groups, g.out_c, g.in_c * g.taps(), g.out_pixels());
+    g.run(&CONV_WEIGHT_BACKWARD, &gemm, &[&grad, &x], false, weight)
+}
+
+/// The gradient of [`conv`] or [`transposed`] with respect to its bias: the sum over everything but the channels.
+pub fn bias_backward(grad: Tensor) -> Result<Tensor> {
+    spatial(grad.shape())?;
+    let channels = grad.shape()[1];
+    let others: SmallVec<[usize; 4]> = (0..grad.shape().len()).filter(|&axis| axis != 1).collect();
+    let out = reduce::axes(Reduction::Sum, grad, &others)?;
+    Ok(out.view(Layout::contiguous(&[channels])))
+}
+
+/// The transposed convolution of `x` `[n, c, ..]` with `weight` `[c, o / groups, ..]`.
+pub fn transposed(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: TransposedOptions) -> Result<Tensor> {
+    let TransposedOptions { conv: ConvOptions { stride, padding, dilation, groups }, extra } = options;
+    let (size, kernel) = (spatial(x.shape())?, spatial(weight.shape())?);
+    let reach = reach(kernel, dilation);
+    let mut shape: Shape = x.shape().into();
+    shape[1] = weight.shape()[1] * groups;
+    let missing = 3 - (shape.len() - 2);
+    for axis in missing..3 {
+        let full = (size[axis].max(1) - 1) * stride[axis] + reach[axis] + extra[axis] + 1;
+        shape[axis + 2 - missing] = full.checked_sub(2 * padding[axis]).ok_or_else(|| Error::Shape {
+            lhs: x.shape().to_vec(),
+            rhs: weight.shape().to_vec(),
+            rule: "the padding must leave something of the output",
+        })?;
     }
-    let area = |axis: usize| {
-        let full = (s[axis + 2].max(1) - 1) * options.stride[axis]
-            + options.dilation[axis] * (w[axis + 2].max(1) - 1)
-            + extra[axis]
-            + 1;
-        full.checked_sub(2 * options.padding[axis])
-    };
-    let (Some(h), Some(width)) = (area(0), area(1)) else {
-        return Err(error("the padding must leave something of the output"));
-    };
-    let shape = [s[0], w[1] * options.groups, h, width];
-    transposed(&shape, weight, x, bias, options)
+    turned(&shape, weight, x, bias, options.conv)
 }
 
 /// What the convolution of an `x` of this shape, turned round, makes of `grad`.
-fn transposed(
+fn turned(
     x: &[usize],
     weight: Tensor,
     grad: Tensor,
@@ -214,45 +297,43 @@ fn transposed(
     options: ConvOptions,
 ) -> Result<Tensor> {
     weight.same_device(&grad)?;
-    let forward = Geometry::new(x, weight.shape(), options)?;
+    let forward = Geometry::new(x, weight.shape(), options)?.with_outputs(grad.shape())?;
     let ConvOptions { stride, padding, dilation, groups } = options;
-    let [i, j] = forward.kernel;
-    let reach = [0, 1].map(|axis| dilation[axis] * (forward.kernel[axis] - 1));
-    let start = [0, 1].map(|axis| reach[axis].cast_signed() - padding[axis].cast_signed());
+    let size = spatial(x)?;
+    let reach = reach(forward.kernel, dilation);
+    let start = [0, 1, 2].map(|axis| reach[axis].cast_signed() - padding[axis].cast_signed());
     let back = Geometry {
-        images: x[0],
         in_c: forward.out_c,
-        input: [x[2] + reach[0], x[3] + reach[1]],
+        input: [0, 1, 2].map(|axis| size[axis] + reach[axis]),
         out_c: forward.in_c,
-        output: [x[2], x[3]],
-        kernel: forward.kernel,
-        options: ConvOptions { stride: [1, 1], padding: [0, 0], dilation, groups },
+        output: size,
+        options: ConvOptions { stride: [1; 3], padding: [0; 3], dilation, groups },
+        ..forward
     };
-    // [group, o, c, i, j] to [group, c, o, i, j], rows and columns from their ends.
-    let weight = copy::reshape(weight, &[groups, back.in_c, back.out_c, i, j])?;
-    let weight = copy::packed(copy::flip(copy::swap_dims(weight, 1, 2)?, &[3, 4])?)?;
+    // [group, o, c, ..] to [group, c, o, ..], planes, rows and columns from their ends.
+    let [i, j, k] = back.kernel;
+    let weight = copy::reshape(weight, &[groups, back.in_c, back.out_c, i, j, k])?;
+    let weight = copy::packed(copy::flip(copy::swap_dims(weight, 1, 2)?, &[3, 4, 5])?)?;
     convolve(&back, on_zeros(grad, start, stride, back.input)?, weight, bias)
 }
 
-/// The gradient of [`conv2d`] with respect to its weight, whose shape is given.
-pub fn conv2d_weight_backward(
+/// The gradient of [`transposed`] with respect to `x`: the convolution of the gradient.
+pub fn transposed_x_backward(weight: Tensor, grad: Tensor, options: TransposedOptions) -> Result<Tensor> {
+    weight.same_device(&grad)?;
+    let mut g = Geometry::new(grad.shape(), weight.shape(), options.conv)?;
+    // Extra rows can make room for windows that no element of x was spread by.
+    g.output = [0, 1, 2].map(|axis| g.output[axis].saturating_sub(options.extra[axis] / options.conv.stride[axis]));
+    convolve(&g, padded(grad, &g)?, copy::packed(weight)?, None)
+}
+
+/// The gradient of [`transposed`] with respect to its weight, whose shape is given: x and the gradient change places.
+pub fn transposed_weight_backward(
     x: Tensor,
     weight: &[usize],
     grad: Tensor,
-    options: ConvOptions,
+    options: TransposedOptions,
 ) -> Result<Tensor> {
-    x.same_device(&grad)?;
-    let g = Geometry::new(x.shape(), weight, options)?;
-    let (x, grad) = (padded(x, &g)?, copy::packed(grad)?);
-    let gemm = Gemm::new(x.runtime(), options.groups, g.out_c, g.in_c * g.taps(), g.out_pixels());
-    g.run(&CONV2D_WEIGHT_BACKWARD, &gemm, &[&grad, &x], false, weight)
-}
-
-/// The gradient of [`conv2d`] with respect to its bias: the sum over everything but the channels.
-pub fn conv2d_bias_backward(grad: Tensor) -> Result<Tensor> {
-    let channels = grad.shape()[1];
-    let out = reduce::axes(Reduction::Sum, grad, &[0, 2, 3])?;
-    Ok(out.view(Layout::contiguous(&[channels])))
+    weight_backward(grad, weight, x, options.conv)
 }
 
 /// Every variant that can be asked for.
@@ -261,8 +342,10 @@ pub fn variants() -> Vec<Variant> {
     for tiling in Tiling::EVERY {
         for bits in 0..8 {
             let quads = Quads { b: false, ..Quads::of_bits(bits) };
-            for source in [&CONV2D, &CONV2D_WEIGHT_BACKWARD] {
-                let variant = variant(source, tiling, quads);
+            for (source, volume) in
+                [(&CONV, false), (&CONV, true), (&CONV_WEIGHT_BACKWARD, false), (&CONV_WEIGHT_BACKWARD, true)]
+            {
+                let variant = variant(source, volume, tiling, quads);
                 if !out.contains(&variant) {
                     out.push(variant);
                 }
@@ -274,167 +357,139 @@ pub fn variants() -> Vec<Variant> {
 
 /// What the family must pass.
 pub const CASES: &[Case] = {
-    const SAME: Arg = Arg::Conv([1, 1], [1, 1], [1, 1], 1);
-    const WIDE: Arg = Arg::Conv([2, 1], [0, 2], [1, 2], 1);
-    const GROUPED: Arg = Arg::Conv([1, 1], [1, 1], [1, 1], 2);
-    const DEPTHWISE: Arg = Arg::Conv([2, 2], [1, 0], [2, 1], 4);
+    const SAME: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 1);
+    const WIDE: Arg = Arg::Conv(&[2, 1], &[0, 2], &[1, 2], 1);
+    const GROUPED: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 2);
+    const DEPTHWISE: Arg = Arg::Conv(&[2, 2], &[1, 0], &[2, 1], 4);
+    const LINE: Arg = Arg::Conv(&[2], &[1], &[1], 1);
+    const LINES: Arg = Arg::Conv(&[1], &[2], &[3], 2);
+    const CUBE: Arg = Arg::Conv(&[1, 1, 1], &[1, 1, 1], &[1, 1, 1], 1);
+    const SKEW: Arg = Arg::Conv(&[2, 1, 3], &[1, 0, 2], &[1, 2, 1], 1);
+    const CUBES: Arg = Arg::Conv(&[1, 2, 1], &[0, 1, 1], &[2, 1, 1], 2);
+    const CHANNELS: Arg = Arg::Conv(&[1, 1, 2], &[1, 1, 0], &[1, 1, 1], 4);
+    const T_LINE: Arg = Arg::ConvTransposed(&[3], &[1], &[2], &[1], 1);
+    const T_LINES: Arg = Arg::ConvTransposed(&[2], &[0], &[0], &[2], 2);
+    const T_SAME: Arg = Arg::ConvTransposed(&[2, 2], &[1, 1], &[1, 0], &[1, 1], 1);
+    const T_WIDE: Arg = Arg::ConvTransposed(&[1, 2], &[0, 1], &[1, 0], &[2, 1], 2);
+    const T_CUBE: Arg = Arg::ConvTransposed(&[2, 1, 2], &[1, 0, 1], &[1, 0, 0], &[1, 2, 1], 1);
+    const T_CUBES: Arg = Arg::ConvTransposed(&[1, 2, 1], &[0, 1, 1], &[0, 1, 1], &[1, 1, 2], 2);
     &[
-        case(
-            "conv2d",
-            &[
-                normal(&[2, 3, 8, 8]),
-                normal(&[5, 3, 3, 3]),
-                normal(&[5]),
-                SAME,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[2, 3, 9, 8]),
-                normal(&[5, 3, 3, 2]),
-                Arg::Without,
-                WIDE,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[2, 4, 7, 7]),
-                normal(&[6, 2, 3, 3]),
-                normal(&[6]),
-                GROUPED,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[1, 4, 9, 7]),
-                normal(&[8, 1, 3, 3]),
-                Arg::Without,
-                DEPTHWISE,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]),
-                normal(&[4, 3, 1, 1]),
-                Arg::Without,
-                SAME,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[3, 40, 6, 6]),
-                normal(&[70, 40, 3, 3]),
-                normal(&[70]),
-                SAME,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[2, 3, 8, 8]),
-                normal(&[5, 3, 3, 3]),
-                normal(&[2, 5, 8, 8]),
-                SAME,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[2, 3, 9, 8]),
-                normal(&[5, 3, 3, 2]),
-                normal(&[2, 5, 4, 10]),
-                WIDE,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[2, 4, 7, 7]),
-                normal(&[6, 2, 3, 3]),
-                normal(&[2, 6, 7, 7]),
-                GROUPED,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[1, 2, 5, 5]),
-                normal(&[3, 2, 1, 1]),
-                normal(&[1, 3, 7, 7]),
-                SAME,
-            ],
-        ),
+        case("conv2d", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
+        case("conv2d", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), Arg::Without, WIDE]),
+        case("conv2d", &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[6]), GROUPED]),
+        case("conv2d", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), Arg::Without, DEPTHWISE]),
+        case("conv2d", &[normal(&[2, 4, 9, 8]), normal(&[4, 1, 2, 3]), normal(&[4]), DEPTHWISE]),
+        case("conv2d", &[permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), normal(&[4, 3, 1, 1]), Arg::Without, SAME]),
+        case("conv2d", &[normal(&[3, 40, 6, 6]), normal(&[70, 40, 3, 3]), normal(&[70]), SAME]),
+        case("conv2d", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
+        case("conv2d_weight_backward", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[0, 5, 8, 8]), SAME]),
+        case("conv_transpose2d", &[normal(&[0, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME]),
+        case("conv2d_x_backward", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME]),
+        case("conv2d_x_backward", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE]),
+        case("conv2d_x_backward", &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[2, 6, 7, 7]), GROUPED]),
+        case("conv2d_x_backward", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), normal(&[1, 8, 4, 3]), DEPTHWISE]),
+        case("conv2d_x_backward", &[normal(&[1, 2, 5, 5]), normal(&[3, 2, 1, 1]), normal(&[1, 3, 7, 7]), SAME]),
         case(
             "conv2d_x_backward",
             &[
                 normal(&[1, 2, 6, 7]),
                 normal(&[3, 2, 2, 1]),
                 normal(&[1, 3, 4, 6]),
-                Arg::Conv([2, 2], [1, 2], [1, 1], 1),
+                Arg::Conv(&[2, 2], &[1, 2], &[1, 1], 1),
             ],
+        ),
+        case("conv2d_weight_backward", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME]),
+        case("conv2d_weight_backward", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE]),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[64, 4, 8, 8]), normal(&[6, 2, 3, 3]), normal(&[64, 6, 8, 8]), GROUPED],
         ),
         case(
             "conv2d_weight_backward",
+            &[normal(&[3, 4, 9, 7]), normal(&[8, 1, 3, 3]), normal(&[3, 8, 4, 3]), DEPTHWISE],
+        ),
+        case("conv2d_bias_backward", &[normal(&[2, 3, 8, 8]), normal(&[5]), normal(&[2, 5, 8, 8])]),
+        case("conv1d", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[5]), LINE]),
+        case("conv1d", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), Arg::Without, LINES]),
+        case("conv1d", &[permuted(&[2, 12, 4], &[0, 2, 1]), normal(&[6, 2, 3]), normal(&[6]), LINES]),
+        case("conv1d_x_backward", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE]),
+        case("conv1d_x_backward", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES]),
+        case("conv1d_weight_backward", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE]),
+        case("conv1d_weight_backward", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES]),
+        case("conv1d_bias_backward", &[normal(&[2, 3, 20]), normal(&[5]), normal(&[2, 5, 10])]),
+        case("conv3d", &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[5]), CUBE]),
+        case("conv3d", &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), Arg::Without, SKEW]),
+        case("conv3d", &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[6]), CUBES]),
+        case("conv3d", &[normal(&[2, 4, 4, 5, 6]), normal(&[4, 1, 3, 3, 2]), normal(&[4]), CHANNELS]),
+        case("conv3d", &[permuted(&[2, 4, 5, 6, 3], &[0, 4, 1, 2, 3]), normal(&[4, 3, 1, 1, 1]), Arg::Without, CUBE]),
+        case(
+            "conv3d",
             &[
-                normal(&[2, 3, 8, 8]),
-                normal(&[5, 3, 3, 3]),
-                normal(&[2, 5, 8, 8]),
-                SAME,
+                normal(&[2, 3, 1, 8, 8]),
+                normal(&[4, 3, 1, 3, 3]),
+                normal(&[4]),
+                Arg::Conv(&[1, 1, 1], &[0, 1, 1], &[1, 1, 1], 1),
             ],
         ),
+        case("conv3d", &[normal(&[1, 16, 12, 12, 12]), normal(&[48, 16, 3, 3, 3]), normal(&[48]), CUBE]),
         case(
-            "conv2d_weight_backward",
-            &[
-                normal(&[2, 3, 9, 8]),
-                normal(&[5, 3, 3, 2]),
-                normal(&[2, 5, 4, 10]),
-                WIDE,
-            ],
+            "conv3d_x_backward",
+            &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[2, 5, 4, 5, 6]), CUBE],
         ),
         case(
-            "conv2d_weight_backward",
-            &[
-                normal(&[64, 4, 8, 8]),
-                normal(&[6, 2, 3, 3]),
-                normal(&[64, 6, 8, 8]),
-                GROUPED,
-            ],
+            "conv3d_x_backward",
+            &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), normal(&[2, 4, 4, 3, 3]), SKEW],
         ),
         case(
-            "conv2d_bias_backward",
-            &[normal(&[2, 3, 8, 8]), normal(&[5]), normal(&[2, 5, 8, 8])],
+            "conv3d_x_backward",
+            &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[1, 6, 3, 4, 5]), CUBES],
         ),
         case(
-            "conv1d",
-            &[
-                normal(&[2, 3, 20]),
-                normal(&[5, 3, 4]),
-                normal(&[5]),
-                Arg::Conv1([2], [1], [1], 1),
-            ],
+            "conv3d_weight_backward",
+            &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[2, 5, 4, 5, 6]), CUBE],
         ),
         case(
-            "conv_transpose2d",
-            &[
-                normal(&[2, 4, 5, 6]),
-                normal(&[4, 3, 3, 3]),
-                normal(&[3]),
-                Arg::ConvTranspose([2, 2], [1, 1], [1, 0], [1, 1], 1),
-            ],
+            "conv3d_weight_backward",
+            &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), normal(&[2, 4, 4, 3, 3]), SKEW],
         ),
         case(
-            "conv_transpose2d",
-            &[
-                normal(&[2, 4, 5, 6]),
-                normal(&[4, 3, 2, 3]),
-                Arg::Without,
-                Arg::ConvTranspose([1, 2], [0, 1], [0, 0], [2, 1], 2),
-            ],
+            "conv3d_weight_backward",
+            &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[1, 6, 3, 4, 5]), CUBES],
         ),
+        case("conv3d_bias_backward", &[normal(&[2, 3, 4, 5, 6]), normal(&[5]), normal(&[2, 5, 4, 5, 6])]),
+        case("conv_transpose1d", &[normal(&[2, 3, 9]), normal(&[3, 5, 4]), normal(&[5]), T_LINE]),
+        case("conv_transpose1d", &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), Arg::Without, T_LINES]),
+        case("conv_transpose1d_x_backward", &[normal(&[3, 5, 4]), normal(&[2, 5, 28]), T_LINE]),
+        case(
+            "conv_transpose1d_weight_backward",
+            &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), normal(&[2, 6, 21]), T_LINES],
+        ),
+        case("conv_transpose1d_bias_backward", &[normal(&[2, 3, 9]), normal(&[5]), normal(&[2, 5, 28])]),
+        case("conv_transpose2d", &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME]),
+        case("conv_transpose2d", &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), Arg::Without, T_WIDE]),
+        case("conv_transpose2d_x_backward", &[normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME]),
+        // An extra row that no element of x reaches.
+        case("conv_transpose2d_x_backward", &[normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE]),
+        case(
+            "conv_transpose2d_weight_backward",
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME],
+        ),
+        case(
+            "conv_transpose2d_weight_backward",
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE],
+        ),
+        case("conv_transpose2d_bias_backward", &[normal(&[2, 4, 5, 6]), normal(&[3]), normal(&[2, 3, 10, 11])]),
+        case("conv_transpose3d", &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[3]), T_CUBE]),
+        case("conv_transpose3d", &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), Arg::Without, T_CUBES]),
+        case("conv_transpose3d_x_backward", &[normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_CUBES]),
+        case(
+            "conv_transpose3d_weight_backward",
+            &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[2, 3, 6, 6, 9]), T_CUBE],
+        ),
+        case(
+            "conv_transpose3d_weight_backward",
+            &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_CUBES],
+        ),
+        case("conv_transpose3d_bias_backward", &[normal(&[2, 4, 3, 4, 5]), normal(&[3]), normal(&[2, 3, 6, 6, 9])]),
     ]
 };

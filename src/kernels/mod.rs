@@ -27,6 +27,7 @@ families! {
     conv
     copy
     create
+    deform
     elementwise
     index
     index_nd

@@ -130,6 +130,11 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ),
     ("lib/half", include_str!("../../shaders/lib/half.wgsl")),
     ("lib/conv", include_str!("../../shaders/lib/conv.wgsl")),
+    ("lib/deform", include_str!("../../shaders/lib/deform.wgsl")),
+    (
+        "lib/neighbours",
+        include_str!("../../shaders/lib/neighbours.wgsl"),
+    ),
     ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
     ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
 ];

@@ -1,6 +1,6 @@
-// conv2d_weight_backward: the gradient of conv2d with respect to its weight:
+// conv_weight_backward: the gradient of conv with respect to its weight:
 // out[o, c, i, j] = sum over n, h, w of grad[n, o, h, w] * x[n, c, h*stride + i*dilation, ..] for a padded x.
-// As a product of [o, nhw] and [nhw, cij]. One product per group.
+// As a product of [o, nhw] and [nhw, cij]. One product per group. With VOLUME there is a depth before each height.
 //#include "lib/grid"
 //#include "lib/conv"
 
@@ -24,8 +24,7 @@ fn begin(batch: u32) {
 }
 
 fn a_index(row: u32, k: u32) -> u32 {
-    let area = p.out_h * p.out_w;
-    return ((k / area * p.groups + group_id) * p.gemm.m + row) * area + k % area;
+    return ((k / p.out_len * p.groups + group_id) * p.gemm.m + row) * p.out_len + k % p.out_len;
 }
 
 //#if A_QUAD
@@ -44,7 +43,7 @@ struct Column {
 }
 
 fn column(col: u32) -> Column {
-    return Column(group_id * p.in_c * p.in_h * p.in_w + tap(col));
+    return Column(group_id * p.in_c * p.in_len + tap(col));
 }
 
 // An output pixel: its image, and where its window starts.
@@ -53,8 +52,7 @@ struct Inner {
 }
 
 fn inner(k: u32) -> Inner {
-    let area = p.out_h * p.out_w;
-    return Inner(k / area * p.groups * p.in_c * p.in_h * p.in_w + window(k % area));
+    return Inner(k / p.out_len * p.groups * p.in_c * p.in_len + window(k % p.out_len));
 }
 
 fn b_at(r: Inner, c: Column) -> f32 {

@@ -1,5 +1,6 @@
-// conv2d: out[n, o, h, w] = bias[o] + sum over c, i, j of x[n, c, h*stride + i*dilation, ..] * weight[o, c, i, j]
+// conv: out[n, o, h, w] = bias[o] + sum over c, i, j of x[n, c, h*stride + i*dilation, ..] * weight[o, c, i, j]
 // for a padded x, as a product of [o, cij] and [cij, nhw] whose right side is never written out. One product per group.
+// With VOLUME there is a depth before each height.
 //#include "lib/grid"
 //#include "lib/conv"
 
@@ -39,9 +40,8 @@ struct Column {
 }
 
 fn column(col: u32) -> Column {
-    let area = p.out_h * p.out_w;
-    let image = (col / area * p.groups + group_id) * p.in_c * p.in_h * p.in_w;
-    return Column(image + window(col % area));
+    let image = (col / p.out_len * p.groups + group_id) * p.in_c * p.in_len;
+    return Column(image + window(col % p.out_len));
 }
 
 struct Inner {
@@ -57,12 +57,11 @@ fn b_at(r: Inner, c: Column) -> f32 {
 }
 
 fn out_row(batch: u32, row: u32) -> u32 {
-    return (batch * p.gemm.m + row) * p.out_h * p.out_w;
+    return (batch * p.gemm.m + row) * p.out_len;
 }
 
 fn out_col(split: u32, col: u32) -> u32 {
-    let area = p.out_h * p.out_w;
-    return (split * p.images + col / area) * p.groups * p.gemm.m * area + col % area;
+    return (split * p.images + col / p.out_len) * p.groups * p.gemm.m * p.out_len + col % p.out_len;
 }
 
 fn bias_of_row(row: u32) -> f32 {
