@@ -1,7 +1,7 @@
 //! The CPU twin: burn-flex, and what this backend has beyond Burn's contract, computed with it.
 
-use burn_backend::ops::FloatTensorOps;
-use burn_backend::{TensorData, TensorMetadata};
+use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
+use burn_backend::{DType, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::Shape;
 
@@ -46,4 +46,100 @@ pub(crate) fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTe
     shape.push(gamma.shape().num_elements());
     let gamma = Flex::float_reshape(gamma, Shape::from(shape));
     Flex::float_mul(Flex::float_div(x, scale), gamma)
+}
+
+// Indices out of range: clamped when reading and skipped when writing, as the kernels do. burn-flex panics.
+
+/// Indices with those outside of an axis clamped to it.
+pub(crate) fn clamped(indices: FlexTensor, size: usize) -> FlexTensor {
+    let last = size.saturating_sub(1) as i64;
+    Flex::int_clamp(indices, 0i64.into(), last.into())
+}
+
+/// The same, and which were outside.
+pub(crate) fn inside(indices: FlexTensor, size: usize) -> (FlexTensor, FlexTensor) {
+    let bool = burn_std::BoolDType::Native;
+    let low = Flex::int_lower_elem(indices.clone(), 0i64.into(), bool);
+    let high = Flex::int_greater_equal_elem(indices.clone(), (size as i64).into(), bool);
+    (clamped(indices, size), Flex::bool_or(low, high))
+}
+
+/// One-dimensional truth values as they lie along an axis.
+pub(crate) fn along(mask: FlexTensor, axis: usize, rank: usize) -> FlexTensor {
+    let mut shape = vec![1; rank];
+    shape[axis] = mask.shape().num_elements();
+    Flex::bool_reshape(mask, Shape::from(shape))
+}
+
+/// Truth values for whole rows.
+pub(crate) fn trailing(mask: FlexTensor) -> FlexTensor {
+    let mut shape = mask.shape().to_vec();
+    shape.push(1);
+    Flex::bool_reshape(mask, Shape::from(shape))
+}
+
+/// Values of any kind with nothing to add where the mask, which broadcasts, holds.
+pub(crate) fn blank(value: FlexTensor, mask: FlexTensor) -> FlexTensor {
+    let mask = Flex::bool_expand(mask, value.shape());
+    match value.dtype() {
+        DType::Bool(_) => Flex::bool_and(value, Flex::bool_not(mask)),
+        dtype if dtype.is_float() => Flex::float_mask_fill(value, mask, 0.0.into()),
+        _ => Flex::int_mask_fill(value, mask, 0i64.into()),
+    }
+}
+
+/// Rows of indices and the sizes of the axes they name.
+fn rows(indices: &FlexTensor, shape: &Shape) -> (Vec<i64>, usize, Vec<i64>) {
+    let depth = indices.shape().last().copied().unwrap_or(0);
+    let sizes = shape.iter().take(depth).map(|&size| size as i64).collect();
+    let numbers = indices.clone().into_data().iter::<i64>().collect();
+    (numbers, depth.max(1), sizes)
+}
+
+/// Rows of indices `[.., k]` with those outside of their axes clamped to them.
+pub(crate) fn clamped_nd(indices: FlexTensor, shape: &Shape) -> FlexTensor {
+    let (mut numbers, depth, sizes) = rows(&indices, shape);
+    for row in numbers.chunks_mut(depth) {
+        for (number, size) in row.iter_mut().zip(&sizes) {
+            *number = (*number).clamp(0, (size - 1).max(0));
+        }
+    }
+    FlexTensor::from_data(TensorData::new(numbers, indices.shape()))
+}
+
+/// The rows of indices `[.., k]` that are inside of their axes, and their values.
+pub(crate) fn inside_nd(
+    indices: FlexTensor,
+    values: FlexTensor,
+    shape: &Shape,
+) -> (FlexTensor, FlexTensor) {
+    let (numbers, depth, sizes) = rows(&indices, shape);
+    let is_inside = |row: &[i64]| {
+        row.iter()
+            .zip(&sizes)
+            .all(|(number, size)| (0..*size).contains(number))
+    };
+    if numbers.chunks(depth).all(is_inside) {
+        return (indices, values);
+    }
+    let count = numbers.len() / depth;
+    let (dtype, slice) = (values.dtype(), shape.iter().skip(sizes.len()).copied());
+    let bytes_per_row = values.shape().num_elements() / count.max(1) * dtype.size();
+    let data = values.into_data();
+    let (mut kept, mut bytes) = (Vec::new(), Vec::new());
+    for (row, value) in numbers
+        .chunks(depth)
+        .zip(data.as_bytes().chunks(bytes_per_row.max(1)))
+    {
+        if is_inside(row) {
+            kept.extend_from_slice(row);
+            bytes.extend_from_slice(value);
+        }
+    }
+    let count = kept.len() / depth;
+    let value_shape: Vec<usize> = std::iter::once(count).chain(slice).collect();
+    (
+        FlexTensor::from_data(TensorData::new(kept, [count, depth])),
+        FlexTensor::from_data(TensorData::from_bytes_vec(bytes, value_shape, dtype)),
+    )
 }

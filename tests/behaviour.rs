@@ -387,7 +387,9 @@ fn training_is_alike_on_every_device_and_repeats_bit_for_bit() {
 #[test]
 fn sorting_is_stable_and_total() {
     for device in common::gpus() {
-        let keys: Vec<f32> = (0..5000).map(|i| [2.0, -0.0, f32::NAN, 0.0, f32::NEG_INFINITY][i % 5]).collect();
+        let keys: Vec<f32> = (0..5000)
+            .map(|i| [2.0, -0.0, f32::NAN, 0.0, f32::NEG_INFINITY][i % 5])
+            .collect();
         let tensor = Tensor::<Wgsl, 1>::from_floats(keys.as_slice(), &device);
         for descending in [false, true] {
             let mut truth: Vec<i32> = (0..5000).collect();
@@ -395,8 +397,16 @@ fn sorting_is_stable_and_total() {
                 let order = keys[a as usize].total_cmp(&keys[b as usize]);
                 if descending { order.reverse() } else { order }
             });
-            let places = if descending { tensor.clone().argsort_descending(0) } else { tensor.clone().argsort(0) };
-            assert_eq!(places.into_data().to_vec::<i32>().expect("places"), truth, "on {device}");
+            let places = if descending {
+                tensor.clone().argsort_descending(0)
+            } else {
+                tensor.clone().argsort(0)
+            };
+            assert_eq!(
+                places.into_data().to_vec::<i32>().expect("places"),
+                truth,
+                "on {device}"
+            );
         }
     }
 }
@@ -415,8 +425,65 @@ fn argwhere_finds_what_is_true() {
                 .filter(|&(i, j)| numbers[i * shape[1] + j] == 2)
                 .flat_map(|(i, j)| [j as i32, i as i32])
                 .collect();
-            assert_eq!(found.shape.as_slice(), [truth.len() / 2, 2], "{shape:?} on {device}");
-            assert_eq!(found.iter::<i32>().collect::<Vec<_>>(), truth, "{shape:?} on {device}");
+            assert_eq!(
+                found.shape.as_slice(),
+                [truth.len() / 2, 2],
+                "{shape:?} on {device}"
+            );
+            assert_eq!(
+                found.iter::<i32>().collect::<Vec<_>>(),
+                truth,
+                "{shape:?} on {device}"
+            );
         }
+    }
+}
+
+/// Indices past an axis are clamped when reading and skipped when writing, alike on every device.
+#[test]
+fn indices_out_of_range_are_alike_on_every_device() {
+    let results = |device: &WgslDevice| {
+        let x = Tensor::<Wgsl, 2>::from_floats([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device);
+        let wild = Tensor::<Wgsl, 2, Int>::from_ints([[-5, 1, 99], [2, -1, 3]], device);
+        let line = Tensor::<Wgsl, 1, Int>::from_ints([7, 0, -3], device);
+        let pairs = Tensor::<Wgsl, 2, Int>::from_ints([[0, 1], [2, 0], [-1, 1], [1, 2]], device);
+        let values = Tensor::<Wgsl, 1>::from_floats([10.0, 20.0, 30.0, 40.0], device);
+        let embedding = burn::tensor::module::embedding(x.clone(), wild.clone());
+        let add = burn::tensor::IndexingUpdateOp::Add;
+        [
+            x.clone().gather(1, wild.clone()).into_data(),
+            x.clone().scatter(1, wild.clone(), x.clone(), add).into_data(),
+            x.clone().select(0, line.clone()).into_data(),
+            x.clone().select_assign(1, line.clone(), x.clone(), add).into_data(),
+            x.clone().gather_nd::<2, 1>(pairs.clone()).into_data(),
+            x.clone().scatter_nd::<2, 1>(pairs.clone(), values.clone(), add).into_data(),
+            x.clone().scatter_nd::<2, 1>(pairs, values, burn::tensor::IndexingUpdateOp::Assign).into_data(),
+            embedding.into_data(),
+            x.int().gather(0, wild).into_data().convert::<f32>(),
+        ]
+    };
+    let truth = results(&WgslDevice::Cpu);
+    assert_eq!(truth[0].to_vec::<f32>().expect("floats"), [1.0, 2.0, 3.0, 6.0, 4.0, 6.0]);
+    assert_eq!(truth[1].to_vec::<f32>().expect("floats"), [1.0, 4.0, 3.0, 4.0, 5.0, 10.0]);
+    for device in gpus() {
+        for (index, (value, truth)) in results(&device).iter().zip(&truth).enumerate() {
+            assert_close(&format!("{index} on {device}"), value, truth, common::CLOSE);
+        }
+    }
+}
+
+#[test]
+fn operands_of_two_types_are_refused_by_name() {
+    for device in devices() {
+        let text = message(move || {
+            let a = Tensor::<Wgsl, 1>::ones([3], &device);
+            let _ = a.clone() + a.cast(burn::tensor::FloatDType::F16);
+        });
+        assert!(text.contains("F32") && text.contains("F16") && text.contains("float_add"), "{text}");
+        let text = message(move || {
+            let a = Tensor::<Wgsl, 1, Int>::ones([3], &device);
+            let _ = a.clone().greater(a.cast(burn::tensor::IntDType::I64));
+        });
+        assert!(text.contains("I32") && text.contains("I64"), "{text}");
     }
 }

@@ -12,7 +12,7 @@
 use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
     DeformConvOptions, GridSampleOptions, InterpolateMode, InterpolateOptions,
-    MaxPool1dWithIndices, MaxPool2dWithIndices,
+    MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices,
 };
 use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
 use burn_backend::{Backend, DType, Scalar, TensorData, get_device_settings};
@@ -152,7 +152,7 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
 
 /// Makes the arms of a call from rows of a table of the contract.
 macro_rules! calls {
-    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $types:ident)? $(= $gpu:expr)?;)*) => {
+    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $types:ident)? $(= $gpu:expr $(, else $twin:expr)?)?;)*) => {
         pub(super) fn table<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
             match args.case.op {
                 $(stringify!($name) => {
@@ -707,6 +707,10 @@ mod results {
 
     pub fn Pooled<T: Backend>(pooled: MaxPool2dWithIndices<T>) -> Vec<Value<T>> {
         vec![Value::Float(pooled.output), Value::Int(pooled.indices)]
+    }
+
+    pub fn PooledBackward<T: Backend>(grad: MaxPool2dBackward<T>) -> Vec<Value<T>> {
+        vec![Value::Float(grad.x_grad)]
     }
 
     pub fn Pooled1<T: Backend>(pooled: MaxPool1dWithIndices<T>) -> Vec<Value<T>> {

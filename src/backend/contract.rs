@@ -10,37 +10,54 @@
 //! before the launch, and the result back. A row `-> I as index` gives indices, whose type is not the operands'; the launch of a
 //! row `-> F as stored` takes every type as it is.
 //!
+//! After `else` a row may say how the CPU computes it, where burn-flex's method of the same name is not it.
 //! A row without a launch always runs on the CPU twin's method of the same name. The rows of the
 //! elementwise table (`kernels::table`) become methods here too, by their shape.
 
 /// Makes trait methods from rows of a table of the contract.
 macro_rules! methods {
-    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $types:ident)? $(= $gpu:expr)?;)*) => {
-        $(methods!(@one $name [$($arg: $kind),*] $ret [$($types)?] $($gpu)?);)*
+    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $types:ident)? $(= $gpu:expr $(, else $twin:expr)?)?;)*) => {
+        $(methods!(@one $name [$($arg: $kind),*] $ret [$($types)?] $($gpu, [$($twin)?])?);)*
     };
-    (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($types:ident)?] $gpu:expr) => {
+    (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($types:ident)?] $gpu:expr, [$($twin:expr)?]) => {
         fn $name($($arg: $kind),*) -> $ret {
-            let mut site = Site::new(stringify!($name))$(.$types())?;
-            $($arg.show(&mut site);)*
-            if site.takes_kernel() {
-                $(let $arg = $arg.into_gpu(&site);)*
-                site.computed($gpu)
-            } else {
-                site.falls_back();
-                $(let $arg = $arg.into_twin(&site);)*
-                Outcome::from_twin(Flex::$name($($arg),*), &site)
-            }
+            run!($name [$($arg)*] [$($types)?] $gpu, else methods!(@twin $name [$($arg)*] $($twin)?))
         }
     };
-    (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($types:ident)?]) => {
+    (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident []) => {
         fn $name($($arg: $kind),*) -> $ret {
-            let mut site = Site::new(stringify!($name));
-            $($arg.show(&mut site);)*
+            run!($name [$($arg)*] else Flex::$name($($arg),*))
+        }
+    };
+    (@twin $name:ident [$($arg:ident)*] $twin:expr) => {
+        $twin
+    };
+    (@twin $name:ident [$($arg:ident)*]) => {
+        Flex::$name($($arg),*)
+    };
+}
+
+/// Runs an op where its operands are: a launch if there is one for them, else the twin.
+macro_rules! run {
+    ($name:ident [$($arg:ident)*] [$($types:ident)?] $gpu:expr, else $twin:expr) => {{
+        let mut site = Site::new(stringify!($name))$(.$types())?;
+        $($arg.show(&mut site);)*
+        if site.takes_kernel() {
+            $(let $arg = $arg.into_gpu(&site);)*
+            site.computed($gpu)
+        } else {
             site.falls_back();
             $(let $arg = $arg.into_twin(&site);)*
-            Outcome::from_twin(Flex::$name($($arg),*), &site)
+            Outcome::from_twin($twin, &site)
         }
-    };
+    }};
+    ($name:ident [$($arg:ident)*] else $twin:expr) => {{
+        let mut site = Site::new(stringify!($name));
+        $($arg.show(&mut site);)*
+        site.falls_back();
+        $(let $arg = $arg.into_twin(&site);)*
+        Outcome::from_twin($twin, &site)
+    }};
 }
 
 /// Makes trait methods from rows of the elementwise table.
@@ -94,7 +111,7 @@ macro_rules! elementwise_methods {
     };
 }
 
-pub(crate) use {elementwise_methods, methods};
+pub(crate) use {elementwise_methods, methods, run};
 
 use crate::kernels::reduce::Reduction;
 use crate::kernels::{copy, index, index_nd, reduce};
@@ -209,7 +226,7 @@ pub(crate) mod prelude {
     pub(crate) use burn_backend::ops::{
         ActivationOps, BoolTensorOps, FloatTensorOps, IntTensorOps, ModuleOps, QTensorOps,
     };
-    pub(crate) use burn_backend::{ExecutionError, TensorData};
+    pub(crate) use burn_backend::{ExecutionError, TensorData, TensorMetadata};
     pub(crate) use burn_flex::Flex;
 
     pub(crate) use super::super::Wgsl;
@@ -217,9 +234,10 @@ pub(crate) mod prelude {
     pub(crate) use super::super::kinds::*;
     pub(crate) use super::super::site::{Operand, Outcome, Site};
     pub(crate) use super::{
-        elementwise_methods, methods, number, slice, slice_assign, stored, transpose, update, with,
-        with_indices,
+        elementwise_methods, methods, number, run, slice, slice_assign, stored, transpose, update,
+        with, with_indices,
     };
+    pub(crate) use crate::cpu;
     pub(crate) use crate::device::WgslDevice;
     pub(crate) use crate::kernels::elementwise::Number as Literal;
     pub(crate) use crate::kernels::reduce::Reduction;

@@ -3,7 +3,6 @@
 //! On the CPU, and for types without a kernel, a row of the elementwise table is computed by its truth.
 
 use super::contract::prelude::*;
-use crate::cpu;
 use crate::kernels::norm;
 use crate::kernels::table::Row;
 
@@ -44,16 +43,7 @@ macro_rules! extension_functions {
         $(
             $(#[$doc])*
             pub fn $name($($arg: $kind),*) -> $ret {
-                let mut site = Site::new(stringify!($name));
-                $($arg.show(&mut site);)*
-                if site.takes_kernel() {
-                    $(let $arg = $arg.into_gpu(&site);)*
-                    site.computed($gpu)
-                } else {
-                    site.falls_back();
-                    $(let $arg = $arg.into_twin(&site);)*
-                    Outcome::from_twin($twin, &site)
-                }
+                run!($name [$($arg)*] [] $gpu, else $twin)
             }
         )*
     };

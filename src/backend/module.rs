@@ -14,8 +14,8 @@ use crate::kernels::pool::Window;
 macro_rules! module_contract {
     ($apply:ident) => {
         $apply! {
-            embedding(weights: F, indices: I) -> F = index::embedding(weights, indices);
-            embedding_backward(weights: F, output_grad: F, indices: I) -> F = index::embedding_backward(weights, output_grad, indices);
+            embedding(weights: F, indices: I) -> F = index::embedding(weights, indices), else { let indices = cpu::clamped(indices, weights.shape()[0]); Flex::embedding(weights, indices) };
+            embedding_backward(weights: F, output_grad: F, indices: I) -> F = index::embedding_backward(weights, output_grad, indices), else { let (indices, outside) = cpu::inside(indices, weights.shape()[0]); let grad = cpu::blank(output_grad, cpu::trailing(outside)); Flex::embedding_backward(weights, grad, indices) };
             linear(x: F, weight: F, bias: OptF) -> F = matmul::linear(x, weight, bias);
             linear_x_backward(weight: F, output_grad: F) -> F = matmul::linear_x_backward(weight, output_grad);
             linear_weight_backward(x: F, output_grad: F) -> F = matmul::linear_weight_backward(x, output_grad);
@@ -57,6 +57,10 @@ macro_rules! module_contract {
                 pool::max_pool2d(x, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false });
             max_pool2d_with_indices(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch) -> Pooled =
                 pool::max_pool2d_with_indices(x, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false });
+            // The twin insists on indices of 64 bits, which nobody else has.
+            max_pool2d_with_indices_backward(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch, output_grad: F, indices: I) -> PooledBackward =
+                pool::max_pool2d_backward(x.shape(), output_grad, indices, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false }),
+                else Flex::max_pool2d_with_indices_backward(x, kernel, stride, padding, dilation, ceil_mode, output_grad, Flex::int_cast(indices, IntType::I64));
             interpolate(x: F, output_size: Pair, options: Interpolate) -> F;
             interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F;
             attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F;
@@ -70,48 +74,6 @@ pub(crate) use module_contract;
 
 impl ModuleOps<Wgsl> for Wgsl {
     module_contract!(methods);
-
-    // Not a row: the twin insists on indices of 64 bits, which nobody else has.
-    fn max_pool2d_with_indices_backward(
-        x: F,
-        kernel: Pair,
-        stride: Pair,
-        padding: Pair,
-        dilation: Pair,
-        ceil: bool,
-        output_grad: F,
-        indices: I,
-    ) -> PooledBackward {
-        let mut site = Site::new("max_pool2d_with_indices_backward");
-        [&x, &output_grad, &indices]
-            .into_iter()
-            .for_each(|tensor| tensor.show(&mut site));
-        if site.takes_kernel() {
-            let window = Window {
-                kernel,
-                stride,
-                padding,
-                dilation,
-                ceil,
-                count_padding: false,
-            };
-            let (x, grad) = (x.into_gpu(&site), output_grad.into_gpu(&site));
-            site.computed(pool::max_pool2d_backward(
-                x.shape(),
-                grad,
-                indices.into_gpu(&site),
-                window,
-            ))
-        } else {
-            site.falls_back();
-            let (x, grad) = (x.into_twin(&site), output_grad.into_twin(&site));
-            let indices = Flex::int_cast(indices.into_twin(&site), IntType::I64);
-            let back = Flex::max_pool2d_with_indices_backward(
-                x, kernel, stride, padding, dilation, ceil, grad, indices,
-            );
-            Outcome::from_twin(back, &site)
-        }
-    }
 }
 
 impl<const N: usize> From<burn_backend::ops::ConvOptions<N>> for ConvOptions {

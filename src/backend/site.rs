@@ -185,6 +185,22 @@ impl Site {
     }
 }
 
+/// Notes the type of an operand; of one kind all have the same.
+fn alike(seen: &mut Option<DType>, dtype: DType, op: &str) {
+    let first = *seen.get_or_insert(dtype);
+    assert!(
+        first == dtype,
+        "{op}: operands of types {first:?} and {dtype:?}; cast one to the other's"
+    );
+}
+
+/// Whether integers among an op's operands may be indices into the others.
+fn takes_indices(op: &str) -> bool {
+    ["gather", "scatter", "select", "embedding", "pool", "ctc"]
+        .iter()
+        .any(|word| op.contains(word))
+}
+
 /// An operand of an op, as Burn gives it.
 pub(crate) trait Operand: Sized {
     /// How a kernel's launcher takes it.
@@ -220,8 +236,10 @@ impl Operand for WgslTensor {
         site.wide |= matches!(dtype, DType::I64 | DType::U64);
         match dtype {
             DType::Bool(_) => {}
-            dtype if dtype.is_float() => site.float = site.float.or(Some(dtype)),
-            dtype => site.integer = site.integer.or(Some(dtype)),
+            dtype if dtype.is_float() => alike(&mut site.float, dtype, site.op),
+            // Indices may be of another type than what they index.
+            dtype if takes_indices(site.op) => site.integer = site.integer.or(Some(dtype)),
+            dtype => alike(&mut site.integer, dtype, site.op),
         }
     }
 
