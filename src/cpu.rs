@@ -1,10 +1,11 @@
-//! The CPU twin: burn-flex, and what this backend has beyond Burn's contract, computed with it.
+//! The CPU twin: burn-flex, and what it lacks or loses, computed with it.
 
-use burn_backend::ops::FloatTensorOps;
+use burn_backend::ops::{FloatTensorOps, InterpolateMode, InterpolateOptions, ModuleOps};
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::Shape;
 
+use crate::kernels::interpolate::{Mode, Runs};
 use crate::kernels::table::{Row, Truth};
 
 /// An elementwise row with one operand, by its truth.
@@ -46,4 +47,31 @@ pub(crate) fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTe
     shape.push(gamma.shape().num_elements());
     let gamma = Flex::float_reshape(gamma, Shape::from(shape));
     Flex::float_mul(Flex::float_div(x, scale), gamma)
+}
+
+/// The gradient of resizing. burn-flex has none of the Lanczos filter: that one is a product with the matrices
+/// that resize rows and columns.
+pub(crate) fn interpolate_backward(
+    x: FlexTensor,
+    grad: FlexTensor,
+    output: [usize; 2],
+    options: InterpolateOptions,
+) -> FlexTensor {
+    if !matches!(options.mode, InterpolateMode::Lanczos3) {
+        return Flex::interpolate_backward(x, grad, output, options);
+    }
+    let matrix = |input: usize, output: usize| {
+        let runs = Runs::resizing(Mode::Lanczos3, options.align_corners, input, output);
+        let mut values = vec![0.0f32; output * input];
+        for (row, first, weights) in runs.iter() {
+            let start = row * input + first;
+            values[start..start + weights.len()].copy_from_slice(weights);
+        }
+        let data = TensorData::new(values, [1, 1, output, input]).convert_dtype(grad.dtype());
+        FlexTensor::from_data(data)
+    };
+    let [_, _, height, width] = x.shape().dims();
+    let rows = Flex::float_transpose(matrix(height, output[0]));
+    let columns = matrix(width, output[1]);
+    Flex::float_matmul(Flex::float_matmul(rows, grad.clone()), columns)
 }

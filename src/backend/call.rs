@@ -11,8 +11,8 @@
 
 use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
-    DeformConvOptions, GridSampleOptions, InterpolateMode, InterpolateOptions,
-    MaxPool1dWithIndices, MaxPool2dWithIndices,
+    DeformConvOptions, GridSampleOptions, InterpolateOptions, MaxPool1dWithIndices,
+    MaxPool2dWithIndices,
 };
 use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
 use burn_backend::{Backend, Scalar, TensorData, get_device_settings};
@@ -112,7 +112,7 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
 
 /// Makes the arms of a call from rows of a table of the contract.
 macro_rules! calls {
-    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(= $gpu:expr)?;)*) => {
+    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(= $gpu:expr $(, else $twin:expr)?)?;)*) => {
         pub(super) fn table<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
             match args.case.op {
                 $(stringify!($name) => {
@@ -571,20 +571,16 @@ impl<'a, T: Backend> Arguments<'a, T> {
     }
 
     fn Interpolate(&mut self) -> InterpolateOptions {
-        InterpolateOptions::new(self.Mode())
+        match self.take() {
+            Arg::Interpolate(mode, align_corners) => {
+                InterpolateOptions::new(mode.into()).with_align_corners(align_corners)
+            }
+            _ => self.wrong("the options of resizing"),
+        }
     }
 
     fn GridSample(&mut self) -> GridSampleOptions {
-        GridSampleOptions::new(self.Mode())
-    }
-
-    fn Mode(&mut self) -> InterpolateMode {
-        match self.Size() {
-            0 => InterpolateMode::Nearest,
-            1 => InterpolateMode::Bilinear,
-            2 => InterpolateMode::Bicubic,
-            _ => InterpolateMode::Lanczos3,
-        }
+        GridSampleOptions::default()
     }
 
     fn Attention(&mut self) -> AttentionModuleOptions {

@@ -6,15 +6,19 @@
 //! float_sum_dim(tensor: F, dim: Size) -> F = reduce::dim(Sum, tensor, dim);
 //! ```
 //!
-//! A row without a launch always runs on the CPU twin's method of the same name. The rows of the
+//! A row without a launch always runs on the CPU twin's method of the same name. Where that one lacks or
+//! loses something, the row says after an `else` what the twin computes instead. The rows of the
 //! elementwise table (`kernels::table`) become methods here too, by their shape.
 
 /// Makes trait methods from rows of a table of the contract.
 macro_rules! methods {
-    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(= $gpu:expr)?;)*) => {
-        $(methods!(@one $name [$($arg: $kind),*] $ret $($gpu)?);)*
+    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(= $gpu:expr $(, else $twin:expr)?)?;)*) => {
+        $(methods!(@one $name [$($arg: $kind),*] $ret $($gpu $(, else $twin)?)?);)*
     };
     (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident $gpu:expr) => {
+        methods!(@one $name [$($arg: $kind),*] $ret $gpu, else Flex::$name($($arg),*));
+    };
+    (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident $gpu:expr, else $twin:expr) => {
         fn $name($($arg: $kind),*) -> $ret {
             let mut site = Site::new(stringify!($name));
             $($arg.show(&mut site);)*
@@ -24,7 +28,7 @@ macro_rules! methods {
             } else {
                 site.falls_back();
                 $(let $arg = $arg.into_twin(&site);)*
-                Outcome::from_twin(Flex::$name($($arg),*), &site)
+                Outcome::from_twin($twin, &site)
             }
         }
     };
@@ -191,7 +195,7 @@ pub(crate) mod prelude {
     pub(crate) use crate::kernels::reduce::Reduction;
     pub(crate) use crate::kernels::table::rows;
     pub(crate) use crate::kernels::{
-        conv, copy, create, elementwise, index, matmul, pool, reduce, softmax,
+        conv, copy, create, elementwise, index, interpolate, matmul, pool, reduce, softmax,
     };
     pub(crate) use crate::tensor::DType;
 }

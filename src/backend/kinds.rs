@@ -2,7 +2,7 @@
 
 use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
-    DeformConvOptions, GridSampleOptions, InterpolateOptions, MaxPool2dBackward,
+    DeformConvOptions, GridSampleOptions, InterpolateMode, InterpolateOptions, MaxPool2dBackward,
     MaxPool2dWithIndices,
 };
 use burn_backend::quantization::QuantizationParametersPrimitive;
@@ -11,6 +11,7 @@ use burn_flex::{Flex, FlexTensor};
 
 use super::site::{Operand, Outcome, Site};
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
+use crate::kernels::interpolate::Mode;
 use crate::tensor::Tensor;
 
 /// A float tensor.
@@ -165,3 +166,26 @@ impl Operand for QParams {
         }
     }
 }
+
+/// Makes an enum of Burn's and one of the kernels' into each other, variant by variant.
+macro_rules! same_words {
+    ($burn:ident $kernels:ident: $($word:ident)*) => {
+        impl From<$burn> for $kernels {
+            fn from(value: $burn) -> Self {
+                match value {
+                    $($burn::$word => Self::$word,)*
+                }
+            }
+        }
+
+        impl From<$kernels> for $burn {
+            fn from(value: $kernels) -> Self {
+                match value {
+                    $($kernels::$word => Self::$word,)*
+                }
+            }
+        }
+    };
+}
+
+same_words!(InterpolateMode Mode: Nearest Bilinear Bicubic Lanczos3);

@@ -4,6 +4,7 @@
 //! pooling (through two dimensions), gradients of convolutions in three dimensions, `unfold4d`, `ctc_loss`.
 
 use super::contract::prelude::*;
+use crate::cpu;
 use crate::kernels::conv::ConvOptions;
 use crate::kernels::pool::Window;
 
@@ -36,8 +37,10 @@ macro_rules! module_contract {
                 pool::max_pool2d(x, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false });
             max_pool2d_with_indices(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch) -> Pooled =
                 pool::max_pool2d_with_indices(x, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false });
-            interpolate(x: F, output_size: Pair, options: Interpolate) -> F;
-            interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F;
+            interpolate(x: F, output_size: Pair, options: Interpolate) -> F = interpolate::interpolate(x, output_size, options.mode.into(), options.align_corners);
+            interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F =
+                interpolate::interpolate_backward(x.shape(), grad, output_size, options.mode.into(), options.align_corners),
+                else cpu::interpolate_backward(x, grad, output_size, options);
             attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F;
             rfft(signal: F, dim: Size, n: OptSize) -> FF;
             irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F;

@@ -1,5 +1,6 @@
 //! Cases as plain data: which op, on what. Tests, gradient checks and benches walk them.
 
+use super::interpolate::Mode;
 use crate::tensor::Shape;
 
 /// The content and layout of a tensor that a case calls for.
@@ -53,6 +54,8 @@ pub enum Arg {
     Conv1([usize; 1], [usize; 1], [usize; 1], usize),
     /// A transposed convolution's options: stride, padding, extra padding, dilation, groups.
     ConvTranspose([usize; 2], [usize; 2], [usize; 2], [usize; 2], usize),
+    /// Options of resizing: how, and whether corners are aligned.
+    Interpolate(Mode, bool),
     /// The device's default float type.
     FloatType,
     /// The device's default integer type.

@@ -28,6 +28,7 @@ families! {
     create
     elementwise
     index
+    interpolate
     matmul
     norm
     pool
