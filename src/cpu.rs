@@ -1,11 +1,14 @@
 //! The CPU twin: burn-flex, and what it lacks or loses, computed with it.
 
-use burn_backend::ops::{FloatTensorOps, InterpolateMode, InterpolateOptions, ModuleOps};
+use burn_backend::ops::{
+    FloatTensorOps, GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
+    ModuleOps,
+};
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::Shape;
 
-use crate::kernels::interpolate::{Mode, Runs};
+use crate::kernels::interpolate::{Mode, Runs, cubic};
 use crate::kernels::table::{Row, Truth};
 
 /// An elementwise row with one operand, by its truth.
@@ -74,4 +77,60 @@ pub(crate) fn interpolate_backward(
     let rows = Flex::float_transpose(matrix(height, output[0]));
     let columns = matrix(width, output[1]);
     Flex::float_matmul(Flex::float_matmul(rows, grad.clone()), columns)
+}
+
+/// Images at the places of a grid. burn-flex does not know cubic convolution.
+pub(crate) fn grid_sample_2d(
+    x: FlexTensor,
+    grid: FlexTensor,
+    options: GridSampleOptions,
+) -> FlexTensor {
+    if !matches!(options.mode, InterpolateMode::Bicubic) {
+        return Flex::float_grid_sample_2d(x, grid, options);
+    }
+    let dtype = x.dtype();
+    let [n, c, h, w] = x.shape().dims();
+    let [_, rows, cols, _] = grid.shape().dims();
+    let read = |tensor: FlexTensor| tensor.into_data().iter::<f64>().collect::<Vec<_>>();
+    let (x, grid) = (read(x), read(grid));
+    let mut out = Vec::with_capacity(n * c * rows * cols);
+    for image in 0..n * c {
+        let pixels = &x[image * h * w..][..h * w];
+        let places = &grid[image / c * rows * cols * 2..][..rows * cols * 2];
+        for place in places.chunks_exact(2) {
+            let across = cubic_taps(place[0], w, &options);
+            let mut sum = 0.0;
+            for (row, weight) in cubic_taps(place[1], h, &options) {
+                let line = across.map(|(col, weight)| match (row, col) {
+                    (Some(row), Some(col)) => weight * pixels[row * w + col],
+                    _ => 0.0,
+                });
+                sum += weight * line.iter().sum::<f64>();
+            }
+            out.push(sum);
+        }
+    }
+    FlexTensor::from_data(TensorData::new(out, [n, c, rows, cols]).convert_dtype(dtype))
+}
+
+/// The elements of an axis around a place from -1 to 1, none where it lies outside, and their weights.
+fn cubic_taps(place: f64, size: usize, options: &GridSampleOptions) -> [(Option<usize>, f64); 4] {
+    let last = size as i64 - 1;
+    let margin = if options.align_corners { 0.0 } else { 0.5 };
+    let at = (place + 1.0) / 2.0 * (last as f64 + 2.0 * margin) - margin;
+    [-1.0, 0.0, 1.0, 2.0].map(|step| {
+        let tap = at.floor() + step;
+        let element = match options.padding_mode {
+            GridSamplePaddingMode::Zeros => tap as i64,
+            GridSamplePaddingMode::Border => (tap as i64).clamp(0, last),
+            GridSamplePaddingMode::Reflection => {
+                // There and back, with or without the outermost elements twice.
+                let (turn, twice) = (last + i64::from(margin > 0.0), i64::from(margin > 0.0));
+                let along = (tap as i64).rem_euclid((2 * turn).max(1));
+                along.min(2 * turn - twice - along).max(0)
+            }
+        };
+        let inside = (0..=last).contains(&element);
+        (inside.then_some(element as usize), cubic((at - tap).abs()))
+    })
 }

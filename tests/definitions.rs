@@ -4,11 +4,18 @@ mod common;
 
 use burn::backend::Autodiff;
 use burn::tensor::module;
-use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
+use burn::tensor::ops::{
+    GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
+};
 use burn::tensor::{Distribution, Tensor, TensorData, TensorPrimitive};
 use burn_backend::ops::ModuleOps;
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{Tolerance, assert_close, devices, gpus};
+
+const CLOSE: Tolerance = Tolerance {
+    relative: 2e-5,
+    absolute: 2e-5,
+};
 
 fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Wgsl, D> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
@@ -128,15 +135,196 @@ fn the_lanczos_gradient_stays_on_the_gpu() {
     }
 }
 
+/// Places that lie on an image as resizing lays its outputs.
+fn regular_grid(output: [usize; 2], align_corners: bool, device: &WgslDevice) -> Tensor<Wgsl, 4> {
+    let place = |o: usize, count: usize| match align_corners {
+        true => 2.0 * o as f32 / (count - 1) as f32 - 1.0,
+        false => (2.0 * o as f32 + 1.0) / count as f32 - 1.0,
+    };
+    let mut places = Vec::new();
+    for row in 0..output[0] {
+        for col in 0..output[1] {
+            places.extend([place(col, output[1]), place(row, output[0])]);
+        }
+    }
+    Tensor::from_data(
+        TensorData::new(places, [1, output[0], output[1], 2]),
+        device,
+    )
+}
+
+fn sampling(padding: GridSamplePaddingMode, align_corners: bool) -> GridSampleOptions {
+    GridSampleOptions::new(InterpolateMode::Bicubic)
+        .with_padding_mode(padding)
+        .with_align_corners(align_corners)
+}
+
+#[test]
+fn bicubic_sampling_on_a_regular_grid_is_resizing() {
+    for device in devices() {
+        for align_corners in [true, false] {
+            let x = random([1, 2, 5, 8], &device);
+            let resized = module::interpolate(
+                x.clone(),
+                [9, 11],
+                resizing(&InterpolateMode::Bicubic, align_corners),
+            );
+            let grid = regular_grid([9, 11], align_corners, &device);
+            let sampled =
+                x.grid_sample_2d(grid, sampling(GridSamplePaddingMode::Border, align_corners));
+            let what = format!("align_corners {align_corners} on {device}");
+            assert_close(&what, &sampled.into_data(), &resized.into_data(), CLOSE);
+        }
+    }
+}
+
+/// What lies outside of an image may as well be a part of a larger one.
+#[test]
+fn bicubic_sampling_sees_the_padding() {
+    const MORE: usize = 6;
+    let (h, w) = (4usize, 5usize);
+    for device in devices() {
+        for align_corners in [true, false] {
+            for padding in [
+                GridSamplePaddingMode::Zeros,
+                GridSamplePaddingMode::Reflection,
+            ] {
+                let x = random([1, 1, h, w], &device);
+                let values: Vec<f32> = x.to_data().iter::<f32>().collect();
+                let element = |at: usize, size: usize| {
+                    let at = at as i64 - MORE as i64;
+                    let size = size as i64;
+                    let again = i64::from(!align_corners);
+                    if padding == GridSamplePaddingMode::Zeros || (0..size).contains(&at) {
+                        return at;
+                    }
+                    // Back from the first or last element, which counts twice if the ends are half an element out.
+                    let at = if at < 0 {
+                        -at - again
+                    } else {
+                        2 * (size - 1) + again - at
+                    };
+                    if at < 0 {
+                        -at - again
+                    } else if at >= size {
+                        2 * (size - 1) + again - at
+                    } else {
+                        at
+                    }
+                };
+                let mut large = Vec::new();
+                for row in (0..h + 2 * MORE).map(|row| element(row, h)) {
+                    for col in (0..w + 2 * MORE).map(|col| element(col, w)) {
+                        let inside = (0..h as i64).contains(&row) && (0..w as i64).contains(&col);
+                        large.push(if inside {
+                            values[row as usize * w + col as usize]
+                        } else {
+                            0.0
+                        });
+                    }
+                }
+                let large = TensorData::new(large, [1, 1, h + 2 * MORE, w + 2 * MORE]);
+                let large = Tensor::<Wgsl, 4>::from_data(large, &device);
+                // Pixels up to three outside of the image, as places on the one and the other.
+                let place = |pixel: f32, size: usize| match align_corners {
+                    true => 2.0 * pixel / (size - 1) as f32 - 1.0,
+                    false => (2.0 * pixel + 1.0) / size as f32 - 1.0,
+                };
+                let (mut here, mut there) = (Vec::new(), Vec::new());
+                for i in 0..40 {
+                    let row = -3.0 + (i as f32 * 0.37) % (h as f32 + 5.0);
+                    let col = -3.0 + (i as f32 * 0.73) % (w as f32 + 5.0);
+                    here.extend([place(col, w), place(row, h)]);
+                    let more = MORE as f32;
+                    there.extend([
+                        place(col + more, w + 2 * MORE),
+                        place(row + more, h + 2 * MORE),
+                    ]);
+                }
+                let grid =
+                    |places| Tensor::from_data(TensorData::new(places, [1, 5, 8, 2]), &device);
+                let small = x.grid_sample_2d(grid(here), sampling(padding, align_corners));
+                let truth = large.grid_sample_2d(
+                    grid(there),
+                    sampling(GridSamplePaddingMode::Border, align_corners),
+                );
+                let what = format!("{padding:?} {align_corners} on {device}");
+                let loose = Tolerance {
+                    relative: 1e-4,
+                    absolute: 1e-4,
+                };
+                assert_close(&what, &small.into_data(), &truth.into_data(), loose);
+            }
+        }
+    }
+}
+
+/// As PyTorch has it: half-way between two pixels the even one is nearest, and a place that is no number
+/// lies outside, or on the first pixel.
+#[test]
+fn sampling_at_doubtful_places() {
+    use GridSamplePaddingMode::{Border, Reflection, Zeros};
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 4>::from_floats([[[[1.0, 2.0, 3.0, 4.0]]]], &device);
+        let at = |place: f32, mode: InterpolateMode, padding| {
+            let grid = Tensor::<Wgsl, 4>::from_floats([[[[place, 0.0]]]], &device);
+            let options = GridSampleOptions::new(mode).with_padding_mode(padding);
+            x.clone().grid_sample_2d(grid, options).into_scalar()
+        };
+        // At 0.5, 1.5 and 2.5 pixels.
+        for (place, truth) in [(-0.5, 1.0), (0.0, 3.0), (0.5, 3.0)] {
+            assert_eq!(
+                at(place, InterpolateMode::Nearest, Zeros),
+                truth,
+                "{place} on {device}"
+            );
+        }
+        for place in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
+            for mode in [InterpolateMode::Nearest, InterpolateMode::Bilinear] {
+                assert_eq!(at(place, mode.clone(), Zeros), 0.0, "{place} on {device}");
+                let truth = if place > 0.0 { 4.0 } else { 1.0 };
+                assert_eq!(
+                    at(place, mode.clone(), Border),
+                    truth,
+                    "{place} on {device}"
+                );
+                let reflected = at(place, mode, Reflection);
+                assert!(
+                    (1.0..=4.0).contains(&reflected),
+                    "{place} on {device}: {reflected}"
+                );
+            }
+        }
+    }
+}
+
 /// What does not fit is an error that says so, and nothing is read past an end.
 #[test]
-fn what_cannot_be_resized_is_refused_by_name() {
+fn what_cannot_be_sampled_is_refused_by_name() {
     for device in gpus() {
         let message = |f: &dyn Fn()| {
             let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f))
                 .expect_err("it is refused");
             panic.downcast_ref::<String>().cloned().unwrap_or_default()
         };
+        let x = random([1, 1, 4, 4], &device);
+        let grid = random([1, 2, 2, 2], &device);
+        let text = message(&|| {
+            let _ = x.clone().grid_sample_2d(
+                grid.clone(),
+                GridSampleOptions::new(InterpolateMode::Lanczos3),
+            );
+        });
+        assert!(
+            text.contains("Lanczos") && text.contains(&device.to_string()),
+            "{text}"
+        );
+        let text = message(&|| {
+            let _ = x
+                .clone()
+                .grid_sample_2d(random([1, 2, 2, 3], &device), GridSampleOptions::default());
+        });
+        assert!(text.contains("[1, 2, 2, 3]"), "{text}");
         let text = message(&|| {
             let none = Tensor::<Wgsl, 4>::zeros([1, 1, 0, 4], &device);
             let _ = module::interpolate(

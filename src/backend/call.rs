@@ -580,7 +580,12 @@ impl<'a, T: Backend> Arguments<'a, T> {
     }
 
     fn GridSample(&mut self) -> GridSampleOptions {
-        GridSampleOptions::default()
+        match self.take() {
+            Arg::GridSample(mode, padding, align_corners) => GridSampleOptions::new(mode.into())
+                .with_padding_mode(padding.into())
+                .with_align_corners(align_corners),
+            _ => self.wrong("the options of sampling on a grid"),
+        }
     }
 
     fn Attention(&mut self) -> AttentionModuleOptions {

@@ -3,6 +3,7 @@
 use super::contract::prelude::*;
 use super::int::first;
 use super::random;
+use crate::cpu;
 use Reduction::*;
 
 /// Float ops that are not in the elementwise table.
@@ -65,7 +66,9 @@ macro_rules! float_contract {
             float_cumprod(tensor: F, dim: Size) -> F;
             float_cummin(tensor: F, dim: Size) -> F;
             float_cummax(tensor: F, dim: Size) -> F;
-            float_grid_sample_2d(tensor: F, grid: F, options: GridSample) -> F;
+            float_grid_sample_2d(tensor: F, grid: F, options: GridSample) -> F =
+                grid_sample::grid_sample_2d(tensor, grid, options.mode.into(), options.padding_mode.into(), options.align_corners),
+                else cpu::grid_sample_2d(tensor, grid, options);
         }
     };
 }

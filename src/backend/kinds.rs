@@ -2,8 +2,8 @@
 
 use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
-    DeformConvOptions, GridSampleOptions, InterpolateMode, InterpolateOptions, MaxPool2dBackward,
-    MaxPool2dWithIndices,
+    DeformConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode,
+    InterpolateOptions, MaxPool2dBackward, MaxPool2dWithIndices,
 };
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::tensor::IndexingUpdateOp;
@@ -11,6 +11,7 @@ use burn_flex::{Flex, FlexTensor};
 
 use super::site::{Operand, Outcome, Site};
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
+use crate::kernels::grid_sample::Padding;
 use crate::kernels::interpolate::Mode;
 use crate::tensor::Tensor;
 
@@ -189,3 +190,4 @@ macro_rules! same_words {
 }
 
 same_words!(InterpolateMode Mode: Nearest Bilinear Bicubic Lanczos3);
+same_words!(GridSamplePaddingMode Padding: Zeros Border Reflection);

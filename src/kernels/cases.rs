@@ -1,5 +1,6 @@
 //! Cases as plain data: which op, on what. Tests, gradient checks and benches walk them.
 
+use super::grid_sample::Padding;
 use super::interpolate::Mode;
 use crate::tensor::Shape;
 
@@ -56,6 +57,8 @@ pub enum Arg {
     ConvTranspose([usize; 2], [usize; 2], [usize; 2], [usize; 2], usize),
     /// Options of resizing: how, and whether corners are aligned.
     Interpolate(Mode, bool),
+    /// Options of sampling on a grid: how, what lies outside, and whether corners are aligned.
+    GridSample(Mode, Padding, bool),
     /// The device's default float type.
     FloatType,
     /// The device's default integer type.

@@ -176,7 +176,7 @@ fn taps(
 }
 
 /// The weight of cubic convolution at a distance of up to two.
-fn cubic(distance: f64) -> f64 {
+pub(crate) fn cubic(distance: f64) -> f64 {
     let (a, d) = (-0.75, distance);
     if d < 1.0 {
         ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0

@@ -27,6 +27,7 @@ families! {
     copy
     create
     elementwise
+    grid_sample
     index
     interpolate
     matmul
