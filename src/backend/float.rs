@@ -17,7 +17,7 @@ macro_rules! float_contract {
             float_into_int(tensor: F, dtype: IntType) -> I = with(dtype, elementwise::cast(tensor, DType::I32));
             float_cast(tensor: F, dtype: FloatType) -> F = with(dtype, Ok(tensor));
             float_matmul(lhs: F, rhs: F) -> F = matmul::matmul(lhs, rhs);
-            float_cross(lhs: F, rhs: F, dim: Size) -> F;
+            float_cross(lhs: F, rhs: F, dim: Size) -> F = cross::cross(lhs, rhs, dim);
             float_transpose(tensor: F) -> F = transpose(tensor);
             float_swap_dims(tensor: F, dim1: Size, dim2: Size) -> F = copy::swap_dims(tensor, dim1, dim2);
             float_permute(tensor: F, axes: Axes) -> F = copy::permute(tensor, axes);

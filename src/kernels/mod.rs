@@ -26,6 +26,7 @@ families! {
     conv
     copy
     create
+    cross
     elementwise
     grid_sample
     index
