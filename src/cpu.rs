@@ -43,13 +43,43 @@ pub(crate) fn map2(row: &Row, lhs: FlexTensor, rhs: FlexTensor) -> FlexTensor {
 
 /// Each row divided by its root mean square, times `gamma`.
 pub(crate) fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
+    let y = over_deviation(x, epsilon);
+    let gamma = as_row(gamma, y.rank());
+    Flex::float_mul(y, gamma)
+}
+
+/// Each row less its mean, over its standard deviation, times `gamma`, plus `beta`. burn-flex's own takes the
+/// variance as the difference of two squares, which for a mean of 100 deviations leaves two digits.
+pub(crate) fn layer_norm(
+    x: FlexTensor,
+    gamma: FlexTensor,
+    beta: Option<FlexTensor>,
+    epsilon: f64,
+) -> FlexTensor {
+    let axis = x.rank() - 1;
+    let center = |x: FlexTensor| Flex::float_sub(x.clone(), Flex::float_mean_dim(x, axis));
+    // A large mean is rounded; the second takes away what the first left.
+    let y = over_deviation(center(center(x)), epsilon);
+    let y = Flex::float_mul(y, as_row(gamma, axis + 1));
+    match beta {
+        Some(beta) => Flex::float_add(y, as_row(beta, axis + 1)),
+        None => y,
+    }
+}
+
+/// Each row divided by the root of the mean of its squares.
+fn over_deviation(x: FlexTensor, epsilon: f64) -> FlexTensor {
     let axis = x.rank() - 1;
     let mean = Flex::float_mean_dim(Flex::float_mul(x.clone(), x.clone()), axis);
     let scale = Flex::float_sqrt(Flex::float_add_scalar(mean, epsilon.into()));
-    let mut shape = vec![1; axis];
-    shape.push(gamma.shape().num_elements());
-    let gamma = Flex::float_reshape(gamma, Shape::from(shape));
-    Flex::float_mul(Flex::float_div(x, scale), gamma)
+    Flex::float_div(x, scale)
+}
+
+/// A vector as the last of so many axes.
+fn as_row(vector: FlexTensor, rank: usize) -> FlexTensor {
+    let mut shape = vec![1; rank];
+    shape[rank - 1] = vector.shape().num_elements();
+    Flex::float_reshape(vector, Shape::from(shape))
 }
 
 /// The gradient of resizing. burn-flex has none of the Lanczos filter: that one is a product with the matrices

@@ -298,6 +298,52 @@ fn sampling_at_doubtful_places() {
     }
 }
 
+/// A mean of a hundred or a thousand deviations costs no digits.
+#[test]
+fn layer_norm_keeps_its_digits_at_a_large_mean() {
+    for device in devices() {
+        for (rows, width, mean) in [
+            (70, 7, 100.0),
+            (5, 64, 100.0),
+            (3, 1000, 100.0),
+            (3, 4096, -1000.0),
+        ] {
+            let x = random([rows, width], &device) + mean;
+            let (gamma, beta) = (random([width], &device), random([width], &device));
+            let y = Tensor::<Wgsl, 2>::from_primitive(TensorPrimitive::Float(Wgsl::layer_norm(
+                x.clone().into_primitive().tensor(),
+                gamma.clone().into_primitive().tensor(),
+                Some(beta.clone().into_primitive().tensor()),
+                1e-5,
+            )));
+            let read = |data: TensorData| data.iter::<f64>().collect::<Vec<_>>();
+            let (x, gamma, beta) = (
+                read(x.into_data()),
+                read(gamma.into_data()),
+                read(beta.into_data()),
+            );
+            let mut truth = Vec::new();
+            for row in x.chunks(width) {
+                let mean = row.iter().sum::<f64>() / width as f64;
+                let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width as f64;
+                let scale = 1.0 / (variance + 1e-5).sqrt();
+                truth.extend((0..width).map(|k| (row[k] - mean) * scale * gamma[k] + beta[k]));
+            }
+            let what = format!("rows of {width} around {mean} on {device}");
+            let truth = TensorData::new(truth, [rows, width]);
+            assert_close(
+                &what,
+                &y.into_data(),
+                &truth,
+                Tolerance {
+                    relative: 1e-5,
+                    absolute: 1e-5,
+                },
+            );
+        }
+    }
+}
+
 /// What does not fit is an error that says so, and nothing is read past an end.
 #[test]
 fn what_cannot_be_sampled_is_refused_by_name() {

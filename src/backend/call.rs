@@ -188,7 +188,6 @@ macro_rules! composed_contract {
             float_powi_scalar(lhs: F, rhs: Number) -> F;
             float_powf_scalar(lhs: F, rhs: Number) -> F;
             int_powi_scalar(lhs: I, rhs: Number) -> I;
-            layer_norm(tensor: F, gamma: F, beta: OptF, epsilon: Real) -> F;
         }
     };
 }

@@ -195,8 +195,8 @@ pub(crate) mod prelude {
     pub(crate) use crate::kernels::reduce::Reduction;
     pub(crate) use crate::kernels::table::rows;
     pub(crate) use crate::kernels::{
-        conv, copy, create, cross, elementwise, grid_sample, index, interpolate, matmul, pool,
-        reduce, softmax,
+        conv, copy, create, cross, elementwise, grid_sample, index, interpolate, matmul, norm,
+        pool, reduce, softmax,
     };
     pub(crate) use crate::tensor::DType;
 }

@@ -4,7 +4,6 @@
 
 use super::contract::prelude::*;
 use crate::cpu;
-use crate::kernels::norm;
 use crate::kernels::table::Row;
 
 /// Makes functions of the backend from rows of the extension table.

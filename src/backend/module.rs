@@ -41,6 +41,7 @@ macro_rules! module_contract {
             interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F =
                 interpolate::interpolate_backward(x.shape(), grad, output_size, options.mode.into(), options.align_corners),
                 else cpu::interpolate_backward(x, grad, output_size, options);
+            layer_norm(tensor: F, gamma: F, beta: OptF, epsilon: Real) -> F = norm::layer_norm(tensor, gamma, beta, epsilon as f32), else cpu::layer_norm(tensor, gamma, beta, epsilon);
             attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F;
             rfft(signal: F, dim: Size, n: OptSize) -> FF;
             irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F;
