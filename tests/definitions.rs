@@ -114,9 +114,9 @@ fn the_gradient_of_resizing_is_its_transpose() {
     }
 }
 
-/// The Lanczos filter trains too, and its gradient leaves no GPU.
+/// The Lanczos filter trains too, and its gradient leaves no GPU; so it is for pooling in one dimension.
 #[test]
-fn the_lanczos_gradient_stays_on_the_gpu() {
+fn gradients_stay_on_the_gpu() {
     for device in gpus() {
         let before = burn_wgsl::fallbacks();
         let x =
@@ -131,6 +131,12 @@ fn the_lanczos_gradient_stays_on_the_gpu() {
         let total = x.grad(&grads).expect("x is tracked").sum().into_scalar();
         assert!((total - 72.0).abs() < 1e-3, "{total} on {device}");
 
+        let x = Tensor::<Autodiff<Wgsl>, 3>::from_inner(random([2, 3, 9], &device)).require_grad();
+        let y = module::max_pool1d(x.clone(), 3, 2, 1, 1, false).sum()
+            + module::avg_pool1d(x.clone(), 3, 2, 1, true, false).sum()
+            + module::adaptive_avg_pool1d(x.clone(), 4).sum();
+        let grads = y.backward();
+        assert!(x.grad(&grads).is_some());
         assert_eq!(burn_wgsl::fallbacks(), before, "on {device}");
     }
 }

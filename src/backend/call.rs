@@ -185,6 +185,8 @@ macro_rules! composed_contract {
             max_pool1d_with_indices(x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Switch) -> Pooled1;
             avg_pool1d(x: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Switch, ceil_mode: Switch) -> F;
             adaptive_avg_pool1d(x: F, output_size: Size) -> F;
+            avg_pool1d_backward(x: F, grad: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Switch, ceil_mode: Switch) -> F;
+            adaptive_avg_pool1d_backward(x: F, grad: F) -> F;
             float_powi_scalar(lhs: F, rhs: Number) -> F;
             float_powf_scalar(lhs: F, rhs: Number) -> F;
             int_powi_scalar(lhs: I, rhs: Number) -> I;
