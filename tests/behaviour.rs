@@ -452,19 +452,33 @@ fn indices_out_of_range_are_alike_on_every_device() {
         let add = burn::tensor::IndexingUpdateOp::Add;
         [
             x.clone().gather(1, wild.clone()).into_data(),
-            x.clone().scatter(1, wild.clone(), x.clone(), add).into_data(),
+            x.clone()
+                .scatter(1, wild.clone(), x.clone(), add)
+                .into_data(),
             x.clone().select(0, line.clone()).into_data(),
-            x.clone().select_assign(1, line.clone(), x.clone(), add).into_data(),
+            x.clone()
+                .select_assign(1, line.clone(), x.clone(), add)
+                .into_data(),
             x.clone().gather_nd::<2, 1>(pairs.clone()).into_data(),
-            x.clone().scatter_nd::<2, 1>(pairs.clone(), values.clone(), add).into_data(),
-            x.clone().scatter_nd::<2, 1>(pairs, values, burn::tensor::IndexingUpdateOp::Assign).into_data(),
+            x.clone()
+                .scatter_nd::<2, 1>(pairs.clone(), values.clone(), add)
+                .into_data(),
+            x.clone()
+                .scatter_nd::<2, 1>(pairs, values, burn::tensor::IndexingUpdateOp::Assign)
+                .into_data(),
             embedding.into_data(),
             x.int().gather(0, wild).into_data().convert::<f32>(),
         ]
     };
     let truth = results(&WgslDevice::Cpu);
-    assert_eq!(truth[0].to_vec::<f32>().expect("floats"), [1.0, 2.0, 3.0, 6.0, 4.0, 6.0]);
-    assert_eq!(truth[1].to_vec::<f32>().expect("floats"), [1.0, 4.0, 3.0, 4.0, 5.0, 10.0]);
+    assert_eq!(
+        truth[0].to_vec::<f32>().expect("floats"),
+        [1.0, 2.0, 3.0, 6.0, 4.0, 6.0]
+    );
+    assert_eq!(
+        truth[1].to_vec::<f32>().expect("floats"),
+        [1.0, 4.0, 3.0, 4.0, 5.0, 10.0]
+    );
     for device in gpus() {
         for (index, (value, truth)) in results(&device).iter().zip(&truth).enumerate() {
             assert_close(&format!("{index} on {device}"), value, truth, common::CLOSE);
@@ -479,7 +493,10 @@ fn operands_of_two_types_are_refused_by_name() {
             let a = Tensor::<Wgsl, 1>::ones([3], &device);
             let _ = a.clone() + a.cast(burn::tensor::FloatDType::F16);
         });
-        assert!(text.contains("F32") && text.contains("F16") && text.contains("float_add"), "{text}");
+        assert!(
+            text.contains("F32") && text.contains("F16") && text.contains("float_add"),
+            "{text}"
+        );
         let text = message(move || {
             let a = Tensor::<Wgsl, 1, Int>::ones([3], &device);
             let _ = a.clone().greater(a.cast(burn::tensor::IntDType::I64));

@@ -11,8 +11,8 @@
 
 use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
-    DeformConvOptions, GridSampleOptions, InterpolateMode, InterpolateOptions,
-    MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices,
+    DeformConvOptions, GridSampleOptions, InterpolateOptions, MaxPool1dWithIndices,
+    MaxPool2dBackward, MaxPool2dWithIndices,
 };
 use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
 use burn_backend::{Backend, DType, Scalar, TensorData, get_device_settings};
@@ -230,10 +230,11 @@ macro_rules! composed_contract {
             max_pool1d_with_indices(x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Switch) -> Pooled1;
             avg_pool1d(x: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Switch, ceil_mode: Switch) -> F;
             adaptive_avg_pool1d(x: F, output_size: Size) -> F;
+            avg_pool1d_backward(x: F, grad: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Switch, ceil_mode: Switch) -> F;
+            adaptive_avg_pool1d_backward(x: F, grad: F) -> F;
             float_powi_scalar(lhs: F, rhs: Number) -> F;
             float_powf_scalar(lhs: F, rhs: Number) -> F;
             int_powi_scalar(lhs: I, rhs: Number) -> I;
-            layer_norm(tensor: F, gamma: F, beta: OptF, epsilon: Real) -> F;
         }
     };
 }
@@ -640,19 +641,20 @@ impl<'a, T: Backend> Arguments<'a, T> {
     }
 
     fn Interpolate(&mut self) -> InterpolateOptions {
-        InterpolateOptions::new(self.Mode())
+        match self.take() {
+            Arg::Interpolate(mode, align_corners) => {
+                InterpolateOptions::new(mode.into()).with_align_corners(align_corners)
+            }
+            _ => self.wrong("the options of resizing"),
+        }
     }
 
     fn GridSample(&mut self) -> GridSampleOptions {
-        GridSampleOptions::new(self.Mode())
-    }
-
-    fn Mode(&mut self) -> InterpolateMode {
-        match self.Size() {
-            0 => InterpolateMode::Nearest,
-            1 => InterpolateMode::Bilinear,
-            2 => InterpolateMode::Bicubic,
-            _ => InterpolateMode::Lanczos3,
+        match self.take() {
+            Arg::GridSample(mode, padding, align_corners) => GridSampleOptions::new(mode.into())
+                .with_padding_mode(padding.into())
+                .with_align_corners(align_corners),
+            _ => self.wrong("the options of sampling on a grid"),
         }
     }
 

@@ -244,8 +244,8 @@ pub(crate) mod prelude {
     pub(crate) use crate::kernels::scan::Running;
     pub(crate) use crate::kernels::table::rows;
     pub(crate) use crate::kernels::{
-        cast, conv, copy, create, deform, elementwise, index, index_nd, matmul, pool, reduce, scan,
-        softmax, sort,
+        cast, conv, copy, create, cross, deform, elementwise, grid_sample, index, index_nd,
+        interpolate, matmul, norm, pool, reduce, scan, softmax, sort,
     };
     pub(crate) use crate::tensor::DType;
 }

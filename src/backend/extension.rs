@@ -3,7 +3,6 @@
 //! On the CPU, and for types without a kernel, a row of the elementwise table is computed by its truth.
 
 use super::contract::prelude::*;
-use crate::kernels::norm;
 use crate::kernels::table::Row;
 
 /// Makes functions of the backend from rows of the extension table.

@@ -3,6 +3,7 @@
 use super::contract::prelude::*;
 use super::int::first;
 use super::random;
+use crate::cpu;
 use Reduction::*;
 
 /// Float ops that are not in the elementwise table.
@@ -16,7 +17,7 @@ macro_rules! float_contract {
             float_into_int(tensor: F, dtype: IntType) -> I as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
             float_cast(tensor: F, dtype: FloatType) -> F as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
             float_matmul(lhs: F, rhs: F) -> F = matmul::matmul(lhs, rhs);
-            float_cross(lhs: F, rhs: F, dim: Size) -> F;
+            float_cross(lhs: F, rhs: F, dim: Size) -> F = cross::cross(lhs, rhs, dim);
             float_transpose(tensor: F) -> F as stored = transpose(tensor);
             float_swap_dims(tensor: F, dim1: Size, dim2: Size) -> F as stored = copy::swap_dims(tensor, dim1, dim2);
             float_permute(tensor: F, axes: Axes) -> F as stored = copy::permute(tensor, axes);
@@ -65,7 +66,9 @@ macro_rules! float_contract {
             float_cumprod(tensor: F, dim: Size) -> F = scan::scan(Running::Prod, tensor, dim);
             float_cummin(tensor: F, dim: Size) -> F = scan::scan(Running::Min, tensor, dim);
             float_cummax(tensor: F, dim: Size) -> F = scan::scan(Running::Max, tensor, dim);
-            float_grid_sample_2d(tensor: F, grid: F, options: GridSample) -> F;
+            float_grid_sample_2d(tensor: F, grid: F, options: GridSample) -> F =
+                grid_sample::grid_sample_2d(tensor, grid, options.mode.into(), options.padding_mode.into(), options.align_corners),
+                else cpu::grid_sample_2d(tensor, grid, options);
         }
     };
 }

@@ -2,8 +2,8 @@
 
 use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
-    DeformConvOptions, GridSampleOptions, InterpolateOptions, MaxPool2dBackward,
-    MaxPool2dWithIndices,
+    DeformConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode,
+    InterpolateOptions, MaxPool2dBackward, MaxPool2dWithIndices,
 };
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::tensor::IndexingUpdateOp;
@@ -12,6 +12,8 @@ use burn_flex::{Flex, FlexTensor};
 use super::site::{Operand, Outcome, Site};
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::kernels::deform::Gradients;
+use crate::kernels::grid_sample::Padding;
+use crate::kernels::interpolate::Mode;
 use crate::tensor::Tensor;
 
 /// A float tensor.
@@ -176,3 +178,27 @@ impl Operand for QParams {
         }
     }
 }
+
+/// Makes an enum of Burn's and one of the kernels' into each other, variant by variant.
+macro_rules! same_words {
+    ($burn:ident $kernels:ident: $($word:ident)*) => {
+        impl From<$burn> for $kernels {
+            fn from(value: $burn) -> Self {
+                match value {
+                    $($burn::$word => Self::$word,)*
+                }
+            }
+        }
+
+        impl From<$kernels> for $burn {
+            fn from(value: $kernels) -> Self {
+                match value {
+                    $($kernels::$word => Self::$word,)*
+                }
+            }
+        }
+    };
+}
+
+same_words!(InterpolateMode Mode: Nearest Bilinear Bicubic Lanczos3);
+same_words!(GridSamplePaddingMode Padding: Zeros Border Reflection);

@@ -61,8 +61,11 @@ macro_rules! module_contract {
             max_pool2d_with_indices_backward(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch, output_grad: F, indices: I) -> PooledBackward =
                 pool::max_pool2d_backward(x.shape(), output_grad, indices, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false }),
                 else Flex::max_pool2d_with_indices_backward(x, kernel, stride, padding, dilation, ceil_mode, output_grad, Flex::int_cast(indices, IntType::I64));
-            interpolate(x: F, output_size: Pair, options: Interpolate) -> F;
-            interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F;
+            interpolate(x: F, output_size: Pair, options: Interpolate) -> F = interpolate::interpolate(x, output_size, options.mode.into(), options.align_corners);
+            interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F =
+                interpolate::interpolate_backward(x.shape(), grad, output_size, options.mode.into(), options.align_corners),
+                else cpu::interpolate_backward(x, grad, output_size, options);
+            layer_norm(tensor: F, gamma: F, beta: OptF, epsilon: Real) -> F = norm::layer_norm(tensor, gamma, beta, epsilon as f32), else cpu::layer_norm(tensor, gamma, beta, epsilon);
             attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F;
             rfft(signal: F, dim: Size, n: OptSize) -> FF;
             irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F;

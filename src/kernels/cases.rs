@@ -1,5 +1,7 @@
 //! Cases as plain data: which op, on what. Tests, gradient checks and benches walk them.
 
+use super::grid_sample::Padding;
+use super::interpolate::Mode;
 use crate::tensor::Shape;
 
 /// The content and layout of a tensor that a case calls for.
@@ -67,6 +69,10 @@ pub enum Arg {
     Deform(PerAxis, PerAxis, PerAxis, usize, usize),
     /// How a scatter combines.
     Update(super::index_nd::Update),
+    /// Options of resizing: how, and whether corners are aligned.
+    Interpolate(Mode, bool),
+    /// Options of sampling on a grid: how, what lies outside, and whether corners are aligned.
+    GridSample(Mode, Padding, bool),
     /// The device's default float type.
     FloatType,
     /// The device's default integer type.

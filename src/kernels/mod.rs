@@ -27,10 +27,13 @@ families! {
     conv
     copy
     create
+    cross
     deform
     elementwise
+    grid_sample
     index
     index_nd
+    interpolate
     matmul
     norm
     pool

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, normal};
+use super::cases::{Arg, Case, case, normal, permuted};
 use super::{Launch, Params, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
@@ -228,6 +228,11 @@ pub const CASES: &[Case] = {
     const ONE: Arg = Arg::Sizes(&[1, 1]);
     const NONE: Arg = Arg::Sizes(&[0, 0]);
     const THREE: Arg = Arg::Sizes(&[3, 2]);
+    // In one dimension.
+    const ONE_1: Arg = Arg::Int(1);
+    const TWO_1: Arg = Arg::Int(2);
+    const THREE_1: Arg = Arg::Int(3);
+    const FOUR: Arg = Arg::Int(4);
     const NO: Arg = Arg::Switch(false);
     const YES: Arg = Arg::Switch(true);
     &[
@@ -246,6 +251,25 @@ pub const CASES: &[Case] = {
         case(
             "max_pool2d_with_indices",
             &[normal(&[2, 3, 9, 7]), THREE, ONE, ONE, ONE, NO],
+        ),
+        case(
+            "max_pool1d",
+            &[normal(&[2, 3, 10]), FOUR, THREE_1, ONE_1, TWO_1, YES],
+        ),
+        case(
+            "max_pool1d_with_indices",
+            &[normal(&[2, 3, 9]), THREE_1, TWO_1, ONE_1, ONE_1, NO],
+        ),
+        case(
+            "max_pool1d_with_indices",
+            &[
+                permuted(&[9, 3, 2], &[2, 1, 0]),
+                TWO_1,
+                ONE_1,
+                Arg::Int(0),
+                TWO_1,
+                YES,
+            ],
         ),
         case(
             "max_pool1d",
@@ -305,6 +329,41 @@ pub const CASES: &[Case] = {
                 NO,
             ],
         ),
+        case(
+            "avg_pool1d",
+            &[
+                permuted(&[9, 3, 2], &[2, 1, 0]),
+                FOUR,
+                THREE_1,
+                ONE_1,
+                NO,
+                YES,
+            ],
+        ),
+        case(
+            "avg_pool1d_backward",
+            &[
+                normal(&[2, 3, 9]),
+                normal(&[2, 3, 5]),
+                THREE_1,
+                TWO_1,
+                ONE_1,
+                YES,
+                NO,
+            ],
+        ),
+        case(
+            "avg_pool1d_backward",
+            &[
+                normal(&[2, 3, 9]),
+                normal(&[2, 3, 9]),
+                THREE_1,
+                ONE_1,
+                ONE_1,
+                NO,
+                NO,
+            ],
+        ),
         case("adaptive_avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE]),
         case(
             "adaptive_avg_pool2d",
@@ -318,6 +377,18 @@ pub const CASES: &[Case] = {
             "adaptive_avg_pool2d_backward",
             &[normal(&[2, 3, 4, 5]), normal(&[2, 3, 7, 5])],
         ),
-        case("adaptive_avg_pool1d", &[normal(&[2, 3, 9]), Arg::Int(4)]),
+        case("adaptive_avg_pool1d", &[normal(&[2, 3, 9]), FOUR]),
+        case(
+            "adaptive_avg_pool1d",
+            &[permuted(&[5, 3, 2], &[2, 1, 0]), Arg::Int(7)],
+        ),
+        case(
+            "adaptive_avg_pool1d_backward",
+            &[normal(&[2, 3, 9]), normal(&[2, 3, 4])],
+        ),
+        case(
+            "adaptive_avg_pool1d_backward",
+            &[normal(&[2, 3, 5]), permuted(&[7, 3, 2], &[2, 1, 0])],
+        ),
     ]
 };

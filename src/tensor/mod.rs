@@ -137,6 +137,9 @@ pub enum Error {
         /// The shape.
         shape: Vec<usize>,
     },
+    /// An option that no kernel has.
+    #[error("{0} is not supported")]
+    Unsupported(&'static str),
     /// More axes than kernels walk.
     #[error(
         "a view of shape {shape:?} has more than {MAX_RANK} axes that cannot be merged; reshape it first"
