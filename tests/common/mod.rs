@@ -65,6 +65,11 @@ pub const CLOSE: Tolerance = Tolerance {
     relative: 2e-6,
     absolute: 1e-6,
 };
+/// For a gradient against a central difference in f64, whose own error is some 1e-8: what is left is f32's.
+pub const DIFFERENCE: Tolerance = Tolerance {
+    relative: 1e-3,
+    absolute: 3e-4,
+};
 /// For an op that sums.
 pub const SUMMED: Tolerance = Tolerance {
     relative: 1e-4,
