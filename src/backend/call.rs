@@ -601,6 +601,16 @@ impl<'a, T: Backend> Arguments<'a, T> {
         }
     }
 
+    fn Unfold(&mut self) -> burn_backend::ops::UnfoldOptions {
+        let ConvOptions {
+            stride,
+            padding,
+            dilation,
+            ..
+        } = self.Conv2();
+        burn_backend::ops::UnfoldOptions::new(stride, padding, dilation)
+    }
+
     fn Conv1(&mut self) -> ConvOptions<1> {
         self.conv()
     }

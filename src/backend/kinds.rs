@@ -82,6 +82,8 @@ pub(crate) type ConvT2 = ConvTransposeOptions<2>;
 pub(crate) type ConvT3 = ConvTransposeOptions<3>;
 /// Options of a deformable convolution.
 pub(crate) type Deform = DeformConvOptions<2>;
+/// Options of cutting an image into windows.
+pub(crate) type Unfold = burn_backend::ops::UnfoldOptions;
 /// Options of resizing.
 pub(crate) type Interpolate = InterpolateOptions;
 /// Options of sampling on a grid.

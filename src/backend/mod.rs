@@ -7,6 +7,7 @@
 
 pub mod call;
 mod contract;
+pub mod coverage;
 mod data;
 mod fallback;
 mod kinds;

@@ -1,7 +1,7 @@
 //! The contract's neural network modules.
 //!
 //! Not listed here, and so Burn's own compositions of the ops that are: one-dimensional pooling (through two
-//! dimensions), `unfold4d`, `ctc_loss`.
+//! dimensions) and `ctc_loss`.
 
 use burn_backend::ops::{ConvTransposeOptions, DeformConvOptions};
 
@@ -44,6 +44,7 @@ macro_rules! module_contract {
             conv_transpose3d_x_backward(weight: F, output_grad: F, options: ConvT3) -> F = conv::transposed_x_backward(weight, output_grad, options.into());
             conv_transpose3d_weight_backward(x: F, weight: F, output_grad: F, options: ConvT3) -> F = conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
             conv_transpose3d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
+            unfold4d(x: F, kernel: Pair, options: Unfold) -> F = conv::windows(x, kernel, windows(&options));
             deform_conv2d(x: F, offset: F, weight: F, mask: OptF, bias: OptF, options: Deform) -> F = deform::deform_conv2d(x, offset, weight, mask, bias, options.into());
             deform_conv2d_backward(x: F, offset: F, weight: F, mask: OptF, bias: OptF, output_grad: F, options: Deform) -> DeformBackward =
                 deform::deform_conv2d_backward(x, offset, weight, mask, bias.is_some(), output_grad, options.into());
@@ -116,4 +117,10 @@ impl From<DeformConvOptions<2>> for DeformOptions {
             offset_groups: options.offset_groups,
         }
     }
+}
+
+/// Unfolding moves over an image as a convolution does.
+fn windows(options: &Unfold) -> ConvOptions {
+    use burn_backend::ops::ConvOptions as Options;
+    Options::new(options.stride, options.padding, options.dilation, 1).into()
 }

@@ -33,6 +33,8 @@ macro_rules! quantized_contract {
     };
 }
 
+pub(crate) use quantized_contract;
+
 impl QTensorOps<Wgsl> for Wgsl {
     quantized_contract!(methods);
 

@@ -517,6 +517,7 @@ plain_operand!(
     burn_backend::ops::ConvTransposeOptions<2>,
     burn_backend::ops::ConvTransposeOptions<3>,
     burn_backend::ops::DeformConvOptions<2>,
+    burn_backend::ops::UnfoldOptions,
     burn_backend::ops::InterpolateOptions,
     burn_backend::ops::GridSampleOptions,
     burn_backend::ops::AttentionModuleOptions,

@@ -232,6 +232,22 @@ pub fn conv(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: ConvOption
     convolve(&g, padded(x, &g)?, copy::packed(weight)?, bias)
 }
 
+/// The windows of `x` `[n, c, h, w]` that a convolution of one such kernel would see: `[n, c * kernel, windows]`.
+pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Tensor> {
+    let channels = x.shape().get(1).copied().unwrap_or(0);
+    let g = Geometry::new(x.shape(), &[1, channels, kernel[0], kernel[1]], options)?;
+    let x = padded(x, &g)?;
+    let [n, c, _, h, w] = [0, 1, 2, 3, 4].map(|axis| x.layout().strides[axis]);
+    let [_, stride_h, stride_w] = options.stride.map(usize::cast_signed);
+    let [_, tap_h, tap_w] = options.dilation.map(usize::cast_signed);
+    let windows = Layout {
+        shape: [g.images, channels, kernel[0], kernel[1], g.output[1], g.output[2]].as_slice().into(),
+        strides: [n, c, tap_h * h, tap_w * w, stride_h * h, stride_w * w].as_slice().into(),
+        offset: x.layout().offset,
+    };
+    copy::reshape(x.view(windows), &[g.images, channels * g.taps(), g.output[1] * g.output[2]])
+}
+
 /// The convolution of a padded input with packed weights.
 fn convolve(g: &Geometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
     let bias = bias.map(copy::packed).transpose()?;
@@ -374,6 +390,8 @@ pub const CASES: &[Case] = {
     const T_CUBE: Arg = Arg::ConvTransposed(&[2, 1, 2], &[1, 0, 1], &[1, 0, 0], &[1, 2, 1], 1);
     const T_CUBES: Arg = Arg::ConvTransposed(&[1, 2, 1], &[0, 1, 1], &[0, 1, 1], &[1, 1, 2], 2);
     &[
+        case("unfold4d", &[normal(&[2, 3, 7, 6]), Arg::Sizes(&[3, 2]), Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1)]),
+        case("unfold4d", &[permuted(&[2, 7, 6, 3], &[0, 3, 1, 2]), Arg::Sizes(&[3, 2]), Arg::Conv(&[2, 1], &[1, 2], &[1, 2], 1)]),
         case("conv2d", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
         case("conv2d", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), Arg::Without, WIDE]),
         case("conv2d", &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[6]), GROUPED]),

@@ -43,6 +43,9 @@ pub fn variants() -> Vec<Variant> {
 
 /// What the family must pass.
 pub const CASES: &[Case] = &[
+    case("float_empty", &[Arg::Sizes(&[3, 5]), Arg::FloatType]),
+    case("int_empty", &[Arg::Sizes(&[3, 5]), Arg::IntType]),
+    case("bool_empty", &[Arg::Sizes(&[3, 5]), Arg::BoolType]),
     case("float_zeros", &[Arg::Sizes(&[3, 5]), Arg::FloatType]),
     case("float_ones", &[Arg::Sizes(&[1023]), Arg::FloatType]),
     case("float_full", &[Arg::Sizes(&[2, 0, 3]), Arg::Float(2.5), Arg::FloatType]),

@@ -116,5 +116,8 @@ pub const CASES: &[Case] = &[
     case("float_topk", &[positive(&[5, 90]), Arg::Int(1), Arg::Int(7)]),
     case("int_sort", &[ints(&[4, 130]), Arg::Int(1), Arg::Switch(false)]),
     case("int_sort", &[ints(&[70, 2]), Arg::Int(0), Arg::Switch(true)]),
+    // Of few elements burn-flex keeps ties in order too.
+    case("int_sort_with_indices", &[ints(&[3, 15]), Arg::Int(1), Arg::Switch(true)]),
+    case("int_argsort", &[ints(&[15, 3]), Arg::Int(0), Arg::Switch(false)]),
     case("int_topk", &[ints(&[5, 90]), Arg::Int(0), Arg::Int(2)]),
 ];
