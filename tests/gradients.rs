@@ -8,10 +8,11 @@ use burn::backend::autodiff::checkpoint::strategy::{
 };
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Tensor, TensorData, TensorPrimitive};
+use burn_backend::DType;
 use burn_backend::ops::FloatTensorOps;
 use burn_flex::{Flex, FlexDevice};
 use burn_std::{FloatDType, IntDType};
-use burn_wgsl::backend::call::{Types, Value, call, call_as};
+use burn_wgsl::backend::call::{Types, Value, call_as};
 use burn_wgsl::kernels::cases::{Arg, Case};
 use burn_wgsl::kernels::index_nd::Update;
 use burn_wgsl::kernels::interpolate::Mode;
@@ -64,8 +65,17 @@ fn weight(i: usize) -> f64 {
 
 /// The gradients of all float inputs, for a weighted sum of the float results.
 fn gradients<T: AutodiffBackend>(case: &Case, device: &T::Device) -> Vec<Option<TensorData>> {
+    gradients_as::<T>(case, device, Types::of::<T>(device))
+}
+
+/// The same, computed in these element types.
+fn gradients_as<T: AutodiffBackend>(
+    case: &Case,
+    device: &T::Device,
+    types: Types,
+) -> Vec<Option<TensorData>> {
     let mut leaves: Vec<T::FloatTensorPrimitive> = Vec::new();
-    let values = call::<T>(case, device, &mut |tensor| {
+    let values = call_as::<T>(case, device, types, &mut |tensor| {
         let leaf = T::float_set_require_grad(T::float_detach(tensor), true);
         leaves.push(leaf.clone());
         leaf
@@ -83,7 +93,9 @@ fn gradients<T: AutodiffBackend>(case: &Case, device: &T::Device) -> Vec<Option<
         let weights: Vec<f32> = (0..count).map(|i| weight(i) as f32).collect();
         let tensor = T::float_reshape(tensor, burn::tensor::Shape::from(vec![count]));
         let tensor = Tensor::<T, 1>::from_primitive(TensorPrimitive::Float(tensor));
-        let sum = (tensor * Tensor::from_floats(weights.as_slice(), device)).sum();
+        let weights = Tensor::<T, 1>::from_floats(weights.as_slice(), device).cast(types.float);
+        // Summed in f32: the sum itself is no part of what is checked.
+        let sum = (tensor * weights).cast(FloatDType::F32).sum();
         total = Some(match total {
             Some(total) => total + sum,
             None => sum,
@@ -167,6 +179,55 @@ fn gradients_agree_with_the_twin() {
 #[test]
 fn checkpointed_gradients_agree_with_the_twin() {
     every_case::<BalancedCheckpointing>();
+}
+
+/// In f16 too, a gradient is that of the same numbers in f32, rounded.
+#[test]
+fn gradients_in_f16_are_those_of_f32() {
+    let (mut failed, mut checked) = (Vec::new(), 0);
+    let half = Types {
+        float: FloatDType::F16,
+        rounded: FloatDType::F16,
+        int: IntDType::I32,
+    };
+    let single = Types {
+        float: FloatDType::F32,
+        ..half
+    };
+    for device in common::gpus() {
+        // Rounding makes ties to sort, and Burn composes the gradient of sampling of places rounded to 16 bits.
+        let rounded = |case: &Case| case.op.contains("sort") || case.op.contains("grid_sample");
+        for case in common::cases().filter(|case| has_gradient(case) && !rounded(case)) {
+            let truth = || gradients_as::<Autodiff<Flex>>(case, &FlexDevice, single);
+            let Ok(truth) = std::panic::catch_unwind(truth) else {
+                continue;
+            };
+            let value =
+                std::panic::catch_unwind(|| gradients_as::<Autodiff<Wgsl>>(case, &device, half));
+            let Ok(value) = value else {
+                failed.push(format!("{case:?} on {device} panics"));
+                continue;
+            };
+            for (value, truth) in value.into_iter().zip(truth) {
+                let (Some(value), Some(truth)) = (value, truth) else {
+                    continue;
+                };
+                checked += 1;
+                let what = format!("{case:?} on {device}");
+                let truth = truth.convert_dtype(DType::F16);
+                let check = || assert_close(&what, &value, &truth, common::CHAINED_F16);
+                if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)) {
+                    failed.push(panic.downcast_ref::<String>().cloned().unwrap_or(what));
+                }
+            }
+        }
+    }
+    assert!(
+        failed.is_empty(),
+        "{} of {checked} failed:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
 }
 
 /// The weighted sum of a case's float results, computed by the twin in f64, with `step` added to one element of

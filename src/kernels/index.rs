@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, below, case, ints, normal, permuted, truths};
 use super::elementwise::Number;
+use super::index_nd::{Update, scatter_nd};
 use super::{Launch, Params, cast, copy, create, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
@@ -204,8 +205,23 @@ pub fn select(tensor: Tensor, axis: usize, indices: Tensor) -> Result<Tensor> {
 ///
 /// As [`scatter`].
 pub fn select_add(tensor: Tensor, axis: usize, indices: Tensor, value: Tensor) -> Result<Tensor> {
+    if axis == 0 && pays_to_sort(&tensor, indices.len(), value.len()) {
+        let rows = indices.len();
+        return scatter_nd(tensor, copy::reshape(indices, &[rows, 1])?, value, Update::Add);
+    }
     let indices = spread(indices, axis, value.shape())?;
     scatter(axis, tensor, indices, value)
+}
+
+/// Whether to sort updates by place rather than to walk each line of them. The sums are made in the same order, so
+/// the result has the same bits.
+fn pays_to_sort(tensor: &Tensor, rows: usize, values: usize) -> bool {
+    let lines = values / rows.max(1);
+    if tensor.runtime().is_software() {
+        rows >= 4096 && lines < 8
+    } else {
+        rows >= 512
+    }
 }
 
 /// Rows of `weights` `[count, width]` for indices `[batch, length]`: `[batch, length, width]`.
@@ -336,6 +352,14 @@ pub const CASES: &[Case] = &[
             below(5, &[9]),
             truths(&[9, 4]),
         ],
+    ),
+    case(
+        "float_select_add",
+        &[normal(&[7]), Arg::Int(0), below(7, &[5000]), normal(&[5000])],
+    ),
+    case(
+        "embedding_backward",
+        &[normal(&[11, 8]), normal(&[6, 100, 8]), below(11, &[6, 100])],
     ),
     case("embedding", &[normal(&[11, 8]), below(11, &[3, 7])]),
     case(
