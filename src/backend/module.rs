@@ -4,6 +4,7 @@
 //! pooling (through two dimensions), gradients of convolutions in three dimensions, `unfold4d`, `ctc_loss`.
 
 use super::contract::prelude::*;
+use crate::kernels::attention;
 use crate::kernels::conv::ConvOptions;
 use crate::kernels::pool::Window;
 
@@ -38,7 +39,8 @@ macro_rules! module_contract {
                 pool::max_pool2d_with_indices(x, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false });
             interpolate(x: F, output_size: Pair, options: Interpolate) -> F;
             interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F;
-            attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F;
+            attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F =
+                attention::attention(query, key, value, mask, attn_bias, attention_options(&options));
             rfft(signal: F, dim: Size, n: OptSize) -> FF;
             irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F;
         }
@@ -90,6 +92,20 @@ impl ModuleOps<Wgsl> for Wgsl {
             );
             Outcome::from_twin(back, &site)
         }
+    }
+}
+
+fn attention_options(options: &Attention) -> attention::Options {
+    if let Some(softcap) = options.softcap {
+        assert!(
+            softcap > 0.0,
+            "attention: the softcap must be positive, not {softcap}"
+        );
+    }
+    attention::Options {
+        scale: options.scale.map(|scale| scale as f32),
+        softcap: options.softcap.map(|softcap| softcap as f32),
+        causal: options.is_causal,
     }
 }
 

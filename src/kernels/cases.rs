@@ -53,6 +53,8 @@ pub enum Arg {
     Conv1([usize; 1], [usize; 1], [usize; 1], usize),
     /// A transposed convolution's options: stride, padding, extra padding, dilation, groups.
     ConvTranspose([usize; 2], [usize; 2], [usize; 2], [usize; 2], usize),
+    /// Options of attention: scale, softcap, whether it is causal.
+    Attention(Option<f64>, Option<f64>, bool),
     /// The device's default float type.
     FloatType,
     /// The device's default integer type.

@@ -23,6 +23,7 @@ macro_rules! families {
 }
 
 families! {
+    attention
     conv
     copy
     create
