@@ -23,7 +23,7 @@ fn has_gradient(case: &Case) -> bool {
         || case.op.contains("conv")
         || case.op.contains("soft");
     let inner = case.op.contains("backward");
-    let flat = ["arg", "any", "all", "into_int", "unfold"]
+    let flat = ["arg", "any", "all", "into_int", "unfold", "rfft"]
         .iter()
         .any(|word| case.op.contains(word));
     // A known bug of Burn 0.21, whatever the backend: its gradient of repeat_dim is wrong for long axes.

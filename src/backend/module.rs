@@ -4,9 +4,9 @@
 //! pooling (through two dimensions), gradients of convolutions in three dimensions, `unfold4d`, `ctc_loss`.
 
 use super::contract::prelude::*;
-use crate::kernels::attention;
 use crate::kernels::conv::ConvOptions;
 use crate::kernels::pool::Window;
+use crate::kernels::{attention, fft};
 
 /// Modules.
 macro_rules! module_contract {
@@ -41,8 +41,8 @@ macro_rules! module_contract {
             interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F;
             attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F =
                 attention::attention(query, key, value, mask, attn_bias, attention_options(&options));
-            rfft(signal: F, dim: Size, n: OptSize) -> FF;
-            irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F;
+            rfft(signal: F, dim: Size, n: OptSize) -> FF = fft::rfft(signal, dim, n);
+            irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F = fft::irfft(spectrum_re, spectrum_im, dim, n);
         }
     };
 }

@@ -28,6 +28,7 @@ families! {
     copy
     create
     elementwise
+    fft
     index
     matmul
     norm
