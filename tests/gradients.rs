@@ -28,7 +28,7 @@ fn has_gradient(case: &Case) -> bool {
         || case.op.contains("soft");
     let inner = case.op.contains("backward");
     // burn-flex has no argtopk, which the gradient of topk needs.
-    let flat = ["arg", "any", "all", "into_int", "unfold", "topk"]
+    let flat = ["arg", "any", "all", "into_int", "unfold", "topk", "rfft"]
         .iter()
         .any(|word| case.op.contains(word));
     // A known bug of Burn 0.21, whatever the backend: its gradient of repeat_dim is wrong for long axes.

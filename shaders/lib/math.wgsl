@@ -175,18 +175,40 @@ fn cosh_(x: f32) -> f32 {
     return 0.5 * e * e + 0.5 / e / e;
 }
 
+// Sine and cosine for |x| <= pi/4.
+fn sin_small(x: f32) -> f32 {
+    let w = x * x;
+    return fma(((-1.9515295891e-4 * w + 8.3321608736e-3) * w - 1.6666654611e-1) * w, x, x);
+}
+
+fn cos_small(x: f32) -> f32 {
+    let w = x * x;
+    return ((2.443315711809948e-5 * w - 1.388731625493765e-3) * w + 4.166664568298827e-2) * w * w
+        - 0.5 * w + 1.0;
+}
+
+// e^(-2 pi i k / n) as (real, imaginary), for n = 4 * 2^bits and k < n. What is left of the angle after whole turns
+// by 90 degrees is found in integers, and from the nearer end.
+fn unit_root(k: u32, bits: u32) -> vec2<f32> {
+    let quarter = 1u << bits;
+    let turns = k >> bits;
+    let rest = k & (quarter - 1u);
+    let far = 2u * rest > quarter;
+    let angle = 1.5707964 * (f32(select(rest, quarter - rest, far)) / f32(quarter));
+    let near = vec2<f32>(cos_small(angle), sin_small(angle));
+    let first = select(near, near.yx, far) * vec2<f32>(1.0, -1.0);
+    let second = select(first, vec2<f32>(first.y, -first.x), (turns & 1u) == 1u);
+    return select(second, -second, (turns & 2u) == 2u);
+}
+
 // Sine of x + turns * pi/2, after reducing x to [-pi/4, pi/4] in three parts of pi/2.
 fn sin_shifted(x: f32, turns: i32) -> f32 {
     if (is_nan(x) || is_inf(x)) { return nan(); }
     if (abs(x) > 65536.0) { return select(sin(x), cos(x), turns == 1); }
     let n = round(x * 0.63661977);
     let r = fma(n, -7.549789948768648e-8, fma(n, -4.837512969970703125e-4, fma(n, -1.5703125, x)));
-    let w = r * r;
     let quadrant = (i32(n) + turns) & 3;
-    let s = fma(((-1.9515295891e-4 * w + 8.3321608736e-3) * w - 1.6666654611e-1) * w, r, r);
-    let c = ((2.443315711809948e-5 * w - 1.388731625493765e-3) * w + 4.166664568298827e-2) * w * w
-        - 0.5 * w + 1.0;
-    let y = select(s, c, (quadrant & 1) == 1);
+    let y = select(sin_small(r), cos_small(r), (quadrant & 1) == 1);
     return select(y, -y, (quadrant & 2) == 2);
 }
 

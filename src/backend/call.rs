@@ -669,10 +669,13 @@ impl<'a, T: Backend> Arguments<'a, T> {
     }
 
     fn Attention(&mut self) -> AttentionModuleOptions {
-        AttentionModuleOptions {
-            scale: None,
-            softcap: None,
-            is_causal: self.Switch(),
+        match self.take() {
+            Arg::Attention(scale, softcap, is_causal) => AttentionModuleOptions {
+                scale,
+                softcap,
+                is_causal,
+            },
+            _ => self.wrong("options of attention"),
         }
     }
 

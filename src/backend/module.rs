@@ -9,6 +9,7 @@ use super::contract::prelude::*;
 use crate::kernels::conv::{ConvOptions, TransposedOptions, axes};
 use crate::kernels::deform::DeformOptions;
 use crate::kernels::pool::Window;
+use crate::kernels::{attention, fft};
 
 /// Modules.
 macro_rules! module_contract {
@@ -67,9 +68,10 @@ macro_rules! module_contract {
                 interpolate::interpolate_backward(x.shape(), grad, output_size, options.mode.into(), options.align_corners),
                 else cpu::interpolate_backward(x, grad, output_size, options);
             layer_norm(tensor: F, gamma: F, beta: OptF, epsilon: Real) -> F = norm::layer_norm(tensor, gamma, beta, epsilon as f32), else cpu::layer_norm(tensor, gamma, beta, epsilon);
-            attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F;
-            rfft(signal: F, dim: Size, n: OptSize) -> FF;
-            irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F;
+            attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F =
+                attention::attention(query, key, value, mask, attn_bias, attention_options(&options));
+            rfft(signal: F, dim: Size, n: OptSize) -> FF = fft::rfft(signal, dim, n);
+            irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F = fft::irfft(spectrum_re, spectrum_im, dim, n);
         }
     };
 }
@@ -123,4 +125,18 @@ impl From<DeformConvOptions<2>> for DeformOptions {
 fn windows(options: &Unfold) -> ConvOptions {
     use burn_backend::ops::ConvOptions as Options;
     Options::new(options.stride, options.padding, options.dilation, 1).into()
+}
+
+fn attention_options(options: &Attention) -> attention::Options {
+    if let Some(softcap) = options.softcap {
+        assert!(
+            softcap > 0.0,
+            "attention: the softcap must be positive, not {softcap}"
+        );
+    }
+    attention::Options {
+        scale: options.scale.map(|scale| scale as f32),
+        softcap: options.softcap.map(|softcap| softcap as f32),
+        causal: options.is_causal,
+    }
 }

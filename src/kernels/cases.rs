@@ -73,6 +73,8 @@ pub enum Arg {
     Interpolate(Mode, bool),
     /// Options of sampling on a grid: how, what lies outside, and whether corners are aligned.
     GridSample(Mode, Padding, bool),
+    /// Options of attention: scale, softcap, whether it is causal.
+    Attention(Option<f64>, Option<f64>, bool),
     /// The device's default float type.
     FloatType,
     /// The device's default integer type.

@@ -69,6 +69,13 @@ impl Quads {
     }
 }
 
+/// Whether a workgroup of eight invocations is a subgroup.
+pub(crate) fn has_octets(runtime: &Runtime) -> bool {
+    let facts = runtime.facts();
+    let eight = facts.limits.min_subgroup_size == 8 && facts.limits.max_subgroup_size == 8;
+    facts.features.subgroups && eight
+}
+
 impl Tiling {
     pub const EVERY: [Self; 6] = [
         Self::Tiled,
@@ -104,9 +111,7 @@ impl Tiling {
         if !runtime.is_software() {
             return Self::Tiled;
         }
-        let facts = runtime.facts();
-        let eight = facts.limits.min_subgroup_size == 8 && facts.limits.max_subgroup_size == 8;
-        let subgroup = facts.features.subgroups && eight;
+        let subgroup = has_octets(runtime);
         let effort = match work {
             _ if !subgroup => Effort::Plain,
             0..4_000_000 => Effort::Plain,

@@ -23,6 +23,7 @@ macro_rules! families {
 }
 
 families! {
+    attention
     cast
     conv
     copy
@@ -30,6 +31,7 @@ families! {
     cross
     deform
     elementwise
+    fft
     grid_sample
     index
     index_nd
