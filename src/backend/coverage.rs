@@ -302,7 +302,7 @@ Element types, on a GPU and in browsers:
 | f16, bf16 | 16 bits | f32, rounded to the nearest even at the end of each op | yes | yes |
 | i32, u32 | 32 bits | themselves | yes | yes |
 | i8, i16, u8, u16 | 32 bits | i32, wrapping to their width at the end of each op | yes | yes |
-| i64, u64 | 64 bits | themselves | where the adapter has 64-bit integers, else cpu | no |
+| i64, u64 | 64 bits | themselves | where the adapter has 64-bit integers, else cpu | as 32 bits; what does not fit is refused |
 | f64 | on the host | f64 | cpu | no |
 | bool | 32 bits | u32 | yes | yes |
 | quantised to 8 bits, one scale or one for each block | 8 bits | f32 | yes | yes |

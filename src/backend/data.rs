@@ -28,6 +28,13 @@ pub(crate) fn execution_error(error: &dyn std::fmt::Display) -> ExecutionError {
 pub(crate) fn from_data(data: TensorData, device: &WgslDevice, op: &'static str) -> WgslTensor {
     let runtime = runtime(device, op);
     let stored = runtime.and_then(|runtime| Some((stored_dtype(data.dtype, &runtime)?, runtime)));
+    // Where a GPU has no 64-bit integers and nothing can be computed elsewhere, they are kept in 32 bits.
+    let data = match &stored {
+        Some((dtype, _)) if data.dtype.size() == 8 && dtype.size() == 4 => {
+            narrowed(data).unwrap_or_else(|error| refuse(op, device, &error))
+        }
+        _ => data,
+    };
     let home = match (stored, data.dtype) {
         (Some((dtype, runtime)), _) => {
             let words = words(&data, dtype);
@@ -49,6 +56,27 @@ pub(crate) fn from_data(data: TensorData, device: &WgslDevice, op: &'static str)
     WgslTensor {
         device: *device,
         home,
+    }
+}
+
+/// 64-bit integers in 32 bits, if they fit.
+fn narrowed(data: TensorData) -> Result<TensorData, String> {
+    let fits = match data.dtype {
+        DType::U64 => data
+            .iter::<u64>()
+            .find(|&x| u32::try_from(x).is_err())
+            .map(i128::from),
+        _ => data
+            .iter::<i64>()
+            .find(|&x| i32::try_from(x).is_err())
+            .map(i128::from),
+    };
+    match (fits, data.dtype) {
+        (Some(value), dtype) => Err(format!(
+            "{value} does not fit in the 32 bits that this device has for {dtype:?}; scale or split the numbers, or use the CPU device"
+        )),
+        (None, DType::U64) => Ok(data.convert_dtype(DType::U32)),
+        (None, _) => Ok(data.convert_dtype(DType::I32)),
     }
 }
 
@@ -95,13 +123,12 @@ fn to_data(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
     };
     let size = dtype.size();
     if size < tensor.dtype().size() as usize {
-        // Widened elements: the low bytes of each word.
+        // Widened elements: the low bytes of each word, which come first wherever wgpu runs.
         let low = |word: &[u8]| {
             let word = bytemuck::pod_read_unaligned::<u32>(word);
             word.to_le_bytes().into_iter().take(size)
         };
         let narrow: Vec<u8> = bytes.chunks_exact(4).flat_map(low).collect();
-        debug_assert!(cfg!(target_endian = "little"));
         return TensorData::from_bytes_vec(narrow, shape, dtype);
     }
     bytes.truncate(tensor.len() * size);
@@ -206,5 +233,23 @@ impl TransactionOps<Wgsl> for Wgsl {
             read_ints,
             read_bools,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_fits_in_32_bits_is_kept_and_the_rest_is_refused() {
+        let kept = narrowed(TensorData::from([-5i64, i32::MAX.into()])).expect("it fits");
+        assert_eq!(
+            (kept.dtype, kept.to_vec::<i32>().expect("i32")),
+            (DType::I32, vec![-5, i32::MAX])
+        );
+        let kept = narrowed(TensorData::from([7u64, u32::MAX.into()])).expect("it fits");
+        assert_eq!(kept.dtype, DType::U32);
+        let error = narrowed(TensorData::from([1i64, 1 << 40])).expect_err("it does not fit");
+        assert!(error.contains("1099511627776"), "{error}");
     }
 }

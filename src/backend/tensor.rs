@@ -86,7 +86,13 @@ pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DT
         DType::Bool(_) => tensor::DType::Bool,
         DType::F64 | DType::QFloat(_) => return None,
     };
-    (runtime.facts().features.int64 || !stored.is_wide()).then_some(stored)
+    match stored {
+        stored if !stored.is_wide() || runtime.facts().features.int64 => Some(stored),
+        // A browser cannot compute on the CPU in between: numbers that fit are kept in 32 bits, others are refused.
+        tensor::DType::I64 if cfg!(target_arch = "wasm32") => Some(tensor::DType::I32),
+        tensor::DType::U64 if cfg!(target_arch = "wasm32") => Some(tensor::DType::U32),
+        _ => None,
+    }
 }
 
 /// A quantised tensor of the backend: on a GPU, or on the CPU.

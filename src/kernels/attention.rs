@@ -8,8 +8,10 @@ use crate::kernels::elementwise::Number;
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, SliceAxis, Tensor};
 
-static ATTENTION: Source =
-    Source { name: "attention", text: include_str!("../../shaders/attention/attention.wgsl") };
+static ATTENTION: Source = Source {
+    name: "attention",
+    text: include_str!("../../shaders/attention/attention.wgsl"),
+};
 
 /// What is done to the products of queries and keys before they become weights.
 #[derive(Debug, Clone, Copy, Default)]
@@ -46,11 +48,23 @@ impl Shape {
     }
 
     fn gpu(quads: u32) -> Self {
-        Self { lanes: 64, rows: 8, cols: 1, span: quads.clamp(8, 64), subgroup: false }
+        Self {
+            lanes: 64,
+            rows: 8,
+            cols: 1,
+            span: quads.clamp(8, 64),
+            subgroup: false,
+        }
     }
 
     fn software(quads: u32, subgroup: bool) -> Self {
-        Self { lanes: 8, rows: 8, cols: (quads / 8).clamp(1, 2), span: 8, subgroup }
+        Self {
+            lanes: 8,
+            rows: 8,
+            cols: (quads / 8).clamp(1, 2),
+            span: 8,
+            subgroup,
+        }
     }
 
     fn variant(self, biased: bool) -> Variant {
@@ -104,7 +118,10 @@ pub fn attention(
         query.same_device(tensor)?;
         let layout = tensor.layout().expand(&scores);
         layout.ok_or_else(|| {
-            fits(tensor, "a mask or bias broadcasts to [batch, heads, queries, keys]")
+            fits(
+                tensor,
+                "a mask or bias broadcasts to [batch, heads, queries, keys]",
+            )
         })
     };
     query.same_device(&key)?;
@@ -123,11 +140,18 @@ pub fn attention(
     let mut inputs: SmallVec<[&Tensor; 5]> = SmallVec::from_slice(&[&query, &key, &value]);
     if biased {
         // What is missing is bound too, to something that is there, and not read.
-        inputs.extend([mask.as_ref().unwrap_or(&query), bias.as_ref().unwrap_or(&query)]);
+        inputs.extend([
+            mask.as_ref().unwrap_or(&query),
+            bias.as_ref().unwrap_or(&query),
+        ]);
     }
     let runtime = query.runtime();
-    let out =
-        Tensor::empty(runtime, &[batch, heads, queries, value_width * 4], DType::F32, &inputs)?;
+    let out = Tensor::empty(
+        runtime,
+        &[batch, heads, queries, value_width * 4],
+        DType::F32,
+        &inputs,
+    )?;
     if out.is_empty() {
         return create::full(runtime, &shape, Number::Float(0.0), DType::F32);
     }
@@ -148,7 +172,11 @@ pub fn attention(
     for operand in [&query, &key, &value] {
         let layout = operand.layout();
         params.push(layout.offset as u32 / 4);
-        params.extend(layout.strides[..3].iter().map(|&stride| (stride / 4) as i32 as u32));
+        params.extend(
+            layout.strides[..3]
+                .iter()
+                .map(|&stride| (stride / 4) as i32 as u32),
+        );
     }
     for layout in [mask_layout, bias_layout] {
         params.extend(layout.strides.iter().map(|&stride| stride as i32 as u32));
@@ -167,7 +195,11 @@ pub fn attention(
 
 /// The tensor with rows that are whole quads, zeros added where they are not; itself if it already is so.
 fn in_quads(tensor: Tensor) -> Result<Tensor> {
-    let Layout { strides, offset, shape } = tensor.layout();
+    let Layout {
+        strides,
+        offset,
+        shape,
+    } = tensor.layout();
     let aligned = |axis: usize| shape[axis] == 1 || strides[axis] % 4 == 0;
     let width = shape[3];
     if width % 4 == 0 && strides[3] == 1 && offset % 4 == 0 && (0..3).all(aligned) {
@@ -179,14 +211,25 @@ fn in_quads(tensor: Tensor) -> Result<Tensor> {
     let [batch, heads, len, width] = four(&tensor)?;
     let zeros = [batch, heads, len, width.next_multiple_of(4)];
     let zeros = create::full(tensor.runtime(), &zeros, Number::Float(0.0), DType::F32)?;
-    let axes = tensor.shape().iter().map(|&len| SliceAxis { start: 0, step: 1, len });
+    let axes = tensor.shape().iter().map(|&len| SliceAxis {
+        start: 0,
+        step: 1,
+        len,
+    });
     copy::slice_assign(zeros, &axes.collect::<Vec<_>>(), tensor)
 }
 
 /// The first columns of the tensor.
 fn narrowed(tensor: Tensor, width: usize) -> Result<Tensor> {
-    let mut axes: Vec<SliceAxis> =
-        tensor.shape().iter().map(|&len| SliceAxis { start: 0, step: 1, len }).collect();
+    let mut axes: Vec<SliceAxis> = tensor
+        .shape()
+        .iter()
+        .map(|&len| SliceAxis {
+            start: 0,
+            step: 1,
+            len,
+        })
+        .collect();
     axes[3].len = width;
     copy::slice(tensor, &axes)
 }
@@ -206,7 +249,10 @@ pub fn variants() -> Vec<Variant> {
     for subgroup in [false, true] {
         shapes.extend([8, 16].map(|quads| Shape::software(quads, subgroup)));
     }
-    shapes.into_iter().flat_map(|shape| [shape.variant(false), shape.variant(true)]).collect()
+    shapes
+        .into_iter()
+        .flat_map(|shape| [shape.variant(false), shape.variant(true)])
+        .collect()
 }
 
 /// What the family must pass.

@@ -136,7 +136,8 @@ pub(super) fn maps() -> Vec<(Map, DType)> {
     for from in COMPUTED {
         for to in COMPUTED.into_iter().chain(targets) {
             let map = Map::new(expr(from, to), to.computed());
-            let known = |(m, f): &(Map, DType)| *f == from && m.out == map.out && m.expr == map.expr;
+            let known =
+                |(m, f): &(Map, DType)| *f == from && m.out == map.out && m.expr == map.expr;
             if from != to && !out.iter().any(known) {
                 out.push((map, from));
             }
@@ -151,7 +152,9 @@ pub(super) fn maps() -> Vec<(Map, DType)> {
 /// Every variant of the kernel for 16-bit floats; the other conversions are elementwise kernels.
 pub fn variants() -> Vec<Variant> {
     let floats = [DType::F32, DType::F16, DType::BF16];
-    let pairs = floats.into_iter().flat_map(|from| floats.map(|to| (from, to)));
+    let pairs = floats
+        .into_iter()
+        .flat_map(|from| floats.map(|to| (from, to)));
     pairs
         .filter(|(from, to)| from.is_half() || to.is_half())
         .map(|(from, to)| half_variant(from, to))

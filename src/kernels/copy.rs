@@ -55,7 +55,9 @@ pub fn owned(tensor: Tensor) -> Result<Tensor> {
 
 /// [`owned`], and apart from the buffers of `others`: no dispatch may write one that it also reads.
 pub fn owned_apart(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
-    let shares = others.iter().any(|other| other.buffer().shares_buffer(tensor.buffer()));
+    let shares = others
+        .iter()
+        .any(|other| other.buffer().shares_buffer(tensor.buffer()));
     if !shares && tensor.is_unique() && tensor.is_packed() {
         return Ok(tensor);
     }

@@ -228,7 +228,9 @@ impl Map {
             variant = variant.flag(if same == Some(index) { write } else { read }, true);
         }
         if !self.scalars.is_empty() {
-            variant = variant.ty("S", self.scalar.wgsl()).flag("WIDE_SCALARS", self.scalar.is_wide());
+            variant = variant
+                .ty("S", self.scalar.wgsl())
+                .flag("WIDE_SCALARS", self.scalar.is_wide());
         }
         match inputs.first() {
             Some(dtype) if dtype.is_wide() => variant.int("BITS", 64),
@@ -351,8 +353,14 @@ pub fn variants() -> Vec<Variant> {
     }
     let zero = &[Number::Int(0)];
     for dtype in COMPUTED {
-        add(&Map::new("select(a, c, b != 0u)", dtype), &[dtype, DType::Bool, dtype]);
-        add(&Map::new("select(a, s, b != 0u)", dtype).with(zero, dtype), &[dtype, DType::Bool]);
+        add(
+            &Map::new("select(a, c, b != 0u)", dtype),
+            &[dtype, DType::Bool, dtype],
+        );
+        add(
+            &Map::new("select(a, s, b != 0u)", dtype).with(zero, dtype),
+            &[dtype, DType::Bool],
+        );
         add(&Map::new("a", dtype), &[dtype]);
         add(&Map::new("s", dtype).with(zero, dtype), &[]);
     }
@@ -367,8 +375,14 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The types that kernels compute in.
-pub(crate) const COMPUTED: [DType; 6] =
-    [DType::F32, DType::I32, DType::U32, DType::I64, DType::U64, DType::Bool];
+pub(crate) const COMPUTED: [DType; 6] = [
+    DType::F32,
+    DType::I32,
+    DType::U32,
+    DType::I64,
+    DType::U64,
+    DType::Bool,
+];
 
 /// What the family must pass besides the rows of the table.
 pub const CASES: &[Case] = &[
@@ -379,6 +393,12 @@ pub const CASES: &[Case] = &[
     case("prelu", &[normal(&[3, 4, 5]), normal(&[1, 4, 1])]),
     case("float_add", &[normal(&[1]), normal(&[1])]),
     case("float_mul", &[normal(&[0, 3]), normal(&[1, 3])]),
-    case("float_sub", &[normal(&[2, 1, 3, 1, 2, 1, 2, 3]), normal(&[2, 3, 1, 2, 1, 2, 1, 3])]),
+    case(
+        "float_sub",
+        &[
+            normal(&[2, 1, 3, 1, 2, 1, 2, 3]),
+            normal(&[2, 3, 1, 2, 1, 2, 1, 3]),
+        ],
+    ),
     case("bool_equal_elem", &[truths(&[9]), Arg::Switch(false)]),
 ];

@@ -207,7 +207,12 @@ pub fn select(tensor: Tensor, axis: usize, indices: Tensor) -> Result<Tensor> {
 pub fn select_add(tensor: Tensor, axis: usize, indices: Tensor, value: Tensor) -> Result<Tensor> {
     if axis == 0 && pays_to_sort(&tensor, indices.len(), value.len()) {
         let rows = indices.len();
-        return scatter_nd(tensor, copy::reshape(indices, &[rows, 1])?, value, Update::Add);
+        return scatter_nd(
+            tensor,
+            copy::reshape(indices, &[rows, 1])?,
+            value,
+            Update::Add,
+        );
     }
     let indices = spread(indices, axis, value.shape())?;
     scatter(axis, tensor, indices, value)
@@ -242,7 +247,12 @@ pub fn embedding(weights: Tensor, indices: Tensor) -> Result<Tensor> {
 ///
 /// As [`scatter`].
 pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Result<Tensor> {
-    let zeros = create::full(weights.runtime(), weights.shape(), Number::Float(0.0), DType::F32)?;
+    let zeros = create::full(
+        weights.runtime(),
+        weights.shape(),
+        Number::Float(0.0),
+        DType::F32,
+    )?;
     let rows = indices.len();
     let grad = copy::reshape(grad, &[rows, weights.shape()[1]])?;
     select_add(zeros, 0, copy::reshape(indices, &[rows])?, grad)
@@ -355,7 +365,12 @@ pub const CASES: &[Case] = &[
     ),
     case(
         "float_select_add",
-        &[normal(&[7]), Arg::Int(0), below(7, &[5000]), normal(&[5000])],
+        &[
+            normal(&[7]),
+            Arg::Int(0),
+            below(7, &[5000]),
+            normal(&[5000]),
+        ],
     ),
     case(
         "embedding_backward",

@@ -126,7 +126,16 @@ pub fn fill(
         variant: &draw.variant(out),
         inputs: &[],
         outputs: &[&tensor],
-        params: &[len as u32, draw.top().to_bits(), block[0], block[1], seed[0], seed[1], s, t],
+        params: &[
+            len as u32,
+            draw.top().to_bits(),
+            block[0],
+            block[1],
+            seed[0],
+            seed[1],
+            s,
+            t,
+        ],
         groups: div_up(len, 64 * 4),
         work: len as u64 * 20,
     }

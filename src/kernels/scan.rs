@@ -96,7 +96,12 @@ pub fn scan(kind: Running, tensor: Tensor, axis: usize) -> Result<Tensor> {
         run(Mode::Whole, &[&tensor], &out)?;
         return Ok(out);
     }
-    let totals = Tensor::empty(tensor.runtime(), &[lines, splits], tensor.dtype(), &[&tensor])?;
+    let totals = Tensor::empty(
+        tensor.runtime(),
+        &[lines, splits],
+        tensor.dtype(),
+        &[&tensor],
+    )?;
     run(Mode::Totals, &[&tensor], &totals)?;
     let carry = scan(kind, totals, 1)?;
     let inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&tensor, &carry]);
@@ -123,7 +128,10 @@ pub const CASES: &[Case] = &[
     case("float_cumsum", &[normal(&[7]), Arg::Int(0)]),
     case("float_cumsum", &[normal(&[3, 5000]), Arg::Int(1)]),
     case("float_cumsum", &[normal(&[5000, 3]), Arg::Int(0)]),
-    case("float_cumsum", &[permuted(&[4, 6, 5], &[2, 0, 1]), Arg::Int(1)]),
+    case(
+        "float_cumsum",
+        &[permuted(&[4, 6, 5], &[2, 0, 1]), Arg::Int(1)],
+    ),
     case("float_cumsum", &[normal(&[2, 0, 3]), Arg::Int(0)]),
     case("float_cumprod", &[normal(&[4, 9]), Arg::Int(1)]),
     case("float_cummax", &[normal(&[4, 900]), Arg::Int(1)]),

@@ -103,21 +103,64 @@ pub fn variants() -> Vec<Variant> {
 
 /// What the family must pass.
 pub const CASES: &[Case] = &[
-    case("float_sort", &[normal(&[7]), Arg::Int(0), Arg::Switch(false)]),
-    case("float_sort", &[positive(&[3, 1000]), Arg::Int(1), Arg::Switch(true)]),
-    case("float_sort", &[positive(&[65, 3, 2]), Arg::Int(0), Arg::Switch(false)]),
-    case("float_sort", &[normal(&[2, 0]), Arg::Int(1), Arg::Switch(false)]),
-    case("float_sort", &[positive(&[40, 9]), Arg::Int(0), Arg::Switch(true)]),
+    case(
+        "float_sort",
+        &[normal(&[7]), Arg::Int(0), Arg::Switch(false)],
+    ),
+    case(
+        "float_sort",
+        &[positive(&[3, 1000]), Arg::Int(1), Arg::Switch(true)],
+    ),
+    case(
+        "float_sort",
+        &[positive(&[65, 3, 2]), Arg::Int(0), Arg::Switch(false)],
+    ),
+    case(
+        "float_sort",
+        &[normal(&[2, 0]), Arg::Int(1), Arg::Switch(false)],
+    ),
+    case(
+        "float_sort",
+        &[positive(&[40, 9]), Arg::Int(0), Arg::Switch(true)],
+    ),
     case(
         "float_sort_with_indices",
-        &[positive(&[3, 100]), Arg::Int(1), Arg::Switch(false), Arg::IntType],
+        &[
+            positive(&[3, 100]),
+            Arg::Int(1),
+            Arg::Switch(false),
+            Arg::IntType,
+        ],
     ),
-    case("float_argsort", &[positive(&[33, 4]), Arg::Int(0), Arg::Switch(true), Arg::IntType]),
-    case("float_topk", &[positive(&[5, 90]), Arg::Int(1), Arg::Int(7)]),
-    case("int_sort", &[ints(&[4, 130]), Arg::Int(1), Arg::Switch(false)]),
-    case("int_sort", &[ints(&[70, 2]), Arg::Int(0), Arg::Switch(true)]),
+    case(
+        "float_argsort",
+        &[
+            positive(&[33, 4]),
+            Arg::Int(0),
+            Arg::Switch(true),
+            Arg::IntType,
+        ],
+    ),
+    case(
+        "float_topk",
+        &[positive(&[5, 90]), Arg::Int(1), Arg::Int(7)],
+    ),
+    case(
+        "int_sort",
+        &[ints(&[4, 130]), Arg::Int(1), Arg::Switch(false)],
+    ),
+    case(
+        "int_sort",
+        &[ints(&[70, 2]), Arg::Int(0), Arg::Switch(true)],
+    ),
     // Of few elements burn-flex keeps ties in order too.
-    case("int_sort_with_indices", &[ints(&[3, 15]), Arg::Int(1), Arg::Switch(true)]),
-    case("int_argsort", &[ints(&[15, 3]), Arg::Int(0), Arg::Switch(false)]),
+    case(
+        "int_sort_with_indices",
+        &[ints(&[3, 15]), Arg::Int(1), Arg::Switch(true)],
+    ),
+    case(
+        "int_argsort",
+        &[ints(&[15, 3]), Arg::Int(0), Arg::Switch(false)],
+    ),
     case("int_topk", &[ints(&[5, 90]), Arg::Int(0), Arg::Int(2)]),
 ];
