@@ -1,5 +1,7 @@
 //! `cargo xtask test`: the steps in order, up to the first that fails.
 
+use std::process::Command;
+
 use crate::run::{cargo, run as run_command, target};
 use crate::{adapter, digits};
 use std::io::Write;
