@@ -1,12 +1,12 @@
 //! The contract's neural network modules.
 //!
 //! Not listed here, and so Burn's own compositions of the ops that are: one-dimensional convolution and
-//! pooling (through two dimensions), gradients of convolutions in three dimensions, `unfold4d`, `ctc_loss`.
+//! pooling (through two dimensions), gradients of convolutions in three dimensions, `unfold4d`.
 
 use super::contract::prelude::*;
 use crate::kernels::conv::ConvOptions;
 use crate::kernels::pool::Window;
-use crate::kernels::{attention, fft};
+use crate::kernels::{attention, ctc, fft};
 
 /// Modules.
 macro_rules! module_contract {
@@ -41,6 +41,8 @@ macro_rules! module_contract {
             interpolate_backward(x: F, grad: F, output_size: Pair, options: Interpolate) -> F;
             attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F =
                 attention::attention(query, key, value, mask, attn_bias, attention_options(&options));
+            ctc_loss(log_probs: F, targets: I, input_lengths: I, target_lengths: I, blank: Size) -> F =
+                ctc::ctc_loss(log_probs, ctc::Sequences { targets, input_lengths, target_lengths, blank });
             rfft(signal: F, dim: Size, n: OptSize) -> FF = fft::rfft(signal, dim, n);
             irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F = fft::irfft(spectrum_re, spectrum_im, dim, n);
         }
@@ -51,6 +53,50 @@ pub(crate) use module_contract;
 
 impl ModuleOps<Wgsl> for Wgsl {
     module_contract!(methods);
+
+    fn has_ctc_loss_backward() -> bool {
+        true
+    }
+
+    // Not a row: burn-flex has no such method.
+    fn ctc_loss_backward(
+        log_probs: F,
+        targets: I,
+        input_lengths: I,
+        target_lengths: I,
+        grad_loss: F,
+        blank: usize,
+    ) -> F {
+        let mut site = Site::new("ctc_loss_backward");
+        [
+            &log_probs,
+            &targets,
+            &input_lengths,
+            &target_lengths,
+            &grad_loss,
+        ]
+        .into_iter()
+        .for_each(|tensor| tensor.show(&mut site));
+        if site.takes_kernel() {
+            let [targets, input_lengths, target_lengths] =
+                [targets, input_lengths, target_lengths].map(|tensor| tensor.into_gpu(&site));
+            let sequences = ctc::Sequences {
+                targets,
+                input_lengths,
+                target_lengths,
+                blank,
+            };
+            let (log_probs, grad) = (log_probs.into_gpu(&site), grad_loss.into_gpu(&site));
+            site.computed(ctc::ctc_loss_backward(log_probs, sequences, grad))
+        } else {
+            site.falls_back();
+            let integers =
+                [targets, input_lengths, target_lengths].map(|tensor| tensor.into_twin(&site));
+            let (log_probs, grad) = (log_probs.into_twin(&site), grad_loss.into_twin(&site));
+            let out = crate::cpu::ctc_loss_backward(log_probs, integers, grad, blank);
+            Outcome::from_twin(out, &site)
+        }
+    }
 
     // Not a row: the twin insists on indices of 64 bits, which nobody else has.
     fn max_pool2d_with_indices_backward(

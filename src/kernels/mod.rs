@@ -27,6 +27,7 @@ families! {
     conv
     copy
     create
+    ctc
     elementwise
     fft
     index

@@ -122,6 +122,7 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/math", include_str!("../../shaders/lib/math.wgsl")),
     ("lib/conv", include_str!("../../shaders/lib/conv.wgsl")),
     ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
+    ("lib/ctc", include_str!("../../shaders/lib/ctc.wgsl")),
     ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
 ];
 
