@@ -89,6 +89,5 @@ const TESTED_ELSEWHERE: &[&str] = &[
     "adaptive_avg_pool1d_backward",
     "max_pool1d_with_indices_backward",
     "max_pool2d_with_indices_backward",
-    "ctc_loss",
     "ctc_loss_backward",
 ];

@@ -340,6 +340,9 @@ pub fn content(input: &Input, place: usize) -> TensorData {
                 shape,
             )
         }
+        Fill::Given(values) => {
+            TensorData::new(values.iter().map(|&value| value as i32).collect(), shape)
+        }
     }
 }
 

@@ -182,7 +182,6 @@ pub fn contract() -> Vec<Part> {
                         "max_pool1d_with_indices_backward",
                     ],
                 ),
-                by(Route::Composed, COMPOSED_LOSS),
                 by(Route::Host, &["has_ctc_loss_backward"]),
             ]
             .concat(),
@@ -215,9 +214,6 @@ pub fn contract() -> Vec<Part> {
         },
     ]
 }
-
-/// Burn does not call the gradient unless a backend says that it has one.
-const COMPOSED_LOSS: &[&str] = &["ctc_loss", "ctc_loss_backward"];
 
 /// Burn dequantises, computes and, where the result is quantised, quantises.
 const COMPOSED_QUANTISED: &[&str] = &[

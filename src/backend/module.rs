@@ -1,7 +1,7 @@
 //! The contract's neural network modules.
 //!
 //! Not listed here, and so Burn's own compositions of the ops that are: one-dimensional pooling (through two
-//! dimensions) and `ctc_loss`.
+//! dimensions).
 
 use burn_backend::ops::{ConvTransposeOptions, DeformConvOptions};
 
@@ -9,7 +9,7 @@ use super::contract::prelude::*;
 use crate::kernels::conv::{ConvOptions, TransposedOptions, axes};
 use crate::kernels::deform::DeformOptions;
 use crate::kernels::pool::Window;
-use crate::kernels::{attention, fft};
+use crate::kernels::{attention, ctc, fft};
 
 /// Modules.
 macro_rules! module_contract {
@@ -70,6 +70,12 @@ macro_rules! module_contract {
             layer_norm(tensor: F, gamma: F, beta: OptF, epsilon: Real) -> F = norm::layer_norm(tensor, gamma, beta, epsilon as f32), else cpu::layer_norm(tensor, gamma, beta, epsilon);
             attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F =
                 attention::attention(query, key, value, mask, attn_bias, attention_options(&options));
+            ctc_loss(log_probs: F, targets: I, input_lengths: I, target_lengths: I, blank: Size) -> F =
+                ctc::ctc_loss(log_probs, ctc::Sequences { targets, input_lengths, target_lengths, blank });
+            // burn-flex has no such method.
+            ctc_loss_backward(log_probs: F, targets: I, input_lengths: I, target_lengths: I, grad_loss: F, blank: Size) -> F =
+                ctc::ctc_loss_backward(log_probs, ctc::Sequences { targets, input_lengths, target_lengths, blank }, grad_loss),
+                else cpu::ctc_loss_backward(log_probs, [targets, input_lengths, target_lengths], grad_loss, blank);
             rfft(signal: F, dim: Size, n: OptSize) -> FF = fft::rfft(signal, dim, n);
             irfft(spectrum_re: F, spectrum_im: F, dim: Size, n: OptSize) -> F = fft::irfft(spectrum_re, spectrum_im, dim, n);
         }
@@ -80,6 +86,10 @@ pub(crate) use module_contract;
 
 impl ModuleOps<Wgsl> for Wgsl {
     module_contract!(methods);
+
+    fn has_ctc_loss_backward() -> bool {
+        true
+    }
 }
 
 impl<const N: usize> From<burn_backend::ops::ConvOptions<N>> for ConvOptions {

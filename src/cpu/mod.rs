@@ -1,7 +1,9 @@
 //! The CPU twin: burn-flex, and what it lacks or loses, computed with it.
 
+mod ctc;
 mod index;
 
+pub(crate) use ctc::*;
 pub(crate) use index::*;
 
 use burn_backend::ops::{

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted, truths};
+use super::elementwise::Number;
 use super::{Launch, Params, copy, create, div_up, matmul};
-use crate::kernels::elementwise::Number;
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, SliceAxis, Tensor};
 

@@ -28,6 +28,8 @@ pub enum Fill {
     Below(usize),
     /// Truth values.
     Truths,
+    /// These integers.
+    Given(&'static [i64]),
 }
 
 impl Fill {
@@ -131,6 +133,11 @@ pub const fn below(n: usize, shape: &'static [usize]) -> Arg {
 /// Random truth values.
 pub const fn truths(shape: &'static [usize]) -> Arg {
     input(Fill::Truths, shape)
+}
+
+/// These integers.
+pub const fn given(values: &'static [i64], shape: &'static [usize]) -> Arg {
+    input(Fill::Given(values), shape)
 }
 
 /// Random floats of `shape` whose axes the op sees in another order.

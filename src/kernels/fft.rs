@@ -6,8 +6,8 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted};
+use super::elementwise::Number;
 use super::{Launch, copy, create, div_up};
-use crate::kernels::elementwise::Number;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Shape, SliceAxis, Tensor};
 

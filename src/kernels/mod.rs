@@ -29,6 +29,7 @@ families! {
     copy
     create
     cross
+    ctc
     deform
     elementwise
     fft

@@ -136,6 +136,7 @@ const FRAGMENTS: &[(&str, &str)] = &[
         include_str!("../../shaders/lib/neighbours.wgsl"),
     ),
     ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
+    ("lib/ctc", include_str!("../../shaders/lib/ctc.wgsl")),
     ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
 ];
 
