@@ -1,7 +1,7 @@
 //! `cargo xtask test`: the steps in order, up to the first that fails.
 
 use crate::run::{cargo, run as run_command, target};
-use crate::{adapter, digits};
+use crate::{adapter, digits, tint};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -54,6 +54,11 @@ const STEPS: &[Step] = &[
         name: "tests",
         what: "layers, shaders, op cases, gradients, doc tests",
         run: tests,
+    },
+    Step {
+        name: "tint",
+        what: "a browser's compiler takes every shader",
+        run: tint::step,
     },
     Step {
         name: "example",
