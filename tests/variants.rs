@@ -1,6 +1,7 @@
 //! Every kernel variant compiles everywhere on paper: expanded, validated, and written as SPIR-V, Metal
 //! and HLSL, without a GPU.
 
+use burn_wgsl::runtime::{Compiler, expand};
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -13,8 +14,8 @@ fn every_variant_is_valid_for_every_api() {
         variants.len()
     );
     for variant in &variants {
-        let text = burn_wgsl::runtime::expand(variant)
-            .unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let text =
+            expand(variant, Compiler::Naga).unwrap_or_else(|error| panic!("{variant}: {error}"));
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
         // What browsers guarantee and nothing more, unless the variant is for adapters that have it.
@@ -65,4 +66,20 @@ fn variants_are_listed_once() {
     names.sort_unstable();
     names.dedup();
     assert!(names.len() > 300);
+}
+
+/// Writes what browsers get, a file for each variant, to the folder that `BURN_WGSL_SHADERS` names: `cargo xtask tint`
+/// has a browser's compiler read them.
+#[test]
+fn every_variant_is_written_for_browsers() {
+    let Some(folder) = std::env::var_os("BURN_WGSL_SHADERS").map(std::path::PathBuf::from) else {
+        return;
+    };
+    for (number, variant) in burn_wgsl::kernels::variants().iter().enumerate() {
+        let text =
+            expand(variant, Compiler::Browser).unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let file = folder.join(format!("{}-{number}.wgsl", variant.source.name));
+        std::fs::write(&file, format!("// {variant}\n{text}"))
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+    }
 }

@@ -21,7 +21,7 @@ use stream::{Recorded, Stream};
 
 pub use error::RuntimeError;
 pub use memory::{MemoryUsage, Slice};
-pub use shader::{Def, Source, Variant, expand};
+pub use shader::{Compiler, Def, Source, Variant, expand};
 
 /// The most workgroups a grid may have in one dimension.
 const MAX_GROUPS: u32 = 65_535;
@@ -323,7 +323,7 @@ impl Runtime {
             kernel: variant.to_string(),
             message,
         };
-        let text = expand(variant).map_err(failed)?;
+        let text = expand(variant, Compiler::HERE).map_err(failed)?;
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let module = self.module(variant.source.name, &text);
         let pipeline = self

@@ -10,6 +10,8 @@
 //! - `const NAME: T = default;` and `alias NAME = T;` take the variant's definition of `NAME`.
 //! - any other whole word that the variant defines as an expression is replaced by it.
 //! - `@binding(auto)` numbers the bindings in the order in which they remain.
+//!
+//! What a compiler wants `enable`d, it adds by itself.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -140,13 +142,44 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
 ];
 
+/// Who compiles the text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Compiler {
+    /// naga, which wgpu brings along.
+    Naga,
+    /// The browser's own.
+    Browser,
+}
+
+impl Compiler {
+    /// The one that this build of the crate meets.
+    pub const HERE: Self = if cfg!(target_family = "wasm") {
+        Self::Browser
+    } else {
+        Self::Naga
+    };
+
+    /// The directives that must precede a text. naga has subgroups without one, and does not know the word.
+    fn enables(self, text: &str) -> String {
+        let uses = |wanted: fn(&str) -> bool| words(text).any(|(word, _)| wanted(word));
+        let mut enables = String::new();
+        if uses(|word| word == "f16") {
+            enables.push_str("enable f16;\n");
+        }
+        if self == Self::Browser && uses(|word| word.starts_with("subgroup")) {
+            enables.push_str("enable subgroups;\n");
+        }
+        enables
+    }
+}
+
 /// Turns a variant into the WGSL text that a compiler takes.
 ///
 /// # Errors
 ///
 /// A sentence naming the source and the line at fault: an unknown fragment, or a directive that is not
 /// closed. All are mistakes in the crate, and the variants test finds them without a GPU.
-pub fn expand(variant: &Variant) -> Result<String, String> {
+pub fn expand(variant: &Variant, compiler: Compiler) -> Result<String, String> {
     let mut expander = Expander {
         variant,
         out: String::new(),
@@ -161,7 +194,8 @@ pub fn expand(variant: &Variant) -> Result<String, String> {
         let called = called_functions(&out, text);
         out.push_str(&called);
     }
-    Ok(number_bindings(&out))
+    let enables = compiler.enables(&out);
+    Ok(enables + &number_bindings(&out))
 }
 
 fn fragment_text(name: &str, from: &str) -> Result<&'static str, String> {
@@ -364,7 +398,7 @@ mod tests {
 
     fn expanded(text: &'static str, build: impl Fn(Variant) -> Variant) -> Result<String, String> {
         let source: &'static Source = Box::leak(Box::new(Source { name: "test", text }));
-        expand(&build(Variant::new(source)))
+        expand(&build(Variant::new(source)), Compiler::Naga)
     }
 
     #[test]
@@ -411,6 +445,18 @@ mod tests {
                 .unwrap_err()
                 .contains("count")
         );
+    }
+
+    #[test]
+    fn what_a_text_uses_is_enabled() {
+        let enables = |compiler: Compiler, text| compiler.enables(text);
+        let text = "let x = f16(subgroupAdd(1));";
+        assert_eq!(enables(Compiler::Naga, text), "enable f16;\n");
+        assert_eq!(
+            enables(Compiler::Browser, text),
+            "enable f16;\nenable subgroups;\n"
+        );
+        assert_eq!(enables(Compiler::Browser, "let f16_ = my_subgroup;"), "");
     }
 
     #[test]

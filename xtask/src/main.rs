@@ -4,6 +4,7 @@ mod adapter;
 mod digits;
 mod run;
 mod test;
+mod tint;
 
 use std::process::ExitCode;
 
@@ -13,7 +14,8 @@ The project's own commands.
 Usage: cargo xtask <command> [options]
 
 Commands:
-  test    everything that must hold: adapter, format, lints, docs, tests, example
+  test    everything that must hold: adapter, format, lints, docs, tests, shaders, example
+  tint    every shader through the compiler of Chromium; needs Node.js, and the network once
   help    this text
 
 Options of `test`:
@@ -35,7 +37,14 @@ fn main() -> ExitCode {
             Ok(options) => test::run(&options),
             Err(complaint) => usage_error(&complaint),
         },
-        "test" | "help" | "--help" | "-h" => {
+        "tint" if !wants_help => match tint::check() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(tint::Problem::NoCompiler(why) | tint::Problem::Failed(why)) => {
+                eprintln!("error: {why}");
+                ExitCode::FAILURE
+            }
+        },
+        "test" | "tint" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }

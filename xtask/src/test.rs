@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::run::{cargo, run as run_command, target};
-use crate::{adapter, digits};
+use crate::{adapter, digits, tint};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -56,6 +56,11 @@ const STEPS: &[Step] = &[
         name: "tests",
         what: "layers, shaders, op cases, gradients, doc tests",
         run: tests,
+    },
+    Step {
+        name: "tint",
+        what: "a browser's compiler takes every shader",
+        run: tint::step,
     },
     Step {
         name: "example",

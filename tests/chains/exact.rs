@@ -1,0 +1,212 @@
+//! Ops whose results are exact: on whole floats that stay small, and on integers, which wrap.
+
+use burn_backend::tensor::IndexingUpdateOp;
+use burn_backend::{Scalar, TensorMetadata};
+
+use crate::program::{Chain, Choices, Kind, LARGEST, count};
+use crate::view::slices;
+
+#[derive(Debug, Clone, Copy)]
+pub enum Exact {
+    Add,
+    Sub,
+    SubFrom,
+    Mul,
+    Square,
+    Neg,
+    Abs,
+    Sign,
+    AddScalar,
+    MulScalar,
+    Clamp,
+    Remainder,
+    MaskLarger,
+    MaskFill,
+    Sum,
+    SumDim,
+    ProdDim,
+    MaxDim,
+    MinDim,
+    ArgMax,
+    ArgMin,
+    AnyDim,
+    AllDim,
+    CumSum,
+    Sort,
+    Matmul,
+    Cat,
+    Gather,
+    Scatter,
+    Select,
+    SelectAdd,
+    SliceAssign,
+}
+
+pub static OPS: &[Exact] = {
+    use Exact::*;
+    &[
+        Add,
+        Sub,
+        SubFrom,
+        Mul,
+        Square,
+        Neg,
+        Abs,
+        Sign,
+        AddScalar,
+        MulScalar,
+        Clamp,
+        Remainder,
+        MaskLarger,
+        MaskFill,
+        Sum,
+        SumDim,
+        ProdDim,
+        MaxDim,
+        MinDim,
+        ArgMax,
+        ArgMin,
+        AnyDim,
+        AllDim,
+        CumSum,
+        Sort,
+        Matmul,
+        Cat,
+        Gather,
+        Scatter,
+        Select,
+        SelectAdd,
+        SliceAssign,
+    ]
+};
+
+pub fn whole(random: u64) -> f64 {
+    (random % 17) as f64 - 8.0
+}
+
+/// Small ones, and often those at which arithmetic wraps.
+pub fn integer(random: u64) -> f64 {
+    let special = [
+        i32::MIN,
+        i32::MIN + 1,
+        i32::MAX,
+        -1,
+        0,
+        1,
+        1 << 16,
+        -(1 << 16),
+        46_341,
+    ];
+    let number = random >> 8;
+    match random % 4 {
+        0 => f64::from(special[number as usize % special.len()]),
+        1 => f64::from(number as i32),
+        _ => (number % 21) as f64 - 10.0,
+    }
+}
+
+/// One op, or the value as it is where the op does not apply.
+pub fn step<K: Kind>(
+    chain: &mut Chain,
+    op: Exact,
+    x: K::Primitive,
+    choices: &mut Choices,
+) -> K::Primitive {
+    let mut shape = x.shape().to_vec();
+    let rank = shape.len();
+    let axis = choices.below(rank);
+    let length = shape[axis];
+    let number = Scalar::Int(choices.below(7) as i64 - 3);
+    // Where integers add up, burn-flex does not wrap but panics in a debug build.
+    let small = |x| K::clamp(x, Scalar::Int(-1000), Scalar::Int(1000));
+    let add = IndexingUpdateOp::Add;
+    let value = match op {
+        Exact::Add => K::add(x, chain.partner::<K>(&shape, choices)),
+        Exact::Sub => K::sub(x, chain.partner::<K>(&shape, choices)),
+        Exact::SubFrom => K::sub(chain.partner::<K>(&shape, choices), x),
+        Exact::Mul => K::mul(x, chain.partner::<K>(&shape, choices)),
+        Exact::Square => K::mul(x.clone(), x),
+        Exact::Neg => K::neg(x),
+        Exact::Abs => K::abs(x),
+        Exact::Sign => K::sign(x),
+        Exact::AddScalar => K::add_scalar(x, number),
+        Exact::MulScalar => K::mul_scalar(x, number),
+        Exact::Clamp => K::clamp(x, Scalar::Int(-3), Scalar::Int(5)),
+        Exact::Remainder => {
+            let divisor = chain.partner::<K>(&shape, choices);
+            K::remainder(x, K::clamp_min(divisor, Scalar::Int(1)))
+        }
+        Exact::MaskLarger => {
+            let other = chain.fresh::<K>(&shape, choices);
+            K::mask_where(x.clone(), K::greater(other.clone(), x), other)
+        }
+        Exact::MaskFill => {
+            let mask = K::equal_elem(x.clone(), number);
+            K::mask_fill(x, mask, Scalar::Int(9))
+        }
+        Exact::Sum => K::sum(x),
+        Exact::SumDim => K::sum_dim(x, axis),
+        Exact::ProdDim if length <= 16 => {
+            K::prod_dim(K::clamp(x, Scalar::Int(-2), Scalar::Int(2)), axis)
+        }
+        Exact::MaxDim if length > 0 => K::max_dim(x, axis),
+        Exact::MinDim if length > 0 => K::min_dim(x, axis),
+        Exact::ArgMax if length > 0 => K::from_int(K::argmax(x, axis)),
+        Exact::ArgMin if length > 0 => K::from_int(K::argmin(x, axis)),
+        // burn-flex panics on no elements.
+        Exact::AnyDim if count(&shape) > 0 => K::from_bool(K::any_dim(x, axis)),
+        Exact::AllDim if count(&shape) > 0 => K::from_bool(K::all_dim(x, axis)),
+        Exact::CumSum => K::cumsum(small(x), axis),
+        Exact::Sort => K::sort(x, axis, choices.below(2) == 1),
+        // burn-flex panics on a product of integers that has no elements.
+        Exact::Matmul if rank > 1 && (1..LARGEST / 6).contains(&count(&shape[..rank - 1])) => {
+            let mut other = shape.clone();
+            for batch in &mut other[..rank - 2] {
+                *batch = if choices.below(3) == 2 { 1 } else { *batch };
+            }
+            other[rank - 2] = shape[rank - 1];
+            other[rank - 1] = 1 + choices.below(6);
+            K::matmul(x, chain.fresh::<K>(&other, choices))
+        }
+        Exact::Cat if count(&shape) / length.max(1) * (length + 3) <= LARGEST => {
+            shape[axis] = choices.below(4);
+            let other = chain.fresh::<K>(&shape, choices);
+            let first = choices.below(2) == 1;
+            K::cat(
+                if first {
+                    vec![x, other]
+                } else {
+                    vec![other, x]
+                },
+                axis,
+            )
+        }
+        Exact::Gather if length > 0 => {
+            shape[axis] = choices.below(5);
+            K::gather(axis, x, chain.indices(&shape, length, choices))
+        }
+        Exact::Scatter if length > 0 => {
+            shape[axis] = choices.below(5);
+            let indices = chain.indices(&shape, length, choices);
+            let values = small(chain.fresh::<K>(&shape, choices));
+            K::scatter(axis, small(x), indices, values, add)
+        }
+        Exact::Select if length > 0 => {
+            let picked = choices.below(5);
+            K::select(x, axis, chain.indices(&[picked], length, choices))
+        }
+        Exact::SelectAdd if length > 0 => {
+            shape[axis] = choices.below(5);
+            let indices = chain.indices(&[shape[axis]], length, choices);
+            let values = small(chain.fresh::<K>(&shape, choices));
+            K::select_assign(small(x), axis, indices, values, add)
+        }
+        Exact::SliceAssign => {
+            let slices = slices(&shape, choices);
+            let part = K::slice(x.clone(), &slices).shape();
+            K::slice_assign(x, &slices, chain.fresh::<K>(&part, choices))
+        }
+        _ => x,
+    };
+    K::bounded(value)
+}
