@@ -16,7 +16,8 @@ use super::data::{from_data, read_now};
 use super::fallback;
 use super::quantized::{quantized_from_data, read_quantized_now, twin_data};
 use super::tensor::{
-    GpuQuantized, Home, QuantizedHome, WgslQuantizedTensor, WgslTensor, kernel_format, stored_dtype,
+    GpuQuantized, Home, QuantizedHome, WgslQuantizedTensor, WgslTensor, burn_dtype, kernel_format,
+    stored_dtype,
 };
 use crate::device::{Place, WgslDevice};
 use crate::kernels::cast;
@@ -125,13 +126,13 @@ impl Site {
 
     /// Whether the op's kernel takes these operands.
     pub fn takes_kernel(&self) -> bool {
-        let Some(runtime) = runtime(&self.device(), self.op) else {
+        if !self.native || !self.on_gpu() {
             return false;
-        };
-        self.native
-            && self
-                .asked
-                .is_none_or(|dtype| stored_dtype(dtype, &runtime).is_some())
+        }
+        self.asked.is_none_or(|dtype| {
+            let runtime = runtime(&self.device(), self.op);
+            runtime.is_some_and(|runtime| stored_dtype(dtype, &runtime).is_some())
+        })
     }
 
     /// The operand as the row's kernel takes it.
@@ -155,13 +156,13 @@ impl Site {
                 .filter(|dtype| !dtype.is_float())
                 .or(self.integer),
         };
-        let Some(runtime) = runtime(&self.device(), self.op) else {
-            return tensor;
-        };
-        match given.and_then(|dtype| stored_dtype(dtype, &runtime)) {
-            Some(given) => cast::cast(tensor, given)
-                .unwrap_or_else(|error| refuse(self.op, &self.device(), &error)),
+        match given.filter(|&given| given != burn_dtype(dtype)) {
             None => tensor,
+            Some(given) => {
+                let stored = stored_dtype(given, tensor.runtime()).unwrap_or(dtype);
+                cast::cast(tensor, stored)
+                    .unwrap_or_else(|error| refuse(self.op, &self.device(), &error))
+            }
         }
     }
 

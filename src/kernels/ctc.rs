@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, below, case, given, normal, permuted};
 use super::elementwise::{Map, Number};
-use super::{Launch, Params, copy, div_up};
+use super::{Launch, Params, cast, copy, div_up};
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
@@ -80,9 +80,9 @@ impl Problem {
         }
         let labels = targets.shape()[1];
         let sequences = Sequences {
-            targets: copy::packed(targets)?,
-            input_lengths: copy::packed(input_lengths)?,
-            target_lengths: copy::packed(target_lengths)?,
+            targets: copy::packed(cast::indices(targets)?)?,
+            input_lengths: copy::packed(cast::indices(input_lengths)?)?,
+            target_lengths: copy::packed(cast::indices(target_lengths)?)?,
             blank,
         };
         let log_probs = copy::packed(log_probs)?;

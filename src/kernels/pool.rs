@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted};
-use super::{Launch, Params, copy, div_up};
+use super::{Launch, Params, cast, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
@@ -181,7 +181,7 @@ pub fn max_pool2d_backward(
     indices: Tensor,
     window: Window,
 ) -> Result<Tensor> {
-    backward(Mode::Max, x, grad, Some(indices), window)
+    backward(Mode::Max, x, grad, Some(cast::indices(indices)?), window)
 }
 
 /// The average of each window of `x` `[n, c, h, w]`.
