@@ -157,6 +157,26 @@ fn what_does_not_fit_is_refused_with_the_limit() {
             "{text}"
         );
         let text = message(move || {
+            // More elements than a view can have, though hardly any memory.
+            let _ = Tensor::<Wgsl, 1>::ones([1], &device)
+                .expand([1 << 20, 1 << 20])
+                .sum();
+        });
+        assert!(text.contains("32-bit index"), "{text}");
+        // Fewer are summed, and right.
+        let sum = Tensor::<Wgsl, 2>::ones([1, 1 << 11], &device)
+            .expand([1 << 9, 1 << 11])
+            .sum();
+        assert_eq!(sum.into_scalar(), (1u64 << 20) as f32);
+        let text = message(move || {
+            // One element past the largest binding there is.
+            let _ = Tensor::<Wgsl, 1>::zeros([(1 << 29) + 1], &device);
+        });
+        assert!(
+            text.contains("exceed") || text.contains("32-bit index"),
+            "{text}"
+        );
+        let text = message(move || {
             let a =
                 burn::tensor::TensorPrimitive::Float(<Wgsl as burn_backend::ops::FloatTensorOps<
                     Wgsl,

@@ -90,11 +90,26 @@ pub fn expand(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
         rhs: shape.to_vec(),
         rule: "only axes of size one expand",
     })?;
+    addressable(shape)?;
     Ok(tensor.view(layout))
+}
+
+/// Refuses what indices of 32 bits cannot tell apart: a view may have more elements than its memory.
+fn addressable(shape: &[usize]) -> Result<()> {
+    let len = shape
+        .iter()
+        .try_fold(1usize, |len, &size| len.checked_mul(size));
+    match len {
+        Some(len) if u32::try_from(len).is_ok() => Ok(()),
+        _ => Err(Error::TooManyElements {
+            shape: shape.to_vec(),
+        }),
+    }
 }
 
 /// The same elements under another shape; copies only where no view can do it.
 pub fn reshape(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
+    addressable(shape)?;
     if tensor.len() != shape.iter().product::<usize>() {
         return Err(Error::Shape {
             lhs: tensor.shape().to_vec(),
@@ -111,7 +126,9 @@ pub fn reshape(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
 
 /// Sliding windows along an axis, without a copy: see [`Layout::unfold`].
 pub fn unfold(tensor: Tensor, axis: usize, size: usize, step: usize) -> Result<Tensor> {
-    Ok(tensor.view(tensor.layout().unfold(axis, size, step)))
+    let layout = tensor.layout().unfold(axis, size, step);
+    addressable(&layout.shape)?;
+    Ok(tensor.view(layout))
 }
 
 /// A part of the tensor, without a copy.
