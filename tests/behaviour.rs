@@ -524,3 +524,23 @@ fn operands_of_two_types_are_refused_by_name() {
         assert!(text.contains("I32") && text.contains("I64"), "{text}");
     }
 }
+
+#[test]
+fn an_axis_that_is_not_there_is_refused_by_name() {
+    use burn_backend::ops::FloatTensorOps;
+    for device in devices() {
+        let calls: [(&str, fn(burn_wgsl::WgslTensor)); 3] = [
+            ("float_sum_dim", |tensor| {
+                drop(Wgsl::float_sum_dim(tensor, 2))
+            }),
+            ("float_cumsum", |tensor| drop(Wgsl::float_cumsum(tensor, 5))),
+            ("float_swap_dims", |tensor| {
+                drop(Wgsl::float_swap_dims(tensor, 0, 3))
+            }),
+        ];
+        for (op, call) in calls {
+            let text = message(move || call(primitive([2, 3], &device)));
+            assert!(text.contains(op) && text.contains("has no axis"), "{text}");
+        }
+    }
+}

@@ -42,6 +42,7 @@ macro_rules! run {
     ($name:ident [$($arg:ident)*] [$($types:ident)?] $gpu:expr, else $twin:expr) => {{
         let mut site = Site::new(stringify!($name))$(.$types())?;
         $($arg.show(&mut site);)*
+        $(run!(@axis site $arg $arg);)*
         if site.takes_kernel() {
             $(let $arg = $arg.into_gpu(&site);)*
             site.computed($gpu)
@@ -54,10 +55,22 @@ macro_rules! run {
     ($name:ident [$($arg:ident)*] else $twin:expr) => {{
         let mut site = Site::new(stringify!($name));
         $($arg.show(&mut site);)*
+        $(run!(@axis site $arg $arg);)*
         site.falls_back();
         $(let $arg = $arg.into_twin(&site);)*
         Outcome::from_twin($twin, &site)
     }};
+    // What a row calls so is an axis of its tensor.
+    (@axis $site:ident $arg:ident dim) => {
+        $site.has_axis($arg);
+    };
+    (@axis $site:ident $arg:ident dim1) => {
+        $site.has_axis($arg);
+    };
+    (@axis $site:ident $arg:ident dim2) => {
+        $site.has_axis($arg);
+    };
+    (@axis $site:ident $arg:ident $other:ident) => {};
 }
 
 /// Makes trait methods from rows of the elementwise table.

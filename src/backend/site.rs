@@ -60,6 +60,8 @@ pub(crate) struct Site {
     integer: Option<DType>,
     /// The element type that the result was asked for in.
     asked: Option<DType>,
+    /// How many axes the first tensor has.
+    rank: Option<usize>,
     /// What the kernel does with element types.
     types: Types,
 }
@@ -85,6 +87,7 @@ impl Site {
             float: None,
             integer: None,
             asked: None,
+            rank: None,
             types: Types::Computed,
         }
     }
@@ -117,6 +120,17 @@ impl Site {
                     );
                 }
             }
+        }
+    }
+
+    /// Refuses an axis that the first tensor does not have.
+    pub fn has_axis(&self, axis: usize) {
+        if let Some(rank) = self.rank {
+            let op = self.op;
+            assert!(
+                axis < rank,
+                "{op}: a tensor of {rank} axes has no axis {axis}"
+            );
         }
     }
 
@@ -233,6 +247,7 @@ impl Operand for WgslTensor {
     fn show(&self, site: &mut Site) {
         site.at(&self.device);
         site.native &= matches!(self.home, Home::Gpu(_));
+        site.rank = site.rank.or(Some(self.rank()));
         let dtype = self.dtype();
         site.wide |= matches!(dtype, DType::I64 | DType::U64);
         match dtype {
