@@ -310,6 +310,7 @@ impl Operand for WgslQuantizedTensor {
 
     fn show(&self, site: &mut Site) {
         site.at(&self.device);
+        site.rank = site.rank.or(Some(self.rank()));
         site.native &= matches!(self.home, QuantizedHome::Gpu(_));
     }
 

@@ -58,6 +58,11 @@ const STEPS: &[Step] = &[
         run: tests,
     },
     Step {
+        name: "gpu-shapes",
+        what: "the kernels in the shapes that GPUs get",
+        run: gpu_shapes,
+    },
+    Step {
         name: "tint",
         what: "a browser's compiler takes every shader",
         run: tint::step,
@@ -255,7 +260,23 @@ fn docs(_: &Options) -> Result<Done, String> {
 }
 
 fn tests(options: &Options) -> Result<Done, String> {
+    passed(run_command(&mut test_command(options, &[])))
+}
+
+/// What a GPU would be given, on the software adapter, which is given other shapes of the large kernels.
+fn gpu_shapes(options: &Options) -> Result<Done, String> {
+    if options.required() != Some("software") {
+        return Ok(Done::Skipped("it needs the software adapter".to_owned()));
+    }
+    let tests = ["ops", "attention", "quantized", "chains"].map(|test| ["--test", test]);
+    let mut command = test_command(options, tests.as_flattened());
+    passed(run_command(command.env("BURN_WGSL_AS_GPU", "1")))
+}
+
+/// `cargo test`, of these tests or of all, on the devices that the options ask for.
+fn test_command(options: &Options, tests: &[&str]) -> Command {
     let mut command = cargo(&["test", "--workspace", "--all-features", "--locked"]);
+    command.args(tests);
     // The runner chooses its devices itself; a word left in the user's shell would change what is tested.
     command.env_remove("BURN_WGSL_DEVICE");
     command.envs(adapter::settings(options));
@@ -263,7 +284,7 @@ fn tests(options: &Options) -> Result<Done, String> {
         // Otherwise a device that is missing is only shown as skipped.
         command.env("BURN_WGSL_TEST_REQUIRE", word);
     }
-    passed(run_command(&mut command))
+    command
 }
 
 fn example(options: &Options) -> Result<Done, String> {
