@@ -526,6 +526,25 @@ fn operands_of_two_types_are_refused_by_name() {
 }
 
 #[test]
+fn expanded_views_are_summed_on_every_device() {
+    for device in devices() {
+        let x = Tensor::<Wgsl, 3>::ones([1, 1, 5], &device).expand([4, 3, 5]);
+        for axis in 0..3 {
+            let sum = x.clone().sum_dim(axis).into_data();
+            assert!(
+                sum.iter::<f32>().all(|sum| sum == [4.0, 3.0, 5.0][axis]),
+                "axis {axis} on {device}"
+            );
+            assert_eq!(
+                x.clone().mean_dim(axis).mean().into_scalar(),
+                1.0,
+                "axis {axis} on {device}"
+            );
+        }
+    }
+}
+
+#[test]
 fn an_axis_that_is_not_there_is_refused_by_name() {
     use burn_backend::ops::FloatTensorOps;
     for device in devices() {

@@ -37,9 +37,9 @@ macro_rules! int_contract {
             int_mask_where(tensor: I, mask: B, value: I) -> I = elementwise::mask_where(tensor, mask, value);
             int_mask_fill(tensor: I, mask: B, value: Number) -> I = elementwise::mask_fill(tensor, mask, number::I(value));
             int_sum(tensor: I) -> I = reduce::all(Sum, tensor);
-            int_sum_dim(tensor: I, dim: Size) -> I = reduce::dim(Sum, tensor, dim);
+            int_sum_dim(tensor: I, dim: Size) -> I = reduce::dim(Sum, tensor, dim), else Flex::int_sum_dim(tensor.to_contiguous(), dim);
             int_mean(tensor: I) -> I = reduce::all(Mean, tensor);
-            int_mean_dim(tensor: I, dim: Size) -> I = reduce::dim(Mean, tensor, dim);
+            int_mean_dim(tensor: I, dim: Size) -> I = reduce::dim(Mean, tensor, dim), else Flex::int_mean_dim(tensor.to_contiguous(), dim);
             int_prod(tensor: I) -> I = reduce::all(Prod, tensor);
             int_prod_dim(tensor: I, dim: Size) -> I = reduce::dim(Prod, tensor, dim);
             int_max(tensor: I) -> I = reduce::all(Max, tensor);

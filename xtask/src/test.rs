@@ -152,7 +152,7 @@ fn step_names(value: &str) -> Result<Vec<String>, String> {
 pub fn run(options: &Options) -> ExitCode {
     if options.list {
         for step in STEPS {
-            println!("{:<10}{}", step.name, step.what);
+            println!("{:<12}{}", step.name, step.what);
         }
         return ExitCode::SUCCESS;
     }
@@ -197,12 +197,12 @@ fn summary(
     rows: &[(&str, &str, Duration)],
     failure: Option<(&str, String)>,
 ) -> ExitCode {
-    println!("\n{:<10}{:<9}{:>9}", "step", "result", "time");
+    println!("\n{:<12}{:<9}{:>9}", "step", "result", "time");
     for (name, result, time) in rows {
-        println!("{name:<10}{result:<9}{:>7.1} s", time.as_secs_f64());
+        println!("{name:<12}{result:<9}{:>7.1} s", time.as_secs_f64());
     }
     let total: Duration = rows.iter().map(|(_, _, time)| *time).sum();
-    println!("{:<19}{:>7.1} s", "total", total.as_secs_f64());
+    println!("{:<21}{:>7.1} s", "total", total.as_secs_f64());
     if let Some((name, reason)) = &failure {
         println!("\nstep `{name}` failed: {reason}");
         println!(
