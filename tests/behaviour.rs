@@ -547,8 +547,9 @@ fn expanded_views_are_summed_on_every_device() {
 #[test]
 fn an_axis_that_is_not_there_is_refused_by_name() {
     use burn_backend::ops::FloatTensorOps;
+    type Call = (&'static str, fn(burn_wgsl::WgslTensor));
     for device in devices() {
-        let calls: [(&str, fn(burn_wgsl::WgslTensor)); 3] = [
+        let calls: [Call; 3] = [
             ("float_sum_dim", |tensor| {
                 drop(Wgsl::float_sum_dim(tensor, 2))
             }),

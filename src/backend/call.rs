@@ -9,6 +9,8 @@
     reason = "readers and writers are named after the kinds of the tables"
 )]
 
+use std::collections::BTreeMap;
+
 use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
     DeformConvOptions, GridSampleOptions, InterpolateOptions, MaxPool1dWithIndices,
@@ -32,6 +34,17 @@ pub struct Arguments<'a, T: Backend> {
     device: &'a T::Device,
     types: Types,
     prepare: Prepare<'a, T>,
+    kept: Option<&'a mut Kept<T>>,
+}
+
+/// The tensors of a case, made once for many calls: what a benchmark must not measure.
+#[derive(Debug)]
+pub struct Kept<T: Backend>(BTreeMap<usize, Value<T>>);
+
+impl<T: Backend> Default for Kept<T> {
+    fn default() -> Self {
+        Self(BTreeMap::new())
+    }
 }
 
 /// The element types in which a case is called.
@@ -107,14 +120,39 @@ pub fn call_as<T: Backend>(
     types: Types,
     prepare: Prepare<'_, T>,
 ) -> Option<Vec<Value<T>>> {
-    let mut arguments = Arguments {
+    call_with(Arguments {
         case,
         next: 0,
         device,
         types,
         prepare,
-    };
+        kept: None,
+    })
+}
+
+/// The same as [`call`], with the tensors of the first such call.
+///
+/// # Panics
+///
+/// As [`call`].
+pub fn call_again<T: Backend>(
+    case: &Case,
+    device: &T::Device,
+    kept: &mut Kept<T>,
+) -> Option<Vec<Value<T>>> {
+    call_with(Arguments {
+        case,
+        next: 0,
+        device,
+        types: Types::of::<T>(device),
+        prepare: &mut |tensor| tensor,
+        kept: Some(kept),
+    })
+}
+
+fn call_with<T: Backend>(mut arguments: Arguments<'_, T>) -> Option<Vec<Value<T>>> {
     let values = named(&mut arguments)?;
+    let case = arguments.case;
     assert_eq!(
         arguments.next,
         case.args.len(),
@@ -146,6 +184,7 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
         device,
         types: Types::of::<Wgsl>(device),
         prepare: &mut |tensor| tensor,
+        kept: None,
     };
     super::extension::extension_contract!(calls)(&mut arguments)
 }
@@ -374,40 +413,70 @@ impl<'a, T: Backend> Arguments<'a, T> {
         }
     }
 
+    /// The tensor kept from an earlier call, or the one that is made now.
+    fn keep(&mut self, place: usize, make: impl FnOnce(&mut Self) -> Value<T>) -> Value<T> {
+        let kept = self.kept.as_ref().and_then(|kept| kept.0.get(&place));
+        if let Some(value) = kept {
+            return value.clone();
+        }
+        let value = make(self);
+        if let Some(kept) = &mut self.kept {
+            kept.0.insert(place, value.clone());
+        }
+        value
+    }
+
     fn float(&mut self, input: &Input, place: usize) -> FloatTensor<T> {
-        let data = content(input, place).convert_dtype(self.types.rounded.into());
-        let data = data.convert_dtype(self.types.float.into());
-        let tensor = T::float_from_data(data, self.device);
-        let tensor = if input.axes.is_empty() {
-            tensor
-        } else {
-            T::float_permute(tensor, input.axes)
-        };
-        (self.prepare)(tensor)
-    }
-
-    fn int(&self, input: &Input, place: usize) -> IntTensor<T> {
-        let mut data = content(input, place);
-        if DType::from(self.types.int).is_uint() {
-            // What a type without a sign cannot hold.
-            let magnitudes = data.iter::<i32>().map(|x| x.unsigned_abs() as i32);
-            data = TensorData::new(magnitudes.collect::<Vec<i32>>(), data.shape.clone());
-        }
-        let data = data.convert_dtype(self.types.int.into());
-        let tensor = T::int_from_data(data, self.device);
-        if input.axes.is_empty() {
-            tensor
-        } else {
-            T::int_permute(tensor, input.axes)
+        let value = self.keep(place, |args| {
+            let data = content(input, place).convert_dtype(args.types.rounded.into());
+            let data = data.convert_dtype(args.types.float.into());
+            let tensor = T::float_from_data(data, args.device);
+            Value::Float(if input.axes.is_empty() {
+                tensor
+            } else {
+                T::float_permute(tensor, input.axes)
+            })
+        });
+        match value {
+            Value::Float(tensor) => (self.prepare)(tensor),
+            _ => self.wrong("a float tensor"),
         }
     }
 
-    fn truths(&self, input: &Input, place: usize) -> BoolTensor<T> {
-        let tensor = T::bool_from_data(content(input, place), self.device);
-        if input.axes.is_empty() {
-            tensor
-        } else {
-            T::bool_permute(tensor, input.axes)
+    fn int(&mut self, input: &Input, place: usize) -> IntTensor<T> {
+        let value = self.keep(place, |args| {
+            let mut data = content(input, place);
+            if DType::from(args.types.int).is_uint() {
+                // What a type without a sign cannot hold.
+                let magnitudes = data.iter::<i32>().map(|x| x.unsigned_abs() as i32);
+                data = TensorData::new(magnitudes.collect::<Vec<i32>>(), data.shape.clone());
+            }
+            let data = data.convert_dtype(args.types.int.into());
+            let tensor = T::int_from_data(data, args.device);
+            Value::Int(if input.axes.is_empty() {
+                tensor
+            } else {
+                T::int_permute(tensor, input.axes)
+            })
+        });
+        match value {
+            Value::Int(tensor) => tensor,
+            _ => self.wrong("an integer tensor"),
+        }
+    }
+
+    fn truths(&mut self, input: &Input, place: usize) -> BoolTensor<T> {
+        let value = self.keep(place, |args| {
+            let tensor = T::bool_from_data(content(input, place), args.device);
+            Value::Bool(if input.axes.is_empty() {
+                tensor
+            } else {
+                T::bool_permute(tensor, input.axes)
+            })
+        });
+        match value {
+            Value::Bool(tensor) => tensor,
+            _ => self.wrong("a tensor of truth values"),
         }
     }
 
