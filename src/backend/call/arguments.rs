@@ -1,0 +1,466 @@
+//! Reading the arguments of a case, each by its kind.
+
+#![expect(
+    non_snake_case,
+    reason = "readers are named after the kinds of the tables"
+)]
+
+use burn_backend::ops::{
+    AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConvOptions,
+    GridSampleOptions, InterpolateOptions,
+};
+use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
+use burn_backend::{Backend, DType, Scalar, TensorData, get_device_settings};
+use burn_std::{BoolDType, FloatDType, IntDType, Slice};
+
+use super::{Arguments, Value};
+
+use crate::kernels::cases::{Arg, Fill, Input};
+use crate::kernels::random::{Draw, Stream, floats, integers};
+
+/// An input's elements: the same for every backend.
+pub fn content(input: &Input, place: usize) -> TensorData {
+    let len: usize = input.shape.iter().product();
+    let stream = Stream::new(place as u64 + 1);
+    let shape = input.shape.to_vec();
+    match input.fill {
+        Fill::Normal => {
+            let mut values = floats(
+                len,
+                Draw::Normal {
+                    mean: 0.0,
+                    deviation: 1.0,
+                },
+                stream,
+            );
+            values
+                .iter_mut()
+                .skip(5)
+                .step_by(17)
+                .for_each(|value| *value = 0.0);
+            TensorData::new(values, shape)
+        }
+        Fill::Positive => TensorData::new(
+            floats(
+                len,
+                Draw::Uniform {
+                    low: 0.1,
+                    high: 1.1,
+                },
+                stream,
+            ),
+            shape,
+        ),
+        Fill::Ints => TensorData::new(
+            integers(len, Draw::Ints { low: -9, width: 19 }, stream),
+            shape,
+        ),
+        Fill::Below(n) => TensorData::new(
+            integers(
+                len,
+                Draw::Ints {
+                    low: 0,
+                    width: n as u32,
+                },
+                stream,
+            ),
+            shape,
+        ),
+        Fill::Truths => {
+            let coins = integers(len, Draw::Bernoulli { probability: 0.5 }, stream);
+            TensorData::new(
+                coins
+                    .into_iter()
+                    .map(|coin| coin == 1)
+                    .collect::<Vec<bool>>(),
+                shape,
+            )
+        }
+        Fill::Given(values) => {
+            TensorData::new(values.iter().map(|&value| value as i32).collect(), shape)
+        }
+    }
+}
+
+impl<'a, T: Backend> Arguments<'a, T> {
+    pub(super) fn take(&mut self) -> Arg {
+        let arg = self.case.args.get(self.next).copied();
+        self.next += 1;
+        arg.unwrap_or_else(|| self.wrong("another argument"))
+    }
+
+    pub(super) fn wrong(&self, wanted: &str) -> ! {
+        panic!(
+            "argument {} of {:?} should be {wanted}",
+            self.next, self.case
+        )
+    }
+
+    pub(super) fn input(&mut self) -> Input {
+        match self.take() {
+            Arg::Tensor(input) => input,
+            _ => self.wrong("a tensor"),
+        }
+    }
+
+    pub(super) fn inputs(&mut self) -> &'static [Input] {
+        match self.take() {
+            Arg::Tensors(inputs) => inputs,
+            _ => self.wrong("tensors"),
+        }
+    }
+
+    /// The tensor kept from an earlier call, or the one that is made now.
+    pub(super) fn keep(
+        &mut self,
+        place: usize,
+        make: impl FnOnce(&mut Self) -> Value<T>,
+    ) -> Value<T> {
+        let kept = self.kept.as_ref().and_then(|kept| kept.0.get(&place));
+        if let Some(value) = kept {
+            return value.clone();
+        }
+        let value = make(self);
+        if let Some(kept) = &mut self.kept {
+            kept.0.insert(place, value.clone());
+        }
+        value
+    }
+
+    pub(super) fn float(&mut self, input: &Input, place: usize) -> FloatTensor<T> {
+        let value = self.keep(place, |args| {
+            let data = content(input, place).convert_dtype(args.types.rounded.into());
+            let data = data.convert_dtype(args.types.float.into());
+            let tensor = T::float_from_data(data, args.device);
+            Value::Float(if input.axes.is_empty() {
+                tensor
+            } else {
+                T::float_permute(tensor, input.axes)
+            })
+        });
+        match value {
+            Value::Float(tensor) => (self.prepare)(tensor),
+            _ => self.wrong("a float tensor"),
+        }
+    }
+
+    pub(super) fn int(&mut self, input: &Input, place: usize) -> IntTensor<T> {
+        let value = self.keep(place, |args| {
+            let mut data = content(input, place);
+            if DType::from(args.types.int).is_uint() {
+                // What a type without a sign cannot hold.
+                let magnitudes = data.iter::<i32>().map(|x| x.unsigned_abs() as i32);
+                data = TensorData::new(magnitudes.collect::<Vec<i32>>(), data.shape.clone());
+            }
+            let data = data.convert_dtype(args.types.int.into());
+            let tensor = T::int_from_data(data, args.device);
+            Value::Int(if input.axes.is_empty() {
+                tensor
+            } else {
+                T::int_permute(tensor, input.axes)
+            })
+        });
+        match value {
+            Value::Int(tensor) => tensor,
+            _ => self.wrong("an integer tensor"),
+        }
+    }
+
+    pub(super) fn truths(&mut self, input: &Input, place: usize) -> BoolTensor<T> {
+        let value = self.keep(place, |args| {
+            let tensor = T::bool_from_data(content(input, place), args.device);
+            Value::Bool(if input.axes.is_empty() {
+                tensor
+            } else {
+                T::bool_permute(tensor, input.axes)
+            })
+        });
+        match value {
+            Value::Bool(tensor) => tensor,
+            _ => self.wrong("a tensor of truth values"),
+        }
+    }
+
+    pub(super) fn F(&mut self) -> FloatTensor<T> {
+        let input = self.input();
+        self.float(&input, self.next)
+    }
+
+    pub(super) fn I(&mut self) -> IntTensor<T> {
+        let input = self.input();
+        self.int(&input, self.next)
+    }
+
+    pub(super) fn B(&mut self) -> BoolTensor<T> {
+        let input = self.input();
+        self.truths(&input, self.next)
+    }
+
+    pub(super) fn OptF(&mut self) -> Option<FloatTensor<T>> {
+        if self.case.args.get(self.next) == Some(&Arg::Without) {
+            self.next += 1;
+            return None;
+        }
+        Some(self.F())
+    }
+
+    pub(super) fn OptB(&mut self) -> Option<BoolTensor<T>> {
+        if self.case.args.get(self.next) == Some(&Arg::Without) {
+            self.next += 1;
+            return None;
+        }
+        Some(self.B())
+    }
+
+    pub(super) fn ManyF(&mut self) -> Vec<FloatTensor<T>> {
+        let inputs = self.inputs();
+        inputs
+            .iter()
+            .enumerate()
+            .map(|(place, input)| self.float(input, 100 + place))
+            .collect()
+    }
+
+    pub(super) fn ManyI(&mut self) -> Vec<IntTensor<T>> {
+        let inputs = self.inputs();
+        inputs
+            .iter()
+            .enumerate()
+            .map(|(place, input)| self.int(input, 100 + place))
+            .collect()
+    }
+
+    pub(super) fn ManyB(&mut self) -> Vec<BoolTensor<T>> {
+        let inputs = self.inputs();
+        inputs
+            .iter()
+            .enumerate()
+            .map(|(place, input)| self.truths(input, 100 + place))
+            .collect()
+    }
+
+    pub(super) fn Size(&mut self) -> usize {
+        match self.take() {
+            Arg::Int(value) => value as usize,
+            _ => self.wrong("a size"),
+        }
+    }
+
+    pub(super) fn OptSize(&mut self) -> Option<usize> {
+        match self.take() {
+            Arg::Int(value) => Some(value as usize),
+            Arg::Without => None,
+            _ => self.wrong("a size or none"),
+        }
+    }
+
+    pub(super) fn Real(&mut self) -> f64 {
+        match self.take() {
+            Arg::Float(value) => value,
+            _ => self.wrong("a number"),
+        }
+    }
+
+    pub(super) fn Number(&mut self) -> Scalar {
+        match self.take() {
+            Arg::Int(value) => Scalar::Int(value),
+            Arg::Float(value) => Scalar::Float(value),
+            Arg::Switch(value) => Scalar::Bool(value),
+            _ => self.wrong("a scalar"),
+        }
+    }
+
+    pub(super) fn Switch(&mut self) -> bool {
+        match self.take() {
+            Arg::Switch(value) => value,
+            _ => self.wrong("a switch"),
+        }
+    }
+
+    pub(super) fn Axes(&mut self) -> &'static [usize] {
+        match self.take() {
+            Arg::Sizes(sizes) => sizes,
+            _ => self.wrong("sizes"),
+        }
+    }
+
+    pub(super) fn Shape(&mut self) -> burn_std::Shape {
+        burn_std::Shape::from(self.Axes().to_vec())
+    }
+
+    pub(super) fn Pair(&mut self) -> [usize; 2] {
+        match self.Axes() {
+            [first, second] => [*first, *second],
+            _ => self.wrong("two sizes"),
+        }
+    }
+
+    pub(super) fn Range(&mut self) -> std::ops::Range<i64> {
+        match (self.take(), self.take()) {
+            (Arg::Int(start), Arg::Int(end)) => start..end,
+            _ => self.wrong("the ends of a range"),
+        }
+    }
+
+    /// Slices live as long as the program: a case list is short.
+    pub(super) fn Slices(&mut self) -> &'static [Slice] {
+        match self.take() {
+            Arg::Slices(slices) => {
+                let slices = slices
+                    .iter()
+                    .map(|&(start, end, step)| Slice::new(start, end, step));
+                Vec::leak(slices.collect())
+            }
+            _ => self.wrong("slices"),
+        }
+    }
+
+    pub(super) fn Device(&self) -> &'a T::Device {
+        self.device
+    }
+
+    pub(super) fn FloatType(&mut self) -> FloatDType {
+        match self.take() {
+            Arg::FloatType => self.types.float,
+            _ => self.wrong("the float type"),
+        }
+    }
+
+    pub(super) fn IntType(&mut self) -> IntDType {
+        match self.take() {
+            Arg::IntType => self.types.int,
+            _ => self.wrong("the integer type"),
+        }
+    }
+
+    pub(super) fn BoolType(&mut self) -> BoolDType {
+        match self.take() {
+            Arg::BoolType => get_device_settings::<T>(self.device).bool_dtype,
+            _ => self.wrong("the type of truth values"),
+        }
+    }
+
+    pub(super) fn conv<const N: usize>(&mut self) -> ConvOptions<N> {
+        match self.take() {
+            Arg::Conv(stride, padding, dilation, groups) => ConvOptions::new(
+                self.per_axis(stride),
+                self.per_axis(padding),
+                self.per_axis(dilation),
+                groups,
+            ),
+            _ => self.wrong("a convolution's options"),
+        }
+    }
+
+    pub(super) fn conv_transposed<const N: usize>(&mut self) -> ConvTransposeOptions<N> {
+        match self.take() {
+            Arg::ConvTransposed(stride, padding, extra, dilation, groups) => {
+                ConvTransposeOptions::new(
+                    self.per_axis(stride),
+                    self.per_axis(padding),
+                    self.per_axis(extra),
+                    self.per_axis(dilation),
+                    groups,
+                )
+            }
+            _ => self.wrong("a transposed convolution's options"),
+        }
+    }
+
+    pub(super) fn per_axis<const N: usize>(&self, sizes: &[usize]) -> [usize; N] {
+        match sizes.try_into() {
+            Ok(sizes) => sizes,
+            Err(_) => self.wrong("options with a number for each axis"),
+        }
+    }
+
+    pub(super) fn Unfold(&mut self) -> burn_backend::ops::UnfoldOptions {
+        let ConvOptions {
+            stride,
+            padding,
+            dilation,
+            ..
+        } = self.Conv2();
+        burn_backend::ops::UnfoldOptions::new(stride, padding, dilation)
+    }
+
+    pub(super) fn Conv1(&mut self) -> ConvOptions<1> {
+        self.conv()
+    }
+
+    pub(super) fn Conv2(&mut self) -> ConvOptions<2> {
+        self.conv()
+    }
+
+    pub(super) fn Conv3(&mut self) -> ConvOptions<3> {
+        self.conv()
+    }
+
+    pub(super) fn ConvT1(&mut self) -> ConvTransposeOptions<1> {
+        self.conv_transposed()
+    }
+
+    pub(super) fn ConvT2(&mut self) -> ConvTransposeOptions<2> {
+        self.conv_transposed()
+    }
+
+    pub(super) fn ConvT3(&mut self) -> ConvTransposeOptions<3> {
+        self.conv_transposed()
+    }
+
+    pub(super) fn Deform(&mut self) -> DeformConvOptions<2> {
+        match self.take() {
+            Arg::Deform(stride, padding, dilation, groups, offset_groups) => {
+                DeformConvOptions::new(
+                    self.per_axis(stride),
+                    self.per_axis(padding),
+                    self.per_axis(dilation),
+                    groups,
+                    offset_groups,
+                )
+            }
+            _ => self.wrong("a deformable convolution's options"),
+        }
+    }
+
+    pub(super) fn Interpolate(&mut self) -> InterpolateOptions {
+        match self.take() {
+            Arg::Interpolate(mode, align_corners) => {
+                InterpolateOptions::new(mode.into()).with_align_corners(align_corners)
+            }
+            _ => self.wrong("the options of resizing"),
+        }
+    }
+
+    pub(super) fn GridSample(&mut self) -> GridSampleOptions {
+        match self.take() {
+            Arg::GridSample(mode, padding, align_corners) => GridSampleOptions::new(mode.into())
+                .with_padding_mode(padding.into())
+                .with_align_corners(align_corners),
+            _ => self.wrong("the options of sampling on a grid"),
+        }
+    }
+
+    pub(super) fn Attention(&mut self) -> AttentionModuleOptions {
+        match self.take() {
+            Arg::Attention(scale, softcap, is_causal) => AttentionModuleOptions {
+                scale,
+                softcap,
+                is_causal,
+            },
+            _ => self.wrong("options of attention"),
+        }
+    }
+
+    pub(super) fn Update(&mut self) -> IndexingUpdateOp {
+        use crate::kernels::index_nd::Update;
+        match self.take() {
+            Arg::Update(Update::Assign) => IndexingUpdateOp::Assign,
+            Arg::Update(Update::Add) => IndexingUpdateOp::Add,
+            Arg::Update(Update::Mul) => IndexingUpdateOp::Mul,
+            Arg::Update(Update::Min) => IndexingUpdateOp::Min,
+            Arg::Update(Update::Max) => IndexingUpdateOp::Max,
+            _ => self.wrong("how a scatter combines"),
+        }
+    }
+}
