@@ -295,7 +295,7 @@ fn quantised_tensors_answer_on_every_device() {
 /// NaN is no number, is unequal to itself, counts as true, and goes through relu, clamp and extremes.
 #[test]
 fn nan_is_not_lost() {
-    for device in gpus() {
+    for device in devices() {
         let x = Tensor::<Wgsl, 1>::from_floats([1.0, f32::NAN, -3.0], &device);
         let truths = |expected: [bool; 3], value: Tensor<Wgsl, 1, Bool>| {
             value
@@ -312,10 +312,17 @@ fn nan_is_not_lost() {
             .into_data()
             .assert_eq(&TensorData::from([true]), false);
         assert!(x.clone().max().into_scalar().is_nan() && x.clone().min().into_scalar().is_nan());
+        assert!(x.clone().max_abs().into_scalar().is_nan());
+        let nothing = Tensor::<Wgsl, 1>::empty([0], &device);
+        assert!(nothing.mean().into_scalar().is_nan());
         assert_eq!(x.clone().argmax(0).into_scalar(), 1);
         let second = |value: Tensor<Wgsl, 1>| value.slice_dim(0, 1..2).into_scalar();
         assert!(second(burn::tensor::activation::relu(x.clone())).is_nan());
-        assert!(second(x.clamp(-1.0, 1.0)).is_nan());
+        assert!(second(x.clone().clamp(-1.0, 1.0)).is_nan());
+        assert!(second(x.clone().clamp_min(-1.0)).is_nan());
+        assert!(second(x.clone().clamp_max(1.0)).is_nan());
+        let limited = x.slice_dim(0, 0..1).clamp(0.0, f32::NAN);
+        assert!(limited.into_scalar().is_nan());
     }
 }
 
@@ -470,6 +477,7 @@ fn indices_out_of_range_are_alike_on_every_device() {
         let values = Tensor::<Wgsl, 1>::from_floats([10.0, 20.0, 30.0, 40.0], device);
         let embedding = burn::tensor::module::embedding(x.clone(), wild.clone());
         let add = burn::tensor::IndexingUpdateOp::Add;
+        let (small, big) = (x.clone().lower_elem(2.0), x.clone().greater_elem(4.0));
         [
             x.clone().gather(1, wild.clone()).into_data(),
             x.clone()
@@ -487,6 +495,12 @@ fn indices_out_of_range_are_alike_on_every_device() {
                 .scatter_nd::<2, 1>(pairs, values, burn::tensor::IndexingUpdateOp::Assign)
                 .into_data(),
             embedding.into_data(),
+            small
+                .clone()
+                .scatter(1, wild.clone(), big.clone(), add)
+                .float()
+                .into_data(),
+            small.select_assign(1, line, big, add).float().into_data(),
             x.int().gather(0, wild).into_data().convert::<f32>(),
         ]
     };

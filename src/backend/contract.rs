@@ -32,6 +32,19 @@ macro_rules! methods {
     (@twin $name:ident [$($arg:ident)*] $twin:expr) => {
         $twin
     };
+    // burn-flex's take a limit where the element is NaN.
+    (@twin relu [$tensor:ident]) => {
+        cpu::clamp($tensor, 0.0, f64::INFINITY)
+    };
+    (@twin float_clamp_min [$tensor:ident $limit:ident]) => {
+        cpu::clamp($tensor, $limit.elem(), f64::INFINITY)
+    };
+    (@twin float_clamp_max [$tensor:ident $limit:ident]) => {
+        cpu::clamp($tensor, f64::NEG_INFINITY, $limit.elem())
+    };
+    (@twin float_clamp [$tensor:ident $least:ident $most:ident]) => {
+        cpu::clamp($tensor, $least.elem(), $most.elem())
+    };
     (@twin $name:ident [$($arg:ident)*]) => {
         Flex::$name($($arg),*)
     };

@@ -45,13 +45,13 @@ macro_rules! float_contract {
             float_mean_dim(tensor: F, dim: Size) -> F = reduce::dim(Mean, tensor, dim), else Flex::float_mean_dim(tensor.to_contiguous(), dim);
             float_prod(tensor: F) -> F = reduce::all(Prod, tensor);
             float_prod_dim(tensor: F, dim: Size) -> F = reduce::dim(Prod, tensor, dim);
-            float_max(tensor: F) -> F = reduce::all(Max, tensor);
+            float_max(tensor: F) -> F = reduce::all(Max, tensor), else cpu::whole(tensor, Flex::float_max_dim);
             float_max_dim(tensor: F, dim: Size) -> F = reduce::dim(Max, tensor, dim);
             float_max_dim_with_indices(tensor: F, dim: Size, dtype: IntType) -> FI = with(dtype, with_indices(ArgMax, tensor, dim));
-            float_min(tensor: F) -> F = reduce::all(Min, tensor);
+            float_min(tensor: F) -> F = reduce::all(Min, tensor), else cpu::whole(tensor, Flex::float_min_dim);
             float_min_dim(tensor: F, dim: Size) -> F = reduce::dim(Min, tensor, dim);
             float_min_dim_with_indices(tensor: F, dim: Size, dtype: IntType) -> FI = with(dtype, with_indices(ArgMin, tensor, dim));
-            float_max_abs(tensor: F) -> F = reduce::all(MaxAbs, tensor);
+            float_max_abs(tensor: F) -> F = reduce::all(MaxAbs, tensor), else cpu::whole(Flex::float_abs(tensor), Flex::float_max_dim);
             float_max_abs_dim(tensor: F, dim: Size) -> F = reduce::dim(MaxAbs, tensor, dim);
             float_argmax(tensor: F, dim: Size, dtype: IntType) -> I = with(dtype, reduce::dim(ArgMax, tensor, dim));
             float_argmin(tensor: F, dim: Size, dtype: IntType) -> I = with(dtype, reduce::dim(ArgMin, tensor, dim));

@@ -37,7 +37,7 @@ pub(crate) fn trailing(mask: FlexTensor) -> FlexTensor {
 pub(crate) fn blank(value: FlexTensor, mask: FlexTensor) -> FlexTensor {
     let mask = Flex::bool_expand(mask, value.shape());
     match value.dtype() {
-        DType::Bool(_) => Flex::bool_and(value, Flex::bool_not(mask)),
+        DType::Bool(_) => Flex::bool_mask_fill(value, mask, false.into()),
         dtype if dtype.is_float() => Flex::float_mask_fill(value, mask, 0.0.into()),
         _ => Flex::int_mask_fill(value, mask, 0i64.into()),
     }

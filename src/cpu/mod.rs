@@ -47,6 +47,21 @@ pub(crate) fn map2(row: &Row, lhs: FlexTensor, rhs: FlexTensor) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(values, shape).convert_dtype(dtype))
 }
 
+/// Elements within limits, the upper one where they cross, and NaN where an element or a limit is. burn-flex takes
+/// a limit for an element that is NaN, and ends where a limit is or they cross.
+pub(crate) fn clamp(tensor: FlexTensor, least: f64, most: f64) -> FlexTensor {
+    if least.is_nan() || most.is_nan() {
+        return Flex::float_mul_scalar(tensor, f64::NAN.into());
+    }
+    Flex::float_clamp(tensor, least.min(most).into(), most.into())
+}
+
+/// A reduction of one axis over all of them. burn-flex's own ones of all elements pass NaN over.
+pub(crate) fn whole(tensor: FlexTensor, reduce: fn(FlexTensor, usize) -> FlexTensor) -> FlexTensor {
+    let len = tensor.shape().num_elements();
+    reduce(Flex::float_reshape(tensor, Shape::from([len])), 0)
+}
+
 /// Each row divided by its root mean square, times `gamma`.
 pub(crate) fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
     let y = over_deviation(x, epsilon);

@@ -6,6 +6,7 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, ints, normal, permuted, truths};
+use super::create;
 use super::elementwise::{COMPUTED, Number, scalar};
 use super::table::rows;
 use super::{Launch, Params, div_up, walk};
@@ -22,7 +23,7 @@ static REDUCE: Source = Source {
 pub enum Reduction {
     /// The sum; zero for an empty line.
     Sum,
-    /// The sum divided by the length.
+    /// The sum divided by the length; NaN for an empty line of floats.
     Mean,
     /// The product; one for an empty line.
     Prod,
@@ -169,7 +170,7 @@ const BUSY: usize = 2048;
 ///
 /// # Errors
 ///
-/// For a maximum or minimum of nothing, and when the device fails.
+/// For a maximum or minimum of nothing or a mean of no integers, and when the device fails.
 pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     let mut shape: Shape = tensor.shape().into();
     let mut kept: SmallVec<[usize; 6]> = SmallVec::new();
@@ -181,6 +182,10 @@ pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     let len: usize = axes.iter().map(|&axis| shape[axis]).product();
     for &axis in axes {
         shape[axis] = 1;
+    }
+    if len == 0 && kind == Mean && tensor.dtype().is_float() {
+        let nothing = Number::Float(f32::NAN);
+        return create::full(tensor.runtime(), &shape, nothing, tensor.dtype());
     }
     if len == 0 && !matches!(kind, Sum | Prod | Any | All) {
         return Err(Error::Shape {
