@@ -206,6 +206,23 @@ fn a_device_that_is_not_there_is_refused_with_what_is() {
 }
 
 /// Types and ops without a kernel run on the CPU twin, are right, and are counted.
+/// Burn keeps the types that tensors are created in by a device's id: they must not depend on the word that was used.
+#[test]
+fn a_device_has_one_id_under_all_of_its_names() {
+    use burn::tensor::backend::DeviceOps;
+    let named = burn_wgsl::device::automatic().expect("no wrong word is set");
+    assert_eq!(WgslDevice::Auto.id(), named.device.id());
+    let mut seen = std::collections::HashSet::new();
+    let adapters = burn_wgsl::device::adapters();
+    for index in 0..adapters.len() {
+        let words = burn_wgsl::device::words(adapters, index);
+        let ids: std::collections::HashSet<_> = words.iter().map(DeviceOps::id).collect();
+        assert!(ids.len() <= 1, "{words:?}: {ids:?}");
+        assert!(ids.into_iter().all(|id| seen.insert(id)), "{words:?}");
+    }
+    assert!(seen.insert(WgslDevice::Cpu.id()));
+}
+
 #[test]
 fn without_a_kernel_the_twin_answers_and_is_counted() {
     for device in devices() {

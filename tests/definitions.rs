@@ -5,7 +5,7 @@ mod common;
 use burn::backend::Autodiff;
 use burn::tensor::module;
 use burn::tensor::ops::{
-    GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
+    ConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
 };
 use burn::tensor::{Distribution, Tensor, TensorData, TensorPrimitive};
 use burn_backend::ops::ModuleOps;
@@ -110,6 +110,48 @@ fn the_gradient_of_resizing_is_its_transpose() {
                     "{mode:?} {align_corners} {input:?} to {output:?} on {device}: {one} and {other}"
                 );
             }
+        }
+    }
+}
+
+/// Average pooling is linear in its input and a convolution in its weights: for either as a matrix A, the sum of y * A x is
+/// that of A^T y * x. Here where windows hang over the padding, and where groups meet a stride with a remainder.
+#[test]
+fn gradients_of_pools_and_grouped_weights_are_transposes() {
+    type Trained<const D: usize> = Tensor<Autodiff<Wgsl>, D>;
+    fn check<const D: usize>(
+        what: &str,
+        device: &WgslDevice,
+        x: [usize; D],
+        map: impl Fn(Trained<D>) -> Trained<D>,
+    ) {
+        let x = Trained::from_inner(random(x, device)).require_grad();
+        let forward = map(x.clone());
+        let y = random(forward.dims(), device);
+        let grads = (forward.clone() * Trained::from_inner(y.clone())).backward();
+        let backward = x.grad(&grads).expect("x is tracked");
+        let one = (y * forward.inner()).sum().into_scalar();
+        let other = (backward * x.inner()).sum().into_scalar();
+        assert!(
+            (one - other).abs() < 1e-4 * (1.0 + one.abs()),
+            "{what} on {device}: {one} and {other}"
+        );
+    }
+    for device in devices() {
+        for (size, kernel, padding) in [(5, 2, 0), (3, 3, 1), (7, 4, 1), (6, 5, 2)] {
+            for counted in [true, false] {
+                check("avg_pool2d", &device, [2, 3, size, size + 1], |x| {
+                    let window = [kernel, kernel];
+                    module::avg_pool2d(x, window, [2, 3], [padding, 0], counted, true)
+                });
+            }
+        }
+        let x = Trained::<3>::from_inner(random([2, 6, 12], &device));
+        for groups in [1, 2, 3] {
+            check("conv1d", &device, [6, 6 / groups, 2], |weight| {
+                let options = ConvOptions::new([3], [0], [1], groups);
+                module::conv1d(x.clone(), weight, None, options)
+            });
         }
     }
 }

@@ -453,3 +453,26 @@ fn floats_of_16_bits_round_to_even() {
         check(brains, FloatDType::BF16, truth);
     }
 }
+
+/// A scalar is compared as a number of the tensor's type: 0.1 in 16 bits is another number than 0.1, and equals it.
+#[test]
+fn halves_are_compared_with_rounded_scalars() {
+    for device in common::devices() {
+        for dtype in FLOATS {
+            let numbers = [0.1f32, 0.7, -2.3, 1.0e-3];
+            for number in numbers {
+                let x = burn::tensor::Tensor::<Wgsl, 1>::from_floats([number], &device).cast(dtype);
+                let answers = [
+                    x.clone().equal_elem(number),
+                    x.clone().not_equal_elem(number).bool_not(),
+                    x.clone().greater_equal_elem(number),
+                    x.clone().lower_equal_elem(number),
+                    x.clone().greater_elem(number).bool_not(),
+                    x.lower_elem(number).bool_not(),
+                ];
+                let answers = answers.map(|answer| answer.into_data().iter::<bool>().all(|x| x));
+                assert_eq!(answers, [true; 6], "{number} in {dtype:?} on {device}");
+            }
+        }
+    }
+}

@@ -45,8 +45,10 @@ impl burn_std::device::Device for WgslDevice {
         Self::from_code((id.type_id, u32::from(id.index_id)))
     }
 
+    /// The id of the device by its preferred word: what is kept by id, such as the types that tensors are created in, is
+    /// the same under every name.
     fn to_id(&self) -> DeviceId {
-        let (type_id, index) = self.to_code();
+        let (type_id, index) = self.preferred().to_code();
         DeviceId::new(type_id, u16::try_from(index).unwrap_or(u16::MAX))
     }
 }

@@ -23,7 +23,8 @@ macro_rules! module_contract {
             linear_bias_backward(output_grad: F) -> F = matmul::linear_bias_backward(output_grad);
             conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F = conv::conv(x, weight, bias, options.into());
             conv1d_x_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F = conv::x_backward(x.shape(), weight, output_grad, options.into());
-            conv1d_weight_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F = conv::weight_backward(x, weight.shape(), output_grad, options.into());
+            conv1d_weight_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F = conv::weight_backward(x, weight.shape(), output_grad, options.into()),
+                else cpu::conv1d_weight_backward(x, weight, output_grad, options);
             conv1d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
             conv2d(x: F, weight: F, bias: OptF, options: Conv2) -> F = conv::conv(x, weight, bias, options.into());
             conv2d_x_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F = conv::x_backward(x.shape(), weight, output_grad, options.into());
@@ -52,7 +53,11 @@ macro_rules! module_contract {
             avg_pool2d(x: F, kernel: Pair, stride: Pair, padding: Pair, count_include_pad: Switch, ceil_mode: Switch) -> F =
                 pool::avg_pool2d(x, Window { kernel, stride, padding, dilation: [1, 1], ceil: ceil_mode, count_padding: count_include_pad });
             avg_pool2d_backward(x: F, grad: F, kernel: Pair, stride: Pair, padding: Pair, count_include_pad: Switch, ceil_mode: Switch) -> F =
-                pool::avg_pool2d_backward(x.shape(), grad, Window { kernel, stride, padding, dilation: [1, 1], ceil: ceil_mode, count_padding: count_include_pad });
+                pool::avg_pool2d_backward(x.shape(), grad, Window { kernel, stride, padding, dilation: [1, 1], ceil: ceil_mode, count_padding: count_include_pad }),
+                else {
+                    let grad = if ceil_mode && count_include_pad { cpu::undivided(grad, &x.shape(), kernel, stride, padding) } else { grad };
+                    Flex::avg_pool2d_backward(x, grad, kernel, stride, padding, count_include_pad, ceil_mode)
+                };
             adaptive_avg_pool2d(x: F, output_size: Pair) -> F = pool::adaptive_avg_pool2d(x, output_size);
             adaptive_avg_pool2d_backward(x: F, grad: F) -> F = pool::adaptive_avg_pool2d_backward(x.shape(), grad);
             max_pool2d(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch) -> F =

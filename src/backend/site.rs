@@ -11,6 +11,7 @@ use burn_backend::ops::{IntTensorOps, QTensorOps};
 use burn_backend::{DType, QTensorPrimitive, TensorMetadata};
 use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
 use burn_std::quantization::QuantScheme;
+use half::{bf16, f16};
 
 use super::data::{from_data, read_now};
 use super::fallback;
@@ -178,6 +179,11 @@ impl Site {
                     .unwrap_or_else(|error| refuse(self.op, &self.device(), &error))
             }
         }
+    }
+
+    /// Whether the op compares a tensor with a scalar.
+    fn compares(&self) -> bool {
+        self.op.ends_with("_elem")
     }
 
     fn on_gpu(&self) -> bool {
@@ -496,6 +502,27 @@ impl Operand for burn_std::BoolDType {
     }
 }
 
+impl Operand for burn_backend::Scalar {
+    type Gpu = Self;
+    type Twin = Self;
+
+    fn show(&self, _site: &mut Site) {}
+
+    /// What floats are compared with is first rounded to their type, as PyTorch and burn-flex do: 0.1 in f16 equals
+    /// 0.1. In arithmetic a scalar keeps its digits, of which 0.999 in bf16 would have none left.
+    fn into_gpu(self, site: &Site) -> Self {
+        match site.float {
+            Some(DType::F16) if site.compares() => Self::Float(f16::from_f64(self.elem()).into()),
+            Some(DType::BF16) if site.compares() => Self::Float(bf16::from_f64(self.elem()).into()),
+            _ => self,
+        }
+    }
+
+    fn into_twin(self, _site: &Site) -> Self {
+        self
+    }
+}
+
 /// Operands that look the same to everyone.
 macro_rules! plain_operand {
     ($($type:ty),* $(,)?) => {
@@ -525,7 +552,6 @@ plain_operand!(
     std::ops::Range<i64>,
     burn_std::Shape,
     &[burn_std::Slice],
-    burn_backend::Scalar,
     burn_backend::tensor::IndexingUpdateOp,
     burn_backend::ops::ConvOptions<1>,
     burn_backend::ops::ConvOptions<2>,

@@ -7,12 +7,12 @@ pub(crate) use ctc::*;
 pub(crate) use index::*;
 
 use burn_backend::ops::{
-    FloatTensorOps, GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
-    ModuleOps,
+    ConvOptions, FloatTensorOps, GridSampleOptions, GridSamplePaddingMode, InterpolateMode,
+    InterpolateOptions, ModuleOps,
 };
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
-use burn_std::Shape;
+use burn_std::{Shape, Slice};
 
 use crate::kernels::interpolate::{Mode, Runs, cubic};
 use crate::kernels::table::{Row, Truth};
@@ -128,6 +128,52 @@ pub(crate) fn interpolate_backward(
     let rows = Flex::float_transpose(matrix(height, output[0]));
     let columns = matrix(width, output[1]);
     Flex::float_matmul(Flex::float_matmul(rows, grad.clone()), columns)
+}
+
+/// The gradient of a convolution's weights, group by group. Burn's own for groups in one dimension does not cut off the
+/// taps that a stride with a remainder adds.
+pub(crate) fn conv1d_weight_backward(
+    x: FlexTensor,
+    weight: FlexTensor,
+    grad: FlexTensor,
+    options: ConvOptions<1>,
+) -> FlexTensor {
+    let groups = options.groups;
+    let part = |tensor: &FlexTensor, axis: usize, group: usize| {
+        let size = tensor.shape()[axis] / groups;
+        let mut slices = [Slice::full(); 3];
+        slices[axis] = Slice::from(group * size..(group + 1) * size);
+        Flex::float_slice(tensor.clone(), &slices)
+    };
+    let gradient = |group| {
+        let options = ConvOptions {
+            groups: 1,
+            ..options.clone()
+        };
+        let (x, weight) = (part(&x, 1, group), part(&weight, 0, group));
+        Flex::conv1d_weight_backward(x, weight, part(&grad, 1, group), options)
+    };
+    Flex::float_cat((0..groups).map(gradient).collect(), 0)
+}
+
+/// The gradient of average pooling's result, with what burn-flex divides too much by made up for: a window that hangs over
+/// the padding has fewer cells.
+pub(crate) fn undivided(
+    grad: FlexTensor,
+    x: &Shape,
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+) -> FlexTensor {
+    let [_, _, rows, columns] = grad.shape().dims();
+    let share = |axis: usize, at: usize| {
+        let left = x[2 + axis] + 2 * padding[axis] - at * stride[axis];
+        kernel[axis] as f32 / left.min(kernel[axis]) as f32
+    };
+    let shares = |row| (0..columns).map(move |column| share(0, row) * share(1, column));
+    let shares: Vec<f32> = (0..rows).flat_map(shares).collect();
+    let shares = TensorData::new(shares, [1, 1, rows, columns]).convert_dtype(grad.dtype());
+    Flex::float_mul(grad, FlexTensor::from_data(shares))
 }
 
 /// Images at the places of a grid. burn-flex does not know cubic convolution.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use super::resolve::{locate, parse, settle};
-use super::{Automatic, DEVICE_VARIABLE, DeviceError, Place, WgslDevice, adapters, advice};
+use super::{Automatic, DEVICE_VARIABLE, DeviceError, Place, WgslDevice, adapters, advice, words};
 
 impl WgslDevice {
     /// Where this device is.
@@ -27,6 +27,21 @@ impl WgslDevice {
 }
 
 impl WgslDevice {
+    /// The preferred word for this device, never `Auto`; the device itself where it is not there.
+    pub fn preferred(self) -> Self {
+        match self {
+            Self::Cpu | Self::Software | Self::Gpu(_) => self,
+            device => match device.place() {
+                Ok(Place::Cpu) => Self::Cpu,
+                Ok(Place::Adapter(index)) => {
+                    let words = words(adapters(), index);
+                    words.first().copied().unwrap_or(self)
+                }
+                Err(_) => self,
+            },
+        }
+    }
+
     /// The device in words: the adapter's name, kind and API, or `CPU`.
     ///
     /// # Errors
@@ -92,6 +107,8 @@ mod tests {
             for word in crate::device::words(adapters(), index) {
                 let read: WgslDevice = word.to_string().parse().expect("its own word is read");
                 assert_eq!(read.place().expect("it is there"), Place::Adapter(index));
+                let preferred = crate::device::words(adapters(), index)[0];
+                assert_eq!(word.preferred(), preferred);
             }
         }
     }

@@ -1,0 +1,137 @@
+//! A process whose devices create floats in f16: what is made, what comes of it, and a model that trains.
+
+mod common;
+
+use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::nn::{self, loss};
+use burn::optim::{GradientsParams, Optimizer, SgdConfig};
+use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::{
+    Bool, DType, Distribution, Int, Tensor, TensorData, activation, f16, set_default_dtypes,
+};
+use burn_wgsl::{Wgsl, WgslDevice};
+use common::devices;
+
+/// Every device, with f16 as its default type of floats.
+fn half_devices() -> Vec<WgslDevice> {
+    static SET: std::sync::Once = std::sync::Once::new();
+    SET.call_once(|| {
+        for device in devices() {
+            set_default_dtypes::<Wgsl>(&device, DType::F16, DType::I32)
+                .expect("nothing ran before");
+            let again = set_default_dtypes::<Wgsl>(&device, DType::F32, DType::I32);
+            assert!(again.is_err(), "{device} was set twice");
+        }
+    });
+    devices()
+}
+
+#[test]
+fn what_is_made_and_computed_is_f16() {
+    for device in half_devices() {
+        let data = || TensorData::from([[1.0f64, -2.5], [0.1, 4.0]]);
+        let x = Tensor::<Wgsl, 2>::from_data(data(), &device);
+        let ints = Tensor::<Wgsl, 2, Int>::from_data([[1i64, 0], [1, 1]], &device);
+        let made = [
+            Tensor::zeros([2, 3], &device),
+            Tensor::ones([2, 3], &device),
+            Tensor::full([2, 3], 2.5, &device),
+            Tensor::eye(3, &device),
+            Tensor::random([8, 8], Distribution::Normal(0.0, 1.0), &device),
+            Tensor::random([8, 8], Distribution::Bernoulli(0.5), &device),
+            Tensor::<Wgsl, 2>::from_data([[true, false]], &device),
+            Tensor::<Wgsl, 2, Bool>::from_data([[true, false]], &device).float(),
+            Tensor::<Wgsl, 1, Int>::arange(0..6, &device)
+                .float()
+                .reshape([2, 3]),
+            ints.clone().float(),
+            x.clone().matmul(x.clone()),
+            x.clone().exp().sum_dim(1),
+            x.clone().select(0, Tensor::from_data([1, 0], &device)),
+            x.clone().mask_fill(ints.bool(), 0.5),
+            x.clone().var(1),
+            x.clone().cast(DType::F32).cast(DType::F16),
+            activation::softmax(x.clone(), 1),
+        ];
+        for (i, tensor) in made.into_iter().enumerate() {
+            let types = (tensor.dtype(), tensor.into_data().dtype);
+            assert_eq!(types, (DType::F16, DType::F16), "{i} on {device}");
+        }
+        let stored: Vec<f16> = x.clone().into_data().to_vec().expect("f16");
+        assert_eq!(stored, [1.0, -2.5, 0.1, 4.0].map(f16::from_f64));
+        assert_eq!(x.clone().max().into_scalar(), 4.0);
+        assert_eq!(x.argmax(1).into_data().dtype, DType::I32);
+        let wide = Tensor::<Wgsl, 2>::from_data(data(), (&device, DType::F32));
+        assert_eq!(wide.exp().into_data().dtype, DType::F32);
+    }
+}
+
+/// The types of a module's parameters and of their gradients.
+struct Types<'a>(&'a GradientsParams, Vec<DType>);
+
+impl<B: AutodiffBackend> ModuleVisitor<B> for Types<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        let grad = self.0.get::<B::InnerBackend, D>(param.id);
+        // Running means have none.
+        self.1.extend(grad.map(|grad| grad.dtype()));
+        self.1.push(param.val().dtype());
+    }
+}
+
+#[derive(Module, Debug)]
+struct Model<B: burn::tensor::backend::Backend> {
+    conv: nn::conv::Conv2d<B>,
+    norm: nn::BatchNorm<B>,
+    linear: nn::Linear<B>,
+}
+
+fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, f32) {
+    let mut model = Model::<B> {
+        conv: nn::conv::Conv2dConfig::new([1, 4], [3, 3]).init(device),
+        norm: nn::BatchNormConfig::new(4).init(device),
+        linear: nn::LinearConfig::new(4 * 3 * 3, 3).init(device),
+    };
+    // Three kinds of stripes.
+    let pixels = |i: usize, y: usize, x: usize| match i % 3 {
+        0 => (x % 2) as f32,
+        1 => (y % 2) as f32,
+        _ => ((x + y) % 2) as f32,
+    };
+    let images: Vec<f32> = (0..12 * 64)
+        .map(|i| pixels(i / 64, i / 8 % 8, i % 8) + 0.01 * (i % 7) as f32)
+        .collect();
+    let images = Tensor::<B, 4>::from_data(TensorData::new(images, [12, 1, 8, 8]), device);
+    let labels: Vec<i64> = (0..12).map(|i| i % 3).collect();
+    let labels = Tensor::<B, 1, Int>::from_data(labels.as_slice(), device);
+    let mut optimizer = SgdConfig::new().init();
+    let mut losses = Vec::new();
+    for _ in 0..20 {
+        let x = activation::relu(model.norm.forward(model.conv.forward(images.clone())));
+        let x = burn::tensor::module::max_pool2d(x, [2, 2], [2, 2], [0, 0], [1, 1], false);
+        let x = model.linear.forward(x.flatten::<2>(1, 3));
+        let loss = loss::CrossEntropyLossConfig::new()
+            .init(device)
+            .forward(x, labels.clone());
+        losses.push(loss.clone().into_data().iter::<f32>().sum());
+        let grads = GradientsParams::from_grads(loss.backward(), &model);
+        let mut types = Types(&grads, Vec::new());
+        <Model<B> as Module<B>>::visit(&model, &mut types);
+        assert_eq!(types.1, [DType::F16; 14]);
+        model = optimizer.step(0.1, model, grads);
+    }
+    (losses[0], losses[19])
+}
+
+#[test]
+fn a_model_trains_in_f16() {
+    for device in half_devices() {
+        for (first, last) in [
+            train::<Autodiff<Wgsl>>(&device),
+            train::<Autodiff<Wgsl, BalancedCheckpointing>>(&device),
+        ] {
+            assert!(last < 0.3 * first, "{first} to {last} on {device}");
+        }
+    }
+}
