@@ -118,8 +118,9 @@ fn arange(
     step: usize,
     dtype: DType,
 ) -> crate::tensor::Result<crate::tensor::Tensor> {
+    assert!(step > 0, "arange: the step must not be zero");
     let len = usize::try_from(range.end - range.start)
         .unwrap_or(0)
-        .div_ceil(step.max(1));
+        .div_ceil(step);
     create::arange(runtime, range.start, step, len, dtype)
 }
