@@ -485,6 +485,26 @@ fn argwhere_finds_what_is_true() {
 
 /// Indices past an axis are clamped when reading and skipped when writing, alike on every device.
 #[test]
+fn truth_values_mix_and_come_back_as_rusts() {
+    type Truth<const D: usize> = Tensor<Wgsl, D, Bool>;
+    for device in devices() {
+        let given = Truth::<1>::from_data([true, false, true], &device);
+        let compared = Tensor::<Wgsl, 1>::from_data([2.0, 1.0, 0.0], &device).greater_elem(0.5);
+        let made = Truth::<1>::full([3], true, &device);
+        let mixed = given.bool_and(compared).equal(made.bool_not());
+        assert_eq!(mixed.into_data(), TensorData::from([false, true, true]));
+    }
+}
+
+#[test]
+fn a_range_without_a_step_is_refused() {
+    for device in devices() {
+        let range = move || Tensor::<Wgsl, 1, Int>::arange_step(0..3, 0, &device);
+        assert!(std::panic::catch_unwind(range).is_err(), "on {device}");
+    }
+}
+
+#[test]
 fn indices_out_of_range_are_alike_on_every_device() {
     let results = |device: &WgslDevice| {
         let x = Tensor::<Wgsl, 2>::from_floats([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device);

@@ -41,14 +41,11 @@ pub(crate) fn from_data(data: TensorData, device: &WgslDevice, op: &'static str)
             let uploaded = Tensor::upload(&runtime, data.shape.as_slice(), dtype, &words);
             Home::Gpu(uploaded.unwrap_or_else(|error| refuse(op, device, &error)))
         }
-        // The twin stores truth values as bytes.
-        (None, DType::Bool(store)) => {
-            let store = match store {
-                BoolStore::U32 => BoolStore::U8,
-                other => other,
-            };
+        // The twin wants all truth values of an op stored alike, and knows no words.
+        (None, DType::Bool(_)) => {
             let bytes: Vec<u8> = truths(&data).collect();
-            let data = TensorData::from_bytes_vec(bytes, data.shape, DType::Bool(store));
+            let data =
+                TensorData::from_bytes_vec(bytes, data.shape, DType::Bool(BoolStore::Native));
             Home::Cpu(FlexTensor::from_data(data))
         }
         _ => Home::Cpu(FlexTensor::from_data(data)),

@@ -96,9 +96,9 @@ impl Backend for Wgsl {
     fn dtype_usage(device: &Self::Device, dtype: DType) -> DTypeUsageSet {
         let on_gpu = !matches!(device.place(), Ok(Place::Cpu));
         match dtype {
-            // Truth values are 32-bit words on a GPU and bytes on the CPU.
+            // Truth values are 32-bit words on a GPU and Rust's own on the CPU.
             DType::Bool(BoolStore::U32) if on_gpu => DTypeUsage::general(),
-            DType::Bool(BoolStore::U32) => DTypeUsageSet::empty(),
+            DType::Bool(BoolStore::U32 | BoolStore::U8) if !on_gpu => DTypeUsageSet::empty(),
             dtype => burn_flex::Flex::dtype_usage(&burn_flex::FlexDevice, dtype),
         }
     }

@@ -493,12 +493,9 @@ impl Operand for burn_std::BoolDType {
         self
     }
 
-    /// The twin stores truth values as bytes.
+    /// The twin wants all truth values of an op stored alike, and knows no words.
     fn into_twin(self, _site: &Site) -> Self {
-        match self {
-            Self::U32 => Self::U8,
-            other => other,
-        }
+        Self::Native
     }
 }
 
