@@ -23,7 +23,9 @@ fn take_turns() -> std::sync::MutexGuard<'static, ()> {
 
 fn message(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
     let panic = std::panic::catch_unwind(f).expect_err("it is refused");
-    panic.downcast_ref::<String>().cloned().unwrap_or_default()
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+    text.unwrap_or_default()
 }
 
 #[test]
@@ -613,5 +615,34 @@ fn an_axis_that_is_not_there_is_refused_by_name() {
             let text = message(move || call(primitive([2, 3], &device)));
             assert!(text.contains(op) && text.contains("has no axis"), "{text}");
         }
+    }
+}
+
+#[test]
+fn sizes_that_make_no_sense_are_refused_on_every_device() {
+    for device in devices() {
+        let image = move || Tensor::<Wgsl, 4>::ones([1, 2, 6, 6], &device);
+        let text = message(move || {
+            let kernel = Tensor::<Wgsl, 4>::ones([2, 2, 9, 9], &device);
+            let options = burn::tensor::ops::ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
+            let _ = burn::tensor::module::conv2d(image(), kernel, None, options);
+        });
+        assert!(
+            text.contains("[2, 2, 9, 9]") && text.contains("padded input"),
+            "{text}"
+        );
+        let text = message(move || {
+            let _ =
+                burn::tensor::module::max_pool2d(image(), [2, 2], [0, 0], [0, 0], [1, 1], false);
+        });
+        assert!(text.contains("stride"), "{text}");
+        let text = message(move || {
+            let _: Tensor<Wgsl, 5> = image().unfold(2, 3, 0);
+        });
+        assert!(text.contains("step"), "{text}");
+        let text = message(move || {
+            let _ = Tensor::<Wgsl, 3>::zeros([usize::MAX / 2, 4, 5], &device);
+        });
+        assert!(text.contains("float_zeros"), "{text}");
     }
 }

@@ -21,16 +21,16 @@ macro_rules! module_contract {
             linear_x_backward(weight: F, output_grad: F) -> F = matmul::linear_x_backward(weight, output_grad);
             linear_weight_backward(x: F, output_grad: F) -> F = matmul::linear_weight_backward(x, output_grad);
             linear_bias_backward(output_grad: F) -> F = matmul::linear_bias_backward(output_grad);
-            conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F = conv::conv(x, weight, bias, options.into());
+            conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F = conv::conv(x, weight, bias, options.into()), else { cpu::insist("conv1d", conv::check(&x.shape(), &weight.shape(), options.clone().into())); Flex::conv1d(x, weight, bias, options) };
             conv1d_x_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F = conv::x_backward(x.shape(), weight, output_grad, options.into());
             conv1d_weight_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F = conv::weight_backward(x, weight.shape(), output_grad, options.into()),
                 else cpu::conv1d_weight_backward(x, weight, output_grad, options);
             conv1d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
-            conv2d(x: F, weight: F, bias: OptF, options: Conv2) -> F = conv::conv(x, weight, bias, options.into());
+            conv2d(x: F, weight: F, bias: OptF, options: Conv2) -> F = conv::conv(x, weight, bias, options.into()), else { cpu::insist("conv2d", conv::check(&x.shape(), &weight.shape(), options.clone().into())); Flex::conv2d(x, weight, bias, options) };
             conv2d_x_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F = conv::x_backward(x.shape(), weight, output_grad, options.into());
             conv2d_weight_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F = conv::weight_backward(x, weight.shape(), output_grad, options.into());
             conv2d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };
-            conv3d(x: F, weight: F, bias: OptF, options: Conv3) -> F = conv::conv(x, weight, bias, options.into());
+            conv3d(x: F, weight: F, bias: OptF, options: Conv3) -> F = conv::conv(x, weight, bias, options.into()), else { cpu::insist("conv3d", conv::check(&x.shape(), &weight.shape(), options.clone().into())); Flex::conv3d(x, weight, bias, options) };
             conv3d_x_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F = conv::x_backward(x.shape(), weight, output_grad, options.into());
             conv3d_weight_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F = conv::weight_backward(x, weight.shape(), output_grad, options.into());
             conv3d_bias_backward(x: F, bias: F, output_grad: F) -> F = { let _ = (x, bias); conv::bias_backward(output_grad) };

@@ -520,6 +520,30 @@ impl Operand for burn_backend::Scalar {
     }
 }
 
+impl Operand for burn_std::Shape {
+    type Gpu = Self;
+    type Twin = Self;
+
+    fn show(&self, site: &mut Site) {
+        let len = self
+            .iter()
+            .try_fold(1usize, |len, &size| len.checked_mul(size));
+        let op = site.op;
+        assert!(
+            len.is_some(),
+            "{op}: no memory has the elements of a tensor of shape {self:?}"
+        );
+    }
+
+    fn into_gpu(self, _site: &Site) -> Self {
+        self
+    }
+
+    fn into_twin(self, _site: &Site) -> Self {
+        self
+    }
+}
+
 /// Operands that look the same to everyone.
 macro_rules! plain_operand {
     ($($type:ty),* $(,)?) => {
@@ -547,7 +571,6 @@ plain_operand!(
     &[usize],
     [usize; 2],
     std::ops::Range<i64>,
-    burn_std::Shape,
     &[burn_std::Slice],
     burn_backend::tensor::IndexingUpdateOp,
     burn_backend::ops::ConvOptions<1>,

@@ -231,3 +231,10 @@ fn cubic_taps(place: f64, size: usize, options: &GridSampleOptions) -> [(Option<
         (inside.then_some(element as usize), cubic((at - tap).abs()))
     })
 }
+
+/// Refuses for the twin what the kernels' launchers refuse: burn-flex does not always look.
+pub(crate) fn insist(op: &str, check: crate::tensor::Result<()>) {
+    if let Err(error) = check {
+        panic!("{op}: {error}");
+    }
+}

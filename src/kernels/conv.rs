@@ -273,6 +273,15 @@ fn padded(x: Tensor, g: &Geometry) -> Result<Tensor> {
     )
 }
 
+/// Whether [`conv`] takes an input and a weight of these shapes.
+///
+/// # Errors
+///
+/// When they do not fit.
+pub fn check(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<()> {
+    Geometry::new(x, weight, options).map(|_| ())
+}
+
 /// The convolution of `x` `[n, c, ..]` with `weight` `[o, c / groups, ..]`, of one to three further axes.
 ///
 /// # Errors

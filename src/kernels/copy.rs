@@ -126,6 +126,13 @@ pub fn reshape(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
 
 /// Sliding windows along an axis, without a copy: see [`Layout::unfold`].
 pub fn unfold(tensor: Tensor, axis: usize, size: usize, step: usize) -> Result<Tensor> {
+    if step == 0 {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: vec![size, step],
+            rule: "windows move by a step above zero",
+        });
+    }
     let layout = tensor.layout().unfold(axis, size, step);
     addressable(&layout.shape)?;
     Ok(tensor.view(layout))
