@@ -345,6 +345,21 @@ fn nan_is_not_lost() {
     }
 }
 
+/// The last NaN of a window is its maximum, as in PyTorch. burn-flex skips NaN.
+#[test]
+fn nan_is_not_lost_in_windows() {
+    use burn::tensor::module::max_pool1d_with_indices;
+    for device in gpus() {
+        let x = [[[1.0, f32::NAN, f32::NAN, 4.0, f32::NAN, 2.0, 5.0, 6.0]]];
+        let x = Tensor::<Wgsl, 3>::from_floats(x, &device);
+        let (most, indices) = max_pool1d_with_indices(x, 4, 4, 0, 1, false);
+        assert!(most.into_data().iter::<f32>().all(f32::is_nan));
+        indices
+            .into_data()
+            .assert_eq(&TensorData::from([[[2, 4]]]), false);
+    }
+}
+
 #[test]
 fn argtopk_and_large_scalars_answer() {
     for device in devices() {

@@ -138,7 +138,7 @@ fn gradients_of_pools_and_grouped_weights_are_transposes() {
         );
     }
     for device in devices() {
-        for (size, kernel, padding) in [(5, 2, 0), (3, 3, 1), (7, 4, 1), (6, 5, 2)] {
+        for (size, kernel, padding) in [(5, 2, 0), (3, 3, 1), (7, 4, 1), (6, 5, 2), (2, 5, 1)] {
             for counted in [true, false] {
                 check("avg_pool2d", &device, [2, 3, size, size + 1], |x| {
                     let window = [kernel, kernel];

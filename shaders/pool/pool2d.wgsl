@@ -50,7 +50,7 @@ fn main(
             if (xx >= p.in_w) { continue; }
             let v = x[base + y * p.in_w + xx];
 //#if MAX
-            if (!found || v > best || (is_nan(v) && !is_nan(best))) {
+            if (!found || v > best || is_nan(v)) {
                 best = v;
                 best_at = y * p.in_w + xx;
                 found = true;

@@ -76,11 +76,14 @@ impl Window {
                 return Err(error());
             }
             let padded = x[axis + 2] + 2 * self.padding[axis];
-            let room = padded
-                .checked_sub(self.dilation[axis] * (kernel - 1) + 1)
-                .ok_or_else(error)?;
-            out[axis] = room / stride + 1;
-            out[axis] += usize::from(self.ceil && !room.is_multiple_of(stride));
+            let room = padded.checked_sub(self.dilation[axis] * (kernel - 1) + 1);
+            out[axis] = match room {
+                Some(room) if self.ceil => room.div_ceil(stride) + 1,
+                Some(room) => room / stride + 1,
+                // One window, which hangs over the edge.
+                None if self.ceil => 1,
+                None => return Err(error()),
+            };
         }
         Ok(out)
     }
@@ -270,6 +273,15 @@ pub const CASES: &[Case] = {
                 TWO_1,
                 YES,
             ],
+        ),
+        // Windows larger than their input.
+        case(
+            "max_pool2d_with_indices",
+            &[normal(&[2, 3, 2, 9]), THREE, TWO, NONE, ONE, YES],
+        ),
+        case(
+            "avg_pool2d",
+            &[normal(&[2, 3, 2, 9]), THREE, TWO, NONE, NO, YES],
         ),
         case(
             "max_pool1d",
