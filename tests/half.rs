@@ -2,54 +2,57 @@
 
 mod common;
 
+use std::sync::{Mutex, PoisonError};
+
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::{self, loss};
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
-use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{
     Bool, DType, Distribution, Int, Tensor, TensorData, activation, f16, set_default_dtypes,
 };
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::devices;
 
-/// Every device, with f16 as its default type of floats.
-fn half_devices() -> Vec<WgslDevice> {
-    static SET: std::sync::Once = std::sync::Once::new();
-    SET.call_once(|| {
-        for device in devices() {
-            set_default_dtypes::<Wgsl>(&device, DType::F16, DType::I32)
-                .expect("nothing ran before");
-            let again = set_default_dtypes::<Wgsl>(&device, DType::F32, DType::I32);
-            assert!(again.is_err(), "{device} was set twice");
-        }
-    });
-    devices()
+/// Does this on every device in turn, with f16 as its default type of floats and random numbers from their start.
+fn on_half_devices(f: impl Fn(&WgslDevice)) {
+    static SET: Mutex<bool> = Mutex::new(false);
+    let mut set = SET.lock().unwrap_or_else(PoisonError::into_inner);
+    for device in devices() {
+        let settings = set_default_dtypes::<Wgsl>(&device, DType::F16, DType::I32);
+        assert!(settings.is_err() == *set, "{device}: {settings:?}");
+    }
+    *set = true;
+    for device in devices() {
+        Wgsl::seed(&device, 16);
+        f(&device);
+    }
 }
 
 #[test]
 fn what_is_made_and_computed_is_f16() {
-    for device in half_devices() {
+    on_half_devices(|device| {
         let data = || TensorData::from([[1.0f64, -2.5], [0.1, 4.0]]);
-        let x = Tensor::<Wgsl, 2>::from_data(data(), &device);
-        let ints = Tensor::<Wgsl, 2, Int>::from_data([[1i64, 0], [1, 1]], &device);
+        let x = Tensor::<Wgsl, 2>::from_data(data(), device);
+        let ints = Tensor::<Wgsl, 2, Int>::from_data([[1i64, 0], [1, 1]], device);
         let made = [
-            Tensor::zeros([2, 3], &device),
-            Tensor::ones([2, 3], &device),
-            Tensor::full([2, 3], 2.5, &device),
-            Tensor::eye(3, &device),
-            Tensor::random([8, 8], Distribution::Normal(0.0, 1.0), &device),
-            Tensor::random([8, 8], Distribution::Bernoulli(0.5), &device),
-            Tensor::<Wgsl, 2>::from_data([[true, false]], &device),
-            Tensor::<Wgsl, 2, Bool>::from_data([[true, false]], &device).float(),
-            Tensor::<Wgsl, 1, Int>::arange(0..6, &device)
+            Tensor::zeros([2, 3], device),
+            Tensor::ones([2, 3], device),
+            Tensor::full([2, 3], 2.5, device),
+            Tensor::eye(3, device),
+            Tensor::random([8, 8], Distribution::Normal(0.0, 1.0), device),
+            Tensor::random([8, 8], Distribution::Bernoulli(0.5), device),
+            Tensor::<Wgsl, 2>::from_data([[true, false]], device),
+            Tensor::<Wgsl, 2, Bool>::from_data([[true, false]], device).float(),
+            Tensor::<Wgsl, 1, Int>::arange(0..6, device)
                 .float()
                 .reshape([2, 3]),
             ints.clone().float(),
             x.clone().matmul(x.clone()),
             x.clone().exp().sum_dim(1),
-            x.clone().select(0, Tensor::from_data([1, 0], &device)),
+            x.clone().select(0, Tensor::from_data([1, 0], device)),
             x.clone().mask_fill(ints.bool(), 0.5),
             x.clone().var(1),
             x.clone().cast(DType::F32).cast(DType::F16),
@@ -63,9 +66,9 @@ fn what_is_made_and_computed_is_f16() {
         assert_eq!(stored, [1.0, -2.5, 0.1, 4.0].map(f16::from_f64));
         assert_eq!(x.clone().max().into_scalar(), 4.0);
         assert_eq!(x.argmax(1).into_data().dtype, DType::I32);
-        let wide = Tensor::<Wgsl, 2>::from_data(data(), (&device, DType::F32));
+        let wide = Tensor::<Wgsl, 2>::from_data(data(), (device, DType::F32));
         assert_eq!(wide.exp().into_data().dtype, DType::F32);
-    }
+    });
 }
 
 /// The types of a module's parameters and of their gradients.
@@ -81,7 +84,7 @@ impl<B: AutodiffBackend> ModuleVisitor<B> for Types<'_> {
 }
 
 #[derive(Module, Debug)]
-struct Model<B: burn::tensor::backend::Backend> {
+struct Model<B: Backend> {
     conv: nn::conv::Conv2d<B>,
     norm: nn::BatchNorm<B>,
     linear: nn::Linear<B>,
@@ -126,12 +129,12 @@ fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, 
 
 #[test]
 fn a_model_trains_in_f16() {
-    for device in half_devices() {
+    on_half_devices(|device| {
         for (first, last) in [
-            train::<Autodiff<Wgsl>>(&device),
-            train::<Autodiff<Wgsl, BalancedCheckpointing>>(&device),
+            train::<Autodiff<Wgsl>>(device),
+            train::<Autodiff<Wgsl, BalancedCheckpointing>>(device),
         ] {
             assert!(last < 0.3 * first, "{first} to {last} on {device}");
         }
-    }
+    });
 }
