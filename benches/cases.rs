@@ -14,10 +14,7 @@ use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
 
 fn cases(criterion: &mut Criterion) {
     let devices = [WgslDevice::Gpu(0), WgslDevice::Software, WgslDevice::Cpu];
-    let devices: Vec<_> = devices
-        .into_iter()
-        .filter(|device| device.place().is_ok())
-        .collect();
+    let devices: Vec<_> = devices.into_iter().filter(|device| device.place().is_ok()).collect();
     let mut by_op: BTreeMap<&str, Vec<&Case>> = BTreeMap::new();
     for case in cases::all() {
         by_op.entry(case.op).or_default().push(case);
@@ -29,16 +26,13 @@ fn cases(criterion: &mut Criterion) {
         group.measurement_time(Duration::from_millis(300));
         for (index, case) in cases.into_iter().enumerate() {
             for device in &devices {
-                group.bench_function(
-                    BenchmarkId::new(format!("case {index}"), device),
-                    |bencher| {
-                        let mut kept = Kept::default();
-                        bencher.iter(|| {
-                            black_box(call_again::<Wgsl>(case, device, &mut kept));
-                            Wgsl::sync(device).expect("the device is alive");
-                        });
-                    },
-                );
+                group.bench_function(BenchmarkId::new(format!("case {index}"), device), |bencher| {
+                    let mut kept = Kept::default();
+                    bencher.iter(|| {
+                        black_box(call_again::<Wgsl>(case, device, &mut kept));
+                        Wgsl::sync(device).expect("the device is alive");
+                    });
+                });
             }
         }
         group.finish();

@@ -46,65 +46,22 @@ fn measure<const D: usize, const E: usize>(
 fn kernels(criterion: &mut Criterion) {
     for n in [256, 512, 1024] {
         let flops = 2 * (n as u64).pow(3);
-        measure(
-            criterion,
-            &format!("matmul/{n}"),
-            flops,
-            &[[n, n], [n, n]],
-            |t| t[0].clone().matmul(t[1].clone()),
-        );
+        measure(criterion, &format!("matmul/{n}"), flops, &[[n, n], [n, n]], |t| t[0].clone().matmul(t[1].clone()));
     }
     let flops = 2 * 64 * 64 * 64 * 288;
-    measure(
-        criterion,
-        "conv2d/64x32x8x8-64-3x3",
-        flops,
-        &[[64, 32, 8, 8], [64, 32, 3, 3]],
-        |t| {
-            let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
-            conv2d(
-                t[0].clone(),
-                t[1].clone(),
-                None,
-                PaddedConvOptions::from(options),
-            )
-        },
-    );
+    measure(criterion, "conv2d/64x32x8x8-64-3x3", flops, &[[64, 32, 8, 8], [64, 32, 3, 3]], |t| {
+        let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
+        conv2d(t[0].clone(), t[1].clone(), None, PaddedConvOptions::from(options))
+    });
     let len = 1 << 22;
-    measure(criterion, "add/2^22", len as u64, &[[len], [len]], |t| {
-        t[0].clone() + t[1].clone()
+    measure(criterion, "add/2^22", len as u64, &[[len], [len]], |t| t[0].clone() + t[1].clone());
+    measure(criterion, "gelu/2^22", len as u64, &[[len]], |t| gelu(t[0].clone()));
+    measure(criterion, "sum_rows/2048x2048", 1 << 22, &[[2048, 2048]], |t| t[0].clone().sum_dim(1));
+    measure(criterion, "sum_columns/2048x2048", 1 << 22, &[[2048, 2048]], |t| t[0].clone().sum_dim(0));
+    measure(criterion, "softmax/4096x1024", 1 << 22, &[[4096, 1024]], |t| softmax(t[0].clone(), 1));
+    measure(criterion, "transpose/2048x2048", 1 << 22, &[[2048, 2048]], |t| {
+        t[0].clone().transpose().reshape([1 << 22])
     });
-    measure(criterion, "gelu/2^22", len as u64, &[[len]], |t| {
-        gelu(t[0].clone())
-    });
-    measure(
-        criterion,
-        "sum_rows/2048x2048",
-        1 << 22,
-        &[[2048, 2048]],
-        |t| t[0].clone().sum_dim(1),
-    );
-    measure(
-        criterion,
-        "sum_columns/2048x2048",
-        1 << 22,
-        &[[2048, 2048]],
-        |t| t[0].clone().sum_dim(0),
-    );
-    measure(
-        criterion,
-        "softmax/4096x1024",
-        1 << 22,
-        &[[4096, 1024]],
-        |t| softmax(t[0].clone(), 1),
-    );
-    measure(
-        criterion,
-        "transpose/2048x2048",
-        1 << 22,
-        &[[2048, 2048]],
-        |t| t[0].clone().transpose().reshape([1 << 22]),
-    );
 }
 
 criterion_group!(benches, kernels);

@@ -17,16 +17,9 @@ const IT: i64 = 7;
 
 /// The largest error of an op, where it is not a few roundings: powers multiply the error of a logarithm.
 fn tolerance(row: &Row) -> Tolerance {
-    let wide = [
-        "float_powf",
-        "float_powf_scalar_impl",
-        "float_powi_scalar_impl",
-    ];
+    let wide = ["float_powf", "float_powf_scalar_impl", "float_powi_scalar_impl"];
     let relative = if wide.contains(&row.name) { 3e-5 } else { 4e-6 };
-    Tolerance {
-        relative,
-        absolute: 1e-6,
-    }
+    Tolerance { relative, absolute: 1e-6 }
 }
 
 fn input(truth: Truth, shape: &'static [usize], axes: &'static [usize], fill: Fill) -> Arg {
@@ -72,19 +65,16 @@ fn expected(truth: Truth, a: f64, b: f64, c: f64) -> f64 {
 }
 
 fn run(case: &Case, device: &WgslDevice) -> TensorData {
-    let values: Vec<Value<Wgsl>> = call(case, device, &mut |tensor| tensor)
-        .unwrap_or_else(|| panic!("{} is in no table", case.op));
-    pollster::block_on(values.into_iter().next().expect("one result").into_data())
-        .expect("read back")
+    let values: Vec<Value<Wgsl>> =
+        call(case, device, &mut |tensor| tensor).unwrap_or_else(|| panic!("{} is in no table", case.op));
+    pollster::block_on(values.into_iter().next().expect("one result").into_data()).expect("read back")
 }
 
 /// A row beyond Burn's contract, which no trait can call.
 fn extension(row: &'static Row, tensors: &[Arg], device: &WgslDevice) -> TensorData {
     use burn::tensor::{Tensor, TensorPrimitive};
     let tensor = |place: usize| {
-        let Arg::Tensor(input) = tensors[place] else {
-            panic!("a tensor")
-        };
+        let Arg::Tensor(input) = tensors[place] else { panic!("a tensor") };
         let data = burn_wgsl::backend::call::content(&input, place + 1);
         let tensor = Tensor::<Wgsl, 2>::from_data(data, device);
         match (input.axes, tensor) {
@@ -102,24 +92,12 @@ fn extension(row: &'static Row, tensors: &[Arg], device: &WgslDevice) -> TensorD
 
 /// The elements of an input as the op sees them, spread over the result's shape.
 fn seen(arg: &Arg, place: usize, shape: &[usize]) -> Vec<f64> {
-    let Arg::Tensor(input) = arg else {
-        panic!("a tensor")
-    };
+    let Arg::Tensor(input) = arg else { panic!("a tensor") };
     let data = burn_wgsl::backend::call::content(input, place);
-    let tensor = burn::tensor::Tensor::<burn_flex::Flex, 2>::from_data(
-        data.convert::<f32>(),
-        &Default::default(),
-    );
-    let tensor = if input.axes.is_empty() {
-        tensor
-    } else {
-        tensor.permute([input.axes[0] as isize, input.axes[1] as isize])
-    };
-    tensor
-        .expand([shape[0] as i64, shape[1] as i64])
-        .into_data()
-        .iter::<f64>()
-        .collect()
+    let tensor = burn::tensor::Tensor::<burn_flex::Flex, 2>::from_data(data.convert::<f32>(), &Default::default());
+    let tensor =
+        if input.axes.is_empty() { tensor } else { tensor.permute([input.axes[0] as isize, input.axes[1] as isize]) };
+    tensor.expand([shape[0] as i64, shape[1] as i64]).into_data().iter::<f64>().collect()
 }
 
 fn check(row: &'static Row, device: &WgslDevice, tensors: &[Arg], shape: &[usize]) {
@@ -133,15 +111,8 @@ fn check(row: &'static Row, device: &WgslDevice, tensors: &[Arg], shape: &[usize
     if is_question(row.truth) {
         args.push(Arg::BoolType);
     }
-    let case = Case {
-        op: row.name,
-        args: Vec::leak(args),
-    };
-    let result = if table::is_extension(row) {
-        extension(row, tensors, device)
-    } else {
-        run(&case, device)
-    };
+    let case = Case { op: row.name, args: Vec::leak(args) };
+    let result = if table::is_extension(row) { extension(row, tensors, device) } else { run(&case, device) };
     let a = seen(&tensors[0], 1, shape);
     let b = tensors.get(1).map(|arg| seen(arg, 2, shape));
     let tolerance = tolerance(row);
@@ -159,20 +130,13 @@ fn check(row: &'static Row, device: &WgslDevice, tensors: &[Arg], shape: &[usize
 
 /// Rows whose twin on the CPU is known to differ from the truth: burn-flex divides by zero its own way.
 fn twin_differs(row: &Row) -> bool {
-    row.name.starts_with("int_")
-        && ["div", "remainder", "powi"]
-            .iter()
-            .any(|op| row.name.contains(op))
+    row.name.starts_with("int_") && ["div", "remainder", "powi"].iter().any(|op| row.name.contains(op))
 }
 
 /// The second operand of a row: shifts are only defined below the width of an integer.
 fn second(row: &Row, shape: &'static [usize], fill: Fill) -> Arg {
     if row.name.contains("shift") {
-        return Arg::Tensor(Input {
-            fill: Fill::Below(31),
-            shape,
-            axes: &[],
-        });
+        return Arg::Tensor(Input { fill: Fill::Below(31), shape, axes: &[] });
     }
     input(row.truth, shape, &[], fill)
 }
@@ -190,20 +154,12 @@ fn on_every_device(check_row: impl Fn(&'static Row, &WgslDevice) + std::panic::R
             }
             if let Err(panic) = std::panic::catch_unwind(|| check_row(row, &device)) {
                 failed.push(
-                    panic
-                        .downcast_ref::<String>()
-                        .cloned()
-                        .unwrap_or_else(|| format!("{} on {device}", row.name)),
+                    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| format!("{} on {device}", row.name)),
                 );
             }
         }
     }
-    assert!(
-        failed.is_empty(),
-        "{} failed:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
 #[test]
@@ -212,12 +168,7 @@ fn rows_hold_on_random_values() {
         // Sizes that end inside a vec4, and inside a workgroup.
         let a = input(row.truth, &[7, 13], &[], Fill::Normal);
         match row.operands {
-            Operands::Binary => check(
-                row,
-                device,
-                &[a, second(row, &[7, 13], Fill::Positive)],
-                &[7, 13],
-            ),
+            Operands::Binary => check(row, device, &[a, second(row, &[7, 13], Fill::Positive)], &[7, 13]),
             _ => check(row, device, &[a], &[7, 13]),
         }
     });
@@ -228,12 +179,7 @@ fn rows_hold_on_views_and_broadcasts() {
     on_every_device(|row, device| {
         let a = input(row.truth, &[12, 5], &[1, 0], Fill::Positive);
         match row.operands {
-            Operands::Binary => check(
-                row,
-                device,
-                &[a, second(row, &[1, 12], Fill::Normal)],
-                &[5, 12],
-            ),
+            Operands::Binary => check(row, device, &[a, second(row, &[1, 12], Fill::Normal)], &[5, 12]),
             _ => check(row, device, &[a], &[5, 12]),
         }
     });
@@ -280,28 +226,18 @@ fn float_rows_hold_on_special_values() {
                 continue;
             };
             let value = burn_wgsl::backend::apply(row, [primitive]);
-            let value =
-                Tensor::<Wgsl, 1>::from_primitive(TensorPrimitive::Float(value)).into_data();
+            let value = Tensor::<Wgsl, 1>::from_primitive(TensorPrimitive::Float(value)).into_data();
             for (x, value) in special.iter().zip(value.iter::<f64>()) {
                 let truth = f64::from(truth(f64::from(*x)) as f32);
                 // Subnormal results may be flushed to zero.
                 let flushed = truth.abs() < 1.2e-38 && value == 0.0;
                 // Past 65536 the sine is the driver's own, which promises nothing there.
-                let far = ["float_sin", "float_cos", "float_tan"].contains(&row.name)
-                    && x.abs() > 65_536.0;
+                let far = ["float_sin", "float_cos", "float_tan"].contains(&row.name) && x.abs() > 65_536.0;
                 if !flushed && !far && !tolerance(row).holds(value, truth) {
-                    failed.push(format!(
-                        "{}({x}) on {device} is {value}, the truth {truth}",
-                        row.name
-                    ));
+                    failed.push(format!("{}({x}) on {device} is {value}, the truth {truth}", row.name));
                 }
             }
         }
     }
-    assert!(
-        failed.is_empty(),
-        "{} failed:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
 }

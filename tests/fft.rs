@@ -11,9 +11,7 @@ use burn_wgsl::{Wgsl, WgslDevice};
 use common::{devices, gpus};
 
 fn signal(n: usize) -> Vec<f64> {
-    (0..n)
-        .map(|j| f64::from((j as f32 * 0.37).sin() + ((j * j) as f32 * 0.011).cos()))
-        .collect()
+    (0..n).map(|j| f64::from((j as f32 * 0.37).sin() + ((j * j) as f32 * 0.011).cos())).collect()
 }
 
 fn upload(values: &[f64], device: &WgslDevice) -> Tensor<Wgsl, 1> {
@@ -27,10 +25,8 @@ fn read(tensor: Tensor<Wgsl, 1>) -> Vec<f64> {
 /// The spectrum, by a sum for each of its elements.
 fn dft(x: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let n = x.len();
-    let roots: Vec<(f64, f64)> = (0..n)
-        .map(|k| (TAU * k as f64 / n as f64).sin_cos())
-        .map(|(sin, cos)| (cos, -sin))
-        .collect();
+    let roots: Vec<(f64, f64)> =
+        (0..n).map(|k| (TAU * k as f64 / n as f64).sin_cos()).map(|(sin, cos)| (cos, -sin)).collect();
     let bin = |k: usize| {
         x.iter().enumerate().fold((0.0, 0.0), |(re, im), (j, x)| {
             let (cos, sin) = roots[k * j % n];
@@ -43,8 +39,7 @@ fn dft(x: &[f64]) -> (Vec<f64>, Vec<f64>) {
 /// The largest difference, relative to the largest of the truth.
 fn error(values: &[f64], truth: &[f64]) -> f64 {
     assert_eq!(values.len(), truth.len());
-    let largest =
-        |values: &mut dyn Iterator<Item = f64>| values.fold(0.0f64, |a, b| a.max(b.abs()));
+    let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0f64, |a, b| a.max(b.abs()));
     largest(&mut values.iter().zip(truth).map(|(a, b)| a - b)) / largest(&mut truth.iter().copied())
 }
 
@@ -56,16 +51,9 @@ fn spectra_agree_with_their_definition() {
         for device in devices() {
             let spectrum = rfft(upload(&x, &device), 0, None);
             let errors = [error(&read(spectrum.0), &re), error(&read(spectrum.1), &im)];
-            assert!(
-                errors.iter().all(|&e| e < 1e-6),
-                "rfft of {n} on {device}: {errors:?}"
-            );
+            assert!(errors.iter().all(|&e| e < 1e-6), "rfft of {n} on {device}: {errors:?}");
             let back = read(irfft(upload(&re, &device), upload(&im, &device), 0, None));
-            assert!(
-                error(&back, &x) < 1e-6,
-                "irfft of {n} on {device}: {}",
-                error(&back, &x)
-            );
+            assert!(error(&back, &x) < 1e-6, "irfft of {n} on {device}: {}", error(&back, &x));
         }
     }
 }
@@ -89,9 +77,6 @@ fn other_lengths_are_refused_by_name() {
         });
         let panic = panic.expect_err("it is refused");
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
-        assert!(
-            text.contains("rfft") && text.contains("power of two"),
-            "{text}"
-        );
+        assert!(text.contains("rfft") && text.contains("power of two"), "{text}");
     }
 }

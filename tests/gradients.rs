@@ -3,9 +3,7 @@
 mod common;
 
 use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::{
-    BalancedCheckpointing, CheckpointStrategy, NoCheckpointing,
-};
+use burn::backend::autodiff::checkpoint::strategy::{BalancedCheckpointing, CheckpointStrategy, NoCheckpointing};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Tensor, TensorData, TensorPrimitive};
 use burn_backend::DType;
@@ -29,9 +27,7 @@ fn has_gradient(case: &Case) -> bool {
         || case.op == "ctc_loss";
     let inner = case.op.contains("backward");
     // burn-flex has no argtopk, which the gradient of topk needs.
-    let flat = ["arg", "any", "all", "into_int", "unfold", "topk", "rfft"]
-        .iter()
-        .any(|word| case.op.contains(word));
+    let flat = ["arg", "any", "all", "into_int", "unfold", "topk", "rfft"].iter().any(|word| case.op.contains(word));
     // A known bug of Burn 0.21, whatever the backend: its gradient of repeat_dim is wrong for long axes.
     let wrong = case.op == "float_repeat_dim" || case.op.contains("prod");
     // Burn's autodiff samples on a grid by the plane only, and burn-flex has no gradient of the Lanczos filter.
@@ -70,11 +66,7 @@ fn gradients<T: AutodiffBackend>(case: &Case, device: &T::Device) -> Vec<Option<
 }
 
 /// The same, computed in these element types.
-fn gradients_as<T: AutodiffBackend>(
-    case: &Case,
-    device: &T::Device,
-    types: Types,
-) -> Vec<Option<TensorData>> {
+fn gradients_as<T: AutodiffBackend>(case: &Case, device: &T::Device, types: Types) -> Vec<Option<TensorData>> {
     let mut leaves: Vec<T::FloatTensorPrimitive> = Vec::new();
     let values = call_as::<T>(case, device, types, &mut |tensor| {
         let leaf = T::float_set_require_grad(T::float_detach(tensor), true);
@@ -117,29 +109,13 @@ fn compare<S: CheckpointStrategy>(case: &Case, device: &WgslDevice) -> bool {
     let truth = gradients::<Autodiff<Flex, S>>(case, &FlexDevice);
     let value = gradients::<Autodiff<Wgsl, S>>(case, device);
     let what = format!("the gradient of {case:?} on {device}");
-    assert_eq!(
-        value.len(),
-        truth.len(),
-        "{what}: the count of inputs with one"
-    );
+    assert_eq!(value.len(), truth.len(), "{what}: the count of inputs with one");
     for (value, truth) in value.iter().zip(&truth) {
         let (Some(value), Some(truth)) = (value, truth) else {
-            assert_eq!(
-                value.is_some(),
-                truth.is_some(),
-                "{what}: which inputs have one"
-            );
+            assert_eq!(value.is_some(), truth.is_some(), "{what}: which inputs have one");
             continue;
         };
-        assert_close(
-            &what,
-            value,
-            truth,
-            Tolerance {
-                relative: 3e-4,
-                absolute: 3e-4,
-            },
-        );
+        assert_close(&what, value, truth, Tolerance { relative: 3e-4, absolute: 3e-4 });
     }
     truth.iter().any(Option::is_some)
 }
@@ -151,21 +127,12 @@ fn every_case<S: CheckpointStrategy + std::panic::RefUnwindSafe>() {
         for case in common::cases().filter(|case| has_gradient(case)) {
             match std::panic::catch_unwind(|| compare::<S>(case, &device)) {
                 Ok(had) => checked += usize::from(had),
-                Err(panic) => failed.push(
-                    panic
-                        .downcast_ref::<String>()
-                        .cloned()
-                        .unwrap_or_else(|| format!("{case:?} on {device}")),
-                ),
+                Err(panic) => failed
+                    .push(panic.downcast_ref::<String>().cloned().unwrap_or_else(|| format!("{case:?} on {device}"))),
             }
         }
     }
-    assert!(
-        failed.is_empty(),
-        "{} failed:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
     assert!(
         checked > 60 || std::env::var_os("BURN_WGSL_TEST_CASES").is_some(),
         "only {checked} gradients were checked"
@@ -186,15 +153,8 @@ fn checkpointed_gradients_agree_with_the_twin() {
 #[test]
 fn gradients_in_f16_are_those_of_f32() {
     let (mut failed, mut checked) = (Vec::new(), 0);
-    let half = Types {
-        float: FloatDType::F16,
-        rounded: FloatDType::F16,
-        int: IntDType::I32,
-    };
-    let single = Types {
-        float: FloatDType::F32,
-        ..half
-    };
+    let half = Types { float: FloatDType::F16, rounded: FloatDType::F16, int: IntDType::I32 };
+    let single = Types { float: FloatDType::F32, ..half };
     for device in common::gpus() {
         // Rounding makes ties to sort, and Burn composes the gradient of sampling of places rounded to 16 bits.
         let rounded = |case: &Case| case.op.contains("sort") || case.op.contains("grid_sample");
@@ -203,8 +163,7 @@ fn gradients_in_f16_are_those_of_f32() {
             let Ok(truth) = std::panic::catch_unwind(truth) else {
                 continue;
             };
-            let value =
-                std::panic::catch_unwind(|| gradients_as::<Autodiff<Wgsl>>(case, &device, half));
+            let value = std::panic::catch_unwind(|| gradients_as::<Autodiff<Wgsl>>(case, &device, half));
             let Ok(value) = value else {
                 failed.push(format!("{case:?} on {device} panics"));
                 continue;
@@ -223,22 +182,13 @@ fn gradients_in_f16_are_those_of_f32() {
             }
         }
     }
-    assert!(
-        failed.is_empty(),
-        "{} of {checked} failed:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{} of {checked} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
 /// The weighted sum of a case's float results, computed by the twin in f64, with `step` added to one element of
 /// one of its inputs.
 fn loss_in_f64(case: &Case, leaf: usize, element: usize, step: f64) -> Option<f64> {
-    let types = Types {
-        float: FloatDType::F64,
-        rounded: FloatDType::F32,
-        int: IntDType::I64,
-    };
+    let types = Types { float: FloatDType::F64, rounded: FloatDType::F32, int: IntDType::I64 };
     let mut seen = 0;
     let values = call_as::<Flex>(case, &FlexDevice, types, &mut |tensor| {
         seen += 1;
@@ -255,12 +205,7 @@ fn loss_in_f64(case: &Case, leaf: usize, element: usize, step: f64) -> Option<f6
         let Value::Float(tensor) = value else {
             continue;
         };
-        let weighted = tensor
-            .into_data()
-            .iter::<f64>()
-            .enumerate()
-            .map(|(i, x)| x * weight(i))
-            .sum::<f64>();
+        let weighted = tensor.into_data().iter::<f64>().enumerate().map(|(i, x)| x * weight(i)).sum::<f64>();
         total += weighted;
     }
     Some(total)
@@ -279,10 +224,7 @@ fn gradients_agree_with_finite_differences() {
                 let grad: Vec<f64> = grad.iter::<f64>().collect();
                 // A few elements, none of those that a case sets to zero, where some ops have a corner.
                 let smooth = |&i: &usize| i < grad.len() && (i < 5 || (i - 5) % 17 != 0);
-                for element in [1, 7, grad.len() / 2, grad.len().saturating_sub(1)]
-                    .into_iter()
-                    .filter(smooth)
-                {
+                for element in [1, 7, grad.len() / 2, grad.len().saturating_sub(1)].into_iter().filter(smooth) {
                     let loss = |step| {
                         let run = || loss_in_f64(case, leaf, element, step);
                         std::panic::catch_unwind(run).ok().flatten()
@@ -297,22 +239,17 @@ fn gradients_agree_with_finite_differences() {
                     }
                     checked += 1;
                     if !common::DIFFERENCE.holds(grad[element], truth) {
-                        failed.push(format!("{case:?} on {device}, input {leaf}: element {element} is {}, the truth {truth}", grad[element]));
+                        failed.push(format!(
+                            "{case:?} on {device}, input {leaf}: element {element} is {}, the truth {truth}",
+                            grad[element]
+                        ));
                     }
                 }
             }
         }
     }
-    assert!(
-        failed.is_empty(),
-        "{} of {checked} failed:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
-    assert!(
-        checked > 300 || std::env::var_os("BURN_WGSL_TEST_CASES").is_some(),
-        "only {checked} were checked"
-    );
+    assert!(failed.is_empty(), "{} of {checked} failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(checked > 300 || std::env::var_os("BURN_WGSL_TEST_CASES").is_some(), "only {checked} were checked");
 }
 
 /// Against finite differences of the truth itself, so that a mistake shared with the twin would show.
@@ -327,10 +264,7 @@ fn gelu_gradient_is_that_of_the_exact_form() {
             let (x, h) = (f64::from(*x), 1e-5);
             let gelu = burn_wgsl::kernels::table::gelu;
             let truth = (gelu(x + h) - gelu(x - h)) / (2.0 * h);
-            assert!(
-                (grad - truth).abs() < 2e-5,
-                "gelu'({x}) on {device} is {grad}, the truth {truth}"
-            );
+            assert!((grad - truth).abs() < 2e-5, "gelu'({x}) on {device} is {grad}, the truth {truth}");
         }
     }
 }

@@ -10,9 +10,7 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::{self, loss};
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{
-    Bool, DType, Distribution, Int, Tensor, TensorData, activation, f16, set_default_dtypes,
-};
+use burn::tensor::{Bool, DType, Distribution, Int, Tensor, TensorData, activation, f16, set_default_dtypes};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::devices;
 
@@ -46,9 +44,7 @@ fn what_is_made_and_computed_is_f16() {
             Tensor::random([8, 8], Distribution::Bernoulli(0.5), device),
             Tensor::<Wgsl, 2>::from_data([[true, false]], device),
             Tensor::<Wgsl, 2, Bool>::from_data([[true, false]], device).float(),
-            Tensor::<Wgsl, 1, Int>::arange(0..6, device)
-                .float()
-                .reshape([2, 3]),
+            Tensor::<Wgsl, 1, Int>::arange(0..6, device).float().reshape([2, 3]),
             ints.clone().float(),
             x.clone().matmul(x.clone()),
             x.clone().exp().sum_dim(1),
@@ -102,9 +98,7 @@ fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, 
         1 => (y % 2) as f32,
         _ => ((x + y) % 2) as f32,
     };
-    let images: Vec<f32> = (0..12 * 64)
-        .map(|i| pixels(i / 64, i / 8 % 8, i % 8) + 0.01 * (i % 7) as f32)
-        .collect();
+    let images: Vec<f32> = (0..12 * 64).map(|i| pixels(i / 64, i / 8 % 8, i % 8) + 0.01 * (i % 7) as f32).collect();
     let images = Tensor::<B, 4>::from_data(TensorData::new(images, [12, 1, 8, 8]), device);
     let labels: Vec<i64> = (0..12).map(|i| i % 3).collect();
     let labels = Tensor::<B, 1, Int>::from_data(labels.as_slice(), device);
@@ -114,9 +108,7 @@ fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, 
         let x = activation::relu(model.norm.forward(model.conv.forward(images.clone())));
         let x = burn::tensor::module::max_pool2d(x, [2, 2], [2, 2], [0, 0], [1, 1], false);
         let x = model.linear.forward(x.flatten::<2>(1, 3));
-        let loss = loss::CrossEntropyLossConfig::new()
-            .init(device)
-            .forward(x, labels.clone());
+        let loss = loss::CrossEntropyLossConfig::new().init(device).forward(x, labels.clone());
         losses.push(loss.clone().into_data().iter::<f32>().sum());
         let grads = GradientsParams::from_grads(loss.backward(), &model);
         let mut types = Types(&grads, Vec::new());
@@ -130,10 +122,7 @@ fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, 
 #[test]
 fn a_model_trains_in_f16() {
     on_half_devices(|device| {
-        for (first, last) in [
-            train::<Autodiff<Wgsl>>(device),
-            train::<Autodiff<Wgsl, BalancedCheckpointing>>(device),
-        ] {
+        for (first, last) in [train::<Autodiff<Wgsl>>(device), train::<Autodiff<Wgsl, BalancedCheckpointing>>(device)] {
             assert!(last < 0.3 * first, "{first} to {last} on {device}");
         }
     });

@@ -71,12 +71,7 @@ impl File {
             "lib" | "main" => Vec::new(),
             _ => stem.split('/').map(str::to_owned).collect(),
         };
-        Self {
-            path: path.to_owned(),
-            named: paths(&tokens(text), &module),
-            module,
-            program,
-        }
+        Self { path: path.to_owned(), named: paths(&tokens(text), &module), module, program }
     }
 
     /// The name by which the crate's root knows this file's contents.
@@ -100,12 +95,7 @@ fn check(files: &[File]) -> Vec<String> {
     for file in files {
         for named in &file.named {
             if let Some(what) = wrong(file, named, &reach) {
-                complaints.push(format!(
-                    "{}:{}: `{}`: {what}",
-                    file.path,
-                    named.line,
-                    named.path.join("::")
-                ));
+                complaints.push(format!("{}:{}: `{}`: {what}", file.path, named.line, named.path.join("::")));
             }
         }
     }
@@ -141,8 +131,7 @@ fn wrong(file: &File, named: &Named, reach: &Reach) -> Option<String> {
 
 /// `wgpu` and `wgpu_hal`, `burn` and `burn_flex`.
 fn is_of(name: &str, family: &str) -> bool {
-    name.strip_prefix(family)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
+    name.strip_prefix(family).is_some_and(|rest| rest.is_empty() || rest.starts_with('_'))
 }
 
 /// The layers behind each name of the crate's root that is not itself a layer: a re-export of src/lib.rs, or a module
@@ -156,19 +145,12 @@ fn reach(files: &[File]) -> Reach {
             continue;
         }
         for named in &file.named {
-            let (Some("crate"), Some(target)) =
-                (named.path.first().map(String::as_str), named.path.get(1))
-            else {
+            let (Some("crate"), Some(target)) = (named.path.first().map(String::as_str), named.path.get(1)) else {
                 continue;
             };
             match named.module.first() {
                 Some(module) => edges.push((module.clone(), target.clone())),
-                None => edges.extend(
-                    named
-                        .import
-                        .iter()
-                        .map(|name| (name.clone(), target.clone())),
-                ),
+                None => edges.extend(named.import.iter().map(|name| (name.clone(), target.clone()))),
             }
         }
     }
@@ -202,11 +184,7 @@ struct Named {
 
 fn paths(tokens: &[Token], module: &[String]) -> Vec<Named> {
     let text = |at: usize| tokens.get(at).map_or("", |token: &Token| token.text);
-    let mut reader = Reader {
-        tokens,
-        module: module.to_vec(),
-        named: Vec::new(),
-    };
+    let mut reader = Reader { tokens, module: module.to_vec(), named: Vec::new() };
     // One entry an open brace: whether it opened an inline module.
     let mut braces = Vec::new();
     let mut at = 0;
@@ -395,17 +373,10 @@ fn tokens(source: &str) -> Vec<Token<'_>> {
             }
             first if first.is_ascii_whitespace() => at + 1,
             first => {
-                let length = if first == b':' && after.starts_with(b":") {
-                    2
-                } else {
-                    1
-                };
+                let length = if first == b':' && after.starts_with(b":") { 2 } else { 1 };
                 line += newlines(&bytes[counted..at]);
                 counted = at;
-                tokens.push(Token {
-                    line,
-                    text: &source[at..at + length],
-                });
+                tokens.push(Token { line, text: &source[at..at + length] });
                 at + length
             }
         };
@@ -473,26 +444,16 @@ fn character_or_lifetime(rest: &str) -> usize {
 
 /// The complaints about these files, without the explanations.
 fn verdict(files: &[(&str, &str)]) -> Vec<String> {
-    let files: Vec<File> = files
-        .iter()
-        .map(|(path, text)| File::new(path, text))
-        .collect();
-    check(&files)
-        .iter()
-        .map(|line| line.split("`: ").next().unwrap_or_default().to_owned() + "`")
-        .collect()
+    let files: Vec<File> = files.iter().map(|(path, text)| File::new(path, text)).collect();
+    check(&files).iter().map(|line| line.split("`: ").next().unwrap_or_default().to_owned() + "`").collect()
 }
 
 #[test]
 fn upward_is_found_and_downward_is_not() {
-    let source =
-        "use crate::device::Facts;\n\nuse crate::kernels::launch;\nfn f() { crate::tensor::g() }";
+    let source = "use crate::device::Facts;\n\nuse crate::kernels::launch;\nfn f() { crate::tensor::g() }";
     assert_eq!(
         verdict(&[("src/runtime/pool.rs", source)]),
-        [
-            "src/runtime/pool.rs:3: `crate::kernels::launch`",
-            "src/runtime/pool.rs:4: `crate::tensor::g`"
-        ]
+        ["src/runtime/pool.rs:3: `crate::kernels::launch`", "src/runtime/pool.rs:4: `crate::tensor::g`"]
     );
     assert!(verdict(&[("src/backend/float.rs", source)]).is_empty());
 }
@@ -502,9 +463,7 @@ fn a_complaint_says_what_is_allowed() {
     let file = File::new("src/tensor/mod.rs", "use crate::backend::Wgsl;");
     assert_eq!(
         check(&[file]),
-        [
-            "src/tensor/mod.rs:1: `crate::backend::Wgsl`: tensor may name only device, runtime, tensor"
-        ]
+        ["src/tensor/mod.rs:1: `crate::backend::Wgsl`: tensor may name only device, runtime, tensor"]
     );
 }
 
@@ -525,18 +484,12 @@ fn the_twin_belongs_to_the_backend_alone() {
 #[test]
 fn groups_globs_and_other_names_are_followed() {
     let found = |source: &str| verdict(&[("src/device/mod.rs", source)]).len();
-    assert_eq!(
-        found("use crate::{device::{self, A}, tensor::{B, C as D}};"),
-        2
-    );
+    assert_eq!(found("use crate::{device::{self, A}, tensor::{B, C as D}};"), 2);
     assert_eq!(found("use crate::kernels::*;"), 1);
     assert_eq!(found("use crate::*;"), 1);
     assert_eq!(found("use ::burn_wgsl::backend::Wgsl;"), 1);
     assert_eq!(found("pub(crate) use crate::{\n    backend\n};"), 1);
-    assert_eq!(
-        found("macro_rules! m { () => { $crate::kernels::f() } }"),
-        1
-    );
+    assert_eq!(found("macro_rules! m { () => { $crate::kernels::f() } }"), 1);
     assert_eq!(found("pub(crate) struct A; use super::device::B;"), 0);
     assert_eq!(found("fn f() -> impl Iterator + use<'_> { g() }"), 0);
 }
@@ -548,40 +501,23 @@ fn super_is_counted_from_where_it_stands() {
     assert_eq!(found("src/runtime.rs", "use super::kernels::f;"), 1);
     // A file of its own layer that has another layer's name.
     assert_eq!(found("src/runtime/pool.rs", "use super::kernels::f;"), 0);
-    assert_eq!(
-        found("src/runtime/pool.rs", "use super::super::kernels::f;"),
-        1
-    );
-    assert_eq!(
-        found("src/runtime/pool.rs", "use self::super::super::kernels::f;"),
-        1
-    );
+    assert_eq!(found("src/runtime/pool.rs", "use super::super::kernels::f;"), 1);
+    assert_eq!(found("src/runtime/pool.rs", "use self::super::super::kernels::f;"), 1);
     let inside = "mod tests { use super::super::kernels::f; fn g() {} }\nuse super::kernels::h;";
     assert_eq!(
         verdict(&[("src/runtime/mod.rs", inside)]),
-        [
-            "src/runtime/mod.rs:1: `crate::kernels::f`",
-            "src/runtime/mod.rs:2: `crate::kernels::h`"
-        ]
+        ["src/runtime/mod.rs:1: `crate::kernels::f`", "src/runtime/mod.rs:2: `crate::kernels::h`"]
     );
 }
 
 #[test]
 fn there_is_no_way_around_through_the_root() {
-    let found = |root: &str, source: &str| {
-        verdict(&[("src/lib.rs", root), ("src/tensor/mod.rs", source)]).len()
-    };
+    let found = |root: &str, source: &str| verdict(&[("src/lib.rs", root), ("src/tensor/mod.rs", source)]).len();
     let uses = "use crate::Wgsl;";
     assert_eq!(found("pub use backend::{Wgsl};", uses), 1);
     assert_eq!(found("pub use crate::backend::Other as Wgsl;", uses), 1);
     assert_eq!(found("pub use device::Wgsl;", uses), 0);
-    assert_eq!(
-        found(
-            "pub mod prelude { pub use crate::backend::Wgsl; }",
-            "use crate::prelude::Wgsl;"
-        ),
-        1
-    );
+    assert_eq!(found("pub mod prelude { pub use crate::backend::Wgsl; }", "use crate::prelude::Wgsl;"), 1);
     // A module of no layer stands as high as what it names, even through another one.
     let shared = [
         ("src/error.rs", "use crate::words::say;"),
@@ -589,10 +525,7 @@ fn there_is_no_way_around_through_the_root() {
         ("src/device/mod.rs", "use crate::error::Error;"),
         ("src/kernels/mod.rs", "use crate::error::Error;"),
     ];
-    assert_eq!(
-        verdict(&shared),
-        ["src/device/mod.rs:1: `crate::error::Error`"]
-    );
+    assert_eq!(verdict(&shared), ["src/device/mod.rs:1: `crate::error::Error`"]);
 }
 
 #[test]
@@ -605,21 +538,12 @@ fn wgpu_and_burn_stay_in_their_places() {
         "use wgpu_hal::Api;",
         "extern crate wgpu;",
     ];
-    let burn = [
-        "use burn::tensor::Tensor;",
-        "impl burn_backend::Backend for A {}",
-        "use burn_std as names;",
-    ];
+    let burn = ["use burn::tensor::Tensor;", "impl burn_backend::Backend for A {}", "use burn_std as names;"];
     let count = |path: &str, source: &str| verdict(&[(path, source)]).len();
     for source in wgpu {
         assert_eq!(count("src/device/mod.rs", source), 0, "{source}");
         assert_eq!(count("src/runtime/pool.rs", source), 0, "{source}");
-        for path in [
-            "src/tensor/mod.rs",
-            "src/backend/mod.rs",
-            "src/lib.rs",
-            "src/main.rs",
-        ] {
+        for path in ["src/tensor/mod.rs", "src/backend/mod.rs", "src/lib.rs", "src/main.rs"] {
             assert_eq!(count(path, source), 1, "{path} {source}");
         }
     }
@@ -627,18 +551,12 @@ fn wgpu_and_burn_stay_in_their_places() {
         for path in ["src/backend/mod.rs", "src/cpu.rs", "src/lib.rs"] {
             assert_eq!(count(path, source), 0, "{path} {source}");
         }
-        for path in [
-            "src/device/mod.rs",
-            "src/kernels/mod.rs",
-            "src/error.rs",
-            "src/bin/x.rs",
-        ] {
+        for path in ["src/device/mod.rs", "src/kernels/mod.rs", "src/error.rs", "src/bin/x.rs"] {
             assert_eq!(count(path, source), 1, "{path} {source}");
         }
     }
     // Fields, methods and the crate's own name are none of them.
-    let harmless =
-        "fn f(x: X) { x.wgpu.y(); x.burn::<u8>(); burn_wgsl::device::list(); let burn = 1; }";
+    let harmless = "fn f(x: X) { x.wgpu.y(); x.burn::<u8>(); burn_wgsl::device::list(); let burn = 1; }";
     assert_eq!(count("src/tensor/mod.rs", harmless), 0);
 }
 
@@ -657,16 +575,10 @@ fn comments_and_strings_are_not_code() {
         const E: [char; 4] = ['"', '\'', '\u{22}', 'é'];
         fn f<'a>(r#use: &'a str) -> &'static str { 'outer: loop { break 'outer; } }
     "####;
-    assert_eq!(
-        verdict(&[("src/device/mod.rs", harmless)]),
-        Vec::<String>::new()
-    );
+    assert_eq!(verdict(&[("src/device/mod.rs", harmless)]), Vec::<String>::new());
     // What follows them is code again, on its own line.
     let after = "const Q: char = '\"'; const R: &str = \"a\nb\";\nconst S: u8 = b'\"'; use crate::tensor::T;";
-    assert_eq!(
-        verdict(&[("src/device/mod.rs", after)]),
-        ["src/device/mod.rs:3: `crate::tensor::T`"]
-    );
+    assert_eq!(verdict(&[("src/device/mod.rs", after)]), ["src/device/mod.rs:3: `crate::tensor::T`"]);
     let then = format!("{harmless}\nuse crate::tensor::T;");
     assert_eq!(verdict(&[("src/device/mod.rs", &then)]).len(), 1);
 }

@@ -18,14 +18,8 @@ fn a_lost_device_is_an_error_and_opens_again() {
         Wgsl::sync(&device).expect("the device is alive");
         Runtime::of(adapter).expect("it is open").destroy();
 
-        let error = x
-            .try_into_data()
-            .expect_err("its memory is gone")
-            .to_string();
-        assert!(
-            error.contains("lost") && error.contains("opened again"),
-            "{error}"
-        );
+        let error = x.try_into_data().expect_err("its memory is gone").to_string();
+        assert!(error.contains("lost") && error.contains("opened again"), "{error}");
 
         let x = Tensor::<Wgsl, 1>::ones([3], &device) * 2.0;
         assert_eq!(x.into_data().to_vec::<f32>().expect("floats"), [2.0; 3]);

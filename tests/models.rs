@@ -13,9 +13,7 @@ use burn::module::{AutodiffModule, Module};
 use burn::nn::conv::{Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig};
 use burn::nn::loss::{BinaryCrossEntropyLossConfig, CrossEntropyLossConfig};
 use burn::nn::loss::{HuberLossConfig, MseLoss, Reduction};
-use burn::nn::transformer::{
-    TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
-};
+use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
 use burn::nn::{BatchNorm, BatchNormConfig, BiLstm, BiLstmConfig};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, PaddingConfig2d};
 use burn::optim::momentum::MomentumConfig;
@@ -64,10 +62,7 @@ fn follows_the_twin<E: Example>(share: f32) {
         let (name, values) = &curves[0];
         let mean = |part: &[f32]| part.iter().sum::<f32>() / part.len() as f32;
         let (first, last) = (mean(&values[..5]), mean(&values[STEPS - 5..]));
-        assert!(
-            last < share * first,
-            "{name} on {device} falls from {first} to {last} only"
-        );
+        assert!(last < share * first, "{name} on {device} falls from {first} to {last} only");
     }
 }
 
@@ -122,11 +117,7 @@ fn number<B: Backend>(tensor: Tensor<B, 1>) -> f32 {
 }
 
 /// Normally distributed numbers, made on the host and so the same everywhere.
-fn normal<B: Backend, const D: usize>(
-    shape: [usize; D],
-    seed: u64,
-    device: &B::Device,
-) -> Tensor<B, D> {
+fn normal<B: Backend, const D: usize>(shape: [usize; D], seed: u64, device: &B::Device) -> Tensor<B, D> {
     let mut stream = StdRng::seed_from_u64(seed);
     let data = TensorData::random::<f32, _, _>(shape, Distribution::Normal(0.0, 1.0), &mut stream);
     Tensor::from_data(data, device)
@@ -146,9 +137,7 @@ impl Example for Regression {
 
     fn model<B: AutodiffBackend>(device: &B::Device) -> Mlp<B> {
         let sizes = [(5, 24), (24, 24), (24, 1)];
-        Mlp {
-            layers: sizes.map(|(from, to)| LinearConfig::new(from, to).init(device)),
-        }
+        Mlp { layers: sizes.map(|(from, to)| LinearConfig::new(from, to).init(device)) }
     }
 
     fn train<B: AutodiffBackend>(model: Mlp<B>, device: &B::Device) -> Curves {
@@ -157,9 +146,7 @@ impl Example for Regression {
         let truth = column(0) * column(1) + x.clone().sum_dim(1).sin();
         // A few values are far off, as in tables from the world.
         let noise = normal([48, 1], 2, device);
-        let y = truth
-            .clone()
-            .mask_where(noise.clone().greater_elem(1.5), truth + noise * 5);
+        let y = truth.clone().mask_where(noise.clone().greater_elem(1.5), truth + noise * 5);
         let loss = HuberLossConfig::new(1.0).init();
         let sgd = SgdConfig::new()
             .with_momentum(Some(MomentumConfig::new().with_momentum(0.8)))
@@ -197,10 +184,7 @@ impl Example for Sequences {
     type Model<B: AutodiffBackend> = Recurrent<B>;
 
     fn model<B: AutodiffBackend>(device: &B::Device) -> Recurrent<B> {
-        Recurrent {
-            lstm: BiLstmConfig::new(2, 8, true).init(device),
-            head: LinearConfig::new(16, 1).init(device),
-        }
+        Recurrent { lstm: BiLstmConfig::new(2, 8, true).init(device), head: LinearConfig::new(16, 1).init(device) }
     }
 
     fn train<B: AutodiffBackend>(model: Recurrent<B>, device: &B::Device) -> Curves {
@@ -253,11 +237,7 @@ fn texts<B: Backend>(device: &B::Device) -> (Tensor<B, 2, Int>, Tensor<B, 1, Int
         let label = text % CLASSES;
         labels.push(label as i32);
         for place in 0..WORDS {
-            let class = if place % 3 == 2 {
-                text * place % CLASSES
-            } else {
-                label
-            };
+            let class = if place % 3 == 2 { text * place % CLASSES } else { label };
             let token = 1 + class + CLASSES * ((text + 2 * place) % 4);
             tokens.push(if place < length { token as i32 } else { 0 });
         }
@@ -276,10 +256,7 @@ impl Example for Text {
             tokens: EmbeddingConfig::new(1 + CLASSES * 4, SIZE).init(device),
             places: EmbeddingConfig::new(WORDS, SIZE).init(device),
             // Devices draw other numbers than burn-flex, so nothing is dropped out.
-            encoder: TransformerEncoderConfig::new(SIZE, 32, 4, 1)
-                .with_dropout(0.0)
-                .with_norm_first(true)
-                .init(device),
+            encoder: TransformerEncoderConfig::new(SIZE, 32, 4, 1).with_dropout(0.0).with_norm_first(true).init(device),
             head: LinearConfig::new(SIZE, CLASSES).init(device),
         }
     }
@@ -288,15 +265,10 @@ impl Example for Text {
         let (tokens, labels) = texts::<B>(device);
         let padding: Tensor<B, 2, Bool> = tokens.clone().equal_elem(0);
         let places = Tensor::arange(0..WORDS as i64, device).unsqueeze::<2>();
-        let loss = CrossEntropyLossConfig::new()
-            .with_smoothing(Some(0.05))
-            .init(device);
+        let loss = CrossEntropyLossConfig::new().with_smoothing(Some(0.05)).init(device);
         let adam = AdamWConfig::new().with_weight_decay(0.01).init();
-        let mut rates = NoamLrSchedulerConfig::new(0.1)
-            .with_warmup_steps(20)
-            .with_model_size(16)
-            .init()
-            .expect("a schedule");
+        let mut rates =
+            NoamLrSchedulerConfig::new(0.1).with_warmup_steps(20).with_model_size(16).init().expect("a schedule");
         fit(
             model,
             adam,
@@ -395,37 +367,27 @@ impl Example for Images {
     }
 
     fn train<B: AutodiffBackend>(model: Gan<B>, device: &B::Device) -> Curves {
-        let Gan {
-            mut generator,
-            mut discriminator,
-        } = model;
+        let Gan { mut generator, mut discriminator } = model;
         // Two networks against each other are chaotic: at a rate of 0.01, rounding alone parts two devices by 4 %
         // before step 40. At this one they stay within a thousandth of that.
         const RATE: f64 = 0.004;
         let config = AdamConfig::new().with_beta_1(0.5);
         let (mut of_generator, mut of_discriminator) = (config.init(), config.init());
-        let loss = BinaryCrossEntropyLossConfig::new()
-            .with_logits(true)
-            .init(device);
+        let loss = BinaryCrossEntropyLossConfig::new().with_logits(true).init(device);
         let yes = || Tensor::<B, 1, Int>::ones([IMAGES], device);
         let no = || Tensor::<B, 1, Int>::zeros([IMAGES], device);
         // The real images: one picture, bright in one half and dark in the other, under a little noise.
         let picture = Tensor::cat(
-            vec![
-                Tensor::<B, 4>::full([1, 1, 8, 4], 0.8, device),
-                Tensor::full([1, 1, 8, 4], -0.8, device),
-            ],
+            vec![Tensor::<B, 4>::full([1, 1, 8, 4], 0.8, device), Tensor::full([1, 1, 8, 4], -0.8, device)],
             3,
         );
         let (mut distance, mut judged, mut fooled) = (vec![], vec![], vec![]);
         for step in 0..STEPS as u64 {
-            let real =
-                normal::<B, 4>([IMAGES, 1, 8, 8], 100 + step, device) * 0.1 + picture.clone();
+            let real = normal::<B, 4>([IMAGES, 1, 8, 8], 100 + step, device) * 0.1 + picture.clone();
             let fake = generator.forward(normal([IMAGES, 4], 200 + step, device));
 
             let scores = discriminator.forward(fake.clone().detach());
-            let judging =
-                loss.forward(discriminator.forward(real), yes()) + loss.forward(scores, no());
+            let judging = loss.forward(discriminator.forward(real), yes()) + loss.forward(scores, no());
             let gradients = GradientsParams::from_grads(judging.backward(), &discriminator);
             discriminator = of_discriminator.step(RATE, discriminator, gradients);
 

@@ -15,8 +15,7 @@ fn data<T: burn_backend::Backend>(values: Vec<Value<T>>) -> Vec<burn_backend::Te
 
 /// An op of Burn's contract, or one of this backend's own.
 fn on(case: &Case, device: &WgslDevice) -> Vec<burn_backend::TensorData> {
-    let values =
-        call::<Wgsl>(case, device, &mut |tensor| tensor).or_else(|| call_extension(case, device));
+    let values = call::<Wgsl>(case, device, &mut |tensor| tensor).or_else(|| call_extension(case, device));
     data(values.unwrap_or_else(|| panic!("no table has {}", case.op)))
 }
 
@@ -45,19 +44,11 @@ fn every_case_agrees_with_the_twin() {
             if let Err(panic) = outcome {
                 let text = panic.downcast_ref::<String>().cloned();
                 let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-                failed.push(format!(
-                    "{case:?} on {device}: {}",
-                    text.unwrap_or_default()
-                ));
+                failed.push(format!("{case:?} on {device}: {}", text.unwrap_or_default()));
             }
         }
     }
-    assert!(
-        failed.is_empty(),
-        "{} of {count} cases failed:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{} of {count} cases failed:\n{}", failed.len(), failed.join("\n"));
 }
 
 /// The ops that have kernels do not leave the GPU.

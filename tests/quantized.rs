@@ -2,9 +2,7 @@
 
 mod common;
 
-use burn::tensor::quantization::{
-    QuantLevel, QuantScheme, QuantStore, QuantValue, QuantizationParametersPrimitive,
-};
+use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue, QuantizationParametersPrimitive};
 use burn::tensor::{Tensor, TensorPrimitive, Transaction};
 use burn_backend::ops::{FloatTensorOps, IntTensorOps, QTensorOps};
 use burn_backend::tensor::{FloatTensor, QuantizedTensor};
@@ -19,19 +17,14 @@ static COUNTING: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 /// Runs `f`, which must not leave the GPU.
 fn natively(f: impl FnOnce()) {
-    let _turn = COUNTING
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let before = burn_wgsl::fallbacks();
     f();
     assert_eq!(before, burn_wgsl::fallbacks(), "an op ran on the CPU");
 }
 
 fn scheme(value: QuantValue, level: QuantLevel) -> QuantScheme {
-    QuantScheme::default()
-        .with_value(value)
-        .with_level(level)
-        .with_store(QuantStore::Native)
+    QuantScheme::default().with_value(value).with_level(level).with_store(QuantStore::Native)
 }
 
 /// The schemes that kernels know, for tensors that blocks of 4, 5 and 20 divide.
@@ -43,10 +36,7 @@ fn schemes() -> Vec<QuantScheme> {
         QuantLevel::block([2, 10]),
         QuantLevel::block([1]),
     ];
-    [QuantValue::Q8S, QuantValue::Q8F]
-        .into_iter()
-        .flat_map(|value| levels.map(|level| scheme(value, level)))
-        .collect()
+    [QuantValue::Q8S, QuantValue::Q8F].into_iter().flat_map(|value| levels.map(|level| scheme(value, level))).collect()
 }
 
 /// Numbers of mixed size, a few of them zero.
@@ -92,17 +82,10 @@ fn there_and_back<B: Backend>(
     device: &B::Device,
 ) -> Vec<(&'static str, TensorData)> {
     let x = B::float_from_data(data.clone(), device);
-    let x = if axes.is_empty() {
-        x
-    } else {
-        B::float_permute(x, axes)
-    };
+    let x = if axes.is_empty() { x } else { B::float_permute(x, axes) };
     let q = B::quantize_dynamic(x, scheme);
     let back = B::dequantize(q.clone(), FloatDType::F32);
-    vec![
-        ("quantize_dynamic", read::<B>(q)),
-        ("dequantize", read_float::<B>(back)),
-    ]
+    vec![("quantize_dynamic", read::<B>(q)), ("dequantize", read_float::<B>(back))]
 }
 
 #[test]
@@ -159,9 +142,7 @@ fn special_numbers_become_the_same_bytes() {
             for level in levels {
                 let scheme = scheme(value, level);
                 let all = TensorData::new(blocks.concat(), [blocks.len() * 4]);
-                let each = blocks
-                    .iter()
-                    .map(|block| TensorData::new(block.to_vec(), [4]));
+                let each = blocks.iter().map(|block| TensorData::new(block.to_vec(), [4]));
                 for data in each.chain([all]) {
                     let truth = there_and_back::<Flex>(&data, &[], &scheme, &FlexDevice);
                     natively(|| {
@@ -178,10 +159,7 @@ fn special_numbers_become_the_same_bytes() {
 #[test]
 fn scales_of_any_size_become_the_same_bytes() {
     let bits = (0..100_000u32).map(|i| {
-        let random = i
-            .wrapping_mul(2_654_435_761)
-            .rotate_left(15)
-            .wrapping_mul(2_246_822_519);
+        let random = i.wrapping_mul(2_654_435_761).rotate_left(15).wrapping_mul(2_246_822_519);
         let exponent = 1 + i % 254;
         f32::from_bits((random & 0x807f_ffff) | (exponent << 23))
     });
@@ -208,11 +186,7 @@ fn with_scales<B: Backend>(
 ) -> TensorData {
     let scales = B::float_from_data(scales.clone(), device);
     let tensor = B::float_from_data(data.clone(), device);
-    read::<B>(B::quantize(
-        tensor,
-        scheme,
-        QuantizationParametersPrimitive { scales },
-    ))
+    read::<B>(B::quantize(tensor, scheme, QuantizationParametersPrimitive { scales }))
 }
 
 #[test]
@@ -222,18 +196,7 @@ fn given_scales_are_used_as_they_are() {
     let data = TensorData::new(halves, [280]);
     for device in gpus() {
         for value in [QuantValue::Q8S, QuantValue::Q8F] {
-            let per_tensor = [
-                1.0,
-                2.0,
-                0.3,
-                1e-3,
-                1e3,
-                -1.5,
-                0.0,
-                f32::NAN,
-                f32::INFINITY,
-                1e-39,
-            ];
+            let per_tensor = [1.0, 2.0, 0.3, 1e-3, 1e3, -1.5, 0.0, f32::NAN, f32::INFINITY, 1e-39];
             for scale in per_tensor {
                 let scales = TensorData::new(vec![scale], [1]);
                 let scheme = scheme(value, QuantLevel::Tensor);
@@ -256,20 +219,10 @@ fn given_scales_are_used_as_they_are() {
 }
 
 /// Every layout op, alone and on views, of a tensor of shape [8, 6, 10].
-fn layouts<B: Backend>(
-    data: &TensorData,
-    scheme: &QuantScheme,
-    device: &B::Device,
-) -> Vec<(&'static str, TensorData)> {
+fn layouts<B: Backend>(data: &TensorData, scheme: &QuantScheme, device: &B::Device) -> Vec<(&'static str, TensorData)> {
     let q = || B::quantize_dynamic(B::float_from_data(data.clone(), device), scheme);
-    let ints = |values: Vec<i32>, shape: &[usize]| {
-        B::int_from_data(TensorData::new(values, shape.to_vec()), device)
-    };
-    let part = [
-        Slice::new(1, Some(8), 2),
-        Slice::new(0, None, -1),
-        Slice::new(-5, None, 1),
-    ];
+    let ints = |values: Vec<i32>, shape: &[usize]| B::int_from_data(TensorData::new(values, shape.to_vec()), device);
+    let part = [Slice::new(1, Some(8), 2), Slice::new(0, None, -1), Slice::new(-5, None, 1)];
     let view = || B::q_flip(B::q_permute(q(), &[2, 0, 1]), &[1]);
     let picks = |count: i32, below: i32| (0..count).map(|i| (i * 7 + 3) % below).collect();
     let mut out = vec![
@@ -278,27 +231,12 @@ fn layouts<B: Backend>(
         ("permute", read::<B>(B::q_permute(q(), &[1, 2, 0]))),
         ("flip", read::<B>(B::q_flip(q(), &[0, 2]))),
         ("slice", read::<B>(B::q_slice(q(), &part))),
-        (
-            "select",
-            read::<B>(B::q_select(q(), 1, ints(picks(2, 6), &[2]))),
-        ),
-        (
-            "gather",
-            read::<B>(B::q_gather(0, q(), ints(picks(240, 8), &[4, 6, 10]))),
-        ),
+        ("select", read::<B>(B::q_select(q(), 1, ints(picks(2, 6), &[2])))),
+        ("gather", read::<B>(B::q_gather(0, q(), ints(picks(240, 8), &[4, 6, 10])))),
         ("permute, flip", read::<B>(view())),
-        (
-            "slice of a view",
-            read::<B>(B::q_slice(view(), &[Slice::new(1, Some(6), 1)])),
-        ),
-        (
-            "select of a view",
-            read::<B>(B::q_select(view(), 0, ints(picks(5, 10), &[5]))),
-        ),
-        (
-            "a view dequantised",
-            read_float::<B>(B::dequantize(view(), FloatDType::F32)),
-        ),
+        ("slice of a view", read::<B>(B::q_slice(view(), &[Slice::new(1, Some(6), 1)]))),
+        ("select of a view", read::<B>(B::q_select(view(), 0, ints(picks(5, 10), &[5])))),
+        ("a view dequantised", read_float::<B>(B::dequantize(view(), FloatDType::F32))),
         (
             "expand",
             read::<B>(B::q_expand(
@@ -312,28 +250,15 @@ fn layouts<B: Backend>(
         let shape = || Shape::new([12, 40]);
         out.extend([
             ("reshape", read::<B>(B::q_reshape(q(), shape()))),
-            (
-                "reshape of a view",
-                read::<B>(B::q_reshape(view(), shape())),
-            ),
+            ("reshape of a view", read::<B>(B::q_reshape(view(), shape()))),
             (
                 "a slice that starts inside a word",
-                read::<B>(B::q_slice(
-                    B::q_reshape(q(), Shape::new([480])),
-                    &[Slice::new(3, Some(210), 1)],
-                )),
+                read::<B>(B::q_slice(B::q_reshape(q(), Shape::new([480])), &[Slice::new(3, Some(210), 1)])),
             ),
             (
                 "select on odd rows",
                 read::<B>(B::q_select(
-                    B::q_slice(
-                        q(),
-                        &[
-                            Slice::new(0, Some(3), 1),
-                            Slice::new(0, Some(5), 1),
-                            Slice::new(0, Some(7), 1),
-                        ],
-                    ),
+                    B::q_slice(q(), &[Slice::new(0, Some(3), 1), Slice::new(0, Some(5), 1), Slice::new(0, Some(7), 1)]),
                     2,
                     ints(picks(3, 7), &[3]),
                 )),
@@ -367,11 +292,7 @@ fn a_reshape_changes_no_value() {
                 let before = read::<Wgsl>(q.clone());
                 let after = read::<Wgsl>(Wgsl::q_reshape(q, Shape::new([16, 30])));
                 assert_eq!(after.shape, Shape::new([16, 30]));
-                assert_eq!(
-                    after.as_bytes(),
-                    before.as_bytes(),
-                    "{scheme:?} on {device}"
-                );
+                assert_eq!(after.as_bytes(), before.as_bytes(), "{scheme:?} on {device}");
             });
         }
     }
@@ -383,12 +304,10 @@ fn extremes_are_those_of_the_floats() {
     for device in gpus() {
         let dtype = get_device_settings::<Wgsl>(&device).int_dtype;
         for scheme in schemes() {
-            let q =
-                Flex::quantize_dynamic(Flex::float_from_data(data.clone(), &FlexDevice), &scheme);
+            let q = Flex::quantize_dynamic(Flex::float_from_data(data.clone(), &FlexDevice), &scheme);
             let floats = Flex::dequantize(q, FloatDType::F32);
             natively(|| {
-                let q =
-                    Wgsl::quantize_dynamic(Wgsl::float_from_data(data.clone(), &device), &scheme);
+                let q = Wgsl::quantize_dynamic(Wgsl::float_from_data(data.clone(), &device), &scheme);
                 for dim in 0..3 {
                     for largest in [true, false] {
                         let (here, truth) = if largest {
@@ -402,8 +321,7 @@ fn extremes_are_those_of_the_floats() {
                                 Flex::float_argmin(floats.clone(), dim, burn_std::IntDType::I32),
                             )
                         };
-                        let here =
-                            pollster::block_on(Wgsl::int_into_data(here)).expect("it is read back");
+                        let here = pollster::block_on(Wgsl::int_into_data(here)).expect("it is read back");
                         let truth = truth.into_data();
                         here.assert_eq(&truth, false);
                     }
@@ -427,14 +345,8 @@ fn products<B: Backend>(
     };
     vec![
         ("both", floats(B::q_matmul(quantised(a), quantised(b)))),
-        (
-            "lhs",
-            floats(B::q_matmul(quantised(a), TensorPrimitive::Float(float(b)))),
-        ),
-        (
-            "rhs",
-            floats(B::q_matmul(TensorPrimitive::Float(float(a)), quantised(b))),
-        ),
+        ("lhs", floats(B::q_matmul(quantised(a), TensorPrimitive::Float(float(b))))),
+        ("rhs", floats(B::q_matmul(TensorPrimitive::Float(float(a)), quantised(b)))),
     ]
 }
 
@@ -449,10 +361,7 @@ fn products_stay_on_the_gpu() {
                 for ((which, value), (_, truth)) in here.iter().zip(&truth) {
                     let what = format!("{which} quantised as {scheme:?} on {device}");
                     // A long sum of large terms of both signs.
-                    let loose = common::Tolerance {
-                        absolute: 1e-2,
-                        ..SUMMED
-                    };
+                    let loose = common::Tolerance { absolute: 1e-2, ..SUMMED };
                     assert_close(&what, value, truth, loose);
                 }
             });
@@ -485,9 +394,7 @@ fn data_comes_back_as_it_was() {
 
 #[test]
 fn a_transaction_reads_quantised_tensors_too() {
-    let _turn = COUNTING
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for device in gpus() {
         let x = Tensor::<Wgsl, 2>::from_data(numbers(&[5, 8]), &device);
         let ints = Tensor::<Wgsl, 1, burn::tensor::Int>::arange(0..7, &device);
@@ -514,9 +421,7 @@ fn a_transaction_reads_quantised_tensors_too() {
 
 #[test]
 fn other_schemes_are_computed_on_the_cpu() {
-    let _turn = COUNTING
-        .lock()
-        .unwrap_or_else(std::sync::PoisonError::into_inner);
+    let _turn = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     for device in gpus() {
         for value in [QuantValue::Q4S, QuantValue::Q4F, QuantValue::Q2S] {
             let scheme = scheme(value, QuantLevel::Tensor);

@@ -13,15 +13,8 @@ use burn_wgsl::{Wgsl, WgslDevice};
 use common::{assert_close, tolerance_of};
 
 const FLOATS: [FloatDType; 2] = [FloatDType::F16, FloatDType::BF16];
-const INTEGERS: [IntDType; 7] = [
-    IntDType::I64,
-    IntDType::U64,
-    IntDType::U32,
-    IntDType::I16,
-    IntDType::U16,
-    IntDType::I8,
-    IntDType::U8,
-];
+const INTEGERS: [IntDType; 7] =
+    [IntDType::I64, IntDType::U64, IntDType::U32, IntDType::I16, IntDType::U16, IntDType::I8, IntDType::U8];
 
 fn read<T: burn_backend::Backend>(values: Vec<Value<T>>) -> Vec<TensorData> {
     let read = |value: Value<T>| pollster::block_on(value.into_data()).expect("it is read back");
@@ -31,10 +24,7 @@ fn read<T: burn_backend::Backend>(values: Vec<Value<T>>) -> Vec<TensorData> {
 /// What the case gives in these types; `None` where the twin does not know them or the op. Of floats, the twin
 /// computes in f32 from the same numbers, since in 16 bits it rounds every partial sum.
 fn twin(case: &Case, types: Types) -> Option<Vec<TensorData>> {
-    let types = Types {
-        float: FloatDType::F32,
-        ..types
-    };
+    let types = Types { float: FloatDType::F32, ..types };
     let run = || call_as::<Flex>(case, &FlexDevice, types, &mut |tensor| tensor).map(read);
     std::panic::catch_unwind(run).ok().flatten()
 }
@@ -65,31 +55,13 @@ fn run(case: &Case, device: &WgslDevice, types: Types) -> bool {
 /// The rows of the elementwise table as cases. Divisors and powers are rows of a test of their own.
 fn rows() -> impl Iterator<Item = Case> {
     let rows = table::ALL.iter().copied().flatten().copied();
-    let ours =
-        |row: &&Row| !table::is_extension(row) && !matches!(row.truth, Truth::B1(_) | Truth::B2(_));
+    let ours = |row: &&Row| !table::is_extension(row) && !matches!(row.truth, Truth::B1(_) | Truth::B2(_));
     rows.filter(ours).map(|row| {
-        let floats = matches!(
-            row.truth,
-            Truth::F1(_) | Truth::F2(_) | Truth::F3(_) | Truth::Fq1(_) | Truth::Fq2(_)
-        );
-        let input = |fill| {
-            Arg::Tensor(Input {
-                fill,
-                shape: &[3, 70],
-                axes: &[],
-            })
-        };
+        let floats = matches!(row.truth, Truth::F1(_) | Truth::F2(_) | Truth::F3(_) | Truth::Fq1(_) | Truth::Fq2(_));
+        let input = |fill| Arg::Tensor(Input { fill, shape: &[3, 70], axes: &[] });
         let first = input(if floats { Fill::Positive } else { Fill::Ints });
-        let second = input(if floats {
-            Fill::Positive
-        } else {
-            Fill::Below(7)
-        });
-        let (low, high) = if floats {
-            (Arg::Float(0.25), Arg::Float(0.75))
-        } else {
-            (Arg::Int(2), Arg::Int(5))
-        };
+        let second = input(if floats { Fill::Positive } else { Fill::Below(7) });
+        let (low, high) = if floats { (Arg::Float(0.25), Arg::Float(0.75)) } else { (Arg::Int(2), Arg::Int(5)) };
         let mut args = match row.operands {
             Operands::Unary => vec![first],
             Operands::Binary => vec![first, second],
@@ -99,10 +71,7 @@ fn rows() -> impl Iterator<Item = Case> {
         if matches!(row.truth, Truth::Fq1(_) | Truth::Fq2(_) | Truth::Iq2(_)) {
             args.push(Arg::BoolType);
         }
-        Case {
-            op: row.name,
-            args: Vec::leak(args),
-        }
+        Case { op: row.name, args: Vec::leak(args) }
     })
 }
 
@@ -123,28 +92,15 @@ fn every_case(types: impl Iterator<Item = Types> + Clone, concerns: fn(&Case) ->
                 }
             }
         }
-        assert_eq!(
-            before,
-            burn_wgsl::fallbacks(),
-            "on {device} something ran on the CPU"
-        );
+        assert_eq!(before, burn_wgsl::fallbacks(), "on {device} something ran on the CPU");
     }
-    assert!(
-        failed.is_empty(),
-        "{} failed, {checked} did not:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{} failed, {checked} did not:\n{}", failed.len(), failed.join("\n"));
     println!("{checked} results agree");
 }
 
 #[test]
 fn floats_of_16_bits_agree_with_the_twin() {
-    let types = FLOATS.into_iter().map(|float| Types {
-        float,
-        rounded: float,
-        int: IntDType::I32,
-    });
+    let types = FLOATS.into_iter().map(|float| Types { float, rounded: float, int: IntDType::I32 });
     every_case(types, |case| {
         let floats = |arg: &Arg| match arg {
             Arg::Tensor(input) => input.fill.is_float(),
@@ -161,11 +117,7 @@ fn floats_of_16_bits_agree_with_the_twin() {
 
 #[test]
 fn integers_of_other_widths_agree_with_the_twin() {
-    let types = INTEGERS.into_iter().map(|int| Types {
-        float: FloatDType::F32,
-        rounded: FloatDType::F32,
-        int,
-    });
+    let types = INTEGERS.into_iter().map(|int| Types { float: FloatDType::F32, rounded: FloatDType::F32, int });
     every_case(types, |case| {
         let integers = |arg: &Arg| match arg {
             Arg::Tensor(input) => input.fill.is_integer(),
@@ -191,20 +143,7 @@ fn extremes(dtype: IntDType) -> Vec<i128> {
         IntDType::U16 => (0, u16::MAX.into()),
         IntDType::U8 => (0, u8::MAX.into()),
     };
-    let mut out = vec![
-        least,
-        least + 1,
-        most - 1,
-        most,
-        0,
-        1,
-        2,
-        3,
-        7,
-        100,
-        most / 3,
-        most / 2 + 1,
-    ];
+    let mut out = vec![least, least + 1, most - 1, most, 0, 1, 2, 3, 7, 100, most / 3, most / 2 + 1];
     if least < 0 {
         out.extend([-1, -2, -7, least / 3]);
     }
@@ -227,20 +166,8 @@ fn wrapped(x: i128, dtype: IntDType) -> i128 {
 
 fn tensor(values: &[i128], dtype: IntDType, device: &WgslDevice) -> Ints {
     let data = match dtype {
-        IntDType::U64 => TensorData::from(
-            values
-                .iter()
-                .map(|&x| x as u64)
-                .collect::<Vec<_>>()
-                .as_slice(),
-        ),
-        _ => TensorData::from(
-            values
-                .iter()
-                .map(|&x| x as i64)
-                .collect::<Vec<_>>()
-                .as_slice(),
-        ),
+        IntDType::U64 => TensorData::from(values.iter().map(|&x| x as u64).collect::<Vec<_>>().as_slice()),
+        _ => TensorData::from(values.iter().map(|&x| x as i64).collect::<Vec<_>>().as_slice()),
     };
     let data = data.convert_dtype(dtype.into());
     Ints::from_data(data, (device, DType::from(dtype)))
@@ -271,11 +198,7 @@ fn integers_are_exact_at_the_ends_of_their_range() {
             let check = |what: &str, result: Ints, truth: fn(i128, i128) -> i128| {
                 for (i, value) in values(result).into_iter().enumerate() {
                     let truth = wrapped(truth(a[i], b[i]), dtype);
-                    assert_eq!(
-                        value, truth,
-                        "{} {what} {} in {dtype:?} on {device}",
-                        a[i], b[i]
-                    );
+                    assert_eq!(value, truth, "{} {what} {} in {dtype:?} on {device}", a[i], b[i]);
                 }
             };
             check("+", lhs() + rhs(), |a, b| a + b);
@@ -289,11 +212,7 @@ fn integers_are_exact_at_the_ends_of_their_range() {
             });
             check("max", lhs().max_pair(rhs()), i128::max);
             check("min", lhs().min_pair(rhs()), i128::min);
-            check(
-                "> as 0 and 1",
-                lhs().greater(rhs()).int().cast(dtype),
-                |a, b| i128::from(a > b),
-            );
+            check("> as 0 and 1", lhs().greater(rhs()).int().cast(dtype), |a, b| i128::from(a > b));
             check("and", lhs().bitwise_and(rhs()), |a, b| a & b);
             check("xor", lhs().bitwise_xor(rhs()), |a, b| a ^ b);
             check("abs", lhs().abs(), |a, _| a.abs());
@@ -308,23 +227,11 @@ fn integers_are_exact_at_the_ends_of_their_range() {
             let truth: Vec<f32> = a.iter().map(|&x| x as f32).collect();
             assert_eq!(floats, truth, "{dtype:?} to f32 on {device}");
             let sum = values(lhs().sum())[0];
-            assert_eq!(
-                sum,
-                wrapped(a.iter().sum(), dtype),
-                "the sum in {dtype:?} on {device}"
-            );
+            assert_eq!(sum, wrapped(a.iter().sum(), dtype), "the sum in {dtype:?} on {device}");
             let most = values(lhs().max())[0];
-            assert_eq!(
-                Some(most),
-                a.iter().copied().max(),
-                "the maximum in {dtype:?} on {device}"
-            );
+            assert_eq!(Some(most), a.iter().copied().max(), "the maximum in {dtype:?} on {device}");
             let least = values(lhs().min())[0];
-            assert_eq!(
-                Some(least),
-                a.iter().copied().min(),
-                "the minimum in {dtype:?} on {device}"
-            );
+            assert_eq!(Some(least), a.iter().copied().min(), "the minimum in {dtype:?} on {device}");
         }
     }
 }
@@ -368,11 +275,8 @@ fn floats_become_integers_as_rust_converts_them() {
     for device in common::gpus() {
         for dtype in INTEGERS.into_iter().chain([IntDType::I32]) {
             // Burn's `int()` goes through the device's own integer, so the backend itself is asked.
-            let tensor = burn::tensor::Tensor::<Wgsl, 1>::from_floats(floats, &device)
-                .into_primitive()
-                .tensor();
-            let cast =
-                <Wgsl as burn_backend::ops::FloatTensorOps<Wgsl>>::float_into_int(tensor, dtype);
+            let tensor = burn::tensor::Tensor::<Wgsl, 1>::from_floats(floats, &device).into_primitive().tensor();
+            let cast = <Wgsl as burn_backend::ops::FloatTensorOps<Wgsl>>::float_into_int(tensor, dtype);
             let cast = values(Ints::from_primitive(cast));
             for (x, value) in floats.into_iter().zip(cast) {
                 let truth: i128 = match dtype {
@@ -399,8 +303,7 @@ fn floats_of_16_bits_round_to_even() {
         let check = |floats: Vec<f32>, dtype: FloatDType, truth: Vec<u16>| {
             let tensor = burn::tensor::Tensor::<Wgsl, 1>::from_floats(floats.as_slice(), &device);
             let narrow = tensor.cast(dtype);
-            let bits: Vec<u16> =
-                bytemuck::cast_slice(narrow.clone().into_data().as_bytes()).to_vec();
+            let bits: Vec<u16> = bytemuck::cast_slice(narrow.clone().into_data().as_bytes()).to_vec();
             let alike = |(value, truth): (&u16, &u16)| {
                 let nan = |x: u16| match dtype {
                     FloatDType::F16 => f16::from_bits(x).is_nan(),
@@ -409,16 +312,8 @@ fn floats_of_16_bits_round_to_even() {
                 value == truth || (nan(*value) && nan(*truth))
             };
             let wrong = bits.iter().zip(&truth).position(|pair| !alike(pair));
-            assert_eq!(
-                wrong.map(|i| (floats[i], bits[i], truth[i])),
-                None,
-                "{dtype:?} on {device}"
-            );
-            let wide: Vec<f32> = narrow
-                .cast(FloatDType::F32)
-                .into_data()
-                .to_vec()
-                .expect("floats");
+            assert_eq!(wrong.map(|i| (floats[i], bits[i], truth[i])), None, "{dtype:?} on {device}");
+            let wide: Vec<f32> = narrow.cast(FloatDType::F32).into_data().to_vec().expect("floats");
             for (value, bits) in wide.into_iter().zip(truth) {
                 let truth = match dtype {
                     FloatDType::F16 => f16::from_bits(bits).to_f32(),
@@ -427,29 +322,19 @@ fn floats_of_16_bits_round_to_even() {
                 // Drivers may flush what is subnormal in f32, which only bf16 can hold.
                 let flushed = truth.abs() < f32::MIN_POSITIVE && value == 0.0;
                 let same = value.to_bits() == truth.to_bits() || (value.is_nan() && truth.is_nan());
-                assert!(
-                    same || flushed,
-                    "{bits:#x} of {dtype:?} became {value} on {device}"
-                );
+                assert!(same || flushed, "{bits:#x} of {dtype:?} became {value} on {device}");
             }
         };
         // Each number, and steps of a quarter of its last digit around it.
-        let around = |x: f32, unit: u32| {
-            (0..8).map(move |i| f32::from_bits(x.to_bits().wrapping_add(i * unit / 4)))
-        };
-        let halves: Vec<f32> = (0..=u16::MAX)
-            .flat_map(|i| around(f16::from_bits(i).to_f32(), 1 << 13))
-            .collect();
+        let around = |x: f32, unit: u32| (0..8).map(move |i| f32::from_bits(x.to_bits().wrapping_add(i * unit / 4)));
+        let halves: Vec<f32> = (0..=u16::MAX).flat_map(|i| around(f16::from_bits(i).to_f32(), 1 << 13)).collect();
         let truth = halves.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
         check(halves, FloatDType::F16, truth);
         let brains: Vec<f32> = (0..=u16::MAX)
             .flat_map(|i| around(bf16::from_bits(i).to_f32(), 1 << 16))
             .filter(|x| x.abs() >= f32::MIN_POSITIVE || *x == 0.0 || x.is_nan())
             .collect();
-        let truth = brains
-            .iter()
-            .map(|&x| bf16::from_f32(x).to_bits())
-            .collect();
+        let truth = brains.iter().map(|&x| bf16::from_f32(x).to_bits()).collect();
         check(brains, FloatDType::BF16, truth);
     }
 }

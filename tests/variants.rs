@@ -8,14 +8,9 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 #[test]
 fn every_variant_is_valid_for_every_api() {
     let variants = burn_wgsl::kernels::variants();
-    assert!(
-        variants.len() > 300,
-        "only {} variants are listed",
-        variants.len()
-    );
+    assert!(variants.len() > 300, "only {} variants are listed", variants.len());
     for variant in &variants {
-        let text =
-            expand(variant, Compiler::Naga).unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let text = expand(variant, Compiler::Naga).unwrap_or_else(|error| panic!("{variant}: {error}"));
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
         // What browsers guarantee and nothing more, unless the variant is for adapters that have it.
@@ -28,17 +23,10 @@ fn every_variant_is_valid_for_every_api() {
             .validate(&module)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
 
-        let options = spv::Options {
-            lang_version: (1, 3),
-            ..spv::Options::default()
-        };
-        spv::write_vec(&module, &info, &options, None)
-            .unwrap_or_else(|error| panic!("{variant}: SPIR-V: {error}"));
+        let options = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
+        spv::write_vec(&module, &info, &options, None).unwrap_or_else(|error| panic!("{variant}: SPIR-V: {error}"));
 
-        let options = msl::Options {
-            fake_missing_bindings: true,
-            ..msl::Options::default()
-        };
+        let options = msl::Options { fake_missing_bindings: true, ..msl::Options::default() };
         let pipeline = msl::PipelineOptions::default();
         msl::write_string(&module, &info, &options, &pipeline)
             .unwrap_or_else(|error| panic!("{variant}: Metal: {error}"));
@@ -58,10 +46,7 @@ fn every_variant_is_valid_for_every_api() {
 
 #[test]
 fn variants_are_listed_once() {
-    let mut names: Vec<String> = burn_wgsl::kernels::variants()
-        .iter()
-        .map(ToString::to_string)
-        .collect();
+    let mut names: Vec<String> = burn_wgsl::kernels::variants().iter().map(ToString::to_string).collect();
     names.sort_unstable();
     names.dedup();
     assert!(names.len() > 300);
@@ -75,8 +60,7 @@ fn every_variant_is_written_for_browsers() {
         return;
     };
     for (number, variant) in burn_wgsl::kernels::variants().iter().enumerate() {
-        let text =
-            expand(variant, Compiler::Browser).unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let text = expand(variant, Compiler::Browser).unwrap_or_else(|error| panic!("{variant}: {error}"));
         // No browser has integers of 64 bits, so none is ever given these.
         if is_wide(&text) {
             continue;

@@ -22,12 +22,7 @@ pub struct Args {
     pub batch: u32,
 
     /// Seed of the weights, the dropout and the shuffles
-    #[arg(
-        long,
-        value_name = "N",
-        allow_negative_numbers = true,
-        default_value_t = 1
-    )]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, default_value_t = 1)]
     pub seed: u64,
 
     /// Step size of the Adam optimizer
@@ -63,11 +58,7 @@ impl Args {
     /// Reads the command line; on a mistake, says so and ends the process with code 2.
     pub fn from_command_line() -> Self {
         let mut args = Self::parse();
-        let wrong = |message: &str| -> ! {
-            Self::command()
-                .error(ErrorKind::ValueValidation, message)
-                .exit()
-        };
+        let wrong = |message: &str| -> ! { Self::command().error(ErrorKind::ValueValidation, message).exit() };
         if args.epochs == 0 && args.load.is_none() {
             wrong("--epochs 0 only tests a model: give one with --load FILE");
         }

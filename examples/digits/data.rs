@@ -56,21 +56,13 @@ impl Digits {
         let file = path.display().to_string();
         match std::fs::read(path) {
             Ok(bytes) => Self::parse(&file, &bytes),
-            Err(error) => Err(DataError {
-                file,
-                line: None,
-                problem: format!("cannot read it: {error}"),
-            }),
+            Err(error) => Err(DataError { file, line: None, problem: format!("cannot read it: {error}") }),
         }
     }
 
     /// Takes apart the contents of a file; `file` is what errors call it. The last fifth of the lines is for testing.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, DataError> {
-        let fail = |line, problem| DataError {
-            file: file.to_string(),
-            line,
-            problem,
-        };
+        let fail = |line, problem| DataError { file: file.to_string(), line, problem };
         let (text, cut) = unpack(bytes);
         let breaks = text.iter().filter(|&&byte| byte == b'\n').count();
         if let Some(problem) = cut {
@@ -83,20 +75,11 @@ impl Digits {
             parse_line(line, &mut all).map_err(|problem| fail(Some(number), problem))?;
         }
         match all.labels.len() {
-            0 => Err(fail(
-                None,
-                format!("it is empty; expected {}", form("lines")),
-            )),
-            1 => Err(fail(
-                Some(1),
-                "the only image; expected two or more, to train and to test".into(),
-            )),
+            0 => Err(fail(None, format!("it is empty; expected {}", form("lines")))),
+            1 => Err(fail(Some(1), "the only image; expected two or more, to train and to test".into())),
             n => {
                 let train = n - n.div_ceil(5);
-                let test = Split {
-                    pixels: all.pixels.split_off(train * PIXELS),
-                    labels: all.labels.split_off(train),
-                };
+                let test = Split { pixels: all.pixels.split_off(train * PIXELS), labels: all.labels.split_off(train) };
                 Ok(Self { train: all, test })
             }
         }
@@ -105,10 +88,7 @@ impl Digits {
 
 /// What a line must look like, for error messages.
 fn form(what: &str) -> String {
-    format!(
-        "{what} of {PIXELS} pixels (0 to {WHITE}) and a label (0 to {}), separated by commas",
-        CLASSES - 1
-    )
+    format!("{what} of {PIXELS} pixels (0 to {WHITE}) and a label (0 to {}), separated by commas", CLASSES - 1)
 }
 
 /// The plain text of a file, and what ended it early if something did.
@@ -118,36 +98,23 @@ fn unpack(bytes: &[u8]) -> (Vec<u8>, Option<String>) {
     }
     let mut text = Vec::new();
     let end = flate2::read::GzDecoder::new(bytes).read_to_end(&mut text);
-    let cut = end.err().map(|error| {
-        format!("the gzip data is cut or damaged here ({error}); expected a complete archive")
-    });
+    let cut =
+        end.err().map(|error| format!("the gzip data is cut or damaged here ({error}); expected a complete archive"));
     (text, cut)
 }
 
 fn parse_line(line: &[u8], into: &mut Split) -> Result<(), String> {
-    let line = std::str::from_utf8(line)
-        .map_err(|_| format!("not text; expected {}", form("a line")))?
-        .trim();
+    let line = std::str::from_utf8(line).map_err(|_| format!("not text; expected {}", form("a line")))?.trim();
     let fields = line.split(',').count();
     if line.is_empty() || fields != PIXELS + 1 {
         let found = if line.is_empty() { 0 } else { fields };
         return Err(format!("{found} values; expected {}", form("a line")));
     }
     for (column, field) in (1..).zip(line.split(',')) {
-        let (name, most) = if column <= PIXELS {
-            ("pixel", WHITE)
-        } else {
-            ("label", CLASSES as u8 - 1)
-        };
-        let value = field
-            .trim()
-            .parse::<u8>()
-            .ok()
-            .filter(|value| *value <= most);
+        let (name, most) = if column <= PIXELS { ("pixel", WHITE) } else { ("label", CLASSES as u8 - 1) };
+        let value = field.trim().parse::<u8>().ok().filter(|value| *value <= most);
         let value = value.ok_or_else(|| {
-            format!(
-                "value {column}, \"{field}\": expected a {name}, a whole number from 0 to {most}"
-            )
+            format!("value {column}, \"{field}\": expected a {name}, a whole number from 0 to {most}")
         })?;
         if column <= PIXELS {
             into.pixels.push(f32::from(value) / f32::from(WHITE));
@@ -165,9 +132,7 @@ mod tests {
 
     /// `count` lines of 64 equal pixels; the label is the line's last digit.
     fn file(count: usize) -> String {
-        (0..count)
-            .map(|line| format!("{}{}\n", "8,".repeat(PIXELS), line % 10))
-            .collect()
+        (0..count).map(|line| format!("{}{}\n", "8,".repeat(PIXELS), line % 10)).collect()
     }
 
     fn error(bytes: &[u8]) -> String {
@@ -216,19 +181,13 @@ mod tests {
         assert!(cut.contains("expected a line of 64 pixels"), "{cut}");
         // Cut between the last comma and the label: the count is right, the label is missing.
         let cut = error(&text.as_bytes()[..text.len() - 2]);
-        assert!(
-            cut.contains("line 3: value 65, \"\": expected a label"),
-            "{cut}"
-        );
+        assert!(cut.contains("line 3: value 65, \"\": expected a label"), "{cut}");
     }
 
     #[test]
     fn bad_number() {
         let word = error(file(4).replacen("8,", "eight,", 1).as_bytes());
-        assert!(
-            word.contains("line 1: value 1, \"eight\": expected a pixel"),
-            "{word}"
-        );
+        assert!(word.contains("line 1: value 1, \"eight\": expected a pixel"), "{word}");
         let large = error(file(4).replacen("8,0\n", "17,0\n", 1).as_bytes());
         assert!(large.contains("value 64, \"17\""), "{large}");
         let bytes = error(&[0xff, 0xfe, 0x00]);
@@ -238,9 +197,6 @@ mod tests {
     #[test]
     fn wrong_label() {
         let label = error(file(4).replace(",2\n", ",10\n").as_bytes());
-        assert!(
-            label.contains("line 3: value 65, \"10\": expected a label"),
-            "{label}"
-        );
+        assert!(label.contains("line 3: value 65, \"10\": expected a label"), "{label}");
     }
 }

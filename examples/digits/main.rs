@@ -86,11 +86,7 @@ fn run(args: &Args, device: WgslDevice, place: Place, start: Instant) -> Result<
     if matches!(device, WgslDevice::Auto) && automatic()?.for_want_of_gpu {
         println!("No GPU found, training on the CPU: {}", advice());
     }
-    println!(
-        "{} training and {} test images",
-        digits.train.labels.len(),
-        digits.test.labels.len()
-    );
+    println!("{} training and {} test images", digits.train.labels.len(), digits.test.labels.len());
     let (ours, model) = train_on(device, args, &digits, start)?;
     if let Some(file) = &save {
         file.write(&store::to_bytes(model)?)?;
@@ -120,12 +116,7 @@ fn run(args: &Args, device: WgslDevice, place: Place, start: Instant) -> Result<
 }
 
 /// One whole run on one device. The seed fixes everything but the device.
-fn train_on(
-    device: WgslDevice,
-    args: &Args,
-    digits: &Digits,
-    start: Instant,
-) -> Result<(Run, Model<Wgsl>)> {
+fn train_on(device: WgslDevice, args: &Args, digits: &Digits, start: Instant) -> Result<(Run, Model<Wgsl>)> {
     type B = Autodiff<Wgsl>;
     burn_wgsl::reset_fallbacks();
     let adapter = device.describe()?;
@@ -134,11 +125,7 @@ fn train_on(
     if let Some(path) = &args.load {
         model = store::load(model, path, &device)?;
     }
-    println!(
-        "a model of {} parameters on {adapter}, seed {}",
-        model.num_params(),
-        args.seed
-    );
+    println!("a model of {} parameters on {adapter}, seed {}", model.num_params(), args.seed);
     let options = train::Options {
         epochs: args.epochs as usize,
         batch: args.batch as usize,
@@ -146,12 +133,7 @@ fn train_on(
         learning_rate: args.learning_rate,
     };
     let (model, history) = train::train(model, digits, options, &device, start, &STOP)?;
-    let run = Run {
-        device: device.to_string(),
-        adapter,
-        history,
-        fallbacks: burn_wgsl::fallbacks(),
-    };
+    let run = Run { device: device.to_string(), adapter, history, fallbacks: burn_wgsl::fallbacks() };
     println!("{}", run.summary());
     Ok((run, model.valid()))
 }

@@ -31,10 +31,7 @@ impl<B: Backend> Model<B> {
     /// A model with fresh weights, drawn from the backend's random numbers: seed them first for a repeatable one.
     pub fn new(device: &B::Device) -> Self {
         // Three times the variance of Burn's default: small as the network is, it learns more evenly over seeds.
-        let weights = || Initializer::KaimingUniform {
-            gain: 1.0,
-            fan_out_only: false,
-        };
+        let weights = || Initializer::KaimingUniform { gain: 1.0, fan_out_only: false };
         let conv = |channels| {
             Conv2dConfig::new(channels, [3, 3])
                 .with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1))
@@ -47,9 +44,7 @@ impl<B: Backend> Model<B> {
             conv2: conv([32, 64]),
             pool: MaxPool2dConfig::new([2, 2]).init(),
             dropout1: DropoutConfig::new(0.25).init(),
-            fc1: LinearConfig::new(64 * pooled * pooled, 128)
-                .with_initializer(weights())
-                .init(device),
+            fc1: LinearConfig::new(64 * pooled * pooled, 128).with_initializer(weights()).init(device),
             dropout2: DropoutConfig::new(0.5).init(),
             fc2: LinearConfig::new(128, CLASSES).init(device),
         };

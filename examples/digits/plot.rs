@@ -50,10 +50,7 @@ fn legend(area: &Area<'_>, runs: &[&Run]) -> Drawn {
         area.draw(&Rectangle::new([(24, y), (38, y + 14)], colour))?;
         let accuracy = run.history.test_accuracy * 100.0;
         let median = run.median_seconds().unwrap_or_default();
-        let line = format!(
-            "{}: test accuracy {accuracy:.1} %, median epoch {median:.3} s",
-            run.adapter
-        );
+        let line = format!("{}: test accuracy {accuracy:.1} %, median epoch {median:.3} s", run.adapter);
         area.draw(&Text::new(line, (46, y), font(17)))?;
     }
     Ok(())
@@ -68,9 +65,7 @@ fn losses(area: &Area<'_>, runs: &[&Run]) -> Drawn {
         let points: Vec<_> = points.map(|(x, loss)| (f64::from(x), *loss)).collect();
         let (colour, width) = (COLOURS[index], WIDTHS[index]);
         // A run of one epoch has no line: the dots show it.
-        let dots = points
-            .iter()
-            .map(|&at| Circle::new(at, width, colour.filled()));
+        let dots = points.iter().map(|&at| Circle::new(at, width, colour.filled()));
         chart.draw_series(dots)?;
         chart.draw_series(LineSeries::new(points, colour.stroke_width(width)))?;
     }
@@ -79,10 +74,9 @@ fn losses(area: &Area<'_>, runs: &[&Run]) -> Drawn {
 
 fn times(area: &Area<'_>, runs: &[&Run]) -> Drawn {
     let title = match runs {
-        [run, cpu] if run.speedup(cpu).is_some() => format!(
-            "Seconds per epoch: {:.2} times as fast as the CPU",
-            run.speedup(cpu).unwrap_or_default()
-        ),
+        [run, cpu] if run.speedup(cpu).is_some() => {
+            format!("Seconds per epoch: {:.2} times as fast as the CPU", run.speedup(cpu).unwrap_or_default())
+        }
         _ => "Seconds per epoch".into(),
     };
     // The first epoch compiles shaders. Where it dwarfs the rest, the axis ends at the rest and the bar bears its number.
@@ -144,11 +138,7 @@ fn epochs(runs: &[&Run]) -> usize {
 
 /// Epochs are whole numbers, the axis is not: a label between two of them stays empty.
 fn whole(x: &f64) -> String {
-    if x.fract().abs() < 1e-9 {
-        format!("{x:.0}")
-    } else {
-        String::new()
-    }
+    if x.fract().abs() < 1e-9 { format!("{x:.0}") } else { String::new() }
 }
 
 #[cfg(test)]
@@ -161,17 +151,10 @@ mod tests {
         let history = History {
             train_loss: (1..=epochs).map(|epoch| 2.0 / epoch as f64).collect(),
             test_accuracies: vec![0.9; epochs],
-            seconds: (0..epochs)
-                .map(|epoch| if epoch == 0 { first } else { other })
-                .collect(),
+            seconds: (0..epochs).map(|epoch| if epoch == 0 { first } else { other }).collect(),
             ..History::default()
         };
-        Run {
-            device: "software".into(),
-            adapter: adapter.into(),
-            history,
-            fallbacks: Default::default(),
-        }
+        Run { device: "software".into(), adapter: adapter.into(), history, fallbacks: Default::default() }
     }
 
     #[test]

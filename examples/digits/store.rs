@@ -24,22 +24,15 @@ impl Output {
     /// Makes sure, before hours of work, that the file can be written. `option` is the one that asked for it.
     pub fn new(option: &str, path: &Path) -> Result<Self> {
         let refuse = |why: String| anyhow!("{option} {}: {why}", path.display());
-        let name = path
-            .file_name()
-            .ok_or_else(|| refuse("expected the name of a file".into()))?;
+        let name = path.file_name().ok_or_else(|| refuse("expected the name of a file".into()))?;
         let folder = match path.parent() {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let meta = folder
-            .metadata()
-            .map_err(|error| refuse(format!("the folder {}: {error}", folder.display())))?;
+        let meta = folder.metadata().map_err(|error| refuse(format!("the folder {}: {error}", folder.display())))?;
         // On Windows the flag means something else on folders. Elsewhere it is honoured even where root could write.
         if cfg!(not(windows)) && meta.permissions().readonly() {
-            return Err(refuse(format!(
-                "the folder {} is read-only",
-                folder.display()
-            )));
+            return Err(refuse(format!("the folder {} is read-only", folder.display())));
         }
         if let Ok(old) = path.metadata() {
             if !old.is_file() {
@@ -54,21 +47,12 @@ impl Output {
         let beside = folder.join(beside);
         std::fs::write(&beside, [])
             .and_then(|()| std::fs::remove_file(&beside))
-            .map_err(|error| {
-                refuse(format!(
-                    "cannot write in the folder {}: {error}",
-                    folder.display()
-                ))
-            })?;
-        Ok(Self {
-            path: path.to_path_buf(),
-            beside,
-        })
+            .map_err(|error| refuse(format!("cannot write in the folder {}: {error}", folder.display())))?;
+        Ok(Self { path: path.to_path_buf(), beside })
     }
 
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
-        let done = std::fs::write(&self.beside, bytes)
-            .and_then(|()| std::fs::rename(&self.beside, &self.path));
+        let done = std::fs::write(&self.beside, bytes).and_then(|()| std::fs::rename(&self.beside, &self.path));
         if done.is_err() {
             // Nothing half-written stays. The first error is the one worth telling.
             let _ = std::fs::remove_file(&self.beside);
@@ -83,24 +67,14 @@ impl Output {
 
 /// The model as the bytes of a file.
 pub fn to_bytes<B: Backend>(model: Model<B>) -> Result<Vec<u8>> {
-    Ok(Recorder::<B>::record(
-        &Format::new(),
-        model.into_record(),
-        (),
-    )?)
+    Ok(Recorder::<B>::record(&Format::new(), model.into_record(), ())?)
 }
 
 /// Puts the weights of a file into `model`, once each of them is known to be there and to fit.
 pub fn load<B: Backend>(model: Model<B>, path: &Path, device: &B::Device) -> Result<Model<B>> {
     let file = path.display();
-    let bytes =
-        std::fs::read(path).with_context(|| format!("cannot read the model file {file}"))?;
-    let read = || -> Result<Contents> {
-        Ok(Recorder::<B>::load_item(
-            &Format::new(),
-            &mut bytes.clone(),
-        )?)
-    };
+    let bytes = std::fs::read(path).with_context(|| format!("cannot read the model file {file}"))?;
+    let read = || -> Result<Contents> { Ok(Recorder::<B>::load_item(&Format::new(), &mut bytes.clone())?) };
     let foreign = || format!("{file} is not a model that this program saved, or it is cut");
     check(&model, &read().with_context(foreign)?).with_context(|| format!("model file {file}"))?;
     let record = Recorder::<B>::load(&Format::new(), bytes, device).with_context(foreign)?;
@@ -166,8 +140,7 @@ struct Shapes {
 
 impl<B: Backend> ModuleVisitor<B> for Shapes {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        self.found
-            .push((self.names.join("."), param.lazy_shape().to_vec()));
+        self.found.push((self.names.join("."), param.lazy_shape().to_vec()));
     }
 
     fn enter_module(&mut self, name: &str, _container: &str) {
@@ -223,15 +196,10 @@ mod tests {
         assert!(error().contains("is not a model"), "{}", error());
 
         for (channels, expected) in [
-            (
-                16,
-                "layer conv1.weight has shape [16, 1, 3, 3] there, but [32, 1, 3, 3]",
-            ),
+            (16, "layer conv1.weight has shape [16, 1, 3, 3] there, but [32, 1, 3, 3]"),
             (32, "it has no layer conv2.weight"),
         ] {
-            let other = Other::<B> {
-                conv1: Conv2dConfig::new([1, channels], [3, 3]).init(device),
-            };
+            let other = Other::<B> { conv1: Conv2dConfig::new([1, channels], [3, 3]).init(device) };
             let bytes = Recorder::<B>::record(&Format::new(), other.into_record(), ());
             output.write(&bytes.unwrap()).unwrap();
             assert!(error().contains(expected), "{}", error());

@@ -88,9 +88,7 @@ pub fn train<B: AutodiffBackend>(
         let seconds = clock.elapsed().as_secs_f64();
         if !loss.is_finite() {
             bar.finish_and_clear();
-            bail!(
-                "the training loss became {loss} in epoch {epoch}: try a smaller --learning-rate"
-            );
+            bail!("the training loss became {loss} in epoch {epoch}: try a smaller --learning-rate");
         }
         let accuracy = test.accuracy(&model.valid());
         bar.suspend(|| {
@@ -124,18 +122,11 @@ impl<B: Backend> OnDevice<B> {
     fn new(split: &Split, device: &B::Device) -> Self {
         let count = split.labels.len();
         let pixels = TensorData::new(split.pixels.clone(), [count, 1, SIDE, SIDE]);
-        Self {
-            images: Tensor::from_data(pixels, device),
-            labels: ints(split.labels.clone(), device),
-            count,
-        }
+        Self { images: Tensor::from_data(pixels, device), labels: ints(split.labels.clone(), device), count }
     }
 
     fn pick(&self, indices: Tensor<B, 1, Int>) -> (Tensor<B, 4>, Tensor<B, 1, Int>) {
-        (
-            self.images.clone().select(0, indices.clone()),
-            self.labels.clone().select(0, indices),
-        )
+        (self.images.clone().select(0, indices.clone()), self.labels.clone().select(0, indices))
     }
 
     fn accuracy(&self, model: &Model<B>) -> f64 {
@@ -157,11 +148,7 @@ fn ints<B: Backend>(values: Vec<i32>, device: &B::Device) -> Tensor<B, 1, Int> {
 /// A bar on a terminal; nothing where there is none.
 fn progress(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} [{bar:32}] {pos}/{len} batches, {eta} left");
-    ProgressBar::new(steps as u64).with_style(
-        style
-            .expect("the template is a constant")
-            .progress_chars("=> "),
-    )
+    ProgressBar::new(steps as u64).with_style(style.expect("the template is a constant").progress_chars("=> "))
 }
 
 /// The order of the training images: a generator of its own (splitmix64), so that it is the same for every device.

@@ -71,28 +71,18 @@ impl BoolTensorOps<Wgsl> for Wgsl {
             let found = async {
                 let counts = index_nd::counts(&tensor)?;
                 let last = counts.len().saturating_sub(1);
-                let last = copy::slice(
-                    counts.clone(),
-                    &[SliceAxis {
-                        start: last,
-                        step: 1,
-                        len: counts.len().min(1),
-                    }],
-                )?;
+                let last =
+                    copy::slice(counts.clone(), &[SliceAxis { start: last, step: 1, len: counts.len().min(1) }])?;
                 let data = into_data(Outcome::from_gpu(last, &Site::new("bool_argwhere"))).await;
                 Ok((counts, data))
             };
-            let (counts, data) = found
-                .await
-                .unwrap_or_else(|error: crate::tensor::Error| refuse(&error));
+            let (counts, data) = found.await.unwrap_or_else(|error: crate::tensor::Error| refuse(&error));
             let data = data.unwrap_or_else(|error| refuse(&error));
             let found = data.iter::<i32>().next().unwrap_or(0);
             return site.computed(index_nd::argwhere(tensor, &counts, found as usize));
         }
         site.falls_back();
-        let data = into_data(tensor)
-            .await
-            .unwrap_or_else(|error| refuse(&error));
+        let data = into_data(tensor).await.unwrap_or_else(|error| refuse(&error));
         let device = &burn_flex::FlexDevice;
         let found = Flex::bool_argwhere(Flex::bool_from_data(data, device), dtype).await;
         Outcome::from_twin(found, &site)

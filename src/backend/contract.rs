@@ -200,11 +200,7 @@ pub(crate) fn transpose(tensor: Tensor) -> Result<Tensor> {
 }
 
 /// The extreme of each line and where it is.
-pub(crate) fn with_indices(
-    kind: Reduction,
-    tensor: Tensor,
-    axis: usize,
-) -> Result<(Tensor, Tensor)> {
+pub(crate) fn with_indices(kind: Reduction, tensor: Tensor, axis: usize) -> Result<(Tensor, Tensor)> {
     let indices = reduce::dim(kind, tensor.clone(), axis)?;
     Ok((index::gather(axis, tensor, indices.clone())?, indices))
 }
@@ -213,20 +209,9 @@ pub(crate) fn with_indices(
 pub(crate) fn slice_axes(shape: &[usize], slices: &[burn_std::Slice]) -> Vec<SliceAxis> {
     let axis = |(slice, &size): (&burn_std::Slice, &usize)| {
         let range = slice.to_range(size);
-        let len = range
-            .end
-            .saturating_sub(range.start)
-            .div_ceil(slice.step.unsigned_abs().max(1));
-        let start = if slice.step < 0 {
-            range.end.saturating_sub(1)
-        } else {
-            range.start
-        };
-        SliceAxis {
-            start,
-            step: slice.step,
-            len,
-        }
+        let len = range.end.saturating_sub(range.start).div_ceil(slice.step.unsigned_abs().max(1));
+        let start = if slice.step < 0 { range.end.saturating_sub(1) } else { range.start };
+        SliceAxis { start, step: slice.step, len }
     };
     slices.iter().zip(shape).map(axis).collect()
 }
@@ -238,11 +223,7 @@ pub(crate) fn slice(tensor: Tensor, slices: &[burn_std::Slice]) -> Result<Tensor
 }
 
 /// A tensor with a part of it replaced.
-pub(crate) fn slice_assign(
-    tensor: Tensor,
-    slices: &[burn_std::Slice],
-    value: Tensor,
-) -> Result<Tensor> {
+pub(crate) fn slice_assign(tensor: Tensor, slices: &[burn_std::Slice], value: Tensor) -> Result<Tensor> {
     let axes = slice_axes(tensor.shape(), slices);
     copy::slice_assign(tensor, &axes, value)
 }
@@ -260,8 +241,7 @@ pub(crate) mod prelude {
     pub(crate) use super::super::kinds::*;
     pub(crate) use super::super::site::{Operand, Outcome, Site};
     pub(crate) use super::{
-        elementwise_methods, methods, number, run, slice, slice_assign, stored, transpose, update,
-        with, with_indices,
+        elementwise_methods, methods, number, run, slice, slice_assign, stored, transpose, update, with, with_indices,
     };
     pub(crate) use crate::cpu;
     pub(crate) use crate::device::WgslDevice;
@@ -270,8 +250,8 @@ pub(crate) mod prelude {
     pub(crate) use crate::kernels::scan::Running;
     pub(crate) use crate::kernels::table::rows;
     pub(crate) use crate::kernels::{
-        cast, conv, copy, create, cross, deform, elementwise, grid_sample, index, index_nd,
-        interpolate, matmul, norm, pool, reduce, scan, softmax, sort,
+        cast, conv, copy, create, cross, deform, elementwise, grid_sample, index, index_nd, interpolate, matmul, norm,
+        pool, reduce, scan, softmax, sort,
     };
     pub(crate) use crate::tensor::DType;
 }

@@ -90,15 +90,7 @@ pub fn contract() -> Vec<Part> {
             ops: [
                 float_rows!(elementwise),
                 float_contract!(rows),
-                by(
-                    Route::Composed,
-                    &[
-                        "float_argtopk",
-                        "float_random",
-                        "float_powi_scalar",
-                        "float_powf_scalar",
-                    ],
-                ),
+                by(Route::Composed, &["float_argtopk", "float_random", "float_powi_scalar", "float_powf_scalar"]),
                 by(
                     Route::Host,
                     &[
@@ -120,19 +112,8 @@ pub fn contract() -> Vec<Part> {
             ops: [
                 int_rows!(elementwise),
                 int_contract!(rows),
-                by(
-                    Route::Composed,
-                    &["int_argtopk", "int_random", "int_powi_scalar"],
-                ),
-                by(
-                    Route::Host,
-                    &[
-                        "int_from_data",
-                        "int_into_data",
-                        "int_device",
-                        "int_to_device",
-                    ],
-                ),
+                by(Route::Composed, &["int_argtopk", "int_random", "int_powi_scalar"]),
+                by(Route::Host, &["int_from_data", "int_into_data", "int_device", "int_to_device"]),
             ]
             .concat(),
         },
@@ -143,15 +124,7 @@ pub fn contract() -> Vec<Part> {
                 bool_rows!(elementwise),
                 bool_contract!(rows),
                 by(Route::Kernel, &["bool_argwhere"]),
-                by(
-                    Route::Host,
-                    &[
-                        "bool_from_data",
-                        "bool_into_data",
-                        "bool_device",
-                        "bool_to_device",
-                    ],
-                ),
+                by(Route::Host, &["bool_from_data", "bool_into_data", "bool_device", "bool_to_device"]),
             ]
             .concat(),
         },
@@ -207,11 +180,7 @@ pub fn contract() -> Vec<Part> {
             ]
             .concat(),
         },
-        Part {
-            name: "TransactionOps",
-            holds: Holds::Floats,
-            ops: by(Route::Host, &["tr_execute"]),
-        },
+        Part { name: "TransactionOps", holds: Holds::Floats, ops: by(Route::Host, &["tr_execute"]) },
     ]
 }
 
@@ -328,11 +297,7 @@ pub fn table() -> String {
                 Route::Host => ("host", "host"),
                 Route::Twin => ("cpu", "no"),
             };
-            let cpu = if op.route == Route::Host {
-                "host"
-            } else {
-                "cpu"
-            };
+            let cpu = if op.route == Route::Host { "host" } else { "cpu" };
             let _ = writeln!(out, "| {} | {gpu} | {browser} | {cpu} |", op.name);
         }
     }

@@ -19,9 +19,7 @@ use crate::tensor::{self, Tensor};
 
 /// An error of the runtime as Burn reports it.
 pub(crate) fn execution_error(error: &dyn std::fmt::Display) -> ExecutionError {
-    ExecutionError::WithContext {
-        reason: error.to_string(),
-    }
+    ExecutionError::WithContext { reason: error.to_string() }
 }
 
 /// A tensor holding `data`: on the GPU if the device is one and its kernels know the type.
@@ -44,29 +42,19 @@ pub(crate) fn from_data(data: TensorData, device: &WgslDevice, op: &'static str)
         // The twin wants all truth values of an op stored alike, and knows no words.
         (None, DType::Bool(_)) => {
             let bytes: Vec<u8> = truths(&data).collect();
-            let data =
-                TensorData::from_bytes_vec(bytes, data.shape, DType::Bool(BoolStore::Native));
+            let data = TensorData::from_bytes_vec(bytes, data.shape, DType::Bool(BoolStore::Native));
             Home::Cpu(FlexTensor::from_data(data))
         }
         _ => Home::Cpu(FlexTensor::from_data(data)),
     };
-    WgslTensor {
-        device: *device,
-        home,
-    }
+    WgslTensor { device: *device, home }
 }
 
 /// 64-bit integers in 32 bits, if they fit.
 fn narrowed(data: TensorData) -> Result<TensorData, String> {
     let fits = match data.dtype {
-        DType::U64 => data
-            .iter::<u64>()
-            .find(|&x| u32::try_from(x).is_err())
-            .map(i128::from),
-        _ => data
-            .iter::<i64>()
-            .find(|&x| i32::try_from(x).is_err())
-            .map(i128::from),
+        DType::U64 => data.iter::<u64>().find(|&x| u32::try_from(x).is_err()).map(i128::from),
+        _ => data.iter::<i64>().find(|&x| i32::try_from(x).is_err()).map(i128::from),
     };
     match (fits, data.dtype) {
         (Some(value), dtype) => Err(format!(
@@ -85,9 +73,7 @@ fn words(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
         words.flat_map(i32::to_ne_bytes).collect()
     }
     match dtype {
-        tensor::DType::Bool => truths(data)
-            .flat_map(|byte| u32::from(byte).to_ne_bytes())
-            .collect(),
+        tensor::DType::Bool => truths(data).flat_map(|byte| u32::from(byte).to_ne_bytes()).collect(),
         tensor::DType::I16 => widen(data, |x: i16| x.into()),
         tensor::DType::I8 => widen(data, |x: i8| x.into()),
         tensor::DType::U16 => widen(data, |x: u16| x.into()),
@@ -106,9 +92,7 @@ fn words(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
 /// Truth values as bytes 0 and 1, however they are stored.
 fn truths(data: &TensorData) -> impl Iterator<Item = u8> + '_ {
     let width = data.dtype.size();
-    data.as_bytes()
-        .chunks_exact(width)
-        .map(|word| u8::from(word.iter().any(|&byte| byte != 0)))
+    data.as_bytes().chunks_exact(width).map(|word| u8::from(word.iter().any(|&byte| byte != 0)))
 }
 
 /// The words of a GPU tensor as host data. Truth values come back as Rust's `bool`.
@@ -135,8 +119,7 @@ fn to_data(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
 /// Reads a tensor back.
 pub(crate) async fn into_data(tensor: WgslTensor) -> Result<TensorData, ExecutionError> {
     let mut data = read_all(vec![tensor]).await?;
-    data.pop()
-        .ok_or_else(|| execution_error(&"nothing was read back"))
+    data.pop().ok_or_else(|| execution_error(&"nothing was read back"))
 }
 
 /// Reads tensors back: those on one GPU in one submission and one wait.
@@ -155,14 +138,10 @@ pub(crate) async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>
     }
     while let Some((_, first)) = waiting.first() {
         let runtime: Arc<Runtime> = first.runtime().clone();
-        let (here, elsewhere): (Vec<_>, Vec<_>) = waiting
-            .into_iter()
-            .partition(|(_, tensor)| Arc::ptr_eq(tensor.runtime(), &runtime));
+        let (here, elsewhere): (Vec<_>, Vec<_>) =
+            waiting.into_iter().partition(|(_, tensor)| Arc::ptr_eq(tensor.runtime(), &runtime));
         let parts: Vec<(Arc<Slice>, u64)> = here.iter().map(|(_, tensor)| tensor.part()).collect();
-        let read = runtime
-            .read(&parts)
-            .await
-            .map_err(|error: RuntimeError| execution_error(&error))?;
+        let read = runtime.read(&parts).await.map_err(|error: RuntimeError| execution_error(&error))?;
         for ((index, tensor), bytes) in here.iter().zip(read) {
             out[*index] = Some(to_data(bytes, tensor));
         }
@@ -187,49 +166,27 @@ pub(crate) fn read_now(tensor: WgslTensor, op: &'static str) -> TensorData {
 /// Ends an op that would have to wait for a GPU where nothing can.
 pub(crate) fn may_wait(op: &str) {
     if cfg!(target_arch = "wasm32") {
-        panic!(
-            "{op} has no kernel for these tensors, and a browser cannot wait for the CPU to do it"
-        );
+        panic!("{op} has no kernel for these tensors, and a browser cannot wait for the CPU to do it");
     }
 }
 
 /// The tensor on another device: relabelled if that is the same place, else through the host.
 pub(crate) fn to_device(tensor: WgslTensor, device: &WgslDevice, op: &'static str) -> WgslTensor {
     if place(&tensor.device, op) == place(device, op) {
-        return WgslTensor {
-            device: *device,
-            ..tensor
-        };
+        return WgslTensor { device: *device, ..tensor };
     }
     from_data(read_now(tensor, op), device, op)
 }
 
 impl TransactionOps<Wgsl> for Wgsl {
-    async fn tr_execute(
-        transaction: TransactionPrimitive<Wgsl>,
-    ) -> Result<TransactionPrimitiveData, ExecutionError> {
-        let TransactionPrimitive {
-            read_floats,
-            read_qfloats,
-            read_ints,
-            read_bools,
-            ..
-        } = transaction;
+    async fn tr_execute(transaction: TransactionPrimitive<Wgsl>) -> Result<TransactionPrimitiveData, ExecutionError> {
+        let TransactionPrimitive { read_floats, read_qfloats, read_ints, read_bools, .. } = transaction;
         let (floats, ints) = (read_floats.len(), read_ints.len());
-        let tensors: Vec<WgslTensor> = read_floats
-            .into_iter()
-            .chain(read_ints)
-            .chain(read_bools)
-            .collect();
+        let tensors: Vec<WgslTensor> = read_floats.into_iter().chain(read_ints).chain(read_bools).collect();
         let (mut data, read_qfloats) = read_with_quantized(tensors, read_qfloats).await?;
         let read_bools = data.split_off(floats + ints);
         let read_ints = data.split_off(floats);
-        Ok(TransactionPrimitiveData {
-            read_floats: data,
-            read_qfloats,
-            read_ints,
-            read_bools,
-        })
+        Ok(TransactionPrimitiveData { read_floats: data, read_qfloats, read_ints, read_bools })
     }
 }
 
@@ -240,10 +197,7 @@ mod tests {
     #[test]
     fn what_fits_in_32_bits_is_kept_and_the_rest_is_refused() {
         let kept = narrowed(TensorData::from([-5i64, i32::MAX.into()])).expect("it fits");
-        assert_eq!(
-            (kept.dtype, kept.to_vec::<i32>().expect("i32")),
-            (DType::I32, vec![-5, i32::MAX])
-        );
+        assert_eq!((kept.dtype, kept.to_vec::<i32>().expect("i32")), (DType::I32, vec![-5, i32::MAX]));
         let kept = narrowed(TensorData::from([7u64, u32::MAX.into()])).expect("it fits");
         assert_eq!(kept.dtype, DType::U32);
         let error = narrowed(TensorData::from([1i64, 1 << 40])).expect_err("it does not fit");

@@ -22,11 +22,7 @@ pub(crate) fn count(op: &'static str) {
 /// The ops that ran on the CPU for want of a kernel, each with how often, since the start of the
 /// process or [`reset_fallbacks`]. Ops on [`WgslDevice::Cpu`](crate::WgslDevice::Cpu) do not count.
 pub fn fallbacks() -> BTreeMap<String, u64> {
-    COUNTS
-        .lock()
-        .iter()
-        .map(|(op, count)| ((*op).to_owned(), *count))
-        .collect()
+    COUNTS.lock().iter().map(|(op, count)| ((*op).to_owned(), *count)).collect()
 }
 
 /// Starts the count of [`fallbacks`] anew.

@@ -82,12 +82,7 @@ impl IntTensorOps<Wgsl> for Wgsl {
         from_data(data, device, "int_from_data")
     }
 
-    fn int_random(
-        shape: Shape,
-        distribution: burn_backend::Distribution,
-        device: &WgslDevice,
-        dtype: IntType,
-    ) -> I {
+    fn int_random(shape: Shape, distribution: burn_backend::Distribution, device: &WgslDevice, dtype: IntType) -> I {
         random::int(shape, distribution, device, dtype)
     }
 
@@ -119,8 +114,6 @@ fn arange(
     dtype: DType,
 ) -> crate::tensor::Result<crate::tensor::Tensor> {
     assert!(step > 0, "arange: the step must not be zero");
-    let len = usize::try_from(range.end - range.start)
-        .unwrap_or(0)
-        .div_ceil(step);
+    let len = usize::try_from(range.end - range.start).unwrap_or(0).div_ceil(step);
     create::arange(runtime, range.start, step, len, dtype)
 }

@@ -1,9 +1,9 @@
 //! Short names for the kinds of operands and results, as the contract's tables write them.
 
 use burn_backend::ops::{
-    AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
-    DeformConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode,
-    InterpolateOptions, MaxPool2dBackward, MaxPool2dWithIndices,
+    AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward, DeformConvOptions,
+    GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions, MaxPool2dBackward,
+    MaxPool2dWithIndices,
 };
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::tensor::IndexingUpdateOp;
@@ -108,17 +108,11 @@ impl Outcome for Pooled {
     type Twin = MaxPool2dWithIndices<Flex>;
 
     fn from_gpu((output, indices): (Tensor, Tensor), site: &Site) -> Self {
-        Self::new(
-            Outcome::from_gpu(output, site),
-            Outcome::from_gpu(indices, site),
-        )
+        Self::new(Outcome::from_gpu(output, site), Outcome::from_gpu(indices, site))
     }
 
     fn from_twin(value: MaxPool2dWithIndices<Flex>, site: &Site) -> Self {
-        Self::new(
-            Outcome::from_twin(value.output, site),
-            Outcome::from_twin(value.indices, site),
-        )
+        Self::new(Outcome::from_twin(value.output, site), Outcome::from_twin(value.indices, site))
     }
 }
 
@@ -175,9 +169,7 @@ impl Operand for QParams {
     }
 
     fn into_twin(self, site: &Site) -> Self::Twin {
-        QuantizationParametersPrimitive {
-            scales: self.scales.into_twin(site),
-        }
+        QuantizationParametersPrimitive { scales: self.scales.into_twin(site) }
     }
 }
 

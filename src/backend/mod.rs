@@ -23,9 +23,7 @@ mod int;
 mod module;
 mod quantized;
 
-use burn_backend::{
-    Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError,
-};
+use burn_backend::{Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError};
 use burn_ir::{BackendIr, HandleKind, TensorHandle};
 use burn_std::BoolStore;
 
@@ -68,10 +66,7 @@ impl BackendTypes for Wgsl {
 
 impl Backend for Wgsl {
     fn name(device: &Self::Device) -> String {
-        format!(
-            "wgsl<{}>",
-            device.describe().unwrap_or_else(|_| device.to_string())
-        )
+        format!("wgsl<{}>", device.describe().unwrap_or_else(|_| device.to_string()))
     }
 
     fn seed(device: &Self::Device, seed: u64) {
@@ -80,9 +75,7 @@ impl Backend for Wgsl {
 
     fn sync(device: &Self::Device) -> Result<(), ExecutionError> {
         match site::runtime(device, "sync") {
-            Some(runtime) => runtime
-                .sync()
-                .map_err(|error| data::execution_error(&error)),
+            Some(runtime) => runtime.sync().map_err(|error| data::execution_error(&error)),
             None => Ok(()),
         }
     }
@@ -104,13 +97,9 @@ impl Backend for Wgsl {
     }
 
     fn device_count(type_id: u16) -> usize {
-        let is_gpu =
-            |kind: &crate::device::AdapterKind| *kind != crate::device::AdapterKind::Software;
+        let is_gpu = |kind: &crate::device::AdapterKind| *kind != crate::device::AdapterKind::Software;
         match WgslDevice::from_code((type_id, 0)) {
-            WgslDevice::Gpu(_) => crate::device::adapters()
-                .iter()
-                .filter(|found| is_gpu(&found.facts.kind))
-                .count(),
+            WgslDevice::Gpu(_) => crate::device::adapters().iter().filter(|found| is_gpu(&found.facts.kind)).count(),
             device => (0..)
                 .take_while(|&index| {
                     let (kind, _) = device.to_code();
@@ -171,10 +160,7 @@ impl BackendIr for Wgsl {
 }
 
 fn wrong_handle(wanted: &str, handle: &HandleKind<Wgsl>) -> ! {
-    panic!(
-        "a {wanted} tensor was asked for, but the handle holds a {} tensor",
-        handle.name()
-    )
+    panic!("a {wanted} tensor was asked for, but the handle holds a {} tensor", handle.name())
 }
 
 /// Memory held on a device: in use, reserved, peak. `None` on the CPU.

@@ -144,10 +144,7 @@ fn windows(options: &Unfold) -> ConvOptions {
 
 fn attention_options(options: &Attention) -> attention::Options {
     if let Some(softcap) = options.softcap {
-        assert!(
-            softcap > 0.0,
-            "attention: the softcap must be positive, not {softcap}"
-        );
+        assert!(softcap > 0.0, "attention: the softcap must be positive, not {softcap}");
     }
     attention::Options {
         scale: options.scale.map(|scale| scale as f32),

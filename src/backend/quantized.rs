@@ -44,8 +44,7 @@ impl QTensorOps<Wgsl> for Wgsl {
 
     async fn q_into_data(tensor: Q) -> Result<TensorData, ExecutionError> {
         let (_, mut data) = read_with_quantized(Vec::new(), vec![tensor]).await?;
-        data.pop()
-            .ok_or_else(|| execution_error(&"nothing was read back"))
+        data.pop().ok_or_else(|| execution_error(&"nothing was read back"))
     }
 
     fn q_device(tensor: &Q) -> WgslDevice {
@@ -55,10 +54,7 @@ impl QTensorOps<Wgsl> for Wgsl {
     fn q_to_device(tensor: Q, device: &WgslDevice) -> Q {
         let op = "q_to_device";
         if place(&tensor.device, op) == place(device, op) {
-            return Q {
-                device: *device,
-                ..tensor
-            };
+            return Q { device: *device, ..tensor };
         }
         quantized_from_data(read_quantized_now(tensor, op), device, op)
     }
@@ -99,11 +95,7 @@ pub(crate) fn quantized_from_data(data: TensorData, device: &WgslDevice, op: &'s
         (Some(runtime), Some(_)) => {
             let shape = data.shape.clone();
             let num_elements = data.num_elements();
-            let stored = QuantizedBytes {
-                bytes: data.into_bytes(),
-                scheme,
-                num_elements,
-            };
+            let stored = QuantizedBytes { bytes: data.into_bytes(), scheme, num_elements };
             let (values, params) = stored.into_vec_i8();
             let mut bytes: Vec<u8> = bytemuck::cast_vec(values);
             bytes.resize(num_elements.next_multiple_of(4), 0);
@@ -121,17 +113,13 @@ pub(crate) fn quantized_from_data(data: TensorData, device: &WgslDevice, op: &'s
         }
         _ => QuantizedHome::Cpu(Flex::q_from_data(data, &FlexDevice)),
     };
-    Q {
-        device: *device,
-        home,
-    }
+    Q { device: *device, home }
 }
 
 /// The data of a tensor of the twin, which is on the host already.
 pub(crate) fn twin_data(tensor: FlexQTensor) -> TensorData {
     // The twin answers at once: nothing is waited for.
-    pollster::block_on(Flex::q_into_data(tensor))
-        .unwrap_or_else(|error| panic!("q_into_data: {error}"))
+    pollster::block_on(Flex::q_into_data(tensor)).unwrap_or_else(|error| panic!("q_into_data: {error}"))
 }
 
 /// Reads a quantised tensor back, waiting for it.
@@ -144,8 +132,7 @@ pub(crate) fn read_quantized_now(tensor: Q, op: &'static str) -> TensorData {
     if matches!(tensor.home, QuantizedHome::Gpu(_)) {
         may_wait(op);
     }
-    pollster::block_on(Wgsl::q_into_data(tensor))
-        .unwrap_or_else(|error| refuse(op, &device, &error))
+    pollster::block_on(Wgsl::q_into_data(tensor)).unwrap_or_else(|error| refuse(op, &device, &error))
 }
 
 /// Reads tensors and quantised tensors back: those on one GPU in one submission and one wait.
@@ -157,10 +144,7 @@ pub(crate) async fn read_with_quantized(
     let mut homes = Vec::with_capacity(quantized.len());
     for tensor in quantized {
         let device = tensor.device;
-        let part = |tensor| F {
-            device,
-            home: Home::Gpu(tensor),
-        };
+        let part = |tensor| F { device, home: Home::Gpu(tensor) };
         homes.push(match tensor.home {
             QuantizedHome::Cpu(twin) => Err(twin_data(twin)),
             QuantizedHome::Gpu(tensor) => {
@@ -174,11 +158,7 @@ pub(crate) async fn read_with_quantized(
     }
     let mut read = read_all(tensors).await?;
     let mut parts = read.split_off(count).into_iter();
-    let mut part = || {
-        parts
-            .next()
-            .ok_or_else(|| execution_error(&"nothing was read back"))
-    };
+    let mut part = || parts.next().ok_or_else(|| execution_error(&"nothing was read back"));
     let joined = homes.into_iter().map(|home| match home {
         Err(data) => Ok(data),
         Ok((shape, scheme)) => {

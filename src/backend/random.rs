@@ -30,26 +30,12 @@ fn take(place: Place, len: usize) -> Stream {
     streams.entry(place).or_insert_with(fresh).take(len)
 }
 
-pub(crate) fn float(
-    shape: Shape,
-    distribution: Distribution,
-    device: &WgslDevice,
-    dtype: FloatType,
-) -> F {
+pub(crate) fn float(shape: Shape, distribution: Distribution, device: &WgslDevice, dtype: FloatType) -> F {
     let op = "float_random";
     let draw = match distribution {
-        Distribution::Default => Draw::Uniform {
-            low: 0.0,
-            high: 1.0,
-        },
-        Distribution::Uniform(low, high) => Draw::Uniform {
-            low: low as f32,
-            high: high as f32,
-        },
-        Distribution::Normal(mean, std) => Draw::Normal {
-            mean: mean as f32,
-            deviation: std as f32,
-        },
+        Distribution::Default => Draw::Uniform { low: 0.0, high: 1.0 },
+        Distribution::Uniform(low, high) => Draw::Uniform { low: low as f32, high: high as f32 },
+        Distribution::Normal(mean, std) => Draw::Normal { mean: mean as f32, deviation: std as f32 },
         Distribution::Bernoulli(probability) => Draw::Bernoulli { probability },
     };
     let stream = take(site::place(device, op), shape.num_elements());
@@ -60,19 +46,10 @@ pub(crate) fn float(
         return on_gpu(drawn, stored, device, op);
     }
     let values = random::floats(shape.num_elements(), draw, stream);
-    from_data(
-        TensorData::new(values, shape).convert_dtype(dtype.into()),
-        device,
-        op,
-    )
+    from_data(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
 }
 
-pub(crate) fn int(
-    shape: Shape,
-    distribution: Distribution,
-    device: &WgslDevice,
-    dtype: IntType,
-) -> I {
+pub(crate) fn int(shape: Shape, distribution: Distribution, device: &WgslDevice, dtype: IntType) -> I {
     let op = "int_random";
     let len = shape.num_elements();
     let stream = take(site::place(device, op), len);
@@ -86,21 +63,11 @@ pub(crate) fn int(
             (low, (high.clamp(least, most + 1) - low).max(1) as u64)
         }
         Distribution::Normal(mean, std) => {
-            let float = float(
-                shape,
-                Distribution::Normal(mean, std),
-                device,
-                FloatType::F32,
-            );
+            let float = float(shape, Distribution::Normal(mean, std), device, FloatType::F32);
             return Wgsl::float_into_int(float, dtype);
         }
         Distribution::Bernoulli(probability) => {
-            let float = float(
-                shape,
-                Distribution::Bernoulli(probability),
-                device,
-                FloatType::F32,
-            );
+            let float = float(shape, Distribution::Bernoulli(probability), device, FloatType::F32);
             return Wgsl::float_into_int(float, dtype);
         }
     };
@@ -110,19 +77,12 @@ pub(crate) fn int(
         && let (Ok(narrow), Some(runtime)) = (u32::try_from(width), site::runtime(device, op))
         && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
-        let draw = Draw::Ints {
-            low: low as i32,
-            width: narrow,
-        };
+        let draw = Draw::Ints { low: low as i32, width: narrow };
         let drawn = random::fill(&runtime, &shape, draw, DType::I32, stream);
         return on_gpu(drawn, stored, device, op);
     }
     let values = random::wide_integers(len, low as i64, width, stream);
-    from_data(
-        TensorData::new(values, shape).convert_dtype(dtype.into()),
-        device,
-        op,
-    )
+    from_data(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
 }
 
 /// The least and the greatest value of a type; 63 bits of those that have 64.
@@ -147,8 +107,5 @@ fn on_gpu(
 ) -> super::WgslTensor {
     let tensor = drawn.and_then(|tensor| cast::cast(tensor, stored));
     let tensor = tensor.unwrap_or_else(|error| site::refuse(op, device, &error));
-    super::WgslTensor {
-        device: *device,
-        home: Home::Gpu(tensor),
-    }
+    super::WgslTensor { device: *device, home: Home::Gpu(tensor) }
 }

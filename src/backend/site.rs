@@ -17,8 +17,7 @@ use super::data::{from_data, read_now};
 use super::fallback;
 use super::quantized::{quantized_from_data, read_quantized_now, twin_data};
 use super::tensor::{
-    GpuQuantized, Home, QuantizedHome, WgslQuantizedTensor, WgslTensor, burn_dtype, kernel_format,
-    stored_dtype,
+    GpuQuantized, Home, QuantizedHome, WgslQuantizedTensor, WgslTensor, burn_dtype, kernel_format, stored_dtype,
 };
 use crate::device::{Place, WgslDevice};
 use crate::kernels::cast;
@@ -32,18 +31,14 @@ pub(crate) fn refuse(op: &str, device: &WgslDevice, error: &dyn std::fmt::Displa
 
 /// Where a device is, for an op that was asked for there.
 pub(crate) fn place(device: &WgslDevice, op: &str) -> Place {
-    device
-        .place()
-        .unwrap_or_else(|error| refuse(op, device, &error))
+    device.place().unwrap_or_else(|error| refuse(op, device, &error))
 }
 
 /// The opened GPU of a device; `None` for the CPU.
 pub(crate) fn runtime(device: &WgslDevice, op: &str) -> Option<Arc<Runtime>> {
     match place(device, op) {
         Place::Cpu => None,
-        Place::Adapter(index) => {
-            Some(Runtime::of(index).unwrap_or_else(|error| refuse(op, device, &error)))
-        }
+        Place::Adapter(index) => Some(Runtime::of(index).unwrap_or_else(|error| refuse(op, device, &error))),
     }
 }
 
@@ -95,18 +90,12 @@ impl Site {
 
     /// For a row marked `as stored`.
     pub fn stored(self) -> Self {
-        Self {
-            types: Types::Stored,
-            ..self
-        }
+        Self { types: Types::Stored, ..self }
     }
 
     /// For a row marked `as index`.
     pub fn index(self) -> Self {
-        Self {
-            types: Types::Index,
-            ..self
-        }
+        Self { types: Types::Index, ..self }
     }
 
     fn at(&mut self, device: &WgslDevice) {
@@ -116,9 +105,7 @@ impl Site {
             Some(first) => {
                 let op = self.op;
                 if place(first, op) != place(device, op) {
-                    panic!(
-                        "{op}: tensors are on two devices, {first} and {device}; move one with to_device"
-                    );
+                    panic!("{op}: tensors are on two devices, {first} and {device}; move one with to_device");
                 }
             }
         }
@@ -128,10 +115,7 @@ impl Site {
     pub fn has_axis(&self, axis: usize) {
         if let Some(rank) = self.rank {
             let op = self.op;
-            assert!(
-                axis < rank,
-                "{op}: a tensor of {rank} axes has no axis {axis}"
-            );
+            assert!(axis < rank, "{op}: a tensor of {rank} axes has no axis {axis}");
         }
     }
 
@@ -166,17 +150,13 @@ impl Site {
             _ if dtype == crate::tensor::DType::Bool => return tensor,
             _ if dtype.is_float() => self.asked.filter(DType::is_float).or(self.float),
             Types::Index => self.asked,
-            Types::Computed => self
-                .asked
-                .filter(|dtype| !dtype.is_float())
-                .or(self.integer),
+            Types::Computed => self.asked.filter(|dtype| !dtype.is_float()).or(self.integer),
         };
         match given.filter(|&given| given != burn_dtype(dtype)) {
             None => tensor,
             Some(given) => {
                 let stored = stored_dtype(given, tensor.runtime()).unwrap_or(dtype);
-                cast::cast(tensor, stored)
-                    .unwrap_or_else(|error| refuse(self.op, &self.device(), &error))
+                cast::cast(tensor, stored).unwrap_or_else(|error| refuse(self.op, &self.device(), &error))
             }
         }
     }
@@ -209,17 +189,12 @@ impl Site {
 /// Notes the type of an operand; of one kind all have the same.
 fn alike(seen: &mut Option<DType>, dtype: DType, op: &str) {
     let first = *seen.get_or_insert(dtype);
-    assert!(
-        first == dtype,
-        "{op}: operands of types {first:?} and {dtype:?}; cast one to the other's"
-    );
+    assert!(first == dtype, "{op}: operands of types {first:?} and {dtype:?}; cast one to the other's");
 }
 
 /// Whether integers among an op's operands may be indices into the others.
 fn takes_indices(op: &str) -> bool {
-    ["gather", "scatter", "select", "embedding", "pool", "ctc"]
-        .iter()
-        .any(|word| op.contains(word))
+    ["gather", "scatter", "select", "embedding", "pool", "ctc"].iter().any(|word| op.contains(word))
 }
 
 /// An operand of an op, as Burn gives it.
@@ -286,10 +261,7 @@ impl Outcome for WgslTensor {
     type Twin = FlexTensor;
 
     fn from_gpu(tensor: Tensor, site: &Site) -> Self {
-        Self {
-            device: site.device(),
-            home: Home::Gpu(site.result(tensor)),
-        }
+        Self { device: site.device(), home: Home::Gpu(site.result(tensor)) }
     }
 
     fn from_twin(tensor: FlexTensor, site: &Site) -> Self {
@@ -301,10 +273,7 @@ impl Outcome for WgslTensor {
             tensor
         };
         if !site.on_gpu() {
-            return Self {
-                device,
-                home: Home::Cpu(tensor),
-            };
+            return Self { device, home: Home::Cpu(tensor) };
         }
         from_data(tensor.into_data(), &device, site.op)
     }
@@ -332,10 +301,7 @@ impl Operand for WgslQuantizedTensor {
     fn into_twin(self, site: &Site) -> FlexQTensor {
         match self.home {
             QuantizedHome::Cpu(tensor) => tensor,
-            home => Flex::q_from_data(
-                read_quantized_now(Self { home, ..self }, site.op),
-                &FlexDevice,
-            ),
+            home => Flex::q_from_data(read_quantized_now(Self { home, ..self }, site.op), &FlexDevice),
         }
     }
 }
@@ -345,20 +311,14 @@ impl Outcome for WgslQuantizedTensor {
     type Twin = FlexQTensor;
 
     fn from_gpu(tensor: GpuQuantized, site: &Site) -> Self {
-        Self {
-            device: site.device(),
-            home: QuantizedHome::Gpu(Box::new(tensor)),
-        }
+        Self { device: site.device(), home: QuantizedHome::Gpu(Box::new(tensor)) }
     }
 
     fn from_twin(tensor: FlexQTensor, site: &Site) -> Self {
         if site.on_gpu() && kernel_format(tensor.scheme()).is_some() {
             return quantized_from_data(twin_data(tensor), &site.device(), site.op);
         }
-        Self {
-            device: site.device(),
-            home: QuantizedHome::Cpu(tensor),
-        }
+        Self { device: site.device(), home: QuantizedHome::Cpu(tensor) }
     }
 }
 
@@ -427,15 +387,11 @@ impl<T: Operand> Operand for Vec<T> {
     }
 
     fn into_gpu(self, site: &Site) -> Self::Gpu {
-        self.into_iter()
-            .map(|operand| operand.into_gpu(site))
-            .collect()
+        self.into_iter().map(|operand| operand.into_gpu(site)).collect()
     }
 
     fn into_twin(self, site: &Site) -> Self::Twin {
-        self.into_iter()
-            .map(|operand| operand.into_twin(site))
-            .collect()
+        self.into_iter().map(|operand| operand.into_twin(site)).collect()
     }
 }
 
@@ -445,10 +401,7 @@ impl<A: Outcome, B: Outcome> Outcome for (A, B) {
 
     fn from_gpu(value: Self::Gpu, site: &Site) -> Self {
         // The second of two integer results is where the first was found.
-        let second = Site {
-            integer: None,
-            ..*site
-        };
+        let second = Site { integer: None, ..*site };
         (A::from_gpu(value.0, site), B::from_gpu(value.1, &second))
     }
 
@@ -525,14 +478,9 @@ impl Operand for burn_std::Shape {
     type Twin = Self;
 
     fn show(&self, site: &mut Site) {
-        let len = self
-            .iter()
-            .try_fold(1usize, |len, &size| len.checked_mul(size));
+        let len = self.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
         let op = site.op;
-        assert!(
-            len.is_some(),
-            "{op}: no memory has the elements of a tensor of shape {self:?}"
-        );
+        assert!(len.is_some(), "{op}: no memory has the elements of a tensor of shape {self:?}");
     }
 
     fn into_gpu(self, _site: &Site) -> Self {

@@ -120,10 +120,7 @@ pub(crate) struct GpuQuantized {
 
 impl GpuQuantized {
     /// What kernels make of the tensor; its scheme stays.
-    pub fn map(
-        self,
-        f: impl FnOnce(Quantized) -> tensor::Result<Quantized>,
-    ) -> tensor::Result<Self> {
+    pub fn map(self, f: impl FnOnce(Quantized) -> tensor::Result<Quantized>) -> tensor::Result<Self> {
         let values = f(self.values)?;
         Ok(Self { values, ..self })
     }

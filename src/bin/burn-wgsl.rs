@@ -5,8 +5,7 @@ use std::process::ExitCode;
 use std::thread::available_parallelism;
 
 use burn_wgsl::device::{
-    AdapterFacts, Automatic, DEVICE_VARIABLE, DeviceError, Limits, WgslDevice, adapters, advice,
-    automatic, words,
+    AdapterFacts, Automatic, DEVICE_VARIABLE, DeviceError, Limits, WgslDevice, adapters, advice, automatic, words,
 };
 use clap::{Parser, Subcommand};
 use comfy_table::{ContentArrangement, Table, presets};
@@ -34,10 +33,7 @@ fn main() -> ExitCode {
     env_logger::init();
     let Command::Devices { json } = Arguments::parse().command;
     let report = automatic().map(|automatic| Report::new(adapters(), automatic));
-    match report
-        .map_err(Failure::Device)
-        .and_then(|r| print(&r, json))
-    {
+    match report.map_err(Failure::Device).and_then(|r| print(&r, json)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("burn-wgsl: {failure}");
@@ -57,11 +53,7 @@ enum Failure {
 }
 
 fn print(report: &Report, json: bool) -> Result<(), Failure> {
-    let text = if json {
-        serde_json::to_string_pretty(report)? + "\n"
-    } else {
-        report.to_text()
-    };
+    let text = if json { serde_json::to_string_pretty(report)? + "\n" } else { report.to_text() };
     match io::stdout().write_all(text.as_bytes()) {
         // The reader has seen enough, as with `| head`.
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
@@ -134,9 +126,7 @@ struct FeaturesReport {
 
 impl Report {
     fn new<F: AsRef<AdapterFacts>>(adapters: &[F], automatic: &Automatic) -> Self {
-        let report = |(index, facts): (usize, &F)| {
-            DeviceReport::of_adapter(&words(adapters, index), facts.as_ref())
-        };
+        let report = |(index, facts): (usize, &F)| DeviceReport::of_adapter(&words(adapters, index), facts.as_ref());
         let mut devices: Vec<DeviceReport> = adapters.iter().enumerate().map(report).collect();
         devices.push(DeviceReport::of_cpu());
         Self {
@@ -160,19 +150,14 @@ impl Report {
             text += &features_table(with_limits());
         }
         text += "\n";
-        for device in self
-            .devices
-            .iter()
-            .filter(|device| !device.lacks.is_empty())
-        {
+        for device in self.devices.iter().filter(|device| !device.lacks.is_empty()) {
             let lacks = device.lacks.join("; ");
             text += &wrapped(&format!("{} cannot be used: {lacks}", device.name));
         }
         let AutomaticReport { device, reason, .. } = &self.automatic;
         text += &wrapped(&format!("auto takes {device}: {reason}."));
-        text += &wrapped(&format!(
-            "To change that, set {DEVICE_VARIABLE} to another of the words in the first column."
-        ));
+        text +=
+            &wrapped(&format!("To change that, set {DEVICE_VARIABLE} to another of the words in the first column."));
         if let Some(advice) = &self.advice {
             text += &wrapped(&format!("Advice: {advice}."));
         }
@@ -229,12 +214,7 @@ impl DeviceReport {
                 float_atomics: features.float_atomics,
                 cooperative_matrix: features.cooperative_matrix,
             }),
-            lacks: facts
-                .limits
-                .shortfalls()
-                .iter()
-                .map(ToString::to_string)
-                .collect(),
+            lacks: facts.limits.shortfalls().iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -287,14 +267,7 @@ fn devices_table(devices: &[DeviceReport]) -> String {
             words => words.join("\n"),
         };
         let driver = format!("{} {}", device.driver, device.driver_info);
-        table.add_row([
-            words.as_str(),
-            &device.name,
-            &device.vendor,
-            &device.kind,
-            &device.api,
-            driver.trim(),
-        ]);
+        table.add_row([words.as_str(), &device.name, &device.vendor, &device.kind, &device.api, driver.trim()]);
     }
     table.trim_fmt() + "\n"
 }
@@ -323,11 +296,7 @@ fn limits_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
             limits.invocations_per_workgroup.to_string(),
             limits.workgroups_per_dimension.to_string(),
             limits.storage_buffers_per_stage.to_string(),
-            pair(
-                limits.storage_offset_alignment,
-                limits.uniform_offset_alignment,
-                "/",
-            ),
+            pair(limits.storage_offset_alignment, limits.uniform_offset_alignment, "/"),
             pair(limits.min_subgroup_size, limits.max_subgroup_size, " to "),
         ]);
     }
@@ -345,10 +314,7 @@ fn features_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String
             ("subgroups", features.subgroups),
             ("immediates", features.immediates),
             ("timestamps", features.timestamps),
-            (
-                "timestamps inside passes",
-                features.timestamps_inside_passes,
-            ),
+            ("timestamps inside passes", features.timestamps_inside_passes),
             ("pipeline cache", features.pipeline_cache),
             ("int64", features.int64),
             ("float atomics", features.float_atomics),
@@ -385,21 +351,12 @@ fn wrapped(sentence: &str) -> String {
 
 /// Two numbers, or one where they are equal.
 fn pair(first: u32, second: u32, between: &str) -> String {
-    if first == second {
-        first.to_string()
-    } else {
-        format!("{first}{between}{second}")
-    }
+    if first == second { first.to_string() } else { format!("{first}{between}{second}") }
 }
 
 /// A number of bytes in the largest unit it fills, with one decimal where it is no whole number.
 fn bytes(count: u64) -> String {
-    let units = [
-        (1_u64 << 40, "TiB"),
-        (1 << 30, "GiB"),
-        (1 << 20, "MiB"),
-        (1 << 10, "KiB"),
-    ];
+    let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     // A limit of 2^31 - 1 is meant as 2 GiB.
     let filled = |(unit, _): &&(u64, &str)| count.saturating_add(8) >= *unit;
     match units.iter().find(filled) {
@@ -428,10 +385,7 @@ mod tests {
         gpu.limits.max_buffer_size = (1 << 40) - (1 << 29);
         gpu.limits.storage_buffers_per_stage = 4;
         gpu.limits.workgroup_memory = 1000;
-        gpu.features = Features {
-            f16: true,
-            ..Features::default()
-        };
+        gpu.features = Features { f16: true, ..Features::default() };
         let automatic = Automatic {
             device: WgslDevice::Cpu,
             place: Place::Cpu,

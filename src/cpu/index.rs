@@ -63,17 +63,9 @@ pub(crate) fn clamped_nd(indices: FlexTensor, shape: &Shape) -> FlexTensor {
 }
 
 /// The rows of indices `[.., k]` that are inside of their axes, and their values.
-pub(crate) fn inside_nd(
-    indices: FlexTensor,
-    values: FlexTensor,
-    shape: &Shape,
-) -> (FlexTensor, FlexTensor) {
+pub(crate) fn inside_nd(indices: FlexTensor, values: FlexTensor, shape: &Shape) -> (FlexTensor, FlexTensor) {
     let (numbers, depth, sizes) = rows(&indices, shape);
-    let is_inside = |row: &[i64]| {
-        row.iter()
-            .zip(&sizes)
-            .all(|(number, size)| (0..*size).contains(number))
-    };
+    let is_inside = |row: &[i64]| row.iter().zip(&sizes).all(|(number, size)| (0..*size).contains(number));
     if numbers.chunks(depth).all(is_inside) {
         return (indices, values);
     }
@@ -82,10 +74,7 @@ pub(crate) fn inside_nd(
     let bytes_per_row = values.shape().num_elements() / count.max(1) * dtype.size();
     let data = values.into_data();
     let (mut kept, mut bytes) = (Vec::new(), Vec::new());
-    for (row, value) in numbers
-        .chunks(depth)
-        .zip(data.as_bytes().chunks(bytes_per_row.max(1)))
-    {
+    for (row, value) in numbers.chunks(depth).zip(data.as_bytes().chunks(bytes_per_row.max(1))) {
         if is_inside(row) {
             kept.extend_from_slice(row);
             bytes.extend_from_slice(value);

@@ -42,9 +42,7 @@ pub async fn enumerate() -> Vec<Found> {
     let facts: Vec<AdapterFacts> = adapters.iter().map(AdapterFacts::of).collect();
     let order = rank(&facts);
     let found = facts.into_iter().zip(adapters);
-    let mut found: Vec<Option<Found>> = found
-        .map(|(facts, adapter)| Some(Found { facts, adapter }))
-        .collect();
+    let mut found: Vec<Option<Found>> = found.map(|(facts, adapter)| Some(Found { facts, adapter })).collect();
     order.into_iter().filter_map(|i| found[i].take()).collect()
 }
 
@@ -56,9 +54,7 @@ pub fn adapters() -> &'static [Found] {
     ADAPTERS.get_or_init(|| {
         let found = pollster::block_on(enumerate());
         for (index, Found { facts, .. }) in found.iter().enumerate() {
-            let AdapterFacts {
-                name, kind, api, ..
-            } = facts;
+            let AdapterFacts { name, kind, api, .. } = facts;
             log::debug!("adapter {index}: {name}, {kind}, {api}");
         }
         found

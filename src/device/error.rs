@@ -10,9 +10,7 @@ use super::{ACCEPTED_WORDS, DEVICE_VARIABLE, DeviceList, Shortfall, WgslDevice};
 #[non_exhaustive]
 pub enum DeviceError {
     /// The text is not a word for a device.
-    #[error(
-        "`{text}` is not a word for a device.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_WORDS}."
-    )]
+    #[error("`{text}` is not a word for a device.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_WORDS}.")]
     UnknownWord {
         /// The text as given.
         text: String,
@@ -21,9 +19,7 @@ pub enum DeviceError {
     },
 
     /// The device is none of those that are there.
-    #[error(
-        "there is no device `{device}` here.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_WORDS}."
-    )]
+    #[error("there is no device `{device}` here.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_WORDS}.")]
     NotThere {
         /// The device asked for.
         device: WgslDevice,
@@ -32,9 +28,7 @@ pub enum DeviceError {
     },
 
     /// No adapter has a name like that.
-    #[error(
-        "no adapter here has `{name}` in its name.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_WORDS}."
-    )]
+    #[error("no adapter here has `{name}` in its name.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_WORDS}.")]
     NoSuchName {
         /// The part of a name asked for.
         name: String,

@@ -169,11 +169,7 @@ impl AdapterFacts {
         Self::from_parts(adapter.get_info(), &adapter.limits(), adapter.features())
     }
 
-    fn from_parts(
-        info: wgpu::AdapterInfo,
-        limits: &wgpu::Limits,
-        features: wgpu::Features,
-    ) -> Self {
+    fn from_parts(info: wgpu::AdapterInfo, limits: &wgpu::Limits, features: wgpu::Features) -> Self {
         Self {
             vendor: vendor_name(info.vendor, &info.name),
             vendor_id: info.vendor,
@@ -253,13 +249,8 @@ const VENDORS: [(u32, &str); 15] = [
 
 /// The maker in words. Metal gives no number, so there the adapter's name has to tell.
 fn vendor_name(id: u32, adapter: &str) -> String {
-    let named = |(_, vendor): &&(u32, &str)| {
-        id == 0 && adapter.to_lowercase().contains(&vendor.to_lowercase())
-    };
-    let known = VENDORS
-        .iter()
-        .find(|(number, _)| *number == id)
-        .or_else(|| VENDORS.iter().find(named));
+    let named = |(_, vendor): &&(u32, &str)| id == 0 && adapter.to_lowercase().contains(&vendor.to_lowercase());
+    let known = VENDORS.iter().find(|(number, _)| *number == id).or_else(|| VENDORS.iter().find(named));
     match known {
         Some((_, vendor)) => (*vendor).to_owned(),
         None if id == 0 => "unknown".to_owned(),
@@ -282,8 +273,7 @@ mod tests {
     #[test]
     fn default_limits_are_the_promise_of_webgpu() {
         let info = wgpu::AdapterInfo::new(wgpu::DeviceType::Other, wgpu::Backend::Noop);
-        let facts =
-            AdapterFacts::from_parts(info, &wgpu::Limits::defaults(), wgpu::Features::empty());
+        let facts = AdapterFacts::from_parts(info, &wgpu::Limits::defaults(), wgpu::Features::empty());
         assert_eq!(facts.limits, Limits::default());
         assert_eq!(facts.features, Features::default());
     }

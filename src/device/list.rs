@@ -64,13 +64,7 @@ impl fmt::Display for DeviceList {
         let lines = self.0.iter().map(|device| {
             let index = device.index.map_or("-".to_owned(), |i| i.to_string());
             let (name, kind, api) = (&device.name, &device.kind, &device.api);
-            [
-                index,
-                device.words(),
-                name.clone(),
-                kind.clone(),
-                api.clone(),
-            ]
+            [index, device.words(), name.clone(), kind.clone(), api.clone()]
         });
         let lines: Vec<[String; 5]> = [heading].into_iter().chain(lines).collect();
         let width = |column: usize| {
@@ -83,10 +77,7 @@ impl fmt::Display for DeviceList {
                 writeln!(f)?;
             }
             let [w0, w1, w2, w3] = [widths[0], widths[1], widths[2], widths[3]];
-            write!(
-                f,
-                "  {index:w0$}  {words:w1$}  {name:w2$}  {kind:w3$}  {api}"
-            )?;
+            write!(f, "  {index:w0$}  {words:w1$}  {name:w2$}  {kind:w3$}  {api}")?;
         }
         Ok(())
     }
@@ -104,10 +95,7 @@ pub fn words<F: AsRef<AdapterFacts>>(ranked: &[F], index: usize) -> Vec<WgslDevi
     match kind {
         AdapterKind::Discrete => vec![WgslDevice::Gpu(index), WgslDevice::Discrete(among_its_kind)],
         AdapterKind::Integrated => {
-            vec![
-                WgslDevice::Gpu(index),
-                WgslDevice::Integrated(among_its_kind),
-            ]
+            vec![WgslDevice::Gpu(index), WgslDevice::Integrated(among_its_kind)]
         }
         AdapterKind::Virtual => vec![WgslDevice::Gpu(index), WgslDevice::Virtual(among_its_kind)],
         AdapterKind::Other => vec![WgslDevice::Gpu(index)],

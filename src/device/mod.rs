@@ -17,13 +17,7 @@ mod open;
 #[cfg(not(target_arch = "wasm32"))]
 mod place;
 mod ranking;
-#[cfg_attr(
-    target_arch = "wasm32",
-    allow(
-        dead_code,
-        reason = "a browser tells its adapters only to those who await"
-    )
-)]
+#[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "a browser tells its adapters only to those who await"))]
 mod resolve;
 mod word;
 

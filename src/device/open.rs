@@ -23,10 +23,7 @@ pub async fn open(found: &Found) -> Result<Opened, DeviceError> {
     let Found { facts, adapter } = found;
     let shortfalls = facts.limits.shortfalls();
     if !shortfalls.is_empty() {
-        return Err(DeviceError::Lacking {
-            adapter: facts.name.clone(),
-            shortfalls,
-        });
+        return Err(DeviceError::Lacking { adapter: facts.name.clone(), shortfalls });
     }
     let features = wanted_features(facts.features);
     let descriptor = wgpu::DeviceDescriptor {
@@ -37,19 +34,9 @@ pub async fn open(found: &Found) -> Result<Opened, DeviceError> {
         ..wgpu::DeviceDescriptor::default()
     };
     let opened = adapter.request_device(&descriptor).await;
-    let (device, queue) = opened.map_err(|source| DeviceError::Refused {
-        adapter: facts.name.clone(),
-        source,
-    })?;
-    let facts = AdapterFacts {
-        features: Features::of(device.features(), &device.limits()),
-        ..facts.clone()
-    };
-    Ok(Opened {
-        device,
-        queue,
-        facts,
-    })
+    let (device, queue) = opened.map_err(|source| DeviceError::Refused { adapter: facts.name.clone(), source })?;
+    let facts = AdapterFacts { features: Features::of(device.features(), &device.limits()), ..facts.clone() };
+    Ok(Opened { device, queue, facts })
 }
 
 /// The features to ask for, out of those that are there.
@@ -63,10 +50,7 @@ fn wanted_features(there: Features) -> wgpu::Features {
         (there.subgroups, F::SUBGROUP),
         (there.immediates, F::IMMEDIATES),
         (there.timestamps, F::TIMESTAMP_QUERY),
-        (
-            there.timestamps && there.timestamps_inside_passes,
-            F::TIMESTAMP_QUERY_INSIDE_PASSES,
-        ),
+        (there.timestamps && there.timestamps_inside_passes, F::TIMESTAMP_QUERY_INSIDE_PASSES),
         (there.pipeline_cache, F::PIPELINE_CACHE),
         (there.int64, F::SHADER_INT64),
     ];
@@ -77,15 +61,9 @@ fn wanted_features(there: Features) -> wgpu::Features {
 /// The adapter's own limits, since a device may only use what it was opened with. Immediates are
 /// asked for up to a size that every API can give cheaply.
 fn wanted_limits(there: wgpu::Limits, features: wgpu::Features) -> wgpu::Limits {
-    let max_immediate_size = if features.contains(wgpu::Features::IMMEDIATES) {
-        there.max_immediate_size.min(IMMEDIATE_BYTES)
-    } else {
-        0
-    };
-    wgpu::Limits {
-        max_immediate_size,
-        ..there
-    }
+    let max_immediate_size =
+        if features.contains(wgpu::Features::IMMEDIATES) { there.max_immediate_size.min(IMMEDIATE_BYTES) } else { 0 };
+    wgpu::Limits { max_immediate_size, ..there }
 }
 
 #[cfg(test)]
@@ -94,10 +72,7 @@ mod tests {
 
     #[test]
     fn only_features_that_are_there_and_wanted_are_asked_for() {
-        assert_eq!(
-            wanted_features(Features::default()),
-            wgpu::Features::empty()
-        );
+        assert_eq!(wanted_features(Features::default()), wgpu::Features::empty());
         let there = Features {
             f16: true,
             timestamps_inside_passes: true,
@@ -110,18 +85,11 @@ mod tests {
 
     #[test]
     fn immediates_are_capped_and_go_with_their_feature() {
-        let there = wgpu::Limits {
-            max_immediate_size: 4096,
-            max_buffer_size: 1 << 40,
-            ..wgpu::Limits::defaults()
-        };
+        let there = wgpu::Limits { max_immediate_size: 4096, max_buffer_size: 1 << 40, ..wgpu::Limits::defaults() };
         let with = wanted_limits(there.clone(), wgpu::Features::IMMEDIATES);
         assert_eq!(with.max_immediate_size, 128);
         assert_eq!(with.max_buffer_size, 1 << 40);
-        assert_eq!(
-            wanted_limits(there, wgpu::Features::empty()).max_immediate_size,
-            0
-        );
+        assert_eq!(wanted_limits(there, wgpu::Features::empty()).max_immediate_size, 0);
     }
 
     #[cfg(not(target_arch = "wasm32"))]
@@ -156,9 +124,6 @@ mod tests {
         found.facts.limits.storage_buffers_per_stage = 4;
         let text = pollster::block_on(open(&found)).unwrap_err().to_string();
         assert!(text.contains(&found.facts.name), "{text}");
-        assert!(
-            text.contains("storage buffers per shader stage: has 4, needs 8"),
-            "{text}"
-        );
+        assert!(text.contains("storage buffers per shader stage: has 4, needs 8"), "{text}");
     }
 }

@@ -84,9 +84,7 @@ fn without_repeats(facts: &[AdapterFacts]) -> Vec<usize> {
     for i in arrival {
         let api = facts[i].api;
         let by_bus = |card: &Card| {
-            bus_ids[i].is_some()
-                && bus_ids[i] == bus_ids[card.kept]
-                && same_model(&facts[i], &facts[card.kept])
+            bus_ids[i].is_some() && bus_ids[i] == bus_ids[card.kept] && same_model(&facts[i], &facts[card.kept])
         };
         let by_name = |card: &Card| {
             (bus_ids[i].is_none() || bus_ids[card.kept].is_none())
@@ -97,10 +95,7 @@ fn without_repeats(facts: &[AdapterFacts]) -> Vec<usize> {
         let known = cards.iter().position(by_bus);
         match known.or_else(|| cards.iter().position(by_name)) {
             Some(card) => cards[card].seen.push(api),
-            None => cards.push(Card {
-                kept: i,
-                seen: vec![api],
-            }),
+            None => cards.push(Card { kept: i, seen: vec![api] }),
         }
     }
     cards.into_iter().map(|card| card.kept).collect()
@@ -170,21 +165,14 @@ mod tests {
 
     #[test]
     fn a_laptop_takes_its_discrete_gpu() {
-        let laptop = [
-            software(),
-            integrated(Api::Vulkan, "0000:00:02.0"),
-            discrete(Api::Vulkan, "0000:01:00.0"),
-        ];
+        let laptop = [software(), integrated(Api::Vulkan, "0000:00:02.0"), discrete(Api::Vulkan, "0000:01:00.0")];
         assert_eq!(rank(&laptop), [2, 1, 0]);
         assert_eq!(choice(&laptop), (Some(0), "the only discrete GPU".into()));
     }
 
     #[test]
     fn two_equal_cards_both_stay() {
-        let on_two_buses = [
-            discrete(Api::Vulkan, "0000:01:00.0"),
-            discrete(Api::Vulkan, "0000:02:00.0"),
-        ];
+        let on_two_buses = [discrete(Api::Vulkan, "0000:01:00.0"), discrete(Api::Vulkan, "0000:02:00.0")];
         assert_eq!(rank(&on_two_buses), [0, 1]);
         let reason = "the first of 2 discrete GPUs";
         assert_eq!(choice(&on_two_buses), (Some(0), reason.into()));
@@ -192,10 +180,7 @@ mod tests {
         let on_unknown_buses = [discrete(Api::Vulkan, ""), discrete(Api::Vulkan, "")];
         assert_eq!(rank(&on_unknown_buses), [0, 1]);
 
-        let through_two_apis = [
-            discrete(Api::Dx12, "0000:01:00.0"),
-            discrete(Api::Vulkan, "0000:02:00.0"),
-        ];
+        let through_two_apis = [discrete(Api::Dx12, "0000:01:00.0"), discrete(Api::Vulkan, "0000:02:00.0")];
         assert_eq!(rank(&through_two_apis), [1, 0]);
     }
 
@@ -205,10 +190,7 @@ mod tests {
             let seen_twice = [discrete(Api::Dx12, bus), discrete(Api::Vulkan, bus)];
             assert_eq!(rank(&seen_twice), [1], "bus {bus:?}");
         }
-        let bus_known_to_one = [
-            discrete(Api::Vulkan, "0000:01:00.0"),
-            discrete(Api::Dx12, ""),
-        ];
+        let bus_known_to_one = [discrete(Api::Vulkan, "0000:01:00.0"), discrete(Api::Dx12, "")];
         assert_eq!(rank(&bus_known_to_one), [0]);
     }
 
@@ -260,10 +242,7 @@ mod tests {
 
     #[test]
     fn a_virtual_gpu_is_taken_when_it_is_the_only_one() {
-        let machine = [
-            software(),
-            card("vGPU", AdapterKind::Virtual, Api::Vulkan, ""),
-        ];
+        let machine = [software(), card("vGPU", AdapterKind::Virtual, Api::Vulkan, "")];
         assert_eq!(rank(&machine), [1, 0]);
         let reason = "the only virtual GPU, and no discrete or integrated one can be used";
         assert_eq!(choice(&machine), (Some(0), reason.into()));
@@ -272,10 +251,7 @@ mod tests {
     #[test]
     fn a_gpu_whose_limits_are_too_low_is_passed_over() {
         let mut weak = discrete(Api::Vulkan, "");
-        weak.limits = Limits {
-            storage_buffers_per_stage: 4,
-            ..Limits::default()
-        };
+        weak.limits = Limits { storage_buffers_per_stage: 4, ..Limits::default() };
         let lacks = "Radeon is passed over (storage buffers per shader stage: has 4, needs 8)";
 
         let reason = format!("the only integrated GPU, and no discrete one can be used; {lacks}");

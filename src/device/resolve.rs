@@ -1,9 +1,7 @@
 //! From a word to a place, as pure functions over the facts of ranked adapters.
 
 use super::word::{Word, read};
-use super::{
-    AdapterFacts, AdapterKind, Choice, DeviceError, DeviceList, WgslDevice, choose, words,
-};
+use super::{AdapterFacts, AdapterKind, Choice, DeviceError, DeviceList, WgslDevice, choose, words};
 
 /// The environment variable that says what [`WgslDevice::Auto`] means.
 ///
@@ -35,10 +33,7 @@ pub struct Automatic {
 }
 
 /// Reads a device. The adapters are asked for only by `name:` and by an error's list.
-pub(super) fn parse<'a, F>(
-    text: &str,
-    adapters: impl FnOnce() -> &'a [F],
-) -> Result<WgslDevice, DeviceError>
+pub(super) fn parse<'a, F>(text: &str, adapters: impl FnOnce() -> &'a [F]) -> Result<WgslDevice, DeviceError>
 where
     F: AsRef<AdapterFacts> + 'a,
 {
@@ -46,15 +41,9 @@ where
         Some(Word::Device(device)) => Ok(device),
         Some(Word::Name(name)) => {
             let ranked = adapters();
-            named(&name, ranked).ok_or_else(|| DeviceError::NoSuchName {
-                name,
-                here: DeviceList::of(ranked),
-            })
+            named(&name, ranked).ok_or_else(|| DeviceError::NoSuchName { name, here: DeviceList::of(ranked) })
         }
-        None => Err(DeviceError::UnknownWord {
-            text: text.to_owned(),
-            here: DeviceList::of(adapters()),
-        }),
+        None => Err(DeviceError::UnknownWord { text: text.to_owned(), here: DeviceList::of(adapters()) }),
     }
 }
 
@@ -66,10 +55,7 @@ fn named<F: AsRef<AdapterFacts>>(name: &str, ranked: &[F]) -> Option<WgslDevice>
 }
 
 /// Where a device is; `Auto` is taken by rank alone here, [`settle`] asks the environment first.
-pub(super) fn locate<F: AsRef<AdapterFacts>>(
-    device: WgslDevice,
-    ranked: &[F],
-) -> Result<Place, DeviceError> {
+pub(super) fn locate<F: AsRef<AdapterFacts>>(device: WgslDevice, ranked: &[F]) -> Result<Place, DeviceError> {
     let nth = |n: usize, wanted: &dyn Fn(AdapterKind) -> bool| {
         let mut found = (0..ranked.len()).filter(|&i| wanted(ranked[i].as_ref().kind));
         found.nth(n)
@@ -87,12 +73,7 @@ pub(super) fn locate<F: AsRef<AdapterFacts>>(
         WgslDevice::Virtual(n) => of_kind(n, AdapterKind::Virtual),
         WgslDevice::Software => of_kind(0, AdapterKind::Software),
     };
-    index
-        .map(Place::Adapter)
-        .ok_or_else(|| DeviceError::NotThere {
-            device,
-            here: DeviceList::of(ranked),
-        })
+    index.map(Place::Adapter).ok_or_else(|| DeviceError::NotThere { device, here: DeviceList::of(ranked) })
 }
 
 /// What `Auto` stands for, given what [`DEVICE_VARIABLE`] is set to.
@@ -109,10 +90,7 @@ where
     let Some(value) = environment else {
         return Ok(by_rank(adapters(), None));
     };
-    let in_environment = |cause| DeviceError::Environment {
-        value: value.clone(),
-        cause: Box::new(cause),
-    };
+    let in_environment = |cause| DeviceError::Environment { value: value.clone(), cause: Box::new(cause) };
     let (device, place) = match parse(&value, &adapters).map_err(in_environment)? {
         WgslDevice::Auto => return Ok(by_rank(adapters(), Some(value))),
         WgslDevice::Cpu => (WgslDevice::Cpu, Place::Cpu),
@@ -148,12 +126,7 @@ mod tests {
     use super::*;
 
     fn adapter(name: &str, kind: AdapterKind) -> AdapterFacts {
-        AdapterFacts {
-            name: name.to_owned(),
-            kind,
-            api: Api::Vulkan,
-            ..AdapterFacts::default()
-        }
+        AdapterFacts { name: name.to_owned(), kind, api: Api::Vulkan, ..AdapterFacts::default() }
     }
 
     /// A discrete, two integrated, two software adapters, in rank order.
@@ -207,11 +180,7 @@ mod tests {
 
     #[test]
     fn a_number_past_the_last_is_an_error_that_lists_what_is_there() {
-        for device in [
-            WgslDevice::Gpu(3),
-            WgslDevice::Discrete(1),
-            WgslDevice::Virtual(0),
-        ] {
+        for device in [WgslDevice::Gpu(3), WgslDevice::Discrete(1), WgslDevice::Virtual(0)] {
             let text = locate(device, &machine()).unwrap_err().to_string();
             assert!(text.contains(&format!("`{device}`")), "{text}");
             for part in ["gpu:2, integrated:1", "UHD Graphics", "Vulkan", "name:TEXT"] {
@@ -288,10 +257,7 @@ mod tests {
         let automatic = settled("integrated:1").unwrap();
         assert_eq!(automatic.device, WgslDevice::Integrated(1));
         assert_eq!(automatic.place, Place::Adapter(2));
-        assert_eq!(
-            automatic.reason,
-            "BURN_WGSL_DEVICE=integrated:1 asks for it"
-        );
+        assert_eq!(automatic.reason, "BURN_WGSL_DEVICE=integrated:1 asks for it");
         assert_eq!(settled("auto").unwrap().device, WgslDevice::Gpu(0));
     }
 

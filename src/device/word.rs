@@ -146,18 +146,13 @@ mod tests {
     #[test]
     fn words_forgive_case_spaces_and_a_missing_number() {
         assert_eq!(read(" GPU "), Some(Word::Device(WgslDevice::Gpu(0))));
-        assert_eq!(
-            read("Discrete"),
-            Some(Word::Device(WgslDevice::Discrete(0)))
-        );
+        assert_eq!(read("Discrete"), Some(Word::Device(WgslDevice::Discrete(0))));
         assert_eq!(read("name: Radeon"), Some(Word::Name("radeon".into())));
     }
 
     #[test]
     fn anything_else_is_refused() {
-        for text in [
-            "", "fpga", "gpu:", "gpu:x", "gpu:-1", "cpu:0", "name", "name: ",
-        ] {
+        for text in ["", "fpga", "gpu:", "gpu:x", "gpu:-1", "cpu:0", "name", "name: "] {
             assert_eq!(read(text), None, "{text:?}");
         }
     }

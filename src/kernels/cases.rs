@@ -103,11 +103,7 @@ pub const fn case(op: &'static str, args: &'static [Arg]) -> Case {
 }
 
 const fn input(fill: Fill, shape: &'static [usize]) -> Arg {
-    Arg::Tensor(Input {
-        fill,
-        shape,
-        axes: &[],
-    })
+    Arg::Tensor(Input { fill, shape, axes: &[] })
 }
 
 /// Random floats.
@@ -142,11 +138,7 @@ pub const fn given(values: &'static [i64], shape: &'static [usize]) -> Arg {
 
 /// Random floats of `shape` whose axes the op sees in another order.
 pub const fn permuted(shape: &'static [usize], axes: &'static [usize]) -> Arg {
-    Arg::Tensor(Input {
-        fill: Fill::Normal,
-        shape,
-        axes,
-    })
+    Arg::Tensor(Input { fill: Fill::Normal, shape, axes })
 }
 
 /// Every case of every family. Rows of the elementwise table need none: their shapes are cases enough.

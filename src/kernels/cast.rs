@@ -8,10 +8,7 @@ use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-static HALF: Source = Source {
-    name: "half",
-    text: include_str!("../../shaders/cast/half.wgsl"),
-};
+static HALF: Source = Source { name: "half", text: include_str!("../../shaders/cast/half.wgsl") };
 
 /// The tensor's elements in another type: integers wrap, floats become integers towards zero and saturate, and a truth
 /// value says whether an element is not zero.
@@ -23,15 +20,11 @@ pub fn cast(tensor: Tensor, to: DType) -> Result<Tensor> {
     let from = tensor.dtype();
     match (from, to) {
         _ if from == to => Ok(tensor),
-        _ if (from.is_half() || to.is_half()) && from.is_float() && to.is_float() => {
-            half(&tensor, to)
-        }
+        _ if (from.is_half() || to.is_half()) && from.is_float() && to.is_float() => half(&tensor, to),
         _ if from.is_half() => cast(half(&tensor, DType::F32)?, to),
         _ if to.is_half() => half(&cast(tensor, DType::F32)?, to),
         // The same bits: truth values are stored as 0 and 1, and a signed number's wrap to an unsigned one's.
-        (DType::Bool, _) if to.computed() == DType::I32 || to == DType::U32 => {
-            Ok(tensor.cast_bits(to))
-        }
+        (DType::Bool, _) if to.computed() == DType::I32 || to == DType::U32 => Ok(tensor.cast_bits(to)),
         (_, DType::I32) if from.computed() == DType::I32 => Ok(tensor.cast_bits(to)),
         (DType::I32, DType::U32) | (DType::U32, DType::I32) => Ok(tensor.cast_bits(to)),
         _ => {
@@ -136,8 +129,7 @@ pub(super) fn maps() -> Vec<(Map, DType)> {
     for from in COMPUTED {
         for to in COMPUTED.into_iter().chain(targets) {
             let map = Map::new(expr(from, to), to.computed());
-            let known =
-                |(m, f): &(Map, DType)| *f == from && m.out == map.out && m.expr == map.expr;
+            let known = |(m, f): &(Map, DType)| *f == from && m.out == map.out && m.expr == map.expr;
             if from != to && !out.iter().any(known) {
                 out.push((map, from));
             }
@@ -152,13 +144,8 @@ pub(super) fn maps() -> Vec<(Map, DType)> {
 /// Every variant of the kernel for 16-bit floats; the other conversions are elementwise kernels.
 pub fn variants() -> Vec<Variant> {
     let floats = [DType::F32, DType::F16, DType::BF16];
-    let pairs = floats
-        .into_iter()
-        .flat_map(|from| floats.map(|to| (from, to)));
-    pairs
-        .filter(|(from, to)| from.is_half() || to.is_half())
-        .map(|(from, to)| half_variant(from, to))
-        .collect()
+    let pairs = floats.into_iter().flat_map(|from| floats.map(|to| (from, to)));
+    pairs.filter(|(from, to)| from.is_half() || to.is_half()).map(|(from, to)| half_variant(from, to)).collect()
 }
 
 /// What the family must pass is in the tests of types: the cases' arguments name none.

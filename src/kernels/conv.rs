@@ -16,14 +16,9 @@ use super::{Launch, Params, copy, create};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor};
 
-static CONV: Source = Source {
-    name: "conv",
-    text: include_str!("../../shaders/conv/conv.wgsl"),
-};
-static CONV_WEIGHT_BACKWARD: Source = Source {
-    name: "conv_weight_backward",
-    text: include_str!("../../shaders/conv/conv_weight_backward.wgsl"),
-};
+static CONV: Source = Source { name: "conv", text: include_str!("../../shaders/conv/conv.wgsl") };
+static CONV_WEIGHT_BACKWARD: Source =
+    Source { name: "conv_weight_backward", text: include_str!("../../shaders/conv/conv_weight_backward.wgsl") };
 
 /// How a kernel moves over its input: by depth, height and width.
 #[derive(Debug, Clone, Copy)]
@@ -83,30 +78,17 @@ pub(super) struct Geometry {
 impl Geometry {
     /// From an input `[n, c, ..]` and a weight `[o, c / groups, ..]`.
     pub fn new(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<Self> {
-        let error = |rule| Error::Shape {
-            lhs: x.to_vec(),
-            rhs: weight.to_vec(),
-            rule,
-        };
-        let ConvOptions {
-            stride,
-            padding,
-            dilation,
-            groups,
-        } = options;
+        let error = |rule| Error::Shape { lhs: x.to_vec(), rhs: weight.to_vec(), rule };
+        let ConvOptions { stride, padding, dilation, groups } = options;
         let (size, kernel) = (spatial(x)?, spatial(weight)?);
         if x.len() != weight.len() {
-            return Err(error(
-                "a convolution needs x [n, c, ..] and a weight [o, c / groups, ..] of one rank",
-            ));
+            return Err(error("a convolution needs x [n, c, ..] and a weight [o, c / groups, ..] of one rank"));
         }
         if groups == 0 || stride.contains(&0) || dilation.contains(&0) {
             return Err(error("strides, dilations and groups must be above zero"));
         }
         if x[1] != weight[1] * groups || !weight[0].is_multiple_of(groups) {
-            return Err(error(
-                "channels must be the weight's times the groups, which divide the outputs",
-            ));
+            return Err(error("channels must be the weight's times the groups, which divide the outputs"));
         }
         let input = [0, 1, 2].map(|axis| size[axis] + 2 * padding[axis]);
         let reach = reach(kernel, dilation);
@@ -153,11 +135,7 @@ impl Geometry {
 
     /// A shape of as many axes as the tensors have.
     fn shape(&self, outer: [usize; 2], sizes: [usize; 3]) -> Shape {
-        outer
-            .iter()
-            .chain(&sizes[3 - self.axes..])
-            .copied()
-            .collect()
+        outer.iter().chain(&sizes[3 - self.axes..]).copied().collect()
     }
 
     /// Runs one of the products, and joins its parts to a tensor of `shape`.
@@ -175,22 +153,9 @@ impl Geometry {
             let in_len: usize = self.input.iter().product();
             let out_len: usize = self.output.iter().product();
             // Neighbours along a row of the gradient, or a column of the result, may be in two images.
-            let (row, col) = if source.name == CONV.name {
-                (gemm.k, out_len)
-            } else {
-                (out_len, gemm.n)
-            };
-            let quads = Quads {
-                a: row.is_multiple_of(4),
-                out: col.is_multiple_of(4),
-                ..Quads::default()
-            };
-            let ConvOptions {
-                stride,
-                dilation,
-                groups,
-                ..
-            } = self.options;
+            let (row, col) = if source.name == CONV.name { (gemm.k, out_len) } else { (out_len, gemm.n) };
+            let quads = Quads { a: row.is_multiple_of(4), out: col.is_multiple_of(4), ..Quads::default() };
+            let ConvOptions { stride, dilation, groups, .. } = self.options;
             let mut params: Params = SmallVec::new();
             params.extend_from_slice(&gemm.words());
             params.extend([self.images, groups, self.in_c, in_len, out_len].map(|v| v as u32));
@@ -231,46 +196,23 @@ fn on_zeros(x: Tensor, start: [isize; 3], step: [usize; 3], size: [usize; 3]) ->
     if start == [0; 3] && step == [1; 3] && x.shape() == shape {
         return copy::packed(x);
     }
-    let whole = |len| SliceAxis {
-        start: 0,
-        step: 1,
-        len,
-    };
+    let whole = |len| SliceAxis { start: 0, step: 1, len };
     let (mut from, mut to) = (vec![whole(n), whole(c)], vec![whole(n), whole(c)]);
     for axis in 0..3 {
         let (step, size) = (step[axis] as isize, size[axis] as isize);
-        let first = (-start[axis])
-            .max(0)
-            .cast_unsigned()
-            .div_ceil(step.cast_unsigned());
+        let first = (-start[axis]).max(0).cast_unsigned().div_ceil(step.cast_unsigned());
         let lands = first.cast_signed() * step + start[axis];
-        let fit = (size - lands)
-            .max(0)
-            .cast_unsigned()
-            .div_ceil(step.cast_unsigned());
+        let fit = (size - lands).max(0).cast_unsigned().div_ceil(step.cast_unsigned());
         let len = x.shape()[axis + 2].saturating_sub(first).min(fit);
-        from.push(SliceAxis {
-            start: first,
-            step: 1,
-            len,
-        });
-        to.push(SliceAxis {
-            start: lands.cast_unsigned(),
-            step,
-            len,
-        });
+        from.push(SliceAxis { start: first, step: 1, len });
+        to.push(SliceAxis { start: lands.cast_unsigned(), step, len });
     }
     let zeros = create::full(x.runtime(), &shape, Number::Float(0.0), DType::F32)?;
     copy::slice_assign(zeros, &to, copy::slice(x, &from)?)
 }
 
 fn padded(x: Tensor, g: &Geometry) -> Result<Tensor> {
-    on_zeros(
-        x,
-        g.options.padding.map(usize::cast_signed),
-        [1; 3],
-        g.input,
-    )
+    on_zeros(x, g.options.padding.map(usize::cast_signed), [1; 3], g.input)
 }
 
 /// Whether [`conv`] takes an input and a weight of these shapes.
@@ -287,12 +229,7 @@ pub fn check(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<()> 
 /// # Errors
 ///
 /// When the shapes do not fit or the memory is not there; so too for the functions below.
-pub fn conv(
-    x: Tensor,
-    weight: Tensor,
-    bias: Option<Tensor>,
-    options: ConvOptions,
-) -> Result<Tensor> {
+pub fn conv(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
     x.same_device(&weight)?;
     let g = Geometry::new(x.shape(), weight.shape(), options)?;
     convolve(&g, padded(x, &g)?, copy::packed(weight)?, bias)
@@ -307,38 +244,18 @@ pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Te
     let [_, stride_h, stride_w] = options.stride.map(usize::cast_signed);
     let [_, tap_h, tap_w] = options.dilation.map(usize::cast_signed);
     let windows = Layout {
-        shape: [
-            g.images,
-            channels,
-            kernel[0],
-            kernel[1],
-            g.output[1],
-            g.output[2],
-        ]
-        .as_slice()
-        .into(),
-        strides: [n, c, tap_h * h, tap_w * w, stride_h * h, stride_w * w]
-            .as_slice()
-            .into(),
+        shape: [g.images, channels, kernel[0], kernel[1], g.output[1], g.output[2]].as_slice().into(),
+        strides: [n, c, tap_h * h, tap_w * w, stride_h * h, stride_w * w].as_slice().into(),
         offset: x.layout().offset,
     };
-    copy::reshape(
-        x.view(windows),
-        &[g.images, channels * g.taps(), g.output[1] * g.output[2]],
-    )
+    copy::reshape(x.view(windows), &[g.images, channels * g.taps(), g.output[1] * g.output[2]])
 }
 
 /// The convolution of a padded input with packed weights.
 fn convolve(g: &Geometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
     let bias = bias.map(copy::packed).transpose()?;
     let groups = g.options.groups;
-    let mut gemm = Gemm::new(
-        x.runtime(),
-        groups,
-        g.out_c,
-        g.out_pixels(),
-        g.in_c * g.taps(),
-    );
+    let mut gemm = Gemm::new(x.runtime(), groups, g.out_c, g.out_pixels(), g.in_c * g.taps());
     if bias.is_some() {
         gemm.splits = 1;
     }
@@ -349,32 +266,16 @@ fn convolve(g: &Geometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Re
 }
 
 /// The gradient of [`conv`] with respect to `x`, whose shape is given.
-pub fn x_backward(
-    x: &[usize],
-    weight: Tensor,
-    grad: Tensor,
-    options: ConvOptions,
-) -> Result<Tensor> {
+pub fn x_backward(x: &[usize], weight: Tensor, grad: Tensor, options: ConvOptions) -> Result<Tensor> {
     turned(x, weight, grad, None, options)
 }
 
 /// The gradient of [`conv`] with respect to its weight, whose shape is given.
-pub fn weight_backward(
-    x: Tensor,
-    weight: &[usize],
-    grad: Tensor,
-    options: ConvOptions,
-) -> Result<Tensor> {
+pub fn weight_backward(x: Tensor, weight: &[usize], grad: Tensor, options: ConvOptions) -> Result<Tensor> {
     x.same_device(&grad)?;
     let g = Geometry::new(x.shape(), weight, options)?.with_outputs(grad.shape())?;
     let (x, grad) = (padded(x, &g)?, copy::packed(grad)?);
-    let gemm = Gemm::new(
-        x.runtime(),
-        options.groups,
-        g.out_c,
-        g.in_c * g.taps(),
-        g.out_pixels(),
-    );
+    let gemm = Gemm::new(x.runtime(), options.groups, g.out_c, g.in_c * g.taps(), g.out_pixels());
     g.run(&CONV_WEIGHT_BACKWARD, &gemm, &[&grad, &x], false, weight)
 }
 
@@ -388,22 +289,8 @@ pub fn bias_backward(grad: Tensor) -> Result<Tensor> {
 }
 
 /// The transposed convolution of `x` `[n, c, ..]` with `weight` `[c, o / groups, ..]`.
-pub fn transposed(
-    x: Tensor,
-    weight: Tensor,
-    bias: Option<Tensor>,
-    options: TransposedOptions,
-) -> Result<Tensor> {
-    let TransposedOptions {
-        conv:
-            ConvOptions {
-                stride,
-                padding,
-                dilation,
-                groups,
-            },
-        extra,
-    } = options;
+pub fn transposed(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: TransposedOptions) -> Result<Tensor> {
+    let TransposedOptions { conv: ConvOptions { stride, padding, dilation, groups }, extra } = options;
     let (size, kernel) = (spatial(x.shape())?, spatial(weight.shape())?);
     let reach = reach(kernel, dilation);
     let mut shape: Shape = x.shape().into();
@@ -411,33 +298,20 @@ pub fn transposed(
     let missing = 3 - (shape.len() - 2);
     for axis in missing..3 {
         let full = (size[axis].max(1) - 1) * stride[axis] + reach[axis] + extra[axis] + 1;
-        shape[axis + 2 - missing] =
-            full.checked_sub(2 * padding[axis])
-                .ok_or_else(|| Error::Shape {
-                    lhs: x.shape().to_vec(),
-                    rhs: weight.shape().to_vec(),
-                    rule: "the padding must leave something of the output",
-                })?;
+        shape[axis + 2 - missing] = full.checked_sub(2 * padding[axis]).ok_or_else(|| Error::Shape {
+            lhs: x.shape().to_vec(),
+            rhs: weight.shape().to_vec(),
+            rule: "the padding must leave something of the output",
+        })?;
     }
     turned(&shape, weight, x, bias, options.conv)
 }
 
 /// What the convolution of an `x` of this shape, turned round, makes of `grad`.
-fn turned(
-    x: &[usize],
-    weight: Tensor,
-    grad: Tensor,
-    bias: Option<Tensor>,
-    options: ConvOptions,
-) -> Result<Tensor> {
+fn turned(x: &[usize], weight: Tensor, grad: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
     weight.same_device(&grad)?;
     let forward = Geometry::new(x, weight.shape(), options)?.with_outputs(grad.shape())?;
-    let ConvOptions {
-        stride,
-        padding,
-        dilation,
-        groups,
-    } = options;
+    let ConvOptions { stride, padding, dilation, groups } = options;
     let size = spatial(x)?;
     let reach = reach(forward.kernel, dilation);
     let start = [0, 1, 2].map(|axis| reach[axis].cast_signed() - padding[axis].cast_signed());
@@ -446,37 +320,22 @@ fn turned(
         input: [0, 1, 2].map(|axis| size[axis] + reach[axis]),
         out_c: forward.in_c,
         output: size,
-        options: ConvOptions {
-            stride: [1; 3],
-            padding: [0; 3],
-            dilation,
-            groups,
-        },
+        options: ConvOptions { stride: [1; 3], padding: [0; 3], dilation, groups },
         ..forward
     };
     // [group, o, c, ..] to [group, c, o, ..], planes, rows and columns from their ends.
     let [i, j, k] = back.kernel;
     let weight = copy::reshape(weight, &[groups, back.in_c, back.out_c, i, j, k])?;
     let weight = copy::packed(copy::flip(copy::swap_dims(weight, 1, 2)?, &[3, 4, 5])?)?;
-    convolve(
-        &back,
-        on_zeros(grad, start, stride, back.input)?,
-        weight,
-        bias,
-    )
+    convolve(&back, on_zeros(grad, start, stride, back.input)?, weight, bias)
 }
 
 /// The gradient of [`transposed`] with respect to `x`: the convolution of the gradient.
-pub fn transposed_x_backward(
-    weight: Tensor,
-    grad: Tensor,
-    options: TransposedOptions,
-) -> Result<Tensor> {
+pub fn transposed_x_backward(weight: Tensor, grad: Tensor, options: TransposedOptions) -> Result<Tensor> {
     weight.same_device(&grad)?;
     let mut g = Geometry::new(grad.shape(), weight.shape(), options.conv)?;
     // Extra rows can make room for windows that no element of x was spread by.
-    g.output = [0, 1, 2]
-        .map(|axis| g.output[axis].saturating_sub(options.extra[axis] / options.conv.stride[axis]));
+    g.output = [0, 1, 2].map(|axis| g.output[axis].saturating_sub(options.extra[axis] / options.conv.stride[axis]));
     convolve(&g, padded(grad, &g)?, copy::packed(weight)?, None)
 }
 
@@ -495,16 +354,10 @@ pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for tiling in Tiling::EVERY {
         for bits in 0..8 {
-            let quads = Quads {
-                b: false,
-                ..Quads::of_bits(bits)
-            };
-            for (source, volume) in [
-                (&CONV, false),
-                (&CONV, true),
-                (&CONV_WEIGHT_BACKWARD, false),
-                (&CONV_WEIGHT_BACKWARD, true),
-            ] {
+            let quads = Quads { b: false, ..Quads::of_bits(bits) };
+            for (source, volume) in
+                [(&CONV, false), (&CONV, true), (&CONV_WEIGHT_BACKWARD, false), (&CONV_WEIGHT_BACKWARD, true)]
+            {
                 let variant = variant(source, volume, tiling, quads);
                 if !out.contains(&variant) {
                     out.push(variant);
@@ -534,157 +387,26 @@ pub const CASES: &[Case] = {
     const T_CUBE: Arg = Arg::ConvTransposed(&[2, 1, 2], &[1, 0, 1], &[1, 0, 0], &[1, 2, 1], 1);
     const T_CUBES: Arg = Arg::ConvTransposed(&[1, 2, 1], &[0, 1, 1], &[0, 1, 1], &[1, 1, 2], 2);
     &[
+        case("unfold4d", &[normal(&[2, 3, 7, 6]), Arg::Sizes(&[3, 2]), Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1)]),
         case(
             "unfold4d",
-            &[
-                normal(&[2, 3, 7, 6]),
-                Arg::Sizes(&[3, 2]),
-                Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1),
-            ],
+            &[permuted(&[2, 7, 6, 3], &[0, 3, 1, 2]), Arg::Sizes(&[3, 2]), Arg::Conv(&[2, 1], &[1, 2], &[1, 2], 1)],
         ),
-        case(
-            "unfold4d",
-            &[
-                permuted(&[2, 7, 6, 3], &[0, 3, 1, 2]),
-                Arg::Sizes(&[3, 2]),
-                Arg::Conv(&[2, 1], &[1, 2], &[1, 2], 1),
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[2, 3, 8, 8]),
-                normal(&[5, 3, 3, 3]),
-                normal(&[5]),
-                SAME,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[2, 3, 9, 8]),
-                normal(&[5, 3, 3, 2]),
-                Arg::Without,
-                WIDE,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[2, 4, 7, 7]),
-                normal(&[6, 2, 3, 3]),
-                normal(&[6]),
-                GROUPED,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[1, 4, 9, 7]),
-                normal(&[8, 1, 3, 3]),
-                Arg::Without,
-                DEPTHWISE,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[2, 4, 9, 8]),
-                normal(&[4, 1, 2, 3]),
-                normal(&[4]),
-                DEPTHWISE,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]),
-                normal(&[4, 3, 1, 1]),
-                Arg::Without,
-                SAME,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[3, 40, 6, 6]),
-                normal(&[70, 40, 3, 3]),
-                normal(&[70]),
-                SAME,
-            ],
-        ),
-        case(
-            "conv2d",
-            &[
-                normal(&[0, 3, 8, 8]),
-                normal(&[5, 3, 3, 3]),
-                normal(&[5]),
-                SAME,
-            ],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[
-                normal(&[0, 3, 8, 8]),
-                normal(&[5, 3, 3, 3]),
-                normal(&[0, 5, 8, 8]),
-                SAME,
-            ],
-        ),
-        case(
-            "conv_transpose2d",
-            &[
-                normal(&[0, 4, 5, 6]),
-                normal(&[4, 3, 3, 3]),
-                normal(&[3]),
-                T_SAME,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[2, 3, 8, 8]),
-                normal(&[5, 3, 3, 3]),
-                normal(&[2, 5, 8, 8]),
-                SAME,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[2, 3, 9, 8]),
-                normal(&[5, 3, 3, 2]),
-                normal(&[2, 5, 4, 10]),
-                WIDE,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[2, 4, 7, 7]),
-                normal(&[6, 2, 3, 3]),
-                normal(&[2, 6, 7, 7]),
-                GROUPED,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[1, 4, 9, 7]),
-                normal(&[8, 1, 3, 3]),
-                normal(&[1, 8, 4, 3]),
-                DEPTHWISE,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[1, 2, 5, 5]),
-                normal(&[3, 2, 1, 1]),
-                normal(&[1, 3, 7, 7]),
-                SAME,
-            ],
-        ),
+        case("conv2d", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
+        case("conv2d", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), Arg::Without, WIDE]),
+        case("conv2d", &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[6]), GROUPED]),
+        case("conv2d", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), Arg::Without, DEPTHWISE]),
+        case("conv2d", &[normal(&[2, 4, 9, 8]), normal(&[4, 1, 2, 3]), normal(&[4]), DEPTHWISE]),
+        case("conv2d", &[permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), normal(&[4, 3, 1, 1]), Arg::Without, SAME]),
+        case("conv2d", &[normal(&[3, 40, 6, 6]), normal(&[70, 40, 3, 3]), normal(&[70]), SAME]),
+        case("conv2d", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
+        case("conv2d_weight_backward", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[0, 5, 8, 8]), SAME]),
+        case("conv_transpose2d", &[normal(&[0, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME]),
+        case("conv2d_x_backward", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME]),
+        case("conv2d_x_backward", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE]),
+        case("conv2d_x_backward", &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[2, 6, 7, 7]), GROUPED]),
+        case("conv2d_x_backward", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), normal(&[1, 8, 4, 3]), DEPTHWISE]),
+        case("conv2d_x_backward", &[normal(&[1, 2, 5, 5]), normal(&[3, 2, 1, 1]), normal(&[1, 3, 7, 7]), SAME]),
         case(
             "conv2d_x_backward",
             &[
@@ -694,148 +416,30 @@ pub const CASES: &[Case] = {
                 Arg::Conv(&[2, 2], &[1, 2], &[1, 1], 1),
             ],
         ),
+        case("conv2d_weight_backward", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME]),
+        case("conv2d_weight_backward", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE]),
         case(
             "conv2d_weight_backward",
-            &[
-                normal(&[2, 3, 8, 8]),
-                normal(&[5, 3, 3, 3]),
-                normal(&[2, 5, 8, 8]),
-                SAME,
-            ],
+            &[normal(&[64, 4, 8, 8]), normal(&[6, 2, 3, 3]), normal(&[64, 6, 8, 8]), GROUPED],
         ),
         case(
             "conv2d_weight_backward",
-            &[
-                normal(&[2, 3, 9, 8]),
-                normal(&[5, 3, 3, 2]),
-                normal(&[2, 5, 4, 10]),
-                WIDE,
-            ],
+            &[normal(&[3, 4, 9, 7]), normal(&[8, 1, 3, 3]), normal(&[3, 8, 4, 3]), DEPTHWISE],
         ),
-        case(
-            "conv2d_weight_backward",
-            &[
-                normal(&[64, 4, 8, 8]),
-                normal(&[6, 2, 3, 3]),
-                normal(&[64, 6, 8, 8]),
-                GROUPED,
-            ],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[
-                normal(&[3, 4, 9, 7]),
-                normal(&[8, 1, 3, 3]),
-                normal(&[3, 8, 4, 3]),
-                DEPTHWISE,
-            ],
-        ),
-        case(
-            "conv2d_bias_backward",
-            &[normal(&[2, 3, 8, 8]), normal(&[5]), normal(&[2, 5, 8, 8])],
-        ),
-        case(
-            "conv1d",
-            &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[5]), LINE],
-        ),
-        case(
-            "conv1d",
-            &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), Arg::Without, LINES],
-        ),
-        case(
-            "conv1d",
-            &[
-                permuted(&[2, 12, 4], &[0, 2, 1]),
-                normal(&[6, 2, 3]),
-                normal(&[6]),
-                LINES,
-            ],
-        ),
-        case(
-            "conv1d_x_backward",
-            &[
-                normal(&[2, 3, 20]),
-                normal(&[5, 3, 4]),
-                normal(&[2, 5, 10]),
-                LINE,
-            ],
-        ),
-        case(
-            "conv1d_x_backward",
-            &[
-                normal(&[3, 4, 17]),
-                normal(&[6, 2, 3]),
-                normal(&[3, 6, 15]),
-                LINES,
-            ],
-        ),
-        case(
-            "conv1d_weight_backward",
-            &[
-                normal(&[2, 3, 20]),
-                normal(&[5, 3, 4]),
-                normal(&[2, 5, 10]),
-                LINE,
-            ],
-        ),
-        case(
-            "conv1d_weight_backward",
-            &[
-                normal(&[3, 4, 17]),
-                normal(&[6, 2, 3]),
-                normal(&[3, 6, 15]),
-                LINES,
-            ],
-        ),
-        case(
-            "conv1d_bias_backward",
-            &[normal(&[2, 3, 20]), normal(&[5]), normal(&[2, 5, 10])],
-        ),
-        case(
-            "conv3d",
-            &[
-                normal(&[2, 3, 4, 5, 6]),
-                normal(&[5, 3, 3, 3, 3]),
-                normal(&[5]),
-                CUBE,
-            ],
-        ),
-        case(
-            "conv3d",
-            &[
-                normal(&[2, 3, 6, 7, 8]),
-                normal(&[4, 3, 2, 3, 4]),
-                Arg::Without,
-                SKEW,
-            ],
-        ),
-        case(
-            "conv3d",
-            &[
-                normal(&[1, 4, 7, 6, 5]),
-                normal(&[6, 2, 3, 2, 3]),
-                normal(&[6]),
-                CUBES,
-            ],
-        ),
-        case(
-            "conv3d",
-            &[
-                normal(&[2, 4, 4, 5, 6]),
-                normal(&[4, 1, 3, 3, 2]),
-                normal(&[4]),
-                CHANNELS,
-            ],
-        ),
-        case(
-            "conv3d",
-            &[
-                permuted(&[2, 4, 5, 6, 3], &[0, 4, 1, 2, 3]),
-                normal(&[4, 3, 1, 1, 1]),
-                Arg::Without,
-                CUBE,
-            ],
-        ),
+        case("conv2d_bias_backward", &[normal(&[2, 3, 8, 8]), normal(&[5]), normal(&[2, 5, 8, 8])]),
+        case("conv1d", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[5]), LINE]),
+        case("conv1d", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), Arg::Without, LINES]),
+        case("conv1d", &[permuted(&[2, 12, 4], &[0, 2, 1]), normal(&[6, 2, 3]), normal(&[6]), LINES]),
+        case("conv1d_x_backward", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE]),
+        case("conv1d_x_backward", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES]),
+        case("conv1d_weight_backward", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE]),
+        case("conv1d_weight_backward", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES]),
+        case("conv1d_bias_backward", &[normal(&[2, 3, 20]), normal(&[5]), normal(&[2, 5, 10])]),
+        case("conv3d", &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[5]), CUBE]),
+        case("conv3d", &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), Arg::Without, SKEW]),
+        case("conv3d", &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[6]), CUBES]),
+        case("conv3d", &[normal(&[2, 4, 4, 5, 6]), normal(&[4, 1, 3, 3, 2]), normal(&[4]), CHANNELS]),
+        case("conv3d", &[permuted(&[2, 4, 5, 6, 3], &[0, 4, 1, 2, 3]), normal(&[4, 3, 1, 1, 1]), Arg::Without, CUBE]),
         case(
             "conv3d",
             &[
@@ -845,203 +449,65 @@ pub const CASES: &[Case] = {
                 Arg::Conv(&[1, 1, 1], &[0, 1, 1], &[1, 1, 1], 1),
             ],
         ),
+        case("conv3d", &[normal(&[1, 16, 12, 12, 12]), normal(&[48, 16, 3, 3, 3]), normal(&[48]), CUBE]),
         case(
-            "conv3d",
-            &[
-                normal(&[1, 16, 12, 12, 12]),
-                normal(&[48, 16, 3, 3, 3]),
-                normal(&[48]),
-                CUBE,
-            ],
+            "conv3d_x_backward",
+            &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[2, 5, 4, 5, 6]), CUBE],
         ),
         case(
             "conv3d_x_backward",
-            &[
-                normal(&[2, 3, 4, 5, 6]),
-                normal(&[5, 3, 3, 3, 3]),
-                normal(&[2, 5, 4, 5, 6]),
-                CUBE,
-            ],
+            &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), normal(&[2, 4, 4, 3, 3]), SKEW],
         ),
         case(
             "conv3d_x_backward",
-            &[
-                normal(&[2, 3, 6, 7, 8]),
-                normal(&[4, 3, 2, 3, 4]),
-                normal(&[2, 4, 4, 3, 3]),
-                SKEW,
-            ],
-        ),
-        case(
-            "conv3d_x_backward",
-            &[
-                normal(&[1, 4, 7, 6, 5]),
-                normal(&[6, 2, 3, 2, 3]),
-                normal(&[1, 6, 3, 4, 5]),
-                CUBES,
-            ],
+            &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[1, 6, 3, 4, 5]), CUBES],
         ),
         case(
             "conv3d_weight_backward",
-            &[
-                normal(&[2, 3, 4, 5, 6]),
-                normal(&[5, 3, 3, 3, 3]),
-                normal(&[2, 5, 4, 5, 6]),
-                CUBE,
-            ],
+            &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[2, 5, 4, 5, 6]), CUBE],
         ),
         case(
             "conv3d_weight_backward",
-            &[
-                normal(&[2, 3, 6, 7, 8]),
-                normal(&[4, 3, 2, 3, 4]),
-                normal(&[2, 4, 4, 3, 3]),
-                SKEW,
-            ],
+            &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), normal(&[2, 4, 4, 3, 3]), SKEW],
         ),
         case(
             "conv3d_weight_backward",
-            &[
-                normal(&[1, 4, 7, 6, 5]),
-                normal(&[6, 2, 3, 2, 3]),
-                normal(&[1, 6, 3, 4, 5]),
-                CUBES,
-            ],
+            &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[1, 6, 3, 4, 5]), CUBES],
         ),
-        case(
-            "conv3d_bias_backward",
-            &[
-                normal(&[2, 3, 4, 5, 6]),
-                normal(&[5]),
-                normal(&[2, 5, 4, 5, 6]),
-            ],
-        ),
-        case(
-            "conv_transpose1d",
-            &[normal(&[2, 3, 9]), normal(&[3, 5, 4]), normal(&[5]), T_LINE],
-        ),
-        case(
-            "conv_transpose1d",
-            &[
-                normal(&[2, 4, 9]),
-                normal(&[4, 3, 3]),
-                Arg::Without,
-                T_LINES,
-            ],
-        ),
-        case(
-            "conv_transpose1d_x_backward",
-            &[normal(&[3, 5, 4]), normal(&[2, 5, 28]), T_LINE],
-        ),
+        case("conv3d_bias_backward", &[normal(&[2, 3, 4, 5, 6]), normal(&[5]), normal(&[2, 5, 4, 5, 6])]),
+        case("conv_transpose1d", &[normal(&[2, 3, 9]), normal(&[3, 5, 4]), normal(&[5]), T_LINE]),
+        case("conv_transpose1d", &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), Arg::Without, T_LINES]),
+        case("conv_transpose1d_x_backward", &[normal(&[3, 5, 4]), normal(&[2, 5, 28]), T_LINE]),
         case(
             "conv_transpose1d_weight_backward",
-            &[
-                normal(&[2, 4, 9]),
-                normal(&[4, 3, 3]),
-                normal(&[2, 6, 21]),
-                T_LINES,
-            ],
+            &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), normal(&[2, 6, 21]), T_LINES],
         ),
-        case(
-            "conv_transpose1d_bias_backward",
-            &[normal(&[2, 3, 9]), normal(&[5]), normal(&[2, 5, 28])],
-        ),
-        case(
-            "conv_transpose2d",
-            &[
-                normal(&[2, 4, 5, 6]),
-                normal(&[4, 3, 3, 3]),
-                normal(&[3]),
-                T_SAME,
-            ],
-        ),
-        case(
-            "conv_transpose2d",
-            &[
-                normal(&[2, 4, 5, 6]),
-                normal(&[4, 3, 2, 3]),
-                Arg::Without,
-                T_WIDE,
-            ],
-        ),
-        case(
-            "conv_transpose2d_x_backward",
-            &[normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME],
-        ),
+        case("conv_transpose1d_bias_backward", &[normal(&[2, 3, 9]), normal(&[5]), normal(&[2, 5, 28])]),
+        case("conv_transpose2d", &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME]),
+        case("conv_transpose2d", &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), Arg::Without, T_WIDE]),
+        case("conv_transpose2d_x_backward", &[normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME]),
         // An extra row that no element of x reaches.
+        case("conv_transpose2d_x_backward", &[normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE]),
         case(
-            "conv_transpose2d_x_backward",
-            &[normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE],
+            "conv_transpose2d_weight_backward",
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME],
         ),
         case(
             "conv_transpose2d_weight_backward",
-            &[
-                normal(&[2, 4, 5, 6]),
-                normal(&[4, 3, 3, 3]),
-                normal(&[2, 3, 10, 11]),
-                T_SAME,
-            ],
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE],
         ),
+        case("conv_transpose2d_bias_backward", &[normal(&[2, 4, 5, 6]), normal(&[3]), normal(&[2, 3, 10, 11])]),
+        case("conv_transpose3d", &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[3]), T_CUBE]),
+        case("conv_transpose3d", &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), Arg::Without, T_CUBES]),
+        case("conv_transpose3d_x_backward", &[normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_CUBES]),
         case(
-            "conv_transpose2d_weight_backward",
-            &[
-                normal(&[2, 4, 5, 6]),
-                normal(&[4, 3, 2, 3]),
-                normal(&[2, 6, 8, 11]),
-                T_WIDE,
-            ],
-        ),
-        case(
-            "conv_transpose2d_bias_backward",
-            &[normal(&[2, 4, 5, 6]), normal(&[3]), normal(&[2, 3, 10, 11])],
-        ),
-        case(
-            "conv_transpose3d",
-            &[
-                normal(&[2, 4, 3, 4, 5]),
-                normal(&[4, 3, 3, 2, 3]),
-                normal(&[3]),
-                T_CUBE,
-            ],
-        ),
-        case(
-            "conv_transpose3d",
-            &[
-                normal(&[1, 4, 3, 4, 5]),
-                normal(&[4, 3, 2, 3, 2]),
-                Arg::Without,
-                T_CUBES,
-            ],
-        ),
-        case(
-            "conv_transpose3d_x_backward",
-            &[normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_CUBES],
+            "conv_transpose3d_weight_backward",
+            &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[2, 3, 6, 6, 9]), T_CUBE],
         ),
         case(
             "conv_transpose3d_weight_backward",
-            &[
-                normal(&[2, 4, 3, 4, 5]),
-                normal(&[4, 3, 3, 2, 3]),
-                normal(&[2, 3, 6, 6, 9]),
-                T_CUBE,
-            ],
+            &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_CUBES],
         ),
-        case(
-            "conv_transpose3d_weight_backward",
-            &[
-                normal(&[1, 4, 3, 4, 5]),
-                normal(&[4, 3, 2, 3, 2]),
-                normal(&[1, 6, 4, 8, 6]),
-                T_CUBES,
-            ],
-        ),
-        case(
-            "conv_transpose3d_bias_backward",
-            &[
-                normal(&[2, 4, 3, 4, 5]),
-                normal(&[3]),
-                normal(&[2, 3, 6, 6, 9]),
-            ],
-        ),
+        case("conv_transpose3d_bias_backward", &[normal(&[2, 4, 3, 4, 5]), normal(&[3]), normal(&[2, 3, 6, 6, 9])]),
     ]
 };

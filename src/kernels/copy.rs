@@ -18,20 +18,12 @@ fn copy_of(tensor: &Tensor) -> Map {
 ///
 /// When the memory is not there; so too for the functions below.
 pub fn packed(tensor: Tensor) -> Result<Tensor> {
-    if tensor.is_packed() {
-        Ok(tensor)
-    } else {
-        duplicate(&tensor)
-    }
+    if tensor.is_packed() { Ok(tensor) } else { duplicate(&tensor) }
 }
 
 /// The tensor in row-major order, wherever it starts.
 pub fn contiguous(tensor: Tensor) -> Result<Tensor> {
-    if tensor.layout().is_contiguous() {
-        Ok(tensor)
-    } else {
-        duplicate(&tensor)
-    }
+    if tensor.layout().is_contiguous() { Ok(tensor) } else { duplicate(&tensor) }
 }
 
 /// A copy in memory of its own.
@@ -46,18 +38,12 @@ fn duplicate(tensor: &Tensor) -> Result<Tensor> {
 
 /// A tensor that may be written over: this one if nobody else holds it, else a copy.
 pub fn owned(tensor: Tensor) -> Result<Tensor> {
-    if tensor.is_unique() && tensor.is_packed() {
-        Ok(tensor)
-    } else {
-        duplicate(&tensor)
-    }
+    if tensor.is_unique() && tensor.is_packed() { Ok(tensor) } else { duplicate(&tensor) }
 }
 
 /// [`owned`], and apart from the buffers of `others`: no dispatch may write one that it also reads.
 pub fn owned_apart(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
-    let shares = others
-        .iter()
-        .any(|other| other.buffer().shares_buffer(tensor.buffer()));
+    let shares = others.iter().any(|other| other.buffer().shares_buffer(tensor.buffer()));
     if !shares && tensor.is_unique() && tensor.is_packed() {
         return Ok(tensor);
     }
@@ -96,14 +82,10 @@ pub fn expand(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
 
 /// Refuses what indices of 32 bits cannot tell apart: a view may have more elements than its memory.
 fn addressable(shape: &[usize]) -> Result<()> {
-    let len = shape
-        .iter()
-        .try_fold(1usize, |len, &size| len.checked_mul(size));
+    let len = shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
     match len {
         Some(len) if u32::try_from(len).is_ok() => Ok(()),
-        _ => Err(Error::TooManyElements {
-            shape: shape.to_vec(),
-        }),
+        _ => Err(Error::TooManyElements { shape: shape.to_vec() }),
     }
 }
 
@@ -148,11 +130,7 @@ pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result
     tensor.same_device(&value)?;
     let tensor = owned(tensor)?;
     // Written through the view, so the value must not sit in the same buffer.
-    let value = if value.buffer().shares_buffer(tensor.buffer()) {
-        duplicate(&value)?
-    } else {
-        value
-    };
+    let value = if value.buffer().shares_buffer(tensor.buffer()) { duplicate(&value)? } else { value };
     let part = tensor.view(tensor.layout().slice(axes));
     copy_of(&part).write_to(&[value], &part)?;
     Ok(tensor)
@@ -165,12 +143,7 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     shape[axis] = 0;
     for tensor in &tensors {
         first.same_device(tensor)?;
-        let fits = tensor
-            .shape()
-            .iter()
-            .zip(&shape)
-            .enumerate()
-            .all(|(i, (a, b))| i == axis || a == b);
+        let fits = tensor.shape().iter().zip(&shape).enumerate().all(|(i, (a, b))| i == axis || a == b);
         if tensor.shape().len() != shape.len() || !fits {
             return Err(Error::Shape {
                 lhs: first.shape().to_vec(),
@@ -185,20 +158,9 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     let mut start = 0;
     for tensor in &tensors {
         let len = tensor.shape()[axis];
-        let mut parts: SmallVec<[SliceAxis; 6]> = out
-            .shape()
-            .iter()
-            .map(|&len| SliceAxis {
-                start: 0,
-                step: 1,
-                len,
-            })
-            .collect();
-        parts[axis] = SliceAxis {
-            start,
-            step: 1,
-            len,
-        };
+        let mut parts: SmallVec<[SliceAxis; 6]> =
+            out.shape().iter().map(|&len| SliceAxis { start: 0, step: 1, len }).collect();
+        parts[axis] = SliceAxis { start, step: 1, len };
         let part = out.view(out.layout().slice(&parts));
         copy_of(tensor).write_to(std::slice::from_ref(tensor), &part)?;
         start += len;
@@ -227,129 +189,32 @@ pub fn repeat_dim(tensor: Tensor, axis: usize, times: usize) -> Result<Tensor> {
 
 /// What the family must pass.
 pub const CASES: &[Case] = &[
-    case(
-        "float_swap_dims",
-        &[normal(&[3, 4, 5]), Arg::Int(0), Arg::Int(2)],
-    ),
+    case("float_swap_dims", &[normal(&[3, 4, 5]), Arg::Int(0), Arg::Int(2)]),
     case("float_transpose", &[normal(&[3, 4, 5])]),
-    case(
-        "float_permute",
-        &[normal(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])],
-    ),
-    case(
-        "float_permute",
-        &[
-            normal(&[1, 2, 3, 2, 1, 2, 3, 2]),
-            Arg::Sizes(&[7, 3, 5, 1, 0, 2, 6, 4]),
-        ],
-    ),
+    case("float_permute", &[normal(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])]),
+    case("float_permute", &[normal(&[1, 2, 3, 2, 1, 2, 3, 2]), Arg::Sizes(&[7, 3, 5, 1, 0, 2, 6, 4])]),
     case("float_flip", &[normal(&[3, 4, 5]), Arg::Sizes(&[0, 2])]),
-    case(
-        "float_flip",
-        &[permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[1])],
-    ),
+    case("float_flip", &[permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[1])]),
     case("float_reshape", &[normal(&[3, 4, 5]), Arg::Sizes(&[5, 12])]),
-    case(
-        "float_reshape",
-        &[permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[6, 10])],
-    ),
-    case(
-        "float_expand",
-        &[normal(&[3, 1, 5]), Arg::Sizes(&[2, 3, 4, 5])],
-    ),
-    case(
-        "float_slice",
-        &[
-            normal(&[7, 8, 5]),
-            Arg::Slices(&[(1, Some(6), 2), (0, None, 3)]),
-        ],
-    ),
-    case(
-        "float_slice",
-        &[
-            normal(&[7, 8]),
-            Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)]),
-        ],
-    ),
-    case(
-        "float_slice",
-        &[normal(&[7, 8]), Arg::Slices(&[(3, Some(3), 1)])],
-    ),
-    case(
-        "float_slice_assign",
-        &[normal(&[3]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2])],
-    ),
-    case(
-        "float_slice_assign",
-        &[
-            normal(&[7, 5]),
-            Arg::Slices(&[(0, Some(2), 1)]),
-            normal(&[2, 5]),
-        ],
-    ),
-    case(
-        "float_slice_assign",
-        &[
-            normal(&[7, 8]),
-            Arg::Slices(&[(1, Some(5), 1), (2, Some(7), 1)]),
-            normal(&[4, 5]),
-        ],
-    ),
-    case(
-        "float_slice_assign",
-        &[
-            normal(&[7, 8]),
-            Arg::Slices(&[(0, None, -2), (0, None, 3)]),
-            normal(&[4, 3]),
-        ],
-    ),
-    case(
-        "float_slice_assign",
-        &[
-            permuted(&[7, 8], &[1, 0]),
-            Arg::Slices(&[(0, Some(4), 1)]),
-            normal(&[4, 7]),
-        ],
-    ),
-    case(
-        "float_cat",
-        &[Arg::Tensors(&[like(&[2, 3]), like(&[4, 3])]), Arg::Int(0)],
-    ),
-    case(
-        "float_cat",
-        &[
-            Arg::Tensors(&[like(&[2, 3]), like(&[2, 1]), like(&[2, 8])]),
-            Arg::Int(1),
-        ],
-    ),
-    case(
-        "float_repeat_dim",
-        &[normal(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)],
-    ),
-    case(
-        "float_repeat_dim",
-        &[permuted(&[3, 4], &[1, 0]), Arg::Int(0), Arg::Int(2)],
-    ),
-    case(
-        "float_unfold",
-        &[normal(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)],
-    ),
-    case(
-        "float_unfold",
-        &[normal(&[9, 3]), Arg::Int(0), Arg::Int(4), Arg::Int(1)],
-    ),
-    case(
-        "float_mask_where",
-        &[normal(&[5, 6]), truths(&[5, 6]), normal(&[5, 6])],
-    ),
-    case(
-        "float_mask_where",
-        &[normal(&[5, 6]), truths(&[1, 6]), normal(&[5, 1])],
-    ),
-    case(
-        "float_mask_fill",
-        &[normal(&[5, 6]), truths(&[5, 6]), Arg::Float(-1.5)],
-    ),
+    case("float_reshape", &[permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[6, 10])]),
+    case("float_expand", &[normal(&[3, 1, 5]), Arg::Sizes(&[2, 3, 4, 5])]),
+    case("float_slice", &[normal(&[7, 8, 5]), Arg::Slices(&[(1, Some(6), 2), (0, None, 3)])]),
+    case("float_slice", &[normal(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
+    case("float_slice", &[normal(&[7, 8]), Arg::Slices(&[(3, Some(3), 1)])]),
+    case("float_slice_assign", &[normal(&[3]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2])]),
+    case("float_slice_assign", &[normal(&[7, 5]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2, 5])]),
+    case("float_slice_assign", &[normal(&[7, 8]), Arg::Slices(&[(1, Some(5), 1), (2, Some(7), 1)]), normal(&[4, 5])]),
+    case("float_slice_assign", &[normal(&[7, 8]), Arg::Slices(&[(0, None, -2), (0, None, 3)]), normal(&[4, 3])]),
+    case("float_slice_assign", &[permuted(&[7, 8], &[1, 0]), Arg::Slices(&[(0, Some(4), 1)]), normal(&[4, 7])]),
+    case("float_cat", &[Arg::Tensors(&[like(&[2, 3]), like(&[4, 3])]), Arg::Int(0)]),
+    case("float_cat", &[Arg::Tensors(&[like(&[2, 3]), like(&[2, 1]), like(&[2, 8])]), Arg::Int(1)]),
+    case("float_repeat_dim", &[normal(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),
+    case("float_repeat_dim", &[permuted(&[3, 4], &[1, 0]), Arg::Int(0), Arg::Int(2)]),
+    case("float_unfold", &[normal(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)]),
+    case("float_unfold", &[normal(&[9, 3]), Arg::Int(0), Arg::Int(4), Arg::Int(1)]),
+    case("float_mask_where", &[normal(&[5, 6]), truths(&[5, 6]), normal(&[5, 6])]),
+    case("float_mask_where", &[normal(&[5, 6]), truths(&[1, 6]), normal(&[5, 1])]),
+    case("float_mask_fill", &[normal(&[5, 6]), truths(&[5, 6]), Arg::Float(-1.5)]),
     case("float_into_int", &[normal(&[50]), Arg::IntType]),
     case("float_cast", &[normal(&[50]), Arg::FloatType]),
     case("int_swap_dims", &[ints(&[3, 4]), Arg::Int(0), Arg::Int(1)]),
@@ -358,116 +223,42 @@ pub const CASES: &[Case] = &[
     case("int_flip", &[ints(&[3, 4]), Arg::Sizes(&[1])]),
     case("int_reshape", &[ints(&[3, 4]), Arg::Sizes(&[2, 6])]),
     case("int_expand", &[ints(&[3, 1]), Arg::Sizes(&[3, 4])]),
-    case(
-        "int_slice",
-        &[
-            ints(&[7, 8]),
-            Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)]),
-        ],
-    ),
-    case(
-        "int_slice_assign",
-        &[
-            ints(&[7, 8]),
-            Arg::Slices(&[(1, Some(5), 1)]),
-            ints(&[4, 8]),
-        ],
-    ),
-    case(
-        "int_cat",
-        &[Arg::Tensors(&[whole(&[2, 3]), whole(&[4, 3])]), Arg::Int(0)],
-    ),
-    case(
-        "int_repeat_dim",
-        &[ints(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)],
-    ),
-    case(
-        "int_unfold",
-        &[ints(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)],
-    ),
-    case(
-        "int_mask_where",
-        &[ints(&[5, 6]), truths(&[5, 6]), ints(&[5, 6])],
-    ),
-    case(
-        "int_mask_fill",
-        &[ints(&[5, 6]), truths(&[5, 6]), Arg::Int(7)],
-    ),
+    case("int_slice", &[ints(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
+    case("int_slice_assign", &[ints(&[7, 8]), Arg::Slices(&[(1, Some(5), 1)]), ints(&[4, 8])]),
+    case("int_cat", &[Arg::Tensors(&[whole(&[2, 3]), whole(&[4, 3])]), Arg::Int(0)]),
+    case("int_repeat_dim", &[ints(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),
+    case("int_unfold", &[ints(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)]),
+    case("int_mask_where", &[ints(&[5, 6]), truths(&[5, 6]), ints(&[5, 6])]),
+    case("int_mask_fill", &[ints(&[5, 6]), truths(&[5, 6]), Arg::Int(7)]),
     case("int_into_float", &[ints(&[50]), Arg::FloatType]),
     case("int_cast", &[ints(&[50]), Arg::IntType]),
-    case(
-        "bool_swap_dims",
-        &[truths(&[3, 4]), Arg::Int(0), Arg::Int(1)],
-    ),
+    case("bool_swap_dims", &[truths(&[3, 4]), Arg::Int(0), Arg::Int(1)]),
     case("bool_transpose", &[truths(&[3, 4])]),
-    case(
-        "bool_permute",
-        &[truths(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])],
-    ),
+    case("bool_permute", &[truths(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])]),
     case("bool_flip", &[truths(&[3, 4]), Arg::Sizes(&[1])]),
     case("bool_reshape", &[truths(&[3, 4]), Arg::Sizes(&[2, 6])]),
     case("bool_expand", &[truths(&[3, 1]), Arg::Sizes(&[3, 4])]),
-    case(
-        "bool_slice",
-        &[
-            truths(&[7, 8]),
-            Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)]),
-        ],
-    ),
-    case(
-        "bool_slice_assign",
-        &[
-            truths(&[7, 8]),
-            Arg::Slices(&[(1, Some(5), 1)]),
-            truths(&[4, 8]),
-        ],
-    ),
-    case(
-        "bool_cat",
-        &[Arg::Tensors(&[coins(&[2, 3]), coins(&[4, 3])]), Arg::Int(0)],
-    ),
-    case(
-        "bool_repeat_dim",
-        &[truths(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)],
-    ),
-    case(
-        "bool_unfold",
-        &[truths(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)],
-    ),
-    case(
-        "bool_mask_where",
-        &[truths(&[5, 6]), truths(&[5, 6]), truths(&[5, 6])],
-    ),
-    case(
-        "bool_mask_fill",
-        &[truths(&[5, 6]), truths(&[5, 6]), Arg::Switch(true)],
-    ),
+    case("bool_slice", &[truths(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
+    case("bool_slice_assign", &[truths(&[7, 8]), Arg::Slices(&[(1, Some(5), 1)]), truths(&[4, 8])]),
+    case("bool_cat", &[Arg::Tensors(&[coins(&[2, 3]), coins(&[4, 3])]), Arg::Int(0)]),
+    case("bool_repeat_dim", &[truths(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),
+    case("bool_unfold", &[truths(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)]),
+    case("bool_mask_where", &[truths(&[5, 6]), truths(&[5, 6]), truths(&[5, 6])]),
+    case("bool_mask_fill", &[truths(&[5, 6]), truths(&[5, 6]), Arg::Switch(true)]),
     case("bool_into_float", &[truths(&[50]), Arg::FloatType]),
     case("bool_into_int", &[truths(&[50]), Arg::IntType]),
 ];
 
 const fn like(shape: &'static [usize]) -> Input {
-    Input {
-        fill: Fill::Normal,
-        shape,
-        axes: &[],
-    }
+    Input { fill: Fill::Normal, shape, axes: &[] }
 }
 
 const fn whole(shape: &'static [usize]) -> Input {
-    Input {
-        fill: Fill::Ints,
-        shape,
-        axes: &[],
-    }
+    Input { fill: Fill::Ints, shape, axes: &[] }
 }
 
 const fn coins(shape: &'static [usize]) -> Input {
-    Input {
-        fill: Fill::Truths,
-        shape,
-        axes: &[],
-    }
+    Input { fill: Fill::Truths, shape, axes: &[] }
 }
 
 /// Copies are elementwise kernels, and views are none.

@@ -7,10 +7,7 @@ use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
 
-static CROSS: Source = Source {
-    name: "cross",
-    text: include_str!("../../shaders/elementwise/cross.wgsl"),
-};
+static CROSS: Source = Source { name: "cross", text: include_str!("../../shaders/elementwise/cross.wgsl") };
 
 /// The cross products of the vectors along `axis`, which has size three in both; the other axes broadcast.
 ///
@@ -62,29 +59,10 @@ pub fn variants() -> Vec<Variant> {
 
 /// What the family must pass.
 pub const CASES: &[Case] = &[
-    case(
-        "float_cross",
-        &[normal(&[5, 3]), normal(&[5, 3]), Arg::Int(1)],
-    ),
-    case(
-        "float_cross",
-        &[normal(&[3, 70]), normal(&[3, 70]), Arg::Int(0)],
-    ),
-    case(
-        "float_cross",
-        &[
-            normal(&[2, 3, 4]),
-            permuted(&[4, 3, 2], &[2, 1, 0]),
-            Arg::Int(1),
-        ],
-    ),
-    case(
-        "float_cross",
-        &[normal(&[2, 1, 3]), normal(&[1, 4, 3]), Arg::Int(2)],
-    ),
+    case("float_cross", &[normal(&[5, 3]), normal(&[5, 3]), Arg::Int(1)]),
+    case("float_cross", &[normal(&[3, 70]), normal(&[3, 70]), Arg::Int(0)]),
+    case("float_cross", &[normal(&[2, 3, 4]), permuted(&[4, 3, 2], &[2, 1, 0]), Arg::Int(1)]),
+    case("float_cross", &[normal(&[2, 1, 3]), normal(&[1, 4, 3]), Arg::Int(2)]),
     case("float_cross", &[normal(&[3]), normal(&[3]), Arg::Int(0)]),
-    case(
-        "float_cross",
-        &[normal(&[0, 3]), normal(&[0, 3]), Arg::Int(1)],
-    ),
+    case("float_cross", &[normal(&[0, 3]), normal(&[0, 3]), Arg::Int(1)]),
 ];

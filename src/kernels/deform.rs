@@ -10,18 +10,12 @@ use super::{Launch, Params, copy, div_up, elementwise, matmul};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
-static DEFORM_COLUMNS: Source = Source {
-    name: "deform_columns",
-    text: include_str!("../../shaders/conv/deform_columns.wgsl"),
-};
-static DEFORM_OFFSET_BACKWARD: Source = Source {
-    name: "deform_offset_backward",
-    text: include_str!("../../shaders/conv/deform_offset_backward.wgsl"),
-};
-static DEFORM_X_BACKWARD: Source = Source {
-    name: "deform_x_backward",
-    text: include_str!("../../shaders/conv/deform_x_backward.wgsl"),
-};
+static DEFORM_COLUMNS: Source =
+    Source { name: "deform_columns", text: include_str!("../../shaders/conv/deform_columns.wgsl") };
+static DEFORM_OFFSET_BACKWARD: Source =
+    Source { name: "deform_offset_backward", text: include_str!("../../shaders/conv/deform_offset_backward.wgsl") };
+static DEFORM_X_BACKWARD: Source =
+    Source { name: "deform_x_backward", text: include_str!("../../shaders/conv/deform_x_backward.wgsl") };
 
 /// How a deformable kernel moves over its input.
 #[derive(Debug, Clone, Copy)]
@@ -57,21 +51,11 @@ struct Deform {
 }
 
 impl Deform {
-    fn new(
-        x: Tensor,
-        offset: Tensor,
-        weight: &[usize],
-        mask: Option<Tensor>,
-        options: DeformOptions,
-    ) -> Result<Self> {
-        let DeformOptions {
-            conv,
-            offset_groups,
-        } = options;
+    fn new(x: Tensor, offset: Tensor, weight: &[usize], mask: Option<Tensor>, options: DeformOptions) -> Result<Self> {
+        let DeformOptions { conv, offset_groups } = options;
         let g = Geometry::new(x.shape(), weight, conv)?;
         let [_, h, w] = g.output;
-        if x.shape().len() != 4 || offset_groups == 0 || !x.shape()[1].is_multiple_of(offset_groups)
-        {
+        if x.shape().len() != 4 || offset_groups == 0 || !x.shape()[1].is_multiple_of(offset_groups) {
             return Err(Error::Shape {
                 lhs: x.shape().to_vec(),
                 rhs: vec![offset_groups],
@@ -95,22 +79,12 @@ impl Deform {
         }
         let (x, offset) = (copy::packed(x)?, copy::packed(offset)?);
         let mask = mask.map(copy::packed).transpose()?;
-        Ok(Self {
-            g,
-            offset_groups,
-            x,
-            offset,
-            mask,
-        })
+        Ok(Self { g, offset_groups, x, offset, mask })
     }
 
     /// The shape of the columns, `[groups, c / groups * taps, n * pixels]`.
     fn columns_shape(&self) -> [usize; 3] {
-        [
-            self.g.options.groups,
-            self.g.in_c * self.g.taps(),
-            self.g.out_pixels(),
-        ]
+        [self.g.options.groups, self.g.in_c * self.g.taps(), self.g.out_pixels()]
     }
 
     /// The offset, the mask if there is one, and others: what a kernel binds.
@@ -131,16 +105,9 @@ impl Deform {
         work: usize,
     ) -> Result<()> {
         let size = self.x.shape();
-        let ConvOptions {
-            stride,
-            padding,
-            dilation,
-            ..
-        } = self.g.options;
+        let ConvOptions { stride, padding, dilation, .. } = self.g.options;
         let mut params: Params = SmallVec::new();
-        params.extend(
-            [len, size[0], size[1], self.offset_groups, size[2], size[3]].map(|v| v as u32),
-        );
+        params.extend([len, size[0], size[1], self.offset_groups, size[2], size[3]].map(|v| v as u32));
         for [_, h, w] in [self.g.output, self.g.kernel, stride, padding, dilation] {
             params.extend([h as u32, w as u32]);
         }
@@ -160,33 +127,18 @@ impl Deform {
     fn columns(&self) -> Result<Tensor> {
         let inputs = self.inputs(&[&self.x]);
         let out = Tensor::empty(self.x.runtime(), &self.columns_shape(), DType::F32, &inputs)?;
-        self.launch(
-            &DEFORM_COLUMNS,
-            &inputs,
-            &[&out],
-            self.offset.len() / 2,
-            1,
-            out.len() * 8,
-        )?;
+        self.launch(&DEFORM_COLUMNS, &inputs, &[&out], self.offset.len() / 2, 1, out.len() * 8)?;
         Ok(out)
     }
 
     /// The gradients of the offset and the mask, from that of the columns.
     fn offset_backward(&self, columns_grad: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
         let inputs = self.inputs(&[&self.x, columns_grad]);
-        let like =
-            |tensor: &Tensor| Tensor::empty(self.x.runtime(), tensor.shape(), DType::F32, &inputs);
+        let like = |tensor: &Tensor| Tensor::empty(self.x.runtime(), tensor.shape(), DType::F32, &inputs);
         let offset = like(&self.offset)?;
         let mask = self.mask.as_ref().map(like).transpose()?;
         let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&offset).chain(&mask).collect();
-        self.launch(
-            &DEFORM_OFFSET_BACKWARD,
-            &inputs,
-            &outputs,
-            offset.len() / 2,
-            1,
-            columns_grad.len() * 16,
-        )?;
+        self.launch(&DEFORM_OFFSET_BACKWARD, &inputs, &outputs, offset.len() / 2, 1, columns_grad.len() * 16)?;
         drop(outputs);
         Ok((offset, mask))
     }
@@ -198,21 +150,10 @@ impl Deform {
         let out = Tensor::empty(self.x.runtime(), size, DType::F32, &inputs)?;
         // Every band of a plane walks all of its taps: no more bands than keep the device busy.
         let planes = size[0] * size[1];
-        let busy: usize = if self.x.runtime().is_software() {
-            16
-        } else {
-            16384
-        };
+        let busy: usize = if self.x.runtime().is_software() { 16 } else { 16384 };
         let bands = busy.div_ceil(planes.max(1)).min(size[2]).max(1);
         let work = columns_grad.len() * bands * 8;
-        self.launch(
-            &DEFORM_X_BACKWARD,
-            &inputs,
-            &[&out],
-            planes * bands,
-            bands,
-            work,
-        )?;
+        self.launch(&DEFORM_X_BACKWARD, &inputs, &[&out], planes * bands, bands, work)?;
         Ok(out)
     }
 }
@@ -239,12 +180,7 @@ pub fn deform_conv2d(
     x.same_device(&weight)?;
     let deform = Deform::new(x, offset, weight.shape(), mask, options)?;
     let [groups, rows, _] = deform.columns_shape();
-    let Geometry {
-        images,
-        out_c,
-        output: [_, h, w],
-        ..
-    } = deform.g;
+    let Geometry { images, out_c, output: [_, h, w], .. } = deform.g;
     let weight = copy::reshape(weight, &[groups, out_c, rows])?;
     // [o, n, h, w]
     let out = matmul::matmul(weight, deform.columns()?)?;
@@ -273,12 +209,7 @@ pub fn deform_conv2d_backward(
     x.same_device(&grad)?;
     let deform = Deform::new(x, offset, weight.shape(), mask, options)?;
     let [groups, rows, pixels] = deform.columns_shape();
-    let Geometry {
-        images,
-        out_c,
-        output: [_, h, w],
-        ..
-    } = deform.g;
+    let Geometry { images, out_c, output: [_, h, w], .. } = deform.g;
     if grad.shape() != [images, groups * out_c, h, w] {
         return Err(Error::Shape {
             lhs: grad.shape().to_vec(),
@@ -286,11 +217,7 @@ pub fn deform_conv2d_backward(
             rule: "a gradient has the shape of what it is the gradient of",
         });
     }
-    let bias = if has_bias {
-        Some(conv::bias_backward(grad.clone())?)
-    } else {
-        None
-    };
+    let bias = if has_bias { Some(conv::bias_backward(grad.clone())?) } else { None };
     let grad = copy::reshape(copy::swap_dims(grad, 0, 1)?, &[groups, out_c, pixels])?;
     let columns = copy::swap_dims(deform.columns()?, 1, 2)?;
     let weight_grad = matmul::matmul(grad.clone(), columns)?;
@@ -309,10 +236,7 @@ pub fn deform_conv2d_backward(
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
     let sources = [&DEFORM_COLUMNS, &DEFORM_OFFSET_BACKWARD, &DEFORM_X_BACKWARD];
-    sources
-        .into_iter()
-        .flat_map(|source| [variant(source, false), variant(source, true)])
-        .collect()
+    sources.into_iter().flat_map(|source| [variant(source, false), variant(source, true)]).collect()
 }
 
 /// What the family must pass.
@@ -335,14 +259,7 @@ pub const CASES: &[Case] = {
         ),
         case(
             "deform_conv2d",
-            &[
-                normal(&[2, 4, 8, 7]),
-                normal(&[2, 24, 3, 7]),
-                normal(&[5, 4, 3, 2]),
-                Arg::Without,
-                Arg::Without,
-                WIDE,
-            ],
+            &[normal(&[2, 4, 8, 7]), normal(&[2, 24, 3, 7]), normal(&[5, 4, 3, 2]), Arg::Without, Arg::Without, WIDE],
         ),
         case(
             "deform_conv2d",

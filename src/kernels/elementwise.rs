@@ -11,10 +11,8 @@ use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
 
-static ELEMENTWISE: Source = Source {
-    name: "elementwise",
-    text: include_str!("../../shaders/elementwise/elementwise.wgsl"),
-};
+static ELEMENTWISE: Source =
+    Source { name: "elementwise", text: include_str!("../../shaders/elementwise/elementwise.wgsl") };
 
 /// Invocations per workgroup; each computes four neighbours per round.
 const LANES: usize = 256;
@@ -60,12 +58,7 @@ pub struct Map {
 impl Map {
     /// A computation without scalars.
     pub fn new(expr: impl Into<Cow<'static, str>>, out: DType) -> Self {
-        Self {
-            expr: expr.into(),
-            out,
-            scalars: smallvec![],
-            scalar: out,
-        }
+        Self { expr: expr.into(), out, scalars: smallvec![], scalar: out }
     }
 
     /// Adds scalars of a type, `s` and then `t`.
@@ -101,10 +94,7 @@ impl Map {
             input.dtype() == self.out
                 && input.is_packed()
                 && input.is_unique()
-                && inputs
-                    .iter()
-                    .enumerate()
-                    .all(|(k, other)| k == i || !other.buffer().shares_buffer(input.buffer()))
+                && inputs.iter().enumerate().all(|(k, other)| k == i || !other.buffer().shares_buffer(input.buffer()))
         });
         let out = match same {
             Some(index) => inputs[index].clone(),
@@ -122,11 +112,7 @@ impl Map {
     /// # Errors
     ///
     /// When the memory is not there.
-    pub fn fill(
-        &self,
-        runtime: &std::sync::Arc<crate::runtime::Runtime>,
-        shape: &[usize],
-    ) -> Result<Tensor> {
+    pub fn fill(&self, runtime: &std::sync::Arc<crate::runtime::Runtime>, shape: &[usize]) -> Result<Tensor> {
         let out = Tensor::empty(runtime, shape, self.out, &[])?;
         self.write(&[], &out, None)?;
         Ok(out)
@@ -148,45 +134,25 @@ impl Map {
         }
         let mut layouts: SmallVec<[Layout; 4]> = smallvec![out.layout().clone()];
         for input in inputs {
-            layouts.push(
-                input
-                    .layout()
-                    .expand(out.shape())
-                    .ok_or_else(|| Error::Shape {
-                        lhs: out.shape().to_vec(),
-                        rhs: input.shape().to_vec(),
-                        rule: "the second must broadcast to the first",
-                    })?,
-            );
+            layouts.push(input.layout().expand(out.shape()).ok_or_else(|| Error::Shape {
+                lhs: out.shape().to_vec(),
+                rhs: input.shape().to_vec(),
+                rule: "the second must broadcast to the first",
+            })?);
         }
         // A view that ends inside a vec4 must not have its neighbours overwritten: only who holds all of the
         // memory may write past the end of the elements.
         let whole = len.is_multiple_of(4) || same.is_some() || (out.is_packed() && out.is_unique());
-        let packed = whole
-            && layouts
-                .iter()
-                .all(|l| l.is_contiguous() && l.offset.is_multiple_of(4));
+        let packed = whole && layouts.iter().all(|l| l.is_contiguous() && l.offset.is_multiple_of(4));
         let quads = len.div_ceil(4);
         // Large tensors: fewer, longer workgroups.
         let rounds = if quads >= LANES * 1024 { 4 } else { 1 };
         let bits = |i: usize| self.scalars.get(i).map_or(0, |s| s.bits(self.scalar));
         let (s, t) = (bits(0), bits(1));
-        let mut params: Params = smallvec![
-            len as u32,
-            rounds as u32,
-            s as u32,
-            t as u32,
-            0,
-            (s >> 32) as u32,
-            (t >> 32) as u32,
-            0
-        ];
+        let mut params: Params =
+            smallvec![len as u32, rounds as u32, s as u32, t as u32, 0, (s >> 32) as u32, (t >> 32) as u32, 0];
         if packed {
-            let start = |i: usize| {
-                layouts
-                    .get(i)
-                    .map_or(0, |layout: &Layout| layout.offset as u32 / 4)
-            };
+            let start = |i: usize| layouts.get(i).map_or(0, |layout: &Layout| layout.offset as u32 / 4);
             params.extend([start(0), start(1), start(2), start(3)]);
         } else {
             let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
@@ -196,12 +162,8 @@ impl Map {
         }
         let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
         let variant = self.variant(&dtypes, packed, same);
-        let read: SmallVec<[&Tensor; 3]> = inputs
-            .iter()
-            .enumerate()
-            .filter(|&(i, _)| Some(i) != same)
-            .map(|(_, t)| t)
-            .collect();
+        let read: SmallVec<[&Tensor; 3]> =
+            inputs.iter().enumerate().filter(|&(i, _)| Some(i) != same).map(|(_, t)| t).collect();
         Launch {
             variant: &variant,
             inputs: &read,
@@ -214,23 +176,16 @@ impl Map {
     }
 
     fn variant(&self, inputs: &[DType], packed: bool, same: Option<usize>) -> Variant {
-        const NAMES: [(&str, &str, &str); 3] = [
-            ("A", "IN_A", "SAME_A"),
-            ("B", "IN_B", "SAME_B"),
-            ("C", "IN_C", "SAME_C"),
-        ];
-        let mut variant = Variant::new(&ELEMENTWISE)
-            .flag("PACKED", packed)
-            .ty("O", self.out.wgsl())
-            .expr("EXPR", self.expr.clone());
+        const NAMES: [(&str, &str, &str); 3] =
+            [("A", "IN_A", "SAME_A"), ("B", "IN_B", "SAME_B"), ("C", "IN_C", "SAME_C")];
+        let mut variant =
+            Variant::new(&ELEMENTWISE).flag("PACKED", packed).ty("O", self.out.wgsl()).expr("EXPR", self.expr.clone());
         for (index, (dtype, (alias, read, write))) in inputs.iter().zip(NAMES).enumerate() {
             variant = variant.ty(alias, dtype.wgsl());
             variant = variant.flag(if same == Some(index) { write } else { read }, true);
         }
         if !self.scalars.is_empty() {
-            variant = variant
-                .ty("S", self.scalar.wgsl())
-                .flag("WIDE_SCALARS", self.scalar.is_wide());
+            variant = variant.ty("S", self.scalar.wgsl()).flag("WIDE_SCALARS", self.scalar.is_wide());
         }
         match inputs.first() {
             Some(dtype) if dtype.is_wide() => variant.int("BITS", 64),
@@ -256,9 +211,7 @@ pub fn binary(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
 /// A row with a tensor and one or two scalars.
 pub fn scalar(row: &Row, tensor: Tensor, scalars: &[Number]) -> Result<Tensor> {
     let dtype = tensor.dtype();
-    Map::new(row.wgsl, dtype)
-        .with(scalars, dtype)
-        .run(smallvec![tensor])
+    Map::new(row.wgsl, dtype).with(scalars, dtype).run(smallvec![tensor])
 }
 
 /// A row that keeps a tensor within one or two limits, which may be beyond what its type can hold.
@@ -289,14 +242,10 @@ pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: Number) -> Result<Tenso
         let (least, most) = dtype.range();
         if x < least || x > most {
             let answer = Number::Bool(truth(0, if x < least { -1 } else { 1 }));
-            return Map::new("s", DType::Bool)
-                .with(&[answer], DType::Bool)
-                .fill(tensor.runtime(), tensor.shape());
+            return Map::new("s", DType::Bool).with(&[answer], DType::Bool).fill(tensor.runtime(), tensor.shape());
         }
     }
-    Map::new(row.wgsl, DType::Bool)
-        .with(&[scalar], dtype)
-        .run(smallvec![tensor])
+    Map::new(row.wgsl, DType::Bool).with(&[scalar], dtype).run(smallvec![tensor])
 }
 
 /// `value` where `mask` holds, `tensor` elsewhere.
@@ -307,9 +256,7 @@ pub fn mask_where(tensor: Tensor, mask: Tensor, value: Tensor) -> Result<Tensor>
 /// `value` where `mask` holds, `tensor` elsewhere.
 pub fn mask_fill(tensor: Tensor, mask: Tensor, value: Number) -> Result<Tensor> {
     let dtype = tensor.dtype();
-    Map::new("select(a, s, b != 0u)", dtype)
-        .with(&[value], dtype)
-        .run(smallvec![tensor, mask])
+    Map::new("select(a, s, b != 0u)", dtype).with(&[value], dtype).run(smallvec![tensor, mask])
 }
 
 /// The floats to the power of the integers.
@@ -353,14 +300,8 @@ pub fn variants() -> Vec<Variant> {
     }
     let zero = &[Number::Int(0)];
     for dtype in COMPUTED {
-        add(
-            &Map::new("select(a, c, b != 0u)", dtype),
-            &[dtype, DType::Bool, dtype],
-        );
-        add(
-            &Map::new("select(a, s, b != 0u)", dtype).with(zero, dtype),
-            &[dtype, DType::Bool],
-        );
+        add(&Map::new("select(a, c, b != 0u)", dtype), &[dtype, DType::Bool, dtype]);
+        add(&Map::new("select(a, s, b != 0u)", dtype).with(zero, dtype), &[dtype, DType::Bool]);
         add(&Map::new("a", dtype), &[dtype]);
         add(&Map::new("s", dtype).with(zero, dtype), &[]);
     }
@@ -375,14 +316,7 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The types that kernels compute in.
-pub(crate) const COMPUTED: [DType; 6] = [
-    DType::F32,
-    DType::I32,
-    DType::U32,
-    DType::I64,
-    DType::U64,
-    DType::Bool,
-];
+pub(crate) const COMPUTED: [DType; 6] = [DType::F32, DType::I32, DType::U32, DType::I64, DType::U64, DType::Bool];
 
 /// What the family must pass besides the rows of the table.
 pub const CASES: &[Case] = &[
@@ -393,12 +327,6 @@ pub const CASES: &[Case] = &[
     case("prelu", &[normal(&[3, 4, 5]), normal(&[1, 4, 1])]),
     case("float_add", &[normal(&[1]), normal(&[1])]),
     case("float_mul", &[normal(&[0, 3]), normal(&[1, 3])]),
-    case(
-        "float_sub",
-        &[
-            normal(&[2, 1, 3, 1, 2, 1, 2, 3]),
-            normal(&[2, 3, 1, 2, 1, 2, 1, 3]),
-        ],
-    ),
+    case("float_sub", &[normal(&[2, 1, 3, 1, 2, 1, 2, 3]), normal(&[2, 3, 1, 2, 1, 2, 1, 3])]),
     case("bool_equal_elem", &[truths(&[9]), Arg::Switch(false)]),
 ];

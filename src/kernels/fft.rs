@@ -11,14 +11,8 @@ use super::{Launch, copy, create, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Shape, SliceAxis, Tensor};
 
-static FFT: Source = Source {
-    name: "fft",
-    text: include_str!("../../shaders/fft/fft.wgsl"),
-};
-static FFT_REAL: Source = Source {
-    name: "fft_real",
-    text: include_str!("../../shaders/fft/fft_real.wgsl"),
-};
+static FFT: Source = Source { name: "fft", text: include_str!("../../shaders/fft/fft.wgsl") };
+static FFT_REAL: Source = Source { name: "fft_real", text: include_str!("../../shaders/fft/fft_real.wgsl") };
 
 fn pass_variant(radix: usize) -> Variant {
     Variant::new(&FFT).flag("FOUR", radix == 4)
@@ -45,12 +39,7 @@ pub fn rfft(signal: Tensor, axis: usize, n: Option<usize>) -> Result<(Tensor, Te
     let n = power_of_two(&signal, n.unwrap_or(signal.shape()[axis]))?;
     let lines = lines(signal, axis, n)?;
     if n == 1 {
-        let zeros = create::full(
-            lines.runtime(),
-            lines.shape(),
-            Number::Float(0.0),
-            DType::F32,
-        )?;
+        let zeros = create::full(lines.runtime(), lines.shape(), Number::Float(0.0), DType::F32)?;
         return Ok((exchanged(lines, axis)?, exchanged(zeros, axis)?));
     }
     let z = transform(lines, n / 2, Direction::Forward)?;
@@ -122,21 +111,12 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
         let radix = if len / stride >= 4 { 4 } else { 2 };
         let out = Tensor::empty(z.runtime(), z.shape(), DType::F32, &[&z])?;
         let count = complex / radix;
-        let sign = if direction == Direction::Forward {
-            1.0f32
-        } else {
-            -1.0
-        };
+        let sign = if direction == Direction::Forward { 1.0f32 } else { -1.0 };
         Launch {
             variant: &pass_variant(radix),
             inputs: &[&z],
             outputs: &[&out],
-            params: &[
-                count as u32,
-                (len / radix).ilog2(),
-                stride.ilog2(),
-                sign.to_bits(),
-            ],
+            params: &[count as u32, (len / radix).ilog2(), stride.ilog2(), sign.to_bits()],
             groups: div_up(count, 64),
             work: complex as u64 * 16,
         }
@@ -150,27 +130,15 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
 /// The tensor packed, `axis` last and cut or filled with zeros to `len`.
 fn lines(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
     let tensor = exchanged(tensor, axis)?;
-    let mut axes: SmallVec<[SliceAxis; 6]> = tensor
-        .shape()
-        .iter()
-        .map(|&len| SliceAxis {
-            start: 0,
-            step: 1,
-            len,
-        })
-        .collect();
+    let mut axes: SmallVec<[SliceAxis; 6]> =
+        tensor.shape().iter().map(|&len| SliceAxis { start: 0, step: 1, len }).collect();
     let last = axes.len() - 1;
     axes[last].len = len.min(axes[last].len);
     let kept = copy::slice(tensor, &axes)?;
     if axes[last].len == len {
         return copy::packed(kept);
     }
-    let zeros = create::full(
-        kept.runtime(),
-        &with_last(&kept, len),
-        Number::Float(0.0),
-        DType::F32,
-    )?;
+    let zeros = create::full(kept.runtime(), &with_last(&kept, len), Number::Float(0.0), DType::F32)?;
     copy::slice_assign(zeros, &axes, kept)
 }
 
@@ -190,12 +158,7 @@ fn with_last(tensor: &Tensor, len: usize) -> Shape {
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    vec![
-        pass_variant(2),
-        pass_variant(4),
-        real_variant(false),
-        real_variant(true),
-    ]
+    vec![pass_variant(2), pass_variant(4), real_variant(false), real_variant(true)]
 }
 
 /// What the family must pass.
@@ -217,52 +180,13 @@ pub const CASES: &[Case] = {
         case("rfft", &[normal(&[5, 3]), Arg::Int(0), Arg::Int(1)]),
         case("rfft", &[normal(&[0, 16]), Arg::Int(1), WHOLE]),
         case("irfft", &[normal(&[5]), normal(&[5]), Arg::Int(0), WHOLE]),
-        case(
-            "irfft",
-            &[normal(&[3, 2]), normal(&[3, 2]), Arg::Int(1), WHOLE],
-        ),
-        case(
-            "irfft",
-            &[normal(&[3, 3]), normal(&[3, 3]), Arg::Int(1), WHOLE],
-        ),
-        case(
-            "irfft",
-            &[normal(&[2, 33, 3]), normal(&[2, 33, 3]), Arg::Int(1), WHOLE],
-        ),
-        case(
-            "irfft",
-            &[
-                permuted(&[17, 5], &[1, 0]),
-                normal(&[5, 17]),
-                Arg::Int(1),
-                WHOLE,
-            ],
-        ),
-        case(
-            "irfft",
-            &[normal(&[2, 2049]), normal(&[2, 2049]), Arg::Int(1), WHOLE],
-        ),
-        case(
-            "irfft",
-            &[
-                normal(&[3, 40]),
-                normal(&[3, 40]),
-                Arg::Int(1),
-                Arg::Int(16),
-            ],
-        ),
-        case(
-            "irfft",
-            &[
-                normal(&[3, 40]),
-                normal(&[3, 40]),
-                Arg::Int(1),
-                Arg::Int(128),
-            ],
-        ),
-        case(
-            "irfft",
-            &[normal(&[3, 5]), normal(&[3, 5]), Arg::Int(1), Arg::Int(1)],
-        ),
+        case("irfft", &[normal(&[3, 2]), normal(&[3, 2]), Arg::Int(1), WHOLE]),
+        case("irfft", &[normal(&[3, 3]), normal(&[3, 3]), Arg::Int(1), WHOLE]),
+        case("irfft", &[normal(&[2, 33, 3]), normal(&[2, 33, 3]), Arg::Int(1), WHOLE]),
+        case("irfft", &[permuted(&[17, 5], &[1, 0]), normal(&[5, 17]), Arg::Int(1), WHOLE]),
+        case("irfft", &[normal(&[2, 2049]), normal(&[2, 2049]), Arg::Int(1), WHOLE]),
+        case("irfft", &[normal(&[3, 40]), normal(&[3, 40]), Arg::Int(1), Arg::Int(16)]),
+        case("irfft", &[normal(&[3, 40]), normal(&[3, 40]), Arg::Int(1), Arg::Int(128)]),
+        case("irfft", &[normal(&[3, 5]), normal(&[3, 5]), Arg::Int(1), Arg::Int(1)]),
     ]
 };

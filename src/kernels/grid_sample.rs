@@ -6,10 +6,8 @@ use super::{Launch, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static GRID_SAMPLE: Source = Source {
-    name: "grid_sample",
-    text: include_str!("../../shaders/resample/grid_sample.wgsl"),
-};
+static GRID_SAMPLE: Source =
+    Source { name: "grid_sample", text: include_str!("../../shaders/resample/grid_sample.wgsl") };
 
 /// What lies outside of an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,9 +21,7 @@ pub enum Padding {
 }
 
 fn variant(mode: Mode) -> Variant {
-    Variant::new(&GRID_SAMPLE)
-        .flag("NEAREST", mode == Mode::Nearest)
-        .flag("BICUBIC", mode == Mode::Bicubic)
+    Variant::new(&GRID_SAMPLE).flag("NEAREST", mode == Mode::Nearest).flag("BICUBIC", mode == Mode::Bicubic)
 }
 
 /// `x` `[n, c, h, w]` at the places of `grid` `[n, i, j, 2]`: `[n, c, i, j]`. A place is x, then y, where -1 and 1
@@ -35,13 +31,7 @@ fn variant(mode: Mode) -> Variant {
 /// # Errors
 ///
 /// For the Lanczos filter, when the shapes do not fit, and when the memory is not there.
-pub fn grid_sample_2d(
-    x: Tensor,
-    grid: Tensor,
-    mode: Mode,
-    padding: Padding,
-    align_corners: bool,
-) -> Result<Tensor> {
+pub fn grid_sample_2d(x: Tensor, grid: Tensor, mode: Mode, padding: Padding, align_corners: bool) -> Result<Tensor> {
     x.same_device(&grid)?;
     if mode == Mode::Lanczos3 {
         return Err(Error::Unsupported("sampling on a grid by a Lanczos filter"));
@@ -80,9 +70,7 @@ fn unfit(x: &Tensor, grid: &Tensor) -> Error {
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    [Mode::Nearest, Mode::Bilinear, Mode::Bicubic]
-        .map(variant)
-        .to_vec()
+    [Mode::Nearest, Mode::Bilinear, Mode::Bicubic].map(variant).to_vec()
 }
 
 /// What the family must pass. burn-flex does not know the bicubic mode; `tests/definitions.rs` checks that one.
@@ -96,58 +84,21 @@ pub const CASES: &[Case] = {
     // one and this the even one.
     const ODD: Arg = normal(&[2, 3, 5, 7]);
     &[
-        case(
-            "float_grid_sample_2d",
-            &[X, GRID, Arg::GridSample(Bilinear, Zeros, true)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[X, GRID, Arg::GridSample(Bilinear, Zeros, false)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[X, GRID, Arg::GridSample(Bilinear, Border, true)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[X, GRID, Arg::GridSample(Bilinear, Border, false)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[X, GRID, Arg::GridSample(Bilinear, Reflection, true)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[X, GRID, Arg::GridSample(Bilinear, Reflection, false)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[ODD, GRID, Arg::GridSample(Nearest, Zeros, true)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[ODD, GRID, Arg::GridSample(Nearest, Zeros, false)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[ODD, GRID, Arg::GridSample(Nearest, Border, false)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[ODD, GRID, Arg::GridSample(Nearest, Reflection, true)],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[ODD, GRID, Arg::GridSample(Nearest, Reflection, false)],
-        ),
+        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Zeros, true)]),
+        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Zeros, false)]),
+        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Border, true)]),
+        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Border, false)]),
+        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Reflection, true)]),
+        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Reflection, false)]),
+        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Zeros, true)]),
+        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Zeros, false)]),
+        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Border, false)]),
+        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Reflection, true)]),
+        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Reflection, false)]),
         // One pixel; views; no channels.
         case(
             "float_grid_sample_2d",
-            &[
-                normal(&[1, 2, 1, 1]),
-                normal(&[1, 3, 3, 2]),
-                Arg::GridSample(Bilinear, Reflection, true),
-            ],
+            &[normal(&[1, 2, 1, 1]), normal(&[1, 3, 3, 2]), Arg::GridSample(Bilinear, Reflection, true)],
         ),
         case(
             "float_grid_sample_2d",
@@ -157,13 +108,6 @@ pub const CASES: &[Case] = {
                 Arg::GridSample(Bilinear, Border, false),
             ],
         ),
-        case(
-            "float_grid_sample_2d",
-            &[
-                normal(&[2, 0, 4, 6]),
-                GRID,
-                Arg::GridSample(Bilinear, Zeros, false),
-            ],
-        ),
+        case("float_grid_sample_2d", &[normal(&[2, 0, 4, 6]), GRID, Arg::GridSample(Bilinear, Zeros, false)]),
     ]
 };

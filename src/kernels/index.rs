@@ -12,28 +12,16 @@ use super::{Launch, Params, cast, copy, create, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
-static GATHER: Source = Source {
-    name: "gather",
-    text: include_str!("../../shaders/index/gather.wgsl"),
-};
-static SCATTER: Source = Source {
-    name: "scatter",
-    text: include_str!("../../shaders/index/scatter.wgsl"),
-};
+static GATHER: Source = Source { name: "gather", text: include_str!("../../shaders/index/gather.wgsl") };
+static SCATTER: Source = Source { name: "scatter", text: include_str!("../../shaders/index/scatter.wgsl") };
 
 fn gather_variant(dtype: DType) -> Variant {
     Variant::new(&GATHER).ty("E", dtype.wgsl())
 }
 
 fn scatter_variant(dtype: DType) -> Variant {
-    let combine = if dtype == DType::Bool {
-        "a | b"
-    } else {
-        "a + b"
-    };
-    Variant::new(&SCATTER)
-        .ty("E", dtype.wgsl())
-        .expr("COMBINE", combine)
+    let combine = if dtype == DType::Bool { "a | b" } else { "a + b" };
+    Variant::new(&SCATTER).ty("E", dtype.wgsl()).expr("COMBINE", combine)
 }
 
 /// `out[i] = tensor[.., indices[i], ..]` along `axis`; the result has the indices' shape.
@@ -53,12 +41,7 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
             rule: "indices have the tensor's rank and exceed it along the gathered axis only",
         });
     }
-    let out = Tensor::empty(
-        tensor.runtime(),
-        indices.shape(),
-        tensor.dtype(),
-        &[&tensor, &indices],
-    )?;
+    let out = Tensor::empty(tensor.runtime(), indices.shape(), tensor.dtype(), &[&tensor, &indices])?;
     if out.is_empty() {
         return Ok(out);
     }
@@ -70,10 +53,7 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
         });
     }
     // The tensor as the result walks it: the axis stands still.
-    let mut base = Layout {
-        shape: indices.shape().into(),
-        ..tensor.layout().clone()
-    };
+    let mut base = Layout { shape: indices.shape().into(), ..tensor.layout().clone() };
     base.strides[axis] = 0;
     let mut params: Params = SmallVec::new();
     params.extend_from_slice(&[
@@ -120,19 +100,12 @@ pub fn scatter(axis: usize, tensor: Tensor, indices: Tensor, value: Tensor) -> R
         return Ok(out);
     }
     let apart = |tensor: Tensor| {
-        if tensor.buffer().shares_buffer(out.buffer()) {
-            detach(&tensor, &out)
-        } else {
-            Ok(tensor)
-        }
+        if tensor.buffer().shares_buffer(out.buffer()) { detach(&tensor, &out) } else { Ok(tensor) }
     };
     let (indices, value) = (apart(indices)?, apart(value)?);
     // One element per line: the axis shrinks to its start.
     let start = |layout: &Layout| {
-        let mut layout = Layout {
-            shape: value.shape().into(),
-            ..layout.clone()
-        };
+        let mut layout = Layout { shape: value.shape().into(), ..layout.clone() };
         layout.shape[axis] = 1;
         layout
     };
@@ -149,11 +122,7 @@ pub fn scatter(axis: usize, tensor: Tensor, indices: Tensor, value: Tensor) -> R
         0,
         0,
     ]);
-    let starts = [
-        start(out.layout()),
-        start(indices.layout()),
-        start(value.layout()),
-    ];
+    let starts = [start(out.layout()), start(indices.layout()), start(value.layout())];
     params.extend_from_slice(&walk(&[&starts[0], &starts[1], &starts[2]])?.0);
     Launch {
         variant: &scatter_variant(out.dtype()),
@@ -169,14 +138,8 @@ pub fn scatter(axis: usize, tensor: Tensor, indices: Tensor, value: Tensor) -> R
 
 /// A copy of `tensor` that shares no buffer with `other`.
 fn detach(tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let out = Tensor::empty(
-        tensor.runtime(),
-        tensor.shape(),
-        tensor.dtype(),
-        &[tensor, other],
-    )?;
-    super::elementwise::Map::new("a", tensor.dtype())
-        .write_to(std::slice::from_ref(tensor), &out)?;
+    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &[tensor, other])?;
+    super::elementwise::Map::new("a", tensor.dtype()).write_to(std::slice::from_ref(tensor), &out)?;
     Ok(out)
 }
 
@@ -207,12 +170,7 @@ pub fn select(tensor: Tensor, axis: usize, indices: Tensor) -> Result<Tensor> {
 pub fn select_add(tensor: Tensor, axis: usize, indices: Tensor, value: Tensor) -> Result<Tensor> {
     if axis == 0 && pays_to_sort(&tensor, indices.len(), value.len()) {
         let rows = indices.len();
-        return scatter_nd(
-            tensor,
-            copy::reshape(indices, &[rows, 1])?,
-            value,
-            Update::Add,
-        );
+        return scatter_nd(tensor, copy::reshape(indices, &[rows, 1])?, value, Update::Add);
     }
     let indices = spread(indices, axis, value.shape())?;
     scatter(axis, tensor, indices, value)
@@ -222,11 +180,7 @@ pub fn select_add(tensor: Tensor, axis: usize, indices: Tensor, value: Tensor) -
 /// the result has the same bits.
 fn pays_to_sort(tensor: &Tensor, rows: usize, values: usize) -> bool {
     let lines = values / rows.max(1);
-    if tensor.runtime().is_software() {
-        rows >= 4096 && lines < 8
-    } else {
-        rows >= 512
-    }
+    if tensor.runtime().is_software() { rows >= 4096 && lines < 8 } else { rows >= 512 }
 }
 
 /// Rows of `weights` `[count, width]` for indices `[batch, length]`: `[batch, length, width]`.
@@ -247,12 +201,7 @@ pub fn embedding(weights: Tensor, indices: Tensor) -> Result<Tensor> {
 ///
 /// As [`scatter`].
 pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Result<Tensor> {
-    let zeros = create::full(
-        weights.runtime(),
-        weights.shape(),
-        Number::Float(0.0),
-        DType::F32,
-    )?;
+    let zeros = create::full(weights.runtime(), weights.shape(), Number::Float(0.0), DType::F32)?;
     let rows = indices.len();
     let grad = copy::reshape(grad, &[rows, weights.shape()[1]])?;
     select_add(zeros, 0, copy::reshape(indices, &[rows])?, grad)
@@ -260,125 +209,29 @@ pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Res
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    super::elementwise::COMPUTED
-        .into_iter()
-        .flat_map(|dtype| [gather_variant(dtype), scatter_variant(dtype)])
-        .collect()
+    super::elementwise::COMPUTED.into_iter().flat_map(|dtype| [gather_variant(dtype), scatter_variant(dtype)]).collect()
 }
 
 /// What the family must pass.
 pub const CASES: &[Case] = &[
-    case(
-        "float_gather",
-        &[Arg::Int(1), normal(&[4, 6]), below(6, &[4, 3])],
-    ),
-    case(
-        "float_gather",
-        &[Arg::Int(0), normal(&[4, 6]), below(4, &[9, 6])],
-    ),
-    case(
-        "float_gather",
-        &[
-            Arg::Int(2),
-            permuted(&[5, 3, 4], &[2, 1, 0]),
-            below(5, &[4, 3, 5]),
-        ],
-    ),
-    case(
-        "float_scatter_add",
-        &[
-            Arg::Int(1),
-            normal(&[4, 6]),
-            below(6, &[4, 9]),
-            normal(&[4, 9]),
-        ],
-    ),
-    case(
-        "float_scatter_add",
-        &[
-            Arg::Int(0),
-            normal(&[4, 6]),
-            below(4, &[9, 6]),
-            normal(&[9, 6]),
-        ],
-    ),
-    case(
-        "float_select",
-        &[normal(&[5, 4, 3]), Arg::Int(1), below(4, &[7])],
-    ),
-    case(
-        "float_select_add",
-        &[
-            normal(&[5, 4]),
-            Arg::Int(0),
-            below(5, &[9]),
-            normal(&[9, 4]),
-        ],
-    ),
-    case(
-        "float_select_add",
-        &[
-            normal(&[5, 4]),
-            Arg::Int(1),
-            below(4, &[9]),
-            normal(&[5, 9]),
-        ],
-    ),
-    case(
-        "int_gather",
-        &[Arg::Int(1), ints(&[4, 6]), below(6, &[4, 3])],
-    ),
-    case(
-        "int_scatter_add",
-        &[Arg::Int(1), ints(&[4, 6]), below(6, &[4, 9]), ints(&[4, 9])],
-    ),
+    case("float_gather", &[Arg::Int(1), normal(&[4, 6]), below(6, &[4, 3])]),
+    case("float_gather", &[Arg::Int(0), normal(&[4, 6]), below(4, &[9, 6])]),
+    case("float_gather", &[Arg::Int(2), permuted(&[5, 3, 4], &[2, 1, 0]), below(5, &[4, 3, 5])]),
+    case("float_scatter_add", &[Arg::Int(1), normal(&[4, 6]), below(6, &[4, 9]), normal(&[4, 9])]),
+    case("float_scatter_add", &[Arg::Int(0), normal(&[4, 6]), below(4, &[9, 6]), normal(&[9, 6])]),
+    case("float_select", &[normal(&[5, 4, 3]), Arg::Int(1), below(4, &[7])]),
+    case("float_select_add", &[normal(&[5, 4]), Arg::Int(0), below(5, &[9]), normal(&[9, 4])]),
+    case("float_select_add", &[normal(&[5, 4]), Arg::Int(1), below(4, &[9]), normal(&[5, 9])]),
+    case("int_gather", &[Arg::Int(1), ints(&[4, 6]), below(6, &[4, 3])]),
+    case("int_scatter_add", &[Arg::Int(1), ints(&[4, 6]), below(6, &[4, 9]), ints(&[4, 9])]),
     case("int_select", &[ints(&[5, 4]), Arg::Int(0), below(5, &[9])]),
-    case(
-        "int_select_add",
-        &[ints(&[5, 4]), Arg::Int(0), below(5, &[9]), ints(&[9, 4])],
-    ),
-    case(
-        "bool_gather",
-        &[Arg::Int(1), truths(&[4, 6]), below(6, &[4, 3])],
-    ),
-    case(
-        "bool_scatter_or",
-        &[
-            Arg::Int(1),
-            truths(&[4, 6]),
-            below(6, &[4, 9]),
-            truths(&[4, 9]),
-        ],
-    ),
-    case(
-        "bool_select",
-        &[truths(&[5, 4]), Arg::Int(0), below(5, &[9])],
-    ),
-    case(
-        "bool_select_or",
-        &[
-            truths(&[5, 4]),
-            Arg::Int(0),
-            below(5, &[9]),
-            truths(&[9, 4]),
-        ],
-    ),
-    case(
-        "float_select_add",
-        &[
-            normal(&[7]),
-            Arg::Int(0),
-            below(7, &[5000]),
-            normal(&[5000]),
-        ],
-    ),
-    case(
-        "embedding_backward",
-        &[normal(&[11, 8]), normal(&[6, 100, 8]), below(11, &[6, 100])],
-    ),
+    case("int_select_add", &[ints(&[5, 4]), Arg::Int(0), below(5, &[9]), ints(&[9, 4])]),
+    case("bool_gather", &[Arg::Int(1), truths(&[4, 6]), below(6, &[4, 3])]),
+    case("bool_scatter_or", &[Arg::Int(1), truths(&[4, 6]), below(6, &[4, 9]), truths(&[4, 9])]),
+    case("bool_select", &[truths(&[5, 4]), Arg::Int(0), below(5, &[9])]),
+    case("bool_select_or", &[truths(&[5, 4]), Arg::Int(0), below(5, &[9]), truths(&[9, 4])]),
+    case("float_select_add", &[normal(&[7]), Arg::Int(0), below(7, &[5000]), normal(&[5000])]),
+    case("embedding_backward", &[normal(&[11, 8]), normal(&[6, 100, 8]), below(11, &[6, 100])]),
     case("embedding", &[normal(&[11, 8]), below(11, &[3, 7])]),
-    case(
-        "embedding_backward",
-        &[normal(&[11, 8]), normal(&[3, 7, 8]), below(11, &[3, 7])],
-    ),
+    case("embedding_backward", &[normal(&[11, 8]), normal(&[3, 7, 8]), below(11, &[3, 7])]),
 ];

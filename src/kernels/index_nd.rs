@@ -11,18 +11,9 @@ use super::{Launch, Params, cast, copy, div_up, sort};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, MAX_RANK, Result, Shape, Tensor};
 
-static GATHER_ND: Source = Source {
-    name: "gather_nd",
-    text: include_str!("../../shaders/index/gather_nd.wgsl"),
-};
-static SCATTER_ND: Source = Source {
-    name: "scatter_nd",
-    text: include_str!("../../shaders/index/scatter_nd.wgsl"),
-};
-static ARGWHERE: Source = Source {
-    name: "argwhere",
-    text: include_str!("../../shaders/index/argwhere.wgsl"),
-};
+static GATHER_ND: Source = Source { name: "gather_nd", text: include_str!("../../shaders/index/gather_nd.wgsl") };
+static SCATTER_ND: Source = Source { name: "scatter_nd", text: include_str!("../../shaders/index/scatter_nd.wgsl") };
+static ARGWHERE: Source = Source { name: "argwhere", text: include_str!("../../shaders/index/argwhere.wgsl") };
 
 /// What becomes of an element that is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,15 +50,11 @@ impl Update {
 }
 
 fn gather_variant(dtype: DType, places: bool) -> Variant {
-    Variant::new(&GATHER_ND)
-        .ty("E", dtype.wgsl())
-        .flag("PLACES", places)
+    Variant::new(&GATHER_ND).ty("E", dtype.wgsl()).flag("PLACES", places)
 }
 
 fn scatter_variant(dtype: DType, update: Update) -> Variant {
-    Variant::new(&SCATTER_ND)
-        .ty("E", dtype.wgsl())
-        .expr("COMBINE", update.combine(dtype))
+    Variant::new(&SCATTER_ND).ty("E", dtype.wgsl()).expr("COMBINE", update.combine(dtype))
 }
 
 /// The axes of a shape that indices name, and the count of elements at each place.
@@ -101,18 +88,10 @@ fn shape_words(shape: &[usize]) -> [u32; MAX_RANK] {
 pub fn gather_nd(tensor: Tensor, indices: Tensor) -> Result<Tensor> {
     tensor.same_device(&indices)?;
     let (depth, slice) = split(tensor.shape(), indices.shape())?;
-    let (tensor, indices) = (
-        copy::packed(tensor)?,
-        copy::packed(cast::indices(indices)?)?,
-    );
+    let (tensor, indices) = (copy::packed(tensor)?, copy::packed(cast::indices(indices)?)?);
     let mut shape: Shape = indices.shape()[..indices.shape().len() - 1].into();
     shape.extend_from_slice(&tensor.shape()[depth..]);
-    let out = Tensor::empty(
-        tensor.runtime(),
-        &shape,
-        tensor.dtype(),
-        &[&tensor, &indices],
-    )?;
+    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor, &indices])?;
     if out.is_empty() {
         return Ok(out);
     }
@@ -140,20 +119,13 @@ pub fn gather_nd(tensor: Tensor, indices: Tensor) -> Result<Tensor> {
 
 /// `tensor` with `values` `[.., rest of the tensor's axes]` combined into the places that `indices` `[.., k]` name. An index
 /// outside of its axis is skipped.
-pub fn scatter_nd(
-    tensor: Tensor,
-    indices: Tensor,
-    values: Tensor,
-    update: Update,
-) -> Result<Tensor> {
+pub fn scatter_nd(tensor: Tensor, indices: Tensor, values: Tensor, update: Update) -> Result<Tensor> {
     tensor.same_device(&indices)?;
     tensor.same_device(&values)?;
     let (depth, slice) = split(tensor.shape(), indices.shape())?;
     let rows = &indices.shape()[..indices.shape().len() - 1];
     let updates: usize = rows.iter().product();
-    if rows != &values.shape()[..rows.len().min(values.shape().len())]
-        || values.len() != updates * slice
-    {
+    if rows != &values.shape()[..rows.len().min(values.shape().len())] || values.len() != updates * slice {
         return Err(Error::Shape {
             lhs: indices.shape().to_vec(),
             rhs: values.shape().to_vec(),
@@ -204,17 +176,10 @@ pub fn counts(tensor: &Tensor) -> Result<Tensor> {
 pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor> {
     let rank = tensor.shape().len();
     if rank > MAX_RANK {
-        return Err(Error::TooManyAxes {
-            shape: tensor.shape().to_vec(),
-        });
+        return Err(Error::TooManyAxes { shape: tensor.shape().to_vec() });
     }
     let tensor = copy::packed(tensor)?;
-    let out = Tensor::empty(
-        tensor.runtime(),
-        &[found, rank],
-        DType::I32,
-        &[&tensor, counts],
-    )?;
+    let out = Tensor::empty(tensor.runtime(), &[found, rank], DType::I32, &[&tensor, counts])?;
     if out.is_empty() {
         return Ok(out);
     }
@@ -250,82 +215,18 @@ pub fn variants() -> Vec<Variant> {
 /// What the family must pass.
 pub const CASES: &[Case] = &[
     case("float_gather_nd", &[normal(&[5, 6, 4]), below(5, &[7, 2])]),
-    case(
-        "float_gather_nd",
-        &[permuted(&[5, 6, 4], &[2, 0, 1]), below(4, &[3, 2, 3])],
-    ),
+    case("float_gather_nd", &[permuted(&[5, 6, 4], &[2, 0, 1]), below(4, &[3, 2, 3])]),
     case("float_gather_nd", &[normal(&[5, 6]), below(5, &[9, 1])]),
     case("int_gather_nd", &[ints(&[5, 6]), below(5, &[3, 2])]),
+    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[40, 2]), normal(&[40]), Arg::Update(Update::Add)]),
+    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[4, 10, 1]), normal(&[4, 10, 6]), Arg::Update(Update::Add)]),
+    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[40, 2]), normal(&[40]), Arg::Update(Update::Assign)]),
+    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Update(Update::Mul)]),
+    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Update(Update::Min)]),
     case(
         "float_scatter_nd",
-        &[
-            normal(&[5, 6]),
-            below(5, &[40, 2]),
-            normal(&[40]),
-            Arg::Update(Update::Add),
-        ],
+        &[permuted(&[6, 5], &[1, 0]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Update(Update::Max)],
     ),
-    case(
-        "float_scatter_nd",
-        &[
-            normal(&[5, 6]),
-            below(5, &[4, 10, 1]),
-            normal(&[4, 10, 6]),
-            Arg::Update(Update::Add),
-        ],
-    ),
-    case(
-        "float_scatter_nd",
-        &[
-            normal(&[5, 6]),
-            below(5, &[40, 2]),
-            normal(&[40]),
-            Arg::Update(Update::Assign),
-        ],
-    ),
-    case(
-        "float_scatter_nd",
-        &[
-            normal(&[5, 6]),
-            below(5, &[9, 1]),
-            normal(&[9, 6]),
-            Arg::Update(Update::Mul),
-        ],
-    ),
-    case(
-        "float_scatter_nd",
-        &[
-            normal(&[5, 6]),
-            below(5, &[9, 1]),
-            normal(&[9, 6]),
-            Arg::Update(Update::Min),
-        ],
-    ),
-    case(
-        "float_scatter_nd",
-        &[
-            permuted(&[6, 5], &[1, 0]),
-            below(5, &[9, 1]),
-            normal(&[9, 6]),
-            Arg::Update(Update::Max),
-        ],
-    ),
-    case(
-        "int_scatter_nd",
-        &[
-            ints(&[5, 6]),
-            below(5, &[40, 2]),
-            ints(&[40]),
-            Arg::Update(Update::Add),
-        ],
-    ),
-    case(
-        "int_scatter_nd",
-        &[
-            ints(&[5, 6]),
-            below(5, &[40, 2]),
-            ints(&[40]),
-            Arg::Update(Update::Max),
-        ],
-    ),
+    case("int_scatter_nd", &[ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Update(Update::Add)]),
+    case("int_scatter_nd", &[ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Update(Update::Max)]),
 ];

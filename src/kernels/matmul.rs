@@ -8,14 +8,8 @@ use super::{Launch, Params, copy, div_up, walk};
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
 
-static MATMUL: Source = Source {
-    name: "matmul",
-    text: include_str!("../../shaders/matmul/matmul.wgsl"),
-};
-static MATMUL_INT: Source = Source {
-    name: "matmul_int",
-    text: include_str!("../../shaders/matmul/matmul_int.wgsl"),
-};
+static MATMUL: Source = Source { name: "matmul", text: include_str!("../../shaders/matmul/matmul.wgsl") };
+static MATMUL_INT: Source = Source { name: "matmul_int", text: include_str!("../../shaders/matmul/matmul_int.wgsl") };
 
 /// The shape in which a product is computed; see `shaders/lib/gemm.wgsl`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,12 +54,7 @@ impl Quads {
     /// The combination of a number's bits, to list them all.
     pub fn of_bits(bits: u32) -> Self {
         let on = |bit: u32| bits >> bit & 1 == 1;
-        Self {
-            a: on(0),
-            b: on(1),
-            out: on(2),
-            a_across: on(3),
-        }
+        Self { a: on(0), b: on(1), out: on(2), a_across: on(3) }
     }
 }
 
@@ -79,31 +68,11 @@ pub(crate) fn has_octets(runtime: &Runtime) -> bool {
 impl Tiling {
     pub const EVERY: [Self; 6] = [
         Self::Tiled,
-        Self::Direct {
-            rows: 8,
-            subgroup: false,
-            effort: Effort::Plain,
-        },
-        Self::Direct {
-            rows: 8,
-            subgroup: true,
-            effort: Effort::Plain,
-        },
-        Self::Direct {
-            rows: 8,
-            subgroup: true,
-            effort: Effort::Columns,
-        },
-        Self::Direct {
-            rows: 8,
-            subgroup: true,
-            effort: Effort::Full,
-        },
-        Self::Direct {
-            rows: 16,
-            subgroup: true,
-            effort: Effort::Full,
-        },
+        Self::Direct { rows: 8, subgroup: false, effort: Effort::Plain },
+        Self::Direct { rows: 8, subgroup: true, effort: Effort::Plain },
+        Self::Direct { rows: 8, subgroup: true, effort: Effort::Columns },
+        Self::Direct { rows: 8, subgroup: true, effort: Effort::Full },
+        Self::Direct { rows: 16, subgroup: true, effort: Effort::Full },
     ];
 
     /// What suits the adapter's class, the count of rows and the count of operations.
@@ -118,16 +87,8 @@ impl Tiling {
             4_000_000..64_000_000 => Effort::Columns,
             _ => Effort::Full,
         };
-        let rows = if effort == Effort::Full && m > 8 {
-            16
-        } else {
-            8
-        };
-        Self::Direct {
-            rows,
-            subgroup,
-            effort,
-        }
+        let rows = if effort == Effort::Full && m > 8 { 16 } else { 8 };
+        Self::Direct { rows, subgroup, effort }
     }
 
     /// The rows and columns that one workgroup computes.
@@ -142,11 +103,7 @@ impl Tiling {
     pub fn define(self, variant: Variant, quads: Quads) -> Variant {
         match self {
             Self::Tiled => variant.flag("TILED", true).flag("A_ACROSS", quads.a_across),
-            Self::Direct {
-                rows,
-                subgroup,
-                effort,
-            } => {
+            Self::Direct { rows, subgroup, effort } => {
                 let columns = effort >= Effort::Columns;
                 variant
                     .int("ROWS", rows)
@@ -179,24 +136,9 @@ impl Gemm {
         let tiling = Tiling::choose(runtime, m, work);
         let (rows, cols) = tiling.tile();
         let tiles = batch * m.div_ceil(rows) * n.div_ceil(cols);
-        let (enough, least) = if runtime.is_software() {
-            (16, 512)
-        } else {
-            (256, 256)
-        };
-        let wanted = if tiles >= enough {
-            1
-        } else {
-            (enough / tiles.max(1)).min(k / least).max(1)
-        };
-        Self {
-            batch,
-            m,
-            n,
-            k,
-            splits: wanted,
-            tiling,
-        }
+        let (enough, least) = if runtime.is_software() { (16, 512) } else { (256, 256) };
+        let wanted = if tiles >= enough { 1 } else { (enough / tiles.max(1)).min(k / least).max(1) };
+        Self { batch, m, n, k, splits: wanted, tiling }
     }
 
     /// The steps of k that one part has.
@@ -229,11 +171,7 @@ impl Gemm {
 
     /// Sums the parts of a result `[splits, ..]`.
     pub fn join(&self, out: Tensor, shape: &[usize]) -> Result<Tensor> {
-        let out = if self.splits == 1 {
-            out
-        } else {
-            reduce::dim(Reduction::Sum, out, 0)?
-        };
+        let out = if self.splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? };
         Ok(out.view(Layout::contiguous(shape)))
     }
 }
@@ -262,22 +200,12 @@ pub fn matmul(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
 /// As [`matmul`].
 pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
     lhs.same_device(&rhs)?;
-    let fits = |rule| Error::Shape {
-        lhs: lhs.shape().to_vec(),
-        rhs: rhs.shape().to_vec(),
-        rule,
-    };
+    let fits = |rule| Error::Shape { lhs: lhs.shape().to_vec(), rhs: rhs.shape().to_vec(), rule };
     let rank = lhs.shape().len();
     if rank < 2 || rhs.shape().len() != rank || lhs.shape()[rank - 1] != rhs.shape()[rank - 2] {
-        return Err(fits(
-            "a product needs matrices [.., m, k] and [.., k, n] of one rank",
-        ));
+        return Err(fits("a product needs matrices [.., m, k] and [.., k, n] of one rank"));
     }
-    let (m, k, n) = (
-        lhs.shape()[rank - 2],
-        lhs.shape()[rank - 1],
-        rhs.shape()[rank - 1],
-    );
+    let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
     let mut batch = broadcast(&lhs.shape()[..rank - 2], &rhs.shape()[..rank - 2])
         .ok_or_else(|| fits("the axes before the matrices must broadcast"))?;
     // One matrix on the right for all on the left: a single tall product.
@@ -301,19 +229,12 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
             strides: layout.strides[..rank - 2].into(),
             offset: layout.offset,
         };
-        start
-            .expand(&batch)
-            .ok_or_else(|| fits("the axes before the matrices must broadcast"))
+        start.expand(&batch).ok_or_else(|| fits("the axes before the matrices must broadcast"))
     };
     let (lhs_starts, rhs_starts) = (starts(&lhs)?, starts(&rhs)?);
     let (words, _) = walk(&[&Layout::contiguous(&batch), &lhs_starts, &rhs_starts])?;
     let stride = |tensor: &Tensor, axis: usize| tensor.layout().strides[axis];
-    let strides = [
-        stride(&lhs, rank - 2),
-        stride(&lhs, rank - 1),
-        stride(&rhs, rank - 2),
-        stride(&rhs, rank - 1),
-    ];
+    let strides = [stride(&lhs, rank - 2), stride(&lhs, rank - 1), stride(&rhs, rank - 2), stride(&rhs, rank - 1)];
     let strides32 = strides.map(|s| s as i32 as u32);
     batch.extend([m, n]);
     let bias = bias.map(copy::packed).transpose()?;
@@ -341,23 +262,14 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
     }
     // Without a bias something must still be bound in its place.
     inputs.push(bias.as_ref().unwrap_or(&rhs));
-    let out = Tensor::empty(
-        lhs.runtime(),
-        &[gemm.splits, count * m * n],
-        DType::F32,
-        &inputs,
-    )?;
+    let out = Tensor::empty(lhs.runtime(), &[gemm.splits, count * m * n], DType::F32, &inputs)?;
     if !out.is_empty() {
         // Whether rows can be read as vec4: neighbours in memory, each row and matrix aligned.
         let aligned = |inner: isize, outer: isize, starts: &Layout| {
             inner == 1
                 && outer % 4 == 0
                 && starts.offset.is_multiple_of(4)
-                && starts
-                    .strides
-                    .iter()
-                    .zip(&starts.shape)
-                    .all(|(&s, &size)| size == 1 || s % 4 == 0)
+                && starts.strides.iter().zip(&starts.shape).all(|(&s, &size)| size == 1 || s % 4 == 0)
         };
         let quads = Quads {
             a: k.is_multiple_of(4) && aligned(strides[1], strides[0], &lhs_starts),
@@ -431,10 +343,7 @@ pub fn linear_bias_backward(grad: Tensor) -> Result<Tensor> {
 
 /// A tensor `[.., width]` as so many rows.
 fn flat_rows(tensor: &Tensor) -> (usize, usize) {
-    let (width, outer) = tensor
-        .shape()
-        .split_last()
-        .map_or((1, &[][..]), |(w, o)| (*w, o));
+    let (width, outer) = tensor.shape().split_last().map_or((1, &[][..]), |(w, o)| (*w, o));
     (outer.iter().product(), width)
 }
 
@@ -461,44 +370,17 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[70, 1]), normal(&[1, 9])]),
     case("float_matmul", &[normal(&[4, 9000]), normal(&[9000, 5])]),
     case("float_matmul", &[normal(&[3, 0]), normal(&[0, 5])]),
-    case(
-        "float_matmul",
-        &[permuted(&[30, 20], &[1, 0]), normal(&[30, 12])],
-    ),
-    case(
-        "float_matmul",
-        &[normal(&[20, 30]), permuted(&[12, 30], &[1, 0])],
-    ),
-    case(
-        "float_matmul",
-        &[normal(&[2, 3, 6, 5]), normal(&[2, 3, 5, 8])],
-    ),
-    case(
-        "float_matmul",
-        &[normal(&[2, 1, 6, 5]), normal(&[1, 3, 5, 8])],
-    ),
+    case("float_matmul", &[permuted(&[30, 20], &[1, 0]), normal(&[30, 12])]),
+    case("float_matmul", &[normal(&[20, 30]), permuted(&[12, 30], &[1, 0])]),
+    case("float_matmul", &[normal(&[2, 3, 6, 5]), normal(&[2, 3, 5, 8])]),
+    case("float_matmul", &[normal(&[2, 1, 6, 5]), normal(&[1, 3, 5, 8])]),
     case("float_matmul", &[normal(&[4, 6, 5]), normal(&[1, 5, 8])]),
     case("float_matmul", &[normal(&[1, 6, 5]), normal(&[4, 5, 8])]),
-    case(
-        "float_matmul",
-        &[
-            permuted(&[4, 8, 3, 5], &[0, 2, 1, 3]),
-            permuted(&[4, 8, 3, 5], &[0, 2, 3, 1]),
-        ],
-    ),
+    case("float_matmul", &[permuted(&[4, 8, 3, 5], &[0, 2, 1, 3]), permuted(&[4, 8, 3, 5], &[0, 2, 3, 1])]),
     case("int_matmul", &[ints(&[2, 5, 7]), ints(&[2, 7, 3])]),
-    case(
-        "linear",
-        &[normal(&[9, 12]), normal(&[12, 5]), normal(&[5])],
-    ),
-    case(
-        "linear",
-        &[normal(&[2, 9, 12]), normal(&[12, 8]), Arg::Without],
-    ),
+    case("linear", &[normal(&[9, 12]), normal(&[12, 5]), normal(&[5])]),
+    case("linear", &[normal(&[2, 9, 12]), normal(&[12, 8]), Arg::Without]),
     case("linear_x_backward", &[normal(&[12, 8]), normal(&[3, 4, 8])]),
-    case(
-        "linear_weight_backward",
-        &[normal(&[3, 4, 12]), normal(&[3, 4, 8])],
-    ),
+    case("linear_weight_backward", &[normal(&[3, 4, 12]), normal(&[3, 4, 8])]),
     case("linear_bias_backward", &[normal(&[3, 4, 8])]),
 ];

@@ -90,9 +90,7 @@ impl Launch<'_> {
 pub(crate) fn walk(layouts: &[&Layout]) -> Result<(Params, usize)> {
     let (shape, strides) = collapse(layouts);
     if shape.len() > MAX_RANK {
-        return Err(Error::TooManyAxes {
-            shape: shape.to_vec(),
-        });
+        return Err(Error::TooManyAxes { shape: shape.to_vec() });
     }
     // A tensor of one element still has one axis to walk.
     let rank = shape.len().max(1);
@@ -100,8 +98,7 @@ pub(crate) fn walk(layouts: &[&Layout]) -> Result<(Params, usize)> {
     for axis in 0..rank {
         words[axis] = shape.get(axis).map_or(1, |&size| size as u32);
         for (tensor, strides) in strides.iter().enumerate() {
-            words[MAX_RANK + 8 + axis * 4 + tensor] =
-                strides.get(axis).map_or(0, |&s| s as i32 as u32);
+            words[MAX_RANK + 8 + axis * 4 + tensor] = strides.get(axis).map_or(0, |&s| s as i32 as u32);
         }
     }
     for (tensor, layout) in layouts.iter().enumerate() {

@@ -7,16 +7,10 @@ use super::{Launch, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static NORM: Source = Source {
-    name: "norm",
-    text: include_str!("../../shaders/norm/norm.wgsl"),
-};
+static NORM: Source = Source { name: "norm", text: include_str!("../../shaders/norm/norm.wgsl") };
 
 fn variant(center: bool, lanes: Option<u32>) -> Variant {
-    Variant::new(&NORM)
-        .flag("CENTER", center)
-        .flag("ROW", lanes.is_some())
-        .int("LANES", lanes.unwrap_or(64))
+    Variant::new(&NORM).flag("CENTER", center).flag("ROW", lanes.is_some()).int("LANES", lanes.unwrap_or(64))
 }
 
 /// Each row of `x` `[.., width]` divided by its root mean square, times `gamma` `[width]`.
@@ -38,13 +32,7 @@ pub fn layer_norm(x: Tensor, gamma: Tensor, beta: Option<Tensor>, epsilon: f32) 
     normalise(x, gamma, beta, epsilon, true)
 }
 
-fn normalise(
-    x: Tensor,
-    gamma: Tensor,
-    beta: Option<Tensor>,
-    epsilon: f32,
-    center: bool,
-) -> Result<Tensor> {
+fn normalise(x: Tensor, gamma: Tensor, beta: Option<Tensor>, epsilon: f32, center: bool) -> Result<Tensor> {
     let width = x.shape().last().copied().unwrap_or(0);
     for scale in std::iter::once(&gamma).chain(&beta) {
         x.same_device(scale)?;
@@ -74,12 +62,7 @@ fn normalise(
         variant: &variant(center, row.then_some(lanes)),
         inputs: &inputs,
         outputs: &[&out],
-        params: &[
-            rows as u32,
-            width as u32,
-            epsilon.to_bits(),
-            u32::from(beta.is_some()),
-        ],
+        params: &[rows as u32, width as u32, epsilon.to_bits(), u32::from(beta.is_some())],
         groups: if row { rows as u64 } else { div_up(rows, 64) },
         work: x.len() as u64 * 8,
     }
@@ -89,91 +72,19 @@ fn normalise(
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    [None, Some(8), Some(128)]
-        .into_iter()
-        .flat_map(|lanes| [variant(false, lanes), variant(true, lanes)])
-        .collect()
+    [None, Some(8), Some(128)].into_iter().flat_map(|lanes| [variant(false, lanes), variant(true, lanes)]).collect()
 }
 
 /// What the family must pass. `tests/definitions.rs` checks rows with a large mean, which burn-flex gets wrong.
 pub const CASES: &[Case] = &[
-    case(
-        "rms_norm",
-        &[normal(&[5, 64]), normal(&[64]), Arg::Float(1e-5)],
-    ),
-    case(
-        "rms_norm",
-        &[normal(&[2, 3, 7]), normal(&[7]), Arg::Float(1e-5)],
-    ),
-    case(
-        "rms_norm",
-        &[
-            permuted(&[300, 4], &[1, 0]),
-            normal(&[300]),
-            Arg::Float(1e-5),
-        ],
-    ),
-    case(
-        "layer_norm",
-        &[
-            normal(&[5, 64]),
-            normal(&[64]),
-            normal(&[64]),
-            Arg::Float(1e-5),
-        ],
-    ),
-    case(
-        "layer_norm",
-        &[
-            normal(&[5, 64]),
-            normal(&[64]),
-            Arg::Without,
-            Arg::Float(1e-5),
-        ],
-    ),
-    case(
-        "layer_norm",
-        &[
-            normal(&[70, 3, 7]),
-            normal(&[7]),
-            normal(&[7]),
-            Arg::Float(1e-3),
-        ],
-    ),
-    case(
-        "layer_norm",
-        &[
-            normal(&[9, 1]),
-            normal(&[1]),
-            normal(&[1]),
-            Arg::Float(1e-5),
-        ],
-    ),
-    case(
-        "layer_norm",
-        &[
-            normal(&[1000]),
-            normal(&[1000]),
-            normal(&[1000]),
-            Arg::Float(1e-5),
-        ],
-    ),
-    case(
-        "layer_norm",
-        &[
-            permuted(&[300, 4], &[1, 0]),
-            normal(&[300]),
-            normal(&[300]),
-            Arg::Float(1e-5),
-        ],
-    ),
-    case(
-        "layer_norm",
-        &[
-            normal(&[0, 7]),
-            normal(&[7]),
-            Arg::Without,
-            Arg::Float(1e-5),
-        ],
-    ),
+    case("rms_norm", &[normal(&[5, 64]), normal(&[64]), Arg::Float(1e-5)]),
+    case("rms_norm", &[normal(&[2, 3, 7]), normal(&[7]), Arg::Float(1e-5)]),
+    case("rms_norm", &[permuted(&[300, 4], &[1, 0]), normal(&[300]), Arg::Float(1e-5)]),
+    case("layer_norm", &[normal(&[5, 64]), normal(&[64]), normal(&[64]), Arg::Float(1e-5)]),
+    case("layer_norm", &[normal(&[5, 64]), normal(&[64]), Arg::Without, Arg::Float(1e-5)]),
+    case("layer_norm", &[normal(&[70, 3, 7]), normal(&[7]), normal(&[7]), Arg::Float(1e-3)]),
+    case("layer_norm", &[normal(&[9, 1]), normal(&[1]), normal(&[1]), Arg::Float(1e-5)]),
+    case("layer_norm", &[normal(&[1000]), normal(&[1000]), normal(&[1000]), Arg::Float(1e-5)]),
+    case("layer_norm", &[permuted(&[300, 4], &[1, 0]), normal(&[300]), normal(&[300]), Arg::Float(1e-5)]),
+    case("layer_norm", &[normal(&[0, 7]), normal(&[7]), Arg::Without, Arg::Float(1e-5)]),
 ];

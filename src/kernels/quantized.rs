@@ -11,18 +11,10 @@ use super::{Launch, Params, copy, div_up, index, reduce, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, SliceAxis, Tensor};
 
-static SCALES: Source = Source {
-    name: "scales",
-    text: include_str!("../../shaders/quantized/scales.wgsl"),
-};
-static QUANTIZE: Source = Source {
-    name: "quantize",
-    text: include_str!("../../shaders/quantized/quantize.wgsl"),
-};
-static DEQUANTIZE: Source = Source {
-    name: "dequantize",
-    text: include_str!("../../shaders/quantized/dequantize.wgsl"),
-};
+static SCALES: Source = Source { name: "scales", text: include_str!("../../shaders/quantized/scales.wgsl") };
+static QUANTIZE: Source = Source { name: "quantize", text: include_str!("../../shaders/quantized/quantize.wgsl") };
+static DEQUANTIZE: Source =
+    Source { name: "dequantize", text: include_str!("../../shaders/quantized/dequantize.wgsl") };
 
 /// Integers in a word.
 const PER_WORD: usize = 4;
@@ -81,12 +73,7 @@ impl Quantized {
                 rule: "there is a word for each four elements, and a scale for each block",
             });
         }
-        Ok(Self {
-            words: copy::packed(words)?,
-            layout,
-            scales: copy::packed(scales)?,
-            format,
-        })
+        Ok(Self { words: copy::packed(words)?, layout, scales: copy::packed(scales)?, format })
     }
 
     /// Sizes of the axes.
@@ -100,12 +87,7 @@ impl Quantized {
     ///
     /// When the memory is not there; so too for the functions below.
     pub fn into_parts(self) -> Result<(Tensor, Tensor)> {
-        let Self {
-            words,
-            layout,
-            scales,
-            ..
-        } = packed(self)?;
+        let Self { words, layout, scales, .. } = packed(self)?;
         let count = layout.len().div_ceil(PER_WORD);
         Ok((words.view(Layout::contiguous(&[count])), scales))
     }
@@ -138,9 +120,7 @@ impl Find {
     const EVERY: [Self; 3] = [Fitting, Given, Largest];
 
     fn variant(self) -> Variant {
-        Variant::new(&SCALES)
-            .flag("GIVEN", self == Given)
-            .flag("PARTS", self == Largest)
+        Variant::new(&SCALES).flag("GIVEN", self == Given).flag("PARTS", self == Largest)
     }
 }
 
@@ -157,24 +137,12 @@ fn scales(x: &Tensor, find: Find, blocks: usize, block: usize, format: Format) -
         work: x.len() as u64,
     }
     .run()?;
-    Ok(Scales {
-        scales,
-        reciprocals,
-    })
+    Ok(Scales { scales, reciprocals })
 }
 
 fn scale_params(blocks: usize, len: usize, block: usize, step: usize, format: Format) -> [u32; 8] {
     let span = 127.0 - f32::from(format.low);
-    [
-        blocks as u32,
-        len as u32,
-        block as u32,
-        step as u32,
-        span.to_bits(),
-        0,
-        0,
-        0,
-    ]
+    [blocks as u32, len as u32, block as u32, step as u32, span.to_bits(), 0, 0, 0]
 }
 
 /// What one invocation walks alone when a scale is sought for a whole tensor.
@@ -257,12 +225,7 @@ fn words(x: &Tensor, reciprocals: Option<&Tensor>, format: Format) -> Result<Ten
         variant: &quantize_variant(reciprocals.is_none()),
         inputs: &inputs,
         outputs: &[&out],
-        params: &[
-            x.len() as u32,
-            block as u32,
-            f32::from(format.low).to_bits(),
-            0,
-        ],
+        params: &[x.len() as u32, block as u32, f32::from(format.low).to_bits(), 0],
         groups: div_up(count, 64),
         work: x.len() as u64 * 4,
     }
@@ -271,10 +234,7 @@ fn words(x: &Tensor, reciprocals: Option<&Tensor>, format: Format) -> Result<Ten
 }
 
 fn dequantize_variant(out: DType, view: bool) -> Variant {
-    Variant::new(&DEQUANTIZE)
-        .ty("O", out.wgsl())
-        .flag("INTEGERS", out == DType::I32)
-        .flag("VIEW", view)
+    Variant::new(&DEQUANTIZE).ty("O", out.wgsl()).flag("INTEGERS", out == DType::I32).flag("VIEW", view)
 }
 
 /// The floats that the integers stand for.
@@ -284,17 +244,8 @@ pub fn dequantize(tensor: &Quantized) -> Result<Tensor> {
 
 /// The elements, one a word: floats, or the integers as they are.
 fn unpacked(tensor: &Quantized, dtype: DType) -> Result<Tensor> {
-    let Quantized {
-        words,
-        layout,
-        scales,
-        format,
-    } = tensor;
-    let inputs: &[&Tensor] = if dtype == DType::I32 {
-        &[words]
-    } else {
-        &[words, scales]
-    };
+    let Quantized { words, layout, scales, format } = tensor;
+    let inputs: &[&Tensor] = if dtype == DType::I32 { &[words] } else { &[words, scales] };
     let out = Tensor::empty(words.runtime(), &layout.shape, dtype, inputs)?;
     let (_, block) = format.blocks(&layout.shape)?;
     let view = !tensor.is_packed();
@@ -302,11 +253,7 @@ fn unpacked(tensor: &Quantized, dtype: DType) -> Result<Tensor> {
     if view {
         params.extend_from_slice(&walk(&[layout])?.0);
     }
-    let invocations = if view {
-        out.len()
-    } else {
-        out.len().div_ceil(PER_WORD)
-    };
+    let invocations = if view { out.len() } else { out.len().div_ceil(PER_WORD) };
     Launch {
         variant: &dequantize_variant(dtype, view),
         inputs,
@@ -406,10 +353,7 @@ pub fn reshape(tensor: Quantized, shape: &[usize]) -> Result<Quantized> {
         return Ok(Quantized { layout, ..tensor });
     }
     let tensor = packed(tensor)?;
-    Ok(Quantized {
-        layout: Layout::contiguous(shape),
-        ..tensor
-    })
+    Ok(Quantized { layout: Layout::contiguous(shape), ..tensor })
 }
 
 /// See [`index::select`].

@@ -9,10 +9,7 @@ use super::{Launch, div_up};
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-static RANDOM: Source = Source {
-    name: "random",
-    text: include_str!("../../shaders/random/random.wgsl"),
-};
+static RANDOM: Source = Source { name: "random", text: include_str!("../../shaders/random/random.wgsl") };
 
 /// What the numbers are drawn from.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -90,18 +87,15 @@ impl Draw {
         match self {
             Self::Uniform { low, high } => [low.to_bits(), (high - low).to_bits()],
             Self::Normal { mean, deviation } => [mean.to_bits(), deviation.to_bits()],
-            Self::Bernoulli { probability } => [
-                (probability.clamp(0.0, 1.0) * 4_294_967_296.0).min(4_294_967_295.0) as u32,
-                0,
-            ],
+            Self::Bernoulli { probability } => {
+                [(probability.clamp(0.0, 1.0) * 4_294_967_296.0).min(4_294_967_295.0) as u32, 0]
+            }
             Self::Ints { low, width } => [low as u32, width],
         }
     }
 
     fn variant(self, out: DType) -> Variant {
-        Variant::new(&RANDOM)
-            .ty("O", out.wgsl())
-            .flag(self.flag(), true)
+        Variant::new(&RANDOM).ty("O", out.wgsl()).flag(self.flag(), true)
     }
 }
 
@@ -110,13 +104,7 @@ impl Draw {
 /// # Errors
 ///
 /// When the memory is not there.
-pub fn fill(
-    runtime: &Arc<Runtime>,
-    shape: &[usize],
-    draw: Draw,
-    out: DType,
-    stream: Stream,
-) -> Result<Tensor> {
+pub fn fill(runtime: &Arc<Runtime>, shape: &[usize], draw: Draw, out: DType, stream: Stream) -> Result<Tensor> {
     let tensor = Tensor::empty(runtime, shape, out, &[])?;
     let [s, t] = draw.scalars();
     let len = tensor.len();
@@ -126,16 +114,7 @@ pub fn fill(
         variant: &draw.variant(out),
         inputs: &[],
         outputs: &[&tensor],
-        params: &[
-            len as u32,
-            draw.top().to_bits(),
-            block[0],
-            block[1],
-            seed[0],
-            seed[1],
-            s,
-            t,
-        ],
+        params: &[len as u32, draw.top().to_bits(), block[0], block[1], seed[0], seed[1], s, t],
         groups: div_up(len, 64 * 4),
         work: len as u64 * 20,
     }
@@ -152,14 +131,7 @@ pub fn floats(len: usize, draw: Draw, stream: Stream) -> Vec<f32> {
             let pair = k & !1;
             let radius = (-2.0 * (1.0 - unit(bits[pair])).ln()).sqrt();
             let angle = std::f32::consts::TAU * unit(bits[pair + 1]);
-            radius
-                * (if k.is_multiple_of(2) {
-                    angle.cos()
-                } else {
-                    angle.sin()
-                })
-                * t
-                + s
+            radius * (if k.is_multiple_of(2) { angle.cos() } else { angle.sin() }) * t + s
         }
         Draw::Bernoulli { .. } => f32::from(bits[k] < draw.scalars()[0]),
         Draw::Ints { .. } => integer(bits[k], draw) as f32,
@@ -174,9 +146,7 @@ pub fn integers(len: usize, draw: Draw, stream: Stream) -> Vec<i32> {
 
 /// Integers in `low .. low + width` for types that no kernel knows, from the same stream.
 pub fn wide_integers(len: usize, low: i64, width: u64, stream: Stream) -> Vec<i64> {
-    let value = |bits: [u32; 4], k: usize| {
-        low.wrapping_add(((u128::from(bits[k]) * u128::from(width)) >> 32) as i64)
-    };
+    let value = |bits: [u32; 4], k: usize| low.wrapping_add(((u128::from(bits[k]) * u128::from(width)) >> 32) as i64);
     blocks(len, stream, value)
 }
 
@@ -208,16 +178,8 @@ fn philox(block: u64, seed: u64) -> [u32; 4] {
     for _ in 0..10 {
         let m0 = u64::from(x[0]) * 0xd251_1f53;
         let m1 = u64::from(x[2]) * 0xcd9e_8d57;
-        x = [
-            (m1 >> 32) as u32 ^ x[1] ^ key[0],
-            m1 as u32,
-            (m0 >> 32) as u32 ^ x[3] ^ key[1],
-            m0 as u32,
-        ];
-        key = [
-            key[0].wrapping_add(0x9e37_79b9),
-            key[1].wrapping_add(0xbb67_ae85),
-        ];
+        x = [(m1 >> 32) as u32 ^ x[1] ^ key[0], m1 as u32, (m0 >> 32) as u32 ^ x[3] ^ key[1], m0 as u32];
+        key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
     }
     x
 }
@@ -226,14 +188,8 @@ fn philox(block: u64, seed: u64) -> [u32; 4] {
 pub fn variants() -> Vec<Variant> {
     let float = |draw: Draw| draw.variant(DType::F32);
     vec![
-        float(Draw::Uniform {
-            low: 0.0,
-            high: 1.0,
-        }),
-        float(Draw::Normal {
-            mean: 0.0,
-            deviation: 1.0,
-        }),
+        float(Draw::Uniform { low: 0.0, high: 1.0 }),
+        float(Draw::Normal { mean: 0.0, deviation: 1.0 }),
         float(Draw::Bernoulli { probability: 0.5 }),
         Draw::Bernoulli { probability: 0.5 }.variant(DType::I32),
         Draw::Ints { low: 0, width: 1 }.variant(DType::I32),
@@ -250,34 +206,17 @@ mod tests {
     /// The known answers that the generator's authors publish.
     #[test]
     fn philox_known_answers() {
-        assert_eq!(
-            philox(0, 0),
-            [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]
-        );
+        assert_eq!(philox(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     }
 
     #[test]
     fn moments() {
         let n = 1 << 16;
         let mean = |v: &[f32]| v.iter().map(|&x| f64::from(x)).sum::<f64>() / n as f64;
-        let uniform = floats(
-            n,
-            Draw::Uniform {
-                low: -1.0,
-                high: 3.0,
-            },
-            Stream::new(7),
-        );
+        let uniform = floats(n, Draw::Uniform { low: -1.0, high: 3.0 }, Stream::new(7));
         assert!((mean(&uniform) - 1.0).abs() < 0.02);
         assert!(uniform.iter().all(|x| (-1.0..=3.0).contains(x)));
-        let normal = floats(
-            n,
-            Draw::Normal {
-                mean: 2.0,
-                deviation: 3.0,
-            },
-            Stream::new(7),
-        );
+        let normal = floats(n, Draw::Normal { mean: 2.0, deviation: 3.0 }, Stream::new(7));
         let spread: Vec<f32> = normal.iter().map(|x| (x - 2.0).powi(2)).collect();
         assert!((mean(&normal) - 2.0).abs() < 0.05 && (mean(&spread).sqrt() - 3.0).abs() < 0.05);
         let coins = integers(n, Draw::Bernoulli { probability: 0.3 }, Stream::new(7));

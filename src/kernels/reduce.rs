@@ -13,10 +13,7 @@ use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Tensor, collapse};
 
-static REDUCE: Source = Source {
-    name: "reduce",
-    text: include_str!("../../shaders/reduce/reduce.wgsl"),
-};
+static REDUCE: Source = Source { name: "reduce", text: include_str!("../../shaders/reduce/reduce.wgsl") };
 
 /// What is computed from a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -195,10 +192,7 @@ pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
         });
     }
     let outer = tensor.layout().permute(&kept);
-    let inner = Layout {
-        offset: 0,
-        ..tensor.layout().permute(axes)
-    };
+    let inner = Layout { offset: 0, ..tensor.layout().permute(axes) };
     let out = reduce(kind, &tensor, &outer, &inner)?;
     Ok(out.view(Layout::contiguous(&shape)))
 }
@@ -228,29 +222,19 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let (outputs, len) = (outer.len(), inner.len());
     let (inner_shape, inner_strides) = collapse(&[inner]);
     if inner_shape.len() > MAX_RANK {
-        return Err(Error::TooManyAxes {
-            shape: inner_shape.to_vec(),
-        });
+        return Err(Error::TooManyAxes { shape: inner_shape.to_vec() });
     }
     let steps = &inner_strides[0];
     let straight = inner_shape.len() <= 1 && steps.first().is_none_or(|&step| step == 1);
     // On a software adapter a workgroup is one subgroup: its barriers cost nothing.
-    let lanes = if tensor.runtime().is_software() {
-        8
-    } else {
-        256
-    };
+    let lanes = if tensor.runtime().is_software() { 8 } else { 256 };
     // Few outputs: parts of a line are reduced first. Indices do not survive that, so theirs are not cut.
     // A line that is not straight is walked by one invocation, so it is cut for precision too.
     let splits = if kind.is_arg() || outputs == 0 || len <= ALONE {
         1
     } else {
         let busy = BUSY.div_ceil(outputs).min(len.div_ceil(ALONE));
-        if straight {
-            busy
-        } else {
-            busy.max(len.div_ceil(ALONE).min(64))
-        }
+        if straight { busy } else { busy.max(len.div_ceil(ALONE).min(64)) }
     };
     let chunk = len.div_ceil(splits).next_multiple_of(4).max(4);
     let splits = len.div_ceil(chunk).max(1);
@@ -258,36 +242,16 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         && !kind.is_arg()
         && len.is_multiple_of(4)
         && outer.offset.is_multiple_of(4)
-        && outer
-            .strides
-            .iter()
-            .zip(&outer.shape)
-            .all(|(&s, &n)| n == 1 || s % 4 == 0);
+        && outer.strides.iter().zip(&outer.shape).all(|(&s, &n)| n == 1 || s % 4 == 0);
     let row = len >= 16 && (straight || (outputs * splits < 64 && len > 64));
-    let mode = if row {
-        Mode::Row {
-            lanes,
-            vec4: aligned,
-        }
-    } else {
-        Mode::Line
-    };
+    let mode = if row { Mode::Row { lanes, vec4: aligned } } else { Mode::Line };
 
     let dtype = tensor.dtype();
-    let out = Tensor::empty(
-        tensor.runtime(),
-        &[outputs * splits],
-        kind.out(dtype),
-        &[tensor],
-    )?;
+    let out = Tensor::empty(tensor.runtime(), &[outputs * splits], kind.out(dtype), &[tensor])?;
     if outputs == 0 {
         return Ok(out);
     }
-    let unit = if mode == (Mode::Row { lanes, vec4: true }) {
-        4
-    } else {
-        1
-    };
+    let unit = if mode == (Mode::Row { lanes, vec4: true }) { 4 } else { 1 };
     let mut params: Params = SmallVec::new();
     params.extend_from_slice(&[
         (outputs * splits) as u32,
@@ -364,10 +328,7 @@ pub const CASES: &[Case] = &[
     case("float_sum_dim", &[normal(&[3, 4096]), Arg::Int(1)]),
     case("float_sum_dim", &[normal(&[3000, 64]), Arg::Int(1)]),
     case("float_sum_dim", &[normal(&[5000, 3]), Arg::Int(0)]),
-    case(
-        "float_sum_dim",
-        &[permuted(&[40, 33], &[1, 0]), Arg::Int(1)],
-    ),
+    case("float_sum_dim", &[permuted(&[40, 33], &[1, 0]), Arg::Int(1)]),
     case("float_sum_dim", &[normal(&[2, 0, 3]), Arg::Int(1)]),
     case("float_sum_dim", &[normal(&[70_000, 17]), Arg::Int(1)]),
     case("float_mean", &[normal(&[33, 77])]),
@@ -381,36 +342,15 @@ pub const CASES: &[Case] = &[
     case("float_max_dim", &[normal(&[3, 4, 50]), Arg::Int(2)]),
     case("float_min_dim", &[normal(&[3, 4, 50]), Arg::Int(0)]),
     case("float_max_abs_dim", &[normal(&[30, 41]), Arg::Int(1)]),
-    case(
-        "float_max_dim_with_indices",
-        &[normal(&[6, 40]), Arg::Int(1), Arg::IntType],
-    ),
-    case(
-        "float_min_dim_with_indices",
-        &[normal(&[6, 40]), Arg::Int(0), Arg::IntType],
-    ),
-    case(
-        "float_argmax",
-        &[normal(&[6, 7]), Arg::Int(1), Arg::IntType],
-    ),
-    case(
-        "float_argmax",
-        &[normal(&[3, 700]), Arg::Int(1), Arg::IntType],
-    ),
-    case(
-        "float_argmin",
-        &[normal(&[60, 7, 2]), Arg::Int(1), Arg::IntType],
-    ),
+    case("float_max_dim_with_indices", &[normal(&[6, 40]), Arg::Int(1), Arg::IntType]),
+    case("float_min_dim_with_indices", &[normal(&[6, 40]), Arg::Int(0), Arg::IntType]),
+    case("float_argmax", &[normal(&[6, 7]), Arg::Int(1), Arg::IntType]),
+    case("float_argmax", &[normal(&[3, 700]), Arg::Int(1), Arg::IntType]),
+    case("float_argmin", &[normal(&[60, 7, 2]), Arg::Int(1), Arg::IntType]),
     case("float_any", &[normal(&[6, 7]), Arg::BoolType]),
-    case(
-        "float_any_dim",
-        &[normal(&[6, 7]), Arg::Int(1), Arg::BoolType],
-    ),
+    case("float_any_dim", &[normal(&[6, 7]), Arg::Int(1), Arg::BoolType]),
     case("float_all", &[normal(&[6, 7]), Arg::BoolType]),
-    case(
-        "float_all_dim",
-        &[normal(&[6, 7]), Arg::Int(0), Arg::BoolType],
-    ),
+    case("float_all_dim", &[normal(&[6, 7]), Arg::Int(0), Arg::BoolType]),
     case("int_sum", &[ints(&[700, 30])]),
     case("int_sum_dim", &[ints(&[7, 30]), Arg::Int(0)]),
     case("int_prod", &[ints(&[9])]),

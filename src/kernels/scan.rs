@@ -8,10 +8,7 @@ use super::{Launch, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Layout, Result, Tensor};
 
-static SCAN: Source = Source {
-    name: "scan",
-    text: include_str!("../../shaders/scan/scan.wgsl"),
-};
+static SCAN: Source = Source { name: "scan", text: include_str!("../../shaders/scan/scan.wgsl") };
 
 /// What runs along a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,19 +62,12 @@ const BUSY: usize = 2048;
 /// When the memory is not there.
 pub fn scan(kind: Running, tensor: Tensor, axis: usize) -> Result<Tensor> {
     let tensor = copy::packed(tensor)?;
-    let (len, stride) = (
-        tensor.shape()[axis],
-        tensor.shape()[axis + 1..].iter().product::<usize>(),
-    );
+    let (len, stride) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product::<usize>());
     if tensor.is_empty() {
         return Ok(tensor);
     }
     let lines = tensor.len() / len;
-    let chunk = if lines >= BUSY || len <= ALONE {
-        len
-    } else {
-        len.div_ceil(BUSY / lines).max(64)
-    };
+    let chunk = if lines >= BUSY || len <= ALONE { len } else { len.div_ceil(BUSY / lines).max(64) };
     let splits = len.div_ceil(chunk);
     let run = |mode: Mode, inputs: &[&Tensor], out: &Tensor| {
         let words = [lines * splits, splits, len, chunk, stride, 0, 0, 0].map(|v| v as u32);
@@ -96,12 +86,7 @@ pub fn scan(kind: Running, tensor: Tensor, axis: usize) -> Result<Tensor> {
         run(Mode::Whole, &[&tensor], &out)?;
         return Ok(out);
     }
-    let totals = Tensor::empty(
-        tensor.runtime(),
-        &[lines, splits],
-        tensor.dtype(),
-        &[&tensor],
-    )?;
+    let totals = Tensor::empty(tensor.runtime(), &[lines, splits], tensor.dtype(), &[&tensor])?;
     run(Mode::Totals, &[&tensor], &totals)?;
     let carry = scan(kind, totals, 1)?;
     let inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&tensor, &carry]);
@@ -128,10 +113,7 @@ pub const CASES: &[Case] = &[
     case("float_cumsum", &[normal(&[7]), Arg::Int(0)]),
     case("float_cumsum", &[normal(&[3, 5000]), Arg::Int(1)]),
     case("float_cumsum", &[normal(&[5000, 3]), Arg::Int(0)]),
-    case(
-        "float_cumsum",
-        &[permuted(&[4, 6, 5], &[2, 0, 1]), Arg::Int(1)],
-    ),
+    case("float_cumsum", &[permuted(&[4, 6, 5], &[2, 0, 1]), Arg::Int(1)]),
     case("float_cumsum", &[normal(&[2, 0, 3]), Arg::Int(0)]),
     case("float_cumprod", &[normal(&[4, 9]), Arg::Int(1)]),
     case("float_cummax", &[normal(&[4, 900]), Arg::Int(1)]),

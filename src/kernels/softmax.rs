@@ -5,16 +5,10 @@ use super::{Launch, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-static SOFTMAX: Source = Source {
-    name: "softmax",
-    text: include_str!("../../shaders/softmax/softmax.wgsl"),
-};
+static SOFTMAX: Source = Source { name: "softmax", text: include_str!("../../shaders/softmax/softmax.wgsl") };
 
 fn variant(log: bool, lanes: Option<u32>) -> Variant {
-    Variant::new(&SOFTMAX)
-        .flag("LOG", log)
-        .flag("ROW", lanes.is_some())
-        .int("LANES", lanes.unwrap_or(64))
+    Variant::new(&SOFTMAX).flag("LOG", log).flag("ROW", lanes.is_some()).int("LANES", lanes.unwrap_or(64))
 }
 
 /// `e^x / sum of e^x` along an axis.
@@ -44,11 +38,7 @@ fn along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     }
     let stride: usize = tensor.shape()[axis + 1..].iter().product();
     let lines = tensor.len() / len;
-    let lanes = if tensor.runtime().is_software() {
-        8
-    } else {
-        128
-    };
+    let lanes = if tensor.runtime().is_software() { 8 } else { 128 };
     let row = len >= 32 && stride == 1;
     Launch {
         variant: &variant(log, row.then_some(lanes)),
@@ -64,10 +54,7 @@ fn along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    [None, Some(8), Some(128)]
-        .into_iter()
-        .flat_map(|lanes| [variant(false, lanes), variant(true, lanes)])
-        .collect()
+    [None, Some(8), Some(128)].into_iter().flat_map(|lanes| [variant(false, lanes), variant(true, lanes)]).collect()
 }
 
 /// What the family must pass.

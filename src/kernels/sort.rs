@@ -8,10 +8,7 @@ use super::{Launch, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, SliceAxis, Tensor};
 
-static SORT: Source = Source {
-    name: "sort",
-    text: include_str!("../../shaders/sort/sort.wgsl"),
-};
+static SORT: Source = Source { name: "sort", text: include_str!("../../shaders/sort/sort.wgsl") };
 
 /// Elements that the first step sorts together.
 const BLOCK: usize = 32;
@@ -80,11 +77,7 @@ pub fn topk(tensor: Tensor, axis: usize, count: usize) -> Result<Tensor> {
 
 /// The first `count` along an axis, in memory of their own.
 fn first(tensor: Tensor, axis: usize, count: usize) -> Result<Tensor> {
-    let whole = |&len: &usize| SliceAxis {
-        start: 0,
-        step: 1,
-        len,
-    };
+    let whole = |&len: &usize| SliceAxis { start: 0, step: 1, len };
     let mut parts: SmallVec<[SliceAxis; 6]> = tensor.shape().iter().map(whole).collect();
     parts[axis].len = count.min(parts[axis].len);
     copy::packed(copy::slice(tensor, &parts)?)
@@ -103,64 +96,18 @@ pub fn variants() -> Vec<Variant> {
 
 /// What the family must pass.
 pub const CASES: &[Case] = &[
-    case(
-        "float_sort",
-        &[normal(&[7]), Arg::Int(0), Arg::Switch(false)],
-    ),
-    case(
-        "float_sort",
-        &[positive(&[3, 1000]), Arg::Int(1), Arg::Switch(true)],
-    ),
-    case(
-        "float_sort",
-        &[positive(&[65, 3, 2]), Arg::Int(0), Arg::Switch(false)],
-    ),
-    case(
-        "float_sort",
-        &[normal(&[2, 0]), Arg::Int(1), Arg::Switch(false)],
-    ),
-    case(
-        "float_sort",
-        &[positive(&[40, 9]), Arg::Int(0), Arg::Switch(true)],
-    ),
-    case(
-        "float_sort_with_indices",
-        &[
-            positive(&[3, 100]),
-            Arg::Int(1),
-            Arg::Switch(false),
-            Arg::IntType,
-        ],
-    ),
-    case(
-        "float_argsort",
-        &[
-            positive(&[33, 4]),
-            Arg::Int(0),
-            Arg::Switch(true),
-            Arg::IntType,
-        ],
-    ),
-    case(
-        "float_topk",
-        &[positive(&[5, 90]), Arg::Int(1), Arg::Int(7)],
-    ),
-    case(
-        "int_sort",
-        &[ints(&[4, 130]), Arg::Int(1), Arg::Switch(false)],
-    ),
-    case(
-        "int_sort",
-        &[ints(&[70, 2]), Arg::Int(0), Arg::Switch(true)],
-    ),
+    case("float_sort", &[normal(&[7]), Arg::Int(0), Arg::Switch(false)]),
+    case("float_sort", &[positive(&[3, 1000]), Arg::Int(1), Arg::Switch(true)]),
+    case("float_sort", &[positive(&[65, 3, 2]), Arg::Int(0), Arg::Switch(false)]),
+    case("float_sort", &[normal(&[2, 0]), Arg::Int(1), Arg::Switch(false)]),
+    case("float_sort", &[positive(&[40, 9]), Arg::Int(0), Arg::Switch(true)]),
+    case("float_sort_with_indices", &[positive(&[3, 100]), Arg::Int(1), Arg::Switch(false), Arg::IntType]),
+    case("float_argsort", &[positive(&[33, 4]), Arg::Int(0), Arg::Switch(true), Arg::IntType]),
+    case("float_topk", &[positive(&[5, 90]), Arg::Int(1), Arg::Int(7)]),
+    case("int_sort", &[ints(&[4, 130]), Arg::Int(1), Arg::Switch(false)]),
+    case("int_sort", &[ints(&[70, 2]), Arg::Int(0), Arg::Switch(true)]),
     // Of few elements burn-flex keeps ties in order too.
-    case(
-        "int_sort_with_indices",
-        &[ints(&[3, 15]), Arg::Int(1), Arg::Switch(true)],
-    ),
-    case(
-        "int_argsort",
-        &[ints(&[15, 3]), Arg::Int(0), Arg::Switch(false)],
-    ),
+    case("int_sort_with_indices", &[ints(&[3, 15]), Arg::Int(1), Arg::Switch(true)]),
+    case("int_argsort", &[ints(&[15, 3]), Arg::Int(0), Arg::Switch(false)]),
     case("int_topk", &[ints(&[5, 90]), Arg::Int(0), Arg::Int(2)]),
 ];

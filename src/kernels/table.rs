@@ -222,10 +222,7 @@ macro_rules! extension_rows {
 pub(crate) use {activation_rows, bool_rows, extension_rows, float_rows, int_rows};
 
 /// The rows as values, each under its method's name.
-#[expect(
-    non_upper_case_globals,
-    reason = "one word names a row, its method and its test"
-)]
+#[expect(non_upper_case_globals, reason = "one word names a row, its method and its test")]
 pub mod rows {
     use super::{Operands, Row, Truth};
 
@@ -285,13 +282,7 @@ pub static ALL: &[&[&Row]] = {
             &[$(&rows::$name),*]
         };
     }
-    &[
-        float_rows!(list),
-        int_rows!(list),
-        bool_rows!(list),
-        activation_rows!(list),
-        extension_rows!(list),
-    ]
+    &[float_rows!(list), int_rows!(list), bool_rows!(list), activation_rows!(list), extension_rows!(list)]
 };
 
 /// Whether a row is beyond Burn's contract: a function of the backend, not a trait's method.
@@ -342,11 +333,7 @@ pub fn floor_remainder(a: i32, b: i32) -> i32 {
         return 0;
     }
     let r = a.wrapping_rem(b);
-    if r != 0 && (r < 0) != (b < 0) {
-        r + b
-    } else {
-        r
-    }
+    if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
 }
 
 /// `a` to a whole power, wrapping; a negative power is rounded towards zero.

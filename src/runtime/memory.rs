@@ -147,10 +147,7 @@ pub(crate) fn class_of(bytes: u64) -> u64 {
 impl Pool {
     /// An empty pool whose buffers keep to `limit`, itself brought down to the alignment.
     pub fn new(limit: u64) -> Self {
-        Self {
-            state: Mutex::default(),
-            limit: limit / ALIGN * ALIGN,
-        }
+        Self { state: Mutex::default(), limit: limit / ALIGN * ALIGN }
     }
 
     /// The largest size that can be asked for.
@@ -177,11 +174,7 @@ impl Pool {
         }
         let found = state.pages.iter_mut().find_map(|page| {
             let usable = !avoid.contains(&page.buffer.id);
-            usable.then(|| {
-                page.free
-                    .take(size)
-                    .map(|offset| (page.buffer.clone(), offset))
-            })?
+            usable.then(|| page.free.take(size).map(|offset| (page.buffer.clone(), offset)))?
         });
         match found {
             Some((buffer, offset)) => Request::Served(self.slice(&mut state, buffer, offset, size)),
@@ -198,29 +191,15 @@ impl Pool {
         if size < LARGE {
             let mut free = Ranges::all();
             free.take(size);
-            state.pages.push(Page {
-                buffer: buffer.clone(),
-                free,
-            });
+            state.pages.push(Page { buffer: buffer.clone(), free });
         }
         self.slice(&mut state, buffer, 0, size)
     }
 
-    fn slice(
-        self: &Arc<Self>,
-        state: &mut Free,
-        buffer: Arc<Buffer>,
-        offset: u64,
-        size: u64,
-    ) -> Slice {
+    fn slice(self: &Arc<Self>, state: &mut Free, buffer: Arc<Buffer>, offset: u64, size: u64) -> Slice {
         state.usage.in_use += size;
         state.usage.peak = state.usage.peak.max(state.usage.in_use);
-        Slice {
-            buffer,
-            offset,
-            size,
-            pool: self.clone(),
-        }
+        Slice { buffer, offset, size, pool: self.clone() }
     }
 
     fn release(&self, buffer: &Arc<Buffer>, offset: u64, size: u64) {
@@ -229,11 +208,7 @@ impl Pool {
         state.clock += 1;
         if size >= LARGE {
             let clock = state.clock;
-            state
-                .large
-                .entry(size)
-                .or_default()
-                .push((buffer.clone(), clock));
+            state.large.entry(size).or_default().push((buffer.clone(), clock));
             state.large_bytes += size;
             let limit = SLACK.max(state.usage.in_use / 2);
             while state.large_bytes > limit && drop_oldest(&mut state) {}
@@ -258,11 +233,7 @@ impl Pool {
 
 /// Lets go of the large buffer that has waited longest for reuse.
 fn drop_oldest(state: &mut Free) -> bool {
-    let oldest = state
-        .large
-        .iter()
-        .filter_map(|(&size, list)| list.first().map(|&(_, since)| (since, size)))
-        .min();
+    let oldest = state.large.iter().filter_map(|(&size, list)| list.first().map(|&(_, since)| (since, size))).min();
     let Some((_, size)) = oldest else {
         return false;
     };
@@ -282,15 +253,9 @@ mod tests {
     fn classes_waste_at_most_an_eighth() {
         for bytes in (1..200u64).map(|i| i * 99_991) {
             let class = class_of(bytes);
-            assert!(
-                class >= bytes && class.is_multiple_of(ALIGN),
-                "{bytes} -> {class}"
-            );
+            assert!(class >= bytes && class.is_multiple_of(ALIGN), "{bytes} -> {class}");
             if bytes >= LARGE {
-                assert!(
-                    (class - bytes) as f64 <= bytes as f64 * 0.125,
-                    "{bytes} -> {class}"
-                );
+                assert!((class - bytes) as f64 <= bytes as f64 * 0.125, "{bytes} -> {class}");
                 assert_eq!(class_of(class), class);
             }
         }

@@ -62,9 +62,7 @@ pub struct Runtime {
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runtime")
-            .field("adapter", &self.facts.name)
-            .finish_non_exhaustive()
+        f.debug_struct("Runtime").field("adapter", &self.facts.name).finish_non_exhaustive()
     }
 }
 
@@ -104,11 +102,7 @@ impl Runtime {
     }
 
     fn new(opened: device::Opened) -> Self {
-        let device::Opened {
-            device,
-            queue,
-            facts,
-        } = opened;
+        let device::Opened { device, queue, facts } = opened;
         let lost: Arc<OnceLock<String>> = Arc::default();
         device.set_device_lost_callback({
             let (lost, name) = (lost.clone(), facts.name.clone());
@@ -117,11 +111,7 @@ impl Runtime {
                 if reason != wgpu::DeviceLostReason::Destroyed {
                     log::error!("the device {name} was lost: {message}");
                 }
-                let _ = lost.set(if message.is_empty() {
-                    format!("{reason:?}")
-                } else {
-                    message
-                });
+                let _ = lost.set(if message.is_empty() { format!("{reason:?}") } else { message });
             }
         });
         let failed: Arc<OnceLock<String>> = Arc::default();
@@ -134,12 +124,7 @@ impl Runtime {
         }));
         Self {
             stream: Mutex::new(Stream::new(&device)),
-            pool: Arc::new(Pool::new(
-                facts
-                    .limits
-                    .max_storage_binding_size
-                    .min(facts.limits.max_buffer_size),
-            )),
+            pool: Arc::new(Pool::new(facts.limits.max_storage_binding_size.min(facts.limits.max_buffer_size))),
             pipelines: Mutex::default(),
             layouts: Mutex::default(),
             next_buffer: AtomicU64::new(1),
@@ -186,16 +171,10 @@ impl Runtime {
     fn check_lost(&self) -> Result<(), RuntimeError> {
         let device = || self.facts.name.clone();
         if let Some(reason) = self.lost.get() {
-            return Err(RuntimeError::DeviceLost {
-                device: device(),
-                reason: reason.clone(),
-            });
+            return Err(RuntimeError::DeviceLost { device: device(), reason: reason.clone() });
         }
         match self.failed.get() {
-            Some(message) => Err(RuntimeError::Failed {
-                device: device(),
-                message: message.clone(),
-            }),
+            Some(message) => Err(RuntimeError::Failed { device: device(), message: message.clone() }),
             None => Ok(()),
         }
     }
@@ -211,11 +190,7 @@ impl Runtime {
         let limit = self.pool.limit();
         if bytes > limit {
             let device = self.facts.name.clone();
-            return Err(RuntimeError::TooLarge {
-                device,
-                asked: bytes,
-                limit,
-            });
+            return Err(RuntimeError::TooLarge { device, asked: bytes, limit });
         }
         let ids: smallvec::SmallVec<[u64; 8]> = avoid.iter().map(|s| s.buffer.id).collect();
         match self.pool.request(bytes, &ids) {
@@ -226,8 +201,7 @@ impl Runtime {
                     None => {
                         self.sync()?;
                         self.trim();
-                        self.create_buffer(size)
-                            .ok_or_else(|| self.out_of_memory(size))?
+                        self.create_buffer(size).ok_or_else(|| self.out_of_memory(size))?
                     }
                 };
                 let id = self.next_buffer.fetch_add(1, Ordering::Relaxed);
@@ -237,15 +211,8 @@ impl Runtime {
     }
 
     fn out_of_memory(&self, asked: u64) -> RuntimeError {
-        let MemoryUsage {
-            in_use, reserved, ..
-        } = self.memory();
-        RuntimeError::OutOfMemory {
-            device: self.facts.name.clone(),
-            asked,
-            in_use,
-            reserved,
-        }
+        let MemoryUsage { in_use, reserved, .. } = self.memory();
+        RuntimeError::OutOfMemory { device: self.facts.name.clone(), asked, in_use, reserved }
     }
 
     fn create_buffer(&self, size: u64) -> Option<wgpu::Buffer> {
@@ -253,9 +220,7 @@ impl Runtime {
         let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
             label: None,
             size,
-            usage: wgpu::BufferUsages::STORAGE
-                | wgpu::BufferUsages::COPY_SRC
-                | wgpu::BufferUsages::COPY_DST,
+            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
             mapped_at_creation: false,
         });
         pollster::block_on(scope.pop()).is_none().then_some(buffer)
@@ -269,10 +234,7 @@ impl Runtime {
     pub fn upload(&self, data: &[u8]) -> Result<Slice, RuntimeError> {
         let slice = self.alloc(data.len() as u64, &[])?;
         if !data.is_empty() {
-            let written = self
-                .stream
-                .lock()
-                .upload(&self.device, &self.queue, &slice, data);
+            let written = self.stream.lock().upload(&self.device, &self.queue, &slice, data);
             if !written {
                 return Err(self.out_of_memory(data.len() as u64));
             }
@@ -291,8 +253,7 @@ impl Runtime {
         }
         self.check_lost()?;
         debug_assert!(dispatch.params.len() <= stream::PARAMS_SIZE);
-        let (bind_layout, pipeline_layout) =
-            self.layout(dispatch.inputs.len(), dispatch.outputs.len());
+        let (bind_layout, pipeline_layout) = self.layout(dispatch.inputs.len(), dispatch.outputs.len());
         let pipeline = self.pipeline(dispatch.variant, &pipeline_layout)?;
         self.stream.lock().dispatch(
             &self.device,
@@ -319,26 +280,21 @@ impl Runtime {
         if let Some(pipeline) = pipelines.get(variant) {
             return Ok(pipeline.clone());
         }
-        let failed = |message| RuntimeError::Shader {
-            kernel: variant.to_string(),
-            message,
-        };
+        let failed = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
         let text = expand(variant, Compiler::HERE).map_err(failed)?;
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let module = self.module(variant.source.name, &text);
-        let pipeline = self
-            .device
-            .create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-                label: Some(variant.source.name),
-                layout: Some(layout),
-                module: &module,
-                entry_point: Some("main"),
-                compilation_options: wgpu::PipelineCompilationOptions {
-                    constants: &[],
-                    zero_initialize_workgroup_memory: self.checked,
-                },
-                cache: None,
-            });
+        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+            label: Some(variant.source.name),
+            layout: Some(layout),
+            module: &module,
+            entry_point: Some("main"),
+            compilation_options: wgpu::PipelineCompilationOptions {
+                constants: &[],
+                zero_initialize_workgroup_memory: self.checked,
+            },
+            cache: None,
+        });
         if let Some(error) = pollster::block_on(scope.pop()) {
             return Err(failed(error.to_string()));
         }
@@ -349,56 +305,35 @@ impl Runtime {
 
     /// The only place where shader modules are made, so that one switch turns every check back on.
     fn module(&self, name: &str, text: &str) -> wgpu::ShaderModule {
-        let checks = if self.checked {
-            wgpu::ShaderRuntimeChecks::checked()
-        } else {
-            wgpu::ShaderRuntimeChecks::unchecked()
-        };
+        let checks =
+            if self.checked { wgpu::ShaderRuntimeChecks::checked() } else { wgpu::ShaderRuntimeChecks::unchecked() };
         let source = wgpu::ShaderSource::Wgsl(text.into());
-        let descriptor = wgpu::ShaderModuleDescriptor {
-            label: Some(name),
-            source,
-        };
+        let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
         // SAFETY: the text comes from this crate's own kernels, which keep every index within the
         // buffers they are given and whose loops all end; the debug switch checks exactly that.
         unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
     }
 
     /// Kernels with as many inputs and outputs share a layout, so that they can share bind groups.
-    fn layout(
-        &self,
-        inputs: usize,
-        outputs: usize,
-    ) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
+    fn layout(&self, inputs: usize, outputs: usize) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
         let mut layouts = self.layouts.lock();
         let make = || {
             let mut entries = vec![layout_entry(0, wgpu::BufferBindingType::Uniform)];
             for index in 0..inputs + outputs {
                 let read_only = index < inputs;
-                entries.push(layout_entry(
-                    index as u32 + 1,
-                    wgpu::BufferBindingType::Storage { read_only },
-                ));
+                entries.push(layout_entry(index as u32 + 1, wgpu::BufferBindingType::Storage { read_only }));
             }
             let bind = self
                 .device
-                .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                    label: None,
-                    entries: &entries,
-                });
-            let pipeline = self
-                .device
-                .create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
-                    label: None,
-                    bind_group_layouts: &[Some(&bind)],
-                    immediate_size: 0,
-                });
+                .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
+            let pipeline = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+                label: None,
+                bind_group_layouts: &[Some(&bind)],
+                immediate_size: 0,
+            });
             (bind, pipeline)
         };
-        layouts
-            .entry((inputs, outputs))
-            .or_insert_with(make)
-            .clone()
+        layouts.entry((inputs, outputs)).or_insert_with(make).clone()
     }
 
     /// Hands recorded work to the GPU without waiting for it.
@@ -418,16 +353,11 @@ impl Runtime {
         stream.caught_up();
         drop(stream);
         self.check_lost()?;
-        waited
-            .map(|_| ())
-            .map_err(|error| self.readback_error(&error))
+        waited.map(|_| ()).map_err(|error| self.readback_error(&error))
     }
 
     fn readback_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {
-        RuntimeError::Readback {
-            device: self.facts.name.clone(),
-            message: error.to_string(),
-        }
+        RuntimeError::Readback { device: self.facts.name.clone(), message: error.to_string() }
     }
 }
 
@@ -440,11 +370,7 @@ fn layout_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLay
     wgpu::BindGroupLayoutEntry {
         binding,
         visibility: wgpu::ShaderStages::COMPUTE,
-        ty: wgpu::BindingType::Buffer {
-            ty,
-            has_dynamic_offset: binding == 0,
-            min_binding_size: None,
-        },
+        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: binding == 0, min_binding_size: None },
         count: None,
     }
 }
@@ -469,19 +395,10 @@ mod tests {
 
     #[test]
     fn grids_fold_without_losing_a_group() {
-        for groups in [
-            1,
-            65_535,
-            65_536,
-            1_000_003,
-            u64::from(MAX_GROUPS) * 65_535 + 1,
-        ] {
+        for groups in [1, 65_535, 65_536, 1_000_003, u64::from(MAX_GROUPS) * 65_535 + 1] {
             let (x, y, z) = fold(groups);
             let total = u64::from(x) * u64::from(y) * u64::from(z);
-            assert!(
-                total >= groups && x <= MAX_GROUPS && y <= MAX_GROUPS,
-                "{groups}"
-            );
+            assert!(total >= groups && x <= MAX_GROUPS && y <= MAX_GROUPS, "{groups}");
         }
         assert_eq!(fold(65_536), (32_768, 2, 1));
     }

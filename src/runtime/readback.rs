@@ -41,10 +41,7 @@ impl Runtime {
     /// # Errors
     ///
     /// When the device was lost or the memory for the transfer is not there.
-    pub async fn read(
-        self: &Arc<Self>,
-        parts: &[(Arc<Slice>, u64)],
-    ) -> Result<Vec<Vec<u8>>, RuntimeError> {
+    pub async fn read(self: &Arc<Self>, parts: &[(Arc<Slice>, u64)]) -> Result<Vec<Vec<u8>>, RuntimeError> {
         self.check_lost()?;
         let padded = |bytes: u64| bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
         let total: u64 = parts.iter().map(|(_, bytes)| padded(*bytes)).sum();
@@ -68,13 +65,7 @@ impl Runtime {
             for (slice, bytes) in parts {
                 let len = padded(*bytes);
                 if len > 0 {
-                    encoder.copy_buffer_to_buffer(
-                        &slice.buffer.raw,
-                        slice.offset,
-                        &staging,
-                        offset,
-                        len,
-                    );
+                    encoder.copy_buffer_to_buffer(&slice.buffer.raw, slice.offset, &staging, offset, len);
                 }
                 offset += len;
             }
@@ -101,9 +92,7 @@ impl Runtime {
         let mapped = mapping.await;
         self.check_lost()?;
         mapped.map_err(|error| self.readback_error(&error))?;
-        let view = staging
-            .get_mapped_range(..)
-            .map_err(|error| self.readback_error(&error))?;
+        let view = staging.get_mapped_range(..).map_err(|error| self.readback_error(&error))?;
         let mut offset = 0;
         let mut out = Vec::with_capacity(parts.len());
         for (_, bytes) in parts {

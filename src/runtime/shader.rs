@@ -65,10 +65,7 @@ impl std::hash::Hash for Variant {
 impl Variant {
     /// The plain kernel of `source`, without any definition.
     pub fn new(source: &'static Source) -> Self {
-        Self {
-            source,
-            defs: Vec::with_capacity(8),
-        }
+        Self { source, defs: Vec::with_capacity(8) }
     }
 
     /// Sets a flag when `on`.
@@ -122,21 +119,12 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/grid", include_str!("../../shaders/lib/grid.wgsl")),
     ("lib/layout", include_str!("../../shaders/lib/layout.wgsl")),
     ("lib/math", include_str!("../../shaders/lib/math.wgsl")),
-    (
-        "lib/integer",
-        include_str!("../../shaders/lib/integer.wgsl"),
-    ),
-    (
-        "lib/convert",
-        include_str!("../../shaders/lib/convert.wgsl"),
-    ),
+    ("lib/integer", include_str!("../../shaders/lib/integer.wgsl")),
+    ("lib/convert", include_str!("../../shaders/lib/convert.wgsl")),
     ("lib/half", include_str!("../../shaders/lib/half.wgsl")),
     ("lib/conv", include_str!("../../shaders/lib/conv.wgsl")),
     ("lib/deform", include_str!("../../shaders/lib/deform.wgsl")),
-    (
-        "lib/neighbours",
-        include_str!("../../shaders/lib/neighbours.wgsl"),
-    ),
+    ("lib/neighbours", include_str!("../../shaders/lib/neighbours.wgsl")),
     ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
     ("lib/ctc", include_str!("../../shaders/lib/ctc.wgsl")),
     ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
@@ -153,11 +141,7 @@ pub enum Compiler {
 
 impl Compiler {
     /// The one that this build of the crate meets.
-    pub const HERE: Self = if cfg!(target_family = "wasm") {
-        Self::Browser
-    } else {
-        Self::Naga
-    };
+    pub const HERE: Self = if cfg!(target_family = "wasm") { Self::Browser } else { Self::Naga };
 
     /// The directives that must precede a text. naga has subgroups without one, and does not know the word.
     fn enables(self, text: &str) -> String {
@@ -180,13 +164,7 @@ impl Compiler {
 /// A sentence naming the source and the line at fault: an unknown fragment, or a directive that is not
 /// closed. All are mistakes in the crate, and the variants test finds them without a GPU.
 pub fn expand(variant: &Variant, compiler: Compiler) -> Result<String, String> {
-    let mut expander = Expander {
-        variant,
-        out: String::new(),
-        included: vec![],
-        used: vec![],
-        counters: vec![],
-    };
+    let mut expander = Expander { variant, out: String::new(), included: vec![], used: vec![], counters: vec![] };
     expander.source(variant.source.name, variant.source.text)?;
     let Expander { mut out, used, .. } = expander;
     for fragment in used {
@@ -243,26 +221,22 @@ impl Expander<'_> {
                     None => self.variant.find(rest).is_some(),
                 }),
                 "else" => {
-                    let kept = open
-                        .last_mut()
-                        .ok_or_else(|| format!("{}: #else without #if", at()))?;
+                    let kept = open.last_mut().ok_or_else(|| format!("{}: #else without #if", at()))?;
                     *kept = !*kept;
                 }
                 "endif" => {
-                    open.pop()
-                        .ok_or_else(|| format!("{}: #endif without #if", at()))?;
+                    open.pop().ok_or_else(|| format!("{}: #endif without #if", at()))?;
                 }
                 "repeat" => {
-                    let len = body_len(&lines[next..])
-                        .ok_or_else(|| format!("{}: #repeat without #end", at()))?;
+                    let len = body_len(&lines[next..]).ok_or_else(|| format!("{}: #repeat without #end", at()))?;
                     let body = &lines[next..next + len];
                     next += len + 1;
                     if !kept {
                         continue;
                     }
-                    let (counter, times) = self.repetition(rest).ok_or_else(|| {
-                        format!("{}: #repeat needs a name and a count, not {rest:?}", at())
-                    })?;
+                    let (counter, times) = self
+                        .repetition(rest)
+                        .ok_or_else(|| format!("{}: #repeat needs a name and a count, not {rest:?}", at()))?;
                     for value in 0..times {
                         self.counters.push((counter, value));
                         self.lines(name, body)?;
@@ -278,11 +252,7 @@ impl Expander<'_> {
                 other => return Err(format!("{}: unknown directive #{other}", at())),
             }
         }
-        if open.is_empty() {
-            Ok(())
-        } else {
-            Err(format!("{name}.wgsl: #if without #endif"))
-        }
+        if open.is_empty() { Ok(()) } else { Err(format!("{name}.wgsl: #if without #endif")) }
     }
 
     /// The counter of a repetition and how often it runs: a number, or a constant of the variant.
@@ -302,16 +272,14 @@ impl Expander<'_> {
             && let Some((name, _)) = rest.split_once(':')
             && let Some(Def::Int(value)) = self.variant.find(name.trim())
         {
-            self.out
-                .push_str(&format!("const {}: u32 = {value}u;\n", name.trim()));
+            self.out.push_str(&format!("const {}: u32 = {value}u;\n", name.trim()));
             return;
         }
         if let Some(rest) = trimmed.strip_prefix("alias ")
             && let Some((name, _)) = rest.split_once('=')
             && let Some(Def::Type(value)) = self.variant.find(name.trim())
         {
-            self.out
-                .push_str(&format!("alias {} = {value};\n", name.trim()));
+            self.out.push_str(&format!("alias {} = {value};\n", name.trim()));
             return;
         }
         for (word, is_name) in words(line) {
@@ -375,10 +343,7 @@ fn called_functions(text: &str, fragment: &'static str) -> String {
         }
     }
     wanted.sort_unstable();
-    wanted
-        .iter()
-        .flat_map(|&index| [functions[index].1, "\n"])
-        .collect()
+    wanted.iter().flat_map(|&index| [functions[index].1, "\n"]).collect()
 }
 
 fn number_bindings(text: &str) -> String {
@@ -412,39 +377,22 @@ mod tests {
     fn definitions_replace_defaults_and_whole_words_only() {
         let text = "const N: u32 = 4u;\nalias E = f32;\nlet x: E = EXPR + EXPRESS;";
         let out = expanded(text, |v| v.int("N", 7).ty("E", "i32").expr("EXPR", "a * 2")).unwrap();
-        assert_eq!(
-            out,
-            "const N: u32 = 7u;\nalias E = i32;\nlet x: E = a * 2 + EXPRESS;\n"
-        );
+        assert_eq!(out, "const N: u32 = 7u;\nalias E = i32;\nlet x: E = a * 2 + EXPRESS;\n");
     }
 
     #[test]
     fn bindings_are_numbered_as_they_remain() {
         let text = "@binding(auto) a\n//#if B\n@binding(auto) b\n//#endif\n@binding(auto) c";
-        assert_eq!(
-            expanded(text, |v| v).unwrap(),
-            "@binding(0) a\n@binding(1) c\n"
-        );
+        assert_eq!(expanded(text, |v| v).unwrap(), "@binding(0) a\n@binding(1) c\n");
     }
 
     #[test]
     fn repetitions_count_and_nest() {
         let text = "//#repeat I N\n//#repeat J 2\nx[I * 2 + J] = I_;\n//#end\n//#end";
         let out = expanded(text, |v| v.int("N", 2)).unwrap();
-        assert_eq!(
-            out,
-            "x[0u * 2 + 0u] = I_;\nx[0u * 2 + 1u] = I_;\nx[1u * 2 + 0u] = I_;\nx[1u * 2 + 1u] = I_;\n"
-        );
-        assert!(
-            expanded("//#repeat I 2\nx", |v| v)
-                .unwrap_err()
-                .contains("#repeat without #end")
-        );
-        assert!(
-            expanded("//#repeat I M\n//#end", |v| v)
-                .unwrap_err()
-                .contains("count")
-        );
+        assert_eq!(out, "x[0u * 2 + 0u] = I_;\nx[0u * 2 + 1u] = I_;\nx[1u * 2 + 0u] = I_;\nx[1u * 2 + 1u] = I_;\n");
+        assert!(expanded("//#repeat I 2\nx", |v| v).unwrap_err().contains("#repeat without #end"));
+        assert!(expanded("//#repeat I M\n//#end", |v| v).unwrap_err().contains("count"));
     }
 
     #[test]
@@ -452,30 +400,15 @@ mod tests {
         let enables = |compiler: Compiler, text| compiler.enables(text);
         let text = "let x = f16(subgroupAdd(1));";
         assert_eq!(enables(Compiler::Naga, text), "enable f16;\n");
-        assert_eq!(
-            enables(Compiler::Browser, text),
-            "enable f16;\nenable subgroups;\n"
-        );
+        assert_eq!(enables(Compiler::Browser, text), "enable f16;\nenable subgroups;\n");
         assert_eq!(enables(Compiler::Browser, "let f16_ = my_subgroup;"), "");
     }
 
     #[test]
     fn mistakes_are_named() {
-        assert!(
-            expanded("//#if A\n", |v| v)
-                .unwrap_err()
-                .contains("#if without #endif")
-        );
-        assert!(
-            expanded("//#include \"lib/none\"", |v| v)
-                .unwrap_err()
-                .contains("lib/none")
-        );
-        assert!(
-            expanded("//#what", |v| v)
-                .unwrap_err()
-                .contains("test.wgsl:1")
-        );
+        assert!(expanded("//#if A\n", |v| v).unwrap_err().contains("#if without #endif"));
+        assert!(expanded("//#include \"lib/none\"", |v| v).unwrap_err().contains("lib/none"));
+        assert!(expanded("//#what", |v| v).unwrap_err().contains("test.wgsl:1"));
     }
 
     #[test]

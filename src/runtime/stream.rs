@@ -70,11 +70,7 @@ impl Stream {
             encoder: None,
             pass: None,
             // The last parameters may sit at the very end, and a binding is always PARAMS_SIZE long.
-            params: buffer(
-                "params",
-                PARAMS_ROOM + PARAMS_SIZE,
-                wgpu::BufferUsages::UNIFORM,
-            ),
+            params: buffer("params", PARAMS_ROOM + PARAMS_SIZE, wgpu::BufferUsages::UNIFORM),
             params_host: Vec::with_capacity(PARAMS_ROOM),
             uploads: buffer("uploads", UPLOAD_ROOM, wgpu::BufferUsages::COPY_SRC),
             uploads_host: Vec::new(),
@@ -122,18 +118,9 @@ impl Stream {
             let mut entries: SmallVec<[wgpu::BindGroupEntry<'_>; 7]> = SmallVec::new();
             entries.push(entry(0, &self.params, 0, PARAMS_SIZE as u64));
             for (index, slice) in slices().enumerate() {
-                entries.push(entry(
-                    index as u32 + 1,
-                    &slice.buffer.raw,
-                    slice.offset,
-                    slice.size,
-                ));
+                entries.push(entry(index as u32 + 1, &slice.buffer.raw, slice.offset, slice.size));
             }
-            device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: work.layout,
-                entries: &entries,
-            })
+            device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: work.layout, entries: &entries })
         });
         if self.young.len() >= BIND_GROUPS {
             self.old = std::mem::take(&mut self.young);
@@ -149,36 +136,24 @@ impl Stream {
     }
 
     fn open_pass(&mut self, device: &wgpu::Device) -> &mut wgpu::ComputePass<'static> {
-        let encoder = self.encoder.get_or_insert_with(|| {
-            device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
-        });
+        let encoder = self
+            .encoder
+            .get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()));
         self.pass.get_or_insert_with(|| {
-            encoder
-                .begin_compute_pass(&wgpu::ComputePassDescriptor::default())
-                .forget_lifetime()
+            encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
         })
     }
 
     /// The open encoder, outside of any pass: for copies.
     pub fn encoder(&mut self, device: &wgpu::Device) -> &mut wgpu::CommandEncoder {
         self.pass = None;
-        self.encoder.get_or_insert_with(|| {
-            device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
-        })
+        self.encoder.get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()))
     }
 
     /// Writes `data` to `slice`, in order with the recorded work. False when there is no memory to pass it
     /// through.
-    pub fn upload(
-        &mut self,
-        device: &wgpu::Device,
-        queue: &wgpu::Queue,
-        slice: &super::Slice,
-        data: &[u8],
-    ) -> bool {
-        let padded = data
-            .len()
-            .next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT as usize);
+    pub fn upload(&mut self, device: &wgpu::Device, queue: &wgpu::Queue, slice: &super::Slice, data: &[u8]) -> bool {
+        let padded = data.len().next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT as usize);
         if padded > UPLOAD_ROOM / 4 {
             // Everything recorded so far goes first; then the queue's own order is the right one.
             self.submit(device, queue);
@@ -199,13 +174,7 @@ impl Stream {
         self.uploads_host.extend_from_slice(data);
         self.uploads_host.resize(from as usize + padded, 0);
         let uploads = self.uploads.clone();
-        self.encoder(device).copy_buffer_to_buffer(
-            &uploads,
-            from,
-            &slice.buffer.raw,
-            slice.offset,
-            padded as u64,
-        );
+        self.encoder(device).copy_buffer_to_buffer(&uploads, from, &slice.buffer.raw, slice.offset, padded as u64);
         true
     }
 
@@ -228,10 +197,7 @@ impl Stream {
         self.ahead.push_back(queue.submit([encoder.finish()]));
         if self.ahead.len() > MAX_AHEAD {
             let oldest = self.ahead.pop_front();
-            let _ = device.poll(wgpu::PollType::Wait {
-                submission_index: oldest,
-                timeout: None,
-            });
+            let _ = device.poll(wgpu::PollType::Wait { submission_index: oldest, timeout: None });
         } else {
             // Lets wgpu take back the staging memory of finished submissions.
             let _ = device.poll(wgpu::PollType::Poll);

@@ -37,11 +37,7 @@ impl Layout {
         for axis in (1..shape.len()).rev() {
             strides[axis - 1] = strides[axis] * shape[axis].max(1) as isize;
         }
-        Self {
-            shape: shape.into(),
-            strides,
-            offset: 0,
-        }
+        Self { shape: shape.into(), strides, offset: 0 }
     }
 
     /// The number of axes.
@@ -99,11 +95,7 @@ impl Layout {
                 return None;
             }
         }
-        Some(Self {
-            shape: shape.into(),
-            strides,
-            offset: self.offset,
-        })
+        Some(Self { shape: shape.into(), strides, offset: self.offset })
     }
 
     /// A part of the tensor. Axes beyond `axes` are taken whole.
@@ -123,19 +115,11 @@ impl Layout {
 
     /// Reverses the given axes.
     pub fn flip(&self, axes: &[usize]) -> Self {
-        let whole = |axis| SliceAxis {
-            start: 0,
-            step: 1,
-            len: self.shape[axis],
-        };
+        let whole = |axis| SliceAxis { start: 0, step: 1, len: self.shape[axis] };
         let mut parts: SmallVec<[SliceAxis; 6]> = (0..self.rank()).map(whole).collect();
         for &axis in axes {
             let len = self.shape[axis];
-            parts[axis] = SliceAxis {
-                start: len.saturating_sub(1),
-                step: -1,
-                len,
-            };
+            parts[axis] = SliceAxis { start: len.saturating_sub(1), step: -1, len };
         }
         self.slice(&parts)
     }
@@ -145,11 +129,7 @@ impl Layout {
     pub fn unfold(&self, axis: usize, size: usize, step: usize) -> Self {
         let mut out = self.clone();
         let len = self.shape[axis];
-        out.shape[axis] = if len < size {
-            0
-        } else {
-            (len - size) / step + 1
-        };
+        out.shape[axis] = if len < size { 0 } else { (len - size) / step + 1 };
         out.strides[axis] *= step as isize;
         out.shape.push(size);
         out.strides.push(self.strides[axis]);
@@ -202,22 +182,14 @@ impl Layout {
             }
             at += 1;
         }
-        Some(Self {
-            shape: shape.into(),
-            strides,
-            offset: self.offset,
-        })
+        Some(Self { shape: shape.into(), strides, offset: self.offset })
     }
 }
 
 /// The shape that two shapes broadcast to, aligned at the last axis, or `None`.
 pub fn broadcast(a: &[usize], b: &[usize]) -> Option<Shape> {
     let rank = a.len().max(b.len());
-    let at = |shape: &[usize], axis: usize| {
-        (axis + shape.len())
-            .checked_sub(rank)
-            .map_or(1, |i| shape[i])
-    };
+    let at = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
     (0..rank)
         .map(|axis| match (at(a, axis), at(b, axis)) {
             (x, y) if x == y => Some(x),
@@ -239,9 +211,10 @@ pub fn collapse(layouts: &[&Layout]) -> (Shape, SmallVec<[Strides; 4]>) {
             continue;
         }
         let straight = !sizes.is_empty()
-            && layouts.iter().zip(&strides).all(|(layout, out)| {
-                out.last() == Some(&(layout.strides[axis] * shape[axis] as isize))
-            });
+            && layouts
+                .iter()
+                .zip(&strides)
+                .all(|(layout, out)| out.last() == Some(&(layout.strides[axis] * shape[axis] as isize)));
         if straight {
             if let Some(last) = sizes.last_mut() {
                 *last *= shape[axis];
@@ -269,10 +242,7 @@ mod tests {
     fn positions(layout: &Layout) -> Vec<isize> {
         let mut out = vec![layout.offset as isize];
         for (&size, &stride) in layout.shape.iter().zip(&layout.strides) {
-            out = out
-                .iter()
-                .flat_map(|&p| (0..size as isize).map(move |i| p + i * stride))
-                .collect();
+            out = out.iter().flat_map(|&p| (0..size as isize).map(move |i| p + i * stride)).collect();
         }
         out
     }
@@ -293,13 +263,7 @@ mod tests {
         let mut reshaped = 0;
         for view in &views {
             let len = view.len();
-            for shape in [
-                vec![len],
-                vec![len / 2, 2],
-                vec![2, len / 2],
-                vec![1, len, 1],
-                vec![len / 6, 6],
-            ] {
+            for shape in [vec![len], vec![len / 2, 2], vec![2, len / 2], vec![1, len, 1], vec![len / 6, 6]] {
                 if let Some(out) = view.reshape(&shape) {
                     reshaped += 1;
                     assert_eq!(positions(&out), positions(view), "{view:?} as {shape:?}");
@@ -315,9 +279,7 @@ mod tests {
     #[test]
     fn collapse_keeps_positions() {
         let a = Layout::contiguous(&[2, 3, 4, 5]);
-        let b = Layout::contiguous(&[1, 3, 1, 1])
-            .expand(&[2, 3, 4, 5])
-            .unwrap();
+        let b = Layout::contiguous(&[1, 3, 1, 1]).expand(&[2, 3, 4, 5]).unwrap();
         let (shape, strides) = collapse(&[&a, &b]);
         assert_eq!(shape.as_slice(), [2, 3, 20]);
         assert_eq!(strides[1].as_slice(), [0, 1, 0]);
@@ -327,10 +289,7 @@ mod tests {
 
     #[test]
     fn broadcasting_aligns_at_the_end() {
-        assert_eq!(
-            broadcast(&[3, 1], &[2, 1, 4]).unwrap().as_slice(),
-            [2, 3, 4]
-        );
+        assert_eq!(broadcast(&[3, 1], &[2, 1, 4]).unwrap().as_slice(), [2, 3, 4]);
         assert_eq!(broadcast(&[3], &[4]), None);
     }
 

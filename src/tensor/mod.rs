@@ -130,9 +130,7 @@ pub enum Error {
         rule: &'static str,
     },
     /// More elements than a 32-bit index can tell apart.
-    #[error(
-        "a tensor of shape {shape:?} has more elements than a 32-bit index can address; split it"
-    )]
+    #[error("a tensor of shape {shape:?} has more elements than a 32-bit index can address; split it")]
     TooManyElements {
         /// The shape.
         shape: Vec<usize>,
@@ -141,9 +139,7 @@ pub enum Error {
     #[error("{0} is not supported")]
     Unsupported(&'static str),
     /// More axes than kernels walk.
-    #[error(
-        "a view of shape {shape:?} has more than {MAX_RANK} axes that cannot be merged; reshape it first"
-    )]
+    #[error("a view of shape {shape:?} has more than {MAX_RANK} axes that cannot be merged; reshape it first")]
     TooManyAxes {
         /// The shape after merging.
         shape: Vec<usize>,
@@ -179,22 +175,12 @@ impl Tensor {
     /// # Errors
     ///
     /// When it is too large for the device, or the memory is not there.
-    pub fn empty(
-        runtime: &Arc<Runtime>,
-        shape: &[usize],
-        dtype: DType,
-        inputs: &[&Tensor],
-    ) -> Result<Self> {
+    pub fn empty(runtime: &Arc<Runtime>, shape: &[usize], dtype: DType, inputs: &[&Tensor]) -> Result<Self> {
         let layout = Layout::contiguous(shape);
         let bytes = checked_bytes(shape, dtype)?;
         let avoid: smallvec::SmallVec<[&Slice; 8]> = inputs.iter().map(|t| t.buffer()).collect();
         let slice = Arc::new(runtime.alloc(bytes, &avoid)?);
-        Ok(Self {
-            runtime: runtime.clone(),
-            slice,
-            layout,
-            dtype,
-        })
+        Ok(Self { runtime: runtime.clone(), slice, layout, dtype })
     }
 
     /// Uploads elements in row-major order, as they are stored, filled up to whole words.
@@ -202,20 +188,10 @@ impl Tensor {
     /// # Errors
     ///
     /// As [`Tensor::empty`].
-    pub fn upload(
-        runtime: &Arc<Runtime>,
-        shape: &[usize],
-        dtype: DType,
-        bytes: &[u8],
-    ) -> Result<Self> {
+    pub fn upload(runtime: &Arc<Runtime>, shape: &[usize], dtype: DType, bytes: &[u8]) -> Result<Self> {
         debug_assert_eq!(checked_bytes(shape, dtype)?, bytes.len() as u64);
         let slice = Arc::new(runtime.upload(bytes)?);
-        Ok(Self {
-            runtime: runtime.clone(),
-            slice,
-            layout: Layout::contiguous(shape),
-            dtype,
-        })
+        Ok(Self { runtime: runtime.clone(), slice, layout: Layout::contiguous(shape), dtype })
     }
 
     /// This tensor's buffer, for binding. The only way to it: when elementwise results become lazy,
@@ -226,10 +202,7 @@ impl Tensor {
 
     /// The buffer and how many of its bytes the elements take, in whole words, for reading back a contiguous tensor.
     pub fn part(&self) -> (Arc<Slice>, u64) {
-        (
-            self.slice.clone(),
-            (self.len() as u64 * self.dtype.size()).next_multiple_of(4),
-        )
+        (self.slice.clone(), (self.len() as u64 * self.dtype.size()).next_multiple_of(4))
     }
 
     /// The device.
@@ -275,10 +248,7 @@ impl Tensor {
     /// The same memory under another layout.
     #[must_use]
     pub fn view(&self, layout: Layout) -> Self {
-        Self {
-            layout,
-            ..self.clone()
-        }
+        Self { layout, ..self.clone() }
     }
 
     /// The same memory and layout, its elements taken for another type.
@@ -297,23 +267,14 @@ impl Tensor {
         if Arc::ptr_eq(&self.runtime, &other.runtime) {
             return Ok(());
         }
-        Err(Error::Devices {
-            lhs: self.runtime.facts().name.clone(),
-            rhs: other.runtime.facts().name.clone(),
-        })
+        Err(Error::Devices { lhs: self.runtime.facts().name.clone(), rhs: other.runtime.facts().name.clone() })
     }
 }
 
 /// The bytes of a tensor in whole words, refused where indices of 32 bits would not do.
 fn checked_bytes(shape: &[usize], dtype: DType) -> Result<u64> {
-    let too_many = || Error::TooManyElements {
-        shape: shape.to_vec(),
-    };
-    let len = shape
-        .iter()
-        .try_fold(1u64, |len, &size| len.checked_mul(size as u64));
-    let len = len
-        .filter(|&len| len <= u64::from(u32::MAX))
-        .ok_or_else(too_many)?;
+    let too_many = || Error::TooManyElements { shape: shape.to_vec() };
+    let len = shape.iter().try_fold(1u64, |len, &size| len.checked_mul(size as u64));
+    let len = len.filter(|&len| len <= u64::from(u32::MAX)).ok_or_else(too_many)?;
     Ok((len * dtype.size()).next_multiple_of(4))
 }

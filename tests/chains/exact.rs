@@ -86,17 +86,7 @@ pub fn whole(random: u64) -> f64 {
 
 /// Small ones, and often those at which arithmetic wraps.
 pub fn integer(random: u64) -> f64 {
-    let special = [
-        i32::MIN,
-        i32::MIN + 1,
-        i32::MAX,
-        -1,
-        0,
-        1,
-        1 << 16,
-        -(1 << 16),
-        46_341,
-    ];
+    let special = [i32::MIN, i32::MIN + 1, i32::MAX, -1, 0, 1, 1 << 16, -(1 << 16), 46_341];
     let number = random >> 8;
     match random % 4 {
         0 => f64::from(special[number as usize % special.len()]),
@@ -106,12 +96,7 @@ pub fn integer(random: u64) -> f64 {
 }
 
 /// One op, or the value as it is where the op does not apply.
-pub fn step<K: Kind>(
-    chain: &mut Chain,
-    op: Exact,
-    x: K::Primitive,
-    choices: &mut Choices,
-) -> K::Primitive {
+pub fn step<K: Kind>(chain: &mut Chain, op: Exact, x: K::Primitive, choices: &mut Choices) -> K::Primitive {
     let mut shape = x.shape().to_vec();
     let rank = shape.len();
     let axis = choices.below(rank);
@@ -146,9 +131,7 @@ pub fn step<K: Kind>(
         }
         Exact::Sum => K::sum(x),
         Exact::SumDim => K::sum_dim(x, axis),
-        Exact::ProdDim if length <= 16 => {
-            K::prod_dim(K::clamp(x, Scalar::Int(-2), Scalar::Int(2)), axis)
-        }
+        Exact::ProdDim if length <= 16 => K::prod_dim(K::clamp(x, Scalar::Int(-2), Scalar::Int(2)), axis),
         Exact::MaxDim if length > 0 => K::max_dim(x, axis),
         Exact::MinDim if length > 0 => K::min_dim(x, axis),
         Exact::ArgMax if length > 0 => K::from_int(K::argmax(x, axis)),
@@ -172,14 +155,7 @@ pub fn step<K: Kind>(
             shape[axis] = choices.below(4);
             let other = chain.fresh::<K>(&shape, choices);
             let first = choices.below(2) == 1;
-            K::cat(
-                if first {
-                    vec![x, other]
-                } else {
-                    vec![other, x]
-                },
-                axis,
-            )
+            K::cat(if first { vec![x, other] } else { vec![other, x] }, axis)
         }
         Exact::Gather if length > 0 => {
             shape[axis] = choices.below(5);

@@ -69,8 +69,7 @@ proptest! {
 
 fn agree(run: impl Fn(&WgslDevice) -> Vec<Outcome>) -> Result<(), TestCaseError> {
     let truths = run(&WgslDevice::Cpu);
-    GPUS.iter()
-        .try_for_each(|device| compare(device, &run(device), &truths, &truths))
+    GPUS.iter().try_for_each(|device| compare(device, &run(device), &truths, &truths))
 }
 
 /// Fails at the first element that differs, of those on which two versions of the truth agree.
@@ -82,13 +81,7 @@ fn compare(
 ) -> Result<(), TestCaseError> {
     for ((value, truth), other) in values.iter().zip(truths).zip(others) {
         let (step, shape) = (truth.step, &truth.data.shape);
-        prop_assert_eq!(
-            &value.data.shape,
-            shape,
-            "the shape after step {} on {}",
-            step,
-            device
-        );
+        prop_assert_eq!(&value.data.shape, shape, "the shape after step {} on {}", step, device);
         let [values, truths, others] =
             [value, truth, other].map(|outcome| outcome.data.iter::<f64>().collect::<Vec<_>>());
         for (index, (value, expected)) in values.iter().zip(&truths).enumerate() {

@@ -18,10 +18,7 @@ use crate::view::View;
 /// The most elements that a step may leave.
 pub const LARGEST: usize = 2_000;
 pub const MAX_RANK: usize = 6;
-pub const EXACT: Tolerance = Tolerance {
-    relative: 0.0,
-    absolute: 0.0,
-};
+pub const EXACT: Tolerance = Tolerance { relative: 0.0, absolute: 0.0 };
 
 #[derive(Debug, Clone)]
 pub struct Program<O> {
@@ -46,20 +43,18 @@ enum Op<O> {
 }
 
 /// Programs of some ops and of views.
-pub fn programs<O: Debug + Clone + Copy + 'static>(
-    ops: &'static [O],
-) -> impl Strategy<Value = Program<O>> {
+pub fn programs<O: Debug + Clone + Copy + 'static>(ops: &'static [O]) -> impl Strategy<Value = Program<O>> {
     let size = prop_oneof![1 => Just(0), 4 => Just(1), 12 => 2usize..6, 3 => 6usize..40];
-    let shape = proptest::collection::vec(size, 1..=MAX_RANK)
-        .prop_filter("too many elements", |shape| count(shape) <= LARGEST);
-    let op = prop_oneof![
-        select(View::ALL).prop_map(Op::View),
-        select(ops).prop_map(Op::Own)
-    ];
-    let step = (op, any::<u64>(), prop::bool::weighted(0.25))
-        .prop_map(|(op, choices, kept)| Step { op, choices, kept });
-    (shape, any::<u64>(), proptest::collection::vec(step, 1..10))
-        .prop_map(|(shape, seed, steps)| Program { shape, seed, steps })
+    let shape =
+        proptest::collection::vec(size, 1..=MAX_RANK).prop_filter("too many elements", |shape| count(shape) <= LARGEST);
+    let op = prop_oneof![select(View::ALL).prop_map(Op::View), select(ops).prop_map(Op::Own)];
+    let step =
+        (op, any::<u64>(), prop::bool::weighted(0.25)).prop_map(|(op, choices, kept)| Step { op, choices, kept });
+    (shape, any::<u64>(), proptest::collection::vec(step, 1..10)).prop_map(|(shape, seed, steps)| Program {
+        shape,
+        seed,
+        steps,
+    })
 }
 
 pub fn count(shape: &[usize]) -> usize {
@@ -171,11 +166,7 @@ pub fn run<K: Kind, O: Copy>(
     content: fn(u64) -> f64,
     own: impl Fn(&mut Chain, O, K::Primitive, &mut Choices) -> K::Primitive,
 ) -> Vec<Outcome> {
-    let mut chain = Chain {
-        device,
-        content,
-        tolerance: EXACT,
-    };
+    let mut chain = Chain { device, content, tolerance: EXACT };
     let mut value = chain.fresh::<K>(&program.shape, &mut Choices::new(program.seed));
     let mut kept = Vec::new();
     for (number, step) in program.steps.iter().enumerate() {
@@ -188,11 +179,7 @@ pub fn run<K: Kind, O: Copy>(
             kept.push((number, value.clone(), chain.tolerance));
         }
     }
-    let outcome = |(step, value, tolerance)| Outcome {
-        step,
-        data: read::<K>(value),
-        tolerance,
-    };
+    let outcome = |(step, value, tolerance)| Outcome { step, data: read::<K>(value), tolerance };
     kept.into_iter().map(outcome).collect()
 }
 
@@ -208,9 +195,7 @@ impl Chain<'_> {
         for (axis, &place) in axes.iter().enumerate() {
             stored[place] = shape[axis];
         }
-        let content: Vec<f64> = (0..count(shape))
-            .map(|_| (self.content)(choices.random()))
-            .collect();
+        let content: Vec<f64> = (0..count(shape)).map(|_| (self.content)(choices.random())).collect();
         let data = TensorData::new(content, Shape::from(stored)).convert_dtype(K::TYPE);
         self.settled::<K>(K::permute(K::from_data(data, self.device, K::TYPE), &axes))
     }
@@ -240,9 +225,6 @@ impl Chain<'_> {
     pub fn indices(&self, shape: &[usize], n: usize, choices: &mut Choices) -> WgslTensor {
         let index = |_| (choices.random() % n as u64) as i32;
         let content: Vec<i32> = (0..count(shape)).map(index).collect();
-        Wgsl::int_from_data(
-            TensorData::new(content, Shape::from(shape.to_vec())),
-            self.device,
-        )
+        Wgsl::int_from_data(TensorData::new(content, Shape::from(shape.to_vec())), self.device)
     }
 }

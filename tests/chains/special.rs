@@ -78,11 +78,7 @@ pub fn run(program: &Program<Special>, device: &WgslDevice, flush: bool) -> Vec<
     }
     let flushed = |random| {
         let x = content(random);
-        if x.abs() < f64::from(f32::MIN_POSITIVE) {
-            0.0f64.copysign(x)
-        } else {
-            x
-        }
+        if x.abs() < f64::from(f32::MIN_POSITIVE) { 0.0f64.copysign(x) } else { x }
     };
     program::run::<Float, _>(program, device, flushed, |chain, op, x, choices| {
         let x = step(chain, op, x, choices);
@@ -122,20 +118,13 @@ fn content(random: u64) -> f64 {
     })
 }
 
-fn step(
-    chain: &mut Chain,
-    op: Special,
-    x: TensorPrimitive<Wgsl>,
-    choices: &mut Choices,
-) -> TensorPrimitive<Wgsl> {
+fn step(chain: &mut Chain, op: Special, x: TensorPrimitive<Wgsl>, choices: &mut Choices) -> TensorPrimitive<Wgsl> {
     if chain.tolerance.relative > 0.0 {
         return x;
     }
     let bools = get_device_settings::<Wgsl>(chain.device).bool_dtype;
     let (low, high) = (Scalar::Float(-1.5), Scalar::Float(2.25));
-    let map = |op: fn(WgslTensor) -> WgslTensor, x: TensorPrimitive<Wgsl>| {
-        TensorPrimitive::Float(op(x.tensor()))
-    };
+    let map = |op: fn(WgslTensor) -> WgslTensor, x: TensorPrimitive<Wgsl>| TensorPrimitive::Float(op(x.tensor()));
     let rounded = matches!(
         op,
         Special::Div
@@ -148,10 +137,7 @@ fn step(
             | Special::Sigmoid
     );
     if rounded {
-        chain.tolerance = Tolerance {
-            relative: 1e-5,
-            absolute: 1e-6,
-        };
+        chain.tolerance = Tolerance { relative: 1e-5, absolute: 1e-6 };
     }
     // burn-flex takes NaN for the bound here, kernels let it through.
     let number = |x: TensorPrimitive<Wgsl>| {
@@ -179,11 +165,7 @@ fn step(
         Special::FillLarger => {
             let mask = Float::greater(x.clone(), other());
             // The comparison broadcasts; the mask must have the value's shape.
-            if mask.shape() == x.shape() {
-                Float::mask_fill(x, mask, low)
-            } else {
-                x
-            }
+            if mask.shape() == x.shape() { Float::mask_fill(x, mask, low) } else { x }
         }
         Special::FillUnequal => {
             let mask = Float::not_equal(x.clone(), x.clone());

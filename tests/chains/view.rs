@@ -22,9 +22,7 @@ pub enum View {
 impl View {
     pub const ALL: &[Self] = {
         use View::*;
-        &[
-            Permute, SwapDims, Flip, Slice, Expand, Merge, Split, Insert, Remove, Repeat, Unfold,
-        ]
+        &[Permute, SwapDims, Flip, Slice, Expand, Merge, Split, Insert, Remove, Repeat, Unfold]
     };
 
     /// The view, or the value as it is where the view does not apply.
@@ -69,9 +67,7 @@ impl View {
                 K::reshape(x, shape.into())
             }
             Self::Repeat if room => K::repeat_dim(x, axis, times),
-            Self::Unfold if room && grows && times <= shape[axis] => {
-                K::unfold(x, axis, times, 1 + choices.below(3))
-            }
+            Self::Unfold if room && grows && times <= shape[axis] => K::unfold(x, axis, times, 1 + choices.below(3)),
             _ => x,
         }
     }

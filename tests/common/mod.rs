@@ -28,15 +28,9 @@ pub fn gpus() -> Vec<WgslDevice> {
             Ok(Place::Adapter(_)) => found.push(device),
             Ok(Place::Cpu) => {}
             Err(error) => {
-                assert!(
-                    required != device.to_string(),
-                    "{required} is required: {error}"
-                );
+                assert!(required != device.to_string(), "{required} is required: {error}");
                 // Straight to the terminal: what a passing test prints is not shown.
-                let _ = writeln!(
-                    std::io::stderr(),
-                    "GPU cases skipped on {device}: there is none"
-                );
+                let _ = writeln!(std::io::stderr(), "GPU cases skipped on {device}: there is none");
             }
         }
     }
@@ -61,38 +55,20 @@ pub struct Tolerance {
 }
 
 /// For an op that rounds a few times.
-pub const CLOSE: Tolerance = Tolerance {
-    relative: 2e-6,
-    absolute: 1e-6,
-};
+pub const CLOSE: Tolerance = Tolerance { relative: 2e-6, absolute: 1e-6 };
 /// For a gradient against a central difference in f64, whose own error is some 1e-8: what is left is f32's.
-pub const DIFFERENCE: Tolerance = Tolerance {
-    relative: 1e-3,
-    absolute: 3e-4,
-};
+pub const DIFFERENCE: Tolerance = Tolerance { relative: 1e-3, absolute: 3e-4 };
 /// For a gradient in f16, whose chain rounds a few results to 11 bits on the way.
-pub const CHAINED_F16: Tolerance = Tolerance {
-    relative: 5e-3,
-    absolute: 5e-3,
-};
+pub const CHAINED_F16: Tolerance = Tolerance { relative: 5e-3, absolute: 5e-3 };
 /// For an op that sums.
-pub const SUMMED: Tolerance = Tolerance {
-    relative: 1e-4,
-    absolute: 1e-4,
-};
+pub const SUMMED: Tolerance = Tolerance { relative: 1e-4, absolute: 1e-4 };
 
 /// For results in a type, from a truth computed in f32: half a unit of the last of its digits (10 bits of mantissa in
 /// f16, 7 in bf16), doubled for results that lie between two of its numbers.
 pub fn tolerance_of(dtype: burn_backend::DType) -> Tolerance {
     match dtype {
-        burn_backend::DType::F16 => Tolerance {
-            relative: 1e-3,
-            absolute: 1e-4,
-        },
-        burn_backend::DType::BF16 => Tolerance {
-            relative: 8e-3,
-            absolute: 1e-4,
-        },
+        burn_backend::DType::F16 => Tolerance { relative: 1e-3, absolute: 1e-4 },
+        burn_backend::DType::BF16 => Tolerance { relative: 8e-3, absolute: 1e-4 },
         _ => SUMMED,
     }
 }
@@ -111,9 +87,6 @@ pub fn assert_close(what: &str, value: &TensorData, truth: &TensorData, toleranc
     assert_eq!(value.shape, truth.shape, "{what}: the shape");
     let pairs = value.iter::<f64>().zip(truth.iter::<f64>());
     for (index, (value, truth)) in pairs.enumerate() {
-        assert!(
-            tolerance.holds(value, truth),
-            "{what}: element {index} is {value}, the truth {truth}"
-        );
+        assert!(tolerance.holds(value, truth), "{what}: element {index} is {value}, the truth {truth}");
     }
 }

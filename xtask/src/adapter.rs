@@ -33,8 +33,7 @@ pub fn ensure(options: &Options) -> Result<Done, String> {
     }
     if !EXISTS_HERE {
         return Ok(Done::Skipped(
-            "lavapipe is for Linux: GPU tests run on the GPU that is here, or are shown as skipped"
-                .to_owned(),
+            "lavapipe is for Linux: GPU tests run on the GPU that is here, or are shown as skipped".to_owned(),
         ));
     }
     if let Some(name) = chosen_by_user() {
@@ -59,16 +58,11 @@ pub fn settings(options: &Options) -> Vec<(&'static str, PathBuf)> {
         return Vec::new();
     }
     let file = driver_file();
-    DRIVER_VARIABLES
-        .into_iter()
-        .filter_map(|name| Some((name, file.clone()?)))
-        .collect()
+    DRIVER_VARIABLES.into_iter().filter_map(|name| Some((name, file.clone()?))).collect()
 }
 
 fn chosen_by_user() -> Option<&'static str> {
-    DRIVER_VARIABLES
-        .into_iter()
-        .find(|name| var_os(name).is_some_and(|value| !value.is_empty()))
+    DRIVER_VARIABLES.into_iter().find(|name| var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
 fn present() -> bool {
@@ -84,11 +78,7 @@ fn driver_file() -> Option<PathBuf> {
         .into_iter()
         .chain(listed("XDG_CONFIG_DIRS", "/etc/xdg"))
         .chain(["/usr/local/etc".into(), "/etc".into()])
-        .chain(
-            var_os("XDG_DATA_HOME")
-                .map(PathBuf::from)
-                .or_else(|| home(".local/share")),
-        )
+        .chain(var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(|| home(".local/share")))
         .chain(listed("XDG_DATA_DIRS", "/usr/local/share:/usr/share"))
         // NixOS keeps its drivers here.
         .chain(["/run/opengl-driver/share".into()]);
@@ -128,9 +118,8 @@ fn loader() -> Option<PathBuf> {
     let plain = ["/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib"];
     let folders = plain.iter().flat_map(|folder| {
         // Debian's folders per architecture, such as x86_64-linux-gnu.
-        let own = entries(Path::new(folder))
-            .into_iter()
-            .filter(|inner| file_name(inner).starts_with(&format!("{ARCH}-")));
+        let own =
+            entries(Path::new(folder)).into_iter().filter(|inner| file_name(inner).starts_with(&format!("{ARCH}-")));
         own.chain([PathBuf::from(folder)])
     });
     listed("LD_LIBRARY_PATH", "")
@@ -141,12 +130,8 @@ fn loader() -> Option<PathBuf> {
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> = fs::read_dir(folder)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
+    let mut found: Vec<PathBuf> =
+        fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
     found.sort();
     found
 }
@@ -164,18 +149,15 @@ fn can_install() -> bool {
         .filter_map(|key| system.get(*key))
         .flat_map(|value| value.split(' '))
         .any(|name| name == "debian" || name == "ubuntu");
-    let root = Command::new("id")
-        .arg("-u")
-        .output()
-        .is_ok_and(|output| output.stdout.trim_ascii() == b"0");
+    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
     family && root
 }
 
 fn install() -> Result<(), String> {
     println!("    no software Vulkan adapter here; installing Mesa's as root");
     let system = system();
-    let debian_12 = system.get("ID").is_some_and(|id| id == "debian")
-        && system.get("VERSION_ID").is_some_and(|id| id == "12");
+    let debian_12 =
+        system.get("ID").is_some_and(|id| id == "debian") && system.get("VERSION_ID").is_some_and(|id| id == "12");
     if debian_12 {
         match install_from_backports() {
             Ok(()) => return Ok(()),
@@ -186,13 +168,7 @@ fn install() -> Result<(), String> {
     run_command(&mut apt(&PACKAGES))
 }
 
-const PACKAGES: [&str; 5] = [
-    "install",
-    "--yes",
-    "--no-install-recommends",
-    "mesa-vulkan-drivers",
-    "libvulkan1",
-];
+const PACKAGES: [&str; 5] = ["install", "--yes", "--no-install-recommends", "mesa-vulkan-drivers", "libvulkan1"];
 
 /// Debian 12's own Mesa (22.3) works, but its backports have 25.0, which is faster and knows more features.
 fn install_from_backports() -> Result<(), String> {
@@ -208,12 +184,8 @@ fn install_from_backports() -> Result<(), String> {
             .find_map(|source| Some((source.with_suite("bookworm", SUITE)?, source.kind())))
             .ok_or("no package source of Debian 12 to derive its backports from")?;
         let file = folder.join(format!("{SUITE}.{kind}"));
-        fs::write(&file, text)
-            .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
-        println!(
-            "    added {}: what is already installed stays as it is",
-            file.display()
-        );
+        fs::write(&file, text).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+        println!("    added {}: what is already installed stays as it is", file.display());
         added = Some(file);
     }
     // Other sources may fail to update without harm: the install tells whether enough is there.
@@ -288,8 +260,7 @@ impl Source {
                 // Comments may stand inside a stanza; a blank line ends it.
                 let lines = text.lines().filter(|line| !line.starts_with('#'));
                 let text: Vec<&str> = lines.map(str::trim_end).collect();
-                text.split(|line| line.is_empty())
-                    .find_map(|stanza| stanza_with_suite(stanza, suite, other))
+                text.split(|line| line.is_empty()).find_map(|stanza| stanza_with_suite(stanza, suite, other))
             }
         }
     }
@@ -302,17 +273,14 @@ fn stanza_with_suite(stanza: &[&str], suite: &str, other: &str) -> Option<String
             name.eq_ignore_ascii_case(wanted).then(|| value.trim())
         })
     };
-    let holds = |name: &str, word: &str| {
-        field(name).is_some_and(|value| value.split_whitespace().any(|one| one == word))
-    };
+    let holds =
+        |name: &str, word: &str| field(name).is_some_and(|value| value.split_whitespace().any(|one| one == word));
     if !holds("Types", "deb") || !holds("Suites", suite) || holds("Enabled", "no") {
         return None;
     }
     let mut text = String::new();
     for line in stanza {
-        let is_suites = line
-            .split_once(':')
-            .is_some_and(|(name, _)| name.eq_ignore_ascii_case("Suites"));
+        let is_suites = line.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case("Suites"));
         if is_suites {
             text += &format!("Suites: {other}");
         } else {

@@ -7,8 +7,8 @@ use std::process::Command;
 /// The repository's root. Cargo says at run time where this package lies; the compiled-in path would be stale in a
 /// clone that was moved together with its target folder.
 pub fn root() -> PathBuf {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR")
-        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    let package =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
     package.parent().map_or(package.clone(), Path::to_path_buf)
 }
 
@@ -39,24 +39,15 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 
 /// The command as one could type it.
 fn show(command: &Command) -> String {
-    let settings = command
-        .get_envs()
-        .filter_map(|(key, value)| Some(format!("{}={}", key.to_string_lossy(), quoted(value?))));
+    let settings =
+        command.get_envs().filter_map(|(key, value)| Some(format!("{}={}", key.to_string_lossy(), quoted(value?))));
     let program = Path::new(command.get_program()).file_stem();
     let program = quoted(program.unwrap_or(command.get_program()));
     let words = command.get_args().map(quoted);
-    settings
-        .chain([program])
-        .chain(words)
-        .collect::<Vec<_>>()
-        .join(" ")
+    settings.chain([program]).chain(words).collect::<Vec<_>>().join(" ")
 }
 
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    if word.is_empty() || word.contains(char::is_whitespace) {
-        format!("'{word}'")
-    } else {
-        word.into_owned()
-    }
+    if word.is_empty() || word.contains(char::is_whitespace) { format!("'{word}'") } else { word.into_owned() }
 }

@@ -32,51 +32,15 @@ struct Step {
 }
 
 const STEPS: &[Step] = &[
-    Step {
-        name: "adapter",
-        what: "make sure of a software Vulkan adapter",
-        run: adapter::ensure,
-    },
-    Step {
-        name: "fmt",
-        what: "the code is formatted",
-        run: fmt,
-    },
-    Step {
-        name: "clippy",
-        what: "no lint complains",
-        run: clippy,
-    },
-    Step {
-        name: "docs",
-        what: "the documentation builds without a warning",
-        run: docs,
-    },
-    Step {
-        name: "tests",
-        what: "layers, shaders, op cases, gradients, doc tests",
-        run: tests,
-    },
-    Step {
-        name: "gpu-shapes",
-        what: "the kernels in the shapes that GPUs get",
-        run: gpu_shapes,
-    },
-    Step {
-        name: "tint",
-        what: "a browser's compiler takes every shader",
-        run: tint::step,
-    },
-    Step {
-        name: "example",
-        what: "digits learns, on the adapter and on the CPU",
-        run: example,
-    },
-    Step {
-        name: "cpu-only",
-        what: "digits runs where there is no Vulkan library",
-        run: cpu_only,
-    },
+    Step { name: "adapter", what: "make sure of a software Vulkan adapter", run: adapter::ensure },
+    Step { name: "fmt", what: "the code is formatted", run: fmt },
+    Step { name: "clippy", what: "no lint complains", run: clippy },
+    Step { name: "docs", what: "the documentation builds without a warning", run: docs },
+    Step { name: "tests", what: "layers, shaders, op cases, gradients, doc tests", run: tests },
+    Step { name: "gpu-shapes", what: "the kernels in the shapes that GPUs get", run: gpu_shapes },
+    Step { name: "tint", what: "a browser's compiler takes every shader", run: tint::step },
+    Step { name: "example", what: "digits learns, on the adapter and on the CPU", run: example },
+    Step { name: "cpu-only", what: "digits runs where there is no Vulkan library", run: cpu_only },
 ];
 
 impl Options {
@@ -92,9 +56,8 @@ impl Options {
                 ("--list", None) => options.list = true,
                 ("--no-adapter", None) => options.no_adapter = true,
                 ("--only" | "--skip" | "--device", _) => {
-                    let value = joined
-                        .or_else(|| words.next().cloned())
-                        .ok_or_else(|| format!("`{flag}` needs a value"))?;
+                    let value =
+                        joined.or_else(|| words.next().cloned()).ok_or_else(|| format!("`{flag}` needs a value"))?;
                     match flag {
                         "--only" => options.only.extend(step_names(&value)?),
                         "--skip" => options.skip.extend(step_names(&value)?),
@@ -134,17 +97,11 @@ impl Options {
 
 fn step_names(value: &str) -> Result<Vec<String>, String> {
     let names: Vec<String> = value.split(',').map(str::to_owned).collect();
-    match names
-        .iter()
-        .find(|name| STEPS.iter().all(|step| step.name != **name))
-    {
+    match names.iter().find(|name| STEPS.iter().all(|step| step.name != **name)) {
         None => Ok(names),
         Some(unknown) => {
             let known: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
-            Err(format!(
-                "there is no step `{unknown}`; the steps are {}",
-                known.join(", ")
-            ))
+            Err(format!("there is no step `{unknown}`; the steps are {}", known.join(", ")))
         }
     }
 }
@@ -156,20 +113,11 @@ pub fn run(options: &Options) -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
-    let wanted: Vec<&Step> = STEPS
-        .iter()
-        .filter(|step| options.wants(step.name))
-        .collect();
+    let wanted: Vec<&Step> = STEPS.iter().filter(|step| options.wants(step.name)).collect();
     let mut rows: Vec<(&str, &str, Duration)> = Vec::new();
     let mut failure = None;
     for (index, step) in wanted.iter().enumerate() {
-        println!(
-            "\n==> [{}/{}] {}: {}",
-            index + 1,
-            wanted.len(),
-            step.name,
-            step.what
-        );
+        println!("\n==> [{}/{}] {}: {}", index + 1, wanted.len(), step.name, step.what);
         let start = Instant::now();
         let outcome = (step.run)(options);
         let result = match outcome {
@@ -205,30 +153,17 @@ fn summary(
     println!("{:<21}{:>7.1} s", "total", total.as_secs_f64());
     if let Some((name, reason)) = &failure {
         println!("\nstep `{name}` failed: {reason}");
-        println!(
-            "run it alone: cargo xtask test --only {name}{}",
-            options.flags()
-        );
+        println!("run it alone: cargo xtask test --only {name}{}", options.flags());
         let left = wanted - rows.len();
         if left > 0 {
             println!("not run after it: {left} of {wanted} steps");
         }
     }
-    let passed = rows
-        .iter()
-        .filter(|(_, result, _)| *result == "passed")
-        .count();
-    println!(
-        "\n{passed} passed, {} failed",
-        usize::from(failure.is_some())
-    );
+    let passed = rows.iter().filter(|(_, result, _)| *result == "passed").count();
+    println!("\n{passed} passed, {} failed", usize::from(failure.is_some()));
     // A reader of a pipe must have the last line before the exit status.
     let _ = std::io::stdout().flush();
-    if failure.is_some() {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    }
+    if failure.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 fn passed(result: Result<(), String>) -> Result<Done, String> {
@@ -238,20 +173,17 @@ fn passed(result: Result<(), String>) -> Result<Done, String> {
 fn fmt(_: &Options) -> Result<Done, String> {
     run_command(&mut cargo(&["fmt", "--all", "--check"]))?;
     // The families of kernels are declared by a macro, behind which cargo fmt does not look.
-    let kernels =
-        std::fs::read_dir("src/kernels").map_err(|error| format!("src/kernels: {error}"))?;
+    let kernels = std::fs::read_dir("src/kernels").map_err(|error| format!("src/kernels: {error}"))?;
     let files = kernels.flatten().map(|entry| entry.path());
     let mut rustfmt = Command::new("rustfmt");
-    rustfmt.args(["--check", "--edition", "2024"]);
+    rustfmt.arg("--check");
     rustfmt.args(files.filter(|path| path.extension().is_some_and(|end| end == "rs")));
     passed(run_command(&mut rustfmt))
 }
 
 fn clippy(_: &Options) -> Result<Done, String> {
     let words = "clippy --workspace --all-targets --all-features --locked -- -D warnings";
-    passed(run_command(&mut cargo(
-        &words.split(' ').collect::<Vec<_>>(),
-    )))
+    passed(run_command(&mut cargo(&words.split(' ').collect::<Vec<_>>())))
 }
 
 fn docs(_: &Options) -> Result<Done, String> {
@@ -296,17 +228,10 @@ fn example(options: &Options) -> Result<Done, String> {
     };
     let devices = gpu.filter(|word| *word != "cpu").into_iter().chain(["cpu"]);
     for device in devices {
-        let file: String = device
-            .chars()
-            .map(|c| if c.is_ascii_alphanumeric() { c } else { '-' })
-            .collect();
+        let file: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let epochs = 3;
         let report = digits::run(
-            digits::Run {
-                device: Some(device),
-                epochs,
-                json: target().join(format!("digits-{file}.json")),
-            },
+            digits::Run { device: Some(device), epochs, json: target().join(format!("digits-{file}.json")) },
             |command| command.envs(adapter::settings(options)),
         )?;
         digits::learned(&report, epochs)?;
@@ -321,9 +246,7 @@ fn example(options: &Options) -> Result<Done, String> {
 
 fn cpu_only(_: &Options) -> Result<Done, String> {
     if !cfg!(target_os = "linux") {
-        return Ok(Done::Skipped(
-            "only Linux reaches its GPUs through a library that can be missing".to_owned(),
-        ));
+        return Ok(Done::Skipped("only Linux reaches its GPUs through a library that can be missing".to_owned()));
     }
     // An empty file under the library's name stops the dynamic loader as surely as none, and needs no root.
     let folder = target().join("no-vulkan");
@@ -336,11 +259,7 @@ fn cpu_only(_: &Options) -> Result<Done, String> {
         libraries.push(others);
     }
     let report = digits::run(
-        digits::Run {
-            device: None,
-            epochs: 1,
-            json: target().join("digits-no-vulkan.json"),
-        },
+        digits::Run { device: None, epochs: 1, json: target().join("digits-no-vulkan.json") },
         |command| {
             command
                 .env("LD_LIBRARY_PATH", libraries)
@@ -363,11 +282,7 @@ mod checks {
     #[test]
     fn flags_choose_steps() {
         let options = parse("--only fmt,docs --only=clippy --skip docs").unwrap();
-        let wanted: Vec<&str> = STEPS
-            .iter()
-            .map(|step| step.name)
-            .filter(|name| options.wants(name))
-            .collect();
+        let wanted: Vec<&str> = STEPS.iter().map(|step| step.name).filter(|name| options.wants(name)).collect();
         assert_eq!(wanted, ["fmt", "clippy"]);
         assert!(STEPS.iter().all(|step| parse("").unwrap().wants(step.name)));
     }

@@ -44,13 +44,12 @@ pub fn check() -> Result<(), Problem> {
         }
         Ok(())
     };
-    prepare().map_err(|error: io::Error| {
-        Problem::Failed(format!("{} cannot be written: {error}", home.display()))
-    })?;
+    prepare().map_err(|error: io::Error| Problem::Failed(format!("{} cannot be written: {error}", home.display())))?;
     find_node().map_err(Problem::NoCompiler)?;
     install(&home).map_err(Problem::NoCompiler)?;
 
-    let words = "test --workspace --all-features --locked --test variants -- --exact every_variant_is_written_for_browsers";
+    let words =
+        "test --workspace --all-features --locked --test variants -- --exact every_variant_is_written_for_browsers";
     let mut command = cargo(&words.split(' ').collect::<Vec<_>>());
     run_command(command.env("BURN_WGSL_SHADERS", &shaders)).map_err(Problem::Failed)?;
     let mut node = Command::new("node");
@@ -65,20 +64,13 @@ fn find_node() -> Result<(), String> {
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     match major(&version) {
         Some(major) if major >= NODE => Ok(()),
-        _ => Err(format!(
-            "Tint needs Node.js {NODE} or later, and `node --version` says {version:?}"
-        )),
+        _ => Err(format!("Tint needs Node.js {NODE} or later, and `node --version` says {version:?}")),
     }
 }
 
 /// The first number of a version such as `v20.1.0`.
 fn major(version: &str) -> Option<u32> {
-    version
-        .trim_start_matches('v')
-        .split('.')
-        .next()?
-        .parse()
-        .ok()
+    version.trim_start_matches('v').split('.').next()?.parse().ok()
 }
 
 /// Installs the package unless this very version is there.
@@ -88,25 +80,13 @@ fn install(home: &Path) -> Result<(), String> {
     if fs::read(&done).is_ok_and(|installed| fs::read(&lock).is_ok_and(|lock| lock == installed)) {
         return Ok(());
     }
-    println!(
-        "    installing Tint (the npm package `webgpu`, 132 MB) into {}",
-        home.display()
-    );
+    println!("    installing Tint (the npm package `webgpu`, 132 MB) into {}", home.display());
     let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
     let mut command = Command::new(npm);
-    command.args([
-        "ci",
-        "--ignore-scripts",
-        "--no-audit",
-        "--no-fund",
-        "--prefix",
-    ]);
-    run_command(command.arg(home)).map_err(|why| {
-        format!("Tint is not installed, and installing it once needs the network and npm: {why}")
-    })?;
-    fs::copy(&lock, &done)
-        .map(|_| ())
-        .map_err(|error| format!("{} cannot be written: {error}", done.display()))
+    command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]);
+    run_command(command.arg(home))
+        .map_err(|why| format!("Tint is not installed, and installing it once needs the network and npm: {why}"))?;
+    fs::copy(&lock, &done).map(|_| ()).map_err(|error| format!("{} cannot be written: {error}", done.display()))
 }
 
 #[cfg(test)]

@@ -4,16 +4,11 @@
 //! The arguments of an op are read one after another from [`Arguments`], each by its kind. The calls are
 //! made from the tables of the contract: an op that is in a table can be called without another line.
 
-#![expect(
-    non_snake_case,
-    reason = "readers and writers are named after the kinds of the tables"
-)]
+#![expect(non_snake_case, reason = "readers and writers are named after the kinds of the tables")]
 
 use std::collections::BTreeMap;
 
-use burn_backend::ops::{
-    DeformConv2dBackward, MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices,
-};
+use burn_backend::ops::{DeformConv2dBackward, MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices};
 use burn_backend::tensor::{BoolTensor, FloatTensor, IntTensor};
 use burn_backend::{Backend, TensorData, get_device_settings};
 use burn_std::{FloatDType, IntDType};
@@ -63,11 +58,7 @@ impl Types {
     /// A device's own.
     pub fn of<T: Backend>(device: &T::Device) -> Self {
         let settings = get_device_settings::<T>(device);
-        Self {
-            float: settings.float_dtype,
-            rounded: settings.float_dtype,
-            int: settings.int_dtype,
-        }
+        Self { float: settings.float_dtype, rounded: settings.float_dtype, int: settings.int_dtype }
     }
 }
 
@@ -102,11 +93,7 @@ impl<T: Backend> Value<T> {
 /// # Panics
 ///
 /// When the case's arguments are not those of the op, or the op itself panics.
-pub fn call<T: Backend>(
-    case: &Case,
-    device: &T::Device,
-    prepare: Prepare<'_, T>,
-) -> Option<Vec<Value<T>>> {
+pub fn call<T: Backend>(case: &Case, device: &T::Device, prepare: Prepare<'_, T>) -> Option<Vec<Value<T>>> {
     call_as(case, device, Types::of::<T>(device), prepare)
 }
 
@@ -121,14 +108,7 @@ pub fn call_as<T: Backend>(
     types: Types,
     prepare: Prepare<'_, T>,
 ) -> Option<Vec<Value<T>>> {
-    call_with(Arguments {
-        case,
-        next: 0,
-        device,
-        types,
-        prepare,
-        kept: None,
-    })
+    call_with(Arguments { case, next: 0, device, types, prepare, kept: None })
 }
 
 /// The same as [`call`], with the tensors of the first such call.
@@ -136,11 +116,7 @@ pub fn call_as<T: Backend>(
 /// # Panics
 ///
 /// As [`call`].
-pub fn call_again<T: Backend>(
-    case: &Case,
-    device: &T::Device,
-    kept: &mut Kept<T>,
-) -> Option<Vec<Value<T>>> {
+pub fn call_again<T: Backend>(case: &Case, device: &T::Device, kept: &mut Kept<T>) -> Option<Vec<Value<T>>> {
     call_with(Arguments {
         case,
         next: 0,
@@ -154,11 +130,7 @@ pub fn call_again<T: Backend>(
 fn call_with<T: Backend>(mut arguments: Arguments<'_, T>) -> Option<Vec<Value<T>>> {
     let values = named(&mut arguments)?;
     let case = arguments.case;
-    assert_eq!(
-        arguments.next,
-        case.args.len(),
-        "{case:?} has arguments that the op does not take"
-    );
+    assert_eq!(arguments.next, case.args.len(), "{case:?} has arguments that the op does not take");
     Some(values)
 }
 
@@ -364,11 +336,6 @@ mod results {
 
     pub fn DeformBackward<T: Backend>(grads: DeformConv2dBackward<T>) -> Vec<Value<T>> {
         let always = [grads.x_grad, grads.offset_grad, grads.weight_grad];
-        always
-            .into_iter()
-            .chain(grads.mask_grad)
-            .chain(grads.bias_grad)
-            .map(Value::Float)
-            .collect()
+        always.into_iter().chain(grads.mask_grad).chain(grads.bias_grad).map(Value::Float).collect()
     }
 }
