@@ -6,6 +6,7 @@ use super::contract::prelude::*;
 macro_rules! activation_contract {
     ($apply:ident) => {
         $apply! {
+            relu(tensor: F) -> F = elementwise::limit(&rows::float_clamp_min, tensor, &[Literal::Float(0.0)]), else cpu::clamp(tensor, 0.0, f64::INFINITY);
             softmax(tensor: F, dim: Size) -> F = softmax::softmax(tensor, dim);
             log_softmax(tensor: F, dim: Size) -> F = softmax::log_softmax(tensor, dim);
         }

@@ -24,10 +24,10 @@ macro_rules! bool_contract {
             bool_unfold(tensor: B, dim: Size, size: Size, step: Size) -> B = copy::unfold(tensor, dim, size, step);
             bool_slice(tensor: B, slices: Slices) -> B = slice(tensor, slices);
             bool_slice_assign(tensor: B, slices: Slices, value: B) -> B = slice_assign(tensor, slices, value);
-            bool_gather(dim: Size, tensor: B, indices: I) -> B = index::gather(dim, tensor, indices), else { let indices = cpu::clamped(indices, tensor.shape()[dim]); Flex::bool_gather(dim, tensor, indices) };
-            bool_scatter_or(dim: Size, tensor: B, indices: I, value: B) -> B = index::scatter(dim, tensor, indices, value), else { let (indices, outside) = cpu::inside(indices, tensor.shape()[dim]); let value = cpu::blank(value, outside); Flex::bool_scatter_or(dim, tensor, indices, value) };
-            bool_select(tensor: B, dim: Size, indices: I) -> B = index::select(tensor, dim, indices), else { let indices = cpu::clamped(indices, tensor.shape()[dim]); Flex::bool_select(tensor, dim, indices) };
-            bool_select_or(tensor: B, dim: Size, indices: I, value: B) -> B = index::select_add(tensor, dim, indices, value), else { let (indices, outside) = cpu::inside(indices, tensor.shape()[dim]); let value = cpu::blank(value, cpu::along(outside, dim, tensor.shape().num_dims())); Flex::bool_select_or(tensor, dim, indices, value) };
+            bool_gather(dim: Size, tensor: B, indices: Index) -> B = index::gather(dim, tensor, indices), else cpu::read(Flex::bool_gather, dim, tensor, indices);
+            bool_scatter_or(dim: Size, tensor: B, indices: Index, value: B) -> B = index::scatter(dim, tensor, indices, value), else cpu::add(Flex::bool_scatter_or, dim, tensor, indices, value);
+            bool_select(tensor: B, dim: Size, indices: Index) -> B = index::select(tensor, dim, indices), else cpu::read(|dim, tensor, indices| Flex::bool_select(tensor, dim, indices), dim, tensor, indices);
+            bool_select_or(tensor: B, dim: Size, indices: Index, value: B) -> B = index::select_add(tensor, dim, indices, value), else cpu::add(|dim, tensor, indices, value| Flex::bool_select_or(tensor, dim, indices, value), dim, tensor, indices, value);
             bool_mask_where(tensor: B, mask: B, value: B) -> B = elementwise::mask_where(tensor, mask, value);
             bool_mask_fill(tensor: B, mask: B, value: Number) -> B = elementwise::mask_fill(tensor, mask, number::B(value));
             bool_any(tensor: B) -> B = reduce::all(Any, tensor);

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Kernels compute in f32, in integers of 32 and 64 bits, and in truth values. Operands of other types are converted
-//! before the launch, and the result back. A row `-> I as index` gives indices, whose type is not the operands'; the launch of a
-//! row `-> F as stored` takes every type as it is.
+//! before the launch, and the result back. A row `-> I as index` gives indices, whose type is not the operands'; a row
+//! `-> B as compared` has its scalar rounded to the operands' type; the launch of a row `-> F as stored` takes every type as it is.
 //!
 //! After `else` a row may say how the CPU computes it, where burn-flex's method of the same name is not it.
 //! A row without a launch always runs on the CPU twin's method of the same name. The rows of the
@@ -21,29 +21,16 @@ macro_rules! methods {
     };
     (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($types:ident)?] $gpu:expr, [$($twin:expr)?]) => {
         fn $name($($arg: $kind),*) -> $ret {
-            run!($name [$($arg)*] [$($types)?] $gpu, else methods!(@twin $name [$($arg)*] $($twin)?))
+            run!($name [$($arg: $kind)*] [$($types)?] $gpu, else methods!(@twin $name [$($arg)*] $($twin)?))
         }
     };
     (@one $name:ident [$($arg:ident: $kind:ident),*] $ret:ident []) => {
         fn $name($($arg: $kind),*) -> $ret {
-            run!($name [$($arg)*] else Flex::$name($($arg),*))
+            run!($name [$($arg: $kind)*] else Flex::$name($($arg),*))
         }
     };
     (@twin $name:ident [$($arg:ident)*] $twin:expr) => {
         $twin
-    };
-    // burn-flex's take a limit where the element is NaN.
-    (@twin relu [$tensor:ident]) => {
-        cpu::clamp($tensor, 0.0, f64::INFINITY)
-    };
-    (@twin float_clamp_min [$tensor:ident $limit:ident]) => {
-        cpu::clamp($tensor, $limit.elem(), f64::INFINITY)
-    };
-    (@twin float_clamp_max [$tensor:ident $limit:ident]) => {
-        cpu::clamp($tensor, f64::NEG_INFINITY, $limit.elem())
-    };
-    (@twin float_clamp [$tensor:ident $least:ident $most:ident]) => {
-        cpu::clamp($tensor, $least.elem(), $most.elem())
     };
     (@twin $name:ident [$($arg:ident)*]) => {
         Flex::$name($($arg),*)
@@ -52,9 +39,9 @@ macro_rules! methods {
 
 /// Runs an op where its operands are: a launch if there is one for them, else the twin.
 macro_rules! run {
-    ($name:ident [$($arg:ident)*] [$($types:ident)?] $gpu:expr, else $twin:expr) => {{
+    ($name:ident [$($arg:ident: $kind:ident)*] [$($types:ident)?] $gpu:expr, else $twin:expr) => {{
         let mut site = Site::new(stringify!($name))$(.$types())?;
-        $($arg.show(&mut site);)*
+        $(run!(@show site $arg $kind);)*
         $(run!(@axis site $arg $arg);)*
         if site.takes_kernel() {
             $(let $arg = $arg.into_gpu(&site);)*
@@ -65,14 +52,20 @@ macro_rules! run {
             Outcome::from_twin($twin, &site)
         }
     }};
-    ($name:ident [$($arg:ident)*] else $twin:expr) => {{
+    ($name:ident [$($arg:ident: $kind:ident)*] else $twin:expr) => {{
         let mut site = Site::new(stringify!($name));
-        $($arg.show(&mut site);)*
+        $(run!(@show site $arg $kind);)*
         $(run!(@axis site $arg $arg);)*
         site.falls_back();
         $(let $arg = $arg.into_twin(&site);)*
         Outcome::from_twin($twin, &site)
     }};
+    (@show $site:ident $arg:ident Index) => {
+        $site.show_indices(&$arg);
+    };
+    (@show $site:ident $arg:ident $kind:ident) => {
+        $arg.show(&mut $site);
+    };
     // What a row calls so is an axis of its tensor.
     (@axis $site:ident $arg:ident dim) => {
         $site.has_axis($arg);
@@ -113,15 +106,29 @@ macro_rules! elementwise_methods {
             elementwise::scalar(&rows::$name, tensor, &[number::$kind(first), number::$kind(second)])
         };);
     };
-    (@limit $kind:ident $name:ident) => {
-        methods!($name(tensor: $kind, limit: Number) -> $kind = {
-            elementwise::limit(&rows::$name, tensor, &[number::$kind(limit)])
-        };);
+    // Of floats: burn-flex takes a limit where the element is NaN.
+    (@least F $name:ident) => {
+        methods!($name(tensor: F, least: Number) -> F = elementwise::limit(&rows::$name, tensor, &[number::F(least)]),
+            else cpu::clamp(tensor, least.elem(), f64::INFINITY););
+    };
+    (@most F $name:ident) => {
+        methods!($name(tensor: F, most: Number) -> F = elementwise::limit(&rows::$name, tensor, &[number::F(most)]),
+            else cpu::clamp(tensor, f64::NEG_INFINITY, most.elem()););
+    };
+    (@limits F $name:ident) => {
+        methods!($name(tensor: F, least: Number, most: Number) -> F =
+            elementwise::limit(&rows::$name, tensor, &[number::F(least), number::F(most)]),
+            else cpu::clamp(tensor, least.elem(), most.elem()););
+    };
+    (@least $kind:ident $name:ident) => {
+        methods!($name(tensor: $kind, least: Number) -> $kind = elementwise::limit(&rows::$name, tensor, &[number::$kind(least)]););
+    };
+    (@most $kind:ident $name:ident) => {
+        methods!($name(tensor: $kind, most: Number) -> $kind = elementwise::limit(&rows::$name, tensor, &[number::$kind(most)]););
     };
     (@limits $kind:ident $name:ident) => {
-        methods!($name(tensor: $kind, least: Number, most: Number) -> $kind = {
-            elementwise::limit(&rows::$name, tensor, &[number::$kind(least), number::$kind(most)])
-        };);
+        methods!($name(tensor: $kind, least: Number, most: Number) -> $kind =
+            elementwise::limit(&rows::$name, tensor, &[number::$kind(least), number::$kind(most)]););
     };
     (@compare $kind:ident $name:ident) => {
         methods!($name(lhs: $kind, rhs: $kind, out_dtype: BoolType) -> B = {
@@ -130,7 +137,7 @@ macro_rules! elementwise_methods {
         };);
     };
     (@compare_scalar $kind:ident $name:ident) => {
-        methods!($name(lhs: $kind, rhs: Number, out_dtype: BoolType) -> B = {
+        methods!($name(lhs: $kind, rhs: Number, out_dtype: BoolType) -> B as compared = {
             let _ = out_dtype;
             elementwise::compare_scalar(&rows::$name, lhs, number::$kind(rhs))
         };);

@@ -42,7 +42,7 @@ macro_rules! extension_functions {
         $(
             $(#[$doc])*
             pub fn $name($($arg: $kind),*) -> $ret {
-                run!($name [$($arg)*] [] $gpu, else $twin)
+                run!($name [$($arg: $kind)*] [] $gpu, else $twin)
             }
         )*
     };

@@ -3,7 +3,6 @@
 use super::contract::prelude::*;
 use super::int::first;
 use super::random;
-use crate::cpu;
 use Reduction::*;
 
 /// Float ops that are not in the elementwise table.
@@ -29,12 +28,12 @@ macro_rules! float_contract {
             float_unfold(tensor: F, dim: Size, size: Size, step: Size) -> F as stored = copy::unfold(tensor, dim, size, step);
             float_slice(tensor: F, slices: Slices) -> F as stored = slice(tensor, slices);
             float_slice_assign(tensor: F, slices: Slices, value: F) -> F = slice_assign(tensor, slices, value);
-            float_gather(dim: Size, tensor: F, indices: I) -> F = index::gather(dim, tensor, indices), else { let indices = cpu::clamped(indices, tensor.shape()[dim]); Flex::float_gather(dim, tensor, indices) };
-            float_scatter_add(dim: Size, tensor: F, indices: I, value: F) -> F = index::scatter(dim, tensor, indices, value), else { let (indices, outside) = cpu::inside(indices, tensor.shape()[dim]); let value = cpu::blank(value, outside); Flex::float_scatter_add(dim, tensor, indices, value) };
-            float_scatter_nd(data: F, indices: I, values: F, reduction: Update) -> F = index_nd::scatter_nd(data, indices, values, update(reduction)), else { let (indices, values) = cpu::inside_nd(indices, values, &data.shape()); Flex::float_scatter_nd(data, indices, values, reduction) };
-            float_gather_nd(data: F, indices: I) -> F = index_nd::gather_nd(data, indices), else { let indices = cpu::clamped_nd(indices, &data.shape()); Flex::float_gather_nd(data, indices) };
-            float_select(tensor: F, dim: Size, indices: I) -> F = index::select(tensor, dim, indices), else { let indices = cpu::clamped(indices, tensor.shape()[dim]); Flex::float_select(tensor, dim, indices) };
-            float_select_add(tensor: F, dim: Size, indices: I, value: F) -> F = index::select_add(tensor, dim, indices, value), else { let (indices, outside) = cpu::inside(indices, tensor.shape()[dim]); let value = cpu::blank(value, cpu::along(outside, dim, tensor.shape().num_dims())); Flex::float_select_add(tensor, dim, indices, value) };
+            float_gather(dim: Size, tensor: F, indices: Index) -> F = index::gather(dim, tensor, indices), else cpu::read(Flex::float_gather, dim, tensor, indices);
+            float_scatter_add(dim: Size, tensor: F, indices: Index, value: F) -> F = index::scatter(dim, tensor, indices, value), else cpu::add(Flex::float_scatter_add, dim, tensor, indices, value);
+            float_scatter_nd(data: F, indices: Index, values: F, reduction: Update) -> F = index_nd::scatter_nd(data, indices, values, update(reduction)), else { let (indices, values) = cpu::inside_nd(indices, values, &data.shape()); Flex::float_scatter_nd(data, indices, values, reduction) };
+            float_gather_nd(data: F, indices: Index) -> F = index_nd::gather_nd(data, indices), else { let indices = cpu::clamped_nd(indices, &data.shape()); Flex::float_gather_nd(data, indices) };
+            float_select(tensor: F, dim: Size, indices: Index) -> F = index::select(tensor, dim, indices), else cpu::read(|dim, tensor, indices| Flex::float_select(tensor, dim, indices), dim, tensor, indices);
+            float_select_add(tensor: F, dim: Size, indices: Index, value: F) -> F = index::select_add(tensor, dim, indices, value), else cpu::add(|dim, tensor, indices, value| Flex::float_select_add(tensor, dim, indices, value), dim, tensor, indices, value);
             float_mask_where(tensor: F, mask: B, value: F) -> F = elementwise::mask_where(tensor, mask, value);
             float_mask_fill(tensor: F, mask: B, value: Number) -> F = elementwise::mask_fill(tensor, mask, number::F(value));
             float_powi(lhs: F, rhs: I) -> F = elementwise::powi(lhs, rhs);

@@ -28,12 +28,12 @@ macro_rules! int_contract {
             int_unfold(tensor: I, dim: Size, size: Size, step: Size) -> I as stored = copy::unfold(tensor, dim, size, step);
             int_slice(tensor: I, slices: Slices) -> I as stored = slice(tensor, slices);
             int_slice_assign(tensor: I, slices: Slices, value: I) -> I = slice_assign(tensor, slices, value);
-            int_gather(dim: Size, tensor: I, indices: I) -> I = index::gather(dim, tensor, indices), else { let indices = cpu::clamped(indices, tensor.shape()[dim]); Flex::int_gather(dim, tensor, indices) };
-            int_scatter_add(dim: Size, tensor: I, indices: I, value: I) -> I = index::scatter(dim, tensor, indices, value), else { let (indices, outside) = cpu::inside(indices, tensor.shape()[dim]); let value = cpu::blank(value, outside); Flex::int_scatter_add(dim, tensor, indices, value) };
-            int_scatter_nd(data: I, indices: I, values: I, reduction: Update) -> I = index_nd::scatter_nd(data, indices, values, update(reduction)), else { let (indices, values) = cpu::inside_nd(indices, values, &data.shape()); Flex::int_scatter_nd(data, indices, values, reduction) };
-            int_gather_nd(data: I, indices: I) -> I = index_nd::gather_nd(data, indices), else { let indices = cpu::clamped_nd(indices, &data.shape()); Flex::int_gather_nd(data, indices) };
-            int_select(tensor: I, dim: Size, indices: I) -> I = index::select(tensor, dim, indices), else { let indices = cpu::clamped(indices, tensor.shape()[dim]); Flex::int_select(tensor, dim, indices) };
-            int_select_add(tensor: I, dim: Size, indices: I, value: I) -> I = index::select_add(tensor, dim, indices, value), else { let (indices, outside) = cpu::inside(indices, tensor.shape()[dim]); let value = cpu::blank(value, cpu::along(outside, dim, tensor.shape().num_dims())); Flex::int_select_add(tensor, dim, indices, value) };
+            int_gather(dim: Size, tensor: I, indices: Index) -> I = index::gather(dim, tensor, indices), else cpu::read(Flex::int_gather, dim, tensor, indices);
+            int_scatter_add(dim: Size, tensor: I, indices: Index, value: I) -> I = index::scatter(dim, tensor, indices, value), else cpu::add(Flex::int_scatter_add, dim, tensor, indices, value);
+            int_scatter_nd(data: I, indices: Index, values: I, reduction: Update) -> I = index_nd::scatter_nd(data, indices, values, update(reduction)), else { let (indices, values) = cpu::inside_nd(indices, values, &data.shape()); Flex::int_scatter_nd(data, indices, values, reduction) };
+            int_gather_nd(data: I, indices: Index) -> I = index_nd::gather_nd(data, indices), else { let indices = cpu::clamped_nd(indices, &data.shape()); Flex::int_gather_nd(data, indices) };
+            int_select(tensor: I, dim: Size, indices: Index) -> I = index::select(tensor, dim, indices), else cpu::read(|dim, tensor, indices| Flex::int_select(tensor, dim, indices), dim, tensor, indices);
+            int_select_add(tensor: I, dim: Size, indices: Index, value: I) -> I = index::select_add(tensor, dim, indices, value), else cpu::add(|dim, tensor, indices, value| Flex::int_select_add(tensor, dim, indices, value), dim, tensor, indices, value);
             int_mask_where(tensor: I, mask: B, value: I) -> I = elementwise::mask_where(tensor, mask, value);
             int_mask_fill(tensor: I, mask: B, value: Number) -> I = elementwise::mask_fill(tensor, mask, number::I(value));
             int_sum(tensor: I) -> I = reduce::all(Sum, tensor);

@@ -20,6 +20,8 @@ use crate::tensor::Tensor;
 pub(crate) type F = WgslTensor;
 /// An integer tensor.
 pub(crate) type I = WgslTensor;
+/// Integers that are places in other operands: their type may be another one.
+pub(crate) type Index = WgslTensor;
 /// A tensor of truth values.
 pub(crate) type B = WgslTensor;
 /// A quantised tensor.

@@ -15,8 +15,8 @@ use crate::kernels::{attention, ctc, fft};
 macro_rules! module_contract {
     ($apply:ident) => {
         $apply! {
-            embedding(weights: F, indices: I) -> F = index::embedding(weights, indices), else { let indices = cpu::clamped(indices, weights.shape()[0]); Flex::embedding(weights, indices) };
-            embedding_backward(weights: F, output_grad: F, indices: I) -> F = index::embedding_backward(weights, output_grad, indices), else { let (indices, outside) = cpu::inside(indices, weights.shape()[0]); let grad = cpu::blank(output_grad, cpu::trailing(outside)); Flex::embedding_backward(weights, grad, indices) };
+            embedding(weights: F, indices: Index) -> F = index::embedding(weights, indices), else cpu::read(|_, weights, indices| Flex::embedding(weights, indices), 0, weights, indices);
+            embedding_backward(weights: F, output_grad: F, indices: Index) -> F = index::embedding_backward(weights, output_grad, indices), else cpu::embedding_backward(weights, output_grad, indices);
             linear(x: F, weight: F, bias: OptF) -> F = matmul::linear(x, weight, bias);
             linear_x_backward(weight: F, output_grad: F) -> F = matmul::linear_x_backward(weight, output_grad);
             linear_weight_backward(x: F, output_grad: F) -> F = matmul::linear_weight_backward(x, output_grad);
@@ -65,7 +65,7 @@ macro_rules! module_contract {
             max_pool2d_with_indices(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch) -> Pooled =
                 pool::max_pool2d_with_indices(x, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false });
             // The twin insists on indices of 64 bits, which nobody else has.
-            max_pool2d_with_indices_backward(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch, output_grad: F, indices: I) -> PooledBackward =
+            max_pool2d_with_indices_backward(x: F, kernel: Pair, stride: Pair, padding: Pair, dilation: Pair, ceil_mode: Switch, output_grad: F, indices: Index) -> PooledBackward =
                 pool::max_pool2d_backward(x.shape(), output_grad, indices, Window { kernel, stride, padding, dilation, ceil: ceil_mode, count_padding: false }),
                 else Flex::max_pool2d_with_indices_backward(x, kernel, stride, padding, dilation, ceil_mode, output_grad, Flex::int_cast(indices, IntType::I64));
             interpolate(x: F, output_size: Pair, options: Interpolate) -> F = interpolate::interpolate(x, output_size, options.mode.into(), options.align_corners);
@@ -75,10 +75,10 @@ macro_rules! module_contract {
             layer_norm(tensor: F, gamma: F, beta: OptF, epsilon: Real) -> F = norm::layer_norm(tensor, gamma, beta, epsilon as f32), else cpu::layer_norm(tensor, gamma, beta, epsilon);
             attention(query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention) -> F =
                 attention::attention(query, key, value, mask, attn_bias, attention_options(&options));
-            ctc_loss(log_probs: F, targets: I, input_lengths: I, target_lengths: I, blank: Size) -> F =
+            ctc_loss(log_probs: F, targets: Index, input_lengths: Index, target_lengths: Index, blank: Size) -> F =
                 ctc::ctc_loss(log_probs, ctc::Sequences { targets, input_lengths, target_lengths, blank });
             // burn-flex has no such method.
-            ctc_loss_backward(log_probs: F, targets: I, input_lengths: I, target_lengths: I, grad_loss: F, blank: Size) -> F =
+            ctc_loss_backward(log_probs: F, targets: Index, input_lengths: Index, target_lengths: Index, grad_loss: F, blank: Size) -> F =
                 ctc::ctc_loss_backward(log_probs, ctc::Sequences { targets, input_lengths, target_lengths, blank }, grad_loss),
                 else cpu::ctc_loss_backward(log_probs, [targets, input_lengths, target_lengths], grad_loss, blank);
             rfft(signal: F, dim: Size, n: OptSize) -> FF = fft::rfft(signal, dim, n);

@@ -24,9 +24,9 @@ macro_rules! quantized_contract {
             q_swap_dims(tensor: Q, dim1: Size, dim2: Size) -> Q = tensor.map(|q| quantized::swap_dims(q, dim1, dim2));
             q_permute(tensor: Q, axes: Axes) -> Q = tensor.map(|q| quantized::permute(q, axes));
             q_flip(tensor: Q, axes: Axes) -> Q = tensor.map(|q| quantized::flip(q, axes));
-            q_select(tensor: Q, dim: Size, indices: I) -> Q = tensor.map(|q| quantized::select(q, dim, indices));
+            q_select(tensor: Q, dim: Size, indices: Index) -> Q = tensor.map(|q| quantized::select(q, dim, indices));
             q_slice(tensor: Q, slices: Slices) -> Q = tensor.map(|q| slice_quantized(q, slices));
-            q_gather(dim: Size, tensor: Q, indices: I) -> Q = tensor.map(|q| quantized::gather(dim, q, indices));
+            q_gather(dim: Size, tensor: Q, indices: Index) -> Q = tensor.map(|q| quantized::gather(dim, q, indices));
             q_argmax(tensor: Q, dim: Size, dtype: IntType) -> I = with(dtype, extreme(Reduction::ArgMax, &tensor, dim));
             q_argmin(tensor: Q, dim: Size, dtype: IntType) -> I = with(dtype, extreme(Reduction::ArgMin, &tensor, dim));
         }

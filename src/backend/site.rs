@@ -69,6 +69,9 @@ enum Types {
     Computed,
     /// The same, but integer results are indices: their type is not the operands'.
     Index,
+    /// The same, and a scalar is first rounded to the operands' type: 0.1 in f16 equals 0.1, as in PyTorch and burn-flex.
+    /// In arithmetic a scalar keeps its digits, of which 0.999 in bf16 would have none left.
+    Compared,
     /// The launcher takes and makes elements of every type: views, and conversions themselves.
     Stored,
 }
@@ -96,6 +99,18 @@ impl Site {
     /// For a row marked `as index`.
     pub fn index(self) -> Self {
         Self { types: Types::Index, ..self }
+    }
+
+    /// For a row marked `as compared`.
+    pub fn compared(self) -> Self {
+        Self { types: Types::Compared, ..self }
+    }
+
+    /// Shows an operand that is places in others, and so neither says nor has their type.
+    pub fn show_indices(&mut self, indices: &WgslTensor) {
+        let (integer, rank) = (self.integer.take(), self.rank.take());
+        indices.show(self);
+        (self.integer, self.rank) = (integer, rank);
     }
 
     fn at(&mut self, device: &WgslDevice) {
@@ -150,7 +165,7 @@ impl Site {
             _ if dtype == crate::tensor::DType::Bool => return tensor,
             _ if dtype.is_float() => self.asked.filter(DType::is_float).or(self.float),
             Types::Index => self.asked,
-            Types::Computed => self.asked.filter(|dtype| !dtype.is_float()).or(self.integer),
+            Types::Computed | Types::Compared => self.asked.filter(|dtype| !dtype.is_float()).or(self.integer),
         };
         match given.filter(|&given| given != burn_dtype(dtype)) {
             None => tensor,
@@ -159,11 +174,6 @@ impl Site {
                 cast::cast(tensor, stored).unwrap_or_else(|error| refuse(self.op, &self.device(), &error))
             }
         }
-    }
-
-    /// Whether the op compares a tensor with a scalar.
-    fn compares(&self) -> bool {
-        self.op.ends_with("_elem")
     }
 
     fn on_gpu(&self) -> bool {
@@ -190,11 +200,6 @@ impl Site {
 fn alike(seen: &mut Option<DType>, dtype: DType, op: &str) {
     let first = *seen.get_or_insert(dtype);
     assert!(first == dtype, "{op}: operands of types {first:?} and {dtype:?}; cast one to the other's");
-}
-
-/// Whether integers among an op's operands may be indices into the others.
-fn takes_indices(op: &str) -> bool {
-    ["gather", "scatter", "select", "embedding", "pool", "ctc"].iter().any(|word| op.contains(word))
 }
 
 /// An operand of an op, as Burn gives it.
@@ -234,8 +239,6 @@ impl Operand for WgslTensor {
         match dtype {
             DType::Bool(_) => {}
             dtype if dtype.is_float() => alike(&mut site.float, dtype, site.op),
-            // Indices may be of another type than what they index.
-            dtype if takes_indices(site.op) => site.integer = site.integer.or(Some(dtype)),
             dtype => alike(&mut site.integer, dtype, site.op),
         }
     }
@@ -322,23 +325,6 @@ impl Outcome for WgslQuantizedTensor {
     }
 }
 
-impl Operand for &QuantScheme {
-    type Gpu = Self;
-    type Twin = Self;
-
-    fn show(&self, site: &mut Site) {
-        site.native &= kernel_format(self).is_some();
-    }
-
-    fn into_gpu(self, _site: &Site) -> Self {
-        self
-    }
-
-    fn into_twin(self, _site: &Site) -> Self {
-        self
-    }
-}
-
 impl Operand for &WgslDevice {
     type Gpu = Arc<Runtime>;
     type Twin = &'static burn_flex::FlexDevice;
@@ -410,32 +396,6 @@ impl<A: Outcome, B: Outcome> Outcome for (A, B) {
     }
 }
 
-/// The types a result is asked for in: a device's kernels may not know them.
-macro_rules! dtype_operand {
-    ($($type:ty)*) => {
-        $(impl Operand for $type {
-            type Gpu = Self;
-            type Twin = Self;
-
-            fn show(&self, site: &mut Site) {
-                let dtype = DType::from(*self);
-                site.wide |= matches!(dtype, DType::I64 | DType::U64);
-                site.asked = Some(dtype);
-            }
-
-            fn into_gpu(self, _site: &Site) -> Self {
-                self
-            }
-
-            fn into_twin(self, _site: &Site) -> Self {
-                self
-            }
-        })*
-    };
-}
-
-dtype_operand!(burn_std::FloatDType burn_std::IntDType);
-
 impl Operand for burn_std::BoolDType {
     type Gpu = Self;
     type Twin = Self;
@@ -458,12 +418,10 @@ impl Operand for burn_backend::Scalar {
 
     fn show(&self, _site: &mut Site) {}
 
-    /// What floats are compared with is first rounded to their type, as PyTorch and burn-flex do: 0.1 in f16 equals
-    /// 0.1. In arithmetic a scalar keeps its digits, of which 0.999 in bf16 would have none left.
     fn into_gpu(self, site: &Site) -> Self {
-        match site.float {
-            Some(DType::F16) if site.compares() => Self::Float(f16::from_f64(self.elem()).into()),
-            Some(DType::BF16) if site.compares() => Self::Float(bf16::from_f64(self.elem()).into()),
+        match (site.types, site.float) {
+            (Types::Compared, Some(DType::F16)) => Self::Float(f16::from_f64(self.elem()).into()),
+            (Types::Compared, Some(DType::BF16)) => Self::Float(bf16::from_f64(self.elem()).into()),
             _ => self,
         }
     }
@@ -473,33 +431,17 @@ impl Operand for burn_backend::Scalar {
     }
 }
 
-impl Operand for burn_std::Shape {
-    type Gpu = Self;
-    type Twin = Self;
-
-    fn show(&self, site: &mut Site) {
-        let len = self.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
-        let op = site.op;
-        assert!(len.is_some(), "{op}: no memory has the elements of a tensor of shape {self:?}");
-    }
-
-    fn into_gpu(self, _site: &Site) -> Self {
-        self
-    }
-
-    fn into_twin(self, _site: &Site) -> Self {
-        self
-    }
-}
-
-/// Operands that look the same to everyone.
+/// Operands that look the same to everyone, and what a site takes note of.
 macro_rules! plain_operand {
-    ($($type:ty),* $(,)?) => {
+    ($($type:ty $(: $note:expr)?;)*) => {
         $(impl Operand for $type {
             type Gpu = Self;
             type Twin = Self;
 
-            fn show(&self, _site: &mut Site) {}
+            fn show(&self, _site: &mut Site) {
+                $(let note: fn(&$type, &mut Site) = $note;
+                note(self, _site);)?
+            }
 
             fn into_gpu(self, _site: &Site) -> Self {
                 self
@@ -512,24 +454,41 @@ macro_rules! plain_operand {
     };
 }
 
-plain_operand!(
-    bool,
-    usize,
-    f64,
-    &[usize],
-    [usize; 2],
-    std::ops::Range<i64>,
-    &[burn_std::Slice],
-    burn_backend::tensor::IndexingUpdateOp,
-    burn_backend::ops::ConvOptions<1>,
-    burn_backend::ops::ConvOptions<2>,
-    burn_backend::ops::ConvOptions<3>,
-    burn_backend::ops::ConvTransposeOptions<1>,
-    burn_backend::ops::ConvTransposeOptions<2>,
-    burn_backend::ops::ConvTransposeOptions<3>,
-    burn_backend::ops::DeformConvOptions<2>,
-    burn_backend::ops::UnfoldOptions,
-    burn_backend::ops::InterpolateOptions,
-    burn_backend::ops::GridSampleOptions,
-    burn_backend::ops::AttentionModuleOptions,
-);
+/// The type a result is asked for in: a device's kernels may not know it.
+fn asked(dtype: DType, site: &mut Site) {
+    site.wide |= matches!(dtype, DType::I64 | DType::U64);
+    site.asked = Some(dtype);
+}
+
+/// A shape whose elements cannot be counted is refused before anyone multiplies.
+fn countable(shape: &burn_std::Shape, site: &mut Site) {
+    let len = shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
+    let op = site.op;
+    assert!(len.is_some(), "{op}: no memory has the elements of a tensor of shape {shape:?}");
+}
+
+plain_operand! {
+    burn_std::FloatDType: |dtype, site| asked((*dtype).into(), site);
+    burn_std::IntDType: |dtype, site| asked((*dtype).into(), site);
+    burn_std::Shape: countable;
+    &QuantScheme: |scheme, site| site.native &= kernel_format(scheme).is_some();
+    bool;
+    usize;
+    f64;
+    &[usize];
+    [usize; 2];
+    std::ops::Range<i64>;
+    &[burn_std::Slice];
+    burn_backend::tensor::IndexingUpdateOp;
+    burn_backend::ops::ConvOptions<1>;
+    burn_backend::ops::ConvOptions<2>;
+    burn_backend::ops::ConvOptions<3>;
+    burn_backend::ops::ConvTransposeOptions<1>;
+    burn_backend::ops::ConvTransposeOptions<2>;
+    burn_backend::ops::ConvTransposeOptions<3>;
+    burn_backend::ops::DeformConvOptions<2>;
+    burn_backend::ops::UnfoldOptions;
+    burn_backend::ops::InterpolateOptions;
+    burn_backend::ops::GridSampleOptions;
+    burn_backend::ops::AttentionModuleOptions;
+}

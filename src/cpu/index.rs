@@ -5,42 +5,52 @@ use burn_backend::{DType, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::Shape;
 
-/// Indices with those outside of an axis clamped to it.
-pub(crate) fn clamped(indices: FlexTensor, size: usize) -> FlexTensor {
-    let last = size.saturating_sub(1) as i64;
-    Flex::int_clamp(indices, 0i64.into(), last.into())
+/// burn-flex's gather, select or embedding: of an axis of a tensor, by indices.
+type Read = fn(usize, FlexTensor, FlexTensor) -> FlexTensor;
+/// burn-flex's scatter or its kin: values combined into an axis of a tensor, by indices.
+type Write = fn(usize, FlexTensor, FlexTensor, FlexTensor) -> FlexTensor;
+
+/// Reads along an axis, indices outside of it clamped to it.
+pub(crate) fn read(flex: Read, axis: usize, tensor: FlexTensor, indices: FlexTensor) -> FlexTensor {
+    let indices = clamped(indices, tensor.shape()[axis]);
+    flex(axis, tensor, indices)
 }
 
-/// The same, and which were outside.
-pub(crate) fn inside(indices: FlexTensor, size: usize) -> (FlexTensor, FlexTensor) {
+/// Adds along an axis, or for truth values takes whether any is true; indices outside of it are skipped. Indices of one
+/// axis stand for whole slices of the value, of more for its elements.
+pub(crate) fn add(flex: Write, axis: usize, tensor: FlexTensor, indices: FlexTensor, value: FlexTensor) -> FlexTensor {
+    let size = tensor.shape()[axis];
     let bool = burn_std::BoolDType::Native;
     let low = Flex::int_lower_elem(indices.clone(), 0i64.into(), bool);
     let high = Flex::int_greater_equal_elem(indices.clone(), (size as i64).into(), bool);
-    (clamped(indices, size), Flex::bool_or(low, high))
-}
-
-/// One-dimensional truth values as they lie along an axis.
-pub(crate) fn along(mask: FlexTensor, axis: usize, rank: usize) -> FlexTensor {
-    let mut shape = vec![1; rank];
-    shape[axis] = mask.shape().num_elements();
-    Flex::bool_reshape(mask, Shape::from(shape))
-}
-
-/// Truth values for whole rows.
-pub(crate) fn trailing(mask: FlexTensor) -> FlexTensor {
-    let mut shape = mask.shape().to_vec();
-    shape.push(1);
-    Flex::bool_reshape(mask, Shape::from(shape))
-}
-
-/// Values of any kind with nothing to add where the mask, which broadcasts, holds.
-pub(crate) fn blank(value: FlexTensor, mask: FlexTensor) -> FlexTensor {
-    let mask = Flex::bool_expand(mask, value.shape());
-    match value.dtype() {
-        DType::Bool(_) => Flex::bool_mask_fill(value, mask, false.into()),
-        dtype if dtype.is_float() => Flex::float_mask_fill(value, mask, 0.0.into()),
-        _ => Flex::int_mask_fill(value, mask, 0i64.into()),
+    let mut outside = Flex::bool_or(low, high);
+    if outside.rank() != value.rank() {
+        let mut shape = vec![1; value.rank()];
+        shape[axis] = outside.shape().num_elements();
+        outside = Flex::bool_reshape(outside, Shape::from(shape));
     }
+    let outside = Flex::bool_expand(outside, value.shape());
+    let value = match value.dtype() {
+        DType::Bool(_) => Flex::bool_mask_fill(value, outside, false.into()),
+        dtype if dtype.is_float() => Flex::float_mask_fill(value, outside, 0.0.into()),
+        _ => Flex::int_mask_fill(value, outside, 0i64.into()),
+    };
+    flex(axis, tensor, clamped(indices, size), value)
+}
+
+/// The gradient of an embedding: a sum into the rows of its weights.
+pub(crate) fn embedding_backward(weights: FlexTensor, grad: FlexTensor, indices: FlexTensor) -> FlexTensor {
+    let rows = indices.shape().num_elements();
+    let grad = Flex::float_reshape(grad, Shape::from([rows, weights.shape()[1]]));
+    let indices = Flex::int_reshape(indices, Shape::from([rows]));
+    let zeros = Flex::float_zeros(weights.shape(), &burn_flex::FlexDevice, weights.dtype().into());
+    add(|axis, tensor, indices, value| Flex::float_select_add(tensor, axis, indices, value), 0, zeros, indices, grad)
+}
+
+/// Indices with those outside of an axis clamped to it.
+fn clamped(indices: FlexTensor, size: usize) -> FlexTensor {
+    let last = size.saturating_sub(1) as i64;
+    Flex::int_clamp(indices, 0i64.into(), last.into())
 }
 
 /// Rows of indices and the sizes of the axes they name.

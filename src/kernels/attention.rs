@@ -6,7 +6,7 @@ use super::cases::{Arg, Case, case, normal, permuted, truths};
 use super::elementwise::Number;
 use super::{Launch, Params, copy, create, div_up, matmul};
 use crate::runtime::{Runtime, Source, Variant};
-use crate::tensor::{DType, Error, Layout, Result, SliceAxis, Tensor};
+use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 static ATTENTION: Source = Source { name: "attention", text: include_str!("../../shaders/attention/attention.wgsl") };
 
@@ -147,7 +147,7 @@ pub fn attention(
         work: 8 * (batch * heads * queries) as u64 * (keys * (width + value_width)) as u64,
     }
     .run()?;
-    narrowed(out, shape[3])
+    copy::narrow(out, 3, 0, shape[3])
 }
 
 /// The tensor with rows that are whole quads, zeros added where they are not; itself if it already is so.
@@ -161,18 +161,7 @@ fn in_quads(tensor: Tensor) -> Result<Tensor> {
     if width % 4 == 0 {
         return copy::packed(tensor);
     }
-    let [batch, heads, len, width] = four(&tensor)?;
-    let zeros = [batch, heads, len, width.next_multiple_of(4)];
-    let zeros = create::full(tensor.runtime(), &zeros, Number::Float(0.0), DType::F32)?;
-    let axes = tensor.shape().iter().map(|&len| SliceAxis { start: 0, step: 1, len });
-    copy::slice_assign(zeros, &axes.collect::<Vec<_>>(), tensor)
-}
-
-/// The first columns of the tensor.
-fn narrowed(tensor: Tensor, width: usize) -> Result<Tensor> {
-    let mut axes: Vec<SliceAxis> = tensor.shape().iter().map(|&len| SliceAxis { start: 0, step: 1, len }).collect();
-    axes[3].len = width;
-    copy::slice(tensor, &axes)
+    copy::resized(tensor, 3, width.next_multiple_of(4))
 }
 
 /// The sizes of a tensor of four axes.

@@ -3,7 +3,7 @@
 use smallvec::smallvec;
 
 use super::cases::Case;
-use super::elementwise::{COMPUTED, Map};
+use super::elementwise::Map;
 use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
@@ -126,8 +126,8 @@ fn expr(from: DType, to: DType) -> &'static str {
 pub(super) fn maps() -> Vec<(Map, DType)> {
     let targets = [DType::I16, DType::I8, DType::U16, DType::U8];
     let mut out = Vec::new();
-    for from in COMPUTED {
-        for to in COMPUTED.into_iter().chain(targets) {
+    for from in DType::COMPUTED {
+        for to in DType::COMPUTED.into_iter().chain(targets) {
             let map = Map::new(expr(from, to), to.computed());
             let known = |(m, f): &(Map, DType)| *f == from && m.out == map.out && m.expr == map.expr;
             if from != to && !out.iter().any(known) {

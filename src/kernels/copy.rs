@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, Fill, Input, case, ints, normal, permuted, truths};
 use super::cast;
-use super::elementwise::Map;
+use super::elementwise::{Map, Number};
 use crate::runtime::Variant;
-use crate::tensor::{Error, Layout, Result, SliceAxis, Tensor};
+use crate::tensor::{Error, Layout, Result, Shape, SliceAxis, Tensor};
 
 fn copy_of(tensor: &Tensor) -> Map {
     Map::new("a", tensor.dtype())
@@ -21,11 +21,6 @@ pub fn packed(tensor: Tensor) -> Result<Tensor> {
     if tensor.is_packed() { Ok(tensor) } else { duplicate(&tensor) }
 }
 
-/// The tensor in row-major order, wherever it starts.
-pub fn contiguous(tensor: Tensor) -> Result<Tensor> {
-    if tensor.layout().is_contiguous() { Ok(tensor) } else { duplicate(&tensor) }
-}
-
 /// A copy in memory of its own.
 fn duplicate(tensor: &Tensor) -> Result<Tensor> {
     if tensor.dtype().is_half() {
@@ -36,13 +31,9 @@ fn duplicate(tensor: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// A tensor that may be written over: this one if nobody else holds it, else a copy.
-pub fn owned(tensor: Tensor) -> Result<Tensor> {
-    if tensor.is_unique() && tensor.is_packed() { Ok(tensor) } else { duplicate(&tensor) }
-}
-
-/// [`owned`], and apart from the buffers of `others`: no dispatch may write one that it also reads.
-pub fn owned_apart(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
+/// A tensor that may be written over while `others` are read: this one if nobody else holds it and it shares no
+/// buffer with them, else a copy. No dispatch may write a buffer that it also reads.
+pub fn owned(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
     let shares = others.iter().any(|other| other.buffer().shares_buffer(tensor.buffer()));
     if !shares && tensor.is_unique() && tensor.is_packed() {
         return Ok(tensor);
@@ -125,12 +116,31 @@ pub fn slice(tensor: Tensor, axes: &[SliceAxis]) -> Result<Tensor> {
     Ok(tensor.view(tensor.layout().slice(axes)))
 }
 
+/// The elements `start..start + len` along an axis, without a copy.
+pub fn narrow(tensor: Tensor, axis: usize, start: usize, len: usize) -> Result<Tensor> {
+    Ok(tensor.view(tensor.layout().narrow(axis, start, len)))
+}
+
+/// The tensor cut along an axis, or filled up with zeros, to `len`.
+pub fn resized(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
+    let kept = len.min(tensor.shape()[axis]);
+    let tensor = narrow(tensor, axis, 0, kept)?;
+    if kept == len {
+        return Ok(tensor);
+    }
+    let mut shape: Shape = tensor.shape().into();
+    shape[axis] = len;
+    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor])?;
+    Map::new("s", out.dtype()).with(&[Number::Int(0)], out.dtype()).write_to(&[], &out)?;
+    let part = out.view(out.layout().narrow(axis, 0, kept));
+    copy_of(&tensor).write_to(&[tensor], &part)?;
+    Ok(out)
+}
+
 /// The tensor with a part of it replaced by `value`.
 pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result<Tensor> {
     tensor.same_device(&value)?;
-    let tensor = owned(tensor)?;
-    // Written through the view, so the value must not sit in the same buffer.
-    let value = if value.buffer().shares_buffer(tensor.buffer()) { duplicate(&value)? } else { value };
+    let tensor = owned(tensor, &[&value])?;
     let part = tensor.view(tensor.layout().slice(axes));
     copy_of(&part).write_to(&[value], &part)?;
     Ok(tensor)
@@ -158,10 +168,7 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     let mut start = 0;
     for tensor in &tensors {
         let len = tensor.shape()[axis];
-        let mut parts: SmallVec<[SliceAxis; 6]> =
-            out.shape().iter().map(|&len| SliceAxis { start: 0, step: 1, len }).collect();
-        parts[axis] = SliceAxis { start, step: 1, len };
-        let part = out.view(out.layout().slice(&parts));
+        let part = out.view(out.layout().narrow(axis, start, len));
         copy_of(tensor).write_to(std::slice::from_ref(tensor), &part)?;
         start += len;
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::cases::{Arg, Case, case, ints, normal, positive, truths};
+use super::cases::{Arg, Case, case, ints, normal, permuted, positive, truths};
 use super::table::{Operands, Row, Truth};
 use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
@@ -299,7 +299,7 @@ pub fn variants() -> Vec<Variant> {
         }
     }
     let zero = &[Number::Int(0)];
-    for dtype in COMPUTED {
+    for dtype in DType::COMPUTED {
         add(&Map::new("select(a, c, b != 0u)", dtype), &[dtype, DType::Bool, dtype]);
         add(&Map::new("select(a, s, b != 0u)", dtype).with(zero, dtype), &[dtype, DType::Bool]);
         add(&Map::new("a", dtype), &[dtype]);
@@ -315,11 +315,10 @@ pub fn variants() -> Vec<Variant> {
     out
 }
 
-/// The types that kernels compute in.
-pub(crate) const COMPUTED: [DType; 6] = [DType::F32, DType::I32, DType::U32, DType::I64, DType::U64, DType::Bool];
-
 /// What the family must pass besides the rows of the table.
 pub const CASES: &[Case] = &[
+    case("relu", &[normal(&[3, 70])]),
+    case("relu", &[permuted(&[7, 9], &[1, 0])]),
     case("float_powi", &[normal(&[40]), ints(&[40])]),
     case("float_powi_scalar", &[normal(&[40]), Arg::Int(3)]),
     case("float_powf_scalar", &[positive(&[40]), Arg::Float(-1.5)]),

@@ -3,13 +3,11 @@
 //! A line of n real numbers is taken for n / 2 complex ones, whose transform is a few passes over the whole
 //! tensor; one more pass goes between their spectrum and that of the real numbers.
 
-use smallvec::SmallVec;
-
 use super::cases::{Arg, Case, case, normal, permuted};
 use super::elementwise::Number;
 use super::{Launch, copy, create, div_up};
 use crate::runtime::{Source, Variant};
-use crate::tensor::{DType, Error, Result, Shape, SliceAxis, Tensor};
+use crate::tensor::{DType, Error, Result, Shape, Tensor};
 
 static FFT: Source = Source { name: "fft", text: include_str!("../../shaders/fft/fft.wgsl") };
 static FFT_REAL: Source = Source { name: "fft_real", text: include_str!("../../shaders/fft/fft_real.wgsl") };
@@ -129,17 +127,8 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
 
 /// The tensor packed, `axis` last and cut or filled with zeros to `len`.
 fn lines(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
-    let tensor = exchanged(tensor, axis)?;
-    let mut axes: SmallVec<[SliceAxis; 6]> =
-        tensor.shape().iter().map(|&len| SliceAxis { start: 0, step: 1, len }).collect();
-    let last = axes.len() - 1;
-    axes[last].len = len.min(axes[last].len);
-    let kept = copy::slice(tensor, &axes)?;
-    if axes[last].len == len {
-        return copy::packed(kept);
-    }
-    let zeros = create::full(kept.runtime(), &with_last(&kept, len), Number::Float(0.0), DType::F32)?;
-    copy::slice_assign(zeros, &axes, kept)
+    let last = tensor.shape().len() - 1;
+    copy::packed(copy::resized(exchanged(tensor, axis)?, last, len)?)
 }
 
 /// Exchanges `axis` and the last one.

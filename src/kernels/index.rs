@@ -95,14 +95,10 @@ pub fn scatter(axis: usize, tensor: Tensor, indices: Tensor, value: Tensor) -> R
             rule: "indices and values have one shape, exceeding the tensor along the scattered axis only",
         });
     }
-    let out = copy::owned(tensor)?;
     if value.is_empty() {
-        return Ok(out);
+        return Ok(tensor);
     }
-    let apart = |tensor: Tensor| {
-        if tensor.buffer().shares_buffer(out.buffer()) { detach(&tensor, &out) } else { Ok(tensor) }
-    };
-    let (indices, value) = (apart(indices)?, apart(value)?);
+    let out = copy::owned(tensor, &[&indices, &value])?;
     // One element per line: the axis shrinks to its start.
     let start = |layout: &Layout| {
         let mut layout = Layout { shape: value.shape().into(), ..layout.clone() };
@@ -133,13 +129,6 @@ pub fn scatter(axis: usize, tensor: Tensor, indices: Tensor, value: Tensor) -> R
         work: value.len() as u64,
     }
     .run()?;
-    Ok(out)
-}
-
-/// A copy of `tensor` that shares no buffer with `other`.
-fn detach(tensor: &Tensor, other: &Tensor) -> Result<Tensor> {
-    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &[tensor, other])?;
-    super::elementwise::Map::new("a", tensor.dtype()).write_to(std::slice::from_ref(tensor), &out)?;
     Ok(out)
 }
 
@@ -209,7 +198,7 @@ pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Res
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    super::elementwise::COMPUTED.into_iter().flat_map(|dtype| [gather_variant(dtype), scatter_variant(dtype)]).collect()
+    DType::COMPUTED.into_iter().flat_map(|dtype| [gather_variant(dtype), scatter_variant(dtype)]).collect()
 }
 
 /// What the family must pass.

@@ -5,7 +5,6 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, below, case, ints, normal, permuted};
-use super::elementwise::COMPUTED;
 use super::scan::{Running, scan};
 use super::{Launch, Params, cast, copy, div_up, sort};
 use crate::runtime::{Source, Variant};
@@ -153,7 +152,7 @@ pub fn scatter_nd(tensor: Tensor, indices: Tensor, values: Tensor, update: Updat
     let (places, order) = sort::with_indices(places, 0, false)?;
     let (places, order) = (copy::packed(places)?, copy::packed(order)?);
     let values = copy::packed(values)?;
-    let out = copy::owned_apart(tensor, &[&places, &order, &values])?;
+    let out = copy::owned(tensor, &[&places, &order, &values])?;
     Launch {
         variant: &scatter_variant(out.dtype(), update),
         inputs: &[&places, &order, &values],
@@ -201,7 +200,7 @@ pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor>
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
     let mut out = vec![Variant::new(&ARGWHERE), gather_variant(DType::I32, true)];
-    for dtype in COMPUTED {
+    for dtype in DType::COMPUTED {
         out.push(gather_variant(dtype, false));
         for update in Update::EVERY {
             if dtype != DType::Bool || update == Update::Add {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, ints, normal, permuted, truths};
 use super::create;
-use super::elementwise::{COMPUTED, Number, scalar};
+use super::elementwise::{Number, scalar};
 use super::table::rows;
 use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
@@ -297,7 +297,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for kind in Reduction::EVERY {
-        for dtype in COMPUTED {
+        for dtype in DType::COMPUTED {
             if !kind.exists_for(dtype) {
                 continue;
             }

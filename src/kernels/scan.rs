@@ -3,10 +3,9 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, ints, normal, permuted};
-use super::elementwise::COMPUTED;
 use super::{Launch, copy, div_up};
 use crate::runtime::{Source, Variant};
-use crate::tensor::{DType, Layout, Result, Tensor};
+use crate::tensor::{DType, Result, Tensor};
 
 static SCAN: Source = Source { name: "scan", text: include_str!("../../shaders/scan/scan.wgsl") };
 
@@ -92,13 +91,13 @@ pub fn scan(kind: Running, tensor: Tensor, axis: usize) -> Result<Tensor> {
     let inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&tensor, &carry]);
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &inputs)?;
     run(Mode::Carry, &inputs, &out)?;
-    Ok(out.view(Layout::contiguous(tensor.shape())))
+    Ok(out)
 }
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
-    for dtype in COMPUTED.into_iter().filter(|&dtype| dtype != DType::Bool) {
+    for dtype in DType::COMPUTED.into_iter().filter(|&dtype| dtype != DType::Bool) {
         for kind in [Sum, Prod, Max, Min] {
             for mode in [Mode::Whole, Mode::Totals, Mode::Carry] {
                 out.push(kind.variant(dtype, mode));

@@ -1,12 +1,9 @@
 //! Sorting along an axis, stably, without reading anything back.
 
-use smallvec::SmallVec;
-
 use super::cases::{Arg, Case, case, ints, normal, positive};
-use super::elementwise::COMPUTED;
 use super::{Launch, copy, div_up};
 use crate::runtime::{Source, Variant};
-use crate::tensor::{DType, Result, SliceAxis, Tensor};
+use crate::tensor::{DType, Result, Tensor};
 
 static SORT: Source = Source { name: "sort", text: include_str!("../../shaders/sort/sort.wgsl") };
 
@@ -30,34 +27,35 @@ fn variant(dtype: DType, first: bool, descending: bool) -> Variant {
 /// When the memory is not there; so too for the functions below.
 pub fn with_indices(tensor: Tensor, axis: usize, descending: bool) -> Result<(Tensor, Tensor)> {
     let last = tensor.shape().len() - 1;
-    let back = |tensor: Tensor| copy::swap_dims(tensor, axis, last);
-    let mut values = copy::packed(copy::swap_dims(tensor, axis, last)?)?;
-    let (runtime, shape) = (values.runtime().clone(), values.shape().to_vec());
-    let line = shape[last];
-    let mut indices = Tensor::empty(&runtime, &shape, DType::I32, &[])?;
-    if values.is_empty() {
-        return Ok((back(values)?, back(indices)?));
+    let exchanged = |tensor: Tensor| copy::swap_dims(tensor, axis, last);
+    let tensor = copy::packed(exchanged(tensor)?)?;
+    let line = tensor.shape()[last];
+    let (mut values, mut indices) = step(&[&tensor], line, None, descending)?;
+    let mut run = BLOCK;
+    while run < line {
+        (values, indices) = step(&[&values, &indices], line, Some(run), descending)?;
+        run *= 2;
     }
-    let mut run = 0;
-    while run == 0 || run < line {
-        let first = run == 0;
-        let both = [&values, &indices];
-        let inputs = if first { &both[..1] } else { &both[..] };
-        let sorted = Tensor::empty(&runtime, &shape, values.dtype(), inputs)?;
-        let places = Tensor::empty(&runtime, &shape, DType::I32, inputs)?;
+    Ok((exchanged(values)?, exchanged(indices)?))
+}
+
+/// One step: blocks sorted on their own, or sorted runs of so many merged in pairs.
+fn step(inputs: &[&Tensor], line: usize, run: Option<usize>, descending: bool) -> Result<(Tensor, Tensor)> {
+    let values = inputs[0];
+    let empty = |dtype| Tensor::empty(values.runtime(), values.shape(), dtype, inputs);
+    let (sorted, indices) = (empty(values.dtype())?, empty(DType::I32)?);
+    if !values.is_empty() {
         Launch {
-            variant: &variant(values.dtype(), first, descending),
+            variant: &variant(values.dtype(), run.is_none(), descending),
             inputs,
-            outputs: &[&sorted, &places],
-            params: &[values.len() as u32, line as u32, run as u32, 0],
+            outputs: &[&sorted, &indices],
+            params: &[values.len() as u32, line as u32, run.unwrap_or(0) as u32, 0],
             groups: div_up(values.len(), 64),
             work: (values.len() * BLOCK) as u64,
         }
         .run()?;
-        (values, indices) = (sorted, places);
-        run = if first { BLOCK } else { run * 2 };
     }
-    Ok((back(values)?, back(indices)?))
+    Ok((sorted, indices))
 }
 
 /// The elements in order.
@@ -72,21 +70,14 @@ pub fn argsort(tensor: Tensor, axis: usize, descending: bool) -> Result<Tensor> 
 
 /// The `count` greatest elements, in descending order.
 pub fn topk(tensor: Tensor, axis: usize, count: usize) -> Result<Tensor> {
-    first(sort(tensor, axis, true)?, axis, count)
-}
-
-/// The first `count` along an axis, in memory of their own.
-fn first(tensor: Tensor, axis: usize, count: usize) -> Result<Tensor> {
-    let whole = |&len: &usize| SliceAxis { start: 0, step: 1, len };
-    let mut parts: SmallVec<[SliceAxis; 6]> = tensor.shape().iter().map(whole).collect();
-    parts[axis].len = count.min(parts[axis].len);
-    copy::packed(copy::slice(tensor, &parts)?)
+    let count = count.min(tensor.shape()[axis]);
+    copy::packed(copy::narrow(sort(tensor, axis, true)?, axis, 0, count)?)
 }
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
-    for dtype in COMPUTED.into_iter().filter(|&dtype| dtype != DType::Bool) {
+    for dtype in DType::COMPUTED.into_iter().filter(|&dtype| dtype != DType::Bool) {
         for bits in 0..4 {
             out.push(variant(dtype, bits & 1 == 1, bits & 2 == 2));
         }

@@ -104,8 +104,8 @@ macro_rules! float_rows {
             scalar float_remainder_scalar "rem(a, s)" F2 |a, s| a - s * (a / s).floor();
             scalar float_powf_scalar_impl "pow_(a, s)" F2 |a, s| a.powf(s);
             scalar float_powi_scalar_impl "pow_(a, s)" F2 |a, s| a.powf(s);
-            limit float_clamp_min "nan_max(a, s)" F2 |a, s| if a.is_nan() { a } else { a.max(s) };
-            limit float_clamp_max "nan_min(a, s)" F2 |a, s| if a.is_nan() { a } else { a.min(s) };
+            least float_clamp_min "nan_max(a, s)" F2 |a, s| if a.is_nan() { a } else { a.max(s) };
+            most float_clamp_max "nan_min(a, s)" F2 |a, s| if a.is_nan() { a } else { a.min(s) };
             limits float_clamp "nan_min(nan_max(a, s), t)" F3 |a, s, t| a.clamp(s, t);
             query float_is_nan "is_nan(a)" Fq1 |a| a.is_nan();
             query float_is_inf "is_inf(a)" Fq1 |a| a.is_infinite();
@@ -151,8 +151,8 @@ macro_rules! int_rows {
             scalar int_div_scalar "idiv(a, s)" I2 |a, s| if s == 0 { 0 } else { a.wrapping_div(s) };
             scalar int_remainder_scalar "irem(a, s)" I2 |a, s| crate::kernels::table::floor_remainder(a, s);
             scalar int_powi_scalar_impl "ipow(a, s)" I2 |a, s| crate::kernels::table::whole_power(a, s);
-            limit int_clamp_min "max(a, s)" I2 |a, s| a.max(s);
-            limit int_clamp_max "min(a, s)" I2 |a, s| a.min(s);
+            least int_clamp_min "max(a, s)" I2 |a, s| a.max(s);
+            most int_clamp_max "min(a, s)" I2 |a, s| a.min(s);
             scalar bitwise_and_scalar "a & s" I2 |a, s| a & s;
             scalar bitwise_or_scalar "a | s" I2 |a, s| a | s;
             scalar bitwise_xor_scalar "a ^ s" I2 |a, s| a ^ s;
@@ -196,7 +196,6 @@ macro_rules! bool_rows {
 macro_rules! activation_rows {
     ($apply:ident) => {
         $apply! { F:
-            unary relu "nan_max(a, 0.0)" F1 |a| if a.is_nan() { a } else { a.max(0.0) };
             unary gelu "gelu(a)" F1 |a| crate::kernels::table::gelu(a);
             unary sigmoid "sigmoid(a)" F1 |a| 1.0 / (1.0 + (-a).exp());
             unary log_sigmoid "log_sigmoid(a)" F1 |a| -(-a).exp().ln_1p();
@@ -248,7 +247,10 @@ pub mod rows {
         (scalars) => {
             Operands::Scalars
         };
-        (limit) => {
+        (least) => {
+            Operands::Scalar
+        };
+        (most) => {
             Operands::Scalar
         };
         (limits) => {

@@ -98,6 +98,15 @@ impl Layout {
         Some(Self { shape: shape.into(), strides, offset: self.offset })
     }
 
+    /// The elements `start..start + len` along an axis.
+    #[must_use]
+    pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Self {
+        let mut out = self.clone();
+        out.shape[axis] = len;
+        out.offset = out.offset.wrapping_add_signed(start as isize * out.strides[axis]);
+        out
+    }
+
     /// A part of the tensor. Axes beyond `axes` are taken whole.
     pub fn slice(&self, axes: &[SliceAxis]) -> Self {
         let mut out = self.clone();

@@ -43,6 +43,8 @@ pub enum DType {
 }
 
 impl DType {
+    /// The types that kernels compute in.
+    pub const COMPUTED: [Self; 6] = [Self::F32, Self::I32, Self::U32, Self::I64, Self::U64, Self::Bool];
     /// The types that kernels compute integers in.
     pub const INTEGERS: [Self; 4] = [Self::I32, Self::U32, Self::I64, Self::U64];
 

@@ -126,6 +126,10 @@ impl<'a, T: Backend> Arguments<'a, T> {
         self.int(&input, self.next)
     }
 
+    pub(super) fn Index(&mut self) -> IntTensor<T> {
+        self.I()
+    }
+
     pub(super) fn B(&mut self) -> BoolTensor<T> {
         let input = self.input();
         self.truths(&input, self.next)

@@ -212,7 +212,10 @@ macro_rules! elementwise_calls {
         let second = $args.Number();
         results::$kind::<T>(T::$name(tensor, first, second))
     }};
-    (@limit $kind:ident $name:ident $args:ident) => {
+    (@least $kind:ident $name:ident $args:ident) => {
+        elementwise_calls!(@scalar $kind $name $args)
+    };
+    (@most $kind:ident $name:ident $args:ident) => {
         elementwise_calls!(@scalar $kind $name $args)
     };
     (@limits $kind:ident $name:ident $args:ident) => {
