@@ -1,11 +1,13 @@
-// The parameters that the kernels of a convolution share. Channels are per group, and the input is padded already:
-// every tap falls inside of it. Without VOLUME the depth is one everywhere, and nothing is computed for it.
+// The parameters that the kernels of a convolution share. The input is [n, d, h, w, c], padded with zeros already, so that every
+// tap falls inside of it; `pixel` is how far its pixels lie apart: the channels of all groups. Channels are per group.
+// Without VOLUME the depth is one everywhere, and nothing is computed for it.
 struct Params {
     gemm: Gemm,
     images: u32,
     groups: u32,
     in_c: u32,
-    // Elements of one channel of the input and of the output.
+    pixel: u32,
+    // Pixels of one image of the input and of the output.
     in_len: u32,
     out_len: u32,
     in_d: u32,
@@ -26,28 +28,28 @@ struct Params {
     has_bias: u32,
     pad0: u32,
     pad1: u32,
-    pad2: u32,
 }
 
-// Where the window of an output pixel starts, relative to its image's first channel.
-fn window(pixel: u32) -> u32 {
-    let row = pixel / p.out_w;
+// Where the windows of a row of output pixels start; rows count through heights, depths and images.
+fn window_row(row: u32) -> u32 {
+    let line = row / p.out_h;
+    let height = row % p.out_h * p.stride_h;
 //#if VOLUME
-    let in_row = row / p.out_h * p.stride_d * p.in_h + row % p.out_h * p.stride_h;
+    let plane = line / p.out_d * p.in_d + line % p.out_d * p.stride_d;
 //#else
-    let in_row = row * p.stride_h;
+    let plane = line;
 //#endif
-    return in_row * p.in_w + pixel % p.out_w * p.stride_w;
+    return (plane * p.in_h + height) * p.in_w * p.pixel;
 }
 
-// How far a tap lies from its window's start: k counts channels, planes, rows and columns of the kernel.
-fn tap(k: u32) -> u32 {
-    let row = k / p.kernel_w;
-    let plane = row / p.kernel_h;
+// How far a tap lies from its window's start.
+fn tap_at(tap: u32) -> u32 {
+    let row = tap / p.kernel_w;
+    let height = row % p.kernel_h * p.dilation_h;
 //#if VOLUME
-    let in_plane = plane / p.kernel_d * p.in_d + plane % p.kernel_d * p.dilation_d;
+    let height_in = row / p.kernel_h * p.dilation_d * p.in_h + height;
 //#else
-    let in_plane = plane;
+    let height_in = height;
 //#endif
-    return (in_plane * p.in_h + row % p.kernel_h * p.dilation_h) * p.in_w + k % p.kernel_w * p.dilation_w;
+    return (height_in * p.in_w + tap % p.kernel_w * p.dilation_w) * p.pixel;
 }

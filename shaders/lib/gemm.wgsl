@@ -1,30 +1,126 @@
 // The loop that matrix products and convolutions share: out[row, col] = sum over k of a[row, k] * b[k, col],
-// for a batch of matrices. Who includes it says what a, b and out are, by defining
-//   begin(batch), called once, a_at(row, k), Column + column(col), Inner + inner(k),
-//   b_at(Inner, Column), bias_of_row(row), bias_of_col(col), where a result goes: `out` at
-//   out_row(batch, row) + out_col(split, col), and a uniform p with `gemm: Gemm`.
-// With B_QUAD it defines b_quad(k, col), four neighbouring columns in one load, instead of b_at; with
-// A_QUAD a_quad(row, k), four steps of k in one load (k and its parts are multiples of four then); with OUT_QUAD four
-// neighbouring columns are neighbours in `out`, which is of vec4.
-// Two shapes: TILED for GPUs (64 x 64 tiles through workgroup memory, 4 x 4 per invocation), and the
-// direct one for adapters where barriers are dear: a subgroup of eight lanes computes ROWS x 32, each lane
-// bringing in one row in eight of a, which is spread by broadcasts (SUBGROUP), or read by all.
+// for a batch of matrices. k is walked in `outer` runs of `inner` steps: the taps of a convolution and the channels under
+// each, say. Who includes it binds a, b and out, has a uniform p with `gemm: Gemm`, and says where things lie:
+//   begin(batch), called once;
+//   a[row_at(row) + a_outer(o) + i * a_step] and b[col_at(col) + b_outer(o) + i * b_step] for step i of run o;
+//   out[out_row(batch, row) + out_col(split, col)], and bias_of_col(col), where each sum starts.
+// With QUADS a and b are arrays of Quad, four neighbours in one load: four steps of a row of a and four columns of b.
+// TILED, for GPUs, goes through workgroup memory; there A_ACROSS takes quads of neighbouring rows of a, and B_ALONG quads of
+// neighbouring steps of b. The other shape is for adapters where barriers are dear and every load is: a subgroup of
+// eight lanes computes ROWS x 32, each lane bringing in one row in eight of a, which broadcasts spread (SUBGROUP).
+// OUT_QUAD stores four columns at once; ROWS_FAST has neighbouring invocations store neighbouring rows.
 struct Gemm {
     m: u32,
     n: u32,
     k: u32,
-    // k is cut into `splits` parts of `chunk`, each stored on its own.
-    chunk: u32,
+    inner: u32,
+    outer: u32,
+    // A part of k that is stored on its own is so many runs long.
+    per_split: u32,
     splits: u32,
     row_tiles: u32,
     col_tiles: u32,
     tiles: u32,
+    a_step: u32,
+    b_step: u32,
+}
+
+// With WIDE a load moves 64 bits at once: half as many loads where each has a price of its own.
+//#if WIDE
+alias Quad = vec2<u64>;
+
+fn quad(x: Quad) -> vec4<f32> {
+    let low = vec2<u32>(x);
+    let high = vec2<u32>(x >> vec2<u32>(32u));
+    return bitcast<vec4<f32>>(vec4<u32>(low.x, high.x, low.y, high.y));
+}
+//#else
+alias Quad = vec4<f32>;
+
+fn quad(x: Quad) -> vec4<f32> {
+    return x;
+}
+//#endif
+
+// The part of the result that a workgroup computes.
+struct Tile {
+    row: u32,
+    col: u32,
+    split: u32,
+    batch: u32,
+}
+
+// Rows first: the columns of b that neighbouring workgroups read stay in the cache.
+fn tile_of(index: u32, rows: u32, cols: u32) -> Tile {
+    let g = p.gemm;
+    let part = index / g.row_tiles / g.col_tiles;
+    return Tile(index % g.row_tiles * rows, index / g.row_tiles % g.col_tiles * cols, part % g.splits, part / g.splits);
 }
 
 //#if TILED
-const STEP: u32 = 16u;
-var<workgroup> a_tile: array<f32, 1088>;
-var<workgroup> b_tile: array<f32, 1024>;
+// A workgroup of 256 computes TILE x TILE, QUARTERS x QUARTERS times 4 x 4 per invocation.
+const TILE: u32 = 64u;
+const QUARTERS: u32 = 1u;
+const STEP: u32 = 1024u / TILE;
+// The row of a's tile is longer than needed so that its columns fall into different banks.
+const A_WIDTH: u32 = TILE / 4u + 1u;
+const B_WIDTH: u32 = TILE / 4u;
+var<workgroup> a_tile: array<vec4<f32>, STEP * A_WIDTH>;
+var<workgroup> b_tile: array<vec4<f32>, STEP * B_WIDTH>;
+
+// Element (row, k) of a and (k, col) of b; zero past the last k, and the last row or column repeated.
+//#if !QUADS
+fn a_one(row: u32, k: u32, k_end: u32) -> f32 {
+    if (k >= k_end) { return 0.0; }
+    let o = k / p.gemm.inner;
+    return a[row_at(min(row, p.gemm.m - 1u)) + a_outer(o) + (k - o * p.gemm.inner) * p.gemm.a_step];
+}
+
+fn b_one(k: u32, col: u32, k_end: u32) -> f32 {
+    if (k >= k_end) { return 0.0; }
+    let o = k / p.gemm.inner;
+    return b[col_at(min(col, p.gemm.n - 1u)) + b_outer(o) + (k - o * p.gemm.inner) * p.gemm.b_step];
+}
+//#endif
+
+// The quad of a that starts at (row, k), along k or across rows.
+fn a_four(row: u32, k: u32, k_end: u32) -> vec4<f32> {
+//#if QUADS
+    if (k >= k_end) { return vec4<f32>(0.0); }
+    let o = k / p.gemm.inner;
+//#if A_ACROSS
+    let first = min(row, p.gemm.m - 4u);
+//#else
+    let first = min(row, p.gemm.m - 1u);
+//#endif
+    return quad(a[(row_at(first) + a_outer(o) + (k - o * p.gemm.inner) * p.gemm.a_step) >> 2u]);
+//#else
+//#if A_ACROSS
+    return vec4<f32>(a_one(row, k, k_end), a_one(row + 1u, k, k_end), a_one(row + 2u, k, k_end), a_one(row + 3u, k, k_end));
+//#else
+    return vec4<f32>(a_one(row, k, k_end), a_one(row, k + 1u, k_end), a_one(row, k + 2u, k_end), a_one(row, k + 3u, k_end));
+//#endif
+//#endif
+}
+
+fn b_four(k: u32, col: u32, k_end: u32) -> vec4<f32> {
+//#if QUADS
+    if (k >= k_end) { return vec4<f32>(0.0); }
+    let o = k / p.gemm.inner;
+//#if B_ALONG
+    let first = min(col, p.gemm.n - 1u);
+//#else
+    let first = min(col, p.gemm.n - 4u);
+//#endif
+    return quad(b[(col_at(first) + b_outer(o) + (k - o * p.gemm.inner) * p.gemm.b_step) >> 2u]);
+//#else
+//#if B_ALONG
+    return vec4<f32>(b_one(k, col, k_end), b_one(k + 1u, col, k_end), b_one(k + 2u, col, k_end), b_one(k + 3u, col, k_end));
+//#else
+    return vec4<f32>(b_one(k, col, k_end), b_one(k, col + 1u, k_end), b_one(k, col + 2u, k_end), b_one(k, col + 3u, k_end));
+//#endif
+//#endif
+}
 
 @compute @workgroup_size(256)
 fn main(
@@ -33,61 +129,107 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let g = p.gemm;
-    let tile = group_index(group, groups);
-    if (tile >= g.tiles) { return; }
-    let row0 = (tile % g.row_tiles) * 64u;
-    let col0 = (tile / g.row_tiles % g.col_tiles) * 64u;
-    let part = tile / g.row_tiles / g.col_tiles;
-    let split = part % g.splits;
-    let batch = part / g.splits;
-    begin(batch);
-    let k_end = min((split + 1u) * g.chunk, g.k);
-    let my_row = (lane / 16u) * 4u;
-    let my_col = (lane % 16u) * 4u;
-    // The column whose elements of b this invocation brings in.
-    let b_col = column(min(col0 + lane % 64u, g.n - 1u));
-    var acc: array<vec4<f32>, 4>;
-    for (var k0 = split * g.chunk; k0 < k_end; k0 += STEP) {
-        for (var e = 0u; e < 4u; e++) {
-            let at = lane + e * 256u;
+    let index = group_index(group, groups);
+    if (index >= g.tiles) { return; }
+    let tile = tile_of(index, TILE, TILE);
+    begin(tile.batch);
+    let k_end = min((tile.split + 1u) * g.per_split * g.inner, g.k);
+    // What this invocation brings in: one quad of a and one of b.
 //#if A_ACROSS
-            let row = at % 64u;
-            let ka = at / 64u;
+    let a_row = lane % (TILE / 4u) * 4u;
+    let a_k = lane / (TILE / 4u);
 //#else
-            let row = at / 16u;
-            let ka = at % 16u;
+    let a_row = lane / (STEP / 4u);
+    let a_k = lane % (STEP / 4u) * 4u;
 //#endif
-            var a = 0.0;
-            if (k0 + ka < k_end) {
-                a = a_at(min(row0 + row, g.m - 1u), k0 + ka);
-            }
-            a_tile[ka * 68u + row] = a;
-            let kb = lane / 64u + e * 4u;
-            var b = 0.0;
-            if (k0 + kb < k_end) {
-                b = b_at(inner(k0 + kb), b_col);
-            }
-            b_tile[kb * 64u + lane % 64u] = b;
-        }
+//#if B_ALONG
+    let b_col = lane / (STEP / 4u);
+    let b_k = lane % (STEP / 4u) * 4u;
+//#else
+    let b_col = lane % (TILE / 4u) * 4u;
+    let b_k = lane / (TILE / 4u);
+//#endif
+    // What it computes.
+//#if ROWS_FAST
+    let my_row = lane % 16u;
+    let my_col = lane / 16u;
+//#else
+    let my_row = lane / 16u;
+    let my_col = lane % 16u;
+//#endif
+    var acc: array<vec4<f32>, 4u * QUARTERS * QUARTERS>;
+    var a_next = a_four(tile.row + a_row, tile.split * g.per_split * g.inner + a_k, k_end);
+    var b_next = b_four(tile.split * g.per_split * g.inner + b_k, tile.col + b_col, k_end);
+    for (var k0 = tile.split * g.per_split * g.inner; k0 < k_end; k0 += STEP) {
+//#if A_ACROSS
+        a_tile[a_k * A_WIDTH + a_row / 4u] = a_next;
+//#else
+//#repeat I 4
+        a_tile[(a_k + I) * A_WIDTH + a_row / 4u][a_row % 4u] = a_next[I];
+//#end
+//#endif
+//#if B_ALONG
+//#repeat I 4
+        b_tile[(b_k + I) * B_WIDTH + b_col / 4u][b_col % 4u] = b_next[I];
+//#end
+//#else
+        b_tile[b_k * B_WIDTH + b_col / 4u] = b_next;
+//#endif
         workgroupBarrier();
+        // The next quads are on their way while this tile is worked on.
+        a_next = a_four(tile.row + a_row, k0 + STEP + a_k, k_end);
+        b_next = b_four(k0 + STEP + b_k, tile.col + b_col, k_end);
         for (var k = 0u; k < STEP; k++) {
-            let bt = k * 64u + my_col;
-            let b = vec4<f32>(b_tile[bt], b_tile[bt + 1u], b_tile[bt + 2u], b_tile[bt + 3u]);
-            for (var i = 0u; i < 4u; i++) {
-                acc[i] = fma(vec4<f32>(a_tile[k * 68u + my_row + i]), b, acc[i]);
+            var b_in: array<vec4<f32>, QUARTERS>;
+//#repeat J QUARTERS
+            b_in[J] = b_tile[k * B_WIDTH + J * 16u + my_col];
+//#end
+//#repeat H QUARTERS
+            {
+                let a_in = a_tile[k * A_WIDTH + H * 16u + my_row];
+//#repeat J QUARTERS
+//#repeat I 4
+                acc[(H * 4u + I) * QUARTERS + J] = fma(vec4<f32>(a_in[I]), b_in[J], acc[(H * 4u + I) * QUARTERS + J]);
+//#end
+//#end
             }
+//#end
         }
         workgroupBarrier();
     }
-    for (var i = 0u; i < 4u; i++) {
-        let row = row0 + my_row + i;
-        for (var j = 0u; j < 4u; j++) {
-            let col = col0 + my_col + j;
-            if (row < g.m && col < g.n) {
-                out[out_row(batch, row) + out_col(split, col)] = acc[i][j] + bias_of_row(row) + bias_of_col(col);
+//#repeat J QUARTERS
+    {
+        let col = tile.col + J * 64u + my_col * 4u;
+        let last = g.n - 1u;
+        let bias = vec4<f32>(
+            bias_of_col(min(col, last)),
+            bias_of_col(min(col + 1u, last)),
+            bias_of_col(min(col + 2u, last)),
+            bias_of_col(min(col + 3u, last)),
+        );
+//#repeat H QUARTERS
+//#repeat I 4
+        {
+            let row = tile.row + H * 64u + my_row * 4u + I;
+            let sum = acc[(H * 4u + I) * QUARTERS + J] + bias;
+            if (row < g.m) {
+//#if OUT_QUAD
+                if (col < g.n) {
+                    out[(out_row(tile.batch, row) + out_col(tile.split, col)) >> 2u] = sum;
+                }
+//#else
+//#repeat C 4
+                if (col + C < g.n) {
+                    out[out_row(tile.batch, row) + out_col(tile.split, col + C)] = sum[C];
+                }
+//#end
+//#endif
             }
         }
+//#end
+//#end
     }
+//#end
 }
 //#else
 const ROWS: u32 = 8u;
@@ -100,103 +242,103 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let g = p.gemm;
-    let tile = group_index(group, groups);
-    if (tile >= g.tiles) { return; }
-    // Rows first: the panel of b that neighbouring workgroups read stays in the cache.
-    let row0 = (tile % g.row_tiles) * ROWS;
-    let col0 = ((tile / g.row_tiles % g.col_tiles) * 8u + lane) * 4u;
-    let part = tile / g.row_tiles / g.col_tiles;
-    let split = part % g.splits;
-    let batch = part / g.splits;
-    begin(batch);
-    let k_end = min((split + 1u) * g.chunk, g.k);
+    let index = group_index(group, groups);
+    if (index >= g.tiles) { return; }
+    let tile = tile_of(index, ROWS, 32u);
+    begin(tile.batch);
     let last_row = g.m - 1u;
-    // Past the edge, rows and columns repeat the last one: they write the same value once more.
-//#if COL_QUAD
-    let quad0 = min(col0, g.n - 4u);
-    let cols = vec4<u32>(quad0, quad0 + 1u, quad0 + 2u, quad0 + 3u);
+    let first_col = tile.col + lane * 4u;
+    // Past the edge, rows and columns repeat the last ones: they write the same value once more.
+//#if QUADS
+    let quad_col = min(first_col, g.n - 4u);
+    let cols = vec4<u32>(quad_col, quad_col + 1u, quad_col + 2u, quad_col + 3u);
 //#else
-    let cols = min(vec4<u32>(col0, col0 + 1u, col0 + 2u, col0 + 3u), vec4<u32>(g.n - 1u));
-//#endif
-//#if !B_QUAD
-    let c0 = column(cols.x);
-    let c1 = column(cols.y);
-    let c2 = column(cols.z);
-    let c3 = column(cols.w);
+    let cols = min(vec4<u32>(first_col, first_col + 1u, first_col + 2u, first_col + 3u), vec4<u32>(g.n - 1u));
 //#endif
     let bias = vec4<f32>(bias_of_col(cols.x), bias_of_col(cols.y), bias_of_col(cols.z), bias_of_col(cols.w));
     var acc: array<vec4<f32>, ROWS>;
+    var rows: array<u32, OCTETS>;
 //#repeat H OCTETS
+//#if SUBGROUP
+    rows[H] = row_at(min(tile.row + H * 8u + lane, last_row));
+//#endif
 //#repeat I 8
-    acc[H * 8 + I] = bias + bias_of_row(min(row0 + H * 8u + I, last_row));
+    acc[H * 8u + I] = bias;
 //#end
 //#end
-//#if A_QUAD
-    var a: array<vec4<f32>, OCTETS>;
-    // Four steps of k at once: each lane brings in four elements of one row in eight.
-    for (var k = split * g.chunk; k < k_end; k += 4u) {
+    let o_end = min((tile.split + 1u) * g.per_split, g.outer);
+//#if QUADS
+    let b_col = col_at(quad_col);
+    for (var o = tile.split * g.per_split; o < o_end; o++) {
+        let a_start = a_outer(o);
+        let b_start = b_col + b_outer(o);
+        let steps = min(g.inner, g.k - o * g.inner);
+        // Four steps at once: each lane brings in four elements of one row in eight.
+        for (var i = 0u; i < steps; i += 4u) {
+            var a_in: array<vec4<f32>, OCTETS>;
+            var b_in: array<vec4<f32>, 4>;
 //#repeat H OCTETS
-        a[H] = a_quad(min(row0 + H * 8u + lane, last_row), k);
+            a_in[H] = quad(a[(rows[H] + a_start + i) >> 2u]);
 //#end
 //#repeat U 4
-        {
-//#if B_QUAD
-            let b = b_quad(k + U, quad0);
-//#else
-            let r = inner(k + U);
-            let b = vec4<f32>(b_at(r, c0), b_at(r, c1), b_at(r, c2), b_at(r, c3));
-//#endif
+            b_in[U] = quad(b[(b_start + (i + U) * g.b_step) >> 2u]);
+//#end
 //#repeat H OCTETS
 //#repeat I 8
-            acc[H * 8 + I] = fma(vec4<f32>(subgroupBroadcast(a[H][U], I)), b, acc[H * 8 + I]);
+//#repeat U 4
+            acc[H * 8u + I] = fma(vec4<f32>(subgroupBroadcast(a_in[H][U], I)), b_in[U], acc[H * 8u + I]);
+//#end
 //#end
 //#end
         }
-//#end
     }
 //#else
-    var a: array<f32, OCTETS>;
-    for (var k = split * g.chunk; k < k_end; k++) {
-//#if B_QUAD
-        let b = b_quad(k, quad0);
-//#else
-        let r = inner(k);
-        let b = vec4<f32>(b_at(r, c0), b_at(r, c1), b_at(r, c2), b_at(r, c3));
-//#endif
+    let b_cols = vec4<u32>(col_at(cols.x), col_at(cols.y), col_at(cols.z), col_at(cols.w));
+    for (var o = tile.split * g.per_split; o < o_end; o++) {
+        let a_start = a_outer(o);
+        let b_start = b_cols + b_outer(o);
+        let steps = min(g.inner, g.k - o * g.inner);
+        for (var i = 0u; i < steps; i++) {
+            let at = b_start + i * g.b_step;
+            let b_in = vec4<f32>(b[at.x], b[at.y], b[at.z], b[at.w]);
+            let a_at = a_start + i * g.a_step;
+            var a_in: array<f32, OCTETS>;
 //#repeat H OCTETS
 //#if SUBGROUP
-        a[H] = a_at(min(row0 + H * 8u + lane, last_row), k);
+            a_in[H] = a[rows[H] + a_at];
 //#repeat I 8
-        acc[H * 8 + I] = fma(vec4<f32>(subgroupBroadcast(a[H], I)), b, acc[H * 8 + I]);
+            acc[H * 8u + I] = fma(vec4<f32>(subgroupBroadcast(a_in[H], I)), b_in, acc[H * 8u + I]);
 //#end
 //#else
 //#repeat I 8
-        acc[H * 8 + I] = fma(vec4<f32>(a_at(min(row0 + H * 8u + I, last_row), k)), b, acc[H * 8 + I]);
+            acc[H * 8u + I] = fma(
+                vec4<f32>(a[row_at(min(tile.row + H * 8u + I, last_row)) + a_at]), b_in, acc[H * 8u + I]);
 //#end
 //#endif
 //#end
+        }
     }
 //#endif
-//#if OUT_QUAD
-    let at = out_col(split, cols.x);
-//#repeat H OCTETS
-//#repeat I 8
-    out[(out_row(batch, min(row0 + H * 8u + I, last_row)) + at) >> 2u] = acc[H * 8 + I];
-//#end
-//#end
-//#else
-    let at = vec4<u32>(out_col(split, cols.x), out_col(split, cols.y), out_col(split, cols.z), out_col(split, cols.w));
+    let at = vec4<u32>(
+        out_col(tile.split, cols.x),
+        out_col(tile.split, cols.y),
+        out_col(tile.split, cols.z),
+        out_col(tile.split, cols.w),
+    );
 //#repeat H OCTETS
 //#repeat I 8
     {
-        let row = out_row(batch, min(row0 + H * 8u + I, last_row));
-        out[row + at.x] = acc[H * 8 + I].x;
-        out[row + at.y] = acc[H * 8 + I].y;
-        out[row + at.z] = acc[H * 8 + I].z;
-        out[row + at.w] = acc[H * 8 + I].w;
+        let row = out_row(tile.batch, min(tile.row + H * 8u + I, last_row));
+//#if OUT_QUAD
+        out[(row + at.x) >> 2u] = acc[H * 8u + I];
+//#else
+        out[row + at.x] = acc[H * 8u + I].x;
+        out[row + at.y] = acc[H * 8u + I].y;
+        out[row + at.z] = acc[H * 8u + I].z;
+        out[row + at.w] = acc[H * 8u + I].w;
+//#endif
     }
 //#end
 //#end
-//#endif
 }
 //#endif

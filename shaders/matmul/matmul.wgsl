@@ -5,28 +5,21 @@
 
 struct Params {
     gemm: Gemm,
-    // Strides of a row and a column of a and b.
+    // Strides of a row of a and of a column of b; those along k are the steps of the product.
     a_row: u32,
-    a_col: u32,
-    b_row: u32,
     b_col: u32,
     has_bias: u32,
     pad0: u32,
-    pad1: u32,
-    pad2: u32,
     // Where each matrix of the batch starts in a (y) and b (z).
     walk: Walk,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-//#if A_QUAD
-@group(0) @binding(auto) var<storage, read> a: array<vec4<f32>>;
+//#if QUADS
+@group(0) @binding(auto) var<storage, read> a: array<Quad>;
+@group(0) @binding(auto) var<storage, read> b: array<Quad>;
 //#else
 @group(0) @binding(auto) var<storage, read> a: array<f32>;
-//#endif
-//#if B_QUAD
-@group(0) @binding(auto) var<storage, read> b: array<vec4<f32>>;
-//#else
 @group(0) @binding(auto) var<storage, read> b: array<f32>;
 //#endif
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
@@ -45,43 +38,21 @@ fn begin(batch: u32) {
     b_start = at.z;
 }
 
-//#if A_QUAD
-fn a_quad(row: u32, k: u32) -> vec4<f32> {
-    return a[(a_start + row * p.a_row + k) >> 2u];
-}
-//#else
-fn a_at(row: u32, k: u32) -> f32 {
-    return a[a_start + row * p.a_row + k * p.a_col];
-}
-//#endif
-
-//#if B_QUAD
-fn b_quad(k: u32, col: u32) -> vec4<f32> {
-    return b[(b_start + k * p.b_row + col) >> 2u];
-}
-//#endif
-
-struct Column {
-    at: u32,
+fn row_at(row: u32) -> u32 {
+    return a_start + row * p.a_row;
 }
 
-fn column(col: u32) -> Column {
-    return Column(b_start + col * p.b_col);
+fn col_at(col: u32) -> u32 {
+    return b_start + col * p.b_col;
 }
 
-struct Inner {
-    at: u32,
+fn a_outer(o: u32) -> u32 {
+    return o * p.gemm.inner * p.gemm.a_step;
 }
 
-fn inner(k: u32) -> Inner {
-    return Inner(k * p.b_row);
+fn b_outer(o: u32) -> u32 {
+    return o * p.gemm.inner * p.gemm.b_step;
 }
-
-//#if !B_QUAD
-fn b_at(r: Inner, c: Column) -> f32 {
-    return b[r.at + c.at];
-}
-//#endif
 
 fn out_row(batch: u32, row: u32) -> u32 {
     return (batch * p.gemm.m + row) * p.gemm.n;
@@ -90,10 +61,6 @@ fn out_row(batch: u32, row: u32) -> u32 {
 fn out_col(split: u32, col: u32) -> u32 {
     let batches = p.gemm.tiles / p.gemm.row_tiles / p.gemm.col_tiles / p.gemm.splits;
     return split * batches * p.gemm.m * p.gemm.n + col;
-}
-
-fn bias_of_row(row: u32) -> f32 {
-    return 0.0;
 }
 
 fn bias_of_col(col: u32) -> f32 {

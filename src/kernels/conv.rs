@@ -9,10 +9,9 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted};
-use super::elementwise::Number;
-use super::matmul::{Gemm, Quads, Tiling};
+use super::gemm::{self, Gemm, Operands, Tiling};
 use super::reduce::{self, Reduction};
-use super::{Launch, Params, copy, create};
+use super::{Launch, Params, copy};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor};
 
@@ -138,42 +137,44 @@ impl Geometry {
         outer.iter().chain(&sizes[3 - self.axes..]).copied().collect()
     }
 
-    /// Runs one of the products, and joins its parts to a tensor of `shape`.
+    /// Runs one of the products over images whose pixels have so many channels to a group, and joins its parts.
     fn run(
         &self,
         source: &'static Source,
         gemm: &Gemm,
+        channels: usize,
         inputs: &[&Tensor],
         has_bias: bool,
-        shape: &[usize],
     ) -> Result<Tensor> {
-        let len: usize = shape.iter().product();
-        let out = Tensor::empty(inputs[0].runtime(), &[gemm.splits, len], DType::F32, inputs)?;
-        if len > 0 {
-            let in_len: usize = self.input.iter().product();
-            let out_len: usize = self.output.iter().product();
-            // Neighbours along a row of the gradient, or a column of the result, may be in two images.
-            let (row, col) = if source.name == CONV.name { (gemm.k, out_len) } else { (out_len, gemm.n) };
-            let quads = Quads { a: row.is_multiple_of(4), out: col.is_multiple_of(4), ..Quads::default() };
+        let runtime = inputs[0].runtime();
+        let quads = gemm.wants_quads();
+        let shape = [self.options.groups, gemm.m, gemm.n];
+        let out = Tensor::empty(runtime, &[gemm.splits, shape.iter().product()], DType::F32, inputs)?;
+        if !out.is_empty() {
+            let pixels = |size: [usize; 3]| size.iter().product::<usize>();
             let ConvOptions { stride, dilation, groups, .. } = self.options;
+            let tiling = gemm.tiling(runtime, quads);
+            let (workgroups, sizes) = gemm.words(tiling);
             let mut params: Params = SmallVec::new();
-            params.extend_from_slice(&gemm.words());
-            params.extend([self.images, groups, self.in_c, in_len, out_len].map(|v| v as u32));
+            params.extend_from_slice(&sizes);
+            params.extend([self.images, groups, channels, groups * channels].map(|v| v as u32));
+            params.extend([pixels(self.input), pixels(self.output)].map(|v| v as u32));
             for triple in [self.input, self.output, self.kernel, stride, dilation] {
                 params.extend(triple.map(|v| v as u32));
             }
-            params.extend([u32::from(has_bias), 0, 0, 0]);
+            params.extend([u32::from(has_bias), 0, 0]);
+            let operands = Operands { quads, ..Operands::default() };
             Launch {
-                variant: &variant(source, self.input[0] > 1, gemm.tiling, quads),
+                variant: &variant(source, self.input[0] > 1, tiling, operands, gemm::wide(runtime)),
                 inputs,
                 outputs: &[&out],
                 params: &params,
-                groups: gemm.groups(),
+                groups: workgroups,
                 work: gemm.work(),
             }
             .run()?;
         }
-        gemm.join(out, shape)
+        gemm.join(out, &shape)
     }
 }
 
@@ -182,37 +183,97 @@ fn reach(kernel: [usize; 3], dilation: [usize; 3]) -> [usize; 3] {
     [0, 1, 2].map(|axis| dilation[axis] * (kernel[axis].max(1) - 1))
 }
 
-fn variant(source: &'static Source, volume: bool, tiling: Tiling, quads: Quads) -> Variant {
-    tiling.define(Variant::new(source).flag("VOLUME", volume), quads)
+fn variant(source: &'static Source, volume: bool, tiling: Tiling, operands: Operands, wide: bool) -> Variant {
+    let forward = std::ptr::eq(source, &CONV);
+    let tiled = matches!(tiling, Tiling::Tiled { .. });
+    // The results of a convolution have their pixels last: rows are neighbours in memory, columns are not.
+    gemm::define(Variant::new(source).flag("VOLUME", volume), tiling, operands, wide)
+        .flag("OUT_QUAD", operands.quads && !forward)
+        .flag("ROWS_FAST", forward && tiled)
 }
 
-/// `x` `[n, c, ..]` on a ground of zeros of `size`: its pixel `i` lands on `i * step + start` along each axis, or
-/// outside, where it is lost. The result has all three axes.
-fn on_zeros(x: Tensor, start: [isize; 3], step: [usize; 3], size: [usize; 3]) -> Result<Tensor> {
+/// Along depth, height and width: where a tensor's first pixel lands on a ground of zeros, how far apart the others
+/// do, and how large the ground is. What lands outside is lost.
+struct Ground {
+    start: [isize; 3],
+    step: [usize; 3],
+    size: [usize; 3],
+}
+
+impl Ground {
+    /// What of an input of `size` lands, and where.
+    fn slices(&self, size: [usize; 3]) -> [(SliceAxis, SliceAxis); 3] {
+        [0, 1, 2].map(|axis| {
+            let (start, step, room) = (self.start[axis], self.step[axis], self.size[axis].cast_signed());
+            let first = (-start).max(0).cast_unsigned().div_ceil(step);
+            let lands = (first * step).cast_signed() + start;
+            let fit = (room - lands).max(0).cast_unsigned().div_ceil(step);
+            let len = size[axis].saturating_sub(first).min(fit);
+            let to = SliceAxis { start: lands.cast_unsigned(), step: step.cast_signed(), len };
+            (SliceAxis { start: first, step: 1, len }, to)
+        })
+    }
+
+    /// `x` `[n, c, ..]` on the ground, `[n, c, d, h, w]`.
+    fn place(&self, x: Tensor) -> Result<Tensor> {
+        let x = volumes(x)?;
+        let shape = [&x.shape()[..2], &self.size].concat();
+        if self.is_bare(&x) {
+            return copy::packed(x);
+        }
+        let whole = |axis: usize| SliceAxis { start: 0, step: 1, len: x.shape()[axis] };
+        let (mut from, mut to) = (vec![whole(0), whole(1)], vec![whole(0), whole(1)]);
+        for (source, target) in self.slices([2, 3, 4].map(|axis| x.shape()[axis])) {
+            from.push(source);
+            to.push(target);
+        }
+        let ground = copy::zeros_beside(&x, &shape)?;
+        copy::write(&copy::slice(x, &from)?, &copy::slice(ground.clone(), &to)?)?;
+        Ok(ground)
+    }
+
+    /// `x` on the ground with its channels last, `[n, d, h, w, groups * channels]`: those of a group filled up with zeros.
+    fn place_last(&self, x: Tensor, groups: usize, channels: usize) -> Result<Tensor> {
+        let x = volumes(x)?;
+        let [n, c] = [x.shape()[0], x.shape()[1] / groups.max(1)];
+        let bare = self.is_bare(&x) && c == channels;
+        let last = copy::permute(x, &[0, 2, 3, 4, 1])?;
+        if bare {
+            return copy::packed(last);
+        }
+        let [d, h, w] = self.size;
+        let ground = copy::zeros_beside(&last, &[n, d, h, w, groups * channels])?;
+        let whole = |len: usize| SliceAxis { start: 0, step: 1, len };
+        let (mut from, mut to) = (vec![whole(n)], vec![whole(n)]);
+        for (source, target) in self.slices([1, 2, 3].map(|axis| last.shape()[axis])) {
+            from.push(source);
+            to.push(target);
+        }
+        from.push(whole(groups * c));
+        to.extend([whole(groups), whole(c)]);
+        let last = copy::slice(last, &from)?;
+        let shape = [&last.shape()[..4], &[groups, c]].concat();
+        let last = copy::reshape(last, &shape)?;
+        let apart = copy::reshape(ground.clone(), &[n, d, h, w, groups, channels])?;
+        copy::write(&last, &copy::slice(apart, &to)?)?;
+        Ok(ground)
+    }
+
+    fn is_bare(&self, x: &Tensor) -> bool {
+        self.start == [0; 3] && self.step == [1; 3] && x.shape()[2..] == self.size
+    }
+}
+
+/// `x` `[n, c, ..]` with all three axes.
+fn volumes(x: Tensor) -> Result<Tensor> {
     let [d, h, w] = spatial(x.shape())?;
     let [n, c] = [x.shape()[0], x.shape()[1]];
-    let x = copy::reshape(x, &[n, c, d, h, w])?;
-    let shape = [n, c, size[0], size[1], size[2]];
-    if start == [0; 3] && step == [1; 3] && x.shape() == shape {
-        return copy::packed(x);
-    }
-    let whole = |len| SliceAxis { start: 0, step: 1, len };
-    let (mut from, mut to) = (vec![whole(n), whole(c)], vec![whole(n), whole(c)]);
-    for axis in 0..3 {
-        let (step, size) = (step[axis] as isize, size[axis] as isize);
-        let first = (-start[axis]).max(0).cast_unsigned().div_ceil(step.cast_unsigned());
-        let lands = first.cast_signed() * step + start[axis];
-        let fit = (size - lands).max(0).cast_unsigned().div_ceil(step.cast_unsigned());
-        let len = x.shape()[axis + 2].saturating_sub(first).min(fit);
-        from.push(SliceAxis { start: first, step: 1, len });
-        to.push(SliceAxis { start: lands.cast_unsigned(), step, len });
-    }
-    let zeros = create::full(x.runtime(), &shape, Number::Float(0.0), DType::F32)?;
-    copy::slice_assign(zeros, &to, copy::slice(x, &from)?)
+    copy::reshape(x, &[n, c, d, h, w])
 }
 
-fn padded(x: Tensor, g: &Geometry) -> Result<Tensor> {
-    on_zeros(x, g.options.padding.map(usize::cast_signed), [1; 3], g.input)
+/// The zeros around an input.
+fn padding(g: &Geometry) -> Ground {
+    Ground { start: g.options.padding.map(usize::cast_signed), step: [1; 3], size: g.input }
 }
 
 /// Whether [`conv`] takes an input and a weight of these shapes.
@@ -232,14 +293,21 @@ pub fn check(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<()> 
 pub fn conv(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
     x.same_device(&weight)?;
     let g = Geometry::new(x.shape(), weight.shape(), options)?;
-    convolve(&g, padded(x, &g)?, copy::packed(weight)?, bias)
+    let weight = by_groups(weight, &g)?;
+    convolve(&g, x, &padding(&g), weight, bias)
+}
+
+/// A weight `[o, c, ..]` as `[group, o, c, d, h, w]`.
+fn by_groups(weight: Tensor, g: &Geometry) -> Result<Tensor> {
+    let [d, h, w] = g.kernel;
+    copy::reshape(weight, &[g.options.groups, g.out_c, g.in_c, d, h, w])
 }
 
 /// The windows of `x` `[n, c, h, w]` that a convolution of one such kernel would see: `[n, c * kernel, windows]`.
 pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Tensor> {
     let channels = x.shape().get(1).copied().unwrap_or(0);
     let g = Geometry::new(x.shape(), &[1, channels, kernel[0], kernel[1]], options)?;
-    let x = padded(x, &g)?;
+    let x = padding(&g).place(x)?;
     let [n, c, _, h, w] = [0, 1, 2, 3, 4].map(|axis| x.layout().strides[axis]);
     let [_, stride_h, stride_w] = options.stride.map(usize::cast_signed);
     let [_, tap_h, tap_w] = options.dilation.map(usize::cast_signed);
@@ -251,18 +319,32 @@ pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Te
     copy::reshape(x.view(windows), &[g.images, channels * g.taps(), g.output[1] * g.output[2]])
 }
 
-/// The convolution of a padded input with packed weights.
-fn convolve(g: &Geometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
-    let bias = bias.map(copy::packed).transpose()?;
-    let groups = g.options.groups;
-    let mut gemm = Gemm::new(x.runtime(), groups, g.out_c, g.out_pixels(), g.in_c * g.taps());
-    if bias.is_some() {
-        gemm.splits = 1;
+/// The convolution of `x` on its ground with a weight `[group, o, c, d, h, w]`.
+fn convolve(g: &Geometry, x: Tensor, ground: &Ground, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
+    let (groups, taps, pixels) = (g.options.groups, g.taps(), g.out_pixels());
+    let mut gemm = Gemm::new(x.runtime(), groups, pixels, g.out_c, g.in_c * taps);
+    // [group, tap, c, o]: both operands have k's innermost run next to each other, or columns.
+    let weight = copy::permute(weight, &[0, 3, 4, 5, 2, 1])?;
+    let mut weight = copy::reshape(weight, &[groups, taps, g.in_c, g.out_c])?;
+    let mut bias = bias.map(|bias| copy::reshape(bias, &[groups, g.out_c])).transpose()?;
+    if gemm.wants_quads() {
+        weight = gemm::filled_up(weight, &[2, 3])?;
+        bias = bias.map(|bias| gemm::filled_up(bias, &[1])).transpose()?;
     }
-    let shape = g.shape([g.images, groups * g.out_c], g.output);
+    let (weight, bias) = (copy::packed(weight)?, bias.map(copy::packed).transpose()?);
+    let [channels, outs] = [weight.shape()[2], weight.shape()[3]];
+    let x = ground.place_last(x, groups, channels)?;
+    (gemm.n, gemm.k, gemm.inner, gemm.outer, gemm.b_step) = (outs, taps * channels, channels, taps, outs.cast_signed());
+    if bias.is_none() {
+        gemm.split_runs(x.runtime());
+    }
     // Without a bias something must still be bound in its place.
-    let inputs = [&weight, &x, bias.as_ref().unwrap_or(&weight)];
-    g.run(&CONV, &gemm, &inputs, bias.is_some(), &shape)
+    let inputs = [&x, &weight, bias.as_ref().unwrap_or(&weight)];
+    let out = g.run(&CONV, &gemm, channels, &inputs, bias.is_some())?;
+    let [d, h, w] = g.output;
+    let out = out.view(Layout::contiguous(&[g.images, groups, outs, d * h * w]));
+    let out = copy::narrow(out, 2, 0, g.out_c)?;
+    copy::reshape(out, &g.shape([g.images, groups * g.out_c], [d, h, w]))
 }
 
 /// The gradient of [`conv`] with respect to `x`, whose shape is given.
@@ -273,10 +355,30 @@ pub fn x_backward(x: &[usize], weight: Tensor, grad: Tensor, options: ConvOption
 /// The gradient of [`conv`] with respect to its weight, whose shape is given.
 pub fn weight_backward(x: Tensor, weight: &[usize], grad: Tensor, options: ConvOptions) -> Result<Tensor> {
     x.same_device(&grad)?;
-    let g = Geometry::new(x.shape(), weight, options)?.with_outputs(grad.shape())?;
-    let (x, grad) = (padded(x, &g)?, copy::packed(grad)?);
-    let gemm = Gemm::new(x.runtime(), options.groups, g.out_c, g.in_c * g.taps(), g.out_pixels());
-    g.run(&CONV_WEIGHT_BACKWARD, &gemm, &[&grad, &x], false, weight)
+    let mut g = Geometry::new(x.shape(), weight, options)?.with_outputs(grad.shape())?;
+    let (groups, taps) = (options.groups, g.taps());
+    let mut gemm = Gemm::new(x.runtime(), groups, g.out_c, g.in_c * taps, g.out_pixels());
+    let (mut channels, mut grad) = (g.in_c, volumes(grad)?);
+    if gemm.wants_quads() {
+        // Rows of the gradient are read four pixels at a time; those past its end are zeros, and the input has
+        // room for their windows.
+        channels = channels.next_multiple_of(4);
+        grad = gemm::filled_up(grad, &[4])?;
+        let [.., width] = &mut g.output;
+        *width = grad.shape()[4];
+        let last = width.saturating_sub(1) * options.stride[2] + reach(g.kernel, options.dilation)[2];
+        g.input[2] = g.input[2].max(last + 1);
+    }
+    let grad = copy::packed(grad)?;
+    let x = padding(&g).place_last(x, groups, channels)?;
+    let [d, h, w] = g.output;
+    (gemm.n, gemm.k, gemm.inner, gemm.outer) = (taps * channels, g.out_pixels(), w, g.images * d * h);
+    gemm.b_step = (options.stride[2] * groups * channels).cast_signed();
+    gemm.split_runs(x.runtime());
+    let out = g.run(&CONV_WEIGHT_BACKWARD, &gemm, channels, &[&grad, &x], false)?;
+    let out = out.view(Layout::contiguous(&[groups * g.out_c, taps, channels]));
+    let out = copy::narrow(copy::swap_dims(out, 1, 2)?, 1, 0, g.in_c)?;
+    copy::reshape(out, weight)
 }
 
 /// The gradient of [`conv`] or [`transposed`] with respect to its bias: the sum over everything but the channels.
@@ -324,10 +426,9 @@ fn turned(x: &[usize], weight: Tensor, grad: Tensor, bias: Option<Tensor>, optio
         ..forward
     };
     // [group, o, c, ..] to [group, c, o, ..], planes, rows and columns from their ends.
-    let [i, j, k] = back.kernel;
-    let weight = copy::reshape(weight, &[groups, back.in_c, back.out_c, i, j, k])?;
-    let weight = copy::packed(copy::flip(copy::swap_dims(weight, 1, 2)?, &[3, 4, 5])?)?;
-    convolve(&back, on_zeros(grad, start, stride, back.input)?, weight, bias)
+    let weight = copy::swap_dims(by_groups(weight, &forward)?, 1, 2)?;
+    let ground = Ground { start, step: stride, size: back.input };
+    convolve(&back, grad, &ground, copy::flip(weight, &[3, 4, 5])?, bias)
 }
 
 /// The gradient of [`transposed`] with respect to `x`: the convolution of the gradient.
@@ -336,7 +437,8 @@ pub fn transposed_x_backward(weight: Tensor, grad: Tensor, options: TransposedOp
     let mut g = Geometry::new(grad.shape(), weight.shape(), options.conv)?;
     // Extra rows can make room for windows that no element of x was spread by.
     g.output = [0, 1, 2].map(|axis| g.output[axis].saturating_sub(options.extra[axis] / options.conv.stride[axis]));
-    convolve(&g, padded(grad, &g)?, copy::packed(weight)?, None)
+    let weight = by_groups(weight, &g)?;
+    convolve(&g, grad, &padding(&g), weight, None)
 }
 
 /// The gradient of [`transposed`] with respect to its weight, whose shape is given: x and the gradient change places.
@@ -352,17 +454,13 @@ pub fn transposed_weight_backward(
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
-    for tiling in Tiling::EVERY {
-        for bits in 0..8 {
-            let quads = Quads { b: false, ..Quads::of_bits(bits) };
-            for (source, volume) in
-                [(&CONV, false), (&CONV, true), (&CONV_WEIGHT_BACKWARD, false), (&CONV_WEIGHT_BACKWARD, true)]
-            {
-                let variant = variant(source, volume, tiling, quads);
-                if !out.contains(&variant) {
-                    out.push(variant);
-                }
-            }
+    for (tiling, operands, wide) in gemm::every() {
+        let natural = !operands.a_across && !operands.b_along;
+        let needed = natural && (operands.quads || matches!(tiling, Tiling::Direct { .. }));
+        for source in [&CONV, &CONV_WEIGHT_BACKWARD] {
+            out.extend(
+                [false, true].iter().filter(|_| needed).map(|&volume| variant(source, volume, tiling, operands, wide)),
+            );
         }
     }
     out

@@ -45,6 +45,11 @@ pub fn owned(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
     Ok(out)
 }
 
+/// Writes a tensor's elements to `part`, a view of the same shape in another buffer.
+pub fn write(tensor: &Tensor, part: &Tensor) -> Result<()> {
+    copy_of(tensor).write_to(std::slice::from_ref(tensor), part)
+}
+
 /// Exchanges two axes, without a copy.
 pub fn swap_dims(tensor: Tensor, a: usize, b: usize) -> Result<Tensor> {
     Ok(tensor.view(tensor.layout().swap(a, b)))
@@ -130,10 +135,15 @@ pub fn resized(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
     }
     let mut shape: Shape = tensor.shape().into();
     shape[axis] = len;
-    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor])?;
+    let out = zeros_beside(&tensor, &shape)?;
+    write(&tensor, &out.view(out.layout().narrow(axis, 0, kept)))?;
+    Ok(out)
+}
+
+/// Zeros of the type of `tensor` that may be written over while it is read: in none of its memory.
+pub fn zeros_beside(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let out = Tensor::empty(tensor.runtime(), shape, tensor.dtype(), &[tensor])?;
     Map::new("s", out.dtype()).with(&[Number::Int(0)], out.dtype()).write_to(&[], &out)?;
-    let part = out.view(out.layout().narrow(axis, 0, kept));
-    copy_of(&tensor).write_to(&[tensor], &part)?;
     Ok(out)
 }
 

@@ -5,6 +5,7 @@
 //! ([`variants`]), so that all of them can be validated without a GPU, and the cases it must pass.
 
 pub mod cases;
+pub(crate) mod gemm;
 pub mod table;
 
 /// The families: a file each, with its launchers, its `variants()` and its `CASES`.

@@ -56,6 +56,8 @@ pub struct Runtime {
     lost: Arc<OnceLock<String>>,
     /// The first error that nobody was there to catch: what the device holds is not to be trusted since.
     failed: Arc<OnceLock<String>>,
+    /// The operations that the device has been given, roughly.
+    work_done: AtomicU64,
     checked: bool,
     software: bool,
 }
@@ -128,6 +130,7 @@ impl Runtime {
             pipelines: Mutex::default(),
             layouts: Mutex::default(),
             next_buffer: AtomicU64::new(1),
+            work_done: AtomicU64::new(0),
             checked: is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed),
             // `BURN_WGSL_AS_GPU=1` runs a GPU's kernel shapes on a software adapter: slow, but a test of them.
             software: facts.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU"),
@@ -147,6 +150,11 @@ impl Runtime {
     /// Whether the adapter is a CPU in disguise, where barriers and workgroup memory are dear.
     pub fn is_software(&self) -> bool {
         self.software
+    }
+
+    /// Roughly how many operations the device has been given since it was opened.
+    pub fn work_done(&self) -> u64 {
+        self.work_done.load(Ordering::Relaxed)
     }
 
     /// Memory in use, reserved and at its peak.
@@ -255,6 +263,7 @@ impl Runtime {
         debug_assert!(dispatch.params.len() <= stream::PARAMS_SIZE);
         let (bind_layout, pipeline_layout) = self.layout(dispatch.inputs.len(), dispatch.outputs.len());
         let pipeline = self.pipeline(dispatch.variant, &pipeline_layout)?;
+        self.work_done.fetch_add(dispatch.work, Ordering::Relaxed);
         self.stream.lock().dispatch(
             &self.device,
             &self.queue,

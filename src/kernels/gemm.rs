@@ -1,0 +1,305 @@
+//! What matrix products and convolutions share: the shape in which one is computed, and how it is cut up.
+//! The loop itself is `shaders/lib/gemm.wgsl`.
+
+use std::str::FromStr;
+use std::sync::LazyLock;
+
+use super::reduce::{self, Reduction};
+use super::{copy, div_up};
+use crate::runtime::{Runtime, Variant};
+use crate::tensor::{Layout, Result, Shape as TensorShape, Tensor};
+
+/// The shape in which a product is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Tiling {
+    /// Through workgroup memory, in tiles of so many rows and columns: for GPUs.
+    Tiled { size: u32 },
+    /// A subgroup of eight on its own, so many rows at a time: for adapters where barriers are dear.
+    Direct {
+        rows: u32,
+        /// Whether lanes spread a by broadcasts.
+        subgroup: bool,
+    },
+}
+
+/// What a launcher knows of its operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Operands {
+    /// Both are read, and the result is written, four neighbours at a time.
+    pub quads: bool,
+    /// Neighbours in a are rows, not steps of k.
+    pub a_across: bool,
+    /// Neighbours in b are steps of k, not columns.
+    pub b_along: bool,
+}
+
+/// What a shape wishes of operands before it can run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// They can be read as they are.
+    Nothing,
+    /// That four neighbours can be read at once.
+    Quads,
+    /// That the rows of a do not all fall into the same few sets of the CPU's cache.
+    Rows,
+}
+
+/// A program that has kept a software adapter busy for so many operations, about a second, is worth kernels that
+/// take a second to compile. Until then the plain ones serve.
+const WARM: u64 = 1 << 33;
+
+/// `BURN_WGSL_TILING` fixes the shape wherever it can be had: `plain`, `quads`, `tiled64` or `tiled128`.
+static FIXED: LazyLock<Option<Shape>> = LazyLock::new(|| {
+    let word = std::env::var("BURN_WGSL_TILING").ok()?;
+    let shape = word.parse().ok();
+    if shape.is_none() {
+        log::warn!("BURN_WGSL_TILING is {word:?}, which is none of plain, quads, tiled64 and tiled128: it is ignored");
+    }
+    shape
+});
+
+/// The candidates among shapes, by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Shape {
+    /// One element at a time: any strides, quick to compile.
+    Plain,
+    /// Four at a time, 32 rows to a subgroup.
+    Quads,
+    /// Tiles of 64 x 64.
+    Tiled64,
+    /// Tiles of 128 x 128.
+    Tiled128,
+}
+
+impl FromStr for Shape {
+    type Err = ();
+
+    fn from_str(word: &str) -> std::result::Result<Self, ()> {
+        match word {
+            "plain" => Ok(Self::Plain),
+            "quads" => Ok(Self::Quads),
+            "tiled64" => Ok(Self::Tiled64),
+            "tiled128" => Ok(Self::Tiled128),
+            _ => Err(()),
+        }
+    }
+}
+
+/// Whether a workgroup of eight invocations is a subgroup.
+pub(crate) fn has_octets(runtime: &Runtime) -> bool {
+    let facts = runtime.facts();
+    let eight = facts.limits.min_subgroup_size == 8 && facts.limits.max_subgroup_size == 8;
+    facts.features.subgroups && eight
+}
+
+impl Shape {
+    /// What suits the adapter's class and the size of the product.
+    fn choose(runtime: &Runtime, batch: usize, m: usize, n: usize, k: usize) -> Self {
+        if let Some(fixed) = *FIXED {
+            return fixed;
+        }
+        let work = 2 * (batch * m) as u64 * (n * k) as u64;
+        if runtime.is_software() {
+            let worth = runtime.work_done().saturating_add(4 * work) > WARM && work > 1 << 20;
+            return if worth && has_octets(runtime) { Self::Quads } else { Self::Plain };
+        }
+        // Large tiles read less, small ones keep more of the GPU busy.
+        let tiles = batch * m.div_ceil(128) * n.div_ceil(128);
+        if tiles >= 128 { Self::Tiled128 } else { Self::Tiled64 }
+    }
+
+    fn tiling(self, runtime: &Runtime, m: usize, quads: bool) -> Tiling {
+        match self {
+            Self::Tiled64 => Tiling::Tiled { size: 64 },
+            Self::Tiled128 => Tiling::Tiled { size: 128 },
+            Self::Quads if quads => Tiling::Direct { rows: if m > 8 { 32 } else { 8 }, subgroup: true },
+            Self::Plain | Self::Quads => Tiling::Direct { rows: 8, subgroup: has_octets(runtime) },
+        }
+    }
+}
+
+impl Tiling {
+    /// The rows and columns that one workgroup computes.
+    fn tile(self) -> (usize, usize) {
+        match self {
+            Self::Tiled { size } => (size as usize, size as usize),
+            Self::Direct { rows, .. } => (rows as usize, 32),
+        }
+    }
+}
+
+/// Defines the shape of a product and how its operands are read. `wide` adapters move 64 bits in a load.
+pub(crate) fn define(variant: Variant, tiling: Tiling, operands: Operands, wide: bool) -> Variant {
+    let Operands { quads, a_across, b_along } = operands;
+    match tiling {
+        Tiling::Tiled { size } => variant
+            .flag("TILED", true)
+            .int("TILE", size)
+            .int("QUARTERS", size / 64)
+            .flag("QUADS", quads)
+            .flag("A_ACROSS", a_across)
+            .flag("B_ALONG", b_along),
+        Tiling::Direct { rows, subgroup } => variant
+            .int("ROWS", rows)
+            .int("OCTETS", rows / 8)
+            .flag("SUBGROUP", subgroup)
+            .flag("QUADS", quads)
+            .flag("WIDE", quads && wide),
+    }
+}
+
+/// Every way in which a product can be asked for: shape, operands, and whether loads are wide.
+pub(crate) fn every() -> Vec<(Tiling, Operands, bool)> {
+    let mut out = Vec::new();
+    let plain = Operands::default();
+    for size in [64, 128] {
+        for bits in 0..8 {
+            let on = |bit: u32| bits >> bit & 1 == 1;
+            let operands = Operands { quads: on(0), a_across: on(1), b_along: on(2) };
+            out.push((Tiling::Tiled { size }, operands, false));
+        }
+    }
+    for subgroup in [false, true] {
+        out.push((Tiling::Direct { rows: 8, subgroup }, plain, false));
+    }
+    for rows in [8, 32] {
+        for wide in [false, true] {
+            out.push((Tiling::Direct { rows, subgroup: true }, Operands { quads: true, ..plain }, wide));
+        }
+    }
+    out
+}
+
+/// Whether 64 bits can be loaded at once, and whether that helps: where each load is checked on its own.
+pub(crate) fn wide(runtime: &Runtime) -> bool {
+    runtime.is_software() && runtime.facts().features.int64
+}
+
+/// The sizes of a product and how it is cut up.
+pub(crate) struct Gemm {
+    pub batch: usize,
+    pub m: usize,
+    pub n: usize,
+    /// Steps of k in a run, and the runs.
+    pub inner: usize,
+    pub outer: usize,
+    pub k: usize,
+    /// Parts that k is cut into, each a result of its own.
+    pub splits: usize,
+    /// Distances between neighbouring steps.
+    pub a_step: isize,
+    pub b_step: isize,
+    pub shape: Shape,
+}
+
+impl Gemm {
+    /// A product whose k is one run.
+    pub fn new(runtime: &Runtime, batch: usize, m: usize, n: usize, k: usize) -> Self {
+        let shape = Shape::choose(runtime, batch, m, n, k);
+        Self { batch, m, n, inner: k, outer: 1, k, splits: 1, a_step: 1, b_step: n.cast_signed(), shape }
+    }
+
+    /// Whether the product reads its operands four elements at a time, if they can be.
+    pub fn wants_quads(&self) -> bool {
+        self.shape != Shape::Plain
+    }
+
+    /// What the chosen shape wishes of `[.., m, k]` and `[.., k, n]`.
+    pub fn wish(&self, runtime: &Runtime, [a, b]: [&Tensor; 2]) -> Wish {
+        let (a, b) = (a.layout(), b.layout());
+        let (row, col) = (a.rank() - 2, a.rank() - 1);
+        let tiled = matches!(self.shape, Shape::Tiled64 | Shape::Tiled128);
+        let reads = |layout: &Layout, natural, turned| quads(layout, natural) || tiled && quads(layout, turned);
+        if self.shape == Shape::Plain {
+            Wish::Nothing
+        } else if !self.n.is_multiple_of(4) || !reads(a, col, row) || !reads(b, col, row) {
+            Wish::Quads
+        } else if runtime.is_software() && self.m > 8 && a.strides[row] % ALIASING == 0 {
+            Wish::Rows
+        } else {
+            Wish::Nothing
+        }
+    }
+
+    /// The parts that k should be cut into so that the device has enough to do, at the price of summing them.
+    /// The same for every shape that an adapter may run, so that its results do not depend on the shape.
+    pub fn wanted_splits(&self, runtime: &Runtime) -> usize {
+        let (rows, cols) = if runtime.is_software() { (32, 32) } else { (64, 64) };
+        let tiles = self.batch * self.m.div_ceil(rows) * self.n.div_ceil(cols);
+        let (enough, least) = if runtime.is_software() { (16, 512) } else { (256, 256) };
+        if tiles >= enough { 1 } else { (enough / tiles.max(1)).min(self.k / least).max(1) }
+    }
+
+    /// Cuts k between its runs into the parts that are wanted.
+    pub fn split_runs(&mut self, runtime: &Runtime) {
+        let each = self.outer.div_ceil(self.wanted_splits(runtime)).max(1);
+        self.splits = self.outer.div_ceil(each).max(1);
+    }
+
+    pub fn tiling(&self, runtime: &Runtime, quads: bool) -> Tiling {
+        self.shape.tiling(runtime, self.m, quads)
+    }
+
+    /// How many workgroups run, and the words of the shaders' `Gemm`.
+    pub fn words(&self, tiling: Tiling) -> (u64, [u32; 12]) {
+        let (rows, cols) = tiling.tile();
+        let groups = div_up(self.m, rows) * div_up(self.n, cols) * (self.splits * self.batch) as u64;
+        let words = [
+            self.m as u32,
+            self.n as u32,
+            self.k as u32,
+            self.inner as u32,
+            self.outer as u32,
+            self.outer.div_ceil(self.splits) as u32,
+            self.splits as u32,
+            self.m.div_ceil(rows) as u32,
+            self.n.div_ceil(cols) as u32,
+            groups as u32,
+            self.a_step as i32 as u32,
+            self.b_step as i32 as u32,
+        ];
+        (groups, words)
+    }
+
+    pub fn work(&self) -> u64 {
+        2 * (self.batch * self.m) as u64 * (self.n * self.k) as u64
+    }
+
+    /// Sums the parts of a result `[splits, ..]`.
+    pub fn join(&self, out: Tensor, shape: &[usize]) -> Result<Tensor> {
+        let out = if self.splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? };
+        Ok(out.view(Layout::contiguous(shape)))
+    }
+}
+
+/// Rows that lie so many elements apart share the sets of a CPU's first cache, which then holds eight of them.
+const ALIASING: isize = 512;
+
+/// Whether four neighbours along `axis` can be read at once, wherever a multiple of four starts.
+fn quads(layout: &Layout, axis: usize) -> bool {
+    let others = (0..layout.rank()).filter(|&other| other != axis && layout.shape[other] > 1);
+    layout.strides[axis] == 1
+        && layout.shape[axis].is_multiple_of(4)
+        && layout.offset.is_multiple_of(4)
+        && others.into_iter().all(|other| layout.strides[other] % 4 == 0)
+}
+
+/// A copy of matrices whose rows lie apart by no power of two.
+pub(crate) fn staggered(tensor: Tensor) -> Result<Tensor> {
+    let last = tensor.shape().len() - 1;
+    let mut shape: TensorShape = tensor.shape().into();
+    let len = shape[last];
+    shape[last] += 16;
+    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor])?;
+    let part = copy::narrow(out, last, 0, len)?;
+    copy::write(&tensor, &part)?;
+    Ok(part)
+}
+
+/// The tensor with the sizes of its axes filled up with zeros to multiples of four.
+pub(crate) fn filled_up(tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+    axes.iter().try_fold(tensor, |tensor, &axis| {
+        let len = tensor.shape()[axis].next_multiple_of(4);
+        copy::resized(tensor, axis, len)
+    })
+}
