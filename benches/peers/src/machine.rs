@@ -4,18 +4,17 @@ use std::process::Command;
 use std::time::SystemTime;
 
 use crate::Device;
-use crate::measure::Measurement;
+use crate::process::Launcher;
 
 /// Lines of Markdown, without the table.
-pub fn facts(device: Device, measurement: &mut Measurement) -> String {
+pub fn facts<'a>(device: Device, launchers: impl Iterator<Item = &'a Launcher>) -> String {
     let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
     let mut text = format!("# burn-wgsl and its peers, {} adapter\n\n", device.word());
     text += &format!("- Date: {}\n", humantime::format_rfc3339_seconds(SystemTime::now()));
     text += &format!("- Commit: {}\n", commit().unwrap_or_else(|| "unknown".into()));
     text += &format!("- CPU: {}\n", cpu());
     text += &format!("- Command, in `benches/peers`: `cargo run --release -- {arguments}`\n");
-    let about = measurement.about();
-    for (peer, about) in measurement.peers().zip(about) {
+    for Launcher { peer, about, .. } in launchers {
         let version = peer.version().map(|version| format!(" {version};")).unwrap_or_default();
         text += &format!("- {}:{version} {}; on {about}\n", peer.title, peer.features);
     }

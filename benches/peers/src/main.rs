@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Parser, ValueEnum};
+use peer_protocol::Reply;
 
 use measure::{Measurement, Outcome};
 use peers::Peer;
@@ -89,16 +90,16 @@ fn main() -> Result<()> {
     for peer in peers::named(&args.peers)? {
         match ready(peer, &args, device, &caches) {
             Ok(launcher) => launchers.push(launcher),
-            Err(why) => skipped.push(format!("{}: {why:#}", peer.title)),
+            Err(why) => {
+                eprintln!("skipped {}: {why:#}", peer.title);
+                skipped.push(format!("{}: {why:#}", peer.title));
+            }
         }
-    }
-    for line in &skipped {
-        eprintln!("skipped {line}");
     }
     ensure!(!launchers.is_empty(), "none of the peers can run");
 
     let mut measurement = Measurement::new(launchers, Duration::from_secs(args.limit), args.rounds, args.steps);
-    let facts = machine::facts(device, &mut measurement);
+    let facts = machine::facts(device, measurement.launchers());
     let mut rows: Vec<(&Workload, Vec<Outcome>)> = Vec::new();
     for workload in chosen {
         rows.push((workload, measurement.take(workload)));
@@ -152,7 +153,13 @@ fn ready(peer: &'static Peer, args: &Args, device: Device, caches: &Path) -> Res
             (args.python.clone(), Some(folder.join(peer.program)))
         }
     };
-    Ok(Launcher { peer, program, script, device, caches: caches.join(device.word()).join(peer.name) })
+    let caches = caches.join(device.word()).join(peer.name);
+    let mut launcher = Launcher { peer, program, script, device, caches, about: String::new() };
+    launcher.about = match launcher.start(&launcher.caches)?.ask("about", Duration::from_secs(args.limit))? {
+        Reply::About(text) => text,
+        other => bail!("an unexpected answer: {other:?}"),
+    };
+    Ok(launcher)
 }
 
 /// To stdout, which may be a pipe that nobody reads to its end.

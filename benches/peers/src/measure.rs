@@ -40,16 +40,8 @@ impl Measurement {
         self.peers.iter().map(|(launcher, _)| launcher.peer)
     }
 
-    /// What each peer says about itself.
-    pub fn about(&mut self) -> Vec<String> {
-        let limit = self.limit;
-        let about = |(launcher, process): &mut (Launcher, Option<Process>)| match ask(launcher, process, "about", limit)
-        {
-            Ok(Reply::About(text)) => text,
-            Ok(other) => format!("an unexpected answer: {other:?}"),
-            Err(why) => format!("{why:#}"),
-        };
-        self.peers.iter_mut().map(about).collect()
+    pub fn launchers(&self) -> impl Iterator<Item = &Launcher> {
+        self.peers.iter().map(|(launcher, _)| launcher)
     }
 
     /// All rounds of a workload: one outcome per peer.

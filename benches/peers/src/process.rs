@@ -21,6 +21,8 @@ pub struct Launcher {
     pub device: Device,
     /// Where its caches and its log are.
     pub caches: PathBuf,
+    /// What it says about itself.
+    pub about: String,
 }
 
 impl Launcher {

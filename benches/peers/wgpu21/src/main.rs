@@ -17,6 +17,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         DeviceChoice::Software => WgpuDevice::Cpu,
         DeviceChoice::Gpu => WgpuDevice::DefaultDevice,
     };
-    let about = format!("{device:?}");
+    let about = format!("the adapter that `WgpuDevice::{device:?}` names");
     serve::serve(device, about)
 }
