@@ -1,0 +1,14 @@
+//! burn-flex 0.21, Burn's CPU backend, as a peer.
+
+#[path = "../../../shared/burn_0_21.rs"]
+mod burn_api;
+#[path = "../../../shared/serve_0_21.rs"]
+mod serve;
+#[path = "../../../shared/workloads.rs"]
+mod workloads;
+
+type Inner = burn_flex::Flex;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    serve::serve(Default::default(), "the CPU".into())
+}

@@ -1,0 +1,38 @@
+//! Burn 0.21's names for what the workloads use. The crate root has the backend, `Inner`.
+
+pub use burn::module::AutodiffModule;
+pub use burn::nn::conv::Conv2dConfig;
+pub use burn::nn::loss::CrossEntropyLoss;
+pub use burn::nn::pool::MaxPool2dConfig;
+pub use burn::nn::transformer::{TransformerEncoderConfig, TransformerEncoderInput};
+pub use burn::nn::{LinearConfig, PaddingConfig2d};
+pub use burn::optim::{AdamConfig, GradientsParams, Optimizer};
+pub use burn::tensor::module::conv2d;
+pub use burn::tensor::ops::ConvOptions;
+pub use burn::tensor::{TensorData, activation};
+
+use burn::backend::Autodiff;
+use burn::tensor::backend::BackendTypes;
+use burn::tensor::{Int, Tensor};
+
+use crate::Inner;
+
+type Outer = Autodiff<Inner>;
+
+pub type Device = <Inner as BackendTypes>::Device;
+/// A tensor without gradients.
+pub type Plain<const D: usize> = Tensor<Inner, D>;
+/// A tensor that may have gradients.
+pub type Tracked<const D: usize> = Tensor<Outer, D>;
+pub type Labels = Tensor<Outer, 1, Int>;
+pub type Linear = burn::nn::Linear<Outer>;
+pub type Conv2d = burn::nn::conv::Conv2d<Outer>;
+pub type TransformerEncoder = burn::nn::transformer::TransformerEncoder<Outer>;
+
+pub trait Model: AutodiffModule<Outer> {}
+impl<M: AutodiffModule<Outer>> Model for M {}
+
+/// Where models are made. In this version the tensor's type says whether it has gradients.
+pub fn with_gradients(device: &Device) -> Device {
+    device.clone()
+}

@@ -1,0 +1,40 @@
+//! What a table must say about where and how it was made.
+
+use std::process::Command;
+use std::time::SystemTime;
+
+use crate::Device;
+use crate::process::Launcher;
+
+/// Lines of Markdown, without the table.
+pub fn facts<'a>(device: Device, launchers: impl Iterator<Item = &'a Launcher>) -> String {
+    let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
+    let mut text = format!("# burn-wgsl and its peers, {} adapter\n\n", device.word());
+    text += &format!("- Date: {}\n", humantime::format_rfc3339_seconds(SystemTime::now()));
+    text += &format!("- Commit: {}\n", commit().unwrap_or_else(|| "unknown".into()));
+    text += &format!("- CPU: {}\n", cpu());
+    text += &format!("- Command, in `benches/peers`: `cargo run --release -- {arguments}`\n");
+    for Launcher { peer, about, .. } in launchers {
+        let version = peer.version().map(|version| format!(" {version};")).unwrap_or_default();
+        text += &format!("- {}:{version} {}; on {about}\n", peer.title, peer.features);
+    }
+    text
+}
+
+fn git(arguments: &[&str]) -> Option<String> {
+    let output = Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR")]).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}
+
+fn commit() -> Option<String> {
+    let commit = git(&["rev-parse", "--short", "HEAD"])?;
+    let clean = git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
+    Some(if clean { commit } else { format!("{commit}, with changes") })
+}
+
+fn cpu() -> String {
+    let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{}, {threads} threads", model.map_or(std::env::consts::ARCH, |(_, name)| name))
+}

@@ -1,0 +1,218 @@
+"""PyTorch as a peer: the workloads of shared/workloads.rs, and the protocol of protocol/src/lib.rs.
+
+The runner starts it with `software` (the CPU) or `gpu` (CUDA) as its argument. Eager mode, f32 without TF32.
+"""
+
+import json
+import math
+import sys
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# As in the Rust peers: seconds of one answer's samples, repetitions at most, and the end of a warm-up.
+SAMPLE, MOST_REPETITIONS = 0.1, 20
+STEADY, ABOUT, WARM_UP = 4, 1.25, 15.0
+
+
+def numbers(seed, count):
+    """Numbers in -0.5..0.5 that depend on nothing but their position and the seed."""
+    x = np.arange(count, dtype=np.uint32) + np.uint32(seed * 0x9E3779B9 & 0xFFFFFFFF)
+    x = (x ^ (x >> np.uint32(16))) * np.uint32(0x21F0AAAD)
+    x = (x ^ (x >> np.uint32(15))) * np.uint32(0x735A2D97)
+    x ^= x >> np.uint32(15)
+    return (x >> np.uint32(8)).astype(np.float32) / np.float32(1 << 24) - np.float32(0.5)
+
+
+class Peer:
+    """Each method of WORKLOADS returns a function that does one repetition and returns its results."""
+
+    def __init__(self, device):
+        self.device = device
+
+    def about(self):
+        where = torch.cuda.get_device_name() if self.device == "cuda" else f"the CPU, {torch.get_num_threads()} threads"
+        return f"{where}, PyTorch {torch.__version__}"
+
+    def sync(self):
+        if self.device == "cuda":
+            torch.cuda.synchronize()
+
+    def tensor(self, shape, seed):
+        return torch.from_numpy(numbers(seed, math.prod(shape)).reshape(shape)).to(self.device)
+
+    def unary(self, shape, op):
+        x = self.tensor(shape, 1)
+        return lambda: [op(x)]
+
+    def binary(self, shapes, op):
+        a, b = self.tensor(shapes[0], 1), self.tensor(shapes[1], 2)
+        return lambda: [op(a, b)]
+
+    def matmul(self, rows, depth, columns):
+        return self.binary([(rows, depth), (depth, columns)], torch.matmul)
+
+    def conv2d(self):
+        return self.binary([(16, 16, 64, 64), (32, 16, 3, 3)], lambda x, weight: F.conv2d(x, weight, padding=1))
+
+    def conv2d_backward(self):
+        x = self.tensor((16, 16, 64, 64), 1).requires_grad_()
+        weight = self.tensor((32, 16, 3, 3), 2).requires_grad_()
+        seed = self.tensor((16, 32, 64, 64), 3)
+        return lambda: torch.autograd.grad((F.conv2d(x, weight, padding=1) * seed).sum(), [x, weight])
+
+    def small_adds(self):
+        start, step = self.tensor((16,), 1), self.tensor((16,), 2)
+
+        def work():
+            total = start
+            for _ in range(10_000):
+                total = total + step
+            return [total]
+
+        return work
+
+    def training(self, model, loss):
+        model = model.to(self.device)
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-3, eps=1e-5)
+
+        def work():
+            optimizer.zero_grad()
+            value = loss(model)
+            value.backward()
+            optimizer.step()
+            return [value.detach()]
+
+        return work
+
+    def labels(self, count):
+        return torch.arange(count, device=self.device) % 10
+
+    def mlp_step(self):
+        x, labels = self.tensor((256, 784), 1), self.labels(256)
+        model = nn.Sequential(nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 10))
+        return self.training(model, lambda model: F.cross_entropy(model(x), labels))
+
+    def cnn_step(self):
+        x, labels = self.tensor((64, 1, 28, 28), 1), self.labels(64)
+        convolutions = [nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)]
+        layers = [layer for conv in convolutions for layer in (conv, nn.ReLU(), nn.MaxPool2d(2))]
+        linear = [nn.Flatten(), nn.Linear(64 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, 10)]
+        return self.training(nn.Sequential(*layers, *linear), lambda model: F.cross_entropy(model(x), labels))
+
+    def transformer_step(self):
+        x, target = self.tensor((16, 64, 128), 1), self.tensor((16, 64, 128), 2)
+        layer = nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, activation="gelu", batch_first=True)
+        model = nn.Sequential(nn.TransformerEncoder(layer, 2), nn.Linear(128, 128))
+        return self.training(model, lambda model: F.mse_loss(model(x), target))
+
+
+WORKLOADS = {
+    "matmul-256": lambda peer: peer.matmul(256, 256, 256),
+    "matmul-512": lambda peer: peer.matmul(512, 512, 512),
+    "matmul-1024": lambda peer: peer.matmul(1024, 1024, 1024),
+    "matmul-2048": lambda peer: peer.matmul(2048, 2048, 2048),
+    "matmul-4096": lambda peer: peer.matmul(4096, 4096, 4096),
+    "matmul-column": lambda peer: peer.matmul(4096, 4096, 1),
+    "matmul-row": lambda peer: peer.matmul(16, 4096, 4096),
+    "matmul-outer": lambda peer: peer.matmul(4096, 64, 4096),
+    "matmul-batched": lambda peer: peer.binary([(16, 256, 256)] * 2, torch.matmul),
+    "add": lambda peer: peer.binary([(1 << 24,)] * 2, torch.add),
+    "gelu": lambda peer: peer.unary((1 << 24,), F.gelu),
+    "sum-last": lambda peer: peer.unary((4096, 4096), lambda x: x.sum(1)),
+    "sum-first": lambda peer: peer.unary((4096, 4096), lambda x: x.sum(0)),
+    "softmax": lambda peer: peer.unary((4096, 1024), lambda x: x.softmax(1)),
+    "transpose": lambda peer: peer.unary((4096, 4096), lambda x: x.t().contiguous()),
+    "conv2d": Peer.conv2d,
+    "conv2d-backward": Peer.conv2d_backward,
+    "small-adds": Peer.small_adds,
+    "mlp-step": Peer.mlp_step,
+    "cnn-step": Peer.cnn_step,
+    "transformer-step": Peer.transformer_step,
+}
+
+
+def value(results):
+    return sum(result.double().abs().mean().item() for result in results)
+
+
+def repetition(peer, work):
+    started = time.perf_counter()
+    results = work()
+    peer.sync()
+    return (time.perf_counter() - started) * 1e3, results
+
+
+def warm_up(peer, work):
+    started = time.perf_counter()
+    first = value(repetition(peer, work)[1])
+    after_first = time.perf_counter()
+    fastest, steady = math.inf, 0
+    while steady < STEADY and time.perf_counter() - after_first < WARM_UP:
+        ms, _ = repetition(peer, work)
+        steady = steady + 1 if ms < fastest * ABOUT else 0
+        if ms * ABOUT < fastest:
+            steady = 1
+        fastest = min(fastest, ms)
+    return {"warm_up": time.perf_counter() - started, "value": first}
+
+
+def peak_kib():
+    try:
+        with open("/proc/self/status") as status:
+            return next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
+    except OSError:
+        return 0
+
+
+class Server:
+    def __init__(self, peer):
+        self.peer, self.name, self.work = peer, None, None
+
+    def answer(self, command, argument):
+        if command == "about":
+            return {"about": self.peer.about()}
+        if command == "run" and argument in WORKLOADS:
+            return {"times": self.run(argument)}
+        if command == "steps":
+            work = WORKLOADS["cnn-step"](self.peer)
+            for _ in range(int(argument)):
+                work()
+            self.peer.sync()
+            return {"done": {"peak_kib": peak_kib()}}
+        return {"error": f"unknown command or workload `{command} {argument}`"}
+
+    def run(self, name):
+        first = {}
+        if name != self.name:
+            self.name, self.work = None, None  # its memory, before the next workload asks for more
+            work = WORKLOADS[name](self.peer)
+            self.peer.sync()
+            first = warm_up(self.peer, work)
+            self.name, self.work = name, work
+        ms, started = [], time.perf_counter()
+        while not ms or (time.perf_counter() - started < SAMPLE and len(ms) < MOST_REPETITIONS):
+            ms.append(repetition(self.peer, self.work)[0])
+        return {"ms": ms, **first}
+
+
+def main():
+    device = "cpu"
+    if sys.argv[1:] == ["gpu"]:
+        if not torch.cuda.is_available():
+            print("PyTorch finds no CUDA device: is this a CUDA build, and is the driver there?", file=sys.stderr)
+            sys.exit(1)
+        device = "cuda"
+        torch.backends.cuda.matmul.allow_tf32 = False
+        torch.backends.cudnn.allow_tf32 = False
+    server = Server(Peer(device))
+    for line in sys.stdin:
+        command, _, argument = line.rstrip("\n").partition(" ")
+        print(json.dumps(server.answer(command, argument)), flush=True)
+
+
+if __name__ == "__main__":
+    main()

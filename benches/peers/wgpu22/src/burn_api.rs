@@ -1,0 +1,25 @@
+//! Burn 0.22's names for what the workloads use: tensors have no backend in their type, gradients are a matter of the device.
+
+pub use burn::module::Module as Model;
+pub use burn::nn::conv::{Conv2d, Conv2dConfig};
+pub use burn::nn::loss::CrossEntropyLoss;
+pub use burn::nn::pool::MaxPool2dConfig;
+pub use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
+pub use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
+pub use burn::optim::{AdamConfig, GradientsParams};
+pub use burn::tensor::module::conv2d;
+pub use burn::tensor::ops::ConvOptions;
+pub use burn::tensor::{Device, TensorData, activation};
+
+use burn::tensor::{Int, Tensor};
+
+/// A tensor without gradients.
+pub type Plain<const D: usize> = Tensor<D>;
+/// A tensor that may have gradients.
+pub type Tracked<const D: usize> = Tensor<D>;
+pub type Labels = Tensor<1, Int>;
+
+/// Where models are made.
+pub fn with_gradients(device: &Device) -> Device {
+    device.clone().autodiff()
+}

@@ -1,0 +1,32 @@
+//! burn-wgpu 0.22 as a peer.
+
+mod burn_api;
+#[path = "../../shared/workloads.rs"]
+mod workloads;
+
+use burn::tensor::{Device, DeviceKind};
+use peer_protocol::{DeviceChoice, Peer, Work};
+
+struct Wgpu22(Device);
+
+impl Peer for Wgpu22 {
+    fn about(&self) -> String {
+        self.0.identity().map_or_else(|| "unknown".into(), |device| format!("{} ({})", device.name, device.fingerprint))
+    }
+
+    fn prepare(&self, workload: &str) -> Option<Work> {
+        workloads::prepare(workload, &self.0)
+    }
+
+    fn sync(&self) {
+        self.0.sync().expect("the device is alive");
+    }
+}
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let kind = match DeviceChoice::from_args()? {
+        DeviceChoice::Software => DeviceKind::Cpu,
+        DeviceChoice::Gpu => DeviceKind::DefaultDevice,
+    };
+    Ok(peer_protocol::serve(&Wgpu22(Device::vulkan(kind)))?)
+}
