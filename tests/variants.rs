@@ -1,7 +1,7 @@
 //! Every kernel variant compiles everywhere on paper: expanded, validated, and written as SPIR-V, Metal
 //! and HLSL, without a GPU.
 
-use burn_wgsl::runtime::{Compiler, expand};
+use burn_wgsl::runtime::{Compiler, ParamsIn, expand};
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -10,7 +10,7 @@ fn every_variant_is_valid_for_every_api() {
     let variants = burn_wgsl::kernels::variants();
     assert!(variants.len() > 300, "only {} variants are listed", variants.len());
     for variant in &variants {
-        let text = expand(variant, Compiler::Naga).unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let text = expand(variant, Compiler::Naga, ParamsIn::Uniform).unwrap_or_else(|error| panic!("{variant}: {error}"));
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
         // What browsers guarantee and nothing more, unless the variant is for adapters that have it.
@@ -44,6 +44,28 @@ fn every_variant_is_valid_for_every_api() {
     }
 }
 
+/// Parameters that fit into immediates may be given there; then they must be valid there.
+#[test]
+fn parameters_that_fit_are_valid_as_immediates() {
+    let mut fit = 0;
+    for variant in &burn_wgsl::kernels::variants() {
+        let text = expand(variant, Compiler::Naga, ParamsIn::Immediates).unwrap();
+        let module = naga::front::wgsl::parse_str(&text)
+            .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
+        let params = module.global_variables.iter().find(|(_, global)| global.name.as_deref() == Some("p"));
+        let (_, params) = params.unwrap_or_else(|| panic!("{variant} has no parameters"));
+        assert_eq!(params.space, naga::AddressSpace::Immediate, "{variant}");
+        if module.types[params.ty].inner.size(module.to_ctx()) > burn_wgsl::device::IMMEDIATE_BYTES {
+            continue;
+        }
+        fit += 1;
+        Validator::new(ValidationFlags::all(), Capabilities::all())
+            .validate(&module)
+            .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
+    }
+    assert!(fit > 100, "only {fit} variants have few parameters");
+}
+
 #[test]
 fn variants_are_listed_once() {
     let mut names: Vec<String> = burn_wgsl::kernels::variants().iter().map(ToString::to_string).collect();
@@ -60,7 +82,7 @@ fn every_variant_is_written_for_browsers() {
         return;
     };
     for (number, variant) in burn_wgsl::kernels::variants().iter().enumerate() {
-        let text = expand(variant, Compiler::Browser).unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let text = expand(variant, Compiler::Browser, ParamsIn::Uniform).unwrap_or_else(|error| panic!("{variant}: {error}"));
         // No browser has integers of 64 bits, so none is ever given these.
         if is_wide(&text) {
             continue;

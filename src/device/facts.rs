@@ -161,7 +161,7 @@ pub struct Features {
 }
 
 /// The bytes of immediates that [`Features::immediates`] promises.
-pub(super) const IMMEDIATE_BYTES: u32 = 128;
+pub const IMMEDIATE_BYTES: u32 = 128;
 
 impl AdapterFacts {
     /// The facts of a real adapter.

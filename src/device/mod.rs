@@ -26,7 +26,7 @@ pub use adapters::adapters;
 pub use adapters::{Found, enumerate};
 pub use advice::advice;
 pub use error::DeviceError;
-pub use facts::{AdapterFacts, AdapterKind, Api, Features, Limits};
+pub use facts::{AdapterFacts, AdapterKind, Api, Features, IMMEDIATE_BYTES, Limits};
 pub use list::{DeviceList, ListedDevice, words};
 pub use needs::Shortfall;
 pub use open::{Opened, open};

@@ -14,14 +14,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 
-use crate::device::{self, AdapterFacts, AdapterKind, DeviceError};
+use crate::device::{self, AdapterFacts, AdapterKind, DeviceError, IMMEDIATE_BYTES};
 use memory::{Buffer, Pool, Request};
 use stream::{Recorded, Stream};
 
 pub use error::RuntimeError;
 pub use memory::{MemoryUsage, Slice};
-pub use shader::{Compiler, Def, Source, Variant, expand};
+pub use shader::{Compiler, Def, ParamsIn, Source, Variant, expand};
 
 /// The most workgroups a grid may have in one dimension.
 const MAX_GROUPS: u32 = 65_535;
@@ -43,6 +44,14 @@ pub struct Dispatch<'a> {
     pub work: u64,
 }
 
+/// What a kernel is given: kernels that are given the same share their bind groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Interface {
+    inputs: u8,
+    outputs: u8,
+    params: ParamsIn,
+}
+
 /// An opened device.
 pub struct Runtime {
     facts: AdapterFacts,
@@ -50,8 +59,8 @@ pub struct Runtime {
     queue: wgpu::Queue,
     stream: Mutex<Stream>,
     pool: Arc<Pool>,
-    pipelines: Mutex<HashMap<Variant, wgpu::ComputePipeline>>,
-    layouts: Mutex<HashMap<(usize, usize), (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
+    pipelines: Mutex<FxHashMap<Variant, wgpu::ComputePipeline>>,
+    layouts: Mutex<FxHashMap<Interface, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
     next_buffer: AtomicU64,
     lost: Arc<OnceLock<String>>,
     /// The first error that nobody was there to catch: what the device holds is not to be trusted since.
@@ -261,8 +270,13 @@ impl Runtime {
         }
         self.check_lost()?;
         debug_assert!(dispatch.params.len() <= stream::PARAMS_SIZE);
-        let (bind_layout, pipeline_layout) = self.layout(dispatch.inputs.len(), dispatch.outputs.len());
-        let pipeline = self.pipeline(dispatch.variant, &pipeline_layout)?;
+        let interface = Interface {
+            inputs: dispatch.inputs.len() as u8,
+            outputs: dispatch.outputs.len() as u8,
+            params: self.params_in(dispatch.params.len()),
+        };
+        let (bind_layout, pipeline_layout) = self.layout(interface);
+        let pipeline = self.pipeline(dispatch.variant, interface.params, &pipeline_layout)?;
         self.work_done.fetch_add(dispatch.work, Ordering::Relaxed);
         self.stream.lock().dispatch(
             &self.device,
@@ -270,6 +284,7 @@ impl Runtime {
             Recorded {
                 pipeline: &pipeline,
                 layout: &bind_layout,
+                interface,
                 inputs: dispatch.inputs,
                 outputs: dispatch.outputs,
                 params: dispatch.params,
@@ -280,9 +295,16 @@ impl Runtime {
         Ok(())
     }
 
+    /// Few parameters go with the command where they can: a binding with an offset of its own costs drivers more.
+    fn params_in(&self, bytes: usize) -> ParamsIn {
+        let fit = self.facts.features.immediates && bytes <= IMMEDIATE_BYTES as usize;
+        if fit { ParamsIn::Immediates } else { ParamsIn::Uniform }
+    }
+
     fn pipeline(
         &self,
         variant: &Variant,
+        params: ParamsIn,
         layout: &wgpu::PipelineLayout,
     ) -> Result<wgpu::ComputePipeline, RuntimeError> {
         let mut pipelines = self.pipelines.lock();
@@ -290,7 +312,7 @@ impl Runtime {
             return Ok(pipeline.clone());
         }
         let failed = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
-        let text = expand(variant, Compiler::HERE).map_err(failed)?;
+        let text = expand(variant, Compiler::HERE, params).map_err(failed)?;
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let module = self.module(variant.source.name, &text);
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -323,26 +345,27 @@ impl Runtime {
         unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
     }
 
-    /// Kernels with as many inputs and outputs share a layout, so that they can share bind groups.
-    fn layout(&self, inputs: usize, outputs: usize) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
+    fn layout(&self, interface: Interface) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
+        let Interface { inputs, outputs, params } = interface;
         let mut layouts = self.layouts.lock();
         let make = || {
-            let mut entries = vec![layout_entry(0, wgpu::BufferBindingType::Uniform)];
-            for index in 0..inputs + outputs {
-                let read_only = index < inputs;
-                entries.push(layout_entry(index as u32 + 1, wgpu::BufferBindingType::Storage { read_only }));
+            let mut kinds = Vec::new();
+            if params == ParamsIn::Uniform {
+                kinds.push(wgpu::BufferBindingType::Uniform);
             }
+            kinds.extend((0..inputs + outputs).map(|i| wgpu::BufferBindingType::Storage { read_only: i < inputs }));
+            let entries: Vec<_> = (0..).zip(kinds).map(|(binding, kind)| layout_entry(binding, kind)).collect();
             let bind = self
                 .device
                 .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
             let pipeline = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: None,
                 bind_group_layouts: &[Some(&bind)],
-                immediate_size: 0,
+                immediate_size: if params == ParamsIn::Immediates { IMMEDIATE_BYTES } else { 0 },
             });
             (bind, pipeline)
         };
-        layouts.entry((inputs, outputs)).or_insert_with(make).clone()
+        layouts.entry(interface).or_insert_with(make).clone()
     }
 
     /// Hands recorded work to the GPU without waiting for it.
@@ -379,7 +402,11 @@ fn layout_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLay
     wgpu::BindGroupLayoutEntry {
         binding,
         visibility: wgpu::ShaderStages::COMPUTE,
-        ty: wgpu::BindingType::Buffer { ty, has_dynamic_offset: binding == 0, min_binding_size: None },
+        ty: wgpu::BindingType::Buffer {
+            ty,
+            has_dynamic_offset: ty == wgpu::BufferBindingType::Uniform,
+            min_binding_size: None,
+        },
         count: None,
     }
 }

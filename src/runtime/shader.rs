@@ -157,13 +157,25 @@ impl Compiler {
     }
 }
 
+/// How a kernel gets its `Params`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ParamsIn {
+    /// In a uniform buffer, the first binding.
+    Uniform,
+    /// Within the command that launches it.
+    Immediates,
+}
+
+/// How every source declares its parameters.
+const UNIFORM_PARAMS: &str = "@group(0) @binding(auto) var<uniform> p:";
+
 /// Turns a variant into the WGSL text that a compiler takes.
 ///
 /// # Errors
 ///
 /// A sentence naming the source and the line at fault: an unknown fragment, or a directive that is not
 /// closed. All are mistakes in the crate, and the variants test finds them without a GPU.
-pub fn expand(variant: &Variant, compiler: Compiler) -> Result<String, String> {
+pub fn expand(variant: &Variant, compiler: Compiler, params: ParamsIn) -> Result<String, String> {
     let mut expander = Expander { variant, out: String::new(), included: vec![], used: vec![], counters: vec![] };
     expander.source(variant.source.name, variant.source.text)?;
     let Expander { mut out, used, .. } = expander;
@@ -171,6 +183,9 @@ pub fn expand(variant: &Variant, compiler: Compiler) -> Result<String, String> {
         let text = fragment_text(fragment, variant.source.name)?;
         let called = called_functions(&out, text);
         out.push_str(&called);
+    }
+    if params == ParamsIn::Immediates {
+        out = out.replacen(UNIFORM_PARAMS, "var<immediate> p:", 1);
     }
     let enables = compiler.enables(&out);
     Ok(enables + &number_bindings(&out))
@@ -363,7 +378,7 @@ mod tests {
 
     fn expanded(text: &'static str, build: impl Fn(Variant) -> Variant) -> Result<String, String> {
         let source: &'static Source = Box::leak(Box::new(Source { name: "test", text }));
-        expand(&build(Variant::new(source)), Compiler::Naga)
+        expand(&build(Variant::new(source)), Compiler::Naga, ParamsIn::Uniform)
     }
 
     #[test]
@@ -384,6 +399,18 @@ mod tests {
     fn bindings_are_numbered_as_they_remain() {
         let text = "@binding(auto) a\n//#if B\n@binding(auto) b\n//#endif\n@binding(auto) c";
         assert_eq!(expanded(text, |v| v).unwrap(), "@binding(0) a\n@binding(1) c\n");
+    }
+
+    #[test]
+    fn parameters_are_a_binding_or_immediates() {
+        let text = "@group(0) @binding(auto) var<uniform> p: Params;\n@group(0) @binding(auto) var<storage> x: X;";
+        let source: &'static Source = Box::leak(Box::new(Source { name: "test", text }));
+        let expanded = |params| expand(&Variant::new(source), Compiler::Naga, params).unwrap();
+        let uniform = expanded(ParamsIn::Uniform);
+        assert!(uniform.contains("@binding(0) var<uniform> p") && uniform.contains("@binding(1) var<storage> x"));
+        let immediate = expanded(ParamsIn::Immediates);
+        assert!(immediate.contains("\nvar<immediate> p") || immediate.starts_with("var<immediate> p"));
+        assert!(immediate.contains("@binding(0) var<storage> x"));
     }
 
     #[test]

@@ -5,9 +5,12 @@
 //! queue executes ahead of the recorded commands and after everything submitted earlier. So no buffer
 //! that recorded work still needs is ever overwritten.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+
+use super::{Interface, ParamsIn};
 
 /// Uniform offsets are multiples of this, the largest alignment any adapter asks for.
 const PARAMS_ALIGN: usize = 256;
@@ -27,8 +30,8 @@ const MAX_AHEAD: usize = 64;
 /// Bind groups kept in each of the two generations of the cache.
 const BIND_GROUPS: usize = 2048;
 
-/// Identifies a bind group: its layout (inputs, outputs) and each buffer's id, offset and size.
-type BindKey = (u8, u8, SmallVec<[(u64, u64, u64); 6]>);
+/// Identifies a bind group: its layout and each buffer's id, offset and size.
+type BindKey = (Interface, SmallVec<[(u64, u64, u64); 6]>);
 
 pub(crate) struct Stream {
     encoder: Option<wgpu::CommandEncoder>,
@@ -40,14 +43,15 @@ pub(crate) struct Stream {
     dispatches: usize,
     work: u64,
     ahead: VecDeque<wgpu::SubmissionIndex>,
-    young: HashMap<BindKey, wgpu::BindGroup>,
-    old: HashMap<BindKey, wgpu::BindGroup>,
+    young: FxHashMap<BindKey, wgpu::BindGroup>,
+    old: FxHashMap<BindKey, wgpu::BindGroup>,
 }
 
 /// A dispatch ready to be recorded.
 pub(crate) struct Recorded<'a> {
     pub pipeline: &'a wgpu::ComputePipeline,
     pub layout: &'a wgpu::BindGroupLayout,
+    pub interface: Interface,
     pub inputs: &'a [&'a super::Slice],
     pub outputs: &'a [&'a super::Slice],
     pub params: &'a [u8],
@@ -77,8 +81,8 @@ impl Stream {
             dispatches: 0,
             work: 0,
             ahead: VecDeque::new(),
-            young: HashMap::new(),
-            old: HashMap::new(),
+            young: FxHashMap::default(),
+            old: FxHashMap::default(),
         }
     }
 
@@ -90,15 +94,20 @@ impl Stream {
         {
             self.submit(device, queue);
         }
-        let offset = self.params_host.len() as u32;
-        self.params_host.extend_from_slice(work.params);
-        let filled = self.params_host.len().next_multiple_of(PARAMS_ALIGN);
-        self.params_host.resize(filled, 0);
-
         let group = self.bind_group(device, &work);
+        let uniform = work.interface.params == ParamsIn::Uniform;
+        let offset = self.params_host.len() as u32;
+        if uniform {
+            self.params_host.extend_from_slice(work.params);
+            let filled = self.params_host.len().next_multiple_of(PARAMS_ALIGN);
+            self.params_host.resize(filled, 0);
+        }
         let pass = self.open_pass(device);
         pass.set_pipeline(work.pipeline);
-        pass.set_bind_group(0, &group, &[offset]);
+        pass.set_bind_group(0, &group, if uniform { std::slice::from_ref(&offset) } else { &[] });
+        if !uniform {
+            pass.set_immediates(0, work.params);
+        }
         pass.dispatch_workgroups(work.grid.0, work.grid.1, work.grid.2);
         self.dispatches += 1;
         self.work += work.work;
@@ -106,19 +115,17 @@ impl Stream {
 
     fn bind_group(&mut self, device: &wgpu::Device, work: &Recorded<'_>) -> wgpu::BindGroup {
         let slices = || work.inputs.iter().chain(work.outputs);
-        let key: BindKey = (
-            work.inputs.len() as u8,
-            work.outputs.len() as u8,
-            slices().map(|s| (s.buffer.id, s.offset, s.size)).collect(),
-        );
+        let key: BindKey = (work.interface, slices().map(|s| (s.buffer.id, s.offset, s.size)).collect());
         if let Some(group) = self.young.get(&key) {
             return group.clone();
         }
         let group = self.old.remove(&key).unwrap_or_else(|| {
             let mut entries: SmallVec<[wgpu::BindGroupEntry<'_>; 7]> = SmallVec::new();
-            entries.push(entry(0, &self.params, 0, PARAMS_SIZE as u64));
-            for (index, slice) in slices().enumerate() {
-                entries.push(entry(index as u32 + 1, &slice.buffer.raw, slice.offset, slice.size));
+            if work.interface.params == ParamsIn::Uniform {
+                entries.push(entry(0, &self.params, 0, PARAMS_SIZE as u64));
+            }
+            for slice in slices() {
+                entries.push(entry(entries.len() as u32, &slice.buffer.raw, slice.offset, slice.size));
             }
             device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: work.layout, entries: &entries })
         });
