@@ -1,7 +1,7 @@
 //! Every kernel variant compiles everywhere on paper: expanded, validated, and written as SPIR-V, Metal
 //! and HLSL, without a GPU.
 
-use burn_wgsl::runtime::{Compiler, ParamsIn, expand};
+use burn_wgsl::runtime::{Compiler, ParamsIn, Target, expand};
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 
@@ -9,8 +9,16 @@ use naga::valid::{Capabilities, ValidationFlags, Validator};
 fn every_variant_is_valid_for_every_api() {
     let variants = burn_wgsl::kernels::variants();
     assert!(variants.len() > 300, "only {} variants are listed", variants.len());
-    for variant in &variants {
-        let text = expand(variant, Compiler::Naga, ParamsIn::Uniform).unwrap_or_else(|error| panic!("{variant}: {error}"));
+    let texts = variants.iter().flat_map(|variant| {
+        let text = |wide| {
+            let target = Target { compiler: Compiler::Naga, params: ParamsIn::Uniform, wide };
+            expand(variant, target).unwrap_or_else(|error| panic!("{variant}: {error}"))
+        };
+        let (plain, wide) = (text(false), text(true));
+        let wide = (wide != plain).then_some((variant, wide));
+        std::iter::once((variant, plain)).chain(wide)
+    });
+    for (variant, text) in texts {
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
         // What browsers guarantee and nothing more, unless the variant is for adapters that have it.
@@ -49,7 +57,7 @@ fn every_variant_is_valid_for_every_api() {
 fn parameters_that_fit_are_valid_as_immediates() {
     let mut fit = 0;
     for variant in &burn_wgsl::kernels::variants() {
-        let text = expand(variant, Compiler::Naga, ParamsIn::Immediates).unwrap();
+        let text = expand(variant, Target { compiler: Compiler::Naga, params: ParamsIn::Immediates, wide: false }).unwrap();
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
         let params = module.global_variables.iter().find(|(_, global)| global.name.as_deref() == Some("p"));
@@ -82,7 +90,7 @@ fn every_variant_is_written_for_browsers() {
         return;
     };
     for (number, variant) in burn_wgsl::kernels::variants().iter().enumerate() {
-        let text = expand(variant, Compiler::Browser, ParamsIn::Uniform).unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let text = expand(variant, Target { compiler: Compiler::Browser, params: ParamsIn::Uniform, wide: false }).unwrap_or_else(|error| panic!("{variant}: {error}"));
         // No browser has integers of 64 bits, so none is ever given these.
         if is_wide(&text) {
             continue;

@@ -13,7 +13,7 @@
 @group(0) @binding(auto) var<storage, read> b: array<f32>;
 //#endif
 //#if OUT_QUAD
-@group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(auto) var<storage, read_write> out: array<Quad>;
 //#else
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
 //#endif

@@ -2,9 +2,13 @@
 // output's shape, two scalars s and t, and the element's index i.
 // Each invocation computes four neighbours at a time. PACKED: every tensor is contiguous and aligned,
 // and moves as vec4. Otherwise every tensor is read, and the output written, through its strides.
-// Of packed tensors, an input that nobody else holds may be the output's own memory (SAME_A, SAME_B, SAME_C).
+// WORDS: all types have 32 bits, and move as quads. Of packed tensors, an input that nobody else holds may be the output's own memory (SAME_A, SAME_B, SAME_C).
 //#include "lib/grid"
-//#if !PACKED
+//#if PACKED
+//#if WORDS
+//#include "lib/quad"
+//#endif
+//#else
 //#include "lib/layout"
 //#endif
 
@@ -38,16 +42,27 @@ struct Params {
 
 @group(0) @binding(auto) var<uniform> p: Params;
 //#if PACKED
+//#if WORDS
+alias A4 = Quad;
+alias B4 = Quad;
+alias C4 = Quad;
+alias O4 = Quad;
+//#else
+alias A4 = vec4<A>;
+alias B4 = vec4<B>;
+alias C4 = vec4<C>;
+alias O4 = vec4<O>;
+//#endif
 //#if IN_A
-@group(0) @binding(auto) var<storage, read> a_in: array<vec4<A>>;
+@group(0) @binding(auto) var<storage, read> a_in: array<A4>;
 //#endif
 //#if IN_B
-@group(0) @binding(auto) var<storage, read> b_in: array<vec4<B>>;
+@group(0) @binding(auto) var<storage, read> b_in: array<B4>;
 //#endif
 //#if IN_C
-@group(0) @binding(auto) var<storage, read> c_in: array<vec4<C>>;
+@group(0) @binding(auto) var<storage, read> c_in: array<C4>;
 //#endif
-@group(0) @binding(auto) var<storage, read_write> out: array<vec4<O>>;
+@group(0) @binding(auto) var<storage, read_write> out: array<O4>;
 //#else
 //#if IN_A
 @group(0) @binding(auto) var<storage, read> a_in: array<A>;
@@ -79,30 +94,59 @@ fn quad(q: u32) {
     var c = vec4<C>();
     let o = p.starts.x + q;
 //#if IN_A
+//#if WORDS
+    a = bitcast<vec4<A>>(words_of(a_in[p.starts.y + q]));
+//#else
     a = a_in[p.starts.y + q];
 //#endif
+//#endif
 //#if SAME_A
+//#if WORDS
+    a = bitcast<vec4<A>>(words_of(out[o]));
+//#else
     a = out[o];
 //#endif
+//#endif
 //#if IN_B
+//#if WORDS
+    b = bitcast<vec4<B>>(words_of(b_in[p.starts.z + q]));
+//#else
     b = b_in[p.starts.z + q];
 //#endif
+//#endif
 //#if SAME_B
+//#if WORDS
+    b = bitcast<vec4<B>>(words_of(out[o]));
+//#else
     b = out[o];
 //#endif
+//#endif
 //#if IN_C
+//#if WORDS
+    c = bitcast<vec4<C>>(words_of(c_in[p.starts.w + q]));
+//#else
     c = c_in[p.starts.w + q];
 //#endif
+//#endif
 //#if SAME_C
+//#if WORDS
+    c = bitcast<vec4<C>>(words_of(out[o]));
+//#else
     c = out[o];
 //#endif
+//#endif
     let i = q * 4u;
-    out[o] = vec4<O>(
+    let result = vec4<O>(
         op(a.x, b.x, c.x, i),
         op(a.y, b.y, c.y, i + 1u),
         op(a.z, b.z, c.z, i + 2u),
         op(a.w, b.w, c.w, i + 3u),
     );
+//#if WORDS
+    out[o] = quad_of(bitcast<vec4<u32>>(result));
+//#else
+    out[o] = result;
+//#endif
 }
 //#else
 fn one(at: vec4<u32>, i: u32) {

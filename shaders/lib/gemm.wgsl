@@ -25,22 +25,11 @@ struct Gemm {
     b_step: u32,
 }
 
-// With WIDE a load moves 64 bits at once: half as many loads where each has a price of its own.
-//#if WIDE
-alias Quad = vec2<u64>;
+//#include "lib/quad"
 
-fn quad(x: Quad) -> vec4<f32> {
-    let low = vec2<u32>(x);
-    let high = vec2<u32>(x >> vec2<u32>(32u));
-    return bitcast<vec4<f32>>(vec4<u32>(low.x, high.x, low.y, high.y));
+fn floats(quad: Quad) -> vec4<f32> {
+    return bitcast<vec4<f32>>(words_of(quad));
 }
-//#else
-alias Quad = vec4<f32>;
-
-fn quad(x: Quad) -> vec4<f32> {
-    return x;
-}
-//#endif
 
 // The part of the result that a workgroup computes.
 struct Tile {
@@ -93,7 +82,7 @@ fn a_four(row: u32, k: u32, k_end: u32) -> vec4<f32> {
 //#else
     let first = min(row, p.gemm.m - 1u);
 //#endif
-    return quad(a[(row_at(first) + a_outer(o) + (k - o * p.gemm.inner) * p.gemm.a_step) >> 2u]);
+    return floats(a[(row_at(first) + a_outer(o) + (k - o * p.gemm.inner) * p.gemm.a_step) >> 2u]);
 //#else
 //#if A_ACROSS
     return vec4<f32>(a_one(row, k, k_end), a_one(row + 1u, k, k_end), a_one(row + 2u, k, k_end), a_one(row + 3u, k, k_end));
@@ -112,7 +101,7 @@ fn b_four(k: u32, col: u32, k_end: u32) -> vec4<f32> {
 //#else
     let first = min(col, p.gemm.n - 4u);
 //#endif
-    return quad(b[(col_at(first) + b_outer(o) + (k - o * p.gemm.inner) * p.gemm.b_step) >> 2u]);
+    return floats(b[(col_at(first) + b_outer(o) + (k - o * p.gemm.inner) * p.gemm.b_step) >> 2u]);
 //#else
 //#if B_ALONG
     return vec4<f32>(b_one(k, col, k_end), b_one(k + 1u, col, k_end), b_one(k + 2u, col, k_end), b_one(k + 3u, col, k_end));
@@ -215,7 +204,7 @@ fn main(
             if (row < g.m) {
 //#if OUT_QUAD
                 if (col < g.n) {
-                    out[(out_row(tile.batch, row) + out_col(tile.split, col)) >> 2u] = sum;
+                    out[(out_row(tile.batch, row) + out_col(tile.split, col)) >> 2u] = quad_of(bitcast<vec4<u32>>(sum));
                 }
 //#else
 //#repeat C 4
@@ -278,10 +267,10 @@ fn main(
             var a_in: array<vec4<f32>, OCTETS>;
             var b_in: array<vec4<f32>, 4>;
 //#repeat H OCTETS
-            a_in[H] = quad(a[(rows[H] + a_start + i) >> 2u]);
+            a_in[H] = floats(a[(rows[H] + a_start + i) >> 2u]);
 //#end
 //#repeat U 4
-            b_in[U] = quad(b[(b_start + (i + U) * g.b_step) >> 2u]);
+            b_in[U] = floats(b[(b_start + (i + U) * g.b_step) >> 2u]);
 //#end
 //#repeat H OCTETS
 //#repeat I 8
@@ -330,7 +319,7 @@ fn main(
     {
         let row = out_row(tile.batch, min(tile.row + H * 8u + I, last_row));
 //#if OUT_QUAD
-        out[(row + at.x) >> 2u] = acc[H * 8u + I];
+        out[(row + at.x) >> 2u] = quad_of(bitcast<vec4<u32>>(acc[H * 8u + I]));
 //#else
         out[row + at.x] = acc[H * 8u + I].x;
         out[row + at.y] = acc[H * 8u + I].y;

@@ -24,7 +24,7 @@ struct Params {
 //#endif
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
 //#if OUT_QUAD
-@group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
+@group(0) @binding(auto) var<storage, read_write> out: array<Quad>;
 //#else
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
 //#endif

@@ -1,11 +1,14 @@
 // reduce: out[o] = FINISH(COMBINE over k of LOAD(x[o, k])), with k running over the reduced axes.
 // A line is what one output reduces; it may be cut into `splits` parts, each an output of its own.
 // Default: one invocation walks one part. ROW: LANES invocations walk one part together and combine
-// through workgroup memory in a fixed tree. VEC4: parts are contiguous and aligned, read as vec4.
+// through workgroup memory in a fixed tree. VEC4: parts are contiguous and aligned, read four at a time; WORDS: of 32 bits.
 // ARG: the result is the index along the line instead of the value.
 // The order of combination depends on the shape alone, so results repeat bit for bit.
 //#include "lib/grid"
 //#include "lib/layout"
+//#if WORDS
+//#include "lib/quad"
+//#endif
 
 alias E = f32;
 alias O = f32;
@@ -32,7 +35,19 @@ struct Params {
 
 @group(0) @binding(auto) var<uniform> p: Params;
 //#if VEC4
+//#if WORDS
+@group(0) @binding(auto) var<storage, read> x: array<Quad>;
+
+fn four(q: u32) -> vec4<E> {
+    return bitcast<vec4<E>>(words_of(x[q]));
+}
+//#else
 @group(0) @binding(auto) var<storage, read> x: array<vec4<E>>;
+
+fn four(q: u32) -> vec4<E> {
+    return x[q];
+}
+//#endif
 //#else
 @group(0) @binding(auto) var<storage, read> x: array<E>;
 //#endif
@@ -91,7 +106,7 @@ fn walk_part(base: u32, first: u32, step: u32, end: u32) -> Best {
     var best = Best(IDENTITY, first);
 //#if VEC4
     for (var k = first; k < end; k += step) {
-        let v = x[(base >> 2u) + k];
+        let v = four((base >> 2u) + k);
         best.value = combine(best.value, combine(combine(load(v.x), load(v.y)), combine(load(v.z), load(v.w))));
     }
 //#else

@@ -165,7 +165,7 @@ impl Geometry {
             params.extend([u32::from(has_bias), 0, 0]);
             let operands = Operands { quads, ..Operands::default() };
             Launch {
-                variant: &variant(source, self.input[0] > 1, tiling, operands, gemm::wide(runtime)),
+                variant: &variant(source, self.input[0] > 1, tiling, operands),
                 inputs,
                 outputs: &[&out],
                 params: &params,
@@ -183,11 +183,11 @@ fn reach(kernel: [usize; 3], dilation: [usize; 3]) -> [usize; 3] {
     [0, 1, 2].map(|axis| dilation[axis] * (kernel[axis].max(1) - 1))
 }
 
-fn variant(source: &'static Source, volume: bool, tiling: Tiling, operands: Operands, wide: bool) -> Variant {
+fn variant(source: &'static Source, volume: bool, tiling: Tiling, operands: Operands) -> Variant {
     let forward = std::ptr::eq(source, &CONV);
     let tiled = matches!(tiling, Tiling::Tiled { .. });
     // The results of a convolution have their pixels last: rows are neighbours in memory, columns are not.
-    gemm::define(Variant::new(source).flag("VOLUME", volume), tiling, operands, wide)
+    gemm::define(Variant::new(source).flag("VOLUME", volume), tiling, operands)
         .flag("OUT_QUAD", operands.quads && !forward)
         .flag("ROWS_FAST", forward && tiled)
 }
@@ -454,12 +454,12 @@ pub fn transposed_weight_backward(
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
-    for (tiling, operands, wide) in gemm::every() {
+    for (tiling, operands) in gemm::every() {
         let natural = !operands.a_across && !operands.b_along;
         let needed = natural && (operands.quads || matches!(tiling, Tiling::Direct { .. }));
         for source in [&CONV, &CONV_WEIGHT_BACKWARD] {
             out.extend(
-                [false, true].iter().filter(|_| needed).map(|&volume| variant(source, volume, tiling, operands, wide)),
+                [false, true].iter().filter(|_| needed).map(|&volume| variant(source, volume, tiling, operands)),
             );
         }
     }

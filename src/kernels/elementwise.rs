@@ -178,8 +178,12 @@ impl Map {
     fn variant(&self, inputs: &[DType], packed: bool, same: Option<usize>) -> Variant {
         const NAMES: [(&str, &str, &str); 3] =
             [("A", "IN_A", "SAME_A"), ("B", "IN_B", "SAME_B"), ("C", "IN_C", "SAME_C")];
-        let mut variant =
-            Variant::new(&ELEMENTWISE).flag("PACKED", packed).ty("O", self.out.wgsl()).expr("EXPR", self.expr.clone());
+        let words = self.out.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4);
+        let mut variant = Variant::new(&ELEMENTWISE)
+            .flag("PACKED", packed)
+            .flag("WORDS", packed && words)
+            .ty("O", self.out.wgsl())
+            .expr("EXPR", self.expr.clone());
         for (index, (dtype, (alias, read, write))) in inputs.iter().zip(NAMES).enumerate() {
             variant = variant.ty(alias, dtype.wgsl());
             variant = variant.flag(if same == Some(index) { write } else { read }, true);

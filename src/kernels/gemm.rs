@@ -128,8 +128,8 @@ impl Tiling {
     }
 }
 
-/// Defines the shape of a product and how its operands are read. `wide` adapters move 64 bits in a load.
-pub(crate) fn define(variant: Variant, tiling: Tiling, operands: Operands, wide: bool) -> Variant {
+/// Defines the shape of a product and how its operands are read.
+pub(crate) fn define(variant: Variant, tiling: Tiling, operands: Operands) -> Variant {
     let Operands { quads, a_across, b_along } = operands;
     match tiling {
         Tiling::Tiled { size } => variant
@@ -139,40 +139,30 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: Operands, wide:
             .flag("QUADS", quads)
             .flag("A_ACROSS", a_across)
             .flag("B_ALONG", b_along),
-        Tiling::Direct { rows, subgroup } => variant
-            .int("ROWS", rows)
-            .int("OCTETS", rows / 8)
-            .flag("SUBGROUP", subgroup)
-            .flag("QUADS", quads)
-            .flag("WIDE", quads && wide),
+        Tiling::Direct { rows, subgroup } => {
+            variant.int("ROWS", rows).int("OCTETS", rows / 8).flag("SUBGROUP", subgroup).flag("QUADS", quads)
+        }
     }
 }
 
-/// Every way in which a product can be asked for: shape, operands, and whether loads are wide.
-pub(crate) fn every() -> Vec<(Tiling, Operands, bool)> {
+/// Every way in which a product can be asked for.
+pub(crate) fn every() -> Vec<(Tiling, Operands)> {
     let mut out = Vec::new();
     let plain = Operands::default();
     for size in [64, 128] {
         for bits in 0..8 {
             let on = |bit: u32| bits >> bit & 1 == 1;
             let operands = Operands { quads: on(0), a_across: on(1), b_along: on(2) };
-            out.push((Tiling::Tiled { size }, operands, false));
+            out.push((Tiling::Tiled { size }, operands));
         }
     }
     for subgroup in [false, true] {
-        out.push((Tiling::Direct { rows: 8, subgroup }, plain, false));
+        out.push((Tiling::Direct { rows: 8, subgroup }, plain));
     }
     for rows in [8, 32] {
-        for wide in [false, true] {
-            out.push((Tiling::Direct { rows, subgroup: true }, Operands { quads: true, ..plain }, wide));
-        }
+        out.push((Tiling::Direct { rows, subgroup: true }, Operands { quads: true, ..plain }));
     }
     out
-}
-
-/// Whether 64 bits can be loaded at once, and whether that helps: where each load is checked on its own.
-pub(crate) fn wide(runtime: &Runtime) -> bool {
-    runtime.is_software() && runtime.facts().features.int64
 }
 
 /// The sizes of a product and how it is cut up.

@@ -19,8 +19,8 @@ fn int_variant(dtype: DType) -> Variant {
     Variant::new(&MATMUL_INT).ty("E", dtype.wgsl())
 }
 
-fn variant(tiling: Tiling, operands: Operands, wide: bool) -> Variant {
-    gemm::define(Variant::new(&MATMUL), tiling, operands, wide).flag("OUT_QUAD", operands.quads)
+fn variant(tiling: Tiling, operands: Operands) -> Variant {
+    gemm::define(Variant::new(&MATMUL), tiling, operands).flag("OUT_QUAD", operands.quads)
 }
 
 /// The product of the last two axes, broadcast over the others.
@@ -123,7 +123,7 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
         params.extend([strides32[0], strides32[3], u32::from(bias.is_some()), 0]);
         params.extend_from_slice(&words);
         Launch {
-            variant: &variant(tiling, operands, gemm::wide(runtime)),
+            variant: &variant(tiling, operands),
             inputs: &inputs,
             outputs: &[&out],
             params: &params,
@@ -203,7 +203,7 @@ fn flat_rows(tensor: &Tensor) -> (usize, usize) {
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    let products = gemm::every().into_iter().map(|(tiling, operands, wide)| variant(tiling, operands, wide));
+    let products = gemm::every().into_iter().map(|(tiling, operands)| variant(tiling, operands));
     DType::INTEGERS.map(int_variant).into_iter().chain(products).collect()
 }
 

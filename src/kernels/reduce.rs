@@ -134,6 +134,7 @@ impl Reduction {
             .flag("ARG", self.is_arg())
             .flag("ROW", row)
             .flag("VEC4", vec4)
+            .flag("WORDS", vec4 && dtype.size() == 4)
     }
 }
 

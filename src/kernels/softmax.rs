@@ -7,8 +7,21 @@ use crate::tensor::{DType, Result, Tensor};
 
 static SOFTMAX: Source = Source { name: "softmax", text: include_str!("../../shaders/softmax/softmax.wgsl") };
 
-fn variant(log: bool, lanes: Option<u32>) -> Variant {
-    Variant::new(&SOFTMAX).flag("LOG", log).flag("ROW", lanes.is_some()).int("LANES", lanes.unwrap_or(64))
+/// How a line is walked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Mode {
+    /// By one invocation.
+    Line,
+    /// By a workgroup.
+    Row { lanes: u32, quads: bool },
+}
+
+fn variant(log: bool, mode: Mode) -> Variant {
+    let variant = Variant::new(&SOFTMAX).flag("LOG", log);
+    match mode {
+        Mode::Line => variant,
+        Mode::Row { lanes, quads } => variant.flag("ROW", true).int("LANES", lanes).flag("QUADS", quads),
+    }
 }
 
 /// `e^x / sum of e^x` along an axis.
@@ -38,13 +51,16 @@ fn along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     }
     let stride: usize = tensor.shape()[axis + 1..].iter().product();
     let lines = tensor.len() / len;
+    // On a software adapter a workgroup is one subgroup: its barriers cost nothing.
     let lanes = if tensor.runtime().is_software() { 8 } else { 128 };
     let row = len >= 32 && stride == 1;
+    let quads = row && len.is_multiple_of(4);
+    let mode = if row { Mode::Row { lanes, quads } } else { Mode::Line };
     Launch {
-        variant: &variant(log, row.then_some(lanes)),
+        variant: &variant(log, mode),
         inputs: &[&tensor],
         outputs: &[&out],
-        params: &[lines as u32, len as u32, stride as u32, 0],
+        params: &[lines as u32, if quads { len / 4 } else { len } as u32, stride as u32, 0],
         groups: if row { lines as u64 } else { div_up(lines, 64) },
         work: tensor.len() as u64 * 8,
     }
@@ -54,7 +70,9 @@ fn along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    [None, Some(8), Some(128)].into_iter().flat_map(|lanes| [variant(false, lanes), variant(true, lanes)]).collect()
+    let rows = [8, 128].into_iter().flat_map(|lanes| [true, false].map(|quads| Mode::Row { lanes, quads }));
+    let modes = std::iter::once(Mode::Line).chain(rows);
+    modes.flat_map(|mode| [variant(false, mode), variant(true, mode)]).collect()
 }
 
 /// What the family must pass.
@@ -66,5 +84,7 @@ pub const CASES: &[Case] = &[
     case("log_softmax", &[normal(&[64, 10]), Arg::Int(1)]),
     case("log_softmax", &[normal(&[9, 1000]), Arg::Int(1)]),
     case("log_softmax", &[normal(&[9, 3]), Arg::Int(0)]),
+    case("softmax", &[normal(&[5, 301]), Arg::Int(1)]),
+    case("log_softmax", &[normal(&[3, 65]), Arg::Int(1)]),
     case("softmin", &[normal(&[9, 3]), Arg::Int(1)]),
 ];

@@ -22,7 +22,7 @@ use stream::{Recorded, Stream};
 
 pub use error::RuntimeError;
 pub use memory::{MemoryUsage, Slice};
-pub use shader::{Compiler, Def, ParamsIn, Source, Variant, expand};
+pub use shader::{Compiler, Def, ParamsIn, Source, Target, Variant, expand};
 
 /// The most workgroups a grid may have in one dimension.
 const MAX_GROUPS: u32 = 65_535;
@@ -312,7 +312,8 @@ impl Runtime {
             return Ok(pipeline.clone());
         }
         let failed = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
-        let text = expand(variant, Compiler::HERE, params).map_err(failed)?;
+        let wide = self.software && self.facts.features.int64;
+        let text = expand(variant, Target { compiler: Compiler::HERE, params, wide }).map_err(failed)?;
         let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
         let module = self.module(variant.source.name, &text);
         let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {

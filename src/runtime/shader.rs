@@ -127,6 +127,7 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/neighbours", include_str!("../../shaders/lib/neighbours.wgsl")),
     ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
     ("lib/ctc", include_str!("../../shaders/lib/ctc.wgsl")),
+    ("lib/quad", include_str!("../../shaders/lib/quad.wgsl")),
     ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
 ];
 
@@ -166,6 +167,17 @@ pub enum ParamsIn {
     Immediates,
 }
 
+/// What a kernel is written for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Target {
+    /// Who compiles it.
+    pub compiler: Compiler,
+    /// Where its parameters are.
+    pub params: ParamsIn,
+    /// Whether four words are best moved as two of 64 bits: the flag `WIDE`.
+    pub wide: bool,
+}
+
 /// How every source declares its parameters.
 const UNIFORM_PARAMS: &str = "@group(0) @binding(auto) var<uniform> p:";
 
@@ -175,7 +187,8 @@ const UNIFORM_PARAMS: &str = "@group(0) @binding(auto) var<uniform> p:";
 ///
 /// A sentence naming the source and the line at fault: an unknown fragment, or a directive that is not
 /// closed. All are mistakes in the crate, and the variants test finds them without a GPU.
-pub fn expand(variant: &Variant, compiler: Compiler, params: ParamsIn) -> Result<String, String> {
+pub fn expand(variant: &Variant, target: Target) -> Result<String, String> {
+    let variant = &variant.clone().flag("WIDE", target.wide);
     let mut expander = Expander { variant, out: String::new(), included: vec![], used: vec![], counters: vec![] };
     expander.source(variant.source.name, variant.source.text)?;
     let Expander { mut out, used, .. } = expander;
@@ -184,10 +197,10 @@ pub fn expand(variant: &Variant, compiler: Compiler, params: ParamsIn) -> Result
         let called = called_functions(&out, text);
         out.push_str(&called);
     }
-    if params == ParamsIn::Immediates {
+    if target.params == ParamsIn::Immediates {
         out = out.replacen(UNIFORM_PARAMS, "var<immediate> p:", 1);
     }
-    let enables = compiler.enables(&out);
+    let enables = target.compiler.enables(&out);
     Ok(enables + &number_bindings(&out))
 }
 
@@ -378,7 +391,7 @@ mod tests {
 
     fn expanded(text: &'static str, build: impl Fn(Variant) -> Variant) -> Result<String, String> {
         let source: &'static Source = Box::leak(Box::new(Source { name: "test", text }));
-        expand(&build(Variant::new(source)), Compiler::Naga, ParamsIn::Uniform)
+        expand(&build(Variant::new(source)), Target { compiler: Compiler::Naga, params: ParamsIn::Uniform, wide: false })
     }
 
     #[test]
@@ -405,7 +418,8 @@ mod tests {
     fn parameters_are_a_binding_or_immediates() {
         let text = "@group(0) @binding(auto) var<uniform> p: Params;\n@group(0) @binding(auto) var<storage> x: X;";
         let source: &'static Source = Box::leak(Box::new(Source { name: "test", text }));
-        let expanded = |params| expand(&Variant::new(source), Compiler::Naga, params).unwrap();
+        let target = |params| Target { compiler: Compiler::Naga, params, wide: false };
+        let expanded = |params| expand(&Variant::new(source), target(params)).unwrap();
         let uniform = expanded(ParamsIn::Uniform);
         assert!(uniform.contains("@binding(0) var<uniform> p") && uniform.contains("@binding(1) var<storage> x"));
         let immediate = expanded(ParamsIn::Immediates);
