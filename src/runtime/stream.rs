@@ -9,6 +9,8 @@ use std::collections::{HashMap, VecDeque};
 
 use smallvec::SmallVec;
 
+use super::profile::Profiler;
+
 /// Uniform offsets are multiples of this, the largest alignment any adapter asks for.
 const PARAMS_ALIGN: usize = 256;
 /// The bytes of parameters that a kernel can see.
@@ -42,10 +44,13 @@ pub(crate) struct Stream {
     ahead: VecDeque<wgpu::SubmissionIndex>,
     young: HashMap<BindKey, wgpu::BindGroup>,
     old: HashMap<BindKey, wgpu::BindGroup>,
+    /// Set while a profile is taken.
+    pub profiler: Option<Box<Profiler>>,
 }
 
 /// A dispatch ready to be recorded.
 pub(crate) struct Recorded<'a> {
+    pub variant: &'a super::Variant,
     pub pipeline: &'a wgpu::ComputePipeline,
     pub layout: &'a wgpu::BindGroupLayout,
     pub inputs: &'a [&'a super::Slice],
@@ -79,6 +84,7 @@ impl Stream {
             ahead: VecDeque::new(),
             young: HashMap::new(),
             old: HashMap::new(),
+            profiler: None,
         }
     }
 
@@ -87,6 +93,7 @@ impl Stream {
         if self.dispatches >= MAX_DISPATCHES
             || self.work.saturating_add(work.work) > MAX_WORK
             || self.params_host.len() + PARAMS_SIZE > PARAMS_ROOM
+            || self.profiler.as_ref().is_some_and(|profiler| profiler.is_full())
         {
             self.submit(device, queue);
         }
@@ -96,7 +103,7 @@ impl Stream {
         self.params_host.resize(filled, 0);
 
         let group = self.bind_group(device, &work);
-        let pass = self.open_pass(device);
+        let pass = self.open_pass(device, work.variant);
         pass.set_pipeline(work.pipeline);
         pass.set_bind_group(0, &group, &[offset]);
         pass.dispatch_workgroups(work.grid.0, work.grid.1, work.grid.2);
@@ -135,12 +142,18 @@ impl Stream {
         self.old.clear();
     }
 
-    fn open_pass(&mut self, device: &wgpu::Device) -> &mut wgpu::ComputePass<'static> {
+    /// The open pass; while a profile is taken, a pass of its own for the dispatch of `variant`.
+    fn open_pass(&mut self, device: &wgpu::Device, variant: &super::Variant) -> &mut wgpu::ComputePass<'static> {
+        let timestamp_writes = self.profiler.as_mut().map(|profiler| {
+            self.pass = None;
+            profiler.next(variant)
+        });
         let encoder = self
             .encoder
             .get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()));
         self.pass.get_or_insert_with(|| {
-            encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
+            let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+            encoder.begin_compute_pass(&descriptor).forget_lifetime()
         })
     }
 
@@ -183,9 +196,12 @@ impl Stream {
         self.pass = None;
         self.dispatches = 0;
         self.work = 0;
-        let Some(encoder) = self.encoder.take() else {
+        let Some(mut encoder) = self.encoder.take() else {
             return;
         };
+        if let Some(profiler) = &mut self.profiler {
+            profiler.resolve(device, &mut encoder);
+        }
         if !self.params_host.is_empty() {
             queue.write_buffer(&self.params, 0, &self.params_host);
             self.params_host.clear();
