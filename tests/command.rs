@@ -46,7 +46,10 @@ fn json_on_standard_output_is_one_whole_document() {
     let sizes: Vec<_> = results.iter().map(|one| one["size"].as_u64()).collect();
     assert_eq!(sizes, [Some(32), Some(64)]);
     for one in results {
-        assert_eq!((&one["status"], &one["suite"], &one["workload"]), (&"measured".into(), &"matmul".into(), &"matmul".into()));
+        assert_eq!(
+            (&one["status"], &one["suite"], &one["workload"]),
+            (&"measured".into(), &"matmul".into(), &"matmul".into())
+        );
         assert_eq!(one["samples"].as_array().map(Vec::len), Some(3));
         let number = |value: &Value| value.as_f64().expect("a number");
         let seconds = &one["seconds"];

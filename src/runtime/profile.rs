@@ -240,7 +240,8 @@ mod tests {
 
     #[test]
     fn equal_variants_are_added_up_and_the_longest_comes_first() {
-        let times = [kernel("a", "a X", 1, 5), kernel("b", "b", 1, 20), kernel("a", "a X", 1, 6), kernel("a", "a", 2, 30)];
+        let times =
+            [kernel("a", "a X", 1, 5), kernel("b", "b", 1, 20), kernel("a", "a X", 1, 6), kernel("a", "a", 2, 30)];
         let profile = Profile::sum(times.into_iter());
         assert_eq!(profile.kernels, [kernel("a", "a", 2, 30), kernel("b", "b", 1, 20), kernel("a", "a X", 2, 11)]);
         assert_eq!((profile.calls(), profile.time()), (5, Duration::from_micros(61)));

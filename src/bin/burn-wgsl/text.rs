@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind, Write};
 use std::path::Path;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ContentArrangement, LineStyle, Table, presets};
 
 /// The width that tables and sentences keep to.
 pub const WIDTH: u16 = 100;
@@ -21,6 +21,13 @@ pub fn table<'a>(heading: impl IntoIterator<Item = &'a str>) -> Table {
     for column in table.column_iter_mut() {
         column.set_padding((0, 1));
     }
+    table
+}
+
+/// A table whose rows stand close together: for many rows of one line each.
+pub fn dense_table<'a>(heading: impl IntoIterator<Item = &'a str>) -> Table {
+    let mut table = table(heading);
+    table.style_mut().row_separator = LineStyle::none();
     table
 }
 

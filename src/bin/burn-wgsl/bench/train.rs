@@ -76,9 +76,8 @@ struct Cnn<B: Backend> {
 }
 
 pub fn cnn(batch: usize, device: &WgslDevice) -> Box<dyn Job> {
-    let conv = |channels| {
-        Conv2dConfig::new(channels, [3, 3]).with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1)).init(device)
-    };
+    let conv =
+        |channels| Conv2dConfig::new(channels, [3, 3]).with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1)).init(device);
     let model = Cnn {
         conv1: conv([1, 32]),
         conv2: conv([32, 64]),

@@ -123,13 +123,8 @@ const REDUCE: Workload = Workload {
     ..PLAIN
 };
 
-const PRECISION: Workload = Workload {
-    suite: Suite::Precision,
-    sizes: &[256, 512, 1024],
-    quick: &[256, 512],
-    largest: 1 << 13,
-    ..PLAIN
-};
+const PRECISION: Workload =
+    Workload { suite: Suite::Precision, sizes: &[256, 512, 1024], quick: &[256, 512], largest: 1 << 13, ..PLAIN };
 
 const TRANSFER: Workload = Workload {
     suite: Suite::Transfer,
@@ -228,9 +223,7 @@ pub const WORKLOADS: &[Workload] = &[
         },
         prepare: |n, device| {
             let [q, k, v] = [0; 3].map(|_| random([4, 8, n, 64], device));
-            op(move || {
-                attention(q.clone(), k.clone(), v.clone(), None, None, AttentionModuleOptions::default())
-            })
+            op(move || attention(q.clone(), k.clone(), v.clone(), None, None, AttentionModuleOptions::default()))
         },
         ..PLAIN
     },

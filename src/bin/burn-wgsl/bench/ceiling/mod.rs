@@ -1,13 +1,15 @@
 //! What a device can do at best, measured on it: the rates that results are shown as shares of.
 //!
-//! On a GPU two small kernels of this folder, on the CPU the ops that come nearest to them.
+//! On a GPU two small kernels of this folder, on the CPU matrix products and plain copies.
 
+use std::hint::black_box;
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
-use burn::tensor::{FloatDType, Tensor};
+use burn::tensor::FloatDType;
+use burn_wgsl::WgslDevice;
 use burn_wgsl::device::{AdapterKind, Place};
 use burn_wgsl::runtime::{Dispatch, Runtime, RuntimeError, Slice, Source, Variant};
-use burn_wgsl::{Wgsl, WgslDevice};
 use serde::Serialize;
 
 use super::job::{Job, op};
@@ -20,8 +22,8 @@ static MULTIPLY_ADD: Source = Source { name: "multiply_add", text: include_str!(
 
 /// Invocations of a workgroup, in both kernels.
 const LANES: u64 = 256;
-/// Operations of one invocation: 64 steps of 8 chains of 4 lanes, a product and a sum each.
-const OPERATIONS: u64 = 64 * 8 * 4 * 2;
+/// Operations of one invocation: 32 steps of 8 times 8 chains, a product and a sum each.
+const OPERATIONS: u64 = 32 * 8 * 8 * 2;
 
 /// The best rates found on a device. `None` where the probe failed.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -37,17 +39,26 @@ pub struct Ceilings {
 impl Ceilings {
     /// Measures a device.
     pub fn of(device: &WgslDevice, plan: &Plan, done: impl Fn(&WgslDevice, f64)) -> Self {
-        let (compute, copy, how) = match probes(device) {
+        let Probes { compute, copy, how } = match probes(device) {
             Ok(probes) => probes,
             Err(how) => return Self { how, ..Self::default() },
         };
-        let rate = |Probe { amount, prepare }: Probe| {
-            let timings = runner::measure(&[*device], plan, |_| prepare(), |device, part| done(device, part / 2.0));
-            let fastest = timings.into_iter().next()?.ok().and_then(|timing| Summary::of(&timing.samples))?.min;
-            Some(amount / fastest)
+        let part = 1.0 / (compute.len() + copy.len()) as f64;
+        let rate = |Probe { amount, prepare }: &Probe| {
+            let done = |device: &WgslDevice, share| done(device, share * part);
+            let timing = runner::measure(&[*device], plan, |_| prepare(), done).pop()?.ok()?;
+            Some(amount / Summary::of(&timing.samples)?.min)
         };
-        Self { flops_per_second: rate(compute), bytes_per_second: rate(copy), how }
+        let best = |probes: &[Probe]| probes.iter().filter_map(rate).reduce(f64::max);
+        Self { flops_per_second: best(&compute), bytes_per_second: best(&copy), how }
     }
+}
+
+/// What is timed, and what that is in words.
+struct Probes {
+    compute: Vec<Probe>,
+    copy: Vec<Probe>,
+    how: String,
 }
 
 /// Something to time, and how many operations or bytes one run of it is.
@@ -56,8 +67,7 @@ struct Probe {
     prepare: Box<dyn Fn() -> Box<dyn Job>>,
 }
 
-/// A probe of multiply-adds, one of copies, and what they are in words.
-fn probes(device: &WgslDevice) -> Result<(Probe, Probe, String), String> {
+fn probes(device: &WgslDevice) -> Result<Probes, String> {
     let place = device.place().map_err(|error| error.to_string())?;
     match place {
         Place::Cpu => Ok(cpu_probes()),
@@ -65,20 +75,32 @@ fn probes(device: &WgslDevice) -> Result<(Probe, Probe, String), String> {
     }
 }
 
-fn cpu_probes() -> (Probe, Probe, String) {
-    let (side, elements) = (1024, 1 << 24);
-    let multiply = move || workload::product(side, &WgslDevice::Cpu, FloatDType::F32);
-    let copy = move || {
-        let x = Tensor::<Wgsl, 1>::ones([elements], &WgslDevice::Cpu);
-        op(move || x.clone() + 1.0)
+fn cpu_probes() -> Probes {
+    let matmul = |side: usize| Probe {
+        amount: 2.0 * (side as f64).powi(3),
+        prepare: Box::new(move || workload::product(side, &WgslDevice::Cpu, FloatDType::F32)),
     };
-    let how = "a matmul of 1024 by 1024 in f32 for multiply-adds, and x + 1 on 64 MiB for copies, both by the CPU \
-               device's own ops: other ops or sizes can come out above 100 %";
-    let compute = Probe { amount: 2.0 * (side as f64).powi(3), prepare: Box::new(multiply) };
-    (compute, Probe { amount: 8.0 * elements as f64, prepare: Box::new(copy) }, how.to_owned())
+    let words: usize = 8 << 20;
+    let copy = move || {
+        let (from, mut to) = (vec![1_u64; words], vec![0_u64; words]);
+        let part = words.div_ceil(available_parallelism().map_or(1, usize::from));
+        op(move || {
+            std::thread::scope(|threads| {
+                for (from, to) in from.chunks(part).zip(to.chunks_mut(part)) {
+                    threads.spawn(|| to.copy_from_slice(from));
+                }
+            });
+            black_box(&mut to);
+        })
+    };
+    Probes {
+        compute: [256, 512, 1024].map(matmul).into(),
+        copy: vec![Probe { amount: 16.0 * words as f64, prepare: Box::new(copy) }],
+        how: "the CPU device's best f32 matmul of 256, 512 and 1024, and a copy of 64 MiB by all threads".to_owned(),
+    }
 }
 
-fn gpu_probes(runtime: &Arc<Runtime>) -> (Probe, Probe, String) {
+fn gpu_probes(runtime: &Arc<Runtime>) -> Probes {
     let facts = runtime.facts();
     let software = facts.kind == AdapterKind::Software;
     // Enough for a fast GPU to be busy, and for a slow one not to be busy for long.
@@ -110,7 +132,8 @@ fn gpu_probes(runtime: &Arc<Runtime>) -> (Probe, Probe, String) {
     };
     let compute = Probe { amount: (groups * LANES * OPERATIONS) as f64, prepare: Box::new(multiply) };
     // Each byte is read and written.
-    (compute, Probe { amount: 2.0 * bytes as f64, prepare: Box::new(copy) }, how)
+    let copy = Probe { amount: 2.0 * bytes as f64, prepare: Box::new(copy) };
+    Probes { compute: vec![compute], copy: vec![copy], how }
 }
 
 /// Panics as Burn's ops do: what is timed is guarded.

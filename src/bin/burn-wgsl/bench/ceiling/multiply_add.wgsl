@@ -1,8 +1,8 @@
-// multiply_add: eight chains of multiply-adds of four lanes each, in registers; memory sees one write an invocation.
+// multiply_add: eight chains of multiply-adds in registers; memory sees one write an invocation.
 // Written as a product and a sum, which drivers contract where that is faster.
 //#include "lib/grid"
 
-const STEPS: u32 = 64u;
+const STEPS: u32 = 32u;
 
 struct Params {
     factor: f32,
@@ -19,25 +19,27 @@ fn main(
     @builtin(local_invocation_index) lane: u32,
 ) {
     let i = group_index(group, groups) * 256u + lane;
-    let start = vec4<f32>(f32(lane), f32(lane) + 0.25, f32(lane) + 0.5, f32(lane) + 0.75);
-    var a0 = start;
-    var a1 = start + 1.0;
-    var a2 = start + 2.0;
-    var a3 = start + 3.0;
-    var a4 = start + 4.0;
-    var a5 = start + 5.0;
-    var a6 = start + 6.0;
-    var a7 = start + 7.0;
+    let x = p.factor;
+    let y = p.summand;
+    var a = f32(lane);
+    var b = a + 0.1;
+    var c = a + 0.2;
+    var d = a + 0.3;
+    var e = a + 0.4;
+    var f = a + 0.5;
+    var g = a + 0.6;
+    var h = a + 0.7;
     for (var step = 0u; step < STEPS; step++) {
-        a0 = a0 * p.factor + p.summand;
-        a1 = a1 * p.factor + p.summand;
-        a2 = a2 * p.factor + p.summand;
-        a3 = a3 * p.factor + p.summand;
-        a4 = a4 * p.factor + p.summand;
-        a5 = a5 * p.factor + p.summand;
-        a6 = a6 * p.factor + p.summand;
-        a7 = a7 * p.factor + p.summand;
+        //#repeat TIMES 8
+        a = a * x + y;
+        b = b * x + y;
+        c = c * x + y;
+        d = d * x + y;
+        e = e * x + y;
+        f = f * x + y;
+        g = g * x + y;
+        h = h * x + y;
+        //#end
     }
-    let sum = a0 + a1 + a2 + a3 + a4 + a5 + a6 + a7;
-    out[i] = sum.x + sum.y + sum.z + sum.w;
+    out[i] = a + b + c + d + e + f + g + h;
 }

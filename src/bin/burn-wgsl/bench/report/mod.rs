@@ -56,7 +56,11 @@ pub fn csv(report: &Report) -> Result<String, Failure> {
 
 /// A field of a CSV line, in quotes where it needs them.
 fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field.to_owned() }
+    if field.contains([',', '"', '\n', '\r']) {
+        format!("\"{}\"", field.replace('"', "\"\""))
+    } else {
+        field.to_owned()
+    }
 }
 
 /// A time in the unit that suits it, with three digits.

@@ -7,7 +7,7 @@ use plotters::prelude::*;
 use super::{digits, size as size_text, time};
 use crate::Failure;
 use crate::bench::results::{Comparison, Measurement, Report};
-use crate::bench::stats::Crossover;
+use crate::bench::stats::{Crossover, Summary};
 
 const WIDTH: u32 = 1040;
 const ROW: u32 = 330;
@@ -42,6 +42,8 @@ struct Line<'a> {
     colour: RGBColor,
     /// Size and seconds, in order of size.
     points: Vec<(f64, f64)>,
+    /// The quartiles of each.
+    spreads: Vec<(f64, f64)>,
 }
 
 /// What there is to draw of a workload.
@@ -71,9 +73,11 @@ fn rows(report: &Report) -> Vec<Row<'_>> {
     for first in report.workloads() {
         let workload = first.workload;
         let lines = report.devices.iter().enumerate().map(|(index, subject)| {
-            let points = report.measured(workload, &subject.device);
-            let points = points.map(|(size, numbers)| (size as f64, numbers.seconds.median)).collect();
-            Line { device: &subject.device, colour: colour(index), points }
+            let measured = || report.measured(workload, &subject.device);
+            let points = measured().map(|(size, numbers)| (size as f64, numbers.seconds.median)).collect();
+            let spread = |seconds: Summary| (seconds.lower_quartile, seconds.upper_quartile);
+            let spreads = measured().map(|(_, numbers)| spread(numbers.seconds)).collect();
+            Line { device: &subject.device, colour: colour(index), points, spreads }
         });
         let lines: Vec<Line<'_>> = lines.filter(|line| !line.points.is_empty()).collect();
         if !lines.is_empty() {
@@ -126,16 +130,26 @@ fn legend(area: &Area<'_>, report: &Report) -> Drawn {
         area.draw(&Text::new(line, (46, y), font(16, INK)))?;
     }
     let y = 18 + 24 * report.devices.len() as i32;
-    let line = format!("burn-wgsl {}, {}, medians of {} samples", report.version, &report.date[..10], report.rounds);
+    let line = format!(
+        "burn-wgsl {}, {}, medians of {} samples with quartiles",
+        report.version,
+        &report.date[..10],
+        report.rounds
+    );
     area.draw(&Text::new(line, (24, y), font(13, PALE)))?;
     Ok(())
 }
 
 fn times(area: &Area<'_>, row: &Row<'_>) -> Drawn {
     let title = format!("{}: time", row.first.workload);
-    let mut chart = axes(area, &title, row, row.points().map(|(_, seconds)| seconds), &|seconds| time(*seconds))?;
+    let mut chart =
+        axes(area, &title, row, row.points().map(|(_, seconds)| seconds), &|seconds| rounded(&time(*seconds)))?;
     for line in &row.lines {
         plot_line(&mut chart, &line.points, line.colour)?;
+        let spreads = line.points.iter().zip(&line.spreads);
+        chart.draw_series(spreads.map(|((size, _), (lower, upper))| {
+            PathElement::new(vec![(*size, *lower), (*size, *upper)], line.colour.stroke_width(2))
+        }))?;
     }
     Ok(())
 }
@@ -152,13 +166,14 @@ fn speedups(area: &Area<'_>, row: &Row<'_>, report: &Report) -> Drawn {
         return Ok(());
     }
     let title = format!("{}: times as fast as {}", first.workload, reference.device);
-    let mut chart = axes(area, &title, row, all, &|speedup| format!("{}x", digits(*speedup)))?;
+    let mut chart = axes(area, &title, row, all, &|speedup| rounded(&format!("{} x", digits(*speedup))))?;
     let (left, right) = ends(row.points().map(|(size, _)| size));
     chart.draw_series(LineSeries::new([(left, 1.0), (right, 1.0)], PALE.stroke_width(1)))?;
     for comparison in comparisons {
         let line = row.lines.iter().find(|line| line.device == comparison.device);
         let colour = line.map_or(INK, |line| line.colour);
-        let points: Vec<(f64, f64)> = comparison.speedups.iter().map(|(size, speedup)| (*size as f64, *speedup)).collect();
+        let points: Vec<(f64, f64)> =
+            comparison.speedups.iter().map(|(size, speedup)| (*size as f64, *speedup)).collect();
         plot_line(&mut chart, &points, colour)?;
         if let Some(Crossover::At { size, .. }) = comparison.crossover {
             let at = (size, 1.0);
@@ -243,7 +258,84 @@ fn axes<'a>(
     Ok(chart)
 }
 
+/// A number and its unit, without zeros after the point: axes are marked in round numbers.
+fn rounded(text: &str) -> String {
+    match text.split_once(' ') {
+        Some((number, unit)) if number.contains('.') && !number.contains('e') => {
+            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
+        }
+        _ => text.to_owned(),
+    }
+}
+
 /// The least and the greatest.
 fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
     values.fold((f64::INFINITY, 0.0), |(least, greatest), value| (least.min(value), greatest.max(value)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::machine::Machine;
+    use crate::bench::results::{FORMAT, Numbers, Outcome, Subject};
+    use crate::bench::runner::Timing;
+    use crate::bench::workload::{Suite, WORKLOADS, Workload};
+    use burn_wgsl::WgslDevice;
+    use burn_wgsl::device::Place;
+
+    /// A report on a suite as if a GPU took 50 microseconds more than a tenth of the CPU's time.
+    fn report(suite: Suite) -> Report {
+        let machine = Machine::here();
+        let mut gpu = Subject::at(WgslDevice::Cpu, Place::Cpu, &machine);
+        gpu.device = "gpu:0".to_owned();
+        gpu.name = "A <GPU> & more".to_owned();
+        gpu.is_cpu = false;
+        let devices = vec![gpu, Subject::at(WgslDevice::Cpu, Place::Cpu, &machine)];
+        let mut results = Vec::new();
+        let workloads: Vec<&Workload> = WORKLOADS.iter().filter(|one| one.suite == suite).collect();
+        for Workload { suite, name, what, unit, sizes, cost, .. } in &workloads {
+            for (size, subject) in sizes.iter().flat_map(|size| devices.iter().map(move |subject| (*size, subject))) {
+                let cpu = cost(size).flops.max(cost(size).bytes) / 5e10;
+                let seconds = if subject.is_cpu { cpu } else { 5e-5 + cpu / 10.0 };
+                let samples = vec![seconds * 0.9, seconds, seconds * 1.2];
+                let timing = Timing { first: 1.0, runs: 1, samples, profile: None };
+                let numbers = Numbers::of(timing, &cost(size), &subject.ceilings, None, false).expect("it has samples");
+                let (device, outcome) = (subject.device.clone(), Outcome::Measured(Box::new(numbers)));
+                results.push(Measurement { suite: *suite, workload: name, what, unit, size, device, outcome });
+            }
+        }
+        let date = "2026-11-21T00:00:00Z".to_owned();
+        let (format, version, command) = (FORMAT, "1.0.0", Vec::new());
+        let mut report =
+            Report { format, version, date, command, rounds: 3, machine, devices, results, comparisons: Vec::new() };
+        report.compare(&workloads);
+        report
+    }
+
+    #[test]
+    fn pictures_are_whole_and_mark_the_crossover() {
+        for suite in [Suite::Matmul, Suite::Elementwise, Suite::Train] {
+            let text = svg(&report(suite)).unwrap();
+            assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
+            assert!(text.contains("A &lt;GPU&gt; &amp; more"));
+            assert!(!text.contains("NaN") && !text.contains("inf"));
+            assert_eq!(text.contains("wins from n = "), suite != Suite::Train, "{suite:?}");
+            assert!(text.contains("times as fast as cpu"), "{suite:?}");
+        }
+    }
+
+    #[test]
+    fn marks_are_round() {
+        assert_eq!(["1.00 ms", "0.10 x", "100 µs", "1.5e-3 x"].map(rounded), ["1 ms", "0.1 x", "100 µs", "1.5e-3 x"]);
+    }
+
+    #[test]
+    fn tables_keep_to_their_width() {
+        for suite in [Suite::Elementwise, Suite::Train, Suite::Precision] {
+            let text = super::super::terminal(&report(suite));
+            for line in text.lines() {
+                assert!(line.chars().count() <= usize::from(crate::text::WIDTH), "{line}");
+            }
+        }
+    }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use super::{digits, size, time};
 use crate::bench::results::{Comparison, Measurement, Numbers, Outcome, Report, Subject};
 use crate::bench::stats::Crossover;
-use crate::text::{table, wrapped};
+use crate::text::{dense_table, table, wrapped};
 
 pub fn terminal(report: &Report) -> String {
     let mut text = devices(report);
@@ -27,8 +27,7 @@ fn devices(report: &Report) -> String {
             Some(rate) => format!("{} {unit}", digits(rate / 1e9)),
             None => "-".to_owned(),
         };
-        let (flops, bytes) =
-            (rate(ceilings.flops_per_second, "GFLOP/s"), rate(ceilings.bytes_per_second, "GB/s"));
+        let (flops, bytes) = (rate(ceilings.flops_per_second, "GFLOP/s"), rate(ceilings.bytes_per_second, "GB/s"));
         devices.add_row([device, name, driver, &flops, &bytes]);
     }
     let machine = &report.machine;
@@ -64,7 +63,7 @@ fn column<'a>(
 fn rate(rate: Option<f64>, share: Option<f64>) -> Option<String> {
     let rate = digits(rate? / 1e9);
     Some(match share {
-        Some(share) => format!("{rate} ({:.0} %)", share * 100.0),
+        Some(share) => format!("{rate} ({:.0}%)", share * 100.0),
         None => rate,
     })
 }
@@ -79,15 +78,15 @@ fn measurements(report: &Report, first: &Measurement) -> String {
                 (Some((number, a)), Some((_, b))) if a == b => number.to_owned(),
                 _ => lower,
             };
-            Some(format!("{lower} to {upper}"))
+            Some(format!("{lower} - {upper}"))
         }),
         column("GPU time", |_, n| n.gpu_seconds.map(time)),
         column("first run", |_, n| Some(time(n.first_seconds))),
         column("GFLOP/s", |_, n| rate(n.flops_per_second, n.flops_share)),
         column("GB/s", |_, n| rate(n.bytes_per_second, n.bytes_share)),
         column("error", |_, n| n.relative_error.map(|error| format!("{error:.1e}"))),
-        column(format!("times {}", report.reference().map_or("-", |subject| subject.device.as_str())), |one, _| {
-            report.speedup(one.workload, one.size, &one.device).map(digits)
+        column(format!("vs {}", report.reference().map_or("-", |subject| subject.device.as_str())), |one, _| {
+            report.speedup(one.workload, one.size, &one.device).map(|speedup| format!("{}x", digits(speedup)))
         }),
     ];
     let rows: Vec<&Measurement> = report.results.iter().filter(|one| one.workload == first.workload).collect();
@@ -99,7 +98,7 @@ fn measurements(report: &Report, first: &Measurement) -> String {
     let told = |column: &&Column<'_>| rows.iter().any(|one| cells(one, column).is_some());
     let columns: Vec<&Column<'_>> = columns.iter().filter(told).collect();
     let mut table =
-        table([first.unit, "device"].into_iter().chain(columns.iter().map(|column| column.heading.as_ref())));
+        dense_table([first.unit, "device"].into_iter().chain(columns.iter().map(|column| column.heading.as_ref())));
     let mut notes: Vec<String> = Vec::new();
     for one in &rows {
         let row = columns.iter().map(|column| cells(one, column).unwrap_or_else(|| "-".to_owned()));
@@ -130,7 +129,7 @@ fn kernels(report: &Report, first: &Measurement) -> String {
         };
         let total: f64 = kernels.iter().map(|kernel| kernel.seconds).sum();
         let calls: f64 = kernels.iter().map(|kernel| kernel.calls).sum();
-        let mut table = table(["kernel", "calls", "GPU time", "share"]);
+        let mut table = dense_table(["kernel", "calls", "GPU time", "share"]);
         let row = |name: &str, calls: f64, seconds: f64| {
             let share = format!("{:.1} %", 100.0 * seconds / total.max(f64::MIN_POSITIVE));
             // Whole, unless a kernel does not run every time.
