@@ -89,6 +89,12 @@ fn size(size: usize) -> String {
     }
 }
 
+/// An estimated size: two digits of it.
+fn about(size: f64) -> String {
+    let unit = 10_f64.powf(size.log10().floor() - 1.0).max(1.0);
+    format!("{:.0}", (size / unit).round() * unit)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,6 +108,11 @@ mod tests {
         assert_eq!(digits(0.0), "0");
         assert_eq!(digits(0.004), "4.0e-3");
         assert_eq!([64, 2048, 1 << 14, 1 << 20, 3 << 20, 10_000].map(size), ["64", "2048", "16K", "1M", "3M", "10000"]);
+    }
+
+    #[test]
+    fn estimates_have_two_digits() {
+        assert_eq!([232_796.4, 181.2, 64.6, 3.2].map(about), ["230000", "180", "65", "3"]);
     }
 
     #[test]

@@ -4,15 +4,15 @@ use plotters::coord::Shift;
 use plotters::coord::combinators::{IntoLogRange, LogCoord};
 use plotters::prelude::*;
 
-use super::{digits, size as size_text, time};
+use super::{about, digits, size as size_text, time};
 use crate::Failure;
 use crate::bench::results::{Comparison, Measurement, Report};
 use crate::bench::stats::{Crossover, Summary};
 
 const WIDTH: u32 = 1040;
 const ROW: u32 = 330;
-/// The height of a row that has one size to show.
-const BARS: u32 = 110;
+/// The height of a row that has one size to show, before its bars.
+const BARS: u32 = 70;
 const INK: RGBColor = RGBColor(40, 44, 52);
 const PALE: RGBColor = RGBColor(120, 126, 138);
 const FAINT: RGBColor = RGBColor(230, 233, 238);
@@ -60,7 +60,7 @@ impl Row<'_> {
     }
 
     fn height(&self) -> u32 {
-        if self.has_lines() { ROW } else { BARS + 26 * self.lines.len() as u32 }
+        if self.has_lines() { ROW } else { BARS + 30 * self.lines.len() as u32 }
     }
 
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
@@ -178,14 +178,16 @@ fn speedups(area: &Area<'_>, row: &Row<'_>, report: &Report) -> Drawn {
         if let Some(Crossover::At { size, .. }) = comparison.crossover {
             let at = (size, 1.0);
             chart.draw_series([Circle::new(at, 7, INK.stroke_width(2))])?;
-            let label = format!("wins from {} = {} on", comparison.unit, digits(size));
+            let label = format!("wins from {} ≈ {} on", comparison.unit, about(size));
             let (x, y) = chart.backend_coord(&at);
             let (origin_x, origin_y) = area.get_base_pixel();
-            // Where the line does not pass: below it to the right, unless the label would leave the picture.
             let (x, y) = (x - origin_x, y - origin_y);
-            let width = 8 * label.len() as i32;
-            let x = if x + 14 + width > WIDTH as i32 / 2 { x - 14 - width } else { x + 14 };
-            area.draw(&Text::new(label, (x, y + 8), font(14, INK)))?;
+            // Where the rising line does not pass: to the right below it, or, where that leaves the picture, to the left
+            // above it.
+            let width = 8 * label.chars().count() as i32;
+            let is_right = x + 14 + width < WIDTH as i32 / 2;
+            let (x, y) = if is_right { (x + 14, y + 8) } else { (x - 14 - width, y - 22) };
+            area.draw(&Text::new(label, (x, y), font(14, INK)))?;
         }
     }
     Ok(())
@@ -319,7 +321,7 @@ mod tests {
             assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
             assert!(text.contains("A &lt;GPU&gt; &amp; more"));
             assert!(!text.contains("NaN") && !text.contains("inf"));
-            assert_eq!(text.contains("wins from n = "), suite != Suite::Train, "{suite:?}");
+            assert_eq!(text.contains("wins from n ≈ "), suite != Suite::Train, "{suite:?}");
             assert!(text.contains("times as fast as cpu"), "{suite:?}");
         }
     }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{digits, size, time};
+use super::{about, digits, size, time};
 use crate::bench::results::{Comparison, Measurement, Numbers, Outcome, Report, Subject};
 use crate::bench::stats::Crossover;
 use crate::text::{dense_table, table, wrapped};
@@ -167,8 +167,8 @@ fn sentence(comparison: &Comparison) -> String {
             format!("{workload}: {device} is slower than {reference} at every size measured: {ends}.")
         }
         Some(Crossover::At { size: at, between: (below, above) }) => format!(
-            "{workload}: {device} starts to win over {reference} at about {unit} = {} (interpolated between {} and {}); it is {ends}.",
-            digits(*at),
+            "{workload}: {device} starts to win over {reference} at about {unit} {} (interpolated between {} and {}); it is {ends}.",
+            about(*at),
             size(*below as usize),
             size(*above as usize),
         ),
