@@ -27,7 +27,7 @@ use ceiling::Ceilings;
 use machine::Machine;
 use progress::Progress;
 use results::{FORMAT, Measurement, Numbers, Outcome, Report, Subject};
-use runner::{Quiet, guarded};
+use runner::{guarded, hush_guarded_panics};
 use workload::{Cost, Workload};
 
 /// Measures what the command line asks for and reports it.
@@ -60,10 +60,9 @@ fn subjects(asked: &[WgslDevice], machine: &Machine) -> Result<Vec<Subject>, Fai
         let place = device.place()?;
         if *device == WgslDevice::Auto && place == Place::Cpu {
             let automatic = automatic()?;
-            let mut note = format!("There is no GPU to compare with, so the CPU runs alone: {}.", automatic.reason);
-            if automatic.for_want_of_gpu {
-                note += &format!(" {}.", advice());
-            }
+            let advice = if automatic.for_want_of_gpu { format!("; {}", advice()) } else { String::new() };
+            let reason = &automatic.reason;
+            let note = format!("There is no GPU to compare with, so the CPU runs alone: {reason}{advice}.");
             eprint!("{}", wrapped(&note));
         }
         let subject = Subject::at(device.preferred(), place, machine);
@@ -80,7 +79,7 @@ fn measure(
     machine: Machine,
     mut devices: Vec<Subject>,
 ) -> Report {
-    let _quiet = Quiet::new();
+    hush_guarded_panics();
     let date = machine::now();
     let cases = workloads.iter().map(|(_, sizes)| sizes.len()).sum::<usize>() + 1;
     let progress = Progress::new(cases * devices.len());

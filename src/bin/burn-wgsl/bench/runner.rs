@@ -2,11 +2,12 @@
 //! so that whatever slows the machine down for a while slows all of them.
 
 use std::any::Any;
+use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 use burn::tensor::backend::Backend;
-use burn_wgsl::{Profile, Wgsl, WgslDevice};
+use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice};
 
 use super::job::Job;
 
@@ -140,9 +141,11 @@ impl Contestant {
     fn finish(mut self) -> Timing {
         let runs = self.runs.min(PROFILED_RUNS);
         self.job.stock(runs);
-        // An error says that this device has no timestamps: then there is no GPU time to tell.
-        let profile = burn_wgsl::profile(&self.device, || (0..runs).for_each(|_| self.job.run())).ok();
-        let profile = profile.map(|((), profile)| Profiled { profile, runs });
+        let profile = match burn_wgsl::profile(&self.device, || (0..runs).for_each(|_| self.job.run())) {
+            Ok(((), profile)) => Some(Profiled { profile, runs }),
+            Err(ProfileError::Cpu | ProfileError::NoTimestamps { .. }) => None,
+            Err(error) => panic!("{error}"),
+        };
         Timing { first: self.first, runs: self.runs, samples: self.samples, profile }
     }
 }
@@ -153,34 +156,32 @@ fn sync(device: &WgslDevice) {
     }
 }
 
+thread_local! {
+    static GUARDED: Cell<bool> = const { Cell::new(false) };
+}
+
 /// What `work` returns, or the message of its panic: Burn's ops have no other way to say that the memory is not there.
 pub fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, String> {
-    panic::catch_unwind(AssertUnwindSafe(work)).map_err(|payload| message(payload.as_ref()))
+    let outer = GUARDED.replace(true);
+    let result = panic::catch_unwind(AssertUnwindSafe(work));
+    GUARDED.set(outer);
+    result.map_err(|payload| message(payload.as_ref()))
+}
+
+/// From now on a panic in [`guarded`] work prints nothing, since its message is told in the report.
+pub fn hush_guarded_panics() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if !GUARDED.get() {
+            print(info);
+        }
+    }));
 }
 
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
     text.unwrap_or("it failed without a message").to_owned()
-}
-
-/// While this lives, panics print nothing: [`guarded`] tells what they say.
-pub struct Quiet;
-
-impl Quiet {
-    pub fn new() -> Self {
-        panic::set_hook(Box::new(|_| {}));
-        Self
-    }
-}
-
-impl Drop for Quiet {
-    fn drop(&mut self) {
-        // Back to the default hook; a panicking thread may not change hooks.
-        if !std::thread::panicking() {
-            let _ = panic::take_hook();
-        }
-    }
 }
 
 #[cfg(test)]
