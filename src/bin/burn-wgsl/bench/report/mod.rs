@@ -14,8 +14,10 @@ pub fn json(report: &Report) -> Result<String, Failure> {
     Ok(serde_json::to_string_pretty(report)? + "\n")
 }
 
+type Number = fn(&Numbers) -> Option<f64>;
+
 /// The columns of a CSV file after the first seven, which say what was measured and how it went.
-const NUMBERS: [(&str, fn(&Numbers) -> Option<f64>); 13] = [
+const NUMBERS: [(&str, Number); 13] = [
     ("first_seconds", |n| Some(n.first_seconds)),
     ("median_seconds", |n| Some(n.seconds.median)),
     ("lower_quartile_seconds", |n| Some(n.seconds.lower_quartile)),
@@ -45,7 +47,7 @@ pub fn csv(report: &Report) -> Result<String, Failure> {
         let adapter = subject.map_or("", |subject| subject.name.as_str());
         let size = size.to_string();
         let what = [*workload, *unit, size.as_str(), device.as_str(), adapter, status, reason].map(quoted);
-        let number = |(_, of): (_, fn(&Numbers) -> Option<f64>)| {
+        let number = |(_, of): (_, Number)| {
             numbers.and_then(|numbers| of(numbers)).map_or(String::new(), |number| number.to_string())
         };
         text += &what.into_iter().chain(NUMBERS.map(number)).collect::<Vec<_>>().join(",");

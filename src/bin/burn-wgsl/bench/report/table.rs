@@ -46,10 +46,12 @@ fn devices(report: &Report) -> String {
     text
 }
 
+type Cell<'a> = dyn Fn(&Measurement, &Numbers) -> Option<String> + 'a;
+
 /// A column: its heading, and what it says of a measurement.
 struct Column<'a> {
     heading: Cow<'a, str>,
-    cell: Box<dyn Fn(&Measurement, &Numbers) -> Option<String> + 'a>,
+    cell: Box<Cell<'a>>,
 }
 
 fn column<'a>(
