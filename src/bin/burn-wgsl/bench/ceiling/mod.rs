@@ -44,17 +44,31 @@ impl Ceilings {
             Err(how) => return Self { how, ..Self::default() },
         };
         let part = 1.0 / (compute.len() + copy.len()) as f64;
-        let rate = |Probe { amount, prepare }: &Probe| {
+        let fastest = |probe: &Probe| {
             let done = |device: &WgslDevice, share| done(device, share * part);
-            let timing = runner::measure(&[*device], plan, |_| prepare(), done).pop()?.ok()?;
-            Some(amount / Summary::of(&timing.samples)?.min)
+            let timing = runner::measure(&[*device], plan, |_| (probe.prepare)(), done).pop()?.ok()?;
+            Some(Summary::of(&timing.samples)?.min)
         };
-        let best = |probes: &[Probe]| probes.iter().filter_map(rate).reduce(f64::max);
+        let best = |probes: &[Probe]| {
+            let mut best: Option<f64> = None;
+            for probe in probes {
+                let Some(seconds) = fastest(probe) else { break };
+                let rate = probe.amount / seconds;
+                best = Some(best.map_or(rate, |best| best.max(rate)));
+                // What fills a sample is large enough, and the next one would only take longer.
+                if seconds > plan.sample.as_secs_f64() {
+                    break;
+                }
+            }
+            best
+        };
         Self { flops_per_second: best(&compute), bytes_per_second: best(&copy), how }
     }
 }
 
 /// What is timed, and what that is in words.
+///
+/// Each list goes from small to large, and its best rate counts.
 struct Probes {
     compute: Vec<Probe>,
     copy: Vec<Probe>,
@@ -96,7 +110,7 @@ fn cpu_probes() -> Probes {
     Probes {
         compute: [256, 512, 1024].map(matmul).into(),
         copy: vec![Probe { amount: 16.0 * words as f64, prepare: Box::new(copy) }],
-        how: "the CPU device's best f32 matmul of 256, 512 and 1024, and a copy of 64 MiB by all threads".to_owned(),
+        how: "the CPU device's best f32 matmul of 256, 512 or 1024, and a copy of 64 MiB by all threads".to_owned(),
     }
 }
 

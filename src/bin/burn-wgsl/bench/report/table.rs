@@ -101,7 +101,8 @@ fn measurements(report: &Report, first: &Measurement) -> String {
     let columns: Vec<&Column<'_>> = columns.iter().filter(told).collect();
     let mut table =
         dense_table([first.unit, "device"].into_iter().chain(columns.iter().map(|column| column.heading.as_ref())));
-    let mut notes: Vec<String> = Vec::new();
+    // What was not measured, with the sizes that have the same reason.
+    let mut gaps: Vec<(String, Vec<String>)> = Vec::new();
     for one in &rows {
         let row = columns.iter().map(|column| cells(one, column).unwrap_or_else(|| "-".to_owned()));
         let (word, reason) = match &one.outcome {
@@ -112,11 +113,15 @@ fn measurements(report: &Report, first: &Measurement) -> String {
             Outcome::Skipped { reason } => ("skipped", reason),
             Outcome::Failed { reason } => ("failed", reason),
         };
-        notes.push(format!("{} {} on {}: {word}: {reason}.", size(one.size), one.unit, one.device));
+        let gap = format!("on {}: {word}: {reason}.", one.device);
+        match gaps.iter_mut().find(|(same, _)| *same == gap) {
+            Some((_, sizes)) => sizes.push(size(one.size)),
+            None => gaps.push((gap, vec![size(one.size)])),
+        }
     }
-    let mut text = if notes.len() < rows.len() { table.trim_fmt() + "\n" } else { String::new() };
-    for note in notes {
-        text += &wrapped(&note);
+    let mut text = if table.is_empty() { String::new() } else { table.trim_fmt() + "\n" };
+    for (gap, sizes) in gaps {
+        text += &wrapped(&format!("{} {} {gap}", first.unit, sizes.join(", ")));
     }
     text
 }
