@@ -121,7 +121,7 @@ fn measurements(report: &Report, first: &Measurement) -> String {
     }
     let mut text = if table.is_empty() { String::new() } else { table.trim_fmt() + "\n" };
     for (gap, sizes) in gaps {
-        text += &wrapped(&format!("{} {} {gap}", first.unit, sizes.join(", ")));
+        text += &wrapped(&format!("Size {} ({}) {gap}", sizes.join(", "), first.unit));
     }
     text
 }
