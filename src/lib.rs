@@ -20,6 +20,7 @@
 //! - [`WgslDevice`] says where tensors live, and [`device`] what there is.
 //! - [`fallbacks`] tells which ops ran on the CPU for want of a kernel.
 //! - [`memory`] tells what a device holds.
+//! - [`profile`] tells the GPU time of each kernel.
 //!
 //! The modules are the layers of the crate, each knowing only those below: [`backend`], [`kernels`], [`tensor`],
 //! [`runtime`], [`device`]. Those who write kernels start at [`kernels`].
@@ -37,5 +38,6 @@ pub mod tensor;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use backend::{Wgsl, WgslTensor, fallbacks, memory, reset_fallbacks};
+pub use backend::{Wgsl, WgslTensor, fallbacks, memory, profile, reset_fallbacks};
 pub use device::WgslDevice;
+pub use runtime::{KernelTime, Profile, ProfileError};

@@ -57,7 +57,8 @@ fn every_variant_is_valid_for_every_api() {
 fn parameters_that_fit_are_valid_as_immediates() {
     let mut fit = 0;
     for variant in &burn_wgsl::kernels::variants() {
-        let text = expand(variant, Target { compiler: Compiler::Naga, params: ParamsIn::Immediates, wide: false }).unwrap();
+        let text =
+            expand(variant, Target { compiler: Compiler::Naga, params: ParamsIn::Immediates, wide: false }).unwrap();
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
         let params = module.global_variables.iter().find(|(_, global)| global.name.as_deref() == Some("p"));
@@ -90,7 +91,8 @@ fn every_variant_is_written_for_browsers() {
         return;
     };
     for (number, variant) in burn_wgsl::kernels::variants().iter().enumerate() {
-        let text = expand(variant, Target { compiler: Compiler::Browser, params: ParamsIn::Uniform, wide: false }).unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let text = expand(variant, Target { compiler: Compiler::Browser, params: ParamsIn::Uniform, wide: false })
+            .unwrap_or_else(|error| panic!("{variant}: {error}"));
         // No browser has integers of 64 bits, so none is ever given these.
         if is_wide(&text) {
             continue;

@@ -32,7 +32,7 @@ pub use fallback::{fallbacks, reset_fallbacks};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
 use crate::device::{Place, WgslDevice};
-use crate::runtime::{MemoryUsage, Runtime};
+use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime};
 
 /// The backend. `Autodiff<Wgsl>` trains; tensors live on a [`WgslDevice`].
 #[derive(Debug, Clone, Copy, Default)]
@@ -172,5 +172,34 @@ pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device:
     match device.place()? {
         Place::Cpu => Ok(None),
         Place::Adapter(index) => Ok(Some(Runtime::of(index)?.memory())),
+    }
+}
+
+/// Does `work` and tells the GPU time of every kernel that was launched on the device meanwhile. Waits for the GPU at
+/// the end; a device that is not profiled pays nothing.
+///
+/// ```
+/// use burn::tensor::{Distribution, Tensor};
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// let device = WgslDevice::default();
+/// let x = Tensor::<Wgsl, 2>::random([64, 64], Distribution::Default, &device);
+/// match burn_wgsl::profile(&device, || x.clone().matmul(x).exp()) {
+///     Ok((_result, profile)) => {
+///         for kernel in &profile.kernels {
+///             println!("{:>9.1?} in {} calls: {}", kernel.time, kernel.calls, kernel.variant);
+///         }
+///     }
+///     Err(error) => println!("{error}"), // the CPU, or an adapter without timestamps
+/// }
+/// ```
+///
+/// # Errors
+///
+/// When there is no such device, it is the CPU or has no timestamps, or another profile of it is being taken.
+pub fn profile<R>(device: &WgslDevice, work: impl FnOnce() -> R) -> Result<(R, Profile), ProfileError> {
+    match device.place()? {
+        Place::Cpu => Err(ProfileError::Cpu),
+        Place::Adapter(index) => Runtime::of(index)?.profile(work),
     }
 }

@@ -5,6 +5,7 @@
 
 mod error;
 mod memory;
+mod profile;
 mod readback;
 mod shader;
 mod stream;
@@ -22,6 +23,7 @@ use stream::{Recorded, Stream};
 
 pub use error::RuntimeError;
 pub use memory::{MemoryUsage, Slice};
+pub use profile::{KernelTime, Profile, ProfileError};
 pub use shader::{Compiler, Def, ParamsIn, Source, Target, Variant, expand};
 
 /// The most workgroups a grid may have in one dimension.
@@ -282,6 +284,7 @@ impl Runtime {
             &self.device,
             &self.queue,
             Recorded {
+                variant: dispatch.variant,
                 pipeline: &pipeline,
                 layout: &bind_layout,
                 interface,

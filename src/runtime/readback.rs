@@ -42,11 +42,40 @@ impl Runtime {
     ///
     /// When the device was lost or the memory for the transfer is not there.
     pub async fn read(self: &Arc<Self>, parts: &[(Arc<Slice>, u64)]) -> Result<Vec<Vec<u8>>, RuntimeError> {
-        self.check_lost()?;
         let padded = |bytes: u64| bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
         let total: u64 = parts.iter().map(|(_, bytes)| padded(*bytes)).sum();
+        let copy = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
+            let mut offset = 0;
+            for (slice, bytes) in parts {
+                let len = padded(*bytes);
+                if len > 0 {
+                    encoder.copy_buffer_to_buffer(&slice.buffer.raw, slice.offset, staging, offset, len);
+                }
+                offset += len;
+            }
+        };
+        let unpack = |view: &[u8]| {
+            let mut offset = 0;
+            let mut out = Vec::with_capacity(parts.len());
+            for (_, bytes) in parts {
+                out.push(view[offset as usize..(offset + bytes) as usize].to_vec());
+                offset += padded(*bytes);
+            }
+            out
+        };
+        self.fetch(total, copy, unpack).await
+    }
+
+    /// Brings `total` bytes to the host, which `copy` records into a buffer, and shows them to `unpack`.
+    pub(super) async fn fetch<T>(
+        &self,
+        total: u64,
+        copy: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer),
+        unpack: impl FnOnce(&[u8]) -> T,
+    ) -> Result<T, RuntimeError> {
+        self.check_lost()?;
         if total == 0 {
-            return Ok(vec![Vec::new(); parts.len()]);
+            return Ok(unpack(&[]));
         }
         let (staging, mapping) = {
             let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
@@ -60,15 +89,7 @@ impl Runtime {
                 return Err(self.readback_error(&error));
             }
             let mut stream = self.stream.lock();
-            let encoder = stream.encoder(&self.device);
-            let mut offset = 0;
-            for (slice, bytes) in parts {
-                let len = padded(*bytes);
-                if len > 0 {
-                    encoder.copy_buffer_to_buffer(&slice.buffer.raw, slice.offset, &staging, offset, len);
-                }
-                offset += len;
-            }
+            copy(stream.encoder(&self.device), &staging);
             stream.submit(&self.device, &self.queue);
             let state = Arc::new(Mutex::new(Mapped::default()));
             staging.map_async(wgpu::MapMode::Read, .., {
@@ -93,12 +114,6 @@ impl Runtime {
         self.check_lost()?;
         mapped.map_err(|error| self.readback_error(&error))?;
         let view = staging.get_mapped_range(..).map_err(|error| self.readback_error(&error))?;
-        let mut offset = 0;
-        let mut out = Vec::with_capacity(parts.len());
-        for (_, bytes) in parts {
-            out.push(view[offset as usize..(offset + bytes) as usize].to_vec());
-            offset += padded(*bytes);
-        }
-        Ok(out)
+        Ok(unpack(&view))
     }
 }

@@ -391,7 +391,10 @@ mod tests {
 
     fn expanded(text: &'static str, build: impl Fn(Variant) -> Variant) -> Result<String, String> {
         let source: &'static Source = Box::leak(Box::new(Source { name: "test", text }));
-        expand(&build(Variant::new(source)), Target { compiler: Compiler::Naga, params: ParamsIn::Uniform, wide: false })
+        expand(
+            &build(Variant::new(source)),
+            Target { compiler: Compiler::Naga, params: ParamsIn::Uniform, wide: false },
+        )
     }
 
     #[test]

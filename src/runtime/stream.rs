@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::profile::Profiler;
 use super::{Interface, ParamsIn};
 
 /// Uniform offsets are multiples of this, the largest alignment any adapter asks for.
@@ -45,10 +46,13 @@ pub(crate) struct Stream {
     ahead: VecDeque<wgpu::SubmissionIndex>,
     young: FxHashMap<BindKey, wgpu::BindGroup>,
     old: FxHashMap<BindKey, wgpu::BindGroup>,
+    /// Set while a profile is taken.
+    pub profiler: Option<Box<Profiler>>,
 }
 
 /// A dispatch ready to be recorded.
 pub(crate) struct Recorded<'a> {
+    pub variant: &'a super::Variant,
     pub pipeline: &'a wgpu::ComputePipeline,
     pub layout: &'a wgpu::BindGroupLayout,
     pub interface: Interface,
@@ -83,6 +87,7 @@ impl Stream {
             ahead: VecDeque::new(),
             young: FxHashMap::default(),
             old: FxHashMap::default(),
+            profiler: None,
         }
     }
 
@@ -91,6 +96,7 @@ impl Stream {
         if self.dispatches >= MAX_DISPATCHES
             || self.work.saturating_add(work.work) > MAX_WORK
             || self.params_host.len() + PARAMS_SIZE > PARAMS_ROOM
+            || self.profiler.as_ref().is_some_and(|profiler| profiler.is_full())
         {
             self.submit(device, queue);
         }
@@ -102,7 +108,7 @@ impl Stream {
             let filled = self.params_host.len().next_multiple_of(PARAMS_ALIGN);
             self.params_host.resize(filled, 0);
         }
-        let pass = self.open_pass(device);
+        let pass = self.open_pass(device, work.variant);
         pass.set_pipeline(work.pipeline);
         pass.set_bind_group(0, &group, if uniform { std::slice::from_ref(&offset) } else { &[] });
         if !uniform {
@@ -142,12 +148,18 @@ impl Stream {
         self.old.clear();
     }
 
-    fn open_pass(&mut self, device: &wgpu::Device) -> &mut wgpu::ComputePass<'static> {
+    /// The open pass; while a profile is taken, a pass of its own for the dispatch of `variant`.
+    fn open_pass(&mut self, device: &wgpu::Device, variant: &super::Variant) -> &mut wgpu::ComputePass<'static> {
+        let timestamp_writes = self.profiler.as_mut().map(|profiler| {
+            self.pass = None;
+            profiler.next(variant)
+        });
         let encoder = self
             .encoder
             .get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()));
         self.pass.get_or_insert_with(|| {
-            encoder.begin_compute_pass(&wgpu::ComputePassDescriptor::default()).forget_lifetime()
+            let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+            encoder.begin_compute_pass(&descriptor).forget_lifetime()
         })
     }
 
@@ -190,9 +202,12 @@ impl Stream {
         self.pass = None;
         self.dispatches = 0;
         self.work = 0;
-        let Some(encoder) = self.encoder.take() else {
+        let Some(mut encoder) = self.encoder.take() else {
             return;
         };
+        if let Some(profiler) = &mut self.profiler {
+            profiler.resolve(device, &mut encoder);
+        }
         if !self.params_host.is_empty() {
             queue.write_buffer(&self.params, 0, &self.params_host);
             self.params_host.clear();

@@ -1,64 +1,20 @@
-//! `burn-wgsl`: what this crate sees of this machine.
+//! `burn-wgsl devices`: what this crate sees of this machine.
 
-use std::io::{self, ErrorKind, Write};
-use std::process::ExitCode;
 use std::thread::available_parallelism;
 
 use burn_wgsl::device::{
-    AdapterFacts, Automatic, DEVICE_VARIABLE, DeviceError, Limits, WgslDevice, adapters, advice, automatic, words,
+    AdapterFacts, Automatic, DEVICE_VARIABLE, Limits, WgslDevice, adapters, advice, automatic, words,
 };
-use clap::{Parser, Subcommand};
-use comfy_table::{ContentArrangement, Table, presets};
 use serde::Serialize;
 
-/// Burn on hand-written WGSL kernels.
-#[derive(Parser)]
-#[command(version)]
-struct Arguments {
-    #[command(subcommand)]
-    command: Command,
-}
+use crate::Failure;
+use crate::text::{bytes, print, table, wrapped};
 
-#[derive(Subcommand)]
-enum Command {
-    /// Lists the devices, what they can do, and which one the automatic choice takes.
-    Devices {
-        /// Prints one JSON document for programs.
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-fn main() -> ExitCode {
-    env_logger::init();
-    let Command::Devices { json } = Arguments::parse().command;
-    let report = automatic().map(|automatic| Report::new(adapters(), automatic));
-    match report.map_err(Failure::Device).and_then(|r| print(&r, json)) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("burn-wgsl: {failure}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-#[derive(Debug, thiserror::Error)]
-enum Failure {
-    #[error(transparent)]
-    Device(DeviceError),
-    #[error("cannot write the report ({0})")]
-    Write(#[from] io::Error),
-    #[error("cannot write the report as JSON ({0})")]
-    Json(#[from] serde_json::Error),
-}
-
-fn print(report: &Report, json: bool) -> Result<(), Failure> {
-    let text = if json { serde_json::to_string_pretty(report)? + "\n" } else { report.to_text() };
-    match io::stdout().write_all(text.as_bytes()) {
-        // The reader has seen enough, as with `| head`.
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
+/// Lists the devices, as tables or as one JSON document.
+pub fn run(json: bool) -> Result<(), Failure> {
+    let report = Report::new(adapters(), automatic()?);
+    let text = if json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_text() };
+    print(&text).map_err(|error| Failure::write("standard output", error))
 }
 
 /// Everything the command tells; its fields are the JSON document.
@@ -242,23 +198,6 @@ impl DeviceReport {
     }
 }
 
-/// The width that tables and sentences keep to.
-const WIDTH: u16 = 100;
-
-fn table<const COLUMNS: usize>(heading: [&str; COLUMNS]) -> Table {
-    let mut table = Table::new();
-    table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_width(WIDTH)
-        .set_header(heading);
-    // The style already puts a space between columns.
-    for column in table.column_iter_mut() {
-        column.set_padding((0, 1));
-    }
-    table
-}
-
 fn devices_table(devices: &[DeviceReport]) -> String {
     let mut table = table(["device", "name", "vendor", "kind", "API", "driver"]);
     for device in devices {
@@ -330,45 +269,15 @@ fn features_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String
     table.trim_fmt() + "\n"
 }
 
-/// A sentence, broken between words where a line would get too long.
-fn wrapped(sentence: &str) -> String {
-    let mut lines = String::new();
-    let mut length = 0;
-    for word in sentence.split_whitespace() {
-        let word_length = word.chars().count();
-        if length > 0 && length + 1 + word_length > usize::from(WIDTH) {
-            lines += "\n";
-            length = 0;
-        } else if length > 0 {
-            lines += " ";
-            length += 1;
-        }
-        lines += word;
-        length += word_length;
-    }
-    lines + "\n"
-}
-
 /// Two numbers, or one where they are equal.
 fn pair(first: u32, second: u32, between: &str) -> String {
     if first == second { first.to_string() } else { format!("{first}{between}{second}") }
 }
 
-/// A number of bytes in the largest unit it fills, with one decimal where it is no whole number.
-fn bytes(count: u64) -> String {
-    let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    // A limit of 2^31 - 1 is meant as 2 GiB.
-    let filled = |(unit, _): &&(u64, &str)| count.saturating_add(8) >= *unit;
-    match units.iter().find(filled) {
-        Some((unit, name)) if count.is_multiple_of(*unit) => format!("{} {name}", count / unit),
-        Some((unit, name)) => format!("{:.1} {name}", count as f64 / *unit as f64),
-        None => format!("{count} B"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::WIDTH;
     use burn_wgsl::device::{AdapterKind, Api, Features, Place};
 
     #[test]
@@ -400,21 +309,5 @@ mod tests {
         assert!(text.contains("gpu:11 "), "{text}");
         assert!(text.contains("integrated:11"), "{text}");
         assert!(text.contains("1023.5 GiB"), "{text}");
-    }
-
-    #[test]
-    fn bytes_are_told_in_the_largest_unit() {
-        let cases = [
-            (0, "0 B"),
-            (1000, "1000 B"),
-            (32 << 10, "32 KiB"),
-            (128 << 20, "128 MiB"),
-            ((1 << 31) - 1, "2.0 GiB"),
-            (3 << 29, "1.5 GiB"),
-            (1 << 52, "4096 TiB"),
-        ];
-        for (count, text) in cases {
-            assert_eq!(bytes(count), text);
-        }
     }
 }
