@@ -15,7 +15,7 @@ from torch import nn
 
 # As in the Rust peers: seconds of one answer's samples, repetitions at most, and the end of a warm-up.
 SAMPLE, MOST_REPETITIONS = 0.1, 20
-STEADY, ABOUT, WARM_UP = 4, 1.25, 15.0
+STEADY, ABOUT, WARM_UP_AT_LEAST, WARM_UP_AT_MOST = 4, 1.25, 2.0, 15.0
 
 
 def numbers(seed, count):
@@ -149,14 +149,15 @@ def repetition(peer, work):
 def warm_up(peer, work):
     started = time.perf_counter()
     first = value(repetition(peer, work)[1])
-    after_first = time.perf_counter()
+    after_first, elapsed = time.perf_counter(), 0.0
     fastest, steady = math.inf, 0
-    while steady < STEADY and time.perf_counter() - after_first < WARM_UP:
+    while elapsed < WARM_UP_AT_MOST and (steady < STEADY or elapsed < WARM_UP_AT_LEAST):
         ms, _ = repetition(peer, work)
         steady = steady + 1 if ms < fastest * ABOUT else 0
         if ms * ABOUT < fastest:
             steady = 1
         fastest = min(fastest, ms)
+        elapsed = time.perf_counter() - after_first
     return {"warm_up": time.perf_counter() - started, "value": first}
 
 

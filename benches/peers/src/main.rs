@@ -22,11 +22,13 @@ use peers::Peer;
 use process::Launcher;
 use workloads::Workload;
 
+const DEFAULT_PEERS: [&str; 6] = ["wgsl", "wgpu22", "wgpu22-wgsl", "wgpu21", "flex21", "torch"];
+
 #[derive(Parser)]
 #[command(about, version)]
 struct Args {
-    /// The peers, the first of which the others are compared with: wgsl, wgpu22, wgpu21, flex21, torch
-    #[arg(long, value_delimiter = ',', num_args = 1.., default_values = ["wgsl", "wgpu22", "wgpu21", "flex21", "torch"])]
+    /// The peers, the first of which the others are compared with: wgsl, wgpu22, wgpu22-wgsl, wgpu21, flex21, torch
+    #[arg(long, value_delimiter = ',', num_args = 1.., default_values = DEFAULT_PEERS)]
     peers: Vec<String>,
     /// Beginnings of the names of workloads, such as `matmul`; all of them if none is given
     #[arg(long, value_delimiter = ',', num_args = 1..)]

@@ -63,8 +63,10 @@ const MOST_REPETITIONS: usize = 20;
 /// A warm-up ends when this many repetitions in a row took about as long as the fastest so far,
 const STEADY: usize = 4;
 const ABOUT: f64 = 1.25;
-/// or when this much time has passed after the first one.
-const WARM_UP: Duration = Duration::from_secs(15);
+/// but no sooner than this much time after the first, since a backend may compile better kernels for what runs often,
+const WARM_UP_AT_LEAST: Duration = Duration::from_secs(2);
+/// and no later than this.
+const WARM_UP_AT_MOST: Duration = Duration::from_secs(15);
 
 /// Answers commands until stdin ends.
 pub fn serve(peer: &impl Peer) -> std::io::Result<()> {
@@ -123,7 +125,7 @@ fn warm_up(peer: &impl Peer, work: &mut Work) -> (Option<f64>, Option<f64>) {
     let value = output();
     let after_first = Instant::now();
     let (mut fastest, mut steady) = (f64::INFINITY, 0);
-    while steady < STEADY && after_first.elapsed() < WARM_UP {
+    while after_first.elapsed() < WARM_UP_AT_MOST && (steady < STEADY || after_first.elapsed() < WARM_UP_AT_LEAST) {
         let (ms, _) = repetition(peer, work);
         steady = if ms < fastest * ABOUT { steady + 1 } else { 0 };
         if ms * ABOUT < fastest {

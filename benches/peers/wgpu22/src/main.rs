@@ -1,4 +1,4 @@
-//! burn-wgpu 0.22 as a peer.
+//! burn-wgpu 0.22 as a peer, through SPIR-V or WGSL: its feature `vulkan` decides.
 
 mod burn_api;
 #[path = "../../shared/workloads.rs"]
@@ -28,5 +28,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         DeviceChoice::Software => DeviceKind::Cpu,
         DeviceChoice::Gpu => DeviceKind::DefaultDevice,
     };
-    Ok(peer_protocol::serve(&Wgpu22(Device::vulkan(kind)))?)
+    Ok(peer_protocol::serve(&Wgpu22(Device::wgpu(kind)))?)
 }
