@@ -2,6 +2,7 @@
 // A line is what one output reduces; it may be cut into `splits` parts, each an output of its own.
 // Default: one invocation walks one part. ROW: LANES invocations walk one part together and combine
 // through workgroup memory in a fixed tree. VEC4: parts are contiguous and aligned, read four at a time; WORDS: of 32 bits.
+// COLUMNS: one invocation walks the same part of four lines that are neighbours in memory, a quad at a time.
 // ARG: the result is the index along the line instead of the value.
 // The order of combination depends on the shape alone, so results repeat bit for bit.
 //#include "lib/grid"
@@ -34,7 +35,7 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-//#if VEC4
+//#if QUADS
 //#if WORDS
 @group(0) @binding(auto) var<storage, read> x: array<Quad>;
 
@@ -101,6 +102,7 @@ fn better(best: Best, value: T, index: u32) -> bool {
     return (BETTER) || (v == b && index < best.index);
 }
 
+//#if !COLUMNS
 // Walks elements first, first + step, ... below end.
 fn walk_part(base: u32, first: u32, step: u32, end: u32) -> Best {
     var best = Best(IDENTITY, first);
@@ -136,6 +138,8 @@ fn store(o: u32, best: Best) {
     out[o] = finish(best.value);
 //#endif
 }
+
+//#endif
 
 //#if ROW
 @compute @workgroup_size(LANES)
@@ -186,9 +190,30 @@ fn main(
 ) {
     let o = group_index(group, groups) * 64u + lane;
     if (o >= p.parts) { return; }
-    let base = locate(o / p.splits).x;
     let start = (o % p.splits) * p.chunk;
-    store(o, walk_part(base, start, 1u, min(start + p.chunk, p.len)));
+    let end = min(start + p.chunk, p.len);
+//#if COLUMNS
+    let line = o / p.splits * 4u;
+    let base = locate(line).x;
+    var best = vec4<T>(IDENTITY);
+    for (var k = start; k < end; k++) {
+        let v = four((base + inner(k)) >> 2u);
+        best = vec4<T>(
+            combine(best.x, load(v.x)),
+            combine(best.y, load(v.y)),
+            combine(best.z, load(v.z)),
+            combine(best.w, load(v.w)),
+        );
+    }
+    let at = line * p.splits + o % p.splits;
+    out[at] = finish(best.x);
+    out[at + p.splits] = finish(best.y);
+    out[at + 2u * p.splits] = finish(best.z);
+    out[at + 3u * p.splits] = finish(best.w);
+//#else
+    let base = locate(o / p.splits).x;
+    store(o, walk_part(base, start, 1u, end));
+//#endif
 }
 //#endif
 //#use "lib/math"

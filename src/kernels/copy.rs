@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::cases::{Arg, Case, Fill, Input, case, ints, normal, permuted, truths};
 use super::cast;
 use super::elementwise::{Map, Number};
+use super::transpose;
 use crate::runtime::Variant;
 use crate::tensor::{Error, Layout, Result, Shape, SliceAxis, Tensor};
 
@@ -27,7 +28,7 @@ fn duplicate(tensor: &Tensor) -> Result<Tensor> {
         return cast::half(tensor, tensor.dtype());
     }
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &[tensor])?;
-    copy_of(tensor).write_to(std::slice::from_ref(tensor), &out)?;
+    write(tensor, &out)?;
     Ok(out)
 }
 
@@ -41,12 +42,15 @@ pub fn owned(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
     let mut inputs: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(others);
     inputs.push(&tensor);
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &inputs)?;
-    copy_of(&tensor).write_to(std::slice::from_ref(&tensor), &out)?;
+    write(&tensor, &out)?;
     Ok(out)
 }
 
-/// Writes a tensor's elements to `part`, a view of the same shape in another buffer.
+/// Writes a tensor's elements, broadcast to its shape, to `part`, a view in another buffer.
 pub fn write(tensor: &Tensor, part: &Tensor) -> Result<()> {
+    if transpose::transpose(tensor, part)? {
+        return Ok(());
+    }
     copy_of(tensor).write_to(std::slice::from_ref(tensor), part)
 }
 
@@ -152,7 +156,7 @@ pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result
     tensor.same_device(&value)?;
     let tensor = owned(tensor, &[&value])?;
     let part = tensor.view(tensor.layout().slice(axes));
-    copy_of(&part).write_to(&[value], &part)?;
+    write(&value, &part)?;
     Ok(tensor)
 }
 
@@ -179,7 +183,7 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     for tensor in &tensors {
         let len = tensor.shape()[axis];
         let part = out.view(out.layout().narrow(axis, start, len));
-        copy_of(tensor).write_to(std::slice::from_ref(tensor), &part)?;
+        write(tensor, &part)?;
         start += len;
     }
     Ok(out)

@@ -47,6 +47,7 @@ families! {
     scan
     softmax
     sort
+    transpose
 }
 
 use smallvec::SmallVec;

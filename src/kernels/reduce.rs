@@ -117,9 +117,10 @@ impl Reduction {
         };
         let vec4 = matches!(mode, Mode::Row { vec4: true, .. });
         let (row, lanes) = match mode {
-            Mode::Line => (false, 64),
+            Mode::Line | Mode::Columns => (false, 64),
             Mode::Row { lanes, .. } => (true, lanes),
         };
+        let quads = vec4 || mode == Mode::Columns;
         Variant::new(&REDUCE)
             .ty("E", dtype.wgsl())
             .ty("T", inner)
@@ -134,7 +135,9 @@ impl Reduction {
             .flag("ARG", self.is_arg())
             .flag("ROW", row)
             .flag("VEC4", vec4)
-            .flag("WORDS", vec4 && dtype.size() == 4)
+            .flag("COLUMNS", mode == Mode::Columns)
+            .flag("QUADS", quads)
+            .flag("WORDS", quads && dtype.size() == 4)
     }
 }
 
@@ -155,6 +158,8 @@ fn limit(dtype: DType, least: bool) -> &'static str {
 enum Mode {
     /// By one invocation.
     Line,
+    /// By one invocation, and with it the same part of three lines beside it.
+    Columns,
     /// By a workgroup.
     Row { lanes: u32, vec4: bool },
 }
@@ -239,13 +244,18 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     };
     let chunk = len.div_ceil(splits).next_multiple_of(4).max(4);
     let splits = len.div_ceil(chunk).max(1);
-    let aligned = straight
-        && !kind.is_arg()
-        && len.is_multiple_of(4)
-        && outer.offset.is_multiple_of(4)
-        && outer.strides.iter().zip(&outer.shape).all(|(&s, &n)| n == 1 || s % 4 == 0);
+    let four = |layout: &Layout| layout.strides.iter().zip(&layout.shape).all(|(&s, &n)| n == 1 || s % 4 == 0);
+    let aligned = straight && !kind.is_arg() && len.is_multiple_of(4) && outer.offset.is_multiple_of(4) && four(outer);
     let row = len >= 16 && (straight || (outputs * splits < 64 && len > 64));
-    let mode = if row { Mode::Row { lanes, vec4: aligned } } else { Mode::Line };
+    let beside = outer.shape.len().checked_sub(1).is_some_and(|last| {
+        let rest = Layout { shape: outer.shape[..last].into(), strides: outer.strides[..last].into(), offset: 0 };
+        outer.strides[last] == 1 && outer.shape[last].is_multiple_of(4) && four(&rest) && four(inner)
+    });
+    let mode = match row {
+        true => Mode::Row { lanes, vec4: aligned },
+        false if beside && !kind.is_arg() && outer.offset.is_multiple_of(4) => Mode::Columns,
+        false => Mode::Line,
+    };
 
     let dtype = tensor.dtype();
     let out = Tensor::empty(tensor.runtime(), &[outputs * splits], kind.out(dtype), &[tensor])?;
@@ -254,8 +264,9 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     }
     let unit = if mode == (Mode::Row { lanes, vec4: true }) { 4 } else { 1 };
     let mut params: Params = SmallVec::new();
+    let parts = if mode == Mode::Columns { outputs / 4 * splits } else { outputs * splits };
     params.extend_from_slice(&[
-        (outputs * splits) as u32,
+        parts as u32,
         splits as u32,
         (len / unit) as u32,
         (chunk / unit) as u32,
@@ -272,7 +283,6 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         words[MAX_RANK + axis] = step as i32 as u32;
     }
     params.extend_from_slice(&words);
-    let parts = outputs * splits;
     Launch {
         variant: &kind.variant(dtype, mode, splits == 1),
         inputs: &[tensor],
@@ -304,6 +314,9 @@ pub fn variants() -> Vec<Variant> {
             }
             for last in [true, false] {
                 out.push(kind.variant(dtype, Mode::Line, last));
+                if !kind.is_arg() {
+                    out.push(kind.variant(dtype, Mode::Columns, last));
+                }
                 for lanes in [8, 256] {
                     for vec4 in [true, false] {
                         if !(vec4 && kind.is_arg()) {
@@ -329,6 +342,9 @@ pub const CASES: &[Case] = &[
     case("float_sum_dim", &[normal(&[3, 4096]), Arg::Int(1)]),
     case("float_sum_dim", &[normal(&[3000, 64]), Arg::Int(1)]),
     case("float_sum_dim", &[normal(&[5000, 3]), Arg::Int(0)]),
+    case("float_sum_dim", &[normal(&[5000, 12]), Arg::Int(0)]),
+    case("float_mean_dim", &[normal(&[3, 70, 36]), Arg::Int(1)]),
+    case("float_max_dim", &[normal(&[2, 9, 8]), Arg::Int(1)]),
     case("float_sum_dim", &[permuted(&[40, 33], &[1, 0]), Arg::Int(1)]),
     case("float_sum_dim", &[normal(&[2, 0, 3]), Arg::Int(1)]),
     case("float_sum_dim", &[normal(&[70_000, 17]), Arg::Int(1)]),

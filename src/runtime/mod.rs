@@ -3,6 +3,7 @@
 //! Knows buffers and shaders, not shapes. A kernel launch is [`Runtime::dispatch`]; nothing here waits
 //! for the GPU unless data is asked for ([`Runtime::read`]) or [`Runtime::sync`] is called.
 
+mod cache;
 mod error;
 mod memory;
 mod profile;
@@ -18,9 +19,11 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::device::{self, AdapterFacts, AdapterKind, DeviceError, IMMEDIATE_BYTES};
+use cache::PipelineCache;
 use memory::{Buffer, Pool, Request};
 use stream::{Recorded, Stream};
 
+pub use cache::{CACHE_VARIABLE, cache_folder};
 pub use error::RuntimeError;
 pub use memory::{MemoryUsage, Slice};
 pub use profile::{KernelTime, Profile, ProfileError};
@@ -62,6 +65,7 @@ pub struct Runtime {
     stream: Mutex<Stream>,
     pool: Arc<Pool>,
     pipelines: Mutex<FxHashMap<Variant, wgpu::ComputePipeline>>,
+    pipeline_cache: Option<PipelineCache>,
     layouts: Mutex<FxHashMap<Interface, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
     next_buffer: AtomicU64,
     lost: Arc<OnceLock<String>>,
@@ -139,6 +143,7 @@ impl Runtime {
             stream: Mutex::new(Stream::new(&device)),
             pool: Arc::new(Pool::new(facts.limits.max_storage_binding_size.min(facts.limits.max_buffer_size))),
             pipelines: Mutex::default(),
+            pipeline_cache: PipelineCache::open(&device, &facts),
             layouts: Mutex::default(),
             next_buffer: AtomicU64::new(1),
             work_done: AtomicU64::new(0),
@@ -328,12 +333,15 @@ impl Runtime {
                 constants: &[],
                 zero_initialize_workgroup_memory: self.checked,
             },
-            cache: None,
+            cache: self.pipeline_cache.as_ref().map(PipelineCache::raw),
         });
         if let Some(error) = pollster::block_on(scope.pop()) {
             return Err(failed(error.to_string()));
         }
         log::debug!("compiled {variant}");
+        if let Some(cache) = &self.pipeline_cache {
+            cache.grew();
+        }
         pipelines.insert(variant.clone(), pipeline.clone());
         Ok(pipeline)
     }
@@ -388,8 +396,16 @@ impl Runtime {
         let waited = self.device.poll(wgpu::PollType::wait_indefinitely());
         stream.caught_up();
         drop(stream);
+        self.keep_pipelines();
         self.check_lost()?;
         waited.map(|_| ()).map_err(|error| self.readback_error(&error))
+    }
+
+    /// Writes newly compiled pipelines to the user's cache.
+    fn keep_pipelines(&self) {
+        if let Some(cache) = &self.pipeline_cache {
+            cache.save();
+        }
     }
 
     fn readback_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {

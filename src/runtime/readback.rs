@@ -108,6 +108,7 @@ impl Runtime {
         {
             let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
             self.stream.lock().caught_up();
+            self.keep_pipelines();
             polled.map_err(|error| self.readback_error(&error))?;
         }
         let mapped = mapping.await;
