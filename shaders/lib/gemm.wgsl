@@ -237,7 +237,7 @@ fn main(
     begin(tile.batch);
     let last_row = g.m - 1u;
     let first_col = tile.col + lane * 4u;
-    // Past the edge, rows and columns repeat the last ones: they write the same value once more.
+    // Past the edge, columns repeat the last ones: they write the same value once more.
 //#if QUADS
     let quad_col = min(first_col, g.n - 4u);
     let cols = vec4<u32>(quad_col, quad_col + 1u, quad_col + 2u, quad_col + 3u);
@@ -314,20 +314,23 @@ fn main(
         out_col(tile.split, cols.z),
         out_col(tile.split, cols.w),
     );
+    // A loop whose length the compiler does not know: written out, the stores would be most of what it compiles.
 //#repeat H OCTETS
+    for (var r = 0u; r < 8u && tile.row + H * 8u + r < g.m; r++) {
+        var sum = acc[H * 8u];
 //#repeat I 8
-    {
-        let row = out_row(tile.batch, min(tile.row + H * 8u + I, last_row));
+        sum = select(sum, acc[H * 8u + I], vec4<bool>(r == I));
+//#end
+        let row = out_row(tile.batch, tile.row + H * 8u + r);
 //#if OUT_QUAD
-        out[(row + at.x) >> 2u] = quad_of(bitcast<vec4<u32>>(acc[H * 8u + I]));
+        out[(row + at.x) >> 2u] = quad_of(bitcast<vec4<u32>>(sum));
 //#else
-        out[row + at.x] = acc[H * 8u + I].x;
-        out[row + at.y] = acc[H * 8u + I].y;
-        out[row + at.z] = acc[H * 8u + I].z;
-        out[row + at.w] = acc[H * 8u + I].w;
+        out[row + at.x] = sum.x;
+        out[row + at.y] = sum.y;
+        out[row + at.z] = sum.z;
+        out[row + at.w] = sum.w;
 //#endif
     }
-//#end
 //#end
 }
 //#endif

@@ -17,6 +17,9 @@ static ELEMENTWISE: Source =
 /// Invocations per workgroup; each computes four neighbours per round.
 const LANES: usize = 256;
 
+/// Tensors of so many elements are written in place even by kernels that are compiled for it: memory counts.
+const LARGE: usize = 1 << 18;
+
 /// A scalar operand.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
@@ -84,8 +87,10 @@ impl Map {
                 rule: "each axis must have the same size, or size one",
             })?;
         }
-        // In place only where all move as vec4: kernels for views are compiled once, not once per input.
-        let straight = inputs.iter().all(|input| {
+        // In place only where all move as vec4, and where it is worth a kernel of its own.
+        let runtime = inputs[0].runtime();
+        let worth = !runtime.is_software() || runtime.is_warm() || inputs[0].len() >= LARGE;
+        let straight = worth && inputs.iter().all(|input| {
             let layout = input.layout();
             layout.shape == shape && layout.is_contiguous() && layout.offset.is_multiple_of(4)
         });

@@ -44,9 +44,10 @@ pub(crate) enum Wish {
     Rows,
 }
 
-/// A program that has kept a software adapter busy for so many operations, about a second, is worth kernels that
-/// take a second to compile. Until then the plain ones serve.
-const WARM: u64 = 1 << 33;
+/// A product of so many operations is worth a kernel that takes a second to compile, in whatever program; in one that
+/// has run for a while, one of [`SMALL`] is. Until then the plain kernels serve.
+const HUGE: u64 = 1 << 31;
+const SMALL: u64 = 1 << 20;
 
 /// `BURN_WGSL_TILING` fixes the shape wherever it can be had: `plain`, `quads`, `tiled64` or `tiled128`.
 static FIXED: LazyLock<Option<Shape>> = LazyLock::new(|| {
@@ -100,7 +101,7 @@ impl Shape {
         }
         let work = 2 * (batch * m) as u64 * (n * k) as u64;
         if runtime.is_software() {
-            let worth = runtime.work_done().saturating_add(4 * work) > WARM && work > 1 << 20;
+            let worth = work > HUGE || runtime.is_warm() && work > SMALL;
             return if worth && has_octets(runtime) { Self::Quads } else { Self::Plain };
         }
         // Large tiles read less, small ones keep more of the GPU busy.

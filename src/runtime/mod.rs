@@ -32,6 +32,9 @@ pub use shader::{Compiler, Def, ParamsIn, Source, Target, Variant, expand};
 /// The most workgroups a grid may have in one dimension.
 const MAX_GROUPS: u32 = 65_535;
 
+/// So many operations take a software adapter about a second.
+const WARM: u64 = 1 << 33;
+
 /// One kernel launch: the variant, what it reads and writes, its parameters and its size.
 #[derive(Debug)]
 pub struct Dispatch<'a> {
@@ -171,6 +174,12 @@ impl Runtime {
     /// Roughly how many operations the device has been given since it was opened.
     pub fn work_done(&self) -> u64 {
         self.work_done.load(Ordering::Relaxed)
+    }
+
+    /// Whether the device has been busy for long enough, on a software adapter about a second, that kernels which
+    /// take long to compile, or serve fewer cases, are worth their while.
+    pub fn is_warm(&self) -> bool {
+        self.work_done() > WARM
     }
 
     /// Memory in use, reserved and at its peak.
