@@ -21,6 +21,7 @@
 //! - [`fallbacks`] tells which ops ran on the CPU for want of a kernel.
 //! - [`memory`] tells what a device holds.
 //! - [`profile`] tells the GPU time of each kernel.
+//! - [`tune`] finds out which shape of product is the fastest on a device.
 //!
 //! The modules are the layers of the crate, each knowing only those below: [`backend`], [`kernels`], [`tensor`],
 //! [`runtime`], [`device`]. Those who write kernels start at [`kernels`].
@@ -38,6 +39,7 @@ pub mod tensor;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use backend::{Wgsl, WgslTensor, fallbacks, memory, profile, reset_fallbacks};
+pub use backend::{TuneError, Wgsl, WgslTensor, fallbacks, memory, profile, reset_fallbacks, tune};
 pub use device::WgslDevice;
+pub use kernels::tuning::{Trial, Tuning, set_tuning};
 pub use runtime::{KernelTime, Profile, ProfileError};

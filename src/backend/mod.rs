@@ -31,7 +31,8 @@ pub use extension::apply;
 pub use fallback::{fallbacks, reset_fallbacks};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
-use crate::device::{Place, WgslDevice};
+use crate::device::{DeviceError, Place, WgslDevice};
+use crate::kernels::tuning::{self, Trial};
 use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime};
 
 /// The backend. `Autodiff<Wgsl>` trains; tensors live on a [`WgslDevice`].
@@ -202,4 +203,33 @@ pub fn profile<R>(device: &WgslDevice, work: impl FnOnce() -> R) -> Result<(R, P
         Place::Cpu => Err(ProfileError::Cpu),
         Place::Adapter(index) => Runtime::of(index)?.profile(work),
     }
+}
+
+/// Tries the shapes in which matrix products and convolutions can be computed on a device, and keeps the fastest of
+/// each class of sizes for this adapter and driver, in a file of the user's cache folder. Takes seconds to minutes.
+/// `heard` is told of each class when it is done. The CPU has nothing to try: the list is empty.
+///
+/// What was kept is used from then on, by later processes too, unless `BURN_WGSL_TUNING=off` or
+/// [`set_tuning`](crate::set_tuning) says otherwise.
+///
+/// # Errors
+///
+/// When there is no such device, or it fails. A candidate that fails, or computes something else than the plain kernel,
+/// does not win, and is named in the log.
+pub fn tune(device: &WgslDevice, heard: impl FnMut(&Trial)) -> Result<Vec<Trial>, TuneError> {
+    match device.place()? {
+        Place::Cpu => Ok(Vec::new()),
+        Place::Adapter(index) => Ok(tuning::tune(&Runtime::of(index)?, heard)?),
+    }
+}
+
+/// Why a device could not be tuned.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    /// There is no such device.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The device failed.
+    #[error(transparent)]
+    Tensor(#[from] crate::tensor::Error),
 }

@@ -90,10 +90,11 @@ impl Map {
         // In place only where all move as vec4, and where it is worth a kernel of its own.
         let runtime = inputs[0].runtime();
         let worth = !runtime.is_software() || runtime.is_warm() || inputs[0].len() >= LARGE;
-        let straight = worth && inputs.iter().all(|input| {
-            let layout = input.layout();
-            layout.shape == shape && layout.is_contiguous() && layout.offset.is_multiple_of(4)
-        });
+        let straight = worth
+            && inputs.iter().all(|input| {
+                let layout = input.layout();
+                layout.shape == shape && layout.is_contiguous() && layout.offset.is_multiple_of(4)
+            });
         let same = (0..inputs.len()).filter(|_| straight).find(|&i| {
             let input = &inputs[i];
             input.dtype() == self.out

@@ -1,11 +1,12 @@
 //! What matrix products and convolutions share: the shape in which one is computed, and how it is cut up.
 //! The loop itself is `shaders/lib/gemm.wgsl`.
 
+use std::cell::Cell;
 use std::str::FromStr;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use super::reduce::{self, Reduction};
-use super::{copy, div_up};
+use super::{copy, div_up, tuning};
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{Layout, Result, Shape as TensorShape, Tensor};
 
@@ -72,18 +73,35 @@ pub(crate) enum Shape {
     Tiled128,
 }
 
+impl Shape {
+    const EVERY: [(Self, &'static str); 4] =
+        [(Self::Plain, "plain"), (Self::Quads, "quads"), (Self::Tiled64, "tiled64"), (Self::Tiled128, "tiled128")];
+
+    /// Its name, as the environment and files have it.
+    pub fn word(self) -> &'static str {
+        Self::EVERY.iter().find(|(shape, _)| *shape == self).map_or("", |(_, word)| word)
+    }
+}
+
 impl FromStr for Shape {
     type Err = ();
 
     fn from_str(word: &str) -> std::result::Result<Self, ()> {
-        match word {
-            "plain" => Ok(Self::Plain),
-            "quads" => Ok(Self::Quads),
-            "tiled64" => Ok(Self::Tiled64),
-            "tiled128" => Ok(Self::Tiled128),
-            _ => Err(()),
-        }
+        Self::EVERY.iter().find(|(_, name)| *name == word).map(|(shape, _)| *shape).ok_or(())
     }
+}
+
+thread_local! {
+    /// The shape that products of this thread are computed in while it is tried.
+    static TRIED: Cell<Option<Shape>> = const { Cell::new(None) };
+}
+
+/// Runs something with every product in one shape.
+pub(crate) fn with_shape<T>(shape: Shape, run: impl FnOnce() -> T) -> T {
+    let before = TRIED.replace(Some(shape));
+    let out = run();
+    TRIED.set(before);
+    out
 }
 
 /// Whether a workgroup of eight invocations is a subgroup.
@@ -94,19 +112,32 @@ pub(crate) fn has_octets(runtime: &Runtime) -> bool {
 }
 
 impl Shape {
+    fn choose(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Self {
+        let said = TRIED.get().or(*FIXED).or_else(|| tuning::found(runtime, batch, m, n, k));
+        said.unwrap_or_else(|| Self::built_in(runtime, batch, m, n, k, runtime.is_warm()))
+    }
+
     /// What suits the adapter's class and the size of the product.
-    fn choose(runtime: &Runtime, batch: usize, m: usize, n: usize, k: usize) -> Self {
-        if let Some(fixed) = *FIXED {
-            return fixed;
-        }
+    pub fn built_in(runtime: &Runtime, batch: usize, m: usize, n: usize, k: usize, warm: bool) -> Self {
         let work = 2 * (batch * m) as u64 * (n * k) as u64;
         if runtime.is_software() {
-            let worth = work > HUGE || runtime.is_warm() && work > SMALL;
+            let worth = work > HUGE || warm && work > SMALL;
             return if worth && has_octets(runtime) { Self::Quads } else { Self::Plain };
         }
         // Large tiles read less, small ones keep more of the GPU busy.
         let tiles = batch * m.div_ceil(128) * n.div_ceil(128);
         if tiles >= 128 { Self::Tiled128 } else { Self::Tiled64 }
+    }
+
+    /// The shapes worth trying on an adapter, the plain one first.
+    pub fn candidates(runtime: &Runtime) -> Vec<Self> {
+        let octets = has_octets(runtime);
+        let sensible = |shape: Self| match shape {
+            Self::Plain | Self::Tiled64 => true,
+            Self::Quads => octets,
+            Self::Tiled128 => !runtime.is_software(),
+        };
+        Self::EVERY.into_iter().map(|(shape, _)| shape).filter(|&shape| sensible(shape)).collect()
     }
 
     fn tiling(self, runtime: &Runtime, m: usize, quads: bool) -> Tiling {
@@ -185,7 +216,7 @@ pub(crate) struct Gemm {
 
 impl Gemm {
     /// A product whose k is one run.
-    pub fn new(runtime: &Runtime, batch: usize, m: usize, n: usize, k: usize) -> Self {
+    pub fn new(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Self {
         let shape = Shape::choose(runtime, batch, m, n, k);
         Self { batch, m, n, inner: k, outer: 1, k, splits: 1, a_step: 1, b_step: n.cast_signed(), shape }
     }

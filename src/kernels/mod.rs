@@ -7,6 +7,7 @@
 pub mod cases;
 pub(crate) mod gemm;
 pub mod table;
+pub mod tuning;
 
 /// The families: a file each, with its launchers, its `variants()` and its `CASES`.
 macro_rules! families {

@@ -1,11 +1,13 @@
 //! What is kept between runs, in a folder per user: it may be deleted at any time, and nothing in it is believed
 //! before it is checked.
 
+use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::{env, fs, io, process};
 
+use parking_lot::RwLock;
 use rustc_hash::FxHasher;
 
 use crate::device::AdapterFacts;
@@ -100,9 +102,67 @@ impl PipelineCache {
             return;
         };
         if let Err(error) = replace(&self.file, &sealed(&data)) {
-            log::warn!("cannot keep compiled kernels in {} ({error}): they are compiled again next time", self.file.display());
+            log::warn!(
+                "cannot keep compiled kernels in {} ({error}): they are compiled again next time",
+                self.file.display()
+            );
         }
     }
+}
+
+/// What was found to be best on this adapter, by name, kept in a file of lines `name = choice`.
+#[derive(Debug, Default)]
+pub struct Choices {
+    file: Option<PathBuf>,
+    /// The file's first line: what it is good for.
+    key: String,
+    found: RwLock<BTreeMap<String, String>>,
+}
+
+impl Choices {
+    pub(crate) fn open(facts: &AdapterFacts) -> Self {
+        let file = cache_folder().map(|folder| adapter_file(&folder, facts, "tuning"));
+        let key = adapter_key(facts);
+        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+        let found = RwLock::new(lines(&text, &key).unwrap_or_default());
+        Self { file, key, found }
+    }
+
+    /// Whether nothing was found out yet.
+    pub fn is_empty(&self) -> bool {
+        self.found.read().is_empty()
+    }
+
+    /// What was found best for `name`.
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.found.read().get(name).cloned()
+    }
+
+    /// Keeps what was found best for `name`, in the file too.
+    pub fn set(&self, name: &str, choice: &str) {
+        let mut found = self.found.write();
+        found.insert(name.to_owned(), choice.to_owned());
+        let Some(file) = &self.file else {
+            return;
+        };
+        let lines = found.iter().map(|(name, choice)| format!("{name} = {choice}\n"));
+        let text = format!("{}\n{}", self.key, lines.collect::<String>());
+        if let Err(error) = replace(file, text.as_bytes()) {
+            log::warn!("cannot keep what was found out in {} ({error}): it holds for this process", file.display());
+        }
+    }
+
+    /// The file, where there is one.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+}
+
+/// The lines below a first one that must be `key`.
+fn lines(text: &str, key: &str) -> Option<BTreeMap<String, String>> {
+    let (first, rest) = text.split_once('\n')?;
+    let pair = |line: &str| line.split_once(" = ").map(|(name, choice)| (name.to_owned(), choice.to_owned()));
+    (first == key).then(|| rest.lines().filter_map(pair).collect())
 }
 
 fn sealed(data: &[u8]) -> Vec<u8> {
@@ -125,6 +185,15 @@ mod tests {
         for damaged in [&whole[..whole.len() - 1], &whole[..4], &[], &[whole.as_slice(), b"x"].concat()] {
             assert_eq!(unsealed(damaged), None);
         }
+    }
+
+    #[test]
+    fn choices_are_those_of_this_driver() {
+        let text = "key\na thing = this\nno choice\nanother = that\n";
+        let found = lines(text, "key").expect("the key is right");
+        assert_eq!(found.len(), 2);
+        assert_eq!(found["a thing"], "this");
+        assert!(lines(text, "another key").is_none() && lines("", "key").is_none());
     }
 
     #[test]

@@ -23,7 +23,7 @@ use cache::PipelineCache;
 use memory::{Buffer, Pool, Request};
 use stream::{Recorded, Stream};
 
-pub use cache::{CACHE_VARIABLE, cache_folder};
+pub use cache::{CACHE_VARIABLE, Choices, cache_folder};
 pub use error::RuntimeError;
 pub use memory::{MemoryUsage, Slice};
 pub use profile::{KernelTime, Profile, ProfileError};
@@ -69,6 +69,7 @@ pub struct Runtime {
     pool: Arc<Pool>,
     pipelines: Mutex<FxHashMap<Variant, wgpu::ComputePipeline>>,
     pipeline_cache: Option<PipelineCache>,
+    choices: Choices,
     layouts: Mutex<FxHashMap<Interface, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
     next_buffer: AtomicU64,
     lost: Arc<OnceLock<String>>,
@@ -147,6 +148,7 @@ impl Runtime {
             pool: Arc::new(Pool::new(facts.limits.max_storage_binding_size.min(facts.limits.max_buffer_size))),
             pipelines: Mutex::default(),
             pipeline_cache: PipelineCache::open(&device, &facts),
+            choices: Choices::open(&facts),
             layouts: Mutex::default(),
             next_buffer: AtomicU64::new(1),
             work_done: AtomicU64::new(0),
@@ -180,6 +182,11 @@ impl Runtime {
     /// take long to compile, or serve fewer cases, are worth their while.
     pub fn is_warm(&self) -> bool {
         self.work_done() > WARM
+    }
+
+    /// What was found to be the fastest on this adapter.
+    pub fn choices(&self) -> &Choices {
+        &self.choices
     }
 
     /// Memory in use, reserved and at its peak.

@@ -3,18 +3,23 @@
 mod bench;
 mod devices;
 mod text;
+mod tune;
 
 use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
 use burn_wgsl::device::DeviceError;
+use burn_wgsl::{Tuning, set_tuning};
 use clap::{Parser, Subcommand};
 
 /// Burn on hand-written WGSL kernels.
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
+    /// Leave aside what `tune` has found out: the built-in choices decide
+    #[arg(long, global = true)]
+    no_tune: bool,
     #[command(subcommand)]
     command: Command,
 }
@@ -29,13 +34,20 @@ enum Command {
     },
     /// Measures how fast the devices are, side by side.
     Bench(bench::Arguments),
+    /// Finds out which shape of matrix product is the fastest, and keeps it for later processes.
+    Tune(tune::Arguments),
 }
 
 fn main() -> ExitCode {
     env_logger::init();
-    let done = match Arguments::parse().command {
+    let Arguments { no_tune, command } = Arguments::parse();
+    if no_tune {
+        set_tuning(Tuning::Off);
+    }
+    let done = match command {
         Command::Devices { json } => devices::run(json),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Tune(arguments) => tune::run(&arguments),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -51,6 +63,8 @@ fn main() -> ExitCode {
 enum Failure {
     #[error(transparent)]
     Device(#[from] DeviceError),
+    #[error(transparent)]
+    Tune(#[from] burn_wgsl::TuneError),
     #[error("cannot write {to} ({error})")]
     Write { to: String, error: io::Error },
     #[error("cannot write the report as JSON ({0})")]
