@@ -30,7 +30,7 @@ struct Args {
     /// The peers, the first of which the others are compared with: wgsl, wgpu22, wgpu22-wgsl, wgpu21, flex21, torch
     #[arg(long, value_delimiter = ',', num_args = 1.., default_values = DEFAULT_PEERS)]
     peers: Vec<String>,
-    /// Beginnings of the names of workloads, such as `matmul`; all of them if none is given
+    /// Names of workloads, or beginnings of names such as `matmul`; all of them if none is given
     #[arg(long, value_delimiter = ',', num_args = 1..)]
     workloads: Vec<String>,
     /// How often each peer has its turn at a workload

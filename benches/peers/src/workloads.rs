@@ -73,15 +73,19 @@ const WORKLOADS: &[Workload] = &[
     Workload { name: "peak-memory", what: "of the process, over CNN steps", kind: Kind::Peak },
 ];
 
-/// The workloads whose names begin with one of these; all of them for none.
-pub fn matching(beginnings: &[String]) -> Result<Vec<&'static Workload>> {
-    for word in beginnings {
-        if !WORKLOADS.iter().any(|workload| workload.name.starts_with(word.as_str())) {
+/// The workloads that these words ask for, each by its name or by the beginning of several; all of them for none.
+pub fn matching(words: &[String]) -> Result<Vec<&'static Workload>> {
+    let asks = |word: &str, name: &str| {
+        // A whole name is no beginning: `conv2d` leaves out `conv2d-backward`.
+        if WORKLOADS.iter().any(|workload| workload.name == word) { name == word } else { name.starts_with(word) }
+    };
+    for word in words {
+        if !WORKLOADS.iter().any(|workload| asks(word, workload.name)) {
             let all: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
             bail!("no workload begins with `{word}`: there are {}", all.join(", "));
         }
     }
-    let wanted = |name: &str| beginnings.is_empty() || beginnings.iter().any(|word| name.starts_with(word.as_str()));
+    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| asks(word, name));
     Ok(WORKLOADS.iter().filter(|workload| wanted(workload.name)).collect())
 }
 
