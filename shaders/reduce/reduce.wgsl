@@ -102,14 +102,26 @@ fn better(best: Best, value: T, index: u32) -> bool {
     return (BETTER) || (v == b && index < best.index);
 }
 
+//#if VEC4
+fn of_four(q: u32) -> T {
+    let v = four(q);
+    return combine(combine(load(v.x), load(v.y)), combine(load(v.z), load(v.w)));
+}
+//#endif
+
 //#if !COLUMNS
 // Walks elements first, first + step, ... below end.
 fn walk_part(base: u32, first: u32, step: u32, end: u32) -> Best {
     var best = Best(IDENTITY, first);
 //#if VEC4
-    for (var k = first; k < end; k += step) {
-        let v = four((base >> 2u) + k);
-        best.value = combine(best.value, combine(combine(load(v.x), load(v.y)), combine(load(v.z), load(v.w))));
+    // Two quads a turn: both loads are under way at once.
+    var k = first;
+    for (; k + step < end; k += 2u * step) {
+        let here = of_four((base >> 2u) + k);
+        best.value = combine(best.value, combine(here, of_four((base >> 2u) + k + step)));
+    }
+    if (k < end) {
+        best.value = combine(best.value, of_four((base >> 2u) + k));
     }
 //#else
 //#if ARG
@@ -188,12 +200,15 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let o = group_index(group, groups) * 64u + lane;
-    if (o >= p.parts) { return; }
-    let start = (o % p.splits) * p.chunk;
+    // Neighbouring invocations walk neighbouring lines.
+    let index = group_index(group, groups) * 64u + lane;
+    if (index >= p.parts) { return; }
+    let lines = p.parts / p.splits;
+    let split = index / lines;
+    let start = split * p.chunk;
     let end = min(start + p.chunk, p.len);
 //#if COLUMNS
-    let line = o / p.splits * 4u;
+    let line = index % lines * 4u;
     let base = locate(line).x;
     var best = vec4<T>(IDENTITY);
     for (var k = start; k < end; k++) {
@@ -205,14 +220,14 @@ fn main(
             combine(best.w, load(v.w)),
         );
     }
-    let at = line * p.splits + o % p.splits;
+    let at = line * p.splits + split;
     out[at] = finish(best.x);
     out[at + p.splits] = finish(best.y);
     out[at + 2u * p.splits] = finish(best.z);
     out[at + 3u * p.splits] = finish(best.w);
 //#else
-    let base = locate(o / p.splits).x;
-    store(o, walk_part(base, start, 1u, end));
+    let line = index % lines;
+    store(line * p.splits + split, walk_part(locate(line).x, start, 1u, end));
 //#endif
 }
 //#endif
