@@ -202,7 +202,14 @@ fn gpu_shapes(options: &Options) -> Result<Done, String> {
     }
     let tests = ["ops", "attention", "quantized", "chains"].map(|test| ["--test", test]);
     let mut command = test_command(options, tests.as_flattened());
-    passed(run_command(command.env("BURN_WGSL_AS_GPU", "1")))
+    run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
+    // Shapes of products that the small cases are not given by themselves.
+    for shape in ["quads", "tiled128"] {
+        let mut command = test_command(options, &["--test", "ops"]);
+        command.env("BURN_WGSL_TILING", shape).env("BURN_WGSL_TEST_CASES", "matmul,linear,conv");
+        run_command(&mut command)?;
+    }
+    Ok(Done::Passed)
 }
 
 /// `cargo test`, of these tests or of all, on the devices that the options ask for.
