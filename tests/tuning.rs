@@ -26,7 +26,11 @@ fn in_process(step: &str, cache: &Path, tuning: &str) {
 fn kept(cache: &Path) -> Vec<String> {
     let files = std::fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
     let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "tuning"));
-    files.flat_map(|path| std::fs::read_to_string(path).expect("it is text").lines().skip(1).map(str::to_owned).collect::<Vec<_>>()).collect()
+    files
+        .flat_map(|path| {
+            std::fs::read_to_string(path).expect("it is text").lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+        })
+        .collect()
 }
 
 #[test]

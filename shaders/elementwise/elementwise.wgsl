@@ -1,14 +1,14 @@
 // elementwise: out[i] = EXPR, from the elements a, b, c of up to three tensors that broadcast to the
 // output's shape, two scalars s and t, and the element's index i.
 // Each invocation computes four neighbours at a time. PACKED: every tensor is contiguous and aligned,
-// and moves as vec4. Otherwise every tensor is read, and the output written, through its strides.
+// and moves as vec4. Otherwise every tensor is read, and the output written, through its strides; INNER: along the innermost
+// axis four elements are neighbours in memory, or one and the same for the inputs marked ONE_A, ONE_B, ONE_C.
 // WORDS: all types have 32 bits, and move as quads. Of packed tensors, an input that nobody else holds may be the output's own memory (SAME_A, SAME_B, SAME_C).
 //#include "lib/grid"
-//#if PACKED
 //#if WORDS
 //#include "lib/quad"
 //#endif
-//#else
+//#if !PACKED
 //#include "lib/layout"
 //#endif
 
@@ -41,17 +41,23 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-//#if PACKED
 //#if WORDS
 alias A4 = Quad;
 alias B4 = Quad;
 alias C4 = Quad;
 alias O4 = Quad;
 //#else
+//#if PACKED
 alias A4 = vec4<A>;
 alias B4 = vec4<B>;
 alias C4 = vec4<C>;
 alias O4 = vec4<O>;
+//#else
+alias A4 = A;
+alias B4 = B;
+alias C4 = C;
+alias O4 = O;
+//#endif
 //#endif
 //#if IN_A
 @group(0) @binding(auto) var<storage, read> a_in: array<A4>;
@@ -63,18 +69,6 @@ alias O4 = vec4<O>;
 @group(0) @binding(auto) var<storage, read> c_in: array<C4>;
 //#endif
 @group(0) @binding(auto) var<storage, read_write> out: array<O4>;
-//#else
-//#if IN_A
-@group(0) @binding(auto) var<storage, read> a_in: array<A>;
-//#endif
-//#if IN_B
-@group(0) @binding(auto) var<storage, read> b_in: array<B>;
-//#endif
-//#if IN_C
-@group(0) @binding(auto) var<storage, read> c_in: array<C>;
-//#endif
-@group(0) @binding(auto) var<storage, read_write> out: array<O>;
-//#endif
 
 fn op(a: A, b: B, c: C, i: u32) -> O {
 //#if WIDE_SCALARS
@@ -149,6 +143,46 @@ fn quad(q: u32) {
 //#endif
 }
 //#else
+//#if INNER
+fn quad(q: u32) {
+    let i = q * 4u;
+    let at = locate(i);
+    var a = vec4<A>();
+    var b = vec4<B>();
+    var c = vec4<C>();
+//#if IN_A
+    let a_words = words_of(a_in[at.y >> 2u]);
+//#if ONE_A
+    a = bitcast<vec4<A>>(vec4<u32>(a_words[at.y & 3u]));
+//#else
+    a = bitcast<vec4<A>>(a_words);
+//#endif
+//#endif
+//#if IN_B
+    let b_words = words_of(b_in[at.z >> 2u]);
+//#if ONE_B
+    b = bitcast<vec4<B>>(vec4<u32>(b_words[at.z & 3u]));
+//#else
+    b = bitcast<vec4<B>>(b_words);
+//#endif
+//#endif
+//#if IN_C
+    let c_words = words_of(c_in[at.w >> 2u]);
+//#if ONE_C
+    c = bitcast<vec4<C>>(vec4<u32>(c_words[at.w & 3u]));
+//#else
+    c = bitcast<vec4<C>>(c_words);
+//#endif
+//#endif
+    let result = vec4<O>(
+        op(a.x, b.x, c.x, i),
+        op(a.y, b.y, c.y, i + 1u),
+        op(a.z, b.z, c.z, i + 2u),
+        op(a.w, b.w, c.w, i + 3u),
+    );
+    out[at.x >> 2u] = quad_of(bitcast<vec4<u32>>(result));
+}
+//#else
 fn one(at: vec4<u32>, i: u32) {
     var a = A();
     var b = B();
@@ -176,6 +210,7 @@ fn quad(q: u32) {
         one(at, q * 4u + k);
     }
 }
+//#endif
 //#endif
 
 @compute @workgroup_size(256)

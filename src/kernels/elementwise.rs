@@ -8,8 +8,8 @@ use smallvec::{SmallVec, smallvec};
 use super::cases::{Arg, Case, case, ints, normal, permuted, positive, truths};
 use super::table::{Operands, Row, Truth};
 use super::{Launch, Params, div_up, walk};
-use crate::runtime::{Source, Variant};
-use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
+use crate::runtime::{Runtime, Source, Variant};
+use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast, collapse};
 
 static ELEMENTWISE: Source =
     Source { name: "elementwise", text: include_str!("../../shaders/elementwise/elementwise.wgsl") };
@@ -43,6 +43,52 @@ impl Number {
             Self::Bool(x) => x.into(),
         }
     }
+}
+
+/// How tensors are read and the result is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// All move as vec4, and one may be written over.
+    Packed(Option<usize>),
+    /// Four neighbours along the innermost axis at once.
+    Inner(Inner),
+    /// Each element through its strides.
+    Strided,
+}
+
+/// Which inputs have one and the same element for four neighbours along the innermost axis; the others have four
+/// that are neighbours in memory, as the output has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Inner {
+    one: [bool; 3],
+}
+
+impl Inner {
+    /// If all of the layouts, the output's first, can be walked so.
+    fn of(layouts: &[&Layout]) -> Option<Self> {
+        let (shape, strides) = collapse(layouts);
+        let (&len, outer) = shape.split_last()?;
+        if !len.is_multiple_of(4) {
+            return None;
+        }
+        let mut one = [false; 3];
+        for (index, (layout, strides)) in layouts.iter().zip(&strides).enumerate() {
+            let (&step, others) = strides.split_last()?;
+            let aligned = layout.offset.is_multiple_of(4) && others.iter().zip(outer).all(|(s, _)| s % 4 == 0);
+            match (step, index) {
+                (1, _) if aligned => {}
+                (0, 1..) => one[index - 1] = true,
+                _ => return None,
+            }
+        }
+        Some(Self { one })
+    }
+}
+
+/// Whether kernels of their own for special cases are worth compiling: always but on a software adapter, where compiling
+/// is dear, for small tensors in a program that has just begun.
+fn worth_kernels(runtime: &Runtime, len: usize) -> bool {
+    !runtime.is_software() || runtime.is_warm() || len >= LARGE
 }
 
 /// An elementwise computation: an expression of `a`, `b`, `c`, the scalars `s`, `t` and the index `i`.
@@ -150,6 +196,9 @@ impl Map {
         // memory may write past the end of the elements.
         let whole = len.is_multiple_of(4) || same.is_some() || (out.is_packed() && out.is_unique());
         let packed = whole && layouts.iter().all(|l| l.is_contiguous() && l.offset.is_multiple_of(4));
+        let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
+        let worth = self.words(inputs) && worth_kernels(out.runtime(), len);
+        let inner = if packed || !worth { None } else { Inner::of(&refs) };
         let quads = len.div_ceil(4);
         // Large tensors: fewer, longer workgroups.
         let rounds = if quads >= LANES * 1024 { 4 } else { 1 };
@@ -161,13 +210,17 @@ impl Map {
             let start = |i: usize| layouts.get(i).map_or(0, |layout: &Layout| layout.offset as u32 / 4);
             params.extend([start(0), start(1), start(2), start(3)]);
         } else {
-            let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
-            let (words, inner) = walk(&refs)?;
-            params[4] = u32::from(inner.is_multiple_of(4));
+            let (words, innermost) = walk(&refs)?;
+            params[4] = u32::from(innermost.is_multiple_of(4));
             params.extend_from_slice(&words);
         }
         let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
-        let variant = self.variant(&dtypes, packed, same);
+        let way = match inner {
+            _ if packed => Way::Packed(same),
+            Some(inner) => Way::Inner(inner),
+            None => Way::Strided,
+        };
+        let variant = self.variant(&dtypes, way);
         let read: SmallVec<[&Tensor; 3]> =
             inputs.iter().enumerate().filter(|&(i, _)| Some(i) != same).map(|(_, t)| t).collect();
         Launch {
@@ -181,18 +234,30 @@ impl Map {
         .run()
     }
 
-    fn variant(&self, inputs: &[DType], packed: bool, same: Option<usize>) -> Variant {
-        const NAMES: [(&str, &str, &str); 3] =
-            [("A", "IN_A", "SAME_A"), ("B", "IN_B", "SAME_B"), ("C", "IN_C", "SAME_C")];
+    /// Whether every element is a word of 32 bits.
+    fn words(&self, inputs: &[Tensor]) -> bool {
+        self.out.size() == 4 && inputs.iter().all(|input| input.dtype().size() == 4)
+    }
+
+    fn variant(&self, inputs: &[DType], way: Way) -> Variant {
+        const NAMES: [(&str, &str, &str, &str); 3] =
+            [("A", "IN_A", "SAME_A", "ONE_A"), ("B", "IN_B", "SAME_B", "ONE_B"), ("C", "IN_C", "SAME_C", "ONE_C")];
         let words = self.out.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4);
+        let (packed, same, inner) = match way {
+            Way::Packed(same) => (true, same, None),
+            Way::Inner(inner) => (false, None, Some(inner)),
+            Way::Strided => (false, None, None),
+        };
         let mut variant = Variant::new(&ELEMENTWISE)
             .flag("PACKED", packed)
-            .flag("WORDS", packed && words)
+            .flag("INNER", inner.is_some())
+            .flag("WORDS", words && way != Way::Strided)
             .ty("O", self.out.wgsl())
             .expr("EXPR", self.expr.clone());
-        for (index, (dtype, (alias, read, write))) in inputs.iter().zip(NAMES).enumerate() {
+        for (index, (dtype, (alias, read, write, one))) in inputs.iter().zip(NAMES).enumerate() {
             variant = variant.ty(alias, dtype.wgsl());
             variant = variant.flag(if same == Some(index) { write } else { read }, true);
+            variant = variant.flag(one, inner.is_some_and(|inner| inner.one[index]));
         }
         if !self.scalars.is_empty() {
             variant = variant.ty("S", self.scalar.wgsl()).flag("WIDE_SCALARS", self.scalar.is_wide());
@@ -280,11 +345,16 @@ const POWI: &str = "pow_(a, f32(b))";
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     let mut add = |map: &Map, inputs: &[DType]| {
-        for packed in [true, false] {
-            for same in std::iter::once(None).chain((0..inputs.len()).map(Some)) {
-                if same.is_none_or(|i: usize| packed && inputs[i] == map.out) {
-                    out.push(map.variant(inputs, packed, same));
-                }
+        out.push(map.variant(inputs, Way::Strided));
+        for same in std::iter::once(None).chain((0..inputs.len()).map(Some)) {
+            if same.is_none_or(|i: usize| inputs[i] == map.out) {
+                out.push(map.variant(inputs, Way::Packed(same)));
+            }
+        }
+        if map.out.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4) {
+            for bits in 0..1 << inputs.len() {
+                let one = [0, 1, 2].map(|index| bits >> index & 1 == 1);
+                out.push(map.variant(inputs, Way::Inner(Inner { one })));
             }
         }
     };

@@ -79,6 +79,7 @@ pub struct Runtime {
     work_done: AtomicU64,
     checked: bool,
     software: bool,
+    warm: bool,
 }
 
 impl std::fmt::Debug for Runtime {
@@ -155,6 +156,7 @@ impl Runtime {
             checked: is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed),
             // `BURN_WGSL_AS_GPU=1` runs a GPU's kernel shapes on a software adapter: slow, but a test of them.
             software: facts.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU"),
+            warm: is_set("BURN_WGSL_WARM"),
             facts,
             device,
             queue,
@@ -180,8 +182,9 @@ impl Runtime {
 
     /// Whether the device has been busy for long enough, on a software adapter about a second, that kernels which
     /// take long to compile, or serve fewer cases, are worth their while.
+    /// `BURN_WGSL_WARM=1` has it so from the start.
     pub fn is_warm(&self) -> bool {
-        self.work_done() > WARM
+        self.warm || self.work_done() > WARM
     }
 
     /// What was found to be the fastest on this adapter.

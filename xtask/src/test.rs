@@ -203,12 +203,12 @@ fn gpu_shapes(options: &Options) -> Result<Done, String> {
     let tests = ["ops", "attention", "quantized", "chains"].map(|test| ["--test", test]);
     let mut command = test_command(options, tests.as_flattened());
     run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
-    // Shapes of products that the small cases are not given by themselves.
-    for shape in ["quads", "tiled128"] {
-        let mut command = test_command(options, &["--test", "ops"]);
-        command.env("BURN_WGSL_TILING", shape).env("BURN_WGSL_TEST_CASES", "matmul,linear,conv");
-        run_command(&mut command)?;
-    }
+    // What a program is given that has run for a while, and tiles that only large products are.
+    let mut command =
+        test_command(options, ["ops", "elementwise", "types"].map(|test| ["--test", test]).as_flattened());
+    run_command(command.env("BURN_WGSL_WARM", "1"))?;
+    let mut command = test_command(options, &["--test", "ops"]);
+    run_command(command.env("BURN_WGSL_TILING", "tiled128").env("BURN_WGSL_TEST_CASES", "matmul,linear,conv"))?;
     Ok(Done::Passed)
 }
 
