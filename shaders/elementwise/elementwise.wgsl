@@ -1,9 +1,10 @@
 // elementwise: out[i] = EXPR, from the elements a, b, c of up to three tensors that broadcast to the
 // output's shape, two scalars s and t, and the element's index i.
 // Each invocation computes four neighbours at a time. PACKED: every tensor is contiguous and aligned,
-// and moves as vec4. Otherwise every tensor is read, and the output written, through its strides; INNER: along the innermost
-// axis four elements are neighbours in memory, or one and the same for the inputs marked ONE_A, ONE_B, ONE_C.
-// WORDS: all types have 32 bits, and move as quads. Of packed tensors, an input that nobody else holds may be the output's own memory (SAME_A, SAME_B, SAME_C).
+// and moves as vec4; an input that nobody else holds may be the output's own memory (SAME_A, SAME_B, SAME_C).
+// STRIDED: every tensor is read, and the output written, through its strides. Neither: through strides too, but along the
+// innermost axis four elements are neighbours in memory, or one and the same for inputs marked ONE_A, ONE_B, ONE_C.
+// WORDS: all types have 32 bits, and move as quads.
 //#include "lib/grid"
 //#if WORDS
 //#include "lib/quad"
@@ -81,98 +82,78 @@ fn op(a: A, b: B, c: C, i: u32) -> O {
     return O(EXPR);
 }
 
-//#if PACKED
-fn quad(q: u32) {
-    var a = vec4<A>();
-    var b = vec4<B>();
-    var c = vec4<C>();
-    let o = p.starts.x + q;
-//#if IN_A
+//#if !STRIDED
 //#if WORDS
-    a = bitcast<vec4<A>>(words_of(a_in[p.starts.y + q]));
-//#else
-    a = a_in[p.starts.y + q];
-//#endif
-//#endif
-//#if SAME_A
-//#if WORDS
-    a = bitcast<vec4<A>>(words_of(out[o]));
-//#else
-    a = out[o];
-//#endif
-//#endif
-//#if IN_B
-//#if WORDS
-    b = bitcast<vec4<B>>(words_of(b_in[p.starts.z + q]));
-//#else
-    b = b_in[p.starts.z + q];
-//#endif
-//#endif
-//#if SAME_B
-//#if WORDS
-    b = bitcast<vec4<B>>(words_of(out[o]));
-//#else
-    b = out[o];
-//#endif
-//#endif
-//#if IN_C
-//#if WORDS
-    c = bitcast<vec4<C>>(words_of(c_in[p.starts.w + q]));
-//#else
-    c = c_in[p.starts.w + q];
-//#endif
-//#endif
-//#if SAME_C
-//#if WORDS
-    c = bitcast<vec4<C>>(words_of(out[o]));
-//#else
-    c = out[o];
-//#endif
-//#endif
-    let i = q * 4u;
-    let result = vec4<O>(
-        op(a.x, b.x, c.x, i),
-        op(a.y, b.y, c.y, i + 1u),
-        op(a.z, b.z, c.z, i + 2u),
-        op(a.w, b.w, c.w, i + 3u),
-    );
-//#if WORDS
-    out[o] = quad_of(bitcast<vec4<u32>>(result));
-//#else
-    out[o] = result;
-//#endif
+fn a_of(quad: A4) -> vec4<A> {
+    return bitcast<vec4<A>>(words_of(quad));
+}
+
+fn b_of(quad: B4) -> vec4<B> {
+    return bitcast<vec4<B>>(words_of(quad));
+}
+
+fn c_of(quad: C4) -> vec4<C> {
+    return bitcast<vec4<C>>(words_of(quad));
+}
+
+fn quad_from(result: vec4<O>) -> O4 {
+    return quad_of(bitcast<vec4<u32>>(result));
 }
 //#else
-//#if INNER
+fn a_of(quad: A4) -> vec4<A> {
+    return quad;
+}
+
+fn b_of(quad: B4) -> vec4<B> {
+    return quad;
+}
+
+fn c_of(quad: C4) -> vec4<C> {
+    return quad;
+}
+
+fn quad_from(result: vec4<O>) -> O4 {
+    return result;
+}
+//#endif
+
 fn quad(q: u32) {
     let i = q * 4u;
-    let at = locate(i);
+//#if PACKED
+    let at = p.starts + vec4<u32>(q);
+//#else
+    let place = locate(i);
+    let at = place >> vec4<u32>(2u);
+//#endif
     var a = vec4<A>();
     var b = vec4<B>();
     var c = vec4<C>();
 //#if IN_A
-    let a_words = words_of(a_in[at.y >> 2u]);
-//#if ONE_A
-    a = bitcast<vec4<A>>(vec4<u32>(a_words[at.y & 3u]));
-//#else
-    a = bitcast<vec4<A>>(a_words);
+    a = a_of(a_in[at.y]);
 //#endif
+//#if ONE_A
+    a = vec4<A>(a[place.y & 3u]);
+//#endif
+//#if SAME_A
+    a = a_of(out[at.x]);
 //#endif
 //#if IN_B
-    let b_words = words_of(b_in[at.z >> 2u]);
-//#if ONE_B
-    b = bitcast<vec4<B>>(vec4<u32>(b_words[at.z & 3u]));
-//#else
-    b = bitcast<vec4<B>>(b_words);
+    b = b_of(b_in[at.z]);
 //#endif
+//#if ONE_B
+    b = vec4<B>(b[place.z & 3u]);
+//#endif
+//#if SAME_B
+    b = b_of(out[at.x]);
 //#endif
 //#if IN_C
-    let c_words = words_of(c_in[at.w >> 2u]);
-//#if ONE_C
-    c = bitcast<vec4<C>>(vec4<u32>(c_words[at.w & 3u]));
-//#else
-    c = bitcast<vec4<C>>(c_words);
+    c = c_of(c_in[at.w]);
 //#endif
+//#if ONE_C
+    c = vec4<C>(c[place.w & 3u]);
+//#endif
+//#if SAME_C
+    c = c_of(out[at.x]);
 //#endif
     let result = vec4<O>(
         op(a.x, b.x, c.x, i),
@@ -180,7 +161,7 @@ fn quad(q: u32) {
         op(a.z, b.z, c.z, i + 2u),
         op(a.w, b.w, c.w, i + 3u),
     );
-    out[at.x >> 2u] = quad_of(bitcast<vec4<u32>>(result));
+    out[at.x] = quad_from(result);
 }
 //#else
 fn one(at: vec4<u32>, i: u32) {
@@ -210,7 +191,6 @@ fn quad(q: u32) {
         one(at, q * 4u + k);
     }
 }
-//#endif
 //#endif
 
 @compute @workgroup_size(256)

@@ -214,26 +214,8 @@ impl Ground {
         })
     }
 
-    /// `x` `[n, c, ..]` on the ground, `[n, c, d, h, w]`.
-    fn place(&self, x: Tensor) -> Result<Tensor> {
-        let x = volumes(x)?;
-        let shape = [&x.shape()[..2], &self.size].concat();
-        if self.is_bare(&x) {
-            return copy::packed(x);
-        }
-        let whole = |axis: usize| SliceAxis { start: 0, step: 1, len: x.shape()[axis] };
-        let (mut from, mut to) = (vec![whole(0), whole(1)], vec![whole(0), whole(1)]);
-        for (source, target) in self.slices([2, 3, 4].map(|axis| x.shape()[axis])) {
-            from.push(source);
-            to.push(target);
-        }
-        let ground = copy::zeros_beside(&x, &shape)?;
-        copy::write(&copy::slice(x, &from)?, &copy::slice(ground.clone(), &to)?)?;
-        Ok(ground)
-    }
-
-    /// `x` on the ground with its channels last, `[n, d, h, w, groups * channels]`: those of a group filled up with zeros.
-    fn place_last(&self, x: Tensor, groups: usize, channels: usize) -> Result<Tensor> {
+    /// `x` `[n, c, ..]` on the ground with its channels last, `[n, d, h, w, groups * channels]`: those of a group filled up with zeros.
+    fn place(&self, x: Tensor, groups: usize, channels: usize) -> Result<Tensor> {
         let x = volumes(x)?;
         let [n, c] = [x.shape()[0], x.shape()[1] / groups.max(1)];
         let bare = self.is_bare(&x) && c == channels;
@@ -307,8 +289,8 @@ fn by_groups(weight: Tensor, g: &Geometry) -> Result<Tensor> {
 pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Tensor> {
     let channels = x.shape().get(1).copied().unwrap_or(0);
     let g = Geometry::new(x.shape(), &[1, channels, kernel[0], kernel[1]], options)?;
-    let x = padding(&g).place(x)?;
-    let [n, c, _, h, w] = [0, 1, 2, 3, 4].map(|axis| x.layout().strides[axis]);
+    let x = padding(&g).place(x, 1, channels)?;
+    let [n, _, h, w, c] = [0, 1, 2, 3, 4].map(|axis| x.layout().strides[axis]);
     let [_, stride_h, stride_w] = options.stride.map(usize::cast_signed);
     let [_, tap_h, tap_w] = options.dilation.map(usize::cast_signed);
     let windows = Layout {
@@ -333,7 +315,7 @@ fn convolve(g: &Geometry, x: Tensor, ground: &Ground, weight: Tensor, bias: Opti
     }
     let (weight, bias) = (copy::packed(weight)?, bias.map(copy::packed).transpose()?);
     let [channels, outs] = [weight.shape()[2], weight.shape()[3]];
-    let x = ground.place_last(x, groups, channels)?;
+    let x = ground.place(x, groups, channels)?;
     (gemm.n, gemm.k, gemm.inner, gemm.outer, gemm.b_step) = (outs, taps * channels, channels, taps, outs.cast_signed());
     if bias.is_none() {
         gemm.split_runs(x.runtime());
@@ -370,7 +352,7 @@ pub fn weight_backward(x: Tensor, weight: &[usize], grad: Tensor, options: ConvO
         g.input[2] = g.input[2].max(last + 1);
     }
     let grad = copy::packed(grad)?;
-    let x = padding(&g).place_last(x, groups, channels)?;
+    let x = padding(&g).place(x, groups, channels)?;
     let [d, h, w] = g.output;
     (gemm.n, gemm.k, gemm.inner, gemm.outer) = (taps * channels, g.out_pixels(), w, g.images * d * h);
     gemm.b_step = (options.stride[2] * groups * channels).cast_signed();

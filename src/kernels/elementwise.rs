@@ -17,7 +17,7 @@ static ELEMENTWISE: Source =
 /// Invocations per workgroup; each computes four neighbours per round.
 const LANES: usize = 256;
 
-/// Tensors of so many elements are written in place even by kernels that are compiled for it: memory counts.
+/// Tensors of so many elements are worth a kernel that serves only their case: see [`worth_kernels`].
 const LARGE: usize = 1 << 18;
 
 /// A scalar operand.
@@ -67,14 +67,13 @@ impl Inner {
     /// If all of the layouts, the output's first, can be walked so.
     fn of(layouts: &[&Layout]) -> Option<Self> {
         let (shape, strides) = collapse(layouts);
-        let (&len, outer) = shape.split_last()?;
-        if !len.is_multiple_of(4) {
+        if !shape.last()?.is_multiple_of(4) {
             return None;
         }
         let mut one = [false; 3];
         for (index, (layout, strides)) in layouts.iter().zip(&strides).enumerate() {
             let (&step, others) = strides.split_last()?;
-            let aligned = layout.offset.is_multiple_of(4) && others.iter().zip(outer).all(|(s, _)| s % 4 == 0);
+            let aligned = layout.offset.is_multiple_of(4) && others.iter().all(|step| step % 4 == 0);
             match (step, index) {
                 (1, _) if aligned => {}
                 (0, 1..) => one[index - 1] = true,
@@ -134,9 +133,7 @@ impl Map {
             })?;
         }
         // In place only where all move as vec4, and where it is worth a kernel of its own.
-        let runtime = inputs[0].runtime();
-        let worth = !runtime.is_software() || runtime.is_warm() || inputs[0].len() >= LARGE;
-        let straight = worth
+        let straight = worth_kernels(inputs[0].runtime(), inputs[0].len())
             && inputs.iter().all(|input| {
                 let layout = input.layout();
                 layout.shape == shape && layout.is_contiguous() && layout.offset.is_multiple_of(4)
@@ -197,8 +194,13 @@ impl Map {
         let whole = len.is_multiple_of(4) || same.is_some() || (out.is_packed() && out.is_unique());
         let packed = whole && layouts.iter().all(|l| l.is_contiguous() && l.offset.is_multiple_of(4));
         let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
-        let worth = self.words(inputs) && worth_kernels(out.runtime(), len);
-        let inner = if packed || !worth { None } else { Inner::of(&refs) };
+        let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
+        let worth = self.in_words(&dtypes) && worth_kernels(out.runtime(), len);
+        let way = match Inner::of(&refs) {
+            _ if packed => Way::Packed(same),
+            Some(inner) if worth => Way::Inner(inner),
+            _ => Way::Strided,
+        };
         let quads = len.div_ceil(4);
         // Large tensors: fewer, longer workgroups.
         let rounds = if quads >= LANES * 1024 { 4 } else { 1 };
@@ -214,12 +216,6 @@ impl Map {
             params[4] = u32::from(innermost.is_multiple_of(4));
             params.extend_from_slice(&words);
         }
-        let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
-        let way = match inner {
-            _ if packed => Way::Packed(same),
-            Some(inner) => Way::Inner(inner),
-            None => Way::Strided,
-        };
         let variant = self.variant(&dtypes, way);
         let read: SmallVec<[&Tensor; 3]> =
             inputs.iter().enumerate().filter(|&(i, _)| Some(i) != same).map(|(_, t)| t).collect();
@@ -235,14 +231,13 @@ impl Map {
     }
 
     /// Whether every element is a word of 32 bits.
-    fn words(&self, inputs: &[Tensor]) -> bool {
-        self.out.size() == 4 && inputs.iter().all(|input| input.dtype().size() == 4)
+    fn in_words(&self, inputs: &[DType]) -> bool {
+        self.out.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4)
     }
 
     fn variant(&self, inputs: &[DType], way: Way) -> Variant {
         const NAMES: [(&str, &str, &str, &str); 3] =
             [("A", "IN_A", "SAME_A", "ONE_A"), ("B", "IN_B", "SAME_B", "ONE_B"), ("C", "IN_C", "SAME_C", "ONE_C")];
-        let words = self.out.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4);
         let (packed, same, inner) = match way {
             Way::Packed(same) => (true, same, None),
             Way::Inner(inner) => (false, None, Some(inner)),
@@ -250,8 +245,8 @@ impl Map {
         };
         let mut variant = Variant::new(&ELEMENTWISE)
             .flag("PACKED", packed)
-            .flag("INNER", inner.is_some())
-            .flag("WORDS", words && way != Way::Strided)
+            .flag("STRIDED", way == Way::Strided)
+            .flag("WORDS", self.in_words(inputs) && way != Way::Strided)
             .ty("O", self.out.wgsl())
             .expr("EXPR", self.expr.clone());
         for (index, (dtype, (alias, read, write, one))) in inputs.iter().zip(NAMES).enumerate() {
@@ -351,7 +346,7 @@ pub fn variants() -> Vec<Variant> {
                 out.push(map.variant(inputs, Way::Packed(same)));
             }
         }
-        if map.out.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4) {
+        if map.in_words(inputs) {
             for bits in 0..1 << inputs.len() {
                 let one = [0, 1, 2].map(|index| bits >> index & 1 == 1);
                 out.push(map.variant(inputs, Way::Inner(Inner { one })));

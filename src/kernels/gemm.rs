@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use super::reduce::{self, Reduction};
 use super::{copy, div_up, tuning};
 use crate::runtime::{Runtime, Variant};
-use crate::tensor::{Layout, Result, Shape as TensorShape, Tensor};
+use crate::tensor::{Layout, Result, Shape, Tensor};
 
 /// The shape in which a product is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,7 +34,7 @@ pub(crate) struct Operands {
     pub b_along: bool,
 }
 
-/// What a shape wishes of operands before it can run.
+/// What a strategy wishes of operands before it can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// They can be read as they are.
@@ -50,19 +50,19 @@ pub(crate) enum Wish {
 const HUGE: u64 = 1 << 31;
 const SMALL: u64 = 1 << 20;
 
-/// `BURN_WGSL_TILING` fixes the shape wherever it can be had: `plain`, `quads`, `tiled64` or `tiled128`.
-static FIXED: LazyLock<Option<Shape>> = LazyLock::new(|| {
+/// `BURN_WGSL_TILING` fixes the strategy wherever it can be had: `plain`, `quads`, `tiled64` or `tiled128`.
+static FIXED: LazyLock<Option<Strategy>> = LazyLock::new(|| {
     let word = std::env::var("BURN_WGSL_TILING").ok()?;
-    let shape = word.parse().ok();
-    if shape.is_none() {
+    let strategy = word.parse().ok();
+    if strategy.is_none() {
         log::warn!("BURN_WGSL_TILING is {word:?}, which is none of plain, quads, tiled64 and tiled128: it is ignored");
     }
-    shape
+    strategy
 });
 
-/// The candidates among shapes, by name.
+/// How a product is computed, by name: what is chosen, fixed or tuned. With the operands it makes a [`Tiling`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Shape {
+pub(crate) enum Strategy {
     /// One element at a time: any strides, quick to compile.
     Plain,
     /// Four at a time, 32 rows to a subgroup.
@@ -73,32 +73,32 @@ pub(crate) enum Shape {
     Tiled128,
 }
 
-impl Shape {
+impl Strategy {
     const EVERY: [(Self, &'static str); 4] =
         [(Self::Plain, "plain"), (Self::Quads, "quads"), (Self::Tiled64, "tiled64"), (Self::Tiled128, "tiled128")];
 
     /// Its name, as the environment and files have it.
     pub fn word(self) -> &'static str {
-        Self::EVERY.iter().find(|(shape, _)| *shape == self).map_or("", |(_, word)| word)
+        Self::EVERY.iter().find(|(each, _)| *each == self).map_or("", |(_, word)| word)
     }
 }
 
-impl FromStr for Shape {
+impl FromStr for Strategy {
     type Err = ();
 
     fn from_str(word: &str) -> std::result::Result<Self, ()> {
-        Self::EVERY.iter().find(|(_, name)| *name == word).map(|(shape, _)| *shape).ok_or(())
+        Self::EVERY.iter().find(|(_, name)| *name == word).map(|(each, _)| *each).ok_or(())
     }
 }
 
 thread_local! {
-    /// The shape that products of this thread are computed in while it is tried.
-    static TRIED: Cell<Option<Shape>> = const { Cell::new(None) };
+    /// The strategy that products of this thread are computed in while it is tried.
+    static TRIED: Cell<Option<Strategy>> = const { Cell::new(None) };
 }
 
-/// Runs something with every product in one shape.
-pub(crate) fn with_shape<T>(shape: Shape, run: impl FnOnce() -> T) -> T {
-    let before = TRIED.replace(Some(shape));
+/// Runs something with every product in one strategy.
+pub(crate) fn with_strategy<T>(strategy: Strategy, run: impl FnOnce() -> T) -> T {
+    let before = TRIED.replace(Some(strategy));
     let out = run();
     TRIED.set(before);
     out
@@ -111,7 +111,7 @@ pub(crate) fn has_octets(runtime: &Runtime) -> bool {
     facts.features.subgroups && eight
 }
 
-impl Shape {
+impl Strategy {
     fn choose(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Self {
         let said = TRIED.get().or(*FIXED).or_else(|| tuning::found(runtime, batch, m, n, k));
         said.unwrap_or_else(|| Self::built_in(runtime, batch, m, n, k, runtime.is_warm()))
@@ -129,15 +129,15 @@ impl Shape {
         if tiles >= 128 { Self::Tiled128 } else { Self::Tiled64 }
     }
 
-    /// The shapes worth trying on an adapter, the plain one first.
+    /// The strategies worth trying on an adapter, the plain one first.
     pub fn candidates(runtime: &Runtime) -> Vec<Self> {
         let octets = has_octets(runtime);
-        let sensible = |shape: Self| match shape {
+        let sensible = |strategy: Self| match strategy {
             Self::Plain | Self::Tiled64 => true,
             Self::Quads => octets,
             Self::Tiled128 => !runtime.is_software(),
         };
-        Self::EVERY.into_iter().map(|(shape, _)| shape).filter(|&shape| sensible(shape)).collect()
+        Self::EVERY.into_iter().map(|(each, _)| each).filter(|&each| sensible(each)).collect()
     }
 
     fn tiling(self, runtime: &Runtime, m: usize, quads: bool) -> Tiling {
@@ -211,28 +211,28 @@ pub(crate) struct Gemm {
     /// Distances between neighbouring steps.
     pub a_step: isize,
     pub b_step: isize,
-    pub shape: Shape,
+    pub strategy: Strategy,
 }
 
 impl Gemm {
     /// A product whose k is one run.
     pub fn new(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Self {
-        let shape = Shape::choose(runtime, batch, m, n, k);
-        Self { batch, m, n, inner: k, outer: 1, k, splits: 1, a_step: 1, b_step: n.cast_signed(), shape }
+        let strategy = Strategy::choose(runtime, batch, m, n, k);
+        Self { batch, m, n, inner: k, outer: 1, k, splits: 1, a_step: 1, b_step: n.cast_signed(), strategy }
     }
 
     /// Whether the product reads its operands four elements at a time, if they can be.
     pub fn wants_quads(&self) -> bool {
-        self.shape != Shape::Plain
+        self.strategy != Strategy::Plain
     }
 
-    /// What the chosen shape wishes of `[.., m, k]` and `[.., k, n]`.
+    /// What the chosen strategy wishes of `[.., m, k]` and `[.., k, n]`.
     pub fn wish(&self, runtime: &Runtime, [a, b]: [&Tensor; 2]) -> Wish {
         let (a, b) = (a.layout(), b.layout());
         let (row, col) = (a.rank() - 2, a.rank() - 1);
-        let tiled = matches!(self.shape, Shape::Tiled64 | Shape::Tiled128);
+        let tiled = matches!(self.strategy, Strategy::Tiled64 | Strategy::Tiled128);
         let reads = |layout: &Layout, natural, turned| quads(layout, natural) || tiled && quads(layout, turned);
-        if self.shape == Shape::Plain {
+        if self.strategy == Strategy::Plain {
             Wish::Nothing
         } else if !self.n.is_multiple_of(4) || !reads(a, col, row) || !reads(b, col, row) {
             Wish::Quads
@@ -244,7 +244,7 @@ impl Gemm {
     }
 
     /// The parts that k should be cut into so that the device has enough to do, at the price of summing them.
-    /// The same for every shape that an adapter may run, so that its results do not depend on the shape.
+    /// It does not depend on the strategy.
     pub fn wanted_splits(&self, runtime: &Runtime) -> usize {
         let (rows, cols) = if runtime.is_software() { (32, 32) } else { (64, 64) };
         let tiles = self.batch * self.m.div_ceil(rows) * self.n.div_ceil(cols);
@@ -259,7 +259,7 @@ impl Gemm {
     }
 
     pub fn tiling(&self, runtime: &Runtime, quads: bool) -> Tiling {
-        self.shape.tiling(runtime, self.m, quads)
+        self.strategy.tiling(runtime, self.m, quads)
     }
 
     /// How many workgroups run, and the words of the shaders' `Gemm`.
@@ -309,7 +309,7 @@ fn quads(layout: &Layout, axis: usize) -> bool {
 /// A copy of matrices whose rows lie apart by no power of two.
 pub(crate) fn staggered(tensor: Tensor) -> Result<Tensor> {
     let last = tensor.shape().len() - 1;
-    let mut shape: TensorShape = tensor.shape().into();
+    let mut shape: Shape = tensor.shape().into();
     let len = shape[last];
     shape[last] += 16;
     let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor])?;

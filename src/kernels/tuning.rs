@@ -1,6 +1,6 @@
 //! Which shape of product is the fastest on this very adapter, found out by trying.
 //!
-//! A table by the adapter's class serves everybody at once (`Shape::choose`). Tuning times the candidates for products of
+//! A table by the adapter's class serves everybody at once (`Strategy::built_in`). Tuning times the candidates for products of
 //! one class of sizes, checks each against the plain kernel, and keeps the winner in a file per adapter, driver and
 //! version of this crate. It runs when asked for ([`tune`]), or on first use where the user says so.
 
@@ -10,13 +10,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
-use super::gemm::{Shape, with_shape};
+use super::gemm::{Strategy, with_strategy};
 use super::{matmul, random};
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, Tensor};
 
 /// The environment variable that says what is made of tuning: a word of [`Tuning`].
 pub const TUNING_VARIABLE: &str = "BURN_WGSL_TUNING";
+
+/// Products of fewer operations are not tried on first use.
+const WORTH_TRYING: u64 = 1 << 22;
 
 /// What is made of tuning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,17 +156,17 @@ pub fn tune(runtime: &Arc<Runtime>, mut heard: impl FnMut(&Trial)) -> Result<Vec
 /// Tries the candidates for one class and keeps the winner.
 pub(crate) fn try_class(runtime: &Arc<Runtime>, class: Class) -> Result<Trial> {
     let [batch, m, n, k] = class.sizes();
-    let built_in = Shape::built_in(runtime, batch, m, n, k, true);
+    let built_in = Strategy::built_in(runtime, batch, m, n, k, true);
     let mut stream = random::Stream::new(0);
     let mut operand = |shape: &[usize]| {
         let draw = random::Draw::Normal { mean: 0.0, deviation: 1.0 };
         random::fill(runtime, shape, draw, DType::F32, stream.take(shape.iter().product()))
     };
     let (a, b) = (operand(&[batch, m, k])?, operand(&[batch, k, n])?);
-    let product = |shape| with_shape(shape, || matmul::matmul(a.clone(), b.clone()));
-    let truth = product(Shape::Plain)?;
-    let mut times: Vec<(Shape, Option<Duration>)> = Vec::new();
-    for shape in Shape::candidates(runtime) {
+    let product = |shape| with_strategy(shape, || matmul::matmul(a.clone(), b.clone()));
+    let truth = product(Strategy::Plain)?;
+    let mut times: Vec<(Strategy, Option<Duration>)> = Vec::new();
+    for shape in Strategy::candidates(runtime) {
         let agrees = product(shape).and_then(|out| agree(&truth, &out, k));
         let time = match agrees {
             Ok(true) => Some(median(runtime, || product(shape).map(drop))?),
@@ -216,7 +219,7 @@ fn median(runtime: &Runtime, run: impl Fn() -> Result<()>) -> Result<Duration> {
 }
 
 /// The shape that was found the fastest for products like this one, if anything was.
-pub(crate) fn found(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Option<Shape> {
+pub(crate) fn found(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Option<Strategy> {
     let setting = tuning();
     let choices = runtime.choices();
     if setting == Tuning::Off || (setting == Tuning::Kept && choices.is_empty()) {
@@ -238,6 +241,3 @@ pub(crate) fn found(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k:
         }
     }
 }
-
-/// Products of fewer operations are not tried on first use.
-const WORTH_TRYING: u64 = 1 << 22;

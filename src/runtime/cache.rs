@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::{env, fs, io, process};
 
 use parking_lot::RwLock;
@@ -59,6 +59,8 @@ pub(crate) struct PipelineCache {
     /// The pipelines made since the file was written, and before.
     unsaved: AtomicUsize,
     saved: AtomicUsize,
+    /// The checksum of what the file holds.
+    in_file: AtomicU64,
 }
 
 impl PipelineCache {
@@ -78,7 +80,8 @@ impl PipelineCache {
         let raw = unsafe {
             device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor { label: None, data, fallback: true })
         };
-        Some(Self { raw, file, unsaved: AtomicUsize::new(0), saved: AtomicUsize::new(0) })
+        let in_file = AtomicU64::new(data.map_or(0, checksum));
+        Some(Self { raw, file, unsaved: AtomicUsize::new(0), saved: AtomicUsize::new(0), in_file })
     }
 
     pub fn raw(&self) -> &wgpu::PipelineCache {
@@ -101,6 +104,11 @@ impl PipelineCache {
         let Some(data) = self.raw.get_data() else {
             return;
         };
+        // A process that made only pipelines it found in the file has nothing to add.
+        let sum = checksum(&data);
+        if self.in_file.swap(sum, Ordering::Relaxed) == sum {
+            return;
+        }
         if let Err(error) = replace(&self.file, &sealed(&data)) {
             log::warn!(
                 "cannot keep compiled kernels in {} ({error}): they are compiled again next time",
