@@ -21,6 +21,7 @@
 //! - [`fallbacks`] tells which ops ran on the CPU for want of a kernel.
 //! - [`memory`] tells what a device holds.
 //! - [`profile`] tells the GPU time of each kernel.
+//! - [`open`] finds and opens a device for those who await, as a browser must; [`close`] gives it back.
 //! - [`tune`] finds out which shape of product is the fastest on a device.
 //!
 //! The modules are the layers of the crate, each knowing only those below: [`backend`], [`kernels`], [`tensor`],
@@ -39,7 +40,7 @@ pub mod tensor;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use backend::{TuneError, Wgsl, WgslTensor, fallbacks, memory, profile, reset_fallbacks, tune};
+pub use backend::{TuneError, Wgsl, WgslTensor, close, fallbacks, memory, open, profile, reset_fallbacks, tune};
 pub use device::WgslDevice;
 pub use kernels::tuning::{Trial, Tuning, set_tuning};
 pub use runtime::{KernelTime, Profile, ProfileError};

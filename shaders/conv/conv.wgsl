@@ -6,8 +6,8 @@
 
 @group(0) @binding(auto) var<uniform> p: Params;
 //#if QUADS
-@group(0) @binding(auto) var<storage, read> a: array<Quad>;
-@group(0) @binding(auto) var<storage, read> b: array<Quad>;
+@group(0) @binding(auto) var<storage, read> a: array<Four>;
+@group(0) @binding(auto) var<storage, read> b: array<Four>;
 //#else
 @group(0) @binding(auto) var<storage, read> a: array<f32>;
 @group(0) @binding(auto) var<storage, read> b: array<f32>;

@@ -4,7 +4,8 @@
 //   begin(batch), called once;
 //   a[row_at(row) + a_outer(o) + i * a_step] and b[col_at(col) + b_outer(o) + i * b_step] for step i of run o;
 //   out[out_row(batch, row) + out_col(split, col)], and bias_of_col(col), where each sum starts.
-// With QUADS a and b are arrays of Quad, four neighbours in one load: four steps of a row of a and four columns of b.
+// With QUADS a and b are arrays of Four, four neighbours in one load: four steps of a row of a and four columns of b. They are
+// floats of 32 bits, or of 16 (HALF, or BFLOAT for the upper half of 32): sums are of 32 bits always.
 // TILED, for GPUs, goes through workgroup memory; there A_ACROSS takes quads of neighbouring rows of a, and B_ALONG quads of
 // neighbouring steps of b. The other shape is for adapters where barriers are dear and every load is: a subgroup of
 // eight lanes computes ROWS x 32, each lane bringing in one row in eight of a, which broadcasts spread (SUBGROUP).
@@ -27,9 +28,29 @@ struct Gemm {
 
 //#include "lib/quad"
 
-fn floats(quad: Quad) -> vec4<f32> {
-    return bitcast<vec4<f32>>(words_of(quad));
+//#if HALF
+alias Four = HalfQuad;
+
+fn floats(four: Four) -> vec4<f32> {
+    let words = half_words_of(four);
+    return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
+//#else
+//#if BFLOAT
+alias Four = HalfQuad;
+
+fn floats(four: Four) -> vec4<f32> {
+    let words = half_words_of(four).xxyy;
+    return bitcast<vec4<f32>>(select(words & vec4<u32>(0xffff0000u), words << vec4<u32>(16u), vec4<bool>(true, false, true, false)));
+}
+//#else
+alias Four = Quad;
+
+fn floats(four: Four) -> vec4<f32> {
+    return bitcast<vec4<f32>>(words_of(four));
+}
+//#endif
+//#endif
 
 // The part of the result that a workgroup computes.
 struct Tile {

@@ -1,6 +1,7 @@
 // What pooling and its gradients share: the sizes, and the window of an output pixel.
 struct Params {
-    len: u32,
+    // Rows of the result, of all channels and images.
+    lines: u32,
     in_h: u32,
     in_w: u32,
     out_h: u32,
@@ -18,6 +19,9 @@ struct Params {
     pad0: u32,
     pad1: u32,
 }
+
+// The rows that one invocation makes.
+const LINES: u32 = 4u;
 
 // The first input row or column of an adaptive window, and the one after its last.
 fn window_start(o: u32, input: u32, output: u32) -> u32 {

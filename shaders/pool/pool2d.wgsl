@@ -1,5 +1,6 @@
 // pool2d: out[n, c, h, w] from a window of x[n, c]: the maximum (MAX; INDICES also stores where it is,
-// as row * width + column), the average, or the average over an adaptive window (ADAPTIVE).
+// as row * width + column), the average, or the average over an adaptive window (ADAPTIVE). Each invocation makes one column
+// of LINES lines: dividing is dear, and so is done once for all of them.
 //#include "lib/grid"
 //#include "lib/pool"
 
@@ -10,17 +11,7 @@
 @group(0) @binding(auto) var<storage, read_write> indices: array<i32>;
 //#endif
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_index(group, groups) * 64u + lane;
-    if (i >= p.len) { return; }
-    let w = i % p.out_w;
-    let h = i / p.out_w % p.out_h;
-    let base = i / (p.out_w * p.out_h) * p.in_h * p.in_w;
+fn pool(i: u32, h: u32, w: u32, base: u32) {
 //#if ADAPTIVE
     var sum = 0.0;
     let top = window_start(h, p.in_h, p.out_h);
@@ -69,5 +60,26 @@ fn main(
     out[i] = sum / window_count(h, w);
 //#endif
 //#endif
+}
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) lane: u32,
+) {
+    let i = group_index(group, groups) * 64u + lane;
+    let w = i % p.out_w;
+    let first = i / p.out_w * LINES;
+    var h = first % p.out_h;
+    var base = first / p.out_h * p.in_h * p.in_w;
+    for (var line = first; line < min(first + LINES, p.lines); line++) {
+        pool(line * p.out_w + w, h, w, base);
+        h++;
+        if (h == p.out_h) {
+            h = 0u;
+            base += p.in_h * p.in_w;
+        }
+    }
 }
 //#use "lib/math"

@@ -8,7 +8,8 @@
 //!
 //! Kernels compute in f32, in integers of 32 and 64 bits, and in truth values. Operands of other types are converted
 //! before the launch, and the result back. A row `-> I as index` gives indices, whose type is not the operands'; a row
-//! `-> B as compared` has its scalar rounded to the operands' type; the launch of a row `-> F as stored` takes every type as it is.
+//! `-> B as compared` has its scalar rounded to the operands' type; the launch of a row `-> F as stored` takes every type as it is,
+//! that of a row `-> F as halves` floats of 16 bits too, and gives f32.
 //!
 //! After `else` a row may say how the CPU computes it, where burn-flex's method of the same name is not it.
 //! A row without a launch always runs on the CPU twin's method of the same name. The rows of the

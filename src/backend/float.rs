@@ -15,7 +15,7 @@ macro_rules! float_contract {
             float_empty(shape: Shape, device: Device, dtype: FloatType) -> F = with(dtype, create::full(&device, &shape, Literal::Float(0.0), DType::F32));
             float_into_int(tensor: F, dtype: IntType) -> I as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
             float_cast(tensor: F, dtype: FloatType) -> F as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
-            float_matmul(lhs: F, rhs: F) -> F = matmul::matmul(lhs, rhs);
+            float_matmul(lhs: F, rhs: F) -> F as halves = matmul::matmul(lhs, rhs);
             float_cross(lhs: F, rhs: F, dim: Size) -> F = cross::cross(lhs, rhs, dim);
             float_transpose(tensor: F) -> F as stored = transpose(tensor);
             float_swap_dims(tensor: F, dim1: Size, dim2: Size) -> F as stored = copy::swap_dims(tensor, dim1, dim2);

@@ -176,6 +176,50 @@ pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device:
     }
 }
 
+/// Finds the device and opens it, and says what it is: never [`WgslDevice::Auto`]. In a browser this must have been awaited before
+/// tensors are made on a GPU, and again after the GPU was lost; elsewhere the first use of a device does it.
+///
+/// ```
+/// # pollster::block_on(async {
+/// use burn_wgsl::WgslDevice;
+///
+/// let device = match burn_wgsl::open(&WgslDevice::Auto).await {
+///     Ok(device) => device,
+///     Err(error) => {
+///         println!("{error}");
+///         WgslDevice::Cpu
+///     }
+/// };
+/// println!("{}", device.describe()?);
+/// # Ok::<(), burn_wgsl::device::DeviceError>(()) }).unwrap();
+/// ```
+///
+/// # Errors
+///
+/// When there is no such device, or it refuses to open.
+pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
+    crate::device::look().await;
+    if let Place::Adapter(index) = device.place()? {
+        Runtime::open(index).await?;
+    }
+    Ok(device.preferred())
+}
+
+/// Gives the device's GPU back to the driver: tensors on it are gone. Its next use opens it anew, in a browser the next [`open`].
+/// Nothing to do on the CPU.
+///
+/// # Errors
+///
+/// When there is no such device.
+pub fn close(device: &WgslDevice) -> Result<(), DeviceError> {
+    if let Place::Adapter(index) = device.place()?
+        && let Ok(runtime) = Runtime::of(index)
+    {
+        runtime.destroy();
+    }
+    Ok(())
+}
+
 /// Does `work` and tells the GPU time of every kernel that was launched on the device meanwhile. Waits for the GPU at
 /// the end; a device that is not profiled pays nothing.
 ///

@@ -17,9 +17,9 @@ macro_rules! module_contract {
         $apply! {
             embedding(weights: F, indices: Index) -> F = index::embedding(weights, indices), else cpu::read(|_, weights, indices| Flex::embedding(weights, indices), 0, weights, indices);
             embedding_backward(weights: F, output_grad: F, indices: Index) -> F = index::embedding_backward(weights, output_grad, indices), else cpu::embedding_backward(weights, output_grad, indices);
-            linear(x: F, weight: F, bias: OptF) -> F = matmul::linear(x, weight, bias);
-            linear_x_backward(weight: F, output_grad: F) -> F = matmul::linear_x_backward(weight, output_grad);
-            linear_weight_backward(x: F, output_grad: F) -> F = matmul::linear_weight_backward(x, output_grad);
+            linear(x: F, weight: F, bias: OptF) -> F as halves = matmul::linear(x, weight, bias);
+            linear_x_backward(weight: F, output_grad: F) -> F as halves = matmul::linear_x_backward(weight, output_grad);
+            linear_weight_backward(x: F, output_grad: F) -> F as halves = matmul::linear_weight_backward(x, output_grad);
             linear_bias_backward(output_grad: F) -> F = matmul::linear_bias_backward(output_grad);
             conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F = conv::conv(x, weight, bias, options.into()), else { cpu::insist("conv1d", conv::check(&x.shape(), &weight.shape(), options.clone().into())); Flex::conv1d(x, weight, bias, options) };
             conv1d_x_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F = conv::x_backward(x.shape(), weight, output_grad, options.into());

@@ -74,6 +74,8 @@ enum Types {
     Compared,
     /// The launcher takes and makes elements of every type: views, and conversions themselves.
     Stored,
+    /// The launcher reads floats of 16 bits as they are.
+    Halves,
 }
 
 impl Site {
@@ -94,6 +96,11 @@ impl Site {
     /// For a row marked `as stored`.
     pub fn stored(self) -> Self {
         Self { types: Types::Stored, ..self }
+    }
+
+    /// For a row marked `as halves`.
+    pub fn halves(self) -> Self {
+        Self { types: Types::Halves, ..self }
     }
 
     /// For a row marked `as index`.
@@ -151,7 +158,7 @@ impl Site {
 
     /// The operand as the row's kernel takes it.
     fn operand(&self, tensor: Tensor) -> Tensor {
-        if self.types == Types::Stored {
+        if self.types == Types::Stored || self.types == Types::Halves && tensor.dtype().is_half() {
             return tensor;
         }
         cast::computed(tensor).unwrap_or_else(|error| refuse(self.op, &self.device(), &error))
@@ -165,7 +172,9 @@ impl Site {
             _ if dtype == crate::tensor::DType::Bool => return tensor,
             _ if dtype.is_float() => self.asked.filter(DType::is_float).or(self.float),
             Types::Index => self.asked,
-            Types::Computed | Types::Compared => self.asked.filter(|dtype| !dtype.is_float()).or(self.integer),
+            Types::Computed | Types::Compared | Types::Halves => {
+                self.asked.filter(|dtype| !dtype.is_float()).or(self.integer)
+            }
         };
         match given.filter(|&given| given != burn_dtype(dtype)) {
             None => tensor,

@@ -1,5 +1,7 @@
 //! The adapters of this machine.
 
+use std::sync::OnceLock;
+
 use super::{AdapterFacts, rank};
 
 /// An adapter that is there.
@@ -46,17 +48,32 @@ pub async fn enumerate() -> Vec<Found> {
     order.into_iter().filter_map(|i| found[i].take()).collect()
 }
 
+static ADAPTERS: OnceLock<Vec<Found>> = OnceLock::new();
+
 /// The adapters of this machine, looked for once per process: GPUs in rank order, then software
-/// adapters, each once. Empty where no driver answers.
-#[cfg(not(target_arch = "wasm32"))]
+/// adapters, each once. Empty where no driver answers; in a browser, also before [`look`].
 pub fn adapters() -> &'static [Found] {
-    static ADAPTERS: std::sync::OnceLock<Vec<Found>> = std::sync::OnceLock::new();
-    ADAPTERS.get_or_init(|| {
-        let found = pollster::block_on(enumerate());
-        for (index, Found { facts, .. }) in found.iter().enumerate() {
-            let AdapterFacts { name, kind, api, .. } = facts;
-            log::debug!("adapter {index}: {name}, {kind}, {api}");
+    if cfg!(target_arch = "wasm32") {
+        return ADAPTERS.get().map_or(&[], Vec::as_slice);
+    }
+    ADAPTERS.get_or_init(|| listed(pollster::block_on(enumerate())))
+}
+
+/// Looks for what [`adapters`] returns from then on. Only a browser needs to be asked so; it is asked again where it had none.
+pub async fn look() -> &'static [Found] {
+    if adapters().is_empty() {
+        let found = enumerate().await;
+        if !found.is_empty() {
+            ADAPTERS.get_or_init(|| listed(found));
         }
-        found
-    })
+    }
+    adapters()
+}
+
+fn listed(found: Vec<Found>) -> Vec<Found> {
+    for (index, Found { facts, .. }) in found.iter().enumerate() {
+        let AdapterFacts { name, kind, api, .. } = facts;
+        log::debug!("adapter {index}: {name}, {kind}, {api}");
+    }
+    found
 }

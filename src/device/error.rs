@@ -60,6 +60,13 @@ pub enum DeviceError {
         shortfalls: Vec<Shortfall>,
     },
 
+    /// A browser opens devices only for those who await.
+    #[error("{adapter} is not open, or no longer; await burn_wgsl::open for its device first")]
+    NotOpen {
+        /// The adapter's name.
+        adapter: String,
+    },
+
     /// The driver refused to open the adapter.
     #[error(
         "the driver refused to open {adapter} ({source}); close other programs that use it, update \

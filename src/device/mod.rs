@@ -5,7 +5,8 @@
 //! opens that adapter. All that is decided here is decided on [`AdapterFacts`], plain data that a
 //! test can invent, so no GPU is needed to check the choices.
 //!
-//! The environment variable [`DEVICE_VARIABLE`] says what `auto` means.
+//! The environment variable [`DEVICE_VARIABLE`] says what `auto` means. A browser has no environment, and tells its adapter
+//! only to those who await: before [`look`] there is none.
 
 mod adapters;
 mod advice;
@@ -14,23 +15,18 @@ mod facts;
 mod list;
 mod needs;
 mod open;
-#[cfg(not(target_arch = "wasm32"))]
 mod place;
 mod ranking;
-#[cfg_attr(target_arch = "wasm32", allow(dead_code, reason = "a browser tells its adapters only to those who await"))]
 mod resolve;
 mod word;
 
-#[cfg(not(target_arch = "wasm32"))]
-pub use adapters::adapters;
-pub use adapters::{Found, enumerate};
+pub use adapters::{Found, adapters, enumerate, look};
 pub use advice::advice;
 pub use error::DeviceError;
 pub use facts::{AdapterFacts, AdapterKind, Api, Features, IMMEDIATE_BYTES, Limits};
 pub use list::{DeviceList, ListedDevice, words};
 pub use needs::Shortfall;
 pub use open::{Opened, open};
-#[cfg(not(target_arch = "wasm32"))]
 pub use place::automatic;
 pub use ranking::{Choice, choose, rank};
 pub use resolve::{Automatic, DEVICE_VARIABLE, Place};

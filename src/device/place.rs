@@ -77,7 +77,11 @@ impl FromStr for WgslDevice {
 /// When `BURN_WGSL_DEVICE` is set to something that is no word for a device, or is not there.
 pub fn automatic() -> Result<&'static Automatic, DeviceError> {
     static AUTOMATIC: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
-    let automatic = AUTOMATIC.get_or_init(|| {
+    static BEFORE_LOOKING: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
+    // In a browser this may be asked before the adapter is known.
+    let early = cfg!(target_arch = "wasm32") && adapters().is_empty();
+    let automatic = if early { &BEFORE_LOOKING } else { &AUTOMATIC };
+    let automatic = automatic.get_or_init(|| {
         let automatic = settle(environment(), adapters)?;
         if automatic.for_want_of_gpu {
             let reason = &automatic.reason;

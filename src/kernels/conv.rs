@@ -5,13 +5,14 @@
 //! padded first, so that a tap's address is the sum of two numbers and needs no check. The input's gradient, which
 //! is also the transposed convolution, is a convolution too: of the gradient spread by the stride, with the kernel
 //! turned round. The gradients of the transposed convolution are the convolution and its weight's gradient.
+//! Kernels of one element over bare pixels are plain matrix products; groups of one channel are in `depthwise`.
 
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted};
 use super::gemm::{self, Gemm, Operands, Tiling};
 use super::reduce::{self, Reduction};
-use super::{Launch, Params, copy};
+use super::{Launch, Params, copy, depthwise, matmul};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor};
 
@@ -194,10 +195,10 @@ fn variant(source: &'static Source, volume: bool, tiling: Tiling, operands: Oper
 
 /// Along depth, height and width: where a tensor's first pixel lands on a ground of zeros, how far apart the others
 /// do, and how large the ground is. What lands outside is lost.
-struct Ground {
-    start: [isize; 3],
-    step: [usize; 3],
-    size: [usize; 3],
+pub(super) struct Ground {
+    pub start: [isize; 3],
+    pub step: [usize; 3],
+    pub size: [usize; 3],
 }
 
 impl Ground {
@@ -303,6 +304,15 @@ pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Te
 
 /// The convolution of `x` on its ground with a weight `[group, o, c, d, h, w]`.
 fn convolve(g: &Geometry, x: Tensor, ground: &Ground, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
+    if depthwise::takes(g) {
+        let out = depthwise::convolve(g, volumes(x)?, ground, weight, bias)?;
+        return copy::reshape(out, &g.shape([g.images, g.options.groups * g.out_c], g.output));
+    }
+    // A bias would cost a pass over the result there.
+    let one_tap = g.taps() == 1 && g.options.groups == 1 && g.options.stride == [1; 3];
+    if one_tap && bias.is_none() && ground.is_bare(&volumes(x.clone())?) {
+        return pointwise(g, x, weight);
+    }
     let (groups, taps, pixels) = (g.options.groups, g.taps(), g.out_pixels());
     let mut gemm = Gemm::new(x.runtime(), groups, pixels, g.out_c, g.in_c * taps);
     // [group, tap, c, o]: both operands have k's innermost run next to each other, or columns.
@@ -329,6 +339,13 @@ fn convolve(g: &Geometry, x: Tensor, ground: &Ground, weight: Tensor, bias: Opti
     copy::reshape(out, &g.shape([g.images, groups * g.out_c], [d, h, w]))
 }
 
+/// The convolution with a kernel of one element: for each image the product of `[o, c]` and `[c, pixels]`, read as they are.
+fn pointwise(g: &Geometry, x: Tensor, weight: Tensor) -> Result<Tensor> {
+    let x = copy::reshape(x, &[g.images, g.in_c, g.output.iter().product()])?;
+    let out = matmul::matmul(copy::reshape(weight, &[1, g.out_c, g.in_c])?, x)?;
+    copy::reshape(out, &g.shape([g.images, g.out_c], g.output))
+}
+
 /// The gradient of [`conv`] with respect to `x`, whose shape is given.
 pub fn x_backward(x: &[usize], weight: Tensor, grad: Tensor, options: ConvOptions) -> Result<Tensor> {
     turned(x, weight, grad, None, options)
@@ -338,6 +355,10 @@ pub fn x_backward(x: &[usize], weight: Tensor, grad: Tensor, options: ConvOption
 pub fn weight_backward(x: Tensor, weight: &[usize], grad: Tensor, options: ConvOptions) -> Result<Tensor> {
     x.same_device(&grad)?;
     let mut g = Geometry::new(x.shape(), weight, options)?.with_outputs(grad.shape())?;
+    if depthwise::takes(&g) {
+        let out = depthwise::weight_backward(&g, volumes(x)?, &padding(&g), grad)?;
+        return copy::reshape(out, weight);
+    }
     let (groups, taps) = (options.groups, g.taps());
     let mut gemm = Gemm::new(x.runtime(), groups, g.out_c, g.in_c * taps, g.out_pixels());
     let (mut channels, mut grad) = (g.in_c, volumes(grad)?);
@@ -437,7 +458,7 @@ pub fn transposed_weight_backward(
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for (tiling, operands) in gemm::every() {
-        let natural = !operands.a_across && !operands.b_along;
+        let natural = !operands.a_across && !operands.b_along && operands.half.is_none();
         let needed = natural && (operands.quads || matches!(tiling, Tiling::Direct { .. }));
         for source in [&CONV, &CONV_WEIGHT_BACKWARD] {
             out.extend(
@@ -451,6 +472,7 @@ pub fn variants() -> Vec<Variant> {
 /// What the family must pass.
 pub const CASES: &[Case] = {
     const SAME: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 1);
+    const BARE: Arg = Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1);
     const WIDE: Arg = Arg::Conv(&[2, 1], &[0, 2], &[1, 2], 1);
     const GROUPED: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 2);
     const DEPTHWISE: Arg = Arg::Conv(&[2, 2], &[1, 0], &[2, 1], 4);
@@ -478,6 +500,8 @@ pub const CASES: &[Case] = {
         case("conv2d", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), Arg::Without, DEPTHWISE]),
         case("conv2d", &[normal(&[2, 4, 9, 8]), normal(&[4, 1, 2, 3]), normal(&[4]), DEPTHWISE]),
         case("conv2d", &[permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), normal(&[4, 3, 1, 1]), Arg::Without, SAME]),
+        case("conv2d", &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), Arg::Without, BARE]),
+        case("conv2d_x_backward", &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), normal(&[3, 8, 6, 6]), BARE]),
         case("conv2d", &[normal(&[3, 40, 6, 6]), normal(&[70, 40, 3, 3]), normal(&[70]), SAME]),
         case("conv2d", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
         case("conv2d_weight_backward", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[0, 5, 8, 8]), SAME]),

@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use super::reduce::{self, Reduction};
 use super::{copy, div_up, tuning};
 use crate::runtime::{Runtime, Variant};
-use crate::tensor::{Layout, Result, Shape, Tensor};
+use crate::tensor::{DType, Layout, Result, Shape, Tensor};
 
 /// The shape in which a product is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,6 +32,8 @@ pub(crate) struct Operands {
     pub a_across: bool,
     /// Neighbours in b are steps of k, not columns.
     pub b_along: bool,
+    /// The type of operands that are floats of 16 bits, which only quads are read from.
+    pub half: Option<DType>,
 }
 
 /// What a strategy wishes of operands before it can run.
@@ -162,17 +164,18 @@ impl Tiling {
 
 /// Defines the shape of a product and how its operands are read.
 pub(crate) fn define(variant: Variant, tiling: Tiling, operands: Operands) -> Variant {
-    let Operands { quads, a_across, b_along } = operands;
+    let Operands { quads, a_across, b_along, half } = operands;
+    let variant =
+        variant.flag("HALF", half == Some(DType::F16)).flag("BFLOAT", half == Some(DType::BF16)).flag("QUADS", quads);
     match tiling {
         Tiling::Tiled { size } => variant
             .flag("TILED", true)
             .int("TILE", size)
             .int("QUARTERS", size / 64)
-            .flag("QUADS", quads)
             .flag("A_ACROSS", a_across)
             .flag("B_ALONG", b_along),
         Tiling::Direct { rows, subgroup } => {
-            variant.int("ROWS", rows).int("OCTETS", rows / 8).flag("SUBGROUP", subgroup).flag("QUADS", quads)
+            variant.int("ROWS", rows).int("OCTETS", rows / 8).flag("SUBGROUP", subgroup)
         }
     }
 }
@@ -184,7 +187,7 @@ pub(crate) fn every() -> Vec<(Tiling, Operands)> {
     for size in [64, 128] {
         for bits in 0..8 {
             let on = |bit: u32| bits >> bit & 1 == 1;
-            let operands = Operands { quads: on(0), a_across: on(1), b_along: on(2) };
+            let operands = Operands { quads: on(0), a_across: on(1), b_along: on(2), half: None };
             out.push((Tiling::Tiled { size }, operands));
         }
     }
@@ -193,6 +196,11 @@ pub(crate) fn every() -> Vec<(Tiling, Operands)> {
     }
     for rows in [8, 32] {
         out.push((Tiling::Direct { rows, subgroup: true }, Operands { quads: true, ..plain }));
+    }
+    for half in DType::HALVES {
+        let quads: Vec<_> = out.iter().filter(|(_, operands)| operands.quads && operands.half.is_none()).collect();
+        let halves = quads.into_iter().map(|&(tiling, operands)| (tiling, Operands { half: Some(half), ..operands }));
+        out.extend(halves.collect::<Vec<_>>());
     }
     out
 }

@@ -5,7 +5,8 @@ use smallvec::SmallVec;
 use super::cases::{Arg, Case, case, ints, normal, permuted};
 use super::gemm::{self, Gemm, Operands, Tiling, Wish};
 use super::reduce::{self, Reduction};
-use super::{Launch, Params, copy, div_up, walk};
+use super::table::rows;
+use super::{Launch, Params, cast, copy, div_up, elementwise, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
 
@@ -23,7 +24,7 @@ fn variant(tiling: Tiling, operands: Operands) -> Variant {
     gemm::define(Variant::new(&MATMUL), tiling, operands).flag("OUT_QUAD", operands.quads)
 }
 
-/// The product of the last two axes, broadcast over the others.
+/// The product of the last two axes, broadcast over the others. That of floats of 16 bits is in f32.
 ///
 /// # Errors
 ///
@@ -49,7 +50,7 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
         .ok_or_else(|| fits("the axes before the matrices must broadcast"))?;
     // One matrix on the right for all on the left: a single tall product.
     let rhs_alone = rhs.shape()[..rank - 2].iter().all(|&size| size == 1);
-    if rhs_alone && batch.iter().product::<usize>() > 1 && lhs.dtype() == DType::F32 {
+    if rhs_alone && batch.iter().product::<usize>() > 1 && lhs.dtype().is_float() {
         let rows: usize = lhs.shape()[..rank - 1].iter().product();
         if let Some(tall) = lhs.layout().reshape(&[rows, k]) {
             let mut shape: Shape = lhs.shape().into();
@@ -76,7 +77,7 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
     let strides = [stride(&lhs, rank - 2), stride(&lhs, rank - 1), stride(&rhs, rank - 2), stride(&rhs, rank - 1)];
     let strides32 = strides.map(|s| s as i32 as u32);
     batch.extend([m, n]);
-    let bias = bias.map(copy::packed).transpose()?;
+    let mut bias = bias.map(cast::computed).transpose()?.map(copy::packed).transpose()?;
     let mut params: Params = SmallVec::new();
     let mut inputs: SmallVec<[&Tensor; 3]> = SmallVec::from_slice(&[&lhs, &rhs]);
     if lhs.dtype().is_integer() {
@@ -97,7 +98,22 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
     }
     let runtime = lhs.runtime();
     let mut gemm = Gemm::new(runtime, count, m, n, k);
-    let wish = gemm.wish(runtime, [&lhs, &rhs]);
+    if let Some(bias) = bias.take_if(|_| gemm.wanted_splits(runtime) > 1) {
+        // The parts' sum comes first.
+        drop(inputs);
+        let bias = copy::expand(bias, &batch)?;
+        return elementwise::binary(&rows::float_add, product(lhs, rhs, None)?, bias);
+    }
+    let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
+    let mut wish = gemm.wish(runtime, [&lhs, &rhs]);
+    if half.is_some() {
+        if !gemm.wants_quads() || wish == Wish::Quads {
+            drop(inputs);
+            return product(cast::computed(lhs)?, cast::computed(rhs)?, bias);
+        }
+        // Rows of half the size.
+        wish = Wish::Nothing;
+    }
     if wish != Wish::Nothing && gemm.work() > WORTH_PACKING {
         drop(inputs);
         return packed_product(lhs, rhs, bias, wish);
@@ -106,6 +122,7 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
         quads: gemm.wants_quads() && wish != Wish::Quads,
         a_across: strides[0] == 1 && strides[1] != 1,
         b_along: strides[2] == 1 && strides[3] != 1,
+        half,
     };
     if bias.is_none() {
         gemm.inner = k.div_ceil(gemm.wanted_splits(runtime)).next_multiple_of(4).max(4);
@@ -228,6 +245,8 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[permuted(&[4, 8, 3, 5], &[0, 2, 1, 3]), permuted(&[4, 8, 3, 5], &[0, 2, 3, 1])]),
     case("int_matmul", &[ints(&[2, 5, 7]), ints(&[2, 7, 3])]),
     case("linear", &[normal(&[9, 12]), normal(&[12, 5]), normal(&[5])]),
+    // Cut along k, with a bias.
+    case("linear", &[normal(&[4, 2100]), normal(&[2100, 12]), normal(&[12])]),
     case("linear", &[normal(&[2, 9, 12]), normal(&[12, 8]), Arg::Without]),
     case("linear_x_backward", &[normal(&[12, 8]), normal(&[3, 4, 8])]),
     case("linear_weight_backward", &[normal(&[3, 4, 12]), normal(&[3, 4, 8])]),

@@ -33,6 +33,7 @@ families! {
     cross
     ctc
     deform
+    depthwise
     elementwise
     fft
     grid_sample

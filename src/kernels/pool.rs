@@ -11,6 +11,9 @@ static POOL2D: Source = Source { name: "pool2d", text: include_str!("../../shade
 static POOL2D_BACKWARD: Source =
     Source { name: "pool2d_backward", text: include_str!("../../shaders/pool/pool2d_backward.wgsl") };
 
+/// The rows that one invocation makes, as the shaders have it.
+const LINES: usize = 4;
+
 /// How a window moves over its input: height, then width.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
@@ -42,6 +45,7 @@ impl Mode {
             .flag("MAX", matches!(self, Self::Max | Self::MaxWithIndices))
             .flag("INDICES", self == Self::MaxWithIndices)
             .flag("ADAPTIVE", self == Self::Adaptive)
+            .int("LINES", LINES as u32)
     }
 }
 
@@ -76,15 +80,20 @@ impl Window {
         Ok(out)
     }
 
-    fn params(&self, len: usize, input: [usize; 2], output: [usize; 2]) -> Params {
+    fn params(&self, lines: usize, input: [usize; 2], output: [usize; 2]) -> Params {
         let mut words: Params = SmallVec::new();
-        words.push(len as u32);
+        words.push(lines as u32);
         for pair in [input, output, self.kernel, self.stride, self.padding, self.dilation] {
             words.extend(pair.map(|v| v as u32));
         }
         words.extend([u32::from(self.count_padding), 0, 0]);
         words
     }
+}
+
+/// Workgroups for a result of so many rows: each invocation makes one column of [`LINES`].
+fn workgroups(lines: usize, width: usize) -> u64 {
+    div_up(lines.div_ceil(LINES) * width, 64)
 }
 
 fn forward(mode: Mode, x: Tensor, window: Window, output: [usize; 2]) -> Result<(Tensor, Option<Tensor>)> {
@@ -101,8 +110,8 @@ fn forward(mode: Mode, x: Tensor, window: Window, output: [usize; 2]) -> Result<
         variant: &mode.variant(&POOL2D),
         inputs: &[&x],
         outputs: &outputs,
-        params: &window.params(out.len(), [h, w], output),
-        groups: div_up(out.len(), 64),
+        params: &window.params(n * c * output[0], [h, w], output),
+        groups: workgroups(n * c * output[0], output[1]),
         work: (x.len() + out.len()) as u64,
     }
     .run()?;
@@ -117,12 +126,13 @@ fn backward(mode: Mode, x: &[usize], grad: Tensor, indices: Option<Tensor>, wind
     inputs.extend(&indices);
     let out = Tensor::empty(grad.runtime(), x, DType::F32, &inputs)?;
     let output = [grad.shape()[2], grad.shape()[3]];
+    let lines = x[..3].iter().product();
     Launch {
         variant: &mode.variant(&POOL2D_BACKWARD),
         inputs: &inputs,
         outputs: &[&out],
-        params: &window.params(out.len(), [x[2], x[3]], output),
-        groups: div_up(out.len(), 64),
+        params: &window.params(lines, [x[2], x[3]], output),
+        groups: workgroups(lines, x[3]),
         work: (grad.len() + out.len()) as u64 * 4,
     }
     .run()?;

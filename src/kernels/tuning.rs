@@ -194,7 +194,7 @@ pub(crate) fn try_class(runtime: &Arc<Runtime>, class: Class) -> Result<Trial> {
 
 /// Whether two products of standard normal numbers are the same but for the rounding of sums of `k` terms.
 fn agree(truth: &Tensor, out: &Tensor, k: usize) -> Result<bool> {
-    let parts = pollster::block_on(truth.runtime().read(&[truth.part(), out.part()]))?;
+    let parts = truth.runtime().read_now(&[truth.part(), out.part()])?;
     let floats: Vec<Vec<f32>> = parts.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
     let limit = 1e-5 * (k as f32).max(16.0);
     // A comparison with NaN is no agreement.

@@ -5,6 +5,12 @@ use thiserror::Error;
 /// An error of an opened device. Sizes are in bytes.
 #[derive(Debug, Clone, Error)]
 pub enum RuntimeError {
+    /// A browser never waits.
+    #[error("nothing in a browser can wait for {device}; await the data of a tensor instead (into_data_async)")]
+    CannotWait {
+        /// The adapter's name.
+        device: String,
+    },
     /// The device could not give the memory, also after everything unused was returned to it.
     #[error(
         "out of memory on {device}: {asked} bytes were asked for while {in_use} are in use and \

@@ -101,11 +101,12 @@ pub fn check_shaders(on: bool) {
 }
 
 impl Runtime {
-    /// The runtime of an adapter, opened at first use and again after the device was lost.
+    /// The runtime of an adapter, opened at first use and again after the device was lost. In a browser only [`open`](Self::open) can
+    /// do that.
     ///
     /// # Errors
     ///
-    /// When the adapter refuses to open or lacks what the kernels need.
+    /// When the adapter refuses to open or lacks what the kernels need; in a browser, when it is not open.
     ///
     /// # Panics
     ///
@@ -118,8 +119,32 @@ impl Runtime {
             return Ok(runtime.clone());
         }
         let found = &device::adapters()[adapter];
+        if cfg!(target_arch = "wasm32") {
+            return Err(DeviceError::NotOpen { adapter: found.facts.name.clone() });
+        }
         let runtime = Arc::new(Self::new(pollster::block_on(device::open(found))?));
         opened.insert(adapter, runtime.clone());
+        Ok(runtime)
+    }
+
+    /// As [`of`](Self::of), for those who can await.
+    ///
+    /// # Errors
+    ///
+    /// When the adapter is gone, refuses to open or lacks what the kernels need.
+    ///
+    /// # Panics
+    ///
+    /// When `adapter` is past the last of `device::adapters()`.
+    pub async fn open(adapter: usize) -> Result<Arc<Self>, DeviceError> {
+        if let Ok(runtime) = Self::of(adapter) {
+            return Ok(runtime);
+        }
+        // A browser's adapter opens one device and is used up by that: it is asked for anew.
+        let known = &device::adapters()[adapter];
+        let fresh = if cfg!(target_arch = "wasm32") { device::enumerate().await } else { Vec::new() };
+        let runtime = Arc::new(Self::new(device::open(fresh.get(adapter).unwrap_or(known)).await?));
+        OPENED.lock().insert(adapter, runtime.clone());
         Ok(runtime)
     }
 
@@ -259,14 +284,26 @@ impl Runtime {
     }
 
     fn create_buffer(&self, size: u64) -> Option<wgpu::Buffer> {
-        let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-        let buffer = self.device.create_buffer(&wgpu::BufferDescriptor {
-            label: None,
-            size,
-            usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
-            mapped_at_creation: false,
-        });
-        pollster::block_on(scope.pop()).is_none().then_some(buffer)
+        let buffer = || {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: None,
+                size,
+                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        };
+        self.caught(wgpu::ErrorFilter::OutOfMemory, buffer).ok()
+    }
+
+    /// What `make` makes, or the error of that kind which it led to. A browser tells errors only later, to the
+    /// device's handler: there what is made may be of no use, and the next readback says why.
+    fn caught<T>(&self, filter: wgpu::ErrorFilter, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
+        if cfg!(target_arch = "wasm32") {
+            return Ok(make());
+        }
+        let scope = self.device.push_error_scope(filter);
+        let made = make();
+        pollster::block_on(scope.pop()).map_or(Ok(made), Err)
     }
 
     /// New memory holding `data`.
@@ -341,22 +378,22 @@ impl Runtime {
         let failed = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
         let wide = self.software && self.facts.features.int64;
         let text = expand(variant, Target { compiler: Compiler::HERE, params, wide }).map_err(failed)?;
-        let scope = self.device.push_error_scope(wgpu::ErrorFilter::Validation);
-        let module = self.module(variant.source.name, &text);
-        let pipeline = self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
-            label: Some(variant.source.name),
-            layout: Some(layout),
-            module: &module,
-            entry_point: Some("main"),
-            compilation_options: wgpu::PipelineCompilationOptions {
-                constants: &[],
-                zero_initialize_workgroup_memory: self.checked,
-            },
-            cache: self.pipeline_cache.as_ref().map(PipelineCache::raw),
-        });
-        if let Some(error) = pollster::block_on(scope.pop()) {
-            return Err(failed(error.to_string()));
-        }
+        let compile = || {
+            let module = self.module(variant.source.name, &text);
+            self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(variant.source.name),
+                layout: Some(layout),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    constants: &[],
+                    zero_initialize_workgroup_memory: self.checked,
+                },
+                cache: self.pipeline_cache.as_ref().map(PipelineCache::raw),
+            })
+        };
+        let pipeline =
+            self.caught(wgpu::ErrorFilter::Validation, compile).map_err(|error| failed(error.to_string()))?;
         log::debug!("compiled {variant}");
         if let Some(cache) = &self.pipeline_cache {
             cache.grew();
@@ -408,16 +445,25 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// When the device was lost.
+    /// When the device was lost, and in a browser, where nothing can wait: the work is handed over all the same.
     pub fn sync(&self) -> Result<(), RuntimeError> {
         let mut stream = self.stream.lock();
         stream.submit(&self.device, &self.queue);
+        self.may_wait()?;
         let waited = self.device.poll(wgpu::PollType::wait_indefinitely());
         stream.caught_up();
         drop(stream);
         self.keep_pipelines();
         self.check_lost()?;
         waited.map(|_| ()).map_err(|error| self.readback_error(&error))
+    }
+
+    /// An error where the host cannot wait for the GPU.
+    pub(crate) fn may_wait(&self) -> Result<(), RuntimeError> {
+        if cfg!(target_arch = "wasm32") {
+            return Err(RuntimeError::CannotWait { device: self.facts.name.clone() });
+        }
+        Ok(())
     }
 
     /// Writes newly compiled pipelines to the user's cache.

@@ -182,8 +182,10 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// When the adapter has no timestamps, a profile is already being taken, or the device was lost.
+    /// When the adapter has no timestamps, a profile is already being taken, or the device was lost; and in a browser,
+    /// where nothing can wait.
     pub fn profile<R>(&self, work: impl FnOnce() -> R) -> Result<(R, Profile), ProfileError> {
+        self.may_wait()?;
         let device = || self.facts.name.clone();
         if !self.facts.features.timestamps {
             return Err(ProfileError::NoTimestamps { device: device() });

@@ -66,6 +66,16 @@ impl Runtime {
         self.fetch(total, copy, unpack).await
     }
 
+    /// As [`read`](Self::read), waiting for it.
+    ///
+    /// # Errors
+    ///
+    /// As there, and in a browser, where nothing can wait.
+    pub fn read_now(self: &Arc<Self>, parts: &[(Arc<Slice>, u64)]) -> Result<Vec<Vec<u8>>, RuntimeError> {
+        self.may_wait()?;
+        pollster::block_on(self.read(parts))
+    }
+
     /// Brings `total` bytes to the host, which `copy` records into a buffer, and shows them to `unpack`.
     pub(super) async fn fetch<T>(
         &self,
@@ -78,16 +88,16 @@ impl Runtime {
             return Ok(unpack(&[]));
         }
         let (staging, mapping) = {
-            let scope = self.device.push_error_scope(wgpu::ErrorFilter::OutOfMemory);
-            let staging = self.device.create_buffer(&wgpu::BufferDescriptor {
-                label: Some("readback"),
-                size: total,
-                usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
-                mapped_at_creation: false,
-            });
-            if let Some(error) = pollster::block_on(scope.pop()) {
-                return Err(self.readback_error(&error));
-            }
+            let staging = || {
+                self.device.create_buffer(&wgpu::BufferDescriptor {
+                    label: Some("readback"),
+                    size: total,
+                    usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+                    mapped_at_creation: false,
+                })
+            };
+            let staging = self.caught(wgpu::ErrorFilter::OutOfMemory, staging);
+            let staging = staging.map_err(|error| self.readback_error(&error))?;
             let mut stream = self.stream.lock();
             copy(stream.encoder(&self.device), &staging);
             stream.submit(&self.device, &self.queue);

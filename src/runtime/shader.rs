@@ -124,6 +124,7 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/half", include_str!("../../shaders/lib/half.wgsl")),
     ("lib/conv", include_str!("../../shaders/lib/conv.wgsl")),
     ("lib/deform", include_str!("../../shaders/lib/deform.wgsl")),
+    ("lib/depthwise", include_str!("../../shaders/lib/depthwise.wgsl")),
     ("lib/neighbours", include_str!("../../shaders/lib/neighbours.wgsl")),
     ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
     ("lib/ctc", include_str!("../../shaders/lib/ctc.wgsl")),

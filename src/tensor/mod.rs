@@ -47,6 +47,8 @@ impl DType {
     pub const COMPUTED: [Self; 6] = [Self::F32, Self::I32, Self::U32, Self::I64, Self::U64, Self::Bool];
     /// The types that kernels compute integers in.
     pub const INTEGERS: [Self; 4] = [Self::I32, Self::U32, Self::I64, Self::U64];
+    /// Floats of 16 bits.
+    pub const HALVES: [Self; 2] = [Self::F16, Self::BF16];
 
     /// Bytes per element.
     pub fn size(self) -> u64 {
