@@ -4,11 +4,14 @@
 
 mod args;
 mod data;
+mod learner;
 mod model;
 mod plot;
 mod report;
+mod set;
 mod store;
 mod train;
+mod weights;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -89,7 +92,7 @@ fn run(args: &Args, device: WgslDevice, place: Place, start: Instant) -> Result<
     println!("{} training and {} test images", digits.train.labels.len(), digits.test.labels.len());
     let (ours, model) = train_on(device, args, &digits, start)?;
     if let Some(file) = &save {
-        file.write(&store::to_bytes(model)?)?;
+        file.write(&weights::to_bytes(model)?)?;
         println!("model saved to {}", file.path().display());
     }
     let on_cpu = matches!(place, Place::Cpu);
@@ -123,7 +126,8 @@ fn train_on(device: WgslDevice, args: &Args, digits: &Digits, start: Instant) ->
     B::seed(&device, args.seed);
     let mut model = Model::<B>::new(&device);
     if let Some(path) = &args.load {
-        model = store::load(model, path, &device)?;
+        let bytes = std::fs::read(path).with_context(|| format!("cannot read the model file {}", path.display()))?;
+        model = weights::from_bytes(model, &path.display().to_string(), bytes, &device)?;
     }
     println!("a model of {} parameters on {adapter}, seed {}", model.num_params(), args.seed);
     let options = train::Options {

@@ -1,18 +1,8 @@
-//! Files: results that appear whole or not at all, and models that are checked before they are used.
+//! Files: results that appear whole or not at all.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow, bail};
-use burn::module::{Module, ModuleVisitor, Param};
-use burn::record::{FullPrecisionSettings, NamedMpkBytesRecorder, Recorder};
-use burn::serde::Deserialize;
-use burn::tensor::backend::Backend;
-use burn::tensor::{Tensor, TensorData};
-
-use crate::model::Model;
-
-type Format = NamedMpkBytesRecorder<FullPrecisionSettings>;
+use anyhow::{Context, Result, anyhow};
 
 /// A file to be written later: beside its place first, then renamed into it.
 pub struct Output {
@@ -65,105 +55,9 @@ impl Output {
     }
 }
 
-/// The model as the bytes of a file.
-pub fn to_bytes<B: Backend>(model: Model<B>) -> Result<Vec<u8>> {
-    Ok(Recorder::<B>::record(&Format::new(), model.into_record(), ())?)
-}
-
-/// Puts the weights of a file into `model`, once each of them is known to be there and to fit.
-pub fn load<B: Backend>(model: Model<B>, path: &Path, device: &B::Device) -> Result<Model<B>> {
-    let file = path.display();
-    let bytes = std::fs::read(path).with_context(|| format!("cannot read the model file {file}"))?;
-    let read = || -> Result<Contents> { Ok(Recorder::<B>::load_item(&Format::new(), &mut bytes.clone())?) };
-    let foreign = || format!("{file} is not a model that this program saved, or it is cut");
-    check(&model, &read().with_context(foreign)?).with_context(|| format!("model file {file}"))?;
-    let record = Recorder::<B>::load(&Format::new(), bytes, device).with_context(foreign)?;
-    Ok(model.load_record(record))
-}
-
-/// The part of a saved record that has to be checked: Burn itself takes weights of any shape.
-#[derive(Deserialize)]
-#[serde(crate = "burn::serde")]
-struct Contents {
-    item: BTreeMap<String, Option<Layer>>,
-}
-
-#[derive(Deserialize)]
-#[serde(crate = "burn::serde")]
-struct Layer {
-    weight: Option<Weight>,
-    bias: Option<Weight>,
-}
-
-#[derive(Deserialize)]
-#[serde(crate = "burn::serde")]
-struct Weight {
-    param: TensorData,
-}
-
-fn check<B: Backend>(model: &Model<B>, file: &Contents) -> Result<()> {
-    let mut found = BTreeMap::new();
-    for (name, layer) in &file.item {
-        let Some(layer) = layer else { continue };
-        for (part, weight) in [("weight", &layer.weight), ("bias", &layer.bias)] {
-            if let Some(weight) = weight {
-                found.insert(format!("{name}.{part}"), &weight.param);
-            }
-        }
-    }
-    let mut wanted = Shapes::default();
-    model.visit(&mut wanted);
-    for (name, shape) in wanted.found {
-        let Some(data) = found.remove(&name) else {
-            bail!("it has no layer {name}; this program needs one of shape {shape:?}");
-        };
-        let in_file = data.shape.to_vec();
-        if in_file != shape {
-            bail!("layer {name} has shape {in_file:?} there, but {shape:?} in this program");
-        }
-        if data.bytes.len() != shape.iter().product::<usize>() * data.dtype.size() {
-            bail!("layer {name} holds fewer or more numbers than its shape {shape:?} says");
-        }
-    }
-    match found.keys().next() {
-        Some(name) => bail!("it has a layer {name}, which this program does not know"),
-        None => Ok(()),
-    }
-}
-
-/// Collects the name and shape of every weight of a module.
-#[derive(Default)]
-struct Shapes {
-    names: Vec<String>,
-    found: Vec<(String, Vec<usize>)>,
-}
-
-impl<B: Backend> ModuleVisitor<B> for Shapes {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        self.found.push((self.names.join("."), param.lazy_shape().to_vec()));
-    }
-
-    fn enter_module(&mut self, name: &str, _container: &str) {
-        self.names.push(name.into());
-    }
-
-    fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.names.pop();
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use burn::nn::conv::{Conv2d, Conv2dConfig};
-    use burn_wgsl::{Wgsl, WgslDevice};
-
     use super::*;
-
-    /// A model that has only the first layer, of any size.
-    #[derive(Module, Debug)]
-    struct Other<B: Backend> {
-        conv1: Conv2d<B>,
-    }
 
     fn folder(name: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("digits-{name}-{}", std::process::id()));
@@ -172,39 +66,12 @@ mod tests {
     }
 
     #[test]
-    fn a_model_survives_its_file_and_a_wrong_file_says_what_is_wrong() {
-        files_of_models::<Wgsl>(&WgslDevice::Cpu);
-    }
-
-    fn files_of_models<B: Backend>(device: &B::Device) {
-        let folder = folder("models");
-        let path = folder.join("model");
-        let load = || {
-            let loaded = load(Model::<B>::new(device), &path, device);
-            loaded.map(|model| to_bytes::<B>(model).unwrap())
-        };
-        let error = || format!("{:#}", load().unwrap_err());
-
-        let saved = to_bytes::<B>(Model::new(device)).unwrap();
-        let output = Output::new("--save", &path).unwrap();
-        output.write(&saved).unwrap();
-        assert_eq!(load().unwrap(), saved);
-
-        output.write(&saved[..saved.len() / 2]).unwrap();
-        assert!(error().contains("or it is cut"), "{}", error());
-        output.write(b"no model").unwrap();
-        assert!(error().contains("is not a model"), "{}", error());
-
-        for (channels, expected) in [
-            (16, "layer conv1.weight has shape [16, 1, 3, 3] there, but [32, 1, 3, 3]"),
-            (32, "it has no layer conv2.weight"),
-        ] {
-            let other = Other::<B> { conv1: Conv2dConfig::new([1, channels], [3, 3]).init(device) };
-            let bytes = Recorder::<B>::record(&Format::new(), other.into_record(), ());
-            output.write(&bytes.unwrap()).unwrap();
-            assert!(error().contains(expected), "{}", error());
-        }
-        // Only the one file is left: everything written beside it was renamed.
+    fn a_file_appears_whole_and_leaves_nothing_beside_it() {
+        let folder = folder("whole");
+        let output = Output::new("--save", &folder.join("file")).unwrap();
+        output.write(b"one").unwrap();
+        output.write(b"two").unwrap();
+        assert_eq!(std::fs::read(folder.join("file")).unwrap(), b"two");
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
         std::fs::remove_dir_all(folder).unwrap();
     }

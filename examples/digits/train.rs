@@ -4,18 +4,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use burn::module::AutodiffModule;
-use burn::nn::loss::CrossEntropyLossConfig;
-use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{ElementConversion, Int, Tensor, TensorData};
+use burn::tensor::{ElementConversion, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::data::{Digits, Split};
-use crate::model::{Model, SIDE};
-
-/// Test images per forward pass: bounds the memory that a large data file takes.
-const TEST_BATCH: usize = 1024;
+use crate::data::Digits;
+use crate::learner::Learner;
+use crate::model::Model;
+use crate::set::{Set, Shuffle, ints};
 
 /// The choices that shape a run.
 #[derive(Clone, Copy)]
@@ -47,17 +43,16 @@ pub struct History {
 /// The device is read once for each epoch (its loss), once for each test and once after the very first step. In between,
 /// steps are only queued, so a GPU is never kept waiting.
 pub fn train<B: AutodiffBackend>(
-    mut model: Model<B>,
+    model: Model<B>,
     digits: &Digits,
     options: Options,
     device: &B::Device,
     start: Instant,
     stop: &AtomicBool,
 ) -> Result<(Model<B>, History)> {
-    let test = OnDevice::<B::InnerBackend>::new(&digits.test, device);
-    let train = OnDevice::<B>::new(&digits.train, device);
-    let loss_of = CrossEntropyLossConfig::new().init(device);
-    let mut optimizer = AdamConfig::new().with_epsilon(1e-8).init();
+    let test = Set::<B::InnerBackend>::new(&digits.test, device);
+    let train = Set::<B>::new(&digits.train, device);
+    let mut learner = Learner::new(model, device);
     let mut shuffle = Shuffle(options.seed);
     let mut history = History::default();
     let bar = progress(options.epochs * train.count.div_ceil(options.batch));
@@ -74,10 +69,9 @@ pub fn train<B: AutodiffBackend>(
             }
             let to = train.count.min(from + options.batch);
             let (images, labels) = train.pick(order.clone().slice_dim(0, from..to));
-            let loss = loss_of.forward(model.forward(images), labels);
-            total = total + loss.clone().inner() * (to - from) as f64;
-            let gradients = GradientsParams::from_grads(loss.backward(), &model);
-            model = optimizer.step(options.learning_rate, model, gradients);
+            let loss;
+            (learner, loss) = learner.step(images, labels, options.learning_rate);
+            total = total + loss * (to - from) as f64;
             if history.first_step.is_none() {
                 B::sync(device)?;
                 history.first_step = Some(start.elapsed().as_secs_f64());
@@ -90,7 +84,7 @@ pub fn train<B: AutodiffBackend>(
             bar.finish_and_clear();
             bail!("the training loss became {loss} in epoch {epoch}: try a smaller --learning-rate");
         }
-        let accuracy = test.accuracy(&model.valid());
+        let accuracy = accuracy(&test, &learner.valid());
         bar.suspend(|| {
             println!(
                 "epoch {epoch:>3}/{}   loss {loss:.4}   test accuracy {:6.2} %   {seconds:.3} s",
@@ -106,86 +100,18 @@ pub fn train<B: AutodiffBackend>(
     // After whole epochs the last test is the answer; otherwise the weights have moved on, or were never tested.
     history.test_accuracy = match history.test_accuracies.last() {
         Some(accuracy) if !history.interrupted => *accuracy,
-        _ => test.accuracy(&model.valid()),
+        _ => accuracy(&test, &learner.valid()),
     };
-    Ok((model, history))
+    Ok((learner.model, history))
 }
 
-/// A part of the data, uploaded once.
-struct OnDevice<B: Backend> {
-    images: Tensor<B, 4>,
-    labels: Tensor<B, 1, Int>,
-    count: usize,
-}
-
-impl<B: Backend> OnDevice<B> {
-    fn new(split: &Split, device: &B::Device) -> Self {
-        let count = split.labels.len();
-        let pixels = TensorData::new(split.pixels.clone(), [count, 1, SIDE, SIDE]);
-        Self { images: Tensor::from_data(pixels, device), labels: ints(split.labels.clone(), device), count }
-    }
-
-    fn pick(&self, indices: Tensor<B, 1, Int>) -> (Tensor<B, 4>, Tensor<B, 1, Int>) {
-        (self.images.clone().select(0, indices.clone()), self.labels.clone().select(0, indices))
-    }
-
-    fn accuracy(&self, model: &Model<B>) -> f64 {
-        let correct = (0..self.count).step_by(TEST_BATCH).map(|from| {
-            let range = from..self.count.min(from + TEST_BATCH);
-            let images = self.images.clone().slice_dim(0, range.clone());
-            model.correct(images, self.labels.clone().slice_dim(0, range))
-        });
-        let correct = correct.reduce(|sum, part| sum + part);
-        correct.map_or(0.0, |sum| sum.into_scalar().elem::<f64>()) / self.count as f64
-    }
-}
-
-fn ints<B: Backend>(values: Vec<i32>, device: &B::Device) -> Tensor<B, 1, Int> {
-    let count = values.len();
-    Tensor::from_data(TensorData::new(values, [count]), device)
+/// The share of the images that the model recognises.
+fn accuracy<B: Backend>(set: &Set<B>, model: &Model<B>) -> f64 {
+    set.correct(model).map_or(0.0, |sum| sum.into_scalar().elem::<f64>()) / set.count as f64
 }
 
 /// A bar on a terminal; nothing where there is none.
 fn progress(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} [{bar:32}] {pos}/{len} batches, {eta} left");
     ProgressBar::new(steps as u64).with_style(style.expect("the template is a constant").progress_chars("=> "))
-}
-
-/// The order of the training images: a generator of its own (splitmix64), so that it is the same for every device.
-struct Shuffle(u64);
-
-impl Shuffle {
-    fn order(&mut self, count: usize) -> Vec<i32> {
-        let mut order: Vec<i32> = (0..count as i32).collect();
-        for last in (1..count).rev() {
-            order.swap(last, self.below(last as u64 + 1) as usize);
-        }
-        order
-    }
-
-    /// A number from 0 to `limit - 1`: the high half of a product, which is even enough for limits this small.
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^= z >> 31;
-        ((u128::from(z) * u128::from(limit)) >> 64) as u64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Shuffle;
-
-    #[test]
-    fn a_shuffle_keeps_every_image_and_follows_its_seed() {
-        let first = Shuffle(1).order(100);
-        assert_eq!(first, Shuffle(1).order(100));
-        assert_ne!(first, Shuffle(2).order(100));
-        let mut sorted = first;
-        sorted.sort_unstable();
-        assert_eq!(sorted, (0..100).collect::<Vec<i32>>());
-        assert!(Shuffle(1).order(0).is_empty());
-    }
 }

@@ -47,19 +47,25 @@ macro_rules! run {
         if site.takes_kernel() {
             $(let $arg = $arg.into_gpu(&site);)*
             site.computed($gpu)
-        } else {
+        } else if Site::HAS_TWIN {
             site.falls_back();
             $(let $arg = $arg.into_twin(&site);)*
             Outcome::from_twin($twin, &site)
+        } else {
+            site.has_no_twin()
         }
     }};
     ($name:ident [$($arg:ident: $kind:ident)*] else $twin:expr) => {{
         let mut site = Site::new(stringify!($name));
         $(run!(@show site $arg $kind);)*
         $(run!(@axis site $arg $arg);)*
-        site.falls_back();
-        $(let $arg = $arg.into_twin(&site);)*
-        Outcome::from_twin($twin, &site)
+        if Site::HAS_TWIN {
+            site.falls_back();
+            $(let $arg = $arg.into_twin(&site);)*
+            Outcome::from_twin($twin, &site)
+        } else {
+            site.has_no_twin()
+        }
     }};
     (@show $site:ident $arg:ident Index) => {
         $site.show_indices(&$arg);

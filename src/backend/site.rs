@@ -79,6 +79,9 @@ enum Types {
 }
 
 impl Site {
+    /// Whether this build has the CPU twin; where it has not, what calls it is left out.
+    pub const HAS_TWIN: bool = cfg!(feature = "twin");
+
     pub fn new(op: &'static str) -> Self {
         Self {
             op,
@@ -195,6 +198,14 @@ impl Site {
             Ok(value) => R::from_gpu(value, self),
             Err(error) => refuse(self.op, &self.device(), &error),
         }
+    }
+
+    /// Ends an op that only the twin could compute.
+    pub fn has_no_twin(&self) -> ! {
+        panic!(
+            "{}: no kernel takes these tensors, and this build has no CPU twin (the crate's feature `twin`)",
+            self.op
+        )
     }
 
     /// Notes that the twin is about to run.

@@ -97,6 +97,7 @@ impl fmt::Display for Api {
 ///
 /// The default is what every WebGPU implementation promises.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Limits {
     /// The largest buffer, in bytes.
     pub max_buffer_size: u64,
@@ -139,6 +140,7 @@ impl Default for Limits {
 
 /// The optional features that matter for compute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Features {
     /// 16-bit floats in shaders.
     pub f16: bool,
@@ -204,7 +206,8 @@ impl AdapterFacts {
                 max_subgroup_size: info.subgroup_max_size,
             },
             features: Features::of(features, limits),
-            name: info.name,
+            // Browsers may keep the name to themselves.
+            name: if info.name.is_empty() { "unnamed adapter".to_owned() } else { info.name },
         }
     }
 }

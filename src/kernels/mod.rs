@@ -54,8 +54,16 @@ families! {
 
 use smallvec::SmallVec;
 
-use crate::runtime::{Dispatch, Slice, Variant};
+use crate::runtime::{Dispatch, Slice, Source, Variant};
 use crate::tensor::{Error, Layout, MAX_RANK, Result, Tensor, collapse};
+
+/// Every kernel's text, once.
+pub fn sources() -> Vec<&'static Source> {
+    let mut sources: Vec<&'static Source> = variants().iter().map(|variant| variant.source).collect();
+    sources.sort_by_key(|source| source.name);
+    sources.dedup_by_key(|source| source.name);
+    sources
+}
 
 /// The words of a kernel's `Params`.
 pub(crate) type Params = SmallVec<[u32; 112]>;

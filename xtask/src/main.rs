@@ -5,6 +5,7 @@ mod digits;
 mod run;
 mod test;
 mod tint;
+mod web;
 
 use std::process::ExitCode;
 
@@ -16,6 +17,10 @@ Usage: cargo xtask <command> [options]
 Commands:
   test    everything that must hold: adapter, format, lints, docs, tests, shaders, example
   tint    every shader through the compiler of Chromium; needs Node.js, and the network once
+  web     build the pages of web/ into web/dist, and say how much each one downloads
+  serve   build the pages and serve them on this machine; --port N, --no-build
+  test-web
+          build the pages and use them in Chromium; --only WORD, --no-build
   help    this text
 
 Options of `test`:
@@ -44,7 +49,14 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "help" | "--help" | "-h" => {
+        "web" | "serve" | "test-web" if !wants_help => match web::run(&command, &rest) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("error: {why}");
+                ExitCode::FAILURE
+            }
+        },
+        "test" | "tint" | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }

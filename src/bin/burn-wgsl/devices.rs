@@ -3,7 +3,7 @@
 use std::thread::available_parallelism;
 
 use burn_wgsl::device::{
-    AdapterFacts, Automatic, DEVICE_VARIABLE, Limits, WgslDevice, adapters, advice, automatic, words,
+    AdapterFacts, Automatic, DEVICE_VARIABLE, Features, Limits, WgslDevice, adapters, advice, automatic, words,
 };
 use serde::Serialize;
 
@@ -47,37 +47,10 @@ struct DeviceReport {
     vendor_id: Option<u32>,
     device_id: Option<u32>,
     pci_bus_id: Option<String>,
-    limits: Option<LimitsReport>,
-    features: Option<FeaturesReport>,
+    limits: Option<Limits>,
+    features: Option<Features>,
     /// Limits too low for the kernels; empty where the device can be used.
     lacks: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct LimitsReport {
-    max_buffer_size: u64,
-    max_storage_binding_size: u64,
-    workgroup_memory: u32,
-    invocations_per_workgroup: u32,
-    workgroups_per_dimension: u32,
-    storage_buffers_per_stage: u32,
-    storage_offset_alignment: u32,
-    uniform_offset_alignment: u32,
-    min_subgroup_size: u32,
-    max_subgroup_size: u32,
-}
-
-#[derive(Serialize)]
-struct FeaturesReport {
-    f16: bool,
-    subgroups: bool,
-    immediates: bool,
-    timestamps: bool,
-    timestamps_inside_passes: bool,
-    pipeline_cache: bool,
-    int64: bool,
-    float_atomics: bool,
-    cooperative_matrix: bool,
 }
 
 impl Report {
@@ -123,19 +96,6 @@ impl Report {
 
 impl DeviceReport {
     fn of_adapter(words: &[WgslDevice], facts: &AdapterFacts) -> Self {
-        let Limits {
-            max_buffer_size,
-            max_storage_binding_size,
-            workgroup_memory,
-            invocations_per_workgroup,
-            workgroups_per_dimension,
-            storage_buffers_per_stage,
-            storage_offset_alignment,
-            uniform_offset_alignment,
-            min_subgroup_size,
-            max_subgroup_size,
-        } = facts.limits;
-        let features = facts.features;
         Self {
             words: words.iter().map(WgslDevice::to_string).collect(),
             name: facts.name.clone(),
@@ -147,29 +107,8 @@ impl DeviceReport {
             vendor_id: Some(facts.vendor_id),
             device_id: Some(facts.device_id),
             pci_bus_id: facts.pci_bus_id.clone(),
-            limits: Some(LimitsReport {
-                max_buffer_size,
-                max_storage_binding_size,
-                workgroup_memory,
-                invocations_per_workgroup,
-                workgroups_per_dimension,
-                storage_buffers_per_stage,
-                storage_offset_alignment,
-                uniform_offset_alignment,
-                min_subgroup_size,
-                max_subgroup_size,
-            }),
-            features: Some(FeaturesReport {
-                f16: features.f16,
-                subgroups: features.subgroups,
-                immediates: features.immediates,
-                timestamps: features.timestamps,
-                timestamps_inside_passes: features.timestamps_inside_passes,
-                pipeline_cache: features.pipeline_cache,
-                int64: features.int64,
-                float_atomics: features.float_atomics,
-                cooperative_matrix: features.cooperative_matrix,
-            }),
+            limits: Some(facts.limits),
+            features: Some(facts.features),
             lacks: facts.limits.shortfalls().iter().map(ToString::to_string).collect(),
         }
     }
@@ -278,7 +217,7 @@ fn pair(first: u32, second: u32, between: &str) -> String {
 mod tests {
     use super::*;
     use crate::text::WIDTH;
-    use burn_wgsl::device::{AdapterKind, Api, Features, Place};
+    use burn_wgsl::device::{AdapterKind, Api, Place};
 
     #[test]
     fn a_large_machine_fits_into_the_width() {

@@ -1,0 +1,29 @@
+// The notice area: one message at a time, with buttons that go on from there.
+import { $ } from "./page.js";
+
+/** `buttons` are [label, name, action]; pressing any takes the notice away first. */
+export function showNotice(message, buttons = []) {
+	const box = document.createElement("div");
+	const text = document.createElement("p");
+	text.id = "notice-text";
+	text.textContent = message;
+	const row = document.createElement("div");
+	row.className = "row";
+	for (const [label, name, action] of [...buttons, ["Dismiss", "dismiss"]]) {
+		const button = document.createElement("button");
+		button.textContent = label;
+		button.dataset.action = name;
+		button.onclick = () => {
+			clearNotice();
+			$("main").focus({ preventScroll: true }); // the button is gone
+			action?.();
+		};
+		row.append(button);
+	}
+	box.append(text, row);
+	$("notice").replaceChildren(box);
+}
+
+export function clearNotice() {
+	$("notice").replaceChildren();
+}

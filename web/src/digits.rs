@@ -1,0 +1,227 @@
+//! The digits example's network, trained a few steps at a time.
+
+use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
+use burn::tensor::activation::softmax;
+use burn::tensor::backend::Backend;
+use burn::tensor::{ElementConversion, Tensor, TensorData};
+use burn_wgsl::{Wgsl, WgslDevice};
+use serde::{Deserialize, Serialize};
+use wasm_bindgen::prelude::wasm_bindgen;
+use wasm_bindgen::{JsError, JsValue};
+use web_time::Instant;
+
+use crate::Training;
+use crate::device::parsed;
+use crate::learner::Learner;
+use crate::model::{CLASSES, Model, SIDE};
+use crate::script::{Result, error, object, settings};
+use crate::set::{Set, Shuffle, ints};
+use crate::weights;
+
+/// What shapes a run; what is missing stays as it is.
+#[derive(Deserialize, Default)]
+#[serde(default)]
+struct Settings {
+    seed: Option<u32>,
+    batch: Option<usize>,
+    rate: Option<f64>,
+}
+
+/// What some steps came to.
+#[derive(Serialize)]
+struct Steps {
+    /// Before each step.
+    losses: Vec<f32>,
+    step: usize,
+    /// Epochs finished.
+    epoch: usize,
+    images: usize,
+    seconds: f64,
+}
+
+/// The network, its data and where it stands.
+#[wasm_bindgen]
+pub struct Digits {
+    device: WgslDevice,
+    /// Missing only while a step is under way.
+    learner: Option<Learner<Training>>,
+    train: Set<Training>,
+    test: Set<Wgsl>,
+    shuffle: Shuffle,
+    order: Vec<i32>,
+    /// The images of this epoch that were learnt from.
+    taken: usize,
+    step: usize,
+    epoch: usize,
+    batch: usize,
+    rate: f64,
+}
+
+#[wasm_bindgen]
+impl Digits {
+    /// A fresh network on a device that is open; `settings` are a seed, the batch and the learning rate.
+    pub async fn create(device: &str, settings: JsValue) -> Result<Digits> {
+        let device = parsed(device)?;
+        let given: Settings = crate::script::settings(settings)?;
+        let seed = u64::from(given.seed.unwrap_or(1));
+        let digits = built_in()?;
+        Training::seed(&device, seed);
+        let mut shuffle = Shuffle(seed);
+        let mut new = Self {
+            device,
+            learner: Some(Learner::new(Model::new(&device), &device)),
+            train: Set::new(&digits.train, &device),
+            test: Set::new(&digits.test, &device),
+            order: shuffle.order(digits.train.labels.len()),
+            shuffle,
+            taken: 0,
+            step: 0,
+            epoch: 0,
+            batch: 64,
+            rate: 1e-3,
+        };
+        new.change(&given)?;
+        Ok(new)
+    }
+
+    /// Changes the batch or the learning rate from the next step on.
+    pub fn set(&mut self, changes: JsValue) -> Result<()> {
+        self.change(&settings(changes)?)
+    }
+
+    fn change(&mut self, given: &Settings) -> Result<()> {
+        let batch = given.batch.unwrap_or(self.batch);
+        let rate = given.rate.unwrap_or(self.rate);
+        if batch == 0 {
+            return Err(JsError::new("a batch has at least one image"));
+        }
+        if !(rate.is_finite() && rate > 0.0) {
+            return Err(JsError::new("a learning rate is above zero"));
+        }
+        (self.batch, self.rate) = (batch, rate);
+        Ok(())
+    }
+
+    /// Trains so many steps, and waits for the last one's loss.
+    pub async fn run(&mut self, steps: usize) -> Result<JsValue> {
+        let start = Instant::now();
+        let mut losses = Vec::with_capacity(steps);
+        let mut images = 0;
+        for _ in 0..steps {
+            let to = self.order.len().min(self.taken + self.batch);
+            let picked = ints(self.order[self.taken..to].to_vec(), &self.device);
+            images += to - self.taken;
+            self.taken = to;
+            if self.taken == self.order.len() {
+                self.order = self.shuffle.order(self.order.len());
+                self.taken = 0;
+                self.epoch += 1;
+            }
+            let (pixels, labels) = self.train.pick(picked);
+            let (learner, loss) = self.learner()?.step(pixels, labels, self.rate);
+            self.learner = Some(learner);
+            self.step += 1;
+            losses.push(loss);
+        }
+        let losses = match losses.is_empty() {
+            true => Vec::new(),
+            false => floats(Tensor::cat(losses, 0)).await?,
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        object(&Steps { losses, step: self.step, epoch: self.epoch, images, seconds })
+    }
+
+    fn learner(&mut self) -> Result<Learner<Training>> {
+        self.learner.take().ok_or_else(|| JsError::new("an earlier step failed: begin anew"))
+    }
+
+    fn model(&self) -> Result<Model<Wgsl>> {
+        let learner = self.learner.as_ref().ok_or_else(|| JsError::new("an earlier step failed: begin anew"))?;
+        Ok(learner.valid())
+    }
+
+    /// The share of the held-out images that are recognised.
+    pub async fn accuracy(&self) -> Result<f64> {
+        let Some(correct) = self.test.correct(&self.model()?) else {
+            return Ok(0.0);
+        };
+        let correct = correct.into_data_async().await.map_err(error)?;
+        let correct: f64 = correct.iter::<i64>().next().unwrap_or(0).elem();
+        Ok(correct / self.test.count as f64)
+    }
+
+    /// How likely an 8x8 image, row by row, is each of the ten digits.
+    pub async fn predict(&self, pixels: Vec<f32>) -> Result<Vec<f32>> {
+        if pixels.len() != SIDE * SIDE {
+            return Err(JsError::new(&format!("an image has {} pixels, not {}", SIDE * SIDE, pixels.len())));
+        }
+        let image = Tensor::from_data(TensorData::new(pixels, [1, 1, SIDE, SIDE]), &self.device);
+        floats(softmax(self.model()?.forward(image), 1).reshape([CLASSES])).await
+    }
+
+    /// The weights as the bytes of a file that the native example loads too.
+    pub async fn save(&self) -> Result<Vec<u8>> {
+        weights::to_bytes(on_cpu(self.model()?).await?).map_err(error)
+    }
+
+    /// Takes the weights of a file; the optimiser starts afresh.
+    pub fn load(&mut self, bytes: Vec<u8>) -> Result<()> {
+        let fresh = Model::<Training>::new(&self.device);
+        let model = weights::from_bytes(fresh, "the file", bytes, &self.device).map_err(error)?;
+        self.learner = Some(Learner::new(model, &self.device));
+        Ok(())
+    }
+}
+
+/// The example's data, from the form in which it is small to download.
+fn built_in() -> Result<crate::data::Digits> {
+    const COLUMNS: usize = SIDE * SIDE + 1;
+    let packed = include_bytes!(concat!(env!("OUT_DIR"), "/digits.bin"));
+    let count = packed.len() / COLUMNS;
+    let line = |row: usize| {
+        let values: Vec<String> = (0..COLUMNS).map(|column| packed[column * count + row].to_string()).collect();
+        values.join(",") + "\n"
+    };
+    let text: String = (0..count).map(line).collect();
+    crate::data::Digits::parse("digits", text.as_bytes()).map_err(error)
+}
+
+/// The numbers of a tensor.
+async fn floats(tensor: Tensor<Wgsl, 1>) -> Result<Vec<f32>> {
+    let data = tensor.into_data_async().await.map_err(error)?;
+    Ok(data.iter::<f32>().collect())
+}
+
+/// A copy of a model on the CPU, where its weights can be written down without waiting.
+async fn on_cpu<M: Module<Wgsl>>(model: M) -> Result<M> {
+    let mut reads = Reads(Vec::new());
+    model.visit(&mut reads);
+    let mut data = Vec::new();
+    for read in reads.0 {
+        data.push(read.await?);
+    }
+    data.reverse();
+    Ok(model.map(&mut Replace(data)))
+}
+
+type Read = std::pin::Pin<Box<dyn Future<Output = Result<TensorData>>>>;
+
+struct Reads(Vec<Read>);
+
+impl ModuleVisitor<Wgsl> for Reads {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Wgsl, D>>) {
+        let tensor = param.val();
+        self.0.push(Box::pin(async move { tensor.into_data_async().await.map_err(error) }));
+    }
+}
+
+/// The data of each weight, the last one first.
+struct Replace(Vec<TensorData>);
+
+impl ModuleMapper<Wgsl> for Replace {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<Wgsl, D>>) -> Param<Tensor<Wgsl, D>> {
+        let (id, tensor, mapper) = param.consume();
+        let tensor = self.0.pop().map_or(tensor, |data| Tensor::from_data(data, &WgslDevice::Cpu));
+        Param::from_mapped_value(id, tensor, mapper)
+    }
+}

@@ -1,0 +1,113 @@
+//! From Rust and static files to `web/dist`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use wasm_bindgen_cli_support::Bindgen;
+
+use crate::places::{dist, npm_packages, root, run, target};
+use crate::{sizes, toolchain};
+
+/// What is built.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// The pages as they are published.
+    Pages,
+    /// With the library's op cases in the module, for tests.
+    WithChecks,
+}
+
+/// A WebAssembly module that the worker may load, and the features of `burn-wgsl-web` that it has.
+struct Module {
+    name: &'static str,
+    features: &'static [&'static str],
+}
+
+/// What needs only a GPU and the digits, and everything. Pages say in `data-module` which one they begin with.
+const MODULES: [Module; 2] =
+    [Module { name: "gpu", features: &[] }, Module { name: "all", features: &["cpu", "demos"] }];
+
+/// WebAssembly beyond its first version that every browser with WebGPU has. Never `--all-features`: that takes in what
+/// Chromium refuses.
+const WASM_FEATURES: [&str; 7] =
+    ["bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutable-globals", "reference-types", "multivalue", "simd"];
+
+/// Builds the pages and returns where they are.
+pub fn build(kind: Kind) -> Result<PathBuf> {
+    let to = match kind {
+        Kind::Pages => dist(),
+        Kind::WithChecks => target().join("web-checks"),
+    };
+    if to.exists() {
+        fs::remove_dir_all(&to).with_context(|| format!("{} cannot be replaced", to.display()))?;
+    }
+    for module in MODULES {
+        module.build(kind, &to.join("pkg"))?;
+    }
+    copy(&root().join("web/pages"), &to)?;
+    let sizes = sizes::measure(&to)?;
+    fs::write(to.join("sizes.json"), serde_json::to_string_pretty(&sizes::json(&sizes))? + "\n")?;
+    sizes::print(&sizes);
+    println!("    built {}", to.display());
+    sizes::within_budget(&sizes)?;
+    Ok(to)
+}
+
+impl Module {
+    fn build(&self, kind: Kind, folder: &Path) -> Result<()> {
+        let wasm = self.compile(kind)?;
+        let mut bindgen = Bindgen::new();
+        bindgen.input_path(&wasm).web(true)?.typescript(false).omit_default_module_path(false).out_name(self.name);
+        bindgen.remove_name_section(true).remove_producers_section(true);
+        bindgen.generate(folder).context("wasm-bindgen")?;
+        optimise(&folder.join(format!("{}_bg.wasm", self.name)))
+    }
+
+    fn compile(&self, kind: Kind) -> Result<PathBuf> {
+        let tools = toolchain::find()?;
+        let mut cargo = tools.cargo();
+        cargo.args([
+            "build",
+            "--locked",
+            "--package",
+            "burn-wgsl-web",
+            "--profile",
+            "web",
+            "--target",
+            toolchain::TARGET,
+        ]);
+        let checks = (kind == Kind::WithChecks && !self.features.is_empty()).then_some("checks");
+        let features: Vec<&str> = self.features.iter().copied().chain(checks).collect();
+        cargo.arg("--no-default-features").args(["--features", &features.join(",")]);
+        cargo.env("RUSTFLAGS", "-C target-feature=+simd128");
+        run(&mut cargo)?;
+        Ok(target().join(toolchain::TARGET).join("web/burn_wgsl_web.wasm"))
+    }
+}
+
+fn optimise(wasm: &Path) -> Result<()> {
+    let tool = npm_packages("xtask/web")?.join("binaryen/bin/wasm-opt");
+    let mut node = Command::new("node");
+    node.arg(tool).arg(wasm).arg("-o").arg(wasm).arg("-Oz");
+    node.args(WASM_FEATURES.map(|feature| format!("--enable-{feature}")));
+    run(&mut node).context("wasm-opt")
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from).with_context(|| format!("{}", from.display()))? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            copy(&entry.path(), &target)?;
+        } else if kind.is_file() {
+            fs::copy(entry.path(), target)?;
+        } else {
+            bail!("{} is neither a file nor a folder", entry.path().display());
+        }
+    }
+    Ok(())
+}
