@@ -10,7 +10,7 @@ use burn_std::{BoolStore, Shape};
 
 use super::Wgsl;
 use super::quantized::read_with_quantized;
-use super::site::{place, refuse, runtime};
+use super::site::{Site, place, refuse, runtime};
 use super::tensor::{Home, WgslTensor, burn_dtype, stored_dtype};
 use crate::device::WgslDevice;
 use crate::kernels::copy;
@@ -39,6 +39,7 @@ pub(crate) fn from_data(data: TensorData, device: &WgslDevice, op: &'static str)
             let uploaded = Tensor::upload(&runtime, data.shape.as_slice(), dtype, &words);
             Home::Gpu(uploaded.unwrap_or_else(|error| refuse(op, device, &error)))
         }
+        _ if !Site::HAS_TWIN => Site::new(op).has_no_twin(),
         // The twin wants all truth values of an op stored alike, and knows no words.
         (None, DType::Bool(_)) => {
             let bytes: Vec<u8> = truths(&data).collect();
@@ -129,6 +130,7 @@ pub(crate) async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>
     let mut waiting: Vec<(usize, Tensor)> = Vec::new();
     for (index, tensor) in tensors.into_iter().enumerate() {
         match tensor.home {
+            Home::Cpu(_) if !Site::HAS_TWIN => {}
             Home::Cpu(tensor) => out.push(Some(tensor.into_data())),
             Home::Gpu(tensor) => {
                 waiting.push((index, copy::packed(tensor).map_err(failed)?));

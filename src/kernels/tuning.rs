@@ -220,6 +220,10 @@ fn median(runtime: &Runtime, run: impl Fn() -> Result<()>) -> Result<Duration> {
 
 /// The shape that was found the fastest for products like this one, if anything was.
 pub(crate) fn found(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Option<Strategy> {
+    // Trying means waiting, and there is nowhere to keep what was found.
+    if cfg!(target_arch = "wasm32") {
+        return None;
+    }
     let setting = tuning();
     let choices = runtime.choices();
     if setting == Tuning::Off || (setting == Tuning::Kept && choices.is_empty()) {

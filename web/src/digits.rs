@@ -1,6 +1,5 @@
 //! The digits example's network, trained a few steps at a time.
 
-use burn::module::{Module, ModuleMapper, ModuleVisitor, Param};
 use burn::tensor::activation::softmax;
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor, TensorData};
@@ -14,9 +13,9 @@ use crate::Training;
 use crate::device::parsed;
 use crate::learner::Learner;
 use crate::model::{CLASSES, Model, SIDE};
+use crate::parameters;
 use crate::script::{Result, error, object, settings};
 use crate::set::{Set, Shuffle, ints};
-use crate::weights;
 
 /// What shapes a run; what is missing stays as it is.
 #[derive(Deserialize, Default)]
@@ -159,15 +158,14 @@ impl Digits {
         floats(softmax(self.model()?.forward(image), 1).reshape([CLASSES])).await
     }
 
-    /// The weights as the bytes of a file that the native example loads too.
-    pub async fn save(&self) -> Result<Vec<u8>> {
-        weights::to_bytes(on_cpu(self.model()?).await?).map_err(error)
+    /// Every weight, one after another.
+    pub async fn weights(&self) -> Result<Vec<f32>> {
+        parameters::read(&self.model()?).await
     }
 
-    /// Takes the weights of a file; the optimiser starts afresh.
-    pub fn load(&mut self, bytes: Vec<u8>) -> Result<()> {
-        let fresh = Model::<Training>::new(&self.device);
-        let model = weights::from_bytes(fresh, "the file", bytes, &self.device).map_err(error)?;
+    /// Takes such weights; the optimiser starts afresh.
+    pub fn set_weights(&mut self, weights: Vec<f32>) -> Result<()> {
+        let model = parameters::write(Model::<Training>::new(&self.device), &weights, &self.device)?;
         self.learner = Some(Learner::new(model, &self.device));
         Ok(())
     }
@@ -190,38 +188,4 @@ fn built_in() -> Result<crate::data::Digits> {
 async fn floats(tensor: Tensor<Wgsl, 1>) -> Result<Vec<f32>> {
     let data = tensor.into_data_async().await.map_err(error)?;
     Ok(data.iter::<f32>().collect())
-}
-
-/// A copy of a model on the CPU, where its weights can be written down without waiting.
-async fn on_cpu<M: Module<Wgsl>>(model: M) -> Result<M> {
-    let mut reads = Reads(Vec::new());
-    model.visit(&mut reads);
-    let mut data = Vec::new();
-    for read in reads.0 {
-        data.push(read.await?);
-    }
-    data.reverse();
-    Ok(model.map(&mut Replace(data)))
-}
-
-type Read = std::pin::Pin<Box<dyn Future<Output = Result<TensorData>>>>;
-
-struct Reads(Vec<Read>);
-
-impl ModuleVisitor<Wgsl> for Reads {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Wgsl, D>>) {
-        let tensor = param.val();
-        self.0.push(Box::pin(async move { tensor.into_data_async().await.map_err(error) }));
-    }
-}
-
-/// The data of each weight, the last one first.
-struct Replace(Vec<TensorData>);
-
-impl ModuleMapper<Wgsl> for Replace {
-    fn map_float<const D: usize>(&mut self, param: Param<Tensor<Wgsl, D>>) -> Param<Tensor<Wgsl, D>> {
-        let (id, tensor, mapper) = param.consume();
-        let tensor = self.0.pop().map_or(tensor, |data| Tensor::from_data(data, &WgslDevice::Cpu));
-        Param::from_mapped_value(id, tensor, mapper)
-    }
 }

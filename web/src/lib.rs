@@ -5,7 +5,10 @@
 mod device;
 mod digits;
 #[cfg(feature = "demos")]
+mod files;
+#[cfg(feature = "demos")]
 mod gpt;
+mod parameters;
 #[cfg(feature = "demos")]
 mod race;
 mod script;
@@ -23,6 +26,7 @@ mod learner;
 mod model;
 #[path = "../../examples/digits/set.rs"]
 mod set;
+#[cfg(feature = "demos")]
 #[path = "../../examples/digits/weights.rs"]
 mod weights;
 

@@ -49,16 +49,17 @@ export async function train({ page, go, state, shot, results }) {
   await page.waitForFunction(() => Number(document.getElementById("main").dataset.step) >= 1);
   const first = (performance.now() - opened) / 1e3;
   await state("training");
-  await page.waitForFunction(() => Number(document.getElementById("main").dataset.epoch) >= 2, null, { polling: 200 });
+  await page.waitForFunction(() => Number(document.getElementById("main").dataset.epoch) >= 1);
   await page.click("#start");
   await state("paused");
   const told = await numbers(page);
-  assert.ok(Number(told.accuracy) > 0.6, `accuracy ${told.accuracy} after two epochs`);
-  assert.ok(Number(told.loss) < 1.5, `loss ${told.loss}`);
+  assert.ok(Number(told.accuracy) > 0.6, `accuracy ${told.accuracy} after an epoch`);
+  assert.ok(Number(told.loss) < 2, `loss ${told.loss}`);
   const speed = await page.textContent("#speed");
   await shot("train");
 
   // A seven, drawn with the mouse.
+  await page.locator("#pad").scrollIntoViewIfNeeded();
   const pad = await page.locator("#pad").boundingBox();
   const at = (x, y) => [pad.x + pad.width * x, pad.y + pad.height * y];
   await page.mouse.move(...at(0.25, 0.15));
@@ -66,7 +67,8 @@ export async function train({ page, go, state, shot, results }) {
   for (const point of [[0.75, 0.15], [0.6, 0.5], [0.45, 0.85]]) await page.mouse.move(...at(...point), { steps: 8 });
   await page.mouse.up();
   await page.waitForFunction(() => document.getElementById("verdict").textContent.startsWith("Looks like"));
-  const shares = await page.$$eval("#bars li .value", (all) => all.map((each) => Number.parseFloat(each.textContent)));
+  const probabilities = () => page.$$eval("#bars li .value", (all) => all.map((each) => Number.parseFloat(each.textContent)));
+  const shares = await probabilities();
   const sum = shares.reduce((a, b) => a + b);
   assert.ok(shares.length === 10 && Math.abs(sum - 100) < 1, `the probabilities add up to ${sum} %`);
   await shot("train-drawn");
@@ -76,9 +78,10 @@ export async function train({ page, go, state, shot, results }) {
   const file = join(results, "digits.mpk");
   await download.saveAs(file);
   await page.setInputFiles("#load", file);
-  await page.waitForFunction(() => document.getElementById("status").textContent.includes("loaded"));
+  await page.waitForFunction(() => document.getElementById("status").textContent.startsWith("Weights loaded"));
   const loaded = await numbers(page);
-  assert.equal(loaded.accuracy, told.accuracy, "the same weights give the same accuracy");
+  await page.waitForFunction(() => document.getElementById("verdict").textContent.startsWith("Looks like"));
+  assert.deepEqual(await probabilities(), shares, "the same weights see the same digit");
   for (const [name, bytes, expected] of [
     ["text.mpk", Buffer.from("no model"), "is not a model"],
     ["cut.mpk", readFileSync(file).subarray(0, 5000), "it is cut"],
@@ -104,7 +107,7 @@ export async function train({ page, go, state, shot, results }) {
   const longest = Math.max(0, ...blocks);
   writeFileSync(
     join(results, "train.json"),
-    JSON.stringify({ accuracy: Number(told.accuracy), firstStepSeconds: first, imagesPerSecond: speed, longestBlock: longest, blocks: blocks.length }),
+    JSON.stringify({ accuracyOfFile: Number(loaded.accuracy), firstStepSeconds: first, imagesPerSecond: speed, longestBlock: longest, blocks: blocks.length }),
   );
   console.log(`       first step ${first.toFixed(1)} s after opening, ${speed} images/s, longest block ${longest.toFixed(0)} ms`);
 }
@@ -116,8 +119,8 @@ export async function lost({ page, go, state, shot }) {
   await state("failed");
   await shot("train-lost");
   const text = await page.textContent("#notice-text");
-  assert.match(text, /given back|lost|not open/);
-  await page.click('#notice [data-action="reopen"]');
+  assert.match(text, /given back|lost|not open|destroyed/);
+  await page.click('#notice :is([data-action="reopen"], [data-action="restart"])');
   await state("training");
   const { step } = await numbers(page);
   await page.waitForFunction((before) => Number(document.getElementById("main").dataset.step) > before + 2, Number(step));
@@ -180,7 +183,7 @@ export async function race({ page, go, state, shot }) {
   await go(`race.html?${GPU}`);
   await page.selectOption("#work", "matmul");
   await page.click("#start");
-  await page.waitForFunction(() => document.querySelectorAll("#matmul-rows td").length > 8, null, { polling: 200 });
+  await page.waitForFunction(() => document.querySelectorAll("#matmul-rows td").length > 8);
   await state("done", "paused");
   assert.ok((await page.textContent("#matmul-summary")).includes("GPU"));
   await shot("race");

@@ -39,7 +39,7 @@ async function openPage(browser, options = {}) {
     complaints,
     go: (path) => page.goto(new URL(path, PAGES).href),
     state: (...states) =>
-      page.waitForFunction((wanted) => wanted.includes(document.body.dataset.state), states, { polling: 100 }),
+      page.waitForFunction((wanted) => wanted.includes(document.body.dataset.state), states),
     shot: (name) => page.screenshot({ path: join(RESULTS, `${name}.png`), fullPage: true }),
     close: () => context.close(),
   };

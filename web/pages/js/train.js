@@ -57,7 +57,7 @@ async function ready() {
 	state("compiling", "Preparing the network …");
 	const made = await engine.create("Digits", info.device, { seed: 1, ...settings() });
 	rewind();
-	if (run.kept) await made.call("load", run.kept.weights);
+	if (run.kept) await made.call("set_weights", run.kept.weights);
 	word = info.device;
 	warm = changed = false;
 	counted = 0;
@@ -123,7 +123,7 @@ async function advance(steps) {
 		run.epoch += ended;
 		run.inEpoch = 0;
 		await measure(now);
-		keep(await now.call("save"));
+		keep(await now.call("weights"));
 		predict();
 	}
 	show();
@@ -145,7 +145,7 @@ function memory() {
 	if (performance.now() - looked < 1000) return;
 	looked = performance.now();
 	const tell = (bytes) => say("memory", bytes ? binary(bytes.in_use, "B") : "–");
-	engine.call("memory", word).then(tell, () => {}); // the training itself tells of a lost device
+	engine.call("device_memory", word).then(tell, () => {}); // the training itself tells of a lost device
 }
 
 const percent = (share) => (share === undefined ? "–" : `${(100 * share).toFixed(1)} %`);
@@ -224,7 +224,7 @@ device.onChange(() => {
 	act(async () => {
 		asked = train;
 		if (!net) return;
-		await net.call("save").then(keep, () => {});
+		await net.call("weights").then(keep, () => {});
 		drop();
 		if (went) await train();
 		else state("paused", "The device changes with the next step.");
@@ -234,7 +234,7 @@ device.onChange(() => {
 $("save").onclick = async () => {
 	try {
 		const link = document.createElement("a");
-		link.href = URL.createObjectURL(new Blob([await net.call("save")]));
+		link.href = URL.createObjectURL(new Blob([await files().call("weights_file", await net.call("weights"))]));
 		link.download = "digits.mpk";
 		link.click();
 		setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
@@ -248,13 +248,22 @@ $("load").onchange = () => {
 	if (file) act(() => load(file));
 };
 
+// Files are read and written by the whole module, which this page has no other use for and loads when it is asked to.
+let writer;
+function files() {
+	writer ??= new Engine("all");
+	return writer.alive();
+}
+
 async function load(file) {
 	const bytes = new Uint8Array(await file.arrayBuffer());
 	$("load").value = ""; // so that the same file can be chosen again
 	await ready();
 	asked = train;
+	let weights;
 	try {
-		await net.call("load", bytes);
+		weights = await files().call("file_weights", bytes);
+		await net.call("set_weights", weights);
 	} catch (error) {
 		if (engine.dead) throw error;
 		state("paused", "No weights loaded.");
@@ -263,7 +272,7 @@ async function load(file) {
 	}
 	clearNotice();
 	await measure(net);
-	keep(bytes);
+	keep(weights);
 	state("paused", `Weights loaded from ${file.name}: ${percent(run.accuracies.at(-1)[1])} right.`);
 	predict();
 }

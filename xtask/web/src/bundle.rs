@@ -62,7 +62,9 @@ impl Module {
         bindgen.input_path(&wasm).web(true)?.typescript(false).omit_default_module_path(false).out_name(self.name);
         bindgen.remove_name_section(true).remove_producers_section(true);
         bindgen.generate(folder).context("wasm-bindgen")?;
-        optimise(&folder.join(format!("{}_bg.wasm", self.name)))
+        // What is only tested need not be small.
+        let level = if kind == Kind::WithChecks && !self.features.is_empty() { "-O1" } else { "-Oz" };
+        optimise(&folder.join(format!("{}_bg.wasm", self.name)), level)
     }
 
     fn compile(&self, kind: Kind) -> Result<PathBuf> {
@@ -87,10 +89,10 @@ impl Module {
     }
 }
 
-fn optimise(wasm: &Path) -> Result<()> {
+fn optimise(wasm: &Path, level: &str) -> Result<()> {
     let tool = npm_packages("xtask/web")?.join("binaryen/bin/wasm-opt");
     let mut node = Command::new("node");
-    node.arg(tool).arg(wasm).arg("-o").arg(wasm).arg("-Oz");
+    node.arg(tool).arg(wasm).arg("-o").arg(wasm).arg(level);
     node.args(WASM_FEATURES.map(|feature| format!("--enable-{feature}")));
     run(&mut node).context("wasm-opt")
 }
