@@ -50,8 +50,8 @@ fn main() -> ExitCode {
             }
         },
         "web" | "serve" | "test-web" if !wants_help => match web::run(&command, &rest) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(why) => {
+            Ok(test::Done::Passed) => ExitCode::SUCCESS,
+            Ok(test::Done::Skipped(why)) | Err(why) => {
                 eprintln!("error: {why}");
                 ExitCode::FAILURE
             }

@@ -10,6 +10,9 @@ mod toolchain;
 
 use std::process::ExitCode;
 
+/// The exit code where something has to be installed first.
+const MISSING: u8 = 3;
+
 const HELP: &str = "\
 The pages of web/.
 
@@ -40,7 +43,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            ExitCode::FAILURE
+            if error.is::<places::Missing>() { ExitCode::from(MISSING) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -5,6 +5,18 @@ use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+/// Something that has to be installed first: nothing is known about the pages.
+#[derive(Debug)]
+pub struct Missing(pub String);
+
+impl std::fmt::Display for Missing {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Missing {}
+
 /// The repository's root: two folders above this package.
 pub fn root() -> PathBuf {
     let package =
@@ -49,9 +61,10 @@ pub fn npm_packages(folder: &str) -> Result<PathBuf> {
         let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
         let mut command = Command::new(npm);
         command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]).arg(&home);
-        run(&mut command).context(
-            "npm packages are needed: install Node.js 18 or later with npm; the first time needs the network",
-        )?;
+        run(&mut command).map_err(|error| {
+            let advice = "install Node.js 20 or later with npm; the first time needs the network";
+            Missing(format!("npm packages of {folder} are needed ({error:#}): {advice}"))
+        })?;
         std::fs::copy(&lock, &done)?;
     }
     Ok(home.join("node_modules"))

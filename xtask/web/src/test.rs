@@ -3,10 +3,10 @@
 use std::path::PathBuf;
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::Result;
 
 use crate::bundle::{self, Kind};
-use crate::places::{npm_packages, root, run as run_command, target};
+use crate::places::{Missing, npm_packages, root, run as run_command, target};
 use crate::serve;
 
 /// The browser's program, where it is in none of the usual places.
@@ -72,12 +72,7 @@ fn find_browser() -> Result<PathBuf> {
     }
     let install = "apt-get update && apt-get install -y --no-install-recommends chromium";
     println!("    no Chromium here: trying Debian's");
-    let tried = run_command(Command::new("sh").args(["-c", install]));
-    match known() {
-        Some(browser) => Ok(browser),
-        None => {
-            tried.context(format!("install Chromium or Chrome, or name it in {BROWSER_VARIABLE}"))?;
-            bail!("install Chromium or Chrome, or name it in {BROWSER_VARIABLE}")
-        }
-    }
+    let _ = run_command(Command::new("sh").args(["-c", install]));
+    let missing = || Missing(format!("install Chromium or Chrome, or name it in {BROWSER_VARIABLE}"));
+    Ok(known().ok_or_else(missing)?)
 }

@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
-use crate::places::{root, run};
+use crate::places::{Missing, root, run};
 
 /// Browsers.
 pub const TARGET: &str = "wasm32-unknown-unknown";
@@ -41,9 +41,10 @@ pub fn find() -> Result<Toolchain> {
     if !has_target(&rustc.display().to_string())
         && let Err(error) = run(Command::new("bash").arg(script).arg(&home))
     {
-        bail!(
+        let why = format!(
             "there is no compiler for browsers: `rustup target add {TARGET}` failed, and so did Debian's ({error:#})"
         );
+        return Err(Missing(why).into());
     }
     Ok(Toolchain { rustc: Some(rustc) })
 }
