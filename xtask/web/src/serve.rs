@@ -47,11 +47,12 @@ pub fn listen(port: u16) -> Result<Arc<Server>> {
     Ok(Arc::new(server))
 }
 
-/// Answers until the server is told to stop.
+/// Answers until the server is told to stop. Each request has a thread: a browser may take its time to read, or stop reading.
 pub fn answer(server: &Server, folder: &Path) {
     for request in server.incoming_requests() {
+        let folder = folder.to_path_buf();
         // A browser that goes away in the middle is nothing to report.
-        let _ = respond(request, folder);
+        std::thread::spawn(move || drop(respond(request, &folder)));
     }
 }
 
