@@ -1,11 +1,10 @@
 //! A server for the built pages on this machine.
 
-use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 
-use anyhow::{Result, anyhow, bail};
-use tiny_http::{Header, Request, Response, Server};
+use anyhow::{Context, Result, bail};
 
 use crate::bundle::{self, Kind};
 use crate::places::dist;
@@ -36,41 +35,43 @@ pub fn run(options: &Options) -> Result<()> {
         bail!("{} has no pages yet: leave out --no-build", folder.display());
     }
     let server = listen(options.port)?;
-    println!("    http://{}/  (Ctrl-C ends it)", server.server_addr());
+    println!("    http://{}/  (Ctrl-C ends it)", server.local_addr()?);
     answer(&server, &folder);
     Ok(())
 }
 
-/// A server of this machine alone: browsers allow WebGPU on localhost without https. Port 0 takes a free one.
-pub fn listen(port: u16) -> Result<Arc<Server>> {
-    let server = Server::http(("localhost", port)).map_err(|error| anyhow!("port {port} cannot be had: {error}"))?;
-    Ok(Arc::new(server))
+/// A server of this machine alone: browsers allow WebGPU there without https. Port 0 takes a free one.
+pub fn listen(port: u16) -> Result<TcpListener> {
+    TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("port {port} cannot be had"))
 }
 
-/// Answers until the server is told to stop. Each request has a thread: a browser may take its time to read, or stop reading.
-pub fn answer(server: &Server, folder: &Path) {
-    for request in server.incoming_requests() {
+/// Answers for ever. Each connection has a thread and one request: browsers keep more of them open than small servers have threads.
+pub fn answer(server: &TcpListener, folder: &Path) {
+    for connection in server.incoming().flatten() {
         let folder = folder.to_path_buf();
         // A browser that goes away in the middle is nothing to report.
-        std::thread::spawn(move || drop(respond(request, &folder)));
+        std::thread::spawn(move || drop(respond(connection, &folder)));
     }
 }
 
-fn respond(request: Request, folder: &Path) -> std::io::Result<()> {
-    let file = place(folder, request.url());
-    match file.as_ref().and_then(|file| File::open(file).ok()) {
-        Some(open) => {
-            let kind = content_type(file.as_deref().unwrap_or(Path::new("")));
-            let header = |name: &str, value: &str| Header::from_bytes(name, value).ok();
-            let headers = [header("Content-Type", kind), header("Cache-Control", "no-cache")];
-            let mut response = Response::from_file(open);
-            for header in headers.into_iter().flatten() {
-                response.add_header(header);
-            }
-            request.respond(response)
+fn respond(mut connection: TcpStream, folder: &Path) -> std::io::Result<()> {
+    let mut lines = BufReader::new(connection.try_clone()?).lines();
+    let request = lines.next().transpose()?.unwrap_or_default();
+    // The rest of the request says nothing that matters here, but must be read.
+    for line in lines {
+        if line?.is_empty() {
+            break;
         }
-        None => request.respond(Response::from_string("not found").with_status_code(404)),
     }
+    let file = request.split(' ').nth(1).and_then(|url| place(folder, url));
+    let (status, kind, bytes) = match file.as_ref().map(std::fs::read) {
+        Some(Ok(bytes)) => ("200 OK", content_type(file.as_deref().unwrap_or(Path::new(""))), bytes),
+        _ => ("404 Not Found", "text/plain", b"not found".to_vec()),
+    };
+    let len = bytes.len();
+    let common = "Cache-Control: no-cache\r\nConnection: close";
+    write!(connection, "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{common}\r\n\r\n")?;
+    connection.write_all(&bytes)
 }
 
 /// The file that an address names, if it is inside of the folder.

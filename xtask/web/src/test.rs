@@ -41,19 +41,13 @@ pub fn run(options: &Options) -> Result<()> {
     };
     let modules = npm_packages("web/tests")?;
     let server = serve::listen(0)?;
-    let address = format!("http://{}", server.server_addr());
-    let answering = std::thread::spawn({
-        let server = server.clone();
-        move || serve::answer(&server, &folder)
-    });
+    let address = format!("http://{}", server.local_addr()?);
+    std::thread::spawn(move || serve::answer(&server, &folder));
     let mut node = Command::new("node");
     node.arg(root().join("web/tests/run.mjs")).args(&options.only);
     node.env("PAGES", address).env("BROWSER", browser).env("MODULES", modules);
     node.env("RESULTS", target().join("web-tests"));
-    let done = run_command(&mut node);
-    server.unblock();
-    let _ = answering.join();
-    done
+    run_command(&mut node)
 }
 
 /// Chromium: one that is here, else Debian's if it can be installed.
