@@ -15,7 +15,7 @@ The project's own commands.
 Usage: cargo xtask <command> [options]
 
 Commands:
-  test    everything that must hold: adapter, format, lints, docs, tests, shaders, example
+  test    everything that must hold: adapter, format, lints, docs, tests, shaders, pages, example
   tint    every shader through the compiler of Chromium; needs Node.js, and the network once
   web     build the pages of web/ into web/dist, and say how much each one downloads
   serve   build the pages and serve them on this machine; --port N, --no-build

@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::run::{cargo, run as run_command, target};
-use crate::{adapter, digits, tint};
+use crate::{adapter, digits, tint, web};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -39,6 +39,7 @@ const STEPS: &[Step] = &[
     Step { name: "tests", what: "layers, shaders, op cases, gradients, doc tests", run: tests },
     Step { name: "gpu-shapes", what: "the kernels in the shapes that GPUs get", run: gpu_shapes },
     Step { name: "tint", what: "a browser's compiler takes every shader", run: tint::step },
+    Step { name: "web", what: "the pages are built, and used in a browser", run: web::step },
     Step { name: "example", what: "digits learns, on the adapter and on the CPU", run: example },
     Step { name: "cpu-only", what: "digits runs where there is no Vulkan library", run: cpu_only },
 ];

@@ -1,7 +1,7 @@
 //! The commands for the pages of `web/`, which are a program of their own: what they need takes long to compile.
 
 use crate::run::{cargo, root};
-use crate::test::Done;
+use crate::test::{Done, Options};
 
 /// What the program ends with where something has to be installed first.
 const MISSING: i32 = 3;
@@ -15,4 +15,9 @@ pub fn run(command: &str, options: &[String]) -> Result<Done, String> {
         Some(MISSING) => Ok(Done::Skipped("something has to be installed first: see above".to_owned())),
         _ => Err(format!("`cargo xtask {command}` failed")),
     }
+}
+
+/// The step of `cargo xtask test`.
+pub fn step(_: &Options) -> Result<Done, String> {
+    run("test-web", &[])
 }
