@@ -22,7 +22,7 @@
 //! - [`memory`] tells what a device holds.
 //! - [`profile`] tells the GPU time of each kernel.
 //! - [`open`] finds and opens a device for those who await, as a browser must; [`close`] gives it back.
-//! - [`tune`] finds out which shape of product is the fastest on a device.
+//! - [`tune`] finds out how matrix products are fastest on a device.
 //!
 //! The modules are the layers of the crate, each knowing only those below: [`backend`], [`kernels`], [`tensor`],
 //! [`runtime`], [`device`]. Those who write kernels start at [`kernels`].

@@ -492,3 +492,19 @@ fn sizes_that_make_no_sense_are_refused_on_every_device() {
         assert!(text.contains("float_zeros"), "{text}");
     }
 }
+
+/// Large products copy rows that lie apart by a power of two. Those that were cut from such rows are no longer so, nor are copies of them.
+#[test]
+fn rows_cut_from_wider_ones_are_multiplied() {
+    let _turn = take_turns();
+    for device in gpus() {
+        let product = |device: &WgslDevice| {
+            Wgsl::seed(device, 3);
+            let a = Tensor::<Wgsl, 2>::random([1024, 512], Distribution::Normal(0.0, 1.0), device);
+            let b = Tensor::<Wgsl, 2>::random([496, 2120], Distribution::Normal(0.0, 1.0), device);
+            a.narrow(1, 0, 496).matmul(b).into_data()
+        };
+        let tolerance = common::Tolerance { relative: 1e-4, absolute: 1e-3 };
+        assert_close(&format!("on {device}"), &product(&device), &product(&WgslDevice::Cpu), tolerance);
+    }
+}

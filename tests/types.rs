@@ -7,7 +7,6 @@ use burn_flex::{Flex, FlexDevice};
 use burn_std::{FloatDType, IntDType};
 use burn_wgsl::backend::call::{Types, Value, call_as};
 use burn_wgsl::kernels::cases::{Arg, Case, Fill, Input};
-use burn_wgsl::kernels::interpolate::Mode;
 use burn_wgsl::kernels::table::{self, Operands, Row, Truth};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{assert_close, tolerance_of};
@@ -101,18 +100,7 @@ fn every_case(types: impl Iterator<Item = Types> + Clone, concerns: fn(&Case) ->
 #[test]
 fn floats_of_16_bits_agree_with_the_twin() {
     let types = FLOATS.into_iter().map(|float| Types { float, rounded: float, int: IntDType::I32 });
-    every_case(types, |case| {
-        let floats = |arg: &Arg| match arg {
-            Arg::Tensor(input) => input.fill.is_float(),
-            Arg::Tensors(inputs) => inputs.iter().any(|input| input.fill.is_float()),
-            Arg::FloatType => true,
-            _ => false,
-        };
-        // Rounding makes ties, of elements or of places between two pixels, which the twin decides in its own way.
-        let ties = case.op.contains("argsort") || case.op.contains("sort_with_indices");
-        let nearest = |arg: &Arg| matches!(arg, Arg::GridSample(Mode::Nearest, ..));
-        case.args.iter().any(floats) && !ties && !case.args.iter().any(nearest)
-    });
+    every_case(types, Case::holds_in_half);
 }
 
 #[test]

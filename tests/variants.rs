@@ -22,7 +22,8 @@ fn every_variant_is_valid_for_every_api() {
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
         // What browsers guarantee and nothing more, unless the variant is for adapters that have it.
-        let mut capabilities = Capabilities::SHADER_FLOAT16_IN_FLOAT32;
+        let mut capabilities = Capabilities::empty();
+        capabilities.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, text.contains("unpack2x16float"));
         capabilities.set(Capabilities::SUBGROUP, text.contains("subgroup"));
         capabilities.set(Capabilities::SHADER_INT64, is_wide(&text));
         let info = Validator::new(ValidationFlags::all(), capabilities)

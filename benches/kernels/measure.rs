@@ -95,7 +95,11 @@ pub fn walk(criterion: &mut Criterion, family: &str, cases: &'static [Case]) {
                 time(&mut group, id, &device, |&device| {
                     let mut kept = Kept::default();
                     // Ops beyond Burn's contract get new tensors at each call.
-                    move || call_again::<Wgsl>(case, &device, &mut kept).or_else(|| call_extension(case, &device))
+                    move || {
+                        let values = call_again::<Wgsl>(case, &device, &mut kept);
+                        let values = values.or_else(|| call_extension(case, &device));
+                        values.unwrap_or_else(|| panic!("no table has {}", case.op))
+                    }
                 });
             }
         }

@@ -23,7 +23,7 @@ fn begin(batch: u32) {
 
 // The window of an output pixel.
 fn row_at(row: u32) -> u32 {
-    return window_row(row / p.out_w) + row % p.out_w * p.stride_w * p.pixel + group_id * p.in_c;
+    return window_row(row / p.window.out_w) + row % p.window.out_w * p.window.stride_w * p.pixel + group_id * p.in_c;
 }
 
 fn a_outer(tap: u32) -> u32 {

@@ -30,8 +30,8 @@ fn row_at(row: u32) -> u32 {
 
 // The runs of k are the rows of the output, which count through heights, depths and images.
 fn a_outer(row: u32) -> u32 {
-    let rows = p.out_d * p.out_h;
-    return row / rows * p.groups * p.gemm.m * p.out_len + row % rows * p.out_w;
+    let rows = p.window.out_d * p.window.out_h;
+    return row / rows * p.groups * p.gemm.m * p.out_len + row % rows * p.window.out_w;
 }
 
 // A channel under a tap.

@@ -17,27 +17,27 @@ fn main(
 ) {
     let i = group_index(group, groups) * 64u + lane;
     if (i >= p.count) { return; }
-    let taps = p.kernel_d * p.kernel_h * p.kernel_w;
+    let taps = p.window.kernel_d * p.window.kernel_h * p.window.kernel_w;
     let tap = i % taps;
     let channel = i / taps % p.channels;
     let part = i / taps / p.channels;
-    let line = tap / p.kernel_w;
-    let front = line / p.kernel_h * p.dilation_d - p.start_d;
-    let top = line % p.kernel_h * p.dilation_h - p.start_h;
-    let left = tap % p.kernel_w * p.dilation_w - p.start_w;
+    let line = tap / p.window.kernel_w;
+    let front = line / p.window.kernel_h * p.window.dilation_d - p.start_d;
+    let top = line % p.window.kernel_h * p.window.dilation_h - p.start_h;
+    let left = tap % p.window.kernel_w * p.window.dilation_w - p.start_w;
     var sum = 0.0;
-    let end = min((part + 1u) * p.rows_per_part, p.images * p.out_d * p.out_h);
+    let end = min((part + 1u) * p.rows_per_part, p.images * p.window.out_d * p.window.out_h);
     for (var row = part * p.rows_per_part; row < end; row++) {
-        let plane = row / p.out_h;
-        let y = source(row % p.out_h * p.stride_h + top, p.step_h, p.in_h);
-        let z = source(plane % p.out_d * p.stride_d + front, p.step_d, p.in_d);
+        let plane = row / p.window.out_h;
+        let y = source(row % p.window.out_h * p.window.stride_h + top, p.step_h, p.window.in_h);
+        let z = source(plane % p.window.out_d * p.window.stride_d + front, p.step_d, p.window.in_d);
         if (max(y, z) == OUTSIDE) { continue; }
-        let image = plane / p.out_d * p.channels + channel;
-        let in_row = ((image / p.multiplier * p.in_d + z) * p.in_h + y) * p.in_w;
-        let out_row = ((image * p.out_d + plane % p.out_d) * p.out_h + row % p.out_h) * p.out_w;
+        let image = plane / p.window.out_d * p.channels + channel;
+        let in_row = ((image / p.multiplier * p.window.in_d + z) * p.window.in_h + y) * p.window.in_w;
+        let out_row = ((image * p.window.out_d + plane % p.window.out_d) * p.window.out_h + row % p.window.out_h) * p.window.out_w;
         var of_row = 0.0;
-        for (var w = 0u; w < p.out_w; w++) {
-            let xx = source(w * p.stride_w + left, p.step_w, p.in_w);
+        for (var w = 0u; w < p.window.out_w; w++) {
+            let xx = source(w * p.window.stride_w + left, p.step_w, p.window.in_w);
             let value = x[in_row + select(0u, xx, xx != OUTSIDE)];
             of_row = fma(select(0.0, value, xx != OUTSIDE), grad[out_row + w], of_row);
         }

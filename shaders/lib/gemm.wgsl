@@ -7,7 +7,7 @@
 // With QUADS a and b are arrays of Four, four neighbours in one load: four steps of a row of a and four columns of b. They are
 // floats of 32 bits, or of 16 (HALF, or BFLOAT for the upper half of 32): sums are of 32 bits always.
 // TILED, for GPUs, goes through workgroup memory; there A_ACROSS takes quads of neighbouring rows of a, and B_ALONG quads of
-// neighbouring steps of b. The other shape is for adapters where barriers are dear and every load is: a subgroup of
+// neighbouring steps of b. The other way is for adapters where barriers are dear and every load is: a subgroup of
 // eight lanes computes ROWS x 32, each lane bringing in one row in eight of a, which broadcasts spread (SUBGROUP).
 // OUT_QUAD stores four columns at once; ROWS_FAST has neighbouring invocations store neighbouring rows.
 struct Gemm {

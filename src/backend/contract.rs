@@ -88,8 +88,8 @@ macro_rules! run {
 
 /// Makes trait methods from rows of the elementwise table.
 macro_rules! elementwise_methods {
-    ($kind:ident: $($shape:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
-        $(elementwise_methods!(@$shape $kind $name);)*
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+        $(elementwise_methods!(@$form $kind $name);)*
     };
     (@unary $kind:ident $name:ident) => {
         methods!($name(tensor: $kind) -> $kind = elementwise::unary(&rows::$name, tensor););

@@ -72,7 +72,7 @@ macro_rules! rows {
 
 /// The rows of the elementwise table.
 macro_rules! elementwise {
-    ($kind:ident: $($shape:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
         vec![$(Op { name: stringify!($name), route: Route::Kernel }),*]
     };
 }

@@ -12,7 +12,7 @@ use super::Wgsl;
 use super::quantized::read_with_quantized;
 use super::site::{Site, place, refuse, runtime};
 use super::tensor::{Home, WgslTensor, burn_dtype, stored_dtype};
-use crate::device::WgslDevice;
+use crate::device::{CAN_WAIT, DeviceError, WgslDevice};
 use crate::kernels::copy;
 use crate::runtime::{Runtime, RuntimeError, Slice};
 use crate::tensor::{self, Tensor};
@@ -130,7 +130,7 @@ pub(crate) async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>
     let mut waiting: Vec<(usize, Tensor)> = Vec::new();
     for (index, tensor) in tensors.into_iter().enumerate() {
         match tensor.home {
-            Home::Cpu(_) if !Site::HAS_TWIN => {}
+            Home::Cpu(_) if !Site::HAS_TWIN => return Err(execution_error(&DeviceError::NoCpu)),
             Home::Cpu(tensor) => out.push(Some(tensor.into_data())),
             Home::Gpu(tensor) => {
                 waiting.push((index, copy::packed(tensor).map_err(failed)?));
@@ -149,7 +149,7 @@ pub(crate) async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>
         }
         waiting = elsewhere;
     }
-    Ok(out.into_iter().flatten().collect())
+    out.into_iter().collect::<Option<_>>().ok_or_else(|| execution_error(&"a tensor was not read back"))
 }
 
 /// Reads a tensor back, waiting for it.
@@ -160,14 +160,21 @@ pub(crate) async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>
 pub(crate) fn read_now(tensor: WgslTensor, op: &'static str) -> TensorData {
     let device = tensor.device;
     if matches!(tensor.home, Home::Gpu(_)) {
-        may_wait(op);
+        may_wait(op, &device);
     }
     pollster::block_on(into_data(tensor)).unwrap_or_else(|error| refuse(op, &device, &error))
 }
 
 /// Ends an op that would have to wait for a GPU where nothing can.
-pub(crate) fn may_wait(op: &str) {
-    if cfg!(target_arch = "wasm32") {
+pub(crate) fn may_wait(op: &str, device: &WgslDevice) {
+    if !CAN_WAIT {
+        refuse(op, device, &RuntimeError::CannotWait { device: device.to_string() });
+    }
+}
+
+/// Ends an op that would have to wait for a GPU, so that the CPU can do it, where nothing can.
+pub(crate) fn may_fall_back(op: &str) {
+    if !CAN_WAIT {
         panic!("{op} has no kernel for these tensors, and a browser cannot wait for the CPU to do it");
     }
 }

@@ -7,8 +7,8 @@ use crate::kernels::table::Row;
 
 /// Makes functions of the backend from rows of the extension table.
 macro_rules! extension_methods {
-    ($kind:ident: $($shape:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
-        $(extension_methods!(@$shape $kind $name $wgsl);)*
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+        $(extension_methods!(@$form $kind $name $wgsl);)*
     };
     (@unary $kind:ident $name:ident $wgsl:literal) => {
         #[doc = concat!("Elementwise `", $wgsl, "`.")]

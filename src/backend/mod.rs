@@ -172,7 +172,8 @@ fn wrong_handle(wanted: &str, handle: &HandleKind<Wgsl>) -> ! {
 pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device::DeviceError> {
     match device.place()? {
         Place::Cpu => Ok(None),
-        Place::Adapter(index) => Ok(Some(Runtime::of(index)?.memory())),
+        // What is not open holds nothing.
+        Place::Adapter(index) => Ok(Some(Runtime::opened(index).map_or_else(MemoryUsage::default, |it| it.memory()))),
     }
 }
 
@@ -196,11 +197,15 @@ pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device:
 ///
 /// # Errors
 ///
-/// When there is no such device, or it refuses to open.
+/// When there is no such device, it refuses to open, or it is the CPU in a program that was built without it.
 pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
-    crate::device::look().await;
-    if let Place::Adapter(index) = device.place()? {
-        Runtime::open(index).await?;
+    if !matches!(device, WgslDevice::Cpu) {
+        crate::device::look().await;
+    }
+    match device.place()? {
+        Place::Adapter(index) => Runtime::open(index).await.map(drop)?,
+        Place::Cpu if !site::Site::HAS_TWIN => return Err(DeviceError::NoCpu),
+        Place::Cpu => {}
     }
     Ok(device.preferred())
 }
@@ -212,10 +217,8 @@ pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
 ///
 /// When there is no such device.
 pub fn close(device: &WgslDevice) -> Result<(), DeviceError> {
-    if let Place::Adapter(index) = device.place()?
-        && let Ok(runtime) = Runtime::of(index)
-    {
-        runtime.destroy();
+    if let Place::Adapter(index) = device.place()? {
+        Runtime::close(index);
     }
     Ok(())
 }
@@ -249,7 +252,7 @@ pub fn profile<R>(device: &WgslDevice, work: impl FnOnce() -> R) -> Result<(R, P
     }
 }
 
-/// Tries the shapes in which matrix products and convolutions can be computed on a device, and keeps the fastest of
+/// Tries the ways in which matrix products and convolutions can be computed on a device, and keeps the fastest of
 /// each class of sizes for this adapter and driver, in a file of the user's cache folder. Takes seconds to minutes.
 /// `heard` is told of each class when it is done. The CPU has nothing to try: the list is empty.
 ///
@@ -258,8 +261,8 @@ pub fn profile<R>(device: &WgslDevice, work: impl FnOnce() -> R) -> Result<(R, P
 ///
 /// # Errors
 ///
-/// When there is no such device, or it fails. A candidate that fails, or computes something else than the plain kernel,
-/// does not win, and is named in the log.
+/// When there is no such device, or it fails or is lost, and in a browser, where nothing can wait. A candidate that cannot run, or
+/// computes something else than the plain kernel, does not win, and is named in the log.
 pub fn tune(device: &WgslDevice, heard: impl FnMut(&Trial)) -> Result<Vec<Trial>, TuneError> {
     match device.place()? {
         Place::Cpu => Ok(Vec::new()),

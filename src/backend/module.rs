@@ -6,8 +6,9 @@
 use burn_backend::ops::{ConvTransposeOptions, DeformConvOptions};
 
 use super::contract::prelude::*;
-use crate::kernels::conv::{ConvOptions, TransposedOptions, axes};
+use crate::kernels::conv::{ConvOptions, TransposedOptions};
 use crate::kernels::deform::DeformOptions;
+use crate::kernels::geometry::axes;
 use crate::kernels::pool::Window;
 use crate::kernels::{attention, ctc, fft};
 

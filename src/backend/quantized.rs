@@ -111,6 +111,7 @@ pub(crate) fn quantized_from_data(data: TensorData, device: &WgslDevice, op: &'s
             let tensor = tensor.unwrap_or_else(|error| refuse(op, device, &error));
             QuantizedHome::Gpu(Box::new(tensor))
         }
+        _ if !Site::HAS_TWIN => Site::new(op).has_no_twin(),
         _ => QuantizedHome::Cpu(Flex::q_from_data(data, &FlexDevice)),
     };
     Q { device: *device, home }
@@ -130,7 +131,7 @@ pub(crate) fn twin_data(tensor: FlexQTensor) -> TensorData {
 pub(crate) fn read_quantized_now(tensor: Q, op: &'static str) -> TensorData {
     let device = tensor.device;
     if matches!(tensor.home, QuantizedHome::Gpu(_)) {
-        may_wait(op);
+        may_wait(op, &device);
     }
     pollster::block_on(Wgsl::q_into_data(tensor)).unwrap_or_else(|error| refuse(op, &device, &error))
 }

@@ -13,7 +13,7 @@ use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
 use burn_std::quantization::QuantScheme;
 use half::{bf16, f16};
 
-use super::data::{from_data, read_now};
+use super::data::{from_data, may_fall_back, read_now};
 use super::fallback;
 use super::quantized::{quantized_from_data, read_quantized_now, twin_data};
 use super::tensor::{
@@ -274,7 +274,10 @@ impl Operand for WgslTensor {
     fn into_twin(self, site: &Site) -> FlexTensor {
         match self.home {
             Home::Cpu(tensor) => tensor,
-            home => FlexTensor::from_data(read_now(WgslTensor { home, ..self }, site.op)),
+            home => {
+                may_fall_back(site.op);
+                FlexTensor::from_data(read_now(WgslTensor { home, ..self }, site.op))
+            }
         }
     }
 }
@@ -324,7 +327,10 @@ impl Operand for WgslQuantizedTensor {
     fn into_twin(self, site: &Site) -> FlexQTensor {
         match self.home {
             QuantizedHome::Cpu(tensor) => tensor,
-            home => Flex::q_from_data(read_quantized_now(Self { home, ..self }, site.op), &FlexDevice),
+            home => {
+                may_fall_back(site.op);
+                Flex::q_from_data(read_quantized_now(Self { home, ..self }, site.op), &FlexDevice)
+            }
         }
     }
 }

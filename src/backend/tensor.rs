@@ -5,7 +5,7 @@ use burn_flex::{FlexQTensor, FlexTensor};
 use burn_std::quantization::{QuantLevel, QuantMode, QuantParam, QuantScheme, QuantValue};
 use burn_std::{BoolStore, Shape};
 
-use crate::device::WgslDevice;
+use crate::device::{CAN_WAIT, WgslDevice};
 use crate::kernels::quantized::{Format, Quantized};
 use crate::runtime::Runtime;
 use crate::tensor::{self, Tensor};
@@ -89,8 +89,8 @@ pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DT
     match stored {
         stored if !stored.is_wide() || runtime.facts().features.int64 => Some(stored),
         // A browser cannot compute on the CPU in between: numbers that fit are kept in 32 bits, others are refused.
-        tensor::DType::I64 if cfg!(target_arch = "wasm32") => Some(tensor::DType::I32),
-        tensor::DType::U64 if cfg!(target_arch = "wasm32") => Some(tensor::DType::U32),
+        tensor::DType::I64 if !CAN_WAIT => Some(tensor::DType::I32),
+        tensor::DType::U64 if !CAN_WAIT => Some(tensor::DType::U32),
         _ => None,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::OnceLock;
 
-use super::{AdapterFacts, rank};
+use super::{AdapterFacts, CAN_WAIT, rank};
 
 /// An adapter that is there.
 #[derive(Clone, Debug)]
@@ -53,7 +53,7 @@ static ADAPTERS: OnceLock<Vec<Found>> = OnceLock::new();
 /// The adapters of this machine, looked for once per process: GPUs in rank order, then software
 /// adapters, each once. Empty where no driver answers; in a browser, also before [`look`].
 pub fn adapters() -> &'static [Found] {
-    if cfg!(target_arch = "wasm32") {
+    if !CAN_WAIT {
         return ADAPTERS.get().map_or(&[], Vec::as_slice);
     }
     ADAPTERS.get_or_init(|| listed(pollster::block_on(enumerate())))
@@ -61,7 +61,7 @@ pub fn adapters() -> &'static [Found] {
 
 /// Looks for what [`adapters`] returns from then on. Only a browser needs to be asked so; it is asked again where it had none.
 pub async fn look() -> &'static [Found] {
-    if adapters().is_empty() {
+    if !CAN_WAIT && adapters().is_empty() {
         let found = enumerate().await;
         if !found.is_empty() {
             ADAPTERS.get_or_init(|| listed(found));

@@ -61,11 +61,20 @@ pub enum DeviceError {
     },
 
     /// A browser opens devices only for those who await.
-    #[error("{adapter} is not open, or no longer; await burn_wgsl::open for its device first")]
+    #[error("{adapter} is not open{}; await burn_wgsl::open for its device first", because(.reason))]
     NotOpen {
         /// The adapter's name.
         adapter: String,
+        /// What became of it if it was open before.
+        reason: Option<String>,
     },
+
+    /// The CPU was asked for, or is all there is, in a program that was built without it.
+    #[error(
+        "there is no GPU to use, and this program was built without the CPU device (feature `twin`); {}",
+        super::advice()
+    )]
+    NoCpu,
 
     /// The driver refused to open the adapter.
     #[error(
@@ -78,4 +87,8 @@ pub enum DeviceError {
         /// What the driver said.
         source: wgpu::RequestDeviceError,
     },
+}
+
+fn because(reason: &Option<String>) -> String {
+    reason.as_ref().map_or_else(String::new, |reason| format!(" any more ({reason})"))
 }

@@ -20,6 +20,9 @@ mod ranking;
 mod resolve;
 mod word;
 
+/// Whether the host can wait for a GPU: everywhere but in a browser.
+pub const CAN_WAIT: bool = !cfg!(target_arch = "wasm32");
+
 pub use adapters::{Found, adapters, enumerate, look};
 pub use advice::advice;
 pub use error::DeviceError;

@@ -5,7 +5,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 
 use super::resolve::{locate, parse, settle};
-use super::{Automatic, DEVICE_VARIABLE, DeviceError, Place, WgslDevice, adapters, advice, words};
+use super::{Automatic, CAN_WAIT, DEVICE_VARIABLE, DeviceError, Place, WgslDevice, adapters, advice, words};
 
 impl WgslDevice {
     /// Where this device is.
@@ -79,7 +79,7 @@ pub fn automatic() -> Result<&'static Automatic, DeviceError> {
     static AUTOMATIC: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
     static BEFORE_LOOKING: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
     // In a browser this may be asked before the adapter is known.
-    let early = cfg!(target_arch = "wasm32") && adapters().is_empty();
+    let early = !CAN_WAIT && adapters().is_empty();
     let automatic = if early { &BEFORE_LOOKING } else { &AUTOMATIC };
     let automatic = automatic.get_or_init(|| {
         let automatic = settle(environment(), adapters)?;

@@ -146,6 +146,22 @@ pub fn all() -> impl Iterator<Item = &'static Case> {
     super::FAMILY_CASES.iter().copied().flatten()
 }
 
+impl Case {
+    /// Whether the case says something in floats of 16 bits: it has floats, and rounding them makes no ties, of elements or of
+    /// places between two pixels, which each implementation decides in its own way.
+    pub fn holds_in_half(&self) -> bool {
+        let floats = |arg: &Arg| match arg {
+            Arg::Tensor(input) => input.fill.is_float(),
+            Arg::Tensors(inputs) => inputs.iter().any(|input| input.fill.is_float()),
+            Arg::FloatType => true,
+            _ => false,
+        };
+        let nearest = |arg: &Arg| matches!(arg, Arg::GridSample(Mode::Nearest, ..));
+        let sorts = self.op.contains("argsort") || self.op.contains("sort_with_indices");
+        self.args.iter().any(floats) && !sorts && !self.args.iter().any(nearest)
+    }
+}
+
 impl Input {
     /// The shape that the op sees.
     pub fn seen(&self) -> Shape {

@@ -5,183 +5,58 @@
 //! padded first, so that a tap's address is the sum of two numbers and needs no check. The input's gradient, which
 //! is also the transposed convolution, is a convolution too: of the gradient spread by the stride, with the kernel
 //! turned round. The gradients of the transposed convolution are the convolution and its weight's gradient.
-//! Kernels of one element over bare pixels are plain matrix products; groups of one channel are in `depthwise`.
+//! Kernels of one element over bare pixels, without groups or a bias, are plain matrix products; groups of one channel are in `depthwise`.
 
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted};
 use super::gemm::{self, Gemm, Operands, Tiling};
+pub use super::geometry::{ConvOptions, TransposedOptions};
+use super::geometry::{Geometry, Ground, padding, reach, spatial, volumes};
 use super::reduce::{self, Reduction};
 use super::{Launch, Params, copy, depthwise, matmul};
 use crate::runtime::{Source, Variant};
-use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor};
+use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
 static CONV: Source = Source { name: "conv", text: include_str!("../../shaders/conv/conv.wgsl") };
 static CONV_WEIGHT_BACKWARD: Source =
     Source { name: "conv_weight_backward", text: include_str!("../../shaders/conv/conv_weight_backward.wgsl") };
 
-/// How a kernel moves over its input: by depth, height and width.
-#[derive(Debug, Clone, Copy)]
-pub struct ConvOptions {
-    /// Distance between neighbouring outputs.
-    pub stride: [usize; 3],
-    /// Zeros around the input.
-    pub padding: [usize; 3],
-    /// Distance between neighbouring taps.
-    pub dilation: [usize; 3],
-    /// Groups of channels that are convolved apart.
-    pub groups: usize,
-}
-
-/// How a transposed convolution spreads its input.
-#[derive(Debug, Clone, Copy)]
-pub struct TransposedOptions {
-    /// How the convolution moves that it turns round.
-    pub conv: ConvOptions,
-    /// Planes, rows and columns added at the far ends of the output.
-    pub extra: [usize; 3],
-}
-
-/// Numbers for the last `N` of depth, height and width as numbers for all of them.
-pub fn axes<const N: usize>(numbers: [usize; N], missing: usize) -> [usize; 3] {
-    std::array::from_fn(|axis| (axis + N).checked_sub(3).map_or(missing, |i| numbers[i]))
-}
-
-/// The sizes of the axes after the first two as depth, height and width.
-fn spatial(shape: &[usize]) -> Result<[usize; 3]> {
-    match *shape.get(2..).unwrap_or_default() {
-        [w] => Ok([1, 1, w]),
-        [h, w] => Ok([1, h, w]),
-        [d, h, w] => Ok([d, h, w]),
-        _ => Err(Error::Shape {
-            lhs: shape.to_vec(),
-            rhs: Vec::new(),
-            rule: "tensors of a convolution have two axes and one to three further ones",
-        }),
-    }
-}
-
-/// Every size of a convolution. Channels are per group.
-pub(super) struct Geometry {
-    pub images: usize,
-    pub in_c: usize,
-    /// The padded input's.
-    pub input: [usize; 3],
-    pub out_c: usize,
-    pub output: [usize; 3],
-    pub kernel: [usize; 3],
-    pub options: ConvOptions,
-    /// How many of the three axes the tensors have.
-    axes: usize,
-}
-
-impl Geometry {
-    /// From an input `[n, c, ..]` and a weight `[o, c / groups, ..]`.
-    pub fn new(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<Self> {
-        let error = |rule| Error::Shape { lhs: x.to_vec(), rhs: weight.to_vec(), rule };
-        let ConvOptions { stride, padding, dilation, groups } = options;
-        let (size, kernel) = (spatial(x)?, spatial(weight)?);
-        if x.len() != weight.len() {
-            return Err(error("a convolution needs x [n, c, ..] and a weight [o, c / groups, ..] of one rank"));
+/// Runs one of the products over images whose pixels have so many channels to a group, and joins its parts.
+fn run(
+    g: &Geometry,
+    source: &'static Source,
+    gemm: &Gemm,
+    channels: usize,
+    inputs: &[&Tensor],
+    has_bias: bool,
+) -> Result<Tensor> {
+    let runtime = inputs[0].runtime();
+    let quads = gemm.wants_quads();
+    let shape = [g.options.groups, gemm.m, gemm.n];
+    let out = Tensor::empty(runtime, &[gemm.splits, shape.iter().product()], DType::F32, inputs)?;
+    if !out.is_empty() {
+        let pixels = |size: [usize; 3]| size.iter().product::<usize>();
+        let groups = g.options.groups;
+        let tiling = gemm.tiling(runtime, quads);
+        let (workgroups, sizes) = gemm.words(tiling);
+        let mut params: Params = SmallVec::new();
+        params.extend_from_slice(&sizes);
+        params.extend([g.images, groups, channels, groups * channels].map(|v| v as u32));
+        params.extend([pixels(g.input) as u32, pixels(g.output) as u32, u32::from(has_bias), 0]);
+        params.extend(g.words(g.input));
+        let operands = Operands { quads, ..Operands::default() };
+        Launch {
+            variant: &variant(source, g.input[0] > 1, tiling, operands),
+            inputs,
+            outputs: &[&out],
+            params: &params,
+            groups: workgroups,
+            work: gemm.work(),
         }
-        if groups == 0 || stride.contains(&0) || dilation.contains(&0) {
-            return Err(error("strides, dilations and groups must be above zero"));
-        }
-        if x[1] != weight[1] * groups || !weight[0].is_multiple_of(groups) {
-            return Err(error("channels must be the weight's times the groups, which divide the outputs"));
-        }
-        let input = [0, 1, 2].map(|axis| size[axis] + 2 * padding[axis]);
-        let reach = reach(kernel, dilation);
-        if (0..3).any(|axis| kernel[axis] == 0 || input[axis] <= reach[axis]) {
-            return Err(error("the kernel must not be larger than the padded input"));
-        }
-        Ok(Self {
-            images: x[0],
-            in_c: weight[1],
-            input,
-            out_c: weight[0] / groups,
-            output: [0, 1, 2].map(|axis| (input[axis] - reach[axis] - 1) / stride[axis] + 1),
-            kernel,
-            options,
-            axes: x.len() - 2,
-        })
+        .run()?;
     }
-
-    /// The same with the outputs that `grad` `[n, o, ..]` has: a transposed convolution with extra rows starts from
-    /// fewer than fit.
-    fn with_outputs(mut self, grad: &[usize]) -> Result<Self> {
-        let output = spatial(grad)?;
-        let channels = self.options.groups * self.out_c;
-        let fewer = (0..3).all(|axis| output[axis] <= self.output[axis]);
-        if grad[..2] != [self.images, channels] || !fewer {
-            return Err(Error::Shape {
-                lhs: grad.to_vec(),
-                rhs: self.shape([self.images, channels], self.output).to_vec(),
-                rule: "a gradient has the shape of what it is the gradient of",
-            });
-        }
-        self.output = output;
-        Ok(self)
-    }
-
-    pub fn taps(&self) -> usize {
-        self.kernel.iter().product()
-    }
-
-    /// The output pixels of all images.
-    pub fn out_pixels(&self) -> usize {
-        self.images * self.output.iter().product::<usize>()
-    }
-
-    /// A shape of as many axes as the tensors have.
-    fn shape(&self, outer: [usize; 2], sizes: [usize; 3]) -> Shape {
-        outer.iter().chain(&sizes[3 - self.axes..]).copied().collect()
-    }
-
-    /// Runs one of the products over images whose pixels have so many channels to a group, and joins its parts.
-    fn run(
-        &self,
-        source: &'static Source,
-        gemm: &Gemm,
-        channels: usize,
-        inputs: &[&Tensor],
-        has_bias: bool,
-    ) -> Result<Tensor> {
-        let runtime = inputs[0].runtime();
-        let quads = gemm.wants_quads();
-        let shape = [self.options.groups, gemm.m, gemm.n];
-        let out = Tensor::empty(runtime, &[gemm.splits, shape.iter().product()], DType::F32, inputs)?;
-        if !out.is_empty() {
-            let pixels = |size: [usize; 3]| size.iter().product::<usize>();
-            let ConvOptions { stride, dilation, groups, .. } = self.options;
-            let tiling = gemm.tiling(runtime, quads);
-            let (workgroups, sizes) = gemm.words(tiling);
-            let mut params: Params = SmallVec::new();
-            params.extend_from_slice(&sizes);
-            params.extend([self.images, groups, channels, groups * channels].map(|v| v as u32));
-            params.extend([pixels(self.input), pixels(self.output)].map(|v| v as u32));
-            for triple in [self.input, self.output, self.kernel, stride, dilation] {
-                params.extend(triple.map(|v| v as u32));
-            }
-            params.extend([u32::from(has_bias), 0, 0]);
-            let operands = Operands { quads, ..Operands::default() };
-            Launch {
-                variant: &variant(source, self.input[0] > 1, tiling, operands),
-                inputs,
-                outputs: &[&out],
-                params: &params,
-                groups: workgroups,
-                work: gemm.work(),
-            }
-            .run()?;
-        }
-        gemm.join(out, &shape)
-    }
-}
-
-/// How far a window's last tap lies from its first.
-fn reach(kernel: [usize; 3], dilation: [usize; 3]) -> [usize; 3] {
-    [0, 1, 2].map(|axis| dilation[axis] * (kernel[axis].max(1) - 1))
+    gemm.join(out, &shape)
 }
 
 fn variant(source: &'static Source, volume: bool, tiling: Tiling, operands: Operands) -> Variant {
@@ -191,72 +66,6 @@ fn variant(source: &'static Source, volume: bool, tiling: Tiling, operands: Oper
     gemm::define(Variant::new(source).flag("VOLUME", volume), tiling, operands)
         .flag("OUT_QUAD", operands.quads && !forward)
         .flag("ROWS_FAST", forward && tiled)
-}
-
-/// Along depth, height and width: where a tensor's first pixel lands on a ground of zeros, how far apart the others
-/// do, and how large the ground is. What lands outside is lost.
-pub(super) struct Ground {
-    pub start: [isize; 3],
-    pub step: [usize; 3],
-    pub size: [usize; 3],
-}
-
-impl Ground {
-    /// What of an input of `size` lands, and where.
-    fn slices(&self, size: [usize; 3]) -> [(SliceAxis, SliceAxis); 3] {
-        [0, 1, 2].map(|axis| {
-            let (start, step, room) = (self.start[axis], self.step[axis], self.size[axis].cast_signed());
-            let first = (-start).max(0).cast_unsigned().div_ceil(step);
-            let lands = (first * step).cast_signed() + start;
-            let fit = (room - lands).max(0).cast_unsigned().div_ceil(step);
-            let len = size[axis].saturating_sub(first).min(fit);
-            let to = SliceAxis { start: lands.cast_unsigned(), step: step.cast_signed(), len };
-            (SliceAxis { start: first, step: 1, len }, to)
-        })
-    }
-
-    /// `x` `[n, c, ..]` on the ground with its channels last, `[n, d, h, w, groups * channels]`: those of a group filled up with zeros.
-    fn place(&self, x: Tensor, groups: usize, channels: usize) -> Result<Tensor> {
-        let x = volumes(x)?;
-        let [n, c] = [x.shape()[0], x.shape()[1] / groups.max(1)];
-        let bare = self.is_bare(&x) && c == channels;
-        let last = copy::permute(x, &[0, 2, 3, 4, 1])?;
-        if bare {
-            return copy::packed(last);
-        }
-        let [d, h, w] = self.size;
-        let ground = copy::zeros_beside(&last, &[n, d, h, w, groups * channels])?;
-        let whole = |len: usize| SliceAxis { start: 0, step: 1, len };
-        let (mut from, mut to) = (vec![whole(n)], vec![whole(n)]);
-        for (source, target) in self.slices([1, 2, 3].map(|axis| last.shape()[axis])) {
-            from.push(source);
-            to.push(target);
-        }
-        from.push(whole(groups * c));
-        to.extend([whole(groups), whole(c)]);
-        let last = copy::slice(last, &from)?;
-        let shape = [&last.shape()[..4], &[groups, c]].concat();
-        let last = copy::reshape(last, &shape)?;
-        let apart = copy::reshape(ground.clone(), &[n, d, h, w, groups, channels])?;
-        copy::write(&last, &copy::slice(apart, &to)?)?;
-        Ok(ground)
-    }
-
-    fn is_bare(&self, x: &Tensor) -> bool {
-        self.start == [0; 3] && self.step == [1; 3] && x.shape()[2..] == self.size
-    }
-}
-
-/// `x` `[n, c, ..]` with all three axes.
-fn volumes(x: Tensor) -> Result<Tensor> {
-    let [d, h, w] = spatial(x.shape())?;
-    let [n, c] = [x.shape()[0], x.shape()[1]];
-    copy::reshape(x, &[n, c, d, h, w])
-}
-
-/// The zeros around an input.
-fn padding(g: &Geometry) -> Ground {
-    Ground { start: g.options.padding.map(usize::cast_signed), step: [1; 3], size: g.input }
 }
 
 /// Whether [`conv`] takes an input and a weight of these shapes.
@@ -304,6 +113,11 @@ pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Te
 
 /// The convolution of `x` on its ground with a weight `[group, o, c, d, h, w]`.
 fn convolve(g: &Geometry, x: Tensor, ground: &Ground, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
+    let outs = g.options.groups * g.out_c;
+    if let Some(bias) = bias.as_ref().filter(|bias| bias.shape() != [outs]) {
+        let (lhs, rhs) = (bias.shape().to_vec(), weight.shape().to_vec());
+        return Err(Error::Shape { lhs, rhs, rule: "a bias has one element for each channel of the output" });
+    }
     if depthwise::takes(g) {
         let out = depthwise::convolve(g, volumes(x)?, ground, weight, bias)?;
         return copy::reshape(out, &g.shape([g.images, g.options.groups * g.out_c], g.output));
@@ -332,7 +146,7 @@ fn convolve(g: &Geometry, x: Tensor, ground: &Ground, weight: Tensor, bias: Opti
     }
     // Without a bias something must still be bound in its place.
     let inputs = [&x, &weight, bias.as_ref().unwrap_or(&weight)];
-    let out = g.run(&CONV, &gemm, channels, &inputs, bias.is_some())?;
+    let out = run(g, &CONV, &gemm, channels, &inputs, bias.is_some())?;
     let [d, h, w] = g.output;
     let out = out.view(Layout::contiguous(&[g.images, groups, outs, d * h * w]));
     let out = copy::narrow(out, 2, 0, g.out_c)?;
@@ -378,7 +192,7 @@ pub fn weight_backward(x: Tensor, weight: &[usize], grad: Tensor, options: ConvO
     (gemm.n, gemm.k, gemm.inner, gemm.outer) = (taps * channels, g.out_pixels(), w, g.images * d * h);
     gemm.b_step = (options.stride[2] * groups * channels).cast_signed();
     gemm.split_runs(x.runtime());
-    let out = g.run(&CONV_WEIGHT_BACKWARD, &gemm, channels, &[&grad, &x], false)?;
+    let out = run(&g, &CONV_WEIGHT_BACKWARD, &gemm, channels, &[&grad, &x], false)?;
     let out = out.view(Layout::contiguous(&[groups * g.out_c, taps, channels]));
     let out = copy::narrow(copy::swap_dims(out, 1, 2)?, 1, 0, g.in_c)?;
     copy::reshape(out, weight)
@@ -502,6 +316,9 @@ pub const CASES: &[Case] = {
         case("conv2d", &[permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), normal(&[4, 3, 1, 1]), Arg::Without, SAME]),
         case("conv2d", &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), Arg::Without, BARE]),
         case("conv2d_x_backward", &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), normal(&[3, 8, 6, 6]), BARE]),
+        // From and to one channel: products with a k of one.
+        case("conv2d", &[normal(&[2, 1, 6, 6]), normal(&[8, 1, 1, 1]), Arg::Without, BARE]),
+        case("conv2d_x_backward", &[normal(&[2, 12, 6, 6]), normal(&[1, 12, 1, 1]), normal(&[2, 1, 6, 6]), BARE]),
         case("conv2d", &[normal(&[3, 40, 6, 6]), normal(&[70, 40, 3, 3]), normal(&[70]), SAME]),
         case("conv2d", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
         case("conv2d_weight_backward", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[0, 5, 8, 8]), SAME]),

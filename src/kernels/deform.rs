@@ -4,9 +4,9 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted};
-use super::conv::{self, ConvOptions, Geometry};
+use super::geometry::{ConvOptions, Geometry};
 use super::table::rows;
-use super::{Launch, Params, copy, div_up, elementwise, matmul};
+use super::{Launch, Params, conv, copy, div_up, elementwise, matmul};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 

@@ -1,7 +1,7 @@
 //! Depthwise convolutions: groups of one input channel, where a matrix product would leave most of its tile empty.
 
 use super::cases::{Arg, Case, case, normal, permuted};
-use super::conv::{Geometry, Ground};
+use super::geometry::{Geometry, Ground};
 use super::reduce::{self, Reduction};
 use super::{Launch, Params, copy, div_up};
 use crate::runtime::{Source, Variant};
@@ -13,7 +13,7 @@ static DEPTHWISE_WEIGHT_BACKWARD: Source = Source {
     text: include_str!("../../shaders/depthwise/depthwise_weight_backward.wgsl"),
 };
 
-/// The rows that one invocation makes, as the shader has it.
+/// The rows that one invocation makes: the lanes of a vector.
 const LINES: usize = 4;
 
 /// Whether a convolution has kernels of its own here.
@@ -75,17 +75,16 @@ pub(super) fn weight_backward(g: &Geometry, x: Tensor, ground: &Ground, grad: Te
 fn params(g: &Geometry, x: &Tensor, ground: &Ground, [count, has_bias, rows_per_part]: [usize; 3]) -> Params {
     let mut words: Params = [count, g.images, g.options.groups * g.out_c, g.out_c].iter().map(|&v| v as u32).collect();
     let input = [2, 3, 4].map(|axis| x.shape()[axis]);
-    for sizes in [input, g.output, g.kernel, g.options.stride, g.options.dilation] {
-        words.extend(sizes.map(|v| v as u32));
-    }
+    words.extend(g.words(input));
     words.extend(ground.start.map(|v| v as i32 as u32));
+    words.push(has_bias as u32);
     words.extend(ground.step.map(|v| v as u32));
-    words.extend([has_bias as u32, rows_per_part as u32, 0]);
+    words.push(rows_per_part as u32);
     words
 }
 
 fn variant(source: &'static Source, spread: bool) -> Variant {
-    Variant::new(source).flag("SPREAD", spread)
+    Variant::new(source).int("LINES", LINES as u32).flag("SPREAD", spread)
 }
 
 /// Every variant that can be asked for.

@@ -1,4 +1,4 @@
-//! What matrix products and convolutions share: the shape in which one is computed, and how it is cut up.
+//! What matrix products and convolutions share: how one is computed, and how it is cut up.
 //! The loop itself is `shaders/lib/gemm.wgsl`.
 
 use std::cell::Cell;
@@ -10,7 +10,7 @@ use super::{copy, div_up, tuning};
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Layout, Result, Shape, Tensor};
 
-/// The shape in which a product is computed.
+/// How a product is spread over invocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Tiling {
     /// Through workgroup memory, in tiles of so many rows and columns: for GPUs.
@@ -100,10 +100,15 @@ thread_local! {
 
 /// Runs something with every product in one strategy.
 pub(crate) fn with_strategy<T>(strategy: Strategy, run: impl FnOnce() -> T) -> T {
-    let before = TRIED.replace(Some(strategy));
-    let out = run();
-    TRIED.set(before);
-    out
+    /// Puts back what was there, also where `run` panics.
+    struct Before(Option<Strategy>);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            TRIED.set(self.0);
+        }
+    }
+    let _before = Before(TRIED.replace(Some(strategy)));
+    run()
 }
 
 /// Whether a workgroup of eight invocations is a subgroup.
@@ -116,6 +121,8 @@ pub(crate) fn has_octets(runtime: &Runtime) -> bool {
 impl Strategy {
     fn choose(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Self {
         let said = TRIED.get().or(*FIXED).or_else(|| tuning::found(runtime, batch, m, n, k));
+        // The environment and files may name what an adapter cannot do.
+        let said = said.filter(|&strategy| strategy != Self::Quads || has_octets(runtime));
         said.unwrap_or_else(|| Self::built_in(runtime, batch, m, n, k, runtime.is_warm()))
     }
 
@@ -128,7 +135,7 @@ impl Strategy {
         }
         // Large tiles read less, small ones keep more of the GPU busy.
         let tiles = batch * m.div_ceil(128) * n.div_ceil(128);
-        if tiles >= 128 { Self::Tiled128 } else { Self::Tiled64 }
+        if tiles >= 128 && m > 64 && n > 64 { Self::Tiled128 } else { Self::Tiled64 }
     }
 
     /// The strategies worth trying on an adapter, the plain one first.
@@ -162,7 +169,7 @@ impl Tiling {
     }
 }
 
-/// Defines the shape of a product and how its operands are read.
+/// Defines how a product is spread and how its operands are read.
 pub(crate) fn define(variant: Variant, tiling: Tiling, operands: Operands) -> Variant {
     let Operands { quads, a_across, b_along, half } = operands;
     let variant =
@@ -234,21 +241,22 @@ impl Gemm {
         self.strategy != Strategy::Plain
     }
 
-    /// What the chosen strategy wishes of `[.., m, k]` and `[.., k, n]`.
-    pub fn wish(&self, runtime: &Runtime, [a, b]: [&Tensor; 2]) -> Wish {
+    /// How the chosen strategy reads `[.., m, k]` and `[.., k, n]` as they are, and what it wishes of them first.
+    pub fn reading(&self, runtime: &Runtime, [a, b]: [&Tensor; 2]) -> (Operands, Wish) {
         let (a, b) = (a.layout(), b.layout());
         let (row, col) = (a.rank() - 2, a.rank() - 1);
         let tiled = matches!(self.strategy, Strategy::Tiled64 | Strategy::Tiled128);
-        let reads = |layout: &Layout, natural, turned| quads(layout, natural) || tiled && quads(layout, turned);
-        if self.strategy == Strategy::Plain {
-            Wish::Nothing
-        } else if !self.n.is_multiple_of(4) || !reads(a, col, row) || !reads(b, col, row) {
-            Wish::Quads
-        } else if runtime.is_software() && self.m > 8 && a.strides[row] % ALIASING == 0 {
-            Wish::Rows
-        } else {
-            Wish::Nothing
+        let readable = |layout: &Layout| quads(layout, col) || tiled && quads(layout, row);
+        let wanted = self.strategy != Strategy::Plain;
+        if wanted && self.n.is_multiple_of(4) && readable(a) && readable(b) {
+            let operands = Operands { quads: true, a_across: !quads(a, col), b_along: !quads(b, col), half: None };
+            let apart = a.strides[row];
+            let aliases = runtime.is_software() && self.m > 8 && apart != 0 && apart % ALIASING == 0;
+            return (operands, if aliases { Wish::Rows } else { Wish::Nothing });
         }
+        let turned = |layout: &Layout| layout.strides[row] == 1 && layout.strides[col] != 1;
+        let operands = Operands { quads: false, a_across: turned(a), b_along: turned(b), half: None };
+        (operands, if wanted { Wish::Quads } else { Wish::Nothing })
     }
 
     /// The parts that k should be cut into so that the device has enough to do, at the price of summing them.
@@ -319,7 +327,7 @@ pub(crate) fn staggered(tensor: Tensor) -> Result<Tensor> {
     let last = tensor.shape().len() - 1;
     let mut shape: Shape = tensor.shape().into();
     let len = shape[last];
-    shape[last] += 16;
+    shape[last] = len.next_multiple_of(ALIASING.unsigned_abs()) + 16;
     let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor])?;
     let part = copy::narrow(out, last, 0, len)?;
     copy::write(&tensor, &part)?;

@@ -45,7 +45,14 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
     if rank < 2 || rhs.shape().len() != rank || lhs.shape()[rank - 1] != rhs.shape()[rank - 2] {
         return Err(fits("a product needs matrices [.., m, k] and [.., k, n] of one rank"));
     }
+    if lhs.dtype() != rhs.dtype() {
+        return Err(Error::Unsupported("a product of matrices of two element types"));
+    }
     let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
+    if let Some(bias) = bias.as_ref().filter(|bias| bias.shape() != [n]) {
+        let (lhs, rhs) = (bias.shape().to_vec(), rhs.shape().to_vec());
+        return Err(Error::Shape { lhs, rhs, rule: "a bias has one element for each column" });
+    }
     let mut batch = broadcast(&lhs.shape()[..rank - 2], &rhs.shape()[..rank - 2])
         .ok_or_else(|| fits("the axes before the matrices must broadcast"))?;
     // One matrix on the right for all on the left: a single tall product.
@@ -105,9 +112,9 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
         return elementwise::binary(&rows::float_add, product(lhs, rhs, None)?, bias);
     }
     let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
-    let mut wish = gemm.wish(runtime, [&lhs, &rhs]);
+    let (operands, mut wish) = gemm.reading(runtime, [&lhs, &rhs]);
     if half.is_some() {
-        if !gemm.wants_quads() || wish == Wish::Quads {
+        if !operands.quads {
             drop(inputs);
             return product(cast::computed(lhs)?, cast::computed(rhs)?, bias);
         }
@@ -118,12 +125,7 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
         drop(inputs);
         return packed_product(lhs, rhs, bias, wish);
     }
-    let operands = Operands {
-        quads: gemm.wants_quads() && wish != Wish::Quads,
-        a_across: strides[0] == 1 && strides[1] != 1,
-        b_along: strides[2] == 1 && strides[3] != 1,
-        half,
-    };
+    let operands = Operands { half, ..operands };
     if bias.is_none() {
         gemm.inner = k.div_ceil(gemm.wanted_splits(runtime)).next_multiple_of(4).max(4);
         gemm.outer = k.div_ceil(gemm.inner).max(1);
@@ -152,7 +154,7 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
     gemm.join(out, &batch)
 }
 
-/// The product of copies that can be read as the chosen shape wishes.
+/// The product of copies that can be read as the chosen strategy wishes.
 fn packed_product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, wish: Wish) -> Result<Tensor> {
     let rank = lhs.shape().len();
     let n = rhs.shape()[rank - 1];
@@ -231,11 +233,16 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[33, 130]), normal(&[130, 68])]),
     case("float_matmul", &[normal(&[1, 70]), normal(&[70, 9])]),
     case("float_matmul", &[normal(&[70, 1]), normal(&[1, 9])]),
+    // With a k of one, rows and columns are neighbours both.
+    case("float_matmul", &[normal(&[64, 1]), normal(&[1, 12])]),
+    case("float_matmul", &[normal(&[2, 8, 1]), normal(&[2, 1, 8])]),
     case("float_matmul", &[normal(&[4, 9000]), normal(&[9000, 5])]),
     case("float_matmul", &[normal(&[3, 0]), normal(&[0, 5])]),
     // Large enough to be copied into quads, or into rows that do not alias.
     case("float_matmul", &[normal(&[130, 270]), permuted(&[250, 270], &[1, 0])]),
     case("float_matmul", &[normal(&[64, 1024]), normal(&[1024, 132])]),
+    // Few rows, of quads.
+    case("float_matmul", &[normal(&[4, 64]), normal(&[64, 2052])]),
     case("float_matmul", &[permuted(&[30, 20], &[1, 0]), normal(&[30, 12])]),
     case("float_matmul", &[normal(&[20, 30]), permuted(&[12, 30], &[1, 0])]),
     case("float_matmul", &[normal(&[2, 3, 6, 5]), normal(&[2, 3, 5, 8])]),

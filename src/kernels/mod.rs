@@ -6,6 +6,7 @@
 
 pub mod cases;
 pub(crate) mod gemm;
+pub(crate) mod geometry;
 pub mod table;
 pub mod tuning;
 

@@ -120,12 +120,27 @@ fn forward(mode: Mode, x: Tensor, window: Window, output: [usize; 2]) -> Result<
 }
 
 fn backward(mode: Mode, x: &[usize], grad: Tensor, indices: Option<Tensor>, window: Window) -> Result<Tensor> {
+    let fit = window.output(x)?;
+    let output = match (mode, grad.shape()) {
+        // Any size can be spread evenly.
+        (Mode::Adaptive, &[_, _, h, w]) => [h, w],
+        _ => fit,
+    };
+    let wanted = [x[0], x[1], output[0], output[1]];
+    let misfit = std::iter::once(&grad).chain(&indices).find(|tensor| tensor.shape() != wanted);
+    if let Some(misfit) = misfit {
+        let (lhs, rhs) = (misfit.shape().to_vec(), wanted.to_vec());
+        return Err(Error::Shape {
+            lhs,
+            rhs,
+            rule: "a gradient, and the places of maxima, have the shape of the pooled tensor",
+        });
+    }
     let grad = copy::packed(grad)?;
     let indices = indices.map(copy::packed).transpose()?;
     let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&grad]);
     inputs.extend(&indices);
     let out = Tensor::empty(grad.runtime(), x, DType::F32, &inputs)?;
-    let output = [grad.shape()[2], grad.shape()[3]];
     let lines = x[..3].iter().product();
     Launch {
         variant: &mode.variant(&POOL2D_BACKWARD),

@@ -258,12 +258,12 @@ pub mod rows {
         };
     }
     macro_rules! declare {
-        ($kind:ident: $($shape:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+        ($kind:ident: $($form:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
             $(
                 #[doc = concat!("`", $wgsl, "`")]
                 pub static $name: Row = Row {
                     name: stringify!($name),
-                    operands: operands!($shape),
+                    operands: operands!($form),
                     wgsl: $wgsl,
                     truth: Truth::$truth($closure),
                 };
@@ -280,7 +280,7 @@ pub mod rows {
 /// Every row.
 pub static ALL: &[&[&Row]] = {
     macro_rules! list {
-        ($kind:ident: $($shape:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+        ($kind:ident: $($form:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
             &[$(&rows::$name),*]
         };
     }
@@ -290,7 +290,7 @@ pub static ALL: &[&[&Row]] = {
 /// Whether a row is beyond Burn's contract: a function of the backend, not a trait's method.
 pub fn is_extension(row: &Row) -> bool {
     macro_rules! names {
-        ($kind:ident: $($shape:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+        ($kind:ident: $($form:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
             [$(stringify!($name)),*]
         };
     }

@@ -1,10 +1,11 @@
-//! Which shape of product is the fastest on this very adapter, found out by trying.
+//! Which strategy for matrix products is the fastest on this very adapter, found out by trying.
 //!
 //! A table by the adapter's class serves everybody at once (`Strategy::built_in`). Tuning times the candidates for products of
 //! one class of sizes, checks each against the plain kernel, and keeps the winner in a file per adapter, driver and
 //! version of this crate. It runs when asked for ([`tune`]), or on first use where the user says so.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,14 +13,18 @@ use std::time::{Duration, Instant};
 
 use super::gemm::{Strategy, with_strategy};
 use super::{matmul, random};
+use crate::device::CAN_WAIT;
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, Tensor};
 
 /// The environment variable that says what is made of tuning: a word of [`Tuning`].
 pub const TUNING_VARIABLE: &str = "BURN_WGSL_TUNING";
 
-/// Products of fewer operations are not tried on first use.
-const WORTH_TRYING: u64 = 1 << 22;
+/// Products of fewer operations are not tried on first use, and those of more take too long.
+const WORTH_TRYING: RangeInclusive<u64> = 1 << 22..=1 << 37;
+
+/// Nor are those of more numbers: a trial has operands and results of its own.
+const ROOM: usize = 1 << 26;
 
 /// What is made of tuning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -134,7 +139,8 @@ const CLASSES: [[usize; 4]; 12] = [
 ///
 /// # Errors
 ///
-/// When the device fails. That a candidate fails is no error: it does not win.
+/// When the device fails or is lost, and in a browser, where nothing can wait. That a candidate cannot run is no error: it does not
+/// win.
 pub fn tune(runtime: &Arc<Runtime>, mut heard: impl FnMut(&Trial)) -> Result<Vec<Trial>> {
     let mut trials = Vec::new();
     let mut speed = f64::INFINITY;
@@ -155,6 +161,7 @@ pub fn tune(runtime: &Arc<Runtime>, mut heard: impl FnMut(&Trial)) -> Result<Vec
 
 /// Tries the candidates for one class and keeps the winner.
 pub(crate) fn try_class(runtime: &Arc<Runtime>, class: Class) -> Result<Trial> {
+    runtime.may_wait()?;
     let [batch, m, n, k] = class.sizes();
     let built_in = Strategy::built_in(runtime, batch, m, n, k, true);
     let mut stream = random::Stream::new(0);
@@ -163,30 +170,34 @@ pub(crate) fn try_class(runtime: &Arc<Runtime>, class: Class) -> Result<Trial> {
         random::fill(runtime, shape, draw, DType::F32, stream.take(shape.iter().product()))
     };
     let (a, b) = (operand(&[batch, m, k])?, operand(&[batch, k, n])?);
-    let product = |shape| with_strategy(shape, || matmul::matmul(a.clone(), b.clone()));
+    let product = |strategy| with_strategy(strategy, || matmul::matmul(a.clone(), b.clone()));
     let truth = product(Strategy::Plain)?;
     let mut times: Vec<(Strategy, Option<Duration>)> = Vec::new();
-    for shape in Strategy::candidates(runtime) {
-        let agrees = product(shape).and_then(|out| agree(&truth, &out, k));
+    for strategy in Strategy::candidates(runtime) {
+        let agrees = product(strategy).and_then(|out| agree(&truth, &out, k));
         let time = match agrees {
-            Ok(true) => Some(median(runtime, || product(shape).map(drop))?),
+            Ok(true) => Some(median(runtime, || product(strategy).map(drop))?),
             Ok(false) => {
-                log::warn!("{class}: {} computes something else here, and is left out", shape.word());
+                log::warn!("{class}: {} computes something else here, and is left out", strategy.word());
                 None
             }
             Err(error) => {
-                log::warn!("{class}: {} cannot run here ({error})", shape.word());
+                // On a device that is gone nothing more is found out.
+                runtime.check_lost()?;
+                log::warn!("{class}: {} cannot run here ({error})", strategy.word());
                 None
             }
         };
-        times.push((shape, time));
+        times.push((strategy, time));
     }
-    let fastest = times.iter().filter_map(|(shape, time)| Some((*shape, (*time)?))).min_by_key(|(_, time)| *time);
-    let winner = fastest.map_or(built_in, |(shape, _)| shape);
-    runtime.choices().set(&class.to_string(), winner.word());
+    let fastest = times.iter().filter_map(|(strategy, time)| Some((*strategy, (*time)?))).min_by_key(|(_, time)| *time);
+    let winner = fastest.map_or(built_in, |(strategy, _)| strategy);
+    if fastest.is_some() {
+        runtime.choices().keep(&class.to_string(), winner.word());
+    }
     Ok(Trial {
         class,
-        times: times.into_iter().map(|(shape, time)| (shape.word(), time)).collect(),
+        times: times.into_iter().map(|(strategy, time)| (strategy.word(), time)).collect(),
         winner: winner.word(),
         built_in: built_in.word(),
     })
@@ -218,10 +229,10 @@ fn median(runtime: &Runtime, run: impl Fn() -> Result<()>) -> Result<Duration> {
     Ok(samples[samples.len() / 2])
 }
 
-/// The shape that was found the fastest for products like this one, if anything was.
+/// The strategy that was found the fastest for products like this one, if anything was.
 pub(crate) fn found(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Option<Strategy> {
     // Trying means waiting, and there is nowhere to keep what was found.
-    if cfg!(target_arch = "wasm32") {
+    if !CAN_WAIT {
         return None;
     }
     let setting = tuning();
@@ -233,15 +244,19 @@ pub(crate) fn found(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k:
     if let Some(word) = choices.get(&class.to_string()) {
         return word.parse().ok();
     }
-    let worth = 2 * (batch * m) as u64 * (n * k) as u64 > WORTH_TRYING;
-    if setting == Tuning::Kept || !worth {
+    let work = 2 * (batch * m) as u64 * (n * k) as u64;
+    let numbers = batch * (m * k + k * n + m * n);
+    if setting == Tuning::Kept || !WORTH_TRYING.contains(&work) || numbers > ROOM {
         return None;
     }
     match try_class(runtime, class) {
         Ok(trial) => trial.winner.parse().ok(),
         Err(error) => {
-            log::warn!("{class}: nothing could be tried ({error})");
-            None
+            let built_in = Strategy::built_in(runtime, batch, m, n, k, true);
+            log::warn!("{class}: nothing could be tried ({error}): {} is taken", built_in.word());
+            // Else it would be tried at each call.
+            runtime.choices().hold(&class.to_string(), built_in.word());
+            Some(built_in)
         }
     }
 }

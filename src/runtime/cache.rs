@@ -41,9 +41,15 @@ pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    let beside = file.with_extension(format!("{}.new", process::id()));
-    fs::write(&beside, bytes)?;
-    fs::rename(&beside, file)
+    // Nobody else writes there: not another file's writer, process or thread.
+    static WRITES: AtomicUsize = AtomicUsize::new(0);
+    let mut beside = file.as_os_str().to_owned();
+    beside.push(format!(".{}-{}.new", process::id(), WRITES.fetch_add(1, Ordering::Relaxed)));
+    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, file));
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -125,6 +131,8 @@ pub struct Choices {
     /// The file's first line: what it is good for.
     key: String,
     found: RwLock<BTreeMap<String, String>>,
+    /// What holds for this process only.
+    held: RwLock<BTreeMap<String, String>>,
 }
 
 impl Choices {
@@ -133,26 +141,35 @@ impl Choices {
         let key = adapter_key(facts);
         let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
         let found = RwLock::new(lines(&text, &key).unwrap_or_default());
-        Self { file, key, found }
+        Self { file, key, found, held: RwLock::default() }
     }
 
     /// Whether nothing was found out yet.
     pub fn is_empty(&self) -> bool {
-        self.found.read().is_empty()
+        self.found.read().is_empty() && self.held.read().is_empty()
     }
 
     /// What was found best for `name`.
     pub fn get(&self, name: &str) -> Option<String> {
-        self.found.read().get(name).cloned()
+        self.found.read().get(name).cloned().or_else(|| self.held.read().get(name).cloned())
+    }
+
+    /// Has `choice` hold for `name` in this process.
+    pub fn hold(&self, name: &str, choice: &str) {
+        self.held.write().insert(name.to_owned(), choice.to_owned());
     }
 
     /// Keeps what was found best for `name`, in the file too.
-    pub fn set(&self, name: &str, choice: &str) {
+    pub fn keep(&self, name: &str, choice: &str) {
         let mut found = self.found.write();
-        found.insert(name.to_owned(), choice.to_owned());
         let Some(file) = &self.file else {
+            found.insert(name.to_owned(), choice.to_owned());
             return;
         };
+        // Other processes may have found something since.
+        let text = fs::read_to_string(file).unwrap_or_default();
+        found.extend(lines(&text, &self.key).unwrap_or_default());
+        found.insert(name.to_owned(), choice.to_owned());
         let lines = found.iter().map(|(name, choice)| format!("{name} = {choice}\n"));
         let text = format!("{}\n{}", self.key, lines.collect::<String>());
         if let Err(error) = replace(file, text.as_bytes()) {

@@ -27,6 +27,17 @@ pub enum RuntimeError {
         /// The bytes held by the pool, in use or kept for reuse.
         reserved: u64,
     },
+    /// A browser told only later that the device could not give the memory.
+    #[error(
+        "out of memory on {device}, with {in_use} bytes in use; what it has computed since is not to be trusted: use a \
+         smaller batch or model, and open the device again"
+    )]
+    Exhausted {
+        /// The adapter's name.
+        device: String,
+        /// The bytes held by living tensors.
+        in_use: u64,
+    },
     /// A single tensor exceeds what one binding of the device can address.
     #[error(
         "a tensor of {asked} bytes exceeds the {limit} bytes that {device} can bind at once; \

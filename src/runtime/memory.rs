@@ -115,6 +115,8 @@ struct Free {
     /// Unused large buffers by class size, each with the moment it was let go.
     large: HashMap<u64, Vec<(Arc<Buffer>, u64)>>,
     large_bytes: u64,
+    /// Buffers that are no longer the pool's, but may still be named by commands that were not submitted yet.
+    given_up: Vec<Arc<Buffer>>,
     usage: MemoryUsage,
     clock: u64,
 }
@@ -217,13 +219,22 @@ impl Pool {
         }
     }
 
-    /// Returns everything unused to the driver.
+    /// Gives up everything unused, which is returned to the driver by the next [`bury`](Self::bury).
     pub fn trim(&self) {
         let mut state = self.state.lock();
         while drop_oldest(&mut state) {}
-        let before = state.pages.len();
-        state.pages.retain(|page| !page.free.is_empty());
-        state.usage.reserved -= (before - state.pages.len()) as u64 * PAGE;
+        let pages = std::mem::take(&mut state.pages).into_iter();
+        let (unused, used): (Vec<_>, Vec<_>) = pages.partition(|page| page.free.is_empty());
+        state.pages = used;
+        state.usage.reserved -= unused.len() as u64 * PAGE;
+        state.given_up.extend(unused.into_iter().map(|page| page.buffer));
+    }
+
+    /// Returns to the driver what was given up. Called when everything that was recorded has been submitted, since that may name it. To
+    /// drop a buffer is not enough in a browser, which frees it when it next looks for garbage.
+    pub fn bury(&self) {
+        let given_up = std::mem::take(&mut self.state.lock().given_up);
+        given_up.iter().for_each(|buffer| buffer.raw.destroy());
     }
 
     pub fn usage(&self) -> MemoryUsage {
@@ -238,7 +249,8 @@ fn drop_oldest(state: &mut Free) -> bool {
         return false;
     };
     if let Some(list) = state.large.get_mut(&size) {
-        list.remove(0);
+        let (buffer, _) = list.remove(0);
+        state.given_up.push(buffer);
     }
     state.large_bytes -= size;
     state.usage.reserved -= size;

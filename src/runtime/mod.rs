@@ -17,8 +17,9 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
 
-use crate::device::{self, AdapterFacts, AdapterKind, DeviceError, IMMEDIATE_BYTES};
+use crate::device::{self, AdapterFacts, AdapterKind, CAN_WAIT, DeviceError, IMMEDIATE_BYTES};
 use cache::PipelineCache;
 use memory::{Buffer, Pool, Request};
 use stream::{Recorded, Stream};
@@ -74,7 +75,7 @@ pub struct Runtime {
     next_buffer: AtomicU64,
     lost: Arc<OnceLock<String>>,
     /// The first error that nobody was there to catch: what the device holds is not to be trusted since.
-    failed: Arc<OnceLock<String>>,
+    failed: Arc<OnceLock<wgpu::Error>>,
     /// The operations that the device has been given, roughly.
     work_done: AtomicU64,
     checked: bool,
@@ -113,14 +114,16 @@ impl Runtime {
     /// When `adapter` is past the last of `device::adapters()`; a `device::Place` never is.
     pub fn of(adapter: usize) -> Result<Arc<Self>, DeviceError> {
         let mut opened = OPENED.lock();
-        if let Some(runtime) = opened.get(&adapter)
-            && runtime.check_lost().is_ok()
-        {
-            return Ok(runtime.clone());
+        let mut reason = None;
+        if let Some(runtime) = opened.get(&adapter) {
+            match runtime.check_lost() {
+                Ok(()) => return Ok(runtime.clone()),
+                Err(error) => reason = Some(error.to_string()),
+            }
         }
         let found = &device::adapters()[adapter];
-        if cfg!(target_arch = "wasm32") {
-            return Err(DeviceError::NotOpen { adapter: found.facts.name.clone() });
+        if !CAN_WAIT {
+            return Err(DeviceError::NotOpen { adapter: found.facts.name.clone(), reason });
         }
         let runtime = Arc::new(Self::new(pollster::block_on(device::open(found))?));
         opened.insert(adapter, runtime.clone());
@@ -137,15 +140,35 @@ impl Runtime {
     ///
     /// When `adapter` is past the last of `device::adapters()`.
     pub async fn open(adapter: usize) -> Result<Arc<Self>, DeviceError> {
-        if let Ok(runtime) = Self::of(adapter) {
-            return Ok(runtime);
+        let open = Self::of(adapter);
+        if CAN_WAIT || open.is_ok() {
+            return open;
         }
         // A browser's adapter opens one device and is used up by that: it is asked for anew.
         let known = &device::adapters()[adapter];
-        let fresh = if cfg!(target_arch = "wasm32") { device::enumerate().await } else { Vec::new() };
+        let fresh = device::enumerate().await;
         let runtime = Arc::new(Self::new(device::open(fresh.get(adapter).unwrap_or(known)).await?));
+        // Somebody else may have opened it meanwhile: all tensors must be on one device.
+        if let Ok(first) = Self::of(adapter) {
+            runtime.destroy();
+            return Ok(first);
+        }
         OPENED.lock().insert(adapter, runtime.clone());
         Ok(runtime)
+    }
+
+    /// The runtime of an adapter, if it is open.
+    pub fn opened(adapter: usize) -> Option<Arc<Self>> {
+        OPENED.lock().get(&adapter).cloned()
+    }
+
+    /// Gives an adapter's device back to the driver, if it is open, as if it were lost: tensors on it are gone. The next use of the
+    /// adapter opens it anew, in a browser the next [`open`](Self::open).
+    pub fn close(adapter: usize) {
+        let runtime = OPENED.lock().remove(&adapter);
+        if let Some(runtime) = runtime {
+            runtime.destroy();
+        }
     }
 
     fn new(opened: device::Opened) -> Self {
@@ -161,12 +184,12 @@ impl Runtime {
                 let _ = lost.set(if message.is_empty() { format!("{reason:?}") } else { message });
             }
         });
-        let failed: Arc<OnceLock<String>> = Arc::default();
+        let failed: Arc<OnceLock<wgpu::Error>> = Arc::default();
         device.on_uncaptured_error(Arc::new({
             let (failed, name) = (failed.clone(), facts.name.clone());
             move |error: wgpu::Error| {
                 log::error!("{name}: {error}");
-                let _ = failed.set(error.to_string());
+                let _ = failed.set(error);
             }
         }));
         Self {
@@ -179,7 +202,7 @@ impl Runtime {
             next_buffer: AtomicU64::new(1),
             work_done: AtomicU64::new(0),
             checked: is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed),
-            // `BURN_WGSL_AS_GPU=1` runs a GPU's kernel shapes on a software adapter: slow, but a test of them.
+            // `BURN_WGSL_AS_GPU=1` has a software adapter run what GPUs are given: slow, but a test of them.
             software: facts.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU"),
             warm: is_set("BURN_WGSL_WARM"),
             facts,
@@ -224,25 +247,31 @@ impl Runtime {
 
     /// Returns unused memory to the driver.
     pub fn trim(&self) {
-        self.stream.lock().forget_bind_groups();
+        let mut stream = self.stream.lock();
+        // What was recorded may still name it.
+        stream.submit(&self.device, &self.queue);
+        stream.forget_bind_groups();
         self.pool.trim();
+        self.pool.bury();
     }
 
-    /// Gives the device back to the driver, as if it were lost: tensors on it are gone. The next use of the
-    /// adapter opens it anew.
-    pub fn destroy(&self) {
+    /// Gives the device back to the driver, as if it were lost.
+    fn destroy(&self) {
         self.device.destroy();
         let _ = self.device.poll(wgpu::PollType::Poll);
         let _ = self.lost.set("it was given back".to_owned());
     }
 
-    fn check_lost(&self) -> Result<(), RuntimeError> {
+    pub(crate) fn check_lost(&self) -> Result<(), RuntimeError> {
         let device = || self.facts.name.clone();
         if let Some(reason) = self.lost.get() {
             return Err(RuntimeError::DeviceLost { device: device(), reason: reason.clone() });
         }
         match self.failed.get() {
-            Some(message) => Err(RuntimeError::Failed { device: device(), message: message.clone() }),
+            Some(wgpu::Error::OutOfMemory { .. }) => {
+                Err(RuntimeError::Exhausted { device: device(), in_use: self.memory().in_use })
+            }
+            Some(error) => Err(RuntimeError::Failed { device: device(), message: error.to_string() }),
             None => Ok(()),
         }
     }
@@ -260,7 +289,7 @@ impl Runtime {
             let device = self.facts.name.clone();
             return Err(RuntimeError::TooLarge { device, asked: bytes, limit });
         }
-        let ids: smallvec::SmallVec<[u64; 8]> = avoid.iter().map(|s| s.buffer.id).collect();
+        let ids: SmallVec<[u64; 8]> = avoid.iter().map(|s| s.buffer.id).collect();
         match self.pool.request(bytes, &ids) {
             Request::Served(slice) => Ok(slice),
             Request::Create(size) => {
@@ -292,18 +321,20 @@ impl Runtime {
                 mapped_at_creation: false,
             })
         };
-        self.caught(wgpu::ErrorFilter::OutOfMemory, buffer).ok()
+        self.caught(&[wgpu::ErrorFilter::OutOfMemory], buffer).ok()
     }
 
-    /// What `make` makes, or the error of that kind which it led to. A browser tells errors only later, to the
+    /// What `make` makes, or the error of these kinds which it led to. A browser tells errors only later, to the
     /// device's handler: there what is made may be of no use, and the next readback says why.
-    fn caught<T>(&self, filter: wgpu::ErrorFilter, make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
-        if cfg!(target_arch = "wasm32") {
+    fn caught<T>(&self, kinds: &[wgpu::ErrorFilter], make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
+        if !CAN_WAIT {
             return Ok(make());
         }
-        let scope = self.device.push_error_scope(filter);
+        let scopes: SmallVec<[_; 2]> = kinds.iter().map(|&kind| self.device.push_error_scope(kind)).collect();
         let made = make();
-        pollster::block_on(scope.pop()).map_or(Ok(made), Err)
+        // The innermost comes first.
+        let errors = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop()));
+        errors.last().map_or(Ok(made), Err)
     }
 
     /// New memory holding `data`.
@@ -392,8 +423,9 @@ impl Runtime {
                 cache: self.pipeline_cache.as_ref().map(PipelineCache::raw),
             })
         };
-        let pipeline =
-            self.caught(wgpu::ErrorFilter::Validation, compile).map_err(|error| failed(error.to_string()))?;
+        // What the compiler refuses, and what the driver does.
+        let kinds = [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
+        let pipeline = self.caught(&kinds, compile).map_err(|error| failed(error.to_string()))?;
         log::debug!("compiled {variant}");
         if let Some(cache) = &self.pipeline_cache {
             cache.grew();
@@ -460,7 +492,7 @@ impl Runtime {
 
     /// An error where the host cannot wait for the GPU.
     pub(crate) fn may_wait(&self) -> Result<(), RuntimeError> {
-        if cfg!(target_arch = "wasm32") {
+        if !CAN_WAIT {
             return Err(RuntimeError::CannotWait { device: self.facts.name.clone() });
         }
         Ok(())

@@ -96,11 +96,12 @@ impl Runtime {
                     mapped_at_creation: false,
                 })
             };
-            let staging = self.caught(wgpu::ErrorFilter::OutOfMemory, staging);
+            let staging = self.caught(&[wgpu::ErrorFilter::OutOfMemory], staging);
             let staging = staging.map_err(|error| self.readback_error(&error))?;
             let mut stream = self.stream.lock();
             copy(stream.encoder(&self.device), &staging);
             stream.submit(&self.device, &self.queue);
+            self.pool.bury();
             let state = Arc::new(Mutex::new(Mapped::default()));
             staging.map_async(wgpu::MapMode::Read, .., {
                 let state = state.clone();
@@ -125,6 +126,10 @@ impl Runtime {
         self.check_lost()?;
         mapped.map_err(|error| self.readback_error(&error))?;
         let view = staging.get_mapped_range(..).map_err(|error| self.readback_error(&error))?;
-        Ok(unpack(&view))
+        let unpacked = unpack(&view);
+        drop(view);
+        // A browser would keep it until it next looks for garbage.
+        staging.destroy();
+        Ok(unpacked)
     }
 }

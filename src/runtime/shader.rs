@@ -122,6 +122,7 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/integer", include_str!("../../shaders/lib/integer.wgsl")),
     ("lib/convert", include_str!("../../shaders/lib/convert.wgsl")),
     ("lib/half", include_str!("../../shaders/lib/half.wgsl")),
+    ("lib/window", include_str!("../../shaders/lib/window.wgsl")),
     ("lib/conv", include_str!("../../shaders/lib/conv.wgsl")),
     ("lib/deform", include_str!("../../shaders/lib/deform.wgsl")),
     ("lib/depthwise", include_str!("../../shaders/lib/depthwise.wgsl")),

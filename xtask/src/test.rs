@@ -37,7 +37,7 @@ const STEPS: &[Step] = &[
     Step { name: "clippy", what: "no lint complains", run: clippy },
     Step { name: "docs", what: "the documentation builds without a warning", run: docs },
     Step { name: "tests", what: "layers, shaders, op cases, gradients, doc tests", run: tests },
-    Step { name: "gpu-shapes", what: "the kernels in the shapes that GPUs get", run: gpu_shapes },
+    Step { name: "as-gpu", what: "the kernels as GPUs get them", run: as_gpu },
     Step { name: "tint", what: "a browser's compiler takes every shader", run: tint::step },
     Step { name: "web", what: "the pages are built, and used in a browser", run: web::step },
     Step { name: "example", what: "digits learns, on the adapter and on the CPU", run: example },
@@ -196,8 +196,8 @@ fn tests(options: &Options) -> Result<Done, String> {
     passed(run_command(&mut test_command(options, &[])))
 }
 
-/// What a GPU would be given, on the software adapter, which is given other shapes of the large kernels.
-fn gpu_shapes(options: &Options) -> Result<Done, String> {
+/// What a GPU would be given, on the software adapter, which is given other forms of the large kernels.
+fn as_gpu(options: &Options) -> Result<Done, String> {
     if options.required() != Some("software") {
         return Ok(Done::Skipped("it needs the software adapter".to_owned()));
     }
@@ -208,8 +208,11 @@ fn gpu_shapes(options: &Options) -> Result<Done, String> {
     let mut command =
         test_command(options, ["ops", "elementwise", "types"].map(|test| ["--test", test]).as_flattened());
     run_command(command.env("BURN_WGSL_WARM", "1"))?;
-    let mut command = test_command(options, &["--test", "ops"]);
-    run_command(command.env("BURN_WGSL_TILING", "tiled128").env("BURN_WGSL_TEST_CASES", "matmul,linear,conv"))?;
+    let products = "matmul,linear,conv";
+    let mut command = test_command(options, &["--test", "ops", "--test", "types"]);
+    run_command(command.env("BURN_WGSL_TILING", "tiled128").env("BURN_WGSL_TEST_CASES", products))?;
+    let mut command = test_command(options, &["--test", "types"]);
+    run_command(command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_TEST_CASES", products))?;
     Ok(Done::Passed)
 }
 
@@ -217,8 +220,11 @@ fn gpu_shapes(options: &Options) -> Result<Done, String> {
 fn test_command(options: &Options, tests: &[&str]) -> Command {
     let mut command = cargo(&["test", "--workspace", "--all-features", "--locked"]);
     command.args(tests);
-    // The runner chooses its devices itself; a word left in the user's shell would change what is tested.
-    command.env_remove("BURN_WGSL_DEVICE");
+    // What is tested is for the runner to say: neither words left in the user's shell nor what tuning found earlier.
+    for word in ["DEVICE", "TILING", "WARM", "AS_GPU", "CHECKED", "TEST_CASES"] {
+        command.env_remove(format!("BURN_WGSL_{word}"));
+    }
+    command.env("BURN_WGSL_TUNING", "off");
     command.envs(adapter::settings(options));
     if let Some(word) = options.required() {
         // Otherwise a device that is missing is only shown as skipped.

@@ -34,7 +34,7 @@ enum Command {
     },
     /// Measures how fast the devices are, side by side.
     Bench(bench::Arguments),
-    /// Finds out which shape of matrix product is the fastest, and keeps it for later processes.
+    /// Finds out how matrix products are fastest, and keeps it for later processes.
     Tune(tune::Arguments),
 }
 

@@ -1,4 +1,4 @@
-//! `burn-wgsl tune`: which shape of product is the fastest here.
+//! `burn-wgsl tune`: how matrix products are fastest here.
 
 use std::time::Duration;
 
