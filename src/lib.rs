@@ -43,4 +43,7 @@ struct Readme;
 pub use backend::{TuneError, Wgsl, WgslTensor, close, fallbacks, memory, open, profile, reset_fallbacks, tune};
 pub use device::WgslDevice;
 pub use kernels::tuning::{Trial, Tuning, set_tuning};
+/// This crate's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 pub use runtime::{KernelTime, Profile, ProfileError};

@@ -8,7 +8,7 @@ use crate::model::{CLASSES, SIDE};
 
 const PIXELS: usize = SIDE * SIDE;
 /// The largest pixel value in a file; pixels are scaled by it to 0..1.
-const WHITE: u8 = 16;
+pub const WHITE: u8 = 16;
 
 /// Images and their labels, both parts as flat lists ready for upload.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl Digits {
         }
     }
 
-    /// Takes apart the contents of a file; `file` is what errors call it. The last fifth of the lines is for testing.
+    /// Takes apart the contents of a file; `file` is what errors call it.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, DataError> {
         let fail = |line, problem| DataError { file: file.to_string(), line, problem };
         let (text, cut) = unpack(bytes);
@@ -77,12 +77,16 @@ impl Digits {
         match all.labels.len() {
             0 => Err(fail(None, format!("it is empty; expected {}", form("lines")))),
             1 => Err(fail(Some(1), "the only image; expected two or more, to train and to test".into())),
-            n => {
-                let train = n - n.div_ceil(5);
-                let test = Split { pixels: all.pixels.split_off(train * PIXELS), labels: all.labels.split_off(train) };
-                Ok(Self { train: all, test })
-            }
+            _ => Ok(Self::split(all)),
         }
+    }
+
+    /// The last fifth of two images or more is for testing.
+    pub fn split(mut all: Split) -> Self {
+        let count = all.labels.len();
+        let train = count - count.div_ceil(5);
+        let test = Split { pixels: all.pixels.split_off(train * PIXELS), labels: all.labels.split_off(train) };
+        Self { train: all, test }
     }
 }
 

@@ -4,6 +4,7 @@
 
 mod args;
 mod data;
+mod dice;
 mod learner;
 mod model;
 mod plot;

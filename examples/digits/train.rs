@@ -9,9 +9,10 @@ use burn::tensor::{ElementConversion, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::data::Digits;
+use crate::dice::Dice;
 use crate::learner::Learner;
 use crate::model::Model;
-use crate::set::{Set, Shuffle, ints};
+use crate::set::{Set, ints};
 
 /// The choices that shape a run.
 #[derive(Clone, Copy)]
@@ -53,14 +54,14 @@ pub fn train<B: AutodiffBackend>(
     let test = Set::<B::InnerBackend>::new(&digits.test, device);
     let train = Set::<B>::new(&digits.train, device);
     let mut learner = Learner::new(model, device);
-    let mut shuffle = Shuffle(options.seed);
+    let mut dice = Dice(options.seed);
     let mut history = History::default();
     let bar = progress(options.epochs * train.count.div_ceil(options.batch));
 
     'run: for epoch in 1..=options.epochs {
         bar.set_message(format!("epoch {epoch}/{}", options.epochs));
         let clock = Instant::now();
-        let order = ints(shuffle.order(train.count), device);
+        let order = ints(dice.order(train.count), device);
         let mut total = Tensor::<B::InnerBackend, 1>::zeros([1], device);
         for from in (0..train.count).step_by(options.batch) {
             if stop.load(Ordering::Relaxed) {

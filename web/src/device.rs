@@ -1,7 +1,7 @@
 //! The browser's devices.
 
 use burn_wgsl::WgslDevice;
-use burn_wgsl::device::{self, AdapterFacts, Features, Limits, Place};
+use burn_wgsl::device::{self, AdapterFacts, DeviceError, Features, Limits, Place};
 use serde::Serialize;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -20,7 +20,11 @@ struct Open {
 #[wasm_bindgen]
 pub async fn open(word: &str) -> Result<JsValue> {
     device::look().await;
-    let device = burn_wgsl::open(&parsed(word)?).await.map_err(error)?;
+    let device = match burn_wgsl::open(&parsed(word)?).await {
+        // The page then loads the module that has the CPU.
+        Err(DeviceError::NoCpu) => WgslDevice::Cpu,
+        opened => opened.map_err(error)?,
+    };
     let place = device.place().map_err(error)?;
     let description = device.describe().map_err(error)?;
     object(&Open { device: device.to_string(), description, gpu: place != Place::Cpu })

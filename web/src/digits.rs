@@ -4,18 +4,20 @@ use burn::tensor::activation::softmax;
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor, TensorData};
 use burn_wgsl::{Wgsl, WgslDevice};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 use web_time::Instant;
 
 use crate::Training;
+use crate::data::{Split, WHITE};
 use crate::device::parsed;
+use crate::dice::Dice;
 use crate::learner::Learner;
 use crate::model::{CLASSES, Model, SIDE};
 use crate::parameters;
-use crate::script::{Result, error, object, settings};
-use crate::set::{Set, Shuffle, ints};
+use crate::script::{Result, Steps, error, floats, settings};
+use crate::set::{Set, ints};
 
 /// What shapes a run; what is missing stays as it is.
 #[derive(Deserialize, Default)]
@@ -26,17 +28,8 @@ struct Settings {
     rate: Option<f64>,
 }
 
-/// What some steps came to.
-#[derive(Serialize)]
-struct Steps {
-    /// Before each step.
-    losses: Vec<f32>,
-    step: usize,
-    /// Epochs finished.
-    epoch: usize,
-    images: usize,
-    seconds: f64,
-}
+/// Where the network is while no step is under way.
+const WHOLE: &str = "a step that ends puts the network back";
 
 /// The network, its data and where it stands.
 #[wasm_bindgen]
@@ -46,7 +39,7 @@ pub struct Digits {
     learner: Option<Learner<Training>>,
     train: Set<Training>,
     test: Set<Wgsl>,
-    shuffle: Shuffle,
+    dice: Dice,
     order: Vec<i32>,
     /// The images of this epoch that were learnt from.
     taken: usize,
@@ -63,16 +56,16 @@ impl Digits {
         let device = parsed(device)?;
         let given: Settings = crate::script::settings(settings)?;
         let seed = u64::from(given.seed.unwrap_or(1));
-        let digits = built_in()?;
+        let digits = built_in();
         Training::seed(&device, seed);
-        let mut shuffle = Shuffle(seed);
+        let mut dice = Dice(seed);
         let mut new = Self {
             device,
             learner: Some(Learner::new(Model::new(&device), &device)),
             train: Set::new(&digits.train, &device),
             test: Set::new(&digits.test, &device),
-            order: shuffle.order(digits.train.labels.len()),
-            shuffle,
+            order: dice.order(digits.train.labels.len()),
+            dice,
             taken: 0,
             step: 0,
             epoch: 0,
@@ -112,36 +105,26 @@ impl Digits {
             images += to - self.taken;
             self.taken = to;
             if self.taken == self.order.len() {
-                self.order = self.shuffle.order(self.order.len());
+                self.order = self.dice.order(self.order.len());
                 self.taken = 0;
                 self.epoch += 1;
             }
             let (pixels, labels) = self.train.pick(picked);
-            let (learner, loss) = self.learner()?.step(pixels, labels, self.rate);
+            let (learner, loss) = self.learner.take().expect(WHOLE).step(pixels, labels, self.rate);
             self.learner = Some(learner);
             self.step += 1;
             losses.push(loss);
         }
-        let losses = match losses.is_empty() {
-            true => Vec::new(),
-            false => floats(Tensor::cat(losses, 0)).await?,
-        };
-        let seconds = start.elapsed().as_secs_f64();
-        object(&Steps { losses, step: self.step, epoch: self.epoch, images, seconds })
+        Steps { step: self.step, epoch: self.epoch, samples: images, ..Steps::new(losses, start).await? }.object()
     }
 
-    fn learner(&mut self) -> Result<Learner<Training>> {
-        self.learner.take().ok_or_else(|| JsError::new("an earlier step failed: begin anew"))
-    }
-
-    fn model(&self) -> Result<Model<Wgsl>> {
-        let learner = self.learner.as_ref().ok_or_else(|| JsError::new("an earlier step failed: begin anew"))?;
-        Ok(learner.valid())
+    fn model(&self) -> Model<Wgsl> {
+        self.learner.as_ref().expect(WHOLE).valid()
     }
 
     /// The share of the held-out images that are recognised.
     pub async fn accuracy(&self) -> Result<f64> {
-        let Some(correct) = self.test.correct(&self.model()?) else {
+        let Some(correct) = self.test.correct(&self.model()) else {
             return Ok(0.0);
         };
         let correct = correct.into_data_async().await.map_err(error)?;
@@ -155,12 +138,12 @@ impl Digits {
             return Err(JsError::new(&format!("an image has {} pixels, not {}", SIDE * SIDE, pixels.len())));
         }
         let image = Tensor::from_data(TensorData::new(pixels, [1, 1, SIDE, SIDE]), &self.device);
-        floats(softmax(self.model()?.forward(image), 1).reshape([CLASSES])).await
+        floats(softmax(self.model().forward(image), 1).reshape([CLASSES])).await
     }
 
     /// Every weight, one after another.
     pub async fn weights(&self) -> Result<Vec<f32>> {
-        parameters::read(&self.model()?).await
+        parameters::read(&self.model()).await
     }
 
     /// Takes such weights; the optimiser starts afresh.
@@ -171,21 +154,15 @@ impl Digits {
     }
 }
 
-/// The example's data, from the form in which it is small to download.
-fn built_in() -> Result<crate::data::Digits> {
-    const COLUMNS: usize = SIDE * SIDE + 1;
+/// The example's data, from the form in which it is small to download: column by column, the labels last.
+fn built_in() -> crate::data::Digits {
+    const PIXELS: usize = SIDE * SIDE;
     let packed = include_bytes!(concat!(env!("OUT_DIR"), "/digits.bin"));
-    let count = packed.len() / COLUMNS;
-    let line = |row: usize| {
-        let values: Vec<String> = (0..COLUMNS).map(|column| packed[column * count + row].to_string()).collect();
-        values.join(",") + "\n"
-    };
-    let text: String = (0..count).map(line).collect();
-    crate::data::Digits::parse("digits", text.as_bytes()).map_err(error)
-}
-
-/// The numbers of a tensor.
-async fn floats(tensor: Tensor<Wgsl, 1>) -> Result<Vec<f32>> {
-    let data = tensor.into_data_async().await.map_err(error)?;
-    Ok(data.iter::<f32>().collect())
+    let count = packed.len() / (PIXELS + 1);
+    let (pixels, labels) = packed.split_at(PIXELS * count);
+    let places = (0..count).flat_map(|row| (0..PIXELS).map(move |column| column * count + row));
+    crate::data::Digits::split(Split {
+        pixels: places.map(|place| f32::from(pixels[place]) / f32::from(WHITE)).collect(),
+        labels: labels.iter().map(|&label| i32::from(label)).collect(),
+    })
 }

@@ -18,8 +18,9 @@ use web_time::Instant;
 
 use crate::Training;
 use crate::device::parsed;
-use crate::script::{Result, error, object};
-use crate::set::{Shuffle, ints};
+use crate::dice::Dice;
+use crate::script::{Result, Steps, floats, object};
+use crate::set::ints;
 
 /// The characters that the network sees at once.
 const CONTEXT: usize = 64;
@@ -67,20 +68,15 @@ struct Settings {
 }
 
 #[derive(Serialize)]
-struct Steps {
-    losses: Vec<f32>,
-    step: usize,
-    tokens: usize,
-    seconds: f64,
-}
-
-#[derive(Serialize)]
 struct Info {
     parameters: usize,
     context: usize,
     vocabulary: usize,
     text_bytes: usize,
 }
+
+/// Where the network is while no step is under way.
+const WHOLE: &str = "a step that ends puts the network back";
 
 /// The network, the text it learns from, and the text it writes.
 #[wasm_bindgen]
@@ -93,9 +89,8 @@ pub struct Gpt {
     step: usize,
     vocabulary: Vec<char>,
     text: Vec<i32>,
-    dice: Shuffle,
+    dice: Dice,
     written: Vec<i32>,
-    temperature: f32,
 }
 
 #[wasm_bindgen]
@@ -119,9 +114,8 @@ impl Gpt {
             step: 0,
             vocabulary,
             text,
-            dice: Shuffle(u64::from(seed)),
+            dice: Dice(u64::from(seed)),
             written: Vec::new(),
-            temperature: 0.8,
         })
     }
 
@@ -146,7 +140,7 @@ impl Gpt {
                 inputs.extend_from_slice(&self.text[from..from + CONTEXT]);
                 targets.extend_from_slice(&self.text[from + 1..=from + CONTEXT]);
             }
-            let model = self.model.take().ok_or_else(|| JsError::new("an earlier step failed: begin anew"))?;
+            let model = self.model.take().expect(WHOLE);
             let scores = model.forward(ints(inputs, &self.device).reshape([BATCH, CONTEXT]));
             let scores = scores.reshape([BATCH * CONTEXT, self.vocabulary.len()]);
             let loss = loss_of.forward(scores, ints(targets, &self.device));
@@ -155,24 +149,20 @@ impl Gpt {
             self.model = Some(self.optimizer.step(self.rate, model, gradients));
             self.step += 1;
         }
-        let losses = match losses.is_empty() {
-            true => Vec::new(),
-            false => {
-                let data = Tensor::<Wgsl, 1>::cat(losses, 0).into_data_async().await.map_err(error)?;
-                data.iter::<f32>().collect()
-            }
-        };
-        let seconds = start.elapsed().as_secs_f64();
-        object(&Steps { losses, step: self.step, tokens: steps * BATCH * CONTEXT, seconds })
+        Steps { step: self.step, samples: steps * BATCH * CONTEXT, ..Steps::new(losses, start).await? }.object()
     }
 
-    /// Begins a text. The lower the temperature, the fewer surprises. Returns the part of the prompt that the text goes on from.
-    pub fn write(&mut self, prompt: &str, temperature: f32) -> Result<String> {
-        if !(temperature.is_finite() && temperature >= 0.0) {
-            return Err(JsError::new("a temperature is not below zero"));
+    /// Changes the learning rate from the next step on.
+    pub fn set_rate(&mut self, rate: f64) -> Result<()> {
+        if !(rate.is_finite() && rate > 0.0) {
+            return Err(JsError::new("a learning rate is above zero"));
         }
-        // At zero the likeliest character is taken: nothing else is left of the others.
-        self.temperature = temperature.max(1e-3);
+        self.rate = rate;
+        Ok(())
+    }
+
+    /// Begins a text. Returns the part of the prompt that it goes on from.
+    pub fn write(&mut self, prompt: &str) -> String {
         // Letters that no shader has are left out.
         let known = prompt.chars().filter_map(|c| self.vocabulary.binary_search(&c).ok());
         self.written = known.map(|at| at as i32).collect();
@@ -181,20 +171,25 @@ impl Gpt {
             // Texts begin with a line break then.
             self.written.extend(self.vocabulary.binary_search(&'\n').ok().map(|at| at as i32));
         }
-        Ok(kept)
+        kept
     }
 
-    /// The next character of the text.
-    pub async fn next(&mut self) -> Result<String> {
-        let model = self.model.as_ref().ok_or_else(|| JsError::new("an earlier step failed: begin anew"))?.valid();
+    /// The next character of the text. The lower the temperature, the fewer surprises.
+    pub async fn next(&mut self, temperature: f32) -> Result<String> {
+        if !(temperature.is_finite() && temperature >= 0.0) {
+            return Err(JsError::new("a temperature is not below zero"));
+        }
+        // At zero the likeliest character is taken: nothing else is left of the others.
+        let temperature = temperature.max(1e-3);
+        let model = self.model.as_ref().expect(WHOLE).valid();
         let seen = self.written[self.written.len().saturating_sub(CONTEXT)..].to_vec();
         let length = seen.len();
         let scores = model.forward(ints::<Wgsl>(seen, &self.device).unsqueeze::<2>());
         let last = scores.slice([0..1, length - 1..length]).reshape([1, self.vocabulary.len()]);
-        let chances = softmax(last / self.temperature, 1).into_data_async().await.map_err(error)?;
+        let chances = floats(softmax(last / temperature, 1).reshape([self.vocabulary.len()])).await?;
         let mut left = self.dice.below(1 << 24) as f32 / (1 << 24) as f32;
         let mut chosen = self.vocabulary.len() - 1;
-        for (at, chance) in chances.iter::<f32>().enumerate() {
+        for (at, chance) in chances.into_iter().enumerate() {
             left -= chance;
             if left < 0.0 {
                 chosen = at;

@@ -20,6 +20,8 @@ mod checks;
 #[path = "../../examples/digits/data.rs"]
 #[allow(dead_code, reason = "reading from a file system is the example's own")]
 mod data;
+#[path = "../../examples/digits/dice.rs"]
+mod dice;
 #[path = "../../examples/digits/learner.rs"]
 mod learner;
 #[path = "../../examples/digits/model.rs"]
@@ -48,10 +50,10 @@ pub fn start() {
     std::panic::set_hook(Box::new(|panic| report_panic(&panic.to_string())));
 }
 
-/// The version of this build.
+/// The library's version.
 #[wasm_bindgen]
 pub fn version() -> String {
-    env!("CARGO_PKG_VERSION").to_owned()
+    burn_wgsl::VERSION.to_owned()
 }
 
 /// The bytes that this module holds, in use or not.

@@ -23,8 +23,8 @@ async function launch(args) {
 }
 
 /** A page whose errors and console output are remembered: any of them fails its test. */
-async function openPage(browser, options = {}) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, acceptDownloads: true, ...options });
+async function openPage(browser, test) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, acceptDownloads: true, ...test.context });
   const page = await context.newPage();
   const complaints = [];
   page.on("console", (message) => complaints.push(`console ${message.type()}: ${message.text()}`));
@@ -33,20 +33,32 @@ async function openPage(browser, options = {}) {
   page.on("response", (response) => {
     if (response.status() >= 400) complaints.push(`${response.status()}: ${response.url()}`);
   });
-  page.setDefaultTimeout(600_000);
+  page.setDefaultTimeout(test.long ? 1_800_000 : 240_000);
   return {
     page,
     complaints,
     go: (path) => page.goto(new URL(path, PAGES).href),
-    state: (...states) =>
-      page.waitForFunction((wanted) => wanted.includes(document.body.dataset.state), states),
-    shot: (name) => page.screenshot({ path: join(RESULTS, `${name}.png`), fullPage: true }),
+    async state(wanted) {
+      await page.waitForFunction((wanted) => [wanted, "failed"].includes(document.body.dataset.state), wanted);
+      const found = await page.evaluate(() => [document.body.dataset.state, document.getElementById("notice").textContent]);
+      if (found[0] !== wanted) throw new Error(`the page failed: ${found[1]}`);
+    },
+    async shot(name) {
+      const before = await page.evaluate(() => window.blocks?.length);
+      await page.screenshot({ path: join(RESULTS, `${name}.png`), fullPage: true });
+      // What a screenshot blocks is not the page's doing.
+      await page.evaluate(async (before) => {
+        await new Promise((done) => setTimeout(done, 100));
+        window.blocks?.splice(before);
+      }, before);
+    },
     close: () => context.close(),
   };
 }
 
 const words = process.argv.slice(2);
-const chosen = Object.entries(tests).filter(([name]) => words.length === 0 || words.some((word) => name.includes(word)));
+const wanted = ([name, test]) => (words.length === 0 ? !test.long : words.some((word) => name.includes(word)));
+const chosen = Object.entries(tests).filter(wanted);
 let failed = 0;
 const browsers = new Map();
 for (const [name, test] of chosen) {
@@ -54,7 +66,7 @@ for (const [name, test] of chosen) {
   const flags = test.withoutGpu ? [] : GPU;
   const key = flags.join();
   if (!browsers.has(key)) browsers.set(key, await launch(flags));
-  const use = await openPage(browsers.get(key), test.context);
+  const use = await openPage(browsers.get(key), test);
   let problem = null;
   try {
     await test({ ...use, results: RESULTS, pages: PAGES });

@@ -1,12 +1,11 @@
 //! A software Vulkan adapter (Mesa's lavapipe): finding it, installing it, showing it to the tests.
 
-use crate::run::run as run_command;
 use crate::test::{Done, Options};
-use std::collections::BTreeMap;
 use std::env::{consts::ARCH, var_os};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use xtask::debian::{apt, can_install, system};
+use xtask::run::run as run_command;
 
 /// Whether this system can have lavapipe as a matter of course. Elsewhere the tests take the GPU that is there.
 pub const EXISTS_HERE: bool = cfg!(not(any(target_os = "macos", target_os = "windows")));
@@ -141,18 +140,6 @@ fn file_name(file: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
-/// Root on Debian, Ubuntu or what descends from them.
-fn can_install() -> bool {
-    let system = system();
-    let family = ["ID", "ID_LIKE"]
-        .iter()
-        .filter_map(|key| system.get(*key))
-        .flat_map(|value| value.split(' '))
-        .any(|name| name == "debian" || name == "ubuntu");
-    let root = Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0");
-    family && root
-}
-
 fn install() -> Result<(), String> {
     println!("    no software Vulkan adapter here; installing Mesa's as root");
     let system = system();
@@ -197,23 +184,6 @@ fn install_from_backports() -> Result<(), String> {
             let _ = fs::remove_file(file);
         }
     })
-}
-
-fn apt(words: &[&str]) -> Command {
-    let mut command = Command::new("apt-get");
-    // Another apt may hold the lock for a moment, as on a machine that has just started.
-    command.args(["-o", "DPkg::Lock::Timeout=120"]).args(words);
-    command.env("DEBIAN_FRONTEND", "noninteractive");
-    command
-}
-
-/// The fields of /etc/os-release.
-fn system() -> BTreeMap<String, String> {
-    let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
-    text.lines()
-        .filter_map(|line| line.split_once('='))
-        .map(|(key, value)| (key.to_owned(), value.trim_matches('"').to_owned()))
-        .collect()
 }
 
 /// A file of apt's package sources, in one of its two forms.

@@ -1,8 +1,6 @@
 //! The project's own commands, run as `cargo xtask <command>`.
 
 mod adapter;
-mod digits;
-mod run;
 mod test;
 mod tint;
 mod web;
@@ -29,6 +27,7 @@ Options of `test`:
   --skip STEP     leave this step out (may be repeated, or a,b,c)
   --device WORD   test on this device (gpu:0, discrete:0, name:radeon, ...) instead of
                   the software adapter
+  --no-skip       a step that cannot be run here has failed
   --no-adapter    go without any GPU: only what needs no adapter is required
 ";
 

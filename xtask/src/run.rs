@@ -4,12 +4,12 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The repository's root. Cargo says at run time where this package lies; the compiled-in path would be stale in a
-/// clone that was moved together with its target folder.
+/// The repository's root: the folder of the lock file. Cargo says at run time where the package that runs lies; the compiled-in path
+/// would be stale in a clone that was moved together with its target folder.
 pub fn root() -> PathBuf {
     let package =
         std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    package.parent().map_or(package.clone(), Path::to_path_buf)
+    package.ancestors().find(|folder| folder.join("Cargo.lock").is_file()).map_or(package.clone(), Path::to_path_buf)
 }
 
 /// Where cargo puts what it builds, and where the steps keep their own files.

@@ -2,11 +2,13 @@
 
 use std::process::Command;
 
-use crate::run::{cargo, run as run_command, target};
-use crate::{adapter, digits, tint, web};
+use crate::{adapter, tint, web};
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+
+use xtask::digits;
+use xtask::run::{cargo, run as run_command, target};
 
 /// What the command line asked for.
 #[derive(Debug, Default, PartialEq)]
@@ -14,6 +16,7 @@ pub struct Options {
     only: Vec<String>,
     skip: Vec<String>,
     list: bool,
+    no_skip: bool,
     pub no_adapter: bool,
     pub device: Option<String>,
 }
@@ -56,6 +59,7 @@ impl Options {
             match (flag, &joined) {
                 ("--list", None) => options.list = true,
                 ("--no-adapter", None) => options.no_adapter = true,
+                ("--no-skip", None) => options.no_skip = true,
                 ("--only" | "--skip" | "--device", _) => {
                     let value =
                         joined.or_else(|| words.next().cloned()).ok_or_else(|| format!("`{flag}` needs a value"))?;
@@ -120,7 +124,10 @@ pub fn run(options: &Options) -> ExitCode {
     for (index, step) in wanted.iter().enumerate() {
         println!("\n==> [{}/{}] {}: {}", index + 1, wanted.len(), step.name, step.what);
         let start = Instant::now();
-        let outcome = (step.run)(options);
+        let outcome = match (step.run)(options) {
+            Ok(Done::Skipped(why)) if options.no_skip => Err(format!("it would be skipped: {why}")),
+            outcome => outcome,
+        };
         let result = match outcome {
             Ok(Done::Passed) => "passed",
             Ok(Done::Skipped(why)) => {
@@ -160,8 +167,8 @@ fn summary(
             println!("not run after it: {left} of {wanted} steps");
         }
     }
-    let passed = rows.iter().filter(|(_, result, _)| *result == "passed").count();
-    println!("\n{passed} passed, {} failed", usize::from(failure.is_some()));
+    let count = |wanted: &str| rows.iter().filter(|(_, result, _)| *result == wanted).count();
+    println!("\n{} passed, {} skipped, {} failed", count("passed"), count("skipped"), usize::from(failure.is_some()));
     // A reader of a pipe must have the last line before the exit status.
     let _ = std::io::stdout().flush();
     if failure.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }

@@ -2,12 +2,13 @@
 //!
 //! Tint comes in the npm package `webgpu`, pinned in `xtask/tint/` and installed into the target folder.
 
-use crate::run::{cargo, root, run as run_command, target};
 use crate::test::{Done, Options};
 use std::fs;
 use std::io;
-use std::path::Path;
 use std::process::Command;
+
+use xtask::npm;
+use xtask::run::{cargo, root, run as run_command, target};
 
 /// The oldest Node.js that the package runs on.
 const NODE: u32 = 18;
@@ -31,29 +32,28 @@ pub fn step(_: &Options) -> Result<Done, String> {
 
 /// Writes every variant as browsers get it and has Tint compile each.
 pub fn check() -> Result<(), Problem> {
-    let home = target().join("tint");
-    let shaders = home.join("shaders");
+    let shaders = target().join("tint");
     let prepare = || {
         // Shaders of an earlier run must not pass, or fail, for this one's.
         if shaders.exists() {
             fs::remove_dir_all(&shaders)?;
         }
-        fs::create_dir_all(&shaders)?;
-        for file in ["package.json", "package-lock.json", "check.js"] {
-            fs::copy(root().join("xtask/tint").join(file), home.join(file))?;
-        }
-        Ok(())
+        fs::create_dir_all(&shaders)
     };
-    prepare().map_err(|error: io::Error| Problem::Failed(format!("{} cannot be written: {error}", home.display())))?;
+    prepare()
+        .map_err(|error: io::Error| Problem::Failed(format!("{} cannot be written: {error}", shaders.display())))?;
     find_node().map_err(Problem::NoCompiler)?;
-    install(&home).map_err(Problem::NoCompiler)?;
+    let check = npm::install("xtask/tint").map_err(Problem::NoCompiler)?.join("check.js");
+    // Node.js looks for packages beside the script.
+    fs::copy(root().join("xtask/tint/check.js"), &check)
+        .map_err(|error| Problem::Failed(format!("{} cannot be written: {error}", check.display())))?;
 
     let words =
         "test --workspace --all-features --locked --test variants -- --exact every_variant_is_written_for_browsers";
     let mut command = cargo(&words.split(' ').collect::<Vec<_>>());
     run_command(command.env("BURN_WGSL_SHADERS", &shaders)).map_err(Problem::Failed)?;
     let mut node = Command::new("node");
-    run_command(node.arg(home.join("check.js")).arg(&shaders)).map_err(Problem::Failed)
+    run_command(node.arg(check).arg(&shaders)).map_err(Problem::Failed)
 }
 
 fn find_node() -> Result<(), String> {
@@ -71,22 +71,6 @@ fn find_node() -> Result<(), String> {
 /// The first number of a version such as `v20.1.0`.
 fn major(version: &str) -> Option<u32> {
     version.trim_start_matches('v').split('.').next()?.parse().ok()
-}
-
-/// Installs the package unless this very version is there.
-fn install(home: &Path) -> Result<(), String> {
-    let lock = home.join("package-lock.json");
-    let done = home.join("installed.json");
-    if fs::read(&done).is_ok_and(|installed| fs::read(&lock).is_ok_and(|lock| lock == installed)) {
-        return Ok(());
-    }
-    println!("    installing Tint (the npm package `webgpu`, 132 MB) into {}", home.display());
-    let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
-    let mut command = Command::new(npm);
-    command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]);
-    run_command(command.arg(home))
-        .map_err(|why| format!("Tint is not installed, and installing it once needs the network and npm: {why}"))?;
-    fs::copy(&lock, &done).map(|_| ()).map_err(|error| format!("{} cannot be written: {error}", done.display()))
 }
 
 #[cfg(test)]

@@ -1,10 +1,9 @@
 //! The commands for the pages of `web/`, which are a program of their own: what they need takes long to compile.
 
-use crate::run::{cargo, root};
 use crate::test::{Done, Options};
 
-/// What the program ends with where something has to be installed first.
-const MISSING: i32 = 3;
+use xtask::MISSING;
+use xtask::run::{cargo, root};
 
 /// Runs `cargo xtask web`, `serve` or `test-web`. Without what it needs, it says what to install.
 pub fn run(command: &str, options: &[String]) -> Result<Done, String> {
@@ -12,7 +11,9 @@ pub fn run(command: &str, options: &[String]) -> Result<Done, String> {
     let status = cargo.args(options).current_dir(root()).status();
     match status.map_err(|error| format!("cargo could not be started: {error}"))?.code() {
         Some(0) => Ok(Done::Passed),
-        Some(MISSING) => Ok(Done::Skipped("something has to be installed first: see above".to_owned())),
+        Some(code) if code == i32::from(MISSING) => {
+            Ok(Done::Skipped("something has to be installed first: see above".to_owned()))
+        }
         _ => Err(format!("`cargo xtask {command}` failed")),
     }
 }

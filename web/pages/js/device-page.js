@@ -3,7 +3,7 @@ import { $, setState } from "./page.js";
 import { showNotice } from "./notice.js";
 import { Engine } from "./engine.js";
 
-const engine = new Engine();
+const engine = new Engine("gpu");
 engine.addEventListener("fatal", ({ error }) => fail(error));
 
 const plain = (value) => (Array.isArray(value) ? value.join(", ") || "none" : String(value ?? "none"));

@@ -1,5 +1,5 @@
 // The device picker, and what every page does when a device or the worker fails.
-import { $, params, setState } from "./page.js";
+import { $, adapterName, params, setState } from "./page.js";
 import { clearNotice, showNotice } from "./notice.js";
 
 export class Device {
@@ -42,6 +42,10 @@ export class Device {
 		if (!info.gpu && !engine.whole) {
 			engine.becomeWhole();
 			info = await engine.call("open", value);
+		}
+		if (info.gpu && info.description.startsWith("unnamed")) {
+			const adapter = await navigator.gpu.requestAdapter();
+			info.description = info.description.replace("unnamed adapter", adapterName(adapter?.info) || "unnamed adapter");
 		}
 		$("device-name").textContent = info.description + (value === "auto" && !info.gpu ? " (no GPU was found)" : "");
 		return info;

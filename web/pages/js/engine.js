@@ -1,4 +1,5 @@
 // The page's side of worker.js: calls are promises, objects are handles.
+import { params } from "./page.js";
 
 class Handle {
 	#send;
@@ -17,6 +18,12 @@ class Handle {
 	}
 }
 
+/** What the page begins with; where there is only the CPU, at once what knows it. */
+function first() {
+	const onlyCpu = !navigator.gpu || params.get("device") === "cpu";
+	return onlyCpu ? "all" : document.body.dataset.module;
+}
+
 /** Fires "fatal" (with `error`) when the worker died; then every call rejects until `restart()`. */
 export class Engine extends EventTarget {
 	#worker;
@@ -26,7 +33,7 @@ export class Engine extends EventTarget {
 	#module;
 
 	/** `module` is one of those in pkg: "gpu" is small and knows no CPU and no other page's work, "all" knows everything. */
-	constructor(module = document.body.dataset.module) {
+	constructor(module = first()) {
 		super();
 		this.#module = module;
 		this.restart();
@@ -61,6 +68,11 @@ export class Engine extends EventTarget {
 		const worker = this.#worker;
 		const on = await this.#send(worker, { method: `new:${className}`, args });
 		return new Handle((method, args) => this.#send(worker, { on, method, args }));
+	}
+
+	/** Ends the worker and all that is in it. */
+	stop() {
+		this.#die("The worker was stopped.");
 	}
 
 	restart() {

@@ -24,6 +24,10 @@ export function showNotice(message, buttons = []) {
 	$("notice").replaceChildren(box);
 }
 
+addEventListener("keydown", ({ key }) => {
+	if (key === "Escape") $("notice").querySelector('[data-action="dismiss"]')?.click();
+});
+
 export function clearNotice() {
 	$("notice").replaceChildren();
 }

@@ -17,6 +17,7 @@ export class Pad {
 	#strokes = [];
 	#cells = new Set();
 	#cursor = null; // the keyboard's cell
+	#last = 3; // where the keyboard was
 	#pointer = null; // the one that draws
 
 	/** `changed` is called as one draws, and at the end of a stroke. */
@@ -27,9 +28,9 @@ export class Pad {
 		this.#changed = changed;
 		canvas.onpointerdown = (event) => this.#down(event);
 		canvas.onpointermove = (event) => this.#move(event);
-		canvas.onpointerup = canvas.onpointercancel = () => this.#up();
+		canvas.onpointerup = canvas.onpointercancel = (event) => this.#up(event);
 		canvas.onkeydown = (event) => this.#key(event);
-		canvas.onfocus = () => canvas.matches(":focus-visible") && this.#at(3);
+		canvas.onfocus = () => canvas.matches(":focus-visible") && this.#at(this.#last);
 		canvas.onblur = () => this.#at(null);
 		new ResizeObserver(() => this.#paint()).observe(canvas);
 		matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#paint());
@@ -74,7 +75,7 @@ export class Pad {
 	}
 
 	#down(event) {
-		if (event.button) return;
+		if (event.button || this.drawing) return;
 		this.#canvas.setPointerCapture(event.pointerId);
 		this.#cursor = null;
 		this.#pointer = event.pointerId;
@@ -91,7 +92,8 @@ export class Pad {
 		this.#update();
 	}
 
-	#up() {
+	#up(event) {
+		if (event.pointerId !== this.#pointer) return;
 		this.#pointer = null;
 		this.#changed();
 	}
@@ -99,7 +101,7 @@ export class Pad {
 	#key(event) {
 		const { key } = event;
 		const step = { ArrowUp: -SIDE, ArrowDown: SIDE, ArrowLeft: -1, ArrowRight: 1 }[key];
-		const cell = this.#cursor ?? 3;
+		const cell = this.#cursor ?? this.#last;
 		if (step) {
 			const next = cell + step;
 			const stays = next < 0 || next >= SIDE * SIDE || Math.abs((next % SIDE) - (cell % SIDE)) > 1;
@@ -119,6 +121,7 @@ export class Pad {
 		this.#cursor = cell;
 		this.#paint();
 		if (cell === null) return;
+		this.#last = cell;
 		const painted = this.#cells.has(cell) ? "painted" : "empty";
 		this.#say.textContent = `row ${Math.floor(cell / SIDE) + 1}, column ${(cell % SIDE) + 1}, ${painted}`;
 	}
@@ -163,8 +166,11 @@ function trace(c, lines, thickness, place) {
 function count(lines, thickness) {
 	const points = lines.flat();
 	const [x, y] = [0, 1].map((which) => {
-		const values = points.map((point) => point[which]);
-		const [low, high] = [Math.min(...values), Math.max(...values)];
+		let [low, high] = [Infinity, -Infinity];
+		for (const point of points) {
+			low = Math.min(low, point[which]);
+			high = Math.max(high, point[which]);
+		}
 		return { middle: (low + high) / 2, length: high - low };
 	});
 	// A dot is not blown up to fill the image; a wide drawing is made narrower, not lower.

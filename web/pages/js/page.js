@@ -23,3 +23,8 @@ export function binary(value, unit = "") {
 	for (; value >= 1024 && at < 3; at += 1) value /= 1024;
 	return `${number(value)} ${["", "Ki", "Mi", "Gi"][at]}${unit}`.trim();
 }
+
+/** What a browser tells of a GPU's name: some tell only its maker. */
+export function adapterName({ vendor, architecture, description } = {}) {
+	return description || [vendor, architecture].filter(Boolean).join(" ");
+}

@@ -2,66 +2,38 @@
 import { $, binary, number, params, say, setState } from "./page.js";
 import { clearNotice, showNotice } from "./notice.js";
 import { Engine } from "./engine.js";
-import { Device } from "./device.js";
+import { Learning, rateField } from "./learning.js";
 import { LineChart } from "./chart.js";
 import { Pad } from "./pad.js";
 
 const EPOCH = 1437; // images
 const EPOCHS = 20; // after so many more it pauses by itself
-const CALL = 0.15; // seconds that a call to the worker should take
+const LARGEST = 4 << 20; // bytes: no weights file of this network is larger
 
-const engine = new Engine();
-const device = new Device(engine, drop, () => act(asked));
+const learning = new Learning({ train, reset, create, show });
 
-let net = null;
-let word = ""; // of the network's device
-let running = false;
+let info = null; // of the network's device
 let changed = false; // settings that the network has not been told
 let warm = false; // its first steps, which compile shaders, are done
 let counted = 0; // its epochs
-let asked = train; // what a recovery goes on with
 let run = blank();
 
 function blank() {
 	return { step: 0, epoch: 0, images: 0, inEpoch: 0, speed: NaN, until: EPOCHS, losses: [], accuracies: [], kept: null };
 }
 
-// One thing at a time: a new one pauses the training and waits for what is still under way.
-let last = Promise.resolve();
-function act(task) {
-	asked = task;
-	running = false;
-	last = last.then(task).catch((error) => device.fail(error));
-}
-
-function state(name, text) {
-	setState(name, text);
-	show();
-}
-
-function drop() {
-	net?.free();
-	net = null;
-	running = false;
-	show();
-}
-
 function settings() {
 	return { rate: Number($("rate").value), batch: Number($("batch").value) };
 }
 
-async function ready() {
-	if (net) return;
-	state("opening", "Opening the device …");
-	const info = await device.open();
-	state("compiling", "Preparing the network …");
-	const made = await engine.create("Digits", info.device, { seed: 1, ...settings() });
+async function create(opened) {
+	const made = await learning.engine.create("Digits", opened.device, { seed: 1, ...settings() });
 	rewind();
 	if (run.kept) await made.call("set_weights", run.kept.weights);
-	word = info.device;
+	info = opened;
 	warm = changed = false;
 	counted = 0;
-	net = made;
+	return made;
 }
 
 // After a failure or a change of device the run goes on from the weights last kept.
@@ -80,35 +52,37 @@ function rewind() {
 
 async function train() {
 	clearNotice();
-	running = true;
-	await ready();
+	learning.running = true;
+	await learning.ready();
+	predict();
 	if (run.epoch >= run.until) run.until = run.epoch + EPOCHS;
 	let steps = 1;
-	while (running && run.epoch < run.until) {
+	while (learning.running && run.epoch < run.until) {
 		const seconds = await advance(steps);
 		const toEpoch = Math.ceil((EPOCH - run.inEpoch) / settings().batch);
-		steps = Math.max(1, Math.min(Math.round((CALL * steps) / seconds), 4 * steps, toEpoch));
+		steps = Math.max(1, Math.min(learning.paced(steps, seconds), toEpoch));
 	}
-	running = false;
-	if (run.epoch < run.until) state("paused", "Paused.");
-	else state("done", `${run.epoch} epochs done: ${percent(run.accuracies.at(-1)[1])} right.`);
+	learning.running = false;
+	if (run.epoch < run.until) learning.state("paused", "Paused.");
+	else learning.state("done", `${run.epoch} epochs done: ${percent(run.accuracies.at(-1)[1])} right.`);
 }
 
 async function single() {
 	clearNotice();
-	await ready();
+	await learning.ready();
 	await advance(1);
-	state("paused", "Paused after one step.");
+	predict();
+	learning.state("paused", "Paused after one step.");
 }
 
 /** Some steps, and the accuracy where they end an epoch; tells the seconds of the steps. */
 async function advance(steps) {
-	if (warm) state("training", "Training.");
-	else state("compiling", "Compiling shaders …");
-	const now = net;
+	if (warm) learning.state("training", "Training.");
+	else learning.state("compiling", "Compiling shaders …");
+	const now = learning.net;
 	if (changed) await now.call("set", settings());
 	changed = false;
-	const { losses, images, seconds, epoch } = await now.call("run", steps);
+	const { losses, samples: images, seconds, epoch } = await now.call("run", steps);
 	warm ||= run.step > 0;
 	losses.forEach((loss, at) => run.losses.push([(run.images + (images * (at + 1)) / losses.length) / EPOCH, loss]));
 	run.step += losses.length;
@@ -127,13 +101,8 @@ async function advance(steps) {
 		predict();
 	}
 	show();
-	if (!Number.isFinite(losses.at(-1))) {
-		running = false;
-		showNotice("The loss is no longer a number: the learning rate is too high. Lower it, then start over.", [
-			["Start over", "reset", () => act(reset)],
-		]);
-	}
-	return Math.max(seconds, 1e-4);
+	learning.diverged(losses.at(-1));
+	return seconds;
 }
 
 async function measure(network) {
@@ -145,7 +114,7 @@ function memory() {
 	if (performance.now() - looked < 1000) return;
 	looked = performance.now();
 	const tell = (bytes) => say("memory", bytes ? binary(bytes.in_use, "B") : "–");
-	engine.call("device_memory", word).then(tell, () => {}); // the training itself tells of a lost device
+	learning.engine.call("device_memory", info.device).then(tell, () => {}); // the training itself tells of a lost device
 }
 
 const percent = (share) => (share === undefined ? "–" : `${(100 * share).toFixed(1)} %`);
@@ -174,106 +143,106 @@ function show() {
 	say("loss", loss === undefined ? "–" : loss.toPrecision(3));
 	say("accuracy", percent(accuracy));
 	say("speed", number(run.speed));
-	say("start", running ? "Pause" : epoch >= until ? `${EPOCHS} more epochs` : step ? "Go on" : "Start");
 	lossChart.draw([run.losses]);
 	accuracyChart.draw([run.accuracies]);
-	$("step").disabled = running;
-	$("save").disabled = $("lose").disabled = !net;
-	if (["opening", "compiling"].includes(document.body.dataset.state)) $("progress").removeAttribute("value");
-	else $("progress").value = images / EPOCH / until;
+	$("step").disabled = learning.running;
+	$("save").disabled = !learning.net;
+	$("lose").disabled = !learning.net || !info.gpu;
+	const label = epoch >= until ? `${EPOCHS} more epochs` : step ? "Go on" : "Start";
+	learning.show(label, images / EPOCH / until);
 }
 
 async function reset() {
-	asked = train;
-	clearNotice();
-	drop();
+	learning.forget();
 	run = blank();
-	state("idle", "Not started.");
+	learning.state("idle", "Not started.");
 	predict();
 }
 
-$("start").onclick = () => {
-	if (running) running = false;
-	else act(train);
-};
-$("step").onclick = () => act(single);
-$("reset").onclick = () => act(reset);
+$("step").onclick = () => learning.act(single);
 $("clear").onclick = () => pad.clear();
 
-// The next step then tells of it.
-$("lose").onclick = () => engine.call("close", word).catch((error) => device.fail(error));
+// While it trains, the next step tells of it.
+$("lose").onclick = async () => {
+	const trained = learning.running;
+	const closed = learning.engine.call("close", info.device);
+	await closed.catch((error) => learning.device.fail(error));
+	if (!trained) learning.device.fail(new Error("The device was given back: what was on it is lost."));
+};
 
-function slide() {
-	$("rate-slider").value = Math.log10($("rate").value);
-	$("rate-slider").ariaValueText = $("rate").value;
-	changed = true;
-}
-$("rate").onchange = () => {
-	if (!$("rate").checkValidity() || !$("rate").value) $("rate").value = $("rate").defaultValue;
-	slide();
-};
-$("rate-slider").oninput = () => {
-	$("rate").value = Number((10 ** $("rate-slider").value).toPrecision(2));
-	slide();
-};
-$("batch").onchange = () => (changed = true);
+const change = () => (changed = true);
+rateField(change);
+$("batch").onchange = change;
 
 // The network moves along to the other device; from a lost one, as it was at the last epoch.
-device.onChange(() => {
-	const went = running;
-	act(async () => {
-		asked = train;
-		if (!net) return;
-		await net.call("weights").then(keep, () => {});
-		drop();
+learning.device.onChange(() => {
+	const went = learning.running;
+	learning.act(async () => {
+		learning.again = train;
+		if (!learning.net) return;
+		await learning.net.call("weights").then(keep, () => {});
+		learning.drop();
 		if (went) await train();
-		else state("paused", "The device changes with the next step.");
+		else learning.state("paused", "The device changes with the next step.");
 	});
 });
 
 $("save").onclick = async () => {
+	let weights;
+	try {
+		weights = await learning.net.call("weights");
+	} catch (error) {
+		learning.device.fail(error);
+		return;
+	}
 	try {
 		const link = document.createElement("a");
-		link.href = URL.createObjectURL(new Blob([await files().call("weights_file", await net.call("weights"))]));
+		link.href = URL.createObjectURL(new Blob([await withFiles("weights_file", weights)]));
 		link.download = "digits.mpk";
 		link.click();
 		setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 	} catch (error) {
-		device.fail(error);
+		showNotice(`The weights could not be saved: ${error.message}`, [["Try again", "save", () => $("save").click()]]);
 	}
 };
 
 $("load").onchange = () => {
 	const [file] = $("load").files;
-	if (file) act(() => load(file));
+	if (file) learning.act(() => load(file));
 };
 
-// Files are read and written by the whole module, which this page has no other use for and loads when it is asked to.
-let writer;
-function files() {
-	writer ??= new Engine("all");
-	return writer.alive();
+/** Files are read and written by the whole module, which this page has no other use for: it is loaded for that and let go again. */
+async function withFiles(method, ...args) {
+	const files = new Engine("all");
+	try {
+		return await files.call(method, ...args);
+	} finally {
+		files.stop();
+	}
 }
 
 async function load(file) {
-	const bytes = new Uint8Array(await file.arrayBuffer());
 	$("load").value = ""; // so that the same file can be chosen again
-	await ready();
-	asked = train;
+	await learning.ready();
+	learning.again = train;
 	let weights;
 	try {
-		weights = await files().call("file_weights", bytes);
-		await net.call("set_weights", weights);
+		if (file.size > LARGEST) throw new Error("it is too large to be this network's weights.");
+		weights = await withFiles("file_weights", new Uint8Array(await file.arrayBuffer()));
+		await learning.net.call("set_weights", weights);
 	} catch (error) {
-		if (engine.dead) throw error;
-		state("paused", "No weights loaded.");
-		showNotice(`${file.name}: ${error.message}`, [["Choose another file", "choose", () => $("load").click()]]);
+		if (learning.engine.dead) throw error;
+		learning.state("paused", "No weights loaded.");
+		showNotice(`${file.name}: ${error.message}`, [
+			["Try again", "load", () => learning.act(() => load(file))],
+			["Choose another file", "choose", () => $("load").click()],
+		]);
 		return;
 	}
 	clearNotice();
-	await measure(net);
+	await measure(learning.net);
 	keep(weights);
-	state("paused", `Weights loaded from ${file.name}: ${percent(run.accuracies.at(-1)[1])} right.`);
+	learning.state("paused", `Weights loaded from ${file.name}: ${percent(run.accuracies.at(-1)[1])} right.`);
 	predict();
 }
 
@@ -293,22 +262,29 @@ async function predict() {
 	stale = asking;
 	if (asking) return;
 	asking = true;
-	const pixels = pad.image();
-	const shares = net && pixels && (await net.call("predict", pixels).catch((error) => device.fail(error)));
+	const { net } = learning;
+	let [pixels, shares] = [null, null];
+	try {
+		pixels = pad.image();
+		if (net && pixels) shares = await net.call("predict", pixels);
+	} catch (error) {
+		if (net === learning.net) learning.device.fail(error); // else it went meanwhile, and that is known
+	}
 	asking = false;
-	const most = shares && Math.max(...shares);
+	const sure = shares?.every(Number.isFinite);
+	const most = sure ? Math.max(...shares) : NaN;
 	bars.forEach((row, digit) => {
-		row.style.setProperty("--share", shares?.[digit] ?? 0);
-		row.className = most && shares[digit] === most ? "best" : "";
-		row.lastChild.textContent = percent(shares?.[digit]);
+		row.style.setProperty("--share", sure ? shares[digit] : 0);
+		row.className = sure && shares[digit] === most ? "best" : "";
+		row.lastChild.textContent = percent(sure ? shares[digit] : undefined);
 	});
 	if (stale) return predict();
 	if (pad.drawing) return;
-	if (most) say("verdict", `Looks like a ${shares.indexOf(most)}.`);
+	if (sure) say("verdict", `Looks like a ${shares.indexOf(most)}.`);
+	else if (shares) say("verdict", "The network's weights are no longer numbers: start over or load some.");
 	else say("verdict", pixels ? "No network yet: start the training or load weights." : "Nothing drawn.");
 }
 
-slide();
 show();
 predict();
-if (params.get("auto") === "1") act(train);
+if (params.get("auto") === "1") learning.act(train);

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 use wasm_bindgen_cli_support::Bindgen;
 
 use crate::places::{dist, npm_packages, root, run, target};
-use crate::{sizes, toolchain};
+use crate::{pages, sizes, toolchain};
 
 /// What is built.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -19,15 +19,21 @@ pub enum Kind {
     WithChecks,
 }
 
-/// A WebAssembly module that the worker may load, and the features of `burn-wgsl-web` that it has.
+/// A WebAssembly module: a package with some of its features.
 struct Module {
     name: &'static str,
+    package: &'static str,
     features: &'static [&'static str],
 }
 
-/// What needs only a GPU and the digits, and everything. Pages say in `data-module` which one they begin with.
-const MODULES: [Module; 2] =
-    [Module { name: "gpu", features: &[] }, Module { name: "all", features: &["cpu", "demos"] }];
+/// Those that the worker may load: what needs only a GPU and the digits, and everything. Pages say in `data-module` which one they begin with.
+const MODULES: [Module; 2] = [
+    Module { name: "gpu", package: "burn-wgsl-web", features: &[] },
+    Module { name: "all", package: "burn-wgsl-web", features: &["cpu", "demos"] },
+];
+
+/// The example of a page of one's own, which is only tested.
+const EXAMPLE: Module = Module { name: "page", package: "page", features: &[] };
 
 /// WebAssembly beyond its first version that every browser with WebGPU has. Never `--all-features`: that takes in what
 /// Chromium refuses.
@@ -44,9 +50,17 @@ pub fn build(kind: Kind) -> Result<PathBuf> {
         fs::remove_dir_all(&to).with_context(|| format!("{} cannot be replaced", to.display()))?;
     }
     for module in MODULES {
-        module.build(kind, &to.join("pkg"))?;
+        module.compile(kind)?;
+        module.pack(kind, &to.join("pkg"))?;
+    }
+    if kind == Kind::WithChecks {
+        let page = to.join("example");
+        EXAMPLE.pack(kind, &page.join("pkg"))?;
+        fs::copy(root().join("examples/page/index.html"), page.join("index.html"))
+            .context("examples/page/index.html")?;
     }
     copy(&root().join("web/pages"), &to)?;
+    pages::dress(&to, &root().join("web/shell.html"))?;
     let sizes = sizes::measure(&to)?;
     fs::write(to.join("sizes.json"), serde_json::to_string_pretty(&sizes::json(&sizes))? + "\n")?;
     sizes::print(&sizes);
@@ -56,37 +70,46 @@ pub fn build(kind: Kind) -> Result<PathBuf> {
 }
 
 impl Module {
-    fn build(&self, kind: Kind, folder: &Path) -> Result<()> {
-        let wasm = self.compile(kind)?;
+    /// What is compiled, with its JavaScript, into a folder.
+    fn pack(&self, kind: Kind, folder: &Path) -> Result<()> {
+        let wasm = target().join(toolchain::TARGET).join("web").join(self.package.replace('-', "_") + ".wasm");
         let mut bindgen = Bindgen::new();
         bindgen.input_path(&wasm).web(true)?.typescript(false).omit_default_module_path(false).out_name(self.name);
         bindgen.remove_name_section(true).remove_producers_section(true);
         bindgen.generate(folder).context("wasm-bindgen")?;
         // What is only tested need not be small.
-        let level = if kind == Kind::WithChecks && !self.features.is_empty() { "-O1" } else { "-Oz" };
+        let level = if self.is_measured(kind) { "-Oz" } else { "-O1" };
         optimise(&folder.join(format!("{}_bg.wasm", self.name)), level)
     }
 
-    fn compile(&self, kind: Kind) -> Result<PathBuf> {
+    fn compile(&self, kind: Kind) -> Result<()> {
         let tools = toolchain::find()?;
         let mut cargo = tools.cargo();
-        cargo.args([
-            "build",
-            "--locked",
-            "--package",
-            "burn-wgsl-web",
-            "--profile",
-            "web",
-            "--target",
-            toolchain::TARGET,
-        ]);
-        let checks = (kind == Kind::WithChecks && !self.features.is_empty()).then_some("checks");
+        cargo.args(["build", "--locked", "--package", self.package, "--profile", "web", "--target", toolchain::TARGET]);
+        let checks = (kind == Kind::WithChecks && self.features.contains(&"demos")).then_some("checks");
         let features: Vec<&str> = self.features.iter().copied().chain(checks).collect();
         cargo.arg("--no-default-features").args(["--features", &features.join(",")]);
-        cargo.env("RUSTFLAGS", "-C target-feature=+simd128");
-        run(&mut cargo)?;
-        Ok(target().join(toolchain::TARGET).join("web/burn_wgsl_web.wasm"))
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags().join("\u{1f}"));
+        if kind == Kind::WithChecks && self.features.is_empty() {
+            // Together, so that what both need is compiled once.
+            cargo.args(["--package", EXAMPLE.package]);
+        }
+        run(&mut cargo)
     }
+
+    /// Whether it is as it will be published: that of the budget is also where only tests read it.
+    fn is_measured(&self, kind: Kind) -> bool {
+        kind == Kind::Pages || self.name == "gpu"
+    }
+}
+
+/// SIMD, which every browser with WebGPU has, and messages of panics that do not tell where this machine keeps its files.
+fn flags() -> Vec<String> {
+    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let crates = home.map(|home| home.join("registry/src"));
+    let hidden = crates.into_iter().chain([root()]).map(|folder| format!("--remap-path-prefix={}=", folder.display()));
+    ["-C".to_owned(), "target-feature=+simd128".to_owned()].into_iter().chain(hidden).collect()
 }
 
 fn optimise(wasm: &Path, level: &str) -> Result<()> {

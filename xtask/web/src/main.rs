@@ -2,6 +2,7 @@
 //! because what it needs takes longer to compile than all other commands together.
 
 mod bundle;
+mod pages;
 mod places;
 mod serve;
 mod sizes;
@@ -9,9 +10,6 @@ mod test;
 mod toolchain;
 
 use std::process::ExitCode;
-
-/// The exit code where something has to be installed first.
-const MISSING: u8 = 3;
 
 const HELP: &str = "\
 The pages of web/.
@@ -43,7 +41,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            if error.is::<places::Missing>() { ExitCode::from(MISSING) } else { ExitCode::FAILURE }
+            if error.is::<places::Missing>() { ExitCode::from(xtask::MISSING) } else { ExitCode::FAILURE }
         }
     }
 }

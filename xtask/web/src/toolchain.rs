@@ -34,6 +34,10 @@ pub fn find() -> Result<Toolchain> {
     if run(Command::new("rustup").args(["target", "add", TARGET])).is_ok() && has_target("rustc") {
         return Ok(Toolchain { rustc: None });
     }
+    let missing = format!("a compiler for browsers is needed: `rustup target add {TARGET}`");
+    if !xtask::debian::is_debian() {
+        return Err(Missing(missing).into());
+    }
     let script = root().join("xtask/web/debian-wasm.sh");
     println!("    rustup has no {TARGET} here: Debian's compiler is tried");
     let home = crate::places::target().join("debian-wasm");
@@ -41,10 +45,7 @@ pub fn find() -> Result<Toolchain> {
     if !has_target(&rustc.display().to_string())
         && let Err(error) = run(Command::new("bash").arg(script).arg(&home))
     {
-        let why = format!(
-            "there is no compiler for browsers: `rustup target add {TARGET}` failed, and so did Debian's ({error:#})"
-        );
-        return Err(Missing(why).into());
+        return Err(Missing(format!("{missing} (Debian's own did not do either: {error:#})")).into());
     }
     Ok(Toolchain { rustc: Some(rustc) })
 }
