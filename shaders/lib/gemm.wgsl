@@ -8,7 +8,7 @@
 // floats of 32 bits, or of 16 (HALF, or BFLOAT for the upper half of 32): sums are of 32 bits always.
 // TILED, for GPUs, goes through workgroup memory; there A_ACROSS takes quads of neighbouring rows of a, and B_ALONG quads of
 // neighbouring steps of b. The other way is for adapters where barriers are dear and every load is: a subgroup of
-// eight lanes computes ROWS x 32, each lane bringing in one row in eight of a, which broadcasts spread (SUBGROUP).
+// eight lanes computes ROWS x 32, each lane bringing in one row in eight of a, which broadcasts spread (SUBGROUP), or all of them.
 // OUT_QUAD stores four columns at once; ROWS_FAST has neighbouring invocations store neighbouring rows.
 struct Gemm {
     m: u32,
@@ -267,12 +267,19 @@ fn main(
 //#endif
     let bias = vec4<f32>(bias_of_col(cols.x), bias_of_col(cols.y), bias_of_col(cols.z), bias_of_col(cols.w));
     var acc: array<vec4<f32>, ROWS>;
+//#if SUBGROUP
     var rows: array<u32, OCTETS>;
+//#else
+    var rows: array<u32, ROWS>;
+//#endif
 //#repeat H OCTETS
 //#if SUBGROUP
     rows[H] = row_at(min(tile.row + H * 8u + lane, last_row));
 //#endif
 //#repeat I 8
+//#if !SUBGROUP
+    rows[H * 8u + I] = row_at(min(tile.row + H * 8u + I, last_row));
+//#endif
     acc[H * 8u + I] = bias;
 //#end
 //#end
@@ -283,15 +290,25 @@ fn main(
         let a_start = a_outer(o);
         let b_start = b_col + b_outer(o);
         let steps = min(g.inner, g.k - o * g.inner);
-        // Four steps at once: each lane brings in four elements of one row in eight.
+        // Four steps at once: each lane brings in four elements of one row in eight, or of every row.
         for (var i = 0u; i < steps; i += 4u) {
-            var a_in: array<vec4<f32>, OCTETS>;
             var b_in: array<vec4<f32>, 4>;
-//#repeat H OCTETS
-            a_in[H] = floats(a[(rows[H] + a_start + i) >> 2u]);
-//#end
 //#repeat U 4
             b_in[U] = floats(b[(b_start + (i + U) * g.b_step) >> 2u]);
+//#end
+//#if !SUBGROUP
+//#repeat I ROWS
+            {
+                let a_in = floats(a[(rows[I] + a_start + i) >> 2u]);
+//#repeat U 4
+                acc[I] = fma(vec4<f32>(a_in[U]), b_in[U], acc[I]);
+//#end
+            }
+//#end
+//#else
+            var a_in: array<vec4<f32>, OCTETS>;
+//#repeat H OCTETS
+            a_in[H] = floats(a[(rows[H] + a_start + i) >> 2u]);
 //#end
 //#repeat H OCTETS
 //#repeat I 8
@@ -300,6 +317,7 @@ fn main(
 //#end
 //#end
 //#end
+//#endif
         }
     }
 //#else
@@ -312,7 +330,9 @@ fn main(
             let at = b_start + i * g.b_step;
             let b_in = vec4<f32>(b[at.x], b[at.y], b[at.z], b[at.w]);
             let a_at = a_start + i * g.a_step;
+//#if SUBGROUP
             var a_in: array<f32, OCTETS>;
+//#endif
 //#repeat H OCTETS
 //#if SUBGROUP
             a_in[H] = a[rows[H] + a_at];
@@ -321,8 +341,7 @@ fn main(
 //#end
 //#else
 //#repeat I 8
-            acc[H * 8u + I] = fma(
-                vec4<f32>(a[row_at(min(tile.row + H * 8u + I, last_row)) + a_at]), b_in, acc[H * 8u + I]);
+            acc[H * 8u + I] = fma(vec4<f32>(a[rows[H * 8u + I] + a_at]), b_in, acc[H * 8u + I]);
 //#end
 //#endif
 //#end

@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use super::reduce::{self, Reduction};
 use super::{copy, div_up, tuning};
+use crate::device::CAN_WAIT;
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Layout, Result, Shape, Tensor};
 
@@ -47,9 +48,9 @@ pub(crate) enum Wish {
     Rows,
 }
 
-/// A product of so many operations is worth a kernel that takes a second to compile, in whatever program; in one that
-/// has run for a while, one of [`SMALL`] is. Until then the plain kernels serve.
-const HUGE: u64 = 1 << 31;
+/// A product of so many operations is worth a kernel that takes a second to compile, in whatever program (in browsers software
+/// adapters are slower); in one that has run for a while, one of [`SMALL`] is. Until then the plain kernels serve.
+const HUGE: u64 = if CAN_WAIT { 1 << 31 } else { 1 << 28 };
 const SMALL: u64 = 1 << 20;
 
 /// `BURN_WGSL_TILING` fixes the strategy wherever it can be had: `plain`, `quads`, `tiled64` or `tiled128`.
@@ -67,7 +68,7 @@ static FIXED: LazyLock<Option<Strategy>> = LazyLock::new(|| {
 pub(crate) enum Strategy {
     /// One element at a time: any strides, quick to compile.
     Plain,
-    /// Four at a time, 32 rows to a subgroup.
+    /// Four at a time, 32 rows to a subgroup, or 16 where there are none.
     Quads,
     /// Tiles of 64 x 64.
     Tiled64,
@@ -121,8 +122,6 @@ pub(crate) fn has_octets(runtime: &Runtime) -> bool {
 impl Strategy {
     fn choose(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Self {
         let said = TRIED.get().or(*FIXED).or_else(|| tuning::found(runtime, batch, m, n, k));
-        // The environment and files may name what an adapter cannot do.
-        let said = said.filter(|&strategy| strategy != Self::Quads || has_octets(runtime));
         said.unwrap_or_else(|| Self::built_in(runtime, batch, m, n, k, runtime.is_warm()))
     }
 
@@ -131,7 +130,7 @@ impl Strategy {
         let work = 2 * (batch * m) as u64 * (n * k) as u64;
         if runtime.is_software() {
             let worth = work > HUGE || warm && work > SMALL;
-            return if worth && has_octets(runtime) { Self::Quads } else { Self::Plain };
+            return if worth { Self::Quads } else { Self::Plain };
         }
         // Large tiles read less, small ones keep more of the GPU busy.
         let tiles = batch * m.div_ceil(128) * n.div_ceil(128);
@@ -140,10 +139,9 @@ impl Strategy {
 
     /// The strategies worth trying on an adapter, the plain one first.
     pub fn candidates(runtime: &Runtime) -> Vec<Self> {
-        let octets = has_octets(runtime);
         let sensible = |strategy: Self| match strategy {
             Self::Plain | Self::Tiled64 => true,
-            Self::Quads => octets,
+            Self::Quads => runtime.is_software() || has_octets(runtime),
             Self::Tiled128 => !runtime.is_software(),
         };
         Self::EVERY.into_iter().map(|(each, _)| each).filter(|&each| sensible(each)).collect()
@@ -153,8 +151,11 @@ impl Strategy {
         match self {
             Self::Tiled64 => Tiling::Tiled { size: 64 },
             Self::Tiled128 => Tiling::Tiled { size: 128 },
-            Self::Quads if quads => Tiling::Direct { rows: if m > 8 { 32 } else { 8 }, subgroup: true },
-            Self::Plain | Self::Quads => Tiling::Direct { rows: 8, subgroup: has_octets(runtime) },
+            Self::Plain | Self::Quads => {
+                let subgroup = has_octets(runtime);
+                let most = if subgroup { 32 } else { 16 };
+                Tiling::Direct { rows: if quads && m > 8 { most } else { 8 }, subgroup }
+            }
         }
     }
 }
@@ -198,12 +199,11 @@ pub(crate) fn every() -> Vec<(Tiling, Operands)> {
             out.push((Tiling::Tiled { size }, operands));
         }
     }
+    let quads = Operands { quads: true, ..plain };
     for subgroup in [false, true] {
-        out.push((Tiling::Direct { rows: 8, subgroup }, plain));
+        out.extend([plain, quads].map(|operands| (Tiling::Direct { rows: 8, subgroup }, operands)));
     }
-    for rows in [8, 32] {
-        out.push((Tiling::Direct { rows, subgroup: true }, Operands { quads: true, ..plain }));
-    }
+    out.extend([(32, true), (16, false)].map(|(rows, subgroup)| (Tiling::Direct { rows, subgroup }, quads)));
     for half in DType::HALVES {
         let quads: Vec<_> = out.iter().filter(|(_, operands)| operands.quads && operands.half.is_none()).collect();
         let halves = quads.into_iter().map(|&(tiling, operands)| (tiling, Operands { half: Some(half), ..operands }));

@@ -33,8 +33,8 @@ pub use shader::{Compiler, Def, ParamsIn, Source, Target, Variant, expand};
 /// The most workgroups a grid may have in one dimension.
 const MAX_GROUPS: u32 = 65_535;
 
-/// So many operations take a software adapter about a second.
-const WARM: u64 = 1 << 33;
+/// So many operations take a software adapter about a second; those of browsers are slower.
+const WARM: u64 = if CAN_WAIT { 1 << 33 } else { 1 << 30 };
 
 /// One kernel launch: the variant, what it reads and writes, its parameters and its size.
 #[derive(Debug)]
@@ -172,7 +172,9 @@ impl Runtime {
     }
 
     fn new(opened: device::Opened) -> Self {
-        let device::Opened { device, queue, facts } = opened;
+        let device::Opened { device, queue, mut facts } = opened;
+        // As in browsers: for tests.
+        facts.features.subgroups &= !is_set("BURN_WGSL_NO_SUBGROUPS");
         let lost: Arc<OnceLock<String>> = Arc::default();
         device.set_device_lost_callback({
             let (lost, name) = (lost.clone(), facts.name.clone());
