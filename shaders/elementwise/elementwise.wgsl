@@ -193,16 +193,19 @@ fn quad(q: u32) {
 }
 //#endif
 
-@compute @workgroup_size(256)
+const LANES: u32 = 64u;
+
+@compute @workgroup_size(LANES)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    let first = group_index(group, groups) * p.rounds * 256u + lane;
+    // Eight invocations walk through their rounds side by side, so that what a CPU's vector reads goes on where it was.
+    let first = (group_index(group, groups) * LANES + lane / 8u * 8u) * p.rounds + lane % 8u;
     let quads = (p.len + 3u) / 4u;
     for (var round = 0u; round < p.rounds; round++) {
-        let q = first + round * 256u;
+        let q = first + round * 8u;
         if (q < quads) {
             quad(q);
         }

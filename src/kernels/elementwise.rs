@@ -14,8 +14,18 @@ use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast, collapse};
 static ELEMENTWISE: Source =
     Source { name: "elementwise", text: include_str!("../../shaders/elementwise/elementwise.wgsl") };
 
-/// Invocations per workgroup; each computes four neighbours per round.
-const LANES: usize = 256;
+/// Invocations of a workgroup, as the shader has it; each computes four neighbours per round. No more than fill a GPU: a software
+/// adapter takes time for all of them, with work or without.
+const LANES: usize = 64;
+
+/// Rounds of a workgroup: the more, the fewer and longer workgroups.
+fn rounds(runtime: &Runtime, quads: usize) -> usize {
+    match runtime.is_software() {
+        true => (quads >> 12).clamp(1, 64),
+        false if quads >= 1 << 18 => 4,
+        false => 1,
+    }
+}
 
 /// Tensors of so many elements are worth a kernel that serves only their case: see [`worth_kernels`].
 const LARGE: usize = 1 << 18;
@@ -202,8 +212,7 @@ impl Map {
             _ => Way::Strided,
         };
         let quads = len.div_ceil(4);
-        // Large tensors: fewer, longer workgroups.
-        let rounds = if quads >= LANES * 1024 { 4 } else { 1 };
+        let rounds = rounds(out.runtime(), quads);
         let bits = |i: usize| self.scalars.get(i).map_or(0, |s| s.bits(self.scalar));
         let (s, t) = (bits(0), bits(1));
         let mut params: Params =
