@@ -508,3 +508,28 @@ fn rows_cut_from_wider_ones_are_multiplied() {
         assert_close(&format!("on {device}"), &product(&device), &product(&WgslDevice::Cpu), tolerance);
     }
 }
+
+/// What the pool gives up goes back to the driver also where nothing is ever read. A software adapter's memory is the process's own.
+#[cfg(target_os = "linux")]
+#[test]
+fn memory_is_returned_without_a_read() {
+    let _turn = take_turns();
+    let resident = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
+        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+    };
+    for device in gpus().into_iter().filter(|device| *device == WgslDevice::Software) {
+        let before = resident();
+        let mut most = 0;
+        // Each of a size class of its own, 16 to 120 MiB and 1.3 GiB a round: more than the pool keeps, so none is used again.
+        let mebibytes = (0..24).map(|step| (8 + step % 8) << (1 + step / 8));
+        for size in mebibytes.cycle().take(72) {
+            let x = Tensor::<Wgsl, 1>::ones([size << 18], &device) * 2.0;
+            Wgsl::sync(&device).expect("the device is alive");
+            drop(x);
+            most = most.max(resident().saturating_sub(before));
+        }
+        assert!(most < 1 << 30, "{most} bytes more");
+    }
+}

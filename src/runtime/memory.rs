@@ -230,7 +230,7 @@ impl Pool {
         state.given_up.extend(unused.into_iter().map(|page| page.buffer));
     }
 
-    /// Returns to the driver what was given up. Called when everything that was recorded has been submitted, since that may name it. To
+    /// Returns to the driver what was given up. Called at each submission: what was recorded before may name it. To
     /// drop a buffer is not enough in a browser, which frees it when it next looks for garbage.
     pub fn bury(&self) {
         let given_up = std::mem::take(&mut self.state.lock().given_up);

@@ -194,9 +194,10 @@ impl Runtime {
                 let _ = failed.set(error);
             }
         }));
+        let pool = Arc::new(Pool::new(facts.limits.max_storage_binding_size.min(facts.limits.max_buffer_size)));
         Self {
-            stream: Mutex::new(Stream::new(&device)),
-            pool: Arc::new(Pool::new(facts.limits.max_storage_binding_size.min(facts.limits.max_buffer_size))),
+            stream: Mutex::new(Stream::new(&device, pool.clone())),
+            pool,
             pipelines: Mutex::default(),
             pipeline_cache: PipelineCache::open(&device, &facts),
             choices: Choices::open(&facts),

@@ -101,7 +101,6 @@ impl Runtime {
             let mut stream = self.stream.lock();
             copy(stream.encoder(&self.device), &staging);
             stream.submit(&self.device, &self.queue);
-            self.pool.bury();
             let state = Arc::new(Mutex::new(Mapped::default()));
             staging.map_async(wgpu::MapMode::Read, .., {
                 let state = state.clone();

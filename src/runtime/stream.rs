@@ -6,10 +6,12 @@
 //! that recorded work still needs is ever overwritten.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::memory::Pool;
 use super::profile::Profiler;
 use super::{Interface, ParamsIn};
 
@@ -44,6 +46,8 @@ pub(crate) struct Stream {
     dispatches: usize,
     work: u64,
     ahead: VecDeque<wgpu::SubmissionIndex>,
+    /// Whose buffers the recorded work names.
+    pool: Arc<Pool>,
     young: FxHashMap<BindKey, wgpu::BindGroup>,
     old: FxHashMap<BindKey, wgpu::BindGroup>,
     /// Set while a profile is taken.
@@ -65,7 +69,7 @@ pub(crate) struct Recorded<'a> {
 }
 
 impl Stream {
-    pub fn new(device: &wgpu::Device) -> Self {
+    pub fn new(device: &wgpu::Device, pool: Arc<Pool>) -> Self {
         let buffer = |label, size: usize, usage| {
             device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(label),
@@ -85,6 +89,7 @@ impl Stream {
             dispatches: 0,
             work: 0,
             ahead: VecDeque::new(),
+            pool,
             young: FxHashMap::default(),
             old: FxHashMap::default(),
             profiler: None,
@@ -203,6 +208,7 @@ impl Stream {
         self.dispatches = 0;
         self.work = 0;
         let Some(mut encoder) = self.encoder.take() else {
+            self.pool.bury();
             return;
         };
         if let Some(profiler) = &mut self.profiler {
@@ -217,6 +223,7 @@ impl Stream {
             self.uploads_host.clear();
         }
         self.ahead.push_back(queue.submit([encoder.finish()]));
+        self.pool.bury();
         if self.ahead.len() > MAX_AHEAD {
             let oldest = self.ahead.pop_front();
             let _ = device.poll(wgpu::PollType::Wait { submission_index: oldest, timeout: None });
