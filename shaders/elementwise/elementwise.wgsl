@@ -203,12 +203,9 @@ fn main(
 ) {
     // Eight invocations walk through their rounds side by side, so that what a CPU's vector reads goes on where it was.
     let first = (group_index(group, groups) * LANES + lane / 8u * 8u) * p.rounds + lane % 8u;
-    let quads = (p.len + 3u) / 4u;
-    for (var round = 0u; round < p.rounds; round++) {
-        let q = first + round * 8u;
-        if (q < quads) {
-            quad(q);
-        }
+    let end = min(first + p.rounds * 8u, (p.len + 3u) / 4u);
+    for (var q = first; q < end; q += 8u) {
+        quad(q);
     }
 }
 //#use "lib/math"

@@ -8,6 +8,7 @@ pub mod cases;
 pub(crate) mod gemm;
 pub(crate) mod geometry;
 pub mod table;
+pub(crate) mod team;
 pub mod tuning;
 
 /// The families: a file each, with its launchers, its `variants()` and its `CASES`.

@@ -3,14 +3,15 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::cases::{Arg, Case, case, normal, permuted};
-use super::{Launch, copy, div_up};
+use super::team::Team;
+use super::{Launch, copy};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static NORM: Source = Source { name: "norm", text: include_str!("../../shaders/norm/norm.wgsl") };
 
-fn variant(center: bool, lanes: Option<u32>) -> Variant {
-    Variant::new(&NORM).flag("CENTER", center).flag("ROW", lanes.is_some()).int("LANES", lanes.unwrap_or(64))
+fn variant(center: bool, team: Team, quads: bool) -> Variant {
+    team.define(Variant::new(&NORM).flag("CENTER", center).flag("QUADS", quads))
 }
 
 /// Each row of `x` `[.., width]` divided by its root mean square, times `gamma` `[width]`.
@@ -56,14 +57,15 @@ fn normalise(x: Tensor, gamma: Tensor, beta: Option<Tensor>, epsilon: f32, cente
         return Ok(out);
     }
     let rows = x.len() / width;
-    let lanes = if x.runtime().is_software() { 8 } else { 128 };
-    let row = width >= 32;
+    let quads = width.is_multiple_of(4);
+    let words = if quads { width / 4 } else { width };
+    let team = if width >= 32 { Team::along(x.runtime(), words) } else { Team::ALONE };
     Launch {
-        variant: &variant(center, row.then_some(lanes)),
+        variant: &variant(center, team, quads),
         inputs: &inputs,
         outputs: &[&out],
-        params: &[rows as u32, width as u32, epsilon.to_bits(), u32::from(beta.is_some())],
-        groups: if row { rows as u64 } else { div_up(rows, 64) },
+        params: &[rows as u32, words as u32, epsilon.to_bits(), u32::from(beta.is_some())],
+        groups: team.groups(rows),
         work: x.len() as u64 * 8,
     }
     .run()?;
@@ -72,7 +74,9 @@ fn normalise(x: Tensor, gamma: Tensor, beta: Option<Tensor>, epsilon: f32, cente
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    [None, Some(8), Some(128)].into_iter().flat_map(|lanes| [variant(false, lanes), variant(true, lanes)]).collect()
+    let teams = Team::all_along().chain([Team::ALONE]);
+    let all = teams.flat_map(|team| [true, false].map(|quads| (team, quads)));
+    all.flat_map(|(team, quads)| [true, false].map(|center| variant(center, team, quads))).collect()
 }
 
 /// What the family must pass. `tests/definitions.rs` checks rows with a large mean, which burn-flex gets wrong.

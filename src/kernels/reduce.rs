@@ -9,8 +9,9 @@ use super::cases::{Arg, Case, case, ints, normal, permuted, truths};
 use super::create;
 use super::elementwise::{Number, scalar};
 use super::table::rows;
-use super::{Launch, Params, div_up, walk};
-use crate::runtime::{Source, Variant};
+use super::team::Team;
+use super::{Launch, Params, walk};
+use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Tensor, collapse};
 
 static REDUCE: Source = Source { name: "reduce", text: include_str!("../../shaders/reduce/reduce.wgsl") };
@@ -70,7 +71,7 @@ impl Reduction {
         dtype != DType::Bool || matches!(self, Any | All)
     }
 
-    fn variant(self, dtype: DType, mode: Mode, last: bool) -> Variant {
+    fn variant(self, dtype: DType, team: Team, reads: Reads, flat: bool, last: bool) -> Variant {
         let float = dtype == DType::F32;
         let inner = match self {
             Any | All => "u32",
@@ -115,13 +116,8 @@ impl Reduction {
             (Mean, true) => "v / T(p.len * PER_LOAD)",
             _ => "v",
         };
-        let vec4 = matches!(mode, Mode::Row { vec4: true, .. });
-        let (row, lanes) = match mode {
-            Mode::Line | Mode::Columns => (false, 64),
-            Mode::Row { lanes, .. } => (true, lanes),
-        };
-        let quads = vec4 || mode == Mode::Columns;
-        Variant::new(&REDUCE)
+        let quads = reads != Reads::Single;
+        let variant = Variant::new(&REDUCE)
             .ty("E", dtype.wgsl())
             .ty("T", inner)
             .ty("O", self.out(dtype).wgsl())
@@ -130,14 +126,14 @@ impl Reduction {
             .expr("LOAD", load)
             .expr("FINISH", finish)
             .expr("BETTER", better)
-            .int("LANES", lanes)
-            .int("PER_LOAD", if vec4 { 4 } else { 1 })
+            .int("PER_LOAD", if reads == Reads::Along { 4 } else { 1 })
             .flag("ARG", self.is_arg())
-            .flag("ROW", row)
-            .flag("VEC4", vec4)
-            .flag("COLUMNS", mode == Mode::Columns)
+            .flag("ALONG", reads == Reads::Along)
+            .flag("FLAT", flat)
+            .flag("ACROSS", reads == Reads::Across)
             .flag("QUADS", quads)
-            .flag("WORDS", quads && dtype.size() == 4)
+            .flag("WORDS", quads && dtype.size() == 4);
+        team.define(variant)
     }
 }
 
@@ -153,20 +149,18 @@ fn limit(dtype: DType, least: bool) -> &'static str {
     }
 }
 
-/// How a part is walked.
+/// What one read brings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// By one invocation.
-    Line,
-    /// By one invocation, and with it the same part of three lines beside it.
-    Columns,
-    /// By a workgroup.
-    Row { lanes: u32, vec4: bool },
+enum Reads {
+    /// An element.
+    Single,
+    /// Four neighbours of a line.
+    Along,
+    /// An element of each of four lines.
+    Across,
 }
 
-/// The longest part that one invocation walks alone: it also bounds the rounding of a sum.
-const ALONE: usize = 1024;
-/// With fewer outputs than this, lines are cut so that the device has enough to do.
+/// With fewer teams or workgroups than this, lines are cut so that the device has enough to do.
 const BUSY: usize = 2048;
 
 /// Reduces the given axes, which stay in the shape with size one.
@@ -231,64 +225,70 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         return Err(Error::TooManyAxes { shape: inner_shape.to_vec() });
     }
     let steps = &inner_strides[0];
-    let straight = inner_shape.len() <= 1 && steps.first().is_none_or(|&step| step == 1);
-    // On a software adapter a workgroup is one subgroup: its barriers cost nothing.
-    let lanes = if tensor.runtime().is_software() { 8 } else { 256 };
-    // Few outputs: parts of a line are reduced first. Indices do not survive that, so theirs are not cut.
-    // A line that is not straight is walked by one invocation, so it is cut for precision too.
-    let splits = if kind.is_arg() || outputs == 0 || len <= ALONE {
-        1
-    } else {
-        let busy = BUSY.div_ceil(outputs).min(len.div_ceil(ALONE));
-        if straight { busy } else { busy.max(len.div_ceil(ALONE).min(64)) }
-    };
-    let chunk = len.div_ceil(splits).next_multiple_of(4).max(4);
-    let splits = len.div_ceil(chunk).max(1);
+    let flat = inner_shape.len() <= 1;
+    let straight = flat && steps.first().is_none_or(|&step| step == 1);
     let four = |layout: &Layout| layout.strides.iter().zip(&layout.shape).all(|(&s, &n)| n == 1 || s % 4 == 0);
-    let aligned = straight && !kind.is_arg() && len.is_multiple_of(4) && outer.offset.is_multiple_of(4) && four(outer);
-    let row = len >= 16 && (straight || (outputs * splits < 64 && len > 64));
+    let quads = |reads| if kind.is_arg() || !outer.offset.is_multiple_of(4) { Reads::Single } else { reads };
     let beside = outer.shape.len().checked_sub(1).is_some_and(|last| {
         let rest = Layout { shape: outer.shape[..last].into(), strides: outer.strides[..last].into(), offset: 0 };
         outer.strides[last] == 1 && outer.shape[last].is_multiple_of(4) && four(&rest) && four(inner)
     });
-    let mode = match row {
-        true => Mode::Row { lanes, vec4: aligned },
-        false if beside && !kind.is_arg() && outer.offset.is_multiple_of(4) => Mode::Columns,
-        false => Mode::Line,
+    // A team's reads should be neighbours in memory: of a line, or of lines beside one another if there are some.
+    let along = len >= 16 && (steps.last().is_none_or(|&step| step == 1) || (outputs < 8 && len > 64));
+    let reads = match along {
+        true if straight && len.is_multiple_of(4) && four(outer) => quads(Reads::Along),
+        false if beside => quads(Reads::Across),
+        _ => Reads::Single,
     };
-
-    let dtype = tensor.dtype();
-    let out = Tensor::empty(tensor.runtime(), &[outputs * splits], kind.out(dtype), &[tensor])?;
+    let (runtime, dtype) = (tensor.runtime(), tensor.dtype());
+    // Few outputs: parts of a line are reduced first. Indices do not survive that, so theirs are not cut.
+    let chunk = if kind.is_arg() { len } else { part_of(runtime, along, outputs, len) };
+    let chunk = chunk.next_multiple_of(4).max(4);
+    let splits = len.div_ceil(chunk).max(1);
+    let (lines, unit) = match reads {
+        Reads::Single => (outputs, 1),
+        Reads::Along => (outputs, 4),
+        Reads::Across => (outputs / 4, 1),
+    };
+    let team = match along {
+        true if dtype.size() == 8 => Team::along(runtime, chunk / unit).by_barriers(),
+        true => Team::along(runtime, chunk / unit),
+        false => Team::across(runtime, reads == Reads::Across, chunk),
+    };
+    let out = Tensor::empty(runtime, &[splits * outputs], kind.out(dtype), &[tensor])?;
     if outputs == 0 {
         return Ok(out);
     }
-    let unit = if mode == (Mode::Row { lanes, vec4: true }) { 4 } else { 1 };
+    // In reads: those along a line are neighbours.
+    let step_of = |axis: usize| match (reads, steps.get(axis)) {
+        (Reads::Single, Some(&step)) => step as i32 as u32,
+        (Reads::Across, Some(&step)) => (step / 4) as i32 as u32,
+        _ => 1,
+    };
     let mut params: Params = SmallVec::new();
-    let parts = if mode == Mode::Columns { outputs / 4 * splits } else { outputs * splits };
     params.extend_from_slice(&[
-        parts as u32,
+        lines as u32,
         splits as u32,
         (len / unit) as u32,
         (chunk / unit) as u32,
         (len as f32).to_bits(),
-        inner_shape.len().max(1) as u32,
-        0,
+        step_of(0),
+        inner_shape.len() as u32,
         0,
     ]);
     params.extend_from_slice(&walk(&[outer])?.0);
     let mut words = [0u32; 2 * MAX_RANK];
-    words[0] = 1;
-    for (axis, (&size, &step)) in inner_shape.iter().zip(steps).enumerate() {
+    for (axis, &size) in inner_shape.iter().enumerate() {
         words[axis] = size as u32;
-        words[MAX_RANK + axis] = step as i32 as u32;
+        words[MAX_RANK + axis] = step_of(axis);
     }
     params.extend_from_slice(&words);
     Launch {
-        variant: &kind.variant(dtype, mode, splits == 1),
+        variant: &kind.variant(dtype, team, reads, flat, splits == 1),
         inputs: &[tensor],
         outputs: &[&out],
         params: &params,
-        groups: if row { parts as u64 } else { div_up(parts, 64) },
+        groups: team.groups(lines * splits),
         work: tensor.len() as u64,
     }
     .run()?;
@@ -296,7 +296,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         return Ok(out);
     }
     let total = if kind == Mean { Sum } else { kind.of_parts() };
-    let out = dim(total, out.view(Layout::contiguous(&[outputs, splits])), 1)?;
+    let out = dim(total, out.view(Layout::contiguous(&[splits, outputs])), 0)?;
     match (kind, dtype) {
         (Mean, DType::F32) => scalar(&rows::float_div_scalar, out, &[Number::Int(len as i128)]),
         (Mean, _) => scalar(&rows::int_div_scalar, out, &[Number::Int(len as i128)]),
@@ -304,26 +304,37 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     }
 }
 
+/// How much of a line of `len` elements a team reduces at a time.
+fn part_of(runtime: &Runtime, along: bool, outputs: usize, len: usize) -> usize {
+    // The least that is worth a part, and how many parts keep the device busy. One that a single invocation walks is
+    // also cut to keep the rounding of a sum small.
+    let (least, busy) = match along {
+        true => (4096, BUSY.div_ceil(outputs.max(1))),
+        false if runtime.is_software() => (1024, BUSY.div_ceil(outputs.max(1)).max(64)),
+        false => (256, BUSY.div_ceil(outputs.div_ceil(32).max(1)).max(64)),
+    };
+    if len <= 1024 {
+        return len;
+    }
+    len.div_ceil(len.div_ceil(least).min(busy))
+}
+
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
+    let single = Team::all_along().chain(Team::all_across(false)).map(|team| (team, Reads::Single));
+    let across = Team::all_across(true).map(|team| (team, Reads::Across));
+    let both = single.chain(across).flat_map(|(team, reads)| [true, false].map(|flat| (team, reads, flat)));
+    let ways: Vec<_> = Team::all_along().map(|team| (team, Reads::Along, true)).chain(both).collect();
     let mut out = Vec::new();
     for kind in Reduction::EVERY {
-        for dtype in DType::COMPUTED {
-            if !kind.exists_for(dtype) {
-                continue;
-            }
-            for last in [true, false] {
-                out.push(kind.variant(dtype, Mode::Line, last));
-                if !kind.is_arg() {
-                    out.push(kind.variant(dtype, Mode::Columns, last));
-                }
-                for lanes in [8, 256] {
-                    for vec4 in [true, false] {
-                        if !(vec4 && kind.is_arg()) {
-                            out.push(kind.variant(dtype, Mode::Row { lanes, vec4 }, last));
-                        }
-                    }
-                }
+        for dtype in DType::COMPUTED.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
+            for &(team, reads, flat) in &ways {
+                let exists = (dtype.size() < 8 || team == team.by_barriers())
+                    && (reads == Reads::Single || !kind.is_arg());
+                // Only a mean does something else in the end.
+                let ends: &[bool] = if kind == Mean { &[true, false] } else { &[true] };
+                let ends = ends.iter().filter(|_| exists);
+                out.extend(ends.map(|&last| kind.variant(dtype, team, reads, flat, last)));
             }
         }
     }
@@ -343,6 +354,11 @@ pub const CASES: &[Case] = &[
     case("float_sum_dim", &[normal(&[3000, 64]), Arg::Int(1)]),
     case("float_sum_dim", &[normal(&[5000, 3]), Arg::Int(0)]),
     case("float_sum_dim", &[normal(&[5000, 12]), Arg::Int(0)]),
+    case("float_sum_dim", &[normal(&[3000, 72]), Arg::Int(0)]),
+    case("float_mean_dim", &[normal(&[2, 3000, 70]), Arg::Int(1)]),
+    case("float_max_dim", &[normal(&[300, 68]), Arg::Int(0)]),
+    case("float_argmin", &[normal(&[300, 70]), Arg::Int(0), Arg::IntType]),
+    case("float_argmax", &[normal(&[37, 40]), Arg::Int(1), Arg::IntType]),
     case("float_mean_dim", &[normal(&[3, 70, 36]), Arg::Int(1)]),
     case("float_max_dim", &[normal(&[2, 9, 8]), Arg::Int(1)]),
     case("float_sum_dim", &[permuted(&[40, 33], &[1, 0]), Arg::Int(1)]),

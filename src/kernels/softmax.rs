@@ -1,27 +1,15 @@
 //! Softmax and its logarithm along an axis.
 
 use super::cases::{Arg, Case, case, normal, permuted};
-use super::{Launch, copy, div_up};
+use super::team::Team;
+use super::{Launch, copy};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 static SOFTMAX: Source = Source { name: "softmax", text: include_str!("../../shaders/softmax/softmax.wgsl") };
 
-/// How a line is walked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
-    /// By one invocation.
-    Line,
-    /// By a workgroup.
-    Row { lanes: u32, quads: bool },
-}
-
-fn variant(log: bool, mode: Mode) -> Variant {
-    let variant = Variant::new(&SOFTMAX).flag("LOG", log);
-    match mode {
-        Mode::Line => variant,
-        Mode::Row { lanes, quads } => variant.flag("ROW", true).int("LANES", lanes).flag("QUADS", quads),
-    }
+fn variant(log: bool, team: Team, quads: bool) -> Variant {
+    team.define(Variant::new(&SOFTMAX).flag("LOG", log).flag("QUADS", quads))
 }
 
 /// `e^x / sum of e^x` along an axis.
@@ -51,17 +39,16 @@ fn along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     }
     let stride: usize = tensor.shape()[axis + 1..].iter().product();
     let lines = tensor.len() / len;
-    // On a software adapter a workgroup is one subgroup: its barriers cost nothing.
-    let lanes = if tensor.runtime().is_software() { 8 } else { 128 };
     let row = len >= 32 && stride == 1;
     let quads = row && len.is_multiple_of(4);
-    let mode = if row { Mode::Row { lanes, quads } } else { Mode::Line };
+    let words = if quads { len / 4 } else { len };
+    let team = if row { Team::along(tensor.runtime(), words) } else { Team::ALONE };
     Launch {
-        variant: &variant(log, mode),
+        variant: &variant(log, team, quads),
         inputs: &[&tensor],
         outputs: &[&out],
-        params: &[lines as u32, if quads { len / 4 } else { len } as u32, stride as u32, 0],
-        groups: if row { lines as u64 } else { div_up(lines, 64) },
+        params: &[lines as u32, words as u32, stride as u32, 0],
+        groups: team.groups(lines),
         work: tensor.len() as u64 * 8,
     }
     .run()?;
@@ -70,9 +57,9 @@ fn along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    let rows = [8, 128].into_iter().flat_map(|lanes| [true, false].map(|quads| Mode::Row { lanes, quads }));
-    let modes = std::iter::once(Mode::Line).chain(rows);
-    modes.flat_map(|mode| [variant(false, mode), variant(true, mode)]).collect()
+    let rows = Team::all_along().flat_map(|team| [true, false].map(|quads| (team, quads)));
+    let all = std::iter::once((Team::ALONE, false)).chain(rows);
+    all.flat_map(|(team, quads)| [false, true].map(|log| variant(log, team, quads))).collect()
 }
 
 /// What the family must pass.

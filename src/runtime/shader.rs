@@ -130,6 +130,8 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
     ("lib/ctc", include_str!("../../shaders/lib/ctc.wgsl")),
     ("lib/quad", include_str!("../../shaders/lib/quad.wgsl")),
+    ("lib/row", include_str!("../../shaders/lib/row.wgsl")),
+    ("lib/team", include_str!("../../shaders/lib/team.wgsl")),
     ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
 ];
 
