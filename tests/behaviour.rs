@@ -12,7 +12,7 @@ use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{assert_close, devices, gpus};
 
-/// A device has one stream of random numbers: tests that draw take turns.
+/// A device has one stream of random numbers, and a process one memory: tests that draw, or look at that, take turns.
 static DRAWING: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
 fn take_turns() -> std::sync::MutexGuard<'static, ()> {
@@ -282,11 +282,13 @@ fn argtopk_and_large_scalars_answer() {
 #[test]
 fn grids_past_the_limit_of_one_dimension_fold() {
     for device in gpus() {
-        // Rows of a reduction are workgroups: more than 65,535 of them.
-        let x = Tensor::<Wgsl, 2>::ones([70_001, 32], &device);
-        let sums = x.sum_dim(1);
-        sums.clone().equal_elem(32.0).all().into_data().assert_eq(&TensorData::from([true]), false);
-        assert_eq!(sums.sum().into_scalar(), 70_001.0 * 32.0);
+        // More than 65,535 workgroups, with a row for each invocation, and for each team of eight or so.
+        for (rows, len) in [(4_200_001, 2), (1_050_001, 16)] {
+            let x = Tensor::<Wgsl, 2>::ones([rows, len], &device);
+            let sums = x.sum_dim(1);
+            sums.clone().equal_elem(len as f32).all().into_data().assert_eq(&TensorData::from([true]), false);
+            assert_eq!(sums.sum().into_scalar(), (rows * len) as f32);
+        }
     }
 }
 
@@ -525,9 +527,7 @@ fn memory_is_returned_without_a_read() {
         // Each of a size class of its own, 16 to 120 MiB and 1.3 GiB a round: more than the pool keeps, so none is used again.
         let mebibytes = (0..24).map(|step| (8 + step % 8) << (1 + step / 8));
         for size in mebibytes.cycle().take(72) {
-            let x = Tensor::<Wgsl, 1>::ones([size << 18], &device) * 2.0;
-            Wgsl::sync(&device).expect("the device is alive");
-            drop(x);
+            drop(Tensor::<Wgsl, 1>::ones([size << 18], &device) * 2.0);
             most = most.max(resident().saturating_sub(before));
         }
         assert!(most < 1 << 30, "{most} bytes more");

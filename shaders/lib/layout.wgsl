@@ -14,11 +14,12 @@ fn walk_size(axis: u32) -> u32 {
 fn locate(i: u32) -> vec4<u32> {
     var rest = i;
     var at = p.walk.offsets;
-    for (var axis = p.walk.rank; axis > 0u; axis--) {
+    for (var axis = p.walk.rank; axis > 1u; axis--) {
         let size = walk_size(axis - 1u);
         let next = rest / size;
         at += (rest - next * size) * p.walk.steps[axis - 1u];
         rest = next;
     }
-    return at;
+    // The outermost axis needs no division.
+    return at + rest * p.walk.steps[0];
 }

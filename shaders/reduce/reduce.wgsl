@@ -3,7 +3,7 @@
 // A team walks a part. ALONG: parts are contiguous and aligned, read four elements at a time. ACROSS: a team walks the
 // same part of four lines that are neighbours in memory, a quad at a time. WORDS: quads are of 32-bit words.
 // ARG: the result is the index along the line instead of the value.
-// The order of combination depends on the shape alone, so results repeat bit for bit.
+// The order of combination depends on the layout and the adapter alone, so results repeat bit for bit.
 // FLAT: one axis is reduced.
 //#include "lib/grid"
 //#include "lib/layout"
@@ -74,13 +74,13 @@ fn finish(v: T) -> O {
 fn inner(k: u32) -> u32 {
     var rest = k;
     var at = 0u;
-    for (var axis = p.inner_rank; axis > 0u; axis--) {
-        let a = axis - 1u;
-        let size = p.inner_shape[a >> 2u][a & 3u];
+    for (var axis = p.inner_rank - 1u; axis > 0u; axis--) {
+        let size = p.inner_shape[axis >> 2u][axis & 3u];
         let next = rest / size;
-        at += (rest - next * size) * p.inner_steps[a >> 2u][a & 3u];
+        at += (rest - next * size) * p.inner_steps[axis >> 2u][axis & 3u];
         rest = next;
     }
+    at += rest * p.inner_steps[0].x;
     return at;
 }
 //#endif
@@ -202,12 +202,16 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    // Neighbouring teams walk neighbouring lines. Past the end they repeat the last: they write the same value once more.
-    let index = min(group_index(group, groups) * TEAMS + team_of(lane), p.lines * p.splits - 1u);
+    // Neighbouring teams walk neighbouring lines. Past the end they repeat the last, to be there at the barriers.
+    let wanted = group_index(group, groups) * TEAMS + team_of(lane);
+//#if !TEAM
+    if (wanted >= p.lines * p.splits) { return; }
+//#endif
+    let index = min(wanted, p.lines * p.splits - 1u);
     let split = index / p.lines;
     let line = index % p.lines;
     let start = split * p.chunk;
-    let end = min(start + p.chunk, p.len);
+    let end = start + min(p.chunk, p.len - start);
 //#if ACROSS
     let base = locate(line * 4u).x >> 2u;
 //#else

@@ -112,7 +112,8 @@ pub(crate) fn with_strategy<T>(strategy: Strategy, run: impl FnOnce() -> T) -> T
     run()
 }
 
-/// Whether a workgroup of eight invocations is a subgroup.
+/// Whether a workgroup of eight invocations is a subgroup, and a larger one is made of such, in the order of their numbers: no API
+/// promises the latter, but the software adapters that have subgroups of eight do so.
 pub(crate) fn has_octets(runtime: &Runtime) -> bool {
     let facts = runtime.facts();
     let eight = facts.limits.min_subgroup_size == 8 && facts.limits.max_subgroup_size == 8;

@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, ints, normal, permuted};
 use super::gemm::{self, Gemm, Operands, Tiling, Wish};
+use super::matvec::matvec;
 use super::reduce::{self, Reduction};
 use super::table::rows;
 use super::{Launch, Params, cast, copy, div_up, elementwise, walk};
@@ -66,6 +67,14 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
             let out = product(lhs.view(tall), right, bias)?;
             return Ok(out.view(Layout::contiguous(&shape)));
         }
+    }
+    if let Some(out) = vector_product(&lhs, &rhs, &batch)? {
+        batch.extend([m, n]);
+        let out = out.view(Layout::contiguous(&batch));
+        return match bias {
+            Some(bias) => elementwise::binary(&rows::float_add, out, copy::expand(bias, &batch)?),
+            None => Ok(out),
+        };
     }
     let count: usize = batch.iter().product();
     // Where the matrices of the batch start.
@@ -152,6 +161,29 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
         .run()?;
     }
     gemm.join(out, &batch)
+}
+
+/// The product where one side is a vector, or one for each of a batch, and the other can be read as [`matvec`] does.
+fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<Tensor>> {
+    let rank = batch.len() + 2;
+    let (left, right) = (lhs.layout().clone(), rhs.layout().swap(rank - 2, rank - 1));
+    // Both [.., rows, k] now: one of them has a single row.
+    let ((matrix, rows), (vector, mut row)) = match (left.shape[rank - 2], right.shape[rank - 2]) {
+        (_, 1) => ((lhs, left), (rhs, right)),
+        (1, _) => ((rhs, right), (lhs, left)),
+        _ => return Ok(None),
+    };
+    if matrix.dtype() != DType::F32 {
+        return Ok(None);
+    }
+    row.shape.remove(rank - 2);
+    row.strides.remove(rank - 2);
+    let k = row.shape[rank - 2];
+    let full = |layout: Layout, inner: &[usize]| layout.expand(&[batch, inner].concat());
+    match (full(rows.clone(), &[rows.shape[rank - 2], k]), full(row, &[k])) {
+        (Some(rows), Some(row)) => matvec((matrix, &rows), (vector, &row)),
+        _ => Ok(None),
+    }
 }
 
 /// The product of copies that can be read as the chosen strategy wishes.

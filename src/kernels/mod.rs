@@ -43,6 +43,7 @@ families! {
     index_nd
     interpolate
     matmul
+    matvec
     norm
     pool
     quantized

@@ -59,7 +59,7 @@ fn normalise(x: Tensor, gamma: Tensor, beta: Option<Tensor>, epsilon: f32, cente
     let rows = x.len() / width;
     let quads = width.is_multiple_of(4);
     let words = if quads { width / 4 } else { width };
-    let team = if width >= 32 { Team::along(x.runtime(), words) } else { Team::ALONE };
+    let team = if width >= 32 { Team::along(x.runtime(), rows, words) } else { Team::ALONE };
     Launch {
         variant: &variant(center, team, quads),
         inputs: &inputs,

@@ -234,7 +234,9 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         outer.strides[last] == 1 && outer.shape[last].is_multiple_of(4) && four(&rest) && four(inner)
     });
     // A team's reads should be neighbours in memory: of a line, or of lines beside one another if there are some.
-    let along = len >= 16 && (steps.last().is_none_or(|&step| step == 1) || (outputs < 8 && len > 64));
+    // Those of indices are not cut into parts: few of them need a team each.
+    let few = if kind.is_arg() { 64 } else { 8 };
+    let along = len >= 16 && (steps.last().is_none_or(|&step| step == 1) || (outputs < few && len > 64));
     let reads = match along {
         true if straight && len.is_multiple_of(4) && four(outer) => quads(Reads::Along),
         false if beside => quads(Reads::Across),
@@ -251,8 +253,8 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         Reads::Across => (outputs / 4, 1),
     };
     let team = match along {
-        true if dtype.size() == 8 => Team::along(runtime, chunk / unit).by_barriers(),
-        true => Team::along(runtime, chunk / unit),
+        true if dtype.size() == 8 => Team::along(runtime, lines * splits, chunk / unit).by_barriers(),
+        true => Team::along(runtime, lines * splits, chunk / unit),
         false => Team::across(runtime, reads == Reads::Across, chunk),
     };
     let out = Tensor::empty(runtime, &[splits * outputs], kind.out(dtype), &[tensor])?;
@@ -270,7 +272,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         lines as u32,
         splits as u32,
         (len / unit) as u32,
-        (chunk / unit) as u32,
+        (chunk.min(len) / unit) as u32,
         (len as f32).to_bits(),
         step_of(0),
         inner_shape.len() as u32,
@@ -304,8 +306,8 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     }
 }
 
-/// How much of a line of `len` elements a team reduces at a time.
-fn part_of(runtime: &Runtime, along: bool, outputs: usize, len: usize) -> usize {
+/// How much of a line of `len` elements a team reduces at a time, along the line or across several.
+pub(crate) fn part_of(runtime: &Runtime, along: bool, outputs: usize, len: usize) -> usize {
     // The least that is worth a part, and how many parts keep the device busy. One that a single invocation walks is
     // also cut to keep the rounding of a sum small.
     let (least, busy) = match along {
@@ -329,8 +331,8 @@ pub fn variants() -> Vec<Variant> {
     for kind in Reduction::EVERY {
         for dtype in DType::COMPUTED.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
             for &(team, reads, flat) in &ways {
-                let exists = (dtype.size() < 8 || team == team.by_barriers())
-                    && (reads == Reads::Single || !kind.is_arg());
+                let exists =
+                    (dtype.size() < 8 || team == team.by_barriers()) && (reads == Reads::Single || !kind.is_arg());
                 // Only a mean does something else in the end.
                 let ends: &[bool] = if kind == Mean { &[true, false] } else { &[true] };
                 let ends = ends.iter().filter(|_| exists);

@@ -42,7 +42,7 @@ fn along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     let row = len >= 32 && stride == 1;
     let quads = row && len.is_multiple_of(4);
     let words = if quads { len / 4 } else { len };
-    let team = if row { Team::along(tensor.runtime(), words) } else { Team::ALONE };
+    let team = if row { Team::along(tensor.runtime(), lines, words) } else { Team::ALONE };
     Launch {
         variant: &variant(log, team, quads),
         inputs: &[&tensor],

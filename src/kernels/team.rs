@@ -24,7 +24,7 @@ impl Team {
     const OCTET: Self = Self { lanes: 8, span: 8, apart: 1, subgroup: false };
     /// On a GPU the members are neighbours in memory, and as many as have some reads each.
     const ALONG: [Self; 3] = [Self::gpu(8), Self::gpu(32), Self::gpu(128)];
-    /// Lines that are neighbours in memory: as many at a time as make 128 bytes, in words or in quads.
+    /// Lines that are neighbours in memory: as many at a time as make 128 bytes of floats, in words or in quads.
     const ACROSS: Self = Self { lanes: 256, span: 8, apart: 32, subgroup: false };
     const ACROSS_QUADS: Self = Self { lanes: 256, span: 32, apart: 8, subgroup: false };
 
@@ -32,10 +32,11 @@ impl Team {
         Self { lanes: 128, span, apart: 1, subgroup: false }
     }
 
-    /// For lines whose elements are neighbours, or where there are too few lines for an invocation each: `reads` a line.
-    pub fn along(runtime: &Runtime, reads: usize) -> Self {
+    /// For so many lines of so many reads, whose elements are neighbours, or which are too few for an invocation each.
+    pub fn along(runtime: &Runtime, lines: usize, reads: usize) -> Self {
         match reads {
-            _ if runtime.is_software() && has_octets(runtime) => Self::OCTETS,
+            // A workgroup that is not full takes as long, and few workgroups leave processors idle.
+            _ if runtime.is_software() && has_octets(runtime) && lines >= 128 => Self::OCTETS,
             _ if runtime.is_software() => Self::OCTET,
             0..=16 => Self::ALONG[0],
             17..=128 => Self::ALONG[1],

@@ -212,7 +212,7 @@ impl Pool {
             let clock = state.clock;
             state.large.entry(size).or_default().push((buffer.clone(), clock));
             state.large_bytes += size;
-            let limit = SLACK.max(state.usage.in_use / 2);
+            let limit = slack(&state);
             while state.large_bytes > limit && drop_oldest(&mut state) {}
         } else if let Some(page) = state.pages.iter_mut().find(|p| p.buffer.id == buffer.id) {
             page.free.give(offset, size);
@@ -230,6 +230,12 @@ impl Pool {
         state.given_up.extend(unused.into_iter().map(|page| page.buffer));
     }
 
+    /// Whether more was given up than should wait for a submission to come.
+    pub fn is_overdue(&self) -> bool {
+        let state = self.state.lock();
+        state.given_up.iter().map(|buffer| buffer.raw.size()).sum::<u64>() > slack(&state)
+    }
+
     /// Returns to the driver what was given up. Called at each submission: what was recorded before may name it. To
     /// drop a buffer is not enough in a browser, which frees it when it next looks for garbage.
     pub fn bury(&self) {
@@ -240,6 +246,11 @@ impl Pool {
     pub fn usage(&self) -> MemoryUsage {
         self.state.lock().usage
     }
+}
+
+/// How much memory may lie unused.
+fn slack(state: &Free) -> u64 {
+    SLACK.max(state.usage.in_use / 2)
 }
 
 /// Lets go of the large buffer that has waited longest for reuse.

@@ -296,6 +296,10 @@ impl Runtime {
         match self.pool.request(bytes, &ids) {
             Request::Served(slice) => Ok(slice),
             Request::Create(size) => {
+                if self.pool.is_overdue() {
+                    // It is free once the work that names it is done. A browser cannot wait: there it is handed over.
+                    let _ = self.sync();
+                }
                 let raw = match self.create_buffer(size) {
                     Some(raw) => raw,
                     None => {
