@@ -66,8 +66,26 @@ pub struct Process {
 }
 
 impl Process {
-    /// Sends a command and waits for its answer; after an error the process is of no more use.
+    /// Sends a command and waits for its answer; after an error the process is of no more use. Between answers it
+    /// stands still: some peers keep a thread that polls their device, and would take time from whose turn it is.
     pub fn ask(&mut self, command: &str, limit: Duration) -> Result<Reply> {
+        self.stand_still(false);
+        let answer = self.answer(command, limit);
+        self.stand_still(true);
+        answer
+    }
+
+    #[cfg(unix)]
+    fn stand_still(&self, still: bool) {
+        use rustix::process::{Pid, Signal, kill_process};
+        // It may have ended, which the next answer tells.
+        let _ = kill_process(Pid::from_child(&self.child), if still { Signal::STOP } else { Signal::CONT });
+    }
+
+    #[cfg(not(unix))]
+    fn stand_still(&self, _still: bool) {}
+
+    fn answer(&mut self, command: &str, limit: Duration) -> Result<Reply> {
         let sent = self.child.stdin.as_mut().map(|stdin| writeln!(stdin, "{command}").and_then(|()| stdin.flush()));
         if !matches!(sent, Some(Ok(()))) {
             return Err(self.ended());

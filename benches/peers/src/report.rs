@@ -19,7 +19,7 @@ pub fn markdown(
     let mut text = format!("{facts}\n{}", table(peers.clone(), rows));
     text += "\nf32. Times end when the device has done its work. Each cell: the median and, in brackets, the quartiles; then the\n\
              ratio of the median to that of the first peer: above 1, the first peer is the faster or smaller one. The peers take\n\
-             turns, after a warm-up that includes their tuning.\n";
+             turns, after a warm-up that includes their tuning, and stand still in between.\n";
     let notes = notes(peers.clone(), rows);
     let skips = skipped.iter().map(|line| format!("- skipped: {line}\n"));
     let lines: Vec<String> = skips.chain(notes).collect();

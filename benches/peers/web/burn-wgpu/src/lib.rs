@@ -77,7 +77,10 @@ impl Digits {
             self.learner = Some(learner);
             losses.push(loss);
         }
-        let data = Tensor::<Wgpu, 1>::cat(losses, 0).into_data_async().await.map_err(|error| JsError::new(&format!("{error:?}")))?;
+        let data = Tensor::<Wgpu, 1>::cat(losses, 0)
+            .into_data_async()
+            .await
+            .map_err(|error| JsError::new(&format!("{error:?}")))?;
         Ok(serde_wasm_bindgen::to_value(&Steps { losses: data.iter::<f32>().collect() })?)
     }
 }
