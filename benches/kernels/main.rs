@@ -20,6 +20,7 @@ mod index;
 mod index_nd;
 mod interpolate;
 mod matmul;
+mod matvec;
 mod measure;
 mod norm;
 mod pool;
@@ -60,6 +61,7 @@ criterion_group! {
         index_nd::benches,
         interpolate::benches,
         matmul::benches,
+        matvec::benches,
         norm::benches,
         pool::benches,
         quantized::benches,
