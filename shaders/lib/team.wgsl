@@ -16,8 +16,13 @@ fn member_of(lane: u32) -> u32 {
     return lane / APART % SPAN;
 }
 
-// What all members of the team bring, joined. Every invocation of the workgroup must come here.
+// is_spare: whether there is no line of this number for a team, which then may leave. A team that shares barriers may not: it
+// takes the last line once more. over_team: what all members of the team bring, joined.
 //#if TEAM
+fn is_spare(index: u32, lines: u32) -> bool {
+    return false;
+}
+
 //#if SUBGROUP
 fn over_team(lane: u32, mine: Part) -> Part {
     let two = joined(mine, shuffled(mine, 1u));
@@ -41,6 +46,10 @@ fn over_team(lane: u32, mine: Part) -> Part {
 }
 //#endif
 //#else
+fn is_spare(index: u32, lines: u32) -> bool {
+    return index >= lines;
+}
+
 fn over_team(lane: u32, mine: Part) -> Part {
     return mine;
 }

@@ -3,7 +3,7 @@
 // and a read brings four steps of each row. ACROSS: rows are neighbours, and a read brings one step of all four.
 //#include "lib/grid"
 //#include "lib/layout"
-//#include "lib/quad"
+//#include "lib/row"
 //#include "lib/team"
 
 struct Params {
@@ -20,6 +20,7 @@ struct Params {
     step: u32,
     // The same of x, in quads or, with ACROSS, elements.
     x_step: u32,
+    // Rows in all.
     outputs: u32,
     pad0: u32,
     pad1: u32,
@@ -28,11 +29,11 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-@group(0) @binding(auto) var<storage, read> a: array<Quad>;
+@group(0) @binding(auto) var<storage, read> a: array<Word>;
 //#if ACROSS
 @group(0) @binding(auto) var<storage, read> x: array<f32>;
 //#else
-@group(0) @binding(auto) var<storage, read> x: array<Quad>;
+@group(0) @binding(auto) var<storage, read> x: array<Word>;
 //#endif
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
 
@@ -49,22 +50,15 @@ fn shuffled(part: Part, mask: u32) -> Part {
 }
 //#endif
 
-fn floats(quad: Quad) -> vec4<f32> {
-    return bitcast<vec4<f32>>(words_of(quad));
-}
-
 @compute @workgroup_size(LANES)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    // Past the end the last rows are summed once more, to be there at the barriers.
-    let wanted = group_index(group, groups) * TEAMS + team_of(lane);
-//#if !TEAM
-    if (wanted >= p.lines * p.splits) { return; }
-//#endif
-    let index = min(wanted, p.lines * p.splits - 1u);
+    let team = group_index(group, groups) * TEAMS + team_of(lane);
+    if (is_spare(team, p.lines * p.splits)) { return; }
+    let index = min(team, p.lines * p.splits - 1u);
     let split = index / p.lines;
     let line = index % p.lines;
     let matrix = line / p.fours;
@@ -83,10 +77,10 @@ fn main(
 //#endif
     for (var k = first; k < end; k += SPAN) {
 //#if ACROSS
-        sums = fma(vec4<f32>(x[x_at]), floats(a[at]), sums);
+        sums = fma(vec4<f32>(x[x_at]), values_of(a[at]), sums);
 //#else
-        let v = floats(x[x_at]);
-        sums += vec4<f32>(dot(floats(a[at.x]), v), dot(floats(a[at.y]), v), dot(floats(a[at.z]), v), dot(floats(a[at.w]), v));
+        let v = values_of(x[x_at]);
+        sums += vec4<f32>(dot(values_of(a[at.x]), v), dot(values_of(a[at.y]), v), dot(values_of(a[at.z]), v), dot(values_of(a[at.w]), v));
 //#endif
         at += SPAN * p.step;
         x_at += SPAN * p.x_step;

@@ -39,12 +39,9 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    // Past the end the last row is walked once more, to be there at the barriers.
-    let wanted = group_index(group, groups) * TEAMS + team_of(lane);
-//#if !TEAM
-    if (wanted >= p.rows) { return; }
-//#endif
-    let row = min(wanted, p.rows - 1u);
+    let team = group_index(group, groups) * TEAMS + team_of(lane);
+    if (is_spare(team, p.rows)) { return; }
+    let row = min(team, p.rows - 1u);
     let base = row * p.len;
     let first = member_of(lane);
     let count = f32(p.len * HELD);

@@ -202,12 +202,10 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    // Neighbouring teams walk neighbouring lines. Past the end they repeat the last, to be there at the barriers.
-    let wanted = group_index(group, groups) * TEAMS + team_of(lane);
-//#if !TEAM
-    if (wanted >= p.lines * p.splits) { return; }
-//#endif
-    let index = min(wanted, p.lines * p.splits - 1u);
+    // Neighbouring teams walk neighbouring lines.
+    let team = group_index(group, groups) * TEAMS + team_of(lane);
+    if (is_spare(team, p.lines * p.splits)) { return; }
+    let index = min(team, p.lines * p.splits - 1u);
     let split = index / p.lines;
     let line = index % p.lines;
     let start = split * p.chunk;

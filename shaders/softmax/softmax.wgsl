@@ -72,12 +72,9 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) lane: u32,
 ) {
-    // Past the end the last line is walked once more, to be there at the barriers.
-    let wanted = group_index(group, groups) * TEAMS + team_of(lane);
-//#if !TEAM
-    if (wanted >= p.lines) { return; }
-//#endif
-    let index = min(wanted, p.lines - 1u);
+    let team = group_index(group, groups) * TEAMS + team_of(lane);
+    if (is_spare(team, p.lines)) { return; }
+    let index = min(team, p.lines - 1u);
     let base = (index / p.stride) * p.stride * p.len + index % p.stride;
     let first = base + member_of(lane) * p.stride;
     let step = SPAN * p.stride;

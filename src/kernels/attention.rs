@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, normal, permuted, truths};
 use super::elementwise::Number;
-use super::{Launch, Params, copy, create, div_up, gemm};
+use super::team::has_octets;
+use super::{Launch, Params, copy, create, div_up};
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
@@ -37,7 +38,7 @@ impl Shape {
     /// For a width in quads: enough columns for all of it, up to a limit, in few variants.
     fn choose(runtime: &Runtime, width: usize) -> Self {
         let quads = width.next_power_of_two() as u32;
-        if runtime.is_software() { Self::software(quads, gemm::has_octets(runtime)) } else { Self::gpu(quads) }
+        if runtime.is_software() { Self::software(quads, has_octets(runtime)) } else { Self::gpu(quads) }
     }
 
     fn gpu(quads: u32) -> Self {

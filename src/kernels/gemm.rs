@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::{Arc, LazyLock};
 
 use super::reduce::{self, Reduction};
+use super::team::has_octets;
 use super::{copy, div_up, tuning};
 use crate::device::CAN_WAIT;
 use crate::runtime::{Runtime, Variant};
@@ -110,14 +111,6 @@ pub(crate) fn with_strategy<T>(strategy: Strategy, run: impl FnOnce() -> T) -> T
     }
     let _before = Before(TRIED.replace(Some(strategy)));
     run()
-}
-
-/// Whether a workgroup of eight invocations is a subgroup, and a larger one is made of such, in the order of their numbers: no API
-/// promises the latter, but the software adapters that have subgroups of eight do so.
-pub(crate) fn has_octets(runtime: &Runtime) -> bool {
-    let facts = runtime.facts();
-    let eight = facts.limits.min_subgroup_size == 8 && facts.limits.max_subgroup_size == 8;
-    facts.features.subgroups && eight
 }
 
 impl Strategy {

@@ -1,8 +1,8 @@
 //! Products of a matrix and a vector: limited by reading the matrix once, which a tile of a product would not make up for.
 
 use super::cases::{Arg, Case, case, normal, permuted};
-use super::reduce::{self, Reduction, part_of};
-use super::team::Team;
+use super::reduce::{self, Reduction};
+use super::team::{Team, part_of};
 use super::{Launch, Params, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Layout, Result, Tensor};
@@ -10,7 +10,7 @@ use crate::tensor::{DType, Layout, Result, Tensor};
 static MATVEC: Source = Source { name: "matvec", text: include_str!("../../shaders/matmul/matvec.wgsl") };
 
 fn variant(across: bool, team: Team) -> Variant {
-    team.define(Variant::new(&MATVEC).flag("ACROSS", across))
+    team.define(Variant::new(&MATVEC).flag("QUADS", true).flag("ACROSS", across))
 }
 
 /// The products of matrices of f32, which lie `[.., rows, k]`, and a vector for each, which lie `[.., k]`: all the sums in a row.

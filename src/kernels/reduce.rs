@@ -9,9 +9,9 @@ use super::cases::{Arg, Case, case, ints, normal, permuted, truths};
 use super::create;
 use super::elementwise::{Number, scalar};
 use super::table::rows;
-use super::team::Team;
+use super::team::{Team, part_of};
 use super::{Launch, Params, walk};
-use crate::runtime::{Runtime, Source, Variant};
+use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Tensor, collapse};
 
 static REDUCE: Source = Source { name: "reduce", text: include_str!("../../shaders/reduce/reduce.wgsl") };
@@ -160,9 +160,6 @@ enum Reads {
     Across,
 }
 
-/// With fewer teams or workgroups than this, lines are cut so that the device has enough to do.
-const BUSY: usize = 2048;
-
 /// Reduces the given axes, which stay in the shape with size one.
 ///
 /// # Errors
@@ -304,21 +301,6 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         (Mean, _) => scalar(&rows::int_div_scalar, out, &[Number::Int(len as i128)]),
         _ => Ok(out),
     }
-}
-
-/// How much of a line of `len` elements a team reduces at a time, along the line or across several.
-pub(crate) fn part_of(runtime: &Runtime, along: bool, outputs: usize, len: usize) -> usize {
-    // The least that is worth a part, and how many parts keep the device busy. One that a single invocation walks is
-    // also cut to keep the rounding of a sum small.
-    let (least, busy) = match along {
-        true => (4096, BUSY.div_ceil(outputs.max(1))),
-        false if runtime.is_software() => (1024, BUSY.div_ceil(outputs.max(1)).max(64)),
-        false => (256, BUSY.div_ceil(outputs.div_ceil(32).max(1)).max(64)),
-    };
-    if len <= 1024 {
-        return len;
-    }
-    len.div_ceil(len.div_ceil(least).min(busy))
 }
 
 /// Every variant that can be asked for.

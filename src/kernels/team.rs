@@ -1,8 +1,10 @@
 //! How the invocations of a workgroup share lines: the Rust side of `shaders/lib/team.wgsl`.
 
 use super::div_up;
-use super::gemm::has_octets;
 use crate::runtime::{Runtime, Variant};
+
+/// With fewer teams or workgroups than this, lines are cut so that the device has enough to do.
+const BUSY: usize = 2048;
 
 /// A workgroup's invocations, and how many of them walk a line together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,4 +88,27 @@ impl Team {
     pub fn groups(self, lines: usize) -> u64 {
         div_up(lines, (self.lanes / self.span) as usize)
     }
+}
+
+/// Whether a workgroup of eight invocations is a subgroup, and a larger one is made of such, in the order of their numbers: no API
+/// promises the latter, but the software adapters that have subgroups of eight do so.
+pub(crate) fn has_octets(runtime: &Runtime) -> bool {
+    let facts = runtime.facts();
+    let eight = facts.limits.min_subgroup_size == 8 && facts.limits.max_subgroup_size == 8;
+    facts.features.subgroups && eight
+}
+
+/// How much of a line of `len` elements a team reduces at a time, along the line or across several.
+pub(crate) fn part_of(runtime: &Runtime, along: bool, outputs: usize, len: usize) -> usize {
+    // The least that is worth a part, and how many parts keep the device busy. One that a single invocation walks is
+    // also cut to keep the rounding of a sum small.
+    let (least, busy) = match along {
+        true => (4096, BUSY.div_ceil(outputs.max(1))),
+        false if runtime.is_software() => (1024, BUSY.div_ceil(outputs.max(1)).max(64)),
+        false => (256, BUSY.div_ceil(outputs.div_ceil(32).max(1)).max(64)),
+    };
+    if len <= 1024 {
+        return len;
+    }
+    len.div_ceil(len.div_ceil(least).min(busy))
 }
