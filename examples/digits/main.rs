@@ -3,16 +3,10 @@
 //! `cargo run --release --example digits -- --help` lists the options.
 
 mod args;
-mod data;
-mod dice;
-mod learner;
-mod model;
 mod plot;
 mod report;
-mod set;
 mod store;
 mod train;
-mod weights;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -25,10 +19,11 @@ use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
 use burn_wgsl::device::{Place, advice, automatic};
 use burn_wgsl::{Wgsl, WgslDevice};
+use digits::data::Digits;
+use digits::model::Model;
+use digits::weights;
 
 use args::Args;
-use data::Digits;
-use model::Model;
 use report::Run;
 use store::Output;
 

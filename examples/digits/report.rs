@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::args::Args;
-use crate::data::Digits;
 use crate::train::History;
+use digits::data::Digits;
 
 /// One training run on one device.
 pub struct Run {

@@ -8,11 +8,11 @@ use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{ElementConversion, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::data::Digits;
-use crate::dice::Dice;
-use crate::learner::Learner;
-use crate::model::Model;
-use crate::set::{Set, ints};
+use digits::data::Digits;
+use digits::dice::Dice;
+use digits::learner::Learner;
+use digits::model::Model;
+use digits::set::{Set, ints};
 
 /// The choices that shape a run.
 #[derive(Clone, Copy)]

@@ -16,22 +16,10 @@ mod script;
 #[cfg(feature = "checks")]
 mod checks;
 
-// The example's own network, data and files: what learns here is what learns there.
-#[path = "../../examples/digits/data.rs"]
-#[allow(dead_code, reason = "reading from a file system is the example's own")]
-mod data;
-#[path = "../../examples/digits/dice.rs"]
-mod dice;
-#[path = "../../examples/digits/learner.rs"]
-mod learner;
-#[path = "../../examples/digits/model.rs"]
-mod model;
-#[path = "../../examples/digits/set.rs"]
-mod set;
+// What learns here is what learns in the example.
 #[cfg(feature = "demos")]
-#[path = "../../examples/digits/weights.rs"]
-mod weights;
-
+use ::digits::weights;
+use ::digits::{data, dice, learner, model, set};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// What trains.
