@@ -40,7 +40,9 @@ pub mod tensor;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use backend::{TuneError, Wgsl, WgslTensor, close, fallbacks, memory, open, profile, reset_fallbacks, tune};
+pub use backend::{
+    TuneError, Wgsl, WgslTensor, close, fallbacks, memory, open, profile, reset_fallbacks, tune,
+};
 pub use device::WgslDevice;
 pub use kernels::tuning::{Trial, Tuning, set_tuning};
 /// This crate's version.

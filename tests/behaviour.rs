@@ -51,7 +51,8 @@ fn a_seed_gives_the_same_numbers_on_every_device() {
         }
         let ints = |device: &WgslDevice| {
             Wgsl::seed(device, 7);
-            Tensor::<Wgsl, 1, Int>::random([100], Distribution::Uniform(-5.0, 9.0), device).into_data()
+            Tensor::<Wgsl, 1, Int>::random([100], Distribution::Uniform(-5.0, 9.0), device)
+                .into_data()
         };
         ints(&device).assert_eq(&ints(&WgslDevice::Cpu), true);
     }
@@ -65,14 +66,16 @@ fn memory_is_flat_after_warm_up() {
             let a = Tensor::<Wgsl, 2>::random([600, 700], Distribution::Default, &device);
             let b = Tensor::<Wgsl, 2>::ones([700, 50], &device);
             let c = a.matmul(b).exp().sum_dim(0).reshape([50]);
-            let small: Vec<Tensor<Wgsl, 1>> = (1..20).map(|n| c.clone().slice(0..n) * 2.0).collect();
+            let small: Vec<Tensor<Wgsl, 1>> =
+                (1..20).map(|n| c.clone().slice(0..n) * 2.0).collect();
             Tensor::cat(small, 0).sum().into_scalar()
         };
         for _ in 0..5 {
             step();
         }
         // Other tests use the device too, so what they hold is allowed for; a leak here would be far larger.
-        let reserved = || burn_wgsl::memory(&device).expect("it is there").expect("it is a GPU").reserved;
+        let reserved =
+            || burn_wgsl::memory(&device).expect("it is there").expect("it is a GPU").reserved;
         let before = reserved();
         for _ in 0..200 {
             step();
@@ -90,7 +93,12 @@ fn two_devices_in_one_op_are_refused_by_name() {
             let (a, b) = (primitive([2, 3], &device), primitive([2, 3], &WgslDevice::Cpu));
             let _ = <Wgsl as burn_backend::ops::FloatTensorOps<Wgsl>>::float_add(a, b);
         });
-        assert!(text.contains("float_add") && text.contains("cpu") && text.contains(&device.to_string()), "{text}");
+        assert!(
+            text.contains("float_add")
+                && text.contains("cpu")
+                && text.contains(&device.to_string()),
+            "{text}"
+        );
         assert!(text.contains("to_device"), "{text}");
     }
 }
@@ -101,7 +109,12 @@ fn tensors_move_between_devices() {
         let data = TensorData::from([[1.0f32, -2.0], [3.5, 0.0]]);
         let there = Tensor::<Wgsl, 2>::from_data(data.clone(), &WgslDevice::Cpu).to_device(&device);
         assert_eq!(there.device(), device);
-        there.transpose().to_device(&WgslDevice::Cpu).transpose().into_data().assert_eq(&data, true);
+        there
+            .transpose()
+            .to_device(&WgslDevice::Cpu)
+            .transpose()
+            .into_data()
+            .assert_eq(&data, true);
         let truths = TensorData::from([true, false, true]);
         let there = Tensor::<Wgsl, 1, Bool>::from_data(truths.clone(), &device);
         there.to_device(&WgslDevice::Cpu).into_data().assert_eq(&truths, false);
@@ -131,7 +144,9 @@ fn what_does_not_fit_is_refused_with_the_limit() {
         assert!(text.contains("exceed") || text.contains("32-bit index"), "{text}");
         let text = message(move || {
             let a =
-                burn::tensor::TensorPrimitive::Float(<Wgsl as burn_backend::ops::FloatTensorOps<Wgsl>>::float_matmul(
+                burn::tensor::TensorPrimitive::Float(<Wgsl as burn_backend::ops::FloatTensorOps<
+                    Wgsl,
+                >>::float_matmul(
                     primitive([2, 3], &device),
                     primitive([4, 5], &device),
                 ));
@@ -166,10 +181,10 @@ fn a_device_has_one_id_under_all_of_its_names() {
     let mut seen = std::collections::HashSet::new();
     let adapters = burn_wgsl::device::adapters();
     for index in 0..adapters.len() {
-        let words = burn_wgsl::device::words(adapters, index);
-        let ids: std::collections::HashSet<_> = words.iter().map(DeviceOps::id).collect();
-        assert!(ids.len() <= 1, "{words:?}: {ids:?}");
-        assert!(ids.into_iter().all(|id| seen.insert(id)), "{words:?}");
+        let selectors = burn_wgsl::device::selectors(adapters, index);
+        let ids: std::collections::HashSet<_> = selectors.iter().map(DeviceOps::id).collect();
+        assert!(ids.len() <= 1, "{selectors:?}: {ids:?}");
+        assert!(ids.into_iter().all(|id| seen.insert(id)), "{selectors:?}");
     }
     assert!(seen.insert(WgslDevice::Cpu.id()));
 }
@@ -184,10 +199,17 @@ fn without_a_kernel_the_twin_answers_and_is_counted() {
         let (values, indices) = x.clone().topk_with_indices(1, 1);
         values.into_data().assert_eq(&TensorData::from([[3.0f32], [5.0]]), true);
         indices.into_data().assert_eq(&TensorData::from([[0], [1]]), false);
-        x.clone().cumsum(1).into_data().assert_eq(&TensorData::from([[3.0f32, 4.0, 6.0], [-1.0, 4.0, 4.0]]), true);
+        x.clone()
+            .cumsum(1)
+            .into_data()
+            .assert_eq(&TensorData::from([[3.0f32, 4.0, 6.0], [-1.0, 4.0, 4.0]]), true);
         let wide = x.clone().cast(burn::tensor::FloatDType::F64).mul_scalar(2.0);
         wide.into_data().assert_eq(&TensorData::from([[6.0, 2.0, 4.0], [-2.0, 10.0, 0.0]]), false);
-        let half = x.clone().cast(burn::tensor::FloatDType::F16).add_scalar(1.0).cast(burn::tensor::FloatDType::F32);
+        let half = x
+            .clone()
+            .cast(burn::tensor::FloatDType::F16)
+            .add_scalar(1.0)
+            .cast(burn::tensor::FloatDType::F32);
         half.into_data().assert_eq(&TensorData::from([[4.0f32, 2.0, 3.0], [0.0, 6.0, 1.0]]), true);
         let places = x.clone().greater_elem(1.5).argwhere().into_data();
         places.assert_eq(&TensorData::from([[0, 0], [0, 2], [1, 1]]), false);
@@ -200,8 +222,12 @@ fn without_a_kernel_the_twin_answers_and_is_counted() {
 fn quantised_tensors_answer_on_every_device() {
     use burn::tensor::quantization::{Calibration, QuantScheme, compute_q_params, compute_range};
     for device in devices() {
-        let x = Tensor::<Wgsl, 2>::from_floats([[-1.0, 0.5, 0.25, 1.0], [0.0, 0.75, -0.5, -0.25]], &device);
-        let scheme = QuantScheme::default().with_store(burn::tensor::quantization::QuantStore::Native);
+        let x = Tensor::<Wgsl, 2>::from_floats(
+            [[-1.0, 0.5, 0.25, 1.0], [0.0, 0.75, -0.5, -0.25]],
+            &device,
+        );
+        let scheme =
+            QuantScheme::default().with_store(burn::tensor::quantization::QuantStore::Native);
         let range = compute_range(&scheme, &x, &Calibration::MinMax);
         let quantised = x.clone().quantize(&scheme, compute_q_params(&scheme, range));
         let back = quantised.clone().transpose().transpose().dequantize();
@@ -286,7 +312,11 @@ fn grids_past_the_limit_of_one_dimension_fold() {
         for (rows, len) in [(4_200_001, 2), (1_050_001, 16)] {
             let x = Tensor::<Wgsl, 2>::ones([rows, len], &device);
             let sums = x.sum_dim(1);
-            sums.clone().equal_elem(len as f32).all().into_data().assert_eq(&TensorData::from([true]), false);
+            sums.clone()
+                .equal_elem(len as f32)
+                .all()
+                .into_data()
+                .assert_eq(&TensorData::from([true]), false);
             assert_eq!(sums.sum().into_scalar(), (rows * len) as f32);
         }
     }
@@ -302,8 +332,10 @@ struct Net<B: Backend> {
 fn train(device: &WgslDevice) -> Vec<f32> {
     type B = Autodiff<Wgsl>;
     B::seed(device, 3);
-    let mut net =
-        Net::<B> { first: LinearConfig::new(8, 32).init(device), second: LinearConfig::new(32, 1).init(device) };
+    let mut net = Net::<B> {
+        first: LinearConfig::new(8, 32).init(device),
+        second: LinearConfig::new(32, 1).init(device),
+    };
     let x = Tensor::<B, 2>::random([64, 8], Distribution::Normal(0.0, 1.0), device);
     let y = (x.clone() * x.clone()).sum_dim(1);
     let mut adam = AdamConfig::new().init();
@@ -325,7 +357,10 @@ fn training_is_alike_on_every_device_and_repeats_bit_for_bit() {
     for device in gpus() {
         let losses = train(&device);
         for (loss, truth) in losses.iter().zip(&truth) {
-            assert!((loss - truth).abs() < 1e-2 * truth.abs(), "{losses:?} on {device}, {truth:?} on the CPU");
+            assert!(
+                (loss - truth).abs() < 1e-2 * truth.abs(),
+                "{losses:?} on {device}, {truth:?} on the CPU"
+            );
         }
         assert_eq!(losses, train(&device), "the same bits on {device}");
     }
@@ -335,7 +370,8 @@ fn training_is_alike_on_every_device_and_repeats_bit_for_bit() {
 #[test]
 fn sorting_is_stable_and_total() {
     for device in common::gpus() {
-        let keys: Vec<f32> = (0..5000).map(|i| [2.0, -0.0, f32::NAN, 0.0, f32::NEG_INFINITY][i % 5]).collect();
+        let keys: Vec<f32> =
+            (0..5000).map(|i| [2.0, -0.0, f32::NAN, 0.0, f32::NEG_INFINITY][i % 5]).collect();
         let tensor = Tensor::<Wgsl, 1>::from_floats(keys.as_slice(), &device);
         for descending in [false, true] {
             let mut truth: Vec<i32> = (0..5000).collect();
@@ -343,7 +379,11 @@ fn sorting_is_stable_and_total() {
                 let order = keys[a as usize].total_cmp(&keys[b as usize]);
                 if descending { order.reverse() } else { order }
             });
-            let places = if descending { tensor.clone().argsort_descending(0) } else { tensor.clone().argsort(0) };
+            let places = if descending {
+                tensor.clone().argsort_descending(0)
+            } else {
+                tensor.clone().argsort(0)
+            };
             assert_eq!(places.into_data().to_vec::<i32>().expect("places"), truth, "on {device}");
         }
     }
@@ -372,11 +412,11 @@ fn argwhere_finds_what_is_true() {
 /// Indices past an axis are clamped when reading and skipped when writing, alike on every device.
 #[test]
 fn truth_values_mix_and_come_back_as_rusts() {
-    type Truth<const D: usize> = Tensor<Wgsl, D, Bool>;
+    type Reference<const D: usize> = Tensor<Wgsl, D, Bool>;
     for device in devices() {
-        let given = Truth::<1>::from_data([true, false, true], &device);
+        let given = Reference::<1>::from_data([true, false, true], &device);
         let compared = Tensor::<Wgsl, 1>::from_data([2.0, 1.0, 0.0], &device).greater_elem(0.5);
-        let made = Truth::<1>::full([3], true, &device);
+        let made = Reference::<1>::full([3], true, &device);
         let mixed = given.bool_and(compared).equal(made.bool_not());
         assert_eq!(mixed.into_data(), TensorData::from([false, true, true]));
     }
@@ -408,7 +448,9 @@ fn indices_out_of_range_are_alike_on_every_device() {
             x.clone().select_assign(1, line.clone(), x.clone(), add).into_data(),
             x.clone().gather_nd::<2, 1>(pairs.clone()).into_data(),
             x.clone().scatter_nd::<2, 1>(pairs.clone(), values.clone(), add).into_data(),
-            x.clone().scatter_nd::<2, 1>(pairs, values, burn::tensor::IndexingUpdateOp::Assign).into_data(),
+            x.clone()
+                .scatter_nd::<2, 1>(pairs, values, burn::tensor::IndexingUpdateOp::Assign)
+                .into_data(),
             embedding.into_data(),
             small.clone().scatter(1, wild.clone(), big.clone(), add).float().into_data(),
             small.select_assign(1, line, big, add).float().into_data(),
@@ -432,7 +474,10 @@ fn operands_of_two_types_are_refused_by_name() {
             let a = Tensor::<Wgsl, 1>::ones([3], &device);
             let _ = a.clone() + a.cast(burn::tensor::FloatDType::F16);
         });
-        assert!(text.contains("F32") && text.contains("F16") && text.contains("float_add"), "{text}");
+        assert!(
+            text.contains("F32") && text.contains("F16") && text.contains("float_add"),
+            "{text}"
+        );
         let text = message(move || {
             let a = Tensor::<Wgsl, 1, Int>::ones([3], &device);
             let _ = a.clone().greater(a.cast(burn::tensor::IntDType::I64));
@@ -447,8 +492,15 @@ fn expanded_views_are_summed_on_every_device() {
         let x = Tensor::<Wgsl, 3>::ones([1, 1, 5], &device).expand([4, 3, 5]);
         for axis in 0..3 {
             let sum = x.clone().sum_dim(axis).into_data();
-            assert!(sum.iter::<f32>().all(|sum| sum == [4.0, 3.0, 5.0][axis]), "axis {axis} on {device}");
-            assert_eq!(x.clone().mean_dim(axis).mean().into_scalar(), 1.0, "axis {axis} on {device}");
+            assert!(
+                sum.iter::<f32>().all(|sum| sum == [4.0, 3.0, 5.0][axis]),
+                "axis {axis} on {device}"
+            );
+            assert_eq!(
+                x.clone().mean_dim(axis).mean().into_scalar(),
+                1.0,
+                "axis {axis} on {device}"
+            );
         }
     }
 }
@@ -481,7 +533,8 @@ fn sizes_that_make_no_sense_are_refused_on_every_device() {
         });
         assert!(text.contains("[2, 2, 9, 9]") && text.contains("padded input"), "{text}");
         let text = message(move || {
-            let _ = burn::tensor::module::max_pool2d(image(), [2, 2], [0, 0], [0, 0], [1, 1], false);
+            let _ =
+                burn::tensor::module::max_pool2d(image(), [2, 2], [0, 0], [0, 0], [1, 1], false);
         });
         assert!(text.contains("stride"), "{text}");
         let text = message(move || {
@@ -507,7 +560,12 @@ fn rows_cut_from_wider_ones_are_multiplied() {
             a.narrow(1, 0, 496).matmul(b).into_data()
         };
         let tolerance = common::Tolerance { relative: 1e-4, absolute: 1e-3 };
-        assert_close(&format!("on {device}"), &product(&device), &product(&WgslDevice::Cpu), tolerance);
+        assert_close(
+            &format!("on {device}"),
+            &product(&device),
+            &product(&WgslDevice::Cpu),
+            tolerance,
+        );
     }
 }
 
@@ -518,7 +576,8 @@ fn memory_is_returned_without_a_read() {
     let _turn = take_turns();
     let resident = || {
         let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
+        let line =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
         line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
     };
     for device in gpus().into_iter().filter(|device| *device == WgslDevice::Software) {

@@ -31,8 +31,10 @@ fn file(name: &str) -> PathBuf {
 
 #[test]
 fn json_on_standard_output_is_one_whole_document() {
-    let report: Value = serde_json::from_str(&output("matmul --quick --rounds 3 --sizes 64,32 --device cpu --json -"))
-        .expect("nothing but JSON");
+    let report: Value = serde_json::from_str(&output(
+        "matmul --quick --rounds 3 --sizes 64,32 --device cpu --json -",
+    ))
+    .expect("nothing but JSON");
     assert_eq!(report["format"], 1);
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["command"][0], "bench");
@@ -73,38 +75,67 @@ fn a_gpu_is_compared_with_the_cpu_in_every_form() {
             csv.display(),
             plot.display()
         ));
-        assert!(table.contains("gelu of n elements") && table.contains("64K") && table.contains("GB/s"), "{table}");
+        assert!(
+            table.contains("gelu of n elements") && table.contains("64K") && table.contains("GB/s"),
+            "{table}"
+        );
 
         let read = |path| std::fs::read_to_string(path).expect("it was written");
         let report: Value = serde_json::from_str(&read(&json)).expect("it is JSON");
         let comparison = &report["comparisons"][0];
-        assert_eq!((&comparison["workload"], &comparison["reference"]), (&"add".into(), &"cpu".into()));
+        assert_eq!(
+            (&comparison["workload"], &comparison["reference"]),
+            (&"add".into(), &"cpu".into())
+        );
         assert_eq!(comparison["speedups"].as_array().map(Vec::len), Some(2));
         assert!(comparison["crossover"]["kind"].is_string());
-        let on_gpu = report["results"].as_array().expect("a list").iter().filter(|one| one["device"] != "cpu");
+        let on_gpu = report["results"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter(|one| one["device"] != "cpu");
         for one in on_gpu.filter(|_| report["devices"][0]["timestamps"] == true) {
             let time = one["gpu_seconds"].as_f64().expect("it has timestamps");
             assert!(time > 0.0, "{one}");
-            assert_eq!((&one["kernels"][0]["name"], &one["kernels"][0]["calls"]), (&"elementwise".into(), &1.0.into()));
+            assert_eq!(
+                (&one["kernels"][0]["name"], &one["kernels"][0]["calls"]),
+                (&"elementwise".into(), &1.0.into())
+            );
         }
 
         let lines = read(&csv);
         let columns = |line: &str| line.split(',').count();
         assert_eq!(lines.lines().count(), 1 + 2 * 2 * 2);
-        assert!(lines.lines().skip(1).all(|line| line.starts_with("add,n,") || line.starts_with("gelu,n,")), "{lines}");
+        assert!(
+            lines
+                .lines()
+                .skip(1)
+                .all(|line| line.starts_with("add,n,") || line.starts_with("gelu,n,")),
+            "{lines}"
+        );
         assert!(columns(lines.lines().next().unwrap_or_default()) == 20, "{lines}");
 
         let picture = read(&plot);
         assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
-        assert!(picture.contains("gelu: time") && !picture.contains("NaN") && !picture.contains("inf"));
+        assert!(
+            picture.contains("gelu: time") && !picture.contains("NaN") && !picture.contains("inf")
+        );
     }
 }
 
 #[test]
 fn what_cannot_be_measured_is_shown_with_the_reason() {
     let Output { status, stdout, stderr } = bench("transfer --quick --sizes 1 --device cpu");
-    assert!(text(&stdout).contains("skipped: the CPU device has no memory of its own"), "{}", text(&stdout));
-    assert!(!status.success() && text(&stderr).contains("nothing could be measured"), "{}", text(&stderr));
+    assert!(
+        text(&stdout).contains("skipped: the CPU device has no memory of its own"),
+        "{}",
+        text(&stdout)
+    );
+    assert!(
+        !status.success() && text(&stderr).contains("nothing could be measured"),
+        "{}",
+        text(&stderr)
+    );
 }
 
 #[test]
@@ -118,6 +149,9 @@ fn mistakes_are_refused_at_once() {
     ] {
         let Output { status, stdout, stderr } = bench(line);
         let stderr = text(&stderr);
-        assert!(!status.success() && stdout.is_empty() && stderr.contains(says), "{line}: {stderr}");
+        assert!(
+            !status.success() && stdout.is_empty() && stderr.contains(says),
+            "{line}: {stderr}"
+        );
     }
 }

@@ -27,7 +27,8 @@ fn the_table_is_that_of_the_code() {
 /// Burn 0.21's contract, whole: as many methods as each of its traits has, none twice.
 #[test]
 fn the_whole_contract_is_listed() {
-    let counts: Vec<(&str, usize)> = contract().iter().map(|part| (part.name, part.ops.len())).collect();
+    let counts: Vec<(&str, usize)> =
+        contract().iter().map(|part| (part.name, part.ops.len())).collect();
     assert_eq!(
         counts,
         [
@@ -47,7 +48,8 @@ fn the_whole_contract_is_listed() {
 /// Nothing that once had a kernel loses it.
 #[test]
 fn no_op_is_left_to_the_cpu() {
-    let left: Vec<&str> = ops().filter(|(_, op)| op.route == Route::Twin).map(|(_, op)| op.name).collect();
+    let left: Vec<&str> =
+        ops().filter(|(_, op)| op.route == Route::Twin).map(|(_, op)| op.name).collect();
     assert_eq!(left, LEFT);
 }
 
@@ -62,7 +64,9 @@ fn what_runs_on_the_gpu_is_tested_there() {
     // Called by other names: in tests/behaviour.rs, or by the gradients of their forward ops.
     tested.extend(TESTED_ELSEWHERE);
     let untested: Vec<&str> = ops()
-        .filter(|(holds, op)| *holds != Holds::Quantised && matches!(op.route, Route::Kernel | Route::Composed))
+        .filter(|(holds, op)| {
+            *holds != Holds::Quantised && matches!(op.route, Route::Kernel | Route::Composed)
+        })
         .map(|(_, op)| op.name)
         .filter(|name| !tested.contains(name))
         .collect();

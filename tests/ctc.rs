@@ -33,7 +33,8 @@ impl Example {
         let steps = self.log_probs.len();
         let mut sum = 0.0;
         for number in 0..CLASSES.pow(steps as u32) {
-            let way: Vec<usize> = (0..steps).map(|t| number / CLASSES.pow(t as u32) % CLASSES).collect();
+            let way: Vec<usize> =
+                (0..steps).map(|t| number / CLASSES.pow(t as u32) % CLASSES).collect();
             let mut spelt = way.clone();
             spelt.dedup();
             spelt.retain(|&class| class != 0);

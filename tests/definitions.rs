@@ -4,7 +4,9 @@ mod common;
 
 use burn::backend::Autodiff;
 use burn::tensor::module;
-use burn::tensor::ops::{ConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions};
+use burn::tensor::ops::{
+    ConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
+};
 use burn::tensor::{Distribution, Tensor, TensorData, TensorPrimitive};
 use burn_backend::ops::ModuleOps;
 use burn_wgsl::{Wgsl, WgslDevice};
@@ -30,13 +32,16 @@ fn resizing_gives_the_documented_figures() {
         ),
         (
             resizing(&InterpolateMode::Bilinear, false),
-            [1.0, 1.25, 1.75, 2.0, 1.5, 1.75, 2.25, 2.5, 2.5, 2.75, 3.25, 3.5, 3.0, 3.25, 3.75, 4.0],
+            [
+                1.0, 1.25, 1.75, 2.0, 1.5, 1.75, 2.25, 2.5, 2.5, 2.75, 3.25, 3.5, 3.0, 3.25, 3.75,
+                4.0,
+            ],
         ),
         (
             resizing(&InterpolateMode::Bilinear, true),
             [
-                1.0, 1.3333, 1.6667, 2.0, 1.6667, 2.0, 2.3333, 2.6667, 2.3333, 2.6667, 3.0, 3.3333, 3.0, 3.3333,
-                3.6667, 4.0,
+                1.0, 1.3333, 1.6667, 2.0, 1.6667, 2.0, 2.3333, 2.6667, 2.3333, 2.6667, 3.0, 3.3333,
+                3.0, 3.3333, 3.6667, 4.0,
             ],
         ),
     ];
@@ -46,7 +51,12 @@ fn resizing_gives_the_documented_figures() {
             let y = module::interpolate(x.clone(), [4, 4], options.clone());
             let truth = TensorData::new(truth.to_vec(), [1, 1, 4, 4]);
             let what = format!("{options:?} on {device}");
-            assert_close(&what, &y.into_data(), &truth, Tolerance { relative: 0.0, absolute: 5e-5 });
+            assert_close(
+                &what,
+                &y.into_data(),
+                &truth,
+                Tolerance { relative: 0.0, absolute: 5e-5 },
+            );
         }
     }
 }
@@ -54,24 +64,34 @@ fn resizing_gives_the_documented_figures() {
 /// Resizing is linear: for its matrix A and any x and y, the sum of y * A x is that of A^T y * x.
 #[test]
 fn the_gradient_of_resizing_is_its_transpose() {
-    let modes =
-        [InterpolateMode::Nearest, InterpolateMode::Bilinear, InterpolateMode::Bicubic, InterpolateMode::Lanczos3];
+    let modes = [
+        InterpolateMode::Nearest,
+        InterpolateMode::Bilinear,
+        InterpolateMode::Bicubic,
+        InterpolateMode::Lanczos3,
+    ];
     for device in devices() {
-        for (input, output) in [([7, 5], [11, 13]), ([9, 14], [4, 3]), ([1, 6], [8, 1]), ([5, 8], [40, 31])] {
-            for (mode, align_corners) in modes.iter().flat_map(|mode| [(mode, true), (mode, false)]) {
+        for (input, output) in
+            [([7, 5], [11, 13]), ([9, 14], [4, 3]), ([1, 6], [8, 1]), ([5, 8], [40, 31])]
+        {
+            for (mode, align_corners) in modes.iter().flat_map(|mode| [(mode, true), (mode, false)])
+            {
                 let options = resizing(mode, align_corners);
                 let x = random([2, 3, input[0], input[1]], &device);
                 let y = random([2, 3, output[0], output[1]], &device);
                 let forward = module::interpolate(x.clone(), output, options.clone());
-                let backward = Tensor::<Wgsl, 4>::from_primitive(TensorPrimitive::Float(Wgsl::interpolate_backward(
-                    x.clone().into_primitive().tensor(),
-                    y.clone().into_primitive().tensor(),
-                    output,
-                    options,
-                )));
+                let backward = Tensor::<Wgsl, 4>::from_primitive(TensorPrimitive::Float(
+                    Wgsl::interpolate_backward(
+                        x.clone().into_primitive().tensor(),
+                        y.clone().into_primitive().tensor(),
+                        output,
+                        options,
+                    ),
+                ));
                 assert_eq!(backward.dims(), x.dims());
                 let size = (y.clone() * forward.clone()).abs().sum().into_scalar();
-                let (one, other) = ((y * forward).sum().into_scalar(), (backward * x).sum().into_scalar());
+                let (one, other) =
+                    ((y * forward).sum().into_scalar(), (backward * x).sum().into_scalar());
                 assert!(
                     (one - other).abs() < 2e-6 * size,
                     "{mode:?} {align_corners} {input:?} to {output:?} on {device}: {one} and {other}"
@@ -86,7 +106,12 @@ fn the_gradient_of_resizing_is_its_transpose() {
 #[test]
 fn gradients_of_pools_and_grouped_weights_are_transposes() {
     type Trained<const D: usize> = Tensor<Autodiff<Wgsl>, D>;
-    fn check<const D: usize>(what: &str, device: &WgslDevice, x: [usize; D], map: impl Fn(Trained<D>) -> Trained<D>) {
+    fn check<const D: usize>(
+        what: &str,
+        device: &WgslDevice,
+        x: [usize; D],
+        map: impl Fn(Trained<D>) -> Trained<D>,
+    ) {
         let x = Trained::from_inner(random(x, device)).require_grad();
         let forward = map(x.clone());
         let y = random(forward.dims(), device);
@@ -94,7 +119,10 @@ fn gradients_of_pools_and_grouped_weights_are_transposes() {
         let backward = x.grad(&grads).expect("x is tracked");
         let one = (y * forward.inner()).sum().into_scalar();
         let other = (backward * x.inner()).sum().into_scalar();
-        assert!((one - other).abs() < 1e-4 * (1.0 + one.abs()), "{what} on {device}: {one} and {other}");
+        assert!(
+            (one - other).abs() < 1e-4 * (1.0 + one.abs()),
+            "{what} on {device}: {one} and {other}"
+        );
     }
     for device in devices() {
         for (size, kernel, padding) in [(5, 2, 0), (3, 3, 1), (7, 4, 1), (6, 5, 2), (2, 5, 1)] {
@@ -120,8 +148,13 @@ fn gradients_of_pools_and_grouped_weights_are_transposes() {
 fn gradients_stay_on_the_gpu() {
     for device in gpus() {
         let before = burn_wgsl::fallbacks();
-        let x = Tensor::<Autodiff<Wgsl>, 4>::from_inner(random([1, 2, 6, 5], &device)).require_grad();
-        let y = module::interpolate(x.clone(), [9, 4], InterpolateOptions::new(InterpolateMode::Lanczos3));
+        let x =
+            Tensor::<Autodiff<Wgsl>, 4>::from_inner(random([1, 2, 6, 5], &device)).require_grad();
+        let y = module::interpolate(
+            x.clone(),
+            [9, 4],
+            InterpolateOptions::new(InterpolateMode::Lanczos3),
+        );
         let grads = y.sum().backward();
         // Weights of an output sum to one, so the gradient of their sum sums to the count of outputs.
         let total = x.grad(&grads).expect("x is tracked").sum().into_scalar();
@@ -153,7 +186,9 @@ fn regular_grid(output: [usize; 2], align_corners: bool, device: &WgslDevice) ->
 }
 
 fn sampling(padding: GridSamplePaddingMode, align_corners: bool) -> GridSampleOptions {
-    GridSampleOptions::new(InterpolateMode::Bicubic).with_padding_mode(padding).with_align_corners(align_corners)
+    GridSampleOptions::new(InterpolateMode::Bicubic)
+        .with_padding_mode(padding)
+        .with_align_corners(align_corners)
 }
 
 #[test]
@@ -161,9 +196,14 @@ fn bicubic_sampling_on_a_regular_grid_is_resizing() {
     for device in devices() {
         for align_corners in [true, false] {
             let x = random([1, 2, 5, 8], &device);
-            let resized = module::interpolate(x.clone(), [9, 11], resizing(&InterpolateMode::Bicubic, align_corners));
+            let resized = module::interpolate(
+                x.clone(),
+                [9, 11],
+                resizing(&InterpolateMode::Bicubic, align_corners),
+            );
             let grid = regular_grid([9, 11], align_corners, &device);
-            let sampled = x.grid_sample_2d(grid, sampling(GridSamplePaddingMode::Border, align_corners));
+            let sampled =
+                x.grid_sample_2d(grid, sampling(GridSamplePaddingMode::Border, align_corners));
             let what = format!("align_corners {align_corners} on {device}");
             assert_close(&what, &sampled.into_data(), &resized.into_data(), CLOSE);
         }
@@ -201,7 +241,11 @@ fn bicubic_sampling_sees_the_padding() {
                 for row in (0..h + 2 * MORE).map(|row| element(row, h)) {
                     for col in (0..w + 2 * MORE).map(|col| element(col, w)) {
                         let inside = (0..h as i64).contains(&row) && (0..w as i64).contains(&col);
-                        large.push(if inside { values[row as usize * w + col as usize] } else { 0.0 });
+                        large.push(if inside {
+                            values[row as usize * w + col as usize]
+                        } else {
+                            0.0
+                        });
                     }
                 }
                 let large = TensorData::new(large, [1, 1, h + 2 * MORE, w + 2 * MORE]);
@@ -217,11 +261,16 @@ fn bicubic_sampling_sees_the_padding() {
                     let col = -3.0 + (i as f32 * 0.73) % (w as f32 + 5.0);
                     here.extend([place(col, w), place(row, h)]);
                     let more = MORE as f32;
-                    there.extend([place(col + more, w + 2 * MORE), place(row + more, h + 2 * MORE)]);
+                    there
+                        .extend([place(col + more, w + 2 * MORE), place(row + more, h + 2 * MORE)]);
                 }
-                let grid = |places| Tensor::from_data(TensorData::new(places, [1, 5, 8, 2]), &device);
+                let grid =
+                    |places| Tensor::from_data(TensorData::new(places, [1, 5, 8, 2]), &device);
                 let small = x.grid_sample_2d(grid(here), sampling(padding, align_corners));
-                let truth = large.grid_sample_2d(grid(there), sampling(GridSamplePaddingMode::Border, align_corners));
+                let truth = large.grid_sample_2d(
+                    grid(there),
+                    sampling(GridSamplePaddingMode::Border, align_corners),
+                );
                 let what = format!("{padding:?} {align_corners} on {device}");
                 let loose = Tolerance { relative: 1e-4, absolute: 1e-4 };
                 assert_close(&what, &small.into_data(), &truth.into_data(), loose);
@@ -262,7 +311,9 @@ fn sampling_at_doubtful_places() {
 #[test]
 fn layer_norm_keeps_its_digits_at_a_large_mean() {
     for device in devices() {
-        for (rows, width, mean) in [(70, 7, 100.0), (5, 64, 100.0), (3, 1000, 100.0), (3, 4096, -1000.0)] {
+        for (rows, width, mean) in
+            [(70, 7, 100.0), (5, 64, 100.0), (3, 1000, 100.0), (3, 4096, -1000.0)]
+        {
             let x = random([rows, width], &device) + mean;
             let (gamma, beta) = (random([width], &device), random([width], &device));
             let y = Tensor::<Wgsl, 2>::from_primitive(TensorPrimitive::Float(Wgsl::layer_norm(
@@ -272,7 +323,8 @@ fn layer_norm_keeps_its_digits_at_a_large_mean() {
                 1e-5,
             )));
             let read = |data: TensorData| data.iter::<f64>().collect::<Vec<_>>();
-            let (x, gamma, beta) = (read(x.into_data()), read(gamma.into_data()), read(beta.into_data()));
+            let (x, gamma, beta) =
+                (read(x.into_data()), read(gamma.into_data()), read(beta.into_data()));
             let mut truth = Vec::new();
             for row in x.chunks(width) {
                 let mean = row.iter().sum::<f64>() / width as f64;
@@ -282,7 +334,12 @@ fn layer_norm_keeps_its_digits_at_a_large_mean() {
             }
             let what = format!("rows of {width} around {mean} on {device}");
             let truth = TensorData::new(truth, [rows, width]);
-            assert_close(&what, &y.into_data(), &truth, Tolerance { relative: 1e-5, absolute: 1e-5 });
+            assert_close(
+                &what,
+                &y.into_data(),
+                &truth,
+                Tolerance { relative: 1e-5, absolute: 1e-5 },
+            );
         }
     }
 }
@@ -292,22 +349,31 @@ fn layer_norm_keeps_its_digits_at_a_large_mean() {
 fn what_cannot_be_sampled_is_refused_by_name() {
     for device in gpus() {
         let message = |f: &dyn Fn()| {
-            let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).expect_err("it is refused");
+            let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f))
+                .expect_err("it is refused");
             panic.downcast_ref::<String>().cloned().unwrap_or_default()
         };
         let x = random([1, 1, 4, 4], &device);
         let grid = random([1, 2, 2, 2], &device);
         let text = message(&|| {
-            let _ = x.clone().grid_sample_2d(grid.clone(), GridSampleOptions::new(InterpolateMode::Lanczos3));
+            let _ = x
+                .clone()
+                .grid_sample_2d(grid.clone(), GridSampleOptions::new(InterpolateMode::Lanczos3));
         });
         assert!(text.contains("Lanczos") && text.contains(&device.to_string()), "{text}");
         let text = message(&|| {
-            let _ = x.clone().grid_sample_2d(random([1, 2, 2, 3], &device), GridSampleOptions::default());
+            let _ = x
+                .clone()
+                .grid_sample_2d(random([1, 2, 2, 3], &device), GridSampleOptions::default());
         });
         assert!(text.contains("[1, 2, 2, 3]"), "{text}");
         let text = message(&|| {
             let none = Tensor::<Wgsl, 4>::zeros([1, 1, 0, 4], &device);
-            let _ = module::interpolate(none, [2, 2], InterpolateOptions::new(InterpolateMode::Bilinear));
+            let _ = module::interpolate(
+                none,
+                [2, 2],
+                InterpolateOptions::new(InterpolateMode::Bilinear),
+            );
         });
         assert!(text.contains("[1, 1, 0, 4]"), "{text}");
     }

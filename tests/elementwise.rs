@@ -6,7 +6,7 @@ mod common;
 use burn_backend::TensorData;
 use burn_wgsl::backend::call::{Value, call};
 use burn_wgsl::kernels::cases::{Arg, Case, Fill, Input};
-use burn_wgsl::kernels::table::{self, Operands, Row, Truth};
+use burn_wgsl::kernels::table::{self, Operands, Reference, Row};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{Tolerance, devices};
 
@@ -22,52 +22,57 @@ fn tolerance(row: &Row) -> Tolerance {
     Tolerance { relative, absolute: 1e-6 }
 }
 
-fn input(truth: Truth, shape: &'static [usize], axes: &'static [usize], fill: Fill) -> Arg {
+fn input(truth: Reference, shape: &'static [usize], axes: &'static [usize], fill: Fill) -> Arg {
     let fill = match truth {
-        Truth::F1(_) | Truth::F2(_) | Truth::F3(_) | Truth::Fq1(_) | Truth::Fq2(_) => fill,
-        Truth::I1(_) | Truth::I2(_) | Truth::I3(_) | Truth::Iq2(_) => Fill::Ints,
-        Truth::B1(_) | Truth::B2(_) => Fill::Truths,
+        Reference::F1(_)
+        | Reference::F2(_)
+        | Reference::F3(_)
+        | Reference::Fq1(_)
+        | Reference::Fq2(_) => fill,
+        Reference::I1(_) | Reference::I2(_) | Reference::I3(_) | Reference::Iq2(_) => Fill::Ints,
+        Reference::B1(_) | Reference::B2(_) => Fill::Truths,
     };
     Arg::Tensor(Input { fill, shape, axes })
 }
 
 /// The scalars of a row, as its case gives them and as its truth takes them.
-fn scalars(truth: Truth) -> (Arg, Arg, f64, f64) {
+fn scalars(truth: Reference) -> (Arg, Arg, f64, f64) {
     match truth {
-        Truth::I1(_) | Truth::I2(_) | Truth::I3(_) | Truth::Iq2(_) => {
+        Reference::I1(_) | Reference::I2(_) | Reference::I3(_) | Reference::Iq2(_) => {
             (Arg::Int(IS), Arg::Int(IT), IS as f64, IT as f64)
         }
-        Truth::B1(_) | Truth::B2(_) => (Arg::Switch(true), Arg::Switch(false), 1.0, 0.0),
+        Reference::B1(_) | Reference::B2(_) => (Arg::Switch(true), Arg::Switch(false), 1.0, 0.0),
         _ => (Arg::Float(S), Arg::Float(T), S, T),
     }
 }
 
-fn is_question(truth: Truth) -> bool {
-    matches!(truth, Truth::Fq1(_) | Truth::Fq2(_) | Truth::Iq2(_))
+fn is_question(truth: Reference) -> bool {
+    matches!(truth, Reference::Fq1(_) | Reference::Fq2(_) | Reference::Iq2(_))
 }
 
 /// The truth of one element; every type fits into f64.
-fn expected(truth: Truth, a: f64, b: f64, c: f64) -> f64 {
+fn expected(truth: Reference, a: f64, b: f64, c: f64) -> f64 {
     let (i, j, k) = (a as i32, b as i32, c as i32);
     match truth {
-        Truth::F1(f) => f(a),
-        Truth::F2(f) => f(a, b),
-        Truth::F3(f) => f(a, b, c),
-        Truth::Fq1(f) => f64::from(f(a)),
-        Truth::Fq2(f) => f64::from(f(a, b)),
-        Truth::I1(f) => f64::from(f(i)),
-        Truth::I2(f) => f64::from(f(i, j)),
-        Truth::I3(f) => f64::from(f(i, j, k)),
-        Truth::Iq2(f) => f64::from(f(i, j)),
-        Truth::B1(f) => f64::from(f(a != 0.0)),
-        Truth::B2(f) => f64::from(f(a != 0.0, b != 0.0)),
+        Reference::F1(f) => f(a),
+        Reference::F2(f) => f(a, b),
+        Reference::F3(f) => f(a, b, c),
+        Reference::Fq1(f) => f64::from(f(a)),
+        Reference::Fq2(f) => f64::from(f(a, b)),
+        Reference::I1(f) => f64::from(f(i)),
+        Reference::I2(f) => f64::from(f(i, j)),
+        Reference::I3(f) => f64::from(f(i, j, k)),
+        Reference::Iq2(f) => f64::from(f(i, j)),
+        Reference::B1(f) => f64::from(f(a != 0.0)),
+        Reference::B2(f) => f64::from(f(a != 0.0, b != 0.0)),
     }
 }
 
 fn run(case: &Case, device: &WgslDevice) -> TensorData {
-    let values: Vec<Value<Wgsl>> =
-        call(case, device, &mut |tensor| tensor).unwrap_or_else(|| panic!("{} is in no table", case.op));
-    pollster::block_on(values.into_iter().next().expect("one result").into_data()).expect("read back")
+    let values: Vec<Value<Wgsl>> = call(case, device, &mut |tensor| tensor)
+        .unwrap_or_else(|| panic!("{} is in no table", case.op));
+    pollster::block_on(values.into_iter().next().expect("one result").into_data())
+        .expect("read back")
 }
 
 /// A row beyond Burn's contract, which no trait can call.
@@ -94,31 +99,38 @@ fn extension(row: &'static Row, tensors: &[Arg], device: &WgslDevice) -> TensorD
 fn seen(arg: &Arg, place: usize, shape: &[usize]) -> Vec<f64> {
     let Arg::Tensor(input) = arg else { panic!("a tensor") };
     let data = burn_wgsl::backend::call::content(input, place);
-    let tensor = burn::tensor::Tensor::<burn_flex::Flex, 2>::from_data(data.convert::<f32>(), &Default::default());
-    let tensor =
-        if input.axes.is_empty() { tensor } else { tensor.permute([input.axes[0] as isize, input.axes[1] as isize]) };
+    let tensor = burn::tensor::Tensor::<burn_flex::Flex, 2>::from_data(
+        data.convert::<f32>(),
+        &Default::default(),
+    );
+    let tensor = if input.axes.is_empty() {
+        tensor
+    } else {
+        tensor.permute([input.axes[0] as isize, input.axes[1] as isize])
+    };
     tensor.expand([shape[0] as i64, shape[1] as i64]).into_data().iter::<f64>().collect()
 }
 
 fn check(row: &'static Row, device: &WgslDevice, tensors: &[Arg], shape: &[usize]) {
-    let (first, second, s, t) = scalars(row.truth);
+    let (first, second, s, t) = scalars(row.reference);
     let mut args = tensors.to_vec();
     match row.operands {
         Operands::Unary | Operands::Binary => {}
         Operands::Scalar => args.push(first),
         Operands::Scalars => args.extend([first, second]),
     }
-    if is_question(row.truth) {
+    if is_question(row.reference) {
         args.push(Arg::BoolType);
     }
     let case = Case { op: row.name, args: Vec::leak(args) };
-    let result = if table::is_extension(row) { extension(row, tensors, device) } else { run(&case, device) };
+    let result =
+        if table::is_extension(row) { extension(row, tensors, device) } else { run(&case, device) };
     let a = seen(&tensors[0], 1, shape);
     let b = tensors.get(1).map(|arg| seen(arg, 2, shape));
     let tolerance = tolerance(row);
     for (index, value) in result.iter::<f64>().enumerate() {
         let second = b.as_ref().map_or(s, |b| b[index]);
-        let truth = expected(row.truth, a[index], second, t);
+        let truth = expected(row.reference, a[index], second, t);
         assert!(
             tolerance.holds(value, truth),
             "{} on {device}: of {} and {second} came {value}, the truth is {truth}",
@@ -130,7 +142,8 @@ fn check(row: &'static Row, device: &WgslDevice, tensors: &[Arg], shape: &[usize
 
 /// Rows whose twin on the CPU is known to differ from the truth: burn-flex divides by zero its own way.
 fn twin_differs(row: &Row) -> bool {
-    row.name.starts_with("int_") && ["div", "remainder", "powi"].iter().any(|op| row.name.contains(op))
+    row.name.starts_with("int_")
+        && ["div", "remainder", "powi"].iter().any(|op| row.name.contains(op))
 }
 
 /// The second operand of a row: shifts are only defined below the width of an integer.
@@ -138,7 +151,7 @@ fn second(row: &Row, shape: &'static [usize], fill: Fill) -> Arg {
     if row.name.contains("shift") {
         return Arg::Tensor(Input { fill: Fill::Below(31), shape, axes: &[] });
     }
-    input(row.truth, shape, &[], fill)
+    input(row.reference, shape, &[], fill)
 }
 
 fn rows() -> impl Iterator<Item = &'static Row> {
@@ -154,7 +167,10 @@ fn on_every_device(check_row: impl Fn(&'static Row, &WgslDevice) + std::panic::R
             }
             if let Err(panic) = std::panic::catch_unwind(|| check_row(row, &device)) {
                 failed.push(
-                    panic.downcast_ref::<String>().cloned().unwrap_or_else(|| format!("{} on {device}", row.name)),
+                    panic
+                        .downcast_ref::<String>()
+                        .cloned()
+                        .unwrap_or_else(|| format!("{} on {device}", row.name)),
                 );
             }
         }
@@ -166,9 +182,11 @@ fn on_every_device(check_row: impl Fn(&'static Row, &WgslDevice) + std::panic::R
 fn rows_hold_on_random_values() {
     on_every_device(|row, device| {
         // Sizes that end inside a vec4, and inside a workgroup.
-        let a = input(row.truth, &[7, 13], &[], Fill::Normal);
+        let a = input(row.reference, &[7, 13], &[], Fill::Normal);
         match row.operands {
-            Operands::Binary => check(row, device, &[a, second(row, &[7, 13], Fill::Positive)], &[7, 13]),
+            Operands::Binary => {
+                check(row, device, &[a, second(row, &[7, 13], Fill::Positive)], &[7, 13])
+            }
             _ => check(row, device, &[a], &[7, 13]),
         }
     });
@@ -177,9 +195,11 @@ fn rows_hold_on_random_values() {
 #[test]
 fn rows_hold_on_views_and_broadcasts() {
     on_every_device(|row, device| {
-        let a = input(row.truth, &[12, 5], &[1, 0], Fill::Positive);
+        let a = input(row.reference, &[12, 5], &[1, 0], Fill::Positive);
         match row.operands {
-            Operands::Binary => check(row, device, &[a, second(row, &[1, 12], Fill::Normal)], &[5, 12]),
+            Operands::Binary => {
+                check(row, device, &[a, second(row, &[1, 12], Fill::Normal)], &[5, 12])
+            }
             _ => check(row, device, &[a], &[5, 12]),
         }
     });
@@ -218,7 +238,7 @@ fn float_rows_hold_on_special_values() {
     let mut failed = Vec::new();
     for device in common::gpus() {
         for row in rows() {
-            let Truth::F1(truth) = row.truth else {
+            let Reference::F1(truth) = row.reference else {
                 continue;
             };
             let tensor = Tensor::<Wgsl, 1>::from_floats(special, &device);
@@ -226,15 +246,20 @@ fn float_rows_hold_on_special_values() {
                 continue;
             };
             let value = burn_wgsl::backend::apply(row, [primitive]);
-            let value = Tensor::<Wgsl, 1>::from_primitive(TensorPrimitive::Float(value)).into_data();
+            let value =
+                Tensor::<Wgsl, 1>::from_primitive(TensorPrimitive::Float(value)).into_data();
             for (x, value) in special.iter().zip(value.iter::<f64>()) {
                 let truth = f64::from(truth(f64::from(*x)) as f32);
                 // Subnormal results may be flushed to zero.
                 let flushed = truth.abs() < 1.2e-38 && value == 0.0;
                 // Past 65536 the sine is the driver's own, which promises nothing there.
-                let far = ["float_sin", "float_cos", "float_tan"].contains(&row.name) && x.abs() > 65_536.0;
+                let far = ["float_sin", "float_cos", "float_tan"].contains(&row.name)
+                    && x.abs() > 65_536.0;
                 if !flushed && !far && !tolerance(row).holds(value, truth) {
-                    failed.push(format!("{}({x}) on {device} is {value}, the truth {truth}", row.name));
+                    failed.push(format!(
+                        "{}({x}) on {device} is {value}, the truth {truth}",
+                        row.name
+                    ));
                 }
             }
         }

@@ -25,8 +25,10 @@ fn read(tensor: Tensor<Wgsl, 1>) -> Vec<f64> {
 /// The spectrum, by a sum for each of its elements.
 fn dft(x: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let n = x.len();
-    let roots: Vec<(f64, f64)> =
-        (0..n).map(|k| (TAU * k as f64 / n as f64).sin_cos()).map(|(sin, cos)| (cos, -sin)).collect();
+    let roots: Vec<(f64, f64)> = (0..n)
+        .map(|k| (TAU * k as f64 / n as f64).sin_cos())
+        .map(|(sin, cos)| (cos, -sin))
+        .collect();
     let bin = |k: usize| {
         x.iter().enumerate().fold((0.0, 0.0), |(re, im), (j, x)| {
             let (cos, sin) = roots[k * j % n];
@@ -39,7 +41,8 @@ fn dft(x: &[f64]) -> (Vec<f64>, Vec<f64>) {
 /// The largest difference, relative to the largest of the truth.
 fn error(values: &[f64], truth: &[f64]) -> f64 {
     assert_eq!(values.len(), truth.len());
-    let largest = |values: &mut dyn Iterator<Item = f64>| values.fold(0.0f64, |a, b| a.max(b.abs()));
+    let largest =
+        |values: &mut dyn Iterator<Item = f64>| values.fold(0.0f64, |a, b| a.max(b.abs()));
     largest(&mut values.iter().zip(truth).map(|(a, b)| a - b)) / largest(&mut truth.iter().copied())
 }
 

@@ -3,7 +3,9 @@
 mod common;
 
 use burn::backend::Autodiff;
-use burn::backend::autodiff::checkpoint::strategy::{BalancedCheckpointing, CheckpointStrategy, NoCheckpointing};
+use burn::backend::autodiff::checkpoint::strategy::{
+    BalancedCheckpointing, CheckpointStrategy, NoCheckpointing,
+};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Tensor, TensorData, TensorPrimitive};
 use burn_backend::DType;
@@ -27,7 +29,9 @@ fn has_gradient(case: &Case) -> bool {
         || case.op == "ctc_loss";
     let inner = case.op.contains("backward");
     // burn-flex has no argtopk, which the gradient of topk needs.
-    let flat = ["arg", "any", "all", "into_int", "unfold", "topk", "rfft"].iter().any(|word| case.op.contains(word));
+    let flat = ["arg", "any", "all", "into_int", "unfold", "topk", "rfft"]
+        .iter()
+        .any(|word| case.op.contains(word));
     // A known bug of Burn 0.21, whatever the backend: its gradient of repeat_dim is wrong for long axes.
     let wrong = case.op == "float_repeat_dim" || case.op.contains("prod");
     // Burn's autodiff samples on a grid by the plane only, and burn-flex has no gradient of the Lanczos filter.
@@ -66,7 +70,11 @@ fn gradients<T: AutodiffBackend>(case: &Case, device: &T::Device) -> Vec<Option<
 }
 
 /// The same, computed in these element types.
-fn gradients_as<T: AutodiffBackend>(case: &Case, device: &T::Device, types: Types) -> Vec<Option<TensorData>> {
+fn gradients_as<T: AutodiffBackend>(
+    case: &Case,
+    device: &T::Device,
+    types: Types,
+) -> Vec<Option<TensorData>> {
     let mut leaves: Vec<T::FloatTensorPrimitive> = Vec::new();
     let values = call_as::<T>(case, device, types, &mut |tensor| {
         let leaf = T::float_set_require_grad(T::float_detach(tensor), true);
@@ -127,8 +135,12 @@ fn every_case<S: CheckpointStrategy + std::panic::RefUnwindSafe>() {
         for case in common::cases().filter(|case| has_gradient(case)) {
             match std::panic::catch_unwind(|| compare::<S>(case, &device)) {
                 Ok(had) => checked += usize::from(had),
-                Err(panic) => failed
-                    .push(panic.downcast_ref::<String>().cloned().unwrap_or_else(|| format!("{case:?} on {device}"))),
+                Err(panic) => failed.push(
+                    panic
+                        .downcast_ref::<String>()
+                        .cloned()
+                        .unwrap_or_else(|| format!("{case:?} on {device}")),
+                ),
             }
         }
     }
@@ -163,7 +175,8 @@ fn gradients_in_f16_are_those_of_f32() {
             let Ok(truth) = std::panic::catch_unwind(truth) else {
                 continue;
             };
-            let value = std::panic::catch_unwind(|| gradients_as::<Autodiff<Wgsl>>(case, &device, half));
+            let value =
+                std::panic::catch_unwind(|| gradients_as::<Autodiff<Wgsl>>(case, &device, half));
             let Ok(value) = value else {
                 failed.push(format!("{case:?} on {device} panics"));
                 continue;
@@ -205,7 +218,8 @@ fn loss_in_f64(case: &Case, leaf: usize, element: usize, step: f64) -> Option<f6
         let Value::Float(tensor) = value else {
             continue;
         };
-        let weighted = tensor.into_data().iter::<f64>().enumerate().map(|(i, x)| x * weight(i)).sum::<f64>();
+        let weighted =
+            tensor.into_data().iter::<f64>().enumerate().map(|(i, x)| x * weight(i)).sum::<f64>();
         total += weighted;
     }
     Some(total)
@@ -224,7 +238,9 @@ fn gradients_agree_with_finite_differences() {
                 let grad: Vec<f64> = grad.iter::<f64>().collect();
                 // A few elements, none of those that a case sets to zero, where some ops have a corner.
                 let smooth = |&i: &usize| i < grad.len() && (i < 5 || (i - 5) % 17 != 0);
-                for element in [1, 7, grad.len() / 2, grad.len().saturating_sub(1)].into_iter().filter(smooth) {
+                for element in
+                    [1, 7, grad.len() / 2, grad.len().saturating_sub(1)].into_iter().filter(smooth)
+                {
                     let loss = |step| {
                         let run = || loss_in_f64(case, leaf, element, step);
                         std::panic::catch_unwind(run).ok().flatten()
@@ -249,7 +265,10 @@ fn gradients_agree_with_finite_differences() {
         }
     }
     assert!(failed.is_empty(), "{} of {checked} failed:\n{}", failed.len(), failed.join("\n"));
-    assert!(checked > 300 || std::env::var_os("BURN_WGSL_TEST_CASES").is_some(), "only {checked} were checked");
+    assert!(
+        checked > 300 || std::env::var_os("BURN_WGSL_TEST_CASES").is_some(),
+        "only {checked} were checked"
+    );
 }
 
 /// Against finite differences of the truth itself, so that a mistake shared with the twin would show.
@@ -264,7 +283,10 @@ fn gelu_gradient_is_that_of_the_exact_form() {
             let (x, h) = (f64::from(*x), 1e-5);
             let gelu = burn_wgsl::kernels::table::gelu;
             let truth = (gelu(x + h) - gelu(x - h)) / (2.0 * h);
-            assert!((grad - truth).abs() < 2e-5, "gelu'({x}) on {device} is {grad}, the truth {truth}");
+            assert!(
+                (grad - truth).abs() < 2e-5,
+                "gelu'({x}) on {device} is {grad}, the truth {truth}"
+            );
         }
     }
 }

@@ -10,7 +10,9 @@ use burn::module::{Module, ModuleVisitor, Param};
 use burn::nn::{self, loss};
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{Bool, DType, Distribution, Int, Tensor, TensorData, activation, f16, set_default_dtypes};
+use burn::tensor::{
+    Bool, DType, Distribution, Int, Tensor, TensorData, activation, f16, set_default_dtypes,
+};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::devices;
 
@@ -73,7 +75,7 @@ struct Types<'a>(&'a GradientsParams, Vec<DType>);
 impl<B: AutodiffBackend> ModuleVisitor<B> for Types<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         let grad = self.0.get::<B::InnerBackend, D>(param.id);
-        // Running means have none.
+        // ScanOp means have none.
         self.1.extend(grad.map(|grad| grad.dtype()));
         self.1.push(param.val().dtype());
     }
@@ -98,7 +100,8 @@ fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, 
         1 => (y % 2) as f32,
         _ => ((x + y) % 2) as f32,
     };
-    let images: Vec<f32> = (0..12 * 64).map(|i| pixels(i / 64, i / 8 % 8, i % 8) + 0.01 * (i % 7) as f32).collect();
+    let images: Vec<f32> =
+        (0..12 * 64).map(|i| pixels(i / 64, i / 8 % 8, i % 8) + 0.01 * (i % 7) as f32).collect();
     let images = Tensor::<B, 4>::from_data(TensorData::new(images, [12, 1, 8, 8]), device);
     let labels: Vec<i64> = (0..12).map(|i| i % 3).collect();
     let labels = Tensor::<B, 1, Int>::from_data(labels.as_slice(), device);
@@ -122,7 +125,10 @@ fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, 
 #[test]
 fn a_model_trains_in_f16() {
     on_half_devices(|device| {
-        for (first, last) in [train::<Autodiff<Wgsl>>(device), train::<Autodiff<Wgsl, BalancedCheckpointing>>(device)] {
+        for (first, last) in [
+            train::<Autodiff<Wgsl>>(device),
+            train::<Autodiff<Wgsl, BalancedCheckpointing>>(device),
+        ] {
             assert!(last < 0.3 * first, "{first} to {last} on {device}");
         }
     });

@@ -95,7 +95,12 @@ fn check(files: &[File]) -> Vec<String> {
     for file in files {
         for named in &file.named {
             if let Some(what) = wrong(file, named, &reach) {
-                complaints.push(format!("{}:{}: `{}`: {what}", file.path, named.line, named.path.join("::")));
+                complaints.push(format!(
+                    "{}:{}: `{}`: {what}",
+                    file.path,
+                    named.line,
+                    named.path.join("::")
+                ));
             }
         }
     }
@@ -110,7 +115,11 @@ fn wrong(file: &File, named: &Named, reach: &Reach) -> Option<String> {
         return Some(format!("only {} may name wgpu", MAY_NAME_WGPU.join(", ")));
     }
     // src/lib.rs may hand Burn's types on, and a program uses Burn as any user of the crate does.
-    if is_of(head, "burn") && !MAY_NAME_BURN.contains(&home) && file.path != "src/lib.rs" && !file.program {
+    if is_of(head, "burn")
+        && !MAY_NAME_BURN.contains(&home)
+        && file.path != "src/lib.rs"
+        && !file.program
+    {
         return Some(format!("only {} may name Burn", MAY_NAME_BURN.join(", ")));
     }
     if head != "crate" || file.program {
@@ -145,12 +154,16 @@ fn reach(files: &[File]) -> Reach {
             continue;
         }
         for named in &file.named {
-            let (Some("crate"), Some(target)) = (named.path.first().map(String::as_str), named.path.get(1)) else {
+            let (Some("crate"), Some(target)) =
+                (named.path.first().map(String::as_str), named.path.get(1))
+            else {
                 continue;
             };
             match named.module.first() {
                 Some(module) => edges.push((module.clone(), target.clone())),
-                None => edges.extend(named.import.iter().map(|name| (name.clone(), target.clone()))),
+                None => {
+                    edges.extend(named.import.iter().map(|name| (name.clone(), target.clone())))
+                }
             }
         }
     }
@@ -445,15 +458,22 @@ fn character_or_lifetime(rest: &str) -> usize {
 /// The complaints about these files, without the explanations.
 fn verdict(files: &[(&str, &str)]) -> Vec<String> {
     let files: Vec<File> = files.iter().map(|(path, text)| File::new(path, text)).collect();
-    check(&files).iter().map(|line| line.split("`: ").next().unwrap_or_default().to_owned() + "`").collect()
+    check(&files)
+        .iter()
+        .map(|line| line.split("`: ").next().unwrap_or_default().to_owned() + "`")
+        .collect()
 }
 
 #[test]
 fn upward_is_found_and_downward_is_not() {
-    let source = "use crate::device::Facts;\n\nuse crate::kernels::launch;\nfn f() { crate::tensor::g() }";
+    let source =
+        "use crate::device::Facts;\n\nuse crate::kernels::launch;\nfn f() { crate::tensor::g() }";
     assert_eq!(
         verdict(&[("src/runtime/pool.rs", source)]),
-        ["src/runtime/pool.rs:3: `crate::kernels::launch`", "src/runtime/pool.rs:4: `crate::tensor::g`"]
+        [
+            "src/runtime/pool.rs:3: `crate::kernels::launch`",
+            "src/runtime/pool.rs:4: `crate::tensor::g`"
+        ]
     );
     assert!(verdict(&[("src/backend/float.rs", source)]).is_empty());
 }
@@ -463,7 +483,9 @@ fn a_complaint_says_what_is_allowed() {
     let file = File::new("src/tensor/mod.rs", "use crate::backend::Wgsl;");
     assert_eq!(
         check(&[file]),
-        ["src/tensor/mod.rs:1: `crate::backend::Wgsl`: tensor may name only device, runtime, tensor"]
+        [
+            "src/tensor/mod.rs:1: `crate::backend::Wgsl`: tensor may name only device, runtime, tensor"
+        ]
     );
 }
 
@@ -512,12 +534,17 @@ fn super_is_counted_from_where_it_stands() {
 
 #[test]
 fn there_is_no_way_around_through_the_root() {
-    let found = |root: &str, source: &str| verdict(&[("src/lib.rs", root), ("src/tensor/mod.rs", source)]).len();
+    let found = |root: &str, source: &str| {
+        verdict(&[("src/lib.rs", root), ("src/tensor/mod.rs", source)]).len()
+    };
     let uses = "use crate::Wgsl;";
     assert_eq!(found("pub use backend::{Wgsl};", uses), 1);
     assert_eq!(found("pub use crate::backend::Other as Wgsl;", uses), 1);
     assert_eq!(found("pub use device::Wgsl;", uses), 0);
-    assert_eq!(found("pub mod prelude { pub use crate::backend::Wgsl; }", "use crate::prelude::Wgsl;"), 1);
+    assert_eq!(
+        found("pub mod prelude { pub use crate::backend::Wgsl; }", "use crate::prelude::Wgsl;"),
+        1
+    );
     // A module of no layer stands as high as what it names, even through another one.
     let shared = [
         ("src/error.rs", "use crate::words::say;"),
@@ -538,7 +565,11 @@ fn wgpu_and_burn_stay_in_their_places() {
         "use wgpu_hal::Api;",
         "extern crate wgpu;",
     ];
-    let burn = ["use burn::tensor::Tensor;", "impl burn_backend::Backend for A {}", "use burn_std as names;"];
+    let burn = [
+        "use burn::tensor::Tensor;",
+        "impl burn_backend::Backend for A {}",
+        "use burn_std as names;",
+    ];
     let count = |path: &str, source: &str| verdict(&[(path, source)]).len();
     for source in wgpu {
         assert_eq!(count("src/device/mod.rs", source), 0, "{source}");
@@ -556,7 +587,8 @@ fn wgpu_and_burn_stay_in_their_places() {
         }
     }
     // Fields, methods and the crate's own name are none of them.
-    let harmless = "fn f(x: X) { x.wgpu.y(); x.burn::<u8>(); burn_wgsl::device::list(); let burn = 1; }";
+    let harmless =
+        "fn f(x: X) { x.wgpu.y(); x.burn::<u8>(); burn_wgsl::device::list(); let burn = 1; }";
     assert_eq!(count("src/tensor/mod.rs", harmless), 0);
 }
 
@@ -578,7 +610,10 @@ fn comments_and_strings_are_not_code() {
     assert_eq!(verdict(&[("src/device/mod.rs", harmless)]), Vec::<String>::new());
     // What follows them is code again, on its own line.
     let after = "const Q: char = '\"'; const R: &str = \"a\nb\";\nconst S: u8 = b'\"'; use crate::tensor::T;";
-    assert_eq!(verdict(&[("src/device/mod.rs", after)]), ["src/device/mod.rs:3: `crate::tensor::T`"]);
+    assert_eq!(
+        verdict(&[("src/device/mod.rs", after)]),
+        ["src/device/mod.rs:3: `crate::tensor::T`"]
+    );
     let then = format!("{harmless}\nuse crate::tensor::T;");
     assert_eq!(verdict(&[("src/device/mod.rs", &then)]).len(), 1);
 }

@@ -32,7 +32,7 @@ fn opening_and_closing_can_be_repeated() {
     let _turn = TURN.lock();
     for device in common::gpus() {
         let opened = pollster::block_on(burn_wgsl::open(&device)).expect("it opens");
-        assert_eq!(opened.place().expect("it is there"), device.place().expect("it is there"));
+        assert_eq!(opened.resolve().expect("it is there"), device.resolve().expect("it is there"));
         let x = Tensor::<Wgsl, 1>::ones([3], &opened);
         burn_wgsl::close(&device).expect("it is there");
         burn_wgsl::close(&device).expect("closing what is closed is no error");
@@ -43,6 +43,9 @@ fn opening_and_closing_can_be_repeated() {
         let y = Tensor::<Wgsl, 1>::ones([3], &device) + 1.0;
         assert_eq!(y.into_data().to_vec::<f32>().expect("floats"), [2.0; 3]);
     }
-    assert_eq!(pollster::block_on(burn_wgsl::open(&WgslDevice::Cpu)).expect("always there"), WgslDevice::Cpu);
+    assert_eq!(
+        pollster::block_on(burn_wgsl::open(&WgslDevice::Cpu)).expect("always there"),
+        WgslDevice::Cpu
+    );
     burn_wgsl::close(&WgslDevice::Cpu).expect("nothing to do");
 }

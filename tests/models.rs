@@ -13,7 +13,9 @@ use burn::module::{AutodiffModule, Module};
 use burn::nn::conv::{Conv2d, Conv2dConfig, ConvTranspose2d, ConvTranspose2dConfig};
 use burn::nn::loss::{BinaryCrossEntropyLossConfig, CrossEntropyLossConfig};
 use burn::nn::loss::{HuberLossConfig, MseLoss, Reduction};
-use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
+use burn::nn::transformer::{
+    TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
+};
 use burn::nn::{BatchNorm, BatchNormConfig, BiLstm, BiLstmConfig};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig, PaddingConfig2d};
 use burn::optim::momentum::MomentumConfig;
@@ -117,7 +119,11 @@ fn number<B: Backend>(tensor: Tensor<B, 1>) -> f32 {
 }
 
 /// Normally distributed numbers, made on the host and so the same everywhere.
-fn normal<B: Backend, const D: usize>(shape: [usize; D], seed: u64, device: &B::Device) -> Tensor<B, D> {
+fn normal<B: Backend, const D: usize>(
+    shape: [usize; D],
+    seed: u64,
+    device: &B::Device,
+) -> Tensor<B, D> {
     let mut stream = StdRng::seed_from_u64(seed);
     let data = TensorData::random::<f32, _, _>(shape, Distribution::Normal(0.0, 1.0), &mut stream);
     Tensor::from_data(data, device)
@@ -184,7 +190,10 @@ impl Example for Sequences {
     type Model<B: AutodiffBackend> = Recurrent<B>;
 
     fn model<B: AutodiffBackend>(device: &B::Device) -> Recurrent<B> {
-        Recurrent { lstm: BiLstmConfig::new(2, 8, true).init(device), head: LinearConfig::new(16, 1).init(device) }
+        Recurrent {
+            lstm: BiLstmConfig::new(2, 8, true).init(device),
+            head: LinearConfig::new(16, 1).init(device),
+        }
     }
 
     fn train<B: AutodiffBackend>(model: Recurrent<B>, device: &B::Device) -> Curves {
@@ -256,7 +265,10 @@ impl Example for Text {
             tokens: EmbeddingConfig::new(1 + CLASSES * 4, SIZE).init(device),
             places: EmbeddingConfig::new(WORDS, SIZE).init(device),
             // Devices draw other numbers than burn-flex, so nothing is dropped out.
-            encoder: TransformerEncoderConfig::new(SIZE, 32, 4, 1).with_dropout(0.0).with_norm_first(true).init(device),
+            encoder: TransformerEncoderConfig::new(SIZE, 32, 4, 1)
+                .with_dropout(0.0)
+                .with_norm_first(true)
+                .init(device),
             head: LinearConfig::new(SIZE, CLASSES).init(device),
         }
     }
@@ -267,8 +279,11 @@ impl Example for Text {
         let places = Tensor::arange(0..WORDS as i64, device).unsqueeze::<2>();
         let loss = CrossEntropyLossConfig::new().with_smoothing(Some(0.05)).init(device);
         let adam = AdamWConfig::new().with_weight_decay(0.01).init();
-        let mut rates =
-            NoamLrSchedulerConfig::new(0.1).with_warmup_steps(20).with_model_size(16).init().expect("a schedule");
+        let mut rates = NoamLrSchedulerConfig::new(0.1)
+            .with_warmup_steps(20)
+            .with_model_size(16)
+            .init()
+            .expect("a schedule");
         fit(
             model,
             adam,
@@ -378,16 +393,21 @@ impl Example for Images {
         let no = || Tensor::<B, 1, Int>::zeros([IMAGES], device);
         // The real images: one picture, bright in one half and dark in the other, under a little noise.
         let picture = Tensor::cat(
-            vec![Tensor::<B, 4>::full([1, 1, 8, 4], 0.8, device), Tensor::full([1, 1, 8, 4], -0.8, device)],
+            vec![
+                Tensor::<B, 4>::full([1, 1, 8, 4], 0.8, device),
+                Tensor::full([1, 1, 8, 4], -0.8, device),
+            ],
             3,
         );
         let (mut distance, mut judged, mut fooled) = (vec![], vec![], vec![]);
         for step in 0..STEPS as u64 {
-            let real = normal::<B, 4>([IMAGES, 1, 8, 8], 100 + step, device) * 0.1 + picture.clone();
+            let real =
+                normal::<B, 4>([IMAGES, 1, 8, 8], 100 + step, device) * 0.1 + picture.clone();
             let fake = generator.forward(normal([IMAGES, 4], 200 + step, device));
 
             let scores = discriminator.forward(fake.clone().detach());
-            let judging = loss.forward(discriminator.forward(real), yes()) + loss.forward(scores, no());
+            let judging =
+                loss.forward(discriminator.forward(real), yes()) + loss.forward(scores, no());
             let gradients = GradientsParams::from_grads(judging.backward(), &discriminator);
             discriminator = of_discriminator.step(RATE, discriminator, gradients);
 

@@ -15,7 +15,8 @@ fn data<T: burn_backend::Backend>(values: Vec<Value<T>>) -> Vec<burn_backend::Te
 
 /// An op of Burn's contract, or one of this backend's own.
 fn on(case: &Case, device: &WgslDevice) -> Vec<burn_backend::TensorData> {
-    let values = call::<Wgsl>(case, device, &mut |tensor| tensor).or_else(|| call_extension(case, device));
+    let values =
+        call::<Wgsl>(case, device, &mut |tensor| tensor).or_else(|| call_extension(case, device));
     data(values.unwrap_or_else(|| panic!("no table has {}", case.op)))
 }
 

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
-use burn_wgsl::device::Place;
+use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::Runtime;
 use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice, profile};
 
@@ -21,8 +21,10 @@ fn take_turns() -> MutexGuard<'static, ()> {
 
 /// The GPUs of this machine that have timestamps.
 fn timed() -> impl Iterator<Item = WgslDevice> {
-    let has_timestamps = |device: &WgslDevice| match device.place() {
-        Ok(Place::Adapter(index)) => Runtime::of(index).expect("it opens").facts().features.timestamps,
+    let has_timestamps = |device: &WgslDevice| match device.resolve() {
+        Ok(ResolvedDevice::Adapter(index)) => {
+            Runtime::of(index).expect("it opens").info().features.timestamps
+        }
         _ => false,
     };
     common::gpus().into_iter().filter(move |device| {
@@ -65,7 +67,10 @@ fn kernels_are_counted_by_name_and_have_times() {
         assert_eq!(calls(&profile, "reduce"), 1, "{profile:?}");
         assert_eq!(profile.calls(), 4, "{profile:?}");
         for kernel in &profile.kernels {
-            assert!(kernel.time > Duration::ZERO && kernel.variant.starts_with(kernel.name), "{kernel:?}");
+            assert!(
+                kernel.time > Duration::ZERO && kernel.variant.starts_with(kernel.name),
+                "{kernel:?}"
+            );
         }
         // Each matmul needs the one before, so nothing runs side by side.
         assert!(profile.time() < wall, "{profile:?} in {wall:?}");
@@ -96,9 +101,12 @@ fn nothing_is_recorded_before_or_after() {
         assert_eq!(profile, Profile::default());
         // A panic inside ends the recording, so that the next profile can be taken.
         let panics = || burn_wgsl::profile(&device, || panic!("on purpose"));
-        std::panic::catch_unwind(panics).map(|_: Result<((), Profile), _>| ()).expect_err("it panics");
+        std::panic::catch_unwind(panics)
+            .map(|_: Result<((), Profile), _>| ())
+            .expect_err("it panics");
         let _after = numbers(64, &device) * 2.0;
-        let again = burn_wgsl::profile(&device, || numbers(64, &device) * 3.0).expect("the last one has ended");
+        let again = burn_wgsl::profile(&device, || numbers(64, &device) * 3.0)
+            .expect("the last one has ended");
         assert_eq!(again.1.calls(), 1);
     }
 }
@@ -109,9 +117,13 @@ fn what_cannot_be_profiled_says_why() {
     let error = profile(&WgslDevice::Cpu, || ()).expect_err("the CPU runs no kernels");
     assert!(matches!(error, ProfileError::Cpu), "{error}");
     let error = profile(&WgslDevice::Gpu(99), || ()).expect_err("there is none");
-    assert!(matches!(error, ProfileError::Device(_)) && error.to_string().contains("Devices here"), "{error}");
+    assert!(
+        matches!(error, ProfileError::Device(_)) && error.to_string().contains("Devices here"),
+        "{error}"
+    );
     for device in timed() {
-        let (inner, _) = profile(&device, || profile(&device, || ())).expect("the outer one is alone");
+        let (inner, _) =
+            profile(&device, || profile(&device, || ())).expect("the outer one is alone");
         assert!(matches!(inner, Err(ProfileError::Busy { .. })), "{inner:?}");
         Wgsl::sync(&device).expect("the device is alive");
     }

@@ -2,7 +2,9 @@
 
 mod common;
 
-use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue, QuantizationParametersPrimitive};
+use burn::tensor::quantization::{
+    QuantLevel, QuantScheme, QuantStore, QuantValue, QuantizationParametersPrimitive,
+};
 use burn::tensor::{Tensor, TensorPrimitive, Transaction};
 use burn_backend::ops::{FloatTensorOps, IntTensorOps, QTensorOps};
 use burn_backend::tensor::{FloatTensor, QuantizedTensor};
@@ -36,7 +38,10 @@ fn schemes() -> Vec<QuantScheme> {
         QuantLevel::block([2, 10]),
         QuantLevel::block([1]),
     ];
-    [QuantValue::Q8S, QuantValue::Q8F].into_iter().flat_map(|value| levels.map(|level| scheme(value, level))).collect()
+    [QuantValue::Q8S, QuantValue::Q8F]
+        .into_iter()
+        .flat_map(|value| levels.map(|level| scheme(value, level)))
+        .collect()
 }
 
 /// Numbers of mixed size, a few of them zero.
@@ -219,9 +224,15 @@ fn given_scales_are_used_as_they_are() {
 }
 
 /// Every layout op, alone and on views, of a tensor of shape [8, 6, 10].
-fn layouts<B: Backend>(data: &TensorData, scheme: &QuantScheme, device: &B::Device) -> Vec<(&'static str, TensorData)> {
+fn layouts<B: Backend>(
+    data: &TensorData,
+    scheme: &QuantScheme,
+    device: &B::Device,
+) -> Vec<(&'static str, TensorData)> {
     let q = || B::quantize_dynamic(B::float_from_data(data.clone(), device), scheme);
-    let ints = |values: Vec<i32>, shape: &[usize]| B::int_from_data(TensorData::new(values, shape.to_vec()), device);
+    let ints = |values: Vec<i32>, shape: &[usize]| {
+        B::int_from_data(TensorData::new(values, shape.to_vec()), device)
+    };
     let part = [Slice::new(1, Some(8), 2), Slice::new(0, None, -1), Slice::new(-5, None, 1)];
     let view = || B::q_flip(B::q_permute(q(), &[2, 0, 1]), &[1]);
     let picks = |count: i32, below: i32| (0..count).map(|i| (i * 7 + 3) % below).collect();
@@ -253,12 +264,22 @@ fn layouts<B: Backend>(data: &TensorData, scheme: &QuantScheme, device: &B::Devi
             ("reshape of a view", read::<B>(B::q_reshape(view(), shape()))),
             (
                 "a slice that starts inside a word",
-                read::<B>(B::q_slice(B::q_reshape(q(), Shape::new([480])), &[Slice::new(3, Some(210), 1)])),
+                read::<B>(B::q_slice(
+                    B::q_reshape(q(), Shape::new([480])),
+                    &[Slice::new(3, Some(210), 1)],
+                )),
             ),
             (
                 "select on odd rows",
                 read::<B>(B::q_select(
-                    B::q_slice(q(), &[Slice::new(0, Some(3), 1), Slice::new(0, Some(5), 1), Slice::new(0, Some(7), 1)]),
+                    B::q_slice(
+                        q(),
+                        &[
+                            Slice::new(0, Some(3), 1),
+                            Slice::new(0, Some(5), 1),
+                            Slice::new(0, Some(7), 1),
+                        ],
+                    ),
                     2,
                     ints(picks(3, 7), &[3]),
                 )),
@@ -304,10 +325,12 @@ fn extremes_are_those_of_the_floats() {
     for device in gpus() {
         let dtype = get_device_settings::<Wgsl>(&device).int_dtype;
         for scheme in schemes() {
-            let q = Flex::quantize_dynamic(Flex::float_from_data(data.clone(), &FlexDevice), &scheme);
+            let q =
+                Flex::quantize_dynamic(Flex::float_from_data(data.clone(), &FlexDevice), &scheme);
             let floats = Flex::dequantize(q, FloatDType::F32);
             natively(|| {
-                let q = Wgsl::quantize_dynamic(Wgsl::float_from_data(data.clone(), &device), &scheme);
+                let q =
+                    Wgsl::quantize_dynamic(Wgsl::float_from_data(data.clone(), &device), &scheme);
                 for dim in 0..3 {
                     for largest in [true, false] {
                         let (here, truth) = if largest {
@@ -321,7 +344,8 @@ fn extremes_are_those_of_the_floats() {
                                 Flex::float_argmin(floats.clone(), dim, burn_std::IntDType::I32),
                             )
                         };
-                        let here = pollster::block_on(Wgsl::int_into_data(here)).expect("it is read back");
+                        let here =
+                            pollster::block_on(Wgsl::int_into_data(here)).expect("it is read back");
                         let truth = truth.into_data();
                         here.assert_eq(&truth, false);
                     }

@@ -27,10 +27,16 @@ fn in_process(step: &str, cache: &Path, tuning: &str) -> String {
 
 fn kept(cache: &Path) -> Vec<String> {
     let files = std::fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
-    let files = files.filter(|path| path.extension().is_some_and(|extension| extension == "tuning"));
+    let files =
+        files.filter(|path| path.extension().is_some_and(|extension| extension == "tuning"));
     files
         .flat_map(|path| {
-            std::fs::read_to_string(path).expect("it is text").lines().skip(1).map(str::to_owned).collect::<Vec<_>>()
+            std::fs::read_to_string(path)
+                .expect("it is text")
+                .lines()
+                .skip(1)
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
         })
         .collect()
 }
@@ -51,9 +57,9 @@ fn what_is_tried_on_first_use_is_kept_and_used() {
     assert!(found[0].starts_with("matmul 1x 128x128 by 128x128 = "), "{found:?}");
     // What no adapter of this kind would take by itself is taken because the file says so.
     rewrite(&cache, |text| {
-        let lines = text
-            .lines()
-            .map(|line| line.split_once(" = ").map_or(line.to_owned(), |(name, _)| format!("{name} = tiled64")));
+        let lines = text.lines().map(|line| {
+            line.split_once(" = ").map_or(line.to_owned(), |(name, _)| format!("{name} = tiled64"))
+        });
         lines.collect::<Vec<_>>().join("\n") + "\n"
     });
     in_process("multiply_in_tiles", &cache, "kept");
@@ -81,7 +87,9 @@ fn software() -> Option<WgslDevice> {
 /// Puts another text in the place of a kept file's.
 fn rewrite(cache: &Path, new: impl Fn(&str) -> String) {
     let files = std::fs::read_dir(cache).expect("it was made").flatten().map(|entry| entry.path());
-    let files: Vec<_> = files.filter(|path| path.extension().is_some_and(|extension| extension == "tuning")).collect();
+    let files: Vec<_> = files
+        .filter(|path| path.extension().is_some_and(|extension| extension == "tuning"))
+        .collect();
     assert_eq!(files.len(), 1, "{files:?}");
     let text = std::fs::read_to_string(&files[0]).expect("it is text");
     std::fs::write(&files[0], new(&text)).expect("it is ours");
@@ -90,8 +98,10 @@ fn rewrite(cache: &Path, new: impl Fn(&str) -> String) {
 /// The kernels that compute a product like the one that was tried.
 fn kernels() -> String {
     let device = WgslDevice::Software;
-    let [a, b] = [0, 1].map(|_| Tensor::<Wgsl, 2>::random([160, 160], Distribution::Normal(0.0, 1.0), &device));
-    let (_, profile) = burn_wgsl::profile(&device, || a.matmul(b)).expect("lavapipe has timestamps");
+    let [a, b] = [0, 1]
+        .map(|_| Tensor::<Wgsl, 2>::random([160, 160], Distribution::Normal(0.0, 1.0), &device));
+    let (_, profile) =
+        burn_wgsl::profile(&device, || a.matmul(b)).expect("lavapipe has timestamps");
     profile.kernels.iter().map(|kernel| format!("{}\n", kernel.variant)).collect()
 }
 
@@ -115,7 +125,8 @@ fn multiply_without_tiles() {
 fn multiply() {
     env_logger::Builder::new().filter_level("warn".parse().expect("a level")).init();
     let device = WgslDevice::Software;
-    let [a, b] = [0, 1].map(|_| Tensor::<Wgsl, 2>::random([160, 160], Distribution::Normal(0.0, 1.0), &device));
+    let [a, b] = [0, 1]
+        .map(|_| Tensor::<Wgsl, 2>::random([160, 160], Distribution::Normal(0.0, 1.0), &device));
     let found = a.clone().matmul(b.clone()).into_data();
     set_tuning(Tuning::Off);
     let built_in = a.matmul(b).into_data();

@@ -7,13 +7,20 @@ use burn_flex::{Flex, FlexDevice};
 use burn_std::{FloatDType, IntDType};
 use burn_wgsl::backend::call::{Types, Value, call_as};
 use burn_wgsl::kernels::cases::{Arg, Case, Fill, Input};
-use burn_wgsl::kernels::table::{self, Operands, Row, Truth};
+use burn_wgsl::kernels::table::{self, Operands, Reference, Row};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{assert_close, tolerance_of};
 
 const FLOATS: [FloatDType; 2] = [FloatDType::F16, FloatDType::BF16];
-const INTEGERS: [IntDType; 7] =
-    [IntDType::I64, IntDType::U64, IntDType::U32, IntDType::I16, IntDType::U16, IntDType::I8, IntDType::U8];
+const INTEGERS: [IntDType; 7] = [
+    IntDType::I64,
+    IntDType::U64,
+    IntDType::U32,
+    IntDType::I16,
+    IntDType::U16,
+    IntDType::I8,
+    IntDType::U8,
+];
 
 fn read<T: burn_backend::Backend>(values: Vec<Value<T>>) -> Vec<TensorData> {
     let read = |value: Value<T>| pollster::block_on(value.into_data()).expect("it is read back");
@@ -54,20 +61,30 @@ fn run(case: &Case, device: &WgslDevice, types: Types) -> bool {
 /// The rows of the elementwise table as cases. Divisors and powers are rows of a test of their own.
 fn rows() -> impl Iterator<Item = Case> {
     let rows = table::ALL.iter().copied().flatten().copied();
-    let ours = |row: &&Row| !table::is_extension(row) && !matches!(row.truth, Truth::B1(_) | Truth::B2(_));
+    let ours = |row: &&Row| {
+        !table::is_extension(row) && !matches!(row.reference, Reference::B1(_) | Reference::B2(_))
+    };
     rows.filter(ours).map(|row| {
-        let floats = matches!(row.truth, Truth::F1(_) | Truth::F2(_) | Truth::F3(_) | Truth::Fq1(_) | Truth::Fq2(_));
+        let floats = matches!(
+            row.reference,
+            Reference::F1(_)
+                | Reference::F2(_)
+                | Reference::F3(_)
+                | Reference::Fq1(_)
+                | Reference::Fq2(_)
+        );
         let input = |fill| Arg::Tensor(Input { fill, shape: &[3, 70], axes: &[] });
         let first = input(if floats { Fill::Positive } else { Fill::Ints });
         let second = input(if floats { Fill::Positive } else { Fill::Below(7) });
-        let (low, high) = if floats { (Arg::Float(0.25), Arg::Float(0.75)) } else { (Arg::Int(2), Arg::Int(5)) };
+        let (low, high) =
+            if floats { (Arg::Float(0.25), Arg::Float(0.75)) } else { (Arg::Int(2), Arg::Int(5)) };
         let mut args = match row.operands {
             Operands::Unary => vec![first],
             Operands::Binary => vec![first, second],
             Operands::Scalar => vec![first, low],
             Operands::Scalars => vec![first, low, high],
         };
-        if matches!(row.truth, Truth::Fq1(_) | Truth::Fq2(_) | Truth::Iq2(_)) {
+        if matches!(row.reference, Reference::Fq1(_) | Reference::Fq2(_) | Reference::Iq2(_)) {
             args.push(Arg::BoolType);
         }
         Case { op: row.name, args: Vec::leak(args) }
@@ -93,7 +110,12 @@ fn every_case(types: impl Iterator<Item = Types> + Clone, concerns: fn(&Case) ->
         }
         assert_eq!(before, burn_wgsl::fallbacks(), "on {device} something ran on the CPU");
     }
-    assert!(failed.is_empty(), "{} failed, {checked} did not:\n{}", failed.len(), failed.join("\n"));
+    assert!(
+        failed.is_empty(),
+        "{} failed, {checked} did not:\n{}",
+        failed.len(),
+        failed.join("\n")
+    );
     println!("{checked} results agree");
 }
 
@@ -105,7 +127,11 @@ fn floats_of_16_bits_agree_with_the_twin() {
 
 #[test]
 fn integers_of_other_widths_agree_with_the_twin() {
-    let types = INTEGERS.into_iter().map(|int| Types { float: FloatDType::F32, rounded: FloatDType::F32, int });
+    let types = INTEGERS.into_iter().map(|int| Types {
+        float: FloatDType::F32,
+        rounded: FloatDType::F32,
+        int,
+    });
     every_case(types, |case| {
         let integers = |arg: &Arg| match arg {
             Arg::Tensor(input) => input.fill.is_integer(),
@@ -131,7 +157,8 @@ fn extremes(dtype: IntDType) -> Vec<i128> {
         IntDType::U16 => (0, u16::MAX.into()),
         IntDType::U8 => (0, u8::MAX.into()),
     };
-    let mut out = vec![least, least + 1, most - 1, most, 0, 1, 2, 3, 7, 100, most / 3, most / 2 + 1];
+    let mut out =
+        vec![least, least + 1, most - 1, most, 0, 1, 2, 3, 7, 100, most / 3, most / 2 + 1];
     if least < 0 {
         out.extend([-1, -2, -7, least / 3]);
     }
@@ -154,7 +181,9 @@ fn wrapped(x: i128, dtype: IntDType) -> i128 {
 
 fn tensor(values: &[i128], dtype: IntDType, device: &WgslDevice) -> Ints {
     let data = match dtype {
-        IntDType::U64 => TensorData::from(values.iter().map(|&x| x as u64).collect::<Vec<_>>().as_slice()),
+        IntDType::U64 => {
+            TensorData::from(values.iter().map(|&x| x as u64).collect::<Vec<_>>().as_slice())
+        }
         _ => TensorData::from(values.iter().map(|&x| x as i64).collect::<Vec<_>>().as_slice()),
     };
     let data = data.convert_dtype(dtype.into());
@@ -219,7 +248,11 @@ fn integers_are_exact_at_the_ends_of_their_range() {
             let most = values(lhs().max())[0];
             assert_eq!(Some(most), a.iter().copied().max(), "the maximum in {dtype:?} on {device}");
             let least = values(lhs().min())[0];
-            assert_eq!(Some(least), a.iter().copied().min(), "the minimum in {dtype:?} on {device}");
+            assert_eq!(
+                Some(least),
+                a.iter().copied().min(),
+                "the minimum in {dtype:?} on {device}"
+            );
         }
     }
 }
@@ -263,8 +296,11 @@ fn floats_become_integers_as_rust_converts_them() {
     for device in common::gpus() {
         for dtype in INTEGERS.into_iter().chain([IntDType::I32]) {
             // Burn's `int()` goes through the device's own integer, so the backend itself is asked.
-            let tensor = burn::tensor::Tensor::<Wgsl, 1>::from_floats(floats, &device).into_primitive().tensor();
-            let cast = <Wgsl as burn_backend::ops::FloatTensorOps<Wgsl>>::float_into_int(tensor, dtype);
+            let tensor = burn::tensor::Tensor::<Wgsl, 1>::from_floats(floats, &device)
+                .into_primitive()
+                .tensor();
+            let cast =
+                <Wgsl as burn_backend::ops::FloatTensorOps<Wgsl>>::float_into_int(tensor, dtype);
             let cast = values(Ints::from_primitive(cast));
             for (x, value) in floats.into_iter().zip(cast) {
                 let truth: i128 = match dtype {
@@ -291,7 +327,8 @@ fn floats_of_16_bits_round_to_even() {
         let check = |floats: Vec<f32>, dtype: FloatDType, truth: Vec<u16>| {
             let tensor = burn::tensor::Tensor::<Wgsl, 1>::from_floats(floats.as_slice(), &device);
             let narrow = tensor.cast(dtype);
-            let bits: Vec<u16> = bytemuck::cast_slice(narrow.clone().into_data().as_bytes()).to_vec();
+            let bits: Vec<u16> =
+                bytemuck::cast_slice(narrow.clone().into_data().as_bytes()).to_vec();
             let alike = |(value, truth): (&u16, &u16)| {
                 let nan = |x: u16| match dtype {
                     FloatDType::F16 => f16::from_bits(x).is_nan(),
@@ -300,7 +337,11 @@ fn floats_of_16_bits_round_to_even() {
                 value == truth || (nan(*value) && nan(*truth))
             };
             let wrong = bits.iter().zip(&truth).position(|pair| !alike(pair));
-            assert_eq!(wrong.map(|i| (floats[i], bits[i], truth[i])), None, "{dtype:?} on {device}");
+            assert_eq!(
+                wrong.map(|i| (floats[i], bits[i], truth[i])),
+                None,
+                "{dtype:?} on {device}"
+            );
             let wide: Vec<f32> = narrow.cast(FloatDType::F32).into_data().to_vec().expect("floats");
             for (value, bits) in wide.into_iter().zip(truth) {
                 let truth = match dtype {
@@ -314,8 +355,11 @@ fn floats_of_16_bits_round_to_even() {
             }
         };
         // Each number, and steps of a quarter of its last digit around it.
-        let around = |x: f32, unit: u32| (0..8).map(move |i| f32::from_bits(x.to_bits().wrapping_add(i * unit / 4)));
-        let halves: Vec<f32> = (0..=u16::MAX).flat_map(|i| around(f16::from_bits(i).to_f32(), 1 << 13)).collect();
+        let around = |x: f32, unit: u32| {
+            (0..8).map(move |i| f32::from_bits(x.to_bits().wrapping_add(i * unit / 4)))
+        };
+        let halves: Vec<f32> =
+            (0..=u16::MAX).flat_map(|i| around(f16::from_bits(i).to_f32(), 1 << 13)).collect();
         let truth = halves.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
         check(halves, FloatDType::F16, truth);
         let brains: Vec<f32> = (0..=u16::MAX)

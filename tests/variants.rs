@@ -33,7 +33,8 @@ fn every_variant_is_valid_for_every_api() {
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
 
         let options = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
-        spv::write_vec(&module, &info, &options, None).unwrap_or_else(|error| panic!("{variant}: SPIR-V: {error}"));
+        spv::write_vec(&module, &info, &options, None)
+            .unwrap_or_else(|error| panic!("{variant}: SPIR-V: {error}"));
 
         let options = msl::Options { fake_missing_bindings: true, ..msl::Options::default() };
         let pipeline = msl::PipelineOptions::default();
@@ -58,14 +59,19 @@ fn every_variant_is_valid_for_every_api() {
 fn parameters_that_fit_are_valid_as_immediates() {
     let mut fit = 0;
     for variant in &burn_wgsl::kernels::variants() {
-        let text =
-            expand(variant, Target { compiler: Compiler::Naga, params: ParamsIn::Immediates, wide: false }).unwrap();
+        let text = expand(
+            variant,
+            Target { compiler: Compiler::Naga, params: ParamsIn::Immediates, wide: false },
+        )
+        .unwrap();
         let module = naga::front::wgsl::parse_str(&text)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
-        let params = module.global_variables.iter().find(|(_, global)| global.name.as_deref() == Some("p"));
+        let params =
+            module.global_variables.iter().find(|(_, global)| global.name.as_deref() == Some("p"));
         let (_, params) = params.unwrap_or_else(|| panic!("{variant} has no parameters"));
         assert_eq!(params.space, naga::AddressSpace::Immediate, "{variant}");
-        if module.types[params.ty].inner.size(module.to_ctx()) > burn_wgsl::device::IMMEDIATE_BYTES {
+        if module.types[params.ty].inner.size(module.to_ctx()) > burn_wgsl::device::IMMEDIATE_BYTES
+        {
             continue;
         }
         fit += 1;
@@ -78,7 +84,8 @@ fn parameters_that_fit_are_valid_as_immediates() {
 
 #[test]
 fn variants_are_listed_once() {
-    let mut names: Vec<String> = burn_wgsl::kernels::variants().iter().map(ToString::to_string).collect();
+    let mut names: Vec<String> =
+        burn_wgsl::kernels::variants().iter().map(ToString::to_string).collect();
     names.sort_unstable();
     names.dedup();
     assert!(names.len() > 300);
@@ -92,8 +99,11 @@ fn every_variant_is_written_for_browsers() {
         return;
     };
     for (number, variant) in burn_wgsl::kernels::variants().iter().enumerate() {
-        let text = expand(variant, Target { compiler: Compiler::Browser, params: ParamsIn::Uniform, wide: false })
-            .unwrap_or_else(|error| panic!("{variant}: {error}"));
+        let text = expand(
+            variant,
+            Target { compiler: Compiler::Browser, params: ParamsIn::Uniform, wide: false },
+        )
+        .unwrap_or_else(|error| panic!("{variant}: {error}"));
         // No browser has integers of 64 bits, so none is ever given these.
         if is_wide(&text) {
             continue;

@@ -22,9 +22,13 @@ pub fn benches(criterion: &mut Criterion) {
     }
     // A backward pass has twice the products of a forward pass.
     let name = "attention/gradients/4x8x128x64";
-    measure_gradients(criterion, name, 3 * flops(128, 128), [[4, 8, 128, 64]; 3], |[query, key, value]| {
-        attention(query, key, value, None, None, causal)
-    });
+    measure_gradients(
+        criterion,
+        name,
+        3 * flops(128, 128),
+        [[4, 8, 128, 64]; 3],
+        |[query, key, value]| attention(query, key, value, None, None, causal),
+    );
 }
 
 /// Two products for each of 4 x 8 heads of width 64.

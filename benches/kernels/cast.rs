@@ -11,7 +11,9 @@ const LEN: usize = 1 << 22;
 pub fn benches(criterion: &mut Criterion) {
     walk(criterion, "cast", CASES);
     for (name, dtype) in [("f16", FloatDType::F16), ("bf16", FloatDType::BF16)] {
-        measure_op(criterion, &format!("cast/f32_to_{name}/2^22"), LEN, [[LEN]], |[x]| x.cast(dtype));
+        measure_op(criterion, &format!("cast/f32_to_{name}/2^22"), LEN, [[LEN]], |[x]| {
+            x.cast(dtype)
+        });
         measure(criterion, &format!("cast/{name}_to_f32/2^22"), LEN, |device| {
             let x = random([LEN], device).cast(dtype);
             move || x.clone().cast(FloatDType::F32)

@@ -32,9 +32,20 @@ pub fn benches(criterion: &mut Criterion) {
     });
     let flops = 2 * 4 * 28 * 28 * 64 * 64 * 16;
     let shapes = [[4, 64, 28, 28], [64, 64, 4, 4]];
-    measure_op(criterion, "conv/conv_transpose2d/4x64x28x28-64-4x4-stride2", flops, shapes, |[x, weight]| {
-        conv_transpose2d(x, weight, None, ConvTransposeOptions::new([2; 2], [1; 2], [0; 2], [1; 2], 1))
-    });
+    measure_op(
+        criterion,
+        "conv/conv_transpose2d/4x64x28x28-64-4x4-stride2",
+        flops,
+        shapes,
+        |[x, weight]| {
+            conv_transpose2d(
+                x,
+                weight,
+                None,
+                ConvTransposeOptions::new([2; 2], [1; 2], [0; 2], [1; 2], 1),
+            )
+        },
+    );
 }
 
 /// A convolution of images whose edges are filled up, so that only the stride makes them smaller.
@@ -50,7 +61,8 @@ pub struct Conv2d {
 impl Conv2d {
     /// Measures it, and each of its gradients together with the forward pass.
     pub fn measure(self, criterion: &mut Criterion, family: &str) {
-        let Self { x: x_shape @ [batch, channels, height, width], out, kernel, stride, groups } = self;
+        let Self { x: x_shape @ [batch, channels, height, width], out, kernel, stride, groups } =
+            self;
         let weight_shape = [out, channels / groups, kernel, kernel];
         let pixels = batch * height.div_ceil(stride) * width.div_ceil(stride);
         let flops = 2 * pixels * weight_shape.iter().product::<usize>();
@@ -59,16 +71,29 @@ impl Conv2d {
             name += &format!("-stride{stride}");
         }
         let options = ConvOptions::new([stride; 2], [kernel / 2; 2], [1; 2], groups);
-        measure_op(criterion, &format!("{family}/conv2d/{name}"), flops, [x_shape, weight_shape], |[x, weight]| {
-            conv2d(x, weight, None, options.clone())
-        });
+        measure_op(
+            criterion,
+            &format!("{family}/conv2d/{name}"),
+            flops,
+            [x_shape, weight_shape],
+            |[x, weight]| conv2d(x, weight, None, options.clone()),
+        );
         for (what, of_input) in [("input", true), ("weight", false)] {
-            measure(criterion, &format!("{family}/conv2d_{what}_gradient/{name}"), 2 * flops, |device| {
-                let x = Tensor::<Ad, 4>::from_inner(random(x_shape, device)).set_require_grad(of_input);
-                let weight = Tensor::<Ad, 4>::from_inner(random(weight_shape, device)).set_require_grad(!of_input);
-                let options = options.clone();
-                move || conv2d(x.clone(), weight.clone(), None, options.clone()).sum().backward()
-            });
+            measure(
+                criterion,
+                &format!("{family}/conv2d_{what}_gradient/{name}"),
+                2 * flops,
+                |device| {
+                    let x = Tensor::<Ad, 4>::from_inner(random(x_shape, device))
+                        .set_require_grad(of_input);
+                    let weight = Tensor::<Ad, 4>::from_inner(random(weight_shape, device))
+                        .set_require_grad(!of_input);
+                    let options = options.clone();
+                    move || {
+                        conv2d(x.clone(), weight.clone(), None, options.clone()).sum().backward()
+                    }
+                },
+            );
         }
     }
 }

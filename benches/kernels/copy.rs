@@ -13,7 +13,9 @@ pub fn benches(criterion: &mut Criterion) {
     walk(criterion, "copy", CASES);
     for dim in [0, 1] {
         let name = format!("copy/cat_{dim}/2x2048x2048");
-        measure_op(criterion, &name, 2 * LEN, [[SIDE, SIDE]; 2], |parts| Tensor::cat(parts.to_vec(), dim));
+        measure_op(criterion, &name, 2 * LEN, [[SIDE, SIDE]; 2], |parts| {
+            Tensor::cat(parts.to_vec(), dim)
+        });
     }
     // Slices are views: only another shape makes a copy of them.
     measure_op(criterion, "copy/slice/2048x1024", LEN / 2, [[SIDE, SIDE]], |[x]| {
@@ -26,7 +28,9 @@ pub fn benches(criterion: &mut Criterion) {
         let (x, values) = (random([SIDE, SIDE], device), random([SIDE / 2, SIDE / 2], device));
         move || x.clone().slice_assign(s![512..1536, 512..1536], values.clone())
     });
-    measure_op(criterion, "copy/repeat/4x1024x1024", LEN, [[1, 1024, 1024]], |[x]| x.repeat_dim(0, 4));
+    measure_op(criterion, "copy/repeat/4x1024x1024", LEN, [[1, 1024, 1024]], |[x]| {
+        x.repeat_dim(0, 4)
+    });
     measure_op(criterion, "copy/flip/2048x2048", LEN, [[SIDE, SIDE]], |[x]| x.flip([0, 1]));
     measure(criterion, "copy/mask_where/2048x2048", LEN, |device| {
         let [x, values, mask] = [0; 3].map(|_| random([SIDE, SIDE], device));
@@ -34,7 +38,8 @@ pub fn benches(criterion: &mut Criterion) {
         move || x.clone().mask_where(mask.clone(), values.clone())
     });
     measure(criterion, "copy/mask_fill/2048x2048", LEN, |device| {
-        let (x, mask) = (random([SIDE, SIDE], device), random([SIDE, SIDE], device).greater_elem(0.0));
+        let (x, mask) =
+            (random([SIDE, SIDE], device), random([SIDE, SIDE], device).greater_elem(0.0));
         move || x.clone().mask_fill(mask.clone(), 0.0)
     });
 }

@@ -11,8 +11,12 @@ const LEN: usize = 1 << 22;
 
 pub fn benches(criterion: &mut Criterion) {
     walk(criterion, "create", CASES);
-    measure(criterion, "create/zeros/2^22", LEN, |&device| move || Tensor::<Wgsl, 1>::zeros([LEN], &device));
-    measure(criterion, "create/full/2^22", LEN, |&device| move || Tensor::<Wgsl, 1>::full([LEN], 1.5, &device));
+    measure(criterion, "create/zeros/2^22", LEN, |&device| {
+        move || Tensor::<Wgsl, 1>::zeros([LEN], &device)
+    });
+    measure(criterion, "create/full/2^22", LEN, |&device| {
+        move || Tensor::<Wgsl, 1>::full([LEN], 1.5, &device)
+    });
     measure(criterion, "create/arange/2^22", LEN, |&device| {
         move || Tensor::<Wgsl, 1, Int>::arange(0..LEN as i64, &device)
     });

@@ -9,6 +9,7 @@ use crate::measure::walk;
 pub fn benches(criterion: &mut Criterion) {
     walk(criterion, "depthwise", CASES);
     for (side, kernel, stride) in [(56, 3, 1), (56, 3, 2), (28, 5, 1)] {
-        Conv2d { x: [4, 128, side, side], out: 128, kernel, stride, groups: 128 }.measure(criterion, "depthwise");
+        Conv2d { x: [4, 128, side, side], out: 128, kernel, stride, groups: 128 }
+            .measure(criterion, "depthwise");
     }
 }

@@ -24,7 +24,13 @@ pub fn benches(criterion: &mut Criterion) {
         let name = format!("elementwise/{name}/2048x2048");
         measure_op(criterion, &name, LEN, [[SIDE, SIDE], shape], |[a, b]| a + b);
     }
-    measure_op(criterion, "elementwise/add_transposed/2048x2048", LEN, [[SIDE, SIDE]; 2], |[a, b]| a + b.transpose());
+    measure_op(
+        criterion,
+        "elementwise/add_transposed/2048x2048",
+        LEN,
+        [[SIDE, SIDE]; 2],
+        |[a, b]| a + b.transpose(),
+    );
     measure(criterion, "elementwise/add_f16/2^22", LEN, |device| {
         let [a, b] = [0; 2].map(|_| random([LEN], device).cast(FloatDType::F16));
         move || a.clone() + b.clone()

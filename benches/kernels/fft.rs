@@ -15,5 +15,7 @@ pub fn benches(criterion: &mut Criterion) {
     ] {
         measure_op(criterion, name, shape.iter().product(), [shape], |[x]| rfft(x, dim, None));
     }
-    measure_op(criterion, "fft/irfft/512x4096", 512 * 4096, [[512, 2049]; 2], |[re, im]| irfft(re, im, 1, None));
+    measure_op(criterion, "fft/irfft/512x4096", 512 * 4096, [[512, 2049]; 2], |[re, im]| {
+        irfft(re, im, 1, None)
+    });
 }

@@ -37,7 +37,8 @@ pub fn benches(criterion: &mut Criterion) {
         move || embedding(weights.clone(), text.clone())
     });
     measure(criterion, "index/embedding_gradient/32000x512-8x256", read, |device| {
-        let (weights, text) = (tracked([WORDS, WIDTH], device), Tensor::from_inner(indices(WORDS, TEXT, device)));
+        let (weights, text) =
+            (tracked([WORDS, WIDTH], device), Tensor::from_inner(indices(WORDS, TEXT, device)));
         move || embedding(weights.clone(), text.clone()).sum().backward()
     });
 }

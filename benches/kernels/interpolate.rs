@@ -20,13 +20,19 @@ pub fn benches(criterion: &mut Criterion) {
         let options = InterpolateOptions::new(mode);
         for side in [256, 64] {
             let name = format!("interpolate/{name}/4x16x128x128-{side}x{side}");
-            measure_op(criterion, &name, pixels(side), [X], |[x]| interpolate(x, [side; 2], options.clone()));
+            measure_op(criterion, &name, pixels(side), [X], |[x]| {
+                interpolate(x, [side; 2], options.clone())
+            });
         }
     }
-    for (name, mode) in [("nearest", InterpolateMode::Nearest), ("bilinear", InterpolateMode::Bilinear)] {
+    for (name, mode) in
+        [("nearest", InterpolateMode::Nearest), ("bilinear", InterpolateMode::Bilinear)]
+    {
         let name = format!("interpolate/{name}_gradient/4x16x128x128-256x256");
         let options = InterpolateOptions::new(mode);
-        measure_gradients(criterion, &name, pixels(256), [X], |[x]| interpolate(x, [256; 2], options.clone()));
+        measure_gradients(criterion, &name, pixels(256), [X], |[x]| {
+            interpolate(x, [256; 2], options.clone())
+        });
     }
 }
 

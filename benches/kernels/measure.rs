@@ -18,7 +18,7 @@ pub type Ad = Autodiff<Wgsl>;
 /// The devices of this machine.
 fn devices() -> impl Iterator<Item = WgslDevice> {
     let all = [WgslDevice::Gpu(0), WgslDevice::Software, WgslDevice::Cpu];
-    all.into_iter().filter(|device| device.place().is_ok())
+    all.into_iter().filter(|device| device.resolve().is_ok())
 }
 
 /// Normally distributed floats.
@@ -32,7 +32,11 @@ pub fn tracked<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor
 }
 
 /// Integers in `0..below`.
-pub fn indices<const D: usize>(below: usize, shape: [usize; D], device: &WgslDevice) -> Tensor<Wgsl, D, Int> {
+pub fn indices<const D: usize>(
+    below: usize,
+    shape: [usize; D],
+    device: &WgslDevice,
+) -> Tensor<Wgsl, D, Int> {
     Tensor::random(shape, Distribution::Uniform(0.0, below as f64), device)
 }
 

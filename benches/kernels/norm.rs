@@ -15,11 +15,13 @@ const EPSILON: f64 = 1e-5;
 pub fn benches(criterion: &mut Criterion) {
     walk(criterion, "norm", CASES);
     measure(criterion, "norm/layer_norm/4096x1024", ROWS * WIDTH, |device| {
-        let (x, [gamma, beta]) = (random([ROWS, WIDTH], device), [0; 2].map(|_| random([WIDTH], device)));
+        let (x, [gamma, beta]) =
+            (random([ROWS, WIDTH], device), [0; 2].map(|_| random([WIDTH], device)));
         move || layer_norm(x.clone(), gamma.clone(), beta.clone())
     });
     measure(criterion, "norm/layer_norm_gradients/4096x1024", ROWS * WIDTH, |device| {
-        let (x, [gamma, beta]) = (tracked([ROWS, WIDTH], device), [0; 2].map(|_| tracked([WIDTH], device)));
+        let (x, [gamma, beta]) =
+            (tracked([ROWS, WIDTH], device), [0; 2].map(|_| tracked([WIDTH], device)));
         move || layer_norm(x.clone(), gamma.clone(), beta.clone()).sum().backward()
     });
     measure(criterion, "norm/rms_norm/4096x1024", ROWS * WIDTH, |device| {
@@ -30,7 +32,11 @@ pub fn benches(criterion: &mut Criterion) {
 }
 
 /// Burn gives it to modules only.
-fn layer_norm<B: Backend>(x: Tensor<B, 2>, gamma: Tensor<B, 1>, beta: Tensor<B, 1>) -> Tensor<B, 2> {
+fn layer_norm<B: Backend>(
+    x: Tensor<B, 2>,
+    gamma: Tensor<B, 1>,
+    beta: Tensor<B, 1>,
+) -> Tensor<B, 2> {
     let [gamma, beta] = [gamma, beta].map(|tensor| tensor.into_primitive().tensor());
     let out = B::layer_norm(x.into_primitive().tensor(), gamma, Some(beta), EPSILON);
     Tensor::from_primitive(TensorPrimitive::Float(out))

@@ -13,10 +13,17 @@ pub fn benches(criterion: &mut Criterion) {
     for (name, level) in [("tensor", QuantLevel::Tensor), ("block32", QuantLevel::block([32]))] {
         let scheme = QuantScheme::default().with_level(level).with_store(QuantStore::Native);
         let quantize = format!("quantized/quantize_{name}/2048x2048");
-        measure_op(criterion, &quantize, SIDE * SIDE, [[SIDE, SIDE]], |[x]| x.quantize_dynamic(&scheme));
-        measure(criterion, &format!("quantized/dequantize_{name}/2048x2048"), SIDE * SIDE, |device| {
-            let x = random([SIDE, SIDE], device).quantize_dynamic(&scheme);
-            move || x.clone().dequantize()
+        measure_op(criterion, &quantize, SIDE * SIDE, [[SIDE, SIDE]], |[x]| {
+            x.quantize_dynamic(&scheme)
         });
+        measure(
+            criterion,
+            &format!("quantized/dequantize_{name}/2048x2048"),
+            SIDE * SIDE,
+            |device| {
+                let x = random([SIDE, SIDE], device).quantize_dynamic(&scheme);
+                move || x.clone().dequantize()
+            },
+        );
     }
 }

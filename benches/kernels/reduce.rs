@@ -19,7 +19,9 @@ pub fn benches(criterion: &mut Criterion) {
     }
     measure_op(criterion, "reduce/sum/2^22", LEN, [[LEN]], |[x]| x.sum());
     measure_op(criterion, "reduce/max/2^22", LEN, [[LEN]], |[x]| x.max());
-    measure_op(criterion, "reduce/sum_middle/64x1024x64", LEN, [[64, 1024, 64]], |[x]| x.sum_dim(1));
+    measure_op(criterion, "reduce/sum_middle/64x1024x64", LEN, [[64, 1024, 64]], |[x]| {
+        x.sum_dim(1)
+    });
     measure(criterion, "reduce/any/2048x2048", LEN, |device| {
         let truths = random(SQUARE, device).greater_elem(9.0);
         move || truths.clone().any_dim(1)

@@ -17,5 +17,7 @@ pub fn benches(criterion: &mut Criterion) {
     measure_op(criterion, "softmax/128x32000", 128 * 32_000, [[128, 32_000]], |[x]| softmax(x, 1));
     measure_op(criterion, "softmax/log/4096x1024", LEN, [SHAPE], |[x]| log_softmax(x, 1));
     measure_gradients(criterion, "softmax/gradient/4096x1024", LEN, [SHAPE], |[x]| softmax(x, 1));
-    measure_gradients(criterion, "softmax/log_gradient/4096x1024", LEN, [SHAPE], |[x]| log_softmax(x, 1));
+    measure_gradients(criterion, "softmax/log_gradient/4096x1024", LEN, [SHAPE], |[x]| {
+        log_softmax(x, 1)
+    });
 }

@@ -9,7 +9,9 @@ const LEN: usize = 1 << 22;
 
 pub fn benches(criterion: &mut Criterion) {
     walk(criterion, "transpose", CASES);
-    measure_op(criterion, "transpose/2048x2048", LEN, [[2048, 2048]], |[x]| x.transpose().reshape([LEN]));
+    measure_op(criterion, "transpose/2048x2048", LEN, [[2048, 2048]], |[x]| {
+        x.transpose().reshape([LEN])
+    });
     for (name, shape, axes) in [
         ("transpose/channels_last/16x64x64x64", [16, 64, 64, 64], [0, 2, 3, 1]),
         ("transpose/channels_first/16x64x64x64", [16, 64, 64, 64], [0, 3, 1, 2]),

@@ -58,7 +58,9 @@ impl Args {
     /// Reads the command line; on a mistake, says so and ends the process with code 2.
     pub fn from_command_line() -> Self {
         let mut args = Self::parse();
-        let wrong = |message: &str| -> ! { Self::command().error(ErrorKind::ValueValidation, message).exit() };
+        let wrong = |message: &str| -> ! {
+            Self::command().error(ErrorKind::ValueValidation, message).exit()
+        };
         if args.epochs == 0 && args.load.is_none() {
             wrong("--epochs 0 only tests a model: give one with --load FILE");
         }

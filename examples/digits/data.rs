@@ -56,7 +56,9 @@ impl Digits {
         let file = path.display().to_string();
         match std::fs::read(path) {
             Ok(bytes) => Self::parse(&file, &bytes),
-            Err(error) => Err(DataError { file, line: None, problem: format!("cannot read it: {error}") }),
+            Err(error) => {
+                Err(DataError { file, line: None, problem: format!("cannot read it: {error}") })
+            }
         }
     }
 
@@ -76,7 +78,10 @@ impl Digits {
         }
         match all.labels.len() {
             0 => Err(fail(None, format!("it is empty; expected {}", form("lines")))),
-            1 => Err(fail(Some(1), "the only image; expected two or more, to train and to test".into())),
+            1 => Err(fail(
+                Some(1),
+                "the only image; expected two or more, to train and to test".into(),
+            )),
             _ => Ok(Self::split(all)),
         }
     }
@@ -85,14 +90,20 @@ impl Digits {
     pub fn split(mut all: Split) -> Self {
         let count = all.labels.len();
         let train = count - count.div_ceil(5);
-        let test = Split { pixels: all.pixels.split_off(train * PIXELS), labels: all.labels.split_off(train) };
+        let test = Split {
+            pixels: all.pixels.split_off(train * PIXELS),
+            labels: all.labels.split_off(train),
+        };
         Self { train: all, test }
     }
 }
 
 /// What a line must look like, for error messages.
 fn form(what: &str) -> String {
-    format!("{what} of {PIXELS} pixels (0 to {WHITE}) and a label (0 to {}), separated by commas", CLASSES - 1)
+    format!(
+        "{what} of {PIXELS} pixels (0 to {WHITE}) and a label (0 to {}), separated by commas",
+        CLASSES - 1
+    )
 }
 
 /// The plain text of a file, and what ended it early if something did.
@@ -102,23 +113,29 @@ fn unpack(bytes: &[u8]) -> (Vec<u8>, Option<String>) {
     }
     let mut text = Vec::new();
     let end = flate2::read::GzDecoder::new(bytes).read_to_end(&mut text);
-    let cut =
-        end.err().map(|error| format!("the gzip data is cut or damaged here ({error}); expected a complete archive"));
+    let cut = end.err().map(|error| {
+        format!("the gzip data is cut or damaged here ({error}); expected a complete archive")
+    });
     (text, cut)
 }
 
 fn parse_line(line: &[u8], into: &mut Split) -> Result<(), String> {
-    let line = std::str::from_utf8(line).map_err(|_| format!("not text; expected {}", form("a line")))?.trim();
+    let line = std::str::from_utf8(line)
+        .map_err(|_| format!("not text; expected {}", form("a line")))?
+        .trim();
     let fields = line.split(',').count();
     if line.is_empty() || fields != PIXELS + 1 {
         let found = if line.is_empty() { 0 } else { fields };
         return Err(format!("{found} values; expected {}", form("a line")));
     }
     for (column, field) in (1..).zip(line.split(',')) {
-        let (name, most) = if column <= PIXELS { ("pixel", WHITE) } else { ("label", CLASSES as u8 - 1) };
+        let (name, most) =
+            if column <= PIXELS { ("pixel", WHITE) } else { ("label", CLASSES as u8 - 1) };
         let value = field.trim().parse::<u8>().ok().filter(|value| *value <= most);
         let value = value.ok_or_else(|| {
-            format!("value {column}, \"{field}\": expected a {name}, a whole number from 0 to {most}")
+            format!(
+                "value {column}, \"{field}\": expected a {name}, a whole number from 0 to {most}"
+            )
         })?;
         if column <= PIXELS {
             into.pixels.push(f32::from(value) / f32::from(WHITE));

@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
-use burn_wgsl::device::{Place, advice, automatic};
+use burn_wgsl::device::{ResolvedDevice, automatic, install_hint};
 use burn_wgsl::{Wgsl, WgslDevice};
 use digits::data::Digits;
 use digits::model::Model;
@@ -38,7 +38,7 @@ fn main() -> ExitCode {
     let args = Args::from_command_line();
     // A device that is not there is a mistake on the command line, as an unknown word is: code 2.
     let device = args.device.unwrap_or_default();
-    let place = match device.place() {
+    let place = match device.resolve() {
         Ok(place) => place,
         Err(error) => {
             eprintln!("error: {error}");
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args, device: WgslDevice, place: Place, start: Instant) -> Result<()> {
+fn run(args: &Args, device: WgslDevice, place: ResolvedDevice, start: Instant) -> Result<()> {
     let output = |option, path: &Option<_>| -> Result<Option<Output>> {
         let path: Option<&Path> = path.as_deref();
         path.map(|path| Output::new(option, path)).transpose()
@@ -82,8 +82,8 @@ fn run(args: &Args, device: WgslDevice, place: Place, start: Instant) -> Result<
     .context("cannot listen for Ctrl-C")?;
 
     // The CPU comes as a surprise only where nobody named it, here or in the environment.
-    if matches!(device, WgslDevice::Auto) && automatic()?.for_want_of_gpu {
-        println!("No GPU found, training on the CPU: {}", advice());
+    if matches!(device, WgslDevice::Auto) && automatic()?.no_gpu_found {
+        println!("No GPU found, training on the CPU: {}", install_hint());
     }
     println!("{} training and {} test images", digits.train.labels.len(), digits.test.labels.len());
     let (ours, model) = train_on(device, args, &digits, start)?;
@@ -91,7 +91,7 @@ fn run(args: &Args, device: WgslDevice, place: Place, start: Instant) -> Result<
         file.write(&weights::to_bytes(model)?)?;
         println!("model saved to {}", file.path().display());
     }
-    let on_cpu = matches!(place, Place::Cpu);
+    let on_cpu = matches!(place, ResolvedDevice::Cpu);
     let mut cpu = None;
     if args.compare && on_cpu {
         println!("nothing to compare: the run was on the CPU");
@@ -115,14 +115,20 @@ fn run(args: &Args, device: WgslDevice, place: Place, start: Instant) -> Result<
 }
 
 /// One whole run on one device. The seed fixes everything but the device.
-fn train_on(device: WgslDevice, args: &Args, digits: &Digits, start: Instant) -> Result<(Run, Model<Wgsl>)> {
+fn train_on(
+    device: WgslDevice,
+    args: &Args,
+    digits: &Digits,
+    start: Instant,
+) -> Result<(Run, Model<Wgsl>)> {
     type B = Autodiff<Wgsl>;
     burn_wgsl::reset_fallbacks();
     let adapter = device.describe()?;
     B::seed(&device, args.seed);
     let mut model = Model::<B>::new(&device);
     if let Some(path) = &args.load {
-        let bytes = std::fs::read(path).with_context(|| format!("cannot read the model file {}", path.display()))?;
+        let bytes = std::fs::read(path)
+            .with_context(|| format!("cannot read the model file {}", path.display()))?;
         model = weights::from_bytes(model, &path.display().to_string(), bytes, &device)?;
     }
     println!("a model of {} parameters on {adapter}, seed {}", model.num_params(), args.seed);
@@ -133,7 +139,8 @@ fn train_on(device: WgslDevice, args: &Args, digits: &Digits, start: Instant) ->
         learning_rate: args.learning_rate,
     };
     let (model, history) = train::train(model, digits, options, &device, start, &STOP)?;
-    let run = Run { device: device.to_string(), adapter, history, fallbacks: burn_wgsl::fallbacks() };
+    let run =
+        Run { device: device.to_string(), adapter, history, fallbacks: burn_wgsl::fallbacks() };
     println!("{}", run.summary());
     Ok((run, model.valid()))
 }

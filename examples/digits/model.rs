@@ -44,7 +44,9 @@ impl<B: Backend> Model<B> {
             conv2: conv([32, 64]),
             pool: MaxPool2dConfig::new([2, 2]).init(),
             dropout1: DropoutConfig::new(0.25).init(),
-            fc1: LinearConfig::new(64 * pooled * pooled, 128).with_initializer(weights()).init(device),
+            fc1: LinearConfig::new(64 * pooled * pooled, 128)
+                .with_initializer(weights())
+                .init(device),
             dropout2: DropoutConfig::new(0.5).init(),
             fc2: LinearConfig::new(128, CLASSES).init(device),
         };

@@ -50,7 +50,8 @@ fn legend(area: &Area<'_>, runs: &[&Run]) -> Drawn {
         area.draw(&Rectangle::new([(24, y), (38, y + 14)], colour))?;
         let accuracy = run.history.test_accuracy * 100.0;
         let median = run.median_seconds().unwrap_or_default();
-        let line = format!("{}: test accuracy {accuracy:.1} %, median epoch {median:.3} s", run.adapter);
+        let line =
+            format!("{}: test accuracy {accuracy:.1} %, median epoch {median:.3} s", run.adapter);
         area.draw(&Text::new(line, (46, y), font(17)))?;
     }
     Ok(())
@@ -75,7 +76,10 @@ fn losses(area: &Area<'_>, runs: &[&Run]) -> Drawn {
 fn times(area: &Area<'_>, runs: &[&Run]) -> Drawn {
     let title = match runs {
         [run, cpu] if run.speedup(cpu).is_some() => {
-            format!("Seconds per epoch: {:.2} times as fast as the CPU", run.speedup(cpu).unwrap_or_default())
+            format!(
+                "Seconds per epoch: {:.2} times as fast as the CPU",
+                run.speedup(cpu).unwrap_or_default()
+            )
         }
         _ => "Seconds per epoch".into(),
     };
@@ -154,7 +158,12 @@ mod tests {
             seconds: (0..epochs).map(|epoch| if epoch == 0 { first } else { other }).collect(),
             ..History::default()
         };
-        Run { device: "software".into(), adapter: adapter.into(), history, fallbacks: Default::default() }
+        Run {
+            device: "software".into(),
+            adapter: adapter.into(),
+            history,
+            fallbacks: Default::default(),
+        }
     }
 
     #[test]

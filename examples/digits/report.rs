@@ -128,7 +128,9 @@ pub fn table(run: &Run, cpu: &Run) -> String {
             };
         }
     }
-    if let (Some(speedup), [Some(ours), Some(cpus)]) = (run.speedup(cpu), both.map(Run::median_seconds)) {
+    if let (Some(speedup), [Some(ours), Some(cpus)]) =
+        (run.speedup(cpu), both.map(Run::median_seconds))
+    {
         text += &format!(
             "\nmedian epoch: {ours:.3} s on {}, {cpus:.3} s on the CPU: {speedup:.2} times as fast as the CPU",
             run.name()

@@ -20,7 +20,11 @@ impl<B: Backend> Set<B> {
     pub fn new(split: &Split, device: &B::Device) -> Self {
         let count = split.labels.len();
         let pixels = TensorData::new(split.pixels.clone(), [count, 1, SIDE, SIDE]);
-        Self { images: Tensor::from_data(pixels, device), labels: ints(split.labels.clone(), device), count }
+        Self {
+            images: Tensor::from_data(pixels, device),
+            labels: ints(split.labels.clone(), device),
+            count,
+        }
     }
 
     /// The images and labels at some places.

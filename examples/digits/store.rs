@@ -19,7 +19,9 @@ impl Output {
             Some(folder) if !folder.as_os_str().is_empty() => folder,
             _ => Path::new("."),
         };
-        let meta = folder.metadata().map_err(|error| refuse(format!("the folder {}: {error}", folder.display())))?;
+        let meta = folder
+            .metadata()
+            .map_err(|error| refuse(format!("the folder {}: {error}", folder.display())))?;
         // On Windows the flag means something else on folders. Elsewhere it is honoured even where root could write.
         if cfg!(not(windows)) && meta.permissions().readonly() {
             return Err(refuse(format!("the folder {} is read-only", folder.display())));
@@ -35,14 +37,15 @@ impl Output {
         let mut beside = name.to_os_string();
         beside.push(format!(".partial-{}", std::process::id()));
         let beside = folder.join(beside);
-        std::fs::write(&beside, [])
-            .and_then(|()| std::fs::remove_file(&beside))
-            .map_err(|error| refuse(format!("cannot write in the folder {}: {error}", folder.display())))?;
+        std::fs::write(&beside, []).and_then(|()| std::fs::remove_file(&beside)).map_err(
+            |error| refuse(format!("cannot write in the folder {}: {error}", folder.display())),
+        )?;
         Ok(Self { path: path.to_path_buf(), beside })
     }
 
     pub fn write(&self, bytes: &[u8]) -> Result<()> {
-        let done = std::fs::write(&self.beside, bytes).and_then(|()| std::fs::rename(&self.beside, &self.path));
+        let done = std::fs::write(&self.beside, bytes)
+            .and_then(|()| std::fs::rename(&self.beside, &self.path));
         if done.is_err() {
             // Nothing half-written stays. The first error is the one worth telling.
             let _ = std::fs::remove_file(&self.beside);

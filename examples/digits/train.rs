@@ -83,7 +83,9 @@ pub fn train<B: AutodiffBackend>(
         let seconds = clock.elapsed().as_secs_f64();
         if !loss.is_finite() {
             bar.finish_and_clear();
-            bail!("the training loss became {loss} in epoch {epoch}: try a smaller --learning-rate");
+            bail!(
+                "the training loss became {loss} in epoch {epoch}: try a smaller --learning-rate"
+            );
         }
         let accuracy = accuracy(&test, &learner.valid());
         bar.suspend(|| {
@@ -114,5 +116,6 @@ fn accuracy<B: Backend>(set: &Set<B>, model: &Model<B>) -> f64 {
 /// A bar on a terminal; nothing where there is none.
 fn progress(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} [{bar:32}] {pos}/{len} batches, {eta} left");
-    ProgressBar::new(steps as u64).with_style(style.expect("the template is a constant").progress_chars("=> "))
+    ProgressBar::new(steps as u64)
+        .with_style(style.expect("the template is a constant").progress_chars("=> "))
 }

@@ -21,9 +21,15 @@ pub fn to_bytes<B: Backend>(model: Model<B>) -> Result<Vec<u8>> {
 }
 
 /// Puts the weights of a file into `model`, once each of them is known to be there and to fit. `file` is what errors call it.
-pub fn from_bytes<B: Backend>(model: Model<B>, file: &str, bytes: Vec<u8>, device: &B::Device) -> Result<Model<B>> {
+pub fn from_bytes<B: Backend>(
+    model: Model<B>,
+    file: &str,
+    bytes: Vec<u8>,
+    device: &B::Device,
+) -> Result<Model<B>> {
     let foreign = || format!("{file} is not a model that this program saved, or it is cut");
-    let contents: Contents = Recorder::<B>::load_item(&Format::new(), &mut { bytes }).with_context(foreign)?;
+    let contents: Contents =
+        Recorder::<B>::load_item(&Format::new(), &mut { bytes }).with_context(foreign)?;
     let weights = fitting(&model, contents).with_context(|| format!("model file {file}"))?;
     Ok(model.map(&mut Put::<B> { names: Vec::new(), weights, device }))
 }
@@ -146,10 +152,13 @@ mod tests {
     }
 
     fn files_of_models<B: Backend>(device: &B::Device) {
-        let load = |bytes: &[u8]| from_bytes(Model::<B>::new(device), "some.mpk", bytes.to_vec(), device);
+        let load =
+            |bytes: &[u8]| from_bytes(Model::<B>::new(device), "some.mpk", bytes.to_vec(), device);
         let error = |bytes: &[u8]| format!("{:#}", load(bytes).unwrap_err());
         let scores = |model: &Model<B>| {
-            let image = Tensor::arange(0..(SIDE * SIDE) as i64, device).float().reshape([1, 1, SIDE, SIDE]) / 64.0;
+            let image =
+                Tensor::arange(0..(SIDE * SIDE) as i64, device).float().reshape([1, 1, SIDE, SIDE])
+                    / 64.0;
             model.forward(image).into_data().to_vec::<f32>().unwrap()
         };
 

@@ -61,30 +61,34 @@ impl BoolTensorOps<Wgsl> for Wgsl {
     }
 
     async fn bool_argwhere(tensor: B, dtype: IntType) -> I {
-        let mut site = Site::new("bool_argwhere");
-        tensor.show(&mut site);
-        dtype.show(&mut site);
-        let refuse = |error: &dyn std::fmt::Display| -> ! { panic!("bool_argwhere: {error}") };
-        if site.takes_kernel() {
+        let mut context = OpContext::new("bool_argwhere");
+        tensor.register(&mut context);
+        dtype.register(&mut context);
+        let fail = |error: &dyn std::fmt::Display| -> ! { panic!("bool_argwhere: {error}") };
+        if context.has_kernel() {
             // The size of the result is a number on the GPU: the one that is read back.
-            let tensor: crate::tensor::Tensor = tensor.into_gpu(&site);
+            let tensor: crate::tensor::Tensor = tensor.into_gpu(&context);
             let found = async {
                 let counts = index_nd::counts(&tensor)?;
                 let last = counts.len().saturating_sub(1);
-                let last =
-                    copy::slice(counts.clone(), &[SliceAxis { start: last, step: 1, len: counts.len().min(1) }])?;
-                let data = into_data(Outcome::from_gpu(last, &Site::new("bool_argwhere"))).await;
+                let last = copy::slice(
+                    counts.clone(),
+                    &[SliceAxis { start: last, step: 1, len: counts.len().min(1) }],
+                )?;
+                let data =
+                    into_data(OpOutput::from_gpu(last, &OpContext::new("bool_argwhere"))).await;
                 Ok((counts, data))
             };
-            let (counts, data) = found.await.unwrap_or_else(|error: crate::tensor::Error| refuse(&error));
-            let data = data.unwrap_or_else(|error| refuse(&error));
+            let (counts, data) =
+                found.await.unwrap_or_else(|error: crate::tensor::Error| fail(&error));
+            let data = data.unwrap_or_else(|error| fail(&error));
             let found = data.iter::<i32>().next().unwrap_or(0);
-            return site.computed(index_nd::argwhere(tensor, &counts, found as usize));
+            return context.computed(index_nd::argwhere(tensor, &counts, found as usize));
         }
-        site.falls_back();
-        let data = into_data(tensor).await.unwrap_or_else(|error| refuse(&error));
+        context.record_fallback();
+        let data = into_data(tensor).await.unwrap_or_else(|error| fail(&error));
         let device = &burn_flex::FlexDevice;
         let found = Flex::bool_argwhere(Flex::bool_from_data(data, device), dtype).await;
-        Outcome::from_twin(found, &site)
+        OpOutput::from_cpu(found, &context)
     }
 }

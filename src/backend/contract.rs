@@ -41,49 +41,49 @@ macro_rules! methods {
 /// Runs an op where its operands are: a launch if there is one for them, else the twin.
 macro_rules! run {
     ($name:ident [$($arg:ident: $kind:ident)*] [$($types:ident)?] $gpu:expr, else $twin:expr) => {{
-        let mut site = Site::new(stringify!($name))$(.$types())?;
-        $(run!(@show site $arg $kind);)*
-        $(run!(@axis site $arg $arg);)*
-        if site.takes_kernel() {
-            $(let $arg = $arg.into_gpu(&site);)*
-            site.computed($gpu)
-        } else if Site::HAS_TWIN {
-            site.falls_back();
-            $(let $arg = $arg.into_twin(&site);)*
-            Outcome::from_twin($twin, &site)
+        let mut context = OpContext::new(stringify!($name))$(.$types())?;
+        $(run!(@show context $arg $kind);)*
+        $(run!(@axis context $arg $arg);)*
+        if context.has_kernel() {
+            $(let $arg = $arg.into_gpu(&context);)*
+            context.computed($gpu)
+        } else if OpContext::HAS_CPU {
+            context.record_fallback();
+            $(let $arg = $arg.into_cpu(&context);)*
+            OpOutput::from_cpu($twin, &context)
         } else {
-            site.has_no_twin()
+            context.no_cpu_backend()
         }
     }};
     ($name:ident [$($arg:ident: $kind:ident)*] else $twin:expr) => {{
-        let mut site = Site::new(stringify!($name));
-        $(run!(@show site $arg $kind);)*
-        $(run!(@axis site $arg $arg);)*
-        if Site::HAS_TWIN {
-            site.falls_back();
-            $(let $arg = $arg.into_twin(&site);)*
-            Outcome::from_twin($twin, &site)
+        let mut context = OpContext::new(stringify!($name));
+        $(run!(@show context $arg $kind);)*
+        $(run!(@axis context $arg $arg);)*
+        if OpContext::HAS_CPU {
+            context.record_fallback();
+            $(let $arg = $arg.into_cpu(&context);)*
+            OpOutput::from_cpu($twin, &context)
         } else {
-            site.has_no_twin()
+            context.no_cpu_backend()
         }
     }};
-    (@show $site:ident $arg:ident Index) => {
-        $site.show_indices(&$arg);
+    (@show $context:ident $arg:ident Index) => {
+        $context.register_indices(&$arg);
     };
-    (@show $site:ident $arg:ident $kind:ident) => {
-        $arg.show(&mut $site);
+    (@show $context:ident $arg:ident $kind:ident) => {
+        $arg.register(&mut $context);
     };
     // What a row calls so is an axis of its tensor.
-    (@axis $site:ident $arg:ident dim) => {
-        $site.has_axis($arg);
+    (@axis $context:ident $arg:ident dim) => {
+        $context.has_axis($arg);
     };
-    (@axis $site:ident $arg:ident dim1) => {
-        $site.has_axis($arg);
+    (@axis $context:ident $arg:ident dim1) => {
+        $context.has_axis($arg);
     };
-    (@axis $site:ident $arg:ident dim2) => {
-        $site.has_axis($arg);
+    (@axis $context:ident $arg:ident dim2) => {
+        $context.has_axis($arg);
     };
-    (@axis $site:ident $arg:ident $other:ident) => {};
+    (@axis $context:ident $arg:ident $other:ident) => {};
 }
 
 /// Makes trait methods from rows of the elementwise table.
@@ -185,12 +185,12 @@ pub(crate) mod number {
     }
 }
 
-/// A launch whose result's type was asked for: the site converts the result to it.
+/// A launch whose result's type was asked for: the context converts the result to it.
 pub(crate) fn with<D, T>(_dtype: D, result: crate::tensor::Result<T>) -> crate::tensor::Result<T> {
     result
 }
 
-/// The type that was asked for, as a GPU stores it; the site has seen that this one does.
+/// The type that was asked for, as a GPU stores it; the context has seen that this one does.
 pub(crate) fn stored(runtime: &Runtime, dtype: impl Into<burn_backend::DType>) -> DType {
     stored_dtype(dtype.into(), runtime).unwrap_or(DType::F32)
 }
@@ -214,7 +214,11 @@ pub(crate) fn transpose(tensor: Tensor) -> Result<Tensor> {
 }
 
 /// The extreme of each line and where it is.
-pub(crate) fn with_indices(kind: Reduction, tensor: Tensor, axis: usize) -> Result<(Tensor, Tensor)> {
+pub(crate) fn with_indices(
+    kind: Reduction,
+    tensor: Tensor,
+    axis: usize,
+) -> Result<(Tensor, Tensor)> {
     let indices = reduce::dim(kind, tensor.clone(), axis)?;
     Ok((index::gather(axis, tensor, indices.clone())?, indices))
 }
@@ -237,7 +241,11 @@ pub(crate) fn slice(tensor: Tensor, slices: &[burn_std::Slice]) -> Result<Tensor
 }
 
 /// A tensor with a part of it replaced.
-pub(crate) fn slice_assign(tensor: Tensor, slices: &[burn_std::Slice], value: Tensor) -> Result<Tensor> {
+pub(crate) fn slice_assign(
+    tensor: Tensor,
+    slices: &[burn_std::Slice],
+    value: Tensor,
+) -> Result<Tensor> {
     let axes = slice_axes(tensor.shape(), slices);
     copy::slice_assign(tensor, &axes, value)
 }
@@ -251,21 +259,22 @@ pub(crate) mod prelude {
     pub(crate) use burn_flex::Flex;
 
     pub(crate) use super::super::Wgsl;
+    pub(crate) use super::super::context::{OpContext, OpOutput, Operand};
     pub(crate) use super::super::data::{from_data, into_data, to_device};
     pub(crate) use super::super::kinds::*;
-    pub(crate) use super::super::site::{Operand, Outcome, Site};
     pub(crate) use super::{
-        elementwise_methods, methods, number, run, slice, slice_assign, stored, transpose, update, with, with_indices,
+        elementwise_methods, methods, number, run, slice, slice_assign, stored, transpose, update,
+        with, with_indices,
     };
     pub(crate) use crate::cpu;
     pub(crate) use crate::device::WgslDevice;
     pub(crate) use crate::kernels::elementwise::Number as Literal;
     pub(crate) use crate::kernels::reduce::Reduction;
-    pub(crate) use crate::kernels::scan::Running;
+    pub(crate) use crate::kernels::scan::ScanOp;
     pub(crate) use crate::kernels::table::rows;
     pub(crate) use crate::kernels::{
-        cast, conv, copy, create, cross, deform, elementwise, grid_sample, index, index_nd, interpolate, matmul, norm,
-        pool, reduce, scan, softmax, sort,
+        cast, conv, copy, create, cross, deform, elementwise, grid_sample, index, index_nd,
+        interpolate, matmul, norm, pool, reduce, scan, softmax, sort,
     };
     pub(crate) use crate::tensor::DType;
 }

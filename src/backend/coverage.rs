@@ -21,7 +21,7 @@ pub enum Route {
     /// It moves data between host and device, or asks something of a tensor.
     Host,
     /// By the CPU twin.
-    Twin,
+    Cpu,
 }
 
 /// An op of the contract.
@@ -51,7 +51,7 @@ pub enum Holds {
     Floats,
     /// Integers.
     Integers,
-    /// Truth values.
+    /// Reference values.
     Truths,
     /// Quantised floats.
     Quantised,
@@ -62,7 +62,7 @@ macro_rules! rows {
     ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $types:ident)? $(= $gpu:expr $(, else $twin:expr)?)?;)*) => {
         vec![$(Op {
             name: stringify!($name),
-            route: [Route::Twin, $(rows!(@kernel $gpu))?].last().copied().unwrap_or(Route::Twin),
+            route: [Route::Cpu, $(rows!(@kernel $gpu))?].last().copied().unwrap_or(Route::Cpu),
         }),*]
     };
     (@kernel $gpu:expr) => {
@@ -90,7 +90,10 @@ pub fn contract() -> Vec<Part> {
             ops: [
                 float_rows!(elementwise),
                 float_contract!(rows),
-                by(Route::Composed, &["float_argtopk", "float_random", "float_powi_scalar", "float_powf_scalar"]),
+                by(
+                    Route::Composed,
+                    &["float_argtopk", "float_random", "float_powi_scalar", "float_powf_scalar"],
+                ),
                 by(
                     Route::Host,
                     &[
@@ -124,7 +127,10 @@ pub fn contract() -> Vec<Part> {
                 bool_rows!(elementwise),
                 bool_contract!(rows),
                 by(Route::Kernel, &["bool_argwhere"]),
-                by(Route::Host, &["bool_from_data", "bool_into_data", "bool_device", "bool_to_device"]),
+                by(
+                    Route::Host,
+                    &["bool_from_data", "bool_into_data", "bool_device", "bool_to_device"],
+                ),
             ]
             .concat(),
         },
@@ -180,7 +186,11 @@ pub fn contract() -> Vec<Part> {
             ]
             .concat(),
         },
-        Part { name: "TransactionOps", holds: Holds::Floats, ops: by(Route::Host, &["tr_execute"]) },
+        Part {
+            name: "TransactionOps",
+            holds: Holds::Floats,
+            ops: by(Route::Host, &["tr_execute"]),
+        },
     ]
 }
 
@@ -295,7 +305,7 @@ pub fn table() -> String {
                 Route::Kernel => ("kernel", "kernel"),
                 Route::Composed => ("composed", "composed"),
                 Route::Host => ("host", "host"),
-                Route::Twin => ("cpu", "no"),
+                Route::Cpu => ("cpu", "no"),
             };
             let cpu = if op.route == Route::Host { "host" } else { "cpu" };
             let _ = writeln!(out, "| {} | {gpu} | {browser} | {cpu} |", op.name);

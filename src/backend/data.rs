@@ -9,12 +9,12 @@ use burn_flex::FlexTensor;
 use burn_std::{BoolStore, Shape};
 
 use super::Wgsl;
+use super::context::{OpContext, fail, resolve, runtime};
 use super::quantized::read_with_quantized;
-use super::site::{Site, place, refuse, runtime};
-use super::tensor::{Home, WgslTensor, burn_dtype, stored_dtype};
-use crate::device::{CAN_WAIT, DeviceError, WgslDevice};
+use super::tensor::{Storage, WgslTensor, burn_dtype, stored_dtype};
+use crate::device::{CAN_BLOCK, DeviceError, WgslDevice};
 use crate::kernels::copy;
-use crate::runtime::{Runtime, RuntimeError, Slice};
+use crate::runtime::{Allocation, Runtime, RuntimeError};
 use crate::tensor::{self, Tensor};
 
 /// An error of the runtime as Burn reports it.
@@ -29,26 +29,27 @@ pub(crate) fn from_data(data: TensorData, device: &WgslDevice, op: &'static str)
     // Where a GPU has no 64-bit integers and nothing can be computed elsewhere, they are kept in 32 bits.
     let data = match &stored {
         Some((dtype, _)) if data.dtype.size() == 8 && dtype.size() == 4 => {
-            narrowed(data).unwrap_or_else(|error| refuse(op, device, &error))
+            narrowed(data).unwrap_or_else(|error| fail(op, device, &error))
         }
         _ => data,
     };
-    let home = match (stored, data.dtype) {
+    let storage = match (stored, data.dtype) {
         (Some((dtype, runtime)), _) => {
             let words = words(&data, dtype);
             let uploaded = Tensor::upload(&runtime, data.shape.as_slice(), dtype, &words);
-            Home::Gpu(uploaded.unwrap_or_else(|error| refuse(op, device, &error)))
+            Storage::Gpu(uploaded.unwrap_or_else(|error| fail(op, device, &error)))
         }
-        _ if !Site::HAS_TWIN => Site::new(op).has_no_twin(),
+        _ if !OpContext::HAS_CPU => OpContext::new(op).no_cpu_backend(),
         // The twin wants all truth values of an op stored alike, and knows no words.
         (None, DType::Bool(_)) => {
             let bytes: Vec<u8> = truths(&data).collect();
-            let data = TensorData::from_bytes_vec(bytes, data.shape, DType::Bool(BoolStore::Native));
-            Home::Cpu(FlexTensor::from_data(data))
+            let data =
+                TensorData::from_bytes_vec(bytes, data.shape, DType::Bool(BoolStore::Native));
+            Storage::Cpu(FlexTensor::from_data(data))
         }
-        _ => Home::Cpu(FlexTensor::from_data(data)),
+        _ => Storage::Cpu(FlexTensor::from_data(data)),
     };
-    WgslTensor { device: *device, home }
+    WgslTensor { device: *device, storage }
 }
 
 /// 64-bit integers in 32 bits, if they fit.
@@ -74,7 +75,9 @@ fn words(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
         words.flat_map(i32::to_ne_bytes).collect()
     }
     match dtype {
-        tensor::DType::Bool => truths(data).flat_map(|byte| u32::from(byte).to_ne_bytes()).collect(),
+        tensor::DType::Bool => {
+            truths(data).flat_map(|byte| u32::from(byte).to_ne_bytes()).collect()
+        }
         tensor::DType::I16 => widen(data, |x: i16| x.into()),
         tensor::DType::I8 => widen(data, |x: i8| x.into()),
         tensor::DType::U16 => widen(data, |x: u16| x.into()),
@@ -90,13 +93,13 @@ fn words(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
     }
 }
 
-/// Truth values as bytes 0 and 1, however they are stored.
+/// Reference values as bytes 0 and 1, however they are stored.
 fn truths(data: &TensorData) -> impl Iterator<Item = u8> + '_ {
     let width = data.dtype.size();
     data.as_bytes().chunks_exact(width).map(|word| u8::from(word.iter().any(|&byte| byte != 0)))
 }
 
-/// The words of a GPU tensor as host data. Truth values come back as Rust's `bool`.
+/// The words of a GPU tensor as host data. Reference values come back as Rust's `bool`.
 fn to_data(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
     let shape = Shape::from(tensor.shape().to_vec());
     let dtype = match burn_dtype(tensor.dtype()) {
@@ -129,10 +132,12 @@ pub(crate) async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>
     let mut out: Vec<Option<TensorData>> = Vec::with_capacity(tensors.len());
     let mut waiting: Vec<(usize, Tensor)> = Vec::new();
     for (index, tensor) in tensors.into_iter().enumerate() {
-        match tensor.home {
-            Home::Cpu(_) if !Site::HAS_TWIN => return Err(execution_error(&DeviceError::NoCpu)),
-            Home::Cpu(tensor) => out.push(Some(tensor.into_data())),
-            Home::Gpu(tensor) => {
+        match tensor.storage {
+            Storage::Cpu(_) if !OpContext::HAS_CPU => {
+                return Err(execution_error(&DeviceError::NoCpu));
+            }
+            Storage::Cpu(tensor) => out.push(Some(tensor.into_data())),
+            Storage::Gpu(tensor) => {
                 waiting.push((index, copy::packed(tensor).map_err(failed)?));
                 out.push(None);
             }
@@ -142,14 +147,18 @@ pub(crate) async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>
         let runtime: Arc<Runtime> = first.runtime().clone();
         let (here, elsewhere): (Vec<_>, Vec<_>) =
             waiting.into_iter().partition(|(_, tensor)| Arc::ptr_eq(tensor.runtime(), &runtime));
-        let parts: Vec<(Arc<Slice>, u64)> = here.iter().map(|(_, tensor)| tensor.part()).collect();
-        let read = runtime.read(&parts).await.map_err(|error: RuntimeError| execution_error(&error))?;
+        let parts: Vec<(Arc<Allocation>, u64)> =
+            here.iter().map(|(_, tensor)| tensor.part()).collect();
+        let read =
+            runtime.read(&parts).await.map_err(|error: RuntimeError| execution_error(&error))?;
         for ((index, tensor), bytes) in here.iter().zip(read) {
             out[*index] = Some(to_data(bytes, tensor));
         }
         waiting = elsewhere;
     }
-    out.into_iter().collect::<Option<_>>().ok_or_else(|| execution_error(&"a tensor was not read back"))
+    out.into_iter()
+        .collect::<Option<_>>()
+        .ok_or_else(|| execution_error(&"a tensor was not read back"))
 }
 
 /// Reads a tensor back, waiting for it.
@@ -159,39 +168,45 @@ pub(crate) async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>
 /// When the device fails, and in a browser, where nothing can wait.
 pub(crate) fn read_now(tensor: WgslTensor, op: &'static str) -> TensorData {
     let device = tensor.device;
-    if matches!(tensor.home, Home::Gpu(_)) {
-        may_wait(op, &device);
+    if matches!(tensor.storage, Storage::Gpu(_)) {
+        check_can_block(op, &device);
     }
-    pollster::block_on(into_data(tensor)).unwrap_or_else(|error| refuse(op, &device, &error))
+    pollster::block_on(into_data(tensor)).unwrap_or_else(|error| fail(op, &device, &error))
 }
 
 /// Ends an op that would have to wait for a GPU where nothing can.
-pub(crate) fn may_wait(op: &str, device: &WgslDevice) {
-    if !CAN_WAIT {
-        refuse(op, device, &RuntimeError::CannotWait { device: device.to_string() });
+pub(crate) fn check_can_block(op: &str, device: &WgslDevice) {
+    if !CAN_BLOCK {
+        fail(op, device, &RuntimeError::CannotBlock { device: device.to_string() });
     }
 }
 
 /// Ends an op that would have to wait for a GPU, so that the CPU can do it, where nothing can.
-pub(crate) fn may_fall_back(op: &str) {
-    if !CAN_WAIT {
-        panic!("{op} has no kernel for these tensors, and a browser cannot wait for the CPU to do it");
+pub(crate) fn check_can_fall_back(op: &str) {
+    if !CAN_BLOCK {
+        panic!(
+            "{op} has no kernel for these tensors, and a browser cannot wait for the CPU to do it"
+        );
     }
 }
 
 /// The tensor on another device: relabelled if that is the same place, else through the host.
 pub(crate) fn to_device(tensor: WgslTensor, device: &WgslDevice, op: &'static str) -> WgslTensor {
-    if place(&tensor.device, op) == place(device, op) {
+    if resolve(&tensor.device, op) == resolve(device, op) {
         return WgslTensor { device: *device, ..tensor };
     }
     from_data(read_now(tensor, op), device, op)
 }
 
 impl TransactionOps<Wgsl> for Wgsl {
-    async fn tr_execute(transaction: TransactionPrimitive<Wgsl>) -> Result<TransactionPrimitiveData, ExecutionError> {
-        let TransactionPrimitive { read_floats, read_qfloats, read_ints, read_bools, .. } = transaction;
+    async fn tr_execute(
+        transaction: TransactionPrimitive<Wgsl>,
+    ) -> Result<TransactionPrimitiveData, ExecutionError> {
+        let TransactionPrimitive { read_floats, read_qfloats, read_ints, read_bools, .. } =
+            transaction;
         let (floats, ints) = (read_floats.len(), read_ints.len());
-        let tensors: Vec<WgslTensor> = read_floats.into_iter().chain(read_ints).chain(read_bools).collect();
+        let tensors: Vec<WgslTensor> =
+            read_floats.into_iter().chain(read_ints).chain(read_bools).collect();
         let (mut data, read_qfloats) = read_with_quantized(tensors, read_qfloats).await?;
         let read_bools = data.split_off(floats + ints);
         let read_ints = data.split_off(floats);
@@ -206,7 +221,10 @@ mod tests {
     #[test]
     fn what_fits_in_32_bits_is_kept_and_the_rest_is_refused() {
         let kept = narrowed(TensorData::from([-5i64, i32::MAX.into()])).expect("it fits");
-        assert_eq!((kept.dtype, kept.to_vec::<i32>().expect("i32")), (DType::I32, vec![-5, i32::MAX]));
+        assert_eq!(
+            (kept.dtype, kept.to_vec::<i32>().expect("i32")),
+            (DType::I32, vec![-5, i32::MAX])
+        );
         let kept = narrowed(TensorData::from([7u64, u32::MAX.into()])).expect("it fits");
         assert_eq!(kept.dtype, DType::U32);
         let error = narrowed(TensorData::from([1i64, 1 << 40])).expect_err("it does not fit");

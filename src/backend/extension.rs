@@ -59,22 +59,22 @@ impl Wgsl {
 ///
 /// When the row takes another count of tensors, or the device fails.
 pub fn apply<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
-    let mut site = Site::new(row.name);
-    tensors.iter().for_each(|tensor| tensor.show(&mut site));
-    if site.takes_kernel() {
-        let mut inputs = tensors.into_iter().map(|tensor| tensor.into_gpu(&site));
+    let mut context = OpContext::new(row.name);
+    tensors.iter().for_each(|tensor| tensor.register(&mut context));
+    if context.has_kernel() {
+        let mut inputs = tensors.into_iter().map(|tensor| tensor.into_gpu(&context));
         return match (inputs.next(), inputs.next()) {
-            (Some(lhs), Some(rhs)) => site.computed(elementwise::binary(row, lhs, rhs)),
-            (Some(tensor), None) => site.computed(elementwise::unary(row, tensor)),
+            (Some(lhs), Some(rhs)) => context.computed(elementwise::binary(row, lhs, rhs)),
+            (Some(tensor), None) => context.computed(elementwise::unary(row, tensor)),
             (None, _) => panic!("{}: an op needs an operand", row.name),
         };
     }
-    site.falls_back();
-    let mut inputs = tensors.into_iter().map(|tensor| tensor.into_twin(&site));
+    context.record_fallback();
+    let mut inputs = tensors.into_iter().map(|tensor| tensor.into_cpu(&context));
     let out = match (inputs.next(), inputs.next()) {
         (Some(lhs), Some(rhs)) => cpu::map2(row, lhs, rhs),
         (Some(tensor), None) => cpu::map(row, tensor),
         (None, _) => panic!("{}: an op needs an operand", row.name),
     };
-    Outcome::from_twin(out, &site)
+    OpOutput::from_cpu(out, &context)
 }

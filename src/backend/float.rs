@@ -62,10 +62,10 @@ macro_rules! float_contract {
             float_sort(tensor: F, dim: Size, descending: Switch) -> F = sort::sort(tensor, dim, descending);
             float_sort_with_indices(tensor: F, dim: Size, descending: Switch, dtype: IntType) -> FI = with(dtype, sort::with_indices(tensor, dim, descending));
             float_argsort(tensor: F, dim: Size, descending: Switch, dtype: IntType) -> I = with(dtype, sort::argsort(tensor, dim, descending));
-            float_cumsum(tensor: F, dim: Size) -> F = scan::scan(Running::Sum, tensor, dim);
-            float_cumprod(tensor: F, dim: Size) -> F = scan::scan(Running::Prod, tensor, dim);
-            float_cummin(tensor: F, dim: Size) -> F = scan::scan(Running::Min, tensor, dim);
-            float_cummax(tensor: F, dim: Size) -> F = scan::scan(Running::Max, tensor, dim);
+            float_cumsum(tensor: F, dim: Size) -> F = scan::scan(ScanOp::Sum, tensor, dim);
+            float_cumprod(tensor: F, dim: Size) -> F = scan::scan(ScanOp::Prod, tensor, dim);
+            float_cummin(tensor: F, dim: Size) -> F = scan::scan(ScanOp::Min, tensor, dim);
+            float_cummax(tensor: F, dim: Size) -> F = scan::scan(ScanOp::Max, tensor, dim);
             float_grid_sample_2d(tensor: F, grid: F, options: GridSample) -> F =
                 grid_sample::grid_sample_2d(tensor, grid, options.mode.into(), options.padding_mode.into(), options.align_corners),
                 else cpu::grid_sample_2d(tensor, grid, options);

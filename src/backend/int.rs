@@ -8,12 +8,12 @@ use Reduction::*;
 macro_rules! int_contract {
     ($apply:ident) => {
         $apply! {
-            int_zeros(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(0), stored(&device, dtype).computed()));
-            int_ones(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(1), stored(&device, dtype).computed()));
-            int_full(shape: Shape, value: Number, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, number::I(value), stored(&device, dtype).computed()));
-            int_empty(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(0), stored(&device, dtype).computed()));
-            int_arange_step(range: Range, step: Size, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, step, stored(&device, dtype).computed()));
-            int_arange(range: Range, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, 1, stored(&device, dtype).computed()));
+            int_zeros(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(0), stored(&device, dtype).compute_type()));
+            int_ones(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(1), stored(&device, dtype).compute_type()));
+            int_full(shape: Shape, value: Number, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, number::I(value), stored(&device, dtype).compute_type()));
+            int_empty(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(0), stored(&device, dtype).compute_type()));
+            int_arange_step(range: Range, step: Size, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, step, stored(&device, dtype).compute_type()));
+            int_arange(range: Range, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, 1, stored(&device, dtype).compute_type()));
             int_into_float(tensor: I, dtype: FloatType) -> F as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
             int_cast(tensor: I, dtype: IntType) -> I as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
             int_matmul(lhs: I, rhs: I) -> I = matmul::matmul(lhs, rhs);
@@ -60,10 +60,10 @@ macro_rules! int_contract {
             int_sort(tensor: I, dim: Size, descending: Switch) -> I = sort::sort(tensor, dim, descending);
             int_sort_with_indices(tensor: I, dim: Size, descending: Switch) -> II = sort::with_indices(tensor, dim, descending);
             int_argsort(tensor: I, dim: Size, descending: Switch) -> I as index = sort::argsort(tensor, dim, descending);
-            int_cumsum(tensor: I, dim: Size) -> I = scan::scan(Running::Sum, tensor, dim);
-            int_cumprod(tensor: I, dim: Size) -> I = scan::scan(Running::Prod, tensor, dim);
-            int_cummin(tensor: I, dim: Size) -> I = scan::scan(Running::Min, tensor, dim);
-            int_cummax(tensor: I, dim: Size) -> I = scan::scan(Running::Max, tensor, dim);
+            int_cumsum(tensor: I, dim: Size) -> I = scan::scan(ScanOp::Sum, tensor, dim);
+            int_cumprod(tensor: I, dim: Size) -> I = scan::scan(ScanOp::Prod, tensor, dim);
+            int_cummin(tensor: I, dim: Size) -> I = scan::scan(ScanOp::Min, tensor, dim);
+            int_cummax(tensor: I, dim: Size) -> I = scan::scan(ScanOp::Max, tensor, dim);
         }
     };
 }
@@ -82,7 +82,12 @@ impl IntTensorOps<Wgsl> for Wgsl {
         from_data(data, device, "int_from_data")
     }
 
-    fn int_random(shape: Shape, distribution: burn_backend::Distribution, device: &WgslDevice, dtype: IntType) -> I {
+    fn int_random(
+        shape: Shape,
+        distribution: burn_backend::Distribution,
+        device: &WgslDevice,
+        dtype: IntType,
+    ) -> I {
         random::int(shape, distribution, device, dtype)
     }
 

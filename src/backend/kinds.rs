@@ -1,15 +1,15 @@
 //! Short names for the kinds of operands and results, as the contract's tables write them.
 
 use burn_backend::ops::{
-    AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward, DeformConvOptions,
-    GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions, MaxPool2dBackward,
-    MaxPool2dWithIndices,
+    AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
+    DeformConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode,
+    InterpolateOptions, MaxPool2dBackward, MaxPool2dWithIndices,
 };
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::tensor::IndexingUpdateOp;
 use burn_flex::{Flex, FlexTensor};
 
-use super::site::{Operand, Outcome, Site};
+use super::context::{OpContext, OpOutput, Operand};
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::kernels::deform::Gradients;
 use crate::kernels::grid_sample::Padding;
@@ -105,38 +105,41 @@ pub(crate) type PooledBackward = MaxPool2dBackward<Wgsl>;
 /// The gradients of a deformable convolution.
 pub(crate) type DeformBackward = DeformConv2dBackward<Wgsl>;
 
-impl Outcome for Pooled {
+impl OpOutput for Pooled {
     type Gpu = (Tensor, Tensor);
-    type Twin = MaxPool2dWithIndices<Flex>;
+    type Cpu = MaxPool2dWithIndices<Flex>;
 
-    fn from_gpu((output, indices): (Tensor, Tensor), site: &Site) -> Self {
-        Self::new(Outcome::from_gpu(output, site), Outcome::from_gpu(indices, site))
+    fn from_gpu((output, indices): (Tensor, Tensor), context: &OpContext) -> Self {
+        Self::new(OpOutput::from_gpu(output, context), OpOutput::from_gpu(indices, context))
     }
 
-    fn from_twin(value: MaxPool2dWithIndices<Flex>, site: &Site) -> Self {
-        Self::new(Outcome::from_twin(value.output, site), Outcome::from_twin(value.indices, site))
+    fn from_cpu(value: MaxPool2dWithIndices<Flex>, context: &OpContext) -> Self {
+        Self::new(
+            OpOutput::from_cpu(value.output, context),
+            OpOutput::from_cpu(value.indices, context),
+        )
     }
 }
 
-impl Outcome for PooledBackward {
+impl OpOutput for PooledBackward {
     type Gpu = Tensor;
-    type Twin = MaxPool2dBackward<Flex>;
+    type Cpu = MaxPool2dBackward<Flex>;
 
-    fn from_gpu(grad: Tensor, site: &Site) -> Self {
-        Self::new(Outcome::from_gpu(grad, site))
+    fn from_gpu(grad: Tensor, context: &OpContext) -> Self {
+        Self::new(OpOutput::from_gpu(grad, context))
     }
 
-    fn from_twin(value: MaxPool2dBackward<Flex>, site: &Site) -> Self {
-        Self::new(Outcome::from_twin(value.x_grad, site))
+    fn from_cpu(value: MaxPool2dBackward<Flex>, context: &OpContext) -> Self {
+        Self::new(OpOutput::from_cpu(value.x_grad, context))
     }
 }
 
-impl Outcome for DeformBackward {
+impl OpOutput for DeformBackward {
     type Gpu = Gradients;
-    type Twin = DeformConv2dBackward<Flex>;
+    type Cpu = DeformConv2dBackward<Flex>;
 
-    fn from_gpu(value: Gradients, site: &Site) -> Self {
-        let tensor = |tensor: Tensor| -> WgslTensor { Outcome::from_gpu(tensor, site) };
+    fn from_gpu(value: Gradients, context: &OpContext) -> Self {
+        let tensor = |tensor: Tensor| -> WgslTensor { OpOutput::from_gpu(tensor, context) };
         Self::new(
             tensor(value.x),
             tensor(value.offset),
@@ -146,8 +149,8 @@ impl Outcome for DeformBackward {
         )
     }
 
-    fn from_twin(value: DeformConv2dBackward<Flex>, site: &Site) -> Self {
-        let tensor = |tensor: FlexTensor| -> WgslTensor { Outcome::from_twin(tensor, site) };
+    fn from_cpu(value: DeformConv2dBackward<Flex>, context: &OpContext) -> Self {
+        let tensor = |tensor: FlexTensor| -> WgslTensor { OpOutput::from_cpu(tensor, context) };
         Self::new(
             tensor(value.x_grad),
             tensor(value.offset_grad),
@@ -160,18 +163,18 @@ impl Outcome for DeformBackward {
 
 impl Operand for QParams {
     type Gpu = Tensor;
-    type Twin = QuantizationParametersPrimitive<Flex>;
+    type Cpu = QuantizationParametersPrimitive<Flex>;
 
-    fn show(&self, site: &mut Site) {
-        self.scales.show(site);
+    fn register(&self, context: &mut OpContext) {
+        self.scales.register(context);
     }
 
-    fn into_gpu(self, site: &Site) -> Tensor {
-        self.scales.into_gpu(site)
+    fn into_gpu(self, context: &OpContext) -> Tensor {
+        self.scales.into_gpu(context)
     }
 
-    fn into_twin(self, site: &Site) -> Self::Twin {
-        QuantizationParametersPrimitive { scales: self.scales.into_twin(site) }
+    fn into_cpu(self, context: &OpContext) -> Self::Cpu {
+        QuantizationParametersPrimitive { scales: self.scales.into_cpu(context) }
     }
 }
 

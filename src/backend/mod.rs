@@ -3,16 +3,16 @@
 //! The contract is written down as tables (`float.rs`, `int.rs`, ...): each row is a method's signature
 //! and, where there is a kernel, the launch. From the tables come the trait implementations and a
 //! way to call an op by its name ([`call`]), which tests and benches use. Whether an op runs on the GPU
-//! or on the CPU twin is decided in one place, `site.rs`.
+//! or on the CPU twin is decided in one place, `context.rs`.
 
 pub mod call;
+mod context;
 mod contract;
 pub mod coverage;
 mod data;
 mod fallback;
 mod kinds;
 mod random;
-mod site;
 mod tensor;
 
 mod activation;
@@ -23,7 +23,9 @@ mod int;
 mod module;
 mod quantized;
 
-use burn_backend::{Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError};
+use burn_backend::{
+    Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError,
+};
 use burn_ir::{BackendIr, HandleKind, TensorHandle};
 use burn_std::BoolStore;
 
@@ -31,7 +33,7 @@ pub use extension::apply;
 pub use fallback::{fallbacks, reset_fallbacks};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
-use crate::device::{DeviceError, Place, WgslDevice};
+use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
 use crate::kernels::tuning::{self, Trial};
 use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime};
 
@@ -71,26 +73,26 @@ impl Backend for Wgsl {
     }
 
     fn seed(device: &Self::Device, seed: u64) {
-        random::seed(site::place(device, "seed"), seed);
+        random::seed(context::resolve(device, "seed"), seed);
     }
 
     fn sync(device: &Self::Device) -> Result<(), ExecutionError> {
-        match site::runtime(device, "sync") {
+        match context::runtime(device, "sync") {
             Some(runtime) => runtime.sync().map_err(|error| data::execution_error(&error)),
             None => Ok(()),
         }
     }
 
     fn memory_cleanup(device: &Self::Device) {
-        if let Some(runtime) = site::runtime(device, "memory_cleanup") {
+        if let Some(runtime) = context::runtime(device, "memory_cleanup") {
             runtime.trim();
         }
     }
 
     fn dtype_usage(device: &Self::Device, dtype: DType) -> DTypeUsageSet {
-        let on_gpu = !matches!(device.place(), Ok(Place::Cpu));
+        let on_gpu = !matches!(device.resolve(), Ok(ResolvedDevice::Cpu));
         match dtype {
-            // Truth values are 32-bit words on a GPU and Rust's own on the CPU.
+            // Reference values are 32-bit words on a GPU and Rust's own on the CPU.
             DType::Bool(BoolStore::U32) if on_gpu => DTypeUsage::general(),
             DType::Bool(BoolStore::U32 | BoolStore::U8) if !on_gpu => DTypeUsageSet::empty(),
             dtype => burn_flex::Flex::dtype_usage(&burn_flex::FlexDevice, dtype),
@@ -98,14 +100,17 @@ impl Backend for Wgsl {
     }
 
     fn device_count(type_id: u16) -> usize {
-        let is_gpu = |kind: &crate::device::AdapterKind| *kind != crate::device::AdapterKind::Software;
+        let is_gpu =
+            |kind: &crate::device::AdapterKind| *kind != crate::device::AdapterKind::Software;
         match WgslDevice::from_code((type_id, 0)) {
-            WgslDevice::Gpu(_) => crate::device::adapters().iter().filter(|found| is_gpu(&found.facts.kind)).count(),
+            WgslDevice::Gpu(_) => {
+                crate::device::adapters().iter().filter(|found| is_gpu(&found.info.kind)).count()
+            }
             device => (0..)
                 .take_while(|&index| {
                     let (kind, _) = device.to_code();
                     let one = WgslDevice::from_code((kind, index));
-                    one.to_code().1 == index && one.place().is_ok()
+                    one.to_code().1 == index && one.resolve().is_ok()
                 })
                 .count(),
         }
@@ -170,10 +175,12 @@ fn wrong_handle(wanted: &str, handle: &HandleKind<Wgsl>) -> ! {
 ///
 /// When there is no such device.
 pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device::DeviceError> {
-    match device.place()? {
-        Place::Cpu => Ok(None),
+    match device.resolve()? {
+        ResolvedDevice::Cpu => Ok(None),
         // What is not open holds nothing.
-        Place::Adapter(index) => Ok(Some(Runtime::opened(index).map_or_else(MemoryUsage::default, |it| it.memory()))),
+        ResolvedDevice::Adapter(index) => {
+            Ok(Some(Runtime::opened(index).map_or_else(MemoryUsage::default, |it| it.memory())))
+        }
     }
 }
 
@@ -200,12 +207,12 @@ pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device:
 /// When there is no such device, it refuses to open, or it is the CPU in a program that was built without it.
 pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
     if !matches!(device, WgslDevice::Cpu) {
-        crate::device::look().await;
+        crate::device::discover().await;
     }
-    match device.place()? {
-        Place::Adapter(index) => Runtime::open(index).await.map(drop)?,
-        Place::Cpu if !site::Site::HAS_TWIN => return Err(DeviceError::NoCpu),
-        Place::Cpu => {}
+    match device.resolve()? {
+        ResolvedDevice::Adapter(index) => Runtime::open(index).await.map(drop)?,
+        ResolvedDevice::Cpu if !context::OpContext::HAS_CPU => return Err(DeviceError::NoCpu),
+        ResolvedDevice::Cpu => {}
     }
     Ok(device.preferred())
 }
@@ -217,7 +224,7 @@ pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
 ///
 /// When there is no such device.
 pub fn close(device: &WgslDevice) -> Result<(), DeviceError> {
-    if let Place::Adapter(index) = device.place()? {
+    if let ResolvedDevice::Adapter(index) = device.resolve()? {
         Runtime::close(index);
     }
     Ok(())
@@ -245,10 +252,13 @@ pub fn close(device: &WgslDevice) -> Result<(), DeviceError> {
 /// # Errors
 ///
 /// When there is no such device, it is the CPU or has no timestamps, or another profile of it is being taken.
-pub fn profile<R>(device: &WgslDevice, work: impl FnOnce() -> R) -> Result<(R, Profile), ProfileError> {
-    match device.place()? {
-        Place::Cpu => Err(ProfileError::Cpu),
-        Place::Adapter(index) => Runtime::of(index)?.profile(work),
+pub fn profile<R>(
+    device: &WgslDevice,
+    work: impl FnOnce() -> R,
+) -> Result<(R, Profile), ProfileError> {
+    match device.resolve()? {
+        ResolvedDevice::Cpu => Err(ProfileError::Cpu),
+        ResolvedDevice::Adapter(index) => Runtime::of(index)?.profile(work),
     }
 }
 
@@ -264,9 +274,9 @@ pub fn profile<R>(device: &WgslDevice, work: impl FnOnce() -> R) -> Result<(R, P
 /// When there is no such device, or it fails or is lost, and in a browser, where nothing can wait. A candidate that cannot run, or
 /// computes something else than the plain kernel, does not win, and is named in the log.
 pub fn tune(device: &WgslDevice, heard: impl FnMut(&Trial)) -> Result<Vec<Trial>, TuneError> {
-    match device.place()? {
-        Place::Cpu => Ok(Vec::new()),
-        Place::Adapter(index) => Ok(tuning::tune(&Runtime::of(index)?, heard)?),
+    match device.resolve()? {
+        ResolvedDevice::Cpu => Ok(Vec::new()),
+        ResolvedDevice::Adapter(index) => Ok(tuning::tune(&Runtime::of(index)?, heard)?),
     }
 }
 

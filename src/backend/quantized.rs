@@ -4,11 +4,11 @@
 use burn_flex::{FlexDevice, FlexQTensor};
 use burn_std::quantization::{QuantScheme, QuantStore, QuantizedBytes};
 
+use super::context::{fail, resolve, runtime};
 use super::contract::prelude::*;
 use super::contract::slice_axes;
-use super::data::{execution_error, may_wait, read_all};
-use super::site::{place, refuse, runtime};
-use super::tensor::{GpuQuantized, Home, QuantizedHome, kernel_format};
+use super::data::{check_can_block, execution_error, read_all};
+use super::tensor::{GpuQuantized, QuantizedStorage, Storage, kernel_format};
 use crate::kernels::quantized::{self, Format, Quantized};
 use crate::tensor::{self, Tensor};
 
@@ -53,14 +53,14 @@ impl QTensorOps<Wgsl> for Wgsl {
 
     fn q_to_device(tensor: Q, device: &WgslDevice) -> Q {
         let op = "q_to_device";
-        if place(&tensor.device, op) == place(device, op) {
+        if resolve(&tensor.device, op) == resolve(device, op) {
             return Q { device: *device, ..tensor };
         }
         quantized_from_data(read_quantized_now(tensor, op), device, op)
     }
 }
 
-/// A quantisation by a scheme that the site has seen kernels know.
+/// A quantisation by a scheme that the context has seen kernels know.
 fn with_scheme(
     scheme: &QuantScheme,
     f: impl FnOnce(Format) -> tensor::Result<Quantized>,
@@ -89,9 +89,9 @@ fn extreme(kind: Reduction, tensor: &GpuQuantized, dim: usize) -> tensor::Result
 pub(crate) fn quantized_from_data(data: TensorData, device: &WgslDevice, op: &'static str) -> Q {
     let scheme = match data.dtype {
         burn_backend::DType::QFloat(scheme) => scheme,
-        other => refuse(op, device, &format!("the data is {other:?}, not quantised")),
+        other => fail(op, device, &format!("the data is {other:?}, not quantised")),
     };
-    let home = match (runtime(device, op), kernel_format(&scheme)) {
+    let storage = match (runtime(device, op), kernel_format(&scheme)) {
         (Some(runtime), Some(_)) => {
             let shape = data.shape.clone();
             let num_elements = data.num_elements();
@@ -108,19 +108,20 @@ pub(crate) fn quantized_from_data(data: TensorData, device: &WgslDevice, op: &'s
                 Quantized::new(words, &shape, scales, format)
             };
             let tensor = with_scheme(&scheme, upload);
-            let tensor = tensor.unwrap_or_else(|error| refuse(op, device, &error));
-            QuantizedHome::Gpu(Box::new(tensor))
+            let tensor = tensor.unwrap_or_else(|error| fail(op, device, &error));
+            QuantizedStorage::Gpu(Box::new(tensor))
         }
-        _ if !Site::HAS_TWIN => Site::new(op).has_no_twin(),
-        _ => QuantizedHome::Cpu(Flex::q_from_data(data, &FlexDevice)),
+        _ if !OpContext::HAS_CPU => OpContext::new(op).no_cpu_backend(),
+        _ => QuantizedStorage::Cpu(Flex::q_from_data(data, &FlexDevice)),
     };
-    Q { device: *device, home }
+    Q { device: *device, storage }
 }
 
 /// The data of a tensor of the twin, which is on the host already.
-pub(crate) fn twin_data(tensor: FlexQTensor) -> TensorData {
+pub(crate) fn cpu_data(tensor: FlexQTensor) -> TensorData {
     // The twin answers at once: nothing is waited for.
-    pollster::block_on(Flex::q_into_data(tensor)).unwrap_or_else(|error| panic!("q_into_data: {error}"))
+    pollster::block_on(Flex::q_into_data(tensor))
+        .unwrap_or_else(|error| panic!("q_into_data: {error}"))
 }
 
 /// Reads a quantised tensor back, waiting for it.
@@ -130,10 +131,10 @@ pub(crate) fn twin_data(tensor: FlexQTensor) -> TensorData {
 /// When the device fails, and in a browser, where nothing can wait.
 pub(crate) fn read_quantized_now(tensor: Q, op: &'static str) -> TensorData {
     let device = tensor.device;
-    if matches!(tensor.home, QuantizedHome::Gpu(_)) {
-        may_wait(op, &device);
+    if matches!(tensor.storage, QuantizedStorage::Gpu(_)) {
+        check_can_block(op, &device);
     }
-    pollster::block_on(Wgsl::q_into_data(tensor)).unwrap_or_else(|error| refuse(op, &device, &error))
+    pollster::block_on(Wgsl::q_into_data(tensor)).unwrap_or_else(|error| fail(op, &device, &error))
 }
 
 /// Reads tensors and quantised tensors back: those on one GPU in one submission and one wait.
@@ -145,10 +146,10 @@ pub(crate) async fn read_with_quantized(
     let mut homes = Vec::with_capacity(quantized.len());
     for tensor in quantized {
         let device = tensor.device;
-        let part = |tensor| F { device, home: Home::Gpu(tensor) };
-        homes.push(match tensor.home {
-            QuantizedHome::Cpu(twin) => Err(twin_data(twin)),
-            QuantizedHome::Gpu(tensor) => {
+        let part = |tensor| F { device, storage: Storage::Gpu(tensor) };
+        homes.push(match tensor.storage {
+            QuantizedStorage::Cpu(twin) => Err(cpu_data(twin)),
+            QuantizedStorage::Gpu(tensor) => {
                 let GpuQuantized { values, scheme } = *tensor;
                 let shape = values.shape().to_vec();
                 let (words, scales) = values.into_parts().map_err(|e| execution_error(&e))?;
@@ -160,7 +161,7 @@ pub(crate) async fn read_with_quantized(
     let mut read = read_all(tensors).await?;
     let mut parts = read.split_off(count).into_iter();
     let mut part = || parts.next().ok_or_else(|| execution_error(&"nothing was read back"));
-    let joined = homes.into_iter().map(|home| match home {
+    let joined = homes.into_iter().map(|storage| match storage {
         Err(data) => Ok(data),
         Ok((shape, scheme)) => {
             let (words, scales) = (part()?, part()?);

@@ -8,38 +8,45 @@ use std::sync::LazyLock;
 use burn_backend::{Distribution, TensorData};
 use parking_lot::Mutex;
 
+use super::context;
 use super::contract::prelude::*;
-use super::site;
-use super::tensor::{Home, stored_dtype};
-use crate::device::Place;
+use super::tensor::{Storage, stored_dtype};
+use crate::device::ResolvedDevice;
 use crate::kernels::random::{self, Draw, Stream};
 use crate::tensor::Tensor;
 
 /// Each place's position in its stream.
-static STREAMS: LazyLock<Mutex<HashMap<Place, Stream>>> = LazyLock::new(Mutex::default);
+static STREAMS: LazyLock<Mutex<HashMap<ResolvedDevice, Stream>>> = LazyLock::new(Mutex::default);
 
 /// Starts a place's stream at a seed.
-pub(crate) fn seed(place: Place, seed: u64) {
+pub(crate) fn seed(place: ResolvedDevice, seed: u64) {
     STREAMS.lock().insert(place, Stream::new(seed));
 }
 
 /// The part of a place's stream for `len` numbers. Without a seed, one is made up.
-fn take(place: Place, len: usize) -> Stream {
+fn take(place: ResolvedDevice, len: usize) -> Stream {
     let mut streams = STREAMS.lock();
     let fresh = || Stream::new(RandomState::new().hash_one(place));
     streams.entry(place).or_insert_with(fresh).take(len)
 }
 
-pub(crate) fn float(shape: Shape, distribution: Distribution, device: &WgslDevice, dtype: FloatType) -> F {
+pub(crate) fn float(
+    shape: Shape,
+    distribution: Distribution,
+    device: &WgslDevice,
+    dtype: FloatType,
+) -> F {
     let op = "float_random";
     let draw = match distribution {
         Distribution::Default => Draw::Uniform { low: 0.0, high: 1.0 },
         Distribution::Uniform(low, high) => Draw::Uniform { low: low as f32, high: high as f32 },
-        Distribution::Normal(mean, std) => Draw::Normal { mean: mean as f32, deviation: std as f32 },
+        Distribution::Normal(mean, std) => {
+            Draw::Normal { mean: mean as f32, deviation: std as f32 }
+        }
         Distribution::Bernoulli(probability) => Draw::Bernoulli { probability },
     };
-    let stream = take(site::place(device, op), shape.num_elements());
-    if let Some(runtime) = site::runtime(device, op)
+    let stream = take(context::resolve(device, op), shape.num_elements());
+    if let Some(runtime) = context::runtime(device, op)
         && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
         let drawn = random::fill(&runtime, &shape, draw, DType::F32, stream);
@@ -49,10 +56,15 @@ pub(crate) fn float(shape: Shape, distribution: Distribution, device: &WgslDevic
     from_data(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
 }
 
-pub(crate) fn int(shape: Shape, distribution: Distribution, device: &WgslDevice, dtype: IntType) -> I {
+pub(crate) fn int(
+    shape: Shape,
+    distribution: Distribution,
+    device: &WgslDevice,
+    dtype: IntType,
+) -> I {
     let op = "int_random";
     let len = shape.num_elements();
-    let stream = take(site::place(device, op), len);
+    let stream = take(context::resolve(device, op), len);
     let (least, most) = limits(dtype);
     // Integers in low .. low + width; the rest is drawn as floats or coins and converted.
     let (low, width) = match distribution {
@@ -74,7 +86,7 @@ pub(crate) fn int(shape: Shape, distribution: Distribution, device: &WgslDevice,
     // What 32 bits can hold is drawn on the GPU, whatever it is stored in.
     let fits = low >= i32::MIN.into() && low + i128::from(width) <= i128::from(i32::MAX) + 1;
     if fits
-        && let (Ok(narrow), Some(runtime)) = (u32::try_from(width), site::runtime(device, op))
+        && let (Ok(narrow), Some(runtime)) = (u32::try_from(width), context::runtime(device, op))
         && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
         let draw = Draw::Ints { low: low as i32, width: narrow };
@@ -106,6 +118,6 @@ fn on_gpu(
     op: &'static str,
 ) -> super::WgslTensor {
     let tensor = drawn.and_then(|tensor| cast::cast(tensor, stored));
-    let tensor = tensor.unwrap_or_else(|error| site::refuse(op, device, &error));
-    super::WgslTensor { device: *device, home: Home::Gpu(tensor) }
+    let tensor = tensor.unwrap_or_else(|error| context::fail(op, device, &error));
+    super::WgslTensor { device: *device, storage: Storage::Gpu(tensor) }
 }

@@ -5,7 +5,7 @@ use burn_flex::{FlexQTensor, FlexTensor};
 use burn_std::quantization::{QuantLevel, QuantMode, QuantParam, QuantScheme, QuantValue};
 use burn_std::{BoolStore, Shape};
 
-use crate::device::{CAN_WAIT, WgslDevice};
+use crate::device::{CAN_BLOCK, WgslDevice};
 use crate::kernels::quantized::{Format, Quantized};
 use crate::runtime::Runtime;
 use crate::tensor::{self, Tensor};
@@ -18,34 +18,34 @@ use crate::tensor::{self, Tensor};
 #[derive(Debug, Clone)]
 pub struct WgslTensor {
     pub(crate) device: WgslDevice,
-    pub(crate) home: Home,
+    pub(crate) storage: Storage,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum Home {
+pub(crate) enum Storage {
     Gpu(Tensor),
     Cpu(FlexTensor),
 }
 
 impl TensorMetadata for WgslTensor {
     fn dtype(&self) -> DType {
-        match &self.home {
-            Home::Gpu(tensor) => burn_dtype(tensor.dtype()),
-            Home::Cpu(tensor) => tensor.dtype(),
+        match &self.storage {
+            Storage::Gpu(tensor) => burn_dtype(tensor.dtype()),
+            Storage::Cpu(tensor) => tensor.dtype(),
         }
     }
 
     fn shape(&self) -> Shape {
-        match &self.home {
-            Home::Gpu(tensor) => Shape::from(tensor.shape().to_vec()),
-            Home::Cpu(tensor) => tensor.shape(),
+        match &self.storage {
+            Storage::Gpu(tensor) => Shape::from(tensor.shape().to_vec()),
+            Storage::Cpu(tensor) => tensor.shape(),
         }
     }
 
     fn rank(&self) -> usize {
-        match &self.home {
-            Home::Gpu(tensor) => tensor.shape().len(),
-            Home::Cpu(tensor) => tensor.rank(),
+        match &self.storage {
+            Storage::Gpu(tensor) => tensor.shape().len(),
+            Storage::Cpu(tensor) => tensor.rank(),
         }
     }
 }
@@ -87,10 +87,10 @@ pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DT
         DType::F64 | DType::QFloat(_) => return None,
     };
     match stored {
-        stored if !stored.is_wide() || runtime.facts().features.int64 => Some(stored),
+        stored if !stored.is_64_bit() || runtime.info().features.int64 => Some(stored),
         // A browser cannot compute on the CPU in between: numbers that fit are kept in 32 bits, others are refused.
-        tensor::DType::I64 if !CAN_WAIT => Some(tensor::DType::I32),
-        tensor::DType::U64 if !CAN_WAIT => Some(tensor::DType::U32),
+        tensor::DType::I64 if !CAN_BLOCK => Some(tensor::DType::I32),
+        tensor::DType::U64 if !CAN_BLOCK => Some(tensor::DType::U32),
         _ => None,
     }
 }
@@ -102,11 +102,11 @@ pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DT
 #[derive(Debug, Clone)]
 pub struct WgslQuantizedTensor {
     pub(crate) device: WgslDevice,
-    pub(crate) home: QuantizedHome,
+    pub(crate) storage: QuantizedStorage,
 }
 
 #[derive(Debug, Clone)]
-pub(crate) enum QuantizedHome {
+pub(crate) enum QuantizedStorage {
     Gpu(Box<GpuQuantized>),
     Cpu(FlexQTensor),
 }
@@ -120,7 +120,10 @@ pub(crate) struct GpuQuantized {
 
 impl GpuQuantized {
     /// What kernels make of the tensor; its scheme stays.
-    pub fn map(self, f: impl FnOnce(Quantized) -> tensor::Result<Quantized>) -> tensor::Result<Self> {
+    pub fn map(
+        self,
+        f: impl FnOnce(Quantized) -> tensor::Result<Quantized>,
+    ) -> tensor::Result<Self> {
         let values = f(self.values)?;
         Ok(Self { values, ..self })
     }
@@ -150,18 +153,18 @@ impl TensorMetadata for WgslQuantizedTensor {
     }
 
     fn shape(&self) -> Shape {
-        match &self.home {
-            QuantizedHome::Gpu(tensor) => Shape::from(tensor.values.shape().to_vec()),
-            QuantizedHome::Cpu(tensor) => tensor.shape(),
+        match &self.storage {
+            QuantizedStorage::Gpu(tensor) => Shape::from(tensor.values.shape().to_vec()),
+            QuantizedStorage::Cpu(tensor) => tensor.shape(),
         }
     }
 }
 
 impl QTensorPrimitive for WgslQuantizedTensor {
     fn scheme(&self) -> &QuantScheme {
-        match &self.home {
-            QuantizedHome::Gpu(tensor) => &tensor.scheme,
-            QuantizedHome::Cpu(tensor) => tensor.scheme(),
+        match &self.storage {
+            QuantizedStorage::Gpu(tensor) => &tensor.scheme,
+            QuantizedStorage::Cpu(tensor) => tensor.scheme(),
         }
     }
 

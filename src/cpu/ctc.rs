@@ -16,19 +16,21 @@ pub(crate) fn ctc_loss_backward(
     let (dtype, shape) = (log_probs.dtype(), log_probs.shape());
     let log_probs: Vec<f64> = log_probs.into_data().iter().collect();
     let grad: Vec<f64> = grad.into_data().iter().collect();
-    let [targets, input_lengths, target_lengths] =
-        [targets, input_lengths, target_lengths].map(|tensor| tensor.into_data().iter().collect::<Vec<i64>>());
+    let [targets, input_lengths, target_lengths] = [targets, input_lengths, target_lengths]
+        .map(|tensor| tensor.into_data().iter().collect::<Vec<i64>>());
     let mut out = vec![0.0; log_probs.len()];
     for n in 0..batch {
         let steps = input_lengths[n].clamp(0, max_steps as i64) as usize;
         let labels = target_lengths[n].clamp(0, max_labels as i64) as usize;
         let label = |i: usize| targets[n * max_labels + i].clamp(0, classes as i64 - 1) as usize;
-        let states: Vec<usize> = (0..2 * labels + 1).map(|s| if s % 2 == 0 { blank } else { label(s / 2) }).collect();
+        let states: Vec<usize> =
+            (0..2 * labels + 1).map(|s| if s % 2 == 0 { blank } else { label(s / 2) }).collect();
         let log_prob = |t: usize, s: usize| log_probs[(t * batch + n) * classes + states[s]];
         let last = states.len() - 1;
         let forward = ctc_ways(steps, &states, blank, false, log_prob);
         let reversed: Vec<usize> = states.iter().rev().copied().collect();
-        let backward = ctc_ways(steps, &reversed, blank, true, |t, s| log_prob(steps - 1 - t, last - s));
+        let backward =
+            ctc_ways(steps, &reversed, blank, true, |t, s| log_prob(steps - 1 - t, last - s));
         for t in 0..steps {
             let through = |s: usize| {
                 let (a, b) = (forward[t][s], backward[steps - 1 - t][last - s]);
@@ -67,7 +69,10 @@ fn ctc_ways(
                 sum = log_add(sum, before[s - 1]);
             }
             // Past a blank between two labels that differ.
-            if s > 1 && states[s] != states[s - 2] && states[if reversed { s - 2 } else { s }] != blank {
+            if s > 1
+                && states[s] != states[s - 2]
+                && states[if reversed { s - 2 } else { s }] != blank
+            {
                 sum = log_add(sum, before[s - 2]);
             }
             sum

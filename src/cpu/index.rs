@@ -18,7 +18,13 @@ pub(crate) fn read(flex: Read, axis: usize, tensor: FlexTensor, indices: FlexTen
 
 /// Adds along an axis, or for truth values takes whether any is true; indices outside of it are skipped. Indices of one
 /// axis stand for whole slices of the value, of more for its elements.
-pub(crate) fn add(flex: Write, axis: usize, tensor: FlexTensor, indices: FlexTensor, value: FlexTensor) -> FlexTensor {
+pub(crate) fn add(
+    flex: Write,
+    axis: usize,
+    tensor: FlexTensor,
+    indices: FlexTensor,
+    value: FlexTensor,
+) -> FlexTensor {
     let size = tensor.shape()[axis];
     let bool = burn_std::BoolDType::Native;
     let low = Flex::int_lower_elem(indices.clone(), 0i64.into(), bool);
@@ -39,12 +45,22 @@ pub(crate) fn add(flex: Write, axis: usize, tensor: FlexTensor, indices: FlexTen
 }
 
 /// The gradient of an embedding: a sum into the rows of its weights.
-pub(crate) fn embedding_backward(weights: FlexTensor, grad: FlexTensor, indices: FlexTensor) -> FlexTensor {
+pub(crate) fn embedding_backward(
+    weights: FlexTensor,
+    grad: FlexTensor,
+    indices: FlexTensor,
+) -> FlexTensor {
     let rows = indices.shape().num_elements();
     let grad = Flex::float_reshape(grad, Shape::from([rows, weights.shape()[1]]));
     let indices = Flex::int_reshape(indices, Shape::from([rows]));
     let zeros = Flex::float_zeros(weights.shape(), &burn_flex::FlexDevice, weights.dtype().into());
-    add(|axis, tensor, indices, value| Flex::float_select_add(tensor, axis, indices, value), 0, zeros, indices, grad)
+    add(
+        |axis, tensor, indices, value| Flex::float_select_add(tensor, axis, indices, value),
+        0,
+        zeros,
+        indices,
+        grad,
+    )
 }
 
 /// Indices with those outside of an axis clamped to it.
@@ -73,9 +89,14 @@ pub(crate) fn clamped_nd(indices: FlexTensor, shape: &Shape) -> FlexTensor {
 }
 
 /// The rows of indices `[.., k]` that are inside of their axes, and their values.
-pub(crate) fn inside_nd(indices: FlexTensor, values: FlexTensor, shape: &Shape) -> (FlexTensor, FlexTensor) {
+pub(crate) fn inside_nd(
+    indices: FlexTensor,
+    values: FlexTensor,
+    shape: &Shape,
+) -> (FlexTensor, FlexTensor) {
     let (numbers, depth, sizes) = rows(&indices, shape);
-    let is_inside = |row: &[i64]| row.iter().zip(&sizes).all(|(number, size)| (0..*size).contains(number));
+    let is_inside =
+        |row: &[i64]| row.iter().zip(&sizes).all(|(number, size)| (0..*size).contains(number));
     if numbers.chunks(depth).all(is_inside) {
         return (indices, values);
     }

@@ -7,19 +7,21 @@ pub(crate) use ctc::*;
 pub(crate) use index::*;
 
 use burn_backend::ops::{
-    ConvOptions, FloatTensorOps, GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
-    ModuleOps,
+    ConvOptions, FloatTensorOps, GridSampleOptions, GridSamplePaddingMode, InterpolateMode,
+    InterpolateOptions, ModuleOps,
 };
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::{Shape, Slice};
 
 use crate::kernels::interpolate::{Mode, Runs, cubic};
-use crate::kernels::table::{Row, Truth};
+use crate::kernels::table::{Reference, Row};
 
 /// An elementwise row with one operand, by its truth.
 pub(crate) fn map(row: &Row, tensor: FlexTensor) -> FlexTensor {
-    let Truth::F1(truth) = row.truth else { panic!("{}: the row's truth is of another kind", row.name) };
+    let Reference::F1(truth) = row.reference else {
+        panic!("{}: the row's truth is of another kind", row.name)
+    };
     let (dtype, data) = (tensor.dtype(), tensor.into_data());
     let values: Vec<f64> = data.iter::<f64>().map(truth).collect();
     FlexTensor::from_data(TensorData::new(values, data.shape).convert_dtype(dtype))
@@ -27,12 +29,18 @@ pub(crate) fn map(row: &Row, tensor: FlexTensor) -> FlexTensor {
 
 /// An elementwise row with two operands that broadcast, by its truth.
 pub(crate) fn map2(row: &Row, lhs: FlexTensor, rhs: FlexTensor) -> FlexTensor {
-    let Truth::F2(truth) = row.truth else { panic!("{}: the row's truth is of another kind", row.name) };
-    let shape = lhs.shape().broadcast(&rhs.shape()).unwrap_or_else(|error| panic!("{}: {error:?}", row.name));
+    let Reference::F2(truth) = row.reference else {
+        panic!("{}: the row's truth is of another kind", row.name)
+    };
+    let shape = lhs
+        .shape()
+        .broadcast(&rhs.shape())
+        .unwrap_or_else(|error| panic!("{}: {error:?}", row.name));
     let dtype = lhs.dtype();
     let spread = |tensor| Flex::float_expand(tensor, shape.clone()).into_data();
     let (lhs, rhs) = (spread(lhs), spread(rhs));
-    let values: Vec<f64> = lhs.iter::<f64>().zip(rhs.iter::<f64>()).map(|(a, b)| truth(a, b)).collect();
+    let values: Vec<f64> =
+        lhs.iter::<f64>().zip(rhs.iter::<f64>()).map(|(a, b)| truth(a, b)).collect();
     FlexTensor::from_data(TensorData::new(values, shape).convert_dtype(dtype))
 }
 
@@ -60,7 +68,12 @@ pub(crate) fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTe
 
 /// Each row less its mean, over its standard deviation, times `gamma`, plus `beta`. burn-flex's own takes the
 /// variance as the difference of two squares, which for a mean of 100 deviations leaves two digits.
-pub(crate) fn layer_norm(x: FlexTensor, gamma: FlexTensor, beta: Option<FlexTensor>, epsilon: f64) -> FlexTensor {
+pub(crate) fn layer_norm(
+    x: FlexTensor,
+    gamma: FlexTensor,
+    beta: Option<FlexTensor>,
+    epsilon: f64,
+) -> FlexTensor {
     let axis = x.rank() - 1;
     let center = |x: FlexTensor| Flex::float_sub(x.clone(), Flex::float_mean_dim(x, axis));
     // A large mean is rounded; the second takes away what the first left.
@@ -158,7 +171,11 @@ pub(crate) fn undivided(
 }
 
 /// Images at the places of a grid. burn-flex does not know cubic convolution.
-pub(crate) fn grid_sample_2d(x: FlexTensor, grid: FlexTensor, options: GridSampleOptions) -> FlexTensor {
+pub(crate) fn grid_sample_2d(
+    x: FlexTensor,
+    grid: FlexTensor,
+    options: GridSampleOptions,
+) -> FlexTensor {
     if !matches!(options.mode, InterpolateMode::Bicubic) {
         return Flex::float_grid_sample_2d(x, grid, options);
     }

@@ -2,27 +2,27 @@
 
 use std::sync::OnceLock;
 
-use super::{AdapterFacts, CAN_WAIT, rank};
+use super::{AdapterInfo, CAN_BLOCK, rank};
 
 /// An adapter that is there.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Adapter {
     /// What it is and can do.
-    pub facts: AdapterFacts,
+    pub info: AdapterInfo,
     /// wgpu's handle, which opens it.
     pub adapter: wgpu::Adapter,
 }
 
-impl AsRef<AdapterFacts> for Found {
-    fn as_ref(&self) -> &AdapterFacts {
-        &self.facts
+impl AsRef<AdapterInfo> for Adapter {
+    fn as_ref(&self) -> &AdapterInfo {
+        &self.info
     }
 }
 
 /// Looks for adapters: GPUs in rank order, then software adapters, each once.
 ///
 /// Where no driver answers the list is empty; that is no error.
-pub async fn enumerate() -> Vec<Found> {
+pub async fn enumerate() -> Vec<Adapter> {
     // OpenGL is left out: its compute is too limited for the kernels.
     let backends = wgpu::Backends::PRIMARY & wgpu::Instance::enabled_backend_features();
     if backends.is_empty() {
@@ -41,27 +41,28 @@ pub async fn enumerate() -> Vec<Found> {
     let instance = wgpu::Instance::new(descriptor);
     let adapters = instance.enumerate_adapters(backends).await;
 
-    let facts: Vec<AdapterFacts> = adapters.iter().map(AdapterFacts::of).collect();
-    let order = rank(&facts);
-    let found = facts.into_iter().zip(adapters);
-    let mut found: Vec<Option<Found>> = found.map(|(facts, adapter)| Some(Found { facts, adapter })).collect();
+    let info: Vec<AdapterInfo> = adapters.iter().map(AdapterInfo::of).collect();
+    let order = rank(&info);
+    let found = info.into_iter().zip(adapters);
+    let mut found: Vec<Option<Adapter>> =
+        found.map(|(info, adapter)| Some(Adapter { info, adapter })).collect();
     order.into_iter().filter_map(|i| found[i].take()).collect()
 }
 
-static ADAPTERS: OnceLock<Vec<Found>> = OnceLock::new();
+static ADAPTERS: OnceLock<Vec<Adapter>> = OnceLock::new();
 
 /// The adapters of this machine, looked for once per process: GPUs in rank order, then software
 /// adapters, each once. Empty where no driver answers; in a browser, also before [`look`].
-pub fn adapters() -> &'static [Found] {
-    if !CAN_WAIT {
+pub fn adapters() -> &'static [Adapter] {
+    if !CAN_BLOCK {
         return ADAPTERS.get().map_or(&[], Vec::as_slice);
     }
     ADAPTERS.get_or_init(|| listed(pollster::block_on(enumerate())))
 }
 
 /// Looks for what [`adapters`] returns from then on. Only a browser needs to be asked so; it is asked again where it had none.
-pub async fn look() -> &'static [Found] {
-    if !CAN_WAIT && adapters().is_empty() {
+pub async fn discover() -> &'static [Adapter] {
+    if !CAN_BLOCK && adapters().is_empty() {
         let found = enumerate().await;
         if !found.is_empty() {
             ADAPTERS.get_or_init(|| listed(found));
@@ -70,9 +71,9 @@ pub async fn look() -> &'static [Found] {
     adapters()
 }
 
-fn listed(found: Vec<Found>) -> Vec<Found> {
-    for (index, Found { facts, .. }) in found.iter().enumerate() {
-        let AdapterFacts { name, kind, api, .. } = facts;
+fn listed(found: Vec<Adapter>) -> Vec<Adapter> {
+    for (index, Adapter { info, .. }) in found.iter().enumerate() {
+        let AdapterInfo { name, kind, api, .. } = info;
         log::debug!("adapter {index}: {name}, {kind}, {api}");
     }
     found

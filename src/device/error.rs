@@ -2,16 +2,18 @@
 
 use thiserror::Error;
 
-use super::needs::joined;
-use super::{ACCEPTED_WORDS, DEVICE_VARIABLE, DeviceList, Shortfall, WgslDevice};
+use super::requirements::joined;
+use super::{ACCEPTED_SELECTORS, DEVICE_VARIABLE, DeviceList, Shortfall, WgslDevice};
 
 /// Why a device cannot be used. Its text says what to do instead.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
     /// The text is not a word for a device.
-    #[error("`{text}` is not a word for a device.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_WORDS}.")]
-    UnknownWord {
+    #[error(
+        "`{text}` is not a word for a device.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_SELECTORS}."
+    )]
+    UnknownSelector {
         /// The text as given.
         text: String,
         /// What is there.
@@ -19,7 +21,9 @@ pub enum DeviceError {
     },
 
     /// The device is none of those that are there.
-    #[error("there is no device `{device}` here.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_WORDS}.")]
+    #[error(
+        "there is no device `{device}` here.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_SELECTORS}."
+    )]
     NotThere {
         /// The device asked for.
         device: WgslDevice,
@@ -28,7 +32,9 @@ pub enum DeviceError {
     },
 
     /// No adapter has a name like that.
-    #[error("no adapter here has `{name}` in its name.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_WORDS}.")]
+    #[error(
+        "no adapter here has `{name}` in its name.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_SELECTORS}."
+    )]
     NoSuchName {
         /// The part of a name asked for.
         name: String,
@@ -72,7 +78,7 @@ pub enum DeviceError {
     /// The CPU was asked for, or is all there is, in a program that was built without it.
     #[error(
         "there is no GPU to use, and this program was built without the CPU device (feature `twin`); {}",
-        super::advice()
+        super::install_hint()
     )]
     NoCpu,
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::{AdapterFacts, AdapterKind, WgslDevice};
+use super::{AdapterInfo, AdapterKind, WgslDevice};
 
 /// The devices that are there. `Display` gives one aligned line for each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub struct ListedDevice {
     /// The index of the adapter; `None` for the CPU.
     pub index: Option<usize>,
     /// The words that name it, the preferred one first.
-    pub words: Vec<WgslDevice>,
+    pub selectors: Vec<WgslDevice>,
     /// The adapter's name.
     pub name: String,
     /// Its kind.
@@ -25,20 +25,20 @@ pub struct ListedDevice {
 
 impl DeviceList {
     /// Lists ranked adapters, and the CPU after them.
-    pub fn of<F: AsRef<AdapterFacts>>(ranked: &[F]) -> Self {
-        let adapters = ranked.iter().enumerate().map(|(index, facts)| {
-            let facts = facts.as_ref();
+    pub fn of<F: AsRef<AdapterInfo>>(ranked: &[F]) -> Self {
+        let adapters = ranked.iter().enumerate().map(|(index, info)| {
+            let info = info.as_ref();
             ListedDevice {
                 index: Some(index),
-                words: words(ranked, index),
-                name: facts.name.clone(),
-                kind: facts.kind.to_string(),
-                api: facts.api.to_string(),
+                selectors: selectors(ranked, index),
+                name: info.name.clone(),
+                kind: info.kind.to_string(),
+                api: info.api.to_string(),
             }
         });
         let cpu = ListedDevice {
             index: None,
-            words: vec![WgslDevice::Cpu],
+            selectors: vec![WgslDevice::Cpu],
             name: "no GPU: every op on the CPU".to_owned(),
             kind: "cpu".to_owned(),
             api: "-".to_owned(),
@@ -48,23 +48,23 @@ impl DeviceList {
 }
 
 impl ListedDevice {
-    /// The words, separated by commas; `-` where no word names the device.
-    pub fn words(&self) -> String {
-        if self.words.is_empty() {
+    /// The selectors, separated by commas; `-` where no word names the device.
+    pub fn selector_list(&self) -> String {
+        if self.selectors.is_empty() {
             return "-".to_owned();
         }
-        let words: Vec<String> = self.words.iter().map(WgslDevice::to_string).collect();
+        let words: Vec<String> = self.selectors.iter().map(WgslDevice::to_string).collect();
         words.join(", ")
     }
 }
 
 impl fmt::Display for DeviceList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let heading = ["", "word", "name", "kind", "API"].map(str::to_owned);
+        let heading = ["", "device", "name", "kind", "API"].map(str::to_owned);
         let lines = self.0.iter().map(|device| {
             let index = device.index.map_or("-".to_owned(), |i| i.to_string());
             let (name, kind, api) = (&device.name, &device.kind, &device.api);
-            [index, device.words(), name.clone(), kind.clone(), api.clone()]
+            [index, device.selector_list(), name.clone(), kind.clone(), api.clone()]
         });
         let lines: Vec<[String; 5]> = [heading].into_iter().chain(lines).collect();
         let width = |column: usize| {
@@ -86,8 +86,8 @@ impl fmt::Display for DeviceList {
 /// The words that name the adapter at `index`, the preferred one first.
 ///
 /// `software` reaches the first software adapter only, so a second one has no word.
-pub fn words<F: AsRef<AdapterFacts>>(ranked: &[F], index: usize) -> Vec<WgslDevice> {
-    let kind_of = |i: usize| ranked.get(i).map(|facts: &F| facts.as_ref().kind);
+pub fn selectors<F: AsRef<AdapterInfo>>(ranked: &[F], index: usize) -> Vec<WgslDevice> {
+    let kind_of = |i: usize| ranked.get(i).map(|info: &F| info.as_ref().kind);
     let Some(kind) = kind_of(index) else {
         return Vec::new();
     };

@@ -1,17 +1,17 @@
 //! Opening an adapter.
 
-use super::facts::IMMEDIATE_BYTES;
-use super::{AdapterFacts, DeviceError, Features, Found};
+use super::info::IMMEDIATE_BYTES;
+use super::{Adapter, AdapterInfo, DeviceError, Features};
 
 /// An open device.
 #[derive(Clone, Debug)]
-pub struct Opened {
+pub struct OpenDevice {
     /// wgpu's device.
     pub device: wgpu::Device,
     /// Its one queue.
     pub queue: wgpu::Queue,
-    /// The adapter's facts, except that a feature the device was not opened with is `false`.
-    pub facts: AdapterFacts,
+    /// The adapter's info, except that a feature the device was not opened with is `false`.
+    pub info: AdapterInfo,
 }
 
 /// Opens an adapter with all of its limits and with the features that the kernels can use.
@@ -19,13 +19,13 @@ pub struct Opened {
 /// # Errors
 ///
 /// When its limits are below what the kernels count on, or when the driver refuses.
-pub async fn open(found: &Found) -> Result<Opened, DeviceError> {
-    let Found { facts, adapter } = found;
-    let shortfalls = facts.limits.shortfalls();
+pub async fn open(found: &Adapter) -> Result<OpenDevice, DeviceError> {
+    let Adapter { info, adapter } = found;
+    let shortfalls = info.limits.shortfalls();
     if !shortfalls.is_empty() {
-        return Err(DeviceError::Lacking { adapter: facts.name.clone(), shortfalls });
+        return Err(DeviceError::Lacking { adapter: info.name.clone(), shortfalls });
     }
-    let features = wanted_features(facts.features);
+    let features = wanted_features(info.features);
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("burn-wgsl"),
         required_features: features,
@@ -34,9 +34,11 @@ pub async fn open(found: &Found) -> Result<Opened, DeviceError> {
         ..wgpu::DeviceDescriptor::default()
     };
     let opened = adapter.request_device(&descriptor).await;
-    let (device, queue) = opened.map_err(|source| DeviceError::Refused { adapter: facts.name.clone(), source })?;
-    let facts = AdapterFacts { features: Features::of(device.features(), &device.limits()), ..facts.clone() };
-    Ok(Opened { device, queue, facts })
+    let (device, queue) =
+        opened.map_err(|source| DeviceError::Refused { adapter: info.name.clone(), source })?;
+    let info =
+        AdapterInfo { features: Features::of(device.features(), &device.limits()), ..info.clone() };
+    Ok(OpenDevice { device, queue, info })
 }
 
 /// The features to ask for, out of those that are there.
@@ -61,8 +63,11 @@ fn wanted_features(there: Features) -> wgpu::Features {
 /// The adapter's own limits, since a device may only use what it was opened with. Immediates are
 /// asked for up to a size that every API can give cheaply.
 fn wanted_limits(there: wgpu::Limits, features: wgpu::Features) -> wgpu::Limits {
-    let max_immediate_size =
-        if features.contains(wgpu::Features::IMMEDIATES) { there.max_immediate_size.min(IMMEDIATE_BYTES) } else { 0 };
+    let max_immediate_size = if features.contains(wgpu::Features::IMMEDIATES) {
+        there.max_immediate_size.min(IMMEDIATE_BYTES)
+    } else {
+        0
+    };
     wgpu::Limits { max_immediate_size, ..there }
 }
 
@@ -85,7 +90,11 @@ mod tests {
 
     #[test]
     fn immediates_are_capped_and_go_with_their_feature() {
-        let there = wgpu::Limits { max_immediate_size: 4096, max_buffer_size: 1 << 40, ..wgpu::Limits::defaults() };
+        let there = wgpu::Limits {
+            max_immediate_size: 4096,
+            max_buffer_size: 1 << 40,
+            ..wgpu::Limits::defaults()
+        };
         let with = wanted_limits(there.clone(), wgpu::Features::IMMEDIATES);
         assert_eq!(with.max_immediate_size, 128);
         assert_eq!(with.max_buffer_size, 1 << 40);
@@ -102,11 +111,11 @@ mod tests {
         for found in adapters {
             match pollster::block_on(open(found)) {
                 Ok(opened) => {
-                    assert_eq!(opened.facts.limits, found.facts.limits);
-                    assert!(!opened.facts.features.float_atomics);
+                    assert_eq!(opened.info.limits, found.info.limits);
+                    assert!(!opened.info.features.float_atomics);
                 }
                 Err(DeviceError::Lacking { shortfalls, .. }) => {
-                    eprintln!("skipped: {}: {shortfalls:?}", found.facts.name);
+                    eprintln!("skipped: {}: {shortfalls:?}", found.info.name);
                 }
                 Err(error) => panic!("{error}"),
             }
@@ -121,9 +130,9 @@ mod tests {
             return;
         };
         let mut found = found.clone();
-        found.facts.limits.storage_buffers_per_stage = 4;
+        found.info.limits.storage_buffers_per_stage = 4;
         let text = pollster::block_on(open(&found)).unwrap_err().to_string();
-        assert!(text.contains(&found.facts.name), "{text}");
+        assert!(text.contains(&found.info.name), "{text}");
         assert!(text.contains("storage buffers per shader stage: has 4, needs 8"), "{text}");
     }
 }

@@ -1,15 +1,15 @@
 //! The order of adapters, without repeats, and the automatic choice among them.
 
-use super::needs::joined;
-use super::{AdapterFacts, AdapterKind, Api};
+use super::requirements::joined;
+use super::{AdapterInfo, AdapterKind, Api};
 
-/// Indices into `facts`, best first and each GPU once: discrete, integrated, virtual, of unknown
+/// Indices into `info`, best first and each GPU once: discrete, integrated, virtual, of unknown
 /// kind, and then the software adapters.
 ///
 /// A GPU that is seen through two APIs is kept through the more capable one. Equal cards all stay.
-pub fn rank(facts: &[AdapterFacts]) -> Vec<usize> {
-    let mut order = without_repeats(facts);
-    order.sort_by_key(|&i| (facts[i].kind, facts[i].api, i));
+pub fn rank(info: &[AdapterInfo]) -> Vec<usize> {
+    let mut order = without_repeats(info);
+    order.sort_by_key(|&i| (info[i].kind, info[i].api, i));
     order
 }
 
@@ -23,10 +23,10 @@ pub struct Choice {
 }
 
 /// The automatic choice among ranked adapters: the first GPU whose limits suffice, else the CPU.
-pub fn choose<F: AsRef<AdapterFacts>>(ranked: &[F]) -> Choice {
-    let is_gpu = |facts: &&AdapterFacts| facts.kind != AdapterKind::Software;
-    let gpus: Vec<&AdapterFacts> = ranked.iter().map(AsRef::as_ref).filter(is_gpu).collect();
-    let usable = |facts: &&AdapterFacts| facts.limits.shortfalls().is_empty();
+pub fn choose<F: AsRef<AdapterInfo>>(ranked: &[F]) -> Choice {
+    let is_gpu = |info: &&AdapterInfo| info.kind != AdapterKind::Software;
+    let gpus: Vec<&AdapterInfo> = ranked.iter().map(AsRef::as_ref).filter(is_gpu).collect();
+    let usable = |info: &&AdapterInfo| info.limits.shortfalls().is_empty();
     let adapter = gpus.iter().position(usable);
 
     let mut reason = match adapter {
@@ -72,25 +72,27 @@ struct Card {
     seen: Vec<Api>,
 }
 
-fn without_repeats(facts: &[AdapterFacts]) -> Vec<usize> {
-    let bus_ids: Vec<Option<&str>> = (0..facts.len()).map(|i| bus_id(facts, i)).collect();
+fn without_repeats(info: &[AdapterInfo]) -> Vec<usize> {
+    let bus_ids: Vec<Option<&str>> = (0..info.len()).map(|i| bus_id(info, i)).collect();
 
     // The most capable API comes first and so is kept. Within an API the adapters with a bus id
     // come first, lest one without claims the card that another one can prove to be.
-    let mut arrival: Vec<usize> = (0..facts.len()).collect();
-    arrival.sort_by_key(|&i| (facts[i].api, bus_ids[i].is_none(), i));
+    let mut arrival: Vec<usize> = (0..info.len()).collect();
+    arrival.sort_by_key(|&i| (info[i].api, bus_ids[i].is_none(), i));
 
     let mut cards: Vec<Card> = Vec::new();
     for i in arrival {
-        let api = facts[i].api;
+        let api = info[i].api;
         let by_bus = |card: &Card| {
-            bus_ids[i].is_some() && bus_ids[i] == bus_ids[card.kept] && same_model(&facts[i], &facts[card.kept])
+            bus_ids[i].is_some()
+                && bus_ids[i] == bus_ids[card.kept]
+                && same_model(&info[i], &info[card.kept])
         };
         let by_name = |card: &Card| {
             (bus_ids[i].is_none() || bus_ids[card.kept].is_none())
                 && !card.seen.contains(&api)
-                && same_model(&facts[i], &facts[card.kept])
-                && facts[i].name == facts[card.kept].name
+                && same_model(&info[i], &info[card.kept])
+                && info[i].name == info[card.kept].name
         };
         let known = cards.iter().position(by_bus);
         match known.or_else(|| cards.iter().position(by_name)) {
@@ -106,17 +108,17 @@ fn without_repeats(facts: &[AdapterFacts]) -> Vec<usize> {
 /// Under Direct3D 12 the id is looked up by model, so equal cards all get the id of the first: an
 /// id that is given twice tells nothing there. Vulkan reads it from the card: there an id given
 /// twice is one card with two drivers.
-fn bus_id(facts: &[AdapterFacts], index: usize) -> Option<&str> {
-    let id = facts[index].pci_bus_id.as_deref()?;
-    let api = facts[index].api;
-    let same = |other: &&AdapterFacts| other.api == api && other.pci_bus_id.as_deref() == Some(id);
-    let told_apart = api == Api::Vulkan || facts.iter().filter(same).count() == 1;
+fn bus_id(info: &[AdapterInfo], index: usize) -> Option<&str> {
+    let id = info[index].pci_bus_id.as_deref()?;
+    let api = info[index].api;
+    let same = |other: &&AdapterInfo| other.api == api && other.pci_bus_id.as_deref() == Some(id);
+    let told_apart = api == Api::Vulkan || info.iter().filter(same).count() == 1;
     told_apart.then_some(id)
 }
 
 /// Whether two adapters are of one model, by number, or by name where an API gives no numbers.
-fn same_model(a: &AdapterFacts, b: &AdapterFacts) -> bool {
-    let unnumbered = |facts: &AdapterFacts| facts.vendor_id == 0 && facts.device_id == 0;
+fn same_model(a: &AdapterInfo, b: &AdapterInfo) -> bool {
+    let unnumbered = |info: &AdapterInfo| info.vendor_id == 0 && info.device_id == 0;
     if unnumbered(a) || unnumbered(b) {
         a.name == b.name
     } else {
@@ -129,8 +131,8 @@ mod tests {
     use super::super::Limits;
     use super::*;
 
-    fn card(name: &str, kind: AdapterKind, api: Api, bus: &str) -> AdapterFacts {
-        AdapterFacts {
+    fn card(name: &str, kind: AdapterKind, api: Api, bus: &str) -> AdapterInfo {
+        AdapterInfo {
             name: name.to_owned(),
             vendor_id: 0x1002,
             // Equal names are equal models here.
@@ -138,41 +140,46 @@ mod tests {
             kind,
             api,
             pci_bus_id: Some(bus.to_owned()).filter(|bus| !bus.is_empty()),
-            ..AdapterFacts::default()
+            ..AdapterInfo::default()
         }
     }
 
-    fn discrete(api: Api, bus: &str) -> AdapterFacts {
+    fn discrete(api: Api, bus: &str) -> AdapterInfo {
         card("Radeon", AdapterKind::Discrete, api, bus)
     }
 
-    fn integrated(api: Api, bus: &str) -> AdapterFacts {
+    fn integrated(api: Api, bus: &str) -> AdapterInfo {
         card("Graphics", AdapterKind::Integrated, api, bus)
     }
 
-    fn software() -> AdapterFacts {
+    fn software() -> AdapterInfo {
         card("llvmpipe", AdapterKind::Software, Api::Vulkan, "")
     }
 
-    fn ranked(facts: &[AdapterFacts]) -> Vec<AdapterFacts> {
-        rank(facts).into_iter().map(|i| facts[i].clone()).collect()
+    fn ranked(info: &[AdapterInfo]) -> Vec<AdapterInfo> {
+        rank(info).into_iter().map(|i| info[i].clone()).collect()
     }
 
-    fn choice(facts: &[AdapterFacts]) -> (Option<usize>, String) {
-        let Choice { adapter, reason } = choose(&ranked(facts));
+    fn choice(info: &[AdapterInfo]) -> (Option<usize>, String) {
+        let Choice { adapter, reason } = choose(&ranked(info));
         (adapter, reason)
     }
 
     #[test]
     fn a_laptop_takes_its_discrete_gpu() {
-        let laptop = [software(), integrated(Api::Vulkan, "0000:00:02.0"), discrete(Api::Vulkan, "0000:01:00.0")];
+        let laptop = [
+            software(),
+            integrated(Api::Vulkan, "0000:00:02.0"),
+            discrete(Api::Vulkan, "0000:01:00.0"),
+        ];
         assert_eq!(rank(&laptop), [2, 1, 0]);
         assert_eq!(choice(&laptop), (Some(0), "the only discrete GPU".into()));
     }
 
     #[test]
     fn two_equal_cards_both_stay() {
-        let on_two_buses = [discrete(Api::Vulkan, "0000:01:00.0"), discrete(Api::Vulkan, "0000:02:00.0")];
+        let on_two_buses =
+            [discrete(Api::Vulkan, "0000:01:00.0"), discrete(Api::Vulkan, "0000:02:00.0")];
         assert_eq!(rank(&on_two_buses), [0, 1]);
         let reason = "the first of 2 discrete GPUs";
         assert_eq!(choice(&on_two_buses), (Some(0), reason.into()));
@@ -180,7 +187,8 @@ mod tests {
         let on_unknown_buses = [discrete(Api::Vulkan, ""), discrete(Api::Vulkan, "")];
         assert_eq!(rank(&on_unknown_buses), [0, 1]);
 
-        let through_two_apis = [discrete(Api::Dx12, "0000:01:00.0"), discrete(Api::Vulkan, "0000:02:00.0")];
+        let through_two_apis =
+            [discrete(Api::Dx12, "0000:01:00.0"), discrete(Api::Vulkan, "0000:02:00.0")];
         assert_eq!(rank(&through_two_apis), [1, 0]);
     }
 

@@ -9,7 +9,8 @@ use super::{Launch, Params, copy, create, div_up};
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
-static ATTENTION: Source = Source { name: "attention", text: include_str!("../../shaders/attention/attention.wgsl") };
+static ATTENTION: Source =
+    Source { name: "attention", text: include_str!("../../shaders/attention/attention.wgsl") };
 
 /// What is done to the products of queries and keys before they become weights.
 #[derive(Debug, Clone, Copy, Default)]
@@ -38,7 +39,11 @@ impl Shape {
     /// For a width in quads: enough columns for all of it, up to a limit, in few variants.
     fn choose(runtime: &Runtime, width: usize) -> Self {
         let quads = width.next_power_of_two() as u32;
-        if runtime.is_software() { Self::software(quads, has_octets(runtime)) } else { Self::gpu(quads) }
+        if runtime.is_software() {
+            Self::software(quads, has_octets(runtime))
+        } else {
+            Self::gpu(quads)
+        }
     }
 
     fn gpu(quads: u32) -> Self {
@@ -79,11 +84,18 @@ pub fn attention(
     bias: Option<Tensor>,
     options: Options,
 ) -> Result<Tensor> {
-    let fits = |rhs: &Tensor, rule| Error::Shape { lhs: query.shape().to_vec(), rhs: rhs.shape().to_vec(), rule };
+    let fits = |rhs: &Tensor, rule| Error::Shape {
+        lhs: query.shape().to_vec(),
+        rhs: rhs.shape().to_vec(),
+        rule,
+    };
     let ([batch, heads, queries, width], [_, _, keys, _]) = (four(&query)?, four(&key)?);
     let [_, _, _, value_width] = four(&value)?;
     if key.shape() != [batch, heads, keys, width] || width == 0 {
-        return Err(fits(&key, "queries and keys have one batch, one count of heads and one width above zero"));
+        return Err(fits(
+            &key,
+            "queries and keys have one batch, one count of heads and one width above zero",
+        ));
     }
     if value.shape() != [batch, heads, keys, value_width] {
         return Err(fits(&value, "each key has a value"));
@@ -92,7 +104,9 @@ pub fn attention(
     let spread = |tensor: &Tensor| {
         query.same_device(tensor)?;
         let layout = tensor.layout().expand(&scores);
-        layout.ok_or_else(|| fits(tensor, "a mask or bias broadcasts to [batch, heads, queries, keys]"))
+        layout.ok_or_else(|| {
+            fits(tensor, "a mask or bias broadcasts to [batch, heads, queries, keys]")
+        })
     };
     query.same_device(&key)?;
     query.same_device(&value)?;
@@ -113,7 +127,8 @@ pub fn attention(
         inputs.extend([mask.as_ref().unwrap_or(&query), bias.as_ref().unwrap_or(&query)]);
     }
     let runtime = query.runtime();
-    let out = Tensor::empty(runtime, &[batch, heads, queries, value_width * 4], DType::F32, &inputs)?;
+    let out =
+        Tensor::empty(runtime, &[batch, heads, queries, value_width * 4], DType::F32, &inputs)?;
     if out.is_empty() {
         return create::full(runtime, &shape, Number::Float(0.0), DType::F32);
     }
@@ -190,16 +205,50 @@ pub const CASES: &[Case] = {
     const ALL: Arg = Arg::Attention(Some(0.3), Some(2.0), true);
     const NONE: Arg = Arg::Without;
     &[
-        case("attention", &[normal(&[2, 3, 5, 8]), normal(&[2, 3, 7, 8]), normal(&[2, 3, 7, 8]), NONE, NONE, PLAIN]),
-        // One query, one key, widths that no block divides.
-        case("attention", &[normal(&[1, 2, 1, 3]), normal(&[1, 2, 1, 3]), normal(&[1, 2, 1, 1]), NONE, NONE, PLAIN]),
         case(
             "attention",
-            &[normal(&[1, 2, 19, 21]), normal(&[1, 2, 70, 21]), normal(&[1, 2, 70, 33]), NONE, NONE, PLAIN],
+            &[
+                normal(&[2, 3, 5, 8]),
+                normal(&[2, 3, 7, 8]),
+                normal(&[2, 3, 7, 8]),
+                NONE,
+                NONE,
+                PLAIN,
+            ],
+        ),
+        // One query, one key, widths that no block divides.
+        case(
+            "attention",
+            &[
+                normal(&[1, 2, 1, 3]),
+                normal(&[1, 2, 1, 3]),
+                normal(&[1, 2, 1, 1]),
+                NONE,
+                NONE,
+                PLAIN,
+            ],
         ),
         case(
             "attention",
-            &[normal(&[1, 1, 9, 70]), normal(&[1, 1, 130, 70]), normal(&[1, 1, 130, 300]), NONE, NONE, PLAIN],
+            &[
+                normal(&[1, 2, 19, 21]),
+                normal(&[1, 2, 70, 21]),
+                normal(&[1, 2, 70, 33]),
+                NONE,
+                NONE,
+                PLAIN,
+            ],
+        ),
+        case(
+            "attention",
+            &[
+                normal(&[1, 1, 9, 70]),
+                normal(&[1, 1, 130, 70]),
+                normal(&[1, 1, 130, 300]),
+                NONE,
+                NONE,
+                PLAIN,
+            ],
         ),
         // As a transformer has them: heads beside the width in memory.
         case(
@@ -215,10 +264,27 @@ pub const CASES: &[Case] = {
         ),
         case(
             "attention",
-            &[normal(&[1, 2, 33, 8]), normal(&[1, 2, 33, 8]), normal(&[1, 2, 33, 8]), NONE, NONE, CAUSAL],
+            &[
+                normal(&[1, 2, 33, 8]),
+                normal(&[1, 2, 33, 8]),
+                normal(&[1, 2, 33, 8]),
+                NONE,
+                NONE,
+                CAUSAL,
+            ],
         ),
         // More queries than keys: the first see none.
-        case("attention", &[normal(&[1, 2, 20, 8]), normal(&[1, 2, 9, 8]), normal(&[1, 2, 9, 8]), NONE, NONE, CAUSAL]),
+        case(
+            "attention",
+            &[
+                normal(&[1, 2, 20, 8]),
+                normal(&[1, 2, 9, 8]),
+                normal(&[1, 2, 9, 8]),
+                NONE,
+                NONE,
+                CAUSAL,
+            ],
+        ),
         case(
             "attention",
             &[
@@ -233,7 +299,14 @@ pub const CASES: &[Case] = {
         // A mask of two keys: some rows see nothing.
         case(
             "attention",
-            &[normal(&[1, 2, 9, 8]), normal(&[1, 2, 2, 8]), normal(&[1, 2, 2, 8]), truths(&[1, 2, 9, 2]), NONE, PLAIN],
+            &[
+                normal(&[1, 2, 9, 8]),
+                normal(&[1, 2, 2, 8]),
+                normal(&[1, 2, 2, 8]),
+                truths(&[1, 2, 9, 2]),
+                NONE,
+                PLAIN,
+            ],
         ),
         case(
             "attention",
@@ -257,11 +330,28 @@ pub const CASES: &[Case] = {
                 ALL,
             ],
         ),
-        case("attention", &[normal(&[2, 2, 0, 8]), normal(&[2, 2, 9, 8]), normal(&[2, 2, 9, 8]), NONE, NONE, PLAIN]),
+        case(
+            "attention",
+            &[
+                normal(&[2, 2, 0, 8]),
+                normal(&[2, 2, 9, 8]),
+                normal(&[2, 2, 9, 8]),
+                NONE,
+                NONE,
+                PLAIN,
+            ],
+        ),
         // Past what burn-flex does in one piece.
         case(
             "attention",
-            &[normal(&[1, 1, 520, 16]), normal(&[1, 1, 513, 16]), normal(&[1, 1, 513, 16]), NONE, NONE, ALL],
+            &[
+                normal(&[1, 1, 520, 16]),
+                normal(&[1, 1, 513, 16]),
+                normal(&[1, 1, 513, 16]),
+                NONE,
+                NONE,
+                ALL,
+            ],
         ),
     ]
 };

@@ -26,7 +26,7 @@ pub enum Fill {
     Ints,
     /// Integers in `0..n`.
     Below(usize),
-    /// Truth values.
+    /// Reference values.
     Truths,
     /// These integers.
     Given(&'static [i64]),

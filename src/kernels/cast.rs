@@ -20,17 +20,21 @@ pub fn cast(tensor: Tensor, to: DType) -> Result<Tensor> {
     let from = tensor.dtype();
     match (from, to) {
         _ if from == to => Ok(tensor),
-        _ if (from.is_half() || to.is_half()) && from.is_float() && to.is_float() => half(&tensor, to),
+        _ if (from.is_half() || to.is_half()) && from.is_float() && to.is_float() => {
+            half(&tensor, to)
+        }
         _ if from.is_half() => cast(half(&tensor, DType::F32)?, to),
         _ if to.is_half() => half(&cast(tensor, DType::F32)?, to),
         // The same bits: truth values are stored as 0 and 1, and a signed number's wrap to an unsigned one's.
-        (DType::Bool, _) if to.computed() == DType::I32 || to == DType::U32 => Ok(tensor.cast_bits(to)),
-        (_, DType::I32) if from.computed() == DType::I32 => Ok(tensor.cast_bits(to)),
-        (DType::I32, DType::U32) | (DType::U32, DType::I32) => Ok(tensor.cast_bits(to)),
+        (DType::Bool, _) if to.compute_type() == DType::I32 || to == DType::U32 => {
+            Ok(tensor.bitcast(to))
+        }
+        (_, DType::I32) if from.compute_type() == DType::I32 => Ok(tensor.bitcast(to)),
+        (DType::I32, DType::U32) | (DType::U32, DType::I32) => Ok(tensor.bitcast(to)),
         _ => {
-            let tensor = tensor.cast_bits(from.computed());
-            let map = Map::new(expr(from.computed(), to), to.computed());
-            Ok(map.run(smallvec![tensor])?.cast_bits(to))
+            let tensor = tensor.bitcast(from.compute_type());
+            let map = Map::new(expr(from.compute_type(), to), to.compute_type());
+            Ok(map.run(smallvec![tensor])?.bitcast(to))
         }
     }
 }
@@ -45,7 +49,7 @@ pub fn computed(tensor: Tensor) -> Result<Tensor> {
     if dtype.is_half() {
         return half(&tensor, DType::F32);
     }
-    Ok(tensor.cast_bits(dtype.computed()))
+    Ok(tensor.bitcast(dtype.compute_type()))
 }
 
 /// Indices as kernels take them. Those past 32 bits are past any axis: they become the farthest of 32 bits.
@@ -126,10 +130,11 @@ fn expr(from: DType, to: DType) -> &'static str {
 pub(super) fn maps() -> Vec<(Map, DType)> {
     let targets = [DType::I16, DType::I8, DType::U16, DType::U8];
     let mut out = Vec::new();
-    for from in DType::COMPUTED {
-        for to in DType::COMPUTED.into_iter().chain(targets) {
-            let map = Map::new(expr(from, to), to.computed());
-            let known = |(m, f): &(Map, DType)| *f == from && m.out == map.out && m.expr == map.expr;
+    for from in DType::COMPUTE_TYPES {
+        for to in DType::COMPUTE_TYPES.into_iter().chain(targets) {
+            let map = Map::new(expr(from, to), to.compute_type());
+            let known =
+                |(m, f): &(Map, DType)| *f == from && m.out == map.out && m.expr == map.expr;
             if from != to && !out.iter().any(known) {
                 out.push((map, from));
             }
@@ -145,7 +150,10 @@ pub(super) fn maps() -> Vec<(Map, DType)> {
 pub fn variants() -> Vec<Variant> {
     let floats = [DType::F32, DType::F16, DType::BF16];
     let pairs = floats.into_iter().flat_map(|from| floats.map(|to| (from, to)));
-    pairs.filter(|(from, to)| from.is_half() || to.is_half()).map(|(from, to)| half_variant(from, to)).collect()
+    pairs
+        .filter(|(from, to)| from.is_half() || to.is_half())
+        .map(|(from, to)| half_variant(from, to))
+        .collect()
 }
 
 /// What the family must pass is in the tests of types: the cases' arguments name none.

@@ -19,8 +19,10 @@ use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
 static CONV: Source = Source { name: "conv", text: include_str!("../../shaders/conv/conv.wgsl") };
-static CONV_WEIGHT_BACKWARD: Source =
-    Source { name: "conv_weight_backward", text: include_str!("../../shaders/conv/conv_weight_backward.wgsl") };
+static CONV_WEIGHT_BACKWARD: Source = Source {
+    name: "conv_weight_backward",
+    text: include_str!("../../shaders/conv/conv_weight_backward.wgsl"),
+};
 
 /// Runs one of the products over images whose pixels have so many channels to a group, and joins its parts.
 fn run(
@@ -82,7 +84,12 @@ pub fn check(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<()> 
 /// # Errors
 ///
 /// When the shapes do not fit or the memory is not there; so too for the functions below.
-pub fn conv(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
+pub fn conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    options: ConvOptions,
+) -> Result<Tensor> {
     x.same_device(&weight)?;
     let g = Geometry::new(x.shape(), weight.shape(), options)?;
     let weight = by_groups(weight, &g)?;
@@ -104,7 +111,9 @@ pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Te
     let [_, stride_h, stride_w] = options.stride.map(usize::cast_signed);
     let [_, tap_h, tap_w] = options.dilation.map(usize::cast_signed);
     let windows = Layout {
-        shape: [g.images, channels, kernel[0], kernel[1], g.output[1], g.output[2]].as_slice().into(),
+        shape: [g.images, channels, kernel[0], kernel[1], g.output[1], g.output[2]]
+            .as_slice()
+            .into(),
         strides: [n, c, tap_h * h, tap_w * w, stride_h * h, stride_w * w].as_slice().into(),
         offset: x.layout().offset,
     };
@@ -112,11 +121,21 @@ pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Te
 }
 
 /// The convolution of `x` on its ground with a weight `[group, o, c, d, h, w]`.
-fn convolve(g: &Geometry, x: Tensor, ground: &Ground, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
+fn convolve(
+    g: &Geometry,
+    x: Tensor,
+    ground: &Ground,
+    weight: Tensor,
+    bias: Option<Tensor>,
+) -> Result<Tensor> {
     let outs = g.options.groups * g.out_c;
     if let Some(bias) = bias.as_ref().filter(|bias| bias.shape() != [outs]) {
         let (lhs, rhs) = (bias.shape().to_vec(), weight.shape().to_vec());
-        return Err(Error::Shape { lhs, rhs, rule: "a bias has one element for each channel of the output" });
+        return Err(Error::Shape {
+            lhs,
+            rhs,
+            rule: "a bias has one element for each channel of the output",
+        });
     }
     if depthwise::takes(g) {
         let out = depthwise::convolve(g, volumes(x)?, ground, weight, bias)?;
@@ -140,7 +159,8 @@ fn convolve(g: &Geometry, x: Tensor, ground: &Ground, weight: Tensor, bias: Opti
     let (weight, bias) = (copy::packed(weight)?, bias.map(copy::packed).transpose()?);
     let [channels, outs] = [weight.shape()[2], weight.shape()[3]];
     let x = ground.place(x, groups, channels)?;
-    (gemm.n, gemm.k, gemm.inner, gemm.outer, gemm.b_step) = (outs, taps * channels, channels, taps, outs.cast_signed());
+    (gemm.n, gemm.k, gemm.inner, gemm.outer, gemm.b_step) =
+        (outs, taps * channels, channels, taps, outs.cast_signed());
     if bias.is_none() {
         gemm.split_runs(x.runtime());
     }
@@ -161,12 +181,22 @@ fn pointwise(g: &Geometry, x: Tensor, weight: Tensor) -> Result<Tensor> {
 }
 
 /// The gradient of [`conv`] with respect to `x`, whose shape is given.
-pub fn x_backward(x: &[usize], weight: Tensor, grad: Tensor, options: ConvOptions) -> Result<Tensor> {
+pub fn x_backward(
+    x: &[usize],
+    weight: Tensor,
+    grad: Tensor,
+    options: ConvOptions,
+) -> Result<Tensor> {
     turned(x, weight, grad, None, options)
 }
 
 /// The gradient of [`conv`] with respect to its weight, whose shape is given.
-pub fn weight_backward(x: Tensor, weight: &[usize], grad: Tensor, options: ConvOptions) -> Result<Tensor> {
+pub fn weight_backward(
+    x: Tensor,
+    weight: &[usize],
+    grad: Tensor,
+    options: ConvOptions,
+) -> Result<Tensor> {
     x.same_device(&grad)?;
     let mut g = Geometry::new(x.shape(), weight, options)?.with_outputs(grad.shape())?;
     if depthwise::takes(&g) {
@@ -183,13 +213,15 @@ pub fn weight_backward(x: Tensor, weight: &[usize], grad: Tensor, options: ConvO
         grad = gemm::filled_up(grad, &[4])?;
         let [.., width] = &mut g.output;
         *width = grad.shape()[4];
-        let last = width.saturating_sub(1) * options.stride[2] + reach(g.kernel, options.dilation)[2];
+        let last =
+            width.saturating_sub(1) * options.stride[2] + reach(g.kernel, options.dilation)[2];
         g.input[2] = g.input[2].max(last + 1);
     }
     let grad = copy::packed(grad)?;
     let x = padding(&g).place(x, groups, channels)?;
     let [d, h, w] = g.output;
-    (gemm.n, gemm.k, gemm.inner, gemm.outer) = (taps * channels, g.out_pixels(), w, g.images * d * h);
+    (gemm.n, gemm.k, gemm.inner, gemm.outer) =
+        (taps * channels, g.out_pixels(), w, g.images * d * h);
     gemm.b_step = (options.stride[2] * groups * channels).cast_signed();
     gemm.split_runs(x.runtime());
     let out = run(&g, &CONV_WEIGHT_BACKWARD, &gemm, channels, &[&grad, &x], false)?;
@@ -208,8 +240,14 @@ pub fn bias_backward(grad: Tensor) -> Result<Tensor> {
 }
 
 /// The transposed convolution of `x` `[n, c, ..]` with `weight` `[c, o / groups, ..]`.
-pub fn transposed(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: TransposedOptions) -> Result<Tensor> {
-    let TransposedOptions { conv: ConvOptions { stride, padding, dilation, groups }, extra } = options;
+pub fn transposed(
+    x: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    options: TransposedOptions,
+) -> Result<Tensor> {
+    let TransposedOptions { conv: ConvOptions { stride, padding, dilation, groups }, extra } =
+        options;
     let (size, kernel) = (spatial(x.shape())?, spatial(weight.shape())?);
     let reach = reach(kernel, dilation);
     let mut shape: Shape = x.shape().into();
@@ -217,17 +255,24 @@ pub fn transposed(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: Tran
     let missing = 3 - (shape.len() - 2);
     for axis in missing..3 {
         let full = (size[axis].max(1) - 1) * stride[axis] + reach[axis] + extra[axis] + 1;
-        shape[axis + 2 - missing] = full.checked_sub(2 * padding[axis]).ok_or_else(|| Error::Shape {
-            lhs: x.shape().to_vec(),
-            rhs: weight.shape().to_vec(),
-            rule: "the padding must leave something of the output",
-        })?;
+        shape[axis + 2 - missing] =
+            full.checked_sub(2 * padding[axis]).ok_or_else(|| Error::Shape {
+                lhs: x.shape().to_vec(),
+                rhs: weight.shape().to_vec(),
+                rule: "the padding must leave something of the output",
+            })?;
     }
     turned(&shape, weight, x, bias, options.conv)
 }
 
 /// What the convolution of an `x` of this shape, turned round, makes of `grad`.
-fn turned(x: &[usize], weight: Tensor, grad: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
+fn turned(
+    x: &[usize],
+    weight: Tensor,
+    grad: Tensor,
+    bias: Option<Tensor>,
+    options: ConvOptions,
+) -> Result<Tensor> {
     weight.same_device(&grad)?;
     let forward = Geometry::new(x, weight.shape(), options)?.with_outputs(grad.shape())?;
     let ConvOptions { stride, padding, dilation, groups } = options;
@@ -249,11 +294,16 @@ fn turned(x: &[usize], weight: Tensor, grad: Tensor, bias: Option<Tensor>, optio
 }
 
 /// The gradient of [`transposed`] with respect to `x`: the convolution of the gradient.
-pub fn transposed_x_backward(weight: Tensor, grad: Tensor, options: TransposedOptions) -> Result<Tensor> {
+pub fn transposed_x_backward(
+    weight: Tensor,
+    grad: Tensor,
+    options: TransposedOptions,
+) -> Result<Tensor> {
     weight.same_device(&grad)?;
     let mut g = Geometry::new(grad.shape(), weight.shape(), options.conv)?;
     // Extra rows can make room for windows that no element of x was spread by.
-    g.output = [0, 1, 2].map(|axis| g.output[axis].saturating_sub(options.extra[axis] / options.conv.stride[axis]));
+    g.output = [0, 1, 2]
+        .map(|axis| g.output[axis].saturating_sub(options.extra[axis] / options.conv.stride[axis]));
     let weight = by_groups(weight, &g)?;
     convolve(&g, grad, &padding(&g), weight, None)
 }
@@ -276,7 +326,10 @@ pub fn variants() -> Vec<Variant> {
         let needed = natural && (operands.quads || matches!(tiling, Tiling::Direct { .. }));
         for source in [&CONV, &CONV_WEIGHT_BACKWARD] {
             out.extend(
-                [false, true].iter().filter(|_| needed).map(|&volume| variant(source, volume, tiling, operands)),
+                [false, true]
+                    .iter()
+                    .filter(|_| needed)
+                    .map(|&volume| variant(source, volume, tiling, operands)),
             );
         }
     }
@@ -303,31 +356,68 @@ pub const CASES: &[Case] = {
     const T_CUBE: Arg = Arg::ConvTransposed(&[2, 1, 2], &[1, 0, 1], &[1, 0, 0], &[1, 2, 1], 1);
     const T_CUBES: Arg = Arg::ConvTransposed(&[1, 2, 1], &[0, 1, 1], &[0, 1, 1], &[1, 1, 2], 2);
     &[
-        case("unfold4d", &[normal(&[2, 3, 7, 6]), Arg::Sizes(&[3, 2]), Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1)]),
         case(
             "unfold4d",
-            &[permuted(&[2, 7, 6, 3], &[0, 3, 1, 2]), Arg::Sizes(&[3, 2]), Arg::Conv(&[2, 1], &[1, 2], &[1, 2], 1)],
+            &[normal(&[2, 3, 7, 6]), Arg::Sizes(&[3, 2]), Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1)],
+        ),
+        case(
+            "unfold4d",
+            &[
+                permuted(&[2, 7, 6, 3], &[0, 3, 1, 2]),
+                Arg::Sizes(&[3, 2]),
+                Arg::Conv(&[2, 1], &[1, 2], &[1, 2], 1),
+            ],
         ),
         case("conv2d", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
         case("conv2d", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), Arg::Without, WIDE]),
         case("conv2d", &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[6]), GROUPED]),
         case("conv2d", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), Arg::Without, DEPTHWISE]),
         case("conv2d", &[normal(&[2, 4, 9, 8]), normal(&[4, 1, 2, 3]), normal(&[4]), DEPTHWISE]),
-        case("conv2d", &[permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), normal(&[4, 3, 1, 1]), Arg::Without, SAME]),
+        case(
+            "conv2d",
+            &[permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), normal(&[4, 3, 1, 1]), Arg::Without, SAME],
+        ),
         case("conv2d", &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), Arg::Without, BARE]),
-        case("conv2d_x_backward", &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), normal(&[3, 8, 6, 6]), BARE]),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), normal(&[3, 8, 6, 6]), BARE],
+        ),
         // From and to one channel: products with a k of one.
         case("conv2d", &[normal(&[2, 1, 6, 6]), normal(&[8, 1, 1, 1]), Arg::Without, BARE]),
-        case("conv2d_x_backward", &[normal(&[2, 12, 6, 6]), normal(&[1, 12, 1, 1]), normal(&[2, 1, 6, 6]), BARE]),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[2, 12, 6, 6]), normal(&[1, 12, 1, 1]), normal(&[2, 1, 6, 6]), BARE],
+        ),
         case("conv2d", &[normal(&[3, 40, 6, 6]), normal(&[70, 40, 3, 3]), normal(&[70]), SAME]),
         case("conv2d", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
-        case("conv2d_weight_backward", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[0, 5, 8, 8]), SAME]),
-        case("conv_transpose2d", &[normal(&[0, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME]),
-        case("conv2d_x_backward", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME]),
-        case("conv2d_x_backward", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE]),
-        case("conv2d_x_backward", &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[2, 6, 7, 7]), GROUPED]),
-        case("conv2d_x_backward", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), normal(&[1, 8, 4, 3]), DEPTHWISE]),
-        case("conv2d_x_backward", &[normal(&[1, 2, 5, 5]), normal(&[3, 2, 1, 1]), normal(&[1, 3, 7, 7]), SAME]),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[0, 5, 8, 8]), SAME],
+        ),
+        case(
+            "conv_transpose2d",
+            &[normal(&[0, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[2, 6, 7, 7]), GROUPED],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), normal(&[1, 8, 4, 3]), DEPTHWISE],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[1, 2, 5, 5]), normal(&[3, 2, 1, 1]), normal(&[1, 3, 7, 7]), SAME],
+        ),
         case(
             "conv2d_x_backward",
             &[
@@ -337,8 +427,14 @@ pub const CASES: &[Case] = {
                 Arg::Conv(&[2, 2], &[1, 2], &[1, 1], 1),
             ],
         ),
-        case("conv2d_weight_backward", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME]),
-        case("conv2d_weight_backward", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE]),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME],
+        ),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE],
+        ),
         case(
             "conv2d_weight_backward",
             &[normal(&[64, 4, 8, 8]), normal(&[6, 2, 3, 3]), normal(&[64, 6, 8, 8]), GROUPED],
@@ -350,17 +446,43 @@ pub const CASES: &[Case] = {
         case("conv2d_bias_backward", &[normal(&[2, 3, 8, 8]), normal(&[5]), normal(&[2, 5, 8, 8])]),
         case("conv1d", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[5]), LINE]),
         case("conv1d", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), Arg::Without, LINES]),
-        case("conv1d", &[permuted(&[2, 12, 4], &[0, 2, 1]), normal(&[6, 2, 3]), normal(&[6]), LINES]),
-        case("conv1d_x_backward", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE]),
-        case("conv1d_x_backward", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES]),
-        case("conv1d_weight_backward", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE]),
-        case("conv1d_weight_backward", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES]),
+        case(
+            "conv1d",
+            &[permuted(&[2, 12, 4], &[0, 2, 1]), normal(&[6, 2, 3]), normal(&[6]), LINES],
+        ),
+        case(
+            "conv1d_x_backward",
+            &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE],
+        ),
+        case(
+            "conv1d_x_backward",
+            &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES],
+        ),
+        case(
+            "conv1d_weight_backward",
+            &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE],
+        ),
+        case(
+            "conv1d_weight_backward",
+            &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES],
+        ),
         case("conv1d_bias_backward", &[normal(&[2, 3, 20]), normal(&[5]), normal(&[2, 5, 10])]),
         case("conv3d", &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[5]), CUBE]),
         case("conv3d", &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), Arg::Without, SKEW]),
         case("conv3d", &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[6]), CUBES]),
-        case("conv3d", &[normal(&[2, 4, 4, 5, 6]), normal(&[4, 1, 3, 3, 2]), normal(&[4]), CHANNELS]),
-        case("conv3d", &[permuted(&[2, 4, 5, 6, 3], &[0, 4, 1, 2, 3]), normal(&[4, 3, 1, 1, 1]), Arg::Without, CUBE]),
+        case(
+            "conv3d",
+            &[normal(&[2, 4, 4, 5, 6]), normal(&[4, 1, 3, 3, 2]), normal(&[4]), CHANNELS],
+        ),
+        case(
+            "conv3d",
+            &[
+                permuted(&[2, 4, 5, 6, 3], &[0, 4, 1, 2, 3]),
+                normal(&[4, 3, 1, 1, 1]),
+                Arg::Without,
+                CUBE,
+            ],
+        ),
         case(
             "conv3d",
             &[
@@ -370,7 +492,10 @@ pub const CASES: &[Case] = {
                 Arg::Conv(&[1, 1, 1], &[0, 1, 1], &[1, 1, 1], 1),
             ],
         ),
-        case("conv3d", &[normal(&[1, 16, 12, 12, 12]), normal(&[48, 16, 3, 3, 3]), normal(&[48]), CUBE]),
+        case(
+            "conv3d",
+            &[normal(&[1, 16, 12, 12, 12]), normal(&[48, 16, 3, 3, 3]), normal(&[48]), CUBE],
+        ),
         case(
             "conv3d_x_backward",
             &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[2, 5, 4, 5, 6]), CUBE],
@@ -395,7 +520,10 @@ pub const CASES: &[Case] = {
             "conv3d_weight_backward",
             &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[1, 6, 3, 4, 5]), CUBES],
         ),
-        case("conv3d_bias_backward", &[normal(&[2, 3, 4, 5, 6]), normal(&[5]), normal(&[2, 5, 4, 5, 6])]),
+        case(
+            "conv3d_bias_backward",
+            &[normal(&[2, 3, 4, 5, 6]), normal(&[5]), normal(&[2, 5, 4, 5, 6])],
+        ),
         case("conv_transpose1d", &[normal(&[2, 3, 9]), normal(&[3, 5, 4]), normal(&[5]), T_LINE]),
         case("conv_transpose1d", &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), Arg::Without, T_LINES]),
         case("conv_transpose1d_x_backward", &[normal(&[3, 5, 4]), normal(&[2, 5, 28]), T_LINE]),
@@ -403,12 +531,27 @@ pub const CASES: &[Case] = {
             "conv_transpose1d_weight_backward",
             &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), normal(&[2, 6, 21]), T_LINES],
         ),
-        case("conv_transpose1d_bias_backward", &[normal(&[2, 3, 9]), normal(&[5]), normal(&[2, 5, 28])]),
-        case("conv_transpose2d", &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME]),
-        case("conv_transpose2d", &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), Arg::Without, T_WIDE]),
-        case("conv_transpose2d_x_backward", &[normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME]),
+        case(
+            "conv_transpose1d_bias_backward",
+            &[normal(&[2, 3, 9]), normal(&[5]), normal(&[2, 5, 28])],
+        ),
+        case(
+            "conv_transpose2d",
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME],
+        ),
+        case(
+            "conv_transpose2d",
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), Arg::Without, T_WIDE],
+        ),
+        case(
+            "conv_transpose2d_x_backward",
+            &[normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME],
+        ),
         // An extra row that no element of x reaches.
-        case("conv_transpose2d_x_backward", &[normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE]),
+        case(
+            "conv_transpose2d_x_backward",
+            &[normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE],
+        ),
         case(
             "conv_transpose2d_weight_backward",
             &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME],
@@ -417,18 +560,38 @@ pub const CASES: &[Case] = {
             "conv_transpose2d_weight_backward",
             &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE],
         ),
-        case("conv_transpose2d_bias_backward", &[normal(&[2, 4, 5, 6]), normal(&[3]), normal(&[2, 3, 10, 11])]),
-        case("conv_transpose3d", &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[3]), T_CUBE]),
-        case("conv_transpose3d", &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), Arg::Without, T_CUBES]),
-        case("conv_transpose3d_x_backward", &[normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_CUBES]),
+        case(
+            "conv_transpose2d_bias_backward",
+            &[normal(&[2, 4, 5, 6]), normal(&[3]), normal(&[2, 3, 10, 11])],
+        ),
+        case(
+            "conv_transpose3d",
+            &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[3]), T_CUBE],
+        ),
+        case(
+            "conv_transpose3d",
+            &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), Arg::Without, T_CUBES],
+        ),
+        case(
+            "conv_transpose3d_x_backward",
+            &[normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_CUBES],
+        ),
         case(
             "conv_transpose3d_weight_backward",
             &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[2, 3, 6, 6, 9]), T_CUBE],
         ),
         case(
             "conv_transpose3d_weight_backward",
-            &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_CUBES],
+            &[
+                normal(&[1, 4, 3, 4, 5]),
+                normal(&[4, 3, 2, 3, 2]),
+                normal(&[1, 6, 4, 8, 6]),
+                T_CUBES,
+            ],
         ),
-        case("conv_transpose3d_bias_backward", &[normal(&[2, 4, 3, 4, 5]), normal(&[3]), normal(&[2, 3, 6, 6, 9])]),
+        case(
+            "conv_transpose3d_bias_backward",
+            &[normal(&[2, 4, 3, 4, 5]), normal(&[3]), normal(&[2, 3, 6, 6, 9])],
+        ),
     ]
 };

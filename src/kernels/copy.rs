@@ -167,7 +167,8 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     shape[axis] = 0;
     for tensor in &tensors {
         first.same_device(tensor)?;
-        let fits = tensor.shape().iter().zip(&shape).enumerate().all(|(i, (a, b))| i == axis || a == b);
+        let fits =
+            tensor.shape().iter().zip(&shape).enumerate().all(|(i, (a, b))| i == axis || a == b);
         if tensor.shape().len() != shape.len() || !fits {
             return Err(Error::Shape {
                 lhs: first.shape().to_vec(),
@@ -213,7 +214,10 @@ pub const CASES: &[Case] = &[
     case("float_swap_dims", &[normal(&[3, 4, 5]), Arg::Int(0), Arg::Int(2)]),
     case("float_transpose", &[normal(&[3, 4, 5])]),
     case("float_permute", &[normal(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])]),
-    case("float_permute", &[normal(&[1, 2, 3, 2, 1, 2, 3, 2]), Arg::Sizes(&[7, 3, 5, 1, 0, 2, 6, 4])]),
+    case(
+        "float_permute",
+        &[normal(&[1, 2, 3, 2, 1, 2, 3, 2]), Arg::Sizes(&[7, 3, 5, 1, 0, 2, 6, 4])],
+    ),
     case("float_flip", &[normal(&[3, 4, 5]), Arg::Sizes(&[0, 2])]),
     case("float_flip", &[permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[1])]),
     case("float_reshape", &[normal(&[3, 4, 5]), Arg::Sizes(&[5, 12])]),
@@ -223,10 +227,22 @@ pub const CASES: &[Case] = &[
     case("float_slice", &[normal(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
     case("float_slice", &[normal(&[7, 8]), Arg::Slices(&[(3, Some(3), 1)])]),
     case("float_slice_assign", &[normal(&[3]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2])]),
-    case("float_slice_assign", &[normal(&[7, 5]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2, 5])]),
-    case("float_slice_assign", &[normal(&[7, 8]), Arg::Slices(&[(1, Some(5), 1), (2, Some(7), 1)]), normal(&[4, 5])]),
-    case("float_slice_assign", &[normal(&[7, 8]), Arg::Slices(&[(0, None, -2), (0, None, 3)]), normal(&[4, 3])]),
-    case("float_slice_assign", &[permuted(&[7, 8], &[1, 0]), Arg::Slices(&[(0, Some(4), 1)]), normal(&[4, 7])]),
+    case(
+        "float_slice_assign",
+        &[normal(&[7, 5]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2, 5])],
+    ),
+    case(
+        "float_slice_assign",
+        &[normal(&[7, 8]), Arg::Slices(&[(1, Some(5), 1), (2, Some(7), 1)]), normal(&[4, 5])],
+    ),
+    case(
+        "float_slice_assign",
+        &[normal(&[7, 8]), Arg::Slices(&[(0, None, -2), (0, None, 3)]), normal(&[4, 3])],
+    ),
+    case(
+        "float_slice_assign",
+        &[permuted(&[7, 8], &[1, 0]), Arg::Slices(&[(0, Some(4), 1)]), normal(&[4, 7])],
+    ),
     case("float_cat", &[Arg::Tensors(&[like(&[2, 3]), like(&[4, 3])]), Arg::Int(0)]),
     case("float_cat", &[Arg::Tensors(&[like(&[2, 3]), like(&[2, 1]), like(&[2, 8])]), Arg::Int(1)]),
     case("float_repeat_dim", &[normal(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),

@@ -12,7 +12,12 @@ use crate::tensor::{DType, Result, Tensor};
 /// # Errors
 ///
 /// When the memory is not there.
-pub fn full(runtime: &Arc<Runtime>, shape: &[usize], value: Number, dtype: DType) -> Result<Tensor> {
+pub fn full(
+    runtime: &Arc<Runtime>,
+    shape: &[usize],
+    value: Number,
+    dtype: DType,
+) -> Result<Tensor> {
     Map::new("s", dtype).with(&[value], dtype).fill(runtime, shape)
 }
 
@@ -21,7 +26,13 @@ pub fn full(runtime: &Arc<Runtime>, shape: &[usize], value: Number, dtype: DType
 /// # Errors
 ///
 /// When the memory is not there.
-pub fn arange(runtime: &Arc<Runtime>, start: i64, step: usize, len: usize, dtype: DType) -> Result<Tensor> {
+pub fn arange(
+    runtime: &Arc<Runtime>,
+    start: i64,
+    step: usize,
+    len: usize,
+    dtype: DType,
+) -> Result<Tensor> {
     let scalars = [Number::Int(start.into()), Number::Int(step as i128)];
     counting(dtype, scalars).fill(runtime, &[len])
 }

@@ -7,7 +7,8 @@ use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
 
-static CROSS: Source = Source { name: "cross", text: include_str!("../../shaders/elementwise/cross.wgsl") };
+static CROSS: Source =
+    Source { name: "cross", text: include_str!("../../shaders/elementwise/cross.wgsl") };
 
 /// The cross products of the vectors along `axis`, which has size three in both; the other axes broadcast.
 ///

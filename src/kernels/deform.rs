@@ -12,10 +12,14 @@ use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 static DEFORM_COLUMNS: Source =
     Source { name: "deform_columns", text: include_str!("../../shaders/conv/deform_columns.wgsl") };
-static DEFORM_OFFSET_BACKWARD: Source =
-    Source { name: "deform_offset_backward", text: include_str!("../../shaders/conv/deform_offset_backward.wgsl") };
-static DEFORM_X_BACKWARD: Source =
-    Source { name: "deform_x_backward", text: include_str!("../../shaders/conv/deform_x_backward.wgsl") };
+static DEFORM_OFFSET_BACKWARD: Source = Source {
+    name: "deform_offset_backward",
+    text: include_str!("../../shaders/conv/deform_offset_backward.wgsl"),
+};
+static DEFORM_X_BACKWARD: Source = Source {
+    name: "deform_x_backward",
+    text: include_str!("../../shaders/conv/deform_x_backward.wgsl"),
+};
 
 /// How a deformable kernel moves over its input.
 #[derive(Debug, Clone, Copy)]
@@ -51,11 +55,18 @@ struct Deform {
 }
 
 impl Deform {
-    fn new(x: Tensor, offset: Tensor, weight: &[usize], mask: Option<Tensor>, options: DeformOptions) -> Result<Self> {
+    fn new(
+        x: Tensor,
+        offset: Tensor,
+        weight: &[usize],
+        mask: Option<Tensor>,
+        options: DeformOptions,
+    ) -> Result<Self> {
         let DeformOptions { conv, offset_groups } = options;
         let g = Geometry::new(x.shape(), weight, conv)?;
         let [_, h, w] = g.output;
-        if x.shape().len() != 4 || offset_groups == 0 || !x.shape()[1].is_multiple_of(offset_groups) {
+        if x.shape().len() != 4 || offset_groups == 0 || !x.shape()[1].is_multiple_of(offset_groups)
+        {
             return Err(Error::Shape {
                 lhs: x.shape().to_vec(),
                 rhs: vec![offset_groups],
@@ -107,7 +118,9 @@ impl Deform {
         let size = self.x.shape();
         let ConvOptions { stride, padding, dilation, .. } = self.g.options;
         let mut params: Params = SmallVec::new();
-        params.extend([len, size[0], size[1], self.offset_groups, size[2], size[3]].map(|v| v as u32));
+        params.extend(
+            [len, size[0], size[1], self.offset_groups, size[2], size[3]].map(|v| v as u32),
+        );
         for [_, h, w] in [self.g.output, self.g.kernel, stride, padding, dilation] {
             params.extend([h as u32, w as u32]);
         }
@@ -134,11 +147,19 @@ impl Deform {
     /// The gradients of the offset and the mask, from that of the columns.
     fn offset_backward(&self, columns_grad: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
         let inputs = self.inputs(&[&self.x, columns_grad]);
-        let like = |tensor: &Tensor| Tensor::empty(self.x.runtime(), tensor.shape(), DType::F32, &inputs);
+        let like =
+            |tensor: &Tensor| Tensor::empty(self.x.runtime(), tensor.shape(), DType::F32, &inputs);
         let offset = like(&self.offset)?;
         let mask = self.mask.as_ref().map(like).transpose()?;
         let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&offset).chain(&mask).collect();
-        self.launch(&DEFORM_OFFSET_BACKWARD, &inputs, &outputs, offset.len() / 2, 1, columns_grad.len() * 16)?;
+        self.launch(
+            &DEFORM_OFFSET_BACKWARD,
+            &inputs,
+            &outputs,
+            offset.len() / 2,
+            1,
+            columns_grad.len() * 16,
+        )?;
         drop(outputs);
         Ok((offset, mask))
     }
@@ -259,7 +280,14 @@ pub const CASES: &[Case] = {
         ),
         case(
             "deform_conv2d",
-            &[normal(&[2, 4, 8, 7]), normal(&[2, 24, 3, 7]), normal(&[5, 4, 3, 2]), Arg::Without, Arg::Without, WIDE],
+            &[
+                normal(&[2, 4, 8, 7]),
+                normal(&[2, 24, 3, 7]),
+                normal(&[5, 4, 3, 2]),
+                Arg::Without,
+                Arg::Without,
+                WIDE,
+            ],
         ),
         case(
             "deform_conv2d",

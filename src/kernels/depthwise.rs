@@ -7,7 +7,8 @@ use super::{Launch, Params, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-static DEPTHWISE: Source = Source { name: "depthwise", text: include_str!("../../shaders/depthwise/depthwise.wgsl") };
+static DEPTHWISE: Source =
+    Source { name: "depthwise", text: include_str!("../../shaders/depthwise/depthwise.wgsl") };
 static DEPTHWISE_WEIGHT_BACKWARD: Source = Source {
     name: "depthwise_weight_backward",
     text: include_str!("../../shaders/depthwise/depthwise_weight_backward.wgsl"),
@@ -29,7 +30,8 @@ pub(super) fn convolve(
     weight: Tensor,
     bias: Option<Tensor>,
 ) -> Result<Tensor> {
-    let (x, weight, bias) = (copy::packed(x)?, copy::packed(weight)?, bias.map(copy::packed).transpose()?);
+    let (x, weight, bias) =
+        (copy::packed(x)?, copy::packed(weight)?, bias.map(copy::packed).transpose()?);
     // Without a bias something must still be bound in its place.
     let inputs = [&x, &weight, bias.as_ref().unwrap_or(&weight)];
     let [d, h, w] = g.output;
@@ -49,7 +51,12 @@ pub(super) fn convolve(
 }
 
 /// The gradient of [`convolve`], of `x` among zeros, with respect to its weight, as `[groups * out_c, taps]`.
-pub(super) fn weight_backward(g: &Geometry, x: Tensor, ground: &Ground, grad: Tensor) -> Result<Tensor> {
+pub(super) fn weight_backward(
+    g: &Geometry,
+    x: Tensor,
+    ground: &Ground,
+    grad: Tensor,
+) -> Result<Tensor> {
     let (x, grad) = (copy::packed(x)?, copy::packed(grad)?);
     let rows = g.images * g.output[0] * g.output[1];
     let weights = g.options.groups * g.out_c * g.taps();
@@ -72,8 +79,14 @@ pub(super) fn weight_backward(g: &Geometry, x: Tensor, ground: &Ground, grad: Te
 }
 
 /// The words of the shaders' `Params`.
-fn params(g: &Geometry, x: &Tensor, ground: &Ground, [count, has_bias, rows_per_part]: [usize; 3]) -> Params {
-    let mut words: Params = [count, g.images, g.options.groups * g.out_c, g.out_c].iter().map(|&v| v as u32).collect();
+fn params(
+    g: &Geometry,
+    x: &Tensor,
+    ground: &Ground,
+    [count, has_bias, rows_per_part]: [usize; 3],
+) -> Params {
+    let mut words: Params =
+        [count, g.images, g.options.groups * g.out_c, g.out_c].iter().map(|&v| v as u32).collect();
     let input = [2, 3, 4].map(|axis| x.shape()[axis]);
     words.extend(g.words(input));
     words.extend(ground.start.map(|v| v as i32 as u32));
@@ -89,7 +102,11 @@ fn variant(source: &'static Source, spread: bool) -> Variant {
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    vec![variant(&DEPTHWISE, false), variant(&DEPTHWISE, true), variant(&DEPTHWISE_WEIGHT_BACKWARD, false)]
+    vec![
+        variant(&DEPTHWISE, false),
+        variant(&DEPTHWISE, true),
+        variant(&DEPTHWISE_WEIGHT_BACKWARD, false),
+    ]
 }
 
 /// What the family must pass.
@@ -101,12 +118,27 @@ pub const CASES: &[Case] = {
     const T_SAME: Arg = Arg::ConvTransposed(&[2, 3], &[1, 1], &[1, 0], &[1, 2], 4);
     &[
         case("conv2d", &[normal(&[2, 6, 9, 11]), normal(&[6, 1, 3, 3]), normal(&[6]), SAME]),
-        case("conv2d", &[permuted(&[2, 9, 8, 3], &[0, 3, 1, 2]), normal(&[6, 1, 5, 2]), Arg::Without, STRIDED]),
+        case(
+            "conv2d",
+            &[permuted(&[2, 9, 8, 3], &[0, 3, 1, 2]), normal(&[6, 1, 5, 2]), Arg::Without, STRIDED],
+        ),
         case("conv1d", &[normal(&[3, 5, 12]), normal(&[5, 1, 3]), normal(&[5]), LINE]),
         case("conv3d", &[normal(&[2, 2, 4, 7, 6]), normal(&[4, 1, 3, 2, 3]), normal(&[4]), CUBE]),
-        case("conv_transpose2d", &[normal(&[2, 4, 5, 4]), normal(&[4, 1, 3, 3]), normal(&[4]), T_SAME]),
-        case("conv2d_x_backward", &[normal(&[2, 6, 9, 11]), normal(&[6, 1, 3, 3]), normal(&[2, 6, 9, 11]), SAME]),
-        case("conv2d_weight_backward", &[normal(&[2, 6, 9, 11]), normal(&[6, 1, 3, 3]), normal(&[2, 6, 9, 11]), SAME]),
-        case("conv2d_weight_backward", &[normal(&[2, 3, 9, 8]), normal(&[6, 1, 5, 2]), normal(&[2, 6, 5, 6]), STRIDED]),
+        case(
+            "conv_transpose2d",
+            &[normal(&[2, 4, 5, 4]), normal(&[4, 1, 3, 3]), normal(&[4]), T_SAME],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[2, 6, 9, 11]), normal(&[6, 1, 3, 3]), normal(&[2, 6, 9, 11]), SAME],
+        ),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[2, 6, 9, 11]), normal(&[6, 1, 3, 3]), normal(&[2, 6, 9, 11]), SAME],
+        ),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[2, 3, 9, 8]), normal(&[6, 1, 5, 2]), normal(&[2, 6, 5, 6]), STRIDED],
+        ),
     ]
 };

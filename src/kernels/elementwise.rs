@@ -6,13 +6,15 @@ use std::borrow::Cow;
 use smallvec::{SmallVec, smallvec};
 
 use super::cases::{Arg, Case, case, ints, normal, permuted, positive, truths};
-use super::table::{Operands, Row, Truth};
+use super::table::{Operands, Reference, Row};
 use super::{Launch, Params, div_up, walk};
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast, collapse};
 
-static ELEMENTWISE: Source =
-    Source { name: "elementwise", text: include_str!("../../shaders/elementwise/elementwise.wgsl") };
+static ELEMENTWISE: Source = Source {
+    name: "elementwise",
+    text: include_str!("../../shaders/elementwise/elementwise.wgsl"),
+};
 
 /// Invocations of a workgroup, as the shader has it; each computes four neighbours per round. No more than fill a GPU: a software
 /// adapter takes time for all of them, with work or without.
@@ -57,7 +59,7 @@ impl Number {
 
 /// How tensors are read and the result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Access {
     /// All move as vec4, and one may be written over.
     Packed(Option<usize>),
     /// Four neighbours along the innermost axis at once.
@@ -83,7 +85,8 @@ impl Inner {
         let mut one = [false; 3];
         for (index, (layout, strides)) in layouts.iter().zip(&strides).enumerate() {
             let (&step, others) = strides.split_last()?;
-            let aligned = layout.offset.is_multiple_of(4) && others.iter().all(|step| step % 4 == 0);
+            let aligned =
+                layout.offset.is_multiple_of(4) && others.iter().all(|step| step % 4 == 0);
             match (step, index) {
                 (1, _) if aligned => {}
                 (0, 1..) => one[index - 1] = true,
@@ -97,7 +100,7 @@ impl Inner {
 /// Whether kernels of their own for special cases are worth compiling: always but on a software adapter, where compiling
 /// is dear, for small tensors in a program that has just begun.
 fn worth_kernels(runtime: &Runtime, len: usize) -> bool {
-    !runtime.is_software() || runtime.is_warm() || len >= LARGE
+    !runtime.is_software() || runtime.is_warmed_up() || len >= LARGE
 }
 
 /// An elementwise computation: an expression of `a`, `b`, `c`, the scalars `s`, `t` and the index `i`.
@@ -153,7 +156,10 @@ impl Map {
             input.dtype() == self.out
                 && input.is_packed()
                 && input.is_unique()
-                && inputs.iter().enumerate().all(|(k, other)| k == i || !other.buffer().shares_buffer(input.buffer()))
+                && inputs
+                    .iter()
+                    .enumerate()
+                    .all(|(k, other)| k == i || !other.buffer().shares_buffer(input.buffer()))
         });
         let out = match same {
             Some(index) => inputs[index].clone(),
@@ -171,7 +177,11 @@ impl Map {
     /// # Errors
     ///
     /// When the memory is not there.
-    pub fn fill(&self, runtime: &std::sync::Arc<crate::runtime::Runtime>, shape: &[usize]) -> Result<Tensor> {
+    pub fn fill(
+        &self,
+        runtime: &std::sync::Arc<crate::runtime::Runtime>,
+        shape: &[usize],
+    ) -> Result<Tensor> {
         let out = Tensor::empty(runtime, shape, self.out, &[])?;
         self.write(&[], &out, None)?;
         Ok(out)
@@ -202,23 +212,33 @@ impl Map {
         // A view that ends inside a vec4 must not have its neighbours overwritten: only who holds all of the
         // memory may write past the end of the elements.
         let whole = len.is_multiple_of(4) || same.is_some() || (out.is_packed() && out.is_unique());
-        let packed = whole && layouts.iter().all(|l| l.is_contiguous() && l.offset.is_multiple_of(4));
+        let packed =
+            whole && layouts.iter().all(|l| l.is_contiguous() && l.offset.is_multiple_of(4));
         let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
         let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
         let worth = self.in_words(&dtypes) && worth_kernels(out.runtime(), len);
         let way = match Inner::of(&refs) {
-            _ if packed => Way::Packed(same),
-            Some(inner) if worth => Way::Inner(inner),
-            _ => Way::Strided,
+            _ if packed => Access::Packed(same),
+            Some(inner) if worth => Access::Inner(inner),
+            _ => Access::Strided,
         };
         let quads = len.div_ceil(4);
         let rounds = rounds(out.runtime(), quads);
         let bits = |i: usize| self.scalars.get(i).map_or(0, |s| s.bits(self.scalar));
         let (s, t) = (bits(0), bits(1));
-        let mut params: Params =
-            smallvec![len as u32, rounds as u32, s as u32, t as u32, 0, (s >> 32) as u32, (t >> 32) as u32, 0];
+        let mut params: Params = smallvec![
+            len as u32,
+            rounds as u32,
+            s as u32,
+            t as u32,
+            0,
+            (s >> 32) as u32,
+            (t >> 32) as u32,
+            0
+        ];
         if packed {
-            let start = |i: usize| layouts.get(i).map_or(0, |layout: &Layout| layout.offset as u32 / 4);
+            let start =
+                |i: usize| layouts.get(i).map_or(0, |layout: &Layout| layout.offset as u32 / 4);
             params.extend([start(0), start(1), start(2), start(3)]);
         } else {
             let (words, innermost) = walk(&refs)?;
@@ -244,18 +264,21 @@ impl Map {
         self.out.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4)
     }
 
-    fn variant(&self, inputs: &[DType], way: Way) -> Variant {
-        const NAMES: [(&str, &str, &str, &str); 3] =
-            [("A", "IN_A", "SAME_A", "ONE_A"), ("B", "IN_B", "SAME_B", "ONE_B"), ("C", "IN_C", "SAME_C", "ONE_C")];
+    fn variant(&self, inputs: &[DType], way: Access) -> Variant {
+        const NAMES: [(&str, &str, &str, &str); 3] = [
+            ("A", "IN_A", "SAME_A", "ONE_A"),
+            ("B", "IN_B", "SAME_B", "ONE_B"),
+            ("C", "IN_C", "SAME_C", "ONE_C"),
+        ];
         let (packed, same, inner) = match way {
-            Way::Packed(same) => (true, same, None),
-            Way::Inner(inner) => (false, None, Some(inner)),
-            Way::Strided => (false, None, None),
+            Access::Packed(same) => (true, same, None),
+            Access::Inner(inner) => (false, None, Some(inner)),
+            Access::Strided => (false, None, None),
         };
         let mut variant = Variant::new(&ELEMENTWISE)
             .flag("PACKED", packed)
-            .flag("STRIDED", way == Way::Strided)
-            .flag("WORDS", self.in_words(inputs) && way != Way::Strided)
+            .flag("STRIDED", way == Access::Strided)
+            .flag("WORDS", self.in_words(inputs) && way != Access::Strided)
             .ty("O", self.out.wgsl())
             .expr("EXPR", self.expr.clone());
         for (index, (dtype, (alias, read, write, one))) in inputs.iter().zip(NAMES).enumerate() {
@@ -264,10 +287,11 @@ impl Map {
             variant = variant.flag(one, inner.is_some_and(|inner| inner.one[index]));
         }
         if !self.scalars.is_empty() {
-            variant = variant.ty("S", self.scalar.wgsl()).flag("WIDE_SCALARS", self.scalar.is_wide());
+            variant =
+                variant.ty("S", self.scalar.wgsl()).flag("WIDE_SCALARS", self.scalar.is_64_bit());
         }
         match inputs.first() {
-            Some(dtype) if dtype.is_wide() => variant.int("BITS", 64),
+            Some(dtype) if dtype.is_64_bit() => variant.int("BITS", 64),
             _ => variant,
         }
     }
@@ -317,11 +341,13 @@ pub fn compare(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
 /// A row that compares an operand with a scalar, which may be beyond what the operand's type can hold.
 pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: Number) -> Result<Tensor> {
     let dtype = tensor.dtype();
-    if let (Number::Int(x), Truth::Iq2(truth)) = (scalar, row.truth) {
+    if let (Number::Int(x), Reference::Iq2(truth)) = (scalar, row.reference) {
         let (least, most) = dtype.range();
         if x < least || x > most {
             let answer = Number::Bool(truth(0, if x < least { -1 } else { 1 }));
-            return Map::new("s", DType::Bool).with(&[answer], DType::Bool).fill(tensor.runtime(), tensor.shape());
+            return Map::new("s", DType::Bool)
+                .with(&[answer], DType::Bool)
+                .fill(tensor.runtime(), tensor.shape());
         }
     }
     Map::new(row.wgsl, DType::Bool).with(&[scalar], dtype).run(smallvec![tensor])
@@ -349,26 +375,26 @@ const POWI: &str = "pow_(a, f32(b))";
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     let mut add = |map: &Map, inputs: &[DType]| {
-        out.push(map.variant(inputs, Way::Strided));
+        out.push(map.variant(inputs, Access::Strided));
         for same in std::iter::once(None).chain((0..inputs.len()).map(Some)) {
             if same.is_none_or(|i: usize| inputs[i] == map.out) {
-                out.push(map.variant(inputs, Way::Packed(same)));
+                out.push(map.variant(inputs, Access::Packed(same)));
             }
         }
         if map.in_words(inputs) {
             for bits in 0..1 << inputs.len() {
                 let one = [0, 1, 2].map(|index| bits >> index & 1 == 1);
-                out.push(map.variant(inputs, Way::Inner(Inner { one })));
+                out.push(map.variant(inputs, Access::Inner(Inner { one })));
             }
         }
     };
     for row in super::table::ALL.iter().copied().flatten() {
-        let (dtypes, question): (&[DType], bool) = match row.truth {
-            Truth::F1(_) | Truth::F2(_) | Truth::F3(_) => (&[DType::F32], false),
-            Truth::Fq1(_) | Truth::Fq2(_) => (&[DType::F32], true),
-            Truth::I1(_) | Truth::I2(_) | Truth::I3(_) => (&DType::INTEGERS, false),
-            Truth::Iq2(_) => (&DType::INTEGERS, true),
-            Truth::B1(_) | Truth::B2(_) => (&[DType::Bool], false),
+        let (dtypes, question): (&[DType], bool) = match row.reference {
+            Reference::F1(_) | Reference::F2(_) | Reference::F3(_) => (&[DType::F32], false),
+            Reference::Fq1(_) | Reference::Fq2(_) => (&[DType::F32], true),
+            Reference::I1(_) | Reference::I2(_) | Reference::I3(_) => (&DType::INTEGERS, false),
+            Reference::Iq2(_) => (&DType::INTEGERS, true),
+            Reference::B1(_) | Reference::B2(_) => (&[DType::Bool], false),
         };
         let (inputs, scalars) = match row.operands {
             Operands::Unary => (1, 0),
@@ -383,7 +409,7 @@ pub fn variants() -> Vec<Variant> {
         }
     }
     let zero = &[Number::Int(0)];
-    for dtype in DType::COMPUTED {
+    for dtype in DType::COMPUTE_TYPES {
         add(&Map::new("select(a, c, b != 0u)", dtype), &[dtype, DType::Bool, dtype]);
         add(&Map::new("select(a, s, b != 0u)", dtype).with(zero, dtype), &[dtype, DType::Bool]);
         add(&Map::new("a", dtype), &[dtype]);

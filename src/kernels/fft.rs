@@ -10,7 +10,8 @@ use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};
 
 static FFT: Source = Source { name: "fft", text: include_str!("../../shaders/fft/fft.wgsl") };
-static FFT_REAL: Source = Source { name: "fft_real", text: include_str!("../../shaders/fft/fft_real.wgsl") };
+static FFT_REAL: Source =
+    Source { name: "fft_real", text: include_str!("../../shaders/fft/fft_real.wgsl") };
 
 fn pass_variant(radix: usize) -> Variant {
     Variant::new(&FFT).flag("FOUR", radix == 4)

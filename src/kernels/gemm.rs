@@ -8,7 +8,7 @@ use std::sync::{Arc, LazyLock};
 use super::reduce::{self, Reduction};
 use super::team::has_octets;
 use super::{copy, div_up, tuning};
-use crate::device::CAN_WAIT;
+use crate::device::CAN_BLOCK;
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Layout, Result, Shape, Tensor};
 
@@ -40,7 +40,7 @@ pub(crate) struct Operands {
 
 /// What a strategy wishes of operands before it can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
+pub(crate) enum Repack {
     /// They can be read as they are.
     Nothing,
     /// That four neighbours can be read at once.
@@ -51,7 +51,7 @@ pub(crate) enum Wish {
 
 /// A product of so many operations is worth a kernel that takes a second to compile, in whatever program (in browsers software
 /// adapters are slower); in one that has run for a while, one of [`SMALL`] is. Until then the plain kernels serve.
-const HUGE: u64 = if CAN_WAIT { 1 << 31 } else { 1 << 28 };
+const HUGE: u64 = if CAN_BLOCK { 1 << 31 } else { 1 << 28 };
 const SMALL: u64 = 1 << 20;
 
 /// `BURN_WGSL_TILING` fixes the strategy wherever it can be had: `plain`, `quads`, `tiled64` or `tiled128`.
@@ -59,7 +59,9 @@ static FIXED: LazyLock<Option<Strategy>> = LazyLock::new(|| {
     let word = std::env::var("BURN_WGSL_TILING").ok()?;
     let strategy = word.parse().ok();
     if strategy.is_none() {
-        log::warn!("BURN_WGSL_TILING is {word:?}, which is none of plain, quads, tiled64 and tiled128: it is ignored");
+        log::warn!(
+            "BURN_WGSL_TILING is {word:?}, which is none of plain, quads, tiled64 and tiled128: it is ignored"
+        );
     }
     strategy
 });
@@ -78,8 +80,12 @@ pub(crate) enum Strategy {
 }
 
 impl Strategy {
-    const EVERY: [(Self, &'static str); 4] =
-        [(Self::Plain, "plain"), (Self::Quads, "quads"), (Self::Tiled64, "tiled64"), (Self::Tiled128, "tiled128")];
+    const EVERY: [(Self, &'static str); 4] = [
+        (Self::Plain, "plain"),
+        (Self::Quads, "quads"),
+        (Self::Tiled64, "tiled64"),
+        (Self::Tiled128, "tiled128"),
+    ];
 
     /// Its name, as the environment and files have it.
     pub fn word(self) -> &'static str {
@@ -116,11 +122,18 @@ pub(crate) fn with_strategy<T>(strategy: Strategy, run: impl FnOnce() -> T) -> T
 impl Strategy {
     fn choose(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Self {
         let said = TRIED.get().or(*FIXED).or_else(|| tuning::found(runtime, batch, m, n, k));
-        said.unwrap_or_else(|| Self::built_in(runtime, batch, m, n, k, runtime.is_warm()))
+        said.unwrap_or_else(|| Self::built_in(runtime, batch, m, n, k, runtime.is_warmed_up()))
     }
 
     /// What suits the adapter's class and the size of the product.
-    pub fn built_in(runtime: &Runtime, batch: usize, m: usize, n: usize, k: usize, warm: bool) -> Self {
+    pub fn built_in(
+        runtime: &Runtime,
+        batch: usize,
+        m: usize,
+        n: usize,
+        k: usize,
+        warm: bool,
+    ) -> Self {
         let work = 2 * (batch * m) as u64 * (n * k) as u64;
         if runtime.is_software() {
             let worth = work > HUGE || warm && work > SMALL;
@@ -167,8 +180,10 @@ impl Tiling {
 /// Defines how a product is spread and how its operands are read.
 pub(crate) fn define(variant: Variant, tiling: Tiling, operands: Operands) -> Variant {
     let Operands { quads, a_across, b_along, half } = operands;
-    let variant =
-        variant.flag("HALF", half == Some(DType::F16)).flag("BFLOAT", half == Some(DType::BF16)).flag("QUADS", quads);
+    let variant = variant
+        .flag("HALF", half == Some(DType::F16))
+        .flag("BFLOAT", half == Some(DType::BF16))
+        .flag("QUADS", quads);
     match tiling {
         Tiling::Tiled { size } => variant
             .flag("TILED", true)
@@ -197,10 +212,16 @@ pub(crate) fn every() -> Vec<(Tiling, Operands)> {
     for subgroup in [false, true] {
         out.extend([plain, quads].map(|operands| (Tiling::Direct { rows: 8, subgroup }, operands)));
     }
-    out.extend([(32, true), (16, false)].map(|(rows, subgroup)| (Tiling::Direct { rows, subgroup }, quads)));
+    out.extend(
+        [(32, true), (16, false)]
+            .map(|(rows, subgroup)| (Tiling::Direct { rows, subgroup }, quads)),
+    );
     for half in DType::HALVES {
-        let quads: Vec<_> = out.iter().filter(|(_, operands)| operands.quads && operands.half.is_none()).collect();
-        let halves = quads.into_iter().map(|&(tiling, operands)| (tiling, Operands { half: Some(half), ..operands }));
+        let quads: Vec<_> =
+            out.iter().filter(|(_, operands)| operands.quads && operands.half.is_none()).collect();
+        let halves = quads
+            .into_iter()
+            .map(|&(tiling, operands)| (tiling, Operands { half: Some(half), ..operands }));
         out.extend(halves.collect::<Vec<_>>());
     }
     out
@@ -227,7 +248,18 @@ impl Gemm {
     /// A product whose k is one run.
     pub fn new(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Self {
         let strategy = Strategy::choose(runtime, batch, m, n, k);
-        Self { batch, m, n, inner: k, outer: 1, k, splits: 1, a_step: 1, b_step: n.cast_signed(), strategy }
+        Self {
+            batch,
+            m,
+            n,
+            inner: k,
+            outer: 1,
+            k,
+            splits: 1,
+            a_step: 1,
+            b_step: n.cast_signed(),
+            strategy,
+        }
     }
 
     /// Whether the product reads its operands four elements at a time, if they can be.
@@ -236,21 +268,28 @@ impl Gemm {
     }
 
     /// How the chosen strategy reads `[.., m, k]` and `[.., k, n]` as they are, and what it wishes of them first.
-    pub fn reading(&self, runtime: &Runtime, [a, b]: [&Tensor; 2]) -> (Operands, Wish) {
+    pub fn reading(&self, runtime: &Runtime, [a, b]: [&Tensor; 2]) -> (Operands, Repack) {
         let (a, b) = (a.layout(), b.layout());
         let (row, col) = (a.rank() - 2, a.rank() - 1);
         let tiled = matches!(self.strategy, Strategy::Tiled64 | Strategy::Tiled128);
         let readable = |layout: &Layout| quads(layout, col) || tiled && quads(layout, row);
         let wanted = self.strategy != Strategy::Plain;
         if wanted && self.n.is_multiple_of(4) && readable(a) && readable(b) {
-            let operands = Operands { quads: true, a_across: !quads(a, col), b_along: !quads(b, col), half: None };
+            let operands = Operands {
+                quads: true,
+                a_across: !quads(a, col),
+                b_along: !quads(b, col),
+                half: None,
+            };
             let apart = a.strides[row];
-            let aliases = runtime.is_software() && self.m > 8 && apart != 0 && apart % ALIASING == 0;
-            return (operands, if aliases { Wish::Rows } else { Wish::Nothing });
+            let aliases =
+                runtime.is_software() && self.m > 8 && apart != 0 && apart % ALIASING == 0;
+            return (operands, if aliases { Repack::Rows } else { Repack::Nothing });
         }
         let turned = |layout: &Layout| layout.strides[row] == 1 && layout.strides[col] != 1;
-        let operands = Operands { quads: false, a_across: turned(a), b_along: turned(b), half: None };
-        (operands, if wanted { Wish::Quads } else { Wish::Nothing })
+        let operands =
+            Operands { quads: false, a_across: turned(a), b_along: turned(b), half: None };
+        (operands, if wanted { Repack::Quads } else { Repack::Nothing })
     }
 
     /// The parts that k should be cut into so that the device has enough to do, at the price of summing them.
@@ -275,7 +314,8 @@ impl Gemm {
     /// How many workgroups run, and the words of the shaders' `Gemm`.
     pub fn words(&self, tiling: Tiling) -> (u64, [u32; 12]) {
         let (rows, cols) = tiling.tile();
-        let groups = div_up(self.m, rows) * div_up(self.n, cols) * (self.splits * self.batch) as u64;
+        let groups =
+            div_up(self.m, rows) * div_up(self.n, cols) * (self.splits * self.batch) as u64;
         let words = [
             self.m as u32,
             self.n as u32,

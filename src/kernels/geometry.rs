@@ -65,13 +65,17 @@ impl Geometry {
         let ConvOptions { stride, padding, dilation, groups } = options;
         let (size, kernel) = (spatial(x)?, spatial(weight)?);
         if x.len() != weight.len() {
-            return Err(error("a convolution needs x [n, c, ..] and a weight [o, c / groups, ..] of one rank"));
+            return Err(error(
+                "a convolution needs x [n, c, ..] and a weight [o, c / groups, ..] of one rank",
+            ));
         }
         if groups == 0 || stride.contains(&0) || dilation.contains(&0) {
             return Err(error("strides, dilations and groups must be above zero"));
         }
         if x[1] != weight[1] * groups || !weight[0].is_multiple_of(groups) {
-            return Err(error("channels must be the weight's times the groups, which divide the outputs"));
+            return Err(error(
+                "channels must be the weight's times the groups, which divide the outputs",
+            ));
         }
         let input = [0, 1, 2].map(|axis| size[axis] + 2 * padding[axis]);
         let reach = reach(kernel, dilation);
@@ -148,7 +152,8 @@ impl Ground {
     /// What of an input of `size` lands, and where.
     fn slices(&self, size: [usize; 3]) -> [(SliceAxis, SliceAxis); 3] {
         [0, 1, 2].map(|axis| {
-            let (start, step, room) = (self.start[axis], self.step[axis], self.size[axis].cast_signed());
+            let (start, step, room) =
+                (self.start[axis], self.step[axis], self.size[axis].cast_signed());
             let first = (-start).max(0).cast_unsigned().div_ceil(step);
             let lands = (first * step).cast_signed() + start;
             let fit = (room - lands).max(0).cast_unsigned().div_ceil(step);

@@ -21,7 +21,9 @@ pub enum Padding {
 }
 
 fn variant(mode: Mode) -> Variant {
-    Variant::new(&GRID_SAMPLE).flag("NEAREST", mode == Mode::Nearest).flag("BICUBIC", mode == Mode::Bicubic)
+    Variant::new(&GRID_SAMPLE)
+        .flag("NEAREST", mode == Mode::Nearest)
+        .flag("BICUBIC", mode == Mode::Bicubic)
 }
 
 /// `x` `[n, c, h, w]` at the places of `grid` `[n, i, j, 2]`: `[n, c, i, j]`. A place is x, then y, where -1 and 1
@@ -31,7 +33,13 @@ fn variant(mode: Mode) -> Variant {
 /// # Errors
 ///
 /// For the Lanczos filter, when the shapes do not fit, and when the memory is not there.
-pub fn grid_sample_2d(x: Tensor, grid: Tensor, mode: Mode, padding: Padding, align_corners: bool) -> Result<Tensor> {
+pub fn grid_sample_2d(
+    x: Tensor,
+    grid: Tensor,
+    mode: Mode,
+    padding: Padding,
+    align_corners: bool,
+) -> Result<Tensor> {
     x.same_device(&grid)?;
     if mode == Mode::Lanczos3 {
         return Err(Error::Unsupported("sampling on a grid by a Lanczos filter"));
@@ -98,7 +106,11 @@ pub const CASES: &[Case] = {
         // One pixel; views; no channels.
         case(
             "float_grid_sample_2d",
-            &[normal(&[1, 2, 1, 1]), normal(&[1, 3, 3, 2]), Arg::GridSample(Bilinear, Reflection, true)],
+            &[
+                normal(&[1, 2, 1, 1]),
+                normal(&[1, 3, 3, 2]),
+                Arg::GridSample(Bilinear, Reflection, true),
+            ],
         ),
         case(
             "float_grid_sample_2d",
@@ -108,6 +120,9 @@ pub const CASES: &[Case] = {
                 Arg::GridSample(Bilinear, Border, false),
             ],
         ),
-        case("float_grid_sample_2d", &[normal(&[2, 0, 4, 6]), GRID, Arg::GridSample(Bilinear, Zeros, false)]),
+        case(
+            "float_grid_sample_2d",
+            &[normal(&[2, 0, 4, 6]), GRID, Arg::GridSample(Bilinear, Zeros, false)],
+        ),
     ]
 };

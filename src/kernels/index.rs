@@ -12,8 +12,10 @@ use super::{Launch, Params, cast, copy, create, div_up, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
-static GATHER: Source = Source { name: "gather", text: include_str!("../../shaders/index/gather.wgsl") };
-static SCATTER: Source = Source { name: "scatter", text: include_str!("../../shaders/index/scatter.wgsl") };
+static GATHER: Source =
+    Source { name: "gather", text: include_str!("../../shaders/index/gather.wgsl") };
+static SCATTER: Source =
+    Source { name: "scatter", text: include_str!("../../shaders/index/scatter.wgsl") };
 
 fn gather_variant(dtype: DType) -> Variant {
     Variant::new(&GATHER).ty("E", dtype.wgsl())
@@ -41,7 +43,8 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
             rule: "indices have the tensor's rank and exceed it along the gathered axis only",
         });
     }
-    let out = Tensor::empty(tensor.runtime(), indices.shape(), tensor.dtype(), &[&tensor, &indices])?;
+    let out =
+        Tensor::empty(tensor.runtime(), indices.shape(), tensor.dtype(), &[&tensor, &indices])?;
     if out.is_empty() {
         return Ok(out);
     }
@@ -198,7 +201,10 @@ pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Res
 
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
-    DType::COMPUTED.into_iter().flat_map(|dtype| [gather_variant(dtype), scatter_variant(dtype)]).collect()
+    DType::COMPUTE_TYPES
+        .into_iter()
+        .flat_map(|dtype| [gather_variant(dtype), scatter_variant(dtype)])
+        .collect()
 }
 
 /// What the family must pass.

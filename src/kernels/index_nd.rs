@@ -5,14 +5,17 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, below, case, ints, normal, permuted};
-use super::scan::{Running, scan};
+use super::scan::{ScanOp, scan};
 use super::{Launch, Params, cast, copy, div_up, sort};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, MAX_RANK, Result, Shape, Tensor};
 
-static GATHER_ND: Source = Source { name: "gather_nd", text: include_str!("../../shaders/index/gather_nd.wgsl") };
-static SCATTER_ND: Source = Source { name: "scatter_nd", text: include_str!("../../shaders/index/scatter_nd.wgsl") };
-static ARGWHERE: Source = Source { name: "argwhere", text: include_str!("../../shaders/index/argwhere.wgsl") };
+static GATHER_ND: Source =
+    Source { name: "gather_nd", text: include_str!("../../shaders/index/gather_nd.wgsl") };
+static SCATTER_ND: Source =
+    Source { name: "scatter_nd", text: include_str!("../../shaders/index/scatter_nd.wgsl") };
+static ARGWHERE: Source =
+    Source { name: "argwhere", text: include_str!("../../shaders/index/argwhere.wgsl") };
 
 /// What becomes of an element that is written to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,13 +121,20 @@ pub fn gather_nd(tensor: Tensor, indices: Tensor) -> Result<Tensor> {
 
 /// `tensor` with `values` `[.., rest of the tensor's axes]` combined into the places that `indices` `[.., k]` name. An index
 /// outside of its axis is skipped.
-pub fn scatter_nd(tensor: Tensor, indices: Tensor, values: Tensor, update: Update) -> Result<Tensor> {
+pub fn scatter_nd(
+    tensor: Tensor,
+    indices: Tensor,
+    values: Tensor,
+    update: Update,
+) -> Result<Tensor> {
     tensor.same_device(&indices)?;
     tensor.same_device(&values)?;
     let (depth, slice) = split(tensor.shape(), indices.shape())?;
     let rows = &indices.shape()[..indices.shape().len() - 1];
     let updates: usize = rows.iter().product();
-    if rows != &values.shape()[..rows.len().min(values.shape().len())] || values.len() != updates * slice {
+    if rows != &values.shape()[..rows.len().min(values.shape().len())]
+        || values.len() != updates * slice
+    {
         return Err(Error::Shape {
             lhs: indices.shape().to_vec(),
             rhs: values.shape().to_vec(),
@@ -168,7 +178,7 @@ pub fn scatter_nd(tensor: Tensor, indices: Tensor, values: Tensor, update: Updat
 /// How many elements up to and with each are true, for a tensor of truth values as one line.
 pub fn counts(tensor: &Tensor) -> Result<Tensor> {
     let line = copy::reshape(tensor.clone(), &[tensor.len()])?;
-    scan(Running::Sum, cast::cast(line, DType::I32)?, 0)
+    scan(ScanOp::Sum, cast::cast(line, DType::I32)?, 0)
 }
 
 /// The coordinates `[found, rank]` of the true elements, of which there are `found`; `counts` is what [`counts`] gave.
@@ -200,7 +210,7 @@ pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor>
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
     let mut out = vec![Variant::new(&ARGWHERE), gather_variant(DType::I32, true)];
-    for dtype in DType::COMPUTED {
+    for dtype in DType::COMPUTE_TYPES {
         out.push(gather_variant(dtype, false));
         for update in Update::EVERY {
             if dtype != DType::Bool || update == Update::Add {
@@ -217,15 +227,36 @@ pub const CASES: &[Case] = &[
     case("float_gather_nd", &[permuted(&[5, 6, 4], &[2, 0, 1]), below(4, &[3, 2, 3])]),
     case("float_gather_nd", &[normal(&[5, 6]), below(5, &[9, 1])]),
     case("int_gather_nd", &[ints(&[5, 6]), below(5, &[3, 2])]),
-    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[40, 2]), normal(&[40]), Arg::Update(Update::Add)]),
-    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[4, 10, 1]), normal(&[4, 10, 6]), Arg::Update(Update::Add)]),
-    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[40, 2]), normal(&[40]), Arg::Update(Update::Assign)]),
-    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Update(Update::Mul)]),
-    case("float_scatter_nd", &[normal(&[5, 6]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Update(Update::Min)]),
+    case(
+        "float_scatter_nd",
+        &[normal(&[5, 6]), below(5, &[40, 2]), normal(&[40]), Arg::Update(Update::Add)],
+    ),
+    case(
+        "float_scatter_nd",
+        &[normal(&[5, 6]), below(5, &[4, 10, 1]), normal(&[4, 10, 6]), Arg::Update(Update::Add)],
+    ),
+    case(
+        "float_scatter_nd",
+        &[normal(&[5, 6]), below(5, &[40, 2]), normal(&[40]), Arg::Update(Update::Assign)],
+    ),
+    case(
+        "float_scatter_nd",
+        &[normal(&[5, 6]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Update(Update::Mul)],
+    ),
+    case(
+        "float_scatter_nd",
+        &[normal(&[5, 6]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Update(Update::Min)],
+    ),
     case(
         "float_scatter_nd",
         &[permuted(&[6, 5], &[1, 0]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Update(Update::Max)],
     ),
-    case("int_scatter_nd", &[ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Update(Update::Add)]),
-    case("int_scatter_nd", &[ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Update(Update::Max)]),
+    case(
+        "int_scatter_nd",
+        &[ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Update(Update::Add)],
+    ),
+    case(
+        "int_scatter_nd",
+        &[ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Update(Update::Max)],
+    ),
 ];

@@ -13,7 +13,8 @@ use super::{Launch, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static RESAMPLE: Source = Source { name: "resample", text: include_str!("../../shaders/resample/resample.wgsl") };
+static RESAMPLE: Source =
+    Source { name: "resample", text: include_str!("../../shaders/resample/resample.wgsl") };
 
 /// How values between the elements are found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +65,8 @@ impl Runs {
     fn push(&mut self, first: i64, taps: &[f64], last: i64) {
         let column = |tap: usize| (first + tap as i64).clamp(0, last);
         let low = column(0);
-        let mut run: SmallVec<[f64; 6]> = SmallVec::from_elem(0.0, (column(taps.len() - 1) - low + 1) as usize);
+        let mut run: SmallVec<[f64; 6]> =
+            SmallVec::from_elem(0.0, (column(taps.len() - 1) - low + 1) as usize);
         for (tap, weight) in taps.iter().enumerate() {
             run[(column(tap) - low) as usize] += weight;
         }
@@ -126,7 +128,13 @@ impl Runs {
 }
 
 /// The first of the inputs that output `o` is made of, and their weights. They may lie outside.
-fn taps(mode: Mode, align_corners: bool, input: usize, output: usize, o: usize) -> (i64, SmallVec<[f64; 6]>) {
+fn taps(
+    mode: Mode,
+    align_corners: bool,
+    input: usize,
+    output: usize,
+    o: usize,
+) -> (i64, SmallVec<[f64; 6]>) {
     let place = if align_corners {
         o as f64 * (input - 1) as f64 / (output - 1).max(1) as f64
     } else {
@@ -164,7 +172,11 @@ fn taps(mode: Mode, align_corners: bool, input: usize, output: usize, o: usize) 
 /// The weight of cubic convolution at a distance of up to two.
 pub(crate) fn cubic(distance: f64) -> f64 {
     let (a, d) = (-0.75, distance);
-    if d < 1.0 { ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0 } else { ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a }
+    if d < 1.0 {
+        ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0
+    } else {
+        ((a * d - 5.0 * a) * d + 8.0 * a) * d - 4.0 * a
+    }
 }
 
 fn lanczos(distance: f64) -> f64 {
@@ -183,7 +195,12 @@ fn lanczos(distance: f64) -> f64 {
 /// # Errors
 ///
 /// When `x` has another rank, or no pixels to make the output from, and when the memory is not there.
-pub fn interpolate(x: Tensor, output: [usize; 2], mode: Mode, align_corners: bool) -> Result<Tensor> {
+pub fn interpolate(
+    x: Tensor,
+    output: [usize; 2],
+    mode: Mode,
+    align_corners: bool,
+) -> Result<Tensor> {
     let [height, width] = image(x.shape(), output)?;
     let [rows, columns] = [(height, output[0]), (width, output[1])]
         .map(|(input, output)| Runs::resizing(mode, align_corners, input, output));
@@ -210,8 +227,9 @@ pub fn interpolate_backward(
             rule: "the second must be the gradient of the first, resized",
         });
     }
-    let [rows, columns] = [(height, output[0]), (width, output[1])]
-        .map(|(input, output)| Runs::resizing(mode, align_corners, input, output).transposed(input));
+    let [rows, columns] = [(height, output[0]), (width, output[1])].map(|(input, output)| {
+        Runs::resizing(mode, align_corners, input, output).transposed(input)
+    });
     resample(grad, &rows, &columns)
 }
 
@@ -319,11 +337,23 @@ pub const CASES: &[Case] = {
         case("interpolate", &[X, DOWN, Arg::Interpolate(Lanczos3, false)]),
         // To one pixel and from one, an axis as it is, many pixels.
         case("interpolate", &[X, Arg::Sizes(&[1, 1]), Arg::Interpolate(Bicubic, true)]),
-        case("interpolate", &[normal(&[1, 2, 1, 9]), Arg::Sizes(&[1, 21]), Arg::Interpolate(Bilinear, false)]),
-        case("interpolate", &[normal(&[1, 2, 1, 1]), Arg::Sizes(&[3, 4]), Arg::Interpolate(Lanczos3, false)]),
+        case(
+            "interpolate",
+            &[normal(&[1, 2, 1, 9]), Arg::Sizes(&[1, 21]), Arg::Interpolate(Bilinear, false)],
+        ),
+        case(
+            "interpolate",
+            &[normal(&[1, 2, 1, 1]), Arg::Sizes(&[3, 4]), Arg::Interpolate(Lanczos3, false)],
+        ),
         case("interpolate", &[X, Arg::Sizes(&[7, 5]), Arg::Interpolate(Bilinear, false)]),
-        case("interpolate", &[normal(&[1, 3, 60, 70]), Arg::Sizes(&[121, 93]), Arg::Interpolate(Lanczos3, false)]),
-        case("interpolate", &[permuted(&[2, 7, 5, 3], &[0, 3, 1, 2]), UP, Arg::Interpolate(Bilinear, true)]),
+        case(
+            "interpolate",
+            &[normal(&[1, 3, 60, 70]), Arg::Sizes(&[121, 93]), Arg::Interpolate(Lanczos3, false)],
+        ),
+        case(
+            "interpolate",
+            &[permuted(&[2, 7, 5, 3], &[0, 3, 1, 2]), UP, Arg::Interpolate(Bilinear, true)],
+        ),
         case("interpolate", &[normal(&[0, 3, 7, 5]), UP, Arg::Interpolate(Bilinear, true)]),
         case("interpolate_backward", &[X, GRAD_UP, UP, Arg::Interpolate(Nearest, true)]),
         case("interpolate_backward", &[X, GRAD_DOWN, DOWN, Arg::Interpolate(Nearest, true)]),
@@ -335,11 +365,21 @@ pub const CASES: &[Case] = {
         case("interpolate_backward", &[X, GRAD_DOWN, DOWN, Arg::Interpolate(Bicubic, false)]),
         case(
             "interpolate_backward",
-            &[normal(&[1, 2, 1, 9]), normal(&[1, 2, 1, 21]), Arg::Sizes(&[1, 21]), Arg::Interpolate(Bilinear, false)],
+            &[
+                normal(&[1, 2, 1, 9]),
+                normal(&[1, 2, 1, 21]),
+                Arg::Sizes(&[1, 21]),
+                Arg::Interpolate(Bilinear, false),
+            ],
         ),
         case(
             "interpolate_backward",
-            &[normal(&[1, 1, 5, 6]), normal(&[1, 1, 40, 90]), Arg::Sizes(&[40, 90]), Arg::Interpolate(Bilinear, false)],
+            &[
+                normal(&[1, 1, 5, 6]),
+                normal(&[1, 1, 40, 90]),
+                Arg::Sizes(&[40, 90]),
+                Arg::Interpolate(Bilinear, false),
+            ],
         ),
         case(
             "interpolate_backward",
@@ -378,11 +418,13 @@ mod tests {
                 let entries = |runs: &Runs| {
                     let mut entries = Vec::new();
                     for (row, first, weights) in runs.iter() {
-                        entries.extend(weights.iter().enumerate().map(|(k, w)| (row, first + k, *w)));
+                        entries
+                            .extend(weights.iter().enumerate().map(|(k, w)| (row, first + k, *w)));
                     }
                     entries
                 };
-                let mut back: Vec<_> = entries(&turned).iter().map(|&(r, c, w)| (c, r, w)).collect();
+                let mut back: Vec<_> =
+                    entries(&turned).iter().map(|&(r, c, w)| (c, r, w)).collect();
                 back.sort_by_key(|&(row, column, _)| (row, column));
                 assert_eq!(back, entries(&runs), "{mode:?}");
                 assert_eq!(turned.len(), input);

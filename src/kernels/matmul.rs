@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::cases::{Arg, Case, case, ints, normal, permuted};
-use super::gemm::{self, Gemm, Operands, Tiling, Wish};
+use super::gemm::{self, Gemm, Operands, Repack, Tiling};
 use super::matvec::matvec;
 use super::reduce::{self, Reduction};
 use super::table::rows;
@@ -11,8 +11,10 @@ use super::{Launch, Params, cast, copy, div_up, elementwise, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
 
-static MATMUL: Source = Source { name: "matmul", text: include_str!("../../shaders/matmul/matmul.wgsl") };
-static MATMUL_INT: Source = Source { name: "matmul_int", text: include_str!("../../shaders/matmul/matmul_int.wgsl") };
+static MATMUL: Source =
+    Source { name: "matmul", text: include_str!("../../shaders/matmul/matmul.wgsl") };
+static MATMUL_INT: Source =
+    Source { name: "matmul_int", text: include_str!("../../shaders/matmul/matmul_int.wgsl") };
 
 /// A product of so many operations is worth a copy of its operands.
 const WORTH_PACKING: u64 = 1 << 24;
@@ -90,7 +92,12 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
     let (lhs_starts, rhs_starts) = (starts(&lhs)?, starts(&rhs)?);
     let (words, _) = walk(&[&Layout::contiguous(&batch), &lhs_starts, &rhs_starts])?;
     let stride = |tensor: &Tensor, axis: usize| tensor.layout().strides[axis];
-    let strides = [stride(&lhs, rank - 2), stride(&lhs, rank - 1), stride(&rhs, rank - 2), stride(&rhs, rank - 1)];
+    let strides = [
+        stride(&lhs, rank - 2),
+        stride(&lhs, rank - 1),
+        stride(&rhs, rank - 2),
+        stride(&rhs, rank - 1),
+    ];
     let strides32 = strides.map(|s| s as i32 as u32);
     batch.extend([m, n]);
     let mut bias = bias.map(cast::computed).transpose()?.map(copy::packed).transpose()?;
@@ -128,9 +135,9 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
             return product(cast::computed(lhs)?, cast::computed(rhs)?, bias);
         }
         // Rows of half the size.
-        wish = Wish::Nothing;
+        wish = Repack::Nothing;
     }
-    if wish != Wish::Nothing && gemm.work() > WORTH_PACKING {
+    if wish != Repack::Nothing && gemm.work() > WORTH_PACKING {
         drop(inputs);
         return packed_product(lhs, rhs, bias, wish);
     }
@@ -187,10 +194,10 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
 }
 
 /// The product of copies that can be read as the chosen strategy wishes.
-fn packed_product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, wish: Wish) -> Result<Tensor> {
+fn packed_product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, wish: Repack) -> Result<Tensor> {
     let rank = lhs.shape().len();
     let n = rhs.shape()[rank - 1];
-    if wish == Wish::Rows {
+    if wish == Repack::Rows {
         return product(gemm::staggered(lhs)?, rhs, bias);
     }
     let lhs = copy::packed(gemm::filled_up(lhs, &[rank - 1])?)?;
@@ -281,7 +288,10 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[2, 1, 6, 5]), normal(&[1, 3, 5, 8])]),
     case("float_matmul", &[normal(&[4, 6, 5]), normal(&[1, 5, 8])]),
     case("float_matmul", &[normal(&[1, 6, 5]), normal(&[4, 5, 8])]),
-    case("float_matmul", &[permuted(&[4, 8, 3, 5], &[0, 2, 1, 3]), permuted(&[4, 8, 3, 5], &[0, 2, 3, 1])]),
+    case(
+        "float_matmul",
+        &[permuted(&[4, 8, 3, 5], &[0, 2, 1, 3]), permuted(&[4, 8, 3, 5], &[0, 2, 3, 1])],
+    ),
     case("int_matmul", &[ints(&[2, 5, 7]), ints(&[2, 7, 3])]),
     case("linear", &[normal(&[9, 12]), normal(&[12, 5]), normal(&[5])]),
     // Cut along k, with a bias.

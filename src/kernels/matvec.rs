@@ -7,7 +7,8 @@ use super::{Launch, Params, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Layout, Result, Tensor};
 
-static MATVEC: Source = Source { name: "matvec", text: include_str!("../../shaders/matmul/matvec.wgsl") };
+static MATVEC: Source =
+    Source { name: "matvec", text: include_str!("../../shaders/matmul/matvec.wgsl") };
 
 fn variant(across: bool, team: Team) -> Variant {
     team.define(Variant::new(&MATVEC).flag("QUADS", true).flag("ACROSS", across))
@@ -19,7 +20,10 @@ fn variant(across: bool, team: Team) -> Variant {
 /// # Errors
 ///
 /// When the memory is not there.
-pub(crate) fn matvec(matrices: (&Tensor, &Layout), vectors: (&Tensor, &Layout)) -> Result<Option<Tensor>> {
+pub(crate) fn matvec(
+    matrices: (&Tensor, &Layout),
+    vectors: (&Tensor, &Layout),
+) -> Result<Option<Tensor>> {
     let ((a, a_layout), (x, x_layout)) = (matrices, vectors);
     let batch = a_layout.rank() - 2;
     let starts = |layout: &Layout| Layout {
@@ -29,14 +33,18 @@ pub(crate) fn matvec(matrices: (&Tensor, &Layout), vectors: (&Tensor, &Layout)) 
     };
     let (a_starts, x_starts) = (starts(a_layout), starts(x_layout));
     let (rows, len) = (a_layout.shape[batch], a_layout.shape[batch + 1]);
-    let (row, step, x_step) = (a_layout.strides[batch], a_layout.strides[batch + 1], x_layout.strides[batch]);
+    let (row, step, x_step) =
+        (a_layout.strides[batch], a_layout.strides[batch + 1], x_layout.strides[batch]);
     let whole = |stride: isize, size: usize| size == 1 || stride % 4 == 0;
     let in_quads = |layout: &Layout| {
         let mut axes = layout.strides.iter().zip(&layout.shape);
         layout.offset.is_multiple_of(4) && axes.all(|(&stride, &size)| whole(stride, size))
     };
     let outputs = a_starts.len() * rows;
-    let along = len.is_multiple_of(4) && (step, x_step) == (1, 1) && whole(row, rows) && in_quads(&x_starts);
+    let along = len.is_multiple_of(4)
+        && (step, x_step) == (1, 1)
+        && whole(row, rows)
+        && in_quads(&x_starts);
     let across = rows.is_multiple_of(4) && row == 1 && whole(step, len);
     if outputs == 0 || len == 0 || !in_quads(&a_starts) || !(along || across) {
         return Ok(None);
@@ -53,7 +61,8 @@ pub(crate) fn matvec(matrices: (&Tensor, &Layout), vectors: (&Tensor, &Layout)) 
     let steps = if along { [row / 4, 1, 1] } else { [0, step / 4, x_step] };
     let out = Tensor::empty(runtime, &[splits, outputs], DType::F32, &[a, x])?;
     let mut params = Params::new();
-    params.extend([rows, fours, lines, splits, len / unit, chunk.min(len) / unit].map(|v| v as u32));
+    params
+        .extend([rows, fours, lines, splits, len / unit, chunk.min(len) / unit].map(|v| v as u32));
     params.extend(steps.map(|step| step as i32 as u32));
     params.extend([outputs as u32, 0, 0]);
     params.extend_from_slice(&walk(&[&a_starts, &x_starts])?.0);

@@ -57,12 +57,13 @@ families! {
 
 use smallvec::SmallVec;
 
-use crate::runtime::{Dispatch, Slice, Source, Variant};
+use crate::runtime::{Allocation, Dispatch, Source, Variant};
 use crate::tensor::{Error, Layout, MAX_RANK, Result, Tensor, collapse};
 
 /// Every kernel's text, once.
 pub fn sources() -> Vec<&'static Source> {
-    let mut sources: Vec<&'static Source> = variants().iter().map(|variant| variant.source).collect();
+    let mut sources: Vec<&'static Source> =
+        variants().iter().map(|variant| variant.source).collect();
     sources.sort_by_key(|source| source.name);
     sources.dedup_by_key(|source| source.name);
     sources
@@ -86,8 +87,8 @@ pub(crate) struct Launch<'a> {
 impl Launch<'_> {
     pub fn run(self) -> Result<()> {
         let runtime = self.outputs[0].runtime();
-        let inputs: SmallVec<[&Slice; 6]> = self.inputs.iter().map(|t| t.buffer()).collect();
-        let outputs: SmallVec<[&Slice; 2]> = self.outputs.iter().map(|t| t.buffer()).collect();
+        let inputs: SmallVec<[&Allocation; 6]> = self.inputs.iter().map(|t| t.buffer()).collect();
+        let outputs: SmallVec<[&Allocation; 2]> = self.outputs.iter().map(|t| t.buffer()).collect();
         runtime.dispatch(&Dispatch {
             variant: self.variant,
             inputs: &inputs,
@@ -113,7 +114,8 @@ pub(crate) fn walk(layouts: &[&Layout]) -> Result<(Params, usize)> {
     for axis in 0..rank {
         words[axis] = shape.get(axis).map_or(1, |&size| size as u32);
         for (tensor, strides) in strides.iter().enumerate() {
-            words[MAX_RANK + 8 + axis * 4 + tensor] = strides.get(axis).map_or(0, |&s| s as i32 as u32);
+            words[MAX_RANK + 8 + axis * 4 + tensor] =
+                strides.get(axis).map_or(0, |&s| s as i32 as u32);
         }
     }
     for (tensor, layout) in layouts.iter().enumerate() {

@@ -33,7 +33,13 @@ pub fn layer_norm(x: Tensor, gamma: Tensor, beta: Option<Tensor>, epsilon: f32) 
     normalise(x, gamma, beta, epsilon, true)
 }
 
-fn normalise(x: Tensor, gamma: Tensor, beta: Option<Tensor>, epsilon: f32, center: bool) -> Result<Tensor> {
+fn normalise(
+    x: Tensor,
+    gamma: Tensor,
+    beta: Option<Tensor>,
+    epsilon: f32,
+    center: bool,
+) -> Result<Tensor> {
     let width = x.shape().last().copied().unwrap_or(0);
     for scale in std::iter::once(&gamma).chain(&beta) {
         x.same_device(scale)?;
@@ -89,6 +95,9 @@ pub const CASES: &[Case] = &[
     case("layer_norm", &[normal(&[70, 3, 7]), normal(&[7]), normal(&[7]), Arg::Float(1e-3)]),
     case("layer_norm", &[normal(&[9, 1]), normal(&[1]), normal(&[1]), Arg::Float(1e-5)]),
     case("layer_norm", &[normal(&[1000]), normal(&[1000]), normal(&[1000]), Arg::Float(1e-5)]),
-    case("layer_norm", &[permuted(&[300, 4], &[1, 0]), normal(&[300]), normal(&[300]), Arg::Float(1e-5)]),
+    case(
+        "layer_norm",
+        &[permuted(&[300, 4], &[1, 0]), normal(&[300]), normal(&[300]), Arg::Float(1e-5)],
+    ),
     case("layer_norm", &[normal(&[0, 7]), normal(&[7]), Arg::Without, Arg::Float(1e-5)]),
 ];

@@ -7,9 +7,12 @@ use super::{Launch, Params, cast, copy, div_up};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static POOL2D: Source = Source { name: "pool2d", text: include_str!("../../shaders/pool/pool2d.wgsl") };
-static POOL2D_BACKWARD: Source =
-    Source { name: "pool2d_backward", text: include_str!("../../shaders/pool/pool2d_backward.wgsl") };
+static POOL2D: Source =
+    Source { name: "pool2d", text: include_str!("../../shaders/pool/pool2d.wgsl") };
+static POOL2D_BACKWARD: Source = Source {
+    name: "pool2d_backward",
+    text: include_str!("../../shaders/pool/pool2d_backward.wgsl"),
+};
 
 /// The rows that one invocation makes, as the shaders have it.
 const LINES: usize = 4;
@@ -52,7 +55,14 @@ impl Mode {
 impl Window {
     /// A window whose place and size follow from the sizes alone.
     fn adaptive() -> Self {
-        Self { kernel: [1, 1], stride: [1, 1], padding: [0, 0], dilation: [1, 1], ceil: false, count_padding: false }
+        Self {
+            kernel: [1, 1],
+            stride: [1, 1],
+            padding: [0, 0],
+            dilation: [1, 1],
+            ceil: false,
+            count_padding: false,
+        }
     }
 
     fn output(&self, x: &[usize]) -> Result<[usize; 2]> {
@@ -96,7 +106,12 @@ fn workgroups(lines: usize, width: usize) -> u64 {
     div_up(lines.div_ceil(LINES) * width, 64)
 }
 
-fn forward(mode: Mode, x: Tensor, window: Window, output: [usize; 2]) -> Result<(Tensor, Option<Tensor>)> {
+fn forward(
+    mode: Mode,
+    x: Tensor,
+    window: Window,
+    output: [usize; 2],
+) -> Result<(Tensor, Option<Tensor>)> {
     let x = copy::packed(x)?;
     let [n, c, h, w] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
     let shape = [n, c, output[0], output[1]];
@@ -119,7 +134,13 @@ fn forward(mode: Mode, x: Tensor, window: Window, output: [usize; 2]) -> Result<
     Ok((out, indices))
 }
 
-fn backward(mode: Mode, x: &[usize], grad: Tensor, indices: Option<Tensor>, window: Window) -> Result<Tensor> {
+fn backward(
+    mode: Mode,
+    x: &[usize],
+    grad: Tensor,
+    indices: Option<Tensor>,
+    window: Window,
+) -> Result<Tensor> {
     let fit = window.output(x)?;
     let output = match (mode, grad.shape()) {
         // Any size can be spread evenly.
@@ -168,12 +189,17 @@ pub fn max_pool2d(x: Tensor, window: Window) -> Result<Tensor> {
 pub fn max_pool2d_with_indices(x: Tensor, window: Window) -> Result<(Tensor, Tensor)> {
     let output = window.output(x.shape())?;
     let (out, indices) = forward(Mode::MaxWithIndices, x, window, output)?;
-    let indices = indices.unwrap_or_else(|| out.clone().cast_bits(DType::I32));
+    let indices = indices.unwrap_or_else(|| out.clone().bitcast(DType::I32));
     Ok((out, indices))
 }
 
 /// The gradient of [`max_pool2d`] with respect to `x`, whose shape is given.
-pub fn max_pool2d_backward(x: &[usize], grad: Tensor, indices: Tensor, window: Window) -> Result<Tensor> {
+pub fn max_pool2d_backward(
+    x: &[usize],
+    grad: Tensor,
+    indices: Tensor,
+    window: Window,
+) -> Result<Tensor> {
     backward(Mode::Max, x, grad, Some(cast::indices(indices)?), window)
 }
 
@@ -227,20 +253,38 @@ pub const CASES: &[Case] = {
         case("max_pool2d_with_indices", &[normal(&[2, 3, 9, 7]), THREE, ONE, ONE, ONE, NO]),
         case("max_pool1d", &[normal(&[2, 3, 10]), FOUR, THREE_1, ONE_1, TWO_1, YES]),
         case("max_pool1d_with_indices", &[normal(&[2, 3, 9]), THREE_1, TWO_1, ONE_1, ONE_1, NO]),
-        case("max_pool1d_with_indices", &[permuted(&[9, 3, 2], &[2, 1, 0]), TWO_1, ONE_1, Arg::Int(0), TWO_1, YES]),
+        case(
+            "max_pool1d_with_indices",
+            &[permuted(&[9, 3, 2], &[2, 1, 0]), TWO_1, ONE_1, Arg::Int(0), TWO_1, YES],
+        ),
         // Windows larger than their input.
         case("max_pool2d_with_indices", &[normal(&[2, 3, 2, 9]), THREE, TWO, NONE, ONE, YES]),
         case("avg_pool2d", &[normal(&[2, 3, 2, 9]), THREE, TWO, NONE, NO, YES]),
-        case("max_pool1d", &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), Arg::Int(1), NO]),
+        case(
+            "max_pool1d",
+            &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), Arg::Int(1), NO],
+        ),
         case("avg_pool2d", &[normal(&[2, 3, 8, 8]), TWO, TWO, NONE, YES, NO]),
         case("avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE, ONE, ONE, NO, NO]),
         case("avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE, TWO, ONE, YES, YES]),
-        case("avg_pool2d_backward", &[normal(&[2, 3, 8, 8]), normal(&[2, 3, 4, 4]), TWO, TWO, NONE, YES, NO]),
-        case("avg_pool2d_backward", &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 9, 8]), THREE, ONE, ONE, NO, NO]),
+        case(
+            "avg_pool2d_backward",
+            &[normal(&[2, 3, 8, 8]), normal(&[2, 3, 4, 4]), TWO, TWO, NONE, YES, NO],
+        ),
+        case(
+            "avg_pool2d_backward",
+            &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 9, 8]), THREE, ONE, ONE, NO, NO],
+        ),
         case("avg_pool1d", &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), YES, NO]),
         case("avg_pool1d", &[permuted(&[9, 3, 2], &[2, 1, 0]), FOUR, THREE_1, ONE_1, NO, YES]),
-        case("avg_pool1d_backward", &[normal(&[2, 3, 9]), normal(&[2, 3, 5]), THREE_1, TWO_1, ONE_1, YES, NO]),
-        case("avg_pool1d_backward", &[normal(&[2, 3, 9]), normal(&[2, 3, 9]), THREE_1, ONE_1, ONE_1, NO, NO]),
+        case(
+            "avg_pool1d_backward",
+            &[normal(&[2, 3, 9]), normal(&[2, 3, 5]), THREE_1, TWO_1, ONE_1, YES, NO],
+        ),
+        case(
+            "avg_pool1d_backward",
+            &[normal(&[2, 3, 9]), normal(&[2, 3, 9]), THREE_1, ONE_1, ONE_1, NO, NO],
+        ),
         case("adaptive_avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE]),
         case("adaptive_avg_pool2d", &[normal(&[2, 3, 4, 5]), Arg::Sizes(&[7, 5])]),
         case("adaptive_avg_pool2d_backward", &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 3, 2])]),
@@ -248,6 +292,9 @@ pub const CASES: &[Case] = {
         case("adaptive_avg_pool1d", &[normal(&[2, 3, 9]), FOUR]),
         case("adaptive_avg_pool1d", &[permuted(&[5, 3, 2], &[2, 1, 0]), Arg::Int(7)]),
         case("adaptive_avg_pool1d_backward", &[normal(&[2, 3, 9]), normal(&[2, 3, 4])]),
-        case("adaptive_avg_pool1d_backward", &[normal(&[2, 3, 5]), permuted(&[7, 3, 2], &[2, 1, 0])]),
+        case(
+            "adaptive_avg_pool1d_backward",
+            &[normal(&[2, 3, 5]), permuted(&[7, 3, 2], &[2, 1, 0])],
+        ),
     ]
 };

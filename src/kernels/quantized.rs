@@ -11,8 +11,10 @@ use super::{Launch, Params, copy, div_up, index, reduce, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, SliceAxis, Tensor};
 
-static SCALES: Source = Source { name: "scales", text: include_str!("../../shaders/quantized/scales.wgsl") };
-static QUANTIZE: Source = Source { name: "quantize", text: include_str!("../../shaders/quantized/quantize.wgsl") };
+static SCALES: Source =
+    Source { name: "scales", text: include_str!("../../shaders/quantized/scales.wgsl") };
+static QUANTIZE: Source =
+    Source { name: "quantize", text: include_str!("../../shaders/quantized/quantize.wgsl") };
 static DEQUANTIZE: Source =
     Source { name: "dequantize", text: include_str!("../../shaders/quantized/dequantize.wgsl") };
 
@@ -234,7 +236,10 @@ fn words(x: &Tensor, reciprocals: Option<&Tensor>, format: Format) -> Result<Ten
 }
 
 fn dequantize_variant(out: DType, view: bool) -> Variant {
-    Variant::new(&DEQUANTIZE).ty("O", out.wgsl()).flag("INTEGERS", out == DType::I32).flag("VIEW", view)
+    Variant::new(&DEQUANTIZE)
+        .ty("O", out.wgsl())
+        .flag("INTEGERS", out == DType::I32)
+        .flag("VIEW", view)
 }
 
 /// The floats that the integers stand for.

@@ -9,7 +9,8 @@ use super::{Launch, div_up};
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-static RANDOM: Source = Source { name: "random", text: include_str!("../../shaders/random/random.wgsl") };
+static RANDOM: Source =
+    Source { name: "random", text: include_str!("../../shaders/random/random.wgsl") };
 
 /// What the numbers are drawn from.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -104,7 +105,13 @@ impl Draw {
 /// # Errors
 ///
 /// When the memory is not there.
-pub fn fill(runtime: &Arc<Runtime>, shape: &[usize], draw: Draw, out: DType, stream: Stream) -> Result<Tensor> {
+pub fn fill(
+    runtime: &Arc<Runtime>,
+    shape: &[usize],
+    draw: Draw,
+    out: DType,
+    stream: Stream,
+) -> Result<Tensor> {
     let tensor = Tensor::empty(runtime, shape, out, &[])?;
     let [s, t] = draw.scalars();
     let len = tensor.len();
@@ -146,7 +153,9 @@ pub fn integers(len: usize, draw: Draw, stream: Stream) -> Vec<i32> {
 
 /// Integers in `low .. low + width` for types that no kernel knows, from the same stream.
 pub fn wide_integers(len: usize, low: i64, width: u64, stream: Stream) -> Vec<i64> {
-    let value = |bits: [u32; 4], k: usize| low.wrapping_add(((u128::from(bits[k]) * u128::from(width)) >> 32) as i64);
+    let value = |bits: [u32; 4], k: usize| {
+        low.wrapping_add(((u128::from(bits[k]) * u128::from(width)) >> 32) as i64)
+    };
     blocks(len, stream, value)
 }
 
@@ -178,7 +187,12 @@ fn philox(block: u64, seed: u64) -> [u32; 4] {
     for _ in 0..10 {
         let m0 = u64::from(x[0]) * 0xd251_1f53;
         let m1 = u64::from(x[2]) * 0xcd9e_8d57;
-        x = [(m1 >> 32) as u32 ^ x[1] ^ key[0], m1 as u32, (m0 >> 32) as u32 ^ x[3] ^ key[1], m0 as u32];
+        x = [
+            (m1 >> 32) as u32 ^ x[1] ^ key[0],
+            m1 as u32,
+            (m0 >> 32) as u32 ^ x[3] ^ key[1],
+            m0 as u32,
+        ];
         key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
     }
     x

@@ -14,7 +14,8 @@ use super::{Launch, Params, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Tensor, collapse};
 
-static REDUCE: Source = Source { name: "reduce", text: include_str!("../../shaders/reduce/reduce.wgsl") };
+static REDUCE: Source =
+    Source { name: "reduce", text: include_str!("../../shaders/reduce/reduce.wgsl") };
 
 /// What is computed from a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -224,16 +225,28 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let steps = &inner_strides[0];
     let flat = inner_shape.len() <= 1;
     let straight = flat && steps.first().is_none_or(|&step| step == 1);
-    let four = |layout: &Layout| layout.strides.iter().zip(&layout.shape).all(|(&s, &n)| n == 1 || s % 4 == 0);
-    let quads = |reads| if kind.is_arg() || !outer.offset.is_multiple_of(4) { Reads::Single } else { reads };
+    let four = |layout: &Layout| {
+        layout.strides.iter().zip(&layout.shape).all(|(&s, &n)| n == 1 || s % 4 == 0)
+    };
+    let quads = |reads| {
+        if kind.is_arg() || !outer.offset.is_multiple_of(4) { Reads::Single } else { reads }
+    };
     let beside = outer.shape.len().checked_sub(1).is_some_and(|last| {
-        let rest = Layout { shape: outer.shape[..last].into(), strides: outer.strides[..last].into(), offset: 0 };
-        outer.strides[last] == 1 && outer.shape[last].is_multiple_of(4) && four(&rest) && four(inner)
+        let rest = Layout {
+            shape: outer.shape[..last].into(),
+            strides: outer.strides[..last].into(),
+            offset: 0,
+        };
+        outer.strides[last] == 1
+            && outer.shape[last].is_multiple_of(4)
+            && four(&rest)
+            && four(inner)
     });
     // A team's reads should be neighbours in memory: of a line, or of lines beside one another if there are some.
     // Those of indices are not cut into parts: few of them need a team each.
     let few = if kind.is_arg() { 64 } else { 8 };
-    let along = len >= 16 && (steps.last().is_none_or(|&step| step == 1) || (outputs < few && len > 64));
+    let along =
+        len >= 16 && (steps.last().is_none_or(|&step| step == 1) || (outputs < few && len > 64));
     let reads = match along {
         true if straight && len.is_multiple_of(4) && four(outer) => quads(Reads::Along),
         false if beside => quads(Reads::Across),
@@ -250,7 +263,9 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         Reads::Across => (outputs / 4, 1),
     };
     let team = match along {
-        true if dtype.size() == 8 => Team::along(runtime, lines * splits, chunk / unit).by_barriers(),
+        true if dtype.size() == 8 => {
+            Team::along(runtime, lines * splits, chunk / unit).by_barriers()
+        }
         true => Team::along(runtime, lines * splits, chunk / unit),
         false => Team::across(runtime, reads == Reads::Across, chunk),
     };
@@ -307,14 +322,17 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
 pub fn variants() -> Vec<Variant> {
     let single = Team::all_along().chain(Team::all_across(false)).map(|team| (team, Reads::Single));
     let across = Team::all_across(true).map(|team| (team, Reads::Across));
-    let both = single.chain(across).flat_map(|(team, reads)| [true, false].map(|flat| (team, reads, flat)));
-    let ways: Vec<_> = Team::all_along().map(|team| (team, Reads::Along, true)).chain(both).collect();
+    let both = single
+        .chain(across)
+        .flat_map(|(team, reads)| [true, false].map(|flat| (team, reads, flat)));
+    let ways: Vec<_> =
+        Team::all_along().map(|team| (team, Reads::Along, true)).chain(both).collect();
     let mut out = Vec::new();
     for kind in Reduction::EVERY {
-        for dtype in DType::COMPUTED.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
+        for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
             for &(team, reads, flat) in &ways {
-                let exists =
-                    (dtype.size() < 8 || team == team.by_barriers()) && (reads == Reads::Single || !kind.is_arg());
+                let exists = (dtype.size() < 8 || team == team.by_barriers())
+                    && (reads == Reads::Single || !kind.is_arg());
                 // Only a mean does something else in the end.
                 let ends: &[bool] = if kind == Mean { &[true, false] } else { &[true] };
                 let ends = ends.iter().filter(|_| exists);

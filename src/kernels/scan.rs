@@ -11,7 +11,7 @@ static SCAN: Source = Source { name: "scan", text: include_str!("../../shaders/s
 
 /// What runs along a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Running {
+pub enum ScanOp {
     /// The sum.
     Sum,
     /// The product.
@@ -22,9 +22,9 @@ pub enum Running {
     Min,
 }
 
-use Running::*;
+use ScanOp::*;
 
-impl Running {
+impl ScanOp {
     fn variant(self, dtype: DType, mode: Mode) -> Variant {
         let combine = match (self, dtype == DType::F32) {
             (Sum, _) => "a + b",
@@ -59,14 +59,16 @@ const BUSY: usize = 2048;
 /// # Errors
 ///
 /// When the memory is not there.
-pub fn scan(kind: Running, tensor: Tensor, axis: usize) -> Result<Tensor> {
+pub fn scan(kind: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
     let tensor = copy::packed(tensor)?;
-    let (len, stride) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product::<usize>());
+    let (len, stride) =
+        (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product::<usize>());
     if tensor.is_empty() {
         return Ok(tensor);
     }
     let lines = tensor.len() / len;
-    let chunk = if lines >= BUSY || len <= ALONE { len } else { len.div_ceil(BUSY / lines).max(64) };
+    let chunk =
+        if lines >= BUSY || len <= ALONE { len } else { len.div_ceil(BUSY / lines).max(64) };
     let splits = len.div_ceil(chunk);
     let run = |mode: Mode, inputs: &[&Tensor], out: &Tensor| {
         let words = [lines * splits, splits, len, chunk, stride, 0, 0, 0].map(|v| v as u32);
@@ -97,7 +99,7 @@ pub fn scan(kind: Running, tensor: Tensor, axis: usize) -> Result<Tensor> {
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
-    for dtype in DType::COMPUTED.into_iter().filter(|&dtype| dtype != DType::Bool) {
+    for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| dtype != DType::Bool) {
         for kind in [Sum, Prod, Max, Min] {
             for mode in [Mode::Whole, Mode::Totals, Mode::Carry] {
                 out.push(kind.variant(dtype, mode));

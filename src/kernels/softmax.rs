@@ -6,7 +6,8 @@ use super::{Launch, copy};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-static SOFTMAX: Source = Source { name: "softmax", text: include_str!("../../shaders/softmax/softmax.wgsl") };
+static SOFTMAX: Source =
+    Source { name: "softmax", text: include_str!("../../shaders/softmax/softmax.wgsl") };
 
 fn variant(log: bool, team: Team, quads: bool) -> Variant {
     team.define(Variant::new(&SOFTMAX).flag("LOG", log).flag("QUADS", quads))

@@ -40,7 +40,12 @@ pub fn with_indices(tensor: Tensor, axis: usize, descending: bool) -> Result<(Te
 }
 
 /// One step: blocks sorted on their own, or sorted runs of so many merged in pairs.
-fn step(inputs: &[&Tensor], line: usize, run: Option<usize>, descending: bool) -> Result<(Tensor, Tensor)> {
+fn step(
+    inputs: &[&Tensor],
+    line: usize,
+    run: Option<usize>,
+    descending: bool,
+) -> Result<(Tensor, Tensor)> {
     let values = inputs[0];
     let empty = |dtype| Tensor::empty(values.runtime(), values.shape(), dtype, inputs);
     let (sorted, indices) = (empty(values.dtype())?, empty(DType::I32)?);
@@ -77,7 +82,7 @@ pub fn topk(tensor: Tensor, axis: usize, count: usize) -> Result<Tensor> {
 /// Every variant that can be asked for.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
-    for dtype in DType::COMPUTED.into_iter().filter(|&dtype| dtype != DType::Bool) {
+    for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| dtype != DType::Bool) {
         for bits in 0..4 {
             out.push(variant(dtype, bits & 1 == 1, bits & 2 == 2));
         }
@@ -92,7 +97,10 @@ pub const CASES: &[Case] = &[
     case("float_sort", &[positive(&[65, 3, 2]), Arg::Int(0), Arg::Switch(false)]),
     case("float_sort", &[normal(&[2, 0]), Arg::Int(1), Arg::Switch(false)]),
     case("float_sort", &[positive(&[40, 9]), Arg::Int(0), Arg::Switch(true)]),
-    case("float_sort_with_indices", &[positive(&[3, 100]), Arg::Int(1), Arg::Switch(false), Arg::IntType]),
+    case(
+        "float_sort_with_indices",
+        &[positive(&[3, 100]), Arg::Int(1), Arg::Switch(false), Arg::IntType],
+    ),
     case("float_argsort", &[positive(&[33, 4]), Arg::Int(0), Arg::Switch(true), Arg::IntType]),
     case("float_topk", &[positive(&[5, 90]), Arg::Int(1), Arg::Int(7)]),
     case("int_sort", &[ints(&[4, 130]), Arg::Int(1), Arg::Switch(false)]),

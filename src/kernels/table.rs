@@ -10,7 +10,7 @@
 
 /// The truth of a row, in plain Rust: floats in f64, integers in i32, truth values as bool.
 #[derive(Debug, Clone, Copy)]
-pub enum Truth {
+pub enum Reference {
     /// From one float.
     F1(fn(f64) -> f64),
     /// From two floats, the second of which may be the scalar.
@@ -58,7 +58,7 @@ pub struct Row {
     /// The WGSL expression.
     pub wgsl: &'static str,
     /// The op in plain Rust.
-    pub truth: Truth,
+    pub reference: Reference,
 }
 
 /// Ops on floats, as Burn names them.
@@ -223,7 +223,7 @@ pub(crate) use {activation_rows, bool_rows, extension_rows, float_rows, int_rows
 /// The rows as values, each under its method's name.
 #[expect(non_upper_case_globals, reason = "one word names a row, its method and its test")]
 pub mod rows {
-    use super::{Operands, Row, Truth};
+    use super::{Operands, Reference, Row};
 
     macro_rules! operands {
         (unary) => {
@@ -265,7 +265,7 @@ pub mod rows {
                     name: stringify!($name),
                     operands: operands!($form),
                     wgsl: $wgsl,
-                    truth: Truth::$truth($closure),
+                    reference: Reference::$truth($closure),
                 };
             )*
         };
@@ -284,7 +284,13 @@ pub static ALL: &[&[&Row]] = {
             &[$(&rows::$name),*]
         };
     }
-    &[float_rows!(list), int_rows!(list), bool_rows!(list), activation_rows!(list), extension_rows!(list)]
+    &[
+        float_rows!(list),
+        int_rows!(list),
+        bool_rows!(list),
+        activation_rows!(list),
+        extension_rows!(list),
+    ]
 };
 
 /// Whether a row is beyond Burn's contract: a function of the backend, not a trait's method.

@@ -93,9 +93,9 @@ impl Team {
 /// Whether a workgroup of eight invocations is a subgroup, and a larger one is made of such, in the order of their numbers: no API
 /// promises the latter, but the software adapters that have subgroups of eight do so.
 pub(crate) fn has_octets(runtime: &Runtime) -> bool {
-    let facts = runtime.facts();
-    let eight = facts.limits.min_subgroup_size == 8 && facts.limits.max_subgroup_size == 8;
-    facts.features.subgroups && eight
+    let info = runtime.info();
+    let eight = info.limits.min_subgroup_size == 8 && info.limits.max_subgroup_size == 8;
+    info.features.subgroups && eight
 }
 
 /// How much of a line of `len` elements a team reduces at a time, along the line or across several.

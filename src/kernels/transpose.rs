@@ -7,7 +7,8 @@ use super::{Launch, Params, walk};
 use crate::runtime::{Source, Variant};
 use crate::tensor::{Layout, Result, Tensor};
 
-static TRANSPOSE: Source = Source { name: "transpose", text: include_str!("../../shaders/transpose/transpose.wgsl") };
+static TRANSPOSE: Source =
+    Source { name: "transpose", text: include_str!("../../shaders/transpose/transpose.wgsl") };
 
 /// A block's side.
 const BLOCK: usize = 4;
@@ -24,7 +25,8 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
     let Some((i, j)) = turned(tensor, out) else {
         return Ok(false);
     };
-    let others: SmallVec<[usize; 6]> = (0..out.shape().len()).filter(|&axis| axis != i && axis != j).collect();
+    let others: SmallVec<[usize; 6]> =
+        (0..out.shape().len()).filter(|&axis| axis != i && axis != j).collect();
     let starts = |layout: &Layout| layout.permute(&others);
     let (to, from) = (starts(out.layout()), starts(tensor.layout()));
     let [blocks_i, blocks_j] = [i, j].map(|axis| out.shape()[axis] / BLOCK);
@@ -32,7 +34,11 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
     let tiles = to.len() * tiles_i * tiles_j;
     let mut params: Params = SmallVec::new();
     params.extend([blocks_i, blocks_j, tiles_i, tiles_j, tiles].map(|v| v as u32));
-    params.extend([tensor.layout().strides[i] as i32 as u32, out.layout().strides[j] as i32 as u32, 0]);
+    params.extend([
+        tensor.layout().strides[i] as i32 as u32,
+        out.layout().strides[j] as i32 as u32,
+        0,
+    ]);
     params.extend_from_slice(&walk(&[&to, &from])?.0);
     Launch {
         variant: &Variant::new(&TRANSPOSE),
@@ -52,7 +58,9 @@ fn turned(tensor: &Tensor, out: &Tensor) -> Option<(usize, usize)> {
         return None;
     }
     let (x, o) = (tensor.layout(), out.layout());
-    let innermost = |layout: &Layout| (0..layout.rank()).find(|&a| layout.strides[a] == 1 && layout.shape[a] > 1);
+    let innermost = |layout: &Layout| {
+        (0..layout.rank()).find(|&a| layout.strides[a] == 1 && layout.shape[a] > 1)
+    };
     let (i, j) = (innermost(o)?, innermost(x)?);
     let suits = |layout: &Layout, inner: usize| {
         let others = (0..layout.rank()).filter(|&axis| axis != inner && layout.shape[axis] > 1);
@@ -75,12 +83,20 @@ pub const CASES: &[Case] = &[
     case("float_reshape", &[permuted(&[2, 4, 3, 4], &[3, 2, 1, 0]), Arg::Sizes(&[96])]),
     case(
         "float_slice_assign",
-        &[normal(&[20, 24]), Arg::Slices(&[(4, Some(16), 1), (8, Some(24), 1)]), permuted(&[16, 12], &[1, 0])],
+        &[
+            normal(&[20, 24]),
+            Arg::Slices(&[(4, Some(16), 1), (8, Some(24), 1)]),
+            permuted(&[16, 12], &[1, 0]),
+        ],
     ),
     // A size that is no multiple of four, and an offset that is none.
     case("float_reshape", &[permuted(&[8, 6], &[1, 0]), Arg::Sizes(&[48])]),
     case(
         "float_slice_assign",
-        &[normal(&[20, 24]), Arg::Slices(&[(4, Some(16), 1), (2, Some(18), 1)]), permuted(&[16, 12], &[1, 0])],
+        &[
+            normal(&[20, 24]),
+            Arg::Slices(&[(4, Some(16), 1), (2, Some(18), 1)]),
+            permuted(&[16, 12], &[1, 0]),
+        ],
     ),
 ];

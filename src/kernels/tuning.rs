@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use super::gemm::{Strategy, with_strategy};
 use super::{matmul, random};
-use crate::device::CAN_WAIT;
+use crate::device::CAN_BLOCK;
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, Tensor};
 
@@ -38,7 +38,8 @@ pub enum Tuning {
 }
 
 impl Tuning {
-    const EVERY: [(Self, &'static str); 3] = [(Self::Off, "off"), (Self::Kept, "kept"), (Self::FirstUse, "first-use")];
+    const EVERY: [(Self, &'static str); 3] =
+        [(Self::Off, "off"), (Self::Kept, "kept"), (Self::FirstUse, "first-use")];
 }
 
 impl FromStr for Tuning {
@@ -46,7 +47,9 @@ impl FromStr for Tuning {
 
     fn from_str(word: &str) -> std::result::Result<Self, String> {
         let found = Self::EVERY.iter().find(|(_, name)| *name == word);
-        found.map(|(tuning, _)| *tuning).ok_or_else(|| format!("{word:?} is none of off, kept and first-use"))
+        found
+            .map(|(tuning, _)| *tuning)
+            .ok_or_else(|| format!("{word:?} is none of off, kept and first-use"))
     }
 }
 
@@ -161,7 +164,7 @@ pub fn tune(runtime: &Arc<Runtime>, mut heard: impl FnMut(&Trial)) -> Result<Vec
 
 /// Tries the candidates for one class and keeps the winner.
 pub(crate) fn try_class(runtime: &Arc<Runtime>, class: Class) -> Result<Trial> {
-    runtime.may_wait()?;
+    runtime.check_can_block()?;
     let [batch, m, n, k] = class.sizes();
     let built_in = Strategy::built_in(runtime, batch, m, n, k, true);
     let mut stream = random::Stream::new(0);
@@ -178,7 +181,10 @@ pub(crate) fn try_class(runtime: &Arc<Runtime>, class: Class) -> Result<Trial> {
         let time = match agrees {
             Ok(true) => Some(median(runtime, || product(strategy).map(drop))?),
             Ok(false) => {
-                log::warn!("{class}: {} computes something else here, and is left out", strategy.word());
+                log::warn!(
+                    "{class}: {} computes something else here, and is left out",
+                    strategy.word()
+                );
                 None
             }
             Err(error) => {
@@ -190,10 +196,13 @@ pub(crate) fn try_class(runtime: &Arc<Runtime>, class: Class) -> Result<Trial> {
         };
         times.push((strategy, time));
     }
-    let fastest = times.iter().filter_map(|(strategy, time)| Some((*strategy, (*time)?))).min_by_key(|(_, time)| *time);
+    let fastest = times
+        .iter()
+        .filter_map(|(strategy, time)| Some((*strategy, (*time)?)))
+        .min_by_key(|(_, time)| *time);
     let winner = fastest.map_or(built_in, |(strategy, _)| strategy);
     if fastest.is_some() {
-        runtime.choices().keep(&class.to_string(), winner.word());
+        runtime.tuning_cache().keep(&class.to_string(), winner.word());
     }
     Ok(Trial {
         class,
@@ -206,10 +215,12 @@ pub(crate) fn try_class(runtime: &Arc<Runtime>, class: Class) -> Result<Trial> {
 /// Whether two products of standard normal numbers are the same but for the rounding of sums of `k` terms.
 fn agree(truth: &Tensor, out: &Tensor, k: usize) -> Result<bool> {
     let parts = truth.runtime().read_now(&[truth.part(), out.part()])?;
-    let floats: Vec<Vec<f32>> = parts.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
+    let floats: Vec<Vec<f32>> =
+        parts.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
     let limit = 1e-5 * (k as f32).max(16.0);
     // A comparison with NaN is no agreement.
-    Ok(floats[0].len() == floats[1].len() && floats[0].iter().zip(&floats[1]).all(|(a, b)| (a - b).abs() <= limit))
+    Ok(floats[0].len() == floats[1].len()
+        && floats[0].iter().zip(&floats[1]).all(|(a, b)| (a - b).abs() <= limit))
 }
 
 /// The median time of five samples of some 20 ms, the device's work included.
@@ -223,25 +234,32 @@ fn median(runtime: &Runtime, run: impl Fn() -> Result<()>) -> Result<Duration> {
         Ok(start.elapsed() / times)
     };
     let once = sample(1)?.min(sample(1)?);
-    let times = (Duration::from_millis(20).as_secs_f64() / once.as_secs_f64().max(1e-6)).clamp(1.0, 200.0) as u32;
+    let times = (Duration::from_millis(20).as_secs_f64() / once.as_secs_f64().max(1e-6))
+        .clamp(1.0, 200.0) as u32;
     let mut samples = (0..5).map(|_| sample(times)).collect::<Result<Vec<_>>>()?;
     samples.sort_unstable();
     Ok(samples[samples.len() / 2])
 }
 
 /// The strategy that was found the fastest for products like this one, if anything was.
-pub(crate) fn found(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k: usize) -> Option<Strategy> {
+pub(crate) fn found(
+    runtime: &Arc<Runtime>,
+    batch: usize,
+    m: usize,
+    n: usize,
+    k: usize,
+) -> Option<Strategy> {
     // Trying means waiting, and there is nowhere to keep what was found.
-    if !CAN_WAIT {
+    if !CAN_BLOCK {
         return None;
     }
     let setting = tuning();
-    let choices = runtime.choices();
-    if setting == Tuning::Off || (setting == Tuning::Kept && choices.is_empty()) {
+    let tuning_cache = runtime.tuning_cache();
+    if setting == Tuning::Off || (setting == Tuning::Kept && tuning_cache.is_empty()) {
         return None;
     }
     let class = Class::of(batch, m, n, k);
-    if let Some(word) = choices.get(&class.to_string()) {
+    if let Some(word) = tuning_cache.get(&class.to_string()) {
         return word.parse().ok();
     }
     let work = 2 * (batch * m) as u64 * (n * k) as u64;
@@ -255,7 +273,7 @@ pub(crate) fn found(runtime: &Arc<Runtime>, batch: usize, m: usize, n: usize, k:
             let built_in = Strategy::built_in(runtime, batch, m, n, k, true);
             log::warn!("{class}: nothing could be tried ({error}): {} is taken", built_in.word());
             // Else it would be tried at each call.
-            runtime.choices().hold(&class.to_string(), built_in.word());
+            runtime.tuning_cache().hold(&class.to_string(), built_in.word());
             Some(built_in)
         }
     }

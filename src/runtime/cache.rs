@@ -10,7 +10,7 @@ use std::{env, fs, io, process};
 use parking_lot::RwLock;
 use rustc_hash::FxHasher;
 
-use crate::device::AdapterFacts;
+use crate::device::AdapterInfo;
 
 /// The environment variable that names another folder, or with `off` none.
 pub const CACHE_VARIABLE: &str = "BURN_WGSL_CACHE";
@@ -25,15 +25,19 @@ pub fn cache_folder() -> Option<PathBuf> {
 }
 
 /// What a file kept for an adapter is good for: this version of the crate on this driver.
-pub(crate) fn adapter_key(facts: &AdapterFacts) -> String {
-    let AdapterFacts { name, driver, driver_info, vendor_id, device_id, .. } = facts;
-    format!("burn-wgsl {} on {name} {vendor_id:x}:{device_id:x} {driver} {driver_info}", env!("CARGO_PKG_VERSION"))
+pub(crate) fn adapter_key(info: &AdapterInfo) -> String {
+    let AdapterInfo { name, driver, driver_info, vendor_id, device_id, .. } = info;
+    format!(
+        "burn-wgsl {} on {name} {vendor_id:x}:{device_id:x} {driver} {driver_info}",
+        env!("CARGO_PKG_VERSION")
+    )
 }
 
 /// The file of an adapter, named by what it is good for.
-pub(crate) fn adapter_file(folder: &Path, facts: &AdapterFacts, extension: &str) -> PathBuf {
-    let name: String = facts.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-    folder.join(format!("{name}-{:08x}.{extension}", checksum(adapter_key(facts).as_bytes()) as u32))
+pub(crate) fn adapter_file(folder: &Path, info: &AdapterInfo, extension: &str) -> PathBuf {
+    let name: String =
+        info.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+    folder.join(format!("{name}-{:08x}.{extension}", checksum(adapter_key(info).as_bytes()) as u32))
 }
 
 /// Writes a file whole or not at all: readers never see half of it.
@@ -71,20 +75,24 @@ pub(crate) struct PipelineCache {
 
 impl PipelineCache {
     /// The cache of an adapter, filled from its file if there is one that is whole.
-    pub fn open(device: &wgpu::Device, facts: &AdapterFacts) -> Option<Self> {
-        if !facts.features.pipeline_cache {
+    pub fn open(device: &wgpu::Device, info: &AdapterInfo) -> Option<Self> {
+        if !info.features.pipeline_cache {
             return None;
         }
-        let file = adapter_file(&cache_folder()?, facts, "pipelines");
+        let file = adapter_file(&cache_folder()?, info, "pipelines");
         let kept = fs::read(&file).ok();
-        let data = kept.as_deref().and_then(unsealed);
+        let data = kept.as_deref().and_then(verified);
         if kept.is_some() && data.is_none() {
             log::warn!("{} is damaged and will be written anew", file.display());
         }
         // SAFETY: the data passed its checksum, so it is what this function's counterpart was given by the driver; wgpu
         // compares the driver's own header, and `fallback` starts empty where that does not fit.
         let raw = unsafe {
-            device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor { label: None, data, fallback: true })
+            device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
+                label: None,
+                data,
+                fallback: true,
+            })
         };
         let in_file = AtomicU64::new(data.map_or(0, checksum));
         Some(Self { raw, file, unsaved: AtomicUsize::new(0), saved: AtomicUsize::new(0), in_file })
@@ -101,7 +109,8 @@ impl PipelineCache {
 
     /// Writes the file, if enough is new. Called where the host waits anyway.
     pub fn save(&self) {
-        let (unsaved, saved) = (self.unsaved.load(Ordering::Relaxed), self.saved.load(Ordering::Relaxed));
+        let (unsaved, saved) =
+            (self.unsaved.load(Ordering::Relaxed), self.saved.load(Ordering::Relaxed));
         if unsaved == 0 || unsaved * 8 < saved {
             return;
         }
@@ -115,7 +124,7 @@ impl PipelineCache {
         if self.in_file.swap(sum, Ordering::Relaxed) == sum {
             return;
         }
-        if let Err(error) = replace(&self.file, &sealed(&data)) {
+        if let Err(error) = replace(&self.file, &with_checksum(&data)) {
             log::warn!(
                 "cannot keep compiled kernels in {} ({error}): they are compiled again next time",
                 self.file.display()
@@ -126,7 +135,7 @@ impl PipelineCache {
 
 /// What was found to be best on this adapter, by name, kept in a file of lines `name = choice`.
 #[derive(Debug, Default)]
-pub struct Choices {
+pub struct TuningCache {
     file: Option<PathBuf>,
     /// The file's first line: what it is good for.
     key: String,
@@ -135,10 +144,10 @@ pub struct Choices {
     held: RwLock<BTreeMap<String, String>>,
 }
 
-impl Choices {
-    pub(crate) fn open(facts: &AdapterFacts) -> Self {
-        let file = cache_folder().map(|folder| adapter_file(&folder, facts, "tuning"));
-        let key = adapter_key(facts);
+impl TuningCache {
+    pub(crate) fn open(info: &AdapterInfo) -> Self {
+        let file = cache_folder().map(|folder| adapter_file(&folder, info, "tuning"));
+        let key = adapter_key(info);
         let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
         let found = RwLock::new(lines(&text, &key).unwrap_or_default());
         Self { file, key, found, held: RwLock::default() }
@@ -173,7 +182,10 @@ impl Choices {
         let lines = found.iter().map(|(name, choice)| format!("{name} = {choice}\n"));
         let text = format!("{}\n{}", self.key, lines.collect::<String>());
         if let Err(error) = replace(file, text.as_bytes()) {
-            log::warn!("cannot keep what was found out in {} ({error}): it holds for this process", file.display());
+            log::warn!(
+                "cannot keep what was found out in {} ({error}): it holds for this process",
+                file.display()
+            );
         }
     }
 
@@ -186,15 +198,17 @@ impl Choices {
 /// The lines below a first one that must be `key`.
 fn lines(text: &str, key: &str) -> Option<BTreeMap<String, String>> {
     let (first, rest) = text.split_once('\n')?;
-    let pair = |line: &str| line.split_once(" = ").map(|(name, choice)| (name.to_owned(), choice.to_owned()));
+    let pair = |line: &str| {
+        line.split_once(" = ").map(|(name, choice)| (name.to_owned(), choice.to_owned()))
+    };
     (first == key).then(|| rest.lines().filter_map(pair).collect())
 }
 
-fn sealed(data: &[u8]) -> Vec<u8> {
+fn with_checksum(data: &[u8]) -> Vec<u8> {
     [&checksum(data).to_le_bytes(), data].concat()
 }
 
-fn unsealed(file: &[u8]) -> Option<&[u8]> {
+fn verified(file: &[u8]) -> Option<&[u8]> {
     let (sum, data) = file.split_first_chunk::<8>()?;
     (u64::from_le_bytes(*sum) == checksum(data)).then_some(data)
 }
@@ -205,10 +219,12 @@ mod tests {
 
     #[test]
     fn what_was_damaged_is_not_believed() {
-        let whole = sealed(b"pipelines");
-        assert_eq!(unsealed(&whole), Some(&b"pipelines"[..]));
-        for damaged in [&whole[..whole.len() - 1], &whole[..4], &[], &[whole.as_slice(), b"x"].concat()] {
-            assert_eq!(unsealed(damaged), None);
+        let whole = with_checksum(b"pipelines");
+        assert_eq!(verified(&whole), Some(&b"pipelines"[..]));
+        for damaged in
+            [&whole[..whole.len() - 1], &whole[..4], &[], &[whole.as_slice(), b"x"].concat()]
+        {
+            assert_eq!(verified(damaged), None);
         }
     }
 
@@ -223,11 +239,11 @@ mod tests {
 
     #[test]
     fn another_driver_has_another_file() {
-        let facts = AdapterFacts { name: "Some GPU (tm)".to_owned(), ..AdapterFacts::default() };
-        let newer = AdapterFacts { driver_info: "2".to_owned(), ..facts.clone() };
-        let file = |facts| adapter_file(Path::new("folder"), facts, "pipelines");
-        assert_ne!(file(&facts), file(&newer));
-        assert!(file(&facts).to_string_lossy().contains("Some-GPU--tm-"));
+        let info = AdapterInfo { name: "Some GPU (tm)".to_owned(), ..AdapterInfo::default() };
+        let newer = AdapterInfo { driver_info: "2".to_owned(), ..info.clone() };
+        let file = |info| adapter_file(Path::new("folder"), info, "pipelines");
+        assert_ne!(file(&info), file(&newer));
+        assert!(file(&info).to_string_lossy().contains("Some-GPU--tm-"));
     }
 
     #[test]

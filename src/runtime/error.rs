@@ -6,8 +6,10 @@ use thiserror::Error;
 #[derive(Debug, Clone, Error)]
 pub enum RuntimeError {
     /// A browser never waits.
-    #[error("nothing in a browser can wait for {device}; await the data of a tensor instead (into_data_async)")]
-    CannotWait {
+    #[error(
+        "nothing in a browser can wait for {device}; await the data of a tensor instead (into_data_async)"
+    )]
+    CannotBlock {
         /// The adapter's name.
         device: String,
     },

@@ -41,26 +41,26 @@ pub(crate) struct Buffer {
 
 /// A piece of GPU memory. Returns to the pool when dropped.
 #[derive(Debug)]
-pub struct Slice {
+pub struct Allocation {
     pub(crate) buffer: Arc<Buffer>,
     pub(crate) offset: u64,
     pub(crate) size: u64,
     pool: Arc<Pool>,
 }
 
-impl Slice {
+impl Allocation {
     /// The size in bytes, padding included.
     pub fn size(&self) -> u64 {
         self.size
     }
 
     /// Whether both are pieces of one GPU buffer, which a dispatch may only read or only write.
-    pub fn shares_buffer(&self, other: &Slice) -> bool {
+    pub fn shares_buffer(&self, other: &Allocation) -> bool {
         self.buffer.id == other.buffer.id
     }
 }
 
-impl Drop for Slice {
+impl Drop for Allocation {
     fn drop(&mut self) {
         self.pool.release(&self.buffer, self.offset, self.size);
     }
@@ -116,7 +116,7 @@ struct Free {
     large: HashMap<u64, Vec<(Arc<Buffer>, u64)>>,
     large_bytes: u64,
     /// Buffers that are no longer the pool's, but may still be named by commands that were not submitted yet.
-    given_up: Vec<Arc<Buffer>>,
+    retired: Vec<Arc<Buffer>>,
     usage: MemoryUsage,
     clock: u64,
 }
@@ -131,13 +131,13 @@ pub(crate) struct Pool {
 
 /// What the pool could serve from the memory it has.
 pub(crate) enum Request {
-    Served(Slice),
+    Served(Allocation),
     /// A buffer of this size must be created and given to [`Pool::add`].
     Create(u64),
 }
 
 /// The size that a tensor of `bytes` takes up: its size class.
-pub(crate) fn class_of(bytes: u64) -> u64 {
+pub(crate) fn size_class(bytes: u64) -> u64 {
     let bytes = bytes.max(1).next_multiple_of(ALIGN);
     if bytes < LARGE {
         return bytes;
@@ -159,7 +159,7 @@ impl Pool {
 
     /// The size that a tensor of `bytes` takes up.
     fn size_of(&self, bytes: u64) -> u64 {
-        class_of(bytes).min(self.limit)
+        size_class(bytes).min(self.limit)
     }
 
     /// Serves `bytes` from memory at hand, never from a buffer in `avoid`.
@@ -185,7 +185,7 @@ impl Pool {
     }
 
     /// Takes a fresh buffer, made because of [`Request::Create`], and serves `bytes` from it.
-    pub fn add(self: &Arc<Self>, buffer: Buffer, bytes: u64) -> Slice {
+    pub fn add(self: &Arc<Self>, buffer: Buffer, bytes: u64) -> Allocation {
         let size = self.size_of(bytes);
         let buffer = Arc::new(buffer);
         let mut state = self.state.lock();
@@ -198,10 +198,16 @@ impl Pool {
         self.slice(&mut state, buffer, 0, size)
     }
 
-    fn slice(self: &Arc<Self>, state: &mut Free, buffer: Arc<Buffer>, offset: u64, size: u64) -> Slice {
+    fn slice(
+        self: &Arc<Self>,
+        state: &mut Free,
+        buffer: Arc<Buffer>,
+        offset: u64,
+        size: u64,
+    ) -> Allocation {
         state.usage.in_use += size;
         state.usage.peak = state.usage.peak.max(state.usage.in_use);
-        Slice { buffer, offset, size, pool: self.clone() }
+        Allocation { buffer, offset, size, pool: self.clone() }
     }
 
     fn release(&self, buffer: &Arc<Buffer>, offset: u64, size: u64) {
@@ -219,7 +225,7 @@ impl Pool {
         }
     }
 
-    /// Gives up everything unused, which is returned to the driver by the next [`bury`](Self::bury).
+    /// Gives up everything unused, which is returned to the driver by the next [`destroy_retired`](Self::destroy_retired).
     pub fn trim(&self) {
         let mut state = self.state.lock();
         while drop_oldest(&mut state) {}
@@ -227,20 +233,20 @@ impl Pool {
         let (unused, used): (Vec<_>, Vec<_>) = pages.partition(|page| page.free.is_empty());
         state.pages = used;
         state.usage.reserved -= unused.len() as u64 * PAGE;
-        state.given_up.extend(unused.into_iter().map(|page| page.buffer));
+        state.retired.extend(unused.into_iter().map(|page| page.buffer));
     }
 
     /// Whether more was given up than should wait for a submission to come.
     pub fn is_overdue(&self) -> bool {
         let state = self.state.lock();
-        state.given_up.iter().map(|buffer| buffer.raw.size()).sum::<u64>() > slack(&state)
+        state.retired.iter().map(|buffer| buffer.raw.size()).sum::<u64>() > slack(&state)
     }
 
     /// Returns to the driver what was given up. Called at each submission: what was recorded before may name it. To
     /// drop a buffer is not enough in a browser, which frees it when it next looks for garbage.
-    pub fn bury(&self) {
-        let given_up = std::mem::take(&mut self.state.lock().given_up);
-        given_up.iter().for_each(|buffer| buffer.raw.destroy());
+    pub fn destroy_retired(&self) {
+        let retired = std::mem::take(&mut self.state.lock().retired);
+        retired.iter().for_each(|buffer| buffer.raw.destroy());
     }
 
     pub fn usage(&self) -> MemoryUsage {
@@ -255,13 +261,17 @@ fn slack(state: &Free) -> u64 {
 
 /// Lets go of the large buffer that has waited longest for reuse.
 fn drop_oldest(state: &mut Free) -> bool {
-    let oldest = state.large.iter().filter_map(|(&size, list)| list.first().map(|&(_, since)| (since, size))).min();
+    let oldest = state
+        .large
+        .iter()
+        .filter_map(|(&size, list)| list.first().map(|&(_, since)| (since, size)))
+        .min();
     let Some((_, size)) = oldest else {
         return false;
     };
     if let Some(list) = state.large.get_mut(&size) {
         let (buffer, _) = list.remove(0);
-        state.given_up.push(buffer);
+        state.retired.push(buffer);
     }
     state.large_bytes -= size;
     state.usage.reserved -= size;
@@ -275,11 +285,11 @@ mod tests {
     #[test]
     fn classes_waste_at_most_an_eighth() {
         for bytes in (1..200u64).map(|i| i * 99_991) {
-            let class = class_of(bytes);
+            let class = size_class(bytes);
             assert!(class >= bytes && class.is_multiple_of(ALIGN), "{bytes} -> {class}");
             if bytes >= LARGE {
                 assert!((class - bytes) as f64 <= bytes as f64 * 0.125, "{bytes} -> {class}");
-                assert_eq!(class_of(class), class);
+                assert_eq!(size_class(class), class);
             }
         }
     }

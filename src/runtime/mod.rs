@@ -19,14 +19,14 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::device::{self, AdapterFacts, AdapterKind, CAN_WAIT, DeviceError, IMMEDIATE_BYTES};
+use crate::device::{self, AdapterInfo, AdapterKind, CAN_BLOCK, DeviceError, IMMEDIATE_BYTES};
 use cache::PipelineCache;
 use memory::{Buffer, Pool, Request};
-use stream::{Recorded, Stream};
+use stream::{RecordedDispatch, Stream};
 
-pub use cache::{CACHE_VARIABLE, Choices, cache_folder};
+pub use cache::{CACHE_VARIABLE, TuningCache, cache_folder};
 pub use error::RuntimeError;
-pub use memory::{MemoryUsage, Slice};
+pub use memory::{Allocation, MemoryUsage};
 pub use profile::{KernelTime, Profile, ProfileError};
 pub use shader::{Compiler, Def, ParamsIn, Source, Target, Variant, expand};
 
@@ -34,7 +34,7 @@ pub use shader::{Compiler, Def, ParamsIn, Source, Target, Variant, expand};
 const MAX_GROUPS: u32 = 65_535;
 
 /// So many operations take a software adapter about a second; those of browsers are slower.
-const WARM: u64 = if CAN_WAIT { 1 << 33 } else { 1 << 30 };
+const WARM: u64 = if CAN_BLOCK { 1 << 33 } else { 1 << 30 };
 
 /// One kernel launch: the variant, what it reads and writes, its parameters and its size.
 #[derive(Debug)]
@@ -42,9 +42,9 @@ pub struct Dispatch<'a> {
     /// The kernel.
     pub variant: &'a Variant,
     /// Buffers that are only read, in binding order.
-    pub inputs: &'a [&'a Slice],
+    pub inputs: &'a [&'a Allocation],
     /// Buffers that are written (or read and written), after the inputs in binding order.
-    pub outputs: &'a [&'a Slice],
+    pub outputs: &'a [&'a Allocation],
     /// The bytes of the kernel's `Params`, at most 512.
     pub params: &'a [u8],
     /// How many workgroups run; folded into three dimensions here, unfolded by `group_index`.
@@ -63,14 +63,14 @@ struct Interface {
 
 /// An opened device.
 pub struct Runtime {
-    facts: AdapterFacts,
+    info: AdapterInfo,
     device: wgpu::Device,
     queue: wgpu::Queue,
     stream: Mutex<Stream>,
     pool: Arc<Pool>,
     pipelines: Mutex<FxHashMap<Variant, wgpu::ComputePipeline>>,
     pipeline_cache: Option<PipelineCache>,
-    choices: Choices,
+    tuning_cache: TuningCache,
     layouts: Mutex<FxHashMap<Interface, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
     next_buffer: AtomicU64,
     lost: Arc<OnceLock<String>>,
@@ -85,7 +85,7 @@ pub struct Runtime {
 
 impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runtime").field("adapter", &self.facts.name).finish_non_exhaustive()
+        f.debug_struct("Runtime").field("adapter", &self.info.name).finish_non_exhaustive()
     }
 }
 
@@ -111,7 +111,7 @@ impl Runtime {
     ///
     /// # Panics
     ///
-    /// When `adapter` is past the last of `device::adapters()`; a `device::Place` never is.
+    /// When `adapter` is past the last of `device::adapters()`; a `device::ResolvedDevice` never is.
     pub fn of(adapter: usize) -> Result<Arc<Self>, DeviceError> {
         let mut opened = OPENED.lock();
         let mut reason = None;
@@ -122,8 +122,8 @@ impl Runtime {
             }
         }
         let found = &device::adapters()[adapter];
-        if !CAN_WAIT {
-            return Err(DeviceError::NotOpen { adapter: found.facts.name.clone(), reason });
+        if !CAN_BLOCK {
+            return Err(DeviceError::NotOpen { adapter: found.info.name.clone(), reason });
         }
         let runtime = Arc::new(Self::new(pollster::block_on(device::open(found))?));
         opened.insert(adapter, runtime.clone());
@@ -141,7 +141,7 @@ impl Runtime {
     /// When `adapter` is past the last of `device::adapters()`.
     pub async fn open(adapter: usize) -> Result<Arc<Self>, DeviceError> {
         let open = Self::of(adapter);
-        if CAN_WAIT || open.is_ok() {
+        if CAN_BLOCK || open.is_ok() {
             return open;
         }
         // A browser's adapter opens one device and is used up by that: it is asked for anew.
@@ -171,13 +171,13 @@ impl Runtime {
         }
     }
 
-    fn new(opened: device::Opened) -> Self {
-        let device::Opened { device, queue, mut facts } = opened;
+    fn new(opened: device::OpenDevice) -> Self {
+        let device::OpenDevice { device, queue, mut info } = opened;
         // As in browsers: for tests.
-        facts.features.subgroups &= !is_set("BURN_WGSL_NO_SUBGROUPS");
+        info.features.subgroups &= !is_set("BURN_WGSL_NO_SUBGROUPS");
         let lost: Arc<OnceLock<String>> = Arc::default();
         device.set_device_lost_callback({
-            let (lost, name) = (lost.clone(), facts.name.clone());
+            let (lost, name) = (lost.clone(), info.name.clone());
             move |reason, message| {
                 // `Destroyed` is also what a normal end of the process looks like.
                 if reason != wgpu::DeviceLostReason::Destroyed {
@@ -188,27 +188,29 @@ impl Runtime {
         });
         let failed: Arc<OnceLock<wgpu::Error>> = Arc::default();
         device.on_uncaptured_error(Arc::new({
-            let (failed, name) = (failed.clone(), facts.name.clone());
+            let (failed, name) = (failed.clone(), info.name.clone());
             move |error: wgpu::Error| {
                 log::error!("{name}: {error}");
                 let _ = failed.set(error);
             }
         }));
-        let pool = Arc::new(Pool::new(facts.limits.max_storage_binding_size.min(facts.limits.max_buffer_size)));
+        let pool = Arc::new(Pool::new(
+            info.limits.max_storage_binding_size.min(info.limits.max_buffer_size),
+        ));
         Self {
             stream: Mutex::new(Stream::new(&device, pool.clone())),
             pool,
             pipelines: Mutex::default(),
-            pipeline_cache: PipelineCache::open(&device, &facts),
-            choices: Choices::open(&facts),
+            pipeline_cache: PipelineCache::open(&device, &info),
+            tuning_cache: TuningCache::open(&info),
             layouts: Mutex::default(),
             next_buffer: AtomicU64::new(1),
             work_done: AtomicU64::new(0),
             checked: is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed),
             // `BURN_WGSL_AS_GPU=1` has a software adapter run what GPUs are given: slow, but a test of them.
-            software: facts.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU"),
+            software: info.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU"),
             warm: is_set("BURN_WGSL_WARM"),
-            facts,
+            info,
             device,
             queue,
             lost,
@@ -217,8 +219,8 @@ impl Runtime {
     }
 
     /// What is known about the adapter.
-    pub fn facts(&self) -> &AdapterFacts {
-        &self.facts
+    pub fn info(&self) -> &AdapterInfo {
+        &self.info
     }
 
     /// Whether the adapter is a CPU in disguise, where barriers and workgroup memory are dear.
@@ -234,13 +236,13 @@ impl Runtime {
     /// Whether the device has been busy for long enough, on a software adapter about a second, that kernels which
     /// take long to compile, or serve fewer cases, are worth their while.
     /// `BURN_WGSL_WARM=1` has it so from the start.
-    pub fn is_warm(&self) -> bool {
+    pub fn is_warmed_up(&self) -> bool {
         self.warm || self.work_done() > WARM
     }
 
     /// What was found to be the fastest on this adapter.
-    pub fn choices(&self) -> &Choices {
-        &self.choices
+    pub fn tuning_cache(&self) -> &TuningCache {
+        &self.tuning_cache
     }
 
     /// Memory in use, reserved and at its peak.
@@ -255,7 +257,7 @@ impl Runtime {
         stream.submit(&self.device, &self.queue);
         stream.forget_bind_groups();
         self.pool.trim();
-        self.pool.bury();
+        self.pool.destroy_retired();
     }
 
     /// Gives the device back to the driver, as if it were lost.
@@ -266,7 +268,7 @@ impl Runtime {
     }
 
     pub(crate) fn check_lost(&self) -> Result<(), RuntimeError> {
-        let device = || self.facts.name.clone();
+        let device = || self.info.name.clone();
         if let Some(reason) = self.lost.get() {
             return Err(RuntimeError::DeviceLost { device: device(), reason: reason.clone() });
         }
@@ -274,7 +276,9 @@ impl Runtime {
             Some(wgpu::Error::OutOfMemory { .. }) => {
                 Err(RuntimeError::Exhausted { device: device(), in_use: self.memory().in_use })
             }
-            Some(error) => Err(RuntimeError::Failed { device: device(), message: error.to_string() }),
+            Some(error) => {
+                Err(RuntimeError::Failed { device: device(), message: error.to_string() })
+            }
             None => Ok(()),
         }
     }
@@ -285,11 +289,11 @@ impl Runtime {
     ///
     /// When the size exceeds a binding, or the memory is not there even after unused memory was
     /// returned.
-    pub fn alloc(&self, bytes: u64, avoid: &[&Slice]) -> Result<Slice, RuntimeError> {
+    pub fn alloc(&self, bytes: u64, avoid: &[&Allocation]) -> Result<Allocation, RuntimeError> {
         self.check_lost()?;
         let limit = self.pool.limit();
         if bytes > limit {
-            let device = self.facts.name.clone();
+            let device = self.info.name.clone();
             return Err(RuntimeError::TooLarge { device, asked: bytes, limit });
         }
         let ids: SmallVec<[u64; 8]> = avoid.iter().map(|s| s.buffer.id).collect();
@@ -316,7 +320,7 @@ impl Runtime {
 
     fn out_of_memory(&self, asked: u64) -> RuntimeError {
         let MemoryUsage { in_use, reserved, .. } = self.memory();
-        RuntimeError::OutOfMemory { device: self.facts.name.clone(), asked, in_use, reserved }
+        RuntimeError::OutOfMemory { device: self.info.name.clone(), asked, in_use, reserved }
     }
 
     fn create_buffer(&self, size: u64) -> Option<wgpu::Buffer> {
@@ -324,20 +328,27 @@ impl Runtime {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: None,
                 size,
-                usage: wgpu::BufferUsages::STORAGE | wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST,
+                usage: wgpu::BufferUsages::STORAGE
+                    | wgpu::BufferUsages::COPY_SRC
+                    | wgpu::BufferUsages::COPY_DST,
                 mapped_at_creation: false,
             })
         };
-        self.caught(&[wgpu::ErrorFilter::OutOfMemory], buffer).ok()
+        self.with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], buffer).ok()
     }
 
     /// What `make` makes, or the error of these kinds which it led to. A browser tells errors only later, to the
     /// device's handler: there what is made may be of no use, and the next readback says why.
-    fn caught<T>(&self, kinds: &[wgpu::ErrorFilter], make: impl FnOnce() -> T) -> Result<T, wgpu::Error> {
-        if !CAN_WAIT {
+    fn with_error_scopes<T>(
+        &self,
+        kinds: &[wgpu::ErrorFilter],
+        make: impl FnOnce() -> T,
+    ) -> Result<T, wgpu::Error> {
+        if !CAN_BLOCK {
             return Ok(make());
         }
-        let scopes: SmallVec<[_; 2]> = kinds.iter().map(|&kind| self.device.push_error_scope(kind)).collect();
+        let scopes: SmallVec<[_; 2]> =
+            kinds.iter().map(|&kind| self.device.push_error_scope(kind)).collect();
         let made = make();
         // The innermost comes first.
         let errors = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop()));
@@ -349,7 +360,7 @@ impl Runtime {
     /// # Errors
     ///
     /// As [`Runtime::alloc`].
-    pub fn upload(&self, data: &[u8]) -> Result<Slice, RuntimeError> {
+    pub fn upload(&self, data: &[u8]) -> Result<Allocation, RuntimeError> {
         let slice = self.alloc(data.len() as u64, &[])?;
         if !data.is_empty() {
             let written = self.stream.lock().upload(&self.device, &self.queue, &slice, data);
@@ -382,7 +393,7 @@ impl Runtime {
         self.stream.lock().dispatch(
             &self.device,
             &self.queue,
-            Recorded {
+            RecordedDispatch {
                 variant: dispatch.variant,
                 pipeline: &pipeline,
                 layout: &bind_layout,
@@ -399,7 +410,7 @@ impl Runtime {
 
     /// Few parameters go with the command where they can: a binding with an offset of its own costs drivers more.
     fn params_in(&self, bytes: usize) -> ParamsIn {
-        let fit = self.facts.features.immediates && bytes <= IMMEDIATE_BYTES as usize;
+        let fit = self.info.features.immediates && bytes <= IMMEDIATE_BYTES as usize;
         if fit { ParamsIn::Immediates } else { ParamsIn::Uniform }
     }
 
@@ -414,8 +425,9 @@ impl Runtime {
             return Ok(pipeline.clone());
         }
         let failed = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
-        let wide = self.software && self.facts.features.int64;
-        let text = expand(variant, Target { compiler: Compiler::HERE, params, wide }).map_err(failed)?;
+        let wide = self.software && self.info.features.int64;
+        let text =
+            expand(variant, Target { compiler: Compiler::HERE, params, wide }).map_err(failed)?;
         let compile = || {
             let module = self.module(variant.source.name, &text);
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -432,7 +444,8 @@ impl Runtime {
         };
         // What the compiler refuses, and what the driver does.
         let kinds = [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
-        let pipeline = self.caught(&kinds, compile).map_err(|error| failed(error.to_string()))?;
+        let pipeline =
+            self.with_error_scopes(&kinds, compile).map_err(|error| failed(error.to_string()))?;
         log::debug!("compiled {variant}");
         if let Some(cache) = &self.pipeline_cache {
             cache.grew();
@@ -443,8 +456,11 @@ impl Runtime {
 
     /// The only place where shader modules are made, so that one switch turns every check back on.
     fn module(&self, name: &str, text: &str) -> wgpu::ShaderModule {
-        let checks =
-            if self.checked { wgpu::ShaderRuntimeChecks::checked() } else { wgpu::ShaderRuntimeChecks::unchecked() };
+        let checks = if self.checked {
+            wgpu::ShaderRuntimeChecks::checked()
+        } else {
+            wgpu::ShaderRuntimeChecks::unchecked()
+        };
         let source = wgpu::ShaderSource::Wgsl(text.into());
         let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
         // SAFETY: the text comes from this crate's own kernels, which keep every index within the
@@ -460,11 +476,16 @@ impl Runtime {
             if params == ParamsIn::Uniform {
                 kinds.push(wgpu::BufferBindingType::Uniform);
             }
-            kinds.extend((0..inputs + outputs).map(|i| wgpu::BufferBindingType::Storage { read_only: i < inputs }));
-            let entries: Vec<_> = (0..).zip(kinds).map(|(binding, kind)| layout_entry(binding, kind)).collect();
-            let bind = self
-                .device
-                .create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor { label: None, entries: &entries });
+            kinds.extend(
+                (0..inputs + outputs)
+                    .map(|i| wgpu::BufferBindingType::Storage { read_only: i < inputs }),
+            );
+            let entries: Vec<_> =
+                (0..).zip(kinds).map(|(binding, kind)| layout_entry(binding, kind)).collect();
+            let bind = self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                label: None,
+                entries: &entries,
+            });
             let pipeline = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: None,
                 bind_group_layouts: &[Some(&bind)],
@@ -488,32 +509,32 @@ impl Runtime {
     pub fn sync(&self) -> Result<(), RuntimeError> {
         let mut stream = self.stream.lock();
         stream.submit(&self.device, &self.queue);
-        self.may_wait()?;
+        self.check_can_block()?;
         let waited = self.device.poll(wgpu::PollType::wait_indefinitely());
-        stream.caught_up();
+        stream.finish_all();
         drop(stream);
-        self.keep_pipelines();
+        self.save_pipeline_cache();
         self.check_lost()?;
         waited.map(|_| ()).map_err(|error| self.readback_error(&error))
     }
 
     /// An error where the host cannot wait for the GPU.
-    pub(crate) fn may_wait(&self) -> Result<(), RuntimeError> {
-        if !CAN_WAIT {
-            return Err(RuntimeError::CannotWait { device: self.facts.name.clone() });
+    pub(crate) fn check_can_block(&self) -> Result<(), RuntimeError> {
+        if !CAN_BLOCK {
+            return Err(RuntimeError::CannotBlock { device: self.info.name.clone() });
         }
         Ok(())
     }
 
     /// Writes newly compiled pipelines to the user's cache.
-    fn keep_pipelines(&self) {
+    fn save_pipeline_cache(&self) {
         if let Some(cache) = &self.pipeline_cache {
             cache.save();
         }
     }
 
     fn readback_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {
-        RuntimeError::Readback { device: self.facts.name.clone(), message: error.to_string() }
+        RuntimeError::Readback { device: self.info.name.clone(), message: error.to_string() }
     }
 }
 

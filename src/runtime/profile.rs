@@ -24,10 +24,14 @@ pub enum ProfileError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The device is the CPU, which runs no kernels.
-    #[error("the CPU device runs no GPU kernels, so there is no GPU time to measure; measure wall time there")]
+    #[error(
+        "the CPU device runs no GPU kernels, so there is no GPU time to measure; measure wall time there"
+    )]
     Cpu,
     /// The adapter or its driver has no timestamps.
-    #[error("{device} has no timestamp queries, so its GPU time cannot be measured; measure wall time with a sync")]
+    #[error(
+        "{device} has no timestamp queries, so its GPU time cannot be measured; measure wall time with a sync"
+    )]
     NoTimestamps {
         /// The adapter's name.
         device: String,
@@ -78,7 +82,9 @@ impl Profile {
     #[must_use]
     pub fn by_name(&self) -> Self {
         let kernels = self.kernels.iter();
-        Self::sum(kernels.map(|kernel| KernelTime { variant: kernel.name.to_owned(), ..kernel.clone() }))
+        Self::sum(
+            kernels.map(|kernel| KernelTime { variant: kernel.name.to_owned(), ..kernel.clone() }),
+        )
     }
 
     /// Adds up what has the same variant, and sorts.
@@ -185,9 +191,9 @@ impl Runtime {
     /// When the adapter has no timestamps, a profile is already being taken, or the device was lost; and in a browser,
     /// where nothing can wait.
     pub fn profile<R>(&self, work: impl FnOnce() -> R) -> Result<(R, Profile), ProfileError> {
-        self.may_wait()?;
-        let device = || self.facts.name.clone();
-        if !self.facts.features.timestamps {
+        self.check_can_block()?;
+        let device = || self.info.name.clone();
+        if !self.info.features.timestamps {
             return Err(ProfileError::NoTimestamps { device: device() });
         }
         {
@@ -218,16 +224,23 @@ impl Runtime {
                     offset += size;
                 }
             },
-            |bytes| bytes.chunks_exact(size_of::<u64>()).map(bytemuck::pod_read_unaligned).collect(),
+            |bytes| {
+                bytes.chunks_exact(size_of::<u64>()).map(bytemuck::pod_read_unaligned).collect()
+            },
         ))?;
         let period = f64::from(self.queue.get_timestamp_period());
-        let times = profiler.dispatches.iter().zip(stamps.chunks_exact(2)).map(|(variant, stamps)| KernelTime {
-            name: variant.source.name,
-            variant: variant.to_string(),
-            calls: 1,
-            // A clock that is set back between the two gives no time rather than centuries.
-            time: Duration::from_nanos((stamps[1].saturating_sub(stamps[0]) as f64 * period) as u64),
-        });
+        let times =
+            profiler.dispatches.iter().zip(stamps.chunks_exact(2)).map(|(variant, stamps)| {
+                KernelTime {
+                    name: variant.source.name,
+                    variant: variant.to_string(),
+                    calls: 1,
+                    // A clock that is set back between the two gives no time rather than centuries.
+                    time: Duration::from_nanos(
+                        (stamps[1].saturating_sub(stamps[0]) as f64 * period) as u64,
+                    ),
+                }
+            });
         Ok(Profile::sum(times))
     }
 }
@@ -242,10 +255,17 @@ mod tests {
 
     #[test]
     fn equal_variants_are_added_up_and_the_longest_comes_first() {
-        let times =
-            [kernel("a", "a X", 1, 5), kernel("b", "b", 1, 20), kernel("a", "a X", 1, 6), kernel("a", "a", 2, 30)];
+        let times = [
+            kernel("a", "a X", 1, 5),
+            kernel("b", "b", 1, 20),
+            kernel("a", "a X", 1, 6),
+            kernel("a", "a", 2, 30),
+        ];
         let profile = Profile::sum(times.into_iter());
-        assert_eq!(profile.kernels, [kernel("a", "a", 2, 30), kernel("b", "b", 1, 20), kernel("a", "a X", 2, 11)]);
+        assert_eq!(
+            profile.kernels,
+            [kernel("a", "a", 2, 30), kernel("b", "b", 1, 20), kernel("a", "a X", 2, 11)]
+        );
         assert_eq!((profile.calls(), profile.time()), (5, Duration::from_micros(61)));
         assert_eq!(profile.by_name().kernels, [kernel("a", "a", 4, 41), kernel("b", "b", 1, 20)]);
     }

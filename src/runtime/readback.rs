@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
-use super::{Runtime, RuntimeError, Slice};
+use super::{Allocation, Runtime, RuntimeError};
 
 /// What the driver's callback leaves for the waiting future.
 #[derive(Default)]
@@ -41,7 +41,10 @@ impl Runtime {
     /// # Errors
     ///
     /// When the device was lost or the memory for the transfer is not there.
-    pub async fn read(self: &Arc<Self>, parts: &[(Arc<Slice>, u64)]) -> Result<Vec<Vec<u8>>, RuntimeError> {
+    pub async fn read(
+        self: &Arc<Self>,
+        parts: &[(Arc<Allocation>, u64)],
+    ) -> Result<Vec<Vec<u8>>, RuntimeError> {
         let padded = |bytes: u64| bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
         let total: u64 = parts.iter().map(|(_, bytes)| padded(*bytes)).sum();
         let copy = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
@@ -49,7 +52,13 @@ impl Runtime {
             for (slice, bytes) in parts {
                 let len = padded(*bytes);
                 if len > 0 {
-                    encoder.copy_buffer_to_buffer(&slice.buffer.raw, slice.offset, staging, offset, len);
+                    encoder.copy_buffer_to_buffer(
+                        &slice.buffer.raw,
+                        slice.offset,
+                        staging,
+                        offset,
+                        len,
+                    );
                 }
                 offset += len;
             }
@@ -71,8 +80,11 @@ impl Runtime {
     /// # Errors
     ///
     /// As there, and in a browser, where nothing can wait.
-    pub fn read_now(self: &Arc<Self>, parts: &[(Arc<Slice>, u64)]) -> Result<Vec<Vec<u8>>, RuntimeError> {
-        self.may_wait()?;
+    pub fn read_now(
+        self: &Arc<Self>,
+        parts: &[(Arc<Allocation>, u64)],
+    ) -> Result<Vec<Vec<u8>>, RuntimeError> {
+        self.check_can_block()?;
         pollster::block_on(self.read(parts))
     }
 
@@ -96,7 +108,7 @@ impl Runtime {
                     mapped_at_creation: false,
                 })
             };
-            let staging = self.caught(&[wgpu::ErrorFilter::OutOfMemory], staging);
+            let staging = self.with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], staging);
             let staging = staging.map_err(|error| self.readback_error(&error))?;
             let mut stream = self.stream.lock();
             copy(stream.encoder(&self.device), &staging);
@@ -117,8 +129,8 @@ impl Runtime {
         #[cfg(not(target_arch = "wasm32"))]
         {
             let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
-            self.stream.lock().caught_up();
-            self.keep_pipelines();
+            self.stream.lock().finish_all();
+            self.save_pipeline_cache();
             polled.map_err(|error| self.readback_error(&error))?;
         }
         let mapped = mapping.await;

@@ -193,7 +193,8 @@ const UNIFORM_PARAMS: &str = "@group(0) @binding(auto) var<uniform> p:";
 /// closed. All are mistakes in the crate, and the variants test finds them without a GPU.
 pub fn expand(variant: &Variant, target: Target) -> Result<String, String> {
     let variant = &variant.clone().flag("WIDE", target.wide);
-    let mut expander = Expander { variant, out: String::new(), included: vec![], used: vec![], counters: vec![] };
+    let mut expander =
+        Expander { variant, out: String::new(), included: vec![], used: vec![], counters: vec![] };
     expander.source(variant.source.name, variant.source.text)?;
     let Expander { mut out, used, .. } = expander;
     for fragment in used {
@@ -253,22 +254,24 @@ impl Expander<'_> {
                     None => self.variant.find(rest).is_some(),
                 }),
                 "else" => {
-                    let kept = open.last_mut().ok_or_else(|| format!("{}: #else without #if", at()))?;
+                    let kept =
+                        open.last_mut().ok_or_else(|| format!("{}: #else without #if", at()))?;
                     *kept = !*kept;
                 }
                 "endif" => {
                     open.pop().ok_or_else(|| format!("{}: #endif without #if", at()))?;
                 }
                 "repeat" => {
-                    let len = body_len(&lines[next..]).ok_or_else(|| format!("{}: #repeat without #end", at()))?;
+                    let len = body_len(&lines[next..])
+                        .ok_or_else(|| format!("{}: #repeat without #end", at()))?;
                     let body = &lines[next..next + len];
                     next += len + 1;
                     if !kept {
                         continue;
                     }
-                    let (counter, times) = self
-                        .repetition(rest)
-                        .ok_or_else(|| format!("{}: #repeat needs a name and a count, not {rest:?}", at()))?;
+                    let (counter, times) = self.repetition(rest).ok_or_else(|| {
+                        format!("{}: #repeat needs a name and a count, not {rest:?}", at())
+                    })?;
                     for value in 0..times {
                         self.counters.push((counter, value));
                         self.lines(name, body)?;
@@ -428,9 +431,14 @@ mod tests {
         let target = |params| Target { compiler: Compiler::Naga, params, wide: false };
         let expanded = |params| expand(&Variant::new(source), target(params)).unwrap();
         let uniform = expanded(ParamsIn::Uniform);
-        assert!(uniform.contains("@binding(0) var<uniform> p") && uniform.contains("@binding(1) var<storage> x"));
+        assert!(
+            uniform.contains("@binding(0) var<uniform> p")
+                && uniform.contains("@binding(1) var<storage> x")
+        );
         let immediate = expanded(ParamsIn::Immediates);
-        assert!(immediate.contains("\nvar<immediate> p") || immediate.starts_with("var<immediate> p"));
+        assert!(
+            immediate.contains("\nvar<immediate> p") || immediate.starts_with("var<immediate> p")
+        );
         assert!(immediate.contains("@binding(0) var<storage> x"));
     }
 
@@ -438,7 +446,10 @@ mod tests {
     fn repetitions_count_and_nest() {
         let text = "//#repeat I N\n//#repeat J 2\nx[I * 2 + J] = I_;\n//#end\n//#end";
         let out = expanded(text, |v| v.int("N", 2)).unwrap();
-        assert_eq!(out, "x[0u * 2 + 0u] = I_;\nx[0u * 2 + 1u] = I_;\nx[1u * 2 + 0u] = I_;\nx[1u * 2 + 1u] = I_;\n");
+        assert_eq!(
+            out,
+            "x[0u * 2 + 0u] = I_;\nx[0u * 2 + 1u] = I_;\nx[1u * 2 + 0u] = I_;\nx[1u * 2 + 1u] = I_;\n"
+        );
         assert!(expanded("//#repeat I 2\nx", |v| v).unwrap_err().contains("#repeat without #end"));
         assert!(expanded("//#repeat I M\n//#end", |v| v).unwrap_err().contains("count"));
     }

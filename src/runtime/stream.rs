@@ -29,7 +29,7 @@ const MAX_DISPATCHES: usize = 128;
 const MAX_WORK: u64 = 1 << 34;
 /// The host may be this many submissions ahead of the GPU. Past that it waits for the oldest, since
 /// every submission holds memory of the driver.
-const MAX_AHEAD: usize = 64;
+const MAX_IN_FLIGHT: usize = 64;
 /// Bind groups kept in each of the two generations of the cache.
 const BIND_GROUPS: usize = 2048;
 
@@ -45,7 +45,7 @@ pub(crate) struct Stream {
     uploads_host: Vec<u8>,
     dispatches: usize,
     work: u64,
-    ahead: VecDeque<wgpu::SubmissionIndex>,
+    in_flight: VecDeque<wgpu::SubmissionIndex>,
     /// Whose buffers the recorded work names.
     pool: Arc<Pool>,
     young: FxHashMap<BindKey, wgpu::BindGroup>,
@@ -55,13 +55,13 @@ pub(crate) struct Stream {
 }
 
 /// A dispatch ready to be recorded.
-pub(crate) struct Recorded<'a> {
+pub(crate) struct RecordedDispatch<'a> {
     pub variant: &'a super::Variant,
     pub pipeline: &'a wgpu::ComputePipeline,
     pub layout: &'a wgpu::BindGroupLayout,
     pub interface: Interface,
-    pub inputs: &'a [&'a super::Slice],
-    pub outputs: &'a [&'a super::Slice],
+    pub inputs: &'a [&'a super::Allocation],
+    pub outputs: &'a [&'a super::Allocation],
     pub params: &'a [u8],
     pub grid: (u32, u32, u32),
     /// Estimated operations, to bound how long a submission runs.
@@ -88,7 +88,7 @@ impl Stream {
             uploads_host: Vec::new(),
             dispatches: 0,
             work: 0,
-            ahead: VecDeque::new(),
+            in_flight: VecDeque::new(),
             pool,
             young: FxHashMap::default(),
             old: FxHashMap::default(),
@@ -97,7 +97,12 @@ impl Stream {
     }
 
     /// Records one dispatch.
-    pub fn dispatch(&mut self, device: &wgpu::Device, queue: &wgpu::Queue, work: Recorded<'_>) {
+    pub fn dispatch(
+        &mut self,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        work: RecordedDispatch<'_>,
+    ) {
         if self.dispatches >= MAX_DISPATCHES
             || self.work.saturating_add(work.work) > MAX_WORK
             || self.params_host.len() + PARAMS_SIZE > PARAMS_ROOM
@@ -124,9 +129,14 @@ impl Stream {
         self.work += work.work;
     }
 
-    fn bind_group(&mut self, device: &wgpu::Device, work: &Recorded<'_>) -> wgpu::BindGroup {
+    fn bind_group(
+        &mut self,
+        device: &wgpu::Device,
+        work: &RecordedDispatch<'_>,
+    ) -> wgpu::BindGroup {
         let slices = || work.inputs.iter().chain(work.outputs);
-        let key: BindKey = (work.interface, slices().map(|s| (s.buffer.id, s.offset, s.size)).collect());
+        let key: BindKey =
+            (work.interface, slices().map(|s| (s.buffer.id, s.offset, s.size)).collect());
         if let Some(group) = self.young.get(&key) {
             return group.clone();
         }
@@ -136,9 +146,18 @@ impl Stream {
                 entries.push(entry(0, &self.params, 0, PARAMS_SIZE as u64));
             }
             for slice in slices() {
-                entries.push(entry(entries.len() as u32, &slice.buffer.raw, slice.offset, slice.size));
+                entries.push(entry(
+                    entries.len() as u32,
+                    &slice.buffer.raw,
+                    slice.offset,
+                    slice.size,
+                ));
             }
-            device.create_bind_group(&wgpu::BindGroupDescriptor { label: None, layout: work.layout, entries: &entries })
+            device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout: work.layout,
+                entries: &entries,
+            })
         });
         if self.young.len() >= BIND_GROUPS {
             self.old = std::mem::take(&mut self.young);
@@ -154,14 +173,18 @@ impl Stream {
     }
 
     /// The open pass; while a profile is taken, a pass of its own for the dispatch of `variant`.
-    fn open_pass(&mut self, device: &wgpu::Device, variant: &super::Variant) -> &mut wgpu::ComputePass<'static> {
+    fn open_pass(
+        &mut self,
+        device: &wgpu::Device,
+        variant: &super::Variant,
+    ) -> &mut wgpu::ComputePass<'static> {
         let timestamp_writes = self.profiler.as_mut().map(|profiler| {
             self.pass = None;
             profiler.next(variant)
         });
-        let encoder = self
-            .encoder
-            .get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()));
+        let encoder = self.encoder.get_or_insert_with(|| {
+            device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+        });
         self.pass.get_or_insert_with(|| {
             let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
             encoder.begin_compute_pass(&descriptor).forget_lifetime()
@@ -171,12 +194,20 @@ impl Stream {
     /// The open encoder, outside of any pass: for copies.
     pub fn encoder(&mut self, device: &wgpu::Device) -> &mut wgpu::CommandEncoder {
         self.pass = None;
-        self.encoder.get_or_insert_with(|| device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default()))
+        self.encoder.get_or_insert_with(|| {
+            device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+        })
     }
 
     /// Writes `data` to `slice`, in order with the recorded work. False when there is no memory to pass it
     /// through.
-    pub fn upload(&mut self, device: &wgpu::Device, queue: &wgpu::Queue, slice: &super::Slice, data: &[u8]) -> bool {
+    pub fn upload(
+        &mut self,
+        device: &wgpu::Device,
+        queue: &wgpu::Queue,
+        slice: &super::Allocation,
+        data: &[u8],
+    ) -> bool {
         let padded = data.len().next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT as usize);
         if padded > UPLOAD_ROOM / 4 {
             // Everything recorded so far goes first; then the queue's own order is the right one.
@@ -198,7 +229,13 @@ impl Stream {
         self.uploads_host.extend_from_slice(data);
         self.uploads_host.resize(from as usize + padded, 0);
         let uploads = self.uploads.clone();
-        self.encoder(device).copy_buffer_to_buffer(&uploads, from, &slice.buffer.raw, slice.offset, padded as u64);
+        self.encoder(device).copy_buffer_to_buffer(
+            &uploads,
+            from,
+            &slice.buffer.raw,
+            slice.offset,
+            padded as u64,
+        );
         true
     }
 
@@ -208,7 +245,7 @@ impl Stream {
         self.dispatches = 0;
         self.work = 0;
         let Some(mut encoder) = self.encoder.take() else {
-            self.pool.bury();
+            self.pool.destroy_retired();
             return;
         };
         if let Some(profiler) = &mut self.profiler {
@@ -222,10 +259,10 @@ impl Stream {
             queue.write_buffer(&self.uploads, 0, &self.uploads_host);
             self.uploads_host.clear();
         }
-        self.ahead.push_back(queue.submit([encoder.finish()]));
-        self.pool.bury();
-        if self.ahead.len() > MAX_AHEAD {
-            let oldest = self.ahead.pop_front();
+        self.in_flight.push_back(queue.submit([encoder.finish()]));
+        self.pool.destroy_retired();
+        if self.in_flight.len() > MAX_IN_FLIGHT {
+            let oldest = self.in_flight.pop_front();
             let _ = device.poll(wgpu::PollType::Wait { submission_index: oldest, timeout: None });
         } else {
             // Lets wgpu take back the staging memory of finished submissions.
@@ -234,8 +271,8 @@ impl Stream {
     }
 
     /// Called once the GPU is known to have finished everything submitted.
-    pub fn caught_up(&mut self) {
-        self.ahead.clear();
+    pub fn finish_all(&mut self) {
+        self.in_flight.clear();
     }
 }
 

@@ -198,7 +198,9 @@ impl Layout {
 /// The shape that two shapes broadcast to, aligned at the last axis, or `None`.
 pub fn broadcast(a: &[usize], b: &[usize]) -> Option<Shape> {
     let rank = a.len().max(b.len());
-    let at = |shape: &[usize], axis: usize| (axis + shape.len()).checked_sub(rank).map_or(1, |i| shape[i]);
+    let at = |shape: &[usize], axis: usize| {
+        (axis + shape.len()).checked_sub(rank).map_or(1, |i| shape[i])
+    };
     (0..rank)
         .map(|axis| match (at(a, axis), at(b, axis)) {
             (x, y) if x == y => Some(x),
@@ -220,10 +222,9 @@ pub fn collapse(layouts: &[&Layout]) -> (Shape, SmallVec<[Strides; 4]>) {
             continue;
         }
         let straight = !sizes.is_empty()
-            && layouts
-                .iter()
-                .zip(&strides)
-                .all(|(layout, out)| out.last() == Some(&(layout.strides[axis] * shape[axis] as isize)));
+            && layouts.iter().zip(&strides).all(|(layout, out)| {
+                out.last() == Some(&(layout.strides[axis] * shape[axis] as isize))
+            });
         if straight {
             if let Some(last) = sizes.last_mut() {
                 *last *= shape[axis];
@@ -251,7 +252,8 @@ mod tests {
     fn positions(layout: &Layout) -> Vec<isize> {
         let mut out = vec![layout.offset as isize];
         for (&size, &stride) in layout.shape.iter().zip(&layout.strides) {
-            out = out.iter().flat_map(|&p| (0..size as isize).map(move |i| p + i * stride)).collect();
+            out =
+                out.iter().flat_map(|&p| (0..size as isize).map(move |i| p + i * stride)).collect();
         }
         out
     }
@@ -272,7 +274,9 @@ mod tests {
         let mut reshaped = 0;
         for view in &views {
             let len = view.len();
-            for shape in [vec![len], vec![len / 2, 2], vec![2, len / 2], vec![1, len, 1], vec![len / 6, 6]] {
+            for shape in
+                [vec![len], vec![len / 2, 2], vec![2, len / 2], vec![1, len, 1], vec![len / 6, 6]]
+            {
                 if let Some(out) = view.reshape(&shape) {
                     reshaped += 1;
                     assert_eq!(positions(&out), positions(view), "{view:?} as {shape:?}");

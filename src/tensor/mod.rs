@@ -8,11 +8,11 @@ use thiserror::Error;
 
 pub use layout::{Layout, Shape, SliceAxis, Strides, broadcast, collapse};
 
-use crate::runtime::{Runtime, RuntimeError, Slice};
+use crate::runtime::{Allocation, Runtime, RuntimeError};
 
 /// The element types of tensors on the GPU.
 ///
-/// Kernels compute in [`DType::computed`] types. The others are stored: 16-bit floats two to a word, 8- and
+/// Kernels compute in [`DType::compute_type`] types. The others are stored: 16-bit floats two to a word, 8- and
 /// 16-bit integers widened to a word each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DType {
@@ -44,7 +44,8 @@ pub enum DType {
 
 impl DType {
     /// The types that kernels compute in.
-    pub const COMPUTED: [Self; 6] = [Self::F32, Self::I32, Self::U32, Self::I64, Self::U64, Self::Bool];
+    pub const COMPUTE_TYPES: [Self; 6] =
+        [Self::F32, Self::I32, Self::U32, Self::I64, Self::U64, Self::Bool];
     /// The types that kernels compute integers in.
     pub const INTEGERS: [Self; 4] = [Self::I32, Self::U32, Self::I64, Self::U64];
     /// Floats of 16 bits.
@@ -72,7 +73,7 @@ impl DType {
 
     /// The type that kernels compute in.
     #[must_use]
-    pub fn computed(self) -> Self {
+    pub fn compute_type(self) -> Self {
         match self {
             Self::F16 | Self::BF16 => Self::F32,
             Self::I16 | Self::I8 | Self::U16 | Self::U8 => Self::I32,
@@ -87,16 +88,16 @@ impl DType {
 
     /// Whether elements are numbers with a fraction.
     pub fn is_float(self) -> bool {
-        self.computed() == Self::F32
+        self.compute_type() == Self::F32
     }
 
     /// Whether elements are whole numbers.
     pub fn is_integer(self) -> bool {
-        Self::INTEGERS.contains(&self.computed())
+        Self::INTEGERS.contains(&self.compute_type())
     }
 
     /// Whether elements have 64 bits.
-    pub fn is_wide(self) -> bool {
+    pub fn is_64_bit(self) -> bool {
         self.size() == 8
     }
 
@@ -134,7 +135,9 @@ pub enum Error {
         rule: &'static str,
     },
     /// More elements than a 32-bit index can tell apart.
-    #[error("a tensor of shape {shape:?} has more elements than a 32-bit index can address; split it")]
+    #[error(
+        "a tensor of shape {shape:?} has more elements than a 32-bit index can address; split it"
+    )]
     TooManyElements {
         /// The shape.
         shape: Vec<usize>,
@@ -143,7 +146,9 @@ pub enum Error {
     #[error("{0} is not supported")]
     Unsupported(&'static str),
     /// More axes than kernels walk.
-    #[error("a view of shape {shape:?} has more than {MAX_RANK} axes that cannot be merged; reshape it first")]
+    #[error(
+        "a view of shape {shape:?} has more than {MAX_RANK} axes that cannot be merged; reshape it first"
+    )]
     TooManyAxes {
         /// The shape after merging.
         shape: Vec<usize>,
@@ -168,7 +173,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone)]
 pub struct Tensor {
     runtime: Arc<Runtime>,
-    slice: Arc<Slice>,
+    slice: Arc<Allocation>,
     layout: Layout,
     dtype: DType,
 }
@@ -179,10 +184,16 @@ impl Tensor {
     /// # Errors
     ///
     /// When it is too large for the device, or the memory is not there.
-    pub fn empty(runtime: &Arc<Runtime>, shape: &[usize], dtype: DType, inputs: &[&Tensor]) -> Result<Self> {
+    pub fn empty(
+        runtime: &Arc<Runtime>,
+        shape: &[usize],
+        dtype: DType,
+        inputs: &[&Tensor],
+    ) -> Result<Self> {
         let layout = Layout::contiguous(shape);
         let bytes = checked_bytes(shape, dtype)?;
-        let avoid: smallvec::SmallVec<[&Slice; 8]> = inputs.iter().map(|t| t.buffer()).collect();
+        let avoid: smallvec::SmallVec<[&Allocation; 8]> =
+            inputs.iter().map(|t| t.buffer()).collect();
         let slice = Arc::new(runtime.alloc(bytes, &avoid)?);
         Ok(Self { runtime: runtime.clone(), slice, layout, dtype })
     }
@@ -192,7 +203,12 @@ impl Tensor {
     /// # Errors
     ///
     /// As [`Tensor::empty`].
-    pub fn upload(runtime: &Arc<Runtime>, shape: &[usize], dtype: DType, bytes: &[u8]) -> Result<Self> {
+    pub fn upload(
+        runtime: &Arc<Runtime>,
+        shape: &[usize],
+        dtype: DType,
+        bytes: &[u8],
+    ) -> Result<Self> {
         debug_assert_eq!(checked_bytes(shape, dtype)?, bytes.len() as u64);
         let slice = Arc::new(runtime.upload(bytes)?);
         Ok(Self { runtime: runtime.clone(), slice, layout: Layout::contiguous(shape), dtype })
@@ -200,12 +216,12 @@ impl Tensor {
 
     /// This tensor's buffer, for binding. The only way to it: when elementwise results become lazy,
     /// this is where they are made real.
-    pub fn buffer(&self) -> &Slice {
+    pub fn buffer(&self) -> &Allocation {
         &self.slice
     }
 
     /// The buffer and how many of its bytes the elements take, in whole words, for reading back a contiguous tensor.
-    pub fn part(&self) -> (Arc<Slice>, u64) {
+    pub fn part(&self) -> (Arc<Allocation>, u64) {
         (self.slice.clone(), (self.len() as u64 * self.dtype.size()).next_multiple_of(4))
     }
 
@@ -257,7 +273,7 @@ impl Tensor {
 
     /// The same memory and layout, its elements taken for another type.
     #[must_use]
-    pub fn cast_bits(mut self, dtype: DType) -> Self {
+    pub fn bitcast(mut self, dtype: DType) -> Self {
         self.dtype = dtype;
         self
     }
@@ -271,7 +287,10 @@ impl Tensor {
         if Arc::ptr_eq(&self.runtime, &other.runtime) {
             return Ok(());
         }
-        Err(Error::Devices { lhs: self.runtime.facts().name.clone(), rhs: other.runtime.facts().name.clone() })
+        Err(Error::Devices {
+            lhs: self.runtime.info().name.clone(),
+            rhs: other.runtime.info().name.clone(),
+        })
     }
 }
 

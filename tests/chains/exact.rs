@@ -96,7 +96,12 @@ pub fn integer(random: u64) -> f64 {
 }
 
 /// One op, or the value as it is where the op does not apply.
-pub fn step<K: Kind>(chain: &mut Chain, op: Exact, x: K::Primitive, choices: &mut Choices) -> K::Primitive {
+pub fn step<K: Kind>(
+    chain: &mut Chain,
+    op: Exact,
+    x: K::Primitive,
+    choices: &mut Choices,
+) -> K::Primitive {
     let mut shape = x.shape().to_vec();
     let rank = shape.len();
     let axis = choices.below(rank);
@@ -131,7 +136,9 @@ pub fn step<K: Kind>(chain: &mut Chain, op: Exact, x: K::Primitive, choices: &mu
         }
         Exact::Sum => K::sum(x),
         Exact::SumDim => K::sum_dim(x, axis),
-        Exact::ProdDim if length <= 16 => K::prod_dim(K::clamp(x, Scalar::Int(-2), Scalar::Int(2)), axis),
+        Exact::ProdDim if length <= 16 => {
+            K::prod_dim(K::clamp(x, Scalar::Int(-2), Scalar::Int(2)), axis)
+        }
         Exact::MaxDim if length > 0 => K::max_dim(x, axis),
         Exact::MinDim if length > 0 => K::min_dim(x, axis),
         Exact::ArgMax if length > 0 => K::from_int(K::argmax(x, axis)),

@@ -43,18 +43,17 @@ enum Op<O> {
 }
 
 /// Programs of some ops and of views.
-pub fn programs<O: Debug + Clone + Copy + 'static>(ops: &'static [O]) -> impl Strategy<Value = Program<O>> {
+pub fn programs<O: Debug + Clone + Copy + 'static>(
+    ops: &'static [O],
+) -> impl Strategy<Value = Program<O>> {
     let size = prop_oneof![1 => Just(0), 4 => Just(1), 12 => 2usize..6, 3 => 6usize..40];
-    let shape =
-        proptest::collection::vec(size, 1..=MAX_RANK).prop_filter("too many elements", |shape| count(shape) <= LARGEST);
+    let shape = proptest::collection::vec(size, 1..=MAX_RANK)
+        .prop_filter("too many elements", |shape| count(shape) <= LARGEST);
     let op = prop_oneof![select(View::ALL).prop_map(Op::View), select(ops).prop_map(Op::Own)];
-    let step =
-        (op, any::<u64>(), prop::bool::weighted(0.25)).prop_map(|(op, choices, kept)| Step { op, choices, kept });
-    (shape, any::<u64>(), proptest::collection::vec(step, 1..10)).prop_map(|(shape, seed, steps)| Program {
-        shape,
-        seed,
-        steps,
-    })
+    let step = (op, any::<u64>(), prop::bool::weighted(0.25))
+        .prop_map(|(op, choices, kept)| Step { op, choices, kept });
+    (shape, any::<u64>(), proptest::collection::vec(step, 1..10))
+        .prop_map(|(shape, seed, steps)| Program { shape, seed, steps })
 }
 
 pub fn count(shape: &[usize]) -> usize {
@@ -195,7 +194,8 @@ impl Chain<'_> {
         for (axis, &place) in axes.iter().enumerate() {
             stored[place] = shape[axis];
         }
-        let content: Vec<f64> = (0..count(shape)).map(|_| (self.content)(choices.random())).collect();
+        let content: Vec<f64> =
+            (0..count(shape)).map(|_| (self.content)(choices.random())).collect();
         let data = TensorData::new(content, Shape::from(stored)).convert_dtype(K::TYPE);
         self.settled::<K>(K::permute(K::from_data(data, self.device, K::TYPE), &axes))
     }

@@ -37,8 +37,8 @@ pub enum Smooth {
 pub static OPS: &[Smooth] = {
     use Smooth::*;
     &[
-        Add, Mul, Div, Exp, Log, Sqrt, Recip, Power, Sin, Cos, Tanh, Atan, Erf, Gelu, Sigmoid, LogSigmoid, Softmax,
-        LogSoftmax, MeanDim, SumDim, MaxDim, Matmul,
+        Add, Mul, Div, Exp, Log, Sqrt, Recip, Power, Sin, Cos, Tanh, Atan, Erf, Gelu, Sigmoid,
+        LogSigmoid, Softmax, LogSoftmax, MeanDim, SumDim, MaxDim, Matmul,
     ]
 };
 
@@ -48,7 +48,12 @@ pub fn content(random: u64) -> f64 {
 }
 
 /// One op, or the value as it is where the op does not apply or would leave no useful bound.
-pub fn step(chain: &mut Chain, op: Smooth, x: TensorPrimitive<Wgsl>, choices: &mut Choices) -> TensorPrimitive<Wgsl> {
+pub fn step(
+    chain: &mut Chain,
+    op: Smooth,
+    x: TensorPrimitive<Wgsl>,
+    choices: &mut Choices,
+) -> TensorPrimitive<Wgsl> {
     let shape = x.shape().to_vec();
     let rank = shape.len();
     let axis = choices.below(rank);
@@ -81,7 +86,9 @@ pub fn step(chain: &mut Chain, op: Smooth, x: TensorPrimitive<Wgsl>, choices: &m
     }
     chain.tolerance.absolute = error;
 
-    let map = |op: fn(WgslTensor) -> WgslTensor, x: TensorPrimitive<Wgsl>| TensorPrimitive::Float(op(x.tensor()));
+    let map = |op: fn(WgslTensor) -> WgslTensor, x: TensorPrimitive<Wgsl>| {
+        TensorPrimitive::Float(op(x.tensor()))
+    };
     let half = Scalar::Float(0.5);
     let away_from_zero = |x| Float::add_scalar(Float::abs(x), half);
     let mut other = || chain.partner::<Float>(&shape, choices);

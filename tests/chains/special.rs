@@ -118,13 +118,20 @@ fn content(random: u64) -> f64 {
     })
 }
 
-fn step(chain: &mut Chain, op: Special, x: TensorPrimitive<Wgsl>, choices: &mut Choices) -> TensorPrimitive<Wgsl> {
+fn step(
+    chain: &mut Chain,
+    op: Special,
+    x: TensorPrimitive<Wgsl>,
+    choices: &mut Choices,
+) -> TensorPrimitive<Wgsl> {
     if chain.tolerance.relative > 0.0 {
         return x;
     }
     let bools = get_device_settings::<Wgsl>(chain.device).bool_dtype;
     let (low, high) = (Scalar::Float(-1.5), Scalar::Float(2.25));
-    let map = |op: fn(WgslTensor) -> WgslTensor, x: TensorPrimitive<Wgsl>| TensorPrimitive::Float(op(x.tensor()));
+    let map = |op: fn(WgslTensor) -> WgslTensor, x: TensorPrimitive<Wgsl>| {
+        TensorPrimitive::Float(op(x.tensor()))
+    };
     let rounded = matches!(
         op,
         Special::Div

@@ -67,7 +67,9 @@ impl View {
                 K::reshape(x, shape.into())
             }
             Self::Repeat if room => K::repeat_dim(x, axis, times),
-            Self::Unfold if room && grows && times <= shape[axis] => K::unfold(x, axis, times, 1 + choices.below(3)),
+            Self::Unfold if room && grows && times <= shape[axis] => {
+                K::unfold(x, axis, times, 1 + choices.below(3))
+            }
             _ => x,
         }
     }

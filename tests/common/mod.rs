@@ -10,9 +10,11 @@ mod tolerance;
 use std::io::Write;
 
 use burn_wgsl::WgslDevice;
-use burn_wgsl::device::Place;
+use burn_wgsl::device::ResolvedDevice;
 
-pub use tolerance::{CHAINED_F16, CLOSE, DIFFERENCE, SUMMED, Tolerance, assert_close, tolerance_of};
+pub use tolerance::{
+    CHAINED_F16, CLOSE, DIFFERENCE, SUMMED, Tolerance, assert_close, tolerance_of,
+};
 
 /// Every device of this machine that tests run on.
 pub fn devices() -> Vec<WgslDevice> {
@@ -27,9 +29,9 @@ pub fn gpus() -> Vec<WgslDevice> {
     let required = std::env::var("BURN_WGSL_TEST_REQUIRE").unwrap_or_default();
     let mut found = Vec::new();
     for device in [WgslDevice::Software, WgslDevice::Gpu(0)] {
-        match device.place() {
-            Ok(Place::Adapter(_)) => found.push(device),
-            Ok(Place::Cpu) => {}
+        match device.resolve() {
+            Ok(ResolvedDevice::Adapter(_)) => found.push(device),
+            Ok(ResolvedDevice::Cpu) => {}
             Err(error) => {
                 assert!(required != device.to_string(), "{required} is required: {error}");
                 // Straight to the terminal: what a passing test prints is not shown.

@@ -53,6 +53,7 @@ pub fn difference(value: &TensorData, truth: &TensorData, tolerance: Tolerance) 
         return Some(format!("the shape is {:?}, the truth's {:?}", value.shape, truth.shape));
     }
     let mut pairs = value.iter::<f64>().zip(truth.iter::<f64>()).enumerate();
-    let (index, (value, truth)) = pairs.find(|(_, (value, truth))| !tolerance.holds(*value, *truth))?;
+    let (index, (value, truth)) =
+        pairs.find(|(_, (value, truth))| !tolerance.holds(*value, *truth))?;
     Some(format!("element {index} is {value}, the truth {truth}"))
 }

@@ -59,7 +59,8 @@ pub async fn check(index: usize, device: &str, half: bool) -> Result<Option<Stri
 async fn results(case: &Case, device: &WgslDevice, types: Types) -> Result<Vec<TensorData>> {
     let values = call_as::<Wgsl>(case, device, types, &mut |tensor| tensor);
     // The ops beyond the contract are called in the device's own types only.
-    let values = values.or_else(|| call_extension(case, device).filter(|_| types.rounded == FloatDType::F32));
+    let values = values
+        .or_else(|| call_extension(case, device).filter(|_| types.rounded == FloatDType::F32));
     let mut data = Vec::new();
     for value in values.unwrap_or_default() {
         data.push(Value::into_data(value).await.map_err(error)?);

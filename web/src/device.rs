@@ -1,7 +1,7 @@
 //! The browser's devices.
 
 use burn_wgsl::WgslDevice;
-use burn_wgsl::device::{self, AdapterFacts, DeviceError, Features, Limits, Place};
+use burn_wgsl::device::{self, AdapterInfo, DeviceError, Features, Limits, ResolvedDevice};
 use serde::Serialize;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -19,15 +19,15 @@ struct Open {
 /// Finds and opens a device: `auto`, `gpu`, `software` or `cpu`.
 #[wasm_bindgen]
 pub async fn open(word: &str) -> Result<JsValue> {
-    device::look().await;
+    device::discover().await;
     let device = match burn_wgsl::open(&parsed(word)?).await {
         // The page then loads the module that has the CPU.
         Err(DeviceError::NoCpu) => WgslDevice::Cpu,
         opened => opened.map_err(error)?,
     };
-    let place = device.place().map_err(error)?;
+    let place = device.resolve().map_err(error)?;
     let description = device.describe().map_err(error)?;
-    object(&Open { device: device.to_string(), description, gpu: place != Place::Cpu })
+    object(&Open { device: device.to_string(), description, gpu: place != ResolvedDevice::Cpu })
 }
 
 /// Gives a device's GPU back: what is on it is gone, as when the browser takes it away.
@@ -52,13 +52,17 @@ struct Memory {
 #[wasm_bindgen]
 pub fn device_memory(device: &str) -> Result<JsValue> {
     let usage = burn_wgsl::memory(&parsed(device)?).map_err(error)?;
-    object(&usage.map(|usage| Memory { in_use: usage.in_use, reserved: usage.reserved, peak: usage.peak }))
+    object(&usage.map(|usage| Memory {
+        in_use: usage.in_use,
+        reserved: usage.reserved,
+        peak: usage.peak,
+    }))
 }
 
 /// What to do where there is no GPU.
 #[wasm_bindgen]
-pub fn advice() -> String {
-    device::advice()
+pub fn install_hint() -> String {
+    device::install_hint()
 }
 
 #[derive(Serialize)]
@@ -74,17 +78,17 @@ struct Adapter {
 }
 
 impl Adapter {
-    fn of(facts: &AdapterFacts) -> Self {
-        let shortfalls = facts.limits.shortfalls();
+    fn of(info: &AdapterInfo) -> Self {
+        let shortfalls = info.limits.shortfalls();
         let problem: Vec<String> = shortfalls.iter().map(ToString::to_string).collect();
         Self {
-            name: facts.name.clone(),
-            kind: facts.kind.to_string(),
-            api: facts.api.to_string(),
+            name: info.name.clone(),
+            kind: info.kind.to_string(),
+            api: info.api.to_string(),
             usable: shortfalls.is_empty(),
             problem: Some(problem.join("; ")).filter(|problem| !problem.is_empty()),
-            limits: facts.limits,
-            features: facts.features,
+            limits: info.limits,
+            features: info.features,
         }
     }
 }
@@ -92,6 +96,6 @@ impl Adapter {
 /// What the browser's adapter offers: one at most.
 #[wasm_bindgen]
 pub async fn adapters() -> Result<JsValue> {
-    let found = device::look().await;
-    object(&found.iter().map(|found| Adapter::of(&found.facts)).collect::<Vec<_>>())
+    let found = device::discover().await;
+    object(&found.iter().map(|found| Adapter::of(&found.info)).collect::<Vec<_>>())
 }

@@ -115,7 +115,13 @@ impl Digits {
             self.step += 1;
             losses.push(loss);
         }
-        Steps { step: self.step, epoch: self.epoch, samples: images, ..Steps::new(losses, start).await? }.object()
+        Steps {
+            step: self.step,
+            epoch: self.epoch,
+            samples: images,
+            ..Steps::new(losses, start).await?
+        }
+        .object()
     }
 
     fn model(&self) -> Model<Wgsl> {
@@ -135,7 +141,11 @@ impl Digits {
     /// How likely an 8x8 image, row by row, is each of the ten digits.
     pub async fn predict(&self, pixels: Vec<f32>) -> Result<Vec<f32>> {
         if pixels.len() != SIDE * SIDE {
-            return Err(JsError::new(&format!("an image has {} pixels, not {}", SIDE * SIDE, pixels.len())));
+            return Err(JsError::new(&format!(
+                "an image has {} pixels, not {}",
+                SIDE * SIDE,
+                pixels.len()
+            )));
         }
         let image = Tensor::from_data(TensorData::new(pixels, [1, 1, SIDE, SIDE]), &self.device);
         floats(softmax(self.model().forward(image), 1).reshape([CLASSES])).await
@@ -148,7 +158,8 @@ impl Digits {
 
     /// Takes such weights; the optimiser starts afresh.
     pub fn set_weights(&mut self, weights: Vec<f32>) -> Result<()> {
-        let model = parameters::write(Model::<Training>::new(&self.device), &weights, &self.device)?;
+        let model =
+            parameters::write(Model::<Training>::new(&self.device), &weights, &self.device)?;
         self.learner = Some(Learner::new(model, &self.device));
         Ok(())
     }

@@ -18,5 +18,8 @@ pub fn weights_file(weights: Vec<f32>) -> Result<Vec<u8>> {
 #[wasm_bindgen]
 pub async fn file_weights(bytes: Vec<u8>) -> Result<Vec<f32>> {
     let model = Model::<Wgsl>::new(&WgslDevice::Cpu);
-    parameters::read(&weights::from_bytes(model, "the file", bytes, &WgslDevice::Cpu).map_err(error)?).await
+    parameters::read(
+        &weights::from_bytes(model, "the file", bytes, &WgslDevice::Cpu).map_err(error)?,
+    )
+    .await
 }

@@ -3,7 +3,9 @@
 use burn::module::{AutodiffModule, Module};
 use burn::nn::attention::generate_autoregressive_mask;
 use burn::nn::loss::CrossEntropyLossConfig;
-use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
+use burn::nn::transformer::{
+    TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
+};
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{Adam, AdamConfig, GradientsParams, Optimizer};
@@ -99,7 +101,8 @@ impl Gpt {
     pub async fn create(device: &str, settings: JsValue) -> Result<Gpt> {
         let device = parsed(device)?;
         let Settings { seed, rate } = crate::script::settings(settings)?;
-        let text: Vec<char> = burn_wgsl::kernels::sources().iter().flat_map(|source| source.text.chars()).collect();
+        let text: Vec<char> =
+            burn_wgsl::kernels::sources().iter().flat_map(|source| source.text.chars()).collect();
         let mut vocabulary = text.clone();
         vocabulary.sort_unstable();
         vocabulary.dedup();
@@ -149,7 +152,12 @@ impl Gpt {
             self.model = Some(self.optimizer.step(self.rate, model, gradients));
             self.step += 1;
         }
-        Steps { step: self.step, samples: steps * BATCH * CONTEXT, ..Steps::new(losses, start).await? }.object()
+        Steps {
+            step: self.step,
+            samples: steps * BATCH * CONTEXT,
+            ..Steps::new(losses, start).await?
+        }
+        .object()
     }
 
     /// Changes the learning rate from the next step on.
@@ -186,7 +194,8 @@ impl Gpt {
         let length = seen.len();
         let scores = model.forward(ints::<Wgsl>(seen, &self.device).unsqueeze::<2>());
         let last = scores.slice([0..1, length - 1..length]).reshape([1, self.vocabulary.len()]);
-        let chances = floats(softmax(last / temperature, 1).reshape([self.vocabulary.len()])).await?;
+        let chances =
+            floats(softmax(last / temperature, 1).reshape([self.vocabulary.len()])).await?;
         let mut left = self.dice.below(1 << 24) as f32 / (1 << 24) as f32;
         let mut chosen = self.vocabulary.len() - 1;
         for (at, chance) in chances.into_iter().enumerate() {

@@ -47,7 +47,8 @@ pub fn version() -> String {
 /// The bytes that this module holds, in use or not.
 #[wasm_bindgen]
 pub fn heap_bytes() -> f64 {
-    let memory: js_sys::WebAssembly::Memory = wasm_bindgen::JsCast::unchecked_into(wasm_bindgen::memory());
+    let memory: js_sys::WebAssembly::Memory =
+        wasm_bindgen::JsCast::unchecked_into(wasm_bindgen::memory());
     let buffer: js_sys::ArrayBuffer = wasm_bindgen::JsCast::unchecked_into(memory.buffer());
     f64::from(buffer.byte_length())
 }

@@ -35,7 +35,12 @@ pub async fn race_elementwise(device: &str, count: usize, milliseconds: f64) -> 
     let device = parsed(device)?;
     let (a, b) = (random([count], &device), random([count], &device));
     let (seconds, runs) = median(milliseconds, || a.clone() + b.clone()).await?;
-    object(&Time { seconds, gflops: None, gbytes_per_second: Some(12.0 * count as f64 / seconds / 1e9), runs })
+    object(&Time {
+        seconds,
+        gflops: None,
+        gbytes_per_second: Some(12.0 * count as f64 / seconds / 1e9),
+        runs,
+    })
 }
 
 /// So many bytes brought to the device, until it has them.
@@ -43,8 +48,14 @@ pub async fn race_elementwise(device: &str, count: usize, milliseconds: f64) -> 
 pub async fn race_upload(device: &str, bytes: usize, milliseconds: f64) -> Result<JsValue> {
     let device = parsed(device)?;
     let data = TensorData::new(vec![1.0_f32; bytes / 4], [bytes / 4]);
-    let (seconds, runs) = median(milliseconds, || Tensor::<Wgsl, 1>::from_data(data.clone(), &device)).await?;
-    object(&Time { seconds, gflops: None, gbytes_per_second: Some(bytes as f64 / seconds / 1e9), runs })
+    let (seconds, runs) =
+        median(milliseconds, || Tensor::<Wgsl, 1>::from_data(data.clone(), &device)).await?;
+    object(&Time {
+        seconds,
+        gflops: None,
+        gbytes_per_second: Some(bytes as f64 / seconds / 1e9),
+        runs,
+    })
 }
 
 /// So many bytes brought back from the device.
@@ -60,7 +71,12 @@ pub async fn race_download(device: &str, bytes: usize, milliseconds: f64) -> Res
         times.push(start.elapsed().as_secs_f64());
     }
     let (seconds, runs) = middle(times);
-    object(&Time { seconds, gflops: None, gbytes_per_second: Some(bytes as f64 / seconds / 1e9), runs })
+    object(&Time {
+        seconds,
+        gflops: None,
+        gbytes_per_second: Some(bytes as f64 / seconds / 1e9),
+        runs,
+    })
 }
 
 fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Wgsl, D> {
@@ -76,7 +92,10 @@ async fn done<const D: usize>(tensor: Tensor<Wgsl, D>) -> Result<()> {
 
 /// The median time of one run. Runs are handed over in batches that take about 30 ms, so that waiting costs little; the
 /// first ones, which compile, do not count.
-async fn median<const D: usize>(milliseconds: f64, run: impl Fn() -> Tensor<Wgsl, D>) -> Result<(f64, usize)> {
+async fn median<const D: usize>(
+    milliseconds: f64,
+    run: impl Fn() -> Tensor<Wgsl, D>,
+) -> Result<(f64, usize)> {
     done(run()).await?;
     let start = Instant::now();
     done(run()).await?;

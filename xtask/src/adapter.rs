@@ -32,7 +32,8 @@ pub fn ensure(options: &Options) -> Result<Done, String> {
     }
     if !EXISTS_HERE {
         return Ok(Done::Skipped(
-            "lavapipe is for Linux: GPU tests run on the GPU that is here, or are shown as skipped".to_owned(),
+            "lavapipe is for Linux: GPU tests run on the GPU that is here, or are shown as skipped"
+                .to_owned(),
         ));
     }
     if let Some(name) = chosen_by_user() {
@@ -117,8 +118,9 @@ fn loader() -> Option<PathBuf> {
     let plain = ["/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib"];
     let folders = plain.iter().flat_map(|folder| {
         // Debian's folders per architecture, such as x86_64-linux-gnu.
-        let own =
-            entries(Path::new(folder)).into_iter().filter(|inner| file_name(inner).starts_with(&format!("{ARCH}-")));
+        let own = entries(Path::new(folder))
+            .into_iter()
+            .filter(|inner| file_name(inner).starts_with(&format!("{ARCH}-")));
         own.chain([PathBuf::from(folder)])
     });
     listed("LD_LIBRARY_PATH", "")
@@ -143,8 +145,8 @@ fn file_name(file: &Path) -> String {
 fn install() -> Result<(), String> {
     println!("    no software Vulkan adapter here; installing Mesa's as root");
     let system = system();
-    let debian_12 =
-        system.get("ID").is_some_and(|id| id == "debian") && system.get("VERSION_ID").is_some_and(|id| id == "12");
+    let debian_12 = system.get("ID").is_some_and(|id| id == "debian")
+        && system.get("VERSION_ID").is_some_and(|id| id == "12");
     if debian_12 {
         match install_from_backports() {
             Ok(()) => return Ok(()),
@@ -155,7 +157,8 @@ fn install() -> Result<(), String> {
     run_command(&mut apt(&PACKAGES))
 }
 
-const PACKAGES: [&str; 5] = ["install", "--yes", "--no-install-recommends", "mesa-vulkan-drivers", "libvulkan1"];
+const PACKAGES: [&str; 5] =
+    ["install", "--yes", "--no-install-recommends", "mesa-vulkan-drivers", "libvulkan1"];
 
 /// Debian 12's own Mesa (22.3) works, but its backports have 25.0, which is faster and knows more features.
 fn install_from_backports() -> Result<(), String> {
@@ -171,7 +174,8 @@ fn install_from_backports() -> Result<(), String> {
             .find_map(|source| Some((source.with_suite("bookworm", SUITE)?, source.kind())))
             .ok_or("no package source of Debian 12 to derive its backports from")?;
         let file = folder.join(format!("{SUITE}.{kind}"));
-        fs::write(&file, text).map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
+        fs::write(&file, text)
+            .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
         println!("    added {}: what is already installed stays as it is", file.display());
         added = Some(file);
     }
@@ -230,7 +234,8 @@ impl Source {
                 // Comments may stand inside a stanza; a blank line ends it.
                 let lines = text.lines().filter(|line| !line.starts_with('#'));
                 let text: Vec<&str> = lines.map(str::trim_end).collect();
-                text.split(|line| line.is_empty()).find_map(|stanza| stanza_with_suite(stanza, suite, other))
+                text.split(|line| line.is_empty())
+                    .find_map(|stanza| stanza_with_suite(stanza, suite, other))
             }
         }
     }
@@ -243,14 +248,16 @@ fn stanza_with_suite(stanza: &[&str], suite: &str, other: &str) -> Option<String
             name.eq_ignore_ascii_case(wanted).then(|| value.trim())
         })
     };
-    let holds =
-        |name: &str, word: &str| field(name).is_some_and(|value| value.split_whitespace().any(|one| one == word));
+    let holds = |name: &str, word: &str| {
+        field(name).is_some_and(|value| value.split_whitespace().any(|one| one == word))
+    };
     if !holds("Types", "deb") || !holds("Suites", suite) || holds("Enabled", "no") {
         return None;
     }
     let mut text = String::new();
     for line in stanza {
-        let is_suites = line.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case("Suites"));
+        let is_suites =
+            line.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case("Suites"));
         if is_suites {
             text += &format!("Suites: {other}");
         } else {

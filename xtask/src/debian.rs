@@ -7,13 +7,20 @@ use std::process::Command;
 /// Whether this is such a system.
 pub fn is_debian() -> bool {
     let system = system();
-    let names = ["ID", "ID_LIKE"].iter().filter_map(|key| system.get(*key)).flat_map(|value| value.split(' '));
+    let names = ["ID", "ID_LIKE"]
+        .iter()
+        .filter_map(|key| system.get(*key))
+        .flat_map(|value| value.split(' '));
     names.into_iter().any(|name| name == "debian" || name == "ubuntu")
 }
 
 /// Whether it is, and we are root.
 pub fn can_install() -> bool {
-    is_debian() && Command::new("id").arg("-u").output().is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+    is_debian()
+        && Command::new("id")
+            .arg("-u")
+            .output()
+            .is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
 /// `apt-get` with these words, which nobody needs to answer.

@@ -14,7 +14,10 @@ pub struct Run<'a> {
 }
 
 /// Trains, with the environment as `prepare` leaves it, and reads the report.
-pub fn run(run: Run<'_>, prepare: impl FnOnce(&mut Command) -> &mut Command) -> Result<Value, String> {
+pub fn run(
+    run: Run<'_>,
+    prepare: impl FnOnce(&mut Command) -> &mut Command,
+) -> Result<Value, String> {
     let path = run.json.display();
     // A report of an earlier run must not pass for this one's.
     match std::fs::remove_file(&run.json) {
@@ -23,8 +26,9 @@ pub fn run(run: Run<'_>, prepare: impl FnOnce(&mut Command) -> &mut Command) -> 
         }
         _ => {}
     }
-    let mut command =
-        cargo(&"run --release --locked --all-features --example digits --".split(' ').collect::<Vec<_>>());
+    let mut command = cargo(
+        &"run --release --locked --all-features --example digits --".split(' ').collect::<Vec<_>>(),
+    );
     if let Some(device) = run.device {
         command.args(["--device", device]);
     }
@@ -40,20 +44,28 @@ pub fn run(run: Run<'_>, prepare: impl FnOnce(&mut Command) -> &mut Command) -> 
 
 /// The loss falls and the accuracy is far from chance.
 pub fn learned(report: &Value, epochs: usize) -> Result<(), String> {
-    let losses: Vec<f64> =
-        report["train_loss"].as_array().map(|list| list.iter().filter_map(Value::as_f64).collect()).unwrap_or_default();
+    let losses: Vec<f64> = report["train_loss"]
+        .as_array()
+        .map(|list| list.iter().filter_map(Value::as_f64).collect())
+        .unwrap_or_default();
     let accuracy = report["test_accuracy"].as_f64();
     println!("    train_loss {losses:.4?}, test_accuracy {accuracy:?}");
     // Infinite and undefined numbers have no JSON form and arrive as null, so they are missing from the list.
     if losses.len() != epochs {
-        return Err(format!("train_loss should hold {epochs} numbers, one an epoch: {}", report["train_loss"]));
+        return Err(format!(
+            "train_loss should hold {epochs} numbers, one an epoch: {}",
+            report["train_loss"]
+        ));
     }
     if losses.last() >= losses.first() {
         return Err(format!("the training loss does not fall: {losses:?}"));
     }
     match accuracy {
         Some(accuracy) if accuracy > 0.7 && accuracy <= 1.0 => Ok(()),
-        _ => Err(format!("test_accuracy should be above 0.7 and at most 1: {}", report["test_accuracy"])),
+        _ => Err(format!(
+            "test_accuracy should be above 0.7 and at most 1: {}",
+            report["test_accuracy"]
+        )),
     }
 }
 
@@ -99,7 +111,8 @@ mod checks {
 
     #[test]
     fn learning_is_judged() {
-        let report = |loss: Value, accuracy: Value| json!({ "train_loss": loss, "test_accuracy": accuracy });
+        let report =
+            |loss: Value, accuracy: Value| json!({ "train_loss": loss, "test_accuracy": accuracy });
         assert!(learned(&report(json!([2.1, 1.0, 0.5]), json!(0.9)), 3).is_ok());
         assert!(learned(&report(json!([2.1, 1.0]), json!(0.9)), 3).is_err());
         assert!(learned(&report(json!([2.1, null, 0.5]), json!(0.9)), 3).is_err());
@@ -118,7 +131,8 @@ mod checks {
             assert!(ran_on_cpu(&report).is_ok());
             assert!(ran_on_gpu(&report, "software").is_err());
         }
-        let software = json!({ "device": "software", "adapter": "llvmpipe (Cpu)", "fallbacks": {} });
+        let software =
+            json!({ "device": "software", "adapter": "llvmpipe (Cpu)", "fallbacks": {} });
         assert!(ran_on_cpu(&software).is_err());
         assert!(ran_on_gpu(&software, "software").is_ok());
         let slow = json!({ "device": "software", "adapter": "llvmpipe", "fallbacks": { "float_sort": 3 } });

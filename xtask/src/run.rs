@@ -7,9 +7,12 @@ use std::process::Command;
 /// The repository's root: the folder of the lock file. Cargo says at run time where the package that runs lies; the compiled-in path
 /// would be stale in a clone that was moved together with its target folder.
 pub fn root() -> PathBuf {
-    let package =
-        std::env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
-    package.ancestors().find(|folder| folder.join("Cargo.lock").is_file()).map_or(package.clone(), Path::to_path_buf)
+    let package = std::env::var_os("CARGO_MANIFEST_DIR")
+        .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+    package
+        .ancestors()
+        .find(|folder| folder.join("Cargo.lock").is_file())
+        .map_or(package.clone(), Path::to_path_buf)
 }
 
 /// Where cargo puts what it builds, and where the steps keep their own files.
@@ -39,8 +42,9 @@ pub fn run(command: &mut Command) -> Result<(), String> {
 
 /// The command as one could type it.
 fn show(command: &Command) -> String {
-    let settings =
-        command.get_envs().filter_map(|(key, value)| Some(format!("{}={}", key.to_string_lossy(), quoted(value?))));
+    let settings = command
+        .get_envs()
+        .filter_map(|(key, value)| Some(format!("{}={}", key.to_string_lossy(), quoted(value?))));
     let program = Path::new(command.get_program()).file_stem();
     let program = quoted(program.unwrap_or(command.get_program()));
     let words = command.get_args().map(quoted);
@@ -49,5 +53,9 @@ fn show(command: &Command) -> String {
 
 fn quoted(word: &OsStr) -> String {
     let word = word.to_string_lossy();
-    if word.is_empty() || word.contains(char::is_whitespace) { format!("'{word}'") } else { word.into_owned() }
+    if word.is_empty() || word.contains(char::is_whitespace) {
+        format!("'{word}'")
+    } else {
+        word.into_owned()
+    }
 }

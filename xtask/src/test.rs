@@ -61,8 +61,9 @@ impl Options {
                 ("--no-adapter", None) => options.no_adapter = true,
                 ("--no-skip", None) => options.no_skip = true,
                 ("--only" | "--skip" | "--device", _) => {
-                    let value =
-                        joined.or_else(|| words.next().cloned()).ok_or_else(|| format!("`{flag}` needs a value"))?;
+                    let value = joined
+                        .or_else(|| words.next().cloned())
+                        .ok_or_else(|| format!("`{flag}` needs a value"))?;
                     match flag {
                         "--only" => options.only.extend(step_names(&value)?),
                         "--skip" => options.skip.extend(step_names(&value)?),
@@ -168,7 +169,12 @@ fn summary(
         }
     }
     let count = |wanted: &str| rows.iter().filter(|(_, result, _)| *result == wanted).count();
-    println!("\n{} passed, {} skipped, {} failed", count("passed"), count("skipped"), usize::from(failure.is_some()));
+    println!(
+        "\n{} passed, {} skipped, {} failed",
+        count("passed"),
+        count("skipped"),
+        usize::from(failure.is_some())
+    );
     // A reader of a pipe must have the last line before the exit status.
     let _ = std::io::stdout().flush();
     if failure.is_some() { ExitCode::FAILURE } else { ExitCode::SUCCESS }
@@ -181,7 +187,8 @@ fn passed(result: Result<(), String>) -> Result<Done, String> {
 fn fmt(_: &Options) -> Result<Done, String> {
     run_command(&mut cargo(&["fmt", "--all", "--check"]))?;
     // The families of kernels are declared by a macro, behind which cargo fmt does not look.
-    let kernels = std::fs::read_dir("src/kernels").map_err(|error| format!("src/kernels: {error}"))?;
+    let kernels =
+        std::fs::read_dir("src/kernels").map_err(|error| format!("src/kernels: {error}"))?;
     let files = kernels.flatten().map(|entry| entry.path());
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.arg("--check");
@@ -212,8 +219,10 @@ fn as_gpu(options: &Options) -> Result<Done, String> {
     let mut command = test_command(options, tests.as_flattened());
     run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
     // What a program is given that has run for a while, and tiles that only large products are.
-    let mut command =
-        test_command(options, ["ops", "elementwise", "types"].map(|test| ["--test", test]).as_flattened());
+    let mut command = test_command(
+        options,
+        ["ops", "elementwise", "types"].map(|test| ["--test", test]).as_flattened(),
+    );
     run_command(command.env("BURN_WGSL_WARM", "1"))?;
     let products = "matmul,linear,conv";
     let mut command = test_command(options, &["--test", "ops", "--test", "types"]);
@@ -252,10 +261,15 @@ fn example(options: &Options) -> Result<Done, String> {
     };
     let devices = gpu.filter(|word| *word != "cpu").into_iter().chain(["cpu"]);
     for device in devices {
-        let file: String = device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
+        let file: String =
+            device.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         let epochs = 3;
         let report = digits::run(
-            digits::Run { device: Some(device), epochs, json: target().join(format!("digits-{file}.json")) },
+            digits::Run {
+                device: Some(device),
+                epochs,
+                json: target().join(format!("digits-{file}.json")),
+            },
             |command| command.envs(adapter::settings(options)),
         )?;
         digits::learned(&report, epochs)?;
@@ -270,7 +284,9 @@ fn example(options: &Options) -> Result<Done, String> {
 
 fn cpu_only(_: &Options) -> Result<Done, String> {
     if !cfg!(target_os = "linux") {
-        return Ok(Done::Skipped("only Linux reaches its GPUs through a library that can be missing".to_owned()));
+        return Ok(Done::Skipped(
+            "only Linux reaches its GPUs through a library that can be missing".to_owned(),
+        ));
     }
     // An empty file under the library's name stops the dynamic loader as surely as none, and needs no root.
     let folder = target().join("no-vulkan");
@@ -306,7 +322,8 @@ mod checks {
     #[test]
     fn flags_choose_steps() {
         let options = parse("--only fmt,docs --only=clippy --skip docs").unwrap();
-        let wanted: Vec<&str> = STEPS.iter().map(|step| step.name).filter(|name| options.wants(name)).collect();
+        let wanted: Vec<&str> =
+            STEPS.iter().map(|step| step.name).filter(|name| options.wants(name)).collect();
         assert_eq!(wanted, ["fmt", "clippy"]);
         assert!(STEPS.iter().all(|step| parse("").unwrap().wants(step.name)));
     }

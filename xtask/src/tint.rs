@@ -40,16 +40,17 @@ pub fn check() -> Result<(), Problem> {
         }
         fs::create_dir_all(&shaders)
     };
-    prepare()
-        .map_err(|error: io::Error| Problem::Failed(format!("{} cannot be written: {error}", shaders.display())))?;
+    prepare().map_err(|error: io::Error| {
+        Problem::Failed(format!("{} cannot be written: {error}", shaders.display()))
+    })?;
     find_node().map_err(Problem::NoCompiler)?;
     let check = npm::install("xtask/tint").map_err(Problem::NoCompiler)?.join("check.js");
     // Node.js looks for packages beside the script.
-    fs::copy(root().join("xtask/tint/check.js"), &check)
-        .map_err(|error| Problem::Failed(format!("{} cannot be written: {error}", check.display())))?;
+    fs::copy(root().join("xtask/tint/check.js"), &check).map_err(|error| {
+        Problem::Failed(format!("{} cannot be written: {error}", check.display()))
+    })?;
 
-    let words =
-        "test --workspace --all-features --locked --test variants -- --exact every_variant_is_written_for_browsers";
+    let words = "test --workspace --all-features --locked --test variants -- --exact every_variant_is_written_for_browsers";
     let mut command = cargo(&words.split(' ').collect::<Vec<_>>());
     run_command(command.env("BURN_WGSL_SHADERS", &shaders)).map_err(Problem::Failed)?;
     let mut node = Command::new("node");
@@ -64,7 +65,9 @@ fn find_node() -> Result<(), String> {
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
     match major(&version) {
         Some(major) if major >= NODE => Ok(()),
-        _ => Err(format!("Tint needs Node.js {NODE} or later, and `node --version` says {version:?}")),
+        _ => Err(format!(
+            "Tint needs Node.js {NODE} or later, and `node --version` says {version:?}"
+        )),
     }
 }
 

@@ -30,9 +30,12 @@ pub fn prepare(name: &str, device: &Device) -> Option<Work> {
         ("sum-last", |device| unary([4096, 4096], device, |x| x.sum_dim(1))),
         ("sum-first", |device| unary([4096, 4096], device, |x| x.sum_dim(0))),
         ("softmax", |device| unary([4096, 1024], device, |x| activation::softmax(x, 1))),
-        ("transpose", |device| unary([4096, 4096], device, |x| x.transpose().reshape([4096 * 4096]))),
+        ("transpose", |device| {
+            unary([4096, 4096], device, |x| x.transpose().reshape([4096 * 4096]))
+        }),
         ("conv2d", |device| {
-            let (x, weight) = (plain([16, 16, 64, 64], 1, device), plain([32, 16, 3, 3], 2, device));
+            let (x, weight) =
+                (plain([16, 16, 64, 64], 1, device), plain([32, 16, 3, 3], 2, device));
             Box::new(move || output(conv2d(x.clone(), weight.clone(), None, same_3x3())))
         }),
         ("conv2d-backward", conv2d_backward),
@@ -66,7 +69,11 @@ fn output<const D: usize>(tensor: Plain<D>) -> Output {
     Box::new(move || mean_of_absolutes(tensor.into_data()))
 }
 
-fn unary<const D: usize, const E: usize>(shape: [usize; D], device: &Device, op: fn(Plain<D>) -> Plain<E>) -> Work {
+fn unary<const D: usize, const E: usize>(
+    shape: [usize; D],
+    device: &Device,
+    op: fn(Plain<D>) -> Plain<E>,
+) -> Work {
     let x = plain(shape, 1, device);
     Box::new(move || output(op(x.clone())))
 }
@@ -90,7 +97,9 @@ fn conv2d_backward(device: &Device) -> Work {
         let mut gradients = (y * seed.clone()).sum().backward();
         let by_x = x.grad_remove(&mut gradients).expect("x asks for a gradient");
         let by_weight = weight.grad_remove(&mut gradients).expect("the weight asks for a gradient");
-        Box::new(move || mean_of_absolutes(by_x.into_data()) + mean_of_absolutes(by_weight.into_data()))
+        Box::new(move || {
+            mean_of_absolutes(by_x.into_data()) + mean_of_absolutes(by_weight.into_data())
+        })
     })
 }
 
@@ -115,8 +124,10 @@ fn labels(count: usize, device: &Device) -> Labels {
 
 /// A perceptron 784-512-10 on 256 rows.
 fn mlp_step(device: &Device) -> Work {
-    let (x, labels, device) = (tracked([256, 784], 1, device), labels(256, device), with_gradients(device));
-    let model: (Linear, Linear) = (LinearConfig::new(784, 512).init(&device), LinearConfig::new(512, 10).init(&device));
+    let (x, labels, device) =
+        (tracked([256, 784], 1, device), labels(256, device), with_gradients(device));
+    let model: (Linear, Linear) =
+        (LinearConfig::new(784, 512).init(&device), LinearConfig::new(512, 10).init(&device));
     let entropy = CrossEntropyLoss::new(None, &device);
     training(model, move |(first, second)| {
         let hidden = activation::relu(first.forward(x.clone()));
@@ -126,8 +137,11 @@ fn mlp_step(device: &Device) -> Work {
 
 /// Two convolutions, each with pooling, and two linear layers, on 64 images of 28x28.
 fn cnn_step(device: &Device) -> Work {
-    let (x, labels, device) = (tracked([64, 1, 28, 28], 1, device), labels(64, device), with_gradients(device));
-    let conv = |from, to| Conv2dConfig::new([from, to], [3, 3]).with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1));
+    let (x, labels, device) =
+        (tracked([64, 1, 28, 28], 1, device), labels(64, device), with_gradients(device));
+    let conv = |from, to| {
+        Conv2dConfig::new([from, to], [3, 3]).with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1))
+    };
     let model: (Conv2d, Conv2d, Linear, Linear) = (
         conv(1, 32).init(&device),
         conv(32, 64).init(&device),

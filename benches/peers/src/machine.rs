@@ -22,7 +22,11 @@ pub fn facts<'a>(device: Device, launchers: impl Iterator<Item = &'a Launcher>) 
 }
 
 fn git(arguments: &[&str]) -> Option<String> {
-    let output = Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR")]).args(arguments).output().ok()?;
+    let output = Command::new("git")
+        .args(["-C", env!("CARGO_MANIFEST_DIR")])
+        .args(arguments)
+        .output()
+        .ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 

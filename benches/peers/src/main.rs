@@ -85,7 +85,9 @@ fn main() -> Result<()> {
     if args.list {
         return show(&workloads::list(&chosen));
     }
-    let Some(device) = args.device else { bail!("say on which adapter: --device software, or --device gpu") };
+    let Some(device) = args.device else {
+        bail!("say on which adapter: --device software, or --device gpu")
+    };
     let caches = caches(&args)?;
     let mut launchers = Vec::new();
     let mut skipped = Vec::new();
@@ -100,14 +102,16 @@ fn main() -> Result<()> {
     }
     ensure!(!launchers.is_empty(), "none of the peers can run");
 
-    let mut measurement = Measurement::new(launchers, Duration::from_secs(args.limit), args.rounds, args.steps);
+    let mut measurement =
+        Measurement::new(launchers, Duration::from_secs(args.limit), args.rounds, args.steps);
     let facts = machine::facts(device, measurement.launchers());
     let mut rows: Vec<(&Workload, Vec<Outcome>)> = Vec::new();
     for workload in chosen {
         rows.push((workload, measurement.take(workload)));
         // Written after each workload, so that a run that is cut short leaves what it has.
         let text = report::markdown(&facts, measurement.peers(), &rows, &skipped);
-        std::fs::write(&args.out, text).with_context(|| format!("cannot write {}", args.out.display()))?;
+        std::fs::write(&args.out, text)
+            .with_context(|| format!("cannot write {}", args.out.display()))?;
         eprintln!("{}", report::line(measurement.peers(), &rows[rows.len() - 1]));
     }
     show(&report::table(measurement.peers(), &rows))?;
@@ -117,10 +121,15 @@ fn main() -> Result<()> {
 
 /// The folder of the peers' caches. Below a `Cargo.toml` cubecl would keep its own in that package's target folder.
 fn caches(args: &Args) -> Result<PathBuf> {
-    let folder = args.caches.clone().unwrap_or_else(|| std::env::temp_dir().join("burn-wgsl-peers"));
+    let folder =
+        args.caches.clone().unwrap_or_else(|| std::env::temp_dir().join("burn-wgsl-peers"));
     let folder = std::path::absolute(folder)?;
     if let Some(package) = folder.ancestors().find(|above| above.join("Cargo.toml").exists()) {
-        bail!("--caches {} is inside the package {}: choose a folder outside", folder.display(), package.display());
+        bail!(
+            "--caches {} is inside the package {}: choose a folder outside",
+            folder.display(),
+            package.display()
+        );
     }
     Ok(folder)
 }
@@ -134,20 +143,29 @@ fn ready(peer: &'static Peer, args: &Args, device: Device, caches: &Path) -> Res
                 eprintln!("building {package}");
                 // One by one: built together they would share the union of the features that each asks for.
                 let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-                build.args(["build", "--release", "--locked", "--quiet", "-p", package]).current_dir(folder);
-                let status = build.status().context("cannot start cargo; --no-build does without it")?;
+                build
+                    .args(["build", "--release", "--locked", "--quiet", "-p", package])
+                    .current_dir(folder);
+                let status =
+                    build.status().context("cannot start cargo; --no-build does without it")?;
                 ensure!(status.success(), "cargo could not build {package}");
             }
             let here = std::env::current_exe()?;
-            let program = here.with_file_name(format!("{}{}", peer.program, std::env::consts::EXE_SUFFIX));
+            let program =
+                here.with_file_name(format!("{}{}", peer.program, std::env::consts::EXE_SUFFIX));
             ensure!(program.exists(), "{} is missing: leave out --no-build", program.display());
             (program, None)
         }
         None => {
             let found = Command::new(&args.python).args(["-c", "import torch"]).output();
             let python = args.python.display();
-            let found = found.with_context(|| format!("{python} cannot be started; --python names another"))?;
-            let last = String::from_utf8_lossy(&found.stderr).lines().last().unwrap_or_default().to_owned();
+            let found = found
+                .with_context(|| format!("{python} cannot be started; --python names another"))?;
+            let last = String::from_utf8_lossy(&found.stderr)
+                .lines()
+                .last()
+                .unwrap_or_default()
+                .to_owned();
             ensure!(
                 found.status.success(),
                 "{python} has no PyTorch ({last}): `{python} -m pip install torch numpy`, or --python"
@@ -157,10 +175,11 @@ fn ready(peer: &'static Peer, args: &Args, device: Device, caches: &Path) -> Res
     };
     let caches = caches.join(device.word()).join(peer.name);
     let mut launcher = Launcher { peer, program, script, device, caches, about: String::new() };
-    launcher.about = match launcher.start(&launcher.caches)?.ask("about", Duration::from_secs(args.limit))? {
-        Reply::About(text) => text,
-        other => bail!("an unexpected answer: {other:?}"),
-    };
+    launcher.about =
+        match launcher.start(&launcher.caches)?.ask("about", Duration::from_secs(args.limit))? {
+            Reply::About(text) => text,
+            other => bail!("an unexpected answer: {other:?}"),
+        };
     Ok(launcher)
 }
 

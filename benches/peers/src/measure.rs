@@ -33,7 +33,12 @@ pub struct Measurement {
 
 impl Measurement {
     pub fn new(launchers: Vec<Launcher>, limit: Duration, rounds: u32, steps: u32) -> Self {
-        Self { peers: launchers.into_iter().map(|launcher| (launcher, None)).collect(), limit, rounds, steps }
+        Self {
+            peers: launchers.into_iter().map(|launcher| (launcher, None)).collect(),
+            limit,
+            rounds,
+            steps,
+        }
     }
 
     pub fn peers(&self) -> impl Iterator<Item = &'static Peer> + Clone {
@@ -75,14 +80,16 @@ impl Measurement {
         let (launcher, process) = &mut self.peers[index];
         let first = launcher.caches.join("first-step");
         match workload.kind {
-            Kind::Op | Kind::Step => match ask(launcher, process, &format!("run {}", workload.name), limit)? {
-                Reply::Times(times) => {
-                    outcome.samples.extend(times.ms);
-                    outcome.value = outcome.value.or(times.value);
-                    outcome.warm_up = outcome.warm_up.or(times.warm_up);
+            Kind::Op | Kind::Step => {
+                match ask(launcher, process, &format!("run {}", workload.name), limit)? {
+                    Reply::Times(times) => {
+                        outcome.samples.extend(times.ms);
+                        outcome.value = outcome.value.or(times.value);
+                        outcome.warm_up = outcome.warm_up.or(times.warm_up);
+                    }
+                    other => bail!("an unexpected answer: {other:?}"),
                 }
-                other => bail!("an unexpected answer: {other:?}"),
-            },
+            }
             Kind::FirstCold => {
                 if first.exists() {
                     std::fs::remove_dir_all(&first)?;
@@ -105,7 +112,12 @@ impl Measurement {
 }
 
 /// Asks the peer's process, starting it if it is not there.
-fn ask(launcher: &Launcher, process: &mut Option<Process>, command: &str, limit: Duration) -> Result<Reply> {
+fn ask(
+    launcher: &Launcher,
+    process: &mut Option<Process>,
+    command: &str,
+    limit: Duration,
+) -> Result<Reply> {
     let running = match process {
         Some(running) => running,
         None => process.insert(launcher.start(&launcher.caches)?),
@@ -114,7 +126,12 @@ fn ask(launcher: &Launcher, process: &mut Option<Process>, command: &str, limit:
 }
 
 /// A process of its own for some training steps: seconds from its start to their end, and its peak of memory in KiB.
-fn after_start(launcher: &Launcher, caches: &Path, steps: u32, limit: Duration) -> Result<(f64, u64)> {
+fn after_start(
+    launcher: &Launcher,
+    caches: &Path,
+    steps: u32,
+    limit: Duration,
+) -> Result<(f64, u64)> {
     let started = Instant::now();
     match launcher.start(caches)?.ask(&format!("steps {steps}"), limit)? {
         Reply::Done { peak_kib } => Ok((started.elapsed().as_secs_f64(), peak_kib)),

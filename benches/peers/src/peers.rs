@@ -89,8 +89,11 @@ impl Peer {
     pub fn version(&self) -> Option<String> {
         let (name, beginning) = self.engine?;
         let lock = include_str!("../Cargo.lock");
-        let packages = lock.split("[[package]]").filter(|entry| entry.contains(&format!("\nname = \"{name}\"\n")));
-        let mut versions = packages.filter_map(|entry| entry.split("\nversion = \"").nth(1)?.split('"').next());
+        let packages = lock
+            .split("[[package]]")
+            .filter(|entry| entry.contains(&format!("\nname = \"{name}\"\n")));
+        let mut versions =
+            packages.filter_map(|entry| entry.split("\nversion = \"").nth(1)?.split('"').next());
         Some(format!("{name} {}", versions.find(|version| version.starts_with(beginning))?))
     }
 }

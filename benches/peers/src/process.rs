@@ -28,7 +28,8 @@ pub struct Launcher {
 impl Launcher {
     /// Starts the peer with its caches in the folder `caches`, which is also its working folder.
     pub fn start(&self, caches: &Path) -> Result<Process> {
-        std::fs::create_dir_all(caches).with_context(|| format!("cannot make {}", caches.display()))?;
+        std::fs::create_dir_all(caches)
+            .with_context(|| format!("cannot make {}", caches.display()))?;
         let log = caches.join("stderr.log");
         let mut command = Command::new(&self.program);
         command
@@ -44,7 +45,8 @@ impl Launcher {
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?);
         std::fs::create_dir_all(caches.join("nvidia"))?; // the driver does not make it
-        let mut child = command.spawn().with_context(|| format!("cannot start {}", self.program.display()))?;
+        let mut child =
+            command.spawn().with_context(|| format!("cannot start {}", self.program.display()))?;
         let stdout = child.stdout.take().context("the peer has no stdout")?;
         let (sender, lines) = channel();
         std::thread::spawn(move || {
@@ -79,14 +81,21 @@ impl Process {
     fn stand_still(&self, still: bool) {
         use rustix::process::{Pid, Signal, kill_process};
         // It may have ended, which the next answer tells.
-        let _ = kill_process(Pid::from_child(&self.child), if still { Signal::STOP } else { Signal::CONT });
+        let _ = kill_process(
+            Pid::from_child(&self.child),
+            if still { Signal::STOP } else { Signal::CONT },
+        );
     }
 
     #[cfg(not(unix))]
     fn stand_still(&self, _still: bool) {}
 
     fn answer(&mut self, command: &str, limit: Duration) -> Result<Reply> {
-        let sent = self.child.stdin.as_mut().map(|stdin| writeln!(stdin, "{command}").and_then(|()| stdin.flush()));
+        let sent = self
+            .child
+            .stdin
+            .as_mut()
+            .map(|stdin| writeln!(stdin, "{command}").and_then(|()| stdin.flush()));
         if !matches!(sent, Some(Ok(()))) {
             return Err(self.ended());
         }

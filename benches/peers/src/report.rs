@@ -48,7 +48,9 @@ pub fn table(peers: impl Iterator<Item = &'static Peer>, rows: &[Row]) -> String
         for (index, outcome) in outcomes.iter().enumerate() {
             text += &format!(" {} |", cell(outcome));
             if index > 0 {
-                let ratio = base.zip(median(&outcome.samples)).map(|(base, own)| format!("{:.2}", own / base));
+                let ratio = base
+                    .zip(median(&outcome.samples))
+                    .map(|(base, own)| format!("{:.2}", own / base));
                 text += &format!(" {} |", ratio.unwrap_or_default());
             }
         }
@@ -59,8 +61,14 @@ pub fn table(peers: impl Iterator<Item = &'static Peer>, rows: &[Row]) -> String
 
 /// One workload in a line, for those who wait.
 pub fn line(peers: impl Iterator<Item = &'static Peer>, (workload, outcomes): &Row) -> String {
-    let cells = peers.zip(outcomes).map(|(peer, outcome)| format!("{} {}", peer.name, cell(outcome)));
-    format!("{} [{}]  {}", workload.name, workload.kind.unit(), cells.collect::<Vec<_>>().join("  "))
+    let cells =
+        peers.zip(outcomes).map(|(peer, outcome)| format!("{} {}", peer.name, cell(outcome)));
+    format!(
+        "{} [{}]  {}",
+        workload.name,
+        workload.kind.unit(),
+        cells.collect::<Vec<_>>().join("  ")
+    )
 }
 
 fn cell(outcome: &Outcome) -> String {
@@ -109,7 +117,8 @@ fn notes(peers: impl Iterator<Item = &'static Peer> + Clone, rows: &[Row]) -> Ve
             if let Some(why) = &outcome.failure {
                 notes.push(format!("- {} at {}: {why}\n", peer.title, workload.name));
             }
-            if let (Kind::Op, Some(expected), Some(value)) = (workload.kind, expected, outcome.value)
+            if let (Kind::Op, Some(expected), Some(value)) =
+                (workload.kind, expected, outcome.value)
                 && (value - expected).abs() > TOLERANCE * expected.abs()
             {
                 notes.push(format!(
@@ -123,11 +132,16 @@ fn notes(peers: impl Iterator<Item = &'static Peer> + Clone, rows: &[Row]) -> Ve
 }
 
 fn warm_ups(peers: impl Iterator<Item = &'static Peer> + Clone, rows: &[Row]) -> String {
-    let mut text =
-        format!("| workload |{}\n", peers.clone().map(|peer| format!(" {} |", peer.title)).collect::<String>());
+    let mut text = format!(
+        "| workload |{}\n",
+        peers.clone().map(|peer| format!(" {} |", peer.title)).collect::<String>()
+    );
     text += &format!("|---|{}\n", peers.map(|_| "--:|").collect::<String>());
-    for (workload, outcomes) in rows.iter().filter(|(_, outcomes)| outcomes.iter().any(|o| o.warm_up.is_some())) {
-        let cells = outcomes.iter().map(|o| format!(" {} |", o.warm_up.map(figure).unwrap_or_default()));
+    for (workload, outcomes) in
+        rows.iter().filter(|(_, outcomes)| outcomes.iter().any(|o| o.warm_up.is_some()))
+    {
+        let cells =
+            outcomes.iter().map(|o| format!(" {} |", o.warm_up.map(figure).unwrap_or_default()));
         text += &format!("| {} |{}\n", workload.name, cells.collect::<String>());
     }
     text

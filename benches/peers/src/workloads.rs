@@ -77,7 +77,11 @@ const WORKLOADS: &[Workload] = &[
 pub fn matching(words: &[String]) -> Result<Vec<&'static Workload>> {
     let asks = |word: &str, name: &str| {
         // A whole name is no beginning: `conv2d` leaves out `conv2d-backward`.
-        if WORKLOADS.iter().any(|workload| workload.name == word) { name == word } else { name.starts_with(word) }
+        if WORKLOADS.iter().any(|workload| workload.name == word) {
+            name == word
+        } else {
+            name.starts_with(word)
+        }
     };
     for word in words {
         if !WORKLOADS.iter().any(|workload| asks(word, workload.name)) {

@@ -11,7 +11,12 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 /// The slope and the offset of the line through the points, by gradient descent. `device` is "auto", "software", ...
 #[wasm_bindgen]
-pub async fn fit(device: &str, x: Vec<f32>, y: Vec<f32>, steps: usize) -> Result<Vec<f32>, JsError> {
+pub async fn fit(
+    device: &str,
+    x: Vec<f32>,
+    y: Vec<f32>,
+    steps: usize,
+) -> Result<Vec<f32>, JsError> {
     if x.len() != y.len() {
         return Err(JsError::new("each x needs a y"));
     }
@@ -31,7 +36,9 @@ pub async fn fit(device: &str, x: Vec<f32>, y: Vec<f32>, steps: usize) -> Result
     }
     // Data is awaited, never waited for.
     let mut found = Vec::new();
-    for part in [line.weight.val().reshape([1])].into_iter().chain(line.bias.map(|offset| offset.val())) {
+    for part in
+        [line.weight.val().reshape([1])].into_iter().chain(line.bias.map(|offset| offset.val()))
+    {
         found.extend(part.into_data_async().await?.iter::<f32>());
     }
     Ok(found)

@@ -3,7 +3,8 @@
 #![expect(non_snake_case, reason = "readers are named after the kinds of the tables")]
 
 use burn_backend::ops::{
-    AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConvOptions, GridSampleOptions, InterpolateOptions,
+    AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConvOptions,
+    GridSampleOptions, InterpolateOptions,
 };
 use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor};
 use burn_backend::{Backend, DType, Scalar, TensorData, get_device_settings};
@@ -25,14 +26,22 @@ pub fn content(input: &Input, place: usize) -> TensorData {
             values.iter_mut().skip(5).step_by(17).for_each(|value| *value = 0.0);
             TensorData::new(values, shape)
         }
-        Fill::Positive => TensorData::new(floats(len, Draw::Uniform { low: 0.1, high: 1.1 }, stream), shape),
-        Fill::Ints => TensorData::new(integers(len, Draw::Ints { low: -9, width: 19 }, stream), shape),
-        Fill::Below(n) => TensorData::new(integers(len, Draw::Ints { low: 0, width: n as u32 }, stream), shape),
+        Fill::Positive => {
+            TensorData::new(floats(len, Draw::Uniform { low: 0.1, high: 1.1 }, stream), shape)
+        }
+        Fill::Ints => {
+            TensorData::new(integers(len, Draw::Ints { low: -9, width: 19 }, stream), shape)
+        }
+        Fill::Below(n) => {
+            TensorData::new(integers(len, Draw::Ints { low: 0, width: n as u32 }, stream), shape)
+        }
         Fill::Truths => {
             let coins = integers(len, Draw::Bernoulli { probability: 0.5 }, stream);
             TensorData::new(coins.into_iter().map(|coin| coin == 1).collect::<Vec<bool>>(), shape)
         }
-        Fill::Given(values) => TensorData::new(values.iter().map(|&value| value as i32).collect(), shape),
+        Fill::Given(values) => {
+            TensorData::new(values.iter().map(|&value| value as i32).collect(), shape)
+        }
     }
 }
 
@@ -62,7 +71,11 @@ impl<'a, T: Backend> Arguments<'a, T> {
     }
 
     /// The tensor kept from an earlier call, or the one that is made now.
-    pub(super) fn keep(&mut self, place: usize, make: impl FnOnce(&mut Self) -> Value<T>) -> Value<T> {
+    pub(super) fn keep(
+        &mut self,
+        place: usize,
+        make: impl FnOnce(&mut Self) -> Value<T>,
+    ) -> Value<T> {
         let kept = self.kept.as_ref().and_then(|kept| kept.0.get(&place));
         if let Some(value) = kept {
             return value.clone();
@@ -79,7 +92,11 @@ impl<'a, T: Backend> Arguments<'a, T> {
             let data = content(input, place).convert_dtype(args.types.rounded.into());
             let data = data.convert_dtype(args.types.float.into());
             let tensor = T::float_from_data(data, args.device);
-            Value::Float(if input.axes.is_empty() { tensor } else { T::float_permute(tensor, input.axes) })
+            Value::Float(if input.axes.is_empty() {
+                tensor
+            } else {
+                T::float_permute(tensor, input.axes)
+            })
         });
         match value {
             Value::Float(tensor) => (self.prepare)(tensor),
@@ -97,7 +114,11 @@ impl<'a, T: Backend> Arguments<'a, T> {
             }
             let data = data.convert_dtype(args.types.int.into());
             let tensor = T::int_from_data(data, args.device);
-            Value::Int(if input.axes.is_empty() { tensor } else { T::int_permute(tensor, input.axes) })
+            Value::Int(if input.axes.is_empty() {
+                tensor
+            } else {
+                T::int_permute(tensor, input.axes)
+            })
         });
         match value {
             Value::Int(tensor) => tensor,
@@ -108,7 +129,11 @@ impl<'a, T: Backend> Arguments<'a, T> {
     pub(super) fn truths(&mut self, input: &Input, place: usize) -> BoolTensor<T> {
         let value = self.keep(place, |args| {
             let tensor = T::bool_from_data(content(input, place), args.device);
-            Value::Bool(if input.axes.is_empty() { tensor } else { T::bool_permute(tensor, input.axes) })
+            Value::Bool(if input.axes.is_empty() {
+                tensor
+            } else {
+                T::bool_permute(tensor, input.axes)
+            })
         });
         match value {
             Value::Bool(tensor) => tensor,
@@ -267,22 +292,27 @@ impl<'a, T: Backend> Arguments<'a, T> {
 
     pub(super) fn conv<const N: usize>(&mut self) -> ConvOptions<N> {
         match self.take() {
-            Arg::Conv(stride, padding, dilation, groups) => {
-                ConvOptions::new(self.per_axis(stride), self.per_axis(padding), self.per_axis(dilation), groups)
-            }
+            Arg::Conv(stride, padding, dilation, groups) => ConvOptions::new(
+                self.per_axis(stride),
+                self.per_axis(padding),
+                self.per_axis(dilation),
+                groups,
+            ),
             _ => self.wrong("a convolution's options"),
         }
     }
 
     pub(super) fn conv_transposed<const N: usize>(&mut self) -> ConvTransposeOptions<N> {
         match self.take() {
-            Arg::ConvTransposed(stride, padding, extra, dilation, groups) => ConvTransposeOptions::new(
-                self.per_axis(stride),
-                self.per_axis(padding),
-                self.per_axis(extra),
-                self.per_axis(dilation),
-                groups,
-            ),
+            Arg::ConvTransposed(stride, padding, extra, dilation, groups) => {
+                ConvTransposeOptions::new(
+                    self.per_axis(stride),
+                    self.per_axis(padding),
+                    self.per_axis(extra),
+                    self.per_axis(dilation),
+                    groups,
+                )
+            }
             _ => self.wrong("a transposed convolution's options"),
         }
     }
@@ -325,13 +355,15 @@ impl<'a, T: Backend> Arguments<'a, T> {
 
     pub(super) fn Deform(&mut self) -> DeformConvOptions<2> {
         match self.take() {
-            Arg::Deform(stride, padding, dilation, groups, offset_groups) => DeformConvOptions::new(
-                self.per_axis(stride),
-                self.per_axis(padding),
-                self.per_axis(dilation),
-                groups,
-                offset_groups,
-            ),
+            Arg::Deform(stride, padding, dilation, groups, offset_groups) => {
+                DeformConvOptions::new(
+                    self.per_axis(stride),
+                    self.per_axis(padding),
+                    self.per_axis(dilation),
+                    groups,
+                    offset_groups,
+                )
+            }
             _ => self.wrong("a deformable convolution's options"),
         }
     }
@@ -347,16 +379,18 @@ impl<'a, T: Backend> Arguments<'a, T> {
 
     pub(super) fn GridSample(&mut self) -> GridSampleOptions {
         match self.take() {
-            Arg::GridSample(mode, padding, align_corners) => {
-                GridSampleOptions::new(mode.into()).with_padding_mode(padding.into()).with_align_corners(align_corners)
-            }
+            Arg::GridSample(mode, padding, align_corners) => GridSampleOptions::new(mode.into())
+                .with_padding_mode(padding.into())
+                .with_align_corners(align_corners),
             _ => self.wrong("the options of sampling on a grid"),
         }
     }
 
     pub(super) fn Attention(&mut self) -> AttentionModuleOptions {
         match self.take() {
-            Arg::Attention(scale, softcap, is_causal) => AttentionModuleOptions { scale, softcap, is_causal },
+            Arg::Attention(scale, softcap, is_causal) => {
+                AttentionModuleOptions { scale, softcap, is_causal }
+            }
             _ => self.wrong("options of attention"),
         }
     }

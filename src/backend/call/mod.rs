@@ -8,7 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use burn_backend::ops::{DeformConv2dBackward, MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices};
+use burn_backend::ops::{
+    DeformConv2dBackward, MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices,
+};
 use burn_backend::tensor::{BoolTensor, FloatTensor, IntTensor};
 use burn_backend::{Backend, TensorData, get_device_settings};
 use burn_std::{FloatDType, IntDType};
@@ -93,7 +95,11 @@ impl<T: Backend> Value<T> {
 /// # Panics
 ///
 /// When the case's arguments are not those of the op, or the op itself panics.
-pub fn call<T: Backend>(case: &Case, device: &T::Device, prepare: Prepare<'_, T>) -> Option<Vec<Value<T>>> {
+pub fn call<T: Backend>(
+    case: &Case,
+    device: &T::Device,
+    prepare: Prepare<'_, T>,
+) -> Option<Vec<Value<T>>> {
     call_as(case, device, Types::of::<T>(device), prepare)
 }
 
@@ -116,7 +122,11 @@ pub fn call_as<T: Backend>(
 /// # Panics
 ///
 /// As [`call`].
-pub fn call_again<T: Backend>(case: &Case, device: &T::Device, kept: &mut Kept<T>) -> Option<Vec<Value<T>>> {
+pub fn call_again<T: Backend>(
+    case: &Case,
+    device: &T::Device,
+    kept: &mut Kept<T>,
+) -> Option<Vec<Value<T>>> {
     call_with(Arguments {
         case,
         next: 0,

@@ -3,7 +3,8 @@
 use std::thread::available_parallelism;
 
 use burn_wgsl::device::{
-    AdapterFacts, Automatic, DEVICE_VARIABLE, Features, Limits, WgslDevice, adapters, advice, automatic, words,
+    AdapterInfo, Automatic, DEVICE_VARIABLE, Features, Limits, WgslDevice, adapters, automatic,
+    install_hint, selectors,
 };
 use serde::Serialize;
 
@@ -23,7 +24,7 @@ struct Report {
     automatic: AutomaticReport,
     devices: Vec<DeviceReport>,
     /// What to install, where no GPU can be used.
-    advice: Option<String>,
+    install_hint: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -54,8 +55,10 @@ struct DeviceReport {
 }
 
 impl Report {
-    fn new<F: AsRef<AdapterFacts>>(adapters: &[F], automatic: &Automatic) -> Self {
-        let report = |(index, facts): (usize, &F)| DeviceReport::of_adapter(&words(adapters, index), facts.as_ref());
+    fn new<F: AsRef<AdapterInfo>>(adapters: &[F], automatic: &Automatic) -> Self {
+        let report = |(index, info): (usize, &F)| {
+            DeviceReport::of_adapter(&selectors(adapters, index), info.as_ref())
+        };
         let mut devices: Vec<DeviceReport> = adapters.iter().enumerate().map(report).collect();
         devices.push(DeviceReport::of_cpu());
         Self {
@@ -65,7 +68,7 @@ impl Report {
                 environment: automatic.environment.clone(),
             },
             devices,
-            advice: automatic.for_want_of_gpu.then(advice),
+            install_hint: automatic.no_gpu_found.then(install_hint),
         }
     }
 
@@ -85,31 +88,32 @@ impl Report {
         }
         let AutomaticReport { device, reason, .. } = &self.automatic;
         text += &wrapped(&format!("auto takes {device}: {reason}."));
-        text +=
-            &wrapped(&format!("To change that, set {DEVICE_VARIABLE} to another of the words in the first column."));
-        if let Some(advice) = &self.advice {
-            text += &wrapped(&format!("Advice: {advice}."));
+        text += &wrapped(&format!(
+            "To change that, set {DEVICE_VARIABLE} to another of the words in the first column."
+        ));
+        if let Some(install_hint) = &self.install_hint {
+            text += &wrapped(&format!("Advice: {install_hint}."));
         }
         text
     }
 }
 
 impl DeviceReport {
-    fn of_adapter(words: &[WgslDevice], facts: &AdapterFacts) -> Self {
+    fn of_adapter(words: &[WgslDevice], info: &AdapterInfo) -> Self {
         Self {
             words: words.iter().map(WgslDevice::to_string).collect(),
-            name: facts.name.clone(),
-            vendor: facts.vendor.clone(),
-            kind: facts.kind.to_string(),
-            api: facts.api.to_string(),
-            driver: facts.driver.clone(),
-            driver_info: facts.driver_info.clone(),
-            vendor_id: Some(facts.vendor_id),
-            device_id: Some(facts.device_id),
-            pci_bus_id: facts.pci_bus_id.clone(),
-            limits: Some(facts.limits),
-            features: Some(facts.features),
-            lacks: facts.limits.shortfalls().iter().map(ToString::to_string).collect(),
+            name: info.name.clone(),
+            vendor: info.vendor.clone(),
+            kind: info.kind.to_string(),
+            api: info.api.to_string(),
+            driver: info.driver.clone(),
+            driver_info: info.driver_info.clone(),
+            vendor_id: Some(info.vendor_id),
+            device_id: Some(info.device_id),
+            pci_bus_id: info.pci_bus_id.clone(),
+            limits: Some(info.limits),
+            features: Some(info.features),
+            lacks: info.limits.shortfalls().iter().map(ToString::to_string).collect(),
         }
     }
 
@@ -145,7 +149,14 @@ fn devices_table(devices: &[DeviceReport]) -> String {
             words => words.join("\n"),
         };
         let driver = format!("{} {}", device.driver, device.driver_info);
-        table.add_row([words.as_str(), &device.name, &device.vendor, &device.kind, &device.api, driver.trim()]);
+        table.add_row([
+            words.as_str(),
+            &device.name,
+            &device.vendor,
+            &device.kind,
+            &device.api,
+            driver.trim(),
+        ]);
     }
     table.trim_fmt() + "\n"
 }
@@ -217,18 +228,18 @@ fn pair(first: u32, second: u32, between: &str) -> String {
 mod tests {
     use super::*;
     use crate::text::WIDTH;
-    use burn_wgsl::device::{AdapterKind, Api, Place};
+    use burn_wgsl::device::{AdapterKind, Api, ResolvedDevice};
 
     #[test]
     fn a_large_machine_fits_into_the_width() {
-        let mut gpu = AdapterFacts {
+        let mut gpu = AdapterInfo {
             name: "NVIDIA GeForce RTX 4090 Laptop GPU with quite a name".to_owned(),
             vendor: "NVIDIA".to_owned(),
             kind: AdapterKind::Integrated,
             api: Api::Vulkan,
             driver: "NVIDIA".to_owned(),
             driver_info: "Mesa 25.0.7-2~bpo12+1 (git-0123456789abcdef)".to_owned(),
-            ..AdapterFacts::default()
+            ..AdapterInfo::default()
         };
         gpu.limits.max_buffer_size = (1 << 40) - (1 << 29);
         gpu.limits.storage_buffers_per_stage = 4;
@@ -236,10 +247,10 @@ mod tests {
         gpu.features = Features { f16: true, ..Features::default() };
         let automatic = Automatic {
             device: WgslDevice::Cpu,
-            place: Place::Cpu,
+            place: ResolvedDevice::Cpu,
             reason: "a long reason ".repeat(12),
             environment: None,
-            for_want_of_gpu: true,
+            no_gpu_found: true,
         };
         let text = Report::new(&vec![gpu; 12], &automatic).to_text();
         for line in text.lines() {

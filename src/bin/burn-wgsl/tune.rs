@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use burn_wgsl::device::Place;
+use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::{Trial, WgslDevice};
 
 use crate::Failure;
@@ -20,11 +20,12 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let devices = if arguments.devices.is_empty() { &chosen } else { arguments.devices.as_slice() };
     for device in devices {
         let word = device.preferred();
-        if device.place()? == Place::Cpu {
+        if device.resolve()? == ResolvedDevice::Cpu {
             show(&format!("{word}: nothing to tune, its ops have one way each\n"))?;
             continue;
         }
-        let heard = |trial: &Trial| eprintln!("{word}: {} is fastest as {}", trial.class, trial.winner);
+        let heard =
+            |trial: &Trial| eprintln!("{word}: {} is fastest as {}", trial.class, trial.winner);
         let trials = burn_wgsl::tune(device, heard)?;
         show(&text(&trials))?;
         if let Some(file) = kept_in(*device)? {
@@ -40,19 +41,27 @@ fn show(text: &str) -> Result<(), Failure> {
 
 /// The file of an adapter's choices.
 fn kept_in(device: WgslDevice) -> Result<Option<String>, Failure> {
-    let Place::Adapter(index) = device.place()? else {
+    let ResolvedDevice::Adapter(index) = device.resolve()? else {
         return Ok(None);
     };
     let runtime = burn_wgsl::runtime::Runtime::of(index)?;
-    Ok(runtime.choices().file().map(|file| file.display().to_string()))
+    Ok(runtime.tuning_cache().file().map(|file| file.display().to_string()))
 }
 
 fn text(trials: &[Trial]) -> String {
     let mut table = table(["product", "times", "fastest", "built in"]);
     for trial in trials {
-        let time = |time: Option<Duration>| time.map_or_else(|| "failed".to_owned(), |time| format!("{time:.2?}"));
-        let times: Vec<_> = trial.times.iter().map(|(word, each)| format!("{word} {}", time(*each))).collect();
-        table.add_row([trial.class.to_string(), times.join("\n"), trial.winner.to_owned(), trial.built_in.to_owned()]);
+        let time = |time: Option<Duration>| {
+            time.map_or_else(|| "failed".to_owned(), |time| format!("{time:.2?}"))
+        };
+        let times: Vec<_> =
+            trial.times.iter().map(|(word, each)| format!("{word} {}", time(*each))).collect();
+        table.add_row([
+            trial.class.to_string(),
+            times.join("\n"),
+            trial.winner.to_owned(),
+            trial.built_in.to_owned(),
+        ]);
     }
     table.trim_fmt() + "\n"
 }

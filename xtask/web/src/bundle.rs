@@ -37,8 +37,15 @@ const EXAMPLE: Module = Module { name: "page", package: "page", features: &[] };
 
 /// WebAssembly beyond its first version that every browser with WebGPU has. Never `--all-features`: that takes in what
 /// Chromium refuses.
-const WASM_FEATURES: [&str; 7] =
-    ["bulk-memory", "nontrapping-float-to-int", "sign-ext", "mutable-globals", "reference-types", "multivalue", "simd"];
+const WASM_FEATURES: [&str; 7] = [
+    "bulk-memory",
+    "nontrapping-float-to-int",
+    "sign-ext",
+    "mutable-globals",
+    "reference-types",
+    "multivalue",
+    "simd",
+];
 
 /// Builds the pages and returns where they are.
 pub fn build(kind: Kind) -> Result<PathBuf> {
@@ -72,9 +79,17 @@ pub fn build(kind: Kind) -> Result<PathBuf> {
 impl Module {
     /// What is compiled, with its JavaScript, into a folder.
     fn pack(&self, kind: Kind, folder: &Path) -> Result<()> {
-        let wasm = target().join(toolchain::TARGET).join("web").join(self.package.replace('-', "_") + ".wasm");
+        let wasm = target()
+            .join(toolchain::TARGET)
+            .join("web")
+            .join(self.package.replace('-', "_") + ".wasm");
         let mut bindgen = Bindgen::new();
-        bindgen.input_path(&wasm).web(true)?.typescript(false).omit_default_module_path(false).out_name(self.name);
+        bindgen
+            .input_path(&wasm)
+            .web(true)?
+            .typescript(false)
+            .omit_default_module_path(false)
+            .out_name(self.name);
         bindgen.remove_name_section(true).remove_producers_section(true);
         bindgen.generate(folder).context("wasm-bindgen")?;
         // What is only tested need not be small.
@@ -85,8 +100,18 @@ impl Module {
     fn compile(&self, kind: Kind) -> Result<()> {
         let tools = toolchain::find()?;
         let mut cargo = tools.cargo();
-        cargo.args(["build", "--locked", "--package", self.package, "--profile", "web", "--target", toolchain::TARGET]);
-        let checks = (kind == Kind::WithChecks && self.features.contains(&"demos")).then_some("checks");
+        cargo.args([
+            "build",
+            "--locked",
+            "--package",
+            self.package,
+            "--profile",
+            "web",
+            "--target",
+            toolchain::TARGET,
+        ]);
+        let checks =
+            (kind == Kind::WithChecks && self.features.contains(&"demos")).then_some("checks");
         let features: Vec<&str> = self.features.iter().copied().chain(checks).collect();
         cargo.arg("--no-default-features").args(["--features", &features.join(",")]);
         cargo.env("CARGO_ENCODED_RUSTFLAGS", flags().join("\u{1f}"));
@@ -108,7 +133,10 @@ fn flags() -> Vec<String> {
     let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
     let crates = home.map(|home| home.join("registry/src"));
-    let hidden = crates.into_iter().chain([root()]).map(|folder| format!("--remap-path-prefix={}=", folder.display()));
+    let hidden = crates
+        .into_iter()
+        .chain([root()])
+        .map(|folder| format!("--remap-path-prefix={}=", folder.display()));
     ["-C".to_owned(), "target-feature=+simd128".to_owned()].into_iter().chain(hidden).collect()
 }
 

@@ -41,7 +41,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
-            if error.is::<places::Missing>() { ExitCode::from(xtask::MISSING) } else { ExitCode::FAILURE }
+            if error.is::<places::Missing>() {
+                ExitCode::from(xtask::MISSING)
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -65,12 +65,17 @@ fn respond(mut connection: TcpStream, folder: &Path) -> std::io::Result<()> {
     }
     let file = request.split(' ').nth(1).and_then(|url| place(folder, url));
     let (status, kind, bytes) = match file.as_ref().map(std::fs::read) {
-        Some(Ok(bytes)) => ("200 OK", content_type(file.as_deref().unwrap_or(Path::new(""))), bytes),
+        Some(Ok(bytes)) => {
+            ("200 OK", content_type(file.as_deref().unwrap_or(Path::new(""))), bytes)
+        }
         _ => ("404 Not Found", "text/plain", b"not found".to_vec()),
     };
     let len = bytes.len();
     let common = "Cache-Control: no-cache\r\nConnection: close";
-    write!(connection, "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{common}\r\n\r\n")?;
+    write!(
+        connection,
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{common}\r\n\r\n"
+    )?;
     connection.write_all(&bytes)
 }
 
@@ -102,7 +107,9 @@ mod tests {
     fn nothing_outside_of_the_folder_is_served() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
         assert_eq!(place(folder, "/Cargo.toml?x=1"), Some(folder.join("Cargo.toml")));
-        for outside in ["/../Cargo.toml", "//etc/passwd", "/src/../../Cargo.toml", "/src", "/none.html"] {
+        for outside in
+            ["/../Cargo.toml", "//etc/passwd", "/src/../../Cargo.toml", "/src", "/none.html"]
+        {
             assert_eq!(place(folder, outside), None, "{outside}");
         }
     }

@@ -48,7 +48,9 @@ fn downloads(page: &Path) -> Result<BTreeSet<PathBuf>> {
     let mut found = BTreeSet::from([page.to_path_buf()]);
     let mut open = vec![page.to_path_buf()];
     let text = fs::read_to_string(page).with_context(|| format!("{}", page.display()))?;
-    if let Some(module) = text.split("data-module=\"").nth(1).and_then(|rest| rest.split('"').next()) {
+    if let Some(module) =
+        text.split("data-module=\"").nth(1).and_then(|rest| rest.split('"').next())
+    {
         let script = page.with_file_name("pkg").join(format!("{module}.js")).canonicalize()?;
         found.insert(script.clone());
         open.push(script);
@@ -81,16 +83,27 @@ fn size_of(file: &Path) -> Result<Size> {
     gzip.write_all(&bytes)?;
     let mut brotli = brotli::CompressorWriter::new(Vec::new(), 1 << 16, 11, 24);
     brotli.write_all(&bytes)?;
-    Ok(Size { raw: bytes.len() as u64, gzip: gzip.finish()?.len() as u64, brotli: brotli.into_inner().len() as u64 })
+    Ok(Size {
+        raw: bytes.len() as u64,
+        gzip: gzip.finish()?.len() as u64,
+        brotli: brotli.into_inner().len() as u64,
+    })
 }
 
 pub fn json(sizes: &BTreeMap<String, Size>) -> serde_json::Value {
     let one = |size: &Size| serde_json::json!({ "raw": size.raw, "gzip": size.gzip, "brotli": size.brotli });
-    sizes.iter().map(|(page, size)| (page.clone(), one(size))).collect::<serde_json::Map<_, _>>().into()
+    sizes
+        .iter()
+        .map(|(page, size)| (page.clone(), one(size)))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 pub fn print(sizes: &BTreeMap<String, Size>) {
-    println!("    {:<16} {:>9} {:>9} {:>9}   KB with everything it downloads", "page", "raw", "gzip", "brotli");
+    println!(
+        "    {:<16} {:>9} {:>9} {:>9}   KB with everything it downloads",
+        "page", "raw", "gzip", "brotli"
+    );
     for (page, Size { raw, gzip, brotli }) in sizes {
         let kb = |bytes: &u64| *bytes as f64 / 1e3;
         println!("    {page:<16} {:>9.1} {:>9.1} {:>9.1}", kb(raw), kb(gzip), kb(brotli));
@@ -101,7 +114,11 @@ pub fn within_budget(sizes: &BTreeMap<String, Size>) -> Result<()> {
     let (page, most) = BUDGET;
     match sizes.get(page) {
         Some(size) if size.brotli > most => {
-            bail!("{page} downloads {} bytes (brotli), {} more than it may", size.brotli, size.brotli - most)
+            bail!(
+                "{page} downloads {} bytes (brotli), {} more than it may",
+                size.brotli,
+                size.brotli - most
+            )
         }
         Some(_) => Ok(()),
         None => bail!("there is no {page}"),

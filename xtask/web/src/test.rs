@@ -93,9 +93,12 @@ fn find_browser() -> Result<PathBuf> {
     }
     let known = || {
         let folders = std::env::var_os("PATH").unwrap_or_default();
-        let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
+        let names =
+            ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
         let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
-        names.iter().find_map(|name| folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file()))
+        names.iter().find_map(|name| {
+            folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file())
+        })
     };
     if let Some(browser) = known() {
         return Ok(browser);
@@ -105,6 +108,7 @@ fn find_browser() -> Result<PathBuf> {
         run_command(&mut apt(&["update"]))?;
         run_command(&mut apt(&["install", "--yes", "--no-install-recommends", "chromium"]))?;
     }
-    let missing = || Missing(format!("install Chromium or Chrome, or name it in {BROWSER_VARIABLE}"));
+    let missing =
+        || Missing(format!("install Chromium or Chrome, or name it in {BROWSER_VARIABLE}"));
     Ok(known().ok_or_else(missing)?)
 }

@@ -45,7 +45,9 @@ pub fn find() -> Result<Toolchain> {
     if !has_target(&rustc.display().to_string())
         && let Err(error) = run(Command::new("bash").arg(script).arg(&home))
     {
-        return Err(Missing(format!("{missing} (Debian's own did not do either: {error:#})")).into());
+        return Err(
+            Missing(format!("{missing} (Debian's own did not do either: {error:#})")).into()
+        );
     }
     Ok(Toolchain { rustc: Some(rustc) })
 }

@@ -125,7 +125,9 @@ fn warm_up(peer: &impl Peer, work: &mut Work) -> (Option<f64>, Option<f64>) {
     let value = output();
     let after_first = Instant::now();
     let (mut fastest, mut steady) = (f64::INFINITY, 0);
-    while after_first.elapsed() < WARM_UP_AT_MOST && (steady < STEADY || after_first.elapsed() < WARM_UP_AT_LEAST) {
+    while after_first.elapsed() < WARM_UP_AT_MOST
+        && (steady < STEADY || after_first.elapsed() < WARM_UP_AT_LEAST)
+    {
         let (ms, _) = repetition(peer, work);
         steady = if ms < fastest * ABOUT { steady + 1 } else { 0 };
         if ms * ABOUT < fastest {

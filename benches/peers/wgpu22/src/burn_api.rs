@@ -4,7 +4,9 @@ pub use burn::module::Module as Model;
 pub use burn::nn::conv::{Conv2d, Conv2dConfig};
 pub use burn::nn::loss::CrossEntropyLoss;
 pub use burn::nn::pool::MaxPool2dConfig;
-pub use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
+pub use burn::nn::transformer::{
+    TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
+};
 pub use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
 pub use burn::optim::{AdamConfig, GradientsParams};
 pub use burn::tensor::module::conv2d;

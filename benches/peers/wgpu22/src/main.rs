@@ -11,7 +11,10 @@ struct Wgpu22(Device);
 
 impl Peer for Wgpu22 {
     fn about(&self) -> String {
-        self.0.identity().map_or_else(|| "unknown".into(), |device| format!("{} ({})", device.name, device.fingerprint))
+        self.0.identity().map_or_else(
+            || "unknown".into(),
+            |device| format!("{} ({})", device.name, device.fingerprint),
+        )
     }
 
     fn prepare(&self, workload: &str) -> Option<Work> {

@@ -64,7 +64,8 @@ impl Arguments {
             let text = "--sizes means another thing for each kind of workload: use it with one of them, not with `all`";
             return Err(Failure::Usage(text.to_owned()));
         }
-        let wanted = WORKLOADS.iter().filter(|one| self.suite == Suite::All || one.suite == self.suite);
+        let wanted =
+            WORKLOADS.iter().filter(|one| self.suite == Suite::All || one.suite == self.suite);
         wanted.map(|workload| Ok((workload, self.sizes_of(workload)?))).collect()
     }
 
@@ -103,7 +104,9 @@ impl Arguments {
         match taken {
             0 => Ok(false),
             1 => Ok(true),
-            _ => Err(Failure::Usage("only one of --json, --csv and --plot can go to standard output".to_owned())),
+            _ => Err(Failure::Usage(
+                "only one of --json, --csv and --plot can go to standard output".to_owned(),
+            )),
         }
     }
 
@@ -111,13 +114,23 @@ impl Arguments {
     pub fn check_files(&self) -> Result<(), Failure> {
         let files = [&self.json, &self.csv, &self.plot].into_iter().flatten();
         for file in files.filter(|file| !is_stdout(file)) {
-            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            let folder = file
+                .parent()
+                .filter(|folder| !folder.as_os_str().is_empty())
+                .unwrap_or(Path::new("."));
             if !folder.is_dir() {
-                let text = format!("cannot write {}: there is no folder {}", file.display(), folder.display());
+                let text = format!(
+                    "cannot write {}: there is no folder {}",
+                    file.display(),
+                    folder.display()
+                );
                 return Err(Failure::Usage(text));
             }
             if file.is_dir() {
-                return Err(Failure::Usage(format!("cannot write {}: it is a folder", file.display())));
+                return Err(Failure::Usage(format!(
+                    "cannot write {}: it is a folder",
+                    file.display()
+                )));
             }
         }
         Ok(())
@@ -143,26 +156,35 @@ mod tests {
     fn refusal(line: &str) -> String {
         match parse(line) {
             Err(text) => text,
-            Ok(arguments) => match (arguments.workloads(), arguments.stdout_is_taken(), arguments.check_files()) {
-                (Err(error), ..) | (_, Err(error), _) | (_, _, Err(error)) => error.to_string(),
-                _ => panic!("{line} is accepted"),
-            },
+            Ok(arguments) => {
+                match (arguments.workloads(), arguments.stdout_is_taken(), arguments.check_files())
+                {
+                    (Err(error), ..) | (_, Err(error), _) | (_, _, Err(error)) => error.to_string(),
+                    _ => panic!("{line} is accepted"),
+                }
+            }
         }
     }
 
     #[test]
     fn sizes_are_sorted_and_each_is_measured_once() {
-        let arguments = parse("matmul --sizes 512,64,64 --sizes 128 --device cpu --device software").unwrap();
+        let arguments =
+            parse("matmul --sizes 512,64,64 --sizes 128 --device cpu --device software").unwrap();
         let workloads = arguments.workloads().unwrap();
         assert_eq!(workloads.len(), 1);
-        assert_eq!((workloads[0].0.name, workloads[0].1.as_slice()), ("matmul", &[64, 128, 512][..]));
+        assert_eq!(
+            (workloads[0].0.name, workloads[0].1.as_slice()),
+            ("matmul", &[64, 128, 512][..])
+        );
         assert_eq!(arguments.devices, [WgslDevice::Cpu, WgslDevice::Software]);
     }
 
     #[test]
     fn a_quick_run_is_shorter_and_rounds_can_be_chosen() {
         let (quick, full) = (parse("all --quick").unwrap(), parse("all").unwrap());
-        assert!(quick.plan().rounds < full.plan().rounds && quick.plan().sample < full.plan().sample);
+        assert!(
+            quick.plan().rounds < full.plan().rounds && quick.plan().sample < full.plan().sample
+        );
         assert_eq!(parse("conv --rounds 7").unwrap().plan().rounds, 7);
         assert_eq!(full.workloads().unwrap().len(), WORKLOADS.len());
     }

@@ -30,7 +30,10 @@ fn cpu() -> Option<String> {
         let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
         field(&text, "model name").or_else(|| field(&text, "Model")).map(str::to_owned)?
     } else if cfg!(target_os = "macos") {
-        let output = std::process::Command::new("sysctl").args(["-n", "machdep.cpu.brand_string"]).output().ok()?;
+        let output = std::process::Command::new("sysctl")
+            .args(["-n", "machdep.cpu.brand_string"])
+            .output()
+            .ok()?;
         String::from_utf8(output.stdout).ok()?
     } else {
         std::env::var("PROCESSOR_IDENTIFIER").ok()?
@@ -49,7 +52,10 @@ pub fn available_memory() -> Option<u64> {
 /// The value of a line `name : value`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
-    pairs.map(|(key, value)| (key.trim(), value.trim())).find(|(key, _)| *key == name).map(|(_, value)| value)
+    pairs
+        .map(|(key, value)| (key.trim(), value.trim()))
+        .find(|(key, _)| *key == name)
+        .map(|(_, value)| value)
 }
 
 /// Now, as `2026-11-21T06:04:05Z`.
@@ -61,7 +67,8 @@ pub fn now() -> String {
 /// A time in seconds since 1970, in the calendar.
 fn date(seconds: u64) -> String {
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
-    let leap = |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
+    let leap =
+        |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let mut year = 1970;
     while days >= 365 + u64::from(leap(year)) {
         days -= 365 + u64::from(leap(year));

@@ -16,7 +16,7 @@ mod train;
 mod workload;
 
 use burn::tensor::backend::Backend;
-use burn_wgsl::device::{Place, advice, automatic};
+use burn_wgsl::device::{ResolvedDevice, automatic, install_hint};
 use burn_wgsl::{Wgsl, WgslDevice};
 
 pub use arguments::Arguments;
@@ -38,7 +38,9 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
     let machine = Machine::here();
     let devices = subjects(&arguments.devices, &machine)?;
     let report = measure(arguments, &workloads, machine, devices);
-    for (file, make) in [(&arguments.json, report::json as fn(&Report) -> _), (&arguments.csv, report::csv)] {
+    for (file, make) in
+        [(&arguments.json, report::json as fn(&Report) -> _), (&arguments.csv, report::csv)]
+    {
         if let Some(file) = file {
             text::write(file, &make(&report)?).map_err(|error| Failure::write(file, error))?;
         }
@@ -47,7 +49,8 @@ pub fn run(arguments: &Arguments) -> Result<(), Failure> {
         text::write(file, &report::plot(&report)?).map_err(|error| Failure::write(file, error))?;
     }
     if !stdout_is_taken {
-        text::print(&report::terminal(&report)).map_err(|error| Failure::write("standard output", error))?;
+        text::print(&report::terminal(&report))
+            .map_err(|error| Failure::write("standard output", error))?;
     }
     if report.is_empty() { Err(Failure::Nothing) } else { Ok(()) }
 }
@@ -57,12 +60,18 @@ fn subjects(asked: &[WgslDevice], machine: &Machine) -> Result<Vec<Subject>, Fai
     let asked = if asked.is_empty() { &[WgslDevice::Auto, WgslDevice::Cpu][..] } else { asked };
     let mut subjects: Vec<Subject> = Vec::new();
     for device in asked {
-        let place = device.place()?;
-        if *device == WgslDevice::Auto && place == Place::Cpu {
+        let place = device.resolve()?;
+        if *device == WgslDevice::Auto && place == ResolvedDevice::Cpu {
             let automatic = automatic()?;
-            let advice = if automatic.for_want_of_gpu { format!("; {}", advice()) } else { String::new() };
+            let install_hint = if automatic.no_gpu_found {
+                format!("; {}", install_hint())
+            } else {
+                String::new()
+            };
             let reason = &automatic.reason;
-            let note = format!("There is no GPU to compare with, so the CPU runs alone: {reason}{advice}.");
+            let note = format!(
+                "There is no GPU to compare with, so the CPU runs alone: {reason}{install_hint}."
+            );
             eprint!("{}", wrapped(&note));
         }
         let subject = Subject::at(device.preferred(), place, machine);
@@ -85,7 +94,9 @@ fn measure(
     let progress = Progress::new(cases * devices.len());
     for subject in &mut devices {
         progress.say("ceilings", &subject.device);
-        subject.ceilings = Ceilings::of(&subject.wgsl, &arguments.ceiling_plan(), |_, part| progress.advance(part));
+        subject.ceilings = Ceilings::of(&subject.wgsl, &arguments.ceiling_plan(), |_, part| {
+            progress.advance(part)
+        });
     }
     let mut results = Vec::new();
     for (workload, sizes) in workloads {
@@ -119,7 +130,8 @@ fn case(
     progress: &Progress,
 ) -> Vec<Measurement> {
     let cost = (workload.cost)(size);
-    let obstacles: Vec<Option<String>> = devices.iter().map(|subject| obstacle(workload, &cost, subject)).collect();
+    let obstacles: Vec<Option<String>> =
+        devices.iter().map(|subject| obstacle(workload, &cost, subject)).collect();
     let able = || devices.iter().zip(&obstacles).filter(|(_, obstacle)| obstacle.is_none());
     progress.advance(obstacles.iter().flatten().count() as f64);
     let prepare = |device: &WgslDevice| {
@@ -139,7 +151,8 @@ fn case(
         }
         let timing = timings.next().unwrap_or_else(|| Err("it was not run".to_owned()));
         let numbers = timing.and_then(|timing| {
-            let error = workload.error.map(|error| guarded(|| error(size, &subject.wgsl))).transpose()?;
+            let error =
+                workload.error.map(|error| guarded(|| error(size, &subject.wgsl))).transpose()?;
             let numbers = Numbers::of(timing, &cost, &subject.ceilings, error, arguments.profile);
             numbers.ok_or_else(|| "there are no samples".to_owned())
         });
@@ -165,7 +178,10 @@ fn obstacle(workload: &Workload, cost: &Cost, subject: &Subject) -> Option<Strin
         && cost.largest > limit as f64
     {
         let size = bytes(cost.largest as u64);
-        return Some(format!("a tensor of {size} is more than the {} that the device can bind at once", bytes(limit)));
+        return Some(format!(
+            "a tensor of {size} is more than the {} that the device can bind at once",
+            bytes(limit)
+        ));
     }
     if !subject.is_cpu && cost.largest / 4.0 > f64::from(u32::MAX) {
         return Some("it has more elements than a 32-bit index reaches".to_owned());

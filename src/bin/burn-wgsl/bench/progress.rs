@@ -11,8 +11,10 @@ pub struct Progress(ProgressBar);
 impl Progress {
     /// A bar for so many measurements.
     pub fn new(measurements: usize) -> Self {
-        let bar =
-            ProgressBar::with_draw_target(Some((measurements as f64 * STEPS) as u64), ProgressDrawTarget::stderr());
+        let bar = ProgressBar::with_draw_target(
+            Some((measurements as f64 * STEPS) as u64),
+            ProgressDrawTarget::stderr(),
+        );
         let style = ProgressStyle::with_template("{bar:30} {percent:>3} %  {eta} left  {msg}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         Self(bar)

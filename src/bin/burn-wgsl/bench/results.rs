@@ -2,7 +2,7 @@
 //! `docs/bench.md` describes.
 
 use burn_wgsl::WgslDevice;
-use burn_wgsl::device::{AdapterFacts, Place, adapters};
+use burn_wgsl::device::{AdapterInfo, ResolvedDevice, adapters};
 use serde::Serialize;
 
 use super::ceiling::Ceilings;
@@ -54,25 +54,26 @@ pub struct Subject {
 
 impl Subject {
     /// A device at its place, not measured yet.
-    pub fn at(wgsl: WgslDevice, place: Place, machine: &Machine) -> Self {
-        let facts = match place {
-            Place::Cpu => None,
-            Place::Adapter(index) => adapters().get(index).map(|found| &found.facts),
+    pub fn at(wgsl: WgslDevice, place: ResolvedDevice, machine: &Machine) -> Self {
+        let info = match place {
+            ResolvedDevice::Cpu => None,
+            ResolvedDevice::Adapter(index) => adapters().get(index).map(|found| &found.info),
         };
-        let text = |of: fn(&AdapterFacts) -> String| facts.map_or("-".to_owned(), of);
+        let text = |of: fn(&AdapterInfo) -> String| info.map_or("-".to_owned(), of);
         let software = burn_wgsl::device::AdapterKind::Software;
         Self {
             device: wgsl.to_string(),
-            name: facts.map_or_else(|| machine.cpu.clone(), |facts| facts.name.clone()),
-            kind: facts.map_or("cpu".to_owned(), |facts| facts.kind.to_string()),
-            api: text(|facts| facts.api.to_string()),
-            driver: text(|facts| format!("{} {}", facts.driver, facts.driver_info).trim().to_owned()),
-            timestamps: facts.is_some_and(|facts| facts.features.timestamps),
+            name: info.map_or_else(|| machine.cpu.clone(), |info| info.name.clone()),
+            kind: info.map_or("cpu".to_owned(), |info| info.kind.to_string()),
+            api: text(|info| info.api.to_string()),
+            driver: text(|info| format!("{} {}", info.driver, info.driver_info).trim().to_owned()),
+            timestamps: info.is_some_and(|info| info.features.timestamps),
             ceilings: Ceilings::default(),
-            is_cpu: facts.is_none(),
+            is_cpu: info.is_none(),
             wgsl,
-            largest_tensor: facts.map(|facts| facts.limits.max_storage_binding_size.min(facts.limits.max_buffer_size)),
-            in_host_memory: facts.is_none_or(|facts| facts.kind == software),
+            largest_tensor: info
+                .map(|info| info.limits.max_storage_binding_size.min(info.limits.max_buffer_size)),
+            in_host_memory: info.is_none_or(|info| info.kind == software),
         }
     }
 }
@@ -136,7 +137,13 @@ pub struct Kernel {
 
 impl Numbers {
     /// `None` where there are no samples.
-    pub fn of(timing: Timing, cost: &Cost, ceilings: &Ceilings, error: Option<f64>, kernels: bool) -> Option<Self> {
+    pub fn of(
+        timing: Timing,
+        cost: &Cost,
+        ceilings: &Ceilings,
+        error: Option<f64>,
+        kernels: bool,
+    ) -> Option<Self> {
         let seconds = Summary::of(&timing.samples)?;
         let counted = |amount: f64| (amount > 0.0).then_some(amount);
         let (flops, bytes) = (counted(cost.flops), counted(cost.bytes));
@@ -187,8 +194,13 @@ pub struct Comparison {
 
 impl Report {
     /// The numbers of a workload on a device, with their sizes, in order of size.
-    pub fn measured<'a>(&'a self, workload: &'a str, device: &'a str) -> impl Iterator<Item = (usize, &'a Numbers)> {
-        let those = self.results.iter().filter(move |one| one.workload == workload && one.device == device);
+    pub fn measured<'a>(
+        &'a self,
+        workload: &'a str,
+        device: &'a str,
+    ) -> impl Iterator<Item = (usize, &'a Numbers)> {
+        let those =
+            self.results.iter().filter(move |one| one.workload == workload && one.device == device);
         those.filter_map(|one| match &one.outcome {
             Outcome::Measured(numbers) => Some((one.size, &**numbers)),
             _ => None,
@@ -242,7 +254,8 @@ impl Report {
                 if speedups.is_empty() {
                     continue;
                 }
-                let points: Vec<(f64, f64)> = speedups.iter().map(|(size, speedup)| (*size as f64, *speedup)).collect();
+                let points: Vec<(f64, f64)> =
+                    speedups.iter().map(|(size, speedup)| (*size as f64, *speedup)).collect();
                 comparisons.push(Comparison {
                     workload: workload.name,
                     unit: workload.unit,

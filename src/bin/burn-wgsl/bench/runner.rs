@@ -79,7 +79,9 @@ pub fn measure(
             done(&devices[index], part);
         }
     }
-    let finish = |contestant: Result<Contestant, String>| contestant.and_then(|one| guarded(|| one.finish()));
+    let finish = |contestant: Result<Contestant, String>| {
+        contestant.and_then(|one| guarded(|| one.finish()))
+    };
     let timings = contestants.into_iter().map(finish).collect();
     for device in devices {
         // What this job needed may be in the way of the next, larger one.
@@ -101,7 +103,8 @@ struct Contestant {
 impl Contestant {
     /// Runs the job until it has been warm for the length of a sample, and finds how often a sample must run it.
     fn warm(device: WgslDevice, job: Box<dyn Job>, plan: &Plan) -> Self {
-        let mut one = Self { device, job, first: 0.0, runs: 1, samples: Vec::new(), spent: Duration::ZERO };
+        let mut one =
+            Self { device, job, first: 0.0, runs: 1, samples: Vec::new(), spent: Duration::ZERO };
         sync(&device);
         one.first = one.time(1).as_secs_f64();
         // The second run may compile too: an optimizer has its state only now.
@@ -141,11 +144,12 @@ impl Contestant {
     fn finish(mut self) -> Timing {
         let runs = self.runs.min(PROFILED_RUNS);
         self.job.stock(runs);
-        let profile = match burn_wgsl::profile(&self.device, || (0..runs).for_each(|_| self.job.run())) {
-            Ok(((), profile)) => Some(Profiled { profile, runs }),
-            Err(ProfileError::Cpu | ProfileError::NoTimestamps { .. }) => None,
-            Err(error) => panic!("{error}"),
-        };
+        let profile =
+            match burn_wgsl::profile(&self.device, || (0..runs).for_each(|_| self.job.run())) {
+                Ok(((), profile)) => Some(Profiled { profile, runs }),
+                Err(ProfileError::Cpu | ProfileError::NoTimestamps { .. }) => None,
+                Err(error) => panic!("{error}"),
+            };
         Timing { first: self.first, runs: self.runs, samples: self.samples, profile }
     }
 }
@@ -189,7 +193,8 @@ mod tests {
     use super::super::job::op;
     use super::*;
 
-    const PLAN: Plan = Plan { rounds: 4, sample: Duration::from_millis(2), budget: Duration::from_secs(1) };
+    const PLAN: Plan =
+        Plan { rounds: 4, sample: Duration::from_millis(2), budget: Duration::from_secs(1) };
 
     #[test]
     fn samples_are_for_one_run_and_without_the_first() {

@@ -20,7 +20,8 @@ impl Summary {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
-        let [lower_quartile, median, upper_quartile] = [0.25, 0.5, 0.75].map(|share| quantile(&sorted, share));
+        let [lower_quartile, median, upper_quartile] =
+            [0.25, 0.5, 0.75].map(|share| quantile(&sorted, share));
         Some(Self { median, lower_quartile, upper_quartile, min, max })
     }
 }
@@ -75,7 +76,10 @@ mod tests {
     #[test]
     fn medians_and_quartiles_are_interpolated() {
         let summary = Summary::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
-        assert_eq!(summary, Summary { median: 2.5, lower_quartile: 1.75, upper_quartile: 3.25, min: 1.0, max: 4.0 });
+        assert_eq!(
+            summary,
+            Summary { median: 2.5, lower_quartile: 1.75, upper_quartile: 3.25, min: 1.0, max: 4.0 }
+        );
         let one = Summary::of(&[7.0]).unwrap();
         assert_eq!((one.median, one.lower_quartile, one.max), (7.0, 7.0, 7.0));
         assert_eq!(Summary::of(&[]), None);
@@ -89,7 +93,9 @@ mod tests {
     #[test]
     fn the_crossover_lies_on_the_line_between_two_sizes() {
         // From half as fast to twice as fast: even half way, which on a logarithmic axis is the geometric mean.
-        let Some(Crossover::At { size, between }) = Crossover::of(&[(64.0, 0.1), (100.0, 0.5), (400.0, 2.0)]) else {
+        let Some(Crossover::At { size, between }) =
+            Crossover::of(&[(64.0, 0.1), (100.0, 0.5), (400.0, 2.0)])
+        else {
             panic!("there is one");
         };
         assert!((size - 200.0).abs() < 1e-9, "{size}");

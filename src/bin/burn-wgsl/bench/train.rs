@@ -5,7 +5,9 @@ use burn::module::{AutodiffModule, Module};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
-use burn::nn::transformer::{TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput};
+use burn::nn::transformer::{
+    TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
+};
 use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::activation::relu;
@@ -31,7 +33,8 @@ fn steps<const D: usize, M: AutodiffModule<Train> + 'static>(
 ) -> Box<dyn Job> {
     let x = Tensor::<Train, D>::random(input, Distribution::Normal(0.0, 1.0), device);
     let top = CLASSES as f64;
-    let labels = Tensor::<Train, 1, Int>::random([input[0]], Distribution::Uniform(0.0, top), device);
+    let labels =
+        Tensor::<Train, 1, Int>::random([input[0]], Distribution::Uniform(0.0, top), device);
     let loss = CrossEntropyLossConfig::new().init(device);
     let mut adam = AdamConfig::new().init();
     let mut current = Some(model);
@@ -46,7 +49,12 @@ fn steps<const D: usize, M: AutodiffModule<Train> + 'static>(
 
 /// The cost of a step: the multiply-adds of forward, and the elements of its largest tensor and of all together.
 fn step_cost(multiply_adds: f64, largest: f64, elements: f64) -> Cost {
-    Cost { flops: TRAINING * 2.0 * multiply_adds, bytes: 0.0, largest: 4.0 * largest, memory: 4.0 * elements }
+    Cost {
+        flops: TRAINING * 2.0 * multiply_adds,
+        bytes: 0.0,
+        largest: 4.0 * largest,
+        memory: 4.0 * elements,
+    }
 }
 
 #[derive(Module, Debug)]
@@ -56,9 +64,13 @@ struct Mlp<B: Backend> {
 }
 
 pub fn mlp(batch: usize, device: &WgslDevice) -> Box<dyn Job> {
-    let model =
-        Mlp { hidden: LinearConfig::new(784, 512).init(device), out: LinearConfig::new(512, CLASSES).init(device) };
-    steps(model, [batch, 784], device, |model: &Mlp<Train>, x| model.out.forward(relu(model.hidden.forward(x))))
+    let model = Mlp {
+        hidden: LinearConfig::new(784, 512).init(device),
+        out: LinearConfig::new(512, CLASSES).init(device),
+    };
+    steps(model, [batch, 784], device, |model: &Mlp<Train>, x| {
+        model.out.forward(relu(model.hidden.forward(x)))
+    })
 }
 
 pub fn mlp_cost(batch: usize) -> Cost {
@@ -76,8 +88,11 @@ struct Cnn<B: Backend> {
 }
 
 pub fn cnn(batch: usize, device: &WgslDevice) -> Box<dyn Job> {
-    let conv =
-        |channels| Conv2dConfig::new(channels, [3, 3]).with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1)).init(device);
+    let conv = |channels| {
+        Conv2dConfig::new(channels, [3, 3])
+            .with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1))
+            .init(device)
+    };
     let model = Cnn {
         conv1: conv([1, 32]),
         conv2: conv([32, 64]),

@@ -204,7 +204,10 @@ pub const WORKLOADS: &[Workload] = &[
         largest: 1 << 12,
         cost: |n| {
             let pixels = 16.0 * (n as f64).powi(2);
-            floats(2.0 * pixels * 64.0 * 64.0 * 9.0, [pixels * 64.0, 64.0 * 64.0 * 9.0, pixels * 64.0])
+            floats(
+                2.0 * pixels * 64.0 * 64.0 * 9.0,
+                [pixels * 64.0, 64.0 * 64.0 * 9.0, pixels * 64.0],
+            )
         },
         prepare: |n, device| {
             let (x, weight) = (random([16, 64, n, n], device), random([64, 64, 3, 3], device));
@@ -229,7 +232,16 @@ pub const WORKLOADS: &[Workload] = &[
         },
         prepare: |n, device| {
             let [q, k, v] = [0; 3].map(|_| random([4, 8, n, 64], device));
-            op(move || attention(q.clone(), k.clone(), v.clone(), None, None, AttentionModuleOptions::default()))
+            op(move || {
+                attention(
+                    q.clone(),
+                    k.clone(),
+                    v.clone(),
+                    None,
+                    None,
+                    AttentionModuleOptions::default(),
+                )
+            })
         },
         ..PLAIN
     },
@@ -356,7 +368,11 @@ struct Upload {
 impl Upload {
     fn new(mib: usize, device: &WgslDevice) -> Self {
         let elements = mib << 18;
-        Self { data: TensorData::new(vec![1.0_f32; elements], [elements]), stock: Vec::new(), device: *device }
+        Self {
+            data: TensorData::new(vec![1.0_f32; elements], [elements]),
+            stock: Vec::new(),
+            device: *device,
+        }
     }
 }
 
@@ -389,7 +405,10 @@ mod tests {
         for Workload { suite, name, what, sizes, quick, largest, cost, .. } in WORKLOADS {
             assert!(*suite != Suite::All && !name.is_empty() && !what.is_empty());
             for list in [sizes, quick] {
-                assert!(!list.is_empty() && list.is_sorted() && list.iter().all(|size| size <= largest), "{name}");
+                assert!(
+                    !list.is_empty() && list.is_sorted() && list.iter().all(|size| size <= largest),
+                    "{name}"
+                );
             }
             let Cost { flops, bytes, largest, memory } = cost(sizes[0]);
             assert!(flops + bytes > 0.0 && largest > 0.0 && memory >= largest, "{name}");
@@ -413,7 +432,8 @@ mod tests {
     #[test]
     fn an_error_is_that_of_its_type() {
         let error = |dtype| product_error(48, &WgslDevice::Cpu, dtype);
-        let (single, half, brain) = (error(FloatDType::F32), error(FloatDType::F16), error(FloatDType::BF16));
+        let (single, half, brain) =
+            (error(FloatDType::F32), error(FloatDType::F16), error(FloatDType::BF16));
         assert!(single > 0.0 && single < 1e-6, "{single}");
         assert!(half > 1e-5 && half < 2e-3, "{half}");
         assert!(brain > half && brain < 2e-2, "{brain}");

@@ -7,7 +7,7 @@ mod serve;
 #[path = "../../../shared/workloads.rs"]
 mod workloads;
 
-use burn_wgsl::device::{Place, adapters};
+use burn_wgsl::device::{ResolvedDevice, adapters};
 use burn_wgsl::{Wgsl, WgslDevice};
 use peer_protocol::DeviceChoice;
 
@@ -18,11 +18,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         DeviceChoice::Software => WgslDevice::Software,
         DeviceChoice::Gpu => WgslDevice::Gpu(0),
     };
-    let about = match device.place()? {
-        Place::Cpu => "the CPU".into(),
-        Place::Adapter(index) => {
-            let facts = &adapters()[index].facts;
-            format!("{} ({}, {} {})", facts.name, facts.api, facts.driver, facts.driver_info)
+    let about = match device.resolve()? {
+        ResolvedDevice::Cpu => "the CPU".into(),
+        ResolvedDevice::Adapter(index) => {
+            let info = &adapters()[index].info;
+            format!("{} ({}, {} {})", info.name, info.api, info.driver, info.driver_info)
         }
     };
     serve::serve(device, about)

@@ -8,8 +8,8 @@ use std::thread::available_parallelism;
 
 use burn::tensor::FloatDType;
 use burn_wgsl::WgslDevice;
-use burn_wgsl::device::{AdapterKind, Place};
-use burn_wgsl::runtime::{Dispatch, Runtime, RuntimeError, Slice, Source, Variant};
+use burn_wgsl::device::{AdapterKind, ResolvedDevice};
+use burn_wgsl::runtime::{Allocation, Dispatch, Runtime, RuntimeError, Source, Variant};
 use serde::Serialize;
 
 use super::job::{Job, op};
@@ -18,7 +18,8 @@ use super::stats::Summary;
 use super::workload;
 
 static COPY: Source = Source { name: "copy", text: include_str!("copy.wgsl") };
-static MULTIPLY_ADD: Source = Source { name: "multiply_add", text: include_str!("multiply_add.wgsl") };
+static MULTIPLY_ADD: Source =
+    Source { name: "multiply_add", text: include_str!("multiply_add.wgsl") };
 
 /// Invocations of a workgroup, in both kernels.
 const LANES: u64 = 256;
@@ -46,7 +47,8 @@ impl Ceilings {
         let part = 1.0 / (compute.len() + copy.len()) as f64;
         let fastest = |probe: &Probe| {
             let done = |device: &WgslDevice, share| done(device, share * part);
-            let timing = runner::measure(&[*device], plan, |_| (probe.prepare)(), done).pop()?.ok()?;
+            let timing =
+                runner::measure(&[*device], plan, |_| (probe.prepare)(), done).pop()?.ok()?;
             Some(Summary::of(&timing.samples)?.min)
         };
         let best = |probes: &[Probe]| {
@@ -82,10 +84,12 @@ struct Probe {
 }
 
 fn probes(device: &WgslDevice) -> Result<Probes, String> {
-    let place = device.place().map_err(|error| error.to_string())?;
+    let place = device.resolve().map_err(|error| error.to_string())?;
     match place {
-        Place::Cpu => Ok(cpu_probes()),
-        Place::Adapter(index) => Ok(gpu_probes(&Runtime::of(index).map_err(|error| error.to_string())?)),
+        ResolvedDevice::Cpu => Ok(cpu_probes()),
+        ResolvedDevice::Adapter(index) => {
+            Ok(gpu_probes(&Runtime::of(index).map_err(|error| error.to_string())?))
+        }
     }
 }
 
@@ -115,13 +119,14 @@ fn cpu_probes() -> Probes {
 }
 
 fn gpu_probes(runtime: &Arc<Runtime>) -> Probes {
-    let facts = runtime.facts();
-    let software = facts.kind == AdapterKind::Software;
+    let info = runtime.info();
+    let software = info.kind == AdapterKind::Software;
     // Enough for a fast GPU to be busy, and for a slow one not to be busy for long.
     let groups: u64 = if software { 512 } else { 16_384 };
     // Past the caches, where the device can hold that much.
-    let most = facts.limits.max_storage_binding_size.min(facts.limits.max_buffer_size);
-    let bytes: u64 = (if software { 64 << 20 } else { 512 << 20 }).min(most / (16 * LANES) * (16 * LANES));
+    let most = info.limits.max_storage_binding_size.min(info.limits.max_buffer_size);
+    let bytes: u64 =
+        (if software { 64 << 20 } else { 512 << 20 }).min(most / (16 * LANES) * (16 * LANES));
     let how = format!(
         "multiply-adds in registers ({:.2} GFLOP a run), and a copy of {} MiB from one buffer to another",
         (groups * LANES * OPERATIONS) as f64 / 1e9,
@@ -144,14 +149,15 @@ fn gpu_probes(runtime: &Arc<Runtime>) -> Probes {
             kernel(&runtime, &COPY, Some(x), out, params, count.div_ceil(LANES), count)
         }
     };
-    let compute = Probe { amount: (groups * LANES * OPERATIONS) as f64, prepare: Box::new(multiply) };
+    let compute =
+        Probe { amount: (groups * LANES * OPERATIONS) as f64, prepare: Box::new(multiply) };
     // Each byte is read and written.
     let copy = Probe { amount: 2.0 * bytes as f64, prepare: Box::new(copy) };
     Probes { compute: vec![compute], copy: vec![copy], how }
 }
 
 /// Panics as Burn's ops do: what is timed is guarded.
-fn memory(runtime: &Runtime, bytes: u64) -> Slice {
+fn memory(runtime: &Runtime, bytes: u64) -> Allocation {
     runtime.alloc(bytes, &[]).unwrap_or_else(|error| refuse(&error))
 }
 
@@ -162,15 +168,15 @@ fn refuse(error: &RuntimeError) -> ! {
 fn kernel(
     runtime: &Arc<Runtime>,
     source: &'static Source,
-    input: Option<Slice>,
-    output: Slice,
+    input: Option<Allocation>,
+    output: Allocation,
     params: Vec<u8>,
     groups: u64,
     work: u64,
 ) -> Box<dyn Job> {
     let (runtime, variant) = (runtime.clone(), Variant::new(source));
     op(move || {
-        let inputs: Vec<&Slice> = input.iter().collect();
+        let inputs: Vec<&Allocation> = input.iter().collect();
         let (variant, outputs, params) = (&variant, &[&output][..], params.as_slice());
         let dispatch = Dispatch { variant, inputs: &inputs, outputs, params, groups, work };
         runtime.dispatch(&dispatch).unwrap_or_else(|error| refuse(&error));

@@ -36,7 +36,8 @@ const NUMBERS: [(&str, Number); 13] = [
 /// One line for each measurement, with a heading.
 pub fn csv(report: &Report) -> Result<String, Failure> {
     let what = ["workload", "unit", "size", "device", "adapter", "status", "reason"];
-    let mut text = what.into_iter().chain(NUMBERS.map(|(name, _)| name)).collect::<Vec<_>>().join(",") + "\n";
+    let mut text =
+        what.into_iter().chain(NUMBERS.map(|(name, _)| name)).collect::<Vec<_>>().join(",") + "\n";
     for Measurement { workload, unit, size, device, outcome, .. } in &report.results {
         let (status, reason, numbers) = match outcome {
             Outcome::Measured(numbers) => ("measured", "", Some(numbers)),
@@ -46,9 +47,12 @@ pub fn csv(report: &Report) -> Result<String, Failure> {
         let subject = report.devices.iter().find(|subject| subject.device == *device);
         let adapter = subject.map_or("", |subject| subject.name.as_str());
         let size = size.to_string();
-        let what = [*workload, *unit, size.as_str(), device.as_str(), adapter, status, reason].map(quoted);
+        let what =
+            [*workload, *unit, size.as_str(), device.as_str(), adapter, status, reason].map(quoted);
         let number = |(_, of): (_, Number)| {
-            numbers.and_then(|numbers| of(numbers)).map_or(String::new(), |number| number.to_string())
+            numbers
+                .and_then(|numbers| of(numbers))
+                .map_or(String::new(), |number| number.to_string())
         };
         text += &what.into_iter().chain(NUMBERS.map(number)).collect::<Vec<_>>().join(",");
         text += "\n";
@@ -109,7 +113,10 @@ mod tests {
         assert_eq!(digits(12345.6), "12346");
         assert_eq!(digits(0.0), "0");
         assert_eq!(digits(0.004), "4.0e-3");
-        assert_eq!([64, 2048, 1 << 14, 1 << 20, 3 << 20, 10_000].map(size), ["64", "2048", "16K", "1M", "3M", "10000"]);
+        assert_eq!(
+            [64, 2048, 1 << 14, 1 << 20, 3 << 20, 10_000].map(size),
+            ["64", "2048", "16K", "1M", "3M", "10000"]
+        );
     }
 
     #[test]

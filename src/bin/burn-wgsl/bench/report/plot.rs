@@ -74,14 +74,16 @@ fn rows(report: &Report) -> Vec<Row<'_>> {
         let workload = first.workload;
         let lines = report.devices.iter().enumerate().map(|(index, subject)| {
             let measured = || report.measured(workload, &subject.device);
-            let points = measured().map(|(size, numbers)| (size as f64, numbers.seconds.median)).collect();
+            let points =
+                measured().map(|(size, numbers)| (size as f64, numbers.seconds.median)).collect();
             let spread = |seconds: Summary| (seconds.lower_quartile, seconds.upper_quartile);
             let spreads = measured().map(|(_, numbers)| spread(numbers.seconds)).collect();
             Line { device: &subject.device, colour: colour(index), points, spreads }
         });
         let lines: Vec<Line<'_>> = lines.filter(|line| !line.points.is_empty()).collect();
         if !lines.is_empty() {
-            let comparisons = report.comparisons.iter().filter(|one| one.workload == workload).collect();
+            let comparisons =
+                report.comparisons.iter().filter(|one| one.workload == workload).collect();
             rows.push(Row { first, lines, comparisons });
         }
     }
@@ -124,8 +126,12 @@ fn legend(area: &Area<'_>, report: &Report) -> Drawn {
         let y = 16 + 24 * index as i32;
         area.draw(&Rectangle::new([(24, y), (38, y + 14)], colour(index).filled()))?;
         let line = match subject.is_cpu {
-            true => format!("{}: {}, {} threads", subject.device, subject.name, report.machine.threads),
-            false => format!("{}: {} [{}, {}]", subject.device, subject.name, subject.kind, subject.api),
+            true => {
+                format!("{}: {}, {} threads", subject.device, subject.name, report.machine.threads)
+            }
+            false => {
+                format!("{}: {} [{}, {}]", subject.device, subject.name, subject.kind, subject.api)
+            }
         };
         area.draw(&Text::new(line, (46, y), font(16, INK)))?;
     }
@@ -143,7 +149,9 @@ fn legend(area: &Area<'_>, report: &Report) -> Drawn {
 fn times(area: &Area<'_>, row: &Row<'_>) -> Drawn {
     let title = format!("{}: time", row.first.workload);
     let mut chart =
-        axes(area, &title, row, row.points().map(|(_, seconds)| seconds), &|seconds| rounded(&time(*seconds)))?;
+        axes(area, &title, row, row.points().map(|(_, seconds)| seconds), &|seconds| {
+            rounded(&time(*seconds))
+        })?;
     for line in &row.lines {
         plot_line(&mut chart, &line.points, line.colour)?;
         let spreads = line.points.iter().zip(&line.spreads);
@@ -159,14 +167,16 @@ fn speedups(area: &Area<'_>, row: &Row<'_>, report: &Report) -> Drawn {
         return Ok(());
     };
     let Row { first, comparisons, .. } = row;
-    let all = comparisons.iter().flat_map(|one| &one.speedups).map(|(_, speedup)| *speedup).chain([1.0]);
+    let all =
+        comparisons.iter().flat_map(|one| &one.speedups).map(|(_, speedup)| *speedup).chain([1.0]);
     if comparisons.is_empty() {
         let alone = "no other device to compare with at these sizes";
         area.draw(&Text::new(alone, (80, ROW as i32 / 2), font(14, PALE)))?;
         return Ok(());
     }
     let title = format!("{}: times as fast as {}", first.workload, reference.device);
-    let mut chart = axes(area, &title, row, all, &|speedup| rounded(&format!("{} x", digits(*speedup))))?;
+    let mut chart =
+        axes(area, &title, row, all, &|speedup| rounded(&format!("{} x", digits(*speedup))))?;
     let (left, right) = ends(row.points().map(|(size, _)| size));
     chart.draw_series(LineSeries::new([(left, 1.0), (right, 1.0)], PALE.stroke_width(1)))?;
     for comparison in comparisons {
@@ -198,7 +208,8 @@ fn bars(area: &Area<'_>, row: &Row<'_>, report: &Report) -> Drawn {
     let Some((at, _)) = row.points().next() else {
         return Ok(());
     };
-    let title = format!("{}: time at {} {}", row.first.workload, row.first.unit, size_text(at as usize));
+    let title =
+        format!("{}: time at {} {}", row.first.workload, row.first.unit, size_text(at as usize));
     area.draw(&Text::new(title, (24, 16), font(18, INK)))?;
     let slowest = row.points().map(|(_, seconds)| seconds).fold(0.0, f64::max);
     for (index, line) in row.lines.iter().enumerate() {
@@ -272,7 +283,9 @@ fn rounded(text: &str) -> String {
 
 /// The least and the greatest.
 fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, 0.0), |(least, greatest), value| (least.min(value), greatest.max(value)))
+    values.fold((f64::INFINITY, 0.0), |(least, greatest), value| {
+        (least.min(value), greatest.max(value))
+    })
 }
 
 #[cfg(test)]
@@ -283,33 +296,54 @@ mod tests {
     use crate::bench::runner::Timing;
     use crate::bench::workload::{Suite, WORKLOADS, Workload};
     use burn_wgsl::WgslDevice;
-    use burn_wgsl::device::Place;
+    use burn_wgsl::device::ResolvedDevice;
 
     /// A report on a suite as if a GPU took 50 microseconds more than a tenth of the CPU's time.
     fn report(suite: Suite) -> Report {
         let machine = Machine::here();
-        let mut gpu = Subject::at(WgslDevice::Cpu, Place::Cpu, &machine);
+        let mut gpu = Subject::at(WgslDevice::Cpu, ResolvedDevice::Cpu, &machine);
         gpu.device = "gpu:0".to_owned();
         gpu.name = "A <GPU> & more".to_owned();
         gpu.is_cpu = false;
-        let devices = vec![gpu, Subject::at(WgslDevice::Cpu, Place::Cpu, &machine)];
+        let devices = vec![gpu, Subject::at(WgslDevice::Cpu, ResolvedDevice::Cpu, &machine)];
         let mut results = Vec::new();
         let workloads: Vec<&Workload> = WORKLOADS.iter().filter(|one| one.suite == suite).collect();
         for Workload { suite, name, what, unit, sizes, cost, .. } in &workloads {
-            for (size, subject) in sizes.iter().flat_map(|size| devices.iter().map(move |subject| (*size, subject))) {
+            for (size, subject) in
+                sizes.iter().flat_map(|size| devices.iter().map(move |subject| (*size, subject)))
+            {
                 let cpu = cost(size).flops.max(cost(size).bytes) / 5e10;
                 let seconds = if subject.is_cpu { cpu } else { 5e-5 + cpu / 10.0 };
                 let samples = vec![seconds * 0.9, seconds, seconds * 1.2];
                 let timing = Timing { first: 1.0, runs: 1, samples, profile: None };
-                let numbers = Numbers::of(timing, &cost(size), &subject.ceilings, None, false).expect("it has samples");
-                let (device, outcome) = (subject.device.clone(), Outcome::Measured(Box::new(numbers)));
-                results.push(Measurement { suite: *suite, workload: name, what, unit, size, device, outcome });
+                let numbers = Numbers::of(timing, &cost(size), &subject.ceilings, None, false)
+                    .expect("it has samples");
+                let (device, outcome) =
+                    (subject.device.clone(), Outcome::Measured(Box::new(numbers)));
+                results.push(Measurement {
+                    suite: *suite,
+                    workload: name,
+                    what,
+                    unit,
+                    size,
+                    device,
+                    outcome,
+                });
             }
         }
         let date = "2026-11-21T00:00:00Z".to_owned();
         let (format, version, command) = (FORMAT, "1.0.0", Vec::new());
-        let mut report =
-            Report { format, version, date, command, rounds: 3, machine, devices, results, comparisons: Vec::new() };
+        let mut report = Report {
+            format,
+            version,
+            date,
+            command,
+            rounds: 3,
+            machine,
+            devices,
+            results,
+            comparisons: Vec::new(),
+        };
         report.compare(&workloads);
         report
     }
@@ -328,7 +362,10 @@ mod tests {
 
     #[test]
     fn marks_are_round() {
-        assert_eq!(["1.00 ms", "0.10 x", "100 µs", "1.5e-3 x"].map(rounded), ["1 ms", "0.1 x", "100 µs", "1.5e-3 x"]);
+        assert_eq!(
+            ["1.00 ms", "0.10 x", "100 µs", "1.5e-3 x"].map(rounded),
+            ["1 ms", "0.1 x", "100 µs", "1.5e-3 x"]
+        );
     }
 
     #[test]

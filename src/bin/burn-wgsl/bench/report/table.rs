@@ -27,7 +27,8 @@ fn devices(report: &Report) -> String {
             Some(rate) => format!("{} {unit}", digits(rate / 1e9)),
             None => "-".to_owned(),
         };
-        let (flops, bytes) = (rate(ceilings.flops_per_second, "GFLOP/s"), rate(ceilings.bytes_per_second, "GB/s"));
+        let (flops, bytes) =
+            (rate(ceilings.flops_per_second, "GFLOP/s"), rate(ceilings.bytes_per_second, "GB/s"));
         devices.add_row([device, name, driver, &flops, &bytes]);
     }
     let machine = &report.machine;
@@ -87,11 +88,17 @@ fn measurements(report: &Report, first: &Measurement) -> String {
         column("GFLOP/s", |_, n| rate(n.flops_per_second, n.flops_share)),
         column("GB/s", |_, n| rate(n.bytes_per_second, n.bytes_share)),
         column("error", |_, n| n.relative_error.map(|error| format!("{error:.1e}"))),
-        column(format!("vs {}", report.reference().map_or("-", |subject| subject.device.as_str())), |one, _| {
-            report.speedup(one.workload, one.size, &one.device).map(|speedup| format!("{}x", digits(speedup)))
-        }),
+        column(
+            format!("vs {}", report.reference().map_or("-", |subject| subject.device.as_str())),
+            |one, _| {
+                report
+                    .speedup(one.workload, one.size, &one.device)
+                    .map(|speedup| format!("{}x", digits(speedup)))
+            },
+        ),
     ];
-    let rows: Vec<&Measurement> = report.results.iter().filter(|one| one.workload == first.workload).collect();
+    let rows: Vec<&Measurement> =
+        report.results.iter().filter(|one| one.workload == first.workload).collect();
     let cells = |one: &Measurement, column: &Column<'_>| match &one.outcome {
         Outcome::Measured(numbers) => (column.cell)(one, numbers),
         _ => None,
@@ -99,8 +106,11 @@ fn measurements(report: &Report, first: &Measurement) -> String {
     // A column with nothing to say is left out.
     let told = |column: &&Column<'_>| rows.iter().any(|one| cells(one, column).is_some());
     let columns: Vec<&Column<'_>> = columns.iter().filter(told).collect();
-    let mut table =
-        dense_table([first.unit, "device"].into_iter().chain(columns.iter().map(|column| column.heading.as_ref())));
+    let mut table = dense_table(
+        [first.unit, "device"]
+            .into_iter()
+            .chain(columns.iter().map(|column| column.heading.as_ref())),
+    );
     // What was not measured, with the sizes that have the same reason.
     let mut gaps: Vec<(String, Vec<String>)> = Vec::new();
     for one in &rows {
@@ -140,14 +150,20 @@ fn kernels(report: &Report, first: &Measurement) -> String {
         let row = |name: &str, calls: f64, seconds: f64| {
             let share = format!("{:.1} %", 100.0 * seconds / total.max(f64::MIN_POSITIVE));
             // Whole, unless a kernel does not run every time.
-            let calls = if calls.fract() == 0.0 { format!("{calls}") } else { format!("{calls:.1}") };
+            let calls =
+                if calls.fract() == 0.0 { format!("{calls}") } else { format!("{calls:.1}") };
             [name.to_owned(), calls, time(seconds), share]
         };
         for kernel in kernels {
             table.add_row(row(&kernel.name, kernel.calls, kernel.seconds));
         }
         table.add_row(row("all", calls, total));
-        text += &wrapped(&format!("Kernels of one run at {} {} on {}:", first.unit, size(at), subject.device));
+        text += &wrapped(&format!(
+            "Kernels of one run at {} {} on {}:",
+            first.unit,
+            size(at),
+            subject.device
+        ));
         text += &(table.trim_fmt() + "\n");
     }
     text
@@ -156,7 +172,8 @@ fn kernels(report: &Report, first: &Measurement) -> String {
 /// What a comparison comes to.
 fn sentence(comparison: &Comparison) -> String {
     let Comparison { workload, unit, device, reference, speedups, crossover } = comparison;
-    let (Some((first, at_first)), Some((last, at_last))) = (speedups.first(), speedups.last()) else {
+    let (Some((first, at_first)), Some((last, at_last))) = (speedups.first(), speedups.last())
+    else {
         return String::new();
     };
     let faster = |speedup: f64| match speedup {
@@ -166,12 +183,18 @@ fn sentence(comparison: &Comparison) -> String {
     let (at_first, at_last) = (faster(*at_first), faster(*at_last));
     let ends = format!("{at_first} at {}, {at_last} at {}", size(*first), size(*last));
     match crossover {
-        None => format!("{workload}: {device} is {at_last} as {reference} at {unit} {}.", size(*last)),
+        None => {
+            format!("{workload}: {device} is {at_last} as {reference} at {unit} {}.", size(*last))
+        }
         Some(Crossover::Always) => {
-            format!("{workload}: {device} is faster than {reference} at every size measured: {ends}.")
+            format!(
+                "{workload}: {device} is faster than {reference} at every size measured: {ends}."
+            )
         }
         Some(Crossover::Never) => {
-            format!("{workload}: {device} is slower than {reference} at every size measured: {ends}.")
+            format!(
+                "{workload}: {device} is slower than {reference} at every size measured: {ends}."
+            )
         }
         Some(Crossover::At { size: at, between: (below, above) }) => format!(
             "{workload}: {device} starts to win over {reference} at about {unit} {} (interpolated between {} and {}); it is {ends}.",
@@ -180,7 +203,9 @@ fn sentence(comparison: &Comparison) -> String {
             size(*above as usize),
         ),
         Some(Crossover::NotAtTheEnd) => {
-            format!("{workload}: {device} wins over {reference} at some sizes, but not at the largest: {ends}.")
+            format!(
+                "{workload}: {device} wins over {reference} at some sizes, but not at the largest: {ends}."
+            )
         }
     }
 }

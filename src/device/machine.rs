@@ -4,8 +4,11 @@ use std::env::{self, VarError};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use super::resolve::{locate, parse, settle};
-use super::{Automatic, CAN_WAIT, DEVICE_VARIABLE, DeviceError, Place, WgslDevice, adapters, advice, words};
+use super::resolve::{locate, parse, resolve_auto};
+use super::{
+    Automatic, CAN_BLOCK, DEVICE_VARIABLE, DeviceError, ResolvedDevice, WgslDevice, adapters,
+    install_hint, selectors,
+};
 
 impl WgslDevice {
     /// Where this device is.
@@ -17,9 +20,9 @@ impl WgslDevice {
     ///
     /// When there is no such device, or, for `Auto`, when `BURN_WGSL_DEVICE` is set to something
     /// that cannot be had. The error lists what is there.
-    pub fn place(&self) -> Result<Place, DeviceError> {
+    pub fn resolve(&self) -> Result<ResolvedDevice, DeviceError> {
         match self {
-            Self::Cpu => Ok(Place::Cpu),
+            Self::Cpu => Ok(ResolvedDevice::Cpu),
             Self::Auto => Ok(automatic()?.place),
             device => locate(*device, adapters()),
         }
@@ -31,11 +34,11 @@ impl WgslDevice {
     pub fn preferred(self) -> Self {
         match self {
             Self::Cpu | Self::Software | Self::Gpu(_) => self,
-            device => match device.place() {
-                Ok(Place::Cpu) => Self::Cpu,
-                Ok(Place::Adapter(index)) => {
-                    let words = words(adapters(), index);
-                    words.first().copied().unwrap_or(self)
+            device => match device.resolve() {
+                Ok(ResolvedDevice::Cpu) => Self::Cpu,
+                Ok(ResolvedDevice::Adapter(index)) => {
+                    let selectors = selectors(adapters(), index);
+                    selectors.first().copied().unwrap_or(self)
                 }
                 Err(_) => self,
             },
@@ -46,13 +49,13 @@ impl WgslDevice {
     ///
     /// # Errors
     ///
-    /// As [`WgslDevice::place`].
+    /// As [`WgslDevice::resolve`].
     pub fn describe(&self) -> Result<String, DeviceError> {
-        Ok(match self.place()? {
-            Place::Cpu => "CPU".to_owned(),
-            Place::Adapter(index) => {
-                let facts = &adapters()[index].facts;
-                format!("{} [{}, {}]", facts.name, facts.kind, facts.api)
+        Ok(match self.resolve()? {
+            ResolvedDevice::Cpu => "CPU".to_owned(),
+            ResolvedDevice::Adapter(index) => {
+                let info = &adapters()[index].info;
+                format!("{} [{}, {}]", info.name, info.kind, info.api)
             }
         })
     }
@@ -61,10 +64,10 @@ impl WgslDevice {
 impl FromStr for WgslDevice {
     type Err = DeviceError;
 
-    /// Reads a word for a device, one of [`ACCEPTED_WORDS`](super::ACCEPTED_WORDS).
+    /// Reads a word for a device, one of [`ACCEPTED_SELECTORS`](super::ACCEPTED_SELECTORS).
     ///
     /// `name:` looks through the adapters at once; any other word is not checked against what is
-    /// there before [`WgslDevice::place`].
+    /// there before [`WgslDevice::resolve`].
     fn from_str(text: &str) -> Result<Self, DeviceError> {
         parse(text, adapters)
     }
@@ -79,13 +82,13 @@ pub fn automatic() -> Result<&'static Automatic, DeviceError> {
     static AUTOMATIC: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
     static BEFORE_LOOKING: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
     // In a browser this may be asked before the adapter is known.
-    let early = !CAN_WAIT && adapters().is_empty();
+    let early = !CAN_BLOCK && adapters().is_empty();
     let automatic = if early { &BEFORE_LOOKING } else { &AUTOMATIC };
     let automatic = automatic.get_or_init(|| {
-        let automatic = settle(environment(), adapters)?;
-        if automatic.for_want_of_gpu {
+        let automatic = resolve_auto(environment(), adapters)?;
+        if automatic.no_gpu_found {
             let reason = &automatic.reason;
-            log::warn!("everything runs on the CPU: {reason}; {}", advice());
+            log::warn!("everything runs on the CPU: {reason}; {}", install_hint());
         }
         Ok(automatic)
     });
@@ -108,10 +111,10 @@ mod tests {
     #[test]
     fn adapters_of_this_machine_are_where_their_words_say() {
         for index in 0..adapters().len() {
-            for word in crate::device::words(adapters(), index) {
+            for word in crate::device::selectors(adapters(), index) {
                 let read: WgslDevice = word.to_string().parse().expect("its own word is read");
-                assert_eq!(read.place().expect("it is there"), Place::Adapter(index));
-                let preferred = crate::device::words(adapters(), index)[0];
+                assert_eq!(read.resolve().expect("it is there"), ResolvedDevice::Adapter(index));
+                let preferred = crate::device::selectors(adapters(), index)[0];
                 assert_eq!(word.preferred(), preferred);
             }
         }
@@ -119,6 +122,6 @@ mod tests {
 
     #[test]
     fn the_cpu_is_always_there() {
-        assert_eq!(WgslDevice::Cpu.place().expect("it is"), Place::Cpu);
+        assert_eq!(WgslDevice::Cpu.resolve().expect("it is"), ResolvedDevice::Cpu);
     }
 }

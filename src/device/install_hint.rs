@@ -1,7 +1,7 @@
 //! What to do where no GPU was found.
 
 /// One line that says what to install so that a GPU is found, on this operating system.
-pub fn advice() -> String {
+pub fn install_hint() -> String {
     let line = if cfg!(target_os = "linux") {
         "to use a GPU, install its Vulkan driver and the Vulkan loader (AMD, Intel: \
          mesa-vulkan-drivers and libvulkan1; NVIDIA: NVIDIA's own driver and libvulkan1; in a \

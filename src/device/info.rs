@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// Nothing in it refers to a driver, so tests can invent adapters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct AdapterFacts {
+pub struct AdapterInfo {
     /// The name the driver gives it.
     pub name: String,
     /// The maker's PCI number; 0 where the API does not tell (Metal, browsers).
@@ -31,8 +31,8 @@ pub struct AdapterFacts {
     pub features: Features,
 }
 
-impl AsRef<AdapterFacts> for AdapterFacts {
-    fn as_ref(&self) -> &AdapterFacts {
+impl AsRef<AdapterInfo> for AdapterInfo {
+    fn as_ref(&self) -> &AdapterInfo {
         self
     }
 }
@@ -165,13 +165,17 @@ pub struct Features {
 /// The bytes of immediates that [`Features::immediates`] promises.
 pub const IMMEDIATE_BYTES: u32 = 128;
 
-impl AdapterFacts {
-    /// The facts of a real adapter.
+impl AdapterInfo {
+    /// The info of a real adapter.
     pub(super) fn of(adapter: &wgpu::Adapter) -> Self {
         Self::from_parts(adapter.get_info(), &adapter.limits(), adapter.features())
     }
 
-    fn from_parts(info: wgpu::AdapterInfo, limits: &wgpu::Limits, features: wgpu::Features) -> Self {
+    fn from_parts(
+        info: wgpu::AdapterInfo,
+        limits: &wgpu::Limits,
+        features: wgpu::Features,
+    ) -> Self {
         Self {
             vendor: vendor_name(info.vendor, &info.name),
             vendor_id: info.vendor,
@@ -252,8 +256,11 @@ const VENDORS: [(u32, &str); 15] = [
 
 /// The maker in words. Metal gives no number, so there the adapter's name has to tell.
 fn vendor_name(id: u32, adapter: &str) -> String {
-    let named = |(_, vendor): &&(u32, &str)| id == 0 && adapter.to_lowercase().contains(&vendor.to_lowercase());
-    let known = VENDORS.iter().find(|(number, _)| *number == id).or_else(|| VENDORS.iter().find(named));
+    let named = |(_, vendor): &&(u32, &str)| {
+        id == 0 && adapter.to_lowercase().contains(&vendor.to_lowercase())
+    };
+    let known =
+        VENDORS.iter().find(|(number, _)| *number == id).or_else(|| VENDORS.iter().find(named));
     match known {
         Some((_, vendor)) => (*vendor).to_owned(),
         None if id == 0 => "unknown".to_owned(),
@@ -276,8 +283,9 @@ mod tests {
     #[test]
     fn default_limits_are_the_promise_of_webgpu() {
         let info = wgpu::AdapterInfo::new(wgpu::DeviceType::Other, wgpu::Backend::Noop);
-        let facts = AdapterFacts::from_parts(info, &wgpu::Limits::defaults(), wgpu::Features::empty());
-        assert_eq!(facts.limits, Limits::default());
-        assert_eq!(facts.features, Features::default());
+        let info =
+            AdapterInfo::from_parts(info, &wgpu::Limits::defaults(), wgpu::Features::empty());
+        assert_eq!(info.limits, Limits::default());
+        assert_eq!(info.features, Features::default());
     }
 }

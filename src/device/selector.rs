@@ -4,8 +4,8 @@ use std::fmt;
 
 /// Where tensors live and ops run.
 ///
-/// Written and read (`Display`, `FromStr`) in the words of [`ACCEPTED_WORDS`]. A value says what is
-/// wanted, not what is there: whether it is there shows in [`WgslDevice::place`].
+/// Written and read (`Display`, `FromStr`) in the words of [`ACCEPTED_SELECTORS`]. A value says what is
+/// wanted, not what is there: whether it is there shows in [`WgslDevice::resolve`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WgslDevice {
     /// What the environment variable `BURN_WGSL_DEVICE` names; without it the best GPU (discrete
@@ -27,7 +27,7 @@ pub enum WgslDevice {
 }
 
 /// The words that name a device, for help texts and errors.
-pub const ACCEPTED_WORDS: &str = "auto, cpu, gpu or gpu:N, discrete:N, integrated:N, virtual:N, \
+pub const ACCEPTED_SELECTORS: &str = "auto, cpu, gpu or gpu:N, discrete:N, integrated:N, virtual:N, \
      software, name:TEXT (TEXT is a part of the adapter's name)";
 
 impl WgslDevice {
@@ -77,7 +77,7 @@ impl fmt::Display for WgslDevice {
 
 /// What a text says, before it is known which adapters are there.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Selector {
     /// A device by its own word.
     Device(WgslDevice),
     /// A part of an adapter's name, in lower case.
@@ -85,7 +85,7 @@ pub(super) enum Word {
 }
 
 /// Reads a word; `None` when it is not one.
-pub(super) fn read(text: &str) -> Option<Word> {
+pub(super) fn read(text: &str) -> Option<Selector> {
     let text = text.trim().to_lowercase();
     let (word, rest) = match text.split_once(':') {
         Some((word, rest)) => (word, Some(rest)),
@@ -106,11 +106,11 @@ pub(super) fn read(text: &str) -> Option<Word> {
         "virtual" => numbered(WgslDevice::Virtual),
         "name" => {
             let name = rest.unwrap_or_default().trim();
-            return (!name.is_empty()).then(|| Word::Name(name.to_owned()));
+            return (!name.is_empty()).then(|| Selector::Name(name.to_owned()));
         }
         _ => None,
     };
-    device.map(Word::Device)
+    device.map(Selector::Device)
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
     #[test]
     fn what_is_written_can_be_read() {
         for device in EVERY {
-            assert_eq!(read(&device.to_string()), Some(Word::Device(device)));
+            assert_eq!(read(&device.to_string()), Some(Selector::Device(device)));
         }
     }
 
@@ -145,9 +145,9 @@ mod tests {
 
     #[test]
     fn words_forgive_case_spaces_and_a_missing_number() {
-        assert_eq!(read(" GPU "), Some(Word::Device(WgslDevice::Gpu(0))));
-        assert_eq!(read("Discrete"), Some(Word::Device(WgslDevice::Discrete(0))));
-        assert_eq!(read("name: Radeon"), Some(Word::Name("radeon".into())));
+        assert_eq!(read(" GPU "), Some(Selector::Device(WgslDevice::Gpu(0))));
+        assert_eq!(read("Discrete"), Some(Selector::Device(WgslDevice::Discrete(0))));
+        assert_eq!(read("name: Radeon"), Some(Selector::Name("radeon".into())));
     }
 
     #[test]

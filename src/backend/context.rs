@@ -1,9 +1,9 @@
 //! Where an op runs: the one place that decides between a kernel and the CPU twin.
 //!
-//! Every operand of an op is shown to a [`Site`]. It finds the device, refuses a mix of devices, and
+//! Every operand of an op is shown to a [`OpContext`]. It finds the device, refuses a mix of devices, and
 //! knows whether a kernel can take the operands. The rest is conversion: each kind of operand knows how
 //! it looks to a kernel and to the twin ([`Operand`]), and each kind of result how it comes back
-//! ([`Outcome`]).
+//! ([`OpOutput`]).
 
 use std::sync::Arc;
 
@@ -13,38 +13,41 @@ use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
 use burn_std::quantization::QuantScheme;
 use half::{bf16, f16};
 
-use super::data::{from_data, may_fall_back, read_now};
+use super::data::{check_can_fall_back, from_data, read_now};
 use super::fallback;
-use super::quantized::{quantized_from_data, read_quantized_now, twin_data};
+use super::quantized::{cpu_data, quantized_from_data, read_quantized_now};
 use super::tensor::{
-    GpuQuantized, Home, QuantizedHome, WgslQuantizedTensor, WgslTensor, burn_dtype, kernel_format, stored_dtype,
+    GpuQuantized, QuantizedStorage, Storage, WgslQuantizedTensor, WgslTensor, burn_dtype,
+    kernel_format, stored_dtype,
 };
-use crate::device::{Place, WgslDevice};
+use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
 use crate::runtime::Runtime;
 use crate::tensor::Tensor;
 
 /// Ends an op that cannot be done. Burn's ops have no error to return.
-pub(crate) fn refuse(op: &str, device: &WgslDevice, error: &dyn std::fmt::Display) -> ! {
+pub(crate) fn fail(op: &str, device: &WgslDevice, error: &dyn std::fmt::Display) -> ! {
     panic!("{op} on {device}: {error}")
 }
 
 /// Where a device is, for an op that was asked for there.
-pub(crate) fn place(device: &WgslDevice, op: &str) -> Place {
-    device.place().unwrap_or_else(|error| refuse(op, device, &error))
+pub(crate) fn resolve(device: &WgslDevice, op: &str) -> ResolvedDevice {
+    device.resolve().unwrap_or_else(|error| fail(op, device, &error))
 }
 
 /// The opened GPU of a device; `None` for the CPU.
 pub(crate) fn runtime(device: &WgslDevice, op: &str) -> Option<Arc<Runtime>> {
-    match place(device, op) {
-        Place::Cpu => None,
-        Place::Adapter(index) => Some(Runtime::of(index).unwrap_or_else(|error| refuse(op, device, &error))),
+    match resolve(device, op) {
+        ResolvedDevice::Cpu => None,
+        ResolvedDevice::Adapter(index) => {
+            Some(Runtime::of(index).unwrap_or_else(|error| fail(op, device, &error)))
+        }
     }
 }
 
 /// What is known of an op from the operands seen so far.
 #[derive(Clone, Copy)]
-pub(crate) struct Site {
+pub(crate) struct OpContext {
     op: &'static str,
     device: Option<WgslDevice>,
     /// Whether every operand is one that a kernel can take.
@@ -78,9 +81,9 @@ enum Types {
     Halves,
 }
 
-impl Site {
+impl OpContext {
     /// Whether this build has the CPU twin; where it has not, what calls it is left out.
-    pub const HAS_TWIN: bool = cfg!(feature = "twin");
+    pub const HAS_CPU: bool = cfg!(feature = "twin");
 
     pub fn new(op: &'static str) -> Self {
         Self {
@@ -117,9 +120,9 @@ impl Site {
     }
 
     /// Shows an operand that is places in others, and so neither says nor has their type.
-    pub fn show_indices(&mut self, indices: &WgslTensor) {
+    pub fn register_indices(&mut self, indices: &WgslTensor) {
         let (integer, rank) = (self.integer.take(), self.rank.take());
-        indices.show(self);
+        indices.register(self);
         (self.integer, self.rank) = (integer, rank);
     }
 
@@ -129,8 +132,10 @@ impl Site {
             Some(first) if first == device => {}
             Some(first) => {
                 let op = self.op;
-                if place(first, op) != place(device, op) {
-                    panic!("{op}: tensors are on two devices, {first} and {device}; move one with to_device");
+                if resolve(first, op) != resolve(device, op) {
+                    panic!(
+                        "{op}: tensors are on two devices, {first} and {device}; move one with to_device"
+                    );
                 }
             }
         }
@@ -149,7 +154,7 @@ impl Site {
     }
 
     /// Whether the op's kernel takes these operands.
-    pub fn takes_kernel(&self) -> bool {
+    pub fn has_kernel(&self) -> bool {
         if !self.native || !self.on_gpu() {
             return false;
         }
@@ -164,7 +169,7 @@ impl Site {
         if self.types == Types::Stored || self.types == Types::Halves && tensor.dtype().is_half() {
             return tensor;
         }
-        cast::computed(tensor).unwrap_or_else(|error| refuse(self.op, &self.device(), &error))
+        cast::computed(tensor).unwrap_or_else(|error| fail(self.op, &self.device(), &error))
     }
 
     /// What a kernel computed, in the type that the op gives.
@@ -183,25 +188,26 @@ impl Site {
             None => tensor,
             Some(given) => {
                 let stored = stored_dtype(given, tensor.runtime()).unwrap_or(dtype);
-                cast::cast(tensor, stored).unwrap_or_else(|error| refuse(self.op, &self.device(), &error))
+                cast::cast(tensor, stored)
+                    .unwrap_or_else(|error| fail(self.op, &self.device(), &error))
             }
         }
     }
 
     fn on_gpu(&self) -> bool {
-        place(&self.device(), self.op) != Place::Cpu
+        resolve(&self.device(), self.op) != ResolvedDevice::Cpu
     }
 
     /// What a kernel computed, as the op's result.
-    pub fn computed<R: Outcome>(&self, result: crate::tensor::Result<R::Gpu>) -> R {
+    pub fn computed<R: OpOutput>(&self, result: crate::tensor::Result<R::Gpu>) -> R {
         match result {
             Ok(value) => R::from_gpu(value, self),
-            Err(error) => refuse(self.op, &self.device(), &error),
+            Err(error) => fail(self.op, &self.device(), &error),
         }
     }
 
     /// Ends an op that only the twin could compute.
-    pub fn has_no_twin(&self) -> ! {
+    pub fn no_cpu_backend(&self) -> ! {
         panic!(
             "{}: no kernel takes these tensors, and this build has no CPU twin (the crate's feature `twin`)",
             self.op
@@ -209,7 +215,7 @@ impl Site {
     }
 
     /// Notes that the twin is about to run.
-    pub fn falls_back(&self) {
+    pub fn record_fallback(&self) {
         if self.on_gpu() {
             fallback::count(self.op);
         }
@@ -219,7 +225,10 @@ impl Site {
 /// Notes the type of an operand; of one kind all have the same.
 fn alike(seen: &mut Option<DType>, dtype: DType, op: &str) {
     let first = *seen.get_or_insert(dtype);
-    assert!(first == dtype, "{op}: operands of types {first:?} and {dtype:?}; cast one to the other's");
+    assert!(
+        first == dtype,
+        "{op}: operands of types {first:?} and {dtype:?}; cast one to the other's"
+    );
 }
 
 /// An operand of an op, as Burn gives it.
@@ -227,253 +236,256 @@ pub(crate) trait Operand: Sized {
     /// How a kernel's launcher takes it.
     type Gpu;
     /// How the twin takes it.
-    type Twin;
-    /// Shows the operand to the site.
-    fn show(&self, site: &mut Site);
+    type Cpu;
+    /// Shows the operand to the context.
+    fn register(&self, context: &mut OpContext);
     /// For the launcher. Only called when every operand is native.
-    fn into_gpu(self, site: &Site) -> Self::Gpu;
+    fn into_gpu(self, context: &OpContext) -> Self::Gpu;
     /// For the twin, reading back what is on the GPU.
-    fn into_twin(self, site: &Site) -> Self::Twin;
+    fn into_cpu(self, context: &OpContext) -> Self::Cpu;
 }
 
 /// A result of an op.
-pub(crate) trait Outcome: Sized {
+pub(crate) trait OpOutput: Sized {
     /// What a launcher returns for it.
     type Gpu;
     /// What the twin returns for it.
-    type Twin;
-    fn from_gpu(value: Self::Gpu, site: &Site) -> Self;
-    fn from_twin(value: Self::Twin, site: &Site) -> Self;
+    type Cpu;
+    fn from_gpu(value: Self::Gpu, context: &OpContext) -> Self;
+    fn from_cpu(value: Self::Cpu, context: &OpContext) -> Self;
 }
 
 impl Operand for WgslTensor {
     type Gpu = Tensor;
-    type Twin = FlexTensor;
+    type Cpu = FlexTensor;
 
-    fn show(&self, site: &mut Site) {
-        site.at(&self.device);
-        site.native &= matches!(self.home, Home::Gpu(_));
-        site.rank = site.rank.or(Some(self.rank()));
+    fn register(&self, context: &mut OpContext) {
+        context.at(&self.device);
+        context.native &= matches!(self.storage, Storage::Gpu(_));
+        context.rank = context.rank.or(Some(self.rank()));
         let dtype = self.dtype();
-        site.wide |= matches!(dtype, DType::I64 | DType::U64);
+        context.wide |= matches!(dtype, DType::I64 | DType::U64);
         match dtype {
             DType::Bool(_) => {}
-            dtype if dtype.is_float() => alike(&mut site.float, dtype, site.op),
-            dtype => alike(&mut site.integer, dtype, site.op),
+            dtype if dtype.is_float() => alike(&mut context.float, dtype, context.op),
+            dtype => alike(&mut context.integer, dtype, context.op),
         }
     }
 
-    fn into_gpu(self, site: &Site) -> Tensor {
-        match self.home {
-            Home::Gpu(tensor) => site.operand(tensor),
-            // The site has seen that there is none; said again rather than assumed.
-            Home::Cpu(tensor) => panic!("{}: no kernel takes {:?}", site.op, tensor.dtype()),
+    fn into_gpu(self, context: &OpContext) -> Tensor {
+        match self.storage {
+            Storage::Gpu(tensor) => context.operand(tensor),
+            // The context has seen that there is none; said again rather than assumed.
+            Storage::Cpu(tensor) => panic!("{}: no kernel takes {:?}", context.op, tensor.dtype()),
         }
     }
 
-    fn into_twin(self, site: &Site) -> FlexTensor {
-        match self.home {
-            Home::Cpu(tensor) => tensor,
-            home => {
-                may_fall_back(site.op);
-                FlexTensor::from_data(read_now(WgslTensor { home, ..self }, site.op))
+    fn into_cpu(self, context: &OpContext) -> FlexTensor {
+        match self.storage {
+            Storage::Cpu(tensor) => tensor,
+            storage => {
+                check_can_fall_back(context.op);
+                FlexTensor::from_data(read_now(WgslTensor { storage, ..self }, context.op))
             }
         }
     }
 }
 
-impl Outcome for WgslTensor {
+impl OpOutput for WgslTensor {
     type Gpu = Tensor;
-    type Twin = FlexTensor;
+    type Cpu = FlexTensor;
 
-    fn from_gpu(tensor: Tensor, site: &Site) -> Self {
-        Self { device: site.device(), home: Home::Gpu(site.result(tensor)) }
+    fn from_gpu(tensor: Tensor, context: &OpContext) -> Self {
+        Self { device: context.device(), storage: Storage::Gpu(context.result(tensor)) }
     }
 
-    fn from_twin(tensor: FlexTensor, site: &Site) -> Self {
-        let device = site.device();
+    fn from_cpu(tensor: FlexTensor, context: &OpContext) -> Self {
+        let device = context.device();
         // The twin counts in 64 bits; what comes of operands of 32 bits keeps to those.
-        let tensor = if tensor.dtype() == DType::I64 && !site.wide {
+        let tensor = if tensor.dtype() == DType::I64 && !context.wide {
             Flex::int_cast(tensor, burn_std::IntDType::I32)
         } else {
             tensor
         };
-        if !site.on_gpu() {
-            return Self { device, home: Home::Cpu(tensor) };
+        if !context.on_gpu() {
+            return Self { device, storage: Storage::Cpu(tensor) };
         }
-        from_data(tensor.into_data(), &device, site.op)
+        from_data(tensor.into_data(), &device, context.op)
     }
 }
 
 impl Operand for WgslQuantizedTensor {
     type Gpu = GpuQuantized;
-    type Twin = FlexQTensor;
+    type Cpu = FlexQTensor;
 
-    fn show(&self, site: &mut Site) {
-        site.at(&self.device);
-        site.rank = site.rank.or(Some(self.rank()));
-        site.native &= matches!(self.home, QuantizedHome::Gpu(_));
+    fn register(&self, context: &mut OpContext) {
+        context.at(&self.device);
+        context.rank = context.rank.or(Some(self.rank()));
+        context.native &= matches!(self.storage, QuantizedStorage::Gpu(_));
     }
 
-    fn into_gpu(self, site: &Site) -> GpuQuantized {
-        match self.home {
-            QuantizedHome::Gpu(tensor) => *tensor,
-            QuantizedHome::Cpu(tensor) => {
-                panic!("{}: no kernel takes {:?}", site.op, tensor.dtype())
+    fn into_gpu(self, context: &OpContext) -> GpuQuantized {
+        match self.storage {
+            QuantizedStorage::Gpu(tensor) => *tensor,
+            QuantizedStorage::Cpu(tensor) => {
+                panic!("{}: no kernel takes {:?}", context.op, tensor.dtype())
             }
         }
     }
 
-    fn into_twin(self, site: &Site) -> FlexQTensor {
-        match self.home {
-            QuantizedHome::Cpu(tensor) => tensor,
-            home => {
-                may_fall_back(site.op);
-                Flex::q_from_data(read_quantized_now(Self { home, ..self }, site.op), &FlexDevice)
+    fn into_cpu(self, context: &OpContext) -> FlexQTensor {
+        match self.storage {
+            QuantizedStorage::Cpu(tensor) => tensor,
+            storage => {
+                check_can_fall_back(context.op);
+                Flex::q_from_data(
+                    read_quantized_now(Self { storage, ..self }, context.op),
+                    &FlexDevice,
+                )
             }
         }
     }
 }
 
-impl Outcome for WgslQuantizedTensor {
+impl OpOutput for WgslQuantizedTensor {
     type Gpu = GpuQuantized;
-    type Twin = FlexQTensor;
+    type Cpu = FlexQTensor;
 
-    fn from_gpu(tensor: GpuQuantized, site: &Site) -> Self {
-        Self { device: site.device(), home: QuantizedHome::Gpu(Box::new(tensor)) }
+    fn from_gpu(tensor: GpuQuantized, context: &OpContext) -> Self {
+        Self { device: context.device(), storage: QuantizedStorage::Gpu(Box::new(tensor)) }
     }
 
-    fn from_twin(tensor: FlexQTensor, site: &Site) -> Self {
-        if site.on_gpu() && kernel_format(tensor.scheme()).is_some() {
-            return quantized_from_data(twin_data(tensor), &site.device(), site.op);
+    fn from_cpu(tensor: FlexQTensor, context: &OpContext) -> Self {
+        if context.on_gpu() && kernel_format(tensor.scheme()).is_some() {
+            return quantized_from_data(cpu_data(tensor), &context.device(), context.op);
         }
-        Self { device: site.device(), home: QuantizedHome::Cpu(tensor) }
+        Self { device: context.device(), storage: QuantizedStorage::Cpu(tensor) }
     }
 }
 
 impl Operand for &WgslDevice {
     type Gpu = Arc<Runtime>;
-    type Twin = &'static burn_flex::FlexDevice;
+    type Cpu = &'static burn_flex::FlexDevice;
 
-    fn show(&self, site: &mut Site) {
-        site.at(self);
+    fn register(&self, context: &mut OpContext) {
+        context.at(self);
     }
 
-    fn into_gpu(self, site: &Site) -> Arc<Runtime> {
-        match runtime(self, site.op) {
+    fn into_gpu(self, context: &OpContext) -> Arc<Runtime> {
+        match runtime(self, context.op) {
             Some(runtime) => runtime,
-            None => panic!("{}: {self} has no GPU", site.op),
+            None => panic!("{}: {self} has no GPU", context.op),
         }
     }
 
-    fn into_twin(self, _site: &Site) -> Self::Twin {
+    fn into_cpu(self, _site: &OpContext) -> Self::Cpu {
         &burn_flex::FlexDevice
     }
 }
 
 impl<T: Operand> Operand for Option<T> {
     type Gpu = Option<T::Gpu>;
-    type Twin = Option<T::Twin>;
+    type Cpu = Option<T::Cpu>;
 
-    fn show(&self, site: &mut Site) {
+    fn register(&self, context: &mut OpContext) {
         if let Some(operand) = self {
-            operand.show(site);
+            operand.register(context);
         }
     }
 
-    fn into_gpu(self, site: &Site) -> Self::Gpu {
-        self.map(|operand| operand.into_gpu(site))
+    fn into_gpu(self, context: &OpContext) -> Self::Gpu {
+        self.map(|operand| operand.into_gpu(context))
     }
 
-    fn into_twin(self, site: &Site) -> Self::Twin {
-        self.map(|operand| operand.into_twin(site))
+    fn into_cpu(self, context: &OpContext) -> Self::Cpu {
+        self.map(|operand| operand.into_cpu(context))
     }
 }
 
 impl<T: Operand> Operand for Vec<T> {
     type Gpu = Vec<T::Gpu>;
-    type Twin = Vec<T::Twin>;
+    type Cpu = Vec<T::Cpu>;
 
-    fn show(&self, site: &mut Site) {
-        self.iter().for_each(|operand| operand.show(site));
+    fn register(&self, context: &mut OpContext) {
+        self.iter().for_each(|operand| operand.register(context));
     }
 
-    fn into_gpu(self, site: &Site) -> Self::Gpu {
-        self.into_iter().map(|operand| operand.into_gpu(site)).collect()
+    fn into_gpu(self, context: &OpContext) -> Self::Gpu {
+        self.into_iter().map(|operand| operand.into_gpu(context)).collect()
     }
 
-    fn into_twin(self, site: &Site) -> Self::Twin {
-        self.into_iter().map(|operand| operand.into_twin(site)).collect()
+    fn into_cpu(self, context: &OpContext) -> Self::Cpu {
+        self.into_iter().map(|operand| operand.into_cpu(context)).collect()
     }
 }
 
-impl<A: Outcome, B: Outcome> Outcome for (A, B) {
+impl<A: OpOutput, B: OpOutput> OpOutput for (A, B) {
     type Gpu = (A::Gpu, B::Gpu);
-    type Twin = (A::Twin, B::Twin);
+    type Cpu = (A::Cpu, B::Cpu);
 
-    fn from_gpu(value: Self::Gpu, site: &Site) -> Self {
+    fn from_gpu(value: Self::Gpu, context: &OpContext) -> Self {
         // The second of two integer results is where the first was found.
-        let second = Site { integer: None, ..*site };
-        (A::from_gpu(value.0, site), B::from_gpu(value.1, &second))
+        let second = OpContext { integer: None, ..*context };
+        (A::from_gpu(value.0, context), B::from_gpu(value.1, &second))
     }
 
-    fn from_twin(value: Self::Twin, site: &Site) -> Self {
-        (A::from_twin(value.0, site), B::from_twin(value.1, site))
+    fn from_cpu(value: Self::Cpu, context: &OpContext) -> Self {
+        (A::from_cpu(value.0, context), B::from_cpu(value.1, context))
     }
 }
 
 impl Operand for burn_std::BoolDType {
     type Gpu = Self;
-    type Twin = Self;
+    type Cpu = Self;
 
-    fn show(&self, _site: &mut Site) {}
+    fn register(&self, _site: &mut OpContext) {}
 
-    fn into_gpu(self, _site: &Site) -> Self {
+    fn into_gpu(self, _site: &OpContext) -> Self {
         self
     }
 
     /// The twin wants all truth values of an op stored alike, and knows no words.
-    fn into_twin(self, _site: &Site) -> Self {
+    fn into_cpu(self, _site: &OpContext) -> Self {
         Self::Native
     }
 }
 
 impl Operand for burn_backend::Scalar {
     type Gpu = Self;
-    type Twin = Self;
+    type Cpu = Self;
 
-    fn show(&self, _site: &mut Site) {}
+    fn register(&self, _site: &mut OpContext) {}
 
-    fn into_gpu(self, site: &Site) -> Self {
-        match (site.types, site.float) {
+    fn into_gpu(self, context: &OpContext) -> Self {
+        match (context.types, context.float) {
             (Types::Compared, Some(DType::F16)) => Self::Float(f16::from_f64(self.elem()).into()),
             (Types::Compared, Some(DType::BF16)) => Self::Float(bf16::from_f64(self.elem()).into()),
             _ => self,
         }
     }
 
-    fn into_twin(self, _site: &Site) -> Self {
+    fn into_cpu(self, _site: &OpContext) -> Self {
         self
     }
 }
 
-/// Operands that look the same to everyone, and what a site takes note of.
+/// Operands that look the same to everyone, and what a context takes note of.
 macro_rules! plain_operand {
     ($($type:ty $(: $note:expr)?;)*) => {
         $(impl Operand for $type {
             type Gpu = Self;
-            type Twin = Self;
+            type Cpu = Self;
 
-            fn show(&self, _site: &mut Site) {
-                $(let note: fn(&$type, &mut Site) = $note;
+            fn register(&self, _site: &mut OpContext) {
+                $(let note: fn(&$type, &mut OpContext) = $note;
                 note(self, _site);)?
             }
 
-            fn into_gpu(self, _site: &Site) -> Self {
+            fn into_gpu(self, _site: &OpContext) -> Self {
                 self
             }
 
-            fn into_twin(self, _site: &Site) -> Self {
+            fn into_cpu(self, _site: &OpContext) -> Self {
                 self
             }
         })*
@@ -481,23 +493,23 @@ macro_rules! plain_operand {
 }
 
 /// The type a result is asked for in: a device's kernels may not know it.
-fn asked(dtype: DType, site: &mut Site) {
-    site.wide |= matches!(dtype, DType::I64 | DType::U64);
-    site.asked = Some(dtype);
+fn asked(dtype: DType, context: &mut OpContext) {
+    context.wide |= matches!(dtype, DType::I64 | DType::U64);
+    context.asked = Some(dtype);
 }
 
 /// A shape whose elements cannot be counted is refused before anyone multiplies.
-fn countable(shape: &burn_std::Shape, site: &mut Site) {
+fn countable(shape: &burn_std::Shape, context: &mut OpContext) {
     let len = shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
-    let op = site.op;
+    let op = context.op;
     assert!(len.is_some(), "{op}: no memory has the elements of a tensor of shape {shape:?}");
 }
 
 plain_operand! {
-    burn_std::FloatDType: |dtype, site| asked((*dtype).into(), site);
-    burn_std::IntDType: |dtype, site| asked((*dtype).into(), site);
+    burn_std::FloatDType: |dtype, context| asked((*dtype).into(), context);
+    burn_std::IntDType: |dtype, context| asked((*dtype).into(), context);
     burn_std::Shape: countable;
-    &QuantScheme: |scheme, site| site.native &= kernel_format(scheme).is_some();
+    &QuantScheme: |scheme, context| context.native &= kernel_format(scheme).is_some();
     bool;
     usize;
     f64;

@@ -27,10 +27,22 @@ impl Limits {
         // All of it is within what WebGPU promises: only unfinished drivers fall short.
         let least = Self::default();
         let needs = [
-            ("storage buffers per shader stage", self.storage_buffers_per_stage, least.storage_buffers_per_stage),
-            ("invocations per workgroup", self.invocations_per_workgroup, least.invocations_per_workgroup),
+            (
+                "storage buffers per shader stage",
+                self.storage_buffers_per_stage,
+                least.storage_buffers_per_stage,
+            ),
+            (
+                "invocations per workgroup",
+                self.invocations_per_workgroup,
+                least.invocations_per_workgroup,
+            ),
             ("bytes of workgroup memory", self.workgroup_memory, least.workgroup_memory),
-            ("workgroups per dimension", self.workgroups_per_dimension, least.workgroups_per_dimension),
+            (
+                "workgroups per dimension",
+                self.workgroups_per_dimension,
+                least.workgroups_per_dimension,
+            ),
         ];
         needs
             .into_iter()
@@ -52,7 +64,8 @@ mod tests {
 
     #[test]
     fn a_low_limit_is_named_with_what_it_has_and_needs() {
-        let limits = Limits { storage_buffers_per_stage: 4, workgroup_memory: 1024, ..Limits::default() };
+        let limits =
+            Limits { storage_buffers_per_stage: 4, workgroup_memory: 1024, ..Limits::default() };
         assert_eq!(
             joined(&limits.shortfalls()),
             "storage buffers per shader stage: has 4, needs 8; \
