@@ -49,7 +49,7 @@ fn the_whole_contract_is_listed() {
 #[test]
 fn no_op_is_left_to_the_cpu() {
     let left: Vec<&str> =
-        ops().filter(|(_, op)| op.route == Route::Twin).map(|(_, op)| op.name).collect();
+        ops().filter(|(_, op)| op.route == Route::Cpu).map(|(_, op)| op.name).collect();
     assert_eq!(left, LEFT);
 }
 
