@@ -1,5 +1,5 @@
-//! A [Burn](https://burn.dev) backend whose kernels are WGSL files that a person can read, run by wgpu on
-//! Vulkan, Metal and DX12. One training program, any GPU; with no GPU, the same program on the CPU.
+//! A [Burn](https://burn.dev) backend with hand-written WGSL kernels. wgpu runs them on Vulkan,
+//! Metal, DX12 and WebGPU. Without a GPU, the same program runs on the CPU.
 //!
 //! ```
 //! use burn::backend::Autodiff;
@@ -8,7 +8,7 @@
 //!
 //! type B = Autodiff<Wgsl>;
 //!
-//! // The best GPU there is, or the CPU; `BURN_WGSL_DEVICE` says otherwise.
+//! // The best GPU of this machine, otherwise the CPU; `BURN_WGSL_DEVICE` overrides the choice.
 //! let device = WgslDevice::default();
 //! let x = Tensor::<B, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device).require_grad();
 //! let loss = (x.clone() * x.clone()).sum();
@@ -17,35 +17,56 @@
 //! assert_eq!(grad.into_data().to_vec::<f32>().unwrap(), [2.0, 4.0, 6.0, 8.0]);
 //! ```
 //!
-//! - [`WgslDevice`] says where tensors live, and [`device`] what there is.
-//! - [`fallbacks`] tells which ops ran on the CPU for want of a kernel.
-//! - [`memory`] tells what a device holds.
-//! - [`profile`] tells the GPU time of each kernel.
-//! - [`open`] finds and opens a device for those who await, as a browser must; [`close`] gives it back.
-//! - [`tune`] finds out how matrix products are fastest on a device.
+//! - [`WgslDevice`] selects a device; [`device`] lists the devices of this machine.
+//! - [`open`] opens a device asynchronously, which a browser requires; [`close`] closes it.
+//! - [`fallbacks`] counts the ops that ran on the CPU because they have no kernel.
+//! - [`memory`] returns the memory of a device.
+//! - [`profile`] measures the GPU time of each kernel.
+//! - [`tune`] finds the fastest strategy for matrix products on a device.
 //!
-//! The modules are the layers of the crate, each knowing only those below: [`backend`], [`kernels`], [`tensor`],
-//! [`runtime`], [`device`]. Those who write kernels start at [`kernels`].
+//! `ARCHITECTURE.md` in the repository describes the layers below this API. The feature `internals`
+//! makes them public for tests and tools; they are not stable.
 #![warn(missing_docs)]
 
-pub mod backend;
-mod cpu;
 pub mod device;
+
+// The layers below the API are public only with the feature `internals`.
+#[cfg(feature = "internals")]
+pub mod backend;
+#[cfg(feature = "internals")]
 pub mod kernels;
+#[cfg(feature = "internals")]
 pub mod runtime;
+#[cfg(feature = "internals")]
 pub mod tensor;
 
-/// The README's code is compiled and run with the other examples.
+#[cfg(not(feature = "internals"))]
+#[allow(unused_imports, reason = "tests call ops by name through the tables")]
+mod backend;
+#[cfg(not(feature = "internals"))]
+#[allow(dead_code, reason = "tests use the lists of variants and cases")]
+mod kernels;
+#[cfg(not(feature = "internals"))]
+#[allow(dead_code, unused_imports, reason = "tools use more of the runtime")]
+mod runtime;
+#[cfg(not(feature = "internals"))]
+mod tensor;
+
+mod cpu;
+
+/// Compiles and runs the README's code with the other doc tests.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
 pub use backend::{
-    TuneError, Wgsl, WgslTensor, close, fallbacks, memory, open, profile, reset_fallbacks, tune,
+    TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, fallbacks, memory, open, profile,
+    reset_fallbacks, tune,
 };
 pub use device::WgslDevice;
-pub use kernels::tuning::{Trial, Tuning, set_tuning};
-/// This crate's version.
-pub const VERSION: &str = env!("CARGO_PKG_VERSION");
+pub use kernels::common::tuning::{Trial, Tuning, set_tuning};
+pub use runtime::{KernelTime, MemoryUsage, Profile, ProfileError, RuntimeError};
+pub use tensor::Error as TensorError;
 
-pub use runtime::{KernelTime, Profile, ProfileError};
+/// The version of this crate.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,4 +1,4 @@
-//! Attention where rows see nothing, or what they should not.
+//! Edge cases of attention: masked rows, no keys, NaN and large scores.
 
 mod common;
 
@@ -8,34 +8,35 @@ use burn::tensor::{Bool, Tensor, TensorData};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{devices, gpus};
 
-type Floats = Tensor<Wgsl, 4>;
+type Tensor4 = Tensor<Wgsl, 4>;
 
 const CAUSAL: AttentionModuleOptions =
     AttentionModuleOptions { scale: None, softcap: None, is_causal: true };
 
-/// Queries, keys and values whose elements differ.
-fn operands(queries: usize, keys: usize, device: &WgslDevice) -> [Floats; 3] {
+/// Returns queries `[1, 1, queries, 4]`, keys `[1, 1, keys, 4]` and values `[1, 1, keys, 5]`.
+fn operands(queries: usize, keys: usize, device: &WgslDevice) -> [Tensor4; 3] {
     [(queries, 4, 0.3f32), (keys, 4, 0.7), (keys, 5, 1.1)].map(|(len, width, step)| {
         let values: Vec<f32> = (0..len * width).map(|i| (i as f32 * step).sin()).collect();
         Tensor::from_data(TensorData::new(values, [1, 1, len, width]), device)
     })
 }
 
-fn rows(out: Floats) -> Vec<Vec<f32>> {
+/// Splits `[1, 1, queries, width]` into its rows.
+fn rows(out: Tensor4) -> Vec<Vec<f32>> {
     let width = out.dims()[3];
     let values: Vec<f32> = out.into_data().iter().collect();
     values.chunks(width).map(<[f32]>::to_vec).collect()
 }
 
 #[test]
-fn a_query_that_sees_no_key_gets_zeros() {
+fn queries_without_visible_keys_get_zeros() {
     for device in devices() {
-        // Of 12 queries the last 10 see one key more each.
+        // With 12 queries and 10 keys, a causal mask hides all keys from the first two queries.
         let [q, k, v] = operands(12, 10, &device);
         let out = rows(attention(q.clone(), k.clone(), v.clone(), None, None, CAUSAL));
         assert!(out[..2].iter().flatten().all(|&x| x == 0.0), "{device}: {out:?}");
-        assert_eq!(out[2], rows(v.clone())[0], "{device}: one key has all the weight");
-        // A mask over the third row, alone.
+        assert_eq!(out[2], rows(v.clone())[0], "{device}: query 2 sees only key 0");
+        // A mask that hides all keys from query 3 only.
         let hidden: Vec<bool> = (0..12).map(|row| row == 3).collect();
         let mask =
             Tensor::<Wgsl, 4, Bool>::from_data(TensorData::new(hidden, [1, 1, 12, 1]), &device);
@@ -51,7 +52,7 @@ fn a_query_that_sees_no_key_gets_zeros() {
 }
 
 #[test]
-fn without_keys_everything_is_zero() {
+fn attention_without_keys_is_zero() {
     for device in devices() {
         let [q, k, v] = operands(3, 0, &device);
         let out = rows(attention(q, k, v, None, None, AttentionModuleOptions::default()));
@@ -60,18 +61,17 @@ fn without_keys_everything_is_zero() {
 }
 
 #[test]
-fn nan_stays_in_its_row() {
-    // Not on the CPU: burn-flex makes zeros of a row whose every score is NaN.
+fn nan_in_a_query_affects_only_its_row() {
+    // GPUs only: burn-flex returns zeros for a row whose scores are all NaN.
     for device in gpus() {
         let [q, k, v] = operands(12, 10, &device);
-        let spoilt = q
-            .clone()
-            .slice_assign([0..1, 0..1, 4..5, 1..2], Tensor::full([1, 1, 1, 1], f32::NAN, &device));
-        let out = rows(attention(spoilt, k, v, None, None, AttentionModuleOptions::default()));
+        let q =
+            q.slice_assign([0..1, 0..1, 4..5, 1..2], Tensor::full([1, 1, 1, 1], f32::NAN, &device));
+        let out = rows(attention(q, k, v, None, None, AttentionModuleOptions::default()));
         for (row, values) in out.iter().enumerate() {
-            let expected = row == 4;
+            let expect_nan = row == 4;
             assert!(
-                values.iter().all(|x| x.is_nan() == expected),
+                values.iter().all(|x| x.is_nan() == expect_nan),
                 "{device}: row {row} is {values:?}"
             );
         }

@@ -1,5 +1,5 @@
-//! What a user may rely on beyond single results: equal random numbers everywhere, flat memory, errors that
-//! name the way out, every method of the contract answering, and models that train alike on two devices.
+//! Guarantees beyond the results of single ops: the same random numbers on every device, bounded
+//! memory, helpful errors, CPU fallbacks, NaN propagation, out-of-range indices and training.
 
 mod common;
 
@@ -12,26 +12,28 @@ use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{assert_close, devices, gpus};
 
-/// A device has one stream of random numbers, and a process one memory: tests that draw, or look at that, take turns.
-static DRAWING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+/// Serialises tests that draw random numbers or measure memory: a device has one random stream, and
+/// memory is measured per process.
+static SERIAL: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-fn take_turns() -> std::sync::MutexGuard<'static, ()> {
-    DRAWING.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+fn serial_guard() -> std::sync::MutexGuard<'static, ()> {
+    SERIAL.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-fn message(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
-    let panic = std::panic::catch_unwind(f).expect_err("it is refused");
+/// Returns the message of the panic that `f` must raise.
+fn panic_message(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
+    let panic = std::panic::catch_unwind(f).expect_err("the call panics");
     let text = panic.downcast_ref::<String>().cloned();
     let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
     text.unwrap_or_default()
 }
 
 #[test]
-fn a_seed_gives_the_same_numbers_on_every_device() {
-    let _turn = take_turns();
+fn equal_seeds_give_equal_numbers_on_every_device() {
+    let _guard = serial_guard();
     let draw = |device: &WgslDevice, distribution| {
         Wgsl::seed(device, 42);
-        // An odd count first: the next draw must still start where it starts on every device.
+        // An odd count first: the next draw must start at the same stream position on every device.
         let _ = Tensor::<Wgsl, 1>::random([7], distribution, device);
         Tensor::<Wgsl, 2>::random([33, 5], distribution, device).into_data()
     };
@@ -42,12 +44,14 @@ fn a_seed_gives_the_same_numbers_on_every_device() {
             Distribution::Normal(1.0, 2.0),
             Distribution::Bernoulli(0.25),
         ] {
-            let (here, cpu) = (draw(&device, distribution), draw(&WgslDevice::Cpu, distribution));
-            let what = format!("{distribution:?} on {device}");
+            let values = draw(&device, distribution);
+            let expected = draw(&WgslDevice::Cpu, distribution);
+            let label = format!("{distribution:?} on {device}");
             if matches!(distribution, Distribution::Bernoulli(_)) {
-                here.assert_eq(&cpu, true);
+                values.assert_eq(&expected, true);
             }
-            assert_close(&what, &here, &cpu, common::Tolerance { relative: 1e-5, absolute: 1e-5 });
+            let tolerance = common::Tolerance { relative: 1e-5, absolute: 1e-5 };
+            assert_close(&label, &values, &expected, tolerance);
         }
         let ints = |device: &WgslDevice| {
             Wgsl::seed(device, 7);
@@ -59,8 +63,8 @@ fn a_seed_gives_the_same_numbers_on_every_device() {
 }
 
 #[test]
-fn memory_is_flat_after_warm_up() {
-    let _turn = take_turns();
+fn reserved_memory_does_not_grow_over_repeated_steps() {
+    let _guard = serial_guard();
     for device in gpus() {
         let step = || {
             let a = Tensor::<Wgsl, 2>::random([600, 700], Distribution::Default, &device);
@@ -73,23 +77,25 @@ fn memory_is_flat_after_warm_up() {
         for _ in 0..5 {
             step();
         }
-        // Other tests use the device too, so what they hold is allowed for; a leak here would be far larger.
-        let reserved =
-            || burn_wgsl::memory(&device).expect("it is there").expect("it is a GPU").reserved;
+        // The limit below leaves room for other tests on this device. A leak would be far larger.
+        let reserved = || {
+            let usage = burn_wgsl::memory(&device).expect("the device exists");
+            usage.expect("the device is a GPU").reserved
+        };
         let before = reserved();
         for _ in 0..200 {
             step();
         }
-        let grown = reserved().saturating_sub(before);
-        assert!(grown < 64 << 20, "{grown} bytes more after 200 steps on {device}");
+        let growth = reserved().saturating_sub(before);
+        assert!(growth < 64 << 20, "{growth} more bytes reserved after 200 steps on {device}");
         Wgsl::sync(&device).expect("the device is alive");
     }
 }
 
 #[test]
-fn two_devices_in_one_op_are_refused_by_name() {
+fn op_on_two_devices_panics_with_both_devices() {
     for device in gpus() {
-        let text = message(move || {
+        let text = panic_message(move || {
             let (a, b) = (primitive([2, 3], &device), primitive([2, 3], &WgslDevice::Cpu));
             let _ = <Wgsl as burn_backend::ops::FloatTensorOps<Wgsl>>::float_add(a, b);
         });
@@ -107,42 +113,42 @@ fn two_devices_in_one_op_are_refused_by_name() {
 fn tensors_move_between_devices() {
     for device in gpus() {
         let data = TensorData::from([[1.0f32, -2.0], [3.5, 0.0]]);
-        let there = Tensor::<Wgsl, 2>::from_data(data.clone(), &WgslDevice::Cpu).to_device(&device);
-        assert_eq!(there.device(), device);
-        there
+        let moved = Tensor::<Wgsl, 2>::from_data(data.clone(), &WgslDevice::Cpu).to_device(&device);
+        assert_eq!(moved.device(), device);
+        moved
             .transpose()
             .to_device(&WgslDevice::Cpu)
             .transpose()
             .into_data()
             .assert_eq(&data, true);
-        let truths = TensorData::from([true, false, true]);
-        let there = Tensor::<Wgsl, 1, Bool>::from_data(truths.clone(), &device);
-        there.to_device(&WgslDevice::Cpu).into_data().assert_eq(&truths, false);
+        let bools = TensorData::from([true, false, true]);
+        let tensor = Tensor::<Wgsl, 1, Bool>::from_data(bools.clone(), &device);
+        tensor.to_device(&WgslDevice::Cpu).into_data().assert_eq(&bools, false);
     }
 }
 
 #[test]
-fn what_does_not_fit_is_refused_with_the_limit() {
+fn oversized_and_mismatched_shapes_panic_with_the_reason() {
     for device in gpus() {
-        let text = message(move || {
-            // 64 GiB: past any binding.
+        let text = panic_message(move || {
+            // 64 GiB: larger than any binding.
             let _ = Tensor::<Wgsl, 2>::zeros([1 << 17, 1 << 17], &device);
         });
         assert!(text.contains("exceed") || text.contains("32-bit index"), "{text}");
-        let text = message(move || {
-            // More elements than a view can have, though hardly any memory.
+        let text = panic_message(move || {
+            // More elements than a view can have, but only four bytes of memory.
             let _ = Tensor::<Wgsl, 1>::ones([1], &device).expand([1 << 20, 1 << 20]).sum();
         });
         assert!(text.contains("32-bit index"), "{text}");
-        // Fewer are summed, and right.
+        // Fewer elements are summed correctly.
         let sum = Tensor::<Wgsl, 2>::ones([1, 1 << 11], &device).expand([1 << 9, 1 << 11]).sum();
         assert_eq!(sum.into_scalar(), (1u64 << 20) as f32);
-        let text = message(move || {
-            // One element past the largest binding there is.
+        let text = panic_message(move || {
+            // One element more than the largest possible binding, 2 GiB.
             let _ = Tensor::<Wgsl, 1>::zeros([(1 << 29) + 1], &device);
         });
         assert!(text.contains("exceed") || text.contains("32-bit index"), "{text}");
-        let text = message(move || {
+        let text = panic_message(move || {
             let a =
                 burn::tensor::TensorPrimitive::Float(<Wgsl as burn_backend::ops::FloatTensorOps<
                     Wgsl,
@@ -156,41 +162,45 @@ fn what_does_not_fit_is_refused_with_the_limit() {
     }
 }
 
+/// Returns a float tensor of ones.
 fn primitive(shape: [usize; 2], device: &WgslDevice) -> burn_wgsl::WgslTensor {
     match Tensor::<Wgsl, 2>::ones(shape, device).into_primitive() {
         burn::tensor::TensorPrimitive::Float(tensor) => tensor,
-        burn::tensor::TensorPrimitive::QFloat(_) => unreachable!("ones are not quantised"),
+        burn::tensor::TensorPrimitive::QFloat(_) => {
+            unreachable!("a tensor of ones is not quantised")
+        }
     }
 }
 
 #[test]
-fn a_device_that_is_not_there_is_refused_with_what_is() {
-    let text = message(|| {
+fn missing_device_panics_with_the_available_devices() {
+    let text = panic_message(|| {
         let _ = Tensor::<Wgsl, 1>::zeros([1], &WgslDevice::Gpu(99));
     });
     assert!(text.contains("gpu:99") && text.contains("cpu"), "{text}");
 }
 
-/// Types and ops without a kernel run on the CPU twin, are right, and are counted.
-/// Burn keeps the types that tensors are created in by a device's id: they must not depend on the word that was used.
+/// Burn stores default element types by device id, so all selectors of a device must share one id.
 #[test]
-fn a_device_has_one_id_under_all_of_its_names() {
+fn all_selectors_of_a_device_have_one_id() {
     use burn::tensor::backend::DeviceOps;
-    let named = burn_wgsl::device::automatic().expect("no wrong word is set");
-    assert_eq!(WgslDevice::Auto.id(), named.device.id());
-    let mut seen = std::collections::HashSet::new();
+    let automatic =
+        burn_wgsl::device::automatic().expect("BURN_WGSL_DEVICE is unset or a valid selector");
+    assert_eq!(WgslDevice::Auto.id(), automatic.device.id());
+    let mut seen_ids = std::collections::HashSet::new();
     let adapters = burn_wgsl::device::adapters();
     for index in 0..adapters.len() {
         let selectors = burn_wgsl::device::selectors(adapters, index);
         let ids: std::collections::HashSet<_> = selectors.iter().map(DeviceOps::id).collect();
         assert!(ids.len() <= 1, "{selectors:?}: {ids:?}");
-        assert!(ids.into_iter().all(|id| seen.insert(id)), "{selectors:?}");
+        assert!(ids.into_iter().all(|id| seen_ids.insert(id)), "{selectors:?}");
     }
-    assert!(seen.insert(WgslDevice::Cpu.id()));
+    assert!(seen_ids.insert(WgslDevice::Cpu.id()));
 }
 
+/// Element types and ops without a kernel fall back to the CPU backend, and fallbacks are counted.
 #[test]
-fn without_a_kernel_the_twin_answers_and_is_counted() {
+fn fallbacks_are_correct_and_counted() {
     for device in devices() {
         let x = Tensor::<Wgsl, 2>::from_floats([[3.0, 1.0, 2.0], [-1.0, 5.0, 0.0]], &device);
         let before = burn_wgsl::fallbacks().values().sum::<u64>();
@@ -203,23 +213,31 @@ fn without_a_kernel_the_twin_answers_and_is_counted() {
             .cumsum(1)
             .into_data()
             .assert_eq(&TensorData::from([[3.0f32, 4.0, 6.0], [-1.0, 4.0, 4.0]]), true);
-        let wide = x.clone().cast(burn::tensor::FloatDType::F64).mul_scalar(2.0);
-        wide.into_data().assert_eq(&TensorData::from([[6.0, 2.0, 4.0], [-2.0, 10.0, 0.0]]), false);
-        let half = x
+        let doubled = x.clone().cast(burn::tensor::FloatDType::F64).mul_scalar(2.0);
+        doubled
+            .into_data()
+            .assert_eq(&TensorData::from([[6.0, 2.0, 4.0], [-2.0, 10.0, 0.0]]), false);
+        let incremented = x
             .clone()
             .cast(burn::tensor::FloatDType::F16)
             .add_scalar(1.0)
             .cast(burn::tensor::FloatDType::F32);
-        half.into_data().assert_eq(&TensorData::from([[4.0f32, 2.0, 3.0], [0.0, 6.0, 1.0]]), true);
-        let places = x.clone().greater_elem(1.5).argwhere().into_data();
-        places.assert_eq(&TensorData::from([[0, 0], [0, 2], [1, 1]]), false);
+        incremented
+            .into_data()
+            .assert_eq(&TensorData::from([[4.0f32, 2.0, 3.0], [0.0, 6.0, 1.0]]), true);
+        let indices = x.clone().greater_elem(1.5).argwhere().into_data();
+        indices.assert_eq(&TensorData::from([[0, 0], [0, 2], [1, 1]]), false);
         let after = burn_wgsl::fallbacks().values().sum::<u64>();
-        assert_eq!(after > before, device != WgslDevice::Cpu, "{device}: {before} and {after}");
+        assert_eq!(
+            after > before,
+            device != WgslDevice::Cpu,
+            "{device}: {before} fallbacks before, {after} after"
+        );
     }
 }
 
 #[test]
-fn quantised_tensors_answer_on_every_device() {
+fn quantised_tensors_work_on_every_device() {
     use burn::tensor::quantization::{Calibration, QuantScheme, compute_q_params, compute_range};
     for device in devices() {
         let x = Tensor::<Wgsl, 2>::from_floats(
@@ -230,10 +248,10 @@ fn quantised_tensors_answer_on_every_device() {
             QuantScheme::default().with_store(burn::tensor::quantization::QuantStore::Native);
         let range = compute_range(&scheme, &x, &Calibration::MinMax);
         let quantised = x.clone().quantize(&scheme, compute_q_params(&scheme, range));
-        let back = quantised.clone().transpose().transpose().dequantize();
+        let dequantised = quantised.clone().transpose().transpose().dequantize();
         assert_close(
             &format!("dequantised on {device}"),
-            &back.into_data(),
+            &dequantised.into_data(),
             &x.clone().into_data(),
             common::Tolerance { relative: 0.0, absolute: 0.01 },
         );
@@ -247,68 +265,69 @@ fn quantised_tensors_answer_on_every_device() {
     }
 }
 
-/// NaN is no number, is unequal to itself, counts as true, and goes through relu, clamp and extremes.
+/// NaN is unequal to itself, counts as true, and propagates through relu, clamp, min and max.
 #[test]
-fn nan_is_not_lost() {
+fn nan_propagates() {
     for device in devices() {
         let x = Tensor::<Wgsl, 1>::from_floats([1.0, f32::NAN, -3.0], &device);
-        let truths = |expected: [bool; 3], value: Tensor<Wgsl, 1, Bool>| {
+        let assert_bools = |expected: [bool; 3], value: Tensor<Wgsl, 1, Bool>| {
             value.into_data().assert_eq(&TensorData::from(expected), false);
         };
-        truths([false, true, false], x.clone().not_equal(x.clone()));
-        truths([true, false, true], x.clone().equal(x.clone()));
-        truths([false, true, false], x.clone().is_nan());
-        truths([true, true, true], x.clone().not_equal_elem(0.0));
+        assert_bools([false, true, false], x.clone().not_equal(x.clone()));
+        assert_bools([true, false, true], x.clone().equal(x.clone()));
+        assert_bools([false, true, false], x.clone().is_nan());
+        assert_bools([true, true, true], x.clone().not_equal_elem(0.0));
         let nan = Tensor::<Wgsl, 1>::from_floats([f32::NAN, f32::NAN], &device);
         nan.clone().any().into_data().assert_eq(&TensorData::from([true]), false);
         assert!(x.clone().max().into_scalar().is_nan() && x.clone().min().into_scalar().is_nan());
         assert!(x.clone().max_abs().into_scalar().is_nan());
-        let nothing = Tensor::<Wgsl, 1>::empty([0], &device);
-        assert!(nothing.mean().into_scalar().is_nan());
+        let empty = Tensor::<Wgsl, 1>::empty([0], &device);
+        assert!(empty.mean().into_scalar().is_nan());
         assert_eq!(x.clone().argmax(0).into_scalar(), 1);
         let second = |value: Tensor<Wgsl, 1>| value.slice_dim(0, 1..2).into_scalar();
         assert!(second(burn::tensor::activation::relu(x.clone())).is_nan());
         assert!(second(x.clone().clamp(-1.0, 1.0)).is_nan());
         assert!(second(x.clone().clamp_min(-1.0)).is_nan());
         assert!(second(x.clone().clamp_max(1.0)).is_nan());
-        let limited = x.slice_dim(0, 0..1).clamp(0.0, f32::NAN);
-        assert!(limited.into_scalar().is_nan());
+        let clamped = x.slice_dim(0, 0..1).clamp(0.0, f32::NAN);
+        assert!(clamped.into_scalar().is_nan());
     }
 }
 
-/// The last NaN of a window is its maximum, as in PyTorch. burn-flex skips NaN.
+/// As in PyTorch, the maximum of a window is its last NaN. burn-flex skips NaN.
 #[test]
-fn nan_is_not_lost_in_windows() {
+fn max_pool_propagates_nan() {
     use burn::tensor::module::max_pool1d_with_indices;
     for device in gpus() {
         let x = [[[1.0, f32::NAN, f32::NAN, 4.0, f32::NAN, 2.0, 5.0, 6.0]]];
         let x = Tensor::<Wgsl, 3>::from_floats(x, &device);
-        let (most, indices) = max_pool1d_with_indices(x, 4, 4, 0, 1, false);
-        assert!(most.into_data().iter::<f32>().all(f32::is_nan));
+        let (maxima, indices) = max_pool1d_with_indices(x, 4, 4, 0, 1, false);
+        assert!(maxima.into_data().iter::<f32>().all(f32::is_nan));
         indices.into_data().assert_eq(&TensorData::from([[[2, 4]]]), false);
     }
 }
 
 #[test]
-fn argtopk_and_large_scalars_answer() {
+fn argtopk_and_scalars_beyond_32_bits_are_supported() {
     for device in devices() {
         let x = Tensor::<Wgsl, 1>::from_floats([1.0, 5.0, 3.0], &device);
         x.argtopk(2, 0).into_data().assert_eq(&TensorData::from([1, 2]), false);
         let x = Tensor::<Wgsl, 1, Int>::from_ints([1, 5, 3], &device);
         x.clone().argtopk(2, 0).into_data().assert_eq(&TensorData::from([1, 2]), false);
-        // burn-flex cuts such a scalar to 32 bits; the kernels take the nearest there is.
+        // burn-flex truncates this scalar to 32 bits. The kernels clamp it to the nearest i32.
         if device != WgslDevice::Cpu {
-            let below = x.clone().lower_elem(3_000_000_000i64).all();
-            below.into_data().assert_eq(&TensorData::from([true]), false);
+            let all_lower = x.clone().lower_elem(3_000_000_000i64).all();
+            all_lower.into_data().assert_eq(&TensorData::from([true]), false);
         }
         assert_eq!(x.argmax(0).dtype(), burn::tensor::DType::I32);
     }
 }
 
 #[test]
-fn grids_past_the_limit_of_one_dimension_fold() {
+fn dispatches_beyond_65535_workgroups_are_correct() {
     for device in gpus() {
-        // More than 65,535 workgroups, with a row for each invocation, and for each team of eight or so.
+        // More than 65,535 workgroups, with one invocation per row, then
+        // with one team per row.
         for (rows, len) in [(4_200_001, 2), (1_050_001, 16)] {
             let x = Tensor::<Wgsl, 2>::ones([rows, len], &device);
             let sums = x.sum_dim(1);
@@ -328,7 +347,7 @@ struct Net<B: Backend> {
     second: Linear<B>,
 }
 
-/// Losses of a small network trained for a few steps.
+/// Trains a small network for 30 steps and returns the losses.
 fn train(device: &WgslDevice) -> Vec<f32> {
     type B = Autodiff<Wgsl>;
     B::seed(device, 3);
@@ -350,23 +369,24 @@ fn train(device: &WgslDevice) -> Vec<f32> {
 }
 
 #[test]
-fn training_is_alike_on_every_device_and_repeats_bit_for_bit() {
-    let _turn = take_turns();
-    let truth = train(&WgslDevice::Cpu);
-    assert!(truth[29] < truth[0] * 0.5, "it learns: {truth:?}");
+fn training_matches_the_cpu_and_repeats_bit_for_bit() {
+    let _guard = serial_guard();
+    let expected = train(&WgslDevice::Cpu);
+    assert!(expected[29] < expected[0] * 0.5, "the loss does not halve: {expected:?}");
     for device in gpus() {
         let losses = train(&device);
-        for (loss, truth) in losses.iter().zip(&truth) {
+        for (loss, cpu_loss) in losses.iter().zip(&expected) {
             assert!(
-                (loss - truth).abs() < 1e-2 * truth.abs(),
-                "{losses:?} on {device}, {truth:?} on the CPU"
+                (loss - cpu_loss).abs() < 1e-2 * cpu_loss.abs(),
+                "{losses:?} on {device}, {expected:?} on the CPU"
             );
         }
-        assert_eq!(losses, train(&device), "the same bits on {device}");
+        assert_eq!(losses, train(&device), "a second run differs on {device}");
     }
 }
 
-/// Ties keep their order, NaN comes after infinity and -0 before 0, on every device but where burn-flex has its own way.
+/// Ties keep their order, NaN sorts after infinity and -0 before 0. GPUs only: burn-flex orders
+/// some of these differently.
 #[test]
 fn sorting_is_stable_and_total() {
     for device in common::gpus() {
@@ -374,23 +394,24 @@ fn sorting_is_stable_and_total() {
             (0..5000).map(|i| [2.0, -0.0, f32::NAN, 0.0, f32::NEG_INFINITY][i % 5]).collect();
         let tensor = Tensor::<Wgsl, 1>::from_floats(keys.as_slice(), &device);
         for descending in [false, true] {
-            let mut truth: Vec<i32> = (0..5000).collect();
-            truth.sort_by(|&a, &b| {
+            let mut expected: Vec<i32> = (0..5000).collect();
+            expected.sort_by(|&a, &b| {
                 let order = keys[a as usize].total_cmp(&keys[b as usize]);
                 if descending { order.reverse() } else { order }
             });
-            let places = if descending {
+            let indices = if descending {
                 tensor.clone().argsort_descending(0)
             } else {
                 tensor.clone().argsort(0)
             };
-            assert_eq!(places.into_data().to_vec::<i32>().expect("places"), truth, "on {device}");
+            let indices = indices.into_data().to_vec::<i32>().expect("argsort returns i32");
+            assert_eq!(indices, expected, "on {device}");
         }
     }
 }
 
 #[test]
-fn argwhere_finds_what_is_true() {
+fn argwhere_returns_the_indices_of_true_elements() {
     for device in devices() {
         for shape in [[0usize, 3], [1, 1], [7, 11], [100, 300]] {
             let len = shape[0] * shape[1];
@@ -398,79 +419,86 @@ fn argwhere_finds_what_is_true() {
             let data = burn::tensor::TensorData::new(numbers.clone(), shape);
             let tensor = Tensor::<Wgsl, 2, burn::tensor::Int>::from_data(data, &device);
             let found = tensor.transpose().equal_elem(2).argwhere().into_data();
-            let truth: Vec<i32> = (0..shape[1])
+            let expected: Vec<i32> = (0..shape[1])
                 .flat_map(|j| (0..shape[0]).map(move |i| (i, j)))
                 .filter(|&(i, j)| numbers[i * shape[1] + j] == 2)
                 .flat_map(|(i, j)| [j as i32, i as i32])
                 .collect();
-            assert_eq!(found.shape.as_slice(), [truth.len() / 2, 2], "{shape:?} on {device}");
-            assert_eq!(found.iter::<i32>().collect::<Vec<_>>(), truth, "{shape:?} on {device}");
+            assert_eq!(found.shape.as_slice(), [expected.len() / 2, 2], "{shape:?} on {device}");
+            assert_eq!(found.iter::<i32>().collect::<Vec<_>>(), expected, "{shape:?} on {device}");
         }
     }
 }
 
-/// Indices past an axis are clamped when reading and skipped when writing, alike on every device.
 #[test]
-fn truth_values_mix_and_come_back_as_rusts() {
-    type Reference<const D: usize> = Tensor<Wgsl, D, Bool>;
+fn bool_tensors_from_data_comparisons_and_fills_combine() {
+    type Bools = Tensor<Wgsl, 1, Bool>;
     for device in devices() {
-        let given = Reference::<1>::from_data([true, false, true], &device);
+        let from_data = Bools::from_data([true, false, true], &device);
         let compared = Tensor::<Wgsl, 1>::from_data([2.0, 1.0, 0.0], &device).greater_elem(0.5);
-        let made = Reference::<1>::full([3], true, &device);
-        let mixed = given.bool_and(compared).equal(made.bool_not());
-        assert_eq!(mixed.into_data(), TensorData::from([false, true, true]));
+        let filled = Bools::full([3], true, &device);
+        let combined = from_data.bool_and(compared).equal(filled.bool_not());
+        assert_eq!(combined.into_data(), TensorData::from([false, true, true]));
     }
 }
 
 #[test]
-fn a_range_without_a_step_is_refused() {
+fn arange_with_step_zero_panics() {
     for device in devices() {
         let range = move || Tensor::<Wgsl, 1, Int>::arange_step(0..3, 0, &device);
         assert!(std::panic::catch_unwind(range).is_err(), "on {device}");
     }
 }
 
+/// Out-of-range indices are clamped when reading and skipped when writing.
 #[test]
-fn indices_out_of_range_are_alike_on_every_device() {
+fn out_of_range_indices_give_equal_results_on_every_device() {
     let results = |device: &WgslDevice| {
         let x = Tensor::<Wgsl, 2>::from_floats([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device);
-        let wild = Tensor::<Wgsl, 2, Int>::from_ints([[-5, 1, 99], [2, -1, 3]], device);
-        let line = Tensor::<Wgsl, 1, Int>::from_ints([7, 0, -3], device);
-        let pairs = Tensor::<Wgsl, 2, Int>::from_ints([[0, 1], [2, 0], [-1, 1], [1, 2]], device);
+        let indices_2d = Tensor::<Wgsl, 2, Int>::from_ints([[-5, 1, 99], [2, -1, 3]], device);
+        let indices = Tensor::<Wgsl, 1, Int>::from_ints([7, 0, -3], device);
+        let nd_indices =
+            Tensor::<Wgsl, 2, Int>::from_ints([[0, 1], [2, 0], [-1, 1], [1, 2]], device);
         let values = Tensor::<Wgsl, 1>::from_floats([10.0, 20.0, 30.0, 40.0], device);
-        let embedding = burn::tensor::module::embedding(x.clone(), wild.clone());
+        let embedding = burn::tensor::module::embedding(x.clone(), indices_2d.clone());
         let add = burn::tensor::IndexingUpdateOp::Add;
-        let (small, big) = (x.clone().lower_elem(2.0), x.clone().greater_elem(4.0));
+        let (small, large) = (x.clone().lower_elem(2.0), x.clone().greater_elem(4.0));
         [
-            x.clone().gather(1, wild.clone()).into_data(),
-            x.clone().scatter(1, wild.clone(), x.clone(), add).into_data(),
-            x.clone().select(0, line.clone()).into_data(),
-            x.clone().select_assign(1, line.clone(), x.clone(), add).into_data(),
-            x.clone().gather_nd::<2, 1>(pairs.clone()).into_data(),
-            x.clone().scatter_nd::<2, 1>(pairs.clone(), values.clone(), add).into_data(),
+            x.clone().gather(1, indices_2d.clone()).into_data(),
+            x.clone().scatter(1, indices_2d.clone(), x.clone(), add).into_data(),
+            x.clone().select(0, indices.clone()).into_data(),
+            x.clone().select_assign(1, indices.clone(), x.clone(), add).into_data(),
+            x.clone().gather_nd::<2, 1>(nd_indices.clone()).into_data(),
+            x.clone().scatter_nd::<2, 1>(nd_indices.clone(), values.clone(), add).into_data(),
             x.clone()
-                .scatter_nd::<2, 1>(pairs, values, burn::tensor::IndexingUpdateOp::Assign)
+                .scatter_nd::<2, 1>(nd_indices, values, burn::tensor::IndexingUpdateOp::Assign)
                 .into_data(),
             embedding.into_data(),
-            small.clone().scatter(1, wild.clone(), big.clone(), add).float().into_data(),
-            small.select_assign(1, line, big, add).float().into_data(),
-            x.int().gather(0, wild).into_data().convert::<f32>(),
+            small.clone().scatter(1, indices_2d.clone(), large.clone(), add).float().into_data(),
+            small.select_assign(1, indices, large, add).float().into_data(),
+            x.int().gather(0, indices_2d).into_data().convert::<f32>(),
         ]
     };
-    let truth = results(&WgslDevice::Cpu);
-    assert_eq!(truth[0].to_vec::<f32>().expect("floats"), [1.0, 2.0, 3.0, 6.0, 4.0, 6.0]);
-    assert_eq!(truth[1].to_vec::<f32>().expect("floats"), [1.0, 4.0, 3.0, 4.0, 5.0, 10.0]);
+    let expected = results(&WgslDevice::Cpu);
+    assert_eq!(
+        expected[0].to_vec::<f32>().expect("gather returns f32"),
+        [1.0, 2.0, 3.0, 6.0, 4.0, 6.0]
+    );
+    assert_eq!(
+        expected[1].to_vec::<f32>().expect("scatter returns f32"),
+        [1.0, 4.0, 3.0, 4.0, 5.0, 10.0]
+    );
     for device in gpus() {
-        for (index, (value, truth)) in results(&device).iter().zip(&truth).enumerate() {
-            assert_close(&format!("{index} on {device}"), value, truth, common::CLOSE);
+        for (index, (value, expected)) in results(&device).iter().zip(&expected).enumerate() {
+            assert_close(&format!("result {index} on {device}"), value, expected, common::CLOSE);
         }
     }
 }
 
 #[test]
-fn operands_of_two_types_are_refused_by_name() {
+fn operands_of_two_types_panic_with_both_types() {
     for device in devices() {
-        let text = message(move || {
+        let text = panic_message(move || {
             let a = Tensor::<Wgsl, 1>::ones([3], &device);
             let _ = a.clone() + a.cast(burn::tensor::FloatDType::F16);
         });
@@ -478,7 +506,7 @@ fn operands_of_two_types_are_refused_by_name() {
             text.contains("F32") && text.contains("F16") && text.contains("float_add"),
             "{text}"
         );
-        let text = message(move || {
+        let text = panic_message(move || {
             let a = Tensor::<Wgsl, 1, Int>::ones([3], &device);
             let _ = a.clone().greater(a.cast(burn::tensor::IntDType::I64));
         });
@@ -487,7 +515,7 @@ fn operands_of_two_types_are_refused_by_name() {
 }
 
 #[test]
-fn expanded_views_are_summed_on_every_device() {
+fn sums_and_means_of_expanded_views_are_correct() {
     for device in devices() {
         let x = Tensor::<Wgsl, 3>::ones([1, 1, 5], &device).expand([4, 3, 5]);
         for axis in 0..3 {
@@ -506,7 +534,7 @@ fn expanded_views_are_summed_on_every_device() {
 }
 
 #[test]
-fn an_axis_that_is_not_there_is_refused_by_name() {
+fn axis_out_of_range_panics_with_the_op_name() {
     use burn_backend::ops::FloatTensorOps;
     type Call = (&'static str, fn(burn_wgsl::WgslTensor));
     for device in devices() {
@@ -516,42 +544,43 @@ fn an_axis_that_is_not_there_is_refused_by_name() {
             ("float_swap_dims", |tensor| drop(Wgsl::float_swap_dims(tensor, 0, 3))),
         ];
         for (op, call) in calls {
-            let text = message(move || call(primitive([2, 3], &device)));
+            let text = panic_message(move || call(primitive([2, 3], &device)));
             assert!(text.contains(op) && text.contains("has no axis"), "{text}");
         }
     }
 }
 
 #[test]
-fn sizes_that_make_no_sense_are_refused_on_every_device() {
+fn invalid_sizes_panic_on_every_device() {
     for device in devices() {
         let image = move || Tensor::<Wgsl, 4>::ones([1, 2, 6, 6], &device);
-        let text = message(move || {
+        let text = panic_message(move || {
             let kernel = Tensor::<Wgsl, 4>::ones([2, 2, 9, 9], &device);
             let options = burn::tensor::ops::ConvOptions::new([1, 1], [0, 0], [1, 1], 1);
             let _ = burn::tensor::module::conv2d(image(), kernel, None, options);
         });
         assert!(text.contains("[2, 2, 9, 9]") && text.contains("padded input"), "{text}");
-        let text = message(move || {
+        let text = panic_message(move || {
             let _ =
                 burn::tensor::module::max_pool2d(image(), [2, 2], [0, 0], [0, 0], [1, 1], false);
         });
         assert!(text.contains("stride"), "{text}");
-        let text = message(move || {
+        let text = panic_message(move || {
             let _: Tensor<Wgsl, 5> = image().unfold(2, 3, 0);
         });
         assert!(text.contains("step"), "{text}");
-        let text = message(move || {
+        let text = panic_message(move || {
             let _ = Tensor::<Wgsl, 3>::zeros([usize::MAX / 2, 4, 5], &device);
         });
         assert!(text.contains("float_zeros"), "{text}");
     }
 }
 
-/// Large products copy rows that lie apart by a power of two. Those that were cut from such rows are no longer so, nor are copies of them.
+/// Matmul repacks an operand whose row stride aliases in the cache. The stride of 512 aliases,
+/// although the rows have only 496 elements. The repacked copy must not alias again.
 #[test]
-fn rows_cut_from_wider_ones_are_multiplied() {
-    let _turn = take_turns();
+fn matmul_of_narrowed_rows_matches_the_cpu() {
+    let _guard = serial_guard();
     for device in gpus() {
         let product = |device: &WgslDevice| {
             Wgsl::seed(device, 3);
@@ -569,26 +598,31 @@ fn rows_cut_from_wider_ones_are_multiplied() {
     }
 }
 
-/// What the pool gives up goes back to the driver also where nothing is ever read. A software adapter's memory is the process's own.
+/// Retired buffers are destroyed even if nothing is read back. A software adapter allocates in this
+/// process, so the resident size shows it.
 #[cfg(target_os = "linux")]
 #[test]
-fn memory_is_returned_without_a_read() {
-    let _turn = take_turns();
+fn retired_buffers_are_destroyed_without_a_readback() {
+    let _guard = serial_guard();
     let resident = || {
-        let status = std::fs::read_to_string("/proc/self/status").expect("Linux tells");
-        let line =
-            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
-        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+        let status =
+            std::fs::read_to_string("/proc/self/status").expect("/proc/self/status is readable");
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .expect("the status has a VmRSS line");
+        line.trim().trim_end_matches(" kB").parse::<usize>().expect("VmRSS is a number") << 10
     };
     for device in gpus().into_iter().filter(|device| *device == WgslDevice::Software) {
         let before = resident();
-        let mut most = 0;
-        // Each of a size class of its own, 16 to 120 MiB and 1.3 GiB a round: more than the pool keeps, so none is used again.
+        let mut peak_growth = 0;
+        // Each size has its own size class, 16 to 120 MiB. A round of 1.3 GiB is more than the pool
+        // keeps, so no buffer is reused.
         let mebibytes = (0..24).map(|step| (8 + step % 8) << (1 + step / 8));
         for size in mebibytes.cycle().take(72) {
             drop(Tensor::<Wgsl, 1>::ones([size << 18], &device) * 2.0);
-            most = most.max(resident().saturating_sub(before));
+            peak_growth = peak_growth.max(resident().saturating_sub(before));
         }
-        assert!(most < 1 << 30, "{most} bytes more");
+        assert!(peak_growth < 1 << 30, "the resident size grew by {peak_growth} bytes");
     }
 }

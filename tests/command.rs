@@ -1,4 +1,4 @@
-//! The command `burn-wgsl bench`, run as a user runs it: what it writes where, and what it refuses.
+//! End-to-end tests of `burn-wgsl bench`: report files, standard output and error messages.
 
 mod common;
 
@@ -7,34 +7,35 @@ use std::process::{Command, Output};
 
 use serde_json::Value;
 
+/// Runs `burn-wgsl bench` with the arguments of a line.
 fn bench(line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_burn-wgsl"));
     command.arg("bench").args(line.split_whitespace()).env_remove("BURN_WGSL_DEVICE");
     command.output().expect("the command starts")
 }
 
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).expect("it writes UTF-8")
+fn utf8(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("the output is UTF-8")
 }
 
-/// Standard output of a run that goes well.
-fn output(line: &str) -> String {
+/// Returns the standard output of a successful run.
+fn stdout_of(line: &str) -> String {
     let Output { status, stdout, stderr } = bench(line);
-    assert!(status.success(), "{line}: {}", text(&stderr));
-    text(&stdout)
+    assert!(status.success(), "{line}: {}", utf8(&stderr));
+    utf8(&stdout)
 }
 
-/// A file that is this test's own.
-fn file(name: &str) -> PathBuf {
+/// Returns a path in the temporary directory of the tests.
+fn temporary_file(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
 #[test]
-fn json_on_standard_output_is_one_whole_document() {
-    let report: Value = serde_json::from_str(&output(
+fn json_on_standard_output_is_one_document() {
+    let report: Value = serde_json::from_str(&stdout_of(
         "matmul --quick --rounds 3 --sizes 64,32 --device cpu --json -",
     ))
-    .expect("nothing but JSON");
+    .expect("standard output is JSON");
     assert_eq!(report["format"], 1);
     assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["command"][0], "bench");
@@ -44,44 +45,46 @@ fn json_on_standard_output_is_one_whole_document() {
     for ceiling in ["flops_per_second", "bytes_per_second"] {
         assert!(device["ceilings"][ceiling].as_f64().is_some_and(|rate| rate > 1e6), "{device}");
     }
-    let results = report["results"].as_array().expect("a list");
-    let sizes: Vec<_> = results.iter().map(|one| one["size"].as_u64()).collect();
+    let results = report["results"].as_array().expect("`results` is an array");
+    let sizes: Vec<_> = results.iter().map(|result| result["size"].as_u64()).collect();
     assert_eq!(sizes, [Some(32), Some(64)]);
-    for one in results {
+    for result in results {
         assert_eq!(
-            (&one["status"], &one["suite"], &one["workload"]),
+            (&result["status"], &result["suite"], &result["workload"]),
             (&"measured".into(), &"matmul".into(), &"matmul".into())
         );
-        assert_eq!(one["samples"].as_array().map(Vec::len), Some(3));
-        let number = |value: &Value| value.as_f64().expect("a number");
-        let seconds = &one["seconds"];
-        assert!(number(&one["first_seconds"]) > 0.0 && number(&seconds["min"]) > 0.0);
+        assert_eq!(result["samples"].as_array().map(Vec::len), Some(3));
+        let number = |value: &Value| value.as_f64().expect("the value is a number");
+        let seconds = &result["seconds"];
+        assert!(number(&result["first_seconds"]) > 0.0 && number(&seconds["min"]) > 0.0);
         assert!(number(&seconds["min"]) <= number(&seconds["median"]));
         assert!(number(&seconds["median"]) <= number(&seconds["max"]));
-        let rate = number(&one["flops"]) / number(&seconds["median"]);
-        assert!((number(&one["flops_per_second"]) / rate - 1.0).abs() < 1e-9);
-        assert!(one["gpu_seconds"].is_null(), "the CPU has no GPU time");
+        let rate = number(&result["flops"]) / number(&seconds["median"]);
+        assert!((number(&result["flops_per_second"]) / rate - 1.0).abs() < 1e-9);
+        assert!(result["gpu_seconds"].is_null(), "the CPU has no GPU time");
     }
     assert_eq!(report["comparisons"], Value::Array(Vec::new()));
 }
 
 #[test]
-fn a_gpu_is_compared_with_the_cpu_in_every_form() {
+fn every_report_format_compares_a_gpu_with_the_cpu() {
     for device in common::gpus() {
-        let [json, csv, plot] = ["json", "csv", "svg"].map(|end| file(&format!("bench.{end}")));
-        let table = output(&format!(
-            "elementwise --quick --rounds 3 --sizes 256,65536 --device {device} --device cpu --profile --json {} --csv {} --plot {}",
+        let [json, csv, plot] =
+            ["json", "csv", "svg"].map(|extension| temporary_file(&format!("bench.{extension}")));
+        let table = stdout_of(&format!(
+            "elementwise --quick --rounds 3 --sizes 256,65536 --device {device} --device cpu \
+             --profile --json {} --csv {} --plot {}",
             json.display(),
             csv.display(),
             plot.display()
         ));
         assert!(
-            table.contains("gelu of n elements") && table.contains("64K") && table.contains("GB/s"),
+            table.contains("GELU of n elements") && table.contains("64K") && table.contains("GB/s"),
             "{table}"
         );
 
-        let read = |path| std::fs::read_to_string(path).expect("it was written");
-        let report: Value = serde_json::from_str(&read(&json)).expect("it is JSON");
+        let read = |path| std::fs::read_to_string(path).expect("the report file exists");
+        let report: Value = serde_json::from_str(&read(&json)).expect("the file is JSON");
         let comparison = &report["comparisons"][0];
         assert_eq!(
             (&comparison["workload"], &comparison["reference"]),
@@ -89,68 +92,60 @@ fn a_gpu_is_compared_with_the_cpu_in_every_form() {
         );
         assert_eq!(comparison["speedups"].as_array().map(Vec::len), Some(2));
         assert!(comparison["crossover"]["kind"].is_string());
-        let on_gpu = report["results"]
+        let gpu_results = report["results"]
             .as_array()
-            .expect("a list")
+            .expect("`results` is an array")
             .iter()
-            .filter(|one| one["device"] != "cpu");
-        for one in on_gpu.filter(|_| report["devices"][0]["timestamps"] == true) {
-            let time = one["gpu_seconds"].as_f64().expect("it has timestamps");
-            assert!(time > 0.0, "{one}");
+            .filter(|result| result["device"] != "cpu");
+        for result in gpu_results.filter(|_| report["devices"][0]["timestamps"] == true) {
+            let seconds = result["gpu_seconds"].as_f64().expect("the device has timestamps");
+            assert!(seconds > 0.0, "{result}");
             assert_eq!(
-                (&one["kernels"][0]["name"], &one["kernels"][0]["calls"]),
+                (&result["kernels"][0]["name"], &result["kernels"][0]["calls"]),
                 (&"elementwise".into(), &1.0.into())
             );
         }
 
-        let lines = read(&csv);
-        let columns = |line: &str| line.split(',').count();
-        assert_eq!(lines.lines().count(), 1 + 2 * 2 * 2);
+        let csv = read(&csv);
+        let (header, rows) = csv.split_once('\n').expect("the CSV file has a header");
+        assert_eq!(header.split(',').count(), 20, "{csv}");
+        // Two workloads, two sizes, two devices.
+        assert_eq!(rows.lines().count(), 2 * 2 * 2, "{csv}");
         assert!(
-            lines
-                .lines()
-                .skip(1)
-                .all(|line| line.starts_with("add,n,") || line.starts_with("gelu,n,")),
-            "{lines}"
+            rows.lines().all(|row| row.starts_with("add,n,") || row.starts_with("gelu,n,")),
+            "{csv}"
         );
-        assert!(columns(lines.lines().next().unwrap_or_default()) == 20, "{lines}");
 
-        let picture = read(&plot);
-        assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"));
-        assert!(
-            picture.contains("gelu: time") && !picture.contains("NaN") && !picture.contains("inf")
-        );
+        let svg = read(&plot);
+        assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
+        assert!(svg.contains("gelu: time") && !svg.contains("NaN") && !svg.contains("inf"));
     }
 }
 
 #[test]
-fn what_cannot_be_measured_is_shown_with_the_reason() {
+fn skipped_workloads_are_listed_with_the_reason() {
     let Output { status, stdout, stderr } = bench("transfer --quick --sizes 1 --device cpu");
+    let (stdout, stderr) = (utf8(&stdout), utf8(&stderr));
     assert!(
-        text(&stdout).contains("skipped: the CPU device has no memory of its own"),
-        "{}",
-        text(&stdout)
+        stdout.contains("Skipped on cpu at MiB = 1: the CPU device uses host memory"),
+        "{stdout}"
     );
-    assert!(
-        !status.success() && text(&stderr).contains("nothing could be measured"),
-        "{}",
-        text(&stderr)
-    );
+    assert!(!status.success() && stderr.contains("nothing was measured"), "{stderr}");
 }
 
 #[test]
-fn mistakes_are_refused_at_once() {
-    for (line, says) in [
+fn invalid_arguments_are_rejected_before_measuring() {
+    for (line, expected) in [
         ("matmul --device fpga", "Devices here"),
         ("matmul --device gpu:77", "there is no device `gpu:77` here"),
-        ("matmul --sizes 0", "a size of 0"),
-        ("reduce --sizes 1000000", "the largest is 32768"),
-        ("matmul --device cpu --csv no/such/x.csv", "there is no folder no/such"),
+        ("matmul --sizes 0", "must be at least 1"),
+        ("reduce --sizes 1000000", "the maximum is 32768"),
+        ("matmul --device cpu --csv no/such/x.csv", "the directory no/such does not exist"),
     ] {
         let Output { status, stdout, stderr } = bench(line);
-        let stderr = text(&stderr);
+        let stderr = utf8(&stderr);
         assert!(
-            !status.success() && stdout.is_empty() && stderr.contains(says),
+            !status.success() && stdout.is_empty() && stderr.contains(expected),
             "{line}: {stderr}"
         );
     }

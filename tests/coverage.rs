@@ -1,32 +1,35 @@
-//! What the coverage table says, and that it is so.
+//! The coverage of Burn's contract: complete, documented and tested.
 
 mod common;
 
 use std::collections::BTreeSet;
 
-use burn_wgsl::backend::coverage::{Holds, Op, Route, contract, table};
-use burn_wgsl::kernels::{cases, table as rows};
+use burn_wgsl::backend::coverage::{self, Elements, Op, Route, contract};
+use burn_wgsl::kernels;
+use burn_wgsl::kernels::common::table;
 
-fn ops() -> impl Iterator<Item = (Holds, Op)> {
-    contract().into_iter().flat_map(|part| part.ops.into_iter().map(move |op| (part.holds, op)))
+fn ops() -> impl Iterator<Item = (Elements, Op)> {
+    contract().into_iter().flat_map(|part| part.ops.into_iter().map(move |op| (part.elements, op)))
 }
 
 #[test]
-fn the_table_is_that_of_the_code() {
+fn the_documented_table_matches_the_code() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/coverage.md");
+    let table = coverage::table();
     if std::env::var_os("BURN_WGSL_BLESS").is_some() {
-        std::fs::write(path, table()).expect("docs can be written");
+        std::fs::write(path, &table).expect("docs/ is writable");
     }
-    let written = std::fs::read_to_string(path).unwrap_or_default();
+    let documented = std::fs::read_to_string(path).unwrap_or_default();
     assert!(
-        written == table(),
-        "docs/coverage.md is out of date: run BURN_WGSL_BLESS=1 cargo test --test coverage and look at what changed"
+        documented == table,
+        "docs/coverage.md is out of date; run `BURN_WGSL_BLESS=1 cargo test --test coverage` and \
+         review the changes"
     );
 }
 
-/// Burn 0.21's contract, whole: as many methods as each of its traits has, none twice.
+/// The number of methods of each trait in Burn 0.21.
 #[test]
-fn the_whole_contract_is_listed() {
+fn every_method_of_the_contract_is_listed_once() {
     let counts: Vec<(&str, usize)> =
         contract().iter().map(|part| (part.name, part.ops.len())).collect();
     assert_eq!(
@@ -45,27 +48,23 @@ fn the_whole_contract_is_listed() {
     assert_eq!(names.len(), ops().count(), "an op is listed twice");
 }
 
-/// Nothing that once had a kernel loses it.
 #[test]
-fn no_op_is_left_to_the_cpu() {
-    let left: Vec<&str> =
+fn no_op_always_falls_back_to_the_cpu() {
+    let without_kernel: Vec<&str> =
         ops().filter(|(_, op)| op.route == Route::Cpu).map(|(_, op)| op.name).collect();
-    assert_eq!(left, LEFT);
+    assert!(without_kernel.is_empty(), "{without_kernel:?} have no kernel");
 }
 
-const LEFT: [&str; 0] = [];
-
-/// An op that runs on the GPU has a case or a row, so that tests/ops.rs and tests/types.rs have seen that it does not
-/// leave it. Those of quantised tensors are in tests/quantized.rs.
+/// `tests/ops.rs` and `tests/types.rs` check the ops of cases and rows, and that they do not fall back.
+/// `tests/quantized.rs` checks those of quantised tensors.
 #[test]
-fn what_runs_on_the_gpu_is_tested_there() {
-    let mut tested: BTreeSet<&str> = cases::all().map(|case| case.op).collect();
-    tested.extend(rows::ALL.iter().copied().flatten().map(|row| row.name));
-    // Called by other names: in tests/behaviour.rs, or by the gradients of their forward ops.
+fn every_op_with_a_kernel_has_a_case_or_a_row() {
+    let mut tested: BTreeSet<&str> = kernels::cases().map(|case| case.op).collect();
+    tested.extend(table::ALL.iter().copied().flatten().map(|row| row.name));
     tested.extend(TESTED_ELSEWHERE);
     let untested: Vec<&str> = ops()
-        .filter(|(holds, op)| {
-            *holds != Holds::Quantised && matches!(op.route, Route::Kernel | Route::Composed)
+        .filter(|(elements, op)| {
+            *elements != Elements::Quantised && matches!(op.route, Route::Kernel | Route::Composed)
         })
         .map(|(_, op)| op.name)
         .filter(|name| !tested.contains(name))
@@ -73,6 +72,7 @@ fn what_runs_on_the_gpu_is_tested_there() {
     assert!(untested.is_empty(), "no case calls {untested:?}");
 }
 
+/// Tested in `tests/behaviour.rs`, or by the gradients of their forward ops.
 const TESTED_ELSEWHERE: &[&str] = &[
     "float_random",
     "int_random",

@@ -1,4 +1,4 @@
-//! Where burn-flex is no truth: what it lacks, or defines otherwise than PyTorch, against definitions written out here.
+//! Ops that burn-flex lacks or defines differently from PyTorch, against written-out definitions.
 
 mod common;
 
@@ -14,31 +14,32 @@ use common::{Tolerance, assert_close, devices, gpus};
 
 const CLOSE: Tolerance = Tolerance { relative: 2e-5, absolute: 2e-5 };
 
+/// Returns normally distributed floats.
 fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Wgsl, D> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
 }
 
-fn resizing(mode: &InterpolateMode, align_corners: bool) -> InterpolateOptions {
+fn interpolate_options(mode: &InterpolateMode, align_corners: bool) -> InterpolateOptions {
     InterpolateOptions::new(mode.clone()).with_align_corners(align_corners)
 }
 
-/// The figures in PyTorch's documentation of `Upsample`.
+/// The expected values are those in PyTorch's documentation of `Upsample`.
 #[test]
-fn resizing_gives_the_documented_figures() {
+fn interpolate_matches_the_pytorch_documentation() {
     let cases = [
         (
-            resizing(&InterpolateMode::Nearest, false),
+            interpolate_options(&InterpolateMode::Nearest, false),
             [1.0, 1.0, 2.0, 2.0, 1.0, 1.0, 2.0, 2.0, 3.0, 3.0, 4.0, 4.0, 3.0, 3.0, 4.0, 4.0],
         ),
         (
-            resizing(&InterpolateMode::Bilinear, false),
+            interpolate_options(&InterpolateMode::Bilinear, false),
             [
                 1.0, 1.25, 1.75, 2.0, 1.5, 1.75, 2.25, 2.5, 2.5, 2.75, 3.25, 3.5, 3.0, 3.25, 3.75,
                 4.0,
             ],
         ),
         (
-            resizing(&InterpolateMode::Bilinear, true),
+            interpolate_options(&InterpolateMode::Bilinear, true),
             [
                 1.0, 1.3333, 1.6667, 2.0, 1.6667, 2.0, 2.3333, 2.6667, 2.3333, 2.6667, 3.0, 3.3333,
                 3.0, 3.3333, 3.6667, 4.0,
@@ -47,23 +48,19 @@ fn resizing_gives_the_documented_figures() {
     ];
     for device in devices() {
         let x = Tensor::<Wgsl, 4>::from_floats([[[[1.0, 2.0], [3.0, 4.0]]]], &device);
-        for (options, truth) in &cases {
+        for (options, expected) in &cases {
             let y = module::interpolate(x.clone(), [4, 4], options.clone());
-            let truth = TensorData::new(truth.to_vec(), [1, 1, 4, 4]);
-            let what = format!("{options:?} on {device}");
-            assert_close(
-                &what,
-                &y.into_data(),
-                &truth,
-                Tolerance { relative: 0.0, absolute: 5e-5 },
-            );
+            let expected = TensorData::new(expected.to_vec(), [1, 1, 4, 4]);
+            let label = format!("{options:?} on {device}");
+            let tolerance = Tolerance { relative: 0.0, absolute: 5e-5 };
+            assert_close(&label, &y.into_data(), &expected, tolerance);
         }
     }
 }
 
-/// Resizing is linear: for its matrix A and any x and y, the sum of y * A x is that of A^T y * x.
+/// Interpolation is linear. With A as its matrix, sum(y * A x) = sum(A^T y * x) for all x and y.
 #[test]
-fn the_gradient_of_resizing_is_its_transpose() {
+fn interpolate_backward_is_the_transpose() {
     let modes = [
         InterpolateMode::Nearest,
         InterpolateMode::Bilinear,
@@ -76,7 +73,7 @@ fn the_gradient_of_resizing_is_its_transpose() {
         {
             for (mode, align_corners) in modes.iter().flat_map(|mode| [(mode, true), (mode, false)])
             {
-                let options = resizing(mode, align_corners);
+                let options = interpolate_options(mode, align_corners);
                 let x = random([2, 3, input[0], input[1]], &device);
                 let y = random([2, 3, output[0], output[1]], &device);
                 let forward = module::interpolate(x.clone(), output, options.clone());
@@ -89,51 +86,53 @@ fn the_gradient_of_resizing_is_its_transpose() {
                     ),
                 ));
                 assert_eq!(backward.dims(), x.dims());
-                let size = (y.clone() * forward.clone()).abs().sum().into_scalar();
-                let (one, other) =
-                    ((y * forward).sum().into_scalar(), (backward * x).sum().into_scalar());
+                let magnitude = (y.clone() * forward.clone()).abs().sum().into_scalar();
+                let forward_sum = (y * forward).sum().into_scalar();
+                let backward_sum = (backward * x).sum().into_scalar();
                 assert!(
-                    (one - other).abs() < 2e-6 * size,
-                    "{mode:?} {align_corners} {input:?} to {output:?} on {device}: {one} and {other}"
+                    (forward_sum - backward_sum).abs() < 2e-6 * magnitude,
+                    "{mode:?} {align_corners} {input:?} to {output:?} on {device}: \
+                     forward {forward_sum}, backward {backward_sum}"
                 );
             }
         }
     }
 }
 
-/// Average pooling is linear in its input and a convolution in its weights: for either as a matrix A, the sum of y * A x is
-/// that of A^T y * x. Here where windows hang over the padding, and where groups meet a stride with a remainder.
+/// Average pooling is linear in its input, and a convolution is linear in its weights. With A as
+/// the matrix of either, sum(y * A x) = sum(A^T y * x). The cases have windows that extend past
+/// the padding, and grouped convolutions whose stride leaves a remainder.
 #[test]
-fn gradients_of_pools_and_grouped_weights_are_transposes() {
-    type Trained<const D: usize> = Tensor<Autodiff<Wgsl>, D>;
+fn avg_pool_and_grouped_conv_gradients_are_transposes() {
+    type Tracked<const D: usize> = Tensor<Autodiff<Wgsl>, D>;
     fn check<const D: usize>(
-        what: &str,
+        label: &str,
         device: &WgslDevice,
         x: [usize; D],
-        map: impl Fn(Trained<D>) -> Trained<D>,
+        linear_map: impl Fn(Tracked<D>) -> Tracked<D>,
     ) {
-        let x = Trained::from_inner(random(x, device)).require_grad();
-        let forward = map(x.clone());
+        let x = Tracked::from_inner(random(x, device)).require_grad();
+        let forward = linear_map(x.clone());
         let y = random(forward.dims(), device);
-        let grads = (forward.clone() * Trained::from_inner(y.clone())).backward();
-        let backward = x.grad(&grads).expect("x is tracked");
-        let one = (y * forward.inner()).sum().into_scalar();
-        let other = (backward * x.inner()).sum().into_scalar();
+        let grads = (forward.clone() * Tracked::from_inner(y.clone())).backward();
+        let backward = x.grad(&grads).expect("x has a gradient");
+        let forward_sum = (y * forward.inner()).sum().into_scalar();
+        let backward_sum = (backward * x.inner()).sum().into_scalar();
         assert!(
-            (one - other).abs() < 1e-4 * (1.0 + one.abs()),
-            "{what} on {device}: {one} and {other}"
+            (forward_sum - backward_sum).abs() < 1e-4 * (1.0 + forward_sum.abs()),
+            "{label} on {device}: forward {forward_sum}, backward {backward_sum}"
         );
     }
     for device in devices() {
         for (size, kernel, padding) in [(5, 2, 0), (3, 3, 1), (7, 4, 1), (6, 5, 2), (2, 5, 1)] {
-            for counted in [true, false] {
+            for count_padding in [true, false] {
                 check("avg_pool2d", &device, [2, 3, size, size + 1], |x| {
                     let window = [kernel, kernel];
-                    module::avg_pool2d(x, window, [2, 3], [padding, 0], counted, true)
+                    module::avg_pool2d(x, window, [2, 3], [padding, 0], count_padding, true)
                 });
             }
         }
-        let x = Trained::<3>::from_inner(random([2, 6, 12], &device));
+        let x = Tracked::<3>::from_inner(random([2, 6, 12], &device));
         for groups in [1, 2, 3] {
             check("conv1d", &device, [6, 6 / groups, 2], |weight| {
                 let options = ConvOptions::new([3], [0], [1], groups);
@@ -143,9 +142,8 @@ fn gradients_of_pools_and_grouped_weights_are_transposes() {
     }
 }
 
-/// The Lanczos filter trains too, and its gradient leaves no GPU; so it is for pooling in one dimension.
 #[test]
-fn gradients_stay_on_the_gpu() {
+fn lanczos_and_pool1d_gradients_do_not_fall_back() {
     for device in gpus() {
         let before = burn_wgsl::fallbacks();
         let x =
@@ -156,9 +154,10 @@ fn gradients_stay_on_the_gpu() {
             InterpolateOptions::new(InterpolateMode::Lanczos3),
         );
         let grads = y.sum().backward();
-        // Weights of an output sum to one, so the gradient of their sum sums to the count of outputs.
-        let total = x.grad(&grads).expect("x is tracked").sum().into_scalar();
-        assert!((total - 72.0).abs() < 1e-3, "{total} on {device}");
+        // The weights of each output sum to one, so the gradient sums to the number of outputs:
+        // 2 channels of 9 x 4.
+        let grad_sum = x.grad(&grads).expect("x has a gradient").sum().into_scalar();
+        assert!((grad_sum - 72.0).abs() < 1e-3, "{grad_sum} on {device}");
 
         let x = Tensor::<Autodiff<Wgsl>, 3>::from_inner(random([2, 3, 9], &device)).require_grad();
         let y = module::max_pool1d(x.clone(), 3, 2, 1, 1, false).sum()
@@ -170,146 +169,158 @@ fn gradients_stay_on_the_gpu() {
     }
 }
 
-/// Places that lie on an image as resizing lays its outputs.
+/// Returns the sampling coordinates `[1, h, w, 2]` at which interpolation to `[h, w]` samples.
 fn regular_grid(output: [usize; 2], align_corners: bool, device: &WgslDevice) -> Tensor<Wgsl, 4> {
-    let place = |o: usize, count: usize| match align_corners {
-        true => 2.0 * o as f32 / (count - 1) as f32 - 1.0,
-        false => (2.0 * o as f32 + 1.0) / count as f32 - 1.0,
+    let coordinate = |index: usize, size: usize| match align_corners {
+        true => 2.0 * index as f32 / (size - 1) as f32 - 1.0,
+        false => (2.0 * index as f32 + 1.0) / size as f32 - 1.0,
     };
-    let mut places = Vec::new();
+    let mut coordinates = Vec::new();
     for row in 0..output[0] {
         for col in 0..output[1] {
-            places.extend([place(col, output[1]), place(row, output[0])]);
+            coordinates.extend([coordinate(col, output[1]), coordinate(row, output[0])]);
         }
     }
-    Tensor::from_data(TensorData::new(places, [1, output[0], output[1], 2]), device)
+    Tensor::from_data(TensorData::new(coordinates, [1, output[0], output[1], 2]), device)
 }
 
-fn sampling(padding: GridSamplePaddingMode, align_corners: bool) -> GridSampleOptions {
+fn bicubic_options(padding: GridSamplePaddingMode, align_corners: bool) -> GridSampleOptions {
     GridSampleOptions::new(InterpolateMode::Bicubic)
         .with_padding_mode(padding)
         .with_align_corners(align_corners)
 }
 
 #[test]
-fn bicubic_sampling_on_a_regular_grid_is_resizing() {
+fn bicubic_grid_sample_on_a_regular_grid_equals_interpolate() {
     for device in devices() {
         for align_corners in [true, false] {
             let x = random([1, 2, 5, 8], &device);
             let resized = module::interpolate(
                 x.clone(),
                 [9, 11],
-                resizing(&InterpolateMode::Bicubic, align_corners),
+                interpolate_options(&InterpolateMode::Bicubic, align_corners),
             );
             let grid = regular_grid([9, 11], align_corners, &device);
-            let sampled =
-                x.grid_sample_2d(grid, sampling(GridSamplePaddingMode::Border, align_corners));
-            let what = format!("align_corners {align_corners} on {device}");
-            assert_close(&what, &sampled.into_data(), &resized.into_data(), CLOSE);
+            let sampled = x.grid_sample_2d(
+                grid,
+                bicubic_options(GridSamplePaddingMode::Border, align_corners),
+            );
+            let label = format!("align_corners {align_corners} on {device}");
+            assert_close(&label, &sampled.into_data(), &resized.into_data(), CLOSE);
         }
     }
 }
 
-/// What lies outside of an image may as well be a part of a larger one.
+/// Compares sampling outside of an image with sampling inside of an explicitly padded image.
 #[test]
-fn bicubic_sampling_sees_the_padding() {
-    const MORE: usize = 6;
+fn bicubic_grid_sample_reads_the_padding() {
+    const MARGIN: usize = 6;
     let (h, w) = (4usize, 5usize);
     for device in devices() {
         for align_corners in [true, false] {
             for padding in [GridSamplePaddingMode::Zeros, GridSamplePaddingMode::Reflection] {
                 let x = random([1, 1, h, w], &device);
                 let values: Vec<f32> = x.to_data().iter::<f32>().collect();
-                let element = |at: usize, size: usize| {
-                    let at = at as i64 - MORE as i64;
+                let source_index = |padded_index: usize, size: usize| {
+                    let index = padded_index as i64 - MARGIN as i64;
                     let size = size as i64;
-                    let again = i64::from(!align_corners);
-                    if padding == GridSamplePaddingMode::Zeros || (0..size).contains(&at) {
-                        return at;
+                    let edge_repeats = i64::from(!align_corners);
+                    if padding == GridSamplePaddingMode::Zeros || (0..size).contains(&index) {
+                        return index;
                     }
-                    // Back from the first or last element, which counts twice if the ends are half an element out.
-                    let at = if at < 0 { -at - again } else { 2 * (size - 1) + again - at };
-                    if at < 0 {
-                        -at - again
-                    } else if at >= size {
-                        2 * (size - 1) + again - at
+                    // Reflects at the first or last element. That element appears twice if the edge
+                    // of the image is half an element further out.
+                    let reflect_low = |index: i64| -index - edge_repeats;
+                    let reflect_high = |index: i64| 2 * (size - 1) + edge_repeats - index;
+                    let index = if index < 0 { reflect_low(index) } else { reflect_high(index) };
+                    if index < 0 {
+                        reflect_low(index)
+                    } else if index >= size {
+                        reflect_high(index)
                     } else {
-                        at
+                        index
                     }
                 };
-                let mut large = Vec::new();
-                for row in (0..h + 2 * MORE).map(|row| element(row, h)) {
-                    for col in (0..w + 2 * MORE).map(|col| element(col, w)) {
+                let mut padded = Vec::new();
+                for row in (0..h + 2 * MARGIN).map(|row| source_index(row, h)) {
+                    for col in (0..w + 2 * MARGIN).map(|col| source_index(col, w)) {
                         let inside = (0..h as i64).contains(&row) && (0..w as i64).contains(&col);
-                        large.push(if inside {
+                        padded.push(if inside {
                             values[row as usize * w + col as usize]
                         } else {
                             0.0
                         });
                     }
                 }
-                let large = TensorData::new(large, [1, 1, h + 2 * MORE, w + 2 * MORE]);
-                let large = Tensor::<Wgsl, 4>::from_data(large, &device);
-                // Pixels up to three outside of the image, as places on the one and the other.
-                let place = |pixel: f32, size: usize| match align_corners {
+                let padded = TensorData::new(padded, [1, 1, h + 2 * MARGIN, w + 2 * MARGIN]);
+                let padded = Tensor::<Wgsl, 4>::from_data(padded, &device);
+                // The same pixels, up to three outside of the image, as coordinates of each image.
+                let coordinate = |pixel: f32, size: usize| match align_corners {
                     true => 2.0 * pixel / (size - 1) as f32 - 1.0,
                     false => (2.0 * pixel + 1.0) / size as f32 - 1.0,
                 };
-                let (mut here, mut there) = (Vec::new(), Vec::new());
+                let (mut on_image, mut on_padded) = (Vec::new(), Vec::new());
                 for i in 0..40 {
                     let row = -3.0 + (i as f32 * 0.37) % (h as f32 + 5.0);
                     let col = -3.0 + (i as f32 * 0.73) % (w as f32 + 5.0);
-                    here.extend([place(col, w), place(row, h)]);
-                    let more = MORE as f32;
-                    there
-                        .extend([place(col + more, w + 2 * MORE), place(row + more, h + 2 * MORE)]);
+                    on_image.extend([coordinate(col, w), coordinate(row, h)]);
+                    let margin = MARGIN as f32;
+                    on_padded.extend([
+                        coordinate(col + margin, w + 2 * MARGIN),
+                        coordinate(row + margin, h + 2 * MARGIN),
+                    ]);
                 }
-                let grid =
-                    |places| Tensor::from_data(TensorData::new(places, [1, 5, 8, 2]), &device);
-                let small = x.grid_sample_2d(grid(here), sampling(padding, align_corners));
-                let truth = large.grid_sample_2d(
-                    grid(there),
-                    sampling(GridSamplePaddingMode::Border, align_corners),
+                let grid = |coordinates| {
+                    Tensor::from_data(TensorData::new(coordinates, [1, 5, 8, 2]), &device)
+                };
+                let sampled =
+                    x.grid_sample_2d(grid(on_image), bicubic_options(padding, align_corners));
+                let expected = padded.grid_sample_2d(
+                    grid(on_padded),
+                    bicubic_options(GridSamplePaddingMode::Border, align_corners),
                 );
-                let what = format!("{padding:?} {align_corners} on {device}");
-                let loose = Tolerance { relative: 1e-4, absolute: 1e-4 };
-                assert_close(&what, &small.into_data(), &truth.into_data(), loose);
+                let label = format!("{padding:?} {align_corners} on {device}");
+                let tolerance = Tolerance { relative: 1e-4, absolute: 1e-4 };
+                assert_close(&label, &sampled.into_data(), &expected.into_data(), tolerance);
             }
         }
     }
 }
 
-/// As PyTorch has it: half-way between two pixels the even one is nearest, and a place that is no number
-/// lies outside, or on the first pixel.
+/// As in PyTorch: halfway between two pixels, nearest mode takes the even one. A NaN coordinate
+/// lies outside of the image with zero padding, and on the first pixel with border padding.
 #[test]
-fn sampling_at_doubtful_places() {
+fn grid_sample_handles_ties_nan_and_infinite_coordinates() {
     use GridSamplePaddingMode::{Border, Reflection, Zeros};
     for device in gpus() {
         let x = Tensor::<Wgsl, 4>::from_floats([[[[1.0, 2.0, 3.0, 4.0]]]], &device);
-        let at = |place: f32, mode: InterpolateMode, padding| {
-            let grid = Tensor::<Wgsl, 4>::from_floats([[[[place, 0.0]]]], &device);
+        let sample = |coordinate: f32, mode: InterpolateMode, padding| {
+            let grid = Tensor::<Wgsl, 4>::from_floats([[[[coordinate, 0.0]]]], &device);
             let options = GridSampleOptions::new(mode).with_padding_mode(padding);
             x.clone().grid_sample_2d(grid, options).into_scalar()
         };
-        // At 0.5, 1.5 and 2.5 pixels.
-        for (place, truth) in [(-0.5, 1.0), (0.0, 3.0), (0.5, 3.0)] {
-            assert_eq!(at(place, InterpolateMode::Nearest, Zeros), truth, "{place} on {device}");
+        // These coordinates lie at 0.5, 1.5 and 2.5 pixels.
+        for (coordinate, expected) in [(-0.5, 1.0), (0.0, 3.0), (0.5, 3.0)] {
+            let value = sample(coordinate, InterpolateMode::Nearest, Zeros);
+            assert_eq!(value, expected, "{coordinate} on {device}");
         }
-        for place in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
+        for coordinate in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
             for mode in [InterpolateMode::Nearest, InterpolateMode::Bilinear] {
-                assert_eq!(at(place, mode.clone(), Zeros), 0.0, "{place} on {device}");
-                let truth = if place > 0.0 { 4.0 } else { 1.0 };
-                assert_eq!(at(place, mode.clone(), Border), truth, "{place} on {device}");
-                let reflected = at(place, mode, Reflection);
-                assert!((1.0..=4.0).contains(&reflected), "{place} on {device}: {reflected}");
+                let value = sample(coordinate, mode.clone(), Zeros);
+                assert_eq!(value, 0.0, "{coordinate} on {device}");
+                let expected = if coordinate > 0.0 { 4.0 } else { 1.0 };
+                let value = sample(coordinate, mode.clone(), Border);
+                assert_eq!(value, expected, "{coordinate} on {device}");
+                let value = sample(coordinate, mode, Reflection);
+                assert!((1.0..=4.0).contains(&value), "{coordinate} on {device}: {value}");
             }
         }
     }
 }
 
-/// A mean of a hundred or a thousand deviations costs no digits.
+/// The mean is 100 to 1000 times the standard deviation.
 #[test]
-fn layer_norm_keeps_its_digits_at_a_large_mean() {
+fn layer_norm_keeps_precision_at_a_large_mean() {
     for device in devices() {
         for (rows, width, mean) in
             [(70, 7, 100.0), (5, 64, 100.0), (3, 1000, 100.0), (3, 4096, -1000.0)]
@@ -325,52 +336,47 @@ fn layer_norm_keeps_its_digits_at_a_large_mean() {
             let read = |data: TensorData| data.iter::<f64>().collect::<Vec<_>>();
             let (x, gamma, beta) =
                 (read(x.into_data()), read(gamma.into_data()), read(beta.into_data()));
-            let mut truth = Vec::new();
+            let mut expected = Vec::new();
             for row in x.chunks(width) {
                 let mean = row.iter().sum::<f64>() / width as f64;
                 let variance = row.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / width as f64;
                 let scale = 1.0 / (variance + 1e-5).sqrt();
-                truth.extend((0..width).map(|k| (row[k] - mean) * scale * gamma[k] + beta[k]));
+                expected.extend((0..width).map(|k| (row[k] - mean) * scale * gamma[k] + beta[k]));
             }
-            let what = format!("rows of {width} around {mean} on {device}");
-            let truth = TensorData::new(truth, [rows, width]);
-            assert_close(
-                &what,
-                &y.into_data(),
-                &truth,
-                Tolerance { relative: 1e-5, absolute: 1e-5 },
-            );
+            let label = format!("rows of {width} with a mean of {mean} on {device}");
+            let expected = TensorData::new(expected, [rows, width]);
+            let tolerance = Tolerance { relative: 1e-5, absolute: 1e-5 };
+            assert_close(&label, &y.into_data(), &expected, tolerance);
         }
     }
 }
 
-/// What does not fit is an error that says so, and nothing is read past an end.
 #[test]
-fn what_cannot_be_sampled_is_refused_by_name() {
+fn unsupported_sampling_panics_with_the_reason() {
     for device in gpus() {
-        let message = |f: &dyn Fn()| {
+        let panic_message = |f: &dyn Fn()| {
             let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f))
-                .expect_err("it is refused");
+                .expect_err("the call panics");
             panic.downcast_ref::<String>().cloned().unwrap_or_default()
         };
         let x = random([1, 1, 4, 4], &device);
         let grid = random([1, 2, 2, 2], &device);
-        let text = message(&|| {
+        let text = panic_message(&|| {
             let _ = x
                 .clone()
                 .grid_sample_2d(grid.clone(), GridSampleOptions::new(InterpolateMode::Lanczos3));
         });
         assert!(text.contains("Lanczos") && text.contains(&device.to_string()), "{text}");
-        let text = message(&|| {
+        let text = panic_message(&|| {
             let _ = x
                 .clone()
                 .grid_sample_2d(random([1, 2, 2, 3], &device), GridSampleOptions::default());
         });
         assert!(text.contains("[1, 2, 2, 3]"), "{text}");
-        let text = message(&|| {
-            let none = Tensor::<Wgsl, 4>::zeros([1, 1, 0, 4], &device);
+        let text = panic_message(&|| {
+            let empty = Tensor::<Wgsl, 4>::zeros([1, 1, 0, 4], &device);
             let _ = module::interpolate(
-                none,
+                empty,
                 [2, 2],
                 InterpolateOptions::new(InterpolateMode::Bilinear),
             );

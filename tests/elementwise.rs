@@ -1,103 +1,112 @@
-//! Every row of the elementwise table, on every device, against the truth that the row itself names:
-//! on special values, on views, and with broadcasts.
+//! Every row of the elementwise table on every device against the row's reference function: random
+//! values, views, broadcasts and special values.
 
 mod common;
 
 use burn_backend::TensorData;
 use burn_wgsl::backend::call::{Value, call};
-use burn_wgsl::kernels::cases::{Arg, Case, Fill, Input};
-use burn_wgsl::kernels::table::{self, Operands, Reference, Row};
+use burn_wgsl::kernels::common::cases::{Arg, Case, Fill, Input};
+use burn_wgsl::kernels::common::table::{self, OperandForm, Reference, Row};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{Tolerance, devices};
 
-const S: f64 = 0.75;
-const T: f64 = 2.5;
-const IS: i64 = 3;
-const IT: i64 = 7;
+/// The scalars `s` and `t` of float rows.
+const FLOAT_SCALARS: [f64; 2] = [0.75, 2.5];
+/// The scalars `s` and `t` of integer rows.
+const INT_SCALARS: [i64; 2] = [3, 7];
 
-/// The largest error of an op, where it is not a few roundings: powers multiply the error of a logarithm.
+/// Returns the tolerance of a row. Powers have a larger one because they multiply the error of a
+/// logarithm.
 fn tolerance(row: &Row) -> Tolerance {
-    let wide = ["float_powf", "float_powf_scalar_impl", "float_powi_scalar_impl"];
-    let relative = if wide.contains(&row.name) { 3e-5 } else { 4e-6 };
+    let powers = ["float_powf", "float_powf_scalar_impl", "float_powi_scalar_impl"];
+    let relative = if powers.contains(&row.name) { 3e-5 } else { 4e-6 };
     Tolerance { relative, absolute: 1e-6 }
 }
 
-fn input(truth: Reference, shape: &'static [usize], axes: &'static [usize], fill: Fill) -> Arg {
-    let fill = match truth {
-        Reference::F1(_)
-        | Reference::F2(_)
-        | Reference::F3(_)
-        | Reference::Fq1(_)
-        | Reference::Fq2(_) => fill,
-        Reference::I1(_) | Reference::I2(_) | Reference::I3(_) | Reference::Iq2(_) => Fill::Ints,
-        Reference::B1(_) | Reference::B2(_) => Fill::Truths,
+/// Returns a tensor argument of the row's element type. `fill` applies to float rows only.
+fn input(reference: Reference, shape: &'static [usize], axes: &'static [usize], fill: Fill) -> Arg {
+    let fill = match reference {
+        Reference::Float1(_)
+        | Reference::Float2(_)
+        | Reference::Float3(_)
+        | Reference::FloatTest(_)
+        | Reference::FloatComparison(_) => fill,
+        Reference::Int1(_)
+        | Reference::Int2(_)
+        | Reference::Int3(_)
+        | Reference::IntComparison(_) => Fill::Ints,
+        Reference::Bool1(_) | Reference::Bool2(_) => Fill::Bools,
     };
     Arg::Tensor(Input { fill, shape, axes })
 }
 
-/// The scalars of a row, as its case gives them and as its truth takes them.
-fn scalars(truth: Reference) -> (Arg, Arg, f64, f64) {
-    match truth {
-        Reference::I1(_) | Reference::I2(_) | Reference::I3(_) | Reference::Iq2(_) => {
-            (Arg::Int(IS), Arg::Int(IT), IS as f64, IT as f64)
-        }
-        Reference::B1(_) | Reference::B2(_) => (Arg::Switch(true), Arg::Switch(false), 1.0, 0.0),
-        _ => (Arg::Float(S), Arg::Float(T), S, T),
+/// Returns the scalars `s` and `t` as arguments of a row's case and as operands of its reference.
+fn scalars(reference: Reference) -> ([Arg; 2], [f64; 2]) {
+    match reference {
+        Reference::Int1(_)
+        | Reference::Int2(_)
+        | Reference::Int3(_)
+        | Reference::IntComparison(_) => (INT_SCALARS.map(Arg::Int), INT_SCALARS.map(|x| x as f64)),
+        Reference::Bool1(_) | Reference::Bool2(_) => ([true, false].map(Arg::Flag), [1.0, 0.0]),
+        _ => (FLOAT_SCALARS.map(Arg::Float), FLOAT_SCALARS),
     }
 }
 
-fn is_question(truth: Reference) -> bool {
-    matches!(truth, Reference::Fq1(_) | Reference::Fq2(_) | Reference::Iq2(_))
+fn returns_bool(reference: Reference) -> bool {
+    matches!(
+        reference,
+        Reference::FloatTest(_) | Reference::FloatComparison(_) | Reference::IntComparison(_)
+    )
 }
 
-/// The truth of one element; every type fits into f64.
-fn expected(truth: Reference, a: f64, b: f64, c: f64) -> f64 {
+/// Computes the expected value of one element. Every element type of the table fits into f64.
+fn expected_value(reference: Reference, a: f64, b: f64, c: f64) -> f64 {
     let (i, j, k) = (a as i32, b as i32, c as i32);
-    match truth {
-        Reference::F1(f) => f(a),
-        Reference::F2(f) => f(a, b),
-        Reference::F3(f) => f(a, b, c),
-        Reference::Fq1(f) => f64::from(f(a)),
-        Reference::Fq2(f) => f64::from(f(a, b)),
-        Reference::I1(f) => f64::from(f(i)),
-        Reference::I2(f) => f64::from(f(i, j)),
-        Reference::I3(f) => f64::from(f(i, j, k)),
-        Reference::Iq2(f) => f64::from(f(i, j)),
-        Reference::B1(f) => f64::from(f(a != 0.0)),
-        Reference::B2(f) => f64::from(f(a != 0.0, b != 0.0)),
+    match reference {
+        Reference::Float1(f) => f(a),
+        Reference::Float2(f) => f(a, b),
+        Reference::Float3(f) => f(a, b, c),
+        Reference::FloatTest(f) => f64::from(f(a)),
+        Reference::FloatComparison(f) => f64::from(f(a, b)),
+        Reference::Int1(f) => f64::from(f(i)),
+        Reference::Int2(f) => f64::from(f(i, j)),
+        Reference::Int3(f) => f64::from(f(i, j, k)),
+        Reference::IntComparison(f) => f64::from(f(i, j)),
+        Reference::Bool1(f) => f64::from(f(a != 0.0)),
+        Reference::Bool2(f) => f64::from(f(a != 0.0, b != 0.0)),
     }
 }
 
 fn run(case: &Case, device: &WgslDevice) -> TensorData {
     let values: Vec<Value<Wgsl>> = call(case, device, &mut |tensor| tensor)
-        .unwrap_or_else(|| panic!("{} is in no table", case.op));
-    pollster::block_on(values.into_iter().next().expect("one result").into_data())
-        .expect("read back")
+        .unwrap_or_else(|| panic!("no table has the op {}", case.op));
+    let value = values.into_iter().next().expect("the op has a result");
+    pollster::block_on(value.into_data()).expect("readback succeeds")
 }
 
-/// A row beyond Burn's contract, which no trait can call.
-fn extension(row: &'static Row, tensors: &[Arg], device: &WgslDevice) -> TensorData {
+/// Runs a row beyond Burn's contract. No backend trait has a method for it.
+fn run_extension(row: &'static Row, tensors: &[Arg], device: &WgslDevice) -> TensorData {
     use burn::tensor::{Tensor, TensorPrimitive};
-    let tensor = |place: usize| {
-        let Arg::Tensor(input) = tensors[place] else { panic!("a tensor") };
-        let data = burn_wgsl::backend::call::content(&input, place + 1);
+    let tensor = |index: usize| {
+        let Arg::Tensor(input) = tensors[index] else { panic!("argument {index} is not a tensor") };
+        let data = burn_wgsl::backend::call::content(&input, index + 1);
         let tensor = Tensor::<Wgsl, 2>::from_data(data, device);
         match (input.axes, tensor) {
             (&[0, 1] | &[], tensor) => tensor.into_primitive().tensor(),
             (_, tensor) => tensor.transpose().into_primitive().tensor(),
         }
     };
-    let value = match row.operands {
-        Operands::Unary => burn_wgsl::backend::apply(row, [tensor(0)]),
-        Operands::Binary => burn_wgsl::backend::apply(row, [tensor(0), tensor(1)]),
-        _ => panic!("{}: a row beyond the contract takes tensors only", row.name),
+    let value = match row.form {
+        OperandForm::Unary => burn_wgsl::backend::apply(row, [tensor(0)]),
+        OperandForm::Binary => burn_wgsl::backend::apply(row, [tensor(0), tensor(1)]),
+        _ => panic!("{}: a row beyond the contract has tensor operands only", row.name),
     };
     Tensor::<Wgsl, 2>::from_primitive(TensorPrimitive::Float(value)).into_data()
 }
 
-/// The elements of an input as the op sees them, spread over the result's shape.
-fn seen(arg: &Arg, place: usize, shape: &[usize]) -> Vec<f64> {
-    let Arg::Tensor(input) = arg else { panic!("a tensor") };
+/// Returns the elements of argument `place`, with its axes permuted and broadcast to `shape`.
+fn operand_elements(arg: &Arg, place: usize, shape: &[usize]) -> Vec<f64> {
+    let Arg::Tensor(input) = arg else { panic!("argument {place} is not a tensor") };
     let data = burn_wgsl::backend::call::content(input, place);
     let tensor = burn::tensor::Tensor::<burn_flex::Flex, 2>::from_data(
         data.convert::<f32>(),
@@ -111,43 +120,48 @@ fn seen(arg: &Arg, place: usize, shape: &[usize]) -> Vec<f64> {
     tensor.expand([shape[0] as i64, shape[1] as i64]).into_data().iter::<f64>().collect()
 }
 
+/// Compares a row's result `[rows, columns]` with its reference.
 fn check(row: &'static Row, device: &WgslDevice, tensors: &[Arg], shape: &[usize]) {
-    let (first, second, s, t) = scalars(row.reference);
+    let (scalar_args, [s, t]) = scalars(row.reference);
     let mut args = tensors.to_vec();
-    match row.operands {
-        Operands::Unary | Operands::Binary => {}
-        Operands::Scalar => args.push(first),
-        Operands::Scalars => args.extend([first, second]),
+    match row.form {
+        OperandForm::Unary | OperandForm::Binary => {}
+        OperandForm::Scalar => args.push(scalar_args[0]),
+        OperandForm::TwoScalars => args.extend(scalar_args),
     }
-    if is_question(row.reference) {
+    if returns_bool(row.reference) {
         args.push(Arg::BoolType);
     }
     let case = Case { op: row.name, args: Vec::leak(args) };
-    let result =
-        if table::is_extension(row) { extension(row, tensors, device) } else { run(&case, device) };
-    let a = seen(&tensors[0], 1, shape);
-    let b = tensors.get(1).map(|arg| seen(arg, 2, shape));
+    let result = if table::is_extension(row) {
+        run_extension(row, tensors, device)
+    } else {
+        run(&case, device)
+    };
+    let a = operand_elements(&tensors[0], 1, shape);
+    let b = tensors.get(1).map(|arg| operand_elements(arg, 2, shape));
     let tolerance = tolerance(row);
     for (index, value) in result.iter::<f64>().enumerate() {
         let second = b.as_ref().map_or(s, |b| b[index]);
-        let truth = expected(row.reference, a[index], second, t);
+        let expected = expected_value(row.reference, a[index], second, t);
         assert!(
-            tolerance.holds(value, truth),
-            "{} on {device}: of {} and {second} came {value}, the truth is {truth}",
+            tolerance.holds(value, expected),
+            "{} of {} and {second} on {device} is {value}, expected {expected}",
             row.name,
             a[index],
         );
     }
 }
 
-/// Rows whose twin on the CPU is known to differ from the truth: burn-flex divides by zero its own way.
-fn twin_differs(row: &Row) -> bool {
+/// Returns whether burn-flex differs from the row's reference. It handles integer division by zero
+/// differently.
+fn burn_flex_differs(row: &Row) -> bool {
     row.name.starts_with("int_")
         && ["div", "remainder", "powi"].iter().any(|op| row.name.contains(op))
 }
 
-/// The second operand of a row: shifts are only defined below the width of an integer.
-fn second(row: &Row, shape: &'static [usize], fill: Fill) -> Arg {
+/// Returns the second operand of a row. Shifts are only defined below the width of an integer.
+fn second_operand(row: &Row, shape: &'static [usize], fill: Fill) -> Arg {
     if row.name.contains("shift") {
         return Arg::Tensor(Input { fill: Fill::Below(31), shape, axes: &[] });
     }
@@ -158,11 +172,12 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     table::ALL.iter().copied().flatten().copied()
 }
 
-fn on_every_device(check_row: impl Fn(&'static Row, &WgslDevice) + std::panic::RefUnwindSafe) {
+/// Runs `check_row` for every row on every device and reports all failures.
+fn for_every_row(check_row: impl Fn(&'static Row, &WgslDevice) + std::panic::RefUnwindSafe) {
     let mut failed = Vec::new();
     for device in devices() {
         for row in rows() {
-            if device == WgslDevice::Cpu && twin_differs(row) {
+            if device == WgslDevice::Cpu && burn_flex_differs(row) {
                 continue;
             }
             if let Err(panic) = std::panic::catch_unwind(|| check_row(row, &device)) {
@@ -179,13 +194,13 @@ fn on_every_device(check_row: impl Fn(&'static Row, &WgslDevice) + std::panic::R
 }
 
 #[test]
-fn rows_hold_on_random_values() {
-    on_every_device(|row, device| {
-        // Sizes that end inside a vec4, and inside a workgroup.
+fn rows_match_their_reference_on_random_values() {
+    for_every_row(|row, device| {
+        // The size is not a multiple of a vec4 or of a workgroup.
         let a = input(row.reference, &[7, 13], &[], Fill::Normal);
-        match row.operands {
-            Operands::Binary => {
-                check(row, device, &[a, second(row, &[7, 13], Fill::Positive)], &[7, 13])
+        match row.form {
+            OperandForm::Binary => {
+                check(row, device, &[a, second_operand(row, &[7, 13], Fill::Positive)], &[7, 13])
             }
             _ => check(row, device, &[a], &[7, 13]),
         }
@@ -193,21 +208,21 @@ fn rows_hold_on_random_values() {
 }
 
 #[test]
-fn rows_hold_on_views_and_broadcasts() {
-    on_every_device(|row, device| {
+fn rows_match_their_reference_on_views_and_broadcasts() {
+    for_every_row(|row, device| {
         let a = input(row.reference, &[12, 5], &[1, 0], Fill::Positive);
-        match row.operands {
-            Operands::Binary => {
-                check(row, device, &[a, second(row, &[1, 12], Fill::Normal)], &[5, 12])
+        match row.form {
+            OperandForm::Binary => {
+                check(row, device, &[a, second_operand(row, &[1, 12], Fill::Normal)], &[5, 12])
             }
             _ => check(row, device, &[a], &[5, 12]),
         }
     });
 }
 
-/// NaN, infinities, signed zeros, tiny and huge numbers through every float op of the GPU.
+/// NaN, infinities, signed zeros, tiny and huge numbers in every unary float op, on GPUs.
 #[test]
-fn float_rows_hold_on_special_values() {
+fn float_rows_match_their_reference_on_special_values() {
     use burn::tensor::{Tensor, TensorPrimitive};
     let special = [
         f32::NAN,
@@ -238,7 +253,7 @@ fn float_rows_hold_on_special_values() {
     let mut failed = Vec::new();
     for device in common::gpus() {
         for row in rows() {
-            let Reference::F1(truth) = row.reference else {
+            let Reference::Float1(reference) = row.reference else {
                 continue;
             };
             let tensor = Tensor::<Wgsl, 1>::from_floats(special, &device);
@@ -249,15 +264,15 @@ fn float_rows_hold_on_special_values() {
             let value =
                 Tensor::<Wgsl, 1>::from_primitive(TensorPrimitive::Float(value)).into_data();
             for (x, value) in special.iter().zip(value.iter::<f64>()) {
-                let truth = f64::from(truth(f64::from(*x)) as f32);
+                let expected = f64::from(reference(f64::from(*x)) as f32);
                 // Subnormal results may be flushed to zero.
-                let flushed = truth.abs() < 1.2e-38 && value == 0.0;
-                // Past 65536 the sine is the driver's own, which promises nothing there.
-                let far = ["float_sin", "float_cos", "float_tan"].contains(&row.name)
+                let flushed = expected.abs() < 1.2e-38 && value == 0.0;
+                // Above 65536 the kernels use the driver's sine, which has no accuracy guarantee.
+                let inaccurate = ["float_sin", "float_cos", "float_tan"].contains(&row.name)
                     && x.abs() > 65_536.0;
-                if !flushed && !far && !tolerance(row).holds(value, truth) {
+                if !flushed && !inaccurate && !tolerance(row).holds(value, expected) {
                     failed.push(format!(
-                        "{}({x}) on {device} is {value}, the truth {truth}",
+                        "{}({x}) on {device} is {value}, expected {expected}",
                         row.name
                     ));
                 }

@@ -1,4 +1,4 @@
-//! Fourier transforms against their definition, in double precision.
+//! Fourier transforms against their definition in f64.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn read(tensor: Tensor<Wgsl, 1>) -> Vec<f64> {
     tensor.into_data().iter().collect()
 }
 
-/// The spectrum, by a sum for each of its elements.
+/// Returns the real and imaginary parts of the spectrum, `[n / 2 + 1]` each, by direct summation.
 fn dft(x: &[f64]) -> (Vec<f64>, Vec<f64>) {
     let n = x.len();
     let roots: Vec<(f64, f64)> = (0..n)
@@ -38,47 +38,50 @@ fn dft(x: &[f64]) -> (Vec<f64>, Vec<f64>) {
     (0..=n / 2).map(bin).unzip()
 }
 
-/// The largest difference, relative to the largest of the truth.
-fn error(values: &[f64], truth: &[f64]) -> f64 {
-    assert_eq!(values.len(), truth.len());
-    let largest =
+/// Returns the largest difference relative to the largest expected magnitude.
+fn relative_error(values: &[f64], expected: &[f64]) -> f64 {
+    assert_eq!(values.len(), expected.len());
+    let max_abs =
         |values: &mut dyn Iterator<Item = f64>| values.fold(0.0f64, |a, b| a.max(b.abs()));
-    largest(&mut values.iter().zip(truth).map(|(a, b)| a - b)) / largest(&mut truth.iter().copied())
+    let max_difference = max_abs(&mut values.iter().zip(expected).map(|(a, b)| a - b));
+    max_difference / max_abs(&mut expected.iter().copied())
 }
 
 #[test]
-fn spectra_agree_with_their_definition() {
+fn rfft_and_irfft_match_the_definition() {
     for n in [16, 512, 4096] {
         let x = signal(n);
         let (re, im) = dft(&x);
         for device in devices() {
             let spectrum = rfft(upload(&x, &device), 0, None);
-            let errors = [error(&read(spectrum.0), &re), error(&read(spectrum.1), &im)];
+            let errors =
+                [relative_error(&read(spectrum.0), &re), relative_error(&read(spectrum.1), &im)];
             assert!(errors.iter().all(|&e| e < 1e-6), "rfft of {n} on {device}: {errors:?}");
-            let back = read(irfft(upload(&re, &device), upload(&im, &device), 0, None));
-            assert!(error(&back, &x) < 1e-6, "irfft of {n} on {device}: {}", error(&back, &x));
+            let inverse = read(irfft(upload(&re, &device), upload(&im, &device), 0, None));
+            let error = relative_error(&inverse, &x);
+            assert!(error < 1e-6, "irfft of {n} on {device}: {error}");
         }
     }
 }
 
 #[test]
-fn a_long_signal_comes_back() {
+fn irfft_inverts_rfft_of_a_long_signal() {
     let x = signal(1 << 18);
     for device in gpus() {
         let (re, im) = rfft(upload(&x, &device), 0, None);
-        let back = read(irfft(re, im, 0, Some(x.len())));
-        assert!(error(&back, &x) < 2e-6, "{device}: {}", error(&back, &x));
+        let error = relative_error(&read(irfft(re, im, 0, Some(x.len()))), &x);
+        assert!(error < 2e-6, "{device}: {error}");
     }
 }
 
 #[test]
-fn other_lengths_are_refused_by_name() {
+fn rfft_panics_unless_the_length_is_a_power_of_two() {
     for device in gpus() {
         let panic = std::panic::catch_unwind(|| {
             let x = upload(&signal(1000), &device).into_primitive().tensor();
             Wgsl::rfft(x, 0, Some(1000))
         });
-        let panic = panic.expect_err("it is refused");
+        let panic = panic.expect_err("rfft of 1000 samples panics");
         let text = panic.downcast_ref::<String>().cloned().unwrap_or_default();
         assert!(text.contains("rfft") && text.contains("power of two"), "{text}");
     }

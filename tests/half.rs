@@ -1,4 +1,5 @@
-//! A process whose devices create floats in f16: what is made, what comes of it, and a model that trains.
+//! Devices whose default float type is f16: creation, ops and training. In its own process because
+//! the default type can only be set once.
 
 mod common;
 
@@ -16,15 +17,15 @@ use burn::tensor::{
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::devices;
 
-/// Does this on every device in turn, with f16 as its default type of floats and random numbers from their start.
-fn on_half_devices(f: impl Fn(&WgslDevice)) {
-    static SET: Mutex<bool> = Mutex::new(false);
-    let mut set = SET.lock().unwrap_or_else(PoisonError::into_inner);
+/// Runs `f` on every device with f16 as the default float type and a freshly seeded random stream.
+fn for_each_f16_device(f: impl Fn(&WgslDevice)) {
+    static IS_SET: Mutex<bool> = Mutex::new(false);
+    let mut is_set = IS_SET.lock().unwrap_or_else(PoisonError::into_inner);
     for device in devices() {
         let settings = set_default_dtypes::<Wgsl>(&device, DType::F16, DType::I32);
-        assert!(settings.is_err() == *set, "{device}: {settings:?}");
+        assert!(settings.is_err() == *is_set, "{device}: {settings:?}");
     }
-    *set = true;
+    *is_set = true;
     for device in devices() {
         Wgsl::seed(&device, 16);
         f(&device);
@@ -32,12 +33,12 @@ fn on_half_devices(f: impl Fn(&WgslDevice)) {
 }
 
 #[test]
-fn what_is_made_and_computed_is_f16() {
-    on_half_devices(|device| {
+fn created_and_computed_tensors_are_f16() {
+    for_each_f16_device(|device| {
         let data = || TensorData::from([[1.0f64, -2.5], [0.1, 4.0]]);
         let x = Tensor::<Wgsl, 2>::from_data(data(), device);
         let ints = Tensor::<Wgsl, 2, Int>::from_data([[1i64, 0], [1, 1]], device);
-        let made = [
+        let tensors = [
             Tensor::zeros([2, 3], device),
             Tensor::ones([2, 3], device),
             Tensor::full([2, 3], 2.5, device),
@@ -56,28 +57,31 @@ fn what_is_made_and_computed_is_f16() {
             x.clone().cast(DType::F32).cast(DType::F16),
             activation::softmax(x.clone(), 1),
         ];
-        for (i, tensor) in made.into_iter().enumerate() {
+        for (i, tensor) in tensors.into_iter().enumerate() {
             let types = (tensor.dtype(), tensor.into_data().dtype);
-            assert_eq!(types, (DType::F16, DType::F16), "{i} on {device}");
+            assert_eq!(types, (DType::F16, DType::F16), "tensor {i} on {device}");
         }
-        let stored: Vec<f16> = x.clone().into_data().to_vec().expect("f16");
-        assert_eq!(stored, [1.0, -2.5, 0.1, 4.0].map(f16::from_f64));
+        let elements: Vec<f16> = x.clone().into_data().to_vec().expect("the elements are f16");
+        assert_eq!(elements, [1.0, -2.5, 0.1, 4.0].map(f16::from_f64));
         assert_eq!(x.clone().max().into_scalar(), 4.0);
         assert_eq!(x.argmax(1).into_data().dtype, DType::I32);
-        let wide = Tensor::<Wgsl, 2>::from_data(data(), (device, DType::F32));
-        assert_eq!(wide.exp().into_data().dtype, DType::F32);
+        let single = Tensor::<Wgsl, 2>::from_data(data(), (device, DType::F32));
+        assert_eq!(single.exp().into_data().dtype, DType::F32);
     });
 }
 
-/// The types of a module's parameters and of their gradients.
-struct Types<'a>(&'a GradientsParams, Vec<DType>);
+/// Collects the element types of a module's parameters and of their gradients.
+struct DTypes<'a> {
+    grads: &'a GradientsParams,
+    dtypes: Vec<DType>,
+}
 
-impl<B: AutodiffBackend> ModuleVisitor<B> for Types<'_> {
+impl<B: AutodiffBackend> ModuleVisitor<B> for DTypes<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let grad = self.0.get::<B::InnerBackend, D>(param.id);
-        // ScanOp means have none.
-        self.1.extend(grad.map(|grad| grad.dtype()));
-        self.1.push(param.val().dtype());
+        let grad = self.grads.get::<B::InnerBackend, D>(param.id);
+        // The running means and variances of a batch norm have no gradient.
+        self.dtypes.extend(grad.map(|grad| grad.dtype()));
+        self.dtypes.push(param.val().dtype());
     }
 }
 
@@ -88,13 +92,14 @@ struct Model<B: Backend> {
     linear: nn::Linear<B>,
 }
 
+/// Trains a small model and returns its first and last loss.
 fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, f32) {
     let mut model = Model::<B> {
         conv: nn::conv::Conv2dConfig::new([1, 4], [3, 3]).init(device),
         norm: nn::BatchNormConfig::new(4).init(device),
         linear: nn::LinearConfig::new(4 * 3 * 3, 3).init(device),
     };
-    // Three kinds of stripes.
+    // Three classes: vertical stripes, horizontal stripes and a checkerboard.
     let pixels = |i: usize, y: usize, x: usize| match i % 3 {
         0 => (x % 2) as f32,
         1 => (y % 2) as f32,
@@ -114,9 +119,9 @@ fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, 
         let loss = loss::CrossEntropyLossConfig::new().init(device).forward(x, labels.clone());
         losses.push(loss.clone().into_data().iter::<f32>().sum());
         let grads = GradientsParams::from_grads(loss.backward(), &model);
-        let mut types = Types(&grads, Vec::new());
-        <Model<B> as Module<B>>::visit(&model, &mut types);
-        assert_eq!(types.1, [DType::F16; 14]);
+        let mut collected = DTypes { grads: &grads, dtypes: Vec::new() };
+        <Model<B> as Module<B>>::visit(&model, &mut collected);
+        assert_eq!(collected.dtypes, [DType::F16; 14]);
         model = optimizer.step(0.1, model, grads);
     }
     (losses[0], losses[19])
@@ -124,12 +129,12 @@ fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, 
 
 #[test]
 fn a_model_trains_in_f16() {
-    on_half_devices(|device| {
+    for_each_f16_device(|device| {
         for (first, last) in [
             train::<Autodiff<Wgsl>>(device),
             train::<Autodiff<Wgsl, BalancedCheckpointing>>(device),
         ] {
-            assert!(last < 0.3 * first, "{first} to {last} on {device}");
+            assert!(last < 0.3 * first, "the loss goes from {first} to {last} on {device}");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! A device that is lost is an error, and can be opened again. In a process of its own: it takes the device away.
+//! Lost devices: errors, closing and reopening. In its own process because it destroys the device.
 
 mod common;
 
@@ -8,44 +8,48 @@ use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 use burn_wgsl::{Wgsl, WgslDevice};
 
-/// Tests take turns: each takes the device away.
-static TURN: Mutex<()> = Mutex::new(());
+/// Serialises the tests: each destroys the device.
+static SERIAL: Mutex<()> = Mutex::new(());
 
 #[test]
-fn a_lost_device_is_an_error_and_opens_again() {
-    let _turn = TURN.lock();
+fn reading_from_a_lost_device_is_an_error_and_new_tensors_reopen_it() {
+    let _guard = SERIAL.lock();
     for device in common::gpus() {
         let x = Tensor::<Wgsl, 1>::ones([3], &device);
         Wgsl::sync(&device).expect("the device is alive");
-        burn_wgsl::close(&device).expect("it is there");
+        burn_wgsl::close(&device).expect("the device exists");
 
-        let error = x.try_into_data().expect_err("its memory is gone").to_string();
+        let error =
+            x.try_into_data().expect_err("the memory of a closed device is lost").to_string();
         assert!(error.contains("lost") && error.contains("opened again"), "{error}");
 
         let x = Tensor::<Wgsl, 1>::ones([3], &device) * 2.0;
-        assert_eq!(x.into_data().to_vec::<f32>().expect("floats"), [2.0; 3]);
+        assert_eq!(x.into_data().to_vec::<f32>().expect("the elements are f32"), [2.0; 3]);
     }
 }
 
 #[test]
-fn opening_and_closing_can_be_repeated() {
-    let _turn = TURN.lock();
+fn a_device_can_be_closed_and_reopened_repeatedly() {
+    let _guard = SERIAL.lock();
     for device in common::gpus() {
-        let opened = pollster::block_on(burn_wgsl::open(&device)).expect("it opens");
-        assert_eq!(opened.resolve().expect("it is there"), device.resolve().expect("it is there"));
+        let opened = pollster::block_on(burn_wgsl::open(&device)).expect("the device opens");
+        let resolved =
+            [&opened, &device].map(|device| device.resolve().expect("the device exists"));
+        assert_eq!(resolved[0], resolved[1]);
         let x = Tensor::<Wgsl, 1>::ones([3], &opened);
-        burn_wgsl::close(&device).expect("it is there");
-        burn_wgsl::close(&device).expect("closing what is closed is no error");
-        let memory = burn_wgsl::memory(&device).expect("it is there").expect("it is no CPU");
-        assert_eq!((memory.in_use, memory.reserved), (0, 0), "asking opens nothing");
-        pollster::block_on(burn_wgsl::open(&device)).expect("it opens again");
-        x.try_into_data().expect_err("its memory went with the first device");
+        burn_wgsl::close(&device).expect("the device exists");
+        burn_wgsl::close(&device).expect("closing a closed device is not an error");
+        let usage = burn_wgsl::memory(&device).expect("the device exists");
+        let usage = usage.expect("the device is a GPU");
+        assert_eq!((usage.in_use, usage.reserved), (0, 0), "memory() must not open {device}");
+        pollster::block_on(burn_wgsl::open(&device)).expect("the device reopens");
+        x.try_into_data().expect_err("reopening does not restore memory");
         let y = Tensor::<Wgsl, 1>::ones([3], &device) + 1.0;
-        assert_eq!(y.into_data().to_vec::<f32>().expect("floats"), [2.0; 3]);
+        assert_eq!(y.into_data().to_vec::<f32>().expect("the elements are f32"), [2.0; 3]);
     }
     assert_eq!(
-        pollster::block_on(burn_wgsl::open(&WgslDevice::Cpu)).expect("always there"),
+        pollster::block_on(burn_wgsl::open(&WgslDevice::Cpu)).expect("the CPU device always opens"),
         WgslDevice::Cpu
     );
-    burn_wgsl::close(&WgslDevice::Cpu).expect("nothing to do");
+    burn_wgsl::close(&WgslDevice::Cpu).expect("closing the CPU device does nothing");
 }

@@ -1,5 +1,5 @@
-//! Four small models in the manner of Burn's examples, made of stock Burn modules: from the same weights they train
-//! on every device as they do on burn-flex, and on a GPU no op leaves it.
+//! Four small models of stock Burn modules, in the style of Burn's examples. From the same weights,
+//! training on every device must follow burn-flex, without fallbacks.
 
 mod common;
 
@@ -31,10 +31,10 @@ use common::devices;
 
 const STEPS: usize = 50;
 
-/// What a training run measured at each step; the first curve is the one that must fall.
+/// Named measurements of a training run, one value per step. The first curve must fall.
 type Curves = Vec<(&'static str, Vec<f32>)>;
 
-/// A model with its data and its way to train, for any backend.
+/// A model, its data and its training loop, for any backend.
 trait Example {
     type Model<B: AutodiffBackend>: AutodiffModule<B>;
 
@@ -43,28 +43,30 @@ trait Example {
     fn train<B: AutodiffBackend>(model: Self::Model<B>, device: &B::Device) -> Curves;
 }
 
-/// Each step's numbers are within 1 % of burn-flex's, the first curve falls to `share` of where it began,
-/// and no op leaves a GPU.
-fn follows_the_twin<E: Example>(share: f32) {
+/// Trains an example on every device and with burn-flex.
+///
+/// Every value must be within 1% of burn-flex's. The first curve must fall below `ratio` of its
+/// start, and no op may fall back to the CPU.
+fn check_training<E: Example>(ratio: f32) {
     let weights = weights::<E>();
-    let truth = run::<E, Autodiff<Flex>>(&weights, &FlexDevice);
+    let expected = run::<E, Autodiff<Flex>>(&weights, &FlexDevice);
     for device in devices() {
         let before = burn_wgsl::fallbacks();
         let curves = run::<E, Autodiff<Wgsl>>(&weights, &device);
-        assert_eq!(before, burn_wgsl::fallbacks(), "left {device} for the CPU");
-        for ((name, values), (_, truths)) in curves.iter().zip(&truth) {
-            assert_eq!((values.len(), truths.len()), (STEPS, STEPS));
-            for (step, (value, truth)) in values.iter().zip(truths).enumerate() {
+        assert_eq!(before, burn_wgsl::fallbacks(), "an op on {device} fell back to the CPU");
+        for ((name, values), (_, expected)) in curves.iter().zip(&expected) {
+            assert_eq!((values.len(), expected.len()), (STEPS, STEPS));
+            for (step, (value, expected)) in values.iter().zip(expected).enumerate() {
                 assert!(
-                    (value - truth).abs() <= 0.01 * truth.abs(),
-                    "{name} on {device} is {value} at step {step}, {truth} with burn-flex"
+                    (value - expected).abs() <= 0.01 * expected.abs(),
+                    "{name} on {device} is {value} at step {step}, {expected} with burn-flex"
                 );
             }
         }
         let (name, values) = &curves[0];
         let mean = |part: &[f32]| part.iter().sum::<f32>() / part.len() as f32;
         let (first, last) = (mean(&values[..5]), mean(&values[STEPS - 5..]));
-        assert!(last < share * first, "{name} on {device} falls from {first} to {last} only");
+        assert!(last < ratio * first, "{name} on {device} falls only from {first} to {last}");
     }
 }
 
@@ -72,64 +74,65 @@ fn recorder() -> BinBytesRecorder<FullPrecisionSettings> {
     BinBytesRecorder::default()
 }
 
-/// burn-flex has one stream of random numbers for the whole process, and making a model draws from it, even one whose
-/// weights are then loaded: the tests take turns.
-fn take_turns() -> MutexGuard<'static, ()> {
-    static DRAWING: Mutex<()> = Mutex::new(());
-    DRAWING.lock().unwrap_or_else(PoisonError::into_inner)
+/// Serialises model creation. burn-flex has one random stream per process, and creating a model
+/// draws from it even if its weights are then loaded from a record.
+fn serial_guard() -> MutexGuard<'static, ()> {
+    static SERIAL: Mutex<()> = Mutex::new(());
+    SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The weights to begin with, drawn once for all devices.
+/// Returns the initial weights, the same for all devices.
 fn weights<E: Example>() -> Vec<u8> {
-    let _turn = take_turns();
+    let _guard = serial_guard();
     Flex::seed(&FlexDevice, 1);
     let model = E::model::<Autodiff<Flex>>(&FlexDevice);
     let record = recorder().record(model.into_record(), ());
-    record.expect("a record in memory")
+    record.expect("recording to memory succeeds")
 }
 
 fn run<E: Example, B: AutodiffBackend>(weights: &[u8], device: &B::Device) -> Curves {
     let record = recorder().load(weights.to_vec(), device);
-    let record = record.expect("the same model's record");
+    let record = record.expect("the record is one of the same model");
     let model = {
-        let _turn = take_turns();
+        let _guard = serial_guard();
         E::model::<B>(device).load_record(record)
     };
     E::train(model, device)
 }
 
-/// The plain training loop: the loss of every step.
+/// Runs a plain training loop and returns the loss of every step.
 fn fit<B: AutodiffBackend, M: AutodiffModule<B>>(
     mut model: M,
     mut optimizer: impl Optimizer<M, B>,
-    mut rate: impl FnMut() -> LearningRate,
+    mut learning_rate: impl FnMut() -> LearningRate,
     loss: impl Fn(&M) -> Tensor<B, 1>,
 ) -> Curves {
     let step = |_| {
         let loss = loss(&model);
         let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        model = optimizer.step(rate(), model.clone(), gradients);
-        number(loss)
+        model = optimizer.step(learning_rate(), model.clone(), gradients);
+        scalar(loss)
     };
     vec![("the loss", (0..STEPS).map(step).collect())]
 }
 
-fn number<B: Backend>(tensor: Tensor<B, 1>) -> f32 {
+fn scalar<B: Backend>(tensor: Tensor<B, 1>) -> f32 {
     tensor.into_scalar().elem()
 }
 
-/// Normally distributed numbers, made on the host and so the same everywhere.
+/// Returns normally distributed numbers. The host generates them, so they are the same on every
+/// device.
 fn normal<B: Backend, const D: usize>(
     shape: [usize; D],
     seed: u64,
     device: &B::Device,
 ) -> Tensor<B, D> {
-    let mut stream = StdRng::seed_from_u64(seed);
-    let data = TensorData::random::<f32, _, _>(shape, Distribution::Normal(0.0, 1.0), &mut stream);
+    let mut rng = StdRng::seed_from_u64(seed);
+    let data = TensorData::random::<f32, _, _>(shape, Distribution::Normal(0.0, 1.0), &mut rng);
     Tensor::from_data(data, device)
 }
 
-// --- Regression: a multilayer perceptron on a table with outliers ---
+// --- Regression: a multilayer perceptron on tabular data with outliers ---
 
 struct Regression;
 
@@ -148,11 +151,11 @@ impl Example for Regression {
 
     fn train<B: AutodiffBackend>(model: Mlp<B>, device: &B::Device) -> Curves {
         let x = normal::<B, 2>([48, 5], 1, device);
-        let column = |at: usize| x.clone().slice([0..48, at..at + 1]);
-        let truth = column(0) * column(1) + x.clone().sum_dim(1).sin();
-        // A few values are far off, as in tables from the world.
+        let column = |index: usize| x.clone().slice([0..48, index..index + 1]);
+        let target = column(0) * column(1) + x.clone().sum_dim(1).sin();
+        // A few targets are outliers, as in real data.
         let noise = normal([48, 1], 2, device);
-        let y = truth.clone().mask_where(noise.clone().greater_elem(1.5), truth + noise * 5);
+        let y = target.clone().mask_where(noise.clone().greater_elem(1.5), target + noise * 5);
         let loss = HuberLossConfig::new(1.0).init();
         let sgd = SgdConfig::new()
             .with_momentum(Some(MomentumConfig::new().with_momentum(0.8)))
@@ -172,8 +175,8 @@ impl Example for Regression {
 }
 
 #[test]
-fn regression() {
-    follows_the_twin::<Regression>(0.7);
+fn regression_training_matches_burn_flex() {
+    check_training::<Regression>(0.7);
 }
 
 // --- Sequences: a bidirectional LSTM ---
@@ -199,8 +202,8 @@ impl Example for Sequences {
     fn train<B: AutodiffBackend>(model: Recurrent<B>, device: &B::Device) -> Curves {
         const LENGTH: usize = 3;
         let x = normal::<B, 3>([12, LENGTH, 2], 3, device);
-        // How a sequence's two signals go together.
-        let signal = |at: usize| x.clone().slice([0..12, 0..LENGTH, at..at + 1]);
+        // The target is the correlation of a sequence's two signals.
+        let signal = |index: usize| x.clone().slice([0..12, 0..LENGTH, index..index + 1]);
         let y = (signal(0) * signal(1)).mean_dim(1).squeeze_dim::<2>(2);
         let adam = AdamConfig::new().init();
         fit(
@@ -217,8 +220,8 @@ impl Example for Sequences {
 }
 
 #[test]
-fn sequences() {
-    follows_the_twin::<Sequences>(0.5);
+fn sequence_training_matches_burn_flex() {
+    check_training::<Sequences>(0.5);
 }
 
 // --- Text: a transformer encoder over padded token sequences ---
@@ -228,7 +231,7 @@ struct Text;
 #[derive(Module, Debug)]
 struct Classifier<B: Backend> {
     tokens: Embedding<B>,
-    places: Embedding<B>,
+    positions: Embedding<B>,
     encoder: TransformerEncoder<B>,
     head: Linear<B>,
 }
@@ -237,7 +240,8 @@ const TEXTS: usize = 12;
 const WORDS: usize = 7;
 const CLASSES: usize = 3;
 
-/// Texts of different lengths, filled up with token 0; the class is that of most of a text's tokens.
+/// Returns texts of different lengths, padded with token 0, and their classes. Most tokens of a
+/// text belong to its class.
 fn texts<B: Backend>(device: &B::Device) -> (Tensor<B, 2, Int>, Tensor<B, 1, Int>) {
     let mut tokens = Vec::new();
     let mut labels = Vec::new();
@@ -245,10 +249,10 @@ fn texts<B: Backend>(device: &B::Device) -> (Tensor<B, 2, Int>, Tensor<B, 1, Int
         let length = WORDS - text % 5;
         let label = text % CLASSES;
         labels.push(label as i32);
-        for place in 0..WORDS {
-            let class = if place % 3 == 2 { text * place % CLASSES } else { label };
-            let token = 1 + class + CLASSES * ((text + 2 * place) % 4);
-            tokens.push(if place < length { token as i32 } else { 0 });
+        for position in 0..WORDS {
+            let class = if position % 3 == 2 { text * position % CLASSES } else { label };
+            let token = 1 + class + CLASSES * ((text + 2 * position) % 4);
+            tokens.push(if position < length { token as i32 } else { 0 });
         }
     }
     let tokens = Tensor::<B, 1, Int>::from_ints(tokens.as_slice(), device);
@@ -263,8 +267,8 @@ impl Example for Text {
         const SIZE: usize = 16;
         Classifier {
             tokens: EmbeddingConfig::new(1 + CLASSES * 4, SIZE).init(device),
-            places: EmbeddingConfig::new(WORDS, SIZE).init(device),
-            // Devices draw other numbers than burn-flex, so nothing is dropped out.
+            positions: EmbeddingConfig::new(WORDS, SIZE).init(device),
+            // No dropout: devices draw different random numbers than burn-flex.
             encoder: TransformerEncoderConfig::new(SIZE, 32, 4, 1)
                 .with_dropout(0.0)
                 .with_norm_first(true)
@@ -276,20 +280,21 @@ impl Example for Text {
     fn train<B: AutodiffBackend>(model: Classifier<B>, device: &B::Device) -> Curves {
         let (tokens, labels) = texts::<B>(device);
         let padding: Tensor<B, 2, Bool> = tokens.clone().equal_elem(0);
-        let places = Tensor::arange(0..WORDS as i64, device).unsqueeze::<2>();
+        let positions = Tensor::arange(0..WORDS as i64, device).unsqueeze::<2>();
         let loss = CrossEntropyLossConfig::new().with_smoothing(Some(0.05)).init(device);
         let adam = AdamWConfig::new().with_weight_decay(0.01).init();
-        let mut rates = NoamLrSchedulerConfig::new(0.1)
+        let mut schedule = NoamLrSchedulerConfig::new(0.1)
             .with_warmup_steps(20)
             .with_model_size(16)
             .init()
-            .expect("a schedule");
+            .expect("the schedule's configuration is valid");
         fit(
             model,
             adam,
-            || rates.step(),
+            || schedule.step(),
             |model| {
-                let x = model.tokens.forward(tokens.clone()) + model.places.forward(places.clone());
+                let x = model.tokens.forward(tokens.clone())
+                    + model.positions.forward(positions.clone());
                 let x = TransformerEncoderInput::new(x).mask_pad(padding.clone());
                 let x = model.encoder.forward(x);
                 let first = x.slice([0..TEXTS, 0..1]).squeeze_dim(1);
@@ -300,24 +305,24 @@ impl Example for Text {
 }
 
 #[test]
-fn text() {
-    follows_the_twin::<Text>(0.7);
+fn text_training_matches_burn_flex() {
+    check_training::<Text>(0.7);
 }
 
-// --- Images: a generator and a discriminator against each other ---
+// --- Images: a generative adversarial network ---
 
 struct Images;
 
 #[derive(Module, Debug)]
 struct Generator<B: Backend> {
-    seed: Linear<B>,
-    grow: [ConvTranspose2d<B>; 2],
+    project: Linear<B>,
+    upsample: [ConvTranspose2d<B>; 2],
     norms: [BatchNorm<B>; 2],
 }
 
 #[derive(Module, Debug)]
 struct Discriminator<B: Backend> {
-    shrink: [Conv2d<B>; 2],
+    downsample: [Conv2d<B>; 2],
     norm: BatchNorm<B>,
     head: Linear<B>,
 }
@@ -331,19 +336,19 @@ struct Gan<B: Backend> {
 const IMAGES: usize = 16;
 
 impl<B: Backend> Generator<B> {
-    /// Images of 8 x 8 from noise.
+    /// Returns images `[IMAGES, 1, 8, 8]` from noise `[IMAGES, 4]`.
     fn forward(&self, noise: Tensor<B, 2>) -> Tensor<B, 4> {
-        let x = self.seed.forward(noise).reshape([IMAGES, 8, 2, 2]);
-        let x = self.grow[0].forward(relu(self.norms[0].forward(x)));
-        tanh(self.grow[1].forward(relu(self.norms[1].forward(x))))
+        let x = self.project.forward(noise).reshape([IMAGES, 8, 2, 2]);
+        let x = self.upsample[0].forward(relu(self.norms[0].forward(x)));
+        tanh(self.upsample[1].forward(relu(self.norms[1].forward(x))))
     }
 }
 
 impl<B: Backend> Discriminator<B> {
-    /// A score for each image: high for real ones.
+    /// Returns a score `[IMAGES]`. Real images should get high scores.
     fn forward(&self, images: Tensor<B, 4>) -> Tensor<B, 1> {
-        let x = leaky_relu(self.shrink[0].forward(images), 0.2);
-        let x = leaky_relu(self.norm.forward(self.shrink[1].forward(x)), 0.2);
+        let x = leaky_relu(self.downsample[0].forward(images), 0.2);
+        let x = leaky_relu(self.norm.forward(self.downsample[1].forward(x)), 0.2);
         self.head.forward(x.flatten::<2>(1, 3)).squeeze_dim(1)
     }
 }
@@ -352,14 +357,14 @@ impl Example for Images {
     type Model<B: AutodiffBackend> = Gan<B>;
 
     fn model<B: AutodiffBackend>(device: &B::Device) -> Gan<B> {
-        let grow = |channels| {
+        let upsample = |channels| {
             ConvTranspose2dConfig::new(channels, [4, 4])
                 .with_stride([2, 2])
                 .with_padding([1, 1])
                 .with_bias(false)
                 .init(device)
         };
-        let shrink = |channels| {
+        let downsample = |channels| {
             Conv2dConfig::new(channels, [3, 3])
                 .with_stride([2, 2])
                 .with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1))
@@ -369,12 +374,12 @@ impl Example for Images {
         let norm = |channels| BatchNormConfig::new(channels).init(device);
         Gan {
             generator: Generator {
-                seed: LinearConfig::new(4, 8 * 2 * 2).init(device),
-                grow: [grow([8, 6]), grow([6, 1])],
+                project: LinearConfig::new(4, 8 * 2 * 2).init(device),
+                upsample: [upsample([8, 6]), upsample([6, 1])],
                 norms: [norm(8), norm(6)],
             },
             discriminator: Discriminator {
-                shrink: [shrink([1, 6]), shrink([6, 8])],
+                downsample: [downsample([1, 6]), downsample([6, 8])],
                 norm: norm(8),
                 head: LinearConfig::new(8 * 2 * 2, 1).init(device),
             },
@@ -383,15 +388,17 @@ impl Example for Images {
 
     fn train<B: AutodiffBackend>(model: Gan<B>, device: &B::Device) -> Curves {
         let Gan { mut generator, mut discriminator } = model;
-        // Two networks against each other are chaotic: at a rate of 0.01, rounding alone parts two devices by 4 %
-        // before step 40. At this one they stay within a thousandth of that.
+        // Adversarial training is chaotic. With a learning rate of 0.01, rounding alone makes two
+        // devices differ by 4% before step 40. With this rate they differ by less than a thousandth
+        // of that.
         const RATE: f64 = 0.004;
         let config = AdamConfig::new().with_beta_1(0.5);
-        let (mut of_generator, mut of_discriminator) = (config.init(), config.init());
+        let (mut generator_adam, mut discriminator_adam) = (config.init(), config.init());
         let loss = BinaryCrossEntropyLossConfig::new().with_logits(true).init(device);
-        let yes = || Tensor::<B, 1, Int>::ones([IMAGES], device);
-        let no = || Tensor::<B, 1, Int>::zeros([IMAGES], device);
-        // The real images: one picture, bright in one half and dark in the other, under a little noise.
+        let real_labels = || Tensor::<B, 1, Int>::ones([IMAGES], device);
+        let fake_labels = || Tensor::<B, 1, Int>::zeros([IMAGES], device);
+        // Real images are one picture with a little noise. Its left half is bright and its right
+        // half is dark.
         let picture = Tensor::cat(
             vec![
                 Tensor::<B, 4>::full([1, 1, 8, 4], 0.8, device),
@@ -399,35 +406,37 @@ impl Example for Images {
             ],
             3,
         );
-        let (mut distance, mut judged, mut fooled) = (vec![], vec![], vec![]);
+        let (mut distances, mut discriminator_losses, mut generator_losses) =
+            (vec![], vec![], vec![]);
         for step in 0..STEPS as u64 {
             let real =
                 normal::<B, 4>([IMAGES, 1, 8, 8], 100 + step, device) * 0.1 + picture.clone();
             let fake = generator.forward(normal([IMAGES, 4], 200 + step, device));
 
             let scores = discriminator.forward(fake.clone().detach());
-            let judging =
-                loss.forward(discriminator.forward(real), yes()) + loss.forward(scores, no());
-            let gradients = GradientsParams::from_grads(judging.backward(), &discriminator);
-            discriminator = of_discriminator.step(RATE, discriminator, gradients);
+            let discriminator_loss = loss.forward(discriminator.forward(real), real_labels())
+                + loss.forward(scores, fake_labels());
+            let gradients =
+                GradientsParams::from_grads(discriminator_loss.backward(), &discriminator);
+            discriminator = discriminator_adam.step(RATE, discriminator, gradients);
 
-            let fooling = loss.forward(discriminator.forward(fake.clone()), yes());
-            let gradients = GradientsParams::from_grads(fooling.backward(), &generator);
-            generator = of_generator.step(RATE, generator, gradients);
+            let generator_loss = loss.forward(discriminator.forward(fake.clone()), real_labels());
+            let gradients = GradientsParams::from_grads(generator_loss.backward(), &generator);
+            generator = generator_adam.step(RATE, generator, gradients);
 
-            distance.push(number((fake - picture.clone()).square().mean()));
-            judged.push(number(judging));
-            fooled.push(number(fooling));
+            distances.push(scalar((fake - picture.clone()).square().mean()));
+            discriminator_losses.push(scalar(discriminator_loss));
+            generator_losses.push(scalar(generator_loss));
         }
         vec![
-            ("the distance from the picture", distance),
-            ("the discriminator's loss", judged),
-            ("the generator's loss", fooled),
+            ("the distance from the picture", distances),
+            ("the discriminator's loss", discriminator_losses),
+            ("the generator's loss", generator_losses),
         ]
     }
 }
 
 #[test]
-fn images() {
-    follows_the_twin::<Images>(0.75);
+fn image_training_matches_burn_flex() {
+    check_training::<Images>(0.75);
 }

@@ -1,5 +1,5 @@
-//! The profiler: right labels and counts, times that mean something, and results that it does not change. In a process of
-//! its own, since it records whatever runs on the device.
+//! The profiler: kernel names, counts and times. It must not change results. In its own process
+//! because it records everything that runs on the device.
 
 mod common;
 
@@ -12,27 +12,27 @@ use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::Runtime;
 use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice, profile};
 
-/// One profile at a time.
-static TURN: Mutex<()> = Mutex::new(());
+/// Serialises the tests: only one profile can be recorded at a time.
+static SERIAL: Mutex<()> = Mutex::new(());
 
-fn take_turns() -> MutexGuard<'static, ()> {
-    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+fn serial_guard() -> MutexGuard<'static, ()> {
+    SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The GPUs of this machine that have timestamps.
-fn timed() -> impl Iterator<Item = WgslDevice> {
+/// Returns the GPUs of this machine that support timestamp queries.
+fn gpus_with_timestamps() -> impl Iterator<Item = WgslDevice> {
     let has_timestamps = |device: &WgslDevice| match device.resolve() {
         Ok(ResolvedDevice::Adapter(index)) => {
-            Runtime::of(index).expect("it opens").info().features.timestamps
+            Runtime::of(index).expect("the device opens").info().features.timestamps
         }
         _ => false,
     };
     common::gpus().into_iter().filter(move |device| {
-        let has = has_timestamps(device);
-        if !has {
+        let supported = has_timestamps(device);
+        if !supported {
             eprintln!("skipped: {device} has no timestamps");
         }
-        has
+        supported
     })
 }
 
@@ -41,14 +41,15 @@ fn numbers(count: usize, device: &WgslDevice) -> Tensor<Wgsl, 1> {
     Tensor::from_data(TensorData::new(values, [count]), device)
 }
 
+/// Returns how often kernels with this name were dispatched.
 fn calls(profile: &Profile, name: &str) -> u64 {
     profile.kernels.iter().filter(|kernel| kernel.name == name).map(|kernel| kernel.calls).sum()
 }
 
 #[test]
-fn kernels_are_counted_by_name_and_have_times() {
-    let _turn = take_turns();
-    for device in timed() {
+fn profile_counts_and_times_kernels_by_name() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
         let a = numbers(256 * 256, &device).reshape([256, 256]);
         let work = || {
             let mut x = a.clone();
@@ -57,12 +58,12 @@ fn kernels_are_counted_by_name_and_have_times() {
             }
             x.sum_dim(1).into_data()
         };
-        let alone = work();
+        let unprofiled = work();
         let start = Instant::now();
-        let (result, profile) = profile(&device, work).expect("it has timestamps");
+        let (result, profile) = profile(&device, work).expect("the device supports timestamps");
         let wall = start.elapsed();
 
-        result.assert_eq(&alone, true);
+        result.assert_eq(&unprofiled, true);
         assert_eq!(calls(&profile, "matmul"), 3, "{profile:?}");
         assert_eq!(calls(&profile, "reduce"), 1, "{profile:?}");
         assert_eq!(profile.calls(), 4, "{profile:?}");
@@ -72,7 +73,7 @@ fn kernels_are_counted_by_name_and_have_times() {
                 "{kernel:?}"
             );
         }
-        // Each matmul needs the one before, so nothing runs side by side.
+        // Each matmul depends on the previous one, so the kernels do not overlap.
         assert!(profile.time() < wall, "{profile:?} in {wall:?}");
         assert!(profile.kernels.is_sorted_by(|a, b| a.time >= b.time));
         assert_eq!(profile.kernels[0].name, "matmul", "{profile:?}");
@@ -80,11 +81,12 @@ fn kernels_are_counted_by_name_and_have_times() {
 }
 
 #[test]
-fn more_dispatches_than_the_query_set_holds_are_all_counted() {
-    let _turn = take_turns();
-    for device in timed() {
+fn profile_counts_more_dispatches_than_a_query_set_holds() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
         let add = |times: usize| (0..times).fold(numbers(64, &device), |x, _| x + 1.0);
-        let (sum, profile) = profile(&device, || add(1000)).expect("it has timestamps");
+        let (sum, profile) =
+            profile(&device, || add(1000)).expect("the device supports timestamps");
         assert_eq!(profile.calls(), 1000);
         assert!(profile.kernels.iter().all(|kernel| kernel.time > Duration::ZERO), "{profile:?}");
         sum.into_data().assert_eq(&add(1000).into_data(), true);
@@ -92,38 +94,38 @@ fn more_dispatches_than_the_query_set_holds_are_all_counted() {
 }
 
 #[test]
-fn nothing_is_recorded_before_or_after() {
-    let _turn = take_turns();
-    for device in timed() {
+fn profile_records_only_the_ops_of_its_closure() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
         let _before = numbers(64, &device) * 2.0;
-        let (kept, profile) = profile(&device, || ()).expect("it has timestamps");
-        let () = kept;
+        let (result, profile) = profile(&device, || ()).expect("the device supports timestamps");
+        let () = result;
         assert_eq!(profile, Profile::default());
-        // A panic inside ends the recording, so that the next profile can be taken.
+        // A panic in the closure ends the recording, so that the next profile can start.
         let panics = || burn_wgsl::profile(&device, || panic!("on purpose"));
         std::panic::catch_unwind(panics)
             .map(|_: Result<((), Profile), _>| ())
-            .expect_err("it panics");
+            .expect_err("the panic of the closure propagates");
         let _after = numbers(64, &device) * 2.0;
         let again = burn_wgsl::profile(&device, || numbers(64, &device) * 3.0)
-            .expect("the last one has ended");
+            .expect("the last recording has ended");
         assert_eq!(again.1.calls(), 1);
     }
 }
 
 #[test]
-fn what_cannot_be_profiled_says_why() {
-    let _turn = take_turns();
+fn invalid_profile_calls_return_an_error_with_the_reason() {
+    let _guard = serial_guard();
     let error = profile(&WgslDevice::Cpu, || ()).expect_err("the CPU runs no kernels");
     assert!(matches!(error, ProfileError::Cpu), "{error}");
-    let error = profile(&WgslDevice::Gpu(99), || ()).expect_err("there is none");
+    let error = profile(&WgslDevice::Gpu(99), || ()).expect_err("gpu:99 does not exist");
     assert!(
         matches!(error, ProfileError::Device(_)) && error.to_string().contains("Devices here"),
         "{error}"
     );
-    for device in timed() {
-        let (inner, _) =
-            profile(&device, || profile(&device, || ())).expect("the outer one is alone");
+    for device in gpus_with_timestamps() {
+        let (inner, _) = profile(&device, || profile(&device, || ()))
+            .expect("no other profile is being recorded");
         assert!(matches!(inner, Err(ProfileError::Busy { .. })), "{inner:?}");
         Wgsl::sync(&device).expect("the device is alive");
     }

@@ -1,4 +1,4 @@
-//! Quantised tensors: the same bytes as burn-flex's, without leaving the GPU.
+//! Quantised tensors: results must have the same bytes as burn-flex's, without fallbacks.
 
 mod common;
 
@@ -14,22 +14,26 @@ use burn_std::{FloatDType, Shape, Slice};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{SUMMED, assert_close, gpus};
 
-/// Fallbacks are counted for the whole process: tests take turns.
-static COUNTING: std::sync::Mutex<()> = std::sync::Mutex::new(());
+/// Serialises sections that count fallbacks: the counts are per process.
+static SERIAL: std::sync::Mutex<()> = std::sync::Mutex::new(());
 
-/// Runs `f`, which must not leave the GPU.
-fn natively(f: impl FnOnce()) {
-    let _turn = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+fn serial_guard() -> std::sync::MutexGuard<'static, ()> {
+    SERIAL.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// Runs `f` and panics if an op falls back to the CPU.
+fn without_fallbacks(f: impl FnOnce()) {
+    let _guard = serial_guard();
     let before = burn_wgsl::fallbacks();
     f();
-    assert_eq!(before, burn_wgsl::fallbacks(), "an op ran on the CPU");
+    assert_eq!(before, burn_wgsl::fallbacks(), "an op fell back to the CPU");
 }
 
 fn scheme(value: QuantValue, level: QuantLevel) -> QuantScheme {
     QuantScheme::default().with_value(value).with_level(level).with_store(QuantStore::Native)
 }
 
-/// The schemes that kernels know, for tensors that blocks of 4, 5 and 20 divide.
+/// Returns the schemes that have kernels. The blocks have 1, 4, 5 and 20 elements.
 fn schemes() -> Vec<QuantScheme> {
     let levels = [
         QuantLevel::Tensor,
@@ -44,7 +48,7 @@ fn schemes() -> Vec<QuantScheme> {
         .collect()
 }
 
-/// Numbers of mixed size, a few of them zero.
+/// Returns numbers of mixed magnitude, some of them zero.
 fn numbers(shape: &[usize]) -> TensorData {
     let len: usize = shape.iter().product();
     let values = (0..len as u32).map(|i| match i % 7 {
@@ -55,32 +59,36 @@ fn numbers(shape: &[usize]) -> TensorData {
 }
 
 fn read<B: Backend>(tensor: QuantizedTensor<B>) -> TensorData {
-    pollster::block_on(B::q_into_data(tensor)).expect("it is read back")
+    pollster::block_on(B::q_into_data(tensor)).expect("readback succeeds")
 }
 
 fn read_float<B: Backend>(tensor: FloatTensor<B>) -> TensorData {
-    pollster::block_on(B::float_into_data(tensor)).expect("it is read back")
+    pollster::block_on(B::float_into_data(tensor)).expect("readback succeeds")
 }
 
-fn assert_same(what: &str, value: &TensorData, truth: &TensorData) {
-    assert_eq!(value.shape, truth.shape, "{what}: the shape");
-    assert_eq!(value.dtype, truth.dtype, "{what}: the type");
-    if value.as_bytes() != truth.as_bytes() {
-        let pairs = value.as_bytes().iter().zip(truth.as_bytes());
+fn assert_same_bytes(label: &str, value: &TensorData, expected: &TensorData) {
+    assert_eq!(value.shape, expected.shape, "{label}: the shape");
+    assert_eq!(value.dtype, expected.dtype, "{label}: the element type");
+    if value.as_bytes() != expected.as_bytes() {
+        let pairs = value.as_bytes().iter().zip(expected.as_bytes());
         let first = pairs.enumerate().find(|(_, (a, b))| a != b);
-        panic!("{what}: the bytes differ, first (place, (here, truth)): {first:?}");
+        panic!("{label}: the bytes differ, first (index, (found, expected)): {first:?}");
     }
 }
 
-fn assert_all_same(what: &str, here: &[(&str, TensorData)], truth: &[(&str, TensorData)]) {
-    assert_eq!(here.len(), truth.len());
-    for ((op, value), (_, truth)) in here.iter().zip(truth) {
-        assert_same(&format!("{op} of {what}"), value, truth);
+fn assert_all_same_bytes(
+    label: &str,
+    values: &[(&str, TensorData)],
+    expected: &[(&str, TensorData)],
+) {
+    assert_eq!(values.len(), expected.len());
+    for ((op, value), (_, expected)) in values.iter().zip(expected) {
+        assert_same_bytes(&format!("{op} of {label}"), value, expected);
     }
 }
 
-/// Quantised with scales that fit and dequantised again.
-fn there_and_back<B: Backend>(
+/// Quantises floats with dynamic scales and dequantises the result. Returns both tensors.
+fn quantise_and_dequantise<B: Backend>(
     data: &TensorData,
     axes: &[usize],
     scheme: &QuantScheme,
@@ -89,24 +97,25 @@ fn there_and_back<B: Backend>(
     let x = B::float_from_data(data.clone(), device);
     let x = if axes.is_empty() { x } else { B::float_permute(x, axes) };
     let q = B::quantize_dynamic(x, scheme);
-    let back = B::dequantize(q.clone(), FloatDType::F32);
-    vec![("quantize_dynamic", read::<B>(q)), ("dequantize", read_float::<B>(back))]
+    let dequantised = B::dequantize(q.clone(), FloatDType::F32);
+    vec![("quantize_dynamic", read::<B>(q)), ("dequantize", read_float::<B>(dequantised))]
 }
 
 #[test]
-fn floats_become_the_same_bytes() {
+fn quantise_and_dequantise_match_burn_flex_bytes() {
     let shapes: [&[usize]; 5] = [&[20], &[4, 6, 5], &[40, 30, 7], &[2, 3, 2, 5, 2], &[80_020]];
     for device in gpus() {
         for shape in shapes {
             for scheme in schemes() {
                 let data = numbers(shape);
-                let turned: Vec<usize> = (0..shape.len()).rev().collect();
-                for axes in [&[], turned.as_slice()] {
-                    let what = format!("{shape:?} by {axes:?} on {device} as {scheme:?}");
-                    let truth = there_and_back::<Flex>(&data, axes, &scheme, &FlexDevice);
-                    natively(|| {
-                        let here = there_and_back::<Wgsl>(&data, axes, &scheme, &device);
-                        assert_all_same(&what, &here, &truth);
+                let reversed_axes: Vec<usize> = (0..shape.len()).rev().collect();
+                for axes in [&[], reversed_axes.as_slice()] {
+                    let label = format!("{shape:?} permuted by {axes:?} on {device} as {scheme:?}");
+                    let expected =
+                        quantise_and_dequantise::<Flex>(&data, axes, &scheme, &FlexDevice);
+                    without_fallbacks(|| {
+                        let values = quantise_and_dequantise::<Wgsl>(&data, axes, &scheme, &device);
+                        assert_all_same_bytes(&label, &values, &expected);
                     });
                 }
             }
@@ -114,10 +123,14 @@ fn floats_become_the_same_bytes() {
         for len in [1, 2, 3, 5, 255, 256, 257, 1021, 70_001, 0] {
             for value in [QuantValue::Q8S, QuantValue::Q8F] {
                 let (data, scheme) = (numbers(&[len]), scheme(value, QuantLevel::Tensor));
-                let truth = there_and_back::<Flex>(&data, &[], &scheme, &FlexDevice);
-                natively(|| {
-                    let here = there_and_back::<Wgsl>(&data, &[], &scheme, &device);
-                    assert_all_same(&format!("{len} elements on {device}"), &here, &truth);
+                let expected = quantise_and_dequantise::<Flex>(&data, &[], &scheme, &FlexDevice);
+                without_fallbacks(|| {
+                    let values = quantise_and_dequantise::<Wgsl>(&data, &[], &scheme, &device);
+                    assert_all_same_bytes(
+                        &format!("{len} elements on {device}"),
+                        &values,
+                        &expected,
+                    );
                 });
             }
         }
@@ -125,7 +138,7 @@ fn floats_become_the_same_bytes() {
 }
 
 #[test]
-fn special_numbers_become_the_same_bytes() {
+fn special_numbers_match_burn_flex_bytes() {
     let (nan, inf) = (f32::NAN, f32::INFINITY);
     let blocks = [
         [0.0, 0.0, -0.0, 0.0],
@@ -149,10 +162,11 @@ fn special_numbers_become_the_same_bytes() {
                 let all = TensorData::new(blocks.concat(), [blocks.len() * 4]);
                 let each = blocks.iter().map(|block| TensorData::new(block.to_vec(), [4]));
                 for data in each.chain([all]) {
-                    let truth = there_and_back::<Flex>(&data, &[], &scheme, &FlexDevice);
-                    natively(|| {
-                        let here = there_and_back::<Wgsl>(&data, &[], &scheme, &device);
-                        assert_all_same(&format!("{data:?} on {device}"), &here, &truth);
+                    let expected =
+                        quantise_and_dequantise::<Flex>(&data, &[], &scheme, &FlexDevice);
+                    without_fallbacks(|| {
+                        let values = quantise_and_dequantise::<Wgsl>(&data, &[], &scheme, &device);
+                        assert_all_same_bytes(&format!("{data:?} on {device}"), &values, &expected);
                     });
                 }
             }
@@ -160,9 +174,10 @@ fn special_numbers_become_the_same_bytes() {
     }
 }
 
-/// Every exponent and random mantissas: scales and their reciprocals are rounded as on the CPU.
+/// Scales and their reciprocals must be rounded as on the CPU, for all exponents and random
+/// mantissas.
 #[test]
-fn scales_of_any_size_become_the_same_bytes() {
+fn scales_of_any_magnitude_match_burn_flex_bytes() {
     let bits = (0..100_000u32).map(|i| {
         let random = i.wrapping_mul(2_654_435_761).rotate_left(15).wrapping_mul(2_246_822_519);
         let exponent = 1 + i % 254;
@@ -173,17 +188,22 @@ fn scales_of_any_size_become_the_same_bytes() {
         for value in [QuantValue::Q8S, QuantValue::Q8F] {
             for block in [1, 2, 50] {
                 let scheme = scheme(value, QuantLevel::block([block]));
-                let truth = there_and_back::<Flex>(&data, &[], &scheme, &FlexDevice);
-                natively(|| {
-                    let here = there_and_back::<Wgsl>(&data, &[], &scheme, &device);
-                    assert_all_same(&format!("blocks of {block} on {device}"), &here, &truth);
+                let expected = quantise_and_dequantise::<Flex>(&data, &[], &scheme, &FlexDevice);
+                without_fallbacks(|| {
+                    let values = quantise_and_dequantise::<Wgsl>(&data, &[], &scheme, &device);
+                    assert_all_same_bytes(
+                        &format!("blocks of {block} on {device}"),
+                        &values,
+                        &expected,
+                    );
                 });
             }
         }
     }
 }
 
-fn with_scales<B: Backend>(
+/// Quantises floats with the given scales.
+fn quantise_with_scales<B: Backend>(
     data: &TensorData,
     scales: &TensorData,
     scheme: &QuantScheme,
@@ -195,36 +215,36 @@ fn with_scales<B: Backend>(
 }
 
 #[test]
-fn given_scales_are_used_as_they_are() {
-    // Halves, so that the direction of rounding shows, and what is out of range.
-    let halves: Vec<f32> = (-140..140).map(|i| i as f32 + 0.5).collect();
-    let data = TensorData::new(halves, [280]);
+fn given_scales_are_used_unchanged() {
+    // Half-integers reveal the rounding direction. The largest ones are outside the 8-bit range.
+    let half_integers: Vec<f32> = (-140..140).map(|i| i as f32 + 0.5).collect();
+    let data = TensorData::new(half_integers, [280]);
     for device in gpus() {
         for value in [QuantValue::Q8S, QuantValue::Q8F] {
             let per_tensor = [1.0, 2.0, 0.3, 1e-3, 1e3, -1.5, 0.0, f32::NAN, f32::INFINITY, 1e-39];
             for scale in per_tensor {
                 let scales = TensorData::new(vec![scale], [1]);
                 let scheme = scheme(value, QuantLevel::Tensor);
-                let truth = with_scales::<Flex>(&data, &scales, &scheme, &FlexDevice);
-                natively(|| {
-                    let here = with_scales::<Wgsl>(&data, &scales, &scheme, &device);
-                    assert_same(&format!("scale {scale} on {device}"), &here, &truth);
+                let expected = quantise_with_scales::<Flex>(&data, &scales, &scheme, &FlexDevice);
+                without_fallbacks(|| {
+                    let values = quantise_with_scales::<Wgsl>(&data, &scales, &scheme, &device);
+                    assert_same_bytes(&format!("scale {scale} on {device}"), &values, &expected);
                 });
             }
             let scales: Vec<f32> = (0..40).map(|i| 0.1 + 0.37 * i as f32).collect();
             let scales = TensorData::new(scales, [40]);
             let scheme = scheme(value, QuantLevel::block([7]));
-            let truth = with_scales::<Flex>(&data, &scales, &scheme, &FlexDevice);
-            natively(|| {
-                let here = with_scales::<Wgsl>(&data, &scales, &scheme, &device);
-                assert_same(&format!("scales of blocks on {device}"), &here, &truth);
+            let expected = quantise_with_scales::<Flex>(&data, &scales, &scheme, &FlexDevice);
+            without_fallbacks(|| {
+                let values = quantise_with_scales::<Wgsl>(&data, &scales, &scheme, &device);
+                assert_same_bytes(&format!("block scales on {device}"), &values, &expected);
             });
         }
     }
 }
 
-/// Every layout op, alone and on views, of a tensor of shape [8, 6, 10].
-fn layouts<B: Backend>(
+/// Runs every layout op on a tensor of shape `[8, 6, 10]` and on views of it.
+fn layout_ops<B: Backend>(
     data: &TensorData,
     scheme: &QuantScheme,
     device: &B::Device,
@@ -233,21 +253,21 @@ fn layouts<B: Backend>(
     let ints = |values: Vec<i32>, shape: &[usize]| {
         B::int_from_data(TensorData::new(values, shape.to_vec()), device)
     };
-    let part = [Slice::new(1, Some(8), 2), Slice::new(0, None, -1), Slice::new(-5, None, 1)];
+    let slices = [Slice::new(1, Some(8), 2), Slice::new(0, None, -1), Slice::new(-5, None, 1)];
     let view = || B::q_flip(B::q_permute(q(), &[2, 0, 1]), &[1]);
-    let picks = |count: i32, below: i32| (0..count).map(|i| (i * 7 + 3) % below).collect();
+    let indices = |count: i32, below: i32| (0..count).map(|i| (i * 7 + 3) % below).collect();
     let mut out = vec![
         ("swap_dims", read::<B>(B::q_swap_dims(q(), 0, 2))),
         ("transpose", read::<B>(B::q_transpose(q()))),
         ("permute", read::<B>(B::q_permute(q(), &[1, 2, 0]))),
         ("flip", read::<B>(B::q_flip(q(), &[0, 2]))),
-        ("slice", read::<B>(B::q_slice(q(), &part))),
-        ("select", read::<B>(B::q_select(q(), 1, ints(picks(2, 6), &[2])))),
-        ("gather", read::<B>(B::q_gather(0, q(), ints(picks(240, 8), &[4, 6, 10])))),
+        ("slice", read::<B>(B::q_slice(q(), &slices))),
+        ("select", read::<B>(B::q_select(q(), 1, ints(indices(2, 6), &[2])))),
+        ("gather", read::<B>(B::q_gather(0, q(), ints(indices(240, 8), &[4, 6, 10])))),
         ("permute, flip", read::<B>(view())),
         ("slice of a view", read::<B>(B::q_slice(view(), &[Slice::new(1, Some(6), 1)]))),
-        ("select of a view", read::<B>(B::q_select(view(), 0, ints(picks(5, 10), &[5])))),
-        ("a view dequantised", read_float::<B>(B::dequantize(view(), FloatDType::F32))),
+        ("select of a view", read::<B>(B::q_select(view(), 0, ints(indices(5, 10), &[5])))),
+        ("dequantize of a view", read_float::<B>(B::dequantize(view(), FloatDType::F32))),
         (
             "expand",
             read::<B>(B::q_expand(
@@ -256,21 +276,21 @@ fn layouts<B: Backend>(
             )),
         ),
     ];
-    // burn-flex quantises a reshaped tensor with blocks anew, which changes it.
+    // burn-flex requantises a reshaped tensor that has block scales, which changes its values.
     if scheme.level == QuantLevel::Tensor {
         let shape = || Shape::new([12, 40]);
         out.extend([
             ("reshape", read::<B>(B::q_reshape(q(), shape()))),
             ("reshape of a view", read::<B>(B::q_reshape(view(), shape()))),
             (
-                "a slice that starts inside a word",
+                "slice that starts inside a 32-bit word",
                 read::<B>(B::q_slice(
                     B::q_reshape(q(), Shape::new([480])),
                     &[Slice::new(3, Some(210), 1)],
                 )),
             ),
             (
-                "select on odd rows",
+                "select from rows of odd length",
                 read::<B>(B::q_select(
                     B::q_slice(
                         q(),
@@ -281,7 +301,7 @@ fn layouts<B: Backend>(
                         ],
                     ),
                     2,
-                    ints(picks(3, 7), &[3]),
+                    ints(indices(3, 7), &[3]),
                 )),
             ),
         ]);
@@ -290,24 +310,24 @@ fn layouts<B: Backend>(
 }
 
 #[test]
-fn layout_ops_move_the_same_bytes() {
+fn layout_ops_match_burn_flex_bytes() {
     let data = numbers(&[8, 6, 10]);
     for device in gpus() {
         for scheme in schemes() {
-            let truth = layouts::<Flex>(&data, &scheme, &FlexDevice);
-            natively(|| {
-                let here = layouts::<Wgsl>(&data, &scheme, &device);
-                assert_all_same(&format!("{scheme:?} on {device}"), &here, &truth);
+            let expected = layout_ops::<Flex>(&data, &scheme, &FlexDevice);
+            without_fallbacks(|| {
+                let values = layout_ops::<Wgsl>(&data, &scheme, &device);
+                assert_all_same_bytes(&format!("{scheme:?} on {device}"), &values, &expected);
             });
         }
     }
 }
 
 #[test]
-fn a_reshape_changes_no_value() {
+fn reshape_keeps_the_bytes() {
     for device in gpus() {
         for scheme in schemes() {
-            natively(|| {
+            without_fallbacks(|| {
                 let x = Wgsl::float_from_data(numbers(&[8, 6, 10]), &device);
                 let q = Wgsl::quantize_dynamic(x, &scheme);
                 let before = read::<Wgsl>(q.clone());
@@ -320,7 +340,7 @@ fn a_reshape_changes_no_value() {
 }
 
 #[test]
-fn extremes_are_those_of_the_floats() {
+fn argmax_and_argmin_match_those_of_the_dequantised_floats() {
     let data = numbers(&[8, 6, 10]);
     for device in gpus() {
         let dtype = get_device_settings::<Wgsl>(&device).int_dtype;
@@ -328,12 +348,12 @@ fn extremes_are_those_of_the_floats() {
             let q =
                 Flex::quantize_dynamic(Flex::float_from_data(data.clone(), &FlexDevice), &scheme);
             let floats = Flex::dequantize(q, FloatDType::F32);
-            natively(|| {
+            without_fallbacks(|| {
                 let q =
                     Wgsl::quantize_dynamic(Wgsl::float_from_data(data.clone(), &device), &scheme);
                 for dim in 0..3 {
                     for largest in [true, false] {
-                        let (here, truth) = if largest {
+                        let (indices, expected) = if largest {
                             (
                                 Wgsl::q_argmax(q.clone(), dim, dtype),
                                 Flex::float_argmax(floats.clone(), dim, burn_std::IntDType::I32),
@@ -344,10 +364,9 @@ fn extremes_are_those_of_the_floats() {
                                 Flex::float_argmin(floats.clone(), dim, burn_std::IntDType::I32),
                             )
                         };
-                        let here =
-                            pollster::block_on(Wgsl::int_into_data(here)).expect("it is read back");
-                        let truth = truth.into_data();
-                        here.assert_eq(&truth, false);
+                        let indices = pollster::block_on(Wgsl::int_into_data(indices))
+                            .expect("readback succeeds");
+                        indices.assert_eq(&expected.into_data(), false);
                     }
                 }
             });
@@ -355,6 +374,7 @@ fn extremes_are_those_of_the_floats() {
     }
 }
 
+/// Multiplies floats with both operands quantised, and with only one of them quantised.
 fn products<B: Backend>(
     a: &TensorData,
     b: &TensorData,
@@ -375,18 +395,18 @@ fn products<B: Backend>(
 }
 
 #[test]
-fn products_stay_on_the_gpu() {
+fn products_match_burn_flex_without_fallbacks() {
     let (a, b) = (numbers(&[2, 8, 20]), numbers(&[1, 20, 15]));
     for device in gpus() {
         for scheme in schemes() {
-            let truth = products::<Flex>(&a, &b, &scheme, &FlexDevice);
-            natively(|| {
-                let here = products::<Wgsl>(&a, &b, &scheme, &device);
-                for ((which, value), (_, truth)) in here.iter().zip(&truth) {
-                    let what = format!("{which} quantised as {scheme:?} on {device}");
-                    // A long sum of large terms of both signs.
-                    let loose = common::Tolerance { absolute: 1e-2, ..SUMMED };
-                    assert_close(&what, value, truth, loose);
+            let expected = products::<Flex>(&a, &b, &scheme, &FlexDevice);
+            without_fallbacks(|| {
+                let values = products::<Wgsl>(&a, &b, &scheme, &device);
+                for ((operands, value), (_, expected)) in values.iter().zip(&expected) {
+                    let label = format!("{operands} quantised as {scheme:?} on {device}");
+                    // The sums have large terms of both signs.
+                    let tolerance = common::Tolerance { absolute: 1e-2, ..SUMMED };
+                    assert_close(&label, value, expected, tolerance);
                 }
             });
         }
@@ -394,22 +414,22 @@ fn products_stay_on_the_gpu() {
 }
 
 #[test]
-fn data_comes_back_as_it_was() {
+fn readback_returns_the_uploaded_bytes() {
     for device in gpus() {
         for scheme in schemes() {
             let x = Flex::float_from_data(numbers(&[4, 5, 6]), &FlexDevice);
-            let truth = read::<Flex>(Flex::quantize_dynamic(x, &scheme));
-            natively(|| {
+            let expected = read::<Flex>(Flex::quantize_dynamic(x, &scheme));
+            without_fallbacks(|| {
                 for store in [QuantStore::Native, QuantStore::PackedU32(0)] {
-                    let mut data = truth.clone();
+                    let mut data = expected.clone();
                     data.dtype = burn_backend::DType::QFloat(scheme.with_store(store));
                     let q = Wgsl::q_from_data(data, &device);
-                    assert_eq!(q.dtype(), truth.dtype);
-                    assert_same("as it was", &read::<Wgsl>(q.clone()), &truth);
+                    assert_eq!(q.dtype(), expected.dtype);
+                    assert_same_bytes("on the GPU", &read::<Wgsl>(q.clone()), &expected);
                     let moved = Wgsl::q_to_device(q, &WgslDevice::Cpu);
-                    assert_same("on the CPU", &read::<Wgsl>(moved.clone()), &truth);
-                    let back = Wgsl::q_to_device(moved, &device);
-                    assert_same("and back", &read::<Wgsl>(back), &truth);
+                    assert_same_bytes("on the CPU", &read::<Wgsl>(moved.clone()), &expected);
+                    let returned = Wgsl::q_to_device(moved, &device);
+                    assert_same_bytes("on the GPU again", &read::<Wgsl>(returned), &expected);
                 }
             });
         }
@@ -417,58 +437,58 @@ fn data_comes_back_as_it_was() {
 }
 
 #[test]
-fn a_transaction_reads_quantised_tensors_too() {
-    let _turn = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+fn transactions_read_quantised_tensors() {
+    let _guard = serial_guard();
     for device in gpus() {
         let x = Tensor::<Wgsl, 2>::from_data(numbers(&[5, 8]), &device);
         let ints = Tensor::<Wgsl, 1, burn::tensor::Int>::arange(0..7, &device);
-        let eight = scheme(QuantValue::Q8S, QuantLevel::block([8]));
-        let four = scheme(QuantValue::Q4S, QuantLevel::Tensor);
+        let q8_blocks = scheme(QuantValue::Q8S, QuantLevel::block([8]));
+        let q4_tensor = scheme(QuantValue::Q4S, QuantLevel::Tensor);
         let tensors = [
             x.clone(),
-            x.clone().quantize_dynamic(&eight),
-            x.clone().quantize_dynamic(&four),
-            x.clone().quantize_dynamic(&eight).transpose(),
+            x.clone().quantize_dynamic(&q8_blocks),
+            x.clone().quantize_dynamic(&q4_tensor),
+            x.clone().quantize_dynamic(&q8_blocks).transpose(),
         ];
-        let alone: Vec<TensorData> = tensors.iter().map(|t| t.clone().into_data()).collect();
+        let expected: Vec<TensorData> = tensors.iter().map(|t| t.clone().into_data()).collect();
         let mut transaction = Transaction::default().register(ints.clone());
         for tensor in tensors {
             transaction = transaction.register(tensor);
         }
-        let read = transaction.execute();
-        read[0].assert_eq(&ints.into_data(), true);
-        for (together, alone) in read[1..].iter().zip(&alone) {
-            assert_same(&format!("on {device}"), together, alone);
+        let values = transaction.execute();
+        values[0].assert_eq(&ints.into_data(), true);
+        for (value, expected) in values[1..].iter().zip(&expected) {
+            assert_same_bytes(&format!("on {device}"), value, expected);
         }
     }
 }
 
 #[test]
-fn other_schemes_are_computed_on_the_cpu() {
-    let _turn = COUNTING.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+fn schemes_without_kernels_fall_back_to_the_cpu() {
+    let _guard = serial_guard();
     for device in gpus() {
         for value in [QuantValue::Q4S, QuantValue::Q4F, QuantValue::Q2S] {
             let scheme = scheme(value, QuantLevel::Tensor);
             let data = numbers(&[6, 4]);
             let count = || burn_wgsl::fallbacks().get("quantize_dynamic").copied();
             let before = count();
-            let here = there_and_back::<Wgsl>(&data, &[1, 0], &scheme, &device);
-            assert!(count() > before, "{value:?} has no kernel on {device}");
-            let truth = there_and_back::<Flex>(&data, &[1, 0], &scheme, &FlexDevice);
-            assert_all_same(&format!("{value:?} on {device}"), &here, &truth);
+            let values = quantise_and_dequantise::<Wgsl>(&data, &[1, 0], &scheme, &device);
+            assert!(count() > before, "{value:?} on {device} did not count as a fallback");
+            let expected = quantise_and_dequantise::<Flex>(&data, &[1, 0], &scheme, &FlexDevice);
+            assert_all_same_bytes(&format!("{value:?} on {device}"), &values, &expected);
         }
     }
 }
 
 #[test]
-fn blocks_must_divide_a_tensor() {
+fn quantising_a_partial_block_panics_with_the_reason() {
     for device in gpus() {
         let panic = std::panic::catch_unwind(|| {
             let x = Wgsl::float_from_data(numbers(&[10]), &device);
             Wgsl::quantize_dynamic(x, &scheme(QuantValue::Q8S, QuantLevel::block([4])))
         });
-        let text = panic.expect_err("it is refused");
-        let text = text.downcast_ref::<String>().expect("it says why");
+        let text = panic.expect_err("10 elements are not whole blocks of 4");
+        let text = text.downcast_ref::<String>().expect("the panic has a message");
         assert!(text.contains("whole blocks"), "{text}");
     }
 }

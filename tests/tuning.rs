@@ -1,38 +1,43 @@
-//! Tuning: what is tried is right, the winner is kept for later processes, and both can be switched off.
+//! Tuning: candidates compute correct results, the winner is kept for later processes, and tuning
+//! can be switched off.
 //!
-//! Each test runs its steps in processes of their own, with a cache folder of their own.
+//! Each test runs its steps in separate processes with a separate cache folder.
 
 mod common;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::{Tuning, Wgsl, WgslDevice, set_tuning};
 
-/// Runs one of the ignored tests below in a new process, and gives what it said.
+/// Runs one of the ignored tests below in a new process and returns its stderr.
 fn in_process(step: &str, cache: &Path, tuning: &str) -> String {
-    let program = std::env::current_exe().expect("a test has a program");
+    let program = std::env::current_exe().expect("the path of the test program is known");
     let output = Command::new(program)
         .args(["--ignored", "--exact", step, "--nocapture"])
         .env("BURN_WGSL_CACHE", cache)
         .env("BURN_WGSL_TUNING", tuning)
         .env_remove("BURN_WGSL_TILING")
         .output()
-        .expect("the program starts");
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success(), "{step}: {said}");
-    said
+        .expect("the test program starts");
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{step}: {stderr}");
+    stderr
 }
 
-fn kept(cache: &Path) -> Vec<String> {
-    let files = std::fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
-    let files =
-        files.filter(|path| path.extension().is_some_and(|extension| extension == "tuning"));
-    files
+/// Returns the paths of the tuning files in a cache folder.
+fn tuning_files(cache: &Path) -> impl Iterator<Item = PathBuf> {
+    let paths = std::fs::read_dir(cache).into_iter().flatten().flatten().map(|entry| entry.path());
+    paths.filter(|path| path.extension().is_some_and(|extension| extension == "tuning"))
+}
+
+/// Returns the lines of the tuning files in a cache folder, without their headers.
+fn tuning_results(cache: &Path) -> Vec<String> {
+    tuning_files(cache)
         .flat_map(|path| {
             std::fs::read_to_string(path)
-                .expect("it is text")
+                .expect("the tuning file is readable text")
                 .lines()
                 .skip(1)
                 .map(str::to_owned)
@@ -42,93 +47,92 @@ fn kept(cache: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_is_tried_on_first_use_is_kept_and_used() {
+fn first_use_tuning_keeps_the_winner_for_later_processes() {
     let Some(_) = software() else {
         return;
     };
     let cache = std::env::temp_dir().join(format!("burn-wgsl-tuning-{}", std::process::id()));
     in_process("multiply", &cache, "off");
-    assert!(kept(&cache).is_empty(), "nothing is tried where tuning is off");
-    in_process("multiply", &cache, "kept");
-    assert!(kept(&cache).is_empty(), "nothing is tried unless asked for");
+    assert!(tuning_results(&cache).is_empty(), "off must not run trials");
+    in_process("multiply", &cache, "cached");
+    assert!(tuning_results(&cache).is_empty(), "cached must not run trials");
     in_process("multiply", &cache, "first-use");
-    let found = kept(&cache);
-    assert_eq!(found.len(), 1, "{found:?}");
-    assert!(found[0].starts_with("matmul 1x 128x128 by 128x128 = "), "{found:?}");
-    // What no adapter of this kind would take by itself is taken because the file says so.
-    rewrite(&cache, |text| {
+    let results = tuning_results(&cache);
+    assert_eq!(results.len(), 1, "{results:?}");
+    assert!(results[0].starts_with("matmul 1x 128x128 by 128x128 = "), "{results:?}");
+    // tiled64 is not the built-in choice for a software adapter. Its use proves that the file is
+    // read.
+    rewrite_tuning_file(&cache, |text| {
         let lines = text.lines().map(|line| {
             line.split_once(" = ").map_or(line.to_owned(), |(name, _)| format!("{name} = tiled64"))
         });
         lines.collect::<Vec<_>>().join("\n") + "\n"
     });
-    in_process("multiply_in_tiles", &cache, "kept");
+    in_process("multiply_in_tiles", &cache, "cached");
     in_process("multiply_without_tiles", &cache, "off");
-    // A file that somebody has spoilt is as good as none.
-    rewrite(&cache, |_| "nonsense".to_owned());
-    in_process("multiply_without_tiles", &cache, "kept");
-    std::fs::remove_dir_all(&cache).expect("it is ours");
+    // A corrupt file is ignored.
+    rewrite_tuning_file(&cache, |_| "nonsense".to_owned());
+    in_process("multiply_without_tiles", &cache, "cached");
+    std::fs::remove_dir_all(&cache).expect("the cache folder can be removed");
 }
 
 #[test]
-fn a_wrong_word_is_said_and_ignored() {
+fn an_invalid_tuning_variable_is_reported_and_ignored() {
     let Some(_) = software() else {
         return;
     };
-    let said = in_process("multiply", Path::new("off"), "sometimes");
-    assert!(said.contains("\"sometimes\" is none of off, kept and first-use"), "{said}");
+    let stderr = in_process("multiply", Path::new("off"), "sometimes");
+    assert!(stderr.contains("\"sometimes\" is not off, cached or first-use"), "{stderr}");
     assert!("sometimes".parse::<Tuning>().is_err());
 }
 
+/// Returns the software adapter, if there is one.
 fn software() -> Option<WgslDevice> {
     common::devices().into_iter().find(|device| *device == WgslDevice::Software)
 }
 
-/// Puts another text in the place of a kept file's.
-fn rewrite(cache: &Path, new: impl Fn(&str) -> String) {
-    let files = std::fs::read_dir(cache).expect("it was made").flatten().map(|entry| entry.path());
-    let files: Vec<_> = files
-        .filter(|path| path.extension().is_some_and(|extension| extension == "tuning"))
-        .collect();
+/// Replaces the text of the only tuning file in a cache folder.
+fn rewrite_tuning_file(cache: &Path, edit: impl Fn(&str) -> String) {
+    let files: Vec<_> = tuning_files(cache).collect();
     assert_eq!(files.len(), 1, "{files:?}");
-    let text = std::fs::read_to_string(&files[0]).expect("it is text");
-    std::fs::write(&files[0], new(&text)).expect("it is ours");
+    let text = std::fs::read_to_string(&files[0]).expect("the tuning file is readable text");
+    std::fs::write(&files[0], edit(&text)).expect("the tuning file is writable");
 }
 
-/// The kernels that compute a product like the one that was tried.
-fn kernels() -> String {
+/// Multiplies matrices of the tuned size class and returns the kernel variants, one per line.
+fn matmul_variants() -> String {
     let device = WgslDevice::Software;
     let [a, b] = [0, 1]
         .map(|_| Tensor::<Wgsl, 2>::random([160, 160], Distribution::Normal(0.0, 1.0), &device));
     let (_, profile) =
-        burn_wgsl::profile(&device, || a.matmul(b)).expect("lavapipe has timestamps");
+        burn_wgsl::profile(&device, || a.matmul(b)).expect("lavapipe supports timestamps");
     profile.kernels.iter().map(|kernel| format!("{}\n", kernel.variant)).collect()
 }
 
 #[test]
 #[ignore = "a step of the tests above"]
 fn multiply_in_tiles() {
-    let kernels = kernels();
-    assert!(kernels.contains("TILED"), "{kernels}");
+    let variants = matmul_variants();
+    assert!(variants.contains("TILED"), "{variants}");
 }
 
 #[test]
 #[ignore = "a step of the tests above"]
 fn multiply_without_tiles() {
-    let kernels = kernels();
-    assert!(kernels.contains("matmul") && !kernels.contains("TILED"), "{kernels}");
+    let variants = matmul_variants();
+    assert!(variants.contains("matmul") && !variants.contains("TILED"), "{variants}");
 }
 
-/// A product, with and without what was found out.
+/// Compares a product that may use tuning results with one that uses the built-in strategy.
 #[test]
 #[ignore = "a step of the tests above"]
 fn multiply() {
-    env_logger::Builder::new().filter_level("warn".parse().expect("a level")).init();
+    env_logger::Builder::new().filter_level("warn".parse().expect("warn is a log level")).init();
     let device = WgslDevice::Software;
     let [a, b] = [0, 1]
         .map(|_| Tensor::<Wgsl, 2>::random([160, 160], Distribution::Normal(0.0, 1.0), &device));
-    let found = a.clone().matmul(b.clone()).into_data();
+    let tuned = a.clone().matmul(b.clone()).into_data();
     set_tuning(Tuning::Off);
     let built_in = a.matmul(b).into_data();
-    found.assert_approx_eq::<f32>(&built_in, burn::tensor::Tolerance::absolute(1e-3));
+    tuned.assert_approx_eq::<f32>(&built_in, burn::tensor::Tolerance::absolute(1e-3));
 }

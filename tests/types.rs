@@ -1,4 +1,4 @@
-//! Every case in every element type, on every GPU, against the CPU twin in the same type.
+//! Every case in every element type on every GPU against burn-flex, and conversions between types.
 
 mod common;
 
@@ -6,8 +6,8 @@ use burn_backend::{DType, TensorData};
 use burn_flex::{Flex, FlexDevice};
 use burn_std::{FloatDType, IntDType};
 use burn_wgsl::backend::call::{Types, Value, call_as};
-use burn_wgsl::kernels::cases::{Arg, Case, Fill, Input};
-use burn_wgsl::kernels::table::{self, Operands, Reference, Row};
+use burn_wgsl::kernels::common::cases::{Arg, Case, Fill, Input};
+use burn_wgsl::kernels::common::table::{self, OperandForm, Reference, Row};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{assert_close, tolerance_of};
 
@@ -22,83 +22,99 @@ const INTEGERS: [IntDType; 7] = [
     IntDType::U8,
 ];
 
+/// Reads all results back.
 fn read<T: burn_backend::Backend>(values: Vec<Value<T>>) -> Vec<TensorData> {
-    let read = |value: Value<T>| pollster::block_on(value.into_data()).expect("it is read back");
-    values.into_iter().map(read).collect()
+    let values = values.into_iter().map(|value| pollster::block_on(value.into_data()));
+    values.map(|data| data.expect("readback succeeds")).collect()
 }
 
-/// What the case gives in these types; `None` where the twin does not know them or the op. Of floats, the twin
-/// computes in f32 from the same numbers, since in 16 bits it rounds every partial sum.
-fn twin(case: &Case, types: Types) -> Option<Vec<TensorData>> {
+/// Returns burn-flex's results of a case, or `None` if burn-flex lacks the op or the element types.
+///
+/// Floats are computed in f32 from the same 16-bit numbers, because burn-flex would round every
+/// partial sum to 16 bits.
+fn reference_results(case: &Case, types: Types) -> Option<Vec<TensorData>> {
     let types = Types { float: FloatDType::F32, ..types };
     let run = || call_as::<Flex>(case, &FlexDevice, types, &mut |tensor| tensor).map(read);
     std::panic::catch_unwind(run).ok().flatten()
 }
 
-fn run(case: &Case, device: &WgslDevice, types: Types) -> bool {
-    let Some(truth) = twin(case, types) else {
+/// Compares the results of a case with burn-flex's. Returns `false` if burn-flex has none.
+fn check(case: &Case, device: &WgslDevice, types: Types) -> bool {
+    let Some(expected) = reference_results(case, types) else {
         return false;
     };
-    let what = format!("{case:?} in {types:?} on {device}");
+    let label = format!("{case:?} in {types:?} on {device}");
     let values = call_as::<Wgsl>(case, device, types, &mut |tensor| tensor);
-    let values = read(values.unwrap_or_else(|| panic!("no table has {}", case.op)));
-    assert_eq!(values.len(), truth.len(), "{what}: the count of results");
-    for (value, truth) in values.iter().zip(&truth) {
-        // The twin's indices always have 64 bits.
-        let index = truth.dtype == DType::I64 && value.dtype == DType::I32;
-        let wanted = match truth.dtype {
+    let values = read(values.unwrap_or_else(|| panic!("no table has the op {}", case.op)));
+    assert_eq!(values.len(), expected.len(), "{label}: the number of results");
+    for (value, expected) in values.iter().zip(&expected) {
+        // burn-flex returns indices as i64.
+        let is_index = expected.dtype == DType::I64 && value.dtype == DType::I32;
+        let expected_dtype = match expected.dtype {
             DType::F32 => types.float.into(),
             other => other,
         };
-        let alike = value.dtype == wanted || index || matches!(value.dtype, DType::Bool(_));
-        assert!(alike, "{what}: {:?} in place of {wanted:?}", value.dtype);
-        let truth = truth.clone().convert_dtype(wanted);
-        assert_close(&what, value, &truth, tolerance_of(wanted));
+        let is_bool = matches!(value.dtype, DType::Bool(_));
+        assert!(
+            value.dtype == expected_dtype || is_index || is_bool,
+            "{label}: the element type is {:?}, expected {expected_dtype:?}",
+            value.dtype
+        );
+        let expected = expected.clone().convert_dtype(expected_dtype);
+        assert_close(&label, value, &expected, tolerance_of(expected_dtype));
     }
     true
 }
 
-/// The rows of the elementwise table as cases. Divisors and powers are rows of a test of their own.
-fn rows() -> impl Iterator<Item = Case> {
+/// Returns the rows of the elementwise table as cases, except boolean rows and extensions.
+fn row_cases() -> impl Iterator<Item = Case> {
     let rows = table::ALL.iter().copied().flatten().copied();
-    let ours = |row: &&Row| {
-        !table::is_extension(row) && !matches!(row.reference, Reference::B1(_) | Reference::B2(_))
+    let is_tested = |row: &&Row| {
+        !table::is_extension(row)
+            && !matches!(row.reference, Reference::Bool1(_) | Reference::Bool2(_))
     };
-    rows.filter(ours).map(|row| {
-        let floats = matches!(
+    rows.filter(is_tested).map(|row| {
+        let takes_floats = matches!(
             row.reference,
-            Reference::F1(_)
-                | Reference::F2(_)
-                | Reference::F3(_)
-                | Reference::Fq1(_)
-                | Reference::Fq2(_)
+            Reference::Float1(_)
+                | Reference::Float2(_)
+                | Reference::Float3(_)
+                | Reference::FloatTest(_)
+                | Reference::FloatComparison(_)
         );
         let input = |fill| Arg::Tensor(Input { fill, shape: &[3, 70], axes: &[] });
-        let first = input(if floats { Fill::Positive } else { Fill::Ints });
-        let second = input(if floats { Fill::Positive } else { Fill::Below(7) });
-        let (low, high) =
-            if floats { (Arg::Float(0.25), Arg::Float(0.75)) } else { (Arg::Int(2), Arg::Int(5)) };
-        let mut args = match row.operands {
-            Operands::Unary => vec![first],
-            Operands::Binary => vec![first, second],
-            Operands::Scalar => vec![first, low],
-            Operands::Scalars => vec![first, low, high],
+        let first = input(if takes_floats { Fill::Positive } else { Fill::Ints });
+        let second = input(if takes_floats { Fill::Positive } else { Fill::Below(7) });
+        let (low, high) = if takes_floats {
+            (Arg::Float(0.25), Arg::Float(0.75))
+        } else {
+            (Arg::Int(2), Arg::Int(5))
         };
-        if matches!(row.reference, Reference::Fq1(_) | Reference::Fq2(_) | Reference::Iq2(_)) {
+        let mut args = match row.form {
+            OperandForm::Unary => vec![first],
+            OperandForm::Binary => vec![first, second],
+            OperandForm::Scalar => vec![first, low],
+            OperandForm::TwoScalars => vec![first, low, high],
+        };
+        if matches!(
+            row.reference,
+            Reference::FloatTest(_) | Reference::FloatComparison(_) | Reference::IntComparison(_)
+        ) {
             args.push(Arg::BoolType);
         }
         Case { op: row.name, args: Vec::leak(args) }
     })
 }
 
-fn every_case(types: impl Iterator<Item = Types> + Clone, concerns: fn(&Case) -> bool) {
+/// Runs the cases that `applies` selects in all `types` on every GPU, and reports all failures.
+fn check_every_case(types: impl Iterator<Item = Types> + Clone, applies: fn(&Case) -> bool) {
     let (mut failed, mut checked) = (Vec::new(), 0);
     for device in common::gpus() {
         let before = burn_wgsl::fallbacks();
         for types in types.clone() {
-            for case in common::cases().copied().chain(rows()).filter(concerns) {
-                match std::panic::catch_unwind(|| run(&case, &device, types)) {
-                    Ok(known) => checked += usize::from(known),
+            for case in common::cases().copied().chain(row_cases()).filter(applies) {
+                match std::panic::catch_unwind(|| check(&case, &device, types)) {
+                    Ok(has_reference) => checked += usize::from(has_reference),
                     Err(panic) => failed.push(
                         panic
                             .downcast_ref::<String>()
@@ -108,46 +124,41 @@ fn every_case(types: impl Iterator<Item = Types> + Clone, concerns: fn(&Case) ->
                 }
             }
         }
-        assert_eq!(before, burn_wgsl::fallbacks(), "on {device} something ran on the CPU");
+        assert_eq!(before, burn_wgsl::fallbacks(), "an op on {device} fell back to the CPU");
     }
-    assert!(
-        failed.is_empty(),
-        "{} failed, {checked} did not:\n{}",
-        failed.len(),
-        failed.join("\n")
-    );
+    assert!(failed.is_empty(), "{} failed, {checked} passed:\n{}", failed.len(), failed.join("\n"));
     println!("{checked} results agree");
 }
 
 #[test]
-fn floats_of_16_bits_agree_with_the_twin() {
+fn f16_and_bf16_match_burn_flex() {
     let types = FLOATS.into_iter().map(|float| Types { float, rounded: float, int: IntDType::I32 });
-    every_case(types, Case::holds_in_half);
+    check_every_case(types, Case::holds_in_half);
 }
 
 #[test]
-fn integers_of_other_widths_agree_with_the_twin() {
+fn all_integer_types_match_burn_flex() {
     let types = INTEGERS.into_iter().map(|int| Types {
         float: FloatDType::F32,
         rounded: FloatDType::F32,
         int,
     });
-    every_case(types, |case| {
-        let integers = |arg: &Arg| match arg {
+    check_every_case(types, |case| {
+        let is_integer = |arg: &Arg| match arg {
             Arg::Tensor(input) => input.fill.is_integer(),
             Arg::Tensors(inputs) => inputs.iter().any(|input| input.fill.is_integer()),
             Arg::IntType => true,
             _ => false,
         };
-        case.args.iter().any(integers)
+        case.args.iter().any(is_integer)
     });
 }
 
 type Ints = burn::tensor::Tensor<Wgsl, 1, burn::tensor::Int>;
 
-/// Integers of a type at the ends of its range and around zero, as 128 bits.
+/// Returns integers at the ends of a type's range and around zero.
 fn extremes(dtype: IntDType) -> Vec<i128> {
-    let (least, most): (i128, i128) = match dtype {
+    let (min, max): (i128, i128) = match dtype {
         IntDType::I64 => (i64::MIN.into(), i64::MAX.into()),
         IntDType::I32 => (i32::MIN.into(), i32::MAX.into()),
         IntDType::I16 => (i16::MIN.into(), i16::MAX.into()),
@@ -157,26 +168,32 @@ fn extremes(dtype: IntDType) -> Vec<i128> {
         IntDType::U16 => (0, u16::MAX.into()),
         IntDType::U8 => (0, u8::MAX.into()),
     };
-    let mut out =
-        vec![least, least + 1, most - 1, most, 0, 1, 2, 3, 7, 100, most / 3, most / 2 + 1];
-    if least < 0 {
-        out.extend([-1, -2, -7, least / 3]);
+    let mut out = vec![min, min + 1, max - 1, max, 0, 1, 2, 3, 7, 100, max / 3, max / 2 + 1];
+    if min < 0 {
+        out.extend([-1, -2, -7, min / 3]);
     }
     out
 }
 
-/// A number as a type holds it, wrapping.
+/// Converts a number to `dtype` as Rust's `as` does: integers wrap, floats saturate.
+macro_rules! convert {
+    ($x:expr, $dtype:expr) => {
+        match $dtype {
+            IntDType::I64 => i128::from($x as i64),
+            IntDType::I32 => i128::from($x as i32),
+            IntDType::I16 => i128::from($x as i16),
+            IntDType::I8 => i128::from($x as i8),
+            IntDType::U64 => i128::from($x as u64),
+            IntDType::U32 => i128::from($x as u32),
+            IntDType::U16 => i128::from($x as u16),
+            IntDType::U8 => i128::from($x as u8),
+        }
+    };
+}
+
+/// Returns `x` wrapped to the range of `dtype`.
 fn wrapped(x: i128, dtype: IntDType) -> i128 {
-    match dtype {
-        IntDType::I64 => (x as i64).into(),
-        IntDType::I32 => (x as i32).into(),
-        IntDType::I16 => (x as i16).into(),
-        IntDType::I8 => (x as i8).into(),
-        IntDType::U64 => (x as u64).into(),
-        IntDType::U32 => (x as u32).into(),
-        IntDType::U16 => (x as u16).into(),
-        IntDType::U8 => (x as u8).into(),
-    }
+    convert!(x, dtype)
 }
 
 fn tensor(values: &[i128], dtype: IntDType, device: &WgslDevice) -> Ints {
@@ -199,7 +216,7 @@ fn values(tensor: Ints) -> Vec<i128> {
 }
 
 #[test]
-fn integers_are_exact_at_the_ends_of_their_range() {
+fn integer_ops_are_exact_at_the_ends_of_the_range() {
     for device in common::gpus() {
         for dtype in INTEGERS.into_iter().chain([IntDType::I32]) {
             let (mut a, mut b) = (Vec::new(), Vec::new());
@@ -211,11 +228,11 @@ fn integers_are_exact_at_the_ends_of_their_range() {
             }
             let lhs = || tensor(&a, dtype, &device);
             let rhs = || tensor(&b, dtype, &device);
-            assert_eq!(values(lhs()), a, "{dtype:?} up and down");
-            let check = |what: &str, result: Ints, truth: fn(i128, i128) -> i128| {
+            assert_eq!(values(lhs()), a, "upload and readback of {dtype:?}");
+            let check = |op: &str, result: Ints, reference: fn(i128, i128) -> i128| {
                 for (i, value) in values(result).into_iter().enumerate() {
-                    let truth = wrapped(truth(a[i], b[i]), dtype);
-                    assert_eq!(value, truth, "{} {what} {} in {dtype:?} on {device}", a[i], b[i]);
+                    let expected = wrapped(reference(a[i], b[i]), dtype);
+                    assert_eq!(value, expected, "{} {op} {} in {dtype:?} on {device}", a[i], b[i]);
                 }
             };
             check("+", lhs() + rhs(), |a, b| a + b);
@@ -237,28 +254,25 @@ fn integers_are_exact_at_the_ends_of_their_range() {
             check("sign", lhs().sign(), |a, _| a.signum());
             for to in INTEGERS.into_iter().chain([IntDType::I32]) {
                 let cast = values(lhs().cast(to));
-                let truth: Vec<i128> = a.iter().map(|&x| wrapped(x, to)).collect();
-                assert_eq!(cast, truth, "{dtype:?} to {to:?} on {device}");
+                let expected: Vec<i128> = a.iter().map(|&x| wrapped(x, to)).collect();
+                assert_eq!(cast, expected, "{dtype:?} to {to:?} on {device}");
             }
-            let floats: Vec<f32> = lhs().float().into_data().to_vec().expect("floats");
-            let truth: Vec<f32> = a.iter().map(|&x| x as f32).collect();
-            assert_eq!(floats, truth, "{dtype:?} to f32 on {device}");
+            let floats: Vec<f32> =
+                lhs().float().into_data().to_vec().expect("the elements are f32");
+            let expected: Vec<f32> = a.iter().map(|&x| x as f32).collect();
+            assert_eq!(floats, expected, "{dtype:?} to f32 on {device}");
             let sum = values(lhs().sum())[0];
             assert_eq!(sum, wrapped(a.iter().sum(), dtype), "the sum in {dtype:?} on {device}");
-            let most = values(lhs().max())[0];
-            assert_eq!(Some(most), a.iter().copied().max(), "the maximum in {dtype:?} on {device}");
-            let least = values(lhs().min())[0];
-            assert_eq!(
-                Some(least),
-                a.iter().copied().min(),
-                "the minimum in {dtype:?} on {device}"
-            );
+            let max = values(lhs().max())[0];
+            assert_eq!(Some(max), a.iter().copied().max(), "the maximum in {dtype:?} on {device}");
+            let min = values(lhs().min())[0];
+            assert_eq!(Some(min), a.iter().copied().min(), "the minimum in {dtype:?} on {device}");
         }
     }
 }
 
 #[test]
-fn floats_become_integers_as_rust_converts_them() {
+fn float_to_integer_conversion_matches_rust() {
     let floats = [
         0.0f32,
         -0.0,
@@ -295,7 +309,7 @@ fn floats_become_integers_as_rust_converts_them() {
     ];
     for device in common::gpus() {
         for dtype in INTEGERS.into_iter().chain([IntDType::I32]) {
-            // Burn's `int()` goes through the device's own integer, so the backend itself is asked.
+            // Burn's `int()` converts to the device's default integer type first. Call the backend.
             let tensor = burn::tensor::Tensor::<Wgsl, 1>::from_floats(floats, &device)
                 .into_primitive()
                 .tensor();
@@ -303,83 +317,80 @@ fn floats_become_integers_as_rust_converts_them() {
                 <Wgsl as burn_backend::ops::FloatTensorOps<Wgsl>>::float_into_int(tensor, dtype);
             let cast = values(Ints::from_primitive(cast));
             for (x, value) in floats.into_iter().zip(cast) {
-                let truth: i128 = match dtype {
-                    IntDType::I64 => (x as i64).into(),
-                    IntDType::I32 => (x as i32).into(),
-                    IntDType::I16 => (x as i16).into(),
-                    IntDType::I8 => (x as i8).into(),
-                    IntDType::U64 => (x as u64).into(),
-                    IntDType::U32 => (x as u32).into(),
-                    IntDType::U16 => (x as u16).into(),
-                    IntDType::U8 => (x as u8).into(),
-                };
-                assert_eq!(value, truth, "{x} to {dtype:?} on {device}");
+                assert_eq!(value, convert!(x, dtype), "{x} to {dtype:?} on {device}");
             }
         }
     }
 }
 
-/// Every number that 16 bits can hold goes to f32 and back unchanged, and numbers between two round to even.
+/// Every 16-bit float converts to f32 and back unchanged. Numbers between two 16-bit floats round
+/// to the nearest, ties to even.
 #[test]
-fn floats_of_16_bits_round_to_even() {
+fn f16_and_bf16_conversions_round_to_even() {
     use half::{bf16, f16};
     for device in common::gpus() {
-        let check = |floats: Vec<f32>, dtype: FloatDType, truth: Vec<u16>| {
+        let check = |floats: Vec<f32>, dtype: FloatDType, expected: Vec<u16>| {
             let tensor = burn::tensor::Tensor::<Wgsl, 1>::from_floats(floats.as_slice(), &device);
             let narrow = tensor.cast(dtype);
             let bits: Vec<u16> =
                 bytemuck::cast_slice(narrow.clone().into_data().as_bytes()).to_vec();
-            let alike = |(value, truth): (&u16, &u16)| {
-                let nan = |x: u16| match dtype {
+            let is_equal = |(value, expected): (&u16, &u16)| {
+                let is_nan = |x: u16| match dtype {
                     FloatDType::F16 => f16::from_bits(x).is_nan(),
                     _ => bf16::from_bits(x).is_nan(),
                 };
-                value == truth || (nan(*value) && nan(*truth))
+                value == expected || (is_nan(*value) && is_nan(*expected))
             };
-            let wrong = bits.iter().zip(&truth).position(|pair| !alike(pair));
+            let wrong = bits.iter().zip(&expected).position(|pair| !is_equal(pair));
             assert_eq!(
-                wrong.map(|i| (floats[i], bits[i], truth[i])),
+                wrong.map(|i| (floats[i], bits[i], expected[i])),
                 None,
                 "{dtype:?} on {device}"
             );
-            let wide: Vec<f32> = narrow.cast(FloatDType::F32).into_data().to_vec().expect("floats");
-            for (value, bits) in wide.into_iter().zip(truth) {
-                let truth = match dtype {
+            let widened = narrow.cast(FloatDType::F32).into_data();
+            let widened: Vec<f32> = widened.to_vec().expect("the elements are f32");
+            for (value, bits) in widened.into_iter().zip(expected) {
+                let expected = match dtype {
                     FloatDType::F16 => f16::from_bits(bits).to_f32(),
                     _ => bf16::from_bits(bits).to_f32(),
                 };
-                // Drivers may flush what is subnormal in f32, which only bf16 can hold.
-                let flushed = truth.abs() < f32::MIN_POSITIVE && value == 0.0;
-                let same = value.to_bits() == truth.to_bits() || (value.is_nan() && truth.is_nan());
-                assert!(same || flushed, "{bits:#x} of {dtype:?} became {value} on {device}");
+                // Drivers may flush f32 subnormals. Of the two types, only bf16 can hold them.
+                let flushed = expected.abs() < f32::MIN_POSITIVE && value == 0.0;
+                let same =
+                    value.to_bits() == expected.to_bits() || (value.is_nan() && expected.is_nan());
+                assert!(
+                    same || flushed,
+                    "{bits:#x} in {dtype:?} converts to {value} on {device}, expected {expected}"
+                );
             }
         };
-        // Each number, and steps of a quarter of its last digit around it.
-        let around = |x: f32, unit: u32| {
+        // Returns `x` and seven more numbers in steps of `unit / 4`. `unit` is the distance
+        // between two 16-bit floats, as a difference of f32 bit patterns.
+        let steps_from = |x: f32, unit: u32| {
             (0..8).map(move |i| f32::from_bits(x.to_bits().wrapping_add(i * unit / 4)))
         };
-        let halves: Vec<f32> =
-            (0..=u16::MAX).flat_map(|i| around(f16::from_bits(i).to_f32(), 1 << 13)).collect();
-        let truth = halves.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
-        check(halves, FloatDType::F16, truth);
-        let brains: Vec<f32> = (0..=u16::MAX)
-            .flat_map(|i| around(bf16::from_bits(i).to_f32(), 1 << 16))
+        let f16_floats: Vec<f32> =
+            (0..=u16::MAX).flat_map(|i| steps_from(f16::from_bits(i).to_f32(), 1 << 13)).collect();
+        let expected = f16_floats.iter().map(|&x| f16::from_f32(x).to_bits()).collect();
+        check(f16_floats, FloatDType::F16, expected);
+        let bf16_floats: Vec<f32> = (0..=u16::MAX)
+            .flat_map(|i| steps_from(bf16::from_bits(i).to_f32(), 1 << 16))
             .filter(|x| x.abs() >= f32::MIN_POSITIVE || *x == 0.0 || x.is_nan())
             .collect();
-        let truth = brains.iter().map(|&x| bf16::from_f32(x).to_bits()).collect();
-        check(brains, FloatDType::BF16, truth);
+        let expected = bf16_floats.iter().map(|&x| bf16::from_f32(x).to_bits()).collect();
+        check(bf16_floats, FloatDType::BF16, expected);
     }
 }
 
-/// A scalar is compared as a number of the tensor's type: 0.1 in 16 bits is another number than 0.1, and equals it.
+/// A comparison rounds its scalar to the tensor's type, so a 16-bit 0.1 equals the scalar 0.1.
 #[test]
-fn halves_are_compared_with_rounded_scalars() {
+fn comparisons_round_scalars_to_16_bit_floats() {
     for device in common::devices() {
         for dtype in FLOATS {
             let numbers = [0.1f32, 0.7, -2.3, 1.0e-3];
             for number in numbers {
                 let x = burn::tensor::Tensor::<Wgsl, 1>::from_floats([number], &device).cast(dtype);
-                let answers = [
+                let comparisons = [
                     x.clone().equal_elem(number),
                     x.clone().not_equal_elem(number).bool_not(),
                     x.clone().greater_equal_elem(number),
@@ -387,8 +398,9 @@ fn halves_are_compared_with_rounded_scalars() {
                     x.clone().greater_elem(number).bool_not(),
                     x.lower_elem(number).bool_not(),
                 ];
-                let answers = answers.map(|answer| answer.into_data().iter::<bool>().all(|x| x));
-                assert_eq!(answers, [true; 6], "{number} in {dtype:?} on {device}");
+                let results =
+                    comparisons.map(|result| result.into_data().iter::<bool>().all(|x| x));
+                assert_eq!(results, [true; 6], "{number} in {dtype:?} on {device}");
             }
         }
     }

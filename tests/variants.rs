@@ -1,31 +1,44 @@
-//! Every kernel variant compiles everywhere on paper: expanded, validated, and written as SPIR-V, Metal
-//! and HLSL, without a GPU.
+//! Every kernel variant is valid for every API: expanded, validated, and translated to SPIR-V, Metal and
+//! HLSL, without a GPU.
 
-use burn_wgsl::runtime::{Compiler, ParamsIn, Target, expand};
+use burn_wgsl::kernels;
+use burn_wgsl::runtime::{Compiler, ParamField, ParamsBinding, Target, Variant, expand};
 use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
+use naga::{Module, TypeInner};
+
+fn expanded(
+    variant: &Variant,
+    compiler: Compiler,
+    params: ParamsBinding,
+    loads_u64: bool,
+) -> String {
+    expand(variant, Target { compiler, params, loads_u64 })
+        .unwrap_or_else(|error| panic!("{variant}: {error}"))
+}
+
+fn parsed(variant: &Variant, text: &str) -> Module {
+    naga::front::wgsl::parse_str(text)
+        .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(text)))
+}
 
 #[test]
 fn every_variant_is_valid_for_every_api() {
-    let variants = burn_wgsl::kernels::variants();
+    let variants = kernels::variants();
     assert!(variants.len() > 300, "only {} variants are listed", variants.len());
     let texts = variants.iter().flat_map(|variant| {
-        let text = |wide| {
-            let target = Target { compiler: Compiler::Naga, params: ParamsIn::Uniform, wide };
-            expand(variant, target).unwrap_or_else(|error| panic!("{variant}: {error}"))
-        };
-        let (plain, wide) = (text(false), text(true));
-        let wide = (wide != plain).then_some((variant, wide));
-        std::iter::once((variant, plain)).chain(wide)
+        let text = |loads_u64| expanded(variant, Compiler::Naga, ParamsBinding::Uniform, loads_u64);
+        let (loads_u32, loads_u64) = (text(false), text(true));
+        let loads_u64 = (loads_u64 != loads_u32).then_some((variant, loads_u64));
+        std::iter::once((variant, loads_u32)).chain(loads_u64)
     });
     for (variant, text) in texts {
-        let module = naga::front::wgsl::parse_str(&text)
-            .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
-        // What browsers guarantee and nothing more, unless the variant is for adapters that have it.
+        let module = parsed(variant, &text);
+        // The capabilities of every browser, and those that the launcher asks the adapter for.
         let mut capabilities = Capabilities::empty();
         capabilities.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, text.contains("unpack2x16float"));
         capabilities.set(Capabilities::SUBGROUP, text.contains("subgroup"));
-        capabilities.set(Capabilities::SHADER_INT64, is_wide(&text));
+        capabilities.set(Capabilities::SHADER_INT64, has_64_bit_integers(&text));
         let info = Validator::new(ValidationFlags::all(), capabilities)
             .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
             .subgroup_operations(naga::valid::SubgroupOperationSet::all())
@@ -54,58 +67,96 @@ fn every_variant_is_valid_for_every_api() {
     }
 }
 
-/// Parameters that fit into immediates may be given there; then they must be valid there.
+#[test]
+fn parameters_have_the_layout_of_their_rust_structs() {
+    for variant in &kernels::variants() {
+        let text = expanded(variant, Compiler::Naga, ParamsBinding::Uniform, false);
+        let module = parsed(variant, &text);
+        let params = params_type(variant, &module);
+        let size = module.types[params].inner.size(module.to_ctx()) as usize;
+        assert_eq!(size, variant.source.params_size, "{variant}: size of `Params`");
+        check_fields(variant, &module, params, variant.source.params);
+    }
+}
+
+/// Compares the fields of a WGSL struct with those of a Rust struct.
+fn check_fields(
+    variant: &Variant,
+    module: &Module,
+    ty: naga::Handle<naga::Type>,
+    fields: &[ParamField],
+) {
+    let TypeInner::Struct { members, .. } = &module.types[ty].inner else {
+        assert!(fields.is_empty(), "{variant}: {:?} is not a struct", module.types[ty]);
+        return;
+    };
+    let is_padding = |name: &str| {
+        name.strip_prefix("pad").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
+    };
+    let mut fields = fields.iter().filter(|field| !is_padding(field.name));
+    for member in members {
+        let name = member.name.as_deref().unwrap_or_default();
+        if is_padding(name) {
+            continue;
+        }
+        let field = fields.next().unwrap_or_else(|| panic!("{variant}: no Rust field `{name}`"));
+        let size = module.types[member.ty].inner.size(module.to_ctx()) as usize;
+        assert_eq!(
+            (field.name, field.offset, field.size),
+            (name, member.offset as usize, size),
+            "{variant}: name, offset and size of a parameter, in Rust and in WGSL"
+        );
+        if !field.fields.is_empty() {
+            check_fields(variant, module, member.ty, field.fields);
+        }
+    }
+    let extra = fields.next();
+    assert!(extra.is_none(), "{variant}: no WGSL field for {extra:?}");
+}
+
+fn params_type(variant: &Variant, module: &Module) -> naga::Handle<naga::Type> {
+    let mut globals = module.global_variables.iter();
+    let params = globals.find(|(_, global)| global.name.as_deref() == Some("p"));
+    params.unwrap_or_else(|| panic!("{variant} has no parameters")).1.ty
+}
+
 #[test]
 fn parameters_that_fit_are_valid_as_immediates() {
     let mut fit = 0;
-    for variant in &burn_wgsl::kernels::variants() {
-        let text = expand(
-            variant,
-            Target { compiler: Compiler::Naga, params: ParamsIn::Immediates, wide: false },
-        )
-        .unwrap();
-        let module = naga::front::wgsl::parse_str(&text)
-            .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
-        let params =
-            module.global_variables.iter().find(|(_, global)| global.name.as_deref() == Some("p"));
-        let (_, params) = params.unwrap_or_else(|| panic!("{variant} has no parameters"));
-        assert_eq!(params.space, naga::AddressSpace::Immediate, "{variant}");
-        if module.types[params.ty].inner.size(module.to_ctx()) > burn_wgsl::device::IMMEDIATE_BYTES
-        {
+    for variant in &kernels::variants() {
+        if variant.source.params_size > burn_wgsl::device::IMMEDIATE_BYTES as usize {
             continue;
         }
+        let text = expanded(variant, Compiler::Naga, ParamsBinding::Immediates, false);
+        assert!(text.contains("var<immediate> p:"), "{variant}");
         fit += 1;
         Validator::new(ValidationFlags::all(), Capabilities::all())
-            .validate(&module)
+            .validate(&parsed(variant, &text))
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
     }
     assert!(fit > 100, "only {fit} variants have few parameters");
 }
 
 #[test]
-fn variants_are_listed_once() {
-    let mut names: Vec<String> =
-        burn_wgsl::kernels::variants().iter().map(ToString::to_string).collect();
+fn every_variant_is_listed_once() {
+    let mut names: Vec<String> = kernels::variants().iter().map(ToString::to_string).collect();
     names.sort_unstable();
+    let listed = names.len();
     names.dedup();
-    assert!(names.len() > 300);
+    assert_eq!(names.len(), listed);
 }
 
-/// Writes what browsers get, a file for each variant, to the folder that `BURN_WGSL_SHADERS` names: `cargo xtask tint`
-/// has a browser's compiler read them.
+/// Writes one file per variant, as browsers get it, to the folder in `BURN_WGSL_SHADERS`. `cargo xtask
+/// tint` compiles the files with a browser's compiler.
 #[test]
 fn every_variant_is_written_for_browsers() {
     let Some(folder) = std::env::var_os("BURN_WGSL_SHADERS").map(std::path::PathBuf::from) else {
         return;
     };
-    for (number, variant) in burn_wgsl::kernels::variants().iter().enumerate() {
-        let text = expand(
-            variant,
-            Target { compiler: Compiler::Browser, params: ParamsIn::Uniform, wide: false },
-        )
-        .unwrap_or_else(|error| panic!("{variant}: {error}"));
-        // No browser has integers of 64 bits, so none is ever given these.
-        if is_wide(&text) {
+    for (number, variant) in kernels::variants().iter().enumerate() {
+        let text = expanded(variant, Compiler::Browser, ParamsBinding::Uniform, false);
+        // Browsers have no 64-bit integers.
+        if has_64_bit_integers(&text) {
             continue;
         }
         let file = folder.join(format!("{}-{number}.wgsl", variant.source.name));
@@ -114,6 +165,6 @@ fn every_variant_is_written_for_browsers() {
     }
 }
 
-fn is_wide(text: &str) -> bool {
+fn has_64_bit_integers(text: &str) -> bool {
     text.contains("i64") || text.contains("u64")
 }

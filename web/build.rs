@@ -1,4 +1,5 @@
-//! Packs the digits as they compress best: the first pixel of all images, then the second, and the labels at the end.
+//! Repacks the digits data set in a layout that compresses well: pixel 0 of every image, then pixel
+//! 1 of every image, and so on, with the labels last.
 
 use std::io::Read;
 use std::path::Path;
@@ -6,15 +7,17 @@ use std::path::Path;
 fn main() {
     let source = "../examples/digits/digits.csv.gz";
     println!("cargo::rerun-if-changed={source}");
-    let packed = std::fs::read(source).expect("the example's data is there");
+    let compressed = std::fs::read(source).expect("the digits example has its data file");
     let mut text = String::new();
-    flate2::read::GzDecoder::new(packed.as_slice()).read_to_string(&mut text).expect("it is whole");
+    flate2::read::GzDecoder::new(compressed.as_slice())
+        .read_to_string(&mut text)
+        .expect("the data file is a complete gzip archive of text");
     let rows: Vec<Vec<u8>> = text
         .lines()
-        .map(|line| line.split(',').map(|value| value.parse().expect("a number")).collect())
+        .map(|line| line.split(',').map(|value| value.parse().expect("a value fits u8")).collect())
         .collect();
     let columns = (0..rows[0].len()).flat_map(|column| rows.iter().map(move |row| row[column]));
-    let out = std::env::var_os("OUT_DIR").expect("cargo says where");
-    std::fs::write(Path::new(&out).join("digits.bin"), columns.collect::<Vec<u8>>())
-        .expect("it is written");
+    let out_dir = std::env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR");
+    std::fs::write(Path::new(&out_dir).join("digits.bin"), columns.collect::<Vec<u8>>())
+        .expect("OUT_DIR is writable");
 }

@@ -1,14 +1,14 @@
-//! Attention: whole sequences, one query against many keys, and gradients.
+//! Attention: full sequences, causal masking, one query with many keys, and gradients.
 
 use burn::tensor::module::attention;
 use burn::tensor::ops::AttentionModuleOptions;
 use burn_wgsl::kernels::attention::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure_gradients, measure_op, walk};
+use crate::measure::{measure_cases, measure_gradients, measure_op};
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "attention", CASES);
+    measure_cases(criterion, "attention", CASES);
     let causal = AttentionModuleOptions { is_causal: true, ..Default::default() };
     for (name, queries, keys, options) in [
         ("attention/4x8x256x64", 256, 256, Default::default()),
@@ -20,7 +20,7 @@ pub fn benches(criterion: &mut Criterion) {
             attention(query, key, value, None, None, options)
         });
     }
-    // A backward pass has twice the products of a forward pass.
+    // The backward pass has twice as many matrix products as the forward pass.
     let name = "attention/gradients/4x8x128x64";
     measure_gradients(
         criterion,
@@ -31,7 +31,8 @@ pub fn benches(criterion: &mut Criterion) {
     );
 }
 
-/// Two products for each of 4 x 8 heads of width 64.
+/// Counts the operations of two matrix products per head, for a batch of 4 with 8 heads of width
+/// 64.
 fn flops(queries: usize, keys: usize) -> usize {
     2 * 2 * 4 * 8 * queries * keys * 64
 }

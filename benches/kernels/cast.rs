@@ -4,12 +4,12 @@ use burn::tensor::FloatDType;
 use burn_wgsl::kernels::cast::CASES;
 use criterion::Criterion;
 
-use crate::measure::{indices, measure, measure_op, random, walk};
+use crate::measure::{measure, measure_cases, measure_op, random, random_indices};
 
 const LEN: usize = 1 << 22;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "cast", CASES);
+    measure_cases(criterion, "cast", CASES);
     for (name, dtype) in [("f16", FloatDType::F16), ("bf16", FloatDType::BF16)] {
         measure_op(criterion, &format!("cast/f32_to_{name}/2^22"), LEN, [[LEN]], |[x]| {
             x.cast(dtype)
@@ -21,7 +21,7 @@ pub fn benches(criterion: &mut Criterion) {
     }
     measure_op(criterion, "cast/float_to_int/2^22", LEN, [[LEN]], |[x]| x.int());
     measure(criterion, "cast/int_to_float/2^22", LEN, |device| {
-        let x = indices(1000, [LEN], device);
+        let x = random_indices(1000, [LEN], device);
         move || x.clone().float()
     });
 }

@@ -1,4 +1,5 @@
-//! Convolutions and their gradients, as image networks have them.
+//! Convolutions of one to three dimensions and their gradients, in sizes typical of image
+//! networks.
 
 use burn::tensor::Tensor;
 use burn::tensor::module::{conv_transpose2d, conv1d, conv2d, conv3d};
@@ -6,10 +7,10 @@ use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn_wgsl::kernels::conv::CASES;
 use criterion::Criterion;
 
-use crate::measure::{Ad, measure, measure_op, random, walk};
+use crate::measure::{Ad, measure, measure_cases, measure_op, random};
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "conv", CASES);
+    measure_cases(criterion, "conv", CASES);
     for (x, out, kernel, stride) in [
         ([64, 32, 8, 8], 64, 3, 1),
         ([4, 64, 56, 56], 64, 3, 1),
@@ -48,10 +49,11 @@ pub fn benches(criterion: &mut Criterion) {
     );
 }
 
-/// A convolution of images whose edges are filled up, so that only the stride makes them smaller.
+/// A 2D convolution with "same" padding: only the stride reduces the image size.
 pub struct Conv2d {
+    /// Shape of the input, `[batch, channels, height, width]`.
     pub x: [usize; 4],
-    /// Channels of the output.
+    /// Output channels.
     pub out: usize,
     pub kernel: usize,
     pub stride: usize,
@@ -59,7 +61,7 @@ pub struct Conv2d {
 }
 
 impl Conv2d {
-    /// Measures it, and each of its gradients together with the forward pass.
+    /// Measures the forward pass, then each gradient together with the forward pass.
     pub fn measure(self, criterion: &mut Criterion, family: &str) {
         let Self { x: x_shape @ [batch, channels, height, width], out, kernel, stride, groups } =
             self;
@@ -78,16 +80,16 @@ impl Conv2d {
             [x_shape, weight_shape],
             |[x, weight]| conv2d(x, weight, None, options.clone()),
         );
-        for (what, of_input) in [("input", true), ("weight", false)] {
+        for (operand, is_input) in [("input", true), ("weight", false)] {
             measure(
                 criterion,
-                &format!("{family}/conv2d_{what}_gradient/{name}"),
+                &format!("{family}/conv2d_{operand}_gradient/{name}"),
                 2 * flops,
                 |device| {
                     let x = Tensor::<Ad, 4>::from_inner(random(x_shape, device))
-                        .set_require_grad(of_input);
+                        .set_require_grad(is_input);
                     let weight = Tensor::<Ad, 4>::from_inner(random(weight_shape, device))
-                        .set_require_grad(!of_input);
+                        .set_require_grad(!is_input);
                     let options = options.clone();
                     move || {
                         conv2d(x.clone(), weight.clone(), None, options.clone()).sum().backward()

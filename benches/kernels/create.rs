@@ -1,16 +1,16 @@
-//! Tensors made of nothing.
+//! Tensor creation: zeros, a constant, a range.
 
 use burn::tensor::{Int, Tensor};
 use burn_wgsl::Wgsl;
-use burn_wgsl::kernels::create::CASES;
+use burn_wgsl::kernels::composed::create::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure, walk};
+use crate::measure::{measure, measure_cases};
 
 const LEN: usize = 1 << 22;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "create", CASES);
+    measure_cases(criterion, "create", CASES);
     measure(criterion, "create/zeros/2^22", LEN, |&device| {
         move || Tensor::<Wgsl, 1>::zeros([LEN], &device)
     });

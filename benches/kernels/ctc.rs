@@ -1,4 +1,5 @@
-//! The connectionist temporal classification loss and its gradient, as speech recognition has it.
+//! The connectionist temporal classification (CTC) loss and its gradient, in a size typical of
+//! speech recognition.
 
 use burn::tensor::activation::log_softmax;
 use burn::tensor::backend::Backend;
@@ -8,7 +9,7 @@ use burn_wgsl::kernels::ctc::CASES;
 use burn_wgsl::{Wgsl, WgslDevice};
 use criterion::Criterion;
 
-use crate::measure::{Ad, indices, measure, random, walk};
+use crate::measure::{Ad, measure, measure_cases, random, random_indices};
 
 const STEPS: usize = 200;
 const BATCH: usize = 16;
@@ -16,7 +17,7 @@ const CLASSES: usize = 64;
 const LABELS: usize = 40;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "ctc", CASES);
+    measure_cases(criterion, "ctc", CASES);
     let rate = STEPS * BATCH * CLASSES;
     measure(criterion, "ctc/200x16x64-40", rate, |device| {
         let log_probs = log_probs(device);
@@ -30,16 +31,17 @@ pub fn benches(criterion: &mut Criterion) {
     });
 }
 
+/// Returns log probabilities, `[steps, batch, classes]`.
 fn log_probs(device: &WgslDevice) -> Tensor<Wgsl, 3> {
     log_softmax(random([STEPS, BATCH, CLASSES], device), 2)
 }
 
-/// Any class but the blank, 0.
+/// Returns random labels, `[batch, labels]`, without the blank class 0.
 fn labels(device: &WgslDevice) -> Tensor<Wgsl, 2, Int> {
-    indices(CLASSES - 1, [BATCH, LABELS], device) + 1
+    random_indices(CLASSES - 1, [BATCH, LABELS], device) + 1
 }
 
-/// The losses of sequences of full length.
+/// Computes the loss of each sequence, `[batch]`; all sequences have full length.
 fn loss<B: Backend>(log_probs: Tensor<B, 3>, targets: Tensor<B, 2, Int>) -> Tensor<B, 1> {
     let device = log_probs.device();
     let [steps, labels] = [STEPS, LABELS].map(|len| Tensor::full([BATCH], len as i64, &device));

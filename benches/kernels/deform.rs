@@ -7,11 +7,11 @@ use burn::tensor::ops::DeformConvOptions;
 use burn_wgsl::kernels::deform::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure_gradients, measure_op, walk};
+use crate::measure::{measure_cases, measure_gradients, measure_op};
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "deform", CASES);
-    // Input, offset, weight, mask.
+    measure_cases(criterion, "deform", CASES);
+    // Shapes of input, offset, weight and mask.
     let shapes = [[2, 32, 32, 32], [2, 18, 32, 32], [32, 32, 3, 3], [2, 9, 32, 32]];
     let flops = 2 * 2 * 32 * 32 * 32 * 32 * 9;
     measure_op(criterion, "deform/2x32x32x32-32-3x3", flops, shapes, convolve);

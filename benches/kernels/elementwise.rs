@@ -1,17 +1,17 @@
-//! Elementwise ops: neighbours, rows and columns that repeat, turned operands, halves.
+//! Elementwise ops on packed, broadcast and transposed operands, and on 16-bit floats.
 
 use burn::tensor::FloatDType;
 use burn::tensor::activation::{gelu, relu, sigmoid};
 use burn_wgsl::kernels::elementwise::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure, measure_gradients, measure_op, random, walk};
+use crate::measure::{measure, measure_cases, measure_gradients, measure_op, random};
 
 const LEN: usize = 1 << 22;
 const SIDE: usize = 2048;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "elementwise", CASES);
+    measure_cases(criterion, "elementwise", CASES);
     measure_op(criterion, "elementwise/add/2^22", LEN, [[LEN]; 2], |[a, b]| a + b);
     measure_op(criterion, "elementwise/add_scalar/2^22", LEN, [[LEN]], |[a]| a + 1.0);
     measure_op(criterion, "elementwise/greater/2^22", LEN, [[LEN]; 2], |[a, b]| a.greater(b));

@@ -1,13 +1,13 @@
-//! Fourier transforms of rows, of columns and of one long signal.
+//! Fourier transforms along rows, along columns, and of one long signal.
 
 use burn::tensor::signal::{irfft, rfft};
 use burn_wgsl::kernels::fft::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure_op, walk};
+use crate::measure::{measure_cases, measure_op};
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "fft", CASES);
+    measure_cases(criterion, "fft", CASES);
     for (name, shape, dim) in [
         ("fft/rfft/512x4096", [512, 4096], 1),
         ("fft/rfft_columns/4096x512", [4096, 512], 0),

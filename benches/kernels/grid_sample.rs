@@ -1,16 +1,16 @@
-//! Sampling images on a grid.
+//! Grid sampling of images.
 
 use burn::tensor::ops::InterpolateMode;
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::kernels::grid_sample::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure, random, walk};
+use crate::measure::{measure, measure_cases, random};
 
 const SIDE: usize = 128;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "grid_sample", CASES);
+    measure_cases(criterion, "grid_sample", CASES);
     for (name, mode) in
         [("nearest", InterpolateMode::Nearest), ("bilinear", InterpolateMode::Bilinear)]
     {

@@ -1,16 +1,16 @@
-//! Images made larger and smaller, and the gradient of that.
+//! Upsampling and downsampling of images, and the gradient of upsampling.
 
 use burn::tensor::module::interpolate;
 use burn::tensor::ops::{InterpolateMode, InterpolateOptions};
 use burn_wgsl::kernels::interpolate::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure_gradients, measure_op, walk};
+use crate::measure::{measure_cases, measure_gradients, measure_op};
 
 const X: [usize; 4] = [4, 16, 128, 128];
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "interpolate", CASES);
+    measure_cases(criterion, "interpolate", CASES);
     for (name, mode) in [
         ("nearest", InterpolateMode::Nearest),
         ("bilinear", InterpolateMode::Bilinear),
@@ -20,7 +20,7 @@ pub fn benches(criterion: &mut Criterion) {
         let options = InterpolateOptions::new(mode);
         for side in [256, 64] {
             let name = format!("interpolate/{name}/4x16x128x128-{side}x{side}");
-            measure_op(criterion, &name, pixels(side), [X], |[x]| {
+            measure_op(criterion, &name, output_len(side), [X], |[x]| {
                 interpolate(x, [side; 2], options.clone())
             });
         }
@@ -30,13 +30,13 @@ pub fn benches(criterion: &mut Criterion) {
     {
         let name = format!("interpolate/{name}_gradient/4x16x128x128-256x256");
         let options = InterpolateOptions::new(mode);
-        measure_gradients(criterion, &name, pixels(256), [X], |[x]| {
+        measure_gradients(criterion, &name, output_len(256), [X], |[x]| {
             interpolate(x, [256; 2], options.clone())
         });
     }
 }
 
-/// Of the results.
-fn pixels(side: usize) -> usize {
+/// Returns the number of output elements for images of `side` x `side`.
+fn output_len(side: usize) -> usize {
     X[0] * X[1] * side * side
 }

@@ -1,13 +1,15 @@
-//! Speed of every kernel family on every device; of one family: `cargo bench --bench kernels -- '^conv/'`.
+//! Benchmarks of every kernel family on every device.
+//!
+//! A filter selects one family: `cargo bench --bench kernels -- '^conv/'`.
 
 use std::time::Duration;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 
+mod argwhere;
 mod attention;
 mod cast;
 mod conv;
-mod copy;
 mod create;
 mod cross;
 mod ctc;
@@ -15,9 +17,9 @@ mod deform;
 mod depthwise;
 mod elementwise;
 mod fft;
+mod gather;
+mod gather_nd;
 mod grid_sample;
-mod index;
-mod index_nd;
 mod interpolate;
 mod matmul;
 mod matvec;
@@ -28,12 +30,16 @@ mod quantized;
 mod random;
 mod reduce;
 mod scan;
+mod scatter;
+mod scatter_nd;
 mod softmax;
 mod sort;
 mod transpose;
+mod views;
 
-/// Several hundred measurements in some minutes: enough to see what a change does; the command line can ask for more.
-fn brief() -> Criterion {
+/// Returns a short configuration: several hundred measurements take a few minutes. Command-line
+/// options override it.
+fn short_config() -> Criterion {
     Criterion::default()
         .sample_size(10)
         .warm_up_time(Duration::from_millis(50))
@@ -43,12 +49,12 @@ fn brief() -> Criterion {
 
 criterion_group! {
     name = kernels;
-    config = brief();
+    config = short_config();
     targets =
+        argwhere::benches,
         attention::benches,
         cast::benches,
         conv::benches,
-        copy::benches,
         create::benches,
         cross::benches,
         ctc::benches,
@@ -56,9 +62,9 @@ criterion_group! {
         depthwise::benches,
         elementwise::benches,
         fft::benches,
+        gather::benches,
+        gather_nd::benches,
         grid_sample::benches,
-        index::benches,
-        index_nd::benches,
         interpolate::benches,
         matmul::benches,
         matvec::benches,
@@ -68,8 +74,11 @@ criterion_group! {
         random::benches,
         reduce::benches,
         scan::benches,
+        scatter::benches,
+        scatter_nd::benches,
         softmax::benches,
         sort::benches,
         transpose::benches,
+        views::benches,
 }
 criterion_main!(kernels);

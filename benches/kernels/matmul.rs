@@ -1,14 +1,15 @@
-//! Matrix products: square, thin, many small ones, of a turned operand, of halves; linear layers and their gradients.
+//! Matrix products: square, thin, batched, with a transposed operand, with 16-bit floats; linear
+//! layers and their gradients.
 
 use burn::tensor::FloatDType;
 use burn::tensor::module::linear;
 use burn_wgsl::kernels::matmul::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure, measure_op, random, tracked, walk};
+use crate::measure::{measure, measure_cases, measure_op, random, tracked};
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "matmul", CASES);
+    measure_cases(criterion, "matmul", CASES);
     for n in [256, 512, 1024, 2048] {
         measure_op(criterion, &format!("matmul/{n}"), flops(n, n, n), [[n, n]; 2], |[a, b]| {
             a.matmul(b)
@@ -54,6 +55,7 @@ pub fn benches(criterion: &mut Criterion) {
     });
 }
 
+/// Counts the operations of a product of `[m, k]` and `[k, n]`.
 fn flops(m: usize, k: usize, n: usize) -> usize {
     2 * m * k * n
 }

@@ -1,4 +1,6 @@
-//! What the families share: devices, random tensors, and the ways to measure. Every call is waited for.
+//! Devices, random tensors and measurement functions of all benchmarks.
+//!
+//! Each measured call includes a device synchronisation.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -6,33 +8,33 @@ use std::hint::black_box;
 use burn::backend::Autodiff;
 use burn::tensor::backend::Backend;
 use burn::tensor::{Distribution, Int, Tensor};
-use burn_wgsl::backend::call::{Kept, call_again, call_extension};
-use burn_wgsl::kernels::cases::Case;
+use burn_wgsl::backend::call::{CaseInputs, call_extension, call_with_inputs};
+use burn_wgsl::kernels::common::cases::Case;
 use burn_wgsl::{Wgsl, WgslDevice};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 
-/// The backend whose tensors know their gradients.
+/// The backend with automatic differentiation.
 pub type Ad = Autodiff<Wgsl>;
 
-/// The devices of this machine.
+/// Returns the available devices.
 fn devices() -> impl Iterator<Item = WgslDevice> {
     let all = [WgslDevice::Gpu(0), WgslDevice::Software, WgslDevice::Cpu];
     all.into_iter().filter(|device| device.resolve().is_ok())
 }
 
-/// Normally distributed floats.
+/// Returns floats from the standard normal distribution.
 pub fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Wgsl, D> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
 }
 
-/// The same, of which gradients are asked.
+/// Returns normally distributed floats that require gradients.
 pub fn tracked<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Ad, D> {
     Tensor::from_inner(random(shape, device)).require_grad()
 }
 
-/// Integers in `0..below`.
-pub fn indices<const D: usize>(
+/// Returns uniformly distributed integers in `0..below`.
+pub fn random_indices<const D: usize>(
     below: usize,
     shape: [usize; D],
     device: &WgslDevice,
@@ -40,7 +42,8 @@ pub fn indices<const D: usize>(
     Tensor::random(shape, Distribution::Uniform(0.0, below as f64), device)
 }
 
-/// Measures on every device the op that `prepare` makes there, with so many elements or operations for a rate.
+/// Measures the op that `prepare` returns, on every device. `rate` is the number of elements or
+/// operations per call, for the throughput.
 pub fn measure<R, Op: FnMut() -> R>(
     criterion: &mut Criterion,
     name: &str,
@@ -55,7 +58,7 @@ pub fn measure<R, Op: FnMut() -> R>(
     group.finish();
 }
 
-/// Measures an op of random tensors of these shapes.
+/// Measures an op on random tensors of the given shapes.
 pub fn measure_op<const D: usize, const N: usize, R>(
     criterion: &mut Criterion,
     name: &str,
@@ -70,7 +73,7 @@ pub fn measure_op<const D: usize, const N: usize, R>(
     });
 }
 
-/// Measures the gradients of an op in all its tensors, together with the forward pass that they need.
+/// Measures the forward and backward pass of an op. All input tensors require gradients.
 pub fn measure_gradients<const D: usize, const N: usize, const E: usize>(
     criterion: &mut Criterion,
     name: &str,
@@ -85,8 +88,9 @@ pub fn measure_gradients<const D: usize, const N: usize, const E: usize>(
     });
 }
 
-/// Measures every case that the tests walk. Their shapes are small and awkward: what shows is what a call costs.
-pub fn walk(criterion: &mut Criterion, family: &str, cases: &'static [Case]) {
+/// Measures every test case of a family. The shapes are small and irregular, so the times show the
+/// overhead of a call.
+pub fn measure_cases(criterion: &mut Criterion, family: &str, cases: &'static [Case]) {
     let mut by_op: BTreeMap<&str, Vec<&Case>> = BTreeMap::new();
     for case in cases {
         by_op.entry(case.op).or_default().push(case);
@@ -97,12 +101,14 @@ pub fn walk(criterion: &mut Criterion, family: &str, cases: &'static [Case]) {
             for device in devices() {
                 let id = BenchmarkId::new(format!("case {index}"), device);
                 time(&mut group, id, &device, |&device| {
-                    let mut kept = Kept::default();
-                    // Ops beyond Burn's contract get new tensors at each call.
+                    let mut inputs = CaseInputs::default();
+                    // Ops beyond Burn's contract create new tensors in each call.
                     move || {
-                        let values = call_again::<Wgsl>(case, &device, &mut kept);
+                        let values = call_with_inputs::<Wgsl>(case, &device, &mut inputs);
                         let values = values.or_else(|| call_extension(case, &device));
-                        values.unwrap_or_else(|| panic!("no table has {}", case.op))
+                        values.unwrap_or_else(|| {
+                            panic!("unknown op {}: no op table lists it", case.op)
+                        })
                     }
                 });
             }
@@ -111,20 +117,20 @@ pub fn walk(criterion: &mut Criterion, family: &str, cases: &'static [Case]) {
     }
 }
 
-/// Times the op until its result is there.
+/// Measures the op together with the synchronisation that waits for its result.
 fn time<R, Op: FnMut() -> R>(
     group: &mut BenchmarkGroup<'_, WallTime>,
     id: BenchmarkId,
     device: &WgslDevice,
     prepare: impl Fn(&WgslDevice) -> Op,
 ) {
-    // Made when it is first run: what a filter leaves out costs nothing.
+    // Prepared at the first run, so that benchmarks excluded by a filter create no tensors.
     let mut op = None;
     group.bench_function(id, |bencher| {
         let op = op.get_or_insert_with(|| prepare(device));
         bencher.iter(|| {
             black_box(op());
-            Wgsl::sync(device).expect("the device is alive");
+            Wgsl::sync(device).expect("synchronisation succeeds");
         });
     });
 }

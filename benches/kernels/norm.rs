@@ -1,4 +1,4 @@
-//! Layer norm, its gradients, and division by the root mean square.
+//! Layer norm and its gradients, and RMS norm.
 
 use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorPrimitive};
@@ -6,14 +6,14 @@ use burn_wgsl::Wgsl;
 use burn_wgsl::kernels::norm::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure, random, tracked, walk};
+use crate::measure::{measure, measure_cases, random, tracked};
 
 const ROWS: usize = 4096;
 const WIDTH: usize = 1024;
 const EPSILON: f64 = 1e-5;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "norm", CASES);
+    measure_cases(criterion, "norm", CASES);
     measure(criterion, "norm/layer_norm/4096x1024", ROWS * WIDTH, |device| {
         let (x, [gamma, beta]) =
             (random([ROWS, WIDTH], device), [0; 2].map(|_| random([WIDTH], device)));
@@ -31,7 +31,7 @@ pub fn benches(criterion: &mut Criterion) {
     });
 }
 
-/// Burn gives it to modules only.
+/// Calls the backend directly, because Burn exposes layer norm only as a module.
 fn layer_norm<B: Backend>(
     x: Tensor<B, 2>,
     gamma: Tensor<B, 1>,

@@ -6,12 +6,12 @@ use burn::tensor::module::{adaptive_avg_pool2d, avg_pool2d, max_pool2d};
 use burn_wgsl::kernels::pool::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure_gradients, measure_op, walk};
+use crate::measure::{measure_cases, measure_gradients, measure_op};
 
 const X: [usize; 4] = [8, 64, 56, 56];
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "pool", CASES);
+    measure_cases(criterion, "pool", CASES);
     let rate = X.iter().product();
     measure_op(criterion, "pool/max/8x64x56x56-3x3-stride2", rate, [X], max);
     measure_gradients(criterion, "pool/max_gradient/8x64x56x56-3x3-stride2", rate, [X], max);

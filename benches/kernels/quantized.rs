@@ -1,15 +1,15 @@
-//! Floats to 8-bit integers and back, with one scale and with one for each block.
+//! Quantisation to 8-bit integers and dequantisation, with one scale per tensor or per block.
 
 use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore};
-use burn_wgsl::kernels::quantized::CASES;
+use burn_wgsl::kernels::quantize::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure, measure_op, random, walk};
+use crate::measure::{measure, measure_cases, measure_op, random};
 
 const SIDE: usize = 2048;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "quantized", CASES);
+    measure_cases(criterion, "quantized", CASES);
     for (name, level) in [("tensor", QuantLevel::Tensor), ("block32", QuantLevel::block([32]))] {
         let scheme = QuantScheme::default().with_level(level).with_store(QuantStore::Native);
         let quantize = format!("quantized/quantize_{name}/2048x2048");

@@ -1,16 +1,16 @@
-//! Random numbers of every distribution.
+//! Random number generation for every distribution.
 
 use burn::tensor::{Distribution, Int, Tensor};
 use burn_wgsl::Wgsl;
 use burn_wgsl::kernels::random::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure, walk};
+use crate::measure::{measure, measure_cases};
 
 const LEN: usize = 1 << 22;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "random", CASES);
+    measure_cases(criterion, "random", CASES);
     for (name, distribution) in [
         ("uniform", Distribution::Uniform(-1.0, 1.0)),
         ("normal", Distribution::Normal(0.0, 1.0)),

@@ -1,15 +1,15 @@
-//! Sums, extremes and their places: along rows, along columns, in the middle, of everything.
+//! Reductions along rows, columns and a middle axis, and of the whole tensor.
 
 use burn_wgsl::kernels::reduce::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure, measure_op, random, walk};
+use crate::measure::{measure, measure_cases, measure_op, random};
 
 const SQUARE: [usize; 2] = [2048, 2048];
 const LEN: usize = 2048 * 2048;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "reduce", CASES);
+    measure_cases(criterion, "reduce", CASES);
     for (name, dim) in [("rows", 1), ("columns", 0)] {
         let name = |op| format!("reduce/{op}_{name}/2048x2048");
         measure_op(criterion, &name("sum"), LEN, [SQUARE], |[x]| x.sum_dim(dim));
@@ -23,7 +23,7 @@ pub fn benches(criterion: &mut Criterion) {
         x.sum_dim(1)
     });
     measure(criterion, "reduce/any/2048x2048", LEN, |device| {
-        let truths = random(SQUARE, device).greater_elem(9.0);
-        move || truths.clone().any_dim(1)
+        let mask = random(SQUARE, device).greater_elem(9.0);
+        move || mask.clone().any_dim(1)
     });
 }

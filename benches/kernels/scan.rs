@@ -1,14 +1,14 @@
-//! Cumulative ops: along rows, along columns, of one long row.
+//! Cumulative ops along rows, along columns, and along one long row.
 
 use burn_wgsl::kernels::scan::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure_op, walk};
+use crate::measure::{measure_cases, measure_op};
 
 const LEN: usize = 2048 * 2048;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "scan", CASES);
+    measure_cases(criterion, "scan", CASES);
     for (name, shape, dim) in [
         ("rows/2048x2048", [2048, 2048], 1),
         ("columns/2048x2048", [2048, 2048], 0),

@@ -1,14 +1,14 @@
-//! Copies in which the innermost axis becomes another.
+//! Transposing copies, which move the innermost axis.
 
 use burn_wgsl::kernels::transpose::CASES;
 use criterion::Criterion;
 
-use crate::measure::{measure_op, walk};
+use crate::measure::{measure_cases, measure_op};
 
 const LEN: usize = 1 << 22;
 
 pub fn benches(criterion: &mut Criterion) {
-    walk(criterion, "transpose", CASES);
+    measure_cases(criterion, "transpose", CASES);
     measure_op(criterion, "transpose/2048x2048", LEN, [[2048, 2048]], |[x]| {
         x.transpose().reshape([LEN])
     });

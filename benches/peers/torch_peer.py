@@ -1,6 +1,6 @@
-"""PyTorch as a peer: the workloads of shared/workloads.rs, and the protocol of protocol/src/lib.rs.
+"""The PyTorch peer: the workloads of shared/workloads.rs and the protocol of protocol/src/lib.rs.
 
-The runner starts it with `software` (the CPU) or `gpu` (CUDA) as its argument. Eager mode, f32 without TF32.
+The argument is `software` (CPU) or `gpu` (CUDA). Eager mode, f32 without TF32.
 """
 
 import json
@@ -13,13 +13,13 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-# As in the Rust peers: seconds of one answer's samples, repetitions at most, and the end of a warm-up.
-SAMPLE, MOST_REPETITIONS = 0.1, 20
-STEADY, ABOUT, WARM_UP_AT_LEAST, WARM_UP_AT_MOST = 4, 1.25, 2.0, 15.0
+# The same limits as in protocol/src/lib.rs, which explains them. Times in seconds.
+SAMPLE_TIME, MAX_REPETITIONS = 0.1, 20
+STEADY_REPETITIONS, STEADY_RATIO, MIN_WARM_UP, MAX_WARM_UP = 4, 1.25, 2.0, 15.0
 
 
-def numbers(seed, count):
-    """Numbers in -0.5..0.5 that depend on nothing but their position and the seed."""
+def input_values(seed, count):
+    """Returns pseudo-random values in -0.5..0.5 that depend only on the index and the seed."""
     x = np.arange(count, dtype=np.uint32) + np.uint32(seed * 0x9E3779B9 & 0xFFFFFFFF)
     x = (x ^ (x >> np.uint32(16))) * np.uint32(0x21F0AAAD)
     x = (x ^ (x >> np.uint32(15))) * np.uint32(0x735A2D97)
@@ -28,21 +28,28 @@ def numbers(seed, count):
 
 
 class Peer:
-    """Each method of WORKLOADS returns a function that does one repetition and returns its results."""
+    """A device and its workloads.
+
+    A workload method returns a function that runs one repetition and returns the result tensors.
+    """
 
     def __init__(self, device):
         self.device = device
 
     def about(self):
-        where = torch.cuda.get_device_name() if self.device == "cuda" else f"the CPU, {torch.get_num_threads()} threads"
-        return f"{where}, PyTorch {torch.__version__}"
+        if self.device == "cuda":
+            device = torch.cuda.get_device_name()
+        else:
+            device = f"the CPU, {torch.get_num_threads()} threads"
+        return f"{device}, PyTorch {torch.__version__}"
 
     def sync(self):
         if self.device == "cuda":
             torch.cuda.synchronize()
 
     def tensor(self, shape, seed):
-        return torch.from_numpy(numbers(seed, math.prod(shape)).reshape(shape)).to(self.device)
+        values = input_values(seed, math.prod(shape)).reshape(shape)
+        return torch.from_numpy(values).to(self.device)
 
     def unary(self, shape, op):
         x = self.tensor(shape, 1)
@@ -52,17 +59,23 @@ class Peer:
         a, b = self.tensor(shapes[0], 1), self.tensor(shapes[1], 2)
         return lambda: [op(a, b)]
 
-    def matmul(self, rows, depth, columns):
-        return self.binary([(rows, depth), (depth, columns)], torch.matmul)
+    def matmul(self, m, k, n):
+        return self.binary([(m, k), (k, n)], torch.matmul)
 
     def conv2d(self):
-        return self.binary([(16, 16, 64, 64), (32, 16, 3, 3)], lambda x, weight: F.conv2d(x, weight, padding=1))
+        shapes = [(16, 16, 64, 64), (32, 16, 3, 3)]
+        return self.binary(shapes, lambda x, weight: F.conv2d(x, weight, padding=1))
 
     def conv2d_backward(self):
         x = self.tensor((16, 16, 64, 64), 1).requires_grad_()
         weight = self.tensor((32, 16, 3, 3), 2).requires_grad_()
-        seed = self.tensor((16, 32, 64, 64), 3)
-        return lambda: torch.autograd.grad((F.conv2d(x, weight, padding=1) * seed).sum(), [x, weight])
+        output_gradient = self.tensor((16, 32, 64, 64), 3)
+
+        def work():
+            y = F.conv2d(x, weight, padding=1)
+            return torch.autograd.grad((y * output_gradient).sum(), [x, weight])
+
+        return work
 
     def small_adds(self):
         start, step = self.tensor((16,), 1), self.tensor((16,), 2)
@@ -101,11 +114,14 @@ class Peer:
         convolutions = [nn.Conv2d(1, 32, 3, padding=1), nn.Conv2d(32, 64, 3, padding=1)]
         layers = [layer for conv in convolutions for layer in (conv, nn.ReLU(), nn.MaxPool2d(2))]
         linear = [nn.Flatten(), nn.Linear(64 * 7 * 7, 128), nn.ReLU(), nn.Linear(128, 10)]
-        return self.training(nn.Sequential(*layers, *linear), lambda model: F.cross_entropy(model(x), labels))
+        model = nn.Sequential(*layers, *linear)
+        return self.training(model, lambda model: F.cross_entropy(model(x), labels))
 
     def transformer_step(self):
         x, target = self.tensor((16, 64, 128), 1), self.tensor((16, 64, 128), 2)
-        layer = nn.TransformerEncoderLayer(128, 4, 512, dropout=0.0, activation="gelu", batch_first=True)
+        layer = nn.TransformerEncoderLayer(
+            128, 4, 512, dropout=0.0, activation="gelu", batch_first=True
+        )
         model = nn.Sequential(nn.TransformerEncoder(layer, 2), nn.Linear(128, 128))
         return self.training(model, lambda model: F.mse_loss(model(x), target))
 
@@ -135,11 +151,13 @@ WORKLOADS = {
 }
 
 
-def value(results):
+def mean_absolute(results):
+    """Returns the sum of the mean absolute values of all result tensors."""
     return sum(result.double().abs().mean().item() for result in results)
 
 
 def repetition(peer, work):
+    """Runs one repetition. Returns its time in milliseconds and its results."""
     started = time.perf_counter()
     results = work()
     peer.sync()
@@ -147,21 +165,26 @@ def repetition(peer, work):
 
 
 def warm_up(peer, work):
+    """Repeats the workload until its time is steady. Returns fields of the reply.
+
+    They are the duration in seconds and the mean absolute value of the first result.
+    """
     started = time.perf_counter()
-    first = value(repetition(peer, work)[1])
+    value = mean_absolute(repetition(peer, work)[1])
     after_first, elapsed = time.perf_counter(), 0.0
     fastest, steady = math.inf, 0
-    while elapsed < WARM_UP_AT_MOST and (steady < STEADY or elapsed < WARM_UP_AT_LEAST):
+    while elapsed < MAX_WARM_UP and (steady < STEADY_REPETITIONS or elapsed < MIN_WARM_UP):
         ms, _ = repetition(peer, work)
-        steady = steady + 1 if ms < fastest * ABOUT else 0
-        if ms * ABOUT < fastest:
+        steady = steady + 1 if ms < fastest * STEADY_RATIO else 0
+        if ms * STEADY_RATIO < fastest:
             steady = 1
         fastest = min(fastest, ms)
         elapsed = time.perf_counter() - after_first
-    return {"warm_up": time.perf_counter() - started, "value": first}
+    return {"warm_up": time.perf_counter() - started, "value": value}
 
 
 def peak_kib():
+    """Returns the peak resident memory of this process in KiB, or zero if unavailable."""
     try:
         with open("/proc/self/status") as status:
             return next((int(line.split()[1]) for line in status if line.startswith("VmHWM:")), 0)
@@ -170,6 +193,8 @@ def peak_kib():
 
 
 class Server:
+    """Answers the runner's commands. Keeps the current workload between them."""
+
     def __init__(self, peer):
         self.peer, self.name, self.work = peer, None, None
 
@@ -184,27 +209,32 @@ class Server:
                 work()
             self.peer.sync()
             return {"done": {"peak_kib": peak_kib()}}
-        return {"error": f"unknown command or workload `{command} {argument}`"}
+        return {"error": f"unknown command or workload: `{command} {argument}`"}
 
     def run(self, name):
-        first = {}
+        warm_up_fields = {}
         if name != self.name:
-            self.name, self.work = None, None  # its memory, before the next workload asks for more
+            self.name, self.work = None, None  # frees memory before the new workload allocates
             work = WORKLOADS[name](self.peer)
             self.peer.sync()
-            first = warm_up(self.peer, work)
+            warm_up_fields = warm_up(self.peer, work)
             self.name, self.work = name, work
         ms, started = [], time.perf_counter()
-        while not ms or (time.perf_counter() - started < SAMPLE and len(ms) < MOST_REPETITIONS):
+        while not ms or (
+            time.perf_counter() - started < SAMPLE_TIME and len(ms) < MAX_REPETITIONS
+        ):
             ms.append(repetition(self.peer, self.work)[0])
-        return {"ms": ms, **first}
+        return {"ms": ms, **warm_up_fields}
 
 
 def main():
     device = "cpu"
     if sys.argv[1:] == ["gpu"]:
         if not torch.cuda.is_available():
-            print("PyTorch finds no CUDA device: is this a CUDA build, and is the driver there?", file=sys.stderr)
+            print(
+                "PyTorch finds no CUDA device: install a CUDA build and the NVIDIA driver",
+                file=sys.stderr,
+            )
             sys.exit(1)
         device = "cuda"
         torch.backends.cuda.matmul.allow_tf32 = False

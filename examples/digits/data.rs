@@ -1,4 +1,4 @@
-//! The digits: reading them, checking every line, and splitting them into a training and a test part.
+//! Reads and validates the dataset and splits it into training and test samples.
 
 use std::fmt;
 use std::io::Read;
@@ -7,25 +7,26 @@ use std::path::Path;
 use crate::model::{CLASSES, SIDE};
 
 const PIXELS: usize = SIDE * SIDE;
-/// The largest pixel value in a file; pixels are scaled by it to 0..1.
+/// The largest pixel value in a file. Pixels are divided by it.
 pub const WHITE: u8 = 16;
 
-/// Images and their labels, both parts as flat lists ready for upload.
+/// The training and the test samples.
 #[derive(Debug)]
-pub struct Digits {
-    pub train: Split,
-    pub test: Split,
+pub struct Dataset {
+    pub train: Samples,
+    pub test: Samples,
 }
 
-/// One part of the data.
+/// Images and their labels, as flat lists ready for upload.
 #[derive(Debug, Default)]
-pub struct Split {
-    /// 64 values between 0 and 1 per image, row by row.
+pub struct Samples {
+    /// 64 values from 0 to 1 per image, in row-major order.
     pub pixels: Vec<f32>,
+    /// One digit from 0 to 9 per image.
     pub labels: Vec<i32>,
 }
 
-/// What is wrong with a data file, and where.
+/// An error in a data file.
 #[derive(Debug, PartialEq)]
 pub struct DataError {
     file: String,
@@ -45,102 +46,118 @@ impl fmt::Display for DataError {
 
 impl std::error::Error for DataError {}
 
-impl Digits {
-    /// The data set that comes with the example; see DATA.md for where it is from.
+impl Dataset {
+    /// Reads the built-in dataset. DATA.md describes its source.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::parse`].
     pub fn built_in() -> Result<Self, DataError> {
         Self::parse("digits.csv.gz", include_bytes!("digits.csv.gz"))
     }
 
-    /// Reads a file of the same form, compressed with gzip or plain.
+    /// Reads a data file in the format of the built-in dataset, plain or compressed with gzip.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read, and as [`Self::parse`].
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let file = path.display().to_string();
         match std::fs::read(path) {
             Ok(bytes) => Self::parse(&file, &bytes),
             Err(error) => {
-                Err(DataError { file, line: None, problem: format!("cannot read it: {error}") })
+                Err(DataError { file, line: None, problem: format!("cannot be read: {error}") })
             }
         }
     }
 
-    /// Takes apart the contents of a file; `file` is what errors call it.
+    /// Parses the contents of a data file. Errors name the file as `file`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the gzip data is damaged, a line is malformed, or there are fewer than
+    /// two images.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, DataError> {
-        let fail = |line, problem| DataError { file: file.to_string(), line, problem };
-        let (text, cut) = unpack(bytes);
-        let breaks = text.iter().filter(|&&byte| byte == b'\n').count();
-        if let Some(problem) = cut {
-            return Err(fail(Some(breaks + 1), problem));
+        let data_error = |line, problem| DataError { file: file.to_string(), line, problem };
+        let (text, gzip_problem) = decompress(bytes);
+        let line_breaks = text.iter().filter(|&&byte| byte == b'\n').count();
+        if let Some(problem) = gzip_problem {
+            return Err(data_error(Some(line_breaks + 1), problem));
         }
-        let mut all = Split::default();
-        // What follows the last line break is a line only if there is something.
-        let count = breaks + usize::from(!text.is_empty() && !text.ends_with(b"\n"));
-        for (number, line) in (1..=count).zip(text.split(|&byte| byte == b'\n')) {
-            parse_line(line, &mut all).map_err(|problem| fail(Some(number), problem))?;
+        let mut samples = Samples::default();
+        // The last line can lack a line break.
+        let line_count = line_breaks + usize::from(!text.is_empty() && !text.ends_with(b"\n"));
+        for (number, line) in (1..=line_count).zip(text.split(|&byte| byte == b'\n')) {
+            parse_line(line, &mut samples).map_err(|problem| data_error(Some(number), problem))?;
         }
-        match all.labels.len() {
-            0 => Err(fail(None, format!("it is empty; expected {}", form("lines")))),
-            1 => Err(fail(
-                Some(1),
-                "the only image; expected two or more, to train and to test".into(),
+        match samples.labels.len() {
+            0 => Err(data_error(
+                None,
+                format!("the file is empty; expected {}", line_format("lines")),
             )),
-            _ => Ok(Self::split(all)),
+            1 => Err(data_error(
+                Some(1),
+                "only one image; expected at least two, one to train and one to test".into(),
+            )),
+            _ => Ok(Self::split(samples)),
         }
     }
 
-    /// The last fifth of two images or more is for testing.
-    pub fn split(mut all: Split) -> Self {
-        let count = all.labels.len();
-        let train = count - count.div_ceil(5);
-        let test = Split {
-            pixels: all.pixels.split_off(train * PIXELS),
-            labels: all.labels.split_off(train),
+    /// Splits at least two samples: the last fifth is for testing, the rest for training.
+    pub fn split(mut samples: Samples) -> Self {
+        let count = samples.labels.len();
+        let train_count = count - count.div_ceil(5);
+        let test = Samples {
+            pixels: samples.pixels.split_off(train_count * PIXELS),
+            labels: samples.labels.split_off(train_count),
         };
-        Self { train: all, test }
+        Self { train: samples, test }
     }
 }
 
-/// What a line must look like, for error messages.
-fn form(what: &str) -> String {
+/// Describes the format of a line, for error messages. `what` is "lines" or "a line".
+fn line_format(what: &str) -> String {
     format!(
         "{what} of {PIXELS} pixels (0 to {WHITE}) and a label (0 to {}), separated by commas",
         CLASSES - 1
     )
 }
 
-/// The plain text of a file, and what ended it early if something did.
-fn unpack(bytes: &[u8]) -> (Vec<u8>, Option<String>) {
+/// Returns the plain text of a file. If its gzip data is damaged, returns the text up to there and
+/// the problem.
+fn decompress(bytes: &[u8]) -> (Vec<u8>, Option<String>) {
     if !bytes.starts_with(&[0x1f, 0x8b]) {
         return (bytes.to_vec(), None);
     }
     let mut text = Vec::new();
-    let end = flate2::read::GzDecoder::new(bytes).read_to_end(&mut text);
-    let cut = end.err().map(|error| {
-        format!("the gzip data is cut or damaged here ({error}); expected a complete archive")
+    let result = flate2::read::GzDecoder::new(bytes).read_to_end(&mut text);
+    let problem = result.err().map(|error| {
+        format!("the gzip data is truncated or damaged here ({error}); expected a complete file")
     });
-    (text, cut)
+    (text, problem)
 }
 
-fn parse_line(line: &[u8], into: &mut Split) -> Result<(), String> {
+/// Parses one line and appends its image to `samples`. The error describes the problem.
+fn parse_line(line: &[u8], samples: &mut Samples) -> Result<(), String> {
     let line = std::str::from_utf8(line)
-        .map_err(|_| format!("not text; expected {}", form("a line")))?
+        .map_err(|_| format!("not valid UTF-8; expected {}", line_format("a line")))?
         .trim();
-    let fields = line.split(',').count();
-    if line.is_empty() || fields != PIXELS + 1 {
-        let found = if line.is_empty() { 0 } else { fields };
-        return Err(format!("{found} values; expected {}", form("a line")));
+    let field_count = line.split(',').count();
+    if line.is_empty() || field_count != PIXELS + 1 {
+        let found = if line.is_empty() { 0 } else { field_count };
+        return Err(format!("found {found} values; expected {}", line_format("a line")));
     }
     for (column, field) in (1..).zip(line.split(',')) {
-        let (name, most) =
+        let (name, max) =
             if column <= PIXELS { ("pixel", WHITE) } else { ("label", CLASSES as u8 - 1) };
-        let value = field.trim().parse::<u8>().ok().filter(|value| *value <= most);
+        let value = field.trim().parse::<u8>().ok().filter(|value| *value <= max);
         let value = value.ok_or_else(|| {
-            format!(
-                "value {column}, \"{field}\": expected a {name}, a whole number from 0 to {most}"
-            )
+            format!("value {column}, \"{field}\": expected a {name}, an integer from 0 to {max}")
         })?;
         if column <= PIXELS {
-            into.pixels.push(f32::from(value) / f32::from(WHITE));
+            samples.pixels.push(f32::from(value) / f32::from(WHITE));
         } else {
-            into.labels.push(i32::from(value));
+            samples.labels.push(i32::from(value));
         }
     }
     Ok(())
@@ -151,73 +168,75 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// `count` lines of 64 equal pixels; the label is the line's last digit.
-    fn file(count: usize) -> String {
+    /// Returns `count` lines of 64 pixels with the value 8. The label is the last digit of the line
+    /// index.
+    fn csv(count: usize) -> String {
         (0..count).map(|line| format!("{}{}\n", "8,".repeat(PIXELS), line % 10)).collect()
     }
 
-    fn error(bytes: &[u8]) -> String {
-        Digits::parse("some.csv", bytes).unwrap_err().to_string()
+    fn parse_error(bytes: &[u8]) -> String {
+        Dataset::parse("some.csv", bytes).unwrap_err().to_string()
     }
 
     #[test]
-    fn built_in_data_has_the_known_split() {
-        let digits = Digits::built_in().unwrap();
-        assert_eq!(digits.train.labels.len(), 1437);
-        assert_eq!(digits.test.labels.len(), 360);
-        assert_eq!(digits.train.pixels.len(), 1437 * PIXELS);
-        assert_eq!(digits.train.labels[..3], [0, 1, 2]);
-        assert_eq!(digits.train.pixels[2], 5.0 / 16.0);
+    fn built_in_dataset_has_1437_training_and_360_test_images() {
+        let dataset = Dataset::built_in().unwrap();
+        assert_eq!(dataset.train.labels.len(), 1437);
+        assert_eq!(dataset.test.labels.len(), 360);
+        assert_eq!(dataset.train.pixels.len(), 1437 * PIXELS);
+        assert_eq!(dataset.train.labels[..3], [0, 1, 2]);
+        assert_eq!(dataset.train.pixels[2], 5.0 / 16.0);
     }
 
     #[test]
-    fn good_file_plain_or_packed_or_with_windows_line_ends() {
-        let plain = file(10);
-        let mut packer = flate2::write::GzEncoder::new(Vec::new(), Default::default());
-        packer.write_all(plain.as_bytes()).unwrap();
-        let packed = packer.finish().unwrap();
+    fn parse_accepts_plain_gzip_and_windows_line_endings() {
+        let plain = csv(10);
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), Default::default());
+        encoder.write_all(plain.as_bytes()).unwrap();
+        let gzip = encoder.finish().unwrap();
         let windows = plain.trim_end().replace('\n', "\r\n");
-        for bytes in [plain.as_bytes(), &packed, windows.as_bytes()] {
-            let digits = Digits::parse("some.csv", bytes).unwrap();
-            assert_eq!(digits.train.labels, [0, 1, 2, 3, 4, 5, 6, 7]);
-            assert_eq!(digits.test.labels, [8, 9]);
-            assert!(digits.test.pixels.iter().all(|pixel| *pixel == 0.5));
+        for bytes in [plain.as_bytes(), &gzip, windows.as_bytes()] {
+            let dataset = Dataset::parse("some.csv", bytes).unwrap();
+            assert_eq!(dataset.train.labels, [0, 1, 2, 3, 4, 5, 6, 7]);
+            assert_eq!(dataset.test.labels, [8, 9]);
+            assert!(dataset.test.pixels.iter().all(|pixel| *pixel == 0.5));
         }
-        let cut = error(&packed[..packed.len() - 9]);
-        assert!(cut.contains("line ") && cut.contains("cut"), "{cut}");
+        let error = parse_error(&gzip[..gzip.len() - 9]);
+        assert!(error.contains("line ") && error.contains("truncated"), "{error}");
     }
 
     #[test]
-    fn empty_file() {
-        assert!(error(b"").starts_with("data file some.csv: it is empty; expected lines of 64"));
-        assert!(error(b"\n").contains("line 1: 0 values"));
-        assert!(error(file(1).as_bytes()).contains("the only image"));
+    fn parse_rejects_too_few_images() {
+        let error = parse_error(b"");
+        assert!(error.starts_with("data file some.csv: the file is empty; expected lines of 64"));
+        assert!(parse_error(b"\n").contains("line 1: found 0 values"));
+        assert!(parse_error(csv(1).as_bytes()).contains("only one image"));
     }
 
     #[test]
-    fn cut_line() {
-        let text = file(3);
-        let cut = error(&text.as_bytes()[..text.len() - 20]);
-        assert!(cut.contains("line 3: "), "{cut}");
-        assert!(cut.contains("expected a line of 64 pixels"), "{cut}");
-        // Cut between the last comma and the label: the count is right, the label is missing.
-        let cut = error(&text.as_bytes()[..text.len() - 2]);
-        assert!(cut.contains("line 3: value 65, \"\": expected a label"), "{cut}");
+    fn parse_rejects_a_truncated_line() {
+        let text = csv(3);
+        let error = parse_error(&text.as_bytes()[..text.len() - 20]);
+        assert!(error.contains("line 3: "), "{error}");
+        assert!(error.contains("expected a line of 64 pixels"), "{error}");
+        // Truncated after the last comma: the number of fields is correct, but the label is empty.
+        let error = parse_error(&text.as_bytes()[..text.len() - 2]);
+        assert!(error.contains("line 3: value 65, \"\": expected a label"), "{error}");
     }
 
     #[test]
-    fn bad_number() {
-        let word = error(file(4).replacen("8,", "eight,", 1).as_bytes());
-        assert!(word.contains("line 1: value 1, \"eight\": expected a pixel"), "{word}");
-        let large = error(file(4).replacen("8,0\n", "17,0\n", 1).as_bytes());
-        assert!(large.contains("value 64, \"17\""), "{large}");
-        let bytes = error(&[0xff, 0xfe, 0x00]);
-        assert!(bytes.contains("line 1: not text"), "{bytes}");
+    fn parse_rejects_an_invalid_pixel() {
+        let error = parse_error(csv(4).replacen("8,", "eight,", 1).as_bytes());
+        assert!(error.contains("line 1: value 1, \"eight\": expected a pixel"), "{error}");
+        let error = parse_error(csv(4).replacen("8,0\n", "17,0\n", 1).as_bytes());
+        assert!(error.contains("value 64, \"17\""), "{error}");
+        let error = parse_error(&[0xff, 0xfe, 0x00]);
+        assert!(error.contains("line 1: not valid UTF-8"), "{error}");
     }
 
     #[test]
-    fn wrong_label() {
-        let label = error(file(4).replace(",2\n", ",10\n").as_bytes());
-        assert!(label.contains("line 3: value 65, \"10\": expected a label"), "{label}");
+    fn parse_rejects_an_invalid_label() {
+        let error = parse_error(csv(4).replace(",2\n", ",10\n").as_bytes());
+        assert!(error.contains("line 3: value 65, \"10\": expected a label"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! A model that learns: one training step.
+//! The training step.
 
 use burn::module::AutodiffModule;
 use burn::nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig};
@@ -9,7 +9,7 @@ use burn::tensor::{Int, Tensor};
 
 use crate::model::Model;
 
-/// A model, what it is told by, and how it moves.
+/// A model with its loss function and its optimiser.
 pub struct Learner<B: AutodiffBackend> {
     pub model: Model<B>,
     loss: CrossEntropyLoss<B>,
@@ -17,29 +17,30 @@ pub struct Learner<B: AutodiffBackend> {
 }
 
 impl<B: AutodiffBackend> Learner<B> {
-    /// A learner that has taken no step yet.
+    /// Creates a learner with a new Adam optimiser.
     pub fn new(model: Model<B>, device: &B::Device) -> Self {
         let optimizer = AdamConfig::new().with_epsilon(1e-8).init();
         Self { model, loss: CrossEntropyLossConfig::new().init(device), optimizer }
     }
 
-    /// Takes a step on these images, and gives the loss before it: one number, still on the device.
+    /// Runs one training step on images `[batch, 1, 8, 8]` with labels `[batch]`. Returns the loss
+    /// before the step as a tensor `[1]` on the device.
     ///
-    /// By value, so that nobody else holds the weights and they can be written in place.
+    /// Takes `self` by value, so that each weight has a single owner and can be updated in place.
     pub fn step(
         mut self,
         images: Tensor<B, 4>,
         labels: Tensor<B, 1, Int>,
-        rate: f64,
+        learning_rate: f64,
     ) -> (Self, Tensor<B::InnerBackend, 1>) {
         let loss = self.loss.forward(self.model.forward(images), labels);
-        let told = loss.clone().inner();
+        let loss_value = loss.clone().inner();
         let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
-        self.model = self.optimizer.step(rate, self.model, gradients);
-        (self, told)
+        self.model = self.optimizer.step(learning_rate, self.model, gradients);
+        (self, loss_value)
     }
 
-    /// The model as it is used.
+    /// Returns the model for inference, without gradients and dropout.
     pub fn valid(&self) -> Model<B::InnerBackend> {
         self.model.valid()
     }

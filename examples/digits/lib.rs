@@ -1,9 +1,9 @@
-//! The parts of the digits example that do not depend on a terminal or a file system: network, data, training step and
-//! saved weights. The example and the web pages share them.
+//! The parts of the digits example that need no terminal and no file system: network, dataset,
+//! training step and model files. The web pages use them too.
 
 pub mod data;
-pub mod dice;
 pub mod learner;
 pub mod model;
-pub mod set;
+pub mod rng;
+pub mod tensors;
 pub mod weights;

@@ -1,11 +1,12 @@
-//! Trains a small CNN on handwritten digits with the `Wgsl` backend: on a GPU, or on the CPU where there is none.
+//! Trains a small CNN on handwritten digits with the `Wgsl` backend, on a GPU or, if there is none,
+//! on the CPU.
 //!
 //! `cargo run --release --example digits -- --help` lists the options.
 
 mod args;
+mod output;
 mod plot;
 mod report;
-mod store;
 mod train;
 
 use std::path::Path;
@@ -19,34 +20,37 @@ use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint};
 use burn_wgsl::{Wgsl, WgslDevice};
-use digits::data::Digits;
+use digits::data::Dataset;
 use digits::model::Model;
 use digits::weights;
 
 use args::Args;
+use output::OutputFile;
 use report::Run;
-use store::Output;
 
-/// Set by Ctrl-C; the run ends after the step that is under way.
+/// Set by Ctrl-C. The run ends after the current training step.
 static STOP: AtomicBool = AtomicBool::new(false);
+
+/// The exit code of a process that Ctrl-C ended.
+const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let start = Instant::now();
-    // The library also warns where it finds no GPU: `run` says that itself, with what to do about it.
+    // Hide the library's warning that there is no GPU: `run` prints a message with advice instead.
     let filter = env_logger::Env::default().default_filter_or("warn,burn_wgsl::device=error");
     env_logger::Builder::from_env(filter).init();
     let args = Args::from_command_line();
-    // A device that is not there is a mistake on the command line, as an unknown word is: code 2.
+    // A missing device is an error in the command line, like an unknown selector: exit code 2.
     let device = args.device.unwrap_or_default();
-    let place = match device.resolve() {
-        Ok(place) => place,
+    let resolved = match device.resolve() {
+        Ok(resolved) => resolved,
         Err(error) => {
             eprintln!("error: {error}");
             return ExitCode::from(2);
         }
     };
-    match run(&args, device, place, start) {
-        Ok(()) if STOP.load(Ordering::Relaxed) => ExitCode::from(130),
+    match run(&args, device, resolved, start) {
+        Ok(()) if STOP.load(Ordering::Relaxed) => ExitCode::from(EXIT_INTERRUPTED),
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {error:#}");
@@ -55,70 +59,78 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args, device: WgslDevice, place: ResolvedDevice, start: Instant) -> Result<()> {
-    let output = |option, path: &Option<_>| -> Result<Option<Output>> {
+fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant) -> Result<()> {
+    let output_file = |option, path: &Option<_>| -> Result<Option<OutputFile>> {
         let path: Option<&Path> = path.as_deref();
-        path.map(|path| Output::new(option, path)).transpose()
+        path.map(|path| OutputFile::new(option, path)).transpose()
     };
-    let save = output("--save", &args.save)?;
-    let json = output("--json", &args.json)?;
-    let plot = output("--plot", &args.plot)?;
-    let digits = match &args.data {
-        Some(path) => Digits::read(path)?,
-        None => Digits::built_in()?,
+    let model_file = output_file("--save", &args.save)?;
+    let json_file = output_file("--json", &args.json)?;
+    let plot_file = output_file("--plot", &args.plot)?;
+    let dataset = match &args.data {
+        Some(path) => Dataset::read(path)?,
+        None => Dataset::built_in()?,
     };
-    let mut asked: Option<Instant> = None;
-    ctrlc::set_handler(move || match asked {
+    let mut first_signal: Option<Instant> = None;
+    ctrlc::set_handler(move || match first_signal {
         None => {
-            asked = Some(Instant::now());
+            first_signal = Some(Instant::now());
             STOP.store(true, Ordering::Relaxed);
-            // On a line of its own: the progress bar's is in use.
-            eprintln!("\nstopping after this step (Ctrl-C again: at once)");
+            // Start a new line, because the progress bar uses the current one.
+            eprintln!("\nstopping after this step; press Ctrl-C again to stop immediately");
         }
-        // Whoever asks again does not want to wait. One request may arrive twice, to the process and to its group.
-        Some(first) if first.elapsed() > Duration::from_secs(1) => std::process::exit(130),
+        // One Ctrl-C can arrive twice: at the process and at its process group. So only a signal
+        // after more than a second counts as the second Ctrl-C.
+        Some(first) if first.elapsed() > Duration::from_secs(1) => {
+            std::process::exit(EXIT_INTERRUPTED.into())
+        }
         Some(_) => {}
     })
-    .context("cannot listen for Ctrl-C")?;
+    .context("cannot install the Ctrl-C handler")?;
 
-    // The CPU comes as a surprise only where nobody named it, here or in the environment.
-    if matches!(device, WgslDevice::Auto) && automatic()?.no_gpu_found {
-        println!("No GPU found, training on the CPU: {}", install_hint());
+    // No message if the command line or the environment selects the CPU.
+    if matches!(device, WgslDevice::Auto) && automatic()?.no_usable_gpu {
+        println!("no usable GPU found, so training runs on the CPU; {}", install_hint());
     }
-    println!("{} training and {} test images", digits.train.labels.len(), digits.test.labels.len());
-    let (ours, model) = train_on(device, args, &digits, start)?;
-    if let Some(file) = &save {
+    println!(
+        "dataset: {} training images, {} test images",
+        dataset.train.labels.len(),
+        dataset.test.labels.len()
+    );
+    let (run, model) = train_on(device, args, &dataset, start)?;
+    if let Some(file) = &model_file {
         file.write(&weights::to_bytes(model)?)?;
         println!("model saved to {}", file.path().display());
     }
-    let on_cpu = matches!(place, ResolvedDevice::Cpu);
-    let mut cpu = None;
+    let on_cpu = matches!(resolved, ResolvedDevice::Cpu);
+    let mut cpu_run = None;
     if args.compare && on_cpu {
-        println!("nothing to compare: the run was on the CPU");
-    } else if args.compare && !ours.history.interrupted {
+        println!("--compare has nothing to compare: this run already used the CPU");
+    } else if args.compare && !run.history.interrupted {
         println!();
-        let (run, _) = train_on(WgslDevice::Cpu, args, &digits, Instant::now())?;
-        println!("\n{}", report::table(&ours, &run));
-        cpu = Some(run);
+        let (cpu, _) = train_on(WgslDevice::Cpu, args, &dataset, Instant::now())?;
+        println!("\n{}", report::table(&run, &cpu));
+        cpu_run = Some(cpu);
     }
-    if let Some(file) = &plot
-        && !ours.history.seconds.is_empty()
+    if let Some(file) = &plot_file
+        && !run.history.seconds.is_empty()
     {
-        file.write(plot::svg(&ours, cpu.as_ref())?.as_bytes())?;
-        println!("picture written to {}", file.path().display());
+        file.write(plot::svg(&run, cpu_run.as_ref())?.as_bytes())?;
+        println!("plot written to {}", file.path().display());
     }
-    if let Some(file) = &json {
-        file.write(&report::json(args, &digits, &ours, cpu.as_ref()))?;
+    if let Some(file) = &json_file {
+        file.write(&report::json(args, &dataset, &run, cpu_run.as_ref()))?;
         println!("measurements written to {}", file.path().display());
     }
     Ok(())
 }
 
-/// One whole run on one device. The seed fixes everything but the device.
+/// Trains and tests a model on one device. The seed determines all random numbers. `start` is the
+/// start time for `History::first_step`.
 fn train_on(
     device: WgslDevice,
     args: &Args,
-    digits: &Digits,
+    dataset: &Dataset,
     start: Instant,
 ) -> Result<(Run, Model<Wgsl>)> {
     type B = Autodiff<Wgsl>;
@@ -131,14 +143,14 @@ fn train_on(
             .with_context(|| format!("cannot read the model file {}", path.display()))?;
         model = weights::from_bytes(model, &path.display().to_string(), bytes, &device)?;
     }
-    println!("a model of {} parameters on {adapter}, seed {}", model.num_params(), args.seed);
+    println!("model: {} parameters, seed {}, on {adapter}", model.num_params(), args.seed);
     let options = train::Options {
         epochs: args.epochs as usize,
         batch: args.batch as usize,
         seed: args.seed,
         learning_rate: args.learning_rate,
     };
-    let (model, history) = train::train(model, digits, options, &device, start, &STOP)?;
+    let (model, history) = train::train(model, dataset, options, &device, start, &STOP)?;
     let run =
         Run { device: device.to_string(), adapter, history, fallbacks: burn_wgsl::fallbacks() };
     println!("{}", run.summary());

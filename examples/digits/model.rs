@@ -1,6 +1,6 @@
-//! The network: two convolutions, one pooling step and two linear layers, all of them stock Burn modules.
+//! The network: two convolutions, max pooling and two linear layers, all of them Burn modules.
 //!
-//! Nothing here knows a device, a file or a terminal, so the same model serves wherever Burn runs.
+//! The model is generic over Burn's backends and uses no files and no terminal.
 
 use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
@@ -10,9 +10,9 @@ use burn::tensor::activation::relu;
 use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor};
 
-/// Images are this many pixels high and wide.
+/// Width and height of the images in pixels.
 pub const SIDE: usize = 8;
-/// The digits 0 to 9.
+/// Number of classes: the digits 0 to 9.
 pub const CLASSES: usize = 10;
 
 /// A small convolutional network for 8x8 images of digits.
@@ -28,35 +28,37 @@ pub struct Model<B: Backend> {
 }
 
 impl<B: Backend> Model<B> {
-    /// A model with fresh weights, drawn from the backend's random numbers: seed them first for a repeatable one.
+    /// Creates a model with random weights from the backend's random number generator. Seed the
+    /// generator first to get reproducible weights.
     pub fn new(device: &B::Device) -> Self {
-        // Three times the variance of Burn's default: small as the network is, it learns more evenly over seeds.
-        let weights = || Initializer::KaimingUniform { gain: 1.0, fan_out_only: false };
+        // Three times the variance of Burn's default: training this small network then varies less
+        // between seeds.
+        let initializer = || Initializer::KaimingUniform { gain: 1.0, fan_out_only: false };
         let conv = |channels| {
             Conv2dConfig::new(channels, [3, 3])
                 .with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1))
-                .with_initializer(weights())
+                .with_initializer(initializer())
                 .init(device)
         };
-        let pooled = SIDE / 2;
+        let pooled_side = SIDE / 2;
         let model = Self {
             conv1: conv([1, 32]),
             conv2: conv([32, 64]),
             pool: MaxPool2dConfig::new([2, 2]).init(),
             dropout1: DropoutConfig::new(0.25).init(),
-            fc1: LinearConfig::new(64 * pooled * pooled, 128)
-                .with_initializer(weights())
+            fc1: LinearConfig::new(64 * pooled_side * pooled_side, 128)
+                .with_initializer(initializer())
                 .init(device),
             dropout2: DropoutConfig::new(0.5).init(),
             fc2: LinearConfig::new(128, CLASSES).init(device),
         };
-        // Burn draws a weight when it is first looked at. Counting looks at all of them, in the order of the fields,
-        // so that the seed gives the same weights whatever is done with the model first.
+        // Burn initialises a parameter on first use. Counting the parameters initialises all of
+        // them in field order, so that their values depend on the seed only.
         model.num_params();
         model
     }
 
-    /// Scores (logits) `[batch, 10]` for images `[batch, 1, 8, 8]` with pixels between 0 and 1.
+    /// Computes the logits `[batch, 10]` of images `[batch, 1, 8, 8]` with pixels from 0 to 1.
     pub fn forward(&self, images: Tensor<B, 4>) -> Tensor<B, 2> {
         let x = relu(self.conv1.forward(images));
         let x = relu(self.conv2.forward(x));
@@ -65,9 +67,14 @@ impl<B: Backend> Model<B> {
         self.fc2.forward(self.dropout2.forward(x))
     }
 
-    /// How many of the images are recognised: one number, still on the device.
-    pub fn correct(&self, images: Tensor<B, 4>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1, Int> {
-        let guesses = self.forward(images).argmax(1).flatten::<1>(0, 1);
-        guesses.equal(labels).int().sum()
+    /// Counts the images `[batch, 1, 8, 8]` whose predicted class is their label. Returns a tensor
+    /// `[1]` on the device.
+    pub fn count_correct(
+        &self,
+        images: Tensor<B, 4>,
+        labels: Tensor<B, 1, Int>,
+    ) -> Tensor<B, 1, Int> {
+        let predictions = self.forward(images).argmax(1).flatten::<1>(0, 1);
+        predictions.equal(labels).int().sum()
     }
 }

@@ -1,4 +1,4 @@
-//! The picture of a run, or of two: training loss and seconds per epoch, as SVG.
+//! Plots the training loss and the time per epoch of one or two runs as SVG.
 
 use anyhow::{Result, anyhow};
 use plotters::coord::Shift;
@@ -7,43 +7,46 @@ use plotters::prelude::*;
 
 use crate::report::Run;
 
+/// Width and height in pixels.
 const SIZE: (u32, u32) = (1000, 460);
-const INK: RGBColor = RGBColor(40, 44, 52);
-const FAINT: RGBColor = RGBColor(226, 229, 234);
-/// The device that was asked for, then the CPU. They differ in lightness too, for those who see colours differently.
+const TEXT_COLOUR: RGBColor = RGBColor(40, 44, 52);
+const GRID_COLOUR: RGBColor = RGBColor(226, 229, 234);
+/// The colours of the requested device and of the CPU. They also differ in lightness, for
+/// colour-blind readers.
 const COLOURS: [RGBColor; 2] = [RGBColor(84, 160, 255), RGBColor(192, 71, 8)];
-/// The first line is wide and the second thin, because equal runs lie on top of each other.
-const WIDTHS: [u32; 2] = [6, 2];
+/// Line widths in pixels. The first line is wider, so that both are visible if the runs are equal.
+const LINE_WIDTHS: [u32; 2] = [6, 2];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
-type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
+type DrawResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// Draws the run, and the one on the CPU if there is one.
+/// Returns the plot of a run and, if given, of the run on the CPU to compare with.
 pub fn svg(run: &Run, cpu: Option<&Run>) -> Result<String> {
     let runs: Vec<&Run> = [Some(run), cpu].into_iter().flatten().collect();
     let mut text = String::new();
-    draw(&mut text, &runs).map_err(|error| anyhow!("cannot draw the picture: {error}"))?;
+    draw(&mut text, &runs).map_err(|error| anyhow!("cannot draw the plot: {error}"))?;
     Ok(text)
 }
 
-fn draw(text: &mut String, runs: &[&Run]) -> Drawn {
+fn draw(text: &mut String, runs: &[&Run]) -> DrawResult {
     let area = SVGBackend::with_string(text, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
-    let (head, body) = area.split_vertically(28 + 24 * runs.len() as u32);
-    legend(&head, runs)?;
-    let (left, right) = body.split_horizontally(SIZE.0 / 2);
-    losses(&left, runs)?;
-    times(&right, runs)?;
+    let (legend, charts) = area.split_vertically(28 + 24 * runs.len() as u32);
+    draw_legend(&legend, runs)?;
+    let (left, right) = charts.split_horizontally(SIZE.0 / 2);
+    draw_losses(&left, runs)?;
+    draw_times(&right, runs)?;
     area.present()?;
     Ok(())
 }
 
 fn font(size: u32) -> TextStyle<'static> {
-    ("sans-serif", size).into_font().color(&INK)
+    ("sans-serif", size).into_font().color(&TEXT_COLOUR)
 }
 
-fn legend(area: &Area<'_>, runs: &[&Run]) -> Drawn {
+/// Draws one line of text per run.
+fn draw_legend(area: &Area<'_>, runs: &[&Run]) -> DrawResult {
     for (row, run) in (0..).zip(runs) {
         let y = 20 + 24 * row;
         let colour = COLOURS[row as usize].filled();
@@ -57,23 +60,25 @@ fn legend(area: &Area<'_>, runs: &[&Run]) -> Drawn {
     Ok(())
 }
 
-fn losses(area: &Area<'_>, runs: &[&Run]) -> Drawn {
+/// Draws the training loss per epoch.
+fn draw_losses(area: &Area<'_>, runs: &[&Run]) -> DrawResult {
     let losses = runs.iter().flat_map(|run| &run.history.train_loss);
     let top = losses.fold(0.0, |top: f64, loss| top.max(*loss)) * 1.08;
-    let mut chart = axes(area, "Training loss", epochs(runs), top)?;
+    let mut chart = draw_axes(area, "Training loss", epoch_count(runs), top)?;
     for (index, run) in runs.iter().enumerate() {
         let points = (1..).zip(&run.history.train_loss);
         let points: Vec<_> = points.map(|(x, loss)| (f64::from(x), *loss)).collect();
-        let (colour, width) = (COLOURS[index], WIDTHS[index]);
-        // A run of one epoch has no line: the dots show it.
-        let dots = points.iter().map(|&at| Circle::new(at, width, colour.filled()));
+        let (colour, width) = (COLOURS[index], LINE_WIDTHS[index]);
+        // Dots show a run of a single epoch, which has no line.
+        let dots = points.iter().map(|&point| Circle::new(point, width, colour.filled()));
         chart.draw_series(dots)?;
         chart.draw_series(LineSeries::new(points, colour.stroke_width(width)))?;
     }
     Ok(())
 }
 
-fn times(area: &Area<'_>, runs: &[&Run]) -> Drawn {
+/// Draws the seconds per epoch as bars.
+fn draw_times(area: &Area<'_>, runs: &[&Run]) -> DrawResult {
     let title = match runs {
         [run, cpu] if run.speedup(cpu).is_some() => {
             format!(
@@ -83,18 +88,20 @@ fn times(area: &Area<'_>, runs: &[&Run]) -> Drawn {
         }
         _ => "Seconds per epoch".into(),
     };
-    // The first epoch compiles shaders. Where it dwarfs the rest, the axis ends at the rest and the bar bears its number.
-    let (mut all, mut rest) = (0.0, 0.0);
+    // The first epoch includes shader compilation. If it takes much longer than the others, the
+    // axis is scaled to the others, and the first bar is clipped and labelled with its time.
+    let (mut longest, mut longest_later) = (0.0, 0.0);
     for run in runs {
-        let longest = |seconds: &[f64]| seconds.iter().copied().fold(0.0, f64::max);
+        let max = |seconds: &[f64]| seconds.iter().copied().fold(0.0, f64::max);
         let seconds = &run.history.seconds;
-        all = longest(seconds).max(all);
-        // A run of one epoch has no rest: its bar is all there is to see.
-        rest = longest(&seconds[usize::from(seconds.len() > 1)..]).max(rest);
+        longest = max(seconds).max(longest);
+        // The only epoch of a run counts as a later one, so that its bar is not clipped.
+        let later = &seconds[usize::from(seconds.len() > 1)..];
+        longest_later = max(later).max(longest_later);
     }
-    let cut = all > 2.5 * rest;
-    let top = if cut { rest * 1.6 } else { all * 1.15 };
-    let mut chart = axes(area, &title, epochs(runs), top)?;
+    let clip = longest > 2.5 * longest_later;
+    let top = if clip { longest_later * 1.6 } else { longest * 1.15 };
+    let mut chart = draw_axes(area, &title, epoch_count(runs), top)?;
     let width = 0.8 / runs.len() as f64;
     for (index, run) in runs.iter().enumerate() {
         for (epoch, seconds) in (1..).zip(&run.history.seconds) {
@@ -103,16 +110,16 @@ fn times(area: &Area<'_>, runs: &[&Run]) -> Drawn {
             chart.draw_series([Rectangle::new(bar, COLOURS[index].filled())])?;
             if *seconds > top {
                 let (x, y) = (f64::from(epoch) + 0.5, top * (0.99 - 0.07 * index as f64));
-                let number = format!("{seconds:.2} s");
-                chart.draw_series([Text::new(number, (x, y), font(15))])?;
+                let label = format!("{seconds:.2} s");
+                chart.draw_series([Text::new(label, (x, y), font(15))])?;
             }
         }
     }
     Ok(())
 }
 
-/// Empty axes: epochs to the right, 0 to `top` upwards.
-fn axes<'a>(area: &Area<'a>, title: &str, epochs: usize, top: f64) -> Drawn<Chart<'a>> {
+/// Draws the axes of a chart: x from 1 to `epochs`, y from 0 to `top`.
+fn draw_axes<'a>(area: &Area<'a>, title: &str, epochs: usize, top: f64) -> DrawResult<Chart<'a>> {
     let top = top.max(1e-6);
     let mut chart = ChartBuilder::on(area)
         .caption(title, font(20))
@@ -124,24 +131,25 @@ fn axes<'a>(area: &Area<'a>, title: &str, epochs: usize, top: f64) -> Drawn<Char
         .configure_mesh()
         .disable_x_mesh()
         .light_line_style(TRANSPARENT)
-        .bold_line_style(FAINT)
-        .axis_style(INK)
+        .bold_line_style(GRID_COLOUR)
+        .axis_style(TEXT_COLOUR)
         .label_style(font(15))
         .axis_desc_style(font(16))
         .x_labels(epochs.min(10))
-        .x_label_formatter(&whole)
+        .x_label_formatter(&epoch_label)
         .x_desc("epoch")
         .draw()?;
     Ok(chart)
 }
 
-fn epochs(runs: &[&Run]) -> usize {
+/// Returns the number of epochs of the longest run, at least 1.
+fn epoch_count(runs: &[&Run]) -> usize {
     let longest = runs.iter().map(|run| run.history.seconds.len()).max();
     longest.unwrap_or(0).max(1)
 }
 
-/// Epochs are whole numbers, the axis is not: a label between two of them stays empty.
-fn whole(x: &f64) -> String {
+/// Formats a position on the x axis. Positions between two epochs have no label.
+fn epoch_label(x: &f64) -> String {
     if x.fract().abs() < 1e-9 { format!("{x:.0}") } else { String::new() }
 }
 
@@ -150,7 +158,7 @@ mod tests {
     use super::*;
     use crate::train::History;
 
-    /// A run of `epochs` epochs whose first takes `first` seconds and the others `other`.
+    /// Returns a run whose first epoch takes `first` seconds and the others `other`.
     fn run(adapter: &str, epochs: usize, first: f64, other: f64) -> Run {
         let history = History {
             train_loss: (1..=epochs).map(|epoch| 2.0 / epoch as f64).collect(),
@@ -167,16 +175,16 @@ mod tests {
     }
 
     #[test]
-    fn pictures_of_every_size_are_whole() {
+    fn svg_is_complete_for_any_number_of_epochs() {
         for epochs in [1, 2, 20, 500] {
-            let ours = run("A <GPU> & more [discrete, Vulkan]", epochs, 9.0, 0.2);
+            let gpu = run("A <GPU> & more [discrete, Vulkan]", epochs, 9.0, 0.2);
             let cpu = run("CPU", epochs.div_ceil(2), 0.8, 0.7);
-            for text in [svg(&ours, None), svg(&ours, Some(&cpu))] {
+            for text in [svg(&gpu, None), svg(&gpu, Some(&cpu))] {
                 let text = text.unwrap();
                 assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
                 assert!(text.contains("A &lt;GPU&gt; &amp; more"));
                 assert!(!text.contains("NaN") && !text.contains("inf"));
-                // A bar that leaves the picture bears its number; the only bar of a run never leaves it.
+                // Only clipped bars are labelled, and the only bar of a run is never clipped.
                 assert_eq!(text.contains("9.00 s"), epochs > 1);
             }
         }

@@ -1,4 +1,4 @@
-//! What a run has to say at its end: a few lines, a table that compares two devices, and JSON for programs.
+//! The results of a run: a summary, a table that compares two devices, and a JSON report.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,33 @@ use serde_json::{Value, json};
 
 use crate::args::Args;
 use crate::train::History;
-use digits::data::Digits;
+use digits::data::Dataset;
 
 /// One training run on one device.
 pub struct Run {
-    /// The device as it was asked for: a word that --device takes.
+    /// The requested device, as a selector for --device.
     pub device: String,
-    /// What that turned out to be.
+    /// Description of the device: name, kind and API of the adapter, or `CPU`.
     pub adapter: String,
     pub history: History,
-    /// Operations that ran on the CPU for want of a kernel, and how often.
+    /// The ops that fell back to the CPU, and how often.
     pub fallbacks: BTreeMap<String, u64>,
 }
 
 impl Run {
-    /// The adapter without what its description has in brackets at the end.
+    /// Returns the name of the adapter, without its kind and API.
     pub fn name(&self) -> &str {
         self.adapter.split(" [").next().unwrap_or(&self.adapter)
     }
 
+    /// Returns the mean time of an epoch.
     pub fn mean_seconds(&self) -> Option<f64> {
         let seconds = &self.history.seconds;
         (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64)
     }
 
-    /// The median epoch: unlike the mean, the first epoch's shader compilation does not sway it.
+    /// Returns the median time of an epoch. Unlike the mean, it is not affected by the shader
+    /// compilation in the first epoch.
     pub fn median_seconds(&self) -> Option<f64> {
         let mut seconds = self.history.seconds.clone();
         seconds.sort_by(f64::total_cmp);
@@ -42,27 +44,29 @@ impl Run {
         }
     }
 
-    /// How many times as fast as `cpu` this run was, by the median epoch.
+    /// Returns the speedup of this run over `cpu`, by median epoch time.
     pub fn speedup(&self, cpu: &Run) -> Option<f64> {
         Some(cpu.median_seconds()? / self.median_seconds()?)
     }
 
-    /// The lines at the end of a run.
+    /// Returns the lines to print at the end of the run.
     pub fn summary(&self) -> String {
         let history = &self.history;
         let accuracy = history.test_accuracy * 100.0;
         let mut text = String::new();
         if history.interrupted {
-            text += &format!("interrupted after {} whole epochs: ", history.seconds.len());
+            text += &format!("interrupted after {} complete epochs: ", history.seconds.len());
         }
         text += &format!("test accuracy {accuracy:.2} % on {}", self.adapter);
         if let (Some(median), Some(first)) = (self.median_seconds(), history.first_step) {
-            text += &format!("\nmedian epoch {median:.3} s, first step done after {first:.2} s");
+            text += &format!(
+                "\nmedian epoch {median:.3} s, first training step finished after {first:.2} s"
+            );
         }
         if !self.fallbacks.is_empty() {
-            let list = self.fallbacks.iter();
-            let list: Vec<_> = list.map(|(op, n)| format!("{op} ({n}x)")).collect();
-            text += &format!("\nran on the CPU for want of a kernel: {}", list.join(", "));
+            let fallbacks = self.fallbacks.iter();
+            let fallbacks: Vec<_> = fallbacks.map(|(op, n)| format!("{op} ({n}x)")).collect();
+            text += &format!("\nops that fell back to the CPU: {}", fallbacks.join(", "));
         }
         text
     }
@@ -85,16 +89,18 @@ impl Run {
     }
 }
 
-/// Everything that was measured. Accuracies are shares from 0 to 1, times are seconds; `epochs` is what was asked for,
-/// the lists hold an entry for each epoch that was finished. `compare` is the run on the CPU, or null.
-pub fn json(args: &Args, digits: &Digits, run: &Run, cpu: Option<&Run>) -> Vec<u8> {
+/// Returns the JSON report.
+///
+/// Accuracies are fractions from 0 to 1, times are in seconds. `epochs` is the requested number.
+/// The lists have one entry for each completed epoch. `compare` is the run on the CPU, or null.
+pub fn json(args: &Args, dataset: &Dataset, run: &Run, cpu: Option<&Run>) -> Vec<u8> {
     let mut report = run.json();
     report["epochs"] = json!(args.epochs);
     report["batch"] = json!(args.batch);
     report["seed"] = json!(args.seed);
     report["learning_rate"] = json!(args.learning_rate);
-    report["train_images"] = json!(digits.train.labels.len());
-    report["test_images"] = json!(digits.test.labels.len());
+    report["train_images"] = json!(dataset.train.labels.len());
+    report["test_images"] = json!(dataset.test.labels.len());
     report["compare"] = cpu.map_or(Value::Null, |cpu| {
         let mut compare = cpu.json();
         compare["speedup"] = json!(run.speedup(cpu));
@@ -103,20 +109,20 @@ pub fn json(args: &Args, digits: &Digits, run: &Run, cpu: Option<&Run>) -> Vec<u
     format!("{report:#}\n").into_bytes()
 }
 
-/// Both runs side by side, epoch by epoch.
+/// Returns a table of both runs, side by side, with one line per epoch.
 pub fn table(run: &Run, cpu: &Run) -> String {
-    let both = [run, cpu];
+    let runs = [run, cpu];
     let mut text = format!("{:5}", "");
-    for run in both {
+    for run in runs {
         let name: String = run.name().chars().take(27).collect();
         text += &format!("   {name:>27}");
     }
     text += "\nepoch";
     text += &format!("   {:>7} {:>10} {:>8}", "loss", "test acc.", "seconds").repeat(2);
-    let epochs = both.map(|run| run.history.seconds.len());
+    let epochs = runs.map(|run| run.history.seconds.len());
     for epoch in 0..epochs[0].max(epochs[1]) {
         text += &format!("\n{:>5}", epoch + 1);
-        for run in both {
+        for run in runs {
             let history = &run.history;
             text += &match history.seconds.get(epoch) {
                 Some(seconds) => format!(
@@ -128,11 +134,12 @@ pub fn table(run: &Run, cpu: &Run) -> String {
             };
         }
     }
-    if let (Some(speedup), [Some(ours), Some(cpus)]) =
-        (run.speedup(cpu), both.map(Run::median_seconds))
+    if let (Some(speedup), [Some(median), Some(cpu_median)]) =
+        (run.speedup(cpu), runs.map(Run::median_seconds))
     {
         text += &format!(
-            "\nmedian epoch: {ours:.3} s on {}, {cpus:.3} s on the CPU: {speedup:.2} times as fast as the CPU",
+            "\nmedian epoch: {median:.3} s on {}, {cpu_median:.3} s on the CPU; \
+             {speedup:.2} times as fast as the CPU",
             run.name()
         );
     }

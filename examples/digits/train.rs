@@ -1,4 +1,4 @@
-//! The training loop and what it measures.
+//! The training loop and its measurements.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
@@ -8,13 +8,13 @@ use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{ElementConversion, Tensor};
 use indicatif::{ProgressBar, ProgressStyle};
 
-use digits::data::Digits;
-use digits::dice::Dice;
+use digits::data::Dataset;
 use digits::learner::Learner;
 use digits::model::Model;
-use digits::set::{Set, ints};
+use digits::rng::Rng;
+use digits::tensors::{SampleTensors, int_tensor};
 
-/// The choices that shape a run.
+/// The hyperparameters of a run.
 #[derive(Clone, Copy)]
 pub struct Options {
     pub epochs: usize,
@@ -23,68 +23,76 @@ pub struct Options {
     pub learning_rate: f64,
 }
 
-/// What a run measured. The lists have one entry for each finished epoch.
+/// The measurements of a run. The lists have one entry for each completed epoch.
 #[derive(Default)]
 pub struct History {
+    /// Mean loss over the training images.
     pub train_loss: Vec<f64>,
-    /// Share of the test images recognised, 0 to 1.
+    /// Fraction of the test images classified correctly, 0 to 1.
     pub test_accuracies: Vec<f64>,
-    /// Training time, from the epoch's first step until its loss is read; testing is not in it.
+    /// Training time in seconds, from the first step of the epoch until its loss is read back.
+    /// Excludes testing.
     pub seconds: Vec<f64>,
-    /// From the given start until the device had finished the first training step.
+    /// Seconds from the start time until the device has finished the first training step.
     pub first_step: Option<f64>,
-    /// The model's accuracy at the end, also when the run was cut short.
+    /// Accuracy of the final model, also of an interrupted run.
     pub test_accuracy: f64,
+    /// Whether Ctrl-C ended the run.
     pub interrupted: bool,
 }
 
-/// Trains the model, printing a line per epoch. `start` is where the clock of the first step began; `stop`, once set,
-/// ends the run after the step that is under way.
+/// Trains the model and prints one line per epoch. [`History::first_step`] counts from `start`.
+/// Setting `stop` ends the run after the current step.
 ///
-/// The device is read once for each epoch (its loss), once for each test and once after the very first step. In between,
-/// steps are only queued, so a GPU is never kept waiting.
+/// The host waits for the device once per epoch for the loss, once per test, and after the first
+/// step. All other steps are only queued, so the GPU does not idle.
+///
+/// # Errors
+///
+/// Returns an error if the loss becomes infinite or NaN, or if the device fails.
 pub fn train<B: AutodiffBackend>(
     model: Model<B>,
-    digits: &Digits,
+    dataset: &Dataset,
     options: Options,
     device: &B::Device,
     start: Instant,
     stop: &AtomicBool,
 ) -> Result<(Model<B>, History)> {
-    let test = Set::<B::InnerBackend>::new(&digits.test, device);
-    let train = Set::<B>::new(&digits.train, device);
+    let test = SampleTensors::<B::InnerBackend>::new(&dataset.test, device);
+    let train = SampleTensors::<B>::new(&dataset.train, device);
     let mut learner = Learner::new(model, device);
-    let mut dice = Dice(options.seed);
+    let mut rng = Rng(options.seed);
     let mut history = History::default();
-    let bar = progress(options.epochs * train.count.div_ceil(options.batch));
+    let bar = progress_bar(options.epochs * train.count.div_ceil(options.batch));
 
-    'run: for epoch in 1..=options.epochs {
+    'training: for epoch in 1..=options.epochs {
         bar.set_message(format!("epoch {epoch}/{}", options.epochs));
-        let clock = Instant::now();
-        let order = ints(dice.order(train.count), device);
-        let mut total = Tensor::<B::InnerBackend, 1>::zeros([1], device);
-        for from in (0..train.count).step_by(options.batch) {
+        let epoch_start = Instant::now();
+        let order = int_tensor(rng.permutation(train.count), device);
+        let mut loss_sum = Tensor::<B::InnerBackend, 1>::zeros([1], device);
+        for batch_start in (0..train.count).step_by(options.batch) {
             if stop.load(Ordering::Relaxed) {
                 history.interrupted = true;
-                break 'run;
+                break 'training;
             }
-            let to = train.count.min(from + options.batch);
-            let (images, labels) = train.pick(order.clone().slice_dim(0, from..to));
+            let batch_end = train.count.min(batch_start + options.batch);
+            let indices = order.clone().slice_dim(0, batch_start..batch_end);
+            let (images, labels) = train.select(indices);
             let loss;
             (learner, loss) = learner.step(images, labels, options.learning_rate);
-            total = total + loss * (to - from) as f64;
+            loss_sum = loss_sum + loss * (batch_end - batch_start) as f64;
             if history.first_step.is_none() {
                 B::sync(device)?;
                 history.first_step = Some(start.elapsed().as_secs_f64());
             }
             bar.inc(1);
         }
-        let loss = total.into_scalar().elem::<f64>() / train.count as f64;
-        let seconds = clock.elapsed().as_secs_f64();
+        let loss = loss_sum.into_scalar().elem::<f64>() / train.count as f64;
+        let seconds = epoch_start.elapsed().as_secs_f64();
         if !loss.is_finite() {
             bar.finish_and_clear();
             bail!(
-                "the training loss became {loss} in epoch {epoch}: try a smaller --learning-rate"
+                "the training loss became {loss} in epoch {epoch}; try a smaller --learning-rate"
             );
         }
         let accuracy = accuracy(&test, &learner.valid());
@@ -100,7 +108,7 @@ pub fn train<B: AutodiffBackend>(
         history.seconds.push(seconds);
     }
     bar.finish_and_clear();
-    // After whole epochs the last test is the answer; otherwise the weights have moved on, or were never tested.
+    // Test again if the weights changed after the last test, or if there was no test.
     history.test_accuracy = match history.test_accuracies.last() {
         Some(accuracy) if !history.interrupted => *accuracy,
         _ => accuracy(&test, &learner.valid()),
@@ -108,14 +116,15 @@ pub fn train<B: AutodiffBackend>(
     Ok((learner.model, history))
 }
 
-/// The share of the images that the model recognises.
-fn accuracy<B: Backend>(set: &Set<B>, model: &Model<B>) -> f64 {
-    set.correct(model).map_or(0.0, |sum| sum.into_scalar().elem::<f64>()) / set.count as f64
+/// Returns the fraction of the images that the model classifies correctly.
+fn accuracy<B: Backend>(samples: &SampleTensors<B>, model: &Model<B>) -> f64 {
+    let correct = samples.count_correct(model);
+    correct.map_or(0.0, |count| count.into_scalar().elem::<f64>()) / samples.count as f64
 }
 
-/// A bar on a terminal; nothing where there is none.
-fn progress(steps: usize) -> ProgressBar {
+/// Creates a progress bar, which is visible only on a terminal.
+fn progress_bar(steps: usize) -> ProgressBar {
     let style = ProgressStyle::with_template("{msg} [{bar:32}] {pos}/{len} batches, {eta} left");
     ProgressBar::new(steps as u64)
-        .with_style(style.expect("the template is a constant").progress_chars("=> "))
+        .with_style(style.expect("the template is valid").progress_chars("=> "))
 }

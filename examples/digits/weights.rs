@@ -1,6 +1,6 @@
-//! The model as the bytes of a file, checked before they are used.
+//! Converts models to and from the bytes of a model file, with checks.
 //!
-//! Nothing here knows a file system, so that pages in a browser read and write the same files.
+//! This module uses no file system, so the web pages read and write the same files.
 
 use std::collections::BTreeMap;
 
@@ -15,29 +15,39 @@ use crate::model::Model;
 
 type Format = NamedMpkBytesRecorder<FullPrecisionSettings>;
 
-/// The model as the bytes of a file.
+/// Returns the bytes of a model file.
+///
+/// # Errors
+///
+/// Returns an error if the model cannot be encoded.
 pub fn to_bytes<B: Backend>(model: Model<B>) -> Result<Vec<u8>> {
     Ok(Recorder::<B>::record(&Format::new(), model.into_record(), ())?)
 }
 
-/// Puts the weights of a file into `model`, once each of them is known to be there and to fit. `file` is what errors call it.
+/// Returns `model` with the weights of a model file. Errors name the file as `file`.
+///
+/// # Errors
+///
+/// Returns an error if the bytes are not a model file, or if its layers and shapes differ from
+/// those of `model`.
 pub fn from_bytes<B: Backend>(
     model: Model<B>,
     file: &str,
     bytes: Vec<u8>,
     device: &B::Device,
 ) -> Result<Model<B>> {
-    let foreign = || format!("{file} is not a model that this program saved, or it is cut");
-    let contents: Contents =
-        Recorder::<B>::load_item(&Format::new(), &mut { bytes }).with_context(foreign)?;
-    let weights = fitting(&model, contents).with_context(|| format!("model file {file}"))?;
-    Ok(model.map(&mut Put::<B> { names: Vec::new(), weights, device }))
+    let decode_error =
+        || format!("{file} is not a model of the digits network, or it is cut short");
+    let record: SavedRecord =
+        Recorder::<B>::load_item(&Format::new(), &mut { bytes }).with_context(decode_error)?;
+    let weights = checked_weights(&model, record).with_context(|| format!("model file {file}"))?;
+    Ok(model.map(&mut WeightLoader::<B> { path: Vec::new(), weights, device }))
 }
 
-/// The part of a saved record that has to be checked: Burn itself takes weights of any shape.
+/// The part of a saved record that is checked. Burn itself accepts weights of any shape.
 #[derive(Deserialize)]
 #[serde(crate = "burn::serde")]
-struct Contents {
+struct SavedRecord {
     item: BTreeMap<String, Option<Layer>>,
 }
 
@@ -54,68 +64,76 @@ struct Weight {
     param: TensorData,
 }
 
-/// The weights of a file by name, of which the model needs all and knows all.
-fn fitting<B: Backend>(model: &Model<B>, file: Contents) -> Result<BTreeMap<String, TensorData>> {
-    let mut there = BTreeMap::new();
-    for (name, layer) in file.item {
+/// Returns the weights of a file by name, after checking that names and shapes are those of the
+/// model.
+fn checked_weights<B: Backend>(
+    model: &Model<B>,
+    record: SavedRecord,
+) -> Result<BTreeMap<String, TensorData>> {
+    let mut weights = BTreeMap::new();
+    for (name, layer) in record.item {
         let Some(layer) = layer else { continue };
         for (part, weight) in [("weight", layer.weight), ("bias", layer.bias)] {
             if let Some(weight) = weight {
-                there.insert(format!("{name}.{part}"), weight.param);
+                weights.insert(format!("{name}.{part}"), weight.param);
             }
         }
     }
-    let mut wanted = Shapes::default();
-    model.visit(&mut wanted);
-    for (name, shape) in &wanted.found {
-        let Some(data) = there.get(name) else {
-            bail!("it has no layer {name}; this program needs one of shape {shape:?}");
+    let mut expected = ShapeCollector::default();
+    model.visit(&mut expected);
+    for (name, shape) in &expected.shapes {
+        let Some(data) = weights.get(name) else {
+            bail!("the file has no layer {name}; expected one of shape {shape:?}");
         };
-        let in_file = data.shape.to_vec();
-        if in_file != *shape {
-            bail!("layer {name} has shape {in_file:?} there, but {shape:?} in this program");
+        let file_shape = data.shape.to_vec();
+        if file_shape != *shape {
+            bail!("layer {name} has shape {file_shape:?} in the file; expected {shape:?}");
         }
         if data.bytes.len() != shape.iter().product::<usize>() * data.dtype.size() {
-            bail!("layer {name} holds fewer or more numbers than its shape {shape:?} says");
+            bail!("the number of elements of layer {name} does not match its shape {shape:?}");
         }
     }
-    match there.keys().find(|name| wanted.found.iter().all(|(wanted, _)| wanted != *name)) {
-        Some(name) => bail!("it has a layer {name}, which this program does not know"),
-        None => Ok(there),
+    match weights.keys().find(|name| expected.shapes.iter().all(|(known, _)| known != *name)) {
+        Some(name) => bail!("the file has an unknown layer {name}"),
+        None => Ok(weights),
     }
 }
 
 /// Collects the name and shape of every weight of a module.
 #[derive(Default)]
-struct Shapes {
-    names: Vec<String>,
-    found: Vec<(String, Vec<usize>)>,
+struct ShapeCollector {
+    /// The path of the current module.
+    path: Vec<String>,
+    /// Names and shapes, in visiting order.
+    shapes: Vec<(String, Vec<usize>)>,
 }
 
-impl<B: Backend> ModuleVisitor<B> for Shapes {
+impl<B: Backend> ModuleVisitor<B> for ShapeCollector {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        self.found.push((self.names.join("."), param.lazy_shape().to_vec()));
+        self.shapes.push((self.path.join("."), param.lazy_shape().to_vec()));
     }
 
     fn enter_module(&mut self, name: &str, _container: &str) {
-        self.names.push(name.into());
+        self.path.push(name.into());
     }
 
     fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.names.pop();
+        self.path.pop();
     }
 }
 
-/// Puts weights in the place of a module's own.
-struct Put<'a, B: Backend> {
-    names: Vec<String>,
+/// Replaces the weights of a module by loaded ones.
+struct WeightLoader<'a, B: Backend> {
+    /// The path of the current module.
+    path: Vec<String>,
+    /// The loaded weights by name.
     weights: BTreeMap<String, TensorData>,
     device: &'a B::Device,
 }
 
-impl<B: Backend> ModuleMapper<B> for Put<'_, B> {
+impl<B: Backend> ModuleMapper<B> for WeightLoader<'_, B> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
-        let Some(data) = self.weights.remove(&self.names.join(".")) else {
+        let Some(data) = self.weights.remove(&self.path.join(".")) else {
             return param;
         };
         let (id, old, mapper) = param.consume();
@@ -124,11 +142,11 @@ impl<B: Backend> ModuleMapper<B> for Put<'_, B> {
     }
 
     fn enter_module(&mut self, name: &str, _container: &str) {
-        self.names.push(name.into());
+        self.path.push(name.into());
     }
 
     fn exit_module(&mut self, _name: &str, _container: &str) {
-        self.names.pop();
+        self.path.pop();
     }
 }
 
@@ -140,22 +158,22 @@ mod tests {
     use super::*;
     use crate::model::SIDE;
 
-    /// A model that has only the first layer, of any size.
+    /// A model that has only the first layer, with any number of channels.
     #[derive(Module, Debug)]
-    struct Other<B: Backend> {
+    struct FirstLayer<B: Backend> {
         conv1: Conv2d<B>,
     }
 
     #[test]
-    fn a_model_survives_its_file_and_a_wrong_file_says_what_is_wrong() {
-        files_of_models::<Wgsl>(&WgslDevice::Cpu);
+    fn model_files_round_trip_and_invalid_ones_are_rejected() {
+        check_model_files::<Wgsl>(&WgslDevice::Cpu);
     }
 
-    fn files_of_models<B: Backend>(device: &B::Device) {
+    fn check_model_files<B: Backend>(device: &B::Device) {
         let load =
             |bytes: &[u8]| from_bytes(Model::<B>::new(device), "some.mpk", bytes.to_vec(), device);
         let error = |bytes: &[u8]| format!("{:#}", load(bytes).unwrap_err());
-        let scores = |model: &Model<B>| {
+        let logits = |model: &Model<B>| {
             let image =
                 Tensor::arange(0..(SIDE * SIDE) as i64, device).float().reshape([1, 1, SIDE, SIDE])
                     / 64.0;
@@ -163,20 +181,21 @@ mod tests {
         };
 
         let model = Model::new(device);
-        assert_ne!(scores(&model), scores(&Model::new(device)));
+        assert_ne!(logits(&model), logits(&Model::new(device)));
         let saved = to_bytes::<B>(model.clone()).unwrap();
-        assert_eq!(scores(&load(&saved).unwrap()), scores(&model));
-        let cut = error(&saved[..saved.len() / 2]);
-        assert!(cut.contains("or it is cut"), "{cut}");
-        let foreign = error(b"no model");
-        assert!(foreign.contains("some.mpk is not a model"), "{foreign}");
+        assert_eq!(logits(&load(&saved).unwrap()), logits(&model));
+        let truncated = error(&saved[..saved.len() / 2]);
+        assert!(truncated.contains("or it is cut short"), "{truncated}");
+        let invalid = error(b"no model");
+        assert!(invalid.contains("some.mpk is not a model"), "{invalid}");
 
         for (channels, expected) in [
-            (16, "layer conv1.weight has shape [16, 1, 3, 3] there, but [32, 1, 3, 3]"),
-            (32, "it has no layer conv2.weight"),
+            (16, "layer conv1.weight has shape [16, 1, 3, 3] in the file; expected [32, 1, 3, 3]"),
+            (32, "the file has no layer conv2.weight"),
         ] {
-            let other = Other::<B> { conv1: Conv2dConfig::new([1, channels], [3, 3]).init(device) };
-            let bytes = Recorder::<B>::record(&Format::new(), other.into_record(), ());
+            let first_layer =
+                FirstLayer::<B> { conv1: Conv2dConfig::new([1, channels], [3, 3]).init(device) };
+            let bytes = Recorder::<B>::record(&Format::new(), first_layer.into_record(), ());
             let error = error(&bytes.unwrap());
             assert!(error.contains(expected), "{error}");
         }

@@ -1,33 +1,46 @@
-// attention: out[b, h, i, c] = sum over keys j of weight[i, j] * v[b, h, j, c], each row of weights a softmax of
-//   score[i, j] = softcap(scale * sum over e of q[b, h, i, e] * k[b, h, j, e]) + bias[b, h, i, j],
-// -inf where masked. A row that is masked everywhere gives zeros. No matrix of scores is ever stored: keys come in
-// blocks of LANES, and what a row has summed is scaled down whenever a block brings a larger maximum.
-// (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018; T. Dao et al., FlashAttention, 2022.)
-// A workgroup computes ROWS rows. In each block a lane first scores one key for every row. Then it sums COLS quads of
-// columns of its share of the rows, one in TEAMS, for which it needs the weights of all lanes: through workgroup memory,
-// or, where a workgroup is one subgroup of eight lanes (SUBGROUP), by shuffles and without a barrier.
-// Operands are vec4, read through their strides; an index into the scores would not always fit 32 bits.
+// attention: out[b, h, i, c] = sum over j of softmax(score[b, h, i])[j] * v[b, h, j, c], where
+//   score[b, h, i, j] = softcap(scale * sum over e of q[b, h, i, e] * k[b, h, j, e]) + bias[b, h, i, j],
+// or -inf if key j is masked. A row whose keys are all masked gives zeros.
+// q is [batch, heads, queries, width], k is [batch, heads, keys, width] and v is
+// [batch, heads, keys, value_width]. BIASED: there is a softcap, a mask or a bias.
+//
+// The scores are never stored. Keys are processed in blocks of WORKGROUP_SIZE, and the running sums are
+// rescaled when a block raises the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for
+// softmax, 2018; T. Dao et al., FlashAttention, 2022.)
+// A workgroup computes ROWS rows. In each block, an invocation first scores one key for every row. Then it
+// adds to COLS vec4 columns of the rows of its team, which takes the weights of all invocations. They are
+// exchanged through workgroup memory. SUBGROUP: the workgroup is one subgroup of eight lanes, and shuffles
+// exchange them without a barrier.
+// Operands are read through their strides. A linear index into the scores may not fit into 32 bits.
 //#include "lib/grid"
 
-const LANES: u32 = 64u;
+const WORKGROUP_SIZE: u32 = 64u;
 const ROWS: u32 = 8u;
+// vec4 columns per invocation.
 const COLS: u32 = 1u;
-const TEAMS: u32 = 4u;
-// The rows of a lane's sums.
-const OWN: u32 = 2u;
-// The lanes that cover a row's columns.
-const SPAN: u32 = LANES / TEAMS;
+// The invocations that cover the columns of a row.
+const TEAM_SIZE: u32 = 16u;
+// ROWS over the number of teams.
+const ROWS_PER_TEAM: u32 = 2u;
+
+// An operand as vec4s.
+struct OperandLayout {
+    offset: u32,
+    batch_stride: u32,
+    head_stride: u32,
+    row_stride: u32,
+}
 
 struct Params {
     heads: u32,
     queries: u32,
     keys: u32,
-    // Quads in a key, and in a value.
+    // vec4s of a key, and of a value.
     width: u32,
     value_width: u32,
     row_blocks: u32,
     col_blocks: u32,
-    groups: u32,
+    workgroups: u32,
     scale: f32,
     // Zero for none.
     softcap: f32,
@@ -37,13 +50,12 @@ struct Params {
     mask_offset: u32,
     bias_offset: u32,
     pad0: u32,
-    // In quads: where the operand starts, and its strides of batch, head and row.
-    q: vec4<u32>,
-    k: vec4<u32>,
-    v: vec4<u32>,
-    // In elements: strides of batch, head, row and column.
-    mask: vec4<u32>,
-    bias: vec4<u32>,
+    q: OperandLayout,
+    k: OperandLayout,
+    v: OperandLayout,
+    // In elements: batch, head, query, key.
+    mask_strides: vec4<u32>,
+    bias_strides: vec4<u32>,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
@@ -51,221 +63,218 @@ struct Params {
 @group(0) @binding(auto) var<storage, read> k: array<vec4<f32>>;
 @group(0) @binding(auto) var<storage, read> v: array<vec4<f32>>;
 //#if BIASED
+// The layout requires both bindings; a missing mask or bias is q, and not read.
 @group(0) @binding(auto) var<storage, read> mask: array<u32>;
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
 //#endif
 @group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
 
 //#if !SUBGROUP
-// Lanes that share a row while weights are made of scores.
-const SHARE: u32 = LANES / ROWS;
-// The block's scores, then weights: [key][row].
-var<workgroup> weights: array<f32, LANES * ROWS>;
-var<workgroup> gathered: array<f32, LANES>;
-var<workgroup> scales: array<f32, ROWS>;
+// The invocations that compute the weights of a row from its scores.
+const SOFTMAX_SIZE: u32 = WORKGROUP_SIZE / ROWS;
+// The scores of the block, later its weights: [key, row].
+var<workgroup> weights: array<f32, WORKGROUP_SIZE * ROWS>;
+var<workgroup> partials: array<f32, WORKGROUP_SIZE>;
+var<workgroup> rescales: array<f32, ROWS>;
 //#endif
 
-// Where a head of a batch starts.
-fn start(operand: vec4<u32>, at: vec2<u32>) -> u32 {
-    return operand.x + at.x * operand.y + at.y * operand.z;
-}
-
-// The score of a key, of the product of query and key.
-fn score(product: f32, at: vec2<u32>, row: u32, key: u32) -> f32 {
-    // The last query sees the last key.
+// The score of a key, from its dot product with the query.
+fn score_of(product: f32, batch: u32, head: u32, row: u32, key: u32) -> f32 {
+    // The last query attends to the last key.
     let hidden = p.causal == 1u && key + p.queries > row + p.keys;
-    var s = product * p.scale;
+    var score = product * p.scale;
 //#if BIASED
-    if (p.softcap > 0.0) { s = p.softcap * tanh_(s / p.softcap); }
-    let place = vec4<u32>(at, row, min(key, p.keys - 1u));
+    if (p.softcap > 0.0) { score = p.softcap * tanh_(score / p.softcap); }
+    let position = vec4<u32>(batch, head, row, min(key, p.keys - 1u));
     if (p.has_mask == 1u) {
-        let steps = place * p.mask;
-        if (mask[p.mask_offset + steps.x + steps.y + steps.z + steps.w] != 0u) { s = -inf(); }
+        let at = position * p.mask_strides;
+        if (mask[p.mask_offset + at.x + at.y + at.z + at.w] != 0u) { score = -inf(); }
     }
     if (p.has_bias == 1u) {
-        let steps = place * p.bias;
-        s += bias[p.bias_offset + steps.x + steps.y + steps.z + steps.w];
+        let at = position * p.bias_strides;
+        score += bias[p.bias_offset + at.x + at.y + at.z + at.w];
     }
 //#endif
-    return select(s, -inf(), hidden || key >= p.keys);
+    return select(score, -inf(), hidden || key >= p.keys);
 }
 
-// What scores of a row are counted from: its maximum, unless all are masked so far.
-fn origin(top: f32) -> f32 {
-    return select(top, 0.0, top == -inf());
+// The value subtracted from scores before exp: the maximum, or zero while all scores are masked.
+fn softmax_shift(row_max: f32) -> f32 {
+    return select(row_max, 0.0, row_max == -inf());
 }
 
 //#if SUBGROUP
-// Of eight lanes. (Where these are used, a compiler takes longer over subgroupMax and subgroupAdd.)
-fn octet_max(x: f32) -> f32 {
+// Over the eight lanes. Compilers take longer for subgroupMax and subgroupAdd on the adapters that use this.
+fn subgroup_max(x: f32) -> f32 {
     var y = max(x, subgroupShuffleXor(x, 1u));
     y = max(y, subgroupShuffleXor(y, 2u));
     return max(y, subgroupShuffleXor(y, 4u));
 }
 
-fn octet_sum(x: f32) -> f32 {
+fn subgroup_sum(x: f32) -> f32 {
     var y = x + subgroupShuffleXor(x, 1u);
     y += subgroupShuffleXor(y, 2u);
     return y + subgroupShuffleXor(y, 4u);
 }
 //#endif
 
-@compute @workgroup_size(LANES)
+@compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
     let block = group_index(group, groups);
-    if (block >= p.groups) { return; }
+    if (block >= p.workgroups) { return; }
+    let col_block = block % p.col_blocks;
     let row0 = block / p.col_blocks % p.row_blocks * ROWS;
     let matrix = block / p.col_blocks / p.row_blocks;
-    let at = vec2<u32>(matrix / p.heads, matrix % p.heads);
-    // Past the edges, rows and columns repeat the last one: they write the same value once more.
+    let batch = matrix / p.heads;
+    let head = matrix % p.heads;
+    // Rows and columns past the edge repeat the last one and write the same value again.
     let last_row = p.queries - 1u;
-    let team_row = row0 + lane / SPAN * OWN;
-    let q_start = start(p.q, at);
-    let k_start = start(p.k, at);
-    let v_start = start(p.v, at);
+    let team_row = local_index / TEAM_SIZE * ROWS_PER_TEAM;
+    let q_start = p.q.offset + batch * p.q.batch_stride + head * p.q.head_stride;
+    let k_start = p.k.offset + batch * p.k.batch_stride + head * p.k.head_stride;
+    let v_start = p.v.offset + batch * p.v.batch_stride + head * p.v.head_stride;
     var cols: array<u32, COLS>;
 //#repeat J COLS
-    cols[J] = min((block % p.col_blocks * COLS + J) * SPAN + lane % SPAN, p.value_width - 1u);
+    cols[J] = min((col_block * COLS + J) * TEAM_SIZE + local_index % TEAM_SIZE, p.value_width - 1u);
 //#end
-    // No row of the block sees keys past this.
+    // The end of the keys that any row of the block attends to.
     var end = p.keys;
     if (p.causal == 1u) {
-        let seen = min(row0 + ROWS, p.queries) + p.keys;
-        end = min(end, select(0u, seen - p.queries, seen > p.queries));
+        let reach = min(row0 + ROWS, p.queries) + p.keys;
+        end = min(end, select(0u, reach - p.queries, reach > p.queries));
     }
-    var acc: array<vec4<f32>, OWN * COLS>;
+    var acc: array<vec4<f32>, ROWS_PER_TEAM * COLS>;
 //#if SUBGROUP
-    var tops: array<f32, ROWS>;
+    var maxima: array<f32, ROWS>;
     var sums: array<f32, ROWS>;
 //#repeat I ROWS
-    tops[I] = -inf();
+    maxima[I] = -inf();
 //#end
 //#else
-    // The row whose weights this lane makes together with its neighbours, and its place among them.
-    let row = lane / SHARE;
-    let place = lane % SHARE;
-    var row_top = -inf();
+    // The row whose weights this invocation helps to compute, and its index among those that do.
+    let softmax_row = local_index / SOFTMAX_SIZE;
+    let softmax_index = local_index % SOFTMAX_SIZE;
+    var old_max = -inf();
     var row_sum = 0.0;
 //#endif
-    for (var key0 = 0u; key0 < end; key0 += LANES) {
-        let key = key0 + lane;
-        let k_row = k_start + min(key, p.keys - 1u) * p.k.w;
-        let count = min(LANES, p.keys - key0);
-        var s: array<f32, ROWS>;
+    for (var key0 = 0u; key0 < end; key0 += WORKGROUP_SIZE) {
+        let key = key0 + local_index;
+        let k_row = k_start + min(key, p.keys - 1u) * p.k.row_stride;
+        let keys = min(WORKGROUP_SIZE, p.keys - key0);
+        var scores: array<f32, ROWS>;
 //#repeat I ROWS
-        s[I] = 0.0;
+        scores[I] = 0.0;
 //#end
 //#if SUBGROUP
-        for (var e0 = 0u; e0 < p.width; e0 += LANES) {
-            // Each lane brings one of eight quads of the queries.
-            var part: array<vec4<f32>, ROWS>;
-            let mine = q_start + min(e0 + lane, p.width - 1u);
+        for (var e0 = 0u; e0 < p.width; e0 += WORKGROUP_SIZE) {
+            // Each lane loads one of eight vec4s of the queries.
+            var loaded: array<vec4<f32>, ROWS>;
+            let q_col = q_start + min(e0 + local_index, p.width - 1u);
 //#repeat I ROWS
-            part[I] = q[mine + min(row0 + I, last_row) * p.q.w];
+            loaded[I] = q[q_col + min(row0 + I, last_row) * p.q.row_stride];
 //#end
-            let quads = min(LANES, p.width - e0);
-            for (var e = 0u; e < quads; e++) {
-                let x = k[k_row + e0 + e];
+            let vec4s = min(WORKGROUP_SIZE, p.width - e0);
+            for (var e = 0u; e < vec4s; e++) {
+                let k_part = k[k_row + e0 + e];
 //#repeat I ROWS
-                s[I] += dot(subgroupShuffle(part[I], e), x);
+                scores[I] += dot(subgroupShuffle(loaded[I], e), k_part);
 //#end
             }
         }
 //#else
         for (var e = 0u; e < p.width; e++) {
-            let x = k[k_row + e];
+            let k_part = k[k_row + e];
 //#repeat I ROWS
-            s[I] += dot(q[q_start + min(row0 + I, last_row) * p.q.w + e], x);
+            scores[I] += dot(q[q_start + min(row0 + I, last_row) * p.q.row_stride + e], k_part);
 //#end
         }
 //#endif
 //#repeat I ROWS
-        s[I] = score(s[I], at, min(row0 + I, last_row), key);
+        scores[I] = score_of(scores[I], batch, head, min(row0 + I, last_row), key);
 //#end
 //#if SUBGROUP
 //#repeat I ROWS
         {
-            let top = max(tops[I], octet_max(s[I]));
-            let scale = exp_(tops[I] - origin(top));
-            s[I] = exp_(s[I] - origin(top));
-            sums[I] = sums[I] * scale + s[I];
-            tops[I] = top;
+            let row_max = max(maxima[I], subgroup_max(scores[I]));
+            let rescale = exp_(maxima[I] - softmax_shift(row_max));
+            scores[I] = exp_(scores[I] - softmax_shift(row_max));
+            sums[I] = sums[I] * rescale + scores[I];
+            maxima[I] = row_max;
 //#repeat J COLS
-            acc[I * COLS + J] *= scale;
+            acc[I * COLS + J] *= rescale;
 //#end
         }
 //#end
 //#else
-        // The last block's weights are no longer needed.
+        // The weights of the previous block may still be read.
         workgroupBarrier();
 //#repeat I ROWS
-        weights[lane * ROWS + I] = s[I];
+        weights[local_index * ROWS + I] = scores[I];
 //#end
         workgroupBarrier();
-        var top = row_top;
-        for (var j = place; j < LANES; j += SHARE) {
-            top = max(top, weights[j * ROWS + row]);
+        var row_max = old_max;
+        for (var j = softmax_index; j < WORKGROUP_SIZE; j += SOFTMAX_SIZE) {
+            row_max = max(row_max, weights[j * ROWS + softmax_row]);
         }
-        gathered[lane] = top;
+        partials[local_index] = row_max;
         workgroupBarrier();
-        for (var j = 0u; j < SHARE; j++) {
-            top = max(top, gathered[row * SHARE + j]);
+        for (var j = 0u; j < SOFTMAX_SIZE; j++) {
+            row_max = max(row_max, partials[softmax_row * SOFTMAX_SIZE + j]);
         }
-        let scale = exp_(row_top - origin(top));
-        row_sum *= scale;
-        row_top = top;
-        for (var j = place; j < LANES; j += SHARE) {
-            let weight = exp_(weights[j * ROWS + row] - origin(top));
-            weights[j * ROWS + row] = weight;
+        let rescale = exp_(old_max - softmax_shift(row_max));
+        row_sum *= rescale;
+        old_max = row_max;
+        for (var j = softmax_index; j < WORKGROUP_SIZE; j += SOFTMAX_SIZE) {
+            let weight = exp_(weights[j * ROWS + softmax_row] - softmax_shift(row_max));
+            weights[j * ROWS + softmax_row] = weight;
             row_sum += weight;
         }
-        if (place == 0u) { scales[row] = scale; }
+        if (softmax_index == 0u) { rescales[softmax_row] = rescale; }
         workgroupBarrier();
-        let team = lane / SPAN * OWN;
-//#repeat I OWN
+//#repeat I ROWS_PER_TEAM
 //#repeat J COLS
-        acc[I * COLS + J] *= scales[team + I];
+        acc[I * COLS + J] *= rescales[team_row + I];
 //#end
 //#end
 //#endif
-        for (var j = 0u; j < count; j++) {
-            let v_row = v_start + (key0 + j) * p.v.w;
-            var x: array<vec4<f32>, COLS>;
+        for (var j = 0u; j < keys; j++) {
+            let v_row = v_start + (key0 + j) * p.v.row_stride;
+            var v_part: array<vec4<f32>, COLS>;
 //#repeat J COLS
-            x[J] = v[v_row + cols[J]];
+            v_part[J] = v[v_row + cols[J]];
 //#end
-//#repeat I OWN
+//#repeat I ROWS_PER_TEAM
             {
 //#if SUBGROUP
-                let weight = subgroupShuffle(s[I], j);
+                let weight = subgroupShuffle(scores[I], j);
 //#else
-                let weight = weights[j * ROWS + team + I];
+                let weight = weights[j * ROWS + team_row + I];
 //#endif
 //#repeat J COLS
-                acc[I * COLS + J] += weight * x[J];
+                acc[I * COLS + J] += weight * v_part[J];
 //#end
             }
 //#end
         }
     }
 //#if !SUBGROUP
-    gathered[lane] = row_sum;
+    partials[local_index] = row_sum;
     workgroupBarrier();
 //#endif
-//#repeat I OWN
+//#repeat I ROWS_PER_TEAM
     {
 //#if SUBGROUP
-        let sum = octet_sum(sums[I]);
+        let sum = subgroup_sum(sums[I]);
 //#else
         var sum = 0.0;
-        for (var j = 0u; j < SHARE; j++) { sum += gathered[(lane / SPAN * OWN + I) * SHARE + j]; }
+        for (var j = 0u; j < SOFTMAX_SIZE; j++) { sum += partials[(team_row + I) * SOFTMAX_SIZE + j]; }
 //#endif
         let scale = select(1.0 / sum, 0.0, sum == 0.0);
-        let out_row = (matrix * p.queries + min(team_row + I, last_row)) * p.value_width;
+        let out_row = (matrix * p.queries + min(row0 + team_row + I, last_row)) * p.value_width;
 //#repeat J COLS
         out[out_row + cols[J]] = acc[I * COLS + J] * scale;
 //#end

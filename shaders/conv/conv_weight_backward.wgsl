@@ -1,42 +1,32 @@
-// conv_weight_backward: the gradient of conv with respect to its weight:
-// out[o, i, j, c] = sum over n, h, w of grad[n, o, h, w] * x[n, h*stride + i*dilation, .., c] for a padded x with the channels last.
-// As a product of [o, nhw] and [nhw, ijc]. One product per group. With VOLUME there is a depth before each height.
-//#include "lib/grid"
+// conv_weight_backward: the gradient of conv with respect to its weight,
+// out[o, i, j, c] = sum over n, h, w of grad[n, o, h, w] * x[n, h*stride + i*dilation, .., c],
+// as a product of [o, nhw] and [nhw, ijc]. x is padded, channels last. One product per group. VOLUME: there
+// is a depth before each height.
 //#include "lib/conv"
 
 @group(0) @binding(auto) var<uniform> p: Params;
-//#if QUADS
-@group(0) @binding(auto) var<storage, read> a: array<Four>;
-@group(0) @binding(auto) var<storage, read> b: array<Four>;
-//#else
-@group(0) @binding(auto) var<storage, read> a: array<f32>;
-@group(0) @binding(auto) var<storage, read> b: array<f32>;
-//#endif
-//#if OUT_QUAD
-@group(0) @binding(auto) var<storage, read_write> out: array<Quad>;
-//#else
-@group(0) @binding(auto) var<storage, read_write> out: array<f32>;
-//#endif
 
-var<private> group_id: u32;
+var<private> conv_group: u32;
 
 fn begin(batch: u32) {
-    group_id = batch;
+    conv_group = batch;
 }
 
 fn row_at(row: u32) -> u32 {
-    return (group_id * p.gemm.m + row) * p.out_len;
+    return (conv_group * p.gemm.m + row) * p.out_pixels;
 }
 
-// The runs of k are the rows of the output, which count through heights, depths and images.
+// The runs of k are the rows of the output, counted through heights, depths and images.
 fn a_outer(row: u32) -> u32 {
     let rows = p.window.out_d * p.window.out_h;
-    return row / rows * p.groups * p.gemm.m * p.out_len + row % rows * p.window.out_w;
+    let image = row / rows;
+    return image * p.groups * p.gemm.m * p.out_pixels + row % rows * p.window.out_w;
 }
 
 // A channel under a tap.
 fn col_at(col: u32) -> u32 {
-    return tap_at(col / p.in_c) + group_id * p.in_c + col % p.in_c;
+    let channel = conv_group * p.in_channels + col % p.in_channels;
+    return tap_offset(col / p.in_channels) + channel;
 }
 
 fn b_outer(row: u32) -> u32 {
@@ -55,4 +45,8 @@ fn bias_of_col(col: u32) -> f32 {
     return 0.0;
 }
 
-//#include "lib/gemm"
+//#if TILED
+//#include "lib/gemm_tiled"
+//#else
+//#include "lib/gemm_direct"
+//#endif

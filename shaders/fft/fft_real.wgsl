@@ -1,11 +1,12 @@
-// fft_real: between the spectrum of a line of 2 * half real numbers and that of the same numbers taken for half as many complex ones,
-// z[j] = x[2 j] + i x[2 j + 1]. With E and O the spectra of the even and of the odd numbers, and W = e^(-2 pi i / (2 half)):
-//   Z[k] = E[k] + i O[k],   X[k] = E[k] + W^k O[k],   both E and O conjugate-even.
-// Default: X from Z, in its real and imaginary parts. INVERSE: Z from X, divided by half, for an inverse transform that does not
-// divide; what X says of the imaginary parts of its first and last elements, which are real, is passed over.
-//#include "lib/grid"
-
+// fft_real: between the spectrum X of 2 * half real numbers x[j] and the spectrum Z of half as many complex
+// numbers z[j] = x[2 j] + i x[2 j + 1]. E and O are the spectra of the even and the odd x[j],
+// W = e^(-2 pi i / (2 half)):
+//   Z[k] = E[k] + i O[k],   X[k] = E[k] + W^k O[k],   E and O are conjugate-even.
+// Default: computes X[k] for k <= half from Z, as real and imaginary parts. INVERSE: computes Z from X,
+// divided by half, because the inverse transform does not divide. It ignores the imaginary parts of X[0] and
+// X[half], which are real.
 struct Params {
+    // INVERSE: elements of z, otherwise elements of X.
     count: u32,
     half: u32,
     half_bits: u32,
@@ -23,19 +24,12 @@ struct Params {
 @group(0) @binding(auto) var<storage, read_write> im: array<f32>;
 //#endif
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_index(group, groups) * 64u + lane;
-    if (i >= p.count) { return; }
+fn invocation(i: u32) {
 //#if INVERSE
     let k = i & (p.half - 1u);
     let start = (i >> p.half_bits) * (p.half + 1u);
     var a = vec2<f32>(re[start + k], im[start + k]);
-    // The conjugate of the element as far from the end.
+    // The conjugate of X[half - k].
     let end = start + p.half - k;
     var b = vec2<f32>(re[end], -im[end]);
     if (k == 0u) {
@@ -52,7 +46,7 @@ fn main(
     let line = i / (p.half + 1u);
     let k = i - line * (p.half + 1u);
     let start = line * p.half;
-    // Z repeats after `half` elements.
+    // Z has period half.
     let a = z[start + (k & (p.half - 1u))];
     let b = z[start + ((p.half - k) & (p.half - 1u))] * vec2<f32>(1.0, -1.0);
     let w = unit_root(2u * k, p.half_bits);
@@ -62,4 +56,5 @@ fn main(
     im[i] = 0.5 * (a.y + b.y + w.x * odd.y + w.y * odd.x);
 //#endif
 }
+//#include "lib/invocation"
 //#use "lib/math"

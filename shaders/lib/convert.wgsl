@@ -1,4 +1,5 @@
-// Conversions between types, as Rust's `as` does them: floats to integers towards zero, saturating, NaN to zero.
+// Conversions between types with the rules of Rust's `as`. Floats to integers: rounded towards zero,
+// saturating, NaN to zero.
 
 fn to_i32(x: f32) -> i32 {
     if (!(x == x)) { return 0; }
@@ -13,7 +14,7 @@ fn to_u32(x: f32) -> u32 {
     return u32(x);
 }
 
-// Past 32 bits a float's 24 digits are shifted into place: drivers disagree about converting directly.
+// From 2^32 on, the 24-bit significand is shifted into place: drivers differ in the direct conversion.
 fn to_u64(x: f32) -> u64 {
     if (!(x >= 1.0)) { return u64(0u); }
     if (x >= 18446744073709551616.0) { return ~u64(0u); }
@@ -30,11 +31,11 @@ fn to_i64(x: f32) -> i64 {
     return select(magnitude, -magnitude, x < 0.0);
 }
 
-// Integers past 24 bits to the nearest float, ties to even.
+// Rounded to the nearest float, ties to even.
 fn u64_to_float(x: u64) -> f32 {
     let high = u32(x >> 32u);
     if (high == 0u) { return f32(u32(x)); }
-    // Of the bits below a float's last, whether any is set is all that rounding needs to know.
+    // Keeps the 32 leading bits. The bits below them are merged into the last one, for the rounding.
     let shift = 32u - countLeadingZeros(high);
     let rest = select(0u, 1u, (x & ((u64(1u) << shift) - u64(1u))) != u64(0u));
     return f32(u32(x >> shift) | rest) * bitcast<f32>((127u + shift) << 23u);

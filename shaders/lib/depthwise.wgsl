@@ -1,15 +1,14 @@
-// What the kernels of depthwise convolutions share: the sizes, and where an element of the ground lies in x.
+// What the kernels of depthwise convolutions share: the sizes, and the mapping from the padded input to x.
 //#include "lib/window"
 
 struct Params {
-    // Results to make: bundles of rows of the forward kernel, weights of all parts of the other.
     count: u32,
     images: u32,
-    // Of the output; so many of them share a channel of the input.
+    // Channels of the output; each channel of the input has `multiplier` of them.
     channels: u32,
     multiplier: u32,
     window: Window,
-    // Where x's first element lies on the ground, and how far apart the others do.
+    // Position of the first pixel of x in the padded input, and the distance between its pixels there.
     start_d: u32,
     start_h: u32,
     start_w: u32,
@@ -17,20 +16,19 @@ struct Params {
     step_d: u32,
     step_h: u32,
     step_w: u32,
-    rows_per_part: u32,
+    rows_per_split: u32,
 }
 
-// The rows that one invocation makes.
-const LINES: u32 = 4u;
-const_assert LINES == 4u; // the lanes of a vector
+// Rows that one invocation computes: the components of a vector.
+const ROWS: u32 = 4u;
 const OUTSIDE: u32 = 0xffffffffu;
 
-// The element of x at a distance from x's first element on the ground; before it the distance wraps and is too large.
-fn source(distance: u32, step: u32, size: u32) -> u32 {
+// The index in x of a position relative to x's first pixel. A position before it wraps and is too large.
+fn source(position: u32, step: u32, size: u32) -> u32 {
 //#if SPREAD
-    let place = distance / step;
-    return select(OUTSIDE, place, place < size && place * step == distance);
+    let index = position / step;
+    return select(OUTSIDE, index, index < size && index * step == position);
 //#else
-    return select(OUTSIDE, distance, distance < size);
+    return select(OUTSIDE, position, position < size);
 //#endif
 }

@@ -1,32 +1,34 @@
-// Floats of 16 bits, by their bits: the same on every device, with or without hardware for them.
+// 16-bit floats by their bits: the same result on every device, with or without hardware support.
 
-fn from_half(bits: u32) -> f32 {
+fn f16_to_f32(bits: u32) -> f32 {
     let sign = (bits & 0x8000u) << 16u;
     let exponent = (bits >> 10u) & 0x1fu;
     let mantissa = bits & 0x3ffu;
-    // Subnormals are whole multiples of 2^-24.
-    let small = bitcast<u32>(f32(mantissa) * 5.9604644775390625e-8);
+    // Subnormals are multiples of 2^-24.
+    let subnormal = bitcast<u32>(f32(mantissa) * 5.9604644775390625e-8);
     let normal = ((exponent + 112u) << 23u) | (mantissa << 13u);
     let special = 0x7f800000u | (mantissa << 13u);
-    let magnitude = select(select(normal, small, exponent == 0u), special, exponent == 31u);
+    let magnitude = select(select(normal, subnormal, exponent == 0u), special, exponent == 31u);
     return bitcast<f32>(sign | magnitude);
 }
 
-fn to_half(x: f32) -> u32 {
+fn f32_to_f16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
     let sign = (bits >> 16u) & 0x8000u;
-    let a = bits & 0x7fffffffu;
-    if (a > 0x7f800000u) { return sign | 0x7e00u; }
-    // From 65520 on, the nearest is infinity.
-    if (a >= 0x477ff000u) { return sign | 0x7c00u; }
-    if (a < 0x38800000u) {
-        return sign | u32(round(bitcast<f32>(a) * 16777216.0));
+    let magnitude = bits & 0x7fffffffu;
+    // NaN.
+    if (magnitude > 0x7f800000u) { return sign | 0x7e00u; }
+    // From 65520 on, the nearest value is infinity.
+    if (magnitude >= 0x477ff000u) { return sign | 0x7c00u; }
+    // Subnormal below 2^-14.
+    if (magnitude < 0x38800000u) {
+        return sign | u32(round(bitcast<f32>(magnitude) * 16777216.0));
     }
-    let rounded = a + 0xfffu + ((a >> 13u) & 1u);
+    let rounded = magnitude + 0xfffu + ((magnitude >> 13u) & 1u);
     return sign | ((rounded - 0x38000000u) >> 13u);
 }
 
-fn to_bfloat(x: f32) -> u32 {
+fn f32_to_bf16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
     if ((bits & 0x7fffffffu) > 0x7f800000u) { return (bits >> 16u) | 0x40u; }
     return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;

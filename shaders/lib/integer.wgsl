@@ -1,25 +1,25 @@
-// Integer arithmetic in the type A of a kernel's first operand: signed or not, of 32 or 64 bits.
+// Integer arithmetic in A, the type of a kernel's first operand: signed or unsigned, of 32 or 64 bits.
 
 fn int_sign(a: A) -> A {
     return select(A(0), A(1), a > A(0)) - select(A(0), A(1), a < A(0));
 }
 
-// Division rounds towards zero; by zero it gives zero, as hardware disagrees about it.
+// The quotient rounded towards zero; zero if the divisor is zero, because hardware differs there.
 fn idiv(a: A, b: A) -> A {
     if (b == A(0)) { return A(0); }
-    // The least number by -1 wraps, which hardware may not do.
+    // The minimum divided by -1 wraps, which hardware does not guarantee.
     if (A(0) - b == A(1) && a < A(0)) { return A(0) - a; }
     return a / b;
 }
 
-// The remainder with the sign of the divisor; by zero it gives zero.
+// The remainder with the sign of the divisor; zero if the divisor is zero.
 fn irem(a: A, b: A) -> A {
     if (b == A(0) || (A(0) - b == A(1) && a < A(0))) { return A(0); }
     let r = a % b;
     return select(r, r + b, r != A(0) && (r < A(0)) != (b < A(0)));
 }
 
-// To a whole power, wrapping; a negative power is rounded towards zero.
+// a to an integer power, wrapping. The result of a negative power is rounded towards zero.
 fn ipow(a: A, n: A) -> A {
     if (n < A(0)) {
         if (a == A(1)) { return A(1); }

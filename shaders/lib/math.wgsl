@@ -1,9 +1,9 @@
-// Formulas that WGSL lacks, or promises too little accuracy for (its asin, atan, log near one, sin and
-// cos of large values, tanh that may overflow). Only the functions that a kernel calls are kept.
+// Functions that WGSL lacks, or specifies with too little accuracy: asin, atan, log near one, sin and cos of
+// large values, tanh (which may overflow). `//#use` keeps only the functions that a kernel calls.
 // Polynomial coefficients: S. L. Moshier, Cephes (single precision), unless noted.
 
 fn is_nan(x: f32) -> bool {
-    // By bits: a compiler may fold `x != x` away.
+    // Tests the bits, because a compiler may fold `x != x` to false.
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
@@ -12,7 +12,7 @@ fn is_inf(x: f32) -> bool {
 }
 
 fn from_bits(bits: u32) -> f32 {
-    // Through a variable: WGSL refuses constants that are not finite.
+    // Uses a variable, because WGSL rejects constants that are not finite.
     var value = bits;
     return bitcast<f32>(value);
 }
@@ -25,19 +25,21 @@ fn inf() -> f32 {
     return from_bits(0x7f800000u);
 }
 
-// The larger or smaller of two, NaN if either is.
+// The maximum; NaN if either operand is NaN.
 fn nan_max(a: f32, b: f32) -> f32 {
     if (is_nan(a)) { return a; }
     if (is_nan(b)) { return b; }
     return max(a, b);
 }
 
+// The minimum; NaN if either operand is NaN.
 fn nan_min(a: f32, b: f32) -> f32 {
     if (is_nan(a)) { return a; }
     if (is_nan(b)) { return b; }
     return min(a, b);
 }
 
+// The sign; NaN for NaN.
 fn sign_of(x: f32) -> f32 {
     if (is_nan(x)) { return x; }
     return sign(x);
@@ -91,13 +93,13 @@ fn exp_(x: f32) -> f32 {
     let q = fma(fma(fma(fma(fma(1.9875691e-4, r, 1.3981999e-3), r, 8.3334519e-3), r,
         4.1665795e-2), r, 1.6666665e-1), r, 5.0000001e-1);
     let y = fma(q * r, r, r) + 1.0;
-    // Two steps, because 2^n alone may leave the range of normal numbers.
+    // 2^n as two factors, because it may be outside the range of normal numbers.
     let half = i32(n) / 2;
     let rest = i32(n) - half;
     return y * bitcast<f32>(u32(half + 127) << 23u) * bitcast<f32>(u32(rest + 127) << 23u);
 }
 
-// 1 - erf(x) for x >= 0, fractional error below 1.2e-7 (W. H. Press et al., Numerical Recipes, erfcc).
+// 1 - erf(x) for x >= 0, relative error below 1.2e-7 (W. H. Press et al., Numerical Recipes, erfcc).
 fn erfc_positive(x: f32) -> f32 {
     let t = 1.0 / (1.0 + 0.5 * x);
     return t * exp_(-x * x - 1.26551223 + t * (1.00002368 + t * (0.37409196 + t * (0.09678418
@@ -105,7 +107,7 @@ fn erfc_positive(x: f32) -> f32 {
         + t * (-0.82215223 + t * 0.17087277)))))))));
 }
 
-// erf by its Taylor series near zero, by the complement elsewhere.
+// erf: its Taylor series near zero, 1 - erfc elsewhere.
 fn erf(x: f32) -> f32 {
     if (is_nan(x)) { return x; }
     let a = abs(x);
@@ -118,7 +120,7 @@ fn erf(x: f32) -> f32 {
     return with_sign(1.0 - erfc_positive(a), x);
 }
 
-// The normal distribution's cumulative function, without cancellation in the lower tail.
+// The cumulative distribution function of the normal distribution, without cancellation in the lower tail.
 fn normal_cdf(x: f32) -> f32 {
     let z = abs(x) * 0.70710678;
     if (z < 0.9) { return 0.5 + 0.5 * erf(x * 0.70710678); }
@@ -128,7 +130,7 @@ fn normal_cdf(x: f32) -> f32 {
 
 fn gelu(x: f32) -> f32 {
     if (is_nan(x)) { return x; }
-    // Past -14 the product is zero, and past infinity no number.
+    // Below -14 the result is zero; at -infinity it is NaN.
     return x * select(normal_cdf(min(x, 14.0)), 0.0, x < -14.0);
 }
 
@@ -165,7 +167,7 @@ fn sinh_(x: f32) -> f32 {
         let w = x * x;
         return fma(((2.03721912945e-4 * w + 8.33028376239e-3) * w + 1.66667160211e-1) * w, x, x);
     }
-    // Half the exponent twice: e^|x| may overflow where sinh does not.
+    // Multiplies by e^(|x|/2) twice, because e^|x| may overflow where sinh does not.
     let e = exp_(0.5 * abs(x));
     return with_sign(0.5 * e * e - 0.5 / e / e, x);
 }
@@ -187,8 +189,8 @@ fn cos_small(x: f32) -> f32 {
         - 0.5 * w + 1.0;
 }
 
-// e^(-2 pi i k / n) as (real, imaginary), for n = 4 * 2^bits and k < n. What is left of the angle after whole turns
-// by 90 degrees is found in integers, and from the nearer end.
+// e^(-2 pi i k / n) as (real, imaginary), for n = 4 * 2^bits and k < n. The angle is reduced in integers: by
+// multiples of 90 degrees, then to the distance from the nearer end of the quadrant.
 fn unit_root(k: u32, bits: u32) -> vec2<f32> {
     let quarter = 1u << bits;
     let turns = k >> bits;
@@ -201,7 +203,7 @@ fn unit_root(k: u32, bits: u32) -> vec2<f32> {
     return select(second, -second, (turns & 2u) == 2u);
 }
 
-// Sine of x + turns * pi/2, after reducing x to [-pi/4, pi/4] in three parts of pi/2.
+// The sine of x + turns * pi/2. x is reduced to [-pi/4, pi/4] with pi/2 split into three parts.
 fn sin_shifted(x: f32, turns: i32) -> f32 {
     if (is_nan(x) || is_inf(x)) { return nan(); }
     if (abs(x) > 65536.0) { return select(sin(x), cos(x), turns == 1); }
@@ -300,7 +302,7 @@ fn atanh_(x: f32) -> f32 {
     return with_sign(0.5 * log1p(2.0 * abs(x) / (1.0 - abs(x))), x);
 }
 
-// a to a whole power, by squaring: exact where the result is.
+// a to an integer power by repeated squaring: exact if the result is representable.
 fn pow_whole(a: f32, n: u32) -> f32 {
     var base = a;
     var left = n;
@@ -313,7 +315,7 @@ fn pow_whole(a: f32, n: u32) -> f32 {
     return y;
 }
 
-// a^b with the special cases of C: a negative base has whole powers.
+// a^b with the special cases of C: a negative base needs an integer exponent.
 fn pow_(a: f32, b: f32) -> f32 {
     if (b == 0.0 || a == 1.0) { return 1.0; }
     if (is_nan(a) || is_nan(b)) { return nan(); }
@@ -322,7 +324,7 @@ fn pow_(a: f32, b: f32) -> f32 {
         let y = pow_whole(a, u32(abs(b)));
         return select(y, 1.0 / y, b < 0.0);
     }
-    // From 2^24 on, every number is even.
+    // From 2^24 on, every float is an even integer.
     let even = abs(b) >= 16777216.0;
     if (a < 0.0 && !whole && !even) { return nan(); }
     let m = abs(a);
@@ -344,7 +346,7 @@ fn rem(a: f32, b: f32) -> f32 {
         return select(b, a, a == 0.0 || (a < 0.0) == (b < 0.0));
     }
     var r = a - b * floor(a / b);
-    // The quotient is rounded, so the result may be one divisor off.
+    // The quotient is rounded, so the result may be off by one divisor.
     if (abs(r) >= abs(b)) { r -= with_sign(b, r); }
     if (r != 0.0 && (r < 0.0) != (b < 0.0)) { r += b; }
     return r;

@@ -1,5 +1,6 @@
-// What pooling and its gradients share: the sizes, and the window of an output pixel.
+// What pooling and its gradients share: the parameters, and the window of an output pixel.
 struct Params {
+    count: u32,
     // Rows of the result, of all channels and images.
     lines: u32,
     in_h: u32,
@@ -10,20 +11,19 @@ struct Params {
     kernel_w: u32,
     stride_h: u32,
     stride_w: u32,
-    pad_h: u32,
-    pad_w: u32,
+    padding_h: u32,
+    padding_w: u32,
     dilation_h: u32,
     dilation_w: u32,
-    // 1 when padding counts as elements of an average.
-    count_pad: u32,
+    // Whether an average counts padding elements.
+    count_include_pad: u32,
     pad0: u32,
-    pad1: u32,
 }
 
-// The rows that one invocation makes.
+// Lines that one invocation computes.
 const LINES: u32 = 4u;
 
-// The first input row or column of an adaptive window, and the one after its last.
+// The first input row or column of an adaptive window, and the end of its rows or columns.
 fn window_start(o: u32, input: u32, output: u32) -> u32 {
     return o * input / output;
 }
@@ -32,19 +32,19 @@ fn window_end(o: u32, input: u32, output: u32) -> u32 {
     return ((o + 1u) * input + output - 1u) / output;
 }
 
-// How many elements an average divides by: those of the window inside the image, or inside the padding.
+// The divisor of an average: the elements of the window inside the image, or inside the padded image.
 fn window_count(h: u32, w: u32) -> f32 {
-    let top = i32(h * p.stride_h) - i32(p.pad_h);
-    let left = i32(w * p.stride_w) - i32(p.pad_w);
+    let top = i32(h * p.stride_h) - i32(p.padding_h);
+    let left = i32(w * p.stride_w) - i32(p.padding_w);
     var low_h = 0;
     var low_w = 0;
     var high_h = i32(p.in_h);
     var high_w = i32(p.in_w);
-    if (p.count_pad == 1u) {
-        low_h = -i32(p.pad_h);
-        low_w = -i32(p.pad_w);
-        high_h += i32(p.pad_h);
-        high_w += i32(p.pad_w);
+    if (p.count_include_pad == 1u) {
+        low_h = -i32(p.padding_h);
+        low_w = -i32(p.padding_w);
+        high_h += i32(p.padding_h);
+        high_w += i32(p.padding_w);
     }
     let rows = min(top + i32(p.kernel_h), high_h) - max(top, low_h);
     let cols = min(left + i32(p.kernel_w), high_w) - max(left, low_w);

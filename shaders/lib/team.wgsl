@@ -1,56 +1,63 @@
-// A workgroup of LANES invocations in teams of SPAN, each with a line of its own; the members of a team are APART from
-// one another, 1 or TEAMS. The kernel's `alias Part` says what a member brings, its `joined` what two of them make. The
-// tree is the same for every line, so results repeat bit for bit.
-// SUBGROUP: a team is a subgroup of eight, and needs no barrier; the kernel says by `shuffled` what a member whose number
-// differs in the bits of a mask has. Without TEAM each invocation is a team.
-const LANES: u32 = 64u;
-const SPAN: u32 = 1u;
-const APART: u32 = 1u;
-const TEAMS: u32 = LANES / SPAN;
+// A workgroup of WORKGROUP_SIZE invocations in teams of TEAM_SIZE, each reducing a line of its own. The
+// members of a team are TEAM_STRIDE apart in local index: 1, or TEAMS, so that neighbouring invocations
+// are in different teams. The including shader defines `alias Partial`, what a member contributes, and
+// `combine(Partial, Partial)`. The tree of combinations is the same for every line, so results repeat
+// bit for bit.
+// SUBGROUP: a team is a subgroup of eight and needs no barrier; the including shader defines
+// `shuffle_xor(Partial, mask)`. Without TEAM, each invocation is a team.
+const WORKGROUP_SIZE: u32 = 64u;
+const TEAM_SIZE: u32 = 1u;
+const TEAM_STRIDE: u32 = 1u;
+const TEAMS: u32 = WORKGROUP_SIZE / TEAM_SIZE;
 
-fn team_of(lane: u32) -> u32 {
-    return lane / (APART * SPAN) * APART + lane % APART;
+// Index of the team in its workgroup.
+fn team_index(local_index: u32) -> u32 {
+    return local_index / (TEAM_STRIDE * TEAM_SIZE) * TEAM_STRIDE + local_index % TEAM_STRIDE;
 }
 
-fn member_of(lane: u32) -> u32 {
-    return lane / APART % SPAN;
+// Index of the invocation in its team.
+fn member_index(local_index: u32) -> u32 {
+    return local_index / TEAM_STRIDE % TEAM_SIZE;
 }
 
-// is_spare: whether there is no line of this number for a team, which then may leave. A team that shares barriers may not: it
-// takes the last line once more. over_team: what all members of the team bring, joined.
+// may_exit: whether a team without a line may return early. Teams that share barriers may not: they
+// repeat the last line instead.
+// team_combine: the contributions of all members, combined.
 //#if TEAM
-fn is_spare(index: u32, lines: u32) -> bool {
+fn may_exit(line: u32, lines: u32) -> bool {
     return false;
 }
 
 //#if SUBGROUP
-fn over_team(lane: u32, mine: Part) -> Part {
-    let two = joined(mine, shuffled(mine, 1u));
-    let four = joined(two, shuffled(two, 2u));
-    return joined(four, shuffled(four, 4u));
+fn team_combine(local_index: u32, mine: Partial) -> Partial {
+    let two = combine(mine, shuffle_xor(mine, 1u));
+    let four = combine(two, shuffle_xor(two, 2u));
+    return combine(four, shuffle_xor(four, 4u));
 }
 //#else
-var<workgroup> parts: array<Part, LANES>;
+var<workgroup> partials: array<Partial, WORKGROUP_SIZE>;
 
-fn over_team(lane: u32, mine: Part) -> Part {
-    workgroupBarrier(); // those who still read the last result
-    parts[lane] = mine;
-    for (var half = SPAN / 2u; half > 0u; half /= 2u) {
+fn team_combine(local_index: u32, mine: Partial) -> Partial {
+    // The previous result may still be read.
+    workgroupBarrier();
+    partials[local_index] = mine;
+    for (var half = TEAM_SIZE / 2u; half > 0u; half /= 2u) {
         workgroupBarrier();
-        if (member_of(lane) < half) {
-            parts[lane] = joined(parts[lane], parts[lane + half * APART]);
+        if (member_index(local_index) < half) {
+            let other = partials[local_index + half * TEAM_STRIDE];
+            partials[local_index] = combine(partials[local_index], other);
         }
     }
     workgroupBarrier();
-    return parts[lane - member_of(lane) * APART];
+    return partials[local_index - member_index(local_index) * TEAM_STRIDE];
 }
 //#endif
 //#else
-fn is_spare(index: u32, lines: u32) -> bool {
-    return index >= lines;
+fn may_exit(line: u32, lines: u32) -> bool {
+    return line >= lines;
 }
 
-fn over_team(lane: u32, mine: Part) -> Part {
+fn team_combine(local_index: u32, mine: Partial) -> Partial {
     return mine;
 }
 //#endif

@@ -15,5 +15,5 @@ struct Window {
     dilation_d: u32,
     dilation_h: u32,
     dilation_w: u32,
-    pad: u32,
+    pad0: u32,
 }

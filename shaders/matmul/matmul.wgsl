@@ -1,33 +1,19 @@
 // matmul: out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], plus bias[j].
 // Operands are read through their strides: transposing or broadcasting one costs no copy.
-//#include "lib/grid"
-//#include "lib/layout"
+//#include "lib/walk"
 
 struct Params {
     gemm: Gemm,
-    // Strides of a row of a and of a column of b; those along k are the steps of the product.
+    // Strides of a row of a and of a column of b; the strides along k are gemm.a_step and gemm.b_step.
     a_row: u32,
     b_col: u32,
     has_bias: u32,
     pad0: u32,
-    // Where each matrix of the batch starts in a (y) and b (z).
+    // Where the matrices of the batch start, in a (y) and b (z).
     walk: Walk,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-//#if QUADS
-@group(0) @binding(auto) var<storage, read> a: array<Four>;
-@group(0) @binding(auto) var<storage, read> b: array<Four>;
-//#else
-@group(0) @binding(auto) var<storage, read> a: array<f32>;
-@group(0) @binding(auto) var<storage, read> b: array<f32>;
-//#endif
-@group(0) @binding(auto) var<storage, read> bias: array<f32>;
-//#if OUT_QUAD
-@group(0) @binding(auto) var<storage, read_write> out: array<Quad>;
-//#else
-@group(0) @binding(auto) var<storage, read_write> out: array<f32>;
-//#endif
 
 var<private> a_start: u32;
 var<private> b_start: u32;
@@ -68,4 +54,8 @@ fn bias_of_col(col: u32) -> f32 {
     return bias[col];
 }
 
-//#include "lib/gemm"
+//#if TILED
+//#include "lib/gemm_tiled"
+//#else
+//#include "lib/gemm_direct"
+//#endif

@@ -1,18 +1,20 @@
 // matmul_int: out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j] for integers, wrapping.
-//#include "lib/grid"
-//#include "lib/layout"
+//#include "lib/walk"
 
 alias E = i32;
 
 struct Params {
-    len: u32,
+    // Elements of out.
+    count: u32,
     m: u32,
     n: u32,
     k: u32,
+    // Strides of the matrices.
     a_row: u32,
     a_col: u32,
     b_row: u32,
     b_col: u32,
+    // Where the matrices of the batch start, in a (y) and b (z).
     walk: Walk,
 }
 
@@ -21,14 +23,7 @@ struct Params {
 @group(0) @binding(auto) var<storage, read> b: array<E>;
 @group(0) @binding(auto) var<storage, read_write> out: array<E>;
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_index(group, groups) * 64u + lane;
-    if (i >= p.len) { return; }
+fn invocation(i: u32) {
     let start = locate(i / (p.m * p.n));
     let row = start.y + (i / p.n % p.m) * p.a_row;
     let col = start.z + (i % p.n) * p.b_col;
@@ -38,3 +33,4 @@ fn main(
     }
     out[i] = sum;
 }
+//#include "lib/invocation"

@@ -1,75 +1,77 @@
-// norm: out[r, k] = (x[r, k] - mean) * gamma[k] / sqrt(mean of (x - mean)^2 + epsilon) + beta[k], the means over the
-// elements of a row. CENTER: with its mean (J. L. Ba et al., 2016); otherwise zero stands for it, and there
-// is no beta (B. Zhang and R. Sennrich, 2019). A team walks a row.
+// norm: out[r, k] = (x[r, k] - mean) * gamma[k] / sqrt(mean of (x - mean)^2 + epsilon) + beta[k], with the
+// means of row r. CENTER: layer norm (J. L. Ba et al., 2016). Otherwise the mean is taken as zero and there
+// is no beta: RMS norm (B. Zhang and R. Sennrich, 2019). A team reduces a row.
 //#include "lib/grid"
-//#include "lib/row"
+//#include "lib/vector"
 //#include "lib/team"
 
 struct Params {
     rows: u32,
-    // Words of a row.
+    // Loads of a row.
     len: u32,
     epsilon: f32,
     has_beta: u32,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-@group(0) @binding(auto) var<storage, read> x: array<Word>;
-@group(0) @binding(auto) var<storage, read> gamma: array<Word>;
+@group(0) @binding(auto) var<storage, read> x: array<Load>;
+@group(0) @binding(auto) var<storage, read> gamma: array<Load>;
 //#if CENTER
-@group(0) @binding(auto) var<storage, read> beta: array<Word>;
+// The layout requires a binding; without a beta it is gamma, and not read.
+@group(0) @binding(auto) var<storage, read> beta: array<Load>;
 //#endif
-@group(0) @binding(auto) var<storage, read_write> out: array<Word>;
+@group(0) @binding(auto) var<storage, read_write> out: array<Load>;
 
-alias Part = vec2<f32>;
+// Sums of the differences from the mean, and of their squares.
+alias Partial = vec2<f32>;
 
-fn joined(a: Part, b: Part) -> Part {
+fn combine(a: Partial, b: Partial) -> Partial {
     return a + b;
 }
 
 //#if SUBGROUP
-fn shuffled(part: Part, mask: u32) -> Part {
-    return subgroupShuffleXor(part, mask);
+fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
+    return subgroupShuffleXor(partial, mask);
 }
 //#endif
 
-@compute @workgroup_size(LANES)
+@compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-    let team = group_index(group, groups) * TEAMS + team_of(lane);
-    if (is_spare(team, p.rows)) { return; }
+    let team = group_index(group, groups) * TEAMS + team_index(local_index);
+    if (may_exit(team, p.rows)) { return; }
     let row = min(team, p.rows - 1u);
     let base = row * p.len;
-    let first = member_of(lane);
-    let count = f32(p.len * HELD);
+    let first = member_index(local_index);
+    let count = f32(p.len * VALUES_PER_LOAD);
     var mean = 0.0;
 //#if CENTER
-    for (var k = first; k < p.len; k += SPAN) {
-        mean += sum_of(values_of(x[base + k]));
+    for (var k = first; k < p.len; k += TEAM_SIZE) {
+        mean += sum_of(to_values(x[base + k]));
     }
-    mean = over_team(lane, vec2<f32>(mean, 0.0)).x / count;
+    mean = team_combine(local_index, vec2<f32>(mean, 0.0)).x / count;
 //#endif
     var moments = vec2<f32>();
-    for (var k = first; k < p.len; k += SPAN) {
-        let d = values_of(x[base + k]) - mean;
+    for (var k = first; k < p.len; k += TEAM_SIZE) {
+        let d = to_values(x[base + k]) - mean;
         moments += vec2<f32>(sum_of(d), sum_of(d * d));
     }
-    moments = over_team(lane, moments) / count;
-    // A large mean is rounded; what it is off by is the mean of the differences.
-    var rest = 0.0;
+    moments = team_combine(local_index, moments) / count;
+    // A large mean is rounded: the mean of the differences corrects it.
+    var correction = 0.0;
 //#if CENTER
-    rest = moments.x;
+    correction = moments.x;
 //#endif
-    let scale = 1.0 / sqrt(max(moments.y - rest * rest, 0.0) + p.epsilon);
-    for (var k = first; k < p.len; k += SPAN) {
-        var y = (values_of(x[base + k]) - mean - rest) * scale * values_of(gamma[k]);
+    let variance = max(moments.y - correction * correction, 0.0);
+    let scale = 1.0 / sqrt(variance + p.epsilon);
+    for (var k = first; k < p.len; k += TEAM_SIZE) {
+        var y = (to_values(x[base + k]) - mean - correction) * scale * to_values(gamma[k]);
 //#if CENTER
-        if (p.has_beta == 1u) { y += values_of(beta[k]); }
+        if (p.has_beta == 1u) { y += to_values(beta[k]); }
 //#endif
-        out[base + k] = word_of(y);
+        out[base + k] = from_values(y);
     }
 }
-//#use "lib/math"

@@ -1,53 +1,55 @@
-// reduce: out[o] = FINISH(COMBINE over k of LOAD(x[o, k])), with k running over the reduced axes.
-// A line is what one output reduces; it may be cut into `splits` parts, whose results lie [split][line].
-// A team walks a part. ALONG: parts are contiguous and aligned, read four elements at a time. ACROSS: a team walks the
-// same part of four lines that are neighbours in memory, a quad at a time. WORDS: quads are of 32-bit words.
-// ARG: the result is the index along the line instead of the value.
-// The order of combination depends on the layout and the adapter alone, so results repeat bit for bit.
-// FLAT: one axis is reduced.
+// reduce: out[l] = FINISH(COMBINE over k of LOAD(x[l, k])), with k over the reduced axes.
+// A line is the elements that one output reduces. A line may be cut into `splits` parts; their results are
+// [splits, lines]. A team reduces one part.
+// ALONG: the elements of a line are contiguous and read in vec4s. ACROSS: a team reduces the same part of four
+// neighbouring lines, read in vec4s. WORDS: elements have 32 bits. FLAT: one axis is reduced.
+// ARG: the result is the index of the element within its line.
+// The order of combination depends only on the layout and the adapter, so results repeat bit for bit.
 //#include "lib/grid"
-//#include "lib/layout"
+//#include "lib/walk"
 //#include "lib/team"
 //#if WORDS
-//#include "lib/quad"
+//#include "lib/vec4"
 //#endif
 
 alias E = f32;
 alias O = f32;
-// Elements of a line that one read brings.
-const PER_LOAD: u32 = 1u;
+// Elements of a line per load.
+const LINE_ELEMENTS_PER_LOAD: u32 = 1u;
 
 struct Params {
-    // Lines, or quads of them; parts per line; reads per line; reads per part.
+    // Lines; with ACROSS, groups of four lines.
     lines: u32,
     splits: u32,
+    // Loads of a line.
     len: u32,
-    chunk: u32,
-    // For FINISH: what a mean is divided by.
-    scale: f32,
-    // From one read of a line to the next.
-    step: u32,
-    // Axes that are reduced, as a second walk, in reads.
+    // Loads of a split; the last one may have fewer.
+    split_len: u32,
+    // The divisor of a mean, for FINISH.
+    divisor: f32,
+    // Stride of the loads if one axis is reduced.
+    stride: u32,
+    // The reduced axes: sizes and strides in loads.
     inner_rank: u32,
     pad0: u32,
     walk: Walk,
     inner_shape: array<vec4<u32>, 3>,
-    inner_steps: array<vec4<u32>, 3>,
+    inner_strides: array<vec4<u32>, 3>,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-//#if QUADS
+//#if VEC4
 //#if WORDS
-@group(0) @binding(auto) var<storage, read> x: array<Quad>;
+@group(0) @binding(auto) var<storage, read> x: array<Words4>;
 
-fn four(q: u32) -> vec4<E> {
-    return bitcast<vec4<E>>(words_of(x[q]));
+fn load_vec4(at: u32) -> vec4<E> {
+    return bitcast<vec4<E>>(to_words(x[at]));
 }
 //#else
 @group(0) @binding(auto) var<storage, read> x: array<vec4<E>>;
 
-fn four(q: u32) -> vec4<E> {
-    return x[q];
+fn load_vec4(at: u32) -> vec4<E> {
+    return x[at];
 }
 //#endif
 //#else
@@ -55,13 +57,14 @@ fn four(q: u32) -> vec4<E> {
 //#endif
 @group(0) @binding(auto) var<storage, read_write> out: array<O>;
 
+// The type of partial results.
 alias T = f32;
 
-fn combine(a: T, b: T) -> T {
+fn combine_values(a: T, b: T) -> T {
     return COMBINE;
 }
 
-fn load(v: E) -> T {
+fn convert(v: E) -> T {
     return LOAD;
 }
 
@@ -70,154 +73,163 @@ fn finish(v: T) -> O {
 }
 
 //#if !FLAT
-// Where read k of a line lies, relative to the line's start.
-fn inner(k: u32) -> u32 {
+// Offset of load k from the start of its line.
+fn inner_offset(k: u32) -> u32 {
     var rest = k;
     var at = 0u;
     for (var axis = p.inner_rank - 1u; axis > 0u; axis--) {
         let size = p.inner_shape[axis >> 2u][axis & 3u];
         let next = rest / size;
-        at += (rest - next * size) * p.inner_steps[axis >> 2u][axis & 3u];
+        at += (rest - next * size) * p.inner_strides[axis >> 2u][axis & 3u];
         rest = next;
     }
-    at += rest * p.inner_steps[0].x;
+    at += rest * p.inner_strides[0].x;
     return at;
 }
 //#endif
 
-// Part: what a member of a team brings. taken: what read k of a line brings, `at` its place. store: the result.
+// Each kind of reduction defines:
+// Partial: the contribution of a member of the team; identity: that of no elements;
+// load: load k of a line, at offset `at`; store: writes the result of a split.
 //#if ARG
-struct Part {
+struct Partial {
     value: T,
     index: u32,
 }
 
-// The index of nothing.
-const NONE: u32 = 0xffffffffu;
+const NO_INDEX: u32 = 0xffffffffu;
 
-fn nothing() -> Part {
-    return Part(T(), NONE);
+fn identity() -> Partial {
+    return Partial(T(), NO_INDEX);
 }
 
-// Of equals the first stays.
-fn joined(best: Part, next: Part) -> Part {
+// The first of equal elements wins.
+fn combine(best: Partial, next: Partial) -> Partial {
     let v = next.value;
     let b = best.value;
     let index = next.index;
     let better = (BETTER) || (v == b && index < best.index);
-    if (index != NONE && (best.index == NONE || better)) { return next; }
+    if (index != NO_INDEX && (best.index == NO_INDEX || better)) { return next; }
     return best;
 }
 
-fn taken(at: u32, k: u32) -> Part {
-    return Part(load(x[at]), k);
+fn load(at: u32, k: u32) -> Partial {
+    return Partial(convert(x[at]), k);
 }
 
-fn store(split: u32, line: u32, best: Part) {
+fn store(split: u32, line: u32, best: Partial) {
     out[split * p.lines + line] = O(best.index);
 }
-//#else
-fn nothing() -> Part {
-    return Part(IDENTITY);
+//#endif
+//#if !ARG
+fn identity() -> Partial {
+    return Partial(IDENTITY);
 }
-
+//#endif
 //#if ACROSS
-alias Part = vec4<T>;
+alias Partial = vec4<T>;
 
-fn joined(a: Part, b: Part) -> Part {
-    return Part(combine(a.x, b.x), combine(a.y, b.y), combine(a.z, b.z), combine(a.w, b.w));
+fn combine(a: Partial, b: Partial) -> Partial {
+    return Partial(
+        combine_values(a.x, b.x),
+        combine_values(a.y, b.y),
+        combine_values(a.z, b.z),
+        combine_values(a.w, b.w),
+    );
 }
 
-fn taken(at: u32, k: u32) -> Part {
-    let v = four(at);
-    return Part(load(v.x), load(v.y), load(v.z), load(v.w));
+fn load(at: u32, k: u32) -> Partial {
+    let v = load_vec4(at);
+    return Partial(convert(v.x), convert(v.y), convert(v.z), convert(v.w));
 }
 
-fn store(split: u32, line: u32, best: Part) {
+fn store(split: u32, line: u32, total: Partial) {
     let at = (split * p.lines + line) * 4u;
-    out[at] = finish(best.x);
-    out[at + 1u] = finish(best.y);
-    out[at + 2u] = finish(best.z);
-    out[at + 3u] = finish(best.w);
+    out[at] = finish(total.x);
+    out[at + 1u] = finish(total.y);
+    out[at + 2u] = finish(total.z);
+    out[at + 3u] = finish(total.w);
 }
-//#else
-alias Part = T;
+//#endif
+//#if SCALAR
+alias Partial = T;
 
-fn joined(a: Part, b: Part) -> Part {
-    return combine(a, b);
+fn combine(a: Partial, b: Partial) -> Partial {
+    return combine_values(a, b);
 }
 
-fn taken(at: u32, k: u32) -> Part {
+fn load(at: u32, k: u32) -> Partial {
 //#if ALONG
-    let v = four(at);
-    return combine(combine(load(v.x), load(v.y)), combine(load(v.z), load(v.w)));
+    let v = load_vec4(at);
+    let low = combine_values(convert(v.x), convert(v.y));
+    return combine_values(low, combine_values(convert(v.z), convert(v.w)));
 //#else
-    return load(x[at]);
+    return convert(x[at]);
 //#endif
 }
 
-fn store(split: u32, line: u32, best: Part) {
-    out[split * p.lines + line] = finish(best);
+fn store(split: u32, line: u32, total: Partial) {
+    out[split * p.lines + line] = finish(total);
 }
-//#endif
 //#endif
 
 //#if SUBGROUP
-fn shuffled(part: Part, mask: u32) -> Part {
+fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 //#if ARG
-    return Part(subgroupShuffleXor(part.value, mask), subgroupShuffleXor(part.index, mask));
+    return Partial(subgroupShuffleXor(partial.value, mask), subgroupShuffleXor(partial.index, mask));
 //#else
-    return subgroupShuffleXor(part, mask);
+    return subgroupShuffleXor(partial, mask);
 //#endif
 }
 //#endif
 
-// The reads first, first + SPAN, ... below end.
-fn walk(base: u32, first: u32, end: u32) -> Part {
-    var best = nothing();
+// Combines the loads first, first + TEAM_SIZE, ... below end, of the line that starts at `base`.
+fn reduce_loads(base: u32, first: u32, end: u32) -> Partial {
+    var total = identity();
 //#if FLAT
-    // Two a turn, which are under way at once. Places are added up: as products they take a CPU twice as long.
-    let step = SPAN * p.step;
-    var at = base + first * p.step;
+    // Two loads per iteration, in flight together. The offset is added up, because CPUs multiply slowly.
+    let stride = TEAM_SIZE * p.stride;
+    var at = base + first * p.stride;
     var k = first;
-    for (; k + SPAN < end; k += 2u * SPAN) {
-        let one = taken(at, k);
-        best = joined(best, joined(one, taken(at + step, k + SPAN)));
-        at += 2u * step;
+    for (; k + TEAM_SIZE < end; k += 2u * TEAM_SIZE) {
+        let one = load(at, k);
+        total = combine(total, combine(one, load(at + stride, k + TEAM_SIZE)));
+        at += 2u * stride;
     }
     if (k < end) {
-        best = joined(best, taken(at, k));
+        total = combine(total, load(at, k));
     }
 //#else
-    for (var k = first; k < end; k += SPAN) {
-        best = joined(best, taken(base + inner(k), k));
+    for (var k = first; k < end; k += TEAM_SIZE) {
+        total = combine(total, load(base + inner_offset(k), k));
     }
 //#endif
-    return best;
+    return total;
 }
 
-@compute @workgroup_size(LANES)
+@compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-    // Neighbouring teams walk neighbouring lines.
-    let team = group_index(group, groups) * TEAMS + team_of(lane);
-    if (is_spare(team, p.lines * p.splits)) { return; }
+    // Neighbouring teams reduce neighbouring lines.
+    let team = group_index(group, groups) * TEAMS + team_index(local_index);
+    if (may_exit(team, p.lines * p.splits)) { return; }
     let index = min(team, p.lines * p.splits - 1u);
     let split = index / p.lines;
     let line = index % p.lines;
-    let start = split * p.chunk;
-    let end = start + min(p.chunk, p.len - start);
+    let start = split * p.split_len;
+    let end = start + min(p.split_len, p.len - start);
 //#if ACROSS
     let base = locate(line * 4u).x >> 2u;
 //#else
-    let base = locate(line).x / PER_LOAD;
+    let base = locate(line).x / LINE_ELEMENTS_PER_LOAD;
 //#endif
-    let best = over_team(lane, walk(base, start + member_of(lane), end));
-    if (member_of(lane) == 0u) {
-        store(split, line, best);
+    let mine = reduce_loads(base, start + member_index(local_index), end);
+    let total = team_combine(local_index, mine);
+    if (member_index(local_index) == 0u) {
+        store(split, line, total);
     }
 }
 //#use "lib/math"

@@ -1,16 +1,20 @@
-// scan: out[o, k] = x[o, 0] COMBINE ... COMBINE x[o, k], along one axis whose elements are `stride` apart.
-// One invocation walks one chunk of a line in order. TOTALS: it writes only what the chunk comes to.
-// CARRY: it starts from the running total of the chunks before its own.
-//#include "lib/grid"
+// scan: out[.., k, ..] = x[.., 0, ..] COMBINE ... COMBINE x[.., k, ..], along one axis of packed tensors.
+// One invocation scans one chunk of a line in order.
+// TOTALS: out[line, chunk] = the combination of all elements of the chunk.
+// CARRY: a chunk starts from carry[line, chunk - 1], the combination of the chunks before it.
 
 alias E = f32;
 
 struct Params {
-    // Chunks in all, chunks per line, elements per line, elements per chunk.
-    parts: u32,
-    splits: u32,
+    // Chunks of all lines.
+    count: u32,
+    // Chunks of a line.
+    chunks: u32,
+    // Elements of a line.
     len: u32,
-    chunk: u32,
+    // Elements of a chunk; the last one may have fewer.
+    chunk_len: u32,
+    // Stride along a line.
     stride: u32,
     pad0: u32,
     pad1: u32,
@@ -28,23 +32,16 @@ fn combine(a: E, b: E) -> E {
     return COMBINE;
 }
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let part = group_index(group, groups) * 64u + lane;
-    if (part >= p.parts) { return; }
-    let line = part / p.splits;
-    let split = part % p.splits;
+fn invocation(i: u32) {
+    let line = i / p.chunks;
+    let chunk = i % p.chunks;
     let base = (line / p.stride) * p.stride * p.len + line % p.stride;
-    let first = split * p.chunk;
-    let end = min(first + p.chunk, p.len);
+    let first = chunk * p.chunk_len;
+    let end = min(first + p.chunk_len, p.len);
     var total = x[base + first * p.stride];
 //#if CARRY
-    if (split > 0u) {
-        total = combine(carry[part - 1u], total);
+    if (chunk > 0u) {
+        total = combine(carry[i - 1u], total);
     }
 //#endif
 //#if !TOTALS
@@ -57,7 +54,8 @@ fn main(
 //#endif
     }
 //#if TOTALS
-    out[part] = total;
+    out[i] = total;
 //#endif
 }
+//#include "lib/invocation"
 //#use "lib/math"

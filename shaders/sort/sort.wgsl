@@ -1,45 +1,48 @@
-// sort: one step of a stable merge sort of every line x[o, ..], carrying along where each element came from.
-// FIRST: an element finds its place in a block of BLOCK neighbours by counting those that go before it.
-// Otherwise: runs of `run` sorted elements are merged in pairs; an element finds its place by counting, with a binary
-// search in the other run, those that go before it. No step waits for another invocation.
-// Floats are ordered by their bits, as IEEE 754's totalOrder: -0 before 0, NaN after infinity.
-//#include "lib/grid"
+// sort: one pass of a stable merge sort of each line x[o, ..], with the original index of each element.
+// BLOCK_PASS: sorts blocks of BLOCK_SIZE elements. The rank of an element is the number of elements of its
+// block that sort before it.
+// Otherwise: merges pairs of sorted runs. The rank of an element is its index in its own run, plus the number
+// of elements of the other run that sort before it, which a binary search finds.
+// Floats are ordered by their bits, as in IEEE 754 totalOrder: -0 before 0, NaN after infinity.
 
 alias E = f32;
-const BLOCK: u32 = 32u;
+const BLOCK_SIZE: u32 = 32u;
 
 struct Params {
-    len: u32,
-    // Elements per line, and per sorted run.
-    line: u32,
-    run: u32,
+    // Elements of x.
+    count: u32,
+    // Elements of a line.
+    line_len: u32,
+    // Elements of a sorted run; the last one of a line may have fewer.
+    run_len: u32,
     pad0: u32,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
 @group(0) @binding(auto) var<storage, read> x: array<E>;
-//#if !FIRST
-@group(0) @binding(auto) var<storage, read> from_index: array<i32>;
+//#if !BLOCK_PASS
+@group(0) @binding(auto) var<storage, read> x_indices: array<i32>;
 //#endif
 @group(0) @binding(auto) var<storage, read_write> out: array<E>;
-@group(0) @binding(auto) var<storage, read_write> out_index: array<i32>;
+@group(0) @binding(auto) var<storage, read_write> out_indices: array<i32>;
 
 //#if FLOAT
 alias Key = i32;
 
-fn key(v: E) -> Key {
+fn key_of(v: E) -> Key {
     let bits = bitcast<i32>(v);
     return select(bits, bits ^ 0x7fffffff, bits < 0);
 }
 //#else
 alias Key = E;
 
-fn key(v: E) -> Key {
+fn key_of(v: E) -> Key {
     return v;
 }
 //#endif
 
-fn before(a: Key, b: Key) -> bool {
+// Returns whether elements with key a sort before elements with key b.
+fn precedes(a: Key, b: Key) -> bool {
 //#if DESCENDING
     return a > b;
 //#else
@@ -47,50 +50,44 @@ fn before(a: Key, b: Key) -> bool {
 //#endif
 }
 
-@compute @workgroup_size(64)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
-) {
-    let i = group_index(group, groups) * 64u + lane;
-    if (i >= p.len) { return; }
-    let at = i % p.line;
-    let line = i - at;
+fn invocation(i: u32) {
+    let index = i % p.line_len;
+    let line_start = i - index;
     let value = x[i];
-    let k = key(value);
-//#if FIRST
-    let start = at - at % BLOCK;
-    let end = min(start + BLOCK, p.line);
+    let key = key_of(value);
+//#if BLOCK_PASS
+    let start = index - index % BLOCK_SIZE;
+    let end = min(start + BLOCK_SIZE, p.line_len);
     var rank = 0u;
-    for (var j = start; j < end; j++) {
-        let other = key(x[line + j]);
-        // Of equals the first stays first.
-        rank += select(0u, 1u, before(other, k) || (j < at && !before(k, other)));
+    for (var k = start; k < end; k++) {
+        let other = key_of(x[line_start + k]);
+        // Equal elements keep their order.
+        rank += select(0u, 1u, precedes(other, key) || (k < index && !precedes(key, other)));
     }
-    out[line + start + rank] = value;
-    out_index[line + start + rank] = i32(at);
+    out[line_start + start + rank] = value;
+    out_indices[line_start + start + rank] = i32(index);
 //#else
-    let start = at - at % (p.run * 2u);
-    let middle = min(start + p.run, p.line);
-    let left = at < middle;
-    // Where this element would be inserted in the other run.
-    var low = select(start, middle, left);
-    let first = low;
-    var high = select(middle, min(middle + p.run, p.line), left);
+    let start = index - index % (p.run_len * 2u);
+    let middle = min(start + p.run_len, p.line_len);
+    let in_left = index < middle;
+    // Binary search for the insertion point in the other run. Equal elements of the left run come first.
+    let other_start = select(start, middle, in_left);
+    var low = other_start;
+    var high = select(middle, min(middle + p.run_len, p.line_len), in_left);
     while (low < high) {
         let mid = (low + high) / 2u;
-        let other = key(x[line + mid]);
-        let precedes = select(!before(k, other), before(other, k), left);
-        if (precedes) {
+        let other = key_of(x[line_start + mid]);
+        let other_first = select(!precedes(key, other), precedes(other, key), in_left);
+        if (other_first) {
             low = mid + 1u;
         } else {
             high = mid;
         }
     }
-    let own = at - select(middle, start, left);
-    let to = line + start + own + low - first;
+    let index_in_run = index - select(middle, start, in_left);
+    let to = line_start + start + index_in_run + low - other_start;
     out[to] = value;
-    out_index[to] = from_index[i];
+    out_indices[to] = x_indices[i];
 //#endif
 }
+//#include "lib/invocation"

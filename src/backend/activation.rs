@@ -1,14 +1,16 @@
-//! The contract's activations.
+//! The activations of Burn's contract.
 
 use super::contract::prelude::*;
 
-/// Activations that are not in the elementwise table. `prelu` and `softmin` are Burn's compositions.
+/// Activations that are not in the elementwise table. Burn composes `prelu` and `softmin`.
 macro_rules! activation_contract {
     ($apply:ident) => {
         $apply! {
-            relu(tensor: F) -> F = elementwise::limit(&rows::float_clamp_min, tensor, &[Literal::Float(0.0)]), else cpu::clamp(tensor, 0.0, f64::INFINITY);
-            softmax(tensor: F, dim: Size) -> F = softmax::softmax(tensor, dim);
-            log_softmax(tensor: F, dim: Size) -> F = softmax::log_softmax(tensor, dim);
+            relu(tensor: F) -> F =
+                elementwise::clamp(&rows::float_clamp_min, tensor, &[ScalarValue::Float(0.0)]),
+                else cpu;
+            softmax(tensor: F, dim: Axis) -> F = softmax::softmax(tensor, dim);
+            log_softmax(tensor: F, dim: Axis) -> F = softmax::log_softmax(tensor, dim);
         }
     };
 }
@@ -16,6 +18,6 @@ macro_rules! activation_contract {
 pub(crate) use activation_contract;
 
 impl ActivationOps<Wgsl> for Wgsl {
-    crate::kernels::table::activation_rows!(elementwise_methods);
+    crate::kernels::common::table::activation_rows!(elementwise_methods);
     activation_contract!(methods);
 }

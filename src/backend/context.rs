@@ -1,9 +1,9 @@
-//! Where an op runs: the one place that decides between a kernel and the CPU twin.
+//! The context of one op: its device, and whether it runs as a kernel or on the CPU backend.
 //!
-//! Every operand of an op is shown to a [`OpContext`]. It finds the device, refuses a mix of devices, and
-//! knows whether a kernel can take the operands. The rest is conversion: each kind of operand knows how
-//! it looks to a kernel and to the twin ([`Operand`]), and each kind of result how it comes back
-//! ([`OpOutput`]).
+//! Every operand is registered with an [`OpContext`]. It finds the device, rejects operands on
+//! different devices, and knows whether a kernel supports the operands. Each kind of operand then
+//! converts itself for a launcher or for the CPU backend ([`Operand`]), and each kind of result
+//! converts itself back ([`OpOutput`]).
 
 use std::sync::Arc;
 
@@ -13,208 +13,176 @@ use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
 use burn_std::quantization::QuantScheme;
 use half::{bf16, f16};
 
-use super::data::{check_can_fall_back, from_data, read_now};
 use super::fallback;
-use super::quantized::{cpu_data, quantized_from_data, read_quantized_now};
+use super::resolve::{check_can_fall_back, fail, resolve, runtime};
 use super::tensor::{
     GpuQuantized, QuantizedStorage, Storage, WgslQuantizedTensor, WgslTensor, burn_dtype,
     kernel_format, stored_dtype,
 };
+use super::transfer::{cpu_data, read_blocking, read_quantized_blocking, upload, upload_quantized};
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
 use crate::runtime::Runtime;
-use crate::tensor::Tensor;
+use crate::tensor::{self, Tensor};
 
-/// Ends an op that cannot be done. Burn's ops have no error to return.
-pub(crate) fn fail(op: &str, device: &WgslDevice, error: &dyn std::fmt::Display) -> ! {
-    panic!("{op} on {device}: {error}")
+/// How the operands and the result of a kernel are converted between storage and compute types.
+///
+/// Kernels compute in f32, in 32-bit and 64-bit integers, and in booleans.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Conversion {
+    /// Operands are converted to compute types, and the result to the operands' type.
+    Compute,
+    /// As `Compute`, but integer results are indices, which do not take the operands' type.
+    Indices,
+    /// As `Compute`, and a scalar is first rounded to the operands' type: 0.1 as f16 equals 0.1, as
+    /// in PyTorch and burn-flex. Arithmetic does not round its scalars: 0.999 as bf16 would be 1.
+    Compare,
+    /// None: the launcher accepts and returns all storage types. For views and casts.
+    Stored,
+    /// As `Compute`, but 16-bit floats are passed as they are. The kernel returns f32.
+    Half,
 }
 
-/// Where a device is, for an op that was asked for there.
-pub(crate) fn resolve(device: &WgslDevice, op: &str) -> ResolvedDevice {
-    device.resolve().unwrap_or_else(|error| fail(op, device, &error))
-}
-
-/// The opened GPU of a device; `None` for the CPU.
-pub(crate) fn runtime(device: &WgslDevice, op: &str) -> Option<Arc<Runtime>> {
-    match resolve(device, op) {
-        ResolvedDevice::Cpu => None,
-        ResolvedDevice::Adapter(index) => {
-            Some(Runtime::of(index).unwrap_or_else(|error| fail(op, device, &error)))
-        }
-    }
-}
-
-/// What is known of an op from the operands seen so far.
+/// What is known about an op from its operands.
 #[derive(Clone, Copy)]
 pub(crate) struct OpContext {
     op: &'static str,
+    conversion: Conversion,
     device: Option<WgslDevice>,
-    /// Whether every operand is one that a kernel can take.
-    native: bool,
-    /// Whether an operand, or the type that was asked for, has 64 bits.
-    wide: bool,
-    /// The element type of the first float operand and of the first integer one.
+    /// Whether kernels support every operand.
+    supported: bool,
+    /// Whether an operand or the requested type has 64-bit integers.
+    has_64_bit: bool,
+    /// The element type of the float operands.
     float: Option<DType>,
-    integer: Option<DType>,
-    /// The element type that the result was asked for in.
-    asked: Option<DType>,
-    /// How many axes the first tensor has.
+    /// The element type of the integer operands, except indices.
+    int: Option<DType>,
+    /// The requested element type of the result.
+    requested: Option<DType>,
+    /// Rank of the first tensor.
     rank: Option<usize>,
-    /// What the kernel does with element types.
-    types: Types,
-}
-
-/// What a row's kernel does with element types, beyond those that kernels compute in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Types {
-    /// Operands are converted to the type that kernels compute in, results back.
-    Computed,
-    /// The same, but integer results are indices: their type is not the operands'.
-    Index,
-    /// The same, and a scalar is first rounded to the operands' type: 0.1 in f16 equals 0.1, as in PyTorch and burn-flex.
-    /// In arithmetic a scalar keeps its digits, of which 0.999 in bf16 would have none left.
-    Compared,
-    /// The launcher takes and makes elements of every type: views, and conversions themselves.
-    Stored,
-    /// The launcher reads floats of 16 bits as they are.
-    Halves,
 }
 
 impl OpContext {
-    /// Whether this build has the CPU twin; where it has not, what calls it is left out.
-    pub const HAS_CPU: bool = cfg!(feature = "twin");
-
-    pub fn new(op: &'static str) -> Self {
+    pub fn new(op: &'static str, conversion: Conversion) -> Self {
         Self {
             op,
+            conversion,
             device: None,
-            native: true,
-            wide: false,
+            supported: true,
+            has_64_bit: false,
             float: None,
-            integer: None,
-            asked: None,
+            int: None,
+            requested: None,
             rank: None,
-            types: Types::Computed,
         }
     }
 
-    /// For a row marked `as stored`.
-    pub fn stored(self) -> Self {
-        Self { types: Types::Stored, ..self }
+    /// Registers an operand.
+    pub fn register(&mut self, operand: &impl Operand) {
+        operand.register(self);
     }
 
-    /// For a row marked `as halves`.
-    pub fn halves(self) -> Self {
-        Self { types: Types::Halves, ..self }
-    }
-
-    /// For a row marked `as index`.
-    pub fn index(self) -> Self {
-        Self { types: Types::Index, ..self }
-    }
-
-    /// For a row marked `as compared`.
-    pub fn compared(self) -> Self {
-        Self { types: Types::Compared, ..self }
-    }
-
-    /// Shows an operand that is places in others, and so neither says nor has their type.
-    pub fn register_indices(&mut self, indices: &WgslTensor) {
-        let (integer, rank) = (self.integer.take(), self.rank.take());
+    /// Registers an operand of indices, whose type is independent of the other operands' type.
+    pub fn register_indices(&mut self, indices: &impl Operand) {
+        let (int, rank) = (self.int.take(), self.rank.take());
         indices.register(self);
-        (self.integer, self.rank) = (integer, rank);
+        (self.int, self.rank) = (int, rank);
     }
 
-    fn at(&mut self, device: &WgslDevice) {
-        match &self.device {
-            None => self.device = Some(*device),
-            Some(first) if first == device => {}
-            Some(first) => {
-                let op = self.op;
-                if resolve(first, op) != resolve(device, op) {
-                    panic!(
-                        "{op}: tensors are on two devices, {first} and {device}; move one with to_device"
-                    );
-                }
-            }
-        }
-    }
-
-    /// Refuses an axis that the first tensor does not have.
-    pub fn has_axis(&self, axis: usize) {
+    /// Registers an axis of the first tensor.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the tensor does not have this axis.
+    pub fn register_axis(&mut self, axis: usize) {
         if let Some(rank) = self.rank {
             let op = self.op;
             assert!(axis < rank, "{op}: a tensor of {rank} axes has no axis {axis}");
         }
     }
 
+    fn register_device(&mut self, device: &WgslDevice) {
+        match &self.device {
+            None => self.device = Some(*device),
+            Some(first) if first == device => {}
+            Some(first) => {
+                let op = self.op;
+                assert!(
+                    resolve(first, op) == resolve(device, op),
+                    "{op}: tensors are on two devices, {first} and {device}; move one with \
+                     to_device"
+                );
+            }
+        }
+    }
+
+    fn register_requested(&mut self, dtype: DType) {
+        self.has_64_bit |= matches!(dtype, DType::I64 | DType::U64);
+        self.requested = Some(dtype);
+    }
+
     fn device(&self) -> WgslDevice {
         self.device.unwrap_or_default()
-    }
-
-    /// Whether the op's kernel takes these operands.
-    pub fn has_kernel(&self) -> bool {
-        if !self.native || !self.on_gpu() {
-            return false;
-        }
-        self.asked.is_none_or(|dtype| {
-            let runtime = runtime(&self.device(), self.op);
-            runtime.is_some_and(|runtime| stored_dtype(dtype, &runtime).is_some())
-        })
-    }
-
-    /// The operand as the row's kernel takes it.
-    fn operand(&self, tensor: Tensor) -> Tensor {
-        if self.types == Types::Stored || self.types == Types::Halves && tensor.dtype().is_half() {
-            return tensor;
-        }
-        cast::computed(tensor).unwrap_or_else(|error| fail(self.op, &self.device(), &error))
-    }
-
-    /// What a kernel computed, in the type that the op gives.
-    fn result(&self, tensor: Tensor) -> Tensor {
-        let dtype = tensor.dtype();
-        let given = match self.types {
-            Types::Stored => return tensor,
-            _ if dtype == crate::tensor::DType::Bool => return tensor,
-            _ if dtype.is_float() => self.asked.filter(DType::is_float).or(self.float),
-            Types::Index => self.asked,
-            Types::Computed | Types::Compared | Types::Halves => {
-                self.asked.filter(|dtype| !dtype.is_float()).or(self.integer)
-            }
-        };
-        match given.filter(|&given| given != burn_dtype(dtype)) {
-            None => tensor,
-            Some(given) => {
-                let stored = stored_dtype(given, tensor.runtime()).unwrap_or(dtype);
-                cast::cast(tensor, stored)
-                    .unwrap_or_else(|error| fail(self.op, &self.device(), &error))
-            }
-        }
     }
 
     fn on_gpu(&self) -> bool {
         resolve(&self.device(), self.op) != ResolvedDevice::Cpu
     }
 
-    /// What a kernel computed, as the op's result.
-    pub fn computed<R: OpOutput>(&self, result: crate::tensor::Result<R::Gpu>) -> R {
+    /// Whether the op runs as a kernel: its device is a GPU, and kernels support its operands.
+    pub fn has_kernel(&self) -> bool {
+        if !self.supported || !self.on_gpu() {
+            return false;
+        }
+        self.requested.is_none_or(|dtype| {
+            let runtime = runtime(&self.device(), self.op);
+            runtime.is_some_and(|runtime| stored_dtype(dtype, &runtime).is_some())
+        })
+    }
+
+    /// Converts an operand for the launcher.
+    fn convert_operand(&self, tensor: Tensor) -> Tensor {
+        match self.conversion {
+            Conversion::Stored => tensor,
+            Conversion::Half if tensor.dtype().is_half() => tensor,
+            _ => {
+                cast::computed(tensor).unwrap_or_else(|error| fail(self.op, &self.device(), &error))
+            }
+        }
+    }
+
+    /// Converts the launcher's result to the type of the op's result.
+    fn convert_result(&self, tensor: Tensor) -> Tensor {
+        let dtype = tensor.dtype();
+        let requested = match self.conversion {
+            Conversion::Stored => return tensor,
+            _ if dtype == tensor::DType::Bool => return tensor,
+            _ if dtype.is_float() => self.requested.filter(DType::is_float).or(self.float),
+            Conversion::Indices => self.requested,
+            Conversion::Compute | Conversion::Compare | Conversion::Half => {
+                self.requested.filter(|dtype| !dtype.is_float()).or(self.int)
+            }
+        };
+        match requested {
+            Some(requested) if requested != burn_dtype(dtype) => {
+                let stored = stored_dtype(requested, tensor.runtime()).unwrap_or(dtype);
+                cast::cast(tensor, stored)
+                    .unwrap_or_else(|error| fail(self.op, &self.device(), &error))
+            }
+            _ => tensor,
+        }
+    }
+
+    /// Converts the launcher's result to the op's result, or panics with its error.
+    pub fn finish<R: OpOutput>(&self, result: tensor::Result<R::Gpu>) -> R {
         match result {
             Ok(value) => R::from_gpu(value, self),
             Err(error) => fail(self.op, &self.device(), &error),
         }
     }
 
-    /// Ends an op that only the twin could compute.
-    pub fn no_cpu_backend(&self) -> ! {
-        panic!(
-            "{}: no kernel takes these tensors, and this build has no CPU twin (the crate's feature `twin`)",
-            self.op
-        )
-    }
-
-    /// Notes that the twin is about to run.
+    /// Counts a fallback if the op's device is a GPU.
     pub fn record_fallback(&self) {
         if self.on_gpu() {
             fallback::count(self.op);
@@ -222,36 +190,38 @@ impl OpContext {
     }
 }
 
-/// Notes the type of an operand; of one kind all have the same.
-fn alike(seen: &mut Option<DType>, dtype: DType, op: &str) {
-    let first = *seen.get_or_insert(dtype);
+/// Checks that operands of the same kind have the same element type.
+fn check_same_type(registered: &mut Option<DType>, dtype: DType, op: &str) {
+    let first = *registered.get_or_insert(dtype);
     assert!(
         first == dtype,
-        "{op}: operands of types {first:?} and {dtype:?}; cast one to the other's"
+        "{op}: operands have types {first:?} and {dtype:?}; cast one to the other's type"
     );
 }
 
-/// An operand of an op, as Burn gives it.
+/// An operand of an op.
 pub(crate) trait Operand: Sized {
-    /// How a kernel's launcher takes it.
+    /// What launchers take.
     type Gpu;
-    /// How the twin takes it.
+    /// What the CPU backend takes.
     type Cpu;
-    /// Shows the operand to the context.
+    /// Registers device, type and rank.
     fn register(&self, context: &mut OpContext);
-    /// For the launcher. Only called when every operand is native.
+    /// Converts the operand for a launcher. Called only if kernels support every operand.
     fn into_gpu(self, context: &OpContext) -> Self::Gpu;
-    /// For the twin, reading back what is on the GPU.
+    /// Converts the operand for the CPU backend, with a readback if it is on a GPU.
     fn into_cpu(self, context: &OpContext) -> Self::Cpu;
 }
 
 /// A result of an op.
 pub(crate) trait OpOutput: Sized {
-    /// What a launcher returns for it.
+    /// What launchers return.
     type Gpu;
-    /// What the twin returns for it.
+    /// What the CPU backend returns.
     type Cpu;
+    /// Converts a launcher's result.
     fn from_gpu(value: Self::Gpu, context: &OpContext) -> Self;
+    /// Converts a result of the CPU backend, with an upload if the op's device is a GPU.
     fn from_cpu(value: Self::Cpu, context: &OpContext) -> Self;
 }
 
@@ -260,23 +230,24 @@ impl Operand for WgslTensor {
     type Cpu = FlexTensor;
 
     fn register(&self, context: &mut OpContext) {
-        context.at(&self.device);
-        context.native &= matches!(self.storage, Storage::Gpu(_));
+        context.register_device(&self.device);
+        context.supported &= matches!(self.storage, Storage::Gpu(_));
         context.rank = context.rank.or(Some(self.rank()));
         let dtype = self.dtype();
-        context.wide |= matches!(dtype, DType::I64 | DType::U64);
+        context.has_64_bit |= matches!(dtype, DType::I64 | DType::U64);
         match dtype {
             DType::Bool(_) => {}
-            dtype if dtype.is_float() => alike(&mut context.float, dtype, context.op),
-            dtype => alike(&mut context.integer, dtype, context.op),
+            dtype if dtype.is_float() => check_same_type(&mut context.float, dtype, context.op),
+            dtype => check_same_type(&mut context.int, dtype, context.op),
         }
     }
 
     fn into_gpu(self, context: &OpContext) -> Tensor {
         match self.storage {
-            Storage::Gpu(tensor) => context.operand(tensor),
-            // The context has seen that there is none; said again rather than assumed.
-            Storage::Cpu(tensor) => panic!("{}: no kernel takes {:?}", context.op, tensor.dtype()),
+            Storage::Gpu(tensor) => context.convert_operand(tensor),
+            Storage::Cpu(tensor) => {
+                panic!("{}: no kernel supports {:?}", context.op, tensor.dtype())
+            }
         }
     }
 
@@ -285,7 +256,7 @@ impl Operand for WgslTensor {
             Storage::Cpu(tensor) => tensor,
             storage => {
                 check_can_fall_back(context.op);
-                FlexTensor::from_data(read_now(WgslTensor { storage, ..self }, context.op))
+                FlexTensor::from_data(read_blocking(WgslTensor { storage, ..self }, context.op))
             }
         }
     }
@@ -296,13 +267,13 @@ impl OpOutput for WgslTensor {
     type Cpu = FlexTensor;
 
     fn from_gpu(tensor: Tensor, context: &OpContext) -> Self {
-        Self { device: context.device(), storage: Storage::Gpu(context.result(tensor)) }
+        Self { device: context.device(), storage: Storage::Gpu(context.convert_result(tensor)) }
     }
 
     fn from_cpu(tensor: FlexTensor, context: &OpContext) -> Self {
         let device = context.device();
-        // The twin counts in 64 bits; what comes of operands of 32 bits keeps to those.
-        let tensor = if tensor.dtype() == DType::I64 && !context.wide {
+        // burn-flex returns 64-bit indices. Ops without 64-bit operands return 32-bit ones.
+        let tensor = if tensor.dtype() == DType::I64 && !context.has_64_bit {
             Flex::int_cast(tensor, burn_std::IntDType::I32)
         } else {
             tensor
@@ -310,7 +281,7 @@ impl OpOutput for WgslTensor {
         if !context.on_gpu() {
             return Self { device, storage: Storage::Cpu(tensor) };
         }
-        from_data(tensor.into_data(), &device, context.op)
+        upload(tensor.into_data(), &device, context.op)
     }
 }
 
@@ -319,16 +290,16 @@ impl Operand for WgslQuantizedTensor {
     type Cpu = FlexQTensor;
 
     fn register(&self, context: &mut OpContext) {
-        context.at(&self.device);
+        context.register_device(&self.device);
         context.rank = context.rank.or(Some(self.rank()));
-        context.native &= matches!(self.storage, QuantizedStorage::Gpu(_));
+        context.supported &= matches!(self.storage, QuantizedStorage::Gpu(_));
     }
 
     fn into_gpu(self, context: &OpContext) -> GpuQuantized {
         match self.storage {
             QuantizedStorage::Gpu(tensor) => *tensor,
             QuantizedStorage::Cpu(tensor) => {
-                panic!("{}: no kernel takes {:?}", context.op, tensor.dtype())
+                panic!("{}: no kernel supports {:?}", context.op, tensor.dtype())
             }
         }
     }
@@ -338,10 +309,8 @@ impl Operand for WgslQuantizedTensor {
             QuantizedStorage::Cpu(tensor) => tensor,
             storage => {
                 check_can_fall_back(context.op);
-                Flex::q_from_data(
-                    read_quantized_now(Self { storage, ..self }, context.op),
-                    &FlexDevice,
-                )
+                let data = read_quantized_blocking(Self { storage, ..self }, context.op);
+                Flex::q_from_data(data, &FlexDevice)
             }
         }
     }
@@ -357,7 +326,7 @@ impl OpOutput for WgslQuantizedTensor {
 
     fn from_cpu(tensor: FlexQTensor, context: &OpContext) -> Self {
         if context.on_gpu() && kernel_format(tensor.scheme()).is_some() {
-            return quantized_from_data(cpu_data(tensor), &context.device(), context.op);
+            return upload_quantized(cpu_data(tensor), &context.device(), context.op);
         }
         Self { device: context.device(), storage: QuantizedStorage::Cpu(tensor) }
     }
@@ -365,21 +334,21 @@ impl OpOutput for WgslQuantizedTensor {
 
 impl Operand for &WgslDevice {
     type Gpu = Arc<Runtime>;
-    type Cpu = &'static burn_flex::FlexDevice;
+    type Cpu = &'static FlexDevice;
 
     fn register(&self, context: &mut OpContext) {
-        context.at(self);
+        context.register_device(self);
     }
 
     fn into_gpu(self, context: &OpContext) -> Arc<Runtime> {
         match runtime(self, context.op) {
             Some(runtime) => runtime,
-            None => panic!("{}: {self} has no GPU", context.op),
+            None => panic!("{}: {self} is not a GPU", context.op),
         }
     }
 
-    fn into_cpu(self, _site: &OpContext) -> Self::Cpu {
-        &burn_flex::FlexDevice
+    fn into_cpu(self, _context: &OpContext) -> Self::Cpu {
+        &FlexDevice
     }
 }
 
@@ -424,8 +393,8 @@ impl<A: OpOutput, B: OpOutput> OpOutput for (A, B) {
     type Cpu = (A::Cpu, B::Cpu);
 
     fn from_gpu(value: Self::Gpu, context: &OpContext) -> Self {
-        // The second of two integer results is where the first was found.
-        let second = OpContext { integer: None, ..*context };
+        // The second of two integer results is indices, which do not take the operands' type.
+        let second = OpContext { int: None, ..*context };
         (A::from_gpu(value.0, context), B::from_gpu(value.1, &second))
     }
 
@@ -438,14 +407,14 @@ impl Operand for burn_std::BoolDType {
     type Gpu = Self;
     type Cpu = Self;
 
-    fn register(&self, _site: &mut OpContext) {}
+    fn register(&self, _context: &mut OpContext) {}
 
-    fn into_gpu(self, _site: &OpContext) -> Self {
+    fn into_gpu(self, _context: &OpContext) -> Self {
         self
     }
 
-    /// The twin wants all truth values of an op stored alike, and knows no words.
-    fn into_cpu(self, _site: &OpContext) -> Self {
+    /// burn-flex expects all booleans of an op in one format, and has no 32-bit booleans.
+    fn into_cpu(self, _context: &OpContext) -> Self {
         Self::Native
     }
 }
@@ -454,62 +423,60 @@ impl Operand for burn_backend::Scalar {
     type Gpu = Self;
     type Cpu = Self;
 
-    fn register(&self, _site: &mut OpContext) {}
+    fn register(&self, _context: &mut OpContext) {}
 
     fn into_gpu(self, context: &OpContext) -> Self {
-        match (context.types, context.float) {
-            (Types::Compared, Some(DType::F16)) => Self::Float(f16::from_f64(self.elem()).into()),
-            (Types::Compared, Some(DType::BF16)) => Self::Float(bf16::from_f64(self.elem()).into()),
+        match (context.conversion, context.float) {
+            (Conversion::Compare, Some(DType::F16)) => {
+                Self::Float(f16::from_f64(self.elem()).into())
+            }
+            (Conversion::Compare, Some(DType::BF16)) => {
+                Self::Float(bf16::from_f64(self.elem()).into())
+            }
             _ => self,
         }
     }
 
-    fn into_cpu(self, _site: &OpContext) -> Self {
+    fn into_cpu(self, _context: &OpContext) -> Self {
         self
     }
 }
 
-/// Operands that look the same to everyone, and what a context takes note of.
+/// Implements [`Operand`] for types that are passed on unchanged. A closure registers them.
 macro_rules! plain_operand {
-    ($($type:ty $(: $note:expr)?;)*) => {
+    ($($type:ty $(: $register:expr)?;)*) => {
         $(impl Operand for $type {
             type Gpu = Self;
             type Cpu = Self;
 
-            fn register(&self, _site: &mut OpContext) {
-                $(let note: fn(&$type, &mut OpContext) = $note;
-                note(self, _site);)?
+            fn register(&self, _context: &mut OpContext) {
+                $(let register: fn(&$type, &mut OpContext) = $register;
+                register(self, _context);)?
             }
 
-            fn into_gpu(self, _site: &OpContext) -> Self {
+            fn into_gpu(self, _context: &OpContext) -> Self {
                 self
             }
 
-            fn into_cpu(self, _site: &OpContext) -> Self {
+            fn into_cpu(self, _context: &OpContext) -> Self {
                 self
             }
         })*
     };
 }
 
-/// The type a result is asked for in: a device's kernels may not know it.
-fn asked(dtype: DType, context: &mut OpContext) {
-    context.wide |= matches!(dtype, DType::I64 | DType::U64);
-    context.asked = Some(dtype);
-}
-
-/// A shape whose elements cannot be counted is refused before anyone multiplies.
-fn countable(shape: &burn_std::Shape, context: &mut OpContext) {
+/// Checks that the number of elements of a shape does not overflow.
+fn check_shape(shape: &burn_std::Shape, context: &mut OpContext) {
     let len = shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
     let op = context.op;
-    assert!(len.is_some(), "{op}: no memory has the elements of a tensor of shape {shape:?}");
+    assert!(len.is_some(), "{op}: a tensor of shape {shape:?} has too many elements");
 }
 
 plain_operand! {
-    burn_std::FloatDType: |dtype, context| asked((*dtype).into(), context);
-    burn_std::IntDType: |dtype, context| asked((*dtype).into(), context);
-    burn_std::Shape: countable;
-    &QuantScheme: |scheme, context| context.native &= kernel_format(scheme).is_some();
+    burn_std::FloatDType: |dtype, context| context.register_requested((*dtype).into());
+    burn_std::IntDType: |dtype, context| context.register_requested((*dtype).into());
+    burn_std::Shape: check_shape;
+    &QuantScheme: |scheme, context| context.supported &= kernel_format(scheme).is_some();
     bool;
     usize;
     f64;

@@ -1,5 +1,5 @@
-//! Which op of Burn's contract runs where: read from the tables that make the methods, and printed as the table of
-//! `docs/coverage.md`.
+//! How each op of Burn's contract is computed, read from the tables that generate the methods.
+//! `docs/coverage.md` is generated from it.
 
 use std::fmt::Write;
 
@@ -9,18 +9,18 @@ use super::float::float_contract;
 use super::int::int_contract;
 use super::module::module_contract;
 use super::quantized::quantized_contract;
-use crate::kernels::table::{activation_rows, bool_rows, float_rows, int_rows};
+use crate::kernels::common::table::{activation_rows, bool_rows, float_rows, int_rows};
 
 /// How an op is computed on a GPU device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Route {
-    /// By a kernel, or as a view of the same memory.
+    /// A kernel, or a view of the same memory.
     Kernel,
-    /// By Burn's own composition of ops that have kernels, or by a method that calls them.
+    /// Burn's composition of ops that have kernels, or a method that calls such ops.
     Composed,
-    /// It moves data between host and device, or asks something of a tensor.
+    /// A transfer between host and device, or a query of a tensor's properties.
     Host,
-    /// By the CPU twin.
+    /// The CPU backend.
     Cpu,
 }
 
@@ -38,63 +38,69 @@ pub struct Op {
 pub struct Part {
     /// The trait's name.
     pub name: &'static str,
-    /// What its tensors hold.
-    pub holds: Holds,
-    /// Its ops, in the contract's tables' order.
+    /// The elements of its tensors.
+    pub elements: Elements,
+    /// Its ops, in the order of the tables.
     pub ops: Vec<Op>,
 }
 
-/// What the tensors of a trait hold.
+/// The elements of a trait's tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Holds {
+pub enum Elements {
     /// Floats.
     Floats,
     /// Integers.
     Integers,
-    /// Reference values.
-    Truths,
+    /// Booleans.
+    Bools,
     /// Quantised floats.
     Quantised,
 }
 
-/// The rows of a table of the contract: those with a launch have a kernel.
+/// Lists the rows of a table of the contract. Rows with a launch have a kernel.
 macro_rules! rows {
-    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $types:ident)? $(= $gpu:expr $(, else $twin:expr)?)?;)*) => {
+    ($(
+        $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+            $(= $launch:expr $(, else $cpu:ident)?)?;
+    )*) => {
         vec![$(Op {
             name: stringify!($name),
-            route: [Route::Cpu, $(rows!(@kernel $gpu))?].last().copied().unwrap_or(Route::Cpu),
+            route: rows!(@route $($launch)?),
         }),*]
     };
-    (@kernel $gpu:expr) => {
+    (@route) => {
+        Route::Cpu
+    };
+    (@route $launch:expr) => {
         Route::Kernel
     };
 }
 
-/// The rows of the elementwise table.
+/// Lists the rows of the elementwise table.
 macro_rules! elementwise {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $closure:expr;)*) => {
         vec![$(Op { name: stringify!($name), route: Route::Kernel }),*]
     };
 }
 
-fn by(route: Route, names: &'static [&'static str]) -> Vec<Op> {
+fn ops(route: Route, names: &'static [&'static str]) -> Vec<Op> {
     names.iter().map(|&name| Op { name, route }).collect()
 }
 
-/// The whole contract.
+/// Returns the whole contract.
 pub fn contract() -> Vec<Part> {
     vec![
         Part {
             name: "FloatTensorOps",
-            holds: Holds::Floats,
+            elements: Elements::Floats,
             ops: [
                 float_rows!(elementwise),
                 float_contract!(rows),
-                by(
+                ops(
                     Route::Composed,
                     &["float_argtopk", "float_random", "float_powi_scalar", "float_powf_scalar"],
                 ),
-                by(
+                ops(
                     Route::Host,
                     &[
                         "float_from_data",
@@ -111,23 +117,26 @@ pub fn contract() -> Vec<Part> {
         },
         Part {
             name: "IntTensorOps",
-            holds: Holds::Integers,
+            elements: Elements::Integers,
             ops: [
                 int_rows!(elementwise),
                 int_contract!(rows),
-                by(Route::Composed, &["int_argtopk", "int_random", "int_powi_scalar"]),
-                by(Route::Host, &["int_from_data", "int_into_data", "int_device", "int_to_device"]),
+                ops(Route::Composed, &["int_argtopk", "int_random", "int_powi_scalar"]),
+                ops(
+                    Route::Host,
+                    &["int_from_data", "int_into_data", "int_device", "int_to_device"],
+                ),
             ]
             .concat(),
         },
         Part {
             name: "BoolTensorOps",
-            holds: Holds::Truths,
+            elements: Elements::Bools,
             ops: [
                 bool_rows!(elementwise),
                 bool_contract!(rows),
-                by(Route::Kernel, &["bool_argwhere"]),
-                by(
+                ops(Route::Kernel, &["bool_argwhere"]),
+                ops(
                     Route::Host,
                     &["bool_from_data", "bool_into_data", "bool_device", "bool_to_device"],
                 ),
@@ -136,20 +145,20 @@ pub fn contract() -> Vec<Part> {
         },
         Part {
             name: "ActivationOps",
-            holds: Holds::Floats,
+            elements: Elements::Floats,
             ops: [
                 activation_rows!(elementwise),
                 activation_contract!(rows),
-                by(Route::Composed, &["prelu", "softmin"]),
+                ops(Route::Composed, &["prelu", "softmin"]),
             ]
             .concat(),
         },
         Part {
             name: "ModuleOps",
-            holds: Holds::Floats,
+            elements: Elements::Floats,
             ops: [
                 module_contract!(rows),
-                by(
+                ops(
                     Route::Composed,
                     &[
                         "avg_pool1d",
@@ -161,16 +170,16 @@ pub fn contract() -> Vec<Part> {
                         "max_pool1d_with_indices_backward",
                     ],
                 ),
-                by(Route::Host, &["has_ctc_loss_backward"]),
+                ops(Route::Host, &["has_ctc_loss_backward"]),
             ]
             .concat(),
         },
         Part {
             name: "QTensorOps",
-            holds: Holds::Quantised,
+            elements: Elements::Quantised,
             ops: [
                 quantized_contract!(rows),
-                by(
+                ops(
                     Route::Host,
                     &[
                         "q_from_data",
@@ -182,19 +191,19 @@ pub fn contract() -> Vec<Part> {
                         "q_is_require_grad",
                     ],
                 ),
-                by(Route::Composed, COMPOSED_QUANTISED),
+                ops(Route::Composed, COMPOSED_QUANTISED),
             ]
             .concat(),
         },
         Part {
             name: "TransactionOps",
-            holds: Holds::Floats,
-            ops: by(Route::Host, &["tr_execute"]),
+            elements: Elements::Floats,
+            ops: ops(Route::Host, &["tr_execute"]),
         },
     ]
 }
 
-/// Burn dequantises, computes and, where the result is quantised, quantises.
+/// Burn composes these ops: it dequantises, computes, and quantises if the result is quantised.
 const COMPOSED_QUANTISED: &[&str] = &[
     "q_transpose",
     "q_repeat_dim",
@@ -261,38 +270,41 @@ const COMPOSED_QUANTISED: &[&str] = &[
 const INTRODUCTION: &str = "\
 # Coverage
 
-Every op of Burn 0.21's contract on every kind of device. This file is generated from the tables that make the methods, and a test
-compares it with them: `BURN_WGSL_BLESS=1 cargo test --test coverage` writes it anew.
+How each op of Burn 0.21's contract is computed, by kind of device. This file is generated from the
+tables that generate the methods, and a test compares it with them. To write it again:
+`BURN_WGSL_BLESS=1 cargo test --test coverage`.
 
 - **kernel**: computed on the GPU, or a view of the same memory. Nothing is read back.
-- **composed**: Burn's own composition of ops that have kernels, or a method that calls them. Nothing is read back.
-- **host**: moves data between host and device, or asks something of a tensor.
-- **cpu**: computed by burn-flex. On a GPU device the operands are read back first, which a browser cannot do.
+- **composed**: Burn's composition of ops that have kernels, or a method that calls such ops.
+  Nothing is read back.
+- **host**: a transfer between host and device, or a query of a tensor's properties.
+- **cpu**: computed by burn-flex. On a GPU device the operands are read back first, which a browser
+  cannot do.
 
 Element types, on a GPU and in browsers:
 
 | types | stored | computed in | GPU | browser |
 |---|---|---|---|---|
 | f32 | 32 bits | f32 | yes | yes |
-| f16, bf16 | 16 bits | f32, rounded to the nearest even at the end of each op | yes | yes |
+| f16, bf16 | 16 bits | f32, rounded to nearest even at the end of each op | yes | yes |
 | i32, u32 | 32 bits | themselves | yes | yes |
-| i8, i16, u8, u16 | 32 bits | i32, wrapping to their width at the end of each op | yes | yes |
-| i64, u64 | 64 bits | themselves | where the adapter has 64-bit integers, else cpu | as 32 bits; what does not fit is refused |
+| i8, i16, u8, u16 | 32 bits | i32, wrapped to their width at the end of each op | yes | yes |
+| i64, u64 | 64 bits | themselves | on adapters with 64-bit integers, else cpu | in 32 bits; larger values are errors |
 | f64 | on the host | f64 | cpu | no |
 | bool | 32 bits | u32 | yes | yes |
-| quantised to 8 bits, one scale or one for each block | 8 bits | f32 | yes | yes |
-| quantised otherwise | on the host | f32 | cpu | no |
+| quantised to 8 bits, one scale per tensor or block | 8 bits | f32 | yes | yes |
+| other quantised | on the host | f32 | cpu | no |
 ";
 
-/// The text of `docs/coverage.md`.
+/// Returns the text of `docs/coverage.md`.
 pub fn table() -> String {
     let mut out = String::from(INTRODUCTION);
     for part in contract() {
-        let types = match part.holds {
-            Holds::Floats => "f32, f16, bf16",
-            Holds::Integers => "i32, u32, i16, i8, u16, u8; i64 and u64 where the GPU has them",
-            Holds::Truths => "bool",
-            Holds::Quantised => "quantised to 8 bits",
+        let types = match part.elements {
+            Elements::Floats => "f32, f16, bf16",
+            Elements::Integers => "i32, u32, i16, i8, u16, u8; i64 and u64 where the GPU has them",
+            Elements::Bools => "bool",
+            Elements::Quantised => "quantised to 8 bits",
         };
         let _ = write!(
             out,

@@ -1,71 +1,78 @@
 //! Ops beyond Burn's contract, as functions of the backend: `Wgsl::silu(tensor)`.
 //!
-//! On the CPU, and for types without a kernel, a row of the elementwise table is computed by its truth.
+//! Where an elementwise row has no kernel for its operands, its reference implementation computes
+//! the result.
 
 use super::contract::prelude::*;
-use crate::kernels::table::Row;
+use crate::kernels::common::table::Row;
 
-/// Makes functions of the backend from rows of the extension table.
+/// Turns rows of the extension table into functions of the backend.
 macro_rules! extension_methods {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $closure:expr;)*) => {
         $(extension_methods!(@$form $kind $name $wgsl);)*
     };
     (@unary $kind:ident $name:ident $wgsl:literal) => {
-        #[doc = concat!("Elementwise `", $wgsl, "`.")]
+        #[doc = concat!("Computes `", $wgsl, "` elementwise.")]
         pub fn $name(tensor: $kind) -> $kind {
             apply(&rows::$name, [tensor])
         }
     };
     (@binary $kind:ident $name:ident $wgsl:literal) => {
-        #[doc = concat!("Elementwise `", $wgsl, "`, of tensors that broadcast.")]
+        #[doc = concat!("Computes `", $wgsl, "` elementwise. The tensors broadcast.")]
         pub fn $name(lhs: $kind, rhs: $kind) -> $kind {
             apply(&rows::$name, [lhs, rhs])
         }
     };
 }
 
-/// Ops with kernels of their own: after `else`, how the CPU computes it, from burn-flex's tensors.
+/// Ops with kernels of their own.
 macro_rules! extension_contract {
     ($apply:ident) => {
         $apply! {
-            /// Each row of `x` `[.., width]` divided by its root mean square, times `gamma` `[width]`.
-            rms_norm(x: F, gamma: F, epsilon: Real) -> F = norm::rms_norm(x, gamma, epsilon as f32), else cpu::rms_norm(x, gamma, epsilon);
+            /// Divides each row of `x` `[.., width]` by its root mean square and multiplies it by
+            /// `gamma` `[width]`.
+            rms_norm(x: F, gamma: F, epsilon: Real) -> F =
+                norm::rms_norm(x, gamma, epsilon as f32), else cpu;
         }
     };
 }
 
 pub(crate) use extension_contract;
 
-/// Makes functions of the backend from rows of the extension contract.
+/// Turns rows of the extension contract into functions of the backend.
 macro_rules! extension_functions {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident = $gpu:expr, else $twin:expr;)*) => {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident
+            = $launch:expr, else $cpu:ident;
+    )*) => {
         $(
             $(#[$doc])*
             pub fn $name($($arg: $kind),*) -> $ret {
-                run!($name [$($arg: $kind)*] [] $gpu, else $twin)
+                run!($name [$($arg: $kind)*] [] $launch, else $cpu::$name($($arg),*))
             }
         )*
     };
 }
 
 impl Wgsl {
-    crate::kernels::table::extension_rows!(extension_methods);
+    crate::kernels::common::table::extension_rows!(extension_methods);
     extension_contract!(extension_functions);
 }
 
-/// Computes a row of the elementwise table from its tensors: how tests reach rows beyond Burn's contract.
+/// Computes a unary or binary row of the elementwise table.
 ///
 /// # Panics
 ///
-/// When the row takes another count of tensors, or the device fails.
+/// Panics if the row takes another number of tensors, or the device fails.
 pub fn apply<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
-    let mut context = OpContext::new(row.name);
-    tensors.iter().for_each(|tensor| tensor.register(&mut context));
+    let mut context = OpContext::new(row.name, Conversion::Compute);
+    tensors.iter().for_each(|tensor| context.register(tensor));
     if context.has_kernel() {
         let mut inputs = tensors.into_iter().map(|tensor| tensor.into_gpu(&context));
         return match (inputs.next(), inputs.next()) {
-            (Some(lhs), Some(rhs)) => context.computed(elementwise::binary(row, lhs, rhs)),
-            (Some(tensor), None) => context.computed(elementwise::unary(row, tensor)),
+            (Some(lhs), Some(rhs)) => context.finish(elementwise::binary(row, lhs, rhs)),
+            (Some(tensor), None) => context.finish(elementwise::unary(row, tensor)),
             (None, _) => panic!("{}: an op needs an operand", row.name),
         };
     }

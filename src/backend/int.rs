@@ -1,4 +1,4 @@
-//! The contract's integer tensor ops.
+//! The integer tensor ops of Burn's contract.
 
 use super::contract::prelude::*;
 use super::random;
@@ -8,62 +8,85 @@ use Reduction::*;
 macro_rules! int_contract {
     ($apply:ident) => {
         $apply! {
-            int_zeros(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(0), stored(&device, dtype).compute_type()));
-            int_ones(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(1), stored(&device, dtype).compute_type()));
-            int_full(shape: Shape, value: Number, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, number::I(value), stored(&device, dtype).compute_type()));
-            int_empty(shape: Shape, device: Device, dtype: IntType) -> I = with(dtype, create::full(&device, &shape, Literal::Int(0), stored(&device, dtype).compute_type()));
-            int_arange_step(range: Range, step: Size, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, step, stored(&device, dtype).compute_type()));
-            int_arange(range: Range, device: Device, dtype: IntType) -> I = with(dtype, arange(&device, range, 1, stored(&device, dtype).compute_type()));
-            int_into_float(tensor: I, dtype: FloatType) -> F as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
-            int_cast(tensor: I, dtype: IntType) -> I as stored = { let to = stored(tensor.runtime(), dtype); cast::cast(tensor, to) };
+            int_zeros(shape: Shape, device: Device, dtype: IntType) -> I =
+                full_int(&device, &shape, 0, dtype);
+            int_ones(shape: Shape, device: Device, dtype: IntType) -> I =
+                full_int(&device, &shape, 1, dtype);
+            int_full(shape: Shape, value: Scalar, device: Device, dtype: IntType) -> I =
+                full_int(&device, &shape, int_value(value), dtype);
+            int_empty(shape: Shape, device: Device, dtype: IntType) -> I =
+                full_int(&device, &shape, 0, dtype);
+            int_arange(range: Range, device: Device, dtype: IntType) -> I =
+                arange(&device, range, 1, dtype);
+            int_arange_step(range: Range, step: Size, device: Device, dtype: IntType) -> I =
+                arange(&device, range, step, dtype);
+            int_into_float(tensor: I, dtype: FloatType) -> F as Stored = cast_to(tensor, dtype);
+            int_cast(tensor: I, dtype: IntType) -> I as Stored = cast_to(tensor, dtype);
             int_matmul(lhs: I, rhs: I) -> I = matmul::matmul(lhs, rhs);
-            int_transpose(tensor: I) -> I as stored = transpose(tensor);
-            int_swap_dims(tensor: I, dim1: Size, dim2: Size) -> I as stored = copy::swap_dims(tensor, dim1, dim2);
-            int_permute(tensor: I, axes: Axes) -> I as stored = copy::permute(tensor, axes);
-            int_flip(tensor: I, axes: Axes) -> I as stored = copy::flip(tensor, axes);
-            int_reshape(tensor: I, shape: Shape) -> I as stored = copy::reshape(tensor, &shape);
-            int_expand(tensor: I, shape: Shape) -> I as stored = copy::expand(tensor, &shape);
-            int_repeat_dim(tensor: I, dim: Size, times: Size) -> I as stored = copy::repeat_dim(tensor, dim, times);
-            int_cat(tensors: ManyI, dim: Size) -> I = copy::cat(tensors, dim);
-            int_unfold(tensor: I, dim: Size, size: Size, step: Size) -> I as stored = copy::unfold(tensor, dim, size, step);
-            int_slice(tensor: I, slices: Slices) -> I as stored = slice(tensor, slices);
-            int_slice_assign(tensor: I, slices: Slices, value: I) -> I = slice_assign(tensor, slices, value);
-            int_gather(dim: Size, tensor: I, indices: Index) -> I = index::gather(dim, tensor, indices), else cpu::read(Flex::int_gather, dim, tensor, indices);
-            int_scatter_add(dim: Size, tensor: I, indices: Index, value: I) -> I = index::scatter(dim, tensor, indices, value), else cpu::add(Flex::int_scatter_add, dim, tensor, indices, value);
-            int_scatter_nd(data: I, indices: Index, values: I, reduction: Update) -> I = index_nd::scatter_nd(data, indices, values, update(reduction)), else { let (indices, values) = cpu::inside_nd(indices, values, &data.shape()); Flex::int_scatter_nd(data, indices, values, reduction) };
-            int_gather_nd(data: I, indices: Index) -> I = index_nd::gather_nd(data, indices), else { let indices = cpu::clamped_nd(indices, &data.shape()); Flex::int_gather_nd(data, indices) };
-            int_select(tensor: I, dim: Size, indices: Index) -> I = index::select(tensor, dim, indices), else cpu::read(|dim, tensor, indices| Flex::int_select(tensor, dim, indices), dim, tensor, indices);
-            int_select_add(tensor: I, dim: Size, indices: Index, value: I) -> I = index::select_add(tensor, dim, indices, value), else cpu::add(|dim, tensor, indices, value| Flex::int_select_add(tensor, dim, indices, value), dim, tensor, indices, value);
-            int_mask_where(tensor: I, mask: B, value: I) -> I = elementwise::mask_where(tensor, mask, value);
-            int_mask_fill(tensor: I, mask: B, value: Number) -> I = elementwise::mask_fill(tensor, mask, number::I(value));
+            int_transpose(tensor: I) -> I as Stored = transpose(tensor);
+            int_swap_dims(tensor: I, dim1: Axis, dim2: Axis) -> I as Stored =
+                views::swap_dims(tensor, dim1, dim2);
+            int_permute(tensor: I, axes: Axes) -> I as Stored = views::permute(tensor, axes);
+            int_flip(tensor: I, axes: Axes) -> I as Stored = views::flip(tensor, axes);
+            int_reshape(tensor: I, shape: Shape) -> I as Stored = views::reshape(tensor, &shape);
+            int_expand(tensor: I, shape: Shape) -> I as Stored = views::expand(tensor, &shape);
+            int_repeat_dim(tensor: I, dim: Axis, times: Size) -> I as Stored =
+                views::repeat_dim(tensor, dim, times);
+            int_cat(tensors: VecI, dim: Axis) -> I = views::cat(tensors, dim);
+            int_unfold(tensor: I, dim: Axis, size: Size, step: Size) -> I as Stored =
+                views::unfold(tensor, dim, size, step);
+            int_slice(tensor: I, slices: Slices) -> I as Stored = slice(tensor, slices);
+            int_slice_assign(tensor: I, slices: Slices, value: I) -> I =
+                slice_assign(tensor, slices, value);
+            int_gather(dim: Axis, tensor: I, indices: Indices) -> I =
+                gather::gather(dim, tensor, indices), else cpu;
+            int_select(tensor: I, dim: Axis, indices: Indices) -> I =
+                gather::select(tensor, dim, indices), else cpu;
+            int_scatter_add(dim: Axis, tensor: I, indices: Indices, value: I) -> I =
+                scatter::scatter_add(dim, tensor, indices, value), else cpu;
+            int_select_add(tensor: I, dim: Axis, indices: Indices, value: I) -> I =
+                scatter::select_add(tensor, dim, indices, value), else cpu;
+            int_gather_nd(data: I, indices: Indices) -> I =
+                gather_nd::gather_nd(data, indices), else cpu;
+            int_scatter_nd(data: I, indices: Indices, values: I, reduction: UpdateOp) -> I =
+                scatter_nd::scatter_nd(data, indices, values, scatter_op(reduction)), else cpu;
+            int_mask_where(tensor: I, mask: B, value: I) -> I =
+                elementwise::mask_where(tensor, mask, value);
+            int_mask_fill(tensor: I, mask: B, value: Scalar) -> I =
+                elementwise::mask_fill(tensor, mask, scalar_value::I(value));
             int_sum(tensor: I) -> I = reduce::all(Sum, tensor);
-            int_sum_dim(tensor: I, dim: Size) -> I = reduce::dim(Sum, tensor, dim), else Flex::int_sum_dim(tensor.to_contiguous(), dim);
+            int_sum_dim(tensor: I, dim: Axis) -> I = reduce::dim(Sum, tensor, dim), else cpu;
             int_mean(tensor: I) -> I = reduce::all(Mean, tensor);
-            int_mean_dim(tensor: I, dim: Size) -> I = reduce::dim(Mean, tensor, dim), else Flex::int_mean_dim(tensor.to_contiguous(), dim);
+            int_mean_dim(tensor: I, dim: Axis) -> I = reduce::dim(Mean, tensor, dim), else cpu;
             int_prod(tensor: I) -> I = reduce::all(Prod, tensor);
-            int_prod_dim(tensor: I, dim: Size) -> I = reduce::dim(Prod, tensor, dim);
+            int_prod_dim(tensor: I, dim: Axis) -> I = reduce::dim(Prod, tensor, dim);
             int_max(tensor: I) -> I = reduce::all(Max, tensor);
-            int_max_dim(tensor: I, dim: Size) -> I = reduce::dim(Max, tensor, dim);
-            int_max_dim_with_indices(tensor: I, dim: Size) -> II = with_indices(ArgMax, tensor, dim);
+            int_max_dim(tensor: I, dim: Axis) -> I = reduce::dim(Max, tensor, dim);
+            int_max_dim_with_indices(tensor: I, dim: Axis) -> II =
+                with_indices(ArgMax, tensor, dim);
             int_min(tensor: I) -> I = reduce::all(Min, tensor);
-            int_min_dim(tensor: I, dim: Size) -> I = reduce::dim(Min, tensor, dim);
-            int_min_dim_with_indices(tensor: I, dim: Size) -> II = with_indices(ArgMin, tensor, dim);
+            int_min_dim(tensor: I, dim: Axis) -> I = reduce::dim(Min, tensor, dim);
+            int_min_dim_with_indices(tensor: I, dim: Axis) -> II =
+                with_indices(ArgMin, tensor, dim);
             int_max_abs(tensor: I) -> I = reduce::all(MaxAbs, tensor);
-            int_max_abs_dim(tensor: I, dim: Size) -> I = reduce::dim(MaxAbs, tensor, dim);
-            int_argmax(tensor: I, dim: Size) -> I as index = reduce::dim(ArgMax, tensor, dim);
-            int_argmin(tensor: I, dim: Size) -> I as index = reduce::dim(ArgMin, tensor, dim);
-            int_any(tensor: I, dtype: BoolType) -> B = with(dtype, reduce::all(Any, tensor));
-            int_any_dim(tensor: I, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(Any, tensor, dim));
-            int_all(tensor: I, dtype: BoolType) -> B = with(dtype, reduce::all(All, tensor));
-            int_all_dim(tensor: I, dim: Size, dtype: BoolType) -> B = with(dtype, reduce::dim(All, tensor, dim));
-            int_topk(tensor: I, dim: Size, k: Size) -> I = sort::topk(tensor, dim, k);
-            int_sort(tensor: I, dim: Size, descending: Switch) -> I = sort::sort(tensor, dim, descending);
-            int_sort_with_indices(tensor: I, dim: Size, descending: Switch) -> II = sort::with_indices(tensor, dim, descending);
-            int_argsort(tensor: I, dim: Size, descending: Switch) -> I as index = sort::argsort(tensor, dim, descending);
-            int_cumsum(tensor: I, dim: Size) -> I = scan::scan(ScanOp::Sum, tensor, dim);
-            int_cumprod(tensor: I, dim: Size) -> I = scan::scan(ScanOp::Prod, tensor, dim);
-            int_cummin(tensor: I, dim: Size) -> I = scan::scan(ScanOp::Min, tensor, dim);
-            int_cummax(tensor: I, dim: Size) -> I = scan::scan(ScanOp::Max, tensor, dim);
+            int_max_abs_dim(tensor: I, dim: Axis) -> I = reduce::dim(MaxAbs, tensor, dim);
+            int_argmax(tensor: I, dim: Axis) -> I as Indices = reduce::dim(ArgMax, tensor, dim);
+            int_argmin(tensor: I, dim: Axis) -> I as Indices = reduce::dim(ArgMin, tensor, dim);
+            int_any(tensor: I, dtype: BoolType) -> B = reduce::all(Any, tensor);
+            int_any_dim(tensor: I, dim: Axis, dtype: BoolType) -> B = reduce::dim(Any, tensor, dim);
+            int_all(tensor: I, dtype: BoolType) -> B = reduce::all(All, tensor);
+            int_all_dim(tensor: I, dim: Axis, dtype: BoolType) -> B = reduce::dim(All, tensor, dim);
+            int_topk(tensor: I, dim: Axis, k: Size) -> I = sort::topk(tensor, dim, k);
+            int_sort(tensor: I, dim: Axis, descending: Flag) -> I =
+                sort::sort(tensor, dim, descending);
+            int_sort_with_indices(tensor: I, dim: Axis, descending: Flag) -> II =
+                sort::with_indices(tensor, dim, descending);
+            int_argsort(tensor: I, dim: Axis, descending: Flag) -> I as Indices =
+                sort::argsort(tensor, dim, descending);
+            int_cumsum(tensor: I, dim: Axis) -> I = scan::scan(ScanOp::Sum, tensor, dim);
+            int_cumprod(tensor: I, dim: Axis) -> I = scan::scan(ScanOp::Prod, tensor, dim);
+            int_cummin(tensor: I, dim: Axis) -> I = scan::scan(ScanOp::Min, tensor, dim);
+            int_cummax(tensor: I, dim: Axis) -> I = scan::scan(ScanOp::Max, tensor, dim);
         }
     };
 }
@@ -71,15 +94,15 @@ macro_rules! int_contract {
 pub(crate) use int_contract;
 
 impl IntTensorOps<Wgsl> for Wgsl {
-    crate::kernels::table::int_rows!(elementwise_methods);
+    crate::kernels::common::table::int_rows!(elementwise_methods);
     int_contract!(methods);
 
     fn int_argtopk(tensor: I, dim: usize, k: usize) -> I {
-        first(Self::int_argsort(tensor, dim, true), dim, k)
+        take_first(Self::int_argsort(tensor, dim, true), dim, k)
     }
 
     fn int_from_data(data: TensorData, device: &WgslDevice) -> I {
-        from_data(data, device, "int_from_data")
+        upload(data, device, "int_from_data")
     }
 
     fn int_random(
@@ -104,21 +127,10 @@ impl IntTensorOps<Wgsl> for Wgsl {
     }
 }
 
-/// The first `k` along an axis.
-pub(super) fn first(tensor: I, dim: usize, k: usize) -> I {
+/// Returns the first `k` elements along an axis.
+pub(super) fn take_first(tensor: I, dim: usize, k: usize) -> I {
     let shape = burn_backend::TensorMetadata::shape(&tensor);
     let mut slices = vec![burn_std::Slice::full(); shape.num_dims()];
     slices[dim] = burn_std::Slice::new(0, Some(k as isize), 1);
     Wgsl::int_slice(tensor, &slices)
-}
-
-fn arange(
-    runtime: &std::sync::Arc<crate::runtime::Runtime>,
-    range: Range,
-    step: usize,
-    dtype: DType,
-) -> crate::tensor::Result<crate::tensor::Tensor> {
-    assert!(step > 0, "arange: the step must not be zero");
-    let len = usize::try_from(range.end - range.start).unwrap_or(0).div_ceil(step);
-    create::arange(runtime, range.start, step, len, dtype)
 }

@@ -1,41 +1,40 @@
-//! Short names for the kinds of operands and results, as the contract's tables write them.
+//! The kinds of operands and results in the contract's tables.
 
 use burn_backend::ops::{
     AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConv2dBackward,
-    DeformConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode,
-    InterpolateOptions, MaxPool2dBackward, MaxPool2dWithIndices,
+    DeformConvOptions, GridSampleOptions, GridSamplePaddingMode,
+    InterpolateMode as BurnInterpolateMode, InterpolateOptions, MaxPool2dBackward,
+    MaxPool2dWithIndices,
 };
 use burn_backend::quantization::QuantizationParametersPrimitive;
-use burn_backend::tensor::IndexingUpdateOp;
 use burn_flex::{Flex, FlexTensor};
 
 use super::context::{OpContext, OpOutput, Operand};
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
-use crate::kernels::deform::Gradients;
-use crate::kernels::grid_sample::Padding;
-use crate::kernels::interpolate::Mode;
+use crate::kernels::common::options::{GridPadding, InterpolateMode};
+use crate::kernels::deform::DeformGradients;
 use crate::tensor::Tensor;
 
 /// A float tensor.
 pub(crate) type F = WgslTensor;
 /// An integer tensor.
 pub(crate) type I = WgslTensor;
-/// Integers that are places in other operands: their type may be another one.
-pub(crate) type Index = WgslTensor;
-/// A tensor of truth values.
+/// A boolean tensor.
 pub(crate) type B = WgslTensor;
+/// An integer tensor of indices into other operands. Its element type is independent of theirs.
+pub(crate) type Indices = WgslTensor;
 /// A quantised tensor.
 pub(crate) type Q = WgslQuantizedTensor;
-/// A float tensor that may be missing.
+/// An optional float tensor.
 pub(crate) type OptF = Option<WgslTensor>;
-/// A tensor of truth values that may be missing.
+/// An optional boolean tensor.
 pub(crate) type OptB = Option<WgslTensor>;
-/// Float tensors.
-pub(crate) type ManyF = Vec<WgslTensor>;
-/// Integer tensors.
-pub(crate) type ManyI = Vec<WgslTensor>;
-/// Tensors of truth values.
-pub(crate) type ManyB = Vec<WgslTensor>;
+/// A list of float tensors.
+pub(crate) type VecF = Vec<WgslTensor>;
+/// A list of integer tensors.
+pub(crate) type VecI = Vec<WgslTensor>;
+/// A list of boolean tensors.
+pub(crate) type VecB = Vec<WgslTensor>;
 /// A float and an integer tensor.
 pub(crate) type FI = (WgslTensor, WgslTensor);
 /// Two integer tensors.
@@ -44,63 +43,65 @@ pub(crate) type II = (WgslTensor, WgslTensor);
 pub(crate) type FF = (WgslTensor, WgslTensor);
 /// A device.
 pub(crate) type Device<'a> = &'a crate::device::WgslDevice;
-/// A scalar.
-pub(crate) type Number = burn_backend::Scalar;
-/// An axis, a size or a count.
-pub(crate) type Size = usize;
-/// A size that may be missing.
-pub(crate) type OptSize = Option<usize>;
-/// Axes.
+/// A scalar operand.
+pub(crate) type Scalar = burn_backend::Scalar;
+/// An axis of the first tensor. The context checks that it exists.
+pub(crate) type Axis = usize;
+/// Axes of the first tensor.
 pub(crate) type Axes<'a> = &'a [usize];
-/// Slices, one for each axis.
-pub(crate) type Slices<'a> = &'a [burn_std::Slice];
+/// A size or a count.
+pub(crate) type Size = usize;
+/// An optional size.
+pub(crate) type OptSize = Option<usize>;
+/// Height and width.
+pub(crate) type Size2 = [usize; 2];
 /// A shape.
 pub(crate) type Shape = burn_std::Shape;
+/// One slice per axis.
+pub(crate) type Slices<'a> = &'a [burn_std::Slice];
 /// A half-open range of integers.
 pub(crate) type Range = std::ops::Range<i64>;
-/// Height and width.
-pub(crate) type Pair = [usize; 2];
-/// A switch.
-pub(crate) type Switch = bool;
-/// A number.
+/// A flag.
+pub(crate) type Flag = bool;
+/// A float option.
 pub(crate) type Real = f64;
-/// The float type of a result.
+/// The requested float type of the result.
 pub(crate) type FloatType = burn_std::FloatDType;
-/// The integer type of a result.
+/// The requested integer type of the result.
 pub(crate) type IntType = burn_std::IntDType;
-/// The type of a result that is truth values.
+/// The requested boolean type of the result.
 pub(crate) type BoolType = burn_std::BoolDType;
-/// Options of a convolution in one dimension.
+/// Options of a 1d convolution.
 pub(crate) type Conv1 = ConvOptions<1>;
-/// Options of a convolution in two dimensions.
+/// Options of a 2d convolution.
 pub(crate) type Conv2 = ConvOptions<2>;
-/// Options of a convolution in three dimensions.
+/// Options of a 3d convolution.
 pub(crate) type Conv3 = ConvOptions<3>;
-/// Options of a transposed convolution in one dimension.
+/// Options of a transposed 1d convolution.
 pub(crate) type ConvT1 = ConvTransposeOptions<1>;
-/// Options of a transposed convolution in two dimensions.
+/// Options of a transposed 2d convolution.
 pub(crate) type ConvT2 = ConvTransposeOptions<2>;
-/// Options of a transposed convolution in three dimensions.
+/// Options of a transposed 3d convolution.
 pub(crate) type ConvT3 = ConvTransposeOptions<3>;
 /// Options of a deformable convolution.
 pub(crate) type Deform = DeformConvOptions<2>;
-/// Options of cutting an image into windows.
+/// Options of unfolding an image into windows.
 pub(crate) type Unfold = burn_backend::ops::UnfoldOptions;
-/// Options of resizing.
+/// Options of interpolation.
 pub(crate) type Interpolate = InterpolateOptions;
-/// Options of sampling on a grid.
+/// Options of grid sampling.
 pub(crate) type GridSample = GridSampleOptions;
 /// Options of attention.
 pub(crate) type Attention = AttentionModuleOptions;
-/// How a scatter combines.
-pub(crate) type Update = IndexingUpdateOp;
+/// How a scatter combines an element with an update.
+pub(crate) type UpdateOp = burn_backend::tensor::IndexingUpdateOp;
 /// A quantisation scheme.
 pub(crate) type Scheme<'a> = &'a burn_std::quantization::QuantScheme;
-/// A quantisation's parameters.
+/// The parameters of a quantisation.
 pub(crate) type QParams = QuantizationParametersPrimitive<Wgsl>;
-/// Maxima and where they are.
+/// The result of max pooling: maxima and their indices.
 pub(crate) type Pooled = MaxPool2dWithIndices<Wgsl>;
-/// The gradient of a maximum.
+/// The gradient of max pooling.
 pub(crate) type PooledBackward = MaxPool2dBackward<Wgsl>;
 /// The gradients of a deformable convolution.
 pub(crate) type DeformBackward = DeformConv2dBackward<Wgsl>;
@@ -135,10 +136,10 @@ impl OpOutput for PooledBackward {
 }
 
 impl OpOutput for DeformBackward {
-    type Gpu = Gradients;
+    type Gpu = DeformGradients;
     type Cpu = DeformConv2dBackward<Flex>;
 
-    fn from_gpu(value: Gradients, context: &OpContext) -> Self {
+    fn from_gpu(value: DeformGradients, context: &OpContext) -> Self {
         let tensor = |tensor: Tensor| -> WgslTensor { OpOutput::from_gpu(tensor, context) };
         Self::new(
             tensor(value.x),
@@ -178,13 +179,13 @@ impl Operand for QParams {
     }
 }
 
-/// Makes an enum of Burn's and one of the kernels' into each other, variant by variant.
-macro_rules! same_words {
-    ($burn:ident $kernels:ident: $($word:ident)*) => {
+/// Converts between an enum of Burn's and one of the kernels' with the same variants.
+macro_rules! same_variants {
+    ($burn:ident $kernels:ident: $($variant:ident)*) => {
         impl From<$burn> for $kernels {
             fn from(value: $burn) -> Self {
                 match value {
-                    $($burn::$word => Self::$word,)*
+                    $($burn::$variant => Self::$variant,)*
                 }
             }
         }
@@ -192,12 +193,12 @@ macro_rules! same_words {
         impl From<$kernels> for $burn {
             fn from(value: $kernels) -> Self {
                 match value {
-                    $($kernels::$word => Self::$word,)*
+                    $($kernels::$variant => Self::$variant,)*
                 }
             }
         }
     };
 }
 
-same_words!(InterpolateMode Mode: Nearest Bilinear Bicubic Lanczos3);
-same_words!(GridSamplePaddingMode Padding: Zeros Border Reflection);
+same_variants!(BurnInterpolateMode InterpolateMode: Nearest Bilinear Bicubic Lanczos3);
+same_variants!(GridSamplePaddingMode GridPadding: Zeros Border Reflection);

@@ -1,19 +1,22 @@
-//! Burn's backend traits, one line per method.
+//! Burn's backend traits, one row per method.
 //!
-//! The contract is written down as tables (`float.rs`, `int.rs`, ...): each row is a method's signature
-//! and, where there is a kernel, the launch. From the tables come the trait implementations and a
-//! way to call an op by its name ([`call`]), which tests and benches use. Whether an op runs on the GPU
-//! or on the CPU twin is decided in one place, `context.rs`.
+//! The contract is a set of tables (`float.rs`, `int.rs`, ...). A row is a method's signature and
+//! its launch. Macros turn the rows into trait methods (`contract.rs`), into calls by name for
+//! tests and benches ([`call`]), and into the coverage table ([`coverage`]). `context.rs` decides
+//! whether an op runs on the GPU or on the CPU backend.
+//!
+//! Each module uses only modules above it: `resolve`, `tensor`, `transfer`, `context`, `kinds` and
+//! `launch`, `contract`, the tables, `call` and `coverage`.
 
-pub mod call;
+mod fallback;
+mod resolve;
+mod tensor;
+mod transfer;
+
 mod context;
 mod contract;
-pub mod coverage;
-mod data;
-mod fallback;
 mod kinds;
-mod random;
-mod tensor;
+mod launch;
 
 mod activation;
 mod boolean;
@@ -22,6 +25,12 @@ mod float;
 mod int;
 mod module;
 mod quantized;
+mod random;
+
+#[cfg(feature = "internals")]
+pub mod call;
+#[cfg(feature = "internals")]
+pub mod coverage;
 
 use burn_backend::{
     Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError,
@@ -34,7 +43,8 @@ pub use fallback::{fallbacks, reset_fallbacks};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
-use crate::kernels::tuning::{self, Trial};
+use crate::kernels::common::tuning::Trial;
+use crate::kernels::matmul;
 use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime};
 
 /// The backend. `Autodiff<Wgsl>` trains; tensors live on a [`WgslDevice`].
@@ -46,10 +56,9 @@ impl burn_std::device::Device for WgslDevice {
         Self::from_code((id.type_id, u32::from(id.index_id)))
     }
 
-    /// The id of the device by its preferred word: what is kept by id, such as the types that tensors are created in, is
-    /// the same under every name.
+    /// Returns the id of the canonical selector: selectors of the same device share their settings.
     fn to_id(&self) -> DeviceId {
-        let (type_id, index) = self.preferred().to_code();
+        let (type_id, index) = self.canonical().to_code();
         DeviceId::new(type_id, u16::try_from(index).unwrap_or(u16::MAX))
     }
 }
@@ -73,18 +82,18 @@ impl Backend for Wgsl {
     }
 
     fn seed(device: &Self::Device, seed: u64) {
-        random::seed(context::resolve(device, "seed"), seed);
+        random::seed(resolve::resolve(device, "seed"), seed);
     }
 
     fn sync(device: &Self::Device) -> Result<(), ExecutionError> {
-        match context::runtime(device, "sync") {
-            Some(runtime) => runtime.sync().map_err(|error| data::execution_error(&error)),
+        match resolve::runtime(device, "sync") {
+            Some(runtime) => runtime.sync().map_err(|error| transfer::execution_error(&error)),
             None => Ok(()),
         }
     }
 
     fn memory_cleanup(device: &Self::Device) {
-        if let Some(runtime) = context::runtime(device, "memory_cleanup") {
+        if let Some(runtime) = resolve::runtime(device, "memory_cleanup") {
             runtime.trim();
         }
     }
@@ -92,7 +101,7 @@ impl Backend for Wgsl {
     fn dtype_usage(device: &Self::Device, dtype: DType) -> DTypeUsageSet {
         let on_gpu = !matches!(device.resolve(), Ok(ResolvedDevice::Cpu));
         match dtype {
-            // Reference values are 32-bit words on a GPU and Rust's own on the CPU.
+            // Booleans are 32-bit words on a GPU, and Rust's `bool` on the CPU.
             DType::Bool(BoolStore::U32) if on_gpu => DTypeUsage::general(),
             DType::Bool(BoolStore::U32 | BoolStore::U8) if !on_gpu => DTypeUsageSet::empty(),
             dtype => burn_flex::Flex::dtype_usage(&burn_flex::FlexDevice, dtype),
@@ -165,27 +174,29 @@ impl BackendIr for Wgsl {
     }
 }
 
-fn wrong_handle(wanted: &str, handle: &HandleKind<Wgsl>) -> ! {
-    panic!("a {wanted} tensor was asked for, but the handle holds a {} tensor", handle.name())
+fn wrong_handle(expected: &str, handle: &HandleKind<Wgsl>) -> ! {
+    panic!("expected the handle of a {expected} tensor, found that of a {} tensor", handle.name())
 }
 
-/// Memory held on a device: in use, reserved, peak. `None` on the CPU.
+/// Returns the memory of a device in bytes: in use, reserved, peak. `None` on the CPU.
 ///
 /// # Errors
 ///
-/// When there is no such device.
+/// Returns an error if there is no such device.
 pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device::DeviceError> {
     match device.resolve()? {
         ResolvedDevice::Cpu => Ok(None),
-        // What is not open holds nothing.
+        // A device that is not open has no memory.
         ResolvedDevice::Adapter(index) => {
             Ok(Some(Runtime::opened(index).map_or_else(MemoryUsage::default, |it| it.memory())))
         }
     }
 }
 
-/// Finds the device and opens it, and says what it is: never [`WgslDevice::Auto`]. In a browser this must have been awaited before
-/// tensors are made on a GPU, and again after the GPU was lost; elsewhere the first use of a device does it.
+/// Opens a device and returns its canonical selector, which is never [`WgslDevice::Auto`].
+///
+/// In a browser, await this before creating tensors on a GPU, and again after the GPU was lost. On
+/// other platforms the first use of a device opens it.
 ///
 /// ```
 /// # pollster::block_on(async {
@@ -204,25 +215,26 @@ pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device:
 ///
 /// # Errors
 ///
-/// When there is no such device, it refuses to open, or it is the CPU in a program that was built without it.
+/// Returns an error if there is no such device, it cannot be opened, or it is the CPU and this
+/// build has no CPU backend.
 pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
     if !matches!(device, WgslDevice::Cpu) {
         crate::device::discover().await;
     }
     match device.resolve()? {
         ResolvedDevice::Adapter(index) => Runtime::open(index).await.map(drop)?,
-        ResolvedDevice::Cpu if !context::OpContext::HAS_CPU => return Err(DeviceError::NoCpu),
+        ResolvedDevice::Cpu if !resolve::HAS_CPU => return Err(DeviceError::NoCpuBackend),
         ResolvedDevice::Cpu => {}
     }
-    Ok(device.preferred())
+    Ok(device.canonical())
 }
 
-/// Gives the device's GPU back to the driver: tensors on it are gone. Its next use opens it anew, in a browser the next [`open`].
-/// Nothing to do on the CPU.
+/// Closes a device: the driver gets the GPU back, and its tensors become invalid. The next use
+/// opens the device again, in a browser the next [`open`]. Does nothing on the CPU.
 ///
 /// # Errors
 ///
-/// When there is no such device.
+/// Returns an error if there is no such device.
 pub fn close(device: &WgslDevice) -> Result<(), DeviceError> {
     if let ResolvedDevice::Adapter(index) = device.resolve()? {
         Runtime::close(index);
@@ -230,8 +242,8 @@ pub fn close(device: &WgslDevice) -> Result<(), DeviceError> {
     Ok(())
 }
 
-/// Does `work` and tells the GPU time of every kernel that was launched on the device meanwhile. Waits for the GPU at
-/// the end; a device that is not profiled pays nothing.
+/// Runs `work` and measures the GPU time of every kernel that it launches on the device. Blocks
+/// until the GPU has finished. Devices that are not profiled have no overhead.
 ///
 /// ```
 /// use burn::tensor::{Distribution, Tensor};
@@ -251,7 +263,8 @@ pub fn close(device: &WgslDevice) -> Result<(), DeviceError> {
 ///
 /// # Errors
 ///
-/// When there is no such device, it is the CPU or has no timestamps, or another profile of it is being taken.
+/// Returns an error if there is no such device, it is the CPU, it has no timestamps, or another
+/// profile of it is running.
 pub fn profile<R>(
     device: &WgslDevice,
     work: impl FnOnce() -> R,
@@ -262,25 +275,26 @@ pub fn profile<R>(
     }
 }
 
-/// Tries the ways in which matrix products and convolutions can be computed on a device, and keeps the fastest of
-/// each class of sizes for this adapter and driver, in a file of the user's cache folder. Takes seconds to minutes.
-/// `heard` is told of each class when it is done. The CPU has nothing to try: the list is empty.
+/// Measures the strategies for matrix products and convolutions on a device, and caches the fastest
+/// one per class of sizes, for this adapter and driver, in the user's cache folder.
 ///
-/// What was kept is used from then on, by later processes too, unless `BURN_WGSL_TUNING=off` or
-/// [`set_tuning`](crate::set_tuning) says otherwise.
+/// Takes seconds to minutes. `on_progress` is called after each class. The cached winners are used
+/// from then on, also by later processes, unless `BURN_WGSL_TUNING=off` or
+/// [`set_tuning`](crate::set_tuning) disables them. Returns an empty list for the CPU.
 ///
 /// # Errors
 ///
-/// When there is no such device, or it fails or is lost, and in a browser, where nothing can wait. A candidate that cannot run, or
-/// computes something else than the plain kernel, does not win, and is named in the log.
-pub fn tune(device: &WgslDevice, heard: impl FnMut(&Trial)) -> Result<Vec<Trial>, TuneError> {
+/// Returns an error if there is no such device or it fails, and in a browser, where the host cannot
+/// block. A candidate that fails, or whose result differs from the scalar kernel's, is logged and
+/// does not win.
+pub fn tune(device: &WgslDevice, on_progress: impl FnMut(&Trial)) -> Result<Vec<Trial>, TuneError> {
     match device.resolve()? {
         ResolvedDevice::Cpu => Ok(Vec::new()),
-        ResolvedDevice::Adapter(index) => Ok(tuning::tune(&Runtime::of(index)?, heard)?),
+        ResolvedDevice::Adapter(index) => Ok(matmul::tune(&Runtime::of(index)?, on_progress)?),
     }
 }
 
-/// Why a device could not be tuned.
+/// An error of [`tune`].
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     /// There is no such device.

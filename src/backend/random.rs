@@ -1,5 +1,5 @@
-//! Random tensors. Every place, GPU or CPU, draws from the same kind of stream, so a seed gives the same
-//! numbers everywhere as long as the same calls are made.
+//! Random tensors. Every device draws from the same kind of stream: the same seed and the same
+//! calls give the same numbers on every GPU and on the CPU.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -8,26 +8,28 @@ use std::sync::LazyLock;
 use burn_backend::{Distribution, TensorData};
 use parking_lot::Mutex;
 
-use super::context;
 use super::contract::prelude::*;
+use super::resolve::{fail, resolve, runtime};
 use super::tensor::{Storage, stored_dtype};
 use crate::device::ResolvedDevice;
-use crate::kernels::random::{self, Draw, Stream};
+use crate::kernels::cast;
+use crate::kernels::random::{self, PhiloxStream, Sampler};
 use crate::tensor::Tensor;
 
-/// Each place's position in its stream.
-static STREAMS: LazyLock<Mutex<HashMap<ResolvedDevice, Stream>>> = LazyLock::new(Mutex::default);
+/// The stream of each device.
+static STREAMS: LazyLock<Mutex<HashMap<ResolvedDevice, PhiloxStream>>> =
+    LazyLock::new(Mutex::default);
 
-/// Starts a place's stream at a seed.
-pub(crate) fn seed(place: ResolvedDevice, seed: u64) {
-    STREAMS.lock().insert(place, Stream::new(seed));
+/// Restarts a device's stream at a seed.
+pub(crate) fn seed(device: ResolvedDevice, seed: u64) {
+    STREAMS.lock().insert(device, PhiloxStream::new(seed));
 }
 
-/// The part of a place's stream for `len` numbers. Without a seed, one is made up.
-fn take(place: ResolvedDevice, len: usize) -> Stream {
+/// Takes `len` numbers from a device's stream. A stream without a seed starts at a random one.
+fn take(device: ResolvedDevice, len: usize) -> PhiloxStream {
     let mut streams = STREAMS.lock();
-    let fresh = || Stream::new(RandomState::new().hash_one(place));
-    streams.entry(place).or_insert_with(fresh).take(len)
+    let random_seed = || PhiloxStream::new(RandomState::new().hash_one(device));
+    streams.entry(device).or_insert_with(random_seed).take(len)
 }
 
 pub(crate) fn float(
@@ -37,23 +39,23 @@ pub(crate) fn float(
     dtype: FloatType,
 ) -> F {
     let op = "float_random";
-    let draw = match distribution {
-        Distribution::Default => Draw::Uniform { low: 0.0, high: 1.0 },
-        Distribution::Uniform(low, high) => Draw::Uniform { low: low as f32, high: high as f32 },
+    let sampler = match distribution {
+        Distribution::Default => Sampler::Uniform { low: 0.0, high: 1.0 },
+        Distribution::Uniform(low, high) => Sampler::Uniform { low: low as f32, high: high as f32 },
         Distribution::Normal(mean, std) => {
-            Draw::Normal { mean: mean as f32, deviation: std as f32 }
+            Sampler::Normal { mean: mean as f32, deviation: std as f32 }
         }
-        Distribution::Bernoulli(probability) => Draw::Bernoulli { probability },
+        Distribution::Bernoulli(probability) => Sampler::Bernoulli { probability },
     };
-    let stream = take(context::resolve(device, op), shape.num_elements());
-    if let Some(runtime) = context::runtime(device, op)
+    let stream = take(resolve(device, op), shape.num_elements());
+    if let Some(runtime) = runtime(device, op)
         && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
-        let drawn = random::fill(&runtime, &shape, draw, DType::F32, stream);
+        let drawn = random::fill(&runtime, &shape, sampler, DType::F32, stream);
         return on_gpu(drawn, stored, device, op);
     }
-    let values = random::floats(shape.num_elements(), draw, stream);
-    from_data(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
+    let values = random::floats(shape.num_elements(), sampler, stream);
+    upload(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
 }
 
 pub(crate) fn int(
@@ -64,15 +66,15 @@ pub(crate) fn int(
 ) -> I {
     let op = "int_random";
     let len = shape.num_elements();
-    let stream = take(context::resolve(device, op), len);
-    let (least, most) = limits(dtype);
-    // Integers in low .. low + width; the rest is drawn as floats or coins and converted.
+    let stream = take(resolve(device, op), len);
+    let (min, max) = limits(dtype);
+    // Uniform integers in low..low + width. Other distributions draw floats and convert them.
     let (low, width) = match distribution {
-        Distribution::Default => (least, (most - least) as u64),
+        Distribution::Default => (min, (max - min) as u64),
         Distribution::Uniform(low, high) => {
             let (low, high) = (low as i128, high as i128);
-            let low = low.clamp(least, most);
-            (low, (high.clamp(least, most + 1) - low).max(1) as u64)
+            let low = low.clamp(min, max);
+            (low, (high.clamp(min, max + 1) - low).max(1) as u64)
         }
         Distribution::Normal(mean, std) => {
             let float = float(shape, Distribution::Normal(mean, std), device, FloatType::F32);
@@ -83,21 +85,21 @@ pub(crate) fn int(
             return Wgsl::float_into_int(float, dtype);
         }
     };
-    // What 32 bits can hold is drawn on the GPU, whatever it is stored in.
+    // The GPU draws ranges that fit in 32 bits, whatever the storage type.
     let fits = low >= i32::MIN.into() && low + i128::from(width) <= i128::from(i32::MAX) + 1;
     if fits
-        && let (Ok(narrow), Some(runtime)) = (u32::try_from(width), context::runtime(device, op))
+        && let (Ok(narrow), Some(runtime)) = (u32::try_from(width), runtime(device, op))
         && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
-        let draw = Draw::Ints { low: low as i32, width: narrow };
-        let drawn = random::fill(&runtime, &shape, draw, DType::I32, stream);
+        let sampler = Sampler::Ints { low: low as i32, width: narrow };
+        let drawn = random::fill(&runtime, &shape, sampler, DType::I32, stream);
         return on_gpu(drawn, stored, device, op);
     }
-    let values = random::wide_integers(len, low as i64, width, stream);
-    from_data(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
+    let values = random::integers_64_bit(len, low as i64, width, stream);
+    upload(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
 }
 
-/// The least and the greatest value of a type; 63 bits of those that have 64.
+/// The range of a type; that of u64 is limited to 63 bits.
 fn limits(dtype: IntType) -> (i128, i128) {
     match dtype {
         IntType::I64 => (i64::MIN.into(), i64::MAX.into()),
@@ -111,6 +113,7 @@ fn limits(dtype: IntType) -> (i128, i128) {
     }
 }
 
+/// Casts drawn numbers to their storage type.
 fn on_gpu(
     drawn: crate::tensor::Result<Tensor>,
     stored: DType,
@@ -118,6 +121,6 @@ fn on_gpu(
     op: &'static str,
 ) -> super::WgslTensor {
     let tensor = drawn.and_then(|tensor| cast::cast(tensor, stored));
-    let tensor = tensor.unwrap_or_else(|error| context::fail(op, device, &error));
+    let tensor = tensor.unwrap_or_else(|error| fail(op, device, &error));
     super::WgslTensor { device: *device, storage: Storage::Gpu(tensor) }
 }

@@ -1,20 +1,23 @@
-//! The tensor primitive and its two homes.
+//! The tensor types, stored on a GPU or on the CPU.
 
 use burn_backend::{DType, QTensorPrimitive, TensorMetadata};
 use burn_flex::{FlexQTensor, FlexTensor};
-use burn_std::quantization::{QuantLevel, QuantMode, QuantParam, QuantScheme, QuantValue};
+use burn_std::quantization::{
+    QuantLevel, QuantMode, QuantParam, QuantScheme, QuantStore, QuantValue,
+};
 use burn_std::{BoolStore, Shape};
 
 use crate::device::{CAN_BLOCK, WgslDevice};
-use crate::kernels::quantized::{Format, Quantized};
+use crate::kernels::common::options::QuantFormat;
+use crate::kernels::composed::quantized::Quantized;
 use crate::runtime::Runtime;
 use crate::tensor::{self, Tensor};
 
-/// A tensor of the backend: on a GPU, or on the CPU.
+/// A tensor of the backend, stored on a GPU or on the CPU.
 ///
-/// On [`WgslDevice::Cpu`] every tensor is on the CPU. On a GPU device so are tensors of a type that its kernels
-/// do not know: 64-bit floats everywhere, 64-bit integers on adapters without them. They keep their device and
-/// every op on them runs on the CPU twin, which is counted.
+/// On [`WgslDevice::Cpu`] every tensor is stored on the CPU. On a GPU device this holds for types
+/// that its kernels do not support: 64-bit floats, and 64-bit integers on adapters without them.
+/// Ops on such tensors fall back to the CPU and are counted ([`fallbacks`](crate::fallbacks)).
 #[derive(Debug, Clone)]
 pub struct WgslTensor {
     pub(crate) device: WgslDevice,
@@ -50,7 +53,7 @@ impl TensorMetadata for WgslTensor {
     }
 }
 
-/// Burn's name for an element type.
+/// Converts an element type to Burn's.
 pub(crate) fn burn_dtype(dtype: tensor::DType) -> DType {
     match dtype {
         tensor::DType::F32 => DType::F32,
@@ -68,10 +71,10 @@ pub(crate) fn burn_dtype(dtype: tensor::DType) -> DType {
     }
 }
 
-/// How a GPU stores a Burn type, if its kernels know it.
+/// Returns the storage type of a Burn type on a GPU; `None` if its kernels do not support the type.
 pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DType> {
     let stored = match dtype {
-        // Flex32 is f32 with permission to compute in less.
+        // Flex32 permits computing in less than f32, but does not demand it.
         DType::F32 | DType::Flex32 => tensor::DType::F32,
         DType::F16 => tensor::DType::F16,
         DType::BF16 => tensor::DType::BF16,
@@ -88,17 +91,17 @@ pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DT
     };
     match stored {
         stored if !stored.is_64_bit() || runtime.info().features.int64 => Some(stored),
-        // A browser cannot compute on the CPU in between: numbers that fit are kept in 32 bits, others are refused.
+        // A browser cannot fall back to the CPU: 32 bits are stored, and larger values rejected.
         tensor::DType::I64 if !CAN_BLOCK => Some(tensor::DType::I32),
         tensor::DType::U64 if !CAN_BLOCK => Some(tensor::DType::U32),
         _ => None,
     }
 }
 
-/// A quantised tensor of the backend: on a GPU, or on the CPU.
+/// A quantised tensor of the backend, stored on a GPU or on the CPU.
 ///
-/// Kernels know the schemes of 8-bit integers with scales in f32, for the whole tensor or for each block. On a
-/// GPU device, tensors of the others are on the CPU like those of a type that no kernel knows.
+/// Kernels support 8-bit integers with f32 scales, one per tensor or one per block. On a GPU
+/// device, tensors of other schemes are stored on the CPU, as for unsupported element types.
 #[derive(Debug, Clone)]
 pub struct WgslQuantizedTensor {
     pub(crate) device: WgslDevice,
@@ -111,7 +114,7 @@ pub(crate) enum QuantizedStorage {
     Cpu(FlexQTensor),
 }
 
-/// A quantised tensor on a GPU with Burn's name for its format.
+/// A quantised tensor on a GPU, and Burn's scheme for its format.
 #[derive(Debug, Clone)]
 pub(crate) struct GpuQuantized {
     pub values: Quantized,
@@ -119,7 +122,21 @@ pub(crate) struct GpuQuantized {
 }
 
 impl GpuQuantized {
-    /// What kernels make of the tensor; its scheme stays.
+    /// Computes a tensor of a scheme that kernels support.
+    ///
+    /// # Panics
+    ///
+    /// Panics if [`kernel_format`] does not support the scheme.
+    pub fn new(
+        scheme: &QuantScheme,
+        compute: impl FnOnce(QuantFormat) -> tensor::Result<Quantized>,
+    ) -> tensor::Result<Self> {
+        let Some(format) = kernel_format(scheme) else { panic!("no kernel supports {scheme:?}") };
+        // The host stores each value in a byte.
+        Ok(Self { values: compute(format)?, scheme: scheme.with_store(QuantStore::Native) })
+    }
+
+    /// Applies a kernel to the values; the scheme stays the same.
     pub fn map(
         self,
         f: impl FnOnce(Quantized) -> tensor::Result<Quantized>,
@@ -129,9 +146,9 @@ impl GpuQuantized {
     }
 }
 
-/// The kernels' name for a quantisation scheme, if they know it. How values are stored is not the scheme's
-/// to say: on a GPU they are packed, on the host each is a byte.
-pub(crate) fn kernel_format(scheme: &QuantScheme) -> Option<Format> {
+/// Returns the kernels' format of a quantisation scheme; `None` if they do not support it. The
+/// scheme's storage is ignored: a GPU packs four values into a word, the host stores them as bytes.
+pub(crate) fn kernel_format(scheme: &QuantScheme) -> Option<QuantFormat> {
     let (QuantMode::Symmetric, QuantParam::F32) = (scheme.mode, scheme.param) else {
         return None;
     };
@@ -144,7 +161,7 @@ pub(crate) fn kernel_format(scheme: &QuantScheme) -> Option<Format> {
         QuantLevel::Tensor => None,
         QuantLevel::Block(size) => Some(size.num_elements()),
     };
-    Some(Format { low, block })
+    Some(QuantFormat { low, block })
 }
 
 impl TensorMetadata for WgslQuantizedTensor {

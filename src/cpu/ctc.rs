@@ -1,13 +1,16 @@
-//! The gradient of the connectionist temporal classification loss, which burn-flex lacks.
+//! The gradient of the connectionist temporal classification (CTC) loss, which burn-flex lacks.
 
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::FlexTensor;
 
-/// The gradient of the connectionist temporal classification loss with respect to `log_probs` `[steps, batch, classes]`, for
-/// targets `[batch, labels]`, the lengths of inputs and the lengths of targets: see `shaders/ctc/`.
+/// Computes the gradient of the CTC loss with respect to `log_probs` `[steps, batch, classes]`. The
+/// other tensors are the targets `[batch, labels]`, the input lengths `[batch]` and the target
+/// lengths `[batch]`. `shaders/ctc/` has the formulas.
 pub(crate) fn ctc_loss_backward(
     log_probs: FlexTensor,
-    [targets, input_lengths, target_lengths]: [FlexTensor; 3],
+    targets: FlexTensor,
+    input_lengths: FlexTensor,
+    target_lengths: FlexTensor,
     grad: FlexTensor,
     blank: usize,
 ) -> FlexTensor {
@@ -27,31 +30,32 @@ pub(crate) fn ctc_loss_backward(
             (0..2 * labels + 1).map(|s| if s % 2 == 0 { blank } else { label(s / 2) }).collect();
         let log_prob = |t: usize, s: usize| log_probs[(t * batch + n) * classes + states[s]];
         let last = states.len() - 1;
-        let forward = ctc_ways(steps, &states, blank, false, log_prob);
+        let forward = path_log_probs(steps, &states, blank, false, log_prob);
         let reversed: Vec<usize> = states.iter().rev().copied().collect();
         let backward =
-            ctc_ways(steps, &reversed, blank, true, |t, s| log_prob(steps - 1 - t, last - s));
+            path_log_probs(steps, &reversed, blank, true, |t, s| log_prob(steps - 1 - t, last - s));
         for t in 0..steps {
+            // Log probability of all paths through state s at step t.
             let through = |s: usize| {
                 let (a, b) = (forward[t][s], backward[steps - 1 - t][last - s]);
-                let never = a == f64::NEG_INFINITY || b == f64::NEG_INFINITY;
-                if never { f64::NEG_INFINITY } else { a + b - log_prob(t, s) }
+                let impossible = a == f64::NEG_INFINITY || b == f64::NEG_INFINITY;
+                if impossible { f64::NEG_INFINITY } else { a + b - log_prob(t, s) }
             };
-            let all = (0..=last).map(through).fold(f64::NEG_INFINITY, log_add);
-            if all == f64::NEG_INFINITY {
+            let total = (0..=last).map(through).fold(f64::NEG_INFINITY, log_add);
+            if total == f64::NEG_INFINITY {
                 continue;
             }
             for (s, class) in states.iter().enumerate() {
-                out[(t * batch + n) * classes + class] -= grad[n] * (through(s) - all).exp();
+                out[(t * batch + n) * classes + class] -= grad[n] * (through(s) - total).exp();
             }
         }
     }
     FlexTensor::from_data(TensorData::new(out, shape).convert_dtype(dtype))
 }
 
-/// For each step and state, the logarithm of the probability of all ways that lead there. `reversed` states are those of a
-/// target read from its end.
-fn ctc_ways(
+/// Computes the log probability of all paths to each state at each step: `[steps][states]`.
+/// `reversed`: `states` and `log_prob` count from the end of the target and of the input.
+fn path_log_probs(
     steps: usize,
     states: &[usize],
     blank: usize,
@@ -60,31 +64,32 @@ fn ctc_ways(
 ) -> Vec<Vec<f64>> {
     let mut rows: Vec<Vec<f64>> = Vec::with_capacity(steps);
     for t in 0..steps {
-        let ways = |s: usize| {
-            let Some(before) = rows.last() else {
+        let incoming = |s: usize| {
+            let Some(previous) = rows.last() else {
+                // Paths start in one of the first two states.
                 return if s < 2 { 0.0 } else { f64::NEG_INFINITY };
             };
-            let mut sum = before[s];
+            let mut sum = previous[s];
             if s > 0 {
-                sum = log_add(sum, before[s - 1]);
+                sum = log_add(sum, previous[s - 1]);
             }
-            // Past a blank between two labels that differ.
+            // A path can skip the blank between two different labels.
             if s > 1
                 && states[s] != states[s - 2]
                 && states[if reversed { s - 2 } else { s }] != blank
             {
-                sum = log_add(sum, before[s - 2]);
+                sum = log_add(sum, previous[s - 2]);
             }
             sum
         };
-        let row = (0..states.len()).map(|s| ways(s) + log_prob(t, s)).collect();
+        let row = (0..states.len()).map(|s| incoming(s) + log_prob(t, s)).collect();
         rows.push(row);
     }
     rows
 }
 
-/// `ln(e^a + e^b)`.
+/// Returns `ln(e^a + e^b)`.
 fn log_add(a: f64, b: f64) -> f64 {
-    let top = if a.is_nan() { a } else { a.max(b) };
-    if top == f64::NEG_INFINITY { top } else { top + ((a - top).exp() + (b - top).exp()).ln() }
+    let max = if a.is_nan() { a } else { a.max(b) };
+    if max == f64::NEG_INFINITY { max } else { max + ((a - max).exp() + (b - max).exp()).ln() }
 }

@@ -1,50 +1,74 @@
-//! Indices out of range: clamped when reading and skipped when writing, as the kernels do. burn-flex panics.
+//! Ops with indices outside their axis: reads clamp them and writes skip them, as the kernels do.
+//! burn-flex panics.
 
-use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
+use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps, ModuleOps};
+use burn_backend::tensor::IndexingUpdateOp;
 use burn_backend::{DType, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::Shape;
 
-/// burn-flex's gather, select or embedding: of an axis of a tensor, by indices.
-type Read = fn(usize, FlexTensor, FlexTensor) -> FlexTensor;
-/// burn-flex's scatter or its kin: values combined into an axis of a tensor, by indices.
-type Write = fn(usize, FlexTensor, FlexTensor, FlexTensor) -> FlexTensor;
-
-/// Reads along an axis, indices outside of it clamped to it.
-pub(crate) fn read(flex: Read, axis: usize, tensor: FlexTensor, indices: FlexTensor) -> FlexTensor {
-    let indices = clamped(indices, tensor.shape()[axis]);
-    flex(axis, tensor, indices)
-}
-
-/// Adds along an axis, or for truth values takes whether any is true; indices outside of it are skipped. Indices of one
-/// axis stand for whole slices of the value, of more for its elements.
-pub(crate) fn add(
-    flex: Write,
-    axis: usize,
-    tensor: FlexTensor,
-    indices: FlexTensor,
-    value: FlexTensor,
-) -> FlexTensor {
-    let size = tensor.shape()[axis];
-    let bool = burn_std::BoolDType::Native;
-    let low = Flex::int_lower_elem(indices.clone(), 0i64.into(), bool);
-    let high = Flex::int_greater_equal_elem(indices.clone(), (size as i64).into(), bool);
-    let mut outside = Flex::bool_or(low, high);
-    if outside.rank() != value.rank() {
-        let mut shape = vec![1; value.rank()];
-        shape[axis] = outside.shape().num_elements();
-        outside = Flex::bool_reshape(outside, Shape::from(shape));
-    }
-    let outside = Flex::bool_expand(outside, value.shape());
-    let value = match value.dtype() {
-        DType::Bool(_) => Flex::bool_mask_fill(value, outside, false.into()),
-        dtype if dtype.is_float() => Flex::float_mask_fill(value, outside, 0.0.into()),
-        _ => Flex::int_mask_fill(value, outside, 0i64.into()),
+/// Defines gathers that clamp their indices.
+macro_rules! gathers {
+    ($($name:ident)*) => {
+        $(pub(crate) fn $name(dim: usize, tensor: FlexTensor, indices: FlexTensor) -> FlexTensor {
+            let indices = clamped(indices, tensor.shape()[dim]);
+            Flex::$name(dim, tensor, indices)
+        })*
     };
-    flex(axis, tensor, clamped(indices, size), value)
 }
 
-/// The gradient of an embedding: a sum into the rows of its weights.
+/// Defines selects that clamp their indices.
+macro_rules! selects {
+    ($($name:ident)*) => {
+        $(pub(crate) fn $name(tensor: FlexTensor, dim: usize, indices: FlexTensor) -> FlexTensor {
+            let indices = clamped(indices, tensor.shape()[dim]);
+            Flex::$name(tensor, dim, indices)
+        })*
+    };
+}
+
+/// Defines scatters that skip updates outside the axis.
+macro_rules! scatters {
+    ($($name:ident)*) => {
+        $(pub(crate) fn $name(
+            dim: usize,
+            tensor: FlexTensor,
+            indices: FlexTensor,
+            value: FlexTensor,
+        ) -> FlexTensor {
+            let (indices, value) = skipping(dim, &tensor, indices, value);
+            Flex::$name(dim, tensor, indices, value)
+        })*
+    };
+}
+
+/// Defines additions to selected slices that skip slices outside the axis.
+macro_rules! select_adds {
+    ($($name:ident)*) => {
+        $(pub(crate) fn $name(
+            tensor: FlexTensor,
+            dim: usize,
+            indices: FlexTensor,
+            value: FlexTensor,
+        ) -> FlexTensor {
+            let (indices, value) = skipping(dim, &tensor, indices, value);
+            Flex::$name(tensor, dim, indices, value)
+        })*
+    };
+}
+
+gathers! { float_gather int_gather bool_gather }
+selects! { float_select int_select bool_select }
+scatters! { float_scatter_add int_scatter_add bool_scatter_or }
+select_adds! { float_select_add int_select_add bool_select_or }
+
+/// Looks up the rows of `weights` `[rows, width]`.
+pub(crate) fn embedding(weights: FlexTensor, indices: FlexTensor) -> FlexTensor {
+    let indices = clamped(indices, weights.shape()[0]);
+    Flex::embedding(weights, indices)
+}
+
+/// Computes the gradient of an embedding with respect to its weights: `grad` summed by row.
 pub(crate) fn embedding_backward(
     weights: FlexTensor,
     grad: FlexTensor,
@@ -54,67 +78,117 @@ pub(crate) fn embedding_backward(
     let grad = Flex::float_reshape(grad, Shape::from([rows, weights.shape()[1]]));
     let indices = Flex::int_reshape(indices, Shape::from([rows]));
     let zeros = Flex::float_zeros(weights.shape(), &burn_flex::FlexDevice, weights.dtype().into());
-    add(
-        |axis, tensor, indices, value| Flex::float_select_add(tensor, axis, indices, value),
-        0,
-        zeros,
-        indices,
-        grad,
-    )
+    float_select_add(zeros, 0, indices, grad)
 }
 
-/// Indices with those outside of an axis clamped to it.
+/// Defines gathers of multi-dimensional indices that clamp them.
+macro_rules! gathers_nd {
+    ($($name:ident)*) => {
+        $(pub(crate) fn $name(data: FlexTensor, indices: FlexTensor) -> FlexTensor {
+            let indices = clamped_nd(indices, &data.shape());
+            Flex::$name(data, indices)
+        })*
+    };
+}
+
+/// Defines scatters by multi-dimensional indices that skip those outside their axes.
+macro_rules! scatters_nd {
+    ($($name:ident)*) => {
+        $(pub(crate) fn $name(
+            data: FlexTensor,
+            indices: FlexTensor,
+            values: FlexTensor,
+            op: IndexingUpdateOp,
+        ) -> FlexTensor {
+            let (indices, values) = inside_nd(indices, values, &data.shape());
+            Flex::$name(data, indices, values, op)
+        })*
+    };
+}
+
+gathers_nd! { float_gather_nd int_gather_nd }
+scatters_nd! { float_scatter_nd int_scatter_nd }
+
+/// Clamps `indices` to axis `dim` of `tensor`. Values of indices outside it become zero or false,
+/// which change nothing when added or combined by `or`. Indices of the rank of `value` address
+/// elements, one-dimensional indices address slices.
+fn skipping(
+    dim: usize,
+    tensor: &FlexTensor,
+    indices: FlexTensor,
+    value: FlexTensor,
+) -> (FlexTensor, FlexTensor) {
+    let size = tensor.shape()[dim];
+    let bool_type = burn_std::BoolDType::Native;
+    let below = Flex::int_lower_elem(indices.clone(), 0i64.into(), bool_type);
+    let above = Flex::int_greater_equal_elem(indices.clone(), (size as i64).into(), bool_type);
+    let mut outside = Flex::bool_or(below, above);
+    if outside.rank() != value.rank() {
+        let mut shape = vec![1; value.rank()];
+        shape[dim] = outside.shape().num_elements();
+        outside = Flex::bool_reshape(outside, Shape::from(shape));
+    }
+    let outside = Flex::bool_expand(outside, value.shape());
+    let value = match value.dtype() {
+        DType::Bool(_) => Flex::bool_mask_fill(value, outside, false.into()),
+        dtype if dtype.is_float() => Flex::float_mask_fill(value, outside, 0.0.into()),
+        _ => Flex::int_mask_fill(value, outside, 0i64.into()),
+    };
+    (clamped(indices, size), value)
+}
+
+/// Clamps indices to an axis of `size` elements.
 fn clamped(indices: FlexTensor, size: usize) -> FlexTensor {
     let last = size.saturating_sub(1) as i64;
     Flex::int_clamp(indices, 0i64.into(), last.into())
 }
 
-/// Rows of indices and the sizes of the axes they name.
-fn rows(indices: &FlexTensor, shape: &Shape) -> (Vec<i64>, usize, Vec<i64>) {
-    let depth = indices.shape().last().copied().unwrap_or(0);
-    let sizes = shape.iter().take(depth).map(|&size| size as i64).collect();
-    let numbers = indices.clone().into_data().iter::<i64>().collect();
-    (numbers, depth.max(1), sizes)
+/// Returns the values of indices `[.., k]`, the length of their rows (at least 1), and the sizes of
+/// the axes that a row addresses.
+fn index_rows(indices: &FlexTensor, shape: &Shape) -> (Vec<i64>, usize, Vec<i64>) {
+    let axes = indices.shape().last().copied().unwrap_or(0);
+    let sizes = shape.iter().take(axes).map(|&size| size as i64).collect();
+    let indices = indices.clone().into_data().iter::<i64>().collect();
+    (indices, axes.max(1), sizes)
 }
 
-/// Rows of indices `[.., k]` with those outside of their axes clamped to them.
-pub(crate) fn clamped_nd(indices: FlexTensor, shape: &Shape) -> FlexTensor {
-    let (mut numbers, depth, sizes) = rows(&indices, shape);
-    for row in numbers.chunks_mut(depth) {
-        for (number, size) in row.iter_mut().zip(&sizes) {
-            *number = (*number).clamp(0, (size - 1).max(0));
+/// Clamps each index of the rows of `indices` `[.., k]` to its axis.
+fn clamped_nd(indices: FlexTensor, shape: &Shape) -> FlexTensor {
+    let (mut index_values, row_len, sizes) = index_rows(&indices, shape);
+    for row in index_values.chunks_mut(row_len) {
+        for (index, size) in row.iter_mut().zip(&sizes) {
+            *index = (*index).clamp(0, (size - 1).max(0));
         }
     }
-    FlexTensor::from_data(TensorData::new(numbers, indices.shape()))
+    FlexTensor::from_data(TensorData::new(index_values, indices.shape()))
 }
 
-/// The rows of indices `[.., k]` that are inside of their axes, and their values.
-pub(crate) fn inside_nd(
-    indices: FlexTensor,
-    values: FlexTensor,
-    shape: &Shape,
-) -> (FlexTensor, FlexTensor) {
-    let (numbers, depth, sizes) = rows(&indices, shape);
+/// Returns the rows of `indices` `[.., k]` whose indices are all inside their axes, and the values
+/// of these rows.
+fn inside_nd(indices: FlexTensor, values: FlexTensor, shape: &Shape) -> (FlexTensor, FlexTensor) {
+    let (index_values, row_len, sizes) = index_rows(&indices, shape);
     let is_inside =
-        |row: &[i64]| row.iter().zip(&sizes).all(|(number, size)| (0..*size).contains(number));
-    if numbers.chunks(depth).all(is_inside) {
+        |row: &[i64]| row.iter().zip(&sizes).all(|(index, size)| (0..*size).contains(index));
+    if index_values.chunks(row_len).all(is_inside) {
         return (indices, values);
     }
-    let count = numbers.len() / depth;
-    let (dtype, slice) = (values.dtype(), shape.iter().skip(sizes.len()).copied());
+    let count = index_values.len() / row_len;
+    let (dtype, slice_shape) = (values.dtype(), shape.iter().skip(sizes.len()).copied());
     let bytes_per_row = values.shape().num_elements() / count.max(1) * dtype.size();
     let data = values.into_data();
     let (mut kept, mut bytes) = (Vec::new(), Vec::new());
-    for (row, value) in numbers.chunks(depth).zip(data.as_bytes().chunks(bytes_per_row.max(1))) {
+    for (row, value) in
+        index_values.chunks(row_len).zip(data.as_bytes().chunks(bytes_per_row.max(1)))
+    {
         if is_inside(row) {
             kept.extend_from_slice(row);
             bytes.extend_from_slice(value);
         }
     }
-    let count = kept.len() / depth;
-    let value_shape: Vec<usize> = std::iter::once(count).chain(slice).collect();
+    let count = kept.len() / row_len;
+    let value_shape: Vec<usize> = std::iter::once(count).chain(slice_shape).collect();
     (
-        FlexTensor::from_data(TensorData::new(kept, [count, depth])),
+        FlexTensor::from_data(TensorData::new(kept, [count, row_len])),
         FlexTensor::from_data(TensorData::from_bytes_vec(bytes, value_shape, dtype)),
     )
 }

@@ -1,15 +1,15 @@
-//! The adapters of this machine.
+//! Discovers the adapters of this machine.
 
 use std::sync::OnceLock;
 
 use super::{AdapterInfo, CAN_BLOCK, rank};
 
-/// An adapter that is there.
+/// A discovered adapter.
 #[derive(Clone, Debug)]
 pub struct Adapter {
-    /// What it is and can do.
+    /// The adapter's properties, limits and features.
     pub info: AdapterInfo,
-    /// wgpu's handle, which opens it.
+    /// The wgpu adapter, for opening a device.
     pub adapter: wgpu::Adapter,
 }
 
@@ -19,59 +19,66 @@ impl AsRef<AdapterInfo> for Adapter {
     }
 }
 
-/// Looks for adapters: GPUs in rank order, then software adapters, each once.
+/// Enumerates the adapters, without duplicates: GPUs in rank order, then software adapters.
 ///
-/// Where no driver answers the list is empty; that is no error.
+/// Returns an empty list if no driver is found.
 pub async fn enumerate() -> Vec<Adapter> {
-    // OpenGL is left out: its compute is too limited for the kernels.
+    // OpenGL is excluded: its compute support is too limited for the kernels.
     let backends = wgpu::Backends::PRIMARY & wgpu::Instance::enabled_backend_features();
     if backends.is_empty() {
-        // A platform without any such API; creating an instance would panic there.
+        // Creating an instance without a backend panics.
         return Vec::new();
     }
     let descriptor = wgpu::InstanceDescriptor {
         backends,
-        // None by default, in debug builds too: the driver's own messages would come before ours
-        // where there is no GPU, and checking indirect dispatches, of which there are none, caps
-        // buffers at 4 GiB. WGPU_VALIDATION=1 and its like switch them on.
+        // No flags by default, even in debug builds. Without a GPU, driver messages would precede
+        // the messages of this crate. Validation of indirect dispatches would limit buffers to
+        // 4 GiB, and this crate has no indirect dispatches. Environment variables such as
+        // WGPU_VALIDATION=1 set the flags.
         flags: wgpu::InstanceFlags::empty().with_env(),
         backend_options: wgpu::BackendOptions::from_env_or_default(),
         ..wgpu::InstanceDescriptor::new_without_display_handle()
     };
     let instance = wgpu::Instance::new(descriptor);
-    let adapters = instance.enumerate_adapters(backends).await;
+    let handles = instance.enumerate_adapters(backends).await;
 
-    let info: Vec<AdapterInfo> = adapters.iter().map(AdapterInfo::of).collect();
-    let order = rank(&info);
-    let found = info.into_iter().zip(adapters);
-    let mut found: Vec<Option<Adapter>> =
-        found.map(|(info, adapter)| Some(Adapter { info, adapter })).collect();
-    order.into_iter().filter_map(|i| found[i].take()).collect()
+    let infos: Vec<AdapterInfo> = handles.iter().map(AdapterInfo::from_wgpu).collect();
+    let order = rank(&infos);
+    let unranked = infos.into_iter().zip(handles);
+    let mut unranked: Vec<Option<Adapter>> =
+        unranked.map(|(info, adapter)| Some(Adapter { info, adapter })).collect();
+    order.into_iter().filter_map(|i| unranked[i].take()).collect()
 }
 
 static ADAPTERS: OnceLock<Vec<Adapter>> = OnceLock::new();
 
-/// The adapters of this machine, looked for once per process: GPUs in rank order, then software
-/// adapters, each once. Empty where no driver answers; in a browser, also before [`look`].
+/// Returns the adapters of this machine, without duplicates: GPUs in rank order, then software
+/// adapters.
+///
+/// The first call of a process enumerates them. The list is empty if no driver is found. In a
+/// browser, it is also empty until [`discover`] has found an adapter.
 pub fn adapters() -> &'static [Adapter] {
     if !CAN_BLOCK {
         return ADAPTERS.get().map_or(&[], Vec::as_slice);
     }
-    ADAPTERS.get_or_init(|| listed(pollster::block_on(enumerate())))
+    ADAPTERS.get_or_init(|| logged(pollster::block_on(enumerate())))
 }
 
-/// Looks for what [`adapters`] returns from then on. Only a browser needs to be asked so; it is asked again where it had none.
+/// Enumerates the adapters for later calls to [`adapters`], and returns them.
+///
+/// Only a browser needs this call. There, each call enumerates again until an adapter is found.
 pub async fn discover() -> &'static [Adapter] {
     if !CAN_BLOCK && adapters().is_empty() {
         let found = enumerate().await;
         if !found.is_empty() {
-            ADAPTERS.get_or_init(|| listed(found));
+            ADAPTERS.get_or_init(|| logged(found));
         }
     }
     adapters()
 }
 
-fn listed(found: Vec<Adapter>) -> Vec<Adapter> {
+/// Logs the adapters and returns them.
+fn logged(found: Vec<Adapter>) -> Vec<Adapter> {
     for (index, Adapter { info, .. }) in found.iter().enumerate() {
         let AdapterInfo { name, kind, api, .. } = info;
         log::debug!("adapter {index}: {name}, {kind}, {api}");

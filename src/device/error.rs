@@ -1,100 +1,114 @@
-//! What can go wrong between a device's word and an open device.
+//! Errors of selecting and opening a device.
 
 use thiserror::Error;
 
-use super::requirements::joined;
+use super::requirements::join_shortfalls;
 use super::{ACCEPTED_SELECTORS, DEVICE_VARIABLE, DeviceList, Shortfall, WgslDevice};
 
-/// Why a device cannot be used. Its text says what to do instead.
+/// An error of selecting or opening a device. The message says how to solve the problem.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceError {
-    /// The text is not a word for a device.
+    /// The text is not a device selector.
     #[error(
-        "`{text}` is not a word for a device.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_SELECTORS}."
+        "`{text}` is not a device selector.\nDevices here:\n{available}\n\
+         Use one of these selectors: {ACCEPTED_SELECTORS}."
     )]
     UnknownSelector {
         /// The text as given.
         text: String,
-        /// What is there.
-        here: DeviceList,
+        /// The devices of this machine.
+        available: DeviceList,
     },
 
-    /// The device is none of those that are there.
+    /// The selector is valid, but this machine has no such device.
     #[error(
-        "there is no device `{device}` here.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_SELECTORS}."
+        "there is no device `{device}` here.\nDevices here:\n{available}\n\
+         Use one of these selectors: {ACCEPTED_SELECTORS}."
     )]
-    NotThere {
-        /// The device asked for.
+    NoSuchDevice {
+        /// The requested device.
         device: WgslDevice,
-        /// What is there.
-        here: DeviceList,
+        /// The devices of this machine.
+        available: DeviceList,
     },
 
-    /// No adapter has a name like that.
+    /// No adapter that has a selector has this text in its name.
     #[error(
-        "no adapter here has `{name}` in its name.\nDevices here:\n{here}\nWords accepted: {ACCEPTED_SELECTORS}."
+        "`name:{name}` matches no adapter that has a selector.\nDevices here:\n{available}\n\
+         Use one of these selectors: {ACCEPTED_SELECTORS}."
     )]
     NoSuchName {
-        /// The part of a name asked for.
+        /// The requested part of an adapter name, in lower case.
         name: String,
-        /// What is there.
-        here: DeviceList,
+        /// The devices of this machine.
+        available: DeviceList,
     },
 
-    /// The environment variable asks for something that cannot be had.
+    /// The environment variable is not a device selector, or selects a device that does not exist.
     #[error(
-        "the environment variable {DEVICE_VARIABLE} is set to `{value}`; unset it, or set it to one \
-         of the words below: {cause}"
+        "the environment variable {DEVICE_VARIABLE} is set to `{value}`, which cannot be used; \
+         unset it or set it to a selector listed below: {cause}"
     )]
     Environment {
-        /// What it is set to.
+        /// The value of the variable.
         value: String,
-        /// What is wrong with that. Part of this error's text, hence not its source.
+        /// The error for this value. It is part of the message, so it is not the error's source.
         cause: Box<DeviceError>,
     },
 
-    /// The adapter is there, but its limits are below what the kernels count on.
+    /// The limits of the adapter are below the requirements of the kernels.
     #[error(
-        "{adapter} cannot be used ({}); update its driver, or choose another device",
-        joined(.shortfalls)
+        "{adapter} does not meet the requirements of the kernels ({}); update its driver or select \
+         another device",
+        join_shortfalls(.shortfalls)
     )]
-    Lacking {
+    BelowRequirements {
         /// The adapter's name.
         adapter: String,
         /// The limits that are too low.
         shortfalls: Vec<Shortfall>,
     },
 
-    /// A browser opens devices only for those who await.
-    #[error("{adapter} is not open{}; await burn_wgsl::open for its device first", because(.reason))]
+    /// The device is not open, and a browser can open devices only asynchronously.
+    #[error(
+        "{adapter} {}; a browser opens a device only in `burn_wgsl::open`: await it before using \
+         the device",
+        not_open(.reason)
+    )]
     NotOpen {
         /// The adapter's name.
         adapter: String,
-        /// What became of it if it was open before.
+        /// Why the device was closed or lost, if it was open before.
         reason: Option<String>,
     },
 
-    /// The CPU was asked for, or is all there is, in a program that was built without it.
+    /// The CPU was selected, explicitly or for lack of a usable GPU, in a program built without the
+    /// CPU backend.
     #[error(
-        "there is no GPU to use, and this program was built without the CPU device (feature `twin`); {}",
+        "the CPU was selected, or no GPU can be used, but this program was built without the CPU \
+         backend; enable the feature `twin` of burn-wgsl; {}",
         super::install_hint()
     )]
-    NoCpu,
+    NoCpuBackend,
 
-    /// The driver refused to open the adapter.
+    /// The driver failed to open the adapter.
     #[error(
-        "the driver refused to open {adapter} ({source}); close other programs that use it, update \
-         its driver, or choose another device (`cpu` always works)"
+        "the driver failed to open {adapter} ({source}); close other programs that use it, update \
+         its driver, or select another device, such as `cpu`"
     )]
-    Refused {
+    OpenFailed {
         /// The adapter's name.
         adapter: String,
-        /// What the driver said.
+        /// The error reported by wgpu.
         source: wgpu::RequestDeviceError,
     },
 }
 
-fn because(reason: &Option<String>) -> String {
-    reason.as_ref().map_or_else(String::new, |reason| format!(" any more ({reason})"))
+/// Returns the predicate of the `NotOpen` message.
+fn not_open(reason: &Option<String>) -> String {
+    match reason {
+        Some(reason) => format!("is no longer open ({reason})"),
+        None => "is not open".to_owned(),
+    }
 }

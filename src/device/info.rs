@@ -1,29 +1,29 @@
-//! What is known of an adapter, as plain data.
+//! Adapter properties, limits and features as plain data.
 
 use std::fmt;
 
-/// What an adapter is and can do.
+/// The properties, limits and features of an adapter.
 ///
-/// Nothing in it refers to a driver, so tests can invent adapters.
+/// Plain data without driver handles, so tests can construct adapters.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AdapterInfo {
-    /// The name the driver gives it.
+    /// The adapter's name as reported by the driver.
     pub name: String,
-    /// The maker's PCI number; 0 where the API does not tell (Metal, browsers).
+    /// The PCI vendor id; 0 if the API does not report it (Metal, browsers).
     pub vendor_id: u32,
-    /// The maker in words, or its number where it is not a known one.
+    /// The vendor's name; its id in hexadecimal, or `unknown`, if the name is not known.
     pub vendor: String,
-    /// The model's PCI number; 0 where the API does not tell.
+    /// The PCI device id; 0 if the API does not report it.
     pub device_id: u32,
-    /// What kind of device it is.
+    /// The kind of the adapter.
     pub kind: AdapterKind,
-    /// The API it is reached through.
+    /// The API that exposes the adapter.
     pub api: Api,
     /// The driver's name.
     pub driver: String,
-    /// The driver's own words about itself, mostly its version.
+    /// The driver's description of itself, usually its version.
     pub driver_info: String,
-    /// Where it sits (`domain:bus:device.function`), if known: it tells equal cards apart.
+    /// The PCI address (`domain:bus:device.function`), if known. It distinguishes identical GPUs.
     pub pci_bus_id: Option<String>,
     /// The limits that matter for compute.
     pub limits: Limits,
@@ -37,19 +37,19 @@ impl AsRef<AdapterInfo> for AdapterInfo {
     }
 }
 
-/// The kind of an adapter, in the order in which the automatic choice takes them.
+/// The kind of an adapter, in the order in which `auto` prefers them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AdapterKind {
-    /// A GPU with memory of its own.
+    /// A GPU with dedicated memory.
     Discrete,
     /// A GPU that shares the CPU's memory.
     Integrated,
-    /// A GPU lent to a virtual machine.
+    /// A GPU of a virtual machine.
     Virtual,
-    /// A GPU whose kind the API does not tell, as in a browser.
+    /// A GPU whose kind the API does not report, as in a browser.
     #[default]
     Other,
-    /// A program on the CPU that behaves like a GPU.
+    /// A software adapter: a driver that runs on the CPU.
     Software,
 }
 
@@ -65,7 +65,7 @@ impl fmt::Display for AdapterKind {
     }
 }
 
-/// The API an adapter is reached through, the most capable for compute first.
+/// The API that exposes an adapter, in descending order of compute capabilities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Api {
     /// Vulkan (Linux, Windows, Android).
@@ -76,7 +76,7 @@ pub enum Api {
     Dx12,
     /// WebGPU in a browser.
     WebGpu,
-    /// Any other.
+    /// Any other API.
     #[default]
     Other,
 }
@@ -95,29 +95,29 @@ impl fmt::Display for Api {
 
 /// The limits that matter for compute.
 ///
-/// The default is what every WebGPU implementation promises.
+/// The default values are the minimum that WebGPU guarantees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct Limits {
-    /// The largest buffer, in bytes.
+    /// The maximum size of a buffer, in bytes.
     pub max_buffer_size: u64,
-    /// The largest part of a buffer that a shader can be given, in bytes.
+    /// The maximum size of a storage buffer binding, in bytes.
     pub max_storage_binding_size: u64,
-    /// The workgroup memory of one workgroup, in bytes.
+    /// The maximum workgroup memory of a workgroup, in bytes.
     pub workgroup_memory: u32,
-    /// The invocations of one workgroup.
+    /// The maximum number of invocations in a workgroup.
     pub invocations_per_workgroup: u32,
-    /// The workgroups of a dispatch, in each of its three dimensions.
+    /// The maximum number of workgroups of a dispatch in each dimension.
     pub workgroups_per_dimension: u32,
-    /// The storage buffers one shader can be given.
+    /// The maximum number of storage buffer bindings of a shader.
     pub storage_buffers_per_stage: u32,
-    /// The multiple at which a storage binding must start in its buffer, in bytes.
+    /// The required alignment of storage binding offsets, in bytes.
     pub storage_offset_alignment: u32,
-    /// The multiple at which a uniform binding must start in its buffer, in bytes.
+    /// The required alignment of uniform binding offsets, in bytes.
     pub uniform_offset_alignment: u32,
-    /// The smallest subgroup the driver may choose.
+    /// The minimum subgroup size.
     pub min_subgroup_size: u32,
-    /// The largest subgroup the driver may choose.
+    /// The maximum subgroup size.
     pub max_subgroup_size: u32,
 }
 
@@ -146,28 +146,28 @@ pub struct Features {
     pub f16: bool,
     /// Subgroup operations.
     pub subgroups: bool,
-    /// Small parameters handed over with a dispatch, at least 128 bytes of them.
+    /// Immediates (push constants) of at least [`IMMEDIATE_BYTES`] bytes.
     pub immediates: bool,
     /// Timestamps at the start and the end of a pass.
     pub timestamps: bool,
     /// Timestamps between the dispatches of a pass.
     pub timestamps_inside_passes: bool,
-    /// Compiled pipelines that can be kept on disk.
+    /// Pipeline caches that can be stored on disk.
     pub pipeline_cache: bool,
     /// 64-bit integers in shaders.
     pub int64: bool,
     /// Atomic addition of 32-bit floats in storage buffers.
     pub float_atomics: bool,
-    /// Cooperative matrices (tensor cores, matrix units of a subgroup).
+    /// Cooperative matrices (tensor cores).
     pub cooperative_matrix: bool,
 }
 
-/// The bytes of immediates that [`Features::immediates`] promises.
+/// The size of the immediates that [`Features::immediates`] guarantees, in bytes.
 pub const IMMEDIATE_BYTES: u32 = 128;
 
 impl AdapterInfo {
-    /// The info of a real adapter.
-    pub(super) fn of(adapter: &wgpu::Adapter) -> Self {
+    /// Reads the info of a wgpu adapter.
+    pub(super) fn from_wgpu(adapter: &wgpu::Adapter) -> Self {
         Self::from_parts(adapter.get_info(), &adapter.limits(), adapter.features())
     }
 
@@ -209,16 +209,16 @@ impl AdapterInfo {
                 min_subgroup_size: info.subgroup_min_size,
                 max_subgroup_size: info.subgroup_max_size,
             },
-            features: Features::of(features, limits),
-            // Browsers may keep the name to themselves.
+            features: Features::from_wgpu(features, limits),
+            // A browser may report no name.
             name: if info.name.is_empty() { "unnamed adapter".to_owned() } else { info.name },
         }
     }
 }
 
 impl Features {
-    /// The features within a set of wgpu's, with the limits that go with it.
-    pub(super) fn of(features: wgpu::Features, limits: &wgpu::Limits) -> Self {
+    /// Returns the features in a set of wgpu features. `limits` are the limits of the same device.
+    pub(super) fn from_wgpu(features: wgpu::Features, limits: &wgpu::Limits) -> Self {
         use wgpu::Features as F;
         let has = |feature| features.contains(feature);
         Self {
@@ -235,7 +235,8 @@ impl Features {
     }
 }
 
-/// Makers by PCI number, and the two software ones that the Vulkan registry numbers beyond PCI.
+/// Vendors by id. Ids above 0xffff are Khronos vendor ids of software drivers; the others are PCI
+/// ids.
 const VENDORS: [(u32, &str); 15] = [
     (0x1002, "AMD"),
     (0x1010, "Imagination"),
@@ -254,15 +255,14 @@ const VENDORS: [(u32, &str); 15] = [
     (0x1_0006, "PoCL"),
 ];
 
-/// The maker in words. Metal gives no number, so there the adapter's name has to tell.
-fn vendor_name(id: u32, adapter: &str) -> String {
-    let named = |(_, vendor): &&(u32, &str)| {
-        id == 0 && adapter.to_lowercase().contains(&vendor.to_lowercase())
+/// Returns the name of a vendor. Without an id (Metal), searches for it in the adapter's name.
+fn vendor_name(id: u32, adapter_name: &str) -> String {
+    let in_adapter_name = |(_, name): &&(u32, &str)| {
+        id == 0 && adapter_name.to_lowercase().contains(&name.to_lowercase())
     };
-    let known =
-        VENDORS.iter().find(|(number, _)| *number == id).or_else(|| VENDORS.iter().find(named));
-    match known {
-        Some((_, vendor)) => (*vendor).to_owned(),
+    let by_id = VENDORS.iter().find(|(vendor_id, _)| *vendor_id == id);
+    match by_id.or_else(|| VENDORS.iter().find(in_adapter_name)) {
+        Some((_, name)) => (*name).to_owned(),
         None if id == 0 => "unknown".to_owned(),
         None => format!("{id:#06x}"),
     }
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn makers_are_known_by_number_else_by_the_name_of_the_adapter() {
+    fn vendor_name_uses_the_id_or_else_the_adapter_name() {
         assert_eq!(vendor_name(0x10de, "GeForce"), "NVIDIA");
         assert_eq!(vendor_name(0, "Apple M2 Max"), "Apple");
         assert_eq!(vendor_name(0, "?"), "unknown");
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn default_limits_are_the_promise_of_webgpu() {
+    fn default_limits_are_the_webgpu_defaults() {
         let info = wgpu::AdapterInfo::new(wgpu::DeviceType::Other, wgpu::Backend::Noop);
         let info =
             AdapterInfo::from_parts(info, &wgpu::Limits::defaults(), wgpu::Features::empty());

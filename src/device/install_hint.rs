@@ -1,21 +1,23 @@
-//! What to do where no GPU was found.
+//! Advice for machines without a usable GPU.
 
-/// One line that says what to install so that a GPU is found, on this operating system.
+/// Returns one line that says how to make a GPU available on this operating system.
+///
+/// The line starts in lower case and has no final full stop.
 pub fn install_hint() -> String {
-    let line = if cfg!(target_os = "linux") {
+    let hint = if cfg!(target_os = "linux") {
         "to use a GPU, install its Vulkan driver and the Vulkan loader (AMD, Intel: \
-         mesa-vulkan-drivers and libvulkan1; NVIDIA: NVIDIA's own driver and libvulkan1; in a \
-         container, also pass the GPU in), then see what `vulkaninfo --summary` lists"
+         mesa-vulkan-drivers and libvulkan1; NVIDIA: the NVIDIA driver and libvulkan1), then check \
+         that `vulkaninfo --summary` lists the GPU; a container must also be given access to it"
     } else if cfg!(target_os = "windows") {
-        "to use a GPU, install or update the driver from its maker (AMD, Intel, NVIDIA, Qualcomm): \
-         it brings Vulkan and DirectX 12; a remote session may hide the GPU"
+        "to use a GPU, install or update the driver of its vendor (AMD, Intel, NVIDIA, Qualcomm), \
+         which includes Vulkan and DirectX 12; a remote session may hide the GPU"
     } else if cfg!(target_vendor = "apple") {
-        "to use a GPU, run where Metal works: it comes with the system, but a virtual machine may \
-         hide the GPU"
+        "to use a GPU, run on a system where Metal works; it needs no installation, but a virtual \
+         machine may hide the GPU"
     } else if cfg!(target_arch = "wasm32") {
-        "to use a GPU, open the page over https or on localhost in a browser with WebGPU switched on"
+        "to use a GPU, open the page over https or on localhost in a browser with WebGPU enabled"
     } else {
         "to use a GPU, install its Vulkan driver and the Vulkan loader"
     };
-    line.to_owned()
+    hint.to_owned()
 }

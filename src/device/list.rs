@@ -1,33 +1,33 @@
-//! The devices that are there, listed for a person.
+//! Lists the devices of this machine as text.
 
 use std::fmt;
 
 use super::{AdapterInfo, AdapterKind, WgslDevice};
 
-/// The devices that are there. `Display` gives one aligned line for each.
+/// The devices of this machine. `Display` prints a table with one row per device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DeviceList(pub Vec<ListedDevice>);
 
-/// One line of a [`DeviceList`].
+/// One row of a [`DeviceList`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedDevice {
-    /// The index of the adapter; `None` for the CPU.
+    /// The index in the ranked list of adapters; `None` for the CPU.
     pub index: Option<usize>,
-    /// The words that name it, the preferred one first.
+    /// The selectors of the device, the canonical one first.
     pub selectors: Vec<WgslDevice>,
     /// The adapter's name.
     pub name: String,
-    /// Its kind.
+    /// The adapter's kind.
     pub kind: String,
-    /// The API it is reached through.
+    /// The API that exposes the adapter.
     pub api: String,
 }
 
 impl DeviceList {
-    /// Lists ranked adapters, and the CPU after them.
-    pub fn of<F: AsRef<AdapterInfo>>(ranked: &[F]) -> Self {
-        let adapters = ranked.iter().enumerate().map(|(index, info)| {
-            let info = info.as_ref();
+    /// Lists the ranked adapters, followed by the CPU.
+    pub fn new<A: AsRef<AdapterInfo>>(ranked: &[A]) -> Self {
+        let adapters = ranked.iter().enumerate().map(|(index, adapter)| {
+            let info = adapter.as_ref();
             ListedDevice {
                 index: Some(index),
                 selectors: selectors(ranked, index),
@@ -39,7 +39,7 @@ impl DeviceList {
         let cpu = ListedDevice {
             index: None,
             selectors: vec![WgslDevice::Cpu],
-            name: "no GPU: every op on the CPU".to_owned(),
+            name: "all ops run on the CPU".to_owned(),
             kind: "cpu".to_owned(),
             api: "-".to_owned(),
         };
@@ -48,58 +48,58 @@ impl DeviceList {
 }
 
 impl ListedDevice {
-    /// The selectors, separated by commas; `-` where no word names the device.
+    /// Returns the selectors, separated by commas, or `-` if there are none.
     pub fn selector_list(&self) -> String {
         if self.selectors.is_empty() {
             return "-".to_owned();
         }
-        let words: Vec<String> = self.selectors.iter().map(WgslDevice::to_string).collect();
-        words.join(", ")
+        let selectors: Vec<String> = self.selectors.iter().map(WgslDevice::to_string).collect();
+        selectors.join(", ")
     }
 }
 
 impl fmt::Display for DeviceList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let heading = ["", "device", "name", "kind", "API"].map(str::to_owned);
-        let lines = self.0.iter().map(|device| {
+        let rows = self.0.iter().map(|device| {
             let index = device.index.map_or("-".to_owned(), |i| i.to_string());
             let (name, kind, api) = (&device.name, &device.kind, &device.api);
             [index, device.selector_list(), name.clone(), kind.clone(), api.clone()]
         });
-        let lines: Vec<[String; 5]> = [heading].into_iter().chain(lines).collect();
+        let rows: Vec<[String; 5]> = [heading].into_iter().chain(rows).collect();
         let width = |column: usize| {
-            let widths = lines.iter().map(|line| line[column].chars().count());
+            let widths = rows.iter().map(|row| row[column].chars().count());
             widths.max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..4).map(width).collect();
-        for (row, [index, words, name, kind, api]) in lines.iter().enumerate() {
+        for (row, [index, selectors, name, kind, api]) in rows.iter().enumerate() {
             if row > 0 {
                 writeln!(f)?;
             }
             let [w0, w1, w2, w3] = [widths[0], widths[1], widths[2], widths[3]];
-            write!(f, "  {index:w0$}  {words:w1$}  {name:w2$}  {kind:w3$}  {api}")?;
+            write!(f, "  {index:w0$}  {selectors:w1$}  {name:w2$}  {kind:w3$}  {api}")?;
         }
         Ok(())
     }
 }
 
-/// The words that name the adapter at `index`, the preferred one first.
+/// Returns the selectors of the adapter at `index`, the canonical one first.
 ///
-/// `software` reaches the first software adapter only, so a second one has no word.
-pub fn selectors<F: AsRef<AdapterInfo>>(ranked: &[F], index: usize) -> Vec<WgslDevice> {
-    let kind_of = |i: usize| ranked.get(i).map(|info: &F| info.as_ref().kind);
+/// The list is empty for a second software adapter: `software` selects only the first.
+pub fn selectors<A: AsRef<AdapterInfo>>(ranked: &[A], index: usize) -> Vec<WgslDevice> {
+    let kind_of = |i: usize| ranked.get(i).map(|adapter: &A| adapter.as_ref().kind);
     let Some(kind) = kind_of(index) else {
         return Vec::new();
     };
-    let among_its_kind = (0..index).filter(|&i| kind_of(i) == Some(kind)).count();
+    let index_in_kind = (0..index).filter(|&i| kind_of(i) == Some(kind)).count();
     match kind {
-        AdapterKind::Discrete => vec![WgslDevice::Gpu(index), WgslDevice::Discrete(among_its_kind)],
+        AdapterKind::Discrete => vec![WgslDevice::Gpu(index), WgslDevice::Discrete(index_in_kind)],
         AdapterKind::Integrated => {
-            vec![WgslDevice::Gpu(index), WgslDevice::Integrated(among_its_kind)]
+            vec![WgslDevice::Gpu(index), WgslDevice::Integrated(index_in_kind)]
         }
-        AdapterKind::Virtual => vec![WgslDevice::Gpu(index), WgslDevice::Virtual(among_its_kind)],
+        AdapterKind::Virtual => vec![WgslDevice::Gpu(index), WgslDevice::Virtual(index_in_kind)],
         AdapterKind::Other => vec![WgslDevice::Gpu(index)],
-        AdapterKind::Software if among_its_kind == 0 => vec![WgslDevice::Software],
+        AdapterKind::Software if index_in_kind == 0 => vec![WgslDevice::Software],
         AdapterKind::Software => Vec::new(),
     }
 }

@@ -1,37 +1,40 @@
-//! From a device's word to a place on this machine.
+//! Resolves devices on this machine.
 
 use std::env::{self, VarError};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use super::resolve::{locate, parse, resolve_auto};
+use super::resolve::{parse_device, resolve_among, resolve_auto};
 use super::{
     Automatic, CAN_BLOCK, DEVICE_VARIABLE, DeviceError, ResolvedDevice, WgslDevice, adapters,
     install_hint, selectors,
 };
 
 impl WgslDevice {
-    /// Where this device is.
+    /// Returns the adapter of this device, or the CPU.
     ///
-    /// What `Auto` means is found out once per process. Where it means the CPU because there is no
-    /// GPU, a warning says so, also once.
+    /// `Auto` is resolved once per process. If it resolves to the CPU because there is no usable
+    /// GPU, one warning is logged.
     ///
     /// # Errors
     ///
-    /// When there is no such device, or, for `Auto`, when `BURN_WGSL_DEVICE` is set to something
-    /// that cannot be had. The error lists what is there.
+    /// Returns an error if there is no such device. For `Auto`, returns an error if
+    /// `BURN_WGSL_DEVICE` is not a device selector or selects a device that does not exist. The
+    /// error lists the available devices.
     pub fn resolve(&self) -> Result<ResolvedDevice, DeviceError> {
         match self {
             Self::Cpu => Ok(ResolvedDevice::Cpu),
-            Self::Auto => Ok(automatic()?.place),
-            device => locate(*device, adapters()),
+            Self::Auto => Ok(automatic()?.resolved),
+            device => resolve_among(*device, adapters()),
         }
     }
 }
 
 impl WgslDevice {
-    /// The preferred word for this device, never `Auto`; the device itself where it is not there.
-    pub fn preferred(self) -> Self {
+    /// Returns the canonical selector of this device, which is never `Auto`.
+    ///
+    /// Returns the device unchanged if it cannot be resolved.
+    pub fn canonical(self) -> Self {
         match self {
             Self::Cpu | Self::Software | Self::Gpu(_) => self,
             device => match device.resolve() {
@@ -45,11 +48,11 @@ impl WgslDevice {
         }
     }
 
-    /// The device in words: the adapter's name, kind and API, or `CPU`.
+    /// Describes the device: the adapter's name, kind and API, or `CPU`.
     ///
     /// # Errors
     ///
-    /// As [`WgslDevice::resolve`].
+    /// Returns the errors of [`WgslDevice::resolve`].
     pub fn describe(&self) -> Result<String, DeviceError> {
         Ok(match self.resolve()? {
             ResolvedDevice::Cpu => "CPU".to_owned(),
@@ -64,42 +67,44 @@ impl WgslDevice {
 impl FromStr for WgslDevice {
     type Err = DeviceError;
 
-    /// Reads a word for a device, one of [`ACCEPTED_SELECTORS`](super::ACCEPTED_SELECTORS).
+    /// Parses a device selector, one of [`ACCEPTED_SELECTORS`](super::ACCEPTED_SELECTORS).
     ///
-    /// `name:` looks through the adapters at once; any other word is not checked against what is
-    /// there before [`WgslDevice::resolve`].
+    /// `name:TEXT` is matched against the adapters immediately. Any other device is checked only by
+    /// [`WgslDevice::resolve`].
     fn from_str(text: &str) -> Result<Self, DeviceError> {
-        parse(text, adapters)
+        parse_device(text, adapters)
     }
 }
 
-/// What [`WgslDevice::Auto`] means in this process, and why.
+/// Returns the device that [`WgslDevice::Auto`] selects in this process, and the reason.
 ///
 /// # Errors
 ///
-/// When `BURN_WGSL_DEVICE` is set to something that is no word for a device, or is not there.
+/// Returns an error if `BURN_WGSL_DEVICE` is not a device selector or selects a device that does
+/// not exist.
 pub fn automatic() -> Result<&'static Automatic, DeviceError> {
     static AUTOMATIC: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
-    static BEFORE_LOOKING: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
-    // In a browser this may be asked before the adapter is known.
-    let early = !CAN_BLOCK && adapters().is_empty();
-    let automatic = if early { &BEFORE_LOOKING } else { &AUTOMATIC };
-    let automatic = automatic.get_or_init(|| {
-        let automatic = resolve_auto(environment(), adapters)?;
-        if automatic.no_gpu_found {
+    static BEFORE_DISCOVERY: OnceLock<Result<Automatic, DeviceError>> = OnceLock::new();
+    // In a browser, this can be called before `discover`.
+    let before_discovery = !CAN_BLOCK && adapters().is_empty();
+    let cell = if before_discovery { &BEFORE_DISCOVERY } else { &AUTOMATIC };
+    let result = cell.get_or_init(|| {
+        let automatic = resolve_auto(device_variable(), adapters)?;
+        if automatic.no_usable_gpu {
             let reason = &automatic.reason;
-            log::warn!("everything runs on the CPU: {reason}; {}", install_hint());
+            log::warn!("all ops run on the CPU: {reason}; {}", install_hint());
         }
         Ok(automatic)
     });
-    automatic.as_ref().map_err(DeviceError::clone)
+    result.as_ref().map_err(DeviceError::clone)
 }
 
-fn environment() -> Option<String> {
+/// Returns the value of [`DEVICE_VARIABLE`].
+fn device_variable() -> Option<String> {
     match env::var(DEVICE_VARIABLE) {
         Ok(value) => Some(value),
         Err(VarError::NotPresent) => None,
-        // No word has such letters, so this becomes the error for an unknown one.
+        // The lossy text contains U+FFFD. No selector matches it, so it is reported as an error.
         Err(VarError::NotUnicode(value)) => Some(value.to_string_lossy().into_owned()),
     }
 }
@@ -109,19 +114,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn adapters_of_this_machine_are_where_their_words_say() {
+    fn every_selector_of_this_machine_resolves_to_its_adapter() {
         for index in 0..adapters().len() {
-            for word in crate::device::selectors(adapters(), index) {
-                let read: WgslDevice = word.to_string().parse().expect("its own word is read");
-                assert_eq!(read.resolve().expect("it is there"), ResolvedDevice::Adapter(index));
-                let preferred = crate::device::selectors(adapters(), index)[0];
-                assert_eq!(word.preferred(), preferred);
+            let selectors = selectors(adapters(), index);
+            for selector in &selectors {
+                let parsed: WgslDevice =
+                    selector.to_string().parse().expect("a listed selector parses");
+                let resolved = parsed.resolve().expect("a listed selector resolves");
+                assert_eq!(resolved, ResolvedDevice::Adapter(index));
+                assert_eq!(selector.canonical(), selectors[0]);
             }
         }
     }
 
     #[test]
-    fn the_cpu_is_always_there() {
-        assert_eq!(WgslDevice::Cpu.resolve().expect("it is"), ResolvedDevice::Cpu);
+    fn the_cpu_always_resolves() {
+        let resolved = WgslDevice::Cpu.resolve().expect("the CPU resolves on every machine");
+        assert_eq!(resolved, ResolvedDevice::Cpu);
     }
 }

@@ -1,12 +1,13 @@
-//! Finding, ranking, naming and opening GPUs.
+//! Discovers, ranks, selects and opens GPUs.
 //!
-//! A [`WgslDevice`] is a short word for where tensors live: `auto`, `gpu:1`, `software`, `cpu`.
-//! [`WgslDevice::resolve`] turns the word into an adapter of [`adapters`], or into the CPU; [`open`]
-//! opens that adapter. All that is decided here is decided on [`AdapterInfo`], plain data that a
-//! test can invent, so no GPU is needed to check the choices.
+//! A [`WgslDevice`] selects where tensors are stored and ops run. Its text form is a device
+//! selector: `auto`, `gpu:1`, `software`, `cpu`. [`WgslDevice::resolve`] returns the CPU or the
+//! index of an adapter in [`adapters`]; [`open`] opens an adapter. Ranking and selection depend
+//! only on [`AdapterInfo`]. It is plain data, so their tests need no GPU.
 //!
-//! The environment variable [`DEVICE_VARIABLE`] says what `auto` means. A browser has no environment, and tells its adapter
-//! only to those who await: before [`look`] there is none.
+//! The environment variable [`DEVICE_VARIABLE`] sets the device that `auto` selects. In a browser
+//! there are no environment variables, and adapters are found only asynchronously: [`adapters`] is
+//! empty before [`discover`] completes.
 
 mod adapters;
 mod error;
@@ -20,7 +21,7 @@ mod requirements;
 mod resolve;
 mod selector;
 
-/// Whether the host can wait for a GPU: everywhere but in a browser.
+/// Whether the host can block until the GPU has finished. False only in a browser.
 pub const CAN_BLOCK: bool = !cfg!(target_arch = "wasm32");
 
 pub use adapters::{Adapter, adapters, discover, enumerate};

@@ -1,29 +1,30 @@
-//! The order of adapters, without repeats, and the automatic choice among them.
+//! Ranks adapters, removes duplicates, and makes the automatic choice.
 
-use super::requirements::joined;
+use super::requirements::join_shortfalls;
 use super::{AdapterInfo, AdapterKind, Api};
 
-/// Indices into `info`, best first and each GPU once: discrete, integrated, virtual, of unknown
-/// kind, and then the software adapters.
+/// Returns indices into `infos` in rank order, without duplicates: discrete, integrated and virtual
+/// GPUs, GPUs of unknown kind, then software adapters.
 ///
-/// A GPU that is seen through two APIs is kept through the more capable one. Equal cards all stay.
-pub fn rank(info: &[AdapterInfo]) -> Vec<usize> {
-    let mut order = without_repeats(info);
-    order.sort_by_key(|&i| (info[i].kind, info[i].api, i));
+/// If two APIs report the same GPU, the adapter of the more capable API is kept. Identical GPUs are
+/// all kept.
+pub fn rank(infos: &[AdapterInfo]) -> Vec<usize> {
+    let mut order = deduplicate(infos);
+    order.sort_by_key(|&i| (infos[i].kind, infos[i].api, i));
     order
 }
 
-/// What the automatic choice takes.
+/// The result of the automatic choice.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The index of the adapter, or `None` for the CPU.
     pub adapter: Option<usize>,
-    /// Why, in words for a person.
+    /// The reason, for messages.
     pub reason: String,
 }
 
-/// The automatic choice among ranked adapters: the first GPU whose limits suffice, else the CPU.
-pub fn choose<F: AsRef<AdapterInfo>>(ranked: &[F]) -> Choice {
+/// Chooses the first GPU among the ranked adapters that meets the requirements, or else the CPU.
+pub fn choose<A: AsRef<AdapterInfo>>(ranked: &[A]) -> Choice {
     let is_gpu = |info: &&AdapterInfo| info.kind != AdapterKind::Software;
     let gpus: Vec<&AdapterInfo> = ranked.iter().map(AsRef::as_ref).filter(is_gpu).collect();
     let usable = |info: &&AdapterInfo| info.limits.shortfalls().is_empty();
@@ -32,94 +33,100 @@ pub fn choose<F: AsRef<AdapterInfo>>(ranked: &[F]) -> Choice {
     let mut reason = match adapter {
         Some(index) => {
             let kind = gpus[index].kind;
-            let alike = gpus.iter().filter(|gpu| gpu.kind == kind && usable(gpu));
-            place_among(alike.count(), kind)
+            let same_kind = gpus.iter().filter(|gpu| gpu.kind == kind && usable(gpu));
+            reason_for(kind, same_kind.count())
         }
         None if gpus.is_empty() => "no GPU was found".to_owned(),
-        None => "none of the GPUs here can be used".to_owned(),
+        None => "no GPU meets the requirements of the kernels".to_owned(),
     };
     for gpu in &gpus[..adapter.unwrap_or(gpus.len())] {
-        let lacks = joined(&gpu.limits.shortfalls());
-        reason += &format!("; {} is passed over ({lacks})", gpu.name);
+        let shortfalls = join_shortfalls(&gpu.limits.shortfalls());
+        reason += &format!("; {} is skipped ({shortfalls})", gpu.name);
     }
     if let (None, Some(software)) = (adapter, ranked.get(gpus.len())) {
         let name = &software.as_ref().name;
-        reason += &format!("; the software adapter {name} runs only when asked for as `software`");
+        reason += &format!("; the software adapter {name} is used only if `software` is selected");
     }
     Choice { adapter, reason }
 }
 
-fn place_among(count: usize, kind: AdapterKind) -> String {
-    let gpu = match kind {
-        AdapterKind::Other => "GPU of unknown kind".to_owned(),
-        kind => format!("{kind} GPU"),
+/// Returns the reason for choosing the first of `count` usable GPUs of a kind.
+fn reason_for(kind: AdapterKind, count: usize) -> String {
+    let (gpu, gpus) = match kind {
+        AdapterKind::Other => ("GPU of unknown kind".to_owned(), "GPUs of unknown kind".to_owned()),
+        kind => (format!("{kind} GPU"), format!("{kind} GPUs")),
     };
-    let missing = match kind {
+    let no_better_kind = match kind {
         AdapterKind::Discrete | AdapterKind::Software => "",
-        AdapterKind::Integrated => ", and no discrete one can be used",
-        AdapterKind::Virtual => ", and no discrete or integrated one can be used",
-        AdapterKind::Other => ", and no discrete, integrated or virtual one can be used",
+        AdapterKind::Integrated => ", and no discrete GPU can be used",
+        AdapterKind::Virtual => ", and no discrete or integrated GPU can be used",
+        AdapterKind::Other => ", and no discrete, integrated or virtual GPU can be used",
     };
     match count {
-        1 => format!("the only {gpu}{missing}"),
-        _ => format!("the first of {count} {gpu}s{missing}"),
+        1 => format!("the only {gpu}{no_better_kind}"),
+        _ => format!("the first of {count} {gpus}{no_better_kind}"),
     }
 }
 
-/// A card, known by the adapter that is kept for it and by the APIs it was seen through.
-struct Card {
+/// A physical GPU, which several adapters may represent.
+struct PhysicalGpu {
+    /// The index of the adapter that is kept for this GPU.
     kept: usize,
-    seen: Vec<Api>,
+    /// The APIs that expose this GPU.
+    apis: Vec<Api>,
 }
 
-fn without_repeats(info: &[AdapterInfo]) -> Vec<usize> {
-    let bus_ids: Vec<Option<&str>> = (0..info.len()).map(|i| bus_id(info, i)).collect();
+/// Returns the index of one adapter for each physical GPU.
+fn deduplicate(infos: &[AdapterInfo]) -> Vec<usize> {
+    let bus_ids: Vec<Option<&str>> = (0..infos.len()).map(|i| reliable_bus_id(infos, i)).collect();
 
-    // The most capable API comes first and so is kept. Within an API the adapters with a bus id
-    // come first, lest one without claims the card that another one can prove to be.
-    let mut arrival: Vec<usize> = (0..info.len()).collect();
-    arrival.sort_by_key(|&i| (info[i].api, bus_ids[i].is_none(), i));
+    // The most capable API is first, so that its adapter is kept. Within an API, adapters with a
+    // bus id are first: an adapter without one must not be matched by name to a GPU whose bus id
+    // identifies another adapter.
+    let mut order: Vec<usize> = (0..infos.len()).collect();
+    order.sort_by_key(|&i| (infos[i].api, bus_ids[i].is_none(), i));
 
-    let mut cards: Vec<Card> = Vec::new();
-    for i in arrival {
-        let api = info[i].api;
-        let by_bus = |card: &Card| {
+    let mut gpus: Vec<PhysicalGpu> = Vec::new();
+    for i in order {
+        let api = infos[i].api;
+        let same_bus = |gpu: &PhysicalGpu| {
             bus_ids[i].is_some()
-                && bus_ids[i] == bus_ids[card.kept]
-                && same_model(&info[i], &info[card.kept])
+                && bus_ids[i] == bus_ids[gpu.kept]
+                && same_model(&infos[i], &infos[gpu.kept])
         };
-        let by_name = |card: &Card| {
-            (bus_ids[i].is_none() || bus_ids[card.kept].is_none())
-                && !card.seen.contains(&api)
-                && same_model(&info[i], &info[card.kept])
-                && info[i].name == info[card.kept].name
+        let same_name = |gpu: &PhysicalGpu| {
+            (bus_ids[i].is_none() || bus_ids[gpu.kept].is_none())
+                && !gpu.apis.contains(&api)
+                && same_model(&infos[i], &infos[gpu.kept])
+                && infos[i].name == infos[gpu.kept].name
         };
-        let known = cards.iter().position(by_bus);
-        match known.or_else(|| cards.iter().position(by_name)) {
-            Some(card) => cards[card].seen.push(api),
-            None => cards.push(Card { kept: i, seen: vec![api] }),
+        let duplicate = gpus.iter().position(same_bus);
+        match duplicate.or_else(|| gpus.iter().position(same_name)) {
+            Some(gpu) => gpus[gpu].apis.push(api),
+            None => gpus.push(PhysicalGpu { kept: i, apis: vec![api] }),
         }
     }
-    cards.into_iter().map(|card| card.kept).collect()
+    gpus.into_iter().map(|gpu| gpu.kept).collect()
 }
 
-/// The bus id of an adapter, if it can be relied on.
+/// Returns the bus id of an adapter if it identifies one GPU.
 ///
-/// Under Direct3D 12 the id is looked up by model, so equal cards all get the id of the first: an
-/// id that is given twice tells nothing there. Vulkan reads it from the card: there an id given
-/// twice is one card with two drivers.
-fn bus_id(info: &[AdapterInfo], index: usize) -> Option<&str> {
-    let id = info[index].pci_bus_id.as_deref()?;
-    let api = info[index].api;
-    let same = |other: &&AdapterInfo| other.api == api && other.pci_bus_id.as_deref() == Some(id);
-    let told_apart = api == Api::Vulkan || info.iter().filter(same).count() == 1;
-    told_apart.then_some(id)
+/// Direct3D 12 looks up the id by model, so identical GPUs all have the id of the first one. An id
+/// that occurs twice there is unreliable. Vulkan reads the id from the GPU, so an id that occurs
+/// twice is one GPU with two drivers.
+fn reliable_bus_id(infos: &[AdapterInfo], index: usize) -> Option<&str> {
+    let id = infos[index].pci_bus_id.as_deref()?;
+    let api = infos[index].api;
+    let same_id =
+        |other: &&AdapterInfo| other.api == api && other.pci_bus_id.as_deref() == Some(id);
+    let is_reliable = api == Api::Vulkan || infos.iter().filter(same_id).count() == 1;
+    is_reliable.then_some(id)
 }
 
-/// Whether two adapters are of one model, by number, or by name where an API gives no numbers.
+/// Returns whether two adapters are of the same model, by PCI ids, or by name if either has no ids.
 fn same_model(a: &AdapterInfo, b: &AdapterInfo) -> bool {
-    let unnumbered = |info: &AdapterInfo| info.vendor_id == 0 && info.device_id == 0;
-    if unnumbered(a) || unnumbered(b) {
+    let has_no_ids = |info: &AdapterInfo| info.vendor_id == 0 && info.device_id == 0;
+    if has_no_ids(a) || has_no_ids(b) {
         a.name == b.name
     } else {
         (a.vendor_id, a.device_id) == (b.vendor_id, b.device_id)
@@ -131,11 +138,11 @@ mod tests {
     use super::super::Limits;
     use super::*;
 
-    fn card(name: &str, kind: AdapterKind, api: Api, bus: &str) -> AdapterInfo {
+    fn adapter(name: &str, kind: AdapterKind, api: Api, bus: &str) -> AdapterInfo {
         AdapterInfo {
             name: name.to_owned(),
             vendor_id: 0x1002,
-            // Equal names are equal models here.
+            // Equal names give equal models.
             device_id: name.bytes().map(u32::from).sum(),
             kind,
             api,
@@ -145,28 +152,28 @@ mod tests {
     }
 
     fn discrete(api: Api, bus: &str) -> AdapterInfo {
-        card("Radeon", AdapterKind::Discrete, api, bus)
+        adapter("Radeon", AdapterKind::Discrete, api, bus)
     }
 
     fn integrated(api: Api, bus: &str) -> AdapterInfo {
-        card("Graphics", AdapterKind::Integrated, api, bus)
+        adapter("Graphics", AdapterKind::Integrated, api, bus)
     }
 
     fn software() -> AdapterInfo {
-        card("llvmpipe", AdapterKind::Software, Api::Vulkan, "")
+        adapter("llvmpipe", AdapterKind::Software, Api::Vulkan, "")
     }
 
-    fn ranked(info: &[AdapterInfo]) -> Vec<AdapterInfo> {
-        rank(info).into_iter().map(|i| info[i].clone()).collect()
+    fn ranked(infos: &[AdapterInfo]) -> Vec<AdapterInfo> {
+        rank(infos).into_iter().map(|i| infos[i].clone()).collect()
     }
 
-    fn choice(info: &[AdapterInfo]) -> (Option<usize>, String) {
-        let Choice { adapter, reason } = choose(&ranked(info));
+    fn choice(infos: &[AdapterInfo]) -> (Option<usize>, String) {
+        let Choice { adapter, reason } = choose(&ranked(infos));
         (adapter, reason)
     }
 
     #[test]
-    fn a_laptop_takes_its_discrete_gpu() {
+    fn a_discrete_gpu_is_chosen_before_an_integrated_one() {
         let laptop = [
             software(),
             integrated(Api::Vulkan, "0000:00:02.0"),
@@ -177,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn two_equal_cards_both_stay() {
+    fn identical_gpus_are_both_kept() {
         let on_two_buses =
             [discrete(Api::Vulkan, "0000:01:00.0"), discrete(Api::Vulkan, "0000:02:00.0")];
         assert_eq!(rank(&on_two_buses), [0, 1]);
@@ -193,17 +200,17 @@ mod tests {
     }
 
     #[test]
-    fn one_gpu_through_two_apis_is_kept_through_the_more_capable_one() {
+    fn a_gpu_exposed_by_two_apis_is_kept_once_with_the_more_capable_api() {
         for bus in ["", "0000:01:00.0"] {
-            let seen_twice = [discrete(Api::Dx12, bus), discrete(Api::Vulkan, bus)];
-            assert_eq!(rank(&seen_twice), [1], "bus {bus:?}");
+            let exposed_twice = [discrete(Api::Dx12, bus), discrete(Api::Vulkan, bus)];
+            assert_eq!(rank(&exposed_twice), [1], "bus {bus:?}");
         }
-        let bus_known_to_one = [discrete(Api::Vulkan, "0000:01:00.0"), discrete(Api::Dx12, "")];
-        assert_eq!(rank(&bus_known_to_one), [0]);
+        let one_with_bus_id = [discrete(Api::Vulkan, "0000:01:00.0"), discrete(Api::Dx12, "")];
+        assert_eq!(rank(&one_with_bus_id), [0]);
     }
 
     #[test]
-    fn an_api_without_model_numbers_is_matched_by_name() {
+    fn adapters_without_pci_ids_are_matched_by_name() {
         let mut metal = discrete(Api::Metal, "");
         (metal.vendor_id, metal.device_id) = (0, 0);
         assert_eq!(rank(&[metal.clone(), discrete(Api::Vulkan, "")]), [1]);
@@ -211,62 +218,63 @@ mod tests {
     }
 
     #[test]
-    fn two_equal_cards_through_two_apis_are_two() {
+    fn two_identical_gpus_exposed_by_two_apis_are_two_gpus() {
         let buses = ["0000:01:00.0", "0000:02:00.0"];
-        // As it should be; without bus ids; and as Direct3D 12 tells it: the first bus twice.
+        // Correct bus ids, no bus ids, the first bus id twice (Direct3D 12), and only one bus id.
         for dx12 in [buses, ["", ""], [buses[0], buses[0]], ["", buses[0]]] {
             for vulkan in [buses, ["", ""]] {
-                let seen = [
+                let adapters = [
                     discrete(Api::Dx12, dx12[0]),
                     discrete(Api::Dx12, dx12[1]),
                     discrete(Api::Vulkan, vulkan[0]),
                     discrete(Api::Vulkan, vulkan[1]),
                 ];
-                assert_eq!(rank(&seen), [2, 3], "dx12 {dx12:?}, vulkan {vulkan:?}");
+                assert_eq!(rank(&adapters), [2, 3], "dx12 {dx12:?}, vulkan {vulkan:?}");
             }
         }
     }
 
     #[test]
-    fn one_card_with_two_vulkan_drivers_is_one() {
+    fn a_gpu_with_two_vulkan_drivers_is_one_gpu() {
         let mut second_driver = discrete(Api::Vulkan, "0000:01:00.0");
         second_driver.name = "Radeon (another driver)".into();
-        let seen = [discrete(Api::Vulkan, "0000:01:00.0"), second_driver];
-        assert_eq!(rank(&seen), [0]);
+        let adapters = [discrete(Api::Vulkan, "0000:01:00.0"), second_driver];
+        assert_eq!(rank(&adapters), [0]);
     }
 
     #[test]
-    fn a_software_adapter_is_never_the_automatic_choice() {
+    fn a_software_adapter_is_never_chosen_automatically() {
         assert_eq!(rank(&[software()]), [0]);
-        let reason = "no GPU was found; the software adapter llvmpipe runs only when asked for as `software`";
+        let reason = "no GPU was found; the software adapter llvmpipe is used only if \
+            `software` is selected";
         assert_eq!(choice(&[software()]), (None, reason.into()));
     }
 
     #[test]
-    fn nothing_leaves_the_cpu() {
+    fn the_cpu_is_chosen_without_adapters() {
         assert!(rank(&[]).is_empty());
         assert_eq!(choice(&[]), (None, "no GPU was found".into()));
     }
 
     #[test]
-    fn a_virtual_gpu_is_taken_when_it_is_the_only_one() {
-        let machine = [software(), card("vGPU", AdapterKind::Virtual, Api::Vulkan, "")];
+    fn a_virtual_gpu_is_chosen_if_it_is_the_only_gpu() {
+        let machine = [software(), adapter("vGPU", AdapterKind::Virtual, Api::Vulkan, "")];
         assert_eq!(rank(&machine), [1, 0]);
-        let reason = "the only virtual GPU, and no discrete or integrated one can be used";
+        let reason = "the only virtual GPU, and no discrete or integrated GPU can be used";
         assert_eq!(choice(&machine), (Some(0), reason.into()));
     }
 
     #[test]
-    fn a_gpu_whose_limits_are_too_low_is_passed_over() {
-        let mut weak = discrete(Api::Vulkan, "");
-        weak.limits = Limits { storage_buffers_per_stage: 4, ..Limits::default() };
-        let lacks = "Radeon is passed over (storage buffers per shader stage: has 4, needs 8)";
+    fn a_gpu_below_the_requirements_is_skipped() {
+        let mut unusable = discrete(Api::Vulkan, "");
+        unusable.limits = Limits { storage_buffers_per_stage: 4, ..Limits::default() };
+        let skipped = "Radeon is skipped (storage buffers per shader stage: has 4, needs 8)";
 
-        let reason = format!("the only integrated GPU, and no discrete one can be used; {lacks}");
-        let laptop = [weak.clone(), integrated(Api::Vulkan, "")];
+        let reason = format!("the only integrated GPU, and no discrete GPU can be used; {skipped}");
+        let laptop = [unusable.clone(), integrated(Api::Vulkan, "")];
         assert_eq!(choice(&laptop), (Some(1), reason));
 
-        let reason = format!("none of the GPUs here can be used; {lacks}");
-        assert_eq!(choice(&[weak]), (None, reason));
+        let reason = format!("no GPU meets the requirements of the kernels; {skipped}");
+        assert_eq!(choice(&[unusable]), (None, reason));
     }
 }

@@ -1,17 +1,17 @@
-//! What every kernel of this crate counts on.
+//! The limits that the kernels of this crate require.
 
 use std::fmt;
 
 use super::Limits;
 
-/// A limit of an adapter that is below what the kernels count on.
+/// A limit of an adapter that is below the requirement of the kernels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shortfall {
-    /// The limit, in words.
+    /// The name of the limit.
     pub limit: &'static str,
-    /// What the adapter has.
+    /// The adapter's value.
     pub has: u32,
-    /// What the kernels need.
+    /// The required minimum.
     pub needs: u32,
 }
 
@@ -22,29 +22,29 @@ impl fmt::Display for Shortfall {
 }
 
 impl Limits {
-    /// The limits that are too low; empty for an adapter that can be used.
+    /// Returns the limits that are too low; empty if the adapter meets the requirements.
     pub fn shortfalls(&self) -> Vec<Shortfall> {
-        // All of it is within what WebGPU promises: only unfinished drivers fall short.
-        let least = Self::default();
-        let needs = [
+        // WebGPU guarantees these minimums. Only incomplete drivers are below them.
+        let minimum = Self::default();
+        let requirements = [
             (
                 "storage buffers per shader stage",
                 self.storage_buffers_per_stage,
-                least.storage_buffers_per_stage,
+                minimum.storage_buffers_per_stage,
             ),
             (
                 "invocations per workgroup",
                 self.invocations_per_workgroup,
-                least.invocations_per_workgroup,
+                minimum.invocations_per_workgroup,
             ),
-            ("bytes of workgroup memory", self.workgroup_memory, least.workgroup_memory),
+            ("bytes of workgroup memory", self.workgroup_memory, minimum.workgroup_memory),
             (
                 "workgroups per dimension",
                 self.workgroups_per_dimension,
-                least.workgroups_per_dimension,
+                minimum.workgroups_per_dimension,
             ),
         ];
-        needs
+        requirements
             .into_iter()
             .filter(|(_, has, needs)| has < needs)
             .map(|(limit, has, needs)| Shortfall { limit, has, needs })
@@ -52,10 +52,10 @@ impl Limits {
     }
 }
 
-/// Shortfalls as one line.
-pub(super) fn joined(shortfalls: &[Shortfall]) -> String {
-    let lines: Vec<String> = shortfalls.iter().map(Shortfall::to_string).collect();
-    lines.join("; ")
+/// Formats shortfalls as one line.
+pub(super) fn join_shortfalls(shortfalls: &[Shortfall]) -> String {
+    let texts: Vec<String> = shortfalls.iter().map(Shortfall::to_string).collect();
+    texts.join("; ")
 }
 
 #[cfg(test)]
@@ -63,11 +63,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_low_limit_is_named_with_what_it_has_and_needs() {
+    fn a_shortfall_names_the_limit_the_actual_and_the_required_value() {
         let limits =
             Limits { storage_buffers_per_stage: 4, workgroup_memory: 1024, ..Limits::default() };
         assert_eq!(
-            joined(&limits.shortfalls()),
+            join_shortfalls(&limits.shortfalls()),
             "storage buffers per shader stage: has 4, needs 8; \
              bytes of workgroup memory: has 1024, needs 16384"
         );

@@ -1,78 +1,81 @@
-//! From a word to a place, as pure functions over the info of ranked adapters.
+//! Resolves devices among ranked adapters, as pure functions of their info.
 
-use super::selector::{Selector, read};
+use super::selector::{Selector, parse_selector};
 use super::{
     AdapterInfo, AdapterKind, Choice, DeviceError, DeviceList, WgslDevice, choose, selectors,
 };
 
-/// The environment variable that says what [`WgslDevice::Auto`] means.
+/// The environment variable that sets the device of [`WgslDevice::Auto`].
 ///
-/// It takes the words that a [`WgslDevice`] is read from. Empty is the same as not set.
+/// Its value is a device selector. An empty value is the same as an unset variable.
 pub const DEVICE_VARIABLE: &str = "BURN_WGSL_DEVICE";
 
-/// Where a device's tensors live.
+/// The CPU or the adapter that a device selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ResolvedDevice {
-    /// The CPU, with no adapter involved.
+    /// The CPU, without any adapter.
     Cpu,
-    /// The adapter at this index of the list of adapters.
+    /// The index of an adapter in the ranked list.
     Adapter(usize),
 }
 
-/// What [`WgslDevice::Auto`] means in this process.
+/// The device that [`WgslDevice::Auto`] selects in this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Automatic {
-    /// The device it stands for, never `Auto`.
+    /// The selected device, never `Auto`.
     pub device: WgslDevice,
-    /// Where that device is.
-    pub place: ResolvedDevice,
-    /// Why, in words for a person.
+    /// The CPU or the adapter of that device.
+    pub resolved: ResolvedDevice,
+    /// The reason for the selection, for messages.
     pub reason: String,
-    /// What [`DEVICE_VARIABLE`] is set to, if it is.
+    /// The value of [`DEVICE_VARIABLE`], if it is set and not empty.
     pub environment: Option<String>,
-    /// Whether it is the CPU for want of a GPU, not because someone asked for it.
-    pub no_gpu_found: bool,
+    /// Whether the CPU is selected because there is no usable GPU. False if the environment
+    /// variable selects the CPU.
+    pub no_usable_gpu: bool,
 }
 
-/// Reads a device. The adapters are asked for only by `name:` and by an error's list.
-pub(super) fn parse<'a, F>(
+/// Parses a device selector. Calls `adapters` only for `name:TEXT` and for errors.
+pub(super) fn parse_device<'a, A>(
     text: &str,
-    adapters: impl FnOnce() -> &'a [F],
+    adapters: impl FnOnce() -> &'a [A],
 ) -> Result<WgslDevice, DeviceError>
 where
-    F: AsRef<AdapterInfo> + 'a,
+    A: AsRef<AdapterInfo> + 'a,
 {
-    match read(text) {
+    match parse_selector(text) {
         Some(Selector::Device(device)) => Ok(device),
         Some(Selector::Name(name)) => {
             let ranked = adapters();
-            named(&name, ranked)
-                .ok_or_else(|| DeviceError::NoSuchName { name, here: DeviceList::of(ranked) })
+            find_by_name(&name, ranked)
+                .ok_or_else(|| DeviceError::NoSuchName { name, available: DeviceList::new(ranked) })
         }
         None => Err(DeviceError::UnknownSelector {
             text: text.to_owned(),
-            here: DeviceList::of(adapters()),
+            available: DeviceList::new(adapters()),
         }),
     }
 }
 
-/// The best ranked adapter with `name` in its name, as the word that reaches it.
-fn named<F: AsRef<AdapterInfo>>(name: &str, ranked: &[F]) -> Option<WgslDevice> {
+/// Returns the first ranked adapter that has a selector and `name`, in lower case, in its name.
+fn find_by_name<A: AsRef<AdapterInfo>>(name: &str, ranked: &[A]) -> Option<WgslDevice> {
     let has_name = |i: &usize| ranked[*i].as_ref().name.to_lowercase().contains(name);
-    let mut found = (0..ranked.len()).filter(has_name);
-    found.find_map(|i| selectors(ranked, i).first().copied())
+    let mut matching = (0..ranked.len()).filter(has_name);
+    matching.find_map(|i| selectors(ranked, i).first().copied())
 }
 
-/// Where a device is; `Auto` is taken by rank alone here, [`resolve_auto`] asks the environment first.
-pub(super) fn locate<F: AsRef<AdapterInfo>>(
+/// Resolves a device among ranked adapters.
+///
+/// `Auto` is resolved by rank alone; [`resolve_auto`] also considers the environment variable.
+pub(super) fn resolve_among<A: AsRef<AdapterInfo>>(
     device: WgslDevice,
-    ranked: &[F],
+    ranked: &[A],
 ) -> Result<ResolvedDevice, DeviceError> {
-    let nth = |n: usize, wanted: &dyn Fn(AdapterKind) -> bool| {
-        let mut found = (0..ranked.len()).filter(|&i| wanted(ranked[i].as_ref().kind));
-        found.nth(n)
+    let nth = |n: usize, matches: &dyn Fn(AdapterKind) -> bool| {
+        let mut matching = (0..ranked.len()).filter(|&i| matches(ranked[i].as_ref().kind));
+        matching.nth(n)
     };
-    let of_kind = |n, kind| nth(n, &|k| k == kind);
+    let nth_of_kind = |n, kind| nth(n, &|k| k == kind);
     let index = match device {
         WgslDevice::Cpu => return Ok(ResolvedDevice::Cpu),
         WgslDevice::Auto => {
@@ -80,58 +83,59 @@ pub(super) fn locate<F: AsRef<AdapterInfo>>(
             return Ok(choice.adapter.map_or(ResolvedDevice::Cpu, ResolvedDevice::Adapter));
         }
         WgslDevice::Gpu(n) => nth(n, &|kind| kind != AdapterKind::Software),
-        WgslDevice::Discrete(n) => of_kind(n, AdapterKind::Discrete),
-        WgslDevice::Integrated(n) => of_kind(n, AdapterKind::Integrated),
-        WgslDevice::Virtual(n) => of_kind(n, AdapterKind::Virtual),
-        WgslDevice::Software => of_kind(0, AdapterKind::Software),
+        WgslDevice::Discrete(n) => nth_of_kind(n, AdapterKind::Discrete),
+        WgslDevice::Integrated(n) => nth_of_kind(n, AdapterKind::Integrated),
+        WgslDevice::Virtual(n) => nth_of_kind(n, AdapterKind::Virtual),
+        WgslDevice::Software => nth_of_kind(0, AdapterKind::Software),
     };
     index
         .map(ResolvedDevice::Adapter)
-        .ok_or_else(|| DeviceError::NotThere { device, here: DeviceList::of(ranked) })
+        .ok_or_else(|| DeviceError::NoSuchDevice { device, available: DeviceList::new(ranked) })
 }
 
-/// What `Auto` stands for, given what [`DEVICE_VARIABLE`] is set to.
+/// Resolves `Auto`. `environment` is the value of [`DEVICE_VARIABLE`].
 ///
-/// The adapters are not asked for when the variable says `cpu`.
-pub(super) fn resolve_auto<'a, F>(
+/// Does not call `adapters` if the value is `cpu`.
+pub(super) fn resolve_auto<'a, A>(
     environment: Option<String>,
-    adapters: impl Fn() -> &'a [F],
+    adapters: impl Fn() -> &'a [A],
 ) -> Result<Automatic, DeviceError>
 where
-    F: AsRef<AdapterInfo> + 'a,
+    A: AsRef<AdapterInfo> + 'a,
 {
     let environment = environment.filter(|value| !value.trim().is_empty());
     let Some(value) = environment else {
-        return Ok(by_rank(adapters(), None));
+        return Ok(resolve_by_rank(adapters(), None));
     };
-    let in_environment =
+    let environment_error =
         |cause| DeviceError::Environment { value: value.clone(), cause: Box::new(cause) };
-    let (device, place) = match parse(&value, &adapters).map_err(in_environment)? {
-        WgslDevice::Auto => return Ok(by_rank(adapters(), Some(value))),
+    let (device, resolved) = match parse_device(&value, &adapters).map_err(environment_error)? {
+        WgslDevice::Auto => return Ok(resolve_by_rank(adapters(), Some(value))),
         WgslDevice::Cpu => (WgslDevice::Cpu, ResolvedDevice::Cpu),
         device => {
-            let place = locate(device, adapters()).map_err(in_environment)?;
-            (device, place)
+            let resolved = resolve_among(device, adapters()).map_err(environment_error)?;
+            (device, resolved)
         }
     };
     Ok(Automatic {
         device,
-        place,
-        reason: format!("{DEVICE_VARIABLE}={value} asks for it"),
+        resolved,
+        reason: format!("{DEVICE_VARIABLE}={value} selects it"),
         environment: Some(value),
-        no_gpu_found: false,
+        no_usable_gpu: false,
     })
 }
 
-fn by_rank<F: AsRef<AdapterInfo>>(ranked: &[F], environment: Option<String>) -> Automatic {
+/// Resolves `Auto` to the first usable GPU, or else to the CPU.
+fn resolve_by_rank<A: AsRef<AdapterInfo>>(ranked: &[A], environment: Option<String>) -> Automatic {
     let Choice { adapter, reason } = choose(ranked);
     Automatic {
-        // GPUs come first among ranked adapters, so the index is also the GPU's number.
+        // GPUs are ranked before software adapters, so the adapter index is also the GPU index.
         device: adapter.map_or(WgslDevice::Cpu, WgslDevice::Gpu),
-        place: adapter.map_or(ResolvedDevice::Cpu, ResolvedDevice::Adapter),
+        resolved: adapter.map_or(ResolvedDevice::Cpu, ResolvedDevice::Adapter),
         reason,
         environment,
-        no_gpu_found: adapter.is_none(),
+        no_usable_gpu: adapter.is_none(),
     }
 }
 
@@ -144,7 +148,7 @@ mod tests {
         AdapterInfo { name: name.to_owned(), kind, api: Api::Vulkan, ..AdapterInfo::default() }
     }
 
-    /// A discrete, two integrated, two software adapters, in rank order.
+    /// Returns one discrete, two integrated and two software adapters, in rank order.
     fn machine() -> [AdapterInfo; 5] {
         [
             adapter("Radeon RX", AdapterKind::Discrete),
@@ -157,20 +161,20 @@ mod tests {
 
     fn parsed(text: &str) -> Result<WgslDevice, DeviceError> {
         let machine = machine();
-        parse(text, || &machine)
+        parse_device(text, || &machine)
     }
 
-    fn settled(value: &str) -> Result<Automatic, DeviceError> {
+    fn auto(value: &str) -> Result<Automatic, DeviceError> {
         let machine = machine();
         resolve_auto(Some(value.to_owned()), || &machine)
     }
 
-    fn never() -> &'static [AdapterInfo] {
-        panic!("the adapters were asked for")
+    fn must_not_enumerate() -> &'static [AdapterInfo] {
+        panic!("the adapters were enumerated")
     }
 
     #[test]
-    fn devices_are_where_their_words_say() {
+    fn devices_resolve_to_their_adapters() {
         let expected = [
             (WgslDevice::Auto, ResolvedDevice::Adapter(0)),
             (WgslDevice::Cpu, ResolvedDevice::Cpu),
@@ -179,24 +183,25 @@ mod tests {
             (WgslDevice::Integrated(1), ResolvedDevice::Adapter(2)),
             (WgslDevice::Software, ResolvedDevice::Adapter(3)),
         ];
-        for (device, place) in expected {
-            assert_eq!(locate(device, &machine()).unwrap(), place, "{device}");
+        for (device, resolved) in expected {
+            assert_eq!(resolve_among(device, &machine()).unwrap(), resolved, "{device}");
         }
     }
 
     #[test]
-    fn every_listed_word_leads_to_its_adapter() {
+    fn every_listed_selector_resolves_to_its_adapter() {
         for index in 0..5 {
-            for word in selectors(&machine(), index) {
-                assert_eq!(locate(word, &machine()).unwrap(), ResolvedDevice::Adapter(index));
+            for selector in selectors(&machine(), index) {
+                let resolved = resolve_among(selector, &machine()).unwrap();
+                assert_eq!(resolved, ResolvedDevice::Adapter(index));
             }
         }
     }
 
     #[test]
-    fn a_number_past_the_last_is_an_error_that_lists_what_is_there() {
+    fn an_index_out_of_range_is_an_error_that_lists_the_devices() {
         for device in [WgslDevice::Gpu(3), WgslDevice::Discrete(1), WgslDevice::Virtual(0)] {
-            let text = locate(device, &machine()).unwrap_err().to_string();
+            let text = resolve_among(device, &machine()).unwrap_err().to_string();
             assert!(text.contains(&format!("`{device}`")), "{text}");
             for part in ["gpu:2, integrated:1", "UHD Graphics", "Vulkan", "name:TEXT"] {
                 assert!(text.contains(part), "{part} is missing in: {text}");
@@ -205,21 +210,21 @@ mod tests {
     }
 
     #[test]
-    fn only_a_name_asks_for_the_adapters() {
+    fn only_a_name_enumerates_the_adapters() {
         for text in ["auto", "cpu", "gpu:7", "software"] {
-            assert!(parse(text, never).is_ok(), "{text}");
+            assert!(parse_device(text, must_not_enumerate).is_ok(), "{text}");
         }
     }
 
     #[test]
-    fn a_name_takes_the_best_ranked_match() {
+    fn a_name_selects_the_first_ranked_match() {
         assert_eq!(parsed("name:radeon").unwrap(), WgslDevice::Gpu(0));
         assert_eq!(parsed("name:GRAPHICS").unwrap(), WgslDevice::Gpu(1));
         assert_eq!(parsed("name:llvm").unwrap(), WgslDevice::Software);
     }
 
     #[test]
-    fn a_name_that_no_word_reaches_is_an_error() {
+    fn a_name_without_a_selectable_match_is_an_error() {
         for text in ["name:arc", "name:swift"] {
             let error = parsed(text).unwrap_err();
             assert!(matches!(error, DeviceError::NoSuchName { .. }), "{error}");
@@ -228,65 +233,65 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_lists_the_known_ones() {
+    fn an_unknown_selector_is_an_error_that_lists_devices_and_selectors() {
         let text = parsed("cuda").unwrap_err().to_string();
         let expected = "\
-            `cuda` is not a word for a device.\n\
+            `cuda` is not a device selector.\n\
             Devices here:\n  \
-            \u{20}  device               name                         kind        API\n  \
-            0  gpu:0, discrete:0    Radeon RX                    discrete    Vulkan\n  \
-            1  gpu:1, integrated:0  Radeon Graphics              integrated  Vulkan\n  \
-            2  gpu:2, integrated:1  UHD Graphics                 integrated  Vulkan\n  \
-            3  software             llvmpipe                     software    Vulkan\n  \
-            4  -                    SwiftShader                  software    Vulkan\n  \
-            -  cpu                  no GPU: every op on the CPU  cpu         -\n\
-            Words accepted: auto, cpu, gpu or gpu:N, discrete:N, integrated:N, virtual:N, \
-            software, name:TEXT (TEXT is a part of the adapter's name).";
+            \u{20}  device               name                    kind        API\n  \
+            0  gpu:0, discrete:0    Radeon RX               discrete    Vulkan\n  \
+            1  gpu:1, integrated:0  Radeon Graphics         integrated  Vulkan\n  \
+            2  gpu:2, integrated:1  UHD Graphics            integrated  Vulkan\n  \
+            3  software             llvmpipe                software    Vulkan\n  \
+            4  -                    SwiftShader             software    Vulkan\n  \
+            -  cpu                  all ops run on the CPU  cpu         -\n\
+            Use one of these selectors: auto, cpu, gpu or gpu:N, discrete:N, integrated:N, \
+            virtual:N, software, name:TEXT (TEXT is part of an adapter's name).";
         assert_eq!(text, expected);
     }
 
     #[test]
-    fn without_the_variable_rank_decides() {
+    fn auto_is_resolved_by_rank_without_the_variable() {
         let machine = machine();
         for unset in [None, Some(String::new()), Some("  ".to_owned())] {
             let automatic = resolve_auto(unset, || &machine).unwrap();
             assert_eq!(automatic.device, WgslDevice::Gpu(0));
-            assert_eq!(automatic.place, ResolvedDevice::Adapter(0));
+            assert_eq!(automatic.resolved, ResolvedDevice::Adapter(0));
             assert_eq!(automatic.environment, None);
         }
     }
 
     #[test]
-    fn for_want_of_a_gpu_it_is_the_cpu() {
+    fn auto_is_the_cpu_without_a_gpu() {
         let none: &[AdapterInfo] = &[];
         for value in [None, Some("auto".to_owned())] {
             let automatic = resolve_auto(value, || none).unwrap();
             assert_eq!(automatic.device, WgslDevice::Cpu);
-            assert_eq!(automatic.place, ResolvedDevice::Cpu);
-            assert!(automatic.no_gpu_found);
+            assert_eq!(automatic.resolved, ResolvedDevice::Cpu);
+            assert!(automatic.no_usable_gpu);
         }
     }
 
     #[test]
-    fn the_variable_says_what_automatic_means() {
-        let automatic = settled("integrated:1").unwrap();
+    fn the_variable_sets_the_device_of_auto() {
+        let automatic = auto("integrated:1").unwrap();
         assert_eq!(automatic.device, WgslDevice::Integrated(1));
-        assert_eq!(automatic.place, ResolvedDevice::Adapter(2));
-        assert_eq!(automatic.reason, "BURN_WGSL_DEVICE=integrated:1 asks for it");
-        assert_eq!(settled("auto").unwrap().device, WgslDevice::Gpu(0));
+        assert_eq!(automatic.resolved, ResolvedDevice::Adapter(2));
+        assert_eq!(automatic.reason, "BURN_WGSL_DEVICE=integrated:1 selects it");
+        assert_eq!(auto("auto").unwrap().device, WgslDevice::Gpu(0));
     }
 
     #[test]
-    fn cpu_in_the_variable_touches_no_driver() {
-        let automatic = resolve_auto(Some("cpu".to_owned()), never).unwrap();
-        assert_eq!(automatic.place, ResolvedDevice::Cpu);
-        assert!(!automatic.no_gpu_found);
+    fn the_variable_set_to_cpu_enumerates_no_adapters() {
+        let automatic = resolve_auto(Some("cpu".to_owned()), must_not_enumerate).unwrap();
+        assert_eq!(automatic.resolved, ResolvedDevice::Cpu);
+        assert!(!automatic.no_usable_gpu);
     }
 
     #[test]
-    fn a_wrong_variable_is_an_error_that_names_it() {
+    fn an_invalid_variable_is_an_error_that_names_it() {
         for value in ["cuda", "gpu:9", "name:arc"] {
-            let text = settled(value).unwrap_err().to_string();
+            let text = auto(value).unwrap_err().to_string();
             assert!(text.contains(DEVICE_VARIABLE), "{text}");
             assert!(text.contains(value), "{text}");
             assert!(text.contains("gpu:0, discrete:0"), "{text}");

@@ -1,18 +1,19 @@
-//! The device type and the words that name it.
+//! The device type and its text form, the device selector.
 
 use std::fmt;
 
-/// Where tensors live and ops run.
+/// The device on which tensors are stored and ops run.
 ///
-/// Written and read (`Display`, `FromStr`) in the words of [`ACCEPTED_SELECTORS`]. A value says what is
-/// wanted, not what is there: whether it is there shows in [`WgslDevice::resolve`].
+/// `Display` and `FromStr` use the selectors of [`ACCEPTED_SELECTORS`]. A value is a request: the
+/// device may not exist. [`WgslDevice::resolve`] checks that it does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum WgslDevice {
-    /// What the environment variable `BURN_WGSL_DEVICE` names; without it the best GPU (discrete
-    /// before integrated before virtual), and the CPU where there is none.
+    /// The device that the environment variable `BURN_WGSL_DEVICE` selects. If it is not set, the
+    /// first usable GPU in rank order (discrete, integrated, virtual, unknown kind), or else the
+    /// CPU.
     #[default]
     Auto,
-    /// The n-th GPU in rank order, software adapters not counted.
+    /// The n-th GPU in rank order, from 0, without software adapters.
     Gpu(usize),
     /// The n-th discrete GPU in rank order.
     Discrete(usize),
@@ -20,18 +21,18 @@ pub enum WgslDevice {
     Integrated(usize),
     /// The n-th virtual GPU in rank order.
     Virtual(usize),
-    /// A software adapter (lavapipe, SwiftShader, WARP). Never chosen unless asked for.
+    /// The first software adapter (lavapipe, SwiftShader, WARP). Never selected automatically.
     Software,
-    /// No GPU: every op runs on the CPU, and no graphics driver is touched.
+    /// The CPU: all ops run on the CPU, and no graphics driver is loaded.
     Cpu,
 }
 
-/// The words that name a device, for help texts and errors.
-pub const ACCEPTED_SELECTORS: &str = "auto, cpu, gpu or gpu:N, discrete:N, integrated:N, virtual:N, \
-     software, name:TEXT (TEXT is a part of the adapter's name)";
+/// The accepted device selectors, for help texts and errors.
+pub const ACCEPTED_SELECTORS: &str = "auto, cpu, gpu or gpu:N, discrete:N, integrated:N, \
+     virtual:N, software, name:TEXT (TEXT is part of an adapter's name)";
 
 impl WgslDevice {
-    /// A stable pair of numbers for this device: its type and its index within the type.
+    /// Returns a stable code for this device: its type and its index within the type.
     pub fn to_code(self) -> (u16, u32) {
         let index = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         match self {
@@ -45,10 +46,10 @@ impl WgslDevice {
         }
     }
 
-    /// The device of a pair made by [`Self::to_code`]; a type that is none of them gives `Auto`.
-    pub fn from_code((kind, index): (u16, u32)) -> Self {
+    /// Returns the device of a code from [`Self::to_code`], or `Auto` if the type is unknown.
+    pub fn from_code((type_id, index): (u16, u32)) -> Self {
         let n = index as usize;
-        match kind {
+        match type_id {
             1 => Self::Gpu(n),
             2 => Self::Discrete(n),
             3 => Self::Integrated(n),
@@ -62,7 +63,7 @@ impl WgslDevice {
 
 impl fmt::Display for WgslDevice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Through `pad`, so that a caller's column width is kept.
+        // `pad` applies the caller's width.
         match self {
             Self::Auto => f.pad("auto"),
             Self::Gpu(n) => f.pad(&format!("gpu:{n}")),
@@ -75,37 +76,37 @@ impl fmt::Display for WgslDevice {
     }
 }
 
-/// What a text says, before it is known which adapters are there.
+/// A parsed device selector, not yet matched against the adapters.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Selector {
-    /// A device by its own word.
+    /// A selector that does not depend on the adapters.
     Device(WgslDevice),
-    /// A part of an adapter's name, in lower case.
+    /// Part of an adapter's name, in lower case.
     Name(String),
 }
 
-/// Reads a word; `None` when it is not one.
-pub(super) fn read(text: &str) -> Option<Selector> {
+/// Parses a device selector. Returns `None` if the text is not one.
+pub(super) fn parse_selector(text: &str) -> Option<Selector> {
     let text = text.trim().to_lowercase();
-    let (word, rest) = match text.split_once(':') {
-        Some((word, rest)) => (word, Some(rest)),
+    let (keyword, argument) = match text.split_once(':') {
+        Some((keyword, argument)) => (keyword, Some(argument)),
         None => (text.as_str(), None),
     };
-    let numbered = |device: fn(usize) -> WgslDevice| match rest {
+    let indexed = |device: fn(usize) -> WgslDevice| match argument {
         None => Some(device(0)),
-        Some(digits) => digits.parse().ok().map(device),
+        Some(index) => index.parse().ok().map(device),
     };
-    let plain = |device: WgslDevice| rest.is_none().then_some(device);
-    let device = match word {
+    let plain = |device: WgslDevice| argument.is_none().then_some(device);
+    let device = match keyword {
         "auto" => plain(WgslDevice::Auto),
         "cpu" => plain(WgslDevice::Cpu),
         "software" => plain(WgslDevice::Software),
-        "gpu" => numbered(WgslDevice::Gpu),
-        "discrete" => numbered(WgslDevice::Discrete),
-        "integrated" => numbered(WgslDevice::Integrated),
-        "virtual" => numbered(WgslDevice::Virtual),
+        "gpu" => indexed(WgslDevice::Gpu),
+        "discrete" => indexed(WgslDevice::Discrete),
+        "integrated" => indexed(WgslDevice::Integrated),
+        "virtual" => indexed(WgslDevice::Virtual),
         "name" => {
-            let name = rest.unwrap_or_default().trim();
+            let name = argument.unwrap_or_default().trim();
             return (!name.is_empty()).then(|| Selector::Name(name.to_owned()));
         }
         _ => None,
@@ -117,7 +118,7 @@ pub(super) fn read(text: &str) -> Option<Selector> {
 mod tests {
     use super::*;
 
-    const EVERY: [WgslDevice; 8] = [
+    const DEVICES: [WgslDevice; 8] = [
         WgslDevice::Auto,
         WgslDevice::Gpu(0),
         WgslDevice::Gpu(7),
@@ -129,31 +130,31 @@ mod tests {
     ];
 
     #[test]
-    fn what_is_written_can_be_read() {
-        for device in EVERY {
-            assert_eq!(read(&device.to_string()), Some(Selector::Device(device)));
+    fn display_and_parse_round_trip() {
+        for device in DEVICES {
+            assert_eq!(parse_selector(&device.to_string()), Some(Selector::Device(device)));
         }
     }
 
     #[test]
-    fn codes_lead_back_to_their_device() {
-        for device in EVERY {
+    fn codes_round_trip() {
+        for device in DEVICES {
             assert_eq!(WgslDevice::from_code(device.to_code()), device);
         }
         assert_eq!(WgslDevice::from_code((999, 3)), WgslDevice::Auto);
     }
 
     #[test]
-    fn words_forgive_case_spaces_and_a_missing_number() {
-        assert_eq!(read(" GPU "), Some(Selector::Device(WgslDevice::Gpu(0))));
-        assert_eq!(read("Discrete"), Some(Selector::Device(WgslDevice::Discrete(0))));
-        assert_eq!(read("name: Radeon"), Some(Selector::Name("radeon".into())));
+    fn parsing_accepts_any_case_spaces_and_a_missing_index() {
+        assert_eq!(parse_selector(" GPU "), Some(Selector::Device(WgslDevice::Gpu(0))));
+        assert_eq!(parse_selector("Discrete"), Some(Selector::Device(WgslDevice::Discrete(0))));
+        assert_eq!(parse_selector("name: Radeon"), Some(Selector::Name("radeon".into())));
     }
 
     #[test]
-    fn anything_else_is_refused() {
+    fn parsing_rejects_invalid_selectors() {
         for text in ["", "fpga", "gpu:", "gpu:x", "gpu:-1", "cpu:0", "name", "name: "] {
-            assert_eq!(read(text), None, "{text:?}");
+            assert_eq!(parse_selector(text), None, "{text:?}");
         }
     }
 }

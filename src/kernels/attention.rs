@@ -1,173 +1,201 @@
-//! Attention: weighted sums of values, by how well queries and keys match.
+//! Attention: sums of values, weighted by a softmax of the products of queries and keys.
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, normal, permuted, truths};
-use super::elementwise::Number;
-use super::team::has_octets;
-use super::{Launch, Params, copy, create, div_up};
-use crate::runtime::{Runtime, Source, Variant};
+use super::common::cases::{Arg, Case, bools, case, normal, permuted};
+use super::common::launch::{Launch, div_up};
+use super::common::options::AttentionOptions;
+use super::common::policy;
+use super::common::team::Team;
+use super::composed::{create, views};
+use super::elementwise::ScalarValue;
+use crate::params;
+use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
-static ATTENTION: Source =
-    Source { name: "attention", text: include_str!("../../shaders/attention/attention.wgsl") };
+static ATTENTION: Source = Source::new::<AttentionParams>(
+    "attention",
+    include_str!("../../shaders/attention/attention.wgsl"),
+);
 
-/// What is done to the products of queries and keys before they become weights.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
-    /// Their factor; one over the square root of a key's length where there is none.
-    pub scale: Option<f32>,
-    /// The bound they are bent towards: `softcap * tanh(score / softcap)`.
-    pub softcap: Option<f32>,
-    /// Whether a query sees only the keys up to its own place, the last query all of them.
-    pub causal: bool,
-}
-
-/// How a workgroup is made up; see `shaders/attention/attention.wgsl`.
-#[derive(Debug, Clone, Copy)]
-struct Shape {
-    lanes: u32,
-    rows: u32,
-    /// Quads of columns per lane.
-    cols: u32,
-    /// Lanes that cover a row's columns.
-    span: u32,
-    subgroup: bool,
-}
-
-impl Shape {
-    /// For a width in quads: enough columns for all of it, up to a limit, in few variants.
-    fn choose(runtime: &Runtime, width: usize) -> Self {
-        let quads = width.next_power_of_two() as u32;
-        if runtime.is_software() {
-            Self::software(quads, has_octets(runtime))
-        } else {
-            Self::gpu(quads)
-        }
-    }
-
-    fn gpu(quads: u32) -> Self {
-        Self { lanes: 64, rows: 8, cols: 1, span: quads.clamp(8, 64), subgroup: false }
-    }
-
-    fn software(quads: u32, subgroup: bool) -> Self {
-        Self { lanes: 8, rows: 8, cols: (quads / 8).clamp(1, 2), span: 8, subgroup }
-    }
-
-    fn variant(self, biased: bool) -> Variant {
-        let teams = self.lanes / self.span;
-        Variant::new(&ATTENTION)
-            .flag("SUBGROUP", self.subgroup)
-            .flag("BIASED", biased)
-            .int("LANES", self.lanes)
-            .int("ROWS", self.rows)
-            .int("COLS", self.cols)
-            .int("TEAMS", teams)
-            .int("OWN", self.rows / teams)
+params! {
+    struct AttentionParams {
+        heads: u32,
+        queries: u32,
+        keys: u32,
+        width: u32,
+        value_width: u32,
+        row_blocks: u32,
+        col_blocks: u32,
+        workgroups: u32,
+        scale: f32,
+        softcap: f32,
+        causal: u32,
+        has_mask: u32,
+        has_bias: u32,
+        mask_offset: u32,
+        bias_offset: u32,
+        pad0: u32,
+        q: OperandLayout,
+        k: OperandLayout,
+        v: OperandLayout,
+        mask_strides: [i32; 4],
+        bias_strides: [i32; 4],
     }
 }
 
-/// `softmax(query @ key^T) @ value` for `[batch, heads, queries, width]`, `[batch, heads, keys, width]` and
-/// `[batch, heads, keys, value width]`.
+params! {
+    /// The layout of a `[batch, heads, length, width]` operand, in vec4s.
+    struct OperandLayout {
+        offset: u32,
+        batch_stride: i32,
+        head_stride: i32,
+        row_stride: i32,
+    }
+}
+
+impl OperandLayout {
+    /// The layout of a tensor that [`in_vec4s`] returned.
+    fn of(tensor: &Tensor) -> Self {
+        let layout = tensor.layout();
+        let [batch_stride, head_stride, row_stride] =
+            [0, 1, 2].map(|axis| (layout.strides[axis] / 4) as i32);
+        Self { offset: layout.offset as u32 / 4, batch_stride, head_stride, row_stride }
+    }
+}
+
+/// Query rows that a workgroup computes.
+const ROWS: u32 = 8;
+
+/// The kernel for teams whose members compute `cols` vec4 columns each.
+fn variant(team: Team, cols: u32, biased: bool) -> Variant {
+    let teams = team.workgroup_size / team.size;
+    Variant::new(&ATTENTION)
+        .flag("SUBGROUP", team.subgroup)
+        .flag("BIASED", biased)
+        .int("WORKGROUP_SIZE", team.workgroup_size)
+        .int("ROWS", ROWS)
+        .int("COLS", cols)
+        .int("TEAM_SIZE", team.size)
+        .int("ROWS_PER_TEAM", ROWS / teams)
+}
+
+/// `softmax(query @ key^T) @ value` for `[batch, heads, queries, width]`,
+/// `[batch, heads, keys, width]` and `[batch, heads, keys, value width]`.
 ///
 /// A mask hides keys where it is true; a bias is added to the scores. Both broadcast to
-/// `[batch, heads, queries, keys]`. A query that sees no key gets zeros.
+/// `[batch, heads, queries, keys]`. A query whose keys are all hidden gets zeros.
 ///
 /// # Errors
 ///
-/// When the shapes do not fit or the memory is not there.
+/// Returns an error if the shapes do not fit or the memory is not available.
 pub fn attention(
     query: Tensor,
     key: Tensor,
     value: Tensor,
     mask: Option<Tensor>,
     bias: Option<Tensor>,
-    options: Options,
+    options: AttentionOptions,
 ) -> Result<Tensor> {
-    let fits = |rhs: &Tensor, rule| Error::Shape {
+    let mismatch = |rhs: &Tensor, rule| Error::Shape {
         lhs: query.shape().to_vec(),
         rhs: rhs.shape().to_vec(),
         rule,
     };
-    let ([batch, heads, queries, width], [_, _, keys, _]) = (four(&query)?, four(&key)?);
-    let [_, _, _, value_width] = four(&value)?;
+    let ([batch, heads, queries, width], [_, _, keys, _]) = (sizes(&query)?, sizes(&key)?);
+    let [_, _, _, value_width] = sizes(&value)?;
     if key.shape() != [batch, heads, keys, width] || width == 0 {
-        return Err(fits(
+        return Err(mismatch(
             &key,
-            "queries and keys have one batch, one count of heads and one width above zero",
+            "queries and keys must have the same batch, heads and width, and a width above zero",
         ));
     }
     if value.shape() != [batch, heads, keys, value_width] {
-        return Err(fits(&value, "each key has a value"));
+        return Err(mismatch(&value, "there must be one value per key"));
     }
     let scores = [batch, heads, queries, keys];
-    let spread = |tensor: &Tensor| {
+    let broadcast = |tensor: &Tensor| {
         query.same_device(tensor)?;
         let layout = tensor.layout().expand(&scores);
         layout.ok_or_else(|| {
-            fits(tensor, "a mask or bias broadcasts to [batch, heads, queries, keys]")
+            mismatch(tensor, "a mask or bias must broadcast to [batch, heads, queries, keys]")
         })
     };
     query.same_device(&key)?;
     query.same_device(&value)?;
-    let mask_layout = mask.as_ref().map(spread).transpose()?;
-    let bias_layout = bias.as_ref().map(spread).transpose()?;
+    let mask_layout = mask.as_ref().map(broadcast).transpose()?;
+    let bias_layout = bias.as_ref().map(broadcast).transpose()?;
 
     let shape = [batch, heads, queries, value_width];
     if keys == 0 {
-        return create::full(query.runtime(), &shape, Number::Float(0.0), DType::F32);
+        return create::full(query.runtime(), &shape, ScalarValue::Float(0.0), DType::F32);
     }
     let scale = options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt());
-    let (query, key, value) = (in_quads(query)?, in_quads(key)?, in_quads(value)?);
+    let (query, key, value) = (in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?);
     let (width, value_width) = (key.shape()[3] / 4, value.shape()[3] / 4);
     let biased = options.softcap.is_some() || mask.is_some() || bias.is_some();
     let mut inputs: SmallVec<[&Tensor; 5]> = SmallVec::from_slice(&[&query, &key, &value]);
     if biased {
-        // What is missing is bound too, to something that is there, and not read.
+        // The layout requires both bindings; a missing mask or bias is the query.
         inputs.extend([mask.as_ref().unwrap_or(&query), bias.as_ref().unwrap_or(&query)]);
     }
     let runtime = query.runtime();
     let out =
         Tensor::empty(runtime, &[batch, heads, queries, value_width * 4], DType::F32, &inputs)?;
     if out.is_empty() {
-        return create::full(runtime, &shape, Number::Float(0.0), DType::F32);
+        return create::full(runtime, &shape, ScalarValue::Float(0.0), DType::F32);
     }
-    let form = Shape::choose(runtime, value_width);
-    let row_blocks = div_up(queries, form.rows as usize);
-    let col_blocks = div_up(value_width, (form.cols * form.span) as usize);
-    let groups = (batch * heads) as u64 * row_blocks * col_blocks;
-    let nothing = Layout::contiguous(&[0; 4]);
-    let mask_layout = mask_layout.as_ref().unwrap_or(&nothing);
-    let bias_layout = bias_layout.as_ref().unwrap_or(&nothing);
-
-    let mut params: Params = SmallVec::new();
-    params.extend([heads, queries, keys, width, value_width].map(|size| size as u32));
-    params.extend([row_blocks, col_blocks, groups].map(|count| count as u32));
-    params.extend([scale, options.softcap.unwrap_or(0.0)].map(f32::to_bits));
-    params.extend([options.causal, mask.is_some(), bias.is_some()].map(u32::from));
-    params.extend([mask_layout.offset as u32, bias_layout.offset as u32, 0]);
-    for operand in [&query, &key, &value] {
-        let layout = operand.layout();
-        params.push(layout.offset as u32 / 4);
-        params.extend(layout.strides[..3].iter().map(|&stride| (stride / 4) as i32 as u32));
-    }
-    for layout in [mask_layout, bias_layout] {
-        params.extend(layout.strides.iter().map(|&stride| stride as i32 as u32));
-    }
+    let (team, cols) = policy::attention_team(runtime, value_width);
+    let row_blocks = div_up(queries, ROWS as usize);
+    let col_blocks = div_up(value_width, (cols * team.size) as usize);
+    let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
     Launch {
-        variant: &form.variant(biased),
+        variant: &variant(team, cols, biased),
         inputs: &inputs,
         outputs: &[&out],
-        params: &params,
-        groups,
+        params: &AttentionParams {
+            heads: heads as u32,
+            queries: queries as u32,
+            keys: keys as u32,
+            width: width as u32,
+            value_width: value_width as u32,
+            row_blocks: row_blocks as u32,
+            col_blocks: col_blocks as u32,
+            workgroups: workgroups as u32,
+            scale,
+            softcap: options.softcap.unwrap_or(0.0),
+            causal: u32::from(options.causal),
+            has_mask: u32::from(mask.is_some()),
+            has_bias: u32::from(bias.is_some()),
+            mask_offset: broadcast_offset(mask_layout.as_ref()),
+            bias_offset: broadcast_offset(bias_layout.as_ref()),
+            pad0: 0,
+            q: OperandLayout::of(&query),
+            k: OperandLayout::of(&key),
+            v: OperandLayout::of(&value),
+            mask_strides: broadcast_strides(mask_layout.as_ref()),
+            bias_strides: broadcast_strides(bias_layout.as_ref()),
+        },
+        workgroups,
         work: 8 * (batch * heads * queries) as u64 * (keys * (width + value_width)) as u64,
     }
     .run()?;
-    copy::narrow(out, 3, 0, shape[3])
+    views::narrow(out, 3, 0, shape[3])
 }
 
-/// The tensor with rows that are whole quads, zeros added where they are not; itself if it already is so.
-fn in_quads(tensor: Tensor) -> Result<Tensor> {
+/// The offset of a mask or bias; zero if there is none.
+fn broadcast_offset(layout: Option<&Layout>) -> u32 {
+    layout.map_or(0, |layout| layout.offset as u32)
+}
+
+/// The strides of a mask or bias of four axes; zero if there is none.
+fn broadcast_strides(layout: Option<&Layout>) -> [i32; 4] {
+    layout.map_or([0; 4], |layout| [0, 1, 2, 3].map(|axis| layout.strides[axis] as i32))
+}
+
+/// The tensor with rows of whole vec4s, padded with zeros if necessary. It is copied only if its
+/// rows are not contiguous or not aligned to vec4s.
+fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
     let Layout { strides, offset, shape } = tensor.layout();
     let aligned = |axis: usize| shape[axis] == 1 || strides[axis] % 4 == 0;
     let width = shape[3];
@@ -175,30 +203,27 @@ fn in_quads(tensor: Tensor) -> Result<Tensor> {
         return Ok(tensor);
     }
     if width % 4 == 0 {
-        return copy::packed(tensor);
+        return views::packed(tensor);
     }
-    copy::resized(tensor, 3, width.next_multiple_of(4))
+    views::resized(tensor, 3, width.next_multiple_of(4))
 }
 
 /// The sizes of a tensor of four axes.
-fn four(tensor: &Tensor) -> Result<[usize; 4]> {
+fn sizes(tensor: &Tensor) -> Result<[usize; 4]> {
     tensor.shape().try_into().map_err(|_| Error::Shape {
         lhs: tensor.shape().to_vec(),
         rhs: vec![],
-        rule: "attention takes tensors [batch, heads, length, width]",
+        rule: "attention needs tensors [batch, heads, length, width]",
     })
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launcher can ask for.
 pub fn variants() -> Vec<Variant> {
-    let mut shapes: Vec<Shape> = [8, 16, 32, 64].map(Shape::gpu).into();
-    for subgroup in [false, true] {
-        shapes.extend([8, 16].map(|quads| Shape::software(quads, subgroup)));
-    }
-    shapes.into_iter().flat_map(|shape| [shape.variant(false), shape.variant(true)]).collect()
+    let teams = policy::all_attention_teams();
+    teams.flat_map(|(team, cols)| [false, true].map(|biased| variant(team, cols, biased))).collect()
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const PLAIN: Arg = Arg::Attention(None, None, false);
     const CAUSAL: Arg = Arg::Attention(None, None, true);
@@ -216,7 +241,7 @@ pub const CASES: &[Case] = {
                 PLAIN,
             ],
         ),
-        // One query, one key, widths that no block divides.
+        // One query, one key, widths that are no multiple of a block.
         case(
             "attention",
             &[
@@ -250,7 +275,7 @@ pub const CASES: &[Case] = {
                 PLAIN,
             ],
         ),
-        // As a transformer has them: heads beside the width in memory.
+        // The layout of a transformer: heads next to the width in memory.
         case(
             "attention",
             &[
@@ -273,7 +298,7 @@ pub const CASES: &[Case] = {
                 CAUSAL,
             ],
         ),
-        // More queries than keys: the first see none.
+        // More queries than keys: the first attend to none.
         case(
             "attention",
             &[
@@ -291,19 +316,19 @@ pub const CASES: &[Case] = {
                 normal(&[2, 2, 9, 8]),
                 normal(&[2, 2, 12, 8]),
                 normal(&[2, 2, 12, 8]),
-                truths(&[2, 2, 9, 12]),
+                bools(&[2, 2, 9, 12]),
                 NONE,
                 PLAIN,
             ],
         ),
-        // A mask of two keys: some rows see nothing.
+        // A mask of two keys: it hides both from some queries.
         case(
             "attention",
             &[
                 normal(&[1, 2, 9, 8]),
                 normal(&[1, 2, 2, 8]),
                 normal(&[1, 2, 2, 8]),
-                truths(&[1, 2, 9, 2]),
+                bools(&[1, 2, 9, 2]),
                 NONE,
                 PLAIN,
             ],
@@ -325,7 +350,7 @@ pub const CASES: &[Case] = {
                 normal(&[2, 2, 9, 8]),
                 normal(&[2, 2, 12, 8]),
                 normal(&[2, 2, 12, 8]),
-                truths(&[1, 1, 9, 12]),
+                bools(&[1, 1, 9, 12]),
                 permuted(&[12, 1, 2, 1], &[3, 2, 1, 0]),
                 ALL,
             ],
@@ -341,7 +366,7 @@ pub const CASES: &[Case] = {
                 PLAIN,
             ],
         ),
-        // Past what burn-flex does in one piece.
+        // Longer than what burn-flex computes in one block.
         case(
             "attention",
             &[

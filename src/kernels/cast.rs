@@ -1,31 +1,47 @@
-//! Elements in another type, as Rust's `as` converts them; floats round to the nearest, ties to even.
+//! Conversions between element types, as Rust's `as` does them; floats round to nearest, ties to
+//! even.
+//!
+//! Conversions from and to 16-bit floats have a kernel. The others are elementwise expressions.
 
 use smallvec::smallvec;
 
-use super::cases::Case;
+use super::common::cases::Case;
+use super::common::launch::{Launch, workgroups_for};
+use super::common::walk::Walk;
 use super::elementwise::Map;
-use super::{Launch, Params, div_up, walk};
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-static HALF: Source = Source { name: "half", text: include_str!("../../shaders/cast/half.wgsl") };
+static CAST: Source =
+    Source::new::<CastParams>("cast", include_str!("../../shaders/cast/cast.wgsl"));
 
-/// The tensor's elements in another type: integers wrap, floats become integers towards zero and saturate, and a truth
-/// value says whether an element is not zero.
+params! {
+    struct CastParams {
+        count: u32,
+        len: u32,
+        pad0: u32,
+        pad1: u32,
+        walk: Walk,
+    }
+}
+
+/// Converts the elements to another type: integers wrap, floats become integers towards zero and
+/// saturate, and a boolean is whether the element is not zero.
 ///
 /// # Errors
 ///
-/// When the memory is not there.
+/// Returns an error if the memory is not available.
 pub fn cast(tensor: Tensor, to: DType) -> Result<Tensor> {
     let from = tensor.dtype();
     match (from, to) {
         _ if from == to => Ok(tensor),
         _ if (from.is_half() || to.is_half()) && from.is_float() && to.is_float() => {
-            half(&tensor, to)
+            convert_half(&tensor, to)
         }
-        _ if from.is_half() => cast(half(&tensor, DType::F32)?, to),
-        _ if to.is_half() => half(&cast(tensor, DType::F32)?, to),
-        // The same bits: truth values are stored as 0 and 1, and a signed number's wrap to an unsigned one's.
+        _ if from.is_half() => cast(convert_half(&tensor, DType::F32)?, to),
+        _ if to.is_half() => convert_half(&cast(tensor, DType::F32)?, to),
+        // The same bits: booleans are stored as 0 and 1, and signed integers wrap to unsigned ones.
         (DType::Bool, _) if to.compute_type() == DType::I32 || to == DType::U32 => {
             Ok(tensor.bitcast(to))
         }
@@ -39,24 +55,25 @@ pub fn cast(tensor: Tensor, to: DType) -> Result<Tensor> {
     }
 }
 
-/// The tensor in the type that kernels compute it in.
+/// Converts the tensor to its compute type.
 ///
 /// # Errors
 ///
-/// When the memory is not there.
+/// Returns an error if the memory is not available.
 pub fn computed(tensor: Tensor) -> Result<Tensor> {
     let dtype = tensor.dtype();
     if dtype.is_half() {
-        return half(&tensor, DType::F32);
+        return convert_half(&tensor, DType::F32);
     }
     Ok(tensor.bitcast(dtype.compute_type()))
 }
 
-/// Indices as kernels take them. Those past 32 bits are past any axis: they become the farthest of 32 bits.
+/// Converts indices to i32, as kernels take them. An index beyond 32 bits is beyond any axis: it
+/// becomes the nearest i32, or -1 if negative.
 ///
 /// # Errors
 ///
-/// When the memory is not there.
+/// Returns an error if the memory is not available.
 pub fn indices(tensor: Tensor) -> Result<Tensor> {
     match tensor.dtype() {
         DType::I32 => Ok(tensor),
@@ -72,20 +89,25 @@ fn index_expr(from: DType) -> &'static str {
     }
 }
 
-/// A packed copy, of which the source, the result or both hold floats of 16 bits.
-pub(super) fn half(tensor: &Tensor, to: DType) -> Result<Tensor> {
+/// Makes a packed copy in another type, where the source, the result or both are 16-bit floats.
+pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), to, &[tensor])?;
     if out.is_empty() {
         return Ok(out);
     }
-    let mut params: Params = smallvec![out.len() as u32, 0, 0, 0];
-    params.extend_from_slice(&walk(&[tensor.layout()])?.0);
+    let pairs = out.len().div_ceil(2);
     Launch {
         variant: &half_variant(tensor.dtype(), to),
         inputs: &[tensor],
         outputs: &[&out],
-        params: &params,
-        groups: div_up(out.len(), 128),
+        params: &CastParams {
+            count: pairs as u32,
+            len: out.len() as u32,
+            pad0: 0,
+            pad1: 0,
+            walk: Walk::new(&[tensor.layout()])?,
+        },
+        workgroups: workgroups_for(pairs),
         work: out.len() as u64,
     }
     .run()?;
@@ -93,14 +115,17 @@ pub(super) fn half(tensor: &Tensor, to: DType) -> Result<Tensor> {
 }
 
 fn half_variant(from: DType, to: DType) -> Variant {
-    Variant::new(&HALF)
-        .flag("FROM_32", from == DType::F32)
-        .flag("FROM_16", from == DType::F16)
-        .flag("TO_32", to == DType::F32)
-        .flag("TO_16", to == DType::F16)
+    let name = |dtype, names: [&'static str; 3]| match dtype {
+        DType::F32 => names[0],
+        DType::F16 => names[1],
+        _ => names[2],
+    };
+    Variant::new(&CAST)
+        .flag(name(from, ["FROM_F32", "FROM_F16", "FROM_BF16"]), true)
+        .flag(name(to, ["TO_F32", "TO_F16", "TO_BF16"]), true)
 }
 
-/// The conversion of an element `a` of a computed type.
+/// The WGSL conversion of an element `a` of a compute type.
 fn expr(from: DType, to: DType) -> &'static str {
     match (from, to) {
         (DType::F32, DType::Bool) => "!(a == 0.0)",
@@ -114,7 +139,7 @@ fn expr(from: DType, to: DType) -> &'static str {
         (DType::F32, DType::U64) => "to_u64(a)",
         (DType::I64, DType::F32) => "i64_to_float(a)",
         (DType::U64, DType::F32) => "u64_to_float(a)",
-        // Widened with the sign of the source, then taken for the other sign: compilers differ in one step.
+        // In two steps, extension and change of sign: compilers differ in how they do both at once.
         (DType::U32, DType::I64) => "i64(u64(a))",
         (DType::I32, DType::U64) => "u64(i64(a))",
         (_, DType::Bool) => "!(a == A(0))",
@@ -126,8 +151,8 @@ fn expr(from: DType, to: DType) -> &'static str {
     }
 }
 
-/// Every conversion that is an elementwise kernel, with the type it starts from.
-pub(super) fn maps() -> Vec<(Map, DType)> {
+/// Every elementwise conversion, with the type that it converts from.
+fn maps() -> Vec<(Map, DType)> {
     let targets = [DType::I16, DType::I8, DType::U16, DType::U8];
     let mut out = Vec::new();
     for from in DType::COMPUTE_TYPES {
@@ -146,15 +171,14 @@ pub(super) fn maps() -> Vec<(Map, DType)> {
     out
 }
 
-/// Every variant of the kernel for 16-bit floats; the other conversions are elementwise kernels.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
     let floats = [DType::F32, DType::F16, DType::BF16];
     let pairs = floats.into_iter().flat_map(|from| floats.map(|to| (from, to)));
-    pairs
-        .filter(|(from, to)| from.is_half() || to.is_half())
-        .map(|(from, to)| half_variant(from, to))
-        .collect()
+    let halves = pairs.filter(|(from, to)| from.is_half() || to.is_half());
+    let halves = halves.map(|(from, to)| half_variant(from, to));
+    halves.chain(maps().into_iter().flat_map(|(map, from)| map.variants(&[from]))).collect()
 }
 
-/// What the family must pass is in the tests of types: the cases' arguments name none.
+/// No cases: `tests/types.rs` covers conversions, which have no type among their arguments.
 pub const CASES: &[Case] = &[];

@@ -1,196 +1,226 @@
-//! Convolution in one, two and three dimensions and its gradients, as matrix products whose operands are gathered
-//! on the way in. Groups are the product's batch.
+//! Convolution in one to three dimensions and its gradients, as matrix products whose operands are
+//! gathered while they are read (implicit GEMM). Groups are the batch of the product.
 //!
-//! There is one mechanism, for depth, height and width: an axis that the tensors lack has size one. Inputs are
-//! padded first, so that a tap's address is the sum of two numbers and needs no check. The input's gradient, which
-//! is also the transposed convolution, is a convolution too: of the gradient spread by the stride, with the kernel
-//! turned round. The gradients of the transposed convolution are the convolution and its weight's gradient.
-//! Kernels of one element over bare pixels, without groups or a bias, are plain matrix products; groups of one channel are in `depthwise`.
+//! Everything is computed in three dimensions: a missing axis has size 1. Inputs are padded first,
+//! so that the address of a tap is the sum of two numbers and needs no check. The gradient of the
+//! input, which is also the transposed convolution, is a convolution of the gradient, spread by the
+//! stride, with the flipped kernel. The gradients of the transposed convolution are the convolution
+//! and the gradient of its weight. Kernels of one element without padding, groups or bias are plain
+//! matrix products. Groups of one channel are in `depthwise`.
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::gemm::{self, Gemm, Operands, Tiling};
-pub use super::geometry::{ConvOptions, TransposedOptions};
-use super::geometry::{Geometry, Ground, padding, reach, spatial, volumes};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::conv_geometry::{ConvGeometry, Window, kernel_extent, spatial_sizes};
+use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
+use super::common::launch::Launch;
+use super::common::options::{ConvOptions, TransposedOptions};
+use super::common::padded_input::{PaddedInput, with_three_axes};
+use super::common::strategy::GemmSizes;
+use super::composed::views;
 use super::reduce::{self, Reduction};
-use super::{Launch, Params, copy, depthwise, matmul};
+use super::{depthwise, matmul};
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
-static CONV: Source = Source { name: "conv", text: include_str!("../../shaders/conv/conv.wgsl") };
-static CONV_WEIGHT_BACKWARD: Source = Source {
-    name: "conv_weight_backward",
-    text: include_str!("../../shaders/conv/conv_weight_backward.wgsl"),
-};
+static CONV: Source = Source::new::<ConvParams>("conv", include_str!("../../shaders/conv/conv.wgsl"));
+static CONV_WEIGHT_BACKWARD: Source = Source::new::<ConvParams>(
+    "conv_weight_backward",
+    include_str!("../../shaders/conv/conv_weight_backward.wgsl"),
+);
 
-/// Runs one of the products over images whose pixels have so many channels to a group, and joins its parts.
-fn run(
-    g: &Geometry,
-    source: &'static Source,
-    gemm: &Gemm,
-    channels: usize,
-    inputs: &[&Tensor],
-    has_bias: bool,
-) -> Result<Tensor> {
-    let runtime = inputs[0].runtime();
-    let quads = gemm.wants_quads();
-    let shape = [g.options.groups, gemm.m, gemm.n];
-    let out = Tensor::empty(runtime, &[gemm.splits, shape.iter().product()], DType::F32, inputs)?;
-    if !out.is_empty() {
-        let pixels = |size: [usize; 3]| size.iter().product::<usize>();
-        let groups = g.options.groups;
-        let tiling = gemm.tiling(runtime, quads);
-        let (workgroups, sizes) = gemm.words(tiling);
-        let mut params: Params = SmallVec::new();
-        params.extend_from_slice(&sizes);
-        params.extend([g.images, groups, channels, groups * channels].map(|v| v as u32));
-        params.extend([pixels(g.input) as u32, pixels(g.output) as u32, u32::from(has_bias), 0]);
-        params.extend(g.words(g.input));
-        let operands = Operands { quads, ..Operands::default() };
-        Launch {
-            variant: &variant(source, g.input[0] > 1, tiling, operands),
-            inputs,
-            outputs: &[&out],
-            params: &params,
-            groups: workgroups,
-            work: gemm.work(),
-        }
-        .run()?;
+params! {
+    struct ConvParams {
+        gemm: GemmParams,
+        images: u32,
+        groups: u32,
+        in_channels: u32,
+        pixel_stride: u32,
+        out_pixels: u32,
+        has_bias: u32,
+        pad0: u32,
+        pad1: u32,
+        window: Window,
     }
-    gemm.join(out, &shape)
 }
 
-fn variant(source: &'static Source, volume: bool, tiling: Tiling, operands: Operands) -> Variant {
-    let forward = std::ptr::eq(source, &CONV);
-    let tiled = matches!(tiling, Tiling::Tiled { .. });
-    // The results of a convolution have their pixels last: rows are neighbours in memory, columns are not.
-    gemm::define(Variant::new(source).flag("VOLUME", volume), tiling, operands)
-        .flag("OUT_QUAD", operands.quads && !forward)
-        .flag("ROWS_FAST", forward && tiled)
+/// The products of a convolution: forward, or the gradient of the weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Pass {
+    Forward,
+    WeightBackward,
 }
 
-/// Whether [`conv`] takes an input and a weight of these shapes.
+impl Pass {
+    fn variant(self, volume: bool, tiling: Tiling, operands: GemmOperands) -> Variant {
+        let forward = self == Self::Forward;
+        let tiled = matches!(tiling, Tiling::Tiled { .. });
+        let source = if forward { &CONV } else { &CONV_WEIGHT_BACKWARD };
+        // The pixels of a convolution's output, the rows of its product, are contiguous.
+        gemm::define(Variant::new(source).flag("BIAS", forward).flag("VOLUME", volume), tiling, operands)
+            .flag("OUT_VEC4", operands.vec4 && !forward)
+            .flag("ROWS_FAST", forward && tiled)
+    }
+
+    /// Runs the product over images with `channels` channels per group, and sums its splits.
+    fn run(
+        self,
+        g: &ConvGeometry,
+        gemm: &Gemm,
+        channels: usize,
+        inputs: &[&Tensor],
+        has_bias: bool,
+    ) -> Result<Tensor> {
+        let runtime = inputs[0].runtime();
+        let vec4 = gemm.strategy.prefers_vec4();
+        let groups = g.options.groups;
+        let shape = [groups, gemm.m, gemm.n];
+        let out_shape = [gemm.splits, shape.iter().product()];
+        let out = Tensor::empty(runtime, &out_shape, DType::F32, inputs)?;
+        if !out.is_empty() {
+            let tiling = gemm.tiling(runtime, vec4);
+            let (workgroups, params) = gemm.params(tiling);
+            let operands = GemmOperands { vec4, ..GemmOperands::default() };
+            Launch {
+                variant: &self.variant(g.input[0] > 1, tiling, operands),
+                inputs,
+                outputs: &[&out],
+                params: &ConvParams {
+                    gemm: params,
+                    images: g.images as u32,
+                    groups: groups as u32,
+                    in_channels: channels as u32,
+                    pixel_stride: (groups * channels) as u32,
+                    out_pixels: g.output.iter().product::<usize>() as u32,
+                    has_bias: u32::from(has_bias),
+                    pad0: 0,
+                    pad1: 0,
+                    window: g.window(g.input),
+                },
+                workgroups,
+                work: gemm.work(),
+            }
+            .run()?;
+        }
+        gemm.sum_splits(out, &shape)
+    }
+}
+
+/// Checks whether [`conv`] takes an input and a weight of these shapes.
 ///
 /// # Errors
 ///
-/// When they do not fit.
+/// Returns an error if they do not fit together.
 pub fn check(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<()> {
-    Geometry::new(x, weight, options).map(|_| ())
+    ConvGeometry::new(x, weight, options).map(|_| ())
 }
 
-/// The convolution of `x` `[n, c, ..]` with `weight` `[o, c / groups, ..]`, of one to three further axes.
+/// The convolution of `x` `[n, c, ..]` with `weight` `[o, c / groups, ..]`, over one to three axes.
 ///
 /// # Errors
 ///
-/// When the shapes do not fit or the memory is not there; so too for the functions below.
-pub fn conv(
-    x: Tensor,
-    weight: Tensor,
-    bias: Option<Tensor>,
-    options: ConvOptions,
-) -> Result<Tensor> {
+/// Returns an error if the shapes do not fit or the memory is not available; so do the functions
+/// below.
+pub fn conv(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
     x.same_device(&weight)?;
-    let g = Geometry::new(x.shape(), weight.shape(), options)?;
+    let g = ConvGeometry::new(x.shape(), weight.shape(), options)?;
     let weight = by_groups(weight, &g)?;
-    convolve(&g, x, &padding(&g), weight, bias)
+    convolve(&g, x, &PaddedInput::of(&g), weight, bias)
 }
 
 /// A weight `[o, c, ..]` as `[group, o, c, d, h, w]`.
-fn by_groups(weight: Tensor, g: &Geometry) -> Result<Tensor> {
+fn by_groups(weight: Tensor, g: &ConvGeometry) -> Result<Tensor> {
     let [d, h, w] = g.kernel;
-    copy::reshape(weight, &[g.options.groups, g.out_c, g.in_c, d, h, w])
+    views::reshape(weight, &[g.options.groups, g.out_channels, g.in_channels, d, h, w])
 }
 
-/// The windows of `x` `[n, c, h, w]` that a convolution of one such kernel would see: `[n, c * kernel, windows]`.
+/// The windows of `x` `[n, c, h, w]` under a kernel (im2col): `[n, c * kernel, windows]`.
 pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Tensor> {
     let channels = x.shape().get(1).copied().unwrap_or(0);
-    let g = Geometry::new(x.shape(), &[1, channels, kernel[0], kernel[1]], options)?;
-    let x = padding(&g).place(x, 1, channels)?;
+    let g = ConvGeometry::new(x.shape(), &[1, channels, kernel[0], kernel[1]], options)?;
+    let x = PaddedInput::of(&g).channels_last(x, 1, channels)?;
     let [n, _, h, w, c] = [0, 1, 2, 3, 4].map(|axis| x.layout().strides[axis]);
     let [_, stride_h, stride_w] = options.stride.map(usize::cast_signed);
     let [_, tap_h, tap_w] = options.dilation.map(usize::cast_signed);
+    let [_, out_h, out_w] = g.output;
     let windows = Layout {
-        shape: [g.images, channels, kernel[0], kernel[1], g.output[1], g.output[2]]
-            .as_slice()
-            .into(),
+        shape: [g.images, channels, kernel[0], kernel[1], out_h, out_w].as_slice().into(),
         strides: [n, c, tap_h * h, tap_w * w, stride_h * h, stride_w * w].as_slice().into(),
         offset: x.layout().offset,
     };
-    copy::reshape(x.view(windows), &[g.images, channels * g.taps(), g.output[1] * g.output[2]])
+    views::reshape(x.view(windows), &[g.images, channels * g.taps(), out_h * out_w])
 }
 
-/// The convolution of `x` on its ground with a weight `[group, o, c, d, h, w]`.
+/// The convolution of the padded `x` with a weight `[group, o, c, d, h, w]`.
 fn convolve(
-    g: &Geometry,
+    g: &ConvGeometry,
     x: Tensor,
-    ground: &Ground,
+    padded: &PaddedInput,
     weight: Tensor,
     bias: Option<Tensor>,
 ) -> Result<Tensor> {
-    let outs = g.options.groups * g.out_c;
-    if let Some(bias) = bias.as_ref().filter(|bias| bias.shape() != [outs]) {
+    if let Some(bias) = bias.as_ref().filter(|bias| bias.shape() != [g.all_out_channels()]) {
         let (lhs, rhs) = (bias.shape().to_vec(), weight.shape().to_vec());
-        return Err(Error::Shape {
-            lhs,
-            rhs,
-            rule: "a bias has one element for each channel of the output",
-        });
+        return Err(Error::Shape { lhs, rhs, rule: "a bias must have one element per output channel" });
     }
-    if depthwise::takes(g) {
-        let out = depthwise::convolve(g, volumes(x)?, ground, weight, bias)?;
-        return copy::reshape(out, &g.shape([g.images, g.options.groups * g.out_c], g.output));
+    if depthwise::applies(g) {
+        let out = depthwise::convolve(g, with_three_axes(x)?, padded, weight, bias)?;
+        return views::reshape(out, &g.shape([g.images, g.all_out_channels()], g.output));
     }
-    // A bias would cost a pass over the result there.
     let one_tap = g.taps() == 1 && g.options.groups == 1 && g.options.stride == [1; 3];
-    if one_tap && bias.is_none() && ground.is_bare(&volumes(x.clone())?) {
+    // With a bias, the matrix product would need another pass over the result.
+    if one_tap && bias.is_none() && padded.is_identity(&with_three_axes(x.clone())?) {
         return pointwise(g, x, weight);
     }
-    let (groups, taps, pixels) = (g.options.groups, g.taps(), g.out_pixels());
-    let mut gemm = Gemm::new(x.runtime(), groups, pixels, g.out_c, g.in_c * taps);
-    // [group, tap, c, o]: both operands have k's innermost run next to each other, or columns.
-    let weight = copy::permute(weight, &[0, 3, 4, 5, 2, 1])?;
-    let mut weight = copy::reshape(weight, &[groups, taps, g.in_c, g.out_c])?;
-    let mut bias = bias.map(|bias| copy::reshape(bias, &[groups, g.out_c])).transpose()?;
-    if gemm.wants_quads() {
-        weight = gemm::filled_up(weight, &[2, 3])?;
-        bias = bias.map(|bias| gemm::filled_up(bias, &[1])).transpose()?;
+    let (groups, taps) = (g.options.groups, g.taps());
+    let sizes =
+        GemmSizes { batch: groups, m: g.out_pixels(), n: g.out_channels, k: g.in_channels * taps };
+    let mut gemm = Gemm::new(sizes, matmul::choose_strategy(x.runtime(), sizes));
+    // [group, tap, c, o]: contiguous along the output channels.
+    let weight = views::permute(weight, &[0, 3, 4, 5, 2, 1])?;
+    let mut weight = views::reshape(weight, &[groups, taps, g.in_channels, g.out_channels])?;
+    let mut bias = bias.map(|bias| views::reshape(bias, &[groups, g.out_channels])).transpose()?;
+    if gemm.strategy.prefers_vec4() {
+        weight = gemm::padded_to_vec4(weight, &[2, 3])?;
+        bias = bias.map(|bias| gemm::padded_to_vec4(bias, &[1])).transpose()?;
     }
-    let (weight, bias) = (copy::packed(weight)?, bias.map(copy::packed).transpose()?);
+    let (weight, bias) = (views::packed(weight)?, bias.map(views::packed).transpose()?);
     let [channels, outs] = [weight.shape()[2], weight.shape()[3]];
-    let x = ground.place(x, groups, channels)?;
-    (gemm.n, gemm.k, gemm.inner, gemm.outer, gemm.b_step) =
-        (outs, taps * channels, channels, taps, outs.cast_signed());
+    let x = padded.channels_last(x, groups, channels)?;
+    (gemm.n, gemm.k, gemm.inner, gemm.outer) = (outs, taps * channels, channels, taps);
+    gemm.b_step = outs.cast_signed();
     if bias.is_none() {
-        gemm.split_runs(x.runtime());
+        gemm.split_between_runs(x.runtime());
     }
-    // Without a bias something must still be bound in its place.
+    // The layout requires a bias binding; without a bias it is the weight.
     let inputs = [&x, &weight, bias.as_ref().unwrap_or(&weight)];
-    let out = run(g, &CONV, &gemm, channels, &inputs, bias.is_some())?;
+    let out = Pass::Forward.run(g, &gemm, channels, &inputs, bias.is_some())?;
     let [d, h, w] = g.output;
     let out = out.view(Layout::contiguous(&[g.images, groups, outs, d * h * w]));
-    let out = copy::narrow(out, 2, 0, g.out_c)?;
-    copy::reshape(out, &g.shape([g.images, groups * g.out_c], [d, h, w]))
+    let out = views::narrow(out, 2, 0, g.out_channels)?;
+    views::reshape(out, &g.shape([g.images, g.all_out_channels()], [d, h, w]))
 }
 
-/// The convolution with a kernel of one element: for each image the product of `[o, c]` and `[c, pixels]`, read as they are.
-fn pointwise(g: &Geometry, x: Tensor, weight: Tensor) -> Result<Tensor> {
-    let x = copy::reshape(x, &[g.images, g.in_c, g.output.iter().product()])?;
-    let out = matmul::matmul(copy::reshape(weight, &[1, g.out_c, g.in_c])?, x)?;
-    copy::reshape(out, &g.shape([g.images, g.out_c], g.output))
+/// The convolution with a kernel of one element: per image a product of `[o, c]` and `[c, pixels]`.
+fn pointwise(g: &ConvGeometry, x: Tensor, weight: Tensor) -> Result<Tensor> {
+    let x = views::reshape(x, &[g.images, g.in_channels, g.output.iter().product()])?;
+    let weight = views::reshape(weight, &[1, g.out_channels, g.in_channels])?;
+    let out = matmul::matmul(weight, x)?;
+    views::reshape(out, &g.shape([g.images, g.out_channels], g.output))
 }
 
-/// The gradient of [`conv`] with respect to `x`, whose shape is given.
+/// The gradient of [`conv`] with respect to `x`, which has the given shape.
 pub fn x_backward(
     x: &[usize],
     weight: Tensor,
     grad: Tensor,
     options: ConvOptions,
 ) -> Result<Tensor> {
-    turned(x, weight, grad, None, options)
+    transposed_convolve(x, weight, grad, None, options)
 }
 
-/// The gradient of [`conv`] with respect to its weight, whose shape is given.
+/// The gradient of [`conv`] with respect to its weight, which has the given shape.
 pub fn weight_backward(
     x: Tensor,
     weight: &[usize],
@@ -198,41 +228,44 @@ pub fn weight_backward(
     options: ConvOptions,
 ) -> Result<Tensor> {
     x.same_device(&grad)?;
-    let mut g = Geometry::new(x.shape(), weight, options)?.with_outputs(grad.shape())?;
-    if depthwise::takes(&g) {
-        let out = depthwise::weight_backward(&g, volumes(x)?, &padding(&g), grad)?;
-        return copy::reshape(out, weight);
+    let mut g = ConvGeometry::new(x.shape(), weight, options)?.with_output_of(grad.shape())?;
+    if depthwise::applies(&g) {
+        let out = depthwise::weight_backward(&g, with_three_axes(x)?, &PaddedInput::of(&g), grad)?;
+        return views::reshape(out, weight);
     }
     let (groups, taps) = (options.groups, g.taps());
-    let mut gemm = Gemm::new(x.runtime(), groups, g.out_c, g.in_c * taps, g.out_pixels());
-    let (mut channels, mut grad) = (g.in_c, volumes(grad)?);
-    if gemm.wants_quads() {
-        // Rows of the gradient are read four pixels at a time; those past its end are zeros, and the input has
-        // room for their windows.
+    let sizes =
+        GemmSizes { batch: groups, m: g.out_channels, n: g.in_channels * taps, k: g.out_pixels() };
+    let mut gemm = Gemm::new(sizes, matmul::choose_strategy(x.runtime(), sizes));
+    let (mut channels, mut grad) = (g.in_channels, with_three_axes(grad)?);
+    if gemm.strategy.prefers_vec4() {
+        // Rows of the gradient are read in vec4s. The pixels that pad them are zero, and the padded
+        // input has room for their windows.
         channels = channels.next_multiple_of(4);
-        grad = gemm::filled_up(grad, &[4])?;
+        grad = gemm::padded_to_vec4(grad, &[4])?;
         let [.., width] = &mut g.output;
         *width = grad.shape()[4];
-        let last =
-            width.saturating_sub(1) * options.stride[2] + reach(g.kernel, options.dilation)[2];
+        let extent = kernel_extent(g.kernel, options.dilation)[2];
+        let last = width.saturating_sub(1) * options.stride[2] + extent;
         g.input[2] = g.input[2].max(last + 1);
     }
-    let grad = copy::packed(grad)?;
-    let x = padding(&g).place(x, groups, channels)?;
+    let grad = views::packed(grad)?;
+    let x = PaddedInput::of(&g).channels_last(x, groups, channels)?;
     let [d, h, w] = g.output;
-    (gemm.n, gemm.k, gemm.inner, gemm.outer) =
-        (taps * channels, g.out_pixels(), w, g.images * d * h);
+    (gemm.n, gemm.k) = (taps * channels, g.out_pixels());
+    (gemm.inner, gemm.outer) = (w, g.images * d * h);
     gemm.b_step = (options.stride[2] * groups * channels).cast_signed();
-    gemm.split_runs(x.runtime());
-    let out = run(&g, &CONV_WEIGHT_BACKWARD, &gemm, channels, &[&grad, &x], false)?;
-    let out = out.view(Layout::contiguous(&[groups * g.out_c, taps, channels]));
-    let out = copy::narrow(copy::swap_dims(out, 1, 2)?, 1, 0, g.in_c)?;
-    copy::reshape(out, weight)
+    gemm.split_between_runs(x.runtime());
+    let out = Pass::WeightBackward.run(&g, &gemm, channels, &[&grad, &x], false)?;
+    let out = out.view(Layout::contiguous(&[groups * g.out_channels, taps, channels]));
+    let out = views::narrow(views::swap_dims(out, 1, 2)?, 1, 0, g.in_channels)?;
+    views::reshape(out, weight)
 }
 
-/// The gradient of [`conv`] or [`transposed`] with respect to its bias: the sum over everything but the channels.
+/// The gradient of [`conv`] or [`transposed`] with respect to its bias: the sum over all axes but
+/// the channels.
 pub fn bias_backward(grad: Tensor) -> Result<Tensor> {
-    spatial(grad.shape())?;
+    spatial_sizes(grad.shape())?;
     let channels = grad.shape()[1];
     let others: SmallVec<[usize; 4]> = (0..grad.shape().len()).filter(|&axis| axis != 1).collect();
     let out = reduce::axes(Reduction::Sum, grad, &others)?;
@@ -246,27 +279,27 @@ pub fn transposed(
     bias: Option<Tensor>,
     options: TransposedOptions,
 ) -> Result<Tensor> {
-    let TransposedOptions { conv: ConvOptions { stride, padding, dilation, groups }, extra } =
-        options;
-    let (size, kernel) = (spatial(x.shape())?, spatial(weight.shape())?);
-    let reach = reach(kernel, dilation);
+    let ConvOptions { stride, padding, dilation, groups } = options.conv;
+    let (size, kernel) = (spatial_sizes(x.shape())?, spatial_sizes(weight.shape())?);
+    let extent = kernel_extent(kernel, dilation);
     let mut shape: Shape = x.shape().into();
     shape[1] = weight.shape()[1] * groups;
     let missing = 3 - (shape.len() - 2);
     for axis in missing..3 {
-        let full = (size[axis].max(1) - 1) * stride[axis] + reach[axis] + extra[axis] + 1;
-        shape[axis + 2 - missing] =
-            full.checked_sub(2 * padding[axis]).ok_or_else(|| Error::Shape {
-                lhs: x.shape().to_vec(),
-                rhs: weight.shape().to_vec(),
-                rule: "the padding must leave something of the output",
-            })?;
+        let last = (size[axis].max(1) - 1) * stride[axis] + extent[axis];
+        let full = last + options.output_padding[axis] + 1;
+        let cropped = full.checked_sub(2 * padding[axis]);
+        shape[axis + 2 - missing] = cropped.ok_or_else(|| Error::Shape {
+            lhs: x.shape().to_vec(),
+            rhs: weight.shape().to_vec(),
+            rule: "the padding must be smaller than the output",
+        })?;
     }
-    turned(&shape, weight, x, bias, options.conv)
+    transposed_convolve(&shape, weight, x, bias, options.conv)
 }
 
-/// What the convolution of an `x` of this shape, turned round, makes of `grad`.
-fn turned(
+/// The transpose of the convolution of an `x` of this shape, applied to `grad`.
+fn transposed_convolve(
     x: &[usize],
     weight: Tensor,
     grad: Tensor,
@@ -274,23 +307,24 @@ fn turned(
     options: ConvOptions,
 ) -> Result<Tensor> {
     weight.same_device(&grad)?;
-    let forward = Geometry::new(x, weight.shape(), options)?.with_outputs(grad.shape())?;
+    let forward = ConvGeometry::new(x, weight.shape(), options)?.with_output_of(grad.shape())?;
     let ConvOptions { stride, padding, dilation, groups } = options;
-    let size = spatial(x)?;
-    let reach = reach(forward.kernel, dilation);
-    let start = [0, 1, 2].map(|axis| reach[axis].cast_signed() - padding[axis].cast_signed());
-    let back = Geometry {
-        in_c: forward.out_c,
-        input: [0, 1, 2].map(|axis| size[axis] + reach[axis]),
-        out_c: forward.in_c,
+    let size = spatial_sizes(x)?;
+    let extent = kernel_extent(forward.kernel, dilation);
+    let start = [0, 1, 2].map(|axis| extent[axis].cast_signed() - padding[axis].cast_signed());
+    let backward = ConvGeometry {
+        in_channels: forward.out_channels,
+        input: [0, 1, 2].map(|axis| size[axis] + extent[axis]),
+        out_channels: forward.in_channels,
         output: size,
         options: ConvOptions { stride: [1; 3], padding: [0; 3], dilation, groups },
         ..forward
     };
-    // [group, o, c, ..] to [group, c, o, ..], planes, rows and columns from their ends.
-    let weight = copy::swap_dims(by_groups(weight, &forward)?, 1, 2)?;
-    let ground = Ground { start, step: stride, size: back.input };
-    convolve(&back, grad, &ground, copy::flip(weight, &[3, 4, 5])?, bias)
+    // [group, o, c, ..] to [group, c, o, ..], flipped along the spatial axes.
+    let weight = views::swap_dims(by_groups(weight, &forward)?, 1, 2)?;
+    let weight = views::flip(weight, &[3, 4, 5])?;
+    let padded = PaddedInput { start, step: stride, size: backward.input };
+    convolve(&backward, grad, &padded, weight, bias)
 }
 
 /// The gradient of [`transposed`] with respect to `x`: the convolution of the gradient.
@@ -300,15 +334,17 @@ pub fn transposed_x_backward(
     options: TransposedOptions,
 ) -> Result<Tensor> {
     weight.same_device(&grad)?;
-    let mut g = Geometry::new(grad.shape(), weight.shape(), options.conv)?;
-    // Extra rows can make room for windows that no element of x was spread by.
+    let TransposedOptions { conv, output_padding } = options;
+    let mut g = ConvGeometry::new(grad.shape(), weight.shape(), conv)?;
+    // Output padding can make room for windows that come from no element of x.
     g.output = [0, 1, 2]
-        .map(|axis| g.output[axis].saturating_sub(options.extra[axis] / options.conv.stride[axis]));
+        .map(|axis| g.output[axis].saturating_sub(output_padding[axis] / conv.stride[axis]));
     let weight = by_groups(weight, &g)?;
-    convolve(&g, grad, &padding(&g), weight, None)
+    convolve(&g, grad, &PaddedInput::of(&g), weight, None)
 }
 
-/// The gradient of [`transposed`] with respect to its weight, whose shape is given: x and the gradient change places.
+/// The gradient of [`transposed`] with respect to its weight, which has the given shape: that of
+/// the convolution with `x` and `grad` exchanged.
 pub fn transposed_weight_backward(
     x: Tensor,
     weight: &[usize],
@@ -318,25 +354,23 @@ pub fn transposed_weight_backward(
     weight_backward(grad, weight, x, options.conv)
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
-    for (tiling, operands) in gemm::every() {
-        let natural = !operands.a_across && !operands.b_along && operands.half.is_none();
-        let needed = natural && (operands.quads || matches!(tiling, Tiling::Direct { .. }));
-        for source in [&CONV, &CONV_WEIGHT_BACKWARD] {
-            out.extend(
-                [false, true]
-                    .iter()
-                    .filter(|_| needed)
-                    .map(|&volume| variant(source, volume, tiling, operands)),
-            );
+    for (tiling, operands) in gemm::all() {
+        let GemmOperands { vec4, a_transposed, b_transposed, half } = operands;
+        let direct = matches!(tiling, Tiling::Direct { .. });
+        if a_transposed || b_transposed || half.is_some() || !(vec4 || direct) {
+            continue;
+        }
+        for pass in [Pass::Forward, Pass::WeightBackward] {
+            out.extend([false, true].map(|volume| pass.variant(volume, tiling, operands)));
         }
     }
     out
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const SAME: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 1);
     const BARE: Arg = Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1);

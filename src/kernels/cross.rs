@@ -2,28 +2,41 @@
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::{Launch, Params, div_up, walk};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::walk::Walk;
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
 
 static CROSS: Source =
-    Source { name: "cross", text: include_str!("../../shaders/elementwise/cross.wgsl") };
+    Source::new::<CrossParams>("cross", include_str!("../../shaders/cross/cross.wgsl"));
 
-/// The cross products of the vectors along `axis`, which has size three in both; the other axes broadcast.
+params! {
+    struct CrossParams {
+        count: u32,
+        out_stride: i32,
+        lhs_stride: i32,
+        rhs_stride: i32,
+        walk: Walk,
+    }
+}
+
+/// Computes the cross products of the vectors along `axis`. It must have size 3 in both operands;
+/// the other axes broadcast.
 ///
 /// # Errors
 ///
-/// When the shapes do not fit or the memory is not there.
+/// Returns an error if the shapes do not fit or the memory is not available.
 pub fn cross(lhs: Tensor, rhs: Tensor, axis: usize) -> Result<Tensor> {
     lhs.same_device(&rhs)?;
     let error = || Error::Shape {
         lhs: lhs.shape().to_vec(),
         rhs: rhs.shape().to_vec(),
-        rule: "both must have as many axes, three elements along that of the product, and broadcast",
+        rule: "both must have the same rank, size 3 along the axis of the product, and broadcast",
     };
-    let threes = [&lhs, &rhs].map(|tensor| tensor.shape().get(axis) == Some(&3));
-    if threes != [true, true] || lhs.shape().len() != rhs.shape().len() {
+    let has_vectors = |tensor: &Tensor| tensor.shape().get(axis) == Some(&3);
+    if !has_vectors(&lhs) || !has_vectors(&rhs) || lhs.shape().len() != rhs.shape().len() {
         return Err(error());
     }
     let shape = broadcast(lhs.shape(), rhs.shape()).ok_or_else(error)?;
@@ -31,34 +44,38 @@ pub fn cross(lhs: Tensor, rhs: Tensor, axis: usize) -> Result<Tensor> {
     if out.is_empty() {
         return Ok(out);
     }
-    let spread = |tensor: &Tensor| tensor.layout().expand(&shape).ok_or_else(error);
-    let layouts = [out.layout().clone(), spread(&lhs)?, spread(&rhs)?];
-    // The walk is over the vectors; a step along the axis leads from one component to the next.
+    let expanded = |tensor: &Tensor| tensor.layout().expand(&shape).ok_or_else(error);
+    let layouts = [out.layout().clone(), expanded(&lhs)?, expanded(&rhs)?];
+    // The walk is over the vectors: the axes other than `axis`.
     let others: SmallVec<[usize; 6]> = (0..shape.len()).filter(|&other| other != axis).collect();
     let vectors: [Layout; 3] = [0, 1, 2].map(|i: usize| layouts[i].permute(&others));
     let count = out.len() / 3;
-    let mut params: Params = SmallVec::new();
-    params.push(count as u32);
-    params.extend([0, 1, 2].map(|i: usize| layouts[i].strides[axis] as i32 as u32));
-    params.extend_from_slice(&walk(&[&vectors[0], &vectors[1], &vectors[2]])?.0);
+    let [out_stride, lhs_stride, rhs_stride] =
+        [0, 1, 2].map(|i: usize| layouts[i].strides[axis] as i32);
     Launch {
         variant: &Variant::new(&CROSS),
         inputs: &[&lhs, &rhs],
         outputs: &[&out],
-        params: &params,
-        groups: div_up(count, 64),
+        params: &CrossParams {
+            count: count as u32,
+            out_stride,
+            lhs_stride,
+            rhs_stride,
+            walk: Walk::new(&[&vectors[0], &vectors[1], &vectors[2]])?,
+        },
+        workgroups: workgroups_for(count),
         work: out.len() as u64,
     }
     .run()?;
     Ok(out)
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
     vec![Variant::new(&CROSS)]
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = &[
     case("float_cross", &[normal(&[5, 3]), normal(&[5, 3]), Arg::Int(1)]),
     case("float_cross", &[normal(&[3, 70]), normal(&[3, 70]), Arg::Int(0)]),

@@ -1,35 +1,54 @@
 //! The connectionist temporal classification loss and its gradient.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, below, case, given, normal, permuted};
-use super::elementwise::{Map, Number};
-use super::{Launch, Params, cast, copy, div_up};
+use super::cast;
+use super::common::cases::{Arg, Case, below, case, given, normal, permuted};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::policy;
+use super::composed::views;
+use super::elementwise::{Map, ScalarValue};
+use crate::params;
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static CTC: Source = Source { name: "ctc", text: include_str!("../../shaders/ctc/ctc.wgsl") };
+static CTC: Source = Source::new::<CtcParams>("ctc", include_str!("../../shaders/ctc/ctc.wgsl"));
 static CTC_BACKWARD: Source =
-    Source { name: "ctc_backward", text: include_str!("../../shaders/ctc/ctc_backward.wgsl") };
+    Source::new::<CtcParams>("ctc_backward", include_str!("../../shaders/ctc/ctc_backward.wgsl"));
 
-fn variant(lanes: u32) -> Variant {
-    Variant::new(&CTC).int("LANES", lanes)
+params! {
+    struct CtcParams {
+        count: u32,
+        steps: u32,
+        batch: u32,
+        classes: u32,
+        labels: u32,
+        blank: u32,
+        rows: u32,
+        pad0: u32,
+    }
 }
 
-/// What was to be recognised.
+fn variant(workgroup_size: u32) -> Variant {
+    Variant::new(&CTC).int("WORKGROUP_SIZE", workgroup_size)
+}
+
+/// The target sequences, and the lengths of inputs and targets.
 #[derive(Debug, Clone)]
 pub struct Sequences {
-    /// The labels, `[batch, labels]`. One that is no class is clamped to those.
+    /// The labels, `[batch, labels]`. A label that is no class is clamped to the classes.
     pub targets: Tensor,
-    /// How many steps of each input count, `[batch]`.
+    /// The steps of each input, `[batch]`.
     pub input_lengths: Tensor,
-    /// How many labels of each target count, `[batch]`.
+    /// The labels of each target, `[batch]`.
     pub target_lengths: Tensor,
     /// The class that is no label.
     pub blank: usize,
 }
 
-/// The operands, packed, and their sizes.
+/// The packed operands and their sizes.
 struct Problem {
     log_probs: Tensor,
     sequences: Sequences,
@@ -41,28 +60,28 @@ struct Problem {
 
 impl Problem {
     fn new(log_probs: Tensor, sequences: Sequences) -> Result<Self> {
-        let fits = |rhs: &Tensor, rule| Error::Shape {
+        let mismatch = |rhs: &Tensor, rule| Error::Shape {
             lhs: log_probs.shape().to_vec(),
             rhs: rhs.shape().to_vec(),
             rule,
         };
         let Sequences { targets, input_lengths, target_lengths, blank } = sequences;
         let &[steps, batch, classes] = log_probs.shape() else {
-            return Err(fits(&targets, "log_probs are [steps, batch, classes]"));
+            return Err(mismatch(&targets, "log_probs must be [steps, batch, classes]"));
         };
         if targets.shape().len() != 2 || targets.shape()[0] != batch {
-            return Err(fits(&targets, "targets are [batch, labels]"));
+            return Err(mismatch(&targets, "targets must be [batch, labels]"));
         }
         for lengths in [&input_lengths, &target_lengths] {
             if lengths.shape() != [batch] {
-                return Err(fits(lengths, "lengths are [batch]"));
+                return Err(mismatch(lengths, "lengths must be [batch]"));
             }
         }
         if blank >= classes {
             return Err(Error::Shape {
                 lhs: log_probs.shape().to_vec(),
                 rhs: vec![blank],
-                rule: "the blank is one of the classes",
+                rule: "the blank must be one of the classes",
             });
         }
         for tensor in [&targets, &input_lengths, &target_lengths] {
@@ -70,16 +89,16 @@ impl Problem {
         }
         let labels = targets.shape()[1];
         let sequences = Sequences {
-            targets: copy::packed(cast::indices(targets)?)?,
-            input_lengths: copy::packed(cast::indices(input_lengths)?)?,
-            target_lengths: copy::packed(cast::indices(target_lengths)?)?,
+            targets: views::packed(cast::indices(targets)?)?,
+            input_lengths: views::packed(cast::indices(input_lengths)?)?,
+            target_lengths: views::packed(cast::indices(target_lengths)?)?,
             blank,
         };
-        let log_probs = copy::packed(log_probs)?;
+        let log_probs = views::packed(log_probs)?;
         Ok(Self { log_probs, sequences, steps, batch, classes, labels })
     }
 
-    fn runtime(&self) -> &std::sync::Arc<Runtime> {
+    fn runtime(&self) -> &Arc<Runtime> {
         self.log_probs.runtime()
     }
 
@@ -88,49 +107,64 @@ impl Problem {
         SmallVec::from_slice(&[&self.log_probs, targets, input_lengths, target_lengths])
     }
 
-    fn params(&self, directions: usize, rows: usize) -> Params {
-        let sizes = [self.steps, self.batch, self.classes, self.labels, self.sequences.blank];
-        let recursions = [directions * self.batch, rows, 0];
-        sizes.into_iter().chain(recursions).map(|size| size as u32).collect()
+    fn params(&self, count: usize, rows: usize) -> CtcParams {
+        CtcParams {
+            count: count as u32,
+            steps: self.steps as u32,
+            batch: self.batch as u32,
+            classes: self.classes as u32,
+            labels: self.labels as u32,
+            blank: self.sequences.blank as u32,
+            rows: rows as u32,
+            pad0: 0,
+        }
     }
 
-    /// The recursions of all sequences in one direction or both, the last so many rows of each, and the losses.
+    /// Computes the recursions of all sequences: forward, and backward too if `directions` is 2.
+    /// Returns the last `rows` rows of each, `[directions * batch, rows, states]`, and the losses
+    /// `[batch]`.
     fn recursions(&self, directions: usize, rows: usize) -> Result<(Tensor, Tensor)> {
         let inputs = self.inputs();
+        let count = directions * self.batch;
         let states = 2 * self.labels + 1;
-        let shape = [directions * self.batch, rows, states];
-        let table = Tensor::empty(self.runtime(), &shape, DType::F32, &inputs)?;
+        let table = Tensor::empty(self.runtime(), &[count, rows, states], DType::F32, &inputs)?;
         let loss = Tensor::empty(self.runtime(), &[self.batch], DType::F32, &inputs)?;
         Launch {
-            variant: &variant(if self.runtime().is_software() { 8 } else { 64 }),
+            variant: &variant(policy::recursion_workgroup_size(self.runtime())),
             inputs: &inputs,
             outputs: &[&table, &loss],
-            params: &self.params(directions, rows),
-            groups: (directions * self.batch) as u64,
-            work: (directions * self.batch) as u64 * (self.steps * states) as u64 * 64,
+            params: &self.params(count, rows),
+            workgroups: count as u64,
+            work: count as u64 * (self.steps * states) as u64 * 64,
         }
         .run()?;
         Ok((table, loss))
     }
 }
 
-/// Minus the logarithm of the probability of each target, `[batch]`, for `log_probs` `[steps, batch, classes]`: that of all ways to
-/// spell it with one class a step, repeated labels joined and blanks left out. Infinite where there is no way.
+/// Minus the log probability of each target, `[batch]`, for `log_probs` `[steps, batch, classes]`.
+///
+/// A path has one class per step. It spells the target if the target remains after repeated labels
+/// are merged and blanks are removed. The probability of the target is the sum over all such paths.
+/// The loss is infinite if there is none.
 ///
 /// # Errors
 ///
-/// When the shapes do not fit or the memory is not there.
+/// Returns an error if the shapes do not fit or the memory is not available.
 pub fn ctc_loss(log_probs: Tensor, sequences: Sequences) -> Result<Tensor> {
     let problem = Problem::new(log_probs, sequences)?;
     Ok(problem.recursions(1, 2)?.1)
 }
 
-/// The gradient of [`ctc_loss`] with respect to `log_probs`, for the gradient of the losses: minus the probability of each class at each step,
-/// given the target. Zero for steps that do not count and where the loss is infinite.
+/// The gradient of [`ctc_loss`] with respect to `log_probs`, from the gradient of the losses,
+/// `[batch]`.
+///
+/// It is minus the probability of each class at each step, given the target, times `grad`.
+/// It is zero for steps beyond the input length, and where the loss is infinite.
 ///
 /// # Errors
 ///
-/// As [`ctc_loss`].
+/// Returns an error if the shapes do not fit or the memory is not available.
 pub fn ctc_loss_backward(log_probs: Tensor, sequences: Sequences, grad: Tensor) -> Result<Tensor> {
     log_probs.same_device(&grad)?;
     let problem = Problem::new(log_probs, sequences)?;
@@ -138,35 +172,36 @@ pub fn ctc_loss_backward(log_probs: Tensor, sequences: Sequences, grad: Tensor) 
         return Err(Error::Shape {
             lhs: problem.log_probs.shape().to_vec(),
             rhs: grad.shape().to_vec(),
-            rule: "there is one loss for each sequence",
+            rule: "the gradient must have one element per sequence",
         });
     }
-    let (rows, _) = problem.recursions(2, problem.steps)?;
-    let grad = copy::packed(grad)?;
+    let (table, _) = problem.recursions(2, problem.steps)?;
+    let grad = views::packed(grad)?;
     let mut inputs = problem.inputs();
-    inputs.extend([&rows, &grad]);
+    inputs.extend([&table, &grad]);
     let shape = problem.log_probs.shape();
     let out = Tensor::empty(problem.runtime(), shape, DType::F32, &inputs)?;
-    Map::new("s", DType::F32).with(&[Number::Float(0.0)], DType::F32).write_to(&[], &out)?;
-    let lines = problem.steps * problem.batch;
+    Map::new("s", DType::F32).with(&[ScalarValue::Float(0.0)], DType::F32).write_to(&[], &out)?;
+    let count = problem.steps * problem.batch;
     Launch {
         variant: &Variant::new(&CTC_BACKWARD),
         inputs: &inputs,
         outputs: &[&out],
-        params: &problem.params(2, problem.steps),
-        groups: div_up(lines, 64),
-        work: lines as u64 * (2 * problem.labels + 1) as u64 * 64,
+        params: &problem.params(count, problem.steps),
+        workgroups: workgroups_for(count),
+        work: count as u64 * (2 * problem.labels + 1) as u64 * 64,
     }
     .run()?;
     Ok(out)
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
-    vec![variant(8), variant(64), Variant::new(&CTC_BACKWARD)]
+    let recursions = policy::all_recursion_workgroup_sizes().map(variant);
+    recursions.into_iter().chain([Variant::new(&CTC_BACKWARD)]).collect()
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const FIRST: Arg = Arg::Int(0);
     &[
@@ -180,7 +215,7 @@ pub const CASES: &[Case] = {
                 FIRST,
             ],
         ),
-        // Repeated labels, which need a blank between them: one way only, for the first.
+        // Repeated labels, which need a blank between them: a single path for the first target.
         case(
             "ctc_loss",
             &[

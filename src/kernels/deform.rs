@@ -1,53 +1,78 @@
-//! Deformable convolution in two dimensions and its gradients. The image is sampled where the offsets say into
-//! columns, `[c * taps, n * pixels]`, and the rest are products with the weight: one for each of its groups.
+//! Deformable convolution in two dimensions and its gradients.
+//!
+//! The input is sampled at the offset positions into columns `[c * taps, n * pixels]`. The rest are
+//! matrix products with the weight, one per group.
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::geometry::{ConvOptions, Geometry};
-use super::table::rows;
-use super::{Launch, Params, conv, copy, div_up, elementwise, matmul};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::conv_geometry::ConvGeometry;
+use super::common::launch::{Launch, workgroups_for};
+use super::common::options::{ConvOptions, DeformOptions};
+use super::common::policy;
+use super::common::table::rows;
+use super::composed::views;
+use super::{conv, elementwise, matmul};
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
-static DEFORM_COLUMNS: Source =
-    Source { name: "deform_columns", text: include_str!("../../shaders/conv/deform_columns.wgsl") };
-static DEFORM_OFFSET_BACKWARD: Source = Source {
-    name: "deform_offset_backward",
-    text: include_str!("../../shaders/conv/deform_offset_backward.wgsl"),
-};
-static DEFORM_X_BACKWARD: Source = Source {
-    name: "deform_x_backward",
-    text: include_str!("../../shaders/conv/deform_x_backward.wgsl"),
-};
+static DEFORM_COLUMNS: Source = Source::new::<DeformParams>(
+    "deform_columns",
+    include_str!("../../shaders/deform/deform_columns.wgsl"),
+);
+static DEFORM_OFFSET_BACKWARD: Source = Source::new::<DeformParams>(
+    "deform_offset_backward",
+    include_str!("../../shaders/deform/deform_offset_backward.wgsl"),
+);
+static DEFORM_X_BACKWARD: Source = Source::new::<DeformParams>(
+    "deform_x_backward",
+    include_str!("../../shaders/deform/deform_x_backward.wgsl"),
+);
 
-/// How a deformable kernel moves over its input.
-#[derive(Debug, Clone, Copy)]
-pub struct DeformOptions {
-    /// As any other kernel; the groups are the weight's.
-    pub conv: ConvOptions,
-    /// Groups of channels that have offsets, and masks, of their own.
-    pub offset_groups: usize,
+params! {
+    struct DeformParams {
+        count: u32,
+        images: u32,
+        channels: u32,
+        offset_groups: u32,
+        in_h: u32,
+        in_w: u32,
+        out_h: u32,
+        out_w: u32,
+        kernel_h: u32,
+        kernel_w: u32,
+        stride_h: u32,
+        stride_w: u32,
+        padding_h: u32,
+        padding_w: u32,
+        dilation_h: u32,
+        dilation_w: u32,
+        bands: u32,
+        pad0: u32,
+        pad1: u32,
+        pad2: u32,
+    }
 }
 
 /// The gradients of a deformable convolution.
 #[derive(Debug)]
-pub struct Gradients {
+pub struct DeformGradients {
     /// With respect to the input.
     pub x: Tensor,
     /// With respect to the offset.
     pub offset: Tensor,
     /// With respect to the weight.
     pub weight: Tensor,
-    /// With respect to the mask, if there is one.
+    /// With respect to the mask; `None` without a mask.
     pub mask: Option<Tensor>,
-    /// With respect to the bias, if there is one.
+    /// With respect to the bias; `None` without a bias.
     pub bias: Option<Tensor>,
 }
 
-/// The operands that its kernels read, packed, and every size.
+/// A deformable convolution: its sizes, and the packed operands that its kernels read.
 struct Deform {
-    g: Geometry,
+    g: ConvGeometry,
     offset_groups: usize,
     x: Tensor,
     offset: Tensor,
@@ -63,42 +88,44 @@ impl Deform {
         options: DeformOptions,
     ) -> Result<Self> {
         let DeformOptions { conv, offset_groups } = options;
-        let g = Geometry::new(x.shape(), weight, conv)?;
+        let g = ConvGeometry::new(x.shape(), weight, conv)?;
         let [_, h, w] = g.output;
         if x.shape().len() != 4 || offset_groups == 0 || !x.shape()[1].is_multiple_of(offset_groups)
         {
             return Err(Error::Shape {
                 lhs: x.shape().to_vec(),
                 rhs: vec![offset_groups],
-                rule: "a deformable convolution needs x [n, c, h, w], and offset groups that divide the channels",
+                rule: "a deformable convolution needs x [n, c, h, w] and offset groups that divide \
+                       the channels",
             });
         }
-        let fits = |tensor: &Tensor, each: usize| {
+        let check = |tensor: &Tensor, per_tap: usize| {
             x.same_device(tensor)?;
-            if tensor.shape() == [g.images, offset_groups * g.taps() * each, h, w] {
+            if tensor.shape() == [g.images, offset_groups * g.taps() * per_tap, h, w] {
                 return Ok(());
             }
             Err(Error::Shape {
                 lhs: x.shape().to_vec(),
                 rhs: tensor.shape().to_vec(),
-                rule: "an offset is [n, groups * taps * 2, h, w], a mask [n, groups * taps, h, w] of the output",
+                rule: "an offset must be [n, groups * taps * 2, h, w] and a mask \
+                       [n, groups * taps, h, w], with h and w of the output",
             })
         };
-        fits(&offset, 2)?;
+        check(&offset, 2)?;
         if let Some(mask) = &mask {
-            fits(mask, 1)?;
+            check(mask, 1)?;
         }
-        let (x, offset) = (copy::packed(x)?, copy::packed(offset)?);
-        let mask = mask.map(copy::packed).transpose()?;
+        let (x, offset) = (views::packed(x)?, views::packed(offset)?);
+        let mask = mask.map(views::packed).transpose()?;
         Ok(Self { g, offset_groups, x, offset, mask })
     }
 
     /// The shape of the columns, `[groups, c / groups * taps, n * pixels]`.
     fn columns_shape(&self) -> [usize; 3] {
-        [self.g.options.groups, self.g.in_c * self.g.taps(), self.g.out_pixels()]
+        [self.g.options.groups, self.g.in_channels * self.g.taps(), self.g.out_pixels()]
     }
 
-    /// The offset, the mask if there is one, and others: what a kernel binds.
+    /// The inputs of a kernel in binding order: the offset, the mask if there is one, and `others`.
     fn inputs<'a>(&'a self, others: &[&'a Tensor]) -> SmallVec<[&'a Tensor; 4]> {
         let mut inputs: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(&[&self.offset]);
         inputs.extend(&self.mask);
@@ -106,37 +133,56 @@ impl Deform {
         inputs
     }
 
+    /// Runs a kernel with `count` invocations; `bands` is the number of bands per plane.
     fn launch(
         &self,
         source: &'static Source,
         inputs: &[&Tensor],
         outputs: &[&Tensor],
-        len: usize,
+        count: usize,
         bands: usize,
         work: usize,
     ) -> Result<()> {
-        let size = self.x.shape();
         let ConvOptions { stride, padding, dilation, .. } = self.g.options;
-        let mut params: Params = SmallVec::new();
-        params.extend(
-            [len, size[0], size[1], self.offset_groups, size[2], size[3]].map(|v| v as u32),
-        );
-        for [_, h, w] in [self.g.output, self.g.kernel, stride, padding, dilation] {
-            params.extend([h as u32, w as u32]);
-        }
-        params.extend([bands as u32, 0, 0, 0]);
+        let [images, channels, in_h, in_w] = [0, 1, 2, 3].map(|axis| self.x.shape()[axis] as u32);
+        let [_, out_h, out_w] = self.g.output.map(|size| size as u32);
+        let [_, kernel_h, kernel_w] = self.g.kernel.map(|size| size as u32);
+        let [_, stride_h, stride_w] = stride.map(|step| step as u32);
+        let [_, padding_h, padding_w] = padding.map(|size| size as u32);
+        let [_, dilation_h, dilation_w] = dilation.map(|step| step as u32);
         Launch {
             variant: &variant(source, self.mask.is_some()),
             inputs,
             outputs,
-            params: &params,
-            groups: div_up(len, 64),
+            params: &DeformParams {
+                count: count as u32,
+                images,
+                channels,
+                offset_groups: self.offset_groups as u32,
+                in_h,
+                in_w,
+                out_h,
+                out_w,
+                kernel_h,
+                kernel_w,
+                stride_h,
+                stride_w,
+                padding_h,
+                padding_w,
+                dilation_h,
+                dilation_w,
+                bands: bands as u32,
+                pad0: 0,
+                pad1: 0,
+                pad2: 0,
+            },
+            workgroups: workgroups_for(count),
             work: work as u64,
         }
         .run()
     }
 
-    /// The samples.
+    /// Samples `x` into the columns.
     fn columns(&self) -> Result<Tensor> {
         let inputs = self.inputs(&[&self.x]);
         let out = Tensor::empty(self.x.runtime(), &self.columns_shape(), DType::F32, &inputs)?;
@@ -144,7 +190,7 @@ impl Deform {
         Ok(out)
     }
 
-    /// The gradients of the offset and the mask, from that of the columns.
+    /// Computes the gradients of the offset and the mask from the gradient of the columns.
     fn offset_backward(&self, columns_grad: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
         let inputs = self.inputs(&[&self.x, columns_grad]);
         let like =
@@ -164,14 +210,15 @@ impl Deform {
         Ok((offset, mask))
     }
 
-    /// The gradient of the input, from that of the columns.
+    /// Computes the gradient of the input from the gradient of the columns.
     fn x_backward(&self, columns_grad: &Tensor) -> Result<Tensor> {
         let inputs = self.inputs(&[columns_grad]);
         let size = self.x.shape();
         let out = Tensor::empty(self.x.runtime(), size, DType::F32, &inputs)?;
-        // Every band of a plane walks all of its taps: no more bands than keep the device busy.
+        // Each band of a plane walks all taps of the plane, so there are only as many bands as keep
+        // the device busy.
         let planes = size[0] * size[1];
-        let busy: usize = if self.x.runtime().is_software() { 16 } else { 16384 };
+        let busy = policy::busy_bands(self.x.runtime());
         let bands = busy.div_ceil(planes.max(1)).min(size[2]).max(1);
         let work = columns_grad.len() * bands * 8;
         self.launch(&DEFORM_X_BACKWARD, &inputs, &[&out], planes * bands, bands, work)?;
@@ -183,13 +230,17 @@ fn variant(source: &'static Source, mask: bool) -> Variant {
     Variant::new(source).flag("MASK", mask)
 }
 
-/// The convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, i, j]`, each tap of each output pixel moved
-/// by its `offset` `[n, offset_groups * i * j * 2, ..]`, rows first, and multiplied by its `mask`
-/// `[n, offset_groups * i * j, ..]`. Between elements `x` is interpolated; outside it is zero.
+/// Computes the convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, i, j]`, whose taps
+/// sample `x` at displaced positions.
+///
+/// Each tap of each output pixel is displaced by `offset` `[n, offset_groups * i * j * 2, ..]`, row
+/// before column, and its sample is multiplied by `mask` `[n, offset_groups * i * j, ..]`. Between
+/// elements `x` is interpolated bilinearly; outside it is zero.
 ///
 /// # Errors
 ///
-/// When the shapes do not fit or the memory is not there; so too for its gradients.
+/// Returns an error if the shapes do not fit or the memory is not available; so does
+/// [`deform_conv2d_backward`].
 pub fn deform_conv2d(
     x: Tensor,
     offset: Tensor,
@@ -201,22 +252,22 @@ pub fn deform_conv2d(
     x.same_device(&weight)?;
     let deform = Deform::new(x, offset, weight.shape(), mask, options)?;
     let [groups, rows, _] = deform.columns_shape();
-    let Geometry { images, out_c, output: [_, h, w], .. } = deform.g;
-    let weight = copy::reshape(weight, &[groups, out_c, rows])?;
+    let ConvGeometry { images, out_channels, output: [_, h, w], .. } = deform.g;
+    let weight = views::reshape(weight, &[groups, out_channels, rows])?;
     // [o, n, h, w]
     let out = matmul::matmul(weight, deform.columns()?)?;
-    let out = out.view(Layout::contiguous(&[groups * out_c, images, h, w]));
-    let out = copy::swap_dims(out, 0, 1)?;
+    let out = out.view(Layout::contiguous(&[groups * out_channels, images, h, w]));
+    let out = views::swap_dims(out, 0, 1)?;
     match bias {
         Some(bias) => {
-            let bias = copy::reshape(bias, &[1, groups * out_c, 1, 1])?;
+            let bias = views::reshape(bias, &[1, groups * out_channels, 1, 1])?;
             elementwise::binary(&rows::float_add, out, bias)
         }
         None => Ok(out),
     }
 }
 
-/// The gradients of [`deform_conv2d`].
+/// Computes the gradients of [`deform_conv2d`] from `grad`, the gradient of its result.
 pub fn deform_conv2d_backward(
     x: Tensor,
     offset: Tensor,
@@ -225,27 +276,28 @@ pub fn deform_conv2d_backward(
     has_bias: bool,
     grad: Tensor,
     options: DeformOptions,
-) -> Result<Gradients> {
+) -> Result<DeformGradients> {
     x.same_device(&weight)?;
     x.same_device(&grad)?;
     let deform = Deform::new(x, offset, weight.shape(), mask, options)?;
     let [groups, rows, pixels] = deform.columns_shape();
-    let Geometry { images, out_c, output: [_, h, w], .. } = deform.g;
-    if grad.shape() != [images, groups * out_c, h, w] {
+    let ConvGeometry { images, out_channels, output: [_, h, w], .. } = deform.g;
+    if grad.shape() != [images, groups * out_channels, h, w] {
         return Err(Error::Shape {
             lhs: grad.shape().to_vec(),
-            rhs: vec![images, groups * out_c, h, w],
-            rule: "a gradient has the shape of what it is the gradient of",
+            rhs: vec![images, groups * out_channels, h, w],
+            rule: "a gradient must have the shape of the output",
         });
     }
     let bias = if has_bias { Some(conv::bias_backward(grad.clone())?) } else { None };
-    let grad = copy::reshape(copy::swap_dims(grad, 0, 1)?, &[groups, out_c, pixels])?;
-    let columns = copy::swap_dims(deform.columns()?, 1, 2)?;
+    let grad = views::reshape(views::swap_dims(grad, 0, 1)?, &[groups, out_channels, pixels])?;
+    let columns = views::swap_dims(deform.columns()?, 1, 2)?;
     let weight_grad = matmul::matmul(grad.clone(), columns)?;
-    let turned = copy::swap_dims(copy::reshape(weight.clone(), &[groups, out_c, rows])?, 1, 2)?;
-    let columns_grad = copy::packed(matmul::matmul(turned, grad)?)?;
+    let by_groups = views::reshape(weight.clone(), &[groups, out_channels, rows])?;
+    let transposed = views::swap_dims(by_groups, 1, 2)?;
+    let columns_grad = views::packed(matmul::matmul(transposed, grad)?)?;
     let (offset, mask) = deform.offset_backward(&columns_grad)?;
-    Ok(Gradients {
+    Ok(DeformGradients {
         x: deform.x_backward(&columns_grad)?,
         offset,
         weight: weight_grad.view(Layout::contiguous(weight.shape())),
@@ -254,13 +306,13 @@ pub fn deform_conv2d_backward(
     })
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
     let sources = [&DEFORM_COLUMNS, &DEFORM_OFFSET_BACKWARD, &DEFORM_X_BACKWARD];
     sources.into_iter().flat_map(|source| [variant(source, false), variant(source, true)]).collect()
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const SAME: Arg = Arg::Deform(&[1, 1], &[1, 1], &[1, 1], 1, 1);
     const WIDE: Arg = Arg::Deform(&[2, 1], &[0, 1], &[1, 2], 1, 2);

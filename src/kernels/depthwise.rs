@@ -1,106 +1,142 @@
-//! Depthwise convolutions: groups of one input channel, where a matrix product would leave most of its tile empty.
+//! Depthwise convolutions: groups of one input channel, where a matrix product would leave most of
+//! its tile unused.
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::geometry::{Geometry, Ground};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::conv_geometry::{ConvGeometry, Window};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::padded_input::PaddedInput;
+use super::common::policy;
+use super::composed::views;
 use super::reduce::{self, Reduction};
-use super::{Launch, Params, copy, div_up};
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-static DEPTHWISE: Source =
-    Source { name: "depthwise", text: include_str!("../../shaders/depthwise/depthwise.wgsl") };
-static DEPTHWISE_WEIGHT_BACKWARD: Source = Source {
-    name: "depthwise_weight_backward",
-    text: include_str!("../../shaders/depthwise/depthwise_weight_backward.wgsl"),
-};
+static DEPTHWISE: Source = Source::new::<DepthwiseParams>(
+    "depthwise",
+    include_str!("../../shaders/depthwise/depthwise.wgsl"),
+);
+static DEPTHWISE_WEIGHT_BACKWARD: Source = Source::new::<DepthwiseParams>(
+    "depthwise_weight_backward",
+    include_str!("../../shaders/depthwise/depthwise_weight_backward.wgsl"),
+);
 
-/// The rows that one invocation makes: the lanes of a vector.
-const LINES: usize = 4;
-
-/// Whether a convolution has kernels of its own here.
-pub(super) fn takes(g: &Geometry) -> bool {
-    g.in_c == 1 && g.options.groups > 1
+params! {
+    struct DepthwiseParams {
+        count: u32,
+        images: u32,
+        channels: u32,
+        multiplier: u32,
+        window: Window,
+        start_d: i32,
+        start_h: i32,
+        start_w: i32,
+        has_bias: u32,
+        step_d: u32,
+        step_h: u32,
+        step_w: u32,
+        rows_per_split: u32,
+    }
 }
 
-/// The convolution of `x` `[n, groups, d, h, w]` on its ground with a weight of `[groups * out_c, 1, ..]`, as `[n, groups * out_c, d, h, w]`.
+/// Rows that one invocation computes: the components of a vector.
+const ROWS: usize = 4;
+
+/// Whether a convolution is depthwise.
+pub(super) fn applies(g: &ConvGeometry) -> bool {
+    g.in_channels == 1 && g.options.groups > 1
+}
+
+/// The convolution of the padded `x` `[n, groups, d, h, w]` with a weight of `[groups *
+/// out_channels, 1, ..]`: `[n, groups * out_channels, d, h, w]`.
 pub(super) fn convolve(
-    g: &Geometry,
+    g: &ConvGeometry,
     x: Tensor,
-    ground: &Ground,
+    padded: &PaddedInput,
     weight: Tensor,
     bias: Option<Tensor>,
 ) -> Result<Tensor> {
-    let (x, weight, bias) =
-        (copy::packed(x)?, copy::packed(weight)?, bias.map(copy::packed).transpose()?);
-    // Without a bias something must still be bound in its place.
+    let (x, weight) = (views::packed(x)?, views::packed(weight)?);
+    let bias = bias.map(views::packed).transpose()?;
+    // The layout requires a bias binding; without a bias it is the weight.
     let inputs = [&x, &weight, bias.as_ref().unwrap_or(&weight)];
     let [d, h, w] = g.output;
-    let channels = g.options.groups * g.out_c;
+    let channels = g.all_out_channels();
     let out = Tensor::empty(x.runtime(), &[g.images, channels, d, h, w], DType::F32, &inputs)?;
-    let bundles = g.images * channels * d * h.div_ceil(LINES);
+    let count = g.images * channels * d * h.div_ceil(ROWS) * w;
     Launch {
-        variant: &variant(&DEPTHWISE, ground.step != [1; 3]),
+        variant: &variant(&DEPTHWISE, padded.step != [1; 3]),
         inputs: &inputs,
         outputs: &[&out],
-        params: &params(g, &x, ground, [bundles, usize::from(bias.is_some()), 0]),
-        groups: div_up(bundles * w, 64),
+        params: &DepthwiseParams {
+            has_bias: u32::from(bias.is_some()),
+            ..params(g, &x, padded, count, 0)
+        },
+        workgroups: workgroups_for(count),
         work: 2 * (out.len() * g.taps()) as u64,
     }
     .run()?;
     Ok(out)
 }
 
-/// The gradient of [`convolve`], of `x` among zeros, with respect to its weight, as `[groups * out_c, taps]`.
+/// The gradient of [`convolve`] with respect to its weight: `[groups * out_channels, taps]`.
 pub(super) fn weight_backward(
-    g: &Geometry,
+    g: &ConvGeometry,
     x: Tensor,
-    ground: &Ground,
+    padded: &PaddedInput,
     grad: Tensor,
 ) -> Result<Tensor> {
-    let (x, grad) = (copy::packed(x)?, copy::packed(grad)?);
+    let (x, grad) = (views::packed(x)?, views::packed(grad)?);
     let rows = g.images * g.output[0] * g.output[1];
-    let weights = g.options.groups * g.out_c * g.taps();
-    // Enough invocations to fill the device.
-    let enough = if x.runtime().is_software() { 1 << 10 } else { 1 << 16 };
-    let rows_per_part = rows.div_ceil((enough / weights.max(1)).clamp(1, rows.max(1))).max(1);
-    let parts = rows.div_ceil(rows_per_part).max(1);
+    let weights = g.all_out_channels() * g.taps();
+    let max_splits = policy::busy_invocations(x.runtime()) / weights.max(1);
+    let rows_per_split = rows.div_ceil(max_splits.clamp(1, rows.max(1))).max(1);
+    let splits = rows.div_ceil(rows_per_split).max(1);
     let inputs = [&x, &grad];
-    let out = Tensor::empty(x.runtime(), &[parts, weights], DType::F32, &inputs)?;
+    let out = Tensor::empty(x.runtime(), &[splits, weights], DType::F32, &inputs)?;
     Launch {
         variant: &variant(&DEPTHWISE_WEIGHT_BACKWARD, false),
         inputs: &inputs,
         outputs: &[&out],
-        params: &params(g, &x, ground, [out.len(), 0, rows_per_part]),
-        groups: div_up(out.len(), 64),
+        params: &params(g, &x, padded, out.len(), rows_per_split),
+        workgroups: workgroups_for(out.len()),
         work: 2 * (weights * g.out_pixels()) as u64,
     }
     .run()?;
-    if parts == 1 { Ok(out) } else { reduce::dim(Reduction::Sum, out, 0) }
+    if splits == 1 { Ok(out) } else { reduce::dim(Reduction::Sum, out, 0) }
 }
 
-/// The words of the shaders' `Params`.
 fn params(
-    g: &Geometry,
+    g: &ConvGeometry,
     x: &Tensor,
-    ground: &Ground,
-    [count, has_bias, rows_per_part]: [usize; 3],
-) -> Params {
-    let mut words: Params =
-        [count, g.images, g.options.groups * g.out_c, g.out_c].iter().map(|&v| v as u32).collect();
-    let input = [2, 3, 4].map(|axis| x.shape()[axis]);
-    words.extend(g.words(input));
-    words.extend(ground.start.map(|v| v as i32 as u32));
-    words.push(has_bias as u32);
-    words.extend(ground.step.map(|v| v as u32));
-    words.push(rows_per_part as u32);
-    words
+    padded: &PaddedInput,
+    count: usize,
+    rows_per_split: usize,
+) -> DepthwiseParams {
+    let [start_d, start_h, start_w] = padded.start.map(|start| start as i32);
+    let [step_d, step_h, step_w] = padded.step.map(|step| step as u32);
+    DepthwiseParams {
+        count: count as u32,
+        images: g.images as u32,
+        channels: g.all_out_channels() as u32,
+        multiplier: g.out_channels as u32,
+        window: g.window([2, 3, 4].map(|axis| x.shape()[axis])),
+        start_d,
+        start_h,
+        start_w,
+        has_bias: 0,
+        step_d,
+        step_h,
+        step_w,
+        rows_per_split: rows_per_split as u32,
+    }
 }
 
 fn variant(source: &'static Source, spread: bool) -> Variant {
-    Variant::new(source).int("LINES", LINES as u32).flag("SPREAD", spread)
+    Variant::new(source).int("ROWS", ROWS as u32).flag("SPREAD", spread)
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
     vec![
         variant(&DEPTHWISE, false),
@@ -109,7 +145,7 @@ pub fn variants() -> Vec<Variant> {
     ]
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const SAME: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 6);
     const STRIDED: Arg = Arg::Conv(&[2, 1], &[2, 0], &[1, 2], 3);

@@ -1,50 +1,68 @@
-//! Elementwise kernels: unary, binary and scalar ops, comparisons, masks, casts, fills and copies are
-//! one shader with another expression in it.
+//! Elementwise kernels: unary, binary and scalar ops, comparisons, masks, casts, fills and copies
+//! are one shader with different expressions.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::cases::{Arg, Case, case, ints, normal, permuted, positive, truths};
-use super::table::{Operands, Reference, Row};
-use super::{Launch, Params, div_up, walk};
-use crate::runtime::{Runtime, Source, Variant};
-use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast, collapse};
+use super::common::cases::{Arg, Case, bools, case, ints, normal, permuted, positive};
+use super::common::launch::{Launch, div_up};
+use super::common::policy;
+use super::common::table::{self, OperandForm, Reference, Row};
+use super::common::walk::Walk;
+use crate::params;
+use crate::runtime::{Params, Runtime, Source, Variant};
+use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast, collapse};
 
-static ELEMENTWISE: Source = Source {
-    name: "elementwise",
-    text: include_str!("../../shaders/elementwise/elementwise.wgsl"),
-};
+const TEXT: &str = include_str!("../../shaders/elementwise/elementwise.wgsl");
+static PACKED: Source = Source::new::<PackedParams>("elementwise", TEXT);
+static STRIDED: Source = Source::new::<StridedParams>("elementwise", TEXT);
 
-/// Invocations of a workgroup, as the shader has it; each computes four neighbours per round. No more than fill a GPU: a software
-/// adapter takes time for all of them, with work or without.
-const LANES: usize = 64;
-
-/// Rounds of a workgroup: the more, the fewer and longer workgroups.
-fn rounds(runtime: &Runtime, quads: usize) -> usize {
-    match runtime.is_software() {
-        true => (quads >> 12).clamp(1, 64),
-        false if quads >= 1 << 18 => 4,
-        false => 1,
+params! {
+    struct PackedParams {
+        len: u32,
+        rounds: u32,
+        s: u32,
+        t: u32,
+        whole_vec4s: u32,
+        s_high: u32,
+        t_high: u32,
+        pad0: u32,
+        starts: [u32; 4],
     }
 }
 
-/// Tensors of so many elements are worth a kernel that serves only their case: see [`worth_kernels`].
-const LARGE: usize = 1 << 18;
+params! {
+    struct StridedParams {
+        len: u32,
+        rounds: u32,
+        s: u32,
+        t: u32,
+        whole_vec4s: u32,
+        s_high: u32,
+        t_high: u32,
+        pad0: u32,
+        walk: Walk,
+    }
+}
+
+/// Invocations of a workgroup; each computes one vec4 per round.
+const WORKGROUP_SIZE: usize = 64;
 
 /// A scalar operand.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Number {
+pub enum ScalarValue {
     /// A float.
     Float(f32),
     /// An integer of any type.
     Int(i128),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
 }
 
-impl Number {
-    /// The bits of the value in a type that kernels compute in. Integers wrap.
+impl ScalarValue {
+    /// The bits of the value in a compute type. Integers wrap.
     pub(crate) fn bits(self, dtype: DType) -> u64 {
         match self {
             Self::Float(x) if dtype.is_float() => x.to_bits().into(),
@@ -60,58 +78,53 @@ impl Number {
 /// How tensors are read and the result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
-    /// All move as vec4, and one may be written over.
-    Packed(Option<usize>),
-    /// Four neighbours along the innermost axis at once.
-    Inner(Inner),
-    /// Each element through its strides.
+    /// In vec4s; the result may overwrite one input.
+    Packed { in_place: Option<usize> },
+    /// Four neighbours along the innermost axis at a time.
+    Inner(InnerAccess),
+    /// Element by element through the strides.
     Strided,
 }
 
-/// Which inputs have one and the same element for four neighbours along the innermost axis; the others have four
-/// that are neighbours in memory, as the output has.
+/// Per input: whether four neighbours along the innermost axis are the same element. Otherwise they
+/// are contiguous, as in the output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Inner {
-    one: [bool; 3],
+struct InnerAccess {
+    broadcast: [bool; 3],
 }
 
-impl Inner {
-    /// If all of the layouts, the output's first, can be walked so.
-    fn of(layouts: &[&Layout]) -> Option<Self> {
+impl InnerAccess {
+    /// The access for layouts, the output's first; `None` if one of them does not allow it.
+    fn new(layouts: &[&Layout]) -> Option<Self> {
         let (shape, strides) = collapse(layouts);
         if !shape.last()?.is_multiple_of(4) {
             return None;
         }
-        let mut one = [false; 3];
+        let mut broadcast = [false; 3];
         for (index, (layout, strides)) in layouts.iter().zip(&strides).enumerate() {
-            let (&step, others) = strides.split_last()?;
+            let (&inner, outer) = strides.split_last()?;
             let aligned =
-                layout.offset.is_multiple_of(4) && others.iter().all(|step| step % 4 == 0);
-            match (step, index) {
+                layout.offset.is_multiple_of(4) && outer.iter().all(|stride| stride % 4 == 0);
+            match (inner, index) {
                 (1, _) if aligned => {}
-                (0, 1..) => one[index - 1] = true,
+                (0, 1..) => broadcast[index - 1] = true,
                 _ => return None,
             }
         }
-        Some(Self { one })
+        Some(Self { broadcast })
     }
 }
 
-/// Whether kernels of their own for special cases are worth compiling: always but on a software adapter, where compiling
-/// is dear, for small tensors in a program that has just begun.
-fn worth_kernels(runtime: &Runtime, len: usize) -> bool {
-    !runtime.is_software() || runtime.is_warmed_up() || len >= LARGE
-}
-
-/// An elementwise computation: an expression of `a`, `b`, `c`, the scalars `s`, `t` and the index `i`.
+/// An elementwise computation: a WGSL expression of the elements `a`, `b`, `c`, the scalars `s`,
+/// `t` and the element's index `i`.
 #[derive(Debug, Clone)]
 pub struct Map {
     /// The WGSL expression.
     pub expr: Cow<'static, str>,
-    /// The result's type.
+    /// The type of the result.
     pub out: DType,
-    /// The scalars `s` and `t`, and their type.
-    pub scalars: SmallVec<[Number; 2]>,
+    /// The scalars `s` and `t`.
+    pub scalars: SmallVec<[ScalarValue; 2]>,
     /// The type of the scalars.
     pub scalar: DType,
 }
@@ -122,81 +135,87 @@ impl Map {
         Self { expr: expr.into(), out, scalars: smallvec![], scalar: out }
     }
 
-    /// Adds scalars of a type, `s` and then `t`.
+    /// Adds scalars of a type: `s`, then `t`.
     #[must_use]
-    pub fn with(mut self, scalars: &[Number], dtype: DType) -> Self {
+    pub fn with(mut self, scalars: &[ScalarValue], dtype: DType) -> Self {
         self.scalars = scalars.into();
         self.scalar = dtype;
         self
     }
 
-    /// Computes a new tensor from up to three that broadcast, or writes over one that nobody else holds.
+    /// Computes a new tensor from up to three that broadcast. An input with a single owner is
+    /// overwritten where possible.
     ///
     /// # Errors
     ///
-    /// When the shapes do not broadcast, the tensors are on two devices, or the device fails.
+    /// Returns an error if the shapes do not broadcast, the tensors are on different devices, or
+    /// the device fails.
     pub fn run(&self, inputs: SmallVec<[Tensor; 3]>) -> Result<Tensor> {
-        let mut shape: crate::tensor::Shape = inputs[0].shape().into();
+        let mut shape: Shape = inputs[0].shape().into();
         for input in &inputs[1..] {
             inputs[0].same_device(input)?;
             shape = broadcast(&shape, input.shape()).ok_or_else(|| Error::Shape {
                 lhs: shape.to_vec(),
                 rhs: input.shape().to_vec(),
-                rule: "each axis must have the same size, or size one",
+                rule: "each axis must have the same size in both, or size 1 in one",
             })?;
         }
-        // In place only where all move as vec4, and where it is worth a kernel of its own.
-        let straight = worth_kernels(inputs[0].runtime(), inputs[0].len())
-            && inputs.iter().all(|input| {
-                let layout = input.layout();
-                layout.shape == shape && layout.is_contiguous() && layout.offset.is_multiple_of(4)
-            });
-        let same = (0..inputs.len()).filter(|_| straight).find(|&i| {
-            let input = &inputs[i];
-            input.dtype() == self.out
-                && input.is_packed()
-                && input.is_unique()
-                && inputs
-                    .iter()
-                    .enumerate()
-                    .all(|(k, other)| k == i || !other.buffer().shares_buffer(input.buffer()))
-        });
-        let out = match same {
+        let in_place = self.in_place_input(&inputs, &shape);
+        let out = match in_place {
             Some(index) => inputs[index].clone(),
             None => {
                 let refs: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
                 Tensor::empty(inputs[0].runtime(), &shape, self.out, &refs)?
             }
         };
-        self.write(&inputs, &out, same)?;
+        self.write(&inputs, &out, in_place)?;
         Ok(out)
     }
 
-    /// Computes a new tensor of `shape` from the element's index and the scalars alone.
+    /// The input that the result may overwrite: only if all move in vec4s, and where the kernel
+    /// pays.
+    fn in_place_input(&self, inputs: &[Tensor], shape: &[usize]) -> Option<usize> {
+        let packed = |input: &Tensor| {
+            let layout = input.layout();
+            layout.shape.as_slice() == shape
+                && layout.is_contiguous()
+                && layout.offset.is_multiple_of(4)
+        };
+        let pays = policy::pays_for_special_case(inputs[0].runtime(), inputs[0].len());
+        if !pays || !inputs.iter().all(packed) {
+            return None;
+        }
+        (0..inputs.len()).find(|&index| {
+            let input = &inputs[index];
+            let mut others = inputs.iter().enumerate().filter(|&(other, _)| other != index);
+            input.dtype() == self.out
+                && input.is_packed()
+                && input.is_unique()
+                && others.all(|(_, other)| !other.buffer().shares_buffer(input.buffer()))
+        })
+    }
+
+    /// Computes a new tensor of `shape` from the element's index and the scalars.
     ///
     /// # Errors
     ///
-    /// When the memory is not there.
-    pub fn fill(
-        &self,
-        runtime: &std::sync::Arc<crate::runtime::Runtime>,
-        shape: &[usize],
-    ) -> Result<Tensor> {
+    /// Returns an error if the memory is not available.
+    pub fn fill(&self, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
         let out = Tensor::empty(runtime, shape, self.out, &[])?;
         self.write(&[], &out, None)?;
         Ok(out)
     }
 
-    /// Writes the result over the elements of `out`, which may be a view.
+    /// Writes the result to the elements of `out`, which may be a view.
     ///
     /// # Errors
     ///
-    /// When an input does not broadcast to `out`, or the device fails.
+    /// Returns an error if an input does not broadcast to `out`, or the device fails.
     pub fn write_to(&self, inputs: &[Tensor], out: &Tensor) -> Result<()> {
         self.write(inputs, out, None)
     }
 
-    fn write(&self, inputs: &[Tensor], out: &Tensor, same: Option<usize>) -> Result<()> {
+    fn write(&self, inputs: &[Tensor], out: &Tensor, in_place: Option<usize>) -> Result<()> {
         let len = out.len();
         if len == 0 {
             return Ok(());
@@ -209,92 +228,120 @@ impl Map {
                 rule: "the second must broadcast to the first",
             })?);
         }
-        // A view that ends inside a vec4 must not have its neighbours overwritten: only who holds all of the
-        // memory may write past the end of the elements.
-        let whole = len.is_multiple_of(4) || same.is_some() || (out.is_packed() && out.is_unique());
-        let packed =
-            whole && layouts.iter().all(|l| l.is_contiguous() && l.offset.is_multiple_of(4));
+        // The last vec4 may extend past the elements: only the single owner of the memory may
+        // overwrite what follows them.
+        let may_pad =
+            len.is_multiple_of(4) || in_place.is_some() || (out.is_packed() && out.is_unique());
+        let packed = may_pad
+            && layouts.iter().all(|layout| layout.is_contiguous() && layout.offset.is_multiple_of(4));
         let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
         let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
-        let worth = self.in_words(&dtypes) && worth_kernels(out.runtime(), len);
-        let way = match Inner::of(&refs) {
-            _ if packed => Access::Packed(same),
-            Some(inner) if worth => Access::Inner(inner),
+        let access = match InnerAccess::new(&refs) {
+            _ if packed => Access::Packed { in_place },
+            Some(inner)
+                if self.in_words(&dtypes) && policy::pays_for_special_case(out.runtime(), len) =>
+            {
+                Access::Inner(inner)
+            }
             _ => Access::Strided,
         };
-        let quads = len.div_ceil(4);
-        let rounds = rounds(out.runtime(), quads);
-        let bits = |i: usize| self.scalars.get(i).map_or(0, |s| s.bits(self.scalar));
-        let (s, t) = (bits(0), bits(1));
-        let mut params: Params = smallvec![
-            len as u32,
-            rounds as u32,
-            s as u32,
-            t as u32,
-            0,
-            (s >> 32) as u32,
-            (t >> 32) as u32,
-            0
-        ];
+        let scalar = |index: usize| self.scalars.get(index).map_or(0, |s| s.bits(self.scalar));
+        let (s, t) = (scalar(0), scalar(1));
+        let vec4s = len.div_ceil(4);
+        let rounds = policy::elementwise_rounds(out.runtime(), vec4s);
+        let start = |index: usize| layouts.get(index).map_or(0, |layout| layout.offset as u32 / 4);
+        let params = PackedParams {
+            len: len as u32,
+            rounds: rounds as u32,
+            s: s as u32,
+            t: t as u32,
+            whole_vec4s: 0,
+            s_high: (s >> 32) as u32,
+            t_high: (t >> 32) as u32,
+            pad0: 0,
+            starts: [0, 1, 2, 3].map(start),
+        };
+        let read: SmallVec<[&Tensor; 3]> = inputs
+            .iter()
+            .enumerate()
+            .filter(|&(index, _)| Some(index) != in_place)
+            .map(|(_, tensor)| tensor)
+            .collect();
+        let variant = self.variant(&dtypes, access);
+        let workgroups = div_up(vec4s, WORKGROUP_SIZE * rounds);
         if packed {
-            let start =
-                |i: usize| layouts.get(i).map_or(0, |layout: &Layout| layout.offset as u32 / 4);
-            params.extend([start(0), start(1), start(2), start(3)]);
-        } else {
-            let (words, innermost) = walk(&refs)?;
-            params[4] = u32::from(innermost.is_multiple_of(4));
-            params.extend_from_slice(&words);
+            return launch(&variant, &read, out, &params, workgroups);
         }
-        let variant = self.variant(&dtypes, way);
-        let read: SmallVec<[&Tensor; 3]> =
-            inputs.iter().enumerate().filter(|&(i, _)| Some(i) != same).map(|(_, t)| t).collect();
-        Launch {
-            variant: &variant,
-            inputs: &read,
-            outputs: &[out],
-            params: &params,
-            groups: div_up(quads, LANES * rounds),
-            work: len as u64,
-        }
-        .run()
+        let walk = Walk::new(&refs)?;
+        let PackedParams { len, rounds, s, t, s_high, t_high, .. } = params;
+        let whole_vec4s = u32::from(walk.innermost().is_multiple_of(4));
+        let params =
+            StridedParams { len, rounds, s, t, whole_vec4s, s_high, t_high, pad0: 0, walk };
+        launch(&variant, &read, out, &params, workgroups)
     }
 
-    /// Whether every element is a word of 32 bits.
+    /// Whether every element is a 32-bit word.
     fn in_words(&self, inputs: &[DType]) -> bool {
         self.out.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4)
     }
 
-    fn variant(&self, inputs: &[DType], way: Access) -> Variant {
-        const NAMES: [(&str, &str, &str, &str); 3] = [
-            ("A", "IN_A", "SAME_A", "ONE_A"),
-            ("B", "IN_B", "SAME_B", "ONE_B"),
-            ("C", "IN_C", "SAME_C", "ONE_C"),
+    fn variant(&self, inputs: &[DType], access: Access) -> Variant {
+        const OPERANDS: [[&str; 4]; 3] = [
+            ["A", "READ_A", "INPLACE_A", "BROADCAST_A"],
+            ["B", "READ_B", "INPLACE_B", "BROADCAST_B"],
+            ["C", "READ_C", "INPLACE_C", "BROADCAST_C"],
         ];
-        let (packed, same, inner) = match way {
-            Access::Packed(same) => (true, same, None),
-            Access::Inner(inner) => (false, None, Some(inner)),
-            Access::Strided => (false, None, None),
-        };
-        let mut variant = Variant::new(&ELEMENTWISE)
+        let words = self.in_words(inputs) && access != Access::Strided;
+        let packed = matches!(access, Access::Packed { .. });
+        let mut variant = Variant::new(if packed { &PACKED } else { &STRIDED })
             .flag("PACKED", packed)
-            .flag("STRIDED", way == Access::Strided)
-            .flag("WORDS", self.in_words(inputs) && way != Access::Strided)
+            .flag("STRIDED", access == Access::Strided)
+            .flag("WORDS", words)
             .ty("O", self.out.wgsl())
             .expr("EXPR", self.expr.clone());
-        for (index, (dtype, (alias, read, write, one))) in inputs.iter().zip(NAMES).enumerate() {
-            variant = variant.ty(alias, dtype.wgsl());
-            variant = variant.flag(if same == Some(index) { write } else { read }, true);
-            variant = variant.flag(one, inner.is_some_and(|inner| inner.one[index]));
+        for (index, (dtype, names)) in inputs.iter().zip(OPERANDS).enumerate() {
+            let [ty, read, in_place, broadcast] = names;
+            let overwritten = access == Access::Packed { in_place: Some(index) };
+            let broadcasts = matches!(access, Access::Inner(inner) if inner.broadcast[index]);
+            variant = variant.ty(ty, dtype.wgsl()).flag(if overwritten { in_place } else { read }, true);
+            variant = variant.flag(broadcast, broadcasts);
         }
         if !self.scalars.is_empty() {
-            variant =
-                variant.ty("S", self.scalar.wgsl()).flag("WIDE_SCALARS", self.scalar.is_64_bit());
+            let wide = self.scalar.is_64_bit();
+            variant = variant.ty("S", self.scalar.wgsl()).flag("SCALARS_64", wide);
         }
         match inputs.first() {
             Some(dtype) if dtype.is_64_bit() => variant.int("BITS", 64),
             _ => variant,
         }
     }
+
+    /// Every variant of this computation for inputs of these types.
+    pub(crate) fn variants(&self, inputs: &[DType]) -> Vec<Variant> {
+        let mut out = vec![self.variant(inputs, Access::Strided)];
+        for in_place in std::iter::once(None).chain((0..inputs.len()).map(Some)) {
+            if in_place.is_none_or(|index: usize| inputs[index] == self.out) {
+                out.push(self.variant(inputs, Access::Packed { in_place }));
+            }
+        }
+        if self.in_words(inputs) {
+            for bits in 0..1 << inputs.len() {
+                let broadcast = [0, 1, 2].map(|index| bits >> index & 1 == 1);
+                out.push(self.variant(inputs, Access::Inner(InnerAccess { broadcast })));
+            }
+        }
+        out
+    }
+}
+
+fn launch<P: Params>(
+    variant: &Variant,
+    inputs: &[&Tensor],
+    out: &Tensor,
+    params: &P,
+    workgroups: u64,
+) -> Result<()> {
+    Launch { variant, inputs, outputs: &[out], params, workgroups, work: out.len() as u64 }.run()
 }
 
 /// A row of the table with one operand.
@@ -312,24 +359,24 @@ pub fn binary(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
 }
 
 /// A row with a tensor and one or two scalars.
-pub fn scalar(row: &Row, tensor: Tensor, scalars: &[Number]) -> Result<Tensor> {
+pub fn scalar(row: &Row, tensor: Tensor, scalars: &[ScalarValue]) -> Result<Tensor> {
     let dtype = tensor.dtype();
     Map::new(row.wgsl, dtype).with(scalars, dtype).run(smallvec![tensor])
 }
 
-/// A row that keeps a tensor within one or two limits, which may be beyond what its type can hold.
-pub fn limit(row: &Row, tensor: Tensor, limits: &[Number]) -> Result<Tensor> {
-    let (least, most) = tensor.dtype().range();
-    let within = |limit: &Number| match *limit {
-        Number::Int(x) => Number::Int(x.clamp(least, most)),
+/// A row that clamps a tensor to one or two limits, which may be outside the range of its type.
+pub fn clamp(row: &Row, tensor: Tensor, limits: &[ScalarValue]) -> Result<Tensor> {
+    let (min, max) = tensor.dtype().range();
+    let in_range = |limit: &ScalarValue| match *limit {
+        ScalarValue::Int(x) => ScalarValue::Int(x.clamp(min, max)),
         other => other,
     };
-    let limits: SmallVec<[Number; 2]> = limits.iter().map(within).collect();
+    let limits: SmallVec<[ScalarValue; 2]> = limits.iter().map(in_range).collect();
     scalar(row, tensor, &limits)
 }
 
-/// A row that asks a question about one operand.
-pub fn query(row: &Row, tensor: Tensor) -> Result<Tensor> {
+/// A row that tests one operand.
+pub fn predicate(row: &Row, tensor: Tensor) -> Result<Tensor> {
     Map::new(row.wgsl, DType::Bool).run(smallvec![tensor])
 }
 
@@ -338,94 +385,80 @@ pub fn compare(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
     Map::new(row.wgsl, DType::Bool).run(smallvec![lhs, rhs])
 }
 
-/// A row that compares an operand with a scalar, which may be beyond what the operand's type can hold.
-pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: Number) -> Result<Tensor> {
+/// A row that compares an operand with a scalar, which may be outside the range of the operand's
+/// type.
+pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: ScalarValue) -> Result<Tensor> {
     let dtype = tensor.dtype();
-    if let (Number::Int(x), Reference::Iq2(truth)) = (scalar, row.reference) {
-        let (least, most) = dtype.range();
-        if x < least || x > most {
-            let answer = Number::Bool(truth(0, if x < least { -1 } else { 1 }));
-            return Map::new("s", DType::Bool)
-                .with(&[answer], DType::Bool)
-                .fill(tensor.runtime(), tensor.shape());
+    if let (ScalarValue::Int(x), Reference::IntComparison(compare)) = (scalar, row.reference) {
+        let (min, max) = dtype.range();
+        if x < min || x > max {
+            let result = ScalarValue::Bool(compare(0, if x < min { -1 } else { 1 }));
+            let map = Map::new("s", DType::Bool).with(&[result], DType::Bool);
+            return map.fill(tensor.runtime(), tensor.shape());
         }
     }
     Map::new(row.wgsl, DType::Bool).with(&[scalar], dtype).run(smallvec![tensor])
 }
 
-/// `value` where `mask` holds, `tensor` elsewhere.
+/// `value` where `mask` is true, `tensor` elsewhere.
 pub fn mask_where(tensor: Tensor, mask: Tensor, value: Tensor) -> Result<Tensor> {
-    Map::new("select(a, c, b != 0u)", tensor.dtype()).run(smallvec![tensor, mask, value])
+    Map::new(MASK_WHERE, tensor.dtype()).run(smallvec![tensor, mask, value])
 }
 
-/// `value` where `mask` holds, `tensor` elsewhere.
-pub fn mask_fill(tensor: Tensor, mask: Tensor, value: Number) -> Result<Tensor> {
+/// The scalar `value` where `mask` is true, `tensor` elsewhere.
+pub fn mask_fill(tensor: Tensor, mask: Tensor, value: ScalarValue) -> Result<Tensor> {
     let dtype = tensor.dtype();
-    Map::new("select(a, s, b != 0u)", dtype).with(&[value], dtype).run(smallvec![tensor, mask])
+    Map::new(MASK_FILL, dtype).with(&[value], dtype).run(smallvec![tensor, mask])
 }
 
-/// The floats to the power of the integers.
+/// Floats to the power of integers.
 pub fn powi(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
     Map::new(POWI, lhs.dtype()).run(smallvec![lhs, rhs])
 }
 
+const MASK_WHERE: &str = "select(a, c, b != 0u)";
+const MASK_FILL: &str = "select(a, s, b != 0u)";
 const POWI: &str = "pow_(a, f32(b))";
 
-/// Every variant that can be asked for: each row and helper, packed or not, in place or not.
+/// Every variant that the launchers of this file can ask for.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
-    let mut add = |map: &Map, inputs: &[DType]| {
-        out.push(map.variant(inputs, Access::Strided));
-        for same in std::iter::once(None).chain((0..inputs.len()).map(Some)) {
-            if same.is_none_or(|i: usize| inputs[i] == map.out) {
-                out.push(map.variant(inputs, Access::Packed(same)));
+    let zero = ScalarValue::Int(0);
+    for row in table::ALL.iter().copied().flatten() {
+        let (dtypes, predicate): (&[DType], bool) = match row.reference {
+            Reference::Float1(_) | Reference::Float2(_) | Reference::Float3(_) => {
+                (&[DType::F32], false)
             }
-        }
-        if map.in_words(inputs) {
-            for bits in 0..1 << inputs.len() {
-                let one = [0, 1, 2].map(|index| bits >> index & 1 == 1);
-                out.push(map.variant(inputs, Access::Inner(Inner { one })));
+            Reference::FloatTest(_) | Reference::FloatComparison(_) => (&[DType::F32], true),
+            Reference::Int1(_) | Reference::Int2(_) | Reference::Int3(_) => {
+                (&DType::INTEGERS, false)
             }
-        }
-    };
-    for row in super::table::ALL.iter().copied().flatten() {
-        let (dtypes, question): (&[DType], bool) = match row.reference {
-            Reference::F1(_) | Reference::F2(_) | Reference::F3(_) => (&[DType::F32], false),
-            Reference::Fq1(_) | Reference::Fq2(_) => (&[DType::F32], true),
-            Reference::I1(_) | Reference::I2(_) | Reference::I3(_) => (&DType::INTEGERS, false),
-            Reference::Iq2(_) => (&DType::INTEGERS, true),
-            Reference::B1(_) | Reference::B2(_) => (&[DType::Bool], false),
+            Reference::IntComparison(_) => (&DType::INTEGERS, true),
+            Reference::Bool1(_) | Reference::Bool2(_) => (&[DType::Bool], false),
         };
-        let (inputs, scalars) = match row.operands {
-            Operands::Unary => (1, 0),
-            Operands::Binary => (2, 0),
-            Operands::Scalar => (1, 1),
-            Operands::Scalars => (1, 2),
+        let (inputs, scalars) = match row.form {
+            OperandForm::Unary => (1, 0),
+            OperandForm::Binary => (2, 0),
+            OperandForm::Scalar => (1, 1),
+            OperandForm::TwoScalars => (1, 2),
         };
         for &dtype in dtypes {
-            let map = Map::new(row.wgsl, if question { DType::Bool } else { dtype });
-            let map = map.with(&vec![Number::Int(0); scalars], dtype);
-            add(&map, &vec![dtype; inputs]);
+            let map = Map::new(row.wgsl, if predicate { DType::Bool } else { dtype });
+            let map = map.with(&vec![zero; scalars], dtype);
+            out.extend(map.variants(&vec![dtype; inputs]));
         }
     }
-    let zero = &[Number::Int(0)];
     for dtype in DType::COMPUTE_TYPES {
-        add(&Map::new("select(a, c, b != 0u)", dtype), &[dtype, DType::Bool, dtype]);
-        add(&Map::new("select(a, s, b != 0u)", dtype).with(zero, dtype), &[dtype, DType::Bool]);
-        add(&Map::new("a", dtype), &[dtype]);
-        add(&Map::new("s", dtype).with(zero, dtype), &[]);
+        out.extend(Map::new(MASK_WHERE, dtype).variants(&[dtype, DType::Bool, dtype]));
+        out.extend(Map::new(MASK_FILL, dtype).with(&[zero], dtype).variants(&[dtype, DType::Bool]));
     }
     for dtype in DType::INTEGERS {
-        add(&Map::new(POWI, DType::F32), &[DType::F32, dtype]);
-        add(&super::create::counting(dtype, [zero[0]; 2]), &[]);
-    }
-    for (map, from) in super::cast::maps() {
-        add(&map, &[from]);
+        out.extend(Map::new(POWI, DType::F32).variants(&[DType::F32, dtype]));
     }
     out
 }
 
-/// What the family must pass besides the rows of the table.
+/// The cases that the family must pass, besides the rows of the table.
 pub const CASES: &[Case] = &[
     case("relu", &[normal(&[3, 70])]),
     case("relu", &[permuted(&[7, 9], &[1, 0])]),
@@ -437,5 +470,5 @@ pub const CASES: &[Case] = &[
     case("float_add", &[normal(&[1]), normal(&[1])]),
     case("float_mul", &[normal(&[0, 3]), normal(&[1, 3])]),
     case("float_sub", &[normal(&[2, 1, 3, 1, 2, 1, 2, 3]), normal(&[2, 3, 1, 2, 1, 2, 1, 3])]),
-    case("bool_equal_elem", &[truths(&[9]), Arg::Switch(false)]),
+    case("bool_equal_elem", &[bools(&[9]), Arg::Flag(false)]),
 ];

@@ -1,94 +1,122 @@
-//! Fourier transforms of real numbers along an axis, and back.
+//! Fourier transforms of real numbers along an axis, and their inverses.
 //!
-//! A line of n real numbers is taken for n / 2 complex ones, whose transform is a few passes over the whole
-//! tensor; one more pass goes between their spectrum and that of the real numbers.
+//! A line of n real numbers is transformed as n / 2 complex numbers, in a few passes over the whole
+//! tensor. One more pass converts between their spectrum and that of the real numbers.
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::elementwise::Number;
-use super::{Launch, copy, create, div_up};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::launch::{Launch, workgroups_for};
+use super::composed::{create, views};
+use super::elementwise::ScalarValue;
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};
 
-static FFT: Source = Source { name: "fft", text: include_str!("../../shaders/fft/fft.wgsl") };
+static FFT: Source = Source::new::<FftParams>("fft", include_str!("../../shaders/fft/fft.wgsl"));
 static FFT_REAL: Source =
-    Source { name: "fft_real", text: include_str!("../../shaders/fft/fft_real.wgsl") };
+    Source::new::<FftRealParams>("fft_real", include_str!("../../shaders/fft/fft_real.wgsl"));
+
+params! {
+    struct FftParams {
+        count: u32,
+        line_bits: u32,
+        stride_bits: u32,
+        direction: f32,
+    }
+}
+
+params! {
+    struct FftRealParams {
+        count: u32,
+        half: u32,
+        half_bits: u32,
+        pad0: u32,
+    }
+}
 
 fn pass_variant(radix: usize) -> Variant {
-    Variant::new(&FFT).flag("FOUR", radix == 4)
+    Variant::new(&FFT).flag("RADIX_4", radix == 4)
 }
 
 fn real_variant(inverse: bool) -> Variant {
     Variant::new(&FFT_REAL).flag("INVERSE", inverse)
 }
 
-/// Which way a transform goes: the sign of its angles, turned round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Direction {
     Forward,
     Inverse,
 }
 
-/// The spectrum of real numbers along `axis`, cut or filled with zeros to `n` where that is given: the real and the
-/// imaginary part of its first `n / 2 + 1` elements. The others are their conjugates.
+/// The spectrum of real numbers along `axis`: the real and the imaginary parts of its first
+/// `n / 2 + 1` elements. The others are their conjugates. If `n` is given, the axis is first
+/// cropped or padded with zeros to that length.
 ///
 /// # Errors
 ///
-/// When the length is not a power of two or the memory is not there.
+/// Returns an error if the length is not a power of two or the memory is not available.
 pub fn rfft(signal: Tensor, axis: usize, n: Option<usize>) -> Result<(Tensor, Tensor)> {
     let n = power_of_two(&signal, n.unwrap_or(signal.shape()[axis]))?;
-    let lines = lines(signal, axis, n)?;
+    let lines = as_lines(signal, axis, n)?;
     if n == 1 {
-        let zeros = create::full(lines.runtime(), lines.shape(), Number::Float(0.0), DType::F32)?;
-        return Ok((exchanged(lines, axis)?, exchanged(zeros, axis)?));
+        let zeros =
+            create::full(lines.runtime(), lines.shape(), ScalarValue::Float(0.0), DType::F32)?;
+        return Ok((swap_with_last(lines, axis)?, swap_with_last(zeros, axis)?));
     }
     let z = transform(lines, n / 2, Direction::Forward)?;
     let shape = with_last(&z, n / 2 + 1);
     let re = Tensor::empty(z.runtime(), &shape, DType::F32, &[&z])?;
     let im = Tensor::empty(z.runtime(), &shape, DType::F32, &[&z])?;
+    let count = re.len();
     Launch {
         variant: &real_variant(false),
         inputs: &[&z],
         outputs: &[&re, &im],
-        params: &[re.len() as u32, (n / 2) as u32, (n / 2).ilog2(), 0],
-        groups: div_up(re.len(), 64),
-        work: re.len() as u64 * 16,
+        params: &real_params(count, n / 2),
+        workgroups: workgroups_for(count),
+        work: count as u64 * 16,
     }
     .run()?;
-    Ok((exchanged(re, axis)?, exchanged(im, axis)?))
+    Ok((swap_with_last(re, axis)?, swap_with_last(im, axis)?))
 }
 
-/// The `n` real numbers along `axis` that have a spectrum: the inverse of [`rfft`]. The spectrum is cut or filled with
-/// zeros to `n / 2 + 1` elements; without `n` it says how many numbers there are.
+/// The `n` real numbers along `axis` that have a spectrum: the inverse of [`rfft`]. The spectrum is
+/// cropped or padded with zeros to `n / 2 + 1` elements; without `n` its length determines `n`.
 ///
 /// # Errors
 ///
-/// As [`rfft`].
+/// Returns an error if the shapes differ, the length is not a power of two or the memory is not
+/// available.
 pub fn irfft(re: Tensor, im: Tensor, axis: usize, n: Option<usize>) -> Result<Tensor> {
     re.same_device(&im)?;
     if re.shape() != im.shape() {
         return Err(Error::Shape {
             lhs: re.shape().to_vec(),
             rhs: im.shape().to_vec(),
-            rule: "the real and the imaginary part have one shape",
+            rule: "the real and the imaginary parts must have the same shape",
         });
     }
     let n = power_of_two(&re, n.unwrap_or(re.shape()[axis].saturating_sub(1) * 2))?;
-    let re = lines(re, axis, n / 2 + 1)?;
+    let re = as_lines(re, axis, n / 2 + 1)?;
     if n == 1 {
-        return exchanged(re, axis);
+        return swap_with_last(re, axis);
     }
-    let im = lines(im, axis, n / 2 + 1)?;
+    let im = as_lines(im, axis, n / 2 + 1)?;
     let z = Tensor::empty(re.runtime(), &with_last(&re, n), DType::F32, &[&re, &im])?;
+    let count = z.len() / 2;
     Launch {
         variant: &real_variant(true),
         inputs: &[&re, &im],
         outputs: &[&z],
-        params: &[(z.len() / 2) as u32, (n / 2) as u32, (n / 2).ilog2(), 0],
-        groups: div_up(z.len() / 2, 64),
+        params: &real_params(count, n / 2),
+        workgroups: workgroups_for(count),
         work: z.len() as u64 * 16,
     }
     .run()?;
-    exchanged(transform(z, n / 2, Direction::Inverse)?, axis)
+    swap_with_last(transform(z, n / 2, Direction::Inverse)?, axis)
+}
+
+fn real_params(count: usize, half: usize) -> FftRealParams {
+    FftRealParams { count: count as u32, half: half as u32, half_bits: half.ilog2(), pad0: 0 }
 }
 
 fn power_of_two(tensor: &Tensor, n: usize) -> Result<usize> {
@@ -98,11 +126,12 @@ fn power_of_two(tensor: &Tensor, n: usize) -> Result<usize> {
     Err(Error::Shape {
         lhs: tensor.shape().to_vec(),
         rhs: vec![n],
-        rule: "the length of a Fourier transform is a power of two",
+        rule: "the length of a Fourier transform must be a power of two",
     })
 }
 
-/// The complex transform of packed lines of `len` complex numbers.
+/// The complex transform of packed lines of `len` complex numbers. The inverse is not divided by
+/// `len`.
 fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> {
     let complex = z.len() / 2;
     let mut stride: usize = 1;
@@ -110,13 +139,17 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
         let radix = if len / stride >= 4 { 4 } else { 2 };
         let out = Tensor::empty(z.runtime(), z.shape(), DType::F32, &[&z])?;
         let count = complex / radix;
-        let sign = if direction == Direction::Forward { 1.0f32 } else { -1.0 };
         Launch {
             variant: &pass_variant(radix),
             inputs: &[&z],
             outputs: &[&out],
-            params: &[count as u32, (len / radix).ilog2(), stride.ilog2(), sign.to_bits()],
-            groups: div_up(count, 64),
+            params: &FftParams {
+                count: count as u32,
+                line_bits: (len / radix).ilog2(),
+                stride_bits: stride.ilog2(),
+                direction: if direction == Direction::Forward { 1.0 } else { -1.0 },
+            },
+            workgroups: workgroups_for(count),
             work: complex as u64 * 16,
         }
         .run()?;
@@ -126,19 +159,19 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
     Ok(z)
 }
 
-/// The tensor packed, `axis` last and cut or filled with zeros to `len`.
-fn lines(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
+/// The tensor packed, with `axis` last and cropped or padded with zeros to `len`.
+fn as_lines(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
     let last = tensor.shape().len() - 1;
-    copy::packed(copy::resized(exchanged(tensor, axis)?, last, len)?)
+    views::packed(views::resized(swap_with_last(tensor, axis)?, last, len)?)
 }
 
-/// Exchanges `axis` and the last one.
-fn exchanged(tensor: Tensor, axis: usize) -> Result<Tensor> {
+/// Swaps `axis` and the last axis.
+fn swap_with_last(tensor: Tensor, axis: usize) -> Result<Tensor> {
     let last = tensor.shape().len() - 1;
-    copy::swap_dims(tensor, axis, last)
+    views::swap_dims(tensor, axis, last)
 }
 
-/// The tensor's shape with another last axis.
+/// The tensor's shape with a last axis of `len`.
 fn with_last(tensor: &Tensor, len: usize) -> Shape {
     let mut shape: Shape = tensor.shape().into();
     let last = shape.len() - 1;
@@ -146,12 +179,12 @@ fn with_last(tensor: &Tensor, len: usize) -> Shape {
     shape
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
     vec![pass_variant(2), pass_variant(4), real_variant(false), real_variant(true)]
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const WHOLE: Arg = Arg::Without;
     &[
@@ -163,7 +196,7 @@ pub const CASES: &[Case] = {
         case("rfft", &[normal(&[2, 128, 3]), Arg::Int(1), WHOLE]),
         case("rfft", &[permuted(&[32, 5], &[1, 0]), Arg::Int(1), WHOLE]),
         case("rfft", &[normal(&[2, 4096]), Arg::Int(1), WHOLE]),
-        // Cut and filled up.
+        // Cropped and padded.
         case("rfft", &[normal(&[3, 50]), Arg::Int(1), Arg::Int(16)]),
         case("rfft", &[normal(&[3, 50]), Arg::Int(1), Arg::Int(64)]),
         case("rfft", &[normal(&[2, 1000]), Arg::Int(1), Arg::Int(1024)]),

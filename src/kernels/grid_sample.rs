@@ -1,95 +1,114 @@
-//! Sampling of images at the places that a grid names.
+//! Sampling of images at the coordinates of a grid.
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::interpolate::Mode;
-use super::{Launch, copy, div_up};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::options::{GridPadding, InterpolateMode};
+use super::composed::views;
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static GRID_SAMPLE: Source =
-    Source { name: "grid_sample", text: include_str!("../../shaders/resample/grid_sample.wgsl") };
+static GRID_SAMPLE: Source = Source::new::<GridSampleParams>(
+    "grid_sample",
+    include_str!("../../shaders/grid_sample/grid_sample.wgsl"),
+);
 
-/// What lies outside of an image.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Padding {
-    /// Zeros.
-    Zeros,
-    /// The nearest pixel of its border.
-    Border,
-    /// The image, reflected at its ends.
-    Reflection,
+params! {
+    struct GridSampleParams {
+        count: u32,
+        channels: u32,
+        in_h: u32,
+        in_w: u32,
+        out_h: u32,
+        out_w: u32,
+        padding: u32,
+        margin: f32,
+    }
 }
 
-fn variant(mode: Mode) -> Variant {
+fn variant(mode: InterpolateMode) -> Variant {
     Variant::new(&GRID_SAMPLE)
-        .flag("NEAREST", mode == Mode::Nearest)
-        .flag("BICUBIC", mode == Mode::Bicubic)
+        .flag("NEAREST", mode == InterpolateMode::Nearest)
+        .flag("BICUBIC", mode == InterpolateMode::Bicubic)
 }
 
-/// `x` `[n, c, h, w]` at the places of `grid` `[n, i, j, 2]`: `[n, c, i, j]`. A place is x, then y, where -1 and 1
-/// are the centres of the outermost pixels if `align_corners`, else the ends of the image half a pixel further
-/// out. Half-way between two pixels the nearest is the even one.
+/// Samples images `x` `[n, c, h, w]` at the coordinates in `grid` `[n, i, j, 2]`: `[n, c, i, j]`.
+///
+/// A coordinate is (x, y). With `align_corners`, -1 and 1 are the centres of the outermost pixels;
+/// otherwise they are the ends of the image, half a pixel further out. Halfway between two pixels,
+/// the nearest one is the even one.
 ///
 /// # Errors
 ///
-/// For the Lanczos filter, when the shapes do not fit, and when the memory is not there.
+/// Returns an error for the Lanczos filter, if the shapes do not fit, or if the memory is not
+/// available.
 pub fn grid_sample_2d(
     x: Tensor,
     grid: Tensor,
-    mode: Mode,
-    padding: Padding,
+    mode: InterpolateMode,
+    padding: GridPadding,
     align_corners: bool,
 ) -> Result<Tensor> {
     x.same_device(&grid)?;
-    if mode == Mode::Lanczos3 {
-        return Err(Error::Unsupported("sampling on a grid by a Lanczos filter"));
+    if mode == InterpolateMode::Lanczos3 {
+        return Err(Error::Unsupported("grid sampling with the Lanczos filter"));
     }
     let (&[n, c, h, w], &[images, rows, cols, 2]) = (x.shape(), grid.shape()) else {
-        return Err(unfit(&x, &grid));
+        return Err(shape_error(&x, &grid));
     };
     let shape = [n, c, rows, cols];
     let empty = shape.contains(&0);
     if images != n || (!empty && (h == 0 || w == 0)) {
-        return Err(unfit(&x, &grid));
+        return Err(shape_error(&x, &grid));
     }
-    let (x, grid) = (copy::packed(x)?, copy::packed(grid)?);
+    let (x, grid) = (views::packed(x)?, views::packed(grid)?);
     let out = Tensor::empty(x.runtime(), &shape, DType::F32, &[&x, &grid])?;
-    let margin: f32 = if align_corners { 0.0 } else { 0.5 };
-    let [len, c, h, w, rows, cols] = [out.len(), c, h, w, rows, cols].map(|size| size as u32);
     Launch {
         variant: &variant(mode),
         inputs: &[&x, &grid],
         outputs: &[&out],
-        params: &[len, c, h, w, rows, cols, padding as u32, margin.to_bits()],
-        groups: div_up(out.len(), 64),
-        work: out.len() as u64 * if mode == Mode::Bicubic { 128 } else { 32 },
+        params: &GridSampleParams {
+            count: out.len() as u32,
+            channels: c as u32,
+            in_h: h as u32,
+            in_w: w as u32,
+            out_h: rows as u32,
+            out_w: cols as u32,
+            padding: padding as u32,
+            margin: if align_corners { 0.0 } else { 0.5 },
+        },
+        workgroups: workgroups_for(out.len()),
+        work: out.len() as u64 * if mode == InterpolateMode::Bicubic { 128 } else { 32 },
     }
     .run()?;
     Ok(out)
 }
 
-fn unfit(x: &Tensor, grid: &Tensor) -> Error {
+fn shape_error(x: &Tensor, grid: &Tensor) -> Error {
     Error::Shape {
         lhs: x.shape().to_vec(),
         rhs: grid.shape().to_vec(),
-        rule: "sampling needs images [n, c, h, w] with at least one pixel, and places [n, i, j, 2]",
+        rule: "grid sampling needs images [n, c, h, w] with at least one pixel, and a grid \
+               [n, i, j, 2]",
     }
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
-    [Mode::Nearest, Mode::Bilinear, Mode::Bicubic].map(variant).to_vec()
+    use InterpolateMode::{Bicubic, Bilinear, Nearest};
+    [Nearest, Bilinear, Bicubic].map(variant).to_vec()
 }
 
-/// What the family must pass. burn-flex does not know the bicubic mode; `tests/definitions.rs` checks that one.
+/// The cases that the family must pass. burn-flex does not have the bicubic mode, which
+/// `tests/definitions.rs` checks.
 pub const CASES: &[Case] = {
-    use Mode::{Bilinear, Nearest};
-    use Padding::*;
-    // Places from a normal distribution: many lie outside, some beyond the first reflection.
+    use GridPadding::*;
+    use InterpolateMode::{Bilinear, Nearest};
+    // Normally distributed coordinates: many are outside, some beyond the first reflection.
     const X: Arg = normal(&[2, 3, 4, 6]);
     const GRID: Arg = normal(&[2, 5, 7, 2]);
-    // Odd sizes: half-way between two pixels, where the zeros among the places would lie, burn-flex takes the further
-    // one and this the even one.
+    // Odd sizes: with even ones, a coordinate of zero would be halfway between two pixels, where
+    // burn-flex rounds away from zero and this kernel to even.
     const ODD: Arg = normal(&[2, 3, 5, 7]);
     &[
         case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Zeros, true)]),

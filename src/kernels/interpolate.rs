@@ -1,91 +1,99 @@
-//! Resizing of images, and its gradient.
+//! Interpolation: resizing of images, and its gradient.
 //!
-//! Every mode is linear and treats rows and columns apart: along an axis, each output is a weighted sum of
-//! a few neighbouring inputs, so resizing the axis is a product with a matrix that has one run of weights
-//! in each row. The host makes the two matrices of an image, in f64, and one kernel applies them. The
-//! gradient is the same kernel with the matrices transposed: nothing is added twice at once, and what an
-//! edge stands for several times is counted as often.
+//! Every mode is linear and separable: along an axis, each output is a weighted sum of a few
+//! neighbouring inputs. Resizing an axis is a product with a matrix that has one band of weights
+//! per row. The host computes the matrices of both axes in f64, and one kernel applies them. The
+//! gradient is the same kernel with transposed matrices. It needs no atomics, and the weights that
+//! fell outside of the input are already added to the edges.
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::{Launch, copy, div_up};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::options::InterpolateMode;
+use super::composed::views;
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static RESAMPLE: Source =
-    Source { name: "resample", text: include_str!("../../shaders/resample/resample.wgsl") };
+static INTERPOLATE: Source = Source::new::<InterpolateParams>(
+    "interpolate",
+    include_str!("../../shaders/interpolate/interpolate.wgsl"),
+);
 
-/// How values between the elements are found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
-    /// The element whose share of the axis the output starts in.
-    Nearest,
-    /// On the straight line between two neighbours.
-    Bilinear,
-    /// By cubic convolution of four neighbours (R. Keys, 1981), with a = -3/4. Edges are repeated.
-    Bicubic,
-    /// By a sinc under the main lobe of another, over six neighbours. Weights outside are left out, and the
-    /// rest is scaled to a sum of one.
-    Lanczos3,
+params! {
+    struct InterpolateParams {
+        count: u32,
+        in_h: u32,
+        in_w: u32,
+        out_h: u32,
+        out_w: u32,
+        pad0: u32,
+        pad1: u32,
+        pad2: u32,
+    }
 }
 
-/// A matrix whose rows have one run of weights each.
+/// A matrix with one band of consecutive weights per row.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Runs {
-    /// For each row, the column of its first weight and where its weights start; then one past the rows.
+pub struct BandMatrix {
+    /// Column and index of the first weight of each row; then an entry that ends the last row.
     rows: Vec<[u32; 2]>,
     weights: Vec<f32>,
-    /// Whether each row takes its own column as it is.
+    /// Whether this is the identity matrix.
     identity: bool,
 }
 
-impl Runs {
-    /// The matrix that resizes an axis. `align_corners` puts the first and last outputs on the first and last
-    /// inputs; otherwise the edges of the axis are aligned, half an element further out.
-    pub fn resizing(mode: Mode, align_corners: bool, input: usize, output: usize) -> Self {
-        let mut runs = Self {
+impl BandMatrix {
+    /// Computes the matrix `[output, input]` that resizes an axis.
+    ///
+    /// With `align_corners`, the centres of the first and last elements coincide; otherwise the
+    /// edges of the axis do, half an element further out.
+    pub fn resize(mode: InterpolateMode, align_corners: bool, input: usize, output: usize) -> Self {
+        let mut matrix = Self {
             rows: Vec::with_capacity(output + 1),
             weights: Vec::with_capacity(output * 2),
             identity: input == output,
         };
         for o in 0..output {
-            let (first, taps) = if runs.identity {
+            let (first, taps) = if matrix.identity {
                 (o as i64, SmallVec::from_slice(&[1.0]))
             } else {
                 taps(mode, align_corners, input, output, o)
             };
-            runs.push(first, &taps, input as i64 - 1);
+            matrix.push(first, &taps, input as i64 - 1);
         }
-        runs.rows.push([0, runs.weights.len() as u32]);
-        runs
+        matrix.rows.push([0, matrix.weights.len() as u32]);
+        matrix
     }
 
-    /// Adds a row. What falls outside of the columns belongs to the edge.
+    /// Appends a row. Taps outside of the columns `0..=last` are added to those at the edge.
     fn push(&mut self, first: i64, taps: &[f64], last: i64) {
         let column = |tap: usize| (first + tap as i64).clamp(0, last);
         let low = column(0);
-        let mut run: SmallVec<[f64; 6]> =
+        let mut band: SmallVec<[f64; 6]> =
             SmallVec::from_elem(0.0, (column(taps.len() - 1) - low + 1) as usize);
         for (tap, weight) in taps.iter().enumerate() {
-            run[(column(tap) - low) as usize] += weight;
+            band[(column(tap) - low) as usize] += weight;
         }
         self.rows.push([low as u32, self.weights.len() as u32]);
-        self.weights.extend(run.iter().map(|&weight| weight as f32));
+        self.weights.extend(band.iter().map(|&weight| weight as f32));
     }
 
-    /// Each row's number, first column and weights.
+    /// Iterates over the rows: index, first column and weights.
     pub fn iter(&self) -> impl Iterator<Item = (usize, usize, &[f32])> {
-        let runs = self.rows.windows(2).enumerate();
-        runs.map(|(row, ends)| {
+        let rows = self.rows.windows(2).enumerate();
+        rows.map(|(row, ends)| {
             let [[first, start], [_, end]] = [ends[0], ends[1]];
             let weights = &self.weights[start as usize..end as usize];
             (row, first as usize, weights)
         })
     }
 
-    /// Rows and columns exchanged. As both ends of the runs only ever move on from row to row, the
-    /// weights of a column are one run too.
+    /// Returns the transposed matrix of this one, which has `columns` columns.
+    ///
+    /// The first and last columns of the bands never decrease from row to row, so that the weights
+    /// of a column are one band too.
     #[must_use]
     pub fn transposed(&self, columns: usize) -> Self {
         let mut rows = vec![[0; 2]; columns + 1];
@@ -101,61 +109,62 @@ impl Runs {
         for [_, count] in &mut rows {
             start += std::mem::replace(count, start);
         }
-        let mut turned = vec![0.0; self.weights.len()];
+        let mut transposed = vec![0.0; self.weights.len()];
         for (row, first, weights) in self.iter() {
             for ([first_row, start], &weight) in rows[first..].iter().zip(weights) {
-                turned[*start as usize + row - *first_row as usize] = weight;
+                transposed[*start as usize + row - *first_row as usize] = weight;
             }
         }
-        Self { rows, weights: turned, identity: self.identity }
+        Self { rows, weights: transposed, identity: self.identity }
     }
 
-    /// The count of rows.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.rows.len() - 1
     }
 
-    /// Whether there are no rows.
+    /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The most weights that a row has.
-    fn longest(&self) -> usize {
+    /// The maximum number of weights in a row.
+    fn max_weights(&self) -> usize {
         let lengths = self.iter().map(|(_, _, weights)| weights.len());
         lengths.max().unwrap_or(0)
     }
 }
 
-/// The first of the inputs that output `o` is made of, and their weights. They may lie outside.
+/// The index of the first input that contributes to output `o`, and the weights of the inputs from
+/// there on. The indices may be outside of the input.
 fn taps(
-    mode: Mode,
+    mode: InterpolateMode,
     align_corners: bool,
     input: usize,
     output: usize,
     o: usize,
 ) -> (i64, SmallVec<[f64; 6]>) {
-    let place = if align_corners {
+    let position = if align_corners {
         o as f64 * (input - 1) as f64 / (output - 1).max(1) as f64
     } else {
         (o as f64 + 0.5) * input as f64 / output as f64 - 0.5
     };
-    let below = place.floor() as i64;
-    let between = place - place.floor();
-    // So many neighbours up to `below` and behind it, weighted by their distance.
-    let around = |before: i64, behind: i64, weight: fn(f64) -> f64| {
-        let distances = (1 - before..=behind).map(|step| (between - step as f64).abs());
+    let below = position.floor() as i64;
+    let fraction = position - position.floor();
+    // `before` neighbours up to `below` and `after` above it, weighted by their distance.
+    let around = |before: i64, after: i64, weight: fn(f64) -> f64| {
+        let distances = (1 - before..=after).map(|step| (fraction - step as f64).abs());
         (below + 1 - before, distances.map(weight).collect())
     };
     match mode {
-        Mode::Nearest => {
-            // In whole numbers: a rounded ratio misses where an output starts exactly with an input.
+        InterpolateMode::Nearest => {
+            // In integers: a rounded ratio misses an input that starts exactly with the output.
             let first = o as u64 * input as u64 / output as u64;
             (first as i64, SmallVec::from_slice(&[1.0]))
         }
-        Mode::Bilinear => around(1, 1, |distance| 1.0 - distance),
-        Mode::Bicubic => around(2, 2, cubic),
-        Mode::Lanczos3 => {
+        InterpolateMode::Bilinear => around(1, 1, |distance| 1.0 - distance),
+        InterpolateMode::Bicubic => around(2, 2, cubic),
+        InterpolateMode::Lanczos3 => {
             let (first, mut taps): (i64, SmallVec<[f64; 6]>) = around(3, 3, lanczos);
             for (tap, weight) in taps.iter_mut().enumerate() {
                 if !(0..input as i64).contains(&(first + tap as i64)) {
@@ -169,7 +178,7 @@ fn taps(
     }
 }
 
-/// The weight of cubic convolution at a distance of up to two.
+/// The weight of cubic convolution (R. Keys, 1981) at a distance of up to two, with a = -3/4.
 pub(crate) fn cubic(distance: f64) -> f64 {
     let (a, d) = (-0.75, distance);
     if d < 1.0 {
@@ -190,51 +199,52 @@ fn lanczos(distance: f64) -> f64 {
     3.0 * angle.sin() * (angle / 3.0).sin() / (angle * angle)
 }
 
-/// `x` `[n, c, h, w]` resized to `output`.
+/// Resizes `x` `[n, c, h, w]` to `[n, c, output[0], output[1]]`.
 ///
 /// # Errors
 ///
-/// When `x` has another rank, or no pixels to make the output from, and when the memory is not there.
+/// Returns an error if `x` has another rank or no pixels, or if the memory is not available.
 pub fn interpolate(
     x: Tensor,
     output: [usize; 2],
-    mode: Mode,
+    mode: InterpolateMode,
     align_corners: bool,
 ) -> Result<Tensor> {
-    let [height, width] = image(x.shape(), output)?;
+    let [height, width] = image_size(x.shape(), output)?;
     let [rows, columns] = [(height, output[0]), (width, output[1])]
-        .map(|(input, output)| Runs::resizing(mode, align_corners, input, output));
-    resample(x, &rows, &columns)
+        .map(|(input, output)| BandMatrix::resize(mode, align_corners, input, output));
+    apply(x, &rows, &columns)
 }
 
-/// The gradient of [`interpolate`] with respect to `x`, whose shape is given.
+/// Computes the gradient of [`interpolate`] with respect to its input, of shape `x`.
 ///
 /// # Errors
 ///
-/// As [`interpolate`], and when `grad` is not of the output's shape.
+/// Returns the errors of [`interpolate`], and an error if `grad` does not have the shape of the
+/// output.
 pub fn interpolate_backward(
     x: &[usize],
     grad: Tensor,
     output: [usize; 2],
-    mode: Mode,
+    mode: InterpolateMode,
     align_corners: bool,
 ) -> Result<Tensor> {
-    let [height, width] = image(x, output)?;
+    let [height, width] = image_size(x, output)?;
     if grad.shape() != [x[0], x[1], output[0], output[1]] {
         return Err(Error::Shape {
             lhs: x.to_vec(),
             rhs: grad.shape().to_vec(),
-            rule: "the second must be the gradient of the first, resized",
+            rule: "the gradient must have the shape of the resized images",
         });
     }
     let [rows, columns] = [(height, output[0]), (width, output[1])].map(|(input, output)| {
-        Runs::resizing(mode, align_corners, input, output).transposed(input)
+        BandMatrix::resize(mode, align_corners, input, output).transposed(input)
     });
-    resample(grad, &rows, &columns)
+    apply(grad, &rows, &columns)
 }
 
-/// Height and width of `x` `[n, c, h, w]`.
-fn image(x: &[usize], output: [usize; 2]) -> Result<[usize; 2]> {
+/// The height and width of `x` `[n, c, h, w]`.
+fn image_size(x: &[usize], output: [usize; 2]) -> Result<[usize; 2]> {
     match *x {
         [_, _, height, width] if height > 0 && width > 0 => Ok([height, width]),
         _ => Err(Error::Shape {
@@ -245,64 +255,73 @@ fn image(x: &[usize], output: [usize; 2]) -> Result<[usize; 2]> {
     }
 }
 
-/// The largest window that is summed at once: beyond it, two passes over a window's height and then its
-/// width cost less, although they write and read an image between them.
-const WINDOW: usize = 16;
+/// Maximum number of inputs per output in a single pass. Above it, one pass per axis is faster,
+/// although the image between them is written and read.
+const MAX_WINDOW: usize = 16;
 
-/// Applies a matrix to the columns of each image, and another to its rows.
-fn resample(x: Tensor, rows: &Runs, columns: &Runs) -> Result<Tensor> {
+/// Computes `rows @ x @ columnsᵀ` for each image, in one pass or one per axis.
+fn apply(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
     if rows.identity && columns.identity {
         return Ok(x);
     }
-    if rows.longest() * columns.longest() <= WINDOW {
-        return apply(x, rows, columns);
+    if rows.max_weights() * columns.max_weights() <= MAX_WINDOW {
+        return apply_at_once(x, rows, columns);
     }
     let [height, width] = [x.shape()[2], x.shape()[3]];
-    let same = |len| Runs::resizing(Mode::Nearest, false, len, len);
-    // The pass that leaves the smaller image comes first.
+    let identity = |len| BandMatrix::resize(InterpolateMode::Nearest, false, len, len);
+    // The pass with the smaller result comes first.
     if rows.len() * width <= height * columns.len() {
-        let x = apply(x, rows, &same(width))?;
-        apply(x, &same(rows.len()), columns)
+        let x = apply_at_once(x, rows, &identity(width))?;
+        apply_at_once(x, &identity(rows.len()), columns)
     } else {
-        let x = apply(x, &same(height), columns)?;
-        apply(x, rows, &same(columns.len()))
+        let x = apply_at_once(x, &identity(height), columns)?;
+        apply_at_once(x, rows, &identity(columns.len()))
     }
 }
 
-fn apply(x: Tensor, rows: &Runs, columns: &Runs) -> Result<Tensor> {
+/// [`apply`] in one pass.
+fn apply_at_once(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
     if rows.identity && columns.identity {
         return Ok(x);
     }
-    let x = copy::packed(x)?;
-    let matrices = words(rows, columns);
+    let x = views::packed(x)?;
+    let matrices = matrix_words(rows, columns);
     let bytes = bytemuck::cast_slice(&matrices);
     let matrices = Tensor::upload(x.runtime(), &[matrices.len()], DType::I32, bytes)?;
 
     let [n, c, h, w] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
     let shape = [n, c, rows.len(), columns.len()];
     let out = Tensor::empty(x.runtime(), &shape, DType::F32, &[&x, &matrices])?;
-    let sizes = [out.len(), h, w, rows.len(), columns.len(), 0, 0, 0];
     Launch {
-        variant: &Variant::new(&RESAMPLE),
+        variant: &Variant::new(&INTERPOLATE),
         inputs: &[&x, &matrices],
         outputs: &[&out],
-        params: &sizes.map(|size| size as u32),
-        groups: div_up(out.len(), 64),
-        work: out.len() as u64 * (rows.longest() * columns.longest()) as u64,
+        params: &InterpolateParams {
+            count: out.len() as u32,
+            in_h: h as u32,
+            in_w: w as u32,
+            out_h: rows.len() as u32,
+            out_w: columns.len() as u32,
+            pad0: 0,
+            pad1: 0,
+            pad2: 0,
+        },
+        workgroups: workgroups_for(out.len()),
+        work: out.len() as u64 * (rows.max_weights() * columns.max_weights()) as u64,
     }
     .run()?;
     Ok(out)
 }
 
-/// Both matrices as the kernel reads them: the runs of each, then all weights.
-fn words(rows: &Runs, columns: &Runs) -> Vec<u32> {
+/// Both matrices as the kernel reads them: the bands of each, then all weights.
+fn matrix_words(rows: &BandMatrix, columns: &BandMatrix) -> Vec<u32> {
     let head = 2 * (rows.rows.len() + columns.rows.len());
     let mut words = Vec::with_capacity(head + rows.weights.len() + columns.weights.len());
-    let mut skip = head as u32;
+    let mut offset = head as u32;
     for matrix in [rows, columns] {
         let starts = matrix.rows.iter();
-        words.extend(starts.flat_map(|[first, start]| [*first, start + skip]));
-        skip += matrix.weights.len() as u32;
+        words.extend(starts.flat_map(|[first, start]| [*first, start + offset]));
+        offset += matrix.weights.len() as u32;
     }
     for matrix in [rows, columns] {
         words.extend(matrix.weights.iter().map(|weight| weight.to_bits()));
@@ -310,14 +329,15 @@ fn words(rows: &Runs, columns: &Runs) -> Vec<u32> {
     words
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
-    vec![Variant::new(&RESAMPLE)]
+    vec![Variant::new(&INTERPOLATE)]
 }
 
-/// What the family must pass. burn-flex has no gradient of the Lanczos filter; `tests/definitions.rs` checks that one.
+/// The cases that the family must pass. burn-flex does not have the gradient of the Lanczos filter,
+/// which `tests/definitions.rs` checks.
 pub const CASES: &[Case] = {
-    use Mode::*;
+    use InterpolateMode::*;
     const UP: Arg = Arg::Sizes(&[11, 8]);
     const DOWN: Arg = Arg::Sizes(&[4, 2]);
     const X: Arg = normal(&[2, 3, 7, 5]);
@@ -335,7 +355,7 @@ pub const CASES: &[Case] = {
         case("interpolate", &[X, UP, Arg::Interpolate(Lanczos3, true)]),
         case("interpolate", &[X, UP, Arg::Interpolate(Lanczos3, false)]),
         case("interpolate", &[X, DOWN, Arg::Interpolate(Lanczos3, false)]),
-        // To one pixel and from one, an axis as it is, many pixels.
+        // To and from one pixel; axes that keep their size; many pixels.
         case("interpolate", &[X, Arg::Sizes(&[1, 1]), Arg::Interpolate(Bicubic, true)]),
         case(
             "interpolate",
@@ -392,15 +412,20 @@ pub const CASES: &[Case] = {
 mod tests {
     use super::*;
 
-    const MODES: [Mode; 4] = [Mode::Nearest, Mode::Bilinear, Mode::Bicubic, Mode::Lanczos3];
+    const MODES: [InterpolateMode; 4] = [
+        InterpolateMode::Nearest,
+        InterpolateMode::Bilinear,
+        InterpolateMode::Bicubic,
+        InterpolateMode::Lanczos3,
+    ];
 
     #[test]
     fn weights_of_every_output_sum_to_one() {
         for mode in MODES {
             for (input, output, align_corners) in [(1, 5, true), (7, 3, false), (5, 23, true)] {
-                let runs = Runs::resizing(mode, align_corners, input, output);
-                assert_eq!(runs.len(), output);
-                for (_, first, weights) in runs.iter() {
+                let matrix = BandMatrix::resize(mode, align_corners, input, output);
+                assert_eq!(matrix.len(), output);
+                for (_, first, weights) in matrix.iter() {
                     assert!(first + weights.len() <= input);
                     let sum: f32 = weights.iter().sum();
                     assert!((sum - 1.0).abs() < 1e-6, "{mode:?} {input} to {output}: {sum}");
@@ -410,33 +435,33 @@ mod tests {
     }
 
     #[test]
-    fn transposing_moves_every_weight_to_its_mirror() {
+    fn transposing_swaps_row_and_column_of_every_weight() {
         for mode in MODES {
             for (input, output, align_corners) in [(1, 5, true), (9, 4, false), (4, 23, false)] {
-                let runs = Runs::resizing(mode, align_corners, input, output);
-                let turned = runs.transposed(input);
-                let entries = |runs: &Runs| {
+                let matrix = BandMatrix::resize(mode, align_corners, input, output);
+                let transposed = matrix.transposed(input);
+                let entries = |matrix: &BandMatrix| {
                     let mut entries = Vec::new();
-                    for (row, first, weights) in runs.iter() {
+                    for (row, first, weights) in matrix.iter() {
                         entries
                             .extend(weights.iter().enumerate().map(|(k, w)| (row, first + k, *w)));
                     }
                     entries
                 };
                 let mut back: Vec<_> =
-                    entries(&turned).iter().map(|&(r, c, w)| (c, r, w)).collect();
+                    entries(&transposed).iter().map(|&(r, c, w)| (c, r, w)).collect();
                 back.sort_by_key(|&(row, column, _)| (row, column));
-                assert_eq!(back, entries(&runs), "{mode:?}");
-                assert_eq!(turned.len(), input);
+                assert_eq!(back, entries(&matrix), "{mode:?}");
+                assert_eq!(transposed.len(), input);
             }
         }
     }
 
     /// 49 * 2 / 98 is one, but 49 * (2 / 98) is less in floats.
     #[test]
-    fn nearest_does_not_round() {
-        let runs = Runs::resizing(Mode::Nearest, false, 2, 98);
-        let firsts: Vec<usize> = runs.iter().map(|(_, first, _)| first).collect();
+    fn nearest_computes_indices_without_rounding() {
+        let matrix = BandMatrix::resize(InterpolateMode::Nearest, false, 2, 98);
+        let firsts: Vec<usize> = matrix.iter().map(|(_, first, _)| first).collect();
         assert_eq!(firsts[48..50], [0, 1]);
     }
 }

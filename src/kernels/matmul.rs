@@ -1,72 +1,111 @@
-//! Matrix products: batched, broadcast over the batch, transposed without a copy, with a bias.
+//! Matrix products: batched, broadcast over the batch, with transposed operands and a bias.
 
-use smallvec::SmallVec;
+use std::sync::Arc;
 
-use super::cases::{Arg, Case, case, ints, normal, permuted};
-use super::gemm::{self, Gemm, Operands, Repack, Tiling};
+use super::common::cases::{Arg, Case, case, ints, normal, permuted};
+use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::policy;
+use super::common::strategy::{GemmSizes, Strategy};
+use super::common::table::rows;
+use super::common::tuning::{self, Trial};
+use super::common::walk::Walk;
+use super::composed::views;
 use super::matvec::matvec;
 use super::reduce::{self, Reduction};
-use super::table::rows;
-use super::{Launch, Params, cast, copy, div_up, elementwise, walk};
-use crate::runtime::{Source, Variant};
+use super::{cast, elementwise};
+use crate::params;
+use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
 
 static MATMUL: Source =
-    Source { name: "matmul", text: include_str!("../../shaders/matmul/matmul.wgsl") };
+    Source::new::<MatmulParams>("matmul", include_str!("../../shaders/matmul/matmul.wgsl"));
 static MATMUL_INT: Source =
-    Source { name: "matmul_int", text: include_str!("../../shaders/matmul/matmul_int.wgsl") };
+    Source::new::<MatmulIntParams>("matmul_int", include_str!("../../shaders/matmul/matmul_int.wgsl"));
 
-/// A product of so many operations is worth a copy of its operands.
-const WORTH_PACKING: u64 = 1 << 24;
+params! {
+    struct MatmulParams {
+        gemm: GemmParams,
+        a_row: i32,
+        b_col: i32,
+        has_bias: u32,
+        pad0: u32,
+        walk: Walk,
+    }
+}
+
+params! {
+    struct MatmulIntParams {
+        count: u32,
+        m: u32,
+        n: u32,
+        k: u32,
+        a_row: i32,
+        a_col: i32,
+        b_row: i32,
+        b_col: i32,
+        walk: Walk,
+    }
+}
+
+/// Operations of products whose operands are repacked if the strategy prefers it.
+const REPACKED_WORK: u64 = 1 << 24;
+
+fn variant(tiling: Tiling, operands: GemmOperands) -> Variant {
+    gemm::define(Variant::new(&MATMUL).flag("BIAS", true), tiling, operands).flag("OUT_VEC4", operands.vec4)
+}
 
 fn int_variant(dtype: DType) -> Variant {
     Variant::new(&MATMUL_INT).ty("E", dtype.wgsl())
 }
 
-fn variant(tiling: Tiling, operands: Operands) -> Variant {
-    gemm::define(Variant::new(&MATMUL), tiling, operands).flag("OUT_QUAD", operands.quads)
-}
-
-/// The product of the last two axes, broadcast over the others. That of floats of 16 bits is in f32.
+/// `lhs @ rhs` over the last two axes, broadcast over the others. Products of 16-bit floats are
+/// f32.
 ///
 /// # Errors
 ///
-/// When the shapes do not fit or the memory is not there.
+/// Returns an error if the shapes do not fit or the memory is not available; so do the functions
+/// below.
 pub fn matmul(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
-    product(lhs, rhs, None)
+    product(lhs, rhs, None, None)
 }
 
-/// `lhs @ rhs + bias`, with a bias of one element per column.
-///
-/// # Errors
-///
-/// As [`matmul`].
-pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
-    lhs.same_device(&rhs)?;
-    let fits = |rule| Error::Shape { lhs: lhs.shape().to_vec(), rhs: rhs.shape().to_vec(), rule };
+/// [`matmul`] by a given strategy.
+fn matmul_by(lhs: Tensor, rhs: Tensor, strategy: Strategy) -> Result<Tensor> {
+    product(lhs, rhs, None, Some(strategy))
+}
+
+/// The strategy for a product: forced by the environment, found by tuning, or built in.
+pub(crate) fn choose_strategy(runtime: &Arc<Runtime>, sizes: GemmSizes) -> Strategy {
+    let chosen = Strategy::forced().or_else(|| tuning::tuned(runtime, sizes, matmul_by));
+    chosen.unwrap_or_else(|| policy::gemm_strategy(runtime, sizes, runtime.is_warmed_up()))
+}
+
+/// Tunes the strategies on this adapter: see [`tuning::tune`].
+pub(crate) fn tune(runtime: &Arc<Runtime>, on_progress: impl FnMut(&Trial)) -> Result<Vec<Trial>> {
+    tuning::tune(runtime, matmul_by, on_progress)
+}
+
+/// `lhs @ rhs + bias`, with a bias of one element per column, by a given strategy or the chosen
+/// one.
+fn product(
+    lhs: Tensor,
+    rhs: Tensor,
+    bias: Option<Tensor>,
+    strategy: Option<Strategy>,
+) -> Result<Tensor> {
+    let mut batch = batch_shape(&lhs, &rhs, bias.as_ref())?;
     let rank = lhs.shape().len();
-    if rank < 2 || rhs.shape().len() != rank || lhs.shape()[rank - 1] != rhs.shape()[rank - 2] {
-        return Err(fits("a product needs matrices [.., m, k] and [.., k, n] of one rank"));
-    }
-    if lhs.dtype() != rhs.dtype() {
-        return Err(Error::Unsupported("a product of matrices of two element types"));
-    }
     let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
-    if let Some(bias) = bias.as_ref().filter(|bias| bias.shape() != [n]) {
-        let (lhs, rhs) = (bias.shape().to_vec(), rhs.shape().to_vec());
-        return Err(Error::Shape { lhs, rhs, rule: "a bias has one element for each column" });
-    }
-    let mut batch = broadcast(&lhs.shape()[..rank - 2], &rhs.shape()[..rank - 2])
-        .ok_or_else(|| fits("the axes before the matrices must broadcast"))?;
-    // One matrix on the right for all on the left: a single tall product.
-    let rhs_alone = rhs.shape()[..rank - 2].iter().all(|&size| size == 1);
-    if rhs_alone && batch.iter().product::<usize>() > 1 && lhs.dtype().is_float() {
+    // One matrix on the right for the whole batch: a single tall product.
+    let one_rhs = rhs.shape()[..rank - 2].iter().all(|&size| size == 1);
+    if one_rhs && batch.iter().product::<usize>() > 1 && lhs.dtype().is_float() {
         let rows: usize = lhs.shape()[..rank - 1].iter().product();
         if let Some(tall) = lhs.layout().reshape(&[rows, k]) {
             let mut shape: Shape = lhs.shape().into();
             shape[rank - 1] = n;
-            let right = copy::reshape(rhs, &[k, n])?;
-            let out = product(lhs.view(tall), right, bias)?;
+            let right = views::reshape(rhs, &[k, n])?;
+            let out = product(lhs.view(tall), right, bias, strategy)?;
             return Ok(out.view(Layout::contiguous(&shape)));
         }
     }
@@ -74,107 +113,136 @@ pub fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>) -> Result<Tensor>
         batch.extend([m, n]);
         let out = out.view(Layout::contiguous(&batch));
         return match bias {
-            Some(bias) => elementwise::binary(&rows::float_add, out, copy::expand(bias, &batch)?),
+            Some(bias) => elementwise::binary(&rows::float_add, out, views::expand(bias, &batch)?),
             None => Ok(out),
         };
     }
+    let strides = |tensor: &Tensor| [0, 1].map(|axis| tensor.layout().strides[rank - 2 + axis]);
+    let ([a_row, a_col], [b_row, b_col]) = (strides(&lhs), strides(&rhs));
+    let walk = batch_walk(&lhs, &rhs, &batch)?;
     let count: usize = batch.iter().product();
-    // Where the matrices of the batch start.
-    let starts = |tensor: &Tensor| {
-        let layout = tensor.layout();
-        let start = Layout {
-            shape: layout.shape[..rank - 2].into(),
-            strides: layout.strides[..rank - 2].into(),
-            offset: layout.offset,
-        };
-        start.expand(&batch).ok_or_else(|| fits("the axes before the matrices must broadcast"))
-    };
-    let (lhs_starts, rhs_starts) = (starts(&lhs)?, starts(&rhs)?);
-    let (words, _) = walk(&[&Layout::contiguous(&batch), &lhs_starts, &rhs_starts])?;
-    let stride = |tensor: &Tensor, axis: usize| tensor.layout().strides[axis];
-    let strides = [
-        stride(&lhs, rank - 2),
-        stride(&lhs, rank - 1),
-        stride(&rhs, rank - 2),
-        stride(&rhs, rank - 1),
-    ];
-    let strides32 = strides.map(|s| s as i32 as u32);
     batch.extend([m, n]);
-    let mut bias = bias.map(cast::computed).transpose()?.map(copy::packed).transpose()?;
-    let mut params: Params = SmallVec::new();
-    let mut inputs: SmallVec<[&Tensor; 3]> = SmallVec::from_slice(&[&lhs, &rhs]);
     if lhs.dtype().is_integer() {
-        let out = Tensor::empty(lhs.runtime(), &batch, lhs.dtype(), &inputs)?;
-        params.extend_from_slice(&[out.len() as u32, m as u32, n as u32, k as u32]);
-        params.extend_from_slice(&strides32);
-        params.extend_from_slice(&words);
+        let out = Tensor::empty(lhs.runtime(), &batch, lhs.dtype(), &[&lhs, &rhs])?;
         Launch {
             variant: &int_variant(lhs.dtype()),
-            inputs: &inputs,
+            inputs: &[&lhs, &rhs],
             outputs: &[&out],
-            params: &params,
-            groups: div_up(out.len(), 64),
+            params: &MatmulIntParams {
+                count: out.len() as u32,
+                m: m as u32,
+                n: n as u32,
+                k: k as u32,
+                a_row: a_row as i32,
+                a_col: a_col as i32,
+                b_row: b_row as i32,
+                b_col: b_col as i32,
+                walk,
+            },
+            workgroups: workgroups_for(out.len()),
             work: 2 * (out.len() * k) as u64,
         }
         .run()?;
         return Ok(out);
     }
+    let mut bias = bias.map(cast::computed).transpose()?.map(views::packed).transpose()?;
     let runtime = lhs.runtime();
-    let mut gemm = Gemm::new(runtime, count, m, n, k);
+    let sizes = GemmSizes { batch: count, m, n, k };
+    let mut gemm = Gemm::new(sizes, strategy.unwrap_or_else(|| choose_strategy(runtime, sizes)));
     if let Some(bias) = bias.take_if(|_| gemm.wanted_splits(runtime) > 1) {
-        // The parts' sum comes first.
-        drop(inputs);
-        let bias = copy::expand(bias, &batch)?;
-        return elementwise::binary(&rows::float_add, product(lhs, rhs, None)?, bias);
+        // The bias is added after the splits are summed.
+        let bias = views::expand(bias, &batch)?;
+        return elementwise::binary(&rows::float_add, product(lhs, rhs, None, strategy)?, bias);
     }
     let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
-    let (operands, mut wish) = gemm.reading(runtime, [&lhs, &rhs]);
+    let (operands, mut repack) = gemm.operands(runtime, [&lhs, &rhs]);
     if half.is_some() {
-        if !operands.quads {
-            drop(inputs);
-            return product(cast::computed(lhs)?, cast::computed(rhs)?, bias);
+        if !operands.vec4 {
+            return product(cast::computed(lhs)?, cast::computed(rhs)?, bias, strategy);
         }
-        // Rows of half the size.
-        wish = Repack::Nothing;
+        // Rows of 16-bit elements have half the stride and do not alias.
+        repack = Repack::None;
     }
-    if wish != Repack::Nothing && gemm.work() > WORTH_PACKING {
-        drop(inputs);
-        return packed_product(lhs, rhs, bias, wish);
+    if repack != Repack::None && gemm.work() > REPACKED_WORK {
+        return repacked_product(lhs, rhs, bias, repack, strategy);
     }
-    let operands = Operands { half, ..operands };
+    let operands = GemmOperands { half, ..operands };
     if bias.is_none() {
         gemm.inner = k.div_ceil(gemm.wanted_splits(runtime)).next_multiple_of(4).max(4);
         gemm.outer = k.div_ceil(gemm.inner).max(1);
         gemm.splits = gemm.outer;
     }
-    (gemm.a_step, gemm.b_step) = (strides[1], strides[2]);
-    // Without a bias something must still be bound in its place.
-    inputs.push(bias.as_ref().unwrap_or(&rhs));
+    (gemm.a_step, gemm.b_step) = (a_col, b_row);
+    // The layout requires a bias binding; without a bias it is rhs.
+    let inputs = [&lhs, &rhs, bias.as_ref().unwrap_or(&rhs)];
     let out = Tensor::empty(runtime, &[gemm.splits, count * m * n], DType::F32, &inputs)?;
     if !out.is_empty() {
-        let tiling = gemm.tiling(runtime, operands.quads);
-        let (groups, sizes) = gemm.words(tiling);
-        params.extend_from_slice(&sizes);
-        params.extend([strides32[0], strides32[3], u32::from(bias.is_some()), 0]);
-        params.extend_from_slice(&words);
+        let tiling = gemm.tiling(runtime, operands.vec4);
+        let (workgroups, params) = gemm.params(tiling);
         Launch {
             variant: &variant(tiling, operands),
             inputs: &inputs,
             outputs: &[&out],
-            params: &params,
-            groups,
+            params: &MatmulParams {
+                gemm: params,
+                a_row: a_row as i32,
+                b_col: b_col as i32,
+                has_bias: u32::from(bias.is_some()),
+                pad0: 0,
+                walk,
+            },
+            workgroups,
             work: gemm.work(),
         }
         .run()?;
     }
-    gemm.join(out, &batch)
+    gemm.sum_splits(out, &batch)
 }
 
-/// The product where one side is a vector, or one for each of a batch, and the other can be read as [`matvec`] does.
+/// The shape of the batch, once the operands are known to fit together.
+fn batch_shape(lhs: &Tensor, rhs: &Tensor, bias: Option<&Tensor>) -> Result<Shape> {
+    lhs.same_device(rhs)?;
+    let error = |rule| Error::Shape { lhs: lhs.shape().to_vec(), rhs: rhs.shape().to_vec(), rule };
+    let rank = lhs.shape().len();
+    if rank < 2 || rhs.shape().len() != rank || lhs.shape()[rank - 1] != rhs.shape()[rank - 2] {
+        return Err(error("a matrix product needs [.., m, k] and [.., k, n] of the same rank"));
+    }
+    if lhs.dtype() != rhs.dtype() {
+        return Err(Error::Unsupported("a product of matrices of two element types"));
+    }
+    let n = rhs.shape()[rank - 1];
+    if let Some(bias) = bias.filter(|bias| bias.shape() != [n]) {
+        let (lhs, rhs) = (bias.shape().to_vec(), rhs.shape().to_vec());
+        return Err(Error::Shape { lhs, rhs, rule: "a bias must have one element per column" });
+    }
+    broadcast(&lhs.shape()[..rank - 2], &rhs.shape()[..rank - 2])
+        .ok_or_else(|| error("the axes before the matrices must broadcast"))
+}
+
+/// Where the matrices of the batch start: in lhs (y) and rhs (z).
+fn batch_walk(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Walk> {
+    let starts = |tensor: &Tensor| {
+        let layout = tensor.layout();
+        let outer = Layout {
+            shape: layout.shape[..batch.len()].into(),
+            strides: layout.strides[..batch.len()].into(),
+            offset: layout.offset,
+        };
+        outer.expand(batch).ok_or_else(|| Error::Shape {
+            lhs: lhs.shape().to_vec(),
+            rhs: rhs.shape().to_vec(),
+            rule: "the axes before the matrices must broadcast",
+        })
+    };
+    Walk::new(&[&Layout::contiguous(batch), &starts(lhs)?, &starts(rhs)?])
+}
+
+/// The product if one side is a vector, or a batch of vectors, and [`matvec`] can read the other
+/// side.
 fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<Tensor>> {
     let rank = batch.len() + 2;
     let (left, right) = (lhs.layout().clone(), rhs.layout().swap(rank - 2, rank - 1));
-    // Both [.., rows, k] now: one of them has a single row.
+    // Both are [.., rows, k] now; a vector has one row.
     let ((matrix, rows), (vector, mut row)) = match (left.shape[rank - 2], right.shape[rank - 2]) {
         (_, 1) => ((lhs, left), (rhs, right)),
         (1, _) => ((rhs, right), (lhs, left)),
@@ -193,94 +261,84 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
     }
 }
 
-/// The product of copies that can be read as the chosen strategy wishes.
-fn packed_product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, wish: Repack) -> Result<Tensor> {
+/// The product of copies in the layout that the strategy prefers.
+fn repacked_product(
+    lhs: Tensor,
+    rhs: Tensor,
+    bias: Option<Tensor>,
+    repack: Repack,
+    strategy: Option<Strategy>,
+) -> Result<Tensor> {
     let rank = lhs.shape().len();
     let n = rhs.shape()[rank - 1];
-    if wish == Repack::Rows {
-        return product(gemm::staggered(lhs)?, rhs, bias);
+    if repack == Repack::Rows {
+        return product(gemm::with_padded_rows(lhs)?, rhs, bias, strategy);
     }
-    let lhs = copy::packed(gemm::filled_up(lhs, &[rank - 1])?)?;
-    let rhs = copy::packed(gemm::filled_up(rhs, &[rank - 2, rank - 1])?)?;
-    let bias = bias.map(|bias| gemm::filled_up(bias, &[0])).transpose()?;
-    copy::narrow(product(lhs, rhs, bias)?, rank - 1, 0, n)
+    let lhs = views::packed(gemm::padded_to_vec4(lhs, &[rank - 1])?)?;
+    let rhs = views::packed(gemm::padded_to_vec4(rhs, &[rank - 2, rank - 1])?)?;
+    let bias = bias.map(|bias| gemm::padded_to_vec4(bias, &[0])).transpose()?;
+    views::narrow(product(lhs, rhs, bias, strategy)?, rank - 1, 0, n)
 }
 
-/// `x @ weight + bias` for `x` `[.., in]` and `weight` `[in, out]`.
-///
-/// # Errors
-///
-/// As [`matmul`].
+/// `x @ weight + bias` for `x` `[.., in]`, `weight` `[in, out]` and `bias` `[out]`.
 pub fn linear(x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
     let (rows, width) = flat_rows(&x);
     let mut shape: Shape = x.shape().into();
     if let Some(last) = shape.last_mut() {
         *last = weight.shape()[1];
     }
-    let out = product(copy::reshape(x, &[rows, width])?, weight, bias)?;
+    let out = product(views::reshape(x, &[rows, width])?, weight, bias, None)?;
     Ok(out.view(Layout::contiguous(&shape)))
 }
 
 /// The gradient of [`linear`] with respect to `x`: `grad @ weightᵀ`.
-///
-/// # Errors
-///
-/// As [`matmul`].
 pub fn linear_x_backward(weight: Tensor, grad: Tensor) -> Result<Tensor> {
-    linear(grad, copy::swap_dims(weight, 0, 1)?, None)
+    linear(grad, views::swap_dims(weight, 0, 1)?, None)
 }
 
-/// The gradient of [`linear`] with respect to its weight: `xᵀ @ grad`, one product for the whole batch.
-///
-/// # Errors
-///
-/// As [`matmul`].
+/// The gradient of [`linear`] with respect to its weight: `xᵀ @ grad`, one product for the batch.
 pub fn linear_weight_backward(x: Tensor, grad: Tensor) -> Result<Tensor> {
     let (rows, width) = flat_rows(&x);
     let (_, out) = flat_rows(&grad);
-    let x = copy::swap_dims(copy::reshape(x, &[rows, width])?, 0, 1)?;
-    product(x, copy::reshape(grad, &[rows, out])?, None)
+    let x = views::swap_dims(views::reshape(x, &[rows, width])?, 0, 1)?;
+    matmul(x, views::reshape(grad, &[rows, out])?)
 }
 
 /// The gradient of [`linear`] with respect to its bias: the sum over the rows.
-///
-/// # Errors
-///
-/// As [`matmul`].
 pub fn linear_bias_backward(grad: Tensor) -> Result<Tensor> {
     let (rows, width) = flat_rows(&grad);
-    let out = reduce::dim(Reduction::Sum, copy::reshape(grad, &[rows, width])?, 0)?;
+    let out = reduce::dim(Reduction::Sum, views::reshape(grad, &[rows, width])?, 0)?;
     Ok(out.view(Layout::contiguous(&[width])))
 }
 
-/// A tensor `[.., width]` as so many rows.
+/// The rows and the width of a tensor `[.., width]` as a matrix.
 fn flat_rows(tensor: &Tensor) -> (usize, usize) {
     let (width, outer) = tensor.shape().split_last().map_or((1, &[][..]), |(w, o)| (*w, o));
     (outer.iter().product(), width)
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
-    let products = gemm::every().into_iter().map(|(tiling, operands)| variant(tiling, operands));
+    let products = gemm::all().into_iter().map(|(tiling, operands)| variant(tiling, operands));
     DType::INTEGERS.map(int_variant).into_iter().chain(products).collect()
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[5, 7]), normal(&[7, 3])]),
     case("float_matmul", &[normal(&[64, 64]), normal(&[64, 64])]),
     case("float_matmul", &[normal(&[33, 130]), normal(&[130, 68])]),
     case("float_matmul", &[normal(&[1, 70]), normal(&[70, 9])]),
     case("float_matmul", &[normal(&[70, 1]), normal(&[1, 9])]),
-    // With a k of one, rows and columns are neighbours both.
+    // With a k of 1, rows and columns are both contiguous.
     case("float_matmul", &[normal(&[64, 1]), normal(&[1, 12])]),
     case("float_matmul", &[normal(&[2, 8, 1]), normal(&[2, 1, 8])]),
     case("float_matmul", &[normal(&[4, 9000]), normal(&[9000, 5])]),
     case("float_matmul", &[normal(&[3, 0]), normal(&[0, 5])]),
-    // Large enough to be copied into quads, or into rows that do not alias.
+    // Large enough to be repacked for vec4 loads, or into rows that do not alias.
     case("float_matmul", &[normal(&[130, 270]), permuted(&[250, 270], &[1, 0])]),
     case("float_matmul", &[normal(&[64, 1024]), normal(&[1024, 132])]),
-    // Few rows, of quads.
+    // Few rows, in vec4s.
     case("float_matmul", &[normal(&[4, 64]), normal(&[64, 2052])]),
     case("float_matmul", &[permuted(&[30, 20], &[1, 0]), normal(&[30, 12])]),
     case("float_matmul", &[normal(&[20, 30]), permuted(&[12, 30], &[1, 0])]),
@@ -294,7 +352,7 @@ pub const CASES: &[Case] = &[
     ),
     case("int_matmul", &[ints(&[2, 5, 7]), ints(&[2, 7, 3])]),
     case("linear", &[normal(&[9, 12]), normal(&[12, 5]), normal(&[5])]),
-    // Cut along k, with a bias.
+    // Split-K with a bias.
     case("linear", &[normal(&[4, 2100]), normal(&[2100, 12]), normal(&[12])]),
     case("linear", &[normal(&[2, 9, 12]), normal(&[12, 8]), Arg::Without]),
     case("linear_x_backward", &[normal(&[12, 8]), normal(&[3, 4, 8])]),

@@ -1,25 +1,46 @@
-//! Products of a matrix and a vector: limited by reading the matrix once, which a tile of a product would not make up for.
+//! Products of a matrix and a vector: bound by reading the matrix once.
 
-use super::cases::{Arg, Case, case, normal, permuted};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::launch::Launch;
+use super::common::policy;
+use super::common::team::Team;
+use super::common::walk::Walk;
 use super::reduce::{self, Reduction};
-use super::team::{Team, part_of};
-use super::{Launch, Params, walk};
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Layout, Result, Tensor};
 
 static MATVEC: Source =
-    Source { name: "matvec", text: include_str!("../../shaders/matmul/matvec.wgsl") };
+    Source::new::<MatvecParams>("matvec", include_str!("../../shaders/matvec/matvec.wgsl"));
 
-fn variant(across: bool, team: Team) -> Variant {
-    team.define(Variant::new(&MATVEC).flag("QUADS", true).flag("ACROSS", across))
+params! {
+    struct MatvecParams {
+        rows: u32,
+        row_blocks: u32,
+        lines: u32,
+        splits: u32,
+        len: u32,
+        split_len: u32,
+        a_row: i32,
+        a_step: i32,
+        x_step: i32,
+        outputs: u32,
+        pad0: u32,
+        pad1: u32,
+        walk: Walk,
+    }
 }
 
-/// The products of matrices of f32, which lie `[.., rows, k]`, and a vector for each, which lie `[.., k]`: all the sums in a row.
-/// Nothing where the matrices cannot be read four elements at a time.
+fn variant(across: bool, team: Team) -> Variant {
+    team.define(Variant::new(&MATVEC).flag("VEC4", true).flag("ACROSS", across))
+}
+
+/// The products of f32 matrices, whose layout is `[.., rows, k]`, with a vector each, whose layout
+/// is `[.., k]`: all sums in row-major order. `None` if the matrices cannot be read in vec4s.
 ///
 /// # Errors
 ///
-/// When the memory is not there.
+/// Returns an error if the memory is not available.
 pub(crate) fn matvec(
     matrices: (&Tensor, &Layout),
     vectors: (&Tensor, &Layout),
@@ -33,58 +54,66 @@ pub(crate) fn matvec(
     };
     let (a_starts, x_starts) = (starts(a_layout), starts(x_layout));
     let (rows, len) = (a_layout.shape[batch], a_layout.shape[batch + 1]);
-    let (row, step, x_step) =
-        (a_layout.strides[batch], a_layout.strides[batch + 1], x_layout.strides[batch]);
-    let whole = |stride: isize, size: usize| size == 1 || stride % 4 == 0;
-    let in_quads = |layout: &Layout| {
+    let (a_row, a_step) = (a_layout.strides[batch], a_layout.strides[batch + 1]);
+    let x_step = x_layout.strides[batch];
+    let aligned = |stride: isize, size: usize| size == 1 || stride % 4 == 0;
+    let all_aligned = |layout: &Layout| {
         let mut axes = layout.strides.iter().zip(&layout.shape);
-        layout.offset.is_multiple_of(4) && axes.all(|(&stride, &size)| whole(stride, size))
+        layout.offset.is_multiple_of(4) && axes.all(|(&stride, &size)| aligned(stride, size))
     };
     let outputs = a_starts.len() * rows;
-    let along = len.is_multiple_of(4)
-        && (step, x_step) == (1, 1)
-        && whole(row, rows)
-        && in_quads(&x_starts);
-    let across = rows.is_multiple_of(4) && row == 1 && whole(step, len);
-    if outputs == 0 || len == 0 || !in_quads(&a_starts) || !(along || across) {
+    // Along: a row is contiguous. Across: a column is.
+    let steps_contiguous = (a_step, x_step) == (1, 1) && len.is_multiple_of(4);
+    let along = steps_contiguous && aligned(a_row, rows) && all_aligned(&x_starts);
+    let across = rows.is_multiple_of(4) && a_row == 1 && aligned(a_step, len);
+    if outputs == 0 || len == 0 || !all_aligned(&a_starts) || !(along || across) {
         return Ok(None);
     }
     let runtime = a.runtime();
-    let chunk = part_of(runtime, along, outputs, len).next_multiple_of(4);
-    let splits = len.div_ceil(chunk);
-    let fours = rows.div_ceil(4);
-    let lines = a_starts.len() * fours;
-    let (team, unit) = match along {
-        true => (Team::along(runtime, lines * splits, chunk / 4), 4),
-        false => (Team::across(runtime, true, chunk), 1),
+    let split_len = policy::split_len(runtime, along, outputs, len).next_multiple_of(4);
+    let splits = len.div_ceil(split_len);
+    let row_blocks = rows.div_ceil(4);
+    let lines = a_starts.len() * row_blocks;
+    // Elements of a row per load.
+    let (team, per_load) = match along {
+        true => (policy::team_along(runtime, lines * splits, split_len / 4), 4),
+        false => (policy::team_across(runtime, true, split_len), 1),
     };
-    let steps = if along { [row / 4, 1, 1] } else { [0, step / 4, x_step] };
+    let [a_row, a_step, x_step] = if along { [a_row / 4, 1, 1] } else { [0, a_step / 4, x_step] };
     let out = Tensor::empty(runtime, &[splits, outputs], DType::F32, &[a, x])?;
-    let mut params = Params::new();
-    params
-        .extend([rows, fours, lines, splits, len / unit, chunk.min(len) / unit].map(|v| v as u32));
-    params.extend(steps.map(|step| step as i32 as u32));
-    params.extend([outputs as u32, 0, 0]);
-    params.extend_from_slice(&walk(&[&a_starts, &x_starts])?.0);
     Launch {
         variant: &variant(!along, team),
         inputs: &[a, x],
         outputs: &[&out],
-        params: &params,
-        groups: team.groups(lines * splits),
+        params: &MatvecParams {
+            rows: rows as u32,
+            row_blocks: row_blocks as u32,
+            lines: lines as u32,
+            splits: splits as u32,
+            len: (len / per_load) as u32,
+            split_len: (split_len.min(len) / per_load) as u32,
+            a_row: a_row as i32,
+            a_step: a_step as i32,
+            x_step: x_step as i32,
+            outputs: outputs as u32,
+            pad0: 0,
+            pad1: 0,
+            walk: Walk::new(&[&a_starts, &x_starts])?,
+        },
+        workgroups: team.workgroups(lines * splits),
         work: 2 * (outputs * len) as u64,
     }
     .run()?;
     Ok(Some(if splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? }))
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launcher can ask for.
 pub fn variants() -> Vec<Variant> {
-    let along = Team::all_along().map(|team| variant(false, team));
-    along.chain(Team::all_across(true).map(|team| variant(true, team))).collect()
+    let along = policy::all_teams_along().map(|team| variant(false, team));
+    along.chain(policy::all_teams_across(true).map(|team| variant(true, team))).collect()
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[70, 64]), normal(&[64, 1])]),
     case("float_matmul", &[normal(&[3, 260]), normal(&[260, 1])]),

@@ -1,34 +1,48 @@
-//! Normalisation of rows.
+//! Normalisation of rows: layer norm and RMS norm.
 
 use smallvec::{SmallVec, smallvec};
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::team::Team;
-use super::{Launch, copy};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::launch::Launch;
+use super::common::policy;
+use super::common::team::Team;
+use super::composed::views;
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static NORM: Source = Source { name: "norm", text: include_str!("../../shaders/norm/norm.wgsl") };
+static NORM: Source =
+    Source::new::<NormParams>("norm", include_str!("../../shaders/norm/norm.wgsl"));
 
-fn variant(center: bool, team: Team, quads: bool) -> Variant {
-    team.define(Variant::new(&NORM).flag("CENTER", center).flag("QUADS", quads))
+params! {
+    struct NormParams {
+        rows: u32,
+        len: u32,
+        epsilon: f32,
+        has_beta: u32,
+    }
 }
 
-/// Each row of `x` `[.., width]` divided by its root mean square, times `gamma` `[width]`.
+fn variant(center: bool, team: Team, vec4: bool) -> Variant {
+    team.define(Variant::new(&NORM).flag("CENTER", center).flag("VEC4", vec4))
+}
+
+/// Divides each row of `x` `[.., width]` by its root mean square and multiplies it by `gamma`
+/// `[width]`.
 ///
 /// # Errors
 ///
-/// When the shapes do not fit or the memory is not there.
+/// Returns an error if the shapes do not fit or the memory is not available.
 pub fn rms_norm(x: Tensor, gamma: Tensor, epsilon: f32) -> Result<Tensor> {
     normalise(x, gamma, None, epsilon, false)
 }
 
-/// Each row of `x` `[.., width]` less its mean, divided by its standard deviation, times `gamma` `[width]`, plus
-/// `beta` `[width]`.
+/// Subtracts the mean of each row of `x` `[.., width]`, divides by the standard deviation,
+/// multiplies by `gamma` `[width]` and adds `beta` `[width]`.
 ///
 /// # Errors
 ///
-/// When the shapes do not fit or the memory is not there.
+/// Returns an error if the shapes do not fit or the memory is not available.
 pub fn layer_norm(x: Tensor, gamma: Tensor, beta: Option<Tensor>, epsilon: f32) -> Result<Tensor> {
     normalise(x, gamma, beta, epsilon, true)
 }
@@ -47,15 +61,15 @@ fn normalise(
             return Err(Error::Shape {
                 lhs: x.shape().to_vec(),
                 rhs: scale.shape().to_vec(),
-                rule: "gamma and beta have one element for each of a row's",
+                rule: "gamma and beta must have one element per element of a row",
             });
         }
     }
-    let (x, gamma) = (copy::packed(x)?, copy::packed(gamma)?);
-    let beta = beta.map(copy::packed).transpose()?;
+    let (x, gamma) = (views::packed(x)?, views::packed(gamma)?);
+    let beta = beta.map(views::packed).transpose()?;
     let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![&x, &gamma];
     if center {
-        // Without a beta something must still be bound in its place.
+        // The layout requires a beta binding; without a beta it is gamma.
         inputs.push(beta.as_ref().unwrap_or(&gamma));
     }
     let out = Tensor::empty(x.runtime(), x.shape(), DType::F32, &inputs)?;
@@ -63,29 +77,38 @@ fn normalise(
         return Ok(out);
     }
     let rows = x.len() / width;
-    let quads = width.is_multiple_of(4);
-    let words = if quads { width / 4 } else { width };
-    let team = if width >= 32 { Team::along(x.runtime(), rows, words) } else { Team::ALONE };
+    let vec4 = width.is_multiple_of(4);
+    let loads = if vec4 { width / 4 } else { width };
+    let team = match width {
+        32.. => policy::team_along(x.runtime(), rows, loads),
+        _ => Team::SINGLE,
+    };
     Launch {
-        variant: &variant(center, team, quads),
+        variant: &variant(center, team, vec4),
         inputs: &inputs,
         outputs: &[&out],
-        params: &[rows as u32, words as u32, epsilon.to_bits(), u32::from(beta.is_some())],
-        groups: team.groups(rows),
+        params: &NormParams {
+            rows: rows as u32,
+            len: loads as u32,
+            epsilon,
+            has_beta: u32::from(beta.is_some()),
+        },
+        workgroups: team.workgroups(rows),
         work: x.len() as u64 * 8,
     }
     .run()?;
     Ok(out)
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launcher can ask for.
 pub fn variants() -> Vec<Variant> {
-    let teams = Team::all_along().chain([Team::ALONE]);
-    let all = teams.flat_map(|team| [true, false].map(|quads| (team, quads)));
-    all.flat_map(|(team, quads)| [true, false].map(|center| variant(center, team, quads))).collect()
+    let teams = policy::all_teams_along().chain([Team::SINGLE]);
+    let all = teams.flat_map(|team| [true, false].map(|vec4| (team, vec4)));
+    all.flat_map(|(team, vec4)| [true, false].map(|center| variant(center, team, vec4))).collect()
 }
 
-/// What the family must pass. `tests/definitions.rs` checks rows with a large mean, which burn-flex gets wrong.
+/// The cases that the family must pass. `tests/definitions.rs` checks rows with a large mean, which
+/// burn-flex gets wrong.
 pub const CASES: &[Case] = &[
     case("rms_norm", &[normal(&[5, 64]), normal(&[64]), Arg::Float(1e-5)]),
     case("rms_norm", &[normal(&[2, 3, 7]), normal(&[7]), Arg::Float(1e-5)]),

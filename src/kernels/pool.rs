@@ -2,74 +2,84 @@
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::{Launch, Params, cast, copy, div_up};
+use super::cast;
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::options::PoolWindow;
+use super::composed::views;
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static POOL2D: Source =
-    Source { name: "pool2d", text: include_str!("../../shaders/pool/pool2d.wgsl") };
-static POOL2D_BACKWARD: Source = Source {
-    name: "pool2d_backward",
-    text: include_str!("../../shaders/pool/pool2d_backward.wgsl"),
-};
+static POOL: Source =
+    Source::new::<PoolParams>("pool", include_str!("../../shaders/pool/pool.wgsl"));
+static POOL_BACKWARD: Source = Source::new::<PoolParams>(
+    "pool_backward",
+    include_str!("../../shaders/pool/pool_backward.wgsl"),
+);
 
-/// The rows that one invocation makes, as the shaders have it.
-const LINES: usize = 4;
-
-/// How a window moves over its input: height, then width.
-#[derive(Debug, Clone, Copy)]
-pub struct Window {
-    /// The window's size.
-    pub kernel: [usize; 2],
-    /// Distance between neighbouring windows.
-    pub stride: [usize; 2],
-    /// Elements around the input.
-    pub padding: [usize; 2],
-    /// Distance between neighbouring elements of a window.
-    pub dilation: [usize; 2],
-    /// Whether a last window may hang over the edge.
-    pub ceil: bool,
-    /// Whether an average counts the padding.
-    pub count_padding: bool,
+params! {
+    struct PoolParams {
+        count: u32,
+        lines: u32,
+        in_h: u32,
+        in_w: u32,
+        out_h: u32,
+        out_w: u32,
+        kernel_h: u32,
+        kernel_w: u32,
+        stride_h: u32,
+        stride_w: u32,
+        padding_h: u32,
+        padding_w: u32,
+        dilation_h: u32,
+        dilation_w: u32,
+        count_include_pad: u32,
+        pad0: u32,
+    }
 }
 
+/// Lines that one invocation computes.
+const LINES: usize = 4;
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum PoolMode {
     Max,
     MaxWithIndices,
     Average,
-    Adaptive,
+    AdaptiveAverage,
 }
 
-impl Mode {
+impl PoolMode {
     fn variant(self, source: &'static Source) -> Variant {
         Variant::new(source)
             .flag("MAX", matches!(self, Self::Max | Self::MaxWithIndices))
             .flag("INDICES", self == Self::MaxWithIndices)
-            .flag("ADAPTIVE", self == Self::Adaptive)
+            .flag("ADAPTIVE", self == Self::AdaptiveAverage)
             .int("LINES", LINES as u32)
     }
 }
 
-impl Window {
-    /// A window whose place and size follow from the sizes alone.
+impl PoolWindow {
+    /// A placeholder for adaptive pooling, whose windows follow from the input and output sizes.
     fn adaptive() -> Self {
         Self {
             kernel: [1, 1],
             stride: [1, 1],
             padding: [0, 0],
             dilation: [1, 1],
-            ceil: false,
-            count_padding: false,
+            ceil_mode: false,
+            count_include_pad: false,
         }
     }
 
+    /// The height and width of the output for an input of shape `x`.
     fn output(&self, x: &[usize]) -> Result<[usize; 2]> {
         let error = || Error::Shape {
             lhs: x.to_vec(),
             rhs: self.kernel.to_vec(),
-            rule: "pooling needs x [n, c, h, w], windows and strides above zero, no larger than the padded input",
+            rule: "pooling needs x [n, c, h, w], positive window sizes and strides, and a window \
+                   no larger than the padded input",
         };
         let mut out = [0; 2];
         for axis in 0..2 {
@@ -80,53 +90,79 @@ impl Window {
             let padded = x[axis + 2] + 2 * self.padding[axis];
             let room = padded.checked_sub(self.dilation[axis] * (kernel - 1) + 1);
             out[axis] = match room {
-                Some(room) if self.ceil => room.div_ceil(stride) + 1,
+                Some(room) if self.ceil_mode => room.div_ceil(stride) + 1,
                 Some(room) => room / stride + 1,
-                // One window, which hangs over the edge.
-                None if self.ceil => 1,
+                // One window, which extends past the padded input.
+                None if self.ceil_mode => 1,
                 None => return Err(error()),
             };
         }
         Ok(out)
     }
 
-    fn params(&self, lines: usize, input: [usize; 2], output: [usize; 2]) -> Params {
-        let mut words: Params = SmallVec::new();
-        words.push(lines as u32);
-        for pair in [input, output, self.kernel, self.stride, self.padding, self.dilation] {
-            words.extend(pair.map(|v| v as u32));
+    /// The parameters of a kernel with `count` invocations that computes `lines` lines.
+    fn params(
+        &self,
+        count: usize,
+        lines: usize,
+        input: [usize; 2],
+        output: [usize; 2],
+    ) -> PoolParams {
+        let [in_h, in_w] = input.map(|size| size as u32);
+        let [out_h, out_w] = output.map(|size| size as u32);
+        let [kernel_h, kernel_w] = self.kernel.map(|size| size as u32);
+        let [stride_h, stride_w] = self.stride.map(|step| step as u32);
+        let [padding_h, padding_w] = self.padding.map(|size| size as u32);
+        let [dilation_h, dilation_w] = self.dilation.map(|step| step as u32);
+        PoolParams {
+            count: count as u32,
+            lines: lines as u32,
+            in_h,
+            in_w,
+            out_h,
+            out_w,
+            kernel_h,
+            kernel_w,
+            stride_h,
+            stride_w,
+            padding_h,
+            padding_w,
+            dilation_h,
+            dilation_w,
+            count_include_pad: u32::from(self.count_include_pad),
+            pad0: 0,
         }
-        words.extend([u32::from(self.count_padding), 0, 0]);
-        words
     }
 }
 
-/// Workgroups for a result of so many rows: each invocation makes one column of [`LINES`].
-fn workgroups(lines: usize, width: usize) -> u64 {
-    div_up(lines.div_ceil(LINES) * width, 64)
+/// The invocations for a result of `lines` lines: each computes one column of [`LINES`] lines.
+fn invocations(lines: usize, width: usize) -> usize {
+    lines.div_ceil(LINES) * width
 }
 
 fn forward(
-    mode: Mode,
+    mode: PoolMode,
     x: Tensor,
-    window: Window,
+    window: PoolWindow,
     output: [usize; 2],
 ) -> Result<(Tensor, Option<Tensor>)> {
-    let x = copy::packed(x)?;
+    let x = views::packed(x)?;
     let [n, c, h, w] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
     let shape = [n, c, output[0], output[1]];
     let out = Tensor::empty(x.runtime(), &shape, DType::F32, &[&x])?;
     let indices = match mode {
-        Mode::MaxWithIndices => Some(Tensor::empty(x.runtime(), &shape, DType::I32, &[&x])?),
+        PoolMode::MaxWithIndices => Some(Tensor::empty(x.runtime(), &shape, DType::I32, &[&x])?),
         _ => None,
     };
     let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&out).chain(&indices).collect();
+    let lines = n * c * output[0];
+    let count = invocations(lines, output[1]);
     Launch {
-        variant: &mode.variant(&POOL2D),
+        variant: &mode.variant(&POOL),
         inputs: &[&x],
         outputs: &outputs,
-        params: &window.params(n * c * output[0], [h, w], output),
-        groups: workgroups(n * c * output[0], output[1]),
+        params: &window.params(count, lines, [h, w], output),
+        workgroups: workgroups_for(count),
         work: (x.len() + out.len()) as u64,
     }
     .run()?;
@@ -135,105 +171,108 @@ fn forward(
 }
 
 fn backward(
-    mode: Mode,
+    mode: PoolMode,
     x: &[usize],
     grad: Tensor,
     indices: Option<Tensor>,
-    window: Window,
+    window: PoolWindow,
 ) -> Result<Tensor> {
-    let fit = window.output(x)?;
+    let window_output = window.output(x)?;
     let output = match (mode, grad.shape()) {
-        // Any size can be spread evenly.
-        (Mode::Adaptive, &[_, _, h, w]) => [h, w],
-        _ => fit,
+        // Adaptive pooling has outputs of any size.
+        (PoolMode::AdaptiveAverage, &[_, _, h, w]) => [h, w],
+        _ => window_output,
     };
-    let wanted = [x[0], x[1], output[0], output[1]];
-    let misfit = std::iter::once(&grad).chain(&indices).find(|tensor| tensor.shape() != wanted);
-    if let Some(misfit) = misfit {
-        let (lhs, rhs) = (misfit.shape().to_vec(), wanted.to_vec());
+    let expected = [x[0], x[1], output[0], output[1]];
+    let mismatch = std::iter::once(&grad).chain(&indices).find(|tensor| tensor.shape() != expected);
+    if let Some(mismatch) = mismatch {
+        let (lhs, rhs) = (mismatch.shape().to_vec(), expected.to_vec());
         return Err(Error::Shape {
             lhs,
             rhs,
-            rule: "a gradient, and the places of maxima, have the shape of the pooled tensor",
+            rule: "a gradient and the indices of maxima must have the shape of the output",
         });
     }
-    let grad = copy::packed(grad)?;
-    let indices = indices.map(copy::packed).transpose()?;
+    let grad = views::packed(grad)?;
+    let indices = indices.map(views::packed).transpose()?;
     let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&grad]);
     inputs.extend(&indices);
     let out = Tensor::empty(grad.runtime(), x, DType::F32, &inputs)?;
     let lines = x[..3].iter().product();
+    let count = invocations(lines, x[3]);
     Launch {
-        variant: &mode.variant(&POOL2D_BACKWARD),
+        variant: &mode.variant(&POOL_BACKWARD),
         inputs: &inputs,
         outputs: &[&out],
-        params: &window.params(lines, [x[2], x[3]], output),
-        groups: workgroups(lines, x[3]),
+        params: &window.params(count, lines, [x[2], x[3]], output),
+        workgroups: workgroups_for(count),
         work: (grad.len() + out.len()) as u64 * 4,
     }
     .run()?;
     Ok(out)
 }
 
-/// The maximum of each window of `x` `[n, c, h, w]`.
+/// Computes the maximum of each window of `x` `[n, c, h, w]`.
 ///
 /// # Errors
 ///
-/// When the window does not fit or the memory is not there; so too for the functions below.
-pub fn max_pool2d(x: Tensor, window: Window) -> Result<Tensor> {
+/// Returns an error if the window does not fit or the memory is not available; so do the functions
+/// below.
+pub fn max_pool2d(x: Tensor, window: PoolWindow) -> Result<Tensor> {
     let output = window.output(x.shape())?;
-    Ok(forward(Mode::Max, x, window, output)?.0)
+    Ok(forward(PoolMode::Max, x, window, output)?.0)
 }
 
-/// [`max_pool2d`], and where in its image each maximum is: row * width + column.
-pub fn max_pool2d_with_indices(x: Tensor, window: Window) -> Result<(Tensor, Tensor)> {
+/// Computes [`max_pool2d`] and the position of each maximum in its plane: `row * width + column`.
+pub fn max_pool2d_with_indices(x: Tensor, window: PoolWindow) -> Result<(Tensor, Tensor)> {
     let output = window.output(x.shape())?;
-    let (out, indices) = forward(Mode::MaxWithIndices, x, window, output)?;
+    let (out, indices) = forward(PoolMode::MaxWithIndices, x, window, output)?;
     let indices = indices.unwrap_or_else(|| out.clone().bitcast(DType::I32));
     Ok((out, indices))
 }
 
-/// The gradient of [`max_pool2d`] with respect to `x`, whose shape is given.
+/// Computes the gradient of [`max_pool2d`] with respect to its input, whose shape is `x`.
 pub fn max_pool2d_backward(
     x: &[usize],
     grad: Tensor,
     indices: Tensor,
-    window: Window,
+    window: PoolWindow,
 ) -> Result<Tensor> {
-    backward(Mode::Max, x, grad, Some(cast::indices(indices)?), window)
+    backward(PoolMode::Max, x, grad, Some(cast::indices(indices)?), window)
 }
 
-/// The average of each window of `x` `[n, c, h, w]`.
-pub fn avg_pool2d(x: Tensor, window: Window) -> Result<Tensor> {
+/// Computes the average of each window of `x` `[n, c, h, w]`.
+pub fn avg_pool2d(x: Tensor, window: PoolWindow) -> Result<Tensor> {
     let output = window.output(x.shape())?;
-    Ok(forward(Mode::Average, x, window, output)?.0)
+    Ok(forward(PoolMode::Average, x, window, output)?.0)
 }
 
-/// The gradient of [`avg_pool2d`] with respect to `x`, whose shape is given.
-pub fn avg_pool2d_backward(x: &[usize], grad: Tensor, window: Window) -> Result<Tensor> {
-    backward(Mode::Average, x, grad, None, window)
+/// Computes the gradient of [`avg_pool2d`] with respect to its input, whose shape is `x`.
+pub fn avg_pool2d_backward(x: &[usize], grad: Tensor, window: PoolWindow) -> Result<Tensor> {
+    backward(PoolMode::Average, x, grad, None, window)
 }
 
-/// The averages of windows that cover `x` `[n, c, h, w]` evenly.
+/// Computes the averages of `output` windows that cover `x` `[n, c, h, w]` evenly.
 pub fn adaptive_avg_pool2d(x: Tensor, output: [usize; 2]) -> Result<Tensor> {
-    Window::adaptive().output(x.shape())?;
-    Ok(forward(Mode::Adaptive, x, Window::adaptive(), output)?.0)
+    PoolWindow::adaptive().output(x.shape())?;
+    Ok(forward(PoolMode::AdaptiveAverage, x, PoolWindow::adaptive(), output)?.0)
 }
 
-/// The gradient of [`adaptive_avg_pool2d`] with respect to `x`, whose shape is given.
+/// Computes the gradient of [`adaptive_avg_pool2d`] with respect to its input, whose shape is `x`.
 pub fn adaptive_avg_pool2d_backward(x: &[usize], grad: Tensor) -> Result<Tensor> {
-    backward(Mode::Adaptive, x, grad, None, Window::adaptive())
+    backward(PoolMode::AdaptiveAverage, x, grad, None, PoolWindow::adaptive())
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
-    let forward = [Mode::Max, Mode::MaxWithIndices, Mode::Average, Mode::Adaptive];
-    let backward = [Mode::Max, Mode::Average, Mode::Adaptive];
-    let forward = forward.map(|mode| mode.variant(&POOL2D));
-    forward.into_iter().chain(backward.map(|mode| mode.variant(&POOL2D_BACKWARD))).collect()
+    use PoolMode::{AdaptiveAverage, Average, Max, MaxWithIndices};
+    let forward = [Max, MaxWithIndices, Average, AdaptiveAverage];
+    let backward = [Max, Average, AdaptiveAverage];
+    let forward = forward.map(|mode| mode.variant(&POOL));
+    forward.into_iter().chain(backward.map(|mode| mode.variant(&POOL_BACKWARD))).collect()
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const TWO: Arg = Arg::Sizes(&[2, 2]);
     const ONE: Arg = Arg::Sizes(&[1, 1]);
@@ -244,8 +283,8 @@ pub const CASES: &[Case] = {
     const TWO_1: Arg = Arg::Int(2);
     const THREE_1: Arg = Arg::Int(3);
     const FOUR: Arg = Arg::Int(4);
-    const NO: Arg = Arg::Switch(false);
-    const YES: Arg = Arg::Switch(true);
+    const NO: Arg = Arg::Flag(false);
+    const YES: Arg = Arg::Flag(true);
     &[
         case("max_pool2d", &[normal(&[2, 3, 8, 8]), TWO, TWO, NONE, ONE, NO]),
         case("max_pool2d", &[normal(&[2, 3, 9, 7]), THREE, TWO, ONE, TWO, NO]),

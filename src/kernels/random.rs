@@ -1,25 +1,45 @@
-//! Random numbers from a counter-based generator: the seed gives the same numbers on every device.
+//! Random numbers from a counter-based generator: a seed gives the same numbers on every device.
 //!
-//! Integers and truth values agree bit for bit between the kernel and its twin here; floats agree to
-//! the rounding of the last operations.
+//! The functions for the CPU are here too. Integers and booleans have the same bits as the
+//! kernel's; floats agree up to the rounding of the last operations.
 
 use std::sync::Arc;
 
-use super::{Launch, div_up};
+use super::common::cases::Case;
+use super::common::launch::{Launch, workgroups_for};
+use crate::params;
 use crate::runtime::{Runtime, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 static RANDOM: Source =
-    Source { name: "random", text: include_str!("../../shaders/random/random.wgsl") };
+    Source::new::<RandomParams>("random", include_str!("../../shaders/random/random.wgsl"));
 
-/// What the numbers are drawn from.
+params! {
+    struct RandomParams {
+        count: u32,
+        len: u32,
+        block: [u32; 2],
+        seed: [u32; 2],
+        shift: f32,
+        scale: f32,
+        largest: f32,
+        threshold: u32,
+        int_low: i32,
+        int_width: u32,
+    }
+}
+
+/// Numbers per block of the stream.
+const BLOCK_LEN: usize = 4;
+
+/// A distribution to sample from.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Draw {
+pub enum Sampler {
     /// Floats in `[low, high)`.
     Uniform {
-        /// The lower end.
+        /// The lower bound.
         low: f32,
-        /// The upper end.
+        /// The upper bound.
         high: f32,
     },
     /// Normally distributed floats.
@@ -36,37 +56,37 @@ pub enum Draw {
     },
     /// Integers in `low .. low + width`, with `width` up to 2^32 - 1.
     Ints {
-        /// The lower end.
+        /// The lower bound.
         low: i32,
-        /// How many values there are.
+        /// The number of values.
         width: u32,
     },
 }
 
-/// A position in the stream of a seed.
+/// A position in the stream of random numbers of a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stream {
-    /// The key of the generator.
+pub struct PhiloxStream {
+    /// The seed, which is the key of the generator.
     pub seed: u64,
     /// The next unused block of four numbers.
     pub block: u64,
 }
 
-impl Stream {
-    /// The stream of a seed, from its start.
+impl PhiloxStream {
+    /// The start of the stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, block: 0 }
     }
 
-    /// Takes the blocks for `len` numbers: the part of the stream they are drawn from.
+    /// Advances past the blocks for `len` numbers. Returns the position of the first one.
     pub fn take(&mut self, len: usize) -> Self {
         let taken = *self;
-        self.block = self.block.wrapping_add(len.div_ceil(4) as u64);
+        self.block = self.block.wrapping_add(len.div_ceil(BLOCK_LEN) as u64);
         taken
     }
 }
 
-impl Draw {
+impl Sampler {
     fn flag(self) -> &'static str {
         match self {
             Self::Uniform { .. } => "UNIFORM",
@@ -76,114 +96,149 @@ impl Draw {
         }
     }
 
-    /// The largest float below the upper end of a uniform draw, which rounding must not reach.
-    fn top(self) -> f32 {
-        match self {
-            Self::Uniform { low, high } => high.next_down().max(low),
-            _ => f32::INFINITY,
-        }
-    }
-
-    fn scalars(self) -> [u32; 2] {
-        match self {
-            Self::Uniform { low, high } => [low.to_bits(), (high - low).to_bits()],
-            Self::Normal { mean, deviation } => [mean.to_bits(), deviation.to_bits()],
-            Self::Bernoulli { probability } => {
-                [(probability.clamp(0.0, 1.0) * 4_294_967_296.0).min(4_294_967_295.0) as u32, 0]
-            }
-            Self::Ints { low, width } => [low as u32, width],
-        }
-    }
-
     fn variant(self, out: DType) -> Variant {
         Variant::new(&RANDOM).ty("O", out.wgsl()).flag(self.flag(), true)
     }
+
+    fn params(self, len: usize, stream: PhiloxStream) -> RandomParams {
+        let params = RandomParams {
+            count: len.div_ceil(BLOCK_LEN) as u32,
+            len: len as u32,
+            block: low_and_high(stream.block),
+            seed: low_and_high(stream.seed),
+            ..bytemuck::Zeroable::zeroed()
+        };
+        match self {
+            Self::Uniform { low, high } => RandomParams {
+                shift: low,
+                scale: high - low,
+                largest: largest_below(low, high),
+                ..params
+            },
+            Self::Normal { mean, deviation } => {
+                RandomParams { shift: mean, scale: deviation, ..params }
+            }
+            Self::Bernoulli { probability } => {
+                RandomParams { threshold: threshold(probability), ..params }
+            }
+            Self::Ints { low, width } => RandomParams { int_low: low, int_width: width, ..params },
+        }
+    }
+
+    /// Number `k` of a block, as a float.
+    fn float(self, bits: [u32; BLOCK_LEN], k: usize) -> f32 {
+        match self {
+            Self::Uniform { low, high } => {
+                unit_float(bits[k]).mul_add(high - low, low).min(largest_below(low, high))
+            }
+            Self::Normal { mean, deviation } => {
+                let pair = k & !1;
+                let radius = (-2.0 * (1.0 - unit_float(bits[pair])).ln()).sqrt();
+                let angle = std::f32::consts::TAU * unit_float(bits[pair + 1]);
+                let part = if k.is_multiple_of(2) { angle.cos() } else { angle.sin() };
+                radius * part * deviation + mean
+            }
+            Self::Bernoulli { .. } | Self::Ints { .. } => self.integer(bits, k) as f32,
+        }
+    }
+
+    /// Number `k` of a block, as an integer; floats are rounded towards zero.
+    fn integer(self, bits: [u32; BLOCK_LEN], k: usize) -> i32 {
+        match self {
+            Self::Uniform { .. } | Self::Normal { .. } => self.float(bits, k) as i32,
+            Self::Bernoulli { probability } => i32::from(bits[k] < threshold(probability)),
+            Self::Ints { low, width } => {
+                low.wrapping_add_unsigned(((u64::from(bits[k]) * u64::from(width)) >> 32) as u32)
+            }
+        }
+    }
 }
 
-/// A tensor of random numbers from a part of a stream.
+/// The largest float below `high`, but at least `low`: the bound of uniform floats, because
+/// rounding must not reach `high`.
+fn largest_below(low: f32, high: f32) -> f32 {
+    high.next_down().max(low)
+}
+
+/// A probability in units of 2^-32.
+fn threshold(probability: f64) -> u32 {
+    (probability.clamp(0.0, 1.0) * 4_294_967_296.0).min(4_294_967_295.0) as u32
+}
+
+/// The low and high words.
+fn low_and_high(x: u64) -> [u32; 2] {
+    [x as u32, (x >> 32) as u32]
+}
+
+/// Creates a tensor of random numbers from a part of a stream.
 ///
 /// # Errors
 ///
-/// When the memory is not there.
+/// Returns an error if the memory is not available.
 pub fn fill(
     runtime: &Arc<Runtime>,
     shape: &[usize],
-    draw: Draw,
+    sampler: Sampler,
     out: DType,
-    stream: Stream,
+    stream: PhiloxStream,
 ) -> Result<Tensor> {
     let tensor = Tensor::empty(runtime, shape, out, &[])?;
-    let [s, t] = draw.scalars();
     let len = tensor.len();
-    let halves = |x: u64| [x as u32, (x >> 32) as u32];
-    let (block, seed) = (halves(stream.block), halves(stream.seed));
     Launch {
-        variant: &draw.variant(out),
+        variant: &sampler.variant(out),
         inputs: &[],
         outputs: &[&tensor],
-        params: &[len as u32, draw.top().to_bits(), block[0], block[1], seed[0], seed[1], s, t],
-        groups: div_up(len, 64 * 4),
+        params: &sampler.params(len, stream),
+        workgroups: workgroups_for(len.div_ceil(BLOCK_LEN)),
         work: len as u64 * 20,
     }
     .run()?;
     Ok(tensor)
 }
 
-/// The kernel's twin for floats.
-pub fn floats(len: usize, draw: Draw, stream: Stream) -> Vec<f32> {
-    let [s, t] = draw.scalars().map(f32::from_bits);
-    let value = |bits: [u32; 4], k: usize| match draw {
-        Draw::Uniform { .. } => unit(bits[k]).mul_add(t, s).min(draw.top()),
-        Draw::Normal { .. } => {
-            let pair = k & !1;
-            let radius = (-2.0 * (1.0 - unit(bits[pair])).ln()).sqrt();
-            let angle = std::f32::consts::TAU * unit(bits[pair + 1]);
-            radius * (if k.is_multiple_of(2) { angle.cos() } else { angle.sin() }) * t + s
-        }
-        Draw::Bernoulli { .. } => f32::from(bits[k] < draw.scalars()[0]),
-        Draw::Ints { .. } => integer(bits[k], draw) as f32,
-    };
-    blocks(len, stream, value)
+/// Computes the kernel's floats on the CPU.
+pub fn floats(len: usize, sampler: Sampler, stream: PhiloxStream) -> Vec<f32> {
+    blocks(len, stream, |bits, k| sampler.float(bits, k))
 }
 
-/// The kernel's twin for integers.
-pub fn integers(len: usize, draw: Draw, stream: Stream) -> Vec<i32> {
-    blocks(len, stream, |bits, k| integer(bits[k], draw))
+/// Computes the kernel's integers on the CPU.
+pub fn integers(len: usize, sampler: Sampler, stream: PhiloxStream) -> Vec<i32> {
+    blocks(len, stream, |bits, k| sampler.integer(bits, k))
 }
 
-/// Integers in `low .. low + width` for types that no kernel knows, from the same stream.
-pub fn wide_integers(len: usize, low: i64, width: u64, stream: Stream) -> Vec<i64> {
-    let value = |bits: [u32; 4], k: usize| {
+/// Computes integers in `low .. low + width` on the CPU, from the same stream: for ranges beyond
+/// 32 bits and devices without a kernel.
+pub fn integers_64_bit(len: usize, low: i64, width: u64, stream: PhiloxStream) -> Vec<i64> {
+    let value = |bits: [u32; BLOCK_LEN], k: usize| {
         low.wrapping_add(((u128::from(bits[k]) * u128::from(width)) >> 32) as i64)
     };
     blocks(len, stream, value)
 }
 
-fn integer(bits: u32, draw: Draw) -> i32 {
-    let [s, t] = draw.scalars();
-    match draw {
-        Draw::Bernoulli { .. } => i32::from(bits < s),
-        _ => s.wrapping_add(((u64::from(bits) * u64::from(t)) >> 32) as u32) as i32,
-    }
-}
-
-fn blocks<T>(len: usize, stream: Stream, value: impl Fn([u32; 4], usize) -> T) -> Vec<T> {
+/// Computes `len` numbers: `value(bits, k)` is number `k` of the block with these random bits.
+fn blocks<T>(
+    len: usize,
+    stream: PhiloxStream,
+    value: impl Fn([u32; BLOCK_LEN], usize) -> T,
+) -> Vec<T> {
     let mut out = Vec::with_capacity(len);
-    for index in 0..len.div_ceil(4) {
+    for index in 0..len.div_ceil(BLOCK_LEN) {
         let bits = philox(stream.block.wrapping_add(index as u64), stream.seed);
-        out.extend((0..4.min(len - index * 4)).map(|k| value(bits, k)));
+        out.extend((0..BLOCK_LEN.min(len - index * BLOCK_LEN)).map(|k| value(bits, k)));
     }
     out
 }
 
-fn unit(bits: u32) -> f32 {
+/// A float in `[0, 1)` from the upper 24 bits.
+fn unit_float(bits: u32) -> f32 {
     (bits >> 8) as f32 * 5.960_464_5e-8
 }
 
-/// Philox 4x32-10: four random words from a block number and a key.
-fn philox(block: u64, seed: u64) -> [u32; 4] {
-    let mut x = [block as u32, (block >> 32) as u32, 0, 0];
-    let mut key = [seed as u32, (seed >> 32) as u32];
+/// Philox 4x32-10: four random words from a block index and a key.
+fn philox(block: u64, seed: u64) -> [u32; BLOCK_LEN] {
+    let [low, high] = low_and_high(block);
+    let mut x = [low, high, 0, 0];
+    let mut key = low_and_high(seed);
     for _ in 0..10 {
         let m0 = u64::from(x[0]) * 0xd251_1f53;
         let m1 = u64::from(x[2]) * 0xcd9e_8d57;
@@ -198,44 +253,45 @@ fn philox(block: u64, seed: u64) -> [u32; 4] {
     x
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launcher can ask for.
 pub fn variants() -> Vec<Variant> {
-    let float = |draw: Draw| draw.variant(DType::F32);
+    let float = |sampler: Sampler| sampler.variant(DType::F32);
     vec![
-        float(Draw::Uniform { low: 0.0, high: 1.0 }),
-        float(Draw::Normal { mean: 0.0, deviation: 1.0 }),
-        float(Draw::Bernoulli { probability: 0.5 }),
-        Draw::Bernoulli { probability: 0.5 }.variant(DType::I32),
-        Draw::Ints { low: 0, width: 1 }.variant(DType::I32),
+        float(Sampler::Uniform { low: 0.0, high: 1.0 }),
+        float(Sampler::Normal { mean: 0.0, deviation: 1.0 }),
+        float(Sampler::Bernoulli { probability: 0.5 }),
+        Sampler::Bernoulli { probability: 0.5 }.variant(DType::I32),
+        Sampler::Ints { low: 0, width: 1 }.variant(DType::I32),
     ]
 }
 
-/// None: what a draw gives is no function of its arguments. `tests/behaviour.rs` holds the kernel to its twin.
-pub const CASES: &[super::cases::Case] = &[];
+/// Empty, because the results are not a function of the arguments. `tests/behaviour.rs` compares
+/// the kernel with the functions for the CPU.
+pub const CASES: &[Case] = &[];
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The known answers that the generator's authors publish.
+    /// The known answer was published by the authors of the generator.
     #[test]
-    fn philox_known_answers() {
+    fn philox_gives_the_known_answer() {
         assert_eq!(philox(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     }
 
     #[test]
-    fn moments() {
+    fn samples_have_the_moments_of_their_distribution() {
         let n = 1 << 16;
         let mean = |v: &[f32]| v.iter().map(|&x| f64::from(x)).sum::<f64>() / n as f64;
-        let uniform = floats(n, Draw::Uniform { low: -1.0, high: 3.0 }, Stream::new(7));
+        let uniform = floats(n, Sampler::Uniform { low: -1.0, high: 3.0 }, PhiloxStream::new(7));
         assert!((mean(&uniform) - 1.0).abs() < 0.02);
         assert!(uniform.iter().all(|x| (-1.0..=3.0).contains(x)));
-        let normal = floats(n, Draw::Normal { mean: 2.0, deviation: 3.0 }, Stream::new(7));
+        let normal = floats(n, Sampler::Normal { mean: 2.0, deviation: 3.0 }, PhiloxStream::new(7));
         let spread: Vec<f32> = normal.iter().map(|x| (x - 2.0).powi(2)).collect();
         assert!((mean(&normal) - 2.0).abs() < 0.05 && (mean(&spread).sqrt() - 3.0).abs() < 0.05);
-        let coins = integers(n, Draw::Bernoulli { probability: 0.3 }, Stream::new(7));
+        let coins = integers(n, Sampler::Bernoulli { probability: 0.3 }, PhiloxStream::new(7));
         assert!((coins.iter().sum::<i32>() as f64 / n as f64 - 0.3).abs() < 0.01);
-        let dice = integers(n, Draw::Ints { low: 1, width: 6 }, Stream::new(7));
+        let dice = integers(n, Sampler::Ints { low: 1, width: 6 }, PhiloxStream::new(7));
         assert!(dice.iter().all(|d| (1..=6).contains(d)));
     }
 }

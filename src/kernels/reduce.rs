@@ -1,23 +1,43 @@
 //! Reductions over one axis, several, or all.
 //!
-//! A line is what one output reduces. Long lines with few outputs are cut into parts that are reduced
-//! on their own and then combined, always in the same order: results repeat bit for bit.
+//! A line is the elements that one output reduces. Long lines with few outputs are cut into splits,
+//! which are reduced on their own and then combined, always in the same order: results repeat bit
+//! for bit.
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, ints, normal, permuted, truths};
-use super::create;
-use super::elementwise::{Number, scalar};
-use super::table::rows;
-use super::team::{Team, part_of};
-use super::{Launch, Params, walk};
+use super::common::cases::{Arg, Case, bools, case, ints, normal, permuted};
+use super::common::launch::Launch;
+use super::common::policy;
+use super::common::table::rows;
+use super::common::team::Team;
+use super::common::walk::{Walk, shape_words};
+use super::composed::create;
+use super::elementwise::{ScalarValue, scalar};
+use crate::params;
 use crate::runtime::{Source, Variant};
-use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Tensor, collapse};
+use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Strides, Tensor, collapse};
 
 static REDUCE: Source =
-    Source { name: "reduce", text: include_str!("../../shaders/reduce/reduce.wgsl") };
+    Source::new::<ReduceParams>("reduce", include_str!("../../shaders/reduce/reduce.wgsl"));
 
-/// What is computed from a line.
+params! {
+    struct ReduceParams {
+        lines: u32,
+        splits: u32,
+        len: u32,
+        split_len: u32,
+        divisor: f32,
+        stride: i32,
+        inner_rank: u32,
+        pad0: u32,
+        walk: Walk,
+        inner_shape: [[u32; 4]; MAX_RANK / 4],
+        inner_strides: [[i32; 4]; MAX_RANK / 4],
+    }
+}
+
+/// The result of a reduction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reduction {
     /// The sum; zero for an empty line.
@@ -26,33 +46,53 @@ pub enum Reduction {
     Mean,
     /// The product; one for an empty line.
     Prod,
-    /// The largest element; NaN if there is one.
+    /// The maximum; NaN if any element is.
     Max,
-    /// The smallest element; NaN if there is one.
+    /// The minimum; NaN if any element is.
     Min,
-    /// The largest magnitude.
+    /// The maximum magnitude.
     MaxAbs,
     /// Whether any element is not zero.
     Any,
     /// Whether all elements are not zero.
     All,
-    /// The index of the largest element, the first of equals.
+    /// The index of the maximum, the first of equals.
     ArgMax,
-    /// The index of the smallest element, the first of equals.
+    /// The index of the minimum, the first of equals.
     ArgMin,
 }
 
 use Reduction::*;
 
+/// The elements that one load reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Load {
+    /// One element.
+    Scalar,
+    /// Four neighbours of a line.
+    Along,
+    /// One element of each of four neighbouring lines.
+    Across,
+}
+
+/// What a variant of the kernel is specialised for.
+#[derive(Debug, Clone, Copy)]
+struct Specialisation {
+    team: Team,
+    load: Load,
+    /// Whether one axis is reduced.
+    flat: bool,
+}
+
 impl Reduction {
-    const EVERY: [Self; 10] = [Sum, Mean, Prod, Max, Min, MaxAbs, Any, All, ArgMax, ArgMin];
+    const ALL: [Self; 10] = [Sum, Mean, Prod, Max, Min, MaxAbs, Any, All, ArgMax, ArgMin];
 
     fn is_arg(self) -> bool {
         matches!(self, ArgMax | ArgMin)
     }
 
-    /// The result's type for elements of `dtype`.
-    fn out(self, dtype: DType) -> DType {
+    /// The type of the result for elements of `dtype`.
+    fn result_type(self, dtype: DType) -> DType {
         match self {
             Any | All => DType::Bool,
             ArgMax | ArgMin => DType::I32,
@@ -60,9 +100,10 @@ impl Reduction {
         }
     }
 
-    /// The reduction that combines the results of parts.
-    fn of_parts(self) -> Self {
+    /// The reduction that combines the results of splits.
+    fn of_splits(self) -> Self {
         match self {
+            Mean => Sum,
             MaxAbs => Max,
             other => other,
         }
@@ -72,13 +113,9 @@ impl Reduction {
         dtype != DType::Bool || matches!(self, Any | All)
     }
 
-    fn variant(self, dtype: DType, team: Team, reads: Reads, flat: bool, last: bool) -> Variant {
-        let float = dtype == DType::F32;
-        let inner = match self {
-            Any | All => "u32",
-            _ => dtype.wgsl(),
-        };
-        let combine = match self {
+    /// The WGSL expression that combines two partial results.
+    fn combine_expr(self, float: bool) -> &'static str {
+        match self {
             Sum | Mean => "a + b",
             Prod => "a * b",
             Max | MaxAbs if float => "nan_max(a, b)",
@@ -88,99 +125,113 @@ impl Reduction {
             Any => "a | b",
             All => "a & b",
             ArgMax | ArgMin => "a",
-        };
-        let identity = match self {
-            Sum | Mean => "T()",
-            Any => "0u",
-            All => "1u",
-            Prod => "T(1)",
-            Max if float => "-inf()",
-            Min if float => "inf()",
-            Max | Min => limit(dtype, self == Max),
-            MaxAbs | ArgMax | ArgMin => "T()",
-        };
-        let load = match self {
+        }
+    }
+
+    /// The WGSL expression of the result for no elements.
+    fn identity_expr(self, dtype: DType) -> &'static str {
+        match (self, dtype) {
+            (Any, _) => "0u",
+            (All, _) => "1u",
+            (Prod, _) => "T(1)",
+            (Max, DType::F32) => "-inf()",
+            (Min, DType::F32) => "inf()",
+            (Max, _) => min_expr(dtype),
+            (Min, _) => max_expr(dtype),
+            _ => "T()",
+        }
+    }
+
+    /// The WGSL expression of an element's partial result.
+    fn load_expr(self, float: bool) -> &'static str {
+        match self {
             MaxAbs if float => "abs(v)",
             MaxAbs => "select(v, T(0) - v, v < T(0))",
             Any | All => "u32(!(v == E()))",
             _ => "v",
-        };
-        let better = match (self, float) {
+        }
+    }
+
+    /// The WGSL expression for whether element `v` replaces the best so far, `b`.
+    fn better_expr(self, float: bool) -> &'static str {
+        match (self, float) {
             (ArgMax, true) => "v > b || (is_nan(v) && (!is_nan(b) || index < best.index))",
             (ArgMin, true) => "v < b || (is_nan(v) && (!is_nan(b) || index < best.index))",
             (ArgMax, false) => "v > b",
             (ArgMin, false) => "v < b",
             _ => "false",
+        }
+    }
+
+    /// The variant; `last`: no splits have to be combined afterwards.
+    fn variant(self, dtype: DType, special: Specialisation, last: bool) -> Variant {
+        let Specialisation { team, load, flat } = special;
+        let float = dtype == DType::F32;
+        let partial = match self {
+            Any | All => "u32",
+            _ => dtype.wgsl(),
         };
         let finish = match (self, last) {
-            (Mean, true) if float => "v / p.scale",
-            (Mean, true) => "v / T(p.len * PER_LOAD)",
+            (Mean, true) if float => "v / p.divisor",
+            (Mean, true) => "v / T(p.len * LINE_ELEMENTS_PER_LOAD)",
             _ => "v",
         };
-        let quads = reads != Reads::Single;
+        let vec4 = load != Load::Scalar;
         let variant = Variant::new(&REDUCE)
             .ty("E", dtype.wgsl())
-            .ty("T", inner)
-            .ty("O", self.out(dtype).wgsl())
-            .expr("COMBINE", combine)
-            .expr("IDENTITY", identity)
-            .expr("LOAD", load)
+            .ty("T", partial)
+            .ty("O", self.result_type(dtype).wgsl())
+            .expr("COMBINE", self.combine_expr(float))
+            .expr("IDENTITY", self.identity_expr(dtype))
+            .expr("LOAD", self.load_expr(float))
             .expr("FINISH", finish)
-            .expr("BETTER", better)
-            .int("PER_LOAD", if reads == Reads::Along { 4 } else { 1 })
+            .expr("BETTER", self.better_expr(float))
+            .int("LINE_ELEMENTS_PER_LOAD", if load == Load::Along { 4 } else { 1 })
             .flag("ARG", self.is_arg())
-            .flag("ALONG", reads == Reads::Along)
+            .flag("SCALAR", !self.is_arg() && load != Load::Across)
+            .flag("ALONG", load == Load::Along)
             .flag("FLAT", flat)
-            .flag("ACROSS", reads == Reads::Across)
-            .flag("QUADS", quads)
-            .flag("WORDS", quads && dtype.size() == 4);
+            .flag("ACROSS", load == Load::Across)
+            .flag("VEC4", vec4)
+            .flag("WORDS", vec4 && dtype.size() == 4);
         team.define(variant)
     }
 }
 
-/// The least value of an integer type, or the greatest.
-fn limit(dtype: DType, least: bool) -> &'static str {
-    match (dtype, least) {
-        (DType::I32, true) => "i32(-0x7fffffff) - 1",
-        (DType::I32, false) => "0x7fffffff",
-        (DType::I64, true) => "i64(u64(1u) << 63u)",
-        (DType::I64, false) => "i64(~u64(0u) >> 1u)",
-        (_, true) => "T(0)",
-        (_, false) => "~T(0)",
+/// The WGSL expression of an integer type's minimum.
+fn min_expr(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I32 => "i32(-0x7fffffff) - 1",
+        DType::I64 => "i64(u64(1u) << 63u)",
+        _ => "T(0)",
     }
 }
 
-/// What one read brings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Reads {
-    /// An element.
-    Single,
-    /// Four neighbours of a line.
-    Along,
-    /// An element of each of four lines.
-    Across,
+/// The WGSL expression of an integer type's maximum.
+fn max_expr(dtype: DType) -> &'static str {
+    match dtype {
+        DType::I32 => "0x7fffffff",
+        DType::I64 => "i64(~u64(0u) >> 1u)",
+        _ => "~T(0)",
+    }
 }
 
-/// Reduces the given axes, which stay in the shape with size one.
+/// Reduces the given axes, which keep size one.
 ///
 /// # Errors
 ///
-/// For a maximum or minimum of nothing or a mean of no integers, and when the device fails.
+/// Returns an error if the reduced axes are empty and the reduction has no result for that
+/// (maximum, minimum, integer mean), or the device fails.
 pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     let mut shape: Shape = tensor.shape().into();
-    let mut kept: SmallVec<[usize; 6]> = SmallVec::new();
-    for axis in 0..shape.len() {
-        if !axes.contains(&axis) {
-            kept.push(axis);
-        }
-    }
+    let kept: SmallVec<[usize; 6]> = (0..shape.len()).filter(|axis| !axes.contains(axis)).collect();
     let len: usize = axes.iter().map(|&axis| shape[axis]).product();
     for &axis in axes {
         shape[axis] = 1;
     }
     if len == 0 && kind == Mean && tensor.dtype().is_float() {
-        let nothing = Number::Float(f32::NAN);
-        return create::full(tensor.runtime(), &shape, nothing, tensor.dtype());
+        let nan = ScalarValue::Float(f32::NAN);
+        return create::full(tensor.runtime(), &shape, nan, tensor.dtype());
     }
     if len == 0 && !matches!(kind, Sum | Prod | Any | All) {
         return Err(Error::Shape {
@@ -195,7 +246,7 @@ pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     Ok(out.view(Layout::contiguous(&shape)))
 }
 
-/// Reduces one axis, which stays in the shape with size one.
+/// Reduces one axis, which keeps size one.
 ///
 /// # Errors
 ///
@@ -204,7 +255,7 @@ pub fn dim(kind: Reduction, tensor: Tensor, axis: usize) -> Result<Tensor> {
     axes(kind, tensor, &[axis])
 }
 
-/// Reduces everything to a tensor of shape `[1]`.
+/// Reduces all axes to a tensor of shape `[1]`.
 ///
 /// # Errors
 ///
@@ -215,135 +266,183 @@ pub fn all(kind: Reduction, tensor: Tensor) -> Result<Tensor> {
     Ok(out.view(Layout::contiguous(&[1])))
 }
 
-/// The result over the lines that start at `outer`'s elements and run through `inner`'s.
-fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> Result<Tensor> {
-    let (outputs, len) = (outer.len(), inner.len());
-    let (inner_shape, inner_strides) = collapse(&[inner]);
-    if inner_shape.len() > MAX_RANK {
-        return Err(Error::TooManyAxes { shape: inner_shape.to_vec() });
+/// The lines of a reduction, and whether they may be read in vec4s.
+struct Lines<'a> {
+    /// Where each line starts.
+    outer: &'a Layout,
+    /// The elements of a line, from its start.
+    inner: &'a Layout,
+    /// Sizes and strides of the reduced axes, merged where possible.
+    shape: Shape,
+    strides: Strides,
+}
+
+impl<'a> Lines<'a> {
+    fn new(outer: &'a Layout, inner: &'a Layout) -> Result<Self> {
+        let (shape, mut strides) = collapse(&[inner]);
+        if shape.len() > MAX_RANK {
+            return Err(Error::TooManyAxes { shape: shape.to_vec() });
+        }
+        Ok(Self { outer, inner, shape, strides: strides.swap_remove(0) })
     }
-    let steps = &inner_strides[0];
-    let flat = inner_shape.len() <= 1;
-    let straight = flat && steps.first().is_none_or(|&step| step == 1);
-    let four = |layout: &Layout| {
-        layout.strides.iter().zip(&layout.shape).all(|(&s, &n)| n == 1 || s % 4 == 0)
-    };
-    let quads = |reads| {
-        if kind.is_arg() || !outer.offset.is_multiple_of(4) { Reads::Single } else { reads }
-    };
-    let beside = outer.shape.len().checked_sub(1).is_some_and(|last| {
+
+    /// Whether one axis is reduced.
+    fn flat(&self) -> bool {
+        self.shape.len() <= 1
+    }
+
+    /// Whether the members of a team should read along a line: its innermost elements are
+    /// neighbours in memory, or there are too few lines to occupy single invocations.
+    fn prefer_along(&self, kind: Reduction) -> bool {
+        let (outputs, len) = (self.outer.len(), self.inner.len());
+        // Index reductions are not split, so fewer lines justify a team for each.
+        let few = if kind.is_arg() { 64 } else { 8 };
+        let contiguous = self.strides.last().is_none_or(|&stride| stride == 1);
+        len >= 16 && (contiguous || (outputs < few && len > 64))
+    }
+
+    /// The widest load for this layout.
+    fn load(&self, kind: Reduction, along: bool) -> Load {
+        if kind.is_arg() || !self.outer.offset.is_multiple_of(4) {
+            return Load::Scalar;
+        }
+        match along {
+            true if self.contiguous_vec4s() => Load::Along,
+            false if self.neighbouring_lines() => Load::Across,
+            _ => Load::Scalar,
+        }
+    }
+
+    /// Whether each line is contiguous, aligned, and a multiple of four elements.
+    fn contiguous_vec4s(&self) -> bool {
+        let contiguous = self.flat() && self.strides.first().is_none_or(|&stride| stride == 1);
+        contiguous && self.inner.len().is_multiple_of(4) && aligned(self.outer)
+    }
+
+    /// Whether the lines are aligned groups of four neighbours in memory.
+    fn neighbouring_lines(&self) -> bool {
+        let Some(last) = self.outer.shape.len().checked_sub(1) else { return false };
         let rest = Layout {
-            shape: outer.shape[..last].into(),
-            strides: outer.strides[..last].into(),
+            shape: self.outer.shape[..last].into(),
+            strides: self.outer.strides[..last].into(),
             offset: 0,
         };
-        outer.strides[last] == 1
-            && outer.shape[last].is_multiple_of(4)
-            && four(&rest)
-            && four(inner)
-    });
-    // A team's reads should be neighbours in memory: of a line, or of lines beside one another if there are some.
-    // Those of indices are not cut into parts: few of them need a team each.
-    let few = if kind.is_arg() { 64 } else { 8 };
-    let along =
-        len >= 16 && (steps.last().is_none_or(|&step| step == 1) || (outputs < few && len > 64));
-    let reads = match along {
-        true if straight && len.is_multiple_of(4) && four(outer) => quads(Reads::Along),
-        false if beside => quads(Reads::Across),
-        _ => Reads::Single,
-    };
+        self.outer.strides[last] == 1
+            && self.outer.shape[last].is_multiple_of(4)
+            && aligned(&rest)
+            && aligned(self.inner)
+    }
+
+    /// The strides of the reduced axes in loads.
+    fn load_strides(&self, load: Load) -> [[i32; 4]; MAX_RANK / 4] {
+        let mut words = [[0; 4]; MAX_RANK / 4];
+        for (axis, &stride) in self.strides.iter().enumerate() {
+            words[axis / 4][axis % 4] = match load {
+                Load::Scalar => stride as i32,
+                Load::Along => 1,
+                Load::Across => (stride / 4) as i32,
+            };
+        }
+        words
+    }
+}
+
+/// Whether all offsets in `layout` are multiples of four.
+fn aligned(layout: &Layout) -> bool {
+    layout.strides.iter().zip(&layout.shape).all(|(&stride, &size)| size == 1 || stride % 4 == 0)
+}
+
+/// The result over the lines that start at the elements of `outer` and run through those of
+/// `inner`.
+fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> Result<Tensor> {
     let (runtime, dtype) = (tensor.runtime(), tensor.dtype());
-    // Few outputs: parts of a line are reduced first. Indices do not survive that, so theirs are not cut.
-    let chunk = if kind.is_arg() { len } else { part_of(runtime, along, outputs, len) };
-    let chunk = chunk.next_multiple_of(4).max(4);
-    let splits = len.div_ceil(chunk).max(1);
-    let (lines, unit) = match reads {
-        Reads::Single => (outputs, 1),
-        Reads::Along => (outputs, 4),
-        Reads::Across => (outputs / 4, 1),
+    let (outputs, len) = (outer.len(), inner.len());
+    let axes = Lines::new(outer, inner)?;
+    let along = axes.prefer_along(kind);
+    let load = axes.load(kind, along);
+    // The index of a part is not that of the line, so index reductions are not split.
+    let split_len =
+        if kind.is_arg() { len } else { policy::split_len(runtime, along, outputs, len) };
+    let split_len = split_len.next_multiple_of(4).max(4);
+    let splits = len.div_ceil(split_len).max(1);
+    // `unit`: elements of a line per load.
+    let (lines, unit) = match load {
+        Load::Scalar => (outputs, 1),
+        Load::Along => (outputs, 4),
+        Load::Across => (outputs / 4, 1),
     };
     let team = match along {
-        true if dtype.size() == 8 => {
-            Team::along(runtime, lines * splits, chunk / unit).by_barriers()
-        }
-        true => Team::along(runtime, lines * splits, chunk / unit),
-        false => Team::across(runtime, reads == Reads::Across, chunk),
+        true => policy::team_along(runtime, lines * splits, split_len / unit),
+        false => policy::team_across(runtime, load == Load::Across, split_len),
     };
-    let out = Tensor::empty(runtime, &[splits * outputs], kind.out(dtype), &[tensor])?;
+    let team = if dtype.is_64_bit() { team.without_subgroups() } else { team };
+    let out = Tensor::empty(runtime, &[splits * outputs], kind.result_type(dtype), &[tensor])?;
     if outputs == 0 {
         return Ok(out);
     }
-    // In reads: those along a line are neighbours.
-    let step_of = |axis: usize| match (reads, steps.get(axis)) {
-        (Reads::Single, Some(&step)) => step as i32 as u32,
-        (Reads::Across, Some(&step)) => (step / 4) as i32 as u32,
-        _ => 1,
-    };
-    let mut params: Params = SmallVec::new();
-    params.extend_from_slice(&[
-        lines as u32,
-        splits as u32,
-        (len / unit) as u32,
-        (chunk.min(len) / unit) as u32,
-        (len as f32).to_bits(),
-        step_of(0),
-        inner_shape.len() as u32,
-        0,
-    ]);
-    params.extend_from_slice(&walk(&[outer])?.0);
-    let mut words = [0u32; 2 * MAX_RANK];
-    for (axis, &size) in inner_shape.iter().enumerate() {
-        words[axis] = size as u32;
-        words[MAX_RANK + axis] = step_of(axis);
-    }
-    params.extend_from_slice(&words);
+    let inner_strides = axes.load_strides(load);
+    let special = Specialisation { team, load, flat: axes.flat() };
     Launch {
-        variant: &kind.variant(dtype, team, reads, flat, splits == 1),
+        variant: &kind.variant(dtype, special, splits == 1),
         inputs: &[tensor],
         outputs: &[&out],
-        params: &params,
-        groups: team.groups(lines * splits),
+        params: &ReduceParams {
+            lines: lines as u32,
+            splits: splits as u32,
+            len: (len / unit) as u32,
+            split_len: (split_len.min(len) / unit) as u32,
+            divisor: len as f32,
+            stride: if axes.shape.is_empty() { 1 } else { inner_strides[0][0] },
+            inner_rank: axes.shape.len() as u32,
+            pad0: 0,
+            walk: Walk::new(&[outer])?,
+            inner_shape: shape_words(&axes.shape)?,
+            inner_strides,
+        },
+        workgroups: team.workgroups(lines * splits),
         work: tensor.len() as u64,
     }
     .run()?;
     if splits == 1 {
         return Ok(out);
     }
-    let total = if kind == Mean { Sum } else { kind.of_parts() };
-    let out = dim(total, out.view(Layout::contiguous(&[splits, outputs])), 0)?;
+    let out = dim(kind.of_splits(), out.view(Layout::contiguous(&[splits, outputs])), 0)?;
+    let divisor = [ScalarValue::Int(len as i128)];
     match (kind, dtype) {
-        (Mean, DType::F32) => scalar(&rows::float_div_scalar, out, &[Number::Int(len as i128)]),
-        (Mean, _) => scalar(&rows::int_div_scalar, out, &[Number::Int(len as i128)]),
+        (Mean, DType::F32) => scalar(&rows::float_div_scalar, out, &divisor),
+        (Mean, _) => scalar(&rows::int_div_scalar, out, &divisor),
         _ => Ok(out),
     }
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launcher can ask for.
 pub fn variants() -> Vec<Variant> {
-    let single = Team::all_along().chain(Team::all_across(false)).map(|team| (team, Reads::Single));
-    let across = Team::all_across(true).map(|team| (team, Reads::Across));
-    let both = single
+    let scalar_teams = policy::all_teams_along().chain(policy::all_teams_across(false));
+    let scalar = scalar_teams.map(|team| (team, Load::Scalar));
+    let across = policy::all_teams_across(true).map(|team| (team, Load::Across));
+    let any_rank = scalar
         .chain(across)
-        .flat_map(|(team, reads)| [true, false].map(|flat| (team, reads, flat)));
-    let ways: Vec<_> =
-        Team::all_along().map(|team| (team, Reads::Along, true)).chain(both).collect();
+        .flat_map(|(team, load)| [true, false].map(|flat| Specialisation { team, load, flat }));
+    let along =
+        policy::all_teams_along().map(|team| Specialisation { team, load: Load::Along, flat: true });
+    let specialisations: Vec<_> = along.chain(any_rank).collect();
     let mut out = Vec::new();
-    for kind in Reduction::EVERY {
+    for kind in Reduction::ALL {
+        // Only a mean finishes differently after splits.
+        let last: &[bool] = if kind == Mean { &[true, false] } else { &[true] };
         for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
-            for &(team, reads, flat) in &ways {
-                let exists = (dtype.size() < 8 || team == team.by_barriers())
-                    && (reads == Reads::Single || !kind.is_arg());
-                // Only a mean does something else in the end.
-                let ends: &[bool] = if kind == Mean { &[true, false] } else { &[true] };
-                let ends = ends.iter().filter(|_| exists);
-                out.extend(ends.map(|&last| kind.variant(dtype, team, reads, flat, last)));
+            for &special in &specialisations {
+                let exists = (!dtype.is_64_bit() || !special.team.subgroup)
+                    && (special.load == Load::Scalar || !kind.is_arg());
+                let ends = last.iter().filter(|_| exists);
+                out.extend(ends.map(|&last| kind.variant(dtype, special, last)));
             }
         }
     }
     out
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = &[
     case("float_sum", &[normal(&[3, 5])]),
     case("float_sum", &[normal(&[4099])]),
@@ -406,8 +505,8 @@ pub const CASES: &[Case] = &[
     case("int_any_dim", &[ints(&[9, 3]), Arg::Int(1), Arg::BoolType]),
     case("int_all", &[ints(&[9, 30]), Arg::BoolType]),
     case("int_all_dim", &[ints(&[9, 3]), Arg::Int(0), Arg::BoolType]),
-    case("bool_any", &[truths(&[50])]),
-    case("bool_any_dim", &[truths(&[5, 3]), Arg::Int(1)]),
-    case("bool_all", &[truths(&[50])]),
-    case("bool_all_dim", &[truths(&[5, 3]), Arg::Int(0)]),
+    case("bool_any", &[bools(&[50])]),
+    case("bool_any_dim", &[bools(&[5, 3]), Arg::Int(1)]),
+    case("bool_all", &[bools(&[50])]),
+    case("bool_all_dim", &[bools(&[5, 3]), Arg::Int(0)]),
 ];

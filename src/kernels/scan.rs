@@ -1,31 +1,45 @@
 //! Cumulative ops along an axis.
 
-use smallvec::SmallVec;
-
-use super::cases::{Arg, Case, case, ints, normal, permuted};
-use super::{Launch, copy, div_up};
+use super::common::cases::{Arg, Case, case, ints, normal, permuted};
+use super::common::launch::{Launch, workgroups_for};
+use super::composed::views;
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-static SCAN: Source = Source { name: "scan", text: include_str!("../../shaders/scan/scan.wgsl") };
+static SCAN: Source =
+    Source::new::<ScanParams>("scan", include_str!("../../shaders/scan/scan.wgsl"));
 
-/// What runs along a line.
+params! {
+    struct ScanParams {
+        count: u32,
+        chunks: u32,
+        len: u32,
+        chunk_len: u32,
+        stride: u32,
+        pad0: u32,
+        pad1: u32,
+        pad2: u32,
+    }
+}
+
+/// The op that a scan combines elements with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanOp {
     /// The sum.
     Sum,
     /// The product.
     Prod,
-    /// The greatest; NaN from the first one on.
+    /// The maximum; NaN from the first NaN on.
     Max,
-    /// The least; NaN from the first one on.
+    /// The minimum; NaN from the first NaN on.
     Min,
 }
 
 use ScanOp::*;
 
 impl ScanOp {
-    fn variant(self, dtype: DType, mode: Mode) -> Variant {
+    fn variant(self, dtype: DType, pass: ScanPass) -> Variant {
         let combine = match (self, dtype == DType::F32) {
             (Sum, _) => "a + b",
             (Prod, _) => "a * b",
@@ -37,79 +51,95 @@ impl ScanOp {
         Variant::new(&SCAN)
             .ty("E", dtype.wgsl())
             .expr("COMBINE", combine)
-            .flag("TOTALS", mode == Mode::Totals)
-            .flag("CARRY", mode == Mode::Carry)
+            .flag("TOTALS", pass == ScanPass::Totals)
+            .flag("CARRY", pass == ScanPass::Carry)
     }
 }
 
+/// A kernel of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum ScanPass {
+    /// Scans lines of one chunk.
     Whole,
+    /// Combines all elements of each chunk.
     Totals,
+    /// Scans chunks, starting from the combination of the chunks before them.
     Carry,
 }
 
-/// The longest line that one invocation walks alone where there are few lines.
-const ALONE: usize = 256;
-/// With fewer lines than this, long ones are cut into chunks.
+/// Lines up to this length are never split into chunks.
+const MAX_UNSPLIT: usize = 256;
+/// With at least this many lines, no line is split into chunks.
 const BUSY: usize = 2048;
+/// Minimum length of a chunk.
+const MIN_CHUNK: usize = 64;
 
-/// What each element and those before it along an axis come to.
+/// Computes the inclusive scan along an axis: each element combined with all elements before it.
 ///
 /// # Errors
 ///
-/// When the memory is not there.
-pub fn scan(kind: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
-    let tensor = copy::packed(tensor)?;
-    let (len, stride) =
-        (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product::<usize>());
+/// Returns an error if the memory is not available.
+pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
+    let tensor = views::packed(tensor)?;
+    let len = tensor.shape()[axis];
+    let stride: usize = tensor.shape()[axis + 1..].iter().product();
     if tensor.is_empty() {
         return Ok(tensor);
     }
     let lines = tensor.len() / len;
-    let chunk =
-        if lines >= BUSY || len <= ALONE { len } else { len.div_ceil(BUSY / lines).max(64) };
-    let splits = len.div_ceil(chunk);
-    let run = |mode: Mode, inputs: &[&Tensor], out: &Tensor| {
-        let words = [lines * splits, splits, len, chunk, stride, 0, 0, 0].map(|v| v as u32);
+    let chunk_len = match lines >= BUSY || len <= MAX_UNSPLIT {
+        true => len,
+        false => len.div_ceil(BUSY / lines).max(MIN_CHUNK),
+    };
+    let chunks = len.div_ceil(chunk_len);
+    let run = |pass: ScanPass, inputs: &[&Tensor], out: &Tensor| {
         Launch {
-            variant: &kind.variant(tensor.dtype(), mode),
+            variant: &op.variant(tensor.dtype(), pass),
             inputs,
             outputs: &[out],
-            params: &words,
-            groups: div_up(lines * splits, 64),
+            params: &ScanParams {
+                count: (lines * chunks) as u32,
+                chunks: chunks as u32,
+                len: len as u32,
+                chunk_len: chunk_len as u32,
+                stride: stride as u32,
+                pad0: 0,
+                pad1: 0,
+                pad2: 0,
+            },
+            workgroups: workgroups_for(lines * chunks),
             work: tensor.len() as u64,
         }
         .run()
     };
-    if splits == 1 {
+    if chunks == 1 {
         let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &[&tensor])?;
-        run(Mode::Whole, &[&tensor], &out)?;
+        run(ScanPass::Whole, &[&tensor], &out)?;
         return Ok(out);
     }
-    let totals = Tensor::empty(tensor.runtime(), &[lines, splits], tensor.dtype(), &[&tensor])?;
-    run(Mode::Totals, &[&tensor], &totals)?;
-    let carry = scan(kind, totals, 1)?;
-    let inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&tensor, &carry]);
+    let totals = Tensor::empty(tensor.runtime(), &[lines, chunks], tensor.dtype(), &[&tensor])?;
+    run(ScanPass::Totals, &[&tensor], &totals)?;
+    let carry = scan(op, totals, 1)?;
+    let inputs = [&tensor, &carry];
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &inputs)?;
-    run(Mode::Carry, &inputs, &out)?;
+    run(ScanPass::Carry, &inputs, &out)?;
     Ok(out)
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launchers can ask for.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| dtype != DType::Bool) {
-        for kind in [Sum, Prod, Max, Min] {
-            for mode in [Mode::Whole, Mode::Totals, Mode::Carry] {
-                out.push(kind.variant(dtype, mode));
+        for op in [Sum, Prod, Max, Min] {
+            for pass in [ScanPass::Whole, ScanPass::Totals, ScanPass::Carry] {
+                out.push(op.variant(dtype, pass));
             }
         }
     }
     out
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = &[
     case("float_cumsum", &[normal(&[7]), Arg::Int(0)]),
     case("float_cumsum", &[normal(&[3, 5000]), Arg::Int(1)]),

@@ -1,38 +1,50 @@
 //! Softmax and its logarithm along an axis.
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::team::Team;
-use super::{Launch, copy};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::launch::Launch;
+use super::common::policy;
+use super::common::team::Team;
+use super::composed::views;
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 static SOFTMAX: Source =
-    Source { name: "softmax", text: include_str!("../../shaders/softmax/softmax.wgsl") };
+    Source::new::<SoftmaxParams>("softmax", include_str!("../../shaders/softmax/softmax.wgsl"));
 
-fn variant(log: bool, team: Team, quads: bool) -> Variant {
-    team.define(Variant::new(&SOFTMAX).flag("LOG", log).flag("QUADS", quads))
+params! {
+    struct SoftmaxParams {
+        lines: u32,
+        len: u32,
+        stride: u32,
+        pad0: u32,
+    }
 }
 
-/// `e^x / sum of e^x` along an axis.
+fn variant(log: bool, team: Team, vec4: bool) -> Variant {
+    team.define(Variant::new(&SOFTMAX).flag("LOG", log).flag("VEC4", vec4))
+}
+
+/// Computes `e^x / sum of e^x` along an axis.
 ///
 /// # Errors
 ///
-/// When the memory is not there.
+/// Returns an error if the memory is not available.
 pub fn softmax(tensor: Tensor, axis: usize) -> Result<Tensor> {
-    along(tensor, axis, false)
+    softmax_along(tensor, axis, false)
 }
 
-/// The logarithm of [`softmax`], without taking that of tiny numbers.
+/// Computes the logarithm of [`softmax`], without the logarithm of tiny numbers.
 ///
 /// # Errors
 ///
-/// When the memory is not there.
+/// Returns an error if the memory is not available.
 pub fn log_softmax(tensor: Tensor, axis: usize) -> Result<Tensor> {
-    along(tensor, axis, true)
+    softmax_along(tensor, axis, true)
 }
 
-fn along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
-    let tensor = copy::packed(tensor)?;
+fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
+    let tensor = views::packed(tensor)?;
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32, &[&tensor])?;
     let len = tensor.shape()[axis];
     if tensor.is_empty() {
@@ -40,30 +52,36 @@ fn along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     }
     let stride: usize = tensor.shape()[axis + 1..].iter().product();
     let lines = tensor.len() / len;
-    let row = len >= 32 && stride == 1;
-    let quads = row && len.is_multiple_of(4);
-    let words = if quads { len / 4 } else { len };
-    let team = if row { Team::along(tensor.runtime(), lines, words) } else { Team::ALONE };
+    let rows = len >= 32 && stride == 1;
+    let vec4 = rows && len.is_multiple_of(4);
+    let loads = if vec4 { len / 4 } else { len };
+    let team =
+        if rows { policy::team_along(tensor.runtime(), lines, loads) } else { Team::SINGLE };
     Launch {
-        variant: &variant(log, team, quads),
+        variant: &variant(log, team, vec4),
         inputs: &[&tensor],
         outputs: &[&out],
-        params: &[lines as u32, words as u32, stride as u32, 0],
-        groups: team.groups(lines),
+        params: &SoftmaxParams {
+            lines: lines as u32,
+            len: loads as u32,
+            stride: stride as u32,
+            pad0: 0,
+        },
+        workgroups: team.workgroups(lines),
         work: tensor.len() as u64 * 8,
     }
     .run()?;
     Ok(out)
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launcher can ask for.
 pub fn variants() -> Vec<Variant> {
-    let rows = Team::all_along().flat_map(|team| [true, false].map(|quads| (team, quads)));
-    let all = std::iter::once((Team::ALONE, false)).chain(rows);
-    all.flat_map(|(team, quads)| [false, true].map(|log| variant(log, team, quads))).collect()
+    let rows = policy::all_teams_along().flat_map(|team| [true, false].map(|vec4| (team, vec4)));
+    let all = std::iter::once((Team::SINGLE, false)).chain(rows);
+    all.flat_map(|(team, vec4)| [false, true].map(|log| variant(log, team, vec4))).collect()
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = &[
     case("softmax", &[normal(&[7, 10]), Arg::Int(1)]),
     case("softmax", &[normal(&[7, 300]), Arg::Int(1)]),

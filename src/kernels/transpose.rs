@@ -1,82 +1,103 @@
-//! Copies between layouts whose innermost axes differ, in blocks of 4 x 4.
+//! Copies between layouts with different contiguous axes, in blocks of 4 x 4.
 
 use smallvec::SmallVec;
 
-use super::cases::{Arg, Case, case, normal, permuted};
-use super::{Launch, Params, walk};
+use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::launch::Launch;
+use super::common::walk::Walk;
+use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{Layout, Result, Tensor};
 
-static TRANSPOSE: Source =
-    Source { name: "transpose", text: include_str!("../../shaders/transpose/transpose.wgsl") };
+static TRANSPOSE: Source = Source::new::<TransposeParams>(
+    "transpose",
+    include_str!("../../shaders/transpose/transpose.wgsl"),
+);
 
-/// A block's side.
+params! {
+    struct TransposeParams {
+        blocks_i: u32,
+        blocks_j: u32,
+        tiles_i: u32,
+        tiles_j: u32,
+        tiles: u32,
+        x_stride: i32,
+        out_stride: i32,
+        pad0: u32,
+        walk: Walk,
+    }
+}
+
+/// Side of a block, in elements.
 const BLOCK: usize = 4;
-/// Blocks along the side of what a workgroup turns.
+/// Side of the tile that a workgroup transposes, in blocks.
 const TILE: usize = 8;
 
-/// Writes the elements of `tensor` to `out`, a view of the same shape in another buffer, if they are words of 32 bits
-/// whose innermost axes differ and can be read and written four at a time. Whether it did.
+/// Copies `tensor` to `out`, a view of the same shape in another buffer, if their contiguous axes
+/// differ and both can be accessed in vec4s of 32-bit words. Returns whether it did.
 ///
 /// # Errors
 ///
-/// When the device fails.
+/// Returns an error if the device fails.
 pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
-    let Some((i, j)) = turned(tensor, out) else {
+    let Some((i, j)) = transposed_axes(tensor, out) else {
         return Ok(false);
     };
     let others: SmallVec<[usize; 6]> =
         (0..out.shape().len()).filter(|&axis| axis != i && axis != j).collect();
     let starts = |layout: &Layout| layout.permute(&others);
-    let (to, from) = (starts(out.layout()), starts(tensor.layout()));
+    let (out_starts, x_starts) = (starts(out.layout()), starts(tensor.layout()));
     let [blocks_i, blocks_j] = [i, j].map(|axis| out.shape()[axis] / BLOCK);
     let [tiles_i, tiles_j] = [blocks_i, blocks_j].map(|blocks| blocks.div_ceil(TILE));
-    let tiles = to.len() * tiles_i * tiles_j;
-    let mut params: Params = SmallVec::new();
-    params.extend([blocks_i, blocks_j, tiles_i, tiles_j, tiles].map(|v| v as u32));
-    params.extend([
-        tensor.layout().strides[i] as i32 as u32,
-        out.layout().strides[j] as i32 as u32,
-        0,
-    ]);
-    params.extend_from_slice(&walk(&[&to, &from])?.0);
+    let tiles = out_starts.len() * tiles_i * tiles_j;
     Launch {
         variant: &Variant::new(&TRANSPOSE),
         inputs: &[tensor],
         outputs: &[out],
-        params: &params,
-        groups: tiles as u64,
+        params: &TransposeParams {
+            blocks_i: blocks_i as u32,
+            blocks_j: blocks_j as u32,
+            tiles_i: tiles_i as u32,
+            tiles_j: tiles_j as u32,
+            tiles: tiles as u32,
+            x_stride: tensor.layout().strides[i] as i32,
+            out_stride: out.layout().strides[j] as i32,
+            pad0: 0,
+            walk: Walk::new(&[&out_starts, &x_starts])?,
+        },
+        workgroups: tiles as u64,
         work: out.len() as u64,
     }
     .run()?;
     Ok(true)
 }
 
-/// The axes that are innermost in the memory of `out` and of `tensor`, if they differ and suit blocks.
-fn turned(tensor: &Tensor, out: &Tensor) -> Option<(usize, usize)> {
+/// The contiguous axes of `out` and of `tensor`, if they differ and the layouts suit blocks.
+fn transposed_axes(tensor: &Tensor, out: &Tensor) -> Option<(usize, usize)> {
     if tensor.dtype().size() != 4 || tensor.shape() != out.shape() || out.is_empty() {
         return None;
     }
     let (x, o) = (tensor.layout(), out.layout());
-    let innermost = |layout: &Layout| {
-        (0..layout.rank()).find(|&a| layout.strides[a] == 1 && layout.shape[a] > 1)
+    let contiguous_axis = |layout: &Layout| {
+        (0..layout.rank()).find(|&axis| layout.strides[axis] == 1 && layout.shape[axis] > 1)
     };
-    let (i, j) = (innermost(o)?, innermost(x)?);
-    let suits = |layout: &Layout, inner: usize| {
-        let others = (0..layout.rank()).filter(|&axis| axis != inner && layout.shape[axis] > 1);
-        let aligned = others.into_iter().all(|axis| layout.strides[axis] % BLOCK as isize == 0);
-        aligned && layout.offset.is_multiple_of(BLOCK)
+    let (i, j) = (contiguous_axis(o)?, contiguous_axis(x)?);
+    let aligned = |layout: &Layout, contiguous: usize| {
+        let mut others =
+            (0..layout.rank()).filter(|&axis| axis != contiguous && layout.shape[axis] > 1);
+        layout.offset.is_multiple_of(BLOCK)
+            && others.all(|axis| layout.strides[axis] % BLOCK as isize == 0)
     };
-    let whole = [i, j].iter().all(|&axis| o.shape[axis].is_multiple_of(BLOCK));
-    (i != j && whole && suits(o, i) && suits(x, j)).then_some((i, j))
+    let whole_blocks = [i, j].iter().all(|&axis| o.shape[axis].is_multiple_of(BLOCK));
+    (i != j && whole_blocks && aligned(o, i) && aligned(x, j)).then_some((i, j))
 }
 
-/// Every variant that can be asked for.
+/// Every variant that the launcher can ask for.
 pub fn variants() -> Vec<Variant> {
     vec![Variant::new(&TRANSPOSE)]
 }
 
-/// What the family must pass.
+/// The cases that the family must pass.
 pub const CASES: &[Case] = &[
     case("float_reshape", &[permuted(&[36, 40], &[1, 0]), Arg::Sizes(&[1440])]),
     case("float_reshape", &[permuted(&[3, 8, 5, 44], &[0, 2, 3, 1]), Arg::Sizes(&[3, 220, 8])]),
@@ -89,7 +110,7 @@ pub const CASES: &[Case] = &[
             permuted(&[16, 12], &[1, 0]),
         ],
     ),
-    // A size that is no multiple of four, and an offset that is none.
+    // A size, and an offset, that are not multiples of four.
     case("float_reshape", &[permuted(&[8, 6], &[1, 0]), Arg::Sizes(&[48])]),
     case(
         "float_slice_assign",

@@ -1,5 +1,6 @@
-//! What is kept between runs, in a folder per user: it may be deleted at any time, and nothing in it is believed
-//! before it is checked.
+//! Files kept between runs in a cache folder: compiled pipelines and tuning results.
+//!
+//! The files may be deleted at any time. Their contents are verified before use.
 
 use std::collections::BTreeMap;
 use std::hash::Hasher;
@@ -12,19 +13,19 @@ use rustc_hash::FxHasher;
 
 use crate::device::AdapterInfo;
 
-/// The environment variable that names another folder, or with `off` none.
+/// The environment variable that sets the cache folder. `off` disables the cache.
 pub const CACHE_VARIABLE: &str = "BURN_WGSL_CACHE";
 
-/// The folder for what is kept between runs; none where the system has no such place or the user wants none.
+/// Returns the cache folder, or `None` if the cache is disabled or the system has no cache folder.
 pub fn cache_folder() -> Option<PathBuf> {
     match env::var_os(CACHE_VARIABLE) {
-        Some(word) if word == "off" => None,
+        Some(value) if value == "off" => None,
         Some(folder) if !folder.is_empty() => Some(folder.into()),
         _ => dirs::cache_dir().map(|folder| folder.join("burn-wgsl")),
     }
 }
 
-/// What a file kept for an adapter is good for: this version of the crate on this driver.
+/// Returns the key that identifies a cache file: crate version, adapter and driver.
 pub(crate) fn adapter_key(info: &AdapterInfo) -> String {
     let AdapterInfo { name, driver, driver_info, vendor_id, device_id, .. } = info;
     format!(
@@ -33,27 +34,27 @@ pub(crate) fn adapter_key(info: &AdapterInfo) -> String {
     )
 }
 
-/// The file of an adapter, named by what it is good for.
+/// Returns the path of an adapter's cache file. The name contains a hash of [`adapter_key`].
 pub(crate) fn adapter_file(folder: &Path, info: &AdapterInfo, extension: &str) -> PathBuf {
     let name: String =
         info.name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
     folder.join(format!("{name}-{:08x}.{extension}", checksum(adapter_key(info).as_bytes()) as u32))
 }
 
-/// Writes a file whole or not at all: readers never see half of it.
-pub(crate) fn replace(file: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file atomically: readers see either the old or the new contents.
+pub(crate) fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    // Nobody else writes there: not another file's writer, process or thread.
+    // The name of the temporary file is unique among files, processes and threads.
     static WRITES: AtomicUsize = AtomicUsize::new(0);
-    let mut beside = file.as_os_str().to_owned();
-    beside.push(format!(".{}-{}.new", process::id(), WRITES.fetch_add(1, Ordering::Relaxed)));
-    let written = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, file));
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
+    let mut temporary = file.as_os_str().to_owned();
+    temporary.push(format!(".{}-{}.new", process::id(), WRITES.fetch_add(1, Ordering::Relaxed)));
+    let result = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, file));
+    if result.is_err() {
+        let _ = fs::remove_file(&temporary);
     }
-    written
+    result
 }
 
 fn checksum(bytes: &[u8]) -> u64 {
@@ -62,31 +63,37 @@ fn checksum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The pipelines that the driver has compiled, kept in a file.
+/// The driver's cache of compiled pipelines, stored in a file.
 pub(crate) struct PipelineCache {
     raw: wgpu::PipelineCache,
     file: PathBuf,
-    /// The pipelines made since the file was written, and before.
+    /// Number of pipelines created since the last save.
     unsaved: AtomicUsize,
+    /// Number of pipelines that this process created before the last save.
     saved: AtomicUsize,
-    /// The checksum of what the file holds.
-    in_file: AtomicU64,
+    /// The checksum of the data in the file, or 0 without a valid file.
+    saved_checksum: AtomicU64,
 }
 
 impl PipelineCache {
-    /// The cache of an adapter, filled from its file if there is one that is whole.
+    /// Opens the cache of an adapter and loads its file if there is a valid one.
+    ///
+    /// Returns `None` if the adapter does not support pipeline caches or the cache is disabled.
     pub fn open(device: &wgpu::Device, info: &AdapterInfo) -> Option<Self> {
         if !info.features.pipeline_cache {
             return None;
         }
         let file = adapter_file(&cache_folder()?, info, "pipelines");
-        let kept = fs::read(&file).ok();
-        let data = kept.as_deref().and_then(verified);
-        if kept.is_some() && data.is_none() {
-            log::warn!("{} is damaged and will be written anew", file.display());
+        let contents = fs::read(&file).ok();
+        let data = contents.as_deref().and_then(verify_checksum);
+        if contents.is_some() && data.is_none() {
+            log::warn!(
+                "ignoring the pipeline cache {}: its checksum does not match; it will be rewritten",
+                file.display()
+            );
         }
-        // SAFETY: the data passed its checksum, so it is what this function's counterpart was given by the driver; wgpu
-        // compares the driver's own header, and `fallback` starts empty where that does not fit.
+        // SAFETY: the data passed its checksum, so it is what `save` got from the driver. wgpu
+        // checks the driver's header, and `fallback` starts with an empty cache on a mismatch.
         let raw = unsafe {
             device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
                 label: None,
@@ -94,20 +101,23 @@ impl PipelineCache {
                 fallback: true,
             })
         };
-        let in_file = AtomicU64::new(data.map_or(0, checksum));
-        Some(Self { raw, file, unsaved: AtomicUsize::new(0), saved: AtomicUsize::new(0), in_file })
+        let saved_checksum = AtomicU64::new(data.map_or(0, checksum));
+        let (unsaved, saved) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Some(Self { raw, file, unsaved, saved, saved_checksum })
     }
 
     pub fn raw(&self) -> &wgpu::PipelineCache {
         &self.raw
     }
 
-    /// Called for each pipeline that was made.
-    pub fn grew(&self) {
+    /// Counts a new pipeline as not yet saved.
+    pub fn mark_dirty(&self) {
         self.unsaved.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Writes the file, if enough is new. Called where the host waits anyway.
+    /// Writes the file if the unsaved pipelines are at least an eighth of the saved ones.
+    ///
+    /// Called where the host waits for the GPU anyway.
     pub fn save(&self) {
         let (unsaved, saved) =
             (self.unsaved.load(Ordering::Relaxed), self.saved.load(Ordering::Relaxed));
@@ -119,84 +129,90 @@ impl PipelineCache {
         let Some(data) = self.raw.get_data() else {
             return;
         };
-        // A process that made only pipelines it found in the file has nothing to add.
-        let sum = checksum(&data);
-        if self.in_file.swap(sum, Ordering::Relaxed) == sum {
+        // The data is unchanged if all new pipelines were loaded from the file.
+        let new_checksum = checksum(&data);
+        if self.saved_checksum.swap(new_checksum, Ordering::Relaxed) == new_checksum {
             return;
         }
-        if let Err(error) = replace(&self.file, &with_checksum(&data)) {
+        if let Err(error) = write_atomically(&self.file, &with_checksum(&data)) {
             log::warn!(
-                "cannot keep compiled kernels in {} ({error}): they are compiled again next time",
+                "cannot write compiled kernels to {} ({error}): they are compiled again next time",
                 self.file.display()
             );
         }
     }
 }
 
-/// What was found to be best on this adapter, by name, kept in a file of lines `name = choice`.
+/// The tuning results for an adapter: a map from name to the fastest choice.
+///
+/// The first line of the file is a key of crate version, adapter and driver. Each further line is
+/// `name = choice`.
 #[derive(Debug, Default)]
 pub struct TuningCache {
     file: Option<PathBuf>,
-    /// The file's first line: what it is good for.
+    /// The first line of the file, see [`adapter_key`].
     key: String,
-    found: RwLock<BTreeMap<String, String>>,
-    /// What holds for this process only.
-    held: RwLock<BTreeMap<String, String>>,
+    /// Results that are also in the file, if there is one.
+    stored: RwLock<BTreeMap<String, String>>,
+    /// Choices for this process only.
+    process_only: RwLock<BTreeMap<String, String>>,
 }
 
 impl TuningCache {
+    /// Opens the cache of an adapter and loads its file if there is a valid one.
     pub(crate) fn open(info: &AdapterInfo) -> Self {
         let file = cache_folder().map(|folder| adapter_file(&folder, info, "tuning"));
         let key = adapter_key(info);
         let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
-        let found = RwLock::new(lines(&text, &key).unwrap_or_default());
-        Self { file, key, found, held: RwLock::default() }
+        let stored = RwLock::new(parse_choices(&text, &key).unwrap_or_default());
+        Self { file, key, stored, process_only: RwLock::default() }
     }
 
-    /// Whether nothing was found out yet.
+    /// Returns whether there are no choices.
     pub fn is_empty(&self) -> bool {
-        self.found.read().is_empty() && self.held.read().is_empty()
+        self.stored.read().is_empty() && self.process_only.read().is_empty()
     }
 
-    /// What was found best for `name`.
+    /// Returns the choice for `name`. A stored choice takes precedence.
     pub fn get(&self, name: &str) -> Option<String> {
-        self.found.read().get(name).cloned().or_else(|| self.held.read().get(name).cloned())
+        let stored = self.stored.read().get(name).cloned();
+        stored.or_else(|| self.process_only.read().get(name).cloned())
     }
 
-    /// Has `choice` hold for `name` in this process.
-    pub fn hold(&self, name: &str, choice: &str) {
-        self.held.write().insert(name.to_owned(), choice.to_owned());
+    /// Sets the choice for `name` in this process, without writing it to the file.
+    pub fn set_for_process(&self, name: &str, choice: &str) {
+        self.process_only.write().insert(name.to_owned(), choice.to_owned());
     }
 
-    /// Keeps what was found best for `name`, in the file too.
-    pub fn keep(&self, name: &str, choice: &str) {
-        let mut found = self.found.write();
+    /// Sets the choice for `name` and writes it to the file.
+    pub fn store(&self, name: &str, choice: &str) {
+        let mut stored = self.stored.write();
         let Some(file) = &self.file else {
-            found.insert(name.to_owned(), choice.to_owned());
+            stored.insert(name.to_owned(), choice.to_owned());
             return;
         };
-        // Other processes may have found something since.
+        // Other processes may have added choices to the file.
         let text = fs::read_to_string(file).unwrap_or_default();
-        found.extend(lines(&text, &self.key).unwrap_or_default());
-        found.insert(name.to_owned(), choice.to_owned());
-        let lines = found.iter().map(|(name, choice)| format!("{name} = {choice}\n"));
+        stored.extend(parse_choices(&text, &self.key).unwrap_or_default());
+        stored.insert(name.to_owned(), choice.to_owned());
+        let lines = stored.iter().map(|(name, choice)| format!("{name} = {choice}\n"));
         let text = format!("{}\n{}", self.key, lines.collect::<String>());
-        if let Err(error) = replace(file, text.as_bytes()) {
+        if let Err(error) = write_atomically(file, text.as_bytes()) {
             log::warn!(
-                "cannot keep what was found out in {} ({error}): it holds for this process",
+                "cannot write tuning results to {} ({error}): they apply to this process only",
                 file.display()
             );
         }
     }
 
-    /// The file, where there is one.
+    /// Returns the path of the file, or `None` if the cache is disabled.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 }
 
-/// The lines below a first one that must be `key`.
-fn lines(text: &str, key: &str) -> Option<BTreeMap<String, String>> {
+/// Parses the lines of a tuning file. Returns `None` if its first line is not `key`.
+fn parse_choices(text: &str, key: &str) -> Option<BTreeMap<String, String>> {
     let (first, rest) = text.split_once('\n')?;
     let pair = |line: &str| {
         line.split_once(" = ").map(|(name, choice)| (name.to_owned(), choice.to_owned()))
@@ -204,13 +220,15 @@ fn lines(text: &str, key: &str) -> Option<BTreeMap<String, String>> {
     (first == key).then(|| rest.lines().filter_map(pair).collect())
 }
 
+/// Returns `data` with its checksum as an 8-byte prefix.
 fn with_checksum(data: &[u8]) -> Vec<u8> {
     [&checksum(data).to_le_bytes(), data].concat()
 }
 
-fn verified(file: &[u8]) -> Option<&[u8]> {
-    let (sum, data) = file.split_first_chunk::<8>()?;
-    (u64::from_le_bytes(*sum) == checksum(data)).then_some(data)
+/// Returns the data of a file made by [`with_checksum`], or `None` if the checksum does not match.
+fn verify_checksum(file: &[u8]) -> Option<&[u8]> {
+    let (expected, data) = file.split_first_chunk::<8>()?;
+    (u64::from_le_bytes(*expected) == checksum(data)).then_some(data)
 }
 
 #[cfg(test)]
@@ -218,27 +236,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_damaged_is_not_believed() {
-        let whole = with_checksum(b"pipelines");
-        assert_eq!(verified(&whole), Some(&b"pipelines"[..]));
+    fn damaged_files_fail_the_checksum() {
+        let valid = with_checksum(b"pipelines");
+        assert_eq!(verify_checksum(&valid), Some(&b"pipelines"[..]));
         for damaged in
-            [&whole[..whole.len() - 1], &whole[..4], &[], &[whole.as_slice(), b"x"].concat()]
+            [&valid[..valid.len() - 1], &valid[..4], &[], &[valid.as_slice(), b"x"].concat()]
         {
-            assert_eq!(verified(damaged), None);
+            assert_eq!(verify_checksum(damaged), None);
         }
     }
 
     #[test]
-    fn choices_are_those_of_this_driver() {
-        let text = "key\na thing = this\nno choice\nanother = that\n";
-        let found = lines(text, "key").expect("the key is right");
-        assert_eq!(found.len(), 2);
-        assert_eq!(found["a thing"], "this");
-        assert!(lines(text, "another key").is_none() && lines("", "key").is_none());
+    fn tuning_files_with_another_key_are_ignored() {
+        let text = "key\na name = one choice\nno choice\nanother name = another choice\n";
+        let choices = parse_choices(text, "key").expect("the key matches");
+        assert_eq!(choices.len(), 2);
+        assert_eq!(choices["a name"], "one choice");
+        assert!(parse_choices(text, "another key").is_none());
+        assert!(parse_choices("", "key").is_none());
     }
 
     #[test]
-    fn another_driver_has_another_file() {
+    fn file_names_differ_between_driver_versions() {
         let info = AdapterInfo { name: "Some GPU (tm)".to_owned(), ..AdapterInfo::default() };
         let newer = AdapterInfo { driver_info: "2".to_owned(), ..info.clone() };
         let file = |info| adapter_file(Path::new("folder"), info, "pipelines");
@@ -247,13 +266,13 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_replaced_as_a_whole() {
+    fn atomic_writes_create_folders_and_leave_no_temporary_files() {
         let folder = env::temp_dir().join(format!("burn-wgsl-cache-{}", process::id()));
         let file = folder.join("deep").join("a.pipelines");
-        replace(&file, b"one").expect("the folder is made");
-        replace(&file, b"two").expect("the file is there");
-        assert_eq!(fs::read(&file).expect("it was written"), b"two");
-        assert_eq!(fs::read_dir(folder.join("deep")).expect("it was made").count(), 1);
-        fs::remove_dir_all(folder).expect("it is ours");
+        write_atomically(&file, b"one").expect("the folder is created");
+        write_atomically(&file, b"two").expect("the file is replaced");
+        assert_eq!(fs::read(&file).expect("the file is readable"), b"two");
+        assert_eq!(fs::read_dir(folder.join("deep")).expect("the folder exists").count(), 1);
+        fs::remove_dir_all(folder).expect("the folder is removable");
     }
 }

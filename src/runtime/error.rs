@@ -1,46 +1,47 @@
-//! What can go wrong between a kernel launch and the GPU.
+//! Errors of an opened device.
 
 use thiserror::Error;
 
 /// An error of an opened device. Sizes are in bytes.
 #[derive(Debug, Clone, Error)]
 pub enum RuntimeError {
-    /// A browser never waits.
+    /// The host cannot block in a browser.
     #[error(
-        "nothing in a browser can wait for {device}; await the data of a tensor instead (into_data_async)"
+        "a browser cannot block until {device} has finished; await the data of a tensor instead \
+         (into_data_async)"
     )]
     CannotBlock {
         /// The adapter's name.
         device: String,
     },
-    /// The device could not give the memory, also after everything unused was returned to it.
+    /// The device is out of memory, even after all unused buffers were destroyed.
     #[error(
-        "out of memory on {device}: {asked} bytes were asked for while {in_use} are in use and \
-         {reserved} reserved; use a smaller batch or model, drop tensors that are no longer \
-         needed, or choose another device"
+        "out of memory on {device}: {asked} bytes were requested, {in_use} bytes are in use and \
+         {reserved} bytes are reserved; use a smaller batch or model, drop tensors that are no \
+         longer needed, or choose another device"
     )]
     OutOfMemory {
         /// The adapter's name.
         device: String,
-        /// The size that was asked for.
+        /// The requested size.
         asked: u64,
-        /// The bytes held by living tensors.
+        /// Size of the live allocations.
         in_use: u64,
-        /// The bytes held by the pool, in use or kept for reuse.
+        /// Size of the pool's buffers, in use or kept for reuse.
         reserved: u64,
     },
-    /// A browser told only later that the device could not give the memory.
+    /// An earlier allocation ran out of memory. Browsers report this only after the allocation.
     #[error(
-        "out of memory on {device}, with {in_use} bytes in use; what it has computed since is not to be trusted: use a \
-         smaller batch or model, and open the device again"
+        "out of memory on {device}, with {in_use} bytes in use; results computed since then may be \
+         wrong; use a smaller batch or model, and open the device again"
     )]
     Exhausted {
         /// The adapter's name.
         device: String,
-        /// The bytes held by living tensors.
+        /// Size of the live allocations.
         in_use: u64,
     },
-    /// A single tensor exceeds what one binding of the device can address.
+    /// A tensor exceeds the largest binding of the device.
     #[error(
         "a tensor of {asked} bytes exceeds the {limit} bytes that {device} can bind at once; \
          split the tensor or use a smaller batch"
@@ -48,34 +49,35 @@ pub enum RuntimeError {
     TooLarge {
         /// The adapter's name.
         device: String,
-        /// The size that was asked for.
+        /// The requested size.
         asked: u64,
-        /// The device's limit.
+        /// The largest binding of the device.
         limit: u64,
     },
-    /// The driver took the device away (reset, unplugged, or destroyed).
+    /// The device was lost: reset, unplugged or destroyed.
     #[error(
-        "the device {device} was lost ({reason}); tensors on it are gone, but the device can be \
-         opened again by creating new tensors on it"
+        "the device {device} was lost ({reason}); its tensors are no longer valid; the device can \
+         be opened again by creating new tensors on it"
     )]
     DeviceLost {
         /// The adapter's name.
         device: String,
-        /// What the driver said.
+        /// Why the device was lost.
         reason: String,
     },
-    /// The driver refused something that was recorded.
+    /// The driver rejected a recorded command.
     #[error(
-        "{device} refused a command ({message}); what it has computed since is not to be trusted; this is a \
-         mistake in this crate or the driver: please report it with the output of `burn-wgsl devices`"
+        "{device} rejected a command ({message}); results computed since then may be wrong; this \
+         is a bug in this crate or in the driver: please report it with \
+         the output of `burn-wgsl devices`"
     )]
     Failed {
         /// The adapter's name.
         device: String,
-        /// The driver's words.
+        /// The driver's message.
         message: String,
     },
-    /// A shader was refused by the compiler or the driver.
+    /// The compiler or the driver rejected a shader.
     #[error(
         "the kernel {kernel} does not compile on this device: {message}; please report it with \
          the output of `burn-wgsl devices`"
@@ -83,15 +85,15 @@ pub enum RuntimeError {
     Shader {
         /// The kernel's name and definitions.
         kernel: String,
-        /// The compiler's words.
+        /// The message of the compiler or the driver.
         message: String,
     },
-    /// A readback did not complete.
+    /// A readback failed.
     #[error("reading data back from {device} failed: {message}")]
     Readback {
         /// The adapter's name.
         device: String,
-        /// The driver's words.
+        /// The driver's message.
         message: String,
     },
 }

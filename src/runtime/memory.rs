@@ -1,45 +1,47 @@
 //! The memory pool: GPU buffers kept for reuse.
 //!
-//! There is one queue, so memory may be handed out again the moment its last holder lets go: whatever
-//! still reads it was submitted earlier. Large tensors own a buffer from size classes of an eighth of
-//! an octave (at most 12.5 % waste); small ones are slices of shared pages.
+//! A large allocation owns a whole buffer. Its size is rounded up to one of eight size classes per
+//! power of two, which wastes at most 12.5 %. A small allocation is a range of a shared page.
 //!
-//! wgpu tracks how a *whole* buffer is used, and within one dispatch a buffer is either read or
-//! written. Pages are therefore chosen so that an output never shares a page with an input.
+//! Memory can be reused as soon as its last owner is dropped. There is one queue, so every command
+//! that still uses the memory runs before the commands that reuse it.
+//!
+//! wgpu tracks the usage of *whole* buffers, and within one dispatch a buffer is either read-only
+//! or writable. An output is therefore never allocated from the page of an input.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-/// Slices start at multiples of this, the largest alignment any adapter asks for.
+/// Alignment of allocation offsets: the largest that any adapter requires.
 const ALIGN: u64 = 256;
-/// Tensors of this size and more own a buffer.
+/// Allocations of at least this size own a buffer.
 const LARGE: u64 = 1 << 20;
-/// The size of a page that small tensors share.
-const PAGE: u64 = 4 << 20;
-/// Unused memory above this much, and above half of what is in use, goes back to the driver.
-const SLACK: u64 = 256 << 20;
+/// The size of a page shared by small allocations.
+const PAGE_SIZE: u64 = 4 << 20;
+/// Smallest limit on unused memory, see [`unused_limit`].
+const MIN_UNUSED_LIMIT: u64 = 256 << 20;
 
 /// How much memory a device holds. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct MemoryUsage {
-    /// Held by living tensors.
+    /// Size of the live allocations.
     pub in_use: u64,
-    /// Held by the pool: in use, or kept for reuse.
+    /// Size of the pool's buffers, in use or kept for reuse.
     pub reserved: u64,
-    /// The most that was ever in use at once.
+    /// Maximum of `in_use` since the device was opened.
     pub peak: u64,
 }
 
-/// A GPU buffer with an identity that caches can key on.
+/// A GPU buffer with a unique id, used as a cache key.
 #[derive(Debug)]
 pub(crate) struct Buffer {
     pub id: u64,
     pub raw: wgpu::Buffer,
 }
 
-/// A piece of GPU memory. Returns to the pool when dropped.
+/// A range of a GPU buffer, allocated from the pool. Dropping it returns the range to the pool.
 #[derive(Debug)]
 pub struct Allocation {
     pub(crate) buffer: Arc<Buffer>,
@@ -49,12 +51,14 @@ pub struct Allocation {
 }
 
 impl Allocation {
-    /// The size in bytes, padding included.
+    /// Returns the size in bytes, including padding.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Whether both are pieces of one GPU buffer, which a dispatch may only read or only write.
+    /// Returns whether both allocations are in the same GPU buffer.
+    ///
+    /// Within one dispatch, a buffer is either read-only or writable.
     pub fn shares_buffer(&self, other: &Allocation) -> bool {
         self.buffer.id == other.buffer.id
     }
@@ -66,22 +70,25 @@ impl Drop for Allocation {
     }
 }
 
+/// A buffer shared by small allocations.
 #[derive(Debug)]
 struct Page {
     buffer: Arc<Buffer>,
-    free: Ranges,
+    free_ranges: FreeRanges,
 }
 
-/// The free ranges of a page: offset to length, never adjacent.
+/// The free ranges of a page as a map from offset to length. Adjacent ranges are merged.
 #[derive(Debug)]
-struct Ranges(BTreeMap<u64, u64>);
+struct FreeRanges(BTreeMap<u64, u64>);
 
-impl Ranges {
-    fn all() -> Self {
-        Self(BTreeMap::from([(0, PAGE)]))
+impl FreeRanges {
+    /// Returns the free ranges of an empty page: one range over the whole page.
+    fn new() -> Self {
+        Self(BTreeMap::from([(0, PAGE_SIZE)]))
     }
 
-    fn take(&mut self, size: u64) -> Option<u64> {
+    /// Allocates the first range that fits, and returns its offset.
+    fn allocate(&mut self, size: u64) -> Option<u64> {
         let (&offset, &len) = self.0.iter().find(|&(_, &len)| len >= size)?;
         self.0.remove(&offset);
         if len > size {
@@ -90,12 +97,13 @@ impl Ranges {
         Some(offset)
     }
 
-    fn give(&mut self, mut offset: u64, mut size: u64) {
-        if let Some((&before, &len)) = self.0.range(..offset).next_back()
-            && before + len == offset
+    /// Frees a range and merges it with adjacent free ranges.
+    fn free(&mut self, mut offset: u64, mut size: u64) {
+        if let Some((&previous, &len)) = self.0.range(..offset).next_back()
+            && previous + len == offset
         {
-            self.0.remove(&before);
-            offset = before;
+            self.0.remove(&previous);
+            offset = previous;
             size += len;
         }
         if let Some(len) = self.0.remove(&(offset + size)) {
@@ -104,39 +112,43 @@ impl Ranges {
         self.0.insert(offset, size);
     }
 
-    fn is_empty(&self) -> bool {
-        self.0.get(&0) == Some(&PAGE)
+    /// Returns whether the whole page is free.
+    fn is_page_free(&self) -> bool {
+        self.0.get(&0) == Some(&PAGE_SIZE)
     }
 }
 
+/// The mutable state of a [`Pool`].
 #[derive(Debug, Default)]
-struct Free {
+struct PoolState {
     pages: Vec<Page>,
-    /// Unused large buffers by class size, each with the moment it was let go.
-    large: HashMap<u64, Vec<(Arc<Buffer>, u64)>>,
-    large_bytes: u64,
-    /// Buffers that are no longer the pool's, but may still be named by commands that were not submitted yet.
+    /// Free large buffers by size class, each with the value of `clock` at its release.
+    free_large: HashMap<u64, Vec<(Arc<Buffer>, u64)>>,
+    /// Total size of `free_large` in bytes.
+    free_large_bytes: u64,
+    /// Buffers removed from the pool that recorded commands may still use.
     retired: Vec<Arc<Buffer>>,
     usage: MemoryUsage,
+    /// Number of releases so far.
     clock: u64,
 }
 
-/// The pool of one device.
+/// The memory pool of one device.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    state: Mutex<Free>,
-    /// No buffer is larger than this, whatever its size class.
+    state: Mutex<PoolState>,
+    /// Maximum size of a buffer in bytes. Size classes are capped at it.
     limit: u64,
 }
 
-/// What the pool could serve from the memory it has.
-pub(crate) enum Request {
-    Served(Allocation),
-    /// A buffer of this size must be created and given to [`Pool::add`].
-    Create(u64),
+/// The result of [`Pool::try_alloc`].
+pub(crate) enum PoolResponse {
+    Allocated(Allocation),
+    /// The caller must create a buffer of this size and pass it to [`Pool::add_buffer`].
+    NeedsBuffer(u64),
 }
 
-/// The size that a tensor of `bytes` takes up: its size class.
+/// Rounds `bytes` up to the alignment, and a large size up to its size class.
 pub(crate) fn size_class(bytes: u64) -> u64 {
     let bytes = bytes.max(1).next_multiple_of(ALIGN);
     if bytes < LARGE {
@@ -147,60 +159,67 @@ pub(crate) fn size_class(bytes: u64) -> u64 {
 }
 
 impl Pool {
-    /// An empty pool whose buffers keep to `limit`, itself brought down to the alignment.
+    /// Creates an empty pool. No buffer exceeds `limit`, which is rounded down to the alignment.
     pub fn new(limit: u64) -> Self {
         Self { state: Mutex::default(), limit: limit / ALIGN * ALIGN }
     }
 
-    /// The largest size that can be asked for.
+    /// Returns the maximum size of an allocation in bytes.
     pub fn limit(&self) -> u64 {
         self.limit
     }
 
-    /// The size that a tensor of `bytes` takes up.
-    fn size_of(&self, bytes: u64) -> u64 {
+    /// Returns the size of an allocation for `bytes` bytes: the size class, capped at the limit.
+    fn allocation_size(&self, bytes: u64) -> u64 {
         size_class(bytes).min(self.limit)
     }
 
-    /// Serves `bytes` from memory at hand, never from a buffer in `avoid`.
-    pub fn request(self: &Arc<Self>, bytes: u64, avoid: &[u64]) -> Request {
-        let size = self.size_of(bytes);
+    /// Allocates `bytes` bytes from the pool's free memory.
+    ///
+    /// `avoid` holds the ids of buffers that must not be used.
+    pub fn try_alloc(self: &Arc<Self>, bytes: u64, avoid: &[u64]) -> PoolResponse {
+        let size = self.allocation_size(bytes);
         let mut state = self.state.lock();
         if size >= LARGE {
-            let found = state.large.get_mut(&size).and_then(Vec::pop);
-            let Some((buffer, _)) = found else {
-                return Request::Create(size);
+            let free = state.free_large.get_mut(&size).and_then(Vec::pop);
+            let Some((buffer, _)) = free else {
+                return PoolResponse::NeedsBuffer(size);
             };
-            state.large_bytes -= size;
-            return Request::Served(self.slice(&mut state, buffer, 0, size));
+            state.free_large_bytes -= size;
+            return PoolResponse::Allocated(self.new_allocation(&mut state, buffer, 0, size));
         }
-        let found = state.pages.iter_mut().find_map(|page| {
+        let range = state.pages.iter_mut().find_map(|page| {
             let usable = !avoid.contains(&page.buffer.id);
-            usable.then(|| page.free.take(size).map(|offset| (page.buffer.clone(), offset)))?
+            usable.then(|| {
+                page.free_ranges.allocate(size).map(|offset| (page.buffer.clone(), offset))
+            })?
         });
-        match found {
-            Some((buffer, offset)) => Request::Served(self.slice(&mut state, buffer, offset, size)),
-            None => Request::Create(PAGE),
+        match range {
+            Some((buffer, offset)) => {
+                PoolResponse::Allocated(self.new_allocation(&mut state, buffer, offset, size))
+            }
+            None => PoolResponse::NeedsBuffer(PAGE_SIZE),
         }
     }
 
-    /// Takes a fresh buffer, made because of [`Request::Create`], and serves `bytes` from it.
-    pub fn add(self: &Arc<Self>, buffer: Buffer, bytes: u64) -> Allocation {
-        let size = self.size_of(bytes);
+    /// Adds a buffer created for [`PoolResponse::NeedsBuffer`] and allocates `bytes` bytes of it.
+    pub fn add_buffer(self: &Arc<Self>, buffer: Buffer, bytes: u64) -> Allocation {
+        let size = self.allocation_size(bytes);
         let buffer = Arc::new(buffer);
         let mut state = self.state.lock();
         state.usage.reserved += buffer.raw.size();
         if size < LARGE {
-            let mut free = Ranges::all();
-            free.take(size);
-            state.pages.push(Page { buffer: buffer.clone(), free });
+            let mut free_ranges = FreeRanges::new();
+            free_ranges.allocate(size);
+            state.pages.push(Page { buffer: buffer.clone(), free_ranges });
         }
-        self.slice(&mut state, buffer, 0, size)
+        self.new_allocation(&mut state, buffer, 0, size)
     }
 
-    fn slice(
+    /// Creates the allocation for a range of `buffer` and counts the range as in use.
+    fn new_allocation(
         self: &Arc<Self>,
-        state: &mut Free,
+        state: &mut PoolState,
         buffer: Arc<Buffer>,
         offset: u64,
         size: u64,
@@ -210,40 +229,46 @@ impl Pool {
         Allocation { buffer, offset, size, pool: self.clone() }
     }
 
+    /// Returns a dropped allocation's memory to the pool.
     fn release(&self, buffer: &Arc<Buffer>, offset: u64, size: u64) {
         let mut state = self.state.lock();
         state.usage.in_use -= size;
         state.clock += 1;
         if size >= LARGE {
             let clock = state.clock;
-            state.large.entry(size).or_default().push((buffer.clone(), clock));
-            state.large_bytes += size;
-            let limit = slack(&state);
-            while state.large_bytes > limit && drop_oldest(&mut state) {}
+            state.free_large.entry(size).or_default().push((buffer.clone(), clock));
+            state.free_large_bytes += size;
+            let limit = unused_limit(&state);
+            while state.free_large_bytes > limit && retire_oldest(&mut state) {}
         } else if let Some(page) = state.pages.iter_mut().find(|p| p.buffer.id == buffer.id) {
-            page.free.give(offset, size);
+            page.free_ranges.free(offset, size);
         }
     }
 
-    /// Gives up everything unused, which is returned to the driver by the next [`destroy_retired`](Self::destroy_retired).
+    /// Retires all unused buffers. [`destroy_retired`](Self::destroy_retired) destroys them later.
     pub fn trim(&self) {
         let mut state = self.state.lock();
-        while drop_oldest(&mut state) {}
+        while retire_oldest(&mut state) {}
         let pages = std::mem::take(&mut state.pages).into_iter();
-        let (unused, used): (Vec<_>, Vec<_>) = pages.partition(|page| page.free.is_empty());
+        let (unused, used): (Vec<_>, Vec<_>) =
+            pages.partition(|page| page.free_ranges.is_page_free());
         state.pages = used;
-        state.usage.reserved -= unused.len() as u64 * PAGE;
+        state.usage.reserved -= unused.len() as u64 * PAGE_SIZE;
         state.retired.extend(unused.into_iter().map(|page| page.buffer));
     }
 
-    /// Whether more was given up than should wait for a submission to come.
-    pub fn is_overdue(&self) -> bool {
+    /// Returns whether the retired buffers exceed the limit on unused memory.
+    ///
+    /// The caller then submits the recorded commands, so that the buffers can be destroyed.
+    pub fn has_excess_retired(&self) -> bool {
         let state = self.state.lock();
-        state.retired.iter().map(|buffer| buffer.raw.size()).sum::<u64>() > slack(&state)
+        state.retired.iter().map(|buffer| buffer.raw.size()).sum::<u64>() > unused_limit(&state)
     }
 
-    /// Returns to the driver what was given up. Called at each submission: what was recorded before may name it. To
-    /// drop a buffer is not enough in a browser, which frees it when it next looks for garbage.
+    /// Destroys the retired buffers.
+    ///
+    /// Called after each submission, because recorded commands may use the buffers. Dropping a
+    /// buffer is not enough in a browser, which frees it only at the next garbage collection.
     pub fn destroy_retired(&self) {
         let retired = std::mem::take(&mut self.state.lock().retired);
         retired.iter().for_each(|buffer| buffer.raw.destroy());
@@ -254,26 +279,27 @@ impl Pool {
     }
 }
 
-/// How much memory may lie unused.
-fn slack(state: &Free) -> u64 {
-    SLACK.max(state.usage.in_use / 2)
+/// Returns how many bytes of unused large buffers the pool keeps: half of the memory in use, and at
+/// least [`MIN_UNUSED_LIMIT`].
+fn unused_limit(state: &PoolState) -> u64 {
+    MIN_UNUSED_LIMIT.max(state.usage.in_use / 2)
 }
 
-/// Lets go of the large buffer that has waited longest for reuse.
-fn drop_oldest(state: &mut Free) -> bool {
+/// Retires the large buffer that has been free longest. Returns `false` if no large buffer is free.
+fn retire_oldest(state: &mut PoolState) -> bool {
     let oldest = state
-        .large
+        .free_large
         .iter()
-        .filter_map(|(&size, list)| list.first().map(|&(_, since)| (since, size)))
+        .filter_map(|(&size, list)| list.first().map(|&(_, released)| (released, size)))
         .min();
     let Some((_, size)) = oldest else {
         return false;
     };
-    if let Some(list) = state.large.get_mut(&size) {
+    if let Some(list) = state.free_large.get_mut(&size) {
         let (buffer, _) = list.remove(0);
         state.retired.push(buffer);
     }
-    state.large_bytes -= size;
+    state.free_large_bytes -= size;
     state.usage.reserved -= size;
     true
 }
@@ -283,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn classes_waste_at_most_an_eighth() {
+    fn size_classes_waste_at_most_one_eighth() {
         for bytes in (1..200u64).map(|i| i * 99_991) {
             let class = size_class(bytes);
             assert!(class >= bytes && class.is_multiple_of(ALIGN), "{bytes} -> {class}");
@@ -295,17 +321,17 @@ mod tests {
     }
 
     #[test]
-    fn ranges_merge_when_given_back() {
-        let mut free = Ranges::all();
-        assert_eq!(free.take(256), Some(0));
-        assert_eq!(free.take(512), Some(256));
-        assert_eq!(free.take(256), Some(768));
-        free.give(0, 256);
-        free.give(768, 256);
-        assert_eq!(free.take(512), Some(768));
-        free.give(768, 512);
-        free.give(256, 512);
-        assert!(free.is_empty());
-        assert_eq!(free.take(PAGE + ALIGN), None);
+    fn freed_ranges_merge_with_adjacent_ranges() {
+        let mut ranges = FreeRanges::new();
+        assert_eq!(ranges.allocate(256), Some(0));
+        assert_eq!(ranges.allocate(512), Some(256));
+        assert_eq!(ranges.allocate(256), Some(768));
+        ranges.free(0, 256);
+        ranges.free(768, 256);
+        assert_eq!(ranges.allocate(512), Some(768));
+        ranges.free(768, 512);
+        ranges.free(256, 512);
+        assert!(ranges.is_page_free());
+        assert_eq!(ranges.allocate(PAGE_SIZE + ALIGN), None);
     }
 }

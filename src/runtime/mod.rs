@@ -1,11 +1,13 @@
-//! One object per opened device: command stream, memory pool, pipelines, uploads and readback.
+//! An opened device: command stream, memory pool, pipelines, uploads and readback.
 //!
-//! Knows buffers and shaders, not shapes. A kernel launch is [`Runtime::dispatch`]; nothing here waits
-//! for the GPU unless data is asked for ([`Runtime::read`]) or [`Runtime::sync`] is called.
+//! This module handles buffers and shaders; shapes are handled by the layers above.
+//! [`Runtime::dispatch`] records a kernel launch. The host waits for the GPU in [`Runtime::read`],
+//! in [`Runtime::sync`], and when too many submissions are in flight.
 
 mod cache;
 mod error;
 mod memory;
+mod params;
 mod profile;
 mod readback;
 mod shader;
@@ -21,44 +23,49 @@ use smallvec::SmallVec;
 
 use crate::device::{self, AdapterInfo, AdapterKind, CAN_BLOCK, DeviceError, IMMEDIATE_BYTES};
 use cache::PipelineCache;
-use memory::{Buffer, Pool, Request};
+use memory::{Buffer, Pool, PoolResponse};
 use stream::{RecordedDispatch, Stream};
 
 pub use cache::{CACHE_VARIABLE, TuningCache, cache_folder};
 pub use error::RuntimeError;
 pub use memory::{Allocation, MemoryUsage};
+pub use params::{ParamField, Params};
 pub use profile::{KernelTime, Profile, ProfileError};
-pub use shader::{Compiler, Def, ParamsIn, Source, Target, Variant, expand};
+pub use shader::{Compiler, Def, ParamsBinding, Source, Target, Variant, expand};
 
-/// The most workgroups a grid may have in one dimension.
+/// Maximum number of workgroups in one dimension of a grid.
 const MAX_GROUPS: u32 = 65_535;
 
-/// So many operations take a software adapter about a second; those of browsers are slower.
-const WARM: u64 = if CAN_BLOCK { 1 << 33 } else { 1 << 30 };
+/// Operations after which a software adapter counts as warmed up: about a second of work.
+/// The software adapters of browsers are slower.
+const WARM_UP_WORK: u64 = if CAN_BLOCK { 1 << 33 } else { 1 << 30 };
 
-/// One kernel launch: the variant, what it reads and writes, its parameters and its size.
+/// One kernel launch.
 #[derive(Debug)]
 pub struct Dispatch<'a> {
-    /// The kernel.
+    /// The kernel to launch.
     pub variant: &'a Variant,
-    /// Buffers that are only read, in binding order.
+    /// Read-only buffers, in binding order.
     pub inputs: &'a [&'a Allocation],
-    /// Buffers that are written (or read and written), after the inputs in binding order.
+    /// Buffers that are written, or read and written. Their bindings follow those of the inputs.
     pub outputs: &'a [&'a Allocation],
-    /// The bytes of the kernel's `Params`, at most 512.
+    /// The kernel's `Params` struct as bytes, at most 512.
     pub params: &'a [u8],
-    /// How many workgroups run; folded into three dimensions here, unfolded by `group_index`.
+    /// Number of workgroups. They are folded into a 3D grid. In the shader, `group_index` computes
+    /// the linear index.
     pub groups: u64,
-    /// A rough count of operations, to bound how long a submission runs.
+    /// Approximate number of operations, used to bound how long a submission runs.
     pub work: u64,
 }
 
-/// What a kernel is given: kernels that are given the same share their bind groups.
+/// The bindings of a kernel. Kernels with equal interfaces share layouts and bind groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Interface {
+    /// Number of input buffers.
     inputs: u8,
+    /// Number of output buffers.
     outputs: u8,
-    params: ParamsIn,
+    params: ParamsBinding,
 }
 
 /// An opened device.
@@ -72,15 +79,19 @@ pub struct Runtime {
     pipeline_cache: Option<PipelineCache>,
     tuning_cache: TuningCache,
     layouts: Mutex<FxHashMap<Interface, (wgpu::BindGroupLayout, wgpu::PipelineLayout)>>,
-    next_buffer: AtomicU64,
+    next_buffer_id: AtomicU64,
+    /// Why the device was lost. Set once it is lost.
     lost: Arc<OnceLock<String>>,
-    /// The first error that nobody was there to catch: what the device holds is not to be trusted since.
-    failed: Arc<OnceLock<wgpu::Error>>,
-    /// The operations that the device has been given, roughly.
+    /// The first error that no error scope caught. Data on the device may be wrong after it.
+    uncaptured_error: Arc<OnceLock<wgpu::Error>>,
+    /// Approximate number of operations dispatched so far.
     work_done: AtomicU64,
+    /// Whether shaders are compiled with all runtime checks.
     checked: bool,
+    /// Whether kernels for software adapters are used.
     software: bool,
-    warm: bool,
+    /// Whether the device counts as warmed up from the start.
+    skip_warm_up: bool,
 }
 
 impl std::fmt::Debug for Runtime {
@@ -89,29 +100,36 @@ impl std::fmt::Debug for Runtime {
     }
 }
 
-/// The opened devices, by their place among `device::adapters()`.
+/// The opened devices, by their index in `device::adapters()`.
 static OPENED: LazyLock<Mutex<HashMap<usize, Arc<Runtime>>>> = LazyLock::new(Default::default);
 
-/// Whether kernels opened from now on run with every shader check of the compiler.
+/// Whether devices opened from now on compile shaders with all runtime checks.
 static CHECKED: AtomicBool = AtomicBool::new(false);
 
-/// Turns every shader check back on (bounds, loops, division, workgroup memory) for devices opened
-/// from now on. The environment variable `BURN_WGSL_CHECKED=1` does the same. For debugging: it is slow.
-pub fn check_shaders(on: bool) {
-    CHECKED.store(on, Ordering::Relaxed);
+/// Enables or disables all shader checks (bounds, loops, division, workgroup memory) for devices
+/// opened from now on.
+///
+/// The environment variable `BURN_WGSL_CHECKED=1` enables them too. Checked shaders are slow; use
+/// them for debugging.
+pub fn check_shaders(enabled: bool) {
+    CHECKED.store(enabled, Ordering::Relaxed);
 }
 
 impl Runtime {
-    /// The runtime of an adapter, opened at first use and again after the device was lost. In a browser only [`open`](Self::open) can
-    /// do that.
+    /// Returns the runtime of an adapter.
+    ///
+    /// Opens the adapter's device at first use, and again after the device was lost. In a browser
+    /// only [`open`](Self::open) can open a device.
     ///
     /// # Errors
     ///
-    /// When the adapter refuses to open or lacks what the kernels need; in a browser, when it is not open.
+    /// Returns an error if the driver refuses to open the adapter or the adapter lacks a required
+    /// limit. In a browser, returns an error if the device is not open.
     ///
     /// # Panics
     ///
-    /// When `adapter` is past the last of `device::adapters()`; a `device::ResolvedDevice` never is.
+    /// Panics if `adapter` is out of range for `device::adapters()`. The index in a
+    /// `device::ResolvedDevice` is always in range.
     pub fn of(adapter: usize) -> Result<Arc<Self>, DeviceError> {
         let mut opened = OPENED.lock();
         let mut reason = None;
@@ -130,25 +148,29 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// As [`of`](Self::of), for those who can await.
+    /// Returns the runtime of an adapter like [`of`](Self::of).
+    ///
+    /// In a browser this also opens the device if it is not open.
     ///
     /// # Errors
     ///
-    /// When the adapter is gone, refuses to open or lacks what the kernels need.
+    /// Returns an error if the adapter is gone, the driver refuses to open it, or it lacks a
+    /// required limit.
     ///
     /// # Panics
     ///
-    /// When `adapter` is past the last of `device::adapters()`.
+    /// Panics if `adapter` is out of range for `device::adapters()`.
     pub async fn open(adapter: usize) -> Result<Arc<Self>, DeviceError> {
-        let open = Self::of(adapter);
-        if CAN_BLOCK || open.is_ok() {
-            return open;
+        let opened = Self::of(adapter);
+        if CAN_BLOCK || opened.is_ok() {
+            return opened;
         }
-        // A browser's adapter opens one device and is used up by that: it is asked for anew.
+        // A `GPUAdapter` in a browser can open only one device, so a new adapter is requested.
         let known = &device::adapters()[adapter];
         let fresh = device::enumerate().await;
         let runtime = Arc::new(Self::new(device::open(fresh.get(adapter).unwrap_or(known)).await?));
-        // Somebody else may have opened it meanwhile: all tensors must be on one device.
+        // Another task may have opened the adapter during the `await`. All tensors of an adapter
+        // must be on the same device, so the first device is kept.
         if let Ok(first) = Self::of(adapter) {
             runtime.destroy();
             return Ok(first);
@@ -157,13 +179,15 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// The runtime of an adapter, if it is open.
+    /// Returns the runtime of an adapter if its device is open.
     pub fn opened(adapter: usize) -> Option<Arc<Self>> {
         OPENED.lock().get(&adapter).cloned()
     }
 
-    /// Gives an adapter's device back to the driver, if it is open, as if it were lost: tensors on it are gone. The next use of the
-    /// adapter opens it anew, in a browser the next [`open`](Self::open).
+    /// Destroys an adapter's device if it is open.
+    ///
+    /// Tensors on the device are lost. The next use of the adapter opens a new device; in a browser
+    /// the next [`open`](Self::open) does.
     pub fn close(adapter: usize) {
         let runtime = OPENED.lock().remove(&adapter);
         if let Some(runtime) = runtime {
@@ -173,25 +197,25 @@ impl Runtime {
 
     fn new(opened: device::OpenDevice) -> Self {
         let device::OpenDevice { device, queue, mut info } = opened;
-        // As in browsers: for tests.
+        // For tests: simulates a browser without subgroups.
         info.features.subgroups &= !is_set("BURN_WGSL_NO_SUBGROUPS");
         let lost: Arc<OnceLock<String>> = Arc::default();
         device.set_device_lost_callback({
             let (lost, name) = (lost.clone(), info.name.clone());
             move |reason, message| {
-                // `Destroyed` is also what a normal end of the process looks like.
+                // `Destroyed` is also reported when the process exits normally.
                 if reason != wgpu::DeviceLostReason::Destroyed {
                     log::error!("the device {name} was lost: {message}");
                 }
                 let _ = lost.set(if message.is_empty() { format!("{reason:?}") } else { message });
             }
         });
-        let failed: Arc<OnceLock<wgpu::Error>> = Arc::default();
+        let uncaptured_error: Arc<OnceLock<wgpu::Error>> = Arc::default();
         device.on_uncaptured_error(Arc::new({
-            let (failed, name) = (failed.clone(), info.name.clone());
+            let (uncaptured_error, name) = (uncaptured_error.clone(), info.name.clone());
             move |error: wgpu::Error| {
                 log::error!("{name}: {error}");
-                let _ = failed.set(error);
+                let _ = uncaptured_error.set(error);
             }
         }));
         let pool = Arc::new(Pool::new(
@@ -204,75 +228,81 @@ impl Runtime {
             pipeline_cache: PipelineCache::open(&device, &info),
             tuning_cache: TuningCache::open(&info),
             layouts: Mutex::default(),
-            next_buffer: AtomicU64::new(1),
+            next_buffer_id: AtomicU64::new(1),
             work_done: AtomicU64::new(0),
             checked: is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed),
-            // `BURN_WGSL_AS_GPU=1` has a software adapter run what GPUs are given: slow, but a test of them.
+            // For tests: `BURN_WGSL_AS_GPU=1` runs GPU kernels on a software adapter, slowly.
             software: info.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU"),
-            warm: is_set("BURN_WGSL_WARM"),
+            skip_warm_up: is_set("BURN_WGSL_WARM"),
             info,
             device,
             queue,
             lost,
-            failed,
+            uncaptured_error,
         }
     }
 
-    /// What is known about the adapter.
+    /// Returns the adapter info.
     pub fn info(&self) -> &AdapterInfo {
         &self.info
     }
 
-    /// Whether the adapter is a CPU in disguise, where barriers and workgroup memory are dear.
+    /// Returns whether kernels for software adapters are used.
+    ///
+    /// Barriers and workgroup memory are expensive on a software adapter. `BURN_WGSL_AS_GPU=1`
+    /// makes this `false` on every adapter.
     pub fn is_software(&self) -> bool {
         self.software
     }
 
-    /// Roughly how many operations the device has been given since it was opened.
+    /// Returns the approximate number of operations dispatched since the device was opened.
     pub fn work_done(&self) -> u64 {
         self.work_done.load(Ordering::Relaxed)
     }
 
-    /// Whether the device has been busy for long enough, on a software adapter about a second, that kernels which
-    /// take long to compile, or serve fewer cases, are worth their while.
-    /// `BURN_WGSL_WARM=1` has it so from the start.
+    /// Returns whether the device is warmed up.
+    ///
+    /// Kernels that take long to compile, or that serve fewer cases, pay off only on a warmed-up
+    /// device. The warm-up is a fixed amount of work, which takes a software adapter about a
+    /// second. With `BURN_WGSL_WARM=1` every device is warmed up from the start.
     pub fn is_warmed_up(&self) -> bool {
-        self.warm || self.work_done() > WARM
+        self.skip_warm_up || self.work_done() > WARM_UP_WORK
     }
 
-    /// What was found to be the fastest on this adapter.
+    /// Returns the tuning results for this adapter.
     pub fn tuning_cache(&self) -> &TuningCache {
         &self.tuning_cache
     }
 
-    /// Memory in use, reserved and at its peak.
+    /// Returns how much memory is in use and reserved, and the peak.
     pub fn memory(&self) -> MemoryUsage {
         self.pool.usage()
     }
 
-    /// Returns unused memory to the driver.
+    /// Destroys unused buffers, which returns their memory to the driver.
     pub fn trim(&self) {
         let mut stream = self.stream.lock();
-        // What was recorded may still name it.
+        // Recorded commands may still use the buffers.
         stream.submit(&self.device, &self.queue);
-        stream.forget_bind_groups();
+        stream.clear_bind_groups();
         self.pool.trim();
         self.pool.destroy_retired();
     }
 
-    /// Gives the device back to the driver, as if it were lost.
+    /// Destroys the device and marks it as lost.
     fn destroy(&self) {
         self.device.destroy();
         let _ = self.device.poll(wgpu::PollType::Poll);
-        let _ = self.lost.set("it was given back".to_owned());
+        let _ = self.lost.set("it was closed".to_owned());
     }
 
+    /// Returns an error if the device was lost or raised an uncaptured error.
     pub(crate) fn check_lost(&self) -> Result<(), RuntimeError> {
         let device = || self.info.name.clone();
         if let Some(reason) = self.lost.get() {
             return Err(RuntimeError::DeviceLost { device: device(), reason: reason.clone() });
         }
-        match self.failed.get() {
+        match self.uncaptured_error.get() {
             Some(wgpu::Error::OutOfMemory { .. }) => {
                 Err(RuntimeError::Exhausted { device: device(), in_use: self.memory().in_use })
             }
@@ -283,12 +313,14 @@ impl Runtime {
         }
     }
 
-    /// Memory for `bytes`, with undefined content, in none of the buffers of `avoid`.
+    /// Allocates `bytes` bytes with undefined contents.
+    ///
+    /// The allocation shares no buffer with the allocations in `avoid`.
     ///
     /// # Errors
     ///
-    /// When the size exceeds a binding, or the memory is not there even after unused memory was
-    /// returned.
+    /// Returns an error if `bytes` exceeds the largest binding, or if the device is out of memory
+    /// even after unused buffers were destroyed.
     pub fn alloc(&self, bytes: u64, avoid: &[&Allocation]) -> Result<Allocation, RuntimeError> {
         self.check_lost()?;
         let limit = self.pool.limit();
@@ -296,12 +328,13 @@ impl Runtime {
             let device = self.info.name.clone();
             return Err(RuntimeError::TooLarge { device, asked: bytes, limit });
         }
-        let ids: SmallVec<[u64; 8]> = avoid.iter().map(|s| s.buffer.id).collect();
-        match self.pool.request(bytes, &ids) {
-            Request::Served(slice) => Ok(slice),
-            Request::Create(size) => {
-                if self.pool.is_overdue() {
-                    // It is free once the work that names it is done. A browser cannot wait: there it is handed over.
+        let avoid: SmallVec<[u64; 8]> = avoid.iter().map(|a| a.buffer.id).collect();
+        match self.pool.try_alloc(bytes, &avoid) {
+            PoolResponse::Allocated(allocation) => Ok(allocation),
+            PoolResponse::NeedsBuffer(size) => {
+                if self.pool.has_excess_retired() {
+                    // Waits until the commands that use the retired buffers have finished. In a
+                    // browser, which cannot block, the commands are only submitted.
                     let _ = self.sync();
                 }
                 let raw = match self.create_buffer(size) {
@@ -312,8 +345,8 @@ impl Runtime {
                         self.create_buffer(size).ok_or_else(|| self.out_of_memory(size))?
                     }
                 };
-                let id = self.next_buffer.fetch_add(1, Ordering::Relaxed);
-                Ok(self.pool.add(Buffer { id, raw }, bytes))
+                let id = self.next_buffer_id.fetch_add(1, Ordering::Relaxed);
+                Ok(self.pool.add_buffer(Buffer { id, raw }, bytes))
             }
         }
     }
@@ -323,8 +356,9 @@ impl Runtime {
         RuntimeError::OutOfMemory { device: self.info.name.clone(), asked, in_use, reserved }
     }
 
+    /// Creates a buffer for tensors. Returns `None` if the device is out of memory.
     fn create_buffer(&self, size: u64) -> Option<wgpu::Buffer> {
-        let buffer = || {
+        let create = || {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: None,
                 size,
@@ -334,48 +368,51 @@ impl Runtime {
                 mapped_at_creation: false,
             })
         };
-        self.with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], buffer).ok()
+        self.with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], create).ok()
     }
 
-    /// What `make` makes, or the error of these kinds which it led to. A browser tells errors only later, to the
-    /// device's handler: there what is made may be of no use, and the next readback says why.
+    /// Runs `create` and returns its result, or an error of the kinds in `filters` that it caused.
+    ///
+    /// A browser reports errors later, to the uncaptured-error handler. There the returned object
+    /// may be invalid, and the next readback returns the error.
     fn with_error_scopes<T>(
         &self,
-        kinds: &[wgpu::ErrorFilter],
-        make: impl FnOnce() -> T,
+        filters: &[wgpu::ErrorFilter],
+        create: impl FnOnce() -> T,
     ) -> Result<T, wgpu::Error> {
         if !CAN_BLOCK {
-            return Ok(make());
+            return Ok(create());
         }
         let scopes: SmallVec<[_; 2]> =
-            kinds.iter().map(|&kind| self.device.push_error_scope(kind)).collect();
-        let made = make();
-        // The innermost comes first.
+            filters.iter().map(|&filter| self.device.push_error_scope(filter)).collect();
+        let created = create();
+        // Scopes must be popped innermost first.
         let errors = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop()));
-        errors.last().map_or(Ok(made), Err)
+        errors.last().map_or(Ok(created), Err)
     }
 
-    /// New memory holding `data`.
+    /// Uploads `data` to a new allocation.
     ///
     /// # Errors
     ///
-    /// As [`Runtime::alloc`].
+    /// Returns an error in the same cases as [`Runtime::alloc`], or if there is no memory for the
+    /// staging buffer.
     pub fn upload(&self, data: &[u8]) -> Result<Allocation, RuntimeError> {
-        let slice = self.alloc(data.len() as u64, &[])?;
+        let allocation = self.alloc(data.len() as u64, &[])?;
         if !data.is_empty() {
-            let written = self.stream.lock().upload(&self.device, &self.queue, &slice, data);
+            let written = self.stream.lock().upload(&self.device, &self.queue, &allocation, data);
             if !written {
                 return Err(self.out_of_memory(data.len() as u64));
             }
         }
-        Ok(slice)
+        Ok(allocation)
     }
 
     /// Records a kernel launch.
     ///
     /// # Errors
     ///
-    /// When the kernel does not compile on this device, or the device was lost.
+    /// Returns an error if the kernel does not compile on this device, or the device was lost.
     pub fn dispatch(&self, dispatch: &Dispatch<'_>) -> Result<(), RuntimeError> {
         if dispatch.groups == 0 {
             return Ok(());
@@ -385,9 +422,9 @@ impl Runtime {
         let interface = Interface {
             inputs: dispatch.inputs.len() as u8,
             outputs: dispatch.outputs.len() as u8,
-            params: self.params_in(dispatch.params.len()),
+            params: self.params_binding(dispatch.params.len()),
         };
-        let (bind_layout, pipeline_layout) = self.layout(interface);
+        let (bind_group_layout, pipeline_layout) = self.layouts(interface);
         let pipeline = self.pipeline(dispatch.variant, interface.params, &pipeline_layout)?;
         self.work_done.fetch_add(dispatch.work, Ordering::Relaxed);
         self.stream.lock().dispatch(
@@ -396,40 +433,43 @@ impl Runtime {
             RecordedDispatch {
                 variant: dispatch.variant,
                 pipeline: &pipeline,
-                layout: &bind_layout,
+                layout: &bind_group_layout,
                 interface,
                 inputs: dispatch.inputs,
                 outputs: dispatch.outputs,
                 params: dispatch.params,
-                grid: fold(dispatch.groups),
+                grid: fold_grid(dispatch.groups),
                 work: dispatch.work,
             },
         );
         Ok(())
     }
 
-    /// Few parameters go with the command where they can: a binding with an offset of its own costs drivers more.
-    fn params_in(&self, bytes: usize) -> ParamsIn {
+    /// Returns how a kernel receives `bytes` bytes of parameters.
+    ///
+    /// Immediates are used where they fit, because a dynamic uniform offset costs the driver more.
+    fn params_binding(&self, bytes: usize) -> ParamsBinding {
         let fit = self.info.features.immediates && bytes <= IMMEDIATE_BYTES as usize;
-        if fit { ParamsIn::Immediates } else { ParamsIn::Uniform }
+        if fit { ParamsBinding::Immediates } else { ParamsBinding::Uniform }
     }
 
+    /// Returns the pipeline of a variant, compiled at first use.
     fn pipeline(
         &self,
         variant: &Variant,
-        params: ParamsIn,
+        params: ParamsBinding,
         layout: &wgpu::PipelineLayout,
     ) -> Result<wgpu::ComputePipeline, RuntimeError> {
         let mut pipelines = self.pipelines.lock();
         if let Some(pipeline) = pipelines.get(variant) {
             return Ok(pipeline.clone());
         }
-        let failed = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
-        let wide = self.software && self.info.features.int64;
-        let text =
-            expand(variant, Target { compiler: Compiler::HERE, params, wide }).map_err(failed)?;
+        let shader_error = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
+        let loads_u64 = self.software && self.info.features.int64;
+        let target = Target { compiler: Compiler::HERE, params, loads_u64 };
+        let text = expand(variant, target).map_err(shader_error)?;
         let compile = || {
-            let module = self.module(variant.source.name, &text);
+            let module = self.create_shader_module(variant.source.name, &text);
             self.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(variant.source.name),
                 layout: Some(layout),
@@ -442,20 +482,21 @@ impl Runtime {
                 cache: self.pipeline_cache.as_ref().map(PipelineCache::raw),
             })
         };
-        // What the compiler refuses, and what the driver does.
-        let kinds = [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
-        let pipeline =
-            self.with_error_scopes(&kinds, compile).map_err(|error| failed(error.to_string()))?;
+        // `Validation` covers errors of the shader compiler, `Internal` those of the driver.
+        let filters = [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
+        let pipeline = self
+            .with_error_scopes(&filters, compile)
+            .map_err(|error| shader_error(error.to_string()))?;
         log::debug!("compiled {variant}");
         if let Some(cache) = &self.pipeline_cache {
-            cache.grew();
+            cache.mark_dirty();
         }
         pipelines.insert(variant.clone(), pipeline.clone());
         Ok(pipeline)
     }
 
-    /// The only place where shader modules are made, so that one switch turns every check back on.
-    fn module(&self, name: &str, text: &str) -> wgpu::ShaderModule {
+    /// Creates a shader module. All modules are created here, so that `checked` applies to each.
+    fn create_shader_module(&self, name: &str, text: &str) -> wgpu::ShaderModule {
         let checks = if self.checked {
             wgpu::ShaderRuntimeChecks::checked()
         } else {
@@ -463,40 +504,46 @@ impl Runtime {
         };
         let source = wgpu::ShaderSource::Wgsl(text.into());
         let descriptor = wgpu::ShaderModuleDescriptor { label: Some(name), source };
-        // SAFETY: the text comes from this crate's own kernels, which keep every index within the
-        // buffers they are given and whose loops all end; the debug switch checks exactly that.
+        // SAFETY: the text comes from the kernels of this crate. They keep every index within their
+        // bound buffers, and all their loops terminate. With `checked`, wgpu enforces both.
         unsafe { self.device.create_shader_module_trusted(descriptor, checks) }
     }
 
-    fn layout(&self, interface: Interface) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
+    /// Returns the layouts for an interface, created at first use.
+    fn layouts(&self, interface: Interface) -> (wgpu::BindGroupLayout, wgpu::PipelineLayout) {
         let Interface { inputs, outputs, params } = interface;
         let mut layouts = self.layouts.lock();
-        let make = || {
-            let mut kinds = Vec::new();
-            if params == ParamsIn::Uniform {
-                kinds.push(wgpu::BufferBindingType::Uniform);
+        let create = || {
+            let mut types = Vec::new();
+            if params == ParamsBinding::Uniform {
+                types.push(wgpu::BufferBindingType::Uniform);
             }
-            kinds.extend(
+            types.extend(
                 (0..inputs + outputs)
                     .map(|i| wgpu::BufferBindingType::Storage { read_only: i < inputs }),
             );
             let entries: Vec<_> =
-                (0..).zip(kinds).map(|(binding, kind)| layout_entry(binding, kind)).collect();
-            let bind = self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
-                label: None,
-                entries: &entries,
-            });
+                (0..).zip(types).map(|(binding, ty)| layout_entry(binding, ty)).collect();
+            let bind_group =
+                self.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+                    label: None,
+                    entries: &entries,
+                });
             let pipeline = self.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
                 label: None,
-                bind_group_layouts: &[Some(&bind)],
-                immediate_size: if params == ParamsIn::Immediates { IMMEDIATE_BYTES } else { 0 },
+                bind_group_layouts: &[Some(&bind_group)],
+                immediate_size: if params == ParamsBinding::Immediates {
+                    IMMEDIATE_BYTES
+                } else {
+                    0
+                },
             });
-            (bind, pipeline)
+            (bind_group, pipeline)
         };
-        layouts.entry(interface).or_insert_with(make).clone()
+        layouts.entry(interface).or_insert_with(create).clone()
     }
 
-    /// Hands recorded work to the GPU without waiting for it.
+    /// Submits the recorded commands without waiting for them to finish.
     pub fn flush(&self) {
         self.stream.lock().submit(&self.device, &self.queue);
     }
@@ -505,20 +552,21 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// When the device was lost, and in a browser, where nothing can wait: the work is handed over all the same.
+    /// Returns an error if the device was lost. In a browser, which cannot block, always returns an
+    /// error; the recorded commands are still submitted.
     pub fn sync(&self) -> Result<(), RuntimeError> {
         let mut stream = self.stream.lock();
         stream.submit(&self.device, &self.queue);
         self.check_can_block()?;
         let waited = self.device.poll(wgpu::PollType::wait_indefinitely());
-        stream.finish_all();
+        stream.clear_in_flight();
         drop(stream);
         self.save_pipeline_cache();
         self.check_lost()?;
         waited.map(|_| ()).map_err(|error| self.readback_error(&error))
     }
 
-    /// An error where the host cannot wait for the GPU.
+    /// Returns an error where the host cannot block, which is in a browser.
     pub(crate) fn check_can_block(&self) -> Result<(), RuntimeError> {
         if !CAN_BLOCK {
             return Err(RuntimeError::CannotBlock { device: self.info.name.clone() });
@@ -526,7 +574,7 @@ impl Runtime {
         Ok(())
     }
 
-    /// Writes newly compiled pipelines to the user's cache.
+    /// Writes newly compiled pipelines to the pipeline cache file.
     fn save_pipeline_cache(&self) {
         if let Some(cache) = &self.pipeline_cache {
             cache.save();
@@ -538,7 +586,7 @@ impl Runtime {
     }
 }
 
-/// Whether an environment variable switches something on.
+/// Returns whether an environment variable is set to a value other than `0` or the empty string.
 fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value != "0" && !value.is_empty())
 }
@@ -556,15 +604,15 @@ fn layout_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLay
     }
 }
 
-/// Folds a count of workgroups into a grid that holds at least as many.
-fn fold(groups: u64) -> (u32, u32, u32) {
+/// Folds a number of workgroups into a 3D grid with at least that many workgroups.
+fn fold_grid(groups: u64) -> (u32, u32, u32) {
     let max = u64::from(MAX_GROUPS);
     if groups <= max {
         return (groups as u32, 1, 1);
     }
     let rows = groups.div_ceil(max);
     if rows <= max {
-        // As even as possible, so that few workgroups find nothing to do.
+        // Rows of equal length leave few surplus workgroups.
         return (groups.div_ceil(rows) as u32, rows as u32, 1);
     }
     (MAX_GROUPS, MAX_GROUPS, rows.div_ceil(max) as u32)
@@ -575,12 +623,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn grids_fold_without_losing_a_group() {
+    fn folded_grid_has_at_least_the_requested_workgroups() {
         for groups in [1, 65_535, 65_536, 1_000_003, u64::from(MAX_GROUPS) * 65_535 + 1] {
-            let (x, y, z) = fold(groups);
+            let (x, y, z) = fold_grid(groups);
             let total = u64::from(x) * u64::from(y) * u64::from(z);
             assert!(total >= groups && x <= MAX_GROUPS && y <= MAX_GROUPS, "{groups}");
         }
-        assert_eq!(fold(65_536), (32_768, 2, 1));
+        assert_eq!(fold_grid(65_536), (32_768, 2, 1));
     }
 }

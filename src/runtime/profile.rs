@@ -1,8 +1,9 @@
 //! GPU time by kernel.
 //!
-//! While a profile is taken, every dispatch gets a compute pass of its own with a timestamp at either end: the only
-//! places where every API can write one. The timestamps of a submission are resolved at its end into a small
-//! buffer, so the query set stays as small as one submission; the buffers are read back at the end of all.
+//! While a profile is taken, every dispatch gets its own compute pass with a timestamp at its
+//! beginning and end. Every API can write timestamps there, and some APIs only there. Each
+//! submission resolves its timestamps into a small buffer, so the query set covers only one
+//! submission. The buffers are read back at the end of the profile.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,32 +13,34 @@ use thiserror::Error;
 use super::{Runtime, RuntimeError, Variant};
 use crate::device::DeviceError;
 
-/// Queries of the set: two for each dispatch. Every API allows this many.
-const QUERIES: u32 = 512;
+/// Number of queries in the query set: two for each dispatch. Every API allows this many.
+const QUERY_COUNT: u32 = 512;
 const QUERY_BYTES: u64 = wgpu::QUERY_SIZE as u64;
 
 /// Why a profile cannot be taken.
 #[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum ProfileError {
-    /// There is no such device.
+    /// The device does not exist or cannot be opened.
     #[error(transparent)]
     Device(#[from] DeviceError),
     /// The device is the CPU, which runs no kernels.
     #[error(
-        "the CPU device runs no GPU kernels, so there is no GPU time to measure; measure wall time there"
+        "the CPU device runs no GPU kernels, so there is no GPU time to measure; measure wall time \
+         instead"
     )]
     Cpu,
-    /// The adapter or its driver has no timestamps.
+    /// The adapter or its driver does not support timestamp queries.
     #[error(
-        "{device} has no timestamp queries, so its GPU time cannot be measured; measure wall time with a sync"
+        "{device} does not support timestamp queries, so its GPU time cannot be measured; measure \
+         wall time with a sync instead"
     )]
     NoTimestamps {
         /// The adapter's name.
         device: String,
     },
-    /// One profile at a time.
-    #[error("a profile of {device} is already being taken; wait for its end")]
+    /// Another profile of the device is being taken.
+    #[error("a profile of {device} is already being taken; wait until it ends")]
     Busy {
         /// The adapter's name.
         device: String,
@@ -47,60 +50,60 @@ pub enum ProfileError {
     Runtime(#[from] RuntimeError),
 }
 
-/// What one kernel took.
+/// The GPU time of one kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelTime {
-    /// The kernel's name: that of its WGSL file and its launcher.
+    /// The kernel's name, which is also the name of its WGSL file and its launcher.
     pub name: &'static str,
-    /// The name with the definitions that specialise it.
+    /// The name and the definitions of the variant.
     pub variant: String,
-    /// How often it was launched.
+    /// Number of launches.
     pub calls: u64,
-    /// Its time on the GPU, all calls together.
+    /// Total GPU time of all launches.
     pub time: Duration,
 }
 
-/// GPU time by kernel, the longest first.
+/// GPU time by kernel, sorted by descending time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Profile {
-    /// One entry for each variant of a kernel that ran.
+    /// One entry for each kernel variant that ran.
     pub kernels: Vec<KernelTime>,
 }
 
 impl Profile {
-    /// The time of all kernels together. Kernels that run side by side are each counted whole.
+    /// Returns the total time of all kernels. The times of kernels that overlap are added in full.
     pub fn time(&self) -> Duration {
         self.kernels.iter().map(|kernel| kernel.time).sum()
     }
 
-    /// The launches of all kernels together.
+    /// Returns the total number of launches.
     pub fn calls(&self) -> u64 {
         self.kernels.iter().map(|kernel| kernel.calls).sum()
     }
 
-    /// The variants of each kernel taken together.
+    /// Returns the profile with the variants of each kernel merged into one entry.
     #[must_use]
     pub fn by_name(&self) -> Self {
         let kernels = self.kernels.iter();
-        Self::sum(
+        Self::merge(
             kernels.map(|kernel| KernelTime { variant: kernel.name.to_owned(), ..kernel.clone() }),
         )
     }
 
-    /// Adds up what has the same variant, and sorts.
-    fn sum(times: impl Iterator<Item = KernelTime>) -> Self {
+    /// Merges entries with equal variants, and sorts by descending time.
+    fn merge(entries: impl Iterator<Item = KernelTime>) -> Self {
         let mut kernels: Vec<KernelTime> = Vec::new();
-        let mut places = HashMap::new();
-        for one in times {
-            match places.get(&one.variant) {
+        let mut indices = HashMap::new();
+        for entry in entries {
+            match indices.get(&entry.variant) {
                 None => {
-                    places.insert(one.variant.clone(), kernels.len());
-                    kernels.push(one);
+                    indices.insert(entry.variant.clone(), kernels.len());
+                    kernels.push(entry);
                 }
-                Some(&place) => {
-                    let sum: &mut KernelTime = &mut kernels[place];
-                    sum.calls += one.calls;
-                    sum.time += one.time;
+                Some(&index) => {
+                    let merged: &mut KernelTime = &mut kernels[index];
+                    merged.calls += entry.calls;
+                    merged.time += entry.time;
                 }
             }
         }
@@ -109,50 +112,50 @@ impl Profile {
     }
 }
 
-/// What the stream records into while a profile is taken.
+/// The dispatches recorded while a profile is taken, and their timestamps.
 pub(crate) struct Profiler {
-    set: wgpu::QuerySet,
-    /// Every dispatch so far, in order.
+    query_set: wgpu::QuerySet,
+    /// The variants of all dispatches, in order.
     dispatches: Vec<Variant>,
-    /// How many of them have their timestamps in the query set, not yet resolved.
-    open: u32,
-    /// The timestamps of earlier ones, in order: the buffer and its length.
+    /// Number of dispatches whose timestamps are in the query set and not yet resolved.
+    unresolved: u32,
+    /// The resolved timestamps, in order: each buffer and its size in bytes.
     resolved: Vec<(wgpu::Buffer, u64)>,
 }
 
 impl Profiler {
     pub fn new(device: &wgpu::Device) -> Self {
-        let set = device.create_query_set(&wgpu::QuerySetDescriptor {
+        let query_set = device.create_query_set(&wgpu::QuerySetDescriptor {
             label: Some("profile"),
             ty: wgpu::QueryType::Timestamp,
-            count: QUERIES,
+            count: QUERY_COUNT,
         });
-        Self { set, dispatches: Vec::new(), open: 0, resolved: Vec::new() }
+        Self { query_set, dispatches: Vec::new(), unresolved: 0, resolved: Vec::new() }
     }
 
-    /// Whether the timestamps must be resolved before another dispatch.
+    /// Returns whether the query set is full and must be resolved before another dispatch.
     pub fn is_full(&self) -> bool {
-        self.open >= QUERIES / 2
+        self.unresolved >= QUERY_COUNT / 2
     }
 
-    /// The timestamps of the next dispatch's pass.
-    pub fn next(&mut self, variant: &Variant) -> wgpu::ComputePassTimestampWrites<'_> {
-        let first = self.open * 2;
-        self.open += 1;
+    /// Adds a dispatch and returns the timestamp writes for its pass.
+    pub fn timestamp_writes(&mut self, variant: &Variant) -> wgpu::ComputePassTimestampWrites<'_> {
+        let first = self.unresolved * 2;
+        self.unresolved += 1;
         self.dispatches.push(variant.clone());
         wgpu::ComputePassTimestampWrites {
-            query_set: &self.set,
+            query_set: &self.query_set,
             beginning_of_pass_write_index: Some(first),
             end_of_pass_write_index: Some(first + 1),
         }
     }
 
-    /// Moves what the query set holds to a buffer, at the end of a submission.
+    /// Resolves the query set into a new buffer. Called at the end of each submission.
     pub fn resolve(&mut self, device: &wgpu::Device, encoder: &mut wgpu::CommandEncoder) {
-        if self.open == 0 {
+        if self.unresolved == 0 {
             return;
         }
-        let queries = std::mem::take(&mut self.open) * 2;
+        let queries = std::mem::take(&mut self.unresolved) * 2;
         let size = u64::from(queries) * QUERY_BYTES;
         let buffer = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("timestamps"),
@@ -160,15 +163,16 @@ impl Profiler {
             usage: wgpu::BufferUsages::QUERY_RESOLVE | wgpu::BufferUsages::COPY_SRC,
             mapped_at_creation: false,
         });
-        encoder.resolve_query_set(&self.set, 0..queries, &buffer, 0);
+        encoder.resolve_query_set(&self.query_set, 0..queries, &buffer, 0);
         self.resolved.push((buffer, size));
     }
 }
 
-/// Stops the recording also where the profiled work panics.
-struct Recording<'a>(&'a Runtime);
+/// Stops the profiler when dropped, also if the profiled work panics.
+struct ProfilerGuard<'a>(&'a Runtime);
 
-impl Recording<'_> {
+impl ProfilerGuard<'_> {
+    /// Submits the recorded commands and removes the profiler from the stream.
     fn stop(&self) -> Option<Box<Profiler>> {
         let mut stream = self.0.stream.lock();
         stream.submit(&self.0.device, &self.0.queue);
@@ -176,20 +180,23 @@ impl Recording<'_> {
     }
 }
 
-impl Drop for Recording<'_> {
+impl Drop for ProfilerGuard<'_> {
     fn drop(&mut self) {
         self.stop();
     }
 }
 
 impl Runtime {
-    /// Does `work` and tells the GPU time of every kernel that was launched on this device meanwhile, on any thread.
-    /// Waits for the GPU at the end. Launches are further apart than without, so wall time means little here.
+    /// Runs `work` and measures the GPU time of every kernel launched on this device meanwhile.
+    ///
+    /// Launches by other threads are included.
+    /// Waits for the GPU at the end. Profiling adds gaps between the launches, so the wall time of
+    /// `work` is not representative.
     ///
     /// # Errors
     ///
-    /// When the adapter has no timestamps, a profile is already being taken, or the device was lost; and in a browser,
-    /// where nothing can wait.
+    /// Returns an error if the adapter does not support timestamp queries, another profile is being
+    /// taken, or the device was lost. Returns an error in a browser, which cannot block.
     pub fn profile<R>(&self, work: impl FnOnce() -> R) -> Result<(R, Profile), ProfileError> {
         self.check_can_block()?;
         let device = || self.info.name.clone();
@@ -204,18 +211,19 @@ impl Runtime {
             stream.submit(&self.device, &self.queue);
             stream.profiler = Some(Box::new(Profiler::new(&self.device)));
         }
-        let recording = Recording(self);
+        let guard = ProfilerGuard(self);
         let result = work();
-        let profile = match recording.stop() {
-            Some(profiler) => self.times(&profiler)?,
+        let profile = match guard.stop() {
+            Some(profiler) => self.read_profile(&profiler)?,
             None => Profile::default(),
         };
         Ok((result, profile))
     }
 
-    fn times(&self, profiler: &Profiler) -> Result<Profile, RuntimeError> {
+    /// Reads back the timestamps and converts them to times.
+    fn read_profile(&self, profiler: &Profiler) -> Result<Profile, RuntimeError> {
         let total = profiler.resolved.iter().map(|(_, size)| size).sum();
-        let stamps: Vec<u64> = pollster::block_on(self.fetch(
+        let timestamps: Vec<u64> = pollster::block_on(self.copy_to_host(
             total,
             |encoder, staging| {
                 let mut offset = 0;
@@ -229,19 +237,18 @@ impl Runtime {
             },
         ))?;
         let period = f64::from(self.queue.get_timestamp_period());
-        let times =
-            profiler.dispatches.iter().zip(stamps.chunks_exact(2)).map(|(variant, stamps)| {
-                KernelTime {
-                    name: variant.source.name,
-                    variant: variant.to_string(),
-                    calls: 1,
-                    // A clock that is set back between the two gives no time rather than centuries.
-                    time: Duration::from_nanos(
-                        (stamps[1].saturating_sub(stamps[0]) as f64 * period) as u64,
-                    ),
-                }
-            });
-        Ok(Profile::sum(times))
+        let pairs = timestamps.chunks_exact(2);
+        let entries = profiler.dispatches.iter().zip(pairs).map(|(variant, pair)| {
+            // Saturates to zero if the clock was reset between the two timestamps.
+            let ticks = pair[1].saturating_sub(pair[0]);
+            KernelTime {
+                name: variant.source.name,
+                variant: variant.to_string(),
+                calls: 1,
+                time: Duration::from_nanos((ticks as f64 * period) as u64),
+            }
+        });
+        Ok(Profile::merge(entries))
     }
 }
 
@@ -254,14 +261,14 @@ mod tests {
     }
 
     #[test]
-    fn equal_variants_are_added_up_and_the_longest_comes_first() {
-        let times = [
+    fn equal_variants_are_merged_and_sorted_by_time() {
+        let entries = [
             kernel("a", "a X", 1, 5),
             kernel("b", "b", 1, 20),
             kernel("a", "a X", 1, 6),
             kernel("a", "a", 2, 30),
         ];
-        let profile = Profile::sum(times.into_iter());
+        let profile = Profile::merge(entries.into_iter());
         assert_eq!(
             profile.kernels,
             [kernel("a", "a", 2, 30), kernel("b", "b", 1, 20), kernel("a", "a X", 2, 11)]

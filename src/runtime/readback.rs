@@ -1,4 +1,4 @@
-//! Bringing data back to the host: many buffers in one submission and one wait.
+//! Readback to the host: many allocations with one submission and one wait.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,17 +9,17 @@ use parking_lot::Mutex;
 
 use super::{Allocation, Runtime, RuntimeError};
 
-/// What the driver's callback leaves for the waiting future.
+/// State shared by the `map_async` callback and the future.
 #[derive(Default)]
-struct Mapped {
+struct MapState {
     result: Option<Result<(), wgpu::BufferAsyncError>>,
     waker: Option<Waker>,
 }
 
-/// Completes when the buffer is mapped.
-struct Mapping(Arc<Mutex<Mapped>>);
+/// A future that completes when the buffer is mapped.
+struct MapFuture(Arc<Mutex<MapState>>);
 
-impl Future for Mapping {
+impl Future for MapFuture {
     type Output = Result<(), wgpu::BufferAsyncError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
@@ -35,12 +35,14 @@ impl Future for Mapping {
 }
 
 impl Runtime {
-    /// Reads the first bytes of each slice, all in one submission. Natively the wait happens when the
-    /// future is first polled; in a browser it yields to the page.
+    /// Reads the first `bytes` bytes of each `(allocation, bytes)` pair, in one submission.
+    ///
+    /// On native platforms the first poll of the future blocks until the data is there. In a
+    /// browser the future yields to the event loop.
     ///
     /// # Errors
     ///
-    /// When the device was lost or the memory for the transfer is not there.
+    /// Returns an error if the device was lost or there is no memory for the staging buffer.
     pub async fn read(
         self: &Arc<Self>,
         parts: &[(Arc<Allocation>, u64)],
@@ -49,12 +51,12 @@ impl Runtime {
         let total: u64 = parts.iter().map(|(_, bytes)| padded(*bytes)).sum();
         let copy = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
             let mut offset = 0;
-            for (slice, bytes) in parts {
+            for (allocation, bytes) in parts {
                 let len = padded(*bytes);
                 if len > 0 {
                     encoder.copy_buffer_to_buffer(
-                        &slice.buffer.raw,
-                        slice.offset,
+                        &allocation.buffer.raw,
+                        allocation.offset,
                         staging,
                         offset,
                         len,
@@ -72,14 +74,15 @@ impl Runtime {
             }
             out
         };
-        self.fetch(total, copy, unpack).await
+        self.copy_to_host(total, copy, unpack).await
     }
 
-    /// As [`read`](Self::read), waiting for it.
+    /// Reads like [`read`](Self::read), and blocks until the data is there.
     ///
     /// # Errors
     ///
-    /// As there, and in a browser, where nothing can wait.
+    /// Returns an error in the same cases as [`read`](Self::read), and in a browser, which cannot
+    /// block.
     pub fn read_now(
         self: &Arc<Self>,
         parts: &[(Arc<Allocation>, u64)],
@@ -88,8 +91,9 @@ impl Runtime {
         pollster::block_on(self.read(parts))
     }
 
-    /// Brings `total` bytes to the host, which `copy` records into a buffer, and shows them to `unpack`.
-    pub(super) async fn fetch<T>(
+    /// Copies `total` bytes to the host. `copy` records the copies into the staging buffer, and
+    /// `unpack` converts the mapped bytes.
+    pub(super) async fn copy_to_host<T>(
         &self,
         total: u64,
         copy: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer),
@@ -100,7 +104,7 @@ impl Runtime {
             return Ok(unpack(&[]));
         }
         let (staging, mapping) = {
-            let staging = || {
+            let create = || {
                 self.device.create_buffer(&wgpu::BufferDescriptor {
                     label: Some("readback"),
                     size: total,
@@ -108,12 +112,13 @@ impl Runtime {
                     mapped_at_creation: false,
                 })
             };
-            let staging = self.with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], staging);
-            let staging = staging.map_err(|error| self.readback_error(&error))?;
+            let staging = self
+                .with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], create)
+                .map_err(|error| self.readback_error(&error))?;
             let mut stream = self.stream.lock();
-            copy(stream.encoder(&self.device), &staging);
+            copy(stream.copy_encoder(&self.device), &staging);
             stream.submit(&self.device, &self.queue);
-            let state = Arc::new(Mutex::new(Mapped::default()));
+            let state = Arc::new(Mutex::new(MapState::default()));
             staging.map_async(wgpu::MapMode::Read, .., {
                 let state = state.clone();
                 move |result| {
@@ -124,12 +129,12 @@ impl Runtime {
                     }
                 }
             });
-            (staging, Mapping(state))
+            (staging, MapFuture(state))
         };
         #[cfg(not(target_arch = "wasm32"))]
         {
             let polled = self.device.poll(wgpu::PollType::wait_indefinitely());
-            self.stream.lock().finish_all();
+            self.stream.lock().clear_in_flight();
             self.save_pipeline_cache();
             polled.map_err(|error| self.readback_error(&error))?;
         }
@@ -139,7 +144,7 @@ impl Runtime {
         let view = staging.get_mapped_range(..).map_err(|error| self.readback_error(&error))?;
         let unpacked = unpack(&view);
         drop(view);
-        // A browser would keep it until it next looks for garbage.
+        // A browser frees a dropped buffer only at the next garbage collection.
         staging.destroy();
         Ok(unpacked)
     }

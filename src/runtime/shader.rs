@@ -1,49 +1,78 @@
-//! Shader expansion: one WGSL file becomes many variants.
+//! Shader expansion: specialises a WGSL file into variants.
 //!
-//! The files under `shaders/` stay close to plain WGSL so that editors understand them. The
-//! expander knows seven things and nothing else:
+//! The files under `shaders/` stay close to plain WGSL, so editors can parse them. The expander
+//! supports these directives and substitutions:
 //!
-//! - `//#include "lib/name"` pulls in a fragment of `shaders/lib/`, once.
-//! - `//#use "lib/name"` does the same but keeps only the functions that are called.
+//! - `//#include "lib/name"` inserts a fragment of `shaders/lib/`, at most once.
+//! - `//#use "lib/name"` appends the functions of a fragment that are called.
 //! - `//#if FLAG`, `//#if !FLAG`, `//#else`, `//#endif` keep or drop lines.
-//! - `//#repeat I N` ... `//#end` writes its lines N times, with the word `I` counting `0u`, `1u`, ....
+//! - `//#repeat I N` ... `//#end` repeats its lines N times. The identifier `I` is replaced by
+//!   `0u`, `1u`, ....
+//! - `//#for X in A B` ... `//#end` repeats its lines for each item. `X` is replaced as an identifier
+//!   and as a part of one: `X_in` becomes `A_in`.
 //! - `const NAME: T = default;` and `alias NAME = T;` take the variant's definition of `NAME`.
-//! - any other whole word that the variant defines as an expression is replaced by it.
-//! - `@binding(auto)` numbers the bindings in the order in which they remain.
+//! - Any other identifier that the variant defines as an expression is replaced by that expression.
+//! - `@binding(auto)` is numbered consecutively, after lines were dropped.
 //!
-//! What a compiler wants `enable`d, it adds by itself.
+//! The expander also adds the `enable` directives that a shader needs.
 
+use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
 
-/// A WGSL file embedded in the crate. `name` is the word the kernel goes by everywhere.
+use super::params::{ParamField, Params};
+
+/// A WGSL file embedded in the crate.
 #[derive(Debug)]
 pub struct Source {
-    /// The file's name without folder and extension.
+    /// The file's name without folder and extension. It is also the name of the kernel.
     pub name: &'static str,
-    /// The unexpanded text.
+    /// The WGSL text before expansion.
     pub text: &'static str,
+    /// The fields of the shader's `Params`.
+    pub params: &'static [ParamField],
+    /// Size of the shader's `Params` in bytes.
+    pub params_size: usize,
+    params_type: TypeId,
 }
 
-/// The value a variant gives to a name in its source.
+impl Source {
+    /// Creates a source whose shader declares its `Params` like `P`.
+    pub const fn new<P: Params>(name: &'static str, text: &'static str) -> Self {
+        Self {
+            name,
+            text,
+            params: P::FIELDS,
+            params_size: size_of::<P>(),
+            params_type: TypeId::of::<P>(),
+        }
+    }
+
+    /// Whether the shader's parameters are a `P`.
+    pub fn takes<P: Params>(&self) -> bool {
+        self.params_type == TypeId::of::<P>()
+    }
+}
+
+/// The definition of a name in a variant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Def {
-    /// Makes `//#if NAME` hold.
+    /// Makes `//#if NAME` true.
     Flag,
     /// Replaces the default of `const NAME`.
     Int(u32),
     /// Replaces the default of `alias NAME`.
     Type(&'static str),
-    /// Replaces the word `NAME`.
+    /// Replaces the identifier `NAME`.
     Expr(Cow<'static, str>),
 }
 
-/// One concrete kernel: a source and the definitions that specialise it.
+/// A WGSL file specialised by definitions: one kernel.
 #[derive(Debug, Clone)]
 pub struct Variant {
     /// The file.
     pub source: &'static Source,
-    /// The definitions, in the order the launcher gives them.
+    /// The definitions, in the order in which the launcher added them.
     pub defs: Vec<(&'static str, Def)>,
 }
 
@@ -63,14 +92,14 @@ impl std::hash::Hash for Variant {
 }
 
 impl Variant {
-    /// The plain kernel of `source`, without any definition.
+    /// Creates a variant of `source` without definitions.
     pub fn new(source: &'static Source) -> Self {
         Self { source, defs: Vec::with_capacity(8) }
     }
 
-    /// Sets a flag when `on`.
-    pub fn flag(mut self, name: &'static str, on: bool) -> Self {
-        if on {
+    /// Sets a flag if `enabled`.
+    pub fn flag(mut self, name: &'static str, enabled: bool) -> Self {
+        if enabled {
             self.defs.push((name, Def::Flag));
         }
         self
@@ -93,10 +122,6 @@ impl Variant {
         self.defs.push((name, Def::Expr(value.into())));
         self
     }
-
-    fn find(&self, name: &str) -> Option<&Def> {
-        self.defs.iter().find(|(n, _)| *n == name).map(|(_, d)| d)
-    }
 }
 
 impl fmt::Display for Variant {
@@ -117,270 +142,353 @@ impl fmt::Display for Variant {
 /// The fragments that sources may include.
 const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/grid", include_str!("../../shaders/lib/grid.wgsl")),
-    ("lib/layout", include_str!("../../shaders/lib/layout.wgsl")),
+    ("lib/invocation", include_str!("../../shaders/lib/invocation.wgsl")),
+    ("lib/walk", include_str!("../../shaders/lib/walk.wgsl")),
+    ("lib/vec4", include_str!("../../shaders/lib/vec4.wgsl")),
+    ("lib/vector", include_str!("../../shaders/lib/vector.wgsl")),
+    ("lib/team", include_str!("../../shaders/lib/team.wgsl")),
     ("lib/math", include_str!("../../shaders/lib/math.wgsl")),
     ("lib/integer", include_str!("../../shaders/lib/integer.wgsl")),
     ("lib/convert", include_str!("../../shaders/lib/convert.wgsl")),
     ("lib/half", include_str!("../../shaders/lib/half.wgsl")),
+    ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
+    ("lib/gemm_tiled", include_str!("../../shaders/lib/gemm_tiled.wgsl")),
+    ("lib/gemm_direct", include_str!("../../shaders/lib/gemm_direct.wgsl")),
     ("lib/window", include_str!("../../shaders/lib/window.wgsl")),
     ("lib/conv", include_str!("../../shaders/lib/conv.wgsl")),
     ("lib/deform", include_str!("../../shaders/lib/deform.wgsl")),
     ("lib/depthwise", include_str!("../../shaders/lib/depthwise.wgsl")),
-    ("lib/neighbours", include_str!("../../shaders/lib/neighbours.wgsl")),
+    ("lib/bilinear", include_str!("../../shaders/lib/bilinear.wgsl")),
     ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
     ("lib/ctc", include_str!("../../shaders/lib/ctc.wgsl")),
-    ("lib/quad", include_str!("../../shaders/lib/quad.wgsl")),
-    ("lib/row", include_str!("../../shaders/lib/row.wgsl")),
-    ("lib/team", include_str!("../../shaders/lib/team.wgsl")),
-    ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
+    ("lib/int8", include_str!("../../shaders/lib/int8.wgsl")),
 ];
 
-/// Who compiles the text.
+/// The compiler of the expanded WGSL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Compiler {
-    /// naga, which wgpu brings along.
+    /// naga, which is part of wgpu.
     Naga,
-    /// The browser's own.
+    /// The compiler of the browser.
     Browser,
 }
 
 impl Compiler {
-    /// The one that this build of the crate meets.
+    /// The compiler used by this build of the crate.
     pub const HERE: Self = if cfg!(target_family = "wasm") { Self::Browser } else { Self::Naga };
 
-    /// The directives that must precede a text. naga has subgroups without one, and does not know the word.
-    fn enables(self, text: &str) -> String {
-        let uses = |wanted: fn(&str) -> bool| words(text).any(|(word, _)| wanted(word));
-        let mut enables = String::new();
-        if uses(|word| word == "f16") {
-            enables.push_str("enable f16;\n");
+    /// Returns the `enable` directives that `text` needs.
+    ///
+    /// naga needs no directive for subgroups, and rejects `enable subgroups;`.
+    fn enable_directives(self, text: &str) -> String {
+        let uses = |matches: fn(&str) -> bool| tokens(text).any(|(token, _)| matches(token));
+        let mut directives = String::new();
+        if uses(|token| token == "f16") {
+            directives.push_str("enable f16;\n");
         }
-        if self == Self::Browser && uses(|word| word.starts_with("subgroup")) {
-            enables.push_str("enable subgroups;\n");
+        if self == Self::Browser && uses(|token| token.starts_with("subgroup")) {
+            directives.push_str("enable subgroups;\n");
         }
-        enables
+        directives
     }
 }
 
-/// How a kernel gets its `Params`.
+/// How a kernel receives its `Params`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ParamsIn {
-    /// In a uniform buffer, the first binding.
+pub enum ParamsBinding {
+    /// In a uniform buffer, which is the first binding.
     Uniform,
-    /// Within the command that launches it.
+    /// As immediates, which are part of the dispatch command.
     Immediates,
 }
 
-/// What a kernel is written for.
+/// The compiler and adapter properties that a variant is expanded for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Target {
-    /// Who compiles it.
+    /// The compiler of the expanded WGSL.
     pub compiler: Compiler,
-    /// Where its parameters are.
-    pub params: ParamsIn,
-    /// Whether four words are best moved as two of 64 bits: the flag `WIDE`.
-    pub wide: bool,
+    /// How the kernel receives its parameters.
+    pub params: ParamsBinding,
+    /// Whether vec4 loads and stores move two 64-bit words instead of four 32-bit words, which is
+    /// faster on software adapters. Sets the flag `WIDE`.
+    pub loads_u64: bool,
 }
 
-/// How every source declares its parameters.
+/// The declaration of the parameters in every source.
 const UNIFORM_PARAMS: &str = "@group(0) @binding(auto) var<uniform> p:";
 
-/// Turns a variant into the WGSL text that a compiler takes.
+/// Expands a variant to WGSL.
 ///
 /// # Errors
 ///
-/// A sentence naming the source and the line at fault: an unknown fragment, or a directive that is not
-/// closed. All are mistakes in the crate, and the variants test finds them without a GPU.
+/// Returns a message with the source and the line if a fragment is unknown, or a directive is
+/// unknown, malformed or not closed. These are bugs in this crate; `tests/variants.rs` finds them
+/// without a GPU.
 pub fn expand(variant: &Variant, target: Target) -> Result<String, String> {
-    let variant = &variant.clone().flag("WIDE", target.wide);
-    let mut expander =
-        Expander { variant, out: String::new(), included: vec![], used: vec![], counters: vec![] };
-    expander.source(variant.source.name, variant.source.text)?;
+    expand_text(variant.source.name, variant.source.text, &variant.defs, target)
+}
+
+fn expand_text(
+    name: &str,
+    text: &str,
+    defs: &[(&'static str, Def)],
+    target: Target,
+) -> Result<String, String> {
+    let mut defs = defs.to_vec();
+    if target.loads_u64 {
+        defs.push(("WIDE", Def::Flag));
+    }
+    let mut expander = Expander {
+        defs: &defs,
+        out: String::new(),
+        included: vec![],
+        used: vec![],
+        counters: vec![],
+    };
+    expander.expand_source(name, text)?;
     let Expander { mut out, used, .. } = expander;
     for fragment in used {
-        let text = fragment_text(fragment, variant.source.name)?;
-        let called = called_functions(&out, text);
-        out.push_str(&called);
+        let text = fragment_text(&fragment, name)?;
+        let functions = called_functions(&out, text);
+        out.push_str(&functions);
     }
-    if target.params == ParamsIn::Immediates {
+    if target.params == ParamsBinding::Immediates {
         out = out.replacen(UNIFORM_PARAMS, "var<immediate> p:", 1);
     }
-    let enables = target.compiler.enables(&out);
-    Ok(enables + &number_bindings(&out))
+    let directives = target.compiler.enable_directives(&out);
+    Ok(directives + &number_bindings(&out))
 }
 
-fn fragment_text(name: &str, from: &str) -> Result<&'static str, String> {
+/// Returns the text of a fragment. The error message starts with `location`.
+fn fragment_text(name: &str, location: &str) -> Result<&'static str, String> {
     FRAGMENTS
         .iter()
-        .find(|(n, _)| *n == name)
+        .find(|(fragment, _)| *fragment == name)
         .map(|(_, text)| *text)
-        .ok_or_else(|| format!("{from}: there is no shader fragment {name:?}"))
+        .ok_or_else(|| format!("{location}: unknown shader fragment {name:?}"))
 }
 
+/// The state of one expansion.
 struct Expander<'a> {
-    variant: &'a Variant,
+    /// The definitions of the variant.
+    defs: &'a [(&'static str, Def)],
     out: String,
-    included: Vec<&'static str>,
-    used: Vec<&'static str>,
-    /// The counters of the open repetitions.
-    counters: Vec<(&'static str, u32)>,
+    /// Fragments inserted by `//#include`.
+    included: Vec<String>,
+    /// Fragments named by `//#use`.
+    used: Vec<String>,
+    /// The counter and its current value for each enclosing `//#repeat`.
+    counters: Vec<(String, u32)>,
 }
 
-impl Expander<'_> {
-    fn source(&mut self, name: &str, text: &'static str) -> Result<(), String> {
-        let lines: Vec<(usize, &'static str)> = text.lines().enumerate().collect();
-        self.lines(name, &lines)
+impl<'a> Expander<'a> {
+    fn def(&self, name: &str) -> Option<&'a Def> {
+        self.defs.iter().find(|(defined, _)| *defined == name).map(|(_, def)| def)
     }
 
-    fn lines(&mut self, name: &str, lines: &[(usize, &'static str)]) -> Result<(), String> {
-        // One entry per open `#if`: whether its lines are kept.
-        let mut open: Vec<bool> = Vec::new();
+    fn expand_source(&mut self, name: &str, text: &str) -> Result<(), String> {
+        let lines: Vec<(usize, &str)> = text.lines().enumerate().collect();
+        self.expand_lines(name, &lines)
+    }
+
+    /// Expands numbered lines of the source or fragment `name`.
+    fn expand_lines(&mut self, name: &str, lines: &[(usize, &str)]) -> Result<(), String> {
+        // For each open `#if`, whether its lines are kept.
+        let mut conditions: Vec<bool> = Vec::new();
         let mut next = 0;
         while let Some(&(number, line)) = lines.get(next) {
             next += 1;
-            let at = || format!("{name}.wgsl:{}", number + 1);
-            let kept = open.iter().all(|kept| *kept);
+            let location = || format!("{name}.wgsl:{}", number + 1);
+            let kept = conditions.iter().all(|condition| *condition);
             let Some(directive) = line.trim().strip_prefix("//#") else {
                 if kept && !line.trim_start().starts_with("//") {
-                    self.line(line);
+                    self.expand_line(line);
                 }
                 continue;
             };
-            let (word, rest) = directive.split_once(' ').unwrap_or((directive, ""));
-            let rest = rest.trim().trim_matches('"');
-            match word {
-                "if" => open.push(match rest.strip_prefix('!') {
-                    Some(flag) => self.variant.find(flag).is_none(),
-                    None => self.variant.find(rest).is_some(),
+            let (directive, argument) = directive.split_once(' ').unwrap_or((directive, ""));
+            let argument = argument.trim().trim_matches('"');
+            match directive {
+                "if" => conditions.push(match argument.strip_prefix('!') {
+                    Some(flag) => self.def(flag).is_none(),
+                    None => self.def(argument).is_some(),
                 }),
                 "else" => {
-                    let kept =
-                        open.last_mut().ok_or_else(|| format!("{}: #else without #if", at()))?;
-                    *kept = !*kept;
+                    let condition = conditions
+                        .last_mut()
+                        .ok_or_else(|| format!("{}: #else without #if", location()))?;
+                    *condition = !*condition;
                 }
                 "endif" => {
-                    open.pop().ok_or_else(|| format!("{}: #endif without #if", at()))?;
+                    conditions
+                        .pop()
+                        .ok_or_else(|| format!("{}: #endif without #if", location()))?;
                 }
-                "repeat" => {
+                "repeat" | "for" => {
                     let len = body_len(&lines[next..])
-                        .ok_or_else(|| format!("{}: #repeat without #end", at()))?;
+                        .ok_or_else(|| format!("{}: #{directive} without #end", location()))?;
                     let body = &lines[next..next + len];
                     next += len + 1;
                     if !kept {
                         continue;
                     }
-                    let (counter, times) = self.repetition(rest).ok_or_else(|| {
-                        format!("{}: #repeat needs a name and a count, not {rest:?}", at())
+                    let expanded = match directive {
+                        "repeat" => self.repeat(name, argument, body)?,
+                        _ => self.for_each(name, argument, body)?,
+                    };
+                    expanded.ok_or_else(|| {
+                        format!("{}: malformed #{directive} {argument:?}", location())
                     })?;
-                    for value in 0..times {
-                        self.counters.push((counter, value));
-                        self.lines(name, body)?;
-                        self.counters.pop();
-                    }
                 }
-                "include" if kept && !self.included.contains(&rest) => {
-                    self.included.push(rest);
-                    self.source(rest, fragment_text(rest, &at())?)?;
+                "include" if kept && !self.included.iter().any(|name| name == argument) => {
+                    self.included.push(argument.to_owned());
+                    self.expand_source(argument, fragment_text(argument, &location())?)?;
                 }
-                "use" if kept => self.used.push(rest),
+                "use" if kept => self.used.push(argument.to_owned()),
                 "include" | "use" => {}
-                other => return Err(format!("{}: unknown directive #{other}", at())),
+                other => return Err(format!("{}: unknown directive #{other}", location())),
             }
         }
-        if open.is_empty() { Ok(()) } else { Err(format!("{name}.wgsl: #if without #endif")) }
+        if conditions.is_empty() { Ok(()) } else { Err(format!("{name}.wgsl: #if without #endif")) }
     }
 
-    /// The counter of a repetition and how often it runs: a number, or a constant of the variant.
-    fn repetition(&self, text: &'static str) -> Option<(&'static str, u32)> {
-        let (counter, times) = text.split_once(' ')?;
-        let times = match self.variant.find(times) {
-            Some(Def::Int(value)) => *value,
-            _ => times.parse().ok()?,
-        };
-        Some((counter, times))
+    /// Expands the body of `//#repeat COUNTER COUNT`. The count is a number or a constant of the
+    /// variant. Returns `None` if the argument is malformed.
+    fn repeat(
+        &mut self,
+        name: &str,
+        argument: &str,
+        body: &[(usize, &str)],
+    ) -> Result<Option<()>, String> {
+        let parsed = argument.split_once(' ').and_then(|(counter, count)| {
+            let count = match self.def(count) {
+                Some(Def::Int(value)) => *value,
+                _ => count.parse().ok()?,
+            };
+            Some((counter, count))
+        });
+        let Some((counter, count)) = parsed else { return Ok(None) };
+        for value in 0..count {
+            self.counters.push((counter.to_owned(), value));
+            self.expand_lines(name, body)?;
+            self.counters.pop();
+        }
+        Ok(Some(()))
+    }
+
+    /// Expands the body of `//#for NAME in ITEM ITEM ..`. Returns `None` if the argument is malformed.
+    fn for_each(
+        &mut self,
+        name: &str,
+        argument: &str,
+        body: &[(usize, &str)],
+    ) -> Result<Option<()>, String> {
+        let Some((placeholder, items)) = argument.split_once(" in ") else { return Ok(None) };
+        for item in items.split_whitespace() {
+            let lines: Vec<(usize, String)> = body
+                .iter()
+                .map(|(number, line)| (*number, paste(line, placeholder, item)))
+                .collect();
+            let lines: Vec<(usize, &str)> =
+                lines.iter().map(|(number, line)| (*number, line.as_str())).collect();
+            self.expand_lines(name, &lines)?;
+        }
+        Ok(Some(()))
     }
 
     /// Applies the variant's definitions to one line.
-    fn line(&mut self, line: &'static str) {
+    fn expand_line(&mut self, line: &str) {
         let trimmed = line.trim_start();
         if let Some(rest) = trimmed.strip_prefix("const ")
             && let Some((name, _)) = rest.split_once(':')
-            && let Some(Def::Int(value)) = self.variant.find(name.trim())
+            && let Some(Def::Int(value)) = self.def(name.trim())
         {
             self.out.push_str(&format!("const {}: u32 = {value}u;\n", name.trim()));
             return;
         }
         if let Some(rest) = trimmed.strip_prefix("alias ")
             && let Some((name, _)) = rest.split_once('=')
-            && let Some(Def::Type(value)) = self.variant.find(name.trim())
+            && let Some(Def::Type(value)) = self.def(name.trim())
         {
             self.out.push_str(&format!("alias {} = {value};\n", name.trim()));
             return;
         }
-        for (word, is_name) in words(line) {
-            if let Some((_, value)) = self.counters.iter().find(|(name, _)| *name == word) {
+        for (token, is_identifier) in tokens(line) {
+            if let Some((_, value)) = self.counters.iter().find(|(name, _)| *name == token) {
                 self.out.push_str(&format!("{value}u"));
                 continue;
             }
-            match self.variant.find(word) {
-                Some(Def::Expr(value)) if is_name => self.out.push_str(value),
-                _ => self.out.push_str(word),
+            match self.def(token) {
+                Some(Def::Expr(value)) if is_identifier => self.out.push_str(value),
+                _ => self.out.push_str(token),
             }
         }
         self.out.push('\n');
     }
 }
 
-/// How many lines there are before the `#end` of a repetition that has just been opened.
+/// Replaces a placeholder by an item where it is an identifier, or a part of one between underscores.
+fn paste(line: &str, placeholder: &str, item: &str) -> String {
+    let parts = |token: &str| {
+        let parts = token.split('_').map(|part| if part == placeholder { item } else { part });
+        parts.collect::<Vec<_>>().join("_")
+    };
+    tokens(line)
+        .map(|(token, is_identifier)| if is_identifier { parts(token) } else { token.to_owned() })
+        .collect()
+}
+
+/// Returns the number of lines in the body of a `#repeat` or `#for`. `lines` start after the directive.
 fn body_len(lines: &[(usize, &str)]) -> Option<usize> {
     let mut depth = 1;
     lines.iter().position(|(_, line)| {
         let line = line.trim();
-        depth += i32::from(line.starts_with("//#repeat"));
+        depth += i32::from(line.starts_with("//#repeat") || line.starts_with("//#for "));
         depth -= i32::from(line == "//#end");
         depth == 0
     })
 }
 
-/// Splits text into identifiers (true) and everything between them (false).
-fn words(text: &str) -> impl Iterator<Item = (&str, bool)> {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+/// Splits text into identifiers and numbers (`true`), and the text between them (`false`).
+fn tokens(text: &str) -> impl Iterator<Item = (&str, bool)> {
+    let is_identifier_char = |c: char| c.is_alphanumeric() || c == '_';
     let mut rest = text;
     std::iter::from_fn(move || {
         let first = rest.chars().next()?;
-        let in_word = is_word(first);
-        let end = rest.find(|c| is_word(c) != in_word).unwrap_or(rest.len());
-        let (head, tail) = rest.split_at(end);
+        let is_identifier = is_identifier_char(first);
+        let end = rest.find(|c| is_identifier_char(c) != is_identifier).unwrap_or(rest.len());
+        let (token, tail) = rest.split_at(end);
         rest = tail;
-        Some((head, in_word))
+        Some((token, is_identifier))
     })
 }
 
-/// The functions of a fragment that `text`, or a function it calls, mentions by name.
+/// Returns the functions of `fragment` that `text` calls, including their own callees.
 fn called_functions(text: &str, fragment: &'static str) -> String {
     let mut functions: Vec<(&str, &str)> = Vec::new();
     let mut rest = fragment;
     while let Some(start) = rest.find("\nfn ") {
         let body = &rest[start + 1..];
-        let end = body.find("\n}").map_or(body.len(), |e| e + 2);
+        let end = body.find("\n}").map_or(body.len(), |position| position + 2);
         let name = body[3..].split('(').next().unwrap_or("").trim();
         functions.push((name, &body[..end]));
         rest = &body[end..];
     }
-    let mut wanted: Vec<usize> = Vec::new();
-    let mut queue: Vec<&str> = vec![text];
-    while let Some(text) = queue.pop() {
+    let mut called: Vec<usize> = Vec::new();
+    let mut unscanned: Vec<&str> = vec![text];
+    while let Some(text) = unscanned.pop() {
         for (index, (name, body)) in functions.iter().enumerate() {
-            if !wanted.contains(&index) && words(text).any(|(word, _)| word == *name) {
-                wanted.push(index);
-                queue.push(body);
+            if !called.contains(&index) && tokens(text).any(|(token, _)| token == *name) {
+                called.push(index);
+                unscanned.push(body);
             }
         }
     }
-    wanted.sort_unstable();
-    wanted.iter().flat_map(|&index| [functions[index].1, "\n"]).collect()
+    called.sort_unstable();
+    called.iter().flat_map(|&index| [functions[index].1, "\n"]).collect()
 }
 
+/// Replaces each `@binding(auto)` by the next binding number.
 fn number_bindings(text: &str) -> String {
     let mut parts = text.split("@binding(auto)");
     let mut out = String::with_capacity(text.len());
@@ -396,82 +504,94 @@ fn number_bindings(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn expanded(text: &'static str, build: impl Fn(Variant) -> Variant) -> Result<String, String> {
-        let source: &'static Source = Box::leak(Box::new(Source { name: "test", text }));
-        expand(
-            &build(Variant::new(source)),
-            Target { compiler: Compiler::Naga, params: ParamsIn::Uniform, wide: false },
-        )
+    static EMPTY: Source = Source::new::<u32>("test", "");
+
+    fn target(params: ParamsBinding) -> Target {
+        Target { compiler: Compiler::Naga, params, loads_u64: false }
+    }
+
+    fn expanded(text: &str, build: impl Fn(Variant) -> Variant) -> Result<String, String> {
+        let defs = build(Variant::new(&EMPTY)).defs;
+        expand_text("test", text, &defs, target(ParamsBinding::Uniform))
     }
 
     #[test]
-    fn flags_choose_lines() {
+    fn if_directives_keep_lines_by_flag() {
         let text = "//#if FAST\nfast\n//#else\nslow\n//#endif\n//#if !FAST\nalso slow\n//#endif";
         assert_eq!(expanded(text, |v| v).unwrap(), "slow\nalso slow\n");
         assert_eq!(expanded(text, |v| v.flag("FAST", true)).unwrap(), "fast\n");
     }
 
     #[test]
-    fn definitions_replace_defaults_and_whole_words_only() {
+    fn definitions_replace_defaults_and_whole_identifiers_only() {
         let text = "const N: u32 = 4u;\nalias E = f32;\nlet x: E = EXPR + EXPRESS;";
         let out = expanded(text, |v| v.int("N", 7).ty("E", "i32").expr("EXPR", "a * 2")).unwrap();
         assert_eq!(out, "const N: u32 = 7u;\nalias E = i32;\nlet x: E = a * 2 + EXPRESS;\n");
     }
 
     #[test]
-    fn bindings_are_numbered_as_they_remain() {
+    fn bindings_are_numbered_after_lines_are_dropped() {
         let text = "@binding(auto) a\n//#if B\n@binding(auto) b\n//#endif\n@binding(auto) c";
         assert_eq!(expanded(text, |v| v).unwrap(), "@binding(0) a\n@binding(1) c\n");
     }
 
     #[test]
     fn parameters_are_a_binding_or_immediates() {
-        let text = "@group(0) @binding(auto) var<uniform> p: Params;\n@group(0) @binding(auto) var<storage> x: X;";
-        let source: &'static Source = Box::leak(Box::new(Source { name: "test", text }));
-        let target = |params| Target { compiler: Compiler::Naga, params, wide: false };
-        let expanded = |params| expand(&Variant::new(source), target(params)).unwrap();
-        let uniform = expanded(ParamsIn::Uniform);
+        let text = "@group(0) @binding(auto) var<uniform> p: Params;\n\
+                    @group(0) @binding(auto) var<storage> x: X;";
+        let expanded = |params| expand_text("test", text, &[], target(params)).unwrap();
+        let uniform = expanded(ParamsBinding::Uniform);
         assert!(
             uniform.contains("@binding(0) var<uniform> p")
                 && uniform.contains("@binding(1) var<storage> x")
         );
-        let immediate = expanded(ParamsIn::Immediates);
+        let immediates = expanded(ParamsBinding::Immediates);
         assert!(
-            immediate.contains("\nvar<immediate> p") || immediate.starts_with("var<immediate> p")
+            immediates.contains("\nvar<immediate> p") || immediates.starts_with("var<immediate> p")
         );
-        assert!(immediate.contains("@binding(0) var<storage> x"));
+        assert!(immediates.contains("@binding(0) var<storage> x"));
     }
 
     #[test]
-    fn repetitions_count_and_nest() {
+    fn repeat_directives_count_and_nest() {
         let text = "//#repeat I N\n//#repeat J 2\nx[I * 2 + J] = I_;\n//#end\n//#end";
         let out = expanded(text, |v| v.int("N", 2)).unwrap();
         assert_eq!(
             out,
-            "x[0u * 2 + 0u] = I_;\nx[0u * 2 + 1u] = I_;\nx[1u * 2 + 0u] = I_;\nx[1u * 2 + 1u] = I_;\n"
+            "x[0u * 2 + 0u] = I_;\nx[0u * 2 + 1u] = I_;\n\
+             x[1u * 2 + 0u] = I_;\nx[1u * 2 + 1u] = I_;\n"
         );
         assert!(expanded("//#repeat I 2\nx", |v| v).unwrap_err().contains("#repeat without #end"));
-        assert!(expanded("//#repeat I M\n//#end", |v| v).unwrap_err().contains("count"));
+        assert!(expanded("//#repeat I M\n//#end", |v| v).unwrap_err().contains("malformed"));
     }
 
     #[test]
-    fn what_a_text_uses_is_enabled() {
-        let enables = |compiler: Compiler, text| compiler.enables(text);
+    fn for_directives_paste_items_into_identifiers_and_flags() {
+        let text = "//#for X in A B\n//#if READ_X\nX X_in MAX[X] = X_;\n//#endif\n//#end";
+        let out = expanded(text, |v| v.flag("READ_A", true).flag("READ_B", true)).unwrap();
+        assert_eq!(out, "A A_in MAX[A] = A_;\nB B_in MAX[B] = B_;\n");
+        assert_eq!(expanded(text, |v| v.flag("READ_B", true)).unwrap(), "B B_in MAX[B] = B_;\n");
+        assert!(expanded("//#for X\n//#end", |v| v).unwrap_err().contains("malformed"));
+    }
+
+    #[test]
+    fn used_extensions_are_enabled() {
         let text = "let x = f16(subgroupAdd(1));";
-        assert_eq!(enables(Compiler::Naga, text), "enable f16;\n");
-        assert_eq!(enables(Compiler::Browser, text), "enable f16;\nenable subgroups;\n");
-        assert_eq!(enables(Compiler::Browser, "let f16_ = my_subgroup;"), "");
+        let (naga, browser) = (Compiler::Naga, Compiler::Browser);
+        assert_eq!(naga.enable_directives(text), "enable f16;\n");
+        assert_eq!(browser.enable_directives(text), "enable f16;\nenable subgroups;\n");
+        assert_eq!(browser.enable_directives("let f16_ = my_subgroup;"), "");
     }
 
     #[test]
-    fn mistakes_are_named() {
+    fn errors_name_the_directive_fragment_or_line() {
         assert!(expanded("//#if A\n", |v| v).unwrap_err().contains("#if without #endif"));
         assert!(expanded("//#include \"lib/none\"", |v| v).unwrap_err().contains("lib/none"));
         assert!(expanded("//#what", |v| v).unwrap_err().contains("test.wgsl:1"));
     }
 
     #[test]
-    fn only_called_functions_are_kept() {
+    fn use_directives_keep_only_called_functions() {
         let out = expanded("let y = is_nan(x);\n//#use \"lib/math\"", |v| v).unwrap();
         assert!(out.contains("fn is_nan(") && !out.contains("fn erf("));
     }

@@ -1,9 +1,9 @@
-//! The command stream: work is recorded, and submitted when there is enough of it.
+//! The command stream: records commands and submits them in batches.
 //!
-//! One compute pass stays open for as long as possible. Parameters and small uploads are collected on
-//! the host and written with one `queue.write_buffer` each right before the submission, which the
-//! queue executes ahead of the recorded commands and after everything submitted earlier. So no buffer
-//! that recorded work still needs is ever overwritten.
+//! One compute pass stays open for as long as possible. Parameters and small uploads are collected
+//! on the host. Right before a submission, one `queue.write_buffer` writes all parameters and
+//! another writes all uploads. The queue executes these writes after all earlier submissions and
+//! before the recorded commands, so data that submitted commands still need is not overwritten.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,44 +13,52 @@ use smallvec::SmallVec;
 
 use super::memory::Pool;
 use super::profile::Profiler;
-use super::{Interface, ParamsIn};
+use super::{Interface, ParamsBinding};
 
-/// Uniform offsets are multiples of this, the largest alignment any adapter asks for.
+/// Alignment of dynamic uniform offsets: the largest that any adapter requires.
 const PARAMS_ALIGN: usize = 256;
-/// The bytes of parameters that a kernel can see.
+/// Size of a parameter binding in bytes, which is the maximum size of a kernel's parameters.
 pub(crate) const PARAMS_SIZE: usize = 512;
-/// Room for the parameters of one submission.
-const PARAMS_ROOM: usize = 256 << 10;
-/// Room for the small uploads of one submission.
-const UPLOAD_ROOM: usize = 1 << 20;
-/// A submission holds at most this many dispatches ...
+/// Capacity for the parameters of one submission, in bytes.
+const PARAMS_CAPACITY: usize = 256 << 10;
+/// Capacity for the small uploads of one submission, in bytes.
+const UPLOADS_CAPACITY: usize = 1 << 20;
+/// Maximum number of dispatches in one submission.
 const MAX_DISPATCHES: usize = 128;
-/// ... and about this many operations: some hundred milliseconds on a slow GPU, far from any watchdog.
+/// Approximate maximum number of operations in one submission. A slow GPU takes on the order of a
+/// hundred milliseconds for it, far below any watchdog timeout.
 const MAX_WORK: u64 = 1 << 34;
-/// The host may be this many submissions ahead of the GPU. Past that it waits for the oldest, since
-/// every submission holds memory of the driver.
+/// At most this many submissions are in flight, because each of them uses driver memory. Above the
+/// limit, `submit` waits for the oldest.
 const MAX_IN_FLIGHT: usize = 64;
-/// Bind groups kept in each of the two generations of the cache.
-const BIND_GROUPS: usize = 2048;
+/// Maximum number of bind groups in each of the two generations of the cache.
+const MAX_BIND_GROUPS: usize = 2048;
 
-/// Identifies a bind group: its layout and each buffer's id, offset and size.
-type BindKey = (Interface, SmallVec<[(u64, u64, u64); 6]>);
+/// Cache key of a bind group: interface, and `(buffer id, offset, size)` of each allocation.
+type BindGroupKey = (Interface, SmallVec<[(u64, u64, u64); 6]>);
 
+/// The recorded commands of a device, and its submissions in flight.
 pub(crate) struct Stream {
     encoder: Option<wgpu::CommandEncoder>,
     pass: Option<wgpu::ComputePass<'static>>,
     params: wgpu::Buffer,
-    params_host: Vec<u8>,
+    /// Parameters of the recorded dispatches, written to `params` before the submission.
+    pending_params: Vec<u8>,
     uploads: wgpu::Buffer,
-    uploads_host: Vec<u8>,
+    /// Data of the recorded small uploads, written to `uploads` before the submission.
+    pending_uploads: Vec<u8>,
+    /// Number of recorded dispatches.
     dispatches: usize,
+    /// Approximate number of recorded operations.
     work: u64,
     in_flight: VecDeque<wgpu::SubmissionIndex>,
-    /// Whose buffers the recorded work names.
+    /// The pool whose retired buffers are destroyed at each submission.
     pool: Arc<Pool>,
-    young: FxHashMap<BindKey, wgpu::BindGroup>,
-    old: FxHashMap<BindKey, wgpu::BindGroup>,
-    /// Set while a profile is taken.
+    /// Bind groups of the current generation of the cache.
+    young_bind_groups: FxHashMap<BindGroupKey, wgpu::BindGroup>,
+    /// Bind groups of the previous generation of the cache.
+    old_bind_groups: FxHashMap<BindGroupKey, wgpu::BindGroup>,
+    /// Present while a profile is taken.
     pub profiler: Option<Box<Profiler>>,
 }
 
@@ -64,7 +72,7 @@ pub(crate) struct RecordedDispatch<'a> {
     pub outputs: &'a [&'a super::Allocation],
     pub params: &'a [u8],
     pub grid: (u32, u32, u32),
-    /// Estimated operations, to bound how long a submission runs.
+    /// Approximate number of operations, used to bound how long a submission runs.
     pub work: u64,
 }
 
@@ -81,98 +89,106 @@ impl Stream {
         Self {
             encoder: None,
             pass: None,
-            // The last parameters may sit at the very end, and a binding is always PARAMS_SIZE long.
-            params: buffer("params", PARAMS_ROOM + PARAMS_SIZE, wgpu::BufferUsages::UNIFORM),
-            params_host: Vec::with_capacity(PARAMS_ROOM),
-            uploads: buffer("uploads", UPLOAD_ROOM, wgpu::BufferUsages::COPY_SRC),
-            uploads_host: Vec::new(),
+            // A binding is always `PARAMS_SIZE` long and may start close to the end of
+            // `PARAMS_CAPACITY`.
+            params: buffer("params", PARAMS_CAPACITY + PARAMS_SIZE, wgpu::BufferUsages::UNIFORM),
+            pending_params: Vec::with_capacity(PARAMS_CAPACITY),
+            uploads: buffer("uploads", UPLOADS_CAPACITY, wgpu::BufferUsages::COPY_SRC),
+            pending_uploads: Vec::new(),
             dispatches: 0,
             work: 0,
             in_flight: VecDeque::new(),
             pool,
-            young: FxHashMap::default(),
-            old: FxHashMap::default(),
+            young_bind_groups: FxHashMap::default(),
+            old_bind_groups: FxHashMap::default(),
             profiler: None,
         }
     }
 
-    /// Records one dispatch.
+    /// Records one dispatch. Submits the earlier commands first if a limit would be exceeded.
     pub fn dispatch(
         &mut self,
         device: &wgpu::Device,
         queue: &wgpu::Queue,
-        work: RecordedDispatch<'_>,
+        dispatch: RecordedDispatch<'_>,
     ) {
         if self.dispatches >= MAX_DISPATCHES
-            || self.work.saturating_add(work.work) > MAX_WORK
-            || self.params_host.len() + PARAMS_SIZE > PARAMS_ROOM
+            || self.work.saturating_add(dispatch.work) > MAX_WORK
+            || self.pending_params.len() + PARAMS_SIZE > PARAMS_CAPACITY
             || self.profiler.as_ref().is_some_and(|profiler| profiler.is_full())
         {
             self.submit(device, queue);
         }
-        let group = self.bind_group(device, &work);
-        let uniform = work.interface.params == ParamsIn::Uniform;
-        let offset = self.params_host.len() as u32;
+        let bind_group = self.bind_group(device, &dispatch);
+        let uniform = dispatch.interface.params == ParamsBinding::Uniform;
+        let offset = self.pending_params.len() as u32;
         if uniform {
-            self.params_host.extend_from_slice(work.params);
-            let filled = self.params_host.len().next_multiple_of(PARAMS_ALIGN);
-            self.params_host.resize(filled, 0);
+            self.pending_params.extend_from_slice(dispatch.params);
+            let aligned = self.pending_params.len().next_multiple_of(PARAMS_ALIGN);
+            self.pending_params.resize(aligned, 0);
         }
-        let pass = self.open_pass(device, work.variant);
-        pass.set_pipeline(work.pipeline);
-        pass.set_bind_group(0, &group, if uniform { std::slice::from_ref(&offset) } else { &[] });
+        let offsets: &[u32] = if uniform { std::slice::from_ref(&offset) } else { &[] };
+        let pass = self.open_pass(device, dispatch.variant);
+        pass.set_pipeline(dispatch.pipeline);
+        pass.set_bind_group(0, &bind_group, offsets);
         if !uniform {
-            pass.set_immediates(0, work.params);
+            pass.set_immediates(0, dispatch.params);
         }
-        pass.dispatch_workgroups(work.grid.0, work.grid.1, work.grid.2);
+        let (x, y, z) = dispatch.grid;
+        pass.dispatch_workgroups(x, y, z);
         self.dispatches += 1;
-        self.work += work.work;
+        self.work += dispatch.work;
     }
 
+    /// Returns the bind group of a dispatch from the cache, or creates it.
+    ///
+    /// A full young generation replaces the old one. A bind group found in the old generation moves
+    /// to the young one.
     fn bind_group(
         &mut self,
         device: &wgpu::Device,
-        work: &RecordedDispatch<'_>,
+        dispatch: &RecordedDispatch<'_>,
     ) -> wgpu::BindGroup {
-        let slices = || work.inputs.iter().chain(work.outputs);
-        let key: BindKey =
-            (work.interface, slices().map(|s| (s.buffer.id, s.offset, s.size)).collect());
-        if let Some(group) = self.young.get(&key) {
-            return group.clone();
+        let allocations = || dispatch.inputs.iter().chain(dispatch.outputs);
+        let key: BindGroupKey =
+            (dispatch.interface, allocations().map(|a| (a.buffer.id, a.offset, a.size)).collect());
+        if let Some(bind_group) = self.young_bind_groups.get(&key) {
+            return bind_group.clone();
         }
-        let group = self.old.remove(&key).unwrap_or_else(|| {
+        let bind_group = self.old_bind_groups.remove(&key).unwrap_or_else(|| {
             let mut entries: SmallVec<[wgpu::BindGroupEntry<'_>; 7]> = SmallVec::new();
-            if work.interface.params == ParamsIn::Uniform {
+            if dispatch.interface.params == ParamsBinding::Uniform {
                 entries.push(entry(0, &self.params, 0, PARAMS_SIZE as u64));
             }
-            for slice in slices() {
+            for allocation in allocations() {
                 entries.push(entry(
                     entries.len() as u32,
-                    &slice.buffer.raw,
-                    slice.offset,
-                    slice.size,
+                    &allocation.buffer.raw,
+                    allocation.offset,
+                    allocation.size,
                 ));
             }
             device.create_bind_group(&wgpu::BindGroupDescriptor {
                 label: None,
-                layout: work.layout,
+                layout: dispatch.layout,
                 entries: &entries,
             })
         });
-        if self.young.len() >= BIND_GROUPS {
-            self.old = std::mem::take(&mut self.young);
+        if self.young_bind_groups.len() >= MAX_BIND_GROUPS {
+            self.old_bind_groups = std::mem::take(&mut self.young_bind_groups);
         }
-        self.young.insert(key, group.clone());
-        group
+        self.young_bind_groups.insert(key, bind_group.clone());
+        bind_group
     }
 
-    /// Forgets the cached bind groups, which keep the buffers they name alive.
-    pub fn forget_bind_groups(&mut self) {
-        self.young.clear();
-        self.old.clear();
+    /// Clears the bind group cache. Cached bind groups keep their buffers alive.
+    pub fn clear_bind_groups(&mut self) {
+        self.young_bind_groups.clear();
+        self.old_bind_groups.clear();
     }
 
-    /// The open pass; while a profile is taken, a pass of its own for the dispatch of `variant`.
+    /// Returns the open pass, or begins one. While a profile is taken, begins a new pass for each
+    /// dispatch.
     fn open_pass(
         &mut self,
         device: &wgpu::Device,
@@ -180,7 +196,7 @@ impl Stream {
     ) -> &mut wgpu::ComputePass<'static> {
         let timestamp_writes = self.profiler.as_mut().map(|profiler| {
             self.pass = None;
-            profiler.next(variant)
+            profiler.timestamp_writes(variant)
         });
         let encoder = self.encoder.get_or_insert_with(|| {
             device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
@@ -191,29 +207,32 @@ impl Stream {
         })
     }
 
-    /// The open encoder, outside of any pass: for copies.
-    pub fn encoder(&mut self, device: &wgpu::Device) -> &mut wgpu::CommandEncoder {
+    /// Ends the open pass and returns the encoder, for copies.
+    pub fn copy_encoder(&mut self, device: &wgpu::Device) -> &mut wgpu::CommandEncoder {
         self.pass = None;
         self.encoder.get_or_insert_with(|| {
             device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
         })
     }
 
-    /// Writes `data` to `slice`, in order with the recorded work. False when there is no memory to pass it
-    /// through.
+    /// Writes `data` to `allocation`, in order with the recorded commands.
+    ///
+    /// Returns `false` if there is no memory for the staging buffer.
     pub fn upload(
         &mut self,
         device: &wgpu::Device,
         queue: &wgpu::Queue,
-        slice: &super::Allocation,
+        allocation: &super::Allocation,
         data: &[u8],
     ) -> bool {
         let padded = data.len().next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT as usize);
-        if padded > UPLOAD_ROOM / 4 {
-            // Everything recorded so far goes first; then the queue's own order is the right one.
+        if padded > UPLOADS_CAPACITY / 4 {
+            // A queue write runs before the commands of the next submission. The commands recorded
+            // before this upload are therefore submitted first.
             self.submit(device, queue);
-            let view = wgpu::BufferSize::new(padded as u64)
-                .and_then(|len| queue.write_buffer_with(&slice.buffer.raw, slice.offset, len));
+            let view = wgpu::BufferSize::new(padded as u64).and_then(|len| {
+                queue.write_buffer_with(&allocation.buffer.raw, allocation.offset, len)
+            });
             return match view {
                 Some(mut view) => {
                     view.slice(..data.len()).copy_from_slice(data);
@@ -222,24 +241,24 @@ impl Stream {
                 None => false,
             };
         }
-        if self.uploads_host.len() + padded > UPLOAD_ROOM {
+        if self.pending_uploads.len() + padded > UPLOADS_CAPACITY {
             self.submit(device, queue);
         }
-        let from = self.uploads_host.len() as u64;
-        self.uploads_host.extend_from_slice(data);
-        self.uploads_host.resize(from as usize + padded, 0);
+        let offset = self.pending_uploads.len() as u64;
+        self.pending_uploads.extend_from_slice(data);
+        self.pending_uploads.resize(offset as usize + padded, 0);
         let uploads = self.uploads.clone();
-        self.encoder(device).copy_buffer_to_buffer(
+        self.copy_encoder(device).copy_buffer_to_buffer(
             &uploads,
-            from,
-            &slice.buffer.raw,
-            slice.offset,
+            offset,
+            &allocation.buffer.raw,
+            allocation.offset,
             padded as u64,
         );
         true
     }
 
-    /// Hands the recorded work to the GPU. Waits for nothing unless the host is far ahead.
+    /// Submits the recorded commands. Waits only if too many submissions are in flight.
     pub fn submit(&mut self, device: &wgpu::Device, queue: &wgpu::Queue) {
         self.pass = None;
         self.dispatches = 0;
@@ -251,13 +270,13 @@ impl Stream {
         if let Some(profiler) = &mut self.profiler {
             profiler.resolve(device, &mut encoder);
         }
-        if !self.params_host.is_empty() {
-            queue.write_buffer(&self.params, 0, &self.params_host);
-            self.params_host.clear();
+        if !self.pending_params.is_empty() {
+            queue.write_buffer(&self.params, 0, &self.pending_params);
+            self.pending_params.clear();
         }
-        if !self.uploads_host.is_empty() {
-            queue.write_buffer(&self.uploads, 0, &self.uploads_host);
-            self.uploads_host.clear();
+        if !self.pending_uploads.is_empty() {
+            queue.write_buffer(&self.uploads, 0, &self.pending_uploads);
+            self.pending_uploads.clear();
         }
         self.in_flight.push_back(queue.submit([encoder.finish()]));
         self.pool.destroy_retired();
@@ -265,13 +284,13 @@ impl Stream {
             let oldest = self.in_flight.pop_front();
             let _ = device.poll(wgpu::PollType::Wait { submission_index: oldest, timeout: None });
         } else {
-            // Lets wgpu take back the staging memory of finished submissions.
+            // Lets wgpu reclaim the staging memory of finished submissions.
             let _ = device.poll(wgpu::PollType::Poll);
         }
     }
 
-    /// Called once the GPU is known to have finished everything submitted.
-    pub fn finish_all(&mut self) {
+    /// Clears the list of submissions in flight. Called after the GPU has finished all of them.
+    pub fn clear_in_flight(&mut self) {
         self.in_flight.clear();
     }
 }

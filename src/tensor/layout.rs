@@ -1,37 +1,37 @@
-//! The algebra of views: shape, strides and offset, in elements.
+//! Tensor layouts and views: shapes, strides and offsets, all in elements.
 
 use smallvec::{SmallVec, smallvec};
 
 /// Sizes of the axes, outermost first.
 pub type Shape = SmallVec<[usize; 6]>;
-/// Distances between neighbours along each axis.
+/// Distance between neighbours along each axis.
 pub type Strides = SmallVec<[isize; 6]>;
 
-/// How a tensor's elements lie in its buffer.
+/// The positions of a tensor's elements in its buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     /// Sizes of the axes.
     pub shape: Shape,
-    /// Distance in elements between neighbours along each axis; negative where flipped, zero where
-    /// expanded.
+    /// Distance in elements between neighbours along each axis; negative for flipped axes, zero for
+    /// expanded axes.
     pub strides: Strides,
-    /// The element at index zero of every axis.
+    /// The position of the element at index zero of every axis.
     pub offset: usize,
 }
 
-/// One axis of a slice: indices `start + i * step` for `i` in `0..len`. A negative step walks down.
+/// One axis of a slice: the indices `start + i * step` for `i` in `0..len`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SliceAxis {
-    /// The first index taken.
+    /// The first index.
     pub start: usize,
-    /// The distance to the next one, never zero.
+    /// The distance to the next index, never zero. A negative step reverses the order.
     pub step: isize,
-    /// How many are taken.
+    /// The number of indices.
     pub len: usize,
 }
 
 impl Layout {
-    /// Row-major, without gaps.
+    /// Returns the packed layout of a shape: row-major, without gaps, offset zero.
     pub fn contiguous(shape: &[usize]) -> Self {
         let mut strides: Strides = smallvec![1; shape.len()];
         for axis in (1..shape.len()).rev() {
@@ -40,22 +40,22 @@ impl Layout {
         Self { shape: shape.into(), strides, offset: 0 }
     }
 
-    /// The number of axes.
+    /// Returns the number of axes.
     pub fn rank(&self) -> usize {
         self.shape.len()
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.shape.iter().product()
     }
 
-    /// Whether there are no elements.
+    /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether the elements lie in row-major order without gaps, wherever they start.
+    /// Returns whether the elements are in row-major order without gaps, at any offset.
     pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
@@ -67,7 +67,7 @@ impl Layout {
         true
     }
 
-    /// Reorders the axes: axis `i` of the result is axis `axes[i]` of this.
+    /// Reorders the axes: axis `i` of the result is axis `axes[i]` of `self`.
     pub fn permute(&self, axes: &[usize]) -> Self {
         Self {
             shape: axes.iter().map(|&axis| self.shape[axis]).collect(),
@@ -76,7 +76,7 @@ impl Layout {
         }
     }
 
-    /// Exchanges two axes.
+    /// Swaps two axes.
     pub fn swap(&self, a: usize, b: usize) -> Self {
         let mut out = self.clone();
         out.shape.swap(a, b);
@@ -84,13 +84,15 @@ impl Layout {
         out
     }
 
-    /// Repeats axes of size one, and adds axes in front, without a copy. `None` where it does not fit.
+    /// Expands axes of size one and adds leading axes, with stride zero, to broadcast to `shape`.
+    ///
+    /// Returns `None` if the layout does not broadcast to `shape`.
     pub fn expand(&self, shape: &[usize]) -> Option<Self> {
-        let extra = shape.len().checked_sub(self.rank())?;
+        let added = shape.len().checked_sub(self.rank())?;
         let mut strides: Strides = smallvec![0; shape.len()];
         for (axis, (&size, &stride)) in self.shape.iter().zip(&self.strides).enumerate() {
-            if size == shape[axis + extra] {
-                strides[axis + extra] = stride;
+            if size == shape[axis + added] {
+                strides[axis + added] = stride;
             } else if size != 1 {
                 return None;
             }
@@ -98,7 +100,7 @@ impl Layout {
         Some(Self { shape: shape.into(), strides, offset: self.offset })
     }
 
-    /// The elements `start..start + len` along an axis.
+    /// Selects the elements `start..start + len` along an axis.
     #[must_use]
     pub fn narrow(&self, axis: usize, start: usize, len: usize) -> Self {
         let mut out = self.clone();
@@ -107,16 +109,16 @@ impl Layout {
         out
     }
 
-    /// A part of the tensor. Axes beyond `axes` are taken whole.
+    /// Slices the leading axes by `axes`. The remaining axes are unchanged.
     pub fn slice(&self, axes: &[SliceAxis]) -> Self {
         let mut out = self.clone();
         let mut offset = self.offset as isize;
-        for (axis, part) in axes.iter().enumerate() {
-            if part.len > 0 {
-                offset += part.start as isize * self.strides[axis];
+        for (axis, slice) in axes.iter().enumerate() {
+            if slice.len > 0 {
+                offset += slice.start as isize * self.strides[axis];
             }
-            out.shape[axis] = part.len;
-            out.strides[axis] *= part.step;
+            out.shape[axis] = slice.len;
+            out.strides[axis] *= slice.step;
         }
         out.offset = offset as usize;
         out
@@ -124,17 +126,19 @@ impl Layout {
 
     /// Reverses the given axes.
     pub fn flip(&self, axes: &[usize]) -> Self {
-        let whole = |axis| SliceAxis { start: 0, step: 1, len: self.shape[axis] };
-        let mut parts: SmallVec<[SliceAxis; 6]> = (0..self.rank()).map(whole).collect();
+        let full = |axis| SliceAxis { start: 0, step: 1, len: self.shape[axis] };
+        let mut slices: SmallVec<[SliceAxis; 6]> = (0..self.rank()).map(full).collect();
         for &axis in axes {
             let len = self.shape[axis];
-            parts[axis] = SliceAxis { start: len.saturating_sub(1), step: -1, len };
+            slices[axis] = SliceAxis { start: len.saturating_sub(1), step: -1, len };
         }
-        self.slice(&parts)
+        self.slice(&slices)
     }
 
-    /// Sliding windows along an axis: the axis becomes the count of windows and a last axis of
-    /// `size` is added. The windows overlap in memory.
+    /// Returns sliding windows of `size` elements along an axis, `step` elements apart.
+    ///
+    /// The size of the axis becomes the number of windows, and a last axis of size `size` is added.
+    /// Windows can overlap in memory.
     pub fn unfold(&self, axis: usize, size: usize, step: usize) -> Self {
         let mut out = self.clone();
         let len = self.shape[axis];
@@ -145,64 +149,70 @@ impl Layout {
         out
     }
 
-    /// The same elements in row-major order under another shape, if no copy is needed for it.
+    /// Reshapes without a copy. The row-major order of the elements is unchanged.
+    ///
+    /// Returns `None` if no strides describe this layout with the new shape. Both shapes must have
+    /// the same number of elements.
     pub fn reshape(&self, shape: &[usize]) -> Option<Self> {
         if self.is_contiguous() {
             let mut out = Self::contiguous(shape);
             out.offset = self.offset;
             return Some(out);
         }
-        // Cut both shapes into runs of equal size; each run of ours must be one straight line.
+        // Split the old and the new axes into the smallest groups with equal numbers of elements.
+        // The old axes of each group must be mergeable into one axis with a single stride.
         let mut strides: Strides = smallvec![0; shape.len()];
-        let ours: SmallVec<[(usize, isize); 6]> = self
+        let old_axes: SmallVec<[(usize, isize); 6]> = self
             .shape
             .iter()
             .zip(&self.strides)
             .map(|(&size, &stride)| (size, stride))
             .filter(|&(size, _)| size != 1)
             .collect();
-        let mut at = 0;
-        let mut axis = 0;
-        while at < ours.len() {
-            let (mut size, start) = (ours[at].0, at);
-            let (mut wanted, first) = (1, axis);
-            while axis < shape.len() && wanted < size {
-                wanted *= shape[axis];
-                axis += 1;
+        // The current axis of the old shape, and the next axis of the new shape.
+        let mut old_axis = 0;
+        let mut new_axis = 0;
+        while old_axis < old_axes.len() {
+            let (mut old_len, first_old_axis) = (old_axes[old_axis].0, old_axis);
+            let (mut new_len, first_new_axis) = (1, new_axis);
+            while new_axis < shape.len() && new_len < old_len {
+                new_len *= shape[new_axis];
+                new_axis += 1;
             }
-            while wanted != size {
-                if wanted < size {
-                    wanted *= shape.get(axis)?;
-                    axis += 1;
+            while new_len != old_len {
+                if new_len < old_len {
+                    new_len *= shape.get(new_axis)?;
+                    new_axis += 1;
                 } else {
-                    at += 1;
-                    size *= ours.get(at)?.0;
+                    old_axis += 1;
+                    old_len *= old_axes.get(old_axis)?.0;
                 }
             }
-            for i in start..at {
-                if ours[i].1 != ours[i + 1].1 * ours[i + 1].0 as isize {
+            for i in first_old_axis..old_axis {
+                if old_axes[i].1 != old_axes[i + 1].1 * old_axes[i + 1].0 as isize {
                     return None;
                 }
             }
-            let mut stride = ours[at].1;
-            for i in (first..axis).rev() {
+            let mut stride = old_axes[old_axis].1;
+            for i in (first_new_axis..new_axis).rev() {
                 strides[i] = stride;
                 stride *= shape[i] as isize;
             }
-            at += 1;
+            old_axis += 1;
         }
         Some(Self { shape: shape.into(), strides, offset: self.offset })
     }
 }
 
-/// The shape that two shapes broadcast to, aligned at the last axis, or `None`.
+/// Returns the shape that two shapes broadcast to, aligned at the last axis, or `None` if they are
+/// incompatible.
 pub fn broadcast(a: &[usize], b: &[usize]) -> Option<Shape> {
     let rank = a.len().max(b.len());
-    let at = |shape: &[usize], axis: usize| {
+    let size_at = |shape: &[usize], axis: usize| {
         (axis + shape.len()).checked_sub(rank).map_or(1, |i| shape[i])
     };
     (0..rank)
-        .map(|axis| match (at(a, axis), at(b, axis)) {
+        .map(|axis| match (size_at(a, axis), size_at(b, axis)) {
             (x, y) if x == y => Some(x),
             (1, y) => Some(y),
             (x, 1) => Some(x),
@@ -211,8 +221,13 @@ pub fn broadcast(a: &[usize], b: &[usize]) -> Option<Shape> {
         .collect()
 }
 
-/// Merges neighbouring axes that every layout walks in one straight line, and drops axes of size
-/// one. All layouts must have the same shape; the first result is the common shape.
+/// The maximum number of axes that kernels support, after [`collapse`].
+pub const MAX_RANK: usize = 12;
+
+/// Merges neighbouring axes that have a single stride in every layout, and drops axes of size one.
+///
+/// Returns the merged shape and the merged strides of each layout. All layouts must have the same
+/// shape.
 pub fn collapse(layouts: &[&Layout]) -> (Shape, SmallVec<[Strides; 4]>) {
     let shape = &layouts[0].shape;
     let mut sizes = Shape::new();
@@ -221,11 +236,11 @@ pub fn collapse(layouts: &[&Layout]) -> (Shape, SmallVec<[Strides; 4]>) {
         if shape[axis] == 1 {
             continue;
         }
-        let straight = !sizes.is_empty()
+        let mergeable = !sizes.is_empty()
             && layouts.iter().zip(&strides).all(|(layout, out)| {
                 out.last() == Some(&(layout.strides[axis] * shape[axis] as isize))
             });
-        if straight {
+        if mergeable {
             if let Some(last) = sizes.last_mut() {
                 *last *= shape[axis];
             }
@@ -248,7 +263,7 @@ pub fn collapse(layouts: &[&Layout]) -> (Shape, SmallVec<[Strides; 4]>) {
 mod tests {
     use super::*;
 
-    /// Every element's position, in row-major order: the truth that views are held against.
+    /// Returns the position of every element in row-major order, as the reference for views.
     fn positions(layout: &Layout) -> Vec<isize> {
         let mut out = vec![layout.offset as isize];
         for (&size, &stride) in layout.shape.iter().zip(&layout.strides) {
@@ -259,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn reshape_never_moves_an_element() {
+    fn reshape_keeps_positions() {
         let base = Layout::contiguous(&[4, 6, 5]);
         let step = |start, step, len| SliceAxis { start, step, len };
         let views = [
@@ -301,13 +316,13 @@ mod tests {
     }
 
     #[test]
-    fn broadcasting_aligns_at_the_end() {
+    fn broadcast_aligns_shapes_at_the_last_axis() {
         assert_eq!(broadcast(&[3, 1], &[2, 1, 4]).unwrap().as_slice(), [2, 3, 4]);
         assert_eq!(broadcast(&[3], &[4]), None);
     }
 
     #[test]
-    fn flip_and_unfold() {
+    fn flip_reverses_and_unfold_returns_sliding_windows() {
         let base = Layout::contiguous(&[5]);
         assert_eq!(positions(&base.flip(&[0])), [4, 3, 2, 1, 0]);
         let windows = base.unfold(0, 3, 2);

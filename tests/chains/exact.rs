@@ -1,101 +1,37 @@
-//! Ops whose results are exact: on whole floats that stay small, and on integers, which wrap.
+//! Ops with exact results: on small whole floats, and on integers, which wrap.
 
 use burn_backend::tensor::IndexingUpdateOp;
 use burn_backend::{Scalar, TensorMetadata};
 
-use crate::program::{Chain, Choices, Kind, LARGEST, count};
+use crate::program::{Chain, Choices, Kind, MAX_ELEMENTS, num_elements, op_enum};
 use crate::view::slices;
 
-#[derive(Debug, Clone, Copy)]
-pub enum Exact {
-    Add,
-    Sub,
-    SubFrom,
-    Mul,
-    Square,
-    Neg,
-    Abs,
-    Sign,
-    AddScalar,
-    MulScalar,
-    Clamp,
-    Remainder,
-    MaskLarger,
-    MaskFill,
-    Sum,
-    SumDim,
-    ProdDim,
-    MaxDim,
-    MinDim,
-    ArgMax,
-    ArgMin,
-    AnyDim,
-    AllDim,
-    CumSum,
-    Sort,
-    Matmul,
-    Cat,
-    Gather,
-    Scatter,
-    Select,
-    SelectAdd,
-    SliceAssign,
-}
-
-pub static OPS: &[Exact] = {
-    use Exact::*;
-    &[
-        Add,
-        Sub,
-        SubFrom,
-        Mul,
-        Square,
-        Neg,
-        Abs,
-        Sign,
-        AddScalar,
-        MulScalar,
-        Clamp,
-        Remainder,
-        MaskLarger,
-        MaskFill,
-        Sum,
-        SumDim,
-        ProdDim,
-        MaxDim,
-        MinDim,
-        ArgMax,
-        ArgMin,
-        AnyDim,
-        AllDim,
-        CumSum,
-        Sort,
-        Matmul,
-        Cat,
-        Gather,
-        Scatter,
-        Select,
-        SelectAdd,
-        SliceAssign,
-    ]
-};
-
-pub fn whole(random: u64) -> f64 {
-    (random % 17) as f64 - 8.0
-}
-
-/// Small ones, and often those at which arithmetic wraps.
-pub fn integer(random: u64) -> f64 {
-    let special = [i32::MIN, i32::MIN + 1, i32::MAX, -1, 0, 1, 1 << 16, -(1 << 16), 46_341];
-    let number = random >> 8;
-    match random % 4 {
-        0 => f64::from(special[number as usize % special.len()]),
-        1 => f64::from(number as i32),
-        _ => (number % 21) as f64 - 10.0,
+op_enum! {
+    /// Ops with exact results.
+    pub enum Exact {
+        Add, Sub, SubFrom, Mul, Square, Neg, Abs, Sign, AddScalar, MulScalar, Clamp, Remainder,
+        MaskLarger, MaskFill, Sum, SumDim, ProdDim, MaxDim, MinDim, ArgMax, ArgMin, AnyDim, AllDim,
+        CumSum, Sort, Matmul, Cat, Gather, Scatter, Select, SelectAdd, SliceAssign,
     }
 }
 
-/// One op, or the value as it is where the op does not apply.
+/// Returns a whole number in -8..=8.
+pub fn whole_float(random: u64) -> f64 {
+    (random % 17) as f64 - 8.0
+}
+
+/// Returns a small integer, an integer at which arithmetic wraps, or one of arbitrary bits.
+pub fn integer(random: u64) -> f64 {
+    let special = [i32::MIN, i32::MIN + 1, i32::MAX, -1, 0, 1, 1 << 16, -(1 << 16), 46_341];
+    let bits = random >> 8;
+    match random % 4 {
+        0 => f64::from(special[bits as usize % special.len()]),
+        1 => f64::from(bits as i32),
+        _ => (bits % 21) as f64 - 10.0,
+    }
+}
+
+/// Applies an op, or returns `x` unchanged if the op does not apply to it.
 pub fn step<K: Kind>(
     chain: &mut Chain,
     op: Exact,
@@ -106,32 +42,32 @@ pub fn step<K: Kind>(
     let rank = shape.len();
     let axis = choices.below(rank);
     let length = shape[axis];
-    let number = Scalar::Int(choices.below(7) as i64 - 3);
-    // Where integers add up, burn-flex does not wrap but panics in a debug build.
+    let scalar = Scalar::Int(choices.below(7) as i64 - 3);
+    // Keeps integer sums from overflowing: burn-flex panics on overflow in debug builds.
     let small = |x| K::clamp(x, Scalar::Int(-1000), Scalar::Int(1000));
     let add = IndexingUpdateOp::Add;
     let value = match op {
-        Exact::Add => K::add(x, chain.partner::<K>(&shape, choices)),
-        Exact::Sub => K::sub(x, chain.partner::<K>(&shape, choices)),
-        Exact::SubFrom => K::sub(chain.partner::<K>(&shape, choices), x),
-        Exact::Mul => K::mul(x, chain.partner::<K>(&shape, choices)),
+        Exact::Add => K::add(x, chain.broadcast_operand::<K>(&shape, choices)),
+        Exact::Sub => K::sub(x, chain.broadcast_operand::<K>(&shape, choices)),
+        Exact::SubFrom => K::sub(chain.broadcast_operand::<K>(&shape, choices), x),
+        Exact::Mul => K::mul(x, chain.broadcast_operand::<K>(&shape, choices)),
         Exact::Square => K::mul(x.clone(), x),
         Exact::Neg => K::neg(x),
         Exact::Abs => K::abs(x),
         Exact::Sign => K::sign(x),
-        Exact::AddScalar => K::add_scalar(x, number),
-        Exact::MulScalar => K::mul_scalar(x, number),
+        Exact::AddScalar => K::add_scalar(x, scalar),
+        Exact::MulScalar => K::mul_scalar(x, scalar),
         Exact::Clamp => K::clamp(x, Scalar::Int(-3), Scalar::Int(5)),
         Exact::Remainder => {
-            let divisor = chain.partner::<K>(&shape, choices);
+            let divisor = chain.broadcast_operand::<K>(&shape, choices);
             K::remainder(x, K::clamp_min(divisor, Scalar::Int(1)))
         }
         Exact::MaskLarger => {
-            let other = chain.fresh::<K>(&shape, choices);
+            let other = chain.random_tensor::<K>(&shape, choices);
             K::mask_where(x.clone(), K::greater(other.clone(), x), other)
         }
         Exact::MaskFill => {
-            let mask = K::equal_elem(x.clone(), number);
+            let mask = K::equal_elem(x.clone(), scalar);
             K::mask_fill(x, mask, Scalar::Int(9))
         }
         Exact::Sum => K::sum(x),
@@ -143,26 +79,28 @@ pub fn step<K: Kind>(
         Exact::MinDim if length > 0 => K::min_dim(x, axis),
         Exact::ArgMax if length > 0 => K::from_int(K::argmax(x, axis)),
         Exact::ArgMin if length > 0 => K::from_int(K::argmin(x, axis)),
-        // burn-flex panics on no elements.
-        Exact::AnyDim if count(&shape) > 0 => K::from_bool(K::any_dim(x, axis)),
-        Exact::AllDim if count(&shape) > 0 => K::from_bool(K::all_dim(x, axis)),
+        // burn-flex panics on empty tensors.
+        Exact::AnyDim if num_elements(&shape) > 0 => K::from_bool(K::any_dim(x, axis)),
+        Exact::AllDim if num_elements(&shape) > 0 => K::from_bool(K::all_dim(x, axis)),
         Exact::CumSum => K::cumsum(small(x), axis),
         Exact::Sort => K::sort(x, axis, choices.below(2) == 1),
-        // burn-flex panics on a product of integers that has no elements.
-        Exact::Matmul if rank > 1 && (1..LARGEST / 6).contains(&count(&shape[..rank - 1])) => {
+        // burn-flex panics on an empty product of integer matrices.
+        Exact::Matmul
+            if rank > 1 && (1..MAX_ELEMENTS / 6).contains(&num_elements(&shape[..rank - 1])) =>
+        {
             let mut other = shape.clone();
             for batch in &mut other[..rank - 2] {
                 *batch = if choices.below(3) == 2 { 1 } else { *batch };
             }
             other[rank - 2] = shape[rank - 1];
             other[rank - 1] = 1 + choices.below(6);
-            K::matmul(x, chain.fresh::<K>(&other, choices))
+            K::matmul(x, chain.random_tensor::<K>(&other, choices))
         }
-        Exact::Cat if count(&shape) / length.max(1) * (length + 3) <= LARGEST => {
+        Exact::Cat if num_elements(&shape) / length.max(1) * (length + 3) <= MAX_ELEMENTS => {
             shape[axis] = choices.below(4);
-            let other = chain.fresh::<K>(&shape, choices);
-            let first = choices.below(2) == 1;
-            K::cat(if first { vec![x, other] } else { vec![other, x] }, axis)
+            let other = chain.random_tensor::<K>(&shape, choices);
+            let x_first = choices.below(2) == 1;
+            K::cat(if x_first { vec![x, other] } else { vec![other, x] }, axis)
         }
         Exact::Gather if length > 0 => {
             shape[axis] = choices.below(5);
@@ -171,23 +109,23 @@ pub fn step<K: Kind>(
         Exact::Scatter if length > 0 => {
             shape[axis] = choices.below(5);
             let indices = chain.indices(&shape, length, choices);
-            let values = small(chain.fresh::<K>(&shape, choices));
+            let values = small(chain.random_tensor::<K>(&shape, choices));
             K::scatter(axis, small(x), indices, values, add)
         }
         Exact::Select if length > 0 => {
-            let picked = choices.below(5);
-            K::select(x, axis, chain.indices(&[picked], length, choices))
+            let num_indices = choices.below(5);
+            K::select(x, axis, chain.indices(&[num_indices], length, choices))
         }
         Exact::SelectAdd if length > 0 => {
             shape[axis] = choices.below(5);
             let indices = chain.indices(&[shape[axis]], length, choices);
-            let values = small(chain.fresh::<K>(&shape, choices));
+            let values = small(chain.random_tensor::<K>(&shape, choices));
             K::select_assign(small(x), axis, indices, values, add)
         }
         Exact::SliceAssign => {
             let slices = slices(&shape, choices);
-            let part = K::slice(x.clone(), &slices).shape();
-            K::slice_assign(x, &slices, chain.fresh::<K>(&part, choices))
+            let slice_shape = K::slice(x.clone(), &slices).shape();
+            K::slice_assign(x, &slices, chain.random_tensor::<K>(&slice_shape, choices))
         }
         _ => x,
     };

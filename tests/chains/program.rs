@@ -1,7 +1,7 @@
-//! Programs as plain data, and how they run.
+//! Random programs as plain data, and the interpreter that runs them.
 //!
-//! A step is an op and one number that all of the op's choices are read from: it makes sense whatever the number and the shape
-//! are, so that a failing program can be shrunk freely.
+//! A step is an op and a number from which all of the op's parameters are derived. Every number is
+//! valid for every shape, so proptest can shrink a failing program freely.
 
 use std::fmt::Debug;
 
@@ -15,10 +15,26 @@ use proptest::sample::select;
 use crate::common::Tolerance;
 use crate::view::View;
 
-/// The most elements that a step may leave.
-pub const LARGEST: usize = 2_000;
+/// The largest number of elements in the result of a step.
+pub const MAX_ELEMENTS: usize = 2_000;
 pub const MAX_RANK: usize = 6;
 pub const EXACT: Tolerance = Tolerance { relative: 0.0, absolute: 0.0 };
+
+/// Declares an enum of ops with a list of all its variants.
+macro_rules! op_enum {
+    ($(#[$attribute:meta])* pub enum $name:ident { $($op:ident),* $(,)? }) => {
+        $(#[$attribute])*
+        #[derive(Debug, Clone, Copy)]
+        pub enum $name {
+            $($op),*
+        }
+
+        impl $name {
+            pub const ALL: &[Self] = &[$(Self::$op),*];
+        }
+    };
+}
+pub(crate) use op_enum;
 
 #[derive(Debug, Clone)]
 pub struct Program<O> {
@@ -31,73 +47,76 @@ pub struct Program<O> {
 struct Step<O> {
     op: Op<O>,
     choices: u64,
-    /// Whether the result is also read at the end. One that is not may be overwritten by the next step, one that is
-    /// must not.
+    /// Whether the result is read back after the last step. The next step may overwrite a result
+    /// only if it is not kept.
     kept: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Op<O> {
     View(View),
-    Own(O),
+    Compute(O),
 }
 
-/// Programs of some ops and of views.
+/// Generates programs of views and of the given ops.
 pub fn programs<O: Debug + Clone + Copy + 'static>(
     ops: &'static [O],
 ) -> impl Strategy<Value = Program<O>> {
     let size = prop_oneof![1 => Just(0), 4 => Just(1), 12 => 2usize..6, 3 => 6usize..40];
     let shape = proptest::collection::vec(size, 1..=MAX_RANK)
-        .prop_filter("too many elements", |shape| count(shape) <= LARGEST);
-    let op = prop_oneof![select(View::ALL).prop_map(Op::View), select(ops).prop_map(Op::Own)];
+        .prop_filter("too many elements", |shape| num_elements(shape) <= MAX_ELEMENTS);
+    let op = prop_oneof![select(View::ALL).prop_map(Op::View), select(ops).prop_map(Op::Compute)];
     let step = (op, any::<u64>(), prop::bool::weighted(0.25))
         .prop_map(|(op, choices, kept)| Step { op, choices, kept });
     (shape, any::<u64>(), proptest::collection::vec(step, 1..10))
         .prop_map(|(shape, seed, steps)| Program { shape, seed, steps })
 }
 
-pub fn count(shape: &[usize]) -> usize {
+pub fn num_elements(shape: &[usize]) -> usize {
     shape.iter().product()
 }
 
-/// The choices of a step: the digits of one number, so that a smaller number makes simpler choices.
+/// The parameters of a step, read as the mixed-radix digits of one number. Smaller numbers give
+/// simpler parameters, so shrinking works.
 pub struct Choices {
     digits: u64,
-    random: u64,
+    /// The state of a SplitMix64 generator.
+    random_state: u64,
 }
 
 impl Choices {
-    fn new(digits: u64) -> Self {
-        let random = digits;
-        Self { digits, random }
+    fn new(number: u64) -> Self {
+        Self { digits: number, random_state: number }
     }
 
+    /// Returns the next parameter, in `0..n`.
     pub fn below(&mut self, n: usize) -> usize {
         let digit = self.digits % n as u64;
         self.digits /= n as u64;
         digit as usize
     }
 
-    /// The numbers `0..n` in any order.
-    pub fn order(&mut self, n: usize) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..n).collect();
-        for at in 0..n {
-            order.swap(at, at + self.below(n - at));
+    /// Returns a permutation of `0..n`.
+    pub fn permutation(&mut self, n: usize) -> Vec<usize> {
+        let mut permutation: Vec<usize> = (0..n).collect();
+        for index in 0..n {
+            permutation.swap(index, index + self.below(n - index));
         }
-        order
+        permutation
     }
 
-    /// The next number of a SplitMix64 stream: for content, of which there is more than digits.
+    /// Returns the next number of a SplitMix64 stream. A tensor has more elements than
+    /// the number has digits.
     fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = self.random;
+        self.random_state = self.random_state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = self.random_state;
         let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         z ^ (z >> 31)
     }
 }
 
-/// Floats or integers.
+/// The kind of a chain's tensors: float or integer.
 pub trait Kind: Ordered<Wgsl> {
     const TYPE: DType;
 
@@ -105,7 +124,8 @@ pub trait Kind: Ordered<Wgsl> {
 
     fn from_bool(tensor: WgslTensor) -> Self::Primitive;
 
-    /// Keeps whole floats so small that arithmetic on them is exact. Integers may wrap.
+    /// Clamps whole floats to a range in which arithmetic is exact. Returns integers
+    /// unchanged: they may wrap.
     fn bounded(tensor: Self::Primitive) -> Self::Primitive;
 }
 
@@ -141,16 +161,16 @@ impl Kind for Int {
     }
 }
 
-/// What the steps of a chain share.
+/// The state shared by the steps of a chain.
 pub struct Chain<'a> {
     pub device: &'a WgslDevice,
-    /// The content of fresh tensors, from random bits.
-    content: fn(u64) -> f64,
-    /// How far apart two devices may be by now.
+    /// Maps random bits to an element of a new tensor.
+    element: fn(u64) -> f64,
+    /// The difference allowed between two devices after the steps so far.
     pub tolerance: Tolerance,
 }
 
-/// The result of a step.
+/// A result that was read back.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     pub step: usize,
@@ -158,24 +178,24 @@ pub struct Outcome {
     pub tolerance: Tolerance,
 }
 
-/// Runs a program on a device and reads the results that are kept, and the last.
+/// Runs a program on a device and reads back the kept results and the last one.
 pub fn run<K: Kind, O: Copy>(
     program: &Program<O>,
     device: &WgslDevice,
-    content: fn(u64) -> f64,
-    own: impl Fn(&mut Chain, O, K::Primitive, &mut Choices) -> K::Primitive,
+    element: fn(u64) -> f64,
+    compute: impl Fn(&mut Chain, O, K::Primitive, &mut Choices) -> K::Primitive,
 ) -> Vec<Outcome> {
-    let mut chain = Chain { device, content, tolerance: EXACT };
-    let mut value = chain.fresh::<K>(&program.shape, &mut Choices::new(program.seed));
+    let mut chain = Chain { device, element, tolerance: EXACT };
+    let mut value = chain.random_tensor::<K>(&program.shape, &mut Choices::new(program.seed));
     let mut kept = Vec::new();
-    for (number, step) in program.steps.iter().enumerate() {
+    for (index, step) in program.steps.iter().enumerate() {
         let mut choices = Choices::new(step.choices);
         value = match step.op {
-            Op::View(view) => chain.settled::<K>(view.of::<K>(value, &mut choices)),
-            Op::Own(op) => own(&mut chain, op, value, &mut choices),
+            Op::View(view) => chain.packed_on_cpu::<K>(view.apply::<K>(value, &mut choices)),
+            Op::Compute(op) => compute(&mut chain, op, value, &mut choices),
         };
-        if step.kept || number + 1 == program.steps.len() {
-            kept.push((number, value.clone(), chain.tolerance));
+        if step.kept || index + 1 == program.steps.len() {
+            kept.push((index, value.clone(), chain.tolerance));
         }
     }
     let outcome = |(step, value, tolerance)| Outcome { step, data: read::<K>(value), tolerance };
@@ -183,48 +203,54 @@ pub fn run<K: Kind, O: Copy>(
 }
 
 fn read<K: Kind>(value: K::Primitive) -> TensorData {
-    pollster::block_on(K::into_data_async(value)).expect("it is read back")
+    pollster::block_on(K::into_data_async(value)).expect("readback succeeds")
 }
 
 impl Chain<'_> {
-    /// A tensor of random content, whose axes lie in memory in any order.
-    pub fn fresh<K: Kind>(&self, shape: &[usize], choices: &mut Choices) -> K::Primitive {
-        let axes = choices.order(shape.len());
-        let mut stored = vec![0; shape.len()];
-        for (axis, &place) in axes.iter().enumerate() {
-            stored[place] = shape[axis];
+    /// Returns a tensor of random elements with its axes in a random memory order.
+    pub fn random_tensor<K: Kind>(&self, shape: &[usize], choices: &mut Choices) -> K::Primitive {
+        let axes = choices.permutation(shape.len());
+        let mut memory_shape = vec![0; shape.len()];
+        for (axis, &memory_axis) in axes.iter().enumerate() {
+            memory_shape[memory_axis] = shape[axis];
         }
-        let content: Vec<f64> =
-            (0..count(shape)).map(|_| (self.content)(choices.random())).collect();
-        let data = TensorData::new(content, Shape::from(stored)).convert_dtype(K::TYPE);
-        self.settled::<K>(K::permute(K::from_data(data, self.device, K::TYPE), &axes))
+        let elements: Vec<f64> =
+            (0..num_elements(shape)).map(|_| (self.element)(choices.random())).collect();
+        let data = TensorData::new(elements, Shape::from(memory_shape)).convert_dtype(K::TYPE);
+        self.packed_on_cpu::<K>(K::permute(K::from_data(data, self.device, K::TYPE), &axes))
     }
 
-    /// On the CPU a copy in the order of its axes: burn-flex panics on some views, such as sums of expanded ones.
-    fn settled<K: Kind>(&self, view: K::Primitive) -> K::Primitive {
+    /// Returns a packed copy on the CPU and the view itself on a GPU. burn-flex panics on some
+    /// views, for example when it sums an expanded one.
+    fn packed_on_cpu<K: Kind>(&self, view: K::Primitive) -> K::Primitive {
         match self.device {
             WgslDevice::Cpu => K::from_data(read::<K>(view), self.device, K::TYPE),
             _ => view,
         }
     }
 
-    /// A fresh tensor that broadcasts with one of `shape`: either may be the one that is spread.
-    pub fn partner<K: Kind>(&self, shape: &[usize], choices: &mut Choices) -> K::Primitive {
+    /// Returns a random tensor that broadcasts with a tensor of `shape`. Either of the two may be
+    /// expanded.
+    pub fn broadcast_operand<K: Kind>(
+        &self,
+        shape: &[usize],
+        choices: &mut Choices,
+    ) -> K::Primitive {
         let mut shape = shape.to_vec();
         for axis in 0..shape.len() {
-            if shape[axis] == 1 && count(&shape) * 3 <= LARGEST {
+            if shape[axis] == 1 && num_elements(&shape) * 3 <= MAX_ELEMENTS {
                 shape[axis] += choices.below(3);
             } else if choices.below(3) == 2 {
                 shape[axis] = 1;
             }
         }
-        self.fresh::<K>(&shape, choices)
+        self.random_tensor::<K>(&shape, choices)
     }
 
-    /// Indices below `n`.
+    /// Returns random indices in `0..n`.
     pub fn indices(&self, shape: &[usize], n: usize, choices: &mut Choices) -> WgslTensor {
         let index = |_| (choices.random() % n as u64) as i32;
-        let content: Vec<i32> = (0..count(shape)).map(index).collect();
-        Wgsl::int_from_data(TensorData::new(content, Shape::from(shape.to_vec())), self.device)
+        let indices: Vec<i32> = (0..num_elements(shape)).map(index).collect();
+        Wgsl::int_from_data(TensorData::new(indices, Shape::from(shape.to_vec())), self.device)
     }
 }

@@ -1,53 +1,30 @@
-//! Functions of bounded slope. Each multiplies the error so far by at most its slope and adds its own rounding, and so
-//! the bound that follows is carried along. Values stay within [-4, 4].
+//! Functions of bounded slope, with an error bound that is carried from step to step.
+//!
+//! A function multiplies the error so far by at most its slope and adds its own rounding error.
+//! Values stay within [-4, 4].
 
 use burn_backend::ops::{ActivationOps, FloatTensorOps};
 use burn_backend::tensor::{Float, FloatMathOps, Numeric, Ordered};
 use burn_backend::{Scalar, TensorMetadata, TensorPrimitive};
 use burn_wgsl::{Wgsl, WgslTensor};
 
-use crate::program::{Chain, Choices, LARGEST, count};
+use crate::program::{Chain, Choices, MAX_ELEMENTS, num_elements, op_enum};
 
-#[derive(Debug, Clone, Copy)]
-pub enum Smooth {
-    Add,
-    Mul,
-    Div,
-    Exp,
-    Log,
-    Sqrt,
-    Recip,
-    Power,
-    Sin,
-    Cos,
-    Tanh,
-    Atan,
-    Erf,
-    Gelu,
-    Sigmoid,
-    LogSigmoid,
-    Softmax,
-    LogSoftmax,
-    MeanDim,
-    SumDim,
-    MaxDim,
-    Matmul,
-}
-
-pub static OPS: &[Smooth] = {
-    use Smooth::*;
-    &[
+op_enum! {
+    /// Functions of bounded slope.
+    pub enum Smooth {
         Add, Mul, Div, Exp, Log, Sqrt, Recip, Power, Sin, Cos, Tanh, Atan, Erf, Gelu, Sigmoid,
         LogSigmoid, Softmax, LogSoftmax, MeanDim, SumDim, MaxDim, Matmul,
-    ]
-};
+    }
+}
 
-/// Between -2 and 2.
-pub fn content(random: u64) -> f64 {
+/// Returns an element in [-2, 2) from random bits.
+pub fn element(random: u64) -> f64 {
     (random >> 40) as f64 / f64::from(1 << 22) - 2.0
 }
 
-/// One op, or the value as it is where the op does not apply or would leave no useful bound.
+/// Applies an op, or returns `x` unchanged if the op does not apply or the error bound would exceed
+/// 1e-3.
 pub fn step(
     chain: &mut Chain,
     op: Smooth,
@@ -57,8 +34,8 @@ pub fn step(
     let shape = x.shape().to_vec();
     let rank = shape.len();
     let axis = choices.below(rank);
-    let (length, wide) = (shape[axis] as f64, shape[rank - 1] as f64);
-    // The largest slope, and the largest number that is rounded on the way.
+    let (length, width) = (shape[axis] as f64, shape[rank - 1] as f64);
+    // The largest slope, and the largest intermediate value that is rounded.
     let (slope, largest) = match op {
         Smooth::Add => (1.0, 6.0),
         Smooth::Mul => (2.0, 8.0),
@@ -72,13 +49,13 @@ pub fn step(
         Smooth::LogSoftmax => (2.0, 8.0),
         Smooth::SumDim => (length, 4.0 * length),
         Smooth::MeanDim => (1.0, 4.0 * length),
-        Smooth::Matmul => (2.0 * wide, 8.0 * wide),
+        Smooth::Matmul => (2.0 * width, 8.0 * width),
         _ => (1.2, 4.0),
     };
     let error = slope * chain.tolerance.absolute + 2e-6 * largest;
     let applies = match op {
         Smooth::MaxDim | Smooth::MeanDim | Smooth::Softmax | Smooth::LogSoftmax => length > 0.0,
-        Smooth::Matmul => rank > 1 && count(&shape[..rank - 1]) * 6 <= LARGEST,
+        Smooth::Matmul => rank > 1 && num_elements(&shape[..rank - 1]) * 6 <= MAX_ELEMENTS,
         _ => true,
     };
     if !applies || error > 1e-3 {
@@ -91,7 +68,7 @@ pub fn step(
     };
     let half = Scalar::Float(0.5);
     let away_from_zero = |x| Float::add_scalar(Float::abs(x), half);
-    let mut other = || chain.partner::<Float>(&shape, choices);
+    let mut other = || chain.broadcast_operand::<Float>(&shape, choices);
     let value = match op {
         Smooth::Add => Float::add(x, other()),
         Smooth::Mul => Float::mul(x, other()),
@@ -121,7 +98,7 @@ pub fn step(
             let mut other = shape.clone();
             other[rank - 2] = shape[rank - 1];
             other[rank - 1] = 1 + choices.below(6);
-            Float::matmul(x, chain.fresh::<Float>(&other, choices))
+            Float::matmul(x, chain.random_tensor::<Float>(&other, choices))
         }
     };
     Float::clamp(value, Scalar::Float(-4.0), Scalar::Float(4.0))

@@ -1,51 +1,38 @@
-//! Ops that move elements but do not compute.
+//! Ops that rearrange elements without computing.
 
 use burn_backend::{Slice, TensorMetadata};
 
-use crate::program::{Choices, Kind, LARGEST, MAX_RANK, count};
+use crate::program::{Choices, Kind, MAX_ELEMENTS, MAX_RANK, num_elements, op_enum};
 
-#[derive(Debug, Clone, Copy)]
-pub enum View {
-    Permute,
-    SwapDims,
-    Flip,
-    Slice,
-    Expand,
-    Merge,
-    Split,
-    Insert,
-    Remove,
-    Repeat,
-    Unfold,
+op_enum! {
+    /// Ops that rearrange elements.
+    pub enum View {
+        Permute, SwapDims, Flip, Slice, Expand, Merge, Split, Insert, Remove, Repeat, Unfold,
+    }
 }
 
 impl View {
-    pub const ALL: &[Self] = {
-        use View::*;
-        &[Permute, SwapDims, Flip, Slice, Expand, Merge, Split, Insert, Remove, Repeat, Unfold]
-    };
-
-    /// The view, or the value as it is where the view does not apply.
-    pub fn of<K: Kind>(self, x: K::Primitive, choices: &mut Choices) -> K::Primitive {
+    /// Applies the op, or returns `x` unchanged if the op does not apply to it.
+    pub fn apply<K: Kind>(self, x: K::Primitive, choices: &mut Choices) -> K::Primitive {
         let mut shape = x.shape().to_vec();
         let rank = shape.len();
         let axis = choices.below(rank);
         let times = 1 + choices.below(4);
-        let room = count(&shape) * times <= LARGEST;
-        let grows = rank < MAX_RANK;
+        let fits = num_elements(&shape) * times <= MAX_ELEMENTS;
+        let can_add_axis = rank < MAX_RANK;
         match self {
-            Self::Permute => K::permute(x, &choices.order(rank)),
+            Self::Permute => K::permute(x, &choices.permutation(rank)),
             Self::SwapDims => K::swap_dims(x, axis, choices.below(rank)),
             Self::Flip => {
                 let axes: Vec<usize> = (0..rank).filter(|_| choices.below(2) == 1).collect();
                 K::flip(x, &axes)
             }
             Self::Slice => K::slice(x, &slices(&shape, choices)),
-            Self::Expand if room && shape[axis] == 1 => {
+            Self::Expand if fits && shape[axis] == 1 => {
                 shape[axis] = times;
                 K::expand(x, shape.into())
             }
-            Self::Expand if room && grows => {
+            Self::Expand if fits && can_add_axis => {
                 shape.insert(0, times);
                 K::expand(x, shape.into())
             }
@@ -53,12 +40,12 @@ impl View {
                 shape[axis] *= shape.remove(axis + 1);
                 K::reshape(x, shape.into())
             }
-            Self::Split if grows && shape[axis].is_multiple_of(times) => {
+            Self::Split if can_add_axis && shape[axis].is_multiple_of(times) => {
                 shape[axis] /= times;
                 shape.insert(axis + choices.below(2), times);
                 K::reshape(x, shape.into())
             }
-            Self::Insert if grows => {
+            Self::Insert if can_add_axis => {
                 shape.insert(axis, 1);
                 K::reshape(x, shape.into())
             }
@@ -66,8 +53,8 @@ impl View {
                 shape.remove(axis);
                 K::reshape(x, shape.into())
             }
-            Self::Repeat if room => K::repeat_dim(x, axis, times),
-            Self::Unfold if room && grows && times <= shape[axis] => {
+            Self::Repeat if fits => K::repeat_dim(x, axis, times),
+            Self::Unfold if fits && can_add_axis && times <= shape[axis] => {
                 K::unfold(x, axis, times, 1 + choices.below(3))
             }
             _ => x,
@@ -75,7 +62,7 @@ impl View {
     }
 }
 
-/// A range of each axis, in steps of up to three, forwards or backwards.
+/// Returns a random slice per axis, with a step of 1, 2, 3, -1 or -2.
 pub fn slices(shape: &[usize], choices: &mut Choices) -> Vec<Slice> {
     let slice = |&size: &usize| {
         let step = [1, -1, 2, -2, 3][choices.below(5)];

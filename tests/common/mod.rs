@@ -1,9 +1,9 @@
-//! Which devices the tests run on, and how close results must be.
+//! The devices that tests run on, the case list and the tolerances.
 //!
-//! The cases do not choose devices: the runner does. The software adapter is used where there is one, a
-//! real GPU too, and the CPU always. A device that is missing is shown as skipped, unless
-//! `BURN_WGSL_TEST_REQUIRE` names it: then it fails the test.
-#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
+//! Tests run on the software adapter and on the first GPU where they are available, and always on
+//! the CPU. A missing device is reported as skipped. If `BURN_WGSL_TEST_REQUIRE` names the missing
+//! device, the test fails instead.
+#![allow(dead_code, unused_imports, reason = "each test file uses a part of this module")]
 
 mod tolerance;
 
@@ -13,17 +13,17 @@ use burn_wgsl::WgslDevice;
 use burn_wgsl::device::ResolvedDevice;
 
 pub use tolerance::{
-    CHAINED_F16, CLOSE, DIFFERENCE, SUMMED, Tolerance, assert_close, tolerance_of,
+    CHAINED_F16, CLOSE, FINITE_DIFFERENCE, SUMMED, Tolerance, assert_close, tolerance_of,
 };
 
-/// Every device of this machine that tests run on.
+/// Returns the devices that tests run on: the GPUs of this machine and the CPU.
 pub fn devices() -> Vec<WgslDevice> {
     let mut devices = gpus();
     devices.push(WgslDevice::Cpu);
     devices
 }
 
-/// The GPUs of this machine, the software adapter among them.
+/// Returns the GPUs of this machine, including the software adapter.
 pub fn gpus() -> Vec<WgslDevice> {
     let _ = env_logger::builder().is_test(true).try_init();
     let required = std::env::var("BURN_WGSL_TEST_REQUIRE").unwrap_or_default();
@@ -33,18 +33,25 @@ pub fn gpus() -> Vec<WgslDevice> {
             Ok(ResolvedDevice::Adapter(_)) => found.push(device),
             Ok(ResolvedDevice::Cpu) => {}
             Err(error) => {
-                assert!(required != device.to_string(), "{required} is required: {error}");
-                // Straight to the terminal: what a passing test prints is not shown.
-                let _ = writeln!(std::io::stderr(), "GPU cases skipped on {device}: there is none");
+                assert!(
+                    required != device.to_string(),
+                    "BURN_WGSL_TEST_REQUIRE={required}, but: {error}"
+                );
+                // The test harness hides `eprintln!` of passing tests, so write to stderr directly.
+                let _ =
+                    writeln!(std::io::stderr(), "GPU cases skipped on {device}: no such device");
             }
         }
     }
     found
 }
 
-/// The cases of the case list. `BURN_WGSL_TEST_CASES=sort,conv3d` leaves those whose op's name contains one of the words.
-pub fn cases() -> impl Iterator<Item = &'static burn_wgsl::kernels::cases::Case> {
-    let words = std::env::var("BURN_WGSL_TEST_CASES").unwrap_or_default();
-    burn_wgsl::kernels::cases::all()
-        .filter(move |case| words.is_empty() || words.split(',').any(|word| case.op.contains(word)))
+/// Returns the cases of the case list.
+///
+/// `BURN_WGSL_TEST_CASES=sort,conv3d` keeps the cases whose op name contains one of these strings.
+pub fn cases() -> impl Iterator<Item = &'static burn_wgsl::kernels::common::cases::Case> {
+    let filter = std::env::var("BURN_WGSL_TEST_CASES").unwrap_or_default();
+    burn_wgsl::kernels::cases().filter(move |case| {
+        filter.is_empty() || filter.split(',').any(|part| case.op.contains(part))
+    })
 }

@@ -1,11 +1,11 @@
-//! How close results must be: the one place for it.
+//! Tolerances for comparing floats with reference values.
 
 use burn_backend::TensorData;
 
-/// How far a float may be from the truth: relative to its size, or to one near zero.
+/// The allowed difference from a reference value: `absolute + relative * |reference|`.
 ///
-/// Kernels and the twin both compute in f32 and round in another order: a few units in the last place for
-/// each step, more for long sums of mixed signs.
+/// Kernels and burn-flex both compute in f32 but round in a different order. They differ by a few
+/// units in the last place per operation, and by more in long sums of mixed signs.
 #[derive(Debug, Clone, Copy)]
 pub struct Tolerance {
     pub relative: f64,
@@ -14,15 +14,18 @@ pub struct Tolerance {
 
 /// For an op that rounds a few times.
 pub const CLOSE: Tolerance = Tolerance { relative: 2e-6, absolute: 1e-6 };
-/// For a gradient against a central difference in f64, whose own error is some 1e-8: what is left is f32's.
-pub const DIFFERENCE: Tolerance = Tolerance { relative: 1e-3, absolute: 3e-4 };
-/// For a gradient in f16, whose chain rounds a few results to 11 bits on the way.
+/// For a gradient compared with a central difference in f64. The error of the central difference is
+/// about 1e-8; the rest is f32 rounding.
+pub const FINITE_DIFFERENCE: Tolerance = Tolerance { relative: 1e-3, absolute: 3e-4 };
+/// For a gradient in f16: the chain rule rounds a few intermediate results to 11 bits.
 pub const CHAINED_F16: Tolerance = Tolerance { relative: 5e-3, absolute: 5e-3 };
 /// For an op that sums.
 pub const SUMMED: Tolerance = Tolerance { relative: 1e-4, absolute: 1e-4 };
 
-/// For results in a type, from a truth computed in f32: half a unit of the last of its digits (10 bits of mantissa in
-/// f16, 7 in bf16), doubled for results that lie between two of its numbers.
+/// Returns the tolerance for results of type `dtype` against a reference computed in f32.
+///
+/// For 16-bit floats this is half a unit in the last place (10 mantissa bits in f16, 7 in bf16),
+/// doubled because a result near a midpoint may round either way.
 pub fn tolerance_of(dtype: burn_backend::DType) -> Tolerance {
     match dtype {
         burn_backend::DType::F16 => Tolerance { relative: 1e-3, absolute: 1e-4 },
@@ -32,28 +35,34 @@ pub fn tolerance_of(dtype: burn_backend::DType) -> Tolerance {
 }
 
 impl Tolerance {
-    pub fn holds(self, value: f64, truth: f64) -> bool {
-        if truth.is_nan() || value.is_nan() {
-            return truth.is_nan() && value.is_nan();
+    /// Returns whether `value` is close enough to `expected`. NaN matches only NaN.
+    pub fn holds(self, value: f64, expected: f64) -> bool {
+        if expected.is_nan() || value.is_nan() {
+            return expected.is_nan() && value.is_nan();
         }
-        value == truth || (value - truth).abs() <= self.absolute + self.relative * truth.abs()
+        value == expected
+            || (value - expected).abs() <= self.absolute + self.relative * expected.abs()
     }
 }
 
-/// Fails with the first difference.
-pub fn assert_close(what: &str, value: &TensorData, truth: &TensorData, tolerance: Tolerance) {
-    if let Some(difference) = difference(value, truth, tolerance) {
-        panic!("{what}: {difference}");
+/// Panics at the first element outside the tolerance.
+pub fn assert_close(label: &str, value: &TensorData, expected: &TensorData, tolerance: Tolerance) {
+    if let Some(difference) = difference(value, expected, tolerance) {
+        panic!("{label}: {difference}");
     }
 }
 
-/// The first difference, in words.
-pub fn difference(value: &TensorData, truth: &TensorData, tolerance: Tolerance) -> Option<String> {
-    if value.shape != truth.shape {
-        return Some(format!("the shape is {:?}, the truth's {:?}", value.shape, truth.shape));
+/// Describes the first difference, if there is one.
+pub fn difference(
+    value: &TensorData,
+    expected: &TensorData,
+    tolerance: Tolerance,
+) -> Option<String> {
+    if value.shape != expected.shape {
+        return Some(format!("the shape is {:?}, expected {:?}", value.shape, expected.shape));
     }
-    let mut pairs = value.iter::<f64>().zip(truth.iter::<f64>()).enumerate();
-    let (index, (value, truth)) =
-        pairs.find(|(_, (value, truth))| !tolerance.holds(*value, *truth))?;
-    Some(format!("element {index} is {value}, the truth {truth}"))
+    let mut pairs = value.iter::<f64>().zip(expected.iter::<f64>()).enumerate();
+    let (index, (value, expected)) =
+        pairs.find(|(_, (value, expected))| !tolerance.holds(*value, *expected))?;
+    Some(format!("element {index} is {value}, expected {expected}"))
 }

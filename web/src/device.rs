@@ -1,4 +1,4 @@
-//! The browser's devices.
+//! Discovers, opens and closes the browser's devices.
 
 use burn_wgsl::WgslDevice;
 use burn_wgsl::device::{self, AdapterInfo, DeviceError, Features, Limits, ResolvedDevice};
@@ -6,39 +6,39 @@ use serde::Serialize;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
 
-use crate::script::{Result, error, object};
+use crate::script::{Result, js_error, to_js};
 
 #[derive(Serialize)]
-struct Open {
-    /// The word to pass on.
+struct OpenedDevice {
+    /// The selector to pass to the other functions.
     device: String,
     description: String,
-    gpu: bool,
+    is_gpu: bool,
 }
 
-/// Finds and opens a device: `auto`, `gpu`, `software` or `cpu`.
+/// Resolves a device selector (`auto`, `gpu`, `software` or `cpu`) and opens its device.
 #[wasm_bindgen]
-pub async fn open(word: &str) -> Result<JsValue> {
+pub async fn open(selector: &str) -> Result<JsValue> {
     device::discover().await;
-    let device = match burn_wgsl::open(&parsed(word)?).await {
-        // The page then loads the module that has the CPU.
-        Err(DeviceError::NoCpu) => WgslDevice::Cpu,
-        opened => opened.map_err(error)?,
+    let device = match burn_wgsl::open(&parse_device(selector)?).await {
+        // This module has no CPU backend. The page then loads the module that has one.
+        Err(DeviceError::NoCpuBackend) => WgslDevice::Cpu,
+        opened => opened.map_err(js_error)?,
     };
-    let place = device.resolve().map_err(error)?;
-    let description = device.describe().map_err(error)?;
-    object(&Open { device: device.to_string(), description, gpu: place != ResolvedDevice::Cpu })
+    let is_gpu = device.resolve().map_err(js_error)? != ResolvedDevice::Cpu;
+    let description = device.describe().map_err(js_error)?;
+    to_js(&OpenedDevice { device: device.to_string(), description, is_gpu })
 }
 
-/// Gives a device's GPU back: what is on it is gone, as when the browser takes it away.
+/// Closes a device. Its tensors are lost, as after a device loss in the browser.
 #[wasm_bindgen]
 pub fn close(device: &str) -> Result<()> {
-    burn_wgsl::close(&parsed(device)?).map_err(error)
+    burn_wgsl::close(&parse_device(device)?).map_err(js_error)
 }
 
-/// A device by its word.
-pub fn parsed(word: &str) -> Result<WgslDevice> {
-    word.parse().map_err(|cause: device::DeviceError| error(cause))
+/// Parses a device selector.
+pub fn parse_device(selector: &str) -> Result<WgslDevice> {
+    selector.parse().map_err(|cause: device::DeviceError| js_error(cause))
 }
 
 #[derive(Serialize)]
@@ -48,18 +48,18 @@ struct Memory {
     peak: u64,
 }
 
-/// Bytes held on a device; nothing on the CPU.
+/// Returns the memory use of a device in bytes, or `null` for the CPU.
 #[wasm_bindgen]
 pub fn device_memory(device: &str) -> Result<JsValue> {
-    let usage = burn_wgsl::memory(&parsed(device)?).map_err(error)?;
-    object(&usage.map(|usage| Memory {
+    let usage = burn_wgsl::memory(&parse_device(device)?).map_err(js_error)?;
+    to_js(&usage.map(|usage| Memory {
         in_use: usage.in_use,
         reserved: usage.reserved,
         peak: usage.peak,
     }))
 }
 
-/// What to do where there is no GPU.
+/// Returns advice for a browser in which no GPU was found.
 #[wasm_bindgen]
 pub fn install_hint() -> String {
     device::install_hint()
@@ -71,7 +71,7 @@ struct Adapter {
     kind: String,
     api: String,
     usable: bool,
-    /// Which limits are too low, if any is.
+    /// The limits that are too low, if any.
     problem: Option<String>,
     limits: Limits,
     features: Features,
@@ -93,9 +93,9 @@ impl Adapter {
     }
 }
 
-/// What the browser's adapter offers: one at most.
+/// Returns info about the browser's adapter, as a list of at most one element.
 #[wasm_bindgen]
 pub async fn adapters() -> Result<JsValue> {
-    let found = device::discover().await;
-    object(&found.iter().map(|found| Adapter::of(&found.info)).collect::<Vec<_>>())
+    let adapters = device::discover().await;
+    to_js(&adapters.iter().map(|adapter| Adapter::of(&adapter.info)).collect::<Vec<_>>())
 }

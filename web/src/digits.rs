@@ -1,4 +1,4 @@
-//! The digits example's network, trained a few steps at a time.
+//! Trains the network of the digits example, a few steps per call.
 
 use burn::tensor::activation::softmax;
 use burn::tensor::backend::Backend;
@@ -10,153 +10,155 @@ use wasm_bindgen::{JsError, JsValue};
 use web_time::Instant;
 
 use crate::Training;
-use crate::data::{Split, WHITE};
-use crate::device::parsed;
-use crate::dice::Dice;
+use crate::data::{Samples, WHITE};
+use crate::device::parse_device;
 use crate::learner::Learner;
 use crate::model::{CLASSES, Model, SIDE};
 use crate::parameters;
-use crate::script::{Result, Steps, error, floats, settings};
-use crate::set::{Set, ints};
+use crate::rng::Rng;
+use crate::script::{Result, TrainingReport, check_learning_rate, from_js, js_error, read_floats};
+use crate::tensors::{SampleTensors, int_tensor};
 
-/// What shapes a run; what is missing stays as it is.
+/// Training settings. A missing setting keeps its current value.
 #[derive(Deserialize, Default)]
 #[serde(default)]
 struct Settings {
     seed: Option<u32>,
+    /// Images per step.
     batch: Option<usize>,
+    /// Learning rate.
     rate: Option<f64>,
 }
 
-/// Where the network is while no step is under way.
-const WHOLE: &str = "a step that ends puts the network back";
+const LEARNER_EXISTS: &str = "the learner is absent only during a step";
 
-/// The network, its data and where it stands.
+/// The network, its data and the training progress.
 #[wasm_bindgen]
 pub struct Digits {
     device: WgslDevice,
-    /// Missing only while a step is under way.
+    /// `None` only during a step.
     learner: Option<Learner<Training>>,
-    train: Set<Training>,
-    test: Set<Wgsl>,
-    dice: Dice,
+    train: SampleTensors<Training>,
+    test: SampleTensors<Wgsl>,
+    rng: Rng,
+    /// The shuffled image indices of this epoch.
     order: Vec<i32>,
-    /// The images of this epoch that were learnt from.
-    taken: usize,
+    /// The position in `order` at which the next batch starts.
+    position: usize,
     step: usize,
     epoch: usize,
-    batch: usize,
-    rate: f64,
+    batch_size: usize,
+    learning_rate: f64,
 }
 
 #[wasm_bindgen]
 impl Digits {
-    /// A fresh network on a device that is open; `settings` are a seed, the batch and the learning rate.
+    /// Creates an untrained network on an open device. `settings` holds `seed`, `batch` (images per
+    /// step) and `rate` (learning rate).
     pub async fn create(device: &str, settings: JsValue) -> Result<Digits> {
-        let device = parsed(device)?;
-        let given: Settings = crate::script::settings(settings)?;
-        let seed = u64::from(given.seed.unwrap_or(1));
-        let digits = built_in();
+        let device = parse_device(device)?;
+        let settings: Settings = from_js(settings)?;
+        let seed = u64::from(settings.seed.unwrap_or(1));
+        let dataset = built_in();
         Training::seed(&device, seed);
-        let mut dice = Dice(seed);
-        let mut new = Self {
+        let mut rng = Rng(seed);
+        let mut created = Self {
             device,
             learner: Some(Learner::new(Model::new(&device), &device)),
-            train: Set::new(&digits.train, &device),
-            test: Set::new(&digits.test, &device),
-            order: dice.order(digits.train.labels.len()),
-            dice,
-            taken: 0,
+            train: SampleTensors::new(&dataset.train, &device),
+            test: SampleTensors::new(&dataset.test, &device),
+            order: rng.permutation(dataset.train.labels.len()),
+            rng,
+            position: 0,
             step: 0,
             epoch: 0,
-            batch: 64,
-            rate: 1e-3,
+            batch_size: 64,
+            learning_rate: 1e-3,
         };
-        new.change(&given)?;
-        Ok(new)
+        created.apply(&settings)?;
+        Ok(created)
     }
 
-    /// Changes the batch or the learning rate from the next step on.
-    pub fn set(&mut self, changes: JsValue) -> Result<()> {
-        self.change(&settings(changes)?)
+    /// Sets the batch size and the learning rate for the following steps.
+    pub fn configure(&mut self, settings: JsValue) -> Result<()> {
+        self.apply(&from_js(settings)?)
     }
 
-    fn change(&mut self, given: &Settings) -> Result<()> {
-        let batch = given.batch.unwrap_or(self.batch);
-        let rate = given.rate.unwrap_or(self.rate);
-        if batch == 0 {
-            return Err(JsError::new("a batch has at least one image"));
+    fn apply(&mut self, settings: &Settings) -> Result<()> {
+        let batch_size = settings.batch.unwrap_or(self.batch_size);
+        let learning_rate = settings.rate.unwrap_or(self.learning_rate);
+        if batch_size == 0 {
+            return Err(JsError::new("the batch size is 0; it must be at least 1"));
         }
-        if !(rate.is_finite() && rate > 0.0) {
-            return Err(JsError::new("a learning rate is above zero"));
-        }
-        (self.batch, self.rate) = (batch, rate);
+        check_learning_rate(learning_rate)?;
+        (self.batch_size, self.learning_rate) = (batch_size, learning_rate);
         Ok(())
     }
 
-    /// Trains so many steps, and waits for the last one's loss.
+    /// Trains `steps` steps and awaits their losses.
     pub async fn run(&mut self, steps: usize) -> Result<JsValue> {
         let start = Instant::now();
         let mut losses = Vec::with_capacity(steps);
         let mut images = 0;
         for _ in 0..steps {
-            let to = self.order.len().min(self.taken + self.batch);
-            let picked = ints(self.order[self.taken..to].to_vec(), &self.device);
-            images += to - self.taken;
-            self.taken = to;
-            if self.taken == self.order.len() {
-                self.order = self.dice.order(self.order.len());
-                self.taken = 0;
+            let end = self.order.len().min(self.position + self.batch_size);
+            let indices = int_tensor(self.order[self.position..end].to_vec(), &self.device);
+            images += end - self.position;
+            self.position = end;
+            if self.position == self.order.len() {
+                self.order = self.rng.permutation(self.order.len());
+                self.position = 0;
                 self.epoch += 1;
             }
-            let (pixels, labels) = self.train.pick(picked);
-            let (learner, loss) = self.learner.take().expect(WHOLE).step(pixels, labels, self.rate);
+            let (pixels, labels) = self.train.select(indices);
+            let learner = self.learner.take().expect(LEARNER_EXISTS);
+            let (learner, loss) = learner.step(pixels, labels, self.learning_rate);
             self.learner = Some(learner);
             self.step += 1;
             losses.push(loss);
         }
-        Steps {
+        TrainingReport {
             step: self.step,
             epoch: self.epoch,
             samples: images,
-            ..Steps::new(losses, start).await?
+            ..TrainingReport::new(losses, start).await?
         }
-        .object()
+        .to_js()
     }
 
     fn model(&self) -> Model<Wgsl> {
-        self.learner.as_ref().expect(WHOLE).valid()
+        self.learner.as_ref().expect(LEARNER_EXISTS).valid()
     }
 
-    /// The share of the held-out images that are recognised.
+    /// Returns the accuracy on the test images, between 0 and 1.
     pub async fn accuracy(&self) -> Result<f64> {
-        let Some(correct) = self.test.correct(&self.model()) else {
+        let Some(correct) = self.test.count_correct(&self.model()) else {
             return Ok(0.0);
         };
-        let correct = correct.into_data_async().await.map_err(error)?;
+        let correct = correct.into_data_async().await.map_err(js_error)?;
         let correct: f64 = correct.iter::<i64>().next().unwrap_or(0).elem();
         Ok(correct / self.test.count as f64)
     }
 
-    /// How likely an 8x8 image, row by row, is each of the ten digits.
+    /// Returns the probability of each of the ten digits for an 8x8 image in row-major order.
     pub async fn predict(&self, pixels: Vec<f32>) -> Result<Vec<f32>> {
         if pixels.len() != SIDE * SIDE {
             return Err(JsError::new(&format!(
-                "an image has {} pixels, not {}",
-                SIDE * SIDE,
-                pixels.len()
+                "the image has {} pixels; expected {}",
+                pixels.len(),
+                SIDE * SIDE
             )));
         }
         let image = Tensor::from_data(TensorData::new(pixels, [1, 1, SIDE, SIDE]), &self.device);
-        floats(softmax(self.model().forward(image), 1).reshape([CLASSES])).await
+        read_floats(softmax(self.model().forward(image), 1).reshape([CLASSES])).await
     }
 
-    /// Every weight, one after another.
+    /// Returns all weights as one flat list.
     pub async fn weights(&self) -> Result<Vec<f32>> {
         parameters::read(&self.model()).await
     }
 
-    /// Takes such weights; the optimiser starts afresh.
+    /// Replaces all weights by a list from [`Digits::weights`] and resets the optimiser.
     pub fn set_weights(&mut self, weights: Vec<f32>) -> Result<()> {
         let model =
             parameters::write(Model::<Training>::new(&self.device), &weights, &self.device)?;
@@ -165,15 +167,15 @@ impl Digits {
     }
 }
 
-/// The example's data, from the form in which it is small to download: column by column, the labels last.
-fn built_in() -> crate::data::Digits {
+/// Decodes the data set that `build.rs` packs: pixel columns first, then the labels.
+fn built_in() -> crate::data::Dataset {
     const PIXELS: usize = SIDE * SIDE;
     let packed = include_bytes!(concat!(env!("OUT_DIR"), "/digits.bin"));
     let count = packed.len() / (PIXELS + 1);
     let (pixels, labels) = packed.split_at(PIXELS * count);
-    let places = (0..count).flat_map(|row| (0..PIXELS).map(move |column| column * count + row));
-    crate::data::Digits::split(Split {
-        pixels: places.map(|place| f32::from(pixels[place]) / f32::from(WHITE)).collect(),
+    let indices = (0..count).flat_map(|row| (0..PIXELS).map(move |column| column * count + row));
+    crate::data::Dataset::split(Samples {
+        pixels: indices.map(|index| f32::from(pixels[index]) / f32::from(WHITE)).collect(),
         labels: labels.iter().map(|&label| i32::from(label)).collect(),
     })
 }

@@ -1,25 +1,29 @@
-//! Weights in the form of a file that the native example reads and writes too.
+//! Encodes and decodes weights in the file format of the native digits example.
 
 use burn_wgsl::{Wgsl, WgslDevice};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::model::Model;
-use crate::script::{Result, error};
+use crate::script::{Result, js_error};
 use crate::{parameters, weights};
 
-/// A file of these weights of the digits' network.
+/// Encodes the weights of the digits network as a file.
 #[wasm_bindgen]
-pub fn weights_file(weights: Vec<f32>) -> Result<Vec<u8>> {
+pub fn encode_weights(weights: Vec<f32>) -> Result<Vec<u8>> {
     let model = Model::<Wgsl>::new(&WgslDevice::Cpu);
-    weights::to_bytes(parameters::write(model, &weights, &WgslDevice::Cpu)?).map_err(error)
+    weights::to_bytes(parameters::write(model, &weights, &WgslDevice::Cpu)?).map_err(js_error)
 }
 
-/// The weights in a file, if it is one of the digits' network.
+/// Decodes the weights of the digits network from a file.
+///
+/// # Errors
+///
+/// Returns an error if the file does not hold weights of this network.
 #[wasm_bindgen]
-pub async fn file_weights(bytes: Vec<u8>) -> Result<Vec<f32>> {
+pub async fn decode_weights(bytes: Vec<u8>) -> Result<Vec<f32>> {
     let model = Model::<Wgsl>::new(&WgslDevice::Cpu);
     parameters::read(
-        &weights::from_bytes(model, "the file", bytes, &WgslDevice::Cpu).map_err(error)?,
+        &weights::from_bytes(model, "the file", bytes, &WgslDevice::Cpu).map_err(js_error)?,
     )
     .await
 }

@@ -1,4 +1,5 @@
-//! A small transformer that learns to write this crate's own shaders, a character at a time.
+//! A small transformer language model that is trained on this crate's shaders, with characters as
+//! tokens.
 
 use burn::module::{AutodiffModule, Module};
 use burn::nn::attention::generate_autoregressive_mask;
@@ -19,15 +20,15 @@ use wasm_bindgen::{JsError, JsValue};
 use web_time::Instant;
 
 use crate::Training;
-use crate::device::parsed;
-use crate::dice::Dice;
-use crate::script::{Result, Steps, floats, object};
-use crate::set::ints;
+use crate::device::parse_device;
+use crate::rng::Rng;
+use crate::script::{Result, TrainingReport, check_learning_rate, from_js, read_floats, to_js};
+use crate::tensors::int_tensor;
 
-/// The characters that the network sees at once.
+/// Context length in tokens.
 const CONTEXT: usize = 64;
-/// The texts of a step.
-const BATCH: usize = 16;
+/// Sequences per training step.
+const BATCH_SIZE: usize = 16;
 const WIDTH: usize = 64;
 const HEADS: usize = 4;
 const LAYERS: usize = 2;
@@ -35,177 +36,187 @@ const LAYERS: usize = 2;
 /// A transformer over characters.
 #[derive(Module, Debug)]
 struct Transformer<B: Backend> {
-    characters: Embedding<B>,
-    places: Embedding<B>,
-    layers: TransformerEncoder<B>,
-    scores: Linear<B>,
+    token_embedding: Embedding<B>,
+    position_embedding: Embedding<B>,
+    encoder: TransformerEncoder<B>,
+    output: Linear<B>,
 }
 
 impl<B: Backend> Transformer<B> {
-    fn new(vocabulary: usize, device: &B::Device) -> Self {
-        let layers = TransformerEncoderConfig::new(WIDTH, 4 * WIDTH, HEADS, LAYERS);
+    fn new(vocabulary_size: usize, device: &B::Device) -> Self {
+        let encoder = TransformerEncoderConfig::new(WIDTH, 4 * WIDTH, HEADS, LAYERS);
         Self {
-            characters: EmbeddingConfig::new(vocabulary, WIDTH).init(device),
-            places: EmbeddingConfig::new(CONTEXT, WIDTH).init(device),
-            layers: layers.with_norm_first(true).with_dropout(0.0).init(device),
-            scores: LinearConfig::new(WIDTH, vocabulary).init(device),
+            token_embedding: EmbeddingConfig::new(vocabulary_size, WIDTH).init(device),
+            position_embedding: EmbeddingConfig::new(CONTEXT, WIDTH).init(device),
+            encoder: encoder.with_norm_first(true).with_dropout(0.0).init(device),
+            output: LinearConfig::new(WIDTH, vocabulary_size).init(device),
         }
     }
 
-    /// Scores `[batch, length, vocabulary]` of the character after each one.
-    fn forward(&self, text: Tensor<B, 2, Int>) -> Tensor<B, 3> {
-        let [batch, length] = text.dims();
-        let device = text.device();
-        let places = Tensor::arange(0..length as i64, &device).unsqueeze::<2>();
-        let x = self.characters.forward(text) + self.places.forward(places);
+    /// Returns logits `[batch, length, vocabulary]` of the next token at each position of `tokens`
+    /// `[batch, length]`.
+    fn forward(&self, tokens: Tensor<B, 2, Int>) -> Tensor<B, 3> {
+        let [batch, length] = tokens.dims();
+        let device = tokens.device();
+        let positions = Tensor::arange(0..length as i64, &device).unsqueeze::<2>();
+        let x = self.token_embedding.forward(tokens) + self.position_embedding.forward(positions);
         let mask = generate_autoregressive_mask(batch, length, &device);
-        self.scores.forward(self.layers.forward(TransformerEncoderInput::new(x).mask_attn(mask)))
+        self.output.forward(self.encoder.forward(TransformerEncoderInput::new(x).mask_attn(mask)))
     }
 }
 
 #[derive(Deserialize)]
 struct Settings {
     seed: u32,
+    /// Learning rate.
     rate: f64,
 }
 
 #[derive(Serialize)]
 struct Info {
     parameters: usize,
-    context: usize,
-    vocabulary: usize,
-    text_bytes: usize,
+    context_length: usize,
+    vocabulary_size: usize,
+    corpus_bytes: usize,
 }
 
-/// Where the network is while no step is under way.
-const WHOLE: &str = "a step that ends puts the network back";
+const MODEL_EXISTS: &str = "the model is absent only during a step";
 
-/// The network, the text it learns from, and the text it writes.
+/// The model, its training corpus and the text that it generates.
 #[wasm_bindgen]
 pub struct Gpt {
     device: WgslDevice,
-    /// Missing only while a step is under way.
+    /// `None` only during a step.
     model: Option<Transformer<Training>>,
     optimizer: OptimizerAdaptor<Adam, Transformer<Training>, Training>,
-    rate: f64,
+    learning_rate: f64,
     step: usize,
+    /// The characters of the corpus in ascending order. A token is an index into this list.
     vocabulary: Vec<char>,
-    text: Vec<i32>,
-    dice: Dice,
-    written: Vec<i32>,
+    corpus: Vec<i32>,
+    rng: Rng,
+    /// Tokens of the current text: the prompt and the generated tokens.
+    generated: Vec<i32>,
 }
 
 #[wasm_bindgen]
 impl Gpt {
-    /// A network that knows nothing yet, on a device that is open.
+    /// Creates an untrained model on an open device. `settings` holds `seed` and `rate` (learning
+    /// rate).
     pub async fn create(device: &str, settings: JsValue) -> Result<Gpt> {
-        let device = parsed(device)?;
-        let Settings { seed, rate } = crate::script::settings(settings)?;
-        let text: Vec<char> =
+        let device = parse_device(device)?;
+        let Settings { seed, rate } = from_js(settings)?;
+        let characters: Vec<char> =
             burn_wgsl::kernels::sources().iter().flat_map(|source| source.text.chars()).collect();
-        let mut vocabulary = text.clone();
+        let mut vocabulary = characters.clone();
         vocabulary.sort_unstable();
         vocabulary.dedup();
-        let numbers = |c: &char| vocabulary.binary_search(c).map_or(0, |at| at as i32);
-        let text = text.iter().map(numbers).collect();
+        let token_of = |c: &char| vocabulary.binary_search(c).map_or(0, |index| index as i32);
+        let corpus = characters.iter().map(token_of).collect();
         Training::seed(&device, u64::from(seed));
         Ok(Self {
             device,
             model: Some(Transformer::new(vocabulary.len(), &device)),
             optimizer: AdamConfig::new().with_epsilon(1e-8).init(),
-            rate,
+            learning_rate: rate,
             step: 0,
             vocabulary,
-            text,
-            dice: Dice(u64::from(seed)),
-            written: Vec::new(),
+            corpus,
+            rng: Rng(u64::from(seed)),
+            generated: Vec::new(),
         })
     }
 
-    /// What it is made of.
+    /// Returns the sizes of the model and its corpus.
     pub fn info(&self) -> Result<JsValue> {
         let parameters = self.model.as_ref().map_or(0, Module::num_params);
-        let vocabulary = self.vocabulary.len();
-        let text_bytes = burn_wgsl::kernels::sources().iter().map(|source| source.text.len()).sum();
-        object(&Info { parameters, context: CONTEXT, vocabulary, text_bytes })
+        let vocabulary_size = self.vocabulary.len();
+        let corpus_bytes =
+            burn_wgsl::kernels::sources().iter().map(|source| source.text.len()).sum();
+        to_js(&Info { parameters, context_length: CONTEXT, vocabulary_size, corpus_bytes })
     }
 
-    /// Trains so many steps, each on pieces of the text from anywhere in it, and waits for the last one's loss.
+    /// Trains `steps` steps on random excerpts of the corpus and awaits their losses.
     pub async fn run(&mut self, steps: usize) -> Result<JsValue> {
         let start = Instant::now();
-        let loss_of = CrossEntropyLossConfig::new().init(&self.device);
+        let cross_entropy = CrossEntropyLossConfig::new().init(&self.device);
         let mut losses = Vec::with_capacity(steps);
         for _ in 0..steps {
-            let mut inputs = Vec::with_capacity(BATCH * CONTEXT);
-            let mut targets = Vec::with_capacity(BATCH * CONTEXT);
-            for _ in 0..BATCH {
-                let from = self.dice.below((self.text.len() - CONTEXT) as u64) as usize;
-                inputs.extend_from_slice(&self.text[from..from + CONTEXT]);
-                targets.extend_from_slice(&self.text[from + 1..=from + CONTEXT]);
+            let mut inputs = Vec::with_capacity(BATCH_SIZE * CONTEXT);
+            let mut targets = Vec::with_capacity(BATCH_SIZE * CONTEXT);
+            for _ in 0..BATCH_SIZE {
+                let offset = self.rng.below((self.corpus.len() - CONTEXT) as u64) as usize;
+                inputs.extend_from_slice(&self.corpus[offset..offset + CONTEXT]);
+                targets.extend_from_slice(&self.corpus[offset + 1..=offset + CONTEXT]);
             }
-            let model = self.model.take().expect(WHOLE);
-            let scores = model.forward(ints(inputs, &self.device).reshape([BATCH, CONTEXT]));
-            let scores = scores.reshape([BATCH * CONTEXT, self.vocabulary.len()]);
-            let loss = loss_of.forward(scores, ints(targets, &self.device));
+            let model = self.model.take().expect(MODEL_EXISTS);
+            let logits =
+                model.forward(int_tensor(inputs, &self.device).reshape([BATCH_SIZE, CONTEXT]));
+            let logits = logits.reshape([BATCH_SIZE * CONTEXT, self.vocabulary.len()]);
+            let loss = cross_entropy.forward(logits, int_tensor(targets, &self.device));
             losses.push(loss.clone().inner());
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
-            self.model = Some(self.optimizer.step(self.rate, model, gradients));
+            self.model = Some(self.optimizer.step(self.learning_rate, model, gradients));
             self.step += 1;
         }
-        Steps {
+        TrainingReport {
             step: self.step,
-            samples: steps * BATCH * CONTEXT,
-            ..Steps::new(losses, start).await?
+            samples: steps * BATCH_SIZE * CONTEXT,
+            ..TrainingReport::new(losses, start).await?
         }
-        .object()
+        .to_js()
     }
 
-    /// Changes the learning rate from the next step on.
-    pub fn set_rate(&mut self, rate: f64) -> Result<()> {
-        if !(rate.is_finite() && rate > 0.0) {
-            return Err(JsError::new("a learning rate is above zero"));
-        }
-        self.rate = rate;
+    /// Sets the learning rate for the following steps.
+    pub fn set_learning_rate(&mut self, learning_rate: f64) -> Result<()> {
+        check_learning_rate(learning_rate)?;
+        self.learning_rate = learning_rate;
         Ok(())
     }
 
-    /// Begins a text. Returns the part of the prompt that it goes on from.
-    pub fn write(&mut self, prompt: &str) -> String {
-        // Letters that no shader has are left out.
+    /// Starts a new text from a prompt. Returns the prompt without the characters that are not in
+    /// the vocabulary.
+    pub fn start_text(&mut self, prompt: &str) -> String {
         let known = prompt.chars().filter_map(|c| self.vocabulary.binary_search(&c).ok());
-        self.written = known.map(|at| at as i32).collect();
-        let kept = self.written.iter().map(|&at| self.vocabulary[at as usize]).collect();
-        if self.written.is_empty() {
-            // Texts begin with a line break then.
-            self.written.extend(self.vocabulary.binary_search(&'\n').ok().map(|at| at as i32));
+        self.generated = known.map(|index| index as i32).collect();
+        let used_prompt =
+            self.generated.iter().map(|&token| self.vocabulary[token as usize]).collect();
+        if self.generated.is_empty() {
+            // The model needs at least one token: start from a line break.
+            let line_break = self.vocabulary.binary_search(&'\n').ok();
+            self.generated.extend(line_break.map(|index| index as i32));
         }
-        kept
+        used_prompt
     }
 
-    /// The next character of the text. The lower the temperature, the fewer surprises.
-    pub async fn next(&mut self, temperature: f32) -> Result<String> {
+    /// Samples the next character of the text. A temperature of 0 selects the most likely one.
+    pub async fn next_token(&mut self, temperature: f32) -> Result<String> {
         if !(temperature.is_finite() && temperature >= 0.0) {
-            return Err(JsError::new("a temperature is not below zero"));
+            return Err(JsError::new(&format!(
+                "the temperature is {temperature}; it must be finite and at least 0"
+            )));
         }
-        // At zero the likeliest character is taken: nothing else is left of the others.
+        // At this minimum, the probabilities of all but the most likely character vanish.
         let temperature = temperature.max(1e-3);
-        let model = self.model.as_ref().expect(WHOLE).valid();
-        let seen = self.written[self.written.len().saturating_sub(CONTEXT)..].to_vec();
-        let length = seen.len();
-        let scores = model.forward(ints::<Wgsl>(seen, &self.device).unsqueeze::<2>());
-        let last = scores.slice([0..1, length - 1..length]).reshape([1, self.vocabulary.len()]);
-        let chances =
-            floats(softmax(last / temperature, 1).reshape([self.vocabulary.len()])).await?;
-        let mut left = self.dice.below(1 << 24) as f32 / (1 << 24) as f32;
-        let mut chosen = self.vocabulary.len() - 1;
-        for (at, chance) in chances.into_iter().enumerate() {
-            left -= chance;
-            if left < 0.0 {
-                chosen = at;
+        let model = self.model.as_ref().expect(MODEL_EXISTS).valid();
+        let context = self.generated[self.generated.len().saturating_sub(CONTEXT)..].to_vec();
+        let length = context.len();
+        let logits = model.forward(int_tensor::<Wgsl>(context, &self.device).unsqueeze::<2>());
+        let last = logits.slice([0..1, length - 1..length]).reshape([1, self.vocabulary.len()]);
+        let probabilities =
+            read_floats(softmax(last / temperature, 1).reshape([self.vocabulary.len()])).await?;
+        // Inverse transform sampling: the token at which the cumulative probability exceeds a
+        // uniform number.
+        let mut remaining = self.rng.below(1 << 24) as f32 / (1 << 24) as f32;
+        let mut token = self.vocabulary.len() - 1;
+        for (index, probability) in probabilities.into_iter().enumerate() {
+            remaining -= probability;
+            if remaining < 0.0 {
+                token = index;
                 break;
             }
         }
-        self.written.push(chosen as i32);
-        Ok(self.vocabulary[chosen].to_string())
+        self.generated.push(token as i32);
+        Ok(self.vocabulary[token].to_string())
     }
 }

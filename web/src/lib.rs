@@ -1,6 +1,7 @@
-//! What the pages call. One worker holds all of it; what it gives are plain JavaScript values.
+//! The functions and classes that the web pages call. They run in a dedicated worker and return
+//! plain JavaScript values.
 //!
-//! Everything waits by awaiting, on a GPU and on the CPU alike.
+//! Functions that wait for a device are async, for a GPU and for the CPU.
 
 mod device;
 mod digits;
@@ -16,35 +17,35 @@ mod script;
 #[cfg(feature = "checks")]
 mod checks;
 
-// What learns here is what learns in the example.
+// The pages train the model of the digits example.
 #[cfg(feature = "demos")]
 use ::digits::weights;
-use ::digits::{data, dice, learner, model, set};
+use ::digits::{data, learner, model, rng, tensors};
 use wasm_bindgen::prelude::wasm_bindgen;
 
-/// What trains.
+/// The backend that training runs on.
 type Training = burn::backend::Autodiff<burn_wgsl::Wgsl>;
 
 #[wasm_bindgen]
 extern "C" {
-    /// The worker tells the page.
+    /// Reports a panic to the page. The worker defines this function.
     #[wasm_bindgen(js_name = reportPanic)]
     fn report_panic(message: &str);
 }
 
-/// Runs once, when the module is loaded.
+/// Installs the panic hook. Runs once, when the module is loaded.
 #[wasm_bindgen(start)]
 pub fn start() {
     std::panic::set_hook(Box::new(|panic| report_panic(&panic.to_string())));
 }
 
-/// The library's version.
+/// Returns the version of burn-wgsl.
 #[wasm_bindgen]
 pub fn version() -> String {
     burn_wgsl::VERSION.to_owned()
 }
 
-/// The bytes that this module holds, in use or not.
+/// Returns the size of this module's WebAssembly memory in bytes, used or not.
 #[wasm_bindgen]
 pub fn heap_bytes() -> f64 {
     let memory: js_sys::WebAssembly::Memory =

@@ -1,4 +1,4 @@
-//! The weights of a model as one list of numbers, in the order in which the model has them.
+//! Reads and writes the weights of a model as one flat list, in the order of its parameters.
 
 use std::pin::Pin;
 
@@ -8,50 +8,62 @@ use burn::tensor::{Tensor, TensorData};
 use burn_wgsl::Wgsl;
 use wasm_bindgen::JsError;
 
-use crate::script::{Result, error};
+use crate::script::{Result, js_error};
 
-/// Reads the weights of a model.
+/// Reads back all weights of a model.
 pub async fn read(model: &impl Module<Wgsl>) -> Result<Vec<f32>> {
-    let mut reads = Reads(Vec::new());
-    model.visit(&mut reads);
+    let mut reader = Reader { readbacks: Vec::new() };
+    model.visit(&mut reader);
     let mut weights = Vec::new();
-    for read in reads.0 {
-        weights.extend(read.await?.iter::<f32>());
+    for readback in reader.readbacks {
+        weights.extend(readback.await?.iter::<f32>());
     }
     Ok(weights)
 }
 
-type Read = Pin<Box<dyn Future<Output = Result<TensorData>>>>;
+type Readback = Pin<Box<dyn Future<Output = Result<TensorData>>>>;
 
-struct Reads(Vec<Read>);
+/// Collects the readback of every float parameter.
+struct Reader {
+    readbacks: Vec<Readback>,
+}
 
-impl ModuleVisitor<Wgsl> for Reads {
+impl ModuleVisitor<Wgsl> for Reader {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<Wgsl, D>>) {
         let tensor = param.val();
-        self.0.push(Box::pin(async move { tensor.into_data_async().await.map_err(error) }));
+        self.readbacks
+            .push(Box::pin(async move { tensor.into_data_async().await.map_err(js_error) }));
     }
 }
 
-/// Puts weights in the place of a model's own.
+/// Replaces all weights of a model.
+///
+/// # Errors
+///
+/// Returns an error if the length of `weights` differs from the model's number of weights.
 pub fn write<B: Backend, M: Module<B>>(model: M, weights: &[f32], device: &B::Device) -> Result<M> {
     if model.num_params() != weights.len() {
-        let (needed, given) = (model.num_params(), weights.len());
-        return Err(JsError::new(&format!("the network has {needed} weights, not {given}")));
+        let (expected, found) = (model.num_params(), weights.len());
+        return Err(JsError::new(&format!(
+            "{found} weights were given; the network has {expected}"
+        )));
     }
-    Ok(model.map(&mut Writes::<B> { weights, device }))
+    Ok(model.map(&mut Writer::<B> { weights, device }))
 }
 
-struct Writes<'a, B: Backend> {
+/// Replaces every float parameter by the next weights of a list.
+struct Writer<'a, B: Backend> {
+    /// The weights not yet written.
     weights: &'a [f32],
     device: &'a B::Device,
 }
 
-impl<B: Backend> ModuleMapper<B> for Writes<'_, B> {
+impl<B: Backend> ModuleMapper<B> for Writer<'_, B> {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         let (id, old, mapper) = param.consume();
-        let (own, rest) = self.weights.split_at(old.shape().num_elements());
+        let (values, rest) = self.weights.split_at(old.shape().num_elements());
         self.weights = rest;
-        let new = Tensor::from_data(TensorData::new(own.to_vec(), old.shape()), self.device);
+        let new = Tensor::from_data(TensorData::new(values.to_vec(), old.shape()), self.device);
         Param::from_mapped_value(id, new.set_require_grad(old.is_require_grad()), mapper)
     }
 }

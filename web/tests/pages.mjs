@@ -1,59 +1,77 @@
-// What each page must do, as its user would find out. Each export is a test; run.mjs fails it for any console output too.
+// End-to-end tests of the pages. Each export is a test. A test also fails on any console output.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import assert from "node:assert/strict";
 
 const GPU = "device=software";
 
-/** Remembers the blocks of the page's own thread of 50 ms and more since the page was opened. */
-const watchBlocks = (page) =>
+/** Records tasks of 50 ms or more on the page's main thread. */
+const recordLongTasks = (page) =>
   page.addInitScript(() => {
-    window.blocks = [];
-    const keep = ({ startTime, duration }) => window.blocks.push({ startTime, duration });
-    new PerformanceObserver((list) => list.getEntries().forEach(keep)).observe({ type: "longtask", buffered: true });
+    window.longTasks = [];
+    const record = ({ startTime, duration }) => window.longTasks.push({ startTime, duration });
+    const observer = new PerformanceObserver((list) => list.getEntries().forEach(record));
+    observer.observe({ type: "longtask", buffered: true });
   });
 
-/** The longest of them, in words. */
-async function longestBlock(page) {
-  const blocks = await page.evaluate(() => window.blocks);
-  const [longest] = blocks.toSorted((a, b) => b.duration - a.duration);
-  if (!longest) return "no block of 50 ms";
-  return `${blocks.length} blocks of 50 ms, the longest ${longest.duration.toFixed(0)} ms at ${(longest.startTime / 1e3).toFixed(1)} s`;
+/** Summarises the recorded tasks. */
+async function describeLongTasks(page) {
+  const tasks = await page.evaluate(() => window.longTasks);
+  const [longest] = tasks.toSorted((a, b) => b.duration - a.duration);
+  if (!longest) return "no long tasks";
+  const duration = longest.duration.toFixed(0);
+  const start = (longest.startTime / 1e3).toFixed(1);
+  return `${tasks.length} long tasks, the longest ${duration} ms at ${start} s`;
 }
 
-const numbers = (page) => page.evaluate(() => ({ ...document.getElementById("main").dataset }));
+/** Returns the training progress: step, epoch, loss and accuracy as text. */
+const progress = (page) => page.evaluate(() => ({ ...document.getElementById("main").dataset }));
 
-/** Calls the worker from a test, past the page. */
-const engine = (page) =>
+const waitForStep = (page, step) =>
+  page.waitForFunction(
+    (step) => Number(document.getElementById("main").dataset.step) >= step,
+    step,
+  );
+
+const waitForText = (page, id, start) =>
+  page.waitForFunction(
+    ([id, start]) => document.getElementById(id).textContent.startsWith(start),
+    [id, start],
+  );
+
+/** Creates an engine in the page, so that a test can call the worker directly. */
+const createEngine = (page) =>
   page.evaluate(async () => {
     const { Engine } = await import("./js/engine.js");
     window.engine = new Engine("all");
   });
 
-/** The library's op cases, against its CPU. */
-async function cases({ page, go }, half) {
+/** Runs the library's op cases on the GPU and compares them with the CPU. */
+async function checkCases({ page, go }, half) {
   await go("index.html");
-  await engine(page);
-  const { count, failed } = await page.evaluate(async (half) => {
+  await createEngine(page);
+  const { count, failures } = await page.evaluate(async (half) => {
     const { device } = await window.engine.call("open", "software");
-    const count = await window.engine.call("check_count");
-    const failed = [];
-    for (let at = 0; at < count; at += 1) {
-      const answer = await window.engine.call("check", at, device, half).catch((error) => `case ${at}: ${error.message}`);
-      if (answer) failed.push(answer);
-      if (window.engine.dead) break;
+    const count = await window.engine.call("case_count");
+    const failures = [];
+    for (let index = 0; index < count; index += 1) {
+      const difference = await window.engine
+        .call("check_case", index, device, half)
+        .catch((error) => `case ${index}: ${error.message}`);
+      if (difference) failures.push(difference);
+      if (window.engine.failed) break;
     }
-    return { count, failed };
+    return { count, failures };
   }, half);
-  assert.deepEqual(failed, []);
-  assert.ok(count > 300, `only ${count} cases`);
+  assert.deepEqual(failures, []);
+  assert.ok(count > 300, `expected more than 300 cases, found ${count}`);
 }
 
-export const ops = (use) => cases(use, false);
-export const ops_in_half = (use) => cases(use, true);
+export const op_cases_match_cpu = (test) => checkCases(test, false);
+export const op_cases_match_cpu_in_f16 = (test) => checkCases(test, true);
 
-/** The page that shows how to write one of one's own. */
-export async function example({ page, go, shot }) {
+/** Tests examples/page. */
+export async function example_page_fits_a_line({ page, go, shot }) {
   await go("example/index.html?device=software");
   await page.click("button");
   await page.waitForFunction(() => document.querySelector("output").textContent.startsWith("y ="));
@@ -65,375 +83,456 @@ export async function example({ page, go, shot }) {
   assert.match(await page.textContent("output"), /CPU/);
 }
 
-/** What the native example wrote is read here, and the same seed learns the same here. */
+/** Weights of the native example load in the browser, and the same seed gives the same training. */
 export async function native({ page, go, results }) {
-  const told = JSON.parse(readFileSync(join(results, "native.json"), "utf8"));
+  const nativeReport = JSON.parse(readFileSync(join(results, "native.json"), "utf8"));
   await go("index.html");
-  await engine(page);
-  const here = await page.evaluate(async (file) => {
-    const { device } = await window.engine.call("open", "software");
-    const digits = await window.engine.create("Digits", device, { seed: 1, batch: 64, rate: 1e-3 });
-    const losses = [];
-    for (let epoch = 0; epoch < 1; ) {
-      const made = await digits.call("run", 1);
-      losses.push(made.losses[0] * made.samples);
-      ({ epoch } = made);
-    }
-    const learnt = await digits.call("accuracy");
-    await digits.call("set_weights", await window.engine.call("file_weights", Uint8Array.from(file)));
-    return { loss: losses.reduce((a, b) => a + b), learnt, loaded: await digits.call("accuracy") };
-  }, [...readFileSync(join(results, "native.mpk"))]);
-  const loss = here.loss / told.train_images;
-  assert.ok(Math.abs(loss - told.train_loss[0]) < 0.01 * loss, `loss ${loss}, natively ${told.train_loss[0]}`);
-  const images = (share) => Math.round(share * told.test_images);
-  const difference = Math.abs(images(here.learnt) - images(told.test_accuracy));
-  assert.ok(difference <= 4, `${here.learnt} right, natively ${told.test_accuracy}`);
-  assert.ok(Math.abs(images(here.loaded) - images(told.test_accuracy)) <= 1, `${here.loaded} right, natively ${told.test_accuracy}`);
+  await createEngine(page);
+  const file = readFileSync(join(results, "native.mpk"));
+  const browser = await page.evaluate(
+    async (file) => {
+      const { device } = await window.engine.call("open", "software");
+      const digits = await window.engine.create("Digits", device, {
+        seed: 1,
+        batch: 64,
+        rate: 1e-3,
+      });
+      const losses = [];
+      for (let epoch = 0; epoch < 1;) {
+        const report = await digits.call("run", 1);
+        losses.push(report.losses[0] * report.samples);
+        ({ epoch } = report);
+      }
+      const trained = await digits.call("accuracy");
+      const weights = await window.engine.call("decode_weights", Uint8Array.from(file));
+      await digits.call("set_weights", weights);
+      const loaded = await digits.call("accuracy");
+      return { totalLoss: losses.reduce((a, b) => a + b), trained, loaded };
+    },
+    [...file],
+  );
+  const loss = browser.totalLoss / nativeReport.train_images;
+  const nativeLoss = nativeReport.train_loss[0];
+  assert.ok(Math.abs(loss - nativeLoss) < 0.01 * loss, `loss ${loss}, native loss ${nativeLoss}`);
+  const nativeAccuracy = nativeReport.test_accuracy;
+  const correct = (accuracy) => Math.round(accuracy * nativeReport.test_images);
+  const difference = (accuracy) => Math.abs(correct(accuracy) - correct(nativeAccuracy));
+  const message = (accuracy) => `accuracy ${accuracy}, native accuracy ${nativeAccuracy}`;
+  assert.ok(difference(browser.trained) <= 4, message(browser.trained));
+  assert.ok(difference(browser.loaded) <= 1, message(browser.loaded));
 }
 
 export async function train({ page, go, state, shot, results }) {
-  await watchBlocks(page);
+  await recordLongTasks(page);
   const opened = performance.now();
   await go(`train.html?${GPU}&auto=1`);
-  await page.waitForFunction(() => Number(document.getElementById("main").dataset.step) >= 1);
-  const first = (performance.now() - opened) / 1e3;
+  await waitForStep(page, 1);
+  const firstStepSeconds = (performance.now() - opened) / 1e3;
   await state("training");
   await page.waitForFunction(() => Number(document.getElementById("main").dataset.epoch) >= 1);
   await page.click("#start");
   await state("paused");
-  const told = await numbers(page);
-  assert.ok(Number(told.accuracy) > 0.6, `accuracy ${told.accuracy} after an epoch`);
-  assert.ok(Number(told.loss) < 2, `loss ${told.loss}`);
+  const trained = await progress(page);
+  assert.ok(Number(trained.accuracy) > 0.6, `accuracy ${trained.accuracy} after one epoch`);
+  assert.ok(Number(trained.loss) < 2, `loss ${trained.loss} after one epoch`);
   const speed = await page.textContent("#speed");
   await shot("train");
 
-  // A seven, drawn with the mouse.
+  // Draws a seven with the mouse.
   await page.locator("#pad").scrollIntoViewIfNeeded();
   const pad = await page.locator("#pad").boundingBox();
-  const at = (x, y) => [pad.x + pad.width * x, pad.y + pad.height * y];
-  await page.mouse.move(...at(0.25, 0.15));
+  const toPage = (x, y) => [pad.x + pad.width * x, pad.y + pad.height * y];
+  await page.mouse.move(...toPage(0.25, 0.15));
   await page.mouse.down();
-  for (const point of [[0.75, 0.15], [0.6, 0.5], [0.45, 0.85]]) await page.mouse.move(...at(...point), { steps: 8 });
+  for (const point of [
+    [0.75, 0.15],
+    [0.6, 0.5],
+    [0.45, 0.85],
+  ]) {
+    await page.mouse.move(...toPage(...point), { steps: 8 });
+  }
   await page.mouse.up();
-  await page.waitForFunction(() => document.getElementById("verdict").textContent.startsWith("Looks like"));
-  const probabilities = () => page.$$eval("#bars li .value", (all) => all.map((each) => Number.parseFloat(each.textContent)));
-  const shares = await probabilities();
-  const sum = shares.reduce((a, b) => a + b);
-  assert.ok(shares.length === 10 && Math.abs(sum - 100) < 1, `the probabilities add up to ${sum} %`);
+  await waitForText(page, "prediction", "Prediction");
+  const readProbabilities = () =>
+    page.$$eval("#probabilities li .value", (values) =>
+      values.map((value) => Number.parseFloat(value.textContent)),
+    );
+  const probabilities = await readProbabilities();
+  const sum = probabilities.reduce((a, b) => a + b);
+  assert.equal(probabilities.length, 10);
+  assert.ok(Math.abs(sum - 100) < 1, `the probabilities add up to ${sum}%`);
   await shot("train-drawn");
 
-  // Weights go out and come back; what is no weights file is refused with a message.
-  const [download] = await Promise.all([page.waitForEvent("download"), page.click("#save")]);
+  // Downloads the weights and loads them again. Invalid files are rejected with a message.
+  const [download] = await Promise.all([
+    page.waitForEvent("download"),
+    page.click("#download-weights"),
+  ]);
   const file = join(results, "digits.mpk");
   await download.saveAs(file);
   await page.click("#reset");
   await state("idle");
-  await page.waitForFunction(() => document.getElementById("verdict").textContent.startsWith("No network"));
-  await page.setInputFiles("#load", file);
-  await page.waitForFunction(() => document.getElementById("status").textContent.startsWith("Weights loaded"));
-  const loaded = await numbers(page);
-  await page.waitForFunction(() => document.getElementById("verdict").textContent.startsWith("Looks like"));
-  assert.deepEqual(await probabilities(), shares, "the same weights see the same digit");
+  await waitForText(page, "prediction", "No network");
+  await page.setInputFiles("#load-weights", file);
+  await waitForText(page, "status", "Weights loaded");
+  const loaded = await progress(page);
+  await waitForText(page, "prediction", "Prediction");
+  assert.deepEqual(
+    await readProbabilities(),
+    probabilities,
+    "loaded weights should give the same prediction",
+  );
   for (const [name, bytes, expected] of [
     ["text.mpk", Buffer.from("no model"), "is not a model"],
     ["cut.mpk", readFileSync(file).subarray(0, 5000), "it is cut"],
     ["large.mpk", Buffer.alloc(5 << 20), "too large"],
   ]) {
-    // From the disk: bytes that are handed over by the browser's protocol block the page.
+    // Passed by path: passing the bytes over the browser's protocol blocks the page.
     writeFileSync(join(results, name), bytes);
-    await page.setInputFiles("#load", join(results, name));
-    await page.waitForFunction((text) => document.getElementById("notice").textContent.includes(text), expected);
+    await page.setInputFiles("#load-weights", join(results, name));
+    await page.waitForFunction(
+      (text) => document.getElementById("notice").textContent.includes(text),
+      expected,
+    );
   }
   await page.click('#notice [data-action="dismiss"]');
 
-  // One step, another learning rate and batch, then from the beginning.
-  await page.selectOption("#batch", "16");
-  await page.fill("#rate", "7");
-  await page.locator("#rate").blur();
-  assert.equal(await page.inputValue("#rate"), "0.1", "a rate beyond the bounds becomes the nearest");
-  await page.fill("#rate", "0.002");
-  await page.click("#step");
-  await page.waitForFunction((before) => Number(document.getElementById("main").dataset.step) === before + 1, Number(loaded.step));
+  // Runs one step with another learning rate and batch size, then resets.
+  await page.selectOption("#batch-size", "16");
+  await page.fill("#learning-rate", "7");
+  await page.locator("#learning-rate").blur();
+  const clamped = await page.inputValue("#learning-rate");
+  assert.equal(clamped, "0.1", "a learning rate out of bounds should be clamped");
+  await page.fill("#learning-rate", "0.002");
+  await page.click("#single-step");
+  await page.waitForFunction(
+    (before) => Number(document.getElementById("main").dataset.step) === before + 1,
+    Number(loaded.step),
+  );
   await state("paused");
   await page.setViewportSize({ width: 600, height: 900 });
   await shot("train-600");
   await page.click("#reset");
   await state("idle");
-  assert.equal((await numbers(page)).step, "0");
+  assert.equal((await progress(page)).step, "0");
 
-  // Drawn with the keyboard alone: a one.
+  // Draws a one with the keyboard.
   await page.focus("#pad");
   for (let row = 0; row < 8; row += 1) {
     await page.keyboard.press("Space");
     await page.keyboard.press("ArrowDown");
   }
-  await page.click("#step");
-  await page.waitForFunction(() => document.getElementById("verdict").textContent.startsWith("Looks like"));
+  await page.click("#single-step");
+  await waitForText(page, "prediction", "Prediction");
 
-  const blocks = await longestBlock(page);
+  const longTasks = await describeLongTasks(page);
   writeFileSync(
     join(results, "train.json"),
-    JSON.stringify({ accuracyOfFile: Number(loaded.accuracy), firstStepSeconds: first, imagesPerSecond: speed, blocks }),
+    JSON.stringify({
+      accuracyOfFile: Number(loaded.accuracy),
+      firstStepSeconds,
+      imagesPerSecond: speed,
+      longTasks,
+    }),
   );
-  console.log(`       first step ${first.toFixed(1)} s after opening, ${speed} images/s, ${blocks}`);
+  const seconds = firstStepSeconds.toFixed(1);
+  console.log(`       first step ${seconds} s after opening, ${speed} images/s, ${longTasks}`);
 }
 
-export async function lost({ page, go, state, shot }) {
+export async function reopens_lost_device({ page, go, state, shot }) {
   await go(`train.html?${GPU}&auto=1`);
-  await page.waitForFunction(() => Number(document.getElementById("main").dataset.step) >= 3);
-  await page.click("#lose");
+  await waitForStep(page, 3);
+  await page.click("#simulate-loss");
   await state("failed");
   await shot("train-lost");
   const text = await page.textContent("#notice-text");
-  assert.match(text, /given back|lost|not open|destroyed/);
+  assert.match(text, /lost|not open|destroyed/);
   await page.click('#notice :is([data-action="reopen"], [data-action="restart"])');
   await state("training");
-  const { step } = await numbers(page);
-  await page.waitForFunction((before) => Number(document.getElementById("main").dataset.step) > before + 2, Number(step));
+  const { step } = await progress(page);
+  await waitForStep(page, Number(step) + 3);
 }
 
-/** Memory stays where it is after the first steps. */
-export async function memory({ page, go }) {
+export async function memory_use_stays_constant({ page, go }) {
   await go("index.html");
-  await engine(page);
+  await createEngine(page);
   const { early, late, heap } = await page.evaluate(async () => {
     const { engine } = window;
     const { device } = await engine.call("open", "software");
     const digits = await engine.create("Digits", device, { seed: 1, batch: 8, rate: 1e-3 });
-    for (let at = 0; at < 10; at += 1) await digits.call("run", 5);
+    for (let call = 0; call < 10; call += 1) await digits.call("run", 5);
     const early = await engine.call("device_memory", device);
     const before = await engine.call("heap_bytes");
-    for (let at = 0; at < 25; at += 1) await digits.call("run", 20);
+    for (let call = 0; call < 25; call += 1) await digits.call("run", 20);
     const late = await engine.call("device_memory", device);
     const after = await engine.call("heap_bytes");
     return { early, late, heap: [before, after] };
   });
-  assert.ok(late.reserved <= early.reserved * 1.05, `reserved ${early.reserved} bytes, then ${late.reserved}`);
-  assert.ok(heap[1] <= heap[0] + (2 << 20), `the module's memory was ${heap[0]} bytes, then ${heap[1]}`);
+  assert.ok(
+    late.reserved <= early.reserved * 1.05,
+    `GPU memory grew from ${early.reserved} to ${late.reserved} bytes`,
+  );
+  assert.ok(
+    heap[1] <= heap[0] + (2 << 20),
+    `WebAssembly memory grew from ${heap[0]} to ${heap[1]} bytes`,
+  );
 }
 
-/** The same seed on the CPU and on the GPU of this browser. */
-export async function devices_agree({ page, go }) {
+/** The same seed gives the same losses on the CPU and on the GPU. */
+export async function cpu_and_gpu_losses_match({ page, go }) {
   await go("index.html");
-  await engine(page);
+  await createEngine(page);
   const [gpu, cpu] = await page.evaluate(async () => {
     const losses = [];
-    for (const word of ["software", "cpu"]) {
-      const { device } = await window.engine.call("open", word);
-      const digits = await window.engine.create("Digits", device, { seed: 1, batch: 64, rate: 1e-3 });
+    for (const selector of ["software", "cpu"]) {
+      const { device } = await window.engine.call("open", selector);
+      const digits = await window.engine.create("Digits", device, {
+        seed: 1,
+        batch: 64,
+        rate: 1e-3,
+      });
       losses.push((await digits.call("run", 5)).losses);
     }
     return losses;
   });
   assert.equal(gpu.length, 5);
-  gpu.forEach((loss, at) => assert.ok(Math.abs(loss - cpu[at]) < 0.01 * cpu[at], `step ${at}: ${loss} and ${cpu[at]}`));
+  gpu.forEach((loss, step) => {
+    const expected = cpu[step];
+    const message = `step ${step}: loss ${loss} on the GPU, ${expected} on the CPU`;
+    assert.ok(Math.abs(loss - expected) < 0.01 * expected, message);
+  });
 }
 
-/** What the browser's adapter is made to say or do, in the worker. */
-const adapted = (page, script) =>
+/** Runs a script in the worker before its own, for example to replace WebGPU functions. */
+const injectIntoWorker = (page, script) =>
   page.route("**/js/worker.js*", async (route) => {
-    // A worker that the page no longer wants may be on its way still.
-    const gone = () => {};
-    const response = await route.fetch().catch(gone);
-    const body = await response?.text().catch(gone);
-    if (body) await route.fulfill({ response, body: `${script}\n${body}` }).catch(gone);
+    // Ignores requests of workers that the page has terminated meanwhile.
+    const ignore = () => {};
+    const response = await route.fetch().catch(ignore);
+    const body = await response?.text().catch(ignore);
+    if (body) await route.fulfill({ response, body: `${script}\n${body}` }).catch(ignore);
   });
 
-/** A message, and the page goes on with the CPU. */
-async function refused({ page, go, state, shot }, script, message) {
-  await adapted(page, script);
+/** Checks that the page reports a GPU failure and can continue on the CPU. */
+async function expectGpuFailure({ page, go, state, shot }, script, message) {
+  await injectIntoWorker(page, script);
   await go("train.html?device=software&auto=1");
   await state("failed");
   assert.match(await page.textContent("#notice-text"), message);
-  await shot("train-refused");
+  await shot("train-gpu-failure");
   await page.click('#notice [data-action="cpu"]');
-  await page.waitForFunction(() => Number(document.getElementById("main").dataset.step) >= 2);
+  await waitForStep(page, 2);
 }
 
-export const too_few_buffers = (use) =>
-  refused(
-    use,
-    `Object.defineProperty(GPUSupportedLimits.prototype, "maxStorageBuffersPerShaderStage", { get: () => 4 });`,
+export const reports_too_few_storage_buffers = (test) =>
+  expectGpuFailure(
+    test,
+    `Object.defineProperty(GPUSupportedLimits.prototype, "maxStorageBuffersPerShaderStage", {
+       get: () => 4,
+     });`,
     /storage buffers per shader stage: has 4, needs 8/,
   );
 
-export const adapter_refuses = (use) =>
-  refused(use, `GPUAdapter.prototype.requestDevice = () => Promise.reject(new Error("not today"));`, /not today/);
+export const reports_failed_device_request = (test) =>
+  expectGpuFailure(
+    test,
+    `GPUAdapter.prototype.requestDevice = () => Promise.reject(new Error("injected failure"));`,
+    /injected failure/,
+  );
 
-export const out_of_memory = (use) =>
-  refused(
-    use,
+export const reports_out_of_memory = (test) =>
+  expectGpuFailure(
+    test,
     `let count = 0;
-     const make = GPUDevice.prototype.createBuffer;
+     const createBuffer = GPUDevice.prototype.createBuffer;
      GPUDevice.prototype.createBuffer = function (descriptor) {
-       const buffer = make.call(this, descriptor);
+       const buffer = createBuffer.call(this, descriptor);
        count += 1;
        if (count === 40) {
-         const error = new GPUOutOfMemoryError("no room for a buffer");
-         setTimeout(() => this.dispatchEvent(new GPUUncapturedErrorEvent("uncapturederror", { error })));
+         const error = new GPUOutOfMemoryError("injected failure");
+         const event = new GPUUncapturedErrorEvent("uncapturederror", { error });
+         setTimeout(() => this.dispatchEvent(event));
        }
        return buffer;
      };`,
     /out of memory/,
   );
 
-/** The tab goes into the background and comes back. A headless browser hides no page: it is told that it is, and gets no frames. */
-export async function hidden({ page, go, state }) {
+/**
+ * Training continues in a hidden tab. A headless browser never hides a page, so the test overrides
+ * the page's visibility and holds back its animation frames.
+ */
+export async function continues_in_hidden_tab({ page, go, state }) {
   await page.addInitScript(() => {
     let hidden = false;
-    const waiting = [];
-    const frame = window.requestAnimationFrame.bind(window);
-    window.requestAnimationFrame = (task) => (hidden ? waiting.push(task) : frame(task));
+    const delayed = [];
+    const requestFrame = window.requestAnimationFrame.bind(window);
+    window.requestAnimationFrame = (task) => (hidden ? delayed.push(task) : requestFrame(task));
     Object.defineProperty(document, "hidden", { get: () => hidden });
-    Object.defineProperty(document, "visibilityState", { get: () => (hidden ? "hidden" : "visible") });
-    window.hide = (now) => {
-      hidden = now;
+    Object.defineProperty(document, "visibilityState", {
+      get: () => (hidden ? "hidden" : "visible"),
+    });
+    window.setHidden = (value) => {
+      hidden = value;
       document.dispatchEvent(new Event("visibilitychange"));
-      if (!now) waiting.splice(0).forEach(frame);
+      if (!value) delayed.splice(0).forEach(requestFrame);
     };
   });
-  const more = async () => {
-    const step = async () => Number((await numbers(page)).step);
-    const before = await step();
-    // Not by waitForFunction, which waits for frames.
-    for (let tries = 0; (await step()) <= before + 3; tries += 1) {
-      assert.ok(tries < 300, "it goes on");
+  const expectProgress = async () => {
+    const readStep = async () => Number((await progress(page)).step);
+    const before = await readStep();
+    // Polls, because waitForFunction depends on animation frames.
+    for (let tries = 0; (await readStep()) <= before + 3; tries += 1) {
+      assert.ok(tries < 300, "training should continue");
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
   };
   await go(`train.html?${GPU}&auto=1`);
   await state("training");
-  await page.evaluate(() => window.hide(true));
-  await more();
-  await page.evaluate(() => window.hide(false));
-  await more();
+  await page.evaluate(() => window.setHidden(true));
+  await expectProgress();
+  await page.evaluate(() => window.setHidden(false));
+  await expectProgress();
   await state("training");
 }
 
-/** Twenty epochs take minutes: only when asked for by name. */
+/** Trains for 20 epochs, which takes minutes. Runs only if selected by name. */
 export async function epochs({ page, go, state, shot, results }) {
-  await watchBlocks(page);
+  await recordLongTasks(page);
   await go(`train.html?${GPU}&auto=1`);
   await state("done");
-  const { accuracy } = await numbers(page);
+  const { accuracy } = await progress(page);
   const speed = await page.textContent("#speed");
   await shot("train-20-epochs");
-  const blocks = await longestBlock(page);
-  writeFileSync(join(results, "epochs.json"), JSON.stringify({ accuracy: Number(accuracy), imagesPerSecond: speed, blocks }));
-  console.log(`       ${accuracy} right after 20 epochs, ${speed} images/s, ${blocks}`);
-  assert.ok(Number(accuracy) >= 0.93, `accuracy ${accuracy}`);
+  const longTasks = await describeLongTasks(page);
+  writeFileSync(
+    join(results, "epochs.json"),
+    JSON.stringify({ accuracy: Number(accuracy), imagesPerSecond: speed, longTasks }),
+  );
+  console.log(`       accuracy ${accuracy} after 20 epochs, ${speed} images/s, ${longTasks}`);
+  assert.ok(Number(accuracy) >= 0.93, `accuracy ${accuracy} after 20 epochs`);
 }
 epochs.long = true;
 
-/** A run goes on where it was on another device, and clicks while it is busy do not pile up. */
-export async function moved({ page, go, state }) {
+/** Training resumes on another device, and repeated clicks are queued only once. */
+export async function resumes_on_another_device({ page, go, state }) {
   await go(`train.html?${GPU}&auto=1`);
-  await page.waitForFunction(() => Number(document.getElementById("main").dataset.step) >= 3);
+  await waitForStep(page, 3);
   await page.selectOption("#device", "cpu");
-  await page.waitForFunction(() => document.getElementById("device-name").textContent.startsWith("CPU"));
+  await waitForText(page, "device-name", "CPU");
   await state("training");
   for (let click = 0; click < 5; click += 1) await page.click("#start");
-  await page.click("#step");
+  await page.click("#single-step");
   await state("paused");
-  const { step } = await numbers(page);
+  const { step } = await progress(page);
   await page.waitForTimeout(1500);
-  assert.equal((await numbers(page)).step, step, "it stays paused");
+  assert.equal((await progress(page)).step, step, "training should stay paused");
 }
 
-export async function without_webgpu({ page, go, state, shot }) {
+export async function reports_missing_webgpu({ page, go, state, shot }) {
   await go("train.html?device=gpu&auto=1");
   await state("failed");
   await shot("train-no-webgpu");
   await page.click('#notice [data-action="cpu"]');
   await state("training");
-  await page.waitForFunction(() => Number(document.getElementById("main").dataset.step) >= 2);
+  await waitForStep(page, 2);
 }
-without_webgpu.withoutGpu = true;
+reports_missing_webgpu.withoutGpu = true;
 
-export async function automatic_without_webgpu({ page, go, state }) {
+export async function auto_uses_cpu_without_webgpu({ page, go, state }) {
   await go("train.html?auto=1");
   await state("training");
   assert.match(await page.textContent("#device-name"), /CPU/);
 }
-automatic_without_webgpu.withoutGpu = true;
+auto_uses_cpu_without_webgpu.withoutGpu = true;
 
-export async function race({ page, go, state, shot }) {
+export async function race_page_compares_cpu_and_gpu({ page, go, state, shot }) {
   await go(`race.html?${GPU}`);
   await page.click("#start");
   await state("done");
-  for (const work of ["matmul", "elementwise"]) {
-    const rows = await page.$$eval(`#${work}-rows tr`, (all) =>
-      all.map((row) => [...row.querySelectorAll("td")].map((cell) => cell.textContent)),
+  for (const workload of ["matmul", "elementwise"]) {
+    const rows = await page.$$eval(`#${workload}-rows tr`, (rows) =>
+      rows.map((row) => [...row.querySelectorAll("td")].map((cell) => cell.textContent)),
     );
     assert.ok(rows.length >= 5);
-    // The smallest size was run by both, and the ratio is that of the two rates.
-    const [, , cpu, gpu, ratio] = rows[0].map((text) => Number.parseFloat(text));
-    assert.ok(cpu > 0 && gpu > 0, `${work}: ${rows[0]}`);
-    assert.ok(Math.abs(ratio - gpu / cpu) <= 0.02 * ratio + 0.01, `${work}: ${rows[0]}`);
-    assert.ok(Number((await page.getAttribute("#main", `data-${work}-crossover`)) ?? NaN) > 0);
-    assert.match(await page.textContent(`#${work}-summary`), /^The GPU is/);
+    // Both devices ran the smallest size, and the speedup is the ratio of their rates.
+    const [, , cpu, gpu, speedup] = rows[0].map((text) => Number.parseFloat(text));
+    assert.ok(cpu > 0 && gpu > 0, `${workload}: ${rows[0]}`);
+    assert.ok(Math.abs(speedup - gpu / cpu) <= 0.02 * speedup + 0.01, `${workload}: ${rows[0]}`);
+    const crossover = await page.getAttribute("#main", `data-${workload}-crossover`);
+    assert.ok(Number(crossover ?? NaN) > 0);
+    assert.match(await page.textContent(`#${workload}-summary`), /^The GPU is/);
   }
   await shot("race");
 }
 
-export async function transfer({ page, go, state, shot }) {
+export async function transfer_page_measures_bandwidth({ page, go, state, shot }) {
   await go(`transfer.html?${GPU}`);
   await page.click("#start");
   await state("done");
-  const cells = await page.$$eval("#rows td", (all) => all.map((cell) => Number.parseFloat(cell.textContent)));
-  assert.ok(cells.length === 30 && cells.every((value) => value > 0), `${cells}`);
-  assert.match(await page.textContent("#summary"), /^Moving 64 MiB there and back takes/);
+  const values = await page.$$eval("#rows td", (cells) =>
+    cells.map((cell) => Number.parseFloat(cell.textContent)),
+  );
+  assert.ok(values.length === 30 && values.every((value) => value > 0), `${values}`);
+  assert.match(await page.textContent("#summary"), /^A round trip of 64 MiB .* takes/);
   await shot("transfer");
 }
 
-export async function device({ page, go, state, shot }) {
+export async function device_page_copies_report({ page, go, state, shot }) {
   await go("device.html");
   await state("done");
   const report = await page.inputValue("#report");
   assert.match(report, /^adapter .*: usable$/m);
   assert.match(report, /max_storage_binding_size: \d+/);
   await page.click("#copy");
-  await page.waitForFunction(() => document.getElementById("copied").textContent === "Copied.");
+  await waitForText(page, "copy-status", "Copied.");
   assert.equal(await page.evaluate(() => navigator.clipboard.readText()), report);
   await shot("device");
 }
-device.context = { permissions: ["clipboard-read", "clipboard-write"] };
+device_page_copies_report.context = { permissions: ["clipboard-read", "clipboard-write"] };
 
-export async function gpt({ page, go, state, shot }) {
+export async function gpt_page_generates_text({ page, go, state, shot }) {
   await go(`gpt.html?${GPU}&auto=1`);
-  await page.waitForFunction(() => Number(document.getElementById("main").dataset.step) >= 4);
-  await page.waitForFunction(() => document.getElementById("text").textContent.length > 40);
+  await waitForStep(page, 4);
+  await page.waitForFunction(() => document.getElementById("output").textContent.length > 40);
   await page.click("#start");
   await state("paused");
-  const { loss } = await numbers(page);
+  const { loss } = await progress(page);
   assert.ok(Number(loss) < 4.5, `loss ${loss}`);
   await shot("gpt");
   await page.fill("#prompt", "let x = ");
-  await page.click("#write");
-  await page.waitForFunction(() => /\/\/ step \d+, loss [\d.]+\nlet x = .{20}/s.test(document.getElementById("text").textContent));
+  await page.click("#generate");
+  await page.waitForFunction(() => {
+    const text = document.getElementById("output").textContent;
+    return /\/\/ step \d+, loss [\d.]+\nlet x = .{20}/s.test(text);
+  });
   await page.click("#start");
   await state("paused");
   await page.click("#reset");
   await state("idle");
-  assert.equal(await page.textContent("#text"), "");
+  assert.equal(await page.textContent("#output"), "");
 }
 
-export async function home({ page, go, shot }) {
+export async function home_page_shows_webgpu_support({ page, go, shot }) {
   await go("index.html");
-  await page.waitForFunction(() => document.getElementById("status").textContent.startsWith("WebGPU on the CPU"));
+  await waitForText(page, "status", "WebGPU on a software adapter");
   await page.keyboard.press("Tab");
-  assert.equal(await page.evaluate(() => document.activeElement.textContent), "Skip to the content");
+  const focused = await page.evaluate(() => document.activeElement.textContent);
+  assert.equal(focused, "Skip to main content");
   await shot("home");
 }
 
-/** Every page on a phone, in the dark. */
-export async function phone({ page, go, shot }) {
+/** Every page fits the width of a phone, in dark mode. */
+export async function pages_fit_phone_screen({ page, go, shot }) {
   for (const name of ["index", "train", "race", "transfer", "gpt", "device"]) {
     await go(`${name}.html`);
     await page.waitForTimeout(500);
-    const wide = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
-    assert.ok(wide <= 0, `${name} is ${wide} pixels wider than the phone`);
+    const overflow = await page.evaluate(() => {
+      const { clientWidth, scrollWidth } = document.documentElement;
+      return scrollWidth - clientWidth;
+    });
+    assert.ok(overflow <= 0, `${name} is ${overflow} pixels wider than the screen`);
     await shot(`phone-${name}`);
   }
 }
-phone.context = { viewport: { width: 360, height: 740 }, colorScheme: "dark" };
+pages_fit_phone_screen.context = { viewport: { width: 360, height: 740 }, colorScheme: "dark" };

@@ -1,7 +1,9 @@
-// Opens the built pages in Chromium and uses them. `cargo xtask test-web` builds them, serves them and starts this.
+// Runs the tests of the pages in Chromium. `cargo xtask test-web` builds and serves the pages and
+// runs this script.
 //
-// PAGES is their address, BROWSER the program, MODULES where playwright-core is, RESULTS a folder for screenshots and figures.
-// Words on the command line choose tests by their names.
+// Environment variables: PAGES is the address of the pages, BROWSER the path of the browser,
+// MODULES the folder of playwright-core, and RESULTS the folder for screenshots and measurements.
+// Each argument selects the tests whose names contain it.
 import { createRequire } from "node:module";
 import { mkdirSync } from "node:fs";
 import { join } from "node:path";
@@ -11,75 +13,97 @@ const { PAGES, BROWSER, MODULES, RESULTS } = process.env;
 const { chromium } = createRequire(join(MODULES, "x.js"))("playwright-core");
 mkdirSync(RESULTS, { recursive: true });
 
-const QUIET = ["--no-first-run", "--disable-quic", "--disable-background-networking", "--disable-component-update", "--disable-sync"];
-const GPU = ["--enable-unsafe-webgpu"];
+const COMMON_FLAGS = [
+  "--no-sandbox",
+  "--no-first-run",
+  "--disable-quic",
+  "--disable-background-networking",
+  "--disable-component-update",
+  "--disable-sync",
+];
+const GPU_FLAGS = ["--enable-unsafe-webgpu"];
 
-async function launch(args) {
+async function launch(flags) {
   return chromium.launch({
     executablePath: BROWSER,
-    args: ["--no-sandbox", ...QUIET, ...args],
+    args: [...COMMON_FLAGS, ...flags],
     ignoreDefaultArgs: ["--disable-gpu"],
   });
 }
 
-/** A page whose errors and console output are remembered: any of them fails its test. */
+/** Opens a page and records its errors and console output, which fail the test. */
 async function openPage(browser, test) {
-  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, acceptDownloads: true, ...test.context });
+  const context = await browser.newContext({
+    viewport: { width: 1280, height: 900 },
+    acceptDownloads: true,
+    ...test.context,
+  });
   const page = await context.newPage();
-  const complaints = [];
-  page.on("console", (message) => complaints.push(`console ${message.type()}: ${message.text()}`));
-  page.on("pageerror", (error) => complaints.push(`error: ${error.message}`));
-  page.on("requestfailed", (request) => complaints.push(`not loaded: ${request.url()}`));
+  const errors = [];
+  page.on("console", (message) => errors.push(`console ${message.type()}: ${message.text()}`));
+  page.on("pageerror", (error) => errors.push(`error: ${error.message}`));
+  page.on("requestfailed", (request) => errors.push(`request failed: ${request.url()}`));
   page.on("response", (response) => {
-    if (response.status() >= 400) complaints.push(`${response.status()}: ${response.url()}`);
+    if (response.status() >= 400) errors.push(`${response.status()}: ${response.url()}`);
   });
   page.setDefaultTimeout(test.long ? 1_800_000 : 240_000);
   return {
     page,
-    complaints,
+    errors,
     go: (path) => page.goto(new URL(path, PAGES).href),
-    async state(wanted) {
-      await page.waitForFunction((wanted) => [wanted, "failed"].includes(document.body.dataset.state), wanted);
-      const found = await page.evaluate(() => [document.body.dataset.state, document.getElementById("notice").textContent]);
-      if (found[0] !== wanted) throw new Error(`the page failed: ${found[1]}`);
+    /** Waits for a page state. */
+    async state(expected) {
+      await page.waitForFunction(
+        (expected) => [expected, "failed"].includes(document.body.dataset.state),
+        expected,
+      );
+      const [state, notice] = await page.evaluate(() => [
+        document.body.dataset.state,
+        document.getElementById("notice").textContent,
+      ]);
+      if (state !== expected)
+        throw new Error(`expected state "${expected}", found "${state}": ${notice}`);
     },
+    /** Saves a screenshot. */
     async shot(name) {
-      const before = await page.evaluate(() => window.blocks?.length);
+      const before = await page.evaluate(() => window.longTasks?.length);
       await page.screenshot({ path: join(RESULTS, `${name}.png`), fullPage: true });
-      // What a screenshot blocks is not the page's doing.
+      // Long tasks caused by the screenshot are not counted.
       await page.evaluate(async (before) => {
-        await new Promise((done) => setTimeout(done, 100));
-        window.blocks?.splice(before);
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        window.longTasks?.splice(before);
       }, before);
     },
     close: () => context.close(),
   };
 }
 
-const words = process.argv.slice(2);
-const wanted = ([name, test]) => (words.length === 0 ? !test.long : words.some((word) => name.includes(word)));
-const chosen = Object.entries(tests).filter(wanted);
-let failed = 0;
-const browsers = new Map();
-for (const [name, test] of chosen) {
-  const started = performance.now();
-  const flags = test.withoutGpu ? [] : GPU;
+const filters = process.argv.slice(2);
+const isSelected = ([name, test]) =>
+  filters.length === 0 ? !test.long : filters.some((filter) => name.includes(filter));
+const selected = Object.entries(tests).filter(isSelected);
+let failures = 0;
+const browsers = new Map(); // by command-line flags
+for (const [name, test] of selected) {
+  const start = performance.now();
+  const flags = test.withoutGpu ? [] : GPU_FLAGS;
   const key = flags.join();
   if (!browsers.has(key)) browsers.set(key, await launch(flags));
-  const use = await openPage(browsers.get(key), test);
-  let problem = null;
+  const fixture = await openPage(browsers.get(key), test);
+  let failure = null;
   try {
-    await test({ ...use, results: RESULTS, pages: PAGES });
-    if (use.complaints.length > 0) problem = use.complaints.join("\n    ");
+    await test({ ...fixture, results: RESULTS, pages: PAGES });
+    if (fixture.errors.length > 0) failure = fixture.errors.join("\n    ");
   } catch (error) {
-    problem = `${error.stack ?? error}\n    ${use.complaints.join("\n    ")}`;
-    await use.shot(`failed-${name}`).catch(() => {});
+    failure = `${error.stack ?? error}\n    ${fixture.errors.join("\n    ")}`;
+    await fixture.shot(`failed-${name}`).catch(() => {});
   }
-  await use.close();
-  failed += problem ? 1 : 0;
-  console.log(`${problem ? "FAILED" : "ok    "} ${name} (${((performance.now() - started) / 1e3).toFixed(1)} s)`);
-  if (problem) console.log(`    ${problem}`);
+  await fixture.close();
+  failures += failure ? 1 : 0;
+  const seconds = ((performance.now() - start) / 1e3).toFixed(1);
+  console.log(`${failure ? "FAILED" : "ok    "} ${name} (${seconds} s)`);
+  if (failure) console.log(`    ${failure}`);
 }
 for (const browser of browsers.values()) await browser.close();
-console.log(failed ? `${failed} of ${chosen.length} failed` : `${chosen.length} passed`);
-process.exit(failed || chosen.length === 0 ? 1 : 0);
+console.log(failures ? `${failures} of ${selected.length} failed` : `${selected.length} passed`);
+process.exit(failures || selected.length === 0 ? 1 : 0);

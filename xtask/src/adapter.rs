@@ -1,108 +1,130 @@
-//! A software Vulkan adapter (Mesa's lavapipe): finding it, installing it, showing it to the tests.
+//! Finds or installs Mesa's lavapipe, a software Vulkan adapter, and selects it for the tests.
 
-use crate::test::{Done, Options};
+use crate::options::Options;
+use crate::step::Outcome;
 use std::env::{consts::ARCH, var_os};
 use std::fs;
 use std::path::{Path, PathBuf};
-use xtask::debian::{apt, can_install, system};
-use xtask::run::run as run_command;
+use xtask::debian::{apt_get, can_install, os_release};
+use xtask::process::run_command;
 
-/// Whether this system can have lavapipe as a matter of course. Elsewhere the tests take the GPU that is there.
-pub const EXISTS_HERE: bool = cfg!(not(any(target_os = "macos", target_os = "windows")));
+/// Whether lavapipe is commonly available on this operating system. On the others the tests use
+/// the GPU of the machine.
+const LAVAPIPE_SUPPORTED: bool = cfg!(not(any(target_os = "macos", target_os = "windows")));
 
-/// The names of the loader's variable for driver files. Loaders before 1.3.207 know only the second.
+/// The environment variables that list driver manifests for the Vulkan loader. Loaders before
+/// 1.3.207 support only the second.
 const DRIVER_VARIABLES: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
 
-const MISSING: &str = "\
-no software Vulkan adapter: lvp_icd*.json or libvulkan.so.1 is missing. To install it:
+const LAVAPIPE_MISSING: &str = "\
+no software Vulkan adapter found: lvp_icd*.json or libvulkan.so.1 is missing. To install it:
     Debian, Ubuntu   sudo apt-get install mesa-vulkan-drivers libvulkan1
                      (or run this command as root)
     Fedora           sudo dnf install mesa-vulkan-drivers vulkan-loader
     Arch             sudo pacman -S vulkan-swrast vulkan-icd-loader
-Or test on a GPU of this machine:  cargo xtask test --device gpu:0
-Or only what needs no adapter:     cargo xtask test --no-adapter";
+To test a GPU of this machine instead:  cargo xtask test --device gpu:0
+To test without an adapter:             cargo xtask test --no-adapter";
 
-/// The step: finds lavapipe or installs it.
-pub fn ensure(options: &Options) -> Result<Done, String> {
+/// Runs the step `adapter`: finds lavapipe, or installs it as root on a Debian-based system.
+///
+/// # Errors
+///
+/// Returns an error if lavapipe is missing and cannot be installed.
+pub fn ensure(options: &Options) -> Result<Outcome, String> {
     if options.no_adapter {
-        return Ok(Done::Skipped("--no-adapter".to_owned()));
+        return Ok(Outcome::Skipped("--no-adapter was given".to_owned()));
     }
-    if let Some(word) = &options.device {
-        return Ok(Done::Skipped(format!("testing on `{word}`")));
+    if let Some(selector) = &options.device {
+        return Ok(Outcome::Skipped(format!("testing the device `{selector}`")));
     }
-    if !EXISTS_HERE {
-        return Ok(Done::Skipped(
-            "lavapipe is for Linux: GPU tests run on the GPU that is here, or are shown as skipped"
+    if !LAVAPIPE_SUPPORTED {
+        return Ok(Outcome::Skipped(
+            "this system has no lavapipe: GPU tests use the GPU of this machine, if there is one"
                 .to_owned(),
         ));
     }
-    if let Some(name) = chosen_by_user() {
-        println!("    {name} is set and stays as it is");
-        return Ok(Done::Passed);
+    if let Some(name) = user_driver_variable() {
+        println!("    using the driver that {name} selects");
+        return Ok(Outcome::Passed);
     }
-    if !present() && can_install() {
+    if !is_installed() && can_install() {
         install()?;
     }
-    if !present() {
-        return Err(MISSING.to_owned());
+    if !is_installed() {
+        return Err(LAVAPIPE_MISSING.to_owned());
     }
-    if let Some(file) = driver_file() {
-        println!("    found {}", file.display());
+    if let Some(manifest) = driver_manifest() {
+        println!("    found {}", manifest.display());
     }
-    Ok(Done::Passed)
+    Ok(Outcome::Passed)
 }
 
-/// What shows lavapipe, and it alone, to a child process: the tests then mean the same on every machine.
-pub fn settings(options: &Options) -> Vec<(&'static str, PathBuf)> {
-    if options.no_adapter || options.device.is_some() || chosen_by_user().is_some() {
+/// Returns the environment variables that make lavapipe the only Vulkan driver of a child process,
+/// so that every machine runs the same tests. Empty if the options or the user select a device.
+pub fn environment(options: &Options) -> Vec<(&'static str, PathBuf)> {
+    if options.no_adapter || options.device.is_some() || user_driver_variable().is_some() {
         return Vec::new();
     }
-    let file = driver_file();
-    DRIVER_VARIABLES.into_iter().filter_map(|name| Some((name, file.clone()?))).collect()
+    let manifest = driver_manifest();
+    DRIVER_VARIABLES.into_iter().filter_map(|name| Some((name, manifest.clone()?))).collect()
 }
 
-fn chosen_by_user() -> Option<&'static str> {
+/// Returns the selector of the device that the GPU tests must find, or `None` if they may be
+/// skipped.
+pub fn required_device(options: &Options) -> Option<&str> {
+    match &options.device {
+        Some(selector) => Some(selector),
+        None if options.no_adapter || !LAVAPIPE_SUPPORTED => None,
+        None => Some("software"),
+    }
+}
+
+/// Returns the driver variable that the user has set, if any.
+fn user_driver_variable() -> Option<&'static str> {
     DRIVER_VARIABLES.into_iter().find(|name| var_os(name).is_some_and(|value| !value.is_empty()))
 }
 
-fn present() -> bool {
-    driver_file().is_some() && loader().is_some()
+/// Returns whether lavapipe and the Vulkan loader are installed.
+fn is_installed() -> bool {
+    driver_manifest().is_some() && vulkan_loader().is_some()
 }
 
-/// Lavapipe's description file, from the folders in which the Vulkan loader looks.
-fn driver_file() -> Option<PathBuf> {
-    let home = |rest: &str| var_os("HOME").map(|home| Path::new(&home).join(rest));
-    let bases = var_os("XDG_CONFIG_HOME")
+/// Returns lavapipe's driver manifest, from the search path of the Vulkan loader.
+fn driver_manifest() -> Option<PathBuf> {
+    let in_home = |path: &str| var_os("HOME").map(|home| Path::new(&home).join(path));
+    let base_folders = var_os("XDG_CONFIG_HOME")
         .map(PathBuf::from)
-        .or_else(|| home(".config"))
+        .or_else(|| in_home(".config"))
         .into_iter()
-        .chain(listed("XDG_CONFIG_DIRS", "/etc/xdg"))
+        .chain(path_list("XDG_CONFIG_DIRS", "/etc/xdg"))
         .chain(["/usr/local/etc".into(), "/etc".into()])
-        .chain(var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(|| home(".local/share")))
-        .chain(listed("XDG_DATA_DIRS", "/usr/local/share:/usr/share"))
-        // NixOS keeps its drivers here.
+        .chain(var_os("XDG_DATA_HOME").map(PathBuf::from).or_else(|| in_home(".local/share")))
+        .chain(path_list("XDG_DATA_DIRS", "/usr/local/share:/usr/share"))
+        // NixOS.
         .chain(["/run/opengl-driver/share".into()]);
-    bases
-        .flat_map(|base| entries(&base.join("vulkan/icd.d")))
-        .filter(|file| is_ours(file) && has_its_library(file))
-        // A name without an architecture is second choice: it may be a leftover beside the real one.
+    base_folders
+        .flat_map(|base| folder_entries(&base.join("vulkan/icd.d")))
+        .filter(|file| is_lavapipe_manifest(file) && library_exists(file))
+        // Prefer a name with the architecture: a manifest without it may be left over.
         .min_by_key(|file| !file_name(file).contains(ARCH))
 }
 
-/// A list of folders from a variable, or its default.
-fn listed(variable: &str, default: &str) -> Vec<PathBuf> {
+/// Returns the folders that an environment variable lists, or those of `default`.
+fn path_list(variable: &str, default: &str) -> Vec<PathBuf> {
     let list = var_os(variable).filter(|list| !list.is_empty());
     std::env::split_paths(&list.unwrap_or_else(|| default.into())).collect()
 }
 
-/// `lvp_icd.json`, or `lvp_icd.<architecture>.json` of this machine's architecture.
-fn is_ours(file: &Path) -> bool {
+/// Returns whether the file is `lvp_icd.json`, or `lvp_icd.<architecture>.json` for the
+/// architecture of this machine.
+fn is_lavapipe_manifest(file: &Path) -> bool {
     let name = file_name(file);
     name == "lvp_icd.json" || name == format!("lvp_icd.{ARCH}.json")
 }
 
-/// A description may outlive its driver; one that gives only a library's bare name is believed.
-fn has_its_library(file: &Path) -> bool {
+/// Returns whether the driver library of a manifest exists. A bare library name, without a folder,
+/// is assumed to exist. A manifest can be left over from an uninstalled driver.
+fn library_exists(file: &Path) -> bool {
     let Ok(text) = fs::read_to_string(file) else {
         return false;
     };
@@ -113,28 +135,29 @@ fn has_its_library(file: &Path) -> bool {
     }
 }
 
-/// The Vulkan loader, from the folders in which the dynamic linker usually looks.
-fn loader() -> Option<PathBuf> {
-    let plain = ["/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib"];
-    let folders = plain.iter().flat_map(|folder| {
+/// Returns the Vulkan loader, from the usual search path of the dynamic linker.
+fn vulkan_loader() -> Option<PathBuf> {
+    let library_folders = ["/usr/local/lib", "/usr/lib64", "/usr/lib", "/lib64", "/lib"];
+    let folders = library_folders.iter().flat_map(|folder| {
         // Debian's folders per architecture, such as x86_64-linux-gnu.
-        let own = entries(Path::new(folder))
+        let multiarch = folder_entries(Path::new(folder))
             .into_iter()
-            .filter(|inner| file_name(inner).starts_with(&format!("{ARCH}-")));
-        own.chain([PathBuf::from(folder)])
+            .filter(|entry| file_name(entry).starts_with(&format!("{ARCH}-")));
+        multiarch.chain([PathBuf::from(folder)])
     });
-    listed("LD_LIBRARY_PATH", "")
+    path_list("LD_LIBRARY_PATH", "")
         .into_iter()
         .chain(folders)
         .map(|folder| folder.join("libvulkan.so.1"))
         .find(|file| file.exists())
 }
 
-fn entries(folder: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<PathBuf> =
+/// Returns the sorted paths in a folder; empty if the folder cannot be read.
+fn folder_entries(folder: &Path) -> Vec<PathBuf> {
+    let mut paths: Vec<PathBuf> =
         fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).collect();
-    found.sort();
-    found
+    paths.sort();
+    paths
 }
 
 fn file_name(file: &Path) -> String {
@@ -143,62 +166,68 @@ fn file_name(file: &Path) -> String {
 }
 
 fn install() -> Result<(), String> {
-    println!("    no software Vulkan adapter here; installing Mesa's as root");
-    let system = system();
-    let debian_12 = system.get("ID").is_some_and(|id| id == "debian")
-        && system.get("VERSION_ID").is_some_and(|id| id == "12");
+    println!("    no software Vulkan adapter found; installing Mesa's lavapipe with apt-get");
+    let release = os_release();
+    let debian_12 = release.get("ID").is_some_and(|id| id == "debian")
+        && release.get("VERSION_ID").is_some_and(|id| id == "12");
     if debian_12 {
         match install_from_backports() {
             Ok(()) => return Ok(()),
-            Err(reason) => println!("    {reason}: taking the release's own, older one"),
+            Err(reason) => {
+                println!("    {reason}; installing the older Mesa of Debian 12 instead");
+            }
         }
     }
-    run_command(&mut apt(&["update"]))?;
-    run_command(&mut apt(&PACKAGES))
+    run_command(&mut apt_get(&["update"]))?;
+    run_command(&mut apt_get(&INSTALL_MESA))
 }
 
-const PACKAGES: [&str; 5] =
+/// The arguments of `apt-get` that install lavapipe and the Vulkan loader.
+const INSTALL_MESA: [&str; 5] =
     ["install", "--yes", "--no-install-recommends", "mesa-vulkan-drivers", "libvulkan1"];
 
-/// Debian 12's own Mesa (22.3) works, but its backports have 25.0, which is faster and knows more features.
+/// Installs Mesa 25.0 from the backports of Debian 12. It is faster and supports more features than
+/// the Mesa 22.3 of Debian 12 itself, which works too.
 fn install_from_backports() -> Result<(), String> {
     const SUITE: &str = "bookworm-backports";
     let folder = Path::new("/etc/apt/sources.list.d");
-    let mut files = entries(folder);
+    let mut files = folder_entries(folder);
     files.push("/etc/apt/sources.list".into());
-    let sources: Vec<Source> = files.iter().filter_map(|file| Source::read(file)).collect();
-    let mut added = None;
-    if !sources.iter().any(|source| source.names(SUITE)) {
-        let (text, kind) = sources
+    let sources: Vec<AptSources> = files.iter().filter_map(|file| AptSources::read(file)).collect();
+    let mut added_file = None;
+    if !sources.iter().any(|source| source.has_suite(SUITE)) {
+        let (text, extension) = sources
             .iter()
-            .find_map(|source| Some((source.with_suite("bookworm", SUITE)?, source.kind())))
-            .ok_or("no package source of Debian 12 to derive its backports from")?;
-        let file = folder.join(format!("{SUITE}.{kind}"));
+            .find_map(|source| Some((source.with_suite("bookworm", SUITE)?, source.extension())))
+            .ok_or("found no package source of Debian 12 from which to derive its backports")?;
+        let file = folder.join(format!("{SUITE}.{extension}"));
         fs::write(&file, text)
-            .map_err(|error| format!("{} cannot be written: {error}", file.display()))?;
-        println!("    added {}: what is already installed stays as it is", file.display());
-        added = Some(file);
+            .map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        println!("    added {}; installed packages are not upgraded", file.display());
+        added_file = Some(file);
     }
-    // Other sources may fail to update without harm: the install tells whether enough is there.
-    let _ = run_command(&mut apt(&["update"]));
-    let mut words = PACKAGES.to_vec();
-    words.extend(["--target-release", SUITE]);
-    run_command(&mut apt(&words)).inspect_err(|_| {
-        if let Some(file) = &added {
+    // Other sources may be broken, so a failed update is ignored. The installation reports missing
+    // packages.
+    let _ = run_command(&mut apt_get(&["update"]));
+    let mut args = INSTALL_MESA.to_vec();
+    args.extend(["--target-release", SUITE]);
+    run_command(&mut apt_get(&args)).inspect_err(|_| {
+        if let Some(file) = &added_file {
             let _ = fs::remove_file(file);
         }
     })
 }
 
-/// A file of apt's package sources, in one of its two forms.
-enum Source {
-    /// One source a line.
+/// The text of a file of apt package sources, in one of its two formats.
+enum AptSources {
+    /// `.list`: one source per line.
     Lines(String),
-    /// Stanzas of fields.
+    /// `.sources`: stanzas of fields, in the deb822 format.
     Stanzas(String),
 }
 
-impl Source {
+impl AptSources {
+    /// Reads a file; `None` if its extension is unknown or it cannot be read.
     fn read(file: &Path) -> Option<Self> {
         let text = || fs::read_to_string(file).ok();
         match file.extension()?.to_str()? {
@@ -208,50 +237,52 @@ impl Source {
         }
     }
 
-    /// The ending of such a file's name.
-    fn kind(&self) -> &'static str {
+    /// Returns the file extension of the format.
+    fn extension(&self) -> &'static str {
         match self {
             Self::Lines(_) => "list",
             Self::Stanzas(_) => "sources",
         }
     }
 
-    fn names(&self, suite: &str) -> bool {
+    /// Returns whether an enabled source offers binary packages of `suite`.
+    fn has_suite(&self, suite: &str) -> bool {
         self.with_suite(suite, suite).is_some()
     }
 
-    /// The first source in use that offers binary packages of `suite`, rewritten to offer `other` instead.
-    fn with_suite(&self, suite: &str, other: &str) -> Option<String> {
+    /// Returns the first enabled source of binary packages of `suite`, with `suite` replaced by
+    /// `new_suite`.
+    fn with_suite(&self, suite: &str, new_suite: &str) -> Option<String> {
         match self {
             Self::Lines(text) => text.lines().find_map(|line| {
-                let words: Vec<&str> = line.split_whitespace().collect();
-                let at = words.iter().position(|word| *word == suite)?;
-                let mut words = words;
-                words[at] = other;
-                (words[0] == "deb").then(|| words.join(" ") + "\n")
+                let mut fields: Vec<&str> = line.split_whitespace().collect();
+                let index = fields.iter().position(|field| *field == suite)?;
+                fields[index] = new_suite;
+                (fields[0] == "deb").then(|| fields.join(" ") + "\n")
             }),
             Self::Stanzas(text) => {
-                // Comments may stand inside a stanza; a blank line ends it.
+                // A stanza can contain comments and ends at a blank line.
                 let lines = text.lines().filter(|line| !line.starts_with('#'));
                 let text: Vec<&str> = lines.map(str::trim_end).collect();
                 text.split(|line| line.is_empty())
-                    .find_map(|stanza| stanza_with_suite(stanza, suite, other))
+                    .find_map(|stanza| stanza_with_suite(stanza, suite, new_suite))
             }
         }
     }
 }
 
-fn stanza_with_suite(stanza: &[&str], suite: &str, other: &str) -> Option<String> {
-    let field = |wanted: &str| {
+/// [`AptSources::with_suite`] of one stanza.
+fn stanza_with_suite(stanza: &[&str], suite: &str, new_suite: &str) -> Option<String> {
+    let field = |field_name: &str| {
         stanza.iter().find_map(|line| {
             let (name, value) = line.split_once(':')?;
-            name.eq_ignore_ascii_case(wanted).then(|| value.trim())
+            name.eq_ignore_ascii_case(field_name).then(|| value.trim())
         })
     };
-    let holds = |name: &str, word: &str| {
-        field(name).is_some_and(|value| value.split_whitespace().any(|one| one == word))
+    let contains = |field_name: &str, word: &str| {
+        field(field_name).is_some_and(|value| value.split_whitespace().any(|item| item == word))
     };
-    if !holds("Types", "deb") || !holds("Suites", suite) || holds("Enabled", "no") {
+    if !contains("Types", "deb") || !contains("Suites", suite) || contains("Enabled", "no") {
         return None;
     }
     let mut text = String::new();
@@ -259,7 +290,7 @@ fn stanza_with_suite(stanza: &[&str], suite: &str, other: &str) -> Option<String
         let is_suites =
             line.split_once(':').is_some_and(|(name, _)| name.eq_ignore_ascii_case("Suites"));
         if is_suites {
-            text += &format!("Suites: {other}");
+            text += &format!("Suites: {new_suite}");
         } else {
             text += line;
         }
@@ -269,51 +300,52 @@ fn stanza_with_suite(stanza: &[&str], suite: &str, other: &str) -> Option<String
 }
 
 #[cfg(test)]
-mod checks {
+mod tests {
     use super::*;
 
     const BACKPORTS: &str = "bookworm-backports";
 
     #[test]
-    fn backports_follow_from_stanzas() {
-        let text = "# a comment\nTypes: deb\n# http://old.example\nURIs: http://mirror.example/debian\n\
+    fn with_suite_rewrites_a_stanza() {
+        let text = "# a comment\nTypes: deb\n# http://old.example\n\
+                    URIs: http://mirror.example/debian\n\
                     Suites: bookworm bookworm-updates\nComponents: main\nSigned-By: /k.gpg\n\n\
                     Types: deb\nURIs: http://mirror.example/security\nSuites: bookworm-security\n";
-        let source = Source::Stanzas(text.to_owned());
+        let source = AptSources::Stanzas(text.to_owned());
         assert_eq!(
             source.with_suite("bookworm", BACKPORTS).unwrap(),
             "Types: deb\nURIs: http://mirror.example/debian\nSuites: bookworm-backports\n\
              Components: main\nSigned-By: /k.gpg\n"
         );
-        assert!(source.names("bookworm-security"));
-        assert!(!source.names(BACKPORTS));
+        assert!(source.has_suite("bookworm-security"));
+        assert!(!source.has_suite(BACKPORTS));
     }
 
     #[test]
-    fn backports_follow_from_lines() {
+    fn with_suite_rewrites_a_line() {
         let text = "# deb http://mirror.example/debian bookworm-backports main\n\
                     deb-src http://mirror.example/debian bookworm main\n\
                     deb [signed-by=/k.gpg] http://mirror.example/debian bookworm main contrib\n";
-        let source = Source::Lines(text.to_owned());
+        let source = AptSources::Lines(text.to_owned());
         assert_eq!(
             source.with_suite("bookworm", BACKPORTS).unwrap(),
             "deb [signed-by=/k.gpg] http://mirror.example/debian bookworm-backports main contrib\n"
         );
-        assert!(!source.names(BACKPORTS));
+        assert!(!source.has_suite(BACKPORTS));
     }
 
     #[test]
-    fn sources_out_of_use_do_not_count() {
+    fn disabled_and_source_only_entries_are_ignored() {
         let text = "Enabled: no\nTypes: deb\nURIs: x\nSuites: bookworm-backports\n\n\
                     Types: deb-src\nURIs: x\nSuites: bookworm-backports\n";
-        assert!(!Source::Stanzas(text.to_owned()).names(BACKPORTS));
+        assert!(!AptSources::Stanzas(text.to_owned()).has_suite(BACKPORTS));
     }
 
     #[test]
-    fn only_this_machines_driver_counts() {
-        assert!(is_ours(Path::new("/x/lvp_icd.json")));
-        assert!(is_ours(Path::new(&format!("/x/lvp_icd.{ARCH}.json"))));
-        assert!(!is_ours(Path::new("/x/lvp_icd.pdp11.json")));
-        assert!(!is_ours(Path::new("/x/radeon_icd.json")));
+    fn manifests_of_other_architectures_are_ignored() {
+        assert!(is_lavapipe_manifest(Path::new("/x/lvp_icd.json")));
+        assert!(is_lavapipe_manifest(Path::new(&format!("/x/lvp_icd.{ARCH}.json"))));
+        assert!(!is_lavapipe_manifest(Path::new("/x/lvp_icd.pdp11.json")));
+        assert!(!is_lavapipe_manifest(Path::new("/x/radeon_icd.json")));
     }
 }

@@ -1,20 +1,20 @@
-//! Installing packages on Debian, Ubuntu and what descends from them.
+//! Installs packages on Debian, Ubuntu and their derivatives.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
 
-/// Whether this is such a system.
+/// Returns whether this system is Debian, Ubuntu or a derivative.
 pub fn is_debian() -> bool {
-    let system = system();
+    let release = os_release();
     let names = ["ID", "ID_LIKE"]
         .iter()
-        .filter_map(|key| system.get(*key))
+        .filter_map(|key| release.get(*key))
         .flat_map(|value| value.split(' '));
     names.into_iter().any(|name| name == "debian" || name == "ubuntu")
 }
 
-/// Whether it is, and we are root.
+/// Returns whether `apt-get install` can be run: on a Debian-based system, as root.
 pub fn can_install() -> bool {
     is_debian()
         && Command::new("id")
@@ -23,17 +23,17 @@ pub fn can_install() -> bool {
             .is_ok_and(|output| output.stdout.trim_ascii() == b"0")
 }
 
-/// `apt-get` with these words, which nobody needs to answer.
-pub fn apt(words: &[&str]) -> Command {
+/// Returns a non-interactive `apt-get` command.
+pub fn apt_get(args: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
-    // Another apt may hold the lock for a moment, as on a machine that has just started.
-    command.args(["-o", "DPkg::Lock::Timeout=120"]).args(words);
+    // Wait up to 120 s for the lock: another apt-get often runs on a machine that has just started.
+    command.args(["-o", "DPkg::Lock::Timeout=120"]).args(args);
     command.env("DEBIAN_FRONTEND", "noninteractive");
     command
 }
 
-/// The fields of /etc/os-release.
-pub fn system() -> BTreeMap<String, String> {
+/// Returns the fields of `/etc/os-release`.
+pub fn os_release() -> BTreeMap<String, String> {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     text.lines()
         .filter_map(|line| line.split_once('='))

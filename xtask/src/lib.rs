@@ -1,9 +1,9 @@
-//! What the project's commands share with those for the pages, which are a program of their own.
+//! Code that `cargo xtask` shares with `xtask-web`, the program that builds the web pages.
 
 pub mod debian;
 pub mod digits;
 pub mod npm;
-pub mod run;
+pub mod process;
 
-/// What the program for the pages ends with where something has to be installed first.
-pub const MISSING: u8 = 3;
+/// The exit code of `xtask-web` when a tool that it needs is not installed.
+pub const EXIT_TOOL_MISSING: u8 = 3;

@@ -1,57 +1,70 @@
-//! The project's own commands, run as `cargo xtask <command>`.
+//! The development commands of this repository, run as `cargo xtask <command>`.
 
 mod adapter;
+mod options;
+mod step;
 mod test;
 mod tint;
 mod web;
 
 use std::process::ExitCode;
 
+use step::Outcome;
+use tint::TintError;
+
 const HELP: &str = "\
-The project's own commands.
+Development commands of burn-wgsl.
 
 Usage: cargo xtask <command> [options]
 
 Commands:
-  test    everything that must hold: adapter, format, lints, docs, tests, shaders, pages, example
-  tint    every shader through the compiler of Chromium; needs Node.js, and the network once
-  web     build the pages of web/ into web/dist, and say how much each one downloads
-  serve   build the pages and serve them on this machine; --port N, --no-build
-  test-web
-          build the pages and use them in Chromium; --only WORD, --no-build
-  help    this text
+  test      Run all checks: format, lints, docs, tests, shaders, web pages, example
+  tint      Compile every shader with Tint, Chromium's WGSL compiler
+            (needs Node.js, and the network on the first run)
+  web       Build the web pages into web/dist and print their download sizes
+  serve     Build the web pages and serve them on localhost
+  test-web  Build the web pages and test them in Chromium
+  help      Print this help
 
 Options of `test`:
-  --list          name the steps and stop
-  --only STEP     run only this step (may be repeated, or a,b,c)
-  --skip STEP     leave this step out (may be repeated, or a,b,c)
-  --device WORD   test on this device (gpu:0, discrete:0, name:radeon, ...) instead of
-                  the software adapter
-  --no-skip       a step that cannot be run here has failed
-  --no-adapter    go without any GPU: only what needs no adapter is required
+  --list             List the steps and exit
+  --only STEP        Run only this step; repeatable, or a comma-separated list
+  --skip STEP        Skip this step; repeatable, or a comma-separated list
+  --device SELECTOR  Test this device (gpu:0, discrete:0, name:radeon, ...) instead of
+                     the software adapter
+  --no-skip          Fail if a step cannot run on this machine
+  --no-adapter       Require no GPU adapter: GPU tests without one are skipped
+
+Options of `serve`:
+  --port N           Port to listen on [default: 8000]
+  --no-build         Serve the pages of the last build
+
+Options of `test-web`:
+  --only NAME        Run only the tests whose name contains NAME; repeatable
+  --no-build         Test the pages of the last test-web build
 ";
 
 fn main() -> ExitCode {
-    let mut words = std::env::args().skip(1);
-    let command = words.next().unwrap_or_else(|| "help".to_owned());
-    let rest: Vec<String> = words.collect();
-    let wants_help = rest.iter().any(|word| word == "--help" || word == "-h");
+    let mut args = std::env::args().skip(1);
+    let command = args.next().unwrap_or_else(|| "help".to_owned());
+    let args: Vec<String> = args.collect();
+    let wants_help = args.iter().any(|arg| arg == "--help" || arg == "-h");
     match command.as_str() {
-        "test" if !wants_help => match test::Options::parse(&rest) {
+        "test" if !wants_help => match test::parse(&args) {
             Ok(options) => test::run(&options),
-            Err(complaint) => usage_error(&complaint),
+            Err(message) => usage_error(&message),
         },
         "tint" if !wants_help => match tint::check() {
             Ok(()) => ExitCode::SUCCESS,
-            Err(tint::Problem::NoCompiler(why) | tint::Problem::Failed(why)) => {
-                eprintln!("error: {why}");
+            Err(TintError::Unavailable(reason) | TintError::Failed(reason)) => {
+                eprintln!("error: {reason}");
                 ExitCode::FAILURE
             }
         },
-        "web" | "serve" | "test-web" if !wants_help => match web::run(&command, &rest) {
-            Ok(test::Done::Passed) => ExitCode::SUCCESS,
-            Ok(test::Done::Skipped(why)) | Err(why) => {
-                eprintln!("error: {why}");
+        "web" | "serve" | "test-web" if !wants_help => match web::run(&command, &args) {
+            Ok(Outcome::Passed) => ExitCode::SUCCESS,
+            Ok(Outcome::Skipped(reason)) | Err(reason) => {
+                eprintln!("error: {reason}");
                 ExitCode::FAILURE
             }
         },
@@ -59,11 +72,11 @@ fn main() -> ExitCode {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
-        other => usage_error(&format!("there is no command `{other}`")),
+        other => usage_error(&format!("unknown command `{other}`")),
     }
 }
 
-fn usage_error(complaint: &str) -> ExitCode {
-    eprintln!("error: {complaint}\n\n{HELP}");
+fn usage_error(message: &str) -> ExitCode {
+    eprintln!("error: {message}\n\n{HELP}");
     ExitCode::from(2)
 }

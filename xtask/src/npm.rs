@@ -1,34 +1,43 @@
-//! Packages of Node.js, pinned in folders of this repository.
+//! Installs the npm packages that folders of this repository pin.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::run::{root, run, target};
+use crate::process::{root, run_command, target_dir};
 
-/// Installs the packages that `folder` pins, unless these very versions are there. Returns the folder that has `node_modules`; `Err`
-/// says what is missing.
+/// Installs the npm packages that the lock file in `folder` pins, unless the same lock file is
+/// already installed. Returns the folder that contains `node_modules`, inside the target folder.
+///
+/// # Errors
+///
+/// Returns an error if a file cannot be written or `npm ci` fails, for example without a network.
 pub fn install(folder: &str) -> Result<PathBuf, String> {
-    let from = root().join(folder);
-    let home = target().join(folder.replace('/', "-"));
-    let done = home.join("installed.json");
-    let lock = from.join("package-lock.json");
-    let same = |a: &Path, b: &Path| fs::read(a).is_ok_and(|a| fs::read(b).is_ok_and(|b| a == b));
-    if same(&lock, &done) {
-        return Ok(home);
+    let source = root().join(folder);
+    let prefix = target_dir().join(folder.replace('/', "-"));
+    let installed_lock = prefix.join("installed.json");
+    let lock = source.join("package-lock.json");
+    let same_content =
+        |a: &Path, b: &Path| fs::read(a).is_ok_and(|a| fs::read(b).is_ok_and(|b| a == b));
+    if same_content(&lock, &installed_lock) {
+        return Ok(prefix);
     }
-    println!("    installing the npm packages of {folder} into {}", home.display());
-    let failed = |error: std::io::Error| format!("{} cannot be written: {error}", home.display());
-    fs::create_dir_all(&home).map_err(failed)?;
+    println!("    installing the npm packages of {folder} into {}", prefix.display());
+    let write_error =
+        |error: std::io::Error| format!("cannot write to {}: {error}", prefix.display());
+    fs::create_dir_all(&prefix).map_err(write_error)?;
     for file in ["package.json", "package-lock.json"] {
-        fs::copy(from.join(file), home.join(file)).map_err(failed)?;
+        fs::copy(source.join(file), prefix.join(file)).map_err(write_error)?;
     }
     let npm = if cfg!(windows) { "npm.cmd" } else { "npm" };
     let mut command = Command::new(npm);
     command.args(["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--prefix"]);
-    run(command.arg(&home)).map_err(|why| {
-        format!("the npm packages of {folder} are needed: install Node.js 20 or later with npm; the first time needs the network ({why})")
+    run_command(command.arg(&prefix)).map_err(|error| {
+        format!(
+            "cannot install the npm packages of {folder} ({error}); install Node.js 20 or later \
+             with npm; the first run needs the network"
+        )
     })?;
-    fs::copy(&lock, &done).map_err(failed)?;
-    Ok(home)
+    fs::copy(&lock, &installed_lock).map_err(write_error)?;
+    Ok(prefix)
 }

@@ -1,88 +1,95 @@
-//! Every shader through Tint, the WGSL compiler of Chromium: what naga takes, a browser may refuse.
+//! Compiles every shader with Tint, Chromium's WGSL compiler. Tint rejects some shaders that naga
+//! accepts.
 //!
-//! Tint comes in the npm package `webgpu`, pinned in `xtask/tint/` and installed into the target folder.
+//! Tint is part of the npm package `webgpu`, which is pinned in `xtask/tint/` and installed into
+//! the target folder.
 
-use crate::test::{Done, Options};
+use crate::options::Options;
+use crate::step::Outcome;
 use std::fs;
 use std::io;
 use std::process::Command;
 
 use xtask::npm;
-use xtask::run::{cargo, root, run as run_command, target};
+use xtask::process::{cargo, root, run_command, target_dir};
 
-/// The oldest Node.js that the package runs on.
-const NODE: u32 = 18;
+/// The oldest major version of Node.js that the npm package supports.
+const MIN_NODE_VERSION: u32 = 18;
 
-/// Why there is no verdict of "all compile".
-pub enum Problem {
-    /// The compiler is not here: nothing is known about the shaders.
-    NoCompiler(String),
-    /// A shader does not compile, or they could not be written.
+/// Why the check did not pass.
+pub enum TintError {
+    /// Tint cannot be run on this machine, so no shader was checked.
+    Unavailable(String),
+    /// A shader does not compile, or the shaders could not be written.
     Failed(String),
 }
 
-/// The step: a machine without Node.js, or without a network when the package is first needed, goes without.
-pub fn step(_: &Options) -> Result<Done, String> {
+/// Runs the step `tint` of `cargo xtask test`.
+///
+/// The step is skipped without Node.js, and without a network until the package is installed.
+pub fn step(_: &Options) -> Result<Outcome, String> {
     match check() {
-        Ok(()) => Ok(Done::Passed),
-        Err(Problem::NoCompiler(why)) => Ok(Done::Skipped(why)),
-        Err(Problem::Failed(why)) => Err(why),
+        Ok(()) => Ok(Outcome::Passed),
+        Err(TintError::Unavailable(reason)) => Ok(Outcome::Skipped(reason)),
+        Err(TintError::Failed(reason)) => Err(reason),
     }
 }
 
-/// Writes every variant as browsers get it and has Tint compile each.
-pub fn check() -> Result<(), Problem> {
-    let shaders = target().join("tint");
-    let prepare = || {
-        // Shaders of an earlier run must not pass, or fail, for this one's.
+/// Writes every shader variant that browsers use to a folder and compiles each with Tint.
+pub fn check() -> Result<(), TintError> {
+    let shaders = target_dir().join("tint");
+    let create_empty_folder = || {
+        // Remove the shaders of an earlier run, so that only current ones are checked.
         if shaders.exists() {
             fs::remove_dir_all(&shaders)?;
         }
         fs::create_dir_all(&shaders)
     };
-    prepare().map_err(|error: io::Error| {
-        Problem::Failed(format!("{} cannot be written: {error}", shaders.display()))
+    create_empty_folder().map_err(|error: io::Error| {
+        TintError::Failed(format!("cannot write to {}: {error}", shaders.display()))
     })?;
-    find_node().map_err(Problem::NoCompiler)?;
-    let check = npm::install("xtask/tint").map_err(Problem::NoCompiler)?.join("check.js");
-    // Node.js looks for packages beside the script.
-    fs::copy(root().join("xtask/tint/check.js"), &check).map_err(|error| {
-        Problem::Failed(format!("{} cannot be written: {error}", check.display()))
+    require_node().map_err(TintError::Unavailable)?;
+    let script = npm::install("xtask/tint").map_err(TintError::Unavailable)?.join("check.js");
+    // Node.js resolves packages relative to the script, so the script goes next to `node_modules`.
+    fs::copy(root().join("xtask/tint/check.js"), &script).map_err(|error| {
+        TintError::Failed(format!("cannot write {}: {error}", script.display()))
     })?;
 
-    let words = "test --workspace --all-features --locked --test variants -- --exact every_variant_is_written_for_browsers";
-    let mut command = cargo(&words.split(' ').collect::<Vec<_>>());
-    run_command(command.env("BURN_WGSL_SHADERS", &shaders)).map_err(Problem::Failed)?;
+    let args = "test --workspace --all-features --locked --test variants -- \
+                --exact every_variant_is_written_for_browsers";
+    let mut command = cargo(&args.split(' ').collect::<Vec<_>>());
+    run_command(command.env("BURN_WGSL_SHADERS", &shaders)).map_err(TintError::Failed)?;
     let mut node = Command::new("node");
-    run_command(node.arg(check).arg(&shaders)).map_err(Problem::Failed)
+    run_command(node.arg(script).arg(&shaders)).map_err(TintError::Failed)
 }
 
-fn find_node() -> Result<(), String> {
+fn require_node() -> Result<(), String> {
     let output = Command::new("node")
         .arg("--version")
         .output()
-        .map_err(|error| format!("Tint runs in Node.js, and `node` cannot be started: {error}"))?;
+        .map_err(|error| format!("Tint needs Node.js, but `node` could not be started: {error}"))?;
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-    match major(&version) {
-        Some(major) if major >= NODE => Ok(()),
+    match major_version(&version) {
+        Some(major) if major >= MIN_NODE_VERSION => Ok(()),
         _ => Err(format!(
-            "Tint needs Node.js {NODE} or later, and `node --version` says {version:?}"
+            "Tint needs Node.js {MIN_NODE_VERSION} or later, but `node --version` printed \
+             {version:?}"
         )),
     }
 }
 
-/// The first number of a version such as `v20.1.0`.
-fn major(version: &str) -> Option<u32> {
+/// Returns the major version of a version string such as `v20.1.0`.
+fn major_version(version: &str) -> Option<u32> {
     version.trim_start_matches('v').split('.').next()?.parse().ok()
 }
 
 #[cfg(test)]
-mod checks {
+mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_read() {
-        assert_eq!(major("v20.20.2"), Some(20));
-        assert_eq!(major(""), None);
+    fn major_version_is_parsed() {
+        assert_eq!(major_version("v20.20.2"), Some(20));
+        assert_eq!(major_version(""), None);
     }
 }

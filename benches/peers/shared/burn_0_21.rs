@@ -1,4 +1,4 @@
-//! Burn 0.21's names for what the workloads use. The crate root has the backend, `Inner`.
+//! The Burn 0.21 types that the workloads use. The crate root defines the backend, `Inner`.
 
 pub use burn::module::AutodiffModule;
 pub use burn::nn::conv::Conv2dConfig;
@@ -21,7 +21,7 @@ type Outer = Autodiff<Inner>;
 
 pub type Device = <Inner as BackendTypes>::Device;
 /// A tensor without gradients.
-pub type Plain<const D: usize> = Tensor<Inner, D>;
+pub type Untracked<const D: usize> = Tensor<Inner, D>;
 /// A tensor that may have gradients.
 pub type Tracked<const D: usize> = Tensor<Outer, D>;
 pub type Labels = Tensor<Outer, 1, Int>;
@@ -32,7 +32,8 @@ pub type TransformerEncoder = burn::nn::transformer::TransformerEncoder<Outer>;
 pub trait Model: AutodiffModule<Outer> {}
 impl<M: AutodiffModule<Outer>> Model for M {}
 
-/// Where models are made. In this version the tensor's type says whether it has gradients.
-pub fn with_gradients(device: &Device) -> Device {
+/// Returns the device for tensors with gradients. In Burn 0.21 it is the same device: the tensor
+/// type decides whether gradients are tracked.
+pub fn autodiff_device(device: &Device) -> Device {
     device.clone()
 }

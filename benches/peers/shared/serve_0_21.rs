@@ -1,4 +1,4 @@
-//! A Burn 0.21 backend as a peer. The crate root has the backend, `Inner`.
+//! The peer for a Burn 0.21 backend. The crate root defines the backend, `Inner`.
 
 use burn::tensor::backend::Backend;
 use peer_protocol::{Peer, Work};
@@ -21,10 +21,11 @@ impl Peer for Burn021 {
     }
 
     fn sync(&self) {
-        Inner::sync(&self.device).expect("the device is alive");
+        Inner::sync(&self.device).expect("synchronisation succeeds");
     }
 }
 
+/// Answers the runner's commands until the end of stdin.
 pub fn serve(device: Device, about: String) -> Result<(), Box<dyn std::error::Error>> {
     Ok(peer_protocol::serve(&Burn021 { device, about })?)
 }

@@ -1,4 +1,4 @@
-//! What a table must say about where and how it was made.
+//! The header of a results file: machine, commit, command and peers.
 
 use std::process::Command;
 use std::time::SystemTime;
@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use crate::Device;
 use crate::process::Launcher;
 
-/// Lines of Markdown, without the table.
-pub fn facts<'a>(device: Device, launchers: impl Iterator<Item = &'a Launcher>) -> String {
+/// Returns the title and the list of run parameters as Markdown.
+pub fn header<'a>(device: Device, launchers: impl Iterator<Item = &'a Launcher>) -> String {
     let arguments = std::env::args().skip(1).collect::<Vec<_>>().join(" ");
-    let mut text = format!("# burn-wgsl and its peers, {} adapter\n\n", device.word());
+    let mut text = format!("# burn-wgsl and its peers, {} adapter\n\n", device.name());
     text += &format!("- Date: {}\n", humantime::format_rfc3339_seconds(SystemTime::now()));
     text += &format!("- Commit: {}\n", commit().unwrap_or_else(|| "unknown".into()));
     text += &format!("- CPU: {}\n", cpu());
@@ -21,6 +21,7 @@ pub fn facts<'a>(device: Device, launchers: impl Iterator<Item = &'a Launcher>) 
     text
 }
 
+/// Runs git in this package's folder. Returns its trimmed output, or `None` if it fails.
 fn git(arguments: &[&str]) -> Option<String> {
     let output = Command::new("git")
         .args(["-C", env!("CARGO_MANIFEST_DIR")])
@@ -30,12 +31,14 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// Returns the short hash of the commit, marked if the working tree has changes.
 fn commit() -> Option<String> {
     let commit = git(&["rev-parse", "--short", "HEAD"])?;
     let clean = git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
     Some(if clean { commit } else { format!("{commit}, with changes") })
 }
 
+/// Returns the CPU model and its number of threads.
 fn cpu() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

@@ -1,5 +1,6 @@
-//! burn-wgsl and its peers, each a process of its own, take turns at the same workloads on the same adapter; a table of
-//! medians and ratios comes out. `README.md` has the commands.
+//! Runs the same workloads through burn-wgsl and other backends (peers) on one adapter. Each peer
+//! is a separate process; their measurements are interleaved. The result is a table of medians and
+//! ratios. `README.md` has the commands.
 
 mod machine;
 mod measure;
@@ -27,37 +28,39 @@ const DEFAULT_PEERS: [&str; 6] = ["wgsl", "wgpu22", "wgpu22-wgsl", "wgpu21", "fl
 #[derive(Parser)]
 #[command(about, version)]
 struct Args {
-    /// The peers, the first of which the others are compared with: wgsl, wgpu22, wgpu22-wgsl, wgpu21, flex21, torch
+    /// Peers to measure; ratios are relative to the first: wgsl, wgpu22, wgpu22-wgsl, wgpu21,
+    /// flex21, torch
     #[arg(long, value_delimiter = ',', num_args = 1.., default_values = DEFAULT_PEERS)]
     peers: Vec<String>,
-    /// Names of workloads, or beginnings of names such as `matmul`; all of them if none is given
+    /// Workload names or prefixes such as `matmul` [default: all workloads]
     #[arg(long, value_delimiter = ',', num_args = 1..)]
     workloads: Vec<String>,
-    /// How often each peer has its turn at a workload
+    /// Measurements of each workload per peer
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
-    /// The adapter; burn-flex runs on the CPU either way, PyTorch unless it is `gpu`
+    /// Adapter; burn-flex always runs on the CPU, PyTorch runs on the CPU unless this is `gpu`
     #[arg(long, value_enum)]
     device: Option<Device>,
-    /// The results, as Markdown
+    /// Results file (Markdown)
     #[arg(long, default_value = "results.md")]
     out: PathBuf,
-    /// The longest that one answer may take, in seconds; the first answers of burn-wgpu include its autotuning
+    /// Timeout for one reply in seconds; the first replies of burn-wgpu include its autotuning
     #[arg(long, default_value_t = 900)]
     limit: u64,
-    /// Training steps for the peak of memory
+    /// Training steps of the `peak-memory` workload
     #[arg(long, default_value_t = 200)]
     steps: u32,
-    /// Where the peers keep caches of shaders and tuning from run to run [default: a folder of the system's temporary one]
+    /// Folder for the peers' shader and tuning caches, kept between runs [default:
+    /// `burn-wgsl-peers` in the system's temporary folder]
     #[arg(long)]
     caches: Option<PathBuf>,
-    /// The Python that has PyTorch
+    /// Python interpreter with PyTorch
     #[arg(long, default_value = "python3")]
     python: PathBuf,
-    /// Take the peers as they were built before
+    /// Use the existing builds of the peers
     #[arg(long)]
     no_build: bool,
-    /// Only show the workloads
+    /// List the workloads and exit
     #[arg(long)]
     list: bool,
 }
@@ -66,12 +69,12 @@ struct Args {
 pub enum Device {
     /// A software adapter such as Mesa's lavapipe
     Software,
-    /// The first real GPU
+    /// The first physical GPU
     Gpu,
 }
 
 impl Device {
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Software => "software",
             Self::Gpu => "gpu",
@@ -81,52 +84,58 @@ impl Device {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let chosen = workloads::matching(&args.workloads)?;
+    let selected = workloads::matching(&args.workloads)?;
     if args.list {
-        return show(&workloads::list(&chosen));
+        return print_stdout(&workloads::list(&selected));
     }
     let Some(device) = args.device else {
-        bail!("say on which adapter: --device software, or --device gpu")
+        bail!("no adapter selected: use --device software or --device gpu")
     };
-    let caches = caches(&args)?;
+    let caches = cache_folder(&args)?;
     let mut launchers = Vec::new();
     let mut skipped = Vec::new();
     for peer in peers::named(&args.peers)? {
-        match ready(peer, &args, device, &caches) {
+        match prepare(peer, &args, device, &caches) {
             Ok(launcher) => launchers.push(launcher),
-            Err(why) => {
-                eprintln!("skipped {}: {why:#}", peer.title);
-                skipped.push(format!("{}: {why:#}", peer.title));
+            Err(error) => {
+                eprintln!("skipped {}: {error:#}", peer.title);
+                skipped.push(format!("{}: {error:#}", peer.title));
             }
         }
     }
-    ensure!(!launchers.is_empty(), "none of the peers can run");
+    ensure!(!launchers.is_empty(), "no peer can run: the messages above give the reasons");
 
     let mut measurement =
         Measurement::new(launchers, Duration::from_secs(args.limit), args.rounds, args.steps);
-    let facts = machine::facts(device, measurement.launchers());
+    let header = machine::header(device, measurement.launchers());
     let mut rows: Vec<(&Workload, Vec<Outcome>)> = Vec::new();
-    for workload in chosen {
-        rows.push((workload, measurement.take(workload)));
-        // Written after each workload, so that a run that is cut short leaves what it has.
-        let text = report::markdown(&facts, measurement.peers(), &rows, &skipped);
+    for workload in selected {
+        rows.push((workload, measurement.measure(workload)));
+        // Write the file after each workload, so that an interrupted run keeps its results.
+        let text = report::markdown(&header, measurement.peers(), &rows, &skipped);
         std::fs::write(&args.out, text)
             .with_context(|| format!("cannot write {}", args.out.display()))?;
         eprintln!("{}", report::line(measurement.peers(), &rows[rows.len() - 1]));
     }
-    show(&report::table(measurement.peers(), &rows))?;
+    print_stdout(&report::table(measurement.peers(), &rows))?;
     eprintln!("{}", args.out.display());
     Ok(())
 }
 
-/// The folder of the peers' caches. Below a `Cargo.toml` cubecl would keep its own in that package's target folder.
-fn caches(args: &Args) -> Result<PathBuf> {
+/// Returns the folder of the peers' caches.
+///
+/// # Errors
+///
+/// Returns an error if the folder is inside a Cargo package: cubecl would then put its cache in
+/// that package's target folder.
+fn cache_folder(args: &Args) -> Result<PathBuf> {
     let folder =
         args.caches.clone().unwrap_or_else(|| std::env::temp_dir().join("burn-wgsl-peers"));
     let folder = std::path::absolute(folder)?;
-    if let Some(package) = folder.ancestors().find(|above| above.join("Cargo.toml").exists()) {
+    if let Some(package) = folder.ancestors().find(|ancestor| ancestor.join("Cargo.toml").exists())
+    {
         bail!(
-            "--caches {} is inside the package {}: choose a folder outside",
+            "--caches {} is inside the Cargo package {}: use a folder outside of it",
             folder.display(),
             package.display()
         );
@@ -134,59 +143,67 @@ fn caches(args: &Args) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds a peer, or finds out why it cannot run.
-fn ready(peer: &'static Peer, args: &Args, device: Device, caches: &Path) -> Result<Launcher> {
+/// Builds and starts a peer and asks it for its device.
+///
+/// # Errors
+///
+/// Returns an error if the peer cannot be built or does not start.
+fn prepare(peer: &'static Peer, args: &Args, device: Device, caches: &Path) -> Result<Launcher> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let (program, script) = match peer.package {
         Some(package) => {
             if !args.no_build {
                 eprintln!("building {package}");
-                // One by one: built together they would share the union of the features that each asks for.
+                // Build each package alone: a common build would unify the features of all peers.
                 let mut build = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
                 build
                     .args(["build", "--release", "--locked", "--quiet", "-p", package])
                     .current_dir(folder);
-                let status =
-                    build.status().context("cannot start cargo; --no-build does without it")?;
+                let status = build
+                    .status()
+                    .context("cannot start cargo; --no-build uses existing builds")?;
                 ensure!(status.success(), "cargo could not build {package}");
             }
-            let here = std::env::current_exe()?;
+            let runner = std::env::current_exe()?;
             let program =
-                here.with_file_name(format!("{}{}", peer.program, std::env::consts::EXE_SUFFIX));
-            ensure!(program.exists(), "{} is missing: leave out --no-build", program.display());
+                runner.with_file_name(format!("{}{}", peer.program, std::env::consts::EXE_SUFFIX));
+            ensure!(program.exists(), "{} not found: run without --no-build", program.display());
             (program, None)
         }
         None => {
-            let found = Command::new(&args.python).args(["-c", "import torch"]).output();
+            let import = Command::new(&args.python).args(["-c", "import torch"]).output();
             let python = args.python.display();
-            let found = found
-                .with_context(|| format!("{python} cannot be started; --python names another"))?;
-            let last = String::from_utf8_lossy(&found.stderr)
+            let import = import.with_context(|| {
+                format!("cannot start {python}; --python selects another interpreter")
+            })?;
+            let last_line = String::from_utf8_lossy(&import.stderr)
                 .lines()
                 .last()
                 .unwrap_or_default()
                 .to_owned();
             ensure!(
-                found.status.success(),
-                "{python} has no PyTorch ({last}): `{python} -m pip install torch numpy`, or --python"
+                import.status.success(),
+                "{python} cannot import PyTorch ({last_line}): \
+                 run `{python} -m pip install torch numpy`, \
+                 or select another interpreter with --python"
             );
             (args.python.clone(), Some(folder.join(peer.program)))
         }
     };
-    let caches = caches.join(device.word()).join(peer.name);
+    let caches = caches.join(device.name()).join(peer.name);
     let mut launcher = Launcher { peer, program, script, device, caches, about: String::new() };
     launcher.about =
         match launcher.start(&launcher.caches)?.ask("about", Duration::from_secs(args.limit))? {
             Reply::About(text) => text,
-            other => bail!("an unexpected answer: {other:?}"),
+            other => bail!("unexpected reply to `about`: {other:?}"),
         };
     Ok(launcher)
 }
 
-/// To stdout, which may be a pipe that nobody reads to its end.
-fn show(text: &str) -> Result<()> {
+/// Writes to stdout. A closed pipe is not an error.
+fn print_stdout(text: &str) -> Result<()> {
     match std::io::stdout().write_all(text.as_bytes()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
+        result => Ok(result?),
     }
 }

@@ -1,4 +1,5 @@
-//! Rounds: the peers take turns, so that a machine whose speed drifts slows all of them alike.
+//! Interleaved measurement: the peers take turns in each round, so that drift of the machine's
+//! speed affects all of them equally.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,20 +11,20 @@ use crate::peers::Peer;
 use crate::process::{Launcher, Process};
 use crate::workloads::{Kind, Workload};
 
-/// What one peer did at one workload.
+/// The result of one peer in one workload.
 #[derive(Default)]
 pub struct Outcome {
-    /// In the workload's unit.
+    /// Samples in the workload's unit.
     pub samples: Vec<f64>,
-    /// The mean of the result's absolute values.
+    /// Mean absolute value of the computed result.
     pub value: Option<f64>,
-    /// What its warm-up took, in seconds.
+    /// Duration of the warm-up in seconds.
     pub warm_up: Option<f64>,
-    /// Why there are no more samples.
+    /// The error that ended the measurement.
     pub failure: Option<String>,
 }
 
-/// The peers' processes over a run.
+/// The peers of a run and their processes.
 pub struct Measurement {
     peers: Vec<(Launcher, Option<Process>)>,
     limit: Duration,
@@ -49,36 +50,37 @@ impl Measurement {
         self.peers.iter().map(|(launcher, _)| launcher)
     }
 
-    /// All rounds of a workload: one outcome per peer.
-    pub fn take(&mut self, workload: &Workload) -> Vec<Outcome> {
+    /// Runs all rounds of a workload. Returns one outcome per peer.
+    pub fn measure(&mut self, workload: &Workload) -> Vec<Outcome> {
         let mut outcomes: Vec<Outcome> = self.peers.iter().map(|_| Outcome::default()).collect();
         let rounds = match workload.kind {
             Kind::FirstCold | Kind::Peak => 1,
             Kind::Op | Kind::Step | Kind::FirstWarm => self.rounds,
         };
         if !matches!(workload.kind, Kind::Op | Kind::Step) {
-            // Processes that wait would still hold memory.
+            // End the idle processes, because they still hold memory.
             self.peers.iter_mut().for_each(|(_, process)| *process = None);
         }
         for round in 0..rounds as usize {
             for turn in 0..self.peers.len() {
-                // Another one begins each round: nobody always follows the same neighbour's heat.
+                // Each round starts with the next peer, so that no peer is always first.
                 let index = (round + turn) % self.peers.len();
                 if outcomes[index].failure.is_none()
-                    && let Err(why) = self.turn(index, workload, &mut outcomes[index])
+                    && let Err(error) = self.turn(index, workload, &mut outcomes[index])
                 {
                     self.peers[index].1 = None;
-                    outcomes[index].failure = Some(format!("{why:#}"));
+                    outcomes[index].failure = Some(format!("{error:#}"));
                 }
             }
         }
         outcomes
     }
 
+    /// Adds the samples of one peer's turn to `outcome`.
     fn turn(&mut self, index: usize, workload: &Workload, outcome: &mut Outcome) -> Result<()> {
         let (limit, steps) = (self.limit, self.steps);
         let (launcher, process) = &mut self.peers[index];
-        let first = launcher.caches.join("first-step");
+        let first_step = launcher.caches.join("first-step");
         match workload.kind {
             Kind::Op | Kind::Step => {
                 match ask(launcher, process, &format!("run {}", workload.name), limit)? {
@@ -87,23 +89,23 @@ impl Measurement {
                         outcome.value = outcome.value.or(times.value);
                         outcome.warm_up = outcome.warm_up.or(times.warm_up);
                     }
-                    other => bail!("an unexpected answer: {other:?}"),
+                    other => bail!("unexpected reply to `run`: {other:?}"),
                 }
             }
             Kind::FirstCold => {
-                if first.exists() {
-                    std::fs::remove_dir_all(&first)?;
+                if first_step.exists() {
+                    std::fs::remove_dir_all(&first_step)?;
                 }
-                outcome.samples.push(after_start(launcher, &first, 1, limit)?.0);
+                outcome.samples.push(train_in_new_process(launcher, &first_step, 1, limit)?.0);
             }
             Kind::FirstWarm => {
-                if !first.exists() {
-                    after_start(launcher, &first, 1, limit)?;
+                if !first_step.exists() {
+                    train_in_new_process(launcher, &first_step, 1, limit)?;
                 }
-                outcome.samples.push(after_start(launcher, &first, 1, limit)?.0);
+                outcome.samples.push(train_in_new_process(launcher, &first_step, 1, limit)?.0);
             }
-            Kind::Peak => match after_start(launcher, &launcher.caches, steps, limit)?.1 {
-                0 => bail!("this system does not tell the peak of a process's memory"),
+            Kind::Peak => match train_in_new_process(launcher, &launcher.caches, steps, limit)?.1 {
+                0 => bail!("the system does not report peak process memory"),
                 kib => outcome.samples.push(kib as f64 / 1024.0),
             },
         }
@@ -111,7 +113,7 @@ impl Measurement {
     }
 }
 
-/// Asks the peer's process, starting it if it is not there.
+/// Sends a command to the peer's process, which is started if necessary. Returns the reply.
 fn ask(
     launcher: &Launcher,
     process: &mut Option<Process>,
@@ -125,8 +127,9 @@ fn ask(
     running.ask(command, limit)
 }
 
-/// A process of its own for some training steps: seconds from its start to their end, and its peak of memory in KiB.
-fn after_start(
+/// Runs training steps in a new process. Returns the seconds from its start to the end of the
+/// steps, and its peak memory in KiB.
+fn train_in_new_process(
     launcher: &Launcher,
     caches: &Path,
     steps: u32,
@@ -135,6 +138,6 @@ fn after_start(
     let started = Instant::now();
     match launcher.start(caches)?.ask(&format!("steps {steps}"), limit)? {
         Reply::Done { peak_kib } => Ok((started.elapsed().as_secs_f64(), peak_kib)),
-        other => bail!("an unexpected answer: {other:?}"),
+        other => bail!("unexpected reply to `steps`: {other:?}"),
     }
 }

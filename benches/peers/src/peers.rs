@@ -1,20 +1,20 @@
-//! Who takes part.
+//! The table of peers.
 
 use anyhow::{Result, bail};
 
-/// A peer: a program that speaks `peer_protocol`.
+/// A peer: a backend in a program that implements `peer_protocol`.
 pub struct Peer {
-    /// Its word on the command line.
+    /// Name on the command line.
     pub name: &'static str,
-    /// Its column.
+    /// Column title in the table.
     pub title: &'static str,
-    /// The package of this workspace that has it, if it is in Rust.
+    /// Package of this workspace, for a peer in Rust.
     pub package: Option<&'static str>,
-    /// The program next to this one, or the script in this package's folder.
+    /// Program next to the runner's executable, or script in this package's folder.
     pub program: &'static str,
-    /// The crate that does the work, and the beginning of its version in the lock file.
-    pub engine: Option<(&'static str, &'static str)>,
-    /// What it was built with.
+    /// Crate of the backend and the prefix of its version in the lock file.
+    pub backend: Option<(&'static str, &'static str)>,
+    /// Features of the build, for the results file.
     pub features: &'static str,
 }
 
@@ -24,7 +24,7 @@ const PEERS: &[Peer] = &[
         title: "burn-wgsl",
         package: Some("peer-ours"),
         program: "peer-wgsl",
-        engine: Some(("burn-wgsl", "")),
+        backend: Some(("burn-wgsl", "")),
         features: "default features; burn 0.21 with `autodiff`",
     },
     Peer {
@@ -32,31 +32,33 @@ const PEERS: &[Peer] = &[
         title: "burn-wgpu 0.22, SPIR-V",
         package: Some("peer-wgpu22"),
         program: "peer-wgpu22",
-        engine: Some(("burn-wgpu", "0.22")),
-        features: "burn with `vulkan` (which includes `wgpu`) and its default features, among them `autotune` and `fusion`",
+        backend: Some(("burn-wgpu", "0.22")),
+        features: "burn with `vulkan` (which includes `wgpu`) and its default features, including \
+                   `autotune` and `fusion`",
     },
     Peer {
         name: "wgpu22-wgsl",
         title: "burn-wgpu 0.22, WGSL",
         package: Some("peer-wgpu22-wgsl"),
         program: "peer-wgpu22-wgsl",
-        engine: Some(("burn-wgpu", "0.22")),
-        features: "burn with `wgpu` and its default features, among them `autotune` and `fusion`",
+        backend: Some(("burn-wgpu", "0.22")),
+        features: "burn with `wgpu` and its default features, including `autotune` and `fusion`",
     },
     Peer {
         name: "wgpu21",
         title: "burn-wgpu 0.21, SPIR-V",
         package: Some("peer-wgpu21"),
         program: "peer-wgpu21",
-        engine: Some(("burn-wgpu", "0.21")),
-        features: "burn with `autodiff`, `vulkan` (which includes `wgpu`) and its default features, among them `autotune` and `fusion`",
+        backend: Some(("burn-wgpu", "0.21")),
+        features: "burn with `autodiff`, `vulkan` (which includes `wgpu`) and its default \
+                   features, including `autotune` and `fusion`",
     },
     Peer {
         name: "flex21",
         title: "burn-flex 0.21",
         package: Some("peer-ours"),
         program: "peer-flex21",
-        engine: Some(("burn-flex", "0.21")),
+        backend: Some(("burn-flex", "0.21")),
         features: "default features; burn 0.21 with `autodiff`",
     },
     Peer {
@@ -64,18 +66,22 @@ const PEERS: &[Peer] = &[
         title: "PyTorch",
         package: None,
         program: "torch_peer.py",
-        engine: None,
+        backend: None,
         features: "eager, TF32 off",
     },
 ];
 
-/// The peers of these names, in their order.
+/// Returns the peers with the given names, in the same order and without duplicates.
+///
+/// # Errors
+///
+/// Returns an error if a name is unknown.
 pub fn named(names: &[String]) -> Result<Vec<&'static Peer>> {
-    let known = || PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>().join(", ");
+    let known_names = || PEERS.iter().map(|peer| peer.name).collect::<Vec<_>>().join(", ");
     let mut found: Vec<&Peer> = Vec::new();
     for name in names {
         let Some(peer) = PEERS.iter().find(|peer| peer.name == name) else {
-            bail!("no peer is called `{name}`: there are {}", known());
+            bail!("unknown peer `{name}`: use {}", known_names());
         };
         if found.iter().all(|earlier| earlier.name != peer.name) {
             found.push(peer);
@@ -85,15 +91,15 @@ pub fn named(names: &[String]) -> Result<Vec<&'static Peer>> {
 }
 
 impl Peer {
-    /// The crate and version that the lock file pins.
+    /// Returns the name of the backend's crate and its version in the lock file.
     pub fn version(&self) -> Option<String> {
-        let (name, beginning) = self.engine?;
+        let (name, prefix) = self.backend?;
         let lock = include_str!("../Cargo.lock");
         let packages = lock
             .split("[[package]]")
             .filter(|entry| entry.contains(&format!("\nname = \"{name}\"\n")));
         let mut versions =
             packages.filter_map(|entry| entry.split("\nversion = \"").nth(1)?.split('"').next());
-        Some(format!("{name} {}", versions.find(|version| version.starts_with(beginning))?))
+        Some(format!("{name} {}", versions.find(|version| version.starts_with(prefix))?))
     }
 }

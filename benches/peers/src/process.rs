@@ -1,4 +1,4 @@
-//! A peer's process: started with caches of its own, asked a line at a time, and given up when it takes too long.
+//! Peer processes: separate cache folders, one command and one reply per line, a timeout per reply.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -13,30 +13,30 @@ use peer_protocol::Reply;
 use crate::Device;
 use crate::peers::Peer;
 
-/// How to start a peer.
+/// Everything needed to start a peer.
 pub struct Launcher {
     pub peer: &'static Peer,
     pub program: PathBuf,
     pub script: Option<PathBuf>,
     pub device: Device,
-    /// Where its caches and its log are.
+    /// Folder of the peer's caches and its log.
     pub caches: PathBuf,
-    /// What it says about itself.
+    /// Device description from the `about` reply.
     pub about: String,
 }
 
 impl Launcher {
-    /// Starts the peer with its caches in the folder `caches`, which is also its working folder.
+    /// Starts the peer with `caches` as its cache folder and working directory.
     pub fn start(&self, caches: &Path) -> Result<Process> {
         std::fs::create_dir_all(caches)
-            .with_context(|| format!("cannot make {}", caches.display()))?;
+            .with_context(|| format!("cannot create {}", caches.display()))?;
         let log = caches.join("stderr.log");
         let mut command = Command::new(&self.program);
         command
             .args(&self.script)
-            .arg(self.device.word())
+            .arg(self.device.name())
             .current_dir(caches)
-            // cubecl's tuning and kernels; Mesa's and NVIDIA's compiled shaders; CUDA's kernels.
+            // Tuning and kernels of cubecl; compiled shaders of Mesa and NVIDIA; CUDA kernels.
             .env("XDG_CACHE_HOME", caches)
             .env("MESA_SHADER_CACHE_DIR", caches.join("mesa"))
             .env("__GL_SHADER_DISK_CACHE_PATH", caches.join("nvidia"))
@@ -44,7 +44,7 @@ impl Launcher {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(File::create(&log)?);
-        std::fs::create_dir_all(caches.join("nvidia"))?; // the driver does not make it
+        std::fs::create_dir_all(caches.join("nvidia"))?; // NVIDIA's driver does not create it
         let mut child =
             command.spawn().with_context(|| format!("cannot start {}", self.program.display()))?;
         let stdout = child.stdout.take().context("the peer has no stdout")?;
@@ -60,7 +60,7 @@ impl Launcher {
     }
 }
 
-/// A running peer. Dropping it ends it.
+/// A running peer. Dropping it ends the process.
 pub struct Process {
     child: Child,
     lines: Receiver<String>,
@@ -68,58 +68,63 @@ pub struct Process {
 }
 
 impl Process {
-    /// Sends a command and waits for its answer; after an error the process is of no more use. Between answers it
-    /// stands still: some peers keep a thread that polls their device, and would take time from whose turn it is.
+    /// Sends a command and waits for the reply. The process is suspended between commands (on
+    /// Unix), because some peers poll their device in a thread and would slow down the other peers.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the peer reports one, crashes or exceeds `limit`. The process cannot be
+    /// used afterwards.
     pub fn ask(&mut self, command: &str, limit: Duration) -> Result<Reply> {
-        self.stand_still(false);
-        let answer = self.answer(command, limit);
-        self.stand_still(true);
-        answer
+        self.set_suspended(false);
+        let reply = self.exchange(command, limit);
+        self.set_suspended(true);
+        reply
     }
 
     #[cfg(unix)]
-    fn stand_still(&self, still: bool) {
+    fn set_suspended(&self, suspended: bool) {
         use rustix::process::{Pid, Signal, kill_process};
-        // It may have ended, which the next answer tells.
+        // A failure means that the process has ended; the next command reports it.
         let _ = kill_process(
             Pid::from_child(&self.child),
-            if still { Signal::STOP } else { Signal::CONT },
+            if suspended { Signal::STOP } else { Signal::CONT },
         );
     }
 
     #[cfg(not(unix))]
-    fn stand_still(&self, _still: bool) {}
+    fn set_suspended(&self, _suspended: bool) {}
 
-    fn answer(&mut self, command: &str, limit: Duration) -> Result<Reply> {
+    fn exchange(&mut self, command: &str, limit: Duration) -> Result<Reply> {
         let sent = self
             .child
             .stdin
             .as_mut()
             .map(|stdin| writeln!(stdin, "{command}").and_then(|()| stdin.flush()));
         if !matches!(sent, Some(Ok(()))) {
-            return Err(self.ended());
+            return Err(self.exit_error());
         }
         loop {
             match self.lines.recv_timeout(limit) {
-                // What drivers and libraries print is not an answer.
+                // Skip output of drivers and libraries: a reply is a JSON object.
                 Ok(line) if !line.starts_with('{') => {}
                 Ok(line) => match serde_json::from_str(&line)? {
-                    Reply::Error(why) => bail!(why),
+                    Reply::Error(message) => bail!(message),
                     reply => return Ok(reply),
                 },
-                Err(RecvTimeoutError::Timeout) => bail!("took more than {} s", limit.as_secs()),
-                Err(RecvTimeoutError::Disconnected) => return Err(self.ended()),
+                Err(RecvTimeoutError::Timeout) => bail!("no reply within {} s", limit.as_secs()),
+                Err(RecvTimeoutError::Disconnected) => return Err(self.exit_error()),
             }
         }
     }
 
-    /// Why the process is gone: what it said last.
-    fn ended(&mut self) -> anyhow::Error {
-        let status = self.child.wait().map_or("gone".into(), |status| status.to_string());
+    /// Returns an error with the exit status and the panic message, or the last line of the log.
+    fn exit_error(&mut self) -> anyhow::Error {
+        let status = self.child.wait().map_or("unknown status".into(), |status| status.to_string());
         let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let panic = log.lines().skip_while(|line| !line.contains("panicked at")).nth(1);
-        let said = panic.or(log.lines().last()).unwrap_or("it left no message");
-        anyhow!("crashed ({status}): {}", said.chars().take(200).collect::<String>())
+        let message = panic.or(log.lines().last()).unwrap_or("no message in its log");
+        anyhow!("crashed ({status}): {}", message.chars().take(200).collect::<String>())
     }
 }
 

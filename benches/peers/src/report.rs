@@ -1,4 +1,4 @@
-//! The table.
+//! The results file and its tables.
 
 use crate::measure::Outcome;
 use crate::peers::Peer;
@@ -6,51 +6,54 @@ use crate::workloads::{Kind, Workload};
 
 type Row<'a> = (&'a Workload, Vec<Outcome>);
 
-/// Results of the same computation that differ by more than this are told.
+/// Relative difference of results above which the notes report a mismatch.
 const TOLERANCE: f64 = 1e-3;
 
-/// The whole results file.
+/// Returns the complete results file.
 pub fn markdown(
-    facts: &str,
+    header: &str,
     peers: impl Iterator<Item = &'static Peer> + Clone,
     rows: &[Row],
     skipped: &[String],
 ) -> String {
-    let mut text = format!("{facts}\n{}", table(peers.clone(), rows));
-    text += "\nf32. Times end when the device has done its work. Each cell: the median and, in brackets, the quartiles; then the\n\
-             ratio of the median to that of the first peer: above 1, the first peer is the faster or smaller one. The peers take\n\
-             turns, after a warm-up that includes their tuning, and stand still in between.\n";
+    let mut text = format!("{header}\n{}", table(peers.clone(), rows));
+    text += "\n\
+        f32. A time ends when the device has finished its work. Each cell is the median with\n\
+        the quartiles in brackets. The ratio is the median divided by the first peer's median:\n\
+        above 1, the first peer is faster or uses less memory. The peers take turns, after a\n\
+        warm-up that includes their tuning, and are suspended between turns.\n";
     let notes = notes(peers.clone(), rows);
-    let skips = skipped.iter().map(|line| format!("- skipped: {line}\n"));
-    let lines: Vec<String> = skips.chain(notes).collect();
+    let skipped = skipped.iter().map(|line| format!("- skipped: {line}\n"));
+    let lines: Vec<String> = skipped.chain(notes).collect();
     if !lines.is_empty() {
         text += &format!("\nNotes\n\n{}", lines.concat());
     }
-    text + &format!("\nSeconds of warm-up\n\n{}", warm_ups(peers, rows))
+    text + &format!("\nWarm-up in seconds\n\n{}", warm_ups(peers, rows))
 }
 
-/// Medians, quartiles and ratios.
+/// Returns the table of medians, quartiles and ratios.
 pub fn table(peers: impl Iterator<Item = &'static Peer>, rows: &[Row]) -> String {
     let mut text = String::from("| workload | unit |");
-    let mut rule = String::from("|---|---|");
+    let mut separator = String::from("|---|---|");
     for (index, peer) in peers.enumerate() {
         text += &format!(" {} |", peer.title);
-        rule += "--:|";
+        separator += "--:|";
         if index > 0 {
             text += " ratio |";
-            rule += "--:|";
+            separator += "--:|";
         }
     }
-    text = format!("{text}\n{rule}\n");
+    text = format!("{text}\n{separator}\n");
     for (workload, outcomes) in rows {
-        text += &format!("| {}: {} | {} |", workload.name, workload.what, workload.kind.unit());
+        text +=
+            &format!("| {}: {} | {} |", workload.name, workload.description, workload.kind.unit());
         let base = median(&outcomes[0].samples);
         for (index, outcome) in outcomes.iter().enumerate() {
             text += &format!(" {} |", cell(outcome));
             if index > 0 {
                 let ratio = base
                     .zip(median(&outcome.samples))
-                    .map(|(base, own)| format!("{:.2}", own / base));
+                    .map(|(base, median)| format!("{:.2}", median / base));
                 text += &format!(" {} |", ratio.unwrap_or_default());
             }
         }
@@ -59,7 +62,7 @@ pub fn table(peers: impl Iterator<Item = &'static Peer>, rows: &[Row]) -> String
     text
 }
 
-/// One workload in a line, for those who wait.
+/// Returns the results of one workload in one line, to show progress.
 pub fn line(peers: impl Iterator<Item = &'static Peer>, (workload, outcomes): &Row) -> String {
     let cells =
         peers.zip(outcomes).map(|(peer, outcome)| format!("{} {}", peer.name, cell(outcome)));
@@ -76,16 +79,17 @@ fn cell(outcome: &Outcome) -> String {
     sorted.sort_by(f64::total_cmp);
     match (sorted.as_slice(), &outcome.failure) {
         (_, Some(_)) | ([], None) => "failed".into(),
-        ([only], None) => figure(*only),
+        ([only], None) => format_number(*only),
         (samples, None) => {
-            let [low, middle, high] = [0.25, 0.5, 0.75].map(|part| figure(quantile(samples, part)));
+            let [low, middle, high] =
+                [0.25, 0.5, 0.75].map(|q| format_number(quantile(samples, q)));
             format!("{middle} ({low}-{high})")
         }
     }
 }
 
-/// Three digits that count, and no less than whole numbers.
-fn figure(x: f64) -> String {
+/// Formats a number with three significant digits. The integer part is always complete.
+fn format_number(x: f64) -> String {
     let digits = if x >= 100.0 {
         0
     } else if x >= 10.0 {
@@ -102,27 +106,29 @@ fn median(samples: &[f64]) -> Option<f64> {
     (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
 }
 
-fn quantile(sorted: &[f64], part: f64) -> f64 {
-    let at = part * (sorted.len() - 1) as f64;
-    let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
-    below + (above - below) * at.fract()
+/// Interpolates linearly between the two nearest samples.
+fn quantile(sorted: &[f64], q: f64) -> f64 {
+    let position = q * (sorted.len() - 1) as f64;
+    let (lower, upper) = (sorted[position.floor() as usize], sorted[position.ceil() as usize]);
+    lower + (upper - lower) * position.fract()
 }
 
-/// Failures, and results that differ from the first peer's.
+/// Returns a line per failure and per result that differs from the first peer's.
 fn notes(peers: impl Iterator<Item = &'static Peer> + Clone, rows: &[Row]) -> Vec<String> {
     let mut notes = Vec::new();
     for (workload, outcomes) in rows {
         let expected = outcomes[0].value;
         for (peer, outcome) in peers.clone().zip(outcomes) {
-            if let Some(why) = &outcome.failure {
-                notes.push(format!("- {} at {}: {why}\n", peer.title, workload.name));
+            if let Some(failure) = &outcome.failure {
+                notes.push(format!("- {}, {}: {failure}\n", peer.title, workload.name));
             }
             if let (Kind::Op, Some(expected), Some(value)) =
                 (workload.kind, expected, outcome.value)
                 && (value - expected).abs() > TOLERANCE * expected.abs()
             {
                 notes.push(format!(
-                    "- {} at {}: ANOTHER RESULT, of mean absolute {value:.6} instead of {expected:.6}\n",
+                    "- {}, {}: RESULT MISMATCH, mean absolute value {value:.6} instead of \
+                     {expected:.6}\n",
                     peer.title, workload.name
                 ));
             }
@@ -131,6 +137,7 @@ fn notes(peers: impl Iterator<Item = &'static Peer> + Clone, rows: &[Row]) -> Ve
     notes
 }
 
+/// Returns the table of warm-up durations.
 fn warm_ups(peers: impl Iterator<Item = &'static Peer> + Clone, rows: &[Row]) -> String {
     let mut text = format!(
         "| workload |{}\n",
@@ -138,10 +145,11 @@ fn warm_ups(peers: impl Iterator<Item = &'static Peer> + Clone, rows: &[Row]) ->
     );
     text += &format!("|---|{}\n", peers.map(|_| "--:|").collect::<String>());
     for (workload, outcomes) in
-        rows.iter().filter(|(_, outcomes)| outcomes.iter().any(|o| o.warm_up.is_some()))
+        rows.iter().filter(|(_, outcomes)| outcomes.iter().any(|outcome| outcome.warm_up.is_some()))
     {
-        let cells =
-            outcomes.iter().map(|o| format!(" {} |", o.warm_up.map(figure).unwrap_or_default()));
+        let cells = outcomes.iter().map(|outcome| {
+            format!(" {} |", outcome.warm_up.map(format_number).unwrap_or_default())
+        });
         text += &format!("| {} |{}\n", workload.name, cells.collect::<String>());
     }
     text

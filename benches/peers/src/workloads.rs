@@ -1,30 +1,33 @@
-//! What is measured.
+//! The table of workloads.
 
 use anyhow::{Result, bail};
 
 /// One row of the table.
 pub struct Workload {
     pub name: &'static str,
-    pub what: &'static str,
+    pub description: &'static str,
     pub kind: Kind,
 }
 
-/// How it is measured.
+/// The method of measurement.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// Repetitions in a process that has warmed up. All peers compute the same, so their results are compared.
+    /// Time of an op in a warmed-up process. The results of all peers are compared.
     Op,
-    /// The same for training steps, whose weights begin at random.
+    /// Time of a training step in a warmed-up process. Results are not compared, because the
+    /// initial weights are random.
     Step,
-    /// From the start of a process to the end of its first training step of the CNN, with empty caches; once.
+    /// Time from process start to the end of the first CNN training step, with empty caches.
+    /// Measured once.
     FirstCold,
-    /// The same, with the caches that another process left.
+    /// The same time with the caches filled by an earlier process.
     FirstWarm,
-    /// The most memory that a process has resident over many training steps of the CNN; once.
+    /// Peak resident memory of a process over many CNN training steps. Measured once.
     Peak,
 }
 
 impl Kind {
+    /// Returns the unit of the samples.
     pub fn unit(self) -> &'static str {
         match self {
             Self::Op | Self::Step => "ms",
@@ -34,12 +37,12 @@ impl Kind {
     }
 }
 
-const fn op(name: &'static str, what: &'static str) -> Workload {
-    Workload { name, what, kind: Kind::Op }
+const fn op(name: &'static str, description: &'static str) -> Workload {
+    Workload { name, description, kind: Kind::Op }
 }
 
-const fn step(name: &'static str, what: &'static str) -> Workload {
-    Workload { name, what, kind: Kind::Step }
+const fn step(name: &'static str, description: &'static str) -> Workload {
+    Workload { name, description, kind: Kind::Step }
 }
 
 const WORKLOADS: &[Workload] = &[
@@ -66,33 +69,51 @@ const WORKLOADS: &[Workload] = &[
     step("transformer-step", "d 128, 2 layers, 4 heads, feed-forward 512, seq 64, batch 16; Adam"),
     Workload {
         name: "first-step-cold",
-        what: "process start to the end of the first CNN step, caches empty",
+        description: "process start to the end of the first CNN step, caches empty",
         kind: Kind::FirstCold,
     },
-    Workload { name: "first-step-warm", what: "the same, caches filled", kind: Kind::FirstWarm },
-    Workload { name: "peak-memory", what: "of the process, over CNN steps", kind: Kind::Peak },
+    Workload {
+        name: "first-step-warm",
+        description: "the same, caches filled",
+        kind: Kind::FirstWarm,
+    },
+    Workload {
+        name: "peak-memory",
+        description: "of the process, over CNN steps",
+        kind: Kind::Peak,
+    },
 ];
 
-/// The workloads that these words ask for, each by its name or by the beginning of several; all of them for none.
-pub fn matching(words: &[String]) -> Result<Vec<&'static Workload>> {
-    let asks = |word: &str, name: &str| {
-        // A whole name is no beginning: `conv2d` leaves out `conv2d-backward`.
-        if WORKLOADS.iter().any(|workload| workload.name == word) {
-            name == word
+/// Returns the workloads selected by full names or name prefixes; all workloads if `patterns` is
+/// empty.
+///
+/// # Errors
+///
+/// Returns an error if a pattern selects no workload.
+pub fn matching(patterns: &[String]) -> Result<Vec<&'static Workload>> {
+    let matches = |pattern: &str, name: &str| {
+        // A full name is not a prefix: `conv2d` does not select `conv2d-backward`.
+        if WORKLOADS.iter().any(|workload| workload.name == pattern) {
+            name == pattern
         } else {
-            name.starts_with(word)
+            name.starts_with(pattern)
         }
     };
-    for word in words {
-        if !WORKLOADS.iter().any(|workload| asks(word, workload.name)) {
+    for pattern in patterns {
+        if !WORKLOADS.iter().any(|workload| matches(pattern, workload.name)) {
             let all: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
-            bail!("no workload begins with `{word}`: there are {}", all.join(", "));
+            bail!("no workload matches `{pattern}`: use a name or prefix of {}", all.join(", "));
         }
     }
-    let wanted = |name: &str| words.is_empty() || words.iter().any(|word| asks(word, name));
-    Ok(WORKLOADS.iter().filter(|workload| wanted(workload.name)).collect())
+    let selected =
+        |name: &str| patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name));
+    Ok(WORKLOADS.iter().filter(|workload| selected(workload.name)).collect())
 }
 
+/// Formats names and descriptions, one workload per line.
 pub fn list(workloads: &[&Workload]) -> String {
-    workloads.iter().map(|workload| format!("{:<18}{}\n", workload.name, workload.what)).collect()
+    workloads
+        .iter()
+        .map(|workload| format!("{:<18}{}\n", workload.name, workload.description))
+        .collect()
 }

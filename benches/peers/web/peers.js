@@ -1,9 +1,12 @@
-// The peers, each with what it is asked to do: `matmul(a, b, n)` gives a function that multiplies once and waits for the device,
-// and one that reads a number of the product.
+// The peers. Each entry opens its library and returns the workloads that it supports:
+// - `matmul(a, b, n)` uploads two `[n, n]` matrices. It returns either `once` (multiplies and waits
+//   for the device), `last` (reads the last element of the product) and `dispose`, or `measure`
+//   (returns the median seconds per product).
+// - `training()` returns a function that runs training steps of the digits network.
 
 const peers = {};
 
-/** Ours, as the pages have it: the module of the pages in its own build. */
+/** burn-wgsl: the module of this project's web pages. */
 peers["burn-wgsl"] = async () => {
 	globalThis.reportPanic = (message) => console.error(message);
 	const wasm = await import("./ours/pkg/all.js");
@@ -11,9 +14,14 @@ peers["burn-wgsl"] = async () => {
 	const { device } = await wasm.open("software");
 	return {
 		version: wasm.version(),
-		// It makes its own numbers and takes its own times, each over some products and one read of a number.
+		// The module creates its own operands and measures the time itself. A sample is several
+		// products and the readback of one element.
 		async matmul(a, b, n) {
-			return { times: async (milliseconds) => (await wasm.race_matmul(device, n, milliseconds)).seconds };
+			return {
+				async measure(milliseconds) {
+					return (await wasm.race_matmul(device, n, milliseconds)).seconds;
+				},
+			};
 		},
 		async training() {
 			const digits = await wasm.Digits.create(device, { seed: 1, batch: 64, rate: 1e-3 });
@@ -30,7 +38,8 @@ peers["jax-js"] = async () => {
 	return {
 		async matmul(a, b, n) {
 			const product = jax.jit((x, y) => np.matmul(x, y));
-			const [x, y] = [a, b].map((values) => np.array(values, { shape: [n, n], dtype: np.float32 }));
+			const options = { shape: [n, n], dtype: np.float32 };
+			const [x, y] = [a, b].map((values) => np.array(values, options));
 			return {
 				async once() {
 					const out = product(x.ref, y.ref);
@@ -38,7 +47,7 @@ peers["jax-js"] = async () => {
 					return out;
 				},
 				last: async (out) => (await out.data()).at(-1),
-				drop: (out) => out.refCount > 0 && out.dispose(),
+				dispose: (out) => out.refCount > 0 && out.dispose(),
 			};
 		},
 	};
@@ -55,13 +64,13 @@ peers.tfjs = async () => {
 			return {
 				async once() {
 					const out = tf.matMul(x, y);
-					const one = tf.slice(out, [0, 0], [1, 1]);
-					await one.data();
-					one.dispose();
+					const element = tf.slice(out, [0, 0], [1, 1]);
+					await element.data();
+					element.dispose();
 					return out;
 				},
 				last: async (out) => (await out.data()).at(-1),
-				drop: (out) => out.dispose(),
+				dispose: (out) => out.dispose(),
 			};
 		},
 	};
@@ -72,11 +81,15 @@ peers["onnxruntime-web"] = async () => {
 	return {
 		version: ort.env.versions.web,
 		async matmul(a, b, n) {
-			const options = { executionProviders: ["webgpu"], preferredOutputLocation: "gpu-buffer" };
+			const options = {
+				executionProviders: ["webgpu"],
+				preferredOutputLocation: "gpu-buffer",
+			};
 			const session = await ort.InferenceSession.create(matmulModel(n), options);
 			const device = await ort.env.webgpu.device;
 			const onDevice = (values) => {
-				const usage = GPUBufferUsage.STORAGE | GPUBufferUsage.COPY_SRC | GPUBufferUsage.COPY_DST;
+				const { STORAGE, COPY_SRC, COPY_DST } = GPUBufferUsage;
+				const usage = STORAGE | COPY_SRC | COPY_DST;
 				const gpuBuffer = device.createBuffer({ size: values.byteLength, usage });
 				device.queue.writeBuffer(gpuBuffer, 0, values);
 				return ort.Tensor.fromGpuBuffer(gpuBuffer, { dataType: "float32", dims: [n, n] });
@@ -89,13 +102,13 @@ peers["onnxruntime-web"] = async () => {
 					return c;
 				},
 				last: async (out) => (await out.getData()).at(-1),
-				drop: (out) => out.dispose(),
+				dispose: (out) => out.dispose(),
 			};
 		},
 	};
 };
 
-/** Burn's own GPU backend, in the digits network of the example. */
+/** burn-wgpu, training the network of the digits example. */
 peers["burn-wgpu"] = async () => {
 	const wasm = await import("./burn/pkg/burn_wgpu.js");
 	await wasm.default();
@@ -107,7 +120,7 @@ peers["burn-wgpu"] = async () => {
 	};
 };
 
-/** A model of one product of n by n matrices, in ONNX's protocol buffers. */
+/** Encodes an ONNX model (protocol buffers) with one MatMul of two `[n, n]` matrices. */
 function matmulModel(n) {
 	const varint = (value) => {
 		const bytes = [];
@@ -115,8 +128,10 @@ function matmulModel(n) {
 		return [...bytes, value];
 	};
 	const number = (field, value) => [...varint(field * 8), ...varint(value)];
-	const bytes = (field, content) => [...varint(field * 8 + 2), ...varint(content.length), ...content];
-	const text = (field, word) => bytes(field, [...word].map((letter) => letter.charCodeAt(0)));
+	const bytes = (field, content) => {
+		return [...varint(field * 8 + 2), ...varint(content.length), ...content];
+	};
+	const text = (field, string) => bytes(field, [...string].map((char) => char.charCodeAt(0)));
 	const size = bytes(1, number(1, n));
 	const type = bytes(1, [...number(1, 1), ...bytes(2, [...size, ...size])]);
 	const value = (name) => [...text(1, name), ...bytes(2, type)];
@@ -131,12 +146,12 @@ function matmulModel(n) {
 	return Uint8Array.from([...number(1, 8), ...bytes(7, graph), ...bytes(8, number(2, 13))]);
 }
 
-/** The same numbers for everybody. */
-function numbers(count, seed) {
+/** Returns pseudo-random values in -1..1, the same for all peers. */
+function inputValues(count, seed) {
 	const values = new Float32Array(count);
-	for (let at = 0, state = seed; at < count; at += 1) {
+	for (let index = 0, state = seed; index < count; index += 1) {
 		state = (Math.imul(state, 1664525) + 1013904223) >>> 0;
-		values[at] = state / 2 ** 31 - 1;
+		values[index] = state / 2 ** 31 - 1;
 	}
 	return values;
 }
@@ -144,39 +159,45 @@ function numbers(count, seed) {
 const opened = {};
 const open = async (name) => (opened[name] ??= await peers[name]());
 
-const works = new Map();
+const workloads = new Map();
 
-/** The seconds of a product, the best of what fits into so many milliseconds; the first call opens, compiles and warms up. */
+/**
+ * Multiplies repeatedly for about `milliseconds`. Returns the median seconds per product. The first
+ * call also opens the library and compiles.
+ */
 async function matmul(name, n, milliseconds) {
 	const key = `${name} ${n}`;
-	const [a, b] = [numbers(n * n, 1), numbers(n * n, 2)];
-	if (!works.has(key)) works.set(key, await (await open(name)).matmul(a, b, n));
-	const work = works.get(key);
-	if (work.times) return { seconds: await work.times(milliseconds) };
+	const [a, b] = [inputValues(n * n, 1), inputValues(n * n, 2)];
+	if (!workloads.has(key)) workloads.set(key, await (await open(name)).matmul(a, b, n));
+	const workload = workloads.get(key);
+	if (workload.measure) return { seconds: await workload.measure(milliseconds) };
 	const times = [];
 	let last;
-	const begun = performance.now();
-	while (times.length < 2 || performance.now() - begun < milliseconds) {
+	const started = performance.now();
+	while (times.length < 2 || performance.now() - started < milliseconds) {
 		const start = performance.now();
-		const out = await work.once();
+		const out = await workload.once();
 		times.push((performance.now() - start) / 1e3);
 		if (times.length === 1) {
-			last = await work.last(out);
-			const truth = a.subarray(n * (n - 1)).reduce((sum, value, k) => sum + value * b[k * n + n - 1], 0);
-			if (!(Math.abs(last - truth) < 1e-2)) throw new Error(`it computes ${last} in place of ${truth}`);
+			last = await workload.last(out);
+			const lastRow = a.subarray(n * (n - 1));
+			const expected = lastRow.reduce((sum, value, k) => sum + value * b[k * n + n - 1], 0);
+			if (!(Math.abs(last - expected) < 1e-2)) {
+				throw new Error(`the last element of the product is ${last}, expected ${expected}`);
+			}
 		}
-		work.drop(out);
+		workload.dispose(out);
 	}
 	times.sort((x, y) => x - y);
 	return { seconds: times[Math.floor(times.length / 2)] };
 }
 
-/** Trains so many steps of the digits network. */
+/** Runs training steps of the digits network. Returns their total time and the last loss. */
 async function training(name, steps) {
 	const key = `${name} training`;
 	const start = performance.now();
-	if (!works.has(key)) works.set(key, await (await open(name)).training());
-	const { losses } = await works.get(key)(steps);
+	if (!workloads.has(key)) workloads.set(key, await (await open(name)).training());
+	const { losses } = await workloads.get(key)(steps);
 	return { seconds: (performance.now() - start) / 1e3, loss: losses.at(-1) };
 }
 

@@ -1,8 +1,9 @@
-// burn-wgsl in a browser beside what else computes there: `node run.mjs` in this folder, after `npm ci` here and `cargo xtask web` in
-// the root. Words on the command line: matmul, training. It writes a table in Markdown to its output.
+// Compares burn-wgsl with other libraries in one browser and prints Markdown tables. Run
+// `cargo xtask web` in the repository root and `npm ci` here first, then
+// `node run.mjs [matmul] [training]` (default: matmul).
 //
-// BROWSER names Chromium's program; ROUNDS, PEERS (a,b,c) and SIZES shape a run. `training` needs the peer in `burn-wgpu`
-// built before: see its Cargo.toml.
+// Environment variables: BROWSER (the Chromium executable), ROUNDS, PEERS (a,b,c) and SIZES. The
+// workload `training` requires a build of `burn-wgpu`: see its Cargo.toml.
 import { createServer } from "node:http";
 import { readFile } from "node:fs/promises";
 import { extname, join, normalize } from "node:path";
@@ -14,15 +15,26 @@ const root = join(here, "../../..");
 const { BROWSER = "/usr/bin/chromium", ROUNDS = "5" } = process.env;
 const rounds = Number(ROUNDS);
 
-const TYPES = { ".html": "text/html", ".js": "text/javascript", ".mjs": "text/javascript", ".wasm": "application/wasm" };
-const PLACES = { modules: join(here, "node_modules"), ours: join(root, "web/dist"), burn: join(here, "burn-wgpu") };
+const MIME_TYPES = {
+	".html": "text/html",
+	".js": "text/javascript",
+	".mjs": "text/javascript",
+	".wasm": "application/wasm",
+};
+/** Folders by the first component of a URL path. Other paths are relative to this folder. */
+const ROUTES = {
+	modules: join(here, "node_modules"),
+	ours: join(root, "web/dist"),
+	burn: join(here, "burn-wgpu"),
+};
 const server = createServer(async (request, response) => {
 	const path = normalize(new URL(request.url, "http://here").pathname).slice(1);
 	const [first, ...rest] = path.split("/");
-	const file = PLACES[first] ? join(PLACES[first], ...rest) : join(here, path);
+	const file = ROUTES[first] ? join(ROUTES[first], ...rest) : join(here, path);
 	try {
 		const body = await readFile(file);
-		response.writeHead(200, { "content-type": TYPES[extname(file)] ?? "application/octet-stream" }).end(body);
+		const type = MIME_TYPES[extname(file)] ?? "application/octet-stream";
+		response.writeHead(200, { "content-type": type }).end(body);
 	} catch {
 		response.writeHead(404).end();
 	}
@@ -31,7 +43,13 @@ await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
 
 const browser = await chromium.launch({
 	executablePath: BROWSER,
-	args: ["--no-sandbox", "--enable-unsafe-webgpu", "--no-first-run", "--disable-quic", "--disable-background-networking"],
+	args: [
+		"--no-sandbox",
+		"--enable-unsafe-webgpu",
+		"--no-first-run",
+		"--disable-quic",
+		"--disable-background-networking",
+	],
 	ignoreDefaultArgs: ["--disable-gpu"],
 });
 const page = await browser.newPage();
@@ -41,25 +59,32 @@ await page.goto(`http://127.0.0.1:${server.address().port}/index.html`);
 await page.waitForFunction(() => globalThis.peers);
 
 const median = (values) => values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)];
-const range = (values, form) => `${form(median(values))} (${form(Math.min(...values))}-${form(Math.max(...values))})`;
+/** Formats the median with the minimum and the maximum. */
+const range = (values, format) => {
+	const [min, max] = [Math.min(...values), Math.max(...values)];
+	return `${format(median(values))} (${format(min)}-${format(max)})`;
+};
 
-/** All of them in turns; another one is first in each round. */
-async function inTurns(names, run) {
-	const found = new Map(names.map((name) => [name, []]));
+/**
+ * Runs all peers once as a warm-up and then in interleaved rounds. Each round starts with the next
+ * peer. Returns the samples of each peer; a peer that fails is removed.
+ */
+async function interleave(names, run) {
+	const samples = new Map(names.map((name) => [name, []]));
 	for (let round = -1; round < rounds; round += 1) {
-		for (let at = 0; at < names.length; at += 1) {
-			const name = names[(at + Math.max(round, 0)) % names.length];
-			if (!found.has(name)) continue;
+		for (let turn = 0; turn < names.length; turn += 1) {
+			const name = names[(turn + Math.max(round, 0)) % names.length];
+			if (!samples.has(name)) continue;
 			try {
 				const value = await run(name, round < 0);
-				if (round >= 0) found.get(name).push(value);
+				if (round >= 0) samples.get(name).push(value);
 			} catch (error) {
 				console.error(`    ${name}: ${error.message.split("\n")[0]}`);
-				found.delete(name);
+				samples.delete(name);
 			}
 		}
 	}
-	return found;
+	return samples;
 }
 
 async function matmul() {
@@ -67,41 +92,45 @@ async function matmul() {
 	console.log("| product | unit | " + names.join(" | ") + " |");
 	console.log("|---|---|" + "--:|".repeat(names.length));
 	for (const n of (process.env.SIZES ?? "512,1024").split(",").map(Number)) {
-		const found = await inTurns(names, async (name, first) => {
-			const ask = ([name, n, time]) => globalThis.peers.matmul(name, n, time);
-			return (await page.evaluate(ask, [name, n, first ? 0 : 1000])).seconds;
+		const samples = await interleave(names, async (name, isWarmUp) => {
+			const call = ([name, n, time]) => globalThis.peers.matmul(name, n, time);
+			return (await page.evaluate(call, [name, n, isWarmUp ? 0 : 1000])).seconds;
 		});
 		const rate = (seconds) => (2 * n ** 3 / seconds / 1e9).toFixed(2);
-		const cell = (name) => (found.get(name)?.length ? range(found.get(name), rate) : "-");
+		const cell = (name) => (samples.get(name)?.length ? range(samples.get(name), rate) : "-");
 		console.log(`| ${n} x ${n} | GFLOP/s | ${names.map(cell).join(" | ")} |`);
 	}
 }
 
 async function training() {
 	const names = (process.env.PEERS ?? "burn-wgsl,burn-wgpu").split(",");
-	const firsts = new Map();
+	const firstSteps = new Map();
 	const steps = 5;
-	const found = await inTurns(names, async (name, first) => {
-		const ask = ([name, steps]) => globalThis.peers.training(name, steps);
-		if (first) {
-			firsts.set(name, (await page.evaluate(ask, [name, 1])).seconds);
-			// Until the times no longer fall: tuning goes on for some steps.
-			for (let last = Infinity, now; (now = (await page.evaluate(ask, [name, 1])).seconds) < 0.8 * last; last = now);
+	const samples = await interleave(names, async (name, isWarmUp) => {
+		const call = ([name, steps]) => globalThis.peers.training(name, steps);
+		const seconds = async (steps) => (await page.evaluate(call, [name, steps])).seconds;
+		if (isWarmUp) {
+			firstSteps.set(name, await seconds(1));
+			// Tuning takes several steps: repeat until the times no longer fall.
+			for (let last = Infinity, now; (now = await seconds(1)) < 0.8 * last; last = now);
 		}
-		return (64 * steps) / (await page.evaluate(ask, [name, steps])).seconds;
+		return (64 * steps) / (await seconds(steps));
 	});
 	console.log("| | " + names.join(" | ") + " |");
 	console.log("|---|" + "--:|".repeat(names.length));
 	const rate = (value) => value.toFixed(1);
-	const cell = (name) => (found.get(name)?.length ? range(found.get(name), rate) : "-");
-	console.log(`| first step with opening and loading, s | ${names.map((name) => firsts.get(name)?.toFixed(1) ?? "-").join(" | ")} |`);
-	console.log(`| images a second | ${names.map(cell).join(" | ")} |`);
+	const cell = (name) => (samples.get(name)?.length ? range(samples.get(name), rate) : "-");
+	const firstStep = (name) => firstSteps.get(name)?.toFixed(1) ?? "-";
+	console.log(`| first step, with download and start, s | ${names.map(firstStep).join(" | ")} |`);
+	console.log(`| images per second | ${names.map(cell).join(" | ")} |`);
 }
 
-const words = process.argv.slice(2);
-const commit = execFileSync("git", ["rev-parse", "--short", "HEAD"], { cwd: here }).toString().trim();
-console.log(`- Date: ${new Date().toISOString()}\n- Commit: ${commit}\n- Browser: Chromium ${browser.version()}, software adapter (SwiftShader)\n`);
-if (!words.length || words.includes("matmul")) await matmul();
-if (words.includes("training")) await training();
+const workloads = process.argv.slice(2);
+const commit = execFileSync("git", ["rev-parse", "--short", "HEAD"], { cwd: here });
+console.log(`- Date: ${new Date().toISOString()}`);
+console.log(`- Commit: ${commit.toString().trim()}`);
+console.log(`- Browser: Chromium ${browser.version()}, software adapter (SwiftShader)\n`);
+if (!workloads.length || workloads.includes("matmul")) await matmul();
+if (workloads.includes("training")) await training();
 await browser.close();
 server.close();

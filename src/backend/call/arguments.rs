@@ -1,4 +1,4 @@
-//! Reading the arguments of a case, each by its kind.
+//! Reads the arguments of a case, each by its kind.
 
 #![expect(non_snake_case, reason = "readers are named after the kinds of the tables")]
 
@@ -11,33 +11,33 @@ use burn_backend::{Backend, DType, Scalar, TensorData, get_device_settings};
 use burn_std::{BoolDType, FloatDType, IntDType, Slice};
 
 use super::{Arguments, Value};
+use crate::kernels::common::cases::{Arg, Fill, Input};
+use crate::kernels::common::options::ScatterOp;
+use crate::kernels::random::{PhiloxStream, Sampler, floats, integers};
 
-use crate::kernels::cases::{Arg, Fill, Input};
-use crate::kernels::random::{Draw, Stream, floats, integers};
-
-/// An input's elements: the same for every backend.
-pub fn content(input: &Input, place: usize) -> TensorData {
+/// Returns the elements of an input, which are the same for every backend.
+pub fn content(input: &Input, position: usize) -> TensorData {
     let len: usize = input.shape.iter().product();
-    let stream = Stream::new(place as u64 + 1);
+    let stream = PhiloxStream::new(position as u64 + 1);
     let shape = input.shape.to_vec();
     match input.fill {
         Fill::Normal => {
-            let mut values = floats(len, Draw::Normal { mean: 0.0, deviation: 1.0 }, stream);
+            let mut values = floats(len, Sampler::Normal { mean: 0.0, deviation: 1.0 }, stream);
             values.iter_mut().skip(5).step_by(17).for_each(|value| *value = 0.0);
             TensorData::new(values, shape)
         }
         Fill::Positive => {
-            TensorData::new(floats(len, Draw::Uniform { low: 0.1, high: 1.1 }, stream), shape)
+            TensorData::new(floats(len, Sampler::Uniform { low: 0.1, high: 1.1 }, stream), shape)
         }
         Fill::Ints => {
-            TensorData::new(integers(len, Draw::Ints { low: -9, width: 19 }, stream), shape)
+            TensorData::new(integers(len, Sampler::Ints { low: -9, width: 19 }, stream), shape)
         }
         Fill::Below(n) => {
-            TensorData::new(integers(len, Draw::Ints { low: 0, width: n as u32 }, stream), shape)
+            TensorData::new(integers(len, Sampler::Ints { low: 0, width: n as u32 }, stream), shape)
         }
-        Fill::Truths => {
-            let coins = integers(len, Draw::Bernoulli { probability: 0.5 }, stream);
-            TensorData::new(coins.into_iter().map(|coin| coin == 1).collect::<Vec<bool>>(), shape)
+        Fill::Bools => {
+            let bits = integers(len, Sampler::Bernoulli { probability: 0.5 }, stream);
+            TensorData::new(bits.into_iter().map(|bit| bit == 1).collect::<Vec<bool>>(), shape)
         }
         Fill::Given(values) => {
             TensorData::new(values.iter().map(|&value| value as i32).collect(), shape)
@@ -52,8 +52,8 @@ impl<'a, T: Backend> Arguments<'a, T> {
         arg.unwrap_or_else(|| self.wrong("another argument"))
     }
 
-    pub(super) fn wrong(&self, wanted: &str) -> ! {
-        panic!("argument {} of {:?} should be {wanted}", self.next, self.case)
+    pub(super) fn wrong(&self, expected: &str) -> ! {
+        panic!("argument {} of {:?} should be {expected}", self.next, self.case)
     }
 
     pub(super) fn input(&mut self) -> Input {
@@ -70,26 +70,26 @@ impl<'a, T: Backend> Arguments<'a, T> {
         }
     }
 
-    /// The tensor kept from an earlier call, or the one that is made now.
-    pub(super) fn keep(
+    /// Returns the tensor of an earlier call, or creates it.
+    fn get_or_create(
         &mut self,
-        place: usize,
-        make: impl FnOnce(&mut Self) -> Value<T>,
+        position: usize,
+        create: impl FnOnce(&mut Self) -> Value<T>,
     ) -> Value<T> {
-        let kept = self.kept.as_ref().and_then(|kept| kept.0.get(&place));
-        if let Some(value) = kept {
+        let cached = self.inputs.as_ref().and_then(|inputs| inputs.0.get(&position));
+        if let Some(value) = cached {
             return value.clone();
         }
-        let value = make(self);
-        if let Some(kept) = &mut self.kept {
-            kept.0.insert(place, value.clone());
+        let value = create(self);
+        if let Some(inputs) = &mut self.inputs {
+            inputs.0.insert(position, value.clone());
         }
         value
     }
 
-    pub(super) fn float(&mut self, input: &Input, place: usize) -> FloatTensor<T> {
-        let value = self.keep(place, |args| {
-            let data = content(input, place).convert_dtype(args.types.rounded.into());
+    pub(super) fn float(&mut self, input: &Input, position: usize) -> FloatTensor<T> {
+        let value = self.get_or_create(position, |args| {
+            let data = content(input, position).convert_dtype(args.types.rounded.into());
             let data = data.convert_dtype(args.types.float.into());
             let tensor = T::float_from_data(data, args.device);
             Value::Float(if input.axes.is_empty() {
@@ -104,11 +104,11 @@ impl<'a, T: Backend> Arguments<'a, T> {
         }
     }
 
-    pub(super) fn int(&mut self, input: &Input, place: usize) -> IntTensor<T> {
-        let value = self.keep(place, |args| {
-            let mut data = content(input, place);
+    pub(super) fn int(&mut self, input: &Input, position: usize) -> IntTensor<T> {
+        let value = self.get_or_create(position, |args| {
+            let mut data = content(input, position);
             if DType::from(args.types.int).is_uint() {
-                // What a type without a sign cannot hold.
+                // Unsigned types hold no negative numbers.
                 let magnitudes = data.iter::<i32>().map(|x| x.unsigned_abs() as i32);
                 data = TensorData::new(magnitudes.collect::<Vec<i32>>(), data.shape.clone());
             }
@@ -126,9 +126,9 @@ impl<'a, T: Backend> Arguments<'a, T> {
         }
     }
 
-    pub(super) fn truths(&mut self, input: &Input, place: usize) -> BoolTensor<T> {
-        let value = self.keep(place, |args| {
-            let tensor = T::bool_from_data(content(input, place), args.device);
+    pub(super) fn bools(&mut self, input: &Input, position: usize) -> BoolTensor<T> {
+        let value = self.get_or_create(position, |args| {
+            let tensor = T::bool_from_data(content(input, position), args.device);
             Value::Bool(if input.axes.is_empty() {
                 tensor
             } else {
@@ -137,7 +137,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
         });
         match value {
             Value::Bool(tensor) => tensor,
-            _ => self.wrong("a tensor of truth values"),
+            _ => self.wrong("a boolean tensor"),
         }
     }
 
@@ -151,13 +151,13 @@ impl<'a, T: Backend> Arguments<'a, T> {
         self.int(&input, self.next)
     }
 
-    pub(super) fn Index(&mut self) -> IntTensor<T> {
+    pub(super) fn Indices(&mut self) -> IntTensor<T> {
         self.I()
     }
 
     pub(super) fn B(&mut self) -> BoolTensor<T> {
         let input = self.input();
-        self.truths(&input, self.next)
+        self.bools(&input, self.next)
     }
 
     pub(super) fn OptF(&mut self) -> Option<FloatTensor<T>> {
@@ -176,19 +176,31 @@ impl<'a, T: Backend> Arguments<'a, T> {
         Some(self.B())
     }
 
-    pub(super) fn ManyF(&mut self) -> Vec<FloatTensor<T>> {
+    pub(super) fn VecF(&mut self) -> Vec<FloatTensor<T>> {
         let inputs = self.inputs();
-        inputs.iter().enumerate().map(|(place, input)| self.float(input, 100 + place)).collect()
+        inputs
+            .iter()
+            .enumerate()
+            .map(|(position, input)| self.float(input, 100 + position))
+            .collect()
     }
 
-    pub(super) fn ManyI(&mut self) -> Vec<IntTensor<T>> {
+    pub(super) fn VecI(&mut self) -> Vec<IntTensor<T>> {
         let inputs = self.inputs();
-        inputs.iter().enumerate().map(|(place, input)| self.int(input, 100 + place)).collect()
+        inputs.iter().enumerate().map(|(position, input)| self.int(input, 100 + position)).collect()
     }
 
-    pub(super) fn ManyB(&mut self) -> Vec<BoolTensor<T>> {
+    pub(super) fn VecB(&mut self) -> Vec<BoolTensor<T>> {
         let inputs = self.inputs();
-        inputs.iter().enumerate().map(|(place, input)| self.truths(input, 100 + place)).collect()
+        inputs
+            .iter()
+            .enumerate()
+            .map(|(position, input)| self.bools(input, 100 + position))
+            .collect()
+    }
+
+    pub(super) fn Axis(&mut self) -> usize {
+        self.Size()
     }
 
     pub(super) fn Size(&mut self) -> usize {
@@ -209,23 +221,23 @@ impl<'a, T: Backend> Arguments<'a, T> {
     pub(super) fn Real(&mut self) -> f64 {
         match self.take() {
             Arg::Float(value) => value,
-            _ => self.wrong("a number"),
+            _ => self.wrong("a float"),
         }
     }
 
-    pub(super) fn Number(&mut self) -> Scalar {
+    pub(super) fn Scalar(&mut self) -> Scalar {
         match self.take() {
             Arg::Int(value) => Scalar::Int(value),
             Arg::Float(value) => Scalar::Float(value),
-            Arg::Switch(value) => Scalar::Bool(value),
+            Arg::Flag(value) => Scalar::Bool(value),
             _ => self.wrong("a scalar"),
         }
     }
 
-    pub(super) fn Switch(&mut self) -> bool {
+    pub(super) fn Flag(&mut self) -> bool {
         match self.take() {
-            Arg::Switch(value) => value,
-            _ => self.wrong("a switch"),
+            Arg::Flag(value) => value,
+            _ => self.wrong("a flag"),
         }
     }
 
@@ -240,7 +252,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
         burn_std::Shape::from(self.Axes().to_vec())
     }
 
-    pub(super) fn Pair(&mut self) -> [usize; 2] {
+    pub(super) fn Size2(&mut self) -> [usize; 2] {
         match self.Axes() {
             [first, second] => [*first, *second],
             _ => self.wrong("two sizes"),
@@ -254,12 +266,10 @@ impl<'a, T: Backend> Arguments<'a, T> {
         }
     }
 
-    /// Slices live as long as the program: a case list is short.
-    pub(super) fn Slices(&mut self) -> &'static [Slice] {
+    pub(super) fn Slices(&mut self) -> Vec<Slice> {
         match self.take() {
             Arg::Slices(slices) => {
-                let slices = slices.iter().map(|&(start, end, step)| Slice::new(start, end, step));
-                Vec::leak(slices.collect())
+                slices.iter().map(|&(start, end, step)| Slice::new(start, end, step)).collect()
             }
             _ => self.wrong("slices"),
         }
@@ -286,7 +296,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
     pub(super) fn BoolType(&mut self) -> BoolDType {
         match self.take() {
             Arg::BoolType => get_device_settings::<T>(self.device).bool_dtype,
-            _ => self.wrong("the type of truth values"),
+            _ => self.wrong("the boolean type"),
         }
     }
 
@@ -395,14 +405,13 @@ impl<'a, T: Backend> Arguments<'a, T> {
         }
     }
 
-    pub(super) fn Update(&mut self) -> IndexingUpdateOp {
-        use crate::kernels::index_nd::Update;
+    pub(super) fn UpdateOp(&mut self) -> IndexingUpdateOp {
         match self.take() {
-            Arg::Update(Update::Assign) => IndexingUpdateOp::Assign,
-            Arg::Update(Update::Add) => IndexingUpdateOp::Add,
-            Arg::Update(Update::Mul) => IndexingUpdateOp::Mul,
-            Arg::Update(Update::Min) => IndexingUpdateOp::Min,
-            Arg::Update(Update::Max) => IndexingUpdateOp::Max,
+            Arg::Scatter(ScatterOp::Assign) => IndexingUpdateOp::Assign,
+            Arg::Scatter(ScatterOp::Add) => IndexingUpdateOp::Add,
+            Arg::Scatter(ScatterOp::Mul) => IndexingUpdateOp::Mul,
+            Arg::Scatter(ScatterOp::Min) => IndexingUpdateOp::Min,
+            Arg::Scatter(ScatterOp::Max) => IndexingUpdateOp::Max,
             _ => self.wrong("how a scatter combines"),
         }
     }

@@ -1,10 +1,10 @@
-//! Calling an op of the contract by its name, on any backend: how the case list becomes a test, a gradient
-//! check or a benchmark.
+//! Calls an op of the contract by name, on any backend. Tests, gradient checks and benchmarks call
+//! the cases of the case list.
 //!
-//! The arguments of an op are read one after another from [`Arguments`], each by its kind. The calls are
-//! made from the tables of the contract: an op that is in a table can be called without another line.
+//! The arguments are read one after another from [`Arguments`], each by its kind. The calls are
+//! generated from the tables of the contract: an op in a table can be called without further code.
 
-#![expect(non_snake_case, reason = "readers and writers are named after the kinds of the tables")]
+#![expect(non_snake_case, reason = "functions are named after the kinds of the tables")]
 
 use std::collections::BTreeMap;
 
@@ -20,44 +20,44 @@ mod arguments;
 pub use arguments::content;
 
 use super::contract::prelude::*;
-use crate::kernels::cases::Case;
+use crate::kernels::common::cases::Case;
 
-/// What is done to a float tensor before an op sees it: a gradient check tracks it here.
+/// Transforms each float tensor before the call. A gradient check tracks the tensors here.
 pub type Prepare<'a, T> = &'a mut dyn FnMut(FloatTensor<T>) -> FloatTensor<T>;
 
-/// The arguments of a case, made into a backend's tensors as they are read.
+/// The arguments of a case, converted to tensors of a backend as they are read.
 pub struct Arguments<'a, T: Backend> {
     case: &'a Case,
     next: usize,
     device: &'a T::Device,
     types: Types,
     prepare: Prepare<'a, T>,
-    kept: Option<&'a mut Kept<T>>,
+    inputs: Option<&'a mut CaseInputs<T>>,
 }
 
-/// The tensors of a case, made once for many calls: what a benchmark must not measure.
+/// The tensors of a case, created once for many calls. Benchmarks do not measure their creation.
 #[derive(Debug)]
-pub struct Kept<T: Backend>(BTreeMap<usize, Value<T>>);
+pub struct CaseInputs<T: Backend>(BTreeMap<usize, Value<T>>);
 
-impl<T: Backend> Default for Kept<T> {
+impl<T: Backend> Default for CaseInputs<T> {
     fn default() -> Self {
         Self(BTreeMap::new())
     }
 }
 
-/// The element types in which a case is called.
+/// The element types of a case's tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Types {
-    /// Of float tensors.
+    /// The type of float tensors.
     pub float: FloatDType,
-    /// Whose numbers float tensors are filled with.
+    /// The type to which their values are rounded first.
     pub rounded: FloatDType,
-    /// Of integer tensors, indices among them.
+    /// The type of integer tensors, including indices.
     pub int: IntDType,
 }
 
 impl Types {
-    /// A device's own.
+    /// Returns the default types of a device.
     pub fn of<T: Backend>(device: &T::Device) -> Self {
         let settings = get_device_settings::<T>(device);
         Self { float: settings.float_dtype, rounded: settings.float_dtype, int: settings.int_dtype }
@@ -71,7 +71,7 @@ pub enum Value<T: Backend> {
     Float(FloatTensor<T>),
     /// An integer tensor.
     Int(IntTensor<T>),
-    /// A tensor of truth values.
+    /// A boolean tensor.
     Bool(BoolTensor<T>),
 }
 
@@ -80,7 +80,7 @@ impl<T: Backend> Value<T> {
     ///
     /// # Errors
     ///
-    /// When the device fails.
+    /// Returns an error if the device fails.
     pub async fn into_data(self) -> Result<TensorData, burn_backend::ExecutionError> {
         match self {
             Self::Float(tensor) => T::float_into_data(tensor).await,
@@ -90,11 +90,11 @@ impl<T: Backend> Value<T> {
     }
 }
 
-/// Calls the op of a case. `None` when no table of the contract has it.
+/// Calls the op of a case. Returns `None` if no table of the contract has the op.
 ///
 /// # Panics
 ///
-/// When the case's arguments are not those of the op, or the op itself panics.
+/// Panics if the op takes other arguments, or the op panics.
 pub fn call<T: Backend>(
     case: &Case,
     device: &T::Device,
@@ -103,7 +103,7 @@ pub fn call<T: Backend>(
     call_as(case, device, Types::of::<T>(device), prepare)
 }
 
-/// The same, with tensors of these element types.
+/// Calls the op of a case with tensors of the given element types.
 ///
 /// # Panics
 ///
@@ -114,18 +114,18 @@ pub fn call_as<T: Backend>(
     types: Types,
     prepare: Prepare<'_, T>,
 ) -> Option<Vec<Value<T>>> {
-    call_with(Arguments { case, next: 0, device, types, prepare, kept: None })
+    call_with(Arguments { case, next: 0, device, types, prepare, inputs: None })
 }
 
-/// The same as [`call`], with the tensors of the first such call.
+/// Calls the op of a case with the tensors of the first such call.
 ///
 /// # Panics
 ///
 /// As [`call`].
-pub fn call_again<T: Backend>(
+pub fn call_with_inputs<T: Backend>(
     case: &Case,
     device: &T::Device,
-    kept: &mut Kept<T>,
+    inputs: &mut CaseInputs<T>,
 ) -> Option<Vec<Value<T>>> {
     call_with(Arguments {
         case,
@@ -133,29 +133,43 @@ pub fn call_again<T: Backend>(
         device,
         types: Types::of::<T>(device),
         prepare: &mut |tensor| tensor,
-        kept: Some(kept),
+        inputs: Some(inputs),
     })
 }
 
 fn call_with<T: Backend>(mut arguments: Arguments<'_, T>) -> Option<Vec<Value<T>>> {
-    let values = named(&mut arguments)?;
+    let values = dispatch(&mut arguments)?;
     let case = arguments.case;
-    assert_eq!(arguments.next, case.args.len(), "{case:?} has arguments that the op does not take");
+    assert_eq!(arguments.next, case.args.len(), "{case:?} has more arguments than the op");
     Some(values)
 }
 
-/// Calls the op of a case that is beyond Burn's contract, on this backend.
+/// Passes an argument to a method: slices by reference, others by value.
+macro_rules! operand {
+    ($arg:ident Slices) => {
+        &$arg
+    };
+    ($arg:ident $kind:ident) => {
+        $arg
+    };
+}
+
+/// Calls the op of a case that is beyond Burn's contract.
 ///
 /// # Panics
 ///
 /// As [`call`].
 pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl>>> {
     macro_rules! calls {
-        ($($(#[$doc:meta])* $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident = $gpu:expr, else $twin:expr;)*) => {
+        ($(
+            $(#[$doc:meta])*
+            $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident
+                = $launch:expr, else $cpu:ident;
+        )*) => {
             |args: &mut Arguments<'_, Wgsl>| match args.case.op {
                 $(stringify!($name) => {
                     $(let $arg = args.$kind();)*
-                    Some(results::$ret::<Wgsl>(Wgsl::$name($($arg),*)))
+                    Some(results::$ret::<Wgsl>(Wgsl::$name($(operand!($arg $kind)),*)))
                 })*
                 _ => None,
             }
@@ -167,19 +181,22 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
         device,
         types: Types::of::<Wgsl>(device),
         prepare: &mut |tensor| tensor,
-        kept: None,
+        inputs: None,
     };
     super::extension::extension_contract!(calls)(&mut arguments)
 }
 
-/// Makes the arms of a call from rows of a table of the contract.
+/// Generates calls from the rows of a table of the contract.
 macro_rules! calls {
-    ($($name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $types:ident)? $(= $gpu:expr $(, else $twin:expr)?)?;)*) => {
+    ($(
+        $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+            $(= $launch:expr $(, else $cpu:ident)?)?;
+    )*) => {
         pub(super) fn table<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
             match args.case.op {
                 $(stringify!($name) => {
                     $(let $arg = args.$kind();)*
-                    Some(results::$ret::<T>(T::$name($($arg),*)))
+                    Some(results::$ret::<T>(T::$name($(operand!($arg $kind)),*)))
                 })*
                 _ => None,
             }
@@ -187,12 +204,14 @@ macro_rules! calls {
     };
 }
 
-/// The same for rows of the elementwise table.
+/// Generates calls from the rows of the elementwise table.
 macro_rules! elementwise_calls {
-    ($kind:ident: $($shape:ident $name:ident $wgsl:literal $truth:ident $closure:expr;)*) => {
-        pub(super) fn elementwise<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $closure:expr;)*) => {
+        pub(super) fn elementwise<T: Backend>(
+            args: &mut Arguments<'_, T>,
+        ) -> Option<Vec<Value<T>>> {
             $(if args.case.op == stringify!($name) {
-                return Some(elementwise_calls!(@$shape $kind $name args));
+                return Some(elementwise_calls!(@$form $kind $name args));
             })*
             None
         }
@@ -201,7 +220,7 @@ macro_rules! elementwise_calls {
         let tensor = $args.$kind();
         results::$kind::<T>(T::$name(tensor))
     }};
-    (@query $kind:ident $name:ident $args:ident) => {{
+    (@predicate $kind:ident $name:ident $args:ident) => {{
         let tensor = $args.$kind();
         let dtype = $args.BoolType();
         results::B::<T>(T::$name(tensor, dtype))
@@ -213,23 +232,20 @@ macro_rules! elementwise_calls {
     }};
     (@scalar $kind:ident $name:ident $args:ident) => {{
         let lhs = $args.$kind();
-        let rhs = $args.Number();
+        let rhs = $args.Scalar();
         results::$kind::<T>(T::$name(lhs, rhs))
     }};
-    (@scalars $kind:ident $name:ident $args:ident) => {{
+    (@two_scalars $kind:ident $name:ident $args:ident) => {{
         let tensor = $args.$kind();
-        let first = $args.Number();
-        let second = $args.Number();
+        let first = $args.Scalar();
+        let second = $args.Scalar();
         results::$kind::<T>(T::$name(tensor, first, second))
     }};
-    (@least $kind:ident $name:ident $args:ident) => {
-        elementwise_calls!(@scalar $kind $name $args)
-    };
-    (@most $kind:ident $name:ident $args:ident) => {
+    (@limit $kind:ident $name:ident $args:ident) => {
         elementwise_calls!(@scalar $kind $name $args)
     };
     (@limits $kind:ident $name:ident $args:ident) => {
-        elementwise_calls!(@scalars $kind $name $args)
+        elementwise_calls!(@two_scalars $kind $name $args)
     };
     (@compare $kind:ident $name:ident $args:ident) => {{
         let lhs = $args.$kind();
@@ -239,37 +255,47 @@ macro_rules! elementwise_calls {
     }};
     (@compare_scalar $kind:ident $name:ident $args:ident) => {{
         let lhs = $args.$kind();
-        let rhs = $args.Number();
+        let rhs = $args.Scalar();
         let dtype = $args.BoolType();
         results::B::<T>(T::$name(lhs, rhs, dtype))
     }};
 }
 
-/// Methods that are Burn's compositions of others: no row, but cases.
+/// Methods that Burn composes from others. They have cases, but no rows.
 macro_rules! composed_contract {
     ($apply:ident) => {
         $apply! {
             prelu(tensor: F, alpha: F) -> F;
-            softmin(tensor: F, dim: Size) -> F;
-            max_pool1d(x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Switch) -> F;
-            max_pool1d_with_indices(x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Switch) -> Pooled1;
-            avg_pool1d(x: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Switch, ceil_mode: Switch) -> F;
+            softmin(tensor: F, dim: Axis) -> F;
+            max_pool1d(
+                x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Flag,
+            ) -> F;
+            max_pool1d_with_indices(
+                x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Flag,
+            ) -> Pooled1;
+            avg_pool1d(
+                x: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Flag,
+                ceil_mode: Flag,
+            ) -> F;
+            avg_pool1d_backward(
+                x: F, grad: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Flag,
+                ceil_mode: Flag,
+            ) -> F;
             adaptive_avg_pool1d(x: F, output_size: Size) -> F;
-            avg_pool1d_backward(x: F, grad: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Switch, ceil_mode: Switch) -> F;
             adaptive_avg_pool1d_backward(x: F, grad: F) -> F;
-            float_powi_scalar(lhs: F, rhs: Number) -> F;
-            float_powf_scalar(lhs: F, rhs: Number) -> F;
-            int_powi_scalar(lhs: I, rhs: Number) -> I;
+            float_powi_scalar(lhs: F, rhs: Scalar) -> F;
+            float_powf_scalar(lhs: F, rhs: Scalar) -> F;
+            int_powi_scalar(lhs: I, rhs: Scalar) -> I;
         }
     };
 }
 
-/// Each table gets a module, so that each can have functions of the same names.
+/// Generates a module per table, because the tables' functions have the same names.
 macro_rules! modules {
-    ($($module:ident $table:ident $maker:ident;)*) => {
+    ($($module:ident $table:ident $generator:ident;)*) => {
         $(mod $module {
             use super::*;
-            $table!($maker);
+            $table!($generator);
         })*
     };
 }
@@ -279,7 +305,7 @@ use super::boolean::bool_contract;
 use super::float::float_contract;
 use super::int::int_contract;
 use super::module::module_contract;
-use crate::kernels::table::{activation_rows, bool_rows, float_rows, int_rows};
+use crate::kernels::common::table::{activation_rows, bool_rows, float_rows, int_rows};
 
 modules! {
     float float_contract calls;
@@ -294,7 +320,7 @@ modules! {
     activation_table activation_rows elementwise_calls;
 }
 
-fn named<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
+fn dispatch<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
     float_table::elementwise(args)
         .or_else(|| int_table::elementwise(args))
         .or_else(|| bool_table::elementwise(args))
@@ -307,7 +333,7 @@ fn named<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
         .or_else(|| composed::table(args))
 }
 
-/// Results of each kind, as values.
+/// Converts results of each kind.
 mod results {
     use super::*;
 

@@ -1,4 +1,4 @@
-//! `burn-wgsl devices`: what this crate sees of this machine.
+//! `burn-wgsl devices`: lists the devices with their limits and features.
 
 use std::thread::available_parallelism;
 
@@ -8,22 +8,22 @@ use burn_wgsl::device::{
 };
 use serde::Serialize;
 
-use crate::Failure;
-use crate::text::{bytes, print, table, wrapped};
+use crate::CliError;
+use crate::output::{format_bytes, print, table, wrap};
 
-/// Lists the devices, as tables or as one JSON document.
-pub fn run(json: bool) -> Result<(), Failure> {
+/// Prints the devices as tables or as one JSON document.
+pub fn run(json: bool) -> Result<(), CliError> {
     let report = Report::new(adapters(), automatic()?);
     let text = if json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_text() };
-    print(&text).map_err(|error| Failure::write("standard output", error))
+    print(&text).map_err(|error| CliError::write("standard output", error))
 }
 
-/// Everything the command tells; its fields are the JSON document.
+/// The JSON document; its field names are the JSON keys unless renamed.
 #[derive(Serialize)]
 struct Report {
     automatic: AutomaticReport,
     devices: Vec<DeviceReport>,
-    /// What to install, where no GPU can be used.
+    /// What to install; `None` unless `auto` selects the CPU because no GPU is usable.
     install_hint: Option<String>,
 }
 
@@ -31,14 +31,15 @@ struct Report {
 struct AutomaticReport {
     device: String,
     reason: String,
-    /// What the environment variable is set to.
+    /// The value of the environment variable [`DEVICE_VARIABLE`].
     environment: Option<String>,
 }
 
 #[derive(Serialize)]
 struct DeviceReport {
-    /// The words that name it, the preferred one first.
-    words: Vec<String>,
+    /// The selectors that resolve to the device, the canonical one first.
+    #[serde(rename = "words")]
+    selectors: Vec<String>,
     name: String,
     vendor: String,
     kind: String,
@@ -50,16 +51,17 @@ struct DeviceReport {
     pci_bus_id: Option<String>,
     limits: Option<Limits>,
     features: Option<Features>,
-    /// Limits too low for the kernels; empty where the device can be used.
-    lacks: Vec<String>,
+    /// Limits that are too low for the kernels; empty if the device is usable.
+    #[serde(rename = "lacks")]
+    shortfalls: Vec<String>,
 }
 
 impl Report {
     fn new<F: AsRef<AdapterInfo>>(adapters: &[F], automatic: &Automatic) -> Self {
-        let report = |(index, info): (usize, &F)| {
+        let of_adapter = |(index, info): (usize, &F)| {
             DeviceReport::of_adapter(&selectors(adapters, index), info.as_ref())
         };
-        let mut devices: Vec<DeviceReport> = adapters.iter().enumerate().map(report).collect();
+        let mut devices: Vec<DeviceReport> = adapters.iter().enumerate().map(of_adapter).collect();
         devices.push(DeviceReport::of_cpu());
         Self {
             automatic: AutomaticReport {
@@ -68,7 +70,7 @@ impl Report {
                 environment: automatic.environment.clone(),
             },
             devices,
-            install_hint: automatic.no_gpu_found.then(install_hint),
+            install_hint: automatic.no_usable_gpu.then(install_hint),
         }
     }
 
@@ -76,32 +78,32 @@ impl Report {
         let with_limits = || self.devices.iter().filter(|device| device.limits.is_some());
         let mut text = devices_table(&self.devices);
         if with_limits().count() > 0 {
-            text += "\nLimits that matter for compute\n";
+            text += "\nCompute limits\n";
             text += &limits_table(with_limits());
-            text += "\nFeatures that matter for compute\n";
+            text += "\nCompute features\n";
             text += &features_table(with_limits());
         }
         text += "\n";
-        for device in self.devices.iter().filter(|device| !device.lacks.is_empty()) {
-            let lacks = device.lacks.join("; ");
-            text += &wrapped(&format!("{} cannot be used: {lacks}", device.name));
+        for device in self.devices.iter().filter(|device| !device.shortfalls.is_empty()) {
+            let shortfalls = device.shortfalls.join("; ");
+            text += &wrap(&format!("{} cannot be used: {shortfalls}.", device.name));
         }
         let AutomaticReport { device, reason, .. } = &self.automatic;
-        text += &wrapped(&format!("auto takes {device}: {reason}."));
-        text += &wrapped(&format!(
-            "To change that, set {DEVICE_VARIABLE} to another of the words in the first column."
+        text += &wrap(&format!("`auto` selects {device}: {reason}."));
+        text += &wrap(&format!(
+            "To select another device, set {DEVICE_VARIABLE} to a device from the first column."
         ));
         if let Some(install_hint) = &self.install_hint {
-            text += &wrapped(&format!("Advice: {install_hint}."));
+            text += &wrap(&format!("Hint: {install_hint}."));
         }
         text
     }
 }
 
 impl DeviceReport {
-    fn of_adapter(words: &[WgslDevice], info: &AdapterInfo) -> Self {
+    fn of_adapter(selectors: &[WgslDevice], info: &AdapterInfo) -> Self {
         Self {
-            words: words.iter().map(WgslDevice::to_string).collect(),
+            selectors: selectors.iter().map(WgslDevice::to_string).collect(),
             name: info.name.clone(),
             vendor: info.vendor.clone(),
             kind: info.kind.to_string(),
@@ -113,15 +115,15 @@ impl DeviceReport {
             pci_bus_id: info.pci_bus_id.clone(),
             limits: Some(info.limits),
             features: Some(info.features),
-            lacks: info.limits.shortfalls().iter().map(ToString::to_string).collect(),
+            shortfalls: info.limits.shortfalls().iter().map(ToString::to_string).collect(),
         }
     }
 
     fn of_cpu() -> Self {
         let threads = available_parallelism().map_or(1, usize::from);
         Self {
-            words: vec![WgslDevice::Cpu.to_string()],
-            name: format!("every op on the CPU ({threads} threads)"),
+            selectors: vec![WgslDevice::Cpu.to_string()],
+            name: format!("all ops on the CPU ({threads} threads)"),
             vendor: "-".to_owned(),
             kind: "cpu".to_owned(),
             api: "-".to_owned(),
@@ -132,25 +134,25 @@ impl DeviceReport {
             pci_bus_id: None,
             limits: None,
             features: None,
-            lacks: Vec::new(),
+            shortfalls: Vec::new(),
         }
     }
 
-    fn word(&self) -> &str {
-        self.words.first().map_or("-", String::as_str)
+    fn canonical_selector(&self) -> &str {
+        self.selectors.first().map_or("-", String::as_str)
     }
 }
 
 fn devices_table(devices: &[DeviceReport]) -> String {
     let mut table = table(["device", "name", "vendor", "kind", "API", "driver"]);
     for device in devices {
-        let words = match device.words.as_slice() {
+        let selectors = match device.selectors.as_slice() {
             [] => "-".to_owned(),
-            words => words.join("\n"),
+            selectors => selectors.join("\n"),
         };
         let driver = format!("{} {}", device.driver, device.driver_info);
         table.add_row([
-            words.as_str(),
+            selectors.as_str(),
             &device.name,
             &device.vendor,
             &device.kind,
@@ -164,11 +166,11 @@ fn devices_table(devices: &[DeviceReport]) -> String {
 fn limits_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
     let mut table = table([
         "device",
-        "largest\nbuffer",
-        "largest\nbinding",
+        "max\nbuffer",
+        "max\nbinding",
         "workgroup\nmemory",
-        "invocations\na workgroup",
-        "workgroups\na dimension",
+        "invocations/\nworkgroup",
+        "workgroups/\ndimension",
         "storage\nbuffers",
         "offset\nalignment",
         "subgroup\nsize",
@@ -178,22 +180,22 @@ fn limits_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
             continue;
         };
         table.add_row([
-            device.word().to_owned(),
-            bytes(limits.max_buffer_size),
-            bytes(limits.max_storage_binding_size),
-            bytes(limits.workgroup_memory.into()),
+            device.canonical_selector().to_owned(),
+            format_bytes(limits.max_buffer_size),
+            format_bytes(limits.max_storage_binding_size),
+            format_bytes(limits.workgroup_memory.into()),
             limits.invocations_per_workgroup.to_string(),
             limits.workgroups_per_dimension.to_string(),
             limits.storage_buffers_per_stage.to_string(),
-            pair(limits.storage_offset_alignment, limits.uniform_offset_alignment, "/"),
-            pair(limits.min_subgroup_size, limits.max_subgroup_size, " to "),
+            joined(limits.storage_offset_alignment, limits.uniform_offset_alignment, "/"),
+            joined(limits.min_subgroup_size, limits.max_subgroup_size, " to "),
         ]);
     }
     table.trim_fmt() + "\n"
 }
 
 fn features_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
-    let mut table = table(["device", "has", "has not"]);
+    let mut table = table(["device", "supported", "not supported"]);
     for device in devices {
         let Some(features) = &device.features else {
             continue;
@@ -209,31 +211,31 @@ fn features_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String
             ("float atomics", features.float_atomics),
             ("cooperative matrices", features.cooperative_matrix),
         ];
-        let those = |wanted: bool| {
-            let those = features.iter().filter(|(_, there)| *there == wanted);
-            let names: Vec<&str> = those.map(|(name, _)| *name).collect();
+        let names = |supported: bool| {
+            let matching = features.iter().filter(|(_, has)| *has == supported);
+            let names: Vec<&str> = matching.map(|(name, _)| *name).collect();
             names.join(", ")
         };
-        table.add_row([device.word().to_owned(), those(true), those(false)]);
+        table.add_row([device.canonical_selector().to_owned(), names(true), names(false)]);
     }
     table.trim_fmt() + "\n"
 }
 
-/// Two numbers, or one where they are equal.
-fn pair(first: u32, second: u32, between: &str) -> String {
-    if first == second { first.to_string() } else { format!("{first}{between}{second}") }
+/// Joins two numbers with a separator; equal numbers are written once.
+fn joined(first: u32, second: u32, separator: &str) -> String {
+    if first == second { first.to_string() } else { format!("{first}{separator}{second}") }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::text::WIDTH;
+    use crate::output::WIDTH;
     use burn_wgsl::device::{AdapterKind, Api, ResolvedDevice};
 
     #[test]
-    fn a_large_machine_fits_into_the_width() {
+    fn long_names_and_many_devices_fit_the_width() {
         let mut gpu = AdapterInfo {
-            name: "NVIDIA GeForce RTX 4090 Laptop GPU with quite a name".to_owned(),
+            name: "NVIDIA GeForce RTX 4090 Laptop GPU with a long name".to_owned(),
             vendor: "NVIDIA".to_owned(),
             kind: AdapterKind::Integrated,
             api: Api::Vulkan,
@@ -247,10 +249,10 @@ mod tests {
         gpu.features = Features { f16: true, ..Features::default() };
         let automatic = Automatic {
             device: WgslDevice::Cpu,
-            place: ResolvedDevice::Cpu,
+            resolved: ResolvedDevice::Cpu,
             reason: "a long reason ".repeat(12),
             environment: None,
-            no_gpu_found: true,
+            no_usable_gpu: true,
         };
         let text = Report::new(&vec![gpu; 12], &automatic).to_text();
         for line in text.lines() {

@@ -1,8 +1,8 @@
-//! `burn-wgsl`: the devices of this machine, and how fast they are.
+//! The `burn-wgsl` command: lists devices, benchmarks them and tunes matrix multiplication.
 
 mod bench;
 mod devices;
-mod text;
+mod output;
 mod tune;
 
 use std::io;
@@ -13,11 +13,11 @@ use burn_wgsl::device::DeviceError;
 use burn_wgsl::{Tuning, set_tuning};
 use clap::{Parser, Subcommand};
 
-/// Burn on hand-written WGSL kernels.
+/// List, benchmark and tune the devices that the Burn backend burn-wgsl can use
 #[derive(Parser)]
 #[command(version)]
 struct Arguments {
-    /// Leave aside what `tune` has found out: the built-in choices decide
+    /// Ignore saved results of `tune` and use the built-in strategies
     #[arg(long, global = true)]
     no_tune: bool,
     #[command(subcommand)]
@@ -26,17 +26,29 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Lists the devices, what they can do, and which one the automatic choice takes.
+    /// List devices with their limits and features, and the device that `auto` selects
     Devices {
-        /// Prints one JSON document for programs.
+        /// Print one JSON document instead of tables
         #[arg(long)]
         json: bool,
     },
-    /// Measures how fast the devices are, side by side.
+    /// Benchmark ops and training steps on several devices and compare them
+    #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(bench::Arguments),
-    /// Finds out how matrix products are fastest, and keeps it for later processes.
+    /// Find the fastest matrix multiplication strategies and save them for later runs
     Tune(tune::Arguments),
 }
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  Compare the best GPU with the CPU:
+    burn-wgsl bench all --quick
+  Benchmark one suite and plot the results:
+    burn-wgsl bench matmul --plot matmul.svg
+  List the kernels of a training step with their GPU time:
+    burn-wgsl bench train --profile
+  Compare two GPUs and write JSON to standard output:
+    burn-wgsl bench transfer --device gpu:0 --device gpu:1 --json -";
 
 fn main() -> ExitCode {
     env_logger::init();
@@ -44,40 +56,42 @@ fn main() -> ExitCode {
     if no_tune {
         set_tuning(Tuning::Off);
     }
-    let done = match command {
+    let result = match command {
         Command::Devices { json } => devices::run(json),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
     };
-    match done {
+    match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            eprintln!("burn-wgsl: {failure}");
+        Err(error) => {
+            eprintln!("error: {error}");
             ExitCode::FAILURE
         }
     }
 }
 
-/// Why a command ends early.
+/// An error that ends a command.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum CliError {
     #[error(transparent)]
     Device(#[from] DeviceError),
     #[error(transparent)]
     Tune(#[from] burn_wgsl::TuneError),
-    #[error("cannot write {to} ({error})")]
+    #[error("cannot write {to}: {error}")]
     Write { to: String, error: io::Error },
-    #[error("cannot write the report as JSON ({0})")]
+    #[error("cannot serialise the report as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error("cannot draw the picture ({0})")]
+    #[error("cannot draw the plot: {0}")]
     Plot(String),
     #[error("{0}")]
     Usage(String),
-    #[error("nothing could be measured; the table says why")]
-    Nothing,
+    #[error(
+        "nothing was measured: every workload was skipped or failed; see the report for the reasons"
+    )]
+    NothingMeasured,
 }
 
-impl Failure {
+impl CliError {
     fn write(to: impl AsRef<Path>, error: io::Error) -> Self {
         Self::Write { to: to.as_ref().display().to_string(), error }
     }

@@ -1,46 +1,48 @@
-//! `burn-wgsl tune`: how matrix products are fastest here.
+//! `burn-wgsl tune`: finds the fastest matrix multiplication strategy for each class of sizes.
 
 use std::time::Duration;
 
 use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::{Trial, WgslDevice};
 
-use crate::Failure;
-use crate::text::{print, table};
+use crate::CliError;
+use crate::output::{print, table};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
-    /// A device to tune, by its word; may be repeated [default: the automatic choice]
-    #[arg(long = "device", value_name = "WORD")]
+    /// Device to tune, such as `gpu:1` (see `burn-wgsl devices`); repeat to tune several
+    /// [default: auto]
+    #[arg(long = "device", value_name = "DEVICE")]
     devices: Vec<WgslDevice>,
 }
 
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let chosen = [WgslDevice::Auto];
-    let devices = if arguments.devices.is_empty() { &chosen } else { arguments.devices.as_slice() };
+pub fn run(arguments: &Arguments) -> Result<(), CliError> {
+    let default = [WgslDevice::Auto];
+    let devices =
+        if arguments.devices.is_empty() { &default } else { arguments.devices.as_slice() };
     for device in devices {
-        let word = device.preferred();
+        let selector = device.canonical();
         if device.resolve()? == ResolvedDevice::Cpu {
-            show(&format!("{word}: nothing to tune, its ops have one way each\n"))?;
+            print_stdout(&format!("{selector}: nothing to tune on the CPU device\n"))?;
             continue;
         }
-        let heard =
-            |trial: &Trial| eprintln!("{word}: {} is fastest as {}", trial.class, trial.winner);
-        let trials = burn_wgsl::tune(device, heard)?;
-        show(&text(&trials))?;
-        if let Some(file) = kept_in(*device)? {
-            show(&format!("Kept in {file}; delete the file to forget it.\n"))?;
+        let on_trial =
+            |trial: &Trial| eprintln!("{selector}: {}: {} is fastest", trial.class, trial.winner);
+        let trials = burn_wgsl::tune(device, on_trial)?;
+        print_stdout(&trials_table(&trials))?;
+        if let Some(file) = cache_file(*device)? {
+            print_stdout(&format!("Saved to {file}. Delete this file to discard the results.\n"))?;
         }
     }
     Ok(())
 }
 
-fn show(text: &str) -> Result<(), Failure> {
-    print(text).map_err(|error| Failure::write("standard output", error))
+fn print_stdout(text: &str) -> Result<(), CliError> {
+    print(text).map_err(|error| CliError::write("standard output", error))
 }
 
-/// The file of an adapter's choices.
-fn kept_in(device: WgslDevice) -> Result<Option<String>, Failure> {
+/// Returns the path of the adapter's tuning cache; `None` for the CPU or without a cache directory.
+fn cache_file(device: WgslDevice) -> Result<Option<String>, CliError> {
     let ResolvedDevice::Adapter(index) = device.resolve()? else {
         return Ok(None);
     };
@@ -48,14 +50,17 @@ fn kept_in(device: WgslDevice) -> Result<Option<String>, Failure> {
     Ok(runtime.tuning_cache().file().map(|file| file.display().to_string()))
 }
 
-fn text(trials: &[Trial]) -> String {
-    let mut table = table(["product", "times", "fastest", "built in"]);
+fn trials_table(trials: &[Trial]) -> String {
+    let mut table = table(["size class", "median times", "fastest", "built-in"]);
     for trial in trials {
-        let time = |time: Option<Duration>| {
+        let format_time = |time: Option<Duration>| {
             time.map_or_else(|| "failed".to_owned(), |time| format!("{time:.2?}"))
         };
-        let times: Vec<_> =
-            trial.times.iter().map(|(word, each)| format!("{word} {}", time(*each))).collect();
+        let times: Vec<_> = trial
+            .times
+            .iter()
+            .map(|(strategy, time)| format!("{strategy} {}", format_time(*time)))
+            .collect();
         table.add_row([
             trial.class.to_string(),
             times.join("\n"),

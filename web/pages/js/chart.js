@@ -1,53 +1,59 @@
-// Line charts on a plain canvas: linear or logarithmic axes, ticks, a legend, marks at values of x.
-import { number } from "./page.js";
+// Line charts on a canvas: linear or logarithmic axes, ticks, a legend and vertical markers.
+import { formatNumber } from "./page.js";
 
-const SIZE = 14;
-const DASHES = [[], [7, 4], [2, 3]]; // lines differ by more than their colour
+const FONT_SIZE = 14; // CSS pixels
+const DASHES = [[], [7, 4], [2, 3]]; // tells the series apart without colour
 const clamp = (value, low, high) => Math.max(low, Math.min(value, high));
 
 export class LineChart {
 	#canvas;
 	#options;
 	#series;
-	#marks;
-	#asked = false;
+	#markers;
+	#redrawScheduled = false;
 
 	/**
-	 * `x` and `y`: {label, span: [low, high] that is always shown, log, ticks, format};
+	 * `x` and `y`: {label, domain: [low, high] that is always visible, log, ticks, format}.
 	 * `series`: [{name, color (a CSS property), dots}].
-	 * `label` says what the chart shows; the last values are added to it for screen readers.
+	 * `label` describes the chart to screen readers. The last values are appended to it.
 	 */
 	constructor(canvas, options) {
 		this.#canvas = canvas;
 		this.#options = options;
-		const redraw = () => this.#ask();
+		const redraw = () => this.#scheduleRedraw();
 		new ResizeObserver(redraw).observe(canvas);
 		matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
 		document.addEventListener("visibilitychange", redraw);
 		this.draw([]);
 	}
 
-	/** `lines` are [[x, y], ...] for each of the series; `marks` are {x, label}. */
-	draw(lines, marks = []) {
-		this.#series = this.#options.series.map((series, index) => ({ ...series, points: lines[index] ?? [] }));
-		this.#marks = marks;
-		this.#ask();
+	/** `lines` has a list of [x, y] for each series. `markers` are {x, label}. */
+	draw(lines, markers = []) {
+		this.#series = this.#options.series.map((series, index) => ({
+			...series,
+			points: lines[index] ?? [],
+		}));
+		this.#markers = markers;
+		this.#scheduleRedraw();
 	}
 
-	// At most once a frame, and not at all in a hidden tab.
-	#ask() {
-		if (this.#asked) return;
-		this.#asked = true;
+	// Redraws at most once per frame. Browsers run no animation frames in a hidden tab.
+	#scheduleRedraw() {
+		if (this.#redrawScheduled) return;
+		this.#redrawScheduled = true;
 		requestAnimationFrame(() => {
-			this.#asked = false;
-			const x = axis(this.#options.x, this.#series, 0);
-			const y = axis(this.#options.y, this.#series, 1);
+			this.#redrawScheduled = false;
+			const x = createAxis(this.#options.x, this.#series, 0);
+			const y = createAxis(this.#options.y, this.#series, 1);
 			if (this.#canvas.clientWidth) this.#paint(x, y);
-			const told = this.#series
+			const summary = this.#series
 				.filter(({ points }) => points.length)
-				.map(({ name, points: all }) => `${name} ${y.text(all.at(-1)[1])} at ${x.label} ${x.text(all.at(-1)[0])}`);
-			for (const { label } of this.#marks) told.push(label);
-			this.#canvas.ariaLabel = `${this.#options.label}: ${told.join("; ") || "no values yet"}.`;
+				.map(({ name, points }) => {
+					const [lastX, lastY] = points.at(-1);
+					return `${name} ${y.format(lastY)} at ${x.label} ${x.format(lastX)}`;
+				});
+			for (const { label } of this.#markers) summary.push(label);
+			this.#canvas.ariaLabel = `${this.#options.label}: ${summary.join("; ") || "no data yet"}.`;
 		});
 	}
 
@@ -56,145 +62,155 @@ export class LineChart {
 		const { clientWidth: width, clientHeight: height } = canvas;
 		canvas.width = Math.round(width * devicePixelRatio);
 		canvas.height = Math.round(height * devicePixelRatio);
-		const c = canvas.getContext("2d");
-		c.scale(devicePixelRatio, devicePixelRatio);
-		c.font = `${SIZE}px system-ui, sans-serif`;
-		c.textBaseline = "middle";
+		const context = canvas.getContext("2d");
+		context.scale(devicePixelRatio, devicePixelRatio);
+		context.font = `${FONT_SIZE}px system-ui, sans-serif`;
+		context.textBaseline = "middle";
 		const style = getComputedStyle(canvas);
-		const color = (name) => (c.strokeStyle = c.fillStyle = style.getPropertyValue(name).trim());
-		const wide = (text) => c.measureText(text).width;
-		const line = (x0, y0, x1, y1) => {
-			c.beginPath();
-			c.moveTo(x0, y0);
-			c.lineTo(x1, y1);
-			c.stroke();
+		const setColor = (name) =>
+			(context.strokeStyle = context.fillStyle = style.getPropertyValue(name).trim());
+		const textWidth = (text) => context.measureText(text).width;
+		const drawLine = (x0, y0, x1, y1) => {
+			context.beginPath();
+			context.moveTo(x0, y0);
+			context.lineTo(x1, y1);
+			context.stroke();
 		};
 
-		// The name of the y axis and the series, in rows as wide as there is room.
-		color("--muted");
-		let row = SIZE / 2 + 2;
-		c.fillText(y.label, 0, row);
-		let at = wide(y.label) + 18;
-		c.lineWidth = 2;
+		// The y axis label and the legend, wrapped to the width of the canvas.
+		setColor("--muted");
+		let legendY = FONT_SIZE / 2 + 2;
+		context.fillText(y.label, 0, legendY);
+		let legendX = textWidth(y.label) + 18;
+		context.lineWidth = 2;
 		this.#series.forEach((series, index, { length }) => {
 			if (length === 1) return;
-			const needs = 30 + wide(series.name);
-			if (at + needs > width) {
-				at = 0;
-				row += 1.5 * SIZE;
+			const entryWidth = 30 + textWidth(series.name);
+			if (legendX + entryWidth > width) {
+				legendX = 0;
+				legendY += 1.5 * FONT_SIZE;
 			}
-			c.setLineDash(DASHES[index]);
-			color(series.color);
-			line(at, row, at + 24, row);
-			color("--muted");
-			c.fillText(series.name, at + 30, row);
-			at += needs + 16;
+			context.setLineDash(DASHES[index]);
+			setColor(series.color);
+			drawLine(legendX, legendY, legendX + 24, legendY);
+			setColor("--muted");
+			context.fillText(series.name, legendX + 30, legendY);
+			legendX += entryWidth + 16;
 		});
-		c.setLineDash([]);
-		c.lineWidth = 1;
+		context.setLineDash([]);
+		context.lineWidth = 1;
 
-		const top = row + (this.#marks.length ? 2.6 : 1.3) * SIZE;
-		const bottom = height - 3 * SIZE;
-		const left = Math.max(...y.ticks.map((tick) => wide(y.text(tick)))) + 8;
+		const top = legendY + (this.#markers.length ? 2.6 : 1.3) * FONT_SIZE;
+		const bottom = height - 3 * FONT_SIZE;
+		const left = Math.max(...y.ticks.map((tick) => textWidth(y.format(tick)))) + 8;
 		const right = width - 8;
-		x.place(left, right);
-		y.place(bottom, top);
-		c.textAlign = "right";
-		c.fillText(x.label, right, height - SIZE / 2 - 1);
-		let free = Infinity;
+		x.setRange(left, right);
+		y.setRange(bottom, top);
+		context.textAlign = "right";
+		context.fillText(x.label, right, height - FONT_SIZE / 2 - 1);
+		// Tick labels that would overlap the previous one are omitted.
+		let limit = Infinity;
 		for (const tick of y.ticks) {
-			const at = Math.round(y.at(tick)) + 0.5;
-			color("--line");
-			line(left, at, right, at);
-			color("--muted");
-			if (at > free) continue;
-			c.fillText(y.text(tick), left - 6, at);
-			free = at - 1.3 * SIZE;
+			const tickY = Math.round(y.toPixel(tick)) + 0.5;
+			setColor("--border");
+			drawLine(left, tickY, right, tickY);
+			setColor("--muted");
+			if (tickY > limit) continue;
+			context.fillText(y.format(tick), left - 6, tickY);
+			limit = tickY - 1.3 * FONT_SIZE;
 		}
-		c.textAlign = "center";
-		free = -Infinity;
+		context.textAlign = "center";
+		limit = -Infinity;
 		for (const tick of x.ticks) {
-			const at = Math.round(x.at(tick)) + 0.5;
-			line(at, bottom, at, bottom + 5);
-			const half = wide(x.text(tick)) / 2;
-			const middle = Math.min(at, width - half);
-			if (middle - half < free) continue;
-			c.fillText(x.text(tick), middle, bottom + SIZE + 1);
-			free = middle + half + 8;
+			const tickX = Math.round(x.toPixel(tick)) + 0.5;
+			drawLine(tickX, bottom, tickX, bottom + 5);
+			const halfWidth = textWidth(x.format(tick)) / 2;
+			const middle = Math.min(tickX, width - halfWidth);
+			if (middle - halfWidth < limit) continue;
+			context.fillText(x.format(tick), middle, bottom + FONT_SIZE + 1);
+			limit = middle + halfWidth + 8;
 		}
 
-		c.lineJoin = "round";
+		context.lineJoin = "round";
 		this.#series.forEach((series, index) => {
-			color(series.color);
-			c.lineWidth = 2;
-			c.setLineDash(DASHES[index]);
-			const points = thin(series.points, right - left).map((point) => [x.at(point[0]), y.at(point[1])]);
-			c.beginPath();
-			for (const point of points) c.lineTo(...point);
-			c.stroke();
+			setColor(series.color);
+			context.lineWidth = 2;
+			context.setLineDash(DASHES[index]);
+			const points = downsample(series.points, right - left).map((point) => [
+				x.toPixel(point[0]),
+				y.toPixel(point[1]),
+			]);
+			context.beginPath();
+			for (const point of points) context.lineTo(...point);
+			context.stroke();
 			if (!series.dots) return;
 			for (const point of points) {
-				c.beginPath();
-				c.arc(...point, 3.5, 0, 7);
-				c.fill();
+				context.beginPath();
+				context.arc(...point, 3.5, 0, 7);
+				context.fill();
 			}
 		});
 
-		color("--text");
-		c.lineWidth = 1;
-		c.setLineDash([4, 4]);
-		for (const mark of this.#marks) {
-			const at = Math.round(x.at(mark.x)) + 0.5;
-			line(at, top, at, bottom);
-			const half = wide(mark.label) / 2;
-			c.fillText(mark.label, clamp(at, left + half, right - half), top - SIZE / 2 - 2);
+		setColor("--text");
+		context.lineWidth = 1;
+		context.setLineDash([4, 4]);
+		for (const marker of this.#markers) {
+			const markerX = Math.round(x.toPixel(marker.x)) + 0.5;
+			drawLine(markerX, top, markerX, bottom);
+			const halfWidth = textWidth(marker.label) / 2;
+			const labelX = clamp(markerX, left + halfWidth, right - halfWidth);
+			context.fillText(marker.label, labelX, top - FONT_SIZE / 2 - 2);
 		}
 	}
 }
 
-/** No more points than there are pixels to show them. */
-function thin(points, most) {
-	const every = Math.ceil(points.length / most);
-	return points.filter((_, at) => at % every === 0);
+/** Keeps every n-th point, so that at most `maxPoints` remain. */
+function downsample(points, maxPoints) {
+	const stride = Math.ceil(points.length / maxPoints);
+	return points.filter((_, index) => index % stride === 0);
 }
 
-function axis({ label, span, log, ticks, format = number }, series, which) {
-	let [low, high] = span;
+/** `dimension` selects the coordinate of the points: 0 for x, 1 for y. */
+function createAxis({ label, domain, log, ticks, format = formatNumber }, series, dimension) {
+	let [low, high] = domain;
 	for (const { points } of series) {
-		for (const { [which]: value } of points) {
+		for (const { [dimension]: value } of points) {
 			if (!Number.isFinite(value) || (log && value <= 0)) continue;
 			low = Math.min(low, value);
 			high = Math.max(high, value);
 		}
 	}
-	const bend = log ? Math.log : Number;
-	let from = 0;
-	let factor = 1;
+	const transform = log ? Math.log : Number;
+	const allTicks = ticks ?? (log ? logTicks : linearTicks)(low, high);
+	let start = 0;
+	let pixelsPerUnit = 1;
 	return {
 		label,
-		text: format,
-		ticks: (ticks ?? (log ? decades : steps)(low, high)).filter((tick) => tick >= low && tick <= high),
-		place(start, end) {
-			factor = (end - start) / (bend(high) - bend(low));
-			from = start;
+		format,
+		ticks: allTicks.filter((tick) => tick >= low && tick <= high),
+		setRange(from, to) {
+			pixelsPerUnit = (to - from) / (transform(high) - transform(low));
+			start = from;
 		},
-		at: (value) => from + (bend(clamp(value, low, high)) - bend(low)) * factor,
+		toPixel: (value) =>
+			start + (transform(clamp(value, low, high)) - transform(low)) * pixelsPerUnit,
 	};
 }
 
-function steps(low, high) {
-	const rough = (high - low) / 5;
-	const power = 10 ** Math.floor(Math.log10(rough));
-	const step = [1, 2, 5, 10].find((times) => times * power >= rough) * power;
-	const list = [];
-	for (let at = Math.ceil(low / step); at * step <= high + step * 1e-6; at += 1) list.push(at * step);
-	return list;
+function linearTicks(low, high) {
+	const minStep = (high - low) / 5;
+	const power = 10 ** Math.floor(Math.log10(minStep));
+	const step = [1, 2, 5, 10].find((factor) => factor * power >= minStep) * power;
+	const ticks = [];
+	for (let n = Math.ceil(low / step); n * step <= high + step * 1e-6; n += 1) ticks.push(n * step);
+	return ticks;
 }
 
-function decades(low, high) {
-	const list = [];
+function logTicks(low, high) {
+	const ticks = [];
 	for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power += 1) {
-		for (const times of high / low > 200 ? [1] : [1, 2, 5]) list.push(Number(`${times}e${power}`));
+		const factors = high / low > 200 ? [1] : [1, 2, 5];
+		for (const factor of factors) ticks.push(Number(`${factor}e${power}`));
 	}
-	return list;
+	return ticks;
 }

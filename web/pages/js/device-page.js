@@ -1,4 +1,5 @@
-// What the browser and burn-wgsl tell of the GPU: as tables to read, and as text for a bug report.
+// Shows what the browser and burn-wgsl report about the GPU, as tables and as text for a bug
+// report.
 import { $, setState } from "./page.js";
 import { showNotice } from "./notice.js";
 import { Engine } from "./engine.js";
@@ -6,24 +7,26 @@ import { Engine } from "./engine.js";
 const engine = new Engine("gpu");
 engine.addEventListener("fatal", ({ error }) => fail(error));
 
-const plain = (value) => (Array.isArray(value) ? value.join(", ") || "none" : String(value ?? "none"));
+const formatValue = (value) =>
+	Array.isArray(value) ? value.join(", ") || "none" : String(value ?? "none");
 
-function element(name, content) {
-	const made = document.createElement(name);
-	made.append(content);
-	return made;
+function createElement(name, content) {
+	const element = document.createElement(name);
+	element.append(content);
+	return element;
 }
 
-function table(label, facts) {
-	const made = document.createElement("table");
-	made.className = "facts";
-	for (const [name, value] of facts) {
-		const row = made.insertRow();
-		const head = element("th", name);
-		head.scope = "row";
-		row.append(head, element("td", plain(value)));
+/** `properties` are [name, value]. */
+function createTable(label, properties) {
+	const table = document.createElement("table");
+	table.className = "properties";
+	for (const [name, value] of properties) {
+		const row = table.insertRow();
+		const header = createElement("th", name);
+		header.scope = "row";
+		row.append(header, createElement("td", formatValue(value)));
 	}
-	const frame = element("div", made);
+	const frame = createElement("div", table);
 	frame.className = "scroll";
 	frame.tabIndex = 0;
 	frame.role = "region";
@@ -31,96 +34,126 @@ function table(label, facts) {
 	return frame;
 }
 
-/** A list of facts that opens and closes: limits and features are long. */
-function folded(title, label, facts) {
-	const details = element("details", element("summary", title));
-	details.append(table(label, facts));
+function createCollapsibleTable(title, label, properties) {
+	const details = createElement("details", createElement("summary", title));
+	details.append(createTable(label, properties));
 	return details;
 }
 
-async function browser() {
-	const facts = [
-		["user agent", navigator.userAgent],
-		["processors", navigator.hardwareConcurrency],
-		["secure context", isSecureContext ? "yes" : "no: WebGPU needs https or localhost"],
+async function browserProperties() {
+	const properties = [
+		["User agent", navigator.userAgent],
+		["Logical processors", navigator.hardwareConcurrency],
+		["Secure context", isSecureContext ? "yes" : "no (WebGPU requires HTTPS or localhost)"],
 		["WebGPU", navigator.gpu ? "yes" : "no"],
 	];
-	if (!navigator.gpu) return facts;
-	const adapter = await navigator.gpu.requestAdapter().catch((error) => facts.push(["adapter", error.message]) && null);
-	if (!adapter) return [...facts, ["adapter", "none given"]];
+	if (!navigator.gpu) return properties;
+	const adapter = await navigator.gpu
+		.requestAdapter()
+		.catch((error) => properties.push(["Adapter error", error.message]) && null);
+	if (!adapter) return [...properties, ["Adapter", "none"]];
 	const info = adapter.info ?? {};
-	for (const name of ["vendor", "architecture", "device", "description", "subgroupMinSize", "subgroupMaxSize"]) {
-		if (info[name]) facts.push([name, info[name]]);
+	for (const [key, name] of [
+		["vendor", "Vendor"],
+		["architecture", "Architecture"],
+		["device", "Device"],
+		["description", "Description"],
+		["subgroupMinSize", "Minimum subgroup size"],
+		["subgroupMaxSize", "Maximum subgroup size"],
+	]) {
+		if (info[key]) properties.push([name, info[key]]);
 	}
-	facts.push(["fallback adapter", info.isFallbackAdapter ?? adapter.isFallbackAdapter ? "yes" : "no"]);
-	facts.push(["features", [...adapter.features].sort()]);
-	facts.push(["WGSL language features", [...(navigator.gpu.wgslLanguageFeatures ?? [])].sort()]);
-	return facts;
+	properties.push([
+		"Fallback adapter",
+		(info.isFallbackAdapter ?? adapter.isFallbackAdapter) ? "yes" : "no",
+	]);
+	properties.push(["Features", [...adapter.features].sort()]);
+	properties.push([
+		"WGSL language features",
+		[...(navigator.gpu.wgslLanguageFeatures ?? [])].sort(),
+	]);
+	return properties;
 }
 
-function card({ name, kind, api, usable, problem, limits, features }) {
-	const made = element("article", element("h3", name));
-	made.className = "panel";
-	const offered = Object.values(features).filter(Boolean).length;
-	made.append(
-		element("p", usable ? "burn-wgsl can use it." : `burn-wgsl cannot use it: ${problem}`),
-		table(name, [["kind", kind], ["through", api]]),
-		folded(`Limits (${Object.keys(limits).length})`, `Limits of ${name}`, Object.entries(limits)),
-		folded(`Features (${offered} of ${Object.keys(features).length})`, `Features of ${name}`, yesNo(features)),
+function createCard({ name, kind, api, usable, problem, limits, features }) {
+	const card = createElement("article", createElement("h3", name));
+	card.className = "panel";
+	const supported = Object.values(features).filter(Boolean).length;
+	const limitsTitle = `Limits (${Object.keys(limits).length})`;
+	const featuresTitle = `Features (${supported} of ${Object.keys(features).length})`;
+	card.append(
+		createElement(
+			"p",
+			usable ? "Supported by burn-wgsl." : `Not supported by burn-wgsl: ${problem}`,
+		),
+		createTable(name, [
+			["Type", kind],
+			["API", api],
+		]),
+		createCollapsibleTable(limitsTitle, `Limits of ${name}`, Object.entries(limits)),
+		createCollapsibleTable(featuresTitle, `Features of ${name}`, featureProperties(features)),
 	);
-	return made;
+	return card;
 }
 
-const yesNo = (features) =>
-	Object.entries(features).map(([name, value]) => [name, typeof value === "boolean" ? (value ? "yes" : "no") : value]);
+const featureProperties = (features) =>
+	Object.entries(features).map(([name, value]) => [
+		name,
+		typeof value === "boolean" ? (value ? "yes" : "no") : value,
+	]);
 
-function report(version, advice, adapters, facts) {
-	const lines = (list) => list.map(([name, value]) => `  ${name}: ${plain(value)}`);
+function createReport(version, hint, adapters, browser) {
+	const lines = (properties) =>
+		properties.map(([name, value]) => `  ${name}: ${formatValue(value)}`);
 	return [
 		`burn-wgsl ${version}, ${new Date().toISOString().slice(0, 10)}`,
-		...(advice ? [advice] : []),
+		...(hint ? [hint] : []),
 		"",
-		"browser",
-		...lines(facts),
-		...(adapters.length ? [] : ["", "no adapter"]),
+		"Browser",
+		...lines(browser),
+		...(adapters.length ? [] : ["", "No adapters"]),
 		...adapters.flatMap(({ name, kind, api, usable, problem, limits, features }) => [
 			"",
 			`adapter ${name} (${kind}, ${api}): ${usable ? "usable" : `not usable: ${problem}`}`,
-			"  limits",
+			"  Limits",
 			...lines(Object.entries(limits)).map((line) => `  ${line}`),
-			"  features",
-			...lines(yesNo(features)).map((line) => `  ${line}`),
+			"  Features",
+			...lines(featureProperties(features)).map((line) => `  ${line}`),
 		]),
 		"",
 	].join("\n");
 }
 
-// Everything at once, so that nothing jumps; what the browser tells is worth having even if the module does not load.
-async function look() {
-	setState("opening", "Looking …");
-	const facts = await browser();
+// Renders everything at once, so that the layout does not shift. The browser's properties are shown
+// even if the module fails to load.
+async function detect() {
+	setState("opening", "Detecting adapters…");
+	const browser = await browserProperties();
 	try {
 		const version = await engine.call("version");
 		const adapters = await engine.call("adapters");
 		const [best] = adapters.filter(({ usable }) => usable);
-		const advice = best ? "" : await engine.call("advice");
-		tell(version, advice, adapters, facts);
-		setState("done", `burn-wgsl ${version} ${best ? `can use ${best.name}.` : "finds no GPU that it can use."}`);
+		const hint = best ? "" : `No usable GPU was found; ${await engine.call("install_hint")}.`;
+		render(version, hint, adapters, browser);
+		setState(
+			"done",
+			`burn-wgsl ${version} ${best ? `can use ${best.name}.` : "found no usable GPU."}`,
+		);
 	} catch (error) {
-		tell("(not loaded)", "", [], facts);
+		render("(not loaded)", "", [], browser);
 		fail(error);
 	}
 }
 
-function tell(version, advice, adapters, facts) {
-	$("report").value = report(version, advice, adapters, facts);
+function render(version, hint, adapters, browser) {
+	$("report").value = createReport(version, hint, adapters, browser);
 	$("copy").disabled = false;
-	$("facts").replaceChildren(
-		element("h2", "Adapters"),
-		element("p", advice),
-		...adapters.map(card),
-		element("h2", "Browser"),
-		table("Browser", facts),
+	$("properties").replaceChildren(
+		createElement("h2", "Adapters"),
+		createElement("p", hint),
+		...adapters.map(createCard),
+		createElement("h2", "Browser"),
+		createTable("Browser", browser),
 	);
 }
 
@@ -131,18 +164,19 @@ function fail(error) {
 }
 
 function start() {
-	engine.alive();
-	look();
+	engine.ensureRunning();
+	detect();
 }
 
 $("copy").addEventListener("click", async () => {
 	try {
 		await navigator.clipboard.writeText($("report").value);
-		$("copied").textContent = "Copied.";
+		$("copy-status").textContent = "Copied.";
 	} catch {
 		$("report").focus();
 		$("report").select();
-		$("copied").textContent = "The browser refused: the report is selected, copy it from there.";
+		$("copy-status").textContent =
+			"The browser blocked access to the clipboard. Copy the selected report manually.";
 	}
 });
 

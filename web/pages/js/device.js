@@ -1,67 +1,74 @@
-// The device picker, and what every page does when a device or the worker fails.
+// The device picker, and the handling of device and worker failures that all pages share.
 import { $, adapterName, params, setState } from "./page.js";
 import { clearNotice, showNotice } from "./notice.js";
 
 export class Device {
 	#engine;
-	#drop;
-	#again;
+	#discard;
+	#retry;
 	#select = $("device");
 
-	/** `drop` forgets what lived on the device; `again(cpu)` goes on with what had been asked for. */
-	constructor(engine, drop, again) {
+	/**
+	 * `discard` drops everything that is on the device. `retry(useCpu)` repeats the interrupted task
+	 * after a failure.
+	 */
+	constructor(engine, discard, retry) {
 		this.#engine = engine;
-		this.#drop = drop;
-		this.#again = again;
-		const word = params.get("device");
-		if (word && !this.#pick(word)) {
-			this.#select.add(new Option(word, word));
-			this.#pick(word);
+		this.#discard = discard;
+		this.#retry = retry;
+		const selector = params.get("device");
+		if (selector && !this.#pick(selector)) {
+			this.#select.add(new Option(selector, selector));
+			this.#pick(selector);
 		}
 		engine.addEventListener("fatal", ({ error }) => this.fail(error));
 	}
 
-	// A word that is not in the list is left out.
-	#pick(word) {
-		const known = [...this.#select.options].some(({ value }) => value === word);
-		if (known) this.#select.value = word;
-		return known;
+	/** Selects an option. Returns false if the list does not contain it. */
+	#pick(selector) {
+		const listed = [...this.#select.options].some(({ value }) => value === selector);
+		if (listed) this.#select.value = selector;
+		return listed;
 	}
 
 	onChange(action) {
 		this.#select.onchange = action;
 	}
 
-	/** Resolves with {device, description, gpu}. */
+	/** Opens the selected device. Resolves with {device, description, is_gpu}. */
 	async open() {
 		clearNotice();
 		const { value } = this.#select;
-		const engine = this.#engine.alive();
-		if (value === "cpu" || !navigator.gpu) engine.becomeWhole();
+		const engine = this.#engine.ensureRunning();
+		if (value === "cpu" || !navigator.gpu) engine.useAllFeatures();
 		let info = await engine.call("open", value);
-		if (!info.gpu && !engine.whole) {
-			engine.becomeWhole();
+		if (!info.is_gpu && !engine.hasAllFeatures) {
+			engine.useAllFeatures();
 			info = await engine.call("open", value);
 		}
-		if (info.gpu && info.description.startsWith("unnamed")) {
+		if (info.is_gpu && info.description.startsWith("unnamed")) {
 			const adapter = await navigator.gpu.requestAdapter();
-			info.description = info.description.replace("unnamed adapter", adapterName(adapter?.info) || "unnamed adapter");
+			info.description = info.description.replace(
+				"unnamed adapter",
+				adapterName(adapter?.info) || "unnamed adapter",
+			);
 		}
-		$("device-name").textContent = info.description + (value === "auto" && !info.gpu ? " (no GPU was found)" : "");
+		$("device-name").textContent =
+			info.description + (value === "auto" && !info.is_gpu ? " (no GPU found)" : "");
 		return info;
 	}
 
 	fail(error) {
-		if (document.body.dataset.state === "failed") return; // the first failure knows the cause
-		setState("failed", "Stopped.");
-		this.#drop();
-		const again = this.#engine.dead ? ["Start it again", "restart"] : ["Open the device again", "reopen"];
-		const cpu = () => {
+		if (document.body.dataset.state === "failed") return; // report only the first error
+		setState("failed", "Stopped because of an error.");
+		this.#discard();
+		const retry = this.#engine.failed ? ["Restart", "restart"] : ["Reopen device", "reopen"];
+		const useCpu = () => {
 			this.#pick("cpu");
-			this.#again(true);
+			this.#retry(true);
 		};
-		const buttons = [[...again, () => this.#again(false)]];
-		if (this.#select.value !== "cpu") buttons.push(["Use the CPU", "cpu", cpu]);
+		const buttons = [[...retry, () => this.#retry(false)]];
+		if (this.#select.value !== "cpu") buttons.push(["Use CPU", "cpu", useCpu]);
 		showNotice(error.message, buttons);
 	}
 }

@@ -1,4 +1,4 @@
-// The page's side of worker.js: calls are promises, objects are handles.
+// The page's interface to the worker: calls return promises, objects are handles.
 import { params } from "./page.js";
 
 class Handle {
@@ -12,51 +12,57 @@ class Handle {
 		return this.#send(method, args);
 	}
 
-	/** Needs no waiting for, and may fail: the worker went first. */
+	/** Frees the object without waiting. Fails silently if the worker has already ended. */
 	free() {
 		this.call("free").catch(() => {});
 	}
 }
 
-/** What the page begins with; where there is only the CPU, at once what knows it. */
-function first() {
-	const onlyCpu = !navigator.gpu || params.get("device") === "cpu";
-	return onlyCpu ? "all" : document.body.dataset.module;
+/** Returns the module that the page starts with: "all" if only the CPU can be used. */
+function initialModule() {
+	const cpuOnly = !navigator.gpu || params.get("device") === "cpu";
+	return cpuOnly ? "all" : document.body.dataset.module;
 }
 
-/** Fires "fatal" (with `error`) when the worker died; then every call rejects until `restart()`. */
+/**
+ * Fires "fatal" (with `error`) when the worker fails. All calls are then rejected until
+ * `restart()`.
+ */
 export class Engine extends EventTarget {
 	#worker;
-	#waiting = new Map();
-	#next = 1;
+	#pending = new Map(); // calls without a response, by id
+	#nextId = 1;
 	#error = null;
 	#module;
 
-	/** `module` is one of those in pkg: "gpu" is small and knows no CPU and no other page's work, "all" knows everything. */
-	constructor(module = first()) {
+	/**
+	 * `module` is a module in the folder pkg: "gpu" is small and has only the GPU backend and the
+	 * digits network; "all" also has the CPU backend and the other demos.
+	 */
+	constructor(module = initialModule()) {
 		super();
 		this.#module = module;
 		this.restart();
 	}
 
-	get whole() {
+	get hasAllFeatures() {
 		return this.#module === "all";
 	}
 
-	/** Starts the module that knows everything, if that is not what runs. */
-	becomeWhole() {
-		if (this.whole) return;
+	/** Restarts with the module "all", unless it is already loaded. */
+	useAllFeatures() {
+		if (this.hasAllFeatures) return;
 		this.#module = "all";
 		this.restart();
 	}
 
-	get dead() {
+	get failed() {
 		return this.#error !== null;
 	}
 
-	/** Itself, with a fresh worker if the last one died. */
-	alive() {
-		if (this.dead) this.restart();
+	/** Restarts the worker if it failed. Returns this engine. */
+	ensureRunning() {
+		if (this.failed) this.restart();
 		return this;
 	}
 
@@ -66,55 +72,58 @@ export class Engine extends EventTarget {
 
 	async create(className, ...args) {
 		const worker = this.#worker;
-		const on = await this.#send(worker, { method: `new:${className}`, args });
-		return new Handle((method, args) => this.#send(worker, { on, method, args }));
+		const handle = await this.#send(worker, { method: `new:${className}`, args });
+		return new Handle((method, args) => this.#send(worker, { handle, method, args }));
 	}
 
-	/** Ends the worker and all that is in it. */
+	/** Ends the worker and frees everything in it. */
 	stop() {
-		this.#die("The worker was stopped.");
+		this.#fail("The worker was stopped.");
 	}
 
 	restart() {
-		this.#stop(new Error("The worker was started again."));
+		this.#terminate(new Error("The worker was restarted."));
 		this.#error = null;
-		const worker = new Worker(new URL(`./worker.js?module=${this.#module}`, import.meta.url), { type: "module" });
+		const worker = new Worker(new URL(`./worker.js?module=${this.#module}`, import.meta.url), {
+			type: "module",
+		});
 		this.#worker = worker;
 		worker.onmessage = ({ data: { id, value, error, fatal } }) => {
 			if (worker !== this.#worker) return;
-			if (fatal !== undefined) return this.#die(fatal);
-			const { resolve, reject } = this.#waiting.get(id);
-			this.#waiting.delete(id);
+			if (fatal !== undefined) return this.#fail(fatal);
+			const { resolve, reject } = this.#pending.get(id);
+			this.#pending.delete(id);
 			if (error !== undefined) reject(new Error(error));
 			else resolve(value);
 		};
 		worker.onerror = (event) => {
 			event.preventDefault();
-			if (worker === this.#worker) this.#die(event.message || "The files of the program could not be loaded.");
+			if (worker !== this.#worker) return;
+			this.#fail(event.message || "The worker script could not be loaded. Reload the page.");
 		};
 	}
 
-	#send(worker, message) {
+	#send(worker, request) {
 		return new Promise((resolve, reject) => {
 			if (this.#error) throw this.#error;
-			if (worker !== this.#worker) throw new Error("The worker this object lived in is gone.");
-			const id = this.#next++;
-			this.#waiting.set(id, { resolve, reject });
-			worker.postMessage({ id, ...message });
+			if (worker !== this.#worker) throw new Error("The worker that held this object has ended.");
+			const id = this.#nextId++;
+			this.#pending.set(id, { resolve, reject });
+			worker.postMessage({ id, ...request });
 		});
 	}
 
-	#die(message) {
+	#fail(message) {
 		const error = new Error(message);
-		this.#stop(error);
+		this.#terminate(error);
 		this.#error = error;
 		this.dispatchEvent(Object.assign(new Event("fatal"), { error }));
 	}
 
-	#stop(error) {
+	#terminate(error) {
 		this.#worker?.terminate();
 		this.#worker = null;
-		for (const { reject } of this.#waiting.values()) reject(error);
-		this.#waiting.clear();
+		for (const { reject } of this.#pending.values()) reject(error);
+		this.#pending.clear();
 	}
 }

@@ -1,137 +1,146 @@
-// A small transformer learns WGSL and writes between training steps.
-import { $, binary, number, params } from "./page.js";
+// Trains a small transformer on WGSL and generates text between training steps.
+import { $, formatBinary, formatNumber, params } from "./page.js";
 import { clearNotice } from "./notice.js";
-import { Learning, rateField } from "./learning.js";
+import { Learning, bindLearningRate } from "./learning.js";
 import { LineChart } from "./chart.js";
 
-const SAMPLE = 500; // tokens of one text, then a new one begins
-const KEPT = 20_000; // characters on the page
-const BREATH = 60; // milliseconds of writing between training calls
+const TEXT_TOKENS = 500; // length of a generated text
+const MAX_CHARACTERS = 20_000; // older output is removed from the page
+const GENERATION_MS = 60; // generation time between training calls
 
-const learning = new Learning({ train, reset, create, show, dropped });
+const learning = new Learning({ train, reset, create, update, onDrop });
 
-let warm = 0; // calls made
+let trainingCalls = 0; // of this network; the first two compile shaders
 let training = false;
-let changed = false; // a learning rate that the network has not been told
+let learningRateChanged = false; // since the network last received it
 let step = 0;
 let losses = [];
-let written = Infinity; // tokens of the present text; none has begun
+let generatedTokens = Infinity; // of the current text; Infinity starts a new one
 
-function dropped() {
+function onDrop() {
 	training = false;
-	written = Infinity;
+	generatedTokens = Infinity;
 }
 
 async function create(info) {
-	// A fresh network starts from the beginning, also after a failure.
+	// A new network starts untrained, after a failure too.
 	step = 0;
 	losses = [];
-	warm = 0;
-	changed = false;
-	const made = await learning.engine.create("Gpt", info.device, { seed: 1, rate: Number($("rate").value) });
-	const { parameters, context, vocabulary, text_bytes: size } = await made.call("info");
-	$("parameters").textContent = number(parameters, 9);
-	$("context").textContent = `${number(context, 9)} tokens`;
-	$("vocabulary").textContent = number(vocabulary, 9);
-	$("text-size").textContent = binary(size, "B");
-	return made;
+	trainingCalls = 0;
+	learningRateChanged = false;
+	const network = await learning.engine.create("Gpt", info.device, {
+		seed: 1,
+		rate: Number($("learning-rate").value),
+	});
+	const { parameters, context_length, vocabulary_size, corpus_bytes } = await network.call("info");
+	$("parameters").textContent = formatNumber(parameters, 9);
+	$("context-length").textContent = `${formatNumber(context_length, 9)} tokens`;
+	$("vocabulary-size").textContent = formatNumber(vocabulary_size, 9);
+	$("corpus-size").textContent = formatBinary(corpus_bytes, "B");
+	return network;
 }
 
 async function train() {
 	clearNotice();
 	learning.running = training = true;
-	await learning.ready();
-	const { net } = learning;
+	await learning.ensureNetwork();
+	const { network } = learning;
 	let steps = 1;
 	while (learning.running) {
-		learning.state(...(warm < 2 ? ["compiling", "Compiling shaders …"] : ["training", "Training."]));
-		if (changed) await net.call("set_rate", Number($("rate").value));
-		changed = false;
-		const made = await net.call("run", steps);
-		warm += 1;
-		made.losses.forEach((loss, at) => losses.push([made.step - made.losses.length + at + 1, loss]));
-		step = made.step;
-		$("speed").textContent = number(made.samples / made.seconds);
-		if (learning.diverged(losses.at(-1)[1])) break;
-		steps = warm < 2 ? 1 : learning.paced(steps, made.seconds);
-		if (written >= SAMPLE) await begin();
-		const until = performance.now() + BREATH;
-		do await token();
-		while (learning.running && written < SAMPLE && performance.now() < until);
+		if (trainingCalls < 2) learning.setState("compiling", "Compiling shaders…");
+		else learning.setState("training", "Training…");
+		if (learningRateChanged) {
+			await network.call("set_learning_rate", Number($("learning-rate").value));
+		}
+		learningRateChanged = false;
+		const report = await network.call("run", steps);
+		trainingCalls += 1;
+		const firstStep = report.step - report.losses.length + 1;
+		report.losses.forEach((loss, index) => losses.push([firstStep + index, loss]));
+		step = report.step;
+		$("speed").textContent = formatNumber(report.samples / report.seconds);
+		if (learning.stopIfDiverged(losses.at(-1)[1])) break;
+		steps = trainingCalls < 2 ? 1 : learning.nextStepCount(steps, report.seconds);
+		if (generatedTokens >= TEXT_TOKENS) await startText();
+		const deadline = performance.now() + GENERATION_MS;
+		do await generateToken();
+		while (learning.running && generatedTokens < TEXT_TOKENS && performance.now() < deadline);
 	}
 	learning.running = training = false;
-	learning.state("paused", "Paused.");
+	learning.setState("paused", "Paused.");
 }
 
-async function write() {
+async function generate() {
 	clearNotice();
 	learning.running = true;
-	await learning.ready();
-	learning.state("running", "Writing.");
-	await begin();
-	while (learning.running && written < SAMPLE) await token();
+	await learning.ensureNetwork();
+	learning.setState("running", "Generating…");
+	await startText();
+	while (learning.running && generatedTokens < TEXT_TOKENS) await generateToken();
 	learning.running = false;
-	learning.state("paused", "Written.");
+	learning.setState("paused", generatedTokens < TEXT_TOKENS ? "Paused." : "Generation complete.");
 }
 
-async function begin() {
+async function startText() {
 	const loss = losses.length ? `, loss ${losses.at(-1)[1].toFixed(2)}` : "";
-	const start = await learning.net.call("write", $("prompt").value);
-	written = 0;
-	append(`${$("text").textContent ? "\n\n" : ""}// step ${step}${loss}\n${start}`);
+	const prompt = await learning.network.call("start_text", $("prompt").value);
+	generatedTokens = 0;
+	append(`${$("output").textContent ? "\n\n" : ""}// step ${step}${loss}\n${prompt}`);
 }
 
-let recent = [];
-async function token() {
-	const before = performance.now();
-	append(await learning.net.call("next", Number($("temperature").value)));
-	written += 1;
-	recent = [...recent, performance.now() - before].slice(-20);
-	$("writing").textContent = number((1000 * recent.length) / recent.reduce((sum, each) => sum + each), 2);
+let recentTimes = []; // milliseconds of the last 20 tokens
+async function generateToken() {
+	const start = performance.now();
+	append(await learning.network.call("next_token", Number($("temperature").value)));
+	generatedTokens += 1;
+	recentTimes = [...recentTimes, performance.now() - start].slice(-20);
+	const total = recentTimes.reduce((sum, time) => sum + time);
+	$("generation-speed").textContent = formatNumber((1000 * recentTimes.length) / total, 2);
 }
 
-// One text node grows; it follows the end unless one has scrolled up to read.
+// Scrolls to the end, unless the user has scrolled up.
 function append(piece) {
-	const box = $("text");
-	const follows = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
+	const box = $("output");
+	const atEnd = box.scrollHeight - box.scrollTop - box.clientHeight < 40;
 	const text = box.textContent + piece;
-	box.textContent = text.length > KEPT ? text.slice(text.indexOf("\n", text.length - KEPT)) : text;
-	if (follows) box.scrollTop = box.scrollHeight;
+	const cut = text.length > MAX_CHARACTERS;
+	box.textContent = cut ? text.slice(text.indexOf("\n", text.length - MAX_CHARACTERS)) : text;
+	if (atEnd) box.scrollTop = box.scrollHeight;
 }
 
 const chart = new LineChart($("chart"), {
 	label: "Training loss by step",
-	x: { label: "step", span: [0, 100] },
-	y: { label: "loss", span: [0, 5] },
+	x: { label: "step", domain: [0, 100] },
+	y: { label: "loss", domain: [0, 5] },
 	series: [{ name: "loss", color: "--blue" }],
 });
 
-function show() {
+function update() {
 	const loss = losses.at(-1)?.[1];
 	Object.assign($("main").dataset, { step, loss: loss ?? "" });
-	$("step-count").textContent = number(step, 9);
+	$("step-count").textContent = formatNumber(step, 9);
 	$("loss").textContent = loss === undefined ? "–" : loss.toPrecision(3);
 	chart.draw([losses]);
-	learning.show(step ? "Go on" : "Start", 0);
+	learning.updateControls(step ? "Resume" : "Train", 0);
 }
 
 async function reset() {
-	learning.forget();
+	learning.discardNetwork();
 	step = 0;
 	losses = [];
-	$("text").textContent = "";
-	$("speed").textContent = $("writing").textContent = "–";
-	learning.state("idle", "Not started.");
+	$("output").textContent = "";
+	$("speed").textContent = $("generation-speed").textContent = "–";
+	learning.setState("idle", "Not started.");
 }
 
-$("write").onclick = () => {
-	// While it trains, a new text begins with the next call.
-	if (learning.running && training) written = Infinity;
-	else learning.act(write);
+$("generate").onclick = () => {
+	// During training, a new text starts after the next training call.
+	if (learning.running && training) generatedTokens = Infinity;
+	else learning.schedule(generate);
 };
-rateField(() => (changed = true));
+bindLearningRate(() => (learningRateChanged = true));
 $("temperature").oninput = () => ($("temperature-value").value = $("temperature").value);
-learning.device.onChange(() => (learning.net || learning.running) && learning.act(reset));
+learning.device.onChange(() => (learning.network || learning.running) && learning.schedule(reset));
 
-show();
-if (params.get("auto") === "1") learning.act(train);
+update();
+if (params.get("auto") === "1") learning.schedule(train);

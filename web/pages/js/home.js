@@ -1,14 +1,18 @@
-// One line on the first page: what this browser offers. The WebAssembly module is not loaded for it.
+// Shows on the home page what this browser supports, without loading a WebAssembly module.
 import { $, adapterName } from "./page.js";
 
-async function look() {
-	if (!isSecureContext) return "no WebGPU, which needs https; the demos run on the CPU";
-	if (!navigator.gpu) return "no WebGPU; the demos run on the CPU";
+async function describeSupport() {
+	if (!isSecureContext) return "No WebGPU, because it requires HTTPS. The demos run on the CPU.";
+	if (!navigator.gpu) return "No WebGPU. The demos run on the CPU.";
 	const adapter = await navigator.gpu.requestAdapter();
-	if (!adapter) return "WebGPU, but no GPU for it; the demos run on the CPU";
-	const name = adapterName(adapter.info) || "an adapter without a name";
-	if (adapter.info?.isFallbackAdapter) return `WebGPU on the CPU (${name}); the demos take the CPU itself, which is faster`;
+	if (!adapter) return "WebGPU is available, but no GPU was found. The demos run on the CPU.";
+	const name = adapterName(adapter.info) || "an unnamed adapter";
+	if (adapter.info?.isFallbackAdapter) {
+		return `WebGPU on a software adapter (${name}). The demos use the faster CPU backend instead.`;
+	}
 	return `WebGPU on ${name}`;
 }
 
-$("status").textContent = await look().catch((error) => `WebGPU, but asking for a GPU failed: ${error.message}`);
+$("status").textContent = await describeSupport().catch(
+	(error) => `WebGPU is available, but requesting an adapter failed: ${error.message}`,
+);

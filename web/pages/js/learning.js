@@ -1,123 +1,140 @@
-// What pages that train share: a network on its device, one task at a time, and how to go on after a failure.
-import { $, say, setState } from "./page.js";
+// Parts shared by the training pages: a network on its device, one task at a time, and recovery
+// from failures.
+import { $, setState, setText } from "./page.js";
 import { clearNotice, showNotice } from "./notice.js";
 import { Engine } from "./engine.js";
 import { Device } from "./device.js";
 
-const CALL = 0.15; // seconds that a call to the worker should take
+const CALL_SECONDS = 0.15; // target duration of a training call to the worker
 
 export class Learning {
-	net = null;
-	/** Whether a task that goes on and on should. */
+	network = null;
+	/** Whether the current task should continue. `pause` clears it. */
 	running = false;
-	/** What a recovery goes on with. */
-	again;
+	/** The task that a recovery repeats. */
+	retryTask;
 	engine = new Engine();
 	#page;
-	#waiting = null;
-	#last = Promise.resolve();
+	#queuedTask = null;
+	#queue = Promise.resolve();
 
-	/** `page` has the tasks `train` and `reset`, `create(info)`, which makes a network on an open device, `dropped()` and `show()`. */
+	/**
+	 * `page` provides the tasks `train` and `reset`, `create(info)`, which creates a network on an
+	 * open device, `update()`, which shows the current state, and optionally `onDrop()`.
+	 */
 	constructor(page) {
 		this.#page = page;
-		this.again = page.train;
-		this.device = new Device(this.engine, () => this.drop(), () => this.act(this.again));
-		$("start").onclick = () => (this.running ? this.pause() : this.act(page.train));
-		$("reset").onclick = () => this.act(page.reset);
+		this.retryTask = page.train;
+		this.device = new Device(
+			this.engine,
+			() => this.dropNetwork(),
+			() => this.schedule(this.retryTask),
+		);
+		$("start").onclick = () => (this.running ? this.pause() : this.schedule(page.train));
+		$("reset").onclick = () => this.schedule(page.reset);
 	}
 
 	pause() {
 		if (!this.running) return;
 		this.running = false;
-		say("status", "Pausing …");
+		setText("status", "Pausing…");
 	}
 
-	/** One thing at a time: a new one pauses the training and waits for what is under way. The same one does not wait twice. */
-	act(task) {
+	/**
+	 * Pauses the current task and runs `task` after it. A task that is already queued is not queued
+	 * again.
+	 */
+	schedule(task) {
 		this.pause();
-		this.again = task;
-		if (task === this.#waiting) return;
-		this.#waiting = task;
-		this.#last = this.#last
+		this.retryTask = task;
+		if (task === this.#queuedTask) return;
+		this.#queuedTask = task;
+		this.#queue = this.#queue
 			.then(() => {
-				if (this.#waiting === task) this.#waiting = null;
+				if (this.#queuedTask === task) this.#queuedTask = null;
 				return task();
 			})
 			.catch((error) => this.device.fail(error));
 	}
 
-	state(name, text) {
-		setState(name, text);
-		this.#page.show();
+	setState(state, text) {
+		setState(state, text);
+		this.#page.update();
 	}
 
-	drop() {
-		this.net?.free();
-		this.net = null;
+	dropNetwork() {
+		this.network?.free();
+		this.network = null;
 		this.running = false;
-		this.#page.dropped?.();
-		this.#page.show();
+		this.#page.onDrop?.();
+		this.#page.update();
 	}
 
-	async ready() {
-		if (this.net) return;
-		this.state("opening", "Opening the device …");
+	/** Opens the device and creates the network, unless there is one. */
+	async ensureNetwork() {
+		if (this.network) return;
+		this.setState("opening", "Opening device…");
 		const info = await this.device.open();
-		this.state("compiling", "Preparing the network …");
-		this.net = await this.#page.create(info);
+		this.setState("compiling", "Creating network…");
+		this.network = await this.#page.create(info);
 	}
 
-	/** The steps of the next call, after one of so many that took so many seconds. */
-	paced(steps, seconds) {
-		return Math.max(1, Math.min(Math.round((CALL * steps) / Math.max(seconds, 1e-4)), 4 * steps));
+	/** Returns the steps for the next call, given the steps and the duration of the last one. */
+	nextStepCount(steps, seconds) {
+		const fitting = Math.round((CALL_SECONDS * steps) / Math.max(seconds, 1e-4));
+		return Math.max(1, Math.min(fitting, 4 * steps));
 	}
 
-	/** Stops where the loss is no longer a number; tells whether it did. */
-	diverged(loss) {
+	/** Stops training if the loss is not finite. Returns whether it did. */
+	stopIfDiverged(loss) {
 		if (Number.isFinite(loss)) return false;
 		this.running = false;
-		showNotice("The loss is no longer a number: the learning rate is too high. Lower it, then start over.", [
-			["Start over", "reset", () => this.act(this.#page.reset)],
+		showNotice("The loss is not finite. Reset the network and train with a lower learning rate.", [
+			["Reset", "reset", () => this.schedule(this.#page.reset)],
 		]);
 		return true;
 	}
 
-	/** Forgets the network, at the user's word. */
-	forget() {
-		this.again = this.#page.train;
+	/** Drops the network on request of the user. */
+	discardNetwork() {
+		this.retryTask = this.#page.train;
 		clearNotice();
-		this.drop();
+		this.dropNetwork();
 	}
 
-	/** The label of the button, and the progress of what can tell it. */
-	show(label, share) {
-		say("start", this.running ? "Pause" : label);
-		if (["opening", "compiling"].includes(document.body.dataset.state)) $("progress").removeAttribute("value");
-		else $("progress").value = share;
+	/** Updates the start button and the progress bar, which is indeterminate during preparation. */
+	updateControls(startLabel, progress) {
+		setText("start", this.running ? "Pause" : startLabel);
+		const preparing = ["opening", "compiling"].includes(document.body.dataset.state);
+		if (preparing) $("progress").removeAttribute("value");
+		else $("progress").value = progress;
 	}
 }
 
-/** The learning rate's field and its slider, kept within their bounds. `changed` hears of a new one. */
-export function rateField(changed) {
-	const [field, slider] = [$("rate"), $("rate-slider")];
-	const slide = () => {
+/** Connects the learning rate field and its slider and keeps the value within its bounds. */
+export function bindLearningRate(onChange) {
+	const [field, slider] = [$("learning-rate"), $("learning-rate-slider")];
+	const updateSlider = () => {
 		slider.value = Math.log10(field.value);
 		slider.ariaValueText = field.value;
 	};
 	field.onchange = () => {
-		const [given, low, high] = [field.valueAsNumber, Number(field.min), Number(field.max)];
-		const within = Math.min(Math.max(given || Number(field.defaultValue), low), high);
-		if (within !== given) {
-			field.value = within;
-			say("status", `The learning rate lies between ${low} and ${high}: it is ${within} now.`);
+		const [entered, low, high] = [field.valueAsNumber, Number(field.min), Number(field.max)];
+		const clamped = Math.min(Math.max(entered || Number(field.defaultValue), low), high);
+		if (clamped !== entered) {
+			field.value = clamped;
+			setText(
+				"status",
+				`The learning rate must be between ${low} and ${high}. It was set to ${clamped}.`,
+			);
 		}
-		slide();
-		changed();
+		updateSlider();
+		onChange();
 	};
 	slider.oninput = () => {
 		field.value = Number((10 ** slider.value).toPrecision(2));
-		slide();
-		changed();
+		updateSlider();
+		onChange();
 	};
-	slide();
+	updateSlider();
 }

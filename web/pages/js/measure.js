@@ -1,20 +1,20 @@
-// What Race and Transfer share: a run that can be stopped, and its table.
+// Parts shared by the benchmark pages: a run that can be stopped, and its results table.
 import { $, params, setState } from "./page.js";
 import { clearNotice } from "./notice.js";
 import { Device } from "./device.js";
 
-/** Three digits, also where the last ones are zeros. */
-export function measured(value) {
+/** Formats a value with three significant digits, including trailing zeros. */
+export function formatMeasured(value) {
 	return value.toLocaleString("en", { minimumSignificantDigits: 3, maximumSignificantDigits: 3 });
 }
 
-export function duration(seconds, form = measured) {
-	if (seconds < 999.5e-6) return `${form(seconds * 1e6)} µs`;
-	if (seconds < 0.9995) return `${form(seconds * 1e3)} ms`;
-	return `${form(seconds)} s`;
+export function formatDuration(seconds, format = formatMeasured) {
+	if (seconds < 999.5e-6) return `${format(seconds * 1e6)} µs`;
+	if (seconds < 0.9995) return `${format(seconds * 1e3)} ms`;
+	return `${format(seconds)} s`;
 }
 
-/** One row per size, its cells to be filled as they are measured. */
+/** A table with one row per size. Cells are filled as results arrive. */
 export class Table {
 	#body;
 
@@ -22,64 +22,74 @@ export class Table {
 		this.#body = body;
 		for (const name of names) {
 			const row = body.insertRow();
-			const head = document.createElement("th");
-			head.scope = "row";
-			head.textContent = name;
-			row.append(head);
-			for (let cell = 0; cell < columns; cell += 1) row.insertCell();
+			const header = document.createElement("th");
+			header.scope = "row";
+			header.textContent = name;
+			row.append(header);
+			for (let column = 0; column < columns; column += 1) row.insertCell();
 		}
-		this.wipe();
+		this.clear();
 	}
 
 	set(row, column, text) {
 		this.#body.rows[row].cells[1 + column].textContent = text;
 	}
 
-	wipe() {
+	clear() {
 		for (const cell of this.#body.querySelectorAll("td")) cell.textContent = "–";
 	}
 }
 
-/** The start button, the device and the states around `measure({cpu, stopped})`, which tells whether it got to the end. */
+/**
+ * Runs `measure({useCpu, isStopped})` with the start button, the device picker and the page states.
+ * `measure` returns true if it finished, false if it was stopped, and nothing if it reported an
+ * error.
+ */
 export class Run {
 	#measure;
-	#wanted = false;
-	#busy = false;
+	#stopRequested = false;
+	#running = false;
 
 	constructor(engine, measure) {
 		this.#measure = measure;
-		this.device = new Device(engine, () => {}, (cpu) => this.start(cpu));
+		this.device = new Device(
+			engine,
+			() => {},
+			(useCpu) => this.start(useCpu),
+		);
 		this.device.onChange(() => this.stop());
-		$("start").onclick = () => (this.#busy ? this.stop() : this.start());
-		if (params.get("auto") === "1") queueMicrotask(() => this.start()); // when the page has its Run
+		$("start").onclick = () => (this.#running ? this.stop() : this.start());
+		// Deferred until the page's script has stored this object.
+		if (params.get("auto") === "1") queueMicrotask(() => this.start());
 	}
 
 	stop() {
-		this.#wanted = false;
+		this.#stopRequested = true;
 	}
 
-	async start(cpu = false) {
-		if (this.#busy) return;
+	async start(useCpu = false) {
+		if (this.#running) return;
 		clearNotice();
-		this.#busy = this.#wanted = true;
+		this.#running = true;
+		this.#stopRequested = false;
 		$("start").textContent = "Stop";
 		$("progress").removeAttribute("value");
 		try {
-			setState("opening", "Opening the device …");
-			const whole = await this.#measure({ cpu, stopped: () => !this.#wanted });
-			if (whole) setState("done", "Done.");
-			else if (whole === false) setState("idle", "Stopped.");
+			setState("opening", "Opening device…");
+			const finished = await this.#measure({ useCpu, isStopped: () => this.#stopRequested });
+			if (finished) setState("done", "Benchmark complete.");
+			else if (finished === false) setState("idle", "Stopped.");
 		} catch (error) {
 			this.device.fail(error);
 		}
-		this.#busy = false;
-		$("start").textContent = "Start";
+		this.#running = false;
+		$("start").textContent = "Run benchmark";
 		if (!$("progress").hasAttribute("value")) $("progress").value = 0;
 	}
 
-	progress(share, now) {
-		setState("running", "Measuring.");
-		$("progress").value = share;
-		$("now").textContent = now;
+	showProgress(fraction, text) {
+		setState("running", "Measuring…");
+		$("progress").value = fraction;
+		$("progress-text").textContent = text;
 	}
 }

@@ -1,7 +1,7 @@
-// The notice area: one message at a time, with buttons that go on from there.
+// The notice area: one message at a time, with buttons for what to do next.
 import { $ } from "./page.js";
 
-/** `buttons` are [label, name, action]; pressing any takes the notice away first. */
+/** `buttons` are [label, name, action]. Every button closes the notice before its action runs. */
 export function showNotice(message, buttons = []) {
 	const box = document.createElement("div");
 	const text = document.createElement("p");
@@ -15,7 +15,7 @@ export function showNotice(message, buttons = []) {
 		button.dataset.action = name;
 		button.onclick = () => {
 			clearNotice();
-			$("main").focus({ preventScroll: true }); // the button is gone
+			$("main").focus({ preventScroll: true }); // the focused button was removed
 			action?.();
 		};
 		row.append(button);

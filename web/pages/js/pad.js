@@ -1,42 +1,44 @@
-// The drawing pad: strokes by pointer, cells by keyboard, made into 8x8 pixels like those of the data.
+// The drawing pad: strokes by pointer or cells by keyboard, converted to an 8x8 image like the
+// training images.
 
 const SIDE = 8;
-const FINE = 64; // the drawing is rendered at this size, then counted in blocks
-const BLOCK = FINE / SIDE;
-// Images of the data hold about this much ink, whatever the digit, and are hardly ever wider than this.
-const INK = 0.305 * SIDE * SIDE;
-const WIDEST = 0.75 * FINE;
-const clamp = (value, most) => Math.max(0, Math.min(value, most));
-const fine = new OffscreenCanvas(FINE, FINE).getContext("2d", { willReadFrequently: true });
+const RASTER_SIDE = 64; // the drawing is rasterised at this size, then averaged in blocks
+const BLOCK = RASTER_SIDE / SIDE;
+const TARGET_INK = 0.305 * SIDE * SIDE; // mean sum of the pixels of a training image
+const MAX_WIDTH = 0.75 * RASTER_SIDE; // few training images are wider
+const clamp = (value, max) => Math.max(0, Math.min(value, max));
+const raster = new OffscreenCanvas(RASTER_SIDE, RASTER_SIDE).getContext("2d", {
+	willReadFrequently: true,
+});
 
 export class Pad {
 	#canvas;
 	#preview;
-	#say;
-	#changed;
+	#status;
+	#onChange;
 	#strokes = [];
 	#cells = new Set();
-	#cursor = null; // the keyboard's cell
-	#last = 3; // where the keyboard was
-	#pointer = null; // the one that draws
+	#cursor = null; // cell of the keyboard cursor, while visible
+	#lastCursor = 3;
+	#pointer = null; // id of the drawing pointer
 
-	/** `changed` is called as one draws, and at the end of a stroke. */
-	constructor(canvas, preview, say, changed) {
+	/** `onChange` is called during a stroke, at its end, and after keyboard input. */
+	constructor(canvas, preview, status, onChange) {
 		this.#canvas = canvas;
 		this.#preview = preview.getContext("2d");
-		this.#say = say;
-		this.#changed = changed;
-		canvas.onpointerdown = (event) => this.#down(event);
-		canvas.onpointermove = (event) => this.#move(event);
-		canvas.onpointerup = canvas.onpointercancel = (event) => this.#up(event);
-		canvas.onkeydown = (event) => this.#key(event);
-		canvas.onfocus = () => canvas.matches(":focus-visible") && this.#at(this.#last);
-		canvas.onblur = () => this.#at(null);
+		this.#status = status;
+		this.#onChange = onChange;
+		canvas.onpointerdown = (event) => this.#startStroke(event);
+		canvas.onpointermove = (event) => this.#extendStroke(event);
+		canvas.onpointerup = canvas.onpointercancel = (event) => this.#endStroke(event);
+		canvas.onkeydown = (event) => this.#handleKey(event);
+		canvas.onfocus = () => canvas.matches(":focus-visible") && this.#moveCursor(this.#lastCursor);
+		canvas.onblur = () => this.#moveCursor(null);
 		new ResizeObserver(() => this.#paint()).observe(canvas);
 		matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.#paint());
 	}
 
-	get drawing() {
+	get isDrawing() {
 		return this.#pointer !== null;
 	}
 
@@ -46,146 +48,164 @@ export class Pad {
 		this.#update();
 	}
 
-	/** 64 values from 0 to 1, row by row; null when nothing is drawn. Also shown in the preview. */
+	/**
+	 * Returns 64 values from 0 to 1 in row-major order, or null if nothing is drawn. Also updates the
+	 * preview.
+	 */
 	image() {
-		const lines = [...this.#strokes, ...this.#edges()];
-		// More ink with thicker strokes: halve the interval until it is as much as in the data.
+		const lines = [...this.#strokes, ...this.#cellLines()];
+		// Ink grows with the stroke thickness: bisect the thickness that gives the target.
 		let pixels = null;
-		for (let low = FINE / 20, high = FINE / 2.5, round = 0; lines.length && round < 7; round += 1) {
+		let [low, high] = [RASTER_SIDE / 20, RASTER_SIDE / 2.5];
+		for (let round = 0; lines.length && round < 7; round += 1) {
 			const thickness = (low + high) / 2;
-			pixels = count(lines, thickness);
-			if (pixels.reduce((sum, value) => sum + value) < INK) low = thickness;
+			pixels = rasterise(lines, thickness);
+			if (pixels.reduce((sum, value) => sum + value) < TARGET_INK) low = thickness;
 			else high = thickness;
 		}
-		const shown = this.#preview.createImageData(SIDE, SIDE);
-		shown.data.forEach((_, at) => (shown.data[at] = at % 4 === 3 ? 255 : 255 * (pixels?.[at >> 2] ?? 0)));
-		this.#preview.putImageData(shown, 0, 0);
+		const preview = this.#preview.createImageData(SIDE, SIDE);
+		preview.data.forEach((_, index) => {
+			preview.data[index] = index % 4 === 3 ? 255 : 255 * (pixels?.[index >> 2] ?? 0);
+		});
+		this.#preview.putImageData(preview, 0, 0);
 		return pixels;
 	}
 
-	// Painted cells are strokes between the centres of neighbours, so that both ways of drawing look alike.
-	#edges() {
+	// Connects the centres of neighbouring cells, so that they look like strokes.
+	#cellLines() {
 		const centre = (cell) => [((cell % SIDE) + 0.5) / SIDE, (Math.floor(cell / SIDE) + 0.5) / SIDE];
 		return [...this.#cells].flatMap((cell) =>
 			[0, 1, SIDE - 1, SIDE, SIDE + 1]
-				.map((step) => cell + step)
+				.map((offset) => cell + offset)
 				.filter((other) => this.#cells.has(other) && Math.abs((other % SIDE) - (cell % SIDE)) <= 1)
 				.map((other) => [centre(cell), centre(other)]),
 		);
 	}
 
-	#down(event) {
-		if (event.button || this.drawing) return;
+	#startStroke(event) {
+		if (event.button || this.isDrawing) return;
 		this.#canvas.setPointerCapture(event.pointerId);
 		this.#cursor = null;
 		this.#pointer = event.pointerId;
 		this.#strokes.push([]);
-		this.#move(event);
+		this.#extendStroke(event);
 	}
 
-	#move(event) {
+	#extendStroke(event) {
 		if (event.pointerId !== this.#pointer) return;
 		const { left, top, width, height } = this.#canvas.getBoundingClientRect();
 		for (const { clientX, clientY } of [...(event.getCoalescedEvents?.() ?? []), event]) {
-			this.#strokes.at(-1).push([clamp((clientX - left) / width, 1), clamp((clientY - top) / height, 1)]);
+			this.#strokes
+				.at(-1)
+				.push([clamp((clientX - left) / width, 1), clamp((clientY - top) / height, 1)]);
 		}
 		this.#update();
 	}
 
-	#up(event) {
+	#endStroke(event) {
 		if (event.pointerId !== this.#pointer) return;
 		this.#pointer = null;
-		this.#changed();
+		this.#onChange();
 	}
 
-	#key(event) {
+	#handleKey(event) {
 		const { key } = event;
-		const step = { ArrowUp: -SIDE, ArrowDown: SIDE, ArrowLeft: -1, ArrowRight: 1 }[key];
-		const cell = this.#cursor ?? this.#last;
-		if (step) {
-			const next = cell + step;
-			const stays = next < 0 || next >= SIDE * SIDE || Math.abs((next % SIDE) - (cell % SIDE)) > 1;
-			this.#at(stays ? cell : next);
+		const offset = { ArrowUp: -SIDE, ArrowDown: SIDE, ArrowLeft: -1, ArrowRight: 1 }[key];
+		const cell = this.#cursor ?? this.#lastCursor;
+		if (offset) {
+			const target = cell + offset;
+			const outside =
+				target < 0 || target >= SIDE * SIDE || Math.abs((target % SIDE) - (cell % SIDE)) > 1;
+			this.#moveCursor(outside ? cell : target);
 		} else if (key === " ") {
 			if (!this.#cells.delete(cell)) this.#cells.add(cell);
-			this.#at(cell);
-			this.#changed();
+			this.#moveCursor(cell);
+			this.#onChange();
 		} else if (key === "Delete" || key === "Backspace") {
 			this.clear();
-			this.#say.textContent = "cleared";
+			this.#status.textContent = "Drawing cleared";
 		} else return;
 		event.preventDefault();
 	}
 
-	#at(cell) {
+	/** Moves the keyboard cursor to a cell and announces it. Hides the cursor if `cell` is null. */
+	#moveCursor(cell) {
 		this.#cursor = cell;
 		this.#paint();
 		if (cell === null) return;
-		this.#last = cell;
-		const painted = this.#cells.has(cell) ? "painted" : "empty";
-		this.#say.textContent = `row ${Math.floor(cell / SIDE) + 1}, column ${(cell % SIDE) + 1}, ${painted}`;
+		this.#lastCursor = cell;
+		const content = this.#cells.has(cell) ? "filled" : "empty";
+		const [row, column] = [Math.floor(cell / SIDE) + 1, (cell % SIDE) + 1];
+		this.#status.textContent = `Row ${row}, column ${column}, ${content}`;
 	}
 
 	#update() {
 		this.#paint();
-		this.#changed();
+		this.#onChange();
 	}
 
 	#paint() {
 		const canvas = this.#canvas;
 		const size = Math.round(canvas.clientWidth * devicePixelRatio);
-		const cell = size / SIDE;
+		const cellSize = size / SIDE;
 		canvas.width = canvas.height = size;
 		const style = getComputedStyle(canvas);
-		const c = canvas.getContext("2d");
-		const boxes = (name, cells, method) => {
-			c.fillStyle = c.strokeStyle = style.getPropertyValue(name);
-			for (const at of cells) c[method]((at % SIDE) * cell, Math.floor(at / SIDE) * cell, cell, cell);
+		const context = canvas.getContext("2d");
+		const drawCells = (color, cells, method) => {
+			context.fillStyle = context.strokeStyle = style.getPropertyValue(color);
+			for (const cell of cells) {
+				const [x, y] = [(cell % SIDE) * cellSize, Math.floor(cell / SIDE) * cellSize];
+				context[method](x, y, cellSize, cellSize);
+			}
 		};
-		boxes("--line", Array(SIDE * SIDE).keys(), "strokeRect");
-		boxes("--text", this.#cells, "fillRect");
-		trace(c, this.#strokes, cell, ([x, y]) => [x * size, y * size]);
-		c.lineWidth = 3 * devicePixelRatio;
-		boxes("--orange", this.#cursor === null ? [] : [this.#cursor], "strokeRect");
+		drawCells("--border", Array(SIDE * SIDE).keys(), "strokeRect");
+		drawCells("--text", this.#cells, "fillRect");
+		strokeLines(context, this.#strokes, cellSize, ([x, y]) => [x * size, y * size]);
+		context.lineWidth = 3 * devicePixelRatio;
+		drawCells("--orange", this.#cursor === null ? [] : [this.#cursor], "strokeRect");
 	}
 }
 
-function trace(c, lines, thickness, place) {
-	c.lineWidth = thickness;
-	c.lineCap = c.lineJoin = "round";
-	c.beginPath();
+function strokeLines(context, lines, thickness, toCanvas) {
+	context.lineWidth = thickness;
+	context.lineCap = context.lineJoin = "round";
+	context.beginPath();
 	for (const line of lines) {
-		const [x, y] = place(line[0]);
-		c.moveTo(x + 0.01, y); // a dot has a length, else it may not be drawn
-		for (const point of line) c.lineTo(...place(point));
+		const [x, y] = toCanvas(line[0]);
+		context.moveTo(x + 0.01, y); // browsers may not draw a line of length 0
+		for (const point of line) context.lineTo(...toCanvas(point));
 	}
-	c.stroke();
+	context.stroke();
 }
 
-/** The lines at the data's size and place, as high as the image and in its middle: ink per block. */
-function count(lines, thickness) {
+/**
+ * Draws the lines centred and scaled to the height of the image, as in the training data. Returns
+ * the ink of each block, from 0 to 1.
+ */
+function rasterise(lines, thickness) {
 	const points = lines.flat();
-	const [x, y] = [0, 1].map((which) => {
+	const [x, y] = [0, 1].map((dimension) => {
 		let [low, high] = [Infinity, -Infinity];
 		for (const point of points) {
-			low = Math.min(low, point[which]);
-			high = Math.max(high, point[which]);
+			low = Math.min(low, point[dimension]);
+			high = Math.max(high, point[dimension]);
 		}
 		return { middle: (low + high) / 2, length: high - low };
 	});
-	// A dot is not blown up to fill the image; a wide drawing is made narrower, not lower.
-	const down = (FINE - thickness) / Math.max(y.length, 0.25);
-	const across = Math.min(down, (WIDEST - thickness / 2) / Math.max(x.length, 0.05));
-	fine.clearRect(0, 0, FINE, FINE);
-	trace(fine, lines, thickness, (point) => [
-		FINE / 2 + (point[0] - x.middle) * across,
-		FINE / 2 + (point[1] - y.middle) * down,
+	// The minimum lengths keep a dot small. A wide drawing is compressed horizontally.
+	const scaleY = (RASTER_SIDE - thickness) / Math.max(y.length, 0.25);
+	const scaleX = Math.min(scaleY, (MAX_WIDTH - thickness / 2) / Math.max(x.length, 0.05));
+	raster.clearRect(0, 0, RASTER_SIDE, RASTER_SIDE);
+	strokeLines(raster, lines, thickness, (point) => [
+		RASTER_SIDE / 2 + (point[0] - x.middle) * scaleX,
+		RASTER_SIDE / 2 + (point[1] - y.middle) * scaleY,
 	]);
-	const { data } = fine.getImageData(0, 0, FINE, FINE);
+	const { data } = raster.getImageData(0, 0, RASTER_SIDE, RASTER_SIDE);
 	const pixels = new Float32Array(SIDE * SIDE);
-	for (let at = 0; at < FINE * FINE; at += 1) {
-		const block = Math.floor(at / FINE / BLOCK) * SIDE + Math.floor((at % FINE) / BLOCK);
-		pixels[block] += data[4 * at + 3] / 255 / (BLOCK * BLOCK);
+	for (let index = 0; index < RASTER_SIDE * RASTER_SIDE; index += 1) {
+		const blockRow = Math.floor(index / RASTER_SIDE / BLOCK);
+		const blockColumn = Math.floor((index % RASTER_SIDE) / BLOCK);
+		pixels[blockRow * SIDE + blockColumn] += data[4 * index + 3] / 255 / (BLOCK * BLOCK);
 	}
 	return pixels;
 }

@@ -1,30 +1,34 @@
-// What every page needs: elements by id, the state that styles and tests read, and numbers as text.
+// Helpers for every page: elements by id, the page state that tests and scripts read, and
+// formatting.
 
 export const $ = (id) => document.getElementById(id);
 
 export const params = new URLSearchParams(location.search);
 
-/** Live regions are told what is new only, and never progress. */
-export function say(id, text) {
+/** Sets the text of an element if it changes: screen readers announce updates of live regions. */
+export function setText(id, text) {
 	if ($(id).textContent !== text) $(id).textContent = text;
 }
 
 export function setState(state, text) {
 	document.body.dataset.state = state;
-	say("status", text);
+	setText("status", text);
 }
 
-export function number(value, digits = 3) {
-	return Number.isFinite(value) ? value.toLocaleString("en", { maximumSignificantDigits: digits }) : "–";
+export function formatNumber(value, digits = 3) {
+	return Number.isFinite(value)
+		? value.toLocaleString("en", { maximumSignificantDigits: digits })
+		: "–";
 }
 
-export function binary(value, unit = "") {
-	let at = 0;
-	for (; value >= 1024 && at < 3; at += 1) value /= 1024;
-	return `${number(value)} ${["", "Ki", "Mi", "Gi"][at]}${unit}`.trim();
+/** Formats a value with a binary prefix, such as 64 MiB. */
+export function formatBinary(value, unit = "") {
+	let prefix = 0;
+	for (; value >= 1024 && prefix < 3; prefix += 1) value /= 1024;
+	return `${formatNumber(value)} ${["", "Ki", "Mi", "Gi"][prefix]}${unit}`.trim();
 }
 
-/** What a browser tells of a GPU's name: some tell only its maker. */
+/** Returns the name of a GPU adapter. Some browsers only report its vendor. */
 export function adapterName({ vendor, architecture, description } = {}) {
 	return description || [vendor, architecture].filter(Boolean).join(" ");
 }

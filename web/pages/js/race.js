@@ -1,136 +1,160 @@
-// CPU against GPU by size, in turns, with the size from which on the GPU wins.
-import { $, binary, number } from "./page.js";
-import { showNotice } from "./notice.js";
+// Compares CPU and GPU by size and finds the size from which the GPU is faster.
+import { $, formatBinary, formatNumber } from "./page.js";
 import { Engine } from "./engine.js";
 import { LineChart } from "./chart.js";
-import { Run, Table, duration, measured } from "./measure.js";
+import { Run, Table, formatDuration, formatMeasured } from "./measure.js";
 
-const TIME = 250; // milliseconds for a measurement
-const LONGEST = 1; // seconds: a run that would take longer is left out
-const powers = (from, to, step) => Array.from({ length: (to - from) / step + 1 }, (_, at) => 2 ** (from + at * step));
+const MEASUREMENT_MS = 250;
+const MAX_RUN_SECONDS = 1; // sizes whose runs are expected to take longer are skipped
+const powersOfTwo = (from, to, step) =>
+	Array.from({ length: (to - from) / step + 1 }, (_, index) => 2 ** (from + index * step));
 
-const works = {
+const workloads = {
 	matmul: {
 		method: "race_matmul",
-		sizes: powers(5, 11, 1),
+		sizes: powersOfTwo(5, 11, 1),
 		cost: (n) => n ** 3,
-		name: (n) => number(n, 9),
-		what: (n) => `Matrix product, ${n} by ${n}`,
+		formatSize: (n) => formatNumber(n, 9),
+		describe: (n) => `Matrix multiplication, ${n} by ${n}`,
 		rate: "gflops",
-		unit: "GFLOP/s",
-		label: "Time of a matrix product",
-		axis: "n",
-		from: (n) => `n = ${n}`,
+		rateUnit: "GFLOP/s",
+		chartLabel: "Time of a matrix multiplication",
+		sizeLabel: "n",
+		describeSize: (n) => `n = ${n}`,
 	},
 	elementwise: {
 		method: "race_elementwise",
-		sizes: powers(10, 24, 2),
+		sizes: powersOfTwo(10, 24, 2),
 		cost: (count) => count,
-		name: (count) => binary(count),
-		what: (count) => `Elementwise, ${binary(count)} elements`,
+		formatSize: (count) => formatBinary(count),
+		describe: (count) => `Elementwise addition, ${formatBinary(count)} elements`,
 		rate: "gbytes_per_second",
-		unit: "GB/s",
-		label: "Time of an elementwise operation",
-		axis: "elements",
-		from: (count) => `${binary(count)} elements`,
+		rateUnit: "GB/s",
+		chartLabel: "Time of an elementwise addition",
+		sizeLabel: "elements",
+		describeSize: (count) => `${formatBinary(count)} elements`,
 	},
 };
 
-for (const [id, work] of Object.entries(works)) {
-	const { axis, label, name, sizes } = work;
-	work.chart = new LineChart($(`${id}-chart`), {
-		label,
-		x: { label: axis, span: [sizes[0] / 1.2, sizes.at(-1) * 1.2], log: true, ticks: sizes, format: name },
-		y: { label: "time", span: [1e-4, 1], log: true, format: (seconds) => duration(seconds, number) },
+for (const [id, workload] of Object.entries(workloads)) {
+	const { chartLabel, formatSize, sizeLabel, sizes } = workload;
+	workload.chart = new LineChart($(`${id}-chart`), {
+		label: chartLabel,
+		x: {
+			label: sizeLabel,
+			domain: [sizes[0] / 1.2, sizes.at(-1) * 1.2],
+			log: true,
+			ticks: sizes,
+			format: formatSize,
+		},
+		y: {
+			label: "time",
+			domain: [1e-4, 1],
+			log: true,
+			format: (seconds) => formatDuration(seconds, formatNumber),
+		},
 		series: [
 			{ name: "CPU", color: "--orange", dots: true },
 			{ name: "GPU", color: "--blue", dots: true },
 		],
 	});
-	work.table = new Table($(`${id}-rows`), sizes.map(name), 5);
+	workload.table = new Table($(`${id}-rows`), sizes.map(formatSize), 5);
 }
 
 const engine = new Engine();
-const run = new Run(engine, race);
+const run = new Run(engine, measure);
 
-async function race({ cpu, stopped }) {
-	const racers = [(await engine.alive().call("open", "cpu")).device];
-	if (!cpu) {
+async function measure({ useCpu, isStopped }) {
+	// The CPU comes first. After a GPU failure the user can choose to measure the CPU alone.
+	const devices = [(await engine.ensureRunning().call("open", "cpu")).device];
+	if (!useCpu) {
 		const info = await run.device.open();
-		if (!info.gpu) return noGpu();
-		racers.push(info.device);
+		if (!info.is_gpu) return failWithoutGpu();
+		devices.push(info.device);
 	}
-	const chosen = Object.keys(works).filter((id) => ["both", id].includes($("work").value));
-	const all = chosen.reduce((sum, id) => sum + works[id].sizes.length, 0) * racers.length;
-	let done = 0;
-	for (const id of chosen) {
-		const { chart, cost, method, rate, sizes, table, unit, what } = works[id];
-		const times = racers.map(() => []);
-		const rates = racers.map(() => []);
-		table.wipe();
+	const selected = Object.keys(workloads).filter((id) => ["all", id].includes($("workload").value));
+	const total = selected.reduce((sum, id) => sum + workloads[id].sizes.length, 0) * devices.length;
+	let completed = 0;
+	for (const id of selected) {
+		const { chart, cost, describe, method, rate, rateUnit, sizes, table } = workloads[id];
+		const times = devices.map(() => []); // [size, seconds] of each device
+		const rates = devices.map(() => []);
+		table.clear();
 		chart.draw([]);
 		$(`${id}-summary`).textContent = "\u00a0";
 		$("main").dataset[`${id}Crossover`] = "";
-		for (const [at, size] of sizes.entries()) {
-			for (const [who, racer] of racers.entries()) {
-				if (stopped()) return false;
-				run.progress(done / all, `${what(size)}: ${who ? "GPU" : "CPU"}`);
-				done += 1;
-				const before = times[who].at(-1);
-				if (before && (before[1] * cost(size)) / cost(before[0]) > LONGEST) {
-					table.set(at, who, "left out");
+		for (const [row, size] of sizes.entries()) {
+			for (const [index, device] of devices.entries()) {
+				if (isStopped()) return false;
+				run.showProgress(completed / total, `${describe(size)}: ${index ? "GPU" : "CPU"}`);
+				completed += 1;
+				const previous = times[index].at(-1);
+				if (previous && (previous[1] * cost(size)) / cost(previous[0]) > MAX_RUN_SECONDS) {
+					table.set(row, index, "skipped");
 					continue;
 				}
-				const result = await engine.call(method, racer, size, TIME);
-				times[who].push([size, result.seconds]);
-				rates[who].push(result[rate]);
-				table.set(at, who, duration(result.seconds));
-				table.set(at, 2 + who, measured(result[rate]));
-				const [other, seconds] = times[0].at(-1);
-				if (who && other === size) table.set(at, 4, `${measured(seconds / result.seconds)}x`);
-				bars(rates, unit);
+				const result = await engine.call(method, device, size, MEASUREMENT_MS);
+				times[index].push([size, result.seconds]);
+				rates[index].push(result[rate]);
+				table.set(row, index, formatDuration(result.seconds));
+				table.set(row, 2 + index, formatMeasured(result[rate]));
+				const [cpuSize, cpuSeconds] = times[0].at(-1);
+				if (index && cpuSize === size) {
+					table.set(row, 4, `${formatMeasured(cpuSeconds / result.seconds)}x`);
+				}
+				updateBars(rates, rateUnit);
 				chart.draw(times);
 			}
 		}
-		if (!cpu) finish(id, times);
+		if (!useCpu) showCrossover(id, times);
 	}
-	run.progress(1, `Times are medians over ${TIME} ms each; a run that would take more than ${LONGEST} s was left out.`);
+	run.showProgress(
+		1,
+		`Each time is the median of ${MEASUREMENT_MS} ms of runs. ` +
+			`Sizes that would take more than ${MAX_RUN_SECONDS} s per run were skipped.`,
+	);
 	return true;
 }
 
-async function noGpu() {
-	const advice = await engine.call("advice");
-	run.device.fail(new Error(`There is no GPU to race against. ${advice}`));
+async function failWithoutGpu() {
+	const hint = await engine.call("install_hint");
+	run.device.fail(new Error(`No GPU was found to compare with the CPU; ${hint}.`));
 }
 
-function bars(rates, unit) {
-	const most = Math.max(...rates.flat());
-	for (const [who, name] of ["cpu", "gpu"].entries()) {
-		const rate = rates[who]?.at(-1);
-		$(`bar-${name}`).style.setProperty("--share", rate ? rate / most : 0);
-		$(`rate-${name}`).textContent = rate ? `${measured(rate)} ${unit}` : "–";
+function updateBars(rates, unit) {
+	const max = Math.max(...rates.flat());
+	for (const [index, name] of ["cpu", "gpu"].entries()) {
+		const rate = rates[index]?.at(-1);
+		$(`bar-${name}`).style.setProperty("--fraction", rate ? rate / max : 0);
+		$(`rate-${name}`).textContent = rate ? `${formatMeasured(rate)} ${unit}` : "–";
 	}
 }
 
-function finish(id, times) {
-	const { chart, from, sizes } = works[id];
-	const size = crossover(times);
+function showCrossover(id, times) {
+	const { chart, describeSize, sizes } = workloads[id];
+	const size = findCrossover(times);
 	$("main").dataset[`${id}Crossover`] = size;
-	let told = `The GPU is ahead from about ${from(size)} on.`;
-	if (size === Infinity) told = "The GPU is not ahead at the largest size that both could do.";
-	if (size === sizes[0]) told = "The GPU is ahead at every size.";
-	$(`${id}-summary`).textContent = told;
-	chart.draw(times, size > sizes[0] && size < Infinity ? [{ x: size, label: `GPU ahead from ${from(size)}` }] : []);
+	let summary = `The GPU is faster from about ${describeSize(size)}.`;
+	if (size === sizes[0]) summary = "The GPU is faster at every size.";
+	if (size === Infinity) {
+		summary = "The GPU is not faster at the largest size that both devices ran.";
+	}
+	$(`${id}-summary`).textContent = summary;
+	const isInside = size > sizes[0] && size < Infinity;
+	chart.draw(times, isInside ? [{ x: size, label: `GPU faster from ${describeSize(size)}` }] : []);
 }
 
-/** Where the speedup passes 1 for the last time, on a straight line between two sizes on logarithmic axes. */
-function crossover([cpu, gpu]) {
-	const pairs = cpu.flatMap(([size, seconds]) =>
-		gpu.filter((point) => point[0] === size).map((point) => [Math.log(size), Math.log(seconds / point[1])]),
+/** Returns the size above which the speedup stays over 1, interpolated on logarithmic axes. */
+function findCrossover([cpu, gpu]) {
+	// [log(size), log(speedup)] of the sizes that both devices ran.
+	const points = cpu.flatMap(([size, cpuSeconds]) =>
+		gpu
+			.filter(([gpuSize]) => gpuSize === size)
+			.map(([, gpuSeconds]) => [Math.log(size), Math.log(cpuSeconds / gpuSeconds)]),
 	);
-	const before = pairs.findLastIndex(([, ahead]) => ahead < 0);
-	if (before === pairs.length - 1) return Infinity;
-	if (before < 0) return cpu[0][0];
-	const [[x0, y0], [x1, y1]] = pairs.slice(before, before + 2);
+	const lastSlower = points.findLastIndex(([, speedup]) => speedup < 0);
+	if (lastSlower === points.length - 1) return Infinity;
+	if (lastSlower < 0) return cpu[0][0];
+	const [[x0, y0], [x1, y1]] = points.slice(lastSlower, lastSlower + 2);
 	return Math.round(Math.exp(x0 + ((x1 - x0) * -y0) / (y1 - y0)));
 }

@@ -1,290 +1,331 @@
-// Trains the digits network: curves, figures, and its opinion of what one draws.
-import { $, binary, number, params, say, setState } from "./page.js";
+// Trains the digits network: charts, metrics, and the prediction for the user's drawing.
+import { $, formatBinary, formatNumber, params, setText } from "./page.js";
 import { clearNotice, showNotice } from "./notice.js";
 import { Engine } from "./engine.js";
-import { Learning, rateField } from "./learning.js";
+import { Learning, bindLearningRate } from "./learning.js";
 import { LineChart } from "./chart.js";
 import { Pad } from "./pad.js";
 
-const EPOCH = 1437; // images
-const EPOCHS = 20; // after so many more it pauses by itself
-const LARGEST = 4 << 20; // bytes: no weights file of this network is larger
+const TRAINING_IMAGES = 1437;
+const EPOCHS = 20; // training pauses after this many epochs
+const MAX_FILE_BYTES = 4 << 20; // weights files of this network are smaller
 
-const learning = new Learning({ train, reset, create, show });
+const learning = new Learning({ train, reset, create, update });
 
-let info = null; // of the network's device
-let changed = false; // settings that the network has not been told
-let warm = false; // its first steps, which compile shaders, are done
-let counted = 0; // its epochs
-let run = blank();
+let deviceInfo = null; // the device of the network
+let settingsChanged = false; // since the network last received them
+let shadersCompiled = false;
+let networkEpochs = 0; // epochs of the current network object, which a new device resets
+let run = newRun();
 
-function blank() {
-	return { step: 0, epoch: 0, images: 0, inEpoch: 0, speed: NaN, until: EPOCHS, losses: [], accuracies: [], kept: null };
+function newRun() {
+	return {
+		step: 0,
+		epoch: 0,
+		images: 0,
+		imagesInEpoch: 0,
+		speed: NaN, // images per second
+		targetEpoch: EPOCHS,
+		losses: [], // [epoch, loss]
+		accuracies: [], // [epoch, accuracy]
+		checkpoint: null,
+	};
 }
 
 function settings() {
-	return { rate: Number($("rate").value), batch: Number($("batch").value) };
+	return { rate: Number($("learning-rate").value), batch: Number($("batch-size").value) };
 }
 
-async function create(opened) {
-	const made = await learning.engine.create("Digits", opened.device, { seed: 1, ...settings() });
-	rewind();
-	if (run.kept) await made.call("set_weights", run.kept.weights);
-	info = opened;
-	warm = changed = false;
-	counted = 0;
-	return made;
+async function create(info) {
+	const network = await learning.engine.create("Digits", info.device, { seed: 1, ...settings() });
+	restoreCheckpoint();
+	if (run.checkpoint) await network.call("set_weights", run.checkpoint.weights);
+	deviceInfo = info;
+	shadersCompiled = settingsChanged = false;
+	networkEpochs = 0;
+	return network;
 }
 
-// After a failure or a change of device the run goes on from the weights last kept.
-function keep(weights) {
-	const { kept, losses, accuracies, ...counts } = run;
-	run.kept = { weights, counts, losses: losses.length, accuracies: accuracies.length };
+// After a failure or a change of device, training resumes from the last checkpoint.
+function saveCheckpoint(weights) {
+	const { checkpoint, losses, accuracies, ...counts } = run;
+	run.checkpoint = { weights, counts, losses: losses.length, accuracies: accuracies.length };
 }
 
-function rewind() {
-	const { kept } = run;
-	if (!kept) run = blank();
-	else Object.assign(run, kept.counts);
-	run.losses.length = kept?.losses ?? 0;
-	run.accuracies.length = kept?.accuracies ?? 0;
+function restoreCheckpoint() {
+	const { checkpoint } = run;
+	if (!checkpoint) run = newRun();
+	else Object.assign(run, checkpoint.counts);
+	run.losses.length = checkpoint?.losses ?? 0;
+	run.accuracies.length = checkpoint?.accuracies ?? 0;
 }
 
 async function train() {
 	clearNotice();
 	learning.running = true;
-	await learning.ready();
+	await learning.ensureNetwork();
 	predict();
-	if (run.epoch >= run.until) run.until = run.epoch + EPOCHS;
+	if (run.epoch >= run.targetEpoch) run.targetEpoch = run.epoch + EPOCHS;
 	let steps = 1;
-	while (learning.running && run.epoch < run.until) {
-		const seconds = await advance(steps);
-		const toEpoch = Math.ceil((EPOCH - run.inEpoch) / settings().batch);
-		steps = Math.max(1, Math.min(learning.paced(steps, seconds), toEpoch));
+	while (learning.running && run.epoch < run.targetEpoch) {
+		const seconds = await trainSteps(steps);
+		const stepsToEpochEnd = Math.ceil((TRAINING_IMAGES - run.imagesInEpoch) / settings().batch);
+		steps = Math.max(1, Math.min(learning.nextStepCount(steps, seconds), stepsToEpochEnd));
 	}
 	learning.running = false;
-	if (run.epoch < run.until) learning.state("paused", "Paused.");
-	else learning.state("done", `${run.epoch} epochs done: ${percent(run.accuracies.at(-1)[1])} right.`);
+	if (run.epoch < run.targetEpoch) {
+		learning.setState("paused", "Paused.");
+	} else {
+		const message = `Trained for ${run.epoch} epochs. Validation accuracy: ${lastAccuracy()}.`;
+		learning.setState("done", message);
+	}
 }
 
-async function single() {
+async function trainSingleStep() {
 	clearNotice();
-	await learning.ready();
-	await advance(1);
+	await learning.ensureNetwork();
+	await trainSteps(1);
 	predict();
-	learning.state("paused", "Paused after one step.");
+	learning.setState("paused", "Paused after one step.");
 }
 
-/** Some steps, and the accuracy where they end an epoch; tells the seconds of the steps. */
-async function advance(steps) {
-	if (warm) learning.state("training", "Training.");
-	else learning.state("compiling", "Compiling shaders …");
-	const now = learning.net;
-	if (changed) await now.call("set", settings());
-	changed = false;
-	const { losses, samples: images, seconds, epoch } = await now.call("run", steps);
-	warm ||= run.step > 0;
-	losses.forEach((loss, at) => run.losses.push([(run.images + (images * (at + 1)) / losses.length) / EPOCH, loss]));
+/**
+ * Trains some steps and measures the accuracy if they end an epoch. Returns the seconds that the
+ * steps took.
+ */
+async function trainSteps(steps) {
+	if (shadersCompiled) learning.setState("training", "Training…");
+	else learning.setState("compiling", "Compiling shaders…");
+	const { network } = learning;
+	if (settingsChanged) await network.call("configure", settings());
+	settingsChanged = false;
+	const { losses, samples: images, seconds, epoch } = await network.call("run", steps);
+	shadersCompiled ||= run.step > 0;
+	losses.forEach((loss, index) => {
+		const imagesSeen = run.images + (images * (index + 1)) / losses.length;
+		run.losses.push([imagesSeen / TRAINING_IMAGES, loss]);
+	});
 	run.step += losses.length;
 	run.images += images;
-	run.inEpoch += images;
+	run.imagesInEpoch += images;
 	run.speed = run.speed > 0 ? 0.8 * run.speed + (0.2 * images) / seconds : images / seconds;
-	memory();
-	// Counted from differences, so that it goes on where a fresh network took over old weights.
-	const ended = epoch - counted;
-	counted = epoch;
-	if (ended > 0) {
-		run.epoch += ended;
-		run.inEpoch = 0;
-		await measure(now);
-		keep(await now.call("weights"));
+	updateMemory();
+	// A new network that resumes a run counts its epochs from 0: add the difference.
+	const endedEpochs = epoch - networkEpochs;
+	networkEpochs = epoch;
+	if (endedEpochs > 0) {
+		run.epoch += endedEpochs;
+		run.imagesInEpoch = 0;
+		await measureAccuracy(network);
+		saveCheckpoint(await network.call("weights"));
 		predict();
 	}
-	show();
-	learning.diverged(losses.at(-1));
+	update();
+	learning.stopIfDiverged(losses.at(-1));
 	return seconds;
 }
 
-async function measure(network) {
-	run.accuracies.push([run.images / EPOCH, await network.call("accuracy")]);
+async function measureAccuracy(network) {
+	run.accuracies.push([run.images / TRAINING_IMAGES, await network.call("accuracy")]);
 }
 
-let looked = 0;
-function memory() {
-	if (performance.now() - looked < 1000) return;
-	looked = performance.now();
-	const tell = (bytes) => say("memory", bytes ? binary(bytes.in_use, "B") : "–");
-	learning.engine.call("device_memory", info.device).then(tell, () => {}); // the training itself tells of a lost device
+let memoryUpdated = 0;
+function updateMemory() {
+	if (performance.now() - memoryUpdated < 1000) return;
+	memoryUpdated = performance.now();
+	const show = (usage) => setText("memory", usage ? formatBinary(usage.in_use, "B") : "–");
+	// Errors are ignored: training itself reports a lost device.
+	learning.engine.call("device_memory", deviceInfo.device).then(show, () => {});
 }
 
-const percent = (share) => (share === undefined ? "–" : `${(100 * share).toFixed(1)} %`);
+const percent = (fraction) => (fraction === undefined ? "–" : `${(100 * fraction).toFixed(1)}%`);
+const lastAccuracy = () => percent(run.accuracies.at(-1)?.[1]);
 
-const x = { label: "epoch", span: [0, EPOCHS] };
+const x = { label: "epoch", domain: [0, EPOCHS] };
 const lossChart = new LineChart($("loss-chart"), {
 	label: "Training loss",
 	x,
-	y: { label: "loss", span: [0.1, 3], log: true },
+	y: { label: "loss", domain: [0.1, 3], log: true },
 	series: [{ name: "loss", color: "--blue" }],
 });
 const accuracyChart = new LineChart($("accuracy-chart"), {
-	label: "Held-out images right",
+	label: "Validation accuracy",
 	x,
-	y: { label: "right", span: [0, 1], format: (share) => `${Math.round(100 * share)} %` },
-	series: [{ name: "right", color: "--orange", dots: true }],
+	y: { label: "accuracy", domain: [0, 1], format: (fraction) => `${Math.round(100 * fraction)}%` },
+	series: [{ name: "accuracy", color: "--orange", dots: true }],
 });
 
-function show() {
-	const { step, epoch, until, images } = run;
+function update() {
+	const { step, epoch, targetEpoch, images } = run;
 	const loss = run.losses.at(-1)?.[1];
 	const accuracy = run.accuracies.at(-1)?.[1];
 	Object.assign($("main").dataset, { step, epoch, loss: loss ?? "", accuracy: accuracy ?? "" });
-	say("step-count", number(step, 9));
-	say("epoch-count", `${epoch} of ${until}`);
-	say("loss", loss === undefined ? "–" : loss.toPrecision(3));
-	say("accuracy", percent(accuracy));
-	say("speed", number(run.speed));
+	setText("step-count", formatNumber(step, 9));
+	setText("epoch-count", `${epoch} of ${targetEpoch}`);
+	setText("loss", loss === undefined ? "–" : loss.toPrecision(3));
+	setText("accuracy", lastAccuracy());
+	setText("speed", formatNumber(run.speed));
 	lossChart.draw([run.losses]);
 	accuracyChart.draw([run.accuracies]);
-	$("step").disabled = learning.running;
-	$("save").disabled = !learning.net;
-	$("lose").disabled = !learning.net || !info.gpu;
-	const label = epoch >= until ? `${EPOCHS} more epochs` : step ? "Go on" : "Start";
-	learning.show(label, images / EPOCH / until);
+	$("single-step").disabled = learning.running;
+	$("download-weights").disabled = !learning.network;
+	$("simulate-loss").disabled = !learning.network || !deviceInfo.is_gpu;
+	const label = epoch >= targetEpoch ? `Train ${EPOCHS} more` : step ? "Resume" : "Train";
+	learning.updateControls(label, images / TRAINING_IMAGES / targetEpoch);
 }
 
 async function reset() {
-	learning.forget();
-	run = blank();
-	learning.state("idle", "Not started.");
+	learning.discardNetwork();
+	run = newRun();
+	learning.setState("idle", "Not started.");
 	predict();
 }
 
-$("step").onclick = () => learning.act(single);
+$("single-step").onclick = () => learning.schedule(trainSingleStep);
 $("clear").onclick = () => pad.clear();
 
-// While it trains, the next step tells of it.
-$("lose").onclick = async () => {
-	const trained = learning.running;
-	const closed = learning.engine.call("close", info.device);
+// During training, the next training step reports the lost device.
+$("simulate-loss").onclick = async () => {
+	const wasRunning = learning.running;
+	const closed = learning.engine.call("close", deviceInfo.device);
 	await closed.catch((error) => learning.device.fail(error));
-	if (!trained) learning.device.fail(new Error("The device was given back: what was on it is lost."));
+	if (wasRunning) return;
+	const message = "The device was lost. Reopen it to resume from the last completed epoch.";
+	learning.device.fail(new Error(message));
 };
 
-const change = () => (changed = true);
-rateField(change);
-$("batch").onchange = change;
+const onSettingsChange = () => (settingsChanged = true);
+bindLearningRate(onSettingsChange);
+$("batch-size").onchange = onSettingsChange;
 
-// The network moves along to the other device; from a lost one, as it was at the last epoch.
+// Moves the network to the selected device. If the old device was lost, the last checkpoint is
+// used.
 learning.device.onChange(() => {
-	const went = learning.running;
-	learning.act(async () => {
-		learning.again = train;
-		if (!learning.net) return;
-		await learning.net.call("weights").then(keep, () => {});
-		learning.drop();
-		if (went) await train();
-		else learning.state("paused", "The device changes with the next step.");
+	const wasRunning = learning.running;
+	learning.schedule(async () => {
+		learning.retryTask = train;
+		if (!learning.network) return;
+		await learning.network.call("weights").then(saveCheckpoint, () => {});
+		learning.dropNetwork();
+		if (wasRunning) await train();
+		else learning.setState("paused", "The next step will run on the selected device.");
 	});
 });
 
-$("save").onclick = async () => {
+$("download-weights").onclick = async () => {
 	let weights;
 	try {
-		weights = await learning.net.call("weights");
+		weights = await learning.network.call("weights");
 	} catch (error) {
 		learning.device.fail(error);
 		return;
 	}
 	try {
 		const link = document.createElement("a");
-		link.href = URL.createObjectURL(new Blob([await withFiles("weights_file", weights)]));
+		link.href = URL.createObjectURL(new Blob([await callFileModule("encode_weights", weights)]));
 		link.download = "digits.mpk";
 		link.click();
 		setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
 	} catch (error) {
-		showNotice(`The weights could not be saved: ${error.message}`, [["Try again", "save", () => $("save").click()]]);
+		showNotice(`The weights could not be downloaded: ${error.message}`, [
+			["Try again", "download", () => $("download-weights").click()],
+		]);
 	}
 };
 
-$("load").onchange = () => {
-	const [file] = $("load").files;
-	if (file) learning.act(() => load(file));
+$("load-weights").onchange = () => {
+	const [file] = $("load-weights").files;
+	if (file) learning.schedule(() => load(file));
 };
 
-/** Files are read and written by the whole module, which this page has no other use for: it is loaded for that and let go again. */
-async function withFiles(method, ...args) {
-	const files = new Engine("all");
+/**
+ * Calls a function for weights files. These functions are in the module "all", which is loaded only
+ * for this call.
+ */
+async function callFileModule(method, ...args) {
+	const engine = new Engine("all");
 	try {
-		return await files.call(method, ...args);
+		return await engine.call(method, ...args);
 	} finally {
-		files.stop();
+		engine.stop();
 	}
 }
 
 async function load(file) {
-	$("load").value = ""; // so that the same file can be chosen again
-	await learning.ready();
-	learning.again = train;
+	$("load-weights").value = ""; // so that the same file can be selected again
+	await learning.ensureNetwork();
+	learning.retryTask = train;
 	let weights;
 	try {
-		if (file.size > LARGEST) throw new Error("it is too large to be this network's weights.");
-		weights = await withFiles("file_weights", new Uint8Array(await file.arrayBuffer()));
-		await learning.net.call("set_weights", weights);
+		if (file.size > MAX_FILE_BYTES) {
+			throw new Error("the file is too large for the weights of this network.");
+		}
+		weights = await callFileModule("decode_weights", new Uint8Array(await file.arrayBuffer()));
+		await learning.network.call("set_weights", weights);
 	} catch (error) {
-		if (learning.engine.dead) throw error;
-		learning.state("paused", "No weights loaded.");
+		if (learning.engine.failed) throw error;
+		learning.setState("paused", "The weights were not loaded.");
 		showNotice(`${file.name}: ${error.message}`, [
-			["Try again", "load", () => learning.act(() => load(file))],
-			["Choose another file", "choose", () => $("load").click()],
+			["Try again", "load", () => learning.schedule(() => load(file))],
+			["Choose another file", "choose", () => $("load-weights").click()],
 		]);
 		return;
 	}
 	clearNotice();
-	await measure(learning.net);
-	keep(weights);
-	learning.state("paused", `Weights loaded from ${file.name}: ${percent(run.accuracies.at(-1)[1])} right.`);
+	await measureAccuracy(learning.network);
+	saveCheckpoint(weights);
+	learning.setState(
+		"paused",
+		`Weights loaded from ${file.name}. Validation accuracy: ${lastAccuracy()}.`,
+	);
 	predict();
 }
 
-const pad = new Pad($("pad"), $("preview"), $("pad-say"), predict);
+const pad = new Pad($("pad"), $("preview"), $("pad-status"), predict);
 
-const bars = Array.from({ length: 10 }, (_, digit) => {
+const rows = Array.from({ length: 10 }, (_, digit) => {
 	const row = document.createElement("li");
 	row.innerHTML = `<span>${digit}</span><span class="bar"></span><span class="value">–</span>`;
-	$("bars").append(row);
+	$("probabilities").append(row);
 	return row;
 });
 
-/** One question at a time; what is drawn meanwhile is asked afterwards. */
-let asking = false;
-let stale = false;
+let predicting = false;
+let outdated = false;
+
+/**
+ * Predicts the drawn digit. Only one call runs at a time. It repeats if the drawing has changed
+ * meanwhile.
+ */
 async function predict() {
-	stale = asking;
-	if (asking) return;
-	asking = true;
-	const { net } = learning;
-	let [pixels, shares] = [null, null];
+	outdated = predicting;
+	if (predicting) return;
+	predicting = true;
+	const { network } = learning;
+	let [pixels, probabilities] = [null, null];
 	try {
 		pixels = pad.image();
-		if (net && pixels) shares = await net.call("predict", pixels);
+		if (network && pixels) probabilities = await network.call("predict", pixels);
 	} catch (error) {
-		if (net === learning.net) learning.device.fail(error); // else it went meanwhile, and that is known
+		// If the network has been replaced, its failure has been reported.
+		if (network === learning.network) learning.device.fail(error);
 	}
-	asking = false;
-	const sure = shares?.every(Number.isFinite);
-	const most = sure ? Math.max(...shares) : NaN;
-	bars.forEach((row, digit) => {
-		row.style.setProperty("--share", sure ? shares[digit] : 0);
-		row.className = sure && shares[digit] === most ? "best" : "";
-		row.lastChild.textContent = percent(sure ? shares[digit] : undefined);
+	predicting = false;
+	const valid = probabilities?.every(Number.isFinite);
+	const max = valid ? Math.max(...probabilities) : NaN;
+	rows.forEach((row, digit) => {
+		row.style.setProperty("--fraction", valid ? probabilities[digit] : 0);
+		row.className = valid && probabilities[digit] === max ? "best" : "";
+		row.lastChild.textContent = percent(valid ? probabilities[digit] : undefined);
 	});
-	if (stale) return predict();
-	if (pad.drawing) return;
-	if (sure) say("verdict", `Looks like a ${shares.indexOf(most)}.`);
-	else if (shares) say("verdict", "The network's weights are no longer numbers: start over or load some.");
-	else say("verdict", pixels ? "No network yet: start the training or load weights." : "Nothing drawn.");
+	if (outdated) return predict();
+	if (pad.isDrawing) return;
+	let text = pixels ? "No network yet. Start training or load weights." : "Nothing drawn yet.";
+	if (valid) text = `Prediction: ${probabilities.indexOf(max)}`;
+	else if (probabilities) text = "The network's output is not finite. Reset it or load weights.";
+	setText("prediction", text);
 }
 
-show();
+update();
 predict();
-if (params.get("auto") === "1") learning.act(train);
+if (params.get("auto") === "1") learning.schedule(train);

@@ -1,20 +1,21 @@
-// All wasm runs here, so that neither compiling shaders nor training on the CPU blocks the page.
+// The dedicated worker that runs the WebAssembly module. Neither shader compilation nor training on
+// the CPU blocks the page.
 
-const name = new URLSearchParams(self.location.search).get("module");
+const moduleName = new URLSearchParams(self.location.search).get("module");
 let wasm;
-const objects = new Map();
-let next = 1;
-let dead = false;
+const objects = new Map(); // Rust objects by handle
+let nextHandle = 1;
+let failed = false;
 
-function die(message) {
-	if (!dead) self.postMessage({ fatal: message }); // the first report knows the cause
-	dead = true;
+function fail(message) {
+	if (!failed) self.postMessage({ fatal: message }); // report only the first error
+	failed = true;
 }
 
-// Called by the panic hook: afterwards the instance may not be used again.
-self.reportPanic = (message) => die(`The program stopped: ${message}`);
+// Called by the panic hook. The module instance must not be used after a panic.
+self.reportPanic = (message) => fail(`The WebAssembly module crashed: ${message}`);
 
-// A trap in an async export never settles its promise; it shows up here instead.
+// A trap in an async export never settles its promise. It is reported here instead.
 self.onerror = (message) => {
 	self.reportPanic(message);
 	return true;
@@ -22,41 +23,42 @@ self.onerror = (message) => {
 self.onunhandledrejection = (event) => {
 	if (!(event.reason instanceof WebAssembly.RuntimeError)) return;
 	event.preventDefault();
-	self.reportPanic(text(event.reason));
+	self.reportPanic(errorText(event.reason));
 };
 
-function text(error) {
+function errorText(error) {
 	return error instanceof Error ? error.message || error.name : String(error);
 }
 
-async function run({ on, method, args }) {
+/** Calls a function of the module, or a method of the object with the given handle. */
+async function call({ handle, method, args }) {
 	if (method.startsWith("new:")) {
-		objects.set(next, await wasm[method.slice(4)].create(...args));
-		return next++;
+		objects.set(nextHandle, await wasm[method.slice(4)].create(...args));
+		return nextHandle++;
 	}
-	if (on === undefined) return wasm[method](...args);
-	const object = objects.get(on);
-	if (!object) throw new Error("This object has been freed.");
-	if (method === "free") objects.delete(on);
+	if (handle === undefined) return wasm[method](...args);
+	const object = objects.get(handle);
+	if (!object) throw new Error(`${method} was called on an object that has been freed.`);
+	if (method === "free") objects.delete(handle);
 	return object[method](...args);
 }
 
-async function answer({ id, ...message }) {
-	if (dead) return;
+async function respond({ id, ...request }) {
+	if (failed) return;
 	try {
-		const value = await run(message);
-		const whole = ArrayBuffer.isView(value) && value.byteLength === value.buffer.byteLength;
-		self.postMessage({ id, value }, whole ? [value.buffer] : []);
+		const value = await call(request);
+		const ownsBuffer = ArrayBuffer.isView(value) && value.byteLength === value.buffer.byteLength;
+		self.postMessage({ id, value }, ownsBuffer ? [value.buffer] : []);
 	} catch (error) {
-		if (error instanceof WebAssembly.RuntimeError) self.reportPanic(text(error));
-		else self.postMessage({ id, error: text(error) });
+		if (error instanceof WebAssembly.RuntimeError) self.reportPanic(errorText(error));
+		else self.postMessage({ id, error: errorText(error) });
 	}
 }
 
-// One after another: calls for one object must not overlap.
-let chain = import(`../pkg/${name}.js`)
+// Requests run one after another: calls on the same object must not overlap.
+let queue = import(`../pkg/${moduleName}.js`)
 	.then((module) => (wasm = module).default())
-	.catch((error) => die(`The WebAssembly module could not be loaded: ${text(error)}`));
+	.catch((error) => fail(`The WebAssembly module could not be loaded: ${errorText(error)}`));
 self.onmessage = ({ data }) => {
-	chain = chain.then(() => answer(data));
+	queue = queue.then(() => respond(data));
 };

@@ -1,4 +1,4 @@
-//! From Rust and static files to `web/dist`.
+//! Builds the pages: compiles the WebAssembly modules and copies the static files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,16 +7,27 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use wasm_bindgen_cli_support::Bindgen;
 
-use crate::places::{dist, npm_packages, root, run, target};
+use crate::tools::{npm_packages, root, run_command, target_dir};
 use crate::{pages, sizes, toolchain};
 
-/// What is built.
+/// The kind of a build.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// The pages as they are published.
-    Pages,
-    /// With the library's op cases in the module, for tests.
-    WithChecks,
+pub enum BuildKind {
+    /// The published pages, in `web/dist`.
+    Release,
+    /// The pages for the tests, with the library's op cases and the example page, in the target
+    /// folder.
+    Test,
+}
+
+impl BuildKind {
+    /// Returns the output folder.
+    pub fn folder(self) -> PathBuf {
+        match self {
+            Self::Release => root().join("web/dist"),
+            Self::Test => target_dir().join("web-checks"),
+        }
+    }
 }
 
 /// A WebAssembly module: a package with some of its features.
@@ -26,17 +37,18 @@ struct Module {
     features: &'static [&'static str],
 }
 
-/// Those that the worker may load: what needs only a GPU and the digits, and everything. Pages say in `data-module` which one they begin with.
+/// The modules of the pages. `gpu` trains the digits on a GPU; `all` adds the CPU backend and the
+/// other demos. The attribute `data-module` of a page names the module that it loads first.
 const MODULES: [Module; 2] = [
     Module { name: "gpu", package: "burn-wgsl-web", features: &[] },
     Module { name: "all", package: "burn-wgsl-web", features: &["cpu", "demos"] },
 ];
 
-/// The example of a page of one's own, which is only tested.
+/// The module of `examples/page`, which only the tests use.
 const EXAMPLE: Module = Module { name: "page", package: "page", features: &[] };
 
-/// WebAssembly beyond its first version that every browser with WebGPU has. Never `--all-features`: that takes in what
-/// Chromium refuses.
+/// The WebAssembly features beyond version 1.0 that every browser with WebGPU supports. wasm-opt's
+/// `--all-features` would enable features that Chromium rejects.
 const WASM_FEATURES: [&str; 7] = [
     "bulk-memory",
     "nontrapping-float-to-int",
@@ -47,39 +59,43 @@ const WASM_FEATURES: [&str; 7] = [
     "simd",
 ];
 
-/// Builds the pages and returns where they are.
-pub fn build(kind: Kind) -> Result<PathBuf> {
-    let to = match kind {
-        Kind::Pages => dist(),
-        Kind::WithChecks => target().join("web-checks"),
-    };
-    if to.exists() {
-        fs::remove_dir_all(&to).with_context(|| format!("{} cannot be replaced", to.display()))?;
+/// Builds the pages and returns their folder.
+///
+/// # Errors
+///
+/// Returns an error if a tool is missing, the build fails, or a page exceeds its size budget.
+pub fn build(kind: BuildKind) -> Result<PathBuf> {
+    let folder = kind.folder();
+    if folder.exists() {
+        fs::remove_dir_all(&folder)
+            .with_context(|| format!("cannot remove {}", folder.display()))?;
     }
     for module in MODULES {
         module.compile(kind)?;
-        module.pack(kind, &to.join("pkg"))?;
+        module.generate(kind, &folder.join("pkg"))?;
     }
-    if kind == Kind::WithChecks {
-        let page = to.join("example");
-        EXAMPLE.pack(kind, &page.join("pkg"))?;
-        fs::copy(root().join("examples/page/index.html"), page.join("index.html"))
-            .context("examples/page/index.html")?;
+    if kind == BuildKind::Test {
+        let example = folder.join("example");
+        EXAMPLE.generate(kind, &example.join("pkg"))?;
+        fs::copy(root().join("examples/page/index.html"), example.join("index.html"))
+            .context("cannot copy examples/page/index.html")?;
     }
-    copy(&root().join("web/pages"), &to)?;
-    pages::dress(&to, &root().join("web/shell.html"))?;
-    let sizes = sizes::measure(&to)?;
-    fs::write(to.join("sizes.json"), serde_json::to_string_pretty(&sizes::json(&sizes))? + "\n")?;
+    copy_folder(&root().join("web/pages"), &folder)?;
+    pages::apply_shell(&folder, &root().join("web/shell.html"))?;
+    let sizes = sizes::measure(&folder)?;
+    let json = serde_json::to_string_pretty(&sizes::to_json(&sizes))? + "\n";
+    fs::write(folder.join("sizes.json"), json)?;
     sizes::print(&sizes);
-    println!("    built {}", to.display());
-    sizes::within_budget(&sizes)?;
-    Ok(to)
+    println!("    built {}", folder.display());
+    sizes::check_budget(&sizes)?;
+    Ok(folder)
 }
 
 impl Module {
-    /// What is compiled, with its JavaScript, into a folder.
-    fn pack(&self, kind: Kind, folder: &Path) -> Result<()> {
-        let wasm = target()
+    /// Writes the optimised module and its JavaScript bindings to `folder`. The module must be
+    /// compiled.
+    fn generate(&self, kind: BuildKind, folder: &Path) -> Result<()> {
+        let wasm = target_dir()
             .join(toolchain::TARGET)
             .join("web")
             .join(self.package.replace('-', "_") + ".wasm");
@@ -91,15 +107,16 @@ impl Module {
             .omit_default_module_path(false)
             .out_name(self.name);
         bindgen.remove_name_section(true).remove_producers_section(true);
-        bindgen.generate(folder).context("wasm-bindgen")?;
-        // What is only tested need not be small.
-        let level = if self.is_measured(kind) { "-Oz" } else { "-O1" };
+        bindgen.generate(folder).context("wasm-bindgen failed")?;
+        // The size of modules that are only tested does not matter.
+        let level = if self.optimises_size(kind) { "-Oz" } else { "-O1" };
         optimise(&folder.join(format!("{}_bg.wasm", self.name)), level)
     }
 
-    fn compile(&self, kind: Kind) -> Result<()> {
-        let tools = toolchain::find()?;
-        let mut cargo = tools.cargo();
+    /// Compiles the module; for `gpu` in a test build, the module of `examples/page` as well.
+    fn compile(&self, kind: BuildKind) -> Result<()> {
+        let toolchain = toolchain::find()?;
+        let mut cargo = toolchain.cargo();
         cargo.args([
             "build",
             "--locked",
@@ -111,53 +128,60 @@ impl Module {
             toolchain::TARGET,
         ]);
         let checks =
-            (kind == Kind::WithChecks && self.features.contains(&"demos")).then_some("checks");
+            (kind == BuildKind::Test && self.features.contains(&"demos")).then_some("checks");
         let features: Vec<&str> = self.features.iter().copied().chain(checks).collect();
         cargo.arg("--no-default-features").args(["--features", &features.join(",")]);
-        cargo.env("CARGO_ENCODED_RUSTFLAGS", flags().join("\u{1f}"));
-        if kind == Kind::WithChecks && self.features.is_empty() {
-            // Together, so that what both need is compiled once.
+        cargo.env("CARGO_ENCODED_RUSTFLAGS", rust_flags().join("\u{1f}"));
+        if kind == BuildKind::Test && self.features.is_empty() {
+            // One cargo run compiles the common dependencies once.
             cargo.args(["--package", EXAMPLE.package]);
         }
-        run(&mut cargo)
+        run_command(&mut cargo)
     }
 
-    /// Whether it is as it will be published: that of the budget is also where only tests read it.
-    fn is_measured(&self, kind: Kind) -> bool {
-        kind == Kind::Pages || self.name == "gpu"
+    /// Returns whether the module is optimised for size, as it is published. A test build does so
+    /// only for `gpu`, the module of the page with a size budget.
+    fn optimises_size(&self, kind: BuildKind) -> bool {
+        kind == BuildKind::Release || self.name == "gpu"
     }
 }
 
-/// SIMD, which every browser with WebGPU has, and messages of panics that do not tell where this machine keeps its files.
-fn flags() -> Vec<String> {
-    let home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
-    let home = home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
-    let crates = home.map(|home| home.join("registry/src"));
-    let hidden = crates
+/// Returns the compiler flags: SIMD, which every browser with WebGPU supports, and path prefixes to
+/// remove from panic messages, which would otherwise show local paths.
+fn rust_flags() -> Vec<String> {
+    let cargo_home = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let cargo_home = cargo_home.or_else(|| Some(std::env::home_dir()?.join(".cargo")));
+    let crates = cargo_home.map(|home| home.join("registry/src"));
+    let removed_prefixes = crates
         .into_iter()
         .chain([root()])
         .map(|folder| format!("--remap-path-prefix={}=", folder.display()));
-    ["-C".to_owned(), "target-feature=+simd128".to_owned()].into_iter().chain(hidden).collect()
+    ["-C".to_owned(), "target-feature=+simd128".to_owned()]
+        .into_iter()
+        .chain(removed_prefixes)
+        .collect()
 }
 
+/// Optimises a WebAssembly file in place with Binaryen's wasm-opt.
 fn optimise(wasm: &Path, level: &str) -> Result<()> {
-    let tool = npm_packages("xtask/web")?.join("binaryen/bin/wasm-opt");
+    let wasm_opt = npm_packages("xtask/web")?.join("binaryen/bin/wasm-opt");
     let mut node = Command::new("node");
-    node.arg(tool).arg(wasm).arg("-o").arg(wasm).arg(level);
+    node.arg(wasm_opt).arg(wasm).arg("-o").arg(wasm).arg(level);
     node.args(WASM_FEATURES.map(|feature| format!("--enable-{feature}")));
-    run(&mut node).context("wasm-opt")
+    run_command(&mut node).context("wasm-opt failed")
 }
 
-fn copy(from: &Path, to: &Path) -> Result<()> {
+/// Copies a folder with its subfolders.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
-    for entry in fs::read_dir(from).with_context(|| format!("{}", from.display()))? {
+    for entry in fs::read_dir(from).with_context(|| format!("cannot read {}", from.display()))? {
         let entry = entry?;
-        let target = to.join(entry.file_name());
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            copy(&entry.path(), &target)?;
-        } else if kind.is_file() {
-            fs::copy(entry.path(), target)?;
+        let destination = to.join(entry.file_name());
+        let file_type = entry.file_type()?;
+        if file_type.is_dir() {
+            copy_folder(&entry.path(), &destination)?;
+        } else if file_type.is_file() {
+            fs::copy(entry.path(), destination)?;
         } else {
             bail!("{} is neither a file nor a folder", entry.path().display());
         }

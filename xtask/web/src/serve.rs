@@ -1,4 +1,4 @@
-//! A server for the built pages on this machine.
+//! Serves the built pages on localhost.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -6,21 +6,22 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use crate::bundle::{self, Kind};
-use crate::places::dist;
+use crate::bundle::{self, BuildKind};
 
+/// The options of `cargo xtask serve`.
 pub struct Options {
     port: u16,
     build: bool,
 }
 
 impl Options {
-    pub fn parse(words: &[&str]) -> Option<Self> {
+    /// Parses the arguments; `None` if they are invalid.
+    pub fn parse(args: &[&str]) -> Option<Self> {
         let mut options = Self { port: 8000, build: true };
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match *word {
-                "--port" => options.port = words.next()?.parse().ok()?,
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match *arg {
+                "--port" => options.port = args.next()?.parse().ok()?,
                 "--no-build" => options.build = false,
                 _ => return None,
             }
@@ -29,65 +30,72 @@ impl Options {
     }
 }
 
+/// Builds the pages, unless the options forbid it, and serves them until the process ends.
 pub fn run(options: &Options) -> Result<()> {
-    let folder = if options.build { bundle::build(Kind::Pages)? } else { dist() };
+    let kind = BuildKind::Release;
+    let folder = if options.build { bundle::build(kind)? } else { kind.folder() };
     if !folder.join("index.html").exists() {
-        bail!("{} has no pages yet: leave out --no-build", folder.display());
+        bail!("no pages in {}; run `cargo xtask serve` without --no-build", folder.display());
     }
     let server = listen(options.port)?;
-    println!("    http://{}/  (Ctrl-C ends it)", server.local_addr()?);
-    answer(&server, &folder);
+    println!("    serving http://{}/  (press Ctrl-C to stop)", server.local_addr()?);
+    serve_folder(&server, &folder);
     Ok(())
 }
 
-/// A server of this machine alone: browsers allow WebGPU there without https. Port 0 takes a free one.
+/// Listens on localhost, where browsers allow WebGPU without https. Port 0 means any free port.
 pub fn listen(port: u16) -> Result<TcpListener> {
-    TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("port {port} cannot be had"))
+    TcpListener::bind(("127.0.0.1", port)).with_context(|| format!("cannot listen on port {port}"))
 }
 
-/// Answers for ever. Each connection has a thread and one request: browsers keep more of them open than small servers have threads.
-pub fn answer(server: &TcpListener, folder: &Path) {
+/// Serves the files of a folder, without returning.
+///
+/// Each connection has its own thread and serves one request. A fixed number of threads would not
+/// do: browsers keep many connections open.
+pub fn serve_folder(server: &TcpListener, folder: &Path) {
     for connection in server.incoming().flatten() {
         let folder = folder.to_path_buf();
-        // A browser that goes away in the middle is nothing to report.
+        // Errors are ignored: the browser may close the connection at any time.
         std::thread::spawn(move || drop(respond(connection, &folder)));
     }
 }
 
+/// Answers one HTTP request.
 fn respond(mut connection: TcpStream, folder: &Path) -> std::io::Result<()> {
     let mut lines = BufReader::new(connection.try_clone()?).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
-    // The rest of the request says nothing that matters here, but must be read.
+    // Read and ignore the headers.
     for line in lines {
         if line?.is_empty() {
             break;
         }
     }
-    let file = request.split(' ').nth(1).and_then(|url| place(folder, url));
-    let (status, kind, bytes) = match file.as_ref().map(std::fs::read) {
+    let file = request.split(' ').nth(1).and_then(|url| resolve_url(folder, url));
+    let (status, content_type, bytes) = match file.as_ref().map(std::fs::read) {
         Some(Ok(bytes)) => {
-            ("200 OK", content_type(file.as_deref().unwrap_or(Path::new(""))), bytes)
+            ("200 OK", content_type_of(file.as_deref().unwrap_or(Path::new(""))), bytes)
         }
         _ => ("404 Not Found", "text/plain", b"not found".to_vec()),
     };
     let len = bytes.len();
-    let common = "Cache-Control: no-cache\r\nConnection: close";
+    let common_headers = "Cache-Control: no-cache\r\nConnection: close";
     write!(
         connection,
-        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len}\r\n{common}\r\n\r\n"
+        "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len}\r\n\
+         {common_headers}\r\n\r\n"
     )?;
     connection.write_all(&bytes)
 }
 
-/// The file that an address names, if it is inside of the folder.
-fn place(folder: &Path, url: &str) -> Option<PathBuf> {
+/// Returns the file of a URL, or `None` if there is no such file inside the folder.
+fn resolve_url(folder: &Path, url: &str) -> Option<PathBuf> {
     let path = url.split(['?', '#']).next()?.trim_start_matches('/');
     let path = if path.is_empty() { "index.html" } else { path };
     let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
     inside.then(|| folder.join(path)).filter(|file| file.is_file())
 }
 
-fn content_type(file: &Path) -> &'static str {
+fn content_type_of(file: &Path) -> &'static str {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("html") => "text/html; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",
@@ -104,13 +112,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_outside_of_the_folder_is_served() {
+    fn urls_outside_the_folder_are_rejected() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
-        assert_eq!(place(folder, "/Cargo.toml?x=1"), Some(folder.join("Cargo.toml")));
-        for outside in
-            ["/../Cargo.toml", "//etc/passwd", "/src/../../Cargo.toml", "/src", "/none.html"]
+        assert_eq!(resolve_url(folder, "/Cargo.toml?x=1"), Some(folder.join("Cargo.toml")));
+        for url in ["/../Cargo.toml", "//etc/passwd", "/src/../../Cargo.toml", "/src", "/none.html"]
         {
-            assert_eq!(place(folder, outside), None, "{outside}");
+            assert_eq!(resolve_url(folder, url), None, "{url}");
         }
     }
 }

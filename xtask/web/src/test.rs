@@ -1,4 +1,4 @@
-//! The pages, used in a real browser.
+//! Tests the pages in Chromium.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -7,15 +7,16 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
-use xtask::debian::{apt, can_install};
+use xtask::debian::{apt_get, can_install};
 
-use crate::bundle::{self, Kind};
-use crate::places::{Missing, npm_packages, root, run as run_command, target};
+use crate::bundle::{self, BuildKind};
 use crate::serve;
+use crate::tools::{ToolMissing, npm_packages, root, run_command, target_dir};
 
-/// The browser's program, where it is in none of the usual places.
+/// The environment variable with the path of the browser, for browsers that are not in `PATH`.
 const BROWSER_VARIABLE: &str = "BURN_WGSL_BROWSER";
 
+/// The options of `cargo xtask test-web`.
 #[derive(Default)]
 pub struct Options {
     only: Vec<String>,
@@ -23,12 +24,13 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn parse(words: &[&str]) -> Option<Self> {
+    /// Parses the arguments; `None` if they are invalid.
+    pub fn parse(args: &[&str]) -> Option<Self> {
         let mut options = Self::default();
-        let mut words = words.iter();
-        while let Some(word) = words.next() {
-            match *word {
-                "--only" => options.only.push((*words.next()?).to_owned()),
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            match *arg {
+                "--only" => options.only.push((*args.next()?).to_owned()),
                 "--no-build" => options.no_build = true,
                 _ => return None,
             }
@@ -36,79 +38,101 @@ impl Options {
         Some(options)
     }
 
-    /// Whether a test is among those that were asked for.
-    fn takes(&self, test: &str) -> bool {
-        self.only.is_empty() || self.only.iter().any(|word| test.contains(word))
+    /// Returns whether `--only` selects a test.
+    fn selects(&self, test: &str) -> bool {
+        self.only.is_empty() || self.only.iter().any(|name| test.contains(name))
     }
 }
 
+/// Builds the pages, unless the options forbid it, and runs the tests of `web/tests`.
+///
+/// # Errors
+///
+/// Returns an error if a tool is missing, the build fails, or a test fails.
 pub fn run(options: &Options) -> Result<()> {
     let browser = find_browser()?;
-    let folder = match options.no_build {
-        true => target().join("web-checks"),
-        false => bundle::build(Kind::WithChecks)?,
-    };
-    let modules = npm_packages("web/tests")?;
-    let results = target().join("web-tests");
+    let kind = BuildKind::Test;
+    let folder = if options.no_build { kind.folder() } else { bundle::build(kind)? };
+    let node_modules = npm_packages("web/tests")?;
+    let results = target_dir().join("web-tests");
     fs::create_dir_all(&results)?;
-    if options.takes("native") {
+    if options.selects("native") {
         let saved = results.join("native.mpk");
-        digits(1, results.join("native.json"), &["--save".as_ref(), saved.as_os_str()])?;
+        run_digits(1, results.join("native.json"), &["--save".as_ref(), saved.as_os_str()])?;
     }
     let server = serve::listen(0)?;
     let address = format!("http://{}", server.local_addr()?);
-    std::thread::spawn(move || serve::answer(&server, &folder));
+    std::thread::spawn(move || serve::serve_folder(&server, &folder));
     let mut node = Command::new("node");
     node.arg(root().join("web/tests/run.mjs")).args(&options.only);
-    node.env("PAGES", address).env("BROWSER", browser).env("MODULES", modules);
+    node.env("PAGES", address).env("BROWSER", browser).env("MODULES", node_modules);
     node.env("RESULTS", &results);
     run_command(&mut node)?;
-    if options.takes("train") { same_predictions(&results) } else { Ok(()) }
+    if options.selects("train") { compare_saved_model(&results) } else { Ok(()) }
 }
 
-/// What the Train page saved sees as much in the native example.
-fn same_predictions(results: &Path) -> Result<()> {
-    let page: Value = serde_json::from_slice(&fs::read(results.join("train.json"))?)?;
+/// Checks that the native example reaches the accuracy of the Train page with the model that the
+/// page saved.
+fn compare_saved_model(results: &Path) -> Result<()> {
+    let page_report: Value = serde_json::from_slice(&fs::read(results.join("train.json"))?)?;
     let saved = results.join("digits.mpk");
-    let native = digits(0, results.join("loaded.json"), &["--load".as_ref(), saved.as_os_str()])?;
-    let right = |share: &Value| share.as_f64().context("an accuracy is missing");
-    let (there, here) = (right(&page["accuracyOfFile"])?, right(&native["test_accuracy"])?);
-    println!("    saved in the browser: {there} right there, {here} right in the native example");
-    // One image may lie on the border between two digits.
-    let images = native["test_images"].as_f64().context("the count of test images is missing")?;
-    ensure!((there - here).abs() * images < 1.5, "the same weights see other digits natively");
+    let native_report =
+        run_digits(0, results.join("loaded.json"), &["--load".as_ref(), saved.as_os_str()])?;
+    let number = |report: &Value, key: &str| {
+        report[key].as_f64().with_context(|| format!("the report has no number {key}"))
+    };
+    let browser_accuracy = number(&page_report, "accuracyOfFile")?;
+    let native_accuracy = number(&native_report, "test_accuracy")?;
+    println!(
+        "    test accuracy of the saved model: {browser_accuracy} in the browser, \
+         {native_accuracy} natively"
+    );
+    // Rounding can change the prediction of one image.
+    let images = number(&native_report, "test_images")?;
+    ensure!(
+        (browser_accuracy - native_accuracy).abs() * images < 1.5,
+        "the accuracy of the saved model differs natively by more than one image"
+    );
     Ok(())
 }
 
-/// Runs the native example on the CPU, and reads what it measured.
-fn digits(epochs: usize, json: PathBuf, words: &[&OsStr]) -> Result<Value> {
-    let run = xtask::digits::Run { device: Some("cpu"), epochs, json };
-    xtask::digits::run(run, |command| command.args(words)).map_err(anyhow::Error::msg)
+/// Runs the native example on the CPU and returns its report.
+fn run_digits(epochs: usize, json: PathBuf, args: &[&OsStr]) -> Result<Value> {
+    let options = xtask::digits::RunOptions { device: Some("cpu"), epochs, json };
+    xtask::digits::run(options, |command| command.args(args)).map_err(anyhow::Error::msg)
 }
 
-/// Chromium: one that is here, else Debian's where it can be installed.
+/// Returns the path of Chromium or Chrome. Installs Debian's Chromium if there is none and this
+/// process runs as root on a Debian-based system.
+///
+/// # Errors
+///
+/// Returns [`ToolMissing`] if there is no browser.
 fn find_browser() -> Result<PathBuf> {
     if let Some(browser) = std::env::var_os(BROWSER_VARIABLE) {
         return Ok(browser.into());
     }
-    let known = || {
-        let folders = std::env::var_os("PATH").unwrap_or_default();
+    let find_in_path = || {
+        let path = std::env::var_os("PATH").unwrap_or_default();
         let names =
             ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
-        let folders: Vec<PathBuf> = std::env::split_paths(&folders).collect();
+        let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
         names.iter().find_map(|name| {
             folders.iter().map(|folder| folder.join(name)).find(|file| file.is_file())
         })
     };
-    if let Some(browser) = known() {
+    if let Some(browser) = find_in_path() {
         return Ok(browser);
     }
     if can_install() {
-        println!("    no Chromium here; installing Debian's as root");
-        run_command(&mut apt(&["update"]))?;
-        run_command(&mut apt(&["install", "--yes", "--no-install-recommends", "chromium"]))?;
+        println!("    no Chromium found; installing Debian's with apt-get");
+        run_command(&mut apt_get(&["update"]))?;
+        run_command(&mut apt_get(&["install", "--yes", "--no-install-recommends", "chromium"]))?;
     }
-    let missing =
-        || Missing(format!("install Chromium or Chrome, or name it in {BROWSER_VARIABLE}"));
-    Ok(known().ok_or_else(missing)?)
+    let missing = || {
+        ToolMissing(format!(
+            "no Chromium or Chrome in PATH; install one, or set {BROWSER_VARIABLE} to its path"
+        ))
+    };
+    Ok(find_in_path().ok_or_else(missing)?)
 }

@@ -1,74 +1,82 @@
-//! What the runner and its peers say to each other: a command a line on stdin, a JSON object a line on stdout.
+//! The protocol between the runner and a peer. The peer reads one command per line on stdin and
+//! writes one JSON object per line on stdout.
 //!
-//! | command | answer |
+//! | command | reply |
 //! |---|---|
 //! | `about` | [`Reply::About`] |
-//! | `run WORKLOAD` | [`Reply::Times`]; the first of a workload is preceded by its warm-up |
-//! | `steps N` | [`Reply::Done`] after N training steps of the CNN, without any warm-up |
+//! | `run WORKLOAD` | [`Reply::Times`]; a new workload is warmed up before it is measured |
+//! | `steps N` | [`Reply::Done`] after N training steps of the CNN, without warm-up |
 
 use std::io::{BufRead, Write};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-/// An answer of a peer.
+/// A reply from a peer.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reply {
-    /// Where the peer computes: an adapter and its driver, as far as the peer can tell.
+    /// The device of the peer: the adapter and its driver, if the peer has this information.
     About(String),
-    /// Times of one workload.
+    /// The measured times of a workload.
     Times(Times),
-    /// Steps are done.
+    /// The training steps are done.
     Done {
-        /// The most memory that the process has had resident so far, in KiB; zero where the system does not tell.
+        /// Peak resident memory of the process in KiB; zero if the system does not report it.
         peak_kib: u64,
     },
-    /// The command is not known, or failed.
+    /// The command is unknown or failed.
     Error(String),
 }
 
-/// Times of one workload.
+/// The measured times of a workload.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Times {
-    /// Each from the first call to the end of the device's work, in milliseconds.
+    /// Time of each repetition in milliseconds, from the first call to the end of the device's
+    /// work.
     pub ms: Vec<f64>,
-    /// With the first answer of a workload: what its warm-up took, in seconds.
+    /// Duration of the warm-up in seconds, if this `run` included one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub warm_up: Option<f64>,
-    /// With the first answer of a workload: the mean of the result's absolute values, alike for all peers.
+    /// Mean absolute value of the result, for comparison between peers; present if this `run`
+    /// included a warm-up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
 }
 
-/// What a repetition leaves: kept until its time is taken, and read only when it is to be compared.
+/// The result of a repetition, still on the device. Calling it reads the result back and returns
+/// the mean absolute value.
 pub type Output = Box<dyn FnOnce() -> f64>;
 
-/// A workload with its inputs on the device; each call is one repetition.
+/// A workload with its inputs on the device. Each call runs one repetition.
 pub type Work = Box<dyn FnMut() -> Output>;
 
-/// What a peer brings along.
+/// A backend that runs the workloads.
 pub trait Peer {
-    /// Where it computes.
+    /// Describes the device.
     fn about(&self) -> String;
-    /// Makes the inputs of a workload; `None` if its name is not known.
+    /// Uploads the inputs of a workload. Returns `None` if the name is unknown.
     fn prepare(&self, workload: &str) -> Option<Work>;
-    /// Waits until the device has done all that it was given.
+    /// Waits until the device has finished all submitted work.
     fn sync(&self);
 }
 
-/// One answer holds as many repetitions as fit in this time, so that short workloads are not left to chance.
-const SAMPLE: Duration = Duration::from_millis(100);
-const MOST_REPETITIONS: usize = 20;
-/// A warm-up ends when this many repetitions in a row took about as long as the fastest so far,
-const STEADY: usize = 4;
-const ABOUT: f64 = 1.25;
-/// but no sooner than this much time after the first, since a backend may compile better kernels for what runs often,
-const WARM_UP_AT_LEAST: Duration = Duration::from_secs(2);
-/// and no later than this.
-const WARM_UP_AT_MOST: Duration = Duration::from_secs(15);
+/// Repetitions of one `run` continue until this time has passed, so that a short workload gets
+/// several samples.
+const SAMPLE_TIME: Duration = Duration::from_millis(100);
+/// Upper limit of the repetitions of one `run`.
+const MAX_REPETITIONS: usize = 20;
+/// The warm-up ends after this many consecutive steady repetitions.
+const STEADY_REPETITIONS: usize = 4;
+/// A repetition is steady if it takes less than this multiple of the fastest repetition so far.
+const STEADY_RATIO: f64 = 1.25;
+/// Minimum warm-up time after the first repetition, because a backend may compile faster kernels
+/// for frequent ops.
+const MIN_WARM_UP: Duration = Duration::from_secs(2);
+/// Maximum warm-up time after the first repetition.
+const MAX_WARM_UP: Duration = Duration::from_secs(15);
 
-/// Answers commands until stdin ends.
+/// Answers commands until the end of stdin.
 pub fn serve(peer: &impl Peer) -> std::io::Result<()> {
     let mut current: Option<(String, Work)> = None;
     for line in std::io::stdin().lock().lines() {
@@ -77,7 +85,9 @@ pub fn serve(peer: &impl Peer) -> std::io::Result<()> {
             ("about", "") => Reply::About(peer.about()),
             ("run", name) => run(peer, name, &mut current),
             ("steps", count) => steps(peer, count),
-            _ => Reply::Error(format!("unknown command `{line}`")),
+            _ => Reply::Error(format!(
+                "unknown command `{line}`: use `about`, `run WORKLOAD` or `steps N`"
+            )),
         };
         let mut out = std::io::stdout().lock();
         serde_json::to_writer(&mut out, &reply)?;
@@ -88,29 +98,30 @@ pub fn serve(peer: &impl Peer) -> std::io::Result<()> {
 }
 
 fn run(peer: &impl Peer, name: &str, current: &mut Option<(String, Work)>) -> Reply {
-    let mut first = (None, None);
+    let (mut warm_up_seconds, mut value) = (None, None);
     let mut work = match current.take() {
-        Some((held, work)) if held == name => work,
-        other => {
-            drop(other); // its memory, before the next workload asks for more
+        Some((current_name, work)) if current_name == name => work,
+        previous => {
+            drop(previous); // frees its memory before the new workload allocates
             let Some(mut work) = peer.prepare(name) else {
                 return Reply::Error(format!("unknown workload `{name}`"));
             };
             peer.sync();
-            first = warm_up(peer, &mut work);
+            let (seconds, mean) = warm_up(peer, &mut work);
+            (warm_up_seconds, value) = (Some(seconds), Some(mean));
             work
         }
     };
     let mut ms = Vec::new();
     let started = Instant::now();
-    while ms.is_empty() || started.elapsed() < SAMPLE && ms.len() < MOST_REPETITIONS {
+    while ms.is_empty() || started.elapsed() < SAMPLE_TIME && ms.len() < MAX_REPETITIONS {
         ms.push(repetition(peer, &mut work).0);
     }
     *current = Some((name.to_owned(), work));
-    Reply::Times(Times { ms, warm_up: first.0, value: first.1 })
+    Reply::Times(Times { ms, warm_up: warm_up_seconds, value })
 }
 
-/// One repetition: milliseconds, and what it left.
+/// Runs one repetition. Returns its time in milliseconds and its result.
 fn repetition(peer: &impl Peer, work: &mut Work) -> (f64, Output) {
     let started = Instant::now();
     let output = work();
@@ -118,32 +129,35 @@ fn repetition(peer: &impl Peer, work: &mut Work) -> (f64, Output) {
     (started.elapsed().as_secs_f64() * 1e3, output)
 }
 
-/// Repeats until the time is steady: seconds it took, and the value of the first repetition.
-fn warm_up(peer: &impl Peer, work: &mut Work) -> (Option<f64>, Option<f64>) {
+/// Repeats the workload until its time is steady. Returns the duration in seconds and the mean
+/// absolute value of the first result.
+fn warm_up(peer: &impl Peer, work: &mut Work) -> (f64, f64) {
     let started = Instant::now();
     let (_, output) = repetition(peer, work);
     let value = output();
     let after_first = Instant::now();
     let (mut fastest, mut steady) = (f64::INFINITY, 0);
-    while after_first.elapsed() < WARM_UP_AT_MOST
-        && (steady < STEADY || after_first.elapsed() < WARM_UP_AT_LEAST)
+    while after_first.elapsed() < MAX_WARM_UP
+        && (steady < STEADY_REPETITIONS || after_first.elapsed() < MIN_WARM_UP)
     {
         let (ms, _) = repetition(peer, work);
-        steady = if ms < fastest * ABOUT { steady + 1 } else { 0 };
-        if ms * ABOUT < fastest {
+        steady = if ms < fastest * STEADY_RATIO { steady + 1 } else { 0 };
+        if ms * STEADY_RATIO < fastest {
             steady = 1;
         }
         fastest = fastest.min(ms);
     }
-    (Some(started.elapsed().as_secs_f64()), Some(value))
+    (started.elapsed().as_secs_f64(), value)
 }
 
 fn steps(peer: &impl Peer, count: &str) -> Reply {
     let Ok(count) = count.parse::<usize>() else {
-        return Reply::Error(format!("`{count}` is not a number of steps"));
+        return Reply::Error(format!("`steps {count}`: expected a number of steps"));
     };
     let Some(mut work) = peer.prepare("cnn-step") else {
-        return Reply::Error("this peer has no `cnn-step`".into());
+        return Reply::Error(
+            "`steps` requires the workload `cnn-step`, which this peer does not have".into(),
+        );
     };
     for _ in 0..count {
         drop(work());
@@ -152,42 +166,48 @@ fn steps(peer: &impl Peer, count: &str) -> Reply {
     Reply::Done { peak_kib: peak_kib() }
 }
 
-/// The kernel's high-water mark of this process's resident memory.
+/// Returns the peak resident memory of this process (`VmHWM`) in KiB, or zero if unavailable.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
     line.and_then(|rest| rest.trim().trim_end_matches("kB").trim().parse().ok()).unwrap_or(0)
 }
 
-/// Numbers in -0.5..0.5 that depend on nothing but their position and the seed: the same inputs for every peer.
-pub fn numbers(seed: u32, count: usize) -> Vec<f32> {
-    let spread = |index: usize| {
+/// Returns pseudo-random values in -0.5..0.5 that depend only on the index and the seed, so that
+/// every peer has the same inputs.
+pub fn input_values(seed: u32, count: usize) -> Vec<f32> {
+    let hash = |index: usize| {
         let mut x = (index as u32).wrapping_add(seed.wrapping_mul(0x9e37_79b9));
         x = (x ^ (x >> 16)).wrapping_mul(0x21f0_aaad);
         x = (x ^ (x >> 15)).wrapping_mul(0x735a_2d97);
         x ^= x >> 15;
         (x >> 8) as f32 / (1 << 24) as f32 - 0.5
     };
-    (0..count).map(spread).collect()
+    (0..count).map(hash).collect()
 }
 
-/// The device that the command line asks for.
+/// The device selected on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeviceChoice {
     /// A software adapter.
     Software,
-    /// The first real GPU.
+    /// The first physical GPU.
     Gpu,
 }
 
 impl DeviceChoice {
-    /// From the process's only argument.
+    /// Parses the only command-line argument.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the argument is neither `software` nor `gpu`.
     pub fn from_args() -> Result<Self, String> {
         match std::env::args().nth(1).as_deref() {
             Some("software") => Ok(Self::Software),
             Some("gpu") => Ok(Self::Gpu),
             other => Err(format!(
-                "expected `software` or `gpu`, got `{}`; the runner `peers` starts this",
+                "expected the argument `software` or `gpu`, found `{}`; \
+                 start this program through the runner `peers`",
                 other.unwrap_or("")
             )),
         }

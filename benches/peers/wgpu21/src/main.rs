@@ -1,4 +1,4 @@
-//! burn-wgpu 0.21 as a peer.
+//! The peer for burn-wgpu 0.21.
 
 #[path = "../../shared/burn_0_21.rs"]
 mod burn_api;
@@ -17,6 +17,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         DeviceChoice::Software => WgpuDevice::Cpu,
         DeviceChoice::Gpu => WgpuDevice::DefaultDevice,
     };
-    let about = format!("the adapter that `WgpuDevice::{device:?}` names");
+    let about = format!("the adapter of `WgpuDevice::{device:?}`");
     serve::serve(device, about)
 }

@@ -1,4 +1,5 @@
-//! Burn 0.22's names for what the workloads use: tensors have no backend in their type, gradients are a matter of the device.
+//! The Burn 0.22 types that the workloads use. In Burn 0.22 the tensor type has no backend
+//! parameter, and the device decides whether gradients are tracked.
 
 pub use burn::module::Module as Model;
 pub use burn::nn::conv::{Conv2d, Conv2dConfig};
@@ -16,12 +17,12 @@ pub use burn::tensor::{Device, TensorData, activation};
 use burn::tensor::{Int, Tensor};
 
 /// A tensor without gradients.
-pub type Plain<const D: usize> = Tensor<D>;
+pub type Untracked<const D: usize> = Tensor<D>;
 /// A tensor that may have gradients.
 pub type Tracked<const D: usize> = Tensor<D>;
 pub type Labels = Tensor<1, Int>;
 
-/// Where models are made.
-pub fn with_gradients(device: &Device) -> Device {
+/// Returns the device for tensors with gradients.
+pub fn autodiff_device(device: &Device) -> Device {
     device.clone().autodiff()
 }

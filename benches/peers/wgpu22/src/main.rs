@@ -1,4 +1,5 @@
-//! burn-wgpu 0.22 as a peer, through SPIR-V or WGSL: its feature `vulkan` decides.
+//! The peer for burn-wgpu 0.22. Kernels are compiled to SPIR-V with burn's feature `vulkan`, and to
+//! WGSL without it.
 
 mod burn_api;
 #[path = "../../shared/workloads.rs"]
@@ -22,7 +23,7 @@ impl Peer for Wgpu22 {
     }
 
     fn sync(&self) {
-        self.0.sync().expect("the device is alive");
+        self.0.sync().expect("synchronisation succeeds");
     }
 }
 

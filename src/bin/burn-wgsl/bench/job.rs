@@ -1,17 +1,17 @@
-//! What is timed.
+//! The unit of work that the runner times.
 
 use std::hint::black_box;
 
-/// Something that can be run again and again. What it computes may still be under way on the device when `run` returns.
+/// A repeatable piece of work. The device may still be computing when [`Job::run`] returns.
 pub trait Job {
-    /// Makes ready what the next `runs` runs will use up. Not timed.
-    fn stock(&mut self, _runs: usize) {}
+    /// Creates the inputs that the next `runs` runs consume. Not timed.
+    fn create_inputs(&mut self, _runs: usize) {}
 
-    /// Does it once.
+    /// Runs the work once.
     fn run(&mut self);
 
-    /// The most runs that can be made ready at once.
-    fn most_runs(&self) -> usize {
+    /// Returns the maximum number of runs whose inputs can be created at once.
+    fn max_runs(&self) -> usize {
         usize::MAX
     }
 }
@@ -24,7 +24,7 @@ impl<R, F: FnMut() -> R> Job for Op<F> {
     }
 }
 
-/// A job that needs nothing made ready.
+/// Returns a job that calls `run` and consumes no inputs.
 pub fn op<R>(run: impl FnMut() -> R + 'static) -> Box<dyn Job> {
     Box::new(Op(run))
 }

@@ -1,10 +1,11 @@
-//! Where and when a run took place.
+//! The machine and the date of a run.
 
 use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::Serialize;
 
+/// The host machine. Its fields are JSON keys.
 #[derive(Clone, Debug, Serialize)]
 pub struct Machine {
     pub cpu: String,
@@ -14,9 +15,10 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn here() -> Self {
+    /// Returns a description of the machine that runs this process.
+    pub fn current() -> Self {
         Self {
-            cpu: cpu().unwrap_or_else(|| format!("a CPU ({})", std::env::consts::ARCH)),
+            cpu: cpu_name().unwrap_or_else(|| format!("unknown CPU ({})", std::env::consts::ARCH)),
             threads: available_parallelism().map_or(1, usize::from),
             os: std::env::consts::OS,
             architecture: std::env::consts::ARCH,
@@ -24,8 +26,8 @@ impl Machine {
     }
 }
 
-/// The CPU's name, where the system tells it.
-fn cpu() -> Option<String> {
+/// Returns the name of the CPU, or `None` if the operating system does not report it.
+fn cpu_name() -> Option<String> {
     let name = if cfg!(target_os = "linux") {
         let text = std::fs::read_to_string("/proc/cpuinfo").ok()?;
         field(&text, "model name").or_else(|| field(&text, "Model")).map(str::to_owned)?
@@ -42,14 +44,14 @@ fn cpu() -> Option<String> {
     (!name.is_empty()).then_some(name)
 }
 
-/// The bytes of memory that programs can still have; `None` where the system does not tell.
+/// Returns the bytes of available memory, or `None` on systems without `/proc/meminfo`.
 pub fn available_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let kib: u64 = field(&text, "MemAvailable")?.trim_end_matches("kB").trim().parse().ok()?;
     Some(kib << 10)
 }
 
-/// The value of a line `name : value`.
+/// Returns the value of the first line `name : value`.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let pairs = text.lines().filter_map(|line| line.split_once(':'));
     pairs
@@ -58,25 +60,25 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
         .map(|(_, value)| value)
 }
 
-/// Now, as `2026-11-21T06:04:05Z`.
+/// Returns the current UTC time, formatted as `2026-11-21T06:04:05Z`.
 pub fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    date(since.map_or(0, |since| since.as_secs()))
+    let elapsed = SystemTime::now().duration_since(UNIX_EPOCH);
+    format_utc(elapsed.map_or(0, |elapsed| elapsed.as_secs()))
 }
 
-/// A time in seconds since 1970, in the calendar.
-fn date(seconds: u64) -> String {
+/// Formats a Unix time in seconds as `2026-11-21T06:04:05Z`.
+fn format_utc(seconds: u64) -> String {
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
-    let leap =
+    let is_leap =
         |year: u64| year.is_multiple_of(4) && !year.is_multiple_of(100) || year.is_multiple_of(400);
     let mut year = 1970;
-    while days >= 365 + u64::from(leap(year)) {
-        days -= 365 + u64::from(leap(year));
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
         year += 1;
     }
-    let lengths = [31, 28 + u64::from(leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    let month_lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
     let mut month = 1;
-    for length in lengths {
+    for length in month_lengths {
         if days < length {
             break;
         }
@@ -92,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn days_are_found_in_the_calendar() {
+    fn format_utc_handles_leap_years_and_year_ends() {
         let cases = [
             (0, "1970-01-01T00:00:00Z"),
             (951_782_399, "2000-02-28T23:59:59Z"),
@@ -101,12 +103,12 @@ mod tests {
             (1_798_761_599, "2026-12-31T23:59:59Z"),
         ];
         for (seconds, text) in cases {
-            assert_eq!(date(seconds), text);
+            assert_eq!(format_utc(seconds), text);
         }
     }
 
     #[test]
-    fn fields_are_found_by_their_whole_name() {
+    fn field_matches_the_whole_name() {
         let text = "model\t\t: 85\nmodel name\t: A CPU @ 2: fast\nMemAvailable:  1024 kB\n";
         assert_eq!(field(text, "model name"), Some("A CPU @ 2: fast"));
         assert_eq!(field(text, "MemAvailable"), Some("1024 kB"));

@@ -1,10 +1,11 @@
-//! `burn-wgsl bench`: how fast the devices of this machine are, side by side.
+//! `burn-wgsl bench`: benchmarks ops and training steps on several devices and compares them.
 //!
-//! Workloads are data (`workload`), one runner times them (`runner`), and every report is made from one set of results
-//! (`results`).
+//! Workloads are rows of data (`workload`). One runner times all of them (`runner`). Every report
+//! format is produced from the same results (`results`).
 
 mod arguments;
 mod ceiling;
+mod cost;
 mod job;
 mod machine;
 mod progress;
@@ -21,87 +22,93 @@ use burn_wgsl::{Wgsl, WgslDevice};
 
 pub use arguments::Arguments;
 
-use crate::Failure;
-use crate::text::{self, bytes, wrapped};
+use crate::CliError;
+use crate::output::{self, format_bytes, wrap};
 use ceiling::Ceilings;
+use cost::Cost;
 use machine::Machine;
 use progress::Progress;
-use results::{FORMAT, Measurement, Numbers, Outcome, Report, Subject};
-use runner::{guarded, hush_guarded_panics};
-use workload::{Cost, Workload};
+use results::{FORMAT, MeasuredDevice, Measurement, Metrics, Outcome, Report};
+use runner::{catch_panic, silence_caught_panics};
+use workload::Workload;
 
-/// Measures what the command line asks for and reports it.
-pub fn run(arguments: &Arguments) -> Result<(), Failure> {
+/// Measures the workloads on the command line and writes the reports.
+pub fn run(arguments: &Arguments) -> Result<(), CliError> {
     let workloads = arguments.workloads()?;
     let stdout_is_taken = arguments.stdout_is_taken()?;
     arguments.check_files()?;
-    let machine = Machine::here();
-    let devices = subjects(&arguments.devices, &machine)?;
+    let machine = Machine::current();
+    let devices = resolve_devices(&arguments.devices, &machine)?;
     let report = measure(arguments, &workloads, machine, devices);
-    for (file, make) in
+    for (file, render) in
         [(&arguments.json, report::json as fn(&Report) -> _), (&arguments.csv, report::csv)]
     {
         if let Some(file) = file {
-            text::write(file, &make(&report)?).map_err(|error| Failure::write(file, error))?;
+            output::write(file, &render(&report)?).map_err(|error| CliError::write(file, error))?;
         }
     }
     if let Some(file) = &arguments.plot {
-        text::write(file, &report::plot(&report)?).map_err(|error| Failure::write(file, error))?;
+        output::write(file, &report::plot(&report)?)
+            .map_err(|error| CliError::write(file, error))?;
     }
     if !stdout_is_taken {
-        text::print(&report::terminal(&report))
-            .map_err(|error| Failure::write("standard output", error))?;
+        output::print(&report::terminal(&report))
+            .map_err(|error| CliError::write("standard output", error))?;
     }
-    if report.is_empty() { Err(Failure::Nothing) } else { Ok(()) }
+    if report.is_empty() { Err(CliError::NothingMeasured) } else { Ok(()) }
 }
 
-/// The devices to measure, each once and by its preferred word.
-fn subjects(asked: &[WgslDevice], machine: &Machine) -> Result<Vec<Subject>, Failure> {
-    let asked = if asked.is_empty() { &[WgslDevice::Auto, WgslDevice::Cpu][..] } else { asked };
-    let mut subjects: Vec<Subject> = Vec::new();
-    for device in asked {
-        let place = device.resolve()?;
-        if *device == WgslDevice::Auto && place == ResolvedDevice::Cpu {
+/// Resolves the requested devices and removes duplicates. Each gets its canonical selector.
+fn resolve_devices(
+    requested: &[WgslDevice],
+    machine: &Machine,
+) -> Result<Vec<MeasuredDevice>, CliError> {
+    let requested =
+        if requested.is_empty() { &[WgslDevice::Auto, WgslDevice::Cpu][..] } else { requested };
+    let mut devices: Vec<MeasuredDevice> = Vec::new();
+    for device in requested {
+        let resolved = device.resolve()?;
+        if *device == WgslDevice::Auto && resolved == ResolvedDevice::Cpu {
             let automatic = automatic()?;
-            let install_hint = if automatic.no_gpu_found {
+            let install_hint = if automatic.no_usable_gpu {
                 format!("; {}", install_hint())
             } else {
                 String::new()
             };
             let reason = &automatic.reason;
-            let note = format!(
-                "There is no GPU to compare with, so the CPU runs alone: {reason}{install_hint}."
-            );
-            eprint!("{}", wrapped(&note));
+            let note = format!("note: `auto` selects the CPU: {reason}{install_hint}.");
+            eprint!("{}", wrap(&note));
         }
-        let subject = Subject::at(device.preferred(), place, machine);
-        if subjects.iter().all(|other| other.device != subject.device) {
-            subjects.push(subject);
+        let device = MeasuredDevice::new(device.canonical(), resolved, machine);
+        if devices.iter().all(|other| other.selector != device.selector) {
+            devices.push(device);
         }
     }
-    Ok(subjects)
+    Ok(devices)
 }
 
 fn measure(
     arguments: &Arguments,
     workloads: &[(&'static Workload, Vec<usize>)],
     machine: Machine,
-    mut devices: Vec<Subject>,
+    mut devices: Vec<MeasuredDevice>,
 ) -> Report {
-    hush_guarded_panics();
+    silence_caught_panics();
     let date = machine::now();
-    let cases = workloads.iter().map(|(_, sizes)| sizes.len()).sum::<usize>() + 1;
-    let progress = Progress::new(cases * devices.len());
-    for subject in &mut devices {
-        progress.say("ceilings", &subject.device);
-        subject.ceilings = Ceilings::of(&subject.wgsl, &arguments.ceiling_plan(), |_, part| {
-            progress.advance(part)
-        });
+    // The ceilings count as one more measurement per device.
+    let measurements = workloads.iter().map(|(_, sizes)| sizes.len()).sum::<usize>() + 1;
+    let progress = Progress::new(measurements * devices.len());
+    for device in &mut devices {
+        progress.set_message("peak rates", &device.selector);
+        device.ceilings =
+            Ceilings::measure(&device.wgsl_device, &arguments.ceiling_plan(), |_, part| {
+                progress.advance(part)
+            });
     }
     let mut results = Vec::new();
     for (workload, sizes) in workloads {
         for size in sizes {
-            results.extend(case(arguments, workload, *size, &devices, &progress));
+            results.extend(measure_size(arguments, workload, *size, &devices, &progress));
         }
     }
     progress.finish();
@@ -121,77 +128,89 @@ fn measure(
     report
 }
 
-/// One workload at one size on every device.
-fn case(
+/// Measures one workload at one size on every device.
+fn measure_size(
     arguments: &Arguments,
     workload: &Workload,
     size: usize,
-    devices: &[Subject],
+    devices: &[MeasuredDevice],
     progress: &Progress,
 ) -> Vec<Measurement> {
     let cost = (workload.cost)(size);
-    let obstacles: Vec<Option<String>> =
-        devices.iter().map(|subject| obstacle(workload, &cost, subject)).collect();
-    let able = || devices.iter().zip(&obstacles).filter(|(_, obstacle)| obstacle.is_none());
-    progress.advance(obstacles.iter().flatten().count() as f64);
+    let skip_reasons: Vec<Option<String>> =
+        devices.iter().map(|device| skip_reason(workload, &cost, device)).collect();
+    let runnable = || devices.iter().zip(&skip_reasons).filter(|(_, reason)| reason.is_none());
+    progress.advance(skip_reasons.iter().flatten().count() as f64);
     let prepare = |device: &WgslDevice| {
         Wgsl::seed(device, 1);
         (workload.prepare)(size, device)
     };
     let label = format!("{} {size}", workload.name);
-    let able_devices: Vec<WgslDevice> = able().map(|(subject, _)| subject.wgsl).collect();
-    let mut timings = runner::measure(&able_devices, &arguments.plan(), prepare, |device, part| {
-        progress.say(&label, &device.to_string());
+    let runnable_devices: Vec<WgslDevice> =
+        runnable().map(|(device, _)| device.wgsl_device).collect();
+    let on_progress = |device: &WgslDevice, part| {
+        progress.set_message(&label, &device.to_string());
         progress.advance(part);
-    })
-    .into_iter();
-    let outcomes = devices.iter().zip(obstacles).map(|(subject, obstacle)| {
-        if let Some(reason) = obstacle {
+    };
+    let mut timings =
+        runner::measure(&runnable_devices, &arguments.plan(), prepare, on_progress).into_iter();
+    let outcomes = devices.iter().zip(skip_reasons).map(|(device, skip_reason)| {
+        if let Some(reason) = skip_reason {
             return Outcome::Skipped { reason };
         }
-        let timing = timings.next().unwrap_or_else(|| Err("it was not run".to_owned()));
-        let numbers = timing.and_then(|timing| {
-            let error =
-                workload.error.map(|error| guarded(|| error(size, &subject.wgsl))).transpose()?;
-            let numbers = Numbers::of(timing, &cost, &subject.ceilings, error, arguments.profile);
-            numbers.ok_or_else(|| "there are no samples".to_owned())
+        let timing = timings.next().unwrap_or_else(|| Err("the workload did not run".to_owned()));
+        let metrics = timing.and_then(|timing| {
+            let error = workload
+                .error
+                .map(|error| catch_panic(|| error(size, &device.wgsl_device)))
+                .transpose()?;
+            let metrics =
+                Metrics::from_timing(timing, &cost, &device.ceilings, error, arguments.profile);
+            metrics.ok_or_else(|| "no samples were taken".to_owned())
         });
-        match numbers {
-            Ok(numbers) => Outcome::Measured(Box::new(numbers)),
+        match metrics {
+            Ok(metrics) => Outcome::Measured(Box::new(metrics)),
             Err(reason) => Outcome::Failed { reason },
         }
     });
-    let (suite, name, what, unit) = (workload.suite, workload.name, workload.what, workload.unit);
-    let measurement = |(subject, outcome): (&Subject, Outcome)| {
-        let device = subject.device.clone();
-        Measurement { suite, workload: name, what, unit, size, device, outcome }
+    let measurement = |(device, outcome): (&MeasuredDevice, Outcome)| Measurement {
+        suite: workload.suite,
+        workload: workload.name,
+        description: workload.description,
+        unit: workload.unit,
+        size,
+        device: device.selector.clone(),
+        outcome,
     };
     devices.iter().zip(outcomes.collect::<Vec<_>>()).map(measurement).collect()
 }
 
-/// Why a workload cannot be run on a device, as far as that is known before.
-fn obstacle(workload: &Workload, cost: &Cost, subject: &Subject) -> Option<String> {
-    if workload.gpu_only && subject.is_cpu {
-        return Some("the CPU device has no memory of its own, so nothing is copied".to_owned());
+/// Returns why a workload cannot run on a device, or `None` if no known limit prevents it.
+fn skip_reason(workload: &Workload, cost: &Cost, device: &MeasuredDevice) -> Option<String> {
+    if workload.gpu_only && device.is_cpu {
+        return Some("the CPU device uses host memory, so there is nothing to transfer".to_owned());
     }
-    if let Some(limit) = subject.largest_tensor
-        && cost.largest > limit as f64
+    if let Some(limit) = device.max_tensor_bytes
+        && cost.largest_tensor > limit as f64
     {
-        let size = bytes(cost.largest as u64);
+        let size = format_bytes(cost.largest_tensor as u64);
+        let limit = format_bytes(limit);
         return Some(format!(
-            "a tensor of {size} is more than the {} that the device can bind at once",
-            bytes(limit)
+            "a tensor of {size} exceeds the device's limit of {limit} per buffer binding"
         ));
     }
-    if !subject.is_cpu && cost.largest / 4.0 > f64::from(u32::MAX) {
-        return Some("it has more elements than a 32-bit index reaches".to_owned());
+    if !device.is_cpu && cost.largest_tensor / 4.0 > f64::from(u32::MAX) {
+        return Some("a tensor has more than 2^32 - 1 elements, the 32-bit index limit".to_owned());
     }
-    // Something has to be left for the rest of the machine.
-    let left = machine::available_memory().map(|available| available / 4 * 3);
-    match left {
-        Some(left) if subject.in_host_memory && cost.memory > left as f64 => {
-            let (needs, left) = (bytes(cost.memory as u64), bytes(left));
-            Some(format!("it needs some {needs} of memory, and the machine has {left} to spare"))
+    // A quarter of the available memory is left for other programs.
+    let allowed = machine::available_memory().map(|available| available / 4 * 3);
+    match allowed {
+        Some(allowed) if device.uses_host_memory && cost.memory > allowed as f64 => {
+            let (needed, allowed) = (format_bytes(cost.memory as u64), format_bytes(allowed));
+            Some(format!(
+                "the workload needs about {needed} of memory, but only {allowed} may be used \
+                 (three quarters of the available memory)"
+            ))
         }
         _ => None,
     }

@@ -1,15 +1,15 @@
-//! The bar on standard error: what is being measured and how much time is left. Where standard error is no terminal there
-//! is none.
+//! The progress bar on standard error: the current measurement and the estimated time left. It is
+//! hidden if standard error is not a terminal.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Steps of the bar for each measurement of one size on one device.
+/// Steps of the bar per measurement, a measurement being one size on one device.
 const STEPS: f64 = 1000.0;
 
 pub struct Progress(ProgressBar);
 
 impl Progress {
-    /// A bar for so many measurements.
+    /// Creates a bar for a number of measurements.
     pub fn new(measurements: usize) -> Self {
         let bar = ProgressBar::with_draw_target(
             Some((measurements as f64 * STEPS) as u64),
@@ -20,16 +20,17 @@ impl Progress {
         Self(bar)
     }
 
-    /// Shows what is being done and where.
-    pub fn say(&self, what: &str, device: &str) {
-        self.0.set_message(format!("{what} on {device}"));
+    /// Shows what is being measured and on which device.
+    pub fn set_message(&self, measurement: &str, device: &str) {
+        self.0.set_message(format!("{measurement} on {device}"));
     }
 
-    /// Moves on by a part of one measurement.
-    pub fn advance(&self, part: f64) {
-        self.0.inc((part * STEPS) as u64);
+    /// Advances the bar by a number of measurements, which may be fractional.
+    pub fn advance(&self, measurements: f64) {
+        self.0.inc((measurements * STEPS) as u64);
     }
 
+    /// Removes the bar from the terminal.
     pub fn finish(&self) {
         self.0.finish_and_clear();
     }

@@ -1,68 +1,72 @@
-//! Everything that a run of `bench` found out. All reports are made from this; as JSON it is the document that
-//! `docs/bench.md` describes.
+//! The results of a run of `bench`. Every report format is produced from [`Report`].
+//!
+//! `docs/bench.md` describes its JSON form. Field names are JSON keys unless renamed.
 
 use burn_wgsl::WgslDevice;
-use burn_wgsl::device::{AdapterInfo, ResolvedDevice, adapters};
+use burn_wgsl::device::{AdapterInfo, AdapterKind, ResolvedDevice, adapters};
 use serde::Serialize;
 
 use super::ceiling::Ceilings;
+use super::cost::Cost;
 use super::machine::Machine;
 use super::runner::Timing;
 use super::stats::{Crossover, Summary};
-use super::workload::{Cost, Suite, Workload};
+use super::workload::{Suite, Workload};
 
-/// Changes when a field changes its meaning or goes away.
+/// The version of the JSON format. Raised when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 1;
 
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub format: u32,
     pub version: &'static str,
-    /// UTC.
+    /// UTC, formatted as `2026-11-21T06:04:05Z`.
     pub date: String,
+    /// The command-line arguments.
     pub command: Vec<String>,
+    /// The requested number of samples per measurement.
     pub rounds: usize,
     pub machine: Machine,
-    pub devices: Vec<Subject>,
+    pub devices: Vec<MeasuredDevice>,
     pub results: Vec<Measurement>,
     pub comparisons: Vec<Comparison>,
 }
 
-/// A device that was measured.
+/// A device that is measured.
 #[derive(Clone, Debug, Serialize)]
-pub struct Subject {
-    /// The word that names it.
-    pub device: String,
+pub struct MeasuredDevice {
+    /// The canonical selector of the device.
+    #[serde(rename = "device")]
+    pub selector: String,
     pub name: String,
     pub kind: String,
     pub api: String,
     pub driver: String,
-    /// Whether GPU time can be told.
+    /// Whether GPU time can be measured.
     pub timestamps: bool,
     pub ceilings: Ceilings,
     #[serde(skip)]
     pub is_cpu: bool,
     #[serde(skip)]
-    pub wgsl: WgslDevice,
-    /// The largest tensor it can hold, in bytes; what counts on the CPU is the memory of the machine.
+    pub wgsl_device: WgslDevice,
+    /// Maximum bytes of a tensor. `None` for the CPU, which is limited by host memory.
     #[serde(skip)]
-    pub largest_tensor: Option<u64>,
-    /// Whether its memory is that of the machine.
+    pub max_tensor_bytes: Option<u64>,
+    /// Whether tensors are in host memory: on the CPU and on software adapters.
     #[serde(skip)]
-    pub in_host_memory: bool,
+    pub uses_host_memory: bool,
 }
 
-impl Subject {
-    /// A device at its place, not measured yet.
-    pub fn at(wgsl: WgslDevice, place: ResolvedDevice, machine: &Machine) -> Self {
-        let info = match place {
+impl MeasuredDevice {
+    /// Describes a device whose ceilings are not measured yet.
+    pub fn new(wgsl_device: WgslDevice, resolved: ResolvedDevice, machine: &Machine) -> Self {
+        let info = match resolved {
             ResolvedDevice::Cpu => None,
-            ResolvedDevice::Adapter(index) => adapters().get(index).map(|found| &found.info),
+            ResolvedDevice::Adapter(index) => adapters().get(index).map(|adapter| &adapter.info),
         };
         let text = |of: fn(&AdapterInfo) -> String| info.map_or("-".to_owned(), of);
-        let software = burn_wgsl::device::AdapterKind::Software;
         Self {
-            device: wgsl.to_string(),
+            selector: wgsl_device.to_string(),
             name: info.map_or_else(|| machine.cpu.clone(), |info| info.name.clone()),
             kind: info.map_or("cpu".to_owned(), |info| info.kind.to_string()),
             api: text(|info| info.api.to_string()),
@@ -70,22 +74,24 @@ impl Subject {
             timestamps: info.is_some_and(|info| info.features.timestamps),
             ceilings: Ceilings::default(),
             is_cpu: info.is_none(),
-            wgsl,
-            largest_tensor: info
+            wgsl_device,
+            max_tensor_bytes: info
                 .map(|info| info.limits.max_storage_binding_size.min(info.limits.max_buffer_size)),
-            in_host_memory: info.is_none_or(|info| info.kind == software),
+            uses_host_memory: info.is_none_or(|info| info.kind == AdapterKind::Software),
         }
     }
 }
 
-/// One workload at one size on one device.
+/// The measurement of one workload at one size on one device.
 #[derive(Debug, Serialize)]
 pub struct Measurement {
     pub suite: Suite,
     pub workload: &'static str,
-    pub what: &'static str,
+    #[serde(rename = "what")]
+    pub description: &'static str,
     pub unit: &'static str,
     pub size: usize,
+    /// The selector of the device.
     pub device: String,
     #[serde(flatten)]
     pub outcome: Outcome,
@@ -94,83 +100,88 @@ pub struct Measurement {
 #[derive(Debug, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
-    Measured(Box<Numbers>),
-    /// It was not tried.
+    Measured(Box<Metrics>),
+    /// The workload was not run.
     Skipped {
         reason: String,
     },
-    /// It was tried in vain.
+    /// The workload failed while running.
     Failed {
         reason: String,
     },
 }
 
-/// Times are seconds for one run; rates are those of the median.
+/// Times are seconds per run. Rates refer to the median time.
 #[derive(Debug, Serialize)]
-pub struct Numbers {
-    /// The first run, compiling included.
+pub struct Metrics {
+    /// Time of the first run, which includes shader compilation.
     pub first_seconds: f64,
     pub seconds: Summary,
+    /// Mean time per run of each sample.
     pub samples: Vec<f64>,
     pub runs_per_sample: usize,
-    /// The time of the kernels alone.
+    /// Total time of the kernels.
     pub gpu_seconds: Option<f64>,
     pub flops: Option<f64>,
     pub bytes: Option<f64>,
     pub flops_per_second: Option<f64>,
     pub bytes_per_second: Option<f64>,
-    /// Shares of the device's own ceilings, 1 for all of it.
+    /// `flops_per_second` as a fraction of the device's ceiling.
     pub flops_share: Option<f64>,
+    /// `bytes_per_second` as a fraction of the device's ceiling.
     pub bytes_share: Option<f64>,
+    /// Error of the result, for workloads that check it: see `Workload::error`.
     pub relative_error: Option<f64>,
-    /// Kernels of one run, the longest first; only where `--profile` asks for them.
+    /// The kernels of one run by descending time; `None` without `--profile`.
     pub kernels: Option<Vec<Kernel>>,
 }
 
 #[derive(Debug, Serialize)]
 pub struct Kernel {
     pub name: String,
-    /// In one run.
+    /// Dispatches per run.
     pub calls: f64,
+    /// GPU time per run.
     pub seconds: f64,
 }
 
-impl Numbers {
-    /// `None` where there are no samples.
-    pub fn of(
+impl Metrics {
+    /// Computes the metrics of a measurement. Returns `None` if it has no samples.
+    pub fn from_timing(
         timing: Timing,
         cost: &Cost,
         ceilings: &Ceilings,
-        error: Option<f64>,
-        kernels: bool,
+        relative_error: Option<f64>,
+        with_kernels: bool,
     ) -> Option<Self> {
         let seconds = Summary::of(&timing.samples)?;
-        let counted = |amount: f64| (amount > 0.0).then_some(amount);
-        let (flops, bytes) = (counted(cost.flops), counted(cost.bytes));
+        // A cost of 0 is unknown.
+        let known = |amount: f64| (amount > 0.0).then_some(amount);
+        let (flops, bytes) = (known(cost.flops), known(cost.bytes));
         let rate = |amount: Option<f64>| amount.map(|amount| amount / seconds.median);
         let share = |rate: Option<f64>, ceiling: Option<f64>| Some(rate? / ceiling?);
         let (flops_per_second, bytes_per_second) = (rate(flops), rate(bytes));
         let profiled = timing.profile.filter(|profiled| !profiled.profile.kernels.is_empty());
-        let one = |total: f64, runs: usize| total / runs as f64;
+        let per_run = |total: f64, runs: usize| total / runs as f64;
         Some(Self {
             first_seconds: timing.first,
             seconds,
             samples: timing.samples,
             runs_per_sample: timing.runs,
-            gpu_seconds: profiled.as_ref().map(|p| one(p.profile.time().as_secs_f64(), p.runs)),
+            gpu_seconds: profiled.as_ref().map(|p| per_run(p.profile.time().as_secs_f64(), p.runs)),
             flops,
             bytes,
             flops_per_second,
             bytes_per_second,
             flops_share: share(flops_per_second, ceilings.flops_per_second),
             bytes_share: share(bytes_per_second, ceilings.bytes_per_second),
-            relative_error: error,
-            kernels: profiled.filter(|_| kernels).map(|p| {
+            relative_error,
+            kernels: profiled.filter(|_| with_kernels).map(|p| {
                 let by_name = p.profile.by_name().kernels.into_iter();
                 let kernel = |kernel: burn_wgsl::KernelTime| Kernel {
                     name: kernel.name.to_owned(),
-                    calls: one(kernel.calls as f64, p.runs),
-                    seconds: one(kernel.time.as_secs_f64(), p.runs),
+                    calls: per_run(kernel.calls as f64, p.runs),
+                    seconds: per_run(kernel.time.as_secs_f64(), p.runs),
                 };
                 by_name.map(kernel).collect()
             }),
@@ -178,77 +189,84 @@ impl Numbers {
     }
 }
 
-/// One device against another on one workload.
+/// The comparison of a device with the reference device on one workload.
 #[derive(Debug, Serialize)]
 pub struct Comparison {
     pub workload: &'static str,
     pub unit: &'static str,
+    /// The selector of the device.
     pub device: String,
-    /// The device that it is compared with.
+    /// The selector of the reference device.
     pub reference: String,
-    /// Size, and how many times as fast as the reference.
+    /// Pairs of size and speedup: the reference's median time divided by the device's.
     pub speedups: Vec<(usize, f64)>,
-    /// `None` with fewer than two sizes.
+    /// `None` for fewer than two sizes.
     pub crossover: Option<Crossover>,
 }
 
 impl Report {
-    /// The numbers of a workload on a device, with their sizes, in order of size.
+    /// Returns the metrics of a workload on a device, with their sizes in ascending order.
     pub fn measured<'a>(
         &'a self,
         workload: &'a str,
         device: &'a str,
-    ) -> impl Iterator<Item = (usize, &'a Numbers)> {
-        let those =
-            self.results.iter().filter(move |one| one.workload == workload && one.device == device);
-        those.filter_map(|one| match &one.outcome {
-            Outcome::Measured(numbers) => Some((one.size, &**numbers)),
+    ) -> impl Iterator<Item = (usize, &'a Metrics)> {
+        let matching = self.results.iter().filter(move |measurement| {
+            measurement.workload == workload && measurement.device == device
+        });
+        matching.filter_map(|measurement| match &measurement.outcome {
+            Outcome::Measured(metrics) => Some((measurement.size, &**metrics)),
             _ => None,
         })
     }
 
-    /// Whether there is any number at all.
+    /// Returns whether no measurement succeeded.
     pub fn is_empty(&self) -> bool {
-        !self.results.iter().any(|one| matches!(one.outcome, Outcome::Measured(_)))
+        let is_measured =
+            |measurement: &Measurement| matches!(measurement.outcome, Outcome::Measured(_));
+        !self.results.iter().any(is_measured)
     }
 
-    /// The device that others are compared with: the CPU, else the last.
-    pub fn reference(&self) -> Option<&Subject> {
-        self.devices.iter().find(|subject| subject.is_cpu).or(self.devices.last())
+    /// Returns the device that the others are compared with: the CPU device, or else the last one.
+    pub fn reference(&self) -> Option<&MeasuredDevice> {
+        self.devices.iter().find(|device| device.is_cpu).or(self.devices.last())
     }
 
-    /// The workloads that were measured, in order.
+    /// Returns the first measurement of each workload, in order.
     pub fn workloads(&self) -> Vec<&Measurement> {
-        let mut firsts: Vec<&Measurement> = Vec::new();
-        for one in &self.results {
-            if firsts.iter().all(|first| first.workload != one.workload) {
-                firsts.push(one);
+        let mut workloads: Vec<&Measurement> = Vec::new();
+        for measurement in &self.results {
+            if workloads.iter().all(|first| first.workload != measurement.workload) {
+                workloads.push(measurement);
             }
         }
-        firsts
+        workloads
     }
 
-    /// How many times as fast as the reference a device was at a size.
+    /// Returns the speedup of a device over the reference device at a size.
     pub fn speedup(&self, workload: &str, size: usize, device: &str) -> Option<f64> {
-        let of = |one: &&Comparison| one.workload == workload && one.device == device;
-        let comparison = self.comparisons.iter().find(of)?;
-        comparison.speedups.iter().find(|(at, _)| *at == size).map(|(_, speedup)| *speedup)
+        let matches = |comparison: &&Comparison| {
+            comparison.workload == workload && comparison.device == device
+        };
+        let comparison = self.comparisons.iter().find(matches)?;
+        comparison.speedups.iter().find(|(other, _)| *other == size).map(|(_, speedup)| *speedup)
     }
 
-    /// Compares every device with the reference.
+    /// Compares every device with the reference device.
     pub fn compare(&mut self, workloads: &[&Workload]) {
-        let Some(reference) = self.reference().map(|subject| subject.device.clone()) else {
+        let Some(reference) = self.reference().map(|device| device.selector.clone()) else {
             return;
         };
         let mut comparisons = Vec::new();
         for workload in workloads {
-            for subject in self.devices.iter().filter(|subject| subject.device != reference) {
-                let theirs: Vec<_> = self.measured(workload.name, &reference).collect();
+            for device in self.devices.iter().filter(|device| device.selector != reference) {
+                let reference_metrics: Vec<_> = self.measured(workload.name, &reference).collect();
                 let speedups: Vec<(usize, f64)> = self
-                    .measured(workload.name, &subject.device)
-                    .filter_map(|(size, numbers)| {
-                        let (_, other) = theirs.iter().find(|(at, _)| *at == size)?;
-                        Some((size, other.seconds.median / numbers.seconds.median))
+                    .measured(workload.name, &device.selector)
+                    .filter_map(|(size, metrics)| {
+                        let (_, of_reference) =
+                            reference_metrics.iter().find(|(other, _)| *other == size)?;
+                        Some((size, of_reference.seconds.median / metrics.seconds.median))
                     })
                     .collect();
                 if speedups.is_empty() {
@@ -259,7 +277,7 @@ impl Report {
                 comparisons.push(Comparison {
                     workload: workload.name,
                     unit: workload.unit,
-                    device: subject.device.clone(),
+                    device: device.selector.clone(),
                     reference: reference.clone(),
                     speedups,
                     crossover: Crossover::of(&points),

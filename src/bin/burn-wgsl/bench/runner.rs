@@ -1,5 +1,7 @@
-//! How a job is timed: first run apart, warm-up, samples long enough to trust, and rounds that take turns over devices,
-//! so that whatever slows the machine down for a while slows all of them.
+//! Times a job on several devices.
+//!
+//! The first run is timed separately. After a warm-up, each sample repeats the job for a set time.
+//! Devices take turns in each round, so a temporary slowdown of the machine affects all of them.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -11,119 +13,124 @@ use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice};
 
 use super::job::Job;
 
-/// How much time to take.
+/// How many samples to take and how long to measure.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Samples of each job on each device.
+    /// Samples per job and device.
     pub rounds: usize,
-    /// How long a sample should last: the job is queued as often as that takes.
-    pub sample: Duration,
-    /// Past this, rounds end early, though not before there are [`FEWEST_ROUNDS`].
+    /// Target duration of a sample. The job is repeated until it takes that long.
+    pub sample_time: Duration,
+    /// Time limit for the samples of one device. Sampling stops when it is exceeded, but not before
+    /// [`MIN_ROUNDS`] samples are taken.
     pub budget: Duration,
 }
 
-/// A median of fewer samples says little.
-const FEWEST_ROUNDS: usize = 3;
-/// No sample has more runs than this, however short they are.
-const MOST_RUNS: usize = 4096;
-/// So many runs are profiled for their time on the GPU.
-const PROFILED_RUNS: usize = 16;
+/// Minimum number of samples, because a median of fewer is unreliable.
+const MIN_ROUNDS: usize = 3;
+/// Maximum number of runs per sample.
+const MAX_RUNS: usize = 4096;
+/// Maximum number of runs in a GPU profile.
+const MAX_PROFILED_RUNS: usize = 16;
 
-/// What was measured of one job on one device. Times are seconds for one run.
+/// The measurement of one job on one device. Times are seconds per run.
 #[derive(Debug)]
 pub struct Timing {
-    /// The very first run, compiling included.
+    /// Time of the first run, which includes shader compilation.
     pub first: f64,
-    /// How often a sample runs the job.
+    /// Runs per sample.
     pub runs: usize,
-    /// One mean for each sample.
+    /// Mean time per run of each sample.
     pub samples: Vec<f64>,
-    /// Kernels on the GPU, where the device has timestamps.
+    /// GPU times of the kernels; `None` if the device has no timestamps.
     pub profile: Option<Profiled>,
 }
 
-/// The GPU time of so many runs.
+/// The GPU profile of several runs.
 #[derive(Debug)]
 pub struct Profiled {
     pub profile: Profile,
     pub runs: usize,
 }
 
-/// Times one job on several devices. `done` is called after each part of the work with the part that it was of the
-/// whole on that device. A job that panics, as one does that finds no memory, gives its message instead of a timing.
+/// Times one job on several devices.
+///
+/// Calls `on_progress` after each step with the device and the fraction of its work that is newly
+/// done. The fractions of a device add up to 1. If the job panics on a device, for example because
+/// memory runs out, the result of that device is the panic message.
 pub fn measure(
     devices: &[WgslDevice],
     plan: &Plan,
     prepare: impl Fn(&WgslDevice) -> Box<dyn Job>,
-    done: impl Fn(&WgslDevice, f64),
+    on_progress: impl Fn(&WgslDevice, f64),
 ) -> Vec<Result<Timing, String>> {
-    let part = 1.0 / (plan.rounds + 1) as f64;
-    let mut contestants: Vec<Result<Contestant, String>> = Vec::new();
+    let step = 1.0 / (plan.rounds + 1) as f64;
+    let mut samplers: Vec<Result<Sampler, String>> = Vec::new();
     for device in devices {
-        contestants.push(guarded(|| Contestant::warm(*device, prepare(device), plan)));
-        done(device, part);
+        samplers.push(catch_panic(|| Sampler::warm_up(*device, prepare(device), plan)));
+        on_progress(device, step);
     }
     for round in 0..plan.rounds {
-        // There and back again, so that nobody always follows the same neighbour.
+        // The order alternates, so that no device always runs after the same other device.
         let order: Vec<usize> = match round % 2 {
             0 => (0..devices.len()).collect(),
             _ => (0..devices.len()).rev().collect(),
         };
         for index in order {
-            let contestant = &mut contestants[index];
-            if let Ok(one) = contestant
-                && let Err(message) = guarded(|| one.round(plan))
+            let result = &mut samplers[index];
+            if let Ok(sampler) = result
+                && let Err(message) = catch_panic(|| sampler.sample(plan))
             {
-                *contestant = Err(message);
+                *result = Err(message);
             }
-            done(&devices[index], part);
+            on_progress(&devices[index], step);
         }
     }
-    let finish = |contestant: Result<Contestant, String>| {
-        contestant.and_then(|one| guarded(|| one.finish()))
+    let finish = |sampler: Result<Sampler, String>| {
+        sampler.and_then(|sampler| catch_panic(|| sampler.finish()))
     };
-    let timings = contestants.into_iter().map(finish).collect();
+    let timings = samplers.into_iter().map(finish).collect();
     for device in devices {
-        // What this job needed may be in the way of the next, larger one.
-        let _ = guarded(|| Wgsl::memory_cleanup(device));
+        // Free the memory of this job: the next one may need more.
+        let _ = catch_panic(|| Wgsl::memory_cleanup(device));
     }
     timings
 }
 
-/// One device at work on the job.
-struct Contestant {
+/// Samples one job on one device.
+struct Sampler {
     device: WgslDevice,
     job: Box<dyn Job>,
     first: f64,
     runs: usize,
     samples: Vec<f64>,
-    spent: Duration,
+    elapsed: Duration,
 }
 
-impl Contestant {
-    /// Runs the job until it has been warm for the length of a sample, and finds how often a sample must run it.
-    fn warm(device: WgslDevice, job: Box<dyn Job>, plan: &Plan) -> Self {
-        let mut one =
-            Self { device, job, first: 0.0, runs: 1, samples: Vec::new(), spent: Duration::ZERO };
+impl Sampler {
+    /// Times the first run, then repeats the job to find the number of runs per sample.
+    fn warm_up(device: WgslDevice, job: Box<dyn Job>, plan: &Plan) -> Self {
+        let mut sampler =
+            Self { device, job, first: 0.0, runs: 1, samples: Vec::new(), elapsed: Duration::ZERO };
         sync(&device);
-        one.first = one.time(1).as_secs_f64();
-        // The second run may compile too: an optimizer has its state only now.
-        one.time(1);
-        let most = one.job.most_runs().min(MOST_RUNS);
+        sampler.first = sampler.time(1).as_secs_f64();
+        // The second run may compile too: the optimiser has state only after the first step.
+        sampler.time(1);
+        let max_runs = sampler.job.max_runs().min(MAX_RUNS);
         loop {
-            let took = one.time(one.runs);
-            if took >= plan.sample || one.runs >= most {
-                return one;
+            let elapsed = sampler.time(sampler.runs);
+            if elapsed >= plan.sample_time || sampler.runs >= max_runs {
+                return sampler;
             }
-            // The first guesses are too short to rely on.
-            let factor = plan.sample.as_secs_f64() / took.as_secs_f64().max(1e-9);
-            one.runs = ((one.runs as f64 * factor.clamp(1.5, 10.0)).ceil() as usize).min(most);
+            // Clamped, because short measurements are inaccurate.
+            let factor = plan.sample_time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
+            sampler.runs =
+                ((sampler.runs as f64 * factor.clamp(1.5, 10.0)).ceil() as usize).min(max_runs);
         }
     }
 
-    /// Queues the job so often, waits for the device, and tells how long all of it took.
+    /// Runs the job `runs` times, waits for the device and returns the total time.
     fn time(&mut self, runs: usize) -> Duration {
-        self.job.stock(runs);
+        self.job.create_inputs(runs);
         let start = Instant::now();
         for _ in 0..runs {
             self.job.run();
@@ -132,18 +139,20 @@ impl Contestant {
         start.elapsed()
     }
 
-    fn round(&mut self, plan: &Plan) {
-        if self.samples.len() >= FEWEST_ROUNDS && self.spent > plan.budget {
+    /// Takes one sample, unless the time budget is exceeded.
+    fn sample(&mut self, plan: &Plan) {
+        if self.samples.len() >= MIN_ROUNDS && self.elapsed > plan.budget {
             return;
         }
-        let took = self.time(self.runs);
-        self.spent += took;
-        self.samples.push(took.as_secs_f64() / self.runs as f64);
+        let elapsed = self.time(self.runs);
+        self.elapsed += elapsed;
+        self.samples.push(elapsed.as_secs_f64() / self.runs as f64);
     }
 
+    /// Profiles the job on the GPU and returns all measurements.
     fn finish(mut self) -> Timing {
-        let runs = self.runs.min(PROFILED_RUNS);
-        self.job.stock(runs);
+        let runs = self.runs.min(MAX_PROFILED_RUNS);
+        self.job.create_inputs(runs);
         let profile =
             match burn_wgsl::profile(&self.device, || (0..runs).for_each(|_| self.job.run())) {
                 Ok(((), profile)) => Some(Profiled { profile, runs }),
@@ -161,23 +170,26 @@ fn sync(device: &WgslDevice) {
 }
 
 thread_local! {
-    static GUARDED: Cell<bool> = const { Cell::new(false) };
+    /// Whether this thread is inside [`catch_panic`].
+    static IS_CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What `work` returns, or the message of its panic: Burn's ops have no other way to say that the memory is not there.
-pub fn guarded<R>(work: impl FnOnce() -> R) -> Result<R, String> {
-    let outer = GUARDED.replace(true);
+/// Runs `work` and returns its result, or the message of its panic. Burn's ops panic on errors such
+/// as running out of memory, because they do not return a `Result`.
+pub fn catch_panic<R>(work: impl FnOnce() -> R) -> Result<R, String> {
+    let outer = IS_CATCHING.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(work));
-    GUARDED.set(outer);
+    IS_CATCHING.set(outer);
     result.map_err(|payload| message(payload.as_ref()))
 }
 
-/// From now on a panic in [`guarded`] work prints nothing, since its message is told in the report.
-pub fn hush_guarded_panics() {
-    let print = panic::take_hook();
+/// Installs a panic hook that prints nothing for panics inside [`catch_panic`]: the report contains
+/// their messages.
+pub fn silence_caught_panics() {
+    let default_hook = panic::take_hook();
     panic::set_hook(Box::new(move |info| {
-        if !GUARDED.get() {
-            print(info);
+        if !IS_CATCHING.get() {
+            default_hook(info);
         }
     }));
 }
@@ -185,7 +197,7 @@ pub fn hush_guarded_panics() {
 fn message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-    text.unwrap_or("it failed without a message").to_owned()
+    text.unwrap_or("panic without a message").to_owned()
 }
 
 #[cfg(test)]
@@ -194,18 +206,19 @@ mod tests {
     use super::*;
 
     const PLAN: Plan =
-        Plan { rounds: 4, sample: Duration::from_millis(2), budget: Duration::from_secs(1) };
+        Plan { rounds: 4, sample_time: Duration::from_millis(2), budget: Duration::from_secs(1) };
 
     #[test]
-    fn samples_are_for_one_run_and_without_the_first() {
-        let nap = |first: u64, other: u64| {
+    fn samples_are_times_per_run_and_exclude_the_first_run() {
+        let sleep = |first_ms: u64, other_ms: u64| {
             let mut runs = 0;
             op(move || {
                 runs += 1;
-                std::thread::sleep(Duration::from_millis(if runs == 1 { first } else { other }));
+                let duration_ms = if runs == 1 { first_ms } else { other_ms };
+                std::thread::sleep(Duration::from_millis(duration_ms));
             })
         };
-        let timings = measure(&[WgslDevice::Cpu], &PLAN, |_| nap(50, 1), |_, _| ());
+        let timings = measure(&[WgslDevice::Cpu], &PLAN, |_| sleep(50, 1), |_, _| ());
         let timing = timings[0].as_ref().unwrap();
         assert!(timing.first >= 0.05, "{timing:?}");
         assert_eq!(timing.samples.len(), PLAN.rounds);
@@ -214,25 +227,26 @@ mod tests {
     }
 
     #[test]
-    fn past_the_budget_three_rounds_are_enough() {
+    fn an_exceeded_budget_stops_after_the_minimum_number_of_rounds() {
         let plan = Plan { budget: Duration::ZERO, ..PLAN };
-        let nap = |_: &WgslDevice| op(|| std::thread::sleep(Duration::from_millis(3)));
-        let timings = measure(&[WgslDevice::Cpu], &plan, nap, |_, _| ());
-        assert_eq!(timings[0].as_ref().unwrap().samples.len(), FEWEST_ROUNDS);
+        let sleep = |_: &WgslDevice| op(|| std::thread::sleep(Duration::from_millis(3)));
+        let timings = measure(&[WgslDevice::Cpu], &plan, sleep, |_, _| ());
+        assert_eq!(timings[0].as_ref().unwrap().samples.len(), MIN_ROUNDS);
     }
 
     #[test]
-    fn a_panic_is_the_result_of_its_device_alone() {
+    fn a_panic_fails_only_its_own_device() {
         let devices = [WgslDevice::Cpu, WgslDevice::Auto];
         let prepare = |device: &WgslDevice| {
             let fails = *device == WgslDevice::Auto;
             op(move || assert!(!fails, "no memory left"))
         };
-        let done = std::cell::Cell::new(0.0);
-        // The job touches no device, so `auto` may be anything here.
-        let timings = measure(&devices, &PLAN, prepare, |_, part| done.set(done.get() + part));
+        let progress = std::cell::Cell::new(0.0);
+        // The job uses no device, so it does not matter which one `auto` selects.
+        let timings =
+            measure(&devices, &PLAN, prepare, |_, part| progress.set(progress.get() + part));
         assert!(timings[0].is_ok());
         assert_eq!(timings[1].as_ref().unwrap_err(), "no memory left");
-        assert!((done.get() - 2.0).abs() < 1e-9, "progress reaches its end");
+        assert!((progress.get() - 2.0).abs() < 1e-9, "progress adds up to 1 per device");
     }
 }

@@ -1,71 +1,74 @@
-//! The numbers behind the numbers: medians with their spread, and where one device overtakes another.
+//! Statistics: medians with their spread, and the crossover size between two devices.
 
 use serde::Serialize;
 
-/// What a list of samples comes to.
+/// Order statistics of a list of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
     pub median: f64,
-    /// A quarter of the samples lie below.
+    /// The 25th percentile.
     pub lower_quartile: f64,
-    /// A quarter of the samples lie above.
+    /// The 75th percentile.
     pub upper_quartile: f64,
     pub min: f64,
     pub max: f64,
 }
 
 impl Summary {
-    /// `None` where there is no sample.
+    /// Summarises samples in any order. Returns `None` if there are none.
     pub fn of(samples: &[f64]) -> Option<Self> {
         let mut sorted = samples.to_vec();
         sorted.sort_by(f64::total_cmp);
         let (min, max) = (*sorted.first()?, *sorted.last()?);
         let [lower_quartile, median, upper_quartile] =
-            [0.25, 0.5, 0.75].map(|share| quantile(&sorted, share));
+            [0.25, 0.5, 0.75].map(|fraction| quantile(&sorted, fraction));
         Some(Self { median, lower_quartile, upper_quartile, min, max })
     }
 }
 
-/// The value below which a share of the samples lies, interpolated between the two nearest.
-fn quantile(sorted: &[f64], share: f64) -> f64 {
-    let place = share * (sorted.len() - 1) as f64;
-    let (below, above) = (place.floor() as usize, place.ceil() as usize);
-    sorted[below] + (sorted[above] - sorted[below]) * place.fract()
+/// Returns a quantile, linearly interpolated between the two nearest samples. `fraction` is between
+/// 0 and 1.
+fn quantile(sorted: &[f64], fraction: f64) -> f64 {
+    let position = fraction * (sorted.len() - 1) as f64;
+    let (below, above) = (position.floor() as usize, position.ceil() as usize);
+    sorted[below] + (sorted[above] - sorted[below]) * position.fract()
 }
 
-/// From which size on a device is faster than another.
+/// The sizes at which a device is faster than the reference device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Crossover {
-    /// At every size measured.
+    /// Faster at every measured size.
     Always,
-    /// At none.
+    /// Faster at no measured size.
     Never,
-    /// From `size` on, which lies between the two sizes measured.
+    /// Faster above `size`, which is interpolated between two measured sizes.
     At { size: f64, between: (f64, f64) },
-    /// At some sizes, but not at the largest.
+    /// Faster at some sizes, but not at the largest.
     NotAtTheEnd,
 }
 
 impl Crossover {
-    /// From pairs of size and speedup in order of size; `None` with fewer than two.
+    /// Finds the crossover from pairs of size and speedup in ascending order of size. Returns
+    /// `None` for fewer than two pairs.
     ///
-    /// Between two sizes the speedup is taken as a straight line on logarithmic axes.
+    /// The speedup is interpolated linearly between two sizes on logarithmic axes.
     pub fn of(points: &[(f64, f64)]) -> Option<Self> {
-        let wins = |&(_, speedup): &(f64, f64)| speedup >= 1.0;
+        let is_faster = |&(_, speedup): &(f64, f64)| speedup >= 1.0;
         let [_, .., last] = points else {
             return None;
         };
-        if !wins(last) {
-            return Some(if points.iter().any(wins) { Self::NotAtTheEnd } else { Self::Never });
+        if !is_faster(last) {
+            let any = points.iter().any(is_faster);
+            return Some(if any { Self::NotAtTheEnd } else { Self::Never });
         }
-        let Some(loss) = points.iter().rposition(|point| !wins(point)) else {
+        let Some(last_slower) = points.iter().rposition(|point| !is_faster(point)) else {
             return Some(Self::Always);
         };
-        let ((x0, y0), (x1, y1)) = (points[loss], points[loss + 1]);
-        let share = y0.ln() / (y0.ln() - y1.ln());
-        let size = (x0.ln() + share * (x1.ln() - x0.ln())).exp();
-        Some(Self::At { size, between: (x0, x1) })
+        let ((size0, speedup0), (size1, speedup1)) = (points[last_slower], points[last_slower + 1]);
+        let fraction = speedup0.ln() / (speedup0.ln() - speedup1.ln());
+        let size = (size0.ln() + fraction * (size1.ln() - size0.ln())).exp();
+        Some(Self::At { size, between: (size0, size1) })
     }
 }
 
@@ -74,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn medians_and_quartiles_are_interpolated() {
+    fn quartiles_are_interpolated() {
         let summary = Summary::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
         assert_eq!(
             summary,
@@ -91,42 +94,42 @@ mod tests {
     }
 
     #[test]
-    fn the_crossover_lies_on_the_line_between_two_sizes() {
-        // From half as fast to twice as fast: even half way, which on a logarithmic axis is the geometric mean.
+    fn the_crossover_is_interpolated_on_logarithmic_axes() {
+        // From 0.5x to 2x: equal in the middle, which is the geometric mean on a logarithmic axis.
         let Some(Crossover::At { size, between }) =
             Crossover::of(&[(64.0, 0.1), (100.0, 0.5), (400.0, 2.0)])
         else {
-            panic!("there is one");
+            panic!("expected a crossover");
         };
         assert!((size - 200.0).abs() < 1e-9, "{size}");
         assert_eq!(between, (100.0, 400.0));
-        // Nearer to the size where it is nearly even.
+        // At 0.99x the crossover is close to the smaller size.
         let Some(Crossover::At { size, .. }) = Crossover::of(&[(100.0, 0.99), (400.0, 8.0)]) else {
-            panic!("there is one");
+            panic!("expected a crossover");
         };
         assert!((100.0..102.0).contains(&size), "{size}");
     }
 
     #[test]
-    fn a_speedup_of_one_wins() {
+    fn a_speedup_of_one_counts_as_faster() {
         let Some(Crossover::At { size, .. }) = Crossover::of(&[(10.0, 0.5), (20.0, 1.0)]) else {
-            panic!("there is one");
+            panic!("expected a crossover");
         };
         assert!((size - 20.0).abs() < 1e-9, "{size}");
     }
 
     #[test]
-    fn the_last_crossing_counts() {
+    fn the_last_of_several_crossovers_is_used() {
         let points = [(1.0, 0.5), (2.0, 2.0), (4.0, 0.5), (8.0, 2.0)];
         let Some(Crossover::At { between, .. }) = Crossover::of(&points) else {
-            panic!("there is one");
+            panic!("expected a crossover");
         };
         assert_eq!(between, (4.0, 8.0));
         assert_eq!(Crossover::of(&points[..3]), Some(Crossover::NotAtTheEnd));
     }
 
     #[test]
-    fn without_a_crossing_one_always_wins() {
+    fn without_a_crossover_one_device_is_always_faster() {
         assert_eq!(Crossover::of(&[(1.0, 3.0), (2.0, 2.0)]), Some(Crossover::Always));
         assert_eq!(Crossover::of(&[(1.0, 0.3), (2.0, 0.2)]), Some(Crossover::Never));
         assert_eq!(Crossover::of(&[(1.0, 3.0)]), None);

@@ -1,4 +1,4 @@
-//! The models that are trained: three common kinds, small, made of stock Burn modules.
+//! Training workloads: a small MLP, CNN and transformer encoder, built from Burn's own modules.
 
 use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, Module};
@@ -15,44 +15,51 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{Distribution, Int, Tensor};
 use burn_wgsl::{Wgsl, WgslDevice};
 
+use super::cost::Cost;
 use super::job::{Job, op};
-use super::workload::Cost;
 
-type Train = Autodiff<Wgsl>;
+type TrainBackend = Autodiff<Wgsl>;
 
-/// Backward passes compute two products for each of forward's: for the inputs and for the weights.
-const TRAINING: f64 = 3.0;
+/// FLOPs of a training step relative to the forward pass. For each product in the forward pass the
+/// backward pass computes two: the gradients of the input and of the weights.
+const TRAINING_FACTOR: f64 = 3.0;
+/// Number of output classes of every model.
 const CLASSES: usize = 10;
 
-/// One batch, again and again: what the numbers are does not change what a step costs.
-fn steps<const D: usize, M: AutodiffModule<Train> + 'static>(
+/// Returns a job that runs one Adam step on a fixed random batch. `forward` returns the logits,
+/// `[batch, CLASSES]`. The values of the batch do not affect the time.
+fn training_step<const D: usize, M: AutodiffModule<TrainBackend> + 'static>(
     model: M,
-    input: [usize; D],
+    input_shape: [usize; D],
     device: &WgslDevice,
-    scores: impl Fn(&M, Tensor<Train, D>) -> Tensor<Train, 2> + 'static,
+    forward: impl Fn(&M, Tensor<TrainBackend, D>) -> Tensor<TrainBackend, 2> + 'static,
 ) -> Box<dyn Job> {
-    let x = Tensor::<Train, D>::random(input, Distribution::Normal(0.0, 1.0), device);
-    let top = CLASSES as f64;
-    let labels =
-        Tensor::<Train, 1, Int>::random([input[0]], Distribution::Uniform(0.0, top), device);
+    let x = Tensor::<TrainBackend, D>::random(input_shape, Distribution::Normal(0.0, 1.0), device);
+    let labels = Tensor::<TrainBackend, 1, Int>::random(
+        [input_shape[0]],
+        Distribution::Uniform(0.0, CLASSES as f64),
+        device,
+    );
     let loss = CrossEntropyLossConfig::new().init(device);
     let mut adam = AdamConfig::new().init();
-    let mut current = Some(model);
+    // An `Option`, because `step` takes the model by value.
+    let mut current_model = Some(model);
     op(move || {
-        if let Some(model) = current.take() {
-            let loss = loss.forward(scores(&model, x.clone()), labels.clone());
+        if let Some(model) = current_model.take() {
+            let loss = loss.forward(forward(&model, x.clone()), labels.clone());
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
-            current = Some(adam.step(1e-3, model, gradients));
+            current_model = Some(adam.step(1e-3, model, gradients));
         }
     })
 }
 
-/// The cost of a step: the multiply-adds of forward, and the elements of its largest tensor and of all together.
-fn step_cost(multiply_adds: f64, largest: f64, elements: f64) -> Cost {
+/// Returns the cost of a training step from the multiply-adds of the forward pass, the elements of
+/// the largest tensor and the elements of all tensors.
+fn step_cost(multiply_adds: f64, largest_tensor: f64, elements: f64) -> Cost {
     Cost {
-        flops: TRAINING * 2.0 * multiply_adds,
+        flops: TRAINING_FACTOR * 2.0 * multiply_adds,
         bytes: 0.0,
-        largest: 4.0 * largest,
+        largest_tensor: 4.0 * largest_tensor,
         memory: 4.0 * elements,
     }
 }
@@ -63,18 +70,20 @@ struct Mlp<B: Backend> {
     out: Linear<B>,
 }
 
+/// Returns a training step of an MLP 784-512-10 on `[batch, 784]`.
 pub fn mlp(batch: usize, device: &WgslDevice) -> Box<dyn Job> {
     let model = Mlp {
         hidden: LinearConfig::new(784, 512).init(device),
         out: LinearConfig::new(512, CLASSES).init(device),
     };
-    steps(model, [batch, 784], device, |model: &Mlp<Train>, x| {
+    training_step(model, [batch, 784], device, |model: &Mlp<TrainBackend>, x| {
         model.out.forward(relu(model.hidden.forward(x)))
     })
 }
 
+/// Returns the cost of [`mlp`].
 pub fn mlp_cost(batch: usize) -> Cost {
-    let (batch, weights) = (batch as f64, 784.0 * 512.0 + 5120.0);
+    let (batch, weights) = (batch as f64, 784.0 * 512.0 + 512.0 * CLASSES as f64);
     step_cost(batch * weights, (batch * 784.0).max(weights), 4.0 * weights + 6.0 * batch * 784.0)
 }
 
@@ -87,6 +96,8 @@ struct Cnn<B: Backend> {
     out: Linear<B>,
 }
 
+/// Returns a training step of a CNN on `[batch, 1, 28, 28]`: two 3x3 convolutions with pooling and
+/// two linear layers.
 pub fn cnn(batch: usize, device: &WgslDevice) -> Box<dyn Job> {
     let conv = |channels| {
         Conv2dConfig::new(channels, [3, 3])
@@ -100,21 +111,28 @@ pub fn cnn(batch: usize, device: &WgslDevice) -> Box<dyn Job> {
         hidden: LinearConfig::new(64 * 7 * 7, 128).init(device),
         out: LinearConfig::new(128, CLASSES).init(device),
     };
-    steps(model, [batch, 1, 28, 28], device, |model: &Cnn<Train>, x| {
+    training_step(model, [batch, 1, 28, 28], device, |model: &Cnn<TrainBackend>, x| {
         let x = model.pool.forward(relu(model.conv1.forward(x)));
         let x = model.pool.forward(relu(model.conv2.forward(x)));
         model.out.forward(relu(model.hidden.forward(x.flatten::<2>(1, 3))))
     })
 }
 
+/// Returns the cost of [`cnn`].
 pub fn cnn_cost(batch: usize) -> Cost {
     let batch = batch as f64;
+    // 28 * 28 = 784 pixels, 14 * 14 = 196 after the first pooling layer.
     let convolutions = 784.0 * 9.0 * 32.0 + 196.0 * 9.0 * 32.0 * 64.0;
-    let weights = 3136.0 * 128.0 + 1280.0;
-    let widest = batch * 784.0 * 32.0;
-    step_cost(batch * (convolutions + weights), widest.max(weights), 8.0 * widest + 4.0 * weights)
+    let linear_weights = 3136.0 * 128.0 + 128.0 * CLASSES as f64;
+    let largest = batch * 784.0 * 32.0;
+    step_cost(
+        batch * (convolutions + linear_weights),
+        largest.max(linear_weights),
+        8.0 * largest + 4.0 * linear_weights,
+    )
 }
 
+// Dimensions of the transformer encoder.
 const WIDTH: usize = 128;
 const SEQUENCE: usize = 64;
 const FEED_FORWARD: usize = 512;
@@ -127,23 +145,32 @@ struct Transformer<B: Backend> {
     out: Linear<B>,
 }
 
+/// Returns a training step of a transformer encoder on `[batch, SEQUENCE, WIDTH]`, followed by the
+/// mean over the sequence and a linear layer.
 pub fn transformer(batch: usize, device: &WgslDevice) -> Box<dyn Job> {
     let model = Transformer {
         encoder: TransformerEncoderConfig::new(WIDTH, FEED_FORWARD, HEADS, LAYERS).init(device),
         out: LinearConfig::new(WIDTH, CLASSES).init(device),
     };
-    steps(model, [batch, SEQUENCE, WIDTH], device, |model: &Transformer<Train>, x| {
-        let x = model.encoder.forward(TransformerEncoderInput::new(x));
-        model.out.forward(x.mean_dim(1).flatten::<2>(1, 2))
-    })
+    training_step(
+        model,
+        [batch, SEQUENCE, WIDTH],
+        device,
+        |model: &Transformer<TrainBackend>, x| {
+            let x = model.encoder.forward(TransformerEncoderInput::new(x));
+            model.out.forward(x.mean_dim(1).flatten::<2>(1, 2))
+        },
+    )
 }
 
+/// Returns the cost of [`transformer`].
 pub fn transformer_cost(batch: usize) -> Cost {
-    let (width, sequence, wide) = (WIDTH as f64, SEQUENCE as f64, FEED_FORWARD as f64);
+    let (width, sequence, feed_forward) = (WIDTH as f64, SEQUENCE as f64, FEED_FORWARD as f64);
     let tokens = batch as f64 * sequence;
-    let weights = 4.0 * width * width + 2.0 * width * wide;
-    let layer = tokens * (weights + 2.0 * sequence * width);
-    let widest = tokens * wide.max(sequence * HEADS as f64);
+    let layer_weights = 4.0 * width * width + 2.0 * width * feed_forward;
+    // The projections and the feed-forward block, and the two products of attention.
+    let layer_multiply_adds = tokens * (layer_weights + 2.0 * sequence * width);
+    let largest = tokens * feed_forward.max(sequence * HEADS as f64);
     let layers = LAYERS as f64;
-    step_cost(layers * layer, widest, layers * (8.0 * widest + 4.0 * weights))
+    step_cost(layers * layer_multiply_adds, largest, layers * (8.0 * largest + 4.0 * layer_weights))
 }

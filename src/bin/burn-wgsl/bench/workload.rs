@@ -1,4 +1,4 @@
-//! What is measured, as data: each workload names its sizes, builds its tensors, and knows its operations and bytes.
+//! The workloads as rows of data: default sizes, setup, op, and cost in FLOPs and bytes.
 
 use burn::tensor::activation::{gelu, softmax};
 use burn::tensor::backend::Backend;
@@ -9,87 +9,73 @@ use burn_wgsl::{Wgsl, WgslDevice};
 use clap::ValueEnum;
 use serde::Serialize;
 
+use super::cost::Cost;
 use super::job::{Job, op};
 use super::train;
 
-/// A family of workloads that share the meaning of a size.
+/// A group of workloads in which a size has the same meaning. The doc comments are help texts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Suite {
-    /// Products of square f32 matrices; the size is their side
+    /// Square f32 matrix multiplication (size: side length)
     Matmul,
-    /// Addition and gelu; the size is the number of elements
+    /// Addition and GELU on f32 vectors (size: number of elements)
     Elementwise,
-    /// Sums of rows and of columns, and softmax; the size is the side of a square matrix
+    /// Row sums, column sums and softmax of a square f32 matrix (size: side length)
     Reduce,
-    /// A 3x3 convolution of 64 channels; the size is the side of the images
+    /// 3x3 convolution, batch 16, 64 channels (size: image side length)
     Conv,
-    /// Attention with 8 heads; the size is the length of the sequence
+    /// Attention, batch 4, 8 heads of width 64 (size: sequence length)
     Attention,
-    /// Copies from the host to the device and back; the size is in MiB
+    /// Uploads to the device and readbacks to the host (size: MiB)
     Transfer,
-    /// Matrix products in f32, f16 and bf16: time, and error against f64; the size is their side
+    /// Time and error of f32, f16 and bf16 matrix multiplication (size: side length)
     Precision,
-    /// Training steps of three small models; the size is the batch
+    /// Training steps of an MLP, a CNN and a transformer encoder (size: batch size)
     Train,
-    /// All of these
+    /// All suites
     All,
 }
 
-/// One op or training step, at any size.
+/// An op or a training step that can be measured at any size.
 pub struct Workload {
     pub suite: Suite,
     pub name: &'static str,
-    /// Shapes and settings, with the size by the name in `unit`.
-    pub what: &'static str,
+    /// Shapes and settings in words. Refers to the size by the name in `unit`.
+    pub description: &'static str,
+    /// The name of the size, such as `n`, or its unit, such as `MiB`.
     pub unit: &'static str,
+    /// Default sizes, in ascending order.
     pub sizes: &'static [usize],
-    /// The sizes of a quick run.
-    pub quick: &'static [usize],
-    /// A size beyond this is a slip of the finger.
-    pub largest: usize,
+    /// Default sizes with `--quick`, in ascending order.
+    pub quick_sizes: &'static [usize],
+    /// Maximum size that the command line accepts. It rejects typing errors.
+    pub max_size: usize,
+    /// Returns the cost of one run at a size.
     pub cost: fn(usize) -> Cost,
+    /// Creates the tensors of a size on a device and returns the job to time.
     pub prepare: fn(usize, &WgslDevice) -> Box<dyn Job>,
-    /// How far the result is from the truth: the norm of the difference over the norm of the truth.
+    /// Returns the relative error of the result: the norm of its difference from an f64 reference,
+    /// divided by the norm of the reference.
     pub error: Option<fn(usize, &WgslDevice) -> f64>,
-    /// Whether it means nothing on the CPU device.
+    /// Whether the CPU device is skipped.
     pub gpu_only: bool,
-}
-
-/// What one run takes, by the definition of the op rather than by what a kernel happens to do.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Cost {
-    /// Floating-point operations; 0 where nobody counts them alike.
-    pub flops: f64,
-    /// Bytes read and written if every operand is read once and every result written once; 0 where that says nothing.
-    pub bytes: f64,
-    /// The bytes of the largest tensor.
-    pub largest: f64,
-    /// The bytes of everything that is alive at once.
-    pub memory: f64,
-}
-
-/// The cost of an op of f32 tensors of so many elements, which all live at once.
-fn floats<const N: usize>(flops: f64, tensors: [f64; N]) -> Cost {
-    let bytes = 4.0 * tensors.iter().sum::<f64>();
-    let largest = 4.0 * tensors.iter().copied().fold(0.0, f64::max);
-    Cost { flops, bytes, largest, memory: bytes }
 }
 
 fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Wgsl, D> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
 }
 
-/// What most workloads have in common.
-const PLAIN: Workload = Workload {
+/// Default values of the fields.
+const DEFAULT: Workload = Workload {
     suite: Suite::All,
     name: "",
-    what: "",
+    description: "",
     unit: "n",
     sizes: &[],
-    quick: &[],
-    largest: 0,
-    cost: |_| Cost { flops: 0.0, bytes: 0.0, largest: 0.0, memory: 0.0 },
+    quick_sizes: &[],
+    max_size: 0,
+    cost: |_| Cost { flops: 0.0, bytes: 0.0, largest_tensor: 0.0, memory: 0.0 },
     prepare: |_, _| op(|| ()),
     error: None,
     gpu_only: false,
@@ -98,57 +84,57 @@ const PLAIN: Workload = Workload {
 const MATMUL: Workload = Workload {
     suite: Suite::Matmul,
     name: "matmul",
-    what: "[n, n] x [n, n], f32",
+    description: "[n, n] x [n, n], f32",
     sizes: &[64, 128, 256, 512, 1024, 2048],
-    quick: &[64, 128, 256, 512, 1024],
-    largest: 1 << 15,
-    cost: |n| floats(2.0 * (n as f64).powi(3), [(n as f64).powi(2); 3]),
-    prepare: |n, device| product(n, device, FloatDType::F32),
-    ..PLAIN
+    quick_sizes: &[64, 128, 256, 512, 1024],
+    max_size: 1 << 15,
+    cost: |n| Cost::of_f32_op(2.0 * (n as f64).powi(3), [(n as f64).powi(2); 3]),
+    prepare: |n, device| matmul(n, device, FloatDType::F32),
+    ..DEFAULT
 };
 
 const ELEMENTWISE: Workload = Workload {
     suite: Suite::Elementwise,
     sizes: &[1 << 10, 1 << 12, 1 << 14, 1 << 16, 1 << 18, 1 << 20, 1 << 22, 1 << 24],
-    quick: &[1 << 10, 1 << 14, 1 << 18, 1 << 22],
-    largest: 1 << 31,
-    ..PLAIN
+    quick_sizes: &[1 << 10, 1 << 14, 1 << 18, 1 << 22],
+    max_size: 1 << 31,
+    ..DEFAULT
 };
 
 const REDUCE: Workload = Workload {
     suite: Suite::Reduce,
     sizes: &[64, 128, 256, 512, 1024, 2048, 4096],
-    quick: &[64, 256, 1024, 2048],
-    largest: 1 << 15,
-    ..PLAIN
+    quick_sizes: &[64, 256, 1024, 2048],
+    max_size: 1 << 15,
+    ..DEFAULT
 };
 
 const PRECISION: Workload = Workload {
     suite: Suite::Precision,
     sizes: &[256, 512, 1024],
-    quick: &[256, 512],
-    // The truth takes a product in f64 on the CPU.
-    largest: 1 << 12,
-    ..PLAIN
+    quick_sizes: &[256, 512],
+    // The reference is an f64 product on the CPU, which is slow.
+    max_size: 1 << 12,
+    ..DEFAULT
 };
 
 const TRANSFER: Workload = Workload {
     suite: Suite::Transfer,
     unit: "MiB",
     sizes: &[1, 4, 16, 64, 256, 1024],
-    quick: &[1, 8, 64],
-    largest: 1 << 16,
+    quick_sizes: &[1, 8, 64],
+    max_size: 1 << 16,
     gpu_only: true,
-    ..PLAIN
+    ..DEFAULT
 };
 
-/// Everything that can be measured, in the order of the report.
+/// All workloads, in the order of the report.
 pub const WORKLOADS: &[Workload] = &[
     MATMUL,
     Workload {
         name: "add",
-        what: "a + b of n elements, f32",
-        cost: |n| floats(n as f64, [n as f64; 3]),
+        description: "a + b, n elements, f32",
+        cost: |n| Cost::of_f32_op(n as f64, [n as f64; 3]),
         prepare: |n, device| {
             let [a, b] = [0; 2].map(|_| random([n], device));
             op(move || a.clone() + b.clone())
@@ -157,8 +143,8 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "gelu",
-        what: "gelu of n elements, f32",
-        cost: |n| floats(0.0, [n as f64; 2]),
+        description: "GELU of n elements, f32",
+        cost: |n| Cost::of_f32_op(0.0, [n as f64; 2]),
         prepare: |n, device| {
             let a = random([n], device);
             op(move || gelu(a.clone()))
@@ -167,8 +153,8 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "sum rows",
-        what: "[n, n] summed along its last axis, f32",
-        cost: |n| floats((n as f64).powi(2), [(n as f64).powi(2), n as f64]),
+        description: "sum of [n, n] along the last axis, f32",
+        cost: |n| Cost::of_f32_op((n as f64).powi(2), [(n as f64).powi(2), n as f64]),
         prepare: |n, device| {
             let a = random([n, n], device);
             op(move || a.clone().sum_dim(1))
@@ -177,8 +163,8 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "sum columns",
-        what: "[n, n] summed along its first axis, f32",
-        cost: |n| floats((n as f64).powi(2), [(n as f64).powi(2), n as f64]),
+        description: "sum of [n, n] along the first axis, f32",
+        cost: |n| Cost::of_f32_op((n as f64).powi(2), [(n as f64).powi(2), n as f64]),
         prepare: |n, device| {
             let a = random([n, n], device);
             op(move || a.clone().sum_dim(0))
@@ -187,8 +173,8 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "softmax",
-        what: "softmax of the rows of [n, n], f32",
-        cost: |n| floats(0.0, [(n as f64).powi(2); 2]),
+        description: "softmax of [n, n] along the last axis, f32",
+        cost: |n| Cost::of_f32_op(0.0, [(n as f64).powi(2); 2]),
         prepare: |n, device| {
             let a = random([n, n], device);
             op(move || softmax(a.clone(), 1))
@@ -198,13 +184,13 @@ pub const WORKLOADS: &[Workload] = &[
     Workload {
         suite: Suite::Conv,
         name: "conv2d",
-        what: "[16, 64, n, n] with 64 filters of 3x3, padded to keep its size, f32",
+        description: "[16, 64, n, n], 64 filters of 3x3, padding 1, f32",
         sizes: &[4, 8, 16, 32, 64],
-        quick: &[4, 8, 16, 32],
-        largest: 1 << 12,
+        quick_sizes: &[4, 8, 16, 32],
+        max_size: 1 << 12,
         cost: |n| {
             let pixels = 16.0 * (n as f64).powi(2);
-            floats(
+            Cost::of_f32_op(
                 2.0 * pixels * 64.0 * 64.0 * 9.0,
                 [pixels * 64.0, 64.0 * 64.0 * 9.0, pixels * 64.0],
             )
@@ -214,21 +200,25 @@ pub const WORKLOADS: &[Workload] = &[
             let options = PaddedConvOptions::from(ConvOptions::new([1, 1], [1, 1], [1, 1], 1));
             op(move || conv2d(x.clone(), weight.clone(), None, options.clone()))
         },
-        ..PLAIN
+        ..DEFAULT
     },
     Workload {
         suite: Suite::Attention,
         name: "attention",
-        what: "batch 4, 8 heads of 64, sequence n, no mask, f32",
+        description: "batch 4, 8 heads of 64, sequence n, no mask, f32",
         sizes: &[32, 64, 128, 256, 512, 1024],
-        quick: &[32, 128, 256],
-        largest: 1 << 14,
+        quick_sizes: &[32, 128, 256],
+        max_size: 1 << 14,
         cost: |n| {
             let rows = 4.0 * 8.0 * n as f64;
-            let cost = floats(4.0 * rows * n as f64 * 64.0, [rows * 64.0; 4]);
-            // Where it is not fused, the weights are a tensor too.
-            let weights = 4.0 * rows * n as f64;
-            Cost { largest: cost.largest.max(weights), memory: cost.memory + 2.0 * weights, ..cost }
+            let cost = Cost::of_f32_op(4.0 * rows * n as f64 * 64.0, [rows * 64.0; 4]);
+            // Unfused attention stores the attention weights as a tensor.
+            let weights_bytes = 4.0 * rows * n as f64;
+            Cost {
+                largest_tensor: cost.largest_tensor.max(weights_bytes),
+                memory: cost.memory + 2.0 * weights_bytes,
+                ..cost
+            }
         },
         prepare: |n, device| {
             let [q, k, v] = [0; 3].map(|_| random([4, 8, n, 64], device));
@@ -243,19 +233,19 @@ pub const WORKLOADS: &[Workload] = &[
                 )
             })
         },
-        ..PLAIN
+        ..DEFAULT
     },
     Workload {
         name: "upload",
-        what: "f32 data of the host to the device",
-        cost: transferred,
+        description: "f32 data from the host to the device",
+        cost: transfer_cost,
         prepare: |mib, device| Box::new(Upload::new(mib, device)),
         ..TRANSFER
     },
     Workload {
         name: "readback",
-        what: "an f32 tensor of the device to the host",
-        cost: transferred,
+        description: "f32 tensor from the device to the host",
+        cost: transfer_cost,
         prepare: |mib, device| {
             let x = Tensor::<Wgsl, 1>::ones([mib << 18], device);
             op(move || x.to_data())
@@ -264,104 +254,107 @@ pub const WORKLOADS: &[Workload] = &[
     },
     Workload {
         name: "matmul f32",
-        what: "[n, n] x [n, n], f32",
+        description: "[n, n] x [n, n], f32",
         cost: |n| Cost { bytes: 0.0, ..(MATMUL.cost)(n) },
-        prepare: |n, device| product(n, device, FloatDType::F32),
-        error: Some(|n, device| product_error(n, device, FloatDType::F32)),
+        prepare: |n, device| matmul(n, device, FloatDType::F32),
+        error: Some(|n, device| matmul_error(n, device, FloatDType::F32)),
         ..PRECISION
     },
     Workload {
         name: "matmul f16",
-        what: "[n, n] x [n, n], f16",
-        cost: half_product,
-        prepare: |n, device| product(n, device, FloatDType::F16),
-        error: Some(|n, device| product_error(n, device, FloatDType::F16)),
+        description: "[n, n] x [n, n], f16",
+        cost: half_matmul_cost,
+        prepare: |n, device| matmul(n, device, FloatDType::F16),
+        error: Some(|n, device| matmul_error(n, device, FloatDType::F16)),
         ..PRECISION
     },
     Workload {
         name: "matmul bf16",
-        what: "[n, n] x [n, n], bf16",
-        cost: half_product,
-        prepare: |n, device| product(n, device, FloatDType::BF16),
-        error: Some(|n, device| product_error(n, device, FloatDType::BF16)),
+        description: "[n, n] x [n, n], bf16",
+        cost: half_matmul_cost,
+        prepare: |n, device| matmul(n, device, FloatDType::BF16),
+        error: Some(|n, device| matmul_error(n, device, FloatDType::BF16)),
         ..PRECISION
     },
     Workload {
         suite: Suite::Train,
         name: "mlp",
-        what: "a training step of 784-512-10 with Adam",
+        description: "training step of a 784-512-10 MLP, Adam",
         unit: "batch",
         sizes: &[256],
-        quick: &[256],
-        largest: 1 << 16,
+        quick_sizes: &[256],
+        max_size: 1 << 16,
         cost: train::mlp_cost,
         prepare: train::mlp,
-        ..PLAIN
+        ..DEFAULT
     },
     Workload {
         suite: Suite::Train,
         name: "cnn",
-        what: "a training step on 28x28 images with Adam: 3x3 filters (32, then 64), each with pooling, then 128 and 10",
+        description: "training step of a CNN on 28x28 images, Adam: two 3x3 convolutions (32 and \
+             64 filters) with pooling, two linear layers (128 and 10 outputs)",
         unit: "batch",
         sizes: &[64],
-        quick: &[64],
-        largest: 1 << 13,
+        quick_sizes: &[64],
+        max_size: 1 << 13,
         cost: train::cnn_cost,
         prepare: train::cnn,
-        ..PLAIN
+        ..DEFAULT
     },
     Workload {
         suite: Suite::Train,
         name: "transformer",
-        what: "a training step of an encoder with Adam: width 128, 2 layers, 4 heads, sequence 64",
+        description: "training step of a transformer encoder, Adam: width 128, 2 layers, 4 heads, \
+             sequence 64",
         unit: "batch",
         sizes: &[16],
-        quick: &[16],
-        largest: 1 << 12,
+        quick_sizes: &[16],
+        max_size: 1 << 12,
         cost: train::transformer_cost,
         prepare: train::transformer,
-        ..PLAIN
+        ..DEFAULT
     },
 ];
 
-/// What the multiply-add ceiling of the CPU is measured with.
-pub fn product(n: usize, device: &WgslDevice, dtype: FloatDType) -> Box<dyn Job> {
+/// Returns a job that multiplies two random `[n, n]` matrices. Also used for the CPU's peak rate.
+pub fn matmul(n: usize, device: &WgslDevice, dtype: FloatDType) -> Box<dyn Job> {
     let [a, b] = [0; 2].map(|_| random([n, n], device).cast(dtype));
     op(move || a.clone().matmul(b.clone()))
 }
 
-fn half_product(n: usize) -> Cost {
+fn half_matmul_cost(n: usize) -> Cost {
     let cost = (MATMUL.cost)(n);
-    // The kernels compute in f32: operands and result exist in both widths.
+    // Counts operands and result both as 16-bit and as f32 tensors.
     Cost { bytes: 0.0, memory: cost.memory * 1.5, ..cost }
 }
 
-/// The error of a product in a type. The truth is computed in f64 from the same f32 numbers, so what is lost when they
-/// are rounded to the type counts too.
-fn product_error(n: usize, device: &WgslDevice, dtype: FloatDType) -> f64 {
+/// Returns the relative error of a matrix product in `dtype`. The f64 reference uses the same f32
+/// operands, so rounding the operands to `dtype` is part of the error.
+fn matmul_error(n: usize, device: &WgslDevice, dtype: FloatDType) -> f64 {
     Wgsl::seed(&WgslDevice::Cpu, 7);
     let [a, b] = [0; 2].map(|_| random([n, n], &WgslDevice::Cpu));
-    let wide = |x: &Tensor<Wgsl, 2>| x.clone().cast(FloatDType::F64);
-    let truth = wide(&a).matmul(wide(&b)).into_data();
+    let to_f64 = |x: &Tensor<Wgsl, 2>| x.clone().cast(FloatDType::F64);
+    let reference = to_f64(&a).matmul(to_f64(&b)).into_data();
     let [a, b] = [a, b].map(|x| x.to_device(device).cast(dtype));
     let result = a.matmul(b).cast(FloatDType::F32).into_data();
-    let pairs = truth.iter::<f64>().zip(result.iter::<f64>());
-    let (difference, norm) = pairs.fold((0.0, 0.0), |(difference, norm), (truth, result)| {
-        (difference + (truth - result).powi(2), norm + truth.powi(2))
+    let pairs = reference.iter::<f64>().zip(result.iter::<f64>());
+    let (difference, norm) = pairs.fold((0.0, 0.0), |(difference, norm), (reference, result)| {
+        (difference + (reference - result).powi(2), norm + reference.powi(2))
     });
     (difference / norm).sqrt()
 }
 
-/// The host has its copy, and the driver one more on the way.
-fn transferred(mib: usize) -> Cost {
+/// Returns the cost of a transfer. Its memory includes a copy of the data on the host and another
+/// one in the driver.
+fn transfer_cost(mib: usize) -> Cost {
     let bytes = (mib as f64) * f64::from(1 << 20);
-    Cost { flops: 0.0, bytes, largest: bytes, memory: 4.0 * bytes }
+    Cost { flops: 0.0, bytes, largest_tensor: bytes, memory: 4.0 * bytes }
 }
 
-/// Uses up its data, as uploads do: there is a copy for each run.
+/// Uploads f32 data. An upload consumes its data, so every run needs a copy.
 struct Upload {
     data: TensorData,
-    stock: Vec<TensorData>,
+    inputs: Vec<TensorData>,
     device: WgslDevice,
 }
 
@@ -370,24 +363,25 @@ impl Upload {
         let elements = mib << 18;
         Self {
             data: TensorData::new(vec![1.0_f32; elements], [elements]),
-            stock: Vec::new(),
+            inputs: Vec::new(),
             device: *device,
         }
     }
 }
 
 impl Job for Upload {
-    fn stock(&mut self, runs: usize) {
-        self.stock.resize(runs, self.data.clone());
+    fn create_inputs(&mut self, runs: usize) {
+        self.inputs.resize(runs, self.data.clone());
     }
 
     fn run(&mut self) {
-        if let Some(data) = self.stock.pop() {
+        if let Some(data) = self.inputs.pop() {
             drop(Tensor::<Wgsl, 1>::from_data(data, &self.device));
         }
     }
 
-    fn most_runs(&self) -> usize {
+    fn max_runs(&self) -> usize {
+        // At most 128 MiB of copies.
         ((128 << 20) / self.data.bytes.len()).max(1)
     }
 }
@@ -397,21 +391,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_workload_is_whole() {
+    fn workloads_have_unique_names_valid_sizes_and_costs() {
         let mut names: Vec<_> = WORKLOADS.iter().map(|workload| workload.name).collect();
         names.sort_unstable();
         names.dedup();
-        assert_eq!(names.len(), WORKLOADS.len(), "names are what results are found by");
-        for Workload { suite, name, what, sizes, quick, largest, cost, .. } in WORKLOADS {
-            assert!(*suite != Suite::All && !name.is_empty() && !what.is_empty());
-            for list in [sizes, quick] {
-                assert!(
-                    !list.is_empty() && list.is_sorted() && list.iter().all(|size| size <= largest),
-                    "{name}"
-                );
+        assert_eq!(names.len(), WORKLOADS.len(), "results are looked up by name");
+        for workload in WORKLOADS {
+            let Workload { suite, name, description, sizes, quick_sizes, max_size, cost, .. } =
+                workload;
+            assert!(*suite != Suite::All && !name.is_empty() && !description.is_empty());
+            for sizes in [sizes, quick_sizes] {
+                assert!(!sizes.is_empty() && sizes.is_sorted(), "{name}");
+                assert!(sizes.iter().all(|size| size <= max_size), "{name}");
             }
-            let Cost { flops, bytes, largest, memory } = cost(sizes[0]);
-            assert!(flops + bytes > 0.0 && largest > 0.0 && memory >= largest, "{name}");
+            let Cost { flops, bytes, largest_tensor, memory } = cost(sizes[0]);
+            assert!(flops + bytes > 0.0, "{name}");
+            assert!(largest_tensor > 0.0 && memory >= largest_tensor, "{name}");
         }
         for suite in Suite::value_variants().iter().filter(|suite| **suite != Suite::All) {
             assert!(WORKLOADS.iter().any(|workload| workload.suite == *suite), "{suite:?}");
@@ -419,23 +414,23 @@ mod tests {
     }
 
     #[test]
-    fn an_upload_has_data_for_each_run() {
+    fn upload_consumes_one_input_per_run() {
         let mut upload = Upload::new(1, &WgslDevice::Cpu);
-        upload.stock(3);
+        upload.create_inputs(3);
         for left in [2, 1, 0] {
             upload.run();
-            assert_eq!(upload.stock.len(), left);
+            assert_eq!(upload.inputs.len(), left);
         }
-        assert_eq!(upload.most_runs(), 128);
+        assert_eq!(upload.max_runs(), 128);
     }
 
     #[test]
-    fn an_error_is_that_of_its_type() {
-        let error = |dtype| product_error(48, &WgslDevice::Cpu, dtype);
-        let (single, half, brain) =
+    fn matmul_error_matches_the_precision_of_the_type() {
+        let error = |dtype| matmul_error(48, &WgslDevice::Cpu, dtype);
+        let (f32_error, f16_error, bf16_error) =
             (error(FloatDType::F32), error(FloatDType::F16), error(FloatDType::BF16));
-        assert!(single > 0.0 && single < 1e-6, "{single}");
-        assert!(half > 1e-5 && half < 2e-3, "{half}");
-        assert!(brain > half && brain < 2e-2, "{brain}");
+        assert!(f32_error > 0.0 && f32_error < 1e-6, "{f32_error}");
+        assert!(f16_error > 1e-5 && f16_error < 2e-3, "{f16_error}");
+        assert!(bf16_error > f16_error && bf16_error < 2e-2, "{bf16_error}");
     }
 }

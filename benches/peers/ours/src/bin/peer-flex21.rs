@@ -1,4 +1,4 @@
-//! burn-flex 0.21, Burn's CPU backend, as a peer.
+//! The peer for burn-flex 0.21, Burn's CPU backend.
 
 #[path = "../../../shared/burn_0_21.rs"]
 mod burn_api;

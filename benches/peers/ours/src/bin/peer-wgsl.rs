@@ -1,4 +1,4 @@
-//! burn-wgsl as a peer.
+//! The peer for burn-wgsl.
 
 #[path = "../../../shared/burn_0_21.rs"]
 mod burn_api;

@@ -1,8 +1,8 @@
-// copy: out[i] = x[i], 16 bytes an invocation.
+// copy: out[i] = x[i]. Each invocation copies 16 bytes.
 //#include "lib/grid"
 
 struct Params {
-    // Vectors of four.
+    // Number of vec4s.
     count: u32,
 }
 
@@ -14,9 +14,9 @@ struct Params {
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-    let i = group_index(group, groups) * 256u + lane;
+    let i = group_index(group, groups) * 256u + local_index;
     if i < p.count {
         out[i] = x[i];
     }

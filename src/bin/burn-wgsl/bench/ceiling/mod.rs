@@ -1,6 +1,6 @@
-//! What a device can do at best, measured on it: the rates that results are shown as shares of.
+//! Measured peak rates of a device: the ceilings that results are shown as fractions of.
 //!
-//! On a GPU two small kernels of this folder, on the CPU matrix products and plain copies.
+//! A GPU runs the two kernels of this directory. The CPU runs matrix products and memory copies.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 use burn::tensor::FloatDType;
 use burn_wgsl::WgslDevice;
 use burn_wgsl::device::{AdapterKind, ResolvedDevice};
-use burn_wgsl::runtime::{Allocation, Dispatch, Runtime, RuntimeError, Source, Variant};
+use burn_wgsl::runtime::{Allocation, Dispatch, Runtime, Source, Variant};
 use serde::Serialize;
 
 use super::job::{Job, op};
@@ -17,75 +17,79 @@ use super::runner::{self, Plan};
 use super::stats::Summary;
 use super::workload;
 
-static COPY: Source = Source { name: "copy", text: include_str!("copy.wgsl") };
+static COPY: Source = Source::new::<u32>("copy", include_str!("copy.wgsl"));
 static MULTIPLY_ADD: Source =
-    Source { name: "multiply_add", text: include_str!("multiply_add.wgsl") };
+    Source::new::<[f32; 2]>("multiply_add", include_str!("multiply_add.wgsl"));
 
-/// Invocations of a workgroup, in both kernels.
-const LANES: u64 = 256;
-/// Operations of one invocation: 32 steps of 8 times 8 chains, a product and a sum each.
-const OPERATIONS: u64 = 32 * 8 * 8 * 2;
+/// Invocations per workgroup of both kernels.
+const WORKGROUP_SIZE: u64 = 256;
+/// FLOPs per invocation of `multiply_add`: 32 steps of 8 repetitions on 8 chains, 2 FLOPs each.
+const FLOPS_PER_INVOCATION: u64 = 32 * 8 * 8 * 2;
 
-/// The best rates found on a device. `None` where the probe failed.
+/// The measured peak rates of a device. A rate is `None` if its probe failed.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Ceilings {
-    /// Floating-point operations a second, in f32.
+    /// f32 FLOPs per second.
     pub flops_per_second: Option<f64>,
-    /// Bytes read and written a second.
+    /// Bytes read and written per second.
     pub bytes_per_second: Option<f64>,
-    /// What was measured.
-    pub how: String,
+    /// What the probes ran, in words, or why they could not run.
+    #[serde(rename = "how")]
+    pub method: String,
 }
 
 impl Ceilings {
-    /// Measures a device.
-    pub fn of(device: &WgslDevice, plan: &Plan, done: impl Fn(&WgslDevice, f64)) -> Self {
-        let Probes { compute, copy, how } = match probes(device) {
+    /// Measures the peak rates of a device. Calls `on_progress` like [`runner::measure`].
+    pub fn measure(
+        device: &WgslDevice,
+        plan: &Plan,
+        on_progress: impl Fn(&WgslDevice, f64),
+    ) -> Self {
+        let Probes { compute, copy, method } = match probes(device) {
             Ok(probes) => probes,
-            Err(how) => return Self { how, ..Self::default() },
+            Err(reason) => return Self { method: reason, ..Self::default() },
         };
-        let part = 1.0 / (compute.len() + copy.len()) as f64;
-        let fastest = |probe: &Probe| {
-            let done = |device: &WgslDevice, share| done(device, share * part);
-            let timing =
-                runner::measure(&[*device], plan, |_| (probe.prepare)(), done).pop()?.ok()?;
+        let share = 1.0 / (compute.len() + copy.len()) as f64;
+        let min_seconds = |probe: &Probe| {
+            let on_progress = |device: &WgslDevice, part| on_progress(device, part * share);
+            let timing = runner::measure(&[*device], plan, |_| (probe.prepare)(), on_progress)
+                .pop()?
+                .ok()?;
             Some(Summary::of(&timing.samples)?.min)
         };
-        let best = |probes: &[Probe]| {
-            let mut best: Option<f64> = None;
+        let peak_rate = |probes: &[Probe]| {
+            let mut peak: Option<f64> = None;
             for probe in probes {
-                let Some(seconds) = fastest(probe) else { break };
+                let Some(seconds) = min_seconds(probe) else { break };
                 let rate = probe.amount / seconds;
-                best = Some(best.map_or(rate, |best| best.max(rate)));
-                // What fills a sample is large enough, and the next one would only take longer.
-                if seconds > plan.sample.as_secs_f64() {
+                peak = Some(peak.map_or(rate, |peak| peak.max(rate)));
+                // This probe is large enough. Larger ones would only take longer.
+                if seconds > plan.sample_time.as_secs_f64() {
                     break;
                 }
             }
-            best
+            peak
         };
-        Self { flops_per_second: best(&compute), bytes_per_second: best(&copy), how }
+        Self { flops_per_second: peak_rate(&compute), bytes_per_second: peak_rate(&copy), method }
     }
 }
 
-/// What is timed, and what that is in words.
-///
-/// Each list goes from small to large, and its best rate counts.
+/// The probes of a device and their description. Each list is in ascending order of size, and its
+/// highest rate counts.
 struct Probes {
     compute: Vec<Probe>,
     copy: Vec<Probe>,
-    how: String,
+    method: String,
 }
 
-/// Something to time, and how many operations or bytes one run of it is.
+/// A job to time, with its FLOPs or bytes per run.
 struct Probe {
     amount: f64,
     prepare: Box<dyn Fn() -> Box<dyn Job>>,
 }
 
 fn probes(device: &WgslDevice) -> Result<Probes, String> {
-    let place = device.resolve().map_err(|error| error.to_string())?;
-    match place {
+    match device.resolve().map_err(|error| error.to_string())? {
         ResolvedDevice::Cpu => Ok(cpu_probes()),
         ResolvedDevice::Adapter(index) => {
             Ok(gpu_probes(&Runtime::of(index).map_err(|error| error.to_string())?))
@@ -94,77 +98,80 @@ fn probes(device: &WgslDevice) -> Result<Probes, String> {
 }
 
 fn cpu_probes() -> Probes {
-    let matmul = |side: usize| Probe {
-        amount: 2.0 * (side as f64).powi(3),
-        prepare: Box::new(move || workload::product(side, &WgslDevice::Cpu, FloatDType::F32)),
+    let matmul = |n: usize| Probe {
+        amount: 2.0 * (n as f64).powi(3),
+        prepare: Box::new(move || workload::matmul(n, &WgslDevice::Cpu, FloatDType::F32)),
     };
-    let words: usize = 8 << 20;
+    // 64 MiB of u64 elements.
+    let elements: usize = 8 << 20;
     let copy = move || {
-        let (from, mut to) = (vec![1_u64; words], vec![0_u64; words]);
-        let part = words.div_ceil(available_parallelism().map_or(1, usize::from));
+        let (source, mut target) = (vec![1_u64; elements], vec![0_u64; elements]);
+        let chunk = elements.div_ceil(available_parallelism().map_or(1, usize::from));
         op(move || {
             std::thread::scope(|threads| {
-                for (from, to) in from.chunks(part).zip(to.chunks_mut(part)) {
-                    threads.spawn(|| to.copy_from_slice(from));
+                for (source, target) in source.chunks(chunk).zip(target.chunks_mut(chunk)) {
+                    threads.spawn(|| target.copy_from_slice(source));
                 }
             });
-            black_box(&mut to);
+            black_box(&mut target);
         })
     };
+    // Each 8-byte element is read and written.
+    let copied_bytes = 16.0 * elements as f64;
     Probes {
         compute: [256, 512, 1024].map(matmul).into(),
-        copy: vec![Probe { amount: 16.0 * words as f64, prepare: Box::new(copy) }],
-        how: "the CPU device's best f32 matmul of 256, 512 or 1024, and a copy of 64 MiB by all threads".to_owned(),
+        copy: vec![Probe { amount: copied_bytes, prepare: Box::new(copy) }],
+        method: "the fastest f32 matmul of n = 256, 512 and 1024; a copy of 64 MiB by all threads"
+            .to_owned(),
     }
 }
 
 fn gpu_probes(runtime: &Arc<Runtime>) -> Probes {
     let info = runtime.info();
-    let software = info.kind == AdapterKind::Software;
-    // Enough for a fast GPU to be busy, and for a slow one not to be busy for long.
-    let groups: u64 = if software { 512 } else { 16_384 };
-    // Past the caches, where the device can hold that much.
-    let most = info.limits.max_storage_binding_size.min(info.limits.max_buffer_size);
-    let bytes: u64 =
-        (if software { 64 << 20 } else { 512 << 20 }).min(most / (16 * LANES) * (16 * LANES));
-    let how = format!(
-        "multiply-adds in registers ({:.2} GFLOP a run), and a copy of {} MiB from one buffer to another",
-        (groups * LANES * OPERATIONS) as f64 / 1e9,
+    let is_software = info.kind == AdapterKind::Software;
+    // Keeps a fast GPU busy without taking long on a slow one.
+    let groups: u64 = if is_software { 512 } else { 16_384 };
+    let flops = groups * WORKGROUP_SIZE * FLOPS_PER_INVOCATION;
+    // Larger than the caches, as far as the limits of the device allow.
+    let max_bytes = info.limits.max_storage_binding_size.min(info.limits.max_buffer_size);
+    let bytes_per_group = 16 * WORKGROUP_SIZE;
+    let bytes: u64 = (if is_software { 64 << 20 } else { 512 << 20 })
+        .min(max_bytes / bytes_per_group * bytes_per_group);
+    let method = format!(
+        "multiply-adds in registers ({:.2} GFLOP per run); a copy of {} MiB between two buffers",
+        flops as f64 / 1e9,
         bytes >> 20
     );
-    let multiply = {
+    let multiply_add = {
         let runtime = runtime.clone();
         move || {
-            let out = memory(&runtime, groups * LANES * 4);
+            let out = allocate(&runtime, groups * WORKGROUP_SIZE * 4);
             let params = [0.999_f32, 0.001].map(f32::to_ne_bytes).concat();
-            kernel(&runtime, &MULTIPLY_ADD, None, out, params, groups, groups * LANES * OPERATIONS)
+            kernel(&runtime, &MULTIPLY_ADD, None, out, params, groups, flops)
         }
     };
     let copy = {
         let runtime = runtime.clone();
         move || {
-            let [x, out] = [0; 2].map(|_| memory(&runtime, bytes));
-            let count = bytes / 16;
-            let params = (count as u32).to_ne_bytes().to_vec();
-            kernel(&runtime, &COPY, Some(x), out, params, count.div_ceil(LANES), count)
+            let [x, out] = [0; 2].map(|_| allocate(&runtime, bytes));
+            let vec4_count = bytes / 16;
+            let params = (vec4_count as u32).to_ne_bytes().to_vec();
+            let groups = vec4_count.div_ceil(WORKGROUP_SIZE);
+            kernel(&runtime, &COPY, Some(x), out, params, groups, vec4_count)
         }
     };
-    let compute =
-        Probe { amount: (groups * LANES * OPERATIONS) as f64, prepare: Box::new(multiply) };
+    let multiply_add = Probe { amount: flops as f64, prepare: Box::new(multiply_add) };
     // Each byte is read and written.
     let copy = Probe { amount: 2.0 * bytes as f64, prepare: Box::new(copy) };
-    Probes { compute: vec![compute], copy: vec![copy], how }
+    Probes { compute: vec![multiply_add], copy: vec![copy], method }
 }
 
-/// Panics as Burn's ops do: what is timed is guarded.
-fn memory(runtime: &Runtime, bytes: u64) -> Allocation {
-    runtime.alloc(bytes, &[]).unwrap_or_else(|error| refuse(&error))
+/// Allocates GPU memory. Panics if that fails: the runner catches the panic.
+fn allocate(runtime: &Runtime, bytes: u64) -> Allocation {
+    runtime.alloc(bytes, &[]).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn refuse(error: &RuntimeError) -> ! {
-    panic!("{error}")
-}
-
+/// Returns a job that dispatches a kernel. Panics if the dispatch fails.
 fn kernel(
     runtime: &Arc<Runtime>,
     source: &'static Source,
@@ -179,6 +186,6 @@ fn kernel(
         let inputs: Vec<&Allocation> = input.iter().collect();
         let (variant, outputs, params) = (&variant, &[&output][..], params.as_slice());
         let dispatch = Dispatch { variant, inputs: &inputs, outputs, params, groups, work };
-        runtime.dispatch(&dispatch).unwrap_or_else(|error| refuse(&error));
+        runtime.dispatch(&dispatch).unwrap_or_else(|error| panic!("{error}"));
     })
 }

@@ -1,12 +1,12 @@
-// multiply_add: eight chains of multiply-adds in registers; memory sees one write an invocation.
-// Written as a product and a sum, which drivers contract where that is faster.
+// multiply_add: each invocation runs eight independent chains of multiply-adds in registers and
+// writes one f32. A driver may contract each product and sum into a fused multiply-add.
 //#include "lib/grid"
 
 const STEPS: u32 = 32u;
 
 struct Params {
     factor: f32,
-    summand: f32,
+    addend: f32,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
@@ -16,12 +16,12 @@ struct Params {
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
-    let i = group_index(group, groups) * 256u + lane;
+    let i = group_index(group, groups) * 256u + local_index;
     let x = p.factor;
-    let y = p.summand;
-    var a = f32(lane);
+    let y = p.addend;
+    var a = f32(local_index);
     var b = a + 0.1;
     var c = a + 0.2;
     var d = a + 0.3;

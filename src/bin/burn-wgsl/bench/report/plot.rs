@@ -1,23 +1,25 @@
-//! The picture: for each workload its times and its speedups by size, both on logarithmic axes.
+//! The SVG plot: time and speedup by size for each workload, on logarithmic axes.
 
 use plotters::coord::Shift;
 use plotters::coord::combinators::{IntoLogRange, LogCoord};
 use plotters::prelude::*;
 
-use super::{about, digits, size as size_text, time};
-use crate::Failure;
+use super::{format_estimate, format_number, format_size, format_time};
+use crate::CliError;
 use crate::bench::results::{Comparison, Measurement, Report};
-use crate::bench::stats::{Crossover, Summary};
+use crate::bench::stats::Crossover;
 
+// Lengths are in pixels.
 const WIDTH: u32 = 1040;
-const ROW: u32 = 330;
-/// The height of a row that has one size to show, before its bars.
-const BARS: u32 = 70;
-const INK: RGBColor = RGBColor(40, 44, 52);
-const PALE: RGBColor = RGBColor(120, 126, 138);
-const FAINT: RGBColor = RGBColor(230, 233, 238);
-/// They differ in lightness too, for those who see colours differently.
-const COLOURS: [RGBColor; 5] = [
+/// Height of a row with two line charts.
+const CHART_HEIGHT: u32 = 330;
+/// Height of a row with a bar chart, without the bars.
+const BARS_BASE_HEIGHT: u32 = 70;
+const TEXT_COLOUR: RGBColor = RGBColor(40, 44, 52);
+const MUTED_COLOUR: RGBColor = RGBColor(120, 126, 138);
+const GRID_COLOUR: RGBColor = RGBColor(230, 233, 238);
+/// The colours of the devices. They also differ in lightness, for colour-blind readers.
+const DEVICE_COLOURS: [RGBColor; 5] = [
     RGBColor(84, 160, 255),
     RGBColor(192, 71, 8),
     RGBColor(28, 120, 96),
@@ -27,89 +29,101 @@ const COLOURS: [RGBColor; 5] = [
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<LogCoord<f64>, LogCoord<f64>>>;
-type Drawn<T = ()> = Result<T, Box<dyn std::error::Error>>;
+type DrawResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// Draws what was measured.
-pub fn svg(report: &Report) -> Result<String, Failure> {
+/// Returns the plot of a report as an SVG document.
+pub fn svg(report: &Report) -> Result<String, CliError> {
     let mut text = String::new();
-    draw(&mut text, report).map_err(|error| Failure::Plot(error.to_string()))?;
+    draw(&mut text, report).map_err(|error| CliError::Plot(error.to_string()))?;
     Ok(text)
 }
 
-/// A line, or a bar, of one device.
-struct Line<'a> {
+/// The measurements of one device: a line, or a bar for a single size.
+struct Series<'a> {
     device: &'a str,
     colour: RGBColor,
-    /// Size and seconds, in order of size.
+    /// Pairs of size and median seconds, in ascending order of size.
     points: Vec<(f64, f64)>,
-    /// The quartiles of each.
-    spreads: Vec<(f64, f64)>,
+    /// The lower and upper quartile of each point, in seconds.
+    quartiles: Vec<(f64, f64)>,
 }
 
-/// What there is to draw of a workload.
+/// The row of one workload.
 struct Row<'a> {
     first: &'a Measurement,
-    lines: Vec<Line<'a>>,
+    series: Vec<Series<'a>>,
     comparisons: Vec<&'a Comparison>,
 }
 
 impl Row<'_> {
-    /// Whether sizes make lines.
+    /// Returns whether a device has more than one size, so that lines are drawn instead of bars.
     fn has_lines(&self) -> bool {
-        self.lines.iter().any(|line| line.points.len() > 1)
+        self.series.iter().any(|series| series.points.len() > 1)
     }
 
     fn height(&self) -> u32 {
-        if self.has_lines() { ROW } else { BARS + 30 * self.lines.len() as u32 }
+        if self.has_lines() {
+            CHART_HEIGHT
+        } else {
+            BARS_BASE_HEIGHT + 30 * self.series.len() as u32
+        }
     }
 
+    /// Returns the pairs of size and median seconds of all devices.
     fn points(&self) -> impl Iterator<Item = (f64, f64)> {
-        self.lines.iter().flat_map(|line| line.points.iter().copied())
+        self.series.iter().flat_map(|series| series.points.iter().copied())
     }
 }
 
+/// Returns a row for each workload that was measured on at least one device.
 fn rows(report: &Report) -> Vec<Row<'_>> {
     let mut rows = Vec::new();
     for first in report.workloads() {
         let workload = first.workload;
-        let lines = report.devices.iter().enumerate().map(|(index, subject)| {
-            let measured = || report.measured(workload, &subject.device);
+        let series = report.devices.iter().enumerate().map(|(index, device)| {
+            let measured = || report.measured(workload, &device.selector);
             let points =
-                measured().map(|(size, numbers)| (size as f64, numbers.seconds.median)).collect();
-            let spread = |seconds: Summary| (seconds.lower_quartile, seconds.upper_quartile);
-            let spreads = measured().map(|(_, numbers)| spread(numbers.seconds)).collect();
-            Line { device: &subject.device, colour: colour(index), points, spreads }
+                measured().map(|(size, metrics)| (size as f64, metrics.seconds.median)).collect();
+            let quartiles = measured()
+                .map(|(_, metrics)| {
+                    (metrics.seconds.lower_quartile, metrics.seconds.upper_quartile)
+                })
+                .collect();
+            Series { device: &device.selector, colour: colour(index), points, quartiles }
         });
-        let lines: Vec<Line<'_>> = lines.filter(|line| !line.points.is_empty()).collect();
-        if !lines.is_empty() {
-            let comparisons =
-                report.comparisons.iter().filter(|one| one.workload == workload).collect();
-            rows.push(Row { first, lines, comparisons });
+        let series: Vec<Series<'_>> = series.filter(|series| !series.points.is_empty()).collect();
+        if !series.is_empty() {
+            let comparisons = report
+                .comparisons
+                .iter()
+                .filter(|comparison| comparison.workload == workload)
+                .collect();
+            rows.push(Row { first, series, comparisons });
         }
     }
     rows
 }
 
 fn colour(index: usize) -> RGBColor {
-    COLOURS[index % COLOURS.len()]
+    DEVICE_COLOURS[index % DEVICE_COLOURS.len()]
 }
 
-fn draw(text: &mut String, report: &Report) -> Drawn {
+fn draw(text: &mut String, report: &Report) -> DrawResult {
     let rows = rows(report);
-    let head = 46 + 24 * report.devices.len() as u32;
-    let height = head + rows.iter().map(Row::height).sum::<u32>() + 16;
+    let legend_height = 46 + 24 * report.devices.len() as u32;
+    let height = legend_height + rows.iter().map(Row::height).sum::<u32>() + 16;
     let area = SVGBackend::with_string(text, (WIDTH, height)).into_drawing_area();
     area.fill(&WHITE)?;
-    let (top, mut rest) = area.split_vertically(head);
-    legend(&top, report)?;
+    let (legend_area, mut rest) = area.split_vertically(legend_height);
+    draw_legend(&legend_area, report)?;
     for row in &rows {
-        let (here, below) = rest.split_vertically(row.height());
+        let (row_area, below) = rest.split_vertically(row.height());
         if row.has_lines() {
-            let (left, right) = here.split_horizontally(WIDTH / 2);
-            times(&left, row)?;
-            speedups(&right, row, report)?;
+            let (left, right) = row_area.split_horizontally(WIDTH / 2);
+            draw_times(&left, row)?;
+            draw_speedups(&right, row, report)?;
         } else {
-            bars(&here, row, report)?;
+            draw_bars(&row_area, row, report)?;
         }
         rest = below;
     }
@@ -121,158 +135,162 @@ fn font(size: u32, colour: RGBColor) -> TextStyle<'static> {
     ("sans-serif", size).into_font().color(&colour)
 }
 
-fn legend(area: &Area<'_>, report: &Report) -> Drawn {
-    for (index, subject) in report.devices.iter().enumerate() {
+fn draw_legend(area: &Area<'_>, report: &Report) -> DrawResult {
+    for (index, device) in report.devices.iter().enumerate() {
         let y = 16 + 24 * index as i32;
         area.draw(&Rectangle::new([(24, y), (38, y + 14)], colour(index).filled()))?;
-        let line = match subject.is_cpu {
-            true => {
-                format!("{}: {}, {} threads", subject.device, subject.name, report.machine.threads)
-            }
-            false => {
-                format!("{}: {} [{}, {}]", subject.device, subject.name, subject.kind, subject.api)
-            }
+        let details = if device.is_cpu {
+            format!("{} threads", report.machine.threads)
+        } else {
+            format!("{}, {}", device.kind, device.api)
         };
-        area.draw(&Text::new(line, (46, y), font(16, INK)))?;
+        let label = format!("{}: {} [{details}]", device.selector, device.name);
+        area.draw(&Text::new(label, (46, y), font(16, TEXT_COLOUR)))?;
     }
     let y = 18 + 24 * report.devices.len() as i32;
-    let line = format!(
-        "burn-wgsl {}, {}, medians of {} samples with quartiles",
+    let caption = format!(
+        "burn-wgsl {}, {}; median of up to {} samples, vertical lines from lower to upper quartile",
         report.version,
         &report.date[..10],
         report.rounds
     );
-    area.draw(&Text::new(line, (24, y), font(13, PALE)))?;
+    area.draw(&Text::new(caption, (24, y), font(13, MUTED_COLOUR)))?;
     Ok(())
 }
 
-fn times(area: &Area<'_>, row: &Row<'_>) -> Drawn {
-    let title = format!("{}: time", row.first.workload);
+fn draw_times(area: &Area<'_>, row: &Row<'_>) -> DrawResult {
+    let title = format!("{}: time per run", row.first.workload);
+    let format_label = |seconds: &f64| trim_zeros(&format_time(*seconds));
     let mut chart =
-        axes(area, &title, row, row.points().map(|(_, seconds)| seconds), &|seconds| {
-            rounded(&time(*seconds))
-        })?;
-    for line in &row.lines {
-        plot_line(&mut chart, &line.points, line.colour)?;
-        let spreads = line.points.iter().zip(&line.spreads);
-        chart.draw_series(spreads.map(|((size, _), (lower, upper))| {
-            PathElement::new(vec![(*size, *lower), (*size, *upper)], line.colour.stroke_width(2))
+        axes(area, &title, row, row.points().map(|(_, seconds)| seconds), &format_label)?;
+    for series in &row.series {
+        draw_line(&mut chart, &series.points, series.colour)?;
+        let points = series.points.iter().zip(&series.quartiles);
+        chart.draw_series(points.map(|((size, _), (lower, upper))| {
+            let ends = vec![(*size, *lower), (*size, *upper)];
+            PathElement::new(ends, series.colour.stroke_width(2))
         }))?;
     }
     Ok(())
 }
 
-fn speedups(area: &Area<'_>, row: &Row<'_>, report: &Report) -> Drawn {
+fn draw_speedups(area: &Area<'_>, row: &Row<'_>, report: &Report) -> DrawResult {
     let Some(reference) = report.reference() else {
         return Ok(());
     };
     let Row { first, comparisons, .. } = row;
-    let all =
-        comparisons.iter().flat_map(|one| &one.speedups).map(|(_, speedup)| *speedup).chain([1.0]);
     if comparisons.is_empty() {
-        let alone = "no other device to compare with at these sizes";
-        area.draw(&Text::new(alone, (80, ROW as i32 / 2), font(14, PALE)))?;
+        let note = "no second device was measured at these sizes";
+        let position = (80, CHART_HEIGHT as i32 / 2);
+        area.draw(&Text::new(note, position, font(14, MUTED_COLOUR)))?;
         return Ok(());
     }
-    let title = format!("{}: times as fast as {}", first.workload, reference.device);
-    let mut chart =
-        axes(area, &title, row, all, &|speedup| rounded(&format!("{} x", digits(*speedup))))?;
-    let (left, right) = ends(row.points().map(|(size, _)| size));
-    chart.draw_series(LineSeries::new([(left, 1.0), (right, 1.0)], PALE.stroke_width(1)))?;
+    let title = format!("{}: speedup over {}", first.workload, reference.selector);
+    let speedups = comparisons
+        .iter()
+        .flat_map(|comparison| &comparison.speedups)
+        .map(|(_, speedup)| *speedup)
+        .chain([1.0]);
+    let format_label =
+        |speedup: &f64| trim_zeros(&format!("{} x", format_number(*speedup))).replace(' ', "");
+    let mut chart = axes(area, &title, row, speedups, &format_label)?;
+    let (left, right) = min_max(row.points().map(|(size, _)| size));
+    chart
+        .draw_series(LineSeries::new([(left, 1.0), (right, 1.0)], MUTED_COLOUR.stroke_width(1)))?;
     for comparison in comparisons {
-        let line = row.lines.iter().find(|line| line.device == comparison.device);
-        let colour = line.map_or(INK, |line| line.colour);
+        let series = row.series.iter().find(|series| series.device == comparison.device);
+        let colour = series.map_or(TEXT_COLOUR, |series| series.colour);
         let points: Vec<(f64, f64)> =
             comparison.speedups.iter().map(|(size, speedup)| (*size as f64, *speedup)).collect();
-        plot_line(&mut chart, &points, colour)?;
+        draw_line(&mut chart, &points, colour)?;
         if let Some(Crossover::At { size, .. }) = comparison.crossover {
-            let at = (size, 1.0);
-            chart.draw_series([Circle::new(at, 7, INK.stroke_width(2))])?;
-            let label = format!("wins from {} ≈ {} on", comparison.unit, about(size));
-            let (x, y) = chart.backend_coord(&at);
+            let crossover = (size, 1.0);
+            chart.draw_series([Circle::new(crossover, 7, TEXT_COLOUR.stroke_width(2))])?;
+            let label = format!("faster above {} ≈ {}", comparison.unit, format_estimate(size));
+            let (x, y) = chart.backend_coord(&crossover);
             let (origin_x, origin_y) = area.get_base_pixel();
             let (x, y) = (x - origin_x, y - origin_y);
-            // Where the rising line does not pass: to the right below it, or, where that leaves the picture, to the left
-            // above it.
+            // The line rises through the crossover. The label goes to the right below the line, or
+            // to the left above it if there is no space on the right.
             let width = 8 * label.chars().count() as i32;
-            let is_right = x + 14 + width < WIDTH as i32 / 2;
-            let (x, y) = if is_right { (x + 14, y + 8) } else { (x - 14 - width, y - 22) };
-            area.draw(&Text::new(label, (x, y), font(14, INK)))?;
+            let fits_right = x + 14 + width < WIDTH as i32 / 2;
+            let position = if fits_right { (x + 14, y + 8) } else { (x - 14 - width, y - 22) };
+            area.draw(&Text::new(label, position, font(14, TEXT_COLOUR)))?;
         }
     }
     Ok(())
 }
 
-/// One bar for each device, for a workload at one size.
-fn bars(area: &Area<'_>, row: &Row<'_>, report: &Report) -> Drawn {
-    let Some((at, _)) = row.points().next() else {
+/// Draws one bar per device, for a workload with a single size.
+fn draw_bars(area: &Area<'_>, row: &Row<'_>, report: &Report) -> DrawResult {
+    let Some((size, _)) = row.points().next() else {
         return Ok(());
     };
-    let title =
-        format!("{}: time at {} {}", row.first.workload, row.first.unit, size_text(at as usize));
-    area.draw(&Text::new(title, (24, 16), font(18, INK)))?;
-    let slowest = row.points().map(|(_, seconds)| seconds).fold(0.0, f64::max);
-    for (index, line) in row.lines.iter().enumerate() {
-        let seconds = line.points[0].1;
-        let (y, width) = (48 + 30 * index as i32, (560.0 * seconds / slowest).max(1.0) as i32);
-        area.draw(&Text::new(line.device.to_owned(), (24, y + 2), font(15, INK)))?;
-        area.draw(&Rectangle::new([(130, y), (130 + width, y + 20)], line.colour.filled()))?;
-        let mut label = time(seconds);
-        if let Some(speedup) = report.speedup(row.first.workload, at as usize, line.device) {
-            let reference = report.reference().map_or("-", |subject| subject.device.as_str());
-            label += &format!(", {} times as fast as {reference}", digits(speedup));
+    let Measurement { workload, unit, .. } = row.first;
+    let title = format!("{workload}: time per run at {unit} = {}", format_size(size as usize));
+    area.draw(&Text::new(title, (24, 16), font(18, TEXT_COLOUR)))?;
+    let max_seconds = row.points().map(|(_, seconds)| seconds).fold(0.0, f64::max);
+    for (index, series) in row.series.iter().enumerate() {
+        let seconds = series.points[0].1;
+        let (y, width) = (48 + 30 * index as i32, (560.0 * seconds / max_seconds).max(1.0) as i32);
+        area.draw(&Text::new(series.device.to_owned(), (24, y + 2), font(15, TEXT_COLOUR)))?;
+        area.draw(&Rectangle::new([(130, y), (130 + width, y + 20)], series.colour.filled()))?;
+        let mut label = format_time(seconds);
+        if let Some(speedup) = report.speedup(workload, size as usize, series.device) {
+            let reference = report.reference().map_or("-", |device| device.selector.as_str());
+            label += &format!(" (speedup over {reference}: {}x)", format_number(speedup));
         }
-        area.draw(&Text::new(label, (140 + width, y + 2), font(15, INK)))?;
+        area.draw(&Text::new(label, (140 + width, y + 2), font(15, TEXT_COLOUR)))?;
     }
     Ok(())
 }
 
-fn plot_line(chart: &mut Chart<'_>, points: &[(f64, f64)], colour: RGBColor) -> Drawn {
+fn draw_line(chart: &mut Chart<'_>, points: &[(f64, f64)], colour: RGBColor) -> DrawResult {
     chart.draw_series(LineSeries::new(points.to_vec(), colour.stroke_width(3)))?;
-    chart.draw_series(points.iter().map(|&at| Circle::new(at, 4, colour.filled())))?;
+    chart.draw_series(points.iter().map(|&point| Circle::new(point, 4, colour.filled())))?;
     Ok(())
 }
 
-/// Empty logarithmic axes: the sizes of a row to the right, `values` upwards.
+/// Draws empty logarithmic axes: x spans the sizes of a row, y spans `values`.
 fn axes<'a>(
     area: &Area<'a>,
     title: &str,
     row: &Row<'_>,
     values: impl Iterator<Item = f64>,
-    label: &dyn Fn(&f64) -> String,
-) -> Drawn<Chart<'a>> {
-    let (left, right) = ends(row.points().map(|(size, _)| size));
-    let (bottom, top) = ends(values);
-    // Room around the points, and at least a factor of four from end to end.
-    let room = (2.0 / (top / bottom).sqrt()).max(1.3);
+    format_label: &dyn Fn(&f64) -> String,
+) -> DrawResult<Chart<'a>> {
+    let (left, right) = min_max(row.points().map(|(size, _)| size));
+    let (bottom, top) = min_max(values);
+    // A margin around the points. The axis spans at least a factor of four.
+    let margin = (2.0 / (top / bottom).sqrt()).max(1.3);
     let mut chart = ChartBuilder::on(area)
-        .caption(title, font(18, INK))
+        .caption(title, font(18, TEXT_COLOUR))
         .margin(14)
         .x_label_area_size(44)
         .y_label_area_size(66)
         .build_cartesian_2d(
             (left / 1.15..right * 1.15).log_scale().base(2.0),
-            (bottom / room..top * room).log_scale(),
+            (bottom / margin..top * margin).log_scale(),
         )?;
-    let powers = |x: &f64| size_text(x.round() as usize);
+    let format_x = |x: &f64| format_size(x.round() as usize);
     chart
         .configure_mesh()
         .light_line_style(TRANSPARENT)
-        .bold_line_style(FAINT)
-        .axis_style(INK)
-        .label_style(font(13, INK))
-        .axis_desc_style(font(14, INK))
+        .bold_line_style(GRID_COLOUR)
+        .axis_style(TEXT_COLOUR)
+        .label_style(font(13, TEXT_COLOUR))
+        .axis_desc_style(font(14, TEXT_COLOUR))
         .x_labels(8)
         .y_labels(8)
-        .x_label_formatter(&powers)
-        .y_label_formatter(&label)
+        .x_label_formatter(&format_x)
+        .y_label_formatter(&format_label)
         .x_desc(row.first.unit)
         .draw()?;
     Ok(chart)
 }
 
-/// A number and its unit, without zeros after the point: axes are marked in round numbers.
-fn rounded(text: &str) -> String {
+/// Removes trailing zeros after the decimal point from a number with a unit, such as `1.50 ms`.
+fn trim_zeros(text: &str) -> String {
     match text.split_once(' ') {
         Some((number, unit)) if number.contains('.') && !number.contains('e') => {
             format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
@@ -281,63 +299,64 @@ fn rounded(text: &str) -> String {
     }
 }
 
-/// The least and the greatest.
-fn ends(values: impl Iterator<Item = f64>) -> (f64, f64) {
-    values.fold((f64::INFINITY, 0.0), |(least, greatest), value| {
-        (least.min(value), greatest.max(value))
-    })
+/// Returns the minimum and the maximum of positive values.
+fn min_max(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    values.fold((f64::INFINITY, 0.0), |(min, max), value| (min.min(value), max.max(value)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::bench::machine::Machine;
-    use crate::bench::results::{FORMAT, Numbers, Outcome, Subject};
+    use crate::bench::results::{FORMAT, MeasuredDevice, Metrics, Outcome};
     use crate::bench::runner::Timing;
     use crate::bench::workload::{Suite, WORKLOADS, Workload};
     use burn_wgsl::WgslDevice;
     use burn_wgsl::device::ResolvedDevice;
 
-    /// A report on a suite as if a GPU took 50 microseconds more than a tenth of the CPU's time.
+    /// Returns an invented report in which the GPU takes a tenth of the CPU's time plus 50 µs.
     fn report(suite: Suite) -> Report {
-        let machine = Machine::here();
-        let mut gpu = Subject::at(WgslDevice::Cpu, ResolvedDevice::Cpu, &machine);
-        gpu.device = "gpu:0".to_owned();
-        gpu.name = "A <GPU> & more".to_owned();
-        gpu.is_cpu = false;
-        let devices = vec![gpu, Subject::at(WgslDevice::Cpu, ResolvedDevice::Cpu, &machine)];
+        let machine = Machine::current();
+        let cpu = MeasuredDevice::new(WgslDevice::Cpu, ResolvedDevice::Cpu, &machine);
+        let gpu = MeasuredDevice {
+            selector: "gpu:0".to_owned(),
+            name: "A <GPU> & more".to_owned(),
+            is_cpu: false,
+            ..cpu.clone()
+        };
+        let devices = vec![gpu, cpu];
         let mut results = Vec::new();
-        let workloads: Vec<&Workload> = WORKLOADS.iter().filter(|one| one.suite == suite).collect();
-        for Workload { suite, name, what, unit, sizes, cost, .. } in &workloads {
-            for (size, subject) in
-                sizes.iter().flat_map(|size| devices.iter().map(move |subject| (*size, subject)))
-            {
-                let cpu = cost(size).flops.max(cost(size).bytes) / 5e10;
-                let seconds = if subject.is_cpu { cpu } else { 5e-5 + cpu / 10.0 };
+        let workloads: Vec<&Workload> =
+            WORKLOADS.iter().filter(|workload| workload.suite == suite).collect();
+        for workload in &workloads {
+            let device_sizes = workload
+                .sizes
+                .iter()
+                .flat_map(|size| devices.iter().map(move |device| (*size, device)));
+            for (size, device) in device_sizes {
+                let cost = (workload.cost)(size);
+                let cpu_seconds = cost.flops.max(cost.bytes) / 5e10;
+                let seconds = if device.is_cpu { cpu_seconds } else { 5e-5 + cpu_seconds / 10.0 };
                 let samples = vec![seconds * 0.9, seconds, seconds * 1.2];
                 let timing = Timing { first: 1.0, runs: 1, samples, profile: None };
-                let numbers = Numbers::of(timing, &cost(size), &subject.ceilings, None, false)
-                    .expect("it has samples");
-                let (device, outcome) =
-                    (subject.device.clone(), Outcome::Measured(Box::new(numbers)));
+                let metrics = Metrics::from_timing(timing, &cost, &device.ceilings, None, false)
+                    .expect("the timing has samples");
                 results.push(Measurement {
-                    suite: *suite,
-                    workload: name,
-                    what,
-                    unit,
+                    suite: workload.suite,
+                    workload: workload.name,
+                    description: workload.description,
+                    unit: workload.unit,
                     size,
-                    device,
-                    outcome,
+                    device: device.selector.clone(),
+                    outcome: Outcome::Measured(Box::new(metrics)),
                 });
             }
         }
-        let date = "2026-11-21T00:00:00Z".to_owned();
-        let (format, version, command) = (FORMAT, "1.0.0", Vec::new());
         let mut report = Report {
-            format,
-            version,
-            date,
-            command,
+            format: FORMAT,
+            version: "1.0.0",
+            date: "2026-11-21T00:00:00Z".to_owned(),
+            command: Vec::new(),
             rounds: 3,
             machine,
             devices,
@@ -349,31 +368,31 @@ mod tests {
     }
 
     #[test]
-    fn pictures_are_whole_and_mark_the_crossover() {
+    fn svg_is_complete_and_marks_the_crossover() {
         for suite in [Suite::Matmul, Suite::Elementwise, Suite::Train] {
             let text = svg(&report(suite)).unwrap();
             assert!(text.starts_with("<svg") && text.trim_end().ends_with("</svg>"));
             assert!(text.contains("A &lt;GPU&gt; &amp; more"));
             assert!(!text.contains("NaN") && !text.contains("inf"));
-            assert_eq!(text.contains("wins from n ≈ "), suite != Suite::Train, "{suite:?}");
-            assert!(text.contains("times as fast as cpu"), "{suite:?}");
+            assert_eq!(text.contains("faster above n ≈ "), suite != Suite::Train, "{suite:?}");
+            assert!(text.contains("speedup over cpu"), "{suite:?}");
         }
     }
 
     #[test]
-    fn marks_are_round() {
+    fn trim_zeros_keeps_units_and_exponents() {
         assert_eq!(
-            ["1.00 ms", "0.10 x", "100 µs", "1.5e-3 x"].map(rounded),
+            ["1.00 ms", "0.10 x", "100 µs", "1.5e-3 x"].map(trim_zeros),
             ["1 ms", "0.1 x", "100 µs", "1.5e-3 x"]
         );
     }
 
     #[test]
-    fn tables_keep_to_their_width() {
+    fn terminal_tables_fit_the_width() {
         for suite in [Suite::Elementwise, Suite::Train, Suite::Precision] {
             let text = super::super::terminal(&report(suite));
             for line in text.lines() {
-                assert!(line.chars().count() <= usize::from(crate::text::WIDTH), "{line}");
+                assert!(line.chars().count() <= usize::from(crate::output::WIDTH), "{line}");
             }
         }
     }

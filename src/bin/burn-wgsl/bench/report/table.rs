@@ -1,55 +1,60 @@
-//! The report in a terminal: the devices, a table for each workload, and what it comes to in sentences.
+//! The terminal report: a table of devices, then for each workload a table and the comparisons.
 
 use std::borrow::Cow;
 
-use super::{about, digits, size, time};
-use crate::bench::results::{Comparison, Measurement, Numbers, Outcome, Report, Subject};
+use super::{format_estimate, format_number, format_size, format_time};
+use crate::bench::results::{Comparison, MeasuredDevice, Measurement, Metrics, Outcome, Report};
 use crate::bench::stats::Crossover;
-use crate::text::{dense_table, table, wrapped};
+use crate::output::{dense_table, table, wrap};
 
+/// Returns the report as text for a terminal.
 pub fn terminal(report: &Report) -> String {
-    let mut text = devices(report);
+    let mut text = header(report);
     for first in report.workloads() {
-        text += &format!("\n{}", wrapped(&format!("{}: {}", first.workload, first.what)));
-        text += &measurements(report, first);
-        text += &kernels(report, first);
-        for comparison in report.comparisons.iter().filter(|one| one.workload == first.workload) {
-            text += &wrapped(&sentence(comparison));
+        text += &format!("\n{}", wrap(&format!("{}: {}", first.workload, first.description)));
+        text += &workload_table(report, first);
+        text += &kernel_tables(report, first);
+        let comparisons =
+            report.comparisons.iter().filter(|comparison| comparison.workload == first.workload);
+        for comparison in comparisons {
+            text += &wrap(&summary(comparison));
         }
     }
     text
 }
 
-fn devices(report: &Report) -> String {
-    let mut devices = table(["device", "name", "driver", "multiply-adds", "copies"]);
-    for Subject { device, name, driver, ceilings, .. } in &report.devices {
-        let rate = |rate: Option<f64>, unit: &str| match rate {
-            Some(rate) => format!("{} {unit}", digits(rate / 1e9)),
-            None => "-".to_owned(),
-        };
-        let (flops, bytes) =
-            (rate(ceilings.flops_per_second, "GFLOP/s"), rate(ceilings.bytes_per_second, "GB/s"));
-        devices.add_row([device, name, driver, &flops, &bytes]);
-    }
+/// Returns the version, the machine, the table of devices and their peak rates.
+fn header(report: &Report) -> String {
     let machine = &report.machine;
-    let mut text = wrapped(&format!(
+    let mut text = wrap(&format!(
         "burn-wgsl {} on {} ({} threads, {} {}), {}",
         report.version, machine.cpu, machine.threads, machine.os, machine.architecture, report.date
     ));
-    text += &(devices.trim_fmt() + "\n");
-    for Subject { device, ceilings, .. } in &report.devices {
-        text += &wrapped(&format!("Best rates of {device}: {}.", ceilings.how));
+    let mut table = table(["device", "name", "driver", "peak compute", "peak bandwidth"]);
+    for MeasuredDevice { selector, name, driver, ceilings, .. } in &report.devices {
+        let rate = |rate: Option<f64>, unit: &str| match rate {
+            Some(rate) => format!("{} {unit}", format_number(rate / 1e9)),
+            None => "-".to_owned(),
+        };
+        let compute = rate(ceilings.flops_per_second, "GFLOP/s");
+        let bandwidth = rate(ceilings.bytes_per_second, "GB/s");
+        table.add_row([selector, name, driver, &compute, &bandwidth]);
     }
-    text += &wrapped(&format!(
-        "Times are medians of {} samples (quartiles beside them) taken in turns; percentages are shares of the best rates.",
+    text += &(table.trim_fmt() + "\n");
+    for MeasuredDevice { selector, ceilings, .. } in &report.devices {
+        text += &wrap(&format!("Peak rates of {selector}: {}.", ceilings.method));
+    }
+    text += &wrap(&format!(
+        "Times are per run: the median of up to {} samples and the quartiles. Percentages next \
+         to rates are fractions of the peak rates.",
         report.rounds
     ));
     text
 }
 
-type Cell<'a> = dyn Fn(&Measurement, &Numbers) -> Option<String> + 'a;
+type Cell<'a> = dyn Fn(&Measurement, &Metrics) -> Option<String> + 'a;
 
-/// A column: its heading, and what it says of a measurement.
+/// A table column: its heading and the function that formats a cell.
 struct Column<'a> {
     heading: Cow<'a, str>,
     cell: Box<Cell<'a>>,
@@ -57,154 +62,165 @@ struct Column<'a> {
 
 fn column<'a>(
     heading: impl Into<Cow<'a, str>>,
-    cell: impl Fn(&Measurement, &Numbers) -> Option<String> + 'a,
+    cell: impl Fn(&Measurement, &Metrics) -> Option<String> + 'a,
 ) -> Column<'a> {
     Column { heading: heading.into(), cell: Box::new(cell) }
 }
 
-/// A rate in billions, with its share of the ceiling.
-fn rate(rate: Option<f64>, share: Option<f64>) -> Option<String> {
-    let rate = digits(rate? / 1e9);
+/// Formats a rate in units of 10^9 per second, with its share of the peak rate in percent.
+fn format_rate(rate: Option<f64>, share: Option<f64>) -> Option<String> {
+    let rate = format_number(rate? / 1e9);
     Some(match share {
         Some(share) => format!("{rate} ({:.0}%)", share * 100.0),
         None => rate,
     })
 }
 
-fn measurements(report: &Report, first: &Measurement) -> String {
+/// Formats a range of times. The unit is written once if both ends have the same.
+fn format_time_range(lower: f64, upper: f64) -> String {
+    let (lower, upper) = (format_time(lower), format_time(upper));
+    let lower = match (lower.split_once(' '), upper.split_once(' ')) {
+        (Some((number, lower_unit)), Some((_, upper_unit))) if lower_unit == upper_unit => number,
+        _ => lower.as_str(),
+    };
+    format!("{lower} - {upper}")
+}
+
+/// Returns the table of one workload, followed by the sizes that were skipped or failed.
+fn workload_table(report: &Report, first: &Measurement) -> String {
+    let reference = report.reference().map_or("-", |device| device.selector.as_str());
     let columns = [
-        column("median", |_, n| Some(time(n.seconds.median))),
-        column("quartiles", |_, n| {
-            let (lower, upper) = (time(n.seconds.lower_quartile), time(n.seconds.upper_quartile));
-            // One unit is enough where both have the same.
-            let lower = match (lower.split_once(' '), upper.split_once(' ')) {
-                (Some((number, a)), Some((_, b))) if a == b => number.to_owned(),
-                _ => lower,
-            };
-            Some(format!("{lower} - {upper}"))
+        column("median", |_, m| Some(format_time(m.seconds.median))),
+        column("quartiles", |_, m| {
+            Some(format_time_range(m.seconds.lower_quartile, m.seconds.upper_quartile))
         }),
-        column("GPU time", |_, n| n.gpu_seconds.map(time)),
-        column("first run", |_, n| Some(time(n.first_seconds))),
-        column("GFLOP/s", |_, n| rate(n.flops_per_second, n.flops_share)),
-        column("GB/s", |_, n| rate(n.bytes_per_second, n.bytes_share)),
-        column("error", |_, n| n.relative_error.map(|error| format!("{error:.1e}"))),
-        column(
-            format!("vs {}", report.reference().map_or("-", |subject| subject.device.as_str())),
-            |one, _| {
-                report
-                    .speedup(one.workload, one.size, &one.device)
-                    .map(|speedup| format!("{}x", digits(speedup)))
-            },
-        ),
+        column("GPU time", |_, m| m.gpu_seconds.map(format_time)),
+        column("first run", |_, m| Some(format_time(m.first_seconds))),
+        column("GFLOP/s", |_, m| format_rate(m.flops_per_second, m.flops_share)),
+        column("GB/s", |_, m| format_rate(m.bytes_per_second, m.bytes_share)),
+        column("error", |_, m| m.relative_error.map(|error| format!("{error:.1e}"))),
+        column(format!("vs {reference}"), |measurement, _| {
+            report
+                .speedup(measurement.workload, measurement.size, &measurement.device)
+                .map(|speedup| format!("{}x", format_number(speedup)))
+        }),
     ];
-    let rows: Vec<&Measurement> =
-        report.results.iter().filter(|one| one.workload == first.workload).collect();
-    let cells = |one: &Measurement, column: &Column<'_>| match &one.outcome {
-        Outcome::Measured(numbers) => (column.cell)(one, numbers),
+    let rows: Vec<&Measurement> = report
+        .results
+        .iter()
+        .filter(|measurement| measurement.workload == first.workload)
+        .collect();
+    let cell = |measurement: &Measurement, column: &Column<'_>| match &measurement.outcome {
+        Outcome::Measured(metrics) => (column.cell)(measurement, metrics),
         _ => None,
     };
-    // A column with nothing to say is left out.
-    let told = |column: &&Column<'_>| rows.iter().any(|one| cells(one, column).is_some());
-    let columns: Vec<&Column<'_>> = columns.iter().filter(told).collect();
-    let mut table = dense_table(
-        [first.unit, "device"]
-            .into_iter()
-            .chain(columns.iter().map(|column| column.heading.as_ref())),
-    );
-    // What was not measured, with the sizes that have the same reason.
-    let mut gaps: Vec<(String, Vec<String>)> = Vec::new();
-    for one in &rows {
-        let row = columns.iter().map(|column| cells(one, column).unwrap_or_else(|| "-".to_owned()));
-        let (word, reason) = match &one.outcome {
+    let has_cells = |column: &&Column<'_>| rows.iter().any(|row| cell(row, column).is_some());
+    let columns: Vec<&Column<'_>> = columns.iter().filter(has_cells).collect();
+    let headings = columns.iter().map(|column| &*column.heading);
+    let mut table = dense_table([first.unit, "device"].into_iter().chain(headings));
+    // Sizes that were not measured, grouped by outcome and reason.
+    let mut gaps: Vec<((&str, &str, &str), Vec<String>)> = Vec::new();
+    for measurement in rows.iter().copied() {
+        let size = format_size(measurement.size);
+        let (status, reason) = match &measurement.outcome {
             Outcome::Measured(_) => {
-                table.add_row([size(one.size), one.device.clone()].into_iter().chain(row));
+                let cells = columns
+                    .iter()
+                    .map(|column| cell(measurement, column).unwrap_or_else(|| "-".to_owned()));
+                table.add_row([size, measurement.device.clone()].into_iter().chain(cells));
                 continue;
             }
-            Outcome::Skipped { reason } => ("skipped", reason),
-            Outcome::Failed { reason } => ("failed", reason),
+            Outcome::Skipped { reason } => ("Skipped", reason.as_str()),
+            Outcome::Failed { reason } => ("Failed", reason.as_str()),
         };
-        let gap = format!("on {}: {word}: {reason}.", one.device);
-        match gaps.iter_mut().find(|(same, _)| *same == gap) {
-            Some((_, sizes)) => sizes.push(size(one.size)),
-            None => gaps.push((gap, vec![size(one.size)])),
+        let gap = (status, measurement.device.as_str(), reason);
+        match gaps.iter_mut().find(|(other, _)| *other == gap) {
+            Some((_, sizes)) => sizes.push(size),
+            None => gaps.push((gap, vec![size])),
         }
     }
     let mut text = if table.is_empty() { String::new() } else { table.trim_fmt() + "\n" };
-    for (gap, sizes) in gaps {
-        text += &wrapped(&format!("Size {} ({}) {gap}", sizes.join(", "), first.unit));
+    for ((status, device, reason), sizes) in gaps {
+        let sizes = sizes.join(", ");
+        text += &wrap(&format!("{status} on {device} at {} = {sizes}: {reason}.", first.unit));
     }
     text
 }
 
-/// The kernels of one run at the largest size, where they were asked for.
-fn kernels(report: &Report, first: &Measurement) -> String {
+/// Returns a table of the kernels of one run at the largest size for each device. Empty without
+/// `--profile`.
+fn kernel_tables(report: &Report, first: &Measurement) -> String {
     let mut text = String::new();
-    for subject in &report.devices {
-        let last = report.measured(first.workload, &subject.device).last();
-        let Some((at, Numbers { kernels: Some(kernels), .. })) = last else {
+    for device in &report.devices {
+        let last = report.measured(first.workload, &device.selector).last();
+        let Some((size, Metrics { kernels: Some(kernels), .. })) = last else {
             continue;
         };
-        let total: f64 = kernels.iter().map(|kernel| kernel.seconds).sum();
-        let calls: f64 = kernels.iter().map(|kernel| kernel.calls).sum();
+        let total_seconds: f64 = kernels.iter().map(|kernel| kernel.seconds).sum();
+        let total_calls: f64 = kernels.iter().map(|kernel| kernel.calls).sum();
         let mut table = dense_table(["kernel", "calls", "GPU time", "share"]);
         let row = |name: &str, calls: f64, seconds: f64| {
-            let share = format!("{:.1} %", 100.0 * seconds / total.max(f64::MIN_POSITIVE));
-            // Whole, unless a kernel does not run every time.
+            let share = 100.0 * seconds / total_seconds.max(f64::MIN_POSITIVE);
+            // The mean number of calls is fractional if a kernel does not run every time.
             let calls =
                 if calls.fract() == 0.0 { format!("{calls}") } else { format!("{calls:.1}") };
-            [name.to_owned(), calls, time(seconds), share]
+            [name.to_owned(), calls, format_time(seconds), format!("{share:.1}%")]
         };
         for kernel in kernels {
             table.add_row(row(&kernel.name, kernel.calls, kernel.seconds));
         }
-        table.add_row(row("all", calls, total));
-        text += &wrapped(&format!(
-            "Kernels of one run at {} {} on {}:",
+        table.add_row(row("total", total_calls, total_seconds));
+        text += &wrap(&format!(
+            "Kernels of one run on {} at {} = {}:",
+            device.selector,
             first.unit,
-            size(at),
-            subject.device
+            format_size(size)
         ));
         text += &(table.trim_fmt() + "\n");
     }
     text
 }
 
-/// What a comparison comes to.
-fn sentence(comparison: &Comparison) -> String {
+/// Summarises a comparison in one sentence.
+fn summary(comparison: &Comparison) -> String {
     let Comparison { workload, unit, device, reference, speedups, crossover } = comparison;
-    let (Some((first, at_first)), Some((last, at_last))) = (speedups.first(), speedups.last())
+    let (Some((first_size, first_speedup)), Some((last_size, last_speedup))) =
+        (speedups.first(), speedups.last())
     else {
         return String::new();
     };
-    let faster = |speedup: f64| match speedup {
-        speedup if speedup >= 1.0 => format!("{} times as fast", digits(speedup)),
-        speedup => format!("{} times as slow", digits(1.0 / speedup)),
+    let relative = |speedup: f64| match speedup {
+        speedup if speedup >= 1.0 => format!("{}x faster", format_number(speedup)),
+        speedup => format!("{}x slower", format_number(1.0 / speedup)),
     };
-    let (at_first, at_last) = (faster(*at_first), faster(*at_last));
-    let ends = format!("{at_first} at {}, {at_last} at {}", size(*first), size(*last));
+    let (at_first, at_last) = (relative(*first_speedup), relative(*last_speedup));
+    let (first_size, last_size) = (format_size(*first_size), format_size(*last_size));
+    let range = format!("{at_first} at {unit} = {first_size}, {at_last} at {unit} = {last_size}");
     match crossover {
         None => {
-            format!("{workload}: {device} is {at_last} as {reference} at {unit} {}.", size(*last))
+            format!("{workload}: {device} is {at_last} than {reference} at {unit} = {last_size}.")
         }
         Some(Crossover::Always) => {
             format!(
-                "{workload}: {device} is faster than {reference} at every size measured: {ends}."
+                "{workload}: {device} is faster than {reference} at every measured size: {range}."
             )
         }
         Some(Crossover::Never) => {
             format!(
-                "{workload}: {device} is slower than {reference} at every size measured: {ends}."
+                "{workload}: {device} is slower than {reference} at every measured size: {range}."
             )
         }
-        Some(Crossover::At { size: at, between: (below, above) }) => format!(
-            "{workload}: {device} starts to win over {reference} at about {unit} {} (interpolated between {} and {}); it is {ends}.",
-            about(*at),
-            size(*below as usize),
-            size(*above as usize),
+        Some(Crossover::At { size, between: (below, above) }) => format!(
+            "{workload}: {device} is faster than {reference} above {unit} ≈ {} (interpolated \
+             between {} and {}): {range}.",
+            format_estimate(*size),
+            format_size(*below as usize),
+            format_size(*above as usize),
         ),
         Some(Crossover::NotAtTheEnd) => {
             format!(
-                "{workload}: {device} wins over {reference} at some sizes, but not at the largest: {ends}."
+                "{workload}: {device} is faster than {reference} at some sizes, but not at the \
+                 largest: {range}."
             )
         }
     }

@@ -1,0 +1,52 @@
+// cast: out[i] = x[i], where x or out has 16-bit floats, two per word. Rounds to nearest, ties to even.
+// FROM_F32, FROM_F16, FROM_BF16 and TO_F32, TO_F16, TO_BF16 are the types of x and out.
+// Each invocation computes two neighbours, so that it owns the word it stores. x is read through its
+// strides; out is packed.
+//#include "lib/walk"
+
+struct Params {
+    // Pairs of elements.
+    count: u32,
+    len: u32,
+    pad0: u32,
+    pad1: u32,
+    walk: Walk,
+}
+
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> x: array<u32>;
+@group(0) @binding(auto) var<storage, read_write> out: array<u32>;
+
+//#if FROM_F32
+fn load(i: u32) -> f32 {
+    return bitcast<f32>(x[locate(i).x]);
+}
+//#else
+fn load(i: u32) -> f32 {
+    let at = locate(i).x;
+    let bits = (x[at >> 1u] >> ((at & 1u) * 16u)) & 0xffffu;
+//#if FROM_F16
+    return f16_to_f32(bits);
+//#else
+    return bitcast<f32>(bits << 16u);
+//#endif
+}
+//#endif
+
+fn invocation(pair: u32) {
+    let i = pair * 2u;
+    let a = load(i);
+    let b = load(min(i + 1u, p.len - 1u));
+//#if TO_F32
+    out[i] = bitcast<u32>(a);
+    if (i + 1u < p.len) { out[i + 1u] = bitcast<u32>(b); }
+//#endif
+//#if TO_F16
+    out[pair] = f32_to_f16(a) | (f32_to_f16(b) << 16u);
+//#endif
+//#if TO_BF16
+    out[pair] = f32_to_bf16(a) | (f32_to_bf16(b) << 16u);
+//#endif
+}
+//#include "lib/invocation"
+//#use "lib/half"

@@ -1,0 +1,43 @@
+// gather_nd: out[n, s] = x[location(n) * slice_len + s]. Row n of indices [n, k] holds one index into each of
+// the first k axes of x; its location is the row-major index over these axes.
+// An index outside its axis is clamped to it, so that every read is in bounds.
+// LOCATIONS: out[n] = location(n), or -1 if an index is outside its axis.
+
+alias E = f32;
+
+struct Params {
+    // Elements of out.
+    count: u32,
+    // Axes of x that a row of indices indexes.
+    indexed_axes: u32,
+    // Elements of x at each location.
+    slice_len: u32,
+    pad0: u32,
+    // Sizes of the indexed axes.
+    shape: array<vec4<u32>, 3>,
+}
+
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> indices: array<i32>;
+//#if !LOCATIONS
+@group(0) @binding(auto) var<storage, read> x: array<E>;
+//#endif
+@group(0) @binding(auto) var<storage, read_write> out: array<E>;
+
+fn invocation(i: u32) {
+    let row = i / p.slice_len;
+    var location = 0u;
+    var in_bounds = true;
+    for (var axis = 0u; axis < p.indexed_axes; axis++) {
+        let size = i32(p.shape[axis >> 2u][axis & 3u]);
+        let index = indices[row * p.indexed_axes + axis];
+        in_bounds = in_bounds && index >= 0 && index < size;
+        location = location * u32(size) + u32(clamp(index, 0, size - 1));
+    }
+//#if LOCATIONS
+    out[i] = select(-1, E(location), in_bounds);
+//#else
+    out[i] = x[location * p.slice_len + i % p.slice_len];
+//#endif
+}
+//#include "lib/invocation"

@@ -1,0 +1,85 @@
+// pool: out[n, c, h, w] = maximum or average of x[n, c, y, x] over the elements of a window
+// MAX: the maximum; INDICES: also stores its position, y * width + x. Otherwise the average. ADAPTIVE: the
+// windows cover the input evenly, and their sizes depend on their positions.
+// Each invocation computes one column of LINES lines, so that it divides once for all of them.
+//#include "lib/pool"
+
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> x: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> out: array<f32>;
+//#if INDICES
+@group(0) @binding(auto) var<storage, read_write> indices: array<i32>;
+//#endif
+
+// Computes out[i] from the window of output pixel (h, w) in the plane of x at `base`.
+//#if MAX
+fn reduce_window(i: u32, h: u32, w: u32, base: u32) {
+    var best = -inf();
+    var best_at = 0u;
+    var found = false;
+    for (var a = 0u; a < p.kernel_h; a++) {
+        // Above or left of the image the coordinate wraps and is too large.
+        let y = h * p.stride_h + a * p.dilation_h - p.padding_h;
+        if (y >= p.in_h) { continue; }
+        for (var b = 0u; b < p.kernel_w; b++) {
+            let xx = w * p.stride_w + b * p.dilation_w - p.padding_w;
+            if (xx >= p.in_w) { continue; }
+            let v = x[base + y * p.in_w + xx];
+            if (!found || v > best || is_nan(v)) {
+                best = v;
+                best_at = y * p.in_w + xx;
+                found = true;
+            }
+        }
+    }
+    out[i] = best;
+//#if INDICES
+    indices[i] = i32(best_at);
+//#endif
+}
+//#else
+fn reduce_window(i: u32, h: u32, w: u32, base: u32) {
+    var sum = 0.0;
+//#if ADAPTIVE
+    let top = window_start(h, p.in_h, p.out_h);
+    let bottom = window_end(h, p.in_h, p.out_h);
+    let left = window_start(w, p.in_w, p.out_w);
+    let right = window_end(w, p.in_w, p.out_w);
+    for (var y = top; y < bottom; y++) {
+        for (var xx = left; xx < right; xx++) {
+            sum += x[base + y * p.in_w + xx];
+        }
+    }
+    out[i] = sum / f32((bottom - top) * (right - left));
+//#else
+    for (var a = 0u; a < p.kernel_h; a++) {
+        // Above or left of the image the coordinate wraps and is too large.
+        let y = h * p.stride_h + a * p.dilation_h - p.padding_h;
+        if (y >= p.in_h) { continue; }
+        for (var b = 0u; b < p.kernel_w; b++) {
+            let xx = w * p.stride_w + b * p.dilation_w - p.padding_w;
+            if (xx >= p.in_w) { continue; }
+            sum += x[base + y * p.in_w + xx];
+        }
+    }
+    out[i] = sum / window_count(h, w);
+//#endif
+}
+//#endif
+
+fn invocation(i: u32) {
+    let w = i % p.out_w;
+    let first = i / p.out_w * LINES;
+    var h = first % p.out_h;
+    var base = first / p.out_h * p.in_h * p.in_w;
+    for (var line = first; line < min(first + LINES, p.lines); line++) {
+        reduce_window(line * p.out_w + w, h, w, base);
+        h++;
+        if (h == p.out_h) {
+            h = 0u;
+            base += p.in_h * p.in_w;
+        }
+    }
+}
+//#include "lib/invocation"
+//#use "lib/math"

@@ -1,0 +1,244 @@
+//! Launches with Burn's argument types: what the rows of the contract call besides the launchers
+//! themselves.
+
+use std::sync::Arc;
+
+use burn_backend::ops::{
+    AttentionModuleOptions, ConvTransposeOptions, DeformConvOptions, UnfoldOptions,
+};
+use burn_backend::tensor::IndexingUpdateOp;
+use burn_backend::{DType as BurnDType, Scalar};
+use burn_std::Slice;
+
+use super::tensor::{GpuQuantized, stored_dtype};
+use crate::kernels::common::conv_geometry::spatial_options;
+use crate::kernels::common::options::{
+    AttentionOptions, ConvOptions, DeformOptions, PoolWindow, ScatterOp, TransposedOptions,
+};
+use crate::kernels::composed::{create, quantized, views};
+use crate::kernels::elementwise::ScalarValue;
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::{cast, gather};
+use crate::runtime::Runtime;
+use crate::tensor::{DType, Result, SliceAxis, Tensor};
+
+/// Burn's scalars as launchers take them, by the kind of the row's tensors.
+#[expect(non_snake_case, reason = "named after the kinds of the tables")]
+pub(crate) mod scalar_value {
+    use super::{Scalar, ScalarValue, int_value};
+
+    pub fn F(scalar: Scalar) -> ScalarValue {
+        ScalarValue::Float(scalar.elem())
+    }
+
+    pub fn I(scalar: Scalar) -> ScalarValue {
+        ScalarValue::Int(int_value(scalar))
+    }
+
+    pub fn B(scalar: Scalar) -> ScalarValue {
+        ScalarValue::Bool(scalar.elem())
+    }
+}
+
+/// A scalar as an integer; floats are truncated.
+pub(crate) fn int_value(scalar: Scalar) -> i128 {
+    match scalar {
+        Scalar::Int(x) => x.into(),
+        Scalar::UInt(x) => x.into(),
+        Scalar::Float(x) => x as i128,
+        Scalar::Bool(x) => x.into(),
+    }
+}
+
+/// The storage type of a type for which the context has found that the GPU supports it.
+fn stored(runtime: &Runtime, dtype: impl Into<BurnDType>) -> DType {
+    stored_dtype(dtype.into(), runtime).unwrap_or(DType::F32)
+}
+
+/// A float tensor filled with `value`.
+pub(crate) fn full_float(runtime: &Arc<Runtime>, shape: &[usize], value: f32) -> Result<Tensor> {
+    create::full(runtime, shape, ScalarValue::Float(value), DType::F32)
+}
+
+/// An integer tensor filled with `value`.
+pub(crate) fn full_int(
+    runtime: &Arc<Runtime>,
+    shape: &[usize],
+    value: i128,
+    dtype: burn_std::IntDType,
+) -> Result<Tensor> {
+    let dtype = stored(runtime, dtype).compute_type();
+    create::full(runtime, shape, ScalarValue::Int(value), dtype)
+}
+
+/// A boolean tensor filled with `value`.
+pub(crate) fn full_bool(runtime: &Arc<Runtime>, shape: &[usize], value: bool) -> Result<Tensor> {
+    create::full(runtime, shape, ScalarValue::Bool(value), DType::Bool)
+}
+
+/// The integers of a range, `step` apart.
+pub(crate) fn arange(
+    runtime: &Arc<Runtime>,
+    range: std::ops::Range<i64>,
+    step: usize,
+    dtype: burn_std::IntDType,
+) -> Result<Tensor> {
+    assert!(step > 0, "arange: the step must not be zero");
+    let len = usize::try_from(range.end - range.start).unwrap_or(0).div_ceil(step);
+    create::arange(runtime, range.start, step, len, stored(runtime, dtype).compute_type())
+}
+
+/// Casts a tensor to the storage type of a Burn type.
+pub(crate) fn cast_to(tensor: Tensor, dtype: impl Into<BurnDType>) -> Result<Tensor> {
+    let to = stored(tensor.runtime(), dtype);
+    cast::cast(tensor, to)
+}
+
+/// Swaps the last two axes.
+pub(crate) fn transpose(tensor: Tensor) -> Result<Tensor> {
+    let rank = tensor.shape().len();
+    views::swap_dims(tensor, rank - 2, rank - 1)
+}
+
+/// The maximum or minimum of each line along an axis, and its index.
+pub(crate) fn with_indices(
+    arg: Reduction,
+    tensor: Tensor,
+    axis: usize,
+) -> Result<(Tensor, Tensor)> {
+    let indices = reduce::dim(arg, tensor.clone(), axis)?;
+    Ok((gather::gather(axis, tensor, indices.clone())?, indices))
+}
+
+/// Converts Burn's slices. A negative step starts at the end of its range.
+pub(crate) fn slice_axes(shape: &[usize], slices: &[Slice]) -> Vec<SliceAxis> {
+    let axis = |(slice, &size): (&Slice, &usize)| {
+        let range = slice.to_range(size);
+        let len = range.end.saturating_sub(range.start).div_ceil(slice.step.unsigned_abs().max(1));
+        let start = if slice.step < 0 { range.end.saturating_sub(1) } else { range.start };
+        SliceAxis { start, step: slice.step, len }
+    };
+    slices.iter().zip(shape).map(axis).collect()
+}
+
+/// A slice of a tensor.
+pub(crate) fn slice(tensor: Tensor, slices: &[Slice]) -> Result<Tensor> {
+    let axes = slice_axes(tensor.shape(), slices);
+    views::slice(tensor, &axes)
+}
+
+/// A tensor with a slice replaced.
+pub(crate) fn slice_assign(tensor: Tensor, slices: &[Slice], value: Tensor) -> Result<Tensor> {
+    let axes = slice_axes(tensor.shape(), slices);
+    views::slice_assign(tensor, &axes, value)
+}
+
+/// A slice of a quantised tensor.
+pub(crate) fn slice_quantized(
+    tensor: quantized::Quantized,
+    slices: &[Slice],
+) -> Result<quantized::Quantized> {
+    let axes = slice_axes(tensor.shape(), slices);
+    quantized::slice(tensor, &axes)
+}
+
+/// The index of the maximum or minimum along an axis. Compares floats, because integers of
+/// different blocks have different scales.
+pub(crate) fn arg_quantized(arg: Reduction, tensor: &GpuQuantized, axis: usize) -> Result<Tensor> {
+    reduce::dim(arg, quantized::dequantize(&tensor.values)?, axis)
+}
+
+/// Converts Burn's scatter op.
+pub(crate) fn scatter_op(op: IndexingUpdateOp) -> ScatterOp {
+    match op {
+        IndexingUpdateOp::Assign => ScatterOp::Assign,
+        IndexingUpdateOp::Add => ScatterOp::Add,
+        IndexingUpdateOp::Mul => ScatterOp::Mul,
+        IndexingUpdateOp::Min => ScatterOp::Min,
+        IndexingUpdateOp::Max => ScatterOp::Max,
+    }
+}
+
+impl<const N: usize> From<burn_backend::ops::ConvOptions<N>> for ConvOptions {
+    fn from(options: burn_backend::ops::ConvOptions<N>) -> Self {
+        Self {
+            stride: spatial_options(options.stride, 1),
+            padding: spatial_options(options.padding, 0),
+            dilation: spatial_options(options.dilation, 1),
+            groups: options.groups,
+        }
+    }
+}
+
+impl<const N: usize> From<ConvTransposeOptions<N>> for TransposedOptions {
+    fn from(options: ConvTransposeOptions<N>) -> Self {
+        Self {
+            conv: ConvOptions {
+                stride: spatial_options(options.stride, 1),
+                padding: spatial_options(options.padding, 0),
+                dilation: spatial_options(options.dilation, 1),
+                groups: options.groups,
+            },
+            output_padding: spatial_options(options.padding_out, 0),
+        }
+    }
+}
+
+impl From<DeformConvOptions<2>> for DeformOptions {
+    fn from(options: DeformConvOptions<2>) -> Self {
+        Self {
+            conv: ConvOptions {
+                stride: spatial_options(options.stride, 1),
+                padding: spatial_options(options.padding, 0),
+                dilation: spatial_options(options.dilation, 1),
+                groups: options.weight_groups,
+            },
+            offset_groups: options.offset_groups,
+        }
+    }
+}
+
+impl From<UnfoldOptions> for ConvOptions {
+    fn from(options: UnfoldOptions) -> Self {
+        let UnfoldOptions { stride, padding, dilation } = options;
+        burn_backend::ops::ConvOptions::new(stride, padding, dilation, 1).into()
+    }
+}
+
+/// The window of average pooling.
+pub(crate) fn average_window(
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    count_include_pad: bool,
+    ceil_mode: bool,
+) -> PoolWindow {
+    PoolWindow { kernel, stride, padding, dilation: [1, 1], ceil_mode, count_include_pad }
+}
+
+/// The window of maximum pooling.
+pub(crate) fn max_window(
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    dilation: [usize; 2],
+    ceil_mode: bool,
+) -> PoolWindow {
+    PoolWindow { kernel, stride, padding, dilation, ceil_mode, count_include_pad: false }
+}
+
+/// Converts Burn's attention options.
+///
+/// # Panics
+///
+/// Panics if the softcap is not positive.
+pub(crate) fn attention_options(options: &AttentionModuleOptions) -> AttentionOptions {
+    if let Some(softcap) = options.softcap {
+        assert!(softcap > 0.0, "attention: the softcap must be positive, not {softcap}");
+    }
+    AttentionOptions {
+        scale: options.scale.map(|scale| scale as f32),
+        softcap: options.softcap.map(|softcap| softcap as f32),
+        causal: options.is_causal,
+    }
+}

@@ -1,0 +1,361 @@
+//! Uploads and readbacks: host data to tensors and back.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use burn_backend::ops::{
+    QTensorOps, TransactionOps, TransactionPrimitive, TransactionPrimitiveData,
+};
+use burn_backend::{DType, ExecutionError, TensorData};
+use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
+use burn_std::quantization::{QuantScheme, QuantizedBytes};
+use burn_std::{BoolStore, Shape};
+
+use super::Wgsl;
+use super::resolve::{HAS_CPU, check_can_block, fail, fail_without_cpu, resolve, runtime};
+use super::tensor::{
+    GpuQuantized, QuantizedStorage, Storage, WgslQuantizedTensor, WgslTensor, burn_dtype,
+    kernel_format, stored_dtype,
+};
+use crate::device::{DeviceError, WgslDevice};
+use crate::kernels::composed::quantized::Quantized;
+use crate::kernels::composed::views;
+use crate::runtime::{Allocation, Runtime};
+use crate::tensor::{self, Tensor};
+
+/// Converts an error to Burn's type.
+pub(crate) fn execution_error(error: &dyn std::fmt::Display) -> ExecutionError {
+    ExecutionError::WithContext { reason: error.to_string() }
+}
+
+/// Uploads `data` to the device. If its GPU cannot store the type, the tensor is kept on the CPU.
+pub(crate) fn upload(data: TensorData, device: &WgslDevice, op: &'static str) -> WgslTensor {
+    let runtime = runtime(device, op);
+    let stored = runtime.and_then(|runtime| Some((stored_dtype(data.dtype, &runtime)?, runtime)));
+    // A browser stores 64-bit integers in 32 bits on adapters without them.
+    let data = match &stored {
+        Some((dtype, _)) if data.dtype.size() == 8 && dtype.size() == 4 => {
+            narrow(data).unwrap_or_else(|error| fail(op, device, &error))
+        }
+        _ => data,
+    };
+    let storage = match (stored, data.dtype) {
+        (Some((dtype, runtime)), _) => {
+            let bytes = to_stored(&data, dtype);
+            let uploaded = Tensor::upload(&runtime, data.shape.as_slice(), dtype, &bytes);
+            Storage::Gpu(uploaded.unwrap_or_else(|error| fail(op, device, &error)))
+        }
+        _ if !HAS_CPU => fail_without_cpu(op),
+        // burn-flex expects all booleans of an op in one format, and has no 32-bit booleans.
+        (None, DType::Bool(_)) => {
+            let bytes: Vec<u8> = bool_bytes(&data).collect();
+            let dtype = DType::Bool(BoolStore::Native);
+            Storage::Cpu(FlexTensor::from_data(TensorData::from_bytes_vec(
+                bytes, data.shape, dtype,
+            )))
+        }
+        _ => Storage::Cpu(FlexTensor::from_data(data)),
+    };
+    WgslTensor { device: *device, storage }
+}
+
+/// Converts 64-bit integers to 32 bits if all of them fit.
+fn narrow(data: TensorData) -> Result<TensorData, String> {
+    let (too_large, narrow) = match data.dtype {
+        DType::U64 => {
+            let too_large = data.iter::<u64>().find(|&x| u32::try_from(x).is_err());
+            (too_large.map(i128::from), DType::U32)
+        }
+        _ => {
+            let too_large = data.iter::<i64>().find(|&x| i32::try_from(x).is_err());
+            (too_large.map(i128::from), DType::I32)
+        }
+    };
+    match too_large {
+        None => Ok(data.convert_dtype(narrow)),
+        Some(value) => Err(format!(
+            "{value} does not fit in the 32 bits that this device has for {:?}; scale or split \
+             the numbers, or use the CPU device",
+            data.dtype
+        )),
+    }
+}
+
+/// The elements in the GPU's storage format, padded to a multiple of four bytes.
+fn to_stored(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
+    fn widen<T: Copy + bytemuck::Pod>(data: &TensorData, to_word: fn(T) -> i32) -> Cow<'_, [u8]> {
+        let elements = data.as_bytes().chunks_exact(size_of::<T>());
+        let words = elements.map(|bytes| to_word(bytemuck::pod_read_unaligned(bytes)));
+        words.flat_map(i32::to_ne_bytes).collect()
+    }
+    match dtype {
+        tensor::DType::Bool => {
+            bool_bytes(data).flat_map(|byte| u32::from(byte).to_ne_bytes()).collect()
+        }
+        tensor::DType::I16 => widen(data, |x: i16| x.into()),
+        tensor::DType::I8 => widen(data, |x: i8| x.into()),
+        tensor::DType::U16 => widen(data, |x: u16| x.into()),
+        tensor::DType::U8 => widen(data, |x: u8| x.into()),
+        _ => {
+            let mut bytes = Cow::from(data.as_bytes());
+            if !bytes.len().is_multiple_of(4) {
+                let padded = bytes.len().next_multiple_of(4);
+                bytes.to_mut().resize(padded, 0);
+            }
+            bytes
+        }
+    }
+}
+
+/// Booleans of any format as bytes 0 and 1.
+fn bool_bytes(data: &TensorData) -> impl Iterator<Item = u8> + '_ {
+    let size = data.dtype.size();
+    data.as_bytes().chunks_exact(size).map(|bytes| u8::from(bytes.iter().any(|&byte| byte != 0)))
+}
+
+/// The stored bytes of a GPU tensor as host data. Booleans become Rust's `bool`.
+fn from_stored(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
+    let shape = Shape::from(tensor.shape().to_vec());
+    let dtype = match burn_dtype(tensor.dtype()) {
+        DType::Bool(_) => DType::Bool(BoolStore::Native),
+        other => other,
+    };
+    let size = dtype.size();
+    if size < tensor.dtype().size() as usize {
+        // The element is the low bytes of a 32-bit word.
+        let low_bytes = |word: &[u8]| {
+            let word = bytemuck::pod_read_unaligned::<u32>(word);
+            word.to_le_bytes().into_iter().take(size)
+        };
+        let narrow: Vec<u8> = bytes.chunks_exact(4).flat_map(low_bytes).collect();
+        return TensorData::from_bytes_vec(narrow, shape, dtype);
+    }
+    bytes.truncate(tensor.len() * size);
+    TensorData::from_bytes_vec(bytes, shape, dtype)
+}
+
+/// Reads a tensor back.
+pub(crate) async fn into_data(tensor: WgslTensor) -> Result<TensorData, ExecutionError> {
+    let mut data = read_all(vec![tensor]).await?;
+    data.pop().ok_or_else(|| execution_error(&"nothing was read back"))
+}
+
+/// Reads tensors back, those on the same GPU in one submission.
+async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>, ExecutionError> {
+    let mut out: Vec<Option<TensorData>> = Vec::with_capacity(tensors.len());
+    let mut pending: Vec<(usize, Tensor)> = Vec::new();
+    for (index, tensor) in tensors.into_iter().enumerate() {
+        match tensor.storage {
+            Storage::Cpu(_) if !HAS_CPU => {
+                return Err(execution_error(&DeviceError::NoCpuBackend));
+            }
+            Storage::Cpu(tensor) => out.push(Some(tensor.into_data())),
+            Storage::Gpu(tensor) => {
+                let tensor = views::packed(tensor).map_err(|error| execution_error(&error))?;
+                pending.push((index, tensor));
+                out.push(None);
+            }
+        }
+    }
+    while let Some((_, first)) = pending.first() {
+        let runtime: Arc<Runtime> = first.runtime().clone();
+        let (same_gpu, others): (Vec<_>, Vec<_>) =
+            pending.into_iter().partition(|(_, tensor)| Arc::ptr_eq(tensor.runtime(), &runtime));
+        let ranges: Vec<(Arc<Allocation>, u64)> =
+            same_gpu.iter().map(|(_, tensor)| tensor.readback_range()).collect();
+        let read = runtime.read(&ranges).await.map_err(|error| execution_error(&error))?;
+        for ((index, tensor), bytes) in same_gpu.iter().zip(read) {
+            out[*index] = Some(from_stored(bytes, tensor));
+        }
+        pending = others;
+    }
+    out.into_iter()
+        .collect::<Option<_>>()
+        .ok_or_else(|| execution_error(&"a tensor was not read back"))
+}
+
+/// Reads a tensor back, blocking until the GPU has finished.
+///
+/// # Panics
+///
+/// Panics if the device fails, and in a browser, where the host cannot block.
+pub(crate) fn read_blocking(tensor: WgslTensor, op: &'static str) -> TensorData {
+    let device = tensor.device;
+    if matches!(tensor.storage, Storage::Gpu(_)) {
+        check_can_block(op, &device);
+    }
+    pollster::block_on(into_data(tensor)).unwrap_or_else(|error| fail(op, &device, &error))
+}
+
+/// Moves a tensor to another device, through the host unless both are the same device.
+pub(crate) fn to_device(tensor: WgslTensor, device: &WgslDevice, op: &'static str) -> WgslTensor {
+    if resolve(&tensor.device, op) == resolve(device, op) {
+        return WgslTensor { device: *device, ..tensor };
+    }
+    upload(read_blocking(tensor, op), device, op)
+}
+
+/// Uploads quantised data. On a GPU without kernels for its scheme, the tensor is kept on the CPU.
+pub(crate) fn upload_quantized(
+    data: TensorData,
+    device: &WgslDevice,
+    op: &'static str,
+) -> WgslQuantizedTensor {
+    let scheme = match data.dtype {
+        DType::QFloat(scheme) => scheme,
+        other => fail(op, device, &format!("the data is {other:?}, not quantised")),
+    };
+    let storage = match runtime(device, op) {
+        Some(runtime) if kernel_format(&scheme).is_some() => {
+            let uploaded = upload_to_gpu(&runtime, data, scheme);
+            let tensor = uploaded.unwrap_or_else(|error| fail(op, device, &error));
+            QuantizedStorage::Gpu(Box::new(tensor))
+        }
+        _ if !HAS_CPU => fail_without_cpu(op),
+        _ => QuantizedStorage::Cpu(Flex::q_from_data(data, &FlexDevice)),
+    };
+    WgslQuantizedTensor { device: *device, storage }
+}
+
+fn upload_to_gpu(
+    runtime: &Arc<Runtime>,
+    data: TensorData,
+    scheme: QuantScheme,
+) -> tensor::Result<GpuQuantized> {
+    let shape = data.shape.clone();
+    let num_elements = data.num_elements();
+    let quantized = QuantizedBytes { bytes: data.into_bytes(), scheme, num_elements };
+    let (values, params) = quantized.into_vec_i8();
+    let mut bytes: Vec<u8> = bytemuck::cast_vec(values);
+    bytes.resize(num_elements.next_multiple_of(4), 0);
+    let words = [bytes.len() / 4];
+    let words = Tensor::upload(runtime, &words, tensor::DType::I32, &bytes)?;
+    let scale_count = [params.scales.len()];
+    let scales = bytemuck::cast_slice(&params.scales);
+    let scales = Tensor::upload(runtime, &scale_count, tensor::DType::F32, scales)?;
+    GpuQuantized::new(&scheme, |format| Quantized::new(words, &shape, scales, format))
+}
+
+/// The host data of a quantised tensor of the CPU backend.
+pub(crate) fn cpu_data(tensor: FlexQTensor) -> TensorData {
+    // burn-flex computes synchronously, so this future is ready at once.
+    pollster::block_on(Flex::q_into_data(tensor))
+        .unwrap_or_else(|error| panic!("q_into_data: {error}"))
+}
+
+/// Reads a quantised tensor back.
+pub(crate) async fn into_quantized_data(
+    tensor: WgslQuantizedTensor,
+) -> Result<TensorData, ExecutionError> {
+    let (_, mut data) = read_with_quantized(Vec::new(), vec![tensor]).await?;
+    data.pop().ok_or_else(|| execution_error(&"nothing was read back"))
+}
+
+/// Reads a quantised tensor back, blocking until the GPU has finished.
+///
+/// # Panics
+///
+/// Panics if the device fails, and in a browser, where the host cannot block.
+pub(crate) fn read_quantized_blocking(tensor: WgslQuantizedTensor, op: &'static str) -> TensorData {
+    let device = tensor.device;
+    if matches!(tensor.storage, QuantizedStorage::Gpu(_)) {
+        check_can_block(op, &device);
+    }
+    pollster::block_on(into_quantized_data(tensor))
+        .unwrap_or_else(|error| fail(op, &device, &error))
+}
+
+/// Moves a quantised tensor to another device, through the host unless both are the same device.
+pub(crate) fn quantized_to_device(
+    tensor: WgslQuantizedTensor,
+    device: &WgslDevice,
+    op: &'static str,
+) -> WgslQuantizedTensor {
+    if resolve(&tensor.device, op) == resolve(device, op) {
+        return WgslQuantizedTensor { device: *device, ..tensor };
+    }
+    upload_quantized(read_quantized_blocking(tensor, op), device, op)
+}
+
+/// A quantised tensor during a readback.
+enum Pending {
+    /// Its data, which was on the host.
+    Host(TensorData),
+    /// Its words and scales are being read back.
+    Gpu { shape: Vec<usize>, scheme: QuantScheme },
+}
+
+/// Reads tensors and quantised tensors back, those on the same GPU in one submission.
+async fn read_with_quantized(
+    mut tensors: Vec<WgslTensor>,
+    quantized: Vec<WgslQuantizedTensor>,
+) -> Result<(Vec<TensorData>, Vec<TensorData>), ExecutionError> {
+    let count = tensors.len();
+    let mut pending = Vec::with_capacity(quantized.len());
+    for tensor in quantized {
+        let device = tensor.device;
+        let part = |tensor| WgslTensor { device, storage: Storage::Gpu(tensor) };
+        pending.push(match tensor.storage {
+            QuantizedStorage::Cpu(tensor) => Pending::Host(cpu_data(tensor)),
+            QuantizedStorage::Gpu(tensor) => {
+                let GpuQuantized { values, scheme } = *tensor;
+                let shape = values.shape().to_vec();
+                let (words, scales) =
+                    values.into_parts().map_err(|error| execution_error(&error))?;
+                tensors.extend([part(words), part(scales)]);
+                Pending::Gpu { shape, scheme }
+            }
+        });
+    }
+    let mut data = read_all(tensors).await?;
+    let mut parts = data.split_off(count).into_iter();
+    let mut next_part = || parts.next().ok_or_else(|| execution_error(&"nothing was read back"));
+    let mut quantized_data = Vec::with_capacity(pending.len());
+    for tensor in pending {
+        quantized_data.push(match tensor {
+            Pending::Host(data) => data,
+            Pending::Gpu { shape, scheme } => {
+                let (words, scales) = (next_part()?, next_part()?);
+                let len: usize = shape.iter().product();
+                let values: Vec<i8> = bytemuck::cast_slice(&words.as_bytes()[..len]).to_vec();
+                let scales: Vec<f32> = scales.iter().collect();
+                TensorData::quantized(values, shape, scheme, &scales)
+            }
+        });
+    }
+    Ok((data, quantized_data))
+}
+
+impl TransactionOps<Wgsl> for Wgsl {
+    async fn tr_execute(
+        transaction: TransactionPrimitive<Wgsl>,
+    ) -> Result<TransactionPrimitiveData, ExecutionError> {
+        let TransactionPrimitive { read_floats, read_qfloats, read_ints, read_bools, .. } =
+            transaction;
+        let (floats, ints) = (read_floats.len(), read_ints.len());
+        let tensors: Vec<WgslTensor> =
+            read_floats.into_iter().chain(read_ints).chain(read_bools).collect();
+        let (mut data, read_qfloats) = read_with_quantized(tensors, read_qfloats).await?;
+        let read_bools = data.split_off(floats + ints);
+        let read_ints = data.split_off(floats);
+        Ok(TransactionPrimitiveData { read_floats: data, read_qfloats, read_ints, read_bools })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn narrow_keeps_integers_that_fit_in_32_bits_and_rejects_others() {
+        let narrowed = narrow(TensorData::from([-5i64, i32::MAX.into()])).expect("both fit");
+        assert_eq!(
+            (narrowed.dtype, narrowed.to_vec::<i32>().expect("i32")),
+            (DType::I32, vec![-5, i32::MAX])
+        );
+        let narrowed = narrow(TensorData::from([7u64, u32::MAX.into()])).expect("both fit");
+        assert_eq!(narrowed.dtype, DType::U32);
+        let error = narrow(TensorData::from([1i64, 1 << 40])).expect_err("2^40 does not fit");
+        assert!(error.contains("1099511627776"), "{error}");
+    }
+}

@@ -1,0 +1,60 @@
+//! Elementwise ops: rows beyond Burn's contract, and clamps of NaN.
+
+use burn_backend::ops::FloatTensorOps;
+use burn_backend::{Scalar, TensorData, TensorMetadata};
+use burn_flex::{Flex, FlexTensor};
+
+use crate::kernels::common::table::{Reference, Row};
+
+/// Applies the reference implementation of an elementwise row with one operand.
+pub(crate) fn map(row: &Row, tensor: FlexTensor) -> FlexTensor {
+    let Reference::Float1(reference) = row.reference else {
+        panic!("{}: the row needs a reference implementation of one float", row.name)
+    };
+    let (dtype, data) = (tensor.dtype(), tensor.into_data());
+    let values: Vec<f64> = data.iter::<f64>().map(reference).collect();
+    FlexTensor::from_data(TensorData::new(values, data.shape).convert_dtype(dtype))
+}
+
+/// Applies the reference implementation of an elementwise row with two operands, which broadcast.
+pub(crate) fn map2(row: &Row, lhs: FlexTensor, rhs: FlexTensor) -> FlexTensor {
+    let Reference::Float2(reference) = row.reference else {
+        panic!("{}: the row needs a reference implementation of two floats", row.name)
+    };
+    let shape = lhs
+        .shape()
+        .broadcast(&rhs.shape())
+        .unwrap_or_else(|error| panic!("{}: {error:?}", row.name));
+    let dtype = lhs.dtype();
+    let expanded = |tensor| Flex::float_expand(tensor, shape.clone()).into_data();
+    let (lhs, rhs) = (expanded(lhs), expanded(rhs));
+    let values: Vec<f64> =
+        lhs.iter::<f64>().zip(rhs.iter::<f64>()).map(|(a, b)| reference(a, b)).collect();
+    FlexTensor::from_data(TensorData::new(values, shape).convert_dtype(dtype))
+}
+
+pub(crate) fn float_clamp(tensor: FlexTensor, min: Scalar, max: Scalar) -> FlexTensor {
+    clamp(tensor, min.elem(), max.elem())
+}
+
+pub(crate) fn float_clamp_min(tensor: FlexTensor, min: Scalar) -> FlexTensor {
+    clamp(tensor, min.elem(), f64::INFINITY)
+}
+
+pub(crate) fn float_clamp_max(tensor: FlexTensor, max: Scalar) -> FlexTensor {
+    clamp(tensor, f64::NEG_INFINITY, max.elem())
+}
+
+pub(crate) fn relu(tensor: FlexTensor) -> FlexTensor {
+    clamp(tensor, 0.0, f64::INFINITY)
+}
+
+/// Clamps the elements. The result is `max` if the limits cross, and NaN where an element or a
+/// limit is NaN. The one-sided clamps of burn-flex return the limit for a NaN element; its clamp
+/// panics if a limit is NaN or the limits cross.
+fn clamp(tensor: FlexTensor, min: f64, max: f64) -> FlexTensor {
+    if min.is_nan() || max.is_nan() {
+        return Flex::float_mul_scalar(tensor, f64::NAN.into());
+    }
+    Flex::float_clamp(tensor, min.min(max).into(), max.into())
+}

@@ -1,0 +1,100 @@
+//! Interpolation and grid sampling.
+
+use burn_backend::ops::{
+    FloatTensorOps, GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
+    ModuleOps,
+};
+use burn_backend::{TensorData, TensorMetadata};
+use burn_flex::{Flex, FlexTensor};
+
+use crate::kernels::common::options::InterpolateMode as KernelMode;
+use crate::kernels::interpolate::{BandMatrix, cubic};
+
+/// Computes the gradient of interpolation. burn-flex does not have it for the Lanczos filter, whose
+/// gradient is a product with the matrices that resize rows and columns.
+pub(crate) fn interpolate_backward(
+    x: FlexTensor,
+    grad: FlexTensor,
+    output: [usize; 2],
+    options: InterpolateOptions,
+) -> FlexTensor {
+    if !matches!(options.mode, InterpolateMode::Lanczos3) {
+        return Flex::interpolate_backward(x, grad, output, options);
+    }
+    let matrix = |input: usize, output: usize| {
+        let band = BandMatrix::resize(KernelMode::Lanczos3, options.align_corners, input, output);
+        let mut values = vec![0.0f32; output * input];
+        for (row, first, weights) in band.iter() {
+            let start = row * input + first;
+            values[start..start + weights.len()].copy_from_slice(weights);
+        }
+        let data = TensorData::new(values, [1, 1, output, input]).convert_dtype(grad.dtype());
+        FlexTensor::from_data(data)
+    };
+    let [_, _, height, width] = x.shape().dims();
+    let rows = Flex::float_transpose(matrix(height, output[0]));
+    let columns = matrix(width, output[1]);
+    Flex::float_matmul(Flex::float_matmul(rows, grad.clone()), columns)
+}
+
+/// Samples images at the points of a grid. burn-flex does not support bicubic sampling.
+pub(crate) fn float_grid_sample_2d(
+    x: FlexTensor,
+    grid: FlexTensor,
+    options: GridSampleOptions,
+) -> FlexTensor {
+    if !matches!(options.mode, InterpolateMode::Bicubic) {
+        return Flex::float_grid_sample_2d(x, grid, options);
+    }
+    let dtype = x.dtype();
+    let [n, c, h, w] = x.shape().dims();
+    let [_, rows, cols, _] = grid.shape().dims();
+    let values = |tensor: FlexTensor| tensor.into_data().iter::<f64>().collect::<Vec<_>>();
+    let (x, grid) = (values(x), values(grid));
+    let mut out = Vec::with_capacity(n * c * rows * cols);
+    for image in 0..n * c {
+        let pixels = &x[image * h * w..][..h * w];
+        let points = &grid[image / c * rows * cols * 2..][..rows * cols * 2];
+        for point in points.chunks_exact(2) {
+            let col_taps = cubic_taps(point[0], w, &options);
+            let mut sum = 0.0;
+            for (row, weight) in cubic_taps(point[1], h, &options) {
+                let products = col_taps.map(|(col, weight)| match (row, col) {
+                    (Some(row), Some(col)) => weight * pixels[row * w + col],
+                    _ => 0.0,
+                });
+                sum += weight * products.iter().sum::<f64>();
+            }
+            out.push(sum);
+        }
+    }
+    FlexTensor::from_data(TensorData::new(out, [n, c, rows, cols]).convert_dtype(dtype))
+}
+
+/// Returns the four elements of an axis around a coordinate in -1..1, and their weights. Elements
+/// outside the axis are `None`.
+fn cubic_taps(
+    coordinate: f64,
+    size: usize,
+    options: &GridSampleOptions,
+) -> [(Option<usize>, f64); 4] {
+    let last = size as i64 - 1;
+    let margin = if options.align_corners { 0.0 } else { 0.5 };
+    let position = (coordinate + 1.0) / 2.0 * (last as f64 + 2.0 * margin) - margin;
+    [-1.0, 0.0, 1.0, 2.0].map(|step| {
+        let tap = position.floor() + step;
+        let element = match options.padding_mode {
+            GridSamplePaddingMode::Zeros => tap as i64,
+            GridSamplePaddingMode::Border => (tap as i64).clamp(0, last),
+            GridSamplePaddingMode::Reflection => {
+                // The reflected axis has this period. Without `align_corners`, edges occur twice.
+                let edge_repeats = i64::from(margin > 0.0);
+                let period = 2 * (last + edge_repeats);
+                let phase = (tap as i64).rem_euclid(period.max(1));
+                phase.min(period - edge_repeats - phase).max(0)
+            }
+        };
+        let inside = (0..=last).contains(&element);
+        (inside.then_some(element as usize), cubic((position - tap).abs()))
+    })
+}

@@ -1,0 +1,49 @@
+//! Normalisation.
+
+use burn_backend::TensorMetadata;
+use burn_backend::ops::FloatTensorOps;
+use burn_flex::{Flex, FlexTensor};
+use burn_std::Shape;
+
+/// Divides each row by its root mean square and multiplies it by `gamma`.
+pub(crate) fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
+    let y = divided_by_rms(x, epsilon);
+    let gamma = as_row(gamma, y.rank());
+    Flex::float_mul(y, gamma)
+}
+
+/// Normalises each row to mean 0 and variance 1, multiplies it by `gamma` and adds `beta`.
+///
+/// burn-flex computes the variance as a difference of two squares, which leaves two digits if the
+/// mean is 100 standard deviations.
+pub(crate) fn layer_norm(
+    x: FlexTensor,
+    gamma: FlexTensor,
+    beta: Option<FlexTensor>,
+    epsilon: f64,
+) -> FlexTensor {
+    let axis = x.rank() - 1;
+    let center = |x: FlexTensor| Flex::float_sub(x.clone(), Flex::float_mean_dim(x, axis));
+    // The rounding error of a large mean leaves a smaller mean, which the second pass subtracts.
+    let y = divided_by_rms(center(center(x)), epsilon);
+    let y = Flex::float_mul(y, as_row(gamma, axis + 1));
+    match beta {
+        Some(beta) => Flex::float_add(y, as_row(beta, axis + 1)),
+        None => y,
+    }
+}
+
+/// Divides each row by its root mean square, with `epsilon` added to the mean.
+fn divided_by_rms(x: FlexTensor, epsilon: f64) -> FlexTensor {
+    let axis = x.rank() - 1;
+    let mean = Flex::float_mean_dim(Flex::float_mul(x.clone(), x.clone()), axis);
+    let scale = Flex::float_sqrt(Flex::float_add_scalar(mean, epsilon.into()));
+    Flex::float_div(x, scale)
+}
+
+/// Reshapes a vector to `[1, .., 1, len]`, of rank `rank`.
+fn as_row(vector: FlexTensor, rank: usize) -> FlexTensor {
+    let mut shape = vec![1; rank];
+    shape[rank - 1] = vector.shape().num_elements();
+    Flex::float_reshape(vector, Shape::from(shape))
+}

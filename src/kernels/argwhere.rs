@@ -1,0 +1,75 @@
+//! The coordinates of the true elements of a boolean tensor.
+
+use super::cast;
+use super::common::cases::Case;
+use super::common::launch::{Launch, workgroups_for};
+use super::common::walk::shape_words;
+use super::composed::views;
+use super::scan::{ScanOp, scan};
+use crate::params;
+use crate::runtime::{Source, Variant};
+use crate::tensor::{DType, MAX_RANK, Result, Tensor};
+
+static ARGWHERE: Source =
+    Source::new::<ArgwhereParams>("argwhere", include_str!("../../shaders/argwhere/argwhere.wgsl"));
+
+params! {
+    struct ArgwhereParams {
+        count: u32,
+        rank: u32,
+        pad0: u32,
+        pad1: u32,
+        shape: [[u32; 4]; MAX_RANK / 4],
+    }
+}
+
+/// Counts, for each element of a boolean tensor in row-major order, the true elements up to and
+/// including it. The result has one axis.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub fn counts(tensor: &Tensor) -> Result<Tensor> {
+    let line = views::reshape(tensor.clone(), &[tensor.len()])?;
+    scan(ScanOp::Sum, cast::cast(line, DType::I32)?, 0)
+}
+
+/// Returns the coordinates `[found, rank]` of the true elements. `counts` is the result of
+/// [`counts`], and `found` is its last element.
+///
+/// # Errors
+///
+/// Returns an error if the tensor has more than [`MAX_RANK`] axes or the memory is not available.
+pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor> {
+    let rank = tensor.shape().len();
+    let shape = shape_words(tensor.shape())?;
+    let tensor = views::packed(tensor)?;
+    let out = Tensor::empty(tensor.runtime(), &[found, rank], DType::I32, &[&tensor, counts])?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    Launch {
+        variant: &Variant::new(&ARGWHERE),
+        inputs: &[&tensor, counts],
+        outputs: &[&out],
+        params: &ArgwhereParams {
+            count: tensor.len() as u32,
+            rank: rank as u32,
+            pad0: 0,
+            pad1: 0,
+            shape,
+        },
+        workgroups: workgroups_for(tensor.len()),
+        work: tensor.len() as u64,
+    }
+    .run()?;
+    Ok(out)
+}
+
+/// Every variant that the launchers can ask for.
+pub fn variants() -> Vec<Variant> {
+    vec![Variant::new(&ARGWHERE)]
+}
+
+/// `bool_argwhere` is asynchronous: tests/behaviour.rs tests it.
+pub const CASES: &[Case] = &[];

@@ -1,0 +1,175 @@
+//! The sizes of a convolution: the Rust side of `shaders/lib/window.wgsl`.
+
+use super::options::ConvOptions;
+use crate::params;
+use crate::tensor::{Error, Result, Shape};
+
+params! {
+    /// The WGSL `Window`: sizes and distances along depth, height and width.
+    pub(crate) struct Window {
+        in_d: u32,
+        in_h: u32,
+        in_w: u32,
+        out_d: u32,
+        out_h: u32,
+        out_w: u32,
+        kernel_d: u32,
+        kernel_h: u32,
+        kernel_w: u32,
+        stride_d: u32,
+        stride_h: u32,
+        stride_w: u32,
+        dilation_d: u32,
+        dilation_h: u32,
+        dilation_w: u32,
+        pad0: u32,
+    }
+}
+
+/// Options of the last `N` of depth, height and width as options of all three.
+pub fn spatial_options<const N: usize>(options: [usize; N], missing: usize) -> [usize; 3] {
+    std::array::from_fn(|axis| (axis + N).checked_sub(3).map_or(missing, |i| options[i]))
+}
+
+/// The sizes of the axes after the first two as depth, height and width; missing ones are 1.
+pub fn spatial_sizes(shape: &[usize]) -> Result<[usize; 3]> {
+    match *shape.get(2..).unwrap_or_default() {
+        [w] => Ok([1, 1, w]),
+        [h, w] => Ok([1, h, w]),
+        [d, h, w] => Ok([d, h, w]),
+        _ => Err(Error::Shape {
+            lhs: shape.to_vec(),
+            rhs: Vec::new(),
+            rule: "a convolution needs tensors with batch, channels and one to three spatial axes",
+        }),
+    }
+}
+
+/// Every size of a convolution. Channels are per group.
+pub struct ConvGeometry {
+    pub images: usize,
+    pub in_channels: usize,
+    /// Of the padded input.
+    pub input: [usize; 3],
+    pub out_channels: usize,
+    pub output: [usize; 3],
+    pub kernel: [usize; 3],
+    pub options: ConvOptions,
+    /// Spatial axes of the tensors: one to three.
+    pub axes: usize,
+}
+
+impl ConvGeometry {
+    /// From an input `[n, c, ..]` and a weight `[o, c / groups, ..]`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the shapes or options do not fit together.
+    pub fn new(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<Self> {
+        let error = |rule| Error::Shape { lhs: x.to_vec(), rhs: weight.to_vec(), rule };
+        let ConvOptions { stride, padding, dilation, groups } = options;
+        let (size, kernel) = (spatial_sizes(x)?, spatial_sizes(weight)?);
+        if x.len() != weight.len() {
+            return Err(error(
+                "x [n, c, ..] and weight [o, c / groups, ..] must have the same rank",
+            ));
+        }
+        if groups == 0 || stride.contains(&0) || dilation.contains(&0) {
+            return Err(error("strides, dilations and groups must be positive"));
+        }
+        if x[1] != weight[1] * groups || !weight[0].is_multiple_of(groups) {
+            return Err(error(
+                "x must have the weight's channels times the groups, which divide the outputs",
+            ));
+        }
+        let input = [0, 1, 2].map(|axis| size[axis] + 2 * padding[axis]);
+        let extent = kernel_extent(kernel, dilation);
+        if (0..3).any(|axis| kernel[axis] == 0 || input[axis] <= extent[axis]) {
+            return Err(error("the kernel must not be larger than the padded input"));
+        }
+        Ok(Self {
+            images: x[0],
+            in_channels: weight[1],
+            input,
+            out_channels: weight[0] / groups,
+            output: [0, 1, 2].map(|axis| (input[axis] - extent[axis] - 1) / stride[axis] + 1),
+            kernel,
+            options,
+            axes: x.len() - 2,
+        })
+    }
+
+    /// The same with the output size of `grad` `[n, o, ..]`, which may be smaller: a transposed
+    /// convolution with output padding comes from fewer outputs than fit.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `grad` does not have the shape of an output.
+    pub fn with_output_of(mut self, grad: &[usize]) -> Result<Self> {
+        let output = spatial_sizes(grad)?;
+        let channels = self.options.groups * self.out_channels;
+        let fits = (0..3).all(|axis| output[axis] <= self.output[axis]);
+        if grad[..2] != [self.images, channels] || !fits {
+            return Err(Error::Shape {
+                lhs: grad.to_vec(),
+                rhs: self.shape([self.images, channels], self.output).to_vec(),
+                rule: "a gradient must have the shape of the output",
+            });
+        }
+        self.output = output;
+        Ok(self)
+    }
+
+    /// Elements of the kernel.
+    pub fn taps(&self) -> usize {
+        self.kernel.iter().product()
+    }
+
+    /// Output pixels of all images.
+    pub fn out_pixels(&self) -> usize {
+        self.images * self.output.iter().product::<usize>()
+    }
+
+    /// Channels of the output, of all groups.
+    pub fn all_out_channels(&self) -> usize {
+        self.options.groups * self.out_channels
+    }
+
+    /// A shape with as many spatial axes as the tensors have.
+    pub fn shape(&self, outer: [usize; 2], sizes: [usize; 3]) -> Shape {
+        outer.iter().chain(&sizes[3 - self.axes..]).copied().collect()
+    }
+
+    /// The kernel parameters, over an input of this size.
+    pub fn window(&self, input: [usize; 3]) -> Window {
+        let ConvOptions { stride, dilation, .. } = self.options;
+        let [in_d, in_h, in_w] = input.map(|size| size as u32);
+        let [out_d, out_h, out_w] = self.output.map(|size| size as u32);
+        let [kernel_d, kernel_h, kernel_w] = self.kernel.map(|size| size as u32);
+        let [stride_d, stride_h, stride_w] = stride.map(|step| step as u32);
+        let [dilation_d, dilation_h, dilation_w] = dilation.map(|step| step as u32);
+        Window {
+            in_d,
+            in_h,
+            in_w,
+            out_d,
+            out_h,
+            out_w,
+            kernel_d,
+            kernel_h,
+            kernel_w,
+            stride_d,
+            stride_h,
+            stride_w,
+            dilation_d,
+            dilation_h,
+            dilation_w,
+            pad0: 0,
+        }
+    }
+}
+
+/// The distance from a kernel's first tap to its last.
+pub fn kernel_extent(kernel: [usize; 3], dilation: [usize; 3]) -> [usize; 3] {
+    [0, 1, 2].map(|axis| dilation[axis] * (kernel[axis].max(1) - 1))
+}

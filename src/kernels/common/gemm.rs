@@ -1,0 +1,281 @@
+//! What matrix products and convolutions share: tilings, operands, and the WGSL `Gemm` parameters.
+//! The kernels are `shaders/lib/gemm_tiled.wgsl` and `shaders/lib/gemm_direct.wgsl`.
+
+use super::launch::div_up;
+use super::policy;
+use super::software::{Software, has_subgroups_of_8, software};
+use super::strategy::{GemmSizes, SplitK, Strategy};
+use crate::kernels::composed::views;
+use crate::kernels::reduce::{self, Reduction};
+use crate::params;
+use crate::runtime::{Runtime, Variant};
+use crate::tensor::{DType, Layout, Result, Shape, Tensor};
+
+/// How a product is spread over invocations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Tiling {
+    /// A workgroup computes `size` x `size` results through workgroup memory: for GPUs.
+    Tiled { size: u32 },
+    /// A workgroup of eight computes `rows` x 32 results straight from memory: for software
+    /// adapters, where barriers and loads are expensive.
+    Direct {
+        rows: u32,
+        /// Whether the eight lanes are a subgroup and share loads of a by broadcasts.
+        subgroup: bool,
+    },
+}
+
+impl Tiling {
+    /// The rows and columns that one workgroup computes.
+    fn tile(self) -> (usize, usize) {
+        match self {
+            Self::Tiled { size } => (size as usize, size as usize),
+            Self::Direct { rows, .. } => (rows as usize, 32),
+        }
+    }
+}
+
+/// How the operands of a product are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct GemmOperands {
+    /// Both are read, and the result is written, four elements at a time.
+    pub vec4: bool,
+    /// Rows of a, not steps of k, are contiguous.
+    pub a_transposed: bool,
+    /// Steps of k, not columns of b, are contiguous.
+    pub b_transposed: bool,
+    /// The type of 16-bit operands; they are read in vec4s only.
+    pub half: Option<DType>,
+}
+
+/// What has to be copied before a strategy can read the operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Repack {
+    /// Nothing.
+    None,
+    /// Both operands, for vec4 loads.
+    Vec4,
+    /// The rows of a, whose stride aliases in the CPU's L1 cache.
+    Rows,
+}
+
+/// Specialises a kernel for a tiling and operands.
+pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -> Variant {
+    let GemmOperands { vec4, a_transposed, b_transposed, half } = operands;
+    let variant = variant
+        .flag("F16", half == Some(DType::F16))
+        .flag("BF16", half == Some(DType::BF16))
+        .flag("F32", vec4 && half.is_none())
+        .flag("VEC4", vec4);
+    match tiling {
+        Tiling::Tiled { size } => variant
+            .flag("TILED", true)
+            .int("TILE", size)
+            .int("BLOCKS", size / 64)
+            .flag("A_TRANSPOSED", a_transposed)
+            .flag("B_TRANSPOSED", b_transposed),
+        Tiling::Direct { rows, subgroup } => {
+            variant.int("ROWS", rows).int("ROW_BLOCKS", rows / 8).flag("SUBGROUP", subgroup)
+        }
+    }
+}
+
+/// Every combination of tiling and operands that a product can ask for.
+pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
+    let mut out = Vec::new();
+    let scalar = GemmOperands::default();
+    for size in [64, 128] {
+        for bits in 0..8 {
+            let on = |bit: u32| bits >> bit & 1 == 1;
+            let operands =
+                GemmOperands { vec4: on(0), a_transposed: on(1), b_transposed: on(2), half: None };
+            out.push((Tiling::Tiled { size }, operands));
+        }
+    }
+    let vec4 = GemmOperands { vec4: true, ..scalar };
+    for subgroup in [false, true] {
+        out.extend([scalar, vec4].map(|operands| (Tiling::Direct { rows: 8, subgroup }, operands)));
+    }
+    out.extend(
+        [(32, true), (16, false)].map(|(rows, subgroup)| (Tiling::Direct { rows, subgroup }, vec4)),
+    );
+    let in_vec4s: Vec<_> = out.iter().copied().filter(|(_, operands)| operands.vec4).collect();
+    for half in DType::HALF_TYPES {
+        let halves = |(tiling, operands)| (tiling, GemmOperands { half: Some(half), ..operands });
+        out.extend(in_vec4s.iter().copied().map(halves));
+    }
+    out
+}
+
+params! {
+    /// The WGSL `Gemm`.
+    pub(crate) struct GemmParams {
+        m: u32,
+        n: u32,
+        k: u32,
+        inner: u32,
+        outer: u32,
+        outer_per_split: u32,
+        splits: u32,
+        row_tiles: u32,
+        col_tiles: u32,
+        tiles: u32,
+        a_step: i32,
+        b_step: i32,
+    }
+}
+
+/// The sizes of a product and how it is split.
+pub(crate) struct Gemm {
+    pub batch: usize,
+    pub m: usize,
+    pub n: usize,
+    pub k: usize,
+    /// k is walked in `outer` runs of `inner` steps.
+    pub inner: usize,
+    pub outer: usize,
+    /// Parts that k is split into, each with a result of its own.
+    pub splits: usize,
+    /// Strides along k within a run.
+    pub a_step: isize,
+    pub b_step: isize,
+    pub strategy: Strategy,
+}
+
+impl Gemm {
+    /// A product whose k is one run.
+    pub fn new(sizes: GemmSizes, strategy: Strategy) -> Self {
+        let GemmSizes { batch, m, n, k } = sizes;
+        let b_step = n.cast_signed();
+        Self { batch, m, n, k, inner: k, outer: 1, splits: 1, a_step: 1, b_step, strategy }
+    }
+
+    /// How the strategy reads `[.., m, k]` and `[.., k, n]` as they are, and what is better copied
+    /// first.
+    pub fn operands(&self, runtime: &Runtime, [a, b]: [&Tensor; 2]) -> (GemmOperands, Repack) {
+        let (a, b) = (a.layout(), b.layout());
+        let (row, col) = (a.rank() - 2, a.rank() - 1);
+        let readable = |layout: &Layout| {
+            in_vec4s(layout, col) || self.strategy.is_tiled() && in_vec4s(layout, row)
+        };
+        let wants_vec4 = self.strategy.prefers_vec4();
+        if wants_vec4 && self.n.is_multiple_of(4) && readable(a) && readable(b) {
+            let operands = GemmOperands {
+                vec4: true,
+                a_transposed: !in_vec4s(a, col),
+                b_transposed: !in_vec4s(b, col),
+                half: None,
+            };
+            let aliases =
+                self.m > 8 && software(runtime).is_some_and(|s| s.rows_alias(a.strides[row]));
+            return (operands, if aliases { Repack::Rows } else { Repack::None });
+        }
+        let transposed = |layout: &Layout| layout.strides[row] == 1 && layout.strides[col] != 1;
+        let operands = GemmOperands {
+            vec4: false,
+            a_transposed: transposed(a),
+            b_transposed: transposed(b),
+            half: None,
+        };
+        (operands, if wants_vec4 { Repack::Vec4 } else { Repack::None })
+    }
+
+    /// Into how many parts to split k, so that the device has enough to do. Independent of the
+    /// strategy, so that every strategy sums in the same order.
+    pub fn wanted_splits(&self, runtime: &Runtime) -> usize {
+        let SplitK { tile, enough_tiles, min_k } = policy::split_k(runtime);
+        let tiles = self.batch * self.m.div_ceil(tile) * self.n.div_ceil(tile);
+        if tiles >= enough_tiles {
+            return 1;
+        }
+        (enough_tiles / tiles.max(1)).min(self.k / min_k).max(1)
+    }
+
+    /// Splits k between its runs.
+    pub fn split_between_runs(&mut self, runtime: &Runtime) {
+        let runs = self.outer.div_ceil(self.wanted_splits(runtime)).max(1);
+        self.splits = self.outer.div_ceil(runs).max(1);
+    }
+
+    /// The tiling of the strategy for these sizes.
+    pub fn tiling(&self, runtime: &Runtime, vec4: bool) -> Tiling {
+        match self.strategy {
+            Strategy::Tiled64 => Tiling::Tiled { size: 64 },
+            Strategy::Tiled128 => Tiling::Tiled { size: 128 },
+            Strategy::Scalar | Strategy::Vec4 => {
+                let subgroup = has_subgroups_of_8(runtime);
+                let most = if subgroup { 32 } else { 16 };
+                Tiling::Direct { rows: if vec4 && self.m > 8 { most } else { 8 }, subgroup }
+            }
+        }
+    }
+
+    /// The workgroups, and the parameters of the kernel.
+    pub fn params(&self, tiling: Tiling) -> (u64, GemmParams) {
+        let (rows, cols) = tiling.tile();
+        let tiles = div_up(self.m, rows) * div_up(self.n, cols) * (self.splits * self.batch) as u64;
+        let params = GemmParams {
+            m: self.m as u32,
+            n: self.n as u32,
+            k: self.k as u32,
+            inner: self.inner as u32,
+            outer: self.outer as u32,
+            outer_per_split: self.outer.div_ceil(self.splits) as u32,
+            splits: self.splits as u32,
+            row_tiles: self.m.div_ceil(rows) as u32,
+            col_tiles: self.n.div_ceil(cols) as u32,
+            tiles: tiles as u32,
+            a_step: self.a_step as i32,
+            b_step: self.b_step as i32,
+        };
+        (tiles, params)
+    }
+
+    /// Floating-point operations.
+    pub fn work(&self) -> u64 {
+        GemmSizes { batch: self.batch, m: self.m, n: self.n, k: self.k }.work()
+    }
+
+    /// Adds the parts of a result `[splits, ..]` and gives it a shape.
+    pub fn sum_splits(&self, out: Tensor, shape: &[usize]) -> Result<Tensor> {
+        let out = if self.splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? };
+        Ok(out.view(Layout::contiguous(shape)))
+    }
+}
+
+/// Whether four neighbours along `axis` can be read at once, starting at any multiple of four.
+fn in_vec4s(layout: &Layout, axis: usize) -> bool {
+    let others = (0..layout.rank()).filter(|&other| other != axis && layout.shape[other] > 1);
+    layout.strides[axis] == 1
+        && layout.shape[axis].is_multiple_of(4)
+        && layout.offset.is_multiple_of(4)
+        && others.into_iter().all(|other| layout.strides[other] % 4 == 0)
+}
+
+/// A copy of matrices whose row stride does not alias in a CPU's L1 cache.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(crate) fn with_padded_rows(tensor: Tensor) -> Result<Tensor> {
+    let last = tensor.shape().len() - 1;
+    let mut shape: Shape = tensor.shape().into();
+    let len = shape[last];
+    shape[last] = Software::padded_stride(len);
+    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor])?;
+    let view = views::narrow(out, last, 0, len)?;
+    views::write(&tensor, &view)?;
+    Ok(view)
+}
+
+/// The tensor with the sizes of `axes` padded with zeros to multiples of four.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(crate) fn padded_to_vec4(tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+    axes.iter().try_fold(tensor, |tensor, &axis| {
+        let len = tensor.shape()[axis].next_multiple_of(4);
+        views::resized(tensor, axis, len)
+    })
+}

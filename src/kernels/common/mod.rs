@@ -1,0 +1,15 @@
+//! What the launchers share. Nothing here has a shader of its own.
+
+pub mod cases;
+pub(crate) mod conv_geometry;
+pub(crate) mod gemm;
+pub(crate) mod launch;
+pub mod options;
+pub(crate) mod padded_input;
+pub(crate) mod policy;
+pub(crate) mod software;
+pub(crate) mod strategy;
+pub mod table;
+pub(crate) mod team;
+pub mod tuning;
+pub(crate) mod walk;

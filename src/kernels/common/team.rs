@@ -1,0 +1,50 @@
+//! Teams: how the invocations of a workgroup share lines. The Rust side of `shaders/lib/team.wgsl`.
+
+use super::launch::div_up;
+use crate::runtime::Variant;
+
+/// The shape of a workgroup whose invocations reduce lines in teams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Team {
+    /// Invocations of the workgroup.
+    pub workgroup_size: u32,
+    /// Invocations that reduce one line together.
+    pub size: u32,
+    /// Distance between the local indices of neighbouring members.
+    pub stride: u32,
+    /// Whether a team is a subgroup of eight, which exchanges values without workgroup memory.
+    pub subgroup: bool,
+}
+
+impl Team {
+    /// One invocation per line.
+    pub const SINGLE: Self = Self { workgroup_size: 64, size: 1, stride: 1, subgroup: false };
+
+    /// The team without subgroup operations, for types that they do not support: one team per
+    /// workgroup, so that barriers take the place of subgroups.
+    pub fn without_subgroups(self) -> Self {
+        if self.subgroup {
+            Self { workgroup_size: self.size, subgroup: false, ..self }
+        } else {
+            self
+        }
+    }
+
+    /// Specialises a kernel for this team.
+    pub fn define(self, variant: Variant) -> Variant {
+        if self == Self::SINGLE {
+            return variant;
+        }
+        variant
+            .flag("TEAM", true)
+            .flag("SUBGROUP", self.subgroup)
+            .int("WORKGROUP_SIZE", self.workgroup_size)
+            .int("TEAM_SIZE", self.size)
+            .int("TEAM_STRIDE", self.stride)
+    }
+
+    /// The workgroups for `lines` lines.
+    pub fn workgroups(self, lines: usize) -> u64 {
+        div_up(lines, (self.workgroup_size / self.size) as usize)
+    }
+}

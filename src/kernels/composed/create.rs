@@ -1,0 +1,68 @@
+//! New tensors from a scalar or an index, by elementwise kernels.
+
+use std::sync::Arc;
+
+use crate::kernels::common::cases::{Arg, Case, case};
+use crate::kernels::elementwise::{Map, ScalarValue};
+use crate::runtime::{Runtime, Variant};
+use crate::tensor::{DType, Result, Tensor};
+
+/// A tensor of `shape` filled with `value`, in a compute type.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub fn full(
+    runtime: &Arc<Runtime>,
+    shape: &[usize],
+    value: ScalarValue,
+    dtype: DType,
+) -> Result<Tensor> {
+    Map::new("s", dtype).with(&[value], dtype).fill(runtime, shape)
+}
+
+/// `len` integers from `start` in steps of `step`.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub fn arange(
+    runtime: &Arc<Runtime>,
+    start: i64,
+    step: usize,
+    len: usize,
+    dtype: DType,
+) -> Result<Tensor> {
+    let scalars = [ScalarValue::Int(start.into()), ScalarValue::Int(step as i128)];
+    ramp(dtype, scalars).fill(runtime, &[len])
+}
+
+fn ramp(dtype: DType, scalars: [ScalarValue; 2]) -> Map {
+    Map::new("s + O(i) * t", dtype).with(&scalars, dtype)
+}
+
+/// Every variant that these functions can ask for.
+pub fn variants() -> Vec<Variant> {
+    let zero = ScalarValue::Int(0);
+    let fills = DType::COMPUTE_TYPES.map(|dtype| Map::new("s", dtype).with(&[zero], dtype));
+    let ramps = DType::INTEGERS.map(|dtype| ramp(dtype, [zero; 2]));
+    fills.into_iter().chain(ramps).flat_map(|map| map.variants(&[])).collect()
+}
+
+/// The cases that these functions must pass.
+pub const CASES: &[Case] = &[
+    case("float_empty", &[Arg::Sizes(&[3, 5]), Arg::FloatType]),
+    case("int_empty", &[Arg::Sizes(&[3, 5]), Arg::IntType]),
+    case("bool_empty", &[Arg::Sizes(&[3, 5]), Arg::BoolType]),
+    case("float_zeros", &[Arg::Sizes(&[3, 5]), Arg::FloatType]),
+    case("float_ones", &[Arg::Sizes(&[1023]), Arg::FloatType]),
+    case("float_full", &[Arg::Sizes(&[2, 0, 3]), Arg::Float(2.5), Arg::FloatType]),
+    case("float_full", &[Arg::Sizes(&[2, 7]), Arg::Float(-2.5), Arg::FloatType]),
+    case("int_zeros", &[Arg::Sizes(&[3, 5]), Arg::IntType]),
+    case("int_ones", &[Arg::Sizes(&[3, 5]), Arg::IntType]),
+    case("int_full", &[Arg::Sizes(&[3, 5]), Arg::Int(-7), Arg::IntType]),
+    case("int_arange", &[Arg::Int(-3), Arg::Int(8), Arg::IntType]),
+    case("int_arange_step", &[Arg::Int(2), Arg::Int(19), Arg::Int(4), Arg::IntType]),
+    case("bool_zeros", &[Arg::Sizes(&[3, 5]), Arg::BoolType]),
+    case("bool_ones", &[Arg::Sizes(&[3, 5]), Arg::BoolType]),
+];

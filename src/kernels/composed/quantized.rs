@@ -1,0 +1,212 @@
+//! Quantised tensors: 8-bit integers, four per word, and the scales that they are multiples of.
+//!
+//! The value of an element is its integer times its scale. Either the whole tensor has one scale,
+//! or each block of neighbours in row-major order has its own. With one scale, views need no copy.
+//! With blocks, a view that moves elements is dequantised and quantised again, with new scales.
+
+use crate::kernels::common::options::QuantFormat;
+use crate::kernels::composed::views;
+use crate::kernels::{dequantize, gather, quantize};
+use crate::tensor::{Error, Layout, Result, Shape, SliceAxis, Tensor};
+
+/// A quantised tensor on the GPU. Clones share the memory.
+#[derive(Debug, Clone)]
+pub struct Quantized {
+    /// The integers, four per word, the first in the lowest byte.
+    words: Tensor,
+    /// The position of each integer, in bytes of the words. With blocks it is packed.
+    layout: Layout,
+    /// One scale, or one per block.
+    scales: Tensor,
+    format: QuantFormat,
+}
+
+impl Quantized {
+    /// Creates a tensor of `shape` from words and scales.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the number of words or scales does not fit the shape.
+    pub fn new(
+        words: Tensor,
+        shape: &[usize],
+        scales: Tensor,
+        format: QuantFormat,
+    ) -> Result<Self> {
+        words.same_device(&scales)?;
+        let layout = Layout::contiguous(shape);
+        let (blocks, _) = format.blocks(shape)?;
+        if words.len() != word_count(&layout) || scales.len() != blocks {
+            return Err(Error::Shape {
+                lhs: shape.to_vec(),
+                rhs: vec![words.len(), scales.len()],
+                rule: "a quantised tensor needs one word per four elements, and one scale per \
+                       block",
+            });
+        }
+        Ok(Self { words: views::packed(words)?, layout, scales: views::packed(scales)?, format })
+    }
+
+    /// Returns the sizes of the axes.
+    pub fn shape(&self) -> &[usize] {
+        &self.layout.shape
+    }
+
+    /// Returns the words, in row-major order without unused ones at the end, and the scales.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory is not available; so do the functions below.
+    pub fn into_parts(self) -> Result<(Tensor, Tensor)> {
+        let Self { words, layout, scales, .. } = packed(self)?;
+        Ok((words.view(Layout::contiguous(&[word_count(&layout)])), scales))
+    }
+
+    fn is_packed(&self) -> bool {
+        self.layout.offset == 0 && self.layout.is_contiguous()
+    }
+}
+
+/// The words that the elements of `layout` occupy when packed.
+fn word_count(layout: &Layout) -> usize {
+    layout.len().div_ceil(QuantFormat::VALUES_PER_WORD)
+}
+
+/// Quantises floats with scales computed from them: see [`quantize::quantize_dynamic`].
+///
+/// # Errors
+///
+/// Returns an error if the blocks do not divide the tensor.
+pub fn quantize_dynamic(tensor: Tensor, format: QuantFormat) -> Result<Quantized> {
+    let shape: Shape = tensor.shape().into();
+    let (words, scales) = quantize::quantize_dynamic(tensor, format)?;
+    Quantized::new(words, &shape, scales, format)
+}
+
+/// Quantises floats with the given scales: see [`quantize::quantize`].
+///
+/// # Errors
+///
+/// Returns an error if the blocks do not divide the tensor, or the number of scales is not the
+/// number of blocks.
+pub fn quantize(tensor: Tensor, scales: Tensor, format: QuantFormat) -> Result<Quantized> {
+    let shape: Shape = tensor.shape().into();
+    let (words, scales) = quantize::quantize(tensor, scales, format)?;
+    Quantized::new(words, &shape, scales, format)
+}
+
+/// Returns the elements as floats.
+pub fn dequantize(tensor: &Quantized) -> Result<Tensor> {
+    dequantize::dequantize(&tensor.words, &tensor.scales, &tensor.layout, tensor.format)
+}
+
+/// Returns the integers, one per word, without their scales.
+fn integers(tensor: &Quantized) -> Result<Tensor> {
+    dequantize::unpack(&tensor.words, &tensor.layout)
+}
+
+/// Returns the tensor with packed integers. Copies them unless they already are.
+fn packed(tensor: Quantized) -> Result<Quantized> {
+    if tensor.is_packed() {
+        return Ok(tensor);
+    }
+    with_integers(&integers(&tensor)?, tensor)
+}
+
+/// Replaces the integers of a tensor with one scale by packed `integers` of any shape.
+fn with_integers(integers: &Tensor, tensor: Quantized) -> Result<Quantized> {
+    let words = quantize::pack(integers, tensor.format)?;
+    Quantized::new(words, integers.shape(), tensor.scales, tensor.format)
+}
+
+/// Returns a view, whose layout `view` derives from the layout of the elements.
+fn map_layout(
+    tensor: Quantized,
+    view: impl FnOnce(&Layout) -> Result<Layout>,
+) -> Result<Quantized> {
+    if tensor.format.block.is_none() {
+        let layout = view(&tensor.layout)?;
+        return Ok(Quantized { layout, ..tensor });
+    }
+    let floats = dequantize(&tensor)?;
+    let layout = view(floats.layout())?;
+    quantize_dynamic(floats.view(layout), tensor.format)
+}
+
+/// Applies an op that moves elements, `select_elements`, to the integers or, with blocks, to the
+/// floats.
+fn map_elements(
+    tensor: Quantized,
+    select_elements: impl FnOnce(Tensor) -> Result<Tensor>,
+) -> Result<Quantized> {
+    if tensor.format.block.is_none() {
+        let selected = select_elements(integers(&tensor)?)?;
+        return with_integers(&views::packed(selected)?, tensor);
+    }
+    quantize_dynamic(select_elements(dequantize(&tensor)?)?, tensor.format)
+}
+
+/// Swaps two axes.
+pub fn swap_dims(tensor: Quantized, a: usize, b: usize) -> Result<Quantized> {
+    map_layout(tensor, |layout| Ok(layout.swap(a, b)))
+}
+
+/// Reorders the axes.
+pub fn permute(tensor: Quantized, axes: &[usize]) -> Result<Quantized> {
+    map_layout(tensor, |layout| Ok(layout.permute(axes)))
+}
+
+/// Reverses axes.
+pub fn flip(tensor: Quantized, axes: &[usize]) -> Result<Quantized> {
+    map_layout(tensor, |layout| Ok(layout.flip(axes)))
+}
+
+/// Slices each axis.
+pub fn slice(tensor: Quantized, axes: &[SliceAxis]) -> Result<Quantized> {
+    map_layout(tensor, |layout| Ok(layout.slice(axes)))
+}
+
+/// Broadcasts axes of size 1.
+///
+/// # Errors
+///
+/// Returns an error if the shape changes another axis.
+pub fn expand(tensor: Quantized, shape: &[usize]) -> Result<Quantized> {
+    map_layout(tensor, |layout| {
+        layout.expand(shape).ok_or_else(|| Error::Shape {
+            lhs: layout.shape.to_vec(),
+            rhs: shape.to_vec(),
+            rule: "only axes of size 1 can expand",
+        })
+    })
+}
+
+/// Gives the elements another shape. Blocks stay the same, because the row-major order does.
+///
+/// # Errors
+///
+/// Returns an error if the shapes have different numbers of elements.
+pub fn reshape(tensor: Quantized, shape: &[usize]) -> Result<Quantized> {
+    if tensor.layout.len() != shape.iter().product::<usize>() {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: shape.to_vec(),
+            rule: "both shapes must have the same number of elements",
+        });
+    }
+    if let Some(layout) = tensor.layout.reshape(shape) {
+        return Ok(Quantized { layout, ..tensor });
+    }
+    let tensor = packed(tensor)?;
+    Ok(Quantized { layout: Layout::contiguous(shape), ..tensor })
+}
+
+/// Returns the slices along `axis` at the indices: see [`gather::select`].
+pub fn select(tensor: Quantized, axis: usize, indices: Tensor) -> Result<Quantized> {
+    map_elements(tensor, |elements| gather::select(elements, axis, indices))
+}
+
+/// Reads along `axis` by a tensor of indices: see [`gather::gather`].
+pub fn gather(axis: usize, tensor: Quantized, indices: Tensor) -> Result<Quantized> {
+    map_elements(tensor, |elements| gather::gather(axis, elements, indices))
+}

@@ -1,0 +1,309 @@
+//! Views, and the copies that make them packed. A copy is the elementwise kernel with the
+//! expression `a`, or the transpose kernel.
+
+use smallvec::SmallVec;
+
+use crate::kernels::common::cases::{Arg, Case, Fill, Input, bools, case, ints, normal, permuted};
+use crate::kernels::elementwise::{Map, ScalarValue};
+use crate::kernels::{cast, transpose};
+use crate::runtime::Variant;
+use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor};
+
+fn copy_map(dtype: DType) -> Map {
+    Map::new("a", dtype)
+}
+
+/// Returns the tensor packed: row-major without gaps, offset zero. Copies it unless it already is.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available; so do the functions below.
+pub fn packed(tensor: Tensor) -> Result<Tensor> {
+    if tensor.is_packed() { Ok(tensor) } else { duplicate(&tensor) }
+}
+
+/// Makes a packed copy.
+fn duplicate(tensor: &Tensor) -> Result<Tensor> {
+    if tensor.dtype().is_half() {
+        return cast::convert_half(tensor, tensor.dtype());
+    }
+    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &[tensor])?;
+    write(tensor, &out)?;
+    Ok(out)
+}
+
+/// Returns a tensor that may be overwritten while `others` are read: `tensor` itself if it has a
+/// single owner and shares no buffer with them, else a copy. No dispatch may write a buffer that it
+/// also reads.
+pub fn writable(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
+    let shares = others.iter().any(|other| other.buffer().shares_buffer(tensor.buffer()));
+    if !shares && tensor.is_unique() && tensor.is_packed() {
+        return Ok(tensor);
+    }
+    let mut inputs: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(others);
+    inputs.push(&tensor);
+    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &inputs)?;
+    write(&tensor, &out)?;
+    Ok(out)
+}
+
+/// Writes a tensor to `view`, a view in another buffer to whose shape it broadcasts.
+pub fn write(tensor: &Tensor, view: &Tensor) -> Result<()> {
+    if transpose::transpose(tensor, view)? {
+        return Ok(());
+    }
+    copy_map(tensor.dtype()).write_to(std::slice::from_ref(tensor), view)
+}
+
+/// Swaps two axes, without a copy.
+pub fn swap_dims(tensor: Tensor, a: usize, b: usize) -> Result<Tensor> {
+    Ok(tensor.view(tensor.layout().swap(a, b)))
+}
+
+/// Reorders the axes, without a copy.
+pub fn permute(tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+    Ok(tensor.view(tensor.layout().permute(axes)))
+}
+
+/// Reverses axes, without a copy.
+pub fn flip(tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+    Ok(tensor.view(tensor.layout().flip(axes)))
+}
+
+/// Broadcasts axes of size 1, without a copy.
+pub fn expand(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
+    let layout = tensor.layout().expand(shape).ok_or_else(|| Error::Shape {
+        lhs: tensor.shape().to_vec(),
+        rhs: shape.to_vec(),
+        rule: "only axes of size 1 can expand",
+    })?;
+    addressable(shape)?;
+    Ok(tensor.view(layout))
+}
+
+/// Fails for shapes beyond 32-bit indices: a view may have more elements than its memory.
+fn addressable(shape: &[usize]) -> Result<()> {
+    let len = shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
+    match len {
+        Some(len) if u32::try_from(len).is_ok() => Ok(()),
+        _ => Err(Error::TooManyElements { shape: shape.to_vec() }),
+    }
+}
+
+/// Gives the elements another shape; copies only where no view exists.
+pub fn reshape(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
+    addressable(shape)?;
+    if tensor.len() != shape.iter().product::<usize>() {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: shape.to_vec(),
+            rule: "both shapes must have the same number of elements",
+        });
+    }
+    if let Some(layout) = tensor.layout().reshape(shape) {
+        return Ok(tensor.view(layout));
+    }
+    let tensor = duplicate(&tensor)?;
+    Ok(tensor.view(Layout::contiguous(shape)))
+}
+
+/// Returns sliding windows along an axis, without a copy: see [`Layout::unfold`].
+pub fn unfold(tensor: Tensor, axis: usize, size: usize, step: usize) -> Result<Tensor> {
+    if step == 0 {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: vec![size, step],
+            rule: "the step of the windows must be positive",
+        });
+    }
+    let layout = tensor.layout().unfold(axis, size, step);
+    addressable(&layout.shape)?;
+    Ok(tensor.view(layout))
+}
+
+/// Slices each axis, without a copy.
+pub fn slice(tensor: Tensor, axes: &[SliceAxis]) -> Result<Tensor> {
+    Ok(tensor.view(tensor.layout().slice(axes)))
+}
+
+/// Returns the elements `start..start + len` along an axis, without a copy.
+pub fn narrow(tensor: Tensor, axis: usize, start: usize, len: usize) -> Result<Tensor> {
+    Ok(tensor.view(tensor.layout().narrow(axis, start, len)))
+}
+
+/// Crops an axis, or pads it with zeros at its end, to `len`.
+pub fn resized(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
+    let kept = len.min(tensor.shape()[axis]);
+    let tensor = narrow(tensor, axis, 0, kept)?;
+    if kept == len {
+        return Ok(tensor);
+    }
+    let mut shape: Shape = tensor.shape().into();
+    shape[axis] = len;
+    let out = zeros_apart_from(&tensor, &shape)?;
+    write(&tensor, &out.view(out.layout().narrow(axis, 0, kept)))?;
+    Ok(out)
+}
+
+/// Zeros of the type of `tensor` in a different buffer, so that they may be written while it is
+/// read.
+pub fn zeros_apart_from(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
+    let out = Tensor::empty(tensor.runtime(), shape, tensor.dtype(), &[tensor])?;
+    Map::new("s", out.dtype()).with(&[ScalarValue::Int(0)], out.dtype()).write_to(&[], &out)?;
+    Ok(out)
+}
+
+/// Replaces a slice of the tensor by `value`.
+pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result<Tensor> {
+    tensor.same_device(&value)?;
+    let tensor = writable(tensor, &[&value])?;
+    let part = tensor.view(tensor.layout().slice(axes));
+    write(&value, &part)?;
+    Ok(tensor)
+}
+
+/// Concatenates tensors along an axis.
+pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
+    let first = &tensors[0];
+    let mut shape: SmallVec<[usize; 6]> = first.shape().into();
+    shape[axis] = 0;
+    for tensor in &tensors {
+        first.same_device(tensor)?;
+        let fits =
+            tensor.shape().iter().zip(&shape).enumerate().all(|(i, (a, b))| i == axis || a == b);
+        if tensor.shape().len() != shape.len() || !fits {
+            return Err(Error::Shape {
+                lhs: first.shape().to_vec(),
+                rhs: tensor.shape().to_vec(),
+                rule: "concatenated tensors may differ only along the concatenated axis",
+            });
+        }
+        shape[axis] += tensor.shape()[axis];
+    }
+    let refs: Vec<&Tensor> = tensors.iter().collect();
+    let out = Tensor::empty(first.runtime(), &shape, first.dtype(), &refs)?;
+    let mut start = 0;
+    for tensor in &tensors {
+        let len = tensor.shape()[axis];
+        let part = out.view(out.layout().narrow(axis, start, len));
+        write(tensor, &part)?;
+        start += len;
+    }
+    Ok(out)
+}
+
+/// Repeats the tensor `times` times along an axis.
+pub fn repeat_dim(tensor: Tensor, axis: usize, times: usize) -> Result<Tensor> {
+    let mut shape: SmallVec<[usize; 6]> = tensor.shape().into();
+    let (mut split, mut spread) = (shape.clone(), shape.clone());
+    split.insert(axis, 1);
+    spread.insert(axis, times);
+    shape[axis] *= times;
+    let Some(layout) = tensor.layout().reshape(&split) else {
+        return repeat_dim(duplicate(&tensor)?, axis, times);
+    };
+    let layout = layout.expand(&spread).ok_or_else(|| Error::Shape {
+        lhs: split.to_vec(),
+        rhs: spread.to_vec(),
+        rule: "only axes of size 1 can expand",
+    })?;
+    let out = duplicate(&tensor.view(layout))?;
+    Ok(out.view(Layout::contiguous(&shape)))
+}
+
+/// The cases that these functions must pass.
+pub const CASES: &[Case] = &[
+    case("float_swap_dims", &[normal(&[3, 4, 5]), Arg::Int(0), Arg::Int(2)]),
+    case("float_transpose", &[normal(&[3, 4, 5])]),
+    case("float_permute", &[normal(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])]),
+    case(
+        "float_permute",
+        &[normal(&[1, 2, 3, 2, 1, 2, 3, 2]), Arg::Sizes(&[7, 3, 5, 1, 0, 2, 6, 4])],
+    ),
+    case("float_flip", &[normal(&[3, 4, 5]), Arg::Sizes(&[0, 2])]),
+    case("float_flip", &[permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[1])]),
+    case("float_reshape", &[normal(&[3, 4, 5]), Arg::Sizes(&[5, 12])]),
+    case("float_reshape", &[permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[6, 10])]),
+    case("float_expand", &[normal(&[3, 1, 5]), Arg::Sizes(&[2, 3, 4, 5])]),
+    case("float_slice", &[normal(&[7, 8, 5]), Arg::Slices(&[(1, Some(6), 2), (0, None, 3)])]),
+    case("float_slice", &[normal(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
+    case("float_slice", &[normal(&[7, 8]), Arg::Slices(&[(3, Some(3), 1)])]),
+    case("float_slice_assign", &[normal(&[3]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2])]),
+    case(
+        "float_slice_assign",
+        &[normal(&[7, 5]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2, 5])],
+    ),
+    case(
+        "float_slice_assign",
+        &[normal(&[7, 8]), Arg::Slices(&[(1, Some(5), 1), (2, Some(7), 1)]), normal(&[4, 5])],
+    ),
+    case(
+        "float_slice_assign",
+        &[normal(&[7, 8]), Arg::Slices(&[(0, None, -2), (0, None, 3)]), normal(&[4, 3])],
+    ),
+    case(
+        "float_slice_assign",
+        &[permuted(&[7, 8], &[1, 0]), Arg::Slices(&[(0, Some(4), 1)]), normal(&[4, 7])],
+    ),
+    case("float_cat", &[Arg::Tensors(&[floats(&[2, 3]), floats(&[4, 3])]), Arg::Int(0)]),
+    case(
+        "float_cat",
+        &[Arg::Tensors(&[floats(&[2, 3]), floats(&[2, 1]), floats(&[2, 8])]), Arg::Int(1)],
+    ),
+    case("float_repeat_dim", &[normal(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),
+    case("float_repeat_dim", &[permuted(&[3, 4], &[1, 0]), Arg::Int(0), Arg::Int(2)]),
+    case("float_unfold", &[normal(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)]),
+    case("float_unfold", &[normal(&[9, 3]), Arg::Int(0), Arg::Int(4), Arg::Int(1)]),
+    case("float_mask_where", &[normal(&[5, 6]), bools(&[5, 6]), normal(&[5, 6])]),
+    case("float_mask_where", &[normal(&[5, 6]), bools(&[1, 6]), normal(&[5, 1])]),
+    case("float_mask_fill", &[normal(&[5, 6]), bools(&[5, 6]), Arg::Float(-1.5)]),
+    case("float_into_int", &[normal(&[50]), Arg::IntType]),
+    case("float_cast", &[normal(&[50]), Arg::FloatType]),
+    case("int_swap_dims", &[ints(&[3, 4]), Arg::Int(0), Arg::Int(1)]),
+    case("int_transpose", &[ints(&[3, 4])]),
+    case("int_permute", &[ints(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])]),
+    case("int_flip", &[ints(&[3, 4]), Arg::Sizes(&[1])]),
+    case("int_reshape", &[ints(&[3, 4]), Arg::Sizes(&[2, 6])]),
+    case("int_expand", &[ints(&[3, 1]), Arg::Sizes(&[3, 4])]),
+    case("int_slice", &[ints(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
+    case("int_slice_assign", &[ints(&[7, 8]), Arg::Slices(&[(1, Some(5), 1)]), ints(&[4, 8])]),
+    case("int_cat", &[Arg::Tensors(&[integers(&[2, 3]), integers(&[4, 3])]), Arg::Int(0)]),
+    case("int_repeat_dim", &[ints(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),
+    case("int_unfold", &[ints(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)]),
+    case("int_mask_where", &[ints(&[5, 6]), bools(&[5, 6]), ints(&[5, 6])]),
+    case("int_mask_fill", &[ints(&[5, 6]), bools(&[5, 6]), Arg::Int(7)]),
+    case("int_into_float", &[ints(&[50]), Arg::FloatType]),
+    case("int_cast", &[ints(&[50]), Arg::IntType]),
+    case("bool_swap_dims", &[bools(&[3, 4]), Arg::Int(0), Arg::Int(1)]),
+    case("bool_transpose", &[bools(&[3, 4])]),
+    case("bool_permute", &[bools(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])]),
+    case("bool_flip", &[bools(&[3, 4]), Arg::Sizes(&[1])]),
+    case("bool_reshape", &[bools(&[3, 4]), Arg::Sizes(&[2, 6])]),
+    case("bool_expand", &[bools(&[3, 1]), Arg::Sizes(&[3, 4])]),
+    case("bool_slice", &[bools(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
+    case("bool_slice_assign", &[bools(&[7, 8]), Arg::Slices(&[(1, Some(5), 1)]), bools(&[4, 8])]),
+    case("bool_cat", &[Arg::Tensors(&[booleans(&[2, 3]), booleans(&[4, 3])]), Arg::Int(0)]),
+    case("bool_repeat_dim", &[bools(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),
+    case("bool_unfold", &[bools(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)]),
+    case("bool_mask_where", &[bools(&[5, 6]), bools(&[5, 6]), bools(&[5, 6])]),
+    case("bool_mask_fill", &[bools(&[5, 6]), bools(&[5, 6]), Arg::Flag(true)]),
+    case("bool_into_float", &[bools(&[50]), Arg::FloatType]),
+    case("bool_into_int", &[bools(&[50]), Arg::IntType]),
+];
+
+const fn floats(shape: &'static [usize]) -> Input {
+    Input { fill: Fill::Normal, shape, axes: &[] }
+}
+
+const fn integers(shape: &'static [usize]) -> Input {
+    Input { fill: Fill::Ints, shape, axes: &[] }
+}
+
+const fn booleans(shape: &'static [usize]) -> Input {
+    Input { fill: Fill::Bools, shape, axes: &[] }
+}
+
+/// Every variant that these functions can ask for, besides those of `transpose` and `cast`.
+pub fn variants() -> Vec<Variant> {
+    DType::COMPUTE_TYPES.iter().flat_map(|&dtype| copy_map(dtype).variants(&[dtype])).collect()
+}

@@ -1,0 +1,119 @@
+//! Dequantisation: 8-bit integers, four per word, to floats or to 32-bit integers.
+
+use super::common::cases::Case;
+use super::common::launch::{Launch, workgroups_for};
+use super::common::options::QuantFormat;
+use super::common::walk::Walk;
+use crate::params;
+use crate::runtime::{Source, Variant};
+use crate::tensor::{DType, Layout, Result, Tensor};
+
+static DEQUANTIZE: Source = Source::new::<DequantizeParams>(
+    "dequantize",
+    include_str!("../../shaders/dequantize/dequantize.wgsl"),
+);
+static DEQUANTIZE_VIEW: Source = Source::new::<DequantizeViewParams>(
+    "dequantize_view",
+    include_str!("../../shaders/dequantize/dequantize_view.wgsl"),
+);
+
+params! {
+    struct DequantizeParams {
+        count: u32,
+        len: u32,
+        block: u32,
+        pad0: u32,
+    }
+}
+
+params! {
+    struct DequantizeViewParams {
+        count: u32,
+        pad0: u32,
+        pad1: u32,
+        pad2: u32,
+        walk: Walk,
+    }
+}
+
+fn variant(source: &'static Source, out: DType) -> Variant {
+    Variant::new(source).ty("O", out.wgsl()).flag("INTEGERS", out == DType::I32)
+}
+
+/// Computes the floats of quantised elements: each integer times the scale of its block.
+///
+/// `layout` locates the integers in the words, in bytes. With blocks it is packed.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available; so does the function below.
+pub fn dequantize(
+    words: &Tensor,
+    scales: &Tensor,
+    layout: &Layout,
+    format: QuantFormat,
+) -> Result<Tensor> {
+    let (_, block) = format.blocks(&layout.shape)?;
+    convert(words, Some((scales, block)), layout)
+}
+
+/// Unpacks the integers, one per word, without their scales.
+pub fn unpack(words: &Tensor, layout: &Layout) -> Result<Tensor> {
+    convert(words, None, layout)
+}
+
+/// The elements as floats, given the scales and the elements of a block, or as integers.
+fn convert(words: &Tensor, scales: Option<(&Tensor, usize)>, layout: &Layout) -> Result<Tensor> {
+    let (dtype, inputs, block): (_, &[&Tensor], usize) = match scales {
+        Some((scales, block)) => (DType::F32, &[words, scales], block),
+        None => (DType::I32, &[words], 1),
+    };
+    let out = Tensor::empty(words.runtime(), &layout.shape, dtype, inputs)?;
+    let work = out.len() as u64;
+    if layout.offset == 0 && layout.is_contiguous() {
+        let count = out.len().div_ceil(QuantFormat::VALUES_PER_WORD);
+        Launch {
+            variant: &variant(&DEQUANTIZE, dtype),
+            inputs,
+            outputs: &[&out],
+            params: &DequantizeParams {
+                count: count as u32,
+                len: out.len() as u32,
+                block: block as u32,
+                pad0: 0,
+            },
+            workgroups: workgroups_for(count),
+            work,
+        }
+        .run()?;
+    } else {
+        Launch {
+            variant: &variant(&DEQUANTIZE_VIEW, dtype),
+            inputs,
+            outputs: &[&out],
+            params: &DequantizeViewParams {
+                count: out.len() as u32,
+                pad0: 0,
+                pad1: 0,
+                pad2: 0,
+                walk: Walk::new(&[layout])?,
+            },
+            workgroups: workgroups_for(out.len()),
+            work,
+        }
+        .run()?;
+    }
+    Ok(out)
+}
+
+/// Every variant that the launchers can ask for.
+pub fn variants() -> Vec<Variant> {
+    [&DEQUANTIZE_VIEW, &DEQUANTIZE]
+        .into_iter()
+        .flat_map(|source| [DType::F32, DType::I32].map(|dtype| variant(source, dtype)))
+        .collect()
+}
+
+/// The cases that the family must pass. A case cannot take quantised tensors: `tests/quantized.rs`
+/// tests them.
+pub const CASES: &[Case] = &[];

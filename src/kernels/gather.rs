@@ -1,0 +1,126 @@
+//! Reads along one axis by a tensor of indices: gather, select and embedding.
+//!
+//! A select is a gather with expanded indices.
+
+use smallvec::SmallVec;
+
+use super::cast;
+use super::common::cases::{Arg, Case, below, bools, case, ints, normal, permuted};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::walk::Walk;
+use super::composed::views;
+use crate::params;
+use crate::runtime::{Source, Variant};
+use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
+
+static GATHER: Source =
+    Source::new::<GatherParams>("gather", include_str!("../../shaders/gather/gather.wgsl"));
+
+params! {
+    struct GatherParams {
+        count: u32,
+        size: u32,
+        stride: i32,
+        pad0: u32,
+        walk: Walk,
+    }
+}
+
+fn variant(dtype: DType) -> Variant {
+    Variant::new(&GATHER).ty("E", dtype.wgsl())
+}
+
+/// Computes `out[i] = tensor[.., indices[i], ..]` along `axis`. The result has the shape of the
+/// indices. An index outside the axis is clamped to it.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit or the memory is not available; so do the functions
+/// below.
+pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
+    tensor.same_device(&indices)?;
+    let indices = cast::indices(indices)?;
+    let fits = tensor.shape().len() == indices.shape().len()
+        && (0..tensor.shape().len()).all(|i| i == axis || indices.shape()[i] <= tensor.shape()[i]);
+    if !fits {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: indices.shape().to_vec(),
+            rule: "indices must have the tensor's rank and may exceed it along the gathered axis \
+                   only",
+        });
+    }
+    let out =
+        Tensor::empty(tensor.runtime(), indices.shape(), tensor.dtype(), &[&tensor, &indices])?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    if tensor.is_empty() {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: indices.shape().to_vec(),
+            rule: "the gathered axis must not be empty",
+        });
+    }
+    // The tensor in the shape of the result: the kernel adds the position along the axis.
+    let mut base = Layout { shape: indices.shape().into(), ..tensor.layout().clone() };
+    base.strides[axis] = 0;
+    Launch {
+        variant: &variant(tensor.dtype()),
+        inputs: &[&indices, &tensor],
+        outputs: &[&out],
+        params: &GatherParams {
+            count: out.len() as u32,
+            size: tensor.shape()[axis] as u32,
+            stride: tensor.layout().strides[axis] as i32,
+            pad0: 0,
+            walk: Walk::new(&[out.layout(), indices.layout(), &base])?,
+        },
+        workgroups: workgroups_for(out.len()),
+        work: out.len() as u64,
+    }
+    .run()?;
+    Ok(out)
+}
+
+/// Repeats one-dimensional indices along `axis` over the other axes of `shape`. Returns a view.
+pub(super) fn expand_indices(indices: Tensor, axis: usize, shape: &[usize]) -> Result<Tensor> {
+    let mut single: Shape = SmallVec::from_elem(1, shape.len());
+    single[axis] = indices.len();
+    let mut full: Shape = shape.into();
+    full[axis] = indices.len();
+    views::expand(views::reshape(indices, &single)?, &full)
+}
+
+/// Returns the slices of `tensor` along `axis` at one-dimensional `indices`.
+pub fn select(tensor: Tensor, axis: usize, indices: Tensor) -> Result<Tensor> {
+    let indices = expand_indices(indices, axis, tensor.shape())?;
+    gather(axis, tensor, indices)
+}
+
+/// Returns the rows of `weights` `[count, width]` at `indices` `[batch, length]`:
+/// `[batch, length, width]`.
+pub fn embedding(weights: Tensor, indices: Tensor) -> Result<Tensor> {
+    let mut shape: Shape = indices.shape().into();
+    shape.push(weights.shape()[1]);
+    let indices = views::reshape(indices.clone(), &[indices.len()])?;
+    views::reshape(select(weights, 0, indices)?, &shape)
+}
+
+/// Every variant that the launchers can ask for.
+pub fn variants() -> Vec<Variant> {
+    DType::COMPUTE_TYPES.into_iter().map(variant).collect()
+}
+
+/// The cases that the family must pass.
+pub const CASES: &[Case] = &[
+    case("float_gather", &[Arg::Int(1), normal(&[4, 6]), below(6, &[4, 3])]),
+    case("float_gather", &[Arg::Int(0), normal(&[4, 6]), below(4, &[9, 6])]),
+    case("float_gather", &[Arg::Int(2), permuted(&[5, 3, 4], &[2, 1, 0]), below(5, &[4, 3, 5])]),
+    case("float_select", &[normal(&[5, 4, 3]), Arg::Int(1), below(4, &[7])]),
+    case("int_gather", &[Arg::Int(1), ints(&[4, 6]), below(6, &[4, 3])]),
+    case("int_select", &[ints(&[5, 4]), Arg::Int(0), below(5, &[9])]),
+    case("bool_gather", &[Arg::Int(1), bools(&[4, 6]), below(6, &[4, 3])]),
+    case("bool_select", &[bools(&[5, 4]), Arg::Int(0), below(5, &[9])]),
+    case("embedding", &[normal(&[11, 8]), below(11, &[3, 7])]),
+];

@@ -1,0 +1,132 @@
+//! Reads slices of a tensor at multi-dimensional indices.
+
+use super::cast;
+use super::common::cases::{Case, below, case, ints, normal, permuted};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::walk::shape_words;
+use super::composed::views;
+use crate::params;
+use crate::runtime::{Source, Variant};
+use crate::tensor::{DType, Error, MAX_RANK, Result, Shape, Tensor};
+
+static GATHER_ND: Source = Source::new::<GatherNdParams>(
+    "gather_nd",
+    include_str!("../../shaders/gather_nd/gather_nd.wgsl"),
+);
+
+params! {
+    struct GatherNdParams {
+        count: u32,
+        indexed_axes: u32,
+        slice_len: u32,
+        pad0: u32,
+        shape: [[u32; 4]; MAX_RANK / 4],
+    }
+}
+
+fn variant(dtype: DType, locations: bool) -> Variant {
+    Variant::new(&GATHER_ND).ty("E", dtype.wgsl()).flag("LOCATIONS", locations)
+}
+
+/// Returns the number of axes that each row of indices addresses, and the elements at each
+/// location. The arguments are the shapes of the tensor and of the indices.
+///
+/// # Errors
+///
+/// Returns an error if there are more indices in a row than axes.
+pub(super) fn indexed_axes(shape: &[usize], indices: &[usize]) -> Result<(usize, usize)> {
+    let axes = indices.last().copied().unwrap_or(0);
+    if axes > shape.len() || indices.is_empty() || axes > MAX_RANK {
+        return Err(Error::Shape {
+            lhs: shape.to_vec(),
+            rhs: indices.to_vec(),
+            rule: "the last axis of the indices must have at most one index for each axis of the \
+                   tensor",
+        });
+    }
+    Ok((axes, shape[axes..].iter().product()))
+}
+
+/// Returns the slices of `tensor` at `indices` `[.., k]`: `[.., remaining axes of the tensor]`.
+/// Each row of indices is a location in the first `k` axes. An index outside its axis is clamped
+/// to it.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit or the memory is not available.
+pub fn gather_nd(tensor: Tensor, indices: Tensor) -> Result<Tensor> {
+    tensor.same_device(&indices)?;
+    let (axes, slice_len) = indexed_axes(tensor.shape(), indices.shape())?;
+    let (tensor, indices) = (views::packed(tensor)?, views::packed(cast::indices(indices)?)?);
+    let mut shape: Shape = indices.shape()[..indices.shape().len() - 1].into();
+    shape.extend_from_slice(&tensor.shape()[axes..]);
+    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor, &indices])?;
+    if out.is_empty() {
+        return Ok(out);
+    }
+    if tensor.is_empty() {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: indices.shape().to_vec(),
+            rule: "the gathered axes must not be empty",
+        });
+    }
+    Launch {
+        variant: &variant(tensor.dtype(), false),
+        inputs: &[&indices, &tensor],
+        outputs: &[&out],
+        params: &GatherNdParams {
+            count: out.len() as u32,
+            indexed_axes: axes as u32,
+            slice_len: slice_len as u32,
+            pad0: 0,
+            shape: shape_words(&tensor.shape()[..axes])?,
+        },
+        workgroups: workgroups_for(out.len()),
+        work: out.len() as u64,
+    }
+    .run()?;
+    Ok(out)
+}
+
+/// Computes the location of each row of `indices` `[.., k]`, as i32 `[rows]`: the row-major index
+/// over the `k` axes of `shape`, or -1 if an index is outside its axis.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(super) fn locations(shape: &[usize], indices: Tensor) -> Result<Tensor> {
+    let rows = indices.shape()[..indices.shape().len() - 1].iter().product::<usize>();
+    let indices = views::packed(cast::indices(indices)?)?;
+    let out = Tensor::empty(indices.runtime(), &[rows], DType::I32, &[&indices])?;
+    Launch {
+        variant: &variant(DType::I32, true),
+        inputs: &[&indices],
+        outputs: &[&out],
+        params: &GatherNdParams {
+            count: rows as u32,
+            indexed_axes: shape.len() as u32,
+            slice_len: 1,
+            pad0: 0,
+            shape: shape_words(shape)?,
+        },
+        workgroups: workgroups_for(rows),
+        work: rows as u64,
+    }
+    .run()?;
+    Ok(out)
+}
+
+/// Every variant that the launchers can ask for.
+pub fn variants() -> Vec<Variant> {
+    let gathers = DType::COMPUTE_TYPES.into_iter().map(|dtype| variant(dtype, false));
+    std::iter::once(variant(DType::I32, true)).chain(gathers).collect()
+}
+
+/// The cases that the family must pass.
+pub const CASES: &[Case] = &[
+    case("float_gather_nd", &[normal(&[5, 6, 4]), below(5, &[7, 2])]),
+    case("float_gather_nd", &[permuted(&[5, 6, 4], &[2, 0, 1]), below(4, &[3, 2, 3])]),
+    case("float_gather_nd", &[normal(&[5, 6]), below(5, &[9, 1])]),
+    case("int_gather_nd", &[ints(&[5, 6]), below(5, &[3, 2])]),
+];

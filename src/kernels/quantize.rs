@@ -1,0 +1,218 @@
+//! Quantisation to 8-bit integers, four per word, and the scales that they are multiples of.
+
+use smallvec::SmallVec;
+
+use super::common::cases::Case;
+use super::common::launch::{Launch, workgroups_for};
+use super::common::options::QuantFormat;
+use super::composed::views;
+use super::reduce::{self, Reduction};
+use crate::params;
+use crate::runtime::{Source, Variant};
+use crate::tensor::{DType, Error, Result, Tensor};
+
+static QUANTIZE: Source =
+    Source::new::<QuantizeParams>("quantize", include_str!("../../shaders/quantize/quantize.wgsl"));
+static QUANTIZE_SCALES: Source = Source::new::<QuantizeScalesParams>(
+    "quantize_scales",
+    include_str!("../../shaders/quantize/quantize_scales.wgsl"),
+);
+
+params! {
+    struct QuantizeParams {
+        count: u32,
+        len: u32,
+        block: u32,
+        low: f32,
+    }
+}
+
+params! {
+    struct QuantizeScalesParams {
+        count: u32,
+        len: u32,
+        block: u32,
+        step: u32,
+        range: f32,
+        pad0: u32,
+        pad1: u32,
+        pad2: u32,
+    }
+}
+
+/// What `quantize_scales` computes for each block.
+#[derive(Clone, Copy, PartialEq)]
+enum ScalePass {
+    /// The scale that maps the largest magnitude to the largest integer.
+    Fit,
+    /// The given scale, made a valid divisor.
+    Given,
+    /// The largest magnitude.
+    Maxima,
+}
+
+impl ScalePass {
+    const ALL: [Self; 3] = [Self::Fit, Self::Given, Self::Maxima];
+
+    fn variant(self) -> Variant {
+        Variant::new(&QUANTIZE_SCALES)
+            .flag("GIVEN", self == Self::Given)
+            .flag("MAXIMA", self == Self::Maxima)
+    }
+}
+
+fn variant(integers: bool) -> Variant {
+    Variant::new(&QUANTIZE).flag("INTEGERS", integers)
+}
+
+/// The scales of the blocks, and their reciprocals.
+struct BlockScales {
+    scales: Tensor,
+    reciprocals: Tensor,
+}
+
+/// Computes the scales of packed `x`, in `blocks` blocks of `block` elements.
+fn block_scales(
+    x: &Tensor,
+    pass: ScalePass,
+    blocks: usize,
+    block: usize,
+    format: QuantFormat,
+) -> Result<BlockScales> {
+    let empty = || Tensor::empty(x.runtime(), &[blocks], DType::F32, &[x]);
+    let (scales, reciprocals) = (empty()?, empty()?);
+    Launch {
+        variant: &pass.variant(),
+        inputs: &[x],
+        outputs: &[&scales, &reciprocals],
+        params: &scale_params(blocks, x.len(), block, 1, format),
+        workgroups: workgroups_for(blocks),
+        work: x.len() as u64,
+    }
+    .run()?;
+    Ok(BlockScales { scales, reciprocals })
+}
+
+fn scale_params(
+    blocks: usize,
+    len: usize,
+    block: usize,
+    step: usize,
+    format: QuantFormat,
+) -> QuantizeScalesParams {
+    QuantizeScalesParams {
+        count: blocks as u32,
+        len: len as u32,
+        block: block as u32,
+        step: step as u32,
+        range: 127.0 - f32::from(format.low),
+        pad0: 0,
+        pad1: 0,
+        pad2: 0,
+    }
+}
+
+/// Elements that one invocation reduces if the whole tensor has one scale.
+const SERIAL_LEN: usize = 256;
+/// Maximum number of invocations that reduce a whole tensor.
+const MAX_PARTS: usize = 1 << 14;
+
+/// The largest magnitude in packed `x`, without NaN: a tensor of one element.
+fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
+    let parts = x.len().div_ceil(SERIAL_LEN).min(MAX_PARTS);
+    let out = Tensor::empty(x.runtime(), &[parts], DType::F32, &[x])?;
+    Launch {
+        variant: &ScalePass::Maxima.variant(),
+        inputs: &[x],
+        outputs: &[&out],
+        params: &scale_params(parts, x.len(), x.len(), parts, format),
+        workgroups: workgroups_for(parts),
+        work: x.len() as u64,
+    }
+    .run()?;
+    reduce::all(Reduction::Max, out)
+}
+
+/// Quantises floats with scales computed from them: the largest magnitude of each block becomes the
+/// largest integer. NaN becomes zero and does not affect the scale. Returns the words and the
+/// scales.
+///
+/// # Errors
+///
+/// Returns an error if the blocks do not divide the tensor or the memory is not available.
+pub fn quantize_dynamic(tensor: Tensor, format: QuantFormat) -> Result<(Tensor, Tensor)> {
+    let tensor = views::packed(tensor)?;
+    let (blocks, block) = format.blocks(tensor.shape())?;
+    let scales = if format.block.is_none() && tensor.len() > SERIAL_LEN {
+        block_scales(&max_magnitude(&tensor, format)?, ScalePass::Fit, 1, 1, format)?
+    } else {
+        block_scales(&tensor, ScalePass::Fit, blocks, block, format)?
+    };
+    let words = words(&tensor, Some(&scales.reciprocals), format)?;
+    Ok((words, scales.scales))
+}
+
+/// Quantises floats with the given scales. Scales that are not valid divisors are replaced by the
+/// smallest normal number. Returns the words and the scales used.
+///
+/// # Errors
+///
+/// Returns an error if the blocks do not divide the tensor, the number of scales is not the number
+/// of blocks, or the memory is not available.
+pub fn quantize(tensor: Tensor, scales: Tensor, format: QuantFormat) -> Result<(Tensor, Tensor)> {
+    tensor.same_device(&scales)?;
+    let (tensor, scales) = (views::packed(tensor)?, views::packed(scales)?);
+    let (blocks, _) = format.blocks(tensor.shape())?;
+    if scales.len() < blocks || (format.block.is_some() && scales.len() > blocks) {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: scales.shape().to_vec(),
+            rule: "quantisation needs one scale per block",
+        });
+    }
+    let scales = block_scales(&scales, ScalePass::Given, blocks, 1, format)?;
+    let words = words(&tensor, Some(&scales.reciprocals), format)?;
+    Ok((words, scales.scales))
+}
+
+/// Packs integers, one per word in packed `integers`, four per word.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub fn pack(integers: &Tensor, format: QuantFormat) -> Result<Tensor> {
+    words(integers, None, format)
+}
+
+/// The words of packed `x`: floats, with the reciprocals of the scales, or integers.
+fn words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Result<Tensor> {
+    let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[x]);
+    inputs.extend(reciprocals);
+    let (_, block) = format.blocks(x.shape())?;
+    let count = x.len().div_ceil(QuantFormat::VALUES_PER_WORD);
+    let out = Tensor::empty(x.runtime(), &[count], DType::I32, &inputs)?;
+    Launch {
+        variant: &variant(reciprocals.is_none()),
+        inputs: &inputs,
+        outputs: &[&out],
+        params: &QuantizeParams {
+            count: count as u32,
+            len: x.len() as u32,
+            block: block as u32,
+            low: f32::from(format.low),
+        },
+        workgroups: workgroups_for(count),
+        work: x.len() as u64 * 4,
+    }
+    .run()?;
+    Ok(out)
+}
+
+/// Every variant that the launchers can ask for.
+pub fn variants() -> Vec<Variant> {
+    ScalePass::ALL.map(ScalePass::variant).into_iter().chain([true, false].map(variant)).collect()
+}
+
+/// The cases that the family must pass. A case cannot take quantised tensors: `tests/quantized.rs`
+/// tests them.
+pub const CASES: &[Case] = &[];

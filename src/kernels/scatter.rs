@@ -1,0 +1,143 @@
+//! Adds values along one axis at the positions of a tensor of indices: scatter, select and the
+//! gradient of an embedding.
+//!
+//! One invocation applies all updates of a line in order. Results repeat bit for bit, without
+//! atomics.
+
+use super::cast;
+use super::common::cases::{Arg, Case, below, bools, case, ints, normal};
+use super::common::launch::{Launch, workgroups_for};
+use super::common::options::ScatterOp;
+use super::common::policy;
+use super::common::walk::Walk;
+use super::composed::{create, views};
+use super::elementwise::ScalarValue;
+use super::gather::expand_indices;
+use super::scatter_nd::scatter_nd;
+use crate::params;
+use crate::runtime::{Source, Variant};
+use crate::tensor::{DType, Error, Layout, Result, Tensor};
+
+static SCATTER: Source =
+    Source::new::<ScatterParams>("scatter", include_str!("../../shaders/scatter/scatter.wgsl"));
+
+params! {
+    struct ScatterParams {
+        count: u32,
+        len: u32,
+        index_stride: i32,
+        value_stride: i32,
+        size: u32,
+        stride: i32,
+        pad0: u32,
+        pad1: u32,
+        walk: Walk,
+    }
+}
+
+fn variant(dtype: DType) -> Variant {
+    let combine = if dtype == DType::Bool { "a | b" } else { "a + b" };
+    Variant::new(&SCATTER).ty("E", dtype.wgsl()).expr("COMBINE", combine)
+}
+
+/// Computes `tensor[.., indices[i], ..] += values[i]` along `axis`; `or` for booleans. An index
+/// outside the axis is skipped.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit or the memory is not available; so do the functions
+/// below.
+pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor) -> Result<Tensor> {
+    tensor.same_device(&indices)?;
+    tensor.same_device(&values)?;
+    let indices = cast::indices(indices)?;
+    let rank = tensor.shape().len();
+    let fits = values.shape() == indices.shape()
+        && rank == indices.shape().len()
+        && (0..rank).all(|i| i == axis || indices.shape()[i] <= tensor.shape()[i]);
+    if !fits {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: indices.shape().to_vec(),
+            rule: "indices and values must have the same shape, of the tensor's rank, which may \
+                   exceed the tensor along the scattered axis only",
+        });
+    }
+    if values.is_empty() {
+        return Ok(tensor);
+    }
+    let out = views::writable(tensor, &[&indices, &values])?;
+    // The start of each line: the axis is reduced to its first element.
+    let line_starts = |layout: &Layout| {
+        let mut layout = Layout { shape: values.shape().into(), ..layout.clone() };
+        layout.shape[axis] = 1;
+        layout
+    };
+    let out_starts = line_starts(out.layout());
+    let index_starts = line_starts(indices.layout());
+    let value_starts = line_starts(values.layout());
+    let stride = |tensor: &Tensor| tensor.layout().strides[axis] as i32;
+    let lines = values.len() / values.shape()[axis];
+    Launch {
+        variant: &variant(out.dtype()),
+        inputs: &[&indices, &values],
+        outputs: &[&out],
+        params: &ScatterParams {
+            count: lines as u32,
+            len: values.shape()[axis] as u32,
+            index_stride: stride(&indices),
+            value_stride: stride(&values),
+            size: out.shape()[axis] as u32,
+            stride: stride(&out),
+            pad0: 0,
+            pad1: 0,
+            walk: Walk::new(&[&out_starts, &index_starts, &value_starts])?,
+        },
+        workgroups: workgroups_for(lines),
+        work: values.len() as u64,
+    }
+    .run()?;
+    Ok(out)
+}
+
+/// Adds slices of `values` to the slices of `tensor` along `axis` at one-dimensional `indices`;
+/// `or` for booleans.
+pub fn select_add(tensor: Tensor, axis: usize, indices: Tensor, values: Tensor) -> Result<Tensor> {
+    let rows = indices.len();
+    let lines = values.len() / rows.max(1);
+    if axis == 0 && policy::pays_to_sort_updates(tensor.runtime(), rows, lines) {
+        let indices = views::reshape(indices, &[rows, 1])?;
+        return scatter_nd(tensor, indices, values, ScatterOp::Add);
+    }
+    let indices = expand_indices(indices, axis, values.shape())?;
+    scatter_add(axis, tensor, indices, values)
+}
+
+/// Computes the gradient of [`embedding`](super::gather::embedding) with respect to its weights.
+pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Result<Tensor> {
+    let zeros =
+        create::full(weights.runtime(), weights.shape(), ScalarValue::Float(0.0), DType::F32)?;
+    let rows = indices.len();
+    let grad = views::reshape(grad, &[rows, weights.shape()[1]])?;
+    select_add(zeros, 0, views::reshape(indices, &[rows])?, grad)
+}
+
+/// Every variant that the launchers can ask for.
+pub fn variants() -> Vec<Variant> {
+    DType::COMPUTE_TYPES.into_iter().map(variant).collect()
+}
+
+/// The cases that the family must pass.
+pub const CASES: &[Case] = &[
+    case("float_scatter_add", &[Arg::Int(1), normal(&[4, 6]), below(6, &[4, 9]), normal(&[4, 9])]),
+    case("float_scatter_add", &[Arg::Int(0), normal(&[4, 6]), below(4, &[9, 6]), normal(&[9, 6])]),
+    case("float_select_add", &[normal(&[5, 4]), Arg::Int(0), below(5, &[9]), normal(&[9, 4])]),
+    case("float_select_add", &[normal(&[5, 4]), Arg::Int(1), below(4, &[9]), normal(&[5, 9])]),
+    case("int_scatter_add", &[Arg::Int(1), ints(&[4, 6]), below(6, &[4, 9]), ints(&[4, 9])]),
+    case("int_select_add", &[ints(&[5, 4]), Arg::Int(0), below(5, &[9]), ints(&[9, 4])]),
+    case("bool_scatter_or", &[Arg::Int(1), bools(&[4, 6]), below(6, &[4, 9]), bools(&[4, 9])]),
+    case("bool_select_or", &[bools(&[5, 4]), Arg::Int(0), below(5, &[9]), bools(&[9, 4])]),
+    case("float_select_add", &[normal(&[7]), Arg::Int(0), below(7, &[5000]), normal(&[5000])]),
+    case("embedding_backward", &[normal(&[11, 8]), normal(&[6, 100, 8]), below(11, &[6, 100])]),
+    case("embedding_backward", &[normal(&[11, 8]), normal(&[3, 7, 8]), below(11, &[3, 7])]),
+];
