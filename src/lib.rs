@@ -20,7 +20,7 @@
 //! - [`WgslDevice`] selects a device; [`device`] lists the devices of this machine.
 //! - [`open`] opens a device asynchronously, which a browser requires; [`close`] closes it.
 //! - [`fallbacks`] counts the ops that ran on the CPU because they have no kernel.
-//! - [`memory`] returns the memory of a device.
+//! - [`memory`] returns the memory usage of a device.
 //! - [`profile`] measures the GPU time of each kernel.
 //! - [`tune`] finds the fastest strategy for matrix products on a device.
 //!
@@ -41,13 +41,13 @@ pub mod runtime;
 pub mod tensor;
 
 #[cfg(not(feature = "internals"))]
-#[allow(unused_imports, reason = "tests call ops by name through the tables")]
+#[allow(unused_imports, reason = "only `call` and `coverage` import the tables")]
 mod backend;
 #[cfg(not(feature = "internals"))]
-#[allow(dead_code, reason = "tests use the lists of variants and cases")]
+#[allow(dead_code, reason = "only tests and tools use the lists of variants and cases")]
 mod kernels;
 #[cfg(not(feature = "internals"))]
-#[allow(dead_code, unused_imports, reason = "tools use more of the runtime")]
+#[allow(dead_code, unused_imports, reason = "only tests and tools use some of the runtime")]
 mod runtime;
 #[cfg(not(feature = "internals"))]
 mod tensor;

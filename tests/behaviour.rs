@@ -1,5 +1,8 @@
 //! Guarantees beyond the results of single ops: the same random numbers on every device, bounded
 //! memory, helpful errors, CPU fallbacks, NaN propagation, out-of-range indices and training.
+//!
+//! Tests that draw random numbers or measure memory run one at a time: a device has one random
+//! stream, and memory is measured per process.
 
 mod common;
 
@@ -10,23 +13,7 @@ use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{assert_close, devices, gpus};
-
-/// Serialises tests that draw random numbers or measure memory: a device has one random stream, and
-/// memory is measured per process.
-static SERIAL: std::sync::Mutex<()> = std::sync::Mutex::new(());
-
-fn serial_guard() -> std::sync::MutexGuard<'static, ()> {
-    SERIAL.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-}
-
-/// Returns the message of the panic that `f` must raise.
-fn panic_message(f: impl FnOnce() + std::panic::UnwindSafe) -> String {
-    let panic = std::panic::catch_unwind(f).expect_err("the call panics");
-    let text = panic.downcast_ref::<String>().cloned();
-    let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-    text.unwrap_or_default()
-}
+use common::{assert_close, devices, gpus, panic_message, serial_guard};
 
 #[test]
 fn equal_seeds_give_equal_numbers_on_every_device() {
@@ -187,15 +174,15 @@ fn all_selectors_of_a_device_have_one_id() {
     let automatic =
         burn_wgsl::device::automatic().expect("BURN_WGSL_DEVICE is unset or a valid selector");
     assert_eq!(WgslDevice::Auto.id(), automatic.device.id());
-    let mut seen_ids = std::collections::HashSet::new();
+    let mut earlier_ids = std::collections::HashSet::new();
     let adapters = burn_wgsl::device::adapters();
     for index in 0..adapters.len() {
         let selectors = burn_wgsl::device::selectors(adapters, index);
         let ids: std::collections::HashSet<_> = selectors.iter().map(DeviceOps::id).collect();
         assert!(ids.len() <= 1, "{selectors:?}: {ids:?}");
-        assert!(ids.into_iter().all(|id| seen_ids.insert(id)), "{selectors:?}");
+        assert!(ids.into_iter().all(|id| earlier_ids.insert(id)), "{selectors:?}");
     }
-    assert!(seen_ids.insert(WgslDevice::Cpu.id()));
+    assert!(earlier_ids.insert(WgslDevice::Cpu.id()));
 }
 
 /// Element types and ops without a kernel fall back to the CPU backend, and fallbacks are counted.
@@ -326,8 +313,8 @@ fn argtopk_and_scalars_beyond_32_bits_are_supported() {
 #[test]
 fn dispatches_beyond_65535_workgroups_are_correct() {
     for device in gpus() {
-        // More than 65,535 workgroups, with one invocation per row, then
-        // with one team per row.
+        // Both shapes need more than 65,535 workgroups: the first with one invocation per row, the
+        // second with one team per row.
         for (rows, len) in [(4_200_001, 2), (1_050_001, 16)] {
             let x = Tensor::<Wgsl, 2>::ones([rows, len], &device);
             let sums = x.sum_dim(1);
@@ -389,7 +376,7 @@ fn training_matches_the_cpu_and_repeats_bit_for_bit() {
 /// some of these differently.
 #[test]
 fn sorting_is_stable_and_total() {
-    for device in common::gpus() {
+    for device in gpus() {
         let keys: Vec<f32> =
             (0..5000).map(|i| [2.0, -0.0, f32::NAN, 0.0, f32::NEG_INFINITY][i % 5]).collect();
         let tensor = Tensor::<Wgsl, 1>::from_floats(keys.as_slice(), &device);
@@ -416,8 +403,8 @@ fn argwhere_returns_the_indices_of_true_elements() {
         for shape in [[0usize, 3], [1, 1], [7, 11], [100, 300]] {
             let len = shape[0] * shape[1];
             let numbers: Vec<i32> = (0..len as i32).map(|i| i * i % 7).collect();
-            let data = burn::tensor::TensorData::new(numbers.clone(), shape);
-            let tensor = Tensor::<Wgsl, 2, burn::tensor::Int>::from_data(data, &device);
+            let data = TensorData::new(numbers.clone(), shape);
+            let tensor = Tensor::<Wgsl, 2, Int>::from_data(data, &device);
             let found = tensor.transpose().equal_elem(2).argwhere().into_data();
             let expected: Vec<i32> = (0..shape[1])
                 .flat_map(|j| (0..shape[0]).map(move |i| (i, j)))

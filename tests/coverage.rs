@@ -4,12 +4,15 @@ mod common;
 
 use std::collections::BTreeSet;
 
-use burn_wgsl::backend::coverage::{self, Elements, Op, Route, contract};
+use burn_wgsl::backend::coverage::{self, ContractOp, Elements, OpTrait, Route, contract};
 use burn_wgsl::kernels;
 use burn_wgsl::kernels::common::table;
 
-fn ops() -> impl Iterator<Item = (Elements, Op)> {
-    contract().into_iter().flat_map(|part| part.ops.into_iter().map(move |op| (part.elements, op)))
+/// Returns every op of the contract with the elements of its trait's tensors.
+fn ops() -> impl Iterator<Item = (Elements, ContractOp)> {
+    let with_elements =
+        |methods: OpTrait| methods.ops.into_iter().map(move |op| (methods.elements, op));
+    contract().into_iter().flat_map(with_elements)
 }
 
 #[test]
@@ -31,7 +34,7 @@ fn the_documented_table_matches_the_code() {
 #[test]
 fn every_method_of_the_contract_is_listed_once() {
     let counts: Vec<(&str, usize)> =
-        contract().iter().map(|part| (part.name, part.ops.len())).collect();
+        contract().iter().map(|methods| (methods.name, methods.ops.len())).collect();
     assert_eq!(
         counts,
         [
@@ -55,8 +58,8 @@ fn no_op_always_falls_back_to_the_cpu() {
     assert!(without_kernel.is_empty(), "{without_kernel:?} have no kernel");
 }
 
-/// `tests/ops.rs` and `tests/types.rs` check the ops of cases and rows, and that they do not fall back.
-/// `tests/quantized.rs` checks those of quantised tensors.
+/// `tests/ops.rs` and `tests/types.rs` check the ops of cases and rows, and that they do not fall
+/// back. `tests/quantized.rs` checks the ops of quantised tensors.
 #[test]
 fn every_op_with_a_kernel_has_a_case_or_a_row() {
     let mut tested: BTreeSet<&str> = kernels::cases().map(|case| case.op).collect();

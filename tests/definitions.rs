@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::panic::AssertUnwindSafe;
+
 use burn::backend::Autodiff;
 use burn::tensor::module;
 use burn::tensor::ops::{
@@ -10,7 +12,7 @@ use burn::tensor::ops::{
 use burn::tensor::{Distribution, Tensor, TensorData, TensorPrimitive};
 use burn_backend::ops::ModuleOps;
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{Tolerance, assert_close, devices, gpus};
+use common::{Tolerance, assert_close, devices, gpus, panic_message};
 
 const CLOSE: Tolerance = Tolerance { relative: 2e-5, absolute: 2e-5 };
 
@@ -354,26 +356,21 @@ fn layer_norm_keeps_precision_at_a_large_mean() {
 #[test]
 fn unsupported_sampling_panics_with_the_reason() {
     for device in gpus() {
-        let panic_message = |f: &dyn Fn()| {
-            let panic = std::panic::catch_unwind(std::panic::AssertUnwindSafe(f))
-                .expect_err("the call panics");
-            panic.downcast_ref::<String>().cloned().unwrap_or_default()
-        };
         let x = random([1, 1, 4, 4], &device);
         let grid = random([1, 2, 2, 2], &device);
-        let text = panic_message(&|| {
+        let text = panic_message(AssertUnwindSafe(|| {
             let _ = x
                 .clone()
                 .grid_sample_2d(grid.clone(), GridSampleOptions::new(InterpolateMode::Lanczos3));
-        });
+        }));
         assert!(text.contains("Lanczos") && text.contains(&device.to_string()), "{text}");
-        let text = panic_message(&|| {
+        let text = panic_message(AssertUnwindSafe(|| {
             let _ = x
                 .clone()
                 .grid_sample_2d(random([1, 2, 2, 3], &device), GridSampleOptions::default());
-        });
+        }));
         assert!(text.contains("[1, 2, 2, 3]"), "{text}");
-        let text = panic_message(&|| {
+        let text = panic_message(|| {
             let empty = Tensor::<Wgsl, 4>::zeros([1, 1, 0, 4], &device);
             let _ = module::interpolate(
                 empty,

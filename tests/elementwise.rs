@@ -4,11 +4,11 @@
 mod common;
 
 use burn_backend::TensorData;
-use burn_wgsl::backend::call::{Value, call};
+use burn_wgsl::backend::call::{call, content};
 use burn_wgsl::kernels::common::cases::{Arg, Case, Fill, Input};
 use burn_wgsl::kernels::common::table::{self, OperandForm, Reference, Row};
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{Tolerance, devices};
+use common::{Tolerance, devices, failure, read_values, takes_bool_type, takes_floats};
 
 /// The scalars `s` and `t` of float rows.
 const FLOAT_SCALARS: [f64; 2] = [0.75, 2.5];
@@ -26,16 +26,9 @@ fn tolerance(row: &Row) -> Tolerance {
 /// Returns a tensor argument of the row's element type. `fill` applies to float rows only.
 fn input(reference: Reference, shape: &'static [usize], axes: &'static [usize], fill: Fill) -> Arg {
     let fill = match reference {
-        Reference::Float1(_)
-        | Reference::Float2(_)
-        | Reference::Float3(_)
-        | Reference::FloatTest(_)
-        | Reference::FloatComparison(_) => fill,
-        Reference::Int1(_)
-        | Reference::Int2(_)
-        | Reference::Int3(_)
-        | Reference::IntComparison(_) => Fill::Ints,
         Reference::Bool1(_) | Reference::Bool2(_) => Fill::Bools,
+        _ if takes_floats(reference) => fill,
+        _ => Fill::Ints,
     };
     Arg::Tensor(Input { fill, shape, axes })
 }
@@ -50,13 +43,6 @@ fn scalars(reference: Reference) -> ([Arg; 2], [f64; 2]) {
         Reference::Bool1(_) | Reference::Bool2(_) => ([true, false].map(Arg::Flag), [1.0, 0.0]),
         _ => (FLOAT_SCALARS.map(Arg::Float), FLOAT_SCALARS),
     }
-}
-
-fn returns_bool(reference: Reference) -> bool {
-    matches!(
-        reference,
-        Reference::FloatTest(_) | Reference::FloatComparison(_) | Reference::IntComparison(_)
-    )
 }
 
 /// Computes the expected value of one element. Every element type of the table fits into f64.
@@ -78,10 +64,9 @@ fn expected_value(reference: Reference, a: f64, b: f64, c: f64) -> f64 {
 }
 
 fn run(case: &Case, device: &WgslDevice) -> TensorData {
-    let values: Vec<Value<Wgsl>> = call(case, device, &mut |tensor| tensor)
+    let values = call::<Wgsl>(case, device, &mut |tensor| tensor)
         .unwrap_or_else(|| panic!("no table has the op {}", case.op));
-    let value = values.into_iter().next().expect("the op has a result");
-    pollster::block_on(value.into_data()).expect("readback succeeds")
+    read_values(values).into_iter().next().expect("the op has a result")
 }
 
 /// Runs a row beyond Burn's contract. No backend trait has a method for it.
@@ -89,7 +74,7 @@ fn run_extension(row: &'static Row, tensors: &[Arg], device: &WgslDevice) -> Ten
     use burn::tensor::{Tensor, TensorPrimitive};
     let tensor = |index: usize| {
         let Arg::Tensor(input) = tensors[index] else { panic!("argument {index} is not a tensor") };
-        let data = burn_wgsl::backend::call::content(&input, index + 1);
+        let data = content(&input, index + 1);
         let tensor = Tensor::<Wgsl, 2>::from_data(data, device);
         match (input.axes, tensor) {
             (&[0, 1] | &[], tensor) => tensor.into_primitive().tensor(),
@@ -104,10 +89,11 @@ fn run_extension(row: &'static Row, tensors: &[Arg], device: &WgslDevice) -> Ten
     Tensor::<Wgsl, 2>::from_primitive(TensorPrimitive::Float(value)).into_data()
 }
 
-/// Returns the elements of argument `place`, with its axes permuted and broadcast to `shape`.
-fn operand_elements(arg: &Arg, place: usize, shape: &[usize]) -> Vec<f64> {
-    let Arg::Tensor(input) = arg else { panic!("argument {place} is not a tensor") };
-    let data = burn_wgsl::backend::call::content(input, place);
+/// Returns the elements of the argument at `position`, counted from 1, with its axes permuted and
+/// broadcast to `shape`.
+fn operand_elements(arg: &Arg, position: usize, shape: &[usize]) -> Vec<f64> {
+    let Arg::Tensor(input) = arg else { panic!("argument {position} is not a tensor") };
+    let data = content(input, position);
     let tensor = burn::tensor::Tensor::<burn_flex::Flex, 2>::from_data(
         data.convert::<f32>(),
         &Default::default(),
@@ -129,7 +115,7 @@ fn check(row: &'static Row, device: &WgslDevice, tensors: &[Arg], shape: &[usize
         OperandForm::Scalar => args.push(scalar_args[0]),
         OperandForm::TwoScalars => args.extend(scalar_args),
     }
-    if returns_bool(row.reference) {
+    if takes_bool_type(row.reference) {
         args.push(Arg::BoolType);
     }
     let case = Case { op: row.name, args: Vec::leak(args) };
@@ -181,12 +167,7 @@ fn for_every_row(check_row: impl Fn(&'static Row, &WgslDevice) + std::panic::Ref
                 continue;
             }
             if let Err(panic) = std::panic::catch_unwind(|| check_row(row, &device)) {
-                failed.push(
-                    panic
-                        .downcast_ref::<String>()
-                        .cloned()
-                        .unwrap_or_else(|| format!("{} on {device}", row.name)),
-                );
+                failed.push(failure(&format!("{} on {device}", row.name), panic));
             }
         }
     }

@@ -17,7 +17,7 @@ use burn_wgsl::backend::call::{Types, Value, call_as};
 use burn_wgsl::kernels::common::cases::{Arg, Case};
 use burn_wgsl::kernels::common::options::{InterpolateMode, ScatterOp};
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{Tolerance, assert_close, devices};
+use common::{Tolerance, assert_close, devices, failure};
 
 /// Returns whether a case has a gradient to test. Excludes backward ops and ops whose gradient is
 /// missing or wrong in Burn 0.21's autodiff or in burn-flex.
@@ -33,7 +33,8 @@ fn has_gradient(case: &Case) -> bool {
     let no_gradient = ["arg", "any", "all", "into_int", "unfold", "topk", "rfft"]
         .iter()
         .any(|part| case.op.contains(part));
-    // A bug of Burn 0.21 with every backend: its gradient of repeat_dim is wrong for long axes.
+    // Bugs of Burn 0.21 with every backend. Its gradient of repeat_dim is wrong for long axes. It
+    // composes products from logarithms, so their gradients are NaN for negative elements.
     let is_wrong = case.op == "float_repeat_dim" || case.op.contains("prod");
     // Burn's autodiff supports grid_sample in bilinear mode only. burn-flex has no gradient of
     // the Lanczos filter.
@@ -143,12 +144,7 @@ fn check_every_case<S: CheckpointStrategy + std::panic::RefUnwindSafe>() {
         for case in common::cases().filter(|case| has_gradient(case)) {
             match std::panic::catch_unwind(|| compare::<S>(case, &device)) {
                 Ok(has_gradients) => checked += usize::from(has_gradients),
-                Err(panic) => failed.push(
-                    panic
-                        .downcast_ref::<String>()
-                        .cloned()
-                        .unwrap_or_else(|| format!("{case:?} on {device}")),
-                ),
+                Err(panic) => failed.push(failure(&format!("{case:?} on {device}"), panic)),
             }
         }
     }
@@ -201,7 +197,7 @@ fn f16_gradients_match_f32_gradients() {
                 let expected = expected.convert_dtype(DType::F16);
                 let check = || assert_close(&label, &value, &expected, common::CHAINED_F16);
                 if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)) {
-                    failed.push(panic.downcast_ref::<String>().cloned().unwrap_or(label));
+                    failed.push(failure(&label, panic));
                 }
             }
         }

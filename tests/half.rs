@@ -1,5 +1,6 @@
-//! Devices whose default float type is f16: creation, ops and training. In its own process because
-//! the default type can only be set once.
+//! Devices whose default float type is f16: creation, ops and training.
+//!
+//! These tests have their own process, because the default type can be set only once.
 
 mod common;
 

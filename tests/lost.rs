@@ -1,19 +1,17 @@
-//! Lost devices: errors, closing and reopening. In its own process because it destroys the device.
+//! Lost devices: errors, closing and reopening.
+//!
+//! These tests have their own process and run one at a time, because each destroys the device.
 
 mod common;
-
-use std::sync::Mutex;
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 use burn_wgsl::{Wgsl, WgslDevice};
-
-/// Serialises the tests: each destroys the device.
-static SERIAL: Mutex<()> = Mutex::new(());
+use common::serial_guard;
 
 #[test]
 fn reading_from_a_lost_device_is_an_error_and_new_tensors_reopen_it() {
-    let _guard = SERIAL.lock();
+    let _guard = serial_guard();
     for device in common::gpus() {
         let x = Tensor::<Wgsl, 1>::ones([3], &device);
         Wgsl::sync(&device).expect("the device is alive");
@@ -30,7 +28,7 @@ fn reading_from_a_lost_device_is_an_error_and_new_tensors_reopen_it() {
 
 #[test]
 fn a_device_can_be_closed_and_reopened_repeatedly() {
-    let _guard = SERIAL.lock();
+    let _guard = serial_guard();
     for device in common::gpus() {
         let opened = pollster::block_on(burn_wgsl::open(&device)).expect("the device opens");
         let resolved =

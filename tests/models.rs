@@ -1,9 +1,7 @@
-//! Four small models of stock Burn modules, in the style of Burn's examples. From the same weights,
-//! training on every device must follow burn-flex, without fallbacks.
+//! Trains four small models of stock Burn modules, in the style of Burn's examples. From the same
+//! initial weights, every device must have the same losses as burn-flex, without fallbacks.
 
 mod common;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn::backend::Autodiff;
 use burn::grad_clipping::GradientClippingConfig;
@@ -27,7 +25,7 @@ use burn::tensor::{Bool, Distribution, ElementConversion, Int, Tensor, TensorDat
 use burn_flex::{Flex, FlexDevice};
 use burn_std::rand::{SeedableRng, StdRng};
 use burn_wgsl::Wgsl;
-use common::devices;
+use common::{devices, serial_guard};
 
 const STEPS: usize = 50;
 
@@ -74,15 +72,10 @@ fn recorder() -> BinBytesRecorder<FullPrecisionSettings> {
     BinBytesRecorder::default()
 }
 
-/// Serialises model creation. burn-flex has one random stream per process, and creating a model
-/// draws from it even if its weights are then loaded from a record.
-fn serial_guard() -> MutexGuard<'static, ()> {
-    static SERIAL: Mutex<()> = Mutex::new(());
-    SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Returns the initial weights, the same for all devices.
 fn weights<E: Example>() -> Vec<u8> {
+    // burn-flex has one random stream per process. Models are created one at a time, because each
+    // draws from it, even if its weights are then loaded from a record.
     let _guard = serial_guard();
     Flex::seed(&FlexDevice, 1);
     let model = E::model::<Autodiff<Flex>>(&FlexDevice);

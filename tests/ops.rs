@@ -2,23 +2,18 @@
 
 mod common;
 
+use burn_backend::TensorData;
 use burn_flex::{Flex, FlexDevice};
-use burn_wgsl::backend::call::{Value, call, call_extension};
+use burn_wgsl::backend::call::{call, call_extension};
 use burn_wgsl::kernels::common::cases::Case;
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{SUMMED, assert_close, devices};
-
-/// Reads all results back.
-fn read<T: burn_backend::Backend>(values: Vec<Value<T>>) -> Vec<burn_backend::TensorData> {
-    let values = values.into_iter().map(|value| pollster::block_on(value.into_data()));
-    values.map(|data| data.expect("readback succeeds")).collect()
-}
+use common::{SUMMED, assert_close, devices, failure, read_values};
 
 /// Runs a case: an op of Burn's contract or an extension of this backend.
-fn run(case: &Case, device: &WgslDevice) -> Vec<burn_backend::TensorData> {
+fn run(case: &Case, device: &WgslDevice) -> Vec<TensorData> {
     let values =
         call::<Wgsl>(case, device, &mut |tensor| tensor).or_else(|| call_extension(case, device));
-    read(values.unwrap_or_else(|| panic!("no table has the op {}", case.op)))
+    read_values(values.unwrap_or_else(|| panic!("no table has the op {}", case.op)))
 }
 
 /// Compares the results of a case with the reference.
@@ -26,7 +21,7 @@ fn check(case: &Case, device: &WgslDevice) {
     let label = format!("{case:?} on {device}");
     // The reference is burn-flex, or this crate's CPU backend for ops that burn-flex lacks.
     let expected = match call::<Flex>(case, &FlexDevice, &mut |tensor| tensor) {
-        Some(values) => read(values),
+        Some(values) => read_values(values),
         None => run(case, &WgslDevice::Cpu),
     };
     let values = run(case, device);
@@ -44,9 +39,7 @@ fn every_case_matches_burn_flex() {
         for case in common::cases() {
             count += 1;
             if let Err(panic) = std::panic::catch_unwind(|| check(case, &device)) {
-                let text = panic.downcast_ref::<String>().cloned();
-                let text = text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
-                failed.push(format!("{case:?} on {device}: {}", text.unwrap_or_default()));
+                failed.push(failure(&format!("{case:?} on {device}"), panic));
             }
         }
     }

@@ -1,9 +1,10 @@
-//! The profiler: kernel names, counts and times. It must not change results. In its own process
-//! because it records everything that runs on the device.
+//! The profiler: kernel names, counts and times. It must not change results.
+//!
+//! These tests have their own process, because a profile records everything that runs on the
+//! device. They run one at a time, because only one profile can be recorded at a time.
 
 mod common;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use burn::tensor::backend::Backend;
@@ -11,13 +12,7 @@ use burn::tensor::{Tensor, TensorData};
 use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::Runtime;
 use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice, profile};
-
-/// Serialises the tests: only one profile can be recorded at a time.
-static SERIAL: Mutex<()> = Mutex::new(());
-
-fn serial_guard() -> MutexGuard<'static, ()> {
-    SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
-}
+use common::serial_guard;
 
 /// Returns the GPUs of this machine that support timestamp queries.
 fn gpus_with_timestamps() -> impl Iterator<Item = WgslDevice> {
@@ -98,8 +93,7 @@ fn profile_records_only_the_ops_of_its_closure() {
     let _guard = serial_guard();
     for device in gpus_with_timestamps() {
         let _before = numbers(64, &device) * 2.0;
-        let (result, profile) = profile(&device, || ()).expect("the device supports timestamps");
-        let () = result;
+        let ((), profile) = profile(&device, || ()).expect("the device supports timestamps");
         assert_eq!(profile, Profile::default());
         // A panic in the closure ends the recording, so that the next profile can start.
         let panics = || burn_wgsl::profile(&device, || panic!("on purpose"));
@@ -107,9 +101,9 @@ fn profile_records_only_the_ops_of_its_closure() {
             .map(|_: Result<((), Profile), _>| ())
             .expect_err("the panic of the closure propagates");
         let _after = numbers(64, &device) * 2.0;
-        let again = burn_wgsl::profile(&device, || numbers(64, &device) * 3.0)
+        let (_, profile) = burn_wgsl::profile(&device, || numbers(64, &device) * 3.0)
             .expect("the last recording has ended");
-        assert_eq!(again.1.calls(), 1);
+        assert_eq!(profile.calls(), 1);
     }
 }
 

@@ -1,7 +1,7 @@
-//! Tuning: candidates compute correct results, the winner is kept for later processes, and tuning
+//! Tuning: candidates compute correct results, the winner is stored for later processes, and tuning
 //! can be switched off.
 //!
-//! Each test runs its steps in separate processes with a separate cache folder.
+//! Each test has its own cache folder and runs its steps in separate processes.
 
 mod common;
 
@@ -11,8 +11,8 @@ use std::process::Command;
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::{Tuning, Wgsl, WgslDevice, set_tuning};
 
-/// Runs one of the ignored tests below in a new process and returns its stderr.
-fn in_process(step: &str, cache: &Path, tuning: &str) -> String {
+/// Runs one of the ignored tests below in a new process and returns its standard error.
+fn run_step(step: &str, cache: &Path, tuning: &str) -> String {
     let program = std::env::current_exe().expect("the path of the test program is known");
     let output = Command::new(program)
         .args(["--ignored", "--exact", step, "--nocapture"])
@@ -47,16 +47,16 @@ fn tuning_results(cache: &Path) -> Vec<String> {
 }
 
 #[test]
-fn first_use_tuning_keeps_the_winner_for_later_processes() {
+fn first_use_tuning_stores_the_winner_for_later_processes() {
     let Some(_) = software() else {
         return;
     };
     let cache = std::env::temp_dir().join(format!("burn-wgsl-tuning-{}", std::process::id()));
-    in_process("multiply", &cache, "off");
-    assert!(tuning_results(&cache).is_empty(), "off must not run trials");
-    in_process("multiply", &cache, "cached");
-    assert!(tuning_results(&cache).is_empty(), "cached must not run trials");
-    in_process("multiply", &cache, "first-use");
+    run_step("multiply", &cache, "off");
+    assert!(tuning_results(&cache).is_empty(), "off runs no trials");
+    run_step("multiply", &cache, "cached");
+    assert!(tuning_results(&cache).is_empty(), "cached runs no trials");
+    run_step("multiply", &cache, "first-use");
     let results = tuning_results(&cache);
     assert_eq!(results.len(), 1, "{results:?}");
     assert!(results[0].starts_with("matmul 1x 128x128 by 128x128 = "), "{results:?}");
@@ -68,11 +68,11 @@ fn first_use_tuning_keeps_the_winner_for_later_processes() {
         });
         lines.collect::<Vec<_>>().join("\n") + "\n"
     });
-    in_process("multiply_in_tiles", &cache, "cached");
-    in_process("multiply_without_tiles", &cache, "off");
+    run_step("multiply_in_tiles", &cache, "cached");
+    run_step("multiply_without_tiles", &cache, "off");
     // A corrupt file is ignored.
     rewrite_tuning_file(&cache, |_| "nonsense".to_owned());
-    in_process("multiply_without_tiles", &cache, "cached");
+    run_step("multiply_without_tiles", &cache, "cached");
     std::fs::remove_dir_all(&cache).expect("the cache folder can be removed");
 }
 
@@ -81,7 +81,8 @@ fn an_invalid_tuning_variable_is_reported_and_ignored() {
     let Some(_) = software() else {
         return;
     };
-    let stderr = in_process("multiply", Path::new("off"), "sometimes");
+    // `off` disables the cache.
+    let stderr = run_step("multiply", Path::new("off"), "sometimes");
     assert!(stderr.contains("\"sometimes\" is not off, cached or first-use"), "{stderr}");
     assert!("sometimes".parse::<Tuning>().is_err());
 }
@@ -99,13 +100,17 @@ fn rewrite_tuning_file(cache: &Path, edit: impl Fn(&str) -> String) {
     std::fs::write(&files[0], edit(&text)).expect("the tuning file is writable");
 }
 
-/// Multiplies matrices of the tuned size class and returns the kernel variants, one per line.
+/// Returns two matrices whose product is in the tuned size class.
+fn operands() -> [Tensor<Wgsl, 2>; 2] {
+    let normal = Distribution::Normal(0.0, 1.0);
+    [0, 1].map(|_| Tensor::random([160, 160], normal, &WgslDevice::Software))
+}
+
+/// Multiplies two matrices and returns the kernel variants, one per line.
 fn matmul_variants() -> String {
-    let device = WgslDevice::Software;
-    let [a, b] = [0, 1]
-        .map(|_| Tensor::<Wgsl, 2>::random([160, 160], Distribution::Normal(0.0, 1.0), &device));
-    let (_, profile) =
-        burn_wgsl::profile(&device, || a.matmul(b)).expect("lavapipe supports timestamps");
+    let [a, b] = operands();
+    let (_, profile) = burn_wgsl::profile(&WgslDevice::Software, || a.matmul(b))
+        .expect("the software adapter supports timestamps");
     profile.kernels.iter().map(|kernel| format!("{}\n", kernel.variant)).collect()
 }
 
@@ -128,9 +133,7 @@ fn multiply_without_tiles() {
 #[ignore = "a step of the tests above"]
 fn multiply() {
     env_logger::Builder::new().filter_level("warn".parse().expect("warn is a log level")).init();
-    let device = WgslDevice::Software;
-    let [a, b] = [0, 1]
-        .map(|_| Tensor::<Wgsl, 2>::random([160, 160], Distribution::Normal(0.0, 1.0), &device));
+    let [a, b] = operands();
     let tuned = a.clone().matmul(b.clone()).into_data();
     set_tuning(Tuning::Off);
     let built_in = a.matmul(b).into_data();

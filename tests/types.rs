@@ -5,11 +5,11 @@ mod common;
 use burn_backend::{DType, TensorData};
 use burn_flex::{Flex, FlexDevice};
 use burn_std::{FloatDType, IntDType};
-use burn_wgsl::backend::call::{Types, Value, call_as};
+use burn_wgsl::backend::call::{Types, call_as};
 use burn_wgsl::kernels::common::cases::{Arg, Case, Fill, Input};
 use burn_wgsl::kernels::common::table::{self, OperandForm, Reference, Row};
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{assert_close, tolerance_of};
+use common::{assert_close, failure, read_values, takes_bool_type, takes_floats, tolerance_of};
 
 const FLOATS: [FloatDType; 2] = [FloatDType::F16, FloatDType::BF16];
 const INTEGERS: [IntDType; 7] = [
@@ -22,19 +22,13 @@ const INTEGERS: [IntDType; 7] = [
     IntDType::U8,
 ];
 
-/// Reads all results back.
-fn read<T: burn_backend::Backend>(values: Vec<Value<T>>) -> Vec<TensorData> {
-    let values = values.into_iter().map(|value| pollster::block_on(value.into_data()));
-    values.map(|data| data.expect("readback succeeds")).collect()
-}
-
 /// Returns burn-flex's results of a case, or `None` if burn-flex lacks the op or the element types.
 ///
 /// Floats are computed in f32 from the same 16-bit numbers, because burn-flex would round every
 /// partial sum to 16 bits.
 fn reference_results(case: &Case, types: Types) -> Option<Vec<TensorData>> {
     let types = Types { float: FloatDType::F32, ..types };
-    let run = || call_as::<Flex>(case, &FlexDevice, types, &mut |tensor| tensor).map(read);
+    let run = || call_as::<Flex>(case, &FlexDevice, types, &mut |tensor| tensor).map(read_values);
     std::panic::catch_unwind(run).ok().flatten()
 }
 
@@ -45,7 +39,7 @@ fn check(case: &Case, device: &WgslDevice, types: Types) -> bool {
     };
     let label = format!("{case:?} in {types:?} on {device}");
     let values = call_as::<Wgsl>(case, device, types, &mut |tensor| tensor);
-    let values = read(values.unwrap_or_else(|| panic!("no table has the op {}", case.op)));
+    let values = read_values(values.unwrap_or_else(|| panic!("no table has the op {}", case.op)));
     assert_eq!(values.len(), expected.len(), "{label}: the number of results");
     for (value, expected) in values.iter().zip(&expected) {
         // burn-flex returns indices as i64.
@@ -74,14 +68,7 @@ fn row_cases() -> impl Iterator<Item = Case> {
             && !matches!(row.reference, Reference::Bool1(_) | Reference::Bool2(_))
     };
     rows.filter(is_tested).map(|row| {
-        let takes_floats = matches!(
-            row.reference,
-            Reference::Float1(_)
-                | Reference::Float2(_)
-                | Reference::Float3(_)
-                | Reference::FloatTest(_)
-                | Reference::FloatComparison(_)
-        );
+        let takes_floats = takes_floats(row.reference);
         let input = |fill| Arg::Tensor(Input { fill, shape: &[3, 70], axes: &[] });
         let first = input(if takes_floats { Fill::Positive } else { Fill::Ints });
         let second = input(if takes_floats { Fill::Positive } else { Fill::Below(7) });
@@ -96,10 +83,7 @@ fn row_cases() -> impl Iterator<Item = Case> {
             OperandForm::Scalar => vec![first, low],
             OperandForm::TwoScalars => vec![first, low, high],
         };
-        if matches!(
-            row.reference,
-            Reference::FloatTest(_) | Reference::FloatComparison(_) | Reference::IntComparison(_)
-        ) {
+        if takes_bool_type(row.reference) {
             args.push(Arg::BoolType);
         }
         Case { op: row.name, args: Vec::leak(args) }
@@ -115,12 +99,9 @@ fn check_every_case(types: impl Iterator<Item = Types> + Clone, applies: fn(&Cas
             for case in common::cases().copied().chain(row_cases()).filter(applies) {
                 match std::panic::catch_unwind(|| check(&case, &device, types)) {
                     Ok(has_reference) => checked += usize::from(has_reference),
-                    Err(panic) => failed.push(
-                        panic
-                            .downcast_ref::<String>()
-                            .cloned()
-                            .unwrap_or_else(|| format!("{case:?} in {types:?} on {device}")),
-                    ),
+                    Err(panic) => {
+                        failed.push(failure(&format!("{case:?} in {types:?} on {device}"), panic));
+                    }
                 }
             }
         }
@@ -133,7 +114,7 @@ fn check_every_case(types: impl Iterator<Item = Types> + Clone, applies: fn(&Cas
 #[test]
 fn f16_and_bf16_match_burn_flex() {
     let types = FLOATS.into_iter().map(|float| Types { float, rounded: float, int: IntDType::I32 });
-    check_every_case(types, Case::holds_in_half);
+    check_every_case(types, Case::agrees_in_half);
 }
 
 #[test]
@@ -331,9 +312,9 @@ fn f16_and_bf16_conversions_round_to_even() {
     for device in common::gpus() {
         let check = |floats: Vec<f32>, dtype: FloatDType, expected: Vec<u16>| {
             let tensor = burn::tensor::Tensor::<Wgsl, 1>::from_floats(floats.as_slice(), &device);
-            let narrow = tensor.cast(dtype);
+            let rounded = tensor.cast(dtype);
             let bits: Vec<u16> =
-                bytemuck::cast_slice(narrow.clone().into_data().as_bytes()).to_vec();
+                bytemuck::cast_slice(rounded.clone().into_data().as_bytes()).to_vec();
             let is_equal = |(value, expected): (&u16, &u16)| {
                 let is_nan = |x: u16| match dtype {
                     FloatDType::F16 => f16::from_bits(x).is_nan(),
@@ -347,9 +328,9 @@ fn f16_and_bf16_conversions_round_to_even() {
                 None,
                 "{dtype:?} on {device}"
             );
-            let widened = narrow.cast(FloatDType::F32).into_data();
-            let widened: Vec<f32> = widened.to_vec().expect("the elements are f32");
-            for (value, bits) in widened.into_iter().zip(expected) {
+            let restored = rounded.cast(FloatDType::F32).into_data();
+            let restored: Vec<f32> = restored.to_vec().expect("the elements are f32");
+            for (value, bits) in restored.into_iter().zip(expected) {
                 let expected = match dtype {
                     FloatDType::F16 => f16::from_bits(bits).to_f32(),
                     _ => bf16::from_bits(bits).to_f32(),

@@ -1,5 +1,5 @@
-//! Every kernel variant is valid for every API: expanded, validated, and translated to SPIR-V, Metal and
-//! HLSL, without a GPU.
+//! Expands and validates every kernel variant and translates it to SPIR-V, Metal and HLSL, without
+//! a GPU.
 
 use burn_wgsl::kernels;
 use burn_wgsl::runtime::{Compiler, ParamField, ParamsBinding, Target, Variant, expand};
@@ -7,6 +7,7 @@ use naga::back::{hlsl, msl, spv};
 use naga::valid::{Capabilities, ValidationFlags, Validator};
 use naga::{Module, TypeInner};
 
+/// Returns the WGSL text of a variant. `loads_u64` selects vec4 loads as `vec2<u64>`.
 fn expanded(
     variant: &Variant,
     compiler: Compiler,
@@ -114,6 +115,7 @@ fn check_fields(
     assert!(extra.is_none(), "{variant}: no WGSL field for {extra:?}");
 }
 
+/// Returns the type of the parameters, the global variable `p`.
 fn params_type(variant: &Variant, module: &Module) -> naga::Handle<naga::Type> {
     let mut globals = module.global_variables.iter();
     let params = globals.find(|(_, global)| global.name.as_deref() == Some("p"));
@@ -146,8 +148,8 @@ fn every_variant_is_listed_once() {
     assert_eq!(names.len(), listed);
 }
 
-/// Writes one file per variant, as browsers get it, to the folder in `BURN_WGSL_SHADERS`. `cargo xtask
-/// tint` compiles the files with a browser's compiler.
+/// Writes the variants for browsers to the folder in `BURN_WGSL_SHADERS`, one file each.
+/// `cargo xtask tint` compiles the files with Tint, Chromium's compiler.
 #[test]
 fn every_variant_is_written_for_browsers() {
     let Some(folder) = std::env::var_os("BURN_WGSL_SHADERS").map(std::path::PathBuf::from) else {

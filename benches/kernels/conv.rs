@@ -7,7 +7,7 @@ use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn_wgsl::kernels::conv::CASES;
 use criterion::Criterion;
 
-use crate::measure::{Ad, measure, measure_cases, measure_op, random};
+use crate::measure::{AutodiffWgsl, measure, measure_cases, measure_op, random};
 
 pub fn benches(criterion: &mut Criterion) {
     measure_cases(criterion, "conv", CASES);
@@ -86,10 +86,11 @@ impl Conv2d {
                 &format!("{family}/conv2d_{operand}_gradient/{name}"),
                 2 * flops,
                 |device| {
-                    let x = Tensor::<Ad, 4>::from_inner(random(x_shape, device))
+                    let x = Tensor::<AutodiffWgsl, 4>::from_inner(random(x_shape, device))
                         .set_require_grad(is_input);
-                    let weight = Tensor::<Ad, 4>::from_inner(random(weight_shape, device))
-                        .set_require_grad(!is_input);
+                    let weight =
+                        Tensor::<AutodiffWgsl, 4>::from_inner(random(weight_shape, device))
+                            .set_require_grad(!is_input);
                     let options = options.clone();
                     move || {
                         conv2d(x.clone(), weight.clone(), None, options.clone()).sum().backward()

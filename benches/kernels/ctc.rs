@@ -9,7 +9,7 @@ use burn_wgsl::kernels::ctc::CASES;
 use burn_wgsl::{Wgsl, WgslDevice};
 use criterion::Criterion;
 
-use crate::measure::{Ad, measure, measure_cases, random, random_indices};
+use crate::measure::{AutodiffWgsl, measure, measure_cases, random, random_indices};
 
 const STEPS: usize = 200;
 const BATCH: usize = 16;
@@ -18,14 +18,14 @@ const LABELS: usize = 40;
 
 pub fn benches(criterion: &mut Criterion) {
     measure_cases(criterion, "ctc", CASES);
-    let rate = STEPS * BATCH * CLASSES;
-    measure(criterion, "ctc/200x16x64-40", rate, |device| {
+    let elements = STEPS * BATCH * CLASSES;
+    measure(criterion, "ctc/200x16x64-40", elements, |device| {
         let log_probs = log_probs(device);
         let targets = labels(device);
         move || loss(log_probs.clone(), targets.clone())
     });
-    measure(criterion, "ctc/gradient/200x16x64-40", rate, |device| {
-        let log_probs = Tensor::<Ad, 3>::from_inner(log_probs(device)).require_grad();
+    measure(criterion, "ctc/gradient/200x16x64-40", elements, |device| {
+        let log_probs = Tensor::<AutodiffWgsl, 3>::from_inner(log_probs(device)).require_grad();
         let targets = Tensor::from_inner(labels(device));
         move || loss(log_probs.clone(), targets.clone()).sum().backward()
     });

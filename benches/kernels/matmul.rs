@@ -28,27 +28,27 @@ pub fn benches(criterion: &mut Criterion) {
         |[a, b]| a.matmul(b),
     );
     let square = [1024, 1024];
-    let rate = flops(1024, 1024, 1024);
-    measure_op(criterion, "matmul/left_transposed/1024", rate, [square; 2], |[a, b]| {
+    let throughput = flops(1024, 1024, 1024);
+    measure_op(criterion, "matmul/left_transposed/1024", throughput, [square; 2], |[a, b]| {
         a.transpose().matmul(b)
     });
-    measure_op(criterion, "matmul/right_transposed/1024", rate, [square; 2], |[a, b]| {
+    measure_op(criterion, "matmul/right_transposed/1024", throughput, [square; 2], |[a, b]| {
         a.matmul(b.transpose())
     });
     for (name, dtype) in [("f16", FloatDType::F16), ("bf16", FloatDType::BF16)] {
-        measure(criterion, &format!("matmul/{name}/1024"), rate, |device| {
+        measure(criterion, &format!("matmul/{name}/1024"), throughput, |device| {
             let [a, b] = [0; 2].map(|_| random(square, device).cast(dtype));
             move || a.clone().matmul(b.clone())
         });
     }
 
-    let rate = flops(2048, 512, 512);
-    measure(criterion, "matmul/linear/2048x512x512", rate, |device| {
+    let throughput = flops(2048, 512, 512);
+    measure(criterion, "matmul/linear/2048x512x512", throughput, |device| {
         let (x, weight, bias) =
             (random([2048, 512], device), random([512, 512], device), random([512], device));
         move || linear(x.clone(), weight.clone(), Some(bias.clone()))
     });
-    measure(criterion, "matmul/linear_gradients/2048x512x512", 3 * rate, |device| {
+    measure(criterion, "matmul/linear_gradients/2048x512x512", 3 * throughput, |device| {
         let (x, weight, bias) =
             (tracked([2048, 512], device), tracked([512, 512], device), tracked([512], device));
         move || linear(x.clone(), weight.clone(), Some(bias.clone())).sum().backward()

@@ -14,10 +14,10 @@ use burn_wgsl::{Wgsl, WgslDevice};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};
 
-/// The backend with automatic differentiation.
-pub type Ad = Autodiff<Wgsl>;
+/// The backend wrapped for automatic differentiation.
+pub type AutodiffWgsl = Autodiff<Wgsl>;
 
-/// Returns the available devices.
+/// Returns those of the first GPU, the software adapter and the CPU that are available.
 fn devices() -> impl Iterator<Item = WgslDevice> {
     let all = [WgslDevice::Gpu(0), WgslDevice::Software, WgslDevice::Cpu];
     all.into_iter().filter(|device| device.resolve().is_ok())
@@ -29,7 +29,7 @@ pub fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<
 }
 
 /// Returns normally distributed floats that require gradients.
-pub fn tracked<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Ad, D> {
+pub fn tracked<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<AutodiffWgsl, D> {
     Tensor::from_inner(random(shape, device)).require_grad()
 }
 
@@ -42,16 +42,16 @@ pub fn random_indices<const D: usize>(
     Tensor::random(shape, Distribution::Uniform(0.0, below as f64), device)
 }
 
-/// Measures the op that `prepare` returns, on every device. `rate` is the number of elements or
-/// operations per call, for the throughput.
+/// Measures the op that `prepare` returns, on every device. `throughput` is the number of elements
+/// or operations per call, from which criterion computes a rate.
 pub fn measure<R, Op: FnMut() -> R>(
     criterion: &mut Criterion,
     name: &str,
-    rate: usize,
+    throughput: usize,
     prepare: impl Fn(&WgslDevice) -> Op,
 ) {
     let mut group = criterion.benchmark_group(name);
-    group.throughput(Throughput::Elements(rate as u64));
+    group.throughput(Throughput::Elements(throughput as u64));
     for device in devices() {
         time(&mut group, BenchmarkId::from_parameter(device), &device, &prepare);
     }
@@ -62,12 +62,12 @@ pub fn measure<R, Op: FnMut() -> R>(
 pub fn measure_op<const D: usize, const N: usize, R>(
     criterion: &mut Criterion,
     name: &str,
-    rate: usize,
+    throughput: usize,
     shapes: [[usize; D]; N],
     op: impl Fn([Tensor<Wgsl, D>; N]) -> R,
 ) {
     let op = &op;
-    measure(criterion, name, rate, |device| {
+    measure(criterion, name, throughput, |device| {
         let tensors = shapes.map(|shape| random(shape, device));
         move || op(tensors.clone())
     });
@@ -77,12 +77,12 @@ pub fn measure_op<const D: usize, const N: usize, R>(
 pub fn measure_gradients<const D: usize, const N: usize, const E: usize>(
     criterion: &mut Criterion,
     name: &str,
-    rate: usize,
+    throughput: usize,
     shapes: [[usize; D]; N],
-    op: impl Fn([Tensor<Ad, D>; N]) -> Tensor<Ad, E>,
+    op: impl Fn([Tensor<AutodiffWgsl, D>; N]) -> Tensor<AutodiffWgsl, E>,
 ) {
     let op = &op;
-    measure(criterion, name, rate, |device| {
+    measure(criterion, name, throughput, |device| {
         let tensors = shapes.map(|shape| tracked(shape, device));
         move || op(tensors.clone()).sum().backward()
     });

@@ -12,18 +12,22 @@ const X: [usize; 4] = [8, 64, 56, 56];
 
 pub fn benches(criterion: &mut Criterion) {
     measure_cases(criterion, "pool", CASES);
-    let rate = X.iter().product();
-    measure_op(criterion, "pool/max/8x64x56x56-3x3-stride2", rate, [X], max);
-    measure_gradients(criterion, "pool/max_gradient/8x64x56x56-3x3-stride2", rate, [X], max);
-    measure_op(criterion, "pool/avg/8x64x56x56-2x2", rate, [X], avg);
-    measure_gradients(criterion, "pool/avg_gradient/8x64x56x56-2x2", rate, [X], avg);
+    let elements = X.iter().product();
+    measure_op(criterion, "pool/max/8x64x56x56-3x3-stride2", elements, [X], max);
+    measure_gradients(criterion, "pool/max_gradient/8x64x56x56-3x3-stride2", elements, [X], max);
+    measure_op(criterion, "pool/avg/8x64x56x56-2x2", elements, [X], avg);
+    measure_gradients(criterion, "pool/avg_gradient/8x64x56x56-2x2", elements, [X], avg);
     for side in [7, 1] {
         let name = format!("pool/adaptive_avg/8x64x56x56-{side}x{side}");
-        measure_op(criterion, &name, rate, [X], |[x]| adaptive_avg_pool2d(x, [side; 2]));
+        measure_op(criterion, &name, elements, [X], |[x]| adaptive_avg_pool2d(x, [side; 2]));
     }
-    measure_gradients(criterion, "pool/adaptive_avg_gradient/8x64x56x56-1x1", rate, [X], |[x]| {
-        adaptive_avg_pool2d(x, [1; 2])
-    });
+    measure_gradients(
+        criterion,
+        "pool/adaptive_avg_gradient/8x64x56x56-1x1",
+        elements,
+        [X],
+        |[x]| adaptive_avg_pool2d(x, [1; 2]),
+    );
 }
 
 fn max<B: Backend>([x]: [Tensor<B, 4>; 1]) -> Tensor<B, 4> {

@@ -100,12 +100,12 @@ mod tests {
             Err(error) => format!("{error:#}"),
         };
         let file = folder.join("file");
-        std::fs::write(&file, "kept").unwrap();
+        std::fs::write(&file, "old").unwrap();
         let mut permissions = file.metadata().unwrap().permissions();
         permissions.set_readonly(true);
         std::fs::set_permissions(&file, permissions).unwrap();
         assert!(error(&file).contains("the file is read-only"));
-        assert_eq!(std::fs::read_to_string(&file).unwrap(), "kept");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "old");
         assert!(error(&folder.join("missing/file")).contains("the folder"));
         assert!(error(&folder).contains("not a file"));
         assert!(error(Path::new("/")).contains("no file name"));

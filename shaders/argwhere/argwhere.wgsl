@@ -1,6 +1,6 @@
 // argwhere: out[counts[i] - 1] = the coordinates of element i, for each i with x[i] != 0.
-// counts[i] is the number of such elements up to and including i. x and counts are packed.
-// out has the shape [found, rank].
+// counts[i] is the number of such elements up to and including i. out is [found, rank]. All are packed.
+// Each invocation reads one element.
 
 struct Params {
     // Elements of x.
@@ -19,11 +19,11 @@ struct Params {
 
 fn invocation(i: u32) {
     if (x[i] == 0u) { return; }
-    let row = u32(counts[i] - 1) * p.rank;
+    let row_start = u32(counts[i] - 1) * p.rank;
     var rest = i;
     for (var axis = p.rank; axis > 0u; axis--) {
         let size = p.shape[(axis - 1u) >> 2u][(axis - 1u) & 3u];
-        out[row + axis - 1u] = i32(rest % size);
+        out[row_start + axis - 1u] = i32(rest % size);
         rest /= size;
     }
 }

@@ -1,29 +1,32 @@
 // attention: out[b, h, i, c] = sum over j of softmax(score[b, h, i])[j] * v[b, h, j, c], where
 //   score[b, h, i, j] = softcap(scale * sum over e of q[b, h, i, e] * k[b, h, j, e]) + bias[b, h, i, j],
+//   softcap(s) = p.softcap * tanh(s / p.softcap), or s without a softcap,
 // or -inf if key j is masked. A row whose keys are all masked gives zeros.
 // q is [batch, heads, queries, width], k is [batch, heads, keys, width] and v is
-// [batch, heads, keys, value_width]. BIASED: there is a softcap, a mask or a bias.
+// [batch, heads, keys, value_width], with widths that are multiples of four. mask and bias are
+// [batch, heads, queries, keys]. All are read through their strides: a linear index into the scores may not
+// fit into 32 bits. out is packed.
+// BIASED: there is a softcap, a mask or a bias.
 //
 // The scores are never stored. Keys are processed in blocks of WORKGROUP_SIZE, and the running sums are
 // rescaled when a block raises the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for
 // softmax, 2018; T. Dao et al., FlashAttention, 2022.)
-// A workgroup computes ROWS rows. In each block, an invocation first scores one key for every row. Then it
-// adds to COLS vec4 columns of the rows of its team, which takes the weights of all invocations. They are
-// exchanged through workgroup memory. SUBGROUP: the workgroup is one subgroup of eight lanes, and shuffles
-// exchange them without a barrier.
-// Operands are read through their strides. A linear index into the scores may not fit into 32 bits.
+// Each workgroup computes ROWS rows. In each block, an invocation first computes the scores of one key for
+// every row. Then it adds to COLS vec4 columns of the rows of its team. That takes the weights of all
+// invocations, which are exchanged through workgroup memory.
+// SUBGROUP: the workgroup is one subgroup of eight, and shuffles exchange the weights without a barrier.
 //#include "lib/grid"
 
 const WORKGROUP_SIZE: u32 = 64u;
 const ROWS: u32 = 8u;
-// vec4 columns per invocation.
+// Vec4 columns per invocation.
 const COLS: u32 = 1u;
 // The invocations that cover the columns of a row.
 const TEAM_SIZE: u32 = 16u;
-// ROWS over the number of teams.
+// ROWS / (WORKGROUP_SIZE / TEAM_SIZE).
 const ROWS_PER_TEAM: u32 = 2u;
 
-// An operand as vec4s.
+// The layout of an operand, in vec4s.
 struct OperandLayout {
     offset: u32,
     batch_stride: u32,
@@ -35,15 +38,17 @@ struct Params {
     heads: u32,
     queries: u32,
     keys: u32,
-    // vec4s of a key, and of a value.
+    // Vec4s of a key, and of a value.
     width: u32,
     value_width: u32,
+    // Blocks of ROWS rows, and of COLS * TEAM_SIZE vec4 columns.
     row_blocks: u32,
     col_blocks: u32,
     workgroups: u32,
     scale: f32,
-    // Zero for none.
+    // Zero if there is none.
     softcap: f32,
+    // 1 if query i attends to the keys j with j + queries <= i + keys only.
     causal: u32,
     has_mask: u32,
     has_bias: u32,
@@ -53,7 +58,7 @@ struct Params {
     q: OperandLayout,
     k: OperandLayout,
     v: OperandLayout,
-    // In elements: batch, head, query, key.
+    // Strides in elements, along batch, heads, queries and keys.
     mask_strides: vec4<u32>,
     bias_strides: vec4<u32>,
 }
@@ -72,39 +77,35 @@ struct Params {
 //#if !SUBGROUP
 // The invocations that compute the weights of a row from its scores.
 const SOFTMAX_SIZE: u32 = WORKGROUP_SIZE / ROWS;
-// The scores of the block, later its weights: [key, row].
+// The scores of the block of keys, later the weights: [WORKGROUP_SIZE, ROWS].
 var<workgroup> weights: array<f32, WORKGROUP_SIZE * ROWS>;
+// What each invocation contributes to the maximum or the sum of its row.
 var<workgroup> partials: array<f32, WORKGROUP_SIZE>;
 var<workgroup> rescales: array<f32, ROWS>;
 //#endif
 
 // The score of a key, from its dot product with the query.
 fn score_of(product: f32, batch: u32, head: u32, row: u32, key: u32) -> f32 {
-    // The last query attends to the last key.
-    let hidden = p.causal == 1u && key + p.queries > row + p.keys;
+    // The last query attends to all keys.
+    let causally_masked = p.causal == 1u && key + p.queries > row + p.keys;
     var score = product * p.scale;
 //#if BIASED
     if (p.softcap > 0.0) { score = p.softcap * tanh_(score / p.softcap); }
-    let position = vec4<u32>(batch, head, row, min(key, p.keys - 1u));
+    let coordinates = vec4<u32>(batch, head, row, min(key, p.keys - 1u));
     if (p.has_mask == 1u) {
-        let at = position * p.mask_strides;
-        if (mask[p.mask_offset + at.x + at.y + at.z + at.w] != 0u) { score = -inf(); }
+        let offsets = coordinates * p.mask_strides;
+        if (mask[p.mask_offset + offsets.x + offsets.y + offsets.z + offsets.w] != 0u) { score = -inf(); }
     }
     if (p.has_bias == 1u) {
-        let at = position * p.bias_strides;
-        score += bias[p.bias_offset + at.x + at.y + at.z + at.w];
+        let offsets = coordinates * p.bias_strides;
+        score += bias[p.bias_offset + offsets.x + offsets.y + offsets.z + offsets.w];
     }
 //#endif
-    return select(score, -inf(), hidden || key >= p.keys);
-}
-
-// The value subtracted from scores before exp: the maximum, or zero while all scores are masked.
-fn softmax_shift(row_max: f32) -> f32 {
-    return select(row_max, 0.0, row_max == -inf());
+    return select(score, -inf(), causally_masked || key >= p.keys);
 }
 
 //#if SUBGROUP
-// Over the eight lanes. Compilers take longer for subgroupMax and subgroupAdd on the adapters that use this.
+// Reductions over the eight lanes. On software adapters, subgroupMax and subgroupAdd take longer to compile.
 fn subgroup_max(x: f32) -> f32 {
     var y = max(x, subgroupShuffleXor(x, 1u));
     y = max(y, subgroupShuffleXor(y, 2u));
@@ -124,15 +125,16 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local_index: u32,
 ) {
-    let block = group_index(group, groups);
-    if (block >= p.workgroups) { return; }
-    let col_block = block % p.col_blocks;
-    let row0 = block / p.col_blocks % p.row_blocks * ROWS;
-    let matrix = block / p.col_blocks / p.row_blocks;
+    let index = group_index(group, groups);
+    if (index >= p.workgroups) { return; }
+    let col_block = index % p.col_blocks;
+    let row0 = index / p.col_blocks % p.row_blocks * ROWS;
+    let matrix = index / p.col_blocks / p.row_blocks;
     let batch = matrix / p.heads;
     let head = matrix % p.heads;
-    // Rows and columns past the edge repeat the last one and write the same value again.
+    // Rows and columns past the edge repeat the last ones and store the same values again.
     let last_row = p.queries - 1u;
+    // The first row of the invocation's team, from row0.
     let team_row = local_index / TEAM_SIZE * ROWS_PER_TEAM;
     let q_start = p.q.offset + batch * p.q.batch_stride + head * p.q.head_stride;
     let k_start = p.k.offset + batch * p.k.batch_stride + head * p.k.head_stride;
@@ -141,11 +143,11 @@ fn main(
 //#repeat J COLS
     cols[J] = min((col_block * COLS + J) * TEAM_SIZE + local_index % TEAM_SIZE, p.value_width - 1u);
 //#end
-    // The end of the keys that any row of the block attends to.
+    // The end of the keys that the rows attend to.
     var end = p.keys;
     if (p.causal == 1u) {
-        let reach = min(row0 + ROWS, p.queries) + p.keys;
-        end = min(end, select(0u, reach - p.queries, reach > p.queries));
+        let end_plus_queries = min(row0 + ROWS, p.queries) + p.keys;
+        end = min(end, select(0u, end_plus_queries - p.queries, end_plus_queries > p.queries));
     }
     var acc: array<vec4<f32>, ROWS_PER_TEAM * COLS>;
 //#if SUBGROUP
@@ -155,7 +157,7 @@ fn main(
     maxima[I] = -inf();
 //#end
 //#else
-    // The row whose weights this invocation helps to compute, and its index among those that do.
+    // SOFTMAX_SIZE invocations turn the scores of a row into weights: the row, and the index among them.
     let softmax_row = local_index / SOFTMAX_SIZE;
     let softmax_index = local_index % SOFTMAX_SIZE;
     var old_max = -inf();
@@ -171,25 +173,25 @@ fn main(
 //#end
 //#if SUBGROUP
         for (var e0 = 0u; e0 < p.width; e0 += WORKGROUP_SIZE) {
-            // Each lane loads one of eight vec4s of the queries.
-            var loaded: array<vec4<f32>, ROWS>;
+            // Each lane loads one of eight vec4s of every query.
+            var q_vec4s: array<vec4<f32>, ROWS>;
             let q_col = q_start + min(e0 + local_index, p.width - 1u);
 //#repeat I ROWS
-            loaded[I] = q[q_col + min(row0 + I, last_row) * p.q.row_stride];
+            q_vec4s[I] = q[q_col + min(row0 + I, last_row) * p.q.row_stride];
 //#end
             let vec4s = min(WORKGROUP_SIZE, p.width - e0);
             for (var e = 0u; e < vec4s; e++) {
-                let k_part = k[k_row + e0 + e];
+                let k_vec4 = k[k_row + e0 + e];
 //#repeat I ROWS
-                scores[I] += dot(subgroupShuffle(loaded[I], e), k_part);
+                scores[I] += dot(subgroupShuffle(q_vec4s[I], e), k_vec4);
 //#end
             }
         }
 //#else
         for (var e = 0u; e < p.width; e++) {
-            let k_part = k[k_row + e];
+            let k_vec4 = k[k_row + e];
 //#repeat I ROWS
-            scores[I] += dot(q[q_start + min(row0 + I, last_row) * p.q.row_stride + e], k_part);
+            scores[I] += dot(q[q_start + min(row0 + I, last_row) * p.q.row_stride + e], k_vec4);
 //#end
         }
 //#endif
@@ -243,9 +245,9 @@ fn main(
 //#endif
         for (var j = 0u; j < keys; j++) {
             let v_row = v_start + (key0 + j) * p.v.row_stride;
-            var v_part: array<vec4<f32>, COLS>;
+            var v_vec4s: array<vec4<f32>, COLS>;
 //#repeat J COLS
-            v_part[J] = v[v_row + cols[J]];
+            v_vec4s[J] = v[v_row + cols[J]];
 //#end
 //#repeat I ROWS_PER_TEAM
             {
@@ -255,7 +257,7 @@ fn main(
                 let weight = weights[j * ROWS + team_row + I];
 //#endif
 //#repeat J COLS
-                acc[I * COLS + J] += weight * v_part[J];
+                acc[I * COLS + J] += weight * v_vec4s[J];
 //#end
             }
 //#end
@@ -274,9 +276,9 @@ fn main(
         for (var j = 0u; j < SOFTMAX_SIZE; j++) { sum += partials[(team_row + I) * SOFTMAX_SIZE + j]; }
 //#endif
         let scale = select(1.0 / sum, 0.0, sum == 0.0);
-        let out_row = (matrix * p.queries + min(row0 + team_row + I, last_row)) * p.value_width;
+        let out_start = (matrix * p.queries + min(row0 + team_row + I, last_row)) * p.value_width;
 //#repeat J COLS
-        out[out_row + cols[J]] = acc[I * COLS + J] * scale;
+        out[out_start + cols[J]] = acc[I * COLS + J] * scale;
 //#end
     }
 //#end

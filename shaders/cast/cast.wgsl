@@ -1,15 +1,17 @@
 // cast: out[i] = x[i], where x or out has 16-bit floats, two per word. Rounds to nearest, ties to even.
-// FROM_F32, FROM_F16, FROM_BF16 and TO_F32, TO_F16, TO_BF16 are the types of x and out.
-// Each invocation computes two neighbours, so that it owns the word it stores. x is read through its
-// strides; out is packed.
+// x is read through its strides. out is packed.
+// FROM_F32, FROM_F16 or FROM_BF16: the type of x. TO_F32, TO_F16 or TO_BF16: the type of out.
+// Each invocation computes two neighbours, so that no two invocations store to the same word.
 //#include "lib/walk"
 
 struct Params {
     // Pairs of elements.
     count: u32,
+    // Elements.
     len: u32,
     pad0: u32,
     pad1: u32,
+    // The offset of each element in x (x).
     walk: Walk,
 }
 
@@ -17,14 +19,15 @@ struct Params {
 @group(0) @binding(auto) var<storage, read> x: array<u32>;
 @group(0) @binding(auto) var<storage, read_write> out: array<u32>;
 
+// Element i of x.
 //#if FROM_F32
 fn load(i: u32) -> f32 {
     return bitcast<f32>(x[locate(i).x]);
 }
 //#else
 fn load(i: u32) -> f32 {
-    let at = locate(i).x;
-    let bits = (x[at >> 1u] >> ((at & 1u) * 16u)) & 0xffffu;
+    let offset = locate(i).x;
+    let bits = (x[offset >> 1u] >> ((offset & 1u) * 16u)) & 0xffffu;
 //#if FROM_F16
     return f16_to_f32(bits);
 //#else

@@ -1,9 +1,9 @@
 // ctc_backward: out[t, n, c] -= grad[n] * the probability of a state of class c at step t, given the target.
-// `rows` has the rows of the forward recursion, then those of the backward recursion. Both include
+// rows is [2, batch, steps, states]: the forward recursions of ctc, then the backward ones. Both include
 // log_probs[t], so their product counts it twice. Every path is in some state at each step, so the sum over
 // the states is the probability of the target. If that is zero, out does not change.
-// Each invocation computes one step of one sequence. It adds the states in order, so results repeat bit for
-// bit.
+// log_probs and out are [steps, batch, classes], grad is [batch]; all are packed.
+// Each invocation computes one step of one sequence, state by state, so results repeat bit for bit.
 //#include "lib/ctc"
 
 @group(0) @binding(auto) var<uniform> p: Params;
@@ -15,8 +15,8 @@
 @group(0) @binding(auto) var<storage, read> grad: array<f32>;
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
 
-// The log probability of all paths through a state, up to a constant of the step.
-fn through(forward: f32, backward: f32, log_prob: f32) -> f32 {
+// The log probability of all paths paths_log_prob a state, up to a constant of the step.
+fn paths_log_prob(forward: f32, backward: f32, log_prob: f32) -> f32 {
     if (forward == -inf() || backward == -inf()) { return -inf(); }
     return forward + backward - log_prob;
 }
@@ -27,24 +27,28 @@ fn invocation(i: u32) {
     let steps = steps_of(n);
     if (t >= steps) { return; }
     let states = states_of(n);
-    let width = 2u * p.labels + 1u;
-    let forward = (n * p.steps + t) * width;
+    let row_len = 2u * p.labels + 1u;
+    let forward = (n * p.steps + t) * row_len;
     // Steps and states of the backward recursion count from the end.
-    let backward = ((p.batch + n) * p.steps + steps - 1u - t) * width + states - 1u;
+    let backward = ((p.batch + n) * p.steps + steps - 1u - t) * row_len + states - 1u;
     let start = i * p.classes;
-    var top = -inf();
+    var maximum = -inf();
     for (var s = 0u; s < states; s++) {
-        top = nan_max(top, through(rows[forward + s], rows[backward - s], log_probs[start + class_of(n, s)]));
+        let index = start + class_of(n, s);
+        maximum = nan_max(maximum, paths_log_prob(rows[forward + s], rows[backward - s], log_probs[index]));
     }
-    if (top == -inf()) { return; }
+    if (maximum == -inf()) { return; }
     var sum = 0.0;
     for (var s = 0u; s < states; s++) {
-        sum += exp_(through(rows[forward + s], rows[backward - s], log_probs[start + class_of(n, s)]) - top);
+        let index = start + class_of(n, s);
+        let log_prob = paths_log_prob(rows[forward + s], rows[backward - s], log_probs[index]);
+        sum += exp_(log_prob - maximum);
     }
     let scale = grad[n] / sum;
     for (var s = 0u; s < states; s++) {
-        let at = start + class_of(n, s);
-        out[at] -= scale * exp_(through(rows[forward + s], rows[backward - s], log_probs[at]) - top);
+        let index = start + class_of(n, s);
+        let log_prob = paths_log_prob(rows[forward + s], rows[backward - s], log_probs[index]);
+        out[index] -= scale * exp_(log_prob - maximum);
     }
 }
 //#include "lib/invocation"

@@ -1,9 +1,12 @@
-// deform_offset_backward: for the samples of the channels c that share an offset,
-//   offset_grad = mask * sum over c of columns_grad[c] * derivative of sample[c] by row and column,
-//   mask_grad = sum over c of columns_grad[c] * sample[c].
-// The shapes are those of offset and mask.
-// Each invocation computes one tap of one pixel.
+// deform_offset_backward: for each tap t of each output pixel,
+//   offset_grad = mask * sum over c of columns_grad[c, t, n, pixel] * derivative of sample[c],
+//   mask_grad = sum over c of columns_grad[c, t, n, pixel] * sample[c],
+// where sample[c] is x[n, c] at the position that the tap samples, for the channels c that share an offset.
+// The derivatives are by row and by column. offset_grad and mask_grad have the shapes of offset and mask.
+// All are packed. lib/deform has the shapes and the flag MASK.
+// Each invocation computes one tap of one output pixel.
 //#include "lib/deform"
+
 @group(0) @binding(auto) var<storage, read> x: array<f32>;
 @group(0) @binding(auto) var<storage, read> columns_grad: array<f32>;
 @group(0) @binding(auto) var<storage, read_write> offset_grad: array<f32>;
@@ -15,31 +18,31 @@
 fn invocation(i: u32) {
     let area = p.out_h * p.out_w;
     let taps = p.kernel_h * p.kernel_w;
-    let line = i / area;
+    let tap_plane = i / area;
     let pixel = i % area;
-    let image = line / taps / p.offset_groups;
+    let image = tap_plane / taps / p.offset_groups;
     let group_channels = p.channels / p.offset_groups;
-    let first = line / taps % p.offset_groups * group_channels;
-    let at = sample_position(line, pixel);
-    var slope = vec2<f32>();
-    var value = 0.0;
-    if (is_inside(at)) {
-        let fraction = at - floor(at);
-        for (var c = first; c < first + group_channels; c++) {
-            let v = neighbours(image * p.channels + c, at);
-            let grad = columns_grad[column_offset(c, line % taps, image) + pixel];
+    let first_channel = tap_plane / taps % p.offset_groups * group_channels;
+    let position = sample_position(tap_plane, pixel);
+    var position_grad = vec2<f32>();
+    var factor_grad = 0.0;
+    if (is_inside(position)) {
+        let fraction = position - floor(position);
+        for (var c = first_channel; c < first_channel + group_channels; c++) {
+            let v = neighbours(image * p.channels + c, position);
+            let grad = columns_grad[column_offset(c, tap_plane % taps, image) + pixel];
             let down = mix(v.z - v.x, v.w - v.y, fraction.y);
             let right = mix(v.y - v.x, v.w - v.z, fraction.x);
-            slope += grad * vec2<f32>(down, right);
-            value += grad * dot(bilinear_weights(at), v);
+            position_grad += grad * vec2<f32>(down, right);
+            factor_grad += grad * dot(bilinear_weights(position), v);
         }
     }
-    slope *= mask_at(line, pixel);
-    let o = line * 2u * area + pixel;
-    offset_grad[o] = slope.x;
-    offset_grad[o + area] = slope.y;
+    position_grad *= mask_at(tap_plane, pixel);
+    let index = tap_plane * 2u * area + pixel;
+    offset_grad[index] = position_grad.x;
+    offset_grad[index + area] = position_grad.y;
 //#if MASK
-    mask_grad[i] = value;
+    mask_grad[i] = factor_grad;
 //#endif
 }
 //#include "lib/invocation"

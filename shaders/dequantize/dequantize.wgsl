@@ -1,7 +1,9 @@
-// dequantize: out[i] = scales[i / block] * x[i], for 8-bit integers x, four per word.
+// dequantize: out[i] = scales[i / block] * x[i], where x has 8-bit integers, four per word.
+// x and out are packed.
 // INTEGERS: out[i] = x[i].
-// x is packed. Each invocation reads one word and writes one vec4.
+// Each invocation computes the four elements of one word.
 
+// The element type of out: f32, or i32 with INTEGERS.
 alias O = f32;
 
 struct Params {
@@ -21,8 +23,8 @@ struct Params {
 //#endif
 @group(0) @binding(auto) var<storage, read_write> out: array<vec4<O>>;
 
-fn invocation(w: u32) {
-    let word = x[w];
+fn invocation(word_index: u32) {
+    let word = x[word_index];
     let values = vec4<i32>(
         unpack_int8(word, 0u),
         unpack_int8(word, 1u),
@@ -30,21 +32,21 @@ fn invocation(w: u32) {
         unpack_int8(word, 3u),
     );
 //#if INTEGERS
-    out[w] = values;
+    out[word_index] = values;
 //#else
-    let i = w * 4u;
-    var block = i / p.block;
+    let first = word_index * 4u;
+    var block = first / p.block;
     var end = (block + 1u) * p.block;
     var scale = vec4<f32>();
 //#repeat K 4
-    // Past the last element the last block continues.
-    if (i + K == end && i + K < p.len) {
+    // Past the last element, the scale of the last block is used.
+    if (first + K == end && first + K < p.len) {
         block += 1u;
         end += p.block;
     }
     scale[K] = scales[block];
 //#end
-    out[w] = scale * vec4<f32>(values);
+    out[word_index] = scale * vec4<f32>(values);
 //#endif
 }
 //#include "lib/invocation"

@@ -1,7 +1,10 @@
-// dequantize_view: out[i] = scales[0] * x[i], for 8-bit integers x, four per word, read through strides that
-// count bytes. INTEGERS: out[i] = x[i]. There is one scale. Each invocation computes one element.
+// dequantize_view: out[i] = scales[0] * x[i], where x has 8-bit integers, four per word.
+// x is read through its strides, which count bytes. out is packed. There is one scale.
+// INTEGERS: out[i] = x[i].
+// Each invocation computes one element.
 //#include "lib/walk"
 
+// The element type of out: f32, or i32 with INTEGERS.
 alias O = f32;
 
 struct Params {
@@ -10,6 +13,7 @@ struct Params {
     pad0: u32,
     pad1: u32,
     pad2: u32,
+    // The offset of each element in x (x), in bytes.
     walk: Walk,
 }
 
@@ -21,8 +25,8 @@ struct Params {
 @group(0) @binding(auto) var<storage, read_write> out: array<O>;
 
 fn invocation(i: u32) {
-    let at = locate(i).x;
-    let value = unpack_int8(x[at >> 2u], at & 3u);
+    let offset = locate(i).x;
+    let value = unpack_int8(x[offset >> 2u], offset & 3u);
 //#if INTEGERS
     out[i] = value;
 //#else

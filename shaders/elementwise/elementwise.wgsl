@@ -1,11 +1,12 @@
-// elementwise: out[i] = EXPR, from the elements a, b, c of up to three tensors that broadcast to the shape
-// of out, two scalars s and t, and the index i of the element. Each invocation computes four neighbours per
-// round. READ_X: operand X is a binding of its own; INPLACE_X: it is read from out.
+// elementwise: out[i] = EXPR, the launcher's expression of the elements a, b, c of up to three tensors that
+// broadcast to the shape of out, of two scalars s and t, and of the index i of the element.
+// READ_X: operand X (A, B or C) has a binding. IN_PLACE_X: operand X is read from out.
 // PACKED: every tensor is contiguous and aligned, and moves in vec4s.
-// STRIDED: every tensor is read, and out written, element by element through its strides.
-// Neither: strided, but along the innermost axis four elements are contiguous and move in vec4s, or are one
-// element for operands with BROADCAST_X.
-// WORDS: all types have 32 bits, so that loads and stores move Words4.
+// STRIDED: every tensor is read, and out is written, element by element through its strides.
+// Neither: through strides too, but along the innermost axis four elements are contiguous and move in a vec4.
+// BROADCAST_X: the four elements of operand X are the same one.
+// WORDS: all types have 32 bits, and vec4s move as Words4. SCALARS_64: s and t have 64 bits.
+// Each invocation computes four neighbours per round.
 //#include "lib/grid"
 //#if WORDS
 //#include "lib/vec4"
@@ -14,7 +15,8 @@
 //#include "lib/walk"
 //#endif
 
-// The element types, what one load moves, and the index of the operand in `locate`'s result.
+// For each operand: the type of an element, the type of a load, and the component of its offset in a vec4 of
+// offsets, of which component 0 is out.
 //#for X in A B C O
 alias X = f32;
 //#if STRIDED
@@ -37,8 +39,9 @@ const BITS: u32 = 32u;
 
 struct Params {
     len: u32,
-    // Times that an invocation computes four neighbours.
+    // Rounds of an invocation.
     rounds: u32,
+    // The scalars; the lower halves of 64-bit ones.
     s: u32,
     t: u32,
     // 1 if four neighbours never cross the end of the innermost axis.
@@ -48,9 +51,10 @@ struct Params {
     t_high: u32,
     pad0: u32,
 //#if PACKED
-    // Where out, a, b and c start, in vec4s.
+    // The offsets of out, a, b and c, in vec4s.
     starts: vec4<u32>,
 //#else
+    // The offset of each element in out (x), a (y), b (z) and c (w).
     walk: Walk,
 //#endif
 }
@@ -75,25 +79,27 @@ fn op(a: A, b: B, c: C, i: u32) -> O {
 }
 
 //#if STRIDED
-fn compute(at: vec4<u32>, i: u32) {
+// Computes element i, whose offsets in out, a, b and c are given.
+fn compute(offsets: vec4<u32>, i: u32) {
 //#for X in A B C
     var X_value = X();
 //#if READ_X
-    X_value = X_in[at[X_slot]];
+    X_value = X_in[offsets[X_slot]];
 //#endif
 //#end
-    out[at.x] = op(A_value, B_value, C_value, i);
+    out[offsets.x] = op(A_value, B_value, C_value, i);
 }
 
-fn compute4(first: u32) {
-    var at = vec4<u32>();
-    for (var k = 0u; k < 4u && first + k < p.len; k++) {
+// Computes the elements i, .., i + 3 that exist.
+fn compute4(i: u32) {
+    var offsets = vec4<u32>();
+    for (var k = 0u; k < 4u && i + k < p.len; k++) {
         if (k == 0u || p.whole_vec4s == 0u) {
-            at = locate(first + k);
+            offsets = locate(i + k);
         } else {
-            at += p.walk.strides[p.walk.rank - 1u];
+            offsets += p.walk.strides[p.walk.rank - 1u];
         }
-        compute(at, first + k);
+        compute(offsets, i + k);
     }
 }
 //#else
@@ -115,23 +121,24 @@ fn O_from_values(result: vec4<O>) -> O_load {
 //#endif
 }
 
+// Computes the elements i, .., i + 3.
 fn compute4(i: u32) {
 //#if PACKED
-    let at = p.starts + vec4<u32>(i >> 2u);
+    let vec4_offsets = p.starts + vec4<u32>(i >> 2u);
 //#else
-    let element = locate(i);
-    let at = element >> vec4<u32>(2u);
+    let offsets = locate(i);
+    let vec4_offsets = offsets >> vec4<u32>(2u);
 //#endif
 //#for X in A B C
     var X_value = vec4<X>();
 //#if READ_X
-    X_value = X_values(X_in[at[X_slot]]);
+    X_value = X_values(X_in[vec4_offsets[X_slot]]);
 //#endif
-//#if INPLACE_X
-    X_value = X_values(out[at.x]);
+//#if IN_PLACE_X
+    X_value = X_values(out[vec4_offsets.x]);
 //#endif
 //#if BROADCAST_X
-    X_value = vec4<X>(X_value[element[X_slot] & 3u]);
+    X_value = vec4<X>(X_value[offsets[X_slot] & 3u]);
 //#endif
 //#end
     let result = vec4<O>(
@@ -140,7 +147,7 @@ fn compute4(i: u32) {
         op(A_value.z, B_value.z, C_value.z, i + 2u),
         op(A_value.w, B_value.w, C_value.w, i + 3u),
     );
-    out[at.x] = O_from_values(result);
+    out[vec4_offsets.x] = O_from_values(result);
 }
 //#endif
 
@@ -150,13 +157,13 @@ fn main(
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local_index: u32,
 ) {
-    // Eight neighbouring invocations advance together, eight vec4s per round: consecutive rounds of a
-    // software adapter's vector read consecutive memory.
-    let octet = group_index(group, groups) * 64u + local_index / 8u * 8u;
-    let first = octet * p.rounds + local_index % 8u;
+    // In each round, eight neighbouring invocations compute eight neighbouring vec4s. The next round
+    // continues where they end, so that a vector unit of a CPU reads consecutive memory.
+    let first_of_eight = group_index(group, groups) * 64u + local_index / 8u * 8u;
+    let first = first_of_eight * p.rounds + local_index % 8u;
     let end = min(first + p.rounds * 8u, (p.len + 3u) / 4u);
-    for (var q = first; q < end; q += 8u) {
-        compute4(q * 4u);
+    for (var vec4_index = first; vec4_index < end; vec4_index += 8u) {
+        compute4(vec4_index * 4u);
     }
 }
 //#use "lib/math"

@@ -1,13 +1,15 @@
-// fft_real: between the spectrum X of 2 * half real numbers x[j] and the spectrum Z of half as many complex
-// numbers z[j] = x[2 j] + i x[2 j + 1]. E and O are the spectra of the even and the odd x[j],
-// W = e^(-2 pi i / (2 half)):
-//   Z[k] = E[k] + i O[k],   X[k] = E[k] + W^k O[k],   E and O are conjugate-even.
-// Default: computes X[k] for k <= half from Z, as real and imaginary parts. INVERSE: computes Z from X,
-// divided by half, because the inverse transform does not divide. It ignores the imaginary parts of X[0] and
-// X[half], which are real.
+// fft_real: re[k] + i im[k] = X[k] = E[k] + W^k O[k], from z[k] = Z[k] = E[k] + i O[k],
+// with W = e^(-pi i / half). X is the spectrum of 2 * half real numbers x[j], stored for k <= half. Z is the
+// spectrum of `half` complex numbers, x[2 j] + i x[2 j + 1]. E and O are the spectra of the even and the odd
+// x[j]; they are conjugate-even. re and im are [lines, half + 1], and z is [lines, half]; all are packed.
+// INVERSE: z[k] = Z[k] / half, from X. The division is here because fft does not divide. The imaginary parts
+// of X[0] and X[half] are ignored: they are zero for real x.
+// Each invocation computes one element.
+
 struct Params {
-    // INVERSE: elements of z, otherwise elements of X.
+    // Elements of re or, with INVERSE, of z.
     count: u32,
+    // Elements of a line of z, a power of two, and log2 of that.
     half: u32,
     half_bits: u32,
     pad0: u32,
@@ -30,8 +32,8 @@ fn invocation(i: u32) {
     let start = (i >> p.half_bits) * (p.half + 1u);
     var a = vec2<f32>(re[start + k], im[start + k]);
     // The conjugate of X[half - k].
-    let end = start + p.half - k;
-    var b = vec2<f32>(re[end], -im[end]);
+    let mirrored = start + p.half - k;
+    var b = vec2<f32>(re[mirrored], -im[mirrored]);
     if (k == 0u) {
         a.y = 0.0;
         b.y = 0.0;
@@ -46,7 +48,7 @@ fn invocation(i: u32) {
     let line = i / (p.half + 1u);
     let k = i - line * (p.half + 1u);
     let start = line * p.half;
-    // Z has period half.
+    // Z[k] has the period half.
     let a = z[start + (k & (p.half - 1u))];
     let b = z[start + ((p.half - k) & (p.half - 1u))] * vec2<f32>(1.0, -1.0);
     let w = unit_root(2u * k, p.half_bits);

@@ -1,7 +1,10 @@
-// gather: out[i] = x[.., indices[i], ..], with the index along one axis and the other coordinates as in i.
+// gather: out[.., i, ..] = x[.., indices[.., i, ..], ..], along one axis. out has the shape of indices.
+// Every tensor is accessed through its strides.
 // An index outside the axis is clamped to it, so that every read is in bounds.
+// Each invocation computes one element.
 //#include "lib/walk"
 
+// The element type.
 alias E = f32;
 
 struct Params {
@@ -11,7 +14,7 @@ struct Params {
     size: u32,
     stride: u32,
     pad0: u32,
-    // out (x), indices (y), and x with the gathered axis at zero (z).
+    // The offset of each element in out (x), in indices (y), and in x with index zero along the axis (z).
     walk: Walk,
 }
 
@@ -21,8 +24,8 @@ struct Params {
 @group(0) @binding(auto) var<storage, read_write> out: array<E>;
 
 fn invocation(i: u32) {
-    let at = locate(i);
-    let index = u32(clamp(indices[at.y], 0, i32(p.size) - 1));
-    out[at.x] = x[at.z + index * p.stride];
+    let offsets = locate(i);
+    let index = u32(clamp(indices[offsets.y], 0, i32(p.size) - 1));
+    out[offsets.x] = x[offsets.z + index * p.stride];
 }
 //#include "lib/invocation"

@@ -1,16 +1,18 @@
-// gather_nd: out[n, s] = x[location(n) * slice_len + s]. Row n of indices [n, k] holds one index into each of
-// the first k axes of x; its location is the row-major index over these axes.
+// gather_nd: out[n, s] = x[location(n), s]. Row n of indices [n, indexed_axes] has one index into each of the
+// first axes of x. Its location is the row-major index over these axes. indices, x and out are packed.
 // An index outside its axis is clamped to it, so that every read is in bounds.
 // LOCATIONS: out[n] = location(n), or -1 if an index is outside its axis.
+// Each invocation computes one element.
 
+// The element type; i32 with LOCATIONS.
 alias E = f32;
 
 struct Params {
     // Elements of out.
     count: u32,
-    // Axes of x that a row of indices indexes.
+    // Axes of x that a row of indices addresses.
     indexed_axes: u32,
-    // Elements of x at each location.
+    // Elements of x at a location; 1 with LOCATIONS.
     slice_len: u32,
     pad0: u32,
     // Sizes of the indexed axes.

@@ -1,7 +1,10 @@
-// grid_sample: out[n, c, i, j] = image x[n, c] at the coordinates grid[n, i, j] = (x, y), where -1 and 1 are
-// its ends. NEAREST: the nearest pixel; BICUBIC: cubic convolution of 4 x 4 pixels; otherwise bilinear
-// interpolation of 2 x 2. A NaN coordinate is outside the image with ZEROS, else the first row or column.
+// grid_sample: out[n, c, i, j] = the plane x[n, c] at the coordinates (x, y) = grid[n, i, j], where -1 and 1
+// are the ends of its axes. x is [n, channels, in_h, in_w], grid [n, out_h, out_w, 2]; all are packed.
+// NEAREST: the nearest pixel. BICUBIC: cubic convolution of 4 x 4 pixels. Otherwise 2 x 2 pixels, bilinearly.
+// A NaN coordinate is outside the plane with the padding ZEROS; otherwise it is the first row or column.
+// Each invocation computes one element.
 
+// Values of `padding`.
 const ZEROS: u32 = 0u;
 const BORDER: u32 = 1u;
 
@@ -13,9 +16,9 @@ struct Params {
     in_w: u32,
     out_h: u32,
     out_w: u32,
-    // What a sample outside the image reads: ZEROS, BORDER, or its reflection.
+    // What a sample outside the plane reads: ZEROS, BORDER (the nearest pixel), or else its reflection.
     padding: u32,
-    // Distance in pixels from the centre of an outermost pixel to the end of the image.
+    // Distance in pixels from the centre of an outermost pixel to the end of the axis: 0 or 0.5.
     margin: f32,
 }
 
@@ -29,43 +32,43 @@ fn extent(size: u32) -> f32 {
     return f32(size) - 1.0 + 2.0 * p.margin;
 }
 
-// Converts a coordinate from -1..1 to pixels, whose centres are at whole numbers.
+// The position of a coordinate in pixels, whose centres are at whole numbers.
 fn unnormalize(coordinate: f32, size: u32) -> f32 {
     return (coordinate + 1.0) * 0.5 * extent(size) - p.margin;
 }
 
 // Clamps; NaN becomes `low`.
-fn clip(at: f32, low: f32, high: f32) -> f32 {
-    if (is_nan(at)) { return low; }
-    return clamp(at, low, high);
+fn clip(position: f32, low: f32, high: f32) -> f32 {
+    if (is_nan(position)) { return low; }
+    return clamp(position, low, high);
 }
 
-// Reflects a coordinate at the ends of its axis until it is inside.
-fn reflect_at_ends(at: f32, size: u32) -> f32 {
-    let span = extent(size);
-    if (span == 0.0) { return 0.0; }
-    let distance = abs(at + p.margin);
-    let reflections = floor(distance / span);
-    let rest = distance - reflections * span;
+// Reflects a position at the ends of its axis until it is inside.
+fn reflect_at_ends(position: f32, size: u32) -> f32 {
+    let length = extent(size);
+    if (length == 0.0) { return 0.0; }
+    let distance = abs(position + p.margin);
+    let reflections = floor(distance / length);
+    let rest = distance - reflections * length;
     let backwards = reflections - 2.0 * floor(0.5 * reflections) == 1.0;
-    return select(rest, span - rest, backwards) - p.margin;
+    return select(rest, length - rest, backwards) - p.margin;
 }
 
-// The coordinate to read instead of `at`: inside the image or, with ZEROS, at most 3 pixels outside, where
-// every tap is outside too.
-fn padded(at: f32, size: u32) -> f32 {
+// The position to read instead: inside the plane or, with ZEROS, at most 3 pixels outside, where every tap is
+// outside too.
+fn apply_padding(position: f32, size: u32) -> f32 {
     let last = f32(size) - 1.0;
-    if (p.padding == ZEROS) { return clip(at, -3.0, last + 3.0); }
-    if (p.padding == BORDER) { return clip(at, 0.0, last); }
-    return clip(reflect_at_ends(at, size), 0.0, last);
+    if (p.padding == ZEROS) { return clip(position, -3.0, last + 3.0); }
+    if (p.padding == BORDER) { return clip(position, 0.0, last); }
+    return clip(reflect_at_ends(position, size), 0.0, last);
 }
 
-// A pixel of an image; zero outside.
-fn pixel(image: u32, row: f32, col: f32) -> f32 {
+// A pixel of a plane; zero outside.
+fn pixel(plane: u32, row: f32, col: f32) -> f32 {
     let r = i32(row);
     let c = i32(col);
     if (r < 0 || c < 0 || u32(r) >= p.in_h || u32(c) >= p.in_w) { return 0.0; }
-    return x[(image * p.in_h + u32(r)) * p.in_w + u32(c)];
+    return x[(plane * p.in_h + u32(r)) * p.in_w + u32(c)];
 }
 
 //#if BICUBIC
@@ -79,37 +82,37 @@ fn cubic(distance: f32) -> f32 {
 
 fn invocation(i: u32) {
     let area = p.out_h * p.out_w;
-    let image = i / area;
-    let at = 2u * (image / p.channels * area + i % area);
-    let col = unnormalize(grid[at], p.in_w);
-    let row = unnormalize(grid[at + 1u], p.in_h);
+    let plane = i / area;
+    let coordinates = 2u * (plane / p.channels * area + i % area);
+    let col = unnormalize(grid[coordinates], p.in_w);
+    let row = unnormalize(grid[coordinates + 1u], p.in_h);
 //#if NEAREST
-    out[i] = pixel(image, round(padded(row, p.in_h)), round(padded(col, p.in_w)));
+    out[i] = pixel(plane, round(apply_padding(row, p.in_h)), round(apply_padding(col, p.in_w)));
 //#else
     var sum = 0.0;
 //#if BICUBIC
-    // Padding applies to each tap, not to the sample.
+    // The padding applies to each tap, not to the position of the sample.
     let above = floor(row);
     let left = floor(col);
     for (var j = -1.0; j <= 2.0; j += 1.0) {
-        let r = padded(above + j, p.in_h);
+        let r = apply_padding(above + j, p.in_h);
         var row_sum = 0.0;
         for (var k = -1.0; k <= 2.0; k += 1.0) {
-            row_sum += cubic(col - left - k) * pixel(image, r, padded(left + k, p.in_w));
+            row_sum += cubic(col - left - k) * pixel(plane, r, apply_padding(left + k, p.in_w));
         }
         sum += cubic(row - above - j) * row_sum;
     }
 //#else
-    let r = padded(row, p.in_h);
-    let c = padded(col, p.in_w);
+    let r = apply_padding(row, p.in_h);
+    let c = apply_padding(col, p.in_w);
     let above = floor(r);
     let left = floor(c);
-    let b = r - above;
-    let a = c - left;
-    sum += (1.0 - b) * (1.0 - a) * pixel(image, above, left);
-    sum += (1.0 - b) * a * pixel(image, above, left + 1.0);
-    sum += b * (1.0 - a) * pixel(image, above + 1.0, left);
-    sum += b * a * pixel(image, above + 1.0, left + 1.0);
+    let down = r - above;
+    let right = c - left;
+    sum += (1.0 - down) * (1.0 - right) * pixel(plane, above, left);
+    sum += (1.0 - down) * right * pixel(plane, above, left + 1.0);
+    sum += down * (1.0 - right) * pixel(plane, above + 1.0, left);
+    sum += down * right * pixel(plane, above + 1.0, left + 1.0);
 //#endif
     out[i] = sum;
 //#endif

@@ -1,8 +1,10 @@
-// The four elements of a plane of x around a position, in the order of `bilinear_weights`; zero outside the
-// plane. The including shader binds `x` [planes, in_h, in_w].
-fn neighbours(plane: u32, at: vec2<f32>) -> vec4<f32> {
-    let row = i32(floor(at.x));
-    let col = i32(floor(at.y));
+// The four elements of x around a position. The including shader must bind `x` [planes, in_h, in_w], and `p`
+// with fields `in_h` and `in_w`.
+
+// The neighbours of (row, column) in a plane, in the order of `bilinear_weights`; zero outside the plane.
+fn neighbours(plane: u32, position: vec2<f32>) -> vec4<f32> {
+    let row = i32(floor(position.x));
+    let col = i32(floor(position.y));
     return vec4<f32>(
         element(plane, row, col),
         element(plane, row, col + 1),

@@ -1,5 +1,5 @@
-// Conversions between types with the rules of Rust's `as`. Floats to integers: rounded towards zero,
-// saturating, NaN to zero.
+// Conversions between element types with the rules of Rust's `as`. Floats become integers by rounding towards
+// zero; they saturate, and NaN becomes zero.
 
 fn to_i32(x: f32) -> i32 {
     if (!(x == x)) { return 0; }

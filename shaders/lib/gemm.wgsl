@@ -1,26 +1,28 @@
-// What the kernels of matrix products share: out[row, col] = sum over k of a[row, k] * b[k, col], for a
-// batch of matrices. k is walked in `outer` runs of `inner` steps: for a convolution, the taps and the
-// channels under each tap. The including shader binds `p` with a field `gemm: Gemm`, and defines
-//   begin(batch): called once, before the others;
-//   row_at(row), col_at(col): the start of a row of a and of a column of b;
-//   a_outer(o), b_outer(o): the offset of run o;
-//   out_row(batch, row), out_col(split, col): the two parts of the result's position;
-//   bias_of_col(col): the initial value of the sums.
-// Step i of run o reads a[row_at(row) + a_outer(o) + i * a_step] and b[col_at(col) + b_outer(o) + i * b_step].
-// VEC4: a, b are read four elements at a time, along k and along columns. F16, BF16: they are 16-bit
-// floats; sums are f32 always. OUT_VEC4: four columns of out are stored at once.
+// What the kernels of matrix products share: out[row, col] = bias[col] + sum over k of a[row, k] * b[k, col],
+// for a batch of matrices. k is walked in `outer` runs of `inner` steps: in a convolution, the taps and the
+// channels under each tap. Split-K: each of `splits` ranges of runs has a result of its own.
+// Step i of run o multiplies two elements, and the sum is stored in a third:
+//   a[a_row_offset(row) + a_run_offset(o) + i * a_step],
+//   b[b_col_offset(col) + b_run_offset(o) + i * b_step],
+//   out[out_row_offset(batch, row) + out_col_offset(split, col)].
+// The including shader must bind `p` with a field `gemm: Gemm`, and define these six functions,
+// bias_at(col), the bias of a column, and begin(batch), which is called before the others.
+// VEC4: a and b are read in vec4s of F16, BF16 or F32 elements. Otherwise they are f32. Sums are always f32.
+// OUT_VEC4: four columns of out are stored at once. BIAS: there is a binding for the bias.
 struct Gemm {
     m: u32,
     n: u32,
     k: u32,
     inner: u32,
     outer: u32,
-    // Runs in a part of k that has a result of its own.
+    // Runs of a split.
     outer_per_split: u32,
     splits: u32,
+    // Tiles along the rows and columns of a matrix, and of all splits and matrices.
     row_tiles: u32,
     col_tiles: u32,
     tiles: u32,
+    // Strides along k within a run.
     a_step: u32,
     b_step: u32,
 }
@@ -71,7 +73,7 @@ fn to_floats(raw: Operand4) -> vec4<f32> {
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
 //#endif
 
-// The part of the result that a workgroup computes: its first row and column, its part of k, its matrix.
+// What a workgroup computes: a tile that starts at (row, col), of one split of one matrix of the batch.
 struct Tile {
     row: u32,
     col: u32,
@@ -79,11 +81,11 @@ struct Tile {
     batch: u32,
 }
 
-// Rows first: neighbouring workgroups read the same columns of b, which stay in the cache.
+// The tile of a workgroup. Neighbouring workgroups read the same columns of b, which stay in the cache.
 fn tile_of(index: u32, rows: u32, cols: u32) -> Tile {
     let g = p.gemm;
-    let part = index / g.row_tiles / g.col_tiles;
+    let result = index / g.row_tiles / g.col_tiles;
     let row_tile = index % g.row_tiles;
     let col_tile = index / g.row_tiles % g.col_tiles;
-    return Tile(row_tile * rows, col_tile * cols, part % g.splits, part / g.splits);
+    return Tile(row_tile * rows, col_tile * cols, result % g.splits, result / g.splits);
 }

@@ -1,8 +1,10 @@
-// The product for software adapters: a workgroup of eight computes ROWS x 32 results straight from
-// memory, each invocation four columns. ROWS is ROW_BLOCKS blocks of eight. See lib/gemm for what the
-// including shader defines. SUBGROUP: the workgroup is a subgroup; each lane loads one row of a in eight,
-// and broadcasts share them. Otherwise every invocation loads all rows.
+// The matrix product for software adapters, where barriers are expensive. A workgroup of eight computes a
+// tile of ROWS x 32 without workgroup memory, each invocation four columns. ROWS is 8 * ROW_BLOCKS.
+// lib/gemm lists what the including shader must define.
+// SUBGROUP: the workgroup is a subgroup. Each lane loads one of eight rows of a, and broadcasts share them.
+// Otherwise every invocation loads all rows.
 //#include "lib/gemm"
+
 const ROWS: u32 = 8u;
 const ROW_BLOCKS: u32 = 1u;
 
@@ -10,7 +12,7 @@ const ROW_BLOCKS: u32 = 1u;
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) lane: u32,
+    @builtin(local_invocation_index) local_index: u32,
 ) {
     let g = p.gemm;
     let index = group_index(group, groups);
@@ -18,37 +20,37 @@ fn main(
     let tile = tile_of(index, ROWS, 32u);
     begin(tile.batch);
     let last_row = g.m - 1u;
-    let first_col = tile.col + lane * 4u;
-    // Columns past the edge repeat the last ones, which are then stored twice with the same value.
+    let first_col = tile.col + local_index * 4u;
+    // Columns past the edge repeat the last ones and store the same values again.
 //#if VEC4
     let col4 = min(first_col, g.n - 4u);
     let cols = vec4<u32>(col4, col4 + 1u, col4 + 2u, col4 + 3u);
 //#else
     let cols = min(vec4<u32>(first_col, first_col + 1u, first_col + 2u, first_col + 3u), vec4<u32>(g.n - 1u));
 //#endif
-    let bias4 = vec4<f32>(bias_of_col(cols.x), bias_of_col(cols.y), bias_of_col(cols.z), bias_of_col(cols.w));
+    let bias4 = vec4<f32>(bias_at(cols.x), bias_at(cols.y), bias_at(cols.z), bias_at(cols.w));
     var acc: array<vec4<f32>, ROWS>;
 //#repeat R ROWS
     acc[R] = bias4;
 //#end
-    // Where the rows of a start: the lane's row of each block, or all rows.
+    // The offsets of the rows of a that this invocation loads: its row of each block, or all rows.
 //#if SUBGROUP
     var rows: array<u32, ROW_BLOCKS>;
 //#repeat H ROW_BLOCKS
-    rows[H] = row_at(min(tile.row + H * 8u + lane, last_row));
+    rows[H] = a_row_offset(min(tile.row + H * 8u + local_index, last_row));
 //#end
 //#else
     var rows: array<u32, ROWS>;
 //#repeat R ROWS
-    rows[R] = row_at(min(tile.row + R, last_row));
+    rows[R] = a_row_offset(min(tile.row + R, last_row));
 //#end
 //#endif
     let o_end = min((tile.split + 1u) * g.outer_per_split, g.outer);
 //#if VEC4
-    let b_col = col_at(col4);
+    let b_col = b_col_offset(col4);
     for (var o = tile.split * g.outer_per_split; o < o_end; o++) {
-        let a_start = a_outer(o);
-        let b_start = b_col + b_outer(o);
+        let a_start = a_run_offset(o);
+        let b_start = b_col + b_run_offset(o);
         let steps = min(g.inner, g.k - o * g.inner);
         for (var i = 0u; i < steps; i += 4u) {
             var b_in: array<vec4<f32>, 4>;
@@ -80,52 +82,57 @@ fn main(
         }
     }
 //#else
-    let b_cols = vec4<u32>(col_at(cols.x), col_at(cols.y), col_at(cols.z), col_at(cols.w));
+    let b_cols = vec4<u32>(
+        b_col_offset(cols.x),
+        b_col_offset(cols.y),
+        b_col_offset(cols.z),
+        b_col_offset(cols.w),
+    );
     for (var o = tile.split * g.outer_per_split; o < o_end; o++) {
-        let a_start = a_outer(o);
-        let b_start = b_cols + b_outer(o);
+        let a_start = a_run_offset(o);
+        let b_start = b_cols + b_run_offset(o);
         let steps = min(g.inner, g.k - o * g.inner);
         for (var i = 0u; i < steps; i++) {
-            let at = b_start + i * g.b_step;
-            let b_in = vec4<f32>(b[at.x], b[at.y], b[at.z], b[at.w]);
-            let a_at = a_start + i * g.a_step;
+            let b_offsets = b_start + i * g.b_step;
+            let b_in = vec4<f32>(b[b_offsets.x], b[b_offsets.y], b[b_offsets.z], b[b_offsets.w]);
+            let a_offset = a_start + i * g.a_step;
 //#if SUBGROUP
             var a_in: array<f32, ROW_BLOCKS>;
 //#repeat H ROW_BLOCKS
-            a_in[H] = a[rows[H] + a_at];
+            a_in[H] = a[rows[H] + a_offset];
 //#repeat I 8
             acc[H * 8u + I] = fma(vec4<f32>(subgroupBroadcast(a_in[H], I)), b_in, acc[H * 8u + I]);
 //#end
 //#end
 //#else
 //#repeat R ROWS
-            acc[R] = fma(vec4<f32>(a[rows[R] + a_at]), b_in, acc[R]);
+            acc[R] = fma(vec4<f32>(a[rows[R] + a_offset]), b_in, acc[R]);
 //#end
 //#endif
         }
     }
 //#endif
-    let at = vec4<u32>(
-        out_col(tile.split, cols.x),
-        out_col(tile.split, cols.y),
-        out_col(tile.split, cols.z),
-        out_col(tile.split, cols.w),
+    let out_cols = vec4<u32>(
+        out_col_offset(tile.split, cols.x),
+        out_col_offset(tile.split, cols.y),
+        out_col_offset(tile.split, cols.z),
+        out_col_offset(tile.split, cols.w),
     );
-    // A run-time loop: unrolled, the stores would be most of what the adapter compiles.
+    // Not unrolled: the stores would be most of the code that the adapter compiles.
 //#repeat H ROW_BLOCKS
     for (var r = 0u; r < 8u && tile.row + H * 8u + r < g.m; r++) {
         var sum = acc[H * 8u];
 //#repeat I 8
         sum = select(sum, acc[H * 8u + I], vec4<bool>(r == I));
 //#end
-        let row = out_row(tile.batch, tile.row + H * 8u + r);
+        let row_start = out_row_offset(tile.batch, tile.row + H * 8u + r);
 //#if OUT_VEC4
-        out[(row + at.x) >> 2u] = from_words(bitcast<vec4<u32>>(sum));
+        out[(row_start + out_cols.x) >> 2u] = from_words(bitcast<vec4<u32>>(sum));
 //#else
-        out[row + at.x] = sum.x;
-        out[row + at.y] = sum.y;
-        out[row + at.z] = sum.z;
-        out[row + at.w] = sum.w;
+        out[row_start + out_cols.x] = sum.x;
+        out[row_start + out_cols.y] = sum.y;
+        out[row_start + out_cols.z] = sum.z;
+        out[row_start + out_cols.w] = sum.w;
 //#endif
     }
 //#end

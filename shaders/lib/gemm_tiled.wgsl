@@ -1,19 +1,21 @@
-// The product for GPUs: a workgroup of 256 computes TILE x TILE results through workgroup memory, each
-// invocation BLOCKS x BLOCKS blocks of 4 x 4, the blocks 64 apart. See lib/gemm for what the including
-// shader defines. A_TRANSPOSED: rows of a, not steps of k, are contiguous. B_TRANSPOSED: steps of k, not
-// columns of b, are contiguous. ROWS_FAST: neighbouring invocations store neighbouring rows, not columns.
+// The matrix product for GPUs. A workgroup of 256 computes a tile of TILE x TILE through workgroup memory,
+// each invocation BLOCKS x BLOCKS blocks of 4 x 4, which are 64 rows or columns apart.
+// lib/gemm lists what the including shader must define.
+// A_TRANSPOSED: rows of a, not steps of k, are contiguous. B_TRANSPOSED: steps of k, not columns of b, are
+// contiguous. ROWS_FAST: neighbouring invocations store neighbouring rows, not columns.
 //#include "lib/gemm"
+
 const TILE: u32 = 64u;
 const BLOCKS: u32 = 1u;
-// Steps of k per tile: one load of four elements of a and of b per invocation.
+// Steps of k in workgroup memory: each invocation loads four elements of a and four of b.
 const STEP: u32 = 1024u / TILE;
-// One vec4 longer than needed, so that the columns of a's tile are in different banks.
+// Vec4s of a step. a has one more than needed, so that neighbouring steps are in different banks.
 const A_WIDTH: u32 = TILE / 4u + 1u;
 const B_WIDTH: u32 = TILE / 4u;
 var<workgroup> a_tile: array<vec4<f32>, STEP * A_WIDTH>;
 var<workgroup> b_tile: array<vec4<f32>, STEP * B_WIDTH>;
 
-// load_a, load_b: four elements, zero from k_end on. Rows and columns past the edge repeat the last one.
+// load_a, load_b: four elements; zero from k_end on. Rows and columns past the edge repeat the last ones.
 //#if VEC4
 fn load_a(row: u32, k: u32, k_end: u32) -> vec4<f32> {
     if (k >= k_end) { return vec4<f32>(0.0); }
@@ -24,7 +26,7 @@ fn load_a(row: u32, k: u32, k_end: u32) -> vec4<f32> {
 //#endif
     let o = k / p.gemm.inner;
     let step = (k - o * p.gemm.inner) * p.gemm.a_step;
-    return to_floats(a[(row_at(first) + a_outer(o) + step) >> 2u]);
+    return to_floats(a[(a_row_offset(first) + a_run_offset(o) + step) >> 2u]);
 }
 
 fn load_b(k: u32, col: u32, k_end: u32) -> vec4<f32> {
@@ -36,21 +38,21 @@ fn load_b(k: u32, col: u32, k_end: u32) -> vec4<f32> {
 //#endif
     let o = k / p.gemm.inner;
     let step = (k - o * p.gemm.inner) * p.gemm.b_step;
-    return to_floats(b[(col_at(first) + b_outer(o) + step) >> 2u]);
+    return to_floats(b[(b_col_offset(first) + b_run_offset(o) + step) >> 2u]);
 }
 //#else
 fn load_a1(row: u32, k: u32, k_end: u32) -> f32 {
     if (k >= k_end) { return 0.0; }
     let o = k / p.gemm.inner;
     let step = (k - o * p.gemm.inner) * p.gemm.a_step;
-    return a[row_at(min(row, p.gemm.m - 1u)) + a_outer(o) + step];
+    return a[a_row_offset(min(row, p.gemm.m - 1u)) + a_run_offset(o) + step];
 }
 
 fn load_b1(k: u32, col: u32, k_end: u32) -> f32 {
     if (k >= k_end) { return 0.0; }
     let o = k / p.gemm.inner;
     let step = (k - o * p.gemm.inner) * p.gemm.b_step;
-    return b[col_at(min(col, p.gemm.n - 1u)) + b_outer(o) + step];
+    return b[b_col_offset(min(col, p.gemm.n - 1u)) + b_run_offset(o) + step];
 }
 
 fn load_a(row: u32, k: u32, k_end: u32) -> vec4<f32> {
@@ -78,16 +80,16 @@ fn load_b(k: u32, col: u32, k_end: u32) -> vec4<f32> {
 }
 //#endif
 
-// Stores four columns of a row; columns that do not exist are skipped.
-fn store4(row_at: u32, split: u32, col: u32, sum: vec4<f32>) {
+// Stores four columns of the row of out that starts at `row_start`. Columns past the edge are skipped.
+fn store4(row_start: u32, split: u32, col: u32, sum: vec4<f32>) {
 //#if OUT_VEC4
     if (col < p.gemm.n) {
-        out[(row_at + out_col(split, col)) >> 2u] = from_words(bitcast<vec4<u32>>(sum));
+        out[(row_start + out_col_offset(split, col)) >> 2u] = from_words(bitcast<vec4<u32>>(sum));
     }
 //#else
 //#repeat C 4
     if (col + C < p.gemm.n) {
-        out[row_at + out_col(split, col + C)] = sum[C];
+        out[row_start + out_col_offset(split, col + C)] = sum[C];
     }
 //#end
 //#endif
@@ -107,7 +109,7 @@ fn main(
     let k_start = tile.split * g.outer_per_split * g.inner;
     let k_end = min(k_start + g.outer_per_split * g.inner, g.k);
 
-    // The four elements of a and of b that this invocation loads per tile.
+    // The first of the four elements of a, and of b, that this invocation loads.
 //#if A_TRANSPOSED
     let a_row = local_index % (TILE / 4u) * 4u;
     let a_k = local_index / (TILE / 4u);
@@ -122,7 +124,7 @@ fn main(
     let b_col = local_index % (TILE / 4u) * 4u;
     let b_k = local_index / (TILE / 4u);
 //#endif
-    // The 4 x 4 block that it computes.
+    // The 4 x 4 block that this invocation computes, in every 64 x 64.
 //#if ROWS_FAST
     let block_row = local_index % 16u;
     let block_col = local_index / 16u;
@@ -150,7 +152,7 @@ fn main(
         b_tile[b_k * B_WIDTH + b_col / 4u] = b_next;
 //#endif
         workgroupBarrier();
-        // The next loads are in flight while this tile is multiplied.
+        // The next loads are in flight while these steps are multiplied.
         a_next = load_a(tile.row + a_row, k0 + STEP + a_k, k_end);
         b_next = load_b(k0 + STEP + b_k, tile.col + b_col, k_end);
         for (var k = 0u; k < STEP; k++) {
@@ -163,7 +165,8 @@ fn main(
                 let a_in = a_tile[k * A_WIDTH + H * 16u + block_row];
 //#repeat J BLOCKS
 //#repeat I 4
-                acc[(H * 4u + I) * BLOCKS + J] = fma(vec4<f32>(a_in[I]), b_in[J], acc[(H * 4u + I) * BLOCKS + J]);
+                acc[(H * 4u + I) * BLOCKS + J] =
+                    fma(vec4<f32>(a_in[I]), b_in[J], acc[(H * 4u + I) * BLOCKS + J]);
 //#end
 //#end
             }
@@ -176,17 +179,22 @@ fn main(
         let col = tile.col + J * 64u + block_col * 4u;
         let last = g.n - 1u;
         let bias4 = vec4<f32>(
-            bias_of_col(min(col, last)),
-            bias_of_col(min(col + 1u, last)),
-            bias_of_col(min(col + 2u, last)),
-            bias_of_col(min(col + 3u, last)),
+            bias_at(min(col, last)),
+            bias_at(min(col + 1u, last)),
+            bias_at(min(col + 2u, last)),
+            bias_at(min(col + 3u, last)),
         );
 //#repeat H BLOCKS
 //#repeat I 4
         {
             let row = tile.row + H * 64u + block_row * 4u + I;
             if (row < g.m) {
-                store4(out_row(tile.batch, row), tile.split, col, acc[(H * 4u + I) * BLOCKS + J] + bias4);
+                store4(
+                    out_row_offset(tile.batch, row),
+                    tile.split,
+                    col,
+                    acc[(H * 4u + I) * BLOCKS + J] + bias4,
+                );
             }
         }
 //#end

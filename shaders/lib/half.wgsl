@@ -1,4 +1,5 @@
-// 16-bit floats by their bits: the same result on every device, with or without hardware support.
+// Conversions of 16-bit floats by their bits: the same result on every device, with or without hardware
+// support. Conversions to 16 bits round to nearest, ties to even.
 
 fn f16_to_f32(bits: u32) -> f32 {
     let sign = (bits & 0x8000u) << 16u;
@@ -16,11 +17,11 @@ fn f32_to_f16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
     let sign = (bits >> 16u) & 0x8000u;
     let magnitude = bits & 0x7fffffffu;
-    // NaN.
+    // NaN becomes a quiet NaN.
     if (magnitude > 0x7f800000u) { return sign | 0x7e00u; }
     // From 65520 on, the nearest value is infinity.
     if (magnitude >= 0x477ff000u) { return sign | 0x7c00u; }
-    // Subnormal below 2^-14.
+    // Below 2^-14 the result is subnormal.
     if (magnitude < 0x38800000u) {
         return sign | u32(round(bitcast<f32>(magnitude) * 16777216.0));
     }
@@ -30,6 +31,7 @@ fn f32_to_f16(x: f32) -> u32 {
 
 fn f32_to_bf16(x: f32) -> u32 {
     let bits = bitcast<u32>(x);
+    // NaN stays NaN: rounding must not carry into the exponent.
     if ((bits & 0x7fffffffu) > 0x7f800000u) { return (bits >> 16u) | 0x40u; }
     return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
 }

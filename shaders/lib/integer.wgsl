@@ -1,4 +1,5 @@
-// Integer arithmetic in A, the type of a kernel's first operand: signed or unsigned, of 32 or 64 bits.
+// Integer arithmetic in A: signed or unsigned, of 32 or 64 bits. The including shader must define `alias A`,
+// the type of its first operand.
 
 fn int_sign(a: A) -> A {
     return select(A(0), A(1), a > A(0)) - select(A(0), A(1), a < A(0));
@@ -14,12 +15,13 @@ fn idiv(a: A, b: A) -> A {
 
 // The remainder with the sign of the divisor; zero if the divisor is zero.
 fn irem(a: A, b: A) -> A {
+    // The divisor -1 is a special case, because the quotient of the minimum overflows.
     if (b == A(0) || (A(0) - b == A(1) && a < A(0))) { return A(0); }
     let r = a % b;
     return select(r, r + b, r != A(0) && (r < A(0)) != (b < A(0)));
 }
 
-// a to an integer power, wrapping. The result of a negative power is rounded towards zero.
+// a^n by repeated squaring, wrapping. The result of a negative power is rounded towards zero.
 fn ipow(a: A, n: A) -> A {
     if (n < A(0)) {
         if (a == A(1)) { return A(1); }
@@ -27,12 +29,12 @@ fn ipow(a: A, n: A) -> A {
         return A(0);
     }
     var base = a;
-    var left = n;
+    var exponent = n;
     var y = A(1);
-    while (left > A(0)) {
-        if ((left & A(1)) == A(1)) { y *= base; }
+    while (exponent > A(0)) {
+        if ((exponent & A(1)) == A(1)) { y *= base; }
         base *= base;
-        left >>= 1u;
+        exponent >>= 1u;
     }
     return y;
 }

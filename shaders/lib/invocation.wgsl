@@ -1,5 +1,5 @@
-// The entry point of kernels with one independent invocation per result. The including shader defines
-// `fn invocation(i: u32)`, called once for each i below `p.count`.
+// The entry point of kernels whose invocations are independent. The including shader must bind `p` with a
+// field `count`, and define `invocation(i: u32)`, which is called once for each i below p.count.
 //#include "lib/grid"
 
 @compute @workgroup_size(64)

@@ -1,5 +1,6 @@
-// Functions that WGSL lacks, or specifies with too little accuracy: asin, atan, log near one, sin and cos of
-// large values, tanh (which may overflow). `//#use` keeps only the functions that a kernel calls.
+// Functions that WGSL lacks or specifies with too little accuracy: asin, atan, log near one, sin and cos of
+// large values, tanh (which may overflow). NAME_ replaces the WGSL function NAME.
+// `//#use` keeps only the functions that a kernel calls.
 // Polynomial coefficients: S. L. Moshier, Cephes (single precision), unless noted.
 
 fn is_nan(x: f32) -> bool {
@@ -84,6 +85,7 @@ fn log1p(x: f32) -> f32 {
     return ln(1.0 + x);
 }
 
+// e^x = 2^n * e^r, with |r| <= log(2) / 2.
 fn exp_(x: f32) -> f32 {
     if (is_nan(x)) { return x; }
     if (x > 88.72284) { return inf(); }
@@ -97,6 +99,12 @@ fn exp_(x: f32) -> f32 {
     let half = i32(n) / 2;
     let rest = i32(n) - half;
     return y * bitcast<f32>(u32(half + 127) << 23u) * bitcast<f32>(u32(rest + 127) << 23u);
+}
+
+// The shift of the exponents of a softmax: the maximum, or zero while all elements are -inf, because
+// -inf - -inf is NaN.
+fn softmax_shift(maximum: f32) -> f32 {
+    return select(maximum, 0.0, maximum == -inf());
 }
 
 // 1 - erf(x) for x >= 0, relative error below 1.2e-7 (W. H. Press et al., Numerical Recipes, erfcc).
@@ -134,6 +142,7 @@ fn gelu(x: f32) -> f32 {
     return x * select(normal_cdf(min(x, 14.0)), 0.0, x < -14.0);
 }
 
+// The derivative of gelu.
 fn gelu_slope(x: f32) -> f32 {
     if (is_nan(x)) { return x; }
     let c = clamp(x, -14.0, 14.0);
@@ -302,15 +311,15 @@ fn atanh_(x: f32) -> f32 {
     return with_sign(0.5 * log1p(2.0 * abs(x) / (1.0 - abs(x))), x);
 }
 
-// a to an integer power by repeated squaring: exact if the result is representable.
+// a^n by repeated squaring: exact if the result is representable.
 fn pow_whole(a: f32, n: u32) -> f32 {
     var base = a;
-    var left = n;
+    var exponent = n;
     var y = 1.0;
-    while (left > 0u) {
-        if ((left & 1u) == 1u) { y *= base; }
+    while (exponent > 0u) {
+        if ((exponent & 1u) == 1u) { y *= base; }
         base *= base;
-        left >>= 1u;
+        exponent >>= 1u;
     }
     return y;
 }

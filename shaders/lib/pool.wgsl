@@ -1,7 +1,9 @@
-// What pooling and its gradients share: the parameters, and the window of an output pixel.
+// The parameters of pooling and its gradients, and the window of output pixel (h, w). The including shader
+// must bind `p: Params`.
 struct Params {
+    // Invocations.
     count: u32,
-    // Rows of the result, of all channels and images.
+    // Lines of the result: its rows, of all channels and images.
     lines: u32,
     in_h: u32,
     in_w: u32,
@@ -15,7 +17,7 @@ struct Params {
     padding_w: u32,
     dilation_h: u32,
     dilation_w: u32,
-    // Whether an average counts padding elements.
+    // 1 if an average counts padding elements.
     count_include_pad: u32,
     pad0: u32,
 }
@@ -23,7 +25,7 @@ struct Params {
 // Lines that one invocation computes.
 const LINES: u32 = 4u;
 
-// The first input row or column of an adaptive window, and the end of its rows or columns.
+// An adaptive window along one axis: output `o` covers the inputs window_start..window_end.
 fn window_start(o: u32, input: u32, output: u32) -> u32 {
     return o * input / output;
 }
@@ -32,7 +34,7 @@ fn window_end(o: u32, input: u32, output: u32) -> u32 {
     return ((o + 1u) * input + output - 1u) / output;
 }
 
-// The divisor of an average: the elements of the window inside the image, or inside the padded image.
+// The divisor of an average: the elements of the window inside the input, or inside the padded input.
 fn window_count(h: u32, w: u32) -> f32 {
     let top = i32(h * p.stride_h) - i32(p.padding_h);
     let left = i32(w * p.stride_w) - i32(p.padding_w);

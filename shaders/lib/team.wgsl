@@ -1,10 +1,12 @@
-// A workgroup of WORKGROUP_SIZE invocations in teams of TEAM_SIZE, each reducing a line of its own. The
-// members of a team are TEAM_STRIDE apart in local index: 1, or TEAMS, so that neighbouring invocations
-// are in different teams. The including shader defines `alias Partial`, what a member contributes, and
-// `combine(Partial, Partial)`. The tree of combinations is the same for every line, so results repeat
-// bit for bit.
-// SUBGROUP: a team is a subgroup of eight and needs no barrier; the including shader defines
-// `shuffle_xor(Partial, mask)`. Without TEAM, each invocation is a team.
+// A workgroup of WORKGROUP_SIZE invocations in teams of TEAM_SIZE. Each team reduces one line.
+// The local indices of a team's members are TEAM_STRIDE apart. With stride 1, members are neighbours. With
+// stride TEAMS, neighbouring invocations are in different teams.
+// The including shader must define the type `Partial`, the contribution of a member, and
+// `combine(Partial, Partial)`.
+// The order of combination is the same for every line, so results repeat bit for bit.
+// TEAM: a team may have several members. Without TEAM, each invocation is a team.
+// SUBGROUP: a team is a subgroup of eight and needs no barrier. The including shader must define
+// `shuffle_xor(Partial, mask)`.
 const WORKGROUP_SIZE: u32 = 64u;
 const TEAM_SIZE: u32 = 1u;
 const TEAM_STRIDE: u32 = 1u;
@@ -20,27 +22,27 @@ fn member_index(local_index: u32) -> u32 {
     return local_index / TEAM_STRIDE % TEAM_SIZE;
 }
 
-// may_exit: whether a team without a line may return early. Teams that share barriers may not: they
-// repeat the last line instead.
-// team_combine: the contributions of all members, combined.
+// may_exit: whether a team without a line may return early. A team that uses barriers may not: it repeats the
+// last line instead.
+// team_combine: combines the contributions of all members. Every member gets the result.
 //#if TEAM
 fn may_exit(line: u32, lines: u32) -> bool {
     return false;
 }
 
 //#if SUBGROUP
-fn team_combine(local_index: u32, mine: Partial) -> Partial {
-    let two = combine(mine, shuffle_xor(mine, 1u));
-    let four = combine(two, shuffle_xor(two, 2u));
-    return combine(four, shuffle_xor(four, 4u));
+fn team_combine(local_index: u32, partial: Partial) -> Partial {
+    let of_two = combine(partial, shuffle_xor(partial, 1u));
+    let of_four = combine(of_two, shuffle_xor(of_two, 2u));
+    return combine(of_four, shuffle_xor(of_four, 4u));
 }
 //#else
 var<workgroup> partials: array<Partial, WORKGROUP_SIZE>;
 
-fn team_combine(local_index: u32, mine: Partial) -> Partial {
+fn team_combine(local_index: u32, partial: Partial) -> Partial {
     // The previous result may still be read.
     workgroupBarrier();
-    partials[local_index] = mine;
+    partials[local_index] = partial;
     for (var half = TEAM_SIZE / 2u; half > 0u; half /= 2u) {
         workgroupBarrier();
         if (member_index(local_index) < half) {
@@ -57,7 +59,7 @@ fn may_exit(line: u32, lines: u32) -> bool {
     return line >= lines;
 }
 
-fn team_combine(local_index: u32, mine: Partial) -> Partial {
-    return mine;
+fn team_combine(local_index: u32, partial: Partial) -> Partial {
+    return partial;
 }
 //#endif

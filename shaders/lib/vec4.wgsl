@@ -1,7 +1,8 @@
-// Four 32-bit words in one load or store, whatever type they hold: buffers are arrays of Words4.
-// Halves4 is the same for 16-bit words. WIDE, for software adapters: 32-bit words move in pairs as u64,
-// because there every element of a load is bounds-checked and moved separately.
-//#if WIDE
+// Buffers that move four elements per load or store, of any type: Words4 is four 32-bit words, Halves4 four
+// 16-bit words.
+// LOADS_U64, for software adapters: 32-bit words move in pairs as u64, because there every element of a load is
+// bounds-checked and moved separately.
+//#if LOADS_U64
 alias Words4 = vec2<u64>;
 alias Halves4 = u64;
 

@@ -1,5 +1,5 @@
-// Rows of floats, read and written one element at a time or, with VEC4, four: buffers are arrays of
-// Load, arithmetic is on Values.
+// Buffers of floats that move one element per load or store, or four with VEC4. Buffers are arrays of Load,
+// arithmetic is on Values.
 //#if VEC4
 //#include "lib/vec4"
 alias Load = Words4;
@@ -14,6 +14,7 @@ fn from_values(values: Values) -> Load {
     return from_words(bitcast<vec4<u32>>(values));
 }
 
+// The sum of the elements of one load.
 fn sum_of(v: Values) -> f32 {
     return (v.x + v.y) + (v.z + v.w);
 }

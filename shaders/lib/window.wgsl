@@ -1,4 +1,4 @@
-// How a window moves over an input: sizes and distances along depth, height and width.
+// Sizes, strides and dilations of a window that moves over an input, along depth, height and width.
 struct Window {
     in_d: u32,
     in_h: u32,

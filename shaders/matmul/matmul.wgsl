@@ -1,5 +1,7 @@
-// matmul: out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j], plus bias[j].
-// Operands are read through their strides: transposing or broadcasting one costs no copy.
+// matmul: out[n, i, j] = bias[j] + sum over k of a[n, i, k] * b[n, k, j], for matrix n of a batch.
+// The operands are read through their strides: transposing or broadcasting one costs no copy.
+// out is [splits, n, i, j], packed. lib/gemm lists the flags.
+// Each workgroup computes one tile of one split of one matrix.
 //#include "lib/walk"
 
 struct Params {
@@ -9,47 +11,48 @@ struct Params {
     b_col: u32,
     has_bias: u32,
     pad0: u32,
-    // Where the matrices of the batch start, in a (y) and b (z).
+    // The offset of each matrix in a (y) and b (z).
     walk: Walk,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
 
-var<private> a_start: u32;
-var<private> b_start: u32;
+// The offsets of the matrices that this workgroup reads.
+var<private> a_matrix_offset: u32;
+var<private> b_matrix_offset: u32;
 
 fn begin(batch: u32) {
-    let at = locate(batch);
-    a_start = at.y;
-    b_start = at.z;
+    let offsets = locate(batch);
+    a_matrix_offset = offsets.y;
+    b_matrix_offset = offsets.z;
 }
 
-fn row_at(row: u32) -> u32 {
-    return a_start + row * p.a_row;
+fn a_row_offset(row: u32) -> u32 {
+    return a_matrix_offset + row * p.a_row;
 }
 
-fn col_at(col: u32) -> u32 {
-    return b_start + col * p.b_col;
+fn b_col_offset(col: u32) -> u32 {
+    return b_matrix_offset + col * p.b_col;
 }
 
-fn a_outer(o: u32) -> u32 {
+fn a_run_offset(o: u32) -> u32 {
     return o * p.gemm.inner * p.gemm.a_step;
 }
 
-fn b_outer(o: u32) -> u32 {
+fn b_run_offset(o: u32) -> u32 {
     return o * p.gemm.inner * p.gemm.b_step;
 }
 
-fn out_row(batch: u32, row: u32) -> u32 {
+fn out_row_offset(batch: u32, row: u32) -> u32 {
     return (batch * p.gemm.m + row) * p.gemm.n;
 }
 
-fn out_col(split: u32, col: u32) -> u32 {
+fn out_col_offset(split: u32, col: u32) -> u32 {
     let batches = p.gemm.tiles / p.gemm.row_tiles / p.gemm.col_tiles / p.gemm.splits;
     return split * batches * p.gemm.m * p.gemm.n + col;
 }
 
-fn bias_of_col(col: u32) -> f32 {
+fn bias_at(col: u32) -> f32 {
     if (p.has_bias == 0u) { return 0.0; }
     return bias[col];
 }

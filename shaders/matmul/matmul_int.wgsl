@@ -1,6 +1,9 @@
-// matmul_int: out[b, i, j] = sum over k of a[b, i, k] * b[b, k, j] for integers, wrapping.
+// matmul_int: out[n, i, j] = sum over k of a[n, i, k] * b[n, k, j], for matrix n of a batch. Integers wrap.
+// The operands are read through their strides. out is packed.
+// Each invocation computes one element.
 //#include "lib/walk"
 
+// The element type.
 alias E = i32;
 
 struct Params {
@@ -9,12 +12,12 @@ struct Params {
     m: u32,
     n: u32,
     k: u32,
-    // Strides of the matrices.
+    // Distances between the rows and between the columns of a matrix.
     a_row: u32,
     a_col: u32,
     b_row: u32,
     b_col: u32,
-    // Where the matrices of the batch start, in a (y) and b (z).
+    // The offset of each matrix in a (y) and b (z).
     walk: Walk,
 }
 
@@ -24,12 +27,12 @@ struct Params {
 @group(0) @binding(auto) var<storage, read_write> out: array<E>;
 
 fn invocation(i: u32) {
-    let start = locate(i / (p.m * p.n));
-    let row = start.y + (i / p.n % p.m) * p.a_row;
-    let col = start.z + (i % p.n) * p.b_col;
+    let starts = locate(i / (p.m * p.n));
+    let a_start = starts.y + (i / p.n % p.m) * p.a_row;
+    let b_start = starts.z + (i % p.n) * p.b_col;
     var sum = E(0);
     for (var k = 0u; k < p.k; k++) {
-        sum += a[row + k * p.a_col] * b[col + k * p.b_row];
+        sum += a[a_start + k * p.a_col] * b[b_start + k * p.b_row];
     }
     out[i] = sum;
 }

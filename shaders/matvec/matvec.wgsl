@@ -1,30 +1,34 @@
-// matvec: out[r] = sum over k of a[r, k] * x[k], for a batch of matrices with a vector each. A team sums a
-// block of four rows, or a split of them; sums of splits are [split][row]. Default: rows are contiguous, and
-// a load has four steps of a row. ACROSS: columns are contiguous, and a load has one step of four rows.
+// matvec: out[n, r] = sum over k of a[n, r, k] * x[n, k], for matrix n of a batch.
+// The matrices and vectors are read through their strides. out is [splits, n, r], packed: k may be split.
+// Default: rows are contiguous, and a load has four steps of one row.
+// ACROSS: columns are contiguous, and a load has one step of four rows.
+// Each team sums one split of a line, which is a block of four rows of a matrix.
 //#include "lib/grid"
 //#include "lib/walk"
 //#include "lib/vector"
 //#include "lib/team"
 
 struct Params {
-    // Rows of a matrix, and blocks of four of them.
+    // Rows of a matrix, and its blocks of four rows.
     rows: u32,
     row_blocks: u32,
-    // Row blocks of all matrices, splits of each, loads of a row, loads of a split.
+    // Row blocks of all matrices.
     lines: u32,
     splits: u32,
+    // Loads of a line.
     len: u32,
+    // Loads of a split; the last one may have fewer.
     split_len: u32,
-    // Distances between rows of a and between its loads, in vec4s.
+    // Distances between the rows of a and between its loads, in vec4s.
     a_row: u32,
     a_step: u32,
-    // Distance between loads of x: in vec4s or, with ACROSS, elements.
+    // Distance between the loads of x: in vec4s or, with ACROSS, in elements.
     x_step: u32,
     // Rows of all matrices.
     outputs: u32,
     pad0: u32,
     pad1: u32,
-    // Where each matrix (x) and its vector (y) start.
+    // The offset of each matrix in a (x), and of its vector in x (y).
     walk: Walk,
 }
 
@@ -63,38 +67,39 @@ fn main(
     let line = index % p.lines;
     let matrix = line / p.row_blocks;
     let row = line % p.row_blocks * 4u;
+    // Rows past the edge repeat the last one and store the same sum again.
     let rows = min(vec4<u32>(row, row + 1u, row + 2u, row + 3u), vec4<u32>(p.rows - 1u));
     let starts = locate(matrix);
     let first = split * p.split_len + member_index(local_index);
     let end = split * p.split_len + min(p.split_len, p.len - split * p.split_len);
     var sums = Partial();
 //#if ACROSS
-    var at = ((starts.x + row) >> 2u) + first * p.a_step;
-    var x_at = starts.y + first * p.x_step;
+    var a_index = ((starts.x + row) >> 2u) + first * p.a_step;
+    var x_index = starts.y + first * p.x_step;
 //#else
-    var at = (starts.x >> 2u) + rows * p.a_row + first * p.a_step;
-    var x_at = (starts.y >> 2u) + first * p.x_step;
+    var a_index = (starts.x >> 2u) + rows * p.a_row + first * p.a_step;
+    var x_index = (starts.y >> 2u) + first * p.x_step;
 //#endif
     for (var k = first; k < end; k += TEAM_SIZE) {
 //#if ACROSS
-        sums = fma(vec4<f32>(x[x_at]), to_values(a[at]), sums);
+        sums = fma(vec4<f32>(x[x_index]), to_values(a[a_index]), sums);
 //#else
-        let v = to_values(x[x_at]);
+        let v = to_values(x[x_index]);
         sums += vec4<f32>(
-            dot(to_values(a[at.x]), v),
-            dot(to_values(a[at.y]), v),
-            dot(to_values(a[at.z]), v),
-            dot(to_values(a[at.w]), v),
+            dot(to_values(a[a_index.x]), v),
+            dot(to_values(a[a_index.y]), v),
+            dot(to_values(a[a_index.z]), v),
+            dot(to_values(a[a_index.w]), v),
         );
 //#endif
-        at += TEAM_SIZE * p.a_step;
-        x_at += TEAM_SIZE * p.x_step;
+        a_index += TEAM_SIZE * p.a_step;
+        x_index += TEAM_SIZE * p.x_step;
     }
     sums = team_combine(local_index, sums);
     if (member_index(local_index) == 0u) {
-        let to = split * p.outputs + matrix * p.rows;
+        let start = split * p.outputs + matrix * p.rows;
 //#repeat I 4
-        out[to + rows[I]] = sums[I];
+        out[start + rows[I]] = sums[I];
 //#end
     }
 }

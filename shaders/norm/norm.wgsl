@@ -1,6 +1,8 @@
-// norm: out[r, k] = (x[r, k] - mean) * gamma[k] / sqrt(mean of (x - mean)^2 + epsilon) + beta[k], with the
-// means of row r. CENTER: layer norm (J. L. Ba et al., 2016). Otherwise the mean is taken as zero and there
-// is no beta: RMS norm (B. Zhang and R. Sennrich, 2019). A team reduces a row.
+// norm: out[row, k] = (x[row, k] - mean) * gamma[k] / sqrt(mean of (x[row] - mean)^2 + epsilon) + beta[k].
+// x and out are [rows, width], gamma and beta are [width]; all are packed.
+// CENTER: layer norm (J. L. Ba et al., 2016). Otherwise RMS norm (B. Zhang and R. Sennrich, 2019): the mean
+// is replaced by zero, and there is no beta.
+// Each team computes one row.
 //#include "lib/grid"
 //#include "lib/vector"
 //#include "lib/team"
@@ -56,19 +58,19 @@ fn main(
 //#endif
     var moments = vec2<f32>();
     for (var k = first; k < p.len; k += TEAM_SIZE) {
-        let d = to_values(x[base + k]) - mean;
-        moments += vec2<f32>(sum_of(d), sum_of(d * d));
+        let differences = to_values(x[base + k]) - mean;
+        moments += vec2<f32>(sum_of(differences), sum_of(differences * differences));
     }
     moments = team_combine(local_index, moments) / count;
-    // A large mean is rounded: the mean of the differences corrects it.
-    var correction = 0.0;
+    // The mean is rounded. The mean of the differences from it is the rounding error.
+    var mean_error = 0.0;
 //#if CENTER
-    correction = moments.x;
+    mean_error = moments.x;
 //#endif
-    let variance = max(moments.y - correction * correction, 0.0);
+    let variance = max(moments.y - mean_error * mean_error, 0.0);
     let scale = 1.0 / sqrt(variance + p.epsilon);
     for (var k = first; k < p.len; k += TEAM_SIZE) {
-        var y = (to_values(x[base + k]) - mean - correction) * scale * to_values(gamma[k]);
+        var y = (to_values(x[base + k]) - mean - mean_error) * scale * to_values(gamma[k]);
 //#if CENTER
         if (p.has_beta == 1u) { y += to_values(beta[k]); }
 //#endif

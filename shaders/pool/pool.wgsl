@@ -1,6 +1,8 @@
-// pool: out[n, c, h, w] = maximum or average of x[n, c, y, x] over the elements of a window
-// MAX: the maximum; INDICES: also stores its position, y * width + x. Otherwise the average. ADAPTIVE: the
-// windows cover the input evenly, and their sizes depend on their positions.
+// pool: out[n, c, h, w] = maximum or average of x[n, c, row, col] over the window of output pixel (h, w).
+// x and out are packed.
+// MAX: the maximum; otherwise the average.
+// INDICES: also indices[n, c, h, w] = row * in_w + col of the maximum.
+// ADAPTIVE: the windows cover the input evenly, and their sizes depend on their positions.
 // Each invocation computes one column of LINES lines, so that it divides once for all of them.
 //#include "lib/pool"
 
@@ -11,30 +13,30 @@
 @group(0) @binding(auto) var<storage, read_write> indices: array<i32>;
 //#endif
 
-// Computes out[i] from the window of output pixel (h, w) in the plane of x at `base`.
+// Computes out[i] from the window of output pixel (h, w), in the plane of x that starts at `base`.
 //#if MAX
 fn reduce_window(i: u32, h: u32, w: u32, base: u32) {
     var best = -inf();
-    var best_at = 0u;
+    var best_index = 0u;
     var found = false;
-    for (var a = 0u; a < p.kernel_h; a++) {
-        // Above or left of the image the coordinate wraps and is too large.
-        let y = h * p.stride_h + a * p.dilation_h - p.padding_h;
-        if (y >= p.in_h) { continue; }
-        for (var b = 0u; b < p.kernel_w; b++) {
-            let xx = w * p.stride_w + b * p.dilation_w - p.padding_w;
-            if (xx >= p.in_w) { continue; }
-            let v = x[base + y * p.in_w + xx];
+    for (var kernel_row = 0u; kernel_row < p.kernel_h; kernel_row++) {
+        // Above or left of the plane a coordinate wraps and is too large.
+        let row = h * p.stride_h + kernel_row * p.dilation_h - p.padding_h;
+        if (row >= p.in_h) { continue; }
+        for (var kernel_col = 0u; kernel_col < p.kernel_w; kernel_col++) {
+            let col = w * p.stride_w + kernel_col * p.dilation_w - p.padding_w;
+            if (col >= p.in_w) { continue; }
+            let v = x[base + row * p.in_w + col];
             if (!found || v > best || is_nan(v)) {
                 best = v;
-                best_at = y * p.in_w + xx;
+                best_index = row * p.in_w + col;
                 found = true;
             }
         }
     }
     out[i] = best;
 //#if INDICES
-    indices[i] = i32(best_at);
+    indices[i] = i32(best_index);
 //#endif
 }
 //#else
@@ -45,21 +47,21 @@ fn reduce_window(i: u32, h: u32, w: u32, base: u32) {
     let bottom = window_end(h, p.in_h, p.out_h);
     let left = window_start(w, p.in_w, p.out_w);
     let right = window_end(w, p.in_w, p.out_w);
-    for (var y = top; y < bottom; y++) {
-        for (var xx = left; xx < right; xx++) {
-            sum += x[base + y * p.in_w + xx];
+    for (var row = top; row < bottom; row++) {
+        for (var col = left; col < right; col++) {
+            sum += x[base + row * p.in_w + col];
         }
     }
     out[i] = sum / f32((bottom - top) * (right - left));
 //#else
-    for (var a = 0u; a < p.kernel_h; a++) {
-        // Above or left of the image the coordinate wraps and is too large.
-        let y = h * p.stride_h + a * p.dilation_h - p.padding_h;
-        if (y >= p.in_h) { continue; }
-        for (var b = 0u; b < p.kernel_w; b++) {
-            let xx = w * p.stride_w + b * p.dilation_w - p.padding_w;
-            if (xx >= p.in_w) { continue; }
-            sum += x[base + y * p.in_w + xx];
+    for (var kernel_row = 0u; kernel_row < p.kernel_h; kernel_row++) {
+        // Above or left of the plane a coordinate wraps and is too large.
+        let row = h * p.stride_h + kernel_row * p.dilation_h - p.padding_h;
+        if (row >= p.in_h) { continue; }
+        for (var kernel_col = 0u; kernel_col < p.kernel_w; kernel_col++) {
+            let col = w * p.stride_w + kernel_col * p.dilation_w - p.padding_w;
+            if (col >= p.in_w) { continue; }
+            sum += x[base + row * p.in_w + col];
         }
     }
     out[i] = sum / window_count(h, w);

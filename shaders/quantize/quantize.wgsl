@@ -1,7 +1,7 @@
-// quantize: out[i] = x[i] * reciprocals[i / block] as an 8-bit integer, four per word. Rounds half
-// away from zero and clamps to the range of the format; NaN becomes zero.
-// INTEGERS: x holds the integers, which are only packed.
-// x and out are packed. Each invocation writes one word.
+// quantize: out[i] = x[i] * reciprocals[i / block], where out has 8-bit integers, four per word.
+// x and out are packed. Rounds to nearest, ties away from zero, and clamps; NaN becomes zero.
+// INTEGERS: out[i] = x[i], where x has the integers, one per word.
+// Each invocation computes the four elements of one word.
 
 struct Params {
     // Words of out.
@@ -10,7 +10,7 @@ struct Params {
     len: u32,
     // Elements of a block.
     block: u32,
-    // The smallest integer of the format.
+    // The smallest integer of the format; the largest is 127.
     low: f32,
 }
 
@@ -26,28 +26,28 @@ struct Params {
 //#if !INTEGERS
 fn nearest_integer(value: f32) -> i32 {
     if (is_nan(value)) { return 0; }
-    let x = clamp(value, p.low, 127.0);
-    let whole = trunc(x);
-    return i32(whole) + select(0, i32(sign(x)), abs(x - whole) >= 0.5);
+    let clamped = clamp(value, p.low, 127.0);
+    let whole = trunc(clamped);
+    return i32(whole) + select(0, i32(sign(clamped)), abs(clamped - whole) >= 0.5);
 }
 //#endif
 
-fn invocation(w: u32) {
-    let i = w * 4u;
-    let values = x[w];
-    // The last word may be partly filled.
-    let filled = min(p.len - i, 4u);
+fn invocation(word_index: u32) {
+    let first = word_index * 4u;
+    let values = x[word_index];
+    // Elements of this word; the last one may have fewer than four.
+    let elements = min(p.len - first, 4u);
     var word = 0u;
 //#if INTEGERS
 //#repeat K 4
-    if (K < filled) { word |= pack_int8(values[K], K); }
+    if (K < elements) { word |= pack_int8(values[K], K); }
 //#end
 //#else
-    var block = i / p.block;
+    var block = first / p.block;
     var end = (block + 1u) * p.block;
 //#repeat K 4
-    if (K < filled) {
-        if (i + K == end) {
+    if (K < elements) {
+        if (first + K == end) {
             block += 1u;
             end += p.block;
         }
@@ -55,7 +55,7 @@ fn invocation(w: u32) {
     }
 //#end
 //#endif
-    out[w] = word;
+    out[word_index] = word;
 }
 //#include "lib/invocation"
 //#use "lib/math"

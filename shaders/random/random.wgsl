@@ -1,9 +1,11 @@
-// random: out[i] = sample i of a distribution
-// UNIFORM, NORMAL, BERNOULLI, INTS: the distribution. The counter-based generator is Philox 4x32-10
-// (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011).
-// Block b of the stream gives elements 4b to 4b + 3, so the numbers depend only on the seed and the position.
-// src/kernels/random.rs computes the same numbers on the CPU. Each invocation computes one block.
+// random: out[i] = sample i % 4 of block p.block + i / 4 of a random stream. out is packed.
+// The generator is Philox 4x32-10 (J. Salmon et al., Parallel random numbers: as easy as 1, 2, 3, 2011).
+// It is counter-based: the samples depend only on the seed and the position. src/kernels/random.rs computes
+// the same samples on the CPU.
+// UNIFORM, NORMAL, BERNOULLI or INTS: the distribution.
+// Each invocation computes one block.
 
+// The element type of out.
 alias O = f32;
 
 struct Params {
@@ -11,15 +13,15 @@ struct Params {
     count: u32,
     // Elements of out; the last block may have fewer than four.
     len: u32,
-    // The first block of the stream that out uses, and the seed: low word, high word.
+    // The first block of the stream that out uses, and the seed: low word (x), high word (y).
     block: vec2<u32>,
     seed: vec2<u32>,
-    // UNIFORM: the lower bound, the width, and the largest float below the upper bound.
-    // NORMAL: the mean and the standard deviation.
+    // UNIFORM: the lower bound, the width of the range, and the largest float below the upper bound.
+    // NORMAL: the mean (shift) and the standard deviation (scale).
     shift: f32,
     scale: f32,
     largest: f32,
-    // BERNOULLI: the probability of a one, in units of 2^-32.
+    // BERNOULLI: the probability of 1, in units of 2^-32.
     threshold: u32,
     // INTS: the lower bound and the number of values.
     int_low: i32,
@@ -29,18 +31,19 @@ struct Params {
 @group(0) @binding(auto) var<uniform> p: Params;
 @group(0) @binding(auto) var<storage, read_write> out: array<O>;
 
-// The high and low words of the 64-bit product.
+// The high word (x) and the low word (y) of the 64-bit product.
 fn mul_extended(a: u32, b: u32) -> vec2<u32> {
-    let al = a & 0xffffu;
-    let ah = a >> 16u;
-    let bl = b & 0xffffu;
-    let bh = b >> 16u;
-    let low = al * bl;
-    let mid = ah * bl + (low >> 16u);
-    let mid2 = al * bh + (mid & 0xffffu);
-    return vec2<u32>(ah * bh + (mid >> 16u) + (mid2 >> 16u), a * b);
+    let a_low = a & 0xffffu;
+    let a_high = a >> 16u;
+    let b_low = b & 0xffffu;
+    let b_high = b >> 16u;
+    let low = a_low * b_low;
+    let mid = a_high * b_low + (low >> 16u);
+    let mid2 = a_low * b_high + (mid & 0xffffu);
+    return vec2<u32>(a_high * b_high + (mid >> 16u) + (mid2 >> 16u), a * b);
 }
 
+// Four random words (Philox 4x32-10).
 fn philox(block: vec4<u32>, seed: vec2<u32>) -> vec4<u32> {
     var x = block;
     var key = seed;
@@ -74,7 +77,7 @@ fn sample_block(bits: vec4<u32>) -> vec4<O> {
         fma(unit_float(bits.z), p.scale, p.shift),
         fma(unit_float(bits.w), p.scale, p.shift),
     );
-    // Rounding must not reach the upper bound.
+    // Rounding could reach the upper bound, which is exclusive.
     return min(samples, vec4<f32>(p.largest));
 //#endif
 //#if NORMAL

@@ -1,10 +1,13 @@
-// reduce: out[l] = FINISH(COMBINE over k of LOAD(x[l, k])), with k over the reduced axes.
-// A line is the elements that one output reduces. A line may be cut into `splits` parts; their results are
-// [splits, lines]. A team reduces one part.
-// ALONG: the elements of a line are contiguous and read in vec4s. ACROSS: a team reduces the same part of four
-// neighbouring lines, read in vec4s. WORDS: elements have 32 bits. FLAT: one axis is reduced.
-// ARG: the result is the index of the element within its line.
-// The order of combination depends only on the layout and the adapter, so results repeat bit for bit.
+// reduce: out[line] = FINISH(COMBINE over k of LOAD(x[line, k])), with k over the reduced axes.
+// A line is the elements that one output reduces. x is read through its strides.
+// out is [splits, lines], packed. A long line may be split; a second launch then combines the splits.
+// LOAD, COMBINE, FINISH, IDENTITY, BETTER: expressions of the launcher, in the functions below.
+// SCALAR: the result is the combination. ARG: it is the index, within its line, of the best element.
+// ALONG: a line is contiguous, and a load has four of its elements.
+// ACROSS: a load has one element of each of four neighbouring lines.
+// VEC4: ALONG or ACROSS. WORDS: with VEC4, elements have 32 bits. FLAT: at most one axis is reduced.
+// Each team reduces one split of a line; with ACROSS, of four lines. The order of combination depends only on
+// the layout and the adapter, so results repeat bit for bit.
 //#include "lib/grid"
 //#include "lib/walk"
 //#include "lib/team"
@@ -12,6 +15,7 @@
 //#include "lib/vec4"
 //#endif
 
+// The types of the elements and of the result.
 alias E = f32;
 alias O = f32;
 // Elements of a line per load.
@@ -20,6 +24,7 @@ const LINE_ELEMENTS_PER_LOAD: u32 = 1u;
 struct Params {
     // Lines; with ACROSS, groups of four lines.
     lines: u32,
+    // Splits of a line.
     splits: u32,
     // Loads of a line.
     len: u32,
@@ -27,12 +32,14 @@ struct Params {
     split_len: u32,
     // The divisor of a mean, for FINISH.
     divisor: f32,
-    // Stride of the loads if one axis is reduced.
+    // FLAT: distance between the loads of a line, in loads.
     stride: u32,
-    // The reduced axes: sizes and strides in loads.
+    // Number of the reduced axes.
     inner_rank: u32,
     pad0: u32,
+    // The offset of each line, in elements.
     walk: Walk,
+    // Sizes of the reduced axes, and their strides in loads.
     inner_shape: array<vec4<u32>, 3>,
     inner_strides: array<vec4<u32>, 3>,
 }
@@ -42,14 +49,14 @@ struct Params {
 //#if WORDS
 @group(0) @binding(auto) var<storage, read> x: array<Words4>;
 
-fn load_vec4(at: u32) -> vec4<E> {
-    return bitcast<vec4<E>>(to_words(x[at]));
+fn load_vec4(i: u32) -> vec4<E> {
+    return bitcast<vec4<E>>(to_words(x[i]));
 }
 //#else
 @group(0) @binding(auto) var<storage, read> x: array<vec4<E>>;
 
-fn load_vec4(at: u32) -> vec4<E> {
-    return x[at];
+fn load_vec4(i: u32) -> vec4<E> {
+    return x[i];
 }
 //#endif
 //#else
@@ -73,24 +80,27 @@ fn finish(v: T) -> O {
 }
 
 //#if !FLAT
-// Offset of load k from the start of its line.
+// The offset of load k from the start of its line, in loads.
 fn inner_offset(k: u32) -> u32 {
     var rest = k;
-    var at = 0u;
+    var offset = 0u;
     for (var axis = p.inner_rank - 1u; axis > 0u; axis--) {
         let size = p.inner_shape[axis >> 2u][axis & 3u];
         let next = rest / size;
-        at += (rest - next * size) * p.inner_strides[axis >> 2u][axis & 3u];
+        offset += (rest - next * size) * p.inner_strides[axis >> 2u][axis & 3u];
         rest = next;
     }
-    at += rest * p.inner_strides[0].x;
-    return at;
+    offset += rest * p.inner_strides[0].x;
+    return offset;
 }
 //#endif
 
-// Each kind of reduction defines:
-// Partial: the contribution of a member of the team; identity: that of no elements;
-// load: load k of a line, at offset `at`; store: writes the result of a split.
+// ARG, ACROSS and SCALAR each define:
+//   Partial: the contribution of a member of a team;
+//   identity(): the contribution of no elements;
+//   combine(Partial, Partial);
+//   load(i, k): the contribution of load k of a line, which is x[i];
+//   store(split, line, Partial): stores the result of a split.
 //#if ARG
 struct Partial {
     value: T,
@@ -103,7 +113,7 @@ fn identity() -> Partial {
     return Partial(T(), NO_INDEX);
 }
 
-// The first of equal elements wins.
+// Of equal elements, the first is the best.
 fn combine(best: Partial, next: Partial) -> Partial {
     let v = next.value;
     let b = best.value;
@@ -113,8 +123,8 @@ fn combine(best: Partial, next: Partial) -> Partial {
     return best;
 }
 
-fn load(at: u32, k: u32) -> Partial {
-    return Partial(convert(x[at]), k);
+fn load(i: u32, k: u32) -> Partial {
+    return Partial(convert(x[i]), k);
 }
 
 fn store(split: u32, line: u32, best: Partial) {
@@ -138,17 +148,17 @@ fn combine(a: Partial, b: Partial) -> Partial {
     );
 }
 
-fn load(at: u32, k: u32) -> Partial {
-    let v = load_vec4(at);
+fn load(i: u32, k: u32) -> Partial {
+    let v = load_vec4(i);
     return Partial(convert(v.x), convert(v.y), convert(v.z), convert(v.w));
 }
 
 fn store(split: u32, line: u32, total: Partial) {
-    let at = (split * p.lines + line) * 4u;
-    out[at] = finish(total.x);
-    out[at + 1u] = finish(total.y);
-    out[at + 2u] = finish(total.z);
-    out[at + 3u] = finish(total.w);
+    let first = (split * p.lines + line) * 4u;
+    out[first] = finish(total.x);
+    out[first + 1u] = finish(total.y);
+    out[first + 2u] = finish(total.z);
+    out[first + 3u] = finish(total.w);
 }
 //#endif
 //#if SCALAR
@@ -158,13 +168,13 @@ fn combine(a: Partial, b: Partial) -> Partial {
     return combine_values(a, b);
 }
 
-fn load(at: u32, k: u32) -> Partial {
+fn load(i: u32, k: u32) -> Partial {
 //#if ALONG
-    let v = load_vec4(at);
+    let v = load_vec4(i);
     let low = combine_values(convert(v.x), convert(v.y));
     return combine_values(low, combine_values(convert(v.z), convert(v.w)));
 //#else
-    return convert(x[at]);
+    return convert(x[i]);
 //#endif
 }
 
@@ -183,21 +193,21 @@ fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 }
 //#endif
 
-// Combines the loads first, first + TEAM_SIZE, ... below end, of the line that starts at `base`.
+// Combines the loads first, first + TEAM_SIZE, ... below end, of the line that starts at load `base`.
 fn reduce_loads(base: u32, first: u32, end: u32) -> Partial {
     var total = identity();
 //#if FLAT
-    // Two loads per iteration, in flight together. The offset is added up, because CPUs multiply slowly.
+    // Two loads per iteration, in flight together. `i` is incremented, because CPUs multiply slowly.
     let stride = TEAM_SIZE * p.stride;
-    var at = base + first * p.stride;
+    var i = base + first * p.stride;
     var k = first;
     for (; k + TEAM_SIZE < end; k += 2u * TEAM_SIZE) {
-        let one = load(at, k);
-        total = combine(total, combine(one, load(at + stride, k + TEAM_SIZE)));
-        at += 2u * stride;
+        let next = load(i, k);
+        total = combine(total, combine(next, load(i + stride, k + TEAM_SIZE)));
+        i += 2u * stride;
     }
     if (k < end) {
-        total = combine(total, load(at, k));
+        total = combine(total, load(i, k));
     }
 //#else
     for (var k = first; k < end; k += TEAM_SIZE) {
@@ -226,8 +236,8 @@ fn main(
 //#else
     let base = locate(line).x / LINE_ELEMENTS_PER_LOAD;
 //#endif
-    let mine = reduce_loads(base, start + member_index(local_index), end);
-    let total = team_combine(local_index, mine);
+    let partial = reduce_loads(base, start + member_index(local_index), end);
+    let total = team_combine(local_index, partial);
     if (member_index(local_index) == 0u) {
         store(split, line, total);
     }

@@ -1,8 +1,10 @@
-// scan: out[.., k, ..] = x[.., 0, ..] COMBINE ... COMBINE x[.., k, ..], along one axis of packed tensors.
-// One invocation scans one chunk of a line in order.
-// TOTALS: out[line, chunk] = the combination of all elements of the chunk.
-// CARRY: a chunk starts from carry[line, chunk - 1], the combination of the chunks before it.
+// scan: out[line, k] = COMBINE over j <= k of x[line, j], along one axis. x and out are packed.
+// COMBINE: the launcher's expression of two elements `a` and `b`.
+// TOTALS: out[line, chunk] = COMBINE over the elements of the chunk.
+// CARRY: a chunk starts from carry[line, chunk - 1], which combines all chunks before it.
+// Each invocation scans one chunk of a line, in order.
 
+// The element type.
 alias E = f32;
 
 struct Params {
@@ -14,7 +16,7 @@ struct Params {
     len: u32,
     // Elements of a chunk; the last one may have fewer.
     chunk_len: u32,
-    // Stride along a line.
+    // Distance between the elements of a line.
     stride: u32,
     pad0: u32,
     pad1: u32,

@@ -1,15 +1,19 @@
-// scatter: out[.., indices[k], ..] = COMBINE(itself, values[k]) for each k in order, along one axis.
-// One invocation applies all updates along one line of the axis, so their order and rounding are fixed.
+// scatter: out[.., indices[.., k, ..], ..] = COMBINE of itself and values[.., k, ..] for each k in order,
+// along one axis. indices and values have the same shape. Every tensor is accessed through its strides.
+// COMBINE: the launcher's expression of the element `a` and the update `b`.
 // An index outside the axis is skipped, so that every write is in bounds.
+// Each invocation applies all updates of one line along the axis, so that their order and rounding are fixed.
 //#include "lib/walk"
 
+// The element type.
 alias E = f32;
 
 struct Params {
     // Lines along the axis.
     count: u32,
-    // Updates of a line, and the strides along it of indices and values.
+    // Updates of a line.
     len: u32,
+    // The strides of indices and values along the axis.
     index_stride: u32,
     value_stride: u32,
     // The axis of out: its size and stride.
@@ -17,7 +21,7 @@ struct Params {
     stride: u32,
     pad0: u32,
     pad1: u32,
-    // Where each line starts: in out (x), indices (y) and values (z).
+    // The offset of each line in out (x), indices (y) and values (z).
     walk: Walk,
 }
 
@@ -27,14 +31,14 @@ struct Params {
 @group(0) @binding(auto) var<storage, read_write> out: array<E>;
 
 fn invocation(line: u32) {
-    let at = locate(line);
+    let starts = locate(line);
     for (var k = 0u; k < p.len; k++) {
-        let index = indices[at.y + k * p.index_stride];
+        let index = indices[starts.y + k * p.index_stride];
         if (index >= 0 && u32(index) < p.size) {
-            let to = at.x + u32(index) * p.stride;
-            let a = out[to];
-            let b = values[at.z + k * p.value_stride];
-            out[to] = COMBINE;
+            let dst = starts.x + u32(index) * p.stride;
+            let a = out[dst];
+            let b = values[starts.z + k * p.value_stride];
+            out[dst] = COMBINE;
         }
     }
 }

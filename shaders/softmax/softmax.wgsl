@@ -1,6 +1,8 @@
-// softmax: out[l, k] = e^(x[l, k] - max) / sum over k, along one axis of a packed tensor; LOG: its logarithm.
-// Maximum and sum are found in one pass: the sum is rescaled whenever the maximum grows (M. Milakov and
-// N. Gimelshein, 2018). A team reduces a line, whose loads are `stride` apart.
+// softmax: out[line, k] = e^(x[line, k] - maximum) / sum over j of e^(x[line, j] - maximum), along one axis.
+// x and out are packed and have the same shape.
+// LOG: out is the logarithm of that.
+// Each team computes one line. Maximum and sum are found in one pass: the sum is rescaled whenever the
+// maximum grows (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018).
 //#include "lib/grid"
 //#include "lib/vector"
 //#include "lib/team"
@@ -9,6 +11,7 @@ struct Params {
     lines: u32,
     // Loads of a line.
     len: u32,
+    // Distance between the loads of a line.
     stride: u32,
     pad0: u32,
 }
@@ -41,15 +44,10 @@ fn exp_of(v: Values) -> Values {
 }
 //#endif
 
-// The offset of the exponents: zero while all elements are -inf, because -inf - -inf is NaN.
-fn exponent_offset(maximum: f32) -> f32 {
-    return select(maximum, 0.0, maximum == -inf());
-}
-
 fn combine(a: Partial, b: Partial) -> Partial {
     let maximum = nan_max(a.maximum, b.maximum);
-    let offset = exponent_offset(maximum);
-    return Partial(maximum, a.sum * exp_(a.maximum - offset) + b.sum * exp_(b.maximum - offset));
+    let shift = softmax_shift(maximum);
+    return Partial(maximum, a.sum * exp_(a.maximum - shift) + b.sum * exp_(b.maximum - shift));
 }
 
 //#if SUBGROUP
@@ -58,10 +56,11 @@ fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 }
 //#endif
 
-fn accumulate(so_far: Partial, v: Values) -> Partial {
-    let maximum = nan_max(so_far.maximum, max_of(v));
-    let offset = exponent_offset(maximum);
-    return Partial(maximum, so_far.sum * exp_(so_far.maximum - offset) + sum_of(exp_of(v - offset)));
+// Adds the elements of a load.
+fn accumulate(total: Partial, v: Values) -> Partial {
+    let maximum = nan_max(total.maximum, max_of(v));
+    let shift = softmax_shift(maximum);
+    return Partial(maximum, total.sum * exp_(total.maximum - shift) + sum_of(exp_of(v - shift)));
 }
 
 @compute @workgroup_size(WORKGROUP_SIZE)
@@ -72,27 +71,28 @@ fn main(
 ) {
     let team = group_index(group, groups) * TEAMS + team_index(local_index);
     if (may_exit(team, p.lines)) { return; }
-    let index = min(team, p.lines - 1u);
-    let base = (index / p.stride) * p.stride * p.len + index % p.stride;
+    let line = min(team, p.lines - 1u);
+    let base = (line / p.stride) * p.stride * p.len + line % p.stride;
     let first = base + member_index(local_index) * p.stride;
     let step = TEAM_SIZE * p.stride;
     let end = base + p.len * p.stride;
-    var line = Partial(-inf(), 0.0);
-    for (var at = first; at < end; at += step) {
-        line = accumulate(line, to_values(x[at]));
+    var total = Partial(-inf(), 0.0);
+    for (var i = first; i < end; i += step) {
+        total = accumulate(total, to_values(x[i]));
     }
-    line = team_combine(local_index, line);
+    total = team_combine(local_index, total);
+    // Not softmax_shift: the result of a line of -inf is NaN.
 //#if LOG
-    let log_sum = ln(line.sum);
+    let log_sum = ln(total.sum);
 //#else
-    let factor = 1.0 / line.sum;
+    let factor = 1.0 / total.sum;
 //#endif
-    for (var at = first; at < end; at += step) {
-        let v = to_values(x[at]);
+    for (var i = first; i < end; i += step) {
+        let v = to_values(x[i]);
 //#if LOG
-        out[at] = from_values(v - line.maximum - log_sum);
+        out[i] = from_values(v - total.maximum - log_sum);
 //#else
-        out[at] = from_values(exp_of(v - line.maximum) * factor);
+        out[i] = from_values(exp_of(v - total.maximum) * factor);
 //#endif
     }
 }

@@ -1,10 +1,14 @@
-// sort: one pass of a stable merge sort of each line x[o, ..], with the original index of each element.
-// BLOCK_PASS: sorts blocks of BLOCK_SIZE elements. The rank of an element is the number of elements of its
-// block that sort before it.
-// Otherwise: merges pairs of sorted runs. The rank of an element is its index in its own run, plus the number
-// of elements of the other run that sort before it, which a binary search finds.
-// Floats are ordered by their bits, as in IEEE 754 totalOrder: -0 before 0, NaN after infinity.
+// sort: out[line, rank(k)] = x[line, k] and out_indices[line, rank(k)] = the original index of that element,
+// for one pass of a stable merge sort of each line. All are [lines, line_len], packed.
+// BLOCK_PASS: sorts blocks of BLOCK_SIZE elements. rank(k) is the start of the block, plus the number of
+// elements of the block that sort before element k.
+// Otherwise: merges pairs of sorted runs. rank(k) is the start of the pair, plus the index of element k in
+// its own run, plus the number of elements of the other run that sort before it, which a binary search finds.
+// FLOAT: floats are ordered by their bits, as in IEEE 754 totalOrder: -0 before 0, NaN after infinity.
+// DESCENDING: larger elements sort first.
+// Each invocation computes the rank of one element.
 
+// The element type.
 alias E = f32;
 const BLOCK_SIZE: u32 = 32u;
 
@@ -26,6 +30,7 @@ struct Params {
 @group(0) @binding(auto) var<storage, read_write> out: array<E>;
 @group(0) @binding(auto) var<storage, read_write> out_indices: array<i32>;
 
+// The integer that orders an element.
 //#if FLOAT
 alias Key = i32;
 
@@ -41,7 +46,7 @@ fn key_of(v: E) -> Key {
 }
 //#endif
 
-// Returns whether elements with key a sort before elements with key b.
+// Whether elements with key a sort before elements with key b.
 fn precedes(a: Key, b: Key) -> bool {
 //#if DESCENDING
     return a > b;
@@ -70,24 +75,24 @@ fn invocation(i: u32) {
     let start = index - index % (p.run_len * 2u);
     let middle = min(start + p.run_len, p.line_len);
     let in_left = index < middle;
-    // Binary search for the insertion point in the other run. Equal elements of the left run come first.
+    // Binary search for the insertion point in the other run. Of equal elements, the left run's come first.
     let other_start = select(start, middle, in_left);
     var low = other_start;
     var high = select(middle, min(middle + p.run_len, p.line_len), in_left);
     while (low < high) {
         let mid = (low + high) / 2u;
         let other = key_of(x[line_start + mid]);
-        let other_first = select(!precedes(key, other), precedes(other, key), in_left);
-        if (other_first) {
+        let precedes_this = select(!precedes(key, other), precedes(other, key), in_left);
+        if (precedes_this) {
             low = mid + 1u;
         } else {
             high = mid;
         }
     }
     let index_in_run = index - select(middle, start, in_left);
-    let to = line_start + start + index_in_run + low - other_start;
-    out[to] = value;
-    out_indices[to] = x_indices[i];
+    let dst = line_start + start + index_in_run + low - other_start;
+    out[dst] = value;
+    out_indices[dst] = x_indices[i];
 //#endif
 }
 //#include "lib/invocation"

@@ -1,22 +1,25 @@
-// transpose: out[.., j, i] = x[.., i, j] for 32-bit words, where j is contiguous in x and i in out.
-// Each invocation transposes a block of 4 x 4: four vec4 loads, four vec4 stores. A workgroup transposes
-// 32 x 32, so that loads and stores cover whole cache lines. Sizes, strides and offsets are multiples of four.
+// transpose: out[n, j, i] = x[n, i, j], for matrix n of a batch of 32-bit words.
+// j is contiguous in x and i in out. Both are accessed through their strides. Sizes, other strides and
+// offsets are multiples of four.
+// Each invocation transposes a block of 4 x 4: four vec4 loads, four vec4 stores. Each workgroup transposes a
+// tile of 8 x 8 blocks, so that loads and stores cover whole cache lines.
 //#include "lib/grid"
 //#include "lib/walk"
 //#include "lib/vec4"
 
 struct Params {
-    // Blocks along i and j, tiles of 8 x 8 blocks along i and j, and tiles of all matrices.
+    // Blocks and tiles of a matrix, along i and j.
     blocks_i: u32,
     blocks_j: u32,
     tiles_i: u32,
     tiles_j: u32,
+    // Tiles of all matrices.
     tiles: u32,
-    // Strides of x along i and of out along j.
+    // Strides of x along i, and of out along j.
     x_stride: u32,
     out_stride: u32,
     pad0: u32,
-    // Where each matrix starts, in out (x) and x (y).
+    // The offset of each matrix in out (x) and x (y).
     walk: Walk,
 }
 
@@ -36,16 +39,16 @@ fn main(
     let j = tile / p.tiles_i % p.tiles_j * 8u + local_index % 8u;
     if (i >= p.blocks_i || j >= p.blocks_j) { return; }
     let starts = locate(tile / p.tiles_i / p.tiles_j);
-    let source = (starts.y + i * 4u * p.x_stride + j * 4u) >> 2u;
-    let to = (starts.x + j * 4u * p.out_stride + i * 4u) >> 2u;
+    let src = (starts.y + i * 4u * p.x_stride + j * 4u) >> 2u;
+    let dst = (starts.x + j * 4u * p.out_stride + i * 4u) >> 2u;
     let x_stride = p.x_stride >> 2u;
     let out_stride = p.out_stride >> 2u;
-    let a = to_words(x[source]);
-    let b = to_words(x[source + x_stride]);
-    let c = to_words(x[source + 2u * x_stride]);
-    let d = to_words(x[source + 3u * x_stride]);
-    out[to] = from_words(vec4<u32>(a.x, b.x, c.x, d.x));
-    out[to + out_stride] = from_words(vec4<u32>(a.y, b.y, c.y, d.y));
-    out[to + 2u * out_stride] = from_words(vec4<u32>(a.z, b.z, c.z, d.z));
-    out[to + 3u * out_stride] = from_words(vec4<u32>(a.w, b.w, c.w, d.w));
+    let a = to_words(x[src]);
+    let b = to_words(x[src + x_stride]);
+    let c = to_words(x[src + 2u * x_stride]);
+    let d = to_words(x[src + 3u * x_stride]);
+    out[dst] = from_words(vec4<u32>(a.x, b.x, c.x, d.x));
+    out[dst + out_stride] = from_words(vec4<u32>(a.y, b.y, c.y, d.y));
+    out[dst + 2u * out_stride] = from_words(vec4<u32>(a.z, b.z, c.z, d.z));
+    out[dst + 3u * out_stride] = from_words(vec4<u32>(a.w, b.w, c.w, d.w));
 }

@@ -83,7 +83,8 @@ impl BoolTensorOps<Wgsl> for Wgsl {
         if context.has_kernel() {
             let tensor = tensor.into_gpu(&context);
             let counts = argwhere::counts(&tensor).unwrap_or_else(|error| fail(&error));
-            // The shape of the result is known only after a readback of the last count.
+            // The last count is the number of true elements. It must be read back before the
+            // result can be allocated.
             let last = last_element(&counts).unwrap_or_else(|error| fail(&error));
             let last = OpOutput::from_gpu(last, &OpContext::new(op, Conversion::Compute));
             let data = into_data(last).await.unwrap_or_else(|error| fail(&error));
@@ -97,7 +98,7 @@ impl BoolTensorOps<Wgsl> for Wgsl {
     }
 }
 
-/// The last element of a vector; empty if the vector is.
+/// Returns the last element of a vector, or an empty tensor if the vector is empty.
 fn last_element(vector: &Tensor) -> Result<Tensor, Error> {
     let (start, len) = (vector.len().saturating_sub(1), vector.len().min(1));
     views::slice(vector.clone(), &[SliceAxis { start, step: 1, len }])

@@ -59,11 +59,12 @@ pub(crate) struct OpContext {
     int: Option<DType>,
     /// The requested element type of the result.
     requested: Option<DType>,
-    /// Rank of the first tensor.
+    /// The rank of the first tensor, except indices.
     rank: Option<usize>,
 }
 
 impl OpContext {
+    /// Creates the context of an op without operands.
     pub fn new(op: &'static str, conversion: Conversion) -> Self {
         Self {
             op,
@@ -90,18 +91,19 @@ impl OpContext {
         (self.int, self.rank) = (int, rank);
     }
 
-    /// Registers an axis of the first tensor.
+    /// Checks that the first tensor has an axis, after all operands are registered.
     ///
     /// # Panics
     ///
-    /// Panics if the tensor does not have this axis.
-    pub fn register_axis(&mut self, axis: usize) {
+    /// Panics if the tensor does not have the axis.
+    pub fn check_axis(&self, axis: usize) {
         if let Some(rank) = self.rank {
             let op = self.op;
             assert!(axis < rank, "{op}: a tensor of {rank} axes has no axis {axis}");
         }
     }
 
+    /// Registers the device of an operand. Panics if other operands are on another device.
     fn register_device(&mut self, device: &WgslDevice) {
         match &self.device {
             None => self.device = Some(*device),
@@ -117,6 +119,7 @@ impl OpContext {
         }
     }
 
+    /// Registers the requested element type of the result.
     fn register_requested(&mut self, dtype: DType) {
         self.has_64_bit |= matches!(dtype, DType::I64 | DType::U64);
         self.requested = Some(dtype);
@@ -146,16 +149,15 @@ impl OpContext {
         match self.conversion {
             Conversion::Stored => tensor,
             Conversion::Half if tensor.dtype().is_half() => tensor,
-            _ => {
-                cast::computed(tensor).unwrap_or_else(|error| fail(self.op, &self.device(), &error))
-            }
+            _ => cast::to_compute_type(tensor)
+                .unwrap_or_else(|error| fail(self.op, &self.device(), &error)),
         }
     }
 
     /// Converts the launcher's result to the type of the op's result.
     fn convert_result(&self, tensor: Tensor) -> Tensor {
         let dtype = tensor.dtype();
-        let requested = match self.conversion {
+        let target = match self.conversion {
             Conversion::Stored => return tensor,
             _ if dtype == tensor::DType::Bool => return tensor,
             _ if dtype.is_float() => self.requested.filter(DType::is_float).or(self.float),
@@ -164,9 +166,9 @@ impl OpContext {
                 self.requested.filter(|dtype| !dtype.is_float()).or(self.int)
             }
         };
-        match requested {
-            Some(requested) if requested != burn_dtype(dtype) => {
-                let stored = stored_dtype(requested, tensor.runtime()).unwrap_or(dtype);
+        match target {
+            Some(target) if target != burn_dtype(dtype) => {
+                let stored = stored_dtype(target, tensor.runtime()).unwrap_or(dtype);
                 cast::cast(tensor, stored)
                     .unwrap_or_else(|error| fail(self.op, &self.device(), &error))
             }
@@ -272,7 +274,7 @@ impl OpOutput for WgslTensor {
 
     fn from_cpu(tensor: FlexTensor, context: &OpContext) -> Self {
         let device = context.device();
-        // burn-flex returns 64-bit indices. Ops without 64-bit operands return 32-bit ones.
+        // burn-flex returns indices as i64. As on a GPU, they become i32 without 64-bit types.
         let tensor = if tensor.dtype() == DType::I64 && !context.has_64_bit {
             Flex::int_cast(tensor, burn_std::IntDType::I32)
         } else {
@@ -442,7 +444,8 @@ impl Operand for burn_backend::Scalar {
     }
 }
 
-/// Implements [`Operand`] for types that are passed on unchanged. A closure registers them.
+/// Implements [`Operand`] for types that are passed on unchanged. The optional function after the
+/// type registers its values.
 macro_rules! plain_operand {
     ($($type:ty $(: $register:expr)?;)*) => {
         $(impl Operand for $type {

@@ -10,6 +10,8 @@
 //!   [`Conversion`](super::context::Conversion); the default is `Compute`.
 //! - The CPU backend runs burn-flex's method of the same name, or with `else cpu` the function of
 //!   that name in `crate::cpu`, where burn-flex lacks the method or differs from the kernels.
+//! - An argument of kind `FloatType` or `IntType` is the requested type of the result. The context
+//!   converts the result to it, except in rows `as Stored`.
 //! - A row without a launch always falls back to the CPU.
 //!
 //! The rows of the elementwise table (`kernels/common/table.rs`) become methods by their form.
@@ -56,7 +58,7 @@ macro_rules! run {
     ) => {{
         let context = run!(@context $name [$($arg: $kind)*] [$($conversion)?]);
         if context.has_kernel() {
-            // Requested types are arguments that only the context uses.
+            // The launch need not use every argument.
             $(let $arg = $arg.into_gpu(&context); let _ = &$arg;)*
             context.finish($launch)
         } else {
@@ -97,14 +99,14 @@ macro_rules! run {
     };
     // The tensor's rank is known once all operands are registered.
     (@axis $context:ident $arg:ident Axis) => {
-        $context.register_axis($arg);
+        $context.check_axis($arg);
     };
     (@axis $context:ident $arg:ident $kind:ident) => {};
 }
 
 /// Turns rows of the elementwise table into methods.
 macro_rules! elementwise_methods {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $closure:expr;)*) => {
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
         $(elementwise_methods!(@$form $kind $name);)*
     };
     (@unary $kind:ident $name:ident) => {
@@ -130,6 +132,7 @@ macro_rules! elementwise_methods {
                 &[scalar_value::$kind(first), scalar_value::$kind(second)],
             ););
     };
+    // burn-flex differs in its clamps of NaN floats.
     (@limit F $name:ident) => {
         methods!($name(tensor: F, limit: Scalar) -> F =
             elementwise::clamp(&rows::$name, tensor, &[scalar_value::F(limit)]), else cpu;);

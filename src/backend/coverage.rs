@@ -26,7 +26,7 @@ pub enum Route {
 
 /// An op of the contract.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Op {
+pub struct ContractOp {
     /// The method's name.
     pub name: &'static str,
     /// How it is computed on a GPU device.
@@ -35,13 +35,13 @@ pub struct Op {
 
 /// A trait of the contract.
 #[derive(Debug)]
-pub struct Part {
+pub struct OpTrait {
     /// The trait's name.
     pub name: &'static str,
     /// The elements of its tensors.
     pub elements: Elements,
     /// Its ops, in the order of the tables.
-    pub ops: Vec<Op>,
+    pub ops: Vec<ContractOp>,
 }
 
 /// The elements of a trait's tensors.
@@ -63,7 +63,7 @@ macro_rules! rows {
         $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
             $(= $launch:expr $(, else $cpu:ident)?)?;
     )*) => {
-        vec![$(Op {
+        vec![$(ContractOp {
             name: stringify!($name),
             route: rows!(@route $($launch)?),
         }),*]
@@ -78,19 +78,20 @@ macro_rules! rows {
 
 /// Lists the rows of the elementwise table.
 macro_rules! elementwise {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $closure:expr;)*) => {
-        vec![$(Op { name: stringify!($name), route: Route::Kernel }),*]
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
+        vec![$(ContractOp { name: stringify!($name), route: Route::Kernel }),*]
     };
 }
 
-fn ops(route: Route, names: &'static [&'static str]) -> Vec<Op> {
-    names.iter().map(|&name| Op { name, route }).collect()
+/// Lists ops that are not in a table.
+fn ops(route: Route, names: &'static [&'static str]) -> Vec<ContractOp> {
+    names.iter().map(|&name| ContractOp { name, route }).collect()
 }
 
 /// Returns the whole contract.
-pub fn contract() -> Vec<Part> {
+pub fn contract() -> Vec<OpTrait> {
     vec![
-        Part {
+        OpTrait {
             name: "FloatTensorOps",
             elements: Elements::Floats,
             ops: [
@@ -115,7 +116,7 @@ pub fn contract() -> Vec<Part> {
             ]
             .concat(),
         },
-        Part {
+        OpTrait {
             name: "IntTensorOps",
             elements: Elements::Integers,
             ops: [
@@ -129,7 +130,7 @@ pub fn contract() -> Vec<Part> {
             ]
             .concat(),
         },
-        Part {
+        OpTrait {
             name: "BoolTensorOps",
             elements: Elements::Bools,
             ops: [
@@ -143,7 +144,7 @@ pub fn contract() -> Vec<Part> {
             ]
             .concat(),
         },
-        Part {
+        OpTrait {
             name: "ActivationOps",
             elements: Elements::Floats,
             ops: [
@@ -153,7 +154,7 @@ pub fn contract() -> Vec<Part> {
             ]
             .concat(),
         },
-        Part {
+        OpTrait {
             name: "ModuleOps",
             elements: Elements::Floats,
             ops: [
@@ -174,7 +175,7 @@ pub fn contract() -> Vec<Part> {
             ]
             .concat(),
         },
-        Part {
+        OpTrait {
             name: "QTensorOps",
             elements: Elements::Quantised,
             ops: [
@@ -195,7 +196,7 @@ pub fn contract() -> Vec<Part> {
             ]
             .concat(),
         },
-        Part {
+        OpTrait {
             name: "TransactionOps",
             elements: Elements::Floats,
             ops: ops(Route::Host, &["tr_execute"]),
@@ -299,8 +300,8 @@ Element types, on a GPU and in browsers:
 /// Returns the text of `docs/coverage.md`.
 pub fn table() -> String {
     let mut out = String::from(INTRODUCTION);
-    for part in contract() {
-        let types = match part.elements {
+    for op_trait in contract() {
+        let types = match op_trait.elements {
             Elements::Floats => "f32, f16, bf16",
             Elements::Integers => "i32, u32, i16, i8, u16, u8; i64 and u64 where the GPU has them",
             Elements::Bools => "bool",
@@ -308,11 +309,12 @@ pub fn table() -> String {
         };
         let _ = write!(
             out,
-            "\n## {}\n\n{} ops, on tensors of {types}.\n\n| op | GPU | browser | CPU |\n|---|---|---|---|\n",
-            part.name,
-            part.ops.len(),
+            "\n## {}\n\n{} ops, on tensors of {types}.\n\n| op | GPU | browser | CPU |\n\
+             |---|---|---|---|\n",
+            op_trait.name,
+            op_trait.ops.len(),
         );
-        for op in part.ops {
+        for op in op_trait.ops {
             let (gpu, browser) = match op.route {
                 Route::Kernel => ("kernel", "kernel"),
                 Route::Composed => ("composed", "composed"),

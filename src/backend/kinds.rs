@@ -45,7 +45,7 @@ pub(crate) type FF = (WgslTensor, WgslTensor);
 pub(crate) type Device<'a> = &'a crate::device::WgslDevice;
 /// A scalar operand.
 pub(crate) type Scalar = burn_backend::Scalar;
-/// An axis of the first tensor. The context checks that it exists.
+/// An axis of the first tensor, not counting `Indices`. The context checks that it exists.
 pub(crate) type Axis = usize;
 /// Axes of the first tensor.
 pub(crate) type Axes<'a> = &'a [usize];
@@ -61,9 +61,9 @@ pub(crate) type Shape = burn_std::Shape;
 pub(crate) type Slices<'a> = &'a [burn_std::Slice];
 /// A half-open range of integers.
 pub(crate) type Range = std::ops::Range<i64>;
-/// A flag.
+/// A boolean parameter, such as `ceil_mode`.
 pub(crate) type Flag = bool;
-/// A float option.
+/// A float parameter, such as an epsilon.
 pub(crate) type Real = f64;
 /// The requested float type of the result.
 pub(crate) type FloatType = burn_std::FloatDType;
@@ -179,7 +179,8 @@ impl Operand for QParams {
     }
 }
 
-/// Converts between an enum of Burn's and one of the kernels' with the same variants.
+/// Implements the conversions between one of Burn's enums and the kernels' enum with the same
+/// variants.
 macro_rules! same_variants {
     ($burn:ident $kernels:ident: $($variant:ident)*) => {
         impl From<$burn> for $kernels {

@@ -1,5 +1,5 @@
-//! Launches with Burn's argument types: what the rows of the contract call besides the launchers
-//! themselves.
+//! The functions, besides the launchers, that the rows of the contract call to launch kernels. They
+//! convert Burn's arguments to those of the launchers.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::kernels::{cast, gather};
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, SliceAxis, Tensor};
 
-/// Burn's scalars as launchers take them, by the kind of the row's tensors.
+/// Converts Burn's scalars for launchers, by the kind of the row's tensors.
 #[expect(non_snake_case, reason = "named after the kinds of the tables")]
 pub(crate) mod scalar_value {
     use super::{Scalar, ScalarValue, int_value};
@@ -40,7 +40,7 @@ pub(crate) mod scalar_value {
     }
 }
 
-/// A scalar as an integer; floats are truncated.
+/// Converts a scalar to an integer. Floats are truncated.
 pub(crate) fn int_value(scalar: Scalar) -> i128 {
     match scalar {
         Scalar::Int(x) => x.into(),
@@ -50,17 +50,17 @@ pub(crate) fn int_value(scalar: Scalar) -> i128 {
     }
 }
 
-/// The storage type of a type for which the context has found that the GPU supports it.
+/// Returns the storage type of a type that the GPU supports, which the context has checked.
 fn stored(runtime: &Runtime, dtype: impl Into<BurnDType>) -> DType {
     stored_dtype(dtype.into(), runtime).unwrap_or(DType::F32)
 }
 
-/// A float tensor filled with `value`.
+/// Creates a float tensor filled with `value`.
 pub(crate) fn full_float(runtime: &Arc<Runtime>, shape: &[usize], value: f32) -> Result<Tensor> {
     create::full(runtime, shape, ScalarValue::Float(value), DType::F32)
 }
 
-/// An integer tensor filled with `value`.
+/// Creates an integer tensor filled with `value`.
 pub(crate) fn full_int(
     runtime: &Arc<Runtime>,
     shape: &[usize],
@@ -71,12 +71,16 @@ pub(crate) fn full_int(
     create::full(runtime, shape, ScalarValue::Int(value), dtype)
 }
 
-/// A boolean tensor filled with `value`.
+/// Creates a boolean tensor filled with `value`.
 pub(crate) fn full_bool(runtime: &Arc<Runtime>, shape: &[usize], value: bool) -> Result<Tensor> {
     create::full(runtime, shape, ScalarValue::Bool(value), DType::Bool)
 }
 
-/// The integers of a range, `step` apart.
+/// Creates a vector of the integers of `range` in steps of `step`.
+///
+/// # Panics
+///
+/// Panics if the step is zero.
 pub(crate) fn arange(
     runtime: &Arc<Runtime>,
     range: std::ops::Range<i64>,
@@ -100,18 +104,19 @@ pub(crate) fn transpose(tensor: Tensor) -> Result<Tensor> {
     views::swap_dims(tensor, rank - 2, rank - 1)
 }
 
-/// The maximum or minimum of each line along an axis, and its index.
+/// Computes the maximum or minimum of each line along an axis, and its index. `reduction` is
+/// `ArgMax` or `ArgMin`.
 pub(crate) fn with_indices(
-    arg: Reduction,
+    reduction: Reduction,
     tensor: Tensor,
     axis: usize,
 ) -> Result<(Tensor, Tensor)> {
-    let indices = reduce::dim(arg, tensor.clone(), axis)?;
+    let indices = reduce::dim(reduction, tensor.clone(), axis)?;
     Ok((gather::gather(axis, tensor, indices.clone())?, indices))
 }
 
 /// Converts Burn's slices. A negative step starts at the end of its range.
-pub(crate) fn slice_axes(shape: &[usize], slices: &[Slice]) -> Vec<SliceAxis> {
+fn slice_axes(shape: &[usize], slices: &[Slice]) -> Vec<SliceAxis> {
     let axis = |(slice, &size): (&Slice, &usize)| {
         let range = slice.to_range(size);
         let len = range.end.saturating_sub(range.start).div_ceil(slice.step.unsigned_abs().max(1));
@@ -121,19 +126,19 @@ pub(crate) fn slice_axes(shape: &[usize], slices: &[Slice]) -> Vec<SliceAxis> {
     slices.iter().zip(shape).map(axis).collect()
 }
 
-/// A slice of a tensor.
+/// Slices a tensor.
 pub(crate) fn slice(tensor: Tensor, slices: &[Slice]) -> Result<Tensor> {
     let axes = slice_axes(tensor.shape(), slices);
     views::slice(tensor, &axes)
 }
 
-/// A tensor with a slice replaced.
+/// Replaces a slice of a tensor with `value`.
 pub(crate) fn slice_assign(tensor: Tensor, slices: &[Slice], value: Tensor) -> Result<Tensor> {
     let axes = slice_axes(tensor.shape(), slices);
     views::slice_assign(tensor, &axes, value)
 }
 
-/// A slice of a quantised tensor.
+/// Slices a quantised tensor.
 pub(crate) fn slice_quantized(
     tensor: quantized::Quantized,
     slices: &[Slice],
@@ -142,10 +147,14 @@ pub(crate) fn slice_quantized(
     quantized::slice(tensor, &axes)
 }
 
-/// The index of the maximum or minimum along an axis. Compares floats, because integers of
-/// different blocks have different scales.
-pub(crate) fn arg_quantized(arg: Reduction, tensor: &GpuQuantized, axis: usize) -> Result<Tensor> {
-    reduce::dim(arg, quantized::dequantize(&tensor.values)?, axis)
+/// Reduces a quantised tensor along an axis to indices. `reduction` is `ArgMax` or `ArgMin`.
+/// Dequantises first, because integers of different blocks have different scales.
+pub(crate) fn arg_reduce_quantized(
+    reduction: Reduction,
+    tensor: &GpuQuantized,
+    axis: usize,
+) -> Result<Tensor> {
+    reduce::dim(reduction, quantized::dequantize(&tensor.values)?, axis)
 }
 
 /// Converts Burn's scatter op.
@@ -159,26 +168,31 @@ pub(crate) fn scatter_op(op: IndexingUpdateOp) -> ScatterOp {
     }
 }
 
+/// Extends options of `N` spatial axes to depth, height and width.
+fn conv_options<const N: usize>(
+    stride: [usize; N],
+    padding: [usize; N],
+    dilation: [usize; N],
+    groups: usize,
+) -> ConvOptions {
+    ConvOptions {
+        stride: spatial_options(stride, 1),
+        padding: spatial_options(padding, 0),
+        dilation: spatial_options(dilation, 1),
+        groups,
+    }
+}
+
 impl<const N: usize> From<burn_backend::ops::ConvOptions<N>> for ConvOptions {
     fn from(options: burn_backend::ops::ConvOptions<N>) -> Self {
-        Self {
-            stride: spatial_options(options.stride, 1),
-            padding: spatial_options(options.padding, 0),
-            dilation: spatial_options(options.dilation, 1),
-            groups: options.groups,
-        }
+        conv_options(options.stride, options.padding, options.dilation, options.groups)
     }
 }
 
 impl<const N: usize> From<ConvTransposeOptions<N>> for TransposedOptions {
     fn from(options: ConvTransposeOptions<N>) -> Self {
         Self {
-            conv: ConvOptions {
-                stride: spatial_options(options.stride, 1),
-                padding: spatial_options(options.padding, 0),
-                dilation: spatial_options(options.dilation, 1),
-                groups: options.groups,
-            },
+            conv: conv_options(options.stride, options.padding, options.dilation, options.groups),
             output_padding: spatial_options(options.padding_out, 0),
         }
     }
@@ -187,12 +201,12 @@ impl<const N: usize> From<ConvTransposeOptions<N>> for TransposedOptions {
 impl From<DeformConvOptions<2>> for DeformOptions {
     fn from(options: DeformConvOptions<2>) -> Self {
         Self {
-            conv: ConvOptions {
-                stride: spatial_options(options.stride, 1),
-                padding: spatial_options(options.padding, 0),
-                dilation: spatial_options(options.dilation, 1),
-                groups: options.weight_groups,
-            },
+            conv: conv_options(
+                options.stride,
+                options.padding,
+                options.dilation,
+                options.weight_groups,
+            ),
             offset_groups: options.offset_groups,
         }
     }
@@ -205,7 +219,7 @@ impl From<UnfoldOptions> for ConvOptions {
     }
 }
 
-/// The window of average pooling.
+/// Returns the window of average pooling.
 pub(crate) fn average_window(
     kernel: [usize; 2],
     stride: [usize; 2],
@@ -216,7 +230,7 @@ pub(crate) fn average_window(
     PoolWindow { kernel, stride, padding, dilation: [1, 1], ceil_mode, count_include_pad }
 }
 
-/// The window of maximum pooling.
+/// Returns the window of max pooling.
 pub(crate) fn max_window(
     kernel: [usize; 2],
     stride: [usize; 2],

@@ -5,8 +5,16 @@
 //! tests and benches ([`call`]), and into the coverage table ([`coverage`]). `context.rs` decides
 //! whether an op runs on the GPU or on the CPU backend.
 //!
-//! Each module uses only modules above it: `resolve`, `tensor`, `transfer`, `context`, `kinds` and
-//! `launch`, `contract`, the tables, `call` and `coverage`.
+//! The modules in order; each uses only earlier ones:
+//!
+//! 1. `fallback` counts fallbacks; `resolve` resolves the device of an op.
+//! 2. `tensor` defines the tensor types; `transfer` uploads tensors and reads them back.
+//! 3. `context` converts operands and results.
+//! 4. `kinds` names the types in the rows; `launch` converts Burn's arguments for the launchers.
+//! 5. `contract` defines the macros that read the tables, and the names that the rows use.
+//! 6. The tables: `float`, `int`, `boolean`, `activation`, `module`, `quantized`, `extension`.
+//!    `float` and `int` use `random`, which uses their methods.
+//! 7. `call` and `coverage` read the tables for tests and tools.
 
 mod fallback;
 mod resolve;
@@ -42,7 +50,7 @@ pub use extension::apply;
 pub use fallback::{fallbacks, reset_fallbacks};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
-use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
+use crate::device::{AdapterKind, DeviceError, ResolvedDevice, WgslDevice, adapters, discover};
 use crate::kernels::common::tuning::Trial;
 use crate::kernels::matmul;
 use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime};
@@ -109,19 +117,20 @@ impl Backend for Wgsl {
     }
 
     fn device_count(type_id: u16) -> usize {
-        let is_gpu =
-            |kind: &crate::device::AdapterKind| *kind != crate::device::AdapterKind::Software;
         match WgslDevice::from_code((type_id, 0)) {
             WgslDevice::Gpu(_) => {
-                crate::device::adapters().iter().filter(|found| is_gpu(&found.info.kind)).count()
+                let kinds = adapters().iter().map(|adapter| adapter.info.kind);
+                kinds.filter(|&kind| kind != AdapterKind::Software).count()
             }
-            device => (0..)
-                .take_while(|&index| {
-                    let (kind, _) = device.to_code();
-                    let one = WgslDevice::from_code((kind, index));
-                    one.to_code().1 == index && one.resolve().is_ok()
-                })
-                .count(),
+            first => {
+                let (type_id, _) = first.to_code();
+                let exists = |&index: &u32| {
+                    let device = WgslDevice::from_code((type_id, index));
+                    // `auto`, `software` and `cpu` drop the index, so each is counted once.
+                    device.to_code() == (type_id, index) && device.resolve().is_ok()
+                };
+                (0..).take_while(exists).count()
+            }
         }
     }
 }
@@ -175,20 +184,21 @@ impl BackendIr for Wgsl {
 }
 
 fn wrong_handle(expected: &str, handle: &HandleKind<Wgsl>) -> ! {
-    panic!("expected the handle of a {expected} tensor, found that of a {} tensor", handle.name())
+    panic!("expected a {expected} tensor handle, found a {} tensor handle", handle.name())
 }
 
-/// Returns the memory of a device in bytes: in use, reserved, peak. `None` on the CPU.
+/// Returns the memory usage of a device in bytes: in use, reserved, peak. `None` for the CPU.
 ///
 /// # Errors
 ///
 /// Returns an error if there is no such device.
-pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device::DeviceError> {
+pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, DeviceError> {
     match device.resolve()? {
         ResolvedDevice::Cpu => Ok(None),
-        // A device that is not open has no memory.
+        // A device that is not open uses no memory.
         ResolvedDevice::Adapter(index) => {
-            Ok(Some(Runtime::opened(index).map_or_else(MemoryUsage::default, |it| it.memory())))
+            let runtime = Runtime::opened(index);
+            Ok(Some(runtime.map_or_else(MemoryUsage::default, |runtime| runtime.memory())))
         }
     }
 }
@@ -219,7 +229,7 @@ pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, crate::device:
 /// build has no CPU backend.
 pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
     if !matches!(device, WgslDevice::Cpu) {
-        crate::device::discover().await;
+        discover().await;
     }
     match device.resolve()? {
         ResolvedDevice::Adapter(index) => Runtime::open(index).await.map(drop)?,
@@ -229,8 +239,8 @@ pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
     Ok(device.canonical())
 }
 
-/// Closes a device: the driver gets the GPU back, and its tensors become invalid. The next use
-/// opens the device again, in a browser the next [`open`]. Does nothing on the CPU.
+/// Closes a device and releases its GPU. Its tensors become invalid. The next use opens the device
+/// again; in a browser, only [`open`] does. Does nothing for the CPU.
 ///
 /// # Errors
 ///
@@ -285,8 +295,8 @@ pub fn profile<R>(
 /// # Errors
 ///
 /// Returns an error if there is no such device or it fails, and in a browser, where the host cannot
-/// block. A candidate that fails, or whose result differs from the scalar kernel's, is logged and
-/// does not win.
+/// block. A candidate that fails, or whose result differs from that of the scalar kernel, is logged
+/// and skipped.
 pub fn tune(device: &WgslDevice, on_progress: impl FnMut(&Trial)) -> Result<Vec<Trial>, TuneError> {
     match device.resolve()? {
         ResolvedDevice::Cpu => Ok(Vec::new()),

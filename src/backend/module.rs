@@ -72,7 +72,7 @@ macro_rules! module_contract {
             conv_transpose3d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
             unfold4d(x: F, kernel: Size2, options: Unfold) -> F =
-                conv::windows(x, kernel, options.into());
+                conv::im2col(x, kernel, options.into());
             deform_conv2d(
                 x: F, offset: F, weight: F, mask: OptF, bias: OptF, options: Deform,
             ) -> F =

@@ -32,9 +32,9 @@ macro_rules! quantized_contract {
             q_gather(dim: Axis, tensor: Q, indices: Indices) -> Q =
                 tensor.map(|values| quantized::gather(dim, values, indices));
             q_argmax(tensor: Q, dim: Axis, dtype: IntType) -> I =
-                arg_quantized(ArgMax, &tensor, dim);
+                arg_reduce_quantized(ArgMax, &tensor, dim);
             q_argmin(tensor: Q, dim: Axis, dtype: IntType) -> I =
-                arg_quantized(ArgMin, &tensor, dim);
+                arg_reduce_quantized(ArgMin, &tensor, dim);
         }
     };
 }

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::contract::prelude::*;
 use super::resolve::{fail, resolve, runtime};
-use super::tensor::{Storage, stored_dtype};
+use super::tensor::{Storage, WgslTensor, stored_dtype};
 use crate::device::ResolvedDevice;
 use crate::kernels::cast;
 use crate::kernels::random::{self, PhiloxStream, Sampler};
@@ -25,13 +25,14 @@ pub(crate) fn seed(device: ResolvedDevice, seed: u64) {
     STREAMS.lock().insert(device, PhiloxStream::new(seed));
 }
 
-/// Takes `len` numbers from a device's stream. A stream without a seed starts at a random one.
+/// Takes `len` numbers from a device's stream. Without a seed, the stream starts at a random one.
 fn take(device: ResolvedDevice, len: usize) -> PhiloxStream {
     let mut streams = STREAMS.lock();
     let random_seed = || PhiloxStream::new(RandomState::new().hash_one(device));
     streams.entry(device).or_insert_with(random_seed).take(len)
 }
 
+/// Creates a float tensor of random numbers.
 pub(crate) fn float(
     shape: Shape,
     distribution: Distribution,
@@ -52,12 +53,13 @@ pub(crate) fn float(
         && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
         let drawn = random::fill(&runtime, &shape, sampler, DType::F32, stream);
-        return on_gpu(drawn, stored, device, op);
+        return cast_to_stored(drawn, stored, device, op);
     }
     let values = random::floats(shape.num_elements(), sampler, stream);
     upload(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
 }
 
+/// Creates an integer tensor of random numbers.
 pub(crate) fn int(
     shape: Shape,
     distribution: Distribution,
@@ -85,15 +87,15 @@ pub(crate) fn int(
             return Wgsl::float_into_int(float, dtype);
         }
     };
-    // The GPU draws ranges that fit in 32 bits, whatever the storage type.
+    // The kernel draws i32. Larger ranges are drawn on the host.
     let fits = low >= i32::MIN.into() && low + i128::from(width) <= i128::from(i32::MAX) + 1;
     if fits
-        && let (Ok(narrow), Some(runtime)) = (u32::try_from(width), runtime(device, op))
+        && let (Ok(width), Some(runtime)) = (u32::try_from(width), runtime(device, op))
         && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
-        let sampler = Sampler::Ints { low: low as i32, width: narrow };
+        let sampler = Sampler::Ints { low: low as i32, width };
         let drawn = random::fill(&runtime, &shape, sampler, DType::I32, stream);
-        return on_gpu(drawn, stored, device, op);
+        return cast_to_stored(drawn, stored, device, op);
     }
     let values = random::integers_64_bit(len, low as i64, width, stream);
     upload(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
@@ -114,13 +116,13 @@ fn limits(dtype: IntType) -> (i128, i128) {
 }
 
 /// Casts drawn numbers to their storage type.
-fn on_gpu(
+fn cast_to_stored(
     drawn: crate::tensor::Result<Tensor>,
     stored: DType,
     device: &WgslDevice,
     op: &'static str,
-) -> super::WgslTensor {
+) -> WgslTensor {
     let tensor = drawn.and_then(|tensor| cast::cast(tensor, stored));
     let tensor = tensor.unwrap_or_else(|error| fail(op, device, &error));
-    super::WgslTensor { device: *device, storage: Storage::Gpu(tensor) }
+    WgslTensor { device: *device, storage: Storage::Gpu(tensor) }
 }

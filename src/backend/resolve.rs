@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::device::{CAN_BLOCK, ResolvedDevice, WgslDevice};
 use crate::runtime::{Runtime, RuntimeError};
 
-/// Whether this build contains the CPU backend. Code behind this constant is left out otherwise.
+/// Whether this build contains the CPU backend. If not, the compiler removes the code behind this
+/// constant.
 pub(crate) const HAS_CPU: bool = cfg!(feature = "cpu");
 
 /// Panics with the error of an op.

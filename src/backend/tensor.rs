@@ -24,6 +24,7 @@ pub struct WgslTensor {
     pub(crate) storage: Storage,
 }
 
+/// The memory that stores the elements of a tensor.
 #[derive(Debug, Clone)]
 pub(crate) enum Storage {
     Gpu(Tensor),
@@ -74,7 +75,7 @@ pub(crate) fn burn_dtype(dtype: tensor::DType) -> DType {
 /// Returns the storage type of a Burn type on a GPU; `None` if its kernels do not support the type.
 pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DType> {
     let stored = match dtype {
-        // Flex32 permits computing in less than f32, but does not demand it.
+        // Flex32 permits a lower precision than f32, but does not require it.
         DType::F32 | DType::Flex32 => tensor::DType::F32,
         DType::F16 => tensor::DType::F16,
         DType::BF16 => tensor::DType::BF16,
@@ -91,7 +92,7 @@ pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DT
     };
     match stored {
         stored if !stored.is_64_bit() || runtime.info().features.int64 => Some(stored),
-        // A browser cannot fall back to the CPU: 32 bits are stored, and larger values rejected.
+        // A browser cannot fall back to the CPU. It stores 32 bits; uploads reject larger values.
         tensor::DType::I64 if !CAN_BLOCK => Some(tensor::DType::I32),
         tensor::DType::U64 if !CAN_BLOCK => Some(tensor::DType::U32),
         _ => None,
@@ -108,6 +109,7 @@ pub struct WgslQuantizedTensor {
     pub(crate) storage: QuantizedStorage,
 }
 
+/// The memory that stores a quantised tensor.
 #[derive(Debug, Clone)]
 pub(crate) enum QuantizedStorage {
     Gpu(Box<GpuQuantized>),
@@ -122,7 +124,7 @@ pub(crate) struct GpuQuantized {
 }
 
 impl GpuQuantized {
-    /// Computes a tensor of a scheme that kernels support.
+    /// Computes a tensor in the kernels' format of `scheme`.
     ///
     /// # Panics
     ///
@@ -132,7 +134,7 @@ impl GpuQuantized {
         compute: impl FnOnce(QuantFormat) -> tensor::Result<Quantized>,
     ) -> tensor::Result<Self> {
         let Some(format) = kernel_format(scheme) else { panic!("no kernel supports {scheme:?}") };
-        // The host stores each value in a byte.
+        // `Native` is the store of host data after a readback: one byte per value.
         Ok(Self { values: compute(format)?, scheme: scheme.with_store(QuantStore::Native) })
     }
 
@@ -146,8 +148,8 @@ impl GpuQuantized {
     }
 }
 
-/// Returns the kernels' format of a quantisation scheme; `None` if they do not support it. The
-/// scheme's storage is ignored: a GPU packs four values into a word, the host stores them as bytes.
+/// Returns the kernels' format of a quantisation scheme; `None` if they do not support it. Ignores
+/// the scheme's store: a GPU always packs four values into a word, the host stores them as bytes.
 pub(crate) fn kernel_format(scheme: &QuantScheme) -> Option<QuantFormat> {
     let (QuantMode::Symmetric, QuantParam::F32) = (scheme.mode, scheme.param) else {
         return None;

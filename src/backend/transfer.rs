@@ -1,4 +1,4 @@
-//! Uploads and readbacks: host data to tensors and back.
+//! Uploads host data to tensors, and reads tensors back.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -28,7 +28,8 @@ pub(crate) fn execution_error(error: &dyn std::fmt::Display) -> ExecutionError {
     ExecutionError::WithContext { reason: error.to_string() }
 }
 
-/// Uploads `data` to the device. If its GPU cannot store the type, the tensor is kept on the CPU.
+/// Uploads `data` to the device. If its GPU cannot store the type, the tensor is stored on the
+/// CPU.
 pub(crate) fn upload(data: TensorData, device: &WgslDevice, op: &'static str) -> WgslTensor {
     let runtime = runtime(device, op);
     let stored = runtime.and_then(|runtime| Some((stored_dtype(data.dtype, &runtime)?, runtime)));
@@ -61,7 +62,7 @@ pub(crate) fn upload(data: TensorData, device: &WgslDevice, op: &'static str) ->
 
 /// Converts 64-bit integers to 32 bits if all of them fit.
 fn narrow(data: TensorData) -> Result<TensorData, String> {
-    let (too_large, narrow) = match data.dtype {
+    let (too_large, dtype) = match data.dtype {
         DType::U64 => {
             let too_large = data.iter::<u64>().find(|&x| u32::try_from(x).is_err());
             (too_large.map(i128::from), DType::U32)
@@ -72,7 +73,7 @@ fn narrow(data: TensorData) -> Result<TensorData, String> {
         }
     };
     match too_large {
-        None => Ok(data.convert_dtype(narrow)),
+        None => Ok(data.convert_dtype(dtype)),
         Some(value) => Err(format!(
             "{value} does not fit in the 32 bits that this device has for {:?}; scale or split \
              the numbers, or use the CPU device",
@@ -81,7 +82,7 @@ fn narrow(data: TensorData) -> Result<TensorData, String> {
     }
 }
 
-/// The elements in the GPU's storage format, padded to a multiple of four bytes.
+/// Converts the elements to the GPU's storage format, padded to a multiple of four bytes.
 fn to_stored(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
     fn widen<T: Copy + bytemuck::Pod>(data: &TensorData, to_word: fn(T) -> i32) -> Cow<'_, [u8]> {
         let elements = data.as_bytes().chunks_exact(size_of::<T>());
@@ -107,13 +108,13 @@ fn to_stored(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
     }
 }
 
-/// Booleans of any format as bytes 0 and 1.
+/// Converts booleans of any format to bytes 0 and 1.
 fn bool_bytes(data: &TensorData) -> impl Iterator<Item = u8> + '_ {
     let size = data.dtype.size();
     data.as_bytes().chunks_exact(size).map(|bytes| u8::from(bytes.iter().any(|&byte| byte != 0)))
 }
 
-/// The stored bytes of a GPU tensor as host data. Booleans become Rust's `bool`.
+/// Converts the stored bytes of a GPU tensor to host data. Booleans become Rust's `bool`.
 fn from_stored(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
     let shape = Shape::from(tensor.shape().to_vec());
     let dtype = match burn_dtype(tensor.dtype()) {
@@ -127,8 +128,8 @@ fn from_stored(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
             let word = bytemuck::pod_read_unaligned::<u32>(word);
             word.to_le_bytes().into_iter().take(size)
         };
-        let narrow: Vec<u8> = bytes.chunks_exact(4).flat_map(low_bytes).collect();
-        return TensorData::from_bytes_vec(narrow, shape, dtype);
+        let elements: Vec<u8> = bytes.chunks_exact(4).flat_map(low_bytes).collect();
+        return TensorData::from_bytes_vec(elements, shape, dtype);
     }
     bytes.truncate(tensor.len() * size);
     TensorData::from_bytes_vec(bytes, shape, dtype)
@@ -195,7 +196,8 @@ pub(crate) fn to_device(tensor: WgslTensor, device: &WgslDevice, op: &'static st
     upload(read_blocking(tensor, op), device, op)
 }
 
-/// Uploads quantised data. On a GPU without kernels for its scheme, the tensor is kept on the CPU.
+/// Uploads quantised data to the device. If kernels do not support the scheme, the tensor is stored
+/// on the CPU.
 pub(crate) fn upload_quantized(
     data: TensorData,
     device: &WgslDevice,
@@ -207,7 +209,7 @@ pub(crate) fn upload_quantized(
     };
     let storage = match runtime(device, op) {
         Some(runtime) if kernel_format(&scheme).is_some() => {
-            let uploaded = upload_to_gpu(&runtime, data, scheme);
+            let uploaded = upload_words_and_scales(&runtime, data, scheme);
             let tensor = uploaded.unwrap_or_else(|error| fail(op, device, &error));
             QuantizedStorage::Gpu(Box::new(tensor))
         }
@@ -217,7 +219,8 @@ pub(crate) fn upload_quantized(
     WgslQuantizedTensor { device: *device, storage }
 }
 
-fn upload_to_gpu(
+/// Uploads quantised data of a scheme that kernels support.
+fn upload_words_and_scales(
     runtime: &Arc<Runtime>,
     data: TensorData,
     scheme: QuantScheme,
@@ -228,15 +231,13 @@ fn upload_to_gpu(
     let (values, params) = quantized.into_vec_i8();
     let mut bytes: Vec<u8> = bytemuck::cast_vec(values);
     bytes.resize(num_elements.next_multiple_of(4), 0);
-    let words = [bytes.len() / 4];
-    let words = Tensor::upload(runtime, &words, tensor::DType::I32, &bytes)?;
-    let scale_count = [params.scales.len()];
+    let words = Tensor::upload(runtime, &[bytes.len() / 4], tensor::DType::I32, &bytes)?;
     let scales = bytemuck::cast_slice(&params.scales);
-    let scales = Tensor::upload(runtime, &scale_count, tensor::DType::F32, scales)?;
+    let scales = Tensor::upload(runtime, &[params.scales.len()], tensor::DType::F32, scales)?;
     GpuQuantized::new(&scheme, |format| Quantized::new(words, &shape, scales, format))
 }
 
-/// The host data of a quantised tensor of the CPU backend.
+/// Returns the host data of a quantised tensor of the CPU backend.
 pub(crate) fn cpu_data(tensor: FlexQTensor) -> TensorData {
     // burn-flex computes synchronously, so this future is ready at once.
     pollster::block_on(Flex::q_into_data(tensor))
@@ -279,9 +280,9 @@ pub(crate) fn quantized_to_device(
 
 /// A quantised tensor during a readback.
 enum Pending {
-    /// Its data, which was on the host.
+    /// The data of a tensor of the CPU backend.
     Host(TensorData),
-    /// Its words and scales are being read back.
+    /// A tensor on a GPU; its words and scales are being read back.
     Gpu { shape: Vec<usize>, scheme: QuantScheme },
 }
 
@@ -294,7 +295,7 @@ async fn read_with_quantized(
     let mut pending = Vec::with_capacity(quantized.len());
     for tensor in quantized {
         let device = tensor.device;
-        let part = |tensor| WgslTensor { device, storage: Storage::Gpu(tensor) };
+        let on_gpu = |tensor| WgslTensor { device, storage: Storage::Gpu(tensor) };
         pending.push(match tensor.storage {
             QuantizedStorage::Cpu(tensor) => Pending::Host(cpu_data(tensor)),
             QuantizedStorage::Gpu(tensor) => {
@@ -302,20 +303,21 @@ async fn read_with_quantized(
                 let shape = values.shape().to_vec();
                 let (words, scales) =
                     values.into_parts().map_err(|error| execution_error(&error))?;
-                tensors.extend([part(words), part(scales)]);
+                tensors.extend([on_gpu(words), on_gpu(scales)]);
                 Pending::Gpu { shape, scheme }
             }
         });
     }
     let mut data = read_all(tensors).await?;
-    let mut parts = data.split_off(count).into_iter();
-    let mut next_part = || parts.next().ok_or_else(|| execution_error(&"nothing was read back"));
+    let mut words_and_scales = data.split_off(count).into_iter();
+    let mut next =
+        || words_and_scales.next().ok_or_else(|| execution_error(&"nothing was read back"));
     let mut quantized_data = Vec::with_capacity(pending.len());
     for tensor in pending {
         quantized_data.push(match tensor {
             Pending::Host(data) => data,
             Pending::Gpu { shape, scheme } => {
-                let (words, scales) = (next_part()?, next_part()?);
+                let (words, scales) = (next()?, next()?);
                 let len: usize = shape.iter().product();
                 let values: Vec<i8> = bytemuck::cast_slice(&words.as_bytes()[..len]).to_vec();
                 let scales: Vec<f32> = scales.iter().collect();

@@ -7,7 +7,8 @@ use burn_std::{IntDType, Shape, Slice};
 
 use crate::kernels::conv;
 
-/// Defines convolutions with the checks of the kernels' launcher, some of which burn-flex lacks.
+/// Defines convolutions with the shape checks of the kernel launchers. burn-flex lacks some of
+/// them.
 macro_rules! checked_convs {
     ($($name:ident $axes:literal)*) => {
         $(pub(crate) fn $name(
@@ -16,7 +17,7 @@ macro_rules! checked_convs {
             bias: Option<FlexTensor>,
             options: ConvOptions<$axes>,
         ) -> FlexTensor {
-            if let Err(error) = conv::check(&x.shape(), &weight.shape(), options.clone().into()) {
+            if let Err(error) = conv::check_shapes(&x.shape(), &weight.shape(), options.clone().into()) {
                 panic!("{}: {error}", stringify!($name));
             }
             Flex::$name(x, weight, bias, options)
@@ -27,7 +28,8 @@ macro_rules! checked_convs {
 checked_convs! { conv1d 1 conv2d 2 conv3d 3 }
 
 /// Computes the gradient of a 1-D convolution with respect to its weight, group by group. Burn's
-/// default for groups does not crop the taps that a stride with a remainder adds.
+/// implementation for groups does not crop the excess taps of its result, which occur if windows do
+/// not reach the end of the padded input.
 pub(crate) fn conv1d_weight_backward(
     x: FlexTensor,
     weight: FlexTensor,
@@ -49,7 +51,7 @@ pub(crate) fn conv1d_weight_backward(
     Flex::float_cat((0..groups).map(group_gradient).collect(), 0)
 }
 
-/// Computes the gradient of average pooling.
+/// Computes the gradient of average pooling with respect to `x`.
 pub(crate) fn avg_pool2d_backward(
     x: FlexTensor,
     grad: FlexTensor,
@@ -67,9 +69,9 @@ pub(crate) fn avg_pool2d_backward(
     Flex::avg_pool2d_backward(x, grad, kernel, stride, padding, count_include_pad, ceil_mode)
 }
 
-/// Scales the gradient of an average pooling's output to correct the divisor of burn-flex. It
+/// Scales the gradient of average pooling's output to correct the divisor of burn-flex. burn-flex
 /// divides by the size of the kernel, but a window that extends past the padded input has fewer
-/// elements.
+/// elements. `x` is the shape of the input.
 fn correct_divisor(
     grad: FlexTensor,
     x: &Shape,
@@ -88,7 +90,7 @@ fn correct_divisor(
     Flex::float_mul(grad, FlexTensor::from_data(factors))
 }
 
-/// Computes the gradient of max pooling. burn-flex expects 64-bit indices.
+/// Computes the gradient of max pooling with respect to `x`. burn-flex expects 64-bit indices.
 #[expect(clippy::too_many_arguments, reason = "the signature of Burn's method")]
 pub(crate) fn max_pool2d_with_indices_backward(
     x: FlexTensor,

@@ -3,9 +3,9 @@
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::FlexTensor;
 
-/// Computes the gradient of the CTC loss with respect to `log_probs` `[steps, batch, classes]`. The
-/// other tensors are the targets `[batch, labels]`, the input lengths `[batch]` and the target
-/// lengths `[batch]`. `shaders/ctc/` has the formulas.
+/// Computes the gradient of the CTC loss with respect to `log_probs` `[steps, batch, classes]`,
+/// from targets `[batch, labels]`, input lengths `[batch]`, target lengths `[batch]` and the
+/// gradient of the losses `[batch]`. `shaders/ctc/` has the formulas.
 pub(crate) fn ctc_loss_backward(
     log_probs: FlexTensor,
     targets: FlexTensor,
@@ -26,22 +26,24 @@ pub(crate) fn ctc_loss_backward(
         let steps = input_lengths[n].clamp(0, max_steps as i64) as usize;
         let labels = target_lengths[n].clamp(0, max_labels as i64) as usize;
         let label = |i: usize| targets[n * max_labels + i].clamp(0, classes as i64 - 1) as usize;
+        // The class of each state: the labels, with a blank before and after each.
         let states: Vec<usize> =
             (0..2 * labels + 1).map(|s| if s % 2 == 0 { blank } else { label(s / 2) }).collect();
         let log_prob = |t: usize, s: usize| log_probs[(t * batch + n) * classes + states[s]];
-        let last = states.len() - 1;
+        let last_state = states.len() - 1;
         let forward = path_log_probs(steps, &states, blank, false, log_prob);
         let reversed: Vec<usize> = states.iter().rev().copied().collect();
-        let backward =
-            path_log_probs(steps, &reversed, blank, true, |t, s| log_prob(steps - 1 - t, last - s));
+        let backward = path_log_probs(steps, &reversed, blank, true, |t, s| {
+            log_prob(steps - 1 - t, last_state - s)
+        });
         for t in 0..steps {
-            // Log probability of all paths through state s at step t.
+            // The log probability of all paths through state s at step t.
             let through = |s: usize| {
-                let (a, b) = (forward[t][s], backward[steps - 1 - t][last - s]);
+                let (a, b) = (forward[t][s], backward[steps - 1 - t][last_state - s]);
                 let impossible = a == f64::NEG_INFINITY || b == f64::NEG_INFINITY;
                 if impossible { f64::NEG_INFINITY } else { a + b - log_prob(t, s) }
             };
-            let total = (0..=last).map(through).fold(f64::NEG_INFINITY, log_add);
+            let total = (0..=last_state).map(through).fold(f64::NEG_INFINITY, log_add);
             if total == f64::NEG_INFINITY {
                 continue;
             }
@@ -53,8 +55,8 @@ pub(crate) fn ctc_loss_backward(
     FlexTensor::from_data(TensorData::new(out, shape).convert_dtype(dtype))
 }
 
-/// Computes the log probability of all paths to each state at each step: `[steps][states]`.
-/// `reversed`: `states` and `log_prob` count from the end of the target and of the input.
+/// Computes the log probability of all paths to each state at each step: `[steps][states]`. If
+/// `reversed`, states and steps count from the end of the target and of the input.
 fn path_log_probs(
     steps: usize,
     states: &[usize],
@@ -73,7 +75,8 @@ fn path_log_probs(
             if s > 0 {
                 sum = log_add(sum, previous[s - 1]);
             }
-            // A path can skip the blank between two different labels.
+            // A path can skip the blank between two different labels. The state that it skips to,
+            // in the order of the target, must not be blank: a label can be of the blank class.
             if s > 1
                 && states[s] != states[s - 2]
                 && states[if reversed { s - 2 } else { s }] != blank

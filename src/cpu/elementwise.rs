@@ -1,4 +1,5 @@
-//! Elementwise ops: rows beyond Burn's contract, and clamps of NaN.
+//! Elementwise ops: rows of the elementwise table that burn-flex lacks, and clamps that propagate
+//! NaN.
 
 use burn_backend::ops::FloatTensorOps;
 use burn_backend::{Scalar, TensorData, TensorMetadata};
@@ -6,20 +7,21 @@ use burn_flex::{Flex, FlexTensor};
 
 use crate::kernels::common::table::{Reference, Row};
 
-/// Applies the reference implementation of an elementwise row with one operand.
+/// Applies the reference implementation of an elementwise row with one float operand.
 pub(crate) fn map(row: &Row, tensor: FlexTensor) -> FlexTensor {
     let Reference::Float1(reference) = row.reference else {
-        panic!("{}: the row needs a reference implementation of one float", row.name)
+        panic!("{}: expected a row with one float operand", row.name)
     };
     let (dtype, data) = (tensor.dtype(), tensor.into_data());
     let values: Vec<f64> = data.iter::<f64>().map(reference).collect();
     FlexTensor::from_data(TensorData::new(values, data.shape).convert_dtype(dtype))
 }
 
-/// Applies the reference implementation of an elementwise row with two operands, which broadcast.
+/// Applies the reference implementation of an elementwise row with two float operands that
+/// broadcast.
 pub(crate) fn map2(row: &Row, lhs: FlexTensor, rhs: FlexTensor) -> FlexTensor {
     let Reference::Float2(reference) = row.reference else {
-        panic!("{}: the row needs a reference implementation of two floats", row.name)
+        panic!("{}: expected a row with two float operands", row.name)
     };
     let shape = lhs
         .shape()

@@ -1,5 +1,5 @@
-//! Ops with indices outside their axis: reads clamp them and writes skip them, as the kernels do.
-//! burn-flex panics.
+//! Gathers and scatters, which accept indices outside their axis like the kernels: reads clamp
+//! them, writes skip them. burn-flex panics.
 
 use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps, ModuleOps};
 use burn_backend::tensor::IndexingUpdateOp;
@@ -36,7 +36,7 @@ macro_rules! scatters {
             indices: FlexTensor,
             value: FlexTensor,
         ) -> FlexTensor {
-            let (indices, value) = skipping(dim, &tensor, indices, value);
+            let (indices, value) = skip_outside(dim, &tensor, indices, value);
             Flex::$name(dim, tensor, indices, value)
         })*
     };
@@ -51,7 +51,7 @@ macro_rules! select_adds {
             indices: FlexTensor,
             value: FlexTensor,
         ) -> FlexTensor {
-            let (indices, value) = skipping(dim, &tensor, indices, value);
+            let (indices, value) = skip_outside(dim, &tensor, indices, value);
             Flex::$name(tensor, dim, indices, value)
         })*
     };
@@ -62,13 +62,14 @@ selects! { float_select int_select bool_select }
 scatters! { float_scatter_add int_scatter_add bool_scatter_or }
 select_adds! { float_select_add int_select_add bool_select_or }
 
-/// Looks up the rows of `weights` `[rows, width]`.
+/// Returns the rows of `weights` `[rows, width]` at the indices.
 pub(crate) fn embedding(weights: FlexTensor, indices: FlexTensor) -> FlexTensor {
     let indices = clamped(indices, weights.shape()[0]);
     Flex::embedding(weights, indices)
 }
 
-/// Computes the gradient of an embedding with respect to its weights: `grad` summed by row.
+/// Computes the gradient of an embedding with respect to its weights: the sum of `grad` for each
+/// row.
 pub(crate) fn embedding_backward(
     weights: FlexTensor,
     grad: FlexTensor,
@@ -81,7 +82,7 @@ pub(crate) fn embedding_backward(
     float_select_add(zeros, 0, indices, grad)
 }
 
-/// Defines gathers of multi-dimensional indices that clamp them.
+/// Defines gathers at multi-dimensional indices that clamp the indices.
 macro_rules! gathers_nd {
     ($($name:ident)*) => {
         $(pub(crate) fn $name(data: FlexTensor, indices: FlexTensor) -> FlexTensor {
@@ -91,7 +92,7 @@ macro_rules! gathers_nd {
     };
 }
 
-/// Defines scatters by multi-dimensional indices that skip those outside their axes.
+/// Defines scatters to multi-dimensional indices that skip updates outside the axes.
 macro_rules! scatters_nd {
     ($($name:ident)*) => {
         $(pub(crate) fn $name(
@@ -100,7 +101,7 @@ macro_rules! scatters_nd {
             values: FlexTensor,
             op: IndexingUpdateOp,
         ) -> FlexTensor {
-            let (indices, values) = inside_nd(indices, values, &data.shape());
+            let (indices, values) = skip_outside_nd(indices, values, &data.shape());
             Flex::$name(data, indices, values, op)
         })*
     };
@@ -109,10 +110,10 @@ macro_rules! scatters_nd {
 gathers_nd! { float_gather_nd int_gather_nd }
 scatters_nd! { float_scatter_nd int_scatter_nd }
 
-/// Clamps `indices` to axis `dim` of `tensor`. Values of indices outside it become zero or false,
-/// which change nothing when added or combined by `or`. Indices of the rank of `value` address
-/// elements, one-dimensional indices address slices.
-fn skipping(
+/// Clamps `indices` to axis `dim` of `tensor`, and sets the values of the clamped indices to zero
+/// or `false`. Adding zero or combining `false` by `or` changes nothing. Indices of the rank of
+/// `value` address elements; one-dimensional indices address slices.
+fn skip_outside(
     dim: usize,
     tensor: &FlexTensor,
     indices: FlexTensor,
@@ -143,8 +144,8 @@ fn clamped(indices: FlexTensor, size: usize) -> FlexTensor {
     Flex::int_clamp(indices, 0i64.into(), last.into())
 }
 
-/// Returns the values of indices `[.., k]`, the length of their rows (at least 1), and the sizes of
-/// the axes that a row addresses.
+/// Returns the values of `indices` `[.., k]`, the length of their rows (at least 1), and the sizes
+/// of the `k` axes that they address.
 fn index_rows(indices: &FlexTensor, shape: &Shape) -> (Vec<i64>, usize, Vec<i64>) {
     let axes = indices.shape().last().copied().unwrap_or(0);
     let sizes = shape.iter().take(axes).map(|&size| size as i64).collect();
@@ -152,7 +153,7 @@ fn index_rows(indices: &FlexTensor, shape: &Shape) -> (Vec<i64>, usize, Vec<i64>
     (indices, axes.max(1), sizes)
 }
 
-/// Clamps each index of the rows of `indices` `[.., k]` to its axis.
+/// Clamps `indices` `[.., k]` to the first `k` axes of `shape`.
 fn clamped_nd(indices: FlexTensor, shape: &Shape) -> FlexTensor {
     let (mut index_values, row_len, sizes) = index_rows(&indices, shape);
     for row in index_values.chunks_mut(row_len) {
@@ -163,9 +164,13 @@ fn clamped_nd(indices: FlexTensor, shape: &Shape) -> FlexTensor {
     FlexTensor::from_data(TensorData::new(index_values, indices.shape()))
 }
 
-/// Returns the rows of `indices` `[.., k]` whose indices are all inside their axes, and the values
-/// of these rows.
-fn inside_nd(indices: FlexTensor, values: FlexTensor, shape: &Shape) -> (FlexTensor, FlexTensor) {
+/// Returns the rows of `indices` `[.., k]` that are inside the first `k` axes of `shape`, and the
+/// values of these rows.
+fn skip_outside_nd(
+    indices: FlexTensor,
+    values: FlexTensor,
+    shape: &Shape,
+) -> (FlexTensor, FlexTensor) {
     let (index_values, row_len, sizes) = index_rows(&indices, shape);
     let is_inside =
         |row: &[i64]| row.iter().zip(&sizes).all(|(index, size)| (0..*size).contains(index));
@@ -176,19 +181,19 @@ fn inside_nd(indices: FlexTensor, values: FlexTensor, shape: &Shape) -> (FlexTen
     let (dtype, slice_shape) = (values.dtype(), shape.iter().skip(sizes.len()).copied());
     let bytes_per_row = values.shape().num_elements() / count.max(1) * dtype.size();
     let data = values.into_data();
-    let (mut kept, mut bytes) = (Vec::new(), Vec::new());
+    let (mut inside_indices, mut inside_bytes) = (Vec::new(), Vec::new());
     for (row, value) in
         index_values.chunks(row_len).zip(data.as_bytes().chunks(bytes_per_row.max(1)))
     {
         if is_inside(row) {
-            kept.extend_from_slice(row);
-            bytes.extend_from_slice(value);
+            inside_indices.extend_from_slice(row);
+            inside_bytes.extend_from_slice(value);
         }
     }
-    let count = kept.len() / row_len;
+    let count = inside_indices.len() / row_len;
     let value_shape: Vec<usize> = std::iter::once(count).chain(slice_shape).collect();
     (
-        FlexTensor::from_data(TensorData::new(kept, [count, row_len])),
-        FlexTensor::from_data(TensorData::from_bytes_vec(bytes, value_shape, dtype)),
+        FlexTensor::from_data(TensorData::new(inside_indices, [count, row_len])),
+        FlexTensor::from_data(TensorData::from_bytes_vec(inside_bytes, value_shape, dtype)),
     )
 }

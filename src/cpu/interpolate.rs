@@ -10,8 +10,8 @@ use burn_flex::{Flex, FlexTensor};
 use crate::kernels::common::options::InterpolateMode as KernelMode;
 use crate::kernels::interpolate::{BandMatrix, cubic};
 
-/// Computes the gradient of interpolation. burn-flex does not have it for the Lanczos filter, whose
-/// gradient is a product with the matrices that resize rows and columns.
+/// Computes the gradient of interpolation with respect to `x`. burn-flex lacks the gradient of the
+/// Lanczos filter, which is a product with the matrices that resize rows and columns.
 pub(crate) fn interpolate_backward(
     x: FlexTensor,
     grad: FlexTensor,
@@ -37,7 +37,8 @@ pub(crate) fn interpolate_backward(
     Flex::float_matmul(Flex::float_matmul(rows, grad.clone()), columns)
 }
 
-/// Samples images at the points of a grid. burn-flex does not support bicubic sampling.
+/// Samples images `x` `[n, c, h, w]` at the points of `grid` `[n, rows, columns, 2]`. burn-flex
+/// does not support bicubic sampling.
 pub(crate) fn float_grid_sample_2d(
     x: FlexTensor,
     grid: FlexTensor,
@@ -71,8 +72,8 @@ pub(crate) fn float_grid_sample_2d(
     FlexTensor::from_data(TensorData::new(out, [n, c, rows, cols]).convert_dtype(dtype))
 }
 
-/// Returns the four elements of an axis around a coordinate in -1..1, and their weights. Elements
-/// outside the axis are `None`.
+/// Returns the indices of the four elements of an axis around a coordinate in -1..1, and their
+/// weights. The index of an element outside the axis is `None`.
 fn cubic_taps(
     coordinate: f64,
     size: usize,
@@ -87,7 +88,7 @@ fn cubic_taps(
             GridSamplePaddingMode::Zeros => tap as i64,
             GridSamplePaddingMode::Border => (tap as i64).clamp(0, last),
             GridSamplePaddingMode::Reflection => {
-                // The reflected axis has this period. Without `align_corners`, edges occur twice.
+                // The reflected axis is periodic. Without `align_corners`, each edge repeats.
                 let edge_repeats = i64::from(margin > 0.0);
                 let period = 2 * (last + edge_repeats);
                 let phase = (tap as i64).rem_euclid(period.max(1));

@@ -1,4 +1,4 @@
-//! The CPU backend: burn-flex, and functions for what it lacks or computes differently from the
+//! The CPU backend: burn-flex, and functions for ops that it lacks or computes differently from the
 //! kernels.
 //!
 //! A function with the name of a method of Burn's contract replaces burn-flex's method; the rows of

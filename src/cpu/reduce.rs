@@ -18,12 +18,13 @@ pub(crate) fn float_max_abs(tensor: FlexTensor) -> FlexTensor {
     reduce_all(Flex::float_abs(tensor), Flex::float_max_dim)
 }
 
-/// Reduces all elements with a reduction along one axis.
+/// Reduces all elements by a reduction along one axis.
 fn reduce_all(tensor: FlexTensor, reduce: fn(FlexTensor, usize) -> FlexTensor) -> FlexTensor {
     let len = tensor.shape().num_elements();
     reduce(Flex::float_reshape(tensor, Shape::from([len])), 0)
 }
 
+/// Defines reductions along an axis that copy views to packed tensors first.
 macro_rules! packed_first {
     ($($name:ident)*) => {
         $(pub(crate) fn $name(tensor: FlexTensor, dim: usize) -> FlexTensor {

@@ -87,7 +87,7 @@ pub enum DeviceError {
     /// CPU backend.
     #[error(
         "the CPU was selected, or no GPU can be used, but this program was built without the CPU \
-         backend; enable the feature `twin` of burn-wgsl; {}",
+         backend; enable the feature `cpu` of burn-wgsl; {}",
         super::install_hint()
     )]
     NoCpuBackend,

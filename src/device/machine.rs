@@ -28,9 +28,7 @@ impl WgslDevice {
             device => resolve_among(*device, adapters()),
         }
     }
-}
 
-impl WgslDevice {
     /// Returns the canonical selector of this device, which is never `Auto`.
     ///
     /// Returns the device unchanged if it cannot be resolved.

@@ -70,8 +70,8 @@ fn reason_for(kind: AdapterKind, count: usize) -> String {
 
 /// A physical GPU, which several adapters may represent.
 struct PhysicalGpu {
-    /// The index of the adapter that is kept for this GPU.
-    kept: usize,
+    /// The index of its adapter with the most capable API.
+    adapter: usize,
     /// The APIs that expose this GPU.
     apis: Vec<Api>,
 }
@@ -91,22 +91,22 @@ fn deduplicate(infos: &[AdapterInfo]) -> Vec<usize> {
         let api = infos[i].api;
         let same_bus = |gpu: &PhysicalGpu| {
             bus_ids[i].is_some()
-                && bus_ids[i] == bus_ids[gpu.kept]
-                && same_model(&infos[i], &infos[gpu.kept])
+                && bus_ids[i] == bus_ids[gpu.adapter]
+                && same_model(&infos[i], &infos[gpu.adapter])
         };
         let same_name = |gpu: &PhysicalGpu| {
-            (bus_ids[i].is_none() || bus_ids[gpu.kept].is_none())
+            (bus_ids[i].is_none() || bus_ids[gpu.adapter].is_none())
                 && !gpu.apis.contains(&api)
-                && same_model(&infos[i], &infos[gpu.kept])
-                && infos[i].name == infos[gpu.kept].name
+                && same_model(&infos[i], &infos[gpu.adapter])
+                && infos[i].name == infos[gpu.adapter].name
         };
         let duplicate = gpus.iter().position(same_bus);
         match duplicate.or_else(|| gpus.iter().position(same_name)) {
             Some(gpu) => gpus[gpu].apis.push(api),
-            None => gpus.push(PhysicalGpu { kept: i, apis: vec![api] }),
+            None => gpus.push(PhysicalGpu { adapter: i, apis: vec![api] }),
         }
     }
-    gpus.into_iter().map(|gpu| gpu.kept).collect()
+    gpus.into_iter().map(|gpu| gpu.adapter).collect()
 }
 
 /// Returns the bus id of an adapter if it identifies one GPU.

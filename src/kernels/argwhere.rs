@@ -66,10 +66,10 @@ pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor>
     Ok(out)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     vec![Variant::new(&ARGWHERE)]
 }
 
-/// `bool_argwhere` is asynchronous: tests/behaviour.rs tests it.
+/// No cases: `bool_argwhere` is asynchronous. `tests/behaviour.rs` tests it.
 pub const CASES: &[Case] = &[];

@@ -55,7 +55,7 @@ params! {
 }
 
 impl OperandLayout {
-    /// The layout of a tensor that [`in_vec4s`] returned.
+    /// Returns the layout of a tensor from [`in_vec4s`].
     fn of(tensor: &Tensor) -> Self {
         let layout = tensor.layout();
         let [batch_stride, head_stride, row_stride] =
@@ -67,7 +67,8 @@ impl OperandLayout {
 /// Query rows that a workgroup computes.
 const ROWS: u32 = 8;
 
-/// The kernel for teams whose members compute `cols` vec4 columns each.
+/// Returns the variant for teams whose members compute `cols` vec4 columns each. `biased`: there is
+/// a softcap, a mask or a bias.
 fn variant(team: Team, cols: u32, biased: bool) -> Variant {
     let teams = team.workgroup_size / team.size;
     Variant::new(&ATTENTION)
@@ -80,11 +81,11 @@ fn variant(team: Team, cols: u32, biased: bool) -> Variant {
         .int("ROWS_PER_TEAM", ROWS / teams)
 }
 
-/// `softmax(query @ key^T) @ value` for `[batch, heads, queries, width]`,
+/// Computes `softmax(query @ key^T) @ value` for `[batch, heads, queries, width]`,
 /// `[batch, heads, keys, width]` and `[batch, heads, keys, value width]`.
 ///
 /// A mask hides keys where it is true; a bias is added to the scores. Both broadcast to
-/// `[batch, heads, queries, keys]`. A query whose keys are all hidden gets zeros.
+/// `[batch, heads, queries, keys]`. The result is zero for a query whose keys are all hidden.
 ///
 /// # Errors
 ///
@@ -113,10 +114,10 @@ pub fn attention(
     if value.shape() != [batch, heads, keys, value_width] {
         return Err(mismatch(&value, "there must be one value per key"));
     }
-    let scores = [batch, heads, queries, keys];
+    let score_shape = [batch, heads, queries, keys];
     let broadcast = |tensor: &Tensor| {
         query.same_device(tensor)?;
-        let layout = tensor.layout().expand(&scores);
+        let layout = tensor.layout().expand(&score_shape);
         layout.ok_or_else(|| {
             mismatch(tensor, "a mask or bias must broadcast to [batch, heads, queries, keys]")
         })
@@ -132,6 +133,7 @@ pub fn attention(
     }
     let scale = options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt());
     let (query, key, value) = (in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?);
+    // From here on, widths count vec4s.
     let (width, value_width) = (key.shape()[3] / 4, value.shape()[3] / 4);
     let biased = options.softcap.is_some() || mask.is_some() || bias.is_some();
     let mut inputs: SmallVec<[&Tensor; 5]> = SmallVec::from_slice(&[&query, &key, &value]);
@@ -183,18 +185,18 @@ pub fn attention(
     views::narrow(out, 3, 0, shape[3])
 }
 
-/// The offset of a mask or bias; zero if there is none.
+/// Returns the offset of a mask or bias; zero for `None`.
 fn broadcast_offset(layout: Option<&Layout>) -> u32 {
     layout.map_or(0, |layout| layout.offset as u32)
 }
 
-/// The strides of a mask or bias of four axes; zero if there is none.
+/// Returns the strides of a mask or bias of four axes; zeros for `None`.
 fn broadcast_strides(layout: Option<&Layout>) -> [i32; 4] {
     layout.map_or([0; 4], |layout| [0, 1, 2, 3].map(|axis| layout.strides[axis] as i32))
 }
 
-/// The tensor with rows of whole vec4s, padded with zeros if necessary. It is copied only if its
-/// rows are not contiguous or not aligned to vec4s.
+/// Returns the tensor with rows of whole vec4s, padded with zeros if necessary. Copies it only if
+/// its rows are not contiguous or not aligned to vec4s.
 fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
     let Layout { strides, offset, shape } = tensor.layout();
     let aligned = |axis: usize| shape[axis] == 1 || strides[axis] % 4 == 0;
@@ -208,7 +210,7 @@ fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
     views::resized(tensor, 3, width.next_multiple_of(4))
 }
 
-/// The sizes of a tensor of four axes.
+/// Returns the sizes of a tensor of four axes.
 fn sizes(tensor: &Tensor) -> Result<[usize; 4]> {
     tensor.shape().try_into().map_err(|_| Error::Shape {
         lhs: tensor.shape().to_vec(),
@@ -217,7 +219,7 @@ fn sizes(tensor: &Tensor) -> Result<[usize; 4]> {
     })
 }
 
-/// Every variant that the launcher can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let teams = policy::all_attention_teams();
     teams.flat_map(|(team, cols)| [false, true].map(|biased| variant(team, cols, biased))).collect()
@@ -228,7 +230,7 @@ pub const CASES: &[Case] = {
     const PLAIN: Arg = Arg::Attention(None, None, false);
     const CAUSAL: Arg = Arg::Attention(None, None, true);
     const ALL: Arg = Arg::Attention(Some(0.3), Some(2.0), true);
-    const NONE: Arg = Arg::Without;
+    const NONE: Arg = Arg::Absent;
     &[
         case(
             "attention",
@@ -241,7 +243,7 @@ pub const CASES: &[Case] = {
                 PLAIN,
             ],
         ),
-        // One query, one key, widths that are no multiple of a block.
+        // One query, one key, widths that are not multiples of four.
         case(
             "attention",
             &[
@@ -298,7 +300,7 @@ pub const CASES: &[Case] = {
                 CAUSAL,
             ],
         ),
-        // More queries than keys: the first attend to none.
+        // More queries than keys: the first queries attend to no key.
         case(
             "attention",
             &[
@@ -321,7 +323,7 @@ pub const CASES: &[Case] = {
                 PLAIN,
             ],
         ),
-        // A mask of two keys: it hides both from some queries.
+        // Two keys: the mask hides both from some queries.
         case(
             "attention",
             &[
@@ -366,7 +368,7 @@ pub const CASES: &[Case] = {
                 PLAIN,
             ],
         ),
-        // Longer than what burn-flex computes in one block.
+        // More queries and keys than burn-flex computes in one block.
         case(
             "attention",
             &[

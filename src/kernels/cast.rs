@@ -1,5 +1,5 @@
-//! Conversions between element types, as Rust's `as` does them; floats round to nearest, ties to
-//! even.
+//! Conversions between element types, with the semantics of Rust's `as`; floats round to nearest,
+//! ties to even.
 //!
 //! Conversions from and to 16-bit floats have a kernel. The others are elementwise expressions.
 
@@ -26,8 +26,20 @@ params! {
     }
 }
 
-/// Converts the elements to another type: integers wrap, floats become integers towards zero and
-/// saturate, and a boolean is whether the element is not zero.
+/// Returns the variant for a conversion from or to 16-bit floats.
+fn half_variant(from: DType, to: DType) -> Variant {
+    let name = |dtype, names: [&'static str; 3]| match dtype {
+        DType::F32 => names[0],
+        DType::F16 => names[1],
+        _ => names[2],
+    };
+    Variant::new(&CAST)
+        .flag(name(from, ["FROM_F32", "FROM_F16", "FROM_BF16"]), true)
+        .flag(name(to, ["TO_F32", "TO_F16", "TO_BF16"]), true)
+}
+
+/// Converts the elements to another type. Integers wrap, floats are truncated to integers and
+/// saturate, and booleans are true for elements other than zero.
 ///
 /// # Errors
 ///
@@ -49,7 +61,7 @@ pub fn cast(tensor: Tensor, to: DType) -> Result<Tensor> {
         (DType::I32, DType::U32) | (DType::U32, DType::I32) => Ok(tensor.bitcast(to)),
         _ => {
             let tensor = tensor.bitcast(from.compute_type());
-            let map = Map::new(expr(from.compute_type(), to), to.compute_type());
+            let map = Map::new(cast_expr(from.compute_type(), to), to.compute_type());
             Ok(map.run(smallvec![tensor])?.bitcast(to))
         }
     }
@@ -60,7 +72,7 @@ pub fn cast(tensor: Tensor, to: DType) -> Result<Tensor> {
 /// # Errors
 ///
 /// Returns an error if the memory is not available.
-pub fn computed(tensor: Tensor) -> Result<Tensor> {
+pub fn to_compute_type(tensor: Tensor) -> Result<Tensor> {
     let dtype = tensor.dtype();
     if dtype.is_half() {
         return convert_half(&tensor, DType::F32);
@@ -68,8 +80,8 @@ pub fn computed(tensor: Tensor) -> Result<Tensor> {
     Ok(tensor.bitcast(dtype.compute_type()))
 }
 
-/// Converts indices to i32, as kernels take them. An index beyond 32 bits is beyond any axis: it
-/// becomes the nearest i32, or -1 if negative.
+/// Converts indices to i32, the type that kernels read. An index above the range of i32 becomes the
+/// largest i32, and a negative 64-bit index becomes -1: both remain outside any axis.
 ///
 /// # Errors
 ///
@@ -81,6 +93,7 @@ pub fn indices(tensor: Tensor) -> Result<Tensor> {
     }
 }
 
+/// Returns the WGSL expression of an index `a` as i32, for [`indices`].
 fn index_expr(from: DType) -> &'static str {
     match from {
         DType::I64 => "i32(clamp(a, i64(-1), i64(0x7fffffff)))",
@@ -89,7 +102,7 @@ fn index_expr(from: DType) -> &'static str {
     }
 }
 
-/// Makes a packed copy in another type, where the source, the result or both are 16-bit floats.
+/// Makes a packed copy of type `to`. The source, the result or both are 16-bit floats.
 pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), to, &[tensor])?;
     if out.is_empty() {
@@ -114,19 +127,8 @@ pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
     Ok(out)
 }
 
-fn half_variant(from: DType, to: DType) -> Variant {
-    let name = |dtype, names: [&'static str; 3]| match dtype {
-        DType::F32 => names[0],
-        DType::F16 => names[1],
-        _ => names[2],
-    };
-    Variant::new(&CAST)
-        .flag(name(from, ["FROM_F32", "FROM_F16", "FROM_BF16"]), true)
-        .flag(name(to, ["TO_F32", "TO_F16", "TO_BF16"]), true)
-}
-
-/// The WGSL conversion of an element `a` of a compute type.
-fn expr(from: DType, to: DType) -> &'static str {
+/// Returns the WGSL expression that converts an element `a` of a compute type.
+fn cast_expr(from: DType, to: DType) -> &'static str {
     match (from, to) {
         (DType::F32, DType::Bool) => "!(a == 0.0)",
         (DType::F32, DType::I32) => "to_i32(a)",
@@ -139,7 +141,7 @@ fn expr(from: DType, to: DType) -> &'static str {
         (DType::F32, DType::U64) => "to_u64(a)",
         (DType::I64, DType::F32) => "i64_to_float(a)",
         (DType::U64, DType::F32) => "u64_to_float(a)",
-        // In two steps, extension and change of sign: compilers differ in how they do both at once.
+        // Extends, then changes the sign: compilers differ in how they do both in one step.
         (DType::U32, DType::I64) => "i64(u64(a))",
         (DType::I32, DType::U64) => "u64(i64(a))",
         (_, DType::Bool) => "!(a == A(0))",
@@ -151,16 +153,17 @@ fn expr(from: DType, to: DType) -> &'static str {
     }
 }
 
-/// Every elementwise conversion, with the type that it converts from.
+/// Returns every elementwise conversion with its source type.
 fn maps() -> Vec<(Map, DType)> {
     let targets = [DType::I16, DType::I8, DType::U16, DType::U8];
     let mut out = Vec::new();
     for from in DType::COMPUTE_TYPES {
         for to in DType::COMPUTE_TYPES.into_iter().chain(targets) {
-            let map = Map::new(expr(from, to), to.compute_type());
-            let known =
-                |(m, f): &(Map, DType)| *f == from && m.out == map.out && m.expr == map.expr;
-            if from != to && !out.iter().any(known) {
+            let map = Map::new(cast_expr(from, to), to.compute_type());
+            let same = |(other, source): &(Map, DType)| {
+                *source == from && other.out_type == map.out_type && other.expr == map.expr
+            };
+            if from != to && !out.iter().any(same) {
                 out.push((map, from));
             }
         }
@@ -171,7 +174,7 @@ fn maps() -> Vec<(Map, DType)> {
     out
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let floats = [DType::F32, DType::F16, DType::BF16];
     let pairs = floats.into_iter().flat_map(|from| floats.map(|to| (from, to)));
@@ -180,5 +183,5 @@ pub fn variants() -> Vec<Variant> {
     halves.chain(maps().into_iter().flat_map(|(map, from)| map.variants(&[from]))).collect()
 }
 
-/// No cases: `tests/types.rs` covers conversions, which have no type among their arguments.
+/// No cases: arguments of a case cannot name an element type. `tests/types.rs` tests conversions.
 pub const CASES: &[Case] = &[];

@@ -2,11 +2,14 @@
 //! gathered while they are read (implicit GEMM). Groups are the batch of the product.
 //!
 //! Everything is computed in three dimensions: a missing axis has size 1. Inputs are padded first,
-//! so that the address of a tap is the sum of two numbers and needs no check. The gradient of the
-//! input, which is also the transposed convolution, is a convolution of the gradient, spread by the
-//! stride, with the flipped kernel. The gradients of the transposed convolution are the convolution
-//! and the gradient of its weight. Kernels of one element without padding, groups or bias are plain
-//! matrix products. Groups of one channel are in `depthwise`.
+//! so that the address of a tap is the sum of two offsets and needs no bounds check.
+//!
+//! The gradient of the input is also the transposed convolution: a convolution of the output's
+//! gradient, with `stride - 1` zeros between its pixels, and the flipped kernel. The gradients of
+//! the transposed convolution are the convolution and the gradient of its weight.
+//!
+//! Kernels of one element without padding, stride, groups or bias are plain matrix products. Groups
+//! of one channel are in `depthwise`.
 
 use smallvec::SmallVec;
 
@@ -24,7 +27,8 @@ use crate::params;
 use crate::runtime::{Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
-static CONV: Source = Source::new::<ConvParams>("conv", include_str!("../../shaders/conv/conv.wgsl"));
+static CONV: Source =
+    Source::new::<ConvParams>("conv", include_str!("../../shaders/conv/conv.wgsl"));
 static CONV_WEIGHT_BACKWARD: Source = Source::new::<ConvParams>(
     "conv_weight_backward",
     include_str!("../../shaders/conv/conv_weight_backward.wgsl"),
@@ -45,42 +49,50 @@ params! {
     }
 }
 
-/// The products of a convolution: forward, or the gradient of the weight.
+/// The kernels of a convolution, each a matrix product per group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Pass {
+    /// The output: padded input times weight.
     Forward,
+    /// The gradient of the weight: gradient of the output times padded input.
     WeightBackward,
 }
 
 impl Pass {
+    /// Returns the variant; `volume`: the depth of the padded input is above 1.
     fn variant(self, volume: bool, tiling: Tiling, operands: GemmOperands) -> Variant {
         let forward = self == Self::Forward;
         let tiled = matches!(tiling, Tiling::Tiled { .. });
         let source = if forward { &CONV } else { &CONV_WEIGHT_BACKWARD };
-        // The pixels of a convolution's output, the rows of its product, are contiguous.
-        gemm::define(Variant::new(source).flag("BIAS", forward).flag("VOLUME", volume), tiling, operands)
-            .flag("OUT_VEC4", operands.vec4 && !forward)
-            .flag("ROWS_FAST", forward && tiled)
+        // The rows of the forward product are the pixels of the output, which are contiguous.
+        gemm::define(
+            Variant::new(source).flag("BIAS", forward).flag("VOLUME", volume),
+            tiling,
+            operands,
+        )
+        .flag("OUT_VEC4", operands.vec4 && !forward)
+        .flag("ROWS_FAST", forward && tiled)
     }
 
-    /// Runs the product over images with `channels` channels per group, and sums its splits.
+    /// Runs the product over images with `channels` channels per group, and sums its splits. The
+    /// result has the shape `[groups, m, n]`; the shader defines the order of its elements.
     fn run(
         self,
         g: &ConvGeometry,
-        gemm: &Gemm,
+        plan: &Gemm,
         channels: usize,
         inputs: &[&Tensor],
         has_bias: bool,
     ) -> Result<Tensor> {
         let runtime = inputs[0].runtime();
-        let vec4 = gemm.strategy.prefers_vec4();
+        let vec4 = plan.strategy.prefers_vec4();
         let groups = g.options.groups;
-        let shape = [groups, gemm.m, gemm.n];
-        let out_shape = [gemm.splits, shape.iter().product()];
+        let shape = [groups, plan.m, plan.n];
+        let out_shape = [plan.splits, shape.iter().product()];
         let out = Tensor::empty(runtime, &out_shape, DType::F32, inputs)?;
         if !out.is_empty() {
-            let tiling = gemm.tiling(runtime, vec4);
-            let (workgroups, params) = gemm.params(tiling);
+            let tiling = plan.tiling(runtime, vec4);
+            let (workgroups, params) = plan.params(tiling);
             let operands = GemmOperands { vec4, ..GemmOperands::default() };
             Launch {
                 variant: &self.variant(g.input[0] > 1, tiling, operands),
@@ -99,44 +111,50 @@ impl Pass {
                     window: g.window(g.input),
                 },
                 workgroups,
-                work: gemm.work(),
+                work: plan.work(),
             }
             .run()?;
         }
-        gemm.sum_splits(out, &shape)
+        plan.sum_splits(out, &shape)
     }
 }
 
-/// Checks whether [`conv`] takes an input and a weight of these shapes.
+/// Checks that [`conv`] supports an input and a weight of these shapes.
 ///
 /// # Errors
 ///
-/// Returns an error if they do not fit together.
-pub fn check(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<()> {
+/// Returns an error if the shapes do not fit.
+pub fn check_shapes(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<()> {
     ConvGeometry::new(x, weight, options).map(|_| ())
 }
 
-/// The convolution of `x` `[n, c, ..]` with `weight` `[o, c / groups, ..]`, over one to three axes.
+/// Computes the convolution of `x` `[n, c, ..]` with `weight` `[o, c / groups, ..]`, over one to
+/// three spatial axes.
 ///
 /// # Errors
 ///
 /// Returns an error if the shapes do not fit or the memory is not available; so do the functions
 /// below.
-pub fn conv(x: Tensor, weight: Tensor, bias: Option<Tensor>, options: ConvOptions) -> Result<Tensor> {
+pub fn conv(
+    x: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    options: ConvOptions,
+) -> Result<Tensor> {
     x.same_device(&weight)?;
     let g = ConvGeometry::new(x.shape(), weight.shape(), options)?;
     let weight = by_groups(weight, &g)?;
     convolve(&g, x, &PaddedInput::of(&g), weight, bias)
 }
 
-/// A weight `[o, c, ..]` as `[group, o, c, d, h, w]`.
+/// Reshapes a weight `[groups * o, c, ..]` to `[groups, o, c, d, h, w]`.
 fn by_groups(weight: Tensor, g: &ConvGeometry) -> Result<Tensor> {
     let [d, h, w] = g.kernel;
     views::reshape(weight, &[g.options.groups, g.out_channels, g.in_channels, d, h, w])
 }
 
-/// The windows of `x` `[n, c, h, w]` under a kernel (im2col): `[n, c * kernel, windows]`.
-pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Tensor> {
+/// Returns the windows of `x` `[n, c, h, w]` under a kernel (im2col): `[n, c * taps, windows]`.
+pub fn im2col(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Tensor> {
     let channels = x.shape().get(1).copied().unwrap_or(0);
     let g = ConvGeometry::new(x.shape(), &[1, channels, kernel[0], kernel[1]], options)?;
     let x = PaddedInput::of(&g).channels_last(x, 1, channels)?;
@@ -152,7 +170,7 @@ pub fn windows(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Te
     views::reshape(x.view(windows), &[g.images, channels * g.taps(), out_h * out_w])
 }
 
-/// The convolution of the padded `x` with a weight `[group, o, c, d, h, w]`.
+/// Computes the convolution of the padded `x` with a weight `[groups, o, c, d, h, w]`.
 fn convolve(
     g: &ConvGeometry,
     x: Tensor,
@@ -162,47 +180,54 @@ fn convolve(
 ) -> Result<Tensor> {
     if let Some(bias) = bias.as_ref().filter(|bias| bias.shape() != [g.all_out_channels()]) {
         let (lhs, rhs) = (bias.shape().to_vec(), weight.shape().to_vec());
-        return Err(Error::Shape { lhs, rhs, rule: "a bias must have one element per output channel" });
+        return Err(Error::Shape {
+            lhs,
+            rhs,
+            rule: "a bias must have one element per output channel",
+        });
     }
     if depthwise::applies(g) {
         let out = depthwise::convolve(g, with_three_axes(x)?, padded, weight, bias)?;
         return views::reshape(out, &g.shape([g.images, g.all_out_channels()], g.output));
     }
     let one_tap = g.taps() == 1 && g.options.groups == 1 && g.options.stride == [1; 3];
-    // With a bias, the matrix product would need another pass over the result.
+    // The product has one row per output channel: a bias would need another pass over the result.
     if one_tap && bias.is_none() && padded.is_identity(&with_three_axes(x.clone())?) {
         return pointwise(g, x, weight);
     }
     let (groups, taps) = (g.options.groups, g.taps());
     let sizes =
         GemmSizes { batch: groups, m: g.out_pixels(), n: g.out_channels, k: g.in_channels * taps };
-    let mut gemm = Gemm::new(sizes, matmul::choose_strategy(x.runtime(), sizes));
-    // [group, tap, c, o]: contiguous along the output channels.
+    let mut plan = Gemm::new(sizes, matmul::choose_strategy(x.runtime(), sizes));
+    // [groups, taps, c, o]: contiguous along the output channels.
     let weight = views::permute(weight, &[0, 3, 4, 5, 2, 1])?;
     let mut weight = views::reshape(weight, &[groups, taps, g.in_channels, g.out_channels])?;
     let mut bias = bias.map(|bias| views::reshape(bias, &[groups, g.out_channels])).transpose()?;
-    if gemm.strategy.prefers_vec4() {
+    if plan.strategy.prefers_vec4() {
         weight = gemm::padded_to_vec4(weight, &[2, 3])?;
         bias = bias.map(|bias| gemm::padded_to_vec4(bias, &[1])).transpose()?;
     }
     let (weight, bias) = (views::packed(weight)?, bias.map(views::packed).transpose()?);
-    let [channels, outs] = [weight.shape()[2], weight.shape()[3]];
-    let x = padded.channels_last(x, groups, channels)?;
-    (gemm.n, gemm.k, gemm.inner, gemm.outer) = (outs, taps * channels, channels, taps);
-    gemm.b_step = outs.cast_signed();
+    // Channels per group, including the padding to vec4s.
+    let [in_channels, out_channels] = [weight.shape()[2], weight.shape()[3]];
+    let x = padded.channels_last(x, groups, in_channels)?;
+    (plan.n, plan.k) = (out_channels, taps * in_channels);
+    (plan.inner, plan.outer) = (in_channels, taps);
+    plan.b_step = out_channels.cast_signed();
     if bias.is_none() {
-        gemm.split_between_runs(x.runtime());
+        plan.split_between_runs(x.runtime());
     }
     // The layout requires a bias binding; without a bias it is the weight.
     let inputs = [&x, &weight, bias.as_ref().unwrap_or(&weight)];
-    let out = Pass::Forward.run(g, &gemm, channels, &inputs, bias.is_some())?;
+    let out = Pass::Forward.run(g, &plan, in_channels, &inputs, bias.is_some())?;
     let [d, h, w] = g.output;
-    let out = out.view(Layout::contiguous(&[g.images, groups, outs, d * h * w]));
+    let out = out.view(Layout::contiguous(&[g.images, groups, out_channels, d * h * w]));
     let out = views::narrow(out, 2, 0, g.out_channels)?;
     views::reshape(out, &g.shape([g.images, g.all_out_channels()], [d, h, w]))
 }
 
-/// The convolution with a kernel of one element: per image a product of `[o, c]` and `[c, pixels]`.
+/// Computes the convolution with a kernel of one element: for each image, the product of `[o, c]`
+/// and `[c, pixels]`.
 fn pointwise(g: &ConvGeometry, x: Tensor, weight: Tensor) -> Result<Tensor> {
     let x = views::reshape(x, &[g.images, g.in_channels, g.output.iter().product()])?;
     let weight = views::reshape(weight, &[1, g.out_channels, g.in_channels])?;
@@ -210,7 +235,7 @@ fn pointwise(g: &ConvGeometry, x: Tensor, weight: Tensor) -> Result<Tensor> {
     views::reshape(out, &g.shape([g.images, g.out_channels], g.output))
 }
 
-/// The gradient of [`conv`] with respect to `x`, which has the given shape.
+/// Computes the gradient of [`conv`] with respect to its input, whose shape is `x`.
 pub fn x_backward(
     x: &[usize],
     weight: Tensor,
@@ -220,7 +245,7 @@ pub fn x_backward(
     transposed_convolve(x, weight, grad, None, options)
 }
 
-/// The gradient of [`conv`] with respect to its weight, which has the given shape.
+/// Computes the gradient of [`conv`] with respect to its weight, whose shape is `weight`.
 pub fn weight_backward(
     x: Tensor,
     weight: &[usize],
@@ -236,15 +261,15 @@ pub fn weight_backward(
     let (groups, taps) = (options.groups, g.taps());
     let sizes =
         GemmSizes { batch: groups, m: g.out_channels, n: g.in_channels * taps, k: g.out_pixels() };
-    let mut gemm = Gemm::new(sizes, matmul::choose_strategy(x.runtime(), sizes));
+    let mut plan = Gemm::new(sizes, matmul::choose_strategy(x.runtime(), sizes));
     let (mut channels, mut grad) = (g.in_channels, with_three_axes(grad)?);
-    if gemm.strategy.prefers_vec4() {
-        // Rows of the gradient are read in vec4s. The pixels that pad them are zero, and the padded
-        // input has room for their windows.
+    if plan.strategy.prefers_vec4() {
+        // Rows of the gradient are padded with zeros and read in vec4s. The padded input must cover
+        // the windows of the added pixels.
         channels = channels.next_multiple_of(4);
         grad = gemm::padded_to_vec4(grad, &[4])?;
-        let [.., width] = &mut g.output;
-        *width = grad.shape()[4];
+        let width = grad.shape()[4];
+        g.output[2] = width;
         let extent = kernel_extent(g.kernel, options.dilation)[2];
         let last = width.saturating_sub(1) * options.stride[2] + extent;
         g.input[2] = g.input[2].max(last + 1);
@@ -252,18 +277,18 @@ pub fn weight_backward(
     let grad = views::packed(grad)?;
     let x = PaddedInput::of(&g).channels_last(x, groups, channels)?;
     let [d, h, w] = g.output;
-    (gemm.n, gemm.k) = (taps * channels, g.out_pixels());
-    (gemm.inner, gemm.outer) = (w, g.images * d * h);
-    gemm.b_step = (options.stride[2] * groups * channels).cast_signed();
-    gemm.split_between_runs(x.runtime());
-    let out = Pass::WeightBackward.run(&g, &gemm, channels, &[&grad, &x], false)?;
+    (plan.n, plan.k) = (taps * channels, g.out_pixels());
+    (plan.inner, plan.outer) = (w, g.images * d * h);
+    plan.b_step = (options.stride[2] * groups * channels).cast_signed();
+    plan.split_between_runs(x.runtime());
+    let out = Pass::WeightBackward.run(&g, &plan, channels, &[&grad, &x], false)?;
     let out = out.view(Layout::contiguous(&[groups * g.out_channels, taps, channels]));
     let out = views::narrow(views::swap_dims(out, 1, 2)?, 1, 0, g.in_channels)?;
     views::reshape(out, weight)
 }
 
-/// The gradient of [`conv`] or [`transposed`] with respect to its bias: the sum over all axes but
-/// the channels.
+/// Computes the gradient of [`conv`] or [`transposed`] with respect to its bias: the sum of `grad`
+/// over all axes but the channels.
 pub fn bias_backward(grad: Tensor) -> Result<Tensor> {
     spatial_sizes(grad.shape())?;
     let channels = grad.shape()[1];
@@ -272,7 +297,7 @@ pub fn bias_backward(grad: Tensor) -> Result<Tensor> {
     Ok(out.view(Layout::contiguous(&[channels])))
 }
 
-/// The transposed convolution of `x` `[n, c, ..]` with `weight` `[c, o / groups, ..]`.
+/// Computes the transposed convolution of `x` `[n, c, ..]` with `weight` `[c, o / groups, ..]`.
 pub fn transposed(
     x: Tensor,
     weight: Tensor,
@@ -298,7 +323,7 @@ pub fn transposed(
     transposed_convolve(&shape, weight, x, bias, options.conv)
 }
 
-/// The transpose of the convolution of an `x` of this shape, applied to `grad`.
+/// Applies the transpose of the convolution of an input of shape `x` to `grad`.
 fn transposed_convolve(
     x: &[usize],
     weight: Tensor,
@@ -320,31 +345,30 @@ fn transposed_convolve(
         options: ConvOptions { stride: [1; 3], padding: [0; 3], dilation, groups },
         ..forward
     };
-    // [group, o, c, ..] to [group, c, o, ..], flipped along the spatial axes.
+    // [groups, o, c, ..] to [groups, c, o, ..], flipped along the spatial axes.
     let weight = views::swap_dims(by_groups(weight, &forward)?, 1, 2)?;
     let weight = views::flip(weight, &[3, 4, 5])?;
     let padded = PaddedInput { start, step: stride, size: backward.input };
     convolve(&backward, grad, &padded, weight, bias)
 }
 
-/// The gradient of [`transposed`] with respect to `x`: the convolution of the gradient.
+/// Computes the gradient of [`transposed`] with respect to its input: the convolution of `grad`.
 pub fn transposed_x_backward(
     weight: Tensor,
     grad: Tensor,
     options: TransposedOptions,
 ) -> Result<Tensor> {
     weight.same_device(&grad)?;
-    let TransposedOptions { conv, output_padding } = options;
-    let mut g = ConvGeometry::new(grad.shape(), weight.shape(), conv)?;
-    // Output padding can make room for windows that come from no element of x.
-    g.output = [0, 1, 2]
-        .map(|axis| g.output[axis].saturating_sub(output_padding[axis] / conv.stride[axis]));
+    let mut g = ConvGeometry::new(grad.shape(), weight.shape(), options.conv)?;
+    // Output padding can add windows that belong to no element of the input.
+    let added = [0, 1, 2].map(|axis| options.output_padding[axis] / options.conv.stride[axis]);
+    g.output = [0, 1, 2].map(|axis| g.output[axis].saturating_sub(added[axis]));
     let weight = by_groups(weight, &g)?;
     convolve(&g, grad, &PaddedInput::of(&g), weight, None)
 }
 
-/// The gradient of [`transposed`] with respect to its weight, which has the given shape: that of
-/// the convolution with `x` and `grad` exchanged.
+/// Computes the gradient of [`transposed`] with respect to its weight, whose shape is `weight`: the
+/// gradient of the convolution with `x` and `grad` exchanged.
 pub fn transposed_weight_backward(
     x: Tensor,
     weight: &[usize],
@@ -354,7 +378,7 @@ pub fn transposed_weight_backward(
     weight_backward(grad, weight, x, options.conv)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for (tiling, operands) in gemm::all() {
@@ -373,22 +397,23 @@ pub fn variants() -> Vec<Variant> {
 /// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const SAME: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 1);
-    const BARE: Arg = Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1);
-    const WIDE: Arg = Arg::Conv(&[2, 1], &[0, 2], &[1, 2], 1);
+    const UNPADDED: Arg = Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1);
+    const MIXED: Arg = Arg::Conv(&[2, 1], &[0, 2], &[1, 2], 1);
     const GROUPED: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 2);
     const DEPTHWISE: Arg = Arg::Conv(&[2, 2], &[1, 0], &[2, 1], 4);
-    const LINE: Arg = Arg::Conv(&[2], &[1], &[1], 1);
-    const LINES: Arg = Arg::Conv(&[1], &[2], &[3], 2);
-    const CUBE: Arg = Arg::Conv(&[1, 1, 1], &[1, 1, 1], &[1, 1, 1], 1);
-    const SKEW: Arg = Arg::Conv(&[2, 1, 3], &[1, 0, 2], &[1, 2, 1], 1);
-    const CUBES: Arg = Arg::Conv(&[1, 2, 1], &[0, 1, 1], &[2, 1, 1], 2);
-    const CHANNELS: Arg = Arg::Conv(&[1, 1, 2], &[1, 1, 0], &[1, 1, 1], 4);
-    const T_LINE: Arg = Arg::ConvTransposed(&[3], &[1], &[2], &[1], 1);
-    const T_LINES: Arg = Arg::ConvTransposed(&[2], &[0], &[0], &[2], 2);
-    const T_SAME: Arg = Arg::ConvTransposed(&[2, 2], &[1, 1], &[1, 0], &[1, 1], 1);
-    const T_WIDE: Arg = Arg::ConvTransposed(&[1, 2], &[0, 1], &[1, 0], &[2, 1], 2);
-    const T_CUBE: Arg = Arg::ConvTransposed(&[2, 1, 2], &[1, 0, 1], &[1, 0, 0], &[1, 2, 1], 1);
-    const T_CUBES: Arg = Arg::ConvTransposed(&[1, 2, 1], &[0, 1, 1], &[0, 1, 1], &[1, 1, 2], 2);
+    const STRIDED_1D: Arg = Arg::Conv(&[2], &[1], &[1], 1);
+    const GROUPED_1D: Arg = Arg::Conv(&[1], &[2], &[3], 2);
+    const SAME_3D: Arg = Arg::Conv(&[1, 1, 1], &[1, 1, 1], &[1, 1, 1], 1);
+    const MIXED_3D: Arg = Arg::Conv(&[2, 1, 3], &[1, 0, 2], &[1, 2, 1], 1);
+    const GROUPED_3D: Arg = Arg::Conv(&[1, 2, 1], &[0, 1, 1], &[2, 1, 1], 2);
+    const DEPTHWISE_3D: Arg = Arg::Conv(&[1, 1, 2], &[1, 1, 0], &[1, 1, 1], 4);
+    const T_1D: Arg = Arg::ConvTransposed(&[3], &[1], &[2], &[1], 1);
+    const T_GROUPED_1D: Arg = Arg::ConvTransposed(&[2], &[0], &[0], &[2], 2);
+    const T_2D: Arg = Arg::ConvTransposed(&[2, 2], &[1, 1], &[1, 0], &[1, 1], 1);
+    const T_GROUPED_2D: Arg = Arg::ConvTransposed(&[1, 2], &[0, 1], &[1, 0], &[2, 1], 2);
+    const T_3D: Arg = Arg::ConvTransposed(&[2, 1, 2], &[1, 0, 1], &[1, 0, 0], &[1, 2, 1], 1);
+    const T_GROUPED_3D: Arg =
+        Arg::ConvTransposed(&[1, 2, 1], &[0, 1, 1], &[0, 1, 1], &[1, 1, 2], 2);
     &[
         case(
             "unfold4d",
@@ -403,24 +428,24 @@ pub const CASES: &[Case] = {
             ],
         ),
         case("conv2d", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
-        case("conv2d", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), Arg::Without, WIDE]),
+        case("conv2d", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), Arg::Absent, MIXED]),
         case("conv2d", &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[6]), GROUPED]),
-        case("conv2d", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), Arg::Without, DEPTHWISE]),
+        case("conv2d", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), Arg::Absent, DEPTHWISE]),
         case("conv2d", &[normal(&[2, 4, 9, 8]), normal(&[4, 1, 2, 3]), normal(&[4]), DEPTHWISE]),
         case(
             "conv2d",
-            &[permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), normal(&[4, 3, 1, 1]), Arg::Without, SAME],
+            &[permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), normal(&[4, 3, 1, 1]), Arg::Absent, SAME],
         ),
-        case("conv2d", &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), Arg::Without, BARE]),
+        case("conv2d", &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), Arg::Absent, UNPADDED]),
         case(
             "conv2d_x_backward",
-            &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), normal(&[3, 8, 6, 6]), BARE],
+            &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), normal(&[3, 8, 6, 6]), UNPADDED],
         ),
-        // From and to one channel: products with a k of one.
-        case("conv2d", &[normal(&[2, 1, 6, 6]), normal(&[8, 1, 1, 1]), Arg::Without, BARE]),
+        // One input channel, and the gradient of one output channel: products with k = 1.
+        case("conv2d", &[normal(&[2, 1, 6, 6]), normal(&[8, 1, 1, 1]), Arg::Absent, UNPADDED]),
         case(
             "conv2d_x_backward",
-            &[normal(&[2, 12, 6, 6]), normal(&[1, 12, 1, 1]), normal(&[2, 1, 6, 6]), BARE],
+            &[normal(&[2, 12, 6, 6]), normal(&[1, 12, 1, 1]), normal(&[2, 1, 6, 6]), UNPADDED],
         ),
         case("conv2d", &[normal(&[3, 40, 6, 6]), normal(&[70, 40, 3, 3]), normal(&[70]), SAME]),
         case("conv2d", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
@@ -430,7 +455,7 @@ pub const CASES: &[Case] = {
         ),
         case(
             "conv_transpose2d",
-            &[normal(&[0, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME],
+            &[normal(&[0, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_2D],
         ),
         case(
             "conv2d_x_backward",
@@ -438,7 +463,7 @@ pub const CASES: &[Case] = {
         ),
         case(
             "conv2d_x_backward",
-            &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE],
+            &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), MIXED],
         ),
         case(
             "conv2d_x_backward",
@@ -467,7 +492,7 @@ pub const CASES: &[Case] = {
         ),
         case(
             "conv2d_weight_backward",
-            &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), WIDE],
+            &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), MIXED],
         ),
         case(
             "conv2d_weight_backward",
@@ -478,43 +503,52 @@ pub const CASES: &[Case] = {
             &[normal(&[3, 4, 9, 7]), normal(&[8, 1, 3, 3]), normal(&[3, 8, 4, 3]), DEPTHWISE],
         ),
         case("conv2d_bias_backward", &[normal(&[2, 3, 8, 8]), normal(&[5]), normal(&[2, 5, 8, 8])]),
-        case("conv1d", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[5]), LINE]),
-        case("conv1d", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), Arg::Without, LINES]),
+        case("conv1d", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[5]), STRIDED_1D]),
+        case("conv1d", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), Arg::Absent, GROUPED_1D]),
         case(
             "conv1d",
-            &[permuted(&[2, 12, 4], &[0, 2, 1]), normal(&[6, 2, 3]), normal(&[6]), LINES],
+            &[permuted(&[2, 12, 4], &[0, 2, 1]), normal(&[6, 2, 3]), normal(&[6]), GROUPED_1D],
         ),
         case(
             "conv1d_x_backward",
-            &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE],
+            &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), STRIDED_1D],
         ),
         case(
             "conv1d_x_backward",
-            &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES],
+            &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), GROUPED_1D],
         ),
         case(
             "conv1d_weight_backward",
-            &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), LINE],
+            &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), STRIDED_1D],
         ),
         case(
             "conv1d_weight_backward",
-            &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), LINES],
+            &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), GROUPED_1D],
         ),
         case("conv1d_bias_backward", &[normal(&[2, 3, 20]), normal(&[5]), normal(&[2, 5, 10])]),
-        case("conv3d", &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[5]), CUBE]),
-        case("conv3d", &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), Arg::Without, SKEW]),
-        case("conv3d", &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[6]), CUBES]),
         case(
             "conv3d",
-            &[normal(&[2, 4, 4, 5, 6]), normal(&[4, 1, 3, 3, 2]), normal(&[4]), CHANNELS],
+            &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[5]), SAME_3D],
+        ),
+        case(
+            "conv3d",
+            &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), Arg::Absent, MIXED_3D],
+        ),
+        case(
+            "conv3d",
+            &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[6]), GROUPED_3D],
+        ),
+        case(
+            "conv3d",
+            &[normal(&[2, 4, 4, 5, 6]), normal(&[4, 1, 3, 3, 2]), normal(&[4]), DEPTHWISE_3D],
         ),
         case(
             "conv3d",
             &[
                 permuted(&[2, 4, 5, 6, 3], &[0, 4, 1, 2, 3]),
                 normal(&[4, 3, 1, 1, 1]),
-                Arg::Without,
-                CUBE,
+                Arg::Absent,
+                SAME_3D,
             ],
         ),
         case(
@@ -528,42 +562,75 @@ pub const CASES: &[Case] = {
         ),
         case(
             "conv3d",
-            &[normal(&[1, 16, 12, 12, 12]), normal(&[48, 16, 3, 3, 3]), normal(&[48]), CUBE],
+            &[normal(&[1, 16, 12, 12, 12]), normal(&[48, 16, 3, 3, 3]), normal(&[48]), SAME_3D],
         ),
         case(
             "conv3d_x_backward",
-            &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[2, 5, 4, 5, 6]), CUBE],
+            &[
+                normal(&[2, 3, 4, 5, 6]),
+                normal(&[5, 3, 3, 3, 3]),
+                normal(&[2, 5, 4, 5, 6]),
+                SAME_3D,
+            ],
         ),
         case(
             "conv3d_x_backward",
-            &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), normal(&[2, 4, 4, 3, 3]), SKEW],
+            &[
+                normal(&[2, 3, 6, 7, 8]),
+                normal(&[4, 3, 2, 3, 4]),
+                normal(&[2, 4, 4, 3, 3]),
+                MIXED_3D,
+            ],
         ),
         case(
             "conv3d_x_backward",
-            &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[1, 6, 3, 4, 5]), CUBES],
+            &[
+                normal(&[1, 4, 7, 6, 5]),
+                normal(&[6, 2, 3, 2, 3]),
+                normal(&[1, 6, 3, 4, 5]),
+                GROUPED_3D,
+            ],
         ),
         case(
             "conv3d_weight_backward",
-            &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[2, 5, 4, 5, 6]), CUBE],
+            &[
+                normal(&[2, 3, 4, 5, 6]),
+                normal(&[5, 3, 3, 3, 3]),
+                normal(&[2, 5, 4, 5, 6]),
+                SAME_3D,
+            ],
         ),
         case(
             "conv3d_weight_backward",
-            &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), normal(&[2, 4, 4, 3, 3]), SKEW],
+            &[
+                normal(&[2, 3, 6, 7, 8]),
+                normal(&[4, 3, 2, 3, 4]),
+                normal(&[2, 4, 4, 3, 3]),
+                MIXED_3D,
+            ],
         ),
         case(
             "conv3d_weight_backward",
-            &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[1, 6, 3, 4, 5]), CUBES],
+            &[
+                normal(&[1, 4, 7, 6, 5]),
+                normal(&[6, 2, 3, 2, 3]),
+                normal(&[1, 6, 3, 4, 5]),
+                GROUPED_3D,
+            ],
         ),
         case(
             "conv3d_bias_backward",
             &[normal(&[2, 3, 4, 5, 6]), normal(&[5]), normal(&[2, 5, 4, 5, 6])],
         ),
-        case("conv_transpose1d", &[normal(&[2, 3, 9]), normal(&[3, 5, 4]), normal(&[5]), T_LINE]),
-        case("conv_transpose1d", &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), Arg::Without, T_LINES]),
-        case("conv_transpose1d_x_backward", &[normal(&[3, 5, 4]), normal(&[2, 5, 28]), T_LINE]),
+        case("conv_transpose1d", &[normal(&[2, 3, 9]), normal(&[3, 5, 4]), normal(&[5]), T_1D]),
+        case(
+            "conv_transpose1d",
+            &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), Arg::Absent, T_GROUPED_1D],
+        ),
+        case("conv_transpose1d_x_backward", &[normal(&[3, 5, 4]), normal(&[2, 5, 28]), T_1D]),
         case(
             "conv_transpose1d_weight_backward",
-            &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), normal(&[2, 6, 21]), T_LINES],
+            &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), normal(&[2, 6, 21]), T_GROUPED_1D],
         ),
         case(
             "conv_transpose1d_bias_backward",
@@ -571,28 +638,28 @@ pub const CASES: &[Case] = {
         ),
         case(
             "conv_transpose2d",
-            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_SAME],
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_2D],
         ),
         case(
             "conv_transpose2d",
-            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), Arg::Without, T_WIDE],
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), Arg::Absent, T_GROUPED_2D],
         ),
         case(
             "conv_transpose2d_x_backward",
-            &[normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME],
+            &[normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_2D],
         ),
-        // An extra row that no element of x reaches.
+        // The output padding adds a row that no element of the input reaches.
         case(
             "conv_transpose2d_x_backward",
-            &[normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE],
+            &[normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_GROUPED_2D],
         ),
         case(
             "conv_transpose2d_weight_backward",
-            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_SAME],
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_2D],
         ),
         case(
             "conv_transpose2d_weight_backward",
-            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_WIDE],
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_GROUPED_2D],
         ),
         case(
             "conv_transpose2d_bias_backward",
@@ -600,19 +667,19 @@ pub const CASES: &[Case] = {
         ),
         case(
             "conv_transpose3d",
-            &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[3]), T_CUBE],
+            &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[3]), T_3D],
         ),
         case(
             "conv_transpose3d",
-            &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), Arg::Without, T_CUBES],
+            &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), Arg::Absent, T_GROUPED_3D],
         ),
         case(
             "conv_transpose3d_x_backward",
-            &[normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_CUBES],
+            &[normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_GROUPED_3D],
         ),
         case(
             "conv_transpose3d_weight_backward",
-            &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[2, 3, 6, 6, 9]), T_CUBE],
+            &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[2, 3, 6, 6, 9]), T_3D],
         ),
         case(
             "conv_transpose3d_weight_backward",
@@ -620,7 +687,7 @@ pub const CASES: &[Case] = {
                 normal(&[1, 4, 3, 4, 5]),
                 normal(&[4, 3, 2, 3, 2]),
                 normal(&[1, 6, 4, 8, 6]),
-                T_CUBES,
+                T_GROUPED_3D,
             ],
         ),
         case(

@@ -70,7 +70,7 @@ pub fn cross(lhs: Tensor, rhs: Tensor, axis: usize) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     vec![Variant::new(&CROSS)]
 }

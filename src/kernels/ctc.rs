@@ -1,4 +1,4 @@
-//! The connectionist temporal classification loss and its gradient.
+//! The connectionist temporal classification (CTC) loss and its gradient.
 
 use std::sync::Arc;
 
@@ -31,6 +31,7 @@ params! {
     }
 }
 
+/// Returns the variant of the recursion; a workgroup computes one sequence.
 fn variant(workgroup_size: u32) -> Variant {
     Variant::new(&CTC).int("WORKGROUP_SIZE", workgroup_size)
 }
@@ -38,18 +39,18 @@ fn variant(workgroup_size: u32) -> Variant {
 /// The target sequences, and the lengths of inputs and targets.
 #[derive(Debug, Clone)]
 pub struct Sequences {
-    /// The labels, `[batch, labels]`. A label that is no class is clamped to the classes.
+    /// The labels, `[batch, labels]`. A label outside the classes is clamped to them.
     pub targets: Tensor,
     /// The steps of each input, `[batch]`.
     pub input_lengths: Tensor,
     /// The labels of each target, `[batch]`.
     pub target_lengths: Tensor,
-    /// The class that is no label.
+    /// The index of the blank class.
     pub blank: usize,
 }
 
 /// The packed operands and their sizes.
-struct Problem {
+struct CtcProblem {
     log_probs: Tensor,
     sequences: Sequences,
     steps: usize,
@@ -58,7 +59,8 @@ struct Problem {
     labels: usize,
 }
 
-impl Problem {
+impl CtcProblem {
+    /// Checks the shapes and packs the operands.
     fn new(log_probs: Tensor, sequences: Sequences) -> Result<Self> {
         let mismatch = |rhs: &Tensor, rule| Error::Shape {
             lhs: log_probs.shape().to_vec(),
@@ -102,11 +104,13 @@ impl Problem {
         self.log_probs.runtime()
     }
 
+    /// Returns the operands in binding order.
     fn inputs(&self) -> SmallVec<[&Tensor; 6]> {
         let Sequences { targets, input_lengths, target_lengths, .. } = &self.sequences;
         SmallVec::from_slice(&[&self.log_probs, targets, input_lengths, target_lengths])
     }
 
+    /// Returns the parameters for `count` recursions or invocations; a recursion keeps `rows` rows.
     fn params(&self, count: usize, rows: usize) -> CtcParams {
         CtcParams {
             count: count as u32,
@@ -142,22 +146,23 @@ impl Problem {
     }
 }
 
-/// Minus the log probability of each target, `[batch]`, for `log_probs` `[steps, batch, classes]`.
+/// Computes minus the log probability of each target, `[batch]`, for `log_probs` `[steps, batch,
+/// classes]`.
 ///
-/// A path has one class per step. It spells the target if the target remains after repeated labels
-/// are merged and blanks are removed. The probability of the target is the sum over all such paths.
-/// The loss is infinite if there is none.
+/// A path has one class per step. It matches the target if the target remains after repeated labels
+/// are merged and blanks are removed. The probability of the target is the sum over all matching
+/// paths. The loss is infinite if no path matches.
 ///
 /// # Errors
 ///
 /// Returns an error if the shapes do not fit or the memory is not available.
 pub fn ctc_loss(log_probs: Tensor, sequences: Sequences) -> Result<Tensor> {
-    let problem = Problem::new(log_probs, sequences)?;
+    let problem = CtcProblem::new(log_probs, sequences)?;
     Ok(problem.recursions(1, 2)?.1)
 }
 
-/// The gradient of [`ctc_loss`] with respect to `log_probs`, from the gradient of the losses,
-/// `[batch]`.
+/// Computes the gradient of [`ctc_loss`] with respect to `log_probs` from `grad` `[batch]`, the
+/// gradient of the losses.
 ///
 /// It is minus the probability of each class at each step, given the target, times `grad`.
 /// It is zero for steps beyond the input length, and where the loss is infinite.
@@ -167,7 +172,7 @@ pub fn ctc_loss(log_probs: Tensor, sequences: Sequences) -> Result<Tensor> {
 /// Returns an error if the shapes do not fit or the memory is not available.
 pub fn ctc_loss_backward(log_probs: Tensor, sequences: Sequences, grad: Tensor) -> Result<Tensor> {
     log_probs.same_device(&grad)?;
-    let problem = Problem::new(log_probs, sequences)?;
+    let problem = CtcProblem::new(log_probs, sequences)?;
     if grad.shape() != [problem.batch] {
         return Err(Error::Shape {
             lhs: problem.log_probs.shape().to_vec(),
@@ -195,7 +200,7 @@ pub fn ctc_loss_backward(log_probs: Tensor, sequences: Sequences, grad: Tensor) 
     Ok(out)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let recursions = policy::all_recursion_workgroup_sizes().map(variant);
     recursions.into_iter().chain([Variant::new(&CTC_BACKWARD)]).collect()
@@ -203,7 +208,7 @@ pub fn variants() -> Vec<Variant> {
 
 /// The cases that the family must pass.
 pub const CASES: &[Case] = {
-    const FIRST: Arg = Arg::Int(0);
+    const BLANK: Arg = Arg::Int(0);
     &[
         case(
             "ctc_loss",
@@ -212,7 +217,7 @@ pub const CASES: &[Case] = {
                 below(5, &[3, 3]),
                 given(&[7, 5, 6], &[3]),
                 given(&[3, 1, 2], &[3]),
-                FIRST,
+                BLANK,
             ],
         ),
         // Repeated labels, which need a blank between them: a single path for the first target.
@@ -223,7 +228,7 @@ pub const CASES: &[Case] = {
                 given(&[1, 1, 1, 1, 2, 2, 3, 3, 3, 2, 2, 2], &[4, 3]),
                 given(&[5, 6, 6, 4], &[4]),
                 given(&[3, 3, 3, 2], &[4]),
-                FIRST,
+                BLANK,
             ],
         ),
         // Empty targets, another blank, a view.
@@ -244,7 +249,7 @@ pub const CASES: &[Case] = {
                 below(3, &[2, 0]),
                 given(&[5, 2], &[2]),
                 given(&[0, 0], &[2]),
-                FIRST,
+                BLANK,
             ],
         ),
         case(
@@ -254,7 +259,7 @@ pub const CASES: &[Case] = {
                 given(&[1, 2], &[2, 1]),
                 given(&[1, 1], &[2]),
                 given(&[1, 0], &[2]),
-                FIRST,
+                BLANK,
             ],
         ),
         case(
@@ -264,7 +269,7 @@ pub const CASES: &[Case] = {
                 below(30, &[2, 25]),
                 given(&[60, 55], &[2]),
                 given(&[25, 20], &[2]),
-                FIRST,
+                BLANK,
             ],
         ),
     ]

@@ -55,6 +55,10 @@ params! {
     }
 }
 
+fn variant(source: &'static Source, mask: bool) -> Variant {
+    Variant::new(source).flag("MASK", mask)
+}
+
 /// The gradients of a deformable convolution.
 #[derive(Debug)]
 pub struct DeformGradients {
@@ -70,8 +74,8 @@ pub struct DeformGradients {
     pub bias: Option<Tensor>,
 }
 
-/// A deformable convolution: its sizes, and the packed operands that its kernels read.
-struct Deform {
+/// The sizes of a deformable convolution, and the packed operands that its kernels read.
+struct DeformProblem {
     g: ConvGeometry,
     offset_groups: usize,
     x: Tensor,
@@ -79,7 +83,8 @@ struct Deform {
     mask: Option<Tensor>,
 }
 
-impl Deform {
+impl DeformProblem {
+    /// Checks the shapes and packs the operands.
     fn new(
         x: Tensor,
         offset: Tensor,
@@ -87,8 +92,8 @@ impl Deform {
         mask: Option<Tensor>,
         options: DeformOptions,
     ) -> Result<Self> {
-        let DeformOptions { conv, offset_groups } = options;
-        let g = ConvGeometry::new(x.shape(), weight, conv)?;
+        let offset_groups = options.offset_groups;
+        let g = ConvGeometry::new(x.shape(), weight, options.conv)?;
         let [_, h, w] = g.output;
         if x.shape().len() != 4 || offset_groups == 0 || !x.shape()[1].is_multiple_of(offset_groups)
         {
@@ -120,12 +125,12 @@ impl Deform {
         Ok(Self { g, offset_groups, x, offset, mask })
     }
 
-    /// The shape of the columns, `[groups, c / groups * taps, n * pixels]`.
+    /// Returns the shape of the columns, `[groups, c / groups * taps, n * pixels]`.
     fn columns_shape(&self) -> [usize; 3] {
         [self.g.options.groups, self.g.in_channels * self.g.taps(), self.g.out_pixels()]
     }
 
-    /// The inputs of a kernel in binding order: the offset, the mask if there is one, and `others`.
+    /// Returns the inputs of a kernel in binding order: offset, mask if there is one, and `others`.
     fn inputs<'a>(&'a self, others: &[&'a Tensor]) -> SmallVec<[&'a Tensor; 4]> {
         let mut inputs: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(&[&self.offset]);
         inputs.extend(&self.mask);
@@ -193,10 +198,10 @@ impl Deform {
     /// Computes the gradients of the offset and the mask from the gradient of the columns.
     fn offset_backward(&self, columns_grad: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
         let inputs = self.inputs(&[&self.x, columns_grad]);
-        let like =
+        let empty_like =
             |tensor: &Tensor| Tensor::empty(self.x.runtime(), tensor.shape(), DType::F32, &inputs);
-        let offset = like(&self.offset)?;
-        let mask = self.mask.as_ref().map(like).transpose()?;
+        let offset = empty_like(&self.offset)?;
+        let mask = self.mask.as_ref().map(empty_like).transpose()?;
         let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&offset).chain(&mask).collect();
         self.launch(
             &DEFORM_OFFSET_BACKWARD,
@@ -226,10 +231,6 @@ impl Deform {
     }
 }
 
-fn variant(source: &'static Source, mask: bool) -> Variant {
-    Variant::new(source).flag("MASK", mask)
-}
-
 /// Computes the convolution of `x` `[n, c, h, w]` with `weight` `[o, c / groups, i, j]`, whose taps
 /// sample `x` at displaced positions.
 ///
@@ -250,12 +251,12 @@ pub fn deform_conv2d(
     options: DeformOptions,
 ) -> Result<Tensor> {
     x.same_device(&weight)?;
-    let deform = Deform::new(x, offset, weight.shape(), mask, options)?;
-    let [groups, rows, _] = deform.columns_shape();
-    let ConvGeometry { images, out_channels, output: [_, h, w], .. } = deform.g;
-    let weight = views::reshape(weight, &[groups, out_channels, rows])?;
+    let problem = DeformProblem::new(x, offset, weight.shape(), mask, options)?;
+    let [groups, k, _] = problem.columns_shape();
+    let ConvGeometry { images, out_channels, output: [_, h, w], .. } = problem.g;
+    let weight = views::reshape(weight, &[groups, out_channels, k])?;
     // [o, n, h, w]
-    let out = matmul::matmul(weight, deform.columns()?)?;
+    let out = matmul::matmul(weight, problem.columns()?)?;
     let out = out.view(Layout::contiguous(&[groups * out_channels, images, h, w]));
     let out = views::swap_dims(out, 0, 1)?;
     match bias {
@@ -279,9 +280,9 @@ pub fn deform_conv2d_backward(
 ) -> Result<DeformGradients> {
     x.same_device(&weight)?;
     x.same_device(&grad)?;
-    let deform = Deform::new(x, offset, weight.shape(), mask, options)?;
-    let [groups, rows, pixels] = deform.columns_shape();
-    let ConvGeometry { images, out_channels, output: [_, h, w], .. } = deform.g;
+    let problem = DeformProblem::new(x, offset, weight.shape(), mask, options)?;
+    let [groups, k, pixels] = problem.columns_shape();
+    let ConvGeometry { images, out_channels, output: [_, h, w], .. } = problem.g;
     if grad.shape() != [images, groups * out_channels, h, w] {
         return Err(Error::Shape {
             lhs: grad.shape().to_vec(),
@@ -291,14 +292,14 @@ pub fn deform_conv2d_backward(
     }
     let bias = if has_bias { Some(conv::bias_backward(grad.clone())?) } else { None };
     let grad = views::reshape(views::swap_dims(grad, 0, 1)?, &[groups, out_channels, pixels])?;
-    let columns = views::swap_dims(deform.columns()?, 1, 2)?;
+    let columns = views::swap_dims(problem.columns()?, 1, 2)?;
     let weight_grad = matmul::matmul(grad.clone(), columns)?;
-    let by_groups = views::reshape(weight.clone(), &[groups, out_channels, rows])?;
-    let transposed = views::swap_dims(by_groups, 1, 2)?;
-    let columns_grad = views::packed(matmul::matmul(transposed, grad)?)?;
-    let (offset, mask) = deform.offset_backward(&columns_grad)?;
+    let weight_by_groups = views::reshape(weight.clone(), &[groups, out_channels, k])?;
+    let transposed_weight = views::swap_dims(weight_by_groups, 1, 2)?;
+    let columns_grad = views::packed(matmul::matmul(transposed_weight, grad)?)?;
+    let (offset, mask) = problem.offset_backward(&columns_grad)?;
     Ok(DeformGradients {
-        x: deform.x_backward(&columns_grad)?,
+        x: problem.x_backward(&columns_grad)?,
         offset,
         weight: weight_grad.view(Layout::contiguous(weight.shape())),
         mask,
@@ -306,7 +307,7 @@ pub fn deform_conv2d_backward(
     })
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let sources = [&DEFORM_COLUMNS, &DEFORM_OFFSET_BACKWARD, &DEFORM_X_BACKWARD];
     sources.into_iter().flat_map(|source| [variant(source, false), variant(source, true)]).collect()
@@ -315,9 +316,9 @@ pub fn variants() -> Vec<Variant> {
 /// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const SAME: Arg = Arg::Deform(&[1, 1], &[1, 1], &[1, 1], 1, 1);
-    const WIDE: Arg = Arg::Deform(&[2, 1], &[0, 1], &[1, 2], 1, 2);
+    const MIXED: Arg = Arg::Deform(&[2, 1], &[0, 1], &[1, 2], 1, 2);
     const GROUPED: Arg = Arg::Deform(&[1, 1], &[1, 1], &[1, 1], 2, 4);
-    const POINT: Arg = Arg::Deform(&[1, 2], &[0, 0], &[1, 1], 3, 1);
+    const ONE_TAP: Arg = Arg::Deform(&[1, 2], &[0, 0], &[1, 1], 3, 1);
     &[
         case(
             "deform_conv2d",
@@ -336,9 +337,9 @@ pub const CASES: &[Case] = {
                 normal(&[2, 4, 8, 7]),
                 normal(&[2, 24, 3, 7]),
                 normal(&[5, 4, 3, 2]),
-                Arg::Without,
-                Arg::Without,
-                WIDE,
+                Arg::Absent,
+                Arg::Absent,
+                MIXED,
             ],
         ),
         case(
@@ -348,7 +349,7 @@ pub const CASES: &[Case] = {
                 permuted(&[3, 72, 6, 6], &[0, 1, 3, 2]),
                 normal(&[4, 4, 3, 3]),
                 normal(&[3, 36, 6, 6]),
-                Arg::Without,
+                Arg::Absent,
                 GROUPED,
             ],
         ),
@@ -358,9 +359,9 @@ pub const CASES: &[Case] = {
                 permuted(&[1, 5, 7, 6], &[0, 3, 1, 2]),
                 normal(&[1, 2, 5, 4]),
                 normal(&[3, 2, 1, 1]),
-                Arg::Without,
+                Arg::Absent,
                 normal(&[3]),
-                POINT,
+                ONE_TAP,
             ],
         ),
         case(
@@ -404,10 +405,10 @@ pub const CASES: &[Case] = {
                 normal(&[2, 4, 8, 7]),
                 normal(&[2, 24, 3, 7]),
                 normal(&[5, 4, 3, 2]),
-                Arg::Without,
-                Arg::Without,
+                Arg::Absent,
+                Arg::Absent,
                 normal(&[2, 5, 3, 7]),
-                WIDE,
+                MIXED,
             ],
         ),
         case(
@@ -417,7 +418,7 @@ pub const CASES: &[Case] = {
                 normal(&[3, 72, 6, 6]),
                 normal(&[4, 4, 3, 3]),
                 normal(&[3, 36, 6, 6]),
-                Arg::Without,
+                Arg::Absent,
                 normal(&[3, 4, 6, 6]),
                 GROUPED,
             ],

@@ -39,15 +39,20 @@ params! {
     }
 }
 
-/// Rows that one invocation computes: the components of a vector.
+/// Rows that one invocation computes, as the components of a vec4.
 const ROWS: usize = 4;
 
-/// Whether a convolution is depthwise.
+/// Returns the variant; `spread`: the padded input has zeros between the pixels of `x`.
+fn variant(source: &'static Source, spread: bool) -> Variant {
+    Variant::new(source).int("ROWS", ROWS as u32).flag("SPREAD", spread)
+}
+
+/// Returns whether a convolution is depthwise.
 pub(super) fn applies(g: &ConvGeometry) -> bool {
     g.in_channels == 1 && g.options.groups > 1
 }
 
-/// The convolution of the padded `x` `[n, groups, d, h, w]` with a weight of `[groups *
+/// Computes the convolution of the padded `x` `[n, groups, d, h, w]` with a weight `[groups *
 /// out_channels, 1, ..]`: `[n, groups * out_channels, d, h, w]`.
 pub(super) fn convolve(
     g: &ConvGeometry,
@@ -79,7 +84,8 @@ pub(super) fn convolve(
     Ok(out)
 }
 
-/// The gradient of [`convolve`] with respect to its weight: `[groups * out_channels, taps]`.
+/// Computes the gradient of [`convolve`] with respect to its weight: `[groups * out_channels,
+/// taps]`.
 pub(super) fn weight_backward(
     g: &ConvGeometry,
     x: Tensor,
@@ -106,6 +112,7 @@ pub(super) fn weight_backward(
     if splits == 1 { Ok(out) } else { reduce::dim(Reduction::Sum, out, 0) }
 }
 
+/// Returns the parameters of a kernel with `count` invocations, without a bias.
 fn params(
     g: &ConvGeometry,
     x: &Tensor,
@@ -132,11 +139,7 @@ fn params(
     }
 }
 
-fn variant(source: &'static Source, spread: bool) -> Variant {
-    Variant::new(source).int("ROWS", ROWS as u32).flag("SPREAD", spread)
-}
-
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     vec![
         variant(&DEPTHWISE, false),
@@ -148,21 +151,24 @@ pub fn variants() -> Vec<Variant> {
 /// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const SAME: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 6);
-    const STRIDED: Arg = Arg::Conv(&[2, 1], &[2, 0], &[1, 2], 3);
-    const LINE: Arg = Arg::Conv(&[2], &[1], &[1], 5);
-    const CUBE: Arg = Arg::Conv(&[1, 2, 1], &[1, 0, 1], &[1, 1, 2], 2);
-    const T_SAME: Arg = Arg::ConvTransposed(&[2, 3], &[1, 1], &[1, 0], &[1, 2], 4);
+    const MIXED: Arg = Arg::Conv(&[2, 1], &[2, 0], &[1, 2], 3);
+    const STRIDED_1D: Arg = Arg::Conv(&[2], &[1], &[1], 5);
+    const MIXED_3D: Arg = Arg::Conv(&[1, 2, 1], &[1, 0, 1], &[1, 1, 2], 2);
+    const TRANSPOSED: Arg = Arg::ConvTransposed(&[2, 3], &[1, 1], &[1, 0], &[1, 2], 4);
     &[
         case("conv2d", &[normal(&[2, 6, 9, 11]), normal(&[6, 1, 3, 3]), normal(&[6]), SAME]),
         case(
             "conv2d",
-            &[permuted(&[2, 9, 8, 3], &[0, 3, 1, 2]), normal(&[6, 1, 5, 2]), Arg::Without, STRIDED],
+            &[permuted(&[2, 9, 8, 3], &[0, 3, 1, 2]), normal(&[6, 1, 5, 2]), Arg::Absent, MIXED],
         ),
-        case("conv1d", &[normal(&[3, 5, 12]), normal(&[5, 1, 3]), normal(&[5]), LINE]),
-        case("conv3d", &[normal(&[2, 2, 4, 7, 6]), normal(&[4, 1, 3, 2, 3]), normal(&[4]), CUBE]),
+        case("conv1d", &[normal(&[3, 5, 12]), normal(&[5, 1, 3]), normal(&[5]), STRIDED_1D]),
+        case(
+            "conv3d",
+            &[normal(&[2, 2, 4, 7, 6]), normal(&[4, 1, 3, 2, 3]), normal(&[4]), MIXED_3D],
+        ),
         case(
             "conv_transpose2d",
-            &[normal(&[2, 4, 5, 4]), normal(&[4, 1, 3, 3]), normal(&[4]), T_SAME],
+            &[normal(&[2, 4, 5, 4]), normal(&[4, 1, 3, 3]), normal(&[4]), TRANSPOSED],
         ),
         case(
             "conv2d_x_backward",
@@ -174,7 +180,7 @@ pub const CASES: &[Case] = {
         ),
         case(
             "conv2d_weight_backward",
-            &[normal(&[2, 3, 9, 8]), normal(&[6, 1, 5, 2]), normal(&[2, 6, 5, 6]), STRIDED],
+            &[normal(&[2, 3, 9, 8]), normal(&[6, 1, 5, 2]), normal(&[2, 6, 5, 6]), MIXED],
         ),
     ]
 };

@@ -42,7 +42,7 @@ fn variant(source: &'static Source, out: DType) -> Variant {
 
 /// Computes the floats of quantised elements: each integer times the scale of its block.
 ///
-/// `layout` locates the integers in the words, in bytes. With blocks it is packed.
+/// `layout` locates the integers in the words, in bytes. With blocks it must be packed.
 ///
 /// # Errors
 ///
@@ -62,7 +62,7 @@ pub fn unpack(words: &Tensor, layout: &Layout) -> Result<Tensor> {
     convert(words, None, layout)
 }
 
-/// The elements as floats, given the scales and the elements of a block, or as integers.
+/// Converts the elements to floats, given the scales and the elements of a block, or to integers.
 fn convert(words: &Tensor, scales: Option<(&Tensor, usize)>, layout: &Layout) -> Result<Tensor> {
     let (dtype, inputs, block): (_, &[&Tensor], usize) = match scales {
         Some((scales, block)) => (DType::F32, &[words, scales], block),
@@ -106,7 +106,7 @@ fn convert(words: &Tensor, scales: Option<(&Tensor, usize)>, layout: &Layout) ->
     Ok(out)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     [&DEQUANTIZE_VIEW, &DEQUANTIZE]
         .into_iter()
@@ -114,6 +114,5 @@ pub fn variants() -> Vec<Variant> {
         .collect()
 }
 
-/// The cases that the family must pass. A case cannot take quantised tensors: `tests/quantized.rs`
-/// tests them.
+/// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.
 pub const CASES: &[Case] = &[];

@@ -1,5 +1,5 @@
 //! Elementwise kernels: unary, binary and scalar ops, comparisons, masks, casts, fills and copies
-//! are one shader with different expressions.
+//! are one shader with different WGSL expressions.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,6 +15,7 @@ use crate::params;
 use crate::runtime::{Params, Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast, collapse};
 
+// Variants of the shader differ in their `Params`: there is one source for each struct.
 const TEXT: &str = include_str!("../../shaders/elementwise/elementwise.wgsl");
 static PACKED: Source = Source::new::<PackedParams>("elementwise", TEXT);
 static STRIDED: Source = Source::new::<StridedParams>("elementwise", TEXT);
@@ -50,6 +51,10 @@ params! {
 /// Invocations of a workgroup; each computes one vec4 per round.
 const WORKGROUP_SIZE: usize = 64;
 
+const MASK_WHERE: &str = "select(a, c, b != 0u)";
+const MASK_FILL: &str = "select(a, s, b != 0u)";
+const POWI: &str = "pow_(a, f32(b))";
+
 /// A scalar operand.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum ScalarValue {
@@ -62,7 +67,7 @@ pub enum ScalarValue {
 }
 
 impl ScalarValue {
-    /// The bits of the value in a compute type. Integers wrap.
+    /// Returns the bits of the value in a compute type. Integers wrap.
     pub(crate) fn bits(self, dtype: DType) -> u64 {
         match self {
             Self::Float(x) if dtype.is_float() => x.to_bits().into(),
@@ -78,23 +83,23 @@ impl ScalarValue {
 /// How tensors are read and the result is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Access {
-    /// In vec4s; the result may overwrite one input.
+    /// In vec4s. The result overwrites the input with the index `in_place`, if any.
     Packed { in_place: Option<usize> },
-    /// Four neighbours along the innermost axis at a time.
+    /// In vec4s along the innermost axis, through the strides of the other axes.
     Inner(InnerAccess),
     /// Element by element through the strides.
     Strided,
 }
 
-/// Per input: whether four neighbours along the innermost axis are the same element. Otherwise they
-/// are contiguous, as in the output.
+/// How four neighbours along the innermost axis are read from each input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct InnerAccess {
+    /// Per input: whether the four are one element. Otherwise they are contiguous.
     broadcast: [bool; 3],
 }
 
 impl InnerAccess {
-    /// The access for layouts, the output's first; `None` if one of them does not allow it.
+    /// Returns the access for `layouts`, the output's first; `None` if a layout does not allow it.
     fn new(layouts: &[&Layout]) -> Option<Self> {
         let (shape, strides) = collapse(layouts);
         if !shape.last()?.is_multiple_of(4) {
@@ -122,24 +127,24 @@ pub struct Map {
     /// The WGSL expression.
     pub expr: Cow<'static, str>,
     /// The type of the result.
-    pub out: DType,
+    pub out_type: DType,
     /// The scalars `s` and `t`.
     pub scalars: SmallVec<[ScalarValue; 2]>,
     /// The type of the scalars.
-    pub scalar: DType,
+    pub scalar_type: DType,
 }
 
 impl Map {
-    /// A computation without scalars.
-    pub fn new(expr: impl Into<Cow<'static, str>>, out: DType) -> Self {
-        Self { expr: expr.into(), out, scalars: smallvec![], scalar: out }
+    /// Creates a computation without scalars.
+    pub fn new(expr: impl Into<Cow<'static, str>>, out_type: DType) -> Self {
+        Self { expr: expr.into(), out_type, scalars: smallvec![], scalar_type: out_type }
     }
 
     /// Adds scalars of a type: `s`, then `t`.
     #[must_use]
     pub fn with(mut self, scalars: &[ScalarValue], dtype: DType) -> Self {
         self.scalars = scalars.into();
-        self.scalar = dtype;
+        self.scalar_type = dtype;
         self
     }
 
@@ -165,30 +170,30 @@ impl Map {
             Some(index) => inputs[index].clone(),
             None => {
                 let refs: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
-                Tensor::empty(inputs[0].runtime(), &shape, self.out, &refs)?
+                Tensor::empty(inputs[0].runtime(), &shape, self.out_type, &refs)?
             }
         };
         self.write(&inputs, &out, in_place)?;
         Ok(out)
     }
 
-    /// The input that the result may overwrite: only if all move in vec4s, and where the kernel
-    /// pays.
+    /// Returns the index of the input that the result may overwrite. All inputs must be read in
+    /// vec4s, and the in-place variant must pay for its compilation.
     fn in_place_input(&self, inputs: &[Tensor], shape: &[usize]) -> Option<usize> {
-        let packed = |input: &Tensor| {
+        let in_vec4s = |input: &Tensor| {
             let layout = input.layout();
             layout.shape.as_slice() == shape
                 && layout.is_contiguous()
                 && layout.offset.is_multiple_of(4)
         };
         let pays = policy::pays_for_special_case(inputs[0].runtime(), inputs[0].len());
-        if !pays || !inputs.iter().all(packed) {
+        if !pays || !inputs.iter().all(in_vec4s) {
             return None;
         }
         (0..inputs.len()).find(|&index| {
             let input = &inputs[index];
             let mut others = inputs.iter().enumerate().filter(|&(other, _)| other != index);
-            input.dtype() == self.out
+            input.dtype() == self.out_type
                 && input.is_packed()
                 && input.is_unique()
                 && others.all(|(_, other)| !other.buffer().shares_buffer(input.buffer()))
@@ -201,7 +206,7 @@ impl Map {
     ///
     /// Returns an error if the memory is not available.
     pub fn fill(&self, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
-        let out = Tensor::empty(runtime, shape, self.out, &[])?;
+        let out = Tensor::empty(runtime, shape, self.out_type, &[])?;
         self.write(&[], &out, None)?;
         Ok(out)
     }
@@ -215,6 +220,7 @@ impl Map {
         self.write(inputs, out, None)
     }
 
+    /// Writes the result to `out`, which is the input with the index `in_place`, if any.
     fn write(&self, inputs: &[Tensor], out: &Tensor, in_place: Option<usize>) -> Result<()> {
         let len = out.len();
         if len == 0 {
@@ -228,12 +234,14 @@ impl Map {
                 rule: "the second must broadcast to the first",
             })?);
         }
-        // The last vec4 may extend past the elements: only the single owner of the memory may
-        // overwrite what follows them.
-        let may_pad =
+        // The last vec4 may extend past the elements. Only the single owner of the allocation may
+        // overwrite the memory behind them.
+        let may_write_past_end =
             len.is_multiple_of(4) || in_place.is_some() || (out.is_packed() && out.is_unique());
-        let packed = may_pad
-            && layouts.iter().all(|layout| layout.is_contiguous() && layout.offset.is_multiple_of(4));
+        let packed = may_write_past_end
+            && layouts
+                .iter()
+                .all(|layout| layout.is_contiguous() && layout.offset.is_multiple_of(4));
         let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
         let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
         let access = match InnerAccess::new(&refs) {
@@ -245,8 +253,9 @@ impl Map {
             }
             _ => Access::Strided,
         };
-        let scalar = |index: usize| self.scalars.get(index).map_or(0, |s| s.bits(self.scalar));
-        let (s, t) = (scalar(0), scalar(1));
+        let scalar_bits =
+            |index: usize| self.scalars.get(index).map_or(0, |s| s.bits(self.scalar_type));
+        let (s, t) = (scalar_bits(0), scalar_bits(1));
         let vec4s = len.div_ceil(4);
         let rounds = policy::elementwise_rounds(out.runtime(), vec4s);
         let start = |index: usize| layouts.get(index).map_or(0, |layout| layout.offset as u32 / 4);
@@ -261,7 +270,8 @@ impl Map {
             pad0: 0,
             starts: [0, 1, 2, 3].map(start),
         };
-        let read: SmallVec<[&Tensor; 3]> = inputs
+        // An input that is overwritten has no binding of its own.
+        let bound: SmallVec<[&Tensor; 3]> = inputs
             .iter()
             .enumerate()
             .filter(|&(index, _)| Some(index) != in_place)
@@ -270,26 +280,27 @@ impl Map {
         let variant = self.variant(&dtypes, access);
         let workgroups = div_up(vec4s, WORKGROUP_SIZE * rounds);
         if packed {
-            return launch(&variant, &read, out, &params, workgroups);
+            return launch(&variant, &bound, out, &params, workgroups);
         }
         let walk = Walk::new(&refs)?;
         let PackedParams { len, rounds, s, t, s_high, t_high, .. } = params;
         let whole_vec4s = u32::from(walk.innermost().is_multiple_of(4));
         let params =
             StridedParams { len, rounds, s, t, whole_vec4s, s_high, t_high, pad0: 0, walk };
-        launch(&variant, &read, out, &params, workgroups)
+        launch(&variant, &bound, out, &params, workgroups)
     }
 
-    /// Whether every element is a 32-bit word.
+    /// Returns whether every element is a 32-bit word.
     fn in_words(&self, inputs: &[DType]) -> bool {
-        self.out.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4)
+        self.out_type.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4)
     }
 
+    /// Returns the variant for inputs of these types.
     fn variant(&self, inputs: &[DType], access: Access) -> Variant {
         const OPERANDS: [[&str; 4]; 3] = [
-            ["A", "READ_A", "INPLACE_A", "BROADCAST_A"],
-            ["B", "READ_B", "INPLACE_B", "BROADCAST_B"],
-            ["C", "READ_C", "INPLACE_C", "BROADCAST_C"],
+            ["A", "READ_A", "IN_PLACE_A", "BROADCAST_A"],
+            ["B", "READ_B", "IN_PLACE_B", "BROADCAST_B"],
+            ["C", "READ_C", "IN_PLACE_C", "BROADCAST_C"],
         ];
         let words = self.in_words(inputs) && access != Access::Strided;
         let packed = matches!(access, Access::Packed { .. });
@@ -297,18 +308,21 @@ impl Map {
             .flag("PACKED", packed)
             .flag("STRIDED", access == Access::Strided)
             .flag("WORDS", words)
-            .ty("O", self.out.wgsl())
+            .ty("O", self.out_type.wgsl())
             .expr("EXPR", self.expr.clone());
         for (index, (dtype, names)) in inputs.iter().zip(OPERANDS).enumerate() {
             let [ty, read, in_place, broadcast] = names;
             let overwritten = access == Access::Packed { in_place: Some(index) };
             let broadcasts = matches!(access, Access::Inner(inner) if inner.broadcast[index]);
-            variant = variant.ty(ty, dtype.wgsl()).flag(if overwritten { in_place } else { read }, true);
-            variant = variant.flag(broadcast, broadcasts);
+            variant = variant
+                .ty(ty, dtype.wgsl())
+                .flag(if overwritten { in_place } else { read }, true)
+                .flag(broadcast, broadcasts);
         }
         if !self.scalars.is_empty() {
-            let wide = self.scalar.is_64_bit();
-            variant = variant.ty("S", self.scalar.wgsl()).flag("SCALARS_64", wide);
+            variant = variant
+                .ty("S", self.scalar_type.wgsl())
+                .flag("SCALARS_64", self.scalar_type.is_64_bit());
         }
         match inputs.first() {
             Some(dtype) if dtype.is_64_bit() => variant.int("BITS", 64),
@@ -316,11 +330,11 @@ impl Map {
         }
     }
 
-    /// Every variant of this computation for inputs of these types.
+    /// Returns every variant of this computation for inputs of these types.
     pub(crate) fn variants(&self, inputs: &[DType]) -> Vec<Variant> {
         let mut out = vec![self.variant(inputs, Access::Strided)];
         for in_place in std::iter::once(None).chain((0..inputs.len()).map(Some)) {
-            if in_place.is_none_or(|index: usize| inputs[index] == self.out) {
+            if in_place.is_none_or(|index: usize| inputs[index] == self.out_type) {
                 out.push(self.variant(inputs, Access::Packed { in_place }));
             }
         }
@@ -344,7 +358,7 @@ fn launch<P: Params>(
     Launch { variant, inputs, outputs: &[out], params, workgroups, work: out.len() as u64 }.run()
 }
 
-/// A row of the table with one operand.
+/// Computes a row of the table with one operand.
 ///
 /// # Errors
 ///
@@ -353,18 +367,19 @@ pub fn unary(row: &Row, tensor: Tensor) -> Result<Tensor> {
     Map::new(row.wgsl, tensor.dtype()).run(smallvec![tensor])
 }
 
-/// A row with two operands that broadcast.
+/// Computes a row with two operands that broadcast.
 pub fn binary(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
     Map::new(row.wgsl, lhs.dtype()).run(smallvec![lhs, rhs])
 }
 
-/// A row with a tensor and one or two scalars.
+/// Computes a row with a tensor and one or two scalars.
 pub fn scalar(row: &Row, tensor: Tensor, scalars: &[ScalarValue]) -> Result<Tensor> {
     let dtype = tensor.dtype();
     Map::new(row.wgsl, dtype).with(scalars, dtype).run(smallvec![tensor])
 }
 
-/// A row that clamps a tensor to one or two limits, which may be outside the range of its type.
+/// Computes a row that clamps a tensor to one or two limits, which may be outside the range of its
+/// type.
 pub fn clamp(row: &Row, tensor: Tensor, limits: &[ScalarValue]) -> Result<Tensor> {
     let (min, max) = tensor.dtype().range();
     let in_range = |limit: &ScalarValue| match *limit {
@@ -375,24 +390,25 @@ pub fn clamp(row: &Row, tensor: Tensor, limits: &[ScalarValue]) -> Result<Tensor
     scalar(row, tensor, &limits)
 }
 
-/// A row that tests one operand.
+/// Computes a row that tests one operand.
 pub fn predicate(row: &Row, tensor: Tensor) -> Result<Tensor> {
     Map::new(row.wgsl, DType::Bool).run(smallvec![tensor])
 }
 
-/// A row that compares two operands.
+/// Computes a row that compares two operands.
 pub fn compare(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
     Map::new(row.wgsl, DType::Bool).run(smallvec![lhs, rhs])
 }
 
-/// A row that compares an operand with a scalar, which may be outside the range of the operand's
-/// type.
+/// Computes a row that compares an operand with a scalar, which may be outside the range of the
+/// operand's type.
 pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: ScalarValue) -> Result<Tensor> {
     let dtype = tensor.dtype();
-    if let (ScalarValue::Int(x), Reference::IntComparison(compare)) = (scalar, row.reference) {
+    if let (ScalarValue::Int(x), Reference::IntComparison(reference)) = (scalar, row.reference) {
         let (min, max) = dtype.range();
         if x < min || x > max {
-            let result = ScalarValue::Bool(compare(0, if x < min { -1 } else { 1 }));
+            // The same for every element: the reference on two integers of that order.
+            let result = ScalarValue::Bool(reference(0, if x < min { -1 } else { 1 }));
             let map = Map::new("s", DType::Bool).with(&[result], DType::Bool);
             return map.fill(tensor.runtime(), tensor.shape());
         }
@@ -400,27 +416,23 @@ pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: ScalarValue) -> Result<
     Map::new(row.wgsl, DType::Bool).with(&[scalar], dtype).run(smallvec![tensor])
 }
 
-/// `value` where `mask` is true, `tensor` elsewhere.
+/// Returns `value` where `mask` is true, `tensor` elsewhere.
 pub fn mask_where(tensor: Tensor, mask: Tensor, value: Tensor) -> Result<Tensor> {
     Map::new(MASK_WHERE, tensor.dtype()).run(smallvec![tensor, mask, value])
 }
 
-/// The scalar `value` where `mask` is true, `tensor` elsewhere.
+/// Returns the scalar `value` where `mask` is true, `tensor` elsewhere.
 pub fn mask_fill(tensor: Tensor, mask: Tensor, value: ScalarValue) -> Result<Tensor> {
     let dtype = tensor.dtype();
     Map::new(MASK_FILL, dtype).with(&[value], dtype).run(smallvec![tensor, mask])
 }
 
-/// Floats to the power of integers.
+/// Raises floats to the power of integers.
 pub fn powi(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
     Map::new(POWI, lhs.dtype()).run(smallvec![lhs, rhs])
 }
 
-const MASK_WHERE: &str = "select(a, c, b != 0u)";
-const MASK_FILL: &str = "select(a, s, b != 0u)";
-const POWI: &str = "pow_(a, f32(b))";
-
-/// Every variant that the launchers of this file can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     let zero = ScalarValue::Int(0);

@@ -1,7 +1,7 @@
 //! Fourier transforms of real numbers along an axis, and their inverses.
 //!
 //! A line of n real numbers is transformed as n / 2 complex numbers, in a few passes over the whole
-//! tensor. One more pass converts between their spectrum and that of the real numbers.
+//! tensor. One more pass converts between their spectrum and the spectrum of the real numbers.
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, workgroups_for};
@@ -41,21 +41,22 @@ fn real_variant(inverse: bool) -> Variant {
     Variant::new(&FFT_REAL).flag("INVERSE", inverse)
 }
 
+/// The sign of the exponents of a complex transform.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Direction {
     Forward,
     Inverse,
 }
 
-/// The spectrum of real numbers along `axis`: the real and the imaginary parts of its first
-/// `n / 2 + 1` elements. The others are their conjugates. If `n` is given, the axis is first
+/// Computes the spectrum of real numbers along `axis`: the real and the imaginary parts of its
+/// first `n / 2 + 1` elements. The others are their conjugates. If `n` is given, the axis is first
 /// cropped or padded with zeros to that length.
 ///
 /// # Errors
 ///
 /// Returns an error if the length is not a power of two or the memory is not available.
 pub fn rfft(signal: Tensor, axis: usize, n: Option<usize>) -> Result<(Tensor, Tensor)> {
-    let n = power_of_two(&signal, n.unwrap_or(signal.shape()[axis]))?;
+    let n = check_power_of_two(&signal, n.unwrap_or(signal.shape()[axis]))?;
     let lines = as_lines(signal, axis, n)?;
     if n == 1 {
         let zeros =
@@ -79,8 +80,9 @@ pub fn rfft(signal: Tensor, axis: usize, n: Option<usize>) -> Result<(Tensor, Te
     Ok((swap_with_last(re, axis)?, swap_with_last(im, axis)?))
 }
 
-/// The `n` real numbers along `axis` that have a spectrum: the inverse of [`rfft`]. The spectrum is
-/// cropped or padded with zeros to `n / 2 + 1` elements; without `n` its length determines `n`.
+/// Computes the `n` real numbers along `axis` that have a spectrum: the inverse of [`rfft`]. The
+/// spectrum is cropped or padded with zeros to `n / 2 + 1` elements. Without `n`, its length
+/// determines `n`.
 ///
 /// # Errors
 ///
@@ -95,7 +97,7 @@ pub fn irfft(re: Tensor, im: Tensor, axis: usize, n: Option<usize>) -> Result<Te
             rule: "the real and the imaginary parts must have the same shape",
         });
     }
-    let n = power_of_two(&re, n.unwrap_or(re.shape()[axis].saturating_sub(1) * 2))?;
+    let n = check_power_of_two(&re, n.unwrap_or(re.shape()[axis].saturating_sub(1) * 2))?;
     let re = as_lines(re, axis, n / 2 + 1)?;
     if n == 1 {
         return swap_with_last(re, axis);
@@ -115,11 +117,13 @@ pub fn irfft(re: Tensor, im: Tensor, axis: usize, n: Option<usize>) -> Result<Te
     swap_with_last(transform(z, n / 2, Direction::Inverse)?, axis)
 }
 
+/// Returns the parameters of `fft_real` for lines of `2 * half` real numbers.
 fn real_params(count: usize, half: usize) -> FftRealParams {
     FftRealParams { count: count as u32, half: half as u32, half_bits: half.ilog2(), pad0: 0 }
 }
 
-fn power_of_two(tensor: &Tensor, n: usize) -> Result<usize> {
+/// Returns `n` if it is a power of two.
+fn check_power_of_two(tensor: &Tensor, n: usize) -> Result<usize> {
     if n.is_power_of_two() {
         return Ok(n);
     }
@@ -130,15 +134,14 @@ fn power_of_two(tensor: &Tensor, n: usize) -> Result<usize> {
     })
 }
 
-/// The complex transform of packed lines of `len` complex numbers. The inverse is not divided by
-/// `len`.
+/// Transforms packed lines of `len` complex numbers. The inverse is not divided by `len`.
 fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> {
-    let complex = z.len() / 2;
+    let complex_len = z.len() / 2;
     let mut stride: usize = 1;
     while stride < len {
         let radix = if len / stride >= 4 { 4 } else { 2 };
         let out = Tensor::empty(z.runtime(), z.shape(), DType::F32, &[&z])?;
-        let count = complex / radix;
+        let count = complex_len / radix;
         Launch {
             variant: &pass_variant(radix),
             inputs: &[&z],
@@ -150,7 +153,7 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
                 direction: if direction == Direction::Forward { 1.0 } else { -1.0 },
             },
             workgroups: workgroups_for(count),
-            work: complex as u64 * 16,
+            work: complex_len as u64 * 16,
         }
         .run()?;
         z = out;
@@ -159,7 +162,7 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
     Ok(z)
 }
 
-/// The tensor packed, with `axis` last and cropped or padded with zeros to `len`.
+/// Returns the tensor packed, with `axis` last and cropped or padded with zeros to `len`.
 fn as_lines(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
     let last = tensor.shape().len() - 1;
     views::packed(views::resized(swap_with_last(tensor, axis)?, last, len)?)
@@ -171,7 +174,7 @@ fn swap_with_last(tensor: Tensor, axis: usize) -> Result<Tensor> {
     views::swap_dims(tensor, axis, last)
 }
 
-/// The tensor's shape with a last axis of `len`.
+/// Returns the tensor's shape with a last axis of `len`.
 fn with_last(tensor: &Tensor, len: usize) -> Shape {
     let mut shape: Shape = tensor.shape().into();
     let last = shape.len() - 1;
@@ -179,14 +182,14 @@ fn with_last(tensor: &Tensor, len: usize) -> Shape {
     shape
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     vec![pass_variant(2), pass_variant(4), real_variant(false), real_variant(true)]
 }
 
 /// The cases that the family must pass.
 pub const CASES: &[Case] = {
-    const WHOLE: Arg = Arg::Without;
+    const WHOLE: Arg = Arg::Absent;
     &[
         case("rfft", &[normal(&[8]), Arg::Int(0), WHOLE]),
         case("rfft", &[normal(&[3, 1]), Arg::Int(1), WHOLE]),

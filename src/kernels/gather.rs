@@ -85,11 +85,11 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
 
 /// Repeats one-dimensional indices along `axis` over the other axes of `shape`. Returns a view.
 pub(super) fn expand_indices(indices: Tensor, axis: usize, shape: &[usize]) -> Result<Tensor> {
-    let mut single: Shape = SmallVec::from_elem(1, shape.len());
-    single[axis] = indices.len();
+    let mut along_axis: Shape = SmallVec::from_elem(1, shape.len());
+    along_axis[axis] = indices.len();
     let mut full: Shape = shape.into();
     full[axis] = indices.len();
-    views::expand(views::reshape(indices, &single)?, &full)
+    views::expand(views::reshape(indices, &along_axis)?, &full)
 }
 
 /// Returns the slices of `tensor` along `axis` at one-dimensional `indices`.
@@ -107,7 +107,7 @@ pub fn embedding(weights: Tensor, indices: Tensor) -> Result<Tensor> {
     views::reshape(select(weights, 0, indices)?, &shape)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     DType::COMPUTE_TYPES.into_iter().map(variant).collect()
 }

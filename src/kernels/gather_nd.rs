@@ -24,12 +24,13 @@ params! {
     }
 }
 
+/// Returns the variant for elements of `dtype`; `locations`: it returns the locations instead.
 fn variant(dtype: DType, locations: bool) -> Variant {
     Variant::new(&GATHER_ND).ty("E", dtype.wgsl()).flag("LOCATIONS", locations)
 }
 
-/// Returns the number of axes that each row of indices addresses, and the elements at each
-/// location. The arguments are the shapes of the tensor and of the indices.
+/// Returns the number of axes that each row of indices addresses, and the number of elements at
+/// each location. The arguments are the shapes of the tensor and of the indices.
 ///
 /// # Errors
 ///
@@ -117,7 +118,7 @@ pub(super) fn locations(shape: &[usize], indices: Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let gathers = DType::COMPUTE_TYPES.into_iter().map(|dtype| variant(dtype, false));
     std::iter::once(variant(DType::I32, true)).chain(gathers).collect()

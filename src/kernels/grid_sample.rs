@@ -35,8 +35,8 @@ fn variant(mode: InterpolateMode) -> Variant {
 /// Samples images `x` `[n, c, h, w]` at the coordinates in `grid` `[n, i, j, 2]`: `[n, c, i, j]`.
 ///
 /// A coordinate is (x, y). With `align_corners`, -1 and 1 are the centres of the outermost pixels;
-/// otherwise they are the ends of the image, half a pixel further out. Halfway between two pixels,
-/// the nearest one is the even one.
+/// otherwise they are the edges of the image, half a pixel further out. In the nearest mode, a
+/// coordinate halfway between two pixels reads the pixel with the even index.
 ///
 /// # Errors
 ///
@@ -93,14 +93,14 @@ fn shape_error(x: &Tensor, grid: &Tensor) -> Error {
     }
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     use InterpolateMode::{Bicubic, Bilinear, Nearest};
     [Nearest, Bilinear, Bicubic].map(variant).to_vec()
 }
 
-/// The cases that the family must pass. burn-flex does not have the bicubic mode, which
-/// `tests/definitions.rs` checks.
+/// The cases that the family must pass. burn-flex lacks the bicubic mode; `tests/definitions.rs`
+/// tests it.
 pub const CASES: &[Case] = {
     use GridPadding::*;
     use InterpolateMode::{Bilinear, Nearest};

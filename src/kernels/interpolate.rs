@@ -3,8 +3,8 @@
 //! Every mode is linear and separable: along an axis, each output is a weighted sum of a few
 //! neighbouring inputs. Resizing an axis is a product with a matrix that has one band of weights
 //! per row. The host computes the matrices of both axes in f64, and one kernel applies them. The
-//! gradient is the same kernel with transposed matrices. It needs no atomics, and the weights that
-//! fell outside of the input are already added to the edges.
+//! gradient is the same kernel with transposed matrices. It needs no atomics, and the matrices
+//! already add the weights of taps outside the input to the edges.
 
 use smallvec::SmallVec;
 
@@ -37,7 +37,8 @@ params! {
 /// A matrix with one band of consecutive weights per row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BandMatrix {
-    /// Column and index of the first weight of each row; then an entry that ends the last row.
+    /// For each row, the column of its first weight and the index of that weight in `weights`. One
+    /// more entry ends the last row.
     rows: Vec<[u32; 2]>,
     weights: Vec<f32>,
     /// Whether this is the identity matrix.
@@ -56,12 +57,12 @@ impl BandMatrix {
             identity: input == output,
         };
         for o in 0..output {
-            let (first, taps) = if matrix.identity {
+            let (first, weights) = if matrix.identity {
                 (o as i64, SmallVec::from_slice(&[1.0]))
             } else {
                 taps(mode, align_corners, input, output, o)
             };
-            matrix.push(first, &taps, input as i64 - 1);
+            matrix.push(first, &weights, input as i64 - 1);
         }
         matrix.rows.push([0, matrix.weights.len() as u32]);
         matrix
@@ -128,15 +129,15 @@ impl BandMatrix {
         self.len() == 0
     }
 
-    /// The maximum number of weights in a row.
+    /// Returns the maximum number of weights in a row.
     fn max_weights(&self) -> usize {
         let lengths = self.iter().map(|(_, _, weights)| weights.len());
         lengths.max().unwrap_or(0)
     }
 }
 
-/// The index of the first input that contributes to output `o`, and the weights of the inputs from
-/// there on. The indices may be outside of the input.
+/// Returns the index of the first input that contributes to output `o`, and the weights of the
+/// inputs from that index on. The indices may be outside the input.
 fn taps(
     mode: InterpolateMode,
     align_corners: bool,
@@ -151,7 +152,7 @@ fn taps(
     };
     let below = position.floor() as i64;
     let fraction = position - position.floor();
-    // `before` neighbours up to `below` and `after` above it, weighted by their distance.
+    // The weights of `before` inputs up to `below` and `after` inputs above it, by their distance.
     let around = |before: i64, after: i64, weight: fn(f64) -> f64| {
         let distances = (1 - before..=after).map(|step| (fraction - step as f64).abs());
         (below + 1 - before, distances.map(weight).collect())
@@ -165,20 +166,21 @@ fn taps(
         InterpolateMode::Bilinear => around(1, 1, |distance| 1.0 - distance),
         InterpolateMode::Bicubic => around(2, 2, cubic),
         InterpolateMode::Lanczos3 => {
-            let (first, mut taps): (i64, SmallVec<[f64; 6]>) = around(3, 3, lanczos);
-            for (tap, weight) in taps.iter_mut().enumerate() {
+            let (first, mut weights): (i64, SmallVec<[f64; 6]>) = around(3, 3, lanczos);
+            for (tap, weight) in weights.iter_mut().enumerate() {
                 if !(0..input as i64).contains(&(first + tap as i64)) {
                     *weight = 0.0;
                 }
             }
-            let sum: f64 = taps.iter().sum();
-            taps.iter_mut().for_each(|weight| *weight /= sum);
-            (first, taps)
+            let sum: f64 = weights.iter().sum();
+            weights.iter_mut().for_each(|weight| *weight /= sum);
+            (first, weights)
         }
     }
 }
 
-/// The weight of cubic convolution (R. Keys, 1981) at a distance of up to two, with a = -3/4.
+/// Returns the weight of cubic convolution (R. Keys, 1981) at a distance of up to two, with
+/// a = -3/4.
 pub(crate) fn cubic(distance: f64) -> f64 {
     let (a, d) = (-0.75, distance);
     if d < 1.0 {
@@ -188,6 +190,7 @@ pub(crate) fn cubic(distance: f64) -> f64 {
     }
 }
 
+/// Returns the weight of the Lanczos filter over six neighbours at a distance.
 fn lanczos(distance: f64) -> f64 {
     if distance == 0.0 {
         return 1.0;
@@ -243,7 +246,7 @@ pub fn interpolate_backward(
     apply(grad, &rows, &columns)
 }
 
-/// The height and width of `x` `[n, c, h, w]`.
+/// Returns the height and width of `x` `[n, c, h, w]`.
 fn image_size(x: &[usize], output: [usize; 2]) -> Result<[usize; 2]> {
     match *x {
         [_, _, height, width] if height > 0 && width > 0 => Ok([height, width]),
@@ -259,28 +262,28 @@ fn image_size(x: &[usize], output: [usize; 2]) -> Result<[usize; 2]> {
 /// although the image between them is written and read.
 const MAX_WINDOW: usize = 16;
 
-/// Computes `rows @ x @ columnsᵀ` for each image, in one pass or one per axis.
+/// Computes `rows @ x @ columnsᵀ` for each image, in one pass or in one pass per axis.
 fn apply(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
     if rows.identity && columns.identity {
         return Ok(x);
     }
     if rows.max_weights() * columns.max_weights() <= MAX_WINDOW {
-        return apply_at_once(x, rows, columns);
+        return apply_in_one_pass(x, rows, columns);
     }
     let [height, width] = [x.shape()[2], x.shape()[3]];
     let identity = |len| BandMatrix::resize(InterpolateMode::Nearest, false, len, len);
-    // The pass with the smaller result comes first.
+    // The pass with the smaller result runs first.
     if rows.len() * width <= height * columns.len() {
-        let x = apply_at_once(x, rows, &identity(width))?;
-        apply_at_once(x, &identity(rows.len()), columns)
+        let x = apply_in_one_pass(x, rows, &identity(width))?;
+        apply_in_one_pass(x, &identity(rows.len()), columns)
     } else {
-        let x = apply_at_once(x, &identity(height), columns)?;
-        apply_at_once(x, rows, &identity(columns.len()))
+        let x = apply_in_one_pass(x, &identity(height), columns)?;
+        apply_in_one_pass(x, rows, &identity(columns.len()))
     }
 }
 
-/// [`apply`] in one pass.
-fn apply_at_once(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
+/// Computes [`apply`] in one pass.
+fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
     if rows.identity && columns.identity {
         return Ok(x);
     }
@@ -313,11 +316,11 @@ fn apply_at_once(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<T
     Ok(out)
 }
 
-/// Both matrices as the kernel reads them: the bands of each, then all weights.
+/// Returns both matrices as the kernel reads them: the bands of each, then all weights.
 fn matrix_words(rows: &BandMatrix, columns: &BandMatrix) -> Vec<u32> {
-    let head = 2 * (rows.rows.len() + columns.rows.len());
-    let mut words = Vec::with_capacity(head + rows.weights.len() + columns.weights.len());
-    let mut offset = head as u32;
+    let header_len = 2 * (rows.rows.len() + columns.rows.len());
+    let mut words = Vec::with_capacity(header_len + rows.weights.len() + columns.weights.len());
+    let mut offset = header_len as u32;
     for matrix in [rows, columns] {
         let starts = matrix.rows.iter();
         words.extend(starts.flat_map(|[first, start]| [*first, start + offset]));
@@ -329,13 +332,13 @@ fn matrix_words(rows: &BandMatrix, columns: &BandMatrix) -> Vec<u32> {
     words
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     vec![Variant::new(&INTERPOLATE)]
 }
 
-/// The cases that the family must pass. burn-flex does not have the gradient of the Lanczos filter,
-/// which `tests/definitions.rs` checks.
+/// The cases that the family must pass. burn-flex lacks the gradient of the Lanczos filter;
+/// `tests/definitions.rs` tests it.
 pub const CASES: &[Case] = {
     use InterpolateMode::*;
     const UP: Arg = Arg::Sizes(&[11, 8]);

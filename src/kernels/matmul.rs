@@ -11,7 +11,7 @@ use super::common::table::rows;
 use super::common::tuning::{self, Trial};
 use super::common::walk::Walk;
 use super::composed::views;
-use super::matvec::matvec;
+use super::matvec::{leading_axes, matvec};
 use super::reduce::{self, Reduction};
 use super::{cast, elementwise};
 use crate::params;
@@ -20,8 +20,10 @@ use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
 
 static MATMUL: Source =
     Source::new::<MatmulParams>("matmul", include_str!("../../shaders/matmul/matmul.wgsl"));
-static MATMUL_INT: Source =
-    Source::new::<MatmulIntParams>("matmul_int", include_str!("../../shaders/matmul/matmul_int.wgsl"));
+static MATMUL_INT: Source = Source::new::<MatmulIntParams>(
+    "matmul_int",
+    include_str!("../../shaders/matmul/matmul_int.wgsl"),
+);
 
 params! {
     struct MatmulParams {
@@ -48,19 +50,20 @@ params! {
     }
 }
 
-/// Operations of products whose operands are repacked if the strategy prefers it.
-const REPACKED_WORK: u64 = 1 << 24;
+/// Operations above which operands are repacked if the strategy prefers it.
+const REPACK_MIN_WORK: u64 = 1 << 24;
 
 fn variant(tiling: Tiling, operands: GemmOperands) -> Variant {
-    gemm::define(Variant::new(&MATMUL).flag("BIAS", true), tiling, operands).flag("OUT_VEC4", operands.vec4)
+    gemm::define(Variant::new(&MATMUL).flag("BIAS", true), tiling, operands)
+        .flag("OUT_VEC4", operands.vec4)
 }
 
 fn int_variant(dtype: DType) -> Variant {
     Variant::new(&MATMUL_INT).ty("E", dtype.wgsl())
 }
 
-/// `lhs @ rhs` over the last two axes, broadcast over the others. Products of 16-bit floats are
-/// f32.
+/// Computes `lhs @ rhs` over the last two axes, broadcast over the others. Products of 16-bit
+/// floats are f32.
 ///
 /// # Errors
 ///
@@ -70,12 +73,13 @@ pub fn matmul(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
     product(lhs, rhs, None, None)
 }
 
-/// [`matmul`] by a given strategy.
+/// Computes [`matmul`] by a given strategy.
 fn matmul_by(lhs: Tensor, rhs: Tensor, strategy: Strategy) -> Result<Tensor> {
     product(lhs, rhs, None, Some(strategy))
 }
 
-/// The strategy for a product: forced by the environment, found by tuning, or built in.
+/// Returns the strategy for a product: forced by the environment variable, found by tuning, or
+/// built in.
 pub(crate) fn choose_strategy(runtime: &Arc<Runtime>, sizes: GemmSizes) -> Strategy {
     let chosen = Strategy::forced().or_else(|| tuning::tuned(runtime, sizes, matmul_by));
     chosen.unwrap_or_else(|| policy::gemm_strategy(runtime, sizes, runtime.is_warmed_up()))
@@ -86,8 +90,8 @@ pub(crate) fn tune(runtime: &Arc<Runtime>, on_progress: impl FnMut(&Trial)) -> R
     tuning::tune(runtime, matmul_by, on_progress)
 }
 
-/// `lhs @ rhs + bias`, with a bias of one element per column, by a given strategy or the chosen
-/// one.
+/// Computes `lhs @ rhs + bias`, with a bias of one element per column. Without a strategy,
+/// [`choose_strategy`] selects it.
 fn product(
     lhs: Tensor,
     rhs: Tensor,
@@ -98,10 +102,10 @@ fn product(
     let rank = lhs.shape().len();
     let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
     // One matrix on the right for the whole batch: a single tall product.
-    let one_rhs = rhs.shape()[..rank - 2].iter().all(|&size| size == 1);
-    if one_rhs && batch.iter().product::<usize>() > 1 && lhs.dtype().is_float() {
-        let rows: usize = lhs.shape()[..rank - 1].iter().product();
-        if let Some(tall) = lhs.layout().reshape(&[rows, k]) {
+    let shared_rhs = rhs.shape()[..rank - 2].iter().all(|&size| size == 1);
+    if shared_rhs && batch.iter().product::<usize>() > 1 && lhs.dtype().is_float() {
+        let height: usize = lhs.shape()[..rank - 1].iter().product();
+        if let Some(tall) = lhs.layout().reshape(&[height, k]) {
             let mut shape: Shape = lhs.shape().into();
             shape[rank - 1] = n;
             let right = views::reshape(rhs, &[k, n])?;
@@ -113,72 +117,51 @@ fn product(
         batch.extend([m, n]);
         let out = out.view(Layout::contiguous(&batch));
         return match bias {
-            Some(bias) => elementwise::binary(&rows::float_add, out, views::expand(bias, &batch)?),
+            Some(bias) => add_bias(out, bias),
             None => Ok(out),
         };
     }
-    let strides = |tensor: &Tensor| [0, 1].map(|axis| tensor.layout().strides[rank - 2 + axis]);
-    let ([a_row, a_col], [b_row, b_col]) = (strides(&lhs), strides(&rhs));
     let walk = batch_walk(&lhs, &rhs, &batch)?;
     let count: usize = batch.iter().product();
     batch.extend([m, n]);
     if lhs.dtype().is_integer() {
-        let out = Tensor::empty(lhs.runtime(), &batch, lhs.dtype(), &[&lhs, &rhs])?;
-        Launch {
-            variant: &int_variant(lhs.dtype()),
-            inputs: &[&lhs, &rhs],
-            outputs: &[&out],
-            params: &MatmulIntParams {
-                count: out.len() as u32,
-                m: m as u32,
-                n: n as u32,
-                k: k as u32,
-                a_row: a_row as i32,
-                a_col: a_col as i32,
-                b_row: b_row as i32,
-                b_col: b_col as i32,
-                walk,
-            },
-            workgroups: workgroups_for(out.len()),
-            work: 2 * (out.len() * k) as u64,
-        }
-        .run()?;
-        return Ok(out);
+        return int_product(&lhs, &rhs, &batch, walk);
     }
-    let mut bias = bias.map(cast::computed).transpose()?.map(views::packed).transpose()?;
+    let ([a_row, a_col], [b_row, b_col]) = (matrix_strides(&lhs), matrix_strides(&rhs));
+    let mut bias = bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
     let runtime = lhs.runtime();
     let sizes = GemmSizes { batch: count, m, n, k };
-    let mut gemm = Gemm::new(sizes, strategy.unwrap_or_else(|| choose_strategy(runtime, sizes)));
-    if let Some(bias) = bias.take_if(|_| gemm.wanted_splits(runtime) > 1) {
+    let mut plan = Gemm::new(sizes, strategy.unwrap_or_else(|| choose_strategy(runtime, sizes)));
+    if let Some(bias) = bias.take_if(|_| plan.wanted_splits(runtime) > 1) {
         // The bias is added after the splits are summed.
-        let bias = views::expand(bias, &batch)?;
-        return elementwise::binary(&rows::float_add, product(lhs, rhs, None, strategy)?, bias);
+        return add_bias(product(lhs, rhs, None, strategy)?, bias);
     }
     let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
-    let (operands, mut repack) = gemm.operands(runtime, [&lhs, &rhs]);
+    let (operands, mut repack) = plan.operands(runtime, [&lhs, &rhs]);
     if half.is_some() {
         if !operands.vec4 {
-            return product(cast::computed(lhs)?, cast::computed(rhs)?, bias, strategy);
+            return product(cast::to_compute_type(lhs)?, cast::to_compute_type(rhs)?, bias, strategy);
         }
         // Rows of 16-bit elements have half the stride and do not alias.
         repack = Repack::None;
     }
-    if repack != Repack::None && gemm.work() > REPACKED_WORK {
+    if repack != Repack::None && plan.work() > REPACK_MIN_WORK {
         return repacked_product(lhs, rhs, bias, repack, strategy);
     }
     let operands = GemmOperands { half, ..operands };
     if bias.is_none() {
-        gemm.inner = k.div_ceil(gemm.wanted_splits(runtime)).next_multiple_of(4).max(4);
-        gemm.outer = k.div_ceil(gemm.inner).max(1);
-        gemm.splits = gemm.outer;
+        // Each split is one run of k.
+        plan.inner = k.div_ceil(plan.wanted_splits(runtime)).next_multiple_of(4).max(4);
+        plan.outer = k.div_ceil(plan.inner).max(1);
+        plan.splits = plan.outer;
     }
-    (gemm.a_step, gemm.b_step) = (a_col, b_row);
+    (plan.a_step, plan.b_step) = (a_col, b_row);
     // The layout requires a bias binding; without a bias it is rhs.
     let inputs = [&lhs, &rhs, bias.as_ref().unwrap_or(&rhs)];
-    let out = Tensor::empty(runtime, &[gemm.splits, count * m * n], DType::F32, &inputs)?;
+    let out = Tensor::empty(runtime, &[plan.splits, count * m * n], DType::F32, &inputs)?;
     if !out.is_empty() {
-        let tiling = gemm.tiling(runtime, operands.vec4);
-        let (workgroups, params) = gemm.params(tiling);
+        let tiling = plan.tiling(runtime, operands.vec4);
+        let (workgroups, params) = plan.params(tiling);
         Launch {
             variant: &variant(tiling, operands),
             inputs: &inputs,
@@ -192,14 +175,54 @@ fn product(
                 walk,
             },
             workgroups,
-            work: gemm.work(),
+            work: plan.work(),
         }
         .run()?;
     }
-    gemm.sum_splits(out, &batch)
+    plan.sum_splits(out, &batch)
 }
 
-/// The shape of the batch, once the operands are known to fit together.
+/// Computes `lhs @ rhs` for integers, of the given shape. `walk` is the result of [`batch_walk`].
+fn int_product(lhs: &Tensor, rhs: &Tensor, shape: &[usize], walk: Walk) -> Result<Tensor> {
+    let rank = shape.len();
+    let (m, n, k) = (shape[rank - 2], shape[rank - 1], lhs.shape()[rank - 1]);
+    let ([a_row, a_col], [b_row, b_col]) = (matrix_strides(lhs), matrix_strides(rhs));
+    let out = Tensor::empty(lhs.runtime(), shape, lhs.dtype(), &[lhs, rhs])?;
+    Launch {
+        variant: &int_variant(lhs.dtype()),
+        inputs: &[lhs, rhs],
+        outputs: &[&out],
+        params: &MatmulIntParams {
+            count: out.len() as u32,
+            m: m as u32,
+            n: n as u32,
+            k: k as u32,
+            a_row: a_row as i32,
+            a_col: a_col as i32,
+            b_row: b_row as i32,
+            b_col: b_col as i32,
+            walk,
+        },
+        workgroups: workgroups_for(out.len()),
+        work: 2 * (out.len() * k) as u64,
+    }
+    .run()?;
+    Ok(out)
+}
+
+/// Adds a bias of one element per column.
+fn add_bias(out: Tensor, bias: Tensor) -> Result<Tensor> {
+    let bias = views::expand(bias, out.shape())?;
+    elementwise::binary(&rows::float_add, out, bias)
+}
+
+/// Returns the strides of the last two axes.
+fn matrix_strides(tensor: &Tensor) -> [isize; 2] {
+    let layout = tensor.layout();
+    [2, 1].map(|from_end| layout.strides[layout.rank() - from_end])
+}
+
+/// Checks that the operands fit, and returns the shape of the batch.
 fn batch_shape(lhs: &Tensor, rhs: &Tensor, bias: Option<&Tensor>) -> Result<Shape> {
     lhs.same_device(rhs)?;
     let error = |rule| Error::Shape { lhs: lhs.shape().to_vec(), rhs: rhs.shape().to_vec(), rule };
@@ -219,16 +242,11 @@ fn batch_shape(lhs: &Tensor, rhs: &Tensor, bias: Option<&Tensor>) -> Result<Shap
         .ok_or_else(|| error("the axes before the matrices must broadcast"))
 }
 
-/// Where the matrices of the batch start: in lhs (y) and rhs (z).
+/// Returns the walk over the matrices of the batch: where they start in lhs (y) and rhs (z).
 fn batch_walk(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Walk> {
     let starts = |tensor: &Tensor| {
-        let layout = tensor.layout();
-        let outer = Layout {
-            shape: layout.shape[..batch.len()].into(),
-            strides: layout.strides[..batch.len()].into(),
-            offset: layout.offset,
-        };
-        outer.expand(batch).ok_or_else(|| Error::Shape {
+        let starts = leading_axes(tensor.layout(), batch.len());
+        starts.expand(batch).ok_or_else(|| Error::Shape {
             lhs: lhs.shape().to_vec(),
             rhs: rhs.shape().to_vec(),
             rule: "the axes before the matrices must broadcast",
@@ -237,31 +255,31 @@ fn batch_walk(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Walk> {
     Walk::new(&[&Layout::contiguous(batch), &starts(lhs)?, &starts(rhs)?])
 }
 
-/// The product if one side is a vector, or a batch of vectors, and [`matvec`] can read the other
-/// side.
+/// Computes the product if one side is a vector, or a batch of vectors, and [`matvec`] can read the
+/// other side.
 fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<Tensor>> {
     let rank = batch.len() + 2;
     let (left, right) = (lhs.layout().clone(), rhs.layout().swap(rank - 2, rank - 1));
     // Both are [.., rows, k] now; a vector has one row.
-    let ((matrix, rows), (vector, mut row)) = match (left.shape[rank - 2], right.shape[rank - 2]) {
+    let ((a, a_layout), (x, mut x_layout)) = match (left.shape[rank - 2], right.shape[rank - 2]) {
         (_, 1) => ((lhs, left), (rhs, right)),
         (1, _) => ((rhs, right), (lhs, left)),
         _ => return Ok(None),
     };
-    if matrix.dtype() != DType::F32 {
+    if a.dtype() != DType::F32 {
         return Ok(None);
     }
-    row.shape.remove(rank - 2);
-    row.strides.remove(rank - 2);
-    let k = row.shape[rank - 2];
-    let full = |layout: Layout, inner: &[usize]| layout.expand(&[batch, inner].concat());
-    match (full(rows.clone(), &[rows.shape[rank - 2], k]), full(row, &[k])) {
-        (Some(rows), Some(row)) => matvec((matrix, &rows), (vector, &row)),
+    x_layout.shape.remove(rank - 2);
+    x_layout.strides.remove(rank - 2);
+    let [height, k] = [a_layout.shape[rank - 2], a_layout.shape[rank - 1]];
+    let expanded = |layout: &Layout, inner: &[usize]| layout.expand(&[batch, inner].concat());
+    match (expanded(&a_layout, &[height, k]), expanded(&x_layout, &[k])) {
+        (Some(a_layout), Some(x_layout)) => matvec((a, &a_layout), (x, &x_layout)),
         _ => Ok(None),
     }
 }
 
-/// The product of copies in the layout that the strategy prefers.
+/// Computes the product of copies in the layout that the strategy prefers.
 fn repacked_product(
     lhs: Tensor,
     rhs: Tensor,
@@ -280,44 +298,45 @@ fn repacked_product(
     views::narrow(product(lhs, rhs, bias, strategy)?, rank - 1, 0, n)
 }
 
-/// `x @ weight + bias` for `x` `[.., in]`, `weight` `[in, out]` and `bias` `[out]`.
+/// Computes `x @ weight + bias` for `x` `[.., in]`, `weight` `[in, out]` and `bias` `[out]`.
 pub fn linear(x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
-    let (rows, width) = flat_rows(&x);
+    let (height, width) = matrix_size(&x);
     let mut shape: Shape = x.shape().into();
     if let Some(last) = shape.last_mut() {
         *last = weight.shape()[1];
     }
-    let out = product(views::reshape(x, &[rows, width])?, weight, bias, None)?;
+    let out = product(views::reshape(x, &[height, width])?, weight, bias, None)?;
     Ok(out.view(Layout::contiguous(&shape)))
 }
 
-/// The gradient of [`linear`] with respect to `x`: `grad @ weightᵀ`.
+/// Computes the gradient of [`linear`] with respect to `x`: `grad @ weightᵀ`.
 pub fn linear_x_backward(weight: Tensor, grad: Tensor) -> Result<Tensor> {
     linear(grad, views::swap_dims(weight, 0, 1)?, None)
 }
 
-/// The gradient of [`linear`] with respect to its weight: `xᵀ @ grad`, one product for the batch.
+/// Computes the gradient of [`linear`] with respect to its weight: `xᵀ @ grad`, one product over
+/// the rows of the whole batch.
 pub fn linear_weight_backward(x: Tensor, grad: Tensor) -> Result<Tensor> {
-    let (rows, width) = flat_rows(&x);
-    let (_, out) = flat_rows(&grad);
-    let x = views::swap_dims(views::reshape(x, &[rows, width])?, 0, 1)?;
-    matmul(x, views::reshape(grad, &[rows, out])?)
+    let (height, in_width) = matrix_size(&x);
+    let (_, out_width) = matrix_size(&grad);
+    let x = views::swap_dims(views::reshape(x, &[height, in_width])?, 0, 1)?;
+    matmul(x, views::reshape(grad, &[height, out_width])?)
 }
 
-/// The gradient of [`linear`] with respect to its bias: the sum over the rows.
+/// Computes the gradient of [`linear`] with respect to its bias: the sum over the rows.
 pub fn linear_bias_backward(grad: Tensor) -> Result<Tensor> {
-    let (rows, width) = flat_rows(&grad);
-    let out = reduce::dim(Reduction::Sum, views::reshape(grad, &[rows, width])?, 0)?;
+    let (height, width) = matrix_size(&grad);
+    let out = reduce::dim(Reduction::Sum, views::reshape(grad, &[height, width])?, 0)?;
     Ok(out.view(Layout::contiguous(&[width])))
 }
 
-/// The rows and the width of a tensor `[.., width]` as a matrix.
-fn flat_rows(tensor: &Tensor) -> (usize, usize) {
+/// Returns the height and the width of a tensor `[.., width]` as one matrix.
+fn matrix_size(tensor: &Tensor) -> (usize, usize) {
     let (width, outer) = tensor.shape().split_last().map_or((1, &[][..]), |(w, o)| (*w, o));
     (outer.iter().product(), width)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let products = gemm::all().into_iter().map(|(tiling, operands)| variant(tiling, operands));
     DType::INTEGERS.map(int_variant).into_iter().chain(products).collect()
@@ -354,7 +373,7 @@ pub const CASES: &[Case] = &[
     case("linear", &[normal(&[9, 12]), normal(&[12, 5]), normal(&[5])]),
     // Split-K with a bias.
     case("linear", &[normal(&[4, 2100]), normal(&[2100, 12]), normal(&[12])]),
-    case("linear", &[normal(&[2, 9, 12]), normal(&[12, 8]), Arg::Without]),
+    case("linear", &[normal(&[2, 9, 12]), normal(&[12, 8]), Arg::Absent]),
     case("linear_x_backward", &[normal(&[12, 8]), normal(&[3, 4, 8])]),
     case("linear_weight_backward", &[normal(&[3, 4, 12]), normal(&[3, 4, 8])]),
     case("linear_bias_backward", &[normal(&[3, 4, 8])]),

@@ -1,4 +1,4 @@
-//! Products of a matrix and a vector: bound by reading the matrix once.
+//! Products of a matrix and a vector. They are memory-bound: the matrix is read once.
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::Launch;
@@ -31,12 +31,14 @@ params! {
     }
 }
 
+/// Returns the variant; `across`: the columns of the matrices, not the rows, are contiguous.
 fn variant(across: bool, team: Team) -> Variant {
     team.define(Variant::new(&MATVEC).flag("VEC4", true).flag("ACROSS", across))
 }
 
-/// The products of f32 matrices, whose layout is `[.., rows, k]`, with a vector each, whose layout
-/// is `[.., k]`: all sums in row-major order. `None` if the matrices cannot be read in vec4s.
+/// Multiplies f32 matrices of a layout `[.., rows, k]` by one vector each, of a layout `[.., k]`.
+/// Returns one element per row of every matrix, in row-major order; `None` if the matrices cannot
+/// be read in vec4s.
 ///
 /// # Errors
 ///
@@ -46,13 +48,9 @@ pub(crate) fn matvec(
     vectors: (&Tensor, &Layout),
 ) -> Result<Option<Tensor>> {
     let ((a, a_layout), (x, x_layout)) = (matrices, vectors);
+    // The number of axes before the matrices.
     let batch = a_layout.rank() - 2;
-    let starts = |layout: &Layout| Layout {
-        shape: layout.shape[..batch].into(),
-        strides: layout.strides[..batch].into(),
-        offset: layout.offset,
-    };
-    let (a_starts, x_starts) = (starts(a_layout), starts(x_layout));
+    let (a_starts, x_starts) = (leading_axes(a_layout, batch), leading_axes(x_layout, batch));
     let (rows, len) = (a_layout.shape[batch], a_layout.shape[batch + 1]);
     let (a_row, a_step) = (a_layout.strides[batch], a_layout.strides[batch + 1]);
     let x_step = x_layout.strides[batch];
@@ -107,7 +105,16 @@ pub(crate) fn matvec(
     Ok(Some(if splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? }))
 }
 
-/// Every variant that the launcher can ask for.
+/// Returns the layout of the first `count` axes: where the rest of the tensor starts.
+pub(super) fn leading_axes(layout: &Layout, count: usize) -> Layout {
+    Layout {
+        shape: layout.shape[..count].into(),
+        strides: layout.strides[..count].into(),
+        offset: layout.offset,
+    }
+}
+
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let along = policy::all_teams_along().map(|team| variant(false, team));
     along.chain(policy::all_teams_across(true).map(|team| variant(true, team))).collect()
@@ -127,5 +134,5 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[6, 65]), normal(&[65, 1])]),
     case("linear", &[normal(&[1, 64]), normal(&[64, 12]), normal(&[12])]),
     case("linear", &[normal(&[2, 3, 64]), normal(&[64, 1]), normal(&[1])]),
-    case("linear", &[normal(&[1, 64]), normal(&[64, 12]), Arg::Without]),
+    case("linear", &[normal(&[1, 64]), normal(&[64, 12]), Arg::Absent]),
 ];

@@ -1,9 +1,11 @@
 //! Kernel launchers: `NAME.rs` launches the shaders in `shaders/NAME/`.
 //!
 //! A launcher checks shapes, chooses the variant and the workgroups, and decides whether the result
-//! overwrites an operand. It works on tensors and does not use Burn. Each family also lists every
-//! variant that it can ask for ([`variants`]), so that all can be validated without a GPU, and the
-//! cases that it must pass ([`cases`]).
+//! overwrites an operand. It works on tensors and does not use Burn.
+//!
+//! A launcher file and its shaders are a family. Each family lists every variant that it can
+//! dispatch ([`variants`]), so that tests validate all of them without a GPU, and the cases that it
+//! must pass ([`cases`]).
 
 pub mod common;
 pub mod composed;
@@ -13,6 +15,7 @@ use std::collections::HashSet;
 use self::common::cases::Case;
 use crate::runtime::{Source, Variant};
 
+/// Declares the modules of the families and collects their variants and cases.
 macro_rules! families {
     ($($family:ident)*) => {
         $(pub mod $family;)*
@@ -56,16 +59,16 @@ families! {
     transpose
 }
 
-/// Returns every variant that any launcher can ask for, once.
+/// Returns every variant that any launcher can dispatch, once.
 pub fn variants() -> Vec<Variant> {
-    let mut variants: Vec<Variant> = VARIANTS.iter().flat_map(|variants| variants()).collect();
+    let mut variants: Vec<Variant> = VARIANTS.iter().flat_map(|family| family()).collect();
     let mut listed = HashSet::new();
     variants.retain(|variant| listed.insert(variant.clone()));
     variants
 }
 
-/// Returns the cases of every family. Rows of the elementwise table are tested by their form
-/// instead.
+/// Returns the cases of every family. Rows of the elementwise table have none: a test compares
+/// each row with its reference.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
     CASES.iter().copied().flatten()
 }

@@ -39,9 +39,10 @@ params! {
     }
 }
 
-/// Lines that one invocation computes.
+/// Lines that one invocation computes. A line is a row of the result, of any channel and image.
 const LINES: usize = 4;
 
+/// What a kernel computes for each window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum PoolMode {
     Max,
@@ -61,7 +62,8 @@ impl PoolMode {
 }
 
 impl PoolWindow {
-    /// A placeholder for adaptive pooling, whose windows follow from the input and output sizes.
+    /// Returns a placeholder for adaptive pooling: the sizes of input and output determine its
+    /// windows.
     fn adaptive() -> Self {
         Self {
             kernel: [1, 1],
@@ -73,7 +75,7 @@ impl PoolWindow {
         }
     }
 
-    /// The height and width of the output for an input of shape `x`.
+    /// Returns the height and width of the output for an input of shape `x`.
     fn output(&self, x: &[usize]) -> Result<[usize; 2]> {
         let error = || Error::Shape {
             lhs: x.to_vec(),
@@ -88,10 +90,11 @@ impl PoolWindow {
                 return Err(error());
             }
             let padded = x[axis + 2] + 2 * self.padding[axis];
-            let room = padded.checked_sub(self.dilation[axis] * (kernel - 1) + 1);
-            out[axis] = match room {
-                Some(room) if self.ceil_mode => room.div_ceil(stride) + 1,
-                Some(room) => room / stride + 1,
+            // The distance from the first possible position of the window to the last.
+            let distance = padded.checked_sub(self.dilation[axis] * (kernel - 1) + 1);
+            out[axis] = match distance {
+                Some(distance) if self.ceil_mode => distance.div_ceil(stride) + 1,
+                Some(distance) => distance / stride + 1,
                 // One window, which extends past the padded input.
                 None if self.ceil_mode => 1,
                 None => return Err(error()),
@@ -100,7 +103,7 @@ impl PoolWindow {
         Ok(out)
     }
 
-    /// The parameters of a kernel with `count` invocations that computes `lines` lines.
+    /// Returns the parameters of a kernel with `count` invocations that computes `lines` lines.
     fn params(
         &self,
         count: usize,
@@ -135,11 +138,13 @@ impl PoolWindow {
     }
 }
 
-/// The invocations for a result of `lines` lines: each computes one column of [`LINES`] lines.
+/// Returns the invocations for a result of `lines` lines: each computes one column of [`LINES`]
+/// lines.
 fn invocations(lines: usize, width: usize) -> usize {
     lines.div_ceil(LINES) * width
 }
 
+/// Computes the result of pooling, and its indices if the mode has them.
 fn forward(
     mode: PoolMode,
     x: Tensor,
@@ -170,6 +175,7 @@ fn forward(
     Ok((out, indices))
 }
 
+/// Computes the gradient with respect to the input, whose shape is `x`.
 fn backward(
     mode: PoolMode,
     x: &[usize],
@@ -263,72 +269,89 @@ pub fn adaptive_avg_pool2d_backward(x: &[usize], grad: Tensor) -> Result<Tensor>
     backward(PoolMode::AdaptiveAverage, x, grad, None, PoolWindow::adaptive())
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     use PoolMode::{AdaptiveAverage, Average, Max, MaxWithIndices};
-    let forward = [Max, MaxWithIndices, Average, AdaptiveAverage];
-    let backward = [Max, Average, AdaptiveAverage];
-    let forward = forward.map(|mode| mode.variant(&POOL));
-    forward.into_iter().chain(backward.map(|mode| mode.variant(&POOL_BACKWARD))).collect()
+    let forward_modes = [Max, MaxWithIndices, Average, AdaptiveAverage];
+    let backward_modes = [Max, Average, AdaptiveAverage];
+    let forward_variants = forward_modes.map(|mode| mode.variant(&POOL));
+    let backward_variants = backward_modes.map(|mode| mode.variant(&POOL_BACKWARD));
+    forward_variants.into_iter().chain(backward_variants).collect()
 }
 
-/// The cases that the family must pass.
+/// The cases that the family must pass. The arguments after the tensors are the kernel size, stride
+/// and padding, then the dilation of a maximum or `count_include_pad` of an average, then
+/// `ceil_mode`.
 pub const CASES: &[Case] = {
     const TWO: Arg = Arg::Sizes(&[2, 2]);
     const ONE: Arg = Arg::Sizes(&[1, 1]);
-    const NONE: Arg = Arg::Sizes(&[0, 0]);
-    const THREE: Arg = Arg::Sizes(&[3, 2]);
-    // In one dimension.
-    const ONE_1: Arg = Arg::Int(1);
-    const TWO_1: Arg = Arg::Int(2);
-    const THREE_1: Arg = Arg::Int(3);
-    const FOUR: Arg = Arg::Int(4);
-    const NO: Arg = Arg::Flag(false);
-    const YES: Arg = Arg::Flag(true);
+    const ZERO: Arg = Arg::Sizes(&[0, 0]);
+    const THREE_BY_TWO: Arg = Arg::Sizes(&[3, 2]);
+    const ONE_1D: Arg = Arg::Int(1);
+    const TWO_1D: Arg = Arg::Int(2);
+    const THREE_1D: Arg = Arg::Int(3);
+    const FOUR_1D: Arg = Arg::Int(4);
+    const FALSE: Arg = Arg::Flag(false);
+    const TRUE: Arg = Arg::Flag(true);
     &[
-        case("max_pool2d", &[normal(&[2, 3, 8, 8]), TWO, TWO, NONE, ONE, NO]),
-        case("max_pool2d", &[normal(&[2, 3, 9, 7]), THREE, TWO, ONE, TWO, NO]),
-        case("max_pool2d", &[normal(&[2, 3, 9, 7]), THREE, TWO, ONE, ONE, YES]),
-        case("max_pool2d_with_indices", &[normal(&[2, 3, 9, 7]), THREE, ONE, ONE, ONE, NO]),
-        case("max_pool1d", &[normal(&[2, 3, 10]), FOUR, THREE_1, ONE_1, TWO_1, YES]),
-        case("max_pool1d_with_indices", &[normal(&[2, 3, 9]), THREE_1, TWO_1, ONE_1, ONE_1, NO]),
+        case("max_pool2d", &[normal(&[2, 3, 8, 8]), TWO, TWO, ZERO, ONE, FALSE]),
+        case("max_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, TWO, ONE, TWO, FALSE]),
+        case("max_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, TWO, ONE, ONE, TRUE]),
+        case(
+            "max_pool2d_with_indices",
+            &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, ONE, ONE, ONE, FALSE],
+        ),
+        case("max_pool1d", &[normal(&[2, 3, 10]), FOUR_1D, THREE_1D, ONE_1D, TWO_1D, TRUE]),
         case(
             "max_pool1d_with_indices",
-            &[permuted(&[9, 3, 2], &[2, 1, 0]), TWO_1, ONE_1, Arg::Int(0), TWO_1, YES],
+            &[normal(&[2, 3, 9]), THREE_1D, TWO_1D, ONE_1D, ONE_1D, FALSE],
+        ),
+        case(
+            "max_pool1d_with_indices",
+            &[permuted(&[9, 3, 2], &[2, 1, 0]), TWO_1D, ONE_1D, Arg::Int(0), TWO_1D, TRUE],
         ),
         // Windows larger than their input.
-        case("max_pool2d_with_indices", &[normal(&[2, 3, 2, 9]), THREE, TWO, NONE, ONE, YES]),
-        case("avg_pool2d", &[normal(&[2, 3, 2, 9]), THREE, TWO, NONE, NO, YES]),
+        case(
+            "max_pool2d_with_indices",
+            &[normal(&[2, 3, 2, 9]), THREE_BY_TWO, TWO, ZERO, ONE, TRUE],
+        ),
+        case("avg_pool2d", &[normal(&[2, 3, 2, 9]), THREE_BY_TWO, TWO, ZERO, FALSE, TRUE]),
         case(
             "max_pool1d",
-            &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), Arg::Int(1), NO],
+            &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), Arg::Int(1), FALSE],
         ),
-        case("avg_pool2d", &[normal(&[2, 3, 8, 8]), TWO, TWO, NONE, YES, NO]),
-        case("avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE, ONE, ONE, NO, NO]),
-        case("avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE, TWO, ONE, YES, YES]),
+        case("avg_pool2d", &[normal(&[2, 3, 8, 8]), TWO, TWO, ZERO, TRUE, FALSE]),
+        case("avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, ONE, ONE, FALSE, FALSE]),
+        case("avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, TWO, ONE, TRUE, TRUE]),
         case(
             "avg_pool2d_backward",
-            &[normal(&[2, 3, 8, 8]), normal(&[2, 3, 4, 4]), TWO, TWO, NONE, YES, NO],
+            &[normal(&[2, 3, 8, 8]), normal(&[2, 3, 4, 4]), TWO, TWO, ZERO, TRUE, FALSE],
         ),
         case(
             "avg_pool2d_backward",
-            &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 9, 8]), THREE, ONE, ONE, NO, NO],
-        ),
-        case("avg_pool1d", &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), YES, NO]),
-        case("avg_pool1d", &[permuted(&[9, 3, 2], &[2, 1, 0]), FOUR, THREE_1, ONE_1, NO, YES]),
-        case(
-            "avg_pool1d_backward",
-            &[normal(&[2, 3, 9]), normal(&[2, 3, 5]), THREE_1, TWO_1, ONE_1, YES, NO],
+            &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 9, 8]), THREE_BY_TWO, ONE, ONE, FALSE, FALSE],
         ),
         case(
-            "avg_pool1d_backward",
-            &[normal(&[2, 3, 9]), normal(&[2, 3, 9]), THREE_1, ONE_1, ONE_1, NO, NO],
+            "avg_pool1d",
+            &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), TRUE, FALSE],
         ),
-        case("adaptive_avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE]),
+        case(
+            "avg_pool1d",
+            &[permuted(&[9, 3, 2], &[2, 1, 0]), FOUR_1D, THREE_1D, ONE_1D, FALSE, TRUE],
+        ),
+        case(
+            "avg_pool1d_backward",
+            &[normal(&[2, 3, 9]), normal(&[2, 3, 5]), THREE_1D, TWO_1D, ONE_1D, TRUE, FALSE],
+        ),
+        case(
+            "avg_pool1d_backward",
+            &[normal(&[2, 3, 9]), normal(&[2, 3, 9]), THREE_1D, ONE_1D, ONE_1D, FALSE, FALSE],
+        ),
+        case("adaptive_avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO]),
         case("adaptive_avg_pool2d", &[normal(&[2, 3, 4, 5]), Arg::Sizes(&[7, 5])]),
         case("adaptive_avg_pool2d_backward", &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 3, 2])]),
         case("adaptive_avg_pool2d_backward", &[normal(&[2, 3, 4, 5]), normal(&[2, 3, 7, 5])]),
-        case("adaptive_avg_pool1d", &[normal(&[2, 3, 9]), FOUR]),
+        case("adaptive_avg_pool1d", &[normal(&[2, 3, 9]), FOUR_1D]),
         case("adaptive_avg_pool1d", &[permuted(&[5, 3, 2], &[2, 1, 0]), Arg::Int(7)]),
         case("adaptive_avg_pool1d_backward", &[normal(&[2, 3, 9]), normal(&[2, 3, 4])]),
         case(

@@ -40,7 +40,13 @@ params! {
     }
 }
 
-/// What `quantize_scales` computes for each block.
+/// Elements that one invocation reduces if the whole tensor has one scale.
+const SPLIT_LEN: usize = 256;
+/// The maximum number of invocations that reduce a tensor. In larger tensors, each reduces more
+/// elements.
+const MAX_SPLITS: usize = 1 << 14;
+
+/// What the kernel `quantize_scales` computes for each block.
 #[derive(Clone, Copy, PartialEq)]
 enum ScalePass {
     /// The scale that maps the largest magnitude to the largest integer.
@@ -61,6 +67,7 @@ impl ScalePass {
     }
 }
 
+/// Returns the variant of `quantize`; `integers`: the input has integers that are only packed.
 fn variant(integers: bool) -> Variant {
     Variant::new(&QUANTIZE).flag("INTEGERS", integers)
 }
@@ -93,6 +100,8 @@ fn block_scales(
     Ok(BlockScales { scales, reciprocals })
 }
 
+/// Returns the parameters for `blocks` invocations. Each reads every `step`-th element of a block
+/// of `block` elements.
 fn scale_params(
     blocks: usize,
     len: usize,
@@ -112,21 +121,16 @@ fn scale_params(
     }
 }
 
-/// Elements that one invocation reduces if the whole tensor has one scale.
-const SERIAL_LEN: usize = 256;
-/// Maximum number of invocations that reduce a whole tensor.
-const MAX_PARTS: usize = 1 << 14;
-
-/// The largest magnitude in packed `x`, without NaN: a tensor of one element.
+/// Returns the largest magnitude in packed `x`, without NaN, as a tensor of one element.
 fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
-    let parts = x.len().div_ceil(SERIAL_LEN).min(MAX_PARTS);
-    let out = Tensor::empty(x.runtime(), &[parts], DType::F32, &[x])?;
+    let splits = x.len().div_ceil(SPLIT_LEN).min(MAX_SPLITS);
+    let out = Tensor::empty(x.runtime(), &[splits], DType::F32, &[x])?;
     Launch {
         variant: &ScalePass::Maxima.variant(),
         inputs: &[x],
         outputs: &[&out],
-        params: &scale_params(parts, x.len(), x.len(), parts, format),
-        workgroups: workgroups_for(parts),
+        params: &scale_params(splits, x.len(), x.len(), splits, format),
+        workgroups: workgroups_for(splits),
         work: x.len() as u64,
     }
     .run()?;
@@ -143,12 +147,12 @@ fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
 pub fn quantize_dynamic(tensor: Tensor, format: QuantFormat) -> Result<(Tensor, Tensor)> {
     let tensor = views::packed(tensor)?;
     let (blocks, block) = format.blocks(tensor.shape())?;
-    let scales = if format.block.is_none() && tensor.len() > SERIAL_LEN {
+    let scales = if format.block.is_none() && tensor.len() > SPLIT_LEN {
         block_scales(&max_magnitude(&tensor, format)?, ScalePass::Fit, 1, 1, format)?
     } else {
         block_scales(&tensor, ScalePass::Fit, blocks, block, format)?
     };
-    let words = words(&tensor, Some(&scales.reciprocals), format)?;
+    let words = to_words(&tensor, Some(&scales.reciprocals), format)?;
     Ok((words, scales.scales))
 }
 
@@ -171,7 +175,7 @@ pub fn quantize(tensor: Tensor, scales: Tensor, format: QuantFormat) -> Result<(
         });
     }
     let scales = block_scales(&scales, ScalePass::Given, blocks, 1, format)?;
-    let words = words(&tensor, Some(&scales.reciprocals), format)?;
+    let words = to_words(&tensor, Some(&scales.reciprocals), format)?;
     Ok((words, scales.scales))
 }
 
@@ -181,11 +185,12 @@ pub fn quantize(tensor: Tensor, scales: Tensor, format: QuantFormat) -> Result<(
 ///
 /// Returns an error if the memory is not available.
 pub fn pack(integers: &Tensor, format: QuantFormat) -> Result<Tensor> {
-    words(integers, None, format)
+    to_words(integers, None, format)
 }
 
-/// The words of packed `x`: floats, with the reciprocals of the scales, or integers.
-fn words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Result<Tensor> {
+/// Packs the elements of packed `x` into words: floats, given the reciprocals of the scales, or
+/// integers.
+fn to_words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Result<Tensor> {
     let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[x]);
     inputs.extend(reciprocals);
     let (_, block) = format.blocks(x.shape())?;
@@ -208,11 +213,10 @@ fn words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Resul
     Ok(out)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     ScalePass::ALL.map(ScalePass::variant).into_iter().chain([true, false].map(variant)).collect()
 }
 
-/// The cases that the family must pass. A case cannot take quantised tensors: `tests/quantized.rs`
-/// tests them.
+/// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.
 pub const CASES: &[Case] = &[];

@@ -73,20 +73,21 @@ pub struct PhiloxStream {
 }
 
 impl PhiloxStream {
-    /// The start of the stream of a seed.
+    /// Returns the start of the stream of a seed.
     pub fn new(seed: u64) -> Self {
         Self { seed, block: 0 }
     }
 
     /// Advances past the blocks for `len` numbers. Returns the position of the first one.
     pub fn take(&mut self, len: usize) -> Self {
-        let taken = *self;
+        let start = *self;
         self.block = self.block.wrapping_add(len.div_ceil(BLOCK_LEN) as u64);
-        taken
+        start
     }
 }
 
 impl Sampler {
+    /// Returns the flag of the distribution in the shader.
     fn flag(self) -> &'static str {
         match self {
             Self::Uniform { .. } => "UNIFORM",
@@ -96,6 +97,7 @@ impl Sampler {
         }
     }
 
+    /// Returns the variant for results of type `out`.
     fn variant(self, out: DType) -> Variant {
         Variant::new(&RANDOM).ty("O", out.wgsl()).flag(self.flag(), true)
     }
@@ -125,7 +127,7 @@ impl Sampler {
         }
     }
 
-    /// Number `k` of a block, as a float.
+    /// Returns number `k` of the block with these random bits, as a float.
     fn float(self, bits: [u32; BLOCK_LEN], k: usize) -> f32 {
         match self {
             Self::Uniform { low, high } => {
@@ -135,14 +137,15 @@ impl Sampler {
                 let pair = k & !1;
                 let radius = (-2.0 * (1.0 - unit_float(bits[pair])).ln()).sqrt();
                 let angle = std::f32::consts::TAU * unit_float(bits[pair + 1]);
-                let part = if k.is_multiple_of(2) { angle.cos() } else { angle.sin() };
-                radius * part * deviation + mean
+                let component = if k.is_multiple_of(2) { angle.cos() } else { angle.sin() };
+                radius * component * deviation + mean
             }
             Self::Bernoulli { .. } | Self::Ints { .. } => self.integer(bits, k) as f32,
         }
     }
 
-    /// Number `k` of a block, as an integer; floats are rounded towards zero.
+    /// Returns number `k` of the block with these random bits, as an integer; floats are rounded
+    /// towards zero.
     fn integer(self, bits: [u32; BLOCK_LEN], k: usize) -> i32 {
         match self {
             Self::Uniform { .. } | Self::Normal { .. } => self.float(bits, k) as i32,
@@ -154,23 +157,23 @@ impl Sampler {
     }
 }
 
-/// The largest float below `high`, but at least `low`: the bound of uniform floats, because
+/// Returns the largest float below `high`, but at least `low`: the bound of uniform floats, because
 /// rounding must not reach `high`.
 fn largest_below(low: f32, high: f32) -> f32 {
     high.next_down().max(low)
 }
 
-/// A probability in units of 2^-32.
+/// Returns a probability in units of 2^-32.
 fn threshold(probability: f64) -> u32 {
     (probability.clamp(0.0, 1.0) * 4_294_967_296.0).min(4_294_967_295.0) as u32
 }
 
-/// The low and high words.
+/// Returns the low and the high word.
 fn low_and_high(x: u64) -> [u32; 2] {
     [x as u32, (x >> 32) as u32]
 }
 
-/// Creates a tensor of random numbers from a part of a stream.
+/// Creates a tensor of random numbers, from the position `stream` on.
 ///
 /// # Errors
 ///
@@ -229,12 +232,12 @@ fn blocks<T>(
     out
 }
 
-/// A float in `[0, 1)` from the upper 24 bits.
+/// Returns a float in `[0, 1)` from the upper 24 bits.
 fn unit_float(bits: u32) -> f32 {
     (bits >> 8) as f32 * 5.960_464_5e-8
 }
 
-/// Philox 4x32-10: four random words from a block index and a key.
+/// Computes Philox 4x32-10: four random words from the index of a block, and the seed as key.
 fn philox(block: u64, seed: u64) -> [u32; BLOCK_LEN] {
     let [low, high] = low_and_high(block);
     let mut x = [low, high, 0, 0];
@@ -253,7 +256,7 @@ fn philox(block: u64, seed: u64) -> [u32; BLOCK_LEN] {
     x
 }
 
-/// Every variant that the launcher can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let float = |sampler: Sampler| sampler.variant(DType::F32);
     vec![
@@ -265,8 +268,8 @@ pub fn variants() -> Vec<Variant> {
     ]
 }
 
-/// Empty, because the results are not a function of the arguments. `tests/behaviour.rs` compares
-/// the kernel with the functions for the CPU.
+/// No cases: the results are not a function of the arguments. `tests/behaviour.rs` compares the
+/// kernel with the functions for the CPU.
 pub const CASES: &[Case] = &[];
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Reductions over one axis, several, or all.
 //!
-//! A line is the elements that one output reduces. Long lines with few outputs are cut into splits,
-//! which are reduced on their own and then combined, always in the same order: results repeat bit
-//! for bit.
+//! A line is the elements that one output reduces. If there are few outputs, long lines are divided
+//! into splits, which are reduced separately and then combined. The order is always the same:
+//! results repeat bit for bit.
 
 use smallvec::SmallVec;
 
@@ -46,9 +46,9 @@ pub enum Reduction {
     Mean,
     /// The product; one for an empty line.
     Prod,
-    /// The maximum; NaN if any element is.
+    /// The maximum; NaN if any element is NaN.
     Max,
-    /// The minimum; NaN if any element is.
+    /// The minimum; NaN if any element is NaN.
     Min,
     /// The maximum magnitude.
     MaxAbs,
@@ -91,7 +91,7 @@ impl Reduction {
         matches!(self, ArgMax | ArgMin)
     }
 
-    /// The type of the result for elements of `dtype`.
+    /// Returns the type of the result for elements of `dtype`.
     fn result_type(self, dtype: DType) -> DType {
         match self {
             Any | All => DType::Bool,
@@ -100,7 +100,7 @@ impl Reduction {
         }
     }
 
-    /// The reduction that combines the results of splits.
+    /// Returns the reduction that combines the results of splits.
     fn of_splits(self) -> Self {
         match self {
             Mean => Sum,
@@ -109,11 +109,12 @@ impl Reduction {
         }
     }
 
+    /// Returns whether there is a kernel for elements of `dtype`.
     fn exists_for(self, dtype: DType) -> bool {
         dtype != DType::Bool || matches!(self, Any | All)
     }
 
-    /// The WGSL expression that combines two partial results.
+    /// Returns the WGSL expression that combines two partial results.
     fn combine_expr(self, float: bool) -> &'static str {
         match self {
             Sum | Mean => "a + b",
@@ -128,7 +129,7 @@ impl Reduction {
         }
     }
 
-    /// The WGSL expression of the result for no elements.
+    /// Returns the WGSL expression of the partial result of no elements.
     fn identity_expr(self, dtype: DType) -> &'static str {
         match (self, dtype) {
             (Any, _) => "0u",
@@ -142,7 +143,7 @@ impl Reduction {
         }
     }
 
-    /// The WGSL expression of an element's partial result.
+    /// Returns the WGSL expression of the partial result of an element `v`.
     fn load_expr(self, float: bool) -> &'static str {
         match self {
             MaxAbs if float => "abs(v)",
@@ -152,7 +153,7 @@ impl Reduction {
         }
     }
 
-    /// The WGSL expression for whether element `v` replaces the best so far, `b`.
+    /// Returns the WGSL expression for whether element `v` replaces the best element so far, `b`.
     fn better_expr(self, float: bool) -> &'static str {
         match (self, float) {
             (ArgMax, true) => "v > b || (is_nan(v) && (!is_nan(b) || index < best.index))",
@@ -163,15 +164,15 @@ impl Reduction {
         }
     }
 
-    /// The variant; `last`: no splits have to be combined afterwards.
-    fn variant(self, dtype: DType, special: Specialisation, last: bool) -> Variant {
+    /// Returns the variant; `final_pass`: there are no splits to combine afterwards.
+    fn variant(self, dtype: DType, special: Specialisation, final_pass: bool) -> Variant {
         let Specialisation { team, load, flat } = special;
         let float = dtype == DType::F32;
         let partial = match self {
             Any | All => "u32",
             _ => dtype.wgsl(),
         };
-        let finish = match (self, last) {
+        let finish = match (self, final_pass) {
             (Mean, true) if float => "v / p.divisor",
             (Mean, true) => "v / T(p.len * LINE_ELEMENTS_PER_LOAD)",
             _ => "v",
@@ -198,7 +199,7 @@ impl Reduction {
     }
 }
 
-/// The WGSL expression of an integer type's minimum.
+/// Returns the WGSL expression of an integer type's minimum.
 fn min_expr(dtype: DType) -> &'static str {
     match dtype {
         DType::I32 => "i32(-0x7fffffff) - 1",
@@ -207,7 +208,7 @@ fn min_expr(dtype: DType) -> &'static str {
     }
 }
 
-/// The WGSL expression of an integer type's maximum.
+/// Returns the WGSL expression of an integer type's maximum.
 fn max_expr(dtype: DType) -> &'static str {
     match dtype {
         DType::I32 => "0x7fffffff",
@@ -216,7 +217,7 @@ fn max_expr(dtype: DType) -> &'static str {
     }
 }
 
-/// Reduces the given axes, which keep size one.
+/// Reduces the given axes. They remain in the shape with size 1.
 ///
 /// # Errors
 ///
@@ -224,7 +225,8 @@ fn max_expr(dtype: DType) -> &'static str {
 /// (maximum, minimum, integer mean), or the device fails.
 pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     let mut shape: Shape = tensor.shape().into();
-    let kept: SmallVec<[usize; 6]> = (0..shape.len()).filter(|axis| !axes.contains(axis)).collect();
+    let outer_axes: SmallVec<[usize; 6]> =
+        (0..shape.len()).filter(|axis| !axes.contains(axis)).collect();
     let len: usize = axes.iter().map(|&axis| shape[axis]).product();
     for &axis in axes {
         shape[axis] = 1;
@@ -240,17 +242,17 @@ pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
             rule: "the axes of a maximum, minimum or mean must not be empty",
         });
     }
-    let outer = tensor.layout().permute(&kept);
+    let outer = tensor.layout().permute(&outer_axes);
     let inner = Layout { offset: 0, ..tensor.layout().permute(axes) };
     let out = reduce(kind, &tensor, &outer, &inner)?;
     Ok(out.view(Layout::contiguous(&shape)))
 }
 
-/// Reduces one axis, which keeps size one.
+/// Reduces one axis. It remains in the shape with size 1.
 ///
 /// # Errors
 ///
-/// As [`axes`].
+/// Returns the errors of [`axes`].
 pub fn dim(kind: Reduction, tensor: Tensor, axis: usize) -> Result<Tensor> {
     axes(kind, tensor, &[axis])
 }
@@ -259,15 +261,15 @@ pub fn dim(kind: Reduction, tensor: Tensor, axis: usize) -> Result<Tensor> {
 ///
 /// # Errors
 ///
-/// As [`axes`].
+/// Returns the errors of [`axes`].
 pub fn all(kind: Reduction, tensor: Tensor) -> Result<Tensor> {
-    let every: SmallVec<[usize; 6]> = (0..tensor.shape().len()).collect();
-    let out = axes(kind, tensor, &every)?;
+    let all_axes: SmallVec<[usize; 6]> = (0..tensor.shape().len()).collect();
+    let out = axes(kind, tensor, &all_axes)?;
     Ok(out.view(Layout::contiguous(&[1])))
 }
 
-/// The lines of a reduction, and whether they may be read in vec4s.
-struct Lines<'a> {
+/// The positions of the elements of a reduction's lines, which determine how lines are read.
+struct LineLayout<'a> {
     /// Where each line starts.
     outer: &'a Layout,
     /// The elements of a line, from its start.
@@ -277,7 +279,7 @@ struct Lines<'a> {
     strides: Strides,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> LineLayout<'a> {
     fn new(outer: &'a Layout, inner: &'a Layout) -> Result<Self> {
         let (shape, mut strides) = collapse(&[inner]);
         if shape.len() > MAX_RANK {
@@ -286,22 +288,22 @@ impl<'a> Lines<'a> {
         Ok(Self { outer, inner, shape, strides: strides.swap_remove(0) })
     }
 
-    /// Whether one axis is reduced.
-    fn flat(&self) -> bool {
+    /// Returns whether one axis is reduced.
+    fn is_flat(&self) -> bool {
         self.shape.len() <= 1
     }
 
-    /// Whether the members of a team should read along a line: its innermost elements are
-    /// neighbours in memory, or there are too few lines to occupy single invocations.
+    /// Returns whether the members of a team should read along a line: its innermost elements are
+    /// contiguous, or there are too few lines for one invocation per line.
     fn prefer_along(&self, kind: Reduction) -> bool {
         let (outputs, len) = (self.outer.len(), self.inner.len());
-        // Index reductions are not split, so fewer lines justify a team for each.
-        let few = if kind.is_arg() { 64 } else { 8 };
+        // Index reductions are not split, so that teams pay off up to a larger number of lines.
+        let few_lines = if kind.is_arg() { 64 } else { 8 };
         let contiguous = self.strides.last().is_none_or(|&stride| stride == 1);
-        len >= 16 && (contiguous || (outputs < few && len > 64))
+        len >= 16 && (contiguous || (outputs < few_lines && len > 64))
     }
 
-    /// The widest load for this layout.
+    /// Returns the widest load for this layout.
     fn load(&self, kind: Reduction, along: bool) -> Load {
         if kind.is_arg() || !self.outer.offset.is_multiple_of(4) {
             return Load::Scalar;
@@ -313,13 +315,13 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Whether each line is contiguous, aligned, and a multiple of four elements.
+    /// Returns whether each line is contiguous, aligned, and a multiple of four elements.
     fn contiguous_vec4s(&self) -> bool {
-        let contiguous = self.flat() && self.strides.first().is_none_or(|&stride| stride == 1);
+        let contiguous = self.is_flat() && self.strides.first().is_none_or(|&stride| stride == 1);
         contiguous && self.inner.len().is_multiple_of(4) && aligned(self.outer)
     }
 
-    /// Whether the lines are aligned groups of four neighbours in memory.
+    /// Returns whether the lines are aligned groups of four neighbours in memory.
     fn neighbouring_lines(&self) -> bool {
         let Some(last) = self.outer.shape.len().checked_sub(1) else { return false };
         let rest = Layout {
@@ -333,7 +335,7 @@ impl<'a> Lines<'a> {
             && aligned(self.inner)
     }
 
-    /// The strides of the reduced axes in loads.
+    /// Returns the strides of the reduced axes in loads.
     fn load_strides(&self, load: Load) -> [[i32; 4]; MAX_RANK / 4] {
         let mut words = [[0; 4]; MAX_RANK / 4];
         for (axis, &stride) in self.strides.iter().enumerate() {
@@ -347,32 +349,32 @@ impl<'a> Lines<'a> {
     }
 }
 
-/// Whether all offsets in `layout` are multiples of four.
+/// Returns whether all positions are multiples of four, relative to the first element.
 fn aligned(layout: &Layout) -> bool {
     layout.strides.iter().zip(&layout.shape).all(|(&stride, &size)| size == 1 || stride % 4 == 0)
 }
 
-/// The result over the lines that start at the elements of `outer` and run through those of
-/// `inner`.
+/// Reduces the lines that start at the positions of `outer`, each over the relative positions of
+/// `inner`. Returns one element per line.
 fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> Result<Tensor> {
     let (runtime, dtype) = (tensor.runtime(), tensor.dtype());
     let (outputs, len) = (outer.len(), inner.len());
-    let axes = Lines::new(outer, inner)?;
-    let along = axes.prefer_along(kind);
-    let load = axes.load(kind, along);
-    // The index of a part is not that of the line, so index reductions are not split.
+    let layout = LineLayout::new(outer, inner)?;
+    let along = layout.prefer_along(kind);
+    let load = layout.load(kind, along);
+    // Results of splits cannot be combined without their values, so index reductions are not split.
     let split_len =
         if kind.is_arg() { len } else { policy::split_len(runtime, along, outputs, len) };
     let split_len = split_len.next_multiple_of(4).max(4);
     let splits = len.div_ceil(split_len).max(1);
-    // `unit`: elements of a line per load.
-    let (lines, unit) = match load {
+    // Lines, or groups of four lines, and elements of a line per load.
+    let (lines, per_load) = match load {
         Load::Scalar => (outputs, 1),
         Load::Along => (outputs, 4),
         Load::Across => (outputs / 4, 1),
     };
     let team = match along {
-        true => policy::team_along(runtime, lines * splits, split_len / unit),
+        true => policy::team_along(runtime, lines * splits, split_len / per_load),
         false => policy::team_across(runtime, load == Load::Across, split_len),
     };
     let team = if dtype.is_64_bit() { team.without_subgroups() } else { team };
@@ -380,8 +382,8 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     if outputs == 0 {
         return Ok(out);
     }
-    let inner_strides = axes.load_strides(load);
-    let special = Specialisation { team, load, flat: axes.flat() };
+    let inner_strides = layout.load_strides(load);
+    let special = Specialisation { team, load, flat: layout.is_flat() };
     Launch {
         variant: &kind.variant(dtype, special, splits == 1),
         inputs: &[tensor],
@@ -389,14 +391,14 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         params: &ReduceParams {
             lines: lines as u32,
             splits: splits as u32,
-            len: (len / unit) as u32,
-            split_len: (split_len.min(len) / unit) as u32,
+            len: (len / per_load) as u32,
+            split_len: (split_len.min(len) / per_load) as u32,
             divisor: len as f32,
-            stride: if axes.shape.is_empty() { 1 } else { inner_strides[0][0] },
-            inner_rank: axes.shape.len() as u32,
+            stride: if layout.shape.is_empty() { 1 } else { inner_strides[0][0] },
+            inner_rank: layout.shape.len() as u32,
             pad0: 0,
             walk: Walk::new(&[outer])?,
-            inner_shape: shape_words(&axes.shape)?,
+            inner_shape: shape_words(&layout.shape)?,
             inner_strides,
         },
         workgroups: team.workgroups(lines * splits),
@@ -415,27 +417,28 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     }
 }
 
-/// Every variant that the launcher can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let scalar_teams = policy::all_teams_along().chain(policy::all_teams_across(false));
-    let scalar = scalar_teams.map(|team| (team, Load::Scalar));
-    let across = policy::all_teams_across(true).map(|team| (team, Load::Across));
-    let any_rank = scalar
-        .chain(across)
+    let scalar_loads = scalar_teams.map(|team| (team, Load::Scalar));
+    let across_loads = policy::all_teams_across(true).map(|team| (team, Load::Across));
+    let any_rank = scalar_loads
+        .chain(across_loads)
         .flat_map(|(team, load)| [true, false].map(|flat| Specialisation { team, load, flat }));
-    let along =
-        policy::all_teams_along().map(|team| Specialisation { team, load: Load::Along, flat: true });
-    let specialisations: Vec<_> = along.chain(any_rank).collect();
+    let along_loads = policy::all_teams_along().map(|team| (team, Load::Along));
+    let flat = along_loads.map(|(team, load)| Specialisation { team, load, flat: true });
+    let specialisations: Vec<_> = flat.chain(any_rank).collect();
     let mut out = Vec::new();
     for kind in Reduction::ALL {
-        // Only a mean finishes differently after splits.
-        let last: &[bool] = if kind == Mean { &[true, false] } else { &[true] };
+        // Only a mean finishes differently if there are splits to combine.
+        let final_pass: &[bool] = if kind == Mean { &[true, false] } else { &[true] };
         for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
             for &special in &specialisations {
                 let exists = (!dtype.is_64_bit() || !special.team.subgroup)
                     && (special.load == Load::Scalar || !kind.is_arg());
-                let ends = last.iter().filter(|_| exists);
-                out.extend(ends.map(|&last| kind.variant(dtype, special, last)));
+                if exists {
+                    out.extend(final_pass.iter().map(|&pass| kind.variant(dtype, special, pass)));
+                }
             }
         }
     }

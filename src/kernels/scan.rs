@@ -23,6 +23,13 @@ params! {
     }
 }
 
+/// Lines up to this length are not split into chunks.
+const MAX_UNSPLIT_LEN: usize = 256;
+/// Chunks, of all lines, that keep the device busy. No line is split if there are as many lines.
+const BUSY_CHUNKS: usize = 2048;
+/// The minimum length of a chunk.
+const MIN_CHUNK_LEN: usize = 64;
+
 /// The op that a scan combines elements with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScanOp {
@@ -56,23 +63,16 @@ impl ScanOp {
     }
 }
 
-/// A kernel of a scan.
+/// The passes of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ScanPass {
-    /// Scans lines of one chunk.
+    /// The only pass over lines of one chunk: scans them.
     Whole,
-    /// Combines all elements of each chunk.
+    /// The first pass over lines of several chunks: combines all elements of each chunk.
     Totals,
-    /// Scans chunks, starting from the combination of the chunks before them.
+    /// The last pass: scans each chunk, starting from the combination of the chunks before it.
     Carry,
 }
-
-/// Lines up to this length are never split into chunks.
-const MAX_UNSPLIT: usize = 256;
-/// With at least this many lines, no line is split into chunks.
-const BUSY: usize = 2048;
-/// Minimum length of a chunk.
-const MIN_CHUNK: usize = 64;
 
 /// Computes the inclusive scan along an axis: each element combined with all elements before it.
 ///
@@ -87,9 +87,9 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
         return Ok(tensor);
     }
     let lines = tensor.len() / len;
-    let chunk_len = match lines >= BUSY || len <= MAX_UNSPLIT {
+    let chunk_len = match lines >= BUSY_CHUNKS || len <= MAX_UNSPLIT_LEN {
         true => len,
-        false => len.div_ceil(BUSY / lines).max(MIN_CHUNK),
+        false => len.div_ceil(BUSY_CHUNKS / lines).max(MIN_CHUNK_LEN),
     };
     let chunks = len.div_ceil(chunk_len);
     let run = |pass: ScanPass, inputs: &[&Tensor], out: &Tensor| {
@@ -126,7 +126,7 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| dtype != DType::Bool) {

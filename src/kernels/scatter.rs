@@ -122,7 +122,7 @@ pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Res
     select_add(zeros, 0, views::reshape(indices, &[rows])?, grad)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     DType::COMPUTE_TYPES.into_iter().map(variant).collect()
 }

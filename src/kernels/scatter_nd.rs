@@ -80,8 +80,9 @@ pub fn scatter_nd(
     if values.is_empty() || tensor.is_empty() {
         return Ok(tensor);
     }
-    let locations = locations(&tensor.shape()[..axes], indices)?;
-    let (locations, order) = sort::with_indices(locations, 0, false)?;
+    let unsorted = locations(&tensor.shape()[..axes], indices)?;
+    // `order` has the index of the update at each sorted position.
+    let (locations, order) = sort::with_indices(unsorted, 0, false)?;
     let (locations, order) = (views::packed(locations)?, views::packed(order)?);
     let values = views::packed(values)?;
     let out = views::writable(tensor, &[&locations, &order, &values])?;
@@ -102,7 +103,7 @@ pub fn scatter_nd(
     Ok(out)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for dtype in DType::COMPUTE_TYPES {

@@ -21,6 +21,9 @@ params! {
     }
 }
 
+/// Rows of at least this many elements are reduced by a team, other lines by one invocation.
+const MIN_TEAM_LEN: usize = 32;
+
 fn variant(log: bool, team: Team, vec4: bool) -> Variant {
     team.define(Variant::new(&SOFTMAX).flag("LOG", log).flag("VEC4", vec4))
 }
@@ -34,7 +37,7 @@ pub fn softmax(tensor: Tensor, axis: usize) -> Result<Tensor> {
     softmax_along(tensor, axis, false)
 }
 
-/// Computes the logarithm of [`softmax`], without the logarithm of tiny numbers.
+/// Computes the logarithm of [`softmax`] directly, so that small results do not underflow.
 ///
 /// # Errors
 ///
@@ -43,6 +46,7 @@ pub fn log_softmax(tensor: Tensor, axis: usize) -> Result<Tensor> {
     softmax_along(tensor, axis, true)
 }
 
+/// Computes the softmax along an axis, or its logarithm if `log`.
 fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     let tensor = views::packed(tensor)?;
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32, &[&tensor])?;
@@ -52,11 +56,13 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     }
     let stride: usize = tensor.shape()[axis + 1..].iter().product();
     let lines = tensor.len() / len;
-    let rows = len >= 32 && stride == 1;
-    let vec4 = rows && len.is_multiple_of(4);
+    let use_team = len >= MIN_TEAM_LEN && stride == 1;
+    let vec4 = use_team && len.is_multiple_of(4);
     let loads = if vec4 { len / 4 } else { len };
-    let team =
-        if rows { policy::team_along(tensor.runtime(), lines, loads) } else { Team::SINGLE };
+    let team = match use_team {
+        true => policy::team_along(tensor.runtime(), lines, loads),
+        false => Team::SINGLE,
+    };
     Launch {
         variant: &variant(log, team, vec4),
         inputs: &[&tensor],
@@ -74,7 +80,7 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Every variant that the launcher can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let rows = policy::all_teams_along().flat_map(|team| [true, false].map(|vec4| (team, vec4)));
     let all = std::iter::once((Team::SINGLE, false)).chain(rows);

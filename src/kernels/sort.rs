@@ -22,6 +22,7 @@ params! {
 /// Elements of a block, which the first pass sorts.
 const BLOCK_SIZE: usize = 32;
 
+/// Returns the variant that sorts blocks if `block_pass`, or else merges runs.
 fn variant(dtype: DType, block_pass: bool, descending: bool) -> Variant {
     Variant::new(&SORT)
         .ty("E", dtype.wgsl())
@@ -51,8 +52,8 @@ pub fn with_indices(tensor: Tensor, axis: usize, descending: bool) -> Result<(Te
     Ok((swapped(values)?, swapped(indices)?))
 }
 
-/// Runs one pass: merges pairs of sorted runs of `run_len` elements, or sorts blocks if there are
-/// no runs yet.
+/// Runs one pass: sorts the blocks of the values, or, given `run_len`, merges pairs of sorted runs
+/// of the values and their indices.
 fn sort_pass(
     inputs: &[&Tensor],
     line_len: usize,
@@ -97,7 +98,7 @@ pub fn topk(tensor: Tensor, axis: usize, count: usize) -> Result<Tensor> {
     views::packed(views::narrow(sort(tensor, axis, true)?, axis, 0, count)?)
 }
 
-/// Every variant that the launchers can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let mut out = Vec::new();
     for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| dtype != DType::Bool) {
@@ -123,7 +124,7 @@ pub const CASES: &[Case] = &[
     case("float_topk", &[positive(&[5, 90]), Arg::Int(1), Arg::Int(7)]),
     case("int_sort", &[ints(&[4, 130]), Arg::Int(1), Arg::Flag(false)]),
     case("int_sort", &[ints(&[70, 2]), Arg::Int(0), Arg::Flag(true)]),
-    // For few elements the CPU backend, the reference, is stable too.
+    // The reference, the CPU backend, is stable only for few elements.
     case("int_sort_with_indices", &[ints(&[3, 15]), Arg::Int(1), Arg::Flag(true)]),
     case("int_argsort", &[ints(&[15, 3]), Arg::Int(0), Arg::Flag(false)]),
     case("int_topk", &[ints(&[5, 90]), Arg::Int(0), Arg::Int(2)]),

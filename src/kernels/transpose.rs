@@ -72,7 +72,8 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
     Ok(true)
 }
 
-/// The contiguous axes of `out` and of `tensor`, if they differ and the layouts suit blocks.
+/// Returns the contiguous axes of `out` and of `tensor`, if they differ and both layouts consist of
+/// aligned blocks.
 fn transposed_axes(tensor: &Tensor, out: &Tensor) -> Option<(usize, usize)> {
     if tensor.dtype().size() != 4 || tensor.shape() != out.shape() || out.is_empty() {
         return None;
@@ -92,7 +93,7 @@ fn transposed_axes(tensor: &Tensor, out: &Tensor) -> Option<(usize, usize)> {
     (i != j && whole_blocks && aligned(o, i) && aligned(x, j)).then_some((i, j))
 }
 
-/// Every variant that the launcher can ask for.
+/// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     vec![Variant::new(&TRANSPOSE)]
 }

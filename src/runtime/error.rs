@@ -16,15 +16,15 @@ pub enum RuntimeError {
     },
     /// The device is out of memory, even after all unused buffers were destroyed.
     #[error(
-        "out of memory on {device}: {asked} bytes were requested, {in_use} bytes are in use and \
-         {reserved} bytes are reserved; use a smaller batch or model, drop tensors that are no \
-         longer needed, or choose another device"
+        "out of memory on {device}: {requested} bytes were requested, {in_use} bytes are in use \
+         and {reserved} bytes are reserved; use a smaller batch or model, drop tensors that are \
+         no longer needed, or choose another device"
     )]
     OutOfMemory {
         /// The adapter's name.
         device: String,
         /// The requested size.
-        asked: u64,
+        requested: u64,
         /// Size of the live allocations.
         in_use: u64,
         /// Size of the pool's buffers, in use or kept for reuse.
@@ -43,14 +43,14 @@ pub enum RuntimeError {
     },
     /// A tensor exceeds the largest binding of the device.
     #[error(
-        "a tensor of {asked} bytes exceeds the {limit} bytes that {device} can bind at once; \
+        "a tensor of {requested} bytes exceeds the {limit} bytes that {device} can bind at once; \
          split the tensor or use a smaller batch"
     )]
     TooLarge {
         /// The adapter's name.
         device: String,
         /// The requested size.
-        asked: u64,
+        requested: u64,
         /// The largest binding of the device.
         limit: u64,
     },
@@ -68,8 +68,8 @@ pub enum RuntimeError {
     /// The driver rejected a recorded command.
     #[error(
         "{device} rejected a command ({message}); results computed since then may be wrong; this \
-         is a bug in this crate or in the driver: please report it with \
-         the output of `burn-wgsl devices`"
+         is a bug in this crate or in the driver: please report it with the output of \
+         `burn-wgsl devices`"
     )]
     Failed {
         /// The adapter's name.
@@ -79,8 +79,8 @@ pub enum RuntimeError {
     },
     /// The compiler or the driver rejected a shader.
     #[error(
-        "the kernel {kernel} does not compile on this device: {message}; please report it with \
-         the output of `burn-wgsl devices`"
+        "the kernel {kernel} does not compile on this device: {message}; please report it with the \
+         output of `burn-wgsl devices`"
     )]
     Shader {
         /// The kernel's name and definitions.

@@ -181,6 +181,7 @@ impl Pool {
         let size = self.allocation_size(bytes);
         let mut state = self.state.lock();
         if size >= LARGE {
+            // A free large buffer has no live allocation, so it is not in `avoid`.
             let free = state.free_large.get_mut(&size).and_then(Vec::pop);
             let Some((buffer, _)) = free else {
                 return PoolResponse::NeedsBuffer(size);
@@ -188,11 +189,11 @@ impl Pool {
             state.free_large_bytes -= size;
             return PoolResponse::Allocated(self.new_allocation(&mut state, buffer, 0, size));
         }
-        let range = state.pages.iter_mut().find_map(|page| {
-            let usable = !avoid.contains(&page.buffer.id);
-            usable.then(|| {
-                page.free_ranges.allocate(size).map(|offset| (page.buffer.clone(), offset))
-            })?
+        let mut usable_pages =
+            state.pages.iter_mut().filter(|page| !avoid.contains(&page.buffer.id));
+        let range = usable_pages.find_map(|page| {
+            let offset = page.free_ranges.allocate(size)?;
+            Some((page.buffer.clone(), offset))
         });
         match range {
             Some((buffer, offset)) => {

@@ -33,7 +33,7 @@ pub use params::{ParamField, Params};
 pub use profile::{KernelTime, Profile, ProfileError};
 pub use shader::{Compiler, Def, ParamsBinding, Source, Target, Variant, expand};
 
-/// Maximum number of workgroups in one dimension of a grid.
+/// Maximum number of workgroups in one dimension of a grid: the default limit of WebGPU.
 const MAX_GROUPS: u32 = 65_535;
 
 /// Operations after which a software adapter counts as warmed up: about a second of work.
@@ -85,7 +85,7 @@ pub struct Runtime {
     /// The first error that no error scope caught. Data on the device may be wrong after it.
     uncaptured_error: Arc<OnceLock<wgpu::Error>>,
     /// Approximate number of operations dispatched so far.
-    work_done: AtomicU64,
+    work_dispatched: AtomicU64,
     /// Whether shaders are compiled with all runtime checks.
     checked: bool,
     /// Whether kernels for software adapters are used.
@@ -134,7 +134,7 @@ impl Runtime {
         let mut opened = OPENED.lock();
         let mut reason = None;
         if let Some(runtime) = opened.get(&adapter) {
-            match runtime.check_lost() {
+            match runtime.check_usable() {
                 Ok(()) => return Ok(runtime.clone()),
                 Err(error) => reason = Some(error.to_string()),
             }
@@ -229,7 +229,7 @@ impl Runtime {
             tuning_cache: TuningCache::open(&info),
             layouts: Mutex::default(),
             next_buffer_id: AtomicU64::new(1),
-            work_done: AtomicU64::new(0),
+            work_dispatched: AtomicU64::new(0),
             checked: is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed),
             // For tests: `BURN_WGSL_AS_GPU=1` runs GPU kernels on a software adapter, slowly.
             software: info.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU"),
@@ -256,8 +256,8 @@ impl Runtime {
     }
 
     /// Returns the approximate number of operations dispatched since the device was opened.
-    pub fn work_done(&self) -> u64 {
-        self.work_done.load(Ordering::Relaxed)
+    pub fn work_dispatched(&self) -> u64 {
+        self.work_dispatched.load(Ordering::Relaxed)
     }
 
     /// Returns whether the device is warmed up.
@@ -266,7 +266,7 @@ impl Runtime {
     /// device. The warm-up is a fixed amount of work, which takes a software adapter about a
     /// second. With `BURN_WGSL_WARM=1` every device is warmed up from the start.
     pub fn is_warmed_up(&self) -> bool {
-        self.skip_warm_up || self.work_done() > WARM_UP_WORK
+        self.skip_warm_up || self.work_dispatched() > WARM_UP_WORK
     }
 
     /// Returns the tuning results for this adapter.
@@ -297,7 +297,7 @@ impl Runtime {
     }
 
     /// Returns an error if the device was lost or raised an uncaptured error.
-    pub(crate) fn check_lost(&self) -> Result<(), RuntimeError> {
+    pub(crate) fn check_usable(&self) -> Result<(), RuntimeError> {
         let device = || self.info.name.clone();
         if let Some(reason) = self.lost.get() {
             return Err(RuntimeError::DeviceLost { device: device(), reason: reason.clone() });
@@ -322,11 +322,11 @@ impl Runtime {
     /// Returns an error if `bytes` exceeds the largest binding, or if the device is out of memory
     /// even after unused buffers were destroyed.
     pub fn alloc(&self, bytes: u64, avoid: &[&Allocation]) -> Result<Allocation, RuntimeError> {
-        self.check_lost()?;
+        self.check_usable()?;
         let limit = self.pool.limit();
         if bytes > limit {
             let device = self.info.name.clone();
-            return Err(RuntimeError::TooLarge { device, asked: bytes, limit });
+            return Err(RuntimeError::TooLarge { device, requested: bytes, limit });
         }
         let avoid: SmallVec<[u64; 8]> = avoid.iter().map(|a| a.buffer.id).collect();
         match self.pool.try_alloc(bytes, &avoid) {
@@ -351,9 +351,9 @@ impl Runtime {
         }
     }
 
-    fn out_of_memory(&self, asked: u64) -> RuntimeError {
+    fn out_of_memory(&self, requested: u64) -> RuntimeError {
         let MemoryUsage { in_use, reserved, .. } = self.memory();
-        RuntimeError::OutOfMemory { device: self.info.name.clone(), asked, in_use, reserved }
+        RuntimeError::OutOfMemory { device: self.info.name.clone(), requested, in_use, reserved }
     }
 
     /// Creates a buffer for tensors. Returns `None` if the device is out of memory.
@@ -417,7 +417,7 @@ impl Runtime {
         if dispatch.groups == 0 {
             return Ok(());
         }
-        self.check_lost()?;
+        self.check_usable()?;
         debug_assert!(dispatch.params.len() <= stream::PARAMS_SIZE);
         let interface = Interface {
             inputs: dispatch.inputs.len() as u8,
@@ -426,7 +426,7 @@ impl Runtime {
         };
         let (bind_group_layout, pipeline_layout) = self.layouts(interface);
         let pipeline = self.pipeline(dispatch.variant, interface.params, &pipeline_layout)?;
-        self.work_done.fetch_add(dispatch.work, Ordering::Relaxed);
+        self.work_dispatched.fetch_add(dispatch.work, Ordering::Relaxed);
         self.stream.lock().dispatch(
             &self.device,
             &self.queue,
@@ -466,7 +466,7 @@ impl Runtime {
         }
         let shader_error = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
         let loads_u64 = self.software && self.info.features.int64;
-        let target = Target { compiler: Compiler::HERE, params, loads_u64 };
+        let target = Target { compiler: Compiler::CURRENT, params, loads_u64 };
         let text = expand(variant, target).map_err(shader_error)?;
         let compile = || {
             let module = self.create_shader_module(variant.source.name, &text);
@@ -562,7 +562,7 @@ impl Runtime {
         stream.clear_in_flight();
         drop(stream);
         self.save_pipeline_cache();
-        self.check_lost()?;
+        self.check_usable()?;
         waited.map(|_| ()).map_err(|error| self.readback_error(&error))
     }
 

@@ -1,28 +1,29 @@
-//! Kernel parameters: one Rust struct per WGSL `Params`, laid out alike.
+//! Kernel parameters: a Rust struct with the same memory layout as the WGSL struct `Params`.
 //!
-//! [`params!`](crate::params) declares the struct and records where its fields are. `tests/variants.rs` compares that with
-//! naga's layout of the WGSL struct, for every variant.
+//! [`params!`](crate::params) declares the struct and records the offset of each field.
+//! `tests/variants.rs` compares the offsets with naga's layout of the WGSL struct, for every
+//! variant.
 
-/// A field of a parameter struct.
+/// A field of a Rust parameter struct.
 #[derive(Debug, Clone, Copy)]
 pub struct ParamField {
-    /// The name, the same as in WGSL. Fields named `pad*` fill gaps and have no counterpart there.
+    /// The name, which is the same in WGSL. Fields named `pad*` are padding and exist only in Rust.
     pub name: &'static str,
-    /// Distance in bytes from the start of the struct.
+    /// Offset in bytes from the start of the struct.
     pub offset: usize,
     /// Size in bytes.
     pub size: usize,
-    /// The fields of a nested parameter struct; empty for scalars and arrays.
+    /// The fields of a nested parameter struct. Empty for scalars and arrays.
     pub fields: &'static [ParamField],
 }
 
-/// A value that a kernel takes as parameters, or as a part of them.
+/// A parameter struct, or the type of one of its fields: a scalar, an array or a nested struct.
 pub trait Params: bytemuck::NoUninit {
-    /// The fields in memory order; none for a scalar or an array.
+    /// The fields in memory order. Empty for a scalar or an array.
     const FIELDS: &'static [ParamField];
 }
 
-macro_rules! leaves {
+macro_rules! impl_params_for_scalars {
     ($($ty:ty)*) => {
         $(
             impl Params for $ty {
@@ -33,7 +34,7 @@ macro_rules! leaves {
                 const FIELDS: &'static [ParamField] = &[];
             }
 
-            /// Rows of four, as WGSL has `array<vec4<T>, N>`.
+            /// The counterpart of `array<vec4<T>, N>` in WGSL.
             impl<const N: usize> Params for [[$ty; 4]; N] {
                 const FIELDS: &'static [ParamField] = &[];
             }
@@ -41,12 +42,12 @@ macro_rules! leaves {
     };
 }
 
-leaves! { u32 i32 f32 }
+impl_params_for_scalars! { u32 i32 f32 }
 
-/// Declares a kernel's parameter struct: `#[repr(C)]`, plain bytes, with [`Params`] implemented.
+/// Declares a kernel's parameter struct as `#[repr(C)]`, derives `Pod` and implements [`Params`].
 ///
-/// WGSL aligns nested structs and `vec4`s to 16 bytes and pads the whole to 16; gaps are written out
-/// as fields named `pad*`.
+/// WGSL aligns nested structs and `vec4`s to 16 bytes and pads the struct to a multiple of 16
+/// bytes. Declare the padding as fields named `pad*`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! params {

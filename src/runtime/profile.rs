@@ -189,9 +189,8 @@ impl Drop for ProfilerGuard<'_> {
 impl Runtime {
     /// Runs `work` and measures the GPU time of every kernel launched on this device meanwhile.
     ///
-    /// Launches by other threads are included.
-    /// Waits for the GPU at the end. Profiling adds gaps between the launches, so the wall time of
-    /// `work` is not representative.
+    /// Launches by other threads are included. Waits for the GPU at the end. Profiling adds gaps
+    /// between the launches, so the wall time of `work` is not representative.
     ///
     /// # Errors
     ///

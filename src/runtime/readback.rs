@@ -35,7 +35,8 @@ impl Future for MapFuture {
 }
 
 impl Runtime {
-    /// Reads the first `bytes` bytes of each `(allocation, bytes)` pair, in one submission.
+    /// Reads the first `bytes` bytes of each `(allocation, bytes)` pair in `ranges`, in one
+    /// submission.
     ///
     /// On native platforms the first poll of the future blocks until the data is there. In a
     /// browser the future yields to the event loop.
@@ -45,13 +46,13 @@ impl Runtime {
     /// Returns an error if the device was lost or there is no memory for the staging buffer.
     pub async fn read(
         self: &Arc<Self>,
-        parts: &[(Arc<Allocation>, u64)],
+        ranges: &[(Arc<Allocation>, u64)],
     ) -> Result<Vec<Vec<u8>>, RuntimeError> {
         let padded = |bytes: u64| bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT);
-        let total: u64 = parts.iter().map(|(_, bytes)| padded(*bytes)).sum();
+        let total: u64 = ranges.iter().map(|(_, bytes)| padded(*bytes)).sum();
         let copy = |encoder: &mut wgpu::CommandEncoder, staging: &wgpu::Buffer| {
             let mut offset = 0;
-            for (allocation, bytes) in parts {
+            for (allocation, bytes) in ranges {
                 let len = padded(*bytes);
                 if len > 0 {
                     encoder.copy_buffer_to_buffer(
@@ -67,8 +68,8 @@ impl Runtime {
         };
         let unpack = |view: &[u8]| {
             let mut offset = 0;
-            let mut out = Vec::with_capacity(parts.len());
-            for (_, bytes) in parts {
+            let mut out = Vec::with_capacity(ranges.len());
+            for (_, bytes) in ranges {
                 out.push(view[offset as usize..(offset + bytes) as usize].to_vec());
                 offset += padded(*bytes);
             }
@@ -83,12 +84,12 @@ impl Runtime {
     ///
     /// Returns an error in the same cases as [`read`](Self::read), and in a browser, which cannot
     /// block.
-    pub fn read_now(
+    pub fn read_blocking(
         self: &Arc<Self>,
-        parts: &[(Arc<Allocation>, u64)],
+        ranges: &[(Arc<Allocation>, u64)],
     ) -> Result<Vec<Vec<u8>>, RuntimeError> {
         self.check_can_block()?;
-        pollster::block_on(self.read(parts))
+        pollster::block_on(self.read(ranges))
     }
 
     /// Copies `total` bytes to the host. `copy` records the copies into the staging buffer, and
@@ -99,7 +100,7 @@ impl Runtime {
         copy: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer),
         unpack: impl FnOnce(&[u8]) -> T,
     ) -> Result<T, RuntimeError> {
-        self.check_lost()?;
+        self.check_usable()?;
         if total == 0 {
             return Ok(unpack(&[]));
         }
@@ -139,7 +140,7 @@ impl Runtime {
             polled.map_err(|error| self.readback_error(&error))?;
         }
         let mapped = mapping.await;
-        self.check_lost()?;
+        self.check_usable()?;
         mapped.map_err(|error| self.readback_error(&error))?;
         let view = staging.get_mapped_range(..).map_err(|error| self.readback_error(&error))?;
         let unpacked = unpack(&view);

@@ -4,12 +4,13 @@
 //! supports these directives and substitutions:
 //!
 //! - `//#include "lib/name"` inserts a fragment of `shaders/lib/`, at most once.
-//! - `//#use "lib/name"` appends the functions of a fragment that are called.
-//! - `//#if FLAG`, `//#if !FLAG`, `//#else`, `//#endif` keep or drop lines.
-//! - `//#repeat I N` ... `//#end` repeats its lines N times. The identifier `I` is replaced by
-//!   `0u`, `1u`, ....
-//! - `//#for X in A B` ... `//#end` repeats its lines for each item. `X` is replaced as an identifier
-//!   and as a part of one: `X_in` becomes `A_in`.
+//! - `//#use "lib/name"` appends those functions of a fragment that are called, unexpanded.
+//! - `//#if NAME`, `//#if !NAME`, `//#else`, `//#endif` keep lines if the variant defines `NAME`,
+//!   or if it does not.
+//! - `//#repeat I N` and `//#end` repeat the lines between them N times. The identifier `I` is
+//!   replaced by `0u`, then by `1u`, and so on.
+//! - `//#for X in A B` and `//#end` repeat the lines between them for each item. The identifier `X`
+//!   is replaced by the item, also where underscores join it to other words: `X_in` becomes `A_in`.
 //! - `const NAME: T = default;` and `alias NAME = T;` take the variant's definition of `NAME`.
 //! - Any other identifier that the variant defines as an expression is replaced by that expression.
 //! - `@binding(auto)` is numbered consecutively, after lines were dropped.
@@ -48,7 +49,7 @@ impl Source {
         }
     }
 
-    /// Whether the shader's parameters are a `P`.
+    /// Returns whether the source was created for the parameters `P`.
     pub fn takes<P: Params>(&self) -> bool {
         self.params_type == TypeId::of::<P>()
     }
@@ -57,7 +58,7 @@ impl Source {
 /// The definition of a name in a variant.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Def {
-    /// Makes `//#if NAME` true.
+    /// Only makes `//#if NAME` true, as every definition does.
     Flag,
     /// Replaces the default of `const NAME`.
     Int(u32),
@@ -175,7 +176,7 @@ pub enum Compiler {
 
 impl Compiler {
     /// The compiler used by this build of the crate.
-    pub const HERE: Self = if cfg!(target_family = "wasm") { Self::Browser } else { Self::Naga };
+    pub const CURRENT: Self = if cfg!(target_family = "wasm") { Self::Browser } else { Self::Naga };
 
     /// Returns the `enable` directives that `text` needs.
     ///
@@ -210,7 +211,7 @@ pub struct Target {
     /// How the kernel receives its parameters.
     pub params: ParamsBinding,
     /// Whether vec4 loads and stores move two 64-bit words instead of four 32-bit words, which is
-    /// faster on software adapters. Sets the flag `WIDE`.
+    /// faster on software adapters. Sets the flag `LOADS_U64`.
     pub loads_u64: bool,
 }
 
@@ -236,7 +237,7 @@ fn expand_text(
 ) -> Result<String, String> {
     let mut defs = defs.to_vec();
     if target.loads_u64 {
-        defs.push(("WIDE", Def::Flag));
+        defs.push(("LOADS_U64", Def::Flag));
     }
     let mut expander = Expander {
         defs: &defs,
@@ -248,8 +249,7 @@ fn expand_text(
     expander.expand_source(name, text)?;
     let Expander { mut out, used, .. } = expander;
     for fragment in used {
-        let text = fragment_text(&fragment, name)?;
-        let functions = called_functions(&out, text);
+        let functions = called_functions(&out, fragment);
         out.push_str(&functions);
     }
     if target.params == ParamsBinding::Immediates {
@@ -273,33 +273,34 @@ struct Expander<'a> {
     /// The definitions of the variant.
     defs: &'a [(&'static str, Def)],
     out: String,
-    /// Fragments inserted by `//#include`.
+    /// Names of the fragments inserted by `//#include`.
     included: Vec<String>,
-    /// Fragments named by `//#use`.
-    used: Vec<String>,
+    /// Texts of the fragments named by `//#use`.
+    used: Vec<&'static str>,
     /// The counter and its current value for each enclosing `//#repeat`.
     counters: Vec<(String, u32)>,
 }
 
 impl<'a> Expander<'a> {
+    /// Returns the variant's definition of `name`.
     fn def(&self, name: &str) -> Option<&'a Def> {
         self.defs.iter().find(|(defined, _)| *defined == name).map(|(_, def)| def)
     }
 
     fn expand_source(&mut self, name: &str, text: &str) -> Result<(), String> {
-        let lines: Vec<(usize, &str)> = text.lines().enumerate().collect();
+        let lines: Vec<(usize, &str)> = (1..).zip(text.lines()).collect();
         self.expand_lines(name, &lines)
     }
 
     /// Expands numbered lines of the source or fragment `name`.
     fn expand_lines(&mut self, name: &str, lines: &[(usize, &str)]) -> Result<(), String> {
-        // For each open `#if`, whether its lines are kept.
-        let mut conditions: Vec<bool> = Vec::new();
+        let location = |number: usize| format!("{name}.wgsl:{number}");
+        // For each open `#if`, its line number and whether its lines are kept.
+        let mut conditions: Vec<(usize, bool)> = Vec::new();
         let mut next = 0;
         while let Some(&(number, line)) = lines.get(next) {
             next += 1;
-            let location = || format!("{name}.wgsl:{}", number + 1);
-            let kept = conditions.iter().all(|condition| *condition);
+            let kept = conditions.iter().all(|(_, condition)| *condition);
             let Some(directive) = line.trim().strip_prefix("//#") else {
                 if kept && !line.trim_start().starts_with("//") {
                     self.expand_line(line);
@@ -309,81 +310,94 @@ impl<'a> Expander<'a> {
             let (directive, argument) = directive.split_once(' ').unwrap_or((directive, ""));
             let argument = argument.trim().trim_matches('"');
             match directive {
-                "if" => conditions.push(match argument.strip_prefix('!') {
-                    Some(flag) => self.def(flag).is_none(),
-                    None => self.def(argument).is_some(),
-                }),
+                "if" => {
+                    let condition = match argument.strip_prefix('!') {
+                        Some(name) => self.def(name).is_none(),
+                        None => self.def(argument).is_some(),
+                    };
+                    conditions.push((number, condition));
+                }
                 "else" => {
-                    let condition = conditions
+                    let (_, condition) = conditions
                         .last_mut()
-                        .ok_or_else(|| format!("{}: #else without #if", location()))?;
+                        .ok_or_else(|| format!("{}: #else without #if", location(number)))?;
                     *condition = !*condition;
                 }
                 "endif" => {
                     conditions
                         .pop()
-                        .ok_or_else(|| format!("{}: #endif without #if", location()))?;
+                        .ok_or_else(|| format!("{}: #endif without #if", location(number)))?;
                 }
                 "repeat" | "for" => {
-                    let len = body_len(&lines[next..])
-                        .ok_or_else(|| format!("{}: #{directive} without #end", location()))?;
+                    let len = body_len(&lines[next..]).ok_or_else(|| {
+                        format!("{}: #{directive} without #end", location(number))
+                    })?;
                     let body = &lines[next..next + len];
                     next += len + 1;
                     if !kept {
                         continue;
                     }
-                    let expanded = match directive {
-                        "repeat" => self.repeat(name, argument, body)?,
-                        _ => self.for_each(name, argument, body)?,
-                    };
-                    expanded.ok_or_else(|| {
-                        format!("{}: malformed #{directive} {argument:?}", location())
-                    })?;
+                    let malformed =
+                        || format!("{}: malformed #{directive} {argument:?}", location(number));
+                    if directive == "repeat" {
+                        let (counter, count) = self.parse_repeat(argument).ok_or_else(malformed)?;
+                        self.repeat(name, counter, count, body)?;
+                    } else {
+                        let (placeholder, items) =
+                            argument.split_once(" in ").ok_or_else(malformed)?;
+                        self.for_each(name, placeholder, items, body)?;
+                    }
                 }
                 "include" if kept && !self.included.iter().any(|name| name == argument) => {
                     self.included.push(argument.to_owned());
-                    self.expand_source(argument, fragment_text(argument, &location())?)?;
+                    self.expand_source(argument, fragment_text(argument, &location(number))?)?;
                 }
-                "use" if kept => self.used.push(argument.to_owned()),
+                "use" if kept => self.used.push(fragment_text(argument, &location(number))?),
                 "include" | "use" => {}
-                other => return Err(format!("{}: unknown directive #{other}", location())),
+                other => return Err(format!("{}: unknown directive #{other}", location(number))),
             }
         }
-        if conditions.is_empty() { Ok(()) } else { Err(format!("{name}.wgsl: #if without #endif")) }
+        match conditions.last() {
+            None => Ok(()),
+            Some((number, _)) => Err(format!("{}: #if without #endif", location(*number))),
+        }
     }
 
-    /// Expands the body of `//#repeat COUNTER COUNT`. The count is a number or a constant of the
-    /// variant. Returns `None` if the argument is malformed.
+    /// Parses the argument `COUNTER COUNT` of `//#repeat`. The count is a number or a constant that
+    /// the variant defines. Returns `None` if the argument is malformed.
+    fn parse_repeat<'t>(&self, argument: &'t str) -> Option<(&'t str, u32)> {
+        let (counter, count) = argument.split_once(' ')?;
+        let count = match self.def(count) {
+            Some(Def::Int(value)) => *value,
+            _ => count.parse().ok()?,
+        };
+        Some((counter, count))
+    }
+
+    /// Expands the body of `//#repeat COUNTER COUNT`.
     fn repeat(
         &mut self,
         name: &str,
-        argument: &str,
+        counter: &str,
+        count: u32,
         body: &[(usize, &str)],
-    ) -> Result<Option<()>, String> {
-        let parsed = argument.split_once(' ').and_then(|(counter, count)| {
-            let count = match self.def(count) {
-                Some(Def::Int(value)) => *value,
-                _ => count.parse().ok()?,
-            };
-            Some((counter, count))
-        });
-        let Some((counter, count)) = parsed else { return Ok(None) };
+    ) -> Result<(), String> {
         for value in 0..count {
             self.counters.push((counter.to_owned(), value));
             self.expand_lines(name, body)?;
             self.counters.pop();
         }
-        Ok(Some(()))
+        Ok(())
     }
 
-    /// Expands the body of `//#for NAME in ITEM ITEM ..`. Returns `None` if the argument is malformed.
+    /// Expands the body of `//#for PLACEHOLDER in ITEMS`. Spaces separate the items.
     fn for_each(
         &mut self,
         name: &str,
-        argument: &str,
+        placeholder: &str,
+        items: &str,
         body: &[(usize, &str)],
-    ) -> Result<Option<()>, String> {
-        let Some((placeholder, items)) = argument.split_once(" in ") else { return Ok(None) };
+    ) -> Result<(), String> {
         for item in items.split_whitespace() {
             let lines: Vec<(usize, String)> = body
                 .iter()
@@ -393,7 +407,7 @@ impl<'a> Expander<'a> {
                 lines.iter().map(|(number, line)| (*number, line.as_str())).collect();
             self.expand_lines(name, &lines)?;
         }
-        Ok(Some(()))
+        Ok(())
     }
 
     /// Applies the variant's definitions to one line.
@@ -427,18 +441,20 @@ impl<'a> Expander<'a> {
     }
 }
 
-/// Replaces a placeholder by an item where it is an identifier, or a part of one between underscores.
+/// Replaces a placeholder by an item in every identifier that consists of the placeholder, or that
+/// contains it as a word between underscores.
 fn paste(line: &str, placeholder: &str, item: &str) -> String {
-    let parts = |token: &str| {
-        let parts = token.split('_').map(|part| if part == placeholder { item } else { part });
-        parts.collect::<Vec<_>>().join("_")
+    let replace = |identifier: &str| {
+        let words = identifier.split('_').map(|word| if word == placeholder { item } else { word });
+        words.collect::<Vec<_>>().join("_")
     };
     tokens(line)
-        .map(|(token, is_identifier)| if is_identifier { parts(token) } else { token.to_owned() })
+        .map(|(token, is_identifier)| if is_identifier { replace(token) } else { token.to_owned() })
         .collect()
 }
 
-/// Returns the number of lines in the body of a `#repeat` or `#for`. `lines` start after the directive.
+/// Returns the number of lines in the body of a `#repeat` or `#for`, or `None` if `#end` is
+/// missing. `lines` begins after the directive.
 fn body_len(lines: &[(usize, &str)]) -> Option<usize> {
     let mut depth = 1;
     lines.iter().position(|(_, line)| {
@@ -490,12 +506,12 @@ fn called_functions(text: &str, fragment: &'static str) -> String {
 
 /// Replaces each `@binding(auto)` by the next binding number.
 fn number_bindings(text: &str) -> String {
-    let mut parts = text.split("@binding(auto)");
+    let mut sections = text.split("@binding(auto)");
     let mut out = String::with_capacity(text.len());
-    out.push_str(parts.next().unwrap_or(""));
-    for (index, part) in parts.enumerate() {
+    out.push_str(sections.next().unwrap_or(""));
+    for (index, section) in sections.enumerate() {
         out.push_str(&format!("@binding({index})"));
-        out.push_str(part);
+        out.push_str(section);
     }
     out
 }
@@ -585,8 +601,10 @@ mod tests {
 
     #[test]
     fn errors_name_the_directive_fragment_or_line() {
-        assert!(expanded("//#if A\n", |v| v).unwrap_err().contains("#if without #endif"));
+        let error = expanded("let x = 1;\n//#if A\n", |v| v).unwrap_err();
+        assert_eq!(error, "test.wgsl:2: #if without #endif");
         assert!(expanded("//#include \"lib/none\"", |v| v).unwrap_err().contains("lib/none"));
+        assert!(expanded("//#use \"lib/none\"", |v| v).unwrap_err().contains("test.wgsl:1"));
         assert!(expanded("//#what", |v| v).unwrap_err().contains("test.wgsl:1"));
     }
 

@@ -8,7 +8,7 @@
 pub enum DType {
     /// 32-bit floating point.
     F32,
-    /// 16-bit IEEE floating point, computed in f32.
+    /// IEEE 754 half precision, computed in f32.
     F16,
     /// bfloat16, the upper 16 bits of an f32, computed in f32.
     BF16,
@@ -71,7 +71,7 @@ impl DType {
         }
     }
 
-    /// Returns whether this is a 16-bit float. Two elements share a 32-bit word.
+    /// Returns whether this is a 16-bit float.
     pub fn is_half(self) -> bool {
         matches!(self, Self::F16 | Self::BF16)
     }
@@ -91,9 +91,8 @@ impl DType {
         self.size() == 8
     }
 
-    /// Returns the smallest and the largest value of an integer or boolean type.
-    ///
-    /// Returns the full range of i128 for floating-point types.
+    /// Returns the smallest and the largest value of an integer or boolean type, or the full range
+    /// of i128 for a floating-point type.
     pub fn range(self) -> (i128, i128) {
         match self {
             Self::I8 => (i8::MIN.into(), i8::MAX.into()),

@@ -4,7 +4,7 @@ use smallvec::{SmallVec, smallvec};
 
 /// Sizes of the axes, outermost first.
 pub type Shape = SmallVec<[usize; 6]>;
-/// Distance between neighbours along each axis.
+/// Distance in elements between neighbours along each axis.
 pub type Strides = SmallVec<[isize; 6]>;
 
 /// The positions of a tensor's elements in its buffer.
@@ -28,6 +28,13 @@ pub struct SliceAxis {
     pub step: isize,
     /// The number of indices.
     pub len: usize,
+}
+
+impl SliceAxis {
+    /// Returns the slice of a whole axis of `len` elements.
+    pub fn full(len: usize) -> Self {
+        Self { start: 0, step: 1, len }
+    }
 }
 
 impl Layout {
@@ -65,6 +72,11 @@ impl Layout {
             expected *= size as isize;
         }
         true
+    }
+
+    /// Returns whether the layout is contiguous and its offset is zero.
+    pub fn is_packed(&self) -> bool {
+        self.offset == 0 && self.is_contiguous()
     }
 
     /// Reorders the axes: axis `i` of the result is axis `axes[i]` of `self`.
@@ -126,8 +138,8 @@ impl Layout {
 
     /// Reverses the given axes.
     pub fn flip(&self, axes: &[usize]) -> Self {
-        let full = |axis| SliceAxis { start: 0, step: 1, len: self.shape[axis] };
-        let mut slices: SmallVec<[SliceAxis; 6]> = (0..self.rank()).map(full).collect();
+        let mut slices: SmallVec<[SliceAxis; 6]> =
+            self.shape.iter().map(|&len| SliceAxis::full(len)).collect();
         for &axis in axes {
             let len = self.shape[axis];
             slices[axis] = SliceAxis { start: len.saturating_sub(1), step: -1, len };
@@ -276,13 +288,13 @@ mod tests {
     #[test]
     fn reshape_keeps_positions() {
         let base = Layout::contiguous(&[4, 6, 5]);
-        let step = |start, step, len| SliceAxis { start, step, len };
+        let axis = |start, step, len| SliceAxis { start, step, len };
         let views = [
             base.clone(),
             base.swap(0, 1),
             base.permute(&[2, 0, 1]),
-            base.slice(&[step(1, 1, 2)]),
-            base.slice(&[step(0, 1, 4), step(1, 2, 3)]),
+            base.slice(&[axis(1, 1, 2)]),
+            base.slice(&[axis(0, 1, 4), axis(1, 2, 3)]),
             base.flip(&[1]),
             Layout::contiguous(&[1, 6]).expand(&[4, 6]).unwrap(),
         ];
@@ -305,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn collapse_keeps_positions() {
+    fn collapse_merges_axes_that_are_mergeable_in_every_layout() {
         let a = Layout::contiguous(&[2, 3, 4, 5]);
         let b = Layout::contiguous(&[1, 3, 1, 1]).expand(&[2, 3, 4, 5]).unwrap();
         let (shape, strides) = collapse(&[&a, &b]);

@@ -24,7 +24,7 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Allocates a packed tensor with undefined content, in another buffer than all `inputs`.
+    /// Allocates a packed tensor with undefined content, in another buffer than each of `inputs`.
     ///
     /// # Errors
     ///
@@ -62,8 +62,8 @@ impl Tensor {
 
     /// Returns the allocation, for binding.
     ///
-    /// Every binding must go through this function: if elementwise results become lazy, it is the
-    /// place to compute them.
+    /// Every binding must use this function: if elementwise results become lazy, it will compute
+    /// them.
     pub fn buffer(&self) -> &Allocation {
         &self.allocation
     }
@@ -112,7 +112,7 @@ impl Tensor {
 
     /// Returns whether the elements are in row-major order without gaps, at offset zero.
     pub fn is_packed(&self) -> bool {
-        self.layout.offset == 0 && self.layout.is_contiguous()
+        self.layout.is_packed()
     }
 
     /// Returns a view: the same allocation with another layout.

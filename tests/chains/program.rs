@@ -36,9 +36,12 @@ macro_rules! op_enum {
 }
 pub(crate) use op_enum;
 
+/// A random tensor and the steps that are applied to it in order.
 #[derive(Debug, Clone)]
 pub struct Program<O> {
+    /// The shape of the tensor.
     shape: Vec<usize>,
+    /// The seed of its elements and its memory order.
     seed: u64,
     steps: Vec<Step<O>>,
 }
@@ -46,10 +49,11 @@ pub struct Program<O> {
 #[derive(Debug, Clone)]
 struct Step<O> {
     op: Op<O>,
+    /// The number from which the op's parameters are derived.
     choices: u64,
-    /// Whether the result is read back after the last step. The next step may overwrite a result
-    /// only if it is not kept.
-    kept: bool,
+    /// Whether the result is read back at the end. Such a result has a second owner, so the next
+    /// step must not write its result in place.
+    read_back: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -67,7 +71,7 @@ pub fn programs<O: Debug + Clone + Copy + 'static>(
         .prop_filter("too many elements", |shape| num_elements(shape) <= MAX_ELEMENTS);
     let op = prop_oneof![select(View::ALL).prop_map(Op::View), select(ops).prop_map(Op::Compute)];
     let step = (op, any::<u64>(), prop::bool::weighted(0.25))
-        .prop_map(|(op, choices, kept)| Step { op, choices, kept });
+        .prop_map(|(op, choices, read_back)| Step { op, choices, read_back });
     (shape, any::<u64>(), proptest::collection::vec(step, 1..10))
         .prop_map(|(shape, seed, steps)| Program { shape, seed, steps })
 }
@@ -161,7 +165,7 @@ impl Kind for Int {
     }
 }
 
-/// The state shared by the steps of a chain.
+/// The state that the steps of a running program share.
 pub struct Chain<'a> {
     pub device: &'a WgslDevice,
     /// Maps random bits to an element of a new tensor.
@@ -173,12 +177,14 @@ pub struct Chain<'a> {
 /// A result that was read back.
 #[derive(Debug, Clone)]
 pub struct Outcome {
+    /// The index of the step.
     pub step: usize,
     pub data: TensorData,
+    /// The difference allowed between two devices.
     pub tolerance: Tolerance,
 }
 
-/// Runs a program on a device and reads back the kept results and the last one.
+/// Runs a program on a device. Returns the marked results and the last one.
 pub fn run<K: Kind, O: Copy>(
     program: &Program<O>,
     device: &WgslDevice,
@@ -187,19 +193,19 @@ pub fn run<K: Kind, O: Copy>(
 ) -> Vec<Outcome> {
     let mut chain = Chain { device, element, tolerance: EXACT };
     let mut value = chain.random_tensor::<K>(&program.shape, &mut Choices::new(program.seed));
-    let mut kept = Vec::new();
+    let mut results = Vec::new();
     for (index, step) in program.steps.iter().enumerate() {
         let mut choices = Choices::new(step.choices);
         value = match step.op {
             Op::View(view) => chain.packed_on_cpu::<K>(view.apply::<K>(value, &mut choices)),
             Op::Compute(op) => compute(&mut chain, op, value, &mut choices),
         };
-        if step.kept || index + 1 == program.steps.len() {
-            kept.push((index, value.clone(), chain.tolerance));
+        if step.read_back || index + 1 == program.steps.len() {
+            results.push((index, value.clone(), chain.tolerance));
         }
     }
     let outcome = |(step, value, tolerance)| Outcome { step, data: read::<K>(value), tolerance };
-    kept.into_iter().map(outcome).collect()
+    results.into_iter().map(outcome).collect()
 }
 
 fn read<K: Kind>(value: K::Primitive) -> TensorData {

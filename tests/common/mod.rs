@@ -1,4 +1,4 @@
-//! The devices that tests run on, the case list and the tolerances.
+//! What test files share: devices, the case list, tolerances and panic messages.
 //!
 //! Tests run on the software adapter and on the first GPU where they are available, and always on
 //! the CPU. A missing device is reported as skipped. If `BURN_WGSL_TEST_REQUIRE` names the missing
@@ -7,10 +7,17 @@
 
 mod tolerance;
 
+use std::any::Any;
 use std::io::Write;
+use std::panic::UnwindSafe;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use burn_backend::{Backend, TensorData};
 use burn_wgsl::WgslDevice;
+use burn_wgsl::backend::call::Value;
 use burn_wgsl::device::ResolvedDevice;
+use burn_wgsl::kernels::common::cases::Case;
+use burn_wgsl::kernels::common::table::Reference;
 
 pub use tolerance::{
     CHAINED_F16, CLOSE, FINITE_DIFFERENCE, SUMMED, Tolerance, assert_close, tolerance_of,
@@ -27,10 +34,10 @@ pub fn devices() -> Vec<WgslDevice> {
 pub fn gpus() -> Vec<WgslDevice> {
     let _ = env_logger::builder().is_test(true).try_init();
     let required = std::env::var("BURN_WGSL_TEST_REQUIRE").unwrap_or_default();
-    let mut found = Vec::new();
+    let mut gpus = Vec::new();
     for device in [WgslDevice::Software, WgslDevice::Gpu(0)] {
         match device.resolve() {
-            Ok(ResolvedDevice::Adapter(_)) => found.push(device),
+            Ok(ResolvedDevice::Adapter(_)) => gpus.push(device),
             Ok(ResolvedDevice::Cpu) => {}
             Err(error) => {
                 assert!(
@@ -43,15 +50,68 @@ pub fn gpus() -> Vec<WgslDevice> {
             }
         }
     }
-    found
+    gpus
+}
+
+/// Locks a mutex of this test process. Tests that hold the guard run one at a time.
+pub fn serial_guard() -> MutexGuard<'static, ()> {
+    static SERIAL: Mutex<()> = Mutex::new(());
+    SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns the cases of the case list.
 ///
 /// `BURN_WGSL_TEST_CASES=sort,conv3d` keeps the cases whose op name contains one of these strings.
-pub fn cases() -> impl Iterator<Item = &'static burn_wgsl::kernels::common::cases::Case> {
+pub fn cases() -> impl Iterator<Item = &'static Case> {
     let filter = std::env::var("BURN_WGSL_TEST_CASES").unwrap_or_default();
     burn_wgsl::kernels::cases().filter(move |case| {
         filter.is_empty() || filter.split(',').any(|part| case.op.contains(part))
     })
+}
+
+/// Reads back the results of an op.
+pub fn read_values<B: Backend>(values: Vec<Value<B>>) -> Vec<TensorData> {
+    let read = |value: Value<B>| pollster::block_on(value.into_data()).expect("readback succeeds");
+    values.into_iter().map(read).collect()
+}
+
+/// Returns whether the op of an elementwise row takes floats.
+pub fn takes_floats(reference: Reference) -> bool {
+    matches!(
+        reference,
+        Reference::Float1(_)
+            | Reference::Float2(_)
+            | Reference::Float3(_)
+            | Reference::FloatTest(_)
+            | Reference::FloatComparison(_)
+    )
+}
+
+/// Returns whether the op of an elementwise row returns booleans from floats or integers. Such an
+/// op has the boolean type as its last argument.
+pub fn takes_bool_type(reference: Reference) -> bool {
+    matches!(
+        reference,
+        Reference::FloatTest(_) | Reference::FloatComparison(_) | Reference::IntComparison(_)
+    )
+}
+
+/// Returns the message of the panic that `f` must raise.
+pub fn panic_message(f: impl FnOnce() + UnwindSafe) -> String {
+    message_of(std::panic::catch_unwind(f).expect_err("the call panics"))
+}
+
+/// Returns the message of a panic as an entry of a list of failures. It starts with `label`, unless
+/// the message contains the label.
+pub fn failure(label: &str, panic: Box<dyn Any + Send>) -> String {
+    let message = message_of(panic);
+    if message.contains(label) { message } else { format!("{label}: {message}") }
+}
+
+/// Returns the message of a panic, or an empty string if it has none.
+fn message_of(panic: Box<dyn Any + Send>) -> String {
+    match panic.downcast::<String>() {
+        Ok(message) => *message,
+        Err(panic) => panic.downcast_ref::<&str>().copied().unwrap_or_default().to_owned(),
+    }
 }

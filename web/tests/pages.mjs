@@ -229,7 +229,7 @@ export async function train({ page, go, state, shot, results }) {
   writeFileSync(
     join(results, "train.json"),
     JSON.stringify({
-      accuracyOfFile: Number(loaded.accuracy),
+      loadedAccuracy: Number(loaded.accuracy),
       firstStepSeconds,
       imagesPerSecond: speed,
       longTasks,
@@ -360,7 +360,7 @@ export const reports_out_of_memory = (test) =>
 
 /**
  * Training continues in a hidden tab. A headless browser never hides a page, so the test overrides
- * the page's visibility and holds back its animation frames.
+ * the page's visibility and delays its animation frames.
  */
 export async function continues_in_hidden_tab({ page, go, state }) {
   await page.addInitScript(() => {
@@ -482,7 +482,7 @@ export async function device_page_copies_report({ page, go, state, shot }) {
   await go("device.html");
   await state("done");
   const report = await page.inputValue("#report");
-  assert.match(report, /^adapter .*: usable$/m);
+  assert.match(report, /^Adapter .*: usable$/m);
   assert.match(report, /max_storage_binding_size: \d+/);
   await page.click("#copy");
   await waitForText(page, "copy-status", "Copied.");

@@ -10,6 +10,7 @@ import { join } from "node:path";
 import * as tests from "./pages.mjs";
 
 const { PAGES, BROWSER, MODULES, RESULTS } = process.env;
+// Resolves playwright-core in MODULES. `createRequire` takes the path of any file there.
 const { chromium } = createRequire(join(MODULES, "x.js"))("playwright-core");
 mkdirSync(RESULTS, { recursive: true });
 

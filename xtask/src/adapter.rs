@@ -1,15 +1,17 @@
 //! Finds or installs Mesa's lavapipe, a software Vulkan adapter, and selects it for the tests.
 
-use crate::options::Options;
-use crate::step::Outcome;
 use std::env::{consts::ARCH, var_os};
 use std::fs;
 use std::path::{Path, PathBuf};
+
 use xtask::debian::{apt_get, can_install, os_release};
 use xtask::process::run_command;
 
-/// Whether lavapipe is commonly available on this operating system. On the others the tests use
-/// the GPU of the machine.
+use crate::options::Options;
+use crate::step::Outcome;
+
+/// Whether packages of lavapipe exist for this operating system. Without them, the tests use the
+/// GPU of the machine.
 const LAVAPIPE_SUPPORTED: bool = cfg!(not(any(target_os = "macos", target_os = "windows")));
 
 /// The environment variables that list driver manifests for the Vulkan loader. Loaders before
@@ -165,6 +167,7 @@ fn file_name(file: &Path) -> String {
     name.to_string_lossy().into_owned()
 }
 
+/// Installs lavapipe and the Vulkan loader with apt-get.
 fn install() -> Result<(), String> {
     println!("    no software Vulkan adapter found; installing Mesa's lavapipe with apt-get");
     let release = os_release();

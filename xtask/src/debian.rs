@@ -7,11 +7,11 @@ use std::process::Command;
 /// Returns whether this system is Debian, Ubuntu or a derivative.
 pub fn is_debian() -> bool {
     let release = os_release();
-    let names = ["ID", "ID_LIKE"]
+    ["ID", "ID_LIKE"]
         .iter()
         .filter_map(|key| release.get(*key))
-        .flat_map(|value| value.split(' '));
-    names.into_iter().any(|name| name == "debian" || name == "ubuntu")
+        .flat_map(|value| value.split(' '))
+        .any(|name| name == "debian" || name == "ubuntu")
 }
 
 /// Returns whether `apt-get install` can be run: on a Debian-based system, as root.

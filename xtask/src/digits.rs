@@ -1,9 +1,11 @@
 //! Runs the digits example and checks its report.
 
-use crate::process::{cargo, run_command};
-use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
+
+use serde_json::Value;
+
+use crate::process::{cargo, run_command};
 
 /// The options of one run of the example.
 pub struct RunOptions<'a> {
@@ -40,7 +42,7 @@ pub fn run(
     }
     command.args(["--epochs", &options.epochs.to_string(), "--json"]);
     command.arg(&options.json);
-    // If the user's shell sets the variable, it would replace the automatic choice.
+    // In the user's shell, this variable would override the automatic choice.
     command.env_remove("BURN_WGSL_DEVICE");
     run_command(configure(&mut command))?;
     let text = std::fs::read_to_string(&options.json)

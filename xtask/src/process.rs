@@ -58,6 +58,7 @@ fn command_line(command: &Command) -> String {
     variables.chain([program]).chain(args).collect::<Vec<_>>().join(" ")
 }
 
+/// Puts an argument in quotes if it is empty or contains whitespace.
 fn quote(arg: &OsStr) -> String {
     let arg = arg.to_string_lossy();
     if arg.is_empty() || arg.contains(char::is_whitespace) {

@@ -1,11 +1,12 @@
 //! `cargo xtask test`: runs the steps in order and stops at the first failure.
 
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
 
 use xtask::digits;
-use xtask::process::{cargo, run_command, target_dir};
+use xtask::process::{cargo, root, run_command, target_dir};
 
 use crate::adapter::{self, required_device};
 use crate::options::Options;
@@ -138,9 +139,10 @@ fn passed(result: Result<(), String>) -> Result<Outcome, String> {
 fn fmt(_: &Options) -> Result<Outcome, String> {
     run_command(&mut cargo(&["fmt", "--all", "--check"]))?;
     // A macro declares the modules in src/kernels, so cargo fmt does not find their files.
-    let kernels =
-        std::fs::read_dir("src/kernels").map_err(|error| format!("src/kernels: {error}"))?;
-    let files = kernels.flatten().map(|entry| entry.path());
+    let folder = Path::new("src/kernels");
+    let entries = std::fs::read_dir(root().join(folder))
+        .map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
+    let files = entries.flatten().map(|entry| folder.join(entry.file_name()));
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.arg("--check");
     rustfmt.args(files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")));
@@ -166,11 +168,11 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     if required_device(options) != Some("software") {
         return Ok(Outcome::Skipped("this step needs the software adapter".to_owned()));
     }
-    // The kernels for GPUs.
+    // The kernel variants for GPUs.
     let tests = ["ops", "attention", "quantized", "chains"].map(|test| ["--test", test]);
     let mut command = cargo_test(options, tests.as_flattened());
     run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
-    // The kernels that a software adapter uses after warm-up.
+    // The variants that a software adapter uses after warm-up.
     let tests = ["ops", "elementwise", "types"].map(|test| ["--test", test]);
     let mut command = cargo_test(options, tests.as_flattened());
     run_command(command.env("BURN_WGSL_WARM", "1"))?;
@@ -178,7 +180,7 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let products = "matmul,linear,conv";
     let mut command = cargo_test(options, &["--test", "ops", "--test", "types"]);
     run_command(command.env("BURN_WGSL_TILING", "tiled128").env("BURN_WGSL_TEST_CASES", products))?;
-    // The kernels without subgroups, as in browsers.
+    // The variants without subgroups, as in browsers.
     let mut command = cargo_test(options, &["--test", "ops"]);
     run_command(command.env("BURN_WGSL_NO_SUBGROUPS", "1").env("BURN_WGSL_WARM", "1"))?;
     // The matrix products for GPUs, in every element type.

@@ -4,14 +4,15 @@
 //! Tint is part of the npm package `webgpu`, which is pinned in `xtask/tint/` and installed into
 //! the target folder.
 
-use crate::options::Options;
-use crate::step::Outcome;
 use std::fs;
 use std::io;
 use std::process::Command;
 
 use xtask::npm;
 use xtask::process::{cargo, root, run_command, target_dir};
+
+use crate::options::Options;
+use crate::step::Outcome;
 
 /// The oldest major version of Node.js that the npm package supports.
 const MIN_NODE_VERSION: u32 = 18;
@@ -63,6 +64,7 @@ pub fn check() -> Result<(), TintError> {
     run_command(node.arg(script).arg(&shaders)).map_err(TintError::Failed)
 }
 
+/// Checks that a supported version of Node.js is installed.
 fn require_node() -> Result<(), String> {
     let output = Command::new("node")
         .arg("--version")

@@ -2,11 +2,11 @@
 //!
 //! `xtask-web` is a separate program because its dependencies take long to compile.
 
-use crate::options::Options;
-use crate::step::Outcome;
-
 use xtask::EXIT_TOOL_MISSING;
 use xtask::process::{cargo, root};
+
+use crate::options::Options;
+use crate::step::Outcome;
 
 /// Runs the command `web`, `serve` or `test-web` with its arguments.
 ///

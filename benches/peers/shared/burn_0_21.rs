@@ -17,6 +17,7 @@ use burn::tensor::{Int, Tensor};
 
 use crate::Inner;
 
+/// The backend wrapped for automatic differentiation.
 type Outer = Autodiff<Inner>;
 
 pub type Device = <Inner as BackendTypes>::Device;
@@ -29,6 +30,7 @@ pub type Linear = burn::nn::Linear<Outer>;
 pub type Conv2d = burn::nn::conv::Conv2d<Outer>;
 pub type TransformerEncoder = burn::nn::transformer::TransformerEncoder<Outer>;
 
+/// The trait bound of a trainable model.
 pub trait Model: AutodiffModule<Outer> {}
 impl<M: AutodiffModule<Outer>> Model for M {}
 

@@ -143,7 +143,7 @@ fn cache_folder(args: &Args) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// Builds and starts a peer and asks it for its device.
+/// Builds a peer, starts it and requests the description of its device.
 ///
 /// # Errors
 ///
@@ -192,11 +192,11 @@ fn prepare(peer: &'static Peer, args: &Args, device: Device, caches: &Path) -> R
     };
     let caches = caches.join(device.name()).join(peer.name);
     let mut launcher = Launcher { peer, program, script, device, caches, about: String::new() };
-    launcher.about =
-        match launcher.start(&launcher.caches)?.ask("about", Duration::from_secs(args.limit))? {
-            Reply::About(text) => text,
-            other => bail!("unexpected reply to `about`: {other:?}"),
-        };
+    let limit = Duration::from_secs(args.limit);
+    launcher.about = match launcher.start(&launcher.caches)?.request("about", limit)? {
+        Reply::About(text) => text,
+        other => bail!("unexpected reply to `about`: {other:?}"),
+    };
     Ok(launcher)
 }
 

@@ -83,7 +83,7 @@ impl Measurement {
         let first_step = launcher.caches.join("first-step");
         match workload.kind {
             Kind::Op | Kind::Step => {
-                match ask(launcher, process, &format!("run {}", workload.name), limit)? {
+                match request(launcher, process, &format!("run {}", workload.name), limit)? {
                     Reply::Times(times) => {
                         outcome.samples.extend(times.ms);
                         outcome.value = outcome.value.or(times.value);
@@ -114,7 +114,7 @@ impl Measurement {
 }
 
 /// Sends a command to the peer's process, which is started if necessary. Returns the reply.
-fn ask(
+fn request(
     launcher: &Launcher,
     process: &mut Option<Process>,
     command: &str,
@@ -124,7 +124,7 @@ fn ask(
         Some(running) => running,
         None => process.insert(launcher.start(&launcher.caches)?),
     };
-    running.ask(command, limit)
+    running.request(command, limit)
 }
 
 /// Runs training steps in a new process. Returns the seconds from its start to the end of the
@@ -136,7 +136,7 @@ fn train_in_new_process(
     limit: Duration,
 ) -> Result<(f64, u64)> {
     let started = Instant::now();
-    match launcher.start(caches)?.ask(&format!("steps {steps}"), limit)? {
+    match launcher.start(caches)?.request(&format!("steps {steps}"), limit)? {
         Reply::Done { peak_kib } => Ok((started.elapsed().as_secs_f64(), peak_kib)),
         other => bail!("unexpected reply to `steps`: {other:?}"),
     }

@@ -68,14 +68,14 @@ pub struct Process {
 }
 
 impl Process {
-    /// Sends a command and waits for the reply. The process is suspended between commands (on
-    /// Unix), because some peers poll their device in a thread and would slow down the other peers.
+    /// Sends a command and waits for the reply. On Unix the process is suspended between commands,
+    /// because some peers poll their device in a thread and would slow down the other peers.
     ///
     /// # Errors
     ///
     /// Returns an error if the peer reports one, crashes or exceeds `limit`. The process cannot be
     /// used afterwards.
-    pub fn ask(&mut self, command: &str, limit: Duration) -> Result<Reply> {
+    pub fn request(&mut self, command: &str, limit: Duration) -> Result<Reply> {
         self.set_suspended(false);
         let reply = self.exchange(command, limit);
         self.set_suspended(true);

@@ -1,4 +1,4 @@
-//! Reads the arguments of a case, each by its kind.
+//! The readers of a case's arguments, one per kind.
 
 #![expect(non_snake_case, reason = "readers are named after the kinds of the tables")]
 
@@ -10,12 +10,13 @@ use burn_backend::tensor::{BoolTensor, FloatTensor, IndexingUpdateOp, IntTensor}
 use burn_backend::{Backend, DType, Scalar, TensorData, get_device_settings};
 use burn_std::{BoolDType, FloatDType, IntDType, Slice};
 
-use super::{Arguments, Value};
+use super::{CaseArguments, Value};
 use crate::kernels::common::cases::{Arg, Fill, Input};
 use crate::kernels::common::options::ScatterOp;
 use crate::kernels::random::{PhiloxStream, Sampler, floats, integers};
 
-/// Returns the elements of an input, which are the same for every backend.
+/// Returns the elements of an input, which are the same for every backend. The position among the
+/// arguments is the seed of random elements.
 pub fn content(input: &Input, position: usize) -> TensorData {
     let len: usize = input.shape.iter().product();
     let stream = PhiloxStream::new(position as u64 + 1);
@@ -45,13 +46,15 @@ pub fn content(input: &Input, position: usize) -> TensorData {
     }
 }
 
-impl<'a, T: Backend> Arguments<'a, T> {
+impl<'a, T: Backend> CaseArguments<'a, T> {
+    /// Takes the next argument.
     pub(super) fn take(&mut self) -> Arg {
         let arg = self.case.args.get(self.next).copied();
         self.next += 1;
         arg.unwrap_or_else(|| self.wrong("another argument"))
     }
 
+    /// Panics because the last argument is not the expected one.
     pub(super) fn wrong(&self, expected: &str) -> ! {
         panic!("argument {} of {:?} should be {expected}", self.next, self.case)
     }
@@ -160,43 +163,39 @@ impl<'a, T: Backend> Arguments<'a, T> {
         self.bools(&input, self.next)
     }
 
-    pub(super) fn OptF(&mut self) -> Option<FloatTensor<T>> {
-        if self.case.args.get(self.next) == Some(&Arg::Without) {
+    /// Reads an argument that may be absent.
+    fn optional<V>(&mut self, read: impl FnOnce(&mut Self) -> V) -> Option<V> {
+        if self.case.args.get(self.next) == Some(&Arg::Absent) {
             self.next += 1;
             return None;
         }
-        Some(self.F())
+        Some(read(self))
+    }
+
+    pub(super) fn OptF(&mut self) -> Option<FloatTensor<T>> {
+        self.optional(Self::F)
     }
 
     pub(super) fn OptB(&mut self) -> Option<BoolTensor<T>> {
-        if self.case.args.get(self.next) == Some(&Arg::Without) {
-            self.next += 1;
-            return None;
-        }
-        Some(self.B())
+        self.optional(Self::B)
+    }
+
+    /// Reads a list of tensors. Their positions start at 100, above those of single tensors.
+    fn list<V>(&mut self, tensor: impl Fn(&mut Self, &Input, usize) -> V) -> Vec<V> {
+        let inputs = self.inputs().iter();
+        inputs.zip(100..).map(|(input, position)| tensor(self, input, position)).collect()
     }
 
     pub(super) fn VecF(&mut self) -> Vec<FloatTensor<T>> {
-        let inputs = self.inputs();
-        inputs
-            .iter()
-            .enumerate()
-            .map(|(position, input)| self.float(input, 100 + position))
-            .collect()
+        self.list(Self::float)
     }
 
     pub(super) fn VecI(&mut self) -> Vec<IntTensor<T>> {
-        let inputs = self.inputs();
-        inputs.iter().enumerate().map(|(position, input)| self.int(input, 100 + position)).collect()
+        self.list(Self::int)
     }
 
     pub(super) fn VecB(&mut self) -> Vec<BoolTensor<T>> {
-        let inputs = self.inputs();
-        inputs
-            .iter()
-            .enumerate()
-            .map(|(position, input)| self.bools(input, 100 + position))
-            .collect()
+        self.list(Self::bools)
     }
 
     pub(super) fn Axis(&mut self) -> usize {
@@ -213,7 +212,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
     pub(super) fn OptSize(&mut self) -> Option<usize> {
         match self.take() {
             Arg::Int(value) => Some(value as usize),
-            Arg::Without => None,
+            Arg::Absent => None,
             _ => self.wrong("a size or none"),
         }
     }
@@ -262,7 +261,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
     pub(super) fn Range(&mut self) -> std::ops::Range<i64> {
         match (self.take(), self.take()) {
             (Arg::Int(start), Arg::Int(end)) => start..end,
-            _ => self.wrong("the ends of a range"),
+            _ => self.wrong("the bounds of a range"),
         }
     }
 
@@ -308,29 +307,29 @@ impl<'a, T: Backend> Arguments<'a, T> {
                 self.per_axis(dilation),
                 groups,
             ),
-            _ => self.wrong("a convolution's options"),
+            _ => self.wrong("convolution options"),
         }
     }
 
     pub(super) fn conv_transposed<const N: usize>(&mut self) -> ConvTransposeOptions<N> {
         match self.take() {
-            Arg::ConvTransposed(stride, padding, extra, dilation, groups) => {
+            Arg::ConvTransposed(stride, padding, output_padding, dilation, groups) => {
                 ConvTransposeOptions::new(
                     self.per_axis(stride),
                     self.per_axis(padding),
-                    self.per_axis(extra),
+                    self.per_axis(output_padding),
                     self.per_axis(dilation),
                     groups,
                 )
             }
-            _ => self.wrong("a transposed convolution's options"),
+            _ => self.wrong("transposed convolution options"),
         }
     }
 
     pub(super) fn per_axis<const N: usize>(&self, sizes: &[usize]) -> [usize; N] {
         match sizes.try_into() {
             Ok(sizes) => sizes,
-            Err(_) => self.wrong("options with a number for each axis"),
+            Err(_) => self.wrong("options with one number per axis"),
         }
     }
 
@@ -374,7 +373,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
                     offset_groups,
                 )
             }
-            _ => self.wrong("a deformable convolution's options"),
+            _ => self.wrong("deformable convolution options"),
         }
     }
 
@@ -383,7 +382,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
             Arg::Interpolate(mode, align_corners) => {
                 InterpolateOptions::new(mode.into()).with_align_corners(align_corners)
             }
-            _ => self.wrong("the options of resizing"),
+            _ => self.wrong("interpolation options"),
         }
     }
 
@@ -392,7 +391,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
             Arg::GridSample(mode, padding, align_corners) => GridSampleOptions::new(mode.into())
                 .with_padding_mode(padding.into())
                 .with_align_corners(align_corners),
-            _ => self.wrong("the options of sampling on a grid"),
+            _ => self.wrong("grid sampling options"),
         }
     }
 
@@ -401,7 +400,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
             Arg::Attention(scale, softcap, is_causal) => {
                 AttentionModuleOptions { scale, softcap, is_causal }
             }
-            _ => self.wrong("options of attention"),
+            _ => self.wrong("attention options"),
         }
     }
 
@@ -412,7 +411,7 @@ impl<'a, T: Backend> Arguments<'a, T> {
             Arg::Scatter(ScatterOp::Mul) => IndexingUpdateOp::Mul,
             Arg::Scatter(ScatterOp::Min) => IndexingUpdateOp::Min,
             Arg::Scatter(ScatterOp::Max) => IndexingUpdateOp::Max,
-            _ => self.wrong("how a scatter combines"),
+            _ => self.wrong("a scatter op"),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Calls an op of the contract by name, on any backend. Tests, gradient checks and benchmarks call
-//! the cases of the case list.
+//! Calls an op of the contract by name, on any backend. Tests, gradient checks and benchmarks run
+//! the cases of the case list through it.
 //!
-//! The arguments are read one after another from [`Arguments`], each by its kind. The calls are
+//! The arguments are read one after another from [`CaseArguments`], each by its kind. The calls are
 //! generated from the tables of the contract: an op in a table can be called without further code.
 
 #![expect(non_snake_case, reason = "functions are named after the kinds of the tables")]
@@ -26,16 +26,20 @@ use crate::kernels::common::cases::Case;
 pub type Prepare<'a, T> = &'a mut dyn FnMut(FloatTensor<T>) -> FloatTensor<T>;
 
 /// The arguments of a case, converted to tensors of a backend as they are read.
-pub struct Arguments<'a, T: Backend> {
+pub struct CaseArguments<'a, T: Backend> {
     case: &'a Case,
+    /// The number of arguments read so far.
     next: usize,
     device: &'a T::Device,
     types: Types,
     prepare: Prepare<'a, T>,
+    /// Tensors of earlier calls, which are reused.
     inputs: Option<&'a mut CaseInputs<T>>,
 }
 
 /// The tensors of a case, created once for many calls. Benchmarks do not measure their creation.
+///
+/// The keys are the positions of the inputs among the arguments.
 #[derive(Debug)]
 pub struct CaseInputs<T: Backend>(BTreeMap<usize, Value<T>>);
 
@@ -114,7 +118,7 @@ pub fn call_as<T: Backend>(
     types: Types,
     prepare: Prepare<'_, T>,
 ) -> Option<Vec<Value<T>>> {
-    call_with(Arguments { case, next: 0, device, types, prepare, inputs: None })
+    call_with(CaseArguments { case, next: 0, device, types, prepare, inputs: None })
 }
 
 /// Calls the op of a case with the tensors of the first such call.
@@ -127,7 +131,7 @@ pub fn call_with_inputs<T: Backend>(
     device: &T::Device,
     inputs: &mut CaseInputs<T>,
 ) -> Option<Vec<Value<T>>> {
-    call_with(Arguments {
+    call_with(CaseArguments {
         case,
         next: 0,
         device,
@@ -137,7 +141,7 @@ pub fn call_with_inputs<T: Backend>(
     })
 }
 
-fn call_with<T: Backend>(mut arguments: Arguments<'_, T>) -> Option<Vec<Value<T>>> {
+fn call_with<T: Backend>(mut arguments: CaseArguments<'_, T>) -> Option<Vec<Value<T>>> {
     let values = dispatch(&mut arguments)?;
     let case = arguments.case;
     assert_eq!(arguments.next, case.args.len(), "{case:?} has more arguments than the op");
@@ -154,7 +158,8 @@ macro_rules! operand {
     };
 }
 
-/// Calls the op of a case that is beyond Burn's contract.
+/// Calls the op of a case that is beyond Burn's contract. Returns `None` if it is not in the table
+/// of such ops.
 ///
 /// # Panics
 ///
@@ -166,7 +171,7 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
             $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident
                 = $launch:expr, else $cpu:ident;
         )*) => {
-            |args: &mut Arguments<'_, Wgsl>| match args.case.op {
+            |args: &mut CaseArguments<'_, Wgsl>| match args.case.op {
                 $(stringify!($name) => {
                     $(let $arg = args.$kind();)*
                     Some(results::$ret::<Wgsl>(Wgsl::$name($(operand!($arg $kind)),*)))
@@ -175,7 +180,7 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
             }
         };
     }
-    let mut arguments = Arguments {
+    let mut arguments = CaseArguments {
         case,
         next: 0,
         device,
@@ -192,7 +197,7 @@ macro_rules! calls {
         $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
             $(= $launch:expr $(, else $cpu:ident)?)?;
     )*) => {
-        pub(super) fn table<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
+        pub(super) fn table<T: Backend>(args: &mut CaseArguments<'_, T>) -> Option<Vec<Value<T>>> {
             match args.case.op {
                 $(stringify!($name) => {
                     $(let $arg = args.$kind();)*
@@ -206,9 +211,9 @@ macro_rules! calls {
 
 /// Generates calls from the rows of the elementwise table.
 macro_rules! elementwise_calls {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $closure:expr;)*) => {
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
         pub(super) fn elementwise<T: Backend>(
-            args: &mut Arguments<'_, T>,
+            args: &mut CaseArguments<'_, T>,
         ) -> Option<Vec<Value<T>>> {
             $(if args.case.op == stringify!($name) {
                 return Some(elementwise_calls!(@$form $kind $name args));
@@ -290,7 +295,7 @@ macro_rules! composed_contract {
     };
 }
 
-/// Generates a module per table, because the tables' functions have the same names.
+/// Generates a module per table, because the generated functions have the same name.
 macro_rules! modules {
     ($($module:ident $table:ident $generator:ident;)*) => {
         $(mod $module {
@@ -320,7 +325,7 @@ modules! {
     activation_table activation_rows elementwise_calls;
 }
 
-fn dispatch<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
+fn dispatch<T: Backend>(args: &mut CaseArguments<'_, T>) -> Option<Vec<Value<T>>> {
     float_table::elementwise(args)
         .or_else(|| int_table::elementwise(args))
         .or_else(|| bool_table::elementwise(args))
@@ -333,7 +338,7 @@ fn dispatch<T: Backend>(args: &mut Arguments<'_, T>) -> Option<Vec<Value<T>>> {
         .or_else(|| composed::table(args))
 }
 
-/// Converts results of each kind.
+/// Functions that convert a result to values, one per kind.
 mod results {
     use super::*;
 

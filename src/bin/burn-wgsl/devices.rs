@@ -13,14 +13,14 @@ use crate::output::{format_bytes, print, table, wrap};
 
 /// Prints the devices as tables or as one JSON document.
 pub fn run(json: bool) -> Result<(), CliError> {
-    let report = Report::new(adapters(), automatic()?);
+    let report = DevicesReport::new(adapters(), automatic()?);
     let text = if json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_text() };
-    print(&text).map_err(|error| CliError::write("standard output", error))
+    print(&text)
 }
 
-/// The JSON document; its field names are the JSON keys unless renamed.
+/// The JSON document. Field names are JSON keys unless renamed.
 #[derive(Serialize)]
-struct Report {
+struct DevicesReport {
     automatic: AutomaticReport,
     devices: Vec<DeviceReport>,
     /// What to install; `None` unless `auto` selects the CPU because no GPU is usable.
@@ -56,10 +56,10 @@ struct DeviceReport {
     shortfalls: Vec<String>,
 }
 
-impl Report {
-    fn new<F: AsRef<AdapterInfo>>(adapters: &[F], automatic: &Automatic) -> Self {
-        let of_adapter = |(index, info): (usize, &F)| {
-            DeviceReport::of_adapter(&selectors(adapters, index), info.as_ref())
+impl DevicesReport {
+    fn new<A: AsRef<AdapterInfo>>(adapters: &[A], automatic: &Automatic) -> Self {
+        let of_adapter = |(index, adapter): (usize, &A)| {
+            DeviceReport::of_adapter(&selectors(adapters, index), adapter.as_ref())
         };
         let mut devices: Vec<DeviceReport> = adapters.iter().enumerate().map(of_adapter).collect();
         devices.push(DeviceReport::of_cpu());
@@ -212,7 +212,7 @@ fn features_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String
             ("cooperative matrices", features.cooperative_matrix),
         ];
         let names = |supported: bool| {
-            let matching = features.iter().filter(|(_, has)| *has == supported);
+            let matching = features.iter().filter(|(_, value)| *value == supported);
             let names: Vec<&str> = matching.map(|(name, _)| *name).collect();
             names.join(", ")
         };
@@ -254,7 +254,7 @@ mod tests {
             environment: None,
             no_usable_gpu: true,
         };
-        let text = Report::new(&vec![gpu; 12], &automatic).to_text();
+        let text = DevicesReport::new(&vec![gpu; 12], &automatic).to_text();
         for line in text.lines() {
             assert!(line.chars().count() <= usize::from(WIDTH), "{line}");
         }

@@ -6,7 +6,6 @@ mod output;
 mod tune;
 
 use std::io;
-use std::path::Path;
 use std::process::ExitCode;
 
 use burn_wgsl::device::DeviceError;
@@ -77,7 +76,7 @@ enum CliError {
     Device(#[from] DeviceError),
     #[error(transparent)]
     Tune(#[from] burn_wgsl::TuneError),
-    #[error("cannot write {to}: {error}")]
+    #[error("cannot write to {to}: {error}")]
     Write { to: String, error: io::Error },
     #[error("cannot serialise the report as JSON: {0}")]
     Json(#[from] serde_json::Error),
@@ -89,10 +88,4 @@ enum CliError {
         "nothing was measured: every workload was skipped or failed; see the report for the reasons"
     )]
     NothingMeasured,
-}
-
-impl CliError {
-    fn write(to: impl AsRef<Path>, error: io::Error) -> Self {
-        Self::Write { to: to.as_ref().display().to_string(), error }
-    }
 }

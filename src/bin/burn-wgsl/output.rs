@@ -1,11 +1,13 @@
-//! Terminal output: tables and wrapped text of one width, byte counts with units, and writing to
-//! files or standard output.
+//! Output: tables and wrapped text of one width, byte counts with units, and writing to files or
+//! standard output.
 
 use std::fs;
-use std::io::{self, ErrorKind, Write};
+use std::io::{ErrorKind, Write, stdout};
 use std::path::Path;
 
 use comfy_table::{ContentArrangement, LineStyle, Table, presets};
+
+use crate::CliError;
 
 /// The maximum width of tables and wrapped text, in characters.
 pub const WIDTH: u16 = 100;
@@ -51,7 +53,8 @@ pub fn wrap(text: &str) -> String {
     lines + "\n"
 }
 
-/// Formats a byte count in the largest unit that fits, with one decimal unless it is a multiple.
+/// Formats a byte count in the largest unit that fits. A count that is not a multiple of the unit
+/// gets one decimal.
 pub fn format_bytes(count: u64) -> String {
     let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     // The tolerance shows limits just below a unit, such as 2^30 - 1, in that unit.
@@ -64,16 +67,20 @@ pub fn format_bytes(count: u64) -> String {
 }
 
 /// Writes to standard output. A closed pipe, as with `| head`, is not an error.
-pub fn print(text: &str) -> io::Result<()> {
-    match io::stdout().write_all(text.as_bytes()) {
+pub fn print(text: &str) -> Result<(), CliError> {
+    match stdout().write_all(text.as_bytes()) {
+        Ok(()) => Ok(()),
         Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
-        result => result,
+        Err(error) => Err(CliError::Write { to: "standard output".to_owned(), error }),
     }
 }
 
 /// Writes to a file, or to standard output if the path is `-`.
-pub fn write(path: &Path, text: &str) -> io::Result<()> {
-    if is_stdout(path) { print(text) } else { fs::write(path, text) }
+pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
+    if is_stdout(path) {
+        return print(text);
+    }
+    fs::write(path, text).map_err(|error| CliError::Write { to: path.display().to_string(), error })
 }
 
 /// Returns whether a path is `-`, which means standard output.

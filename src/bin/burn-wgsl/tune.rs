@@ -23,25 +23,22 @@ pub fn run(arguments: &Arguments) -> Result<(), CliError> {
     for device in devices {
         let selector = device.canonical();
         if device.resolve()? == ResolvedDevice::Cpu {
-            print_stdout(&format!("{selector}: nothing to tune on the CPU device\n"))?;
+            print(&format!("{selector}: nothing to tune on the CPU device\n"))?;
             continue;
         }
         let on_trial =
             |trial: &Trial| eprintln!("{selector}: {}: {} is fastest", trial.class, trial.winner);
         let trials = burn_wgsl::tune(device, on_trial)?;
-        print_stdout(&trials_table(&trials))?;
+        print(&trials_table(&trials))?;
         if let Some(file) = cache_file(*device)? {
-            print_stdout(&format!("Saved to {file}. Delete this file to discard the results.\n"))?;
+            print(&format!("Saved to {file}. Delete this file to discard the results.\n"))?;
         }
     }
     Ok(())
 }
 
-fn print_stdout(text: &str) -> Result<(), CliError> {
-    print(text).map_err(|error| CliError::write("standard output", error))
-}
-
-/// Returns the path of the adapter's tuning cache; `None` for the CPU or without a cache directory.
+/// Returns the path of the adapter's tuning cache file, or `None` for the CPU or if the cache is
+/// disabled.
 fn cache_file(device: WgslDevice) -> Result<Option<String>, CliError> {
     let ResolvedDevice::Adapter(index) = device.resolve()? else {
         return Ok(None);

@@ -2,7 +2,6 @@
 //! benchmarks iterate over them.
 
 use super::options::{GridPadding, InterpolateMode, ScatterOp};
-use crate::tensor::Shape;
 
 /// The contents and layout of a tensor argument.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -11,11 +10,12 @@ pub struct Input {
     pub fill: Fill,
     /// The shape in memory.
     pub shape: &'static [usize],
-    /// The permutation of the axes that the op sees; empty for none.
+    /// The permutation of the axes that is applied before the op; empty for none.
     pub axes: &'static [usize],
 }
 
-/// The elements of a tensor. Random ones depend only on the position of the argument in its case.
+/// The elements of a tensor argument. Random elements depend only on the position of the argument
+/// in its case.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Fill {
     /// Normally distributed floats, a few of them zero.
@@ -33,12 +33,12 @@ pub enum Fill {
 }
 
 impl Fill {
-    /// Whether the elements are floats.
+    /// Returns whether the elements are floats.
     pub fn is_float(self) -> bool {
         matches!(self, Self::Normal | Self::Positive)
     }
 
-    /// Whether the elements are integers.
+    /// Returns whether the elements are random integers; `false` for [`Fill::Given`].
     pub fn is_integer(self) -> bool {
         matches!(self, Self::Ints | Self::Below(_))
     }
@@ -52,7 +52,7 @@ pub enum Arg {
     /// A list of tensors.
     Tensors(&'static [Input]),
     /// An optional argument that is absent.
-    Without,
+    Absent,
     /// A size, axis or count, or an integer scalar.
     Int(i64),
     /// A float scalar.
@@ -98,7 +98,7 @@ pub struct Case {
     pub args: &'static [Arg],
 }
 
-/// A case.
+/// Returns the case of an op and its arguments.
 pub const fn case(op: &'static str, args: &'static [Arg]) -> Case {
     Case { op, args }
 }
@@ -107,64 +107,54 @@ const fn input(fill: Fill, shape: &'static [usize]) -> Arg {
     Arg::Tensor(Input { fill, shape, axes: &[] })
 }
 
-/// Normally distributed floats.
+/// Returns an argument of normally distributed floats.
 pub const fn normal(shape: &'static [usize]) -> Arg {
     input(Fill::Normal, shape)
 }
 
-/// Random positive floats.
+/// Returns an argument of floats in (0.1, 1.1).
 pub const fn positive(shape: &'static [usize]) -> Arg {
     input(Fill::Positive, shape)
 }
 
-/// Random integers.
+/// Returns an argument of integers in -9..=9.
 pub const fn ints(shape: &'static [usize]) -> Arg {
     input(Fill::Ints, shape)
 }
 
-/// Random indices below `n`.
+/// Returns an argument of random indices in `0..n`.
 pub const fn below(n: usize, shape: &'static [usize]) -> Arg {
     input(Fill::Below(n), shape)
 }
 
-/// Random booleans.
+/// Returns an argument of random booleans.
 pub const fn bools(shape: &'static [usize]) -> Arg {
     input(Fill::Bools, shape)
 }
 
-/// The given integers.
+/// Returns an argument of the given integers.
 pub const fn given(values: &'static [i64], shape: &'static [usize]) -> Arg {
     input(Fill::Given(values), shape)
 }
 
-/// Normally distributed floats of `shape`, whose axes the op sees permuted.
+/// Returns an argument of normally distributed floats: a tensor of `shape`, permuted by `axes`.
 pub const fn permuted(shape: &'static [usize], axes: &'static [usize]) -> Arg {
     Arg::Tensor(Input { fill: Fill::Normal, shape, axes })
 }
 
 impl Case {
-    /// Whether the case is meaningful in 16-bit floats: it has floats, and rounding them makes no
-    /// ties (of sorted elements, or of positions between two pixels), which implementations break
-    /// differently.
-    pub fn holds_in_half(&self) -> bool {
-        let floats = |arg: &Arg| match arg {
+    /// Returns whether implementations agree on the case in 16-bit floats: it has floats, and
+    /// rounding them makes no ties. Implementations order equal elements differently, and choose
+    /// differently between two pixels at the same distance.
+    pub fn agrees_in_half(&self) -> bool {
+        let has_floats = |arg: &Arg| match arg {
             Arg::Tensor(input) => input.fill.is_float(),
             Arg::Tensors(inputs) => inputs.iter().any(|input| input.fill.is_float()),
             Arg::FloatType => true,
             _ => false,
         };
-        let nearest = |arg: &Arg| matches!(arg, Arg::GridSample(InterpolateMode::Nearest, ..));
+        let is_nearest = |arg: &Arg| matches!(arg, Arg::GridSample(InterpolateMode::Nearest, ..));
         let sorts = self.op.contains("argsort") || self.op.contains("sort_with_indices");
-        self.args.iter().any(floats) && !sorts && !self.args.iter().any(nearest)
-    }
-}
-
-impl Input {
-    /// The shape that the op sees.
-    pub fn visible_shape(&self) -> Shape {
-        if self.axes.is_empty() {
-            return self.shape.into();
-        }
-        self.axes.iter().map(|&axis| self.shape[axis]).collect()
+        self.args.iter().any(has_floats) && !sorts && !self.args.iter().any(is_nearest)
     }
 }

@@ -26,12 +26,18 @@ params! {
     }
 }
 
-/// Options of the last `N` of depth, height and width as options of all three.
-pub fn spatial_options<const N: usize>(options: [usize; N], missing: usize) -> [usize; 3] {
-    std::array::from_fn(|axis| (axis + N).checked_sub(3).map_or(missing, |i| options[i]))
+/// Extends an option of the last `N` spatial axes to depth, height and width. The other axes get
+/// `default`.
+pub fn spatial_options<const N: usize>(options: [usize; N], default: usize) -> [usize; 3] {
+    std::array::from_fn(|axis| (axis + N).checked_sub(3).map_or(default, |i| options[i]))
 }
 
-/// The sizes of the axes after the first two as depth, height and width; missing ones are 1.
+/// Returns the sizes of the axes after the first two as depth, height and width. Missing axes have
+/// size 1.
+///
+/// # Errors
+///
+/// Returns an error if the shape does not have one to three spatial axes.
 pub fn spatial_sizes(shape: &[usize]) -> Result<[usize; 3]> {
     match *shape.get(2..).unwrap_or_default() {
         [w] => Ok([1, 1, w]),
@@ -45,22 +51,25 @@ pub fn spatial_sizes(shape: &[usize]) -> Result<[usize; 3]> {
     }
 }
 
-/// Every size of a convolution. Channels are per group.
+/// The sizes and options of a convolution.
 pub struct ConvGeometry {
+    /// Batch size.
     pub images: usize,
+    /// Input channels per group.
     pub in_channels: usize,
-    /// Of the padded input.
+    /// Size of the padded input.
     pub input: [usize; 3],
+    /// Output channels per group.
     pub out_channels: usize,
     pub output: [usize; 3],
     pub kernel: [usize; 3],
     pub options: ConvOptions,
-    /// Spatial axes of the tensors: one to three.
+    /// Number of spatial axes of the tensors: one to three.
     pub axes: usize,
 }
 
 impl ConvGeometry {
-    /// From an input `[n, c, ..]` and a weight `[o, c / groups, ..]`.
+    /// Computes the geometry for an input `[n, c, ..]` and a weight `[o, c / groups, ..]`.
     ///
     /// # Errors
     ///
@@ -79,7 +88,7 @@ impl ConvGeometry {
         }
         if x[1] != weight[1] * groups || !weight[0].is_multiple_of(groups) {
             return Err(error(
-                "x must have the weight's channels times the groups, which divide the outputs",
+                "x [n, c, ..] needs a weight [o, c / groups, ..], and the groups must divide o",
             ));
         }
         let input = [0, 1, 2].map(|axis| size[axis] + 2 * padding[axis]);
@@ -99,8 +108,9 @@ impl ConvGeometry {
         })
     }
 
-    /// The same with the output size of `grad` `[n, o, ..]`, which may be smaller: a transposed
-    /// convolution with output padding comes from fewer outputs than fit.
+    /// Replaces the output size by that of `grad` `[n, o, ..]`, which may be smaller: the input of
+    /// a transposed convolution with output padding can be smaller than the convolution of its
+    /// output.
     ///
     /// # Errors
     ///
@@ -120,27 +130,29 @@ impl ConvGeometry {
         Ok(self)
     }
 
-    /// Elements of the kernel.
+    /// Returns the number of elements of the kernel.
     pub fn taps(&self) -> usize {
         self.kernel.iter().product()
     }
 
-    /// Output pixels of all images.
+    /// Returns the number of output pixels of all images.
     pub fn out_pixels(&self) -> usize {
         self.images * self.output.iter().product::<usize>()
     }
 
-    /// Channels of the output, of all groups.
+    /// Returns the number of output channels of all groups.
     pub fn all_out_channels(&self) -> usize {
         self.options.groups * self.out_channels
     }
 
-    /// A shape with as many spatial axes as the tensors have.
+    /// Returns the shape with the axes `outer` and the last [`axes`](Self::axes) of the spatial
+    /// `sizes`.
     pub fn shape(&self, outer: [usize; 2], sizes: [usize; 3]) -> Shape {
         outer.iter().chain(&sizes[3 - self.axes..]).copied().collect()
     }
 
-    /// The kernel parameters, over an input of this size.
+    /// Returns the kernel parameters for an input of size `input`: the padded input, or the input
+    /// without padding if the kernel itself pads.
     pub fn window(&self, input: [usize; 3]) -> Window {
         let ConvOptions { stride, dilation, .. } = self.options;
         let [in_d, in_h, in_w] = input.map(|size| size as u32);
@@ -169,7 +181,8 @@ impl ConvGeometry {
     }
 }
 
-/// The distance from a kernel's first tap to its last.
+/// Returns the distance from the first tap of a kernel to the last along each axis, in input
+/// elements.
 pub fn kernel_extent(kernel: [usize; 3], dilation: [usize; 3]) -> [usize; 3] {
     [0, 1, 2].map(|axis| dilation[axis] * (kernel[axis].max(1) - 1))
 }

@@ -3,7 +3,7 @@
 
 use super::launch::div_up;
 use super::policy;
-use super::software::{Software, has_subgroups_of_8, software};
+use super::software::{SoftwarePolicy, has_subgroups_of_8, software_policy};
 use super::strategy::{GemmSizes, SplitK, Strategy};
 use crate::kernels::composed::views;
 use crate::kernels::reduce::{self, Reduction};
@@ -11,22 +11,22 @@ use crate::params;
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Layout, Result, Shape, Tensor};
 
-/// How a product is spread over invocations.
+/// The mapping of a product to workgroups and invocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Tiling {
-    /// A workgroup computes `size` x `size` results through workgroup memory: for GPUs.
+    /// A workgroup computes `size` x `size` results from operands in workgroup memory: for GPUs.
     Tiled { size: u32 },
-    /// A workgroup of eight computes `rows` x 32 results straight from memory: for software
-    /// adapters, where barriers and loads are expensive.
+    /// A workgroup of eight invocations computes `rows` x 32 results without workgroup memory: for
+    /// software adapters, where barriers and loads are expensive.
     Direct {
         rows: u32,
-        /// Whether the eight lanes are a subgroup and share loads of a by broadcasts.
+        /// Whether the workgroup is a subgroup, whose lanes share loads of a by broadcasts.
         subgroup: bool,
     },
 }
 
 impl Tiling {
-    /// The rows and columns that one workgroup computes.
+    /// Returns the numbers of rows and columns that one workgroup computes.
     fn tile(self) -> (usize, usize) {
         match self {
             Self::Tiled { size } => (size as usize, size as usize),
@@ -35,27 +35,27 @@ impl Tiling {
     }
 }
 
-/// How the operands of a product are read.
+/// The layout and type of a product's operands as the kernel reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct GemmOperands {
-    /// Both are read, and the result is written, four elements at a time.
+    /// Whether both are read, and the result is written, in vec4s.
     pub vec4: bool,
-    /// Rows of a, not steps of k, are contiguous.
+    /// Whether a is contiguous along m instead of k.
     pub a_transposed: bool,
-    /// Steps of k, not columns of b, are contiguous.
+    /// Whether b is contiguous along k instead of n.
     pub b_transposed: bool,
-    /// The type of 16-bit operands; they are read in vec4s only.
+    /// The type of 16-bit operands, which must be read in vec4s; `None` for f32.
     pub half: Option<DType>,
 }
 
-/// What has to be copied before a strategy can read the operands.
+/// The copies of operands that make a product faster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Repack {
-    /// Nothing.
+    /// No copies.
     None,
-    /// Both operands, for vec4 loads.
+    /// Copies of both operands that can be read in vec4s.
     Vec4,
-    /// The rows of a, whose stride aliases in the CPU's L1 cache.
+    /// A copy of a with padded rows: their stride aliases in the CPU's L1 cache.
     Rows,
 }
 
@@ -80,15 +80,19 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
     }
 }
 
-/// Every combination of tiling and operands that a product can ask for.
+/// Returns every combination of tiling and operands that a launcher can request.
 pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
     let mut out = Vec::new();
     let scalar = GemmOperands::default();
     for size in [64, 128] {
         for bits in 0..8 {
-            let on = |bit: u32| bits >> bit & 1 == 1;
-            let operands =
-                GemmOperands { vec4: on(0), a_transposed: on(1), b_transposed: on(2), half: None };
+            let bit = |index: u32| bits >> index & 1 == 1;
+            let operands = GemmOperands {
+                vec4: bit(0),
+                a_transposed: bit(1),
+                b_transposed: bit(2),
+                half: None,
+            };
             out.push((Tiling::Tiled { size }, operands));
         }
     }
@@ -99,10 +103,11 @@ pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
     out.extend(
         [(32, true), (16, false)].map(|(rows, subgroup)| (Tiling::Direct { rows, subgroup }, vec4)),
     );
-    let in_vec4s: Vec<_> = out.iter().copied().filter(|(_, operands)| operands.vec4).collect();
+    let vec4_products: Vec<_> = out.iter().copied().filter(|(_, operands)| operands.vec4).collect();
     for half in DType::HALF_TYPES {
-        let halves = |(tiling, operands)| (tiling, GemmOperands { half: Some(half), ..operands });
-        out.extend(in_vec4s.iter().copied().map(halves));
+        let with_half =
+            |(tiling, operands)| (tiling, GemmOperands { half: Some(half), ..operands });
+        out.extend(vec4_products.iter().copied().map(with_half));
     }
     out
 }
@@ -125,49 +130,52 @@ params! {
     }
 }
 
-/// The sizes of a product and how it is split.
+/// The sizes of a product, its loop over k and its strategy.
 pub(crate) struct Gemm {
     pub batch: usize,
     pub m: usize,
     pub n: usize,
     pub k: usize,
-    /// k is walked in `outer` runs of `inner` steps.
+    /// Steps of k per run. For a convolution, a run is the channels under one tap.
     pub inner: usize,
+    /// Runs.
     pub outer: usize,
-    /// Parts that k is split into, each with a result of its own.
+    /// Splits of k, each with its own result.
     pub splits: usize,
-    /// Strides along k within a run.
+    /// Stride of a along k within a run.
     pub a_step: isize,
+    /// Stride of b along k within a run.
     pub b_step: isize,
     pub strategy: Strategy,
 }
 
 impl Gemm {
-    /// A product whose k is one run.
+    /// Creates a product whose k is a single run.
     pub fn new(sizes: GemmSizes, strategy: Strategy) -> Self {
         let GemmSizes { batch, m, n, k } = sizes;
         let b_step = n.cast_signed();
         Self { batch, m, n, k, inner: k, outer: 1, splits: 1, a_step: 1, b_step, strategy }
     }
 
-    /// How the strategy reads `[.., m, k]` and `[.., k, n]` as they are, and what is better copied
-    /// first.
+    /// Returns how the strategy reads operands `[.., m, k]` and `[.., k, n]` without copies, and
+    /// the copies that it prefers.
     pub fn operands(&self, runtime: &Runtime, [a, b]: [&Tensor; 2]) -> (GemmOperands, Repack) {
         let (a, b) = (a.layout(), b.layout());
         let (row, col) = (a.rank() - 2, a.rank() - 1);
         let readable = |layout: &Layout| {
-            in_vec4s(layout, col) || self.strategy.is_tiled() && in_vec4s(layout, row)
+            can_load_vec4(layout, col) || self.strategy.is_tiled() && can_load_vec4(layout, row)
         };
-        let wants_vec4 = self.strategy.prefers_vec4();
-        if wants_vec4 && self.n.is_multiple_of(4) && readable(a) && readable(b) {
+        let prefers_vec4 = self.strategy.prefers_vec4();
+        if prefers_vec4 && self.n.is_multiple_of(4) && readable(a) && readable(b) {
             let operands = GemmOperands {
                 vec4: true,
-                a_transposed: !in_vec4s(a, col),
-                b_transposed: !in_vec4s(b, col),
+                a_transposed: !can_load_vec4(a, col),
+                b_transposed: !can_load_vec4(b, col),
                 half: None,
             };
-            let aliases =
-                self.m > 8 && software(runtime).is_some_and(|s| s.rows_alias(a.strides[row]));
+            let aliases = self.m > 8
+                && software_policy(runtime)
+                    .is_some_and(|software| software.rows_alias(a.strides[row]));
             return (operands, if aliases { Repack::Rows } else { Repack::None });
         }
         let transposed = |layout: &Layout| layout.strides[row] == 1 && layout.strides[col] != 1;
@@ -177,10 +185,10 @@ impl Gemm {
             b_transposed: transposed(b),
             half: None,
         };
-        (operands, if wants_vec4 { Repack::Vec4 } else { Repack::None })
+        (operands, if prefers_vec4 { Repack::Vec4 } else { Repack::None })
     }
 
-    /// Into how many parts to split k, so that the device has enough to do. Independent of the
+    /// Returns the number of splits of k that keeps the device busy. It does not depend on the
     /// strategy, so that every strategy sums in the same order.
     pub fn wanted_splits(&self, runtime: &Runtime) -> usize {
         let SplitK { tile, enough_tiles, min_k } = policy::split_k(runtime);
@@ -191,26 +199,26 @@ impl Gemm {
         (enough_tiles / tiles.max(1)).min(self.k / min_k).max(1)
     }
 
-    /// Splits k between its runs.
+    /// Sets `splits` such that a split consists of whole runs.
     pub fn split_between_runs(&mut self, runtime: &Runtime) {
-        let runs = self.outer.div_ceil(self.wanted_splits(runtime)).max(1);
-        self.splits = self.outer.div_ceil(runs).max(1);
+        let runs_per_split = self.outer.div_ceil(self.wanted_splits(runtime)).max(1);
+        self.splits = self.outer.div_ceil(runs_per_split).max(1);
     }
 
-    /// The tiling of the strategy for these sizes.
+    /// Returns the tiling of the strategy for these sizes.
     pub fn tiling(&self, runtime: &Runtime, vec4: bool) -> Tiling {
         match self.strategy {
             Strategy::Tiled64 => Tiling::Tiled { size: 64 },
             Strategy::Tiled128 => Tiling::Tiled { size: 128 },
             Strategy::Scalar | Strategy::Vec4 => {
                 let subgroup = has_subgroups_of_8(runtime);
-                let most = if subgroup { 32 } else { 16 };
-                Tiling::Direct { rows: if vec4 && self.m > 8 { most } else { 8 }, subgroup }
+                let max_rows = if subgroup { 32 } else { 16 };
+                Tiling::Direct { rows: if vec4 && self.m > 8 { max_rows } else { 8 }, subgroup }
             }
         }
     }
 
-    /// The workgroups, and the parameters of the kernel.
+    /// Returns the number of workgroups and the parameters of the kernel.
     pub fn params(&self, tiling: Tiling) -> (u64, GemmParams) {
         let (rows, cols) = tiling.tile();
         let tiles = div_up(self.m, rows) * div_up(self.n, cols) * (self.splits * self.batch) as u64;
@@ -231,28 +239,29 @@ impl Gemm {
         (tiles, params)
     }
 
-    /// Floating-point operations.
+    /// Returns the number of floating-point operations.
     pub fn work(&self) -> u64 {
         GemmSizes { batch: self.batch, m: self.m, n: self.n, k: self.k }.work()
     }
 
-    /// Adds the parts of a result `[splits, ..]` and gives it a shape.
+    /// Sums the splits of a result `[splits, ..]` and reshapes the sum to `shape`.
     pub fn sum_splits(&self, out: Tensor, shape: &[usize]) -> Result<Tensor> {
         let out = if self.splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? };
         Ok(out.view(Layout::contiguous(shape)))
     }
 }
 
-/// Whether four neighbours along `axis` can be read at once, starting at any multiple of four.
-fn in_vec4s(layout: &Layout, axis: usize) -> bool {
-    let others = (0..layout.rank()).filter(|&other| other != axis && layout.shape[other] > 1);
+/// Returns whether four neighbours along `axis` can be read as a vec4, from any index that is a
+/// multiple of four.
+fn can_load_vec4(layout: &Layout, axis: usize) -> bool {
+    let mut others = (0..layout.rank()).filter(|&other| other != axis && layout.shape[other] > 1);
     layout.strides[axis] == 1
         && layout.shape[axis].is_multiple_of(4)
         && layout.offset.is_multiple_of(4)
-        && others.into_iter().all(|other| layout.strides[other] % 4 == 0)
+        && others.all(|other| layout.strides[other] % 4 == 0)
 }
 
-/// A copy of matrices whose row stride does not alias in a CPU's L1 cache.
+/// Returns a copy of matrices with a row stride that does not alias in a CPU's L1 cache.
 ///
 /// # Errors
 ///
@@ -261,14 +270,14 @@ pub(crate) fn with_padded_rows(tensor: Tensor) -> Result<Tensor> {
     let last = tensor.shape().len() - 1;
     let mut shape: Shape = tensor.shape().into();
     let len = shape[last];
-    shape[last] = Software::padded_stride(len);
+    shape[last] = SoftwarePolicy::padded_stride(len);
     let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor])?;
     let view = views::narrow(out, last, 0, len)?;
     views::write(&tensor, &view)?;
     Ok(view)
 }
 
-/// The tensor with the sizes of `axes` padded with zeros to multiples of four.
+/// Pads the sizes of `axes` with zeros to multiples of four.
 ///
 /// # Errors
 ///

@@ -18,7 +18,7 @@ pub(crate) struct Launch<'a, P> {
     pub outputs: &'a [&'a Tensor],
     pub params: &'a P,
     pub workgroups: u64,
-    /// Estimated operations, which bound how long a submission runs.
+    /// Estimated number of operations. The runtime limits the work of a submission.
     pub work: u64,
 }
 
@@ -29,7 +29,11 @@ impl<P: Params> Launch<'_, P> {
     ///
     /// Returns an error if the kernel does not compile on this device, or the device was lost.
     pub fn run(self) -> Result<()> {
-        debug_assert!(self.variant.source.takes::<P>(), "{} has other parameters", self.variant);
+        debug_assert!(
+            self.variant.source.takes::<P>(),
+            "{} declares other parameters",
+            self.variant
+        );
         let runtime = self.outputs[0].runtime();
         let inputs: SmallVec<[&Allocation; 6]> = self.inputs.iter().map(|t| t.buffer()).collect();
         let outputs: SmallVec<[&Allocation; 2]> = self.outputs.iter().map(|t| t.buffer()).collect();
@@ -45,12 +49,12 @@ impl<P: Params> Launch<'_, P> {
     }
 }
 
-/// The workgroups of a kernel with one invocation per result.
+/// Returns the number of workgroups of a kernel with one invocation per result.
 pub(crate) fn workgroups_for(results: usize) -> u64 {
     div_up(results, WORKGROUP_SIZE)
 }
 
-/// `a / b` rounded up.
+/// Returns `a / b` rounded up.
 pub(crate) fn div_up(a: usize, b: usize) -> u64 {
     a.div_ceil(b) as u64
 }

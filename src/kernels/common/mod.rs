@@ -1,4 +1,4 @@
-//! What the launchers share. Nothing here has a shader of its own.
+//! Modules that the launchers share. None of them has a shader of its own.
 
 pub mod cases;
 pub(crate) mod conv_geometry;

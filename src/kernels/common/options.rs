@@ -53,11 +53,12 @@ pub struct PoolWindow {
 /// How values between the elements are interpolated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InterpolateMode {
-    /// The input element whose span of the axis contains the start of the output.
+    /// The input element that contains the start of the output element.
     Nearest,
     /// Linear between two neighbours.
     Bilinear,
-    /// Cubic convolution of four neighbours (R. Keys, 1981), with a = -3/4. Edges are repeated.
+    /// Cubic convolution of four neighbours (R. Keys, 1981), with a = -3/4. Interpolation repeats
+    /// the edges.
     Bicubic,
     /// A windowed sinc over six neighbours. Weights outside the input are dropped and the rest is
     /// normalised to a sum of one.
@@ -78,43 +79,45 @@ pub enum GridPadding {
 /// How a scatter combines an element with an update.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScatterOp {
-    /// Keeps the last update.
+    /// Replaces the element by the last update.
     Assign,
     /// Adds; `or` for booleans.
     Add,
     /// Multiplies.
     Mul,
-    /// Takes the minimum; NaN if either is.
+    /// Takes the minimum; NaN if either value is NaN.
     Min,
-    /// Takes the maximum; NaN if either is.
+    /// Takes the maximum; NaN if either value is NaN.
     Max,
 }
 
 /// The options of attention.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct AttentionOptions {
-    /// Factor of the scores; one over the square root of the key width if `None`.
+    /// Factor of the scores; `None` for one over the square root of the key width.
     pub scale: Option<f32>,
     /// Bounds the scores: `softcap * tanh(score / softcap)`.
     pub softcap: Option<f32>,
-    /// Whether a query attends only to keys up to its own position; the last query attends to all.
+    /// Whether a query attends only to keys up to its own position. The last query attends to all
+    /// keys.
     pub causal: bool,
 }
 
-/// The format of a quantised tensor: the integers it uses, and the elements that share a scale.
+/// The format of a quantised tensor: the range of its integers, and the elements that share a
+/// scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuantFormat {
     /// The smallest integer; the largest is 127.
     pub low: i8,
-    /// The number of neighbours in row-major order that share a scale; `None`: all elements.
+    /// The number of neighbours in row-major order that share a scale; `None` if all elements do.
     pub block: Option<usize>,
 }
 
 impl QuantFormat {
-    /// Integers per word.
+    /// Integers per 32-bit word.
     pub(crate) const VALUES_PER_WORD: usize = 4;
 
-    /// The number of blocks in a tensor of `shape`, and the elements of each.
+    /// Returns the number of blocks in a tensor of `shape`, and the number of elements per block.
     ///
     /// # Errors
     ///

@@ -1,13 +1,13 @@
-//! Strategies for matrix products: what they are called, and which one is chosen.
+//! Strategies for matrix products: their names, and the one that the environment forces.
 
 use std::str::FromStr;
 use std::sync::LazyLock;
 
-/// How a product is computed, by name. With the operands it gives a
+/// A way to compute a product. With the operands, it determines the
 /// [`Tiling`](super::gemm::Tiling).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Strategy {
-    /// Direct, one element per load: takes any strides, compiles fast.
+    /// Direct, one element per load: supports any strides and compiles fast.
     Scalar,
     /// Direct, four elements per load: 32 rows per subgroup, or 16 per workgroup without subgroups.
     Vec4,
@@ -27,24 +27,24 @@ pub(crate) struct GemmSizes {
 }
 
 impl GemmSizes {
-    /// Floating-point operations.
+    /// Returns the number of floating-point operations.
     pub fn work(self) -> u64 {
         2 * (self.batch * self.m) as u64 * (self.n * self.k) as u64
     }
 }
 
-/// When a product is split along k into parts that are summed afterwards.
+/// The thresholds of split-K: k is split if the output has too few tiles to keep the device busy.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SplitK {
-    /// Rows and columns of the tiles that are counted.
+    /// Rows and columns of a counted tile.
     pub tile: usize,
-    /// Tiles that keep the device busy: no split from there on.
+    /// Number of tiles that keeps the device busy. From there on, k is not split.
     pub enough_tiles: usize,
-    /// The minimum of k in a part.
+    /// Minimum length of a split.
     pub min_k: usize,
 }
 
-/// `BURN_WGSL_TILING` forces a strategy: `scalar`, `vec4`, `tiled64` or `tiled128`.
+/// The strategy that `BURN_WGSL_TILING` forces: `scalar`, `vec4`, `tiled64` or `tiled128`.
 static FORCED: LazyLock<Option<Strategy>> = LazyLock::new(|| {
     let name = std::env::var("BURN_WGSL_TILING").ok()?;
     let strategy = name.parse().ok();
@@ -65,22 +65,22 @@ impl Strategy {
         (Self::Tiled128, "tiled128"),
     ];
 
-    /// The name in the environment variable and in tuning files.
+    /// Returns the name in the environment variable and in tuning files.
     pub fn name(self) -> &'static str {
         Self::ALL.iter().find(|(each, _)| *each == self).map_or("", |(_, name)| name)
     }
 
-    /// The strategy that the environment variable forces.
+    /// Returns the strategy that `BURN_WGSL_TILING` forces.
     pub fn forced() -> Option<Self> {
         *FORCED
     }
 
-    /// Whether operands go through workgroup memory.
+    /// Returns whether operands are loaded through workgroup memory.
     pub fn is_tiled(self) -> bool {
         matches!(self, Self::Tiled64 | Self::Tiled128)
     }
 
-    /// Whether operands are read four elements at a time where they can be.
+    /// Returns whether operands are read in vec4s if their layouts allow it.
     pub fn prefers_vec4(self) -> bool {
         self != Self::Scalar
     }

@@ -1,45 +1,59 @@
 //! The elementwise table: one row is one op.
 //!
-//! A row has the form of the operands, the method in Burn's contract, the WGSL expression, and a
-//! reference implementation as a Rust closure. Macros read the table to make the rows as values
-//! (here), the trait methods (`backend`), and the list that tests, benchmarks and docs iterate over
-//! ([`ALL`]).
+//! A row consists of a form, the method of Burn's contract, the WGSL expression, and the type and
+//! code of a reference implementation in Rust. Macros expand the table to the rows as values
+//! ([`rows`]), the list that tests, benchmarks and docs iterate over ([`ALL`]), and the trait
+//! methods (in `backend`). The letter in front of the rows is the kind of their tensors: `F` float,
+//! `I` integer, `B` boolean.
+//!
+//! | form | operands | result |
+//! |---|---|---|
+//! | `unary` | a tensor | the same type |
+//! | `predicate` | a tensor | boolean |
+//! | `binary` | two tensors that broadcast | the same type |
+//! | `compare` | two tensors that broadcast | boolean |
+//! | `scalar` | a tensor and a scalar | the same type |
+//! | `compare_scalar` | a tensor and a scalar | boolean |
+//! | `two_scalars` | a tensor and two scalars | the same type |
+//! | `limit` | a tensor and a limit, which may be outside the range of its type | the same type |
+//! | `limits` | a tensor and two limits | the same type |
 //!
 //! In the expression, `a` and `b` are elements, `s` and `t` scalars. It can call the functions of
-//! `shaders/lib/math.wgsl`; a kernel contains only those that it calls. For floats write `!(a ==
-//! b)`, not `a != b`: on Vulkan the latter is false for NaN.
+//! `shaders/lib/math.wgsl` and `shaders/lib/integer.wgsl`; a kernel contains only the functions
+//! that it calls. For floats write `!(a == b)`, not `a != b`: on Vulkan the latter is false for
+//! NaN.
 
 /// The reference implementation of a row: floats in f64, integers in i32.
 #[derive(Debug, Clone, Copy)]
 pub enum Reference {
-    /// Of one float.
+    /// A function of a float.
     Float1(fn(f64) -> f64),
-    /// Of two floats; the second may be the scalar.
+    /// A function of two floats; the second may be the scalar.
     Float2(fn(f64, f64) -> f64),
-    /// Of three floats; the last two may be scalars.
+    /// A function of three floats; the last two are the scalars.
     Float3(fn(f64, f64, f64) -> f64),
-    /// A predicate on one float.
+    /// A predicate on a float.
     FloatTest(fn(f64) -> bool),
-    /// A comparison of two floats.
+    /// A comparison of two floats; the second may be the scalar.
     FloatComparison(fn(f64, f64) -> bool),
-    /// Of one integer.
+    /// A function of an integer.
     Int1(fn(i32) -> i32),
-    /// Of two integers.
+    /// A function of two integers; the second may be the scalar.
     Int2(fn(i32, i32) -> i32),
-    /// Of three integers.
+    /// A function of three integers; the last two are the scalars.
     Int3(fn(i32, i32, i32) -> i32),
-    /// A comparison of two integers.
+    /// A comparison of two integers; the second may be the scalar.
     IntComparison(fn(i32, i32) -> bool),
-    /// Of one boolean.
+    /// A function of a boolean.
     Bool1(fn(bool) -> bool),
-    /// Of two booleans.
+    /// A function of two booleans; the second may be the scalar.
     Bool2(fn(bool, bool) -> bool),
 }
 
 /// The operands of an op.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum OperandForm {
-    /// One tensor.
+    /// A tensor.
     Unary,
     /// Two tensors that broadcast.
     Binary,
@@ -49,10 +63,10 @@ pub enum OperandForm {
     TwoScalars,
 }
 
-/// One elementwise op.
+/// An elementwise op.
 #[derive(Debug)]
 pub struct Row {
-    /// The name of the method.
+    /// The name of the method in Burn's contract, or of the extension.
     pub name: &'static str,
     /// The operands.
     pub form: OperandForm,
@@ -62,14 +76,14 @@ pub struct Row {
     pub reference: Reference,
 }
 
-/// Float ops, by the names of Burn's contract.
+/// Float ops of Burn's contract.
 macro_rules! float_rows {
     ($apply:ident) => {
         $apply! { F:
             unary float_abs "abs(a)" Float1 |a| a.abs();
             unary float_neg "-a" Float1 |a| -a;
             unary float_recip "1.0 / a" Float1 |a| 1.0 / a;
-            unary float_sign "sign_of(a)" Float1 |a| if a == 0.0 || a.is_nan() { a } else { a.signum() };
+            unary float_sign "sign_of(a)" Float1 reference::sign;
             unary float_sqrt "sqrt(a)" Float1 |a| a.sqrt();
             unary float_exp "exp_(a)" Float1 |a| a.exp();
             unary float_log "ln(a)" Float1 |a| a.ln();
@@ -86,7 +100,7 @@ macro_rules! float_rows {
             unary float_asinh "asinh_(a)" Float1 |a| a.asinh();
             unary float_acosh "acosh_(a)" Float1 |a| a.acosh();
             unary float_atanh "atanh_(a)" Float1 |a| a.atanh();
-            unary float_erf "erf(a)" Float1 |a| reference::erf(a);
+            unary float_erf "erf(a)" Float1 reference::erf;
             unary float_floor "floor(a)" Float1 |a| a.floor();
             unary float_ceil "ceil(a)" Float1 |a| a.ceil();
             unary float_round "round(a)" Float1 |a| a.round_ties_even();
@@ -95,18 +109,18 @@ macro_rules! float_rows {
             binary float_sub "a - b" Float2 |a, b| a - b;
             binary float_mul "a * b" Float2 |a, b| a * b;
             binary float_div "a / b" Float2 |a, b| a / b;
-            binary float_remainder "rem(a, b)" Float2 |a, b| reference::floored_remainder(a, b);
+            binary float_remainder "rem(a, b)" Float2 reference::floored_remainder;
             binary float_powf "pow_(a, b)" Float2 |a, b| a.powf(b);
             binary float_atan2 "atan2_(a, b)" Float2 |a, b| a.atan2(b);
             scalar float_add_scalar "a + s" Float2 |a, s| a + s;
             scalar float_sub_scalar "a - s" Float2 |a, s| a - s;
             scalar float_mul_scalar "a * s" Float2 |a, s| a * s;
             scalar float_div_scalar "a / s" Float2 |a, s| a / s;
-            scalar float_remainder_scalar "rem(a, s)" Float2 |a, s| reference::floored_remainder(a, s);
+            scalar float_remainder_scalar "rem(a, s)" Float2 reference::floored_remainder;
             scalar float_powf_scalar_impl "pow_(a, s)" Float2 |a, s| a.powf(s);
             scalar float_powi_scalar_impl "pow_(a, s)" Float2 |a, s| a.powf(s);
-            limit float_clamp_min "nan_max(a, s)" Float2 |a, s| if a.is_nan() { a } else { a.max(s) };
-            limit float_clamp_max "nan_min(a, s)" Float2 |a, s| if a.is_nan() { a } else { a.min(s) };
+            limit float_clamp_min "nan_max(a, s)" Float2 reference::clamp_min;
+            limit float_clamp_max "nan_min(a, s)" Float2 reference::clamp_max;
             limits float_clamp "nan_min(nan_max(a, s), t)" Float3 |a, s, t| a.clamp(s, t);
             predicate float_is_nan "is_nan(a)" FloatTest |a| a.is_nan();
             predicate float_is_inf "is_inf(a)" FloatTest |a| a.is_infinite();
@@ -126,8 +140,8 @@ macro_rules! float_rows {
     };
 }
 
-/// Integer ops, by the names of Burn's contract. Overflow wraps. The expressions hold for every
-/// integer type: `A` is the type of the operand, `BITS` its width.
+/// Integer ops of Burn's contract. Overflow wraps. The expressions apply to every integer compute
+/// type: `A` is the type of the operand, `BITS` its width.
 macro_rules! int_rows {
     ($apply:ident) => {
         $apply! { I:
@@ -138,27 +152,27 @@ macro_rules! int_rows {
             binary int_add "a + b" Int2 |a, b| a.wrapping_add(b);
             binary int_sub "a - b" Int2 |a, b| a.wrapping_sub(b);
             binary int_mul "a * b" Int2 |a, b| a.wrapping_mul(b);
-            binary int_div "idiv(a, b)" Int2 |a, b| if b == 0 { 0 } else { a.wrapping_div(b) };
-            binary int_remainder "irem(a, b)" Int2 |a, b| reference::int_remainder(a, b);
-            binary int_powi "ipow(a, b)" Int2 |a, b| reference::int_power(a, b);
+            binary int_div "idiv(a, b)" Int2 reference::int_quotient;
+            binary int_remainder "irem(a, b)" Int2 reference::int_remainder;
+            binary int_powi "ipow(a, b)" Int2 reference::int_power;
             binary bitwise_and "a & b" Int2 |a, b| a & b;
             binary bitwise_or "a | b" Int2 |a, b| a | b;
             binary bitwise_xor "a ^ b" Int2 |a, b| a ^ b;
-            binary bitwise_left_shift "a << (u32(b) & (BITS - 1u))" Int2 |a, b| a.wrapping_shl(b as u32);
-            binary bitwise_right_shift "a >> (u32(b) & (BITS - 1u))" Int2 |a, b| a.wrapping_shr(b as u32);
+            binary bitwise_left_shift "a << (u32(b) & (BITS - 1u))" Int2 reference::shl;
+            binary bitwise_right_shift "a >> (u32(b) & (BITS - 1u))" Int2 reference::shr;
             scalar int_add_scalar "a + s" Int2 |a, s| a.wrapping_add(s);
             scalar int_sub_scalar "a - s" Int2 |a, s| a.wrapping_sub(s);
             scalar int_mul_scalar "a * s" Int2 |a, s| a.wrapping_mul(s);
-            scalar int_div_scalar "idiv(a, s)" Int2 |a, s| if s == 0 { 0 } else { a.wrapping_div(s) };
-            scalar int_remainder_scalar "irem(a, s)" Int2 |a, s| reference::int_remainder(a, s);
-            scalar int_powi_scalar_impl "ipow(a, s)" Int2 |a, s| reference::int_power(a, s);
+            scalar int_div_scalar "idiv(a, s)" Int2 reference::int_quotient;
+            scalar int_remainder_scalar "irem(a, s)" Int2 reference::int_remainder;
+            scalar int_powi_scalar_impl "ipow(a, s)" Int2 reference::int_power;
             limit int_clamp_min "max(a, s)" Int2 |a, s| a.max(s);
             limit int_clamp_max "min(a, s)" Int2 |a, s| a.min(s);
             scalar bitwise_and_scalar "a & s" Int2 |a, s| a & s;
             scalar bitwise_or_scalar "a | s" Int2 |a, s| a | s;
             scalar bitwise_xor_scalar "a ^ s" Int2 |a, s| a ^ s;
-            scalar bitwise_left_shift_scalar "a << (u32(s) & (BITS - 1u))" Int2 |a, s| a.wrapping_shl(s as u32);
-            scalar bitwise_right_shift_scalar "a >> (u32(s) & (BITS - 1u))" Int2 |a, s| a.wrapping_shr(s as u32);
+            scalar bitwise_left_shift_scalar "a << (u32(s) & (BITS - 1u))" Int2 reference::shl;
+            scalar bitwise_right_shift_scalar "a >> (u32(s) & (BITS - 1u))" Int2 reference::shr;
             limits int_clamp "min(max(a, s), t)" Int3 |a, s, t| a.max(s).min(t);
             compare int_equal "a == b" IntComparison |a, b| a == b;
             compare int_not_equal "a != b" IntComparison |a, b| a != b;
@@ -176,7 +190,7 @@ macro_rules! int_rows {
     };
 }
 
-/// Boolean ops, by the names of Burn's contract.
+/// Boolean ops of Burn's contract. An element is 0 or 1 in a u32.
 macro_rules! bool_rows {
     ($apply:ident) => {
         $apply! { B:
@@ -192,25 +206,26 @@ macro_rules! bool_rows {
     };
 }
 
-/// Activations and their gradients, by the names of Burn's contract. The second operand of a
-/// gradient is the gradient of the output.
+/// Activations of Burn's contract and their gradients. The second operand of a gradient is the
+/// gradient of the output.
 macro_rules! activation_rows {
     ($apply:ident) => {
         $apply! { F:
-            unary gelu "gelu(a)" Float1 |a| reference::gelu(a);
+            unary gelu "gelu(a)" Float1 reference::gelu;
             unary sigmoid "sigmoid(a)" Float1 |a| 1.0 / (1.0 + (-a).exp());
             unary log_sigmoid "log_sigmoid(a)" Float1 |a| -(-a).exp().ln_1p();
-            binary relu_backward "select(0.0, b, a > 0.0)" Float2 |a, b| if a > 0.0 { b } else { 0.0 };
+            binary relu_backward "select(0.0, b, a > 0.0)" Float2 reference::relu_backward;
             binary gelu_backward "gelu_slope(a) * b" Float2 |a, b| reference::gelu_slope(a) * b;
             binary sigmoid_backward "a * (1.0 - a) * b" Float2 |a, b| a * (1.0 - a) * b;
             binary log_sigmoid_backward "sigmoid(-a) * b" Float2 |a, b| b / (1.0 + a.exp());
-            scalar leaky_relu "select(a * s, a, a >= 0.0)" Float2 |a, s| if a >= 0.0 { a } else { a * s };
-            two_scalars hard_sigmoid "nan_min(nan_max(a * s + t, 0.0), 1.0)" Float3 |a, s, t| reference::hard_sigmoid(a, s, t);
+            scalar leaky_relu "select(a * s, a, a >= 0.0)" Float2 reference::leaky_relu;
+            two_scalars hard_sigmoid "nan_min(nan_max(a * s + t, 0.0), 1.0)"
+                Float3 reference::hard_sigmoid;
         }
     };
 }
 
-/// Ops beyond Burn's contract, which become functions of the backend: `Wgsl::silu(tensor)`.
+/// Extensions: ops beyond Burn's contract. They are functions of the backend: `Wgsl::silu(tensor)`.
 macro_rules! extension_rows {
     ($apply:ident) => {
         $apply! { F:
@@ -221,8 +236,8 @@ macro_rules! extension_rows {
 
 pub(crate) use {activation_rows, bool_rows, extension_rows, float_rows, int_rows};
 
-/// The rows as values, by the name of the method.
-#[expect(non_upper_case_globals, reason = "a row, its method and its test share a name")]
+/// The rows as values. Each has the name of its method.
+#[expect(non_upper_case_globals, reason = "a row has the name of its method")]
 pub mod rows {
     use super::{OperandForm, Reference, Row, reference};
 
@@ -256,14 +271,17 @@ pub mod rows {
         };
     }
     macro_rules! declare {
-        ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $closure:expr;)*) => {
+        (
+            $kind:ident:
+            $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*
+        ) => {
             $(
                 #[doc = concat!("`", $wgsl, "`")]
                 pub static $name: Row = Row {
                     name: stringify!($name),
                     form: form!($form),
                     wgsl: $wgsl,
-                    reference: Reference::$reference($closure),
+                    reference: Reference::$reference($function),
                 };
             )*
         };
@@ -278,7 +296,10 @@ pub mod rows {
 /// Every row.
 pub static ALL: &[&[&Row]] = {
     macro_rules! list {
-        ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $closure:expr;)*) => {
+        (
+            $kind:ident:
+            $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*
+        ) => {
             &[$(&rows::$name),*]
         };
     }
@@ -291,19 +312,38 @@ pub static ALL: &[&[&Row]] = {
     ]
 };
 
-/// Whether a row is beyond Burn's contract: a function of the backend, not a trait's method.
+/// Returns whether a row is an extension: a function of the backend, not a method of Burn's
+/// contract.
 pub fn is_extension(row: &Row) -> bool {
     macro_rules! names {
-        ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $closure:expr;)*) => {
+        (
+            $kind:ident:
+            $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*
+        ) => {
             [$(stringify!($name)),*]
         };
     }
     extension_rows!(names).contains(&row.name)
 }
 
-/// Reference implementations that do not fit into a row.
+/// Reference implementations that are too long for a row.
 pub mod reference {
-    /// erf: the Maclaurin series, and the continued fraction of erfc.
+    /// Returns the sign; `x` for zeros and NaN.
+    pub fn sign(x: f64) -> f64 {
+        if x == 0.0 || x.is_nan() { x } else { x.signum() }
+    }
+
+    /// Returns the maximum of `x` and `min`; NaN if `x` is NaN.
+    pub fn clamp_min(x: f64, min: f64) -> f64 {
+        if x.is_nan() { x } else { x.max(min) }
+    }
+
+    /// Returns the minimum of `x` and `max`; NaN if `x` is NaN.
+    pub fn clamp_max(x: f64, max: f64) -> f64 {
+        if x.is_nan() { x } else { x.min(max) }
+    }
+
+    /// Returns erf(x), by the Maclaurin series of erf or the continued fraction of erfc.
     pub fn erf(x: f64) -> f64 {
         if x.is_nan() {
             return x;
@@ -324,28 +364,43 @@ pub mod reference {
         (sum * std::f64::consts::FRAC_2_SQRT_PI).copysign(x)
     }
 
-    /// The exact gelu: `x Φ(x)`.
+    /// Returns the exact gelu: `x Φ(x)`.
     pub fn gelu(x: f64) -> f64 {
         0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2))
     }
 
-    /// The derivative of [`gelu`]: `Φ(x) + x φ(x)`.
+    /// Returns the derivative of [`gelu`]: `Φ(x) + x φ(x)`.
     pub fn gelu_slope(x: f64) -> f64 {
         let density = (-0.5 * x * x).exp() / (2.0 * std::f64::consts::PI).sqrt();
         0.5 * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2)) + x * density
     }
 
-    /// A line clamped to 0..1.
+    /// Returns the gradient of relu with respect to `x`.
+    pub fn relu_backward(x: f64, grad: f64) -> f64 {
+        if x > 0.0 { grad } else { 0.0 }
+    }
+
+    /// Returns `x`, times `slope` if it is negative.
+    pub fn leaky_relu(x: f64, slope: f64) -> f64 {
+        if x >= 0.0 { x } else { x * slope }
+    }
+
+    /// Returns `slope * x + offset` clamped to 0..=1.
     pub fn hard_sigmoid(x: f64, slope: f64, offset: f64) -> f64 {
         (x * slope + offset).clamp(0.0, 1.0)
     }
 
-    /// The remainder with the sign of the divisor.
+    /// Returns the remainder with the sign of the divisor.
     pub fn floored_remainder(a: f64, b: f64) -> f64 {
         a - b * (a / b).floor()
     }
 
-    /// The integer remainder with the sign of the divisor; zero if the divisor is zero.
+    /// Returns the integer quotient rounded towards zero; zero if the divisor is zero.
+    pub fn int_quotient(a: i32, b: i32) -> i32 {
+        if b == 0 { 0 } else { a.wrapping_div(b) }
+    }
+
+    /// Returns the integer remainder with the sign of the divisor; zero if the divisor is zero.
     pub fn int_remainder(a: i32, b: i32) -> i32 {
         if b == 0 {
             return 0;
@@ -354,7 +409,18 @@ pub mod reference {
         if r != 0 && (r < 0) != (b < 0) { r + b } else { r }
     }
 
-    /// `a` to an integer power, wrapping; a negative power is rounded towards zero.
+    /// Shifts `a` left by `n` modulo 32 bits.
+    pub fn shl(a: i32, n: i32) -> i32 {
+        a.wrapping_shl(n as u32)
+    }
+
+    /// Shifts `a` right by `n` modulo 32 bits. The sign is preserved.
+    pub fn shr(a: i32, n: i32) -> i32 {
+        a.wrapping_shr(n as u32)
+    }
+
+    /// Returns `a` to an integer power, wrapping. The result of a negative power is rounded towards
+    /// zero.
     pub fn int_power(a: i32, n: i32) -> i32 {
         match (u32::try_from(n), a) {
             (Ok(n), _) => a.wrapping_pow(n),

@@ -20,8 +20,8 @@ impl Team {
     /// One invocation per line.
     pub const SINGLE: Self = Self { workgroup_size: 64, size: 1, stride: 1, subgroup: false };
 
-    /// The team without subgroup operations, for types that they do not support: one team per
-    /// workgroup, so that barriers take the place of subgroups.
+    /// Returns the team without subgroup operations, for types that they do not support. Such a
+    /// team is a workgroup of its own, whose barriers are cheap.
     pub fn without_subgroups(self) -> Self {
         if self.subgroup {
             Self { workgroup_size: self.size, subgroup: false, ..self }
@@ -43,7 +43,7 @@ impl Team {
             .int("TEAM_STRIDE", self.stride)
     }
 
-    /// The workgroups for `lines` lines.
+    /// Returns the number of workgroups for `lines` lines.
     pub fn workgroups(self, lines: usize) -> u64 {
         div_up(lines, (self.workgroup_size / self.size) as usize)
     }

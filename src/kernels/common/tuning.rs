@@ -1,9 +1,9 @@
 //! Tuning: timing the strategies for matrix products on this adapter and keeping the fastest.
 //!
-//! A built-in table by class of adapter (`policy.rs`) serves untuned devices. Tuning times the
-//! candidates for one class of shapes, checks each against the scalar strategy, and stores the
-//! winner in a file per adapter, driver and crate version. It runs when asked for ([`tune`]), or on
-//! first use if the user chose [`Tuning::FirstUse`].
+//! Without a tuning result, the built-in choice for the class of the adapter applies (`policy.rs`).
+//! A trial times the candidates for one class of shapes, checks each against the scalar strategy,
+//! and stores the winner in a file per adapter, driver and crate version. Trials run on request
+//! ([`tune`]), or on first use with [`Tuning::FirstUse`].
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -22,24 +22,26 @@ use crate::tensor::{DType, Result, Tensor};
 /// The environment variable that selects a [`Tuning`].
 pub const TUNING_VARIABLE: &str = "BURN_WGSL_TUNING";
 
-/// Operations of products that are tuned on first use: smaller ones do not pay, larger ones take
-/// too long.
+/// Floating-point operations of the products that are tuned on first use. A trial of a smaller
+/// product does not pay off; a trial of a larger one takes too long.
 const TUNED_WORK: RangeInclusive<u64> = 1 << 22..=1 << 37;
 
-/// The most elements of products that are tuned on first use: a trial allocates its own operands.
+/// Maximum number of elements of the products that are tuned on first use, results included. A
+/// trial allocates its own operands.
 const MAX_TUNED_ELEMENTS: usize = 1 << 26;
 
-/// Multiplies two batches of matrices by a given strategy.
+/// A function that multiplies two batches of matrices by a given strategy.
 pub(crate) type Product = fn(Tensor, Tensor, Strategy) -> Result<Tensor>;
 
 /// How the results of tuning are used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Tuning {
-    /// `off`: the built-in table decides.
+    /// `off`: the built-in choices apply.
     Off,
-    /// `cached`, the default: results of earlier tuning are used.
+    /// `cached`, the default: stored results are used.
     Cached,
-    /// `first-use`: shapes without a result are tuned when they first occur, which takes seconds.
+    /// `first-use`: stored results are used, and shapes without a result are tuned when they first
+    /// occur, which takes seconds.
     FirstUse,
 }
 
@@ -52,8 +54,8 @@ impl FromStr for Tuning {
     type Err = String;
 
     fn from_str(name: &str) -> std::result::Result<Self, String> {
-        let found = Self::ALL.iter().find(|(_, each)| *each == name);
-        found
+        let setting = Self::ALL.iter().find(|(_, each)| *each == name);
+        setting
             .map(|(tuning, _)| *tuning)
             .ok_or_else(|| format!("{name:?} is not off, cached or first-use"))
     }
@@ -63,7 +65,7 @@ impl FromStr for Tuning {
 static SETTING: AtomicU8 = AtomicU8::new(UNSET);
 const UNSET: u8 = u8::MAX;
 
-/// Sets how tuning results are used from now on. Overrides the environment variable.
+/// Sets how tuning results are used from now on. Overrides `BURN_WGSL_TUNING`.
 pub fn set_tuning(tuning: Tuning) {
     let index = Tuning::ALL.iter().position(|(each, _)| *each == tuning).unwrap_or_default();
     SETTING.store(index as u8, Ordering::Relaxed);
@@ -86,7 +88,7 @@ pub fn tuning() -> Tuning {
     tuning
 }
 
-/// A class of products: those whose sizes have the same integer logarithms.
+/// The class of products whose sizes have the same base-2 logarithms, rounded down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ShapeClass {
     batch: u32,
@@ -96,13 +98,14 @@ pub struct ShapeClass {
 }
 
 impl ShapeClass {
+    /// Returns the class of a product.
     pub(crate) fn of(sizes: GemmSizes) -> Self {
         let log2 = |size: usize| size.max(1).ilog2();
         let GemmSizes { batch, m, n, k } = sizes;
         Self { batch: log2(batch), m: log2(m), n: log2(n), k: log2(k) }
     }
 
-    /// The smallest sizes of the class.
+    /// Returns the smallest sizes of the class.
     fn sizes(self) -> GemmSizes {
         GemmSizes { batch: 1 << self.batch, m: 1 << self.m, n: 1 << self.n, k: 1 << self.k }
     }
@@ -118,18 +121,19 @@ impl fmt::Display for ShapeClass {
 /// The result of tuning one class of shapes.
 #[derive(Debug, Clone)]
 pub struct Trial {
-    /// The class.
+    /// The class of shapes.
     pub class: ShapeClass,
     /// The median time of each candidate; `None` if it failed or computed a wrong result.
     pub times: Vec<(&'static str, Option<Duration>)>,
-    /// The fastest candidate.
+    /// The fastest candidate, or the built-in choice if every candidate failed.
     pub winner: &'static str,
-    /// The choice of the built-in table.
+    /// The built-in choice.
     pub built_in: &'static str,
 }
 
-/// The classes that [`tune`] tries: squares, batches, and the shapes of common layers.
-const CLASSES: [[usize; 4]; 12] = [
+/// The products `[batch, m, n, k]` whose classes [`tune`] tries: squares, batches, and the shapes
+/// of common layers.
+const COMMON_PRODUCTS: [[usize; 4]; 12] = [
     [1, 128, 128, 128],
     [1, 256, 256, 256],
     [1, 512, 512, 512],
@@ -145,7 +149,7 @@ const CLASSES: [[usize; 4]; 12] = [
 ];
 
 /// Tries every candidate for the common classes of products and stores the winners for this
-/// adapter. `on_progress` is called after each class. A class is skipped if one product would take
+/// adapter. `on_progress` is called after each class. A class is skipped if a product would take
 /// the scalar strategy more than a second. A candidate that fails to run is skipped.
 ///
 /// # Errors
@@ -157,8 +161,9 @@ pub(crate) fn tune(
     mut on_progress: impl FnMut(&Trial),
 ) -> Result<Vec<Trial>> {
     let mut trials = Vec::new();
+    // Operations per second of the scalar strategy.
     let mut speed = f64::INFINITY;
-    for [batch, m, n, k] in CLASSES {
+    for [batch, m, n, k] in COMMON_PRODUCTS {
         let sizes = GemmSizes { batch, m, n, k };
         let work = sizes.work() as f64;
         if work / speed > 1.0 {
@@ -190,20 +195,20 @@ fn try_class(runtime: &Arc<Runtime>, class: ShapeClass, product: Product) -> Res
     let reference = run(Strategy::Scalar)?;
     let mut times: Vec<(Strategy, Option<Duration>)> = Vec::new();
     for strategy in policy::gemm_candidates(runtime) {
-        let agrees = run(strategy).and_then(|out| agree(&reference, &out, k));
-        let time = match agrees {
+        let is_correct = run(strategy).and_then(|out| agree(&reference, &out, k));
+        let time = match is_correct {
             Ok(true) => Some(median_time(runtime, || run(strategy).map(drop))?),
             Ok(false) => {
                 log::warn!(
-                    "{class}: {} computes a wrong result here and is skipped",
+                    "{class}: {} computes a wrong result on this adapter and is skipped",
                     strategy.name()
                 );
                 None
             }
             Err(error) => {
                 // A lost device fails every candidate.
-                runtime.check_lost()?;
-                log::warn!("{class}: {} cannot run here ({error})", strategy.name());
+                runtime.check_usable()?;
+                log::warn!("{class}: {} failed and is skipped: {error}", strategy.name());
                 None
             }
         };
@@ -223,20 +228,20 @@ fn try_class(runtime: &Arc<Runtime>, class: ShapeClass, product: Product) -> Res
     })
 }
 
-/// Whether two products of standard normal numbers differ only by the rounding of sums of `k`
-/// terms.
+/// Returns whether two products of standard normal matrices differ only by the rounding of sums of
+/// `k` terms.
 fn agree(reference: &Tensor, out: &Tensor, k: usize) -> Result<bool> {
     let ranges = [reference.readback_range(), out.readback_range()];
-    let read = reference.runtime().read_now(&ranges)?;
+    let read = reference.runtime().read_blocking(&ranges)?;
     let floats: Vec<Vec<f32>> =
         read.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();
     let limit = 1e-5 * (k as f32).max(16.0);
-    // False for NaN.
+    // `false` for NaN.
     let close = |(a, b): (&f32, &f32)| (a - b).abs() <= limit;
     Ok(floats[0].len() == floats[1].len() && floats[0].iter().zip(&floats[1]).all(close))
 }
 
-/// The median time of five samples of about 20 ms, GPU time included.
+/// Returns the median time of `run` over five samples of about 20 ms, GPU time included.
 fn median_time(runtime: &Runtime, run: impl Fn() -> Result<()>) -> Result<Duration> {
     let sample = |runs: u32| -> Result<Duration> {
         let start = Instant::now();
@@ -254,8 +259,8 @@ fn median_time(runtime: &Runtime, run: impl Fn() -> Result<()>) -> Result<Durati
     Ok(samples[samples.len() / 2])
 }
 
-/// The strategy that tuning found for products of this class; `None` without a result. With
-/// [`Tuning::FirstUse`] a class without a result is tried now.
+/// Returns the tuning result for products of this class, or `None` without a result. With
+/// [`Tuning::FirstUse`], runs a trial if there is no result.
 pub(crate) fn tuned(
     runtime: &Arc<Runtime>,
     sizes: GemmSizes,
@@ -276,8 +281,8 @@ pub(crate) fn tuned(
     }
     let GemmSizes { batch, m, n, k } = sizes;
     let elements = batch * (m * k + k * n + m * n);
-    let pays = TUNED_WORK.contains(&sizes.work()) && elements <= MAX_TUNED_ELEMENTS;
-    if setting == Tuning::Cached || !pays {
+    let pays_off = TUNED_WORK.contains(&sizes.work()) && elements <= MAX_TUNED_ELEMENTS;
+    if setting == Tuning::Cached || !pays_off {
         return None;
     }
     match try_class(runtime, class, product) {
@@ -285,8 +290,8 @@ pub(crate) fn tuned(
         Err(error) => {
             let built_in = policy::gemm_strategy(runtime, sizes, true);
             log::warn!("{class}: tuning failed ({error}); {} is used", built_in.name());
-            // Prevents another trial at every call.
-            runtime.tuning_cache().set_for_process(&class.to_string(), built_in.name());
+            // Without a result, every call would run another trial.
+            cache.set_for_process(&class.to_string(), built_in.name());
             Some(built_in)
         }
     }

@@ -1,4 +1,4 @@
-//! Linear index to element offset, in up to four tensors at once: the Rust side of
+//! The map from a linear index to element offsets in up to four tensors: the Rust side of
 //! `shaders/lib/walk.wgsl`.
 
 use crate::params;
@@ -7,9 +7,9 @@ use crate::tensor::{Error, Layout, MAX_RANK, Result, collapse};
 params! {
     /// The WGSL `Walk`: a shape, and the offset and strides of up to four tensors of that shape.
     pub(crate) struct Walk {
-        /// Sizes of the axes, outermost first; one beyond `rank`.
+        /// Sizes of the axes, outermost first; 1 for the axes beyond `rank`.
         shape: [[u32; 4]; MAX_RANK / 4],
-        /// Element zero of each tensor.
+        /// Offset of the first element of each tensor.
         offsets: [u32; 4],
         rank: u32,
         pad: [u32; 3],
@@ -19,7 +19,8 @@ params! {
 }
 
 impl Walk {
-    /// The walk over tensors of the same shape, with axes merged where every layout allows it.
+    /// Creates the walk over tensors of the same shape. Axes are merged where every layout allows
+    /// it.
     ///
     /// # Errors
     ///
@@ -40,14 +41,14 @@ impl Walk {
         Ok(walk)
     }
 
-    /// The size of the innermost axis.
+    /// Returns the size of the innermost axis.
     pub fn innermost(&self) -> usize {
         let axis = self.rank as usize - 1;
         self.shape[axis / 4][axis % 4] as usize
     }
 }
 
-/// A shape as the rows of four that WGSL uniforms hold; missing axes have size one.
+/// Returns a shape as the WGSL `array<vec4<u32>, 3>`. Missing axes have size 1.
 ///
 /// # Errors
 ///

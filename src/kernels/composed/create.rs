@@ -1,4 +1,4 @@
-//! New tensors from a scalar or an index, by elementwise kernels.
+//! New tensors that elementwise kernels compute from scalars and the element's index.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::kernels::elementwise::{Map, ScalarValue};
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
-/// A tensor of `shape` filled with `value`, in a compute type.
+/// Returns a tensor of `shape` and of a compute type, filled with `value`.
 ///
 /// # Errors
 ///
@@ -18,10 +18,15 @@ pub fn full(
     value: ScalarValue,
     dtype: DType,
 ) -> Result<Tensor> {
-    Map::new("s", dtype).with(&[value], dtype).fill(runtime, shape)
+    constant(value, dtype).fill(runtime, shape)
 }
 
-/// `len` integers from `start` in steps of `step`.
+/// Returns the elementwise computation of a constant.
+pub(super) fn constant(value: ScalarValue, dtype: DType) -> Map {
+    Map::new("s", dtype).with(&[value], dtype)
+}
+
+/// Returns a tensor of `len` integers: `start`, `start + step` and so on.
 ///
 /// # Errors
 ///
@@ -37,14 +42,15 @@ pub fn arange(
     ramp(dtype, scalars).fill(runtime, &[len])
 }
 
+/// Returns the elementwise computation of the scalar `s` plus the element's index times `t`.
 fn ramp(dtype: DType, scalars: [ScalarValue; 2]) -> Map {
     Map::new("s + O(i) * t", dtype).with(&scalars, dtype)
 }
 
-/// Every variant that these functions can ask for.
+/// Returns every variant that these functions can request.
 pub fn variants() -> Vec<Variant> {
     let zero = ScalarValue::Int(0);
-    let fills = DType::COMPUTE_TYPES.map(|dtype| Map::new("s", dtype).with(&[zero], dtype));
+    let fills = DType::COMPUTE_TYPES.map(|dtype| constant(zero, dtype));
     let ramps = DType::INTEGERS.map(|dtype| ramp(dtype, [zero; 2]));
     fills.into_iter().chain(ramps).flat_map(|map| map.variants(&[])).collect()
 }

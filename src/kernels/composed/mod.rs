@@ -1,4 +1,4 @@
-//! Ops that are made of other kernels' launches, or only of views. Nothing here has a shader.
+//! Ops composed of launches of other kernels, or of views only. None has a shader of its own.
 
 pub mod create;
 pub mod quantized;

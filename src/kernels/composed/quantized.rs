@@ -1,8 +1,9 @@
-//! Quantised tensors: 8-bit integers, four per word, and the scales that they are multiples of.
+//! Quantised tensors: 8-bit integers, four per 32-bit word, and their scales.
 //!
-//! The value of an element is its integer times its scale. Either the whole tensor has one scale,
-//! or each block of neighbours in row-major order has its own. With one scale, views need no copy.
-//! With blocks, a view that moves elements is dequantised and quantised again, with new scales.
+//! The value of an element is its integer times its scale. The whole tensor has a single scale, or
+//! each block of neighbours in row-major order has its own. With a single scale, views need no
+//! copy. With blocks, a view that moves elements is dequantised and quantised again, with new
+//! scales.
 
 use crate::kernels::common::options::QuantFormat;
 use crate::kernels::composed::views;
@@ -14,9 +15,9 @@ use crate::tensor::{Error, Layout, Result, Shape, SliceAxis, Tensor};
 pub struct Quantized {
     /// The integers, four per word, the first in the lowest byte.
     words: Tensor,
-    /// The position of each integer, in bytes of the words. With blocks it is packed.
+    /// The position of each integer, in bytes of the words. Packed if the format has blocks.
     layout: Layout,
-    /// One scale, or one per block.
+    /// A single scale, or one per block.
     scales: Tensor,
     format: QuantFormat,
 }
@@ -52,7 +53,7 @@ impl Quantized {
         &self.layout.shape
     }
 
-    /// Returns the words, in row-major order without unused ones at the end, and the scales.
+    /// Returns the words of the packed integers `[words]` and the scales `[blocks]`.
     ///
     /// # Errors
     ///
@@ -61,13 +62,9 @@ impl Quantized {
         let Self { words, layout, scales, .. } = packed(self)?;
         Ok((words.view(Layout::contiguous(&[word_count(&layout)])), scales))
     }
-
-    fn is_packed(&self) -> bool {
-        self.layout.offset == 0 && self.layout.is_contiguous()
-    }
 }
 
-/// The words that the elements of `layout` occupy when packed.
+/// Returns the number of words of the elements of `layout` when packed.
 fn word_count(layout: &Layout) -> usize {
     layout.len().div_ceil(QuantFormat::VALUES_PER_WORD)
 }
@@ -105,21 +102,21 @@ fn integers(tensor: &Quantized) -> Result<Tensor> {
     dequantize::unpack(&tensor.words, &tensor.layout)
 }
 
-/// Returns the tensor with packed integers. Copies them unless they already are.
+/// Returns the tensor with packed integers. Copies them unless they are packed.
 fn packed(tensor: Quantized) -> Result<Quantized> {
-    if tensor.is_packed() {
+    if tensor.layout.is_packed() {
         return Ok(tensor);
     }
     with_integers(&integers(&tensor)?, tensor)
 }
 
-/// Replaces the integers of a tensor with one scale by packed `integers` of any shape.
+/// Replaces the integers and the shape of a tensor with a single scale by packed `integers`.
 fn with_integers(integers: &Tensor, tensor: Quantized) -> Result<Quantized> {
     let words = quantize::pack(integers, tensor.format)?;
     Quantized::new(words, integers.shape(), tensor.scales, tensor.format)
 }
 
-/// Returns a view, whose layout `view` derives from the layout of the elements.
+/// Applies a change of layout, `view`, to the integers or, with blocks, to the floats.
 fn map_layout(
     tensor: Quantized,
     view: impl FnOnce(&Layout) -> Result<Layout>,
@@ -133,7 +130,7 @@ fn map_layout(
     quantize_dynamic(floats.view(layout), tensor.format)
 }
 
-/// Applies an op that moves elements, `select_elements`, to the integers or, with blocks, to the
+/// Applies an op that copies elements, `select_elements`, to the integers or, with blocks, to the
 /// floats.
 fn map_elements(
     tensor: Quantized,
@@ -161,7 +158,7 @@ pub fn flip(tensor: Quantized, axes: &[usize]) -> Result<Quantized> {
     map_layout(tensor, |layout| Ok(layout.flip(axes)))
 }
 
-/// Slices each axis.
+/// Slices the leading axes.
 pub fn slice(tensor: Quantized, axes: &[SliceAxis]) -> Result<Quantized> {
     map_layout(tensor, |layout| Ok(layout.slice(axes)))
 }
@@ -170,30 +167,18 @@ pub fn slice(tensor: Quantized, axes: &[SliceAxis]) -> Result<Quantized> {
 ///
 /// # Errors
 ///
-/// Returns an error if the shape changes another axis.
+/// Returns an error if the tensor does not broadcast to the shape.
 pub fn expand(tensor: Quantized, shape: &[usize]) -> Result<Quantized> {
-    map_layout(tensor, |layout| {
-        layout.expand(shape).ok_or_else(|| Error::Shape {
-            lhs: layout.shape.to_vec(),
-            rhs: shape.to_vec(),
-            rule: "only axes of size 1 can expand",
-        })
-    })
+    map_layout(tensor, |layout| views::expand_layout(layout, shape))
 }
 
-/// Gives the elements another shape. Blocks stay the same, because the row-major order does.
+/// Changes the shape. The blocks stay the same, because the row-major order does.
 ///
 /// # Errors
 ///
 /// Returns an error if the shapes have different numbers of elements.
 pub fn reshape(tensor: Quantized, shape: &[usize]) -> Result<Quantized> {
-    if tensor.layout.len() != shape.iter().product::<usize>() {
-        return Err(Error::Shape {
-            lhs: tensor.shape().to_vec(),
-            rhs: shape.to_vec(),
-            rule: "both shapes must have the same number of elements",
-        });
-    }
+    views::check_same_len(tensor.shape(), shape)?;
     if let Some(layout) = tensor.layout.reshape(shape) {
         return Ok(Quantized { layout, ..tensor });
     }
@@ -201,12 +186,12 @@ pub fn reshape(tensor: Quantized, shape: &[usize]) -> Result<Quantized> {
     Ok(Quantized { layout: Layout::contiguous(shape), ..tensor })
 }
 
-/// Returns the slices along `axis` at the indices: see [`gather::select`].
+/// Returns the slices along `axis` at `indices`: see [`gather::select`].
 pub fn select(tensor: Quantized, axis: usize, indices: Tensor) -> Result<Quantized> {
     map_elements(tensor, |elements| gather::select(elements, axis, indices))
 }
 
-/// Reads along `axis` by a tensor of indices: see [`gather::gather`].
+/// Reads elements along `axis` at `indices`: see [`gather::gather`].
 pub fn gather(axis: usize, tensor: Quantized, indices: Tensor) -> Result<Quantized> {
     map_elements(tensor, |elements| gather::gather(axis, elements, indices))
 }

@@ -1,19 +1,21 @@
-//! Views, and the copies that make them packed. A copy is the elementwise kernel with the
-//! expression `a`, or the transpose kernel.
+//! Views and copies. A copy is an elementwise kernel with the expression `a`, or the transpose
+//! kernel.
 
 use smallvec::SmallVec;
 
+use super::create;
 use crate::kernels::common::cases::{Arg, Case, Fill, Input, bools, case, ints, normal, permuted};
 use crate::kernels::elementwise::{Map, ScalarValue};
 use crate::kernels::{cast, transpose};
 use crate::runtime::Variant;
 use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor};
 
+/// Returns the elementwise computation of a copy.
 fn copy_map(dtype: DType) -> Map {
     Map::new("a", dtype)
 }
 
-/// Returns the tensor packed: row-major without gaps, offset zero. Copies it unless it already is.
+/// Returns the tensor packed: row-major, without gaps, offset zero. Copies it unless it is packed.
 ///
 /// # Errors
 ///
@@ -22,7 +24,7 @@ pub fn packed(tensor: Tensor) -> Result<Tensor> {
     if tensor.is_packed() { Ok(tensor) } else { duplicate(&tensor) }
 }
 
-/// Makes a packed copy.
+/// Returns a packed copy.
 fn duplicate(tensor: &Tensor) -> Result<Tensor> {
     if tensor.dtype().is_half() {
         return cast::convert_half(tensor, tensor.dtype());
@@ -32,9 +34,9 @@ fn duplicate(tensor: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Returns a tensor that may be overwritten while `others` are read: `tensor` itself if it has a
-/// single owner and shares no buffer with them, else a copy. No dispatch may write a buffer that it
-/// also reads.
+/// Returns a packed tensor that may be overwritten while `others` are read: `tensor` itself if it
+/// is packed, has a single owner and shares no buffer with them; otherwise a copy. A dispatch must
+/// not write to a buffer that it also reads.
 pub fn writable(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
     let shares = others.iter().any(|other| other.buffer().shares_buffer(tensor.buffer()));
     if !shares && tensor.is_unique() && tensor.is_packed() {
@@ -47,7 +49,8 @@ pub fn writable(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Writes a tensor to `view`, a view in another buffer to whose shape it broadcasts.
+/// Copies a tensor to `view`. The tensor must broadcast to the shape of `view` and be in another
+/// buffer.
 pub fn write(tensor: &Tensor, view: &Tensor) -> Result<()> {
     if transpose::transpose(tensor, view)? {
         return Ok(());
@@ -72,17 +75,23 @@ pub fn flip(tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
 
 /// Broadcasts axes of size 1, without a copy.
 pub fn expand(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
-    let layout = tensor.layout().expand(shape).ok_or_else(|| Error::Shape {
-        lhs: tensor.shape().to_vec(),
-        rhs: shape.to_vec(),
-        rule: "only axes of size 1 can expand",
-    })?;
-    addressable(shape)?;
+    let layout = expand_layout(tensor.layout(), shape)?;
+    check_addressable(shape)?;
     Ok(tensor.view(layout))
 }
 
-/// Fails for shapes beyond 32-bit indices: a view may have more elements than its memory.
-fn addressable(shape: &[usize]) -> Result<()> {
+/// Broadcasts axes of size 1 of a layout.
+pub(super) fn expand_layout(layout: &Layout, shape: &[usize]) -> Result<Layout> {
+    layout.expand(shape).ok_or_else(|| Error::Shape {
+        lhs: layout.shape.to_vec(),
+        rhs: shape.to_vec(),
+        rule: "only axes of size 1 can expand",
+    })
+}
+
+/// Returns an error if a shape has more elements than a 32-bit index can address. Views can have
+/// more elements than their memory.
+fn check_addressable(shape: &[usize]) -> Result<()> {
     let len = shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
     match len {
         Some(len) if u32::try_from(len).is_ok() => Ok(()),
@@ -90,21 +99,27 @@ fn addressable(shape: &[usize]) -> Result<()> {
     }
 }
 
-/// Gives the elements another shape; copies only where no view exists.
+/// Changes the shape. Copies the tensor only if no view of it has the new shape.
 pub fn reshape(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
-    addressable(shape)?;
-    if tensor.len() != shape.iter().product::<usize>() {
-        return Err(Error::Shape {
-            lhs: tensor.shape().to_vec(),
-            rhs: shape.to_vec(),
-            rule: "both shapes must have the same number of elements",
-        });
-    }
+    check_addressable(shape)?;
+    check_same_len(tensor.shape(), shape)?;
     if let Some(layout) = tensor.layout().reshape(shape) {
         return Ok(tensor.view(layout));
     }
     let tensor = duplicate(&tensor)?;
     Ok(tensor.view(Layout::contiguous(shape)))
+}
+
+/// Returns an error if two shapes have different numbers of elements.
+pub(super) fn check_same_len(from: &[usize], to: &[usize]) -> Result<()> {
+    if from.iter().product::<usize>() == to.iter().product::<usize>() {
+        return Ok(());
+    }
+    Err(Error::Shape {
+        lhs: from.to_vec(),
+        rhs: to.to_vec(),
+        rule: "both shapes must have the same number of elements",
+    })
 }
 
 /// Returns sliding windows along an axis, without a copy: see [`Layout::unfold`].
@@ -117,11 +132,11 @@ pub fn unfold(tensor: Tensor, axis: usize, size: usize, step: usize) -> Result<T
         });
     }
     let layout = tensor.layout().unfold(axis, size, step);
-    addressable(&layout.shape)?;
+    check_addressable(&layout.shape)?;
     Ok(tensor.view(layout))
 }
 
-/// Slices each axis, without a copy.
+/// Slices the leading axes, without a copy.
 pub fn slice(tensor: Tensor, axes: &[SliceAxis]) -> Result<Tensor> {
     Ok(tensor.view(tensor.layout().slice(axes)))
 }
@@ -133,23 +148,23 @@ pub fn narrow(tensor: Tensor, axis: usize, start: usize, len: usize) -> Result<T
 
 /// Crops an axis, or pads it with zeros at its end, to `len`.
 pub fn resized(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
-    let kept = len.min(tensor.shape()[axis]);
-    let tensor = narrow(tensor, axis, 0, kept)?;
-    if kept == len {
+    let copied = len.min(tensor.shape()[axis]);
+    let tensor = narrow(tensor, axis, 0, copied)?;
+    if copied == len {
         return Ok(tensor);
     }
     let mut shape: Shape = tensor.shape().into();
     shape[axis] = len;
-    let out = zeros_apart_from(&tensor, &shape)?;
-    write(&tensor, &out.view(out.layout().narrow(axis, 0, kept)))?;
+    let out = zeros_in_other_buffer(&tensor, &shape)?;
+    write(&tensor, &out.view(out.layout().narrow(axis, 0, copied)))?;
     Ok(out)
 }
 
-/// Zeros of the type of `tensor` in a different buffer, so that they may be written while it is
-/// read.
-pub fn zeros_apart_from(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
+/// Returns zeros of the type of `tensor` in another buffer, so that `tensor` can be copied into
+/// them.
+pub fn zeros_in_other_buffer(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
     let out = Tensor::empty(tensor.runtime(), shape, tensor.dtype(), &[tensor])?;
-    Map::new("s", out.dtype()).with(&[ScalarValue::Int(0)], out.dtype()).write_to(&[], &out)?;
+    create::constant(ScalarValue::Int(0), out.dtype()).write_to(&[], &out)?;
     Ok(out)
 }
 
@@ -157,15 +172,15 @@ pub fn zeros_apart_from(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
 pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result<Tensor> {
     tensor.same_device(&value)?;
     let tensor = writable(tensor, &[&value])?;
-    let part = tensor.view(tensor.layout().slice(axes));
-    write(&value, &part)?;
+    let target = tensor.view(tensor.layout().slice(axes));
+    write(&value, &target)?;
     Ok(tensor)
 }
 
 /// Concatenates tensors along an axis.
 pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     let first = &tensors[0];
-    let mut shape: SmallVec<[usize; 6]> = first.shape().into();
+    let mut shape: Shape = first.shape().into();
     shape[axis] = 0;
     for tensor in &tensors {
         first.same_device(tensor)?;
@@ -185,8 +200,8 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
     let mut start = 0;
     for tensor in &tensors {
         let len = tensor.shape()[axis];
-        let part = out.view(out.layout().narrow(axis, start, len));
-        write(tensor, &part)?;
+        let target = out.view(out.layout().narrow(axis, start, len));
+        write(tensor, &target)?;
         start += len;
     }
     Ok(out)
@@ -194,20 +209,16 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
 
 /// Repeats the tensor `times` times along an axis.
 pub fn repeat_dim(tensor: Tensor, axis: usize, times: usize) -> Result<Tensor> {
-    let mut shape: SmallVec<[usize; 6]> = tensor.shape().into();
-    let (mut split, mut spread) = (shape.clone(), shape.clone());
-    split.insert(axis, 1);
-    spread.insert(axis, times);
+    let mut shape: Shape = tensor.shape().into();
+    // A new axis of size 1 in front of `axis` expands to `times`.
+    let (mut with_axis, mut expanded) = (shape.clone(), shape.clone());
+    with_axis.insert(axis, 1);
+    expanded.insert(axis, times);
     shape[axis] *= times;
-    let Some(layout) = tensor.layout().reshape(&split) else {
+    let Some(layout) = tensor.layout().reshape(&with_axis) else {
         return repeat_dim(duplicate(&tensor)?, axis, times);
     };
-    let layout = layout.expand(&spread).ok_or_else(|| Error::Shape {
-        lhs: split.to_vec(),
-        rhs: spread.to_vec(),
-        rule: "only axes of size 1 can expand",
-    })?;
-    let out = duplicate(&tensor.view(layout))?;
+    let out = duplicate(&tensor.view(expand_layout(&layout, &expanded)?))?;
     Ok(out.view(Layout::contiguous(&shape)))
 }
 
@@ -303,7 +314,8 @@ const fn booleans(shape: &'static [usize]) -> Input {
     Input { fill: Fill::Bools, shape, axes: &[] }
 }
 
-/// Every variant that these functions can ask for, besides those of `transpose` and `cast`.
+/// Returns every variant that these functions can request, besides those of `create`, `transpose`
+/// and `cast`.
 pub fn variants() -> Vec<Variant> {
     DType::COMPUTE_TYPES.iter().flat_map(|&dtype| copy_map(dtype).variants(&[dtype])).collect()
 }

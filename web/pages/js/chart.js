@@ -2,7 +2,7 @@
 import { formatNumber } from "./page.js";
 
 const FONT_SIZE = 14; // CSS pixels
-const DASHES = [[], [7, 4], [2, 3]]; // tells the series apart without colour
+const DASHES = [[], [7, 4], [2, 3]]; // distinguish the series without colour
 const clamp = (value, low, high) => Math.max(low, Math.min(value, high));
 
 export class LineChart {

@@ -114,7 +114,7 @@ function createReport(version, hint, adapters, browser) {
 		...(adapters.length ? [] : ["", "No adapters"]),
 		...adapters.flatMap(({ name, kind, api, usable, problem, limits, features }) => [
 			"",
-			`adapter ${name} (${kind}, ${api}): ${usable ? "usable" : `not usable: ${problem}`}`,
+			`Adapter ${name} (${kind}, ${api}): ${usable ? "usable" : `not usable: ${problem}`}`,
 			"  Limits",
 			...lines(Object.entries(limits)).map((line) => `  ${line}`),
 			"  Features",

@@ -125,7 +125,7 @@ function update() {
 }
 
 async function reset() {
-	learning.discardNetwork();
+	learning.resetNetwork();
 	step = 0;
 	losses = [];
 	$("output").textContent = "";

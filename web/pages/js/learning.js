@@ -62,6 +62,7 @@ export class Learning {
 		this.#page.update();
 	}
 
+	/** Frees the network and ends the current task. */
 	dropNetwork() {
 		this.network?.free();
 		this.network = null;
@@ -95,8 +96,8 @@ export class Learning {
 		return true;
 	}
 
-	/** Drops the network on request of the user. */
-	discardNetwork() {
+	/** Drops the network for a reset by the user. A later recovery starts training anew. */
+	resetNetwork() {
 		this.retryTask = this.#page.train;
 		clearNotice();
 		this.dropNetwork();

@@ -46,7 +46,7 @@ async function create(info) {
 	return network;
 }
 
-// After a failure or a change of device, training resumes from the last checkpoint.
+// Training resumes from the last checkpoint after a failure or a change of device.
 function saveCheckpoint(weights) {
 	const { checkpoint, losses, accuracies, ...counts } = run;
 	run.checkpoint = { weights, counts, losses: losses.length, accuracies: accuracies.length };
@@ -76,7 +76,7 @@ async function train() {
 	if (run.epoch < run.targetEpoch) {
 		learning.setState("paused", "Paused.");
 	} else {
-		const message = `Trained for ${run.epoch} epochs. Validation accuracy: ${lastAccuracy()}.`;
+		const message = `Trained for ${run.epoch} epochs. Test accuracy: ${lastAccuracy()}.`;
 		learning.setState("done", message);
 	}
 }
@@ -102,8 +102,8 @@ async function trainSteps(steps) {
 	const { losses, samples: images, seconds, epoch } = await network.call("run", steps);
 	shadersCompiled ||= run.step > 0;
 	losses.forEach((loss, index) => {
-		const imagesSeen = run.images + (images * (index + 1)) / losses.length;
-		run.losses.push([imagesSeen / TRAINING_IMAGES, loss]);
+		const trainedImages = run.images + (images * (index + 1)) / losses.length;
+		run.losses.push([trainedImages / TRAINING_IMAGES, loss]);
 	});
 	run.step += losses.length;
 	run.images += images;
@@ -149,7 +149,7 @@ const lossChart = new LineChart($("loss-chart"), {
 	series: [{ name: "loss", color: "--blue" }],
 });
 const accuracyChart = new LineChart($("accuracy-chart"), {
-	label: "Validation accuracy",
+	label: "Test accuracy",
 	x,
 	y: { label: "accuracy", domain: [0, 1], format: (fraction) => `${Math.round(100 * fraction)}%` },
 	series: [{ name: "accuracy", color: "--orange", dots: true }],
@@ -175,7 +175,7 @@ function update() {
 }
 
 async function reset() {
-	learning.discardNetwork();
+	learning.resetNetwork();
 	run = newRun();
 	learning.setState("idle", "Not started.");
 	predict();
@@ -235,7 +235,7 @@ $("download-weights").onclick = async () => {
 
 $("load-weights").onchange = () => {
 	const [file] = $("load-weights").files;
-	if (file) learning.schedule(() => load(file));
+	if (file) learning.schedule(() => loadWeights(file));
 };
 
 /**
@@ -251,7 +251,7 @@ async function callFileModule(method, ...args) {
 	}
 }
 
-async function load(file) {
+async function loadWeights(file) {
 	$("load-weights").value = ""; // so that the same file can be selected again
 	await learning.ensureNetwork();
 	learning.retryTask = train;
@@ -266,7 +266,7 @@ async function load(file) {
 		if (learning.engine.failed) throw error;
 		learning.setState("paused", "The weights were not loaded.");
 		showNotice(`${file.name}: ${error.message}`, [
-			["Try again", "load", () => learning.schedule(() => load(file))],
+			["Try again", "load", () => learning.schedule(() => loadWeights(file))],
 			["Choose another file", "choose", () => $("load-weights").click()],
 		]);
 		return;
@@ -276,7 +276,7 @@ async function load(file) {
 	saveCheckpoint(weights);
 	learning.setState(
 		"paused",
-		`Weights loaded from ${file.name}. Validation accuracy: ${lastAccuracy()}.`,
+		`Weights loaded from ${file.name}. Test accuracy: ${lastAccuracy()}.`,
 	);
 	predict();
 }

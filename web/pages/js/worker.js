@@ -1,5 +1,5 @@
-// The dedicated worker that runs the WebAssembly module. Neither shader compilation nor training on
-// the CPU blocks the page.
+// The dedicated worker that runs the WebAssembly module, so that neither shader compilation nor
+// training on the CPU blocks the page.
 
 const moduleName = new URLSearchParams(self.location.search).get("module");
 let wasm;

@@ -50,8 +50,8 @@ pub fn listen(port: u16) -> Result<TcpListener> {
 
 /// Serves the files of a folder, without returning.
 ///
-/// Each connection has its own thread and serves one request. A fixed number of threads would not
-/// do: browsers keep many connections open.
+/// Each connection has its own thread and serves one request. A fixed number of threads could all
+/// be blocked, because browsers keep many connections open.
 pub fn serve_folder(server: &TcpListener, folder: &Path) {
     for connection in server.incoming().flatten() {
         let folder = folder.to_path_buf();
@@ -64,7 +64,7 @@ pub fn serve_folder(server: &TcpListener, folder: &Path) {
 fn respond(mut connection: TcpStream, folder: &Path) -> std::io::Result<()> {
     let mut lines = BufReader::new(connection.try_clone()?).lines();
     let request = lines.next().transpose()?.unwrap_or_default();
-    // Read and ignore the headers.
+    // Skip the headers.
     for line in lines {
         if line?.is_empty() {
             break;
@@ -95,6 +95,7 @@ fn resolve_url(folder: &Path, url: &str) -> Option<PathBuf> {
     inside.then(|| folder.join(path)).filter(|file| file.is_file())
 }
 
+/// Returns the content type of a file, by its extension.
 fn content_type_of(file: &Path) -> &'static str {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("html") => "text/html; charset=utf-8",

@@ -81,7 +81,7 @@ fn compare_saved_model(results: &Path) -> Result<()> {
     let number = |report: &Value, key: &str| {
         report[key].as_f64().with_context(|| format!("the report has no number {key}"))
     };
-    let browser_accuracy = number(&page_report, "accuracyOfFile")?;
+    let browser_accuracy = number(&page_report, "loadedAccuracy")?;
     let native_accuracy = number(&native_report, "test_accuracy")?;
     println!(
         "    test accuracy of the saved model: {browser_accuracy} in the browser, \

@@ -1,6 +1,6 @@
 //! Finds or installs a Rust compiler for WebAssembly.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::Result;
@@ -69,7 +69,7 @@ fn has_target(rustc: &str) -> bool {
 }
 
 /// Returns whether a library folder of a compiler contains the standard library.
-fn has_std(folder: &std::path::Path) -> bool {
+fn has_std(folder: &Path) -> bool {
     let files = std::fs::read_dir(folder).into_iter().flatten().flatten();
-    files.into_iter().any(|file| file.file_name().to_string_lossy().starts_with("libstd-"))
+    files.map(|file| file.file_name()).any(|name| name.to_string_lossy().starts_with("libstd-"))
 }

@@ -168,8 +168,8 @@ mod tests {
     }
 
     fn parse(line: &str) -> Result<Arguments, String> {
-        let words = ["bench"].into_iter().chain(line.split_whitespace());
-        CommandLine::try_parse_from(words)
+        let arguments = ["bench"].into_iter().chain(line.split_whitespace());
+        CommandLine::try_parse_from(arguments)
             .map(|line| line.arguments)
             .map_err(|error| error.to_string())
     }

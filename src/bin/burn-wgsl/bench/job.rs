@@ -16,9 +16,9 @@ pub trait Job {
     }
 }
 
-struct Op<F>(F);
+struct OpJob<F>(F);
 
-impl<R, F: FnMut() -> R> Job for Op<F> {
+impl<R, F: FnMut() -> R> Job for OpJob<F> {
     fn run(&mut self) {
         drop(black_box(self.0()));
     }
@@ -26,5 +26,5 @@ impl<R, F: FnMut() -> R> Job for Op<F> {
 
 /// Returns a job that calls `run` and consumes no inputs.
 pub fn op<R>(run: impl FnMut() -> R + 'static) -> Box<dyn Job> {
-    Box::new(Op(run))
+    Box::new(OpJob(run))
 }

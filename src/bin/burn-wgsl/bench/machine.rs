@@ -1,4 +1,4 @@
-//! The machine and the date of a run.
+//! The host machine, its available memory, and the date of a run.
 
 use std::thread::available_parallelism;
 use std::time::{SystemTime, UNIX_EPOCH};

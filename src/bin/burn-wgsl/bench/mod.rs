@@ -40,20 +40,17 @@ pub fn run(arguments: &Arguments) -> Result<(), CliError> {
     let machine = Machine::current();
     let devices = resolve_devices(&arguments.devices, &machine)?;
     let report = measure(arguments, &workloads, machine, devices);
-    for (file, render) in
-        [(&arguments.json, report::json as fn(&Report) -> _), (&arguments.csv, report::csv)]
-    {
-        if let Some(file) = file {
-            output::write(file, &render(&report)?).map_err(|error| CliError::write(file, error))?;
-        }
+    if let Some(file) = &arguments.json {
+        output::write(file, &report::json(&report)?)?;
+    }
+    if let Some(file) = &arguments.csv {
+        output::write(file, &report::csv(&report)?)?;
     }
     if let Some(file) = &arguments.plot {
-        output::write(file, &report::plot(&report)?)
-            .map_err(|error| CliError::write(file, error))?;
+        output::write(file, &report::plot(&report)?)?;
     }
     if !stdout_is_taken {
-        output::print(&report::terminal(&report))
-            .map_err(|error| CliError::write("standard output", error))?;
+        output::print(&report::terminal(&report))?;
     }
     if report.is_empty() { Err(CliError::NothingMeasured) } else { Ok(()) }
 }
@@ -87,6 +84,7 @@ fn resolve_devices(
     Ok(devices)
 }
 
+/// Measures the peak rates of every device, then every workload, and compares the devices.
 fn measure(
     arguments: &Arguments,
     workloads: &[(&'static Workload, Vec<usize>)],
@@ -101,8 +99,8 @@ fn measure(
     for device in &mut devices {
         progress.set_message("peak rates", &device.selector);
         device.ceilings =
-            Ceilings::measure(&device.wgsl_device, &arguments.ceiling_plan(), |_, part| {
-                progress.advance(part)
+            Ceilings::measure(&device.wgsl_device, &arguments.ceiling_plan(), |_, fraction| {
+                progress.advance(fraction)
             });
     }
     let mut results = Vec::new();
@@ -128,7 +126,7 @@ fn measure(
     report
 }
 
-/// Measures one workload at one size on every device.
+/// Measures one workload at one size on every device. Returns one measurement per device.
 fn measure_size(
     arguments: &Arguments,
     workload: &Workload,
@@ -148,9 +146,9 @@ fn measure_size(
     let label = format!("{} {size}", workload.name);
     let runnable_devices: Vec<WgslDevice> =
         runnable().map(|(device, _)| device.wgsl_device).collect();
-    let on_progress = |device: &WgslDevice, part| {
+    let on_progress = |device: &WgslDevice, fraction| {
         progress.set_message(&label, &device.to_string());
-        progress.advance(part);
+        progress.advance(fraction);
     };
     let mut timings =
         runner::measure(&runnable_devices, &arguments.plan(), prepare, on_progress).into_iter();

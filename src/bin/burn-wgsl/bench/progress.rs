@@ -3,7 +3,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Steps of the bar per measurement, a measurement being one size on one device.
+/// Steps of the bar per measurement. A measurement is one workload at one size on one device.
 const STEPS: f64 = 1000.0;
 
 pub struct Progress(ProgressBar);
@@ -25,7 +25,7 @@ impl Progress {
         self.0.set_message(format!("{measurement} on {device}"));
     }
 
-    /// Advances the bar by a number of measurements, which may be fractional.
+    /// Advances the bar by a number of measurements, which can be a fraction.
     pub fn advance(&self, measurements: f64) {
         self.0.inc((measurements * STEPS) as u64);
     }

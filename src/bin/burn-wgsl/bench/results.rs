@@ -16,6 +16,7 @@ use super::workload::{Suite, Workload};
 /// The version of the JSON format. Raised when a field is removed or changes its meaning.
 pub const FORMAT: u32 = 1;
 
+/// All results of a run.
 #[derive(Debug, Serialize)]
 pub struct Report {
     pub format: u32,
@@ -97,6 +98,7 @@ pub struct Measurement {
     pub outcome: Outcome,
 }
 
+/// Whether a workload ran, with its metrics or the reason why not.
 #[derive(Debug, Serialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum Outcome {
@@ -111,7 +113,7 @@ pub enum Outcome {
     },
 }
 
-/// Times are seconds per run. Rates refer to the median time.
+/// The metrics of a measurement. Times are seconds per run. Rates are based on the median time.
 #[derive(Debug, Serialize)]
 pub struct Metrics {
     /// Time of the first run, which includes shader compilation.
@@ -120,9 +122,11 @@ pub struct Metrics {
     /// Mean time per run of each sample.
     pub samples: Vec<f64>,
     pub runs_per_sample: usize,
-    /// Total time of the kernels.
+    /// Total GPU time of the kernels; `None` if the device has no timestamps.
     pub gpu_seconds: Option<f64>,
+    /// `Cost::flops`; `None` if it is 0.
     pub flops: Option<f64>,
+    /// `Cost::bytes`; `None` if it is 0.
     pub bytes: Option<f64>,
     pub flops_per_second: Option<f64>,
     pub bytes_per_second: Option<f64>,
@@ -136,6 +140,7 @@ pub struct Metrics {
     pub kernels: Option<Vec<Kernel>>,
 }
 
+/// The GPU time of one kernel.
 #[derive(Debug, Serialize)]
 pub struct Kernel {
     pub name: String,

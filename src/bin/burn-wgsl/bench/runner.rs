@@ -54,8 +54,8 @@ pub struct Profiled {
 
 /// Times one job on several devices.
 ///
-/// Calls `on_progress` after each step with the device and the fraction of its work that is newly
-/// done. The fractions of a device add up to 1. If the job panics on a device, for example because
+/// Calls `on_progress` after each step with the device and the step's fraction of the device's
+/// work. The fractions of a device add up to 1. If the job panics on a device, for example because
 /// memory runs out, the result of that device is the panic message.
 pub fn measure(
     devices: &[WgslDevice],
@@ -64,9 +64,9 @@ pub fn measure(
     on_progress: impl Fn(&WgslDevice, f64),
 ) -> Vec<Result<Timing, String>> {
     let step = 1.0 / (plan.rounds + 1) as f64;
-    let mut samplers: Vec<Result<Sampler, String>> = Vec::new();
+    let mut timers: Vec<Result<DeviceTimer, String>> = Vec::new();
     for device in devices {
-        samplers.push(catch_panic(|| Sampler::warm_up(*device, prepare(device), plan)));
+        timers.push(catch_panic(|| DeviceTimer::warm_up(*device, prepare(device), plan)));
         on_progress(device, step);
     }
     for round in 0..plan.rounds {
@@ -76,19 +76,18 @@ pub fn measure(
             _ => (0..devices.len()).rev().collect(),
         };
         for index in order {
-            let result = &mut samplers[index];
-            if let Ok(sampler) = result
-                && let Err(message) = catch_panic(|| sampler.sample(plan))
+            let result = &mut timers[index];
+            if let Ok(timer) = result
+                && let Err(message) = catch_panic(|| timer.sample(plan))
             {
                 *result = Err(message);
             }
             on_progress(&devices[index], step);
         }
     }
-    let finish = |sampler: Result<Sampler, String>| {
-        sampler.and_then(|sampler| catch_panic(|| sampler.finish()))
-    };
-    let timings = samplers.into_iter().map(finish).collect();
+    let finish =
+        |timer: Result<DeviceTimer, String>| timer.and_then(|timer| catch_panic(|| timer.finish()));
+    let timings = timers.into_iter().map(finish).collect();
     for device in devices {
         // Free the memory of this job: the next one may need more.
         let _ = catch_panic(|| Wgsl::memory_cleanup(device));
@@ -97,7 +96,7 @@ pub fn measure(
 }
 
 /// Samples one job on one device.
-struct Sampler {
+struct DeviceTimer {
     device: WgslDevice,
     job: Box<dyn Job>,
     first: f64,
@@ -106,25 +105,25 @@ struct Sampler {
     elapsed: Duration,
 }
 
-impl Sampler {
+impl DeviceTimer {
     /// Times the first run, then repeats the job to find the number of runs per sample.
     fn warm_up(device: WgslDevice, job: Box<dyn Job>, plan: &Plan) -> Self {
-        let mut sampler =
+        let mut timer =
             Self { device, job, first: 0.0, runs: 1, samples: Vec::new(), elapsed: Duration::ZERO };
         sync(&device);
-        sampler.first = sampler.time(1).as_secs_f64();
+        timer.first = timer.time(1).as_secs_f64();
         // The second run may compile too: the optimiser has state only after the first step.
-        sampler.time(1);
-        let max_runs = sampler.job.max_runs().min(MAX_RUNS);
+        timer.time(1);
+        let max_runs = timer.job.max_runs().min(MAX_RUNS);
         loop {
-            let elapsed = sampler.time(sampler.runs);
-            if elapsed >= plan.sample_time || sampler.runs >= max_runs {
-                return sampler;
+            let elapsed = timer.time(timer.runs);
+            if elapsed >= plan.sample_time || timer.runs >= max_runs {
+                return timer;
             }
             // Clamped, because short measurements are inaccurate.
             let factor = plan.sample_time.as_secs_f64() / elapsed.as_secs_f64().max(1e-9);
-            sampler.runs =
-                ((sampler.runs as f64 * factor.clamp(1.5, 10.0)).ceil() as usize).min(max_runs);
+            timer.runs =
+                ((timer.runs as f64 * factor.clamp(1.5, 10.0)).ceil() as usize).min(max_runs);
         }
     }
 
@@ -180,7 +179,7 @@ pub fn catch_panic<R>(work: impl FnOnce() -> R) -> Result<R, String> {
     let outer = IS_CATCHING.replace(true);
     let result = panic::catch_unwind(AssertUnwindSafe(work));
     IS_CATCHING.set(outer);
-    result.map_err(|payload| message(payload.as_ref()))
+    result.map_err(|payload| panic_message(payload.as_ref()))
 }
 
 /// Installs a panic hook that prints nothing for panics inside [`catch_panic`]: the report contains
@@ -194,7 +193,7 @@ pub fn silence_caught_panics() {
     }));
 }
 
-fn message(payload: &(dyn Any + Send)) -> String {
+fn panic_message(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
     text.unwrap_or("panic without a message").to_owned()
@@ -243,8 +242,9 @@ mod tests {
         };
         let progress = std::cell::Cell::new(0.0);
         // The job uses no device, so it does not matter which one `auto` selects.
-        let timings =
-            measure(&devices, &PLAN, prepare, |_, part| progress.set(progress.get() + part));
+        let timings = measure(&devices, &PLAN, prepare, |_, fraction| {
+            progress.set(progress.get() + fraction)
+        });
         assert!(timings[0].is_ok());
         assert_eq!(timings[1].as_ref().unwrap_err(), "no memory left");
         assert!((progress.get() - 2.0).abs() < 1e-9, "progress adds up to 1 per device");

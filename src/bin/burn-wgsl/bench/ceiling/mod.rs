@@ -1,4 +1,4 @@
-//! Measured peak rates of a device: the ceilings that results are shown as fractions of.
+//! Measured peak rates of a device (ceilings). Reports show rates as fractions of them.
 //!
 //! A GPU runs the two kernels of this directory. The CPU runs matrix products and memory copies.
 
@@ -49,9 +49,10 @@ impl Ceilings {
             Ok(probes) => probes,
             Err(reason) => return Self { method: reason, ..Self::default() },
         };
-        let share = 1.0 / (compute.len() + copy.len()) as f64;
+        let probe_share = 1.0 / (compute.len() + copy.len()) as f64;
         let min_seconds = |probe: &Probe| {
-            let on_progress = |device: &WgslDevice, part| on_progress(device, part * share);
+            let on_progress =
+                |device: &WgslDevice, fraction| on_progress(device, fraction * probe_share);
             let timing = runner::measure(&[*device], plan, |_| (probe.prepare)(), on_progress)
                 .pop()?
                 .ok()?;

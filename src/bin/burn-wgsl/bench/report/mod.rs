@@ -109,6 +109,65 @@ fn format_estimate(size: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::machine::Machine;
+    use crate::bench::results::{FORMAT, MeasuredDevice};
+    use crate::bench::runner::Timing;
+    use crate::bench::workload::{Suite, WORKLOADS, Workload};
+    use burn_wgsl::WgslDevice;
+    use burn_wgsl::device::ResolvedDevice;
+
+    /// Returns a made-up report in which the GPU takes a tenth of the CPU's time plus 50 µs.
+    pub(super) fn example_report(suite: Suite) -> Report {
+        let machine = Machine::current();
+        let cpu = MeasuredDevice::new(WgslDevice::Cpu, ResolvedDevice::Cpu, &machine);
+        let gpu = MeasuredDevice {
+            selector: "gpu:0".to_owned(),
+            name: "A <GPU> & more".to_owned(),
+            is_cpu: false,
+            ..cpu.clone()
+        };
+        let devices = vec![gpu, cpu];
+        let mut results = Vec::new();
+        let workloads: Vec<&Workload> =
+            WORKLOADS.iter().filter(|workload| workload.suite == suite).collect();
+        for workload in &workloads {
+            let device_sizes = workload
+                .sizes
+                .iter()
+                .flat_map(|size| devices.iter().map(move |device| (*size, device)));
+            for (size, device) in device_sizes {
+                let cost = (workload.cost)(size);
+                let cpu_seconds = cost.flops.max(cost.bytes) / 5e10;
+                let seconds = if device.is_cpu { cpu_seconds } else { 5e-5 + cpu_seconds / 10.0 };
+                let samples = vec![seconds * 0.9, seconds, seconds * 1.2];
+                let timing = Timing { first: 1.0, runs: 1, samples, profile: None };
+                let metrics = Metrics::from_timing(timing, &cost, &device.ceilings, None, false)
+                    .expect("the timing has samples");
+                results.push(Measurement {
+                    suite: workload.suite,
+                    workload: workload.name,
+                    description: workload.description,
+                    unit: workload.unit,
+                    size,
+                    device: device.selector.clone(),
+                    outcome: Outcome::Measured(Box::new(metrics)),
+                });
+            }
+        }
+        let mut report = Report {
+            format: FORMAT,
+            version: "1.0.0",
+            date: "2026-11-21T00:00:00Z".to_owned(),
+            command: Vec::new(),
+            rounds: 3,
+            machine,
+            devices,
+            results,
+            comparisons: Vec::new(),
+        };
+        report.compare(&workloads);
+        report
+    }
 
     #[test]
     fn times_and_sizes_are_formatted_with_units() {
@@ -136,5 +195,15 @@ mod tests {
     fn csv_fields_with_commas_or_quotes_are_quoted() {
         assert_eq!(csv_field("plain"), "plain");
         assert_eq!(csv_field("a, \"b\""), "\"a, \"\"b\"\"\"");
+    }
+
+    #[test]
+    fn terminal_tables_fit_the_width() {
+        for suite in [Suite::Elementwise, Suite::Train, Suite::Precision] {
+            let text = terminal(&example_report(suite));
+            for line in text.lines() {
+                assert!(line.chars().count() <= usize::from(crate::output::WIDTH), "{line}");
+            }
+        }
     }
 }

@@ -86,7 +86,7 @@ fn format_time_range(lower: f64, upper: f64) -> String {
     format!("{lower} - {upper}")
 }
 
-/// Returns the table of one workload, followed by the sizes that were skipped or failed.
+/// Returns the table of the workload of `first`, followed by the sizes that were skipped or failed.
 fn workload_table(report: &Report, first: &Measurement) -> String {
     let reference = report.reference().map_or("-", |device| device.selector.as_str());
     let columns = [
@@ -118,8 +118,9 @@ fn workload_table(report: &Report, first: &Measurement) -> String {
     let columns: Vec<&Column<'_>> = columns.iter().filter(has_cells).collect();
     let headings = columns.iter().map(|column| &*column.heading);
     let mut table = dense_table([first.unit, "device"].into_iter().chain(headings));
-    // Sizes that were not measured, grouped by outcome and reason.
-    let mut gaps: Vec<((&str, &str, &str), Vec<String>)> = Vec::new();
+    // The sizes that were not measured, by outcome, device and reason.
+    type Gap<'a> = (&'a str, &'a str, &'a str);
+    let mut gaps: Vec<(Gap<'_>, Vec<String>)> = Vec::new();
     for measurement in rows.iter().copied() {
         let size = format_size(measurement.size);
         let (status, reason) = match &measurement.outcome {
@@ -147,8 +148,8 @@ fn workload_table(report: &Report, first: &Measurement) -> String {
     text
 }
 
-/// Returns a table of the kernels of one run at the largest size for each device. Empty without
-/// `--profile`.
+/// Returns, for each device, a table of the kernels of one run of the workload of `first` at the
+/// largest size. Empty without `--profile`.
 fn kernel_tables(report: &Report, first: &Measurement) -> String {
     let mut text = String::new();
     for device in &report.devices {
