@@ -140,7 +140,12 @@ fn product(
     let (operands, mut repack) = plan.operands(runtime, [&lhs, &rhs]);
     if half.is_some() {
         if !operands.vec4 {
-            return product(cast::to_compute_type(lhs)?, cast::to_compute_type(rhs)?, bias, strategy);
+            return product(
+                cast::to_compute_type(lhs)?,
+                cast::to_compute_type(rhs)?,
+                bias,
+                strategy,
+            );
         }
         // Rows of 16-bit elements have half the stride and do not alias.
         repack = Repack::None;
