@@ -36,7 +36,7 @@ pub enum Error {
     /// No kernel supports this option.
     #[error("{0} is not supported")]
     Unsupported(&'static str),
-    /// The view has more than [`MAX_RANK`] axes after merging.
+    /// The view has more than `MAX_RANK` axes after merging.
     #[error(
         "a view of shape {shape:?} has more than {MAX_RANK} axes that cannot be merged; reshape it \
          to fewer axes first"

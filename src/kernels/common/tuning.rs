@@ -3,7 +3,7 @@
 //! Without a tuning result, the built-in choice for the class of the adapter applies (`policy.rs`).
 //! A trial times the candidates for one class of shapes, checks each against the scalar strategy,
 //! and stores the winner in a file per adapter, driver and crate version. Trials run on request
-//! ([`tune`]), or on first use with [`Tuning::FirstUse`].
+//! (`burn_wgsl::tune`), or on first use with [`Tuning::FirstUse`].
 
 use std::fmt;
 use std::ops::RangeInclusive;
