@@ -10,7 +10,7 @@ pub struct Adapter {
     /// The adapter's properties, limits and features.
     pub info: AdapterInfo,
     /// The wgpu adapter, for opening a device.
-    pub adapter: wgpu::Adapter,
+    pub(crate) adapter: wgpu::Adapter,
 }
 
 impl AsRef<AdapterInfo> for Adapter {

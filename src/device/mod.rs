@@ -24,14 +24,28 @@ mod selector;
 /// Whether the host can block until the GPU has finished. False only in a browser.
 pub const CAN_BLOCK: bool = !cfg!(target_arch = "wasm32");
 
-pub use adapters::{Adapter, adapters, discover, enumerate};
+pub use adapters::{Adapter, adapters, discover};
 pub use error::DeviceError;
-pub use info::{AdapterInfo, AdapterKind, Api, Features, IMMEDIATE_BYTES, Limits};
+pub use info::{AdapterInfo, AdapterKind, Api, Features, Limits};
 pub use install_hint::install_hint;
 pub use list::{DeviceList, ListedDevice, selectors};
 pub use machine::automatic;
-pub use open::{OpenDevice, open};
-pub use ranking::{Choice, choose, rank};
+pub use ranking::Choice;
 pub use requirements::Shortfall;
 pub use resolve::{Automatic, DEVICE_VARIABLE, ResolvedDevice};
-pub use selector::{ACCEPTED_SELECTORS, WgslDevice};
+pub use selector::WgslDevice;
+
+/// What the runtime and tools use besides the public API.
+#[cfg(not(feature = "internals"))]
+pub(crate) use internals::*;
+#[cfg(feature = "internals")]
+pub use internals::*;
+
+#[allow(unused_imports, reason = "tools use more than the crate")]
+mod internals {
+    pub use super::adapters::enumerate;
+    pub use super::info::IMMEDIATE_BYTES;
+    pub use super::open::{OpenDevice, open};
+    pub use super::ranking::{choose, rank};
+    pub use super::selector::ACCEPTED_SELECTORS;
+}
