@@ -146,7 +146,7 @@ pub struct Features {
     pub f16: bool,
     /// Subgroup operations.
     pub subgroups: bool,
-    /// Immediates (push constants) of at least [`IMMEDIATE_BYTES`] bytes.
+    /// Immediates (push constants) of at least 128 bytes.
     pub immediates: bool,
     /// Timestamps at the start and the end of a pass.
     pub timestamps: bool,

@@ -2,8 +2,8 @@
 //!
 //! A [`WgslDevice`] selects where tensors are stored and ops run. Its text form is a device
 //! selector: `auto`, `gpu:1`, `software`, `cpu`. [`WgslDevice::resolve`] returns the CPU or the
-//! index of an adapter in [`adapters`]; [`open`] opens an adapter. Ranking and selection depend
-//! only on [`AdapterInfo`]. It is plain data, so their tests need no GPU.
+//! index of an adapter in [`adapters`]; [`burn_wgsl::open`](crate::open) opens it. Ranking and
+//! selection depend only on [`AdapterInfo`]. It is plain data, so their tests need no GPU.
 //!
 //! The environment variable [`DEVICE_VARIABLE`] sets the device that `auto` selects. In a browser
 //! there are no environment variables, and adapters are found only asynchronously: [`adapters`] is
@@ -33,7 +33,7 @@ pub use machine::automatic;
 pub use ranking::Choice;
 pub use requirements::Shortfall;
 pub use resolve::{Automatic, DEVICE_VARIABLE, ResolvedDevice};
-pub use selector::WgslDevice;
+pub use selector::{ACCEPTED_SELECTORS, WgslDevice};
 
 /// What the runtime and tools use besides the public API.
 #[cfg(not(feature = "internals"))]
@@ -47,5 +47,4 @@ mod internals {
     pub use super::info::IMMEDIATE_BYTES;
     pub use super::open::{OpenDevice, open};
     pub use super::ranking::{choose, rank};
-    pub use super::selector::ACCEPTED_SELECTORS;
 }
