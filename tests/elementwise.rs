@@ -118,7 +118,7 @@ fn check(row: &'static Row, device: &WgslDevice, tensors: &[Arg], shape: &[usize
     if takes_bool_type(row.reference) {
         args.push(Arg::BoolType);
     }
-    let case = Case { op: row.name, args: Vec::leak(args) };
+    let case = Case { op: row.name, args: args.into() };
     let result = if table::is_extension(row) {
         run_extension(row, tensors, device)
     } else {

@@ -86,7 +86,7 @@ fn row_cases() -> impl Iterator<Item = Case> {
         if takes_bool_type(row.reference) {
             args.push(Arg::BoolType);
         }
-        Case { op: row.name, args: Vec::leak(args) }
+        Case { op: row.name, args: args.into() }
     })
 }
 
@@ -96,7 +96,7 @@ fn check_every_case(types: impl Iterator<Item = Types> + Clone, applies: fn(&Cas
     for device in common::gpus() {
         let before = burn_wgsl::fallbacks();
         for types in types.clone() {
-            for case in common::cases().copied().chain(row_cases()).filter(applies) {
+            for case in common::cases().cloned().chain(row_cases()).filter(applies) {
                 match std::panic::catch_unwind(|| check(&case, &device, types)) {
                     Ok(has_reference) => checked += usize::from(has_reference),
                     Err(panic) => {

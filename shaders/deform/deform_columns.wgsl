@@ -9,22 +9,15 @@
 //#include "lib/bilinear"
 
 fn invocation(i: u32) {
-    let area = p.out_h * p.out_w;
-    let taps = p.kernel_h * p.kernel_w;
-    let tap_plane = i / area;
-    let pixel = i % area;
-    let image = tap_plane / taps / p.offset_groups;
-    let group_channels = p.channels / p.offset_groups;
-    let first_channel = tap_plane / taps % p.offset_groups * group_channels;
-    let position = sample_position(tap_plane, pixel);
-    let inside = is_inside(position);
-    let scale = mask_at(tap_plane, pixel);
-    for (var c = first_channel; c < first_channel + group_channels; c++) {
+    let s = sample_of(i);
+    let inside = is_inside(s.position);
+    let scale = mask_at(s.tap_plane, s.pixel);
+    for (var c = s.first_channel; c < s.end_channel; c++) {
         var v = 0.0;
         if (inside) {
-            v = dot(bilinear_weights(position), neighbours(image * p.channels + c, position));
+            v = dot(bilinear_weights(s.position), neighbours(s.image * p.channels + c, s.position));
         }
-        columns[column_offset(c, tap_plane % taps, image) + pixel] = scale * v;
+        columns[column_offset(c, s.tap, s.image) + s.pixel] = scale * v;
     }
 }
 //#include "lib/invocation"

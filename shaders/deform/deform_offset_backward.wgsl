@@ -16,29 +16,23 @@
 //#include "lib/bilinear"
 
 fn invocation(i: u32) {
-    let area = p.out_h * p.out_w;
-    let taps = p.kernel_h * p.kernel_w;
-    let tap_plane = i / area;
-    let pixel = i % area;
-    let image = tap_plane / taps / p.offset_groups;
-    let group_channels = p.channels / p.offset_groups;
-    let first_channel = tap_plane / taps % p.offset_groups * group_channels;
-    let position = sample_position(tap_plane, pixel);
+    let s = sample_of(i);
     var position_grad = vec2<f32>();
     var factor_grad = 0.0;
-    if (is_inside(position)) {
-        let fraction = position - floor(position);
-        for (var c = first_channel; c < first_channel + group_channels; c++) {
-            let v = neighbours(image * p.channels + c, position);
-            let grad = columns_grad[column_offset(c, tap_plane % taps, image) + pixel];
+    if (is_inside(s.position)) {
+        let fraction = s.position - floor(s.position);
+        for (var c = s.first_channel; c < s.end_channel; c++) {
+            let v = neighbours(s.image * p.channels + c, s.position);
+            let grad = columns_grad[column_offset(c, s.tap, s.image) + s.pixel];
             let down = mix(v.z - v.x, v.w - v.y, fraction.y);
             let right = mix(v.y - v.x, v.w - v.z, fraction.x);
             position_grad += grad * vec2<f32>(down, right);
-            factor_grad += grad * dot(bilinear_weights(position), v);
+            factor_grad += grad * dot(bilinear_weights(s.position), v);
         }
     }
-    position_grad *= mask_at(tap_plane, pixel);
-    let index = tap_plane * 2u * area + pixel;
+    position_grad *= mask_at(s.tap_plane, s.pixel);
+    let area = p.out_h * p.out_w;
+    let index = s.tap_plane * 2u * area + s.pixel;
     offset_grad[index] = position_grad.x;
     offset_grad[index + area] = position_grad.y;
 //#if MASK

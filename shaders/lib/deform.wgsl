@@ -72,3 +72,31 @@ fn mask_at(tap_plane: u32, pixel: u32) -> f32 {
 fn column_offset(c: u32, t: u32, image: u32) -> u32 {
     return ((c * p.kernel_h * p.kernel_w + t) * p.images + image) * p.out_h * p.out_w;
 }
+
+// The sample of one tap of one output pixel, for all channels that share its offset.
+struct Sample {
+    tap_plane: u32,
+    pixel: u32,
+    tap: u32,
+    image: u32,
+    // The range of the channels.
+    first_channel: u32,
+    end_channel: u32,
+    position: vec2<f32>,
+}
+
+// Sample i of offset, in row-major order.
+fn sample_of(i: u32) -> Sample {
+    let area = p.out_h * p.out_w;
+    let taps = p.kernel_h * p.kernel_w;
+    let group_channels = p.channels / p.offset_groups;
+    var s: Sample;
+    s.tap_plane = i / area;
+    s.pixel = i % area;
+    s.tap = s.tap_plane % taps;
+    s.image = s.tap_plane / taps / p.offset_groups;
+    s.first_channel = s.tap_plane / taps % p.offset_groups * group_channels;
+    s.end_channel = s.first_channel + group_channels;
+    s.position = sample_position(s.tap_plane, s.pixel);
+    return s;
+}

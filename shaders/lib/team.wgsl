@@ -1,12 +1,16 @@
-// A workgroup of WORKGROUP_SIZE invocations in teams of TEAM_SIZE. Each team reduces one line.
+// The entry point of kernels whose invocations reduce lines in teams: a workgroup of WORKGROUP_SIZE
+// invocations consists of teams of TEAM_SIZE, and each team reduces one line.
 // The local indices of a team's members are TEAM_STRIDE apart. With stride 1, members are neighbours. With
 // stride TEAMS, neighbouring invocations are in different teams.
-// The including shader must define the type `Partial`, the contribution of a member, and
-// `combine(Partial, Partial)`.
+// The including shader must bind `p` with a field `count`, the number of lines, and define
+//   reduce_line(line: u32, local_index: u32), which every member of a team calls;
+//   the type `Partial`, the contribution of a member, and combine(Partial, Partial).
 // The order of combination is the same for every line, so results repeat bit for bit.
 // TEAM: a team may have several members. Without TEAM, each invocation is a team.
 // SUBGROUP: a team is a subgroup of eight and needs no barrier. The including shader must define
 // `shuffle_xor(Partial, mask)`.
+//#include "lib/grid"
+
 const WORKGROUP_SIZE: u32 = 64u;
 const TEAM_SIZE: u32 = 1u;
 const TEAM_STRIDE: u32 = 1u;
@@ -22,14 +26,8 @@ fn member_index(local_index: u32) -> u32 {
     return local_index / TEAM_STRIDE % TEAM_SIZE;
 }
 
-// may_exit: whether a team without a line may return early. A team that uses barriers may not: it repeats the
-// last line instead.
-// team_combine: combines the contributions of all members. Every member gets the result.
+// Combines the contributions of all members of a team. Every member gets the result.
 //#if TEAM
-fn may_exit(line: u32, lines: u32) -> bool {
-    return false;
-}
-
 //#if SUBGROUP
 fn team_combine(local_index: u32, partial: Partial) -> Partial {
     let of_two = combine(partial, shuffle_xor(partial, 1u));
@@ -55,11 +53,25 @@ fn team_combine(local_index: u32, partial: Partial) -> Partial {
 }
 //#endif
 //#else
-fn may_exit(line: u32, lines: u32) -> bool {
-    return line >= lines;
-}
-
 fn team_combine(local_index: u32, partial: Partial) -> Partial {
     return partial;
 }
 //#endif
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    // Neighbouring teams reduce neighbouring lines.
+    let line = group_index(group, groups) * TEAMS + team_index(local_index);
+//#if TEAM
+    // Members share barriers, so a team without a line repeats the last one.
+    reduce_line(min(line, p.count - 1u), local_index);
+//#else
+    if (line < p.count) {
+        reduce_line(line, local_index);
+    }
+//#endif
+}

@@ -1,7 +1,7 @@
 // Buffers that move four elements per load or store, of any type: Words4 is four 32-bit words, Halves4 four
 // 16-bit words.
-// LOADS_U64, for software adapters: 32-bit words move in pairs as u64, because there every element of a load is
-// bounds-checked and moved separately.
+// LOADS_U64, for software adapters: 32-bit words move in pairs as u64, because there every element of a load
+// is bounds-checked and moved separately.
 //#if LOADS_U64
 alias Words4 = vec2<u64>;
 alias Halves4 = u64;

@@ -3,18 +3,18 @@
 // Default: rows are contiguous, and a load has four steps of one row.
 // ACROSS: columns are contiguous, and a load has one step of four rows.
 // Each team sums one split of a line, which is a block of four rows of a matrix.
-//#include "lib/grid"
 //#include "lib/walk"
 //#include "lib/vector"
 //#include "lib/team"
 
 struct Params {
+    // Splits of all lines.
+    count: u32,
     // Rows of a matrix, and its blocks of four rows.
     rows: u32,
     row_blocks: u32,
     // Row blocks of all matrices.
     lines: u32,
-    splits: u32,
     // Loads of a line.
     len: u32,
     // Loads of a split; the last one may have fewer.
@@ -54,15 +54,7 @@ fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 }
 //#endif
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
-    let team = group_index(group, groups) * TEAMS + team_index(local_index);
-    if (may_exit(team, p.lines * p.splits)) { return; }
-    let index = min(team, p.lines * p.splits - 1u);
+fn reduce_line(index: u32, local_index: u32) {
     let split = index / p.lines;
     let line = index % p.lines;
     let matrix = line / p.row_blocks;

@@ -3,12 +3,12 @@
 // CENTER: layer norm (J. L. Ba et al., 2016). Otherwise RMS norm (B. Zhang and R. Sennrich, 2019): the mean
 // is replaced by zero, and there is no beta.
 // Each team computes one row.
-//#include "lib/grid"
 //#include "lib/vector"
 //#include "lib/team"
 
 struct Params {
-    rows: u32,
+    // Rows.
+    count: u32,
     // Loads of a row.
     len: u32,
     epsilon: f32,
@@ -37,15 +37,7 @@ fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 }
 //#endif
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
-    let team = group_index(group, groups) * TEAMS + team_index(local_index);
-    if (may_exit(team, p.rows)) { return; }
-    let row = min(team, p.rows - 1u);
+fn reduce_line(row: u32, local_index: u32) {
     let base = row * p.len;
     let first = member_index(local_index);
     let count = f32(p.len * VALUES_PER_LOAD);

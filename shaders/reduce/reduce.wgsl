@@ -8,7 +8,6 @@
 // VEC4: ALONG or ACROSS. WORDS: with VEC4, elements have 32 bits. FLAT: at most one axis is reduced.
 // Each team reduces one split of a line; with ACROSS, of four lines. The order of combination depends only on
 // the layout and the adapter, so results repeat bit for bit.
-//#include "lib/grid"
 //#include "lib/walk"
 //#include "lib/team"
 //#if WORDS
@@ -22,10 +21,10 @@ alias O = f32;
 const LINE_ELEMENTS_PER_LOAD: u32 = 1u;
 
 struct Params {
+    // Splits of all lines.
+    count: u32,
     // Lines; with ACROSS, groups of four lines.
     lines: u32,
-    // Splits of a line.
-    splits: u32,
     // Loads of a line.
     len: u32,
     // Loads of a split; the last one may have fewer.
@@ -217,16 +216,7 @@ fn reduce_loads(base: u32, first: u32, end: u32) -> Partial {
     return total;
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
-    // Neighbouring teams reduce neighbouring lines.
-    let team = group_index(group, groups) * TEAMS + team_index(local_index);
-    if (may_exit(team, p.lines * p.splits)) { return; }
-    let index = min(team, p.lines * p.splits - 1u);
+fn reduce_line(index: u32, local_index: u32) {
     let split = index / p.lines;
     let line = index % p.lines;
     let start = split * p.split_len;

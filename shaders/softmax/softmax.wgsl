@@ -3,12 +3,12 @@
 // LOG: out is the logarithm of that.
 // Each team computes one line. Maximum and sum are found in one pass: the sum is rescaled whenever the
 // maximum grows (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018).
-//#include "lib/grid"
 //#include "lib/vector"
 //#include "lib/team"
 
 struct Params {
-    lines: u32,
+    // Lines.
+    count: u32,
     // Loads of a line.
     len: u32,
     // Distance between the loads of a line.
@@ -63,15 +63,7 @@ fn accumulate(total: Partial, v: Values) -> Partial {
     return Partial(maximum, total.sum * exp_(total.maximum - shift) + sum_of(exp_of(v - shift)));
 }
 
-@compute @workgroup_size(WORKGROUP_SIZE)
-fn main(
-    @builtin(workgroup_id) group: vec3<u32>,
-    @builtin(num_workgroups) groups: vec3<u32>,
-    @builtin(local_invocation_index) local_index: u32,
-) {
-    let team = group_index(group, groups) * TEAMS + team_index(local_index);
-    if (may_exit(team, p.lines)) { return; }
-    let line = min(team, p.lines - 1u);
+fn reduce_line(line: u32, local_index: u32) {
     let base = (line / p.stride) * p.stride * p.len + line % p.stride;
     let first = base + member_index(local_index) * p.stride;
     let step = TEAM_SIZE * p.stride;

@@ -180,7 +180,7 @@ pub(crate) mod prelude {
     pub(crate) use super::super::Wgsl;
     pub(crate) use super::super::context::{Conversion, OpContext, OpOutput, Operand};
     pub(crate) use super::super::kinds::*;
-    pub(crate) use super::super::launch::*;
+    pub(crate) use super::super::launchers::*;
     pub(crate) use super::super::resolve::{HAS_CPU, fail_without_cpu};
     pub(crate) use super::super::transfer::{into_data, to_device, upload};
     pub(crate) use super::{elementwise_methods, methods, run};

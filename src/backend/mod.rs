@@ -10,7 +10,7 @@
 //! 1. `fallback` counts fallbacks; `resolve` resolves the device of an op.
 //! 2. `tensor` defines the tensor types; `transfer` uploads tensors and reads them back.
 //! 3. `context` converts operands and results.
-//! 4. `kinds` names the types in the rows; `launch` converts Burn's arguments for the launchers.
+//! 4. `kinds` names the types in the rows; `launchers` converts Burn's arguments.
 //! 5. `contract` defines the macros that read the tables, and the names that the rows use.
 //! 6. The tables: `float`, `int`, `boolean`, `activation`, `module`, `quantized`, `extension`.
 //!    `float` and `int` use `random`, which uses their methods.
@@ -24,7 +24,7 @@ mod transfer;
 mod context;
 mod contract;
 mod kinds;
-mod launch;
+mod launchers;
 
 mod activation;
 mod boolean;

@@ -17,7 +17,8 @@ macro_rules! checked_convs {
             bias: Option<FlexTensor>,
             options: ConvOptions<$axes>,
         ) -> FlexTensor {
-            if let Err(error) = conv::check_shapes(&x.shape(), &weight.shape(), options.clone().into()) {
+            let checked = conv::check_shapes(&x.shape(), &weight.shape(), options.clone().into());
+            if let Err(error) = checked {
                 panic!("{}: {error}", stringify!($name));
             }
             Flex::$name(x, weight, bias, options)

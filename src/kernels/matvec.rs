@@ -15,10 +15,10 @@ static MATVEC: Source =
 
 params! {
     struct MatvecParams {
+        count: u32,
         rows: u32,
         row_blocks: u32,
         lines: u32,
-        splits: u32,
         len: u32,
         split_len: u32,
         a_row: i32,
@@ -84,10 +84,10 @@ pub(crate) fn matvec(
         inputs: &[a, x],
         outputs: &[&out],
         params: &MatvecParams {
+            count: (lines * splits) as u32,
             rows: rows as u32,
             row_blocks: row_blocks as u32,
             lines: lines as u32,
-            splits: splits as u32,
             len: (len / per_load) as u32,
             split_len: (split_len.min(len) / per_load) as u32,
             a_row: a_row as i32,

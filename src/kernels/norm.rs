@@ -16,7 +16,7 @@ static NORM: Source =
 
 params! {
     struct NormParams {
-        rows: u32,
+        count: u32,
         len: u32,
         epsilon: f32,
         has_beta: u32,
@@ -92,7 +92,7 @@ fn normalise(
         inputs: &inputs,
         outputs: &[&out],
         params: &NormParams {
-            rows: rows as u32,
+            count: rows as u32,
             len: loads as u32,
             epsilon,
             has_beta: u32::from(beta.is_some()),

@@ -23,8 +23,8 @@ static REDUCE: Source =
 
 params! {
     struct ReduceParams {
+        count: u32,
         lines: u32,
-        splits: u32,
         len: u32,
         split_len: u32,
         divisor: f32,
@@ -389,8 +389,8 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         inputs: &[tensor],
         outputs: &[&out],
         params: &ReduceParams {
+            count: (lines * splits) as u32,
             lines: lines as u32,
-            splits: splits as u32,
             len: (len / per_load) as u32,
             split_len: (split_len.min(len) / per_load) as u32,
             divisor: len as f32,

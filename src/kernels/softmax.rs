@@ -14,7 +14,7 @@ static SOFTMAX: Source =
 
 params! {
     struct SoftmaxParams {
-        lines: u32,
+        count: u32,
         len: u32,
         stride: u32,
         pad0: u32,
@@ -68,7 +68,7 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
         inputs: &[&tensor],
         outputs: &[&out],
         params: &SoftmaxParams {
-            lines: lines as u32,
+            count: lines as u32,
             len: loads as u32,
             stride: stride as u32,
             pad0: 0,

@@ -7,7 +7,8 @@
 /// A field of a Rust parameter struct.
 #[derive(Debug, Clone, Copy)]
 pub struct ParamField {
-    /// The name, which is the same in WGSL. Fields named `pad*` are padding and exist only in Rust.
+    /// The name, which is the same in WGSL. `pad`, `pad0`, `pad1`, .. are padding, which WGSL may
+    /// declare otherwise or not at all.
     pub name: &'static str,
     /// Offset in bytes from the start of the struct.
     pub offset: usize,
@@ -47,7 +48,7 @@ impl_params_for_scalars! { u32 i32 f32 }
 /// Declares a kernel's parameter struct as `#[repr(C)]`, derives `Pod` and implements [`Params`].
 ///
 /// WGSL aligns nested structs and `vec4`s to 16 bytes and pads the struct to a multiple of 16
-/// bytes. Declare the padding as fields named `pad*`.
+/// bytes. Declare the padding as fields named `pad` or `padN`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! params {

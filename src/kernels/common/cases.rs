@@ -1,6 +1,8 @@
 //! Test cases as plain data: an op and its arguments. Correctness tests, gradient checks and
 //! benchmarks iterate over them.
 
+use std::borrow::Cow;
+
 use super::options::{GridPadding, InterpolateMode, ScatterOp};
 
 /// The contents and layout of a tensor argument.
@@ -90,17 +92,17 @@ pub enum Arg {
 pub type PerAxis = &'static [usize];
 
 /// An op and its arguments.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Case {
     /// The name of the method in Burn's contract.
     pub op: &'static str,
     /// The arguments in the order of the method, without the device.
-    pub args: &'static [Arg],
+    pub args: Cow<'static, [Arg]>,
 }
 
 /// Returns the case of an op and its arguments.
 pub const fn case(op: &'static str, args: &'static [Arg]) -> Case {
-    Case { op, args }
+    Case { op, args: Cow::Borrowed(args) }
 }
 
 const fn input(fill: Fill, shape: &'static [usize]) -> Arg {

@@ -39,11 +39,10 @@ pub(crate) fn team_along(runtime: &Runtime, lines: usize, loads: usize) -> Team 
 
 /// Returns the team for lines that are neighbours in memory, of `loads` loads each.
 pub(crate) fn team_across(runtime: &Runtime, vec4: bool, loads: usize) -> Team {
-    match vec4 {
-        _ if software_policy(runtime).is_some() || loads < 64 => Team::SINGLE,
-        true => ACROSS_VEC4,
-        false => ACROSS,
+    if software_policy(runtime).is_some() || loads < 64 {
+        return Team::SINGLE;
     }
+    if vec4 { ACROSS_VEC4 } else { ACROSS }
 }
 
 /// Returns every team that [`team_along`] can return.
