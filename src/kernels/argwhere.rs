@@ -2,12 +2,12 @@
 
 use super::cast;
 use super::common::cases::Case;
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::shape_words;
 use super::composed::views;
 use super::scan::{ScanOp, scan};
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, MAX_RANK, Result, Tensor};
 
 static ARGWHERE: Source =
@@ -20,6 +20,18 @@ params! {
         pad0: u32,
         pad1: u32,
         shape: [[u32; 4]; MAX_RANK / 4],
+    }
+}
+
+/// The kernel, which has a single variant.
+#[derive(Debug, Clone, Copy, Hash)]
+struct ArgwhereKernel;
+
+impl Kernel for ArgwhereKernel {
+    type Params = ArgwhereParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&ARGWHERE)
     }
 }
 
@@ -49,7 +61,7 @@ pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor>
         return Ok(out);
     }
     Launch {
-        variant: &Variant::new(&ARGWHERE),
+        kernel: &ArgwhereKernel,
         inputs: &[&tensor, counts],
         outputs: &[&out],
         params: &ArgwhereParams {
@@ -68,7 +80,7 @@ pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor>
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    vec![Variant::new(&ARGWHERE)]
+    variants_of([ArgwhereKernel])
 }
 
 /// No cases: `bool_argwhere` is asynchronous. `tests/behaviour.rs` tests it.

@@ -3,14 +3,14 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
-use super::common::launch::{Launch, div_up};
+use super::common::launch::{Launch, div_up, variants_of};
 use super::common::options::AttentionOptions;
 use super::common::policy;
 use super::common::team::Team;
 use super::composed::{create, views};
 use super::elementwise::ScalarValue;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 static ATTENTION: Source = Source::new::<AttentionParams>(
@@ -67,18 +67,32 @@ impl OperandLayout {
 /// Query rows that a workgroup computes.
 const ROWS: u32 = 8;
 
-/// Returns the variant for teams whose members compute `cols` vec4 columns each. `biased`: there is
-/// a softcap, a mask or a bias.
-fn variant(team: Team, cols: u32, biased: bool) -> Variant {
-    let teams = team.workgroup_size / team.size;
-    Variant::new(&ATTENTION)
-        .flag("SUBGROUP", team.subgroup)
-        .flag("BIASED", biased)
-        .int("WORKGROUP_SIZE", team.workgroup_size)
-        .int("ROWS", ROWS)
-        .int("COLS", cols)
-        .int("TEAM_SIZE", team.size)
-        .int("ROWS_PER_TEAM", ROWS / teams)
+/// The attention kernel.
+#[derive(Debug, Clone, Copy, Hash)]
+struct AttentionKernel {
+    /// The invocations that compute the columns of a row.
+    team: Team,
+    /// Columns per member of the team, in vec4s.
+    cols: u32,
+    /// Whether there is a softcap, a mask or a bias.
+    biased: bool,
+}
+
+impl Kernel for AttentionKernel {
+    type Params = AttentionParams;
+
+    fn variant(&self) -> Variant {
+        let Self { team, cols, biased } = *self;
+        let teams = team.workgroup_size / team.size;
+        Variant::new(&ATTENTION)
+            .flag("SUBGROUP", team.subgroup)
+            .flag("BIASED", biased)
+            .int("WORKGROUP_SIZE", team.workgroup_size)
+            .int("ROWS", ROWS)
+            .int("COLS", cols)
+            .int("TEAM_SIZE", team.size)
+            .int("ROWS_PER_TEAM", ROWS / teams)
+    }
 }
 
 /// Computes `softmax(query @ key^T) @ value` for `[batch, heads, queries, width]`,
@@ -152,7 +166,7 @@ pub fn attention(
     let col_blocks = div_up(value_width, (cols * team.size) as usize);
     let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
     Launch {
-        variant: &variant(team, cols, biased),
+        kernel: &AttentionKernel { team, cols, biased },
         inputs: &inputs,
         outputs: &[&out],
         params: &AttentionParams {
@@ -221,8 +235,9 @@ fn sizes(tensor: &Tensor) -> Result<[usize; 4]> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let teams = policy::all_attention_teams();
-    teams.flat_map(|(team, cols)| [false, true].map(|biased| variant(team, cols, biased))).collect()
+    variants_of(policy::all_attention_teams().flat_map(|(team, cols)| {
+        [false, true].map(|biased| AttentionKernel { team, cols, biased })
+    }))
 }
 
 /// The cases that the family must pass.

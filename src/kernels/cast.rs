@@ -6,11 +6,11 @@
 use smallvec::smallvec;
 
 use super::common::cases::Case;
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::Walk;
 use super::elementwise::Map;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 static CAST: Source =
@@ -26,16 +26,28 @@ params! {
     }
 }
 
-/// Returns the variant for a conversion from or to 16-bit floats.
-fn half_variant(from: DType, to: DType) -> Variant {
-    let name = |dtype, names: [&'static str; 3]| match dtype {
-        DType::F32 => names[0],
-        DType::F16 => names[1],
-        _ => names[2],
-    };
-    Variant::new(&CAST)
-        .flag(name(from, ["FROM_F32", "FROM_F16", "FROM_BF16"]), true)
-        .flag(name(to, ["TO_F32", "TO_F16", "TO_BF16"]), true)
+/// The kernel: a conversion from or to 16-bit floats.
+#[derive(Debug, Clone, Copy, Hash)]
+struct CastKernel {
+    /// The type of the tensor.
+    from: DType,
+    /// The type of the result.
+    to: DType,
+}
+
+impl Kernel for CastKernel {
+    type Params = CastParams;
+
+    fn variant(&self) -> Variant {
+        let name = |dtype, names: [&'static str; 3]| match dtype {
+            DType::F32 => names[0],
+            DType::F16 => names[1],
+            _ => names[2],
+        };
+        Variant::new(&CAST)
+            .flag(name(self.from, ["FROM_F32", "FROM_F16", "FROM_BF16"]), true)
+            .flag(name(self.to, ["TO_F32", "TO_F16", "TO_BF16"]), true)
+    }
 }
 
 /// Converts the elements to another type. Integers wrap, floats are truncated to integers and
@@ -110,7 +122,7 @@ pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
     }
     let pairs = out.len().div_ceil(2);
     Launch {
-        variant: &half_variant(tensor.dtype(), to),
+        kernel: &CastKernel { from: tensor.dtype(), to },
         inputs: &[tensor],
         outputs: &[&out],
         params: &CastParams {
@@ -177,10 +189,10 @@ fn maps() -> Vec<(Map, DType)> {
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let floats = [DType::F32, DType::F16, DType::BF16];
-    let pairs = floats.into_iter().flat_map(|from| floats.map(|to| (from, to)));
-    let halves = pairs.filter(|(from, to)| from.is_half() || to.is_half());
-    let halves = halves.map(|(from, to)| half_variant(from, to));
-    halves.chain(maps().into_iter().flat_map(|(map, from)| map.variants(&[from]))).collect()
+    let pairs = floats.into_iter().flat_map(|from| floats.map(|to| CastKernel { from, to }));
+    let mut out = variants_of(pairs.filter(|pair| pair.from.is_half() || pair.to.is_half()));
+    out.extend(maps().into_iter().flat_map(|(map, from)| map.variants(&[from])));
+    out
 }
 
 /// No cases: arguments of a case cannot name an element type. `tests/types.rs` tests conversions.

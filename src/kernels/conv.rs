@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::conv_geometry::{ConvGeometry, Window, kernel_extent, spatial_sizes};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
-use super::common::launch::Launch;
+use super::common::launch::{Launch, variants_of};
 use super::common::options::{ConvOptions, TransposedOptions};
 use super::common::padded_input::{PaddedInput, with_three_axes};
 use super::common::strategy::GemmSizes;
@@ -24,7 +24,7 @@ use super::composed::views;
 use super::reduce::{self, Reduction};
 use super::{depthwise, matmul};
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
 static CONV: Source =
@@ -50,7 +50,7 @@ params! {
 }
 
 /// The kernels of a convolution, each a matrix product per group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Pass {
     /// The output: padded input times weight.
     Forward,
@@ -58,22 +58,36 @@ enum Pass {
     WeightBackward,
 }
 
-impl Pass {
-    /// Returns the variant; `volume`: the depth of the padded input is above 1.
-    fn variant(self, volume: bool, tiling: Tiling, operands: GemmOperands) -> Variant {
-        let forward = self == Self::Forward;
+/// The kernel of a pass.
+#[derive(Debug, Clone, Copy, Hash)]
+struct ConvKernel {
+    /// The product that the kernel computes.
+    pass: Pass,
+    /// Whether the depth of the padded input is above 1.
+    volume: bool,
+    /// The mapping of the product to workgroups.
+    tiling: Tiling,
+    /// Whether the operands are read in vec4s.
+    vec4: bool,
+}
+
+impl Kernel for ConvKernel {
+    type Params = ConvParams;
+
+    fn variant(&self) -> Variant {
+        let Self { pass, volume, tiling, vec4 } = *self;
+        let forward = pass == Pass::Forward;
         let tiled = matches!(tiling, Tiling::Tiled { .. });
         let source = if forward { &CONV } else { &CONV_WEIGHT_BACKWARD };
+        let variant = Variant::new(source).flag("BIAS", forward).flag("VOLUME", volume);
         // The rows of the forward product are the pixels of the output, which are contiguous.
-        gemm::define(
-            Variant::new(source).flag("BIAS", forward).flag("VOLUME", volume),
-            tiling,
-            operands,
-        )
-        .flag("OUT_VEC4", operands.vec4 && !forward)
-        .flag("ROWS_FAST", forward && tiled)
+        gemm::define(variant, tiling, GemmOperands { vec4, ..GemmOperands::default() })
+            .flag("OUT_VEC4", vec4 && !forward)
+            .flag("ROWS_FAST", forward && tiled)
     }
+}
 
+impl Pass {
     /// Runs the product over images with `channels` channels per group, and sums its splits. The
     /// result has the shape `[groups, m, n]`; the shader defines the order of its elements.
     fn run(
@@ -93,9 +107,8 @@ impl Pass {
         if !out.is_empty() {
             let tiling = plan.tiling(runtime, vec4);
             let (workgroups, params) = plan.params(tiling);
-            let operands = GemmOperands { vec4, ..GemmOperands::default() };
             Launch {
-                variant: &self.variant(g.input[0] > 1, tiling, operands),
+                kernel: &ConvKernel { pass: self, volume: g.input[0] > 1, tiling, vec4 },
                 inputs,
                 outputs: &[&out],
                 params: &ConvParams {
@@ -380,7 +393,7 @@ pub fn transposed_weight_backward(
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let mut out = Vec::new();
+    let mut kernels = Vec::new();
     for (tiling, operands) in gemm::all() {
         let GemmOperands { vec4, a_transposed, b_transposed, half } = operands;
         let direct = matches!(tiling, Tiling::Direct { .. });
@@ -388,10 +401,10 @@ pub fn variants() -> Vec<Variant> {
             continue;
         }
         for pass in [Pass::Forward, Pass::WeightBackward] {
-            out.extend([false, true].map(|volume| pass.variant(volume, tiling, operands)));
+            kernels.extend([false, true].map(|volume| ConvKernel { pass, volume, tiling, vec4 }));
         }
     }
-    out
+    variants_of(kernels)
 }
 
 /// The cases that the family must pass.

@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::Walk;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
 
 static CROSS: Source =
@@ -19,6 +19,18 @@ params! {
         lhs_stride: i32,
         rhs_stride: i32,
         walk: Walk,
+    }
+}
+
+/// The kernel, which has a single variant.
+#[derive(Debug, Clone, Copy, Hash)]
+struct CrossKernel;
+
+impl Kernel for CrossKernel {
+    type Params = CrossParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&CROSS)
     }
 }
 
@@ -53,7 +65,7 @@ pub fn cross(lhs: Tensor, rhs: Tensor, axis: usize) -> Result<Tensor> {
     let [out_stride, lhs_stride, rhs_stride] =
         [0, 1, 2].map(|i: usize| layouts[i].strides[axis] as i32);
     Launch {
-        variant: &Variant::new(&CROSS),
+        kernel: &CrossKernel,
         inputs: &[&lhs, &rhs],
         outputs: &[&out],
         params: &CrossParams {
@@ -72,7 +84,7 @@ pub fn cross(lhs: Tensor, rhs: Tensor, axis: usize) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    vec![Variant::new(&CROSS)]
+    variants_of([CrossKernel])
 }
 
 /// The cases that the family must pass.

@@ -6,12 +6,12 @@ use smallvec::SmallVec;
 
 use super::cast;
 use super::common::cases::{Arg, Case, below, case, given, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::policy;
 use super::composed::views;
 use super::elementwise::{Map, ScalarValue};
 use crate::params;
-use crate::runtime::{Runtime, Source, Variant};
+use crate::runtime::{Kernel, Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static CTC: Source = Source::new::<CtcParams>("ctc", include_str!("../../shaders/ctc/ctc.wgsl"));
@@ -31,9 +31,31 @@ params! {
     }
 }
 
-/// Returns the variant of the recursion; a workgroup computes one sequence.
-fn variant(workgroup_size: u32) -> Variant {
-    Variant::new(&CTC).int("WORKGROUP_SIZE", workgroup_size)
+/// The kernel of the recursions; a workgroup computes one.
+#[derive(Debug, Clone, Copy, Hash)]
+struct CtcKernel {
+    /// Invocations of a workgroup.
+    workgroup_size: u32,
+}
+
+impl Kernel for CtcKernel {
+    type Params = CtcParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&CTC).int("WORKGROUP_SIZE", self.workgroup_size)
+    }
+}
+
+/// The kernel of the gradient, which has a single variant.
+#[derive(Debug, Clone, Copy, Hash)]
+struct CtcBackwardKernel;
+
+impl Kernel for CtcBackwardKernel {
+    type Params = CtcParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&CTC_BACKWARD)
+    }
 }
 
 /// The target sequences, and the lengths of inputs and targets.
@@ -133,8 +155,9 @@ impl CtcProblem {
         let states = 2 * self.labels + 1;
         let table = Tensor::empty(self.runtime(), &[count, rows, states], DType::F32, &inputs)?;
         let loss = Tensor::empty(self.runtime(), &[self.batch], DType::F32, &inputs)?;
+        let workgroup_size = policy::recursion_workgroup_size(self.runtime());
         Launch {
-            variant: &variant(policy::recursion_workgroup_size(self.runtime())),
+            kernel: &CtcKernel { workgroup_size },
             inputs: &inputs,
             outputs: &[&table, &loss],
             params: &self.params(count, rows),
@@ -189,7 +212,7 @@ pub fn ctc_loss_backward(log_probs: Tensor, sequences: Sequences, grad: Tensor) 
     Map::new("s", DType::F32).with(&[ScalarValue::Float(0.0)], DType::F32).write_to(&[], &out)?;
     let count = problem.steps * problem.batch;
     Launch {
-        variant: &Variant::new(&CTC_BACKWARD),
+        kernel: &CtcBackwardKernel,
         inputs: &inputs,
         outputs: &[&out],
         params: &problem.params(count, problem.steps),
@@ -202,8 +225,10 @@ pub fn ctc_loss_backward(log_probs: Tensor, sequences: Sequences, grad: Tensor) 
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let recursions = policy::all_recursion_workgroup_sizes().map(variant);
-    recursions.into_iter().chain([Variant::new(&CTC_BACKWARD)]).collect()
+    let workgroup_sizes = policy::all_recursion_workgroup_sizes();
+    let recursions =
+        variants_of(workgroup_sizes.map(|workgroup_size| CtcKernel { workgroup_size }));
+    [recursions, variants_of([CtcBackwardKernel])].concat()
 }
 
 /// The cases that the family must pass.

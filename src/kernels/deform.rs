@@ -7,14 +7,14 @@ use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::conv_geometry::ConvGeometry;
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::{ConvOptions, DeformOptions};
 use super::common::policy;
 use super::common::table::rows;
 use super::composed::views;
 use super::{conv, elementwise, matmul};
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 static DEFORM_COLUMNS: Source = Source::new::<DeformParams>(
@@ -55,8 +55,37 @@ params! {
     }
 }
 
-fn variant(source: &'static Source, mask: bool) -> Variant {
-    Variant::new(source).flag("MASK", mask)
+/// The kernels of a deformable convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum DeformPass {
+    /// The columns of samples.
+    Columns,
+    /// The gradients of the offset and the mask.
+    OffsetBackward,
+    /// The gradient of the input.
+    XBackward,
+}
+
+/// The kernel of a pass.
+#[derive(Debug, Clone, Copy, Hash)]
+struct DeformKernel {
+    /// What the kernel computes.
+    pass: DeformPass,
+    /// Whether there is a mask.
+    mask: bool,
+}
+
+impl Kernel for DeformKernel {
+    type Params = DeformParams;
+
+    fn variant(&self) -> Variant {
+        let source = match self.pass {
+            DeformPass::Columns => &DEFORM_COLUMNS,
+            DeformPass::OffsetBackward => &DEFORM_OFFSET_BACKWARD,
+            DeformPass::XBackward => &DEFORM_X_BACKWARD,
+        };
+        Variant::new(source).flag("MASK", self.mask)
+    }
 }
 
 /// The gradients of a deformable convolution.
@@ -141,7 +170,7 @@ impl DeformProblem {
     /// Runs a kernel with `count` invocations; `bands` is the number of bands per plane.
     fn launch(
         &self,
-        source: &'static Source,
+        pass: DeformPass,
         inputs: &[&Tensor],
         outputs: &[&Tensor],
         count: usize,
@@ -156,7 +185,7 @@ impl DeformProblem {
         let [_, padding_h, padding_w] = padding.map(|size| size as u32);
         let [_, dilation_h, dilation_w] = dilation.map(|step| step as u32);
         Launch {
-            variant: &variant(source, self.mask.is_some()),
+            kernel: &DeformKernel { pass, mask: self.mask.is_some() },
             inputs,
             outputs,
             params: &DeformParams {
@@ -191,7 +220,8 @@ impl DeformProblem {
     fn columns(&self) -> Result<Tensor> {
         let inputs = self.inputs(&[&self.x]);
         let out = Tensor::empty(self.x.runtime(), &self.columns_shape(), DType::F32, &inputs)?;
-        self.launch(&DEFORM_COLUMNS, &inputs, &[&out], self.offset.len() / 2, 1, out.len() * 8)?;
+        let (count, work) = (self.offset.len() / 2, out.len() * 8);
+        self.launch(DeformPass::Columns, &inputs, &[&out], count, 1, work)?;
         Ok(out)
     }
 
@@ -203,14 +233,8 @@ impl DeformProblem {
         let offset = empty_like(&self.offset)?;
         let mask = self.mask.as_ref().map(empty_like).transpose()?;
         let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&offset).chain(&mask).collect();
-        self.launch(
-            &DEFORM_OFFSET_BACKWARD,
-            &inputs,
-            &outputs,
-            offset.len() / 2,
-            1,
-            columns_grad.len() * 16,
-        )?;
+        let (count, work) = (offset.len() / 2, columns_grad.len() * 16);
+        self.launch(DeformPass::OffsetBackward, &inputs, &outputs, count, 1, work)?;
         drop(outputs);
         Ok((offset, mask))
     }
@@ -226,7 +250,7 @@ impl DeformProblem {
         let busy = policy::busy_bands(self.x.runtime());
         let bands = busy.div_ceil(planes.max(1)).min(size[2]).max(1);
         let work = columns_grad.len() * bands * 8;
-        self.launch(&DEFORM_X_BACKWARD, &inputs, &[&out], planes * bands, bands, work)?;
+        self.launch(DeformPass::XBackward, &inputs, &[&out], planes * bands, bands, work)?;
         Ok(out)
     }
 }
@@ -309,8 +333,9 @@ pub fn deform_conv2d_backward(
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let sources = [&DEFORM_COLUMNS, &DEFORM_OFFSET_BACKWARD, &DEFORM_X_BACKWARD];
-    sources.into_iter().flat_map(|source| [variant(source, false), variant(source, true)]).collect()
+    let passes = [DeformPass::Columns, DeformPass::OffsetBackward, DeformPass::XBackward];
+    let kernels = |pass| [false, true].map(|mask| DeformKernel { pass, mask });
+    variants_of(passes.into_iter().flat_map(kernels))
 }
 
 /// The cases that the family must pass.

@@ -3,13 +3,13 @@
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::conv_geometry::{ConvGeometry, Window};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::padded_input::PaddedInput;
 use super::common::policy;
 use super::composed::views;
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 static DEPTHWISE: Source = Source::new::<DepthwiseParams>(
@@ -42,9 +42,31 @@ params! {
 /// Rows that one invocation computes, as the components of a vec4.
 const ROWS: usize = 4;
 
-/// Returns the variant; `spread`: the padded input has zeros between the pixels of `x`.
-fn variant(source: &'static Source, spread: bool) -> Variant {
-    Variant::new(source).int("ROWS", ROWS as u32).flag("SPREAD", spread)
+/// The kernel of the convolution.
+#[derive(Debug, Clone, Copy, Hash)]
+struct DepthwiseKernel {
+    /// Whether the padded input has zeros between the pixels of `x`.
+    spread: bool,
+}
+
+impl Kernel for DepthwiseKernel {
+    type Params = DepthwiseParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&DEPTHWISE).int("ROWS", ROWS as u32).flag("SPREAD", self.spread)
+    }
+}
+
+/// The kernel of the gradient of the weight, which has a single variant.
+#[derive(Debug, Clone, Copy, Hash)]
+struct DepthwiseWeightBackwardKernel;
+
+impl Kernel for DepthwiseWeightBackwardKernel {
+    type Params = DepthwiseParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&DEPTHWISE_WEIGHT_BACKWARD).int("ROWS", ROWS as u32)
+    }
 }
 
 /// Returns whether a convolution is depthwise.
@@ -70,7 +92,7 @@ pub(super) fn convolve(
     let out = Tensor::empty(x.runtime(), &[g.images, channels, d, h, w], DType::F32, &inputs)?;
     let count = g.images * channels * d * h.div_ceil(ROWS) * w;
     Launch {
-        variant: &variant(&DEPTHWISE, padded.step != [1; 3]),
+        kernel: &DepthwiseKernel { spread: padded.step != [1; 3] },
         inputs: &inputs,
         outputs: &[&out],
         params: &DepthwiseParams {
@@ -101,7 +123,7 @@ pub(super) fn weight_backward(
     let inputs = [&x, &grad];
     let out = Tensor::empty(x.runtime(), &[splits, weights], DType::F32, &inputs)?;
     Launch {
-        variant: &variant(&DEPTHWISE_WEIGHT_BACKWARD, false),
+        kernel: &DepthwiseWeightBackwardKernel,
         inputs: &inputs,
         outputs: &[&out],
         params: &params(g, &x, padded, out.len(), rows_per_split),
@@ -141,11 +163,8 @@ fn params(
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    vec![
-        variant(&DEPTHWISE, false),
-        variant(&DEPTHWISE, true),
-        variant(&DEPTHWISE_WEIGHT_BACKWARD, false),
-    ]
+    let convolutions = variants_of([false, true].map(|spread| DepthwiseKernel { spread }));
+    [convolutions, variants_of([DepthwiseWeightBackwardKernel])].concat()
 }
 
 /// The cases that the family must pass.

@@ -1,11 +1,11 @@
 //! Dequantisation: 8-bit integers, four per word, to floats or to 32-bit integers.
 
 use super::common::cases::Case;
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::QuantFormat;
 use super::common::walk::Walk;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Layout, Result, Tensor};
 
 static DEQUANTIZE: Source = Source::new::<DequantizeParams>(
@@ -36,7 +36,38 @@ params! {
     }
 }
 
-fn variant(source: &'static Source, out: DType) -> Variant {
+/// The kernel for packed integers.
+#[derive(Debug, Clone, Copy, Hash)]
+struct DequantizeKernel {
+    /// The type of the result: f32, or i32 for integers without scales.
+    out: DType,
+}
+
+impl Kernel for DequantizeKernel {
+    type Params = DequantizeParams;
+
+    fn variant(&self) -> Variant {
+        define(&DEQUANTIZE, self.out)
+    }
+}
+
+/// The kernel for integers of any layout.
+#[derive(Debug, Clone, Copy, Hash)]
+struct DequantizeViewKernel {
+    /// The type of the result, as in [`DequantizeKernel`].
+    out: DType,
+}
+
+impl Kernel for DequantizeViewKernel {
+    type Params = DequantizeViewParams;
+
+    fn variant(&self) -> Variant {
+        define(&DEQUANTIZE_VIEW, self.out)
+    }
+}
+
+/// Specialises either kernel for the type of its result.
+fn define(source: &'static Source, out: DType) -> Variant {
     Variant::new(source).ty("O", out.wgsl()).flag("INTEGERS", out == DType::I32)
 }
 
@@ -73,7 +104,7 @@ fn convert(words: &Tensor, scales: Option<(&Tensor, usize)>, layout: &Layout) ->
     if layout.offset == 0 && layout.is_contiguous() {
         let count = out.len().div_ceil(QuantFormat::VALUES_PER_WORD);
         Launch {
-            variant: &variant(&DEQUANTIZE, dtype),
+            kernel: &DequantizeKernel { out: dtype },
             inputs,
             outputs: &[&out],
             params: &DequantizeParams {
@@ -88,7 +119,7 @@ fn convert(words: &Tensor, scales: Option<(&Tensor, usize)>, layout: &Layout) ->
         .run()?;
     } else {
         Launch {
-            variant: &variant(&DEQUANTIZE_VIEW, dtype),
+            kernel: &DequantizeViewKernel { out: dtype },
             inputs,
             outputs: &[&out],
             params: &DequantizeViewParams {
@@ -108,10 +139,9 @@ fn convert(words: &Tensor, scales: Option<(&Tensor, usize)>, layout: &Layout) ->
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    [&DEQUANTIZE_VIEW, &DEQUANTIZE]
-        .into_iter()
-        .flat_map(|source| [DType::F32, DType::I32].map(|dtype| variant(source, dtype)))
-        .collect()
+    let types = [DType::F32, DType::I32];
+    let views = variants_of(types.map(|out| DequantizeViewKernel { out }));
+    [views, variants_of(types.map(|out| DequantizeKernel { out }))].concat()
 }
 
 /// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.

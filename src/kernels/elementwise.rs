@@ -1,18 +1,17 @@
 //! Elementwise kernels: unary, binary and scalar ops, comparisons, masks, casts, fills and copies
 //! are one shader with different WGSL expressions.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
 use super::common::cases::{Arg, Case, bools, case, ints, normal, permuted, positive};
-use super::common::launch::{Launch, div_up};
+use super::common::launch::{Launch, div_up, variants_of};
 use super::common::policy;
 use super::common::table::{self, OperandForm, Reference, Row};
 use super::common::walk::Walk;
 use crate::params;
-use crate::runtime::{Params, Runtime, Source, Variant};
+use crate::runtime::{Expr, Kernel, Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast, collapse};
 
 // Variants of the shader differ in their `Params`: there is one source for each struct.
@@ -80,19 +79,93 @@ impl ScalarValue {
     }
 }
 
-/// How tensors are read and the result is written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Access {
-    /// In vec4s. The result overwrites the input with the index `in_place`, if any.
-    Packed { in_place: Option<usize> },
-    /// In vec4s along the innermost axis, through the strides of the other axes.
-    Inner(InnerAccess),
-    /// Element by element through the strides.
-    Strided,
+/// The kernel for tensors that are accessed in vec4s.
+#[derive(Debug, Clone, Copy, Hash)]
+struct PackedMap {
+    /// What the kernel computes.
+    computation: Computation,
+    /// The index of the input that the result overwrites, if any.
+    in_place: Option<usize>,
+}
+
+impl Kernel for PackedMap {
+    type Params = PackedParams;
+
+    fn variant(&self) -> Variant {
+        let Self { computation, in_place } = *self;
+        let variant =
+            Variant::new(&PACKED).flag("PACKED", true).flag("WORDS", computation.in_words());
+        computation.define(variant, in_place, [false; 3])
+    }
+}
+
+/// The kernel for tensors that are accessed through their strides.
+#[derive(Debug, Clone, Copy, Hash)]
+struct StridedMap {
+    /// What the kernel computes.
+    computation: Computation,
+    /// The access in vec4s along the innermost axis; `None` for access element by element.
+    inner: Option<InnerAccess>,
+}
+
+impl Kernel for StridedMap {
+    type Params = StridedParams;
+
+    fn variant(&self) -> Variant {
+        let Self { computation, inner } = *self;
+        let variant =
+            Variant::new(&STRIDED).flag("STRIDED", inner.is_none()).flag("WORDS", inner.is_some());
+        computation.define(variant, None, inner.map_or([false; 3], |inner| inner.broadcast))
+    }
+}
+
+/// What specialises a kernel besides its access to memory.
+#[derive(Debug, Clone, Copy, Hash)]
+struct Computation {
+    /// The WGSL expression.
+    expr: Expr,
+    /// The type of the result.
+    out_type: DType,
+    /// The types of the inputs `a`, `b` and `c`.
+    inputs: [Option<DType>; 3],
+    /// The type of the scalars, if any.
+    scalar_type: Option<DType>,
+}
+
+impl Computation {
+    /// Returns whether every element is a 32-bit word.
+    fn in_words(&self) -> bool {
+        self.inputs.iter().flatten().chain([&self.out_type]).all(|dtype| dtype.size() == 4)
+    }
+
+    /// Specialises a kernel for this computation, given the input that the result overwrites, and
+    /// the inputs of which four neighbours are one element.
+    fn define(self, variant: Variant, in_place: Option<usize>, broadcast: [bool; 3]) -> Variant {
+        const OPERANDS: [[&str; 4]; 3] = [
+            ["A", "READ_A", "IN_PLACE_A", "BROADCAST_A"],
+            ["B", "READ_B", "IN_PLACE_B", "BROADCAST_B"],
+            ["C", "READ_C", "IN_PLACE_C", "BROADCAST_C"],
+        ];
+        let mut variant = variant.ty("O", self.out_type.wgsl()).expr("EXPR", self.expr.0);
+        for (index, (dtype, names)) in self.inputs.iter().flatten().zip(OPERANDS).enumerate() {
+            let [ty, read, overwritten, broadcasts] = names;
+            variant = variant
+                .ty(ty, dtype.wgsl())
+                .flag(if in_place == Some(index) { overwritten } else { read }, true)
+                .flag(broadcasts, broadcast[index]);
+        }
+        if let Some(dtype) = self.scalar_type {
+            variant = variant.ty("S", dtype.wgsl()).flag("SCALARS_64", dtype.is_64_bit());
+        }
+        match self.inputs[0] {
+            Some(dtype) if dtype.is_64_bit() => variant.int("BITS", 64),
+            _ => variant,
+        }
+    }
 }
 
 /// How four neighbours along the innermost axis are read from each input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Hash)]
 struct InnerAccess {
     /// Per input: whether the four are one element. Otherwise they are contiguous.
     broadcast: [bool; 3],
@@ -125,7 +198,7 @@ impl InnerAccess {
 #[derive(Debug, Clone)]
 pub struct Map {
     /// The WGSL expression.
-    pub expr: Cow<'static, str>,
+    pub expr: &'static str,
     /// The type of the result.
     pub out_type: DType,
     /// The scalars `s` and `t`.
@@ -136,8 +209,8 @@ pub struct Map {
 
 impl Map {
     /// Creates a computation without scalars.
-    pub fn new(expr: impl Into<Cow<'static, str>>, out_type: DType) -> Self {
-        Self { expr: expr.into(), out_type, scalars: smallvec![], scalar_type: out_type }
+    pub fn new(expr: &'static str, out_type: DType) -> Self {
+        Self { expr, out_type, scalars: smallvec![], scalar_type: out_type }
     }
 
     /// Adds scalars of a type: `s`, then `t`.
@@ -244,15 +317,7 @@ impl Map {
                 .all(|layout| layout.is_contiguous() && layout.offset.is_multiple_of(4));
         let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
         let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
-        let access = match InnerAccess::new(&refs) {
-            _ if packed => Access::Packed { in_place },
-            Some(inner)
-                if self.in_words(&dtypes) && policy::pays_for_special_case(out.runtime(), len) =>
-            {
-                Access::Inner(inner)
-            }
-            _ => Access::Strided,
-        };
+        let computation = self.computation(&dtypes);
         let scalar_bits =
             |index: usize| self.scalars.get(index).map_or(0, |s| s.bits(self.scalar_type));
         let (s, t) = (scalar_bits(0), scalar_bits(1));
@@ -277,85 +342,56 @@ impl Map {
             .filter(|&(index, _)| Some(index) != in_place)
             .map(|(_, tensor)| tensor)
             .collect();
-        let variant = self.variant(&dtypes, access);
         let workgroups = div_up(vec4s, WORKGROUP_SIZE * rounds);
         if packed {
-            return launch(&variant, &bound, out, &params, workgroups);
+            let kernel = PackedMap { computation, in_place };
+            return launch(&kernel, &bound, out, &params, workgroups);
         }
+        let pays = computation.in_words() && policy::pays_for_special_case(out.runtime(), len);
+        let inner = if pays { InnerAccess::new(&refs) } else { None };
         let walk = Walk::new(&refs)?;
         let PackedParams { len, rounds, s, t, s_high, t_high, .. } = params;
         let whole_vec4s = u32::from(walk.innermost().is_multiple_of(4));
         let params =
             StridedParams { len, rounds, s, t, whole_vec4s, s_high, t_high, pad0: 0, walk };
-        launch(&variant, &bound, out, &params, workgroups)
+        launch(&StridedMap { computation, inner }, &bound, out, &params, workgroups)
     }
 
-    /// Returns whether every element is a 32-bit word.
-    fn in_words(&self, inputs: &[DType]) -> bool {
-        self.out_type.size() == 4 && inputs.iter().all(|dtype| dtype.size() == 4)
-    }
-
-    /// Returns the variant for inputs of these types.
-    fn variant(&self, inputs: &[DType], access: Access) -> Variant {
-        const OPERANDS: [[&str; 4]; 3] = [
-            ["A", "READ_A", "IN_PLACE_A", "BROADCAST_A"],
-            ["B", "READ_B", "IN_PLACE_B", "BROADCAST_B"],
-            ["C", "READ_C", "IN_PLACE_C", "BROADCAST_C"],
-        ];
-        let words = self.in_words(inputs) && access != Access::Strided;
-        let packed = matches!(access, Access::Packed { .. });
-        let mut variant = Variant::new(if packed { &PACKED } else { &STRIDED })
-            .flag("PACKED", packed)
-            .flag("STRIDED", access == Access::Strided)
-            .flag("WORDS", words)
-            .ty("O", self.out_type.wgsl())
-            .expr("EXPR", self.expr.clone());
-        for (index, (dtype, names)) in inputs.iter().zip(OPERANDS).enumerate() {
-            let [ty, read, in_place, broadcast] = names;
-            let overwritten = access == Access::Packed { in_place: Some(index) };
-            let broadcasts = matches!(access, Access::Inner(inner) if inner.broadcast[index]);
-            variant = variant
-                .ty(ty, dtype.wgsl())
-                .flag(if overwritten { in_place } else { read }, true)
-                .flag(broadcast, broadcasts);
-        }
-        if !self.scalars.is_empty() {
-            variant = variant
-                .ty("S", self.scalar_type.wgsl())
-                .flag("SCALARS_64", self.scalar_type.is_64_bit());
-        }
-        match inputs.first() {
-            Some(dtype) if dtype.is_64_bit() => variant.int("BITS", 64),
-            _ => variant,
+    /// Returns what specialises the kernels of this computation for inputs of these types.
+    fn computation(&self, inputs: &[DType]) -> Computation {
+        Computation {
+            expr: Expr(self.expr),
+            out_type: self.out_type,
+            inputs: [0, 1, 2].map(|index| inputs.get(index).copied()),
+            scalar_type: (!self.scalars.is_empty()).then_some(self.scalar_type),
         }
     }
 
     /// Returns every variant of this computation for inputs of these types.
     pub(crate) fn variants(&self, inputs: &[DType]) -> Vec<Variant> {
-        let mut out = vec![self.variant(inputs, Access::Strided)];
-        for in_place in std::iter::once(None).chain((0..inputs.len()).map(Some)) {
-            if in_place.is_none_or(|index: usize| inputs[index] == self.out_type) {
-                out.push(self.variant(inputs, Access::Packed { in_place }));
-            }
-        }
-        if self.in_words(inputs) {
-            for bits in 0..1 << inputs.len() {
+        let computation = self.computation(inputs);
+        let mut strided = vec![StridedMap { computation, inner: None }];
+        if computation.in_words() {
+            strided.extend((0..1 << inputs.len()).map(|bits| {
                 let broadcast = [0, 1, 2].map(|index| bits >> index & 1 == 1);
-                out.push(self.variant(inputs, Access::Inner(InnerAccess { broadcast })));
-            }
+                StridedMap { computation, inner: Some(InnerAccess { broadcast }) }
+            }));
         }
-        out
+        let in_place = (0..inputs.len()).filter(|&index| inputs[index] == self.out_type).map(Some);
+        let packed = std::iter::once(None).chain(in_place);
+        let packed = packed.map(|in_place| PackedMap { computation, in_place });
+        [variants_of(strided), variants_of(packed)].concat()
     }
 }
 
-fn launch<P: Params>(
-    variant: &Variant,
+fn launch<K: Kernel>(
+    kernel: &K,
     inputs: &[&Tensor],
     out: &Tensor,
-    params: &P,
+    params: &K::Params,
     workgroups: u64,
 ) -> Result<()> {
-    Launch { variant, inputs, outputs: &[out], params, workgroups, work: out.len() as u64 }.run()
+    Launch { kernel, inputs, outputs: &[out], params, workgroups, work: out.len() as u64 }.run()
 }
 
 /// Computes a row of the table with one operand.

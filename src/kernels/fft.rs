@@ -4,11 +4,11 @@
 //! tensor. One more pass converts between their spectrum and the spectrum of the real numbers.
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::composed::{create, views};
 use super::elementwise::ScalarValue;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};
 
 static FFT: Source = Source::new::<FftParams>("fft", include_str!("../../shaders/fft/fft.wgsl"));
@@ -33,12 +33,34 @@ params! {
     }
 }
 
-fn pass_variant(radix: usize) -> Variant {
-    Variant::new(&FFT).flag("RADIX_4", radix == 4)
+/// The kernel of a pass of a complex transform.
+#[derive(Debug, Clone, Copy, Hash)]
+struct FftKernel {
+    /// Complex numbers that an invocation transforms: 2 or 4.
+    radix: usize,
 }
 
-fn real_variant(inverse: bool) -> Variant {
-    Variant::new(&FFT_REAL).flag("INVERSE", inverse)
+impl Kernel for FftKernel {
+    type Params = FftParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&FFT).flag("RADIX_4", self.radix == 4)
+    }
+}
+
+/// The kernel that converts between the spectrum of the complex numbers and that of the real ones.
+#[derive(Debug, Clone, Copy, Hash)]
+struct FftRealKernel {
+    /// Whether the result is the spectrum of the complex numbers.
+    inverse: bool,
+}
+
+impl Kernel for FftRealKernel {
+    type Params = FftRealParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&FFT_REAL).flag("INVERSE", self.inverse)
+    }
 }
 
 /// The sign of the exponents of a complex transform.
@@ -69,7 +91,7 @@ pub fn rfft(signal: Tensor, axis: usize, n: Option<usize>) -> Result<(Tensor, Te
     let im = Tensor::empty(z.runtime(), &shape, DType::F32, &[&z])?;
     let count = re.len();
     Launch {
-        variant: &real_variant(false),
+        kernel: &FftRealKernel { inverse: false },
         inputs: &[&z],
         outputs: &[&re, &im],
         params: &real_params(count, n / 2),
@@ -106,7 +128,7 @@ pub fn irfft(re: Tensor, im: Tensor, axis: usize, n: Option<usize>) -> Result<Te
     let z = Tensor::empty(re.runtime(), &with_last(&re, n), DType::F32, &[&re, &im])?;
     let count = z.len() / 2;
     Launch {
-        variant: &real_variant(true),
+        kernel: &FftRealKernel { inverse: true },
         inputs: &[&re, &im],
         outputs: &[&z],
         params: &real_params(count, n / 2),
@@ -143,7 +165,7 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
         let out = Tensor::empty(z.runtime(), z.shape(), DType::F32, &[&z])?;
         let count = complex_len / radix;
         Launch {
-            variant: &pass_variant(radix),
+            kernel: &FftKernel { radix },
             inputs: &[&z],
             outputs: &[&out],
             params: &FftParams {
@@ -184,7 +206,8 @@ fn with_last(tensor: &Tensor, len: usize) -> Shape {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    vec![pass_variant(2), pass_variant(4), real_variant(false), real_variant(true)]
+    let passes = variants_of([2, 4].map(|radix| FftKernel { radix }));
+    [passes, variants_of([false, true].map(|inverse| FftRealKernel { inverse }))].concat()
 }
 
 /// The cases that the family must pass.

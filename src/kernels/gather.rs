@@ -6,11 +6,11 @@ use smallvec::SmallVec;
 
 use super::cast;
 use super::common::cases::{Arg, Case, below, bools, case, ints, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::Walk;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
 static GATHER: Source =
@@ -26,8 +26,19 @@ params! {
     }
 }
 
-fn variant(dtype: DType) -> Variant {
-    Variant::new(&GATHER).ty("E", dtype.wgsl())
+/// The kernel that reads elements along an axis.
+#[derive(Debug, Clone, Copy, Hash)]
+struct GatherKernel {
+    /// The type of the elements.
+    dtype: DType,
+}
+
+impl Kernel for GatherKernel {
+    type Params = GatherParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&GATHER).ty("E", self.dtype.wgsl())
+    }
 }
 
 /// Computes `out[i] = tensor[.., indices[i], ..]` along `axis`. The result has the shape of the
@@ -66,7 +77,7 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
     let mut base = Layout { shape: indices.shape().into(), ..tensor.layout().clone() };
     base.strides[axis] = 0;
     Launch {
-        variant: &variant(tensor.dtype()),
+        kernel: &GatherKernel { dtype: tensor.dtype() },
         inputs: &[&indices, &tensor],
         outputs: &[&out],
         params: &GatherParams {
@@ -109,7 +120,7 @@ pub fn embedding(weights: Tensor, indices: Tensor) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    DType::COMPUTE_TYPES.into_iter().map(variant).collect()
+    variants_of(DType::COMPUTE_TYPES.map(|dtype| GatherKernel { dtype }))
 }
 
 /// The cases that the family must pass.

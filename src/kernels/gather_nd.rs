@@ -2,11 +2,11 @@
 
 use super::cast;
 use super::common::cases::{Case, below, case, ints, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::shape_words;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, MAX_RANK, Result, Shape, Tensor};
 
 static GATHER_ND: Source = Source::new::<GatherNdParams>(
@@ -24,10 +24,25 @@ params! {
     }
 }
 
-/// Returns the variant for elements of `dtype`; `locations`: it returns the locations instead.
-fn variant(dtype: DType, locations: bool) -> Variant {
-    Variant::new(&GATHER_ND).ty("E", dtype.wgsl()).flag("LOCATIONS", locations)
+/// The kernel that reads slices, or computes their locations.
+#[derive(Debug, Clone, Copy, Hash)]
+struct GatherNdKernel {
+    /// The type of the elements.
+    dtype: DType,
+    /// Whether the result is the locations instead of the elements there.
+    locations: bool,
 }
+
+impl Kernel for GatherNdKernel {
+    type Params = GatherNdParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&GATHER_ND).ty("E", self.dtype.wgsl()).flag("LOCATIONS", self.locations)
+    }
+}
+
+/// The kernel that computes locations.
+const LOCATIONS: GatherNdKernel = GatherNdKernel { dtype: DType::I32, locations: true };
 
 /// Returns the number of axes that each row of indices addresses, and the number of elements at
 /// each location. The arguments are the shapes of the tensor and of the indices.
@@ -73,7 +88,7 @@ pub fn gather_nd(tensor: Tensor, indices: Tensor) -> Result<Tensor> {
         });
     }
     Launch {
-        variant: &variant(tensor.dtype(), false),
+        kernel: &GatherNdKernel { dtype: tensor.dtype(), locations: false },
         inputs: &[&indices, &tensor],
         outputs: &[&out],
         params: &GatherNdParams {
@@ -101,7 +116,7 @@ pub(super) fn locations(shape: &[usize], indices: Tensor) -> Result<Tensor> {
     let indices = views::packed(cast::indices(indices)?)?;
     let out = Tensor::empty(indices.runtime(), &[rows], DType::I32, &[&indices])?;
     Launch {
-        variant: &variant(DType::I32, true),
+        kernel: &LOCATIONS,
         inputs: &[&indices],
         outputs: &[&out],
         params: &GatherNdParams {
@@ -120,8 +135,8 @@ pub(super) fn locations(shape: &[usize], indices: Tensor) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let gathers = DType::COMPUTE_TYPES.into_iter().map(|dtype| variant(dtype, false));
-    std::iter::once(variant(DType::I32, true)).chain(gathers).collect()
+    let gathers = DType::COMPUTE_TYPES.map(|dtype| GatherNdKernel { dtype, locations: false });
+    variants_of([LOCATIONS].into_iter().chain(gathers))
 }
 
 /// The cases that the family must pass.

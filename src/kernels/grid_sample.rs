@@ -1,11 +1,11 @@
 //! Sampling of images at the coordinates of a grid.
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::{GridPadding, InterpolateMode};
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static GRID_SAMPLE: Source = Source::new::<GridSampleParams>(
@@ -26,10 +26,21 @@ params! {
     }
 }
 
-fn variant(mode: InterpolateMode) -> Variant {
-    Variant::new(&GRID_SAMPLE)
-        .flag("NEAREST", mode == InterpolateMode::Nearest)
-        .flag("BICUBIC", mode == InterpolateMode::Bicubic)
+/// The sampling kernel.
+#[derive(Debug, Clone, Copy, Hash)]
+struct GridSampleKernel {
+    /// How values between the pixels are interpolated.
+    mode: InterpolateMode,
+}
+
+impl Kernel for GridSampleKernel {
+    type Params = GridSampleParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&GRID_SAMPLE)
+            .flag("NEAREST", self.mode == InterpolateMode::Nearest)
+            .flag("BICUBIC", self.mode == InterpolateMode::Bicubic)
+    }
 }
 
 /// Samples images `x` `[n, c, h, w]` at the coordinates in `grid` `[n, i, j, 2]`: `[n, c, i, j]`.
@@ -64,7 +75,7 @@ pub fn grid_sample_2d(
     let (x, grid) = (views::packed(x)?, views::packed(grid)?);
     let out = Tensor::empty(x.runtime(), &shape, DType::F32, &[&x, &grid])?;
     Launch {
-        variant: &variant(mode),
+        kernel: &GridSampleKernel { mode },
         inputs: &[&x, &grid],
         outputs: &[&out],
         params: &GridSampleParams {
@@ -96,7 +107,7 @@ fn shape_error(x: &Tensor, grid: &Tensor) -> Error {
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     use InterpolateMode::{Bicubic, Bilinear, Nearest};
-    [Nearest, Bilinear, Bicubic].map(variant).to_vec()
+    variants_of([Nearest, Bilinear, Bicubic].map(|mode| GridSampleKernel { mode }))
 }
 
 /// The cases that the family must pass. burn-flex lacks the bicubic mode; `tests/definitions.rs`

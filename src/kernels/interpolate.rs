@@ -9,11 +9,11 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::InterpolateMode;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static INTERPOLATE: Source = Source::new::<InterpolateParams>(
@@ -31,6 +31,18 @@ params! {
         pad0: u32,
         pad1: u32,
         pad2: u32,
+    }
+}
+
+/// The kernel, which has a single variant.
+#[derive(Debug, Clone, Copy, Hash)]
+struct InterpolateKernel;
+
+impl Kernel for InterpolateKernel {
+    type Params = InterpolateParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&INTERPOLATE)
     }
 }
 
@@ -296,7 +308,7 @@ fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Resu
     let shape = [n, c, rows.len(), columns.len()];
     let out = Tensor::empty(x.runtime(), &shape, DType::F32, &[&x, &matrices])?;
     Launch {
-        variant: &Variant::new(&INTERPOLATE),
+        kernel: &InterpolateKernel,
         inputs: &[&x, &matrices],
         outputs: &[&out],
         params: &InterpolateParams {
@@ -334,7 +346,7 @@ fn matrix_words(rows: &BandMatrix, columns: &BandMatrix) -> Vec<u32> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    vec![Variant::new(&INTERPOLATE)]
+    variants_of([InterpolateKernel])
 }
 
 /// The cases that the family must pass. burn-flex lacks the gradient of the Lanczos filter;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::common::cases::{Arg, Case, case, ints, normal, permuted};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::policy;
 use super::common::strategy::{GemmSizes, Strategy};
 use super::common::table::rows;
@@ -15,7 +15,7 @@ use super::matvec::{leading_axes, matvec};
 use super::reduce::{self, Reduction};
 use super::{cast, elementwise};
 use crate::params;
-use crate::runtime::{Runtime, Source, Variant};
+use crate::runtime::{Kernel, Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
 
 static MATMUL: Source =
@@ -53,13 +53,37 @@ params! {
 /// Operations above which operands are repacked if the strategy prefers it.
 const REPACK_MIN_WORK: u64 = 1 << 24;
 
-fn variant(tiling: Tiling, operands: GemmOperands) -> Variant {
-    gemm::define(Variant::new(&MATMUL).flag("BIAS", true), tiling, operands)
-        .flag("OUT_VEC4", operands.vec4)
+/// The kernel of a float product.
+#[derive(Debug, Clone, Copy, Hash)]
+struct MatmulKernel {
+    /// The mapping of the product to workgroups.
+    tiling: Tiling,
+    /// How the operands are read.
+    operands: GemmOperands,
 }
 
-fn int_variant(dtype: DType) -> Variant {
-    Variant::new(&MATMUL_INT).ty("E", dtype.wgsl())
+impl Kernel for MatmulKernel {
+    type Params = MatmulParams;
+
+    fn variant(&self) -> Variant {
+        gemm::define(Variant::new(&MATMUL).flag("BIAS", true), self.tiling, self.operands)
+            .flag("OUT_VEC4", self.operands.vec4)
+    }
+}
+
+/// The kernel of an integer product.
+#[derive(Debug, Clone, Copy, Hash)]
+struct MatmulIntKernel {
+    /// The type of the elements.
+    dtype: DType,
+}
+
+impl Kernel for MatmulIntKernel {
+    type Params = MatmulIntParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&MATMUL_INT).ty("E", self.dtype.wgsl())
+    }
 }
 
 /// Computes `lhs @ rhs` over the last two axes, broadcast over the others. Products of 16-bit
@@ -168,7 +192,7 @@ fn product(
         let tiling = plan.tiling(runtime, operands.vec4);
         let (workgroups, params) = plan.params(tiling);
         Launch {
-            variant: &variant(tiling, operands),
+            kernel: &MatmulKernel { tiling, operands },
             inputs: &inputs,
             outputs: &[&out],
             params: &MatmulParams {
@@ -194,7 +218,7 @@ fn int_product(lhs: &Tensor, rhs: &Tensor, shape: &[usize], walk: Walk) -> Resul
     let ([a_row, a_col], [b_row, b_col]) = (matrix_strides(lhs), matrix_strides(rhs));
     let out = Tensor::empty(lhs.runtime(), shape, lhs.dtype(), &[lhs, rhs])?;
     Launch {
-        variant: &int_variant(lhs.dtype()),
+        kernel: &MatmulIntKernel { dtype: lhs.dtype() },
         inputs: &[lhs, rhs],
         outputs: &[&out],
         params: &MatmulIntParams {
@@ -343,8 +367,10 @@ fn matrix_size(tensor: &Tensor) -> (usize, usize) {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let products = gemm::all().into_iter().map(|(tiling, operands)| variant(tiling, operands));
-    DType::INTEGERS.map(int_variant).into_iter().chain(products).collect()
+    let int_products = variants_of(DType::INTEGERS.map(|dtype| MatmulIntKernel { dtype }));
+    let kernels = gemm::all().into_iter();
+    let products = kernels.map(|(tiling, operands)| MatmulKernel { tiling, operands });
+    [int_products, variants_of(products)].concat()
 }
 
 /// The cases that the family must pass.

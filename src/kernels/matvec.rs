@@ -1,13 +1,13 @@
 //! Products of a matrix and a vector. They are memory-bound: the matrix is read once.
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::Launch;
+use super::common::launch::{Launch, variants_of};
 use super::common::policy;
 use super::common::team::Team;
 use super::common::walk::Walk;
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Layout, Result, Tensor};
 
 static MATVEC: Source =
@@ -31,9 +31,22 @@ params! {
     }
 }
 
-/// Returns the variant; `across`: the columns of the matrices, not the rows, are contiguous.
-fn variant(across: bool, team: Team) -> Variant {
-    team.define(Variant::new(&MATVEC).flag("VEC4", true).flag("ACROSS", across))
+/// The kernel of matrix-vector products.
+#[derive(Debug, Clone, Copy, Hash)]
+struct MatvecKernel {
+    /// Whether the columns of the matrices, not the rows, are contiguous.
+    across: bool,
+    /// The invocations that reduce a row.
+    team: Team,
+}
+
+impl Kernel for MatvecKernel {
+    type Params = MatvecParams;
+
+    fn variant(&self) -> Variant {
+        let variant = Variant::new(&MATVEC).flag("VEC4", true).flag("ACROSS", self.across);
+        self.team.define(variant)
+    }
 }
 
 /// Multiplies f32 matrices of a layout `[.., rows, k]` by one vector each, of a layout `[.., k]`.
@@ -80,7 +93,7 @@ pub(crate) fn matvec(
     let [a_row, a_step, x_step] = if along { [a_row / 4, 1, 1] } else { [0, a_step / 4, x_step] };
     let out = Tensor::empty(runtime, &[splits, outputs], DType::F32, &[a, x])?;
     Launch {
-        variant: &variant(!along, team),
+        kernel: &MatvecKernel { across: !along, team },
         inputs: &[a, x],
         outputs: &[&out],
         params: &MatvecParams {
@@ -116,8 +129,9 @@ pub(super) fn leading_axes(layout: &Layout, count: usize) -> Layout {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let along = policy::all_teams_along().map(|team| variant(false, team));
-    along.chain(policy::all_teams_across(true).map(|team| variant(true, team))).collect()
+    let along = policy::all_teams_along().map(|team| MatvecKernel { across: false, team });
+    let across = policy::all_teams_across(true).map(|team| MatvecKernel { across: true, team });
+    variants_of(along.chain(across))
 }
 
 /// The cases that the family must pass.

@@ -1,6 +1,6 @@
 //! Kernel launchers: `NAME.rs` launches the shaders in `shaders/NAME/`.
 //!
-//! A launcher checks shapes, chooses the variant and the workgroups, and decides whether the result
+//! A launcher checks shapes, chooses the kernel and the workgroups, and decides whether the result
 //! overwrites an operand. It works on tensors and does not use Burn.
 //!
 //! A launcher file and its shaders are a family. Each family lists every variant that it can

@@ -3,12 +3,12 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::Launch;
+use super::common::launch::{Launch, variants_of};
 use super::common::policy;
 use super::common::team::Team;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static NORM: Source =
@@ -26,8 +26,24 @@ params! {
 /// Rows of at least this many elements are reduced by a team, shorter ones by one invocation.
 const MIN_TEAM_LEN: usize = 32;
 
-fn variant(center: bool, team: Team, vec4: bool) -> Variant {
-    team.define(Variant::new(&NORM).flag("CENTER", center).flag("VEC4", vec4))
+/// The kernel of both norms.
+#[derive(Debug, Clone, Copy, Hash)]
+struct NormKernel {
+    /// Whether the mean is subtracted: layer norm, not RMS norm.
+    center: bool,
+    /// The invocations that reduce a row.
+    team: Team,
+    /// Whether rows are read in vec4s.
+    vec4: bool,
+}
+
+impl Kernel for NormKernel {
+    type Params = NormParams;
+
+    fn variant(&self) -> Variant {
+        let variant = Variant::new(&NORM).flag("CENTER", self.center).flag("VEC4", self.vec4);
+        self.team.define(variant)
+    }
 }
 
 /// Divides each row of `x` `[.., width]` by its root mean square and multiplies it by `gamma`
@@ -88,7 +104,7 @@ fn normalise(
         false => Team::SINGLE,
     };
     Launch {
-        variant: &variant(center, team, vec4),
+        kernel: &NormKernel { center, team, vec4 },
         inputs: &inputs,
         outputs: &[&out],
         params: &NormParams {
@@ -108,7 +124,9 @@ fn normalise(
 pub fn variants() -> Vec<Variant> {
     let teams = policy::all_teams_along().chain([Team::SINGLE]);
     let all = teams.flat_map(|team| [true, false].map(|vec4| (team, vec4)));
-    all.flat_map(|(team, vec4)| [true, false].map(|center| variant(center, team, vec4))).collect()
+    variants_of(
+        all.flat_map(|(team, vec4)| [true, false].map(|center| NormKernel { center, team, vec4 })),
+    )
 }
 
 /// The cases that the family must pass. burn-flex is wrong for rows with a large mean;

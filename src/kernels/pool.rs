@@ -4,11 +4,11 @@ use smallvec::SmallVec;
 
 use super::cast;
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::PoolWindow;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static POOL: Source =
@@ -43,7 +43,7 @@ params! {
 const LINES: usize = 4;
 
 /// What a kernel computes for each window.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum PoolMode {
     Max,
     MaxWithIndices,
@@ -51,12 +51,24 @@ enum PoolMode {
     AdaptiveAverage,
 }
 
-impl PoolMode {
-    fn variant(self, source: &'static Source) -> Variant {
-        Variant::new(source)
-            .flag("MAX", matches!(self, Self::Max | Self::MaxWithIndices))
-            .flag("INDICES", self == Self::MaxWithIndices)
-            .flag("ADAPTIVE", self == Self::AdaptiveAverage)
+/// The kernel of pooling and of its gradient.
+#[derive(Debug, Clone, Copy, Hash)]
+struct PoolKernel {
+    /// What it computes for each window.
+    mode: PoolMode,
+    /// Whether the result is the gradient of the input.
+    backward: bool,
+}
+
+impl Kernel for PoolKernel {
+    type Params = PoolParams;
+
+    fn variant(&self) -> Variant {
+        let Self { mode, backward } = *self;
+        Variant::new(if backward { &POOL_BACKWARD } else { &POOL })
+            .flag("MAX", matches!(mode, PoolMode::Max | PoolMode::MaxWithIndices))
+            .flag("INDICES", mode == PoolMode::MaxWithIndices)
+            .flag("ADAPTIVE", mode == PoolMode::AdaptiveAverage)
             .int("LINES", LINES as u32)
     }
 }
@@ -163,7 +175,7 @@ fn forward(
     let lines = n * c * output[0];
     let count = invocations(lines, output[1]);
     Launch {
-        variant: &mode.variant(&POOL),
+        kernel: &PoolKernel { mode, backward: false },
         inputs: &[&x],
         outputs: &outputs,
         params: &window.params(count, lines, [h, w], output),
@@ -207,7 +219,7 @@ fn backward(
     let lines = x[..3].iter().product();
     let count = invocations(lines, x[3]);
     Launch {
-        variant: &mode.variant(&POOL_BACKWARD),
+        kernel: &PoolKernel { mode, backward: true },
         inputs: &inputs,
         outputs: &[&out],
         params: &window.params(count, lines, [x[2], x[3]], output),
@@ -272,11 +284,10 @@ pub fn adaptive_avg_pool2d_backward(x: &[usize], grad: Tensor) -> Result<Tensor>
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     use PoolMode::{AdaptiveAverage, Average, Max, MaxWithIndices};
-    let forward_modes = [Max, MaxWithIndices, Average, AdaptiveAverage];
-    let backward_modes = [Max, Average, AdaptiveAverage];
-    let forward_variants = forward_modes.map(|mode| mode.variant(&POOL));
-    let backward_variants = backward_modes.map(|mode| mode.variant(&POOL_BACKWARD));
-    forward_variants.into_iter().chain(backward_variants).collect()
+    let forward = [Max, MaxWithIndices, Average, AdaptiveAverage]
+        .map(|mode| PoolKernel { mode, backward: false });
+    let backward = [Max, Average, AdaptiveAverage].map(|mode| PoolKernel { mode, backward: true });
+    variants_of(forward.into_iter().chain(backward))
 }
 
 /// The cases that the family must pass. The arguments after the tensors are the kernel size, stride

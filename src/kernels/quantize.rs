@@ -3,12 +3,12 @@
 use smallvec::SmallVec;
 
 use super::common::cases::Case;
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::QuantFormat;
 use super::composed::views;
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static QUANTIZE: Source =
@@ -47,7 +47,7 @@ const SPLIT_LEN: usize = 256;
 const MAX_SPLITS: usize = 1 << 14;
 
 /// What the kernel `quantize_scales` computes for each block.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum ScalePass {
     /// The scale that maps the largest magnitude to the largest integer.
     Fit,
@@ -57,19 +57,36 @@ enum ScalePass {
     Maxima,
 }
 
-impl ScalePass {
-    const ALL: [Self; 3] = [Self::Fit, Self::Given, Self::Maxima];
+/// The kernel of a pass over the blocks.
+#[derive(Debug, Clone, Copy, Hash)]
+struct QuantizeScalesKernel {
+    /// What the kernel computes for each block.
+    pass: ScalePass,
+}
 
-    fn variant(self) -> Variant {
+impl Kernel for QuantizeScalesKernel {
+    type Params = QuantizeScalesParams;
+
+    fn variant(&self) -> Variant {
         Variant::new(&QUANTIZE_SCALES)
-            .flag("GIVEN", self == Self::Given)
-            .flag("MAXIMA", self == Self::Maxima)
+            .flag("GIVEN", self.pass == ScalePass::Given)
+            .flag("MAXIMA", self.pass == ScalePass::Maxima)
     }
 }
 
-/// Returns the variant of `quantize`; `integers`: the input has integers that are only packed.
-fn variant(integers: bool) -> Variant {
-    Variant::new(&QUANTIZE).flag("INTEGERS", integers)
+/// The kernel that computes the words.
+#[derive(Debug, Clone, Copy, Hash)]
+struct QuantizeKernel {
+    /// Whether the input has integers that are only packed.
+    integers: bool,
+}
+
+impl Kernel for QuantizeKernel {
+    type Params = QuantizeParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&QUANTIZE).flag("INTEGERS", self.integers)
+    }
 }
 
 /// The scales of the blocks, and their reciprocals.
@@ -89,7 +106,7 @@ fn block_scales(
     let empty = || Tensor::empty(x.runtime(), &[blocks], DType::F32, &[x]);
     let (scales, reciprocals) = (empty()?, empty()?);
     Launch {
-        variant: &pass.variant(),
+        kernel: &QuantizeScalesKernel { pass },
         inputs: &[x],
         outputs: &[&scales, &reciprocals],
         params: &scale_params(blocks, x.len(), block, 1, format),
@@ -126,7 +143,7 @@ fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
     let splits = x.len().div_ceil(SPLIT_LEN).min(MAX_SPLITS);
     let out = Tensor::empty(x.runtime(), &[splits], DType::F32, &[x])?;
     Launch {
-        variant: &ScalePass::Maxima.variant(),
+        kernel: &QuantizeScalesKernel { pass: ScalePass::Maxima },
         inputs: &[x],
         outputs: &[&out],
         params: &scale_params(splits, x.len(), x.len(), splits, format),
@@ -197,7 +214,7 @@ fn to_words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Re
     let count = x.len().div_ceil(QuantFormat::VALUES_PER_WORD);
     let out = Tensor::empty(x.runtime(), &[count], DType::I32, &inputs)?;
     Launch {
-        variant: &variant(reciprocals.is_none()),
+        kernel: &QuantizeKernel { integers: reciprocals.is_none() },
         inputs: &inputs,
         outputs: &[&out],
         params: &QuantizeParams {
@@ -215,7 +232,9 @@ fn to_words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Re
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    ScalePass::ALL.map(ScalePass::variant).into_iter().chain([true, false].map(variant)).collect()
+    let passes = [ScalePass::Fit, ScalePass::Given, ScalePass::Maxima];
+    let scales = variants_of(passes.map(|pass| QuantizeScalesKernel { pass }));
+    [scales, variants_of([true, false].map(|integers| QuantizeKernel { integers }))].concat()
 }
 
 /// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.

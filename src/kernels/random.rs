@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use super::common::cases::Case;
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use crate::params;
-use crate::runtime::{Runtime, Source, Variant};
+use crate::runtime::{Kernel, Runtime, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 static RANDOM: Source =
@@ -63,6 +63,38 @@ pub enum Sampler {
     },
 }
 
+/// The distribution of a [`Sampler`] without its parameters.
+#[derive(Debug, Clone, Copy, Hash)]
+enum Distribution {
+    Uniform,
+    Normal,
+    Bernoulli,
+    Ints,
+}
+
+/// The kernel of random numbers.
+#[derive(Debug, Clone, Copy, Hash)]
+struct RandomKernel {
+    /// The distribution to sample from.
+    distribution: Distribution,
+    /// The type of the result.
+    out: DType,
+}
+
+impl Kernel for RandomKernel {
+    type Params = RandomParams;
+
+    fn variant(&self) -> Variant {
+        let distribution = match self.distribution {
+            Distribution::Uniform => "UNIFORM",
+            Distribution::Normal => "NORMAL",
+            Distribution::Bernoulli => "BERNOULLI",
+            Distribution::Ints => "INTS",
+        };
+        Variant::new(&RANDOM).ty("O", self.out.wgsl()).flag(distribution, true)
+    }
+}
+
 /// A position in the stream of random numbers of a seed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PhiloxStream {
@@ -87,19 +119,14 @@ impl PhiloxStream {
 }
 
 impl Sampler {
-    /// Returns the flag of the distribution in the shader.
-    fn flag(self) -> &'static str {
+    /// Returns the kind of distribution.
+    fn distribution(self) -> Distribution {
         match self {
-            Self::Uniform { .. } => "UNIFORM",
-            Self::Normal { .. } => "NORMAL",
-            Self::Bernoulli { .. } => "BERNOULLI",
-            Self::Ints { .. } => "INTS",
+            Self::Uniform { .. } => Distribution::Uniform,
+            Self::Normal { .. } => Distribution::Normal,
+            Self::Bernoulli { .. } => Distribution::Bernoulli,
+            Self::Ints { .. } => Distribution::Ints,
         }
-    }
-
-    /// Returns the variant for results of type `out`.
-    fn variant(self, out: DType) -> Variant {
-        Variant::new(&RANDOM).ty("O", out.wgsl()).flag(self.flag(), true)
     }
 
     fn params(self, len: usize, stream: PhiloxStream) -> RandomParams {
@@ -188,7 +215,7 @@ pub fn fill(
     let tensor = Tensor::empty(runtime, shape, out, &[])?;
     let len = tensor.len();
     Launch {
-        variant: &sampler.variant(out),
+        kernel: &RandomKernel { distribution: sampler.distribution(), out },
         inputs: &[],
         outputs: &[&tensor],
         params: &sampler.params(len, stream),
@@ -258,14 +285,11 @@ fn philox(block: u64, seed: u64) -> [u32; BLOCK_LEN] {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let float = |sampler: Sampler| sampler.variant(DType::F32);
-    vec![
-        float(Sampler::Uniform { low: 0.0, high: 1.0 }),
-        float(Sampler::Normal { mean: 0.0, deviation: 1.0 }),
-        float(Sampler::Bernoulli { probability: 0.5 }),
-        Sampler::Bernoulli { probability: 0.5 }.variant(DType::I32),
-        Sampler::Ints { low: 0, width: 1 }.variant(DType::I32),
-    ]
+    use Distribution::{Bernoulli, Ints, Normal, Uniform};
+    let floats = [Uniform, Normal, Bernoulli].map(|kind| (kind, DType::F32));
+    let integers = [Bernoulli, Ints].map(|kind| (kind, DType::I32));
+    let all = floats.into_iter().chain(integers);
+    variants_of(all.map(|(distribution, out)| RandomKernel { distribution, out }))
 }
 
 /// No cases: the results are not a function of the arguments. `tests/behaviour.rs` compares the

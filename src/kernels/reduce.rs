@@ -7,7 +7,7 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, bools, case, ints, normal, permuted};
-use super::common::launch::Launch;
+use super::common::launch::{Launch, variants_of};
 use super::common::policy;
 use super::common::table::rows;
 use super::common::team::Team;
@@ -15,7 +15,7 @@ use super::common::walk::{Walk, shape_words};
 use super::composed::create;
 use super::elementwise::{ScalarValue, scalar};
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Strides, Tensor, collapse};
 
 static REDUCE: Source =
@@ -65,7 +65,7 @@ pub enum Reduction {
 use Reduction::*;
 
 /// The elements that one load reads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Load {
     /// One element.
     Scalar,
@@ -75,13 +75,63 @@ enum Load {
     Across,
 }
 
-/// What a variant of the kernel is specialised for.
-#[derive(Debug, Clone, Copy)]
-struct Specialisation {
+/// How a kernel reads lines.
+#[derive(Debug, Clone, Copy, Hash)]
+struct LineAccess {
+    /// The invocations that reduce a line.
     team: Team,
+    /// The elements that one load reads.
     load: Load,
     /// Whether one axis is reduced.
     flat: bool,
+}
+
+/// The kernel of a reduction.
+#[derive(Debug, Clone, Copy, Hash)]
+struct ReduceKernel {
+    /// The result for each line.
+    kind: Reduction,
+    /// The type of the elements.
+    dtype: DType,
+    /// How the lines are read.
+    access: LineAccess,
+}
+
+impl Kernel for ReduceKernel {
+    type Params = ReduceParams;
+
+    fn variant(&self) -> Variant {
+        let Self { kind, dtype, access: LineAccess { team, load, flat } } = *self;
+        let float = dtype == DType::F32;
+        let partial = match kind {
+            Any | All => "u32",
+            _ => dtype.wgsl(),
+        };
+        let finish = match kind {
+            Mean if float => "v / p.divisor",
+            Mean => "v / T(p.len * LINE_ELEMENTS_PER_LOAD)",
+            _ => "v",
+        };
+        let vec4 = load != Load::Scalar;
+        let variant = Variant::new(&REDUCE)
+            .ty("E", dtype.wgsl())
+            .ty("T", partial)
+            .ty("O", kind.result_type(dtype).wgsl())
+            .expr("COMBINE", kind.combine_expr(float))
+            .expr("IDENTITY", kind.identity_expr(dtype))
+            .expr("LOAD", kind.load_expr(float))
+            .expr("FINISH", finish)
+            .expr("BETTER", kind.better_expr(float))
+            .int("LINE_ELEMENTS_PER_LOAD", if load == Load::Along { 4 } else { 1 })
+            .flag("ARG", kind.is_arg())
+            .flag("SCALAR", !kind.is_arg() && load != Load::Across)
+            .flag("ALONG", load == Load::Along)
+            .flag("FLAT", flat)
+            .flag("ACROSS", load == Load::Across)
+            .flag("VEC4", vec4)
+            .flag("WORDS", vec4 && dtype.size() == 4);
+        team.define(variant)
+    }
 }
 
 impl Reduction {
@@ -97,6 +147,14 @@ impl Reduction {
             Any | All => DType::Bool,
             ArgMax | ArgMin => DType::I32,
             _ => dtype,
+        }
+    }
+
+    /// Returns the reduction of each split. A mean is divided after its splits are summed.
+    fn of_each_split(self) -> Self {
+        match self {
+            Mean => Sum,
+            other => other,
         }
     }
 
@@ -162,40 +220,6 @@ impl Reduction {
             (ArgMin, false) => "v < b",
             _ => "false",
         }
-    }
-
-    /// Returns the variant; `final_pass`: there are no splits to combine afterwards.
-    fn variant(self, dtype: DType, special: Specialisation, final_pass: bool) -> Variant {
-        let Specialisation { team, load, flat } = special;
-        let float = dtype == DType::F32;
-        let partial = match self {
-            Any | All => "u32",
-            _ => dtype.wgsl(),
-        };
-        let finish = match (self, final_pass) {
-            (Mean, true) if float => "v / p.divisor",
-            (Mean, true) => "v / T(p.len * LINE_ELEMENTS_PER_LOAD)",
-            _ => "v",
-        };
-        let vec4 = load != Load::Scalar;
-        let variant = Variant::new(&REDUCE)
-            .ty("E", dtype.wgsl())
-            .ty("T", partial)
-            .ty("O", self.result_type(dtype).wgsl())
-            .expr("COMBINE", self.combine_expr(float))
-            .expr("IDENTITY", self.identity_expr(dtype))
-            .expr("LOAD", self.load_expr(float))
-            .expr("FINISH", finish)
-            .expr("BETTER", self.better_expr(float))
-            .int("LINE_ELEMENTS_PER_LOAD", if load == Load::Along { 4 } else { 1 })
-            .flag("ARG", self.is_arg())
-            .flag("SCALAR", !self.is_arg() && load != Load::Across)
-            .flag("ALONG", load == Load::Along)
-            .flag("FLAT", flat)
-            .flag("ACROSS", load == Load::Across)
-            .flag("VEC4", vec4)
-            .flag("WORDS", vec4 && dtype.size() == 4);
-        team.define(variant)
     }
 }
 
@@ -383,9 +407,12 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         return Ok(out);
     }
     let inner_strides = layout.load_strides(load);
-    let special = Specialisation { team, load, flat: layout.is_flat() };
     Launch {
-        variant: &kind.variant(dtype, special, splits == 1),
+        kernel: &ReduceKernel {
+            kind: if splits == 1 { kind } else { kind.of_each_split() },
+            dtype,
+            access: LineAccess { team, load, flat: layout.is_flat() },
+        },
         inputs: &[tensor],
         outputs: &[&out],
         params: &ReduceParams {
@@ -424,25 +451,23 @@ pub fn variants() -> Vec<Variant> {
     let across_loads = policy::all_teams_across(true).map(|team| (team, Load::Across));
     let any_rank = scalar_loads
         .chain(across_loads)
-        .flat_map(|(team, load)| [true, false].map(|flat| Specialisation { team, load, flat }));
+        .flat_map(|(team, load)| [true, false].map(|flat| LineAccess { team, load, flat }));
     let along_loads = policy::all_teams_along().map(|team| (team, Load::Along));
-    let flat = along_loads.map(|(team, load)| Specialisation { team, load, flat: true });
-    let specialisations: Vec<_> = flat.chain(any_rank).collect();
-    let mut out = Vec::new();
+    let flat = along_loads.map(|(team, load)| LineAccess { team, load, flat: true });
+    let accesses: Vec<_> = flat.chain(any_rank).collect();
+    let mut kernels = Vec::new();
     for kind in Reduction::ALL {
-        // Only a mean finishes differently if there are splits to combine.
-        let final_pass: &[bool] = if kind == Mean { &[true, false] } else { &[true] };
         for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
-            for &special in &specialisations {
-                let exists = (!dtype.is_64_bit() || !special.team.subgroup)
-                    && (special.load == Load::Scalar || !kind.is_arg());
+            for &access in &accesses {
+                let exists = (!dtype.is_64_bit() || !access.team.subgroup)
+                    && (access.load == Load::Scalar || !kind.is_arg());
                 if exists {
-                    out.extend(final_pass.iter().map(|&pass| kind.variant(dtype, special, pass)));
+                    kernels.push(ReduceKernel { kind, dtype, access });
                 }
             }
         }
     }
-    out
+    variants_of(kernels)
 }
 
 /// The cases that the family must pass.

@@ -1,10 +1,10 @@
 //! Cumulative ops along an axis.
 
 use super::common::cases::{Arg, Case, case, ints, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 static SCAN: Source =
@@ -31,7 +31,7 @@ const BUSY_CHUNKS: usize = 2048;
 const MIN_CHUNK_LEN: usize = 64;
 
 /// The op that a scan combines elements with.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScanOp {
     /// The sum.
     Sum,
@@ -45,9 +45,34 @@ pub enum ScanOp {
 
 use ScanOp::*;
 
-impl ScanOp {
-    fn variant(self, dtype: DType, pass: ScanPass) -> Variant {
-        let combine = match (self, dtype == DType::F32) {
+/// The passes of a scan.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum ScanPass {
+    /// The only pass over lines of one chunk: scans them.
+    Whole,
+    /// The first pass over lines of several chunks: combines all elements of each chunk.
+    Totals,
+    /// The last pass: scans each chunk, starting from the combination of the chunks before it.
+    Carry,
+}
+
+/// The kernel of a pass.
+#[derive(Debug, Clone, Copy, Hash)]
+struct ScanKernel {
+    /// The op that combines the elements.
+    op: ScanOp,
+    /// The type of the elements.
+    dtype: DType,
+    /// What the kernel computes for each chunk.
+    pass: ScanPass,
+}
+
+impl Kernel for ScanKernel {
+    type Params = ScanParams;
+
+    fn variant(&self) -> Variant {
+        let Self { op, dtype, pass } = *self;
+        let combine = match (op, dtype == DType::F32) {
             (Sum, _) => "a + b",
             (Prod, _) => "a * b",
             (Max, true) => "nan_max(a, b)",
@@ -61,17 +86,6 @@ impl ScanOp {
             .flag("TOTALS", pass == ScanPass::Totals)
             .flag("CARRY", pass == ScanPass::Carry)
     }
-}
-
-/// The passes of a scan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ScanPass {
-    /// The only pass over lines of one chunk: scans them.
-    Whole,
-    /// The first pass over lines of several chunks: combines all elements of each chunk.
-    Totals,
-    /// The last pass: scans each chunk, starting from the combination of the chunks before it.
-    Carry,
 }
 
 /// Computes the inclusive scan along an axis: each element combined with all elements before it.
@@ -94,7 +108,7 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
     let chunks = len.div_ceil(chunk_len);
     let run = |pass: ScanPass, inputs: &[&Tensor], out: &Tensor| {
         Launch {
-            variant: &op.variant(tensor.dtype(), pass),
+            kernel: &ScanKernel { op, dtype: tensor.dtype(), pass },
             inputs,
             outputs: &[out],
             params: &ScanParams {
@@ -128,15 +142,15 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let mut out = Vec::new();
+    let mut kernels = Vec::new();
     for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| dtype != DType::Bool) {
         for op in [Sum, Prod, Max, Min] {
             for pass in [ScanPass::Whole, ScanPass::Totals, ScanPass::Carry] {
-                out.push(op.variant(dtype, pass));
+                kernels.push(ScanKernel { op, dtype, pass });
             }
         }
     }
-    out
+    variants_of(kernels)
 }
 
 /// The cases that the family must pass.

@@ -6,7 +6,7 @@
 
 use super::cast;
 use super::common::cases::{Arg, Case, below, bools, case, ints, normal};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::ScatterOp;
 use super::common::policy;
 use super::common::walk::Walk;
@@ -15,7 +15,7 @@ use super::elementwise::ScalarValue;
 use super::gather::expand_indices;
 use super::scatter_nd::scatter_nd;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 static SCATTER: Source =
@@ -35,9 +35,20 @@ params! {
     }
 }
 
-fn variant(dtype: DType) -> Variant {
-    let combine = if dtype == DType::Bool { "a | b" } else { "a + b" };
-    Variant::new(&SCATTER).ty("E", dtype.wgsl()).expr("COMBINE", combine)
+/// The kernel that adds values along an axis.
+#[derive(Debug, Clone, Copy, Hash)]
+struct ScatterKernel {
+    /// The type of the elements.
+    dtype: DType,
+}
+
+impl Kernel for ScatterKernel {
+    type Params = ScatterParams;
+
+    fn variant(&self) -> Variant {
+        let combine = if self.dtype == DType::Bool { "a | b" } else { "a + b" };
+        Variant::new(&SCATTER).ty("E", self.dtype.wgsl()).expr("COMBINE", combine)
+    }
 }
 
 /// Computes `tensor[.., indices[i], ..] += values[i]` along `axis`; `or` for booleans. An index
@@ -79,7 +90,7 @@ pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor)
     let stride = |tensor: &Tensor| tensor.layout().strides[axis] as i32;
     let lines = values.len() / values.shape()[axis];
     Launch {
-        variant: &variant(out.dtype()),
+        kernel: &ScatterKernel { dtype: out.dtype() },
         inputs: &[&indices, &values],
         outputs: &[&out],
         params: &ScatterParams {
@@ -124,7 +135,7 @@ pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Res
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    DType::COMPUTE_TYPES.into_iter().map(variant).collect()
+    variants_of(DType::COMPUTE_TYPES.map(|dtype| ScatterKernel { dtype }))
 }
 
 /// The cases that the family must pass.

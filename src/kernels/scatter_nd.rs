@@ -4,13 +4,13 @@
 //! Results repeat bit for bit, without atomics.
 
 use super::common::cases::{Arg, Case, below, case, ints, normal, permuted};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::ScatterOp;
 use super::composed::views;
 use super::gather_nd::{indexed_axes, locations};
 use super::sort;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static SCATTER_ND: Source = Source::new::<ScatterNdParams>(
@@ -46,8 +46,22 @@ fn combine(op: ScatterOp, dtype: DType) -> &'static str {
     }
 }
 
-fn variant(dtype: DType, op: ScatterOp) -> Variant {
-    Variant::new(&SCATTER_ND).ty("E", dtype.wgsl()).expr("COMBINE", combine(op, dtype))
+/// The kernel that combines the sorted updates of each location.
+#[derive(Debug, Clone, Copy, Hash)]
+struct ScatterNdKernel {
+    /// The type of the elements.
+    dtype: DType,
+    /// How an element is combined with an update.
+    op: ScatterOp,
+}
+
+impl Kernel for ScatterNdKernel {
+    type Params = ScatterNdParams;
+
+    fn variant(&self) -> Variant {
+        let Self { dtype, op } = *self;
+        Variant::new(&SCATTER_ND).ty("E", dtype.wgsl()).expr("COMBINE", combine(op, dtype))
+    }
 }
 
 /// Combines `values` `[.., remaining axes of the tensor]` into `tensor` at `indices` `[.., k]`.
@@ -87,7 +101,7 @@ pub fn scatter_nd(
     let values = views::packed(values)?;
     let out = views::writable(tensor, &[&locations, &order, &values])?;
     Launch {
-        variant: &variant(out.dtype(), op),
+        kernel: &ScatterNdKernel { dtype: out.dtype(), op },
         inputs: &[&locations, &order, &values],
         outputs: &[&out],
         params: &ScatterNdParams {
@@ -105,15 +119,15 @@ pub fn scatter_nd(
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let mut out = Vec::new();
+    let mut kernels = Vec::new();
     for dtype in DType::COMPUTE_TYPES {
         for op in SCATTER_OPS {
             if dtype != DType::Bool || op == ScatterOp::Add {
-                out.push(variant(dtype, op));
+                kernels.push(ScatterNdKernel { dtype, op });
             }
         }
     }
-    out
+    variants_of(kernels)
 }
 
 /// The cases that the family must pass.

@@ -1,12 +1,12 @@
 //! Softmax and its logarithm along an axis.
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::Launch;
+use super::common::launch::{Launch, variants_of};
 use super::common::policy;
 use super::common::team::Team;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 static SOFTMAX: Source =
@@ -24,8 +24,24 @@ params! {
 /// Rows of at least this many elements are reduced by a team, other lines by one invocation.
 const MIN_TEAM_LEN: usize = 32;
 
-fn variant(log: bool, team: Team, vec4: bool) -> Variant {
-    team.define(Variant::new(&SOFTMAX).flag("LOG", log).flag("VEC4", vec4))
+/// The kernel of the softmax and of its logarithm.
+#[derive(Debug, Clone, Copy, Hash)]
+struct SoftmaxKernel {
+    /// Whether the result is the logarithm.
+    log: bool,
+    /// The invocations that reduce a line.
+    team: Team,
+    /// Whether lines are read in vec4s.
+    vec4: bool,
+}
+
+impl Kernel for SoftmaxKernel {
+    type Params = SoftmaxParams;
+
+    fn variant(&self) -> Variant {
+        let variant = Variant::new(&SOFTMAX).flag("LOG", self.log).flag("VEC4", self.vec4);
+        self.team.define(variant)
+    }
 }
 
 /// Computes `e^x / sum of e^x` along an axis.
@@ -64,7 +80,7 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
         false => Team::SINGLE,
     };
     Launch {
-        variant: &variant(log, team, vec4),
+        kernel: &SoftmaxKernel { log, team, vec4 },
         inputs: &[&tensor],
         outputs: &[&out],
         params: &SoftmaxParams {
@@ -84,7 +100,9 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
 pub fn variants() -> Vec<Variant> {
     let rows = policy::all_teams_along().flat_map(|team| [true, false].map(|vec4| (team, vec4)));
     let all = std::iter::once((Team::SINGLE, false)).chain(rows);
-    all.flat_map(|(team, vec4)| [false, true].map(|log| variant(log, team, vec4))).collect()
+    variants_of(
+        all.flat_map(|(team, vec4)| [false, true].map(|log| SoftmaxKernel { log, team, vec4 })),
+    )
 }
 
 /// The cases that the family must pass.

@@ -1,10 +1,10 @@
 //! Sorting along an axis: a stable merge sort without readbacks.
 
 use super::common::cases::{Arg, Case, case, ints, normal, positive};
-use super::common::launch::{Launch, workgroups_for};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
 
 static SORT: Source =
@@ -22,14 +22,29 @@ params! {
 /// Elements of a block, which the first pass sorts.
 const BLOCK_SIZE: usize = 32;
 
-/// Returns the variant that sorts blocks if `block_pass`, or else merges runs.
-fn variant(dtype: DType, block_pass: bool, descending: bool) -> Variant {
-    Variant::new(&SORT)
-        .ty("E", dtype.wgsl())
-        .int("BLOCK_SIZE", BLOCK_SIZE as u32)
-        .flag("FLOAT", dtype == DType::F32)
-        .flag("BLOCK_PASS", block_pass)
-        .flag("DESCENDING", descending)
+/// The kernel of a pass.
+#[derive(Debug, Clone, Copy, Hash)]
+struct SortKernel {
+    /// The type of the elements.
+    dtype: DType,
+    /// Whether the pass sorts blocks; otherwise it merges runs.
+    block_pass: bool,
+    /// Whether the order is descending.
+    descending: bool,
+}
+
+impl Kernel for SortKernel {
+    type Params = SortParams;
+
+    fn variant(&self) -> Variant {
+        let Self { dtype, block_pass, descending } = *self;
+        Variant::new(&SORT)
+            .ty("E", dtype.wgsl())
+            .int("BLOCK_SIZE", BLOCK_SIZE as u32)
+            .flag("FLOAT", dtype == DType::F32)
+            .flag("BLOCK_PASS", block_pass)
+            .flag("DESCENDING", descending)
+    }
 }
 
 /// Sorts the elements along an axis, and returns them and their original indices. The sort is
@@ -65,7 +80,11 @@ fn sort_pass(
     let (sorted, indices) = (empty(values.dtype())?, empty(DType::I32)?);
     if !values.is_empty() {
         Launch {
-            variant: &variant(values.dtype(), run_len.is_none(), descending),
+            kernel: &SortKernel {
+                dtype: values.dtype(),
+                block_pass: run_len.is_none(),
+                descending,
+            },
             inputs,
             outputs: &[&sorted, &indices],
             params: &SortParams {
@@ -100,13 +119,17 @@ pub fn topk(tensor: Tensor, axis: usize, count: usize) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let mut out = Vec::new();
+    let mut kernels = Vec::new();
     for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| dtype != DType::Bool) {
-        for bits in 0..4 {
-            out.push(variant(dtype, bits & 1 == 1, bits & 2 == 2));
+        for descending in [false, true] {
+            kernels.extend([false, true].map(|block_pass| SortKernel {
+                dtype,
+                block_pass,
+                descending,
+            }));
         }
     }
-    out
+    variants_of(kernels)
 }
 
 /// The cases that the family must pass.

@@ -3,10 +3,10 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::Launch;
+use super::common::launch::{Launch, variants_of};
 use super::common::walk::Walk;
 use crate::params;
-use crate::runtime::{Source, Variant};
+use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{Layout, Result, Tensor};
 
 static TRANSPOSE: Source = Source::new::<TransposeParams>(
@@ -25,6 +25,18 @@ params! {
         out_stride: i32,
         pad0: u32,
         walk: Walk,
+    }
+}
+
+/// The transposing copy, which has a single variant.
+#[derive(Debug, Clone, Copy, Hash)]
+struct TransposeKernel;
+
+impl Kernel for TransposeKernel {
+    type Params = TransposeParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&TRANSPOSE)
     }
 }
 
@@ -51,7 +63,7 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
     let [tiles_i, tiles_j] = [blocks_i, blocks_j].map(|blocks| blocks.div_ceil(TILE));
     let tiles = out_starts.len() * tiles_i * tiles_j;
     Launch {
-        variant: &Variant::new(&TRANSPOSE),
+        kernel: &TransposeKernel,
         inputs: &[tensor],
         outputs: &[out],
         params: &TransposeParams {
@@ -95,7 +107,7 @@ fn transposed_axes(tensor: &Tensor, out: &Tensor) -> Option<(usize, usize)> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    vec![Variant::new(&TRANSPOSE)]
+    variants_of([TransposeKernel])
 }
 
 /// The cases that the family must pass.

@@ -6,6 +6,7 @@
 
 mod cache;
 mod error;
+mod kernel;
 mod memory;
 mod params;
 mod profile;
@@ -28,6 +29,7 @@ use stream::{RecordedDispatch, Stream};
 
 pub use cache::{CACHE_VARIABLE, TuningCache, cache_folder};
 pub use error::RuntimeError;
+pub use kernel::{Expr, Kernel, KernelKey};
 pub use memory::{Allocation, MemoryUsage};
 pub use params::{ParamField, Params};
 pub use profile::{KernelTime, Profile, ProfileError};

@@ -36,13 +36,15 @@ impl Tiling {
 }
 
 /// The layout and type of a product's operands as the kernel reads them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct GemmOperands {
     /// Whether both are read, and the result is written, in vec4s.
     pub vec4: bool,
-    /// Whether a is contiguous along m instead of k.
+    /// Whether a is contiguous along m instead of k; `false` for direct kernels, which do not
+    /// depend on it.
     pub a_transposed: bool,
-    /// Whether b is contiguous along k instead of n.
+    /// Whether b is contiguous along k instead of n; `false` for direct kernels, which do not
+    /// depend on it.
     pub b_transposed: bool,
     /// The type of 16-bit operands, which must be read in vec4s; `None` for f32.
     pub half: Option<DType>,
@@ -178,7 +180,9 @@ impl Gemm {
                     .is_some_and(|software| software.rows_alias(a.strides[row]));
             return (operands, if aliases { Repack::Rows } else { Repack::None });
         }
-        let transposed = |layout: &Layout| layout.strides[row] == 1 && layout.strides[col] != 1;
+        let transposed = |layout: &Layout| {
+            self.strategy.is_tiled() && layout.strides[row] == 1 && layout.strides[col] != 1
+        };
         let operands = GemmOperands {
             vec4: false,
             a_transposed: transposed(a),

@@ -2,43 +2,40 @@
 
 use smallvec::SmallVec;
 
-use crate::runtime::{Allocation, Dispatch, Params, Variant};
+use crate::runtime::{Allocation, Dispatch, Kernel, KernelKey, Variant};
 use crate::tensor::{Result, Tensor};
 
 /// Invocations of a workgroup in kernels that compute one result per invocation
 /// (`shaders/lib/invocation.wgsl`).
 const WORKGROUP_SIZE: usize = 64;
 
-/// A kernel launch: variant, operands, parameters and size.
-pub(crate) struct Launch<'a, P> {
-    pub variant: &'a Variant,
+/// A kernel launch: kernel, operands, parameters and size.
+pub(crate) struct Launch<'a, K: Kernel> {
+    pub kernel: &'a K,
     /// Tensors that are only read, in binding order.
     pub inputs: &'a [&'a Tensor],
     /// Tensors that are written, or read and written, in binding order after the inputs.
     pub outputs: &'a [&'a Tensor],
-    pub params: &'a P,
+    pub params: &'a K::Params,
     pub workgroups: u64,
     /// Estimated number of operations. The runtime limits the work of a submission.
     pub work: u64,
 }
 
-impl<P: Params> Launch<'_, P> {
+impl<K: Kernel> Launch<'_, K> {
     /// Records the launch.
     ///
     /// # Errors
     ///
     /// Returns an error if the kernel does not compile on this device, or the device was lost.
     pub fn run(self) -> Result<()> {
-        debug_assert!(
-            self.variant.source.takes::<P>(),
-            "{} declares other parameters",
-            self.variant
-        );
+        let variant = self.kernel.variant();
+        debug_assert!(variant.source.takes::<K::Params>(), "{variant} declares other parameters");
         let runtime = self.outputs[0].runtime();
         let inputs: SmallVec<[&Allocation; 6]> = self.inputs.iter().map(|t| t.buffer()).collect();
         let outputs: SmallVec<[&Allocation; 2]> = self.outputs.iter().map(|t| t.buffer()).collect();
         runtime.dispatch(&Dispatch {
-            variant: self.variant,
+            variant: &variant,
             inputs: &inputs,
             outputs: &outputs,
             params: bytemuck::bytes_of(self.params),
@@ -47,6 +44,19 @@ impl<P: Params> Launch<'_, P> {
         })?;
         Ok(())
     }
+}
+
+/// Returns the variants of kernels, for the list of a family.
+///
+/// # Panics
+///
+/// Panics if the key of a kernel would be too long: see [`KernelKey::of`].
+pub(crate) fn variants_of<K: Kernel>(kernels: impl IntoIterator<Item = K>) -> Vec<Variant> {
+    let variant_with_key = |kernel: K| {
+        KernelKey::of(&kernel);
+        kernel.variant()
+    };
+    kernels.into_iter().map(variant_with_key).collect()
 }
 
 /// Returns the number of workgroups of a kernel with one invocation per result.

@@ -51,7 +51,7 @@ pub struct PoolWindow {
 }
 
 /// How values between the elements are interpolated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum InterpolateMode {
     /// The input element that contains the start of the output element.
     Nearest,
@@ -77,7 +77,7 @@ pub enum GridPadding {
 }
 
 /// How a scatter combines an element with an update.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScatterOp {
     /// Replaces the element by the last update.
     Assign,

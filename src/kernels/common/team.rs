@@ -4,7 +4,7 @@ use super::launch::div_up;
 use crate::runtime::Variant;
 
 /// The shape of a workgroup whose invocations reduce lines in teams.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Team {
     /// Invocations of the workgroup.
     pub workgroup_size: u32,
