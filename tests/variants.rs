@@ -16,6 +16,7 @@ fn expanded(
 ) -> String {
     expand(variant, Target { compiler, params, loads_u64 })
         .unwrap_or_else(|error| panic!("{variant}: {error}"))
+        .text
 }
 
 fn parsed(variant: &Variant, text: &str) -> Module {
@@ -74,9 +75,20 @@ fn parameters_have_the_layout_of_their_rust_structs() {
         let text = expanded(variant, Compiler::Naga, ParamsBinding::Uniform, false);
         let module = parsed(variant, &text);
         let params = params_type(variant, &module);
-        let size = module.types[params].inner.size(module.to_ctx()) as usize;
-        assert_eq!(size, variant.source.params_size, "{variant}: size of `Params`");
-        check_fields(variant, &module, params, variant.source.params);
+        let TypeInner::Struct { members, .. } = &module.types[params].inner else {
+            panic!("{variant}: {:?} is not a struct", module.types[params]);
+        };
+        // The expander appends the field `launch`.
+        let Some((launch, members)) = members.split_last() else {
+            panic!("{variant} has no parameters");
+        };
+        let end = variant.source.params_size.next_multiple_of(16);
+        assert_eq!(
+            (launch.name.as_deref(), launch.offset as usize),
+            (Some("launch"), end),
+            "{variant}: the end of `Params`"
+        );
+        check_members(variant, &module, members, variant.source.params);
     }
 }
 
@@ -91,6 +103,16 @@ fn check_fields(
         assert!(fields.is_empty(), "{variant}: {:?} is not a struct", module.types[ty]);
         return;
     };
+    check_members(variant, module, members, fields);
+}
+
+/// Compares members of a WGSL struct with the fields of a Rust struct.
+fn check_members(
+    variant: &Variant,
+    module: &Module,
+    members: &[naga::StructMember],
+    fields: &[ParamField],
+) {
     let is_padding = |name: &str| {
         name.strip_prefix("pad").is_some_and(|rest| rest.chars().all(|c| c.is_ascii_digit()))
     };

@@ -32,14 +32,12 @@ pub enum RuntimeError {
     },
     /// An earlier allocation ran out of memory. Browsers report this only after the allocation.
     #[error(
-        "out of memory on {device}, with {in_use} bytes in use; results computed since then may be \
-         wrong; use a smaller batch or model, and open the device again"
+        "out of memory on {device}; results computed since then are lost; use a smaller batch or \
+         model"
     )]
     Exhausted {
         /// The adapter's name.
         device: String,
-        /// Size of the live allocations.
-        in_use: u64,
     },
     /// A tensor exceeds the largest binding of the device.
     #[error(
@@ -67,15 +65,30 @@ pub enum RuntimeError {
     },
     /// The driver rejected a recorded command.
     #[error(
-        "{device} rejected a command ({message}); results computed since then may be wrong; this \
-         is a bug in this crate or in the driver: please report it with the output of \
-         `burn-wgsl devices`"
+        "{device} rejected a command ({message}); the results of the commands submitted with it \
+         are lost; this is a bug in this crate or in the driver: please report it with the output \
+         of `burn-wgsl devices`"
     )]
     Failed {
         /// The adapter's name.
         device: String,
         /// The driver's message.
         message: String,
+    },
+    /// The contents of a tensor are lost, because the commands that computed them failed.
+    #[error(
+        "the contents of a tensor are lost, because {device} failed to compute them; create the \
+         tensor again, for example from a checkpoint"
+    )]
+    LostResults {
+        /// The adapter's name.
+        device: String,
+    },
+    /// The host is out of memory.
+    #[error("the host has no memory for {requested} bytes that are read back")]
+    HostOutOfMemory {
+        /// The requested size.
+        requested: u64,
     },
     /// The compiler or the driver rejected a shader.
     #[error(

@@ -136,7 +136,7 @@ impl Hasher for FieldBytes {
 /// A WGSL expression as a field of a [`Kernel`].
 ///
 /// It is compared and hashed by its address and length, which takes less time than by its text.
-/// Equal texts at two addresses are different expressions: they only cost a second compilation.
+/// Equal texts at two addresses are different expressions, but lead to the same pipeline.
 #[derive(Debug, Clone, Copy)]
 pub struct Expr(pub &'static str);
 

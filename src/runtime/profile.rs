@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::transfer::Source;
 use super::{Runtime, RuntimeError, Variant};
 use crate::device::DeviceError;
 
@@ -172,11 +173,11 @@ impl Profiler {
 struct ProfilerGuard<'a>(&'a Runtime);
 
 impl ProfilerGuard<'_> {
-    /// Submits the recorded commands and removes the profiler from the stream.
+    /// Submits the recorded commands and removes the profiler from the recorder.
     fn stop(&self) -> Option<Box<Profiler>> {
-        let mut stream = self.0.stream.lock();
-        stream.submit(&self.0.device, &self.0.queue);
-        stream.profiler.take()
+        let mut state = self.0.state.lock();
+        state.recorder.submit(&self.0.gpu);
+        state.recorder.profiler.take()
     }
 }
 
@@ -198,17 +199,17 @@ impl Runtime {
     /// taken, or the device was lost. Returns an error in a browser, which cannot block.
     pub fn profile<R>(&self, work: impl FnOnce() -> R) -> Result<(R, Profile), ProfileError> {
         self.check_can_block()?;
-        let device = || self.info.name.clone();
-        if !self.info.features.timestamps {
+        let device = || self.name();
+        if !self.info().features.timestamps {
             return Err(ProfileError::NoTimestamps { device: device() });
         }
         {
-            let mut stream = self.stream.lock();
-            if stream.profiler.is_some() {
+            let recorder = &mut self.state.lock().recorder;
+            if recorder.profiler.is_some() {
                 return Err(ProfileError::Busy { device: device() });
             }
-            stream.submit(&self.device, &self.queue);
-            stream.profiler = Some(Box::new(Profiler::new(&self.device)));
+            recorder.submit(&self.gpu);
+            recorder.profiler = Some(Box::new(Profiler::new(&self.gpu.device)));
         }
         let guard = ProfilerGuard(self);
         let result = work();
@@ -221,21 +222,18 @@ impl Runtime {
 
     /// Reads back the timestamps and converts them to times.
     fn read_profile(&self, profiler: &Profiler) -> Result<Profile, RuntimeError> {
-        let total = profiler.resolved.iter().map(|(_, size)| size).sum();
-        let timestamps: Vec<u64> = pollster::block_on(self.copy_to_host(
-            total,
-            |encoder, staging| {
-                let mut offset = 0;
-                for (buffer, size) in &profiler.resolved {
-                    encoder.copy_buffer_to_buffer(buffer, 0, staging, offset, *size);
-                    offset += size;
-                }
-            },
-            |bytes| {
-                bytes.chunks_exact(size_of::<u64>()).map(bytemuck::pod_read_unaligned).collect()
-            },
-        ))?;
-        let period = f64::from(self.queue.get_timestamp_period());
+        let sources: Vec<Source<'_>> = profiler
+            .resolved
+            .iter()
+            .map(|(buffer, bytes)| Source { buffer, offset: 0, bytes: *bytes })
+            .collect();
+        let read = pollster::block_on(self.read_sources(&sources))?;
+        let timestamps: Vec<u64> = read
+            .iter()
+            .flat_map(|bytes| bytes.chunks_exact(size_of::<u64>()))
+            .map(bytemuck::pod_read_unaligned)
+            .collect();
+        let period = f64::from(self.gpu.queue.get_timestamp_period());
         let pairs = timestamps.chunks_exact(2);
         let entries = profiler.dispatches.iter().zip(pairs).map(|(variant, pair)| {
             // Saturates to zero if the clock was reset between the two timestamps.

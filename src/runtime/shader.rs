@@ -15,12 +15,14 @@
 //! - Any other identifier that the variant defines as an expression is replaced by that expression.
 //! - `@binding(auto)` is numbered consecutively, after lines were dropped.
 //!
-//! The expander also adds the `enable` directives that a shader needs.
+//! The expander also adds the `enable` directives that a shader needs, and the place of each operand
+//! in its buffer (`operands.rs`).
 
 use std::any::TypeId;
 use std::borrow::Cow;
 use std::fmt;
 
+use super::operands;
 use super::params::{ParamField, Params};
 
 /// A WGSL file embedded in the crate.
@@ -35,18 +37,42 @@ pub struct Source {
     /// Size of the shader's `Params` in bytes.
     pub params_size: usize,
     params_type: TypeId,
+    trusted: bool,
 }
 
 impl Source {
-    /// Creates a source whose shader declares its `Params` like `P`.
-    pub const fn new<P: Params>(name: &'static str, text: &'static str) -> Self {
+    /// Creates a source of this crate whose shader declares its `Params` like `P`. It runs without
+    /// checks: its launcher keeps every index within its operands, and its loops terminate.
+    pub(crate) const fn new<P: Params>(name: &'static str, text: &'static str) -> Self {
+        // SAFETY: the crate's tests run every kernel with all checks.
+        unsafe { Self::trusted::<P>(name, text) }
+    }
+
+    /// Creates a source whose shader declares its `Params` like `P`. It runs with all checks.
+    pub const fn checked<P: Params>(name: &'static str, text: &'static str) -> Self {
         Self {
             name,
             text,
             params: P::FIELDS,
             params_size: size_of::<P>(),
             params_type: TypeId::of::<P>(),
+            trusted: false,
         }
+    }
+
+    /// Creates a source whose shader declares its `Params` like `P`. It runs without checks.
+    ///
+    /// # Safety
+    ///
+    /// In every launch, the kernel must keep each index within its operands, divide by no zero, and
+    /// end all its loops.
+    pub const unsafe fn trusted<P: Params>(name: &'static str, text: &'static str) -> Self {
+        Self { trusted: true, ..Self::checked::<P>(name, text) }
+    }
+
+    /// Returns whether the kernels run without checks.
+    pub const fn is_trusted(&self) -> bool {
+        self.trusted
     }
 
     /// Returns whether the source was created for the parameters `P`.
@@ -225,8 +251,17 @@ const UNIFORM_PARAMS: &str = "@group(0) @binding(auto) var<uniform> p:";
 /// Returns a message with the source and the line if a fragment is unknown, or a directive is
 /// unknown, malformed or not closed. These are bugs in this crate; `tests/variants.rs` finds them
 /// without a GPU.
-pub fn expand(variant: &Variant, target: Target) -> Result<String, String> {
+pub fn expand(variant: &Variant, target: Target) -> Result<Expansion, String> {
     expand_text(variant.source.name, variant.source.text, &variant.defs, target)
+}
+
+/// An expanded variant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Expansion {
+    /// The WGSL text.
+    pub text: String,
+    /// The size of an element of each operand in bytes, in binding order.
+    pub element_sizes: Vec<u32>,
 }
 
 fn expand_text(
@@ -234,7 +269,7 @@ fn expand_text(
     text: &str,
     defs: &[(&'static str, Def)],
     target: Target,
-) -> Result<String, String> {
+) -> Result<Expansion, String> {
     let mut defs = defs.to_vec();
     if target.loads_u64 {
         defs.push(("LOADS_U64", Def::Flag));
@@ -255,8 +290,13 @@ fn expand_text(
     if target.params == ParamsBinding::Immediates {
         out = out.replacen(UNIFORM_PARAMS, "var<immediate> p:", 1);
     }
+    let operands = operands::declared(&out).map_err(|error| format!("{name}: {error}"))?;
+    let out = operands::add_bases(&out, &operands);
     let directives = target.compiler.enable_directives(&out);
-    Ok(directives + &number_bindings(&out))
+    Ok(Expansion {
+        text: directives + &number_bindings(&out),
+        element_sizes: operands.iter().map(|operand| operand.element_size).collect(),
+    })
 }
 
 /// Returns the text of a fragment. The error message starts with `location`.
@@ -466,7 +506,7 @@ fn body_len(lines: &[(usize, &str)]) -> Option<usize> {
 }
 
 /// Splits text into identifiers and numbers (`true`), and the text between them (`false`).
-fn tokens(text: &str) -> impl Iterator<Item = (&str, bool)> {
+pub(super) fn tokens(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let is_identifier_char = |c: char| c.is_alphanumeric() || c == '_';
     let mut rest = text;
     std::iter::from_fn(move || {
@@ -528,7 +568,7 @@ mod tests {
 
     fn expanded(text: &str, build: impl Fn(Variant) -> Variant) -> Result<String, String> {
         let defs = build(Variant::new(&EMPTY)).defs;
-        expand_text("test", text, &defs, target(ParamsBinding::Uniform))
+        Ok(expand_text("test", text, &defs, target(ParamsBinding::Uniform))?.text)
     }
 
     #[test]
@@ -554,8 +594,8 @@ mod tests {
     #[test]
     fn parameters_are_a_binding_or_immediates() {
         let text = "@group(0) @binding(auto) var<uniform> p: Params;\n\
-                    @group(0) @binding(auto) var<storage> x: X;";
-        let expanded = |params| expand_text("test", text, &[], target(params)).unwrap();
+                    @group(0) @binding(auto) var<storage> x: array<f32>;";
+        let expanded = |params| expand_text("test", text, &[], target(params)).unwrap().text;
         let uniform = expanded(ParamsBinding::Uniform);
         assert!(
             uniform.contains("@binding(0) var<uniform> p")

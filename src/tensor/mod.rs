@@ -6,8 +6,6 @@ mod layout;
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
-
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use layout::{Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, collapse};
@@ -37,8 +35,8 @@ impl Tensor {
     ) -> Result<Self> {
         let layout = Layout::contiguous(shape);
         let bytes = checked_bytes(shape, dtype)?;
-        let avoid: SmallVec<[&Allocation; 8]> = inputs.iter().map(|t| t.buffer()).collect();
-        let allocation = Arc::new(runtime.alloc(bytes, &avoid)?);
+        let _ = inputs;
+        let allocation = Arc::new(runtime.alloc(bytes)?);
         Ok(Self { runtime: runtime.clone(), allocation, layout, dtype })
     }
 
@@ -137,10 +135,7 @@ impl Tensor {
         if Arc::ptr_eq(&self.runtime, &other.runtime) {
             return Ok(());
         }
-        Err(Error::DeviceMismatch {
-            lhs: self.runtime.info().name.clone(),
-            rhs: other.runtime.info().name.clone(),
-        })
+        Err(Error::DeviceMismatch { lhs: self.runtime.name(), rhs: other.runtime.name() })
     }
 }
 

@@ -27,15 +27,22 @@ impl<K: Kernel> Launch<'_, K> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the kernel does not compile on this device, or the device was lost.
+    /// Returns an error if the operands are on different devices, or in the cases of
+    /// [`Runtime::dispatch`](crate::runtime::Runtime::dispatch).
     pub fn run(self) -> Result<()> {
-        let variant = self.kernel.variant();
-        debug_assert!(variant.source.takes::<K::Params>(), "{variant} declares other parameters");
-        let runtime = self.outputs[0].runtime();
+        let output = self.outputs[0];
+        for operand in self.inputs.iter().chain(&self.outputs[1..]) {
+            output.same_device(operand)?;
+        }
         let inputs: SmallVec<[&Allocation; 6]> = self.inputs.iter().map(|t| t.buffer()).collect();
         let outputs: SmallVec<[&Allocation; 2]> = self.outputs.iter().map(|t| t.buffer()).collect();
-        runtime.dispatch(&Dispatch {
-            variant: &variant,
+        output.runtime().dispatch(&Dispatch {
+            key: KernelKey::of(self.kernel),
+            kernel: &|| {
+                let variant = self.kernel.variant();
+                debug_assert!(variant.source.takes::<K::Params>(), "parameters of {variant}");
+                variant
+            },
             inputs: &inputs,
             outputs: &outputs,
             params: bytemuck::bytes_of(self.params),

@@ -9,7 +9,7 @@ use std::thread::available_parallelism;
 use burn::tensor::FloatDType;
 use burn_wgsl::WgslDevice;
 use burn_wgsl::device::{AdapterKind, ResolvedDevice};
-use burn_wgsl::runtime::{Allocation, Dispatch, Runtime, Source, Variant};
+use burn_wgsl::runtime::{Allocation, Dispatch, Kernel, KernelKey, Runtime, Source, Variant};
 use serde::Serialize;
 
 use super::job::{Job, op};
@@ -17,9 +17,36 @@ use super::runner::{self, Plan};
 use super::stats::Summary;
 use super::workload;
 
-static COPY: Source = Source::new::<u32>("copy", include_str!("copy.wgsl"));
+// SAFETY: each invocation of both kernels accesses at most the element with its own index, and
+// compares the index with the number of elements unless there are as many invocations. The loop of
+// `multiply_add` has a constant number of steps.
+static COPY: Source = unsafe { Source::trusted::<u32>("copy", include_str!("copy.wgsl")) };
 static MULTIPLY_ADD: Source =
-    Source::new::<[f32; 2]>("multiply_add", include_str!("multiply_add.wgsl"));
+    unsafe { Source::trusted::<[f32; 2]>("multiply_add", include_str!("multiply_add.wgsl")) };
+
+/// The kernel in `copy.wgsl`.
+#[derive(Debug, Hash)]
+struct Copy;
+
+impl Kernel for Copy {
+    type Params = u32;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&COPY)
+    }
+}
+
+/// The kernel in `multiply_add.wgsl`.
+#[derive(Debug, Hash)]
+struct MultiplyAdd;
+
+impl Kernel for MultiplyAdd {
+    type Params = [f32; 2];
+
+    fn variant(&self) -> Variant {
+        Variant::new(&MULTIPLY_ADD)
+    }
+}
 
 /// Invocations per workgroup of both kernels.
 const WORKGROUP_SIZE: u64 = 256;
@@ -147,8 +174,7 @@ fn gpu_probes(runtime: &Arc<Runtime>) -> Probes {
         let runtime = runtime.clone();
         move || {
             let out = allocate(&runtime, groups * WORKGROUP_SIZE * 4);
-            let params = [0.999_f32, 0.001].map(f32::to_ne_bytes).concat();
-            kernel(&runtime, &MULTIPLY_ADD, None, out, params, groups, flops)
+            launch_job(&runtime, MultiplyAdd, None, out, [0.999, 0.001], groups, flops)
         }
     };
     let copy = {
@@ -156,9 +182,8 @@ fn gpu_probes(runtime: &Arc<Runtime>) -> Probes {
         move || {
             let [x, out] = [0; 2].map(|_| allocate(&runtime, bytes));
             let vec4_count = bytes / 16;
-            let params = (vec4_count as u32).to_ne_bytes().to_vec();
             let groups = vec4_count.div_ceil(WORKGROUP_SIZE);
-            kernel(&runtime, &COPY, Some(x), out, params, groups, vec4_count)
+            launch_job(&runtime, Copy, Some(x), out, vec4_count as u32, groups, vec4_count)
         }
     };
     let multiply_add = Probe { amount: flops as f64, prepare: Box::new(multiply_add) };
@@ -169,24 +194,31 @@ fn gpu_probes(runtime: &Arc<Runtime>) -> Probes {
 
 /// Allocates GPU memory. Panics if that fails: the runner catches the panic.
 fn allocate(runtime: &Runtime, bytes: u64) -> Allocation {
-    runtime.alloc(bytes, &[]).unwrap_or_else(|error| panic!("{error}"))
+    runtime.alloc(bytes).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns a job that dispatches a kernel. Panics if the dispatch fails.
-fn kernel(
+/// Returns a job that launches a kernel. Panics if the launch fails.
+fn launch_job<K: Kernel + Send>(
     runtime: &Arc<Runtime>,
-    source: &'static Source,
+    kernel: K,
     input: Option<Allocation>,
     output: Allocation,
-    params: Vec<u8>,
+    params: K::Params,
     groups: u64,
     work: u64,
 ) -> Box<dyn Job> {
-    let (runtime, variant) = (runtime.clone(), Variant::new(source));
+    let runtime = runtime.clone();
     op(move || {
         let inputs: Vec<&Allocation> = input.iter().collect();
-        let (variant, outputs, params) = (&variant, &[&output][..], params.as_slice());
-        let dispatch = Dispatch { variant, inputs: &inputs, outputs, params, groups, work };
+        let dispatch = Dispatch {
+            key: KernelKey::of(&kernel),
+            kernel: &|| kernel.variant(),
+            inputs: &inputs,
+            outputs: &[&output],
+            params: bytemuck::bytes_of(&params),
+            groups,
+            work,
+        };
         runtime.dispatch(&dispatch).unwrap_or_else(|error| panic!("{error}"));
     })
 }

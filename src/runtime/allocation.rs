@@ -1,0 +1,122 @@
+//! Allocations: memory of a device with one owner.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use super::allocator::{Placement, PoolBuffer};
+use super::events::{Event, Observers};
+
+/// A GPU buffer with a unique id, used as a cache key.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub id: u64,
+    pub raw: wgpu::Buffer,
+}
+
+impl PoolBuffer for Arc<Buffer> {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn size(&self) -> u64 {
+        self.raw.size()
+    }
+}
+
+/// Memory of a device. It is placed in a GPU buffer when a command first uses it, and goes back to
+/// the allocator when it is dropped.
+pub struct Allocation {
+    /// The requested size in bytes.
+    bytes: u64,
+    placement: OnceLock<Placement<Arc<Buffer>>>,
+    /// Serial number of the submission that last wrote the memory; 0 if none did.
+    written: AtomicU64,
+    returns: Arc<Returns>,
+}
+
+/// The placements of dropped allocations, until the allocator takes them back.
+///
+/// An allocation may be dropped anywhere, also while the allocator is in use, so it must not wait
+/// for the allocator.
+pub(crate) struct Returns {
+    placements: Mutex<Vec<Placement<Arc<Buffer>>>>,
+    observers: Arc<Observers>,
+}
+
+impl Returns {
+    pub fn new(observers: Arc<Observers>) -> Self {
+        Self { placements: Mutex::default(), observers }
+    }
+
+    /// Passes each placement to `release`.
+    pub fn drain(&self, release: impl FnMut(Placement<Arc<Buffer>>)) {
+        self.placements.lock().drain(..).for_each(release);
+    }
+}
+
+impl Allocation {
+    pub(super) fn new(bytes: u64, returns: &Arc<Returns>) -> Self {
+        Self {
+            bytes,
+            placement: OnceLock::new(),
+            written: AtomicU64::new(0),
+            returns: returns.clone(),
+        }
+    }
+
+    /// Returns the requested size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns whether both allocations are in the same GPU buffer.
+    ///
+    /// Within one dispatch, a buffer is either read-only or writable.
+    pub fn shares_buffer(&self, other: &Allocation) -> bool {
+        match (self.placement.get(), other.placement.get()) {
+            (Some(own), Some(other)) => own.buffer.id == other.buffer.id,
+            _ => std::ptr::eq(self, other),
+        }
+    }
+
+    /// Returns where the memory is; `None` if no command has used it.
+    pub(super) fn placement(&self) -> Option<&Placement<Arc<Buffer>>> {
+        self.placement.get()
+    }
+
+    /// Sets where the memory is. If another thread was faster, its placement stays, and `placement`
+    /// goes back to the allocator.
+    pub(super) fn set_placement(&self, placement: Placement<Arc<Buffer>>) {
+        if let Err(surplus) = self.placement.set(placement) {
+            self.returns.placements.lock().push(surplus);
+        }
+    }
+
+    /// Returns the serial number of the submission that last wrote the memory; 0 if none did.
+    pub(super) fn written(&self) -> u64 {
+        self.written.load(Ordering::Relaxed)
+    }
+
+    /// Records that the submission `serial` writes the memory.
+    pub(super) fn set_written(&self, serial: u64) {
+        self.written.store(serial, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Allocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Allocation").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Allocation {
+    fn drop(&mut self) {
+        if let Some(placement) = self.placement.take() {
+            self.returns.observers.notify(|| Event::Release { bytes: placement.size });
+            self.returns.placements.lock().push(placement);
+        }
+    }
+}

@@ -1,0 +1,242 @@
+//! The compiler: makes pipelines from kernels, each once.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::cache::PipelineCache;
+use super::faults::Fault;
+use super::gpu::Gpu;
+use super::{
+    Compiler as WgslCompiler, Expansion, LAUNCH_ALIGN, ParamsBinding, RuntimeError, Source, Target,
+    Variant, expand,
+};
+use crate::device::IMMEDIATE_BYTES;
+
+/// The bindings of a kernel. Kernels with equal interfaces share layouts and bind groups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Interface {
+    /// Number of input buffers.
+    pub inputs: u8,
+    /// Number of output buffers.
+    pub outputs: u8,
+    pub params: ParamsBinding,
+}
+
+/// A compiled kernel: all that a launch needs besides its operands.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    /// A number that no other plan of the device has.
+    pub id: u32,
+    pub variant: Variant,
+    pub interface: Interface,
+    pub pipeline: wgpu::ComputePipeline,
+    pub bind_group_layout: wgpu::BindGroupLayout,
+    /// The size of an element of each operand's binding in bytes, as a power of two.
+    pub element_shifts: SmallVec<[u8; 8]>,
+    /// Whether exactly the operands' ranges are bound, not whole buffers: where every access is
+    /// checked.
+    pub exact_bindings: bool,
+}
+
+/// The layouts of an interface.
+#[derive(Debug, Clone)]
+struct Layouts {
+    bind_group: wgpu::BindGroupLayout,
+    pipeline: wgpu::PipelineLayout,
+}
+
+/// A compilation, finished or in progress.
+type Compilation = Arc<OnceLock<Result<Arc<Plan>, RuntimeError>>>;
+
+/// Compiles the kernels of a device.
+pub(crate) struct Compiler {
+    layouts: Mutex<FxHashMap<Interface, Layouts>>,
+    compilations: Mutex<FxHashMap<Variant, Compilation>>,
+    cache: Option<PipelineCache>,
+    next_plan_id: AtomicU32,
+    /// Whether shaders are compiled with all runtime checks.
+    checked: bool,
+    /// Whether vec4 loads and stores move two 64-bit words.
+    loads_u64: bool,
+}
+
+impl Compiler {
+    pub fn new(gpu: &Gpu, checked: bool, software: bool) -> Self {
+        Self {
+            layouts: Mutex::default(),
+            compilations: Mutex::default(),
+            cache: PipelineCache::open(&gpu.device, &gpu.info),
+            next_plan_id: AtomicU32::new(0),
+            checked,
+            loads_u64: software && gpu.info.features.int64,
+        }
+    }
+
+    /// Compiles a kernel, unless it was compiled before. If another thread is compiling it, waits
+    /// for that thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel does not compile on this device.
+    pub fn compile(
+        &self,
+        gpu: &Gpu,
+        variant: Variant,
+        operands: (usize, usize),
+        params_len: usize,
+    ) -> Result<Arc<Plan>, RuntimeError> {
+        let compilation = self.compilations.lock().entry(variant.clone()).or_default().clone();
+        let plan = compilation
+            .get_or_init(|| self.create_plan(gpu, variant.clone(), operands, params_len))
+            .clone();
+        if plan.is_err() {
+            // The next launch tries again.
+            self.compilations.lock().remove(&variant);
+        }
+        plan
+    }
+
+    fn create_plan(
+        &self,
+        gpu: &Gpu,
+        variant: Variant,
+        (inputs, outputs): (usize, usize),
+        params_len: usize,
+    ) -> Result<Arc<Plan>, RuntimeError> {
+        let interface = Interface {
+            inputs: inputs as u8,
+            outputs: outputs as u8,
+            params: params_binding(gpu, params_len, inputs + outputs),
+        };
+        let shader_error = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
+        if gpu.faults.strikes(Fault::Compile) {
+            return Err(shader_error("a test failed it".to_owned()));
+        }
+        let target = Target {
+            compiler: WgslCompiler::CURRENT,
+            params: interface.params,
+            loads_u64: self.loads_u64,
+        };
+        let Expansion { text, element_sizes } = expand(&variant, target).map_err(shader_error)?;
+        debug_assert_eq!(element_sizes.len(), inputs + outputs, "operands of {variant}");
+        let layouts = self.layouts(gpu, interface);
+        let checked = self.checked || !variant.source.is_trusted();
+        let compile = || {
+            let module = create_shader_module(gpu, variant.source, &text, checked);
+            gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
+                label: Some(variant.source.name),
+                layout: Some(&layouts.pipeline),
+                module: &module,
+                entry_point: Some("main"),
+                compilation_options: wgpu::PipelineCompilationOptions {
+                    constants: &[],
+                    zero_initialize_workgroup_memory: checked,
+                },
+                cache: self.cache.as_ref().map(PipelineCache::raw),
+            })
+        };
+        // `Validation` covers errors of the shader compiler, `Internal` those of the driver.
+        let filters = [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
+        let pipeline = gpu
+            .with_error_scopes(&filters, compile)
+            .map_err(|error| shader_error(error.to_string()))?;
+        log::debug!("compiled {variant}");
+        if let Some(cache) = &self.cache {
+            cache.mark_dirty();
+        }
+        Ok(Arc::new(Plan {
+            id: self.next_plan_id.fetch_add(1, Ordering::Relaxed),
+            variant,
+            interface,
+            pipeline,
+            bind_group_layout: layouts.bind_group,
+            exact_bindings: checked,
+            element_shifts: element_sizes.iter().map(|size| size.trailing_zeros() as u8).collect(),
+        }))
+    }
+
+    /// Returns the layouts of an interface, created at first use.
+    fn layouts(&self, gpu: &Gpu, interface: Interface) -> Layouts {
+        let mut layouts = self.layouts.lock();
+        layouts.entry(interface).or_insert_with(|| create_layouts(gpu, interface)).clone()
+    }
+
+    /// Writes newly compiled pipelines to the pipeline cache file.
+    pub fn save(&self) {
+        if let Some(cache) = &self.cache {
+            cache.save();
+        }
+    }
+}
+
+/// Creates a shader module. All modules are created here.
+fn create_shader_module(
+    gpu: &Gpu,
+    source: &Source,
+    text: &str,
+    checked: bool,
+) -> wgpu::ShaderModule {
+    let label = Some(source.name);
+    let descriptor =
+        wgpu::ShaderModuleDescriptor { label, source: wgpu::ShaderSource::Wgsl(text.into()) };
+    if checked {
+        return gpu.device.create_shader_module(descriptor);
+    }
+    let checks = wgpu::ShaderRuntimeChecks::unchecked();
+    // SAFETY: whoever made the source trusted vouches for its kernels (`Source::trusted`): they keep
+    // every index within their operands, and all their loops terminate.
+    unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) }
+}
+
+/// Returns how a kernel with `len` bytes of parameters and some operands receives them.
+///
+/// Immediates are used where they fit, because a dynamic uniform offset costs the driver more.
+fn params_binding(gpu: &Gpu, len: usize, operands: usize) -> ParamsBinding {
+    let bytes = len.next_multiple_of(LAUNCH_ALIGN) + size_of::<u32>() * (1 + operands);
+    let fit = gpu.info.features.immediates && bytes <= IMMEDIATE_BYTES as usize;
+    if fit { ParamsBinding::Immediates } else { ParamsBinding::Uniform }
+}
+
+fn create_layouts(gpu: &Gpu, interface: Interface) -> Layouts {
+    let Interface { inputs, outputs, params } = interface;
+    let mut types: SmallVec<[wgpu::BufferBindingType; 9]> = SmallVec::new();
+    if params == ParamsBinding::Uniform {
+        types.push(wgpu::BufferBindingType::Uniform);
+    }
+    types.extend(
+        (0..inputs + outputs).map(|i| wgpu::BufferBindingType::Storage { read_only: i < inputs }),
+    );
+    let entries: SmallVec<[wgpu::BindGroupLayoutEntry; 9]> =
+        (0..).zip(types).map(|(binding, ty)| layout_entry(binding, ty)).collect();
+    let bind_group = gpu.device.create_bind_group_layout(&wgpu::BindGroupLayoutDescriptor {
+        label: None,
+        entries: &entries,
+    });
+    let immediate_size = match params {
+        ParamsBinding::Immediates => IMMEDIATE_BYTES,
+        ParamsBinding::Uniform => 0,
+    };
+    let pipeline = gpu.device.create_pipeline_layout(&wgpu::PipelineLayoutDescriptor {
+        label: None,
+        bind_group_layouts: &[Some(&bind_group)],
+        immediate_size,
+    });
+    Layouts { bind_group, pipeline }
+}
+
+fn layout_entry(binding: u32, ty: wgpu::BufferBindingType) -> wgpu::BindGroupLayoutEntry {
+    wgpu::BindGroupLayoutEntry {
+        binding,
+        visibility: wgpu::ShaderStages::COMPUTE,
+        ty: wgpu::BindingType::Buffer {
+            ty,
+            has_dynamic_offset: ty == wgpu::BufferBindingType::Uniform,
+            min_binding_size: None,
+        },
+        count: None,
+    }
+}

@@ -1,0 +1,259 @@
+//! The wgpu device and its queue, and the health of the device.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use smallvec::SmallVec;
+
+use super::RuntimeError;
+use super::allocation::Buffer;
+use super::events::Observers;
+use super::faults::{Fault, Faults};
+use crate::device::{AdapterInfo, CAN_BLOCK, OpenDevice};
+
+/// An opened wgpu device.
+pub(crate) struct Gpu {
+    pub info: AdapterInfo,
+    pub device: wgpu::Device,
+    pub queue: wgpu::Queue,
+    pub faults: Faults,
+    pub observers: Arc<Observers>,
+    /// The adapter's name; from the second opening on with the number of the opening.
+    name: String,
+    health: Arc<Health>,
+    next_buffer_id: AtomicU64,
+}
+
+/// Errors of the device that were not caught where they happened.
+struct Health {
+    /// Whether anything below is set.
+    impaired: AtomicBool,
+    /// Why the device was lost. Set once it is lost.
+    lost: OnceLock<String>,
+    /// An error that was not reported yet. The device can be used after it.
+    unreported: Mutex<Option<DeviceFailure>>,
+    /// Serial number of the submission that is being recorded, from 1.
+    serial: AtomicU64,
+    /// Serial numbers of the submissions whose results are lost, first and last.
+    lost_results: Mutex<Vec<(u64, u64)>>,
+    has_lost_results: AtomicBool,
+}
+
+/// An error that the device reported.
+enum DeviceFailure {
+    OutOfMemory,
+    Other(String),
+}
+
+impl Health {
+    fn new() -> Self {
+        Self {
+            impaired: AtomicBool::new(false),
+            lost: OnceLock::new(),
+            unreported: Mutex::default(),
+            serial: AtomicU64::new(1),
+            lost_results: Mutex::default(),
+            has_lost_results: AtomicBool::new(false),
+        }
+    }
+
+    fn lose(&self, reason: String) {
+        let _ = self.lost.set(reason);
+        self.impaired.store(true, Ordering::Release);
+    }
+
+    /// Registers an error. The results of the submission being recorded are lost, and of the one
+    /// before, which another thread may just have ended. In a browser, which reports errors late,
+    /// those of all submissions so far are lost.
+    fn fail(&self, failure: DeviceFailure) {
+        let serial = self.serial.load(Ordering::Relaxed);
+        let first = if CAN_BLOCK { serial.saturating_sub(1) } else { 0 };
+        self.lost_results.lock().push((first, serial));
+        self.has_lost_results.store(true, Ordering::Release);
+        self.unreported.lock().get_or_insert(failure);
+        self.impaired.store(true, Ordering::Release);
+    }
+}
+
+impl Gpu {
+    /// Takes an open device. `generation` counts how often its adapter was opened, from 1.
+    pub fn new(opened: OpenDevice, generation: u32) -> Self {
+        let OpenDevice { device, queue, info } = opened;
+        let name = match generation {
+            0 | 1 => info.name.clone(),
+            _ => format!("{} (opening {generation})", info.name),
+        };
+        let health = Arc::new(Health::new());
+        device.set_device_lost_callback({
+            let (health, name) = (health.clone(), name.clone());
+            move |reason, message| {
+                // `Destroyed` is also reported when the process exits normally.
+                if reason != wgpu::DeviceLostReason::Destroyed {
+                    log::error!("the device {name} was lost: {message}");
+                }
+                health.lose(if message.is_empty() { format!("{reason:?}") } else { message });
+            }
+        });
+        device.on_uncaptured_error(Arc::new({
+            let (health, name) = (health.clone(), name.clone());
+            move |error: wgpu::Error| {
+                log::error!("{name}: {error}");
+                health.fail(match error {
+                    wgpu::Error::OutOfMemory { .. } => DeviceFailure::OutOfMemory,
+                    error => DeviceFailure::Other(error.to_string()),
+                });
+            }
+        }));
+        let faults = Faults::default();
+        let observers = Arc::default();
+        let next_buffer_id = AtomicU64::new(1);
+        Self { info, device, queue, faults, observers, name, health, next_buffer_id }
+    }
+
+    /// Returns the adapter's name; from the second opening on with the number of the opening.
+    pub fn name(&self) -> String {
+        self.name.clone()
+    }
+
+    /// Returns an error if the device was lost, and once for each error that it reported.
+    pub fn check(&self) -> Result<(), RuntimeError> {
+        if !self.health.impaired.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        if let Some(reason) = self.health.lost.get() {
+            return Err(RuntimeError::DeviceLost { device: self.name(), reason: reason.clone() });
+        }
+        let mut unreported = self.health.unreported.lock();
+        self.health.impaired.store(self.health.lost.get().is_some(), Ordering::Release);
+        match unreported.take() {
+            None => Ok(()),
+            Some(DeviceFailure::OutOfMemory) => {
+                Err(RuntimeError::Exhausted { device: self.name() })
+            }
+            Some(DeviceFailure::Other(message)) => {
+                Err(RuntimeError::Failed { device: self.name(), message })
+            }
+        }
+    }
+
+    /// Returns an error if the results of a submission are lost.
+    pub fn check_results(&self, serial: u64) -> Result<(), RuntimeError> {
+        if !self.health.has_lost_results.load(Ordering::Acquire) {
+            return Ok(());
+        }
+        let lost = self.health.lost_results.lock();
+        match serial != 0 && lost.iter().any(|&(first, last)| (first..=last).contains(&serial)) {
+            true => Err(RuntimeError::LostResults { device: self.name() }),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether the device was lost or closed.
+    pub fn is_lost(&self) -> bool {
+        self.health.lost.get().is_some()
+    }
+
+    /// Returns an error where the host cannot block, which is in a browser.
+    pub fn check_can_block(&self) -> Result<(), RuntimeError> {
+        if !CAN_BLOCK {
+            return Err(RuntimeError::CannotBlock { device: self.name() });
+        }
+        Ok(())
+    }
+
+    /// Destroys the device and marks it as lost.
+    pub fn destroy(&self, reason: &str) {
+        self.health.lose(reason.to_owned());
+        self.device.destroy();
+        let _ = self.device.poll(wgpu::PollType::Poll);
+    }
+
+    /// Returns the serial number of the submission that is being recorded.
+    pub fn serial(&self) -> u64 {
+        self.health.serial.load(Ordering::Relaxed)
+    }
+
+    /// Submits recorded commands, which have the current serial number, and begins the next one.
+    pub fn submit_recorded(&self, commands: wgpu::CommandBuffer) -> wgpu::SubmissionIndex {
+        let index = self.submit(Some(commands));
+        self.health.serial.fetch_add(1, Ordering::Relaxed);
+        index
+    }
+
+    /// Submits the queue writes so far, and commands.
+    pub fn submit(&self, commands: Option<wgpu::CommandBuffer>) -> wgpu::SubmissionIndex {
+        if self.faults.strikes(Fault::Loss) {
+            self.destroy("a test lost it");
+        }
+        let fails = self.faults.strikes(Fault::Submit);
+        let index = self.queue.submit(commands.filter(|_| !fails));
+        if fails {
+            self.health.fail(DeviceFailure::Other("a test failed a submission".to_owned()));
+        }
+        index
+    }
+
+    /// Waits until a submission has finished, or all of them.
+    pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), RuntimeError> {
+        let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
+        let waited = self.device.poll(wait);
+        self.check()?;
+        waited.map(drop).map_err(|error| self.readback_error(&error))
+    }
+
+    /// Creates a buffer for tensors. Returns `None` if the device is out of memory.
+    pub fn create_tensor_buffer(&self, size: u64) -> Option<Arc<Buffer>> {
+        if self.faults.strikes(Fault::Allocation) {
+            return None;
+        }
+        let usage = wgpu::BufferUsages::STORAGE
+            | wgpu::BufferUsages::COPY_SRC
+            | wgpu::BufferUsages::COPY_DST;
+        let raw = self.create_buffer("tensors", size, usage).ok()?;
+        let id = self.next_buffer_id.fetch_add(1, Ordering::Relaxed);
+        Some(Arc::new(Buffer { id, raw }))
+    }
+
+    /// Creates a buffer. Returns an error if the device is out of memory.
+    pub fn create_buffer(
+        &self,
+        label: &str,
+        size: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer, wgpu::Error> {
+        let create = || {
+            self.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(label),
+                size,
+                usage,
+                mapped_at_creation: false,
+            })
+        };
+        self.with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], create)
+    }
+
+    /// Runs `create` and returns its result, or an error of the kinds in `filters` that it caused.
+    ///
+    /// A browser reports errors later, to the uncaptured-error handler. There the returned object
+    /// may be invalid, and a later op or readback returns the error.
+    pub fn with_error_scopes<T>(
+        &self,
+        filters: &[wgpu::ErrorFilter],
+        create: impl FnOnce() -> T,
+    ) -> Result<T, wgpu::Error> {
+        if !CAN_BLOCK {
+            return Ok(create());
+        }
+        let scopes: SmallVec<[_; 2]> =
+            filters.iter().map(|&filter| self.device.push_error_scope(filter)).collect();
+        let created = create();
+        // Scopes must be popped innermost first.
+        let errors = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop()));
+        errors.last().map_or(Ok(created), Err)
+    }
+
+    pub fn readback_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {
+        RuntimeError::Readback { device: self.name(), message: error.to_string() }
+    }
+}

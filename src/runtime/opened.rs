@@ -1,0 +1,120 @@
+//! The opened devices of this process, one for each adapter.
+
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+
+use super::Runtime;
+use crate::device::{self, CAN_BLOCK, DeviceError};
+
+/// An adapter's device.
+#[derive(Default)]
+struct Slot {
+    /// The device that was opened last. It may be lost.
+    runtime: Option<Arc<Runtime>>,
+    /// How often the adapter was opened.
+    openings: u32,
+}
+
+/// The opened devices, by their index in `device::adapters()`. Opening a device locks only its own
+/// slot.
+static SLOTS: LazyLock<Vec<Mutex<Slot>>> =
+    LazyLock::new(|| device::adapters().iter().map(|_| Mutex::default()).collect());
+
+impl Slot {
+    /// Returns the device, or why it cannot be used if it was opened before.
+    fn usable(&self) -> Result<Arc<Runtime>, Option<String>> {
+        match &self.runtime {
+            Some(runtime) => match runtime.lost() {
+                None => Ok(runtime.clone()),
+                Some(reason) => Err(Some(reason)),
+            },
+            None => Err(None),
+        }
+    }
+
+    fn open(&mut self, opened: device::OpenDevice) -> Arc<Runtime> {
+        self.openings += 1;
+        let runtime = Arc::new(Runtime::new(opened, self.openings));
+        self.runtime = Some(runtime.clone());
+        runtime
+    }
+}
+
+impl Runtime {
+    /// Returns the runtime of an adapter.
+    ///
+    /// Opens the adapter's device at first use, and again after the device was lost. In a browser
+    /// only [`open`](Self::open) can open a device.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the driver refuses to open the adapter or the adapter lacks a required
+    /// limit. In a browser, returns an error if the device is not open.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `adapter` is out of range for `device::adapters()`. The index in a
+    /// `device::ResolvedDevice` is always in range.
+    pub fn of(adapter: usize) -> Result<Arc<Self>, DeviceError> {
+        let mut slot = SLOTS[adapter].lock();
+        let reason = match slot.usable() {
+            Ok(runtime) => return Ok(runtime),
+            Err(reason) => reason,
+        };
+        let found = &device::adapters()[adapter];
+        if !CAN_BLOCK {
+            return Err(DeviceError::NotOpen { adapter: found.info.name.clone(), reason });
+        }
+        Ok(slot.open(pollster::block_on(device::open(found))?))
+    }
+
+    /// Returns the runtime of an adapter like [`of`](Self::of).
+    ///
+    /// In a browser this also opens the device if it is not open.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the adapter is gone, the driver refuses to open it, or it lacks a
+    /// required limit.
+    ///
+    /// # Panics
+    ///
+    /// Panics if `adapter` is out of range for `device::adapters()`.
+    pub async fn open(adapter: usize) -> Result<Arc<Self>, DeviceError> {
+        let opened = Self::of(adapter);
+        if CAN_BLOCK || opened.is_ok() {
+            return opened;
+        }
+        // A `GPUAdapter` in a browser can open only one device, so a new adapter is requested.
+        let known = &device::adapters()[adapter];
+        let fresh = device::enumerate().await;
+        let opened = device::open(fresh.get(adapter).unwrap_or(known)).await?;
+        // Another task may have opened the adapter during the `await`. All tensors of an adapter
+        // must be on the same device, so the first device is kept.
+        let mut slot = SLOTS[adapter].lock();
+        match slot.usable() {
+            Ok(first) => {
+                opened.device.destroy();
+                Ok(first)
+            }
+            Err(_) => Ok(slot.open(opened)),
+        }
+    }
+
+    /// Returns the runtime of an adapter if its device is open.
+    pub fn opened(adapter: usize) -> Option<Arc<Self>> {
+        SLOTS[adapter].lock().runtime.clone()
+    }
+
+    /// Destroys an adapter's device if it is open.
+    ///
+    /// Tensors on the device are lost. The next use of the adapter opens a new device; in a browser
+    /// the next [`open`](Self::open) does.
+    pub fn close(adapter: usize) {
+        let runtime = SLOTS[adapter].lock().runtime.take();
+        if let Some(runtime) = runtime {
+            runtime.gpu.destroy("it was closed");
+        }
+    }
+}

@@ -1,0 +1,454 @@
+//! The recorder: records commands and submits them in batches.
+//!
+//! One compute pass stays open for as long as possible. Parameters and small uploads are collected
+//! on the host. Right before a submission, one `queue.write_buffer` writes all parameters and
+//! another writes all uploads. The queue executes these writes after all earlier submissions and
+//! before the recorded commands, so data that submitted commands still need is not overwritten.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+
+use super::allocation::Buffer;
+use super::compiler::{Interface, Plan};
+use super::events::Event;
+use super::gpu::Gpu;
+use super::profile::Profiler;
+use super::{Allocation, ParamsBinding};
+use crate::device::AdapterKind;
+
+/// Alignment of dynamic uniform offsets: the largest that any adapter requires.
+const PARAMS_ALIGN: usize = 256;
+/// Size of a parameter binding in bytes, which is the maximum size of a kernel's parameters.
+const PARAMS_SIZE: usize = 512;
+/// Capacity for the parameters of one submission, in bytes.
+const PARAMS_CAPACITY: usize = 256 << 10;
+/// Capacity for the small uploads of one submission, in bytes.
+const UPLOADS_CAPACITY: usize = 1 << 20;
+/// Uploads of at most this many bytes are collected; larger ones are written at once.
+pub(crate) const SMALL_UPLOAD: usize = UPLOADS_CAPACITY / 4;
+/// Number of dispatches in the first submission after a wait. The GPU starts early.
+const MIN_DISPATCHES: usize = 64;
+/// Number of dispatches in a submission once the GPU is busy. Larger submissions cost the host
+/// less for each dispatch.
+const MAX_DISPATCHES: usize = 512;
+/// At most this many submissions are in flight, because each of them uses driver memory.
+const MAX_IN_FLIGHT: usize = 32;
+/// Maximum number of bind groups in each of the two generations of the cache.
+const MAX_BIND_GROUPS: usize = 8192;
+/// Alignment of the words that the runtime appends to a kernel's parameters.
+pub(crate) const LAUNCH_ALIGN: usize = 16;
+/// Maximum number of workgroups in one dimension of a grid: the default limit of WebGPU.
+const MAX_GROUPS: u64 = 65_535;
+
+/// Cache key of a bind group: interface, and `(buffer id, offset, size)` of each binding.
+type BindGroupKey = (Interface, SmallVec<[(u64, u64, u64); 6]>);
+
+/// The operands and the size of a kernel launch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Operands<'a> {
+    pub inputs: &'a [&'a Allocation],
+    pub outputs: &'a [&'a Allocation],
+    pub params: &'a [u8],
+    pub groups: u64,
+    /// Approximate number of operations.
+    pub work: u64,
+}
+
+/// Some of the workgroups of a launch.
+#[derive(Debug, Clone, Copy)]
+struct Part {
+    /// The first workgroup.
+    first: u64,
+    groups: u64,
+    /// Approximate number of operations.
+    work: u64,
+}
+
+/// The recorded commands of a device, and its submissions in flight.
+pub(crate) struct Recorder {
+    encoder: Option<wgpu::CommandEncoder>,
+    pass: Option<wgpu::ComputePass<'static>>,
+    /// The plan whose pipeline is set in the pass.
+    current_plan: Option<u32>,
+    /// The bind group that is set in the pass, unless it has dynamic offsets.
+    current_group: Option<BindGroupKey>,
+    params: wgpu::Buffer,
+    /// Parameters of the recorded dispatches, written to `params` before the submission.
+    pending_params: Vec<u8>,
+    uploads: wgpu::Buffer,
+    /// Data of the recorded small uploads, written to `uploads` before the submission.
+    pending_uploads: Vec<u8>,
+    /// Number of recorded dispatches.
+    dispatches: usize,
+    /// Number of dispatches after which the commands are submitted.
+    max_dispatches: usize,
+    /// Approximate number of recorded operations.
+    work: u64,
+    /// Approximate number of operations that bounds a dispatch and a submission.
+    max_work: u64,
+    in_flight: VecDeque<wgpu::SubmissionIndex>,
+    /// Bind groups of the current generation of the cache.
+    young_bind_groups: FxHashMap<BindGroupKey, wgpu::BindGroup>,
+    /// Bind groups of the previous generation of the cache.
+    old_bind_groups: FxHashMap<BindGroupKey, wgpu::BindGroup>,
+    /// Present while a profile is taken.
+    pub profiler: Option<Box<Profiler>>,
+}
+
+impl Recorder {
+    pub fn new(gpu: &Gpu) -> Self {
+        let buffer = |label, size: usize, usage| {
+            gpu.device.create_buffer(&wgpu::BufferDescriptor {
+                label: Some(label),
+                size: size as u64,
+                usage: usage | wgpu::BufferUsages::COPY_DST,
+                mapped_at_creation: false,
+            })
+        };
+        Self {
+            encoder: None,
+            pass: None,
+            current_plan: None,
+            current_group: None,
+            // A binding is always `PARAMS_SIZE` long and may start close to the end of
+            // `PARAMS_CAPACITY`.
+            params: buffer("params", PARAMS_CAPACITY + PARAMS_SIZE, wgpu::BufferUsages::UNIFORM),
+            pending_params: Vec::with_capacity(PARAMS_CAPACITY),
+            uploads: buffer("uploads", UPLOADS_CAPACITY, wgpu::BufferUsages::COPY_SRC),
+            pending_uploads: Vec::new(),
+            dispatches: 0,
+            max_dispatches: MIN_DISPATCHES,
+            work: 0,
+            max_work: max_work(gpu.info.kind),
+            in_flight: VecDeque::new(),
+            young_bind_groups: FxHashMap::default(),
+            old_bind_groups: FxHashMap::default(),
+            profiler: None,
+        }
+    }
+
+    /// Records a kernel launch, in parts if it may run too long. All operands must be placed.
+    pub fn dispatch(&mut self, gpu: &Gpu, plan: &Plan, operands: &Operands<'_>) {
+        let Operands { outputs, groups, work, .. } = *operands;
+        gpu.observers.notify(|| Event::Dispatch { kernel: &plan.variant, work });
+        let parts = work.div_ceil(self.max_work).clamp(1, groups);
+        let step = exact_groups(groups.div_ceil(parts));
+        let work = work / groups.div_ceil(step);
+        let mut first = 0;
+        while first < groups {
+            let part = Part { first, groups: step.min(groups - first), work };
+            self.dispatch_part(gpu, plan, operands, part);
+            first += part.groups;
+        }
+        let serial = gpu.serial();
+        outputs.iter().for_each(|output| output.set_written(serial));
+    }
+
+    /// Records a part of a launch. Submits the earlier commands first if a limit would be exceeded.
+    fn dispatch_part(&mut self, gpu: &Gpu, plan: &Plan, operands: &Operands<'_>, part: Part) {
+        if self.dispatches >= self.max_dispatches
+            || (self.dispatches > 0 && self.work.saturating_add(part.work) > self.max_work)
+            || self.pending_params.len() + PARAMS_SIZE > PARAMS_CAPACITY
+            || self.profiler.as_ref().is_some_and(|profiler| profiler.is_full())
+        {
+            self.submit(gpu);
+        }
+        let bindings = bindings(operands, plan.exact_bindings);
+        let mut params: SmallVec<[u8; 256]> = SmallVec::from_slice(operands.params);
+        params.resize(operands.params.len().next_multiple_of(LAUNCH_ALIGN), 0);
+        params.extend_from_slice(&(part.first as u32).to_ne_bytes());
+        for (placement, shift) in bindings.iter().zip(&plan.element_shifts) {
+            let first_element = (placement.base >> shift) as u32;
+            params.extend_from_slice(&first_element.to_ne_bytes());
+        }
+        let key = (plan.interface, bindings.iter().map(Binding::key).collect());
+        let uniform = plan.interface.params == ParamsBinding::Uniform;
+        let offset = self.pending_params.len() as u32;
+        if uniform {
+            debug_assert!(params.len() <= PARAMS_SIZE, "parameters of {}", plan.variant);
+            self.pending_params.extend_from_slice(&params);
+            let aligned = self.pending_params.len().next_multiple_of(PARAMS_ALIGN);
+            self.pending_params.resize(aligned, 0);
+        }
+        self.open_pass(gpu, plan);
+        let same_group = !uniform && self.current_group.as_ref() == Some(&key);
+        let bind_group = match same_group {
+            true => None,
+            false => Some(self.bind_group(gpu, plan, &key, &bindings)),
+        };
+        let Some(pass) = &mut self.pass else { return };
+        if self.current_plan != Some(plan.id) {
+            pass.set_pipeline(&plan.pipeline);
+            self.current_plan = Some(plan.id);
+        }
+        if let Some(bind_group) = bind_group {
+            let offsets: &[u32] = if uniform { std::slice::from_ref(&offset) } else { &[] };
+            pass.set_bind_group(0, &bind_group, offsets);
+            self.current_group = Some(key);
+        }
+        if !uniform {
+            pass.set_immediates(0, &params);
+        }
+        let (x, y, z) = fold_grid(part.groups);
+        pass.dispatch_workgroups(x, y, z);
+        self.dispatches += 1;
+        self.work += part.work;
+    }
+
+    /// Returns the bind group with a key from the cache, or creates it.
+    ///
+    /// A full young generation replaces the old one. A bind group found in the old generation moves
+    /// to the young one.
+    fn bind_group(
+        &mut self,
+        gpu: &Gpu,
+        plan: &Plan,
+        key: &BindGroupKey,
+        bindings: &[Binding<'_>],
+    ) -> wgpu::BindGroup {
+        if let Some(bind_group) = self.young_bind_groups.get(key) {
+            return bind_group.clone();
+        }
+        let bind_group = self.old_bind_groups.remove(key).unwrap_or_else(|| {
+            let mut entries: SmallVec<[wgpu::BindGroupEntry<'_>; 9]> = SmallVec::new();
+            if plan.interface.params == ParamsBinding::Uniform {
+                entries.push(entry(0, &self.params, 0, PARAMS_SIZE as u64));
+            }
+            for Binding { buffer, offset, size, .. } in bindings {
+                entries.push(entry(entries.len() as u32, &buffer.raw, *offset, *size));
+            }
+            gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
+                label: None,
+                layout: &plan.bind_group_layout,
+                entries: &entries,
+            })
+        });
+        if self.young_bind_groups.len() >= MAX_BIND_GROUPS {
+            self.old_bind_groups = std::mem::take(&mut self.young_bind_groups);
+        }
+        self.young_bind_groups.insert(key.clone(), bind_group.clone());
+        bind_group
+    }
+
+    /// Records a copy of one placed allocation to another, in other buffers.
+    pub fn copy(&mut self, gpu: &Gpu, from: &Allocation, to: &Allocation) {
+        let (Some(source), Some(target)) = (from.placement(), to.placement()) else { return };
+        self.copy_encoder(gpu).copy_buffer_to_buffer(
+            &source.buffer.raw,
+            source.offset,
+            &target.buffer.raw,
+            target.offset,
+            source.size.min(target.size),
+        );
+        to.set_written(gpu.serial());
+    }
+
+    /// Destroys retired buffers. The commands that use them must have been submitted.
+    ///
+    /// Dropping a buffer is not enough: cached bind groups keep it alive, and a browser frees it
+    /// only at the next garbage collection.
+    pub fn destroy(&mut self, retired: &[Arc<Buffer>]) {
+        if retired.is_empty() {
+            return;
+        }
+        let ids: Vec<u64> = retired.iter().map(|buffer| buffer.id).collect();
+        let alive =
+            |(_, bindings): &BindGroupKey| bindings.iter().all(|(id, _, _)| !ids.contains(id));
+        self.young_bind_groups.retain(|key, _| alive(key));
+        self.old_bind_groups.retain(|key, _| alive(key));
+        retired.iter().for_each(|buffer| buffer.raw.destroy());
+    }
+
+    /// Opens a pass if none is open. While a profile is taken, begins a new pass for each dispatch.
+    fn open_pass(&mut self, gpu: &Gpu, plan: &Plan) {
+        let timestamp_writes = self.profiler.as_mut().map(|profiler| {
+            self.pass = None;
+            profiler.timestamp_writes(&plan.variant)
+        });
+        if self.pass.is_some() {
+            return;
+        }
+        (self.current_plan, self.current_group) = (None, None);
+        let encoder = self.encoder.get_or_insert_with(|| {
+            gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+        });
+        let descriptor = wgpu::ComputePassDescriptor { label: None, timestamp_writes };
+        self.pass = Some(encoder.begin_compute_pass(&descriptor).forget_lifetime());
+    }
+
+    /// Ends the open pass and returns the encoder, for copies.
+    pub fn copy_encoder(&mut self, gpu: &Gpu) -> &mut wgpu::CommandEncoder {
+        self.pass = None;
+        self.encoder.get_or_insert_with(|| {
+            gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default())
+        })
+    }
+
+    /// Records an upload of at most [`SMALL_UPLOAD`] bytes to a placed allocation, in order with
+    /// the recorded commands.
+    pub fn upload(&mut self, gpu: &Gpu, allocation: &Allocation, data: &[u8]) {
+        let Some(placement) = allocation.placement() else { return };
+        let padded = data.len().next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT as usize);
+        if self.pending_uploads.len() + padded > UPLOADS_CAPACITY {
+            self.submit(gpu);
+        }
+        let offset = self.pending_uploads.len() as u64;
+        self.pending_uploads.extend_from_slice(data);
+        self.pending_uploads.resize(offset as usize + padded, 0);
+        let uploads = self.uploads.clone();
+        self.copy_encoder(gpu).copy_buffer_to_buffer(
+            &uploads,
+            offset,
+            &placement.buffer.raw,
+            placement.offset,
+            padded as u64,
+        );
+        allocation.set_written(gpu.serial());
+    }
+
+    /// Submits the recorded commands, if there are any.
+    pub fn submit(&mut self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
+        self.pass = None;
+        let mut encoder = self.encoder.take()?;
+        let dispatches = std::mem::take(&mut self.dispatches);
+        self.work = 0;
+        self.max_dispatches = (self.max_dispatches * 2).min(MAX_DISPATCHES);
+        if let Some(profiler) = &mut self.profiler {
+            profiler.resolve(&gpu.device, &mut encoder);
+        }
+        for (buffer, pending) in
+            [(&self.params, &mut self.pending_params), (&self.uploads, &mut self.pending_uploads)]
+        {
+            if !pending.is_empty() {
+                gpu.queue.write_buffer(buffer, 0, pending);
+                pending.clear();
+            }
+        }
+        gpu.observers.notify(|| Event::Submit { dispatches });
+        let submission = gpu.submit_recorded(encoder.finish());
+        self.in_flight.push_back(submission.clone());
+        // Lets wgpu reclaim what finished submissions used.
+        let _ = gpu.device.poll(wgpu::PollType::Poll);
+        Some(submission)
+    }
+
+    /// Returns the submission that the caller must wait for, because too many are in flight.
+    pub fn overdue(&mut self) -> Option<wgpu::SubmissionIndex> {
+        if self.in_flight.len() <= MAX_IN_FLIGHT {
+            return None;
+        }
+        self.in_flight.pop_front()
+    }
+
+    /// Forgets the submissions in flight. Called when the host waits until all of them have
+    /// finished.
+    pub fn forget_in_flight(&mut self) {
+        self.in_flight.clear();
+        self.max_dispatches = MIN_DISPATCHES;
+    }
+}
+
+/// How an allocation is bound.
+struct Binding<'a> {
+    buffer: &'a Buffer,
+    /// The bound range, in bytes.
+    offset: u64,
+    size: u64,
+    /// Where the allocation starts in the bound range.
+    base: u64,
+}
+
+impl Binding<'_> {
+    fn key(&self) -> (u64, u64, u64) {
+        (self.buffer.id, self.offset, self.size)
+    }
+}
+
+/// Returns the bindings of placed operands. Whole buffers are bound, so that operands in the same
+/// pages share bind groups; with `exact`, exactly their ranges.
+fn bindings<'a>(operands: &Operands<'a>, exact: bool) -> SmallVec<[Binding<'a>; 6]> {
+    let placements =
+        operands.inputs.iter().chain(operands.outputs).filter_map(|operand| operand.placement());
+    placements
+        .map(|placement| {
+            let (buffer, start) = (&*placement.buffer, placement.offset);
+            match exact {
+                true => Binding { buffer, offset: start, size: placement.size, base: 0 },
+                false => Binding { buffer, offset: 0, size: buffer.raw.size(), base: start },
+            }
+        })
+        .collect()
+}
+
+fn entry(binding: u32, buffer: &wgpu::Buffer, offset: u64, size: u64) -> wgpu::BindGroupEntry<'_> {
+    wgpu::BindGroupEntry {
+        binding,
+        resource: wgpu::BindingResource::Buffer(wgpu::BufferBinding {
+            buffer,
+            offset,
+            size: wgpu::BufferSize::new(size),
+        }),
+    }
+}
+
+/// Returns the approximate number of operations that bounds a dispatch and a submission.
+///
+/// Drivers reset a GPU that is busy for longer than about two seconds. The bound is a quarter of a
+/// second for a slow GPU of its class, which reaches a tenth of its peak.
+fn max_work(kind: AdapterKind) -> u64 {
+    match kind {
+        AdapterKind::Discrete => 1 << 37,
+        _ => 1 << 34,
+    }
+}
+
+/// Rounds up a number of workgroups to one that a grid holds exactly. Workgroups beyond a part of a
+/// launch would repeat those of the next part.
+fn exact_groups(groups: u64) -> u64 {
+    if groups <= MAX_GROUPS { groups } else { groups.next_multiple_of(MAX_GROUPS) }
+}
+
+/// Folds a number of workgroups into a 3D grid with at least that many workgroups.
+fn fold_grid(groups: u64) -> (u32, u32, u32) {
+    if groups <= MAX_GROUPS {
+        return (groups as u32, 1, 1);
+    }
+    let rows = groups.div_ceil(MAX_GROUPS);
+    if groups.is_multiple_of(MAX_GROUPS) && rows <= MAX_GROUPS {
+        return (MAX_GROUPS as u32, rows as u32, 1);
+    }
+    if rows <= MAX_GROUPS {
+        // Rows of equal length leave few surplus workgroups.
+        return (groups.div_ceil(rows) as u32, rows as u32, 1);
+    }
+    (MAX_GROUPS as u32, MAX_GROUPS as u32, rows.div_ceil(MAX_GROUPS) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn total((x, y, z): (u32, u32, u32)) -> u64 {
+        u64::from(x) * u64::from(y) * u64::from(z)
+    }
+
+    #[test]
+    fn folded_grid_has_at_least_the_requested_workgroups() {
+        for groups in [1, 65_535, 65_536, 1_000_003, MAX_GROUPS * 65_535 + 1] {
+            let (x, y, z) = fold_grid(groups);
+            assert!(total((x, y, z)) >= groups && x.max(y).max(z) <= 65_535, "{groups}");
+        }
+        assert_eq!(fold_grid(65_536), (32_768, 2, 1));
+    }
+
+    #[test]
+    fn a_grid_holds_a_part_of_a_launch_exactly() {
+        for groups in [1, 65_535, 65_536, 1_000_003] {
+            let exact = exact_groups(groups);
+            assert!(exact >= groups && total(fold_grid(exact)) == exact, "{groups}");
+        }
+    }
+}

@@ -1,0 +1,405 @@
+//! Transfers between host and device. Both directions go in pieces of bounded size, so that a
+//! transfer of any size needs little staging memory.
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+
+use super::events::Event;
+use super::faults::Fault;
+use super::gpu::Gpu;
+use super::recorder::SMALL_UPLOAD;
+use super::{Allocation, Runtime, RuntimeError};
+use crate::device::CAN_BLOCK;
+
+/// Maximum size of a piece in bytes.
+const PIECE: u64 = 8 << 20;
+/// Smallest size of a buffer for readbacks, in bytes.
+const MIN_READBACK_BUFFER: u64 = 64 << 10;
+/// Maximum number of pieces of a readback in flight: one is copied by the device while the host
+/// reads the other.
+const READBACK_PIECES: usize = 2;
+/// Maximum size of the unused buffers for readbacks that are kept, in bytes.
+const KEPT_READBACK_BYTES: u64 = 32 << 20;
+/// Maximum size of the pieces of uploads in flight, in bytes.
+const UPLOADS_IN_FLIGHT: u64 = 32 << 20;
+
+/// The staging memory of a device.
+#[derive(Default)]
+pub(crate) struct Staging {
+    /// The large uploads in flight: their submissions and sizes in bytes.
+    uploads: Mutex<VecDeque<(wgpu::SubmissionIndex, u64)>>,
+    /// Unused buffers for readbacks.
+    readback_buffers: Mutex<Vec<wgpu::Buffer>>,
+}
+
+impl Staging {
+    /// Registers a piece of an upload. Returns the submission that the caller must wait for,
+    /// because too much is in flight.
+    fn register(
+        &self,
+        submission: wgpu::SubmissionIndex,
+        bytes: u64,
+    ) -> Option<wgpu::SubmissionIndex> {
+        let mut uploads = self.uploads.lock();
+        uploads.push_back((submission, bytes));
+        let mut in_flight: u64 = uploads.iter().map(|(_, bytes)| bytes).sum();
+        let mut overdue = None;
+        while in_flight > UPLOADS_IN_FLIGHT
+            && let Some((submission, bytes)) = uploads.pop_front()
+        {
+            in_flight -= bytes;
+            overdue = Some(submission);
+        }
+        overdue
+    }
+
+    /// Returns a buffer for a readback of `bytes` bytes.
+    fn take_readback_buffer(&self, gpu: &Gpu, bytes: u64) -> Result<wgpu::Buffer, RuntimeError> {
+        let mut buffers = self.readback_buffers.lock();
+        if let Some(index) = buffers.iter().position(|buffer| buffer.size() >= bytes) {
+            return Ok(buffers.swap_remove(index));
+        }
+        drop(buffers);
+        let size = bytes.next_power_of_two().max(MIN_READBACK_BUFFER);
+        let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
+        gpu.create_buffer("readback", size, usage).map_err(|error| gpu.readback_error(&error))
+    }
+
+    /// Keeps an unmapped buffer for another readback, or destroys it.
+    fn keep_readback_buffer(&self, buffer: wgpu::Buffer) {
+        let mut buffers = self.readback_buffers.lock();
+        let kept: u64 = buffers.iter().map(wgpu::Buffer::size).sum();
+        if kept + buffer.size() <= KEPT_READBACK_BYTES {
+            buffers.push(buffer);
+        } else {
+            // A browser frees a dropped buffer only at the next garbage collection.
+            buffer.destroy();
+        }
+    }
+
+    /// Destroys the unused buffers.
+    pub fn trim(&self) {
+        self.readback_buffers.lock().drain(..).for_each(|buffer| buffer.destroy());
+    }
+}
+
+/// State shared by the `map_async` callback and the future.
+#[derive(Default)]
+struct MapState {
+    result: Option<Result<(), wgpu::BufferAsyncError>>,
+    waker: Option<Waker>,
+}
+
+/// A future that completes when the buffer is mapped.
+struct MapFuture(Arc<Mutex<MapState>>);
+
+impl MapFuture {
+    /// Maps the first `bytes` bytes of a buffer for reading.
+    fn new(buffer: &wgpu::Buffer, bytes: u64) -> Self {
+        let state = Arc::new(Mutex::new(MapState::default()));
+        buffer.map_async(wgpu::MapMode::Read, ..bytes, {
+            let state = state.clone();
+            move |result| {
+                let waker = {
+                    let mut state = state.lock();
+                    state.result = Some(result);
+                    state.waker.take()
+                };
+                // The woken task may run at once, so the state is not locked.
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+        });
+        Self(state)
+    }
+}
+
+impl Future for MapFuture {
+    type Output = Result<(), wgpu::BufferAsyncError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let mut state = self.0.lock();
+        match state.result.take() {
+            Some(result) => Poll::Ready(result),
+            None => {
+                state.waker = Some(context.waker().clone());
+                Poll::Pending
+            }
+        }
+    }
+}
+
+/// A range of a GPU buffer that is read back.
+pub(super) struct Source<'a> {
+    pub buffer: &'a wgpu::Buffer,
+    pub offset: u64,
+    pub bytes: u64,
+}
+
+/// A part of a readback: consecutive bytes of all sources, at most [`PIECE`].
+struct Piece {
+    /// Index of the source, offset within it, and number of bytes, of each copy.
+    copies: Vec<(usize, u64, u64)>,
+    bytes: u64,
+}
+
+/// Splits the sources into pieces.
+fn pieces(sizes: impl Iterator<Item = u64>) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    for (source, bytes) in sizes.enumerate() {
+        let mut offset = 0;
+        while offset < bytes {
+            let room = pieces.last().map_or(0, |piece| PIECE - piece.bytes);
+            let copied = room.min(bytes - offset);
+            match pieces.last_mut() {
+                Some(piece) if room > 0 => {
+                    piece.copies.push((source, offset, copied));
+                    piece.bytes += padded(copied);
+                }
+                _ => pieces.push(Piece { copies: Vec::new(), bytes: 0 }),
+            }
+            offset += copied;
+        }
+    }
+    pieces
+}
+
+/// Rounds up to the alignment of copies.
+fn padded(bytes: u64) -> u64 {
+    bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
+}
+
+/// A piece that the device is copying.
+struct PieceInFlight {
+    piece: Piece,
+    buffer: wgpu::Buffer,
+    submission: Option<wgpu::SubmissionIndex>,
+    mapped: MapFuture,
+}
+
+impl Runtime {
+    /// Uploads `data` to a new allocation.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `data` exceeds the largest binding, the device is out of memory, there
+    /// is no memory for staging, or the device was lost.
+    pub fn upload(&self, data: &[u8]) -> Result<Allocation, RuntimeError> {
+        let allocation = self.alloc(data.len() as u64)?;
+        if data.is_empty() {
+            return Ok(allocation);
+        }
+        let gpu = &self.gpu;
+        gpu.observers.notify(|| Event::Upload { bytes: data.len() as u64 });
+        let mut state = self.place(self.state.lock(), &[&allocation], &[])?;
+        if data.len() <= SMALL_UPLOAD {
+            state.recorder.upload(gpu, &allocation, data);
+            return Ok(allocation);
+        }
+        // A queue write runs before the commands that are submitted after it. Those recorded before
+        // this upload may use the same memory, so they are submitted first.
+        state.recorder.submit(gpu);
+        drop(state);
+        let Some(placement) = allocation.placement() else { return Ok(allocation) };
+        let mut offset = placement.offset;
+        for piece in data.chunks(PIECE as usize) {
+            let len = padded(piece.len() as u64);
+            let view = match wgpu::BufferSize::new(len) {
+                Some(len) if !gpu.faults.strikes(Fault::Upload) => gpu
+                    .with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], || {
+                        gpu.queue.write_buffer_with(&placement.buffer.raw, offset, len)
+                    })
+                    .ok()
+                    .flatten(),
+                _ => None,
+            };
+            let Some(mut view) = view else {
+                return Err(self.out_of_memory(data.len() as u64));
+            };
+            view.slice(..piece.len()).copy_from_slice(piece);
+            drop(view);
+            offset += len;
+            allocation.set_written(gpu.serial());
+            if let Some(submission) = self.staging.register(gpu.submit(None), len)
+                && CAN_BLOCK
+            {
+                gpu.wait(Some(submission))?;
+            }
+        }
+        Ok(allocation)
+    }
+
+    /// Reads the first `bytes` bytes of each `(allocation, bytes)` pair in `ranges`, with one
+    /// submission for each 8 MiB.
+    ///
+    /// On native platforms the first poll of the future blocks until the data is there. In a
+    /// browser the future yields to the event loop.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device was lost, an allocation's contents were lost, or there is no
+    /// memory for the data.
+    pub async fn read(
+        &self,
+        ranges: &[(Arc<Allocation>, u64)],
+    ) -> Result<Vec<Vec<u8>>, RuntimeError> {
+        self.gpu.check()?;
+        for (allocation, _) in ranges {
+            self.gpu.check_results(allocation.written())?;
+        }
+        self.place_all(ranges.iter().map(|(allocation, _)| &**allocation))?;
+        let sources: Vec<Source<'_>> = ranges
+            .iter()
+            .filter_map(|(allocation, bytes)| {
+                let placement = allocation.placement()?;
+                let (buffer, offset) = (&placement.buffer.raw, placement.offset);
+                Some(Source { buffer, offset, bytes: *bytes })
+            })
+            .collect();
+        let read = self.read_sources(&sources).await?;
+        // A submission that the results depend on may have failed while the host waited.
+        for (allocation, _) in ranges {
+            self.gpu.check_results(allocation.written())?;
+        }
+        Ok(read)
+    }
+
+    /// Reads like [`read`](Self::read), and blocks until the data is there.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error in the same cases as [`read`](Self::read), and in a browser, which cannot
+    /// block.
+    pub fn read_blocking(
+        &self,
+        ranges: &[(Arc<Allocation>, u64)],
+    ) -> Result<Vec<Vec<u8>>, RuntimeError> {
+        self.gpu.check_can_block()?;
+        pollster::block_on(self.read(ranges))
+    }
+
+    /// Places those allocations that are not placed yet.
+    fn place_all<'a>(
+        &self,
+        allocations: impl Iterator<Item = &'a Allocation>,
+    ) -> Result<(), RuntimeError> {
+        let mut state = self.state.lock();
+        for allocation in allocations {
+            state = self.place(state, &[allocation], &[])?;
+        }
+        Ok(())
+    }
+
+    /// Reads ranges of buffers.
+    pub(super) async fn read_sources(
+        &self,
+        sources: &[Source<'_>],
+    ) -> Result<Vec<Vec<u8>>, RuntimeError> {
+        let mut read = Vec::with_capacity(sources.len());
+        for source in sources {
+            let mut bytes = Vec::new();
+            bytes
+                .try_reserve_exact(source.bytes as usize)
+                .map_err(|_| RuntimeError::HostOutOfMemory { requested: source.bytes })?;
+            read.push(bytes);
+        }
+        let mut in_flight: VecDeque<PieceInFlight> = VecDeque::new();
+        for piece in pieces(sources.iter().map(|source| source.bytes)) {
+            if in_flight.len() == READBACK_PIECES
+                && let Some(oldest) = in_flight.pop_front()
+            {
+                self.finish_piece(oldest, &mut read).await?;
+            }
+            in_flight.push_back(self.start_piece(piece, sources)?);
+        }
+        for piece in in_flight {
+            self.finish_piece(piece, &mut read).await?;
+        }
+        self.compiler.save();
+        Ok(read)
+    }
+
+    /// Submits the copies of a piece.
+    fn start_piece(
+        &self,
+        piece: Piece,
+        sources: &[Source<'_>],
+    ) -> Result<PieceInFlight, RuntimeError> {
+        let gpu = &self.gpu;
+        gpu.observers.notify(|| Event::Readback { bytes: piece.bytes });
+        let buffer = self.staging.take_readback_buffer(gpu, piece.bytes)?;
+        let submission = {
+            let mut state = self.state.lock();
+            let encoder = state.recorder.copy_encoder(gpu);
+            let mut offset = 0;
+            for &(source, start, bytes) in &piece.copies {
+                let Source { buffer: from, offset: base, .. } = sources[source];
+                encoder.copy_buffer_to_buffer(from, base + start, &buffer, offset, padded(bytes));
+                offset += padded(bytes);
+            }
+            state.recorder.submit(gpu)
+        };
+        let mapped = MapFuture::new(&buffer, piece.bytes);
+        Ok(PieceInFlight { piece, buffer, submission, mapped })
+    }
+
+    /// Waits for a piece and appends its bytes to those read before.
+    async fn finish_piece(
+        &self,
+        in_flight: PieceInFlight,
+        read: &mut [Vec<u8>],
+    ) -> Result<(), RuntimeError> {
+        let gpu = &self.gpu;
+        let PieceInFlight { piece, buffer, submission, mapped } = in_flight;
+        if CAN_BLOCK {
+            gpu.wait(submission)?;
+        }
+        let mapped = mapped.await;
+        gpu.check()?;
+        if gpu.faults.strikes(Fault::Map) {
+            return Err(gpu.readback_error(&"a test failed it"));
+        }
+        mapped.map_err(|error| gpu.readback_error(&error))?;
+        let view =
+            buffer.get_mapped_range(..piece.bytes).map_err(|error| gpu.readback_error(&error))?;
+        let mut offset = 0;
+        for (source, _, bytes) in piece.copies {
+            read[source].extend_from_slice(&view[offset..offset + bytes as usize]);
+            offset += padded(bytes) as usize;
+        }
+        drop(view);
+        buffer.unmap();
+        self.staging.keep_readback_buffer(buffer);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_all_bytes_in_order() {
+        let sizes = [5, 0, 3 * PIECE + 4, 17, PIECE];
+        let pieces = pieces(sizes.into_iter());
+        let mut covered = [0; 5];
+        for piece in &pieces {
+            assert!(!piece.copies.is_empty() && piece.bytes <= PIECE);
+            let mut bytes = 0;
+            for &(source, offset, len) in &piece.copies {
+                assert_eq!(offset, covered[source]);
+                assert!(offset.is_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT));
+                covered[source] += len;
+                bytes += padded(len);
+            }
+            assert_eq!(bytes, piece.bytes);
+        }
+        assert_eq!(covered, sizes);
+    }
+}
