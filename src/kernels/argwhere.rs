@@ -56,7 +56,7 @@ pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor>
     let rank = tensor.shape().len();
     let shape = shape_words(tensor.shape())?;
     let tensor = views::packed(tensor)?;
-    let out = Tensor::empty(tensor.runtime(), &[found, rank], DType::I32, &[&tensor, counts])?;
+    let out = Tensor::empty(tensor.runtime(), &[found, rank], DType::I32)?;
     if out.is_empty() {
         return Ok(out);
     }

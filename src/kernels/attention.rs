@@ -156,8 +156,7 @@ pub fn attention(
         inputs.extend([mask.as_ref().unwrap_or(&query), bias.as_ref().unwrap_or(&query)]);
     }
     let runtime = query.runtime();
-    let out =
-        Tensor::empty(runtime, &[batch, heads, queries, value_width * 4], DType::F32, &inputs)?;
+    let out = Tensor::empty(runtime, &[batch, heads, queries, value_width * 4], DType::F32)?;
     if out.is_empty() {
         return create::full(runtime, &shape, ScalarValue::Float(0.0), DType::F32);
     }

@@ -116,7 +116,7 @@ fn index_expr(from: DType) -> &'static str {
 
 /// Makes a packed copy of type `to`. The source, the result or both are 16-bit floats.
 pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
-    let out = Tensor::empty(tensor.runtime(), tensor.shape(), to, &[tensor])?;
+    let out = Tensor::empty(tensor.runtime(), tensor.shape(), to)?;
     if out.is_empty() {
         return Ok(out);
     }

@@ -103,7 +103,7 @@ impl Pass {
         let groups = g.options.groups;
         let shape = [groups, plan.m, plan.n];
         let out_shape = [plan.splits, shape.iter().product()];
-        let out = Tensor::empty(runtime, &out_shape, DType::F32, inputs)?;
+        let out = Tensor::empty(runtime, &out_shape, DType::F32)?;
         if !out.is_empty() {
             let tiling = plan.tiling(runtime, vec4);
             let (workgroups, params) = plan.params(tiling);

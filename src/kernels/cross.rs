@@ -52,7 +52,7 @@ pub fn cross(lhs: Tensor, rhs: Tensor, axis: usize) -> Result<Tensor> {
         return Err(error());
     }
     let shape = broadcast(lhs.shape(), rhs.shape()).ok_or_else(error)?;
-    let out = Tensor::empty(lhs.runtime(), &shape, DType::F32, &[&lhs, &rhs])?;
+    let out = Tensor::empty(lhs.runtime(), &shape, DType::F32)?;
     if out.is_empty() {
         return Ok(out);
     }

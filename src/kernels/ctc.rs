@@ -153,8 +153,8 @@ impl CtcProblem {
         let inputs = self.inputs();
         let count = directions * self.batch;
         let states = 2 * self.labels + 1;
-        let table = Tensor::empty(self.runtime(), &[count, rows, states], DType::F32, &inputs)?;
-        let loss = Tensor::empty(self.runtime(), &[self.batch], DType::F32, &inputs)?;
+        let table = Tensor::empty(self.runtime(), &[count, rows, states], DType::F32)?;
+        let loss = Tensor::empty(self.runtime(), &[self.batch], DType::F32)?;
         let workgroup_size = policy::recursion_workgroup_size(self.runtime());
         Launch {
             kernel: &CtcKernel { workgroup_size },
@@ -208,7 +208,7 @@ pub fn ctc_loss_backward(log_probs: Tensor, sequences: Sequences, grad: Tensor) 
     let mut inputs = problem.inputs();
     inputs.extend([&table, &grad]);
     let shape = problem.log_probs.shape();
-    let out = Tensor::empty(problem.runtime(), shape, DType::F32, &inputs)?;
+    let out = Tensor::empty(problem.runtime(), shape, DType::F32)?;
     Map::new("s", DType::F32).with(&[ScalarValue::Float(0.0)], DType::F32).write_to(&[], &out)?;
     let count = problem.steps * problem.batch;
     Launch {

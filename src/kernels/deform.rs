@@ -219,7 +219,7 @@ impl DeformProblem {
     /// Samples `x` into the columns.
     fn columns(&self) -> Result<Tensor> {
         let inputs = self.inputs(&[&self.x]);
-        let out = Tensor::empty(self.x.runtime(), &self.columns_shape(), DType::F32, &inputs)?;
+        let out = Tensor::empty(self.x.runtime(), &self.columns_shape(), DType::F32)?;
         let (count, work) = (self.offset.len() / 2, out.len() * 8);
         self.launch(DeformPass::Columns, &inputs, &[&out], count, 1, work)?;
         Ok(out)
@@ -229,7 +229,7 @@ impl DeformProblem {
     fn offset_backward(&self, columns_grad: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
         let inputs = self.inputs(&[&self.x, columns_grad]);
         let empty_like =
-            |tensor: &Tensor| Tensor::empty(self.x.runtime(), tensor.shape(), DType::F32, &inputs);
+            |tensor: &Tensor| Tensor::empty(self.x.runtime(), tensor.shape(), DType::F32);
         let offset = empty_like(&self.offset)?;
         let mask = self.mask.as_ref().map(empty_like).transpose()?;
         let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&offset).chain(&mask).collect();
@@ -243,7 +243,7 @@ impl DeformProblem {
     fn x_backward(&self, columns_grad: &Tensor) -> Result<Tensor> {
         let inputs = self.inputs(&[columns_grad]);
         let size = self.x.shape();
-        let out = Tensor::empty(self.x.runtime(), size, DType::F32, &inputs)?;
+        let out = Tensor::empty(self.x.runtime(), size, DType::F32)?;
         // Each band of a plane walks all taps of the plane, so there are only as many bands as keep
         // the device busy.
         let planes = size[0] * size[1];

@@ -89,7 +89,7 @@ pub(super) fn convolve(
     let inputs = [&x, &weight, bias.as_ref().unwrap_or(&weight)];
     let [d, h, w] = g.output;
     let channels = g.all_out_channels();
-    let out = Tensor::empty(x.runtime(), &[g.images, channels, d, h, w], DType::F32, &inputs)?;
+    let out = Tensor::empty(x.runtime(), &[g.images, channels, d, h, w], DType::F32)?;
     let count = g.images * channels * d * h.div_ceil(ROWS) * w;
     Launch {
         kernel: &DepthwiseKernel { spread: padded.step != [1; 3] },
@@ -121,7 +121,7 @@ pub(super) fn weight_backward(
     let rows_per_split = rows.div_ceil(max_splits.clamp(1, rows.max(1))).max(1);
     let splits = rows.div_ceil(rows_per_split).max(1);
     let inputs = [&x, &grad];
-    let out = Tensor::empty(x.runtime(), &[splits, weights], DType::F32, &inputs)?;
+    let out = Tensor::empty(x.runtime(), &[splits, weights], DType::F32)?;
     Launch {
         kernel: &DepthwiseWeightBackwardKernel,
         inputs: &inputs,

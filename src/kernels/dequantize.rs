@@ -99,7 +99,7 @@ fn convert(words: &Tensor, scales: Option<(&Tensor, usize)>, layout: &Layout) ->
         Some((scales, block)) => (DType::F32, &[words, scales], block),
         None => (DType::I32, &[words], 1),
     };
-    let out = Tensor::empty(words.runtime(), &layout.shape, dtype, inputs)?;
+    let out = Tensor::empty(words.runtime(), &layout.shape, dtype)?;
     let work = out.len() as u64;
     if layout.offset == 0 && layout.is_contiguous() {
         let count = out.len().div_ceil(QuantFormat::VALUES_PER_WORD);

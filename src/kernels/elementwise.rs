@@ -1,6 +1,7 @@
 //! Elementwise kernels: unary, binary and scalar ops, comparisons, masks, casts, fills and copies
 //! are one shader with different WGSL expressions.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
@@ -12,7 +13,7 @@ use super::common::table::{self, OperandForm, Reference, Row};
 use super::common::walk::Walk;
 use crate::params;
 use crate::runtime::{Expr, Kernel, Runtime, Source, Variant};
-use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast, collapse};
+use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast, collapse};
 
 // Variants of the shader differ in their `Params`: there is one source for each struct.
 const TEXT: &str = include_str!("../../shaders/elementwise/elementwise.wgsl");
@@ -229,22 +230,20 @@ impl Map {
     /// Returns an error if the shapes do not broadcast, the tensors are on different devices, or
     /// the device fails.
     pub fn run(&self, inputs: SmallVec<[Tensor; 3]>) -> Result<Tensor> {
-        let mut shape: Shape = inputs[0].shape().into();
-        for input in &inputs[1..] {
-            inputs[0].same_device(input)?;
-            shape = broadcast(&shape, input.shape()).ok_or_else(|| Error::Shape {
+        let first = inputs[0].shape();
+        let mut shape: Cow<'_, [usize]> = Cow::Borrowed(first);
+        for input in inputs[1..].iter().filter(|input| input.shape() != first) {
+            let broadcast = broadcast(&shape, input.shape()).ok_or_else(|| Error::Shape {
                 lhs: shape.to_vec(),
                 rhs: input.shape().to_vec(),
                 rule: "each axis must have the same size in both, or size 1 in one",
             })?;
+            shape = Cow::Owned(broadcast.to_vec());
         }
         let in_place = self.in_place_input(&inputs, &shape);
         let out = match in_place {
             Some(index) => inputs[index].clone(),
-            None => {
-                let refs: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
-                Tensor::empty(inputs[0].runtime(), &shape, self.out_type, &refs)?
-            }
+            None => Tensor::empty(inputs[0].runtime(), &shape, self.out_type)?,
         };
         self.write(&inputs, &out, in_place)?;
         Ok(out)
@@ -253,14 +252,8 @@ impl Map {
     /// Returns the index of the input that the result may overwrite. All inputs must be read in
     /// vec4s, and the in-place variant must pay for its compilation.
     fn in_place_input(&self, inputs: &[Tensor], shape: &[usize]) -> Option<usize> {
-        let in_vec4s = |input: &Tensor| {
-            let layout = input.layout();
-            layout.shape.as_slice() == shape
-                && layout.is_contiguous()
-                && layout.offset.is_multiple_of(4)
-        };
         let pays = policy::pays_for_special_case(inputs[0].runtime(), inputs[0].len());
-        if !pays || !inputs.iter().all(in_vec4s) {
+        if !pays || !inputs.iter().all(|input| input.shape() == shape && in_vec4s(input)) {
             return None;
         }
         (0..inputs.len()).find(|&index| {
@@ -279,7 +272,7 @@ impl Map {
     ///
     /// Returns an error if the memory is not available.
     pub fn fill(&self, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
-        let out = Tensor::empty(runtime, shape, self.out_type, &[])?;
+        let out = Tensor::empty(runtime, shape, self.out_type)?;
         self.write(&[], &out, None)?;
         Ok(out)
     }
@@ -299,6 +292,49 @@ impl Map {
         if len == 0 {
             return Ok(());
         }
+        // The last vec4 may extend past the elements. Only the single owner of the allocation may
+        // overwrite the memory behind them.
+        let may_write_past_end =
+            len.is_multiple_of(4) || in_place.is_some() || (out.is_packed() && out.is_unique());
+        let packed = may_write_past_end
+            && in_vec4s(out)
+            && inputs.iter().all(|input| input.shape() == out.shape() && in_vec4s(input));
+        match packed {
+            true => self.write_packed(inputs, out, in_place),
+            false => self.write_strided(inputs, out),
+        }
+    }
+
+    /// Writes the result, in vec4s. All tensors have one shape and are contiguous.
+    fn write_packed(&self, inputs: &[Tensor], out: &Tensor, in_place: Option<usize>) -> Result<()> {
+        let vec4s = out.len().div_ceil(4);
+        let rounds = policy::elementwise_rounds(out.runtime(), vec4s);
+        let [s, t] = self.scalar_bits();
+        let start = |tensor: &Tensor| tensor.layout().offset as u32 / 4;
+        let params = PackedParams {
+            len: out.len() as u32,
+            rounds: rounds as u32,
+            s: s as u32,
+            t: t as u32,
+            whole_vec4s: 0,
+            s_high: (s >> 32) as u32,
+            t_high: (t >> 32) as u32,
+            pad0: 0,
+            starts: [0, 1, 2, 3].map(|index| match index {
+                0 => start(out),
+                _ => inputs.get(index - 1).map_or(0, start),
+            }),
+        };
+        // An input that is overwritten has no binding of its own.
+        let read = (0..inputs.len()).filter(|&index| Some(index) != in_place);
+        let read: SmallVec<[&Tensor; 3]> = read.map(|index| &inputs[index]).collect();
+        let kernel = PackedMap { computation: self.computation(inputs), in_place };
+        launch(&kernel, &read, out, &params, div_up(vec4s, WORKGROUP_SIZE * rounds))
+    }
+
+    /// Writes the result through the strides of the tensors. The inputs broadcast to `out`.
+    fn write_strided(&self, inputs: &[Tensor], out: &Tensor) -> Result<()> {
+        let len = out.len();
         let mut layouts: SmallVec<[Layout; 4]> = smallvec![out.layout().clone()];
         for input in inputs {
             layouts.push(input.layout().expand(out.shape()).ok_or_else(|| Error::Shape {
@@ -307,69 +343,52 @@ impl Map {
                 rule: "the second must broadcast to the first",
             })?);
         }
-        // The last vec4 may extend past the elements. Only the single owner of the allocation may
-        // overwrite the memory behind them.
-        let may_write_past_end =
-            len.is_multiple_of(4) || in_place.is_some() || (out.is_packed() && out.is_unique());
-        let packed = may_write_past_end
-            && layouts
-                .iter()
-                .all(|layout| layout.is_contiguous() && layout.offset.is_multiple_of(4));
-        let refs: SmallVec<[&Layout; 4]> = layouts.iter().collect();
-        let dtypes: SmallVec<[DType; 3]> = inputs.iter().map(Tensor::dtype).collect();
-        let computation = self.computation(&dtypes);
-        let scalar_bits =
-            |index: usize| self.scalars.get(index).map_or(0, |s| s.bits(self.scalar_type));
-        let (s, t) = (scalar_bits(0), scalar_bits(1));
+        let layouts: SmallVec<[&Layout; 4]> = layouts.iter().collect();
+        let computation = self.computation(inputs);
+        let pays = computation.in_words() && policy::pays_for_special_case(out.runtime(), len);
+        let inner = if pays { InnerAccess::new(&layouts) } else { None };
         let vec4s = len.div_ceil(4);
         let rounds = policy::elementwise_rounds(out.runtime(), vec4s);
-        let start = |index: usize| layouts.get(index).map_or(0, |layout| layout.offset as u32 / 4);
-        let params = PackedParams {
+        let walk = Walk::new(&layouts)?;
+        let [s, t] = self.scalar_bits();
+        let params = StridedParams {
             len: len as u32,
             rounds: rounds as u32,
             s: s as u32,
             t: t as u32,
-            whole_vec4s: 0,
+            whole_vec4s: walk.innermost().is_multiple_of(4).into(),
             s_high: (s >> 32) as u32,
             t_high: (t >> 32) as u32,
             pad0: 0,
-            starts: [0, 1, 2, 3].map(start),
+            walk,
         };
-        // An input that is overwritten has no binding of its own.
-        let bound: SmallVec<[&Tensor; 3]> = inputs
-            .iter()
-            .enumerate()
-            .filter(|&(index, _)| Some(index) != in_place)
-            .map(|(_, tensor)| tensor)
-            .collect();
-        let workgroups = div_up(vec4s, WORKGROUP_SIZE * rounds);
-        if packed {
-            let kernel = PackedMap { computation, in_place };
-            return launch(&kernel, &bound, out, &params, workgroups);
-        }
-        let pays = computation.in_words() && policy::pays_for_special_case(out.runtime(), len);
-        let inner = if pays { InnerAccess::new(&refs) } else { None };
-        let walk = Walk::new(&refs)?;
-        let PackedParams { len, rounds, s, t, s_high, t_high, .. } = params;
-        let whole_vec4s = u32::from(walk.innermost().is_multiple_of(4));
-        let params =
-            StridedParams { len, rounds, s, t, whole_vec4s, s_high, t_high, pad0: 0, walk };
-        launch(&StridedMap { computation, inner }, &bound, out, &params, workgroups)
+        let read: SmallVec<[&Tensor; 3]> = inputs.iter().collect();
+        let kernel = StridedMap { computation, inner };
+        launch(&kernel, &read, out, &params, div_up(vec4s, WORKGROUP_SIZE * rounds))
     }
 
-    /// Returns what specialises the kernels of this computation for inputs of these types.
-    fn computation(&self, inputs: &[DType]) -> Computation {
+    /// Returns the bits of the scalars `s` and `t`; 0 for a scalar that is not used.
+    fn scalar_bits(&self) -> [u64; 2] {
+        [0, 1].map(|index| self.scalars.get(index).map_or(0, |s| s.bits(self.scalar_type)))
+    }
+
+    /// Returns what specialises the kernels of this computation for these inputs.
+    fn computation(&self, inputs: &[Tensor]) -> Computation {
+        self.computation_of([0, 1, 2].map(|index| Some(inputs.get(index)?.dtype())))
+    }
+
+    fn computation_of(&self, inputs: [Option<DType>; 3]) -> Computation {
         Computation {
             expr: Expr(self.expr),
             out_type: self.out_type,
-            inputs: [0, 1, 2].map(|index| inputs.get(index).copied()),
+            inputs,
             scalar_type: (!self.scalars.is_empty()).then_some(self.scalar_type),
         }
     }
 
     /// Returns every variant of this computation for inputs of these types.
     pub(crate) fn variants(&self, inputs: &[DType]) -> Vec<Variant> {
-        let computation = self.computation(inputs);
+        let computation = self.computation_of([0, 1, 2].map(|index| inputs.get(index).copied()));
         let mut strided = vec![StridedMap { computation, inner: None }];
         if computation.in_words() {
             strided.extend((0..1 << inputs.len()).map(|bits| {
@@ -382,6 +401,11 @@ impl Map {
         let packed = packed.map(|in_place| PackedMap { computation, in_place });
         [variants_of(strided), variants_of(packed)].concat()
     }
+}
+
+/// Returns whether the elements are contiguous and begin with a whole vec4.
+fn in_vec4s(tensor: &Tensor) -> bool {
+    tensor.layout().is_contiguous() && tensor.layout().offset.is_multiple_of(4)
 }
 
 fn launch<K: Kernel>(

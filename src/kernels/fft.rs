@@ -87,8 +87,8 @@ pub fn rfft(signal: Tensor, axis: usize, n: Option<usize>) -> Result<(Tensor, Te
     }
     let z = transform(lines, n / 2, Direction::Forward)?;
     let shape = with_last(&z, n / 2 + 1);
-    let re = Tensor::empty(z.runtime(), &shape, DType::F32, &[&z])?;
-    let im = Tensor::empty(z.runtime(), &shape, DType::F32, &[&z])?;
+    let re = Tensor::empty(z.runtime(), &shape, DType::F32)?;
+    let im = Tensor::empty(z.runtime(), &shape, DType::F32)?;
     let count = re.len();
     Launch {
         kernel: &FftRealKernel { inverse: false },
@@ -125,7 +125,7 @@ pub fn irfft(re: Tensor, im: Tensor, axis: usize, n: Option<usize>) -> Result<Te
         return swap_with_last(re, axis);
     }
     let im = as_lines(im, axis, n / 2 + 1)?;
-    let z = Tensor::empty(re.runtime(), &with_last(&re, n), DType::F32, &[&re, &im])?;
+    let z = Tensor::empty(re.runtime(), &with_last(&re, n), DType::F32)?;
     let count = z.len() / 2;
     Launch {
         kernel: &FftRealKernel { inverse: true },
@@ -162,7 +162,7 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
     let mut stride: usize = 1;
     while stride < len {
         let radix = if len / stride >= 4 { 4 } else { 2 };
-        let out = Tensor::empty(z.runtime(), z.shape(), DType::F32, &[&z])?;
+        let out = Tensor::empty(z.runtime(), z.shape(), DType::F32)?;
         let count = complex_len / radix;
         Launch {
             kernel: &FftKernel { radix },

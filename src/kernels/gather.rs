@@ -61,8 +61,7 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
                    only",
         });
     }
-    let out =
-        Tensor::empty(tensor.runtime(), indices.shape(), tensor.dtype(), &[&tensor, &indices])?;
+    let out = Tensor::empty(tensor.runtime(), indices.shape(), tensor.dtype())?;
     if out.is_empty() {
         return Ok(out);
     }

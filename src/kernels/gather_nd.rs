@@ -76,7 +76,7 @@ pub fn gather_nd(tensor: Tensor, indices: Tensor) -> Result<Tensor> {
     let (tensor, indices) = (views::packed(tensor)?, views::packed(cast::indices(indices)?)?);
     let mut shape: Shape = indices.shape()[..indices.shape().len() - 1].into();
     shape.extend_from_slice(&tensor.shape()[axes..]);
-    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor, &indices])?;
+    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype())?;
     if out.is_empty() {
         return Ok(out);
     }
@@ -114,7 +114,7 @@ pub fn gather_nd(tensor: Tensor, indices: Tensor) -> Result<Tensor> {
 pub(super) fn locations(shape: &[usize], indices: Tensor) -> Result<Tensor> {
     let rows = indices.shape()[..indices.shape().len() - 1].iter().product::<usize>();
     let indices = views::packed(cast::indices(indices)?)?;
-    let out = Tensor::empty(indices.runtime(), &[rows], DType::I32, &[&indices])?;
+    let out = Tensor::empty(indices.runtime(), &[rows], DType::I32)?;
     Launch {
         kernel: &LOCATIONS,
         inputs: &[&indices],

@@ -73,7 +73,7 @@ pub fn grid_sample_2d(
         return Err(shape_error(&x, &grid));
     }
     let (x, grid) = (views::packed(x)?, views::packed(grid)?);
-    let out = Tensor::empty(x.runtime(), &shape, DType::F32, &[&x, &grid])?;
+    let out = Tensor::empty(x.runtime(), &shape, DType::F32)?;
     Launch {
         kernel: &GridSampleKernel { mode },
         inputs: &[&x, &grid],

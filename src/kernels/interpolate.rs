@@ -306,7 +306,7 @@ fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Resu
 
     let [n, c, h, w] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
     let shape = [n, c, rows.len(), columns.len()];
-    let out = Tensor::empty(x.runtime(), &shape, DType::F32, &[&x, &matrices])?;
+    let out = Tensor::empty(x.runtime(), &shape, DType::F32)?;
     Launch {
         kernel: &InterpolateKernel,
         inputs: &[&x, &matrices],

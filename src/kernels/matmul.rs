@@ -187,7 +187,7 @@ fn product(
     (plan.a_step, plan.b_step) = (a_col, b_row);
     // The layout requires a bias binding; without a bias it is rhs.
     let inputs = [&lhs, &rhs, bias.as_ref().unwrap_or(&rhs)];
-    let out = Tensor::empty(runtime, &[plan.splits, count * m * n], DType::F32, &inputs)?;
+    let out = Tensor::empty(runtime, &[plan.splits, count * m * n], DType::F32)?;
     if !out.is_empty() {
         let tiling = plan.tiling(runtime, operands.vec4);
         let (workgroups, params) = plan.params(tiling);
@@ -216,7 +216,7 @@ fn int_product(lhs: &Tensor, rhs: &Tensor, shape: &[usize], walk: Walk) -> Resul
     let rank = shape.len();
     let (m, n, k) = (shape[rank - 2], shape[rank - 1], lhs.shape()[rank - 1]);
     let ([a_row, a_col], [b_row, b_col]) = (matrix_strides(lhs), matrix_strides(rhs));
-    let out = Tensor::empty(lhs.runtime(), shape, lhs.dtype(), &[lhs, rhs])?;
+    let out = Tensor::empty(lhs.runtime(), shape, lhs.dtype())?;
     Launch {
         kernel: &MatmulIntKernel { dtype: lhs.dtype() },
         inputs: &[lhs, rhs],

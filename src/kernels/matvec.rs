@@ -91,7 +91,7 @@ pub(crate) fn matvec(
         false => (policy::team_across(runtime, true, split_len), 1),
     };
     let [a_row, a_step, x_step] = if along { [a_row / 4, 1, 1] } else { [0, a_step / 4, x_step] };
-    let out = Tensor::empty(runtime, &[splits, outputs], DType::F32, &[a, x])?;
+    let out = Tensor::empty(runtime, &[splits, outputs], DType::F32)?;
     Launch {
         kernel: &MatvecKernel { across: !along, team },
         inputs: &[a, x],

@@ -92,7 +92,7 @@ fn normalise(
         // The layout requires a beta binding; without a beta it is gamma.
         inputs.push(beta.as_ref().unwrap_or(&gamma));
     }
-    let out = Tensor::empty(x.runtime(), x.shape(), DType::F32, &inputs)?;
+    let out = Tensor::empty(x.runtime(), x.shape(), DType::F32)?;
     if out.is_empty() {
         return Ok(out);
     }

@@ -166,9 +166,9 @@ fn forward(
     let x = views::packed(x)?;
     let [n, c, h, w] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
     let shape = [n, c, output[0], output[1]];
-    let out = Tensor::empty(x.runtime(), &shape, DType::F32, &[&x])?;
+    let out = Tensor::empty(x.runtime(), &shape, DType::F32)?;
     let indices = match mode {
-        PoolMode::MaxWithIndices => Some(Tensor::empty(x.runtime(), &shape, DType::I32, &[&x])?),
+        PoolMode::MaxWithIndices => Some(Tensor::empty(x.runtime(), &shape, DType::I32)?),
         _ => None,
     };
     let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&out).chain(&indices).collect();
@@ -215,7 +215,7 @@ fn backward(
     let indices = indices.map(views::packed).transpose()?;
     let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&grad]);
     inputs.extend(&indices);
-    let out = Tensor::empty(grad.runtime(), x, DType::F32, &inputs)?;
+    let out = Tensor::empty(grad.runtime(), x, DType::F32)?;
     let lines = x[..3].iter().product();
     let count = invocations(lines, x[3]);
     Launch {

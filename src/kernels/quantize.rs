@@ -103,7 +103,7 @@ fn block_scales(
     block: usize,
     format: QuantFormat,
 ) -> Result<BlockScales> {
-    let empty = || Tensor::empty(x.runtime(), &[blocks], DType::F32, &[x]);
+    let empty = || Tensor::empty(x.runtime(), &[blocks], DType::F32);
     let (scales, reciprocals) = (empty()?, empty()?);
     Launch {
         kernel: &QuantizeScalesKernel { pass },
@@ -141,7 +141,7 @@ fn scale_params(
 /// Returns the largest magnitude in packed `x`, without NaN, as a tensor of one element.
 fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
     let splits = x.len().div_ceil(SPLIT_LEN).min(MAX_SPLITS);
-    let out = Tensor::empty(x.runtime(), &[splits], DType::F32, &[x])?;
+    let out = Tensor::empty(x.runtime(), &[splits], DType::F32)?;
     Launch {
         kernel: &QuantizeScalesKernel { pass: ScalePass::Maxima },
         inputs: &[x],
@@ -212,7 +212,7 @@ fn to_words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Re
     inputs.extend(reciprocals);
     let (_, block) = format.blocks(x.shape())?;
     let count = x.len().div_ceil(QuantFormat::VALUES_PER_WORD);
-    let out = Tensor::empty(x.runtime(), &[count], DType::I32, &inputs)?;
+    let out = Tensor::empty(x.runtime(), &[count], DType::I32)?;
     Launch {
         kernel: &QuantizeKernel { integers: reciprocals.is_none() },
         inputs: &inputs,

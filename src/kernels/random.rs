@@ -212,7 +212,7 @@ pub fn fill(
     out: DType,
     stream: PhiloxStream,
 ) -> Result<Tensor> {
-    let tensor = Tensor::empty(runtime, shape, out, &[])?;
+    let tensor = Tensor::empty(runtime, shape, out)?;
     let len = tensor.len();
     Launch {
         kernel: &RandomKernel { distribution: sampler.distribution(), out },

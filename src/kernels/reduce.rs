@@ -402,7 +402,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         false => policy::team_across(runtime, load == Load::Across, split_len),
     };
     let team = if dtype.is_64_bit() { team.without_subgroups() } else { team };
-    let out = Tensor::empty(runtime, &[splits * outputs], kind.result_type(dtype), &[tensor])?;
+    let out = Tensor::empty(runtime, &[splits * outputs], kind.result_type(dtype))?;
     if outputs == 0 {
         return Ok(out);
     }

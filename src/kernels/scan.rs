@@ -127,15 +127,15 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
         .run()
     };
     if chunks == 1 {
-        let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &[&tensor])?;
+        let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype())?;
         run(ScanPass::Whole, &[&tensor], &out)?;
         return Ok(out);
     }
-    let totals = Tensor::empty(tensor.runtime(), &[lines, chunks], tensor.dtype(), &[&tensor])?;
+    let totals = Tensor::empty(tensor.runtime(), &[lines, chunks], tensor.dtype())?;
     run(ScanPass::Totals, &[&tensor], &totals)?;
     let carry = scan(op, totals, 1)?;
     let inputs = [&tensor, &carry];
-    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &inputs)?;
+    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype())?;
     run(ScanPass::Carry, &inputs, &out)?;
     Ok(out)
 }

@@ -77,7 +77,7 @@ pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor)
     if values.is_empty() {
         return Ok(tensor);
     }
-    let out = views::writable(tensor, &[&indices, &values])?;
+    let out = views::writable(tensor)?;
     // The start of each line: the axis is reduced to its first element.
     let line_starts = |layout: &Layout| {
         let mut layout = Layout { shape: values.shape().into(), ..layout.clone() };

@@ -99,7 +99,7 @@ pub fn scatter_nd(
     let (locations, order) = sort::with_indices(unsorted, 0, false)?;
     let (locations, order) = (views::packed(locations)?, views::packed(order)?);
     let values = views::packed(values)?;
-    let out = views::writable(tensor, &[&locations, &order, &values])?;
+    let out = views::writable(tensor)?;
     Launch {
         kernel: &ScatterNdKernel { dtype: out.dtype(), op },
         inputs: &[&locations, &order, &values],

@@ -65,7 +65,7 @@ pub fn log_softmax(tensor: Tensor, axis: usize) -> Result<Tensor> {
 /// Computes the softmax along an axis, or its logarithm if `log`.
 fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     let tensor = views::packed(tensor)?;
-    let out = Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32, &[&tensor])?;
+    let out = Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32)?;
     let len = tensor.shape()[axis];
     if tensor.is_empty() {
         return Ok(out);

@@ -76,7 +76,7 @@ fn sort_pass(
     descending: bool,
 ) -> Result<(Tensor, Tensor)> {
     let values = inputs[0];
-    let empty = |dtype| Tensor::empty(values.runtime(), values.shape(), dtype, inputs);
+    let empty = |dtype| Tensor::empty(values.runtime(), values.shape(), dtype);
     let (sorted, indices) = (empty(values.dtype())?, empty(DType::I32)?);
     if !values.is_empty() {
         Launch {

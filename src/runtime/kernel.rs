@@ -83,6 +83,7 @@ impl FieldBytes {
     /// Precedes an integer that is stored in eight bytes.
     const WIDE: u8 = u8::MAX;
 
+    #[inline]
     fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(self.len) {
             *place = byte;
@@ -90,14 +91,17 @@ impl FieldBytes {
         self.len += 1;
     }
 
+    #[inline]
     fn push_integer(&mut self, value: u64) {
-        match u8::try_from(value) {
-            Ok(byte) if byte != Self::WIDE => self.push(byte),
-            _ => {
-                self.push(Self::WIDE);
-                value.to_le_bytes().into_iter().for_each(|byte| self.push(byte));
-            }
+        if value < Self::WIDE.into() {
+            return self.push(value as u8);
         }
+        self.push(Self::WIDE);
+        let end = self.len + size_of::<u64>();
+        if let Some(place) = self.bytes.get_mut(self.len..end) {
+            place.copy_from_slice(&value.to_le_bytes());
+        }
+        self.len = end;
     }
 }
 
@@ -108,22 +112,27 @@ impl Hasher for FieldBytes {
         bytes.iter().for_each(|&byte| self.push(byte));
     }
 
+    #[inline]
     fn write_u8(&mut self, value: u8) {
         self.push_integer(value.into());
     }
 
+    #[inline]
     fn write_u16(&mut self, value: u16) {
         self.push_integer(value.into());
     }
 
+    #[inline]
     fn write_u32(&mut self, value: u32) {
         self.push_integer(value.into());
     }
 
+    #[inline]
     fn write_u64(&mut self, value: u64) {
         self.push_integer(value);
     }
 
+    #[inline]
     fn write_usize(&mut self, value: usize) {
         self.push_integer(value as u64);
     }

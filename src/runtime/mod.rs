@@ -269,33 +269,63 @@ impl Runtime {
             self.gpu.check_results(input.written())?;
         }
         self.work_dispatched.fetch_add(work, Ordering::Relaxed);
-        let mut state = self.state.lock();
-        if !state.plans.contains_key(&key) {
-            drop(state);
-            let count = (inputs.len(), outputs.len());
-            let plan = self.compiler.compile(&self.gpu, kernel(), count, params.len())?;
-            state = self.state.lock();
-            state.plans.insert(key, plan);
-        }
+        let state = self.state.lock();
+        let (state, plan) = match state.plans.get(&key).cloned() {
+            Some(plan) => (state, plan),
+            None => {
+                drop(state);
+                let count = (inputs.len(), outputs.len());
+                let plan = self.compiler.compile(&self.gpu, kernel(), count, params.len())?;
+                let mut state = self.state.lock();
+                state.plans.insert(key, plan.clone());
+                (state, plan)
+            }
+        };
         let mut state = self.place(state, outputs, inputs)?;
-        let copies;
-        (state, copies) = self.copy_conflicting(state, outputs, inputs)?;
-        let inputs: SmallVec<[&Allocation; 6]> = inputs
-            .iter()
-            .zip(copies.iter().map(Option::as_ref).chain(std::iter::repeat(None)))
-            .map(|(&input, copy)| copy.unwrap_or(input))
-            .collect();
-        let operands = Operands { inputs: &inputs, outputs, params, groups, work };
-        let State { recorder, plans, .. } = &mut *state;
-        if let Some(plan) = plans.get(&key) {
-            recorder.dispatch(&self.gpu, plan, &operands);
+        let operands = Operands { inputs, outputs, params, groups, work };
+        let conflict = inputs.iter().any(|input| is_in_buffer_of(input, outputs));
+        if conflict {
+            state = self.dispatch_with_copies(state, &plan, operands)?;
+        } else {
+            state.recorder.dispatch(&self.gpu, &plan, &operands);
         }
-        let overdue = recorder.overdue();
+        let overdue = state.recorder.overdue();
         drop(state);
         match overdue {
             Some(submission) if CAN_BLOCK => self.gpu.wait(Some(submission)),
             _ => Ok(()),
         }
+    }
+
+    /// Records a launch of which an input is in the buffer of an output: within one launch, wgpu
+    /// allows a buffer to be read or to be written. Such inputs are copied first.
+    #[cold]
+    fn dispatch_with_copies<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        plan: &Plan,
+        operands: Operands<'_>,
+    ) -> Result<MutexGuard<'a, State>, RuntimeError> {
+        let Operands { inputs, outputs, .. } = operands;
+        let mut copies = Vec::with_capacity(inputs.len());
+        for &input in inputs {
+            copies.push(match is_in_buffer_of(input, outputs) {
+                false => None,
+                true => {
+                    let copy = Allocation::new(input.bytes(), &self.returns);
+                    state = self.place(state, &[&copy], outputs)?;
+                    state.recorder.copy(&self.gpu, input, &copy);
+                    Some(copy)
+                }
+            });
+        }
+        let inputs: Vec<&Allocation> = inputs
+            .iter()
+            .zip(&copies)
+            .map(|(&input, copy)| copy.as_ref().unwrap_or(input))
+            .collect();
+        state.recorder.dispatch(&self.gpu, plan, &Operands { inputs: &inputs, ..operands });
+        Ok(state)
     }
 
     /// Places those of the outputs and inputs that are not placed yet. Outputs share no buffer with
@@ -330,34 +360,6 @@ impl Runtime {
             operand.set_placement(placement);
         }
         Ok(state)
-    }
-
-    /// Copies those inputs that are in the buffer of an output: within one launch, wgpu allows a
-    /// buffer to be read or to be written. Returns the copies, in the order of the inputs; nothing
-    /// if there is no such input, as usual.
-    fn copy_conflicting<'a>(
-        &'a self,
-        mut state: MutexGuard<'a, State>,
-        outputs: &[&Allocation],
-        inputs: &[&Allocation],
-    ) -> Result<(MutexGuard<'a, State>, SmallVec<[Option<Allocation>; 6]>), RuntimeError> {
-        let conflicts =
-            |input: &Allocation| outputs.iter().any(|output| output.shares_buffer(input));
-        let mut copies = SmallVec::new();
-        if !inputs.iter().any(|input| conflicts(input)) {
-            return Ok((state, copies));
-        }
-        for &input in inputs {
-            copies.push(if conflicts(input) {
-                let copy = Allocation::new(input.bytes(), &self.returns);
-                state = self.place(state, &[&copy], outputs)?;
-                state.recorder.copy(&self.gpu, input, &copy);
-                Some(copy)
-            } else {
-                None
-            });
-        }
-        Ok((state, copies))
     }
 
     /// Creates a buffer for tensors. If the device is out of memory, destroys unused buffers.
@@ -442,6 +444,11 @@ impl Runtime {
         self.compiler.save();
         Ok(())
     }
+}
+
+/// Returns whether an input is in the same buffer as an output.
+fn is_in_buffer_of(input: &Allocation, outputs: &[&Allocation]) -> bool {
+    outputs.iter().any(|output| output.shares_buffer(input))
 }
 
 /// Returns whether an environment variable is set to a value other than `0` or the empty string.

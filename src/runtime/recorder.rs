@@ -12,6 +12,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::allocation::Buffer;
+use super::allocator::ALIGN;
 use super::compiler::{Interface, Plan};
 use super::events::Event;
 use super::gpu::Gpu;
@@ -43,8 +44,8 @@ pub(crate) const LAUNCH_ALIGN: usize = 16;
 /// Maximum number of workgroups in one dimension of a grid: the default limit of WebGPU.
 const MAX_GROUPS: u64 = 65_535;
 
-/// Cache key of a bind group: interface, and `(buffer id, offset, size)` of each binding.
-type BindGroupKey = (Interface, SmallVec<[(u64, u64, u64); 6]>);
+/// Cache key of a bind group: interface, and id, offset and size of the buffer of each binding.
+type BindGroupKey = (Interface, SmallVec<[(u64, u32, u32); 6]>);
 
 /// The operands and the size of a kernel launch.
 #[derive(Debug, Clone, Copy)]
@@ -362,8 +363,9 @@ struct Binding<'a> {
 }
 
 impl Binding<'_> {
-    fn key(&self) -> (u64, u64, u64) {
-        (self.buffer.id, self.offset, self.size)
+    /// Returns the part of a cache key: offset and size are counted in units of [`ALIGN`].
+    fn key(&self) -> (u64, u32, u32) {
+        (self.buffer.id, (self.offset / ALIGN) as u32, self.size.div_ceil(ALIGN) as u32)
     }
 }
 

@@ -22,20 +22,14 @@ pub struct Tensor {
 }
 
 impl Tensor {
-    /// Allocates a packed tensor with undefined content, in another buffer than each of `inputs`.
+    /// Creates a packed tensor with undefined content. It gets memory when a kernel first uses it.
     ///
     /// # Errors
     ///
-    /// Returns an error if the tensor is too large for the device or the device is out of memory.
-    pub fn empty(
-        runtime: &Arc<Runtime>,
-        shape: &[usize],
-        dtype: DType,
-        inputs: &[&Tensor],
-    ) -> Result<Self> {
+    /// Returns an error if the tensor is too large for the device, or the device was lost.
+    pub fn empty(runtime: &Arc<Runtime>, shape: &[usize], dtype: DType) -> Result<Self> {
         let layout = Layout::contiguous(shape);
         let bytes = checked_bytes(shape, dtype)?;
-        let _ = inputs;
         let allocation = Arc::new(runtime.alloc(bytes)?);
         Ok(Self { runtime: runtime.clone(), allocation, layout, dtype })
     }

@@ -275,7 +275,7 @@ pub(crate) fn with_padded_rows(tensor: Tensor) -> Result<Tensor> {
     let mut shape: Shape = tensor.shape().into();
     let len = shape[last];
     shape[last] = SoftwarePolicy::padded_stride(len);
-    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype(), &[&tensor])?;
+    let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype())?;
     let view = views::narrow(out, last, 0, len)?;
     views::write(&tensor, &view)?;
     Ok(view)

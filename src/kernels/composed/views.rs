@@ -1,8 +1,6 @@
 //! Views and copies. A copy is an elementwise kernel with the expression `a`, or the transpose
 //! kernel.
 
-use smallvec::SmallVec;
-
 use super::create;
 use crate::kernels::common::cases::{Arg, Case, Fill, Input, bools, case, ints, normal, permuted};
 use crate::kernels::elementwise::{Map, ScalarValue};
@@ -29,28 +27,18 @@ fn duplicate(tensor: &Tensor) -> Result<Tensor> {
     if tensor.dtype().is_half() {
         return cast::convert_half(tensor, tensor.dtype());
     }
-    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &[tensor])?;
+    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype())?;
     write(tensor, &out)?;
     Ok(out)
 }
 
-/// Returns a packed tensor that may be overwritten while `others` are read: `tensor` itself if it
-/// is packed, has a single owner and shares no buffer with them; otherwise a copy. A dispatch must
-/// not write to a buffer that it also reads.
-pub fn writable(tensor: Tensor, others: &[&Tensor]) -> Result<Tensor> {
-    let shares = others.iter().any(|other| other.buffer().shares_buffer(tensor.buffer()));
-    if !shares && tensor.is_unique() && tensor.is_packed() {
-        return Ok(tensor);
-    }
-    let mut inputs: SmallVec<[&Tensor; 4]> = SmallVec::from_slice(others);
-    inputs.push(&tensor);
-    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype(), &inputs)?;
-    write(&tensor, &out)?;
-    Ok(out)
+/// Returns a packed tensor that may be overwritten: `tensor` itself if it is packed and has a single
+/// owner, otherwise a copy.
+pub fn writable(tensor: Tensor) -> Result<Tensor> {
+    if tensor.is_unique() { packed(tensor) } else { duplicate(&tensor) }
 }
 
-/// Copies a tensor to `view`. The tensor must broadcast to the shape of `view` and be in another
-/// buffer.
+/// Copies a tensor to `view`. The tensor must broadcast to the shape of `view`.
 pub fn write(tensor: &Tensor, view: &Tensor) -> Result<()> {
     if transpose::transpose(tensor, view)? {
         return Ok(());
@@ -163,7 +151,7 @@ pub fn resized(tensor: Tensor, axis: usize, len: usize) -> Result<Tensor> {
 /// Returns zeros of the type of `tensor` in another buffer, so that `tensor` can be copied into
 /// them.
 pub fn zeros_in_other_buffer(tensor: &Tensor, shape: &[usize]) -> Result<Tensor> {
-    let out = Tensor::empty(tensor.runtime(), shape, tensor.dtype(), &[tensor])?;
+    let out = Tensor::empty(tensor.runtime(), shape, tensor.dtype())?;
     create::constant(ScalarValue::Int(0), out.dtype()).write_to(&[], &out)?;
     Ok(out)
 }
@@ -171,7 +159,7 @@ pub fn zeros_in_other_buffer(tensor: &Tensor, shape: &[usize]) -> Result<Tensor>
 /// Replaces a slice of the tensor by `value`.
 pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result<Tensor> {
     tensor.same_device(&value)?;
-    let tensor = writable(tensor, &[&value])?;
+    let tensor = writable(tensor)?;
     let target = tensor.view(tensor.layout().slice(axes));
     write(&value, &target)?;
     Ok(tensor)
@@ -195,8 +183,7 @@ pub fn cat(tensors: Vec<Tensor>, axis: usize) -> Result<Tensor> {
         }
         shape[axis] += tensor.shape()[axis];
     }
-    let refs: Vec<&Tensor> = tensors.iter().collect();
-    let out = Tensor::empty(first.runtime(), &shape, first.dtype(), &refs)?;
+    let out = Tensor::empty(first.runtime(), &shape, first.dtype())?;
     let mut start = 0;
     for tensor in &tensors {
         let len = tensor.shape()[axis];
