@@ -1,10 +1,16 @@
-// scatter_nd: out[locations[u], s] = COMBINE of itself and values[order[u], s] for each update u in order.
+// scatter_nd: out[locations[u], s] = COMBINE of itself and values[order[u], s] for each update u.
 // locations is sorted, and order has the index in values of each update. The sort is stable. All are packed.
-// COMBINE: the launcher's expression of the element `a` and the update `b`.
+// COMBINE: the launcher's expression of the element `a` and the update `b`. It is associative.
 // Negative locations are skipped.
-// Each invocation has one element of one update. The invocation of the first update to a location applies all
-// updates to it, in order, and the others do nothing, so that order and rounding are fixed.
+// Updates are combined in levels, so that no invocation combines more than FAN_IN of them, however many have
+// the same location. Level n divides the updates into blocks of `stride * FAN_IN`, with stride FAN_IN^n. The
+// first update of a location in a block takes the combined values of those at the multiples of the stride that
+// follow in the block. The order of combination is fixed, so results repeat bit for bit.
+// FIRST: the first level, which reads values. LAST: the last level, which writes out. Other levels read and
+// write partial[u, s].
+// Each invocation has one element of one update.
 
+const FAN_IN: u32 = 64u;
 // The element type.
 alias E = f32;
 
@@ -14,28 +20,61 @@ struct Params {
     updates: u32,
     // Elements of an update and of a location.
     slice_len: u32,
-    pad0: u32,
+    stride: u32,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
 @group(0) @binding(auto) var<storage, read> locations: array<i32>;
+//#if FIRST
 @group(0) @binding(auto) var<storage, read> order: array<i32>;
 @group(0) @binding(auto) var<storage, read> values: array<E>;
+//#endif
+//#if LAST
+//#if !FIRST
+@group(0) @binding(auto) var<storage, read> partial: array<E>;
+//#endif
 @group(0) @binding(auto) var<storage, read_write> out: array<E>;
+//#else
+@group(0) @binding(auto) var<storage, read_write> partial: array<E>;
+//#endif
+
+fn update(u: u32, s: u32) -> E {
+//#if FIRST
+    return values[u32(order[u]) * p.slice_len + s];
+//#else
+    return partial[u * p.slice_len + s];
+//#endif
+}
+
+fn combined(a: E, b: E) -> E {
+    return COMBINE;
+}
 
 fn invocation(i: u32) {
     let first = i / p.slice_len;
     let s = i % p.slice_len;
     let location = locations[first];
     if (location < 0) { return; }
-    if (first > 0u && locations[first - 1u] == location) { return; }
-    let dst = u32(location) * p.slice_len + s;
-    var a = out[dst];
-    for (var u = first; u < p.updates && locations[u] == location; u++) {
-        let b = values[u32(order[u]) * p.slice_len + s];
-        a = COMBINE;
+    let block = p.stride * FAN_IN;
+    let begins_block = first % block == 0u;
+    let begins_location = first == 0u || locations[max(first, 1u) - 1u] != location;
+//#if LAST
+    if (!begins_location) { return; }
+//#else
+    if (!begins_location && !begins_block) { return; }
+//#endif
+    // The last level has one block.
+    let end = min((first / block + 1u) * block, p.updates);
+    var total = update(first, s);
+    for (var u = (first / p.stride + 1u) * p.stride; u < end && locations[u] == location; u += p.stride) {
+        total = combined(total, update(u, s));
     }
-    out[dst] = a;
+//#if LAST
+    let dst = u32(location) * p.slice_len + s;
+    out[dst] = combined(out[dst], total);
+//#else
+    partial[i] = total;
+//#endif
 }
 //#include "lib/invocation"
 //#use "lib/math"

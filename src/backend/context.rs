@@ -22,7 +22,7 @@ use super::tensor::{
 use super::transfer::{cpu_data, read_blocking, read_quantized_blocking, upload, upload_quantized};
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, set_current_op};
 use crate::tensor::{self, Tensor};
 
 /// How the operands and the result of a kernel are converted between storage and compute types.
@@ -66,6 +66,7 @@ pub(crate) struct OpContext {
 impl OpContext {
     /// Creates the context of an op without operands.
     pub fn new(op: &'static str, conversion: Conversion) -> Self {
+        set_current_op(op);
         Self {
             op,
             conversion,

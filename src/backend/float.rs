@@ -10,13 +10,13 @@ macro_rules! float_contract {
     ($apply:ident) => {
         $apply! {
             float_zeros(shape: Shape, device: Device, dtype: FloatType) -> F =
-                full_float(&device, &shape, 0.0);
+                full_float(&device, &shape, 0.0, dtype);
             float_ones(shape: Shape, device: Device, dtype: FloatType) -> F =
-                full_float(&device, &shape, 1.0);
+                full_float(&device, &shape, 1.0, dtype);
             float_full(shape: Shape, value: Scalar, device: Device, dtype: FloatType) -> F =
-                full_float(&device, &shape, value.elem());
+                full_float(&device, &shape, value.elem(), dtype);
             float_empty(shape: Shape, device: Device, dtype: FloatType) -> F =
-                full_float(&device, &shape, 0.0);
+                full_float(&device, &shape, 0.0, dtype);
             float_into_int(tensor: F, dtype: IntType) -> I as Stored = cast_to(tensor, dtype);
             float_cast(tensor: F, dtype: FloatType) -> F as Stored = cast_to(tensor, dtype);
             float_matmul(lhs: F, rhs: F) -> F as Half = matmul::matmul(lhs, rhs);

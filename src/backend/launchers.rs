@@ -56,8 +56,13 @@ fn stored(runtime: &Runtime, dtype: impl Into<BurnDType>) -> DType {
 }
 
 /// Creates a float tensor filled with `value`.
-pub(crate) fn full_float(runtime: &Arc<Runtime>, shape: &[usize], value: f32) -> Result<Tensor> {
-    create::full(runtime, shape, ScalarValue::Float(value), DType::F32)
+pub(crate) fn full_float(
+    runtime: &Arc<Runtime>,
+    shape: &[usize],
+    value: f32,
+    dtype: burn_std::FloatDType,
+) -> Result<Tensor> {
+    create::full(runtime, shape, ScalarValue::Float(value), stored(runtime, dtype))
 }
 
 /// Creates an integer tensor filled with `value`.

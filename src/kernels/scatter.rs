@@ -1,8 +1,10 @@
 //! Adds values along one axis at the positions of a tensor of indices: scatter, select and the
 //! gradient of an embedding.
 //!
-//! One invocation applies all updates of a line in order. Results repeat bit for bit, without
-//! atomics.
+//! One invocation applies all updates of a line in order; long lines are sorted first and combined
+//! in levels (`scatter_nd.rs`). Results repeat bit for bit, without atomics.
+
+use smallvec::smallvec;
 
 use super::cast;
 use super::common::cases::{Arg, Case, below, bools, case, ints, normal};
@@ -11,9 +13,9 @@ use super::common::options::ScatterOp;
 use super::common::policy;
 use super::common::walk::Walk;
 use super::composed::{create, views};
-use super::elementwise::ScalarValue;
+use super::elementwise::{Map, ScalarValue};
 use super::gather::expand_indices;
-use super::scatter_nd::scatter_nd;
+use super::scatter_nd::{combine_at, scatter_nd};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
@@ -34,6 +36,9 @@ params! {
         walk: Walk,
     }
 }
+
+/// The most updates that one invocation applies.
+const MAX_UPDATES: usize = 4096;
 
 /// The kernel that adds values along an axis.
 #[derive(Debug, Clone, Copy, Hash)]
@@ -77,7 +82,22 @@ pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor)
     if values.is_empty() {
         return Ok(tensor);
     }
-    let out = views::writable(tensor)?;
+    let lines = values.len() / values.shape()[axis];
+    let same_lines = (0..rank).all(|i| i == axis || indices.shape()[i] == tensor.shape()[i]);
+    if same_lines && policy::pays_to_sort_lines(tensor.runtime(), values.shape()[axis], lines) {
+        return scatter_sorted(axis, tensor, indices, values);
+    }
+    let mut out = views::writable(tensor)?;
+    for start in (0..values.shape()[axis]).step_by(MAX_UPDATES) {
+        let len = MAX_UPDATES.min(values.shape()[axis] - start);
+        let part = |tensor: &Tensor| tensor.view(tensor.layout().narrow(axis, start, len));
+        out = scatter_in_order(axis, out, &part(&indices), &part(&values))?;
+    }
+    Ok(out)
+}
+
+/// Applies the updates of each line in order, one invocation per line.
+fn scatter_in_order(axis: usize, out: Tensor, indices: &Tensor, values: &Tensor) -> Result<Tensor> {
     // The start of each line: the axis is reduced to its first element.
     let line_starts = |layout: &Layout| {
         let mut layout = Layout { shape: values.shape().into(), ..layout.clone() };
@@ -91,13 +111,13 @@ pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor)
     let lines = values.len() / values.shape()[axis];
     Launch {
         kernel: &ScatterKernel { dtype: out.dtype() },
-        inputs: &[&indices, &values],
+        inputs: &[indices, values],
         outputs: &[&out],
         params: &ScatterParams {
             count: lines as u32,
             len: values.shape()[axis] as u32,
-            index_stride: stride(&indices),
-            value_stride: stride(&values),
+            index_stride: stride(indices),
+            value_stride: stride(values),
             size: out.shape()[axis] as u32,
             stride: stride(&out),
             pad0: 0,
@@ -109,6 +129,29 @@ pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor)
     }
     .run()?;
     Ok(out)
+}
+
+/// Sorts the updates of all lines by their location. All axes but `axis` have equal sizes.
+fn scatter_sorted(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor) -> Result<Tensor> {
+    let last = tensor.shape().len() - 1;
+    // Lines become rows.
+    let rows = |tensor| views::packed(views::swap_dims(tensor, axis, last)?);
+    let (tensor, indices, values) = (rows(tensor)?, rows(indices)?, rows(values)?);
+    let shape = tensor.shape().to_vec();
+    let (size, len) = (shape[last], indices.shape()[last]);
+    let scalars = [size, len].map(|scalar| ScalarValue::Int(scalar as i128));
+    let locations =
+        location_map(scalars).run(smallvec![views::reshape(indices, &[values.len()])?])?;
+    let (flat, values) = (views::reshape(tensor, &[shape.iter().product()])?, values);
+    let flat = combine_at(flat, locations, values, ScatterOp::Add)?;
+    views::swap_dims(views::reshape(flat, &shape)?, axis, last)
+}
+
+/// Returns the elementwise computation of the location of each update, from its index `a` within a
+/// line of `s` elements that has `t` updates; -1 for an index outside the line.
+fn location_map(scalars: [ScalarValue; 2]) -> Map {
+    Map::new("select(-1, i32(i) / t * s + a, a >= 0 && a < s)", DType::I32)
+        .with(&scalars, DType::I32)
 }
 
 /// Adds slices of `values` to the slices of `tensor` along `axis` at one-dimensional `indices`;
@@ -135,11 +178,22 @@ pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Res
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    variants_of(DType::COMPUTE_TYPES.map(|dtype| ScatterKernel { dtype }))
+    let locations = location_map([ScalarValue::Int(1); 2]).variants(&[DType::I32]);
+    let kernels = DType::COMPUTE_TYPES.map(|dtype| ScatterKernel { dtype });
+    [variants_of(kernels), locations].concat()
 }
 
 /// The cases that the family must pass.
 pub const CASES: &[Case] = &[
+    case(
+        "float_scatter_add",
+        &[Arg::Int(0), normal(&[3, 8]), below(3, &[9000, 8]), normal(&[9000, 8])],
+    ),
+    case(
+        "float_scatter_add",
+        &[Arg::Int(1), normal(&[2, 5]), below(5, &[2, 9000]), normal(&[2, 9000])],
+    ),
+    case("int_scatter_add", &[Arg::Int(0), ints(&[7]), below(7, &[9000]), ints(&[9000])]),
     case("float_scatter_add", &[Arg::Int(1), normal(&[4, 6]), below(6, &[4, 9]), normal(&[4, 9])]),
     case("float_scatter_add", &[Arg::Int(0), normal(&[4, 6]), below(4, &[9, 6]), normal(&[9, 6])]),
     case("float_select_add", &[normal(&[5, 4]), Arg::Int(0), below(5, &[9]), normal(&[9, 4])]),

@@ -1,7 +1,8 @@
 //! Combines updates into a tensor at multi-dimensional indices.
 //!
-//! A stable sort orders the updates by location; each location then combines its updates in order.
-//! Results repeat bit for bit, without atomics.
+//! A stable sort orders the updates by location. Those of a location are then combined in levels, in
+//! a fixed order. Results repeat bit for bit, without atomics, and no invocation combines more than
+//! [`FAN_IN`] updates.
 
 use super::common::cases::{Arg, Case, below, case, ints, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
@@ -23,9 +24,12 @@ params! {
         count: u32,
         updates: u32,
         slice_len: u32,
-        pad0: u32,
+        stride: u32,
     }
 }
+
+/// The most updates that one invocation combines.
+const FAN_IN: usize = 64;
 
 /// Every [`ScatterOp`].
 const SCATTER_OPS: [ScatterOp; 5] =
@@ -46,21 +50,30 @@ fn combine(op: ScatterOp, dtype: DType) -> &'static str {
     }
 }
 
-/// The kernel that combines the sorted updates of each location.
+/// The kernel of a level, which combines sorted updates.
 #[derive(Debug, Clone, Copy, Hash)]
 struct ScatterNdKernel {
     /// The type of the elements.
     dtype: DType,
     /// How an element is combined with an update.
     op: ScatterOp,
+    /// Whether the level reads the updates; otherwise it reads partial results.
+    first: bool,
+    /// Whether the level writes to the tensor; otherwise it writes partial results.
+    last: bool,
 }
 
 impl Kernel for ScatterNdKernel {
     type Params = ScatterNdParams;
 
     fn variant(&self) -> Variant {
-        let Self { dtype, op } = *self;
-        Variant::new(&SCATTER_ND).ty("E", dtype.wgsl()).expr("COMBINE", combine(op, dtype))
+        let Self { dtype, op, first, last } = *self;
+        Variant::new(&SCATTER_ND)
+            .ty("E", dtype.wgsl())
+            .expr("COMBINE", combine(op, dtype))
+            .int("FAN_IN", FAN_IN as u32)
+            .flag("FIRST", first)
+            .flag("LAST", last)
     }
 }
 
@@ -95,26 +108,60 @@ pub fn scatter_nd(
         return Ok(tensor);
     }
     let unsorted = locations(&tensor.shape()[..axes], indices)?;
+    combine_at(tensor, unsorted, values, op)
+}
+
+/// Combines `values` `[updates, ..]` into `tensor` `[locations, ..]`, given the location of each
+/// update as i32, or -1 to skip it.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(super) fn combine_at(
+    tensor: Tensor,
+    locations: Tensor,
+    values: Tensor,
+    op: ScatterOp,
+) -> Result<Tensor> {
+    let updates = locations.len();
+    let slice_len = values.len() / updates;
     // `order` has the index of the update at each sorted position.
-    let (locations, order) = sort::with_indices(unsorted, 0, false)?;
+    let (locations, order) = sort::with_indices(locations, 0, false)?;
     let (locations, order) = (views::packed(locations)?, views::packed(order)?);
     let values = views::packed(values)?;
     let out = views::writable(tensor)?;
-    Launch {
-        kernel: &ScatterNdKernel { dtype: out.dtype(), op },
-        inputs: &[&locations, &order, &values],
-        outputs: &[&out],
-        params: &ScatterNdParams {
-            count: values.len() as u32,
-            updates: updates as u32,
-            slice_len: slice_len as u32,
-            pad0: 0,
-        },
-        workgroups: workgroups_for(values.len()),
-        work: values.len() as u64,
+    let dtype = out.dtype();
+    let partial = match updates > FAN_IN {
+        true => Some(Tensor::empty(out.runtime(), &[values.len()], dtype)?),
+        false => None,
+    };
+    let mut stride = 1;
+    loop {
+        let (first, last) = (stride == 1, stride * FAN_IN >= updates);
+        let inputs: &[&Tensor] = match (&partial, first, last) {
+            (Some(partial), false, true) => &[&locations, partial],
+            (_, true, _) => &[&locations, &order, &values],
+            (_, false, _) => &[&locations],
+        };
+        Launch {
+            kernel: &ScatterNdKernel { dtype, op, first, last },
+            inputs,
+            outputs: &[partial.as_ref().filter(|_| !last).unwrap_or(&out)],
+            params: &ScatterNdParams {
+                count: values.len() as u32,
+                updates: updates as u32,
+                slice_len: slice_len as u32,
+                stride: stride as u32,
+            },
+            workgroups: workgroups_for(values.len()),
+            work: values.len() as u64,
+        }
+        .run()?;
+        if last {
+            return Ok(out);
+        }
+        stride *= FAN_IN;
     }
-    .run()?;
-    Ok(out)
 }
 
 /// Returns every variant that the family can dispatch.
@@ -123,7 +170,13 @@ pub fn variants() -> Vec<Variant> {
     for dtype in DType::COMPUTE_TYPES {
         for op in SCATTER_OPS {
             if dtype != DType::Bool || op == ScatterOp::Add {
-                kernels.push(ScatterNdKernel { dtype, op });
+                let levels = [(true, true), (true, false), (false, false), (false, true)];
+                kernels.extend(levels.map(|(first, last)| ScatterNdKernel {
+                    dtype,
+                    op,
+                    first,
+                    last,
+                }));
             }
         }
     }
@@ -132,6 +185,19 @@ pub fn variants() -> Vec<Variant> {
 
 /// The cases that the family must pass.
 pub const CASES: &[Case] = &[
+    // Several levels, as most updates have few locations.
+    case(
+        "float_scatter_nd",
+        &[normal(&[3]), below(3, &[5000, 1]), normal(&[5000]), Arg::Scatter(ScatterOp::Add)],
+    ),
+    case(
+        "float_scatter_nd",
+        &[normal(&[2, 3]), below(2, &[300, 1]), normal(&[300, 3]), Arg::Scatter(ScatterOp::Max)],
+    ),
+    case(
+        "int_scatter_nd",
+        &[ints(&[2]), below(2, &[5000, 1]), ints(&[5000]), Arg::Scatter(ScatterOp::Assign)],
+    ),
     case(
         "float_scatter_nd",
         &[normal(&[5, 6]), below(5, &[40, 2]), normal(&[40]), Arg::Scatter(ScatterOp::Add)],

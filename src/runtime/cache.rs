@@ -1,14 +1,15 @@
-//! Files kept between runs in a cache folder: compiled pipelines and tuning results.
+//! The cache folder and its files, which are kept between runs: compiled pipelines and tuning
+//! results.
 //!
-//! The files may be deleted at any time. Their contents are verified before use.
+//! The files may be deleted at any time. A file that another user could have written is not read.
 
-use std::collections::BTreeMap;
 use std::hash::Hasher;
+use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, SystemTime};
 use std::{env, fs, io, process};
 
-use parking_lot::RwLock;
 use rustc_hash::FxHasher;
 
 use crate::device::AdapterInfo;
@@ -50,211 +51,84 @@ pub(crate) fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
     static WRITES: AtomicUsize = AtomicUsize::new(0);
     let mut temporary = file.as_os_str().to_owned();
     temporary.push(format!(".{}-{}.new", process::id(), WRITES.fetch_add(1, Ordering::Relaxed)));
-    let result = fs::write(&temporary, bytes).and_then(|()| fs::rename(&temporary, file));
+    let written = create_own(temporary.as_ref()).and_then(|mut file| file.write_all(bytes));
+    let result = written.and_then(|()| fs::rename(&temporary, file));
     if result.is_err() {
         let _ = fs::remove_file(&temporary);
     }
     result
 }
 
-fn checksum(bytes: &[u8]) -> u64 {
+/// How long the file of an adapter's other driver, or of another version of this crate, is kept.
+const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Reads a file if it exists and only this user can have written it.
+pub(crate) fn read_own(path: &Path) -> Option<Vec<u8>> {
+    let mut file = fs::File::open(path).ok()?;
+    if !file.metadata().is_ok_and(|metadata| is_own(&metadata)) {
+        log::warn!(
+            "ignoring {}: it belongs to another user, or others can write to it",
+            path.display()
+        );
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+/// Returns whether a file belongs to this user, and no other user can write to it.
+#[cfg(unix)]
+fn is_own(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    const WRITABLE_BY_OTHERS: u32 = 0o022;
+    metadata.uid() == rustix::process::geteuid().as_raw()
+        && metadata.mode() & WRITABLE_BY_OTHERS == 0
+}
+
+/// Elsewhere the cache folder is in the user's profile, which other users cannot access.
+#[cfg(not(unix))]
+fn is_own(_metadata: &fs::Metadata) -> bool {
+    true
+}
+
+/// Creates a file that only this user can access.
+fn create_own(path: &Path) -> io::Result<fs::File> {
+    let mut options = fs::File::options();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Deletes the files of the same adapter and kind as `file` that belong to other drivers or
+/// versions of this crate, and were not written for a month.
+pub(crate) fn prune(file: &Path) {
+    let stem = |path: &Path| {
+        let stem = path.file_stem()?.to_str()?.rsplit_once('-')?.0.to_owned();
+        Some((stem, path.extension()?.to_owned()))
+    };
+    let Some(Ok(siblings)) = file.parent().map(fs::read_dir) else { return };
+    for sibling in siblings.flatten().map(|entry| entry.path()) {
+        let age = fs::metadata(&sibling)
+            .and_then(|metadata| metadata.modified())
+            .map(|modified| SystemTime::now().duration_since(modified).unwrap_or_default());
+        let other = sibling != file && stem(&sibling).is_some() && stem(&sibling) == stem(file);
+        if other && age.is_ok_and(|age| age > KEPT) {
+            let _ = fs::remove_file(&sibling);
+        }
+    }
+}
+
+pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     let mut hasher = FxHasher::default();
     hasher.write(bytes);
     hasher.finish()
 }
 
-/// The driver's cache of compiled pipelines, stored in a file.
-pub(crate) struct PipelineCache {
-    raw: wgpu::PipelineCache,
-    file: PathBuf,
-    /// Number of pipelines created since the last save.
-    unsaved: AtomicUsize,
-    /// Number of pipelines that this process created before the last save.
-    saved: AtomicUsize,
-    /// The checksum of the data in the file, or 0 without a valid file.
-    saved_checksum: AtomicU64,
-}
-
-impl PipelineCache {
-    /// Opens the cache of an adapter and loads its file if there is a valid one.
-    ///
-    /// Returns `None` if the adapter does not support pipeline caches or the cache is disabled.
-    pub fn open(device: &wgpu::Device, info: &AdapterInfo) -> Option<Self> {
-        if !info.features.pipeline_cache {
-            return None;
-        }
-        let file = adapter_file(&cache_folder()?, info, "pipelines");
-        let contents = fs::read(&file).ok();
-        let data = contents.as_deref().and_then(verify_checksum);
-        if contents.is_some() && data.is_none() {
-            log::warn!(
-                "ignoring the pipeline cache {}: its checksum does not match; it will be rewritten",
-                file.display()
-            );
-        }
-        // SAFETY: the data passed its checksum, so it is what `save` got from the driver. wgpu
-        // checks the driver's header, and `fallback` starts with an empty cache on a mismatch.
-        let raw = unsafe {
-            device.create_pipeline_cache(&wgpu::PipelineCacheDescriptor {
-                label: None,
-                data,
-                fallback: true,
-            })
-        };
-        let saved_checksum = AtomicU64::new(data.map_or(0, checksum));
-        let (unsaved, saved) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Some(Self { raw, file, unsaved, saved, saved_checksum })
-    }
-
-    pub fn raw(&self) -> &wgpu::PipelineCache {
-        &self.raw
-    }
-
-    /// Counts a new pipeline as not yet saved.
-    pub fn mark_dirty(&self) {
-        self.unsaved.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Writes the file if the unsaved pipelines are at least an eighth of the saved ones.
-    ///
-    /// Called where the host waits for the GPU anyway.
-    pub fn save(&self) {
-        let (unsaved, saved) =
-            (self.unsaved.load(Ordering::Relaxed), self.saved.load(Ordering::Relaxed));
-        if unsaved == 0 || unsaved * 8 < saved {
-            return;
-        }
-        self.unsaved.store(0, Ordering::Relaxed);
-        self.saved.store(saved + unsaved, Ordering::Relaxed);
-        let Some(data) = self.raw.get_data() else {
-            return;
-        };
-        // The data is unchanged if all new pipelines were loaded from the file.
-        let new_checksum = checksum(&data);
-        if self.saved_checksum.swap(new_checksum, Ordering::Relaxed) == new_checksum {
-            return;
-        }
-        if let Err(error) = write_atomically(&self.file, &with_checksum(&data)) {
-            log::warn!(
-                "cannot write compiled kernels to {} ({error}): they are compiled again next time",
-                self.file.display()
-            );
-        }
-    }
-}
-
-/// The tuning results for an adapter: a map from name to the fastest choice.
-///
-/// The first line of the file is a key of crate version, adapter and driver. Each further line is
-/// `name = choice`.
-#[derive(Debug, Default)]
-pub struct TuningCache {
-    file: Option<PathBuf>,
-    /// The first line of the file, see [`adapter_key`].
-    key: String,
-    /// Results that are also in the file, if there is one.
-    stored: RwLock<BTreeMap<String, String>>,
-    /// Choices for this process only.
-    process_only: RwLock<BTreeMap<String, String>>,
-}
-
-impl TuningCache {
-    /// Opens the cache of an adapter and loads its file if there is a valid one.
-    pub(crate) fn open(info: &AdapterInfo) -> Self {
-        let file = cache_folder().map(|folder| adapter_file(&folder, info, "tuning"));
-        let key = adapter_key(info);
-        let text = file.as_ref().and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
-        let stored = RwLock::new(parse_choices(&text, &key).unwrap_or_default());
-        Self { file, key, stored, process_only: RwLock::default() }
-    }
-
-    /// Returns whether there are no choices.
-    pub fn is_empty(&self) -> bool {
-        self.stored.read().is_empty() && self.process_only.read().is_empty()
-    }
-
-    /// Returns the choice for `name`. A stored choice takes precedence.
-    pub fn get(&self, name: &str) -> Option<String> {
-        let stored = self.stored.read().get(name).cloned();
-        stored.or_else(|| self.process_only.read().get(name).cloned())
-    }
-
-    /// Sets the choice for `name` in this process, without writing it to the file.
-    pub fn set_for_process(&self, name: &str, choice: &str) {
-        self.process_only.write().insert(name.to_owned(), choice.to_owned());
-    }
-
-    /// Sets the choice for `name` and writes it to the file.
-    pub fn store(&self, name: &str, choice: &str) {
-        let mut stored = self.stored.write();
-        let Some(file) = &self.file else {
-            stored.insert(name.to_owned(), choice.to_owned());
-            return;
-        };
-        // Other processes may have added choices to the file.
-        let text = fs::read_to_string(file).unwrap_or_default();
-        stored.extend(parse_choices(&text, &self.key).unwrap_or_default());
-        stored.insert(name.to_owned(), choice.to_owned());
-        let lines = stored.iter().map(|(name, choice)| format!("{name} = {choice}\n"));
-        let text = format!("{}\n{}", self.key, lines.collect::<String>());
-        if let Err(error) = write_atomically(file, text.as_bytes()) {
-            log::warn!(
-                "cannot write tuning results to {} ({error}): they apply to this process only",
-                file.display()
-            );
-        }
-    }
-
-    /// Returns the path of the file, or `None` if the cache is disabled.
-    pub fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
-    }
-}
-
-/// Parses the lines of a tuning file. Returns `None` if its first line is not `key`.
-fn parse_choices(text: &str, key: &str) -> Option<BTreeMap<String, String>> {
-    let (first, rest) = text.split_once('\n')?;
-    let pair = |line: &str| {
-        line.split_once(" = ").map(|(name, choice)| (name.to_owned(), choice.to_owned()))
-    };
-    (first == key).then(|| rest.lines().filter_map(pair).collect())
-}
-
-/// Returns `data` with its checksum as an 8-byte prefix.
-fn with_checksum(data: &[u8]) -> Vec<u8> {
-    [&checksum(data).to_le_bytes(), data].concat()
-}
-
-/// Returns the data of a file made by [`with_checksum`], or `None` if the checksum does not match.
-fn verify_checksum(file: &[u8]) -> Option<&[u8]> {
-    let (expected, data) = file.split_first_chunk::<8>()?;
-    (u64::from_le_bytes(*expected) == checksum(data)).then_some(data)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn damaged_files_fail_the_checksum() {
-        let valid = with_checksum(b"pipelines");
-        assert_eq!(verify_checksum(&valid), Some(&b"pipelines"[..]));
-        for damaged in
-            [&valid[..valid.len() - 1], &valid[..4], &[], &[valid.as_slice(), b"x"].concat()]
-        {
-            assert_eq!(verify_checksum(damaged), None);
-        }
-    }
-
-    #[test]
-    fn tuning_files_with_another_key_are_ignored() {
-        let text = "key\na name = one choice\nno choice\nanother name = another choice\n";
-        let choices = parse_choices(text, "key").expect("the key matches");
-        assert_eq!(choices.len(), 2);
-        assert_eq!(choices["a name"], "one choice");
-        assert!(parse_choices(text, "another key").is_none());
-        assert!(parse_choices("", "key").is_none());
-    }
 
     #[test]
     fn file_names_differ_between_driver_versions() {
@@ -273,6 +147,44 @@ mod tests {
         write_atomically(&file, b"two").expect("the file is replaced");
         assert_eq!(fs::read(&file).expect("the file is readable"), b"two");
         assert_eq!(fs::read_dir(folder.join("deep")).expect("the folder exists").count(), 1);
+        fs::remove_dir_all(folder).expect("the folder is removable");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn files_that_others_can_write_are_ignored() {
+        use std::os::unix::fs::PermissionsExt;
+        let folder = env::temp_dir().join(format!("burn-wgsl-own-{}", process::id()));
+        let file = folder.join("a.pipelines");
+        write_atomically(&file, b"data").expect("the folder is created");
+        assert_eq!(read_own(&file).as_deref(), Some(&b"data"[..]));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("it is our own");
+        assert_eq!(read_own(&file), None);
+        assert_eq!(read_own(&folder.join("missing.pipelines")), None);
+        fs::remove_dir_all(folder).expect("the folder is removable");
+    }
+
+    #[test]
+    fn old_files_of_other_drivers_are_deleted() {
+        let folder = env::temp_dir().join(format!("burn-wgsl-prune-{}", process::id()));
+        let [current, old, recent, other_kind, other_adapter] = [
+            "GPU-00000001.pipelines",
+            "GPU-00000002.pipelines",
+            "GPU-00000003.pipelines",
+            "GPU-00000002.tuning",
+            "Another-GPU-00000002.pipelines",
+        ]
+        .map(|name| folder.join(name));
+        for file in [&current, &old, &recent, &other_kind, &other_adapter] {
+            write_atomically(file, b"data").expect("the folder is created");
+            if file != &recent {
+                let file = fs::File::options().write(true).open(file).expect("it exists");
+                file.set_modified(SystemTime::now() - 2 * KEPT).expect("it is our own");
+            }
+        }
+        prune(&current);
+        let kept = [&current, &old, &recent, &other_kind, &other_adapter].map(|file| file.exists());
+        assert_eq!(kept, [true, false, true, true, true]);
         fs::remove_dir_all(folder).expect("the folder is removable");
     }
 }

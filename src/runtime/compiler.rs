@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::cache::PipelineCache;
 use super::faults::Fault;
 use super::gpu::Gpu;
+use super::pipeline_cache::PipelineCache;
 use super::{
     Compiler as WgslCompiler, Expansion, LAUNCH_ALIGN, ParamsBinding, RuntimeError, Source, Target,
     Variant, expand,
@@ -69,7 +69,7 @@ impl Compiler {
         Self {
             layouts: Mutex::default(),
             compilations: Mutex::default(),
-            cache: PipelineCache::open(&gpu.device, &gpu.info),
+            cache: PipelineCache::open(gpu),
             next_plan_id: AtomicU32::new(0),
             checked,
             loads_u64: software && gpu.info.features.int64,

@@ -8,8 +8,10 @@ use parking_lot::Mutex;
 /// What fails.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// The creation of a buffer for tensors, as if the device were out of memory.
-    Allocation,
+    /// The first attempt to create a buffer for tensors: memory is short.
+    ShortOfMemory,
+    /// The creation of a buffer for tensors, also after unused buffers were destroyed.
+    OutOfMemory,
     /// The staging memory of an upload.
     Upload,
     /// The compilation of a kernel.

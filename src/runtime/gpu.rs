@@ -63,12 +63,11 @@ impl Health {
         self.impaired.store(true, Ordering::Release);
     }
 
-    /// Registers an error. The results of the submission being recorded are lost, and of the one
-    /// before, which another thread may just have ended. In a browser, which reports errors late,
-    /// those of all submissions so far are lost.
+    /// Registers an error. The results of the submission being recorded are lost, and a new one
+    /// begins. In a browser, which reports errors late, those of all submissions so far are lost.
     fn fail(&self, failure: DeviceFailure) {
-        let serial = self.serial.load(Ordering::Relaxed);
-        let first = if CAN_BLOCK { serial.saturating_sub(1) } else { 0 };
+        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
+        let first = if CAN_BLOCK { serial } else { 0 };
         self.lost_results.lock().push((first, serial));
         self.has_lost_results.store(true, Ordering::Release);
         self.unreported.lock().get_or_insert(failure);
@@ -204,9 +203,6 @@ impl Gpu {
 
     /// Creates a buffer for tensors. Returns `None` if the device is out of memory.
     pub fn create_tensor_buffer(&self, size: u64) -> Option<Arc<Buffer>> {
-        if self.faults.strikes(Fault::Allocation) {
-            return None;
-        }
         let usage = wgpu::BufferUsages::STORAGE
             | wgpu::BufferUsages::COPY_SRC
             | wgpu::BufferUsages::COPY_DST;

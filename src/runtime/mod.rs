@@ -24,10 +24,12 @@ mod kernel;
 mod opened;
 mod operands;
 mod params;
+mod pipeline_cache;
 mod profile;
 mod recorder;
 mod shader;
 mod transfer;
+mod tuning_cache;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -46,7 +48,7 @@ use transfer::Staging;
 
 pub use allocation::Allocation;
 pub use allocator::MemoryUsage;
-pub use cache::{CACHE_VARIABLE, TuningCache, cache_folder};
+pub use cache::{CACHE_VARIABLE, cache_folder};
 pub use error::RuntimeError;
 pub use events::{Event, Observer, current_op, set_current_op};
 pub use faults::Fault;
@@ -54,6 +56,7 @@ pub use kernel::{Expr, Kernel, KernelKey};
 pub use params::{ParamField, Params};
 pub use profile::{KernelTime, Profile, ProfileError};
 pub use shader::{Compiler, Def, Expansion, ParamsBinding, Source, Target, Variant, expand};
+pub use tuning_cache::TuningCache;
 
 /// Operations after which a software adapter counts as warmed up: about a second of work.
 /// The software adapters of browsers are slower.
@@ -375,7 +378,9 @@ impl Runtime {
             // The driver frees destroyed buffers when the commands that use them have finished.
             state = self.wait_unlocked(state)?;
         }
-        if let Some(buffer) = self.gpu.create_tensor_buffer(size) {
+        let out = self.gpu.faults.strikes(Fault::OutOfMemory);
+        let short = out || self.gpu.faults.strikes(Fault::ShortOfMemory);
+        if !short && let Some(buffer) = self.gpu.create_tensor_buffer(size) {
             return Ok((state, buffer));
         }
         self.take_back(&mut state);
@@ -386,8 +391,8 @@ impl Runtime {
         }
         self.staging.trim();
         match self.gpu.create_tensor_buffer(size) {
-            Some(buffer) => Ok((state, buffer)),
-            None => {
+            Some(buffer) if !out => Ok((state, buffer)),
+            _ => {
                 let MemoryUsage { in_use, reserved, .. } = state.allocator.usage();
                 let device = self.name();
                 Err(RuntimeError::OutOfMemory { device, requested, in_use, reserved })

@@ -225,8 +225,12 @@ impl Runtime {
             view.slice(..piece.len()).copy_from_slice(piece);
             drop(view);
             offset += len;
-            allocation.set_written(gpu.serial());
-            if let Some(submission) = self.staging.register(gpu.submit(None), len)
+            let serial = gpu.serial();
+            allocation.set_written(serial);
+            let submission = gpu.submit(None);
+            gpu.check()?;
+            gpu.check_results(serial)?;
+            if let Some(submission) = self.staging.register(submission, len)
                 && CAN_BLOCK
             {
                 gpu.wait(Some(submission))?;

@@ -120,9 +120,17 @@ pub(crate) fn pays_for_special_case(runtime: &Runtime, len: usize) -> bool {
     software_policy(runtime).is_none_or(|software| software.pays_for_special_case(len))
 }
 
+/// Returns whether it is faster to sort the `rows` updates of each of `lines` lines by location
+/// than to apply all updates of a line in one invocation.
+pub(crate) fn pays_to_sort_lines(runtime: &Runtime, rows: usize, lines: usize) -> bool {
+    match software_policy(runtime) {
+        Some(software) => software.pays_to_sort_updates(rows, lines),
+        None => rows >= 512 && lines < 256,
+    }
+}
+
 /// Returns whether it is faster to sort `rows` updates of `lines` elements each by location than to
-/// apply all updates of a line in one invocation. Both add in the same order, so the results have
-/// the same bits.
+/// apply all updates of an element in one invocation.
 pub(crate) fn pays_to_sort_updates(runtime: &Runtime, rows: usize, lines: usize) -> bool {
     match software_policy(runtime) {
         Some(software) => software.pays_to_sort_updates(rows, lines),

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use half::{bf16, f16};
+
 use crate::kernels::common::cases::{Arg, Case, case};
 use crate::kernels::elementwise::{Map, ScalarValue};
 use crate::runtime::{Runtime, Variant};
-use crate::tensor::{DType, Result, Tensor};
+use crate::tensor::{DType, Layout, Result, Tensor};
 
-/// Returns a tensor of `shape` and of a compute type, filled with `value`.
+/// Returns a tensor of `shape`, of a compute type or of 16-bit floats, filled with `value`.
 ///
 /// # Errors
 ///
@@ -18,7 +20,25 @@ pub fn full(
     value: ScalarValue,
     dtype: DType,
 ) -> Result<Tensor> {
-    constant(value, dtype).fill(runtime, shape)
+    if !dtype.is_half() {
+        return constant(value, dtype).fill(runtime, shape);
+    }
+    // A word holds two elements.
+    let bits = u32::from(half_bits(value, dtype));
+    let out = Tensor::empty(runtime, shape, dtype)?;
+    let words = Layout::contiguous(&[out.len().div_ceil(2)]);
+    let word = ScalarValue::Int((bits << 16 | bits).into());
+    constant(word, DType::U32).write_to(&[], &out.view(words).bitcast(DType::U32))?;
+    Ok(out)
+}
+
+/// Returns the bits of a value as a 16-bit float.
+fn half_bits(value: ScalarValue, dtype: DType) -> u16 {
+    let value = f32::from_bits(value.bits(DType::F32) as u32);
+    match dtype {
+        DType::BF16 => bf16::from_f32(value).to_bits(),
+        _ => f16::from_f32(value).to_bits(),
+    }
 }
 
 /// Returns the elementwise computation of a constant.

@@ -1,0 +1,106 @@
+//! The tuning results for an adapter, kept in a file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use parking_lot::RwLock;
+
+use super::cache::{adapter_file, adapter_key, cache_folder, read_own, write_atomically};
+use crate::device::AdapterInfo;
+
+/// The tuning results for an adapter: a map from name to the fastest choice.
+///
+/// The first line of the file is a key of crate version, adapter and driver. Each further line is
+/// `name = choice`.
+#[derive(Debug, Default)]
+pub struct TuningCache {
+    file: Option<PathBuf>,
+    /// The first line of the file, see [`adapter_key`].
+    key: String,
+    /// Results that are also in the file, if there is one.
+    stored: RwLock<BTreeMap<String, String>>,
+    /// Choices for this process only.
+    process_only: RwLock<BTreeMap<String, String>>,
+}
+
+impl TuningCache {
+    /// Opens the cache of an adapter and loads its file if there is a valid one.
+    pub(crate) fn open(info: &AdapterInfo) -> Self {
+        let file = cache_folder().map(|folder| adapter_file(&folder, info, "tuning"));
+        let key = adapter_key(info);
+        let text = file.as_deref().map(read_text).unwrap_or_default();
+        let stored = RwLock::new(parse_choices(&text, &key).unwrap_or_default());
+        Self { file, key, stored, process_only: RwLock::default() }
+    }
+
+    /// Returns whether there are no choices.
+    pub fn is_empty(&self) -> bool {
+        self.stored.read().is_empty() && self.process_only.read().is_empty()
+    }
+
+    /// Returns the choice for `name`. A stored choice takes precedence.
+    pub fn get(&self, name: &str) -> Option<String> {
+        let stored = self.stored.read().get(name).cloned();
+        stored.or_else(|| self.process_only.read().get(name).cloned())
+    }
+
+    /// Sets the choice for `name` in this process, without writing it to the file.
+    pub fn set_for_process(&self, name: &str, choice: &str) {
+        self.process_only.write().insert(name.to_owned(), choice.to_owned());
+    }
+
+    /// Sets the choice for `name` and writes it to the file.
+    pub fn store(&self, name: &str, choice: &str) {
+        let mut stored = self.stored.write();
+        let Some(file) = &self.file else {
+            stored.insert(name.to_owned(), choice.to_owned());
+            return;
+        };
+        // Other processes may have added choices to the file.
+        let text = read_text(file);
+        stored.extend(parse_choices(&text, &self.key).unwrap_or_default());
+        stored.insert(name.to_owned(), choice.to_owned());
+        let lines = stored.iter().map(|(name, choice)| format!("{name} = {choice}\n"));
+        let text = format!("{}\n{}", self.key, lines.collect::<String>());
+        if let Err(error) = write_atomically(file, text.as_bytes()) {
+            log::warn!(
+                "cannot write tuning results to {} ({error}): they apply to this process only",
+                file.display()
+            );
+        }
+    }
+
+    /// Returns the path of the file, or `None` if the cache is disabled.
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
+    }
+}
+
+/// Returns the text of a tuning file; empty if it cannot be read.
+fn read_text(file: &Path) -> String {
+    read_own(file).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+}
+
+/// Parses the lines of a tuning file. Returns `None` if its first line is not `key`.
+fn parse_choices(text: &str, key: &str) -> Option<BTreeMap<String, String>> {
+    let (first, rest) = text.split_once('\n')?;
+    let pair = |line: &str| {
+        line.split_once(" = ").map(|(name, choice)| (name.to_owned(), choice.to_owned()))
+    };
+    (first == key).then(|| rest.lines().filter_map(pair).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tuning_files_with_another_key_are_ignored() {
+        let text = "key\na name = one choice\nno choice\nanother name = another choice\n";
+        let choices = parse_choices(text, "key").expect("the key matches");
+        assert_eq!(choices.len(), 2);
+        assert_eq!(choices["a name"], "one choice");
+        assert!(parse_choices(text, "another key").is_none());
+        assert!(parse_choices("", "key").is_none());
+    }
+}
