@@ -9,11 +9,40 @@ const TILE: u32 = 64u;
 const BLOCKS: u32 = 1u;
 // Steps of k in workgroup memory: each invocation loads four elements of a and four of b.
 const STEP: u32 = 1024u / TILE;
-// Vec4s of a step. a has one more than needed, so that neighbouring steps are in different banks.
-const A_WIDTH: u32 = TILE / 4u + 1u;
-const B_WIDTH: u32 = TILE / 4u;
+// The tiles [STEP, TILE] of both operands, read in vec4s. A_WIDTH and B_WIDTH are the vec4s of a step.
+// An operand that is contiguous along k is stored element by element. Its tile consists of scalars, because
+// neighbouring invocations store to the same vec4, and a store to one component may rewrite all four. A step
+// has four more scalars than needed, so that neighbouring steps are in different banks.
+//#if A_TRANSPOSED
+const A_WIDTH: u32 = TILE / 4u;
 var<workgroup> a_tile: array<vec4<f32>, STEP * A_WIDTH>;
+
+fn tile_a(i: u32) -> vec4<f32> {
+    return a_tile[i];
+}
+//#else
+const A_WIDTH: u32 = TILE / 4u + 1u;
+var<workgroup> a_tile: array<f32, STEP * A_WIDTH * 4u>;
+
+fn tile_a(i: u32) -> vec4<f32> {
+    return vec4<f32>(a_tile[i * 4u], a_tile[i * 4u + 1u], a_tile[i * 4u + 2u], a_tile[i * 4u + 3u]);
+}
+//#endif
+//#if B_TRANSPOSED
+const B_WIDTH: u32 = TILE / 4u + 1u;
+var<workgroup> b_tile: array<f32, STEP * B_WIDTH * 4u>;
+
+fn tile_b(i: u32) -> vec4<f32> {
+    return vec4<f32>(b_tile[i * 4u], b_tile[i * 4u + 1u], b_tile[i * 4u + 2u], b_tile[i * 4u + 3u]);
+}
+//#else
+const B_WIDTH: u32 = TILE / 4u;
 var<workgroup> b_tile: array<vec4<f32>, STEP * B_WIDTH>;
+
+fn tile_b(i: u32) -> vec4<f32> {
+    return b_tile[i];
+}
+//#endif
 
 // load_a, load_b: four elements; zero from k_end on. Rows and columns past the edge repeat the last ones.
 //#if VEC4
@@ -141,12 +170,12 @@ fn main(
         a_tile[a_k * A_WIDTH + a_row / 4u] = a_next;
 //#else
 //#repeat I 4
-        a_tile[(a_k + I) * A_WIDTH + a_row / 4u][a_row % 4u] = a_next[I];
+        a_tile[(a_k + I) * A_WIDTH * 4u + a_row] = a_next[I];
 //#end
 //#endif
 //#if B_TRANSPOSED
 //#repeat I 4
-        b_tile[(b_k + I) * B_WIDTH + b_col / 4u][b_col % 4u] = b_next[I];
+        b_tile[(b_k + I) * B_WIDTH * 4u + b_col] = b_next[I];
 //#end
 //#else
         b_tile[b_k * B_WIDTH + b_col / 4u] = b_next;
@@ -158,11 +187,11 @@ fn main(
         for (var k = 0u; k < STEP; k++) {
             var b_in: array<vec4<f32>, BLOCKS>;
 //#repeat J BLOCKS
-            b_in[J] = b_tile[k * B_WIDTH + J * 16u + block_col];
+            b_in[J] = tile_b(k * B_WIDTH + J * 16u + block_col);
 //#end
 //#repeat H BLOCKS
             {
-                let a_in = a_tile[k * A_WIDTH + H * 16u + block_row];
+                let a_in = tile_a(k * A_WIDTH + H * 16u + block_row);
 //#repeat J BLOCKS
 //#repeat I 4
                 acc[(H * 4u + I) * BLOCKS + J] =
