@@ -563,6 +563,32 @@ fn invalid_sizes_panic_on_every_device() {
     }
 }
 
+/// Copies a view to a packed tensor in blocks of 4 x 4. A software adapter computes addresses in 32
+/// bits, so only a GPU shows a stride that was divided as an unsigned number;
+/// `tests/variants/lint.rs` finds it in the shader.
+#[test]
+fn flipped_views_are_transposed() {
+    for device in devices() {
+        let x = Tensor::<Wgsl, 1, Int>::arange(0..3200, &device).reshape([2, 40, 40]);
+        let element = |batch: i64, i: i64, j: i64| (batch * 40 + i) * 40 + j;
+        for flips in [vec![1isize], vec![0, 1], vec![0]] {
+            let reflected = |axis: isize, index: i64, last: i64| {
+                if flips.contains(&axis) { last - index } else { index }
+            };
+            let expected: Vec<i64> = (0..3200)
+                .map(|n| {
+                    let (batch, j, i) = (n / 1600, n / 40 % 40, n % 40);
+                    element(reflected(0, batch, 1), reflected(1, i, 39), j)
+                })
+                .collect();
+            let flipped = flips.iter().fold(x.clone(), |x, &axis| x.flip([axis]));
+            let view = flipped.swap_dims(1, 2);
+            let values = view.reshape([3200]).into_data().convert::<i64>();
+            assert_eq!(values.to_vec::<i64>().expect("integers"), expected, "{device}");
+        }
+    }
+}
+
 /// Matmul repacks an operand whose row stride aliases in the cache. The stride of 512 aliases,
 /// although the rows have only 496 elements. The repacked copy must not alias again.
 #[test]

@@ -15,9 +15,9 @@ struct Params {
     tiles_j: u32,
     // Tiles of all matrices.
     tiles: u32,
-    // Strides of x along i, and of out along j.
-    x_stride: u32,
-    out_stride: u32,
+    // Strides of x along i, and of out along j. They are divided by four, so negative ones must not wrap.
+    x_stride: i32,
+    out_stride: i32,
     pad0: u32,
     // The offset of each matrix in out (x) and x (y).
     walk: Walk,
@@ -39,10 +39,10 @@ fn main(
     let j = tile / p.tiles_i % p.tiles_j * 8u + local_index % 8u;
     if (i >= p.blocks_i || j >= p.blocks_j) { return; }
     let starts = locate(tile / p.tiles_i / p.tiles_j);
-    let src = (starts.y + i * 4u * p.x_stride + j * 4u) >> 2u;
-    let dst = (starts.x + j * 4u * p.out_stride + i * 4u) >> 2u;
-    let x_stride = p.x_stride >> 2u;
-    let out_stride = p.out_stride >> 2u;
+    let x_stride = u32(p.x_stride >> 2u);
+    let out_stride = u32(p.out_stride >> 2u);
+    let src = (starts.y >> 2u) + i * 4u * x_stride + j;
+    let dst = (starts.x >> 2u) + j * 4u * out_stride + i;
     let a = to_words(x[src]);
     let b = to_words(x[src + x_stride]);
     let c = to_words(x[src + 2u * x_stride]);
