@@ -49,6 +49,21 @@ fn equal_seeds_give_equal_numbers_on_every_device() {
     }
 }
 
+/// The second word of this seed's stream has all bits set: the largest sample of a uniform
+/// distribution.
+#[test]
+fn bernoulli_with_probability_one_is_always_one() {
+    let _serial = serial_guard();
+    for device in devices() {
+        for (probability, expected) in [(1.0, [1.0; 4]), (0.0, [0.0; 4])] {
+            Wgsl::seed(&device, 454_088_803);
+            let distribution = Distribution::Bernoulli(probability);
+            let drawn = Tensor::<Wgsl, 1>::random([4], distribution, &device).into_data();
+            drawn.assert_eq(&TensorData::from(expected), false);
+        }
+    }
+}
+
 #[test]
 fn reserved_memory_does_not_grow_over_repeated_steps() {
     let _guard = serial_guard();

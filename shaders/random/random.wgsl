@@ -21,7 +21,7 @@ struct Params {
     shift: f32,
     scale: f32,
     largest: f32,
-    // BERNOULLI: the probability of 1, in units of 2^-32.
+    // BERNOULLI: the probability of 1, in units of 2^-31.
     threshold: u32,
     // INTS: the lower bound and the number of values.
     int_low: i32,
@@ -85,7 +85,7 @@ fn sample_block(bits: vec4<u32>) -> vec4<O> {
     return samples * p.scale + p.shift;
 //#endif
 //#if BERNOULLI
-    return vec4<O>(bits < vec4<u32>(p.threshold));
+    return vec4<O>((bits >> vec4<u32>(1u)) < vec4<u32>(p.threshold));
 //#endif
 //#if INTS
     // low + floor(bits * width / 2^32), in integers, so that every device gives the same result.

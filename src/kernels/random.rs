@@ -176,7 +176,7 @@ impl Sampler {
     fn integer(self, bits: [u32; BLOCK_LEN], k: usize) -> i32 {
         match self {
             Self::Uniform { .. } | Self::Normal { .. } => self.float(bits, k) as i32,
-            Self::Bernoulli { probability } => i32::from(bits[k] < threshold(probability)),
+            Self::Bernoulli { probability } => i32::from(bits[k] >> 1 < threshold(probability)),
             Self::Ints { low, width } => {
                 low.wrapping_add_unsigned(((u64::from(bits[k]) * u64::from(width)) >> 32) as u32)
             }
@@ -190,9 +190,9 @@ fn largest_below(low: f32, high: f32) -> f32 {
     high.next_down().max(low)
 }
 
-/// Returns a probability in units of 2^-32.
+/// Returns a probability in units of 2^-31, so that one is representable.
 fn threshold(probability: f64) -> u32 {
-    (probability.clamp(0.0, 1.0) * 4_294_967_296.0).min(4_294_967_295.0) as u32
+    (probability.clamp(0.0, 1.0) * f64::from(1u32 << 31)) as u32
 }
 
 /// Returns the low and the high word.
