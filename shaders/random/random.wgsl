@@ -31,18 +31,6 @@ struct Params {
 @group(0) @binding(auto) var<uniform> p: Params;
 @group(0) @binding(auto) var<storage, read_write> out: array<O>;
 
-// The high word (x) and the low word (y) of the 64-bit product.
-fn mul_extended(a: u32, b: u32) -> vec2<u32> {
-    let a_low = a & 0xffffu;
-    let a_high = a >> 16u;
-    let b_low = b & 0xffffu;
-    let b_high = b >> 16u;
-    let low = a_low * b_low;
-    let mid = a_high * b_low + (low >> 16u);
-    let mid2 = a_low * b_high + (mid & 0xffffu);
-    return vec2<u32>(a_high * b_high + (mid >> 16u) + (mid2 >> 16u), a * b);
-}
-
 // Four random words (Philox 4x32-10).
 fn philox(block: vec4<u32>, seed: vec2<u32>) -> vec4<u32> {
     var x = block;
