@@ -306,3 +306,51 @@ fn sines_are_accurate_for_every_exponent() {
         }
     }
 }
+
+/// The remainder is exact however large the quotient is, and has the sign of the divisor.
+#[test]
+fn remainders_are_exact_for_every_quotient() {
+    use burn::tensor::Tensor;
+    let expected = |a: f32, b: f32| {
+        // The remainder with the sign of `a` is exact.
+        let r = a % b;
+        if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
+    };
+    let dividends = floats_of_every_exponent(4);
+    let mut pairs = vec![
+        (1e9, 3.0),
+        (-1e9, 3.0),
+        (1e9, -3.0),
+        (16_777_216.0, 0.1),
+        (f32::MAX, f32::MIN_POSITIVE),
+        (f32::MAX, 1e-40),
+        (6.0, 3.0),
+        (-6.0, 3.0),
+        (-1e-20, 3.0),
+        (3.0, 3.0),
+        (1e-40, 3e-41),
+        (f32::INFINITY, 3.0),
+        (3.0, f32::NAN),
+        (3.0, 0.0),
+        (3.0, f32::INFINITY),
+        (-3.0, f32::INFINITY),
+    ];
+    for divisor in [3.0, -0.1, 1e-30, -7.7e33, 1.234_567_8, 1e-42] {
+        pairs.extend(dividends.iter().map(|&a| (a, divisor)));
+    }
+    // Quotients up to the bound of the fast path, and beyond.
+    pairs.extend((0..4000).map(|n| (n as f32 * 0.999_999 * 1.234_567_8, 1.234_567_8)));
+    for device in common::gpus() {
+        let tensor = |values: Vec<f32>| Tensor::<Wgsl, 1>::from_floats(values.as_slice(), &device);
+        let a = tensor(pairs.iter().map(|pair| pair.0).collect());
+        let b = tensor(pairs.iter().map(|pair| pair.1).collect());
+        let values = a.remainder(b).into_data();
+        for ((a, b), value) in pairs.iter().zip(values.iter::<f32>()) {
+            let expected = expected(*a, *b);
+            let same = value == expected || value.is_nan() && expected.is_nan();
+            // Subnormal numbers may be flushed to zero.
+            let flushed = expected.abs() < f32::MIN_POSITIVE && value == 0.0;
+            assert!(same || flushed, "{device}: {a:e} % {b:e} is {value:e}, expected {expected:e}");
+        }
+    }
+}

@@ -431,14 +431,53 @@ fn pow_(a: f32, b: f32) -> f32 {
     return select(y, -y, odd && (bitcast<u32>(a) & 0x80000000u) != 0u);
 }
 
-// The remainder with the sign of the divisor.
+// The remainder with the sign of the divisor: exact if a and b have the same sign, else rounded once.
 fn rem(a: f32, b: f32) -> f32 {
-    if (is_inf(b) && !is_inf(a) && !is_nan(a)) {
-        return select(b, a, a == 0.0 || (a < 0.0) == (b < 0.0));
+    // Bits, because a GPU may read subnormal floats as zero.
+    let dividend = bitcast<u32>(a) & 0x7fffffffu;
+    let divisor = bitcast<u32>(b) & 0x7fffffffu;
+    if (dividend >= 0x7f800000u || divisor > 0x7f800000u || divisor == 0u) { return nan(); }
+    let same_sign = ((bitcast<u32>(a) ^ bitcast<u32>(b)) & 0x80000000u) == 0u;
+    if (is_inf(b)) { return select(b, a, same_sign || dividend == 0u); }
+    let r = rem_magnitude(dividend, divisor);
+    return with_sign(select(bitcast<f32>(divisor) - r, r, same_sign || bitcast<u32>(r) == 0u), b);
+}
+
+// a modulo b, exactly, for the bits of finite floats a >= 0 and b > 0.
+fn rem_magnitude(a_bits: u32, b_bits: u32) -> f32 {
+    let a = bitcast<f32>(a_bits);
+    let b = bitcast<f32>(b_bits);
+    if (a_bits < b_bits) { return a; }
+    if (b > 1.0e-30 && b < 1.0e35 && a < 1024.0 * b) {
+        // The quotient has 11 bits and the parts of b have 12: the products are exact, so fma may round twice.
+        let q = round(a / b);
+        let b_high = bitcast<f32>(b_bits & 0xfffff000u);
+        let r = fma(-q, b - b_high, fma(-q, b_high, a));
+        return select(r, r + b, r < 0.0);
     }
-    var r = a - b * floor(a / b);
-    // The quotient is rounded, so the result may be off by one divisor.
-    if (abs(r) >= abs(b)) { r -= with_sign(b, r); }
-    if (r != 0.0 && (r < 0.0) != (b < 0.0)) { r += b; }
-    return r;
+    // Long division of the significands, eight bits at a time.
+    let x = normalized(a_bits);
+    let y = normalized(b_bits);
+    let divisor = u32(y.x);
+    var r = u32(x.x) % divisor;
+    for (var bits = x.y - y.y; bits > 0; bits -= 8) {
+        r = (r << u32(min(bits, 8))) % divisor;
+    }
+    if (r == 0u) { return 0.0; }
+    let zeros = countLeadingZeros(r) - 8u;
+    let e = y.y - i32(zeros);
+    if (e > 0) { return bitcast<f32>((u32(e) << 23u) + (r << zeros) - 0x00800000u); }
+    // The result is subnormal: its last bit counts 2^-149.
+    if (y.y < 1) { return bitcast<f32>(r >> u32(1 - y.y)); }
+    return bitcast<f32>(r << u32(y.y - 1));
+}
+
+// The 24-bit significand (x) and the biased exponent (y) of a positive finite float. The exponent of a
+// subnormal float is below one.
+fn normalized(bits: u32) -> vec2<i32> {
+    if (bits >= 0x00800000u) {
+        return vec2<i32>(i32((bits & 0x007fffffu) | 0x00800000u), i32(bits >> 23u));
+    }
+    let zeros = countLeadingZeros(bits) - 8u;
+    return vec2<i32>(i32(bits << zeros), 1 - i32(zeros));
 }

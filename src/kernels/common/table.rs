@@ -392,7 +392,8 @@ pub mod reference {
 
     /// Returns the remainder with the sign of the divisor.
     pub fn floored_remainder(a: f64, b: f64) -> f64 {
-        a - b * (a / b).floor()
+        let r = a % b;
+        if r != 0.0 && (r < 0.0) != (b < 0.0) { r + b } else { r }
     }
 
     /// Returns the integer quotient rounded towards zero; zero if the divisor is zero.
