@@ -294,7 +294,14 @@ fn bicubic_grid_sample_reads_the_padding() {
 #[test]
 fn grid_sample_handles_ties_nan_and_infinite_coordinates() {
     use GridSamplePaddingMode::{Border, Reflection, Zeros};
-    for device in gpus() {
+    for device in devices() {
+        // On the CPU, burn-flex computes the other modes, with rules of its own.
+        let modes = match device {
+            WgslDevice::Cpu => vec![InterpolateMode::Bicubic],
+            _ => {
+                vec![InterpolateMode::Nearest, InterpolateMode::Bilinear, InterpolateMode::Bicubic]
+            }
+        };
         let x = Tensor::<Wgsl, 4>::from_floats([[[[1.0, 2.0, 3.0, 4.0]]]], &device);
         let sample = |coordinate: f32, mode: InterpolateMode, padding| {
             let grid = Tensor::<Wgsl, 4>::from_floats([[[[coordinate, 0.0]]]], &device);
@@ -303,11 +310,14 @@ fn grid_sample_handles_ties_nan_and_infinite_coordinates() {
         };
         // These coordinates lie at 0.5, 1.5 and 2.5 pixels.
         for (coordinate, expected) in [(-0.5, 1.0), (0.0, 3.0), (0.5, 3.0)] {
+            if device == WgslDevice::Cpu {
+                continue;
+            }
             let value = sample(coordinate, InterpolateMode::Nearest, Zeros);
             assert_eq!(value, expected, "{coordinate} on {device}");
         }
         for coordinate in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY, 1e30] {
-            for mode in [InterpolateMode::Nearest, InterpolateMode::Bilinear] {
+            for mode in modes.clone() {
                 let value = sample(coordinate, mode.clone(), Zeros);
                 assert_eq!(value, 0.0, "{coordinate} on {device}");
                 let expected = if coordinate > 0.0 { 4.0 } else { 1.0 };

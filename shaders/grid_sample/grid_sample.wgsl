@@ -72,6 +72,12 @@ fn pixel(plane: u32, row: f32, col: f32) -> f32 {
 }
 
 //#if BICUBIC
+// The distance of a position from the pixel before it; zero if the position is not finite.
+fn fraction(position: f32) -> f32 {
+    if (is_nan(position) || is_inf(position)) { return 0.0; }
+    return position - floor(position);
+}
+
 // The weight of a pixel by its distance (R. Keys, 1981), with a = -3/4.
 fn cubic(distance: f32) -> f32 {
     let d = abs(distance);
@@ -94,13 +100,15 @@ fn invocation(i: u32) {
     // The padding applies to each tap, not to the position of the sample.
     let above = floor(row);
     let left = floor(col);
+    let down = fraction(row);
+    let right = fraction(col);
     for (var j = -1.0; j <= 2.0; j += 1.0) {
         let r = apply_padding(above + j, p.in_h);
         var row_sum = 0.0;
         for (var k = -1.0; k <= 2.0; k += 1.0) {
-            row_sum += cubic(col - left - k) * pixel(plane, r, apply_padding(left + k, p.in_w));
+            row_sum += cubic(right - k) * pixel(plane, r, apply_padding(left + k, p.in_w));
         }
-        sum += cubic(row - above - j) * row_sum;
+        sum += cubic(down - j) * row_sum;
     }
 //#else
     let r = apply_padding(row, p.in_h);

@@ -73,7 +73,8 @@ pub(crate) fn float_grid_sample_2d(
 }
 
 /// Returns the indices of the four elements of an axis around a coordinate in -1..1, and their
-/// weights. The index of an element outside the axis is `None`.
+/// weights. The index of an element outside the axis is `None`. A NaN coordinate is outside with
+/// zero padding; otherwise it is the first element.
 fn cubic_taps(
     coordinate: f64,
     size: usize,
@@ -82,9 +83,11 @@ fn cubic_taps(
     let last = size as i64 - 1;
     let margin = if options.align_corners { 0.0 } else { 0.5 };
     let position = (coordinate + 1.0) / 2.0 * (last as f64 + 2.0 * margin) - margin;
+    let fraction = if position.is_finite() { position - position.floor() } else { 0.0 };
     [-1.0, 0.0, 1.0, 2.0].map(|step| {
         let tap = position.floor() + step;
         let element = match options.padding_mode {
+            GridSamplePaddingMode::Zeros if tap.is_nan() => -1,
             GridSamplePaddingMode::Zeros => tap as i64,
             GridSamplePaddingMode::Border => (tap as i64).clamp(0, last),
             GridSamplePaddingMode::Reflection => {
@@ -96,6 +99,6 @@ fn cubic_taps(
             }
         };
         let inside = (0..=last).contains(&element);
-        (inside.then_some(element as usize), cubic((position - tap).abs()))
+        (inside.then_some(element as usize), cubic((fraction - step).abs()))
     })
 }
