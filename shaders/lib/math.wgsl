@@ -138,8 +138,9 @@ fn normal_cdf(x: f32) -> f32 {
 
 fn gelu(x: f32) -> f32 {
     if (is_nan(x)) { return x; }
-    // Below -14 the result is zero; at -infinity it is NaN.
-    return x * select(normal_cdf(min(x, 14.0)), 0.0, x < -14.0);
+    // Below -14 the result is zero: the product would be NaN for -infinity.
+    if (x < -14.0) { return -0.0; }
+    return x * normal_cdf(min(x, 14.0));
 }
 
 // The derivative of gelu.

@@ -366,6 +366,10 @@ pub mod reference {
 
     /// Returns the exact gelu: `x Φ(x)`.
     pub fn gelu(x: f64) -> f64 {
+        // The product would be NaN.
+        if x == f64::NEG_INFINITY {
+            return -0.0;
+        }
         0.5 * x * (1.0 + erf(x * std::f64::consts::FRAC_1_SQRT_2))
     }
 
