@@ -23,7 +23,7 @@ const WORKGROUP_SIZE: u32 = 64u;
 
 fn log_sum_exp(a: f32, b: f32, c: f32) -> f32 {
     let maximum = nan_max(a, nan_max(b, c));
-    if (maximum == -inf()) { return maximum; }
+    if (is_negative_inf(maximum)) { return maximum; }
     return maximum + ln(exp_(a - maximum) + exp_(b - maximum) + exp_(c - maximum));
 }
 

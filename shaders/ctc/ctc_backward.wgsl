@@ -17,7 +17,7 @@
 
 // The log probability of all paths paths_log_prob a state, up to a constant of the step.
 fn paths_log_prob(forward: f32, backward: f32, log_prob: f32) -> f32 {
-    if (forward == -inf() || backward == -inf()) { return -inf(); }
+    if (is_negative_inf(forward) || is_negative_inf(backward)) { return -inf(); }
     return forward + backward - log_prob;
 }
 
@@ -37,7 +37,7 @@ fn invocation(i: u32) {
         let index = start + class_of(n, s);
         maximum = nan_max(maximum, paths_log_prob(rows[forward + s], rows[backward - s], log_probs[index]));
     }
-    if (maximum == -inf()) { return; }
+    if (is_negative_inf(maximum)) { return; }
     var sum = 0.0;
     for (var s = 0u; s < states; s++) {
         let index = start + class_of(n, s);

@@ -166,6 +166,6 @@ fn main(
         compute4(vec4_index * 4u);
     }
 }
-//#use "lib/math"
 //#use "lib/integer"
 //#use "lib/convert"
+//#use "lib/math"

@@ -1,22 +1,22 @@
 // Conversions between element types with the rules of Rust's `as`. Floats become integers by rounding towards
-// zero; they saturate, and NaN becomes zero.
+// zero; they saturate, and NaN becomes zero. The including shader must use lib/math after this fragment.
 
 fn to_i32(x: f32) -> i32 {
-    if (!(x == x)) { return 0; }
+    if (is_nan(x)) { return 0; }
     if (x >= 2147483648.0) { return 0x7fffffff; }
     if (x <= -2147483648.0) { return i32(-0x7fffffff) - 1; }
     return i32(x);
 }
 
 fn to_u32(x: f32) -> u32 {
-    if (!(x >= 1.0)) { return 0u; }
+    if (is_nan(x) || x < 1.0) { return 0u; }
     if (x >= 4294967296.0) { return 0xffffffffu; }
     return u32(x);
 }
 
 // From 2^32 on, the 24-bit significand is shifted into place: drivers differ in the direct conversion.
 fn to_u64(x: f32) -> u64 {
-    if (!(x >= 1.0)) { return u64(0u); }
+    if (is_nan(x) || x < 1.0) { return u64(0u); }
     if (x >= 18446744073709551616.0) { return ~u64(0u); }
     if (x < 4294967296.0) { return u64(u32(x)); }
     let bits = bitcast<u32>(x);
@@ -24,7 +24,7 @@ fn to_u64(x: f32) -> u64 {
 }
 
 fn to_i64(x: f32) -> i64 {
-    if (!(x == x)) { return i64(0); }
+    if (is_nan(x)) { return i64(0); }
     if (x >= 9223372036854775808.0) { return i64(~u64(0u) >> 1u); }
     if (x <= -9223372036854775808.0) { return i64(u64(1u) << 63u); }
     let magnitude = i64(to_u64(abs(x)));

@@ -47,8 +47,9 @@ fn sample_position(tap_plane: u32, pixel: u32) -> vec2<f32> {
 
 // Whether a position has a neighbour in x. True for NaN, which the weights propagate.
 fn is_inside(position: vec2<f32>) -> bool {
-    return !(position.x <= -1.0 || position.x >= f32(p.in_h)
-        || position.y <= -1.0 || position.y >= f32(p.in_w));
+    return is_nan(position.x) || is_nan(position.y)
+        || (position.x > -1.0 && position.x < f32(p.in_h)
+            && position.y > -1.0 && position.y < f32(p.in_w));
 }
 
 // The weights of the neighbours of a position: above left, above right, below left, below right.
@@ -100,3 +101,4 @@ fn sample_of(i: u32) -> Sample {
     s.position = sample_position(s.tap_plane, s.pixel);
     return s;
 }
+//#use "lib/math"

@@ -1,15 +1,20 @@
 // Functions that WGSL lacks or specifies with too little accuracy: asin, atan, log near one, sin and cos of
 // large values, tanh (which may overflow). NAME_ replaces the WGSL function NAME.
 // `//#use` keeps only the functions that a kernel calls.
+// NaN and infinity are tested by their bits: Metal compiles with fast math, which assumes that neither exists
+// and may fold comparisons with them. No condition relies on the result of a comparison with NaN.
 // Polynomial coefficients: S. L. Moshier, Cephes (single precision), unless noted.
 
 fn is_nan(x: f32) -> bool {
-    // Tests the bits, because a compiler may fold `x != x` to false.
     return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
 }
 
 fn is_inf(x: f32) -> bool {
     return (bitcast<u32>(x) & 0x7fffffffu) == 0x7f800000u;
+}
+
+fn is_negative_inf(x: f32) -> bool {
+    return bitcast<u32>(x) == 0xff800000u;
 }
 
 fn from_bits(bits: u32) -> f32 {
@@ -104,7 +109,7 @@ fn exp_(x: f32) -> f32 {
 // The shift of the exponents of a softmax: the maximum, or zero while all elements are -inf, because
 // -inf - -inf is NaN.
 fn softmax_shift(maximum: f32) -> f32 {
-    return select(maximum, 0.0, maximum == -inf());
+    return select(maximum, 0.0, is_negative_inf(maximum));
 }
 
 // 1 - erf(x) for x >= 0, relative error below 1.2e-7 (W. H. Press et al., Numerical Recipes, erfcc).
@@ -326,13 +331,13 @@ fn asin_small(x: f32) -> f32 {
 
 fn asin_(x: f32) -> f32 {
     let a = abs(x);
-    if (!(a <= 1.0)) { return nan(); }
+    if (is_nan(x) || a > 1.0) { return nan(); }
     if (a <= 0.5) { return asin_small(x); }
     return with_sign(1.57079633 - 2.0 * asin_small(sqrt(0.5 - 0.5 * a)), x);
 }
 
 fn acos_(x: f32) -> f32 {
-    if (!(abs(x) <= 1.0)) { return nan(); }
+    if (is_nan(x) || abs(x) > 1.0) { return nan(); }
     if (x > 0.5) { return 2.0 * asin_small(sqrt(0.5 - 0.5 * x)); }
     if (x < -0.5) { return 3.14159265 - 2.0 * asin_small(sqrt(0.5 + 0.5 * x)); }
     return 1.57079633 - asin_small(x);
@@ -382,14 +387,14 @@ fn asinh_(x: f32) -> f32 {
 }
 
 fn acosh_(x: f32) -> f32 {
-    if (!(x >= 1.0)) { return nan(); }
+    if (is_nan(x) || x < 1.0) { return nan(); }
     if (x > 1.0e15) { return ln(x) + 0.69314718; }
     let t = x - 1.0;
     return log1p(t + sqrt(t * (2.0 + t)));
 }
 
 fn atanh_(x: f32) -> f32 {
-    if (!(abs(x) <= 1.0)) { return nan(); }
+    if (is_nan(x) || abs(x) > 1.0) { return nan(); }
     if (abs(x) == 1.0) { return with_sign(inf(), x); }
     return with_sign(0.5 * log1p(2.0 * abs(x) / (1.0 - abs(x))), x);
 }
