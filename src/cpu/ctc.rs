@@ -91,8 +91,25 @@ fn path_log_probs(
     rows
 }
 
-/// Returns `ln(e^a + e^b)`.
+/// Returns `ln(e^a + e^b)`; NaN if either is NaN.
 fn log_add(a: f64, b: f64) -> f64 {
-    let max = if a.is_nan() { a } else { a.max(b) };
+    // `max` ignores NaN.
+    let max = if a.is_nan() || b.is_nan() { f64::NAN } else { a.max(b) };
     if max == f64::NEG_INFINITY { max } else { max + ((a - max).exp() + (b - max).exp()).ln() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::log_add;
+
+    #[test]
+    fn log_add_propagates_nan_and_zero_probabilities() {
+        let (nan, zero) = (f64::NAN, f64::NEG_INFINITY);
+        for (a, b) in [(nan, 0.0), (0.0, nan), (nan, zero), (zero, nan)] {
+            assert!(log_add(a, b).is_nan(), "{a} and {b}");
+        }
+        assert_eq!(log_add(zero, zero), zero);
+        assert_eq!(log_add(zero, -1.5), -1.5);
+        assert!((log_add(0.25f64.ln(), 0.5f64.ln()) - 0.75f64.ln()).abs() < 1e-15);
+    }
 }
