@@ -14,7 +14,8 @@
 // Each workgroup computes ROWS rows. In each block, an invocation first computes the scores of one key for
 // every row. Then it adds to COLS vec4 columns of the rows of its team. That takes the weights of all
 // invocations, which are exchanged through workgroup memory.
-// SUBGROUP: the workgroup is one subgroup of eight, and shuffles exchange the weights without a barrier.
+// SUBGROUP: the workgroup is one subgroup of eight, whose lanes are numbered by local index. Shuffles
+// exchange the weights without a barrier.
 //#include "lib/grid"
 
 const WORKGROUP_SIZE: u32 = 64u;

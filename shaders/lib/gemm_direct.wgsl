@@ -1,8 +1,8 @@
 // The matrix product for software adapters, where barriers are expensive. A workgroup of eight computes a
 // tile of ROWS x 32 without workgroup memory, each invocation four columns. ROWS is 8 * ROW_BLOCKS.
 // lib/gemm lists what the including shader must define.
-// SUBGROUP: the workgroup is a subgroup. Each lane loads one of eight rows of a, and broadcasts share them.
-// Otherwise every invocation loads all rows.
+// SUBGROUP: the workgroup is a subgroup, whose lanes are numbered by local index. Each lane loads one of
+// eight rows of a, and broadcasts share them. Otherwise every invocation loads all rows.
 //#include "lib/gemm"
 
 const ROWS: u32 = 8u;

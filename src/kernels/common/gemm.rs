@@ -3,7 +3,7 @@
 
 use super::launch::div_up;
 use super::policy;
-use super::software::{SoftwarePolicy, has_subgroups_of_8, software_policy};
+use super::software::{SoftwarePolicy, software_policy};
 use super::strategy::{GemmSizes, SplitK, Strategy};
 use crate::kernels::composed::views;
 use crate::kernels::reduce::{self, Reduction};
@@ -215,7 +215,8 @@ impl Gemm {
             Strategy::Tiled64 => Tiling::Tiled { size: 64 },
             Strategy::Tiled128 => Tiling::Tiled { size: 128 },
             Strategy::Scalar | Strategy::Vec4 => {
-                let subgroup = has_subgroups_of_8(runtime);
+                let subgroup =
+                    software_policy(runtime).is_some_and(|software| software.has_subgroups_of_8());
                 let max_rows = if subgroup { 32 } else { 16 };
                 Tiling::Direct { rows: if vec4 && self.m > 8 { max_rows } else { 8 }, subgroup }
             }

@@ -3,7 +3,7 @@
 //! The values here are for GPUs. For a software adapter, each function returns the choice of
 //! `software.rs`.
 
-use super::software::{self, has_subgroups_of_8, software_policy};
+use super::software::{self, software_policy};
 use super::strategy::{GemmSizes, SplitK, Strategy};
 use super::team::Team;
 use crate::runtime::Runtime;
@@ -91,7 +91,7 @@ pub(crate) fn gemm_candidates(runtime: &Runtime) -> Vec<Strategy> {
     let is_software = software_policy(runtime).is_some();
     let applies = |strategy: &Strategy| match strategy {
         Strategy::Scalar | Strategy::Tiled64 => true,
-        Strategy::Vec4 => is_software || has_subgroups_of_8(runtime),
+        Strategy::Vec4 => is_software,
         Strategy::Tiled128 => !is_software,
     };
     Strategy::ALL.into_iter().map(|(each, _)| each).filter(applies).collect()

@@ -11,14 +11,6 @@ use super::team::Team;
 use crate::device::CAN_BLOCK;
 use crate::runtime::Runtime;
 
-/// Returns whether every subgroup consists of eight invocations with consecutive local indices. No
-/// API guarantees the order; software adapters with subgroups of eight have it.
-pub(crate) fn has_subgroups_of_8(runtime: &Runtime) -> bool {
-    let info = runtime.info();
-    let eight = info.limits.min_subgroup_size == 8 && info.limits.max_subgroup_size == 8;
-    info.features.subgroups && eight
-}
-
 /// Eight teams per workgroup; each is a subgroup.
 const SUBGROUP_TEAM: Team = Team { workgroup_size: 64, size: 8, stride: 1, subgroup: true };
 /// One team per workgroup, so that barriers are cheap.
@@ -61,6 +53,15 @@ pub(crate) fn software_policy(runtime: &Runtime) -> Option<SoftwarePolicy<'_>> {
 }
 
 impl SoftwarePolicy<'_> {
+    /// Returns whether every subgroup consists of eight invocations with consecutive local indices.
+    /// Software adapters with subgroups of eight have this order. No API guarantees it, so kernels
+    /// for GPUs must not depend on it.
+    pub fn has_subgroups_of_8(&self) -> bool {
+        let info = self.runtime.info();
+        let eight = info.limits.min_subgroup_size == 8 && info.limits.max_subgroup_size == 8;
+        info.features.subgroups && eight
+    }
+
     /// Returns the strategy for a product of `work` operations. `Scalar` compiles fast, `Vec4` runs
     /// fast.
     pub fn gemm_strategy(&self, work: u64, warmed_up: bool) -> Strategy {
@@ -86,7 +87,7 @@ impl SoftwarePolicy<'_> {
     /// Returns the team for contiguous or few lines. Few lines get small workgroups: a partly idle
     /// workgroup takes as long as a full one, and few workgroups leave cores idle.
     pub fn team_along(&self, lines: usize) -> Team {
-        let subgroups = has_subgroups_of_8(self.runtime) && lines >= 128;
+        let subgroups = self.has_subgroups_of_8() && lines >= 128;
         if subgroups { SUBGROUP_TEAM } else { WORKGROUP_TEAM }
     }
 
@@ -126,7 +127,7 @@ impl SoftwarePolicy<'_> {
     /// Returns the team that computes the columns of a row in attention, for values of `width`
     /// vec4s, and the number of vec4 columns per member.
     pub fn attention_team(&self, width: u32) -> (Team, u32) {
-        let subgroup = has_subgroups_of_8(self.runtime);
+        let subgroup = self.has_subgroups_of_8();
         let team = if subgroup { SINGLE_SUBGROUP_TEAM } else { WORKGROUP_TEAM };
         (team, (width / 8).clamp(1, 2))
     }
