@@ -1,6 +1,11 @@
 //! Expands and validates every kernel variant and translates it to SPIR-V, Metal and HLSL, without
 //! a GPU.
 
+#[path = "variants/lint.rs"]
+mod lint;
+
+use std::collections::BTreeSet;
+
 use burn_wgsl::kernels;
 use burn_wgsl::runtime::{Compiler, ParamField, ParamsBinding, Target, Variant, expand};
 use naga::back::{hlsl, msl, spv};
@@ -34,6 +39,7 @@ fn every_variant_is_valid_for_every_api() {
         let loads_u64 = (loads_u64 != loads_u32).then_some((variant, loads_u64));
         std::iter::once((variant, loads_u32)).chain(loads_u64)
     });
+    let mut violations = BTreeSet::new();
     for (variant, text) in texts {
         let module = parsed(variant, &text);
         // The capabilities of every browser, and those that the launcher asks the adapter for.
@@ -46,6 +52,8 @@ fn every_variant_is_valid_for_every_api() {
             .subgroup_operations(naga::valid::SubgroupOperationSet::all())
             .validate(&module)
             .unwrap_or_else(|error| panic!("{variant}: {}\n{text}", error.emit_to_string(&text)));
+        let found = lint::violations(&module, &info).into_iter();
+        violations.extend(found.map(|message| format!("{}: {message}", variant.source.name)));
 
         let options = spv::Options { lang_version: (1, 3), ..spv::Options::default() };
         spv::write_vec(&module, &info, &options, None)
@@ -67,6 +75,7 @@ fn every_variant_is_valid_for_every_api() {
             .write(&module, &info, None)
             .unwrap_or_else(|error| panic!("{variant}: HLSL: {error}"));
     }
+    assert!(violations.is_empty(), "the results depend on the compiler:\n{violations:#?}");
 }
 
 #[test]
