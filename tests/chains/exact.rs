@@ -42,6 +42,8 @@ pub fn step<K: Kind>(
     let rank = shape.len();
     let axis = choices.below(rank);
     let length = shape[axis];
+    // The lines along the axis.
+    let lines = (num_elements(&shape) / length.max(1)).max(1);
     let scalar = Scalar::Int(choices.below(7) as i64 - 3);
     // Keeps integer sums from overflowing: burn-flex panics on overflow in debug builds.
     let small = |x| K::clamp(x, Scalar::Int(-1000), Scalar::Int(1000));
@@ -93,7 +95,9 @@ pub fn step<K: Kind>(
                 *batch = if choices.below(3) == 2 { 1 } else { *batch };
             }
             other[rank - 2] = shape[rank - 1];
-            other[rank - 1] = 1 + choices.below(6);
+            // Rows of the result and of the other operand.
+            let rows = num_elements(&shape[..rank - 1]).max(num_elements(&other[..rank - 1]));
+            other[rank - 1] = choices.size_up_to(MAX_ELEMENTS / rows).max(1);
             K::matmul(x, chain.random_tensor::<K>(&other, choices))
         }
         Exact::Cat if num_elements(&shape) / length.max(1) * (length + 3) <= MAX_ELEMENTS => {
@@ -103,21 +107,21 @@ pub fn step<K: Kind>(
             K::cat(if x_first { vec![x, other] } else { vec![other, x] }, axis)
         }
         Exact::Gather if length > 0 => {
-            shape[axis] = choices.below(5);
+            shape[axis] = choices.size_up_to(MAX_ELEMENTS / lines);
             K::gather(axis, x, chain.indices(&shape, length, choices))
         }
         Exact::Scatter if length > 0 => {
-            shape[axis] = choices.below(5);
+            shape[axis] = choices.size_up_to(MAX_ELEMENTS / lines);
             let indices = chain.indices(&shape, length, choices);
             let values = small(chain.random_tensor::<K>(&shape, choices));
             K::scatter(axis, small(x), indices, values, add)
         }
         Exact::Select if length > 0 => {
-            let num_indices = choices.below(5);
+            let num_indices = choices.size_up_to(MAX_ELEMENTS / lines);
             K::select(x, axis, chain.indices(&[num_indices], length, choices))
         }
         Exact::SelectAdd if length > 0 => {
-            shape[axis] = choices.below(5);
+            shape[axis] = choices.size_up_to(MAX_ELEMENTS / lines);
             let indices = chain.indices(&[shape[axis]], length, choices);
             let values = small(chain.random_tensor::<K>(&shape, choices));
             K::select_assign(small(x), axis, indices, values, add)

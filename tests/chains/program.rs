@@ -16,7 +16,7 @@ use crate::common::Tolerance;
 use crate::view::View;
 
 /// The largest number of elements in the result of a step.
-pub const MAX_ELEMENTS: usize = 2_000;
+pub const MAX_ELEMENTS: usize = 1 << 14;
 pub const MAX_RANK: usize = 6;
 pub const EXACT: Tolerance = Tolerance { relative: 0.0, absolute: 0.0 };
 
@@ -62,13 +62,23 @@ enum Op<O> {
     Compute(O),
 }
 
-/// Generates programs of views and of the given ops.
+/// Generates programs of views and of the given ops. Half of the shapes have small sizes of any
+/// kind. In the others all sizes are multiples of four, some of them large, because many kernels
+/// have a fast path for aligned or long axes.
 pub fn programs<O: Debug + Clone + Copy + 'static>(
     ops: &'static [O],
 ) -> impl Strategy<Value = Program<O>> {
     let size = prop_oneof![1 => Just(0), 4 => Just(1), 12 => 2usize..6, 3 => 6usize..40];
-    let shape = proptest::collection::vec(size, 1..=MAX_RANK)
+    let small = proptest::collection::vec(size, 1..=MAX_RANK)
+        .prop_filter("too many elements", |shape| num_elements(shape) <= 2_000);
+    let size = prop_oneof![
+        6 => select(&[4, 8, 12, 16, 20, 32, 40][..]),
+        2 => select(&[64, 80, 128][..]),
+        1 => select(&[512, 1200, 4096][..]),
+    ];
+    let aligned = proptest::collection::vec(size, 1..=4)
         .prop_filter("too many elements", |shape| num_elements(shape) <= MAX_ELEMENTS);
+    let shape = prop_oneof![small, aligned];
     let op = prop_oneof![select(View::ALL).prop_map(Op::View), select(ops).prop_map(Op::Compute)];
     let step = (op, any::<u64>(), prop::bool::weighted(0.25))
         .prop_map(|(op, choices, read_back)| Step { op, choices, read_back });
@@ -98,6 +108,12 @@ impl Choices {
         let digit = self.digits % n as u64;
         self.digits /= n as u64;
         digit as usize
+    }
+
+    /// Returns a size up to `max`: a small one, or a multiple of four.
+    pub fn size_up_to(&mut self, max: usize) -> usize {
+        let sizes = [0, 1, 2, 3, 4, 5, 8, 12, 16, 32, 64, 128, 640];
+        sizes[self.below(sizes.len())].min(max)
     }
 
     /// Returns a permutation of `0..n`.

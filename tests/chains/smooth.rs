@@ -97,7 +97,9 @@ pub fn step(
         Smooth::Matmul => {
             let mut other = shape.clone();
             other[rank - 2] = shape[rank - 1];
-            other[rank - 1] = 1 + choices.below(6);
+            // Rows of the result and of the other operand.
+            let rows = num_elements(&shape[..rank - 1]).max(num_elements(&other[..rank - 1]));
+            other[rank - 1] = choices.size_up_to(MAX_ELEMENTS / rows.max(1)).max(1);
             Float::matmul(x, chain.random_tensor::<Float>(&other, choices))
         }
     };

@@ -62,9 +62,16 @@ impl View {
     }
 }
 
-/// Returns a random slice per axis, with a step of 1, 2, 3, -1 or -2.
+/// Returns a random slice per axis, with a step of 1, 2, 3, -1 or -2. Some slices keep multiples of
+/// four.
 pub fn slices(shape: &[usize], choices: &mut Choices) -> Vec<Slice> {
     let slice = |&size: &usize| {
+        if size > 0 && size.is_multiple_of(4) && choices.below(2) == 1 {
+            let step = [1, -1][choices.below(2)];
+            let start = 4 * choices.below((size / 4).min(3));
+            let end = size - 4 * choices.below(((size - start) / 4).min(3));
+            return Slice::new(start as isize, Some(end as isize), step);
+        }
         let step = [1, -1, 2, -2, 3][choices.below(5)];
         let start = choices.below(size.min(3) + 1);
         let end = size - choices.below((size - start).min(3) + 1);

@@ -177,7 +177,7 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let mut command = cargo_test(options, tests.as_flattened());
     run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
     // The variants that a software adapter uses after warm-up.
-    let tests = ["ops", "elementwise", "types"].map(|test| ["--test", test]);
+    let tests = ["ops", "elementwise", "types", "chains"].map(|test| ["--test", test]);
     let mut command = cargo_test(options, tests.as_flattened());
     run_command(command.env("BURN_WGSL_WARM", "1"))?;
     // The largest tiles, which are otherwise used for large products only.
