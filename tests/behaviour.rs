@@ -11,7 +11,7 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
+use burn::tensor::{Bool, Distribution, ElementConversion, Int, Tensor, TensorData};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{assert_close, devices, gpus, panic_message, serial_guard};
 
@@ -429,6 +429,28 @@ fn argwhere_returns_the_indices_of_true_elements() {
             assert_eq!(found.shape.as_slice(), [expected.len() / 2, 2], "{shape:?} on {device}");
             assert_eq!(found.iter::<i32>().collect::<Vec<_>>(), expected, "{shape:?} on {device}");
         }
+    }
+}
+
+/// Generic code reads tensors back as the element types of the backend.
+#[test]
+fn tensors_read_back_as_the_element_types_of_the_backend() {
+    fn check<B: Backend>(device: &B::Device) {
+        let bools = Tensor::<B, 1>::from_data([2.0, 0.0], device).greater_elem(1.0);
+        let data = bools.clone().into_data();
+        assert_eq!(data.dtype, bools.dtype());
+        let elements = data.to_vec::<B::BoolElem>().expect("the elements are `BoolElem`");
+        let elements: Vec<bool> = elements.into_iter().map(|element| element.elem()).collect();
+        assert_eq!(elements, [true, false]);
+        assert!(bools.any().into_scalar().elem::<bool>());
+        let ints = Tensor::<B, 1, Int>::from_data([3, 4], device).into_data();
+        ints.to_vec::<B::IntElem>().expect("the elements are `IntElem`");
+        let floats = Tensor::<B, 1>::from_data([3.0, 4.0], device).into_data();
+        floats.to_vec::<B::FloatElem>().expect("the elements are `FloatElem`");
+    }
+    for device in devices() {
+        check::<Wgsl>(&device);
+        check::<Autodiff<Wgsl>>(&device);
     }
 }
 

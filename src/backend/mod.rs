@@ -41,7 +41,7 @@ pub mod call;
 pub mod coverage;
 
 use burn_backend::{
-    Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError,
+    Backend, BackendTypes, DType, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError,
 };
 use burn_ir::{BackendIr, HandleKind, TensorHandle};
 use burn_std::BoolStore;
@@ -80,7 +80,7 @@ impl BackendTypes for Wgsl {
     type IntTensorPrimitive = WgslTensor;
     type IntElem = i32;
     type BoolTensorPrimitive = WgslTensor;
-    type BoolElem = u32;
+    type BoolElem = bool;
     type QuantizedTensorPrimitive = WgslQuantizedTensor;
 }
 
@@ -106,12 +106,10 @@ impl Backend for Wgsl {
         }
     }
 
-    fn dtype_usage(device: &Self::Device, dtype: DType) -> DTypeUsageSet {
-        let on_gpu = !matches!(device.resolve(), Ok(ResolvedDevice::Cpu));
+    fn dtype_usage(_device: &Self::Device, dtype: DType) -> DTypeUsageSet {
         match dtype {
-            // Booleans are 32-bit words on a GPU, and Rust's `bool` on the CPU.
-            DType::Bool(BoolStore::U32) if on_gpu => DTypeUsage::general(),
-            DType::Bool(BoolStore::U32 | BoolStore::U8) if !on_gpu => DTypeUsageSet::empty(),
+            // Every boolean tensor reports and reads back as `Native`.
+            DType::Bool(BoolStore::U32 | BoolStore::U8) => DTypeUsageSet::empty(),
             dtype => burn_flex::Flex::dtype_usage(&burn_flex::FlexDevice, dtype),
         }
     }

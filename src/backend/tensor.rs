@@ -54,7 +54,7 @@ impl TensorMetadata for WgslTensor {
     }
 }
 
-/// Converts an element type to Burn's.
+/// Converts an element type to Burn's. Booleans are stored in 32 bits, but read back as Rust's `bool`.
 pub(crate) fn burn_dtype(dtype: tensor::DType) -> DType {
     match dtype {
         tensor::DType::F32 => DType::F32,
@@ -68,7 +68,7 @@ pub(crate) fn burn_dtype(dtype: tensor::DType) -> DType {
         tensor::DType::I8 => DType::I8,
         tensor::DType::U16 => DType::U16,
         tensor::DType::U8 => DType::U8,
-        tensor::DType::Bool => DType::Bool(BoolStore::U32),
+        tensor::DType::Bool => DType::Bool(BoolStore::Native),
     }
 }
 

@@ -117,10 +117,7 @@ fn bool_bytes(data: &TensorData) -> impl Iterator<Item = u8> + '_ {
 /// Converts the stored bytes of a GPU tensor to host data. Booleans become Rust's `bool`.
 fn from_stored(mut bytes: Vec<u8>, tensor: &Tensor) -> TensorData {
     let shape = Shape::from(tensor.shape().to_vec());
-    let dtype = match burn_dtype(tensor.dtype()) {
-        DType::Bool(_) => DType::Bool(BoolStore::Native),
-        other => other,
-    };
+    let dtype = burn_dtype(tensor.dtype());
     let size = dtype.size();
     if size < tensor.dtype().size() as usize {
         // The element is the low bytes of a 32-bit word.
