@@ -12,7 +12,9 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Bool, Distribution, ElementConversion, Int, Tensor, TensorData};
-use burn_wgsl::{Wgsl, WgslDevice};
+use burn_wgsl::device::ResolvedDevice;
+use burn_wgsl::runtime::Runtime;
+use burn_wgsl::{Wgsl, WgslDevice, tensor};
 use common::{assert_close, devices, gpus, panic_message, serial_guard};
 
 #[test]
@@ -171,6 +173,36 @@ fn primitive(shape: [usize; 2], device: &WgslDevice) -> burn_wgsl::WgslTensor {
         burn::tensor::TensorPrimitive::QFloat(_) => {
             unreachable!("a tensor of ones is not quantised")
         }
+    }
+}
+
+/// `Debug` of a tensor prints no elements and no state of the memory pool.
+#[test]
+fn debug_prints_shape_type_and_device() {
+    use burn::tensor::quantization::{QuantScheme, QuantStore};
+    use burn_backend::ops::QTensorOps;
+    for device in devices() {
+        let tensor = primitive([20, 30], &device);
+        let scheme = QuantScheme::default().with_store(QuantStore::Native);
+        let quantised = Wgsl::quantize_dynamic(tensor.clone(), &scheme);
+        for (text, dtype) in
+            [(format!("{tensor:?}"), "F32"), (format!("{quantised:?}"), "QFloat(QuantScheme")]
+        {
+            let device = format!("device: {device:?}");
+            for part in ["shape: [20, 30]", dtype, &device] {
+                assert!(text.contains(part), "{part} is missing in: {text}");
+            }
+            assert!(text.len() < 250, "{text}");
+        }
+    }
+    for device in gpus() {
+        let Ok(ResolvedDevice::Adapter(index)) = device.resolve() else { continue };
+        let runtime = Runtime::of(index).expect("the device opens");
+        let tensor = tensor::Tensor::empty(&runtime, &[20, 30], tensor::DType::F32, &[])
+            .expect("the device has memory");
+        let text = format!("{tensor:?} {:?}", tensor.buffer());
+        assert!(text.contains("[20, 30]") && text.contains("F32"), "{text}");
+        assert!(text.len() < 250, "{text}");
     }
 }
 

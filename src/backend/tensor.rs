@@ -1,5 +1,7 @@
 //! The tensor types, stored on a GPU or on the CPU.
 
+use std::fmt;
+
 use burn_backend::{DType, QTensorPrimitive, TensorMetadata};
 use burn_flex::{FlexQTensor, FlexTensor};
 use burn_std::quantization::{
@@ -18,7 +20,7 @@ use crate::tensor::{self, Tensor};
 /// On [`WgslDevice::Cpu`] every tensor is stored on the CPU. On a GPU device this holds for types
 /// that its kernels do not support: 64-bit floats, and 64-bit integers on adapters without them.
 /// Ops on such tensors fall back to the CPU and are counted ([`fallbacks`](crate::fallbacks)).
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WgslTensor {
     pub(crate) device: WgslDevice,
     pub(crate) storage: Storage,
@@ -52,6 +54,26 @@ impl TensorMetadata for WgslTensor {
             Storage::Cpu(tensor) => tensor.rank(),
         }
     }
+}
+
+impl fmt::Debug for WgslTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_tensor(f, "WgslTensor", self, &self.device)
+    }
+}
+
+/// Prints the name, shape, element type and device of a tensor, not its elements.
+fn fmt_tensor(
+    f: &mut fmt::Formatter<'_>,
+    name: &str,
+    tensor: &impl TensorMetadata,
+    device: &WgslDevice,
+) -> fmt::Result {
+    f.debug_struct(name)
+        .field("shape", &tensor.shape().as_slice())
+        .field("dtype", &tensor.dtype())
+        .field("device", device)
+        .finish()
 }
 
 /// Converts an element type to Burn's. Booleans are stored in 32 bits, but read back as Rust's `bool`.
@@ -103,7 +125,7 @@ pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DT
 ///
 /// Kernels support 8-bit integers with f32 scales, one per tensor or one per block. On a GPU
 /// device, tensors of other schemes are stored on the CPU, as for unsupported element types.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WgslQuantizedTensor {
     pub(crate) device: WgslDevice,
     pub(crate) storage: QuantizedStorage,
@@ -176,6 +198,12 @@ impl TensorMetadata for WgslQuantizedTensor {
             QuantizedStorage::Gpu(tensor) => Shape::from(tensor.values.shape().to_vec()),
             QuantizedStorage::Cpu(tensor) => tensor.shape(),
         }
+    }
+}
+
+impl fmt::Debug for WgslQuantizedTensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt_tensor(f, "WgslQuantizedTensor", self, &self.device)
     }
 }
 

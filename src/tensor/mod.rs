@@ -4,6 +4,7 @@ mod dtype;
 mod error;
 mod layout;
 
+use std::fmt;
 use std::sync::Arc;
 
 pub use dtype::DType;
@@ -13,12 +14,23 @@ pub use layout::{Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, collaps
 use crate::runtime::{Allocation, Runtime};
 
 /// A tensor on the GPU. Clones share the allocation.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct Tensor {
     runtime: Arc<Runtime>,
     allocation: Arc<Allocation>,
     layout: Layout,
     dtype: DType,
+}
+
+/// Prints shape, element type and adapter, not the state of the memory pool.
+impl fmt::Debug for Tensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tensor")
+            .field("shape", &self.shape())
+            .field("dtype", &self.dtype)
+            .field("device", &self.runtime.info().name)
+            .finish()
+    }
 }
 
 impl Tensor {
