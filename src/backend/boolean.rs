@@ -67,7 +67,7 @@ impl BoolTensorOps<Wgsl> for Wgsl {
     }
 
     fn bool_device(tensor: &B) -> WgslDevice {
-        tensor.device
+        tensor.device()
     }
 
     fn bool_to_device(tensor: B, device: &WgslDevice) -> B {

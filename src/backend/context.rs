@@ -113,8 +113,9 @@ impl OpContext {
                 let op = self.op;
                 assert!(
                     resolve(first, op) == resolve(device, op),
-                    "{op}: tensors are on two devices, {first} and {device}; move one with \
-                     to_device"
+                    "{op}: tensors are on two devices, {} and {}; move one with to_device",
+                    first.canonical(),
+                    device.canonical()
                 );
             }
         }
@@ -233,7 +234,7 @@ impl Operand for WgslTensor {
     type Cpu = FlexTensor;
 
     fn register(&self, context: &mut OpContext) {
-        context.register_device(&self.device);
+        context.register_device(&self.device());
         context.supported &= matches!(self.storage, Storage::Gpu(_));
         context.rank = context.rank.or(Some(self.rank()));
         let dtype = self.dtype();
@@ -259,7 +260,8 @@ impl Operand for WgslTensor {
             Storage::Cpu(tensor) => tensor,
             storage => {
                 check_can_fall_back(context.op);
-                FlexTensor::from_data(read_blocking(WgslTensor { storage, ..self }, context.op))
+                let tensor = WgslTensor::new(context.device(), storage);
+                FlexTensor::from_data(read_blocking(tensor, context.op))
             }
         }
     }
@@ -270,7 +272,7 @@ impl OpOutput for WgslTensor {
     type Cpu = FlexTensor;
 
     fn from_gpu(tensor: Tensor, context: &OpContext) -> Self {
-        Self { device: context.device(), storage: Storage::Gpu(context.convert_result(tensor)) }
+        Self::new(context.device(), Storage::Gpu(context.convert_result(tensor)))
     }
 
     fn from_cpu(tensor: FlexTensor, context: &OpContext) -> Self {
@@ -282,7 +284,7 @@ impl OpOutput for WgslTensor {
             tensor
         };
         if !context.on_gpu() {
-            return Self { device, storage: Storage::Cpu(tensor) };
+            return Self::new(device, Storage::Cpu(tensor));
         }
         upload(tensor.into_data(), &device, context.op)
     }
@@ -293,7 +295,7 @@ impl Operand for WgslQuantizedTensor {
     type Cpu = FlexQTensor;
 
     fn register(&self, context: &mut OpContext) {
-        context.register_device(&self.device);
+        context.register_device(&self.device());
         context.rank = context.rank.or(Some(self.rank()));
         context.supported &= matches!(self.storage, QuantizedStorage::Gpu(_));
     }
@@ -312,7 +314,8 @@ impl Operand for WgslQuantizedTensor {
             QuantizedStorage::Cpu(tensor) => tensor,
             storage => {
                 check_can_fall_back(context.op);
-                let data = read_quantized_blocking(Self { storage, ..self }, context.op);
+                let tensor = Self::new(context.device(), storage);
+                let data = read_quantized_blocking(tensor, context.op);
                 Flex::q_from_data(data, &FlexDevice)
             }
         }
@@ -324,14 +327,14 @@ impl OpOutput for WgslQuantizedTensor {
     type Cpu = FlexQTensor;
 
     fn from_gpu(tensor: GpuQuantized, context: &OpContext) -> Self {
-        Self { device: context.device(), storage: QuantizedStorage::Gpu(Box::new(tensor)) }
+        Self::new(context.device(), QuantizedStorage::Gpu(Box::new(tensor)))
     }
 
     fn from_cpu(tensor: FlexQTensor, context: &OpContext) -> Self {
         if context.on_gpu() && kernel_format(tensor.scheme()).is_some() {
             return upload_quantized(cpu_data(tensor), &context.device(), context.op);
         }
-        Self { device: context.device(), storage: QuantizedStorage::Cpu(tensor) }
+        Self::new(context.device(), QuantizedStorage::Cpu(tensor))
     }
 }
 

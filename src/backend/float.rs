@@ -130,7 +130,7 @@ impl FloatTensorOps<Wgsl> for Wgsl {
     }
 
     fn float_device(tensor: &F) -> WgslDevice {
-        tensor.device
+        tensor.device()
     }
 
     fn float_to_device(tensor: F, device: &WgslDevice) -> F {

@@ -119,7 +119,7 @@ impl IntTensorOps<Wgsl> for Wgsl {
     }
 
     fn int_device(tensor: &I) -> WgslDevice {
-        tensor.device
+        tensor.device()
     }
 
     fn int_to_device(tensor: I, device: &WgslDevice) -> I {

@@ -53,7 +53,7 @@ impl QTensorOps<Wgsl> for Wgsl {
     }
 
     fn q_device(tensor: &Q) -> WgslDevice {
-        tensor.device
+        tensor.device()
     }
 
     fn q_to_device(tensor: Q, device: &WgslDevice) -> Q {

@@ -124,5 +124,5 @@ fn cast_to_stored(
 ) -> WgslTensor {
     let tensor = drawn.and_then(|tensor| cast::cast(tensor, stored));
     let tensor = tensor.unwrap_or_else(|error| fail(op, device, &error));
-    WgslTensor { device: *device, storage: Storage::Gpu(tensor) }
+    WgslTensor::new(*device, Storage::Gpu(tensor))
 }

@@ -9,9 +9,9 @@ use crate::runtime::{Runtime, RuntimeError};
 /// constant.
 pub(crate) const HAS_CPU: bool = cfg!(feature = "cpu");
 
-/// Panics with the error of an op.
+/// Panics with the error of an op. Names the device that `auto` became, not `auto`.
 pub(crate) fn fail(op: &str, device: &WgslDevice, error: &dyn std::fmt::Display) -> ! {
-    panic!("{op} on {device}: {error}")
+    panic!("{op} on {}: {error}", device.canonical())
 }
 
 /// Panics because an op has no kernel and this build has no CPU backend.
@@ -40,7 +40,7 @@ pub(crate) fn runtime(device: &WgslDevice, op: &str) -> Option<Arc<Runtime>> {
 /// Panics where the host cannot block until the GPU has finished: in a browser.
 pub(crate) fn check_can_block(op: &str, device: &WgslDevice) {
     if !CAN_BLOCK {
-        fail(op, device, &RuntimeError::CannotBlock { device: device.to_string() });
+        fail(op, device, &RuntimeError::CannotBlock { device: device.canonical().to_string() });
     }
 }
 

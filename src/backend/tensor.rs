@@ -22,8 +22,21 @@ use crate::tensor::{self, Tensor};
 /// Ops on such tensors fall back to the CPU and are counted ([`fallbacks`](crate::fallbacks)).
 #[derive(Clone)]
 pub struct WgslTensor {
-    pub(crate) device: WgslDevice,
+    device: WgslDevice,
     pub(crate) storage: Storage,
+}
+
+impl WgslTensor {
+    /// Creates a tensor on a device. The tensor reports the canonical selector: Burn compares the
+    /// devices of tensors, so `Auto` and `Gpu(0)` must become equal here if they are one adapter.
+    pub(crate) fn new(device: WgslDevice, storage: Storage) -> Self {
+        Self { device: device.canonical(), storage }
+    }
+
+    /// Returns the device, by its canonical selector.
+    pub(crate) fn device(&self) -> WgslDevice {
+        self.device
+    }
 }
 
 /// The memory that stores the elements of a tensor.
@@ -127,8 +140,20 @@ pub(crate) fn stored_dtype(dtype: DType, runtime: &Runtime) -> Option<tensor::DT
 /// device, tensors of other schemes are stored on the CPU, as for unsupported element types.
 #[derive(Clone)]
 pub struct WgslQuantizedTensor {
-    pub(crate) device: WgslDevice,
+    device: WgslDevice,
     pub(crate) storage: QuantizedStorage,
+}
+
+impl WgslQuantizedTensor {
+    /// Creates a tensor on a device, whose canonical selector it reports.
+    pub(crate) fn new(device: WgslDevice, storage: QuantizedStorage) -> Self {
+        Self { device: device.canonical(), storage }
+    }
+
+    /// Returns the device, by its canonical selector.
+    pub(crate) fn device(&self) -> WgslDevice {
+        self.device
+    }
 }
 
 /// The memory that stores a quantised tensor.

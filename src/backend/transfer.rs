@@ -57,7 +57,7 @@ pub(crate) fn upload(data: TensorData, device: &WgslDevice, op: &'static str) ->
         }
         _ => Storage::Cpu(FlexTensor::from_data(data)),
     };
-    WgslTensor { device: *device, storage }
+    WgslTensor::new(*device, storage)
 }
 
 /// Converts 64-bit integers to 32 bits if all of them fit.
@@ -178,7 +178,7 @@ async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>, Execution
 ///
 /// Panics if the device fails, and in a browser, where the host cannot block.
 pub(crate) fn read_blocking(tensor: WgslTensor, op: &'static str) -> TensorData {
-    let device = tensor.device;
+    let device = tensor.device();
     if matches!(tensor.storage, Storage::Gpu(_)) {
         check_can_block(op, &device);
     }
@@ -187,8 +187,8 @@ pub(crate) fn read_blocking(tensor: WgslTensor, op: &'static str) -> TensorData 
 
 /// Moves a tensor to another device, through the host unless both are the same device.
 pub(crate) fn to_device(tensor: WgslTensor, device: &WgslDevice, op: &'static str) -> WgslTensor {
-    if resolve(&tensor.device, op) == resolve(device, op) {
-        return WgslTensor { device: *device, ..tensor };
+    if resolve(&tensor.device(), op) == resolve(device, op) {
+        return tensor;
     }
     upload(read_blocking(tensor, op), device, op)
 }
@@ -213,7 +213,7 @@ pub(crate) fn upload_quantized(
         _ if !HAS_CPU => fail_without_cpu(op),
         _ => QuantizedStorage::Cpu(Flex::q_from_data(data, &FlexDevice)),
     };
-    WgslQuantizedTensor { device: *device, storage }
+    WgslQuantizedTensor::new(*device, storage)
 }
 
 /// Uploads quantised data of a scheme that kernels support.
@@ -255,7 +255,7 @@ pub(crate) async fn into_quantized_data(
 ///
 /// Panics if the device fails, and in a browser, where the host cannot block.
 pub(crate) fn read_quantized_blocking(tensor: WgslQuantizedTensor, op: &'static str) -> TensorData {
-    let device = tensor.device;
+    let device = tensor.device();
     if matches!(tensor.storage, QuantizedStorage::Gpu(_)) {
         check_can_block(op, &device);
     }
@@ -269,8 +269,8 @@ pub(crate) fn quantized_to_device(
     device: &WgslDevice,
     op: &'static str,
 ) -> WgslQuantizedTensor {
-    if resolve(&tensor.device, op) == resolve(device, op) {
-        return WgslQuantizedTensor { device: *device, ..tensor };
+    if resolve(&tensor.device(), op) == resolve(device, op) {
+        return tensor;
     }
     upload_quantized(read_quantized_blocking(tensor, op), device, op)
 }
@@ -291,8 +291,8 @@ async fn read_with_quantized(
     let count = tensors.len();
     let mut pending = Vec::with_capacity(quantized.len());
     for tensor in quantized {
-        let device = tensor.device;
-        let on_gpu = |tensor| WgslTensor { device, storage: Storage::Gpu(tensor) };
+        let device = tensor.device();
+        let on_gpu = |tensor| WgslTensor::new(device, Storage::Gpu(tensor));
         pending.push(match tensor.storage {
             QuantizedStorage::Cpu(tensor) => Pending::Host(cpu_data(tensor)),
             QuantizedStorage::Gpu(tensor) => {

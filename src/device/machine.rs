@@ -6,8 +6,8 @@ use std::sync::OnceLock;
 
 use super::resolve::{parse_device, resolve_among, resolve_auto};
 use super::{
-    Automatic, CAN_BLOCK, DEVICE_VARIABLE, DeviceError, ResolvedDevice, WgslDevice, adapters,
-    install_hint, selectors,
+    AdapterKind, Automatic, CAN_BLOCK, DEVICE_VARIABLE, DeviceError, ResolvedDevice, WgslDevice,
+    adapters, install_hint,
 };
 
 impl WgslDevice {
@@ -29,7 +29,8 @@ impl WgslDevice {
         }
     }
 
-    /// Returns the canonical selector of this device, which is never `Auto`.
+    /// Returns the canonical selector of this device: `Gpu(n)`, `Software` or `Cpu`. Tensors report
+    /// it as their device, so `x.device()` equals `device.canonical()` and not always `device`.
     ///
     /// Returns the device unchanged if it cannot be resolved.
     pub fn canonical(self) -> Self {
@@ -37,10 +38,12 @@ impl WgslDevice {
             Self::Cpu | Self::Software | Self::Gpu(_) => self,
             device => match device.resolve() {
                 Ok(ResolvedDevice::Cpu) => Self::Cpu,
-                Ok(ResolvedDevice::Adapter(index)) => {
-                    let selectors = selectors(adapters(), index);
-                    selectors.first().copied().unwrap_or(self)
-                }
+                // The first of `selectors(adapters(), index)`: GPUs are ranked before software
+                // adapters, of which only the first can be selected.
+                Ok(ResolvedDevice::Adapter(index)) => match adapters()[index].info.kind {
+                    AdapterKind::Software => Self::Software,
+                    _ => Self::Gpu(index),
+                },
                 Err(_) => self,
             },
         }
@@ -109,6 +112,7 @@ fn device_variable() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::selectors;
     use super::*;
 
     #[test]

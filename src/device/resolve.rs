@@ -71,18 +71,20 @@ pub(super) fn resolve_among<A: AsRef<AdapterInfo>>(
     device: WgslDevice,
     ranked: &[A],
 ) -> Result<ResolvedDevice, DeviceError> {
-    let nth = |n: usize, matches: &dyn Fn(AdapterKind) -> bool| {
-        let mut matching = (0..ranked.len()).filter(|&i| matches(ranked[i].as_ref().kind));
-        matching.nth(n)
+    let nth_of_kind = |n: usize, kind: AdapterKind| {
+        (0..ranked.len()).filter(|&i| ranked[i].as_ref().kind == kind).nth(n)
     };
-    let nth_of_kind = |n, kind| nth(n, &|k| k == kind);
     let index = match device {
         WgslDevice::Cpu => return Ok(ResolvedDevice::Cpu),
         WgslDevice::Auto => {
             let choice = choose(ranked);
             return Ok(choice.adapter.map_or(ResolvedDevice::Cpu, ResolvedDevice::Adapter));
         }
-        WgslDevice::Gpu(n) => nth(n, &|kind| kind != AdapterKind::Software),
+        // GPUs are ranked before software adapters, so the GPU index is also the adapter index.
+        WgslDevice::Gpu(n) => {
+            let adapter = ranked.get(n).map(AsRef::as_ref);
+            adapter.filter(|info| info.kind != AdapterKind::Software).map(|_| n)
+        }
         WgslDevice::Discrete(n) => nth_of_kind(n, AdapterKind::Discrete),
         WgslDevice::Integrated(n) => nth_of_kind(n, AdapterKind::Integrated),
         WgslDevice::Virtual(n) => nth_of_kind(n, AdapterKind::Virtual),

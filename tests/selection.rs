@@ -1,0 +1,93 @@
+//! Device selection in programs: tensors on several selectors of one device, the lists of devices
+//! that Burn programs iterate over, and the message about a missing GPU.
+//!
+//! `auto` is resolved once per process, so tests that set `BURN_WGSL_DEVICE` run in a child process.
+
+mod common;
+
+use std::process::{Command, Output};
+
+use burn::backend::Autodiff;
+use burn::module::Module;
+use burn::nn::LinearConfig;
+use burn::optim::{AdamConfig, GradientsParams, Optimizer};
+use burn::tensor::backend::Backend;
+use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
+use burn_wgsl::{Wgsl, WgslDevice};
+use common::{devices, panic_message};
+
+/// Runs the ignored test `name` of this file in a child process, with environment variables.
+fn run_child(name: &str, environment: &[(&str, &str)]) -> Output {
+    let program = std::env::current_exe().expect("the path of the test program is known");
+    let mut child = Command::new(program);
+    child.args(["--exact", name, "--ignored", "--nocapture"]);
+    child.env_remove("BURN_WGSL_DEVICE").env_remove("BURN_WGSL_QUIET").env_remove("RUST_LOG");
+    child.envs(environment.iter().copied()).output().expect("the child starts")
+}
+
+fn assert_success(output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{error}");
+}
+
+#[test]
+fn tensors_on_auto_mix_with_tensors_on_the_device_that_it_becomes() {
+    for device in devices() {
+        let selector = device.to_string();
+        assert_success(&run_child("auto_mixes", &[("BURN_WGSL_DEVICE", &selector)]));
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn auto_mixes() {
+    let variable = std::env::var("BURN_WGSL_DEVICE").expect("the parent sets it");
+    let named: WgslDevice = variable.parse().expect("the parent sets a selector");
+    assert_eq!(WgslDevice::Auto.canonical(), named);
+    let auto = WgslDevice::default();
+    let on = |device| Tensor::<Wgsl, 2>::ones([2, 3], device);
+
+    // Whatever creates a tensor resolves its device.
+    let created: [Tensor<Wgsl, 2>; 6] = [
+        on(&auto),
+        Tensor::from_data([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], &auto),
+        Tensor::random([2, 3], Distribution::Default, &auto),
+        Tensor::<Wgsl, 2, Int>::zeros([2, 3], &auto).float(),
+        Tensor::<Wgsl, 2, Bool>::from_data([[true, false, true], [true, true, false]], &auto)
+            .float(),
+        on(&WgslDevice::Cpu).to_device(&auto),
+    ];
+    for (index, tensor) in created.into_iter().enumerate() {
+        assert_eq!(tensor.device(), named, "tensor {index}");
+        let _ = Tensor::cat(vec![tensor.clone(), on(&named)], 0);
+        let _ = Tensor::stack::<3>(vec![on(&named), tensor.clone()], 0);
+        assert_eq!((on(&named) * tensor.clone()).to_device(&auto).device(), named);
+        let _ = on(&named).matmul(tensor.transpose());
+    }
+    let int = Tensor::<Wgsl, 1, Int>::random([4], Distribution::Uniform(0.0, 9.0), &auto);
+    assert_eq!(int.device(), named);
+    let quantised = Tensor::<Wgsl, 2>::from_data(
+        TensorData::quantized(vec![1i8, 2, 3, 4], [2, 2], Default::default(), &[0.5]),
+        &auto,
+    );
+    assert_eq!(quantised.device(), named);
+
+    // A model on `auto` trains on data of the named device.
+    let mut model = LinearConfig::new(3, 1).init::<Autodiff<Wgsl>>(&auto);
+    assert_eq!(model.devices(), [named]);
+    let x = Tensor::<Autodiff<Wgsl>, 2>::ones([2, 3], &named);
+    let gradients = GradientsParams::from_grads(model.forward(x).sum().backward(), &model);
+    model = AdamConfig::new().init().step(1e-2, model, gradients);
+    let record = model.clone().into_record();
+    assert_eq!(model.fork(&auto).load_record(record).devices(), [named]);
+
+    // Errors name the device, not the word that selected it.
+    if named != WgslDevice::Cpu {
+        let text = panic_message(move || {
+            let _ = Tensor::<Wgsl, 2>::zeros([1 << 17, 1 << 17], &auto);
+        });
+        assert!(text.contains(&format!("float_zeros on {named}:")), "{text}");
+    }
+    Wgsl::sync(&auto).expect("the device is alive");
+}
