@@ -166,6 +166,29 @@ fn oversized_and_mismatched_shapes_panic_with_the_reason() {
     }
 }
 
+#[test]
+fn empty_tensors_can_have_huge_axes() {
+    use burn_backend::TensorMetadata;
+    use burn_backend::ops::FloatTensorOps;
+    let huge = 1usize << 40;
+    for device in gpus() {
+        for shape in [[0, huge, 1], [huge, 0, huge], [huge, huge, 0]] {
+            let float = burn::tensor::FloatDType::F32;
+            let zeros = Wgsl::float_zeros(shape.into(), &device, float);
+            let sum = Wgsl::float_add(zeros.clone(), Wgsl::float_exp(zeros));
+            assert_eq!(sum.shape().as_slice(), shape, "on {device}");
+            let swapped = Wgsl::float_swap_dims(sum, 0, 2);
+            let reshaped = Wgsl::float_reshape(swapped, shape.into());
+            assert_eq!(reshaped.shape().as_slice(), shape, "on {device}");
+        }
+    }
+    for device in devices() {
+        let x = Tensor::<Wgsl, 2>::zeros([0, huge], &device) + 1.0;
+        assert_eq!(x.clone().into_data().shape.as_slice(), [0, huge]);
+        assert_eq!(x.sum().into_scalar(), 0.0);
+    }
+}
+
 /// Returns a float tensor of ones.
 fn primitive(shape: [usize; 2], device: &WgslDevice) -> burn_wgsl::WgslTensor {
     match Tensor::<Wgsl, 2>::ones(shape, device).into_primitive() {

@@ -474,9 +474,11 @@ macro_rules! plain_operand {
 
 /// Checks that the number of elements of a shape does not overflow.
 fn check_shape(shape: &burn_std::Shape, context: &mut OpContext) {
-    let len = shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
-    let op = context.op;
-    assert!(len.is_some(), "{op}: a tensor of shape {shape:?} has too many elements");
+    let (op, shape) = (context.op, shape.as_slice());
+    assert!(
+        tensor::checked_len(shape).is_some(),
+        "{op}: a tensor of shape {shape:?} has too many elements"
+    );
 }
 
 plain_operand! {

@@ -42,7 +42,8 @@ impl Layout {
     pub fn contiguous(shape: &[usize]) -> Self {
         let mut strides: Strides = smallvec![1; shape.len()];
         for axis in (1..shape.len()).rev() {
-            strides[axis - 1] = strides[axis] * shape[axis].max(1) as isize;
+            // Wraps only if the tensor is empty: then no stride is used.
+            strides[axis - 1] = strides[axis].wrapping_mul(shape[axis].max(1) as isize);
         }
         Self { shape: shape.into(), strides, offset: 0 }
     }
@@ -54,20 +55,23 @@ impl Layout {
 
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
-        self.shape.iter().product()
+        if self.is_empty() { 0 } else { self.shape.iter().product() }
     }
 
     /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
-        self.len() == 0
+        self.shape.contains(&0)
     }
 
     /// Returns whether the elements are in row-major order without gaps, at any offset.
     pub fn is_contiguous(&self) -> bool {
+        if self.is_empty() {
+            return true;
+        }
         let mut expected = 1;
         for (&size, &stride) in self.shape.iter().zip(&self.strides).rev() {
             if size != 1 && stride != expected {
-                return self.is_empty();
+                return false;
             }
             expected *= size as isize;
         }
@@ -216,6 +220,15 @@ impl Layout {
     }
 }
 
+/// Returns the number of elements of a shape, or `None` if it overflows. A shape with a size of zero
+/// has no elements, however large its other sizes are.
+pub fn checked_len(shape: &[usize]) -> Option<usize> {
+    if shape.contains(&0) {
+        return Some(0);
+    }
+    shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size))
+}
+
 /// Returns the shape that two shapes broadcast to, aligned at the last axis, or `None` if they are
 /// incompatible.
 pub fn broadcast(a: &[usize], b: &[usize]) -> Option<Shape> {
@@ -331,6 +344,17 @@ mod tests {
     fn broadcast_aligns_shapes_at_the_last_axis() {
         assert_eq!(broadcast(&[3, 1], &[2, 1, 4]).unwrap().as_slice(), [2, 3, 4]);
         assert_eq!(broadcast(&[3], &[4]), None);
+    }
+
+    #[test]
+    fn an_empty_shape_can_have_huge_axes() {
+        let huge = 1 << 40;
+        for shape in [[huge, huge, 0], [0, huge, huge], [huge, 0, huge]] {
+            let layout = Layout::contiguous(&shape);
+            assert_eq!((layout.len(), checked_len(&shape)), (0, Some(0)), "{shape:?}");
+            assert!(layout.is_packed() && layout.swap(0, 2).is_packed(), "{shape:?}");
+        }
+        assert_eq!(checked_len(&[huge, huge]), None);
     }
 
     #[test]

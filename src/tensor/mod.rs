@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 pub use dtype::DType;
 pub use error::{Error, Result};
-pub use layout::{Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, collapse};
+pub use layout::{Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse};
 
 use crate::runtime::{Allocation, Runtime};
 
@@ -152,7 +152,6 @@ impl Tensor {
 /// Returns an error if the tensor has too many elements for a 32-bit index.
 fn checked_bytes(shape: &[usize], dtype: DType) -> Result<u64> {
     let too_many = || Error::TooManyElements { shape: shape.to_vec() };
-    let len = shape.iter().try_fold(1u64, |len, &size| len.checked_mul(size as u64));
-    let len = len.filter(|&len| len <= u64::from(u32::MAX)).ok_or_else(too_many)?;
-    Ok((len * dtype.size()).next_multiple_of(4))
+    let len = checked_len(shape).and_then(|len| u32::try_from(len).ok()).ok_or_else(too_many)?;
+    Ok((u64::from(len) * dtype.size()).next_multiple_of(4))
 }

@@ -6,7 +6,7 @@ use crate::kernels::common::cases::{Arg, Case, Fill, Input, bools, case, ints, n
 use crate::kernels::elementwise::{Map, ScalarValue};
 use crate::kernels::{cast, transpose};
 use crate::runtime::Variant;
-use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor};
+use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor, checked_len};
 
 /// Returns the elementwise computation of a copy.
 fn copy_map(dtype: DType) -> Map {
@@ -80,8 +80,7 @@ pub(super) fn expand_layout(layout: &Layout, shape: &[usize]) -> Result<Layout> 
 /// Returns an error if a shape has more elements than a 32-bit index can address. Views can have
 /// more elements than their memory.
 fn check_addressable(shape: &[usize]) -> Result<()> {
-    let len = shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size));
-    match len {
+    match checked_len(shape) {
         Some(len) if u32::try_from(len).is_ok() => Ok(()),
         _ => Err(Error::TooManyElements { shape: shape.to_vec() }),
     }
@@ -100,7 +99,7 @@ pub fn reshape(tensor: Tensor, shape: &[usize]) -> Result<Tensor> {
 
 /// Returns an error if two shapes have different numbers of elements.
 pub(super) fn check_same_len(from: &[usize], to: &[usize]) -> Result<()> {
-    if from.iter().product::<usize>() == to.iter().product::<usize>() {
+    if checked_len(from) == checked_len(to) {
         return Ok(());
     }
     Err(Error::Shape {
