@@ -5,14 +5,16 @@
 
 mod common;
 
+use std::collections::HashSet;
 use std::process::{Command, Output};
 
 use burn::backend::Autodiff;
 use burn::module::Module;
 use burn::nn::LinearConfig;
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
-use burn::tensor::backend::Backend;
+use burn::tensor::backend::{Backend, Device, DeviceId};
 use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
+use burn_wgsl::device::{Adapter, AdapterKind, adapters, automatic};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{devices, panic_message};
 
@@ -90,4 +92,54 @@ fn auto_mixes() {
         assert!(text.contains(&format!("float_zeros on {named}:")), "{text}");
     }
     Wgsl::sync(&auto).expect("the device is alive");
+}
+
+/// Returns the devices of type id 0 as Burn programs for several devices list them.
+fn devices_of_type_0() -> Vec<WgslDevice> {
+    let ids = (0..Wgsl::device_count(0)).map(|index| DeviceId::new(0, index as u16));
+    ids.map(WgslDevice::from_id).collect()
+}
+
+#[test]
+fn type_id_0_lists_the_usable_gpus_or_the_selected_device() {
+    assert_success(&run_child("type_0_lists_all_gpus", &[]));
+    for selector in ["software", "cpu", "gpu:99", "fpga"] {
+        let environment = [("BURN_WGSL_DEVICE", selector)];
+        assert_success(&run_child("type_0_lists_the_selected_device", &environment));
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn type_0_lists_all_gpus() {
+    let usable = |adapter: &&Adapter| {
+        adapter.info.kind != AdapterKind::Software && adapter.info.limits.shortfalls().is_empty()
+    };
+    let gpus = adapters().iter().filter(usable).count();
+    let devices = devices_of_type_0();
+    assert_eq!(devices.len(), gpus.max(1), "{devices:?}");
+    assert_eq!(devices[0], WgslDevice::Auto.canonical());
+    assert_eq!(devices.iter().collect::<HashSet<_>>().len(), devices.len(), "{devices:?}");
+    for device in devices {
+        assert_eq!(Tensor::<Wgsl, 1>::ones([2], &device).device(), device);
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn type_0_lists_the_selected_device() {
+    let variable = std::env::var("BURN_WGSL_DEVICE").expect("the parent sets it");
+    let devices = devices_of_type_0();
+    match automatic() {
+        Ok(automatic) => {
+            assert_eq!(devices, [automatic.device]);
+            assert_eq!(automatic.device.to_string(), variable);
+        }
+        // The first use of the only device reports the invalid variable.
+        Err(_) => {
+            assert_eq!(devices, [WgslDevice::Auto]);
+            let text = panic_message(|| drop(Tensor::<Wgsl, 1>::ones([2], &WgslDevice::Auto)));
+            assert!(text.contains("BURN_WGSL_DEVICE") && text.contains(&variable), "{text}");
+        }
+    }
 }

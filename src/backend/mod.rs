@@ -50,7 +50,9 @@ pub use extension::apply;
 pub use fallback::{fallbacks, reset_fallbacks};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
-use crate::device::{AdapterKind, DeviceError, ResolvedDevice, WgslDevice, adapters, discover};
+use crate::device::{
+    AdapterKind, DeviceError, ResolvedDevice, WgslDevice, adapters, automatic_devices, discover,
+};
 use crate::kernels::common::tuning::Trial;
 use crate::kernels::matmul;
 use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime};
@@ -59,9 +61,20 @@ use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime};
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Wgsl;
 
+/// Burn programs that use several devices count those of a type id, usually 0, and create each one
+/// from its id. Type id 0 stands for [`automatic_devices`]; the others are those of
+/// [`WgslDevice::to_code`].
 impl burn_std::device::Device for WgslDevice {
     fn from_id(id: DeviceId) -> Self {
-        Self::from_code((id.type_id, u32::from(id.index_id)))
+        let index = usize::from(id.index_id);
+        match Self::from_code((id.type_id, u32::from(id.index_id))) {
+            Self::Auto => {
+                let devices = automatic_devices().unwrap_or_default();
+                let missing = if index == 0 { Self::Auto } else { Self::Gpu(index) };
+                devices.get(index).copied().unwrap_or(missing)
+            }
+            device => device,
+        }
     }
 
     /// Returns the id of the canonical selector: selectors of the same device share their settings.
@@ -116,6 +129,8 @@ impl Backend for Wgsl {
 
     fn device_count(type_id: u16) -> usize {
         match WgslDevice::from_code((type_id, 0)) {
+            // If `BURN_WGSL_DEVICE` is invalid, the first use of the only device reports it.
+            WgslDevice::Auto => automatic_devices().map_or(1, |devices| devices.len()),
             WgslDevice::Gpu(_) => {
                 let kinds = adapters().iter().map(|adapter| adapter.info.kind);
                 kinds.filter(|&kind| kind != AdapterKind::Software).count()
@@ -124,7 +139,7 @@ impl Backend for Wgsl {
                 let (type_id, _) = first.to_code();
                 let exists = |&index: &u32| {
                     let device = WgslDevice::from_code((type_id, index));
-                    // `auto`, `software` and `cpu` drop the index, so each is counted once.
+                    // `software` and `cpu` drop the index, so each is counted once.
                     device.to_code() == (type_id, index) && device.resolve().is_ok()
                 };
                 (0..).take_while(exists).count()

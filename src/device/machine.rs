@@ -4,7 +4,7 @@ use std::env::{self, VarError};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use super::resolve::{parse_device, resolve_among, resolve_auto};
+use super::resolve::{devices_of, parse_device, resolve_among, resolve_auto};
 use super::{
     AdapterKind, Automatic, CAN_BLOCK, DEVICE_VARIABLE, DeviceError, ResolvedDevice, WgslDevice,
     adapters, install_hint,
@@ -98,6 +98,34 @@ pub fn automatic() -> Result<&'static Automatic, DeviceError> {
         Ok(automatic)
     });
     result.as_ref().map_err(DeviceError::clone)
+}
+
+/// Returns the devices for a program that uses several: the device that the environment variable
+/// `BURN_WGSL_DEVICE` selects. If it is not set or `auto`, all usable GPUs in rank order, or the CPU
+/// if there are none. The first one is the device of `Auto`.
+///
+/// Burn programs get the same list as the devices of type id 0:
+///
+/// ```
+/// use burn::tensor::backend::{Backend, Device, DeviceId};
+/// use burn_wgsl::{Wgsl, WgslDevice};
+///
+/// let count = Wgsl::device_count(0);
+/// let devices = (0..count).map(|index| WgslDevice::from_id(DeviceId::new(0, index as u16)));
+/// assert!(devices.eq(burn_wgsl::device::automatic_devices()?));
+/// # Ok::<(), burn_wgsl::device::DeviceError>(())
+/// ```
+///
+/// In a browser, the list is `Auto` before [`discover`](super::discover) completes.
+///
+/// # Errors
+///
+/// Returns the errors of [`automatic`].
+pub fn automatic_devices() -> Result<Vec<WgslDevice>, DeviceError> {
+    if !CAN_BLOCK && adapters().is_empty() {
+        return Ok(vec![WgslDevice::Auto]);
+    }
+    Ok(devices_of(automatic()?, adapters))
 }
 
 /// Returns the value of [`DEVICE_VARIABLE`].

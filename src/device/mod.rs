@@ -29,7 +29,7 @@ pub use error::DeviceError;
 pub use info::{AdapterInfo, AdapterKind, Api, Features, Limits};
 pub use install_hint::install_hint;
 pub use list::{DeviceList, ListedDevice, selectors};
-pub use machine::automatic;
+pub use machine::{automatic, automatic_devices};
 pub use ranking::Choice;
 pub use requirements::Shortfall;
 pub use resolve::{Automatic, DEVICE_VARIABLE, ResolvedDevice};

@@ -128,6 +128,38 @@ where
     })
 }
 
+/// Returns the devices for a program that uses several: the device that the environment variable
+/// selects; otherwise all usable GPUs, or else the CPU. All of them are canonical selectors.
+///
+/// Does not call `adapters` if the variable is `cpu`.
+pub(super) fn devices_of<'a, A>(
+    automatic: &Automatic,
+    adapters: impl Fn() -> &'a [A],
+) -> Vec<WgslDevice>
+where
+    A: AsRef<AdapterInfo> + 'a,
+{
+    let variable = automatic.environment.as_deref().and_then(parse_selector);
+    match (variable, automatic.resolved) {
+        (None | Some(Selector::Device(WgslDevice::Auto)), _) => {}
+        (_, ResolvedDevice::Cpu) => return vec![WgslDevice::Cpu],
+        (_, ResolvedDevice::Adapter(index)) => {
+            return selectors(adapters(), index).into_iter().take(1).collect();
+        }
+    }
+    let ranked = adapters();
+    let is_usable = |&index: &usize| {
+        let info = ranked[index].as_ref();
+        info.kind != AdapterKind::Software && info.limits.shortfalls().is_empty()
+    };
+    let mut devices: Vec<WgslDevice> =
+        (0..ranked.len()).filter(is_usable).map(WgslDevice::Gpu).collect();
+    if devices.is_empty() {
+        devices.push(automatic.device);
+    }
+    devices
+}
+
 /// Resolves `Auto` to the first usable GPU, or else to the CPU.
 fn resolve_by_rank<A: AsRef<AdapterInfo>>(ranked: &[A], environment: Option<String>) -> Automatic {
     let Choice { adapter, reason } = choose(ranked);
@@ -288,6 +320,26 @@ mod tests {
         let automatic = resolve_auto(Some("cpu".to_owned()), must_not_enumerate).unwrap();
         assert_eq!(automatic.resolved, ResolvedDevice::Cpu);
         assert!(!automatic.no_usable_gpu);
+    }
+
+    #[test]
+    fn the_devices_of_auto_are_all_usable_gpus_or_the_one_that_the_variable_selects() {
+        let devices = |variable: Option<&str>, machine: &[AdapterInfo]| {
+            let automatic = resolve_auto(variable.map(str::to_owned), || machine).unwrap();
+            devices_of(&automatic, || machine)
+        };
+        let gpus = [WgslDevice::Gpu(0), WgslDevice::Gpu(1), WgslDevice::Gpu(2)];
+        assert_eq!(devices(None, &machine()), gpus);
+        assert_eq!(devices(Some("auto"), &machine()), gpus);
+        assert_eq!(devices(Some("integrated:1"), &machine()), [WgslDevice::Gpu(2)]);
+        assert_eq!(devices(Some("name:uhd"), &machine()), [WgslDevice::Gpu(2)]);
+        assert_eq!(devices(Some("cpu"), &machine()), [WgslDevice::Cpu]);
+        assert_eq!(devices(None, &machine()[3..]), [WgslDevice::Cpu]);
+        let mut below_requirements = machine();
+        below_requirements[1].limits.storage_buffers_per_stage = 4;
+        assert_eq!(devices(None, &below_requirements), [WgslDevice::Gpu(0), WgslDevice::Gpu(2)]);
+        let automatic = resolve_auto(Some("cpu".to_owned()), must_not_enumerate).unwrap();
+        assert_eq!(devices_of(&automatic, must_not_enumerate), [WgslDevice::Cpu]);
     }
 
     #[test]

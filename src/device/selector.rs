@@ -35,7 +35,8 @@ pub const ACCEPTED_SELECTORS: &str = "auto, cpu, gpu or gpu:N, discrete:N, integ
      virtual:N, software, name:TEXT (TEXT is part of an adapter's name)";
 
 impl WgslDevice {
-    /// Returns a stable code for this device: its type and its index within the type.
+    /// Returns a stable code for this device: its type and its index within the type. Type 0 is
+    /// `Auto`.
     pub fn to_code(self) -> (u16, u32) {
         let index = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         match self {
