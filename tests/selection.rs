@@ -14,7 +14,7 @@ use burn::nn::LinearConfig;
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::{Backend, Device, DeviceId};
 use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
-use burn_wgsl::device::{Adapter, AdapterKind, adapters, automatic};
+use burn_wgsl::device::{Adapter, AdapterKind, adapters, automatic, set_quiet};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{devices, panic_message};
 
@@ -141,5 +141,41 @@ fn type_0_lists_the_selected_device() {
             let text = panic_message(|| drop(Tensor::<Wgsl, 1>::ones([2], &WgslDevice::Auto)));
             assert!(text.contains("BURN_WGSL_DEVICE") && text.contains(&variable), "{text}");
         }
+    }
+}
+
+#[test]
+fn a_missing_gpu_is_reported_once_on_standard_error() {
+    let message = "all ops run on the CPU";
+    let count = |environment: &[(&str, &str)]| {
+        let output = run_child("uses_auto", environment);
+        assert_success(&output);
+        String::from_utf8_lossy(&output.stderr).matches(message).count()
+    };
+    let no_gpu = usize::from(automatic().is_ok_and(|automatic| automatic.no_usable_gpu));
+    if no_gpu == 0 {
+        eprintln!("skipped in part: this machine has a GPU, or BURN_WGSL_DEVICE is set");
+    }
+    assert_eq!(count(&[]), no_gpu);
+    assert_eq!(count(&[("BURN_WGSL_QUIET", "0")]), no_gpu);
+    // A logger that shows warnings shows it instead; one that shows only errors does not.
+    assert_eq!(count(&[("RUST_LOG", "warn")]), no_gpu);
+    assert_eq!(count(&[("RUST_LOG", "error")]), no_gpu);
+    for silenced in [("BURN_WGSL_QUIET", "1"), ("BURN_WGSL_DEVICE", "cpu"), ("SET_QUIET", "1")] {
+        assert_eq!(count(&[silenced]), 0, "{silenced:?}");
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn uses_auto() {
+    if std::env::var_os("RUST_LOG").is_some() {
+        env_logger::init();
+    }
+    if std::env::var_os("SET_QUIET").is_some() {
+        set_quiet(true);
+    }
+    for _ in 0..2 {
+        let _ = Tensor::<Wgsl, 1>::ones([2], &WgslDevice::default()) + 1.0;
     }
 }

@@ -18,7 +18,7 @@ use anyhow::{Context, Result};
 use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
-use burn_wgsl::device::{ResolvedDevice, automatic, install_hint};
+use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
 use burn_wgsl::{Wgsl, WgslDevice};
 use digits::data::Dataset;
 use digits::model::Model;
@@ -36,9 +36,10 @@ const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let start = Instant::now();
-    // Hide the library's warning that there is no GPU: `run` prints a message with advice instead.
+    // Hide the library's message that there is no GPU: `run` prints one with advice instead.
     let filter = env_logger::Env::default().default_filter_or("warn,burn_wgsl::device=error");
     env_logger::Builder::from_env(filter).init();
+    set_quiet(true);
     let args = Args::from_command_line();
     // A missing device is an error in the command line, like an unknown selector: exit code 2.
     let device = args.device.unwrap_or_default();

@@ -1,8 +1,10 @@
 //! Resolves devices on this machine.
 
 use std::env::{self, VarError};
+use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::resolve::{devices_of, parse_device, resolve_among, resolve_auto};
 use super::{
@@ -13,8 +15,9 @@ use super::{
 impl WgslDevice {
     /// Returns the adapter of this device, or the CPU.
     ///
-    /// `Auto` is resolved once per process. If it resolves to the CPU because there is no usable
-    /// GPU, one warning is logged.
+    /// `Auto` is resolved once per process. If it becomes the CPU because there is no usable GPU,
+    /// one message says so: in the log if warnings of this crate are logged, otherwise on standard
+    /// error. [`set_quiet`] and `BURN_WGSL_QUIET=1` suppress the message on standard error.
     ///
     /// # Errors
     ///
@@ -92,12 +95,43 @@ pub fn automatic() -> Result<&'static Automatic, DeviceError> {
     let result = cell.get_or_init(|| {
         let automatic = resolve_auto(device_variable(), adapters)?;
         if automatic.no_usable_gpu {
-            let reason = &automatic.reason;
-            log::warn!("all ops run on the CPU: {reason}; {}", install_hint());
+            report_cpu(&automatic.reason);
         }
         Ok(automatic)
     });
     result.as_ref().map_err(DeviceError::clone)
+}
+
+/// The environment variable that suppresses the message on standard error if `auto` becomes the CPU
+/// because there is no usable GPU. Any value except `0` and the empty string does.
+pub const QUIET_VARIABLE: &str = "BURN_WGSL_QUIET";
+
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Suppresses the message on standard error if `auto` becomes the CPU because there is no usable
+/// GPU, or allows it again. For programs with a message of their own: [`Automatic::no_usable_gpu`]
+/// says when it is needed.
+pub fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Reports that `auto` became the CPU because there is no usable GPU.
+fn report_cpu(reason: &str) {
+    let message = format!("all ops run on the CPU: {reason}; {}", install_hint());
+    let is_quiet = || {
+        let variable = env::var_os(QUIET_VARIABLE);
+        QUIET.load(Ordering::Relaxed)
+            || variable.is_some_and(|value| !value.is_empty() && value != "0")
+    };
+    if log::log_enabled!(log::Level::Warn) {
+        log::warn!("{message}");
+    } else if CAN_BLOCK && !is_quiet() {
+        // `eprintln!` panics if standard error is closed.
+        let _ = writeln!(
+            io::stderr(),
+            "burn-wgsl: {message}. To hide this message, set {QUIET_VARIABLE}=1 or select `cpu`."
+        );
+    }
 }
 
 /// Returns the devices for a program that uses several: the device that the environment variable

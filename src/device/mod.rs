@@ -5,9 +5,10 @@
 //! index of an adapter in [`adapters`]; [`burn_wgsl::open`](crate::open) opens it. Ranking and
 //! selection depend only on [`AdapterInfo`]. It is plain data, so their tests need no GPU.
 //!
-//! The environment variable [`DEVICE_VARIABLE`] sets the device that `auto` selects. In a browser
-//! there are no environment variables, and adapters are found only asynchronously: [`adapters`] is
-//! empty before [`discover`] completes.
+//! The environment variable [`DEVICE_VARIABLE`] sets the device that `auto` selects. If `auto`
+//! becomes the CPU because there is no usable GPU, one message on standard error says so
+//! ([`set_quiet`] suppresses it). In a browser there are no environment variables, and adapters are
+//! found only asynchronously: [`adapters`] is empty before [`discover`] completes.
 
 mod adapters;
 mod error;
@@ -29,7 +30,7 @@ pub use error::DeviceError;
 pub use info::{AdapterInfo, AdapterKind, Api, Features, Limits};
 pub use install_hint::install_hint;
 pub use list::{DeviceList, ListedDevice, selectors};
-pub use machine::{automatic, automatic_devices};
+pub use machine::{QUIET_VARIABLE, automatic, automatic_devices, set_quiet};
 pub use ranking::Choice;
 pub use requirements::Shortfall;
 pub use resolve::{Automatic, DEVICE_VARIABLE, ResolvedDevice};

@@ -8,7 +8,7 @@ mod tune;
 use std::io;
 use std::process::ExitCode;
 
-use burn_wgsl::device::DeviceError;
+use burn_wgsl::device::{DeviceError, set_quiet};
 use burn_wgsl::{Tuning, set_tuning};
 use clap::{Parser, Subcommand};
 
@@ -51,6 +51,8 @@ Examples:
 
 fn main() -> ExitCode {
     env_logger::init();
+    // The commands report a missing GPU themselves.
+    set_quiet(true);
     let Arguments { no_tune, command } = Arguments::parse();
     if no_tune {
         set_tuning(Tuning::Off);
