@@ -529,6 +529,102 @@ fn arange_with_step_zero_panics() {
     }
 }
 
+#[test]
+fn integer_division_by_zero_gives_zero_on_every_device() {
+    use burn::tensor::IntDType;
+    let integers = |values: [i64; 5], dtype, device: &WgslDevice| {
+        Tensor::<Wgsl, 1, Int>::from_data(TensorData::from(values), device).cast(dtype)
+    };
+    for device in devices() {
+        for dtype in [
+            IntDType::I64,
+            IntDType::I32,
+            IntDType::I16,
+            IntDType::I8,
+            IntDType::U64,
+            IntDType::U32,
+            IntDType::U16,
+            IntDType::U8,
+        ] {
+            let x = integers([7, 100, 0, 9, 120], dtype, &device);
+            let y = integers([0, 7, 0, 2, 0], dtype, &device);
+            let zeros = TensorData::from([0; 5]);
+            for (op, result, expected) in [
+                ("div", x.clone() / y.clone(), TensorData::from([0, 14, 0, 4, 0])),
+                ("remainder", x.clone() % y, TensorData::from([0, 2, 0, 1, 0])),
+                ("div_scalar", x.clone().div_scalar(0), zeros.clone()),
+                ("remainder_scalar", x.clone().remainder_scalar(0), zeros),
+                ("div_scalar", x.div_scalar(7), TensorData::from([1, 14, 0, 1, 17])),
+            ] {
+                assert_eq!(result.dtype(), dtype.into(), "{op} on {device}");
+                let result: Vec<i32> = result.into_data().iter().collect();
+                let expected: Vec<i32> = expected.iter().collect();
+                assert_eq!(result, expected, "{op} of {dtype:?} on {device}");
+            }
+        }
+        let x = Tensor::<Wgsl, 2, Int>::from_ints([[6], [8]], &device);
+        let quotients = x / Tensor::from_ints([[0, 2, 0]], &device);
+        quotients.into_data().assert_eq(&TensorData::from([[0, 3, 0], [0, 4, 0]]), false);
+    }
+}
+
+/// No elements have no maximum, minimum or integer mean: these ops panic. Sums are zero, products
+/// one, and float means NaN.
+#[test]
+fn reductions_of_no_elements_panic_or_agree_on_every_device() {
+    type Reduce = fn(Tensor<Wgsl, 2>) -> Tensor<Wgsl, 2>;
+    type ReduceInts = fn(Tensor<Wgsl, 2, Int>) -> Tensor<Wgsl, 2, Int>;
+    let defined: [(f32, Reduce); 6] = [
+        (0.0, |x| x.sum_dim(0)),
+        (0.0, |x| x.sum().expand([1, 3])),
+        (1.0, |x| x.prod_dim(0)),
+        (f32::NAN, |x| x.mean_dim(0)),
+        (f32::NAN, |x| x.mean().expand([1, 3])),
+        (0.0, |x| x.int().sum_dim(0).float()),
+    ];
+    let undefined: [Reduce; 10] = [
+        |x| x.max_dim(0),
+        |x| x.min_dim(0),
+        |x| x.max_abs_dim(0),
+        |x| x.max().unsqueeze(),
+        |x| x.min().unsqueeze(),
+        |x| x.max_abs().unsqueeze(),
+        |x| x.argmax(0).float(),
+        |x| x.argmin(0).float(),
+        |x| x.max_dim_with_indices(0).0,
+        |x| x.min_dim_with_indices(0).0,
+    ];
+    let undefined_ints: [ReduceInts; 9] = [
+        |x| x.max_dim(0),
+        |x| x.min_dim(0),
+        |x| x.max().unsqueeze(),
+        |x| x.min().unsqueeze(),
+        |x| x.mean_dim(0),
+        |x| x.mean().unsqueeze(),
+        |x| x.argmax(0),
+        |x| x.argmin(0),
+        |x| x.max_dim_with_indices(0).1,
+    ];
+    for device in devices() {
+        for (index, (expected, reduce)) in defined.into_iter().enumerate() {
+            let result = reduce(Tensor::zeros([0, 3], &device)).into_data();
+            let expected = TensorData::from([[expected; 3]]);
+            assert_close(&format!("{index} on {device}"), &result, &expected, common::CLOSE);
+        }
+        let is_clear = |text: String| {
+            assert!(text.contains("empty") || text.contains("size 0"), "{text} on {device}");
+        };
+        for reduce in undefined {
+            is_clear(panic_message(move || drop(reduce(Tensor::zeros([0, 3], &device)))));
+        }
+        for reduce in undefined_ints {
+            is_clear(panic_message(move || drop(reduce(Tensor::zeros([0, 3], &device)))));
+        }
+        // The maximum along another axis is an empty tensor.
+        assert_eq!(Tensor::<Wgsl, 2>::zeros([0, 3], &device).max_dim(1).dims(), [0, 1]);
+    }
+}
+
 /// Out-of-range indices are clamped when reading and skipped when writing.
 #[test]
 fn out_of_range_indices_give_equal_results_on_every_device() {
@@ -631,6 +727,8 @@ fn axis_out_of_range_panics_with_the_op_name() {
 
 #[test]
 fn invalid_sizes_panic_on_every_device() {
+    use burn::nn::pool::{AvgPool2dConfig, MaxPool2dConfig};
+    use burn::tensor::module::max_pool2d_with_indices;
     for device in devices() {
         let image = move || Tensor::<Wgsl, 4>::ones([1, 2, 6, 6], &device);
         let text = panic_message(move || {
@@ -644,6 +742,19 @@ fn invalid_sizes_panic_on_every_device() {
                 burn::tensor::module::max_pool2d(image(), [2, 2], [0, 0], [0, 0], [1, 1], false);
         });
         assert!(text.contains("stride"), "{text}");
+        // Windows larger than the padded input.
+        let pools: [(&str, fn(Tensor<Wgsl, 4>)); 3] = [
+            ("max_pool2d", |x| drop(MaxPool2dConfig::new([9, 9]).init().forward(x))),
+            ("max_pool2d_with_indices", |x| {
+                let (kernel, one) = ([9, 9], [1, 1]);
+                drop(max_pool2d_with_indices(x, kernel, one, [1, 1], one, false));
+            }),
+            ("avg_pool2d", |x| drop(AvgPool2dConfig::new([9, 9]).init().forward(x))),
+        ];
+        for (op, pool) in pools {
+            let text = panic_message(move || pool(image()));
+            assert!(text.contains(op) && text.contains("padded input"), "{text}");
+        }
         let text = panic_message(move || {
             let _: Tensor<Wgsl, 5> = image().unfold(2, 3, 0);
         });

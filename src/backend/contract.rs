@@ -116,6 +116,27 @@ macro_rules! elementwise_methods {
         methods!($name(tensor: $kind, out_dtype: BoolType) -> B =
             elementwise::predicate(&rows::$name, tensor););
     };
+    // burn-flex panics if a divisor is zero.
+    (@binary I int_div) => {
+        elementwise_methods!(@divide int_div);
+    };
+    (@binary I int_remainder) => {
+        elementwise_methods!(@divide int_remainder);
+    };
+    (@scalar I int_div_scalar) => {
+        elementwise_methods!(@divide_by_scalar int_div_scalar);
+    };
+    (@scalar I int_remainder_scalar) => {
+        elementwise_methods!(@divide_by_scalar int_remainder_scalar);
+    };
+    (@divide $name:ident) => {
+        methods!($name(lhs: I, rhs: I) -> I =
+            elementwise::binary(&rows::$name, lhs, rhs), else cpu;);
+    };
+    (@divide_by_scalar $name:ident) => {
+        methods!($name(lhs: I, rhs: Scalar) -> I =
+            elementwise::scalar(&rows::$name, lhs, &[scalar_value::I(rhs)]), else cpu;);
+    };
     (@binary $kind:ident $name:ident) => {
         methods!($name(lhs: $kind, rhs: $kind) -> $kind =
             elementwise::binary(&rows::$name, lhs, rhs););

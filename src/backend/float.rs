@@ -70,9 +70,9 @@ macro_rules! float_contract {
             float_max_abs(tensor: F) -> F = reduce::all(MaxAbs, tensor), else cpu;
             float_max_abs_dim(tensor: F, dim: Axis) -> F = reduce::dim(MaxAbs, tensor, dim);
             float_argmax(tensor: F, dim: Axis, dtype: IntType) -> I =
-                reduce::dim(ArgMax, tensor, dim);
+                reduce::dim(ArgMax, tensor, dim), else cpu;
             float_argmin(tensor: F, dim: Axis, dtype: IntType) -> I =
-                reduce::dim(ArgMin, tensor, dim);
+                reduce::dim(ArgMin, tensor, dim), else cpu;
             float_any(tensor: F, dtype: BoolType) -> B = reduce::all(Any, tensor);
             float_any_dim(tensor: F, dim: Axis, dtype: BoolType) -> B =
                 reduce::dim(Any, tensor, dim);

@@ -70,8 +70,10 @@ macro_rules! int_contract {
                 with_indices(ArgMin, tensor, dim);
             int_max_abs(tensor: I) -> I = reduce::all(MaxAbs, tensor);
             int_max_abs_dim(tensor: I, dim: Axis) -> I = reduce::dim(MaxAbs, tensor, dim);
-            int_argmax(tensor: I, dim: Axis) -> I as Indices = reduce::dim(ArgMax, tensor, dim);
-            int_argmin(tensor: I, dim: Axis) -> I as Indices = reduce::dim(ArgMin, tensor, dim);
+            int_argmax(tensor: I, dim: Axis) -> I as Indices =
+                reduce::dim(ArgMax, tensor, dim), else cpu;
+            int_argmin(tensor: I, dim: Axis) -> I as Indices =
+                reduce::dim(ArgMin, tensor, dim), else cpu;
             int_any(tensor: I, dtype: BoolType) -> B = reduce::all(Any, tensor);
             int_any_dim(tensor: I, dim: Axis, dtype: BoolType) -> B = reduce::dim(Any, tensor, dim);
             int_all(tensor: I, dtype: BoolType) -> B = reduce::all(All, tensor);

@@ -91,7 +91,7 @@ macro_rules! module_contract {
             ) -> F = {
                 let window = average_window(kernel, stride, padding, count_include_pad, ceil_mode);
                 pool::avg_pool2d(x, window)
-            };
+            }, else cpu;
             avg_pool2d_backward(
                 x: F, grad: F, kernel: Size2, stride: Size2, padding: Size2,
                 count_include_pad: Flag, ceil_mode: Flag,
@@ -106,14 +106,15 @@ macro_rules! module_contract {
             max_pool2d(
                 x: F, kernel: Size2, stride: Size2, padding: Size2, dilation: Size2,
                 ceil_mode: Flag,
-            ) -> F = pool::max_pool2d(x, max_window(kernel, stride, padding, dilation, ceil_mode));
+            ) -> F = pool::max_pool2d(x, max_window(kernel, stride, padding, dilation, ceil_mode)),
+                else cpu;
             max_pool2d_with_indices(
                 x: F, kernel: Size2, stride: Size2, padding: Size2, dilation: Size2,
                 ceil_mode: Flag,
             ) -> Pooled = {
                 let window = max_window(kernel, stride, padding, dilation, ceil_mode);
                 pool::max_pool2d_with_indices(x, window)
-            };
+            }, else cpu;
             max_pool2d_with_indices_backward(
                 x: F, kernel: Size2, stride: Size2, padding: Size2, dilation: Size2,
                 ceil_mode: Flag, output_grad: F, indices: Indices,

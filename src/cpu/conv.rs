@@ -1,10 +1,13 @@
 //! Convolution and pooling.
 
-use burn_backend::ops::{ConvOptions, FloatTensorOps, IntTensorOps, MaxPool2dBackward, ModuleOps};
+use burn_backend::ops::{
+    ConvOptions, FloatTensorOps, IntTensorOps, MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps,
+};
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::{IntDType, Shape, Slice};
 
+use crate::kernels::common::options::PoolWindow;
 use crate::kernels::conv;
 
 /// Defines convolutions with the shape checks of the kernel launchers. burn-flex lacks some of
@@ -50,6 +53,56 @@ pub(crate) fn conv1d_weight_backward(
         Flex::conv1d_weight_backward(x, weight, group_slice(&grad, 1, group), options)
     };
     Flex::float_cat((0..groups).map(group_gradient).collect(), 0)
+}
+
+/// Panics with the error of the kernel launchers if a pooling window does not fit. burn-flex returns
+/// an empty tensor.
+fn check_window(op: &str, x: &FlexTensor, window: &PoolWindow) {
+    if let Err(error) = window.output(&x.shape()) {
+        panic!("{op}: {error}");
+    }
+}
+
+pub(crate) fn max_pool2d(
+    x: FlexTensor,
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    dilation: [usize; 2],
+    ceil_mode: bool,
+) -> FlexTensor {
+    let window =
+        PoolWindow { kernel, stride, padding, dilation, ceil_mode, count_include_pad: false };
+    check_window("max_pool2d", &x, &window);
+    Flex::max_pool2d(x, kernel, stride, padding, dilation, ceil_mode)
+}
+
+pub(crate) fn max_pool2d_with_indices(
+    x: FlexTensor,
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    dilation: [usize; 2],
+    ceil_mode: bool,
+) -> MaxPool2dWithIndices<Flex> {
+    let window =
+        PoolWindow { kernel, stride, padding, dilation, ceil_mode, count_include_pad: false };
+    check_window("max_pool2d_with_indices", &x, &window);
+    Flex::max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)
+}
+
+pub(crate) fn avg_pool2d(
+    x: FlexTensor,
+    kernel: [usize; 2],
+    stride: [usize; 2],
+    padding: [usize; 2],
+    count_include_pad: bool,
+    ceil_mode: bool,
+) -> FlexTensor {
+    let window =
+        PoolWindow { kernel, stride, padding, dilation: [1, 1], ceil_mode, count_include_pad };
+    check_window("avg_pool2d", &x, &window);
+    Flex::avg_pool2d(x, kernel, stride, padding, count_include_pad, ceil_mode)
 }
 
 /// Computes the gradient of average pooling with respect to `x`.

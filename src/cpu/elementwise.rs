@@ -1,9 +1,10 @@
-//! Elementwise ops: rows of the elementwise table that burn-flex lacks, and clamps that propagate
-//! NaN.
+//! Elementwise ops: rows of the elementwise table that burn-flex lacks, clamps that propagate NaN,
+//! and integer division by zero.
 
-use burn_backend::ops::FloatTensorOps;
+use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
 use burn_backend::{Scalar, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
+use burn_std::BoolDType;
 
 use crate::kernels::common::table::{Reference, Row};
 
@@ -49,6 +50,40 @@ pub(crate) fn float_clamp_max(tensor: FlexTensor, max: Scalar) -> FlexTensor {
 
 pub(crate) fn relu(tensor: FlexTensor) -> FlexTensor {
     clamp(tensor, 0.0, f64::INFINITY)
+}
+
+/// Divides integers, rounding towards zero. The quotient is zero if the divisor is.
+pub(crate) fn int_div(lhs: FlexTensor, rhs: FlexTensor) -> FlexTensor {
+    let is_zero = equals_zero(rhs.clone());
+    let quotient = Flex::int_div(lhs, Flex::int_mask_fill(rhs, is_zero.clone(), 1i64.into()));
+    let is_zero = Flex::bool_expand(is_zero, quotient.shape());
+    Flex::int_mask_fill(quotient, is_zero, 0i64.into())
+}
+
+/// Computes integer remainders with the sign of the divisor. The remainder is zero if the divisor
+/// is.
+pub(crate) fn int_remainder(lhs: FlexTensor, rhs: FlexTensor) -> FlexTensor {
+    let is_zero = equals_zero(rhs.clone());
+    // The remainder of a division by one is zero.
+    Flex::int_remainder(lhs, Flex::int_mask_fill(rhs, is_zero, 1i64.into()))
+}
+
+pub(crate) fn int_div_scalar(lhs: FlexTensor, rhs: Scalar) -> FlexTensor {
+    match rhs.elem::<i64>() {
+        0 => Flex::int_mul_scalar(lhs, 0i64.into()),
+        _ => Flex::int_div_scalar(lhs, rhs),
+    }
+}
+
+pub(crate) fn int_remainder_scalar(lhs: FlexTensor, rhs: Scalar) -> FlexTensor {
+    match rhs.elem::<i64>() {
+        0 => Flex::int_mul_scalar(lhs, 0i64.into()),
+        _ => Flex::int_remainder_scalar(lhs, rhs),
+    }
+}
+
+fn equals_zero(tensor: FlexTensor) -> FlexTensor {
+    Flex::int_equal_elem(tensor, 0i64.into(), BoolDType::Native)
 }
 
 /// Clamps the elements. The result is `max` if the limits cross, and NaN where an element or a

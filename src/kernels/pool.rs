@@ -88,7 +88,7 @@ impl PoolWindow {
     }
 
     /// Returns the height and width of the output for an input of shape `x`.
-    fn output(&self, x: &[usize]) -> Result<[usize; 2]> {
+    pub(crate) fn output(&self, x: &[usize]) -> Result<[usize; 2]> {
         let error = || Error::Shape {
             lhs: x.to_vec(),
             rhs: self.kernel.to_vec(),
