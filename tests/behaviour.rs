@@ -625,49 +625,128 @@ fn reductions_of_no_elements_panic_or_agree_on_every_device() {
     }
 }
 
-/// Out-of-range indices are clamped when reading and skipped when writing.
+/// Ops with indices out of range, by name.
+type IndexOp = (&'static str, fn(&WgslDevice) -> TensorData);
+
+const INDEX_OPS: [IndexOp; 11] = {
+    use burn::tensor::IndexingUpdateOp::{Add, Assign};
+    type T<const N: usize> = Tensor<Wgsl, N>;
+    fn x(device: &WgslDevice) -> T<2> {
+        T::from_floats([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device)
+    }
+    fn small(device: &WgslDevice) -> Tensor<Wgsl, 2, Bool> {
+        x(device).lower_elem(2.0)
+    }
+    fn large(device: &WgslDevice) -> Tensor<Wgsl, 2, Bool> {
+        x(device).greater_elem(4.0)
+    }
+    fn grid(device: &WgslDevice) -> Tensor<Wgsl, 2, Int> {
+        Tensor::from_ints([[-5, 1, 99], [2, -1, 3]], device)
+    }
+    fn list(device: &WgslDevice) -> Tensor<Wgsl, 1, Int> {
+        Tensor::from_ints([7, 0, -3], device)
+    }
+    fn rows(device: &WgslDevice) -> Tensor<Wgsl, 2, Int> {
+        Tensor::from_ints([[0, 1], [2, 0], [-1, 1], [1, 2]], device)
+    }
+    fn values(device: &WgslDevice) -> T<1> {
+        T::from_floats([10.0, 20.0, 30.0, 40.0], device)
+    }
+    [
+        ("float_gather: index -5 is out of range for axis 1 of size 3", |device| {
+            x(device).gather(1, grid(device)).into_data()
+        }),
+        ("float_scatter_add: index -5 is out of range for axis 1 of size 3", |device| {
+            x(device).scatter(1, grid(device), x(device), Add).into_data()
+        }),
+        ("float_select: index 7 is out of range for axis 0 of size 2", |device| {
+            x(device).select(0, list(device)).into_data()
+        }),
+        ("float_select_add: index 7 is out of range for axis 1 of size 3", |device| {
+            x(device).select_assign(1, list(device), x(device), Add).into_data()
+        }),
+        ("float_gather_nd: index 2 is out of range for axis 0 of size 2", |device| {
+            x(device).gather_nd::<2, 1>(rows(device)).into_data()
+        }),
+        ("float_scatter_nd: index 2 is out of range for axis 0 of size 2", |device| {
+            x(device).scatter_nd::<2, 1>(rows(device), values(device), Add).into_data()
+        }),
+        ("float_scatter_nd: index 2 is out of range for axis 0 of size 2", |device| {
+            x(device).scatter_nd::<2, 1>(rows(device), values(device), Assign).into_data()
+        }),
+        ("embedding: index -5 is out of range for axis 0 of size 2", |device| {
+            burn::tensor::module::embedding(x(device), grid(device)).into_data()
+        }),
+        ("bool_scatter_or: index -5 is out of range for axis 1 of size 3", |device| {
+            small(device).scatter(1, grid(device), large(device), Add).int().into_data()
+        }),
+        ("bool_select_or: index 7 is out of range for axis 1 of size 3", |device| {
+            small(device).select_assign(1, list(device), large(device), Add).int().into_data()
+        }),
+        ("int_gather: index -5 is out of range for axis 0 of size 2", |device| {
+            x(device).int().gather(0, grid(device)).into_data()
+        }),
+    ]
+};
+
+/// Kernels cannot panic: they clamp indices out of range when reading and skip them when writing.
 #[test]
-fn out_of_range_indices_give_equal_results_on_every_device() {
-    let results = |device: &WgslDevice| {
-        let x = Tensor::<Wgsl, 2>::from_floats([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device);
-        let indices_2d = Tensor::<Wgsl, 2, Int>::from_ints([[-5, 1, 99], [2, -1, 3]], device);
-        let indices = Tensor::<Wgsl, 1, Int>::from_ints([7, 0, -3], device);
-        let nd_indices =
-            Tensor::<Wgsl, 2, Int>::from_ints([[0, 1], [2, 0], [-1, 1], [1, 2]], device);
-        let values = Tensor::<Wgsl, 1>::from_floats([10.0, 20.0, 30.0, 40.0], device);
-        let embedding = burn::tensor::module::embedding(x.clone(), indices_2d.clone());
-        let add = burn::tensor::IndexingUpdateOp::Add;
-        let (small, large) = (x.clone().lower_elem(2.0), x.clone().greater_elem(4.0));
-        [
-            x.clone().gather(1, indices_2d.clone()).into_data(),
-            x.clone().scatter(1, indices_2d.clone(), x.clone(), add).into_data(),
-            x.clone().select(0, indices.clone()).into_data(),
-            x.clone().select_assign(1, indices.clone(), x.clone(), add).into_data(),
-            x.clone().gather_nd::<2, 1>(nd_indices.clone()).into_data(),
-            x.clone().scatter_nd::<2, 1>(nd_indices.clone(), values.clone(), add).into_data(),
-            x.clone()
-                .scatter_nd::<2, 1>(nd_indices, values, burn::tensor::IndexingUpdateOp::Assign)
-                .into_data(),
-            embedding.into_data(),
-            small.clone().scatter(1, indices_2d.clone(), large.clone(), add).float().into_data(),
-            small.select_assign(1, indices, large, add).float().into_data(),
-            x.int().gather(0, indices_2d).into_data().convert::<f32>(),
-        ]
-    };
-    let expected = results(&WgslDevice::Cpu);
-    assert_eq!(
-        expected[0].to_vec::<f32>().expect("gather returns f32"),
-        [1.0, 2.0, 3.0, 6.0, 4.0, 6.0]
-    );
-    assert_eq!(
-        expected[1].to_vec::<f32>().expect("scatter returns f32"),
-        [1.0, 4.0, 3.0, 4.0, 5.0, 10.0]
-    );
+fn kernels_clamp_or_skip_indices_out_of_range() {
+    let expected: [&[f32]; 11] = [
+        &[1.0, 2.0, 3.0, 6.0, 4.0, 6.0],
+        &[1.0, 4.0, 3.0, 4.0, 5.0, 10.0],
+        &[4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 1.0, 2.0, 3.0],
+        &[3.0, 2.0, 3.0, 9.0, 5.0, 6.0],
+        &[2.0, 4.0, 2.0, 6.0],
+        &[1.0, 12.0, 3.0, 4.0, 5.0, 46.0],
+        &[1.0, 10.0, 3.0, 4.0, 5.0, 40.0],
+        &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 4.0, 5.0, 6.0, 4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+        &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+        &[1.0, 0.0, 0.0, 1.0, 0.0, 0.0],
+        &[1.0, 5.0, 6.0, 4.0, 2.0, 6.0],
+    ];
     for device in gpus() {
-        for (index, (value, expected)) in results(&device).iter().zip(&expected).enumerate() {
-            assert_close(&format!("result {index} on {device}"), value, expected, common::CLOSE);
+        for ((op, compute), expected) in INDEX_OPS.into_iter().zip(expected) {
+            let result: Vec<f32> = compute(&device).iter().collect();
+            assert_eq!(result, expected, "on {device}, not {op}");
         }
     }
+}
+
+#[test]
+fn the_cpu_panics_at_indices_out_of_range() {
+    for (message, compute) in INDEX_OPS {
+        let text = panic_message(move || drop(compute(&WgslDevice::Cpu)));
+        assert!(text.contains(message), "{text}");
+    }
+}
+
+/// A label or a token out of range must not train in silence.
+#[test]
+fn the_cpu_panics_at_labels_and_tokens_out_of_range() {
+    use burn::nn::EmbeddingConfig;
+    use burn::nn::loss::{CTCLossConfig, CrossEntropyLossConfig};
+    type B = Autodiff<Wgsl>;
+    let device = WgslDevice::Cpu;
+    let text = panic_message(move || {
+        let loss = CrossEntropyLossConfig::new().init::<B>(&device);
+        let logits = Tensor::<B, 2>::ones([2, 4], &device);
+        drop(loss.forward(logits, Tensor::from_ints([3, 7], &device)));
+    });
+    assert!(text.contains("gather") && text.contains("index 7"), "{text}");
+    assert!(text.contains("size 4"), "{text}");
+    let text = panic_message(move || {
+        let embedding = EmbeddingConfig::new(10, 3).init::<B>(&device);
+        drop(embedding.forward(Tensor::from_ints([[0, 99]], &device)));
+    });
+    assert!(text.contains("embedding: index 99 is out of range for axis 0 of size 10"), "{text}");
+    let text = panic_message(move || {
+        let ints = |values: &[i32]| Tensor::<B, 1, Int>::from_ints(values, &device);
+        let log_probs = Tensor::<B, 3>::zeros([5, 1, 4], &device);
+        let targets = ints(&[1, 7]).unsqueeze();
+        drop(CTCLossConfig::new().init().forward(log_probs, targets, ints(&[5]), ints(&[2])));
+    });
+    assert!(text.contains("ctc_loss: label 7 is out of range for 4 classes"), "{text}");
 }
 
 #[test]

@@ -144,7 +144,7 @@ macro_rules! module_contract {
             ) -> F = {
                 let sequences = ctc::Sequences { targets, input_lengths, target_lengths, blank };
                 ctc::ctc_loss(log_probs, sequences)
-            };
+            }, else cpu;
             ctc_loss_backward(
                 log_probs: F, targets: Indices, input_lengths: Indices, target_lengths: Indices,
                 grad_loss: F, blank: Size,

@@ -1,7 +1,29 @@
-//! The gradient of the connectionist temporal classification (CTC) loss, which burn-flex lacks.
+//! The connectionist temporal classification (CTC) loss with checked labels, and its gradient, which
+//! burn-flex lacks.
 
+use burn_backend::ops::ModuleOps;
 use burn_backend::{TensorData, TensorMetadata};
-use burn_flex::FlexTensor;
+use burn_flex::{Flex, FlexTensor};
+
+/// Computes the CTC losses `[batch]`; arguments as in [`ctc_loss_backward`].
+///
+/// # Panics
+///
+/// Panics if a target is not a class.
+pub(crate) fn ctc_loss(
+    log_probs: FlexTensor,
+    targets: FlexTensor,
+    input_lengths: FlexTensor,
+    target_lengths: FlexTensor,
+    blank: usize,
+) -> FlexTensor {
+    let classes = log_probs.shape()[2];
+    let outside = |label: &i64| !(0..classes as i64).contains(label);
+    if let Some(label) = targets.clone().into_data().iter::<i64>().find(outside) {
+        panic!("ctc_loss: label {label} is out of range for {classes} classes");
+    }
+    Flex::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank)
+}
 
 /// Computes the gradient of the CTC loss with respect to `log_probs` `[steps, batch, classes]`,
 /// from targets `[batch, labels]`, input lengths `[batch]`, target lengths `[batch]` and the

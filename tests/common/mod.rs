@@ -15,7 +15,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use burn_backend::{Backend, TensorData};
 use burn_wgsl::WgslDevice;
 use burn_wgsl::backend::call::Value;
-use burn_wgsl::device::ResolvedDevice;
+use burn_wgsl::device::{ResolvedDevice, set_quiet};
 use burn_wgsl::kernels::common::cases::Case;
 use burn_wgsl::kernels::common::table::Reference;
 
@@ -33,6 +33,8 @@ pub fn devices() -> Vec<WgslDevice> {
 /// Returns the GPUs of this machine, including the software adapter.
 pub fn gpus() -> Vec<WgslDevice> {
     let _ = env_logger::builder().is_test(true).try_init();
+    // Tests name their devices; the message that there is no GPU would be noise.
+    set_quiet(true);
     let required = std::env::var("BURN_WGSL_TEST_REQUIRE").unwrap_or_default();
     let mut gpus = Vec::new();
     for device in [WgslDevice::Software, WgslDevice::Gpu(0)] {
