@@ -199,6 +199,21 @@ fn primitive(shape: [usize; 2], device: &WgslDevice) -> burn_wgsl::WgslTensor {
     }
 }
 
+#[test]
+fn uploading_data_of_the_wrong_size_is_an_error() {
+    for device in gpus() {
+        let Ok(ResolvedDevice::Adapter(index)) = device.resolve() else { continue };
+        let runtime = Runtime::of(index).expect("the device opens");
+        for (dtype, len) in [(tensor::DType::F32, 24), (tensor::DType::F16, 8)] {
+            let upload = |bytes| tensor::Tensor::upload(&runtime, &[5], dtype, bytes);
+            let error = upload(&vec![0; len]).expect_err("the data is too long or too short");
+            assert!(matches!(error, tensor::Error::DataSize { .. }), "{error}");
+        }
+        let rounded_up = tensor::Tensor::upload(&runtime, &[5], tensor::DType::F16, &[0; 12]);
+        assert!(rounded_up.is_ok());
+    }
+}
+
 /// `Debug` of a tensor prints no elements and no state of the memory pool.
 #[test]
 fn debug_prints_shape_type_and_device() {

@@ -12,7 +12,7 @@ use burn_backend::{Backend, TensorData, TensorMetadata, get_device_settings};
 use burn_flex::{Flex, FlexDevice};
 use burn_std::{FloatDType, Shape, Slice};
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{SUMMED, assert_close, gpus, panic_message, serial_guard};
+use common::{SUMMED, assert_close, devices, gpus, panic_message, serial_guard};
 
 /// Runs `f` and panics if an op falls back to the CPU. Calls run one at a time, because fallbacks
 /// are counted per process.
@@ -206,6 +206,39 @@ fn quantise_with_scales<B: Backend>(
     let scales = B::float_from_data(scales.clone(), device);
     let tensor = B::float_from_data(data.clone(), device);
     read::<B>(B::quantize(tensor, scheme, QuantizationParametersPrimitive { scales }))
+}
+
+#[test]
+fn quantising_with_missing_or_surplus_scales_panics() {
+    for device in devices() {
+        let schemes = [(QuantLevel::Tensor, [0, 2]), (QuantLevel::block([16]), [3, 5])];
+        for (level, counts) in schemes {
+            let scheme = scheme(QuantValue::Q8S, level);
+            for count in counts {
+                let text = panic_message(move || {
+                    let data = TensorData::new(vec![0.5f32; 64], [4, 16]);
+                    let scales = TensorData::new(vec![0.1f32; count], [count]);
+                    quantise_with_scales::<Wgsl>(&data, &scales, &scheme, &device);
+                });
+                assert!(text.contains("[4, 16]") && text.contains("scale"), "{text} on {device}");
+            }
+        }
+    }
+}
+
+/// Views can have more elements than their memory, but not more than 32-bit indices address.
+#[test]
+fn expanding_beyond_32_bit_indices_panics() {
+    for device in gpus() {
+        let text = panic_message(move || {
+            let data = TensorData::new(vec![0.5f32], [1, 1]);
+            let tensor = Wgsl::float_from_data(data, &device);
+            let scheme = scheme(QuantValue::Q8S, QuantLevel::Tensor);
+            let tensor = Wgsl::quantize_dynamic(tensor, &scheme);
+            drop(Wgsl::q_expand(tensor, [1 << 20, 1 << 20].into()));
+        });
+        assert!(text.contains("q_expand") && text.contains("32-bit index"), "{text}");
+    }
 }
 
 #[test]

@@ -91,6 +91,9 @@ impl BoolTensorOps<Wgsl> for Wgsl {
             let found = data.iter::<i32>().next().unwrap_or(0);
             return context.finish(argwhere::argwhere(tensor, &counts, found as usize));
         }
+        if !HAS_CPU {
+            fail_without_cpu(op);
+        }
         context.record_fallback();
         let data = into_data(tensor).await.unwrap_or_else(|error| fail(&error));
         let tensor = Flex::bool_from_data(data, &burn_flex::FlexDevice);

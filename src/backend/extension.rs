@@ -64,7 +64,8 @@ impl Wgsl {
 ///
 /// # Panics
 ///
-/// Panics if the row takes another number of tensors, or the device fails.
+/// Panics if the row takes another number of tensors, if the device fails, and if no kernel supports
+/// the tensors in a build without the CPU backend.
 pub fn apply<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
     let mut context = OpContext::new(row.name, Conversion::Compute);
     tensors.iter().for_each(|tensor| context.register(tensor));
@@ -75,6 +76,9 @@ pub fn apply<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
             (Some(tensor), None) => context.finish(elementwise::unary(row, tensor)),
             (None, _) => panic!("{}: an op needs an operand", row.name),
         };
+    }
+    if !HAS_CPU {
+        fail_without_cpu(row.name);
     }
     context.record_fallback();
     let mut inputs = tensors.into_iter().map(|tensor| tensor.into_cpu(&context));

@@ -12,7 +12,8 @@ macro_rules! quantized_contract {
     ($apply:ident) => {
         $apply! {
             quantize(tensor: F, scheme: Scheme, qparams: QParams) -> Q =
-                GpuQuantized::new(scheme, |format| quantized::quantize(tensor, qparams, format));
+                GpuQuantized::new(scheme, |format| quantized::quantize(tensor, qparams, format)),
+                else cpu;
             quantize_dynamic(tensor: F, scheme: Scheme) -> Q =
                 GpuQuantized::new(scheme, |format| quantized::quantize_dynamic(tensor, format));
             dequantize(tensor: Q, dtype: FloatType) -> F = quantized::dequantize(&tensor.values);

@@ -10,6 +10,7 @@ mod elementwise;
 mod index;
 mod interpolate;
 mod norm;
+mod quantized;
 mod reduce;
 
 pub(crate) use conv::*;
@@ -18,4 +19,5 @@ pub(crate) use elementwise::*;
 pub(crate) use index::*;
 pub(crate) use interpolate::*;
 pub(crate) use norm::*;
+pub(crate) use quantized::*;
 pub(crate) use reduce::*;

@@ -33,6 +33,19 @@ pub enum Error {
         /// The shape of the tensor.
         shape: Vec<usize>,
     },
+    /// The uploaded data does not have the size of the tensor.
+    #[error(
+        "a tensor of shape {shape:?} has {expected} bytes, padded to 32-bit words, but the data has \
+         {found}"
+    )]
+    DataSize {
+        /// The shape of the tensor.
+        shape: Vec<usize>,
+        /// The size of the tensor in bytes.
+        expected: u64,
+        /// The size of the data in bytes.
+        found: u64,
+    },
     /// No kernel supports this option.
     #[error("{0} is not supported")]
     Unsupported(&'static str),

@@ -51,14 +51,18 @@ impl Tensor {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Tensor::empty`].
+    /// Returns an error if `bytes` does not have the size of the tensor, and the errors of
+    /// [`Tensor::empty`].
     pub fn upload(
         runtime: &Arc<Runtime>,
         shape: &[usize],
         dtype: DType,
         bytes: &[u8],
     ) -> Result<Self> {
-        debug_assert_eq!(checked_bytes(shape, dtype)?, bytes.len() as u64);
+        let (expected, found) = (checked_bytes(shape, dtype)?, bytes.len() as u64);
+        if expected != found {
+            return Err(Error::DataSize { shape: shape.to_vec(), expected, found });
+        }
         let allocation = Arc::new(runtime.upload(bytes)?);
         let layout = Layout::contiguous(shape);
         Ok(Self { runtime: runtime.clone(), allocation, layout, dtype })

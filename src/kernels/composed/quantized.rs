@@ -88,6 +88,14 @@ pub fn quantize_dynamic(tensor: Tensor, format: QuantFormat) -> Result<Quantized
 /// number of blocks.
 pub fn quantize(tensor: Tensor, scales: Tensor, format: QuantFormat) -> Result<Quantized> {
     let shape: Shape = tensor.shape().into();
+    let (blocks, _) = format.blocks(&shape)?;
+    if scales.len() != blocks {
+        return Err(Error::Shape {
+            lhs: shape.to_vec(),
+            rhs: scales.shape().to_vec(),
+            rule: "quantisation needs one scale per tensor, or per block",
+        });
+    }
     let (words, scales) = quantize::quantize(tensor, scales, format)?;
     Quantized::new(words, &shape, scales, format)
 }
@@ -167,8 +175,10 @@ pub fn slice(tensor: Quantized, axes: &[SliceAxis]) -> Result<Quantized> {
 ///
 /// # Errors
 ///
-/// Returns an error if the tensor does not broadcast to the shape.
+/// Returns an error if the tensor does not broadcast to the shape, or the shape has more elements
+/// than a 32-bit index can address.
 pub fn expand(tensor: Quantized, shape: &[usize]) -> Result<Quantized> {
+    views::check_addressable(shape)?;
     map_layout(tensor, |layout| views::expand_layout(layout, shape))
 }
 

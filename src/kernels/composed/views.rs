@@ -79,7 +79,7 @@ pub(super) fn expand_layout(layout: &Layout, shape: &[usize]) -> Result<Layout> 
 
 /// Returns an error if a shape has more elements than a 32-bit index can address. Views can have
 /// more elements than their memory.
-fn check_addressable(shape: &[usize]) -> Result<()> {
+pub(super) fn check_addressable(shape: &[usize]) -> Result<()> {
     match checked_len(shape) {
         Some(len) if u32::try_from(len).is_ok() => Ok(()),
         _ => Err(Error::TooManyElements { shape: shape.to_vec() }),

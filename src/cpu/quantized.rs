@@ -1,0 +1,33 @@
+//! Quantisation.
+
+use burn_backend::TensorMetadata;
+use burn_backend::ops::QTensorOps;
+use burn_backend::quantization::QuantizationParametersPrimitive;
+use burn_flex::{Flex, FlexQTensor, FlexTensor};
+use burn_std::quantization::{QuantLevel, QuantScheme};
+
+/// Quantises floats with the given scales.
+///
+/// # Panics
+///
+/// Panics unless there is one scale per tensor, or per block. burn-flex ignores surplus scales and
+/// drops the blocks of missing ones.
+pub(crate) fn quantize(
+    tensor: FlexTensor,
+    scheme: &QuantScheme,
+    qparams: QuantizationParametersPrimitive<Flex>,
+) -> FlexQTensor {
+    let (shape, scales) = (tensor.shape(), qparams.scales.shape());
+    let blocks = match scheme.level {
+        QuantLevel::Tensor => 1,
+        QuantLevel::Block(block) => shape.num_elements() / block.num_elements().max(1),
+    };
+    assert!(
+        scales.num_elements() == blocks,
+        "quantize: a tensor of shape {:?} needs {blocks} scales, one per tensor or per block, but \
+         the scales have shape {:?}",
+        shape.as_slice(),
+        scales.as_slice(),
+    );
+    Flex::quantize(tensor, scheme, qparams)
+}
