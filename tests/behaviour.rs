@@ -823,6 +823,7 @@ fn axis_out_of_range_panics_with_the_op_name() {
 fn invalid_sizes_panic_on_every_device() {
     use burn::nn::pool::{AvgPool2dConfig, MaxPool2dConfig};
     use burn::tensor::module::max_pool2d_with_indices;
+    type Pool = fn(Tensor<Wgsl, 4>);
     for device in devices() {
         let image = move || Tensor::<Wgsl, 4>::ones([1, 2, 6, 6], &device);
         let text = panic_message(move || {
@@ -837,7 +838,7 @@ fn invalid_sizes_panic_on_every_device() {
         });
         assert!(text.contains("stride"), "{text}");
         // Windows larger than the padded input.
-        let pools: [(&str, fn(Tensor<Wgsl, 4>)); 3] = [
+        let pools: [(&str, Pool); 3] = [
             ("max_pool2d", |x| drop(MaxPool2dConfig::new([9, 9]).init().forward(x))),
             ("max_pool2d_with_indices", |x| {
                 let (kernel, one) = ([9, 9], [1, 1]);
