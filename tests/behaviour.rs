@@ -236,7 +236,7 @@ fn debug_prints_shape_type_and_device() {
     for device in gpus() {
         let Ok(ResolvedDevice::Adapter(index)) = device.resolve() else { continue };
         let runtime = Runtime::of(index).expect("the device opens");
-        let tensor = tensor::Tensor::empty(&runtime, &[20, 30], tensor::DType::F32, &[])
+        let tensor = tensor::Tensor::empty(&runtime, &[20, 30], tensor::DType::F32)
             .expect("the device has memory");
         let text = format!("{tensor:?} {:?}", tensor.buffer());
         assert!(text.contains("[20, 30]") && text.contains("F32"), "{text}");
