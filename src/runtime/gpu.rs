@@ -10,7 +10,7 @@ use super::RuntimeError;
 use super::allocation::Buffer;
 use super::events::Observers;
 use super::faults::{Fault, Faults};
-use crate::device::{AdapterInfo, CAN_BLOCK, OpenDevice};
+use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
 
 /// An opened wgpu device.
 pub(crate) struct Gpu {
@@ -203,10 +203,13 @@ impl Gpu {
 
     /// Creates a buffer for tensors. Returns `None` if the device is out of memory.
     pub fn create_tensor_buffer(&self, size: u64) -> Option<Arc<Buffer>> {
+        if self.info.kind == AdapterKind::Software && !host_has_memory(size) {
+            return None;
+        }
         let usage = wgpu::BufferUsages::STORAGE
             | wgpu::BufferUsages::COPY_SRC
             | wgpu::BufferUsages::COPY_DST;
-        let raw = self.create_buffer("tensors", size, usage).ok()?;
+        let raw = self.create_buffer("tensors", size, usage, false).ok()?;
         let id = self.next_buffer_id.fetch_add(1, Ordering::Relaxed);
         Some(Arc::new(Buffer { id, raw }))
     }
@@ -217,13 +220,14 @@ impl Gpu {
         label: &str,
         size: u64,
         usage: wgpu::BufferUsages,
+        mapped_at_creation: bool,
     ) -> Result<wgpu::Buffer, wgpu::Error> {
         let create = || {
             self.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(label),
                 size,
                 usage,
-                mapped_at_creation: false,
+                mapped_at_creation,
             })
         };
         self.with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], create)
@@ -252,4 +256,14 @@ impl Gpu {
     pub fn readback_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {
         RuntimeError::Readback { device: self.name(), message: error.to_string() }
     }
+}
+
+/// Returns whether the host can allocate the memory for a buffer of a software adapter.
+///
+/// Such an adapter uses the memory of the host. Mesa's does not notice when there is none, and
+/// crashes when it writes to the buffer. wgpu allocates memory for several buffers at once.
+fn host_has_memory(size: u64) -> bool {
+    const BLOCK: u64 = 256 << 20;
+    let Ok(bytes) = usize::try_from(size.max(BLOCK)) else { return false };
+    !CAN_BLOCK || Vec::<u8>::new().try_reserve_exact(bytes).is_ok()
 }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
@@ -25,37 +26,56 @@ const MIN_READBACK_BUFFER: u64 = 64 << 10;
 const READBACK_PIECES: usize = 2;
 /// Maximum size of the unused buffers for readbacks that are kept, in bytes.
 const KEPT_READBACK_BYTES: u64 = 32 << 20;
-/// Maximum size of the pieces of uploads in flight, in bytes.
-const UPLOADS_IN_FLIGHT: u64 = 32 << 20;
+/// Maximum number of buffers for uploads: the host fills one while the device copies from others.
+const UPLOAD_BUFFERS: usize = 4;
 
 /// The staging memory of a device.
 #[derive(Default)]
 pub(crate) struct Staging {
-    /// The large uploads in flight: their submissions and sizes in bytes.
-    uploads: Mutex<VecDeque<(wgpu::SubmissionIndex, u64)>>,
+    /// Buffers for large uploads, in the order of their last use. They are kept, because a driver
+    /// may crash when it maps new memory while there is hardly any.
+    upload_buffers: Mutex<VecDeque<UploadBuffer>>,
     /// Unused buffers for readbacks.
     readback_buffers: Mutex<Vec<wgpu::Buffer>>,
 }
 
+/// A buffer for a piece of an upload.
+struct UploadBuffer {
+    raw: wgpu::Buffer,
+    /// The submission that copies from the buffer.
+    submission: wgpu::SubmissionIndex,
+    /// Whether the copy has finished and the buffer is mapped again.
+    mapped: Arc<AtomicBool>,
+}
+
 impl Staging {
-    /// Registers a piece of an upload. Returns the submission that the caller must wait for,
-    /// because too much is in flight.
-    fn register(
-        &self,
-        submission: wgpu::SubmissionIndex,
-        bytes: u64,
-    ) -> Option<wgpu::SubmissionIndex> {
-        let mut uploads = self.uploads.lock();
-        uploads.push_back((submission, bytes));
-        let mut in_flight: u64 = uploads.iter().map(|(_, bytes)| bytes).sum();
-        let mut overdue = None;
-        while in_flight > UPLOADS_IN_FLIGHT
-            && let Some((submission, bytes)) = uploads.pop_front()
-        {
-            in_flight -= bytes;
-            overdue = Some(submission);
+    /// Returns a mapped buffer for a piece of an upload. Waits if all of them are in use.
+    fn take_upload_buffer(&self, gpu: &Gpu) -> Result<Option<wgpu::Buffer>, RuntimeError> {
+        let mut buffers = self.upload_buffers.lock();
+        let oldest_is_mapped =
+            buffers.front().is_some_and(|buffer| buffer.mapped.load(Ordering::Acquire));
+        if !oldest_is_mapped && buffers.len() < UPLOAD_BUFFERS {
+            let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
+            if let Ok(buffer) = gpu.create_buffer("upload", PIECE, usage, true) {
+                return Ok(Some(buffer));
+            }
         }
-        overdue
+        let Some(oldest) = buffers.pop_front() else { return Ok(None) };
+        drop(buffers);
+        if !oldest_is_mapped {
+            gpu.wait(Some(oldest.submission))?;
+        }
+        Ok(oldest.mapped.load(Ordering::Acquire).then_some(oldest.raw))
+    }
+
+    /// Maps a buffer again when `submission` has copied from it, for the next upload.
+    fn keep_upload_buffer(&self, raw: wgpu::Buffer, submission: wgpu::SubmissionIndex) {
+        let mapped = Arc::new(AtomicBool::new(false));
+        raw.map_async(wgpu::MapMode::Write, .., {
+            let mapped = mapped.clone();
+            move |result| mapped.store(result.is_ok(), Ordering::Release)
+        });
+        self.upload_buffers.lock().push_back(UploadBuffer { raw, submission, mapped });
     }
 
     /// Returns a buffer for a readback of `bytes` bytes.
@@ -67,7 +87,8 @@ impl Staging {
         drop(buffers);
         let size = bytes.next_power_of_two().max(MIN_READBACK_BUFFER);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
-        gpu.create_buffer("readback", size, usage).map_err(|error| gpu.readback_error(&error))
+        gpu.create_buffer("readback", size, usage, false)
+            .map_err(|error| gpu.readback_error(&error))
     }
 
     /// Keeps an unmapped buffer for another readback, or destroys it.
@@ -202,41 +223,60 @@ impl Runtime {
             state.recorder.upload(gpu, &allocation, data);
             return Ok(allocation);
         }
-        // A queue write runs before the commands that are submitted after it. Those recorded before
-        // this upload may use the same memory, so they are submitted first.
+        // Commands recorded before this upload may use the same memory, so they are submitted first.
         state.recorder.submit(gpu);
         drop(state);
-        let Some(placement) = allocation.placement() else { return Ok(allocation) };
-        let mut offset = placement.offset;
+        let mut offset = 0;
         for piece in data.chunks(PIECE as usize) {
-            let len = padded(piece.len() as u64);
-            let view = match wgpu::BufferSize::new(len) {
-                Some(len) if !gpu.faults.strikes(Fault::Upload) => gpu
-                    .with_error_scopes(&[wgpu::ErrorFilter::OutOfMemory], || {
-                        gpu.queue.write_buffer_with(&placement.buffer.raw, offset, len)
-                    })
-                    .ok()
-                    .flatten(),
-                _ => None,
-            };
-            let Some(mut view) = view else {
-                return Err(self.out_of_memory(data.len() as u64));
-            };
-            view.slice(..piece.len()).copy_from_slice(piece);
-            drop(view);
-            offset += len;
             let serial = gpu.serial();
             allocation.set_written(serial);
-            let submission = gpu.submit(None);
+            if !self.upload_piece(&allocation, offset, piece)? {
+                return Err(self.out_of_memory(data.len() as u64));
+            }
             gpu.check()?;
             gpu.check_results(serial)?;
-            if let Some(submission) = self.staging.register(submission, len)
-                && CAN_BLOCK
-            {
-                gpu.wait(Some(submission))?;
-            }
+            offset += piece.len() as u64;
         }
         Ok(allocation)
+    }
+
+    /// Submits the upload of a piece to `offset` in an allocation. Returns `false` if there is no
+    /// staging memory.
+    fn upload_piece(
+        &self,
+        allocation: &Allocation,
+        offset: u64,
+        piece: &[u8],
+    ) -> Result<bool, RuntimeError> {
+        let gpu = &self.gpu;
+        let Some(placement) = allocation.placement() else { return Ok(false) };
+        let (target, offset) = (&placement.buffer.raw, placement.offset + offset);
+        let len = padded(piece.len() as u64);
+        if gpu.faults.strikes(Fault::Upload) {
+            return Ok(false);
+        }
+        if !CAN_BLOCK {
+            // A browser has staging memory of its own.
+            let view = wgpu::BufferSize::new(len)
+                .and_then(|len| gpu.queue.write_buffer_with(target, offset, len));
+            let Some(mut view) = view else { return Ok(false) };
+            view.slice(..piece.len()).copy_from_slice(piece);
+            drop(view);
+            gpu.submit(None);
+            return Ok(true);
+        }
+        let Some(staging) = self.staging.take_upload_buffer(gpu)? else { return Ok(false) };
+        let mut view =
+            staging.get_mapped_range_mut(..len).map_err(|error| gpu.readback_error(&error))?;
+        view.slice(..piece.len()).copy_from_slice(piece);
+        drop(view);
+        staging.unmap();
+        let mut encoder =
+            gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        encoder.copy_buffer_to_buffer(&staging, 0, target, offset, len);
+        let submission = gpu.submit(Some(encoder.finish()));
+        self.staging.keep_upload_buffer(staging, submission);
+        Ok(true)
     }
 
     /// Reads the first `bytes` bytes of each `(allocation, bytes)` pair in `ranges`, with one
