@@ -58,6 +58,22 @@ impl Layout {
         if self.is_empty() { 0 } else { self.shape.iter().product() }
     }
 
+    /// Returns the first position after all elements; `None` if an element is at a negative position
+    /// or positions overflow.
+    pub(crate) fn end(&self) -> Option<u64> {
+        if self.is_empty() {
+            return Some(0);
+        }
+        let (mut first, mut last) =
+            (i64::try_from(self.offset).ok()?, i64::try_from(self.offset).ok()?);
+        for (&size, &stride) in self.shape.iter().zip(&self.strides) {
+            let span = i64::try_from(size - 1).ok()?.checked_mul(stride as i64)?;
+            let bound = if span < 0 { &mut first } else { &mut last };
+            *bound = bound.checked_add(span)?;
+        }
+        (first >= 0).then_some(last as u64 + 1)
+    }
+
     /// Returns whether there are no elements.
     pub fn is_empty(&self) -> bool {
         self.shape.contains(&0)
@@ -287,6 +303,19 @@ pub fn collapse(layouts: &[&Layout]) -> (Shape, SmallVec<[Strides; 4]>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_end_of_a_layout_is_after_its_last_position() {
+        let layout = Layout::contiguous(&[3, 4]);
+        assert_eq!(layout.end(), Some(12));
+        assert_eq!(layout.flip(&[0, 1]).end(), Some(12));
+        assert_eq!(layout.narrow(1, 1, 2).end(), Some(11));
+        assert_eq!(Layout::contiguous(&[3, 0]).end(), Some(0));
+        let below = Layout { offset: 3, ..layout.flip(&[0]) };
+        assert_eq!(below.end(), None);
+        let overflowing = Layout { shape: smallvec![3], strides: smallvec![isize::MAX], offset: 0 };
+        assert_eq!(overflowing.end(), None);
+    }
 
     /// Returns the position of every element in row-major order, as the reference for views.
     fn positions(layout: &Layout) -> Vec<isize> {

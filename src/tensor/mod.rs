@@ -124,15 +124,38 @@ impl Tensor {
     }
 
     /// Returns a view: the same allocation with another layout.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an element of the view is outside the allocation.
     #[must_use]
     pub fn view(&self, layout: Layout) -> Self {
-        Self { layout, ..self.clone() }
+        let (runtime, allocation) = (self.runtime.clone(), self.allocation.clone());
+        Self { runtime, allocation, layout, dtype: self.dtype }.checked()
     }
 
     /// Reinterprets the elements as another type, with the same allocation and layout.
+    ///
+    /// # Panics
+    ///
+    /// Panics if an element of the result is outside the allocation.
     #[must_use]
     pub fn bitcast(mut self, dtype: DType) -> Self {
         self.dtype = dtype;
+        self.checked()
+    }
+
+    /// Panics if an element is outside the allocation, because kernels do not check their indices.
+    fn checked(self) -> Self {
+        let end = self.layout.end().and_then(|end| end.checked_mul(self.dtype.size()));
+        assert!(
+            end.is_some_and(|end| end <= self.allocation.bytes()),
+            "a view of shape {:?}, strides {:?} and offset {} exceeds {} bytes",
+            self.layout.shape,
+            self.layout.strides,
+            self.layout.offset,
+            self.allocation.bytes()
+        );
         self
     }
 

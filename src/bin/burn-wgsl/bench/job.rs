@@ -10,6 +10,12 @@ pub trait Job {
     /// Runs the work once.
     fn run(&mut self);
 
+    /// Returns whether only the host's time counts: the clock stops before the host waits for the
+    /// device.
+    fn is_host_time(&self) -> bool {
+        false
+    }
+
     /// Returns the maximum number of runs whose inputs can be created at once.
     fn max_runs(&self) -> usize {
         usize::MAX
@@ -27,4 +33,31 @@ impl<R, F: FnMut() -> R> Job for OpJob<F> {
 /// Returns a job that calls `run` and consumes no inputs.
 pub fn op<R>(run: impl FnMut() -> R + 'static) -> Box<dyn Job> {
     Box::new(OpJob(run))
+}
+
+/// A job of which only the host's time counts.
+struct HostJob(Box<dyn Job>);
+
+impl Job for HostJob {
+    fn create_inputs(&mut self, runs: usize) {
+        self.0.create_inputs(runs);
+    }
+
+    fn run(&mut self) {
+        self.0.run();
+    }
+
+    fn is_host_time(&self) -> bool {
+        true
+    }
+
+    fn max_runs(&self) -> usize {
+        // The host must not have to wait for earlier submissions.
+        self.0.max_runs().min(64)
+    }
+}
+
+/// Returns `job` with only the host's time counted.
+pub fn host_time(job: Box<dyn Job>) -> Box<dyn Job> {
+    Box::new(HostJob(job))
 }

@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::cost::Cost;
-use super::job::{Job, op};
+use super::job::{Job, host_time, op};
 use super::train;
 
 /// A group of workloads in which a size has the same meaning. The doc comments are help texts.
@@ -33,6 +33,9 @@ pub enum Suite {
     Precision,
     /// Training steps of an MLP, a CNN and a transformer encoder (size: batch size)
     Train,
+    /// The host's time to record small additions (size: number of additions) and training steps
+    /// (size: batch size), without waiting for the device
+    Host,
     /// All suites
     All,
 }
@@ -127,6 +130,8 @@ const TRANSFER: Workload = Workload {
     gpu_only: true,
     ..DEFAULT
 };
+
+const HOST: Workload = Workload { suite: Suite::Host, unit: "batch", gpu_only: true, ..DEFAULT };
 
 /// All workloads, in the order of the report.
 pub const WORKLOADS: &[Workload] = &[
@@ -314,7 +319,56 @@ pub const WORKLOADS: &[Workload] = &[
         prepare: train::transformer,
         ..DEFAULT
     },
+    Workload {
+        name: "record adds",
+        description: "n additions of [16, 16] to one tensor",
+        unit: "n",
+        sizes: &[1000],
+        quick_sizes: &[1000],
+        max_size: 10_000,
+        cost: |n| host_cost(Cost::of_f32_op(0.0, [256.0 * n as f64])),
+        prepare: |n, device| {
+            let (x, y) = (random([16, 16], device), random([16, 16], device));
+            host_time(op(move || (0..n).fold(x.clone(), |sum, _| sum + y.clone())))
+        },
+        ..HOST
+    },
+    Workload {
+        name: "record mlp",
+        description: "the training step of `mlp`",
+        sizes: &[256],
+        quick_sizes: &[256],
+        max_size: 1 << 16,
+        cost: |n| host_cost(train::mlp_cost(n)),
+        prepare: |n, device| host_time(train::mlp(n, device)),
+        ..HOST
+    },
+    Workload {
+        name: "record cnn",
+        description: "the training step of `cnn`",
+        sizes: &[64],
+        quick_sizes: &[64],
+        max_size: 1 << 13,
+        cost: |n| host_cost(train::cnn_cost(n)),
+        prepare: |n, device| host_time(train::cnn(n, device)),
+        ..HOST
+    },
+    Workload {
+        name: "record transformer",
+        description: "the training step of `transformer`",
+        sizes: &[16],
+        quick_sizes: &[16],
+        max_size: 1 << 12,
+        cost: |n| host_cost(train::transformer_cost(n)),
+        prepare: |n, device| host_time(train::transformer(n, device)),
+        ..HOST
+    },
 ];
+
+/// Returns the cost of recording work: it needs the memory, but rates would mean nothing.
+fn host_cost(work: Cost) -> Cost {
+    Cost { flops: 0.0, bytes: 0.0, ..work }
+}
 
 /// Returns a job that multiplies two random `[n, n]` matrices. Also used for the CPU's peak rate.
 pub fn matmul(n: usize, device: &WgslDevice, dtype: FloatDType) -> Box<dyn Job> {
@@ -405,7 +459,7 @@ mod tests {
                 assert!(sizes.iter().all(|size| size <= max_size), "{name}");
             }
             let Cost { flops, bytes, largest_tensor, memory } = cost(sizes[0]);
-            assert!(flops + bytes > 0.0, "{name}");
+            assert!(flops + bytes > 0.0 || *suite == Suite::Host, "{name}");
             assert!(largest_tensor > 0.0 && memory >= largest_tensor, "{name}");
         }
         for suite in Suite::value_variants().iter().filter(|suite| **suite != Suite::All) {
