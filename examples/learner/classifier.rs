@@ -1,0 +1,92 @@
+//! What burn-train needs of a model: batches, a training step and an inference step.
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::module::Module;
+use burn::nn::loss::CrossEntropyLossConfig;
+use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::{Int, Tensor, TensorData};
+use burn::train::{ClassificationOutput, InferenceStep, TrainOutput, TrainStep};
+use digits::data::Samples;
+use digits::model::{Model, SIDE};
+use digits::tensors::int_tensor;
+
+/// An image and its label.
+#[derive(Clone, Debug)]
+pub struct Digit {
+    /// 64 values from 0 to 1, in row-major order.
+    pixels: Vec<f32>,
+    /// From 0 to 9.
+    label: i32,
+}
+
+/// Returns the samples one by one.
+pub fn digits_of(samples: &Samples) -> Vec<Digit> {
+    let images = samples.pixels.chunks(SIDE * SIDE);
+    images
+        .zip(&samples.labels)
+        .map(|(pixels, &label)| Digit { pixels: pixels.to_vec(), label })
+        .collect()
+}
+
+/// Images `[batch, 1, 8, 8]` and labels `[batch]`.
+#[derive(Clone, Debug)]
+pub struct Batch<B: Backend> {
+    images: Tensor<B, 4>,
+    labels: Tensor<B, 1, Int>,
+}
+
+/// Uploads digits as batches.
+#[derive(Clone)]
+pub struct DigitBatcher;
+
+impl<B: Backend> Batcher<B, Digit, Batch<B>> for DigitBatcher {
+    fn batch(&self, digits: Vec<Digit>, device: &B::Device) -> Batch<B> {
+        let pixels: Vec<f32> =
+            digits.iter().flat_map(|digit| digit.pixels.iter().copied()).collect();
+        let pixels = TensorData::new(pixels, [digits.len(), 1, SIDE, SIDE]);
+        let labels = digits.iter().map(|digit| digit.label).collect();
+        Batch { images: Tensor::from_data(pixels, device), labels: int_tensor(labels, device) }
+    }
+}
+
+/// The network of the digits example, with the steps of burn-train.
+#[derive(Module, Debug)]
+pub struct Classifier<B: Backend> {
+    model: Model<B>,
+}
+
+impl<B: Backend> Classifier<B> {
+    pub fn new(model: Model<B>) -> Self {
+        Self { model }
+    }
+
+    pub fn into_model(self) -> Model<B> {
+        self.model
+    }
+
+    fn classify(&self, batch: Batch<B>) -> ClassificationOutput<B> {
+        let logits = self.model.forward(batch.images);
+        let loss = CrossEntropyLossConfig::new().init(&logits.device());
+        let loss = loss.forward(logits.clone(), batch.labels.clone());
+        ClassificationOutput::new(loss, logits, batch.labels)
+    }
+}
+
+impl<B: AutodiffBackend> TrainStep for Classifier<B> {
+    type Input = Batch<B>;
+    type Output = ClassificationOutput<B>;
+
+    fn step(&self, batch: Batch<B>) -> TrainOutput<ClassificationOutput<B>> {
+        let output = self.classify(batch);
+        TrainOutput::new(self, output.loss.backward(), output)
+    }
+}
+
+impl<B: Backend> InferenceStep for Classifier<B> {
+    type Input = Batch<B>;
+    type Output = ClassificationOutput<B>;
+
+    fn step(&self, batch: Batch<B>) -> ClassificationOutput<B> {
+        self.classify(batch)
+    }
+}
