@@ -179,23 +179,53 @@ fn every_variant_is_listed_once() {
     assert_eq!(names.len(), listed);
 }
 
-/// Writes the variants for browsers to the folder in `BURN_WGSL_SHADERS`, one file each.
-/// `cargo xtask tint` compiles the files with Tint, Chromium's compiler.
+/// Writes the variants for browsers. `cargo xtask tint` compiles the files with Tint, Chromium's
+/// compiler.
 #[test]
 fn every_variant_is_written_for_browsers() {
+    write_variants(|variant| {
+        let text = expanded(variant, Compiler::Browser, ParamsBinding::Uniform, false);
+        // Browsers have no 64-bit integers.
+        (!has_64_bit_integers(&text)).then_some(text)
+    });
+}
+
+/// Writes the variants for GPUs. `cargo xtask gpus` and `cargo xtask validate` compile the files
+/// with the compilers of drivers and APIs.
+#[test]
+fn every_variant_is_written_for_gpus() {
+    write_variants(|variant| {
+        // The choice of the runtime on an adapter with immediates.
+        let fit = variant.source.params_size <= burn_wgsl::device::IMMEDIATE_BYTES as usize;
+        let params = if fit { ParamsBinding::Immediates } else { ParamsBinding::Uniform };
+        Some(expanded(variant, Compiler::Naga, params, false))
+    });
+}
+
+/// Writes the text of each variant that has one to the folder in `BURN_WGSL_SHADERS`, one file
+/// each, whose first line names the variant. Does nothing without the environment variable.
+fn write_variants(text: impl Fn(&Variant) -> Option<String> + Sync) {
     let Some(folder) = std::env::var_os("BURN_WGSL_SHADERS").map(std::path::PathBuf::from) else {
         return;
     };
-    for (number, variant) in kernels::variants().iter().enumerate() {
-        let text = expanded(variant, Compiler::Browser, ParamsBinding::Uniform, false);
-        // Browsers have no 64-bit integers.
-        if has_64_bit_integers(&text) {
-            continue;
-        }
+    let write = |number: usize, variant: &Variant| {
+        let Some(text) = text(variant) else { return };
         let file = folder.join(format!("{}-{number}.wgsl", variant.source.name));
         std::fs::write(&file, format!("// {variant}\n{text}"))
             .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
-    }
+    };
+    let variants = kernels::variants();
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let share = variants.len().div_ceil(threads);
+    std::thread::scope(|scope| {
+        for (index, variants) in variants.chunks(share).enumerate() {
+            let write = &write;
+            scope.spawn(move || {
+                let numbered = (index * share..).zip(variants);
+                numbered.for_each(|(number, variant)| write(number, variant));
+            });
+        }
+    });
 }
 
 fn has_64_bit_integers(text: &str) -> bool {

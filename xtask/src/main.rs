@@ -1,7 +1,11 @@
 //! The development commands of this repository, run as `cargo xtask <command>`.
 
 mod adapter;
+mod apt_sources;
+mod gpus;
 mod options;
+mod packages;
+mod shaders;
 mod step;
 mod test;
 mod tint;
@@ -21,6 +25,9 @@ Commands:
   test      Run all checks: format, lints, docs, tests, shaders, web pages, example
   tint      Compile every shader with Tint, Chromium's WGSL compiler
             (needs Node.js, and the network on the first run)
+  gpus      Compile every kernel with the drivers of GPUs that are not there, and compare
+            registers, spills and occupancy with benches/gpus
+            (needs Debian or Ubuntu, and the network on the first run)
   web       Build the web pages into web/dist and print their download sizes
   serve     Build the web pages and serve them on localhost
   test-web  Build the web pages and test them in Chromium
@@ -34,6 +41,13 @@ Options of `test`:
                      the software adapter
   --no-skip          Fail if a step cannot run on this machine
   --no-adapter       Require no GPU adapter: GPU tests without one are skipped
+
+Options of `gpus`:
+  --only GPU         Only this GPU; repeatable, or a comma-separated list of
+                     ada, navi21, navi31, gfx1201, m1, adreno740
+  --kernel TEXT      Only kernels with TEXT in their name; prints their figures and
+                     keeps the drivers' listings in target/gpus/listings
+  --bless            Record the figures
 
 Options of `serve`:
   --port N           Port to listen on [default: 8000]
@@ -61,6 +75,10 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
+        "gpus" if !wants_help => match gpus::Options::parse(&args) {
+            Ok(options) => report(gpus::run(&options)),
+            Err(message) => usage_error(&message),
+        },
         "web" | "serve" | "test-web" if !wants_help => match web::run(&command, &args) {
             Ok(Outcome::Passed) => ExitCode::SUCCESS,
             Ok(Outcome::Skipped(reason)) | Err(reason) => {
@@ -68,11 +86,22 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
+        "test" | "tint" | "gpus" | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
         other => usage_error(&format!("unknown command `{other}`")),
+    }
+}
+
+/// Prints the error of a command.
+fn report(result: Result<(), String>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(reason) => {
+            eprintln!("error: {reason}");
+            ExitCode::FAILURE
+        }
     }
 }
 

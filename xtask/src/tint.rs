@@ -5,13 +5,13 @@
 //! the target folder.
 
 use std::fs;
-use std::io;
 use std::process::Command;
 
 use xtask::npm;
-use xtask::process::{cargo, root, run_command, target_dir};
+use xtask::process::{root, run_command, target_dir};
 
 use crate::options::Options;
+use crate::shaders::write_with_test;
 use crate::step::Outcome;
 
 /// The oldest major version of Node.js that the npm package supports.
@@ -39,16 +39,6 @@ pub fn step(_: &Options) -> Result<Outcome, String> {
 /// Writes every shader variant that browsers use to a folder and compiles each with Tint.
 pub fn check() -> Result<(), TintError> {
     let shaders = target_dir().join("tint");
-    let create_empty_folder = || {
-        // Remove the shaders of an earlier run, so that only current ones are checked.
-        if shaders.exists() {
-            fs::remove_dir_all(&shaders)?;
-        }
-        fs::create_dir_all(&shaders)
-    };
-    create_empty_folder().map_err(|error: io::Error| {
-        TintError::Failed(format!("cannot write to {}: {error}", shaders.display()))
-    })?;
     require_node().map_err(TintError::Unavailable)?;
     let script = npm::install("xtask/tint").map_err(TintError::Unavailable)?.join("check.js");
     // Node.js resolves packages relative to the script, so the script goes next to `node_modules`.
@@ -56,10 +46,8 @@ pub fn check() -> Result<(), TintError> {
         TintError::Failed(format!("cannot write {}: {error}", script.display()))
     })?;
 
-    let args = "test --workspace --all-features --locked --test variants -- \
-                --exact every_variant_is_written_for_browsers";
-    let mut command = cargo(&args.split(' ').collect::<Vec<_>>());
-    run_command(command.env("BURN_WGSL_SHADERS", &shaders)).map_err(TintError::Failed)?;
+    write_with_test(&shaders, "every_variant_is_written_for_browsers")
+        .map_err(TintError::Failed)?;
     let mut node = Command::new("node");
     run_command(node.arg(script).arg(&shaders)).map_err(TintError::Failed)
 }

@@ -1,0 +1,152 @@
+//! What fails `cargo xtask gpus`: a kernel that keeps registers in memory without a listed reason,
+//! or that fills less of the GPU than recorded.
+
+use std::cell::Cell;
+use std::path::Path;
+
+use super::table::{Figures, Table};
+
+/// A kernel that may keep registers in memory.
+struct Exception {
+    /// Names of GPUs.
+    gpus: Vec<String>,
+    /// Part of the short names of the kernels.
+    kernel: String,
+    /// Whether a kernel needed it in this run.
+    used: Cell<bool>,
+}
+
+/// The exceptions that the repository lists with their reasons.
+pub struct Exceptions(Vec<Exception>);
+
+impl Exceptions {
+    /// Reads a file of lines `GPU,GPU <tab> part of the name <tab> reason`. Empty lines and lines
+    /// that begin with `#` are ignored.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be read or is malformed.
+    pub fn read(file: &Path) -> Result<Self, String> {
+        std::fs::read_to_string(file)
+            .map_err(|error| error.to_string())
+            .and_then(|text| Self::parse(&text))
+            .map_err(|error| format!("cannot read {}: {error}", file.display()))
+    }
+
+    fn parse(text: &str) -> Result<Self, String> {
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+        let parse_line = |line: &str| match line.split('\t').collect::<Vec<_>>().as_slice() {
+            [gpus, kernel, reason] if !kernel.is_empty() && !reason.is_empty() => Ok(Exception {
+                gpus: gpus.split(',').map(str::to_owned).collect(),
+                kernel: (*kernel).to_owned(),
+                used: Cell::new(false),
+            }),
+            _ => Err(format!("expected GPUs, a kernel and a reason with tabs between, got {line}")),
+        };
+        lines.map(parse_line).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// Returns whether an exception allows a kernel to keep registers in memory.
+    fn allow(&self, gpu: &str, kernel: &str) -> bool {
+        let applies = |exception: &&Exception| {
+            exception.gpus.iter().any(|name| name == gpu) && kernel.contains(&exception.kernel)
+        };
+        let mut allowed = false;
+        for exception in self.0.iter().filter(applies) {
+            exception.used.set(true);
+            allowed = true;
+        }
+        allowed
+    }
+
+    /// Returns the exceptions for these GPUs that no kernel needed.
+    pub fn unused(&self, gpus: &[&str]) -> Vec<String> {
+        let is_unused = |exception: &&Exception| {
+            !exception.used.get() && exception.gpus.iter().any(|gpu| gpus.contains(&gpu.as_str()))
+        };
+        self.0.iter().filter(is_unused).map(|exception| exception.kernel.clone()).collect()
+    }
+}
+
+/// Returns the reasons for which the figures of a GPU fail. `recorded` are those in the repository.
+pub fn failures(
+    gpu: &str,
+    current: &Table,
+    recorded: Option<&Table>,
+    exceptions: &Exceptions,
+) -> Vec<String> {
+    let mut failures = Vec::new();
+    for (kernel, figures) in &current.kernels {
+        if figures.uses_memory() && !exceptions.allow(gpu, kernel) {
+            failures.push(format!(
+                "{kernel}: keeps registers in memory: {} spills, {} bytes of scratch",
+                figures.spills, figures.scratch
+            ));
+        }
+        let before = recorded.and_then(|table| table.kernels.get(kernel));
+        if let Some(before) = before
+            && lost_a_quarter(before, figures)
+        {
+            failures.push(format!(
+                "{kernel}: the occupancy fell from {} to {}",
+                before.occupancy, figures.occupancy
+            ));
+        }
+    }
+    failures
+}
+
+/// Returns whether the occupancy is below the recorded one by more than a quarter.
+fn lost_a_quarter(recorded: &Figures, current: &Figures) -> bool {
+    current.occupancy * 4 < recorded.occupancy * 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = "m1,ada\treduce i64\tdivides 64-bit integers, which are four words each";
+
+    fn table(kernel: &str, spills: u64, occupancy: u64) -> Table {
+        let figures = Figures {
+            registers: 32,
+            spills,
+            moves: 0,
+            scratch: 0,
+            workgroup: 0,
+            occupancy,
+            instructions: 100,
+            inner: None,
+        };
+        Table { adapter: String::new(), kernels: [(kernel.to_owned(), figures)].into() }
+    }
+
+    #[test]
+    fn spills_fail_unless_they_are_listed() {
+        let exceptions = Exceptions::parse(&format!("# Comment.\n\n{LINE}\n")).unwrap();
+        let spills =
+            |gpu: &str, kernel: &str| failures(gpu, &table(kernel, 2, 16), None, &exceptions).len();
+        assert_eq!(exceptions.unused(&["m1", "navi31"]), ["reduce i64"]);
+        assert_eq!(spills("m1", "reduce i64 i64 `a + b`"), 0);
+        assert_eq!(spills("navi31", "reduce i64 i64 `a + b`"), 1);
+        assert_eq!(spills("m1", "reduce u64 u64 `a + b`"), 1);
+        assert!(exceptions.unused(&["m1", "ada"]).is_empty());
+    }
+
+    #[test]
+    fn exceptions_need_a_reason() {
+        assert!(Exceptions::parse("m1\treduce").is_err());
+        assert!(Exceptions::parse("m1\treduce\t").is_err());
+    }
+
+    #[test]
+    fn occupancy_may_fall_by_a_quarter() {
+        let exceptions = Exceptions::parse("").unwrap();
+        let recorded = table("cast", 0, 16);
+        let fails = |occupancy| {
+            !failures("ada", &table("cast", 0, occupancy), Some(&recorded), &exceptions).is_empty()
+        };
+        assert!(!fails(12));
+        assert!(fails(11));
+    }
+}

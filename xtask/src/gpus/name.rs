@@ -1,0 +1,93 @@
+//! The names of kernels: which of them GPUs are given, and their short form in tables.
+
+/// A word of a kernel's name: a flag, or a definition with its value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Word<'a> {
+    name: &'a str,
+    value: Option<&'a str>,
+}
+
+/// Splits the name of a kernel at the spaces outside of expressions, which are in backticks.
+fn words(kernel: &str) -> impl Iterator<Item = Word<'_>> {
+    let mut in_expression = false;
+    kernel
+        .split(move |c| {
+            in_expression ^= c == '`';
+            c == ' ' && !in_expression
+        })
+        .map(|word| match word.split_once('=') {
+            Some((name, value)) if !word.starts_with('`') => Word { name, value: Some(value) },
+            _ => Word { name: word, value: None },
+        })
+}
+
+/// Returns whether a kernel's name contains all of these words.
+pub fn has_words(kernel: &str, wanted: &[&str]) -> bool {
+    let is_word = |wanted: &&str| {
+        let wanted = words(wanted).next();
+        words(kernel).any(|word| Some(word) == wanted)
+    };
+    wanted.iter().all(is_word)
+}
+
+/// A rule that recognises variants which only software adapters are given.
+pub struct SoftwareRule {
+    pub description: &'static str,
+    pub applies: fn(&str) -> bool,
+}
+
+/// The variants that `src/kernels/common/software.rs` selects and `policy.rs` does not.
+pub const SOFTWARE_RULES: [SoftwareRule; 3] = [
+    SoftwareRule {
+        description: "teams that are subgroups of eight, which no pretended GPU has",
+        applies: |kernel| has_words(kernel, &["SUBGROUP"]),
+    },
+    SoftwareRule {
+        description: "workgroups of eight invocations",
+        applies: |kernel| has_words(kernel, &["WORKGROUP_SIZE=8"]),
+    },
+    SoftwareRule {
+        description: "the strategy `vec4`: products without workgroup memory, in vec4s",
+        applies: |kernel| {
+            let is_direct = words(kernel).any(|word| word.name == "ROW_BLOCKS");
+            is_direct && has_words(kernel, &["VEC4"])
+        },
+    },
+];
+
+/// Returns the name of a kernel without the names of types and expressions, whose values are
+/// enough. Constants keep their names.
+pub fn short(kernel: &str) -> String {
+    let words = words(kernel).map(|Word { name, value }| match value {
+        Some(value) if value.parse::<u32>().is_ok() => format!("{name}={value}"),
+        Some(value) => value.to_owned(),
+        None => name.to_owned(),
+    });
+    words.collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names_keep_flags_values_and_constants() {
+        assert_eq!(
+            short("reduce E=f32 O=f32 COMBINE=`a + b` BETTER=`v == b` FLAT TEAM_SIZE=8"),
+            "reduce f32 f32 `a + b` `v == b` FLAT TEAM_SIZE=8"
+        );
+        assert_eq!(short("argwhere"), "argwhere");
+    }
+
+    #[test]
+    fn software_rules_recognise_their_variants_only() {
+        let is_for_software = |kernel| SOFTWARE_RULES.iter().any(|rule| (rule.applies)(kernel));
+        assert!(is_for_software("norm TEAM SUBGROUP WORKGROUP_SIZE=64 TEAM_SIZE=8"));
+        assert!(is_for_software("ctc WORKGROUP_SIZE=8"));
+        assert!(is_for_software("matmul BIAS F32 VEC4 ROWS=16 ROW_BLOCKS=2 OUT_VEC4"));
+        // The strategy `scalar`, the reference of tuning on every device.
+        assert!(!is_for_software("matmul BIAS ROWS=8 ROW_BLOCKS=1"));
+        assert!(!is_for_software("matmul BIAS F32 VEC4 TILED TILE=64 BLOCKS=1 OUT_VEC4"));
+        assert!(!is_for_software("norm TEAM WORKGROUP_SIZE=128 TEAM_SIZE=8"));
+    }
+}

@@ -1,0 +1,93 @@
+//! The command line of `cargo xtask gpus`.
+
+use super::pretended::{GPUS, PretendedGpu};
+
+/// The options of `cargo xtask gpus`.
+#[derive(Debug)]
+pub struct Options {
+    /// The GPUs to compile for.
+    pub gpus: Vec<&'static PretendedGpu>,
+    /// Whether to record the figures instead of comparing them.
+    pub bless: bool,
+    /// Compile only kernels whose name contains this text, and keep the driver's listings.
+    pub kernel: Option<String>,
+}
+
+impl Options {
+    /// Parses the arguments.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an option or a GPU is unknown, a value is missing, or two options exclude
+    /// each other.
+    pub fn parse(args: &[String]) -> Result<Self, String> {
+        let mut options = Self { gpus: Vec::new(), bless: false, kernel: None };
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let (flag, joined_value) = match arg.split_once('=') {
+                Some((flag, value)) => (flag, Some(value.to_owned())),
+                None => (arg.as_str(), None),
+            };
+            match (flag, &joined_value) {
+                ("--bless", None) => options.bless = true,
+                ("--only" | "--kernel", _) => {
+                    let value = joined_value
+                        .or_else(|| args.next().cloned())
+                        .ok_or_else(|| format!("`{flag}` needs a value"))?;
+                    match flag {
+                        "--only" => options.gpus.extend(parse_gpus(&value)?),
+                        _ => options.kernel = Some(value),
+                    }
+                }
+                _ => return Err(format!("unknown argument `{arg}` of `cargo xtask gpus`")),
+            }
+        }
+        if options.bless && options.kernel.is_some() {
+            return Err("`--bless` records whole tables: it cannot be used with `--kernel`".into());
+        }
+        if options.gpus.is_empty() {
+            options.gpus.extend(&GPUS);
+        }
+        Ok(options)
+    }
+}
+
+/// Returns the GPUs in a comma-separated list of names.
+fn parse_gpus(list: &str) -> Result<Vec<&'static PretendedGpu>, String> {
+    let find = |name: &str| {
+        GPUS.iter().find(|gpu| gpu.name == name).ok_or_else(|| {
+            let names = GPUS.each_ref().map(|gpu| gpu.name).join(", ");
+            format!("unknown GPU `{name}`; the GPUs are {names}")
+        })
+    };
+    list.split(',').map(find).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&args)
+    }
+
+    #[test]
+    fn only_selects_gpus() {
+        let names = |line: &str| -> Vec<&str> {
+            parse(line).unwrap().gpus.iter().map(|gpu| gpu.name).collect()
+        };
+        assert_eq!(names("--only navi31,ada"), ["navi31", "ada"]);
+        assert_eq!(names("--only=m1 --only ada --bless"), ["m1", "ada"]);
+        assert_eq!(names("--kernel matmul").len(), GPUS.len());
+    }
+
+    #[test]
+    fn invalid_arguments_are_rejected() {
+        assert!(parse("--only navi99").unwrap_err().contains("navi31, "));
+        assert!(parse("--only").unwrap_err().contains("needs a value"));
+        assert!(parse("--bless=yes").unwrap_err().contains("unknown argument"));
+        assert!(parse("navi31").unwrap_err().contains("unknown argument"));
+        assert!(parse("--bless --kernel conv").unwrap_err().contains("whole tables"));
+    }
+}

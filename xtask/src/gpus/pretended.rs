@@ -1,0 +1,116 @@
+//! GPUs that are not there: Mesa's real drivers, opened on Mesa's stand-ins for the kernel's.
+//!
+//! A library that is loaded before the driver (`drm-shim`) answers the calls to the kernel. The
+//! driver's compiler works as on a machine with the GPU. Memory is host memory, and dispatches do
+//! nothing: results are zeros, so this shows nothing about correctness.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use xtask::process::target_dir;
+
+use crate::packages::Packages;
+
+/// The packages with the drivers, the stand-ins and the Vulkan loader.
+pub const PACKAGES: [&str; 3] = ["mesa-vulkan-drivers", "mesa-drm-shim", "libvulkan1"];
+
+/// A GPU that a driver can be made to see.
+#[derive(Debug)]
+pub struct PretendedGpu {
+    /// The name in options and files.
+    pub name: &'static str,
+    /// The generation of GPUs that it stands for.
+    pub generation: &'static str,
+    /// The driver's library is `libvulkan_DRIVER.so`.
+    driver: &'static str,
+    /// The stand-in is `libSHIM_noop_drm_shim.so`.
+    shim: &'static str,
+    /// Environment variables that select the GPU.
+    variables: &'static [(&'static str, &'static str)],
+    /// The unit of registers in the driver's statistics.
+    pub register_unit: &'static str,
+    /// The unit of occupancy in the driver's statistics.
+    pub occupancy_unit: &'static str,
+}
+
+/// A GPU of AMD with the driver RADV.
+const fn amd(
+    name: &'static str,
+    generation: &'static str,
+    variables: &'static [(&'static str, &'static str)],
+) -> PretendedGpu {
+    PretendedGpu {
+        name,
+        generation,
+        driver: "radeon",
+        shim: "amdgpu",
+        variables,
+        register_unit: "VGPRs",
+        occupancy_unit: "waves per SIMD",
+    }
+}
+
+/// Every GPU that this command knows. NVK comes first because its compiler takes the longest.
+pub const GPUS: [PretendedGpu; 6] = [
+    PretendedGpu {
+        name: "ada",
+        generation: "NVIDIA Ada, driver NVK",
+        driver: "nouveau",
+        shim: "nouveau",
+        variables: &[("NOUVEAU_CHIPSET", "0x192"), ("NVK_I_WANT_A_BROKEN_VULKAN_DRIVER", "1")],
+        register_unit: "registers",
+        occupancy_unit: "warps per SM",
+    },
+    amd("navi21", "AMD RDNA 2, driver RADV", &[("AMDGPU_GPU_ID", "navi21")]),
+    amd("navi31", "AMD RDNA 3, driver RADV", &[("AMDGPU_GPU_ID", "navi31")]),
+    amd("gfx1201", "AMD RDNA 4, driver RADV", &[("AMDGPU_GPU_ID", "gfx1201")]),
+    PretendedGpu {
+        name: "m1",
+        generation: "Apple M1, driver Honeykrisp",
+        driver: "asahi",
+        shim: "asahi",
+        variables: &[],
+        register_unit: "registers of 16 bits",
+        occupancy_unit: "threads per core",
+    },
+    PretendedGpu {
+        name: "adreno740",
+        generation: "Qualcomm Adreno 740, driver Turnip",
+        driver: "freedreno",
+        shim: "freedreno",
+        variables: &[("FD_GPU_ID", "740")],
+        register_unit: "registers of 4 x 32 bits",
+        occupancy_unit: "waves per core",
+    },
+];
+
+impl PretendedGpu {
+    /// Returns a command that runs a program on this GPU.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the packages lack the driver or the stand-in.
+    pub fn command(&self, packages: &Packages, program: &Path) -> Result<Command, String> {
+        let libraries = packages.library_folder();
+        let driver = libraries.join(format!("libvulkan_{}.so", self.driver));
+        let shim = libraries.join(format!("lib{}_noop_drm_shim.so", self.shim));
+        for library in [&driver, &shim] {
+            if !library.exists() {
+                return Err(format!("the packages contain no {}", library.display()));
+            }
+        }
+        let manifest = target_dir().join(format!("gpus/{}.icd.json", self.name));
+        let icd = serde_json::json!({ "library_path": driver, "api_version": "1.3.0" });
+        let text = serde_json::json!({ "file_format_version": "1.0.0", "ICD": icd });
+        fs::write(&manifest, text.to_string())
+            .map_err(|error| format!("cannot write {}: {error}", manifest.display()))?;
+        let mut command = packages.command(program, Some(&shim));
+        // Variables in the user's shell must not change what the drivers do.
+        command.env_clear();
+        command.env("VK_DRIVER_FILES", &manifest);
+        command.env("MESA_SHADER_CACHE_DISABLE", "true");
+        command.envs(self.variables.iter().copied());
+        Ok(command)
+    }
+}

@@ -1,0 +1,145 @@
+//! The summary of all tables, `benches/gpus/README.md`.
+
+use super::name::has_words;
+use super::pretended::PretendedGpu;
+use super::table::{Figures, Table};
+
+const INTRODUCTION: &str = "\
+# What the drivers' compilers make of the kernels
+
+`cargo xtask gpus --bless` writes this folder. It compiles every kernel variant that GPUs are given
+with Mesa's real drivers, which are made to believe that the GPU is there. Nothing runs: this says
+nothing about results or times.
+
+AMD's and Qualcomm's columns come from the compilers that most users on Linux and on some phones
+have. NVK and Honeykrisp are not the compilers of NVIDIA and Apple: their columns are indicative.
+
+Each table has one line per variant. The variant's name leaves out the names of types and
+expressions. The columns:
+
+| column | meaning |
+|---|---|
+| registers | registers per invocation; the unit is in the table below |
+| spills | spills to memory: registers on AMD, instructions elsewhere |
+| moves | registers that are kept in registers of another kind: cheap, but not free |
+| scratch | bytes of memory per invocation, for spills and arrays with dynamic indices |
+| workgroup | bytes of workgroup memory |
+| occupancy | how much of a compute unit the kernel can fill; the unit is in the table below |
+| instructions | instructions in the program |
+| inner | multiply-adds of all instructions between the two barriers of a product's loop |
+
+A spill or scratch fails `cargo xtask gpus` unless `exceptions.tsv` lists it with its reason. So does
+an occupancy below the recorded one by more than a quarter.
+";
+
+/// The products whose figures the summary shows: a label, and words of the kernel's name.
+const PRODUCTS: [(&str, &[&str]); 6] = [
+    ("matmul, tiles of 64", &["matmul", "F32", "VEC4", "TILED", "TILE=64"]),
+    ("matmul, tiles of 128", &["matmul", "F32", "VEC4", "TILED", "TILE=128"]),
+    ("conv, tiles of 64", &["conv", "F32", "VEC4", "TILED", "TILE=64"]),
+    ("conv, tiles of 128", &["conv", "F32", "VEC4", "TILED", "TILE=128"]),
+    ("weight gradient, tiles of 64", &["conv_weight_backward", "VEC4", "TILED", "TILE=64"]),
+    ("weight gradient, tiles of 128", &["conv_weight_backward", "VEC4", "TILED", "TILE=128"]),
+];
+
+/// Returns the text of the summary.
+pub fn text(tables: &[(&PretendedGpu, Table)]) -> String {
+    let mut text = INTRODUCTION.to_owned();
+    text += "\n## GPUs\n\n| table | GPU | adapter and driver | register | occupancy |\n";
+    text += "|---|---|---|---|---|\n";
+    for (gpu, table) in tables {
+        text += &format!(
+            "| [{name}]({name}.tsv) | {} | {} | {} | {} |\n",
+            gpu.generation,
+            table.adapter,
+            gpu.register_unit,
+            gpu.occupancy_unit,
+            name = gpu.name,
+        );
+    }
+    text += "\n## All kernels\n\n| GPU | kernels | with spills or scratch | with moves ";
+    text += "| most registers | fewest of the occupancy |\n|---|--:|--:|--:|---|---|\n";
+    for (gpu, table) in tables {
+        let count = |matches: fn(&Figures) -> bool| {
+            table.kernels.values().filter(|figures| matches(figures)).count()
+        };
+        let most = table.kernels.iter().max_by_key(|(_, figures)| figures.registers);
+        let fewest = table.kernels.iter().min_by_key(|(_, figures)| figures.occupancy);
+        let cell = |found: Option<(&String, &Figures)>, value: fn(&Figures) -> u64| {
+            found.map_or("-".to_owned(), |(kernel, figures)| {
+                format!("{}: {}", value(figures), code(kernel))
+            })
+        };
+        text += &format!(
+            "| {} | {} | {} | {} | {} | {} |\n",
+            gpu.name,
+            table.kernels.len(),
+            count(Figures::uses_memory),
+            count(|figures| figures.moves > 0),
+            cell(most, |figures| figures.registers),
+            cell(fewest, |figures| figures.occupancy),
+        );
+    }
+    text +=
+        "\n## Products of f32\n\nEach cell is registers, occupancy, and the multiply-adds of all ";
+    text += "instructions in the inner loop.\n\n| product |";
+    for (gpu, _) in tables {
+        text += &format!(" {} |", gpu.name);
+    }
+    text += &format!("\n|---|{}\n", "---|".repeat(tables.len()));
+    for (label, words) in PRODUCTS {
+        text += &format!("| {label} |");
+        for (_, table) in tables {
+            text += &format!(" {} |", product(table, words));
+        }
+        text += "\n";
+    }
+    text
+}
+
+/// Returns the figures of the kernel with the shortest name among those with all of these words.
+fn product(table: &Table, words: &[&str]) -> String {
+    let matching = table.kernels.iter().filter(|(kernel, _)| has_words(kernel, words));
+    let Some((_, figures)) = matching.min_by_key(|(kernel, _)| kernel.len()) else {
+        return "-".to_owned();
+    };
+    let share = figures.inner.map_or(String::new(), |inner| {
+        let percent = inner.multiply_adds * 100 / inner.instructions.max(1);
+        format!(", {inner} ({percent} %)")
+    });
+    format!("{}, {}{share}", figures.registers, figures.occupancy)
+}
+
+/// Formats a kernel's name, which may contain backticks, as code in a Markdown table.
+fn code(kernel: &str) -> String {
+    format!("`` {} ``", kernel.replace('|', "\\|"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::gpus::pretended::GPUS;
+    use crate::gpus::table::InnerLoop;
+
+    #[test]
+    fn the_summary_shows_the_shortest_variant_of_a_product() {
+        let figures = |registers| Figures {
+            registers,
+            spills: 0,
+            moves: 0,
+            scratch: 0,
+            workgroup: 0,
+            occupancy: 16,
+            instructions: 1000,
+            inner: Some(InnerLoop { multiply_adds: 512, instructions: 1024 }),
+        };
+        let kernels = [
+            ("matmul BIAS F32 VEC4 TILED TILE=128 A_TRANSPOSED".to_owned(), figures(112)),
+            ("matmul BIAS F32 VEC4 TILED TILE=128".to_owned(), figures(96)),
+        ];
+        let table = Table { adapter: "NAVI31, Mesa".to_owned(), kernels: kernels.into() };
+        let text = text(&[(&GPUS[0], table)]);
+        assert!(text.contains("| matmul, tiles of 128 | 96, 16, 512/1024 (50 %) |"), "{text}");
+        assert!(text.contains("| matmul, tiles of 64 | - |"), "{text}");
+    }
+}
