@@ -9,6 +9,7 @@ mod shaders;
 mod step;
 mod test;
 mod tint;
+mod validate;
 mod web;
 
 use std::process::ExitCode;
@@ -28,6 +29,8 @@ Commands:
   gpus      Compile every kernel with the drivers of GPUs that are not there, and compare
             registers, spills and occupancy with benches/gpus
             (needs Debian or Ubuntu, and the network on the first run)
+  validate  Check every kernel's SPIR-V with spirv-val and its HLSL with DXC
+            (needs the network on the first run)
   web       Build the web pages into web/dist and print their download sizes
   serve     Build the web pages and serve them on localhost
   test-web  Build the web pages and test them in Chromium
@@ -78,6 +81,12 @@ fn main() -> ExitCode {
         "gpus" if !wants_help => match gpus::Options::parse(&args) {
             Ok(options) => report(gpus::run(&options)),
             Err(message) => usage_error(&message),
+        },
+        "validate" if !wants_help => match args.first() {
+            None => report(validate::run()),
+            Some(arg) => {
+                usage_error(&format!("unknown argument `{arg}` of `cargo xtask validate`"))
+            }
         },
         "web" | "serve" | "test-web" if !wants_help => match web::run(&command, &args) {
             Ok(Outcome::Passed) => ExitCode::SUCCESS,

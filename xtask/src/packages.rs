@@ -138,6 +138,8 @@ fn private_apt_get(folder: &Path, args: &[&str]) -> Command {
         option("Dir::State::status", Path::new("/dev/null")),
         // The lock of the system's packages can be taken by root only.
         "-oDebug::NoLocking=true".to_owned(),
+        // The user for downloads as root cannot write to the folder.
+        "-oAPT::Sandbox::User=root".to_owned(),
     ]);
     command.args(args);
     command

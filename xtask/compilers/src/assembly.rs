@@ -122,3 +122,67 @@ fn parse_ir3(line: &str) -> Option<Instruction> {
         count: repeated + waits,
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns a listing with `multiply_add` repeated between two barriers, and other instructions.
+    fn listing(barrier: &str, multiply_add: &str, other: &str) -> String {
+        let before = format!("{multiply_add}\n").repeat(99);
+        let between = format!("{multiply_add}\n").repeat(40);
+        format!("{before}{other}\n{barrier}\n{between}{other}\n{other}\n{barrier}\n{before}")
+    }
+
+    fn stretch(multiply_adds: u64, instructions: u64) -> Option<Stretch> {
+        Some(Stretch { multiply_adds, instructions })
+    }
+
+    #[test]
+    fn only_instructions_between_barriers_count() {
+        let barrier = "\ts_barrier                              ; bfbd0000";
+        let multiply_add = "\tv_fmac_f32_e32 v1, v2, v3              ; 56020702";
+        let other = "BB7:\n\ts_waitcnt lgkmcnt(0)                   ; bf89fc07";
+        let text = listing(barrier, multiply_add, other);
+        assert_eq!(inner_loop(Dialect::Aco, &text), stretch(40, 42));
+        assert_eq!(inner_loop(Dialect::Aco, &format!("{multiply_add}\n{barrier}\n")), None);
+        assert_eq!(inner_loop(Dialect::Aco, ""), None);
+    }
+
+    #[test]
+    fn a_dual_instruction_has_two_multiply_adds() {
+        let barrier = "\ts_barrier_signal -1                    ; be804ec1\n\
+                       \ts_barrier_wait 0xffff                  ; bf94ffff";
+        let dual = "\tv_dual_fmac_f32 v1, v2, v3 :: v_dual_fmac_f32 v4, v5, v6 ; c8000702 04040d05";
+        let text = listing(barrier, dual, "");
+        // The signal before the second barrier is between the two.
+        assert_eq!(inner_loop(Dialect::Aco, &text), stretch(80, 41));
+    }
+
+    #[test]
+    fn nak_lists_blocks_and_predicates() {
+        let barrier = "                 bar.sync                            // delay=6 yld";
+        let multiply_add = "      r50      = ffma r24 r60 r50                    // delay=1";
+        let other = "block 27 L38 [26] -> {\n\
+                     @!p1             bra pT L39                          // delay=1\n\
+                     @p0   r6 p0    = iadd3 r6 c[0x2][0x30] rZ            // delay=1\n\
+                     } -> [28, 29]";
+        let text = listing(barrier, multiply_add, other);
+        assert_eq!(inner_loop(Dialect::Nak, &text), stretch(40, 44));
+    }
+
+    #[test]
+    fn ir3_repeats_instructions_and_waits() {
+        let barrier = "(sy)(ss)bar.g";
+        let multiply_add = "(rpt1)mad.f32 r19.x, (last)r45.x, (r)r43.x, (r)(last)r19.x";
+        let other = "l868:\n(nop3) cmps.u.lt p0.y, r33.y, r55.w\n; CL: outputs:";
+        let text = listing(barrier, multiply_add, other);
+        assert_eq!(inner_loop(Dialect::Ir3, &text), stretch(80, 88));
+    }
+
+    #[test]
+    fn few_multiply_adds_are_not_a_product() {
+        let text = "bar.g\n".to_owned() + &"mad.f32 r0.x, r1.x, r2.x, r0.x\n".repeat(31) + "bar.g";
+        assert_eq!(inner_loop(Dialect::Ir3, &text), None);
+    }
+}

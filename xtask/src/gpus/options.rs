@@ -35,7 +35,7 @@ impl Options {
                         .or_else(|| args.next().cloned())
                         .ok_or_else(|| format!("`{flag}` needs a value"))?;
                     match flag {
-                        "--only" => options.gpus.extend(parse_gpus(&value)?),
+                        "--only" => options.add_gpus(&value)?,
                         _ => options.kernel = Some(value),
                     }
                 }
@@ -50,17 +50,20 @@ impl Options {
         }
         Ok(options)
     }
-}
 
-/// Returns the GPUs in a comma-separated list of names.
-fn parse_gpus(list: &str) -> Result<Vec<&'static PretendedGpu>, String> {
-    let find = |name: &str| {
-        GPUS.iter().find(|gpu| gpu.name == name).ok_or_else(|| {
-            let names = GPUS.each_ref().map(|gpu| gpu.name).join(", ");
-            format!("unknown GPU `{name}`; the GPUs are {names}")
-        })
-    };
-    list.split(',').map(find).collect()
+    /// Adds the GPUs in a comma-separated list of names, each once.
+    fn add_gpus(&mut self, list: &str) -> Result<(), String> {
+        for name in list.split(',') {
+            let gpu = GPUS.iter().find(|gpu| gpu.name == name).ok_or_else(|| {
+                let names = GPUS.each_ref().map(|gpu| gpu.name).join(", ");
+                format!("unknown GPU `{name}`; the GPUs are {names}")
+            })?;
+            if self.gpus.iter().all(|listed| listed.name != name) {
+                self.gpus.push(gpu);
+            }
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
@@ -78,7 +81,7 @@ mod tests {
             parse(line).unwrap().gpus.iter().map(|gpu| gpu.name).collect()
         };
         assert_eq!(names("--only navi31,ada"), ["navi31", "ada"]);
-        assert_eq!(names("--only=m1 --only ada --bless"), ["m1", "ada"]);
+        assert_eq!(names("--only=m1 --only ada,m1 --bless"), ["m1", "ada"]);
         assert_eq!(names("--kernel matmul").len(), GPUS.len());
     }
 
