@@ -1,8 +1,8 @@
-//! GPUs that are not there: Mesa's real drivers, opened on Mesa's stand-ins for the kernel's.
+//! GPUs that are not there: Mesa's Vulkan drivers on Mesa's stand-ins for the kernel drivers.
 //!
-//! A library that is loaded before the driver (`drm-shim`) answers the calls to the kernel. The
+//! The stand-in is a library (`drm-shim`) that is loaded first and answers the system calls. The
 //! driver's compiler works as on a machine with the GPU. Memory is host memory, and dispatches do
-//! nothing: results are zeros, so this shows nothing about correctness.
+//! nothing: results are zeros, which show nothing about correctness.
 
 use std::fs;
 use std::path::Path;

@@ -7,26 +7,26 @@ use super::table::{Figures, Table};
 const INTRODUCTION: &str = "\
 # What the drivers' compilers make of the kernels
 
-`cargo xtask gpus --bless` writes this folder. It compiles every kernel variant that GPUs are given
-with Mesa's real drivers, which are made to believe that the GPU is there. Nothing runs: this says
-nothing about results or times.
+`cargo xtask gpus --bless` writes this folder. It compiles every kernel variant for GPUs with Mesa's
+real drivers. A library stands in for the GPU, so nothing runs: the figures say nothing about results
+or times.
 
-AMD's and Qualcomm's columns come from the compilers that most users on Linux and on some phones
-have. NVK and Honeykrisp are not the compilers of NVIDIA and Apple: their columns are indicative.
+RADV is the driver of most AMD GPUs on Linux, and Turnip that of some Adreno GPUs. NVK and Honeykrisp
+are not the drivers of NVIDIA and Apple: their figures are indicative.
 
 Each table has one line per variant. The variant's name leaves out the names of types and
 expressions. The columns:
 
 | column | meaning |
 |---|---|
-| registers | registers per invocation; the unit is in the table below |
+| registers | registers per invocation |
 | spills | spills to memory: registers on AMD, instructions elsewhere |
 | moves | registers that are kept in registers of another kind: cheap, but not free |
 | scratch | bytes of memory per invocation, for spills and arrays with dynamic indices |
 | workgroup | bytes of workgroup memory |
-| occupancy | how much of a compute unit the kernel can fill; the unit is in the table below |
+| occupancy | how much of a compute unit the kernel can fill, as the driver says |
 | instructions | instructions in the program |
-| inner | multiply-adds of all instructions between the two barriers of a product's loop |
+| inner | multiply-adds / all instructions between the barriers of a product's loop; M1: unknown |
 
 A spill or scratch fails `cargo xtask gpus` unless `exceptions.tsv` lists it with its reason. So does
 an occupancy below the recorded one by more than a quarter.
@@ -45,7 +45,7 @@ const PRODUCTS: [(&str, &[&str]); 6] = [
 /// Returns the text of the summary.
 pub fn text(tables: &[(&PretendedGpu, Table)]) -> String {
     let mut text = INTRODUCTION.to_owned();
-    text += "\n## GPUs\n\n| table | GPU | adapter and driver | register | occupancy |\n";
+    text += "\n## GPUs\n\n| table | GPU | adapter and driver | registers are | occupancy is |\n";
     text += "|---|---|---|---|---|\n";
     for (gpu, table) in tables {
         text += &format!(
@@ -58,13 +58,13 @@ pub fn text(tables: &[(&PretendedGpu, Table)]) -> String {
         );
     }
     text += "\n## All kernels\n\n| GPU | kernels | with spills or scratch | with moves ";
-    text += "| most registers | fewest of the occupancy |\n|---|--:|--:|--:|---|---|\n";
+    text += "| most registers | lowest occupancy |\n|---|--:|--:|--:|---|---|\n";
     for (gpu, table) in tables {
         let count = |matches: fn(&Figures) -> bool| {
             table.kernels.values().filter(|figures| matches(figures)).count()
         };
         let most = table.kernels.iter().max_by_key(|(_, figures)| figures.registers);
-        let fewest = table.kernels.iter().min_by_key(|(_, figures)| figures.occupancy);
+        let lowest = table.kernels.iter().min_by_key(|(_, figures)| figures.occupancy);
         let cell = |found: Option<(&String, &Figures)>, value: fn(&Figures) -> u64| {
             found.map_or("-".to_owned(), |(kernel, figures)| {
                 format!("{}: {}", value(figures), code(kernel))
@@ -77,11 +77,10 @@ pub fn text(tables: &[(&PretendedGpu, Table)]) -> String {
             count(Figures::uses_memory),
             count(|figures| figures.moves > 0),
             cell(most, |figures| figures.registers),
-            cell(fewest, |figures| figures.occupancy),
+            cell(lowest, |figures| figures.occupancy),
         );
     }
-    text +=
-        "\n## Products of f32\n\nEach cell is registers, occupancy, and the multiply-adds of all ";
+    text += "\n## Products of f32\n\nEach cell is registers, occupancy, and multiply-adds / all ";
     text += "instructions in the inner loop.\n\n| product |";
     for (gpu, _) in tables {
         text += &format!(" {} |", gpu.name);
