@@ -2,7 +2,7 @@
 //!
 //! A stable sort orders the updates by location. Those of a location are then combined in levels, in
 //! a fixed order. Results repeat bit for bit, without atomics, and no invocation combines more than
-//! [`FAN_IN`] updates.
+//! 64 updates.
 
 use super::common::cases::{Arg, Case, below, case, ints, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
