@@ -82,7 +82,7 @@ fn op(a: A, b: B, c: C, i: u32) -> O {
 // Computes element i, whose offsets in out, a, b and c are given.
 fn compute(offsets: vec4<u32>, i: u32) {
 //#for X in A B C
-    var X_value = X();
+    var X_value: X;
 //#if READ_X
     X_value = X_in[offsets[X_slot]];
 //#endif
@@ -130,7 +130,7 @@ fn compute4(i: u32) {
     let vec4_offsets = offsets >> vec4<u32>(2u);
 //#endif
 //#for X in A B C
-    var X_value = vec4<X>();
+    var X_value: vec4<X>;
 //#if READ_X
     X_value = X_values(X_in[vec4_offsets[X_slot]]);
 //#endif
