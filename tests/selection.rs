@@ -1,7 +1,8 @@
 //! Device selection in programs: tensors on several selectors of one device, the lists of devices
 //! that Burn programs iterate over, and the message about a missing GPU.
 //!
-//! `auto` is resolved once per process, so tests that set `BURN_WGSL_DEVICE` run in a child process.
+//! `auto` is resolved once per process, so tests that set `BURN_WGSL_DEVICE` run in a child
+//! process.
 
 mod common;
 

@@ -47,7 +47,12 @@ struct Args {
     epochs: usize,
 
     /// Images per training step
-    #[arg(long, value_name = "N", default_value = "64", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 64,
+        value_parser = clap::value_parser!(u32).range(1..)
+    )]
     batch: u32,
 
     /// Random seed of the initial weights, the dropout and the order of the images
@@ -132,8 +137,8 @@ fn run(args: &Args, dataset: Result<Dataset, digits::data::DataError>) -> Result
     Ok(())
 }
 
-/// Returns a data loader that creates its batches on the device. Without `set_device`, batches would
-/// be on the default device. `shuffle` is the seed of their order.
+/// Returns a data loader that creates its batches on the device. Without `set_device`, batches
+/// would be on the default device. `shuffle` is the seed of their order.
 fn loader<T: Backend<Device = WgslDevice>>(
     digits: Vec<Digit>,
     args: &Args,

@@ -64,8 +64,8 @@ impl Wgsl {
 ///
 /// # Panics
 ///
-/// Panics if the row takes another number of tensors, if the device fails, and if no kernel supports
-/// the tensors in a build without the CPU backend.
+/// Panics if the row takes another number of tensors, if the device fails, and if no kernel
+/// supports the tensors in a build without the CPU backend.
 pub fn apply<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
     let mut context = OpContext::new(row.name, Conversion::Compute);
     tensors.iter().for_each(|tensor| context.register(tensor));

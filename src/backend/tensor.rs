@@ -89,7 +89,8 @@ fn fmt_tensor(
         .finish()
 }
 
-/// Converts an element type to Burn's. Booleans are stored in 32 bits, but read back as Rust's `bool`.
+/// Converts an element type to Burn's. Booleans are stored in 32 bits, but read back as Rust's
+/// `bool`.
 pub(crate) fn burn_dtype(dtype: tensor::DType) -> DType {
     match dtype {
         tensor::DType::F32 => DType::F32,

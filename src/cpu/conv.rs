@@ -55,8 +55,8 @@ pub(crate) fn conv1d_weight_backward(
     Flex::float_cat((0..groups).map(group_gradient).collect(), 0)
 }
 
-/// Panics with the error of the kernel launchers if a pooling window does not fit. burn-flex returns
-/// an empty tensor.
+/// Panics with the error of the kernel launchers if a pooling window does not fit. burn-flex
+/// returns an empty tensor.
 fn check_window(op: &str, x: &FlexTensor, window: &PoolWindow) {
     if let Err(error) = window.output(&x.shape()) {
         panic!("{op}: {error}");

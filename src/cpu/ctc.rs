@@ -1,5 +1,5 @@
-//! The connectionist temporal classification (CTC) loss with checked labels, and its gradient, which
-//! burn-flex lacks.
+//! The connectionist temporal classification (CTC) loss with checked labels, and its gradient,
+//! which burn-flex lacks.
 
 use burn_backend::ops::ModuleOps;
 use burn_backend::{TensorData, TensorMetadata};

@@ -135,8 +135,8 @@ fn report_cpu(reason: &str) {
 }
 
 /// Returns the devices for a program that uses several: the device that the environment variable
-/// `BURN_WGSL_DEVICE` selects. If it is not set or `auto`, all usable GPUs in rank order, or the CPU
-/// if there are none. The first one is the device of `Auto`.
+/// `BURN_WGSL_DEVICE` selects. If it is not set or `auto`, all usable GPUs in rank order, or the
+/// CPU if there are none. The first one is the device of `Auto`.
 ///
 /// Burn programs get the same list as the devices of type id 0:
 ///
