@@ -58,16 +58,16 @@ impl Packages {
         let (source, extension) = package_source()?;
         let file = folder.join(format!("sources/source.{extension}"));
         fs::write(&file, source).map_err(|error| cannot_write(&file, &error))?;
-        run_command(&mut private_apt_get(folder, &["update"]))?;
+        let failed = |_| "apt-get could not download the packages: see its messages".to_owned();
+        run_command(&mut private_apt_get(folder, &["update"])).map_err(failed)?;
         let mut args = vec!["install", "--yes", "--no-install-recommends", "--download-only"];
         args.extend(packages);
-        run_command(&mut private_apt_get(folder, &args))?;
+        run_command(&mut private_apt_get(folder, &args)).map_err(failed)?;
         let entries = fs::read_dir(&archives)
             .map_err(|error| format!("cannot read {}: {error}", archives.display()))?;
         for file in entries.flatten().map(|entry| entry.path()) {
             if file.extension().is_some_and(|extension| extension == "deb") {
                 let mut unpack = Command::new("dpkg-deb");
-                // Without a message per package.
                 let status = unpack.arg("-x").arg(&file).arg(&self.root).status();
                 if !status.is_ok_and(|status| status.success()) {
                     return Err(format!("dpkg-deb cannot unpack {}", file.display()));
