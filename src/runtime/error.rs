@@ -101,9 +101,9 @@ pub enum RuntimeError {
         /// The message of the compiler or the driver.
         message: String,
     },
-    /// A readback failed.
-    #[error("reading data back from {device} failed: {message}")]
-    Readback {
+    /// An upload or a readback failed.
+    #[error("a transfer between the host and {device} failed: {message}")]
+    Transfer {
         /// The adapter's name.
         device: String,
         /// The driver's message.

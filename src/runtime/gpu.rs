@@ -198,7 +198,7 @@ impl Gpu {
         let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
         let waited = self.device.poll(wait);
         self.check()?;
-        waited.map(drop).map_err(|error| self.readback_error(&error))
+        waited.map(drop).map_err(|error| self.transfer_error(&error))
     }
 
     /// Creates a buffer for tensors. Returns `None` if the device is out of memory.
@@ -253,8 +253,10 @@ impl Gpu {
         errors.last().map_or(Ok(created), Err)
     }
 
-    pub fn readback_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {
-        RuntimeError::Readback { device: self.name(), message: error.to_string() }
+    /// Returns the error of a failed transfer: that the device was lost, if that is why it failed.
+    pub fn transfer_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {
+        let failed = RuntimeError::Transfer { device: self.name(), message: error.to_string() };
+        self.check().err().unwrap_or(failed)
     }
 }
 

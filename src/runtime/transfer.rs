@@ -88,7 +88,7 @@ impl Staging {
         let size = bytes.next_power_of_two().max(MIN_READBACK_BUFFER);
         let usage = wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST;
         gpu.create_buffer("readback", size, usage, false)
-            .map_err(|error| gpu.readback_error(&error))
+            .map_err(|error| gpu.transfer_error(&error))
     }
 
     /// Keeps an unmapped buffer for another readback, or destroys it.
@@ -267,7 +267,7 @@ impl Runtime {
         }
         let Some(staging) = self.staging.take_upload_buffer(gpu)? else { return Ok(false) };
         let mut view =
-            staging.get_mapped_range_mut(..len).map_err(|error| gpu.readback_error(&error))?;
+            staging.get_mapped_range_mut(..len).map_err(|error| gpu.transfer_error(&error))?;
         view.slice(..piece.len()).copy_from_slice(piece);
         drop(view);
         staging.unmap();
@@ -407,11 +407,11 @@ impl Runtime {
         let mapped = mapped.await;
         gpu.check()?;
         if gpu.faults.strikes(Fault::Map) {
-            return Err(gpu.readback_error(&"a test failed it"));
+            return Err(gpu.transfer_error(&"a test failed it"));
         }
-        mapped.map_err(|error| gpu.readback_error(&error))?;
+        mapped.map_err(|error| gpu.transfer_error(&error))?;
         let view =
-            buffer.get_mapped_range(..piece.bytes).map_err(|error| gpu.readback_error(&error))?;
+            buffer.get_mapped_range(..piece.bytes).map_err(|error| gpu.transfer_error(&error))?;
         let mut offset = 0;
         for (source, _, bytes) in piece.copies {
             read[source].extend_from_slice(&view[offset..offset + bytes as usize]);
