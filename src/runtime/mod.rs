@@ -218,7 +218,7 @@ impl Runtime {
         let mut state = self.state.lock();
         self.take_back(&mut state);
         state.allocator.trim();
-        self.destroy_retired(&mut state);
+        self.submit(&mut state);
         drop(state);
         self.staging.trim();
     }
@@ -373,7 +373,7 @@ impl Runtime {
         requested: u64,
     ) -> Result<(MutexGuard<'a, State>, Arc<Buffer>), RuntimeError> {
         let excess = state.allocator.has_excess_retired();
-        self.destroy_retired(&mut state);
+        self.submit(&mut state);
         if excess && CAN_BLOCK {
             // The driver frees destroyed buffers when the commands that use them have finished.
             state = self.wait_unlocked(state)?;
@@ -385,7 +385,7 @@ impl Runtime {
         }
         self.take_back(&mut state);
         state.allocator.trim();
-        self.destroy_retired(&mut state);
+        self.submit(&mut state);
         if CAN_BLOCK {
             state = self.wait_unlocked(state)?;
         }
@@ -416,11 +416,12 @@ impl Runtime {
         self.returns.drain(|placement| state.allocator.release(placement));
     }
 
-    /// Submits the recorded commands, and destroys the buffers that only they still use.
-    fn destroy_retired(&self, state: &mut State) {
+    /// Submits the recorded commands, and destroys the retired buffers, which only they still use.
+    fn submit(&self, state: &mut State) -> Option<wgpu::SubmissionIndex> {
         let State { allocator, recorder, .. } = state;
-        recorder.submit(&self.gpu);
+        let submission = recorder.submit(&self.gpu);
         recorder.destroy(&allocator.take_retired());
+        submission
     }
 
     fn out_of_memory(&self, requested: u64) -> RuntimeError {
@@ -430,7 +431,7 @@ impl Runtime {
 
     /// Submits the recorded commands without waiting for them to finish.
     pub fn flush(&self) {
-        self.destroy_retired(&mut self.state.lock());
+        self.submit(&mut self.state.lock());
     }
 
     /// Waits until the GPU has finished everything recorded and uploaded so far.
@@ -441,7 +442,7 @@ impl Runtime {
     /// block, always returns an error; the recorded commands are still submitted.
     pub fn sync(&self) -> Result<(), RuntimeError> {
         let mut state = self.state.lock();
-        self.destroy_retired(&mut state);
+        self.submit(&mut state);
         state.recorder.forget_in_flight();
         drop(state);
         self.gpu.check_can_block()?;

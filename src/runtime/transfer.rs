@@ -224,7 +224,7 @@ impl Runtime {
             return Ok(allocation);
         }
         // Commands recorded before this upload may use the same memory, so they are submitted first.
-        state.recorder.submit(gpu);
+        self.submit(&mut state);
         drop(state);
         let mut offset = 0;
         for piece in data.chunks(PIECE as usize) {
@@ -387,7 +387,7 @@ impl Runtime {
                 encoder.copy_buffer_to_buffer(from, base + start, &buffer, offset, padded(bytes));
                 offset += padded(bytes);
             }
-            state.recorder.submit(gpu)
+            self.submit(&mut state)
         };
         let mapped = MapFuture::new(&buffer, piece.bytes);
         Ok(PieceInFlight { piece, buffer, submission, mapped })
