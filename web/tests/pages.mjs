@@ -348,7 +348,7 @@ export const reports_out_of_memory = (test) =>
      GPUDevice.prototype.createBuffer = function (descriptor) {
        const buffer = createBuffer.call(this, descriptor);
        count += 1;
-       if (count === 40) {
+       if (count === 12) {
          const error = new GPUOutOfMemoryError("injected failure");
          const event = new GPUUncapturedErrorEvent("uncapturederror", { error });
          setTimeout(() => this.dispatchEvent(event));
