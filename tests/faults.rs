@@ -164,3 +164,42 @@ fn results_of_a_failed_submission_are_never_read() {
         assert_eq!(kept, [1.0; 100], "a tensor of an earlier submission");
     }
 }
+
+#[test]
+fn every_tensor_around_a_failed_submission_is_right_or_lost() {
+    let _guard = serial_guard();
+    silence_panics();
+    for device in common::gpus() {
+        // Large enough that ops overwrite their operands.
+        let len = 1 << 18;
+        let mut lost = 0;
+        for point in 0..6 {
+            let start = Tensor::<Wgsl, 1>::zeros([len], &device);
+            Wgsl::sync(&device).expect("the device works");
+            runtime(&device).plan_fault(Fault::Submit, point);
+            let mut sums = vec![(start, 0.0)];
+            for step in 1..=300 {
+                let (last, value) = sums.last().expect("there is a first").clone();
+                // Errors are caught, and the program goes on with what it has.
+                let next = catch_unwind(AssertUnwindSafe(|| (last + 1.0) * 1.0 + 0.0));
+                if let Ok(next) = next {
+                    sums.push((next, value + 1.0));
+                }
+                if step % 4 != 0 && sums.len() > 1 {
+                    sums.remove(0);
+                }
+            }
+            runtime(&device).cancel_fault();
+            for (tensor, value) in sums {
+                match tensor.try_into_data() {
+                    Ok(data) => {
+                        let values = data.to_vec::<f32>().expect("the elements are f32");
+                        assert!(values.iter().all(|&x| x == value), "point {point}: {}", values[0]);
+                    }
+                    Err(_) => lost += 1,
+                }
+            }
+        }
+        assert!(lost > 0, "no submission failed on {device}");
+    }
+}

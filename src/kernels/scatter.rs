@@ -142,7 +142,7 @@ fn scatter_sorted(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor) 
     let scalars = [size, len].map(|scalar| ScalarValue::Int(scalar as i128));
     let locations =
         location_map(scalars).run(smallvec![views::reshape(indices, &[values.len()])?])?;
-    let (flat, values) = (views::reshape(tensor, &[shape.iter().product()])?, values);
+    let flat = views::reshape(tensor, &[shape.iter().product()])?;
     let flat = combine_at(flat, locations, values, ScatterOp::Add)?;
     views::swap_dims(views::reshape(flat, &shape)?, axis, last)
 }

@@ -10,10 +10,8 @@ use smallvec::SmallVec;
 use super::faults::Fault;
 use super::gpu::Gpu;
 use super::pipeline_cache::PipelineCache;
-use super::{
-    Compiler as WgslCompiler, Expansion, LAUNCH_ALIGN, ParamsBinding, RuntimeError, Source, Target,
-    Variant, expand,
-};
+use super::recorder::{LAUNCH_ALIGN, PARAMS_SIZE};
+use super::{Compiler, Expansion, ParamsBinding, RuntimeError, Source, Target, Variant, expand};
 use crate::device::IMMEDIATE_BYTES;
 
 /// The bindings of a kernel. Kernels with equal interfaces share layouts and bind groups.
@@ -53,7 +51,7 @@ struct Layouts {
 type Compilation = Arc<OnceLock<Result<Arc<Plan>, RuntimeError>>>;
 
 /// Compiles the kernels of a device.
-pub(crate) struct Compiler {
+pub(crate) struct KernelCompiler {
     layouts: Mutex<FxHashMap<Interface, Layouts>>,
     compilations: Mutex<FxHashMap<Variant, Compilation>>,
     cache: Option<PipelineCache>,
@@ -64,7 +62,7 @@ pub(crate) struct Compiler {
     loads_u64: bool,
 }
 
-impl Compiler {
+impl KernelCompiler {
     pub fn new(gpu: &Gpu, checked: bool, software: bool) -> Self {
         Self {
             layouts: Mutex::default(),
@@ -107,22 +105,34 @@ impl Compiler {
         (inputs, outputs): (usize, usize),
         params_len: usize,
     ) -> Result<Arc<Plan>, RuntimeError> {
+        let shader_error = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
+        let params_len = padded_params_len(params_len, inputs + outputs);
+        if params_len > PARAMS_SIZE {
+            return Err(shader_error(format!(
+                "its parameters have {params_len} bytes; the maximum is {PARAMS_SIZE}"
+            )));
+        }
         let interface = Interface {
             inputs: inputs as u8,
             outputs: outputs as u8,
-            params: params_binding(gpu, params_len, inputs + outputs),
+            params: params_binding(gpu, params_len),
         };
-        let shader_error = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
         if gpu.faults.strikes(Fault::Compile) {
             return Err(shader_error("a test failed it".to_owned()));
         }
         let target = Target {
-            compiler: WgslCompiler::CURRENT,
+            compiler: Compiler::CURRENT,
             params: interface.params,
             loads_u64: self.loads_u64,
         };
         let Expansion { text, element_sizes } = expand(&variant, target).map_err(shader_error)?;
-        debug_assert_eq!(element_sizes.len(), inputs + outputs, "operands of {variant}");
+        if element_sizes.len() != inputs + outputs {
+            let declared = element_sizes.len();
+            return Err(shader_error(format!(
+                "it declares {declared} operands, but {} were passed",
+                inputs + outputs
+            )));
+        }
         let layouts = self.layouts(gpu, interface);
         let checked = self.checked || !variant.source.is_trusted();
         let compile = || {
@@ -187,17 +197,21 @@ fn create_shader_module(
         return gpu.device.create_shader_module(descriptor);
     }
     let checks = wgpu::ShaderRuntimeChecks::unchecked();
-    // SAFETY: whoever made the source trusted vouches for its kernels (`Source::trusted`): they keep
-    // every index within their operands, and all their loops terminate.
+    // SAFETY: `Source::trusted` requires that the kernels keep every index within their operands, and
+    // end all their loops.
     unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) }
 }
 
-/// Returns how a kernel with `len` bytes of parameters and some operands receives them.
+/// Returns the size of `len` bytes of parameters with what the runtime appends for a launch.
+fn padded_params_len(len: usize, operands: usize) -> usize {
+    len.next_multiple_of(LAUNCH_ALIGN) + size_of::<u32>() * (1 + operands)
+}
+
+/// Returns how a kernel receives its parameters, including what the runtime appends.
 ///
 /// Immediates are used where they fit, because a dynamic uniform offset costs the driver more.
-fn params_binding(gpu: &Gpu, len: usize, operands: usize) -> ParamsBinding {
-    let bytes = len.next_multiple_of(LAUNCH_ALIGN) + size_of::<u32>() * (1 + operands);
-    let fit = gpu.info.features.immediates && bytes <= IMMEDIATE_BYTES as usize;
+fn params_binding(gpu: &Gpu, len: usize) -> ParamsBinding {
+    let fit = gpu.info.features.immediates && len <= IMMEDIATE_BYTES as usize;
     if fit { ParamsBinding::Immediates } else { ParamsBinding::Uniform }
 }
 

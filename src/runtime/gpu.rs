@@ -1,15 +1,16 @@
 //! The wgpu device and its queue, and the health of the device.
 
+use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::RuntimeError;
 use super::allocation::Buffer;
 use super::events::Observers;
 use super::faults::{Fault, Faults};
+use super::{Allocation, RuntimeError};
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
 
 /// An opened wgpu device.
@@ -60,18 +61,18 @@ impl Health {
 
     fn lose(&self, reason: String) {
         let _ = self.lost.set(reason);
-        self.impaired.store(true, Ordering::Release);
+        self.impaired.store(true, Ordering::SeqCst);
     }
 
     /// Registers an error. The results of the submission being recorded are lost, and a new one
     /// begins. In a browser, which reports errors late, those of all submissions so far are lost.
     fn fail(&self, failure: DeviceFailure) {
         let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        let first = if CAN_BLOCK { serial } else { 0 };
+        let first = if CAN_BLOCK { serial } else { 1 };
         self.lost_results.lock().push((first, serial));
         self.has_lost_results.store(true, Ordering::Release);
         self.unreported.lock().get_or_insert(failure);
-        self.impaired.store(true, Ordering::Release);
+        self.impaired.store(true, Ordering::SeqCst);
     }
 }
 
@@ -117,15 +118,17 @@ impl Gpu {
 
     /// Returns an error if the device was lost, and once for each error that it reported.
     pub fn check(&self) -> Result<(), RuntimeError> {
-        if !self.health.impaired.load(Ordering::Acquire) {
+        let Health { impaired, unreported, .. } = &*self.health;
+        if !impaired.load(Ordering::Acquire) {
             return Ok(());
         }
-        if let Some(reason) = self.health.lost.get() {
-            return Err(RuntimeError::DeviceLost { device: self.name(), reason: reason.clone() });
+        // Cleared first: what happens from here on sets it again.
+        impaired.store(false, Ordering::SeqCst);
+        if let Some(error) = self.lost_error() {
+            impaired.store(true, Ordering::SeqCst);
+            return Err(error);
         }
-        let mut unreported = self.health.unreported.lock();
-        self.health.impaired.store(self.health.lost.get().is_some(), Ordering::Release);
-        match unreported.take() {
+        match unreported.lock().take() {
             None => Ok(()),
             Some(DeviceFailure::OutOfMemory) => {
                 Err(RuntimeError::Exhausted { device: self.name() })
@@ -136,21 +139,32 @@ impl Gpu {
         }
     }
 
-    /// Returns an error if the results of a submission are lost.
-    pub fn check_results(&self, serial: u64) -> Result<(), RuntimeError> {
+    /// Returns an error if the results of a submission with one of these serial numbers are lost.
+    pub fn check_results(&self, serials: RangeInclusive<u64>) -> Result<(), RuntimeError> {
         if !self.health.has_lost_results.load(Ordering::Acquire) {
             return Ok(());
         }
         let lost = self.health.lost_results.lock();
-        match serial != 0 && lost.iter().any(|&(first, last)| (first..=last).contains(&serial)) {
+        let overlap =
+            |&(first, last): &(u64, u64)| first <= *serials.end() && last >= *serials.start();
+        match lost.iter().any(overlap) {
             true => Err(RuntimeError::LostResults { device: self.name() }),
             false => Ok(()),
         }
     }
 
-    /// Returns whether the device was lost or closed.
-    pub fn is_lost(&self) -> bool {
-        self.health.lost.get().is_some()
+    /// Returns an error if the contents of an allocation are lost.
+    pub fn check_contents(&self, allocation: &Allocation) -> Result<(), RuntimeError> {
+        match allocation.written() {
+            0 => Ok(()),
+            serial => self.check_results(serial..=serial),
+        }
+    }
+
+    /// Returns an error if the device was lost or closed.
+    pub fn lost_error(&self) -> Option<RuntimeError> {
+        let reason = self.health.lost.get()?.clone();
+        Some(RuntimeError::DeviceLost { device: self.name(), reason })
     }
 
     /// Returns an error where the host cannot block, which is in a browser.

@@ -41,9 +41,9 @@ use smallvec::SmallVec;
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
 use allocation::{Buffer, Returns};
 use allocator::{Allocator, Placed};
-use compiler::{Compiler as KernelCompiler, Plan};
+use compiler::{KernelCompiler, Plan};
 use gpu::Gpu;
-use recorder::{LAUNCH_ALIGN, Operands, Recorder};
+use recorder::{Operands, Recorder};
 use transfer::Staging;
 
 pub use allocation::Allocation;
@@ -72,7 +72,7 @@ pub struct Dispatch<'a> {
     pub inputs: &'a [&'a Allocation],
     /// Memory that is written, or read and written. Its bindings follow those of the inputs.
     pub outputs: &'a [&'a Allocation],
-    /// The kernel's `Params` struct as bytes, at most 400.
+    /// The kernel's `Params` struct as bytes, at most 448.
     pub params: &'a [u8],
     /// Number of workgroups. They are folded into a 3D grid. In the shader, `group_index` computes
     /// the linear index.
@@ -225,10 +225,7 @@ impl Runtime {
 
     /// Returns why the device was lost, if it was.
     pub(crate) fn lost(&self) -> Option<String> {
-        self.gpu.is_lost().then(|| match self.gpu.check() {
-            Err(error) => error.to_string(),
-            Ok(()) => String::new(),
-        })
+        self.gpu.lost_error().map(|error| error.to_string())
     }
 
     /// Returns an error if the device was lost, and once for each error that it reported.
@@ -268,8 +265,9 @@ impl Runtime {
             return Ok(());
         }
         self.gpu.check()?;
-        for input in inputs {
-            self.gpu.check_results(input.written())?;
+        // An output may be an operand that is overwritten.
+        for operand in inputs.iter().chain(outputs) {
+            self.gpu.check_contents(operand)?;
         }
         self.work_dispatched.fetch_add(work, Ordering::Relaxed);
         let state = self.state.lock();
@@ -284,14 +282,16 @@ impl Runtime {
                 (state, plan)
             }
         };
+        let first_serial = self.gpu.serial();
         let mut state = self.place(state, outputs, inputs)?;
         let operands = Operands { inputs, outputs, params, groups, work };
-        let conflict = inputs.iter().any(|input| is_in_buffer_of(input, outputs));
-        if conflict {
+        if inputs.iter().any(|input| is_in_buffer_of(input, outputs)) {
             state = self.dispatch_with_copies(state, &plan, operands)?;
         } else {
             state.recorder.dispatch(&self.gpu, &plan, &operands);
         }
+        // A submission that made room for this launch, or that has a part of it, may have failed.
+        self.gpu.check_results(first_serial..=self.gpu.serial())?;
         let overdue = state.recorder.overdue();
         drop(state);
         match overdue {
@@ -372,11 +372,9 @@ impl Runtime {
         size: u64,
         requested: u64,
     ) -> Result<(MutexGuard<'a, State>, Arc<Buffer>), RuntimeError> {
-        let excess = state.allocator.has_excess_retired();
-        self.submit(&mut state);
-        if excess && CAN_BLOCK {
+        if state.allocator.has_excess_retired() {
             // The driver frees destroyed buffers when the commands that use them have finished.
-            state = self.wait_unlocked(state)?;
+            state = self.submit_and_wait(state)?;
         }
         let out = self.gpu.faults.strikes(Fault::OutOfMemory);
         let short = out || self.gpu.faults.strikes(Fault::ShortOfMemory);
@@ -385,10 +383,7 @@ impl Runtime {
         }
         self.take_back(&mut state);
         state.allocator.trim();
-        self.submit(&mut state);
-        if CAN_BLOCK {
-            state = self.wait_unlocked(state)?;
-        }
+        state = self.submit_and_wait(state)?;
         self.staging.trim();
         match self.gpu.create_tensor_buffer(size) {
             Some(buffer) if !out => Ok((state, buffer)),
@@ -400,11 +395,16 @@ impl Runtime {
         }
     }
 
-    /// Waits for all submissions, without the lock.
-    fn wait_unlocked<'a>(
+    /// Submits the recorded commands and waits for all submissions, without the lock. In a browser,
+    /// which cannot block, only submits.
+    fn submit_and_wait<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
     ) -> Result<MutexGuard<'a, State>, RuntimeError> {
+        self.submit(&mut state);
+        if !CAN_BLOCK {
+            return Ok(state);
+        }
         state.recorder.forget_in_flight();
         drop(state);
         self.gpu.wait(None)?;
@@ -441,12 +441,8 @@ impl Runtime {
     /// Returns an error if the device was lost or reported an error. In a browser, which cannot
     /// block, always returns an error; the recorded commands are still submitted.
     pub fn sync(&self) -> Result<(), RuntimeError> {
-        let mut state = self.state.lock();
-        self.submit(&mut state);
-        state.recorder.forget_in_flight();
-        drop(state);
+        drop(self.submit_and_wait(self.state.lock())?);
         self.gpu.check_can_block()?;
-        self.gpu.wait(None)?;
         self.compiler.save();
         Ok(())
     }

@@ -23,7 +23,7 @@ use crate::device::AdapterKind;
 /// Alignment of dynamic uniform offsets: the largest that any adapter requires.
 const PARAMS_ALIGN: usize = 256;
 /// Size of a parameter binding in bytes, which is the maximum size of a kernel's parameters.
-const PARAMS_SIZE: usize = 512;
+pub(crate) const PARAMS_SIZE: usize = 512;
 /// Capacity for the parameters of one submission, in bytes.
 const PARAMS_CAPACITY: usize = 256 << 10;
 /// Capacity for the small uploads of one submission, in bytes.
@@ -161,15 +161,14 @@ impl Recorder {
         let mut params: SmallVec<[u8; 256]> = SmallVec::from_slice(operands.params);
         params.resize(operands.params.len().next_multiple_of(LAUNCH_ALIGN), 0);
         params.extend_from_slice(&(part.first as u32).to_ne_bytes());
-        for (placement, shift) in bindings.iter().zip(&plan.element_shifts) {
-            let first_element = (placement.base >> shift) as u32;
+        for (binding, shift) in bindings.iter().zip(&plan.element_shifts) {
+            let first_element = (binding.base >> shift) as u32;
             params.extend_from_slice(&first_element.to_ne_bytes());
         }
         let key = (plan.interface, bindings.iter().map(Binding::key).collect());
         let uniform = plan.interface.params == ParamsBinding::Uniform;
         let offset = self.pending_params.len() as u32;
         if uniform {
-            debug_assert!(params.len() <= PARAMS_SIZE, "parameters of {}", plan.variant);
             self.pending_params.extend_from_slice(&params);
             let aligned = self.pending_params.len().next_multiple_of(PARAMS_ALIGN);
             self.pending_params.resize(aligned, 0);
@@ -419,9 +418,6 @@ fn fold_grid(groups: u64) -> (u32, u32, u32) {
         return (groups as u32, 1, 1);
     }
     let rows = groups.div_ceil(MAX_GROUPS);
-    if groups.is_multiple_of(MAX_GROUPS) && rows <= MAX_GROUPS {
-        return (MAX_GROUPS as u32, rows as u32, 1);
-    }
     if rows <= MAX_GROUPS {
         // Rows of equal length leave few surplus workgroups.
         return (groups.div_ceil(rows) as u32, rows as u32, 1);

@@ -65,7 +65,10 @@ impl Staging {
         if !oldest_is_mapped {
             gpu.wait(Some(oldest.submission))?;
         }
-        Ok(oldest.mapped.load(Ordering::Acquire).then_some(oldest.raw))
+        match oldest.mapped.load(Ordering::Acquire) {
+            true => Ok(Some(oldest.raw)),
+            false => Err(gpu.transfer_error(&"a staging buffer could not be mapped")),
+        }
     }
 
     /// Maps a buffer again when `submission` has copied from it, for the next upload.
@@ -234,7 +237,7 @@ impl Runtime {
                 return Err(self.out_of_memory(data.len() as u64));
             }
             gpu.check()?;
-            gpu.check_results(serial)?;
+            gpu.check_results(serial..=gpu.serial())?;
             offset += piece.len() as u64;
         }
         Ok(allocation)
@@ -295,7 +298,7 @@ impl Runtime {
     ) -> Result<Vec<Vec<u8>>, RuntimeError> {
         self.gpu.check()?;
         for (allocation, _) in ranges {
-            self.gpu.check_results(allocation.written())?;
+            self.gpu.check_contents(allocation)?;
         }
         self.place_all(ranges.iter().map(|(allocation, _)| &**allocation))?;
         let sources: Vec<Source<'_>> = ranges
@@ -309,7 +312,7 @@ impl Runtime {
         let read = self.read_sources(&sources).await?;
         // A submission that the results depend on may have failed while the host waited.
         for (allocation, _) in ranges {
-            self.gpu.check_results(allocation.written())?;
+            self.gpu.check_contents(allocation)?;
         }
         Ok(read)
     }

@@ -52,8 +52,8 @@ impl Job for HostJob {
     }
 
     fn max_runs(&self) -> usize {
-        // The host must not have to wait for earlier submissions.
-        self.0.max_runs().min(64)
+        // Few enough that the host need not wait for earlier submissions.
+        self.0.max_runs().min(16)
     }
 }
 
