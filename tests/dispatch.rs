@@ -56,6 +56,7 @@ fn run(runtime: &Arc<Runtime>, count: u32, distance: u32, work: u64) -> Vec<u32>
         params: bytemuck::bytes_of(&params),
         groups: count.into(),
         work,
+        indexed_axes: None,
     };
     runtime.dispatch(&dispatch).expect("the kernel compiles");
     let bytes = u64::from(count) * 4;

@@ -160,6 +160,12 @@ fn results_of_a_failed_submission_are_never_read() {
         assert!(z.is_err(), "an op accepted a lost operand");
         let error = y.try_into_data().expect_err("the result is lost").to_string();
         assert!(error.contains("contents of a tensor are lost"), "{error}");
+        // An op that overwrites a lost operand.
+        let overwritten = Tensor::<Wgsl, 1>::ones([1 << 18], &device) + 1.0;
+        runtime(&device).plan_fault(Fault::Submit, 0);
+        Wgsl::sync(&device).expect_err("the submission fails");
+        let result = catch_unwind(AssertUnwindSafe(|| overwritten * 2.0));
+        assert!(result.is_err(), "an op overwrote a lost operand");
         let kept = x.into_data().to_vec::<f32>().expect("the elements are f32");
         assert_eq!(kept, [1.0; 100], "a tensor of an earlier submission");
     }
@@ -170,10 +176,10 @@ fn every_tensor_around_a_failed_submission_is_right_or_lost() {
     let _guard = serial_guard();
     silence_panics();
     for device in common::gpus() {
-        // Large enough that ops overwrite their operands.
+        // Large enough that ops overwrite operands that nothing else uses.
         let len = 1 << 18;
         let mut lost = 0;
-        for point in 0..6 {
+        for (point, ops) in (0..6).flat_map(|point| [(point, 1), (point, 3)]) {
             let start = Tensor::<Wgsl, 1>::zeros([len], &device);
             Wgsl::sync(&device).expect("the device works");
             runtime(&device).plan_fault(Fault::Submit, point);
@@ -181,7 +187,9 @@ fn every_tensor_around_a_failed_submission_is_right_or_lost() {
             for step in 1..=300 {
                 let (last, value) = sums.last().expect("there is a first").clone();
                 // Errors are caught, and the program goes on with what it has.
-                let next = catch_unwind(AssertUnwindSafe(|| (last + 1.0) * 1.0 + 0.0));
+                let next = catch_unwind(AssertUnwindSafe(|| {
+                    (1..ops).fold(last + 1.0, |sum, _| sum * 1.0)
+                }));
                 if let Ok(next) = next {
                     sums.push((next, value + 1.0));
                 }

@@ -7,7 +7,6 @@
 mod common;
 
 use std::collections::HashSet;
-use std::process::{Command, Output};
 
 use burn::backend::Autodiff;
 use burn::module::Module;
@@ -17,22 +16,7 @@ use burn::tensor::backend::{Backend, Device, DeviceId};
 use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
 use burn_wgsl::device::{Adapter, AdapterKind, adapters, automatic, set_quiet};
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{devices, panic_message};
-
-/// Runs the ignored test `name` of this file in a child process, with environment variables.
-fn run_child(name: &str, environment: &[(&str, &str)]) -> Output {
-    let program = std::env::current_exe().expect("the path of the test program is known");
-    let mut child = Command::new(program);
-    child.args(["--exact", name, "--ignored", "--nocapture"]);
-    child.env_remove("BURN_WGSL_DEVICE").env_remove("BURN_WGSL_QUIET").env_remove("RUST_LOG");
-    child.envs(environment.iter().copied()).output().expect("the child starts")
-}
-
-fn assert_success(output: &Output) {
-    let text = String::from_utf8_lossy(&output.stdout);
-    let error = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success(), "{text}\n{error}");
-}
+use common::{assert_success, devices, panic_message, run_child};
 
 #[test]
 fn tensors_on_auto_mix_with_tensors_on_the_device_that_it_becomes() {

@@ -20,6 +20,7 @@ const WORKGROUP_SIZE: u32 = 64u;
 @group(0) @binding(auto) var<storage, read> target_lengths: array<i32>;
 @group(0) @binding(auto) var<storage, read_write> rows: array<f32>;
 @group(0) @binding(auto) var<storage, read_write> loss: array<f32>;
+//#include "lib/report"
 
 fn log_sum_exp(a: f32, b: f32, c: f32) -> f32 {
     let maximum = nan_max(a, nan_max(b, c));
@@ -39,6 +40,10 @@ fn main(
     let backward = recursion >= p.batch;
     let steps = steps_of(n);
     let states = states_of(n);
+    for (var label = local_index; label < p.labels; label += WORKGROUP_SIZE) {
+        let this_class = targets[n * p.labels + label];
+        if (u32(this_class) >= p.classes) { report_index(0u, this_class); }
+    }
     let row_len = 2u * p.labels + 1u;
     let base = recursion * p.rows * row_len;
     var previous = base;

@@ -27,7 +27,7 @@ fn states_of(n: u32) -> u32 {
     return 2u * u32(clamp(target_lengths[n], 0, i32(p.labels))) + 1u;
 }
 
-// The class of a state. A label outside the classes is clamped.
+// The class of a state. A label outside the classes is clamped to them; `ctc` reports it.
 fn class_of(n: u32, state: u32) -> u32 {
     if ((state & 1u) == 0u) { return p.blank; }
     return u32(clamp(targets[n * p.labels + state / 2u], 0, i32(p.classes) - 1));

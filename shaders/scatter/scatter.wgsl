@@ -1,7 +1,7 @@
 // scatter: out[.., indices[.., k, ..], ..] = COMBINE of itself and values[.., k, ..] for each k in order,
 // along one axis. indices and values have the same shape. Every tensor is accessed through its strides.
 // COMBINE: the launcher's expression of the element `a` and the update `b`.
-// An index outside the axis is skipped, so that every write is in bounds.
+// An index outside the axis is reported and skipped, so that every write is in bounds.
 // Each invocation applies all updates of one line along the axis, so that their order and rounding are fixed.
 //#include "lib/walk"
 
@@ -29,12 +29,15 @@ struct Params {
 @group(0) @binding(auto) var<storage, read> indices: array<i32>;
 @group(0) @binding(auto) var<storage, read> values: array<E>;
 @group(0) @binding(auto) var<storage, read_write> out: array<E>;
+//#include "lib/report"
 
 fn invocation(line: u32) {
     let starts = locate(line);
     for (var k = 0u; k < p.len; k++) {
         let index = indices[starts.y + k * p.index_stride];
-        if (index >= 0 && u32(index) < p.size) {
+        if (u32(index) >= p.size) {
+            report_index(0u, index);
+        } else {
             let dst = starts.x + u32(index) * p.stride;
             let a = out[dst];
             let b = values[starts.z + k * p.value_stride];

@@ -5,6 +5,8 @@ use burn_backend::ops::ModuleOps;
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 
+use super::index::fail_outside;
+
 /// Computes the CTC losses `[batch]`; arguments as in [`ctc_loss_backward`].
 ///
 /// # Panics
@@ -20,7 +22,7 @@ pub(crate) fn ctc_loss(
     let classes = log_probs.shape()[2];
     let outside = |label: &i64| !(0..classes as i64).contains(label);
     if let Some(label) = targets.clone().into_data().iter::<i64>().find(outside) {
-        panic!("ctc_loss: label {label} is out of range for {classes} classes");
+        fail_outside("ctc_loss", label, 2, classes);
     }
     Flex::ctc_loss(log_probs, targets, input_lengths, target_lengths, blank)
 }

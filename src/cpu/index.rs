@@ -147,6 +147,6 @@ fn check_indices_nd(op: &str, indices: &FlexTensor, tensor: &FlexTensor) {
 }
 
 #[cold]
-fn fail_outside(op: &str, index: i64, axis: usize, size: usize) -> ! {
+pub(super) fn fail_outside(op: &str, index: i64, axis: usize, size: usize) -> ! {
     panic!("{op}: index {index} is out of range for axis {axis} of size {size}")
 }

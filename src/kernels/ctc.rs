@@ -11,7 +11,7 @@ use super::common::policy;
 use super::composed::views;
 use super::elementwise::{Map, ScalarValue};
 use crate::params;
-use crate::runtime::{Kernel, Runtime, Source, Variant};
+use crate::runtime::{IndexedAxis, Kernel, Runtime, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static CTC: Source = Source::new::<CtcParams>("ctc", include_str!("../../shaders/ctc/ctc.wgsl"));
@@ -61,7 +61,7 @@ impl Kernel for CtcBackwardKernel {
 /// The target sequences, and the lengths of inputs and targets.
 #[derive(Debug, Clone)]
 pub struct Sequences {
-    /// The labels, `[batch, labels]`. A label outside the classes is clamped to them.
+    /// The labels, `[batch, labels]`. A label outside the classes is reported, and clamped to them.
     pub targets: Tensor,
     /// The steps of each input, `[batch]`.
     pub input_lengths: Tensor,
@@ -164,7 +164,7 @@ impl CtcProblem {
             workgroups: count as u64,
             work: count as u64 * (self.steps * states) as u64 * 64,
         }
-        .run()?;
+        .run_indexed(&[IndexedAxis { axis: 2, size: self.classes }])?;
         Ok((table, loss))
     }
 }

@@ -10,7 +10,7 @@ use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::Walk;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{IndexedAxis, Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
 static GATHER: Source =
@@ -42,7 +42,7 @@ impl Kernel for GatherKernel {
 }
 
 /// Computes `out[i] = tensor[.., indices[i], ..]` along `axis`. The result has the shape of the
-/// indices. An index outside the axis is clamped to it.
+/// indices. An index outside the axis is reported, and clamped to it.
 ///
 /// # Errors
 ///
@@ -89,7 +89,7 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
         workgroups: workgroups_for(out.len()),
         work: out.len() as u64,
     }
-    .run()?;
+    .run_indexed(&[IndexedAxis { axis, size: tensor.shape()[axis] }])?;
     Ok(out)
 }
 

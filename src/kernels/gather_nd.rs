@@ -1,12 +1,14 @@
 //! Reads slices of a tensor at multi-dimensional indices.
 
+use smallvec::SmallVec;
+
 use super::cast;
 use super::common::cases::{Case, below, case, ints, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::shape_words;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{IndexedAxis, Kernel, Source, Variant};
 use crate::tensor::{DType, Error, MAX_RANK, Result, Shape, Tensor};
 
 static GATHER_ND: Source = Source::new::<GatherNdParams>(
@@ -19,7 +21,7 @@ params! {
         count: u32,
         indexed_axes: u32,
         slice_len: u32,
-        pad0: u32,
+        line_len: u32,
         shape: [[u32; 4]; MAX_RANK / 4],
     }
 }
@@ -64,8 +66,8 @@ pub(super) fn indexed_axes(shape: &[usize], indices: &[usize]) -> Result<(usize,
 }
 
 /// Returns the slices of `tensor` at `indices` `[.., k]`: `[.., remaining axes of the tensor]`.
-/// Each row of indices is a location in the first `k` axes. An index outside its axis is clamped
-/// to it.
+/// Each row of indices is a location in the first `k` axes. An index outside its axis is reported,
+/// and clamped to it.
 ///
 /// # Errors
 ///
@@ -95,24 +97,31 @@ pub fn gather_nd(tensor: Tensor, indices: Tensor) -> Result<Tensor> {
             count: out.len() as u32,
             indexed_axes: axes as u32,
             slice_len: slice_len as u32,
-            pad0: 0,
+            line_len: 1,
             shape: shape_words(&tensor.shape()[..axes])?,
         },
         workgroups: workgroups_for(out.len()),
         work: out.len() as u64,
     }
-    .run()?;
+    .run_indexed(&first_axes(&tensor.shape()[..axes]))?;
     Ok(out)
 }
 
-/// Computes the location of each row of `indices` `[.., k]`, as i32 `[rows]`: the row-major index
-/// over the `k` axes of `shape`, or -1 if an index is outside its axis.
+/// Returns consecutive axes, from the first one on.
+pub(super) fn first_axes(sizes: &[usize]) -> SmallVec<[IndexedAxis; MAX_RANK]> {
+    sizes.iter().enumerate().map(|(axis, &size)| IndexedAxis { axis, size }).collect()
+}
+
+/// Computes the location of each row of `indices` `[.., axes]`, as i32 `[rows]`: the row-major index
+/// over the axes, or -1 if an index is outside its axis, which is reported. The rows are divided
+/// into lines of `line_len`; the locations of a line follow those of the line before.
 ///
 /// # Errors
 ///
 /// Returns an error if the memory is not available.
-pub(super) fn locations(shape: &[usize], indices: Tensor) -> Result<Tensor> {
+pub(super) fn locations(axes: &[IndexedAxis], indices: Tensor, line_len: usize) -> Result<Tensor> {
     let rows = indices.shape()[..indices.shape().len() - 1].iter().product::<usize>();
+    let sizes: Shape = axes.iter().map(|axis| axis.size).collect();
     let indices = views::packed(cast::indices(indices)?)?;
     let out = Tensor::empty(indices.runtime(), &[rows], DType::I32)?;
     Launch {
@@ -121,15 +130,15 @@ pub(super) fn locations(shape: &[usize], indices: Tensor) -> Result<Tensor> {
         outputs: &[&out],
         params: &GatherNdParams {
             count: rows as u32,
-            indexed_axes: shape.len() as u32,
+            indexed_axes: axes.len() as u32,
             slice_len: 1,
-            pad0: 0,
-            shape: shape_words(shape)?,
+            line_len: line_len as u32,
+            shape: shape_words(&sizes)?,
         },
         workgroups: workgroups_for(rows),
         work: rows as u64,
     }
-    .run()?;
+    .run_indexed(axes)?;
     Ok(out)
 }
 

@@ -4,8 +4,6 @@
 //! One invocation applies all updates of a line in order; long lines are sorted first and combined
 //! in levels (`scatter_nd.rs`). Results repeat bit for bit, without atomics.
 
-use smallvec::smallvec;
-
 use super::cast;
 use super::common::cases::{Arg, Case, below, bools, case, ints, normal};
 use super::common::launch::{Launch, variants_of, workgroups_for};
@@ -13,11 +11,12 @@ use super::common::options::ScatterOp;
 use super::common::policy;
 use super::common::walk::Walk;
 use super::composed::{create, views};
-use super::elementwise::{Map, ScalarValue};
+use super::elementwise::ScalarValue;
 use super::gather::expand_indices;
+use super::gather_nd::locations;
 use super::scatter_nd::{combine_at, scatter_nd};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{IndexedAxis, Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 static SCATTER: Source =
@@ -57,7 +56,7 @@ impl Kernel for ScatterKernel {
 }
 
 /// Computes `tensor[.., indices[i], ..] += values[i]` along `axis`; `or` for booleans. An index
-/// outside the axis is skipped.
+/// outside the axis is reported and skipped.
 ///
 /// # Errors
 ///
@@ -127,7 +126,7 @@ fn scatter_in_order(axis: usize, out: Tensor, indices: &Tensor, values: &Tensor)
         workgroups: workgroups_for(lines),
         work: values.len() as u64,
     }
-    .run()?;
+    .run_indexed(&[IndexedAxis { axis, size: out.shape()[axis] }])?;
     Ok(out)
 }
 
@@ -138,20 +137,12 @@ fn scatter_sorted(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor) 
     let rows = |tensor| views::packed(views::swap_dims(tensor, axis, last)?);
     let (tensor, indices, values) = (rows(tensor)?, rows(indices)?, rows(values)?);
     let shape = tensor.shape().to_vec();
-    let (size, len) = (shape[last], indices.shape()[last]);
-    let scalars = [size, len].map(|scalar| ScalarValue::Int(scalar as i128));
-    let locations =
-        location_map(scalars).run(smallvec![views::reshape(indices, &[values.len()])?])?;
+    let len = indices.shape()[last];
+    let indexed = IndexedAxis { axis, size: shape[last] };
+    let locations = locations(&[indexed], views::reshape(indices, &[values.len(), 1])?, len)?;
     let flat = views::reshape(tensor, &[shape.iter().product()])?;
     let flat = combine_at(flat, locations, values, ScatterOp::Add)?;
     views::swap_dims(views::reshape(flat, &shape)?, axis, last)
-}
-
-/// Returns the elementwise computation of the location of each update, from its index `a` within a
-/// line of `s` elements that has `t` updates; -1 for an index outside the line.
-fn location_map(scalars: [ScalarValue; 2]) -> Map {
-    Map::new("select(-1, i32(i) / t * s + a, a >= 0 && a < s)", DType::I32)
-        .with(&scalars, DType::I32)
 }
 
 /// Adds slices of `values` to the slices of `tensor` along `axis` at one-dimensional `indices`;
@@ -178,9 +169,7 @@ pub fn embedding_backward(weights: Tensor, grad: Tensor, indices: Tensor) -> Res
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let locations = location_map([ScalarValue::Int(1); 2]).variants(&[DType::I32]);
-    let kernels = DType::COMPUTE_TYPES.map(|dtype| ScatterKernel { dtype });
-    [variants_of(kernels), locations].concat()
+    variants_of(DType::COMPUTE_TYPES.map(|dtype| ScatterKernel { dtype }))
 }
 
 /// The cases that the family must pass.

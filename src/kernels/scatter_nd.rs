@@ -8,7 +8,7 @@ use super::common::cases::{Arg, Case, below, case, ints, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::ScatterOp;
 use super::composed::views;
-use super::gather_nd::{indexed_axes, locations};
+use super::gather_nd::{first_axes, indexed_axes, locations};
 use super::sort;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant};
@@ -79,7 +79,7 @@ impl Kernel for ScatterNdKernel {
 
 /// Combines `values` `[.., remaining axes of the tensor]` into `tensor` at `indices` `[.., k]`.
 /// Each row of indices is a location in the first `k` axes. A row with an index outside its axis
-/// is skipped.
+/// is reported and skipped.
 ///
 /// # Errors
 ///
@@ -107,7 +107,7 @@ pub fn scatter_nd(
     if values.is_empty() || tensor.is_empty() {
         return Ok(tensor);
     }
-    let unsorted = locations(&tensor.shape()[..axes], indices)?;
+    let unsorted = locations(&first_axes(&tensor.shape()[..axes]), indices, updates)?;
     combine_at(tensor, unsorted, values, op)
 }
 

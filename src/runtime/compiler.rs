@@ -57,7 +57,7 @@ pub(crate) struct KernelCompiler {
     cache: Option<PipelineCache>,
     next_plan_id: AtomicU32,
     /// Whether shaders are compiled with all runtime checks.
-    checked: bool,
+    pub checked: bool,
     /// Whether vec4 loads and stores move two 64-bit words.
     loads_u64: bool,
 }

@@ -84,6 +84,25 @@ pub enum RuntimeError {
         /// The adapter's name.
         device: String,
     },
+    /// An op read or wrote at an index outside its axis. It is reported with the first readback after
+    /// the op. The op read the nearest element instead, and wrote none.
+    #[error(
+        "{op}: index {index} is out of range for axis {axis} of size {size} (on {device}, which \
+         reports this when results are read; with BURN_WGSL_CHECKED=1 the op itself fails; \
+         BURN_WGSL_INDEX_REPORTS=0 switches these reports off)"
+    )]
+    IndexOutOfRange {
+        /// The adapter's name.
+        device: String,
+        /// The op.
+        op: &'static str,
+        /// The index; if there were several, the largest, with negative ones after all others.
+        index: i32,
+        /// The axis.
+        axis: usize,
+        /// The size of the axis.
+        size: usize,
+    },
     /// The host is out of memory.
     #[error("the host has no memory for {requested} bytes that are read back")]
     HostOutOfMemory {

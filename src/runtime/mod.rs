@@ -27,6 +27,7 @@ mod params;
 mod pipeline_cache;
 mod profile;
 mod recorder;
+mod reports;
 mod shader;
 mod transfer;
 mod tuning_cache;
@@ -44,6 +45,7 @@ use allocator::{Allocator, Placed};
 use compiler::{KernelCompiler, Plan};
 use gpu::Gpu;
 use recorder::{Operands, Recorder};
+use reports::Reports;
 use transfer::Staging;
 
 pub use allocation::Allocation;
@@ -55,6 +57,7 @@ pub use faults::Fault;
 pub use kernel::{Expr, Kernel, KernelKey};
 pub use params::{ParamField, Params};
 pub use profile::{KernelTime, Profile, ProfileError};
+pub use reports::IndexedAxis;
 pub use shader::{Compiler, Def, Expansion, ParamsBinding, Source, Target, Variant, expand};
 pub use tuning_cache::TuningCache;
 
@@ -79,12 +82,16 @@ pub struct Dispatch<'a> {
     pub groups: u64,
     /// Approximate number of operations, used to bound how long a dispatch and a submission run.
     pub work: u64,
+    /// The axes that the kernel's indices address, if it reports indices outside them: the shader
+    /// includes `lib/report`.
+    pub indexed_axes: Option<&'a [IndexedAxis]>,
 }
 
 /// What a launch needs under the lock.
 struct State {
     allocator: Allocator<Arc<Buffer>>,
     recorder: Recorder,
+    reports: Reports,
     plans: FxHashMap<KernelKey, Arc<Plan>>,
 }
 
@@ -138,6 +145,7 @@ impl Runtime {
         let state = State {
             allocator: Allocator::new(max_allocation),
             recorder: Recorder::new(&gpu),
+            reports: Reports::new(),
             plans: FxHashMap::default(),
         };
         Self {
@@ -259,8 +267,10 @@ impl Runtime {
     ///
     /// Returns an error if the kernel does not compile on this device, the device is out of memory
     /// even after unused buffers were destroyed, the device was lost, or an input's contents were.
+    /// If shaders are compiled with all checks, also if an index is outside its axis.
     pub fn dispatch(&self, dispatch: &Dispatch<'_>) -> Result<(), RuntimeError> {
-        let Dispatch { key, kernel, inputs, outputs, params, groups, work } = *dispatch;
+        let Dispatch { key, kernel, inputs, outputs, params, groups, work, indexed_axes } =
+            *dispatch;
         if groups == 0 {
             return Ok(());
         }
@@ -275,7 +285,7 @@ impl Runtime {
             Some(plan) => (state, plan),
             None => {
                 drop(state);
-                let count = (inputs.len(), outputs.len());
+                let count = (inputs.len(), outputs.len() + usize::from(indexed_axes.is_some()));
                 let plan = self.compiler.compile(&self.gpu, kernel(), count, params.len())?;
                 let mut state = self.state.lock();
                 state.plans.insert(key, plan.clone());
@@ -284,7 +294,13 @@ impl Runtime {
         };
         let first_serial = self.gpu.serial();
         let mut state = self.place(state, outputs, inputs)?;
-        let operands = Operands { inputs, outputs, params, groups, work };
+        let report = match indexed_axes {
+            None => None,
+            Some(axes) => {
+                Some(state.reports.slot(&self.gpu, axes).ok_or_else(|| self.exhausted())?)
+            }
+        };
+        let operands = Operands { inputs, outputs, report: report.as_ref(), params, groups, work };
         if inputs.iter().any(|input| is_in_buffer_of(input, outputs)) {
             state = self.dispatch_with_copies(state, &plan, operands)?;
         } else {
@@ -295,6 +311,7 @@ impl Runtime {
         let overdue = state.recorder.overdue();
         drop(state);
         match overdue {
+            _ if report.is_some() && self.compiler.checked && CAN_BLOCK => self.sync(),
             Some(submission) if CAN_BLOCK => self.gpu.wait(Some(submission)),
             _ => Ok(()),
         }
@@ -424,6 +441,10 @@ impl Runtime {
         submission
     }
 
+    fn exhausted(&self) -> RuntimeError {
+        RuntimeError::Exhausted { device: self.name() }
+    }
+
     fn out_of_memory(&self, requested: u64) -> RuntimeError {
         let MemoryUsage { in_use, reserved, .. } = self.memory();
         RuntimeError::OutOfMemory { device: self.name(), requested, in_use, reserved }
@@ -438,11 +459,19 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// Returns an error if the device was lost or reported an error. In a browser, which cannot
-    /// block, always returns an error; the recorded commands are still submitted.
+    /// Returns an error if the device was lost or reported an error, or if an index was outside its
+    /// axis. In a browser, which cannot block, always returns an error; the recorded commands are
+    /// still submitted.
     pub fn sync(&self) -> Result<(), RuntimeError> {
+        if !CAN_BLOCK {
+            self.flush();
+            return self.gpu.check_can_block();
+        }
+        let reports = self.start_reports()?;
         drop(self.submit_and_wait(self.state.lock())?);
-        self.gpu.check_can_block()?;
+        if let Some(reports) = reports {
+            pollster::block_on(self.finish_piece(reports, &mut []))?;
+        }
         self.compiler.save();
         Ok(())
     }
@@ -451,6 +480,11 @@ impl Runtime {
 /// Returns whether an input is in the same buffer as an output.
 fn is_in_buffer_of(input: &Allocation, outputs: &[&Allocation]) -> bool {
     outputs.iter().any(|output| output.shares_buffer(input))
+}
+
+/// Returns whether an environment variable is `0`.
+fn is_off(name: &str) -> bool {
+    std::env::var(name).is_ok_and(|value| value == "0")
 }
 
 /// Returns whether an environment variable is set to a value other than `0` or the empty string.

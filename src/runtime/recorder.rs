@@ -17,6 +17,7 @@ use super::compiler::{Interface, Plan};
 use super::events::Event;
 use super::gpu::Gpu;
 use super::profile::Profiler;
+use super::reports::Slot;
 use super::{Allocation, ParamsBinding};
 use crate::device::AdapterKind;
 
@@ -52,6 +53,8 @@ type BindGroupKey = (Interface, SmallVec<[(u64, u32, u32); 6]>);
 pub(crate) struct Operands<'a> {
     pub inputs: &'a [&'a Allocation],
     pub outputs: &'a [&'a Allocation],
+    /// Where the kernel reports indices, if it does: the last operand.
+    pub report: Option<&'a Slot>,
     pub params: &'a [u8],
     pub groups: u64,
     /// Approximate number of operations.
@@ -373,13 +376,13 @@ impl Binding<'_> {
 fn bindings<'a>(operands: &Operands<'a>, exact: bool) -> SmallVec<[Binding<'a>; 6]> {
     let placements =
         operands.inputs.iter().chain(operands.outputs).filter_map(|operand| operand.placement());
-    placements
-        .map(|placement| {
-            let (buffer, start) = (&*placement.buffer, placement.offset);
-            match exact {
-                true => Binding { buffer, offset: start, size: placement.size, base: 0 },
-                false => Binding { buffer, offset: 0, size: buffer.raw.size(), base: start },
-            }
+    let ranges = placements
+        .map(|placement| (&*placement.buffer, placement.offset, placement.size))
+        .chain(operands.report.map(|slot| (&*slot.buffer, slot.offset, Slot::SIZE)));
+    ranges
+        .map(|(buffer, start, size)| match exact {
+            true => Binding { buffer, offset: start, size, base: 0 },
+            false => Binding { buffer, offset: 0, size: buffer.raw.size(), base: start },
         })
         .collect()
 }

@@ -170,6 +170,7 @@ impl fmt::Display for Variant {
 const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/grid", include_str!("../../shaders/lib/grid.wgsl")),
     ("lib/invocation", include_str!("../../shaders/lib/invocation.wgsl")),
+    ("lib/report", include_str!("../../shaders/lib/report.wgsl")),
     ("lib/walk", include_str!("../../shaders/lib/walk.wgsl")),
     ("lib/vec4", include_str!("../../shaders/lib/vec4.wgsl")),
     ("lib/vector", include_str!("../../shaders/lib/vector.wgsl")),

@@ -14,7 +14,8 @@ use super::events::Event;
 use super::faults::Fault;
 use super::gpu::Gpu;
 use super::recorder::SMALL_UPLOAD;
-use super::{Allocation, Runtime, RuntimeError};
+use super::reports::UnreadReports;
+use super::{Allocation, Runtime, RuntimeError, State};
 use crate::device::CAN_BLOCK;
 
 /// Maximum size of a piece in bytes.
@@ -167,6 +168,7 @@ pub(super) struct Source<'a> {
 }
 
 /// A part of a readback: consecutive bytes of all sources, at most [`PIECE`].
+#[derive(Default)]
 struct Piece {
     /// Index of the source, offset within it, and number of bytes, of each copy.
     copies: Vec<(usize, u64, u64)>,
@@ -186,7 +188,7 @@ fn pieces(sizes: impl Iterator<Item = u64>) -> Vec<Piece> {
                     piece.copies.push((source, offset, copied));
                     piece.bytes += padded(copied);
                 }
-                _ => pieces.push(Piece { copies: Vec::new(), bytes: 0 }),
+                _ => pieces.push(Piece::default()),
             }
             offset += copied;
         }
@@ -199,9 +201,10 @@ fn padded(bytes: u64) -> u64 {
     bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
 }
 
-/// A piece that the device is copying.
-struct PieceInFlight {
+/// A piece that the device is copying, followed by the reports so far.
+pub(super) struct PieceInFlight {
     piece: Piece,
+    reports: Option<UnreadReports>,
     buffer: wgpu::Buffer,
     submission: Option<wgpu::SubmissionIndex>,
     mapped: MapFuture,
@@ -290,8 +293,8 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// Returns an error if the device was lost, an allocation's contents were lost, or there is no
-    /// memory for the data.
+    /// Returns an error if the device was lost, an allocation's contents were lost, an index was
+    /// outside its axis, or there is no memory for the data.
     pub async fn read(
         &self,
         ranges: &[(Arc<Allocation>, u64)],
@@ -372,7 +375,16 @@ impl Runtime {
         Ok(read)
     }
 
-    /// Submits the copies of a piece.
+    /// Submits the copies of the reports so far, if kernels could make any.
+    pub(super) fn start_reports(&self) -> Result<Option<PieceInFlight>, RuntimeError> {
+        let has_unread = self.state.lock().reports.has_unread();
+        if !has_unread {
+            return Ok(None);
+        }
+        self.start_piece(Piece::default(), &[]).map(Some)
+    }
+
+    /// Submits the copies of a piece and of the reports so far.
     fn start_piece(
         &self,
         piece: Piece,
@@ -380,30 +392,39 @@ impl Runtime {
     ) -> Result<PieceInFlight, RuntimeError> {
         let gpu = &self.gpu;
         gpu.observers.notify(|| Event::Readback { bytes: piece.bytes });
-        let buffer = self.staging.take_readback_buffer(gpu, piece.bytes)?;
-        let submission = {
-            let mut state = self.state.lock();
-            let encoder = state.recorder.copy_encoder(gpu);
-            let mut offset = 0;
-            for &(source, start, bytes) in &piece.copies {
-                let Source { buffer: from, offset: base, .. } = sources[source];
-                encoder.copy_buffer_to_buffer(from, base + start, &buffer, offset, padded(bytes));
-                offset += padded(bytes);
-            }
-            self.submit(&mut state)
-        };
-        let mapped = MapFuture::new(&buffer, piece.bytes);
-        Ok(PieceInFlight { piece, buffer, submission, mapped })
+        let mut state = self.state.lock();
+        let State { recorder, reports, .. } = &mut *state;
+        let reports = reports.take_unread();
+        let report_range = reports.as_ref().map_or((0, 0), UnreadReports::range);
+        let bytes = piece.bytes + report_range.1;
+        let buffer = self.staging.take_readback_buffer(gpu, bytes)?;
+        let encoder = recorder.copy_encoder(gpu);
+        let mut offset = 0;
+        for &(source, start, bytes) in &piece.copies {
+            let Source { buffer: from, offset: base, .. } = sources[source];
+            encoder.copy_buffer_to_buffer(from, base + start, &buffer, offset, padded(bytes));
+            offset += padded(bytes);
+        }
+        if let Some(UnreadReports { buffer: from, .. }) = &reports {
+            let (start, bytes) = report_range;
+            encoder.copy_buffer_to_buffer(&from.raw, start, &buffer, offset, bytes);
+            encoder.clear_buffer(&from.raw, start, Some(bytes));
+        }
+        let submission = self.submit(&mut state);
+        drop(state);
+        let mapped = MapFuture::new(&buffer, bytes);
+        Ok(PieceInFlight { piece, reports, buffer, submission, mapped })
     }
 
-    /// Waits for a piece and appends its bytes to those read before.
-    async fn finish_piece(
+    /// Waits for a piece and appends its bytes to those read before. Returns an error if a kernel
+    /// reported an index.
+    pub(super) async fn finish_piece(
         &self,
         in_flight: PieceInFlight,
         read: &mut [Vec<u8>],
     ) -> Result<(), RuntimeError> {
         let gpu = &self.gpu;
-        let PieceInFlight { piece, buffer, submission, mapped } = in_flight;
+        let PieceInFlight { piece, reports, buffer, submission, mapped } = in_flight;
         if CAN_BLOCK {
             gpu.wait(submission)?;
         }
@@ -413,17 +434,18 @@ impl Runtime {
             return Err(gpu.transfer_error(&"a test failed it"));
         }
         mapped.map_err(|error| gpu.transfer_error(&error))?;
-        let view =
-            buffer.get_mapped_range(..piece.bytes).map_err(|error| gpu.transfer_error(&error))?;
+        let bytes = piece.bytes + reports.as_ref().map_or(0, |reports| reports.range().1);
+        let view = buffer.get_mapped_range(..bytes).map_err(|error| gpu.transfer_error(&error))?;
         let mut offset = 0;
         for (source, _, bytes) in piece.copies {
             read[source].extend_from_slice(&view[offset..offset + bytes as usize]);
             offset += padded(bytes) as usize;
         }
+        let checked = reports.map_or(Ok(()), |reports| reports.check(gpu, &view[offset..]));
         drop(view);
         buffer.unmap();
         self.staging.keep_readback_buffer(buffer);
-        Ok(())
+        checked
     }
 }
 

@@ -10,6 +10,7 @@ mod tolerance;
 use std::any::Any;
 use std::io::Write;
 use std::panic::UnwindSafe;
+use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use burn_backend::{Backend, TensorData};
@@ -116,4 +117,21 @@ fn message_of(panic: Box<dyn Any + Send>) -> String {
         Ok(message) => *message,
         Err(panic) => panic.downcast_ref::<&str>().copied().unwrap_or_default().to_owned(),
     }
+}
+
+/// Runs the ignored test `name` of the calling test program in a child process, with environment
+/// variables.
+pub fn run_child(name: &str, environment: &[(&str, &str)]) -> Output {
+    let program = std::env::current_exe().expect("the path of the test program is known");
+    let mut child = Command::new(program);
+    child.args(["--exact", name, "--ignored", "--nocapture"]);
+    child.env_remove("BURN_WGSL_DEVICE").env_remove("BURN_WGSL_QUIET").env_remove("RUST_LOG");
+    child.envs(environment.iter().copied()).output().expect("the child starts")
+}
+
+/// Panics with the output of a child process if it failed.
+pub fn assert_success(output: &Output) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{error}");
 }

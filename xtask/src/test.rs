@@ -173,7 +173,7 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
         return Ok(Outcome::Skipped("this step needs the software adapter".to_owned()));
     }
     // The kernel variants for GPUs.
-    let tests = ["ops", "attention", "quantized", "chains"].map(|test| ["--test", test]);
+    let tests = ["ops", "attention", "quantized", "chains", "indices"].map(|test| ["--test", test]);
     let mut command = cargo_test(options, tests.as_flattened());
     run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
     // The variants that a software adapter uses after warm-up.
@@ -199,7 +199,9 @@ fn cargo_test(options: &Options, tests: &[&str]) -> Command {
     let mut command = cargo(&["test", "--workspace", "--all-features", "--locked"]);
     command.args(tests);
     // Settings in the user's shell and cached tuning results must not affect the tests.
-    for name in ["DEVICE", "TILING", "WARM", "AS_GPU", "NO_SUBGROUPS", "CHECKED", "TEST_CASES"] {
+    let settings =
+        "DEVICE TILING WARM AS_GPU NO_SUBGROUPS CHECKED INDEX_REPORTS TEST_CASES".split(' ');
+    for name in settings {
         command.env_remove(format!("BURN_WGSL_{name}"));
     }
     command.env("BURN_WGSL_TUNING", "off");

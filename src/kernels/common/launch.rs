@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use crate::runtime::{Allocation, Dispatch, Kernel, KernelKey, Variant};
+use crate::runtime::{Allocation, Dispatch, IndexedAxis, Kernel, KernelKey, Variant};
 use crate::tensor::{Result, Tensor};
 
 /// Invocations of a workgroup in kernels that compute one result per invocation
@@ -30,6 +30,19 @@ impl<K: Kernel> Launch<'_, K> {
     /// Returns an error if the operands are on different devices, or in the cases of
     /// [`Runtime::dispatch`](crate::runtime::Runtime::dispatch).
     pub fn run(self) -> Result<()> {
+        self.record(None)
+    }
+
+    /// Records the launch of a kernel that reports indices outside `axes`.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_indexed(self, axes: &[IndexedAxis]) -> Result<()> {
+        self.record(Some(axes))
+    }
+
+    fn record(self, indexed_axes: Option<&[IndexedAxis]>) -> Result<()> {
         let output = self.outputs[0];
         for operand in self.inputs.iter().chain(&self.outputs[1..]) {
             output.same_device(operand)?;
@@ -48,6 +61,7 @@ impl<K: Kernel> Launch<'_, K> {
             params: bytemuck::bytes_of(self.params),
             groups: self.workgroups,
             work: self.work,
+            indexed_axes,
         })?;
         Ok(())
     }

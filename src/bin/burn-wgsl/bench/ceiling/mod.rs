@@ -218,6 +218,7 @@ fn launch_job<K: Kernel + Send>(
             params: bytemuck::bytes_of(&params),
             groups,
             work,
+            indexed_axes: None,
         };
         runtime.dispatch(&dispatch).unwrap_or_else(|error| panic!("{error}"));
     })
