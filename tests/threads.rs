@@ -13,6 +13,7 @@ type Parcel = (Tensor<Wgsl, 1>, f32);
 
 #[test]
 fn eight_threads_compute_read_and_exchange_tensors() {
+    let _guard = common::serial_guard();
     const THREADS: usize = 8;
     for device in common::gpus() {
         let (senders, receivers): (Vec<_>, Vec<_>) =
@@ -59,6 +60,8 @@ fn check(tensor: Tensor<Wgsl, 1>, value: f32) {
 
 #[test]
 fn threads_that_need_the_same_new_kernel_compile_it_once() {
+    // It closes the device.
+    let _guard = common::serial_guard();
     for device in common::gpus() {
         burn_wgsl::close(&device).expect("the device exists");
         let results: Vec<f32> = thread::scope(|scope| {

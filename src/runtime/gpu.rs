@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use super::allocation::Buffer;
 use super::events::Observers;
 use super::faults::{Fault, Faults};
+use super::submitter::current_submission;
 use super::{Allocation, RuntimeError};
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
 
@@ -64,13 +65,22 @@ impl Health {
         self.impaired.store(true, Ordering::SeqCst);
     }
 
-    /// Registers an error. The results of the submission being recorded are lost, and a new one
-    /// begins. In a browser, which reports errors late, those of all submissions so far are lost.
+    /// Registers an error. The results of the submission that this thread makes are lost, or else
+    /// of the one being recorded; so are those of all later ones that were begun, because they may
+    /// use them. A new one begins. A browser reports errors late: there, all results are lost.
     fn fail(&self, failure: DeviceFailure) {
-        let serial = self.serial.fetch_add(1, Ordering::Relaxed);
-        let first = if CAN_BLOCK { serial } else { 1 };
-        self.lost_results.lock().push((first, serial));
-        self.has_lost_results.store(true, Ordering::Release);
+        let recorded = || self.serial.load(Ordering::SeqCst);
+        let first = if CAN_BLOCK { current_submission().unwrap_or_else(recorded) } else { 1 };
+        {
+            let mut lost = self.lost_results.lock();
+            // Everything is lost until the new submission has begun, so that a launch that is
+            // recorded meanwhile fails or counts to the old one.
+            lost.push((first, u64::MAX));
+            self.has_lost_results.store(true, Ordering::SeqCst);
+            let last = self.serial.fetch_add(1, Ordering::SeqCst);
+            lost.pop();
+            lost.push((first, last));
+        }
         self.unreported.lock().get_or_insert(failure);
         self.impaired.store(true, Ordering::SeqCst);
     }
@@ -141,7 +151,7 @@ impl Gpu {
 
     /// Returns an error if the results of a submission with one of these serial numbers are lost.
     pub fn check_results(&self, serials: RangeInclusive<u64>) -> Result<(), RuntimeError> {
-        if !self.health.has_lost_results.load(Ordering::Acquire) {
+        if !self.health.has_lost_results.load(Ordering::SeqCst) {
             return Ok(());
         }
         let lost = self.health.lost_results.lock();
@@ -182,16 +192,19 @@ impl Gpu {
         let _ = self.device.poll(wgpu::PollType::Poll);
     }
 
-    /// Returns the serial number of the submission that is being recorded.
-    pub fn serial(&self) -> u64 {
-        self.health.serial.load(Ordering::Relaxed)
+    /// Marks the device as lost.
+    pub fn lose(&self, reason: &str) {
+        self.health.lose(reason.to_owned());
     }
 
-    /// Submits recorded commands, which have the current serial number, and begins the next one.
-    pub fn submit_recorded(&self, commands: wgpu::CommandBuffer) -> wgpu::SubmissionIndex {
-        let index = self.submit(Some(commands));
-        self.health.serial.fetch_add(1, Ordering::Relaxed);
-        index
+    /// Returns the serial number of the submission that is being recorded.
+    pub fn serial(&self) -> u64 {
+        self.health.serial.load(Ordering::SeqCst)
+    }
+
+    /// Returns the serial number of the submission that was recorded, and begins the next one.
+    pub fn begin_submission(&self) -> u64 {
+        self.health.serial.fetch_add(1, Ordering::SeqCst)
     }
 
     /// Submits the queue writes so far, and commands.

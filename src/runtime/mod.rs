@@ -5,7 +5,8 @@
 //! - `gpu`: the wgpu device, its queue and its health;
 //! - `allocator`: places allocations in buffers that are kept for reuse;
 //! - `compiler`: makes pipelines from kernels;
-//! - `recorder`: records commands and submits them in batches;
+//! - `recorder`: records commands in batches;
+//! - `submitter`: submits the batches, natively on a thread of its own;
 //! - `transfer`: uploads and readbacks.
 //!
 //! [`Runtime::dispatch`] records a kernel launch. A launch takes one lock, that of the `State`. It
@@ -29,6 +30,7 @@ mod profile;
 mod recorder;
 mod reports;
 mod shader;
+mod submitter;
 mod transfer;
 mod tuning_cache;
 
@@ -97,7 +99,7 @@ struct State {
 
 /// An opened device.
 pub struct Runtime {
-    gpu: Gpu,
+    gpu: Arc<Gpu>,
     state: Mutex<State>,
     returns: Arc<Returns>,
     compiler: KernelCompiler,
@@ -136,7 +138,7 @@ impl Runtime {
     fn new(mut opened: OpenDevice, generation: u32) -> Self {
         // For tests: simulates a browser without subgroups.
         opened.info.features.subgroups &= !is_set("BURN_WGSL_NO_SUBGROUPS");
-        let gpu = Gpu::new(opened, generation);
+        let gpu = Arc::new(Gpu::new(opened, generation));
         let limits = &gpu.info.limits;
         let max_allocation = limits.max_storage_binding_size.min(limits.max_buffer_size);
         // For tests: `BURN_WGSL_AS_GPU=1` runs GPU kernels on a software adapter, slowly.
@@ -310,8 +312,10 @@ impl Runtime {
         self.gpu.check_results(first_serial..=self.gpu.serial())?;
         let overdue = state.recorder.overdue();
         drop(state);
-        match overdue {
-            _ if report.is_some() && self.compiler.checked && CAN_BLOCK => self.sync(),
+        if report.is_some() && self.compiler.checked && CAN_BLOCK {
+            return self.sync();
+        }
+        match overdue.and_then(|progress| progress.wait_for_room()) {
             Some(submission) if CAN_BLOCK => self.gpu.wait(Some(submission)),
             _ => Ok(()),
         }

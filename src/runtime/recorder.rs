@@ -5,7 +5,6 @@
 //! another writes all uploads. The queue executes these writes after all earlier submissions and
 //! before the recorded commands, so data that submitted commands still need is not overwritten.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
@@ -18,6 +17,7 @@ use super::events::Event;
 use super::gpu::Gpu;
 use super::profile::Profiler;
 use super::reports::Slot;
+use super::submitter::{Batch, Progress, Submitter};
 use super::{Allocation, ParamsBinding};
 use crate::device::AdapterKind;
 
@@ -36,8 +36,6 @@ const MIN_DISPATCHES: usize = 64;
 /// Number of dispatches in a submission once the GPU is busy. Larger submissions cost the host
 /// less for each dispatch.
 const MAX_DISPATCHES: usize = 512;
-/// At most this many submissions are in flight, because each of them uses driver memory.
-const MAX_IN_FLIGHT: usize = 32;
 /// Maximum number of bind groups in each of the two generations of the cache.
 const MAX_BIND_GROUPS: usize = 8192;
 /// Alignment of the words that the runtime appends to a kernel's parameters.
@@ -93,7 +91,9 @@ pub(crate) struct Recorder {
     work: u64,
     /// Approximate number of operations that bounds a dispatch and a submission.
     max_work: u64,
-    in_flight: VecDeque<wgpu::SubmissionIndex>,
+    submitter: Submitter,
+    /// Whether commands were submitted since the last call of [`overdue`](Self::overdue).
+    submitted: bool,
     /// Bind groups of the current generation of the cache.
     young_bind_groups: FxHashMap<BindGroupKey, wgpu::BindGroup>,
     /// Bind groups of the previous generation of the cache.
@@ -103,7 +103,7 @@ pub(crate) struct Recorder {
 }
 
 impl Recorder {
-    pub fn new(gpu: &Gpu) -> Self {
+    pub fn new(gpu: &Arc<Gpu>) -> Self {
         let buffer = |label, size: usize, usage| {
             gpu.device.create_buffer(&wgpu::BufferDescriptor {
                 label: Some(label),
@@ -127,7 +127,8 @@ impl Recorder {
             max_dispatches: MIN_DISPATCHES,
             work: 0,
             max_work: max_work(gpu.info.kind),
-            in_flight: VecDeque::new(),
+            submitter: Submitter::new(gpu),
+            submitted: false,
             young_bind_groups: FxHashMap::default(),
             old_bind_groups: FxHashMap::default(),
             profiler: None,
@@ -158,7 +159,7 @@ impl Recorder {
             || self.pending_params.len() + PARAMS_SIZE > PARAMS_CAPACITY
             || self.profiler.as_ref().is_some_and(|profiler| profiler.is_full())
         {
-            self.submit(gpu);
+            self.submit_later(gpu);
         }
         let bindings = bindings(operands, plan.exact_bindings);
         let mut params: SmallVec<[u8; 256]> = SmallVec::from_slice(operands.params);
@@ -296,7 +297,7 @@ impl Recorder {
         let Some(placement) = allocation.placement() else { return };
         let padded = data.len().next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT as usize);
         if self.pending_uploads.len() + padded > UPLOADS_CAPACITY {
-            self.submit(gpu);
+            self.submit_later(gpu);
         }
         let offset = self.pending_uploads.len() as u64;
         self.pending_uploads.extend_from_slice(data);
@@ -314,6 +315,24 @@ impl Recorder {
 
     /// Submits the recorded commands, if there are any.
     pub fn submit(&mut self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
+        let Some(batch) = self.take_batch(gpu) else {
+            self.submitter.drain();
+            return None;
+        };
+        self.submitted = true;
+        Some(self.submitter.submit(gpu, batch))
+    }
+
+    /// Submits the recorded commands soon.
+    fn submit_later(&mut self, gpu: &Gpu) {
+        if let Some(batch) = self.take_batch(gpu) {
+            self.submitter.submit_later(gpu, batch);
+            self.submitted = true;
+        }
+    }
+
+    /// Takes the recorded commands, if there are any.
+    fn take_batch(&mut self, gpu: &Gpu) -> Option<Batch> {
         self.pass = None;
         let mut encoder = self.encoder.take()?;
         let dispatches = std::mem::take(&mut self.dispatches);
@@ -322,34 +341,27 @@ impl Recorder {
         if let Some(profiler) = &mut self.profiler {
             profiler.resolve(&gpu.device, &mut encoder);
         }
-        for (buffer, pending) in
-            [(&self.params, &mut self.pending_params), (&self.uploads, &mut self.pending_uploads)]
-        {
-            if !pending.is_empty() {
-                gpu.queue.write_buffer(buffer, 0, pending);
-                pending.clear();
-            }
-        }
         gpu.observers.notify(|| Event::Submit { dispatches });
-        let submission = gpu.submit_recorded(encoder.finish());
-        self.in_flight.push_back(submission.clone());
-        // Lets wgpu reclaim what finished submissions used.
-        let _ = gpu.device.poll(wgpu::PollType::Poll);
-        Some(submission)
+        let take = |pending: &mut Vec<u8>| {
+            let capacity = pending.len();
+            std::mem::replace(pending, Vec::with_capacity(capacity))
+        };
+        let writes = [
+            (self.params.clone(), take(&mut self.pending_params)),
+            (self.uploads.clone(), take(&mut self.pending_uploads)),
+        ];
+        Some(Batch { encoder, writes, serial: gpu.begin_submission() })
     }
 
-    /// Returns the submission that the caller must wait for, because too many are in flight.
-    pub fn overdue(&mut self) -> Option<wgpu::SubmissionIndex> {
-        if self.in_flight.len() <= MAX_IN_FLIGHT {
-            return None;
-        }
-        self.in_flight.pop_front()
+    /// Returns what the caller must wait for before it records more, without the lock.
+    pub fn overdue(&mut self) -> Option<Arc<Progress>> {
+        std::mem::take(&mut self.submitted).then(|| self.submitter.progress.clone())
     }
 
     /// Forgets the submissions in flight. Called when the host waits until all of them have
     /// finished.
     pub fn forget_in_flight(&mut self) {
-        self.in_flight.clear();
+        self.submitter.forget_in_flight();
         self.max_dispatches = MIN_DISPATCHES;
     }
 }

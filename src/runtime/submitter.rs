@@ -1,0 +1,163 @@
+//! Submits recorded commands, natively on a thread of its own.
+//!
+//! `CommandEncoder::finish` takes about half of the host's time for an op: it tracks the use of
+//! buffers and writes barriers. The thread does this while the program records the next batch.
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::gpu::Gpu;
+use crate::device::CAN_BLOCK;
+
+/// Batches that may wait for the thread: enough to keep it busy.
+const MAX_WAITING: usize = 2;
+/// At most this many submissions are in flight, because each of them uses driver memory.
+const MAX_IN_FLIGHT: usize = 32;
+
+/// Recorded commands and the data that they read.
+pub(crate) struct Batch {
+    pub encoder: wgpu::CommandEncoder,
+    /// Data for buffers, written before the commands run.
+    pub writes: [(wgpu::Buffer, Vec<u8>); 2],
+    /// Serial number of the submission.
+    pub serial: u64,
+}
+
+impl Batch {
+    fn submit(self, gpu: &Gpu) -> wgpu::SubmissionIndex {
+        let Self { encoder, writes, serial } = self;
+        CURRENT.set(Some(serial));
+        for (buffer, data) in &writes {
+            if !data.is_empty() {
+                gpu.queue.write_buffer(buffer, 0, data);
+            }
+        }
+        let index = gpu.submit(Some(encoder.finish()));
+        CURRENT.set(None);
+        // Lets wgpu reclaim what finished submissions used.
+        let _ = gpu.device.poll(wgpu::PollType::Poll);
+        index
+    }
+}
+
+thread_local! {
+    static CURRENT: Cell<Option<u64>> = const { Cell::new(None) };
+}
+
+/// Returns the serial number of the submission that this thread is making, if it is making one.
+pub(super) fn current_submission() -> Option<u64> {
+    CURRENT.get()
+}
+
+/// How far the thread is.
+#[derive(Default)]
+pub(crate) struct Progress {
+    state: Mutex<ProgressState>,
+    advanced: Condvar,
+}
+
+#[derive(Default)]
+struct ProgressState {
+    /// Batches that are not submitted yet.
+    waiting: usize,
+    in_flight: VecDeque<wgpu::SubmissionIndex>,
+}
+
+impl Progress {
+    /// Waits until at most `batches` batches wait for the thread.
+    fn wait(&self, batches: usize) {
+        let mut state = self.state.lock();
+        self.advanced.wait_while(&mut state, |state| state.waiting > batches);
+    }
+
+    /// Waits until another batch may be recorded. Returns the submission that the caller must wait
+    /// for, because too many are in flight.
+    pub fn wait_for_room(&self) -> Option<wgpu::SubmissionIndex> {
+        self.wait(MAX_WAITING);
+        let in_flight = &mut self.state.lock().in_flight;
+        if in_flight.len() > MAX_IN_FLIGHT { in_flight.pop_front() } else { None }
+    }
+}
+
+/// The thread that submits batches, in order.
+pub(crate) struct Submitter {
+    /// `None` if there is no thread: in a browser, or because it could not be started.
+    thread: Option<(Sender<Batch>, JoinHandle<()>)>,
+    pub progress: Arc<Progress>,
+}
+
+impl Submitter {
+    pub fn new(gpu: &Arc<Gpu>) -> Self {
+        let progress = Arc::<Progress>::default();
+        let (sender, batches) = channel();
+        let run = {
+            let (gpu, progress) = (gpu.clone(), progress.clone());
+            move || run(&gpu, &batches, &progress)
+        };
+        let spawn = || Builder::new().name("burn-wgsl submit".to_owned()).spawn(run).ok();
+        let thread = if CAN_BLOCK { spawn() } else { None };
+        Self { thread: thread.map(|thread| (sender, thread)), progress }
+    }
+
+    /// Submits a batch later. The caller calls [`Progress::wait_for_room`] before it records more.
+    pub fn submit_later(&self, gpu: &Gpu, batch: Batch) {
+        match &self.thread {
+            Some((sender, _)) => {
+                self.progress.state.lock().waiting += 1;
+                // The thread runs until the sender is dropped.
+                let _ = sender.send(batch);
+            }
+            None => {
+                self.submit(gpu, batch);
+            }
+        }
+    }
+
+    /// Submits a batch, after those before it.
+    pub fn submit(&self, gpu: &Gpu, batch: Batch) -> wgpu::SubmissionIndex {
+        self.drain();
+        let index = batch.submit(gpu);
+        self.progress.state.lock().in_flight.push_back(index.clone());
+        index
+    }
+
+    /// Waits until all batches are submitted.
+    pub fn drain(&self) {
+        self.progress.wait(0);
+    }
+
+    /// Forgets the submissions in flight. Called when the host waits until all of them have
+    /// finished.
+    pub fn forget_in_flight(&self) {
+        self.progress.state.lock().in_flight.clear();
+    }
+}
+
+impl Drop for Submitter {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.thread.take() {
+            drop(sender);
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Submits batches until the sender is dropped.
+fn run(gpu: &Gpu, batches: &Receiver<Batch>, progress: &Progress) {
+    for batch in batches {
+        let submitted = catch_unwind(AssertUnwindSafe(|| batch.submit(gpu)));
+        if submitted.is_err() {
+            gpu.lose("a submission panicked");
+        }
+        let mut state = progress.state.lock();
+        state.waiting -= 1;
+        state.in_flight.extend(submitted);
+        progress.advanced.notify_all();
+    }
+}
