@@ -293,7 +293,7 @@ fn gelu_gradient_is_that_of_the_exact_form() {
             let gelu = burn_wgsl::kernels::common::table::reference::gelu;
             let expected = (gelu(x + h) - gelu(x - h)) / (2.0 * h);
             assert!(
-                (grad - expected).abs() < 2e-5,
+                Tolerance { relative: 0.0, absolute: 2e-5 }.holds(grad, expected),
                 "gelu'({x}) on {device} is {grad}, expected {expected}"
             );
         }

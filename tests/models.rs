@@ -25,7 +25,7 @@ use burn::tensor::{Bool, Distribution, ElementConversion, Int, Tensor, TensorDat
 use burn_flex::{Flex, FlexDevice};
 use burn_std::rand::{SeedableRng, StdRng};
 use burn_wgsl::Wgsl;
-use common::{devices, serial_guard};
+use common::{Tolerance, devices, serial_guard, values_are_ignored};
 
 const STEPS: usize = 50;
 
@@ -48,6 +48,7 @@ trait Example {
 fn check_training<E: Example>(ratio: f32) {
     let weights = weights::<E>();
     let expected = run::<E, Autodiff<Flex>>(&weights, &FlexDevice);
+    let tolerance = Tolerance { relative: 0.01, absolute: 0.0 };
     for device in devices() {
         let before = burn_wgsl::fallbacks();
         let curves = run::<E, Autodiff<Wgsl>>(&weights, &device);
@@ -56,7 +57,7 @@ fn check_training<E: Example>(ratio: f32) {
             assert_eq!((values.len(), expected.len()), (STEPS, STEPS));
             for (step, (value, expected)) in values.iter().zip(expected).enumerate() {
                 assert!(
-                    (value - expected).abs() <= 0.01 * expected.abs(),
+                    tolerance.holds((*value).into(), (*expected).into()),
                     "{name} on {device} is {value} at step {step}, {expected} with burn-flex"
                 );
             }
@@ -64,7 +65,8 @@ fn check_training<E: Example>(ratio: f32) {
         let (name, values) = &curves[0];
         let mean = |part: &[f32]| part.iter().sum::<f32>() / part.len() as f32;
         let (first, last) = (mean(&values[..5]), mean(&values[STEPS - 5..]));
-        assert!(last < ratio * first, "{name} on {device} falls only from {first} to {last}");
+        let falls = last < ratio * first || values_are_ignored();
+        assert!(falls, "{name} on {device} falls only from {first} to {last}");
     }
 }
 

@@ -89,6 +89,9 @@ fn compare(
     for ((value, expected), flushed) in values.iter().zip(expected).zip(flushed) {
         let (step, shape) = (expected.step, &expected.data.shape);
         let tolerance = expected.tolerance;
+        if common::values_are_ignored() {
+            continue;
+        }
         prop_assert_eq!(&value.data.shape, shape, "the shape after step {} on {}", step, device);
         let [values, expected, flushed] = [value, expected, flushed]
             .map(|outcome| outcome.data.iter::<f64>().collect::<Vec<_>>());

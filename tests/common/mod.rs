@@ -22,6 +22,7 @@ use burn_wgsl::kernels::common::table::Reference;
 
 pub use tolerance::{
     CHAINED_F16, CLOSE, FINITE_DIFFERENCE, SUMMED, Tolerance, assert_close, tolerance_of,
+    values_are_ignored,
 };
 
 /// Returns the devices that tests run on: the GPUs of this machine and the CPU.

@@ -1,5 +1,7 @@
 //! Tolerances for comparing floats with reference values.
 
+use std::sync::LazyLock;
+
 use burn_backend::TensorData;
 
 /// The allowed difference from a reference value: `absolute + relative * |reference|`.
@@ -22,6 +24,12 @@ pub const CHAINED_F16: Tolerance = Tolerance { relative: 5e-3, absolute: 5e-3 };
 /// For an op that sums.
 pub const SUMMED: Tolerance = Tolerance { relative: 1e-4, absolute: 1e-4 };
 
+/// Whether results are not compared. `BURN_WGSL_TEST_VALUES=ignore` is for drivers that run no
+/// kernel: `cargo xtask vulkan` checks what the tests ask of them.
+static VALUES_ARE_IGNORED: LazyLock<bool> = LazyLock::new(|| {
+    std::env::var_os("BURN_WGSL_TEST_VALUES").is_some_and(|value| value == "ignore")
+});
+
 /// Returns the tolerance for results of type `dtype` against a reference computed in f32.
 ///
 /// For 16-bit floats this is half a unit in the last place (10 mantissa bits in f16, 7 in bf16),
@@ -35,14 +43,23 @@ pub fn tolerance_of(dtype: burn_backend::DType) -> Tolerance {
 }
 
 impl Tolerance {
-    /// Returns whether `value` is close enough to `expected`. NaN matches only NaN.
+    /// Returns whether `value` is close enough to `expected`. NaN matches only NaN. Without
+    /// comparisons, every value is.
     pub fn holds(self, value: f64, expected: f64) -> bool {
+        if values_are_ignored() {
+            return true;
+        }
         if expected.is_nan() || value.is_nan() {
             return expected.is_nan() && value.is_nan();
         }
         value == expected
             || (value - expected).abs() <= self.absolute + self.relative * expected.abs()
     }
+}
+
+/// Returns whether the results of tests are not compared with references.
+pub fn values_are_ignored() -> bool {
+    *VALUES_ARE_IGNORED
 }
 
 /// Panics at the first element outside the tolerance.
@@ -58,7 +75,8 @@ pub fn difference(
     expected: &TensorData,
     tolerance: Tolerance,
 ) -> Option<String> {
-    if value.shape != expected.shape {
+    // Some ops have results whose shape depends on values.
+    if value.shape != expected.shape && !values_are_ignored() {
         return Some(format!("the shape is {:?}, expected {:?}", value.shape, expected.shape));
     }
     let mut pairs = value.iter::<f64>().zip(expected.iter::<f64>()).enumerate();

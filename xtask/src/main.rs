@@ -10,6 +10,7 @@ mod step;
 mod test;
 mod tint;
 mod validate;
+mod vulkan;
 mod web;
 
 use std::process::ExitCode;
@@ -31,6 +32,8 @@ Commands:
             (needs Debian or Ubuntu, and the network on the first run)
   validate  Check every kernel's SPIR-V with spirv-val and its HLSL with DXC
             (needs the network on the first run)
+  vulkan    Run the tests and the example with Vulkan's validation layer, on lavapipe and on a
+            GPU that is not there (needs Debian or Ubuntu, and the network on the first run)
   web       Build the web pages into web/dist and print their download sizes
   serve     Build the web pages and serve them on localhost
   test-web  Build the web pages and test them in Chromium
@@ -51,6 +54,10 @@ Options of `gpus`:
   --kernel TEXT      Only kernels with TEXT in their name; prints their figures and
                      keeps the drivers' listings in target/gpus/listings
   --bless            Record the figures
+
+Options of `vulkan`:
+  --only PROGRAM     Run only this test file, or `digits`; repeatable, or a comma-separated
+                     list
 
 Options of `serve`:
   --port N           Port to listen on [default: 8000]
@@ -88,6 +95,10 @@ fn main() -> ExitCode {
                 usage_error(&format!("unknown argument `{arg}` of `cargo xtask validate`"))
             }
         },
+        "vulkan" if !wants_help => match vulkan::Options::parse(&args) {
+            Ok(options) => report(vulkan::run(&options)),
+            Err(message) => usage_error(&message),
+        },
         "web" | "serve" | "test-web" if !wants_help => match web::run(&command, &args) {
             Ok(Outcome::Passed) => ExitCode::SUCCESS,
             Ok(Outcome::Skipped(reason)) | Err(reason) => {
@@ -95,7 +106,8 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "gpus" | "web" | "serve" | "test-web" | "help" | "--help" | "-h" => {
+        "test" | "tint" | "gpus" | "validate" | "vulkan" | "web" | "serve" | "test-web"
+        | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }

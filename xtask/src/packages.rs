@@ -2,6 +2,7 @@
 //! and root is not needed.
 
 use std::env::{consts::ARCH, var_os};
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -82,18 +83,24 @@ impl Packages {
         self.root.join("usr/lib").join(self.architecture.library_folder)
     }
 
+    /// Returns the folder of the files that do not depend on the architecture.
+    pub fn share_folder(&self) -> PathBuf {
+        self.root.join("usr/share")
+    }
+
     /// Returns the path of a program in the packages.
     pub fn program(&self, name: &str) -> PathBuf {
         self.root.join("usr/bin").join(name)
     }
 
     /// Returns a command that runs a program with the libraries of the packages, which may need a
-    /// newer C library than this system's. `preload` is a library to load before all others.
-    pub fn command(&self, program: &Path, preload: Option<&Path>) -> Command {
+    /// newer C library than this system's. The libraries `preload` are loaded before all others.
+    pub fn command(&self, program: &Path, preload: &[&Path]) -> Command {
         let libraries = self.library_folder();
         let mut command = Command::new(libraries.join(self.architecture.dynamic_linker));
-        if let Some(library) = preload {
-            command.arg("--preload").arg(library);
+        if !preload.is_empty() {
+            let names: Vec<&OsStr> = preload.iter().map(|library| library.as_os_str()).collect();
+            command.arg("--preload").arg(names.join(OsStr::new(":")));
         }
         command.arg("--library-path").arg(&libraries).arg(program);
         command

@@ -200,8 +200,8 @@ fn cargo_test(options: &Options, tests: &[&str]) -> Command {
     command.args(tests);
     // Settings in the user's shell and cached tuning results must not affect the tests.
     let settings =
-        "DEVICE TILING WARM AS_GPU NO_SUBGROUPS CHECKED INDEX_REPORTS TEST_CASES".split(' ');
-    for name in settings {
+        "DEVICE TILING WARM AS_GPU NO_SUBGROUPS CHECKED INDEX_REPORTS TEST_CASES TEST_VALUES";
+    for name in settings.split(' ') {
         command.env_remove(format!("BURN_WGSL_{name}"));
     }
     command.env("BURN_WGSL_TUNING", "off");

@@ -88,7 +88,7 @@ impl SpirvVal {
     fn command(&self) -> Command {
         match self {
             Self::Installed => Command::new("spirv-val"),
-            Self::Unpacked(packages) => packages.command(&packages.program("spirv-val"), None),
+            Self::Unpacked(packages) => packages.command(&packages.program("spirv-val"), &[]),
         }
     }
 

@@ -6,7 +6,7 @@ mod compile;
 mod gates;
 mod name;
 mod options;
-mod pretended;
+pub mod pretended;
 mod summary;
 mod table;
 

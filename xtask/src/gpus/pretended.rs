@@ -92,25 +92,58 @@ impl PretendedGpu {
     ///
     /// Returns an error if the packages lack the driver or the stand-in.
     pub fn command(&self, packages: &Packages, program: &Path) -> Result<Command, String> {
-        let libraries = packages.library_folder();
-        let driver = libraries.join(format!("libvulkan_{}.so", self.driver));
-        let shim = libraries.join(format!("lib{}_noop_drm_shim.so", self.shim));
-        for library in [&driver, &shim] {
-            if !library.exists() {
-                return Err(format!("the packages contain no {}", library.display()));
-            }
-        }
-        let manifest = target_dir().join(format!("gpus/{}.icd.json", self.name));
-        let icd = serde_json::json!({ "library_path": driver, "api_version": "1.3.0" });
-        let text = serde_json::json!({ "file_format_version": "1.0.0", "ICD": icd });
-        fs::write(&manifest, text.to_string())
-            .map_err(|error| format!("cannot write {}: {error}", manifest.display()))?;
-        let mut command = packages.command(program, Some(&shim));
-        // Variables in the user's shell must not change what the drivers do.
-        command.env_clear();
-        command.env("VK_DRIVER_FILES", &manifest);
-        command.env("MESA_SHADER_CACHE_DISABLE", "true");
+        self.command_with(packages, program, None)
+    }
+
+    /// Does the same as [`Self::command`], and loads the library `patch` after the stand-in.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::command`].
+    pub fn command_with(
+        &self,
+        packages: &Packages,
+        program: &Path,
+        patch: Option<&Path>,
+    ) -> Result<Command, String> {
+        let shim = packages.library_folder().join(format!("lib{}_noop_drm_shim.so", self.shim));
+        let preload: Vec<&Path> = [shim.as_path()].into_iter().chain(patch).collect();
+        let mut command = driver_command(packages, self.name, self.driver, program, &preload)?;
         command.envs(self.variables.iter().copied());
         Ok(command)
     }
+}
+
+/// Returns a command that runs a program with the Vulkan driver `libvulkan_DRIVER.so` only, and
+/// with the libraries `preload`. The driver's manifest is named after the adapter.
+///
+/// # Errors
+///
+/// Returns an error if one of the libraries does not exist.
+pub fn driver_command(
+    packages: &Packages,
+    name: &str,
+    driver: &str,
+    program: &Path,
+    preload: &[&Path],
+) -> Result<Command, String> {
+    let library = packages.library_folder().join(format!("libvulkan_{driver}.so"));
+    for library in preload.iter().copied().chain([library.as_path()]) {
+        if !library.exists() {
+            return Err(format!("there is no {}", library.display()));
+        }
+    }
+    let folder = target_dir().join("gpus");
+    let manifest = folder.join(format!("{name}.icd.json"));
+    let icd = serde_json::json!({ "library_path": library, "api_version": "1.3.0" });
+    let text = serde_json::json!({ "file_format_version": "1.0.0", "ICD": icd });
+    fs::create_dir_all(&folder)
+        .and_then(|()| fs::write(&manifest, text.to_string()))
+        .map_err(|error| format!("cannot write {}: {error}", manifest.display()))?;
+    let mut command = packages.command(program, preload);
+    // Variables in the user's shell must not change what the drivers do.
+    command.env_clear();
+    command.env("VK_DRIVER_FILES", &manifest);
+    command.env("MESA_SHADER_CACHE_DISABLE", "true");
+    Ok(command)
 }

@@ -1,0 +1,57 @@
+//! The command line of `cargo xtask vulkan`.
+
+/// The options of `cargo xtask vulkan`.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Run only these programs; all if empty.
+    pub programs: Vec<String>,
+}
+
+impl Options {
+    /// Parses the arguments.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an option is unknown or a value is missing.
+    pub fn parse(args: &[String]) -> Result<Self, String> {
+        let mut options = Self::default();
+        let mut args = args.iter();
+        while let Some(arg) = args.next() {
+            let (flag, joined_value) = match arg.split_once('=') {
+                Some((flag, value)) => (flag, Some(value.to_owned())),
+                None => (arg.as_str(), None),
+            };
+            if flag != "--only" {
+                return Err(format!("unknown argument `{arg}` of `cargo xtask vulkan`"));
+            }
+            let value = joined_value
+                .or_else(|| args.next().cloned())
+                .ok_or_else(|| format!("`{flag}` needs a value"))?;
+            options.programs.extend(value.split(',').map(str::to_owned));
+        }
+        Ok(options)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(line: &str) -> Result<Options, String> {
+        let args: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        Options::parse(&args)
+    }
+
+    #[test]
+    fn only_selects_programs() {
+        assert_eq!(parse("--only ops,models --only=digits").unwrap().programs.len(), 3);
+        assert!(parse("").unwrap().programs.is_empty());
+    }
+
+    #[test]
+    fn invalid_arguments_are_rejected() {
+        assert!(parse("--only").unwrap_err().contains("needs a value"));
+        assert!(parse("--bless").unwrap_err().contains("unknown argument"));
+        assert!(parse("ops").is_err());
+    }
+}
