@@ -5,6 +5,7 @@
 //! device, the test fails instead.
 #![allow(dead_code, unused_imports, reason = "each test file uses a part of this module")]
 
+mod reached;
 mod tolerance;
 
 use std::any::Any;
@@ -41,7 +42,10 @@ pub fn gpus() -> Vec<WgslDevice> {
     let mut gpus = Vec::new();
     for device in [WgslDevice::Software, WgslDevice::Gpu(0)] {
         match device.resolve() {
-            Ok(ResolvedDevice::Adapter(_)) => gpus.push(device),
+            Ok(ResolvedDevice::Adapter(index)) => {
+                reached::record(index);
+                gpus.push(device);
+            }
             Ok(ResolvedDevice::Cpu) => {}
             Err(error) => {
                 assert!(

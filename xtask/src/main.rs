@@ -2,6 +2,7 @@
 
 mod adapter;
 mod apt_sources;
+mod arguments;
 mod gpus;
 mod options;
 mod packages;

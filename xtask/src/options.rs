@@ -1,5 +1,7 @@
 //! The command line of `cargo xtask test`.
 
+use crate::arguments;
+
 /// The options of `cargo xtask test`.
 #[derive(Debug, Default, PartialEq)]
 pub struct Options {
@@ -24,27 +26,16 @@ impl Options {
     /// exclude each other.
     pub fn parse(args: &[String], known_steps: &[&str]) -> Result<Self, String> {
         let mut options = Self::default();
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            let (flag, joined_value) = match arg.split_once('=') {
-                Some((flag, value)) => (flag, Some(value.to_owned())),
-                None => (arg.as_str(), None),
-            };
-            match (flag, &joined_value) {
-                ("--list", None) => options.list = true,
-                ("--no-adapter", None) => options.no_adapter = true,
-                ("--no-skip", None) => options.no_skip = true,
-                ("--only" | "--skip" | "--device", _) => {
-                    let value = joined_value
-                        .or_else(|| args.next().cloned())
-                        .ok_or_else(|| format!("`{flag}` needs a value"))?;
-                    match flag {
-                        "--only" => options.only.extend(parse_steps(&value, known_steps)?),
-                        "--skip" => options.skip.extend(parse_steps(&value, known_steps)?),
-                        _ => options.device = Some(value),
-                    }
-                }
-                _ => return Err(format!("unknown argument `{arg}` of `cargo xtask test`")),
+        let switches = ["--list", "--no-adapter", "--no-skip"];
+        let with_value = ["--only", "--skip", "--device"];
+        for (flag, value) in arguments::parse("cargo xtask test", args, &switches, &with_value)? {
+            match flag {
+                "--list" => options.list = true,
+                "--no-adapter" => options.no_adapter = true,
+                "--no-skip" => options.no_skip = true,
+                "--only" => options.only.extend(parse_steps(value, known_steps)?),
+                "--skip" => options.skip.extend(parse_steps(value, known_steps)?),
+                _ => options.device = Some(value.to_owned()),
             }
         }
         if options.no_adapter && options.device.is_some() {

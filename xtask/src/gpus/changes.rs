@@ -48,16 +48,8 @@ mod tests {
     use crate::gpus::table::InnerLoop;
 
     fn table(kernels: &[(&str, u64)]) -> Table {
-        let figures = |registers| Figures {
-            registers,
-            spills: 0,
-            moves: 0,
-            scratch: 0,
-            workgroup: 0,
-            occupancy: 16,
-            instructions: 100,
-            inner: (registers > 90).then_some(InnerLoop { multiply_adds: 64, instructions: 80 }),
-        };
+        let inner = InnerLoop { multiply_adds: 64, instructions: 80 };
+        let figures = |n: u64| Figures::sample(n, (n > 90).then_some(inner));
         let kernels = kernels.iter().map(|(kernel, n)| ((*kernel).to_owned(), figures(*n)));
         Table { adapter: String::new(), kernels: kernels.collect() }
     }

@@ -118,7 +118,10 @@ mod tests {
     use super::*;
     use std::process::ExitStatus;
 
-    const FIGURES: &str = r#""registers":12,"spills":0,"moves":0,"scratch":0,"workgroup":0,"occupancy":32,"instructions":77,"inner":null"#;
+    const FIGURES: &str = concat!(
+        r#""registers":12,"spills":0,"moves":0,"scratch":0,"workgroup":0,"occupancy":32,"#,
+        r#""instructions":77,"inner":null"#
+    );
 
     fn output(lines: &[String]) -> Output {
         let stdout = lines.join("\n").into_bytes();

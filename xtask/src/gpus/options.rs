@@ -1,6 +1,7 @@
 //! The command line of `cargo xtask gpus`.
 
 use super::pretended::{GPUS, PretendedGpu};
+use crate::arguments;
 
 /// The options of `cargo xtask gpus`.
 #[derive(Debug)]
@@ -22,24 +23,12 @@ impl Options {
     /// each other.
     pub fn parse(args: &[String]) -> Result<Self, String> {
         let mut options = Self { gpus: Vec::new(), bless: false, kernel: None };
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            let (flag, joined_value) = match arg.split_once('=') {
-                Some((flag, value)) => (flag, Some(value.to_owned())),
-                None => (arg.as_str(), None),
-            };
-            match (flag, &joined_value) {
-                ("--bless", None) => options.bless = true,
-                ("--only" | "--kernel", _) => {
-                    let value = joined_value
-                        .or_else(|| args.next().cloned())
-                        .ok_or_else(|| format!("`{flag}` needs a value"))?;
-                    match flag {
-                        "--only" => options.add_gpus(&value)?,
-                        _ => options.kernel = Some(value),
-                    }
-                }
-                _ => return Err(format!("unknown argument `{arg}` of `cargo xtask gpus`")),
+        let (switches, with_value) = (["--bless"], ["--only", "--kernel"]);
+        for (flag, value) in arguments::parse("cargo xtask gpus", args, &switches, &with_value)? {
+            match flag {
+                "--only" => options.add_gpus(value)?,
+                "--kernel" => options.kernel = Some(value.to_owned()),
+                _ => options.bless = true,
             }
         }
         if options.bless && options.kernel.is_some() {

@@ -122,16 +122,8 @@ mod tests {
 
     #[test]
     fn the_summary_shows_the_shortest_variant_of_a_product() {
-        let figures = |registers| Figures {
-            registers,
-            spills: 0,
-            moves: 0,
-            scratch: 0,
-            workgroup: 0,
-            occupancy: 16,
-            instructions: 1000,
-            inner: Some(InnerLoop { multiply_adds: 512, instructions: 1024 }),
-        };
+        let inner = InnerLoop { multiply_adds: 512, instructions: 1024 };
+        let figures = |registers| Figures::sample(registers, Some(inner));
         let kernels = [
             ("matmul BIAS F32 VEC4 TILED TILE=128 A_TRANSPOSED".to_owned(), figures(112)),
             ("matmul BIAS F32 VEC4 TILED TILE=128".to_owned(), figures(96)),

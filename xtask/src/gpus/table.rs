@@ -25,6 +25,23 @@ pub struct Figures {
     pub inner: Option<InnerLoop>,
 }
 
+#[cfg(test)]
+impl Figures {
+    /// Returns figures for tests.
+    pub fn sample(registers: u64, inner: Option<InnerLoop>) -> Self {
+        Self {
+            registers,
+            spills: 0,
+            moves: 0,
+            scratch: 0,
+            workgroup: 0,
+            occupancy: 16,
+            instructions: 100,
+            inner,
+        }
+    }
+}
+
 /// The instructions between two barriers in the loop of a product.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InnerLoop {

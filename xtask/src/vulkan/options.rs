@@ -1,5 +1,7 @@
 //! The command line of `cargo xtask vulkan`.
 
+use crate::arguments;
+
 /// The options of `cargo xtask vulkan`.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -15,19 +17,8 @@ impl Options {
     /// Returns an error if an option is unknown or a value is missing.
     pub fn parse(args: &[String]) -> Result<Self, String> {
         let mut options = Self::default();
-        let mut args = args.iter();
-        while let Some(arg) = args.next() {
-            let (flag, joined_value) = match arg.split_once('=') {
-                Some((flag, value)) => (flag, Some(value.to_owned())),
-                None => (arg.as_str(), None),
-            };
-            if flag != "--only" {
-                return Err(format!("unknown argument `{arg}` of `cargo xtask vulkan`"));
-            }
-            let value = joined_value
-                .or_else(|| args.next().cloned())
-                .ok_or_else(|| format!("`{flag}` needs a value"))?;
-            options.programs.extend(value.split(',').map(str::to_owned));
+        for (_, list) in arguments::parse("cargo xtask vulkan", args, &[], &["--only"])? {
+            options.programs.extend(list.split(',').map(str::to_owned));
         }
         Ok(options)
     }

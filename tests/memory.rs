@@ -1,0 +1,122 @@
+//! Memory: what a device reserves and what the process uses stay bounded. These tests have their own
+//! process and run one at a time, because memory is measured per process.
+
+mod common;
+
+use burn::backend::Autodiff;
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::{AdamConfig, GradientsParams, Optimizer};
+use burn::tensor::backend::Backend;
+use burn::tensor::{Distribution, Tensor};
+use burn_wgsl::{MemoryUsage, Wgsl, WgslDevice};
+use common::{gpus, serial_guard};
+
+type B = Autodiff<Wgsl>;
+
+#[derive(Module, Debug)]
+struct Mlp<B: Backend> {
+    hidden: Linear<B>,
+    out: Linear<B>,
+}
+
+/// Returns the memory of a GPU.
+fn memory(device: &WgslDevice) -> MemoryUsage {
+    let usage = burn_wgsl::memory(device).expect("the device exists");
+    usage.expect("the device is a GPU")
+}
+
+/// Returns the resident size of this process in bytes; 0 where it is not known.
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.map(|line| line.trim().trim_end_matches(" kB"));
+    number.map_or(0, |number| number.parse::<usize>().expect("VmRSS is a number") << 10)
+}
+
+/// A long training keeps no memory: neither the device nor the process grows.
+#[test]
+fn memory_is_flat_over_10000_training_steps() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let mut model = Mlp::<B> {
+            hidden: LinearConfig::new(8, 16).init(&device),
+            out: LinearConfig::new(16, 4).init(&device),
+        };
+        let mut optimizer = AdamConfig::new().init();
+        let mut train = |steps: usize| {
+            for step in 0..steps {
+                // The last batch of an epoch is smaller than the others.
+                let batch = if step % 10 == 9 { 5 } else { 12 };
+                let x = Tensor::<B, 2>::random([batch, 8], Distribution::Default, &device);
+                let hidden = burn::tensor::activation::relu(model.hidden.forward(x));
+                let loss = model.out.forward(hidden).powi_scalar(2).mean();
+                let grads = GradientsParams::from_grads(loss.backward(), &model);
+                model = optimizer.step(0.01, model.clone(), grads);
+                if step % 10 == 9 {
+                    let loss: f32 = loss.into_scalar();
+                    assert!(loss.is_finite(), "the loss is {loss} at step {step}");
+                }
+            }
+            Wgsl::sync(&device).expect("the device is alive");
+        };
+        // The caches of pipelines and bind groups fill up.
+        train(1000);
+        let (used, resident) = (memory(&device), resident_bytes());
+        train(10_000);
+        let grown = resident_bytes().saturating_sub(resident);
+        let now = memory(&device);
+        assert_eq!(now.in_use, used.in_use, "bytes in use on {device}");
+        assert_eq!(now.reserved, used.reserved, "bytes reserved on {device}");
+        assert!(grown < 16 << 20, "the process grew by {grown} bytes on {device}");
+    }
+}
+
+#[test]
+fn reserved_memory_does_not_grow_over_ops_of_many_sizes() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let step = || {
+            let a = Tensor::<Wgsl, 2>::random([600, 700], Distribution::Default, &device);
+            let b = Tensor::<Wgsl, 2>::ones([700, 50], &device);
+            let c = a.matmul(b).exp().sum_dim(0).reshape([50]);
+            let small: Vec<Tensor<Wgsl, 1>> =
+                (1..20).map(|n| c.clone().slice(0..n) * 2.0).collect();
+            Tensor::cat(small, 0).sum().into_scalar()
+        };
+        for _ in 0..5 {
+            step();
+        }
+        // The limit below leaves room for other tests on this device. A leak would be far larger.
+        let reserved = || {
+            let usage = burn_wgsl::memory(&device).expect("the device exists");
+            usage.expect("the device is a GPU").reserved
+        };
+        let before = reserved();
+        for _ in 0..200 {
+            step();
+        }
+        let growth = reserved().saturating_sub(before);
+        assert!(growth < 64 << 20, "{growth} more bytes reserved after 200 steps on {device}");
+        Wgsl::sync(&device).expect("the device is alive");
+    }
+}
+
+/// Retired buffers are destroyed even if nothing is read back. A software adapter allocates in this
+/// process, so the resident size shows it.
+#[test]
+fn retired_buffers_are_destroyed_without_a_readback() {
+    let _guard = serial_guard();
+    for device in gpus().into_iter().filter(|device| *device == WgslDevice::Software) {
+        let before = resident_bytes();
+        let mut peak_growth = 0;
+        // Each size has its own size class, 16 to 120 MiB. A round of 1.3 GiB is more than the pool
+        // keeps, so no buffer is reused.
+        let mebibytes = (0..24).map(|step| (8 + step % 8) << (1 + step / 8));
+        for size in mebibytes.cycle().take(72) {
+            drop(Tensor::<Wgsl, 1>::ones([size << 18], &device) * 2.0);
+            peak_growth = peak_growth.max(resident_bytes().saturating_sub(before));
+        }
+        assert!(peak_growth < 1 << 30, "the resident size grew by {peak_growth} bytes");
+    }
+}
