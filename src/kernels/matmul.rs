@@ -50,9 +50,6 @@ params! {
     }
 }
 
-/// Operations above which operands are repacked if the strategy prefers it.
-const REPACK_MIN_WORK: u64 = 1 << 24;
-
 /// The kernel of a float product.
 #[derive(Debug, Clone, Copy, Hash)]
 struct MatmulKernel {
@@ -174,7 +171,7 @@ fn product(
         // Rows of 16-bit elements have half the stride and do not alias.
         repack = Repack::None;
     }
-    if repack != Repack::None && plan.work() > REPACK_MIN_WORK {
+    if plan.pays_to_repack(runtime, repack) {
         return repacked_product(lhs, rhs, bias, repack, strategy);
     }
     let operands = GemmOperands { half, ..operands };
@@ -388,6 +385,9 @@ pub const CASES: &[Case] = &[
     // Large enough to be repacked for vec4 loads, or into rows that do not alias.
     case("float_matmul", &[normal(&[130, 270]), permuted(&[250, 270], &[1, 0])]),
     case("float_matmul", &[normal(&[64, 1024]), normal(&[1024, 132])]),
+    // Transposed, and large enough for a copy without padding.
+    case("float_matmul", &[permuted(&[64, 128], &[1, 0]), normal(&[64, 64])]),
+    case("float_matmul", &[normal(&[32, 128]), permuted(&[128, 128], &[1, 0])]),
     // Few rows, in vec4s.
     case("float_matmul", &[normal(&[4, 64]), normal(&[64, 2052])]),
     case("float_matmul", &[permuted(&[30, 20], &[1, 0]), normal(&[30, 12])]),

@@ -11,6 +11,9 @@ use crate::params;
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Layout, Result, Shape, Tensor};
 
+/// Operations above which a product pays for padded copies of its operands.
+const PADDING_MIN_WORK: u64 = 1 << 24;
+
 /// The mapping of a product to workgroups and invocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Tiling {
@@ -190,6 +193,17 @@ impl Gemm {
             half: None,
         };
         (operands, if prefers_vec4 { Repack::Vec4 } else { Repack::None })
+    }
+
+    /// Returns whether the copies that [`Self::operands`] prefers make the product faster.
+    pub fn pays_to_repack(&self, runtime: &Runtime, repack: Repack) -> bool {
+        // Without padding, an operand is copied in one launch, if at all.
+        let without_padding = self.n.is_multiple_of(4) && self.k.is_multiple_of(4);
+        match repack {
+            Repack::None => false,
+            Repack::Vec4 if without_padding => self.work() > policy::repack_min_work(runtime),
+            Repack::Vec4 | Repack::Rows => self.work() > PADDING_MIN_WORK,
+        }
     }
 
     /// Returns the number of splits of k that keeps the device busy. It does not depend on the

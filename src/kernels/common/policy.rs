@@ -97,6 +97,12 @@ pub(crate) fn gemm_candidates(runtime: &Runtime) -> Vec<Strategy> {
     Strategy::ALL.into_iter().map(|(each, _)| each).filter(applies).collect()
 }
 
+/// Returns the number of operations above which a product pays for copies of its operands that can
+/// be read in vec4s, if they need no padding.
+pub(crate) fn repack_min_work(runtime: &Runtime) -> u64 {
+    software_policy(runtime).map_or(1 << 24, |software| software.repack_min_work())
+}
+
 /// Returns the thresholds for splitting a product along k.
 pub(crate) fn split_k(runtime: &Runtime) -> SplitK {
     match software_policy(runtime) {

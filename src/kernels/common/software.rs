@@ -35,7 +35,7 @@ pub(crate) const RECURSION_WORKGROUP_SIZE: u32 = 8;
 /// in browsers are slower.
 const SLOW_COMPILE_WORK: u64 = if CAN_BLOCK { 1 << 31 } else { 1 << 28 };
 /// [`SLOW_COMPILE_WORK`] on a warmed-up device.
-const SLOW_COMPILE_WORK_WARMED_UP: u64 = 1 << 20;
+const SLOW_COMPILE_WORK_WARMED_UP: u64 = if CAN_BLOCK { 1 << 18 } else { 1 << 20 };
 /// From this many elements on, an elementwise kernel for a special case pays off.
 const SPECIAL_CASE_LEN: usize = 1 << 18;
 
@@ -67,6 +67,12 @@ impl SoftwarePolicy<'_> {
     pub fn gemm_strategy(&self, work: u64, warmed_up: bool) -> Strategy {
         let pays_off = work > SLOW_COMPILE_WORK || warmed_up && work > SLOW_COMPILE_WORK_WARMED_UP;
         if pays_off { Strategy::Vec4 } else { Strategy::Scalar }
+    }
+
+    /// Returns the number of operations above which a product pays for copies of its operands that
+    /// can be read in vec4s, if they need no padding. A copy takes little longer than any launch.
+    pub fn repack_min_work(&self) -> u64 {
+        1 << 19
     }
 
     /// Returns the thresholds for splitting a product along k.
