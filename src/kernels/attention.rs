@@ -371,6 +371,51 @@ pub const CASES: &[Case] = {
                 ALL,
             ],
         ),
+        // Wide values, with and without a bias.
+        case(
+            "attention",
+            &[
+                normal(&[1, 1, 9, 8]),
+                normal(&[1, 1, 12, 8]),
+                normal(&[1, 1, 12, 100]),
+                NONE,
+                NONE,
+                PLAIN,
+            ],
+        ),
+        case(
+            "attention",
+            &[
+                normal(&[1, 1, 9, 8]),
+                normal(&[1, 1, 12, 8]),
+                normal(&[1, 1, 12, 40]),
+                NONE,
+                normal(&[1, 1, 9, 12]),
+                PLAIN,
+            ],
+        ),
+        case(
+            "attention",
+            &[
+                normal(&[1, 1, 9, 8]),
+                normal(&[1, 1, 12, 8]),
+                normal(&[1, 1, 12, 100]),
+                NONE,
+                normal(&[1, 1, 9, 12]),
+                PLAIN,
+            ],
+        ),
+        case(
+            "attention",
+            &[
+                normal(&[1, 1, 9, 8]),
+                normal(&[1, 1, 12, 8]),
+                normal(&[1, 1, 12, 300]),
+                NONE,
+                normal(&[1, 1, 9, 12]),
+                PLAIN,
+            ],
+        ),
         case(
             "attention",
             &[

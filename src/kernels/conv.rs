@@ -454,6 +454,41 @@ pub const CASES: &[Case] = {
             "conv2d_x_backward",
             &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), normal(&[3, 8, 6, 6]), UNPADDED],
         ),
+        // Large enough for vec4s, with few output pixels or output channels: small tiles.
+        case(
+            "conv2d",
+            &[normal(&[1, 128, 4, 4]), normal(&[64, 128, 3, 3]), normal(&[64]), UNPADDED],
+        ),
+        case(
+            "conv3d",
+            &[normal(&[1, 64, 2, 2, 2]), normal(&[64, 64, 3, 3, 3]), normal(&[64]), SAME_3D],
+        ),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[2, 16, 20, 20]), normal(&[8, 16, 3, 3]), normal(&[2, 8, 20, 20]), SAME],
+        ),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[2, 16, 20, 20]), normal(&[12, 16, 3, 3]), normal(&[2, 12, 20, 20]), SAME],
+        ),
+        case(
+            "conv3d_weight_backward",
+            &[
+                normal(&[1, 8, 8, 8, 8]),
+                normal(&[8, 8, 3, 3, 3]),
+                normal(&[1, 8, 8, 8, 8]),
+                SAME_3D,
+            ],
+        ),
+        case(
+            "conv3d_weight_backward",
+            &[
+                normal(&[1, 8, 8, 8, 8]),
+                normal(&[12, 8, 3, 3, 3]),
+                normal(&[1, 12, 8, 8, 8]),
+                SAME_3D,
+            ],
+        ),
         // One input channel, and the gradient of one output channel: products with k = 1.
         case("conv2d", &[normal(&[2, 1, 6, 6]), normal(&[8, 1, 1, 1]), Arg::Absent, UNPADDED]),
         case(

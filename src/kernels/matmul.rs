@@ -405,6 +405,11 @@ pub const CASES: &[Case] = &[
     // Split-K with a bias.
     case("linear", &[normal(&[4, 2100]), normal(&[2100, 12]), normal(&[12])]),
     case("linear", &[normal(&[2, 9, 12]), normal(&[12, 8]), Arg::Absent]),
+    // Both operands transposed, with and without vec4s; few rows and more.
+    case("linear", &[permuted(&[64, 72], &[1, 0]), permuted(&[68, 64], &[1, 0]), normal(&[68])]),
+    case("linear", &[permuted(&[63, 71], &[1, 0]), permuted(&[69, 63], &[1, 0]), normal(&[69])]),
+    case("linear", &[normal(&[6, 256]), normal(&[256, 256]), normal(&[256])]),
+    case("linear", &[normal(&[40, 128]), normal(&[128, 128]), normal(&[128])]),
     case("linear_x_backward", &[normal(&[12, 8]), normal(&[3, 4, 8])]),
     case("linear_weight_backward", &[normal(&[3, 4, 12]), normal(&[3, 4, 8])]),
     case("linear_bias_backward", &[normal(&[3, 4, 8])]),

@@ -129,7 +129,7 @@ pub(super) fn leading_axes(layout: &Layout, count: usize) -> Layout {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let along = policy::all_teams_along().map(|team| MatvecKernel { across: false, team });
+    let along = policy::all_teams_along(0).map(|team| MatvecKernel { across: false, team });
     let across = policy::all_teams_across(true).map(|team| MatvecKernel { across: true, team });
     variants_of(along.chain(across))
 }

@@ -122,8 +122,10 @@ fn normalise(
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let teams = policy::all_teams_along().chain([Team::SINGLE]);
-    let all = teams.flat_map(|team| [true, false].map(|vec4| (team, vec4)));
+    let vec4s = policy::all_teams_along(MIN_TEAM_LEN / 4).map(|team| (team, true));
+    let scalars = policy::all_teams_along(MIN_TEAM_LEN).map(|team| (team, false));
+    let singles = [true, false].map(|vec4| (Team::SINGLE, vec4));
+    let all = vec4s.chain(scalars).chain(singles);
     variants_of(
         all.flat_map(|(team, vec4)| [true, false].map(|center| NormKernel { center, team, vec4 })),
     )

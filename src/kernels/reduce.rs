@@ -446,13 +446,13 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let scalar_teams = policy::all_teams_along().chain(policy::all_teams_across(false));
+    let scalar_teams = policy::all_teams_along(0).chain(policy::all_teams_across(false));
     let scalar_loads = scalar_teams.map(|team| (team, Load::Scalar));
     let across_loads = policy::all_teams_across(true).map(|team| (team, Load::Across));
     let any_rank = scalar_loads
         .chain(across_loads)
         .flat_map(|(team, load)| [true, false].map(|flat| LineAccess { team, load, flat }));
-    let along_loads = policy::all_teams_along().map(|team| (team, Load::Along));
+    let along_loads = policy::all_teams_along(0).map(|team| (team, Load::Along));
     let flat = along_loads.map(|(team, load)| LineAccess { team, load, flat: true });
     let accesses: Vec<_> = flat.chain(any_rank).collect();
     let mut kernels = Vec::new();
@@ -460,7 +460,7 @@ pub fn variants() -> Vec<Variant> {
         for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
             for &access in &accesses {
                 let exists = (!dtype.is_64_bit() || !access.team.subgroup)
-                    && (access.load == Load::Scalar || !kind.is_arg());
+                    && ((access.load == Load::Scalar && access.flat) || !kind.is_arg());
                 if exists {
                     kernels.push(ReduceKernel { kind, dtype, access });
                 }

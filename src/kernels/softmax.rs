@@ -98,8 +98,9 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let rows = policy::all_teams_along().flat_map(|team| [true, false].map(|vec4| (team, vec4)));
-    let all = std::iter::once((Team::SINGLE, false)).chain(rows);
+    let vec4s = policy::all_teams_along(MIN_TEAM_LEN / 4).map(|team| (team, true));
+    let scalars = policy::all_teams_along(MIN_TEAM_LEN).map(|team| (team, false));
+    let all = std::iter::once((Team::SINGLE, false)).chain(vec4s).chain(scalars);
     variants_of(
         all.flat_map(|(team, vec4)| [false, true].map(|log| SoftmaxKernel { log, team, vec4 })),
     )

@@ -19,7 +19,6 @@
 //! in its buffer (`operands.rs`).
 
 use std::any::TypeId;
-use std::borrow::Cow;
 use std::fmt;
 
 use super::operands;
@@ -91,7 +90,7 @@ pub enum Def {
     /// Replaces the default of `alias NAME`.
     Type(&'static str),
     /// Replaces the identifier `NAME`.
-    Expr(Cow<'static, str>),
+    Expr(&'static str),
 }
 
 /// A WGSL file specialised by definitions: one kernel.
@@ -145,8 +144,8 @@ impl Variant {
     }
 
     /// Sets an expression.
-    pub fn expr(mut self, name: &'static str, value: impl Into<Cow<'static, str>>) -> Self {
-        self.defs.push((name, Def::Expr(value.into())));
+    pub fn expr(mut self, name: &'static str, value: &'static str) -> Self {
+        self.defs.push((name, Def::Expr(value)));
         self
     }
 }

@@ -6,6 +6,7 @@ mod arguments;
 mod gpus;
 mod options;
 mod packages;
+mod reached;
 mod shaders;
 mod step;
 mod test;

@@ -11,7 +11,7 @@ use xtask::process::{cargo, root, run_command, target_dir};
 use crate::adapter::{self, required_device};
 use crate::options::Options;
 use crate::step::{Outcome, Step};
-use crate::{tint, web};
+use crate::{reached, tint, web};
 
 const STEPS: &[Step] = &[
     Step {
@@ -27,6 +27,11 @@ const STEPS: &[Step] = &[
         name: "as-gpu",
         description: "test the kernel variants for GPUs and browsers on the software adapter",
         run: as_gpu,
+    },
+    Step {
+        name: "reached",
+        description: "check that the tests launched every kernel variant",
+        run: |options| reached::step(options, required_device(options)),
     },
     Step {
         name: "tint",
@@ -164,6 +169,7 @@ fn docs(_: &Options) -> Result<Outcome, String> {
 }
 
 fn tests(options: &Options) -> Result<Outcome, String> {
+    reached::forget()?;
     passed(run_command(&mut cargo_test(options, &[])))
 }
 
@@ -173,7 +179,8 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
         return Ok(Outcome::Skipped("this step needs the software adapter".to_owned()));
     }
     // The kernel variants for GPUs.
-    let tests = ["ops", "attention", "quantized", "chains", "indices"].map(|test| ["--test", test]);
+    let tests = ["ops", "attention", "quantized", "chains", "indices", "sweeps"]
+        .map(|test| ["--test", test]);
     let mut command = cargo_test(options, tests.as_flattened());
     run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
     // The variants that a software adapter uses after warm-up.
@@ -185,8 +192,11 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let mut command = cargo_test(options, &["--test", "ops", "--test", "types"]);
     run_command(command.env("BURN_WGSL_TILING", "tiled128").env("BURN_WGSL_TEST_CASES", products))?;
     // The variants without subgroups, as in browsers.
-    let mut command = cargo_test(options, &["--test", "ops"]);
+    let mut command = cargo_test(options, &["--test", "ops", "--test", "sweeps"]);
     run_command(command.env("BURN_WGSL_NO_SUBGROUPS", "1").env("BURN_WGSL_WARM", "1"))?;
+    let mut command = cargo_test(options, &["--test", "types"]);
+    command.env("BURN_WGSL_NO_SUBGROUPS", "1").env("BURN_WGSL_WARM", "1");
+    run_command(command.env("BURN_WGSL_TEST_CASES", "linear"))?;
     // The matrix products for GPUs, in every element type.
     let mut command = cargo_test(options, &["--test", "types"]);
     run_command(command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_TEST_CASES", products))?;
@@ -204,7 +214,7 @@ fn cargo_test(options: &Options, tests: &[&str]) -> Command {
     for name in settings.split(' ') {
         command.env_remove(format!("BURN_WGSL_{name}"));
     }
-    command.env("BURN_WGSL_TUNING", "off");
+    command.env("BURN_WGSL_TUNING", "off").env(reached::VARIABLE, reached::file());
     command.envs(adapter::environment(options));
     if let Some(selector) = required_device(options) {
         // Without this variable, tests of a missing device are skipped.

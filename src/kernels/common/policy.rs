@@ -11,9 +11,10 @@ use crate::runtime::Runtime;
 /// Number of teams, or of groups of 32 neighbouring lines, that keeps a GPU busy.
 const BUSY: usize = 2048;
 
-/// Teams for contiguous lines, by increasing length. Neighbouring members read neighbouring
-/// addresses of their line.
-const ALONG: [Team; 3] = [team_along_of(8), team_along_of(32), team_along_of(128)];
+/// Teams for contiguous lines, each with the most loads of a line that it is for. Neighbouring
+/// members read neighbouring addresses of their line.
+const ALONG: [(usize, Team); 3] =
+    [(16, team_along_of(8)), (128, team_along_of(32)), (usize::MAX, team_along_of(128))];
 /// The team for lines that are neighbours in memory. 32 neighbouring invocations read 32
 /// neighbouring lines: 128 bytes at a time.
 const ACROSS: Team = Team { workgroup_size: 256, size: 8, stride: 32, subgroup: false };
@@ -30,11 +31,8 @@ pub(crate) fn team_along(runtime: &Runtime, lines: usize, loads: usize) -> Team 
     if let Some(software) = software_policy(runtime) {
         return software.team_along(lines);
     }
-    match loads {
-        0..=16 => ALONG[0],
-        17..=128 => ALONG[1],
-        _ => ALONG[2],
-    }
+    let fits = |&(max_loads, _): &(usize, Team)| loads <= max_loads;
+    ALONG.into_iter().find(fits).unwrap_or(ALONG[2]).1
 }
 
 /// Returns the team for lines that are neighbours in memory, of `loads` loads each.
@@ -45,9 +43,10 @@ pub(crate) fn team_across(runtime: &Runtime, vec4: bool, loads: usize) -> Team {
     if vec4 { ACROSS_VEC4 } else { ACROSS }
 }
 
-/// Returns every team that [`team_along`] can return.
-pub(crate) fn all_teams_along() -> impl Iterator<Item = Team> {
-    ALONG.into_iter().chain(software::TEAMS_ALONG)
+/// Returns every team that [`team_along`] can return for at least `min_loads` loads.
+pub(crate) fn all_teams_along(min_loads: usize) -> impl Iterator<Item = Team> {
+    let long_enough = move |&(max_loads, _): &(usize, Team)| max_loads >= min_loads;
+    ALONG.into_iter().filter(long_enough).map(|(_, team)| team).chain(software::TEAMS_ALONG)
 }
 
 /// Returns every team that [`team_across`] can return.
