@@ -60,7 +60,7 @@ fn check(tensor: Tensor<Wgsl, 1>, value: f32) {
 
 #[test]
 fn threads_that_need_the_same_new_kernel_compile_it_once() {
-    // It closes the device.
+    // This test closes the device.
     let _guard = common::serial_guard();
     for device in common::gpus() {
         burn_wgsl::close(&device).expect("the device exists");

@@ -40,7 +40,7 @@ fn main(
     let backward = recursion >= p.batch;
     let steps = steps_of(n);
     let states = states_of(n);
-    for (var label = local_index; label < p.labels; label += WORKGROUP_SIZE) {
+    for (var label = local_index; label < states / 2u; label += WORKGROUP_SIZE) {
         let this_class = targets[n * p.labels + label];
         if (u32(this_class) >= p.classes) { report_index(0u, this_class); }
     }

@@ -81,6 +81,13 @@ pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor)
     if values.is_empty() {
         return Ok(tensor);
     }
+    if tensor.is_empty() {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: indices.shape().to_vec(),
+            rule: "the scattered axis must not be empty",
+        });
+    }
     let lines = values.len() / values.shape()[axis];
     let same_lines = (0..rank).all(|i| i == axis || indices.shape()[i] == tensor.shape()[i]);
     if same_lines && policy::pays_to_sort_lines(tensor.runtime(), values.shape()[axis], lines) {

@@ -104,8 +104,15 @@ pub fn scatter_nd(
             rule: "each row of indices needs a value with the shape of the tensor's remaining axes",
         });
     }
-    if values.is_empty() || tensor.is_empty() {
+    if values.is_empty() {
         return Ok(tensor);
+    }
+    if tensor.is_empty() {
+        return Err(Error::Shape {
+            lhs: tensor.shape().to_vec(),
+            rhs: indices.shape().to_vec(),
+            rule: "the scattered axes must not be empty",
+        });
     }
     let unsorted = locations(&first_axes(&tensor.shape()[..axes]), indices, updates)?;
     combine_at(tensor, unsorted, values, op)

@@ -84,8 +84,8 @@ pub enum RuntimeError {
         /// The adapter's name.
         device: String,
     },
-    /// An op read or wrote at an index outside its axis. It is reported with the first readback after
-    /// the op. The op read the nearest element instead, and wrote none.
+    /// An index of an op was outside its axis. It is reported with the first readback after the op.
+    /// The op read the nearest element instead, and wrote none.
     #[error(
         "{op}: index {index} is out of range for axis {axis} of size {size} (on {device}, which \
          reports this when results are read; with BURN_WGSL_CHECKED=1 the op itself fails; \
@@ -96,7 +96,8 @@ pub enum RuntimeError {
         device: String,
         /// The op.
         op: &'static str,
-        /// The index; if there were several, the largest, with negative ones after all others.
+        /// The index. Of several, the negative one nearest to zero, else the largest. Negative
+        /// 64-bit indices are reported as -1.
         index: i32,
         /// The axis.
         axis: usize,

@@ -65,20 +65,20 @@ impl Health {
         self.impaired.store(true, Ordering::SeqCst);
     }
 
-    /// Registers an error. The results of the submission that this thread makes are lost, or else
-    /// of the one being recorded; so are those of all later ones that were begun, because they may
-    /// use them. A new one begins. A browser reports errors late: there, all results are lost.
+    /// Registers an error, and begins a new submission.
+    ///
+    /// If this thread is making a submission, its results and those of all later ones are lost,
+    /// because these may use them; otherwise those of the submission being recorded. A browser
+    /// reports errors late: there, all results so far are lost.
     fn fail(&self, failure: DeviceFailure) {
         let recorded = || self.serial.load(Ordering::SeqCst);
         let first = if CAN_BLOCK { current_submission().unwrap_or_else(recorded) } else { 1 };
         {
             let mut lost = self.lost_results.lock();
-            // Everything is lost until the new submission has begun, so that a launch that is
-            // recorded meanwhile fails or counts to the old one.
-            lost.push((first, u64::MAX));
+            // Set before the new submission begins: a launch that is recorded meanwhile belongs to
+            // the old one, or its check waits for this lock.
             self.has_lost_results.store(true, Ordering::SeqCst);
             let last = self.serial.fetch_add(1, Ordering::SeqCst);
-            lost.pop();
             lost.push((first, last));
         }
         self.unreported.lock().get_or_insert(failure);
@@ -187,7 +187,7 @@ impl Gpu {
 
     /// Destroys the device and marks it as lost.
     pub fn destroy(&self, reason: &str) {
-        self.health.lose(reason.to_owned());
+        self.lose(reason);
         self.device.destroy();
         let _ = self.device.poll(wgpu::PollType::Poll);
     }

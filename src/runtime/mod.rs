@@ -277,13 +277,14 @@ impl Runtime {
             return Ok(());
         }
         self.gpu.check()?;
+        let first_serial = self.gpu.serial();
         // An output may be an operand that is overwritten.
         for operand in inputs.iter().chain(outputs) {
             self.gpu.check_contents(operand)?;
         }
         self.work_dispatched.fetch_add(work, Ordering::Relaxed);
         let state = self.state.lock();
-        let (state, plan) = match state.plans.get(&key).cloned() {
+        let (mut state, plan) = match state.plans.get(&key).cloned() {
             Some(plan) => (state, plan),
             None => {
                 drop(state);
@@ -294,27 +295,46 @@ impl Runtime {
                 (state, plan)
             }
         };
-        let first_serial = self.gpu.serial();
-        let mut state = self.place(state, outputs, inputs)?;
-        let report = match indexed_axes {
-            None => None,
-            Some(axes) => {
-                Some(state.reports.slot(&self.gpu, axes).ok_or_else(|| self.exhausted())?)
-            }
-        };
-        let operands = Operands { inputs, outputs, report: report.as_ref(), params, groups, work };
-        if inputs.iter().any(|input| is_in_buffer_of(input, outputs)) {
-            state = self.dispatch_with_copies(state, &plan, operands)?;
-        } else {
-            state.recorder.dispatch(&self.gpu, &plan, &operands);
+        if indexed_axes.is_some() && !state.reports.has_buffer() {
+            let size = Reports::BUFFER_SIZE;
+            let buffer;
+            (state, buffer) = self.create_buffer(state, size, size)?;
+            state.reports.set_buffer(buffer);
         }
-        // A submission that made room for this launch, or that has a part of it, may have failed.
+        let mut state = self.place(state, outputs, inputs)?;
+        let operands = Operands { inputs, outputs, report: None, params, groups, work };
+        if inputs.iter().any(|input| is_in_buffer_of(input, outputs)) {
+            state = self.dispatch_with_copies(state, &plan, operands, indexed_axes)?;
+        } else {
+            self.record(&mut state, &plan, operands, indexed_axes);
+        }
+        // A submission that made room for this launch, that has a part of it, or that computes an
+        // operand may have failed since.
         self.gpu.check_results(first_serial..=self.gpu.serial())?;
-        let overdue = state.recorder.overdue();
-        drop(state);
-        if report.is_some() && self.compiler.checked && CAN_BLOCK {
+        self.wait_for_room(state)?;
+        if indexed_axes.is_some() && self.compiler.checked && CAN_BLOCK {
             return self.sync();
         }
+        Ok(())
+    }
+
+    /// Records a launch of which all operands are placed.
+    fn record(
+        &self,
+        state: &mut State,
+        plan: &Plan,
+        operands: Operands<'_>,
+        indexed_axes: Option<&[IndexedAxis]>,
+    ) {
+        let State { recorder, reports, .. } = state;
+        let report = indexed_axes.and_then(|axes| reports.slot(axes));
+        recorder.dispatch(&self.gpu, plan, &Operands { report: report.as_ref(), ..operands });
+    }
+
+    /// Waits, without the lock, until more commands may be recorded.
+    fn wait_for_room(&self, mut state: MutexGuard<'_, State>) -> Result<(), RuntimeError> {
+        let overdue = state.recorder.overdue();
+        drop(state);
         match overdue.and_then(|progress| progress.wait_for_room()) {
             Some(submission) if CAN_BLOCK => self.gpu.wait(Some(submission)),
             _ => Ok(()),
@@ -329,6 +349,7 @@ impl Runtime {
         mut state: MutexGuard<'a, State>,
         plan: &Plan,
         operands: Operands<'_>,
+        indexed_axes: Option<&[IndexedAxis]>,
     ) -> Result<MutexGuard<'a, State>, RuntimeError> {
         let Operands { inputs, outputs, .. } = operands;
         let mut copies = Vec::with_capacity(inputs.len());
@@ -348,7 +369,8 @@ impl Runtime {
             .zip(&copies)
             .map(|(&input, copy)| copy.as_ref().unwrap_or(input))
             .collect();
-        state.recorder.dispatch(&self.gpu, plan, &Operands { inputs: &inputs, ..operands });
+        let operands = Operands { inputs: &inputs, ..operands };
+        self.record(&mut state, plan, operands, indexed_axes);
         Ok(state)
     }
 
@@ -443,10 +465,6 @@ impl Runtime {
         let submission = recorder.submit(&self.gpu);
         recorder.destroy(&allocator.take_retired());
         submission
-    }
-
-    fn exhausted(&self) -> RuntimeError {
-        RuntimeError::Exhausted { device: self.name() }
     }
 
     fn out_of_memory(&self, requested: u64) -> RuntimeError {

@@ -313,7 +313,8 @@ impl Recorder {
         allocation.set_written(gpu.serial());
     }
 
-    /// Submits the recorded commands, if there are any.
+    /// Submits the recorded commands, if there are any. Waits until all earlier batches are
+    /// submitted, in any case.
     pub fn submit(&mut self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
         let Some(batch) = self.take_batch(gpu) else {
             self.submitter.drain();

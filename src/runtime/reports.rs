@@ -19,8 +19,8 @@ const REPORTS_VARIABLE: &str = "BURN_WGSL_INDEX_REPORTS";
 /// The size of a slot in bytes: the largest alignment of bindings that an adapter requires. It has
 /// a word for each axis.
 const SLOT_SIZE: u64 = 256;
-/// The number of slots. The first one takes what is not read: the reports of launches beyond this
-/// number between two readbacks, and all of them if they are switched off.
+/// The number of slots. Slot 0 is never read. It takes the reports of ops beyond this number between
+/// two readbacks, and all of them if reports are switched off.
 const SLOTS: u64 = 1024;
 
 /// An axis that the indices of a kernel address.
@@ -34,7 +34,7 @@ pub struct IndexedAxis {
 
 /// An op and the axes that its indices address.
 #[derive(Debug, PartialEq, Eq)]
-struct Site {
+struct IndexedOp {
     op: &'static str,
     axes: SmallVec<[IndexedAxis; 2]>,
 }
@@ -42,10 +42,10 @@ struct Site {
 /// The reports of the kernels of a device.
 pub(crate) struct Reports {
     enabled: bool,
-    /// Created at first use.
+    /// The buffer with the slots, once there is one.
     buffer: Option<Arc<Buffer>>,
-    /// What each slot from the second on belongs to, since the last readback.
-    sites: Vec<Site>,
+    /// The op of each slot after slot 0, since the last readback.
+    ops: Vec<IndexedOp>,
 }
 
 /// A slot in the buffer of reports.
@@ -63,21 +63,30 @@ impl Slot {
 /// Reports that a readback copies.
 pub(crate) struct UnreadReports {
     pub buffer: Arc<Buffer>,
-    sites: Vec<Site>,
+    ops: Vec<IndexedOp>,
 }
 
 impl Reports {
+    /// The size of the buffer in bytes.
+    pub const BUFFER_SIZE: u64 = SLOTS * SLOT_SIZE;
+
     pub fn new() -> Self {
-        Self { enabled: !is_off(REPORTS_VARIABLE), buffer: None, sites: Vec::new() }
+        Self { enabled: !is_off(REPORTS_VARIABLE), buffer: None, ops: Vec::new() }
     }
 
-    /// Returns the slot for the running op, whose indices address `axes`; `None` if the device has no
-    /// memory for the buffer of reports.
-    pub fn slot(&mut self, gpu: &Gpu, axes: &[IndexedAxis]) -> Option<Slot> {
-        let buffer = match &self.buffer {
-            Some(buffer) => buffer.clone(),
-            None => self.buffer.insert(gpu.create_tensor_buffer(SLOTS * SLOT_SIZE)?).clone(),
-        };
+    /// Returns whether there is a buffer for the slots.
+    pub fn has_buffer(&self) -> bool {
+        self.buffer.is_some()
+    }
+
+    /// Sets the buffer, of [`BUFFER_SIZE`](Self::BUFFER_SIZE) bytes, unless there is one.
+    pub fn set_buffer(&mut self, buffer: Arc<Buffer>) {
+        self.buffer.get_or_insert(buffer);
+    }
+
+    /// Returns the slot for the running op, whose indices address `axes`.
+    pub fn slot(&mut self, axes: &[IndexedAxis]) -> Option<Slot> {
+        let buffer = self.buffer.clone()?;
         Some(Slot { buffer, offset: self.index(current_op(), axes) * SLOT_SIZE })
     }
 
@@ -86,48 +95,48 @@ impl Reports {
         if !self.enabled || axes.len() as u64 > SLOT_SIZE / 4 {
             return 0;
         }
-        let known = self.sites.iter().rposition(|site| site.op == op && *site.axes == *axes);
+        let known = self.ops.iter().rposition(|known| known.op == op && *known.axes == *axes);
         if let Some(position) = known {
             return position as u64 + 1;
         }
-        if self.sites.len() as u64 + 1 == SLOTS {
+        if self.ops.len() as u64 + 1 == SLOTS {
             return 0;
         }
-        self.sites.push(Site { op, axes: axes.into() });
-        self.sites.len() as u64
+        self.ops.push(IndexedOp { op, axes: axes.into() });
+        self.ops.len() as u64
     }
 
-    /// Returns whether kernels could have made reports since the last readback.
-    pub fn has_unread(&self) -> bool {
-        !self.sites.is_empty()
+    /// Returns the number of bytes of the reports since the last readback.
+    pub fn unread_bytes(&self) -> u64 {
+        self.ops.len() as u64 * SLOT_SIZE
     }
 
     /// Takes the reports since the last call, if kernels could make any. The caller records the
     /// copy and the clearing of their slots at once.
     pub fn take_unread(&mut self) -> Option<UnreadReports> {
-        let buffer = self.buffer.clone().filter(|_| !self.sites.is_empty())?;
-        Some(UnreadReports { buffer, sites: std::mem::take(&mut self.sites) })
+        let buffer = self.buffer.clone().filter(|_| !self.ops.is_empty())?;
+        Some(UnreadReports { buffer, ops: std::mem::take(&mut self.ops) })
     }
 }
 
 impl UnreadReports {
     /// Returns the offset and the number of bytes to read back.
     pub fn range(&self) -> (u64, u64) {
-        (SLOT_SIZE, self.sites.len() as u64 * SLOT_SIZE)
+        (SLOT_SIZE, self.ops.len() as u64 * SLOT_SIZE)
     }
 
     /// Returns an error for the first report among the bytes that were read back.
     pub fn check(&self, gpu: &Gpu, bytes: &[u8]) -> Result<(), RuntimeError> {
-        for (site, slot) in self.sites.iter().zip(bytes.chunks_exact(SLOT_SIZE as usize)) {
+        for (op, slot) in self.ops.iter().zip(bytes.chunks_exact(SLOT_SIZE as usize)) {
             let (words, _) = slot.as_chunks();
-            for (&IndexedAxis { axis, size }, &word) in site.axes.iter().zip(words) {
+            for (&IndexedAxis { axis, size }, &word) in op.axes.iter().zip(words) {
                 // An index outside its axis is not zero.
                 let index = i32::from_ne_bytes(word);
                 if index != 0 {
                     let device = gpu.name();
                     return Err(RuntimeError::IndexOutOfRange {
                         device,
-                        op: site.op,
+                        op: op.op,
                         index,
                         axis,
                         size,
@@ -147,7 +156,7 @@ mod tests {
         [IndexedAxis { axis: 0, size: 4 }, IndexedAxis { axis: 1, size: 5 }];
 
     fn reports(enabled: bool) -> Reports {
-        Reports { enabled, buffer: None, sites: Vec::new() }
+        Reports { enabled, buffer: None, ops: Vec::new() }
     }
 
     #[test]

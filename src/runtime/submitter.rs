@@ -32,14 +32,13 @@ pub(crate) struct Batch {
 impl Batch {
     fn submit(self, gpu: &Gpu) -> wgpu::SubmissionIndex {
         let Self { encoder, writes, serial } = self;
-        CURRENT.set(Some(serial));
+        let _submitting = Submitting::begin(serial);
         for (buffer, data) in &writes {
             if !data.is_empty() {
                 gpu.queue.write_buffer(buffer, 0, data);
             }
         }
         let index = gpu.submit(Some(encoder.finish()));
-        CURRENT.set(None);
         // Lets wgpu reclaim what finished submissions used.
         let _ = gpu.device.poll(wgpu::PollType::Poll);
         index
@@ -50,12 +49,28 @@ thread_local! {
     static CURRENT: Cell<Option<u64>> = const { Cell::new(None) };
 }
 
+/// Marks this thread as making a submission, until it is dropped.
+struct Submitting;
+
+impl Submitting {
+    fn begin(serial: u64) -> Self {
+        CURRENT.set(Some(serial));
+        Self
+    }
+}
+
+impl Drop for Submitting {
+    fn drop(&mut self) {
+        CURRENT.set(None);
+    }
+}
+
 /// Returns the serial number of the submission that this thread is making, if it is making one.
 pub(super) fn current_submission() -> Option<u64> {
     CURRENT.get()
 }
 
-/// How far the thread is.
+/// The batches that wait for the thread, and the submissions in flight.
 #[derive(Default)]
 pub(crate) struct Progress {
     state: Mutex<ProgressState>,
@@ -81,7 +96,8 @@ impl Progress {
     pub fn wait_for_room(&self) -> Option<wgpu::SubmissionIndex> {
         self.wait(MAX_WAITING);
         let in_flight = &mut self.state.lock().in_flight;
-        if in_flight.len() > MAX_IN_FLIGHT { in_flight.pop_front() } else { None }
+        let excess = in_flight.len().saturating_sub(MAX_IN_FLIGHT);
+        in_flight.drain(..excess).last()
     }
 }
 

@@ -206,6 +206,8 @@ pub(super) struct PieceInFlight {
     piece: Piece,
     reports: Option<UnreadReports>,
     buffer: wgpu::Buffer,
+    /// The serial number of the submission.
+    serial: u64,
     submission: Option<wgpu::SubmissionIndex>,
     mapped: MapFuture,
 }
@@ -227,6 +229,7 @@ impl Runtime {
         let mut state = self.place(self.state.lock(), &[&allocation], &[])?;
         if data.len() <= SMALL_UPLOAD {
             state.recorder.upload(gpu, &allocation, data);
+            self.wait_for_room(state)?;
             return Ok(allocation);
         }
         // Commands recorded before this upload may use the same memory, so they are submitted first.
@@ -377,8 +380,8 @@ impl Runtime {
 
     /// Submits the copies of the reports so far, if kernels could make any.
     pub(super) fn start_reports(&self) -> Result<Option<PieceInFlight>, RuntimeError> {
-        let has_unread = self.state.lock().reports.has_unread();
-        if !has_unread {
+        let unread_bytes = self.state.lock().reports.unread_bytes();
+        if unread_bytes == 0 {
             return Ok(None);
         }
         self.start_piece(Piece::default(), &[]).map(Some)
@@ -391,13 +394,14 @@ impl Runtime {
         sources: &[Source<'_>],
     ) -> Result<PieceInFlight, RuntimeError> {
         let gpu = &self.gpu;
-        gpu.observers.notify(|| Event::Readback { bytes: piece.bytes });
+        if piece.bytes > 0 {
+            gpu.observers.notify(|| Event::Readback { bytes: piece.bytes });
+        }
         let mut state = self.state.lock();
         let State { recorder, reports, .. } = &mut *state;
-        let reports = reports.take_unread();
-        let report_range = reports.as_ref().map_or((0, 0), UnreadReports::range);
-        let bytes = piece.bytes + report_range.1;
+        let bytes = piece.bytes + reports.unread_bytes();
         let buffer = self.staging.take_readback_buffer(gpu, bytes)?;
+        let reports = reports.take_unread();
         let encoder = recorder.copy_encoder(gpu);
         let mut offset = 0;
         for &(source, start, bytes) in &piece.copies {
@@ -405,15 +409,16 @@ impl Runtime {
             encoder.copy_buffer_to_buffer(from, base + start, &buffer, offset, padded(bytes));
             offset += padded(bytes);
         }
-        if let Some(UnreadReports { buffer: from, .. }) = &reports {
-            let (start, bytes) = report_range;
-            encoder.copy_buffer_to_buffer(&from.raw, start, &buffer, offset, bytes);
-            encoder.clear_buffer(&from.raw, start, Some(bytes));
+        if let Some(reports) = &reports {
+            let (from, (start, bytes)) = (&reports.buffer.raw, reports.range());
+            encoder.copy_buffer_to_buffer(from, start, &buffer, offset, bytes);
+            encoder.clear_buffer(from, start, Some(bytes));
         }
+        let serial = gpu.serial();
         let submission = self.submit(&mut state);
         drop(state);
         let mapped = MapFuture::new(&buffer, bytes);
-        Ok(PieceInFlight { piece, reports, buffer, submission, mapped })
+        Ok(PieceInFlight { piece, reports, buffer, serial, submission, mapped })
     }
 
     /// Waits for a piece and appends its bytes to those read before. Returns an error if a kernel
@@ -424,12 +429,18 @@ impl Runtime {
         read: &mut [Vec<u8>],
     ) -> Result<(), RuntimeError> {
         let gpu = &self.gpu;
-        let PieceInFlight { piece, reports, buffer, submission, mapped } = in_flight;
-        if CAN_BLOCK {
-            gpu.wait(submission)?;
+        let PieceInFlight { piece, reports, buffer, serial, submission, mapped } = in_flight;
+        let waited = if CAN_BLOCK { gpu.wait(submission) } else { Ok(()) };
+        let copied = gpu.check_results(serial..=serial);
+        if let (Err(_), Some(reports)) = (&copied, &reports) {
+            // The slots were not cleared.
+            let recorder = &mut self.state.lock().recorder;
+            recorder.copy_encoder(gpu).clear_buffer(&reports.buffer.raw, 0, None);
         }
+        waited?;
         let mapped = mapped.await;
         gpu.check()?;
+        copied?;
         if gpu.faults.strikes(Fault::Map) {
             return Err(gpu.transfer_error(&"a test failed it"));
         }

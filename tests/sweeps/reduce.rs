@@ -123,7 +123,7 @@ fn lines(elements: &[Number], shape: &[usize], axes: &[usize]) -> Vec<Vec<Number
     lines
 }
 
-/// Products and magnitudes of booleans do not exist, nor products that overflow a float.
+/// Returns whether the reduction exists for the type. Booleans have only `any` and `all`.
 fn exists(kind: Reduction, dtype: DType) -> bool {
     match dtype {
         DType::Bool => matches!(kind, Reduction::Any | Reduction::All),

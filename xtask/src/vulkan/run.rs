@@ -118,6 +118,9 @@ fn wait(child: &mut Child) -> Result<Option<ExitStatus>, String> {
 /// Returns why the program failed. `printed` is its output, which names the tests that failed.
 fn failure(status: Option<ExitStatus>, printed: &str) -> Option<String> {
     let reason = match status {
+        Some(status) if status.success() && printed.contains("running 0 tests") => {
+            return Some("it ran no test".to_owned());
+        }
         Some(status) if status.success() => return None,
         Some(status) => status.to_string(),
         None => format!("it was stopped after {} minutes", TIME_LIMIT.as_secs() / 60),
