@@ -97,7 +97,7 @@ impl Progress {
         self.wait(MAX_WAITING);
         let in_flight = &mut self.state.lock().in_flight;
         let excess = in_flight.len().saturating_sub(MAX_IN_FLIGHT);
-        in_flight.drain(..excess).last()
+        in_flight.drain(..excess).next_back()
     }
 }
 
