@@ -5,7 +5,6 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::{Dispatch, Event, Kernel, KernelKey, Observer, Runtime, Source, Variant};
 
 const TEXT: &str = r#"
@@ -64,16 +63,6 @@ fn run(runtime: &Arc<Runtime>, count: u32, distance: u32, work: u64) -> Vec<u32>
     bytemuck::pod_collect_to_vec(&read[0])
 }
 
-fn runtimes() -> Vec<Arc<Runtime>> {
-    let resolved = common::gpus().into_iter().map(|device| device.resolve());
-    resolved
-        .filter_map(|resolved| match resolved.expect("the device exists") {
-            ResolvedDevice::Adapter(index) => Some(Runtime::of(index).expect("the device opens")),
-            ResolvedDevice::Cpu => None,
-        })
-        .collect()
-}
-
 #[derive(Default)]
 struct Dispatches(AtomicUsize);
 
@@ -88,7 +77,7 @@ impl Observer for Dispatches {
 #[test]
 fn a_long_launch_is_dispatched_in_parts_that_compute_each_element_once() {
     let _guard = common::serial_guard();
-    for runtime in runtimes() {
+    for runtime in common::runtimes() {
         for (count, work) in
             [(1000, 1 << 20), (1000, 1 << 40), (70_000, 1 << 40), (200_000, 1 << 39)]
         {
@@ -107,7 +96,7 @@ fn a_long_launch_is_dispatched_in_parts_that_compute_each_element_once() {
 #[test]
 fn a_checked_kernel_writes_nothing_outside_its_operand() {
     let _guard = common::serial_guard();
-    for runtime in runtimes() {
+    for runtime in common::runtimes() {
         let neighbour = Arc::new(runtime.upload(&[7; 4096]).expect("the memory is available"));
         let values = run(&runtime, 64, 1 << 20, 64);
         assert!(values.iter().all(|&value| value <= 64 * 64), "{values:?}");

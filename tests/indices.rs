@@ -26,6 +26,17 @@ struct IndexOp {
     result: &'static [f32],
 }
 
+/// Returns an op from the indices that the CPU and a GPU report, and the axis and its size.
+const fn op(
+    name: &'static str,
+    [cpu, gpu]: [i32; 2],
+    [axis, size]: [usize; 2],
+    compute: fn(&WgslDevice) -> Tensor<Wgsl, 1>,
+    result: &'static [f32],
+) -> IndexOp {
+    IndexOp { name, cpu, gpu, axis, size, compute, result }
+}
+
 impl IndexOp {
     /// Returns the start of the error message for an index.
     fn message(&self, index: i32) -> String {
@@ -72,70 +83,53 @@ fn many(device: &WgslDevice) -> Tensor<Wgsl, 1, Int> {
 const ADD: IndexingUpdateOp = IndexingUpdateOp::Add;
 
 const INDEX_OPS: [IndexOp; 13] = [
-    IndexOp {
-        name: "float_gather",
-        cpu: -5,
-        gpu: -1,
-        axis: 1,
-        size: 3,
-        compute: |device| x(device).gather(1, grid(device)).flatten(0, 1),
-        result: &[1.0, 2.0, 3.0, 6.0, 4.0, 6.0],
-    },
-    IndexOp {
-        name: "int_gather",
-        cpu: -5,
-        gpu: -1,
-        axis: 0,
-        size: 2,
-        compute: |device| x(device).int().gather(0, grid(device)).float().flatten(0, 1),
-        result: &[1.0, 5.0, 6.0, 4.0, 2.0, 6.0],
-    },
-    IndexOp {
-        name: "float_select",
-        cpu: 7,
-        gpu: -3,
-        axis: 0,
-        size: 2,
-        compute: |device| x(device).select(0, list(device)).flatten(0, 1),
-        result: &[4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 1.0, 2.0, 3.0],
-    },
-    IndexOp {
-        name: "float_gather_nd",
-        cpu: 2,
-        gpu: -1,
-        axis: 0,
-        size: 2,
-        compute: |device| x(device).gather_nd(rows(device)),
-        result: &[2.0, 4.0, 2.0, 6.0],
-    },
-    IndexOp {
-        name: "embedding",
-        cpu: -5,
-        gpu: -1,
-        axis: 0,
-        size: 2,
-        compute: |device| burn::tensor::module::embedding(x(device), grid(device)).flatten(0, 2),
-        result: &[
-            1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 4.0, 5.0, 6.0, 4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0,
-            6.0,
-        ],
-    },
-    IndexOp {
-        name: "float_scatter_add",
-        cpu: -5,
-        gpu: -1,
-        axis: 1,
-        size: 3,
-        compute: |device| x(device).scatter(1, grid(device), x(device), ADD).flatten(0, 1),
-        result: &[1.0, 4.0, 3.0, 4.0, 5.0, 10.0],
-    },
-    IndexOp {
-        name: "float_scatter_add",
-        cpu: 3,
-        gpu: 3,
-        axis: 0,
-        size: 3,
-        compute: |device| {
+    op(
+        "float_gather",
+        [-5, -1],
+        [1, 3],
+        |device| x(device).gather(1, grid(device)).flatten(0, 1),
+        &[1.0, 2.0, 3.0, 6.0, 4.0, 6.0],
+    ),
+    op(
+        "int_gather",
+        [-5, -1],
+        [0, 2],
+        |device| x(device).int().gather(0, grid(device)).float().flatten(0, 1),
+        &[1.0, 5.0, 6.0, 4.0, 2.0, 6.0],
+    ),
+    op(
+        "float_select",
+        [7, -3],
+        [0, 2],
+        |device| x(device).select(0, list(device)).flatten(0, 1),
+        &[4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 1.0, 2.0, 3.0],
+    ),
+    op(
+        "float_gather_nd",
+        [2, -1],
+        [0, 2],
+        |device| x(device).gather_nd(rows(device)),
+        &[2.0, 4.0, 2.0, 6.0],
+    ),
+    op(
+        "embedding",
+        [-5, -1],
+        [0, 2],
+        |device| burn::tensor::module::embedding(x(device), grid(device)).flatten(0, 2),
+        &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 4.0, 5.0, 6.0, 4.0, 5.0, 6.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0],
+    ),
+    op(
+        "float_scatter_add",
+        [-5, -1],
+        [1, 3],
+        |device| x(device).scatter(1, grid(device), x(device), ADD).flatten(0, 1),
+        &[1.0, 4.0, 3.0, 4.0, 5.0, 10.0],
+    ),
+    op(
+        "float_scatter_add",
+        [3, 3],
+        [0, 3],
+        |device| {
             values(device).narrow(0, 0, 3).scatter(
                 0,
                 many(device),
@@ -143,24 +137,20 @@ const INDEX_OPS: [IndexOp; 13] = [
                 ADD,
             )
         },
-        result: &[5009.0, 20.0, 30.0],
-    },
-    IndexOp {
-        name: "float_select_add",
-        cpu: 7,
-        gpu: -3,
-        axis: 1,
-        size: 3,
-        compute: |device| x(device).select_assign(1, list(device), x(device), ADD).flatten(0, 1),
-        result: &[3.0, 2.0, 3.0, 9.0, 5.0, 6.0],
-    },
-    IndexOp {
-        name: "float_select_add",
-        cpu: 3,
-        gpu: 3,
-        axis: 0,
-        size: 3,
-        compute: |device| {
+        &[5009.0, 20.0, 30.0],
+    ),
+    op(
+        "float_select_add",
+        [7, -3],
+        [1, 3],
+        |device| x(device).select_assign(1, list(device), x(device), ADD).flatten(0, 1),
+        &[3.0, 2.0, 3.0, 9.0, 5.0, 6.0],
+    ),
+    op(
+        "float_select_add",
+        [3, 3],
+        [0, 3],
+        |device| {
             values(device).narrow(0, 0, 3).select_assign(
                 0,
                 many(device),
@@ -168,51 +158,41 @@ const INDEX_OPS: [IndexOp; 13] = [
                 ADD,
             )
         },
-        result: &[5009.0, 20.0, 30.0],
-    },
-    IndexOp {
-        name: "float_scatter_nd",
-        cpu: 2,
-        gpu: -1,
-        axis: 0,
-        size: 2,
-        compute: |device| x(device).scatter_nd(rows(device), values(device), ADD).flatten(0, 1),
-        result: &[1.0, 12.0, 3.0, 4.0, 5.0, 46.0],
-    },
-    IndexOp {
-        name: "float_scatter_nd",
-        cpu: 2,
-        gpu: -1,
-        axis: 0,
-        size: 2,
-        compute: |device| {
+        &[5009.0, 20.0, 30.0],
+    ),
+    op(
+        "float_scatter_nd",
+        [2, -1],
+        [0, 2],
+        |device| x(device).scatter_nd(rows(device), values(device), ADD).flatten(0, 1),
+        &[1.0, 12.0, 3.0, 4.0, 5.0, 46.0],
+    ),
+    op(
+        "float_scatter_nd",
+        [2, -1],
+        [0, 2],
+        |device| {
             let assign = IndexingUpdateOp::Assign;
             x(device).scatter_nd(rows(device), values(device), assign).flatten(0, 1)
         },
-        result: &[1.0, 10.0, 3.0, 4.0, 5.0, 40.0],
-    },
-    IndexOp {
-        name: "bool_scatter_or",
-        cpu: -5,
-        gpu: -1,
-        axis: 1,
-        size: 3,
-        compute: |device| {
-            small(device).scatter(1, grid(device), large(device), ADD).float().flatten(0, 1)
-        },
-        result: &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
-    },
-    IndexOp {
-        name: "bool_select_or",
-        cpu: 7,
-        gpu: -3,
-        axis: 1,
-        size: 3,
-        compute: |device| {
+        &[1.0, 10.0, 3.0, 4.0, 5.0, 40.0],
+    ),
+    op(
+        "bool_scatter_or",
+        [-5, -1],
+        [1, 3],
+        |device| small(device).scatter(1, grid(device), large(device), ADD).float().flatten(0, 1),
+        &[1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+    ),
+    op(
+        "bool_select_or",
+        [7, -3],
+        [1, 3],
+        |device| {
             small(device).select_assign(1, list(device), large(device), ADD).float().flatten(0, 1)
         },
-        result: &[1.0, 0.0, 0.0, 1.0, 0.0, 0.0],
-    },
+        &[1.0, 0.0, 0.0, 1.0, 0.0, 0.0],
+    ),
 ];
 
 /// Reads a tensor, and returns the elements or the message of the error.

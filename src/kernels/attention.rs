@@ -245,52 +245,21 @@ pub const CASES: &[Case] = {
     const CAUSAL: Arg = Arg::Attention(None, None, true);
     const ALL: Arg = Arg::Attention(Some(0.3), Some(2.0), true);
     const NONE: Arg = Arg::Absent;
+    /// The case of queries, keys and values of these shapes.
+    macro_rules! packed {
+        ($queries:expr, $keys:expr, $values:expr, $mask:expr, $bias:expr, $options:expr) => {
+            case(
+                "attention",
+                &[normal(&$queries), normal(&$keys), normal(&$values), $mask, $bias, $options],
+            )
+        };
+    }
     &[
-        case(
-            "attention",
-            &[
-                normal(&[2, 3, 5, 8]),
-                normal(&[2, 3, 7, 8]),
-                normal(&[2, 3, 7, 8]),
-                NONE,
-                NONE,
-                PLAIN,
-            ],
-        ),
+        packed!([2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 8], NONE, NONE, PLAIN),
         // One query, one key, widths that are not multiples of four.
-        case(
-            "attention",
-            &[
-                normal(&[1, 2, 1, 3]),
-                normal(&[1, 2, 1, 3]),
-                normal(&[1, 2, 1, 1]),
-                NONE,
-                NONE,
-                PLAIN,
-            ],
-        ),
-        case(
-            "attention",
-            &[
-                normal(&[1, 2, 19, 21]),
-                normal(&[1, 2, 70, 21]),
-                normal(&[1, 2, 70, 33]),
-                NONE,
-                NONE,
-                PLAIN,
-            ],
-        ),
-        case(
-            "attention",
-            &[
-                normal(&[1, 1, 9, 70]),
-                normal(&[1, 1, 130, 70]),
-                normal(&[1, 1, 130, 300]),
-                NONE,
-                NONE,
-                PLAIN,
-            ],
-        ),
+        packed!([1, 2, 1, 3], [1, 2, 1, 3], [1, 2, 1, 1], NONE, NONE, PLAIN),
+        packed!([1, 2, 19, 21], [1, 2, 70, 21], [1, 2, 70, 33], NONE, NONE, PLAIN),
+        packed!([1, 1, 9, 70], [1, 1, 130, 70], [1, 1, 130, 300], NONE, NONE, PLAIN),
         // The layout of a transformer: heads next to the width in memory.
         case(
             "attention",
@@ -303,141 +272,28 @@ pub const CASES: &[Case] = {
                 CAUSAL,
             ],
         ),
-        case(
-            "attention",
-            &[
-                normal(&[1, 2, 33, 8]),
-                normal(&[1, 2, 33, 8]),
-                normal(&[1, 2, 33, 8]),
-                NONE,
-                NONE,
-                CAUSAL,
-            ],
-        ),
+        packed!([1, 2, 33, 8], [1, 2, 33, 8], [1, 2, 33, 8], NONE, NONE, CAUSAL),
         // More queries than keys: the first queries attend to no key.
-        case(
-            "attention",
-            &[
-                normal(&[1, 2, 20, 8]),
-                normal(&[1, 2, 9, 8]),
-                normal(&[1, 2, 9, 8]),
-                NONE,
-                NONE,
-                CAUSAL,
-            ],
-        ),
-        case(
-            "attention",
-            &[
-                normal(&[2, 2, 9, 8]),
-                normal(&[2, 2, 12, 8]),
-                normal(&[2, 2, 12, 8]),
-                bools(&[2, 2, 9, 12]),
-                NONE,
-                PLAIN,
-            ],
-        ),
+        packed!([1, 2, 20, 8], [1, 2, 9, 8], [1, 2, 9, 8], NONE, NONE, CAUSAL),
+        packed!([2, 2, 9, 8], [2, 2, 12, 8], [2, 2, 12, 8], bools(&[2, 2, 9, 12]), NONE, PLAIN),
         // Two keys: the mask hides both from some queries.
-        case(
-            "attention",
-            &[
-                normal(&[1, 2, 9, 8]),
-                normal(&[1, 2, 2, 8]),
-                normal(&[1, 2, 2, 8]),
-                bools(&[1, 2, 9, 2]),
-                NONE,
-                PLAIN,
-            ],
-        ),
-        case(
-            "attention",
-            &[
-                normal(&[2, 2, 9, 8]),
-                normal(&[2, 2, 12, 8]),
-                normal(&[2, 2, 12, 8]),
-                NONE,
-                normal(&[2, 2, 9, 12]),
-                PLAIN,
-            ],
-        ),
-        case(
-            "attention",
-            &[
-                normal(&[2, 2, 9, 8]),
-                normal(&[2, 2, 12, 8]),
-                normal(&[2, 2, 12, 8]),
-                bools(&[1, 1, 9, 12]),
-                permuted(&[12, 1, 2, 1], &[3, 2, 1, 0]),
-                ALL,
-            ],
+        packed!([1, 2, 9, 8], [1, 2, 2, 8], [1, 2, 2, 8], bools(&[1, 2, 9, 2]), NONE, PLAIN),
+        packed!([2, 2, 9, 8], [2, 2, 12, 8], [2, 2, 12, 8], NONE, normal(&[2, 2, 9, 12]), PLAIN),
+        packed!(
+            [2, 2, 9, 8],
+            [2, 2, 12, 8],
+            [2, 2, 12, 8],
+            bools(&[1, 1, 9, 12]),
+            permuted(&[12, 1, 2, 1], &[3, 2, 1, 0]),
+            ALL
         ),
         // Wide values, with and without a bias.
-        case(
-            "attention",
-            &[
-                normal(&[1, 1, 9, 8]),
-                normal(&[1, 1, 12, 8]),
-                normal(&[1, 1, 12, 100]),
-                NONE,
-                NONE,
-                PLAIN,
-            ],
-        ),
-        case(
-            "attention",
-            &[
-                normal(&[1, 1, 9, 8]),
-                normal(&[1, 1, 12, 8]),
-                normal(&[1, 1, 12, 40]),
-                NONE,
-                normal(&[1, 1, 9, 12]),
-                PLAIN,
-            ],
-        ),
-        case(
-            "attention",
-            &[
-                normal(&[1, 1, 9, 8]),
-                normal(&[1, 1, 12, 8]),
-                normal(&[1, 1, 12, 100]),
-                NONE,
-                normal(&[1, 1, 9, 12]),
-                PLAIN,
-            ],
-        ),
-        case(
-            "attention",
-            &[
-                normal(&[1, 1, 9, 8]),
-                normal(&[1, 1, 12, 8]),
-                normal(&[1, 1, 12, 300]),
-                NONE,
-                normal(&[1, 1, 9, 12]),
-                PLAIN,
-            ],
-        ),
-        case(
-            "attention",
-            &[
-                normal(&[2, 2, 0, 8]),
-                normal(&[2, 2, 9, 8]),
-                normal(&[2, 2, 9, 8]),
-                NONE,
-                NONE,
-                PLAIN,
-            ],
-        ),
+        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, NONE, PLAIN),
+        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, normal(&[1, 1, 9, 12]), PLAIN),
+        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, normal(&[1, 1, 9, 12]), PLAIN),
+        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 300], NONE, normal(&[1, 1, 9, 12]), PLAIN),
+        packed!([2, 2, 0, 8], [2, 2, 9, 8], [2, 2, 9, 8], NONE, NONE, PLAIN),
         // More queries and keys than burn-flex computes in one block.
-        case(
-            "attention",
-            &[
-                normal(&[1, 1, 520, 16]),
-                normal(&[1, 1, 513, 16]),
-                normal(&[1, 1, 513, 16]),
-                NONE,
-                NONE,
-                ALL,
-            ],
-        ),
+        packed!([1, 1, 520, 16], [1, 1, 513, 16], [1, 1, 513, 16], NONE, NONE, ALL),
     ]
 };

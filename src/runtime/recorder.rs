@@ -1,4 +1,4 @@
-//! The recorder: records commands and submits them in batches.
+//! The recorder: records commands, in batches that the submitter submits.
 //!
 //! One compute pass stays open for as long as possible. Parameters and small uploads are collected
 //! on the host. Right before a submission, one `queue.write_buffer` writes all parameters and

@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
@@ -45,16 +44,15 @@ struct UploadBuffer {
     raw: wgpu::Buffer,
     /// The submission that copies from the buffer.
     submission: wgpu::SubmissionIndex,
-    /// Whether the copy has finished and the buffer is mapped again.
-    mapped: Arc<AtomicBool>,
+    /// Completes when the copy has finished and the buffer is mapped again.
+    mapped: MapFuture,
 }
 
 impl Staging {
     /// Returns a mapped buffer for a piece of an upload. Waits if all of them are in use.
     fn take_upload_buffer(&self, gpu: &Gpu) -> Result<Option<wgpu::Buffer>, RuntimeError> {
         let mut buffers = self.upload_buffers.lock();
-        let oldest_is_mapped =
-            buffers.front().is_some_and(|buffer| buffer.mapped.load(Ordering::Acquire));
+        let oldest_is_mapped = buffers.front().is_some_and(|buffer| buffer.mapped.is_complete());
         if !oldest_is_mapped && buffers.len() < UPLOAD_BUFFERS {
             let usage = wgpu::BufferUsages::MAP_WRITE | wgpu::BufferUsages::COPY_SRC;
             if let Ok(buffer) = gpu.create_buffer("upload", PIECE, usage, true) {
@@ -66,19 +64,14 @@ impl Staging {
         if !oldest_is_mapped {
             gpu.wait(Some(oldest.submission))?;
         }
-        match oldest.mapped.load(Ordering::Acquire) {
-            true => Ok(Some(oldest.raw)),
-            false => Err(gpu.transfer_error(&"a staging buffer could not be mapped")),
-        }
+        // Another thread may have found the buffer mapped, but not have said so yet.
+        pollster::block_on(oldest.mapped).map_err(|error| gpu.transfer_error(&error))?;
+        Ok(Some(oldest.raw))
     }
 
     /// Maps a buffer again when `submission` has copied from it, for the next upload.
     fn keep_upload_buffer(&self, raw: wgpu::Buffer, submission: wgpu::SubmissionIndex) {
-        let mapped = Arc::new(AtomicBool::new(false));
-        raw.map_async(wgpu::MapMode::Write, .., {
-            let mapped = mapped.clone();
-            move |result| mapped.store(result.is_ok(), Ordering::Release)
-        });
+        let mapped = MapFuture::new(&raw, wgpu::MapMode::Write, raw.size());
         self.upload_buffers.lock().push_back(UploadBuffer { raw, submission, mapped });
     }
 
@@ -124,10 +117,10 @@ struct MapState {
 struct MapFuture(Arc<Mutex<MapState>>);
 
 impl MapFuture {
-    /// Maps the first `bytes` bytes of a buffer for reading.
-    fn new(buffer: &wgpu::Buffer, bytes: u64) -> Self {
+    /// Maps the first `bytes` bytes of a buffer.
+    fn new(buffer: &wgpu::Buffer, mode: wgpu::MapMode, bytes: u64) -> Self {
         let state = Arc::new(Mutex::new(MapState::default()));
-        buffer.map_async(wgpu::MapMode::Read, ..bytes, {
+        buffer.map_async(mode, ..bytes, {
             let state = state.clone();
             move |result| {
                 let waker = {
@@ -142,6 +135,11 @@ impl MapFuture {
             }
         });
         Self(state)
+    }
+
+    /// Returns whether the future has its result.
+    fn is_complete(&self) -> bool {
+        self.0.lock().result.is_some()
     }
 }
 
@@ -417,7 +415,7 @@ impl Runtime {
         let serial = gpu.serial();
         let submission = self.submit(&mut state);
         drop(state);
-        let mapped = MapFuture::new(&buffer, bytes);
+        let mapped = MapFuture::new(&buffer, wgpu::MapMode::Read, bytes);
         Ok(PieceInFlight { piece, reports, buffer, serial, submission, mapped })
     }
 

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::io::Write;
 use std::panic::UnwindSafe;
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use burn_backend::{Backend, TensorData};
 use burn_wgsl::WgslDevice;
@@ -20,6 +20,7 @@ use burn_wgsl::backend::call::Value;
 use burn_wgsl::device::{ResolvedDevice, set_quiet};
 use burn_wgsl::kernels::common::cases::Case;
 use burn_wgsl::kernels::common::table::Reference;
+use burn_wgsl::runtime::Runtime;
 
 pub use tolerance::{
     CHAINED_F16, CLOSE, FINITE_DIFFERENCE, SUMMED, Tolerance, assert_close, tolerance_of,
@@ -59,6 +60,17 @@ pub fn gpus() -> Vec<WgslDevice> {
         }
     }
     gpus
+}
+
+/// Returns the opened devices of [`gpus`].
+pub fn runtimes() -> Vec<Arc<Runtime>> {
+    let resolved = gpus().into_iter().map(|device| device.resolve());
+    resolved
+        .filter_map(|resolved| match resolved.expect("the device exists") {
+            ResolvedDevice::Adapter(index) => Some(Runtime::of(index).expect("the device opens")),
+            ResolvedDevice::Cpu => None,
+        })
+        .collect()
 }
 
 /// Locks a mutex of this test process. Tests that hold the guard run one at a time.

@@ -14,19 +14,9 @@ mod types;
 
 use std::sync::Arc;
 
-use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::Runtime;
 use burn_wgsl::tensor::{DType, Tensor};
-
-fn runtimes() -> Vec<Arc<Runtime>> {
-    let resolved = common::gpus().into_iter().map(|device| device.resolve());
-    resolved
-        .filter_map(|resolved| match resolved.expect("the device exists") {
-            ResolvedDevice::Adapter(index) => Some(Runtime::of(index).expect("the device opens")),
-            ResolvedDevice::Cpu => None,
-        })
-        .collect()
-}
+use common::runtimes;
 
 /// Returns the compute types that an adapter supports.
 fn types(runtime: &Runtime) -> impl Iterator<Item = DType> {
