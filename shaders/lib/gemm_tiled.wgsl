@@ -1,6 +1,7 @@
 // The matrix product for GPUs. A workgroup of 256 computes a tile of TILE x TILE through workgroup memory,
 // each invocation BLOCKS x BLOCKS blocks of 4 x 4, which are 64 rows or columns apart.
 // lib/gemm lists what the including shader must define.
+// RUNS: k is walked in several runs, as in a convolution. Otherwise its steps are equally far apart in memory.
 // A_TRANSPOSED: rows of a, not steps of k, are contiguous. B_TRANSPOSED: steps of k, not columns of b, are
 // contiguous. ROWS_FAST: neighbouring invocations store neighbouring rows, not columns.
 //#include "lib/gemm"
@@ -44,70 +45,227 @@ fn tile_b(i: u32) -> vec4<f32> {
 }
 //#endif
 
-// load_a, load_b: four elements; zero from k_end on. Rows and columns past the edge repeat the last ones.
+// Where in k an invocation loads. It moves without divisions, which would cost more than the loads.
+//#if RUNS
+struct Position {
+    run: u32,
+    // The step within the run.
+    step: u32,
+}
+
+fn position(k: u32) -> Position {
+    let run = k / p.gemm.inner;
+    return Position(run, k - run * p.gemm.inner);
+}
+
+fn moved(at: Position, by: Position) -> Position {
+    let step = at.step + by.step;
+    let wraps = step >= p.gemm.inner;
+    return Position(at.run + by.run + u32(wraps), select(step, step - p.gemm.inner, wraps));
+}
+
+// The offsets of a position. Past the end of k, those of other elements, which zeros replace.
+fn a_k_offset(at: Position) -> u32 {
+    return a_run_offset(min(at.run, p.gemm.outer - 1u)) + at.step * p.gemm.a_step;
+}
+
+fn b_k_offset(at: Position) -> u32 {
+    return b_run_offset(min(at.run, p.gemm.outer - 1u)) + at.step * p.gemm.b_step;
+}
+//#else
+alias Position = u32;
+
+fn position(k: u32) -> Position {
+    return k;
+}
+
+fn moved(at: Position, by: Position) -> Position {
+    return at + by;
+}
+
+fn a_k_offset(at: Position) -> u32 {
+    return min(at, p.gemm.k - A_STEPS) * p.gemm.a_step;
+}
+
+fn b_k_offset(at: Position) -> u32 {
+    return min(at, p.gemm.k - B_STEPS) * p.gemm.b_step;
+}
+//#endif
+
+// a_rows: the offsets of the rows that an invocation loads. load_a: four elements of a. Rows past the edge
+// repeat the last ones. A_STEPS: the steps of k in one load.
 //#if VEC4
-fn load_a(row: u32, k: u32, k_end: u32) -> vec4<f32> {
-    if (k >= k_end) { return vec4<f32>(0.0); }
+alias Rows = u32;
 //#if A_TRANSPOSED
-    let first = min(row, p.gemm.m - 4u);
+const A_STEPS: u32 = 1u;
+
+fn a_rows(row: u32) -> Rows {
+    return a_row_offset(min(row, p.gemm.m - 4u));
+}
 //#else
-    let first = min(row, p.gemm.m - 1u);
+const A_STEPS: u32 = 4u;
+
+fn a_rows(row: u32) -> Rows {
+    return a_row_offset(min(row, p.gemm.m - 1u));
+}
 //#endif
-    let o = k / p.gemm.inner;
-    let step = (k - o * p.gemm.inner) * p.gemm.a_step;
-    return to_floats(a[(a_row_offset(first) + a_run_offset(o) + step) >> 2u]);
-}
 
-fn load_b(k: u32, col: u32, k_end: u32) -> vec4<f32> {
-    if (k >= k_end) { return vec4<f32>(0.0); }
-//#if B_TRANSPOSED
-    let first = min(col, p.gemm.n - 1u);
-//#else
-    let first = min(col, p.gemm.n - 4u);
-//#endif
-    let o = k / p.gemm.inner;
-    let step = (k - o * p.gemm.inner) * p.gemm.b_step;
-    return to_floats(b[(b_col_offset(first) + b_run_offset(o) + step) >> 2u]);
+fn load_a(rows: Rows, at: Position) -> vec4<f32> {
+    return to_floats(a[(rows + a_k_offset(at)) >> 2u]);
 }
 //#else
-fn load_a1(row: u32, k: u32, k_end: u32) -> f32 {
-    if (k >= k_end) { return 0.0; }
-    let o = k / p.gemm.inner;
-    let step = (k - o * p.gemm.inner) * p.gemm.a_step;
-    return a[a_row_offset(min(row, p.gemm.m - 1u)) + a_run_offset(o) + step];
-}
+const A_STEPS: u32 = 1u;
+//#if A_TRANSPOSED
+alias Rows = vec4<u32>;
 
-fn load_b1(k: u32, col: u32, k_end: u32) -> f32 {
-    if (k >= k_end) { return 0.0; }
-    let o = k / p.gemm.inner;
-    let step = (k - o * p.gemm.inner) * p.gemm.b_step;
-    return b[b_col_offset(min(col, p.gemm.n - 1u)) + b_run_offset(o) + step];
-}
-
-fn load_a(row: u32, k: u32, k_end: u32) -> vec4<f32> {
-    var loaded: vec4<f32>;
+fn a_rows(row: u32) -> Rows {
+    var rows: Rows;
 //#repeat I 4
-//#if A_TRANSPOSED
-    loaded[I] = load_a1(row + I, k, k_end);
-//#else
-    loaded[I] = load_a1(row, k + I, k_end);
-//#endif
+    rows[I] = a_row_offset(min(row + I, p.gemm.m - 1u));
 //#end
-    return loaded;
+    return rows;
 }
 
-fn load_b(k: u32, col: u32, k_end: u32) -> vec4<f32> {
-    var loaded: vec4<f32>;
-//#repeat I 4
-//#if B_TRANSPOSED
-    loaded[I] = load_b1(k + I, col, k_end);
+fn load_a(rows: Rows, at: Position) -> vec4<f32> {
+    let first = rows + a_k_offset(at);
+    return vec4<f32>(a[first.x], a[first.y], a[first.z], a[first.w]);
+}
 //#else
-    loaded[I] = load_b1(k, col + I, k_end);
-//#endif
+alias Rows = u32;
+
+fn a_rows(row: u32) -> Rows {
+    return a_row_offset(min(row, p.gemm.m - 1u));
+}
+
+fn load_a(rows: Rows, at: Position) -> vec4<f32> {
+    var loaded: vec4<f32>;
+    var next = at;
+//#repeat I 4
+    loaded[I] = a[rows + a_k_offset(next)];
+    next = moved(next, position(1u));
 //#end
     return loaded;
 }
 //#endif
+//#endif
+
+// The same for the columns of b.
+//#if VEC4
+alias Cols = u32;
+//#if B_TRANSPOSED
+const B_STEPS: u32 = 4u;
+
+fn b_cols(col: u32) -> Cols {
+    return b_col_offset(min(col, p.gemm.n - 1u));
+}
+//#else
+const B_STEPS: u32 = 1u;
+
+fn b_cols(col: u32) -> Cols {
+    return b_col_offset(min(col, p.gemm.n - 4u));
+}
+//#endif
+
+fn load_b(cols: Cols, at: Position) -> vec4<f32> {
+    return to_floats(b[(cols + b_k_offset(at)) >> 2u]);
+}
+//#else
+const B_STEPS: u32 = 1u;
+//#if B_TRANSPOSED
+alias Cols = u32;
+
+fn b_cols(col: u32) -> Cols {
+    return b_col_offset(min(col, p.gemm.n - 1u));
+}
+
+fn load_b(cols: Cols, at: Position) -> vec4<f32> {
+    var loaded: vec4<f32>;
+    var next = at;
+//#repeat I 4
+    loaded[I] = b[cols + b_k_offset(next)];
+    next = moved(next, position(1u));
+//#end
+    return loaded;
+}
+//#else
+alias Cols = vec4<u32>;
+
+fn b_cols(col: u32) -> Cols {
+    var cols: Cols;
+//#repeat I 4
+    cols[I] = b_col_offset(min(col + I, p.gemm.n - 1u));
+//#end
+    return cols;
+}
+
+fn load_b(cols: Cols, at: Position) -> vec4<f32> {
+    let first = cols + b_k_offset(at);
+    return vec4<f32>(b[first.x], b[first.y], b[first.z], b[first.w]);
+}
+//#endif
+//#endif
+
+// Replaces the steps from k_end on by zeros, in what was loaded from step `k` on.
+fn without_rest_a(loaded: vec4<f32>, k: u32, k_end: u32) -> vec4<f32> {
+//#if A_TRANSPOSED
+    let steps = vec4<u32>(k);
+//#else
+    let steps = k + vec4<u32>(0u, 1u, 2u, 3u);
+//#endif
+    return select(vec4<f32>(), loaded, steps < vec4<u32>(k_end));
+}
+
+fn without_rest_b(loaded: vec4<f32>, k: u32, k_end: u32) -> vec4<f32> {
+//#if B_TRANSPOSED
+    let steps = k + vec4<u32>(0u, 1u, 2u, 3u);
+//#else
+    let steps = vec4<u32>(k);
+//#endif
+    return select(vec4<f32>(), loaded, steps < vec4<u32>(k_end));
+}
+
+// Stores what an invocation loaded of a, from row `row` and step `k` of the tile on.
+fn store_a(row: u32, k: u32, loaded: vec4<f32>) {
+//#if A_TRANSPOSED
+    a_tile[k * A_WIDTH + row / 4u] = loaded;
+//#else
+//#repeat I 4
+    a_tile[(k + I) * A_WIDTH * 4u + row] = loaded[I];
+//#end
+//#endif
+}
+
+fn store_b(col: u32, k: u32, loaded: vec4<f32>) {
+//#if B_TRANSPOSED
+//#repeat I 4
+    b_tile[(k + I) * B_WIDTH * 4u + col] = loaded[I];
+//#end
+//#else
+    b_tile[k * B_WIDTH + col / 4u] = loaded;
+//#endif
+}
+
+// The sums of an invocation: four columns of row I of block (H, J) are sums[(H * 4 + I) * BLOCKS + J].
+alias Sums = array<vec4<f32>, 4u * BLOCKS * BLOCKS>;
+
+// Adds the products of step `k` of the tiles.
+fn multiply(k: u32, block_row: u32, block_col: u32, sums: ptr<function, Sums>) {
+    var b_in: array<vec4<f32>, BLOCKS>;
+//#repeat J BLOCKS
+    b_in[J] = tile_b(k * B_WIDTH + J * 16u + block_col);
+//#end
+//#repeat H BLOCKS
+    {
+        let a_in = tile_a(k * A_WIDTH + H * 16u + block_row);
+//#repeat J BLOCKS
+//#repeat I 4
+        (*sums)[(H * 4u + I) * BLOCKS + J] =
+            fma(vec4<f32>(a_in[I]), b_in[J], (*sums)[(H * 4u + I) * BLOCKS + J]);
+//#end
+//#end
+    }
+//#end
+}
 
 // Stores four columns of the row of out that starts at `row_start`. Columns past the edge are skipped.
 fn store4(row_start: u32, split: u32, col: u32, sum: vec4<f32>) {
@@ -162,46 +320,33 @@ fn main(
     let block_col = local_index % 16u;
 //#endif
 
-    var acc: array<vec4<f32>, 4u * BLOCKS * BLOCKS>;
-    var a_next = load_a(tile.row + a_row, k_start + a_k, k_end);
-    var b_next = load_b(k_start + b_k, tile.col + b_col, k_end);
-    for (var k0 = k_start; k0 < k_end; k0 += STEP) {
-//#if A_TRANSPOSED
-        a_tile[a_k * A_WIDTH + a_row / 4u] = a_next;
-//#else
-//#repeat I 4
-        a_tile[(a_k + I) * A_WIDTH * 4u + a_row] = a_next[I];
-//#end
-//#endif
-//#if B_TRANSPOSED
-//#repeat I 4
-        b_tile[(b_k + I) * B_WIDTH * 4u + b_col] = b_next[I];
-//#end
-//#else
-        b_tile[b_k * B_WIDTH + b_col / 4u] = b_next;
-//#endif
-        workgroupBarrier();
-        // The next loads are in flight while these steps are multiplied.
-        a_next = load_a(tile.row + a_row, k0 + STEP + a_k, k_end);
-        b_next = load_b(k0 + STEP + b_k, tile.col + b_col, k_end);
-        for (var k = 0u; k < STEP; k++) {
-            var b_in: array<vec4<f32>, BLOCKS>;
-//#repeat J BLOCKS
-            b_in[J] = tile_b(k * B_WIDTH + J * 16u + block_col);
-//#end
-//#repeat H BLOCKS
-            {
-                let a_in = tile_a(k * A_WIDTH + H * 16u + block_row);
-//#repeat J BLOCKS
-//#repeat I 4
-                acc[(H * 4u + I) * BLOCKS + J] =
-                    fma(vec4<f32>(a_in[I]), b_in[J], acc[(H * 4u + I) * BLOCKS + J]);
-//#end
-//#end
+    var sums: Sums;
+    if (k_start < k_end) {
+        let rows = a_rows(tile.row + a_row);
+        let cols = b_cols(tile.col + b_col);
+        let tile_steps = position(STEP);
+        var a_at = position(k_start + a_k);
+        var b_at = position(k_start + b_k);
+        var a_next = load_a(rows, a_at);
+        var b_next = load_b(cols, b_at);
+        for (var k0 = k_start; k0 < k_end; k0 += STEP) {
+            if (k0 + STEP > k_end) {
+                a_next = without_rest_a(a_next, k0 + a_k, k_end);
+                b_next = without_rest_b(b_next, k0 + b_k, k_end);
             }
-//#end
+            store_a(a_row, a_k, a_next);
+            store_b(b_col, b_k, b_next);
+            workgroupBarrier();
+            // The next loads are in flight while these steps are multiplied.
+            a_at = moved(a_at, tile_steps);
+            b_at = moved(b_at, tile_steps);
+            a_next = load_a(rows, a_at);
+            b_next = load_b(cols, b_at);
+            for (var k = 0u; k < STEP; k++) {
+                multiply(k, block_row, block_col, &sums);
+            }
+            workgroupBarrier();
         }
-        workgroupBarrier();
     }
 //#repeat J BLOCKS
     {
@@ -222,7 +367,7 @@ fn main(
                     out_row_offset(tile.batch, row),
                     tile.split,
                     col,
-                    acc[(H * 4u + I) * BLOCKS + J] + bias4,
+                    sums[(H * 4u + I) * BLOCKS + J] + bias4,
                 );
             }
         }

@@ -84,6 +84,7 @@ impl Kernel for ConvKernel {
         gemm::define(variant, tiling, GemmOperands { vec4, ..GemmOperands::default() })
             .flag("OUT_VEC4", vec4 && !forward)
             .flag("ROWS_FAST", forward && tiled)
+            .flag("RUNS", tiled)
     }
 }
 
