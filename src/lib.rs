@@ -60,11 +60,12 @@ mod cpu;
 struct Readme;
 
 pub use backend::{
-    TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, fallbacks, memory, open, profile,
-    reset_fallbacks, tune,
+    TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, compute, fallbacks, memory, open,
+    profile, reset_fallbacks, tune,
 };
 pub use device::WgslDevice;
 pub use kernels::common::tuning::{Trial, Tuning, set_tuning};
+pub use kernels::fused::set_fusion;
 pub use runtime::{KernelTime, MemoryUsage, Profile, ProfileError, RuntimeError};
 pub use tensor::Error as TensorError;
 

@@ -102,7 +102,7 @@ fn every_report_format_compares_a_gpu_with_the_cpu() {
             assert!(seconds > 0.0, "{result}");
             assert_eq!(
                 (&result["kernels"][0]["name"], &result["kernels"][0]["calls"]),
-                (&"elementwise".into(), &1.0.into())
+                (&"fused".into(), &1.0.into())
             );
         }
 

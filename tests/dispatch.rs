@@ -56,6 +56,8 @@ fn run(runtime: &Arc<Runtime>, count: u32, distance: u32, work: u64) -> Vec<u32>
         groups: count.into(),
         work,
         indexed_axes: None,
+        also_read: &[],
+        also_written: &[],
     };
     runtime.dispatch(&dispatch).expect("the kernel compiles");
     let bytes = u64::from(count) * 4;

@@ -60,8 +60,8 @@ fn a_launcher_and_its_shaders_have_the_same_name() {
         files.into_iter().map(stem).collect()
     };
     let mut launchers = stems(files_in("src/kernels", "rs"));
-    // Files below `src/kernels/common` and `src/kernels/composed` have no shaders.
-    for folder in ["common", "composed"] {
+    // Files in the folders below `src/kernels` have no shaders.
+    for folder in ["common", "composed", "fusion"] {
         for helper in stems(files_in(&format!("src/kernels/{folder}"), "rs")) {
             if !root().join(format!("src/kernels/{helper}.rs")).exists() {
                 launchers.remove(&helper);

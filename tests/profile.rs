@@ -79,12 +79,15 @@ fn profile_counts_and_times_kernels_by_name() {
 fn profile_counts_more_dispatches_than_a_query_set_holds() {
     let _guard = serial_guard();
     for device in gpus_with_timestamps() {
+        // One launch for each op.
+        burn_wgsl::set_fusion(false);
         let add = |times: usize| (0..times).fold(numbers(64, &device), |x, _| x + 1.0);
         let (sum, profile) =
             profile(&device, || add(1000)).expect("the device supports timestamps");
         assert_eq!(profile.calls(), 1000);
         assert!(profile.kernels.iter().all(|kernel| kernel.time > Duration::ZERO), "{profile:?}");
         sum.into_data().assert_eq(&add(1000).into_data(), true);
+        burn_wgsl::set_fusion(true);
     }
 }
 

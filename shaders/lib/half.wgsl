@@ -35,3 +35,43 @@ fn f32_to_bf16(x: f32) -> u32 {
     if ((bits & 0x7fffffffu) > 0x7f800000u) { return (bits >> 16u) | 0x40u; }
     return (bits + 0x7fffu + ((bits >> 16u) & 1u)) >> 16u;
 }
+
+// The element at an offset, of the word that holds it.
+fn f16_value(word: u32, offset: u32) -> f32 {
+    return f16_to_f32((word >> ((offset & 1u) * 16u)) & 0xffffu);
+}
+
+fn bf16_value(word: u32, offset: u32) -> f32 {
+    return bitcast<f32>((word >> ((offset & 1u) * 16u)) << 16u);
+}
+
+// Four neighbours, of the words that hold them.
+fn f16_values(words: vec2<u32>) -> vec4<f32> {
+    return vec4<f32>(
+        f16_to_f32(words.x & 0xffffu),
+        f16_to_f32(words.x >> 16u),
+        f16_to_f32(words.y & 0xffffu),
+        f16_to_f32(words.y >> 16u),
+    );
+}
+
+fn bf16_values(words: vec2<u32>) -> vec4<f32> {
+    let high = vec2<u32>(0xffff0000u);
+    let odd = words & high;
+    let even = words << vec2<u32>(16u);
+    return bitcast<vec4<f32>>(vec4<u32>(even.x, odd.x, even.y, odd.y));
+}
+
+fn f16_words(values: vec4<f32>) -> vec2<u32> {
+    return vec2<u32>(
+        f32_to_f16(values.x) | (f32_to_f16(values.y) << 16u),
+        f32_to_f16(values.z) | (f32_to_f16(values.w) << 16u),
+    );
+}
+
+fn bf16_words(values: vec4<f32>) -> vec2<u32> {
+    return vec2<u32>(
+        f32_to_bf16(values.x) | (f32_to_bf16(values.y) << 16u),
+        f32_to_bf16(values.z) | (f32_to_bf16(values.w) << 16u),
+    );
+}

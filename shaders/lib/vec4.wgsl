@@ -19,6 +19,10 @@ fn from_words(words: vec4<u32>) -> Words4 {
 fn halves_to_words(raw: Halves4) -> vec2<u32> {
     return vec2<u32>(u32(raw), u32(raw >> 32u));
 }
+
+fn halves_from_words(words: vec2<u32>) -> Halves4 {
+    return u64(words.x) | (u64(words.y) << 32u);
+}
 //#else
 alias Words4 = vec4<u32>;
 alias Halves4 = vec2<u32>;
@@ -33,5 +37,9 @@ fn from_words(words: vec4<u32>) -> Words4 {
 
 fn halves_to_words(raw: Halves4) -> vec2<u32> {
     return raw;
+}
+
+fn halves_from_words(words: vec2<u32>) -> Halves4 {
+    return words;
 }
 //#endif

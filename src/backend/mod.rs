@@ -55,7 +55,7 @@ use crate::device::{
 };
 use crate::kernels::common::tuning::Trial;
 use crate::kernels::matmul;
-use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime};
+use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime, RuntimeError};
 
 /// The backend. `Autodiff<Wgsl>` trains; tensors live on a [`WgslDevice`].
 #[derive(Debug, Clone, Copy, Default)]
@@ -250,6 +250,22 @@ pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
         ResolvedDevice::Cpu => {}
     }
     Ok(device.canonical())
+}
+
+/// Computes the elementwise results that are pending and still held: records their kernels, without
+/// waiting. Otherwise they are computed when they are read or needed by another op, and results that
+/// are dropped before are not computed at all, which measurements must prevent. Does nothing for the
+/// CPU.
+///
+/// # Errors
+///
+/// Returns an error if a kernel does not compile, the memory is not available, or the device was
+/// lost.
+pub fn compute(device: &WgslDevice) -> Result<(), RuntimeError> {
+    match resolve::runtime(device, "compute") {
+        Some(runtime) => runtime.record_deferred(),
+        None => Ok(()),
+    }
 }
 
 /// Closes a device and releases its GPU. Its tensors become invalid. The next use opens the device

@@ -159,8 +159,9 @@ async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>, Execution
         let runtime: Arc<Runtime> = first.runtime().clone();
         let (same_gpu, others): (Vec<_>, Vec<_>) =
             pending.into_iter().partition(|(_, tensor)| Arc::ptr_eq(tensor.runtime(), &runtime));
-        let ranges: Vec<(Arc<Allocation>, u64)> =
+        let ranges: tensor::Result<Vec<(Arc<Allocation>, u64)>> =
             same_gpu.iter().map(|(_, tensor)| tensor.readback_range()).collect();
+        let ranges = ranges.map_err(|error| execution_error(&error))?;
         let read = runtime.read(&ranges).await.map_err(|error| execution_error(&error))?;
         for ((index, tensor), bytes) in same_gpu.iter().zip(read) {
             out[*index] = Some(from_stored(bytes, tensor));

@@ -3,12 +3,11 @@
 //!
 //! Conversions from and to 16-bit floats have a kernel. The others are elementwise expressions.
 
-use smallvec::smallvec;
-
 use super::common::cases::Case;
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::Walk;
 use super::elementwise::Map;
+use super::fused;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Result, Tensor};
@@ -74,7 +73,7 @@ pub fn cast(tensor: Tensor, to: DType) -> Result<Tensor> {
         _ => {
             let tensor = tensor.bitcast(from.compute_type());
             let map = Map::new(cast_expr(from.compute_type(), to), to.compute_type());
-            Ok(map.run(smallvec![tensor])?.bitcast(to))
+            Ok(map.run([tensor])?.bitcast(to))
         }
     }
 }
@@ -101,7 +100,7 @@ pub fn to_compute_type(tensor: Tensor) -> Result<Tensor> {
 pub fn indices(tensor: Tensor) -> Result<Tensor> {
     match tensor.dtype() {
         DType::I32 => Ok(tensor),
-        from => Map::new(index_expr(from), DType::I32).run(smallvec![tensor]),
+        from => Map::new(index_expr(from), DType::I32).run([tensor]),
     }
 }
 
@@ -116,6 +115,10 @@ fn index_expr(from: DType) -> &'static str {
 
 /// Makes a packed copy of type `to`. The source, the result or both are 16-bit floats.
 pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
+    if fused::is_enabled() && !tensor.is_empty() {
+        let map = Map::new("a", to);
+        return fused::defer(&map, [tensor.clone()], tensor.shape());
+    }
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), to)?;
     if out.is_empty() {
         return Ok(out);

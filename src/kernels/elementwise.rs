@@ -11,9 +11,10 @@ use super::common::launch::{Launch, div_up, variants_of};
 use super::common::policy;
 use super::common::table::{self, OperandForm, Reference, Row};
 use super::common::walk::Walk;
+use super::fused;
 use crate::params;
 use crate::runtime::{Expr, Kernel, Runtime, Source, Variant};
-use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast, collapse};
+use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast, collapse};
 
 // Variants of the shader differ in their `Params`: there is one source for each struct.
 const TEXT: &str = include_str!("../../shaders/elementwise/elementwise.wgsl");
@@ -229,7 +230,7 @@ impl Map {
     ///
     /// Returns an error if the shapes do not broadcast, the tensors are on different devices, or
     /// the device fails.
-    pub fn run(&self, inputs: SmallVec<[Tensor; 3]>) -> Result<Tensor> {
+    pub fn run<const N: usize>(&self, inputs: [Tensor; N]) -> Result<Tensor> {
         let first = inputs[0].shape();
         let mut shape: Cow<'_, [usize]> = Cow::Borrowed(first);
         for input in inputs[1..].iter().filter(|input| input.shape() != first) {
@@ -239,6 +240,10 @@ impl Map {
                 rule: "each axis must have the same size in both, or size 1 in one",
             })?;
             shape = Cow::Owned(broadcast.to_vec());
+        }
+        if fused::is_enabled() && !shape.contains(&0) {
+            let shape: Shape = shape[..].into();
+            return fused::defer(self, inputs, &shape);
         }
         let in_place = self.in_place_input(&inputs, &shape);
         let out = match in_place {
@@ -262,7 +267,10 @@ impl Map {
             input.dtype() == self.out_type
                 && input.is_packed()
                 && input.is_unique()
-                && others.all(|(_, other)| !other.buffer().shares_buffer(input.buffer()))
+                && others.all(|(_, other)| match (other.memory(), input.memory()) {
+                    (Some(other), Some(input)) => !other.shares_buffer(input),
+                    _ => true,
+                })
         })
     }
 
@@ -272,6 +280,9 @@ impl Map {
     ///
     /// Returns an error if the memory is not available.
     pub fn fill(&self, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
+        if fused::is_enabled() && !shape.contains(&0) {
+            return fused::defer_fill(self, runtime, shape);
+        }
         let out = Tensor::empty(runtime, shape, self.out_type)?;
         self.write(&[], &out, None)?;
         Ok(out)
@@ -424,18 +435,18 @@ fn launch<K: Kernel>(
 ///
 /// See [`Map::run`]; the same holds for the functions below.
 pub fn unary(row: &Row, tensor: Tensor) -> Result<Tensor> {
-    Map::new(row.wgsl, tensor.dtype()).run(smallvec![tensor])
+    Map::new(row.wgsl, tensor.dtype()).run([tensor])
 }
 
 /// Computes a row with two operands that broadcast.
 pub fn binary(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
-    Map::new(row.wgsl, lhs.dtype()).run(smallvec![lhs, rhs])
+    Map::new(row.wgsl, lhs.dtype()).run([lhs, rhs])
 }
 
 /// Computes a row with a tensor and one or two scalars.
 pub fn scalar(row: &Row, tensor: Tensor, scalars: &[ScalarValue]) -> Result<Tensor> {
     let dtype = tensor.dtype();
-    Map::new(row.wgsl, dtype).with(scalars, dtype).run(smallvec![tensor])
+    Map::new(row.wgsl, dtype).with(scalars, dtype).run([tensor])
 }
 
 /// Computes a row that clamps a tensor to one or two limits, which may be outside the range of its
@@ -452,12 +463,12 @@ pub fn clamp(row: &Row, tensor: Tensor, limits: &[ScalarValue]) -> Result<Tensor
 
 /// Computes a row that tests one operand.
 pub fn predicate(row: &Row, tensor: Tensor) -> Result<Tensor> {
-    Map::new(row.wgsl, DType::Bool).run(smallvec![tensor])
+    Map::new(row.wgsl, DType::Bool).run([tensor])
 }
 
 /// Computes a row that compares two operands.
 pub fn compare(row: &Row, lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
-    Map::new(row.wgsl, DType::Bool).run(smallvec![lhs, rhs])
+    Map::new(row.wgsl, DType::Bool).run([lhs, rhs])
 }
 
 /// Computes a row that compares an operand with a scalar, which may be outside the range of the
@@ -473,27 +484,32 @@ pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: ScalarValue) -> Result<
             return map.fill(tensor.runtime(), tensor.shape());
         }
     }
-    Map::new(row.wgsl, DType::Bool).with(&[scalar], dtype).run(smallvec![tensor])
+    Map::new(row.wgsl, DType::Bool).with(&[scalar], dtype).run([tensor])
 }
 
 /// Returns `value` where `mask` is true, `tensor` elsewhere.
 pub fn mask_where(tensor: Tensor, mask: Tensor, value: Tensor) -> Result<Tensor> {
-    Map::new(MASK_WHERE, tensor.dtype()).run(smallvec![tensor, mask, value])
+    Map::new(MASK_WHERE, tensor.dtype()).run([tensor, mask, value])
 }
 
 /// Returns the scalar `value` where `mask` is true, `tensor` elsewhere.
 pub fn mask_fill(tensor: Tensor, mask: Tensor, value: ScalarValue) -> Result<Tensor> {
     let dtype = tensor.dtype();
-    Map::new(MASK_FILL, dtype).with(&[value], dtype).run(smallvec![tensor, mask])
+    Map::new(MASK_FILL, dtype).with(&[value], dtype).run([tensor, mask])
 }
 
 /// Raises floats to the power of integers.
 pub fn powi(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
-    Map::new(POWI, lhs.dtype()).run(smallvec![lhs, rhs])
+    Map::new(POWI, lhs.dtype()).run([lhs, rhs])
 }
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
+    maps().iter().flat_map(|(map, types)| map.variants(types)).collect()
+}
+
+/// Returns every computation of this file with the types of its inputs.
+pub(crate) fn maps() -> Vec<(Map, Vec<DType>)> {
     let mut out = Vec::new();
     let zero = ScalarValue::Int(0);
     for row in table::ALL.iter().copied().flatten() {
@@ -517,15 +533,15 @@ pub fn variants() -> Vec<Variant> {
         for &dtype in dtypes {
             let map = Map::new(row.wgsl, if predicate { DType::Bool } else { dtype });
             let map = map.with(&vec![zero; scalars], dtype);
-            out.extend(map.variants(&vec![dtype; inputs]));
+            out.push((map, vec![dtype; inputs]));
         }
     }
     for dtype in DType::COMPUTE_TYPES {
-        out.extend(Map::new(MASK_WHERE, dtype).variants(&[dtype, DType::Bool, dtype]));
-        out.extend(Map::new(MASK_FILL, dtype).with(&[zero], dtype).variants(&[dtype, DType::Bool]));
+        out.push((Map::new(MASK_WHERE, dtype), vec![dtype, DType::Bool, dtype]));
+        out.push((Map::new(MASK_FILL, dtype).with(&[zero], dtype), vec![dtype, DType::Bool]));
     }
     for dtype in DType::INTEGERS {
-        out.extend(Map::new(POWI, DType::F32).variants(&[DType::F32, dtype]));
+        out.push((Map::new(POWI, DType::F32), vec![DType::F32, dtype]));
     }
     out
 }

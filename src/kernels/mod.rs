@@ -9,6 +9,7 @@
 
 pub mod common;
 pub mod composed;
+mod fusion;
 
 use std::collections::HashSet;
 
@@ -40,6 +41,7 @@ families! {
     dequantize
     elementwise
     fft
+    fused
     gather
     gather_nd
     grid_sample

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use super::allocator::{Placement, PoolBuffer};
+use super::allocator::{LARGE, Placement, PoolBuffer};
 use super::events::{Event, Observers};
 
 /// A GPU buffer with a unique id, used as a cache key.
@@ -24,6 +24,15 @@ impl PoolBuffer for Arc<Buffer> {
     fn size(&self) -> u64 {
         self.raw.size()
     }
+}
+
+/// Where memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Location {
+    /// The GPU buffer.
+    pub buffer: u64,
+    /// The offset in the buffer, in bytes.
+    pub offset: u64,
 }
 
 /// Memory of a device. It is placed in a GPU buffer when a command first uses it, and goes back to
@@ -72,6 +81,11 @@ impl Allocation {
         self.bytes
     }
 
+    /// Returns whether the memory is large enough to have a GPU buffer of its own.
+    pub fn has_own_buffer(&self) -> bool {
+        self.bytes >= LARGE
+    }
+
     /// Returns whether both allocations are in the same GPU buffer.
     ///
     /// Within one dispatch, a buffer is either read-only or writable.
@@ -80,6 +94,12 @@ impl Allocation {
             (Some(own), Some(other)) => own.buffer.id == other.buffer.id,
             _ => std::ptr::eq(self, other),
         }
+    }
+
+    /// Returns where the memory is; `None` if it was not placed.
+    pub fn location(&self) -> Option<Location> {
+        let placement = self.placement.get()?;
+        Some(Location { buffer: placement.buffer.id, offset: placement.offset })
     }
 
     /// Returns where the memory is; `None` if no command has used it.

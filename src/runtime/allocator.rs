@@ -16,7 +16,7 @@ use smallvec::SmallVec;
 /// Alignment of placements: the largest alignment of a binding that any adapter requires.
 pub(crate) const ALIGN: u64 = 256;
 /// Allocations of at least this size own a buffer.
-const LARGE: u64 = 1 << 20;
+pub(crate) const LARGE: u64 = 1 << 20;
 /// The size of a page shared by small allocations.
 const PAGE_SIZE: u64 = 4 << 20;
 /// Smallest limit on idle memory, see [`Allocator::idle_limit`].

@@ -11,7 +11,9 @@ use super::faults::Fault;
 use super::gpu::Gpu;
 use super::pipeline_cache::PipelineCache;
 use super::recorder::{LAUNCH_ALIGN, PARAMS_SIZE};
-use super::{Compiler, Expansion, ParamsBinding, RuntimeError, Source, Target, Variant, expand};
+use super::{
+    Compiler, Expansion, ParamsBinding, RuntimeError, Source, Target, Variant, expand, is_set,
+};
 use crate::device::IMMEDIATE_BYTES;
 
 /// The bindings of a kernel. Kernels with equal interfaces share layouts and bind groups.
@@ -60,6 +62,8 @@ pub(crate) struct KernelCompiler {
     pub checked: bool,
     /// Whether vec4 loads and stores move two 64-bit words.
     loads_u64: bool,
+    /// Whether the WGSL of each kernel is printed: `BURN_WGSL_PRINT_KERNELS`.
+    prints: bool,
 }
 
 impl KernelCompiler {
@@ -71,6 +75,7 @@ impl KernelCompiler {
             next_plan_id: AtomicU32::new(0),
             checked,
             loads_u64: software && gpu.info.features.int64,
+            prints: is_set("BURN_WGSL_PRINT_KERNELS"),
         }
     }
 
@@ -126,6 +131,9 @@ impl KernelCompiler {
             loads_u64: self.loads_u64,
         };
         let Expansion { text, element_sizes } = expand(&variant, target).map_err(shader_error)?;
+        if self.prints {
+            eprintln!("// {variant}\n{text}");
+        }
         if element_sizes.len() != inputs + outputs {
             let declared = element_sizes.len();
             return Err(shader_error(format!(

@@ -14,6 +14,9 @@ use super::submitter::current_submission;
 use super::{Allocation, RuntimeError};
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
 
+/// Instead of the serial number of the submission that wrote memory: its contents are lost.
+pub(super) const LOST: u64 = u64::MAX;
+
 /// An opened wgpu device.
 pub(crate) struct Gpu {
     pub info: AdapterInfo,
@@ -167,6 +170,7 @@ impl Gpu {
     pub fn check_contents(&self, allocation: &Allocation) -> Result<(), RuntimeError> {
         match allocation.written() {
             0 => Ok(()),
+            LOST => Err(RuntimeError::LostResults { device: self.name() }),
             serial => self.check_results(serial..=serial),
         }
     }

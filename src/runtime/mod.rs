@@ -17,6 +17,7 @@ mod allocation;
 mod allocator;
 mod cache;
 mod compiler;
+mod deferred;
 mod error;
 mod events;
 mod faults;
@@ -34,8 +35,8 @@ mod submitter;
 mod transfer;
 mod tuning_cache;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
@@ -43,16 +44,19 @@ use smallvec::SmallVec;
 
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
 use allocation::{Buffer, Returns};
-use allocator::{Allocator, Placed};
+use allocator::{Allocator, Placed, Placement};
 use compiler::{KernelCompiler, Plan};
+use deferred::DeferredWork;
 use gpu::Gpu;
 use recorder::{Operands, Recorder};
 use reports::Reports;
+use submitter::Progress;
 use transfer::Staging;
 
-pub use allocation::Allocation;
+pub use allocation::{Allocation, Location};
 pub use allocator::MemoryUsage;
 pub use cache::{CACHE_VARIABLE, cache_folder};
+pub use deferred::Deferred;
 pub use error::RuntimeError;
 pub use events::{Event, Observer, current_op, set_current_op};
 pub use faults::Fault;
@@ -60,6 +64,7 @@ pub use kernel::{Expr, Kernel, KernelKey};
 pub use params::{ParamField, Params};
 pub use profile::{KernelTime, Profile, ProfileError};
 pub use reports::IndexedAxis;
+pub(crate) use shader::tokens;
 pub use shader::{Compiler, Def, Expansion, ParamsBinding, Source, Target, Variant, expand};
 pub use tuning_cache::TuningCache;
 
@@ -87,6 +92,22 @@ pub struct Dispatch<'a> {
     /// The axes that the kernel's indices address, if it reports indices outside them: the shader
     /// includes `lib/report`.
     pub indexed_axes: Option<&'a [IndexedAxis]>,
+    /// Memory that is read besides the inputs, in the buffers of the operands: the kernel finds it by
+    /// its [`Location`].
+    pub also_read: &'a [&'a Allocation],
+    /// If not empty, the memory that is written: the outputs only name the buffers in which it is.
+    pub also_written: &'a [&'a Allocation],
+}
+
+/// A launch that was recorded.
+#[must_use = "`Runtime::finish_dispatch` checks it"]
+pub struct Recorded {
+    /// The submission that was current when the launch began.
+    first_serial: u64,
+    /// The submissions that the host waits for, if there are too many.
+    overdue: Option<Arc<Progress>>,
+    /// Whether the kernel reports indices.
+    reports: bool,
 }
 
 /// What a launch needs under the lock.
@@ -104,6 +125,9 @@ pub struct Runtime {
     returns: Arc<Returns>,
     compiler: KernelCompiler,
     staging: Staging,
+    deferred: DeferredWork,
+    /// Memory for bindings that a kernel does not use: see [`Runtime::spare`].
+    spares: Mutex<Vec<Arc<Allocation>>>,
     tuning_cache: TuningCache,
     /// The largest allocation in bytes.
     max_allocation: u64,
@@ -155,6 +179,8 @@ impl Runtime {
             returns: Arc::new(Returns::new(gpu.observers.clone())),
             compiler: KernelCompiler::new(&gpu, checked, software),
             staging: Staging::default(),
+            deferred: DeferredWork::default(),
+            spares: Mutex::default(),
             tuning_cache: TuningCache::open(&gpu.info),
             max_allocation,
             work_dispatched: AtomicU64::new(0),
@@ -255,12 +281,41 @@ impl Runtime {
     ///
     /// Returns an error if `bytes` exceeds the largest binding, or the device was lost.
     pub fn alloc(&self, bytes: u64) -> Result<Allocation, RuntimeError> {
+        self.check_alloc(bytes)?;
+        Ok(Allocation::new(bytes, &self.returns))
+    }
+
+    /// Checks that [`alloc`](Self::alloc) would succeed.
+    ///
+    /// # Errors
+    ///
+    /// As [`alloc`](Self::alloc).
+    pub fn check_alloc(&self, bytes: u64) -> Result<(), RuntimeError> {
         self.gpu.check()?;
         let limit = self.max_allocation;
         if bytes > limit {
             return Err(RuntimeError::TooLarge { device: self.name(), requested: bytes, limit });
         }
-        Ok(Allocation::new(bytes, &self.returns))
+        Ok(())
+    }
+
+    /// Returns memory of one word in a buffer of its own, for a binding that a kernel does not use.
+    /// Each index has other memory.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device is out of memory.
+    pub fn spare(&self, index: usize) -> Result<Arc<Allocation>, RuntimeError> {
+        const SIZE: u64 = 256;
+        let mut spares = self.spares.lock();
+        while spares.len() <= index {
+            let buffer = self.gpu.create_tensor_buffer(SIZE);
+            let buffer = buffer.ok_or_else(|| self.out_of_memory(SIZE))?;
+            let spare = Allocation::new(4, &self.returns);
+            spare.set_placement(Placement { buffer, offset: 0, size: SIZE });
+            spares.push(Arc::new(spare));
+        }
+        Ok(spares[index].clone())
     }
 
     /// Records a kernel launch.
@@ -271,15 +326,28 @@ impl Runtime {
     /// even after unused buffers were destroyed, the device was lost, or an input's contents were.
     /// If shaders are compiled with all checks, also if an index is outside its axis.
     pub fn dispatch(&self, dispatch: &Dispatch<'_>) -> Result<(), RuntimeError> {
-        let Dispatch { key, kernel, inputs, outputs, params, groups, work, indexed_axes } =
+        let recorded = self.record_dispatch(dispatch)?;
+        self.finish_dispatch(recorded)
+    }
+
+    /// The first half of [`dispatch`](Self::dispatch): records a kernel launch. If it fails, nothing
+    /// is recorded.
+    ///
+    /// # Errors
+    ///
+    /// As [`dispatch`](Self::dispatch).
+    pub fn record_dispatch(&self, dispatch: &Dispatch<'_>) -> Result<Recorded, RuntimeError> {
+        let Dispatch { key, kernel, inputs, outputs, params, groups, work, indexed_axes, .. } =
             *dispatch;
+        let first_serial = self.gpu.serial();
         if groups == 0 {
-            return Ok(());
+            return Ok(Recorded { first_serial, overdue: None, reports: false });
         }
         self.gpu.check()?;
-        let first_serial = self.gpu.serial();
         // An output may be an operand that is overwritten.
-        for operand in inputs.iter().chain(outputs) {
+        let Dispatch { also_read, also_written, .. } = *dispatch;
+        let written = if also_written.is_empty() { outputs } else { also_written };
+        for operand in inputs.iter().chain(also_read).chain(written) {
             self.gpu.check_contents(operand)?;
         }
         self.work_dispatched.fetch_add(work, Ordering::Relaxed);
@@ -302,20 +370,45 @@ impl Runtime {
             state.reports.set_buffer(buffer);
         }
         let mut state = self.place(state, outputs, inputs)?;
-        let operands = Operands { inputs, outputs, report: None, params, groups, work };
+        let operands = Operands { inputs, outputs, written, report: None, params, groups, work };
         if inputs.iter().any(|input| is_in_buffer_of(input, outputs)) {
             state = self.dispatch_with_copies(state, &plan, operands, indexed_axes)?;
         } else {
             self.record(&mut state, &plan, operands, indexed_axes);
         }
+        let overdue = state.recorder.overdue();
+        Ok(Recorded { first_serial, overdue, reports: indexed_axes.is_some() })
+    }
+
+    /// The second half of [`dispatch`](Self::dispatch): checks the results, and waits until more
+    /// commands may be recorded.
+    ///
+    /// # Errors
+    ///
+    /// As [`dispatch`](Self::dispatch). The launch was recorded; its results may be lost.
+    pub fn finish_dispatch(&self, recorded: Recorded) -> Result<(), RuntimeError> {
+        let Recorded { first_serial, overdue, reports } = recorded;
         // A submission that made room for this launch, that has a part of it, or that computes an
         // operand may have failed since.
         self.gpu.check_results(first_serial..=self.gpu.serial())?;
-        self.wait_for_room(state)?;
-        if indexed_axes.is_some() && self.compiler.checked && CAN_BLOCK {
-            return self.sync();
+        self.wait_for_room(overdue)?;
+        if reports && self.compiler.checked && CAN_BLOCK {
+            return self.wait_for_recorded();
         }
         Ok(())
+    }
+
+    /// Marks memory as lost: it was written by commands that failed.
+    pub fn lose(&self, memory: &Allocation) {
+        memory.set_written(gpu::LOST);
+    }
+
+    /// Waits until more commands may be recorded, if too many submissions are `overdue`.
+    fn wait_for_room(&self, overdue: Option<Arc<Progress>>) -> Result<(), RuntimeError> {
+        match overdue.and_then(|progress| progress.wait_for_room()) {
+            Some(submission) if CAN_BLOCK => self.gpu.wait(Some(submission)),
+            _ => Ok(()),
+        }
     }
 
     /// Records a launch of which all operands are placed.
@@ -329,16 +422,6 @@ impl Runtime {
         let State { recorder, reports, .. } = state;
         let report = indexed_axes.and_then(|axes| reports.slot(axes));
         recorder.dispatch(&self.gpu, plan, &Operands { report: report.as_ref(), ..operands });
-    }
-
-    /// Waits, without the lock, until more commands may be recorded.
-    fn wait_for_room(&self, mut state: MutexGuard<'_, State>) -> Result<(), RuntimeError> {
-        let overdue = state.recorder.overdue();
-        drop(state);
-        match overdue.and_then(|progress| progress.wait_for_room()) {
-            Some(submission) if CAN_BLOCK => self.gpu.wait(Some(submission)),
-            _ => Ok(()),
-        }
     }
 
     /// Records a launch of which an input is in the buffer of an output: within one launch, wgpu
@@ -372,6 +455,21 @@ impl Runtime {
         let operands = Operands { inputs: &inputs, ..operands };
         self.record(&mut state, plan, operands, indexed_axes);
         Ok(state)
+    }
+
+    /// Places those of the outputs that are not placed yet, such that they share no buffer with the
+    /// inputs and with each other. Launches place their outputs by themselves: this is for launches
+    /// that pass the [`Location`] of memory to the kernel.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device is out of memory.
+    pub fn place_outputs(
+        &self,
+        outputs: &[&Allocation],
+        inputs: &[&Allocation],
+    ) -> Result<(), RuntimeError> {
+        self.place(self.state.lock(), outputs, inputs).map(drop)
     }
 
     /// Places those of the outputs and inputs that are not placed yet. Outputs share no buffer with
@@ -472,23 +570,96 @@ impl Runtime {
         RuntimeError::OutOfMemory { device: self.name(), requested, in_use, reserved }
     }
 
-    /// Submits the recorded commands without waiting for them to finish.
-    pub fn flush(&self) {
-        self.submit(&mut self.state.lock());
-    }
-
-    /// Waits until the GPU has finished everything recorded and uploaded so far.
+    /// Compiles a kernel, unless it was compiled before, so that its launches need not.
     ///
     /// # Errors
     ///
-    /// Returns an error if the device was lost or reported an error, or if an index was outside its
-    /// axis. In a browser, which cannot block, always returns an error; the recorded commands are
-    /// still submitted.
+    /// Returns an error if the kernel does not compile on this device.
+    pub fn prepare(
+        &self,
+        key: KernelKey,
+        kernel: &dyn Fn() -> Variant,
+        operands: (usize, usize),
+        params_len: usize,
+    ) -> Result<(), RuntimeError> {
+        if !self.is_prepared(&key) {
+            let plan = self.compiler.compile(&self.gpu, kernel(), operands, params_len)?;
+            self.state.lock().plans.insert(key, plan);
+        }
+        Ok(())
+    }
+
+    /// Returns whether a kernel was compiled.
+    pub fn is_prepared(&self, key: &KernelKey) -> bool {
+        self.state.lock().plans.contains_key(key)
+    }
+
+    /// Adds work that is recorded when its result is needed, at the latest by [`flush`](Self::flush)
+    /// and [`sync`](Self::sync). Work that is dropped before is not recorded. Work with the same
+    /// signature is likely to differ only in its operands.
+    pub fn defer(&self, signature: u64, work: Weak<dyn Deferred>) {
+        self.deferred.push(signature, work);
+    }
+
+    /// Returns whether the kernels of this crate can reach all memory in the buffers of their operands.
+    pub fn binds_whole_buffers(&self) -> bool {
+        !self.compiler.checked
+    }
+
+    /// Returns the pending work with a signature.
+    pub fn deferred_like(&self, signature: u64) -> Vec<Arc<dyn Deferred>> {
+        self.deferred.like(signature)
+    }
+
+    /// Returns a lock under which the state of deferred work changes. It must not be held while a
+    /// kernel is compiled.
+    pub fn lock_deferred(&self) -> MutexGuard<'_, ()> {
+        self.deferred.lock()
+    }
+
+    /// Records the deferred work, the newest first: it may include older work that it needs.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first error. The other work is recorded all the same.
+    pub fn record_deferred(&self) -> Result<(), RuntimeError> {
+        let mut result = Ok(());
+        for work in self.deferred.all().iter().rev().filter_map(Weak::upgrade) {
+            result = result.and(work.record());
+        }
+        result
+    }
+
+    /// Records the deferred work, and submits all that is recorded without waiting for it to finish.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if deferred work cannot be recorded.
+    pub fn flush(&self) -> Result<(), RuntimeError> {
+        let recorded = self.record_deferred();
+        self.submit(&mut self.state.lock());
+        recorded
+    }
+
+    /// Records the deferred work, and waits until the GPU has finished everything recorded and
+    /// uploaded so far.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if deferred work cannot be recorded, the device was lost or reported an error,
+    /// or an index was outside its axis. In a browser, which cannot block, always returns an error; the
+    /// recorded commands are still submitted.
     pub fn sync(&self) -> Result<(), RuntimeError> {
         if !CAN_BLOCK {
-            self.flush();
+            self.flush()?;
             return self.gpu.check_can_block();
         }
+        let recorded = self.record_deferred();
+        self.wait_for_recorded().and(recorded)
+    }
+
+    /// Waits until the GPU has finished everything recorded and uploaded so far.
+    fn wait_for_recorded(&self) -> Result<(), RuntimeError> {
         let reports = self.start_reports()?;
         drop(self.submit_and_wait(self.state.lock())?);
         if let Some(reports) = reports {

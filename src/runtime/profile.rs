@@ -203,6 +203,7 @@ impl Runtime {
         if !self.info().features.timestamps {
             return Err(ProfileError::NoTimestamps { device: device() });
         }
+        self.record_deferred()?;
         {
             let recorder = &mut self.state.lock().recorder;
             if recorder.profiler.is_some() {
@@ -213,6 +214,7 @@ impl Runtime {
         }
         let guard = ProfilerGuard(self);
         let result = work();
+        self.record_deferred()?;
         let profile = match guard.stop() {
             Some(profiler) => self.read_profile(&profiler)?,
             None => Profile::default(),

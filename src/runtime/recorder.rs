@@ -51,6 +51,8 @@ type BindGroupKey = (Interface, SmallVec<[(u64, u32, u32); 6]>);
 pub(crate) struct Operands<'a> {
     pub inputs: &'a [&'a Allocation],
     pub outputs: &'a [&'a Allocation],
+    /// What is written: the outputs, or memory in their buffers.
+    pub written: &'a [&'a Allocation],
     /// Where the kernel reports indices, if it does: the last operand.
     pub report: Option<&'a Slot>,
     pub params: &'a [u8],
@@ -137,7 +139,7 @@ impl Recorder {
 
     /// Records a kernel launch, in parts if it may run too long. All operands must be placed.
     pub fn dispatch(&mut self, gpu: &Gpu, plan: &Plan, operands: &Operands<'_>) {
-        let Operands { outputs, groups, work, .. } = *operands;
+        let Operands { written, groups, work, .. } = *operands;
         gpu.observers.notify(|| Event::Dispatch { kernel: &plan.variant, work });
         let parts = work.div_ceil(self.max_work).clamp(1, groups);
         let step = exact_groups(groups.div_ceil(parts));
@@ -149,7 +151,7 @@ impl Recorder {
             first += part.groups;
         }
         let serial = gpu.serial();
-        outputs.iter().for_each(|output| output.set_written(serial));
+        written.iter().for_each(|memory| memory.set_written(serial));
     }
 
     /// Records a part of a launch. Submits the earlier commands first if a limit would be exceeded.

@@ -20,6 +20,7 @@
 
 use std::any::TypeId;
 use std::fmt;
+use std::sync::Arc;
 
 use super::operands;
 use super::params::{ParamField, Params};
@@ -91,6 +92,10 @@ pub enum Def {
     Type(&'static str),
     /// Replaces the identifier `NAME`.
     Expr(&'static str),
+    /// Replaces the identifier `NAME`. Not part of the variant's name.
+    Code(Arc<str>),
+    /// Only part of the variant's name.
+    Label(Arc<str>),
 }
 
 /// A WGSL file specialised by definitions: one kernel.
@@ -143,6 +148,18 @@ impl Variant {
         self
     }
 
+    /// Adds to the variant's name.
+    pub fn label(mut self, label: String) -> Self {
+        self.defs.push(("LABEL", Def::Label(label.into())));
+        self
+    }
+
+    /// Sets generated code.
+    pub fn code(mut self, name: &'static str, code: String) -> Self {
+        self.defs.push((name, Def::Code(code.into())));
+        self
+    }
+
     /// Sets an expression.
     pub fn expr(mut self, name: &'static str, value: &'static str) -> Self {
         self.defs.push((name, Def::Expr(value)));
@@ -159,6 +176,8 @@ impl fmt::Display for Variant {
                 Def::Int(value) => write!(f, " {name}={value}")?,
                 Def::Type(value) => write!(f, " {name}={value}")?,
                 Def::Expr(value) => write!(f, " {name}=`{value}`")?,
+                Def::Code(_) => {}
+                Def::Label(value) => write!(f, " {value}")?,
             }
         }
         Ok(())
@@ -168,6 +187,7 @@ impl fmt::Display for Variant {
 /// The fragments that sources may include.
 const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/grid", include_str!("../../shaders/lib/grid.wgsl")),
+    ("lib/rounds", include_str!("../../shaders/lib/rounds.wgsl")),
     ("lib/invocation", include_str!("../../shaders/lib/invocation.wgsl")),
     ("lib/report", include_str!("../../shaders/lib/report.wgsl")),
     ("lib/walk", include_str!("../../shaders/lib/walk.wgsl")),
@@ -474,6 +494,7 @@ impl<'a> Expander<'a> {
             }
             match self.def(token) {
                 Some(Def::Expr(value)) if is_identifier => self.out.push_str(value),
+                Some(Def::Code(code)) if is_identifier => self.out.push_str(code),
                 _ => self.out.push_str(token),
             }
         }
@@ -506,7 +527,7 @@ fn body_len(lines: &[(usize, &str)]) -> Option<usize> {
 }
 
 /// Splits text into identifiers and numbers (`true`), and the text between them (`false`).
-pub(super) fn tokens(text: &str) -> impl Iterator<Item = (&str, bool)> {
+pub(crate) fn tokens(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let is_identifier_char = |c: char| c.is_alphanumeric() || c == '_';
     let mut rest = text;
     std::iter::from_fn(move || {

@@ -227,7 +227,9 @@ impl Runtime {
         let mut state = self.place(self.state.lock(), &[&allocation], &[])?;
         if data.len() <= SMALL_UPLOAD {
             state.recorder.upload(gpu, &allocation, data);
-            self.wait_for_room(state)?;
+            let overdue = state.recorder.overdue();
+            drop(state);
+            self.wait_for_room(overdue)?;
             return Ok(allocation);
         }
         // Commands recorded before this upload may use the same memory, so they are submitted first.

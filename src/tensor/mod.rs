@@ -3,23 +3,37 @@
 mod dtype;
 mod error;
 mod layout;
+mod lazy;
 
 use std::fmt;
 use std::sync::Arc;
+
+use smallvec::SmallVec;
 
 pub use dtype::DType;
 pub use error::{Error, Result};
 pub use layout::{Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse};
 
-use crate::runtime::{Allocation, Runtime};
+pub(crate) use lazy::{Arg, Compute, Expression, Extent, Lazy};
 
-/// A tensor on the GPU. Clones share the allocation.
+use crate::runtime::{Allocation, Runtime, RuntimeError};
+
+/// A tensor on the GPU. Clones share the storage.
 #[derive(Clone)]
 pub struct Tensor {
     runtime: Arc<Runtime>,
-    allocation: Arc<Allocation>,
+    storage: Storage,
     layout: Layout,
     dtype: DType,
+}
+
+/// The memory of a tensor.
+#[derive(Clone)]
+pub(crate) enum Storage {
+    /// Memory that recorded or submitted commands write, or that has undefined content.
+    Memory(Arc<Allocation>),
+    /// Memory that is computed when it is first needed.
+    Lazy(Arc<Lazy>),
 }
 
 /// Prints shape, element type and adapter, not the state of the memory pool.
@@ -33,6 +47,55 @@ impl fmt::Debug for Tensor {
     }
 }
 
+impl Storage {
+    /// Returns the memory, which is computed first if it is pending.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory cannot be computed.
+    pub fn computed(&self) -> Result<&Arc<Allocation>, RuntimeError> {
+        match self {
+            Self::Memory(memory) => Ok(memory),
+            Self::Lazy(lazy) => lazy.computed(),
+        }
+    }
+
+    /// Returns the memory; `None` while it is pending.
+    pub fn memory(&self) -> Option<&Arc<Allocation>> {
+        match self {
+            Self::Memory(memory) => Some(memory),
+            Self::Lazy(lazy) => lazy.memory(),
+        }
+    }
+
+    /// Returns the pending memory; `None` if it was computed.
+    pub fn pending(&self) -> Option<&Arc<Lazy>> {
+        match self {
+            Self::Lazy(lazy) if lazy.memory().is_none() => Some(lazy),
+            _ => None,
+        }
+    }
+
+    /// Returns the number of owners of the lazy result, if it is one.
+    pub fn lazy_owners(&self) -> Option<usize> {
+        match self {
+            Self::Memory(_) => None,
+            Self::Lazy(lazy) => Some(Arc::strong_count(lazy)),
+        }
+    }
+
+    /// Returns whether there is one owner of the storage and of its memory.
+    pub fn has_one_owner(&self) -> bool {
+        match self {
+            Self::Memory(memory) => Arc::strong_count(memory) == 1,
+            Self::Lazy(lazy) => {
+                let is_owned = |memory: &Arc<_>| Arc::strong_count(memory) == 1;
+                Arc::strong_count(lazy) == 1 && lazy.memory().is_none_or(is_owned)
+            }
+        }
+    }
+}
+
 impl Tensor {
     /// Creates a packed tensor with undefined content. It gets memory when a kernel first uses it.
     ///
@@ -42,8 +105,29 @@ impl Tensor {
     pub fn empty(runtime: &Arc<Runtime>, shape: &[usize], dtype: DType) -> Result<Self> {
         let layout = Layout::contiguous(shape);
         let bytes = checked_bytes(shape, dtype)?;
-        let allocation = Arc::new(runtime.alloc(bytes)?);
-        Ok(Self { runtime: runtime.clone(), allocation, layout, dtype })
+        let storage = Storage::Memory(Arc::new(runtime.alloc(bytes)?));
+        Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
+    }
+
+    /// Creates a packed tensor that is computed when its memory is first needed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the tensor is too large for the device, or the device was lost.
+    #[inline]
+    pub(crate) fn lazy(
+        runtime: &Arc<Runtime>,
+        shape: &[usize],
+        expression: Expression,
+        args: SmallVec<[Arg; 2]>,
+        extent: Extent,
+        compute: Compute,
+    ) -> Result<Self> {
+        let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
+        let bytes = checked_bytes(shape, dtype)?;
+        runtime.check_alloc(bytes)?;
+        let storage = Storage::Lazy(Lazy::new(runtime, bytes, expression, args, extent, compute));
+        Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
     }
 
     /// Uploads elements in row-major order. `bytes` holds them in their storage type, padded to a
@@ -63,24 +147,57 @@ impl Tensor {
         if expected != found {
             return Err(Error::DataSize { shape: shape.to_vec(), expected, found });
         }
-        let allocation = Arc::new(runtime.upload(bytes)?);
+        let storage = Storage::Memory(Arc::new(runtime.upload(bytes)?));
         let layout = Layout::contiguous(shape);
-        Ok(Self { runtime: runtime.clone(), allocation, layout, dtype })
+        Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
     }
 
-    /// Returns the allocation, for binding.
+    /// Returns the memory, for binding. It is computed first if it is pending.
     ///
-    /// Every binding must use this function: if elementwise results become lazy, it will compute
-    /// them.
-    pub fn buffer(&self) -> &Allocation {
-        &self.allocation
+    /// # Errors
+    ///
+    /// Returns an error if the memory cannot be computed.
+    pub fn buffer(&self) -> Result<&Arc<Allocation>> {
+        Ok(self.storage.computed()?)
+    }
+
+    /// Returns the memory; `None` while it is pending.
+    pub(crate) fn memory(&self) -> Option<&Arc<Allocation>> {
+        self.storage.memory()
+    }
+
+    /// Returns the tensor as an argument of an expression with a result of this shape.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the tensor does not broadcast to the shape.
+    #[inline]
+    pub(crate) fn into_arg(self, shape: &[usize]) -> Result<Arg> {
+        let Self { storage, layout, dtype, .. } = self;
+        let same_shape = layout.shape[..] == *shape;
+        if same_shape && layout.is_packed() {
+            return Ok(Arg { storage, dtype, layout: None });
+        }
+        let expanded = if same_shape { Some(layout.clone()) } else { layout.expand(shape) };
+        let layout = expanded.ok_or_else(|| Error::Shape {
+            lhs: shape.to_vec(),
+            rhs: layout.shape.to_vec(),
+            rule: "the second must broadcast to the first",
+        })?;
+        let layout = (!layout.is_packed()).then(|| Box::new(layout));
+        Ok(Arg { storage, dtype, layout })
     }
 
     /// Returns the allocation and the number of bytes to read back for a packed tensor.
     ///
     /// The number is rounded up to a multiple of four.
-    pub fn readback_range(&self) -> (Arc<Allocation>, u64) {
-        (self.allocation.clone(), (self.len() as u64 * self.dtype.size()).next_multiple_of(4))
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory is pending and cannot be computed.
+    pub fn readback_range(&self) -> Result<(Arc<Allocation>, u64)> {
+        let bytes = (self.len() as u64 * self.dtype.size()).next_multiple_of(4);
+        Ok((self.buffer()?.clone(), bytes))
     }
 
     /// Returns the runtime of the tensor's device.
@@ -113,9 +230,9 @@ impl Tensor {
         self.len() == 0
     }
 
-    /// Returns whether the allocation has a single owner, so that it can be written in place.
+    /// Returns whether the memory has a single owner, so that it can be written in place.
     pub fn is_unique(&self) -> bool {
-        Arc::strong_count(&self.allocation) == 1
+        self.storage.has_one_owner()
     }
 
     /// Returns whether the elements are in row-major order without gaps, at offset zero.
@@ -130,8 +247,8 @@ impl Tensor {
     /// Panics if an element of the view is outside the allocation.
     #[must_use]
     pub fn view(&self, layout: Layout) -> Self {
-        let (runtime, allocation) = (self.runtime.clone(), self.allocation.clone());
-        Self { runtime, allocation, layout, dtype: self.dtype }.checked()
+        let (runtime, storage) = (self.runtime.clone(), self.storage.clone());
+        Self { runtime, storage, layout, dtype: self.dtype }.checked()
     }
 
     /// Reinterprets the elements as another type, with the same allocation and layout.
@@ -148,14 +265,17 @@ impl Tensor {
 
     /// Panics if an element is outside the allocation, because kernels do not check their indices.
     fn checked(self) -> Self {
+        let bytes = match &self.storage {
+            Storage::Memory(memory) => memory.bytes(),
+            Storage::Lazy(lazy) => lazy.bytes(),
+        };
         let end = self.layout.end().and_then(|end| end.checked_mul(self.dtype.size()));
         assert!(
-            end.is_some_and(|end| end <= self.allocation.bytes()),
-            "a view of shape {:?}, strides {:?} and offset {} exceeds {} bytes",
+            end.is_some_and(|end| end <= bytes),
+            "a view of shape {:?}, strides {:?} and offset {} exceeds {bytes} bytes",
             self.layout.shape,
             self.layout.strides,
-            self.layout.offset,
-            self.allocation.bytes()
+            self.layout.offset
         );
         self
     }

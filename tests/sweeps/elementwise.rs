@@ -9,7 +9,6 @@ use burn_wgsl::kernels::composed::views;
 use burn_wgsl::kernels::elementwise::{Map, ScalarValue};
 use burn_wgsl::runtime::{Def, Runtime, Variant};
 use burn_wgsl::tensor::{DType, Tensor};
-use smallvec::SmallVec;
 
 use super::{Number, assert_equal, numbers, read, runtimes, upload};
 
@@ -54,14 +53,22 @@ const OWN_BUFFER_LEN: usize = 1 << 18;
 /// Runs the computation and returns the first elements. An input for which `owned` holds has a single owner.
 fn run(map: &Map, inputs: &[Tensor], owned: impl Fn(usize) -> bool) -> Vec<Number> {
     let copy = |tensor: &Tensor| {
-        let bytes = tensor.runtime().read_blocking(&[tensor.readback_range()]).expect("the data");
+        let bytes = tensor
+            .runtime()
+            .read_blocking(&[tensor.readback_range().expect("the memory")])
+            .expect("the data");
         Tensor::upload(tensor.runtime(), tensor.shape(), tensor.dtype(), &bytes[0])
             .expect("the memory is available")
     };
-    let operands: SmallVec<[Tensor; 3]> = (inputs.iter().enumerate())
-        .map(|(index, input)| if owned(index) { copy(input) } else { input.clone() })
-        .collect();
-    let result = map.run(operands).expect("the kernel runs");
+    let operand = |index: usize| {
+        if owned(index) { copy(&inputs[index]) } else { inputs[index].clone() }
+    };
+    let result = match inputs.len() {
+        1 => map.run([operand(0)]),
+        2 => map.run([operand(0), operand(1)]),
+        _ => map.run([operand(0), operand(1), operand(2)]),
+    };
+    let result = result.expect("the kernel runs");
     match result.len() {
         // The elements repeat.
         OWN_BUFFER_LEN => {

@@ -14,9 +14,15 @@ mod types;
 
 use std::sync::Arc;
 
+use burn_wgsl::kernels::fused::set_fusion;
 use burn_wgsl::runtime::Runtime;
 use burn_wgsl::tensor::{DType, Tensor};
-use common::runtimes;
+
+/// Returns the adapters. From now on, every launch is a kernel of its own.
+fn runtimes() -> Vec<Arc<Runtime>> {
+    set_fusion(false);
+    common::runtimes()
+}
 
 /// Returns the compute types that an adapter supports.
 fn types(runtime: &Runtime) -> impl Iterator<Item = DType> {
@@ -120,7 +126,10 @@ fn read(tensor: Tensor) -> Vec<Number> {
     let tensor = burn_wgsl::kernels::composed::views::packed(tensor).expect("the kernel runs");
     let dtype = tensor.dtype();
     let (len, size) = (tensor.len(), dtype.size() as usize);
-    let bytes = tensor.runtime().read_blocking(&[tensor.readback_range()]).expect("the data");
+    let bytes = tensor
+        .runtime()
+        .read_blocking(&[tensor.readback_range().expect("the memory")])
+        .expect("the data");
     bytes[0].chunks_exact(size).take(len).map(|bytes| Number::from_bytes(bytes, dtype)).collect()
 }
 

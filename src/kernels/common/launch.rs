@@ -47,8 +47,14 @@ impl<K: Kernel> Launch<'_, K> {
         for operand in self.inputs.iter().chain(&self.outputs[1..]) {
             output.same_device(operand)?;
         }
-        let inputs: SmallVec<[&Allocation; 6]> = self.inputs.iter().map(|t| t.buffer()).collect();
-        let outputs: SmallVec<[&Allocation; 2]> = self.outputs.iter().map(|t| t.buffer()).collect();
+        let mut inputs: SmallVec<[&Allocation; 6]> = SmallVec::new();
+        for input in self.inputs {
+            inputs.push(input.buffer()?);
+        }
+        let mut outputs: SmallVec<[&Allocation; 2]> = SmallVec::new();
+        for output in self.outputs {
+            outputs.push(output.buffer()?);
+        }
         output.runtime().dispatch(&Dispatch {
             key: KernelKey::of(self.kernel),
             kernel: &|| {
@@ -62,6 +68,8 @@ impl<K: Kernel> Launch<'_, K> {
             groups: self.workgroups,
             work: self.work,
             indexed_axes,
+            also_read: &[],
+            also_written: &[],
         })?;
         Ok(())
     }

@@ -231,7 +231,7 @@ fn try_class(runtime: &Arc<Runtime>, class: ShapeClass, product: Product) -> Res
 /// Returns whether two products of standard normal matrices differ only by the rounding of sums of
 /// `k` terms.
 fn agree(reference: &Tensor, out: &Tensor, k: usize) -> Result<bool> {
-    let ranges = [reference.readback_range(), out.readback_range()];
+    let ranges = [reference.readback_range()?, out.readback_range()?];
     let read = reference.runtime().read_blocking(&ranges)?;
     let floats: Vec<Vec<f32>> =
         read.iter().map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect();

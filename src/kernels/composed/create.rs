@@ -6,6 +6,7 @@ use half::{bf16, f16};
 
 use crate::kernels::common::cases::{Arg, Case, case};
 use crate::kernels::elementwise::{Map, ScalarValue};
+use crate::kernels::fused;
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Layout, Result, Tensor};
 
@@ -22,6 +23,9 @@ pub fn full(
 ) -> Result<Tensor> {
     if !dtype.is_half() {
         return constant(value, dtype).fill(runtime, shape);
+    }
+    if fused::is_enabled() && !shape.contains(&0) {
+        return fused::defer_fill(&constant(value, dtype), runtime, shape);
     }
     // A word holds two elements.
     let bits = u32::from(half_bits(value, dtype));

@@ -1,6 +1,10 @@
 //! The unit of work that the runner times.
 
+use std::any::Any;
 use std::hint::black_box;
+
+/// What a run returns. It must live until it was computed: what is dropped is not computed.
+pub type Output = Box<dyn Any>;
 
 /// A repeatable piece of work. The device may still be computing when [`Job::run`] returns.
 pub trait Job {
@@ -8,7 +12,7 @@ pub trait Job {
     fn create_inputs(&mut self, _runs: usize) {}
 
     /// Runs the work once.
-    fn run(&mut self);
+    fn run(&mut self) -> Output;
 
     /// Returns whether only the host's time counts: the clock stops before the host waits for the
     /// device.
@@ -24,14 +28,14 @@ pub trait Job {
 
 struct OpJob<F>(F);
 
-impl<R, F: FnMut() -> R> Job for OpJob<F> {
-    fn run(&mut self) {
-        drop(black_box(self.0()));
+impl<R: 'static, F: FnMut() -> R> Job for OpJob<F> {
+    fn run(&mut self) -> Output {
+        Box::new(black_box(self.0()))
     }
 }
 
 /// Returns a job that calls `run` and consumes no inputs.
-pub fn op<R>(run: impl FnMut() -> R + 'static) -> Box<dyn Job> {
+pub fn op<R: 'static>(run: impl FnMut() -> R + 'static) -> Box<dyn Job> {
     Box::new(OpJob(run))
 }
 
@@ -43,8 +47,8 @@ impl Job for HostJob {
         self.0.create_inputs(runs);
     }
 
-    fn run(&mut self) {
-        self.0.run();
+    fn run(&mut self) -> Output {
+        self.0.run()
     }
 
     fn is_host_time(&self) -> bool {

@@ -127,14 +127,23 @@ impl DeviceTimer {
         }
     }
 
+    /// Runs the job `runs` times. Each result is computed before it is dropped.
+    fn run(&mut self, runs: usize) {
+        for _ in 0..runs {
+            let output = self.job.run();
+            if let Err(error) = burn_wgsl::compute(&self.device) {
+                panic!("{error}");
+            }
+            drop(output);
+        }
+    }
+
     /// Runs the job `runs` times, waits for the device and returns the total time, or the host's
     /// time if only that counts.
     fn time(&mut self, runs: usize) -> Duration {
         self.job.create_inputs(runs);
         let start = Instant::now();
-        for _ in 0..runs {
-            self.job.run();
-        }
+        self.run(runs);
         let host_time = start.elapsed();
         sync(&self.device);
         if self.job.is_host_time() { host_time } else { start.elapsed() }
@@ -154,12 +163,11 @@ impl DeviceTimer {
     fn finish(mut self) -> Timing {
         let runs = self.runs.min(MAX_PROFILED_RUNS);
         self.job.create_inputs(runs);
-        let profile =
-            match burn_wgsl::profile(&self.device, || (0..runs).for_each(|_| self.job.run())) {
-                Ok(((), profile)) => Some(Profiled { profile, runs }),
-                Err(ProfileError::Cpu | ProfileError::NoTimestamps { .. }) => None,
-                Err(error) => panic!("{error}"),
-            };
+        let profile = match burn_wgsl::profile(&self.device.clone(), || self.run(runs)) {
+            Ok(((), profile)) => Some(Profiled { profile, runs }),
+            Err(ProfileError::Cpu | ProfileError::NoTimestamps { .. }) => None,
+            Err(error) => panic!("{error}"),
+        };
         Timing { first: self.first, runs: self.runs, samples: self.samples, profile }
     }
 }

@@ -219,6 +219,8 @@ fn launch_job<K: Kernel + Send>(
             groups,
             work,
             indexed_axes: None,
+            also_read: &[],
+            also_written: &[],
         };
         runtime.dispatch(&dispatch).unwrap_or_else(|error| panic!("{error}"));
     })

@@ -1,0 +1,508 @@
+//! Fused elementwise ops: an op becomes a pending expression, and one kernel computes the pending
+//! expressions that lead to a result when its memory is needed.
+
+use std::hash::{Hash, Hasher};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
+
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHasher};
+use smallvec::SmallVec;
+
+use super::common::cases::Case;
+use super::common::launch::{div_up, variants_of};
+use super::common::policy;
+use super::elementwise::{self, Map};
+use super::fusion::batch::{Computation, MAX_BATCHED_LEN, Pages, add_equal_graphs, batches};
+use super::fusion::graph::Graph;
+use super::fusion::program::{Access, MAX_WORDS, Program, Words};
+use crate::params;
+use crate::runtime::{
+    Allocation, Dispatch, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source, Variant,
+    current_op, set_current_op,
+};
+use crate::tensor::{Arg, DType, Error, Expression, Extent, Layout, Lazy, Result, Tensor};
+
+static FUSED: Source =
+    Source::new::<FusedParams>("fused", include_str!("../../shaders/fused/fused.wgsl"));
+
+params! {
+    struct FusedParams {
+        len: u32,
+        rounds: u32,
+        pad0: u32,
+        pad1: u32,
+        words: [[u32; 4]; 1],
+    }
+}
+
+/// Invocations of a workgroup; each computes one vec4 per round.
+const WORKGROUP_SIZE: usize = 64;
+/// The maximum number of expressions in a kernel.
+const MAX_OPS: u32 = 24;
+/// The maximum number of tensors in memory that a kernel reads and writes.
+const MAX_BINDINGS: u32 = 16;
+
+/// Whether ops are fused.
+static ENABLED: LazyLock<AtomicBool> = LazyLock::new(|| {
+    AtomicBool::new(!std::env::var("BURN_WGSL_FUSION").is_ok_and(|value| value == "0"))
+});
+
+/// Returns whether ops are fused.
+pub(crate) fn is_enabled() -> bool {
+    ENABLED.load(Ordering::Relaxed)
+}
+
+/// Enables or disables the fusion of elementwise ops, which is enabled at first unless
+/// `BURN_WGSL_FUSION` is `0`. Ops that are pending already are still computed together.
+pub fn set_fusion(enabled: bool) {
+    ENABLED.store(enabled, Ordering::Relaxed);
+}
+
+/// Every program of the process. A kernel refers to one by its index.
+static PROGRAMS: LazyLock<Mutex<Programs>> = LazyLock::new(Mutex::default);
+
+#[derive(Default)]
+struct Programs {
+    indices: FxHashMap<Arc<Program>, u32>,
+    /// Each program, and the ops that it was first made for.
+    list: Vec<(Arc<Program>, Arc<[&'static str]>)>,
+}
+
+/// A fused kernel.
+#[derive(Debug, Clone, Copy, Hash)]
+struct FusedKernel {
+    /// The index of the program.
+    program: u32,
+    /// The length of the array of parameters, in vec4s.
+    words: u32,
+}
+
+impl FusedKernel {
+    /// Returns the kernel of a program of these ops, with parameters of `words` words.
+    fn new(program: &Program, words: usize, ops: impl Iterator<Item = &'static str>) -> Self {
+        let mut programs = PROGRAMS.lock();
+        let Programs { indices, list } = &mut *programs;
+        let index = match indices.get(program) {
+            Some(&index) => index,
+            None => {
+                let program = Arc::new(program.clone());
+                let index = list.len() as u32;
+                list.push((program.clone(), ops.collect()));
+                indices.insert(program, index);
+                index
+            }
+        };
+        Self { program: index, words: words.div_ceil(4).max(1) as u32 }
+    }
+
+    /// Returns the size of the WGSL `Params` in bytes.
+    fn params_len(self) -> usize {
+        16 * (1 + self.words as usize)
+    }
+
+    /// Compiles the kernel.
+    fn prepare(self, runtime: &Runtime, operands: (usize, usize)) -> Result<(), RuntimeError> {
+        let key = KernelKey::of(&self);
+        runtime.prepare(key, &|| self.variant(), operands, self.params_len())
+    }
+}
+
+impl Kernel for FusedKernel {
+    type Params = FusedParams;
+
+    fn variant(&self) -> Variant {
+        let (program, ops) = PROGRAMS.lock().list[self.program as usize].clone();
+        let text = program.text(&ops);
+        Variant::new(&FUSED)
+            .flag("BATCHED", program.pages > 0)
+            .label(program.to_string())
+            .ty("A", text.integer)
+            .int("WORDS", self.words)
+            .int("ENTRY", text.entry)
+            .code("CODE", text.code)
+    }
+}
+
+/// Returns the pending result of an elementwise computation. The inputs broadcast to `shape`.
+///
+/// # Errors
+///
+/// Returns an error if the inputs are on different devices, the result is too large, or an input
+/// that must be computed first cannot be computed.
+pub(crate) fn defer<const N: usize>(
+    map: &Map,
+    inputs: [Tensor; N],
+    shape: &[usize],
+) -> Result<Tensor> {
+    let runtime = inputs[0].runtime().clone();
+    let mut args: SmallVec<[Arg; 2]> = SmallVec::new();
+    for input in inputs {
+        if !Arc::ptr_eq(input.runtime(), &runtime) {
+            let (lhs, rhs) = (runtime.name(), input.runtime().name());
+            return Err(Error::DeviceMismatch { lhs, rhs });
+        }
+        args.push(input.into_arg(shape)?);
+    }
+    let len = shape.iter().product();
+    let mut extent = extent(shape, len, &args)?;
+    extent.signature = signature(map, &args);
+    let keeps_much = extent.kept > max_kept_bytes(len);
+    let result = pending(map, &runtime, shape, len, args, extent)?;
+    if keeps_much {
+        // Pending, a small result would keep large operands alive.
+        result.buffer()?;
+    }
+    Ok(result)
+}
+
+/// Returns the pending result of a computation without inputs.
+///
+/// # Errors
+///
+/// Returns an error if the result is too large.
+pub(crate) fn defer_fill(map: &Map, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
+    let extent = Extent { ops: 1, signature: signature(map, &[]), ..Extent::default() };
+    pending(map, runtime, shape, shape.iter().product(), SmallVec::new(), extent)
+}
+
+#[inline]
+fn pending(
+    map: &Map,
+    runtime: &Arc<Runtime>,
+    shape: &[usize],
+    len: usize,
+    args: SmallVec<[Arg; 2]>,
+    extent: Extent,
+) -> Result<Tensor> {
+    let expression = Expression {
+        op: current_op(),
+        wgsl: map.expr,
+        dtype: map.out_type,
+        scalars: map.scalars.iter().map(|scalar| scalar.bits(map.scalar_type)).collect(),
+        scalar_type: map.scalar_type,
+        len,
+    };
+    Tensor::lazy(runtime, shape, expression, args, extent, compute)
+}
+
+/// Returns the extent of an op with its arguments. Arguments that cannot be part of its kernel are
+/// computed.
+fn extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent> {
+    loop {
+        match try_extent(shape, len, args) {
+            Ok(extent) => return Ok(extent),
+            Err(index) => drop(args[index].storage.computed()?),
+        }
+    }
+}
+
+/// Returns the extent of an op with its arguments, or the index of a pending argument that must be
+/// computed first.
+fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize> {
+    let integer = args.first().map(|arg| arg.dtype).filter(|dtype| dtype.is_integer());
+    let mut extent = Extent { ops: 1, integer, ..Extent::default() };
+    let mut largest: Option<(u32, usize)> = None;
+    let mut has_room = true;
+    for (index, arg) in args.iter().enumerate() {
+        let Some(lazy) = arg.storage.pending() else {
+            if let Some(memory) = arg.storage.memory() {
+                has_room &= extent.add_leaf(Arc::as_ptr(memory) as usize);
+                extent.kept += memory.bytes();
+            }
+            let walks = |layout: &Layout| Access::without_strides(layout).is_none();
+            if arg.layout.as_deref().is_some_and(walks) {
+                extent.walked = Some(shape.into());
+            }
+            continue;
+        };
+        let inner = lazy.extent();
+        let bytes = (len as u64 * arg.dtype.size()).next_multiple_of(4);
+        let integers_agree = match (extent.integer, inner.integer) {
+            (Some(outer), Some(inner)) => outer.wgsl() == inner.wgsl(),
+            _ => true,
+        };
+        let shapes_agree = inner.walked.as_deref().is_none_or(|walked| walked == shape);
+        if arg.layout.is_some() || bytes != lazy.bytes() || !integers_agree || !shapes_agree {
+            return Err(index);
+        }
+        extent.ops += inner.ops;
+        extent.kept += inner.kept;
+        extent.integer = extent.integer.or(inner.integer);
+        if inner.walked.is_some() {
+            extent.walked.clone_from(&inner.walked);
+        }
+        for &address in &inner.addresses[..inner.leaves.into()] {
+            has_room &= extent.add_leaf(address);
+        }
+        if largest.is_none_or(|(ops, _)| inner.ops > ops) {
+            largest = Some((inner.ops, index));
+        }
+    }
+    let too_large = !has_room || extent.ops > MAX_OPS || extent.kept > max_kept_bytes(len);
+    match largest {
+        Some((_, index)) if too_large => Err(index),
+        _ => Ok(extent),
+    }
+}
+
+/// Returns how many bytes pending results of `len` elements may keep in memory: three tensors of that
+/// size, and 1 MiB.
+fn max_kept_bytes(len: usize) -> u64 {
+    3 * 4 * len as u64 + (1 << 20)
+}
+
+/// Returns the hash of an op, its scalars and its arguments, but for the tensors in memory, and of the
+/// thread: what another thread is about to use must not be computed early.
+fn signature(map: &Map, args: &[Arg]) -> u64 {
+    thread_local! {
+        static THREAD: u64 = {
+            static COUNT: AtomicU64 = AtomicU64::new(0);
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        };
+    }
+    let mut hasher = FxHasher::default();
+    THREAD.with(|thread| thread.hash(&mut hasher));
+    (map.expr.as_ptr() as usize, map.out_type as u8).hash(&mut hasher);
+    for scalar in &map.scalars {
+        scalar.bits(map.scalar_type).hash(&mut hasher);
+    }
+    for arg in args {
+        let signature = arg.storage.pending().map_or(0, |lazy| lazy.extent().signature);
+        (arg.dtype as u8, signature).hash(&mut hasher);
+    }
+    hasher.finish()
+}
+
+/// Computes a result: launches the kernel of all pending expressions that lead to it. Where they are
+/// too many for one kernel, some are computed first. Small results of the same program, such as the
+/// parameters of an optimizer, are computed together.
+fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
+    // Events name the op that is computed, not the one that needs it.
+    let needed_by = current_op();
+    set_current_op(root.expression().op);
+    let computed = compute_all(root);
+    set_current_op(needed_by);
+    computed
+}
+
+fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
+    let runtime = root.runtime();
+    loop {
+        let locked = runtime.lock_deferred();
+        let Some(graph) = Graph::of(root) else { return Ok(()) };
+        let len = graph.root().expression().len;
+        let overwrites = policy::pays_for_special_case(runtime, len);
+        let (mut program, words) = Program::new(&graph, overwrites);
+        let max_bindings = runtime.info().limits.storage_buffers_per_stage.min(MAX_BINDINGS);
+        if (program.bindings() > max_bindings as usize || words.len() > MAX_WORDS)
+            && let Some(middle) = graph.middle().cloned()
+        {
+            drop((graph, locked));
+            compute(&middle)?;
+            continue;
+        }
+        let mut graphs = vec![graph];
+        // One binding of a batch is the table.
+        let max_pages = max_bindings as usize - 1;
+        let can_batch = program.can_batch() && program.bindings() <= max_pages;
+        if can_batch && len <= MAX_BATCHED_LEN && runtime.binds_whole_buffers() {
+            add_equal_graphs(&mut graphs, &program, &words, overwrites);
+        }
+        let mut computations = Vec::with_capacity(graphs.len());
+        for graph in 0..graphs.len() {
+            computations.push(Computation::new(runtime, &graphs, graph, &program)?);
+        }
+        let batches = match computations.len() {
+            1 => Vec::new(),
+            _ => batches(runtime, &computations, max_pages)?,
+        };
+        let mut launches: SmallVec<[FusedLaunch<'_>; 1]> = SmallVec::new();
+        for pages in batches
+            .iter()
+            .map(|(_, pages)| pages.slots(max_pages))
+            .chain(batches.is_empty().then_some(0))
+        {
+            let ops = graphs[0].nodes.iter().map(|node| node.expression().op);
+            program.pages = pages as u8;
+            let operands = program.operands();
+            let kernel = FusedKernel::new(&program, words.len(), ops);
+            launches.push(FusedLaunch { runtime, kernel, operands, words: &words });
+        }
+        if let Some(launch) = launches.iter().find(|launch| !launch.is_prepared()) {
+            drop(locked);
+            launch.kernel.prepare(runtime, launch.operands)?;
+            continue;
+        }
+        let mut result = Ok(());
+        let mut recorded: SmallVec<[Recorded; 1]> = SmallVec::new();
+        if batches.is_empty() {
+            recorded.push(launches[0].run(&computations[0])?);
+            computations[0].resolve(&graphs, &program);
+        }
+        for (launch, (batch, pages)) in launches.iter().zip(&batches) {
+            match launch.run_batch(batch, pages) {
+                Ok(launched) => recorded.push(launched),
+                // The earlier batches are computed all the same.
+                Err(error) => {
+                    result = Err(error);
+                    break;
+                }
+            }
+            batch.iter().for_each(|computation| computation.resolve(&graphs, &program));
+        }
+        drop(locked);
+        for launched in recorded {
+            if let Err(error) = runtime.finish_dispatch(launched) {
+                // An operand may have been overwritten: the results cannot be computed again.
+                computations.iter().for_each(|computation| computation.lose(runtime));
+                result = result.and(Err(error));
+            }
+        }
+        return result;
+    }
+}
+
+/// The launch of a kernel.
+struct FusedLaunch<'a> {
+    runtime: &'a Runtime,
+    kernel: FusedKernel,
+    /// The numbers of operands that are only read, and that are written.
+    operands: (usize, usize),
+    words: &'a Words,
+}
+
+impl FusedLaunch<'_> {
+    fn is_prepared(&self) -> bool {
+        self.runtime.is_prepared(&KernelKey::of(&self.kernel))
+    }
+
+    /// Launches the kernel for one graph.
+    fn run(&self, computation: &Computation) -> Result<Recorded, RuntimeError> {
+        let Computation { len, ops, inputs, outputs, .. } = computation;
+        let (len, ops) = (*len, *ops);
+        let vec4s = len.div_ceil(4);
+        let rounds = policy::elementwise_rounds(self.runtime, vec4s);
+        let [inputs, outputs] = [inputs, outputs].map(|list| {
+            list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()
+        });
+        self.runtime.record_dispatch(&Dispatch {
+            inputs: &inputs,
+            outputs: &outputs,
+            params: &self.params(len, rounds),
+            groups: div_up(vec4s, WORKGROUP_SIZE * rounds),
+            work: (len * ops) as u64,
+            ..self.template()
+        })
+    }
+
+    /// Launches the kernel for several graphs at once. `pages` are the buffers of all operands. A
+    /// table tells each workgroup which elements it computes: for each graph the first workgroup, the
+    /// number of elements, and the page and the start of each operand.
+    fn run_batch(
+        &self,
+        batch: &[&Computation],
+        pages: &Pages<'_>,
+    ) -> Result<Recorded, RuntimeError> {
+        let mut table: Vec<u32> = Vec::new();
+        let (mut groups, mut work) = (0, 0);
+        for computation in batch {
+            table.extend([groups as u32, computation.len as u32]);
+            for memory in computation.operands() {
+                table.extend(pages.find(memory));
+            }
+            groups += div_up(computation.len.div_ceil(4), WORKGROUP_SIZE);
+            work += (computation.len * computation.ops) as u64;
+        }
+        let table = self.runtime.upload(bytemuck::cast_slice(&table))?;
+        let read: Vec<&Allocation> = batch
+            .iter()
+            .flat_map(|computation| &computation.inputs)
+            .map(|memory| &**memory)
+            .collect();
+        let written: Vec<&Allocation> = batch
+            .iter()
+            .flat_map(|computation| &computation.outputs)
+            .map(|memory| &**memory)
+            .collect();
+        let spares: Result<SmallVec<[Arc<Allocation>; 8]>, RuntimeError> =
+            (pages.len()..self.operands.1).map(|index| self.runtime.spare(index)).collect();
+        let spares = spares?;
+        let outputs: SmallVec<[&Allocation; 16]> =
+            pages.memory().chain(spares.iter().map(|spare| &**spare)).collect();
+        self.runtime.record_dispatch(&Dispatch {
+            inputs: &[&table],
+            outputs: &outputs,
+            params: &self.params(batch.len(), 1),
+            groups,
+            work,
+            also_read: &read,
+            also_written: &written,
+            ..self.template()
+        })
+    }
+
+    /// Returns a dispatch without operands.
+    fn template(&self) -> Dispatch<'_> {
+        Dispatch {
+            key: KernelKey::of(&self.kernel),
+            kernel: &|| unreachable!("the kernel is compiled before its launch"),
+            inputs: &[],
+            outputs: &[],
+            params: &[],
+            groups: 0,
+            work: 0,
+            indexed_axes: None,
+            also_read: &[],
+            also_written: &[],
+        }
+    }
+
+    /// Returns the bytes of the WGSL `Params`. `len` is the number of elements, or of tensors.
+    fn params(&self, len: usize, rounds: usize) -> SmallVec<[u8; 128]> {
+        let mut out: SmallVec<[u8; 128]> = SmallVec::new();
+        let head = [len as u32, rounds as u32, 0, 0];
+        out.extend_from_slice(bytemuck::cast_slice(&head));
+        out.extend_from_slice(bytemuck::cast_slice(self.words));
+        out.resize(self.kernel.params_len(), 0);
+        out
+    }
+}
+
+/// Returns samples of the kernel: programs decide which there are. Every elementwise expression is in
+/// one, and every access to memory in every class of types.
+pub fn variants() -> Vec<Variant> {
+    let single = elementwise::maps().into_iter().map(|(map, types)| {
+        let leaves = types.iter().map(|&dtype| (dtype, Access::Packed));
+        Program::sample(&[&map], &leaves.collect::<Vec<_>>())
+    });
+    let mut out: Vec<Program> = single.collect();
+    let accesses = [
+        Access::Packed,
+        Access::Offset,
+        Access::Single,
+        Access::Vec4,
+        Access::Repeated,
+        Access::Strided,
+    ];
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::I64] {
+        let sum = Map::new("a + b", dtype.compute_type());
+        let same = Map::new("a", dtype);
+        for access in accesses {
+            let program = Program::sample(&[&sum, &same], &[(dtype, access), (dtype, access)]);
+            out.push(Program { whole_vec4s: access != Access::Strided, ..program.clone() });
+            if dtype.size() == 4 && access == Access::Packed {
+                out.push(Program { pages: 3, ..program.clone() });
+                out.push(program.overwriting_first());
+            }
+        }
+    }
+    let kernels = out.into_iter().map(|program| {
+        let words = program.words();
+        FusedKernel::new(&program, words, std::iter::empty())
+    });
+    variants_of(kernels)
+}
+
+/// No cases: fused kernels compute the cases of elementwise ops.
+pub const CASES: &[Case] = &[];

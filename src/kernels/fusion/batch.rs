@@ -1,0 +1,190 @@
+//! Results that are computed together: equal programs over many tensors, such as the parameters of an
+//! optimizer.
+
+use std::sync::Arc;
+
+use rustc_hash::FxHashSet;
+use smallvec::SmallVec;
+
+use super::graph::{Graph, Node};
+use super::program::{Program, Words};
+use crate::runtime::{Allocation, Location, Runtime, RuntimeError};
+use crate::tensor::Lazy;
+
+/// The numbers of pages that kernels have, where the adapter allows it.
+const PAGE_SLOTS: [usize; 3] = [3, 7, 15];
+
+/// Results with more elements are computed on their own: they have GPU buffers of their own.
+pub(crate) const MAX_BATCHED_LEN: usize = (1 << 18) - 1;
+
+/// Adds the pending expressions that have the same program and the same parameters, and no
+/// expression in common.
+pub(crate) fn add_equal_graphs(
+    graphs: &mut Vec<Graph>,
+    program: &Program,
+    words: &Words,
+    overwrites: bool,
+) {
+    let first = &graphs[0].root().lazy;
+    let candidates = first.runtime().deferred_like(first.extent().signature);
+    let mut included: FxHashSet<usize> = FxHashSet::default();
+    let address = |node: &Node| Arc::as_ptr(&node.lazy) as usize;
+    included.extend(graphs[0].nodes.iter().map(address));
+    // The newest first: older ones may lead to it.
+    for candidate in candidates.into_iter().rev() {
+        let Ok(lazy) = candidate.into_any().downcast::<Lazy>() else { continue };
+        // What is used by another pending expression may be computed with it, without memory.
+        if lazy.is_used() {
+            continue;
+        }
+        let Some(graph) = Graph::of(&lazy) else { continue };
+        drop(lazy);
+        if graph.root().expression().len > MAX_BATCHED_LEN
+            || graph.nodes.iter().any(|node| included.contains(&address(node)))
+        {
+            continue;
+        }
+        let (other, other_words) = Program::new(&graph, overwrites);
+        if other == *program && other_words == *words {
+            included.extend(graph.nodes.iter().map(address));
+            graphs.push(graph);
+        }
+    }
+}
+
+/// What one graph of a launch reads and writes.
+pub(crate) struct Computation {
+    /// The memory of the leaves that no output overwrites.
+    pub inputs: SmallVec<[Arc<Allocation>; 4]>,
+    pub outputs: SmallVec<[Arc<Allocation>; 4]>,
+    /// The number of elements.
+    pub len: usize,
+    /// The number of expressions.
+    pub ops: usize,
+    /// The index of the graph.
+    graph: usize,
+}
+
+impl Computation {
+    /// Allocates the outputs that overwrite no leaf.
+    pub fn new(
+        runtime: &Runtime,
+        graphs: &[Graph],
+        index: usize,
+        program: &Program,
+    ) -> Result<Self, RuntimeError> {
+        let graph = &graphs[index];
+        let mut outputs = SmallVec::new();
+        for output in &program.outputs {
+            outputs.push(match output.overwrites {
+                Some(leaf) => graph.leaves[usize::from(leaf)].memory.clone(),
+                None => {
+                    let bytes = graph.nodes[usize::from(output.step)].lazy.bytes();
+                    Arc::new(runtime.alloc(bytes)?)
+                }
+            });
+        }
+        let leaves = graph.leaves.iter().zip(&program.leaves);
+        let read = leaves.filter(|(_, leaf)| leaf.overwritten_by.is_none());
+        let inputs = read.map(|(leaf, _)| leaf.memory.clone()).collect();
+        let len = graph.root().expression().len;
+        Ok(Self { inputs, outputs, len, ops: graph.nodes.len(), graph: index })
+    }
+
+    /// Makes the outputs the memory of their expressions.
+    pub fn resolve(&self, graphs: &[Graph], program: &Program) {
+        for (output, memory) in program.outputs.iter().zip(&self.outputs) {
+            graphs[self.graph].nodes[usize::from(output.step)].lazy.resolve(memory.clone());
+        }
+    }
+
+    /// Marks the outputs as lost.
+    pub fn lose(&self, runtime: &Runtime) {
+        self.outputs.iter().for_each(|memory| runtime.lose(memory));
+    }
+
+    /// Returns the inputs, then the outputs.
+    pub fn operands(&self) -> impl Iterator<Item = &Arc<Allocation>> {
+        self.inputs.iter().chain(&self.outputs)
+    }
+}
+
+/// The GPU buffers of a batch: for each, its id and memory in it.
+#[derive(Default)]
+pub(crate) struct Pages<'a>(SmallVec<[(Location, &'a Allocation); 8]>);
+
+impl<'a> Pages<'a> {
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Returns the number of pages that the kernel has: some more, so that there are few kernels.
+    pub fn slots(&self, max_pages: usize) -> usize {
+        let fits = |slots: &usize| (self.len()..=max_pages).contains(slots);
+        PAGE_SLOTS.into_iter().find(fits).unwrap_or(self.len())
+    }
+
+    /// Adds the buffers of placed memory that are missing.
+    fn add(&mut self, memory: &'a Allocation) {
+        if let Some(location) = memory.location()
+            && self.0.iter().all(|(page, _)| page.buffer != location.buffer)
+        {
+            self.0.push((location, memory));
+        }
+    }
+
+    /// Returns the index of the buffer of memory, and where it starts, in vec4s of 32-bit words,
+    /// relative to the memory by which the buffer is bound.
+    pub fn find(&self, memory: &Allocation) -> [u32; 2] {
+        let location = memory.location();
+        let same = |location: Location| {
+            self.0
+                .iter()
+                .position(|(page, _)| page.buffer == location.buffer)
+                .map(|i| (i, location))
+        };
+        location.and_then(same).map_or([0; 2], |(index, location)| {
+            let (page, _) = self.0[index];
+            // Negative distances wrap, as the sum with the start of the page's memory does.
+            let distance = location.offset.cast_signed() - page.offset.cast_signed();
+            [index as u32, (distance / 16) as u32]
+        })
+    }
+
+    /// Returns memory in each buffer.
+    pub fn memory(&self) -> impl Iterator<Item = &Allocation> {
+        self.0.iter().map(|(_, memory)| *memory)
+    }
+}
+
+/// Places the outputs, and divides computations into batches whose operands are in at most
+/// `max_pages` buffers.
+pub(crate) fn batches<'a>(
+    runtime: &Runtime,
+    computations: &'a [Computation],
+    max_pages: usize,
+) -> Result<Vec<(Vec<&'a Computation>, Pages<'a>)>, RuntimeError> {
+    let mut out: Vec<(Vec<&Computation>, Pages<'_>)> = Vec::new();
+    for computation in computations {
+        let [inputs, outputs] = [&computation.inputs, &computation.outputs].map(|list| {
+            list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()
+        });
+        runtime.place_outputs(&outputs, &inputs)?;
+        let with = |pages: Pages<'a>| {
+            computation.operands().fold(pages, |mut pages, memory| {
+                pages.add(memory);
+                pages
+            })
+        };
+        if let Some((batch, pages)) = out.last_mut() {
+            let joined = with(Pages(pages.0.clone()));
+            if joined.len() <= max_pages {
+                batch.push(computation);
+                *pages = joined;
+                continue;
+            }
+        }
+        out.push((vec![computation], with(Pages::default())));
+    }
+    Ok(out)
+}

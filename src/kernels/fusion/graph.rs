@@ -1,0 +1,145 @@
+//! The pending results that lead to one, and the tensors in memory that they read.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use crate::runtime::Allocation;
+use crate::tensor::{Arg, DType, Expression, Layout, Lazy};
+
+/// What an argument refers to, by index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Source {
+    /// An earlier pending result.
+    Node(u8),
+    /// A tensor in memory.
+    Leaf(u8),
+}
+
+/// A pending result.
+pub(crate) struct Node {
+    pub lazy: Arc<Lazy>,
+    /// The arguments, with the types as which they are read.
+    pub args: SmallVec<[(Source, DType); 2]>,
+    /// The number of arguments of this graph that refer to it.
+    references: usize,
+}
+
+impl Node {
+    /// Returns the expression that computes the result.
+    pub fn expression(&self) -> &Expression {
+        self.lazy.expression()
+    }
+
+    /// Returns whether a tensor, or a pending result outside of the graph, refers to the result.
+    fn is_held(&self) -> bool {
+        // One reference is the node's own.
+        Arc::strong_count(&self.lazy) > self.references + 1
+    }
+}
+
+/// A tensor in memory.
+pub(crate) struct Leaf {
+    pub memory: Arc<Allocation>,
+    pub dtype: DType,
+    /// The layout; `None` if it is packed.
+    pub layout: Option<Box<Layout>>,
+    /// The number of arguments of this graph that refer to it.
+    references: usize,
+    /// The number of all references to the lazy result that owns the memory, if one does.
+    lazy_owners: Option<usize>,
+}
+
+impl Leaf {
+    /// Returns whether only the graph refers to the memory, so that a result may overwrite it.
+    pub fn is_owned(&self) -> bool {
+        // One reference is the leaf's own.
+        let owners = Arc::strong_count(&self.memory) - 1;
+        match self.lazy_owners {
+            Some(lazy_owners) => lazy_owners == self.references && owners == 1,
+            None => owners == self.references,
+        }
+    }
+}
+
+/// The pending results that lead to one, each after those that it refers to. That one is the last.
+#[derive(Default)]
+pub(crate) struct Graph {
+    pub nodes: SmallVec<[Node; 8]>,
+    pub leaves: SmallVec<[Leaf; 4]>,
+}
+
+impl Graph {
+    /// Collects the pending results that lead to `root`; `None` if it was computed. The deferred work
+    /// of the device must be locked, so that none of them is computed meanwhile.
+    pub fn of(root: &Arc<Lazy>) -> Option<Self> {
+        let mut graph = Self::default();
+        graph.visit(root)?;
+        Some(graph)
+    }
+
+    /// Adds a result after those that it refers to, and returns its index; `None` if it was computed.
+    fn visit(&mut self, lazy: &Arc<Lazy>) -> Option<usize> {
+        if lazy.memory().is_some() {
+            return None;
+        }
+        // The latest are the most likely.
+        let is_same = |node: &Node| Arc::ptr_eq(&node.lazy, lazy);
+        if let Some(index) = self.nodes.iter().rposition(is_same) {
+            return Some(index);
+        }
+        let mut args = SmallVec::new();
+        for arg in lazy.args().iter() {
+            let source = match arg.storage.pending().and_then(|lazy| self.visit(lazy)) {
+                Some(index) => {
+                    self.nodes[index].references += 1;
+                    Source::Node(index as u8)
+                }
+                None => Source::Leaf(self.leaf(arg)?),
+            };
+            args.push((source, arg.dtype));
+        }
+        self.nodes.push(Node { lazy: lazy.clone(), args, references: 0 });
+        Some(self.nodes.len() - 1)
+    }
+
+    /// Returns the index of a tensor in memory, which is added if it is new.
+    fn leaf(&mut self, arg: &Arg) -> Option<u8> {
+        let memory = arg.storage.memory()?;
+        let is_same = |leaf: &Leaf| {
+            Arc::ptr_eq(&leaf.memory, memory)
+                && leaf.dtype == arg.dtype
+                && leaf.layout == arg.layout
+        };
+        let index = self.leaves.iter().position(is_same).unwrap_or_else(|| {
+            self.leaves.push(Leaf {
+                memory: memory.clone(),
+                dtype: arg.dtype,
+                layout: arg.layout.clone(),
+                references: 0,
+                lazy_owners: arg.storage.lazy_owners(),
+            });
+            self.leaves.len() - 1
+        });
+        self.leaves[index].references += 1;
+        Some(index as u8)
+    }
+
+    /// Returns the result.
+    pub fn root(&self) -> &Node {
+        &self.nodes[self.nodes.len() - 1]
+    }
+
+    /// Returns the indices of the results that must be in memory: those that something outside of the
+    /// graph refers to, and the last.
+    pub fn outputs(&self) -> impl Iterator<Item = usize> {
+        let last = self.nodes.len() - 1;
+        (0..=last).filter(move |&index| index == last || self.nodes[index].is_held())
+    }
+
+    /// Returns a result that can be computed on its own, after which the rest is smaller.
+    pub fn middle(&self) -> Option<&Arc<Lazy>> {
+        let last = self.nodes.len() - 1;
+        (last > 0).then(|| &self.nodes[last / 2].lazy)
+    }
+}

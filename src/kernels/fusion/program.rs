@@ -1,0 +1,308 @@
+//! The identity of a fused kernel, and its parameters.
+
+use std::fmt;
+
+use smallvec::{SmallVec, smallvec};
+
+use super::graph::{Graph, Source};
+use crate::kernels::elementwise::Map;
+use crate::runtime::Expr;
+use crate::tensor::{DType, Layout, collapse};
+
+/// What a fused kernel computes and how it accesses memory: all that its text depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Program {
+    pub leaves: SmallVec<[LeafCode; 4]>,
+    pub steps: SmallVec<[Step; 8]>,
+    pub outputs: SmallVec<[Output; 4]>,
+    /// The number of axes that strided leaves have.
+    pub rank: u8,
+    /// Whether four neighbours never cross the end of the innermost axis.
+    pub whole_vec4s: bool,
+    /// The number of GPU buffers, if the kernel computes the results of several graphs; otherwise 0.
+    pub pages: u8,
+}
+
+/// A tensor that the kernel reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct LeafCode {
+    pub dtype: DType,
+    pub access: Access,
+    /// The output that overwrites it, if any.
+    pub overwritten_by: Option<u8>,
+}
+
+/// How four neighbouring elements are read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Access {
+    /// As a vec4, at the index of the first.
+    Packed,
+    /// As [`Packed`](Self::Packed), from an offset on.
+    Offset,
+    /// All elements are the same one.
+    Single,
+    /// As a vec4, at an offset that depends on the strides.
+    Vec4,
+    /// The four are the same one, at an offset that depends on the strides.
+    Repeated,
+    /// One by one.
+    Strided,
+}
+
+impl Access {
+    /// Returns how a tensor is read whose offsets do not depend on its strides.
+    pub fn without_strides(layout: &Layout) -> Option<Self> {
+        if layout.is_contiguous() && layout.offset.is_multiple_of(4) {
+            return Some(if layout.offset == 0 { Self::Packed } else { Self::Offset });
+        }
+        let mut axes = layout.shape.iter().zip(&layout.strides);
+        axes.all(|(&size, &stride)| size == 1 || stride == 0).then_some(Self::Single)
+    }
+
+    /// Returns whether the offset depends on the strides.
+    pub fn walks(self) -> bool {
+        matches!(self, Self::Vec4 | Self::Repeated | Self::Strided)
+    }
+
+    /// Returns whether four elements are read at once.
+    pub fn in_vec4s(self) -> bool {
+        matches!(self, Self::Packed | Self::Offset | Self::Vec4)
+    }
+}
+
+/// An expression of the kernel.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Step {
+    pub wgsl: Expr,
+    pub dtype: DType,
+    /// The arguments, with the types as which they are read.
+    pub args: SmallVec<[(Source, DType); 2]>,
+    pub scalars: u8,
+    pub scalar_type: DType,
+}
+
+/// A result that the kernel writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Output {
+    /// The step that computes it.
+    pub step: u8,
+    /// The leaf that it overwrites, if any.
+    pub overwrites: Option<u8>,
+}
+
+/// The words of a kernel's parameters, in the order in which the text reads them: the scalars of
+/// each step; the offsets of leaves with one; the sizes of the inner axes; the offset and the
+/// strides of each strided leaf.
+pub(crate) type Words = SmallVec<[u32; 32]>;
+
+/// The maximum number of words.
+pub(crate) const MAX_WORDS: usize = 104;
+
+impl Program {
+    /// Returns the program of a graph and its words.
+    pub fn new(graph: &Graph, overwrite: bool) -> (Self, Words) {
+        let mut words = Words::new();
+        let mut steps = SmallVec::with_capacity(graph.nodes.len());
+        for node in &graph.nodes {
+            let expression = node.expression();
+            for &scalar in &expression.scalars {
+                words.push(scalar as u32);
+                if expression.scalar_type.is_64_bit() {
+                    words.push((scalar >> 32) as u32);
+                }
+            }
+            steps.push(Step {
+                wgsl: Expr(expression.wgsl),
+                dtype: expression.dtype,
+                args: node.args.clone(),
+                scalars: expression.scalars.len() as u8,
+                scalar_type: expression.scalar_type,
+            });
+        }
+        let mut leaves: SmallVec<[LeafCode; 4]> = SmallVec::new();
+        let mut walked: SmallVec<[&Layout; 4]> = SmallVec::new();
+        for leaf in &graph.leaves {
+            let access = match &leaf.layout {
+                None => Access::Packed,
+                Some(layout) => Access::without_strides(layout).unwrap_or_else(|| {
+                    walked.push(layout);
+                    Access::Strided
+                }),
+            };
+            if let (Some(layout), Access::Offset | Access::Single) = (&leaf.layout, access) {
+                words.push(layout.offset as u32);
+            }
+            leaves.push(LeafCode { dtype: leaf.dtype, access, overwritten_by: None });
+        }
+        let (sizes, strides) =
+            if walked.is_empty() { Default::default() } else { collapse(&walked) };
+        let whole_vec4s = sizes.last().is_none_or(|size| size.is_multiple_of(4));
+        words.extend(sizes.iter().skip(1).map(|&size| size as u32));
+        let codes = leaves.iter_mut().filter(|leaf| leaf.access.walks());
+        for ((code, layout), strides) in codes.zip(&walked).zip(&strides) {
+            code.access = strided_access(layout.offset, strides, whole_vec4s);
+            words.push(layout.offset as u32);
+            words.extend(strides.iter().map(|&stride| stride as u32));
+        }
+        let mut outputs = SmallVec::new();
+        for step in graph.outputs() {
+            let dtype = graph.nodes[step].expression().dtype;
+            let fits = |&index: &usize| {
+                let leaf: &LeafCode = &leaves[index];
+                overwrite
+                    && leaf.overwritten_by.is_none()
+                    && leaf.access == Access::Packed
+                    && (leaf.dtype == dtype || leaf.dtype.size() == 4 && dtype.size() == 4)
+                    && graph.leaves[index].memory.bytes() == graph.nodes[step].lazy.bytes()
+                    && graph.leaves[index].is_owned()
+                    && graph.leaves[index].memory.has_own_buffer()
+            };
+            let overwritten = (0..leaves.len()).find(fits);
+            if let Some(leaf) = overwritten {
+                leaves[leaf].overwritten_by = Some(outputs.len() as u8);
+            }
+            let overwrites = overwritten.map(|leaf| leaf as u8);
+            outputs.push(Output { step: step as u8, overwrites });
+        }
+        let rank = sizes.len() as u8;
+        (Self { leaves, steps, outputs, rank, whole_vec4s, pages: 0 }, words)
+    }
+
+    /// Returns the program that computes `maps` one after the other, the first from leaves, each later
+    /// one from the result before, with walks over two axes.
+    pub fn sample(maps: &[&Map], leaves: &[(DType, Access)]) -> Self {
+        let leaf =
+            |&(dtype, access): &(DType, Access)| LeafCode { dtype, access, overwritten_by: None };
+        let step = |(index, map): (usize, &&Map)| Step {
+            wgsl: Expr(map.expr),
+            dtype: map.out_type,
+            args: match index.checked_sub(1) {
+                Some(last) => {
+                    smallvec![(Source::Node(last as u8), maps[last].out_type.compute_type())]
+                }
+                None => {
+                    let types = leaves.iter().map(|(dtype, _)| dtype.compute_type());
+                    (0..).map(Source::Leaf).zip(types).collect()
+                }
+            },
+            scalars: map.scalars.len() as u8,
+            scalar_type: map.scalar_type,
+        };
+        let walks = leaves.iter().any(|(_, access)| access.walks());
+        Self {
+            leaves: leaves.iter().map(leaf).collect(),
+            steps: maps.iter().enumerate().map(step).collect(),
+            outputs: smallvec![Output { step: maps.len() as u8 - 1, overwrites: None }],
+            rank: if walks { 2 } else { 0 },
+            whole_vec4s: true,
+            pages: 0,
+        }
+    }
+
+    /// Returns the program with the result in place of the first leaf.
+    pub fn overwriting_first(mut self) -> Self {
+        self.leaves[0].overwritten_by = Some(0);
+        self.outputs[0].overwrites = Some(0);
+        self
+    }
+
+    /// Returns the number of words of the parameters.
+    pub fn words(&self) -> usize {
+        let scalars = self.steps.iter().map(|step| {
+            usize::from(step.scalars) * if step.scalar_type.is_64_bit() { 2 } else { 1 }
+        });
+        let rank = usize::from(self.rank);
+        let leaves = self.leaves.iter().map(|leaf| match leaf.access {
+            Access::Packed => 0,
+            Access::Offset | Access::Single => 1,
+            _ => 1 + rank,
+        });
+        scalars.sum::<usize>() + leaves.sum::<usize>() + rank.saturating_sub(1)
+    }
+
+    /// Returns whether results of several graphs can be computed at once: whether all tensors are
+    /// packed and have elements of 32 bits.
+    pub fn can_batch(&self) -> bool {
+        let words = |dtype: DType| dtype.size() == 4;
+        let is_packed = |leaf: &LeafCode| leaf.access == Access::Packed && words(leaf.dtype);
+        let mut outputs = self.outputs.iter();
+        self.leaves.iter().all(is_packed)
+            && outputs.all(|output| words(self.steps[usize::from(output.step)].dtype))
+    }
+
+    /// Returns the number of leaves that are only read.
+    pub fn reads(&self) -> usize {
+        self.leaves.iter().filter(|leaf| leaf.overwritten_by.is_none()).count()
+    }
+
+    /// Returns the number of operands.
+    pub fn bindings(&self) -> usize {
+        let (read, written) = self.operands();
+        read + written
+    }
+
+    /// Returns the numbers of operands that are only read, and that are written. A kernel for several
+    /// graphs reads a table, and all tensors are in buffers that it may write.
+    pub fn operands(&self) -> (usize, usize) {
+        match self.pages {
+            0 => (self.reads(), self.outputs.len()),
+            pages => (1, pages.into()),
+        }
+    }
+
+    /// Returns whether a later step uses the result of a step.
+    pub fn uses(&self, step: usize) -> bool {
+        let is_step = |&(source, _): &(Source, DType)| source == Source::Node(step as u8);
+        self.steps.iter().any(|later| later.args.iter().any(is_step))
+    }
+}
+
+/// Describes the program: `x0:F32 y0:F32=a * s(x0) y1:F32=exp_(a)(y0) out:y1`.
+impl fmt::Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, LeafCode { dtype, access, .. }) in self.leaves.iter().enumerate() {
+            match access {
+                Access::Packed => write!(f, "x{index}:{dtype:?} ")?,
+                _ => write!(f, "x{index}:{dtype:?}.{access:?} ")?,
+            }
+        }
+        for (index, step) in self.steps.iter().enumerate() {
+            let args: Vec<String> = step
+                .args
+                .iter()
+                .map(|(source, dtype)| match source {
+                    Source::Node(node) => format!("y{node}:{dtype:?}"),
+                    Source::Leaf(leaf) => format!("x{leaf}:{dtype:?}"),
+                })
+                .collect();
+            write!(f, "y{index}:{:?}=`{}`({}) ", step.dtype, step.wgsl.0, args.join(", "))?;
+        }
+        let outputs: Vec<String> = self
+            .outputs
+            .iter()
+            .map(|output| match output.overwrites {
+                Some(leaf) => format!("y{}>x{leaf}", output.step),
+                None => format!("y{}", output.step),
+            })
+            .collect();
+        write!(f, "out:{}", outputs.join(","))?;
+        if self.pages > 0 {
+            write!(f, " pages:{}", self.pages)?;
+        }
+        if self.rank > 0 {
+            write!(f, " rank:{}{}", self.rank, if self.whole_vec4s { " whole" } else { "" })?;
+        }
+        Ok(())
+    }
+}
+
+/// Returns how a tensor is read of which the merged axes have these strides.
+fn strided_access(offset: usize, strides: &[isize], whole_vec4s: bool) -> Access {
+    let Some((&inner, outer)) = strides.split_last() else { return Access::Strided };
+    let aligned = offset.is_multiple_of(4) && outer.iter().all(|stride| stride % 4 == 0);
+    match inner {
+        1 if whole_vec4s && aligned => Access::Vec4,
+        0 if whole_vec4s => Access::Repeated,
+        _ => Access::Strided,
+    }
+}

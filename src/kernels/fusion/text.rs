@@ -1,0 +1,393 @@
+//! The WGSL of fused kernels: what `shaders/fused/fused.wgsl` leaves open.
+//!
+//! For `y = exp(x * 2)`, with x in memory:
+//!
+//! ```wgsl
+//! @group(0) @binding(auto) var<storage, read> in0: array<Words4>;
+//! @group(0) @binding(auto) var<storage, read_write> out0: array<Words4>;
+//!
+//! // float_mul_scalar
+//! fn step0(a: f32, i: u32) -> f32 {
+//!     let s = bitcast<f32>(p.words[0].x);
+//!     return f32(a * s);
+//! }
+//!
+//! // float_exp
+//! fn step1(a: f32, i: u32) -> f32 {
+//!     return f32(exp_(a));
+//! }
+//!
+//! fn compute4(i: u32) {
+//!     let x0 = bitcast<vec4<f32>>(to_words(in0[i >> 2u]));
+//!     let y0 = vec4<f32>(step0(x0.x, i), step0(x0.y, i + 1u), ..);
+//!     let y1 = vec4<f32>(step1(y0.x, i), step1(y0.y, i + 1u), ..);
+//!     out0[i >> 2u] = from_words(bitcast<vec4<u32>>(y1));
+//! }
+//! ```
+
+use std::fmt::Write;
+
+use super::graph::Source;
+use super::program::{Access, LeafCode, Program, Step};
+use crate::runtime::tokens;
+use crate::tensor::DType;
+
+/// The texts that complete the shader.
+pub(crate) struct Text {
+    /// The bindings, the functions of the steps and `compute4`.
+    pub code: String,
+    /// The number of words for each graph in the table of a batch.
+    pub entry: u32,
+    /// The integer type of the functions in `lib/integer`.
+    pub integer: &'static str,
+}
+
+/// Returns the WGSL type in which elements of a type are computed.
+fn value_type(dtype: DType) -> &'static str {
+    dtype.compute_type().wgsl()
+}
+
+/// Returns the WGSL type of four elements in memory.
+fn vec4_type(dtype: DType) -> String {
+    match dtype.size() {
+        2 => "Halves4".to_owned(),
+        4 => "Words4".to_owned(),
+        _ => format!("vec4<{}>", dtype.wgsl()),
+    }
+}
+
+/// Returns the WGSL type of an element in memory; of two 16-bit floats.
+fn element_type(dtype: DType) -> &'static str {
+    if dtype.is_64_bit() { dtype.wgsl() } else { "u32" }
+}
+
+/// Returns the names of the conversions of four 16-bit floats from and to words.
+fn half_functions(dtype: DType) -> (&'static str, &'static str, &'static str) {
+    match dtype {
+        DType::BF16 => ("bf16_values", "bf16_words", "bf16_value"),
+        _ => ("f16_values", "f16_words", "f16_value"),
+    }
+}
+
+/// Writes the text of a program, and counts the words of its parameters.
+struct Writer<'a> {
+    program: &'a Program,
+    out: String,
+    words: usize,
+}
+
+impl Program {
+    /// Returns the text of the kernel. The function of each step is named after one of `ops` in a
+    /// comment.
+    pub fn text(&self, ops: &[&str]) -> Text {
+        let mut writer = Writer { program: self, out: String::new(), words: 0 };
+        writer.bindings();
+        for (index, step) in self.steps.iter().enumerate() {
+            if let Some(op) = ops.get(index) {
+                writer.line(format_args!("// {op}"));
+            }
+            writer.step(index, step);
+        }
+        let offsets: Vec<Option<String>> = self
+            .leaves
+            .iter()
+            .map(|leaf| {
+                matches!(leaf.access, Access::Offset | Access::Single).then(|| writer.word())
+            })
+            .collect();
+        let stride_words = writer.locate();
+        writer.compute4(&offsets, &stride_words);
+        let integers = self.steps.iter().filter_map(|step| step.args.first());
+        let integer = integers.map(|(_, dtype)| *dtype).find(|dtype| dtype.is_integer());
+        Text {
+            code: writer.out,
+            entry: (2 + 2 * (self.reads() + self.outputs.len())) as u32,
+            integer: integer.map_or("i32", DType::wgsl),
+        }
+    }
+}
+
+impl Writer<'_> {
+    /// Returns the next word of the parameters.
+    fn word(&mut self) -> String {
+        let word = format!("p.words[{}].{}", self.words / 4, ["x", "y", "z", "w"][self.words % 4]);
+        self.words += 1;
+        word
+    }
+
+    fn line(&mut self, line: std::fmt::Arguments<'_>) {
+        // Writing to a string cannot fail.
+        let _ = self.out.write_fmt(line);
+        self.out.push('\n');
+    }
+
+    fn bindings(&mut self) {
+        let program = self.program;
+        if program.pages > 0 {
+            return self.pages();
+        }
+        for (index, leaf) in program.leaves.iter().enumerate() {
+            if leaf.overwritten_by.is_some() {
+                continue;
+            }
+            let element = match leaf.access.in_vec4s() {
+                true => vec4_type(leaf.dtype),
+                false => element_type(leaf.dtype).to_owned(),
+            };
+            self.line(format_args!(
+                "@group(0) @binding(auto) var<storage, read> in{index}: array<{element}>;"
+            ));
+        }
+        for (index, output) in program.outputs.iter().enumerate() {
+            let element = vec4_type(program.steps[usize::from(output.step)].dtype);
+            self.line(format_args!(
+                "@group(0) @binding(auto) var<storage, read_write> out{index}: array<{element}>;"
+            ));
+        }
+    }
+
+    /// Writes the bindings of a kernel for several graphs, and functions that access them.
+    fn pages(&mut self) {
+        let pages = self.program.pages;
+        self.line(format_args!("@group(0) @binding(auto) var<storage, read> table: array<u32>;"));
+        for page in 0..pages {
+            self.line(format_args!(
+                "@group(0) @binding(auto) var<storage, read_write> page{page}: array<Words4>;"
+            ));
+        }
+        self.line(format_args!("fn load(operand: u32, i: u32) -> Words4 {{"));
+        self.line(format_args!("    let at = table[entry + operand + 1u] + i;"));
+        self.line(format_args!("    switch table[entry + operand] {{"));
+        for page in 1..pages {
+            self.line(format_args!("        case {page}u: {{ return page{page}[at]; }}"));
+        }
+        self.line(format_args!("        default: {{ return page0[at]; }}"));
+        self.line(format_args!("    }}"));
+        self.line(format_args!("}}"));
+        self.line(format_args!("fn store(operand: u32, i: u32, value: Words4) {{"));
+        self.line(format_args!("    let at = table[entry + operand + 1u] + i;"));
+        self.line(format_args!("    switch table[entry + operand] {{"));
+        for page in 1..pages {
+            self.line(format_args!("        case {page}u: {{ page{page}[at] = value; }}"));
+        }
+        self.line(format_args!("        default: {{ page0[at] = value; }}"));
+        self.line(format_args!("    }}"));
+        self.line(format_args!("}}"));
+    }
+
+    /// Writes the function of a step. 16-bit results are rounded, unless only memory receives them.
+    fn step(&mut self, index: usize, step: &Step) {
+        let ty = value_type(step.dtype);
+        let names = ["a", "b", "c"];
+        let parameters: String = step
+            .args
+            .iter()
+            .zip(names)
+            .map(|((_, dtype), name)| format!("{name}: {}, ", value_type(*dtype)))
+            .collect();
+        self.line(format_args!("fn step{index}({parameters}i: u32) -> {ty} {{"));
+        for name in ["s", "t"].into_iter().take(step.scalars.into()) {
+            let scalar_type = value_type(step.scalar_type);
+            let low = self.word();
+            if step.scalar_type.is_64_bit() {
+                let high = self.word();
+                self.line(format_args!(
+                    "    let {name} = {scalar_type}(u64({low}) | (u64({high}) << 32u));"
+                ));
+            } else {
+                self.line(format_args!("    let {name} = bitcast<{scalar_type}>({low});"));
+            }
+        }
+        let expression = self.expression(step);
+        let rounded = step.dtype.is_half() && self.program.uses(index);
+        match (rounded, step.dtype) {
+            (false, _) => self.line(format_args!("    return {ty}({expression});")),
+            (true, DType::BF16) => self
+                .line(format_args!("    return bitcast<f32>(f32_to_bf16({expression}) << 16u);")),
+            (true, _) => {
+                self.line(format_args!("    return f16_to_f32(f32_to_f16({expression}));"));
+            }
+        }
+        self.line(format_args!("}}"));
+    }
+
+    /// Returns the expression of a step with its types in place of `A`, `B`, `C`, `O`, `S` and `BITS`.
+    fn expression(&self, step: &Step) -> String {
+        let arg = |index: usize| step.args.get(index).map(|(_, dtype)| *dtype);
+        let bits = if arg(0).is_some_and(DType::is_64_bit) { "64u" } else { "32u" };
+        let replaced = |token: &str| match token {
+            "A" => arg(0).map(value_type),
+            "B" => arg(1).map(value_type),
+            "C" => arg(2).map(value_type),
+            "O" => Some(value_type(step.dtype)),
+            "S" => Some(value_type(step.scalar_type)),
+            "BITS" => Some(bits),
+            _ => None,
+        };
+        tokens(step.wgsl.0).map(|(token, _)| replaced(token).unwrap_or(token)).collect()
+    }
+
+    /// Writes the function that computes the offsets of strided leaves, and returns for each leaf
+    /// the word of its innermost stride.
+    fn locate(&mut self) -> Vec<String> {
+        let rank = usize::from(self.program.rank);
+        let count = self.program.leaves.iter().filter(|leaf| leaf.access.walks()).count();
+        if count == 0 {
+            return Vec::new();
+        }
+        let sizes: Vec<String> = (1..rank).map(|_| self.word()).collect();
+        let mut offsets = Vec::new();
+        let mut strides: Vec<Vec<String>> = Vec::new();
+        for _ in 0..count {
+            offsets.push(self.word());
+            strides.push((0..rank).map(|_| self.word()).collect());
+        }
+        self.line(format_args!("fn locate(i: u32) -> array<u32, {count}> {{"));
+        self.line(format_args!("    var at = array<u32, {count}>({});", offsets.join(", ")));
+        let mut rest = "i".to_owned();
+        for axis in (1..rank).rev() {
+            let size = &sizes[axis - 1];
+            self.line(format_args!("    let rest{axis} = {rest} / {size};"));
+            self.line(format_args!("    let i{axis} = {rest} - rest{axis} * {size};"));
+            for (leaf, strides) in strides.iter().enumerate() {
+                self.line(format_args!("    at[{leaf}] += i{axis} * {};", strides[axis]));
+            }
+            rest = format!("rest{axis}");
+        }
+        for (leaf, strides) in strides.iter().enumerate() {
+            self.line(format_args!("    at[{leaf}] += {rest} * {};", strides[0]));
+        }
+        self.line(format_args!("    return at;"));
+        self.line(format_args!("}}"));
+        strides.into_iter().map(|mut strides| strides.pop().unwrap_or_default()).collect()
+    }
+
+    fn compute4(&mut self, offsets: &[Option<String>], stride_words: &[String]) {
+        let program = self.program;
+        self.line(format_args!("fn compute4(i: u32) {{"));
+        if !stride_words.is_empty() {
+            self.line(format_args!("    let at0 = locate(min(i, p.len - 1u));"));
+            if !program.whole_vec4s {
+                for k in 1..4 {
+                    self.line(format_args!("    let at{k} = locate(min(i + {k}u, p.len - 1u));"));
+                }
+            }
+        }
+        let (mut walked, mut read) = (0, 0);
+        for (index, leaf) in program.leaves.iter().enumerate() {
+            let slot = walked;
+            walked += usize::from(leaf.access.walks());
+            let name = match leaf.overwritten_by {
+                Some(output) => format!("out{output}"),
+                None => format!("in{index}"),
+            };
+            let operand = match leaf.overwritten_by {
+                Some(output) => program.reads() + usize::from(output),
+                None => {
+                    read += 1;
+                    read - 1
+                }
+            };
+            let values = match leaf.access {
+                Access::Packed if program.pages > 0 => {
+                    let words = format!("to_words(load({}u, i >> 2u))", 2 + 2 * operand);
+                    format!("bitcast<vec4<{}>>({words})", value_type(leaf.dtype))
+                }
+                Access::Packed => vec4_values(leaf, &name, "i >> 2u"),
+                Access::Offset => {
+                    let offset = offsets[index].as_deref().unwrap_or_default();
+                    vec4_values(leaf, &name, &format!("({offset} + i) >> 2u"))
+                }
+                Access::Vec4 => vec4_values(leaf, &name, &format!("at0[{slot}] >> 2u")),
+                Access::Single => {
+                    let offset = offsets[index].as_deref().unwrap_or_default();
+                    format!("vec4<{}>({})", value_type(leaf.dtype), value(leaf, &name, offset))
+                }
+                Access::Repeated => format!(
+                    "vec4<{}>({})",
+                    value_type(leaf.dtype),
+                    value(leaf, &name, &format!("at0[{slot}]"))
+                ),
+                Access::Strided => {
+                    let stride = &stride_words[slot];
+                    let at = |k: usize| match (program.whole_vec4s, k) {
+                        (_, 0) => format!("at0[{slot}]"),
+                        (true, _) => format!("at0[{slot}] + {k}u * {stride}"),
+                        (false, _) => format!("at{k}[{slot}]"),
+                    };
+                    let four = [0, 1, 2, 3].map(|k| value(leaf, &name, &at(k)));
+                    format!("vec4<{}>({})", value_type(leaf.dtype), four.join(", "))
+                }
+            };
+            self.line(format_args!("    let x{index} = {values};"));
+        }
+        for (index, step) in program.steps.iter().enumerate() {
+            let four = [("x", ""), ("y", " + 1u"), ("z", " + 2u"), ("w", " + 3u")].map(
+                |(component, next)| {
+                    let args: String = step
+                        .args
+                        .iter()
+                        .map(|(arg, dtype)| self.argument(*arg, *dtype, component) + ", ")
+                        .collect();
+                    format!("step{index}({args}i{next})")
+                },
+            );
+            self.line(format_args!(
+                "    let y{index} = vec4<{}>({});",
+                value_type(step.dtype),
+                four.join(", ")
+            ));
+        }
+        for (index, output) in program.outputs.iter().enumerate() {
+            let step = output.step;
+            let dtype = program.steps[usize::from(step)].dtype;
+            let raw = match dtype.size() {
+                2 => format!("halves_from_words({}(y{step}))", half_functions(dtype).1),
+                4 => format!("from_words(bitcast<vec4<u32>>(y{step}))"),
+                _ => format!("y{step}"),
+            };
+            if program.pages > 0 {
+                let operand = 2 + 2 * (program.reads() + index);
+                self.line(format_args!("    store({operand}u, i >> 2u, {raw});"));
+            } else {
+                self.line(format_args!("    out{index}[i >> 2u] = {raw};"));
+            }
+        }
+        self.line(format_args!("}}"));
+    }
+
+    /// Returns a component of an argument in the type as which it is read.
+    fn argument(&self, source: Source, dtype: DType, component: &str) -> String {
+        let (name, stored) = match source {
+            Source::Node(node) => (format!("y{node}"), self.program.steps[usize::from(node)].dtype),
+            Source::Leaf(leaf) => {
+                (format!("x{leaf}"), self.program.leaves[usize::from(leaf)].dtype)
+            }
+        };
+        let (stored, read) = (value_type(stored), value_type(dtype));
+        match stored == read {
+            true => format!("{name}.{component}"),
+            false => format!("bitcast<{read}>({name}.{component})"),
+        }
+    }
+}
+
+/// Returns four elements that are loaded at once.
+fn vec4_values(leaf: &LeafCode, name: &str, index: &str) -> String {
+    match leaf.dtype.size() {
+        2 => format!("{}(halves_to_words({name}[{index}]))", half_functions(leaf.dtype).0),
+        4 => format!("bitcast<vec4<{}>>(to_words({name}[{index}]))", value_type(leaf.dtype)),
+        _ => format!("{name}[{index}]"),
+    }
+}
+
+/// Returns the element at an offset.
+fn value(leaf: &LeafCode, name: &str, offset: &str) -> String {
+    match leaf.dtype.size() {
+        2 => {
+            format!("{}({name}[({offset}) >> 1u], {offset})", half_functions(leaf.dtype).2)
+        }
+        4 => format!("bitcast<{}>({name}[{offset}])", value_type(leaf.dtype)),
+        _ => format!("{name}[{offset}]"),
+    }
+}

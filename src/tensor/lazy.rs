@@ -1,0 +1,206 @@
+//! Elementwise results that are computed when their memory is first needed.
+//!
+//! An elementwise op returns a tensor whose memory is a [`Lazy`]: the op and its arguments, which may
+//! be lazy themselves. When the memory is needed, one kernel computes it with all pending results that
+//! lead to it (`kernels::fused`).
+
+use std::any::Any;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+
+use super::{DType, Layout, Storage};
+use crate::runtime::{Allocation, Deferred, Runtime, RuntimeError};
+
+/// An elementwise op: a WGSL expression of the elements `a`, `b`, `c` of the arguments, the scalars
+/// `s`, `t` and the index `i`.
+#[derive(Debug, Clone)]
+pub(crate) struct Expression {
+    /// The name of the op, for messages and listings.
+    pub op: &'static str,
+    /// The WGSL expression.
+    pub wgsl: &'static str,
+    /// The element type of the result.
+    pub dtype: DType,
+    /// The bits of the scalars.
+    pub scalars: SmallVec<[u64; 2]>,
+    /// The type of the scalars.
+    pub scalar_type: DType,
+    /// The number of elements of the result.
+    pub len: usize,
+}
+
+/// An argument of an expression.
+pub(crate) struct Arg {
+    pub storage: Storage,
+    /// The type as which the elements are read.
+    pub dtype: DType,
+    /// The layout, of the shape of the result; `None` if it is packed.
+    pub layout: Option<Box<Layout>>,
+}
+
+/// How large the kernel of a result becomes, with the pending results that lead to it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Extent {
+    /// Expressions; one that several others use is counted several times.
+    pub ops: u32,
+    /// Tensors in memory: their number, and the addresses of their memory.
+    pub leaves: u8,
+    pub addresses: [usize; Self::MAX_LEAVES],
+    /// The size of the tensors in memory in bytes, or more.
+    pub kept: u64,
+    /// The shape, if tensors in memory are read through their strides.
+    pub walked: Option<Box<[usize]>>,
+    /// Equal for results that are likely to differ only in the tensors in memory.
+    pub signature: u64,
+    /// The integer type of the arguments, if any are integers.
+    pub integer: Option<DType>,
+}
+
+impl Extent {
+    /// The maximum number of tensors in memory that a kernel reads. One binding remains for the
+    /// result, of the eight that every adapter has.
+    pub const MAX_LEAVES: usize = 7;
+
+    /// Adds a tensor in memory, unless it is known. Returns whether there was room.
+    pub fn add_leaf(&mut self, address: usize) -> bool {
+        let count = usize::from(self.leaves);
+        if self.addresses[..count].contains(&address) {
+            return true;
+        }
+        match self.addresses.get_mut(count) {
+            Some(place) => *place = address,
+            None => return false,
+        }
+        self.leaves += 1;
+        true
+    }
+}
+
+/// Memory, or the expression that computes it.
+pub(crate) struct Lazy {
+    runtime: Arc<Runtime>,
+    bytes: u64,
+    expression: Expression,
+    extent: Extent,
+    compute: Compute,
+    /// Whether another expression has had it as an argument.
+    used: AtomicBool,
+    memory: OnceLock<Arc<Allocation>>,
+    /// The arguments, until the memory is computed.
+    args: Mutex<SmallVec<[Arg; 2]>>,
+}
+
+/// Computes a lazy result: records a kernel and calls [`Lazy::resolve`]. Does nothing if the memory
+/// was computed meanwhile.
+pub(crate) type Compute = fn(&Arc<Lazy>) -> Result<(), RuntimeError>;
+
+impl Lazy {
+    /// Creates memory of `bytes` bytes that `compute` computes from an expression.
+    #[inline]
+    pub fn new(
+        runtime: &Arc<Runtime>,
+        bytes: u64,
+        expression: Expression,
+        args: SmallVec<[Arg; 2]>,
+        extent: Extent,
+        compute: Compute,
+    ) -> Arc<Self> {
+        for lazy in args.iter().filter_map(|arg| arg.storage.pending()) {
+            lazy.used.store(true, Ordering::Relaxed);
+        }
+        let lazy = Arc::new(Self {
+            runtime: runtime.clone(),
+            bytes,
+            expression,
+            extent,
+            compute,
+            used: AtomicBool::new(false),
+            memory: OnceLock::new(),
+            args: Mutex::new(args),
+        });
+        let work: Weak<Self> = Arc::downgrade(&lazy);
+        runtime.defer(lazy.extent.signature, work);
+        lazy
+    }
+
+    /// Returns the device.
+    pub fn runtime(&self) -> &Arc<Runtime> {
+        &self.runtime
+    }
+
+    /// Returns the size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Returns what computes the memory.
+    pub fn expression(&self) -> &Expression {
+        &self.expression
+    }
+
+    /// Returns the arguments, of which there are none after the memory was computed.
+    pub fn args(&self) -> MutexGuard<'_, SmallVec<[Arg; 2]>> {
+        self.args.lock()
+    }
+
+    /// Returns the size of the kernel that computes the memory.
+    pub fn extent(&self) -> &Extent {
+        &self.extent
+    }
+
+    /// Returns whether another expression has had it as an argument.
+    pub fn is_used(&self) -> bool {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Returns the memory; `None` while it is pending.
+    pub fn memory(&self) -> Option<&Arc<Allocation>> {
+        self.memory.get()
+    }
+
+    /// Returns the memory, which is computed first if it is pending.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kernel does not compile, the memory is not available, or the device
+    /// was lost. The memory stays pending, or its contents are lost.
+    pub fn computed(self: &Arc<Self>) -> Result<&Arc<Allocation>, RuntimeError> {
+        if self.memory.get().is_none() {
+            (self.compute)(self)?;
+        }
+        Ok(self.memory.get().expect("`compute` sets the memory if it succeeds"))
+    }
+
+    /// Sets the memory, which recorded commands write, and drops the arguments.
+    pub fn resolve(&self, memory: Arc<Allocation>) {
+        // Nothing is set if it was set before: `compute` is called under a lock.
+        let _ = self.memory.set(memory);
+        // Dropped without the lock: they may own the last reference to other results.
+        let args = std::mem::take(&mut *self.args.lock());
+        drop(args);
+    }
+}
+
+impl Deferred for Lazy {
+    fn record(self: Arc<Self>) -> Result<(), RuntimeError> {
+        self.computed().map(drop)
+    }
+
+    fn is_recorded(&self) -> bool {
+        self.memory.get().is_some()
+    }
+
+    fn into_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+impl fmt::Debug for Lazy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lazy").field("bytes", &self.bytes).finish_non_exhaustive()
+    }
+}
