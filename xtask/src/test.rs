@@ -182,11 +182,12 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let tests = ["ops", "attention", "quantized", "chains", "indices", "sweeps"]
         .map(|test| ["--test", test]);
     let mut command = cargo_test(options, tests.as_flattened());
-    run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
-    // The variants that a software adapter uses after warm-up.
-    let tests = ["ops", "elementwise", "types", "chains"].map(|test| ["--test", test]);
+    // Every chain compiles kernels of its own.
+    run_command(command.env("BURN_WGSL_AS_GPU", "1").env("PROPTEST_CASES", "100"))?;
+    // Ops that are not fused, in the variants that a software adapter uses after warm-up.
+    let tests = ["ops", "elementwise", "types", "chains", "models"].map(|test| ["--test", test]);
     let mut command = cargo_test(options, tests.as_flattened());
-    run_command(command.env("BURN_WGSL_WARM", "1"))?;
+    run_command(command.env("BURN_WGSL_WARM", "1").env("BURN_WGSL_FUSION", "0"))?;
     // The largest tiles, which are otherwise used for large products only.
     let products = "matmul,linear,conv";
     let mut command = cargo_test(options, &["--test", "ops", "--test", "types"]);
@@ -209,8 +210,8 @@ fn cargo_test(options: &Options, tests: &[&str]) -> Command {
     let mut command = cargo(&["test", "--workspace", "--all-features", "--locked"]);
     command.args(tests);
     // Settings in the user's shell and cached tuning results must not affect the tests.
-    let settings =
-        "DEVICE TILING WARM AS_GPU NO_SUBGROUPS CHECKED INDEX_REPORTS TEST_CASES TEST_VALUES";
+    let settings = "DEVICE TILING WARM AS_GPU NO_SUBGROUPS CHECKED INDEX_REPORTS FUSION PRINT_KERNELS \
+         TEST_CASES TEST_VALUES";
     for name in settings.split(' ') {
         command.env_remove(format!("BURN_WGSL_{name}"));
     }
