@@ -52,6 +52,8 @@ mod runtime;
 #[cfg(not(feature = "internals"))]
 mod tensor;
 
+#[cfg(feature = "autodiff")]
+mod autodiff;
 mod cpu;
 
 /// Compiles and runs the README's code with the other doc tests.
@@ -59,6 +61,8 @@ mod cpu;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+#[cfg(feature = "autodiff")]
+pub use autodiff::Autodiff;
 pub use backend::{
     TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, compute, fallbacks, memory, open,
     profile, reset_fallbacks, tune,

@@ -9,6 +9,8 @@
 // TEAM: a team may have several members. Without TEAM, each invocation is a team.
 // SUBGROUP: a team is a subgroup of eight and needs no barrier. The including shader must define
 // `shuffle_xor(Partial, mask)`.
+// ROUNDS: each team reduces `p.rounds` lines, those of a workgroup are neighbours, and then every invocation
+// calls finish_lines(group: u32, local_index: u32), after a barrier.
 //#include "lib/grid"
 
 const WORKGROUP_SIZE: u32 = 64u;
@@ -65,7 +67,19 @@ fn main(
     @builtin(local_invocation_index) local_index: u32,
 ) {
     // Neighbouring teams reduce neighbouring lines.
-    let line = group_index(group, groups) * TEAMS + team_index(local_index);
+//#if ROUNDS
+    let this_group = group_index(group, groups);
+    for (var round = 0u; round < p.rounds; round++) {
+        reduce_existing((this_group * p.rounds + round) * TEAMS + team_index(local_index), local_index);
+    }
+    workgroupBarrier();
+    finish_lines(this_group, local_index);
+//#else
+    reduce_existing(group_index(group, groups) * TEAMS + team_index(local_index), local_index);
+//#endif
+}
+
+fn reduce_existing(line: u32, local_index: u32) {
 //#if TEAM
     // Members share barriers, so a team without a line repeats the last one.
     reduce_line(min(line, p.count - 1u), local_index);

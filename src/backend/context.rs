@@ -409,6 +409,19 @@ impl<A: OpOutput, B: OpOutput> OpOutput for (A, B) {
     }
 }
 
+impl<A: OpOutput, B: OpOutput, C: OpOutput> OpOutput for (A, B, C) {
+    type Gpu = (A::Gpu, B::Gpu, C::Gpu);
+    type Cpu = (A::Cpu, B::Cpu, C::Cpu);
+
+    fn from_gpu((a, b, c): Self::Gpu, context: &OpContext) -> Self {
+        (A::from_gpu(a, context), B::from_gpu(b, context), C::from_gpu(c, context))
+    }
+
+    fn from_cpu((a, b, c): Self::Cpu, context: &OpContext) -> Self {
+        (A::from_cpu(a, context), B::from_cpu(b, context), C::from_cpu(c, context))
+    }
+}
+
 impl Operand for burn_std::BoolDType {
     type Gpu = Self;
     type Cpu = Self;

@@ -33,6 +33,21 @@ macro_rules! extension_contract {
             /// `gamma` `[width]`.
             rms_norm(x: F, gamma: F, epsilon: Real) -> F =
                 norm::rms_norm(x, gamma, epsilon as f32), else cpu;
+            /// Computes the gradients of `rms_norm` with respect to `x` and `gamma` from the
+            /// gradient of its result.
+            rms_norm_backward(x: F, gamma: F, output_grad: F, epsilon: Real) -> FF =
+                norm::rms_norm_backward(x, gamma, output_grad, epsilon as f32), else cpu;
+            /// Computes the gradients of `layer_norm` with respect to `tensor`, `gamma` and `beta`
+            /// from the gradient of its result.
+            layer_norm_backward(tensor: F, gamma: F, output_grad: F, epsilon: Real) -> FFF =
+                norm::layer_norm_backward(tensor, gamma, output_grad, epsilon as f32), else cpu;
+            /// Computes the gradient of `softmax` from its result and the gradient of the result.
+            softmax_backward(output: F, output_grad: F, dim: Axis) -> F =
+                softmax::softmax_backward(output, output_grad, dim), else cpu;
+            /// Computes the gradient of `log_softmax` from its result and the gradient of the
+            /// result.
+            log_softmax_backward(output: F, output_grad: F, dim: Axis) -> F =
+                softmax::log_softmax_backward(output, output_grad, dim), else cpu;
         }
     };
 }

@@ -41,6 +41,8 @@ pub(crate) type FI = (WgslTensor, WgslTensor);
 pub(crate) type II = (WgslTensor, WgslTensor);
 /// Two float tensors.
 pub(crate) type FF = (WgslTensor, WgslTensor);
+/// Three float tensors.
+pub(crate) type FFF = (WgslTensor, WgslTensor, WgslTensor);
 /// A device.
 pub(crate) type Device<'a> = &'a crate::device::WgslDevice;
 /// A scalar operand.

@@ -23,16 +23,16 @@ mod transfer;
 
 mod context;
 mod contract;
-mod kinds;
+pub(crate) mod kinds;
 mod launchers;
 
-mod activation;
-mod boolean;
+pub(crate) mod activation;
+pub(crate) mod boolean;
 mod extension;
-mod float;
-mod int;
-mod module;
-mod quantized;
+pub(crate) mod float;
+pub(crate) mod int;
+pub(crate) mod module;
+pub(crate) mod quantized;
 mod random;
 
 #[cfg(feature = "internals")]

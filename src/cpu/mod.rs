@@ -12,6 +12,7 @@ mod interpolate;
 mod norm;
 mod quantized;
 mod reduce;
+mod softmax;
 
 pub(crate) use conv::*;
 pub(crate) use ctc::*;
@@ -21,3 +22,4 @@ pub(crate) use interpolate::*;
 pub(crate) use norm::*;
 pub(crate) use quantized::*;
 pub(crate) use reduce::*;
+pub(crate) use softmax::*;

@@ -5,6 +5,8 @@ use burn_backend::ops::FloatTensorOps;
 use burn_flex::{Flex, FlexTensor};
 use burn_std::Shape;
 
+use super::reduce::{float_mean_dim, float_sum_dim};
+
 /// Divides each row by its root mean square and multiplies it by `gamma` `[width]`.
 pub(crate) fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
     let y = divided_by_rms(x, epsilon);
@@ -24,9 +26,8 @@ pub(crate) fn layer_norm(
     epsilon: f64,
 ) -> FlexTensor {
     let axis = x.rank() - 1;
-    let center = |x: FlexTensor| Flex::float_sub(x.clone(), Flex::float_mean_dim(x, axis));
     // A large mean is rounded, so the centred rows have a small mean. The second pass subtracts it.
-    let y = divided_by_rms(center(center(x)), epsilon);
+    let y = divided_by_rms(centered(centered(x)), epsilon);
     let y = Flex::float_mul(y, as_row(gamma, axis + 1));
     match beta {
         Some(beta) => Flex::float_add(y, as_row(beta, axis + 1)),
@@ -34,11 +35,72 @@ pub(crate) fn layer_norm(
     }
 }
 
+/// Computes the gradients of [`rms_norm`] with respect to `x` and `gamma`.
+pub(crate) fn rms_norm_backward(
+    x: FlexTensor,
+    gamma: FlexTensor,
+    output_grad: FlexTensor,
+    epsilon: f64,
+) -> (FlexTensor, FlexTensor) {
+    let (x_grad, gamma_grad, _) = backward(x, gamma, output_grad, epsilon, |d| d);
+    (x_grad, gamma_grad)
+}
+
+/// Computes the gradients of [`layer_norm`] with respect to `x`, `gamma` and `beta`.
+pub(crate) fn layer_norm_backward(
+    x: FlexTensor,
+    gamma: FlexTensor,
+    output_grad: FlexTensor,
+    epsilon: f64,
+) -> (FlexTensor, FlexTensor, FlexTensor) {
+    backward(centered(centered(x)), gamma, output_grad, epsilon, centered)
+}
+
+/// Computes the gradients of a norm of rows that are centred already if the norm centres them.
+/// `center` is the gradient of the centring: (d - mean(d) - h mean(d h)) / deviation for
+/// d = grad * gamma and normalised rows h.
+fn backward(
+    x: FlexTensor,
+    gamma: FlexTensor,
+    output_grad: FlexTensor,
+    epsilon: f64,
+    center: fn(FlexTensor) -> FlexTensor,
+) -> (FlexTensor, FlexTensor, FlexTensor) {
+    let axis = x.rank() - 1;
+    let deviation = root_mean_square(x.clone(), epsilon);
+    let h = Flex::float_div(x, deviation.clone());
+    let d = Flex::float_mul(output_grad.clone(), as_row(gamma.clone(), axis + 1));
+    let mean = float_mean_dim(Flex::float_mul(d.clone(), h.clone()), axis);
+    let difference = Flex::float_sub(center(d), Flex::float_mul(h.clone(), mean));
+    let of_rows = |tensor: FlexTensor| {
+        let width = gamma.shape().num_elements();
+        let rows = tensor.shape().num_elements() / width.max(1);
+        let rows = Flex::float_reshape(tensor.to_contiguous(), Shape::from([rows, width]));
+        Flex::float_reshape(float_sum_dim(rows, 0), Shape::from([width]))
+    };
+    (
+        Flex::float_div(difference, deviation),
+        of_rows(Flex::float_mul(output_grad.clone(), h)),
+        of_rows(output_grad),
+    )
+}
+
+/// Subtracts the mean of each row.
+fn centered(x: FlexTensor) -> FlexTensor {
+    let mean = float_mean_dim(x.clone(), x.rank() - 1);
+    Flex::float_sub(x, mean)
+}
+
+/// Returns the root mean square of each row, with `epsilon` added under the root.
+fn root_mean_square(x: FlexTensor, epsilon: f64) -> FlexTensor {
+    let axis = x.rank() - 1;
+    let mean = float_mean_dim(Flex::float_mul(x.clone(), x), axis);
+    Flex::float_sqrt(Flex::float_add_scalar(mean, epsilon.into()))
+}
+
 /// Divides each row by its root mean square, with `epsilon` added under the root.
 fn divided_by_rms(x: FlexTensor, epsilon: f64) -> FlexTensor {
-    let axis = x.rank() - 1;
-    let mean = Flex::float_mean_dim(Flex::float_mul(x.clone(), x.clone()), axis);
-    let scale = Flex::float_sqrt(Flex::float_add_scalar(mean, epsilon.into()));
+    let scale = root_mean_square(x.clone(), epsilon);
     Flex::float_div(x, scale)
 }
 

@@ -1,4 +1,4 @@
-//! Normalisation of rows: layer norm and RMS norm.
+//! Normalisation of rows: layer norm and RMS norm, and their gradients.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -6,13 +6,19 @@ use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, variants_of};
 use super::common::policy;
 use super::common::team::Team;
-use super::composed::views;
+use super::composed::{create, views};
+use super::elementwise::ScalarValue;
+use super::reduce::{self, Reduction};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static NORM: Source =
     Source::new::<NormParams>("norm", include_str!("../../shaders/norm/norm.wgsl"));
+static NORM_BACKWARD: Source = Source::new::<NormBackwardParams>(
+    "norm_backward",
+    include_str!("../../shaders/norm/norm_backward.wgsl"),
+);
 
 params! {
     struct NormParams {
@@ -23,8 +29,20 @@ params! {
     }
 }
 
+params! {
+    struct NormBackwardParams {
+        count: u32,
+        len: u32,
+        epsilon: f32,
+        rounds: u32,
+    }
+}
+
 /// Rows of at least this many elements are reduced by a team, shorter ones by one invocation.
 const MIN_TEAM_LEN: usize = 32;
+
+/// The maximum number of rows of a workgroup that computes gradients.
+const MAX_ROWS: usize = 64;
 
 /// The kernel of both norms.
 #[derive(Debug, Clone, Copy, Hash)]
@@ -43,6 +61,20 @@ impl Kernel for NormKernel {
     fn variant(&self) -> Variant {
         let variant = Variant::new(&NORM).flag("CENTER", self.center).flag("VEC4", self.vec4);
         self.team.define(variant)
+    }
+}
+
+/// The kernel of the gradients of both norms.
+#[derive(Debug, Clone, Copy, Hash)]
+struct NormBackwardKernel(NormKernel);
+
+impl Kernel for NormBackwardKernel {
+    type Params = NormBackwardParams;
+
+    fn variant(&self) -> Variant {
+        let NormKernel { center, team, vec4 } = self.0;
+        let variant = Variant::new(&NORM_BACKWARD).flag("CENTER", center).flag("VEC4", vec4);
+        team.define(variant.flag("ROUNDS", true).int("MAX_ROWS", MAX_ROWS as u32))
     }
 }
 
@@ -66,6 +98,62 @@ pub fn layer_norm(x: Tensor, gamma: Tensor, beta: Option<Tensor>, epsilon: f32) 
     normalise(x, gamma, beta, epsilon, true)
 }
 
+/// Computes the gradients of [`rms_norm`] with respect to `x` and `gamma` from the gradient of its
+/// result.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit or the memory is not available.
+pub fn rms_norm_backward(
+    x: Tensor,
+    gamma: Tensor,
+    grad: Tensor,
+    epsilon: f32,
+) -> Result<(Tensor, Tensor)> {
+    let (x_grad, gamma_grad, _) = backward(x, gamma, grad, epsilon, false)?;
+    Ok((x_grad, gamma_grad))
+}
+
+/// Computes the gradients of [`layer_norm`] with respect to `x`, `gamma` and `beta` from the
+/// gradient of its result.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit or the memory is not available.
+pub fn layer_norm_backward(
+    x: Tensor,
+    gamma: Tensor,
+    grad: Tensor,
+    epsilon: f32,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    backward(x, gamma, grad, epsilon, true)
+}
+
+/// Returns the width of the rows of `x`, or an error if a parameter of a norm has another width.
+fn check_parameter(x: &Tensor, parameter: &Tensor) -> Result<usize> {
+    let width = x.shape().last().copied().unwrap_or(0);
+    x.same_device(parameter)?;
+    if parameter.shape() == [width] {
+        return Ok(width);
+    }
+    Err(Error::Shape {
+        lhs: x.shape().to_vec(),
+        rhs: parameter.shape().to_vec(),
+        rule: "gamma and beta must have one element per element of a row",
+    })
+}
+
+/// Returns the kernel for rows, and the number of loads of a row.
+fn kernel_for(x: &Tensor, width: usize, center: bool) -> (NormKernel, usize) {
+    let vec4 = width.is_multiple_of(4);
+    let loads = if vec4 { width / 4 } else { width };
+    let team = match width >= MIN_TEAM_LEN {
+        true => policy::team_along(x.runtime(), x.len() / width, loads),
+        false => Team::SINGLE,
+    };
+    (NormKernel { center, team, vec4 }, loads)
+}
+
 /// Normalises each row of `x`; `center`: subtracts the mean and supports `beta`.
 fn normalise(
     x: Tensor,
@@ -74,16 +162,9 @@ fn normalise(
     epsilon: f32,
     center: bool,
 ) -> Result<Tensor> {
-    let width = x.shape().last().copied().unwrap_or(0);
-    for parameter in std::iter::once(&gamma).chain(&beta) {
-        x.same_device(parameter)?;
-        if parameter.shape() != [width] {
-            return Err(Error::Shape {
-                lhs: x.shape().to_vec(),
-                rhs: parameter.shape().to_vec(),
-                rule: "gamma and beta must have one element per element of a row",
-            });
-        }
+    let width = check_parameter(&x, &gamma)?;
+    if let Some(beta) = &beta {
+        check_parameter(&x, beta)?;
     }
     let (x, gamma) = (views::packed(x)?, views::packed(gamma)?);
     let beta = beta.map(views::packed).transpose()?;
@@ -97,14 +178,9 @@ fn normalise(
         return Ok(out);
     }
     let rows = x.len() / width;
-    let vec4 = width.is_multiple_of(4);
-    let loads = if vec4 { width / 4 } else { width };
-    let team = match width >= MIN_TEAM_LEN {
-        true => policy::team_along(x.runtime(), rows, loads),
-        false => Team::SINGLE,
-    };
+    let (kernel, loads) = kernel_for(&x, width, center);
     Launch {
-        kernel: &NormKernel { center, team, vec4 },
+        kernel: &kernel,
         inputs: &inputs,
         outputs: &[&out],
         params: &NormParams {
@@ -113,11 +189,63 @@ fn normalise(
             epsilon,
             has_beta: u32::from(beta.is_some()),
         },
-        workgroups: team.workgroups(rows),
+        workgroups: kernel.team.workgroups(rows),
         work: x.len() as u64 * 8,
     }
     .run()?;
     Ok(out)
+}
+
+/// Computes the gradients of a norm with respect to `x`, `gamma` and `beta`; `center`: of layer norm.
+fn backward(
+    x: Tensor,
+    gamma: Tensor,
+    grad: Tensor,
+    epsilon: f32,
+    center: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let width = check_parameter(&x, &gamma)?;
+    x.same_device(&grad)?;
+    if x.shape() != grad.shape() {
+        return Err(Error::Shape {
+            lhs: x.shape().to_vec(),
+            rhs: grad.shape().to_vec(),
+            rule: "a result and its gradient must have the same shape",
+        });
+    }
+    let runtime = x.runtime().clone();
+    if x.is_empty() {
+        let zeros =
+            |shape: &[usize]| create::full(&runtime, shape, ScalarValue::Float(0.0), DType::F32);
+        return Ok((zeros(x.shape())?, zeros(&[width])?, zeros(&[width])?));
+    }
+    let (x, gamma, grad) = (views::packed(x)?, views::packed(gamma)?, views::packed(grad)?);
+    let rows = x.len() / width;
+    let (kernel, loads) = kernel_for(&x, width, center);
+    let teams = (kernel.team.workgroup_size / kernel.team.size) as usize;
+    let rounds = policy::norm_rounds(&runtime, rows, teams).clamp(1, MAX_ROWS / teams);
+    let groups = rows.div_ceil(rounds * teams);
+    let out = Tensor::empty(&runtime, x.shape(), DType::F32)?;
+    let sums = Tensor::empty(&runtime, &[groups, 2 * width], DType::F32)?;
+    Launch {
+        kernel: &NormBackwardKernel(kernel),
+        inputs: &[&x, &gamma, &grad],
+        outputs: &[&out, &sums],
+        params: &NormBackwardParams {
+            count: rows as u32,
+            len: loads as u32,
+            epsilon,
+            rounds: rounds as u32,
+        },
+        workgroups: groups as u64,
+        work: x.len() as u64 * 16,
+    }
+    .run()?;
+    let sums = if groups == 1 { sums } else { reduce::dim(Reduction::Sum, sums, 0)? };
+    let sums = views::reshape(sums, &[2 * width])?;
+    let gamma_grad = views::narrow(sums.clone(), 0, 0, width)?;
+    let beta_grad = views::narrow(sums, 0, width, width)?;
+    Ok((out, gamma_grad, beta_grad))
 }
 
 /// Returns every variant that the family can dispatch.
@@ -126,9 +254,12 @@ pub fn variants() -> Vec<Variant> {
     let scalars = policy::all_teams_along(MIN_TEAM_LEN).map(|team| (team, false));
     let singles = [true, false].map(|vec4| (Team::SINGLE, vec4));
     let all = vec4s.chain(scalars).chain(singles);
-    variants_of(
-        all.flat_map(|(team, vec4)| [true, false].map(|center| NormKernel { center, team, vec4 })),
-    )
+    let kernels: Vec<NormKernel> = all
+        .flat_map(|(team, vec4)| [true, false].map(|center| NormKernel { center, team, vec4 }))
+        .collect();
+    let mut variants = variants_of(kernels.iter().copied());
+    variants.extend(variants_of(kernels.into_iter().map(NormBackwardKernel)));
+    variants
 }
 
 /// The cases that the family must pass. burn-flex is wrong for rows with a large mean;
@@ -147,4 +278,48 @@ pub const CASES: &[Case] = &[
         &[permuted(&[300, 4], &[1, 0]), normal(&[300]), normal(&[300]), Arg::Float(1e-5)],
     ),
     case("layer_norm", &[normal(&[0, 7]), normal(&[7]), Arg::Absent, Arg::Float(1e-5)]),
+    case(
+        "rms_norm_backward",
+        &[normal(&[5, 64]), normal(&[64]), normal(&[5, 64]), Arg::Float(1e-5)],
+    ),
+    case(
+        "rms_norm_backward",
+        &[normal(&[700, 7]), normal(&[7]), normal(&[700, 7]), Arg::Float(1e-5)],
+    ),
+    case(
+        "rms_norm_backward",
+        &[normal(&[9, 301]), normal(&[301]), normal(&[9, 301]), Arg::Float(1e-5)],
+    ),
+    case(
+        "layer_norm_backward",
+        &[normal(&[5, 64]), normal(&[64]), normal(&[5, 64]), Arg::Float(1e-5)],
+    ),
+    case(
+        "layer_norm_backward",
+        &[normal(&[70, 3, 8]), normal(&[8]), normal(&[70, 3, 8]), Arg::Float(1e-3)],
+    ),
+    case(
+        "layer_norm_backward",
+        &[normal(&[70, 3, 7]), normal(&[7]), normal(&[70, 3, 7]), Arg::Float(1e-3)],
+    ),
+    case(
+        "layer_norm_backward",
+        &[normal(&[2100, 64]), normal(&[64]), normal(&[2100, 64]), Arg::Float(1e-3)],
+    ),
+    case(
+        "layer_norm_backward",
+        &[permuted(&[300, 4], &[1, 0]), normal(&[300]), normal(&[4, 300]), Arg::Float(1e-5)],
+    ),
+    case(
+        "layer_norm_backward",
+        &[normal(&[3, 1000]), normal(&[1000]), normal(&[3, 1000]), Arg::Float(1e-5)],
+    ),
+    case(
+        "layer_norm_backward",
+        &[normal(&[3, 35]), normal(&[35]), normal(&[3, 35]), Arg::Float(1e-5)],
+    ),
+    case(
+        "layer_norm_backward",
+        &[normal(&[0, 7]), normal(&[7]), normal(&[0, 7]), Arg::Float(1e-5)],
+    ),
 ];

@@ -1,16 +1,20 @@
-//! Softmax and its logarithm along an axis.
+//! Softmax and its logarithm along an axis, and their gradients.
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::cases::{Arg, Case, case, normal, permuted, positive};
 use super::common::launch::{Launch, variants_of};
 use super::common::policy;
 use super::common::team::Team;
 use super::composed::views;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant};
-use crate::tensor::{DType, Result, Tensor};
+use crate::tensor::{DType, Error, Result, Tensor};
 
 static SOFTMAX: Source =
     Source::new::<SoftmaxParams>("softmax", include_str!("../../shaders/softmax/softmax.wgsl"));
+static SOFTMAX_BACKWARD: Source = Source::new::<SoftmaxParams>(
+    "softmax_backward",
+    include_str!("../../shaders/softmax/softmax_backward.wgsl"),
+);
 
 params! {
     struct SoftmaxParams {
@@ -24,9 +28,11 @@ params! {
 /// Rows of at least this many elements are reduced by a team, other lines by one invocation.
 const MIN_TEAM_LEN: usize = 32;
 
-/// The kernel of the softmax and of its logarithm.
+/// The kernel of the softmax, of its logarithm, and of their gradients.
 #[derive(Debug, Clone, Copy, Hash)]
 struct SoftmaxKernel {
+    /// Whether it computes the gradient.
+    backward: bool,
     /// Whether the result is the logarithm.
     log: bool,
     /// The invocations that reduce a line.
@@ -39,7 +45,8 @@ impl Kernel for SoftmaxKernel {
     type Params = SoftmaxParams;
 
     fn variant(&self) -> Variant {
-        let variant = Variant::new(&SOFTMAX).flag("LOG", self.log).flag("VEC4", self.vec4);
+        let source = if self.backward { &SOFTMAX_BACKWARD } else { &SOFTMAX };
+        let variant = Variant::new(source).flag("LOG", self.log).flag("VEC4", self.vec4);
         self.team.define(variant)
     }
 }
@@ -62,9 +69,47 @@ pub fn log_softmax(tensor: Tensor, axis: usize) -> Result<Tensor> {
     softmax_along(tensor, axis, true)
 }
 
+/// Computes the gradient of [`softmax`] from its result and the gradient of the result.
+///
+/// # Errors
+///
+/// Returns an error if the shapes differ or the memory is not available.
+pub fn softmax_backward(out: Tensor, grad: Tensor, axis: usize) -> Result<Tensor> {
+    backward(out, grad, axis, false)
+}
+
+/// Computes the gradient of [`log_softmax`] from its result and the gradient of the result.
+///
+/// # Errors
+///
+/// Returns an error if the shapes differ or the memory is not available.
+pub fn log_softmax_backward(out: Tensor, grad: Tensor, axis: usize) -> Result<Tensor> {
+    backward(out, grad, axis, true)
+}
+
 /// Computes the softmax along an axis, or its logarithm if `log`.
 fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     let tensor = views::packed(tensor)?;
+    launch(&[&tensor], axis, log)
+}
+
+/// Computes the gradient of the softmax along an axis, or of its logarithm if `log`.
+fn backward(out: Tensor, grad: Tensor, axis: usize, log: bool) -> Result<Tensor> {
+    out.same_device(&grad)?;
+    if out.shape() != grad.shape() {
+        return Err(Error::Shape {
+            lhs: out.shape().to_vec(),
+            rhs: grad.shape().to_vec(),
+            rule: "a result and its gradient must have the same shape",
+        });
+    }
+    let (out, grad) = (views::packed(out)?, views::packed(grad)?);
+    launch(&[&out, &grad], axis, log)
+}
+
+/// Launches the kernel for one packed input, or that of the gradient for two.
+fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
+    let tensor = inputs[0];
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32)?;
     let len = tensor.shape()[axis];
     if tensor.is_empty() {
@@ -80,8 +125,8 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
         false => Team::SINGLE,
     };
     Launch {
-        kernel: &SoftmaxKernel { log, team, vec4 },
-        inputs: &[&tensor],
+        kernel: &SoftmaxKernel { backward: inputs.len() > 1, log, team, vec4 },
+        inputs,
         outputs: &[&out],
         params: &SoftmaxParams {
             count: lines as u32,
@@ -101,9 +146,10 @@ pub fn variants() -> Vec<Variant> {
     let vec4s = policy::all_teams_along(MIN_TEAM_LEN / 4).map(|team| (team, true));
     let scalars = policy::all_teams_along(MIN_TEAM_LEN).map(|team| (team, false));
     let all = std::iter::once((Team::SINGLE, false)).chain(vec4s).chain(scalars);
-    variants_of(
-        all.flat_map(|(team, vec4)| [false, true].map(|log| SoftmaxKernel { log, team, vec4 })),
-    )
+    variants_of(all.flat_map(|(team, vec4)| {
+        let kernel = |backward, log| SoftmaxKernel { backward, log, team, vec4 };
+        [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
+    }))
 }
 
 /// The cases that the family must pass.
@@ -118,4 +164,12 @@ pub const CASES: &[Case] = &[
     case("softmax", &[normal(&[5, 301]), Arg::Int(1)]),
     case("log_softmax", &[normal(&[3, 65]), Arg::Int(1)]),
     case("softmin", &[normal(&[9, 3]), Arg::Int(1)]),
+    case("softmax_backward", &[positive(&[7, 10]), normal(&[7, 10]), Arg::Int(1)]),
+    case("softmax_backward", &[positive(&[7, 300]), normal(&[7, 300]), Arg::Int(1)]),
+    case("softmax_backward", &[positive(&[5, 301]), normal(&[5, 301]), Arg::Int(1)]),
+    case("softmax_backward", &[positive(&[3, 40, 5]), normal(&[3, 40, 5]), Arg::Int(1)]),
+    case("log_softmax_backward", &[normal(&[64, 10]), normal(&[64, 10]), Arg::Int(1)]),
+    case("log_softmax_backward", &[normal(&[9, 1000]), permuted(&[1000, 9], &[1, 0]), Arg::Int(1)]),
+    case("log_softmax_backward", &[normal(&[3, 65]), normal(&[3, 65]), Arg::Int(1)]),
+    case("log_softmax_backward", &[normal(&[9, 3]), normal(&[9, 3]), Arg::Int(0)]),
 ];

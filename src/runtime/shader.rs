@@ -188,6 +188,7 @@ impl fmt::Display for Variant {
 const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/grid", include_str!("../../shaders/lib/grid.wgsl")),
     ("lib/rounds", include_str!("../../shaders/lib/rounds.wgsl")),
+    ("lib/row_stats", include_str!("../../shaders/lib/row_stats.wgsl")),
     ("lib/invocation", include_str!("../../shaders/lib/invocation.wgsl")),
     ("lib/report", include_str!("../../shaders/lib/report.wgsl")),
     ("lib/walk", include_str!("../../shaders/lib/walk.wgsl")),

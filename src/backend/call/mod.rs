@@ -366,6 +366,12 @@ mod results {
         vec![Value::Float(first), Value::Float(second)]
     }
 
+    pub fn FFF<T: Backend>(
+        (first, second, third): (FloatTensor<T>, FloatTensor<T>, FloatTensor<T>),
+    ) -> Vec<Value<T>> {
+        vec![Value::Float(first), Value::Float(second), Value::Float(third)]
+    }
+
     pub fn Pooled<T: Backend>(pooled: MaxPool2dWithIndices<T>) -> Vec<Value<T>> {
         vec![Value::Float(pooled.output), Value::Int(pooled.indices)]
     }

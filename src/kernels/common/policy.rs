@@ -176,6 +176,15 @@ pub(crate) fn all_attention_teams() -> impl Iterator<Item = (Team, u32)> {
     gpu.into_iter().chain(software::ATTENTION_TEAMS)
 }
 
+/// Returns the number of rows that each team of a workgroup of `teams` teams computes in turn, for
+/// gradients of norms. Workgroups with more rows leave fewer sums to add up.
+pub(crate) fn norm_rounds(runtime: &Runtime, rows: usize, teams: usize) -> usize {
+    match software_policy(runtime) {
+        Some(_) => usize::MAX,
+        None => rows / (teams * 512),
+    }
+}
+
 /// Size of the workgroups that compute a recursion on a GPU.
 const RECURSION_WORKGROUP_SIZE: u32 = 64;
 

@@ -1,0 +1,50 @@
+// The mean and the inverse deviation of a row, which a team computes together.
+// The including shader must include lib/vector and lib/team and bind `x`, packed rows, and `p` with the fields
+// `len`, the number of loads of a row, and `epsilon`, which is added to the variance.
+// CENTER: otherwise the mean is replaced by zero, and the deviation is the root mean square.
+
+// Sums of two numbers.
+alias Partial = vec2<f32>;
+
+struct RowStats {
+    mean: f32,
+    // The mean is rounded. The mean of the differences from it is the rounding error.
+    mean_error: f32,
+    // 1 / sqrt(variance + epsilon).
+    scale: f32,
+}
+
+fn combine(a: Partial, b: Partial) -> Partial {
+    return a + b;
+}
+
+//#if SUBGROUP
+fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
+    return subgroupShuffleXor(partial, mask);
+}
+//#endif
+
+// Returns the statistics of the row that starts at the load `base`.
+fn row_stats(base: u32, local_index: u32) -> RowStats {
+    let first = member_index(local_index);
+    let count = f32(p.len * VALUES_PER_LOAD);
+    var stats = RowStats();
+//#if CENTER
+    for (var k = first; k < p.len; k += TEAM_SIZE) {
+        stats.mean += sum_of(to_values(x[base + k]));
+    }
+    stats.mean = team_combine(local_index, vec2<f32>(stats.mean, 0.0)).x / count;
+//#endif
+    var moments = vec2<f32>();
+    for (var k = first; k < p.len; k += TEAM_SIZE) {
+        let differences = to_values(x[base + k]) - stats.mean;
+        moments += vec2<f32>(sum_of(differences), sum_of(differences * differences));
+    }
+    moments = team_combine(local_index, moments) / count;
+//#if CENTER
+    stats.mean_error = moments.x;
+//#endif
+    let variance = max(moments.y - stats.mean_error * stats.mean_error, 0.0);
+    stats.scale = 1.0 / sqrt(variance + p.epsilon);
+    return stats;
+}

@@ -1,0 +1,69 @@
+// softmax_backward: the gradient of softmax along one axis, from its result y and the gradient g of y:
+//   out[line, k] = y[line, k] * (g[line, k] - sum over j of y[line, j] * g[line, j]).
+// LOG: of the logarithm of softmax, whose result is y: out[line, k] = g[line, k] - e^y[line, k] * sum of g[line].
+// y, g and out are packed and have the same shape. Each team computes one line.
+//#include "lib/vector"
+//#include "lib/team"
+
+struct Params {
+    // Lines.
+    count: u32,
+    // Loads of a line.
+    len: u32,
+    // Distance between the loads of a line.
+    stride: u32,
+    pad0: u32,
+}
+
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> y: array<Load>;
+@group(0) @binding(auto) var<storage, read> g: array<Load>;
+@group(0) @binding(auto) var<storage, read_write> out: array<Load>;
+
+alias Partial = f32;
+
+fn combine(a: Partial, b: Partial) -> Partial {
+    return a + b;
+}
+
+//#if SUBGROUP
+fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
+    return subgroupShuffleXor(partial, mask);
+}
+//#endif
+
+//#if LOG
+//#if VEC4
+fn exp_of(v: Values) -> Values {
+    return vec4<f32>(exp_(v.x), exp_(v.y), exp_(v.z), exp_(v.w));
+}
+//#else
+fn exp_of(v: Values) -> Values {
+    return exp_(v);
+}
+//#endif
+//#endif
+
+fn reduce_line(line: u32, local_index: u32) {
+    let base = (line / p.stride) * p.stride * p.len + line % p.stride;
+    let first = base + member_index(local_index) * p.stride;
+    let step = TEAM_SIZE * p.stride;
+    let end = base + p.len * p.stride;
+    var sum = 0.0;
+    for (var i = first; i < end; i += step) {
+//#if LOG
+        sum += sum_of(to_values(g[i]));
+//#else
+        sum += sum_of(to_values(y[i]) * to_values(g[i]));
+//#endif
+    }
+    sum = team_combine(local_index, sum);
+    for (var i = first; i < end; i += step) {
+//#if LOG
+        out[i] = from_values(to_values(g[i]) - exp_of(to_values(y[i])) * sum);
+//#else
+        out[i] = from_values(to_values(y[i]) * (to_values(g[i]) - sum));
+//#endif
+    }
+}
+//#use "lib/math"

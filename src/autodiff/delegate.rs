@@ -1,0 +1,335 @@
+//! The methods of Burn's contract: those that `super` replaces, and all others, generated from the
+//! tables of the contract.
+//!
+//! Burn's autodiff computes the methods with float results. The others have no gradient: the backend
+//! computes them.
+
+use burn_autodiff::Autodiff as BurnAutodiff;
+use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn_backend::backend::AutodiffBackend;
+use burn_backend::ops::{
+    ActivationOps, BoolTensorOps, DeformConv2dBackward, FloatTensorOps, IntTensorOps,
+    MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps, QTensorOps,
+};
+use burn_backend::quantization::QuantizationParametersPrimitive;
+use burn_backend::{Distribution, ExecutionError, TensorData};
+
+use super::kinds::*;
+use super::{Autodiff, fft, norm, product, softmax, topk};
+use crate::backend::Wgsl;
+use crate::backend::activation::activation_contract;
+use crate::backend::boolean::bool_contract;
+use crate::backend::float::float_contract;
+use crate::backend::int::int_contract;
+use crate::backend::module::module_contract;
+use crate::backend::quantized::quantized_contract;
+use crate::device::WgslDevice;
+use crate::kernels::common::table::{activation_rows, bool_rows, float_rows, int_rows};
+
+/// Turns rows of the contract into methods.
+macro_rules! delegated {
+    ($(
+        $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+            $(= $launch:expr $(, else $cpu:ident)?)?;
+    )*) => {
+        $(delegated!(@method $name [$($arg: $kind),*] $ret);)*
+    };
+    (@method softmax $($row:tt)*) => { delegated!(@own softmax softmax $($row)*); };
+    (@method log_softmax $($row:tt)*) => { delegated!(@own softmax log_softmax $($row)*); };
+    (@method layer_norm $($row:tt)*) => { delegated!(@own norm layer_norm $($row)*); };
+    (@method float_prod $($row:tt)*) => { delegated!(@own product float_prod $($row)*); };
+    (@method float_prod_dim $($row:tt)*) => { delegated!(@own product float_prod_dim $($row)*); };
+    (@method float_cumprod $($row:tt)*) => { delegated!(@own product float_cumprod $($row)*); };
+    (@method float_topk $($row:tt)*) => { delegated!(@own topk float_topk $($row)*); };
+    (@method rfft $($row:tt)*) => { delegated!(@own fft rfft $($row)*); };
+    (@method irfft $($row:tt)*) => { delegated!(@own fft irfft $($row)*); };
+    // Their types name the backend: written below.
+    (@method deform_conv2d_backward $($row:tt)*) => {};
+    (@method max_pool2d_with_indices $($row:tt)*) => {};
+    (@method max_pool2d_with_indices_backward $($row:tt)*) => {};
+    (@method quantize $($row:tt)*) => {};
+    // From tensors without gradients to floats: written below.
+    (@method int_into_float $($row:tt)*) => {};
+    (@method bool_into_float $($row:tt)*) => {};
+    (@method dequantize $($row:tt)*) => {};
+    (@method $name:ident [$($arg:ident: $kind:ident),*] I) => {
+        delegated!(@untracked $name [$($arg: $kind),*] I);
+    };
+    (@method $name:ident [$($arg:ident: $kind:ident),*] II) => {
+        delegated!(@untracked $name [$($arg: $kind),*] II);
+    };
+    (@method $name:ident [$($arg:ident: $kind:ident),*] B) => {
+        delegated!(@untracked $name [$($arg: $kind),*] B);
+    };
+    (@method $name:ident [$($arg:ident: $kind:ident),*] Q) => {
+        delegated!(@untracked $name [$($arg: $kind),*] Q);
+    };
+    (@method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
+        fn $name($($arg: $kind),*) -> $ret {
+            BurnAutodiff::<Wgsl, C>::$name($($arg),*)
+        }
+    };
+    (@own $module:ident $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
+        fn $name($($arg: $kind),*) -> $ret {
+            $module::$name::<C>($($arg),*)
+        }
+    };
+    (@untracked $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
+        fn $name($($arg: $kind),*) -> $ret {
+            Wgsl::$name($(delegated!(@inner $arg $kind)),*)
+        }
+    };
+    (@inner $arg:ident F) => { $arg.primitive };
+    (@inner $arg:ident $kind:ident) => { $arg };
+}
+
+/// Turns rows of the elementwise table into methods.
+macro_rules! delegated_elementwise {
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
+        $(delegated_elementwise!(@$form $kind $name);)*
+    };
+    (@unary $kind:ident $name:ident) => { delegated!(@method $name [tensor: $kind] $kind); };
+    (@predicate $kind:ident $name:ident) => {
+        delegated!(@method $name [tensor: $kind, out_dtype: BoolType] B);
+    };
+    (@binary $kind:ident $name:ident) => {
+        delegated!(@method $name [lhs: $kind, rhs: $kind] $kind);
+    };
+    (@scalar $kind:ident $name:ident) => {
+        delegated!(@method $name [lhs: $kind, rhs: Scalar] $kind);
+    };
+    (@limit $kind:ident $name:ident) => { delegated_elementwise!(@scalar $kind $name); };
+    (@two_scalars $kind:ident $name:ident) => {
+        delegated!(@method $name [tensor: $kind, first: Scalar, second: Scalar] $kind);
+    };
+    (@limits $kind:ident $name:ident) => { delegated_elementwise!(@two_scalars $kind $name); };
+    (@compare $kind:ident $name:ident) => {
+        delegated!(@method $name [lhs: $kind, rhs: $kind, out_dtype: BoolType] B);
+    };
+    (@compare_scalar $kind:ident $name:ident) => {
+        delegated!(@method $name [lhs: $kind, rhs: Scalar, out_dtype: BoolType] B);
+    };
+}
+
+impl<C: CheckpointStrategy> ActivationOps<Self> for Autodiff<Wgsl, C> {
+    activation_rows!(delegated_elementwise);
+    activation_contract!(delegated);
+}
+
+impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
+    float_rows!(delegated_elementwise);
+    float_contract!(delegated);
+
+    fn float_argtopk(tensor: F, dim: usize, k: usize, dtype: IntType) -> I {
+        Wgsl::float_argtopk(tensor.primitive, dim, k, dtype)
+    }
+
+    fn float_from_data(data: TensorData, device: &WgslDevice) -> F {
+        BurnAutodiff::<Wgsl, C>::float_from_data(data, device)
+    }
+
+    fn float_random(
+        shape: Shape,
+        distribution: Distribution,
+        device: &WgslDevice,
+        dtype: FloatType,
+    ) -> F {
+        BurnAutodiff::<Wgsl, C>::float_random(shape, distribution, device, dtype)
+    }
+
+    async fn float_into_data(tensor: F) -> Result<TensorData, ExecutionError> {
+        Wgsl::float_into_data(tensor.primitive).await
+    }
+
+    fn float_device(tensor: &F) -> WgslDevice {
+        tensor.primitive.device()
+    }
+
+    fn float_to_device(tensor: F, device: &WgslDevice) -> F {
+        BurnAutodiff::<Wgsl, C>::float_to_device(tensor, device)
+    }
+
+    fn float_detach(tensor: F) -> F {
+        BurnAutodiff::<Wgsl, C>::float_detach(tensor)
+    }
+
+    fn float_set_require_grad(tensor: F, require_grad: bool) -> F {
+        BurnAutodiff::<Wgsl, C>::float_set_require_grad(tensor, require_grad)
+    }
+
+    fn float_is_require_grad(tensor: &F) -> bool {
+        BurnAutodiff::<Wgsl, C>::float_is_require_grad(tensor)
+    }
+}
+
+impl<C: CheckpointStrategy> IntTensorOps<Self> for Autodiff<Wgsl, C> {
+    int_rows!(delegated_elementwise);
+    int_contract!(delegated);
+
+    fn int_into_float(tensor: I, dtype: FloatType) -> F {
+        Self::from_inner(Wgsl::int_into_float(tensor, dtype))
+    }
+
+    fn int_argtopk(tensor: I, dim: usize, k: usize) -> I {
+        Wgsl::int_argtopk(tensor, dim, k)
+    }
+
+    fn int_from_data(data: TensorData, device: &WgslDevice) -> I {
+        Wgsl::int_from_data(data, device)
+    }
+
+    fn int_random(
+        shape: Shape,
+        distribution: Distribution,
+        device: &WgslDevice,
+        dtype: IntType,
+    ) -> I {
+        Wgsl::int_random(shape, distribution, device, dtype)
+    }
+
+    async fn int_into_data(tensor: I) -> Result<TensorData, ExecutionError> {
+        Wgsl::int_into_data(tensor).await
+    }
+
+    fn int_device(tensor: &I) -> WgslDevice {
+        tensor.device()
+    }
+
+    fn int_to_device(tensor: I, device: &WgslDevice) -> I {
+        Wgsl::int_to_device(tensor, device)
+    }
+}
+
+impl<C: CheckpointStrategy> BoolTensorOps<Self> for Autodiff<Wgsl, C> {
+    bool_rows!(delegated_elementwise);
+    bool_contract!(delegated);
+
+    fn bool_into_float(tensor: B, dtype: FloatType) -> F {
+        Self::from_inner(Wgsl::bool_into_float(tensor, dtype))
+    }
+
+    fn bool_from_data(data: TensorData, device: &WgslDevice) -> B {
+        Wgsl::bool_from_data(data, device)
+    }
+
+    async fn bool_into_data(tensor: B) -> Result<TensorData, ExecutionError> {
+        Wgsl::bool_into_data(tensor).await
+    }
+
+    fn bool_device(tensor: &B) -> WgslDevice {
+        tensor.device()
+    }
+
+    fn bool_to_device(tensor: B, device: &WgslDevice) -> B {
+        Wgsl::bool_to_device(tensor, device)
+    }
+
+    async fn bool_argwhere(tensor: B, dtype: IntType) -> I {
+        Wgsl::bool_argwhere(tensor, dtype).await
+    }
+}
+
+impl<C: CheckpointStrategy> QTensorOps<Self> for Autodiff<Wgsl, C> {
+    quantized_contract!(delegated);
+
+    fn quantize(
+        tensor: F,
+        scheme: Scheme<'_>,
+        qparams: QuantizationParametersPrimitive<Self>,
+    ) -> Q {
+        let qparams = QuantizationParametersPrimitive { scales: qparams.scales.primitive };
+        Wgsl::quantize(tensor.primitive, scheme, qparams)
+    }
+
+    fn dequantize(tensor: Q, dtype: FloatType) -> F {
+        Self::from_inner(Wgsl::dequantize(tensor, dtype))
+    }
+
+    fn q_from_data(data: TensorData, device: &WgslDevice) -> Q {
+        Wgsl::q_from_data(data, device)
+    }
+
+    async fn q_into_data(tensor: Q) -> Result<TensorData, ExecutionError> {
+        Wgsl::q_into_data(tensor).await
+    }
+
+    fn q_device(tensor: &Q) -> WgslDevice {
+        tensor.device()
+    }
+
+    fn q_to_device(tensor: Q, device: &WgslDevice) -> Q {
+        Wgsl::q_to_device(tensor, device)
+    }
+}
+
+impl<C: CheckpointStrategy> ModuleOps<Self> for Autodiff<Wgsl, C> {
+    module_contract!(delegated);
+    // Burn composes these for other backends.
+    delegated! {
+        avg_pool1d(
+            x: F, kernel: Size, stride: Size, padding: Size, count_include_pad: Flag,
+            ceil_mode: Flag,
+        ) -> F;
+        adaptive_avg_pool1d(x: F, output_size: Size) -> F;
+        max_pool1d(
+            x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Flag,
+        ) -> F;
+    }
+
+    fn max_pool1d_with_indices(
+        x: F,
+        kernel: usize,
+        stride: usize,
+        padding: usize,
+        dilation: usize,
+        ceil_mode: bool,
+    ) -> MaxPool1dWithIndices<Self> {
+        let pooled = BurnAutodiff::<Wgsl, C>::max_pool1d_with_indices(
+            x, kernel, stride, padding, dilation, ceil_mode,
+        );
+        MaxPool1dWithIndices::new(pooled.output, pooled.indices)
+    }
+
+    fn max_pool2d_with_indices(
+        x: F,
+        kernel: Size2,
+        stride: Size2,
+        padding: Size2,
+        dilation: Size2,
+        ceil_mode: bool,
+    ) -> MaxPool2dWithIndices<Self> {
+        let pooled = BurnAutodiff::<Wgsl, C>::max_pool2d_with_indices(
+            x, kernel, stride, padding, dilation, ceil_mode,
+        );
+        MaxPool2dWithIndices::new(pooled.output, pooled.indices)
+    }
+
+    fn max_pool2d_with_indices_backward(
+        _x: F,
+        _kernel: Size2,
+        _stride: Size2,
+        _padding: Size2,
+        _dilation: Size2,
+        _ceil_mode: bool,
+        _output_grad: F,
+        _indices: I,
+    ) -> MaxPool2dBackward<Self> {
+        panic!("max_pool2d_with_indices_backward: a gradient has no gradient")
+    }
+
+    fn deform_conv2d_backward(
+        _x: F,
+        _offset: F,
+        _weight: F,
+        _mask: OptF,
+        _bias: OptF,
+        _output_grad: F,
+        _options: Deform,
+    ) -> DeformConv2dBackward<Self> {
+        panic!("deform_conv2d_backward: a gradient has no gradient")
+    }
+
+    fn has_ctc_loss_backward() -> bool {
+        true
+    }
+}
