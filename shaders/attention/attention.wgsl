@@ -7,6 +7,7 @@
 // [batch, heads, queries, keys]. All are read through their strides: a linear index into the scores may not
 // fit into 32 bits. out is packed.
 // BIASED: there is a softcap, a mask or a bias.
+// LOG_SUMS: log_sums[b, h, i] = ln(sum over j of e^score[b, h, i, j]), or inf if all keys are masked.
 //
 // The scores are never stored. Keys are processed in blocks of WORKGROUP_SIZE, and the running sums are
 // rescaled when a block raises the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for
@@ -74,6 +75,9 @@ struct Params {
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
 //#endif
 @group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
+//#if LOG_SUMS
+@group(0) @binding(auto) var<storage, read_write> log_sums: array<f32>;
+//#endif
 
 //#if !SUBGROUP
 // The invocations that compute the weights of a row from its scores.
@@ -104,6 +108,13 @@ fn score_of(product: f32, batch: u32, head: u32, row: u32, key: u32) -> f32 {
 //#endif
     return select(score, -inf(), causally_masked || key >= p.keys);
 }
+
+//#if LOG_SUMS
+// ln(e^maximum * sum).
+fn log_sum_of(maximum: f32, sum: f32) -> f32 {
+    return select(maximum + ln(sum), inf(), sum == 0.0);
+}
+//#endif
 
 //#if SUBGROUP
 // Reductions over the eight lanes. On software adapters, subgroupMax and subgroupAdd take longer to compile.
@@ -267,11 +278,23 @@ fn main(
 //#if !SUBGROUP
     partials[local_index] = row_sum;
     workgroupBarrier();
+//#if LOG_SUMS
+    if (softmax_index == 0u && col_block == 0u && row0 + softmax_row <= last_row) {
+        var sum = 0.0;
+        for (var j = 0u; j < SOFTMAX_SIZE; j++) { sum += partials[softmax_row * SOFTMAX_SIZE + j]; }
+        log_sums[matrix * p.queries + row0 + softmax_row] = log_sum_of(old_max, sum);
+    }
+//#endif
 //#endif
 //#repeat I ROWS_PER_TEAM
     {
 //#if SUBGROUP
         let sum = subgroup_sum(sums[I]);
+//#if LOG_SUMS
+        if (local_index == 0u && col_block == 0u) {
+            log_sums[matrix * p.queries + min(row0 + I, last_row)] = log_sum_of(maxima[I], sum);
+        }
+//#endif
 //#else
         var sum = 0.0;
         for (var j = 0u; j < SOFTMAX_SIZE; j++) { sum += partials[(team_row + I) * SOFTMAX_SIZE + j]; }

@@ -15,7 +15,7 @@ use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::{Distribution, ExecutionError, TensorData};
 
 use super::kinds::*;
-use super::{Autodiff, fft, norm, product, softmax, topk};
+use super::{Autodiff, attention, fft, norm, product, softmax, topk};
 use crate::backend::Wgsl;
 use crate::backend::activation::activation_contract;
 use crate::backend::boolean::bool_contract;
@@ -37,6 +37,7 @@ macro_rules! delegated {
     (@method softmax $($row:tt)*) => { delegated!(@own softmax softmax $($row)*); };
     (@method log_softmax $($row:tt)*) => { delegated!(@own softmax log_softmax $($row)*); };
     (@method layer_norm $($row:tt)*) => { delegated!(@own norm layer_norm $($row)*); };
+    (@method attention $($row:tt)*) => { delegated!(@own attention attention $($row)*); };
     (@method float_prod $($row:tt)*) => { delegated!(@own product float_prod $($row)*); };
     (@method float_prod_dim $($row:tt)*) => { delegated!(@own product float_prod_dim $($row)*); };
     (@method float_cumprod $($row:tt)*) => { delegated!(@own product float_cumprod $($row)*); };

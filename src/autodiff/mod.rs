@@ -5,6 +5,7 @@
 //! those that Burn composes from many small ops, does not differentiate, or differentiates wrongly:
 //! each computes its result with the backend and adds one node to the graph (`node.rs`).
 
+mod attention;
 mod delegate;
 mod fft;
 mod kinds;
@@ -50,6 +51,7 @@ use kinds::F;
 /// | ops | here | in Burn |
 /// |---|---|---|
 /// | `softmax`, `log_softmax`, `layer_norm` | a kernel each way | composed of 5 to 13 ops each way |
+/// | `attention` | kernels that store no scores | composed of 10 to 15 ops each way |
 /// | [`rms_norm`](Self::rms_norm) | a kernel each way | composed |
 /// | `prod`, `prod_dim` | exact for all numbers | NaN for zeros and negative numbers |
 /// | `cumprod` | exact for all numbers | NaN for zeros |

@@ -48,6 +48,29 @@ macro_rules! extension_contract {
             /// result.
             log_softmax_backward(output: F, output_grad: F, dim: Axis) -> F =
                 softmax::log_softmax_backward(output, output_grad, dim), else cpu;
+            /// Computes `attention`, and the logarithm of the sum of `e^score` of each query,
+            /// `[batch, heads, queries]`, which `attention_backward` needs. It is infinite for a
+            /// query whose keys are all masked.
+            attention_with_log_sums(
+                query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention,
+            ) -> FF = {
+                let options = attention_options(&options);
+                attention::attention_with_log_sums(query, key, value, mask, attn_bias, options)
+            }, else cpu;
+            /// Computes the gradients of `attention` with respect to `query`, `key` and `value`
+            /// from its arguments, the results of `attention_with_log_sums`, and the gradient of
+            /// the first. The memory that it needs on a GPU grows linearly with the numbers of
+            /// queries and keys.
+            attention_backward(
+                query: F, key: F, value: F, mask: OptB, attn_bias: OptF, output: F, log_sums: F,
+                output_grad: F, options: Attention,
+            ) -> FFF = {
+                let options = attention_options(&options);
+                let forward = attention_backward::Forward {
+                    query, key, value, mask, bias: attn_bias, out: output, log_sums,
+                };
+                attention_backward::attention_backward(forward, output_grad, options)
+            }, else cpu;
         }
     };
 }

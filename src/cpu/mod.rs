@@ -4,6 +4,7 @@
 //! A function with the name of a method of Burn's contract replaces burn-flex's method; the rows of
 //! the contract select it with `else cpu`.
 
+mod attention;
 mod conv;
 mod ctc;
 mod elementwise;
@@ -14,6 +15,7 @@ mod quantized;
 mod reduce;
 mod softmax;
 
+pub(crate) use attention::*;
 pub(crate) use conv::*;
 pub(crate) use ctc::*;
 pub(crate) use elementwise::*;

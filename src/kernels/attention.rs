@@ -46,7 +46,7 @@ params! {
 
 params! {
     /// The layout of a `[batch, heads, length, width]` operand, in vec4s.
-    struct OperandLayout {
+    pub(super) struct OperandLayout {
         offset: u32,
         batch_stride: i32,
         head_stride: i32,
@@ -56,7 +56,7 @@ params! {
 
 impl OperandLayout {
     /// Returns the layout of a tensor from [`in_vec4s`].
-    fn of(tensor: &Tensor) -> Self {
+    pub fn of(tensor: &Tensor) -> Self {
         let layout = tensor.layout();
         let [batch_stride, head_stride, row_stride] =
             [0, 1, 2].map(|axis| (layout.strides[axis] / 4) as i32);
@@ -76,23 +76,71 @@ struct AttentionKernel {
     cols: u32,
     /// Whether there is a softcap, a mask or a bias.
     biased: bool,
+    /// Whether the logarithms of the sums of weights are results too.
+    log_sums: bool,
 }
 
 impl Kernel for AttentionKernel {
     type Params = AttentionParams;
 
     fn variant(&self) -> Variant {
-        let Self { team, cols, biased } = *self;
+        let Self { team, cols, biased, log_sums } = *self;
         let teams = team.workgroup_size / team.size;
         Variant::new(&ATTENTION)
             .flag("SUBGROUP", team.subgroup)
             .flag("BIASED", biased)
+            .flag("LOG_SUMS", log_sums)
             .int("WORKGROUP_SIZE", team.workgroup_size)
             .int("ROWS", ROWS)
             .int("COLS", cols)
             .int("TEAM_SIZE", team.size)
             .int("ROWS_PER_TEAM", ROWS / teams)
     }
+}
+
+/// The sizes of the operands of attention.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub batch: usize,
+    pub heads: usize,
+    pub queries: usize,
+    pub keys: usize,
+    pub width: usize,
+    pub value_width: usize,
+}
+
+impl Sizes {
+    /// Returns the sizes, or an error if the shapes do not fit.
+    pub fn of(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Self> {
+        let [batch, heads, queries, width] = four_axes(query)?;
+        let [_, _, keys, _] = four_axes(key)?;
+        let [_, _, _, value_width] = four_axes(value)?;
+        if key.shape() != [batch, heads, keys, width] || width == 0 {
+            let rule = "queries and keys must have the same batch, heads and width, and a width above zero";
+            return Err(mismatch(query, key, rule));
+        }
+        if value.shape() != [batch, heads, keys, value_width] {
+            return Err(mismatch(query, value, "there must be one value per key"));
+        }
+        query.same_device(key)?;
+        query.same_device(value)?;
+        Ok(Self { batch, heads, queries, keys, width, value_width })
+    }
+
+    /// Returns the layout of a mask or bias for every score.
+    pub fn broadcast(&self, query: &Tensor, tensor: &Tensor) -> Result<Layout> {
+        query.same_device(tensor)?;
+        let layout = tensor.layout().expand(&[self.batch, self.heads, self.queries, self.keys]);
+        layout.ok_or_else(|| {
+            let rule = "a mask or bias must broadcast to [batch, heads, queries, keys]";
+            mismatch(query, tensor, rule)
+        })
+    }
+}
+
+/// Returns the error that an operand does not fit to the query.
+pub(super) fn mismatch(query: &Tensor, operand: &Tensor, rule: &'static str) -> Error {
+    Error::Shape { lhs: query.shape().to_vec(), rhs: operand.shape().to_vec(), rule }
 }
 
 /// Computes `softmax(query @ key^T) @ value` for `[batch, heads, queries, width]`,
@@ -112,38 +160,49 @@ pub fn attention(
     bias: Option<Tensor>,
     options: AttentionOptions,
 ) -> Result<Tensor> {
-    let mismatch = |rhs: &Tensor, rule| Error::Shape {
-        lhs: query.shape().to_vec(),
-        rhs: rhs.shape().to_vec(),
-        rule,
-    };
-    let ([batch, heads, queries, width], [_, _, keys, _]) = (sizes(&query)?, sizes(&key)?);
-    let [_, _, _, value_width] = sizes(&value)?;
-    if key.shape() != [batch, heads, keys, width] || width == 0 {
-        return Err(mismatch(
-            &key,
-            "queries and keys must have the same batch, heads and width, and a width above zero",
-        ));
-    }
-    if value.shape() != [batch, heads, keys, value_width] {
-        return Err(mismatch(&value, "there must be one value per key"));
-    }
-    let score_shape = [batch, heads, queries, keys];
-    let broadcast = |tensor: &Tensor| {
-        query.same_device(tensor)?;
-        let layout = tensor.layout().expand(&score_shape);
-        layout.ok_or_else(|| {
-            mismatch(tensor, "a mask or bias must broadcast to [batch, heads, queries, keys]")
-        })
-    };
-    query.same_device(&key)?;
-    query.same_device(&value)?;
+    compute(query, key, value, mask, bias, options, false).map(|(out, _)| out)
+}
+
+/// Computes [`attention`], and for its gradient the logarithm of the sum of `e^score` of each
+/// query, `[batch, heads, queries]`. It is infinite for a query whose keys are all hidden.
+///
+/// # Errors
+///
+/// As [`attention`].
+pub fn attention_with_log_sums(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Option<Tensor>,
+    bias: Option<Tensor>,
+    options: AttentionOptions,
+) -> Result<(Tensor, Tensor)> {
+    compute(query, key, value, mask, bias, options, true)
+}
+
+/// Computes attention. The second result is meaningful only with `log_sums`.
+fn compute(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Option<Tensor>,
+    bias: Option<Tensor>,
+    options: AttentionOptions,
+    log_sums: bool,
+) -> Result<(Tensor, Tensor)> {
+    let sizes = Sizes::of(&query, &key, &value)?;
+    let Sizes { batch, heads, queries, keys, width, .. } = sizes;
+    let broadcast = |tensor: &Tensor| sizes.broadcast(&query, tensor);
     let mask_layout = mask.as_ref().map(broadcast).transpose()?;
     let bias_layout = bias.as_ref().map(broadcast).transpose()?;
-
-    let shape = [batch, heads, queries, value_width];
-    if keys == 0 {
-        return create::full(query.runtime(), &shape, ScalarValue::Float(0.0), DType::F32);
+    let runtime = query.runtime().clone();
+    let shape = [batch, heads, queries, sizes.value_width];
+    let constant = |shape: &[usize], value: f32| {
+        create::full(&runtime, shape, ScalarValue::Float(value), DType::F32)
+    };
+    let sums_shape = [batch, heads, queries];
+    if keys == 0 || shape.contains(&0) {
+        return Ok((constant(&shape, 0.0)?, constant(&sums_shape, f32::INFINITY)?));
     }
     let scale = options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt());
     let (query, key, value) = (in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?);
@@ -155,19 +214,17 @@ pub fn attention(
         // The layout requires both bindings; a missing mask or bias is the query.
         inputs.extend([mask.as_ref().unwrap_or(&query), bias.as_ref().unwrap_or(&query)]);
     }
-    let runtime = query.runtime();
-    let out = Tensor::empty(runtime, &[batch, heads, queries, value_width * 4], DType::F32)?;
-    if out.is_empty() {
-        return create::full(runtime, &shape, ScalarValue::Float(0.0), DType::F32);
-    }
-    let (team, cols) = policy::attention_team(runtime, value_width);
+    let out = Tensor::empty(&runtime, &[batch, heads, queries, value_width * 4], DType::F32)?;
+    let sums = Tensor::empty(&runtime, &sums_shape, DType::F32)?;
+    let outputs = [&out, &sums];
+    let (team, cols) = policy::attention_team(&runtime, value_width);
     let row_blocks = div_up(queries, ROWS as usize);
     let col_blocks = div_up(value_width, (cols * team.size) as usize);
     let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
     Launch {
-        kernel: &AttentionKernel { team, cols, biased },
+        kernel: &AttentionKernel { team, cols, biased, log_sums },
         inputs: &inputs,
-        outputs: &[&out],
+        outputs: &outputs[..if log_sums { 2 } else { 1 }],
         params: &AttentionParams {
             heads: heads as u32,
             queries: queries as u32,
@@ -195,22 +252,22 @@ pub fn attention(
         work: 8 * (batch * heads * queries) as u64 * (keys * (width + value_width)) as u64,
     }
     .run()?;
-    views::narrow(out, 3, 0, shape[3])
+    Ok((views::narrow(out, 3, 0, shape[3])?, sums))
 }
 
 /// Returns the offset of a mask or bias; zero for `None`.
-fn broadcast_offset(layout: Option<&Layout>) -> u32 {
+pub(super) fn broadcast_offset(layout: Option<&Layout>) -> u32 {
     layout.map_or(0, |layout| layout.offset as u32)
 }
 
 /// Returns the strides of a mask or bias of four axes; zeros for `None`.
-fn broadcast_strides(layout: Option<&Layout>) -> [i32; 4] {
+pub(super) fn broadcast_strides(layout: Option<&Layout>) -> [i32; 4] {
     layout.map_or([0; 4], |layout| [0, 1, 2, 3].map(|axis| layout.strides[axis] as i32))
 }
 
 /// Returns the tensor with rows of whole vec4s, padded with zeros if necessary. Copies it only if
 /// its rows are not contiguous or not aligned to vec4s.
-fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
+pub(super) fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
     let Layout { strides, offset, shape } = tensor.layout();
     let aligned = |axis: usize| shape[axis] == 1 || strides[axis] % 4 == 0;
     let width = shape[3];
@@ -224,7 +281,7 @@ fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
 }
 
 /// Returns the sizes of a tensor of four axes.
-fn sizes(tensor: &Tensor) -> Result<[usize; 4]> {
+fn four_axes(tensor: &Tensor) -> Result<[usize; 4]> {
     tensor.shape().try_into().map_err(|_| Error::Shape {
         lhs: tensor.shape().to_vec(),
         rhs: vec![],
@@ -235,7 +292,8 @@ fn sizes(tensor: &Tensor) -> Result<[usize; 4]> {
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     variants_of(policy::all_attention_teams().flat_map(|(team, cols)| {
-        [false, true].map(|biased| AttentionKernel { team, cols, biased })
+        let kernel = |biased, log_sums| AttentionKernel { team, cols, biased, log_sums };
+        [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
     }))
 }
 
@@ -247,12 +305,19 @@ pub const CASES: &[Case] = {
     const NONE: Arg = Arg::Absent;
     /// The case of queries, keys and values of these shapes.
     macro_rules! packed {
-        ($queries:expr, $keys:expr, $values:expr, $mask:expr, $bias:expr, $options:expr) => {
+        ($($argument:expr),*) => { packed!(@"attention", $($argument),*) };
+        (
+            @$op:literal, $queries:expr, $keys:expr, $values:expr, $mask:expr, $bias:expr,
+            $options:expr
+        ) => {
             case(
-                "attention",
+                $op,
                 &[normal(&$queries), normal(&$keys), normal(&$values), $mask, $bias, $options],
             )
         };
+    }
+    macro_rules! log_sums {
+        ($($argument:expr),*) => { packed!(@"attention_with_log_sums", $($argument),*) };
     }
     &[
         packed!([2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 8], NONE, NONE, PLAIN),
@@ -293,6 +358,15 @@ pub const CASES: &[Case] = {
         packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, normal(&[1, 1, 9, 12]), PLAIN),
         packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 300], NONE, normal(&[1, 1, 9, 12]), PLAIN),
         packed!([2, 2, 0, 8], [2, 2, 9, 8], [2, 2, 9, 8], NONE, NONE, PLAIN),
+        log_sums!([1, 2, 19, 21], [1, 2, 70, 21], [1, 2, 70, 33], NONE, NONE, PLAIN),
+        log_sums!([1, 1, 9, 70], [1, 1, 130, 70], [1, 1, 130, 300], NONE, NONE, PLAIN),
+        log_sums!([1, 2, 20, 8], [1, 2, 9, 8], [1, 2, 9, 8], NONE, NONE, CAUSAL),
+        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 8], NONE, normal(&[1, 1, 9, 12]), ALL),
+        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, normal(&[1, 1, 9, 12]), ALL),
+        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, normal(&[1, 1, 9, 12]), ALL),
+        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 300], NONE, normal(&[1, 1, 9, 12]), ALL),
+        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, NONE, PLAIN),
+        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, NONE, PLAIN),
         // More queries and keys than burn-flex computes in one block.
         packed!([1, 1, 520, 16], [1, 1, 513, 16], [1, 1, 513, 16], NONE, NONE, ALL),
     ]

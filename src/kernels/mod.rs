@@ -32,6 +32,7 @@ macro_rules! families {
 families! {
     argwhere
     attention
+    attention_backward
     cast
     conv
     cross

@@ -1,0 +1,50 @@
+//! Attention.
+
+use burn_autodiff::Autodiff as BurnAutodiff;
+use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
+use burn_backend::ops::ModuleOps;
+
+use super::kinds::{Attention, B, F, OptB, OptF};
+use super::node::from_inputs;
+use crate::backend::{Wgsl, WgslTensor};
+
+/// What the gradient needs besides queries, keys and values.
+#[derive(Debug, Clone)]
+struct State {
+    mask: Option<B>,
+    bias: Option<WgslTensor>,
+    output: WgslTensor,
+    log_sums: WgslTensor,
+    options: Attention,
+}
+
+pub(super) fn attention<C: CheckpointStrategy>(
+    query: F,
+    key: F,
+    value: F,
+    mask: OptB,
+    attn_bias: OptF,
+    options: Attention,
+) -> F {
+    if attn_bias.as_ref().is_some_and(F::is_tracked) {
+        // The gradient of a bias is as large as the scores.
+        return BurnAutodiff::<Wgsl, C>::attention(query, key, value, mask, attn_bias, options);
+    }
+    let inputs = [query, key, value];
+    let [query, key, value] = inputs.each_ref().map(|input| input.primitive.clone());
+    let bias = attn_bias.map(|bias| bias.primitive);
+    let (output, log_sums) = Wgsl::attention_with_log_sums(
+        query,
+        key,
+        value,
+        mask.clone(),
+        bias.clone(),
+        options.clone(),
+    );
+    let state = State { mask, bias, output: output.clone(), log_sums, options };
+    from_inputs::<C, _, 3>(inputs, output, state, |[query, key, value], state, grad| {
+        let State { mask, bias, output, log_sums, options } = state;
+        Wgsl::attention_backward(query, key, value, mask, bias, output, log_sums, grad, options)
+            .into()
+    })
+}

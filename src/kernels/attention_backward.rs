@@ -1,0 +1,379 @@
+//! The gradients of attention with respect to queries, keys and values.
+
+use smallvec::SmallVec;
+
+use super::attention::{
+    OperandLayout, Sizes, broadcast_offset, broadcast_strides, in_vec4s, mismatch,
+};
+use super::common::cases::{Arg, Case, bools, case, normal, permuted};
+use super::common::launch::{Launch, div_up, variants_of};
+use super::common::options::AttentionOptions;
+use super::common::table::rows;
+use super::composed::{create, views};
+use super::elementwise::{self, ScalarValue};
+use super::reduce::{self, Reduction};
+use crate::params;
+use crate::runtime::{Kernel, Source, Variant};
+use crate::tensor::{DType, Result, Tensor};
+
+static ATTENTION_BACKWARD: Source = Source::new::<AttentionBackwardParams>(
+    "attention_backward",
+    include_str!("../../shaders/attention_backward/attention_backward.wgsl"),
+);
+
+params! {
+    struct AttentionBackwardParams {
+        heads: u32,
+        queries: u32,
+        keys: u32,
+        width: u32,
+        value_width: u32,
+        row_blocks: u32,
+        col_blocks: u32,
+        workgroups: u32,
+        scale: f32,
+        softcap: f32,
+        causal: u32,
+        has_bias: u32,
+        bias_offset: u32,
+        rows: u32,
+        pad0: u32,
+        pad1: u32,
+        q: OperandLayout,
+        k: OperandLayout,
+        v: OperandLayout,
+        g: OperandLayout,
+        bias_strides: [i32; 4],
+    }
+}
+
+/// Rows that a workgroup computes, and the size of the blocks of rows that it goes over.
+const TILE: usize = 32;
+/// An invocation computes the scores of this many rows and others: a vec4.
+const SIDE: u32 = 4;
+/// Invocations of a workgroup.
+const WORKGROUP_SIZE: u32 = 64;
+/// The choices of [`AttentionBackwardKernel::team_size`].
+const TEAM_SIZES: [u32; 2] = [8, 16];
+
+/// The kernel of the gradients.
+#[derive(Debug, Clone, Copy, Hash)]
+struct AttentionBackwardKernel {
+    /// Whether it computes the gradients of keys and values, not of queries.
+    keys: bool,
+    /// Whether there is a softcap or a bias.
+    biased: bool,
+    /// The invocations that compute the columns of a row, a vec4 each.
+    team_size: u32,
+}
+
+impl Kernel for AttentionBackwardKernel {
+    type Params = AttentionBackwardParams;
+
+    fn variant(&self) -> Variant {
+        let Self { keys, biased, team_size } = *self;
+        Variant::new(&ATTENTION_BACKWARD)
+            .flag("KEYS", keys)
+            .flag("BIASED", biased)
+            .int("WORKGROUP_SIZE", WORKGROUP_SIZE)
+            .int("TILE", TILE as u32)
+            .int("SIDE", SIDE)
+            .int("TEAM_SIZE", team_size)
+            .int("VEC4S", TILE as u32 * team_size / WORKGROUP_SIZE / 4)
+    }
+}
+
+/// What [`attention`](super::attention::attention) was computed from, and its results.
+pub struct Forward {
+    /// `[batch, heads, queries, width]`.
+    pub query: Tensor,
+    /// `[batch, heads, keys, width]`.
+    pub key: Tensor,
+    /// `[batch, heads, keys, value width]`.
+    pub value: Tensor,
+    /// Booleans that broadcast to `[batch, heads, queries, keys]`.
+    pub mask: Option<Tensor>,
+    /// Broadcasts to `[batch, heads, queries, keys]`.
+    pub bias: Option<Tensor>,
+    /// `[batch, heads, queries, value width]`.
+    pub out: Tensor,
+    /// `[batch, heads, queries]`.
+    pub log_sums: Tensor,
+}
+
+/// Computes the gradients of attention with respect to query, key and value from the gradient of its
+/// result. The memory that it needs grows linearly with the numbers of queries and keys.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit or the memory is not available.
+pub fn attention_backward(
+    forward: Forward,
+    grad: Tensor,
+    options: AttentionOptions,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let Forward { query, key, value, mask, bias, out, log_sums } = forward;
+    let sizes = Sizes::of(&query, &key, &value)?;
+    let Sizes { batch, heads, queries, keys, width, value_width } = sizes;
+    let rule = "a result and its gradient must be [batch, heads, queries, value width]";
+    for result in [&out, &grad] {
+        query.same_device(result)?;
+        if result.shape() != [batch, heads, queries, value_width] {
+            return Err(mismatch(&query, result, rule));
+        }
+    }
+    query.same_device(&log_sums)?;
+    if log_sums.shape() != [batch, heads, queries] {
+        return Err(mismatch(&query, &log_sums, "there must be one sum per query"));
+    }
+    let runtime = query.runtime().clone();
+    if keys == 0 || queries == 0 || batch * heads * value_width == 0 {
+        let zeros = |tensor: &Tensor| {
+            create::full(&runtime, tensor.shape(), ScalarValue::Float(0.0), DType::F32)
+        };
+        return Ok((zeros(&query)?, zeros(&key)?, zeros(&value)?));
+    }
+    let bias = hidden_by(mask, bias)?;
+    let bias_layout = bias.as_ref().map(|bias| sizes.broadcast(&query, bias)).transpose()?;
+
+    let products = elementwise::binary(&rows::float_mul, out, grad.clone())?;
+    let means = reduce::dim(Reduction::Sum, products, 3)?;
+    let flat = [1, batch * heads * queries];
+    let stats = [log_sums, means].map(|tensor| views::reshape(tensor, &flat));
+    let stats = views::cat(stats.into_iter().collect::<Result<_>>()?, 0)?;
+    let (query, key, value) = (in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?);
+    let grad = in_vec4s(grad)?;
+    let mut inputs: SmallVec<[&Tensor; 6]> =
+        SmallVec::from_slice(&[&query, &key, &value, &grad, &stats]);
+    let biased = options.softcap.is_some() || bias.is_some();
+    if biased {
+        // The layout requires a binding.
+        inputs.push(bias.as_ref().unwrap_or(&stats));
+    }
+    let vec4s = key.shape()[3] / 4;
+    let value_vec4s = value.shape()[3] / 4;
+    let shared = AttentionBackwardParams {
+        heads: heads as u32,
+        queries: queries as u32,
+        keys: keys as u32,
+        width: vec4s as u32,
+        value_width: value_vec4s as u32,
+        row_blocks: 0,
+        col_blocks: 0,
+        workgroups: 0,
+        scale: options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt()),
+        softcap: options.softcap.unwrap_or(0.0),
+        causal: u32::from(options.causal),
+        has_bias: u32::from(bias.is_some()),
+        bias_offset: broadcast_offset(bias_layout.as_ref()),
+        rows: (batch * heads * queries) as u32,
+        pad0: 0,
+        pad1: 0,
+        q: OperandLayout::of(&query),
+        k: OperandLayout::of(&key),
+        v: OperandLayout::of(&value),
+        g: OperandLayout::of(&grad),
+        bias_strides: broadcast_strides(bias_layout.as_ref()),
+    };
+    let run = |of_keys: bool, rows: usize, cols: usize, outputs: &[&Tensor]| {
+        let team_size = if cols <= 8 { 8 } else { 16 };
+        let row_blocks = div_up(rows, TILE);
+        let col_blocks = div_up(cols, team_size as usize);
+        let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
+        Launch {
+            kernel: &AttentionBackwardKernel { keys: of_keys, biased, team_size },
+            inputs: &inputs,
+            outputs,
+            params: &AttentionBackwardParams {
+                row_blocks: row_blocks as u32,
+                col_blocks: col_blocks as u32,
+                workgroups: workgroups as u32,
+                ..shared
+            },
+            workgroups,
+            work: 16 * (batch * heads * queries) as u64 * (keys * (vec4s + value_vec4s)) as u64,
+        }
+        .run()
+    };
+    let gradient_of = |tensor: &Tensor| Tensor::empty(&runtime, tensor.shape(), DType::F32);
+    let grads = (gradient_of(&query)?, gradient_of(&key)?, gradient_of(&value)?);
+    run(false, queries, vec4s, &[&grads.0])?;
+    run(true, keys, vec4s.max(value_vec4s), &[&grads.1, &grads.2])?;
+    Ok((
+        views::narrow(grads.0, 3, 0, width)?,
+        views::narrow(grads.1, 3, 0, width)?,
+        views::narrow(grads.2, 3, 0, value_width)?,
+    ))
+}
+
+/// Returns the bias, with -inf where the mask hides a key.
+fn hidden_by(mask: Option<Tensor>, bias: Option<Tensor>) -> Result<Option<Tensor>> {
+    let Some(mask) = mask else { return Ok(bias) };
+    let visible = match bias {
+        Some(bias) => bias,
+        None => create::full(mask.runtime(), &[1; 4], ScalarValue::Float(0.0), DType::F32)?,
+    };
+    elementwise::mask_fill(visible, mask, ScalarValue::Float(f32::NEG_INFINITY)).map(Some)
+}
+
+/// Returns every variant that the family can dispatch.
+pub fn variants() -> Vec<Variant> {
+    let mut kernels = Vec::new();
+    for team_size in TEAM_SIZES {
+        for keys in [false, true] {
+            for biased in [false, true] {
+                kernels.push(AttentionBackwardKernel { keys, biased, team_size });
+            }
+        }
+    }
+    variants_of(kernels)
+}
+
+/// The cases that the family must pass.
+pub const CASES: &[Case] = {
+    const PLAIN: Arg = Arg::Attention(None, None, false);
+    const CAUSAL: Arg = Arg::Attention(None, None, true);
+    const ALL: Arg = Arg::Attention(Some(0.3), Some(2.0), true);
+    const NONE: Arg = Arg::Absent;
+    /// The case of queries, keys, values, results and sums of these shapes.
+    macro_rules! packed {
+        (
+            $queries:expr, $keys:expr, $values:expr, $out:expr, $sums:expr, $mask:expr, $bias:expr,
+            $options:expr
+        ) => {
+            case(
+                "attention_backward",
+                &[
+                    normal(&$queries),
+                    normal(&$keys),
+                    normal(&$values),
+                    $mask,
+                    $bias,
+                    normal(&$out),
+                    normal(&$sums),
+                    normal(&$out),
+                    $options,
+                ],
+            )
+        };
+    }
+    &[
+        packed!(
+            [2, 3, 5, 8],
+            [2, 3, 7, 8],
+            [2, 3, 7, 8],
+            [2, 3, 5, 8],
+            [2, 3, 5],
+            NONE,
+            NONE,
+            PLAIN
+        ),
+        // Widths that are not multiples of four; values wider and narrower than keys.
+        packed!(
+            [1, 2, 1, 3],
+            [1, 2, 1, 3],
+            [1, 2, 1, 1],
+            [1, 2, 1, 1],
+            [1, 2, 1],
+            NONE,
+            NONE,
+            PLAIN
+        ),
+        packed!(
+            [1, 2, 35, 21],
+            [1, 2, 70, 21],
+            [1, 2, 70, 33],
+            [1, 2, 35, 33],
+            [1, 2, 35],
+            NONE,
+            NONE,
+            PLAIN
+        ),
+        packed!(
+            [1, 1, 9, 70],
+            [1, 1, 40, 70],
+            [1, 1, 40, 130],
+            [1, 1, 9, 130],
+            [1, 1, 9],
+            NONE,
+            NONE,
+            PLAIN
+        ),
+        // The layout of a transformer: heads next to the width in memory.
+        case(
+            "attention_backward",
+            &[
+                permuted(&[2, 9, 3, 16], &[0, 2, 1, 3]),
+                permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]),
+                permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]),
+                NONE,
+                NONE,
+                normal(&[2, 3, 9, 16]),
+                normal(&[2, 3, 9]),
+                permuted(&[2, 9, 3, 16], &[0, 2, 1, 3]),
+                CAUSAL,
+            ],
+        ),
+        packed!(
+            [1, 2, 70, 8],
+            [1, 2, 70, 8],
+            [1, 2, 70, 8],
+            [1, 2, 70, 8],
+            [1, 2, 70],
+            NONE,
+            NONE,
+            CAUSAL
+        ),
+        // More queries than keys, and more keys than queries.
+        packed!(
+            [1, 2, 40, 8],
+            [1, 2, 9, 8],
+            [1, 2, 9, 8],
+            [1, 2, 40, 8],
+            [1, 2, 40],
+            NONE,
+            NONE,
+            CAUSAL
+        ),
+        packed!(
+            [1, 2, 9, 8],
+            [1, 2, 40, 8],
+            [1, 2, 40, 8],
+            [1, 2, 9, 8],
+            [1, 2, 9],
+            NONE,
+            NONE,
+            CAUSAL
+        ),
+        packed!(
+            [2, 2, 9, 8],
+            [2, 2, 12, 8],
+            [2, 2, 12, 8],
+            [2, 2, 9, 8],
+            [2, 2, 9],
+            bools(&[2, 2, 9, 12]),
+            NONE,
+            PLAIN
+        ),
+        packed!(
+            [2, 2, 9, 8],
+            [2, 2, 12, 8],
+            [2, 2, 12, 40],
+            [2, 2, 9, 40],
+            [2, 2, 9],
+            bools(&[1, 1, 9, 12]),
+            permuted(&[12, 1, 2, 1], &[3, 2, 1, 0]),
+            ALL
+        ),
+        packed!(
+            [2, 2, 0, 8],
+            [2, 2, 9, 8],
+            [2, 2, 9, 8],
+            [2, 2, 0, 8],
+            [2, 2, 0],
+            NONE,
+            NONE,
+            PLAIN
+        ),
+    ]
+};
