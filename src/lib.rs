@@ -2,9 +2,8 @@
 //! Metal, DX12 and WebGPU. Without a GPU, the same program runs on the CPU.
 //!
 //! ```
-//! use burn::backend::Autodiff;
-//! use burn::tensor::Tensor;
-//! use burn_wgsl::{Wgsl, WgslDevice};
+//! //! use burn::tensor::Tensor;
+//! use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 //!
 //! type B = Autodiff<Wgsl>;
 //!

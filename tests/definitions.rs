@@ -4,14 +4,13 @@ mod common;
 
 use std::panic::AssertUnwindSafe;
 
-use burn::backend::Autodiff;
 use burn::tensor::module;
 use burn::tensor::ops::{
     ConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
 };
 use burn::tensor::{Distribution, Tensor, TensorData, TensorPrimitive};
 use burn_backend::ops::ModuleOps;
-use burn_wgsl::{Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 use common::{Tolerance, assert_close, devices, gpus, panic_message};
 
 const CLOSE: Tolerance = Tolerance { relative: 2e-5, absolute: 2e-5 };

@@ -5,7 +5,6 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use burn::backend::Autodiff;
 use burn::module::AutodiffModule;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLoss;
@@ -15,12 +14,13 @@ use burn::nn::transformer::{
 };
 use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
-use burn::tensor::activation::relu;
+use burn::tensor::activation::{log_softmax, relu, softmax};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Distribution, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Distribution, FloatDType, Int, Tensor, TensorData, TensorPrimitive};
+use burn_backend::ops::ModuleOps;
 use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::{Event, Observer, Runtime};
-use burn_wgsl::{Wgsl, WgslDevice, set_fusion};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, set_fusion};
 use common::Tolerance;
 
 type B = Autodiff<Wgsl>;
@@ -143,9 +143,9 @@ struct Example {
 }
 
 const EXAMPLES: [Example; 3] = [
-    Example { name: "MLP", step: mlp, limit: 30 },
-    Example { name: "CNN", step: cnn, limit: 65 },
-    Example { name: "transformer", step: transformer, limit: 200 },
+    Example { name: "MLP", step: mlp, limit: 25 },
+    Example { name: "CNN", step: cnn, limit: 60 },
+    Example { name: "transformer", step: transformer, limit: 120 },
 ];
 
 #[test]
@@ -172,6 +172,50 @@ fn a_training_step_launches_few_kernels() {
             let optimizer: usize =
                 optimizer.filter(|(k, _)| k.contains("sqrt")).map(|(_, count)| count).sum();
             assert!((2..=4).contains(&optimizer), "{name}: {launches:#?}");
+        }
+    }
+}
+
+/// Softmax and norms have a kernel each way, and norms another one for the sums of the gradients of
+/// parameters.
+#[test]
+fn softmax_and_norms_have_a_kernel_each_way() {
+    type Op = fn(Tensor<B, 2>, Tensor<B, 1>) -> Tensor<B, 2>;
+    const OPS: [(&str, usize, Op); 3] = [
+        ("softmax", 1, |x, _| softmax(x, 1)),
+        ("log_softmax", 1, |x, _| log_softmax(x, 1)),
+        ("layer_norm", 2, |x, gamma| {
+            let beta = gamma.clone().into_primitive().tensor();
+            let [x, gamma] = [x.into_primitive().tensor(), gamma.into_primitive().tensor()];
+            let y = B::layer_norm(x, gamma, Some(beta), 1e-5);
+            Tensor::from_primitive(TensorPrimitive::Float(y))
+        }),
+    ];
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let x = random::<2>([512, 64], &device).require_grad();
+        let gamma = Tensor::<B, 1>::ones([64], &device).require_grad();
+        let weights = random::<2>([512, 64], &device).inner();
+        for (name, backward_limit, op) in OPS {
+            let mut y = None;
+            let forward = launches(&runtime, &device, || y = Some(op(x.clone(), gamma.clone())));
+            assert_eq!(forward.values().sum::<usize>(), 1, "{name}: {forward:#?}");
+            let y = y.expect("the op has run");
+            // The product makes the gradient of the result; the sum would be a launch.
+            let y = y * Tensor::from_inner(weights.clone());
+            let mut gradients = None;
+            let backward = launches(&runtime, &device, || {
+                let all = y.backward();
+                gradients = Some((x.grad(&all), gamma.grad(&all)));
+            });
+            let gradients_of_ops: usize = backward
+                .iter()
+                .filter(|(kernel, _)| !kernel.starts_with("fused"))
+                .map(|(_, count)| count)
+                .sum();
+            assert!(gradients_of_ops <= backward_limit, "{name}: {backward:#?}");
+            assert!(gradients.is_some_and(|(of_x, _)| of_x.is_some()), "{name}");
         }
     }
 }

@@ -5,11 +5,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers in `src/`, lowest first. A layer uses itself and lower layers.
-const LAYERS: [&str; 6] = ["device", "runtime", "tensor", "kernels", "cpu", "backend"];
+const LAYERS: [&str; 7] = ["device", "runtime", "tensor", "kernels", "cpu", "backend", "autodiff"];
 /// Groups of crates, and the layers that may use them.
-const CRATES: [(&[&str], &[&str]); 2] = [
+const CRATES: [(&[&str], &[&str]); 3] = [
     (&["wgpu"], &["device", "runtime"]),
-    (&["burn_backend", "burn_flex", "burn_ir", "burn_std"], &["cpu", "backend"]),
+    (&["burn_backend", "burn_flex", "burn_ir", "burn_std"], &["cpu", "backend", "autodiff"]),
+    (&["burn_autodiff"], &["autodiff"]),
 ];
 
 #[test]

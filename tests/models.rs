@@ -51,7 +51,7 @@ fn check_training<E: Example>(ratio: f32) {
     let tolerance = Tolerance { relative: 0.01, absolute: 0.0 };
     for device in devices() {
         let before = burn_wgsl::fallbacks();
-        let curves = run::<E, Autodiff<Wgsl>>(&weights, &device);
+        let curves = run::<E, burn_wgsl::Autodiff<Wgsl>>(&weights, &device);
         assert_eq!(before, burn_wgsl::fallbacks(), "an op on {device} fell back to the CPU");
         for ((name, values), (_, expected)) in curves.iter().zip(&expected) {
             assert_eq!((values.len(), expected.len()), (STEPS, STEPS));

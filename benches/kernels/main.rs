@@ -19,6 +19,7 @@ mod elementwise;
 mod fft;
 mod gather;
 mod gather_nd;
+mod gradients;
 mod grid_sample;
 mod interpolate;
 mod matmul;
@@ -64,6 +65,7 @@ criterion_group! {
         fft::benches,
         gather::benches,
         gather_nd::benches,
+        gradients::benches,
         grid_sample::benches,
         interpolate::benches,
         matmul::benches,

@@ -14,7 +14,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, bail};
-use burn::backend::Autodiff;
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::InMemDataset;
 use burn::optim::AdamConfig;
@@ -23,7 +22,7 @@ use burn::tensor::backend::Backend;
 use burn::train::metric::{AccuracyMetric, LossMetric};
 use burn::train::{Learner, SupervisedTraining};
 use burn_wgsl::device::set_quiet;
-use burn_wgsl::{Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 use clap::Parser;
 use digits::data::Dataset;
 use digits::model::Model;

@@ -11,21 +11,23 @@
 // BIASED: there is a softcap or a bias.
 //
 // The weights are not stored: both kernels compute them again. (T. Dao et al., FlashAttention, 2022.)
-// A workgroup computes TILE rows of q_grad, or with KEYS of k_grad and v_grad: its own rows. It goes over the other
-// rows, the keys or with KEYS the queries, in blocks of TILE. In each block, an invocation first computes d and
-// weight of SIDE own and SIDE other rows. Then it adds to one vec4 column of 4 * VEC4S own rows. That takes d and
-// weight of all invocations, which are exchanged through workgroup memory.
+// A workgroup computes ROWS rows of q_grad, or with KEYS of k_grad and v_grad: its own rows. It goes over the other
+// rows, the keys or with KEYS the queries, in blocks of WORKGROUP_SIZE. In each block, an invocation first computes d
+// and weight of one other row with every own row. Then it adds to COLS vec4 columns of the own rows of its team. That
+// takes d and weight of all invocations, which are exchanged through workgroup memory.
 //#include "lib/grid"
 
 const WORKGROUP_SIZE: u32 = 64u;
-const TILE: u32 = 32u;
-const SIDE: u32 = 4u;
-// The invocations that compute the others of a block: TILE / SIDE.
-const LANES: u32 = 8u;
+// A multiple of four for each team.
+const ROWS: u32 = 16u;
+// ROWS / 4.
+const ROW_VEC4S: u32 = 4u;
+// Vec4 columns per invocation.
+const COLS: u32 = 1u;
 // The invocations that cover the columns of a row.
 const TEAM_SIZE: u32 = 16u;
-// TILE * TEAM_SIZE / WORKGROUP_SIZE / 4.
-const VEC4S: u32 = 2u;
+// The own rows of a team, in vec4s of rows: ROWS / (WORKGROUP_SIZE / TEAM_SIZE) / 4.
+const VEC4S: u32 = 1u;
 
 // The layout of an operand, in vec4s.
 struct OperandLayout {
@@ -42,7 +44,7 @@ struct Params {
     // Vec4s of a key, and of a value.
     width: u32,
     value_width: u32,
-    // Blocks of TILE own rows, and of TEAM_SIZE vec4 columns.
+    // Blocks of ROWS own rows, and of COLS * TEAM_SIZE vec4 columns.
     row_blocks: u32,
     col_blocks: u32,
     workgroups: u32,
@@ -82,12 +84,12 @@ struct Params {
 @group(0) @binding(auto) var<storage, read_write> q_grad: array<vec4<f32>>;
 //#endif
 
-// d of a block, four own rows in a vec4: [TILE others, TILE / 4]. Rows are padded so that invocations that store
-// neighbouring rows use different banks.
-const PITCH: u32 = TILE / 4u + 1u;
-var<workgroup> d_of_block: array<vec4<f32>, TILE * PITCH>;
+// d of a block, four own rows in a vec4: [WORKGROUP_SIZE, ROW_VEC4S]. Rows are padded so that neighbouring invocations
+// store to different banks.
+const PITCH: u32 = ROW_VEC4S + 1u;
+var<workgroup> d_of_block: array<vec4<f32>, WORKGROUP_SIZE * PITCH>;
 //#if KEYS
-var<workgroup> weights_of_block: array<vec4<f32>, TILE * PITCH>;
+var<workgroup> weights_of_block: array<vec4<f32>, WORKGROUP_SIZE * PITCH>;
 //#endif
 
 // The operands: a row, and the row of values or gradients beside it.
@@ -169,7 +171,7 @@ fn main(
     let index = group_index(group, groups);
     if (index >= p.workgroups) { return; }
     let col_block = index % p.col_blocks;
-    let row0 = index / p.col_blocks % p.row_blocks * TILE;
+    let row0 = index / p.col_blocks % p.row_blocks * ROWS;
     let matrix = index / p.col_blocks / p.row_blocks;
     let batch = matrix / p.heads;
     let head = matrix % p.heads;
@@ -195,137 +197,121 @@ fn main(
     let other_strides = k_strides;
     var end = p.keys;
     if (p.causal == 1u) {
-        let end_plus_queries = min(row0 + TILE, p.queries) + p.keys;
+        let end_plus_queries = min(row0 + ROWS, p.queries) + p.keys;
         end = min(end, select(0u, end_plus_queries - p.queries, end_plus_queries > p.queries));
     }
 //#endif
-    // The own rows for which this invocation computes d, which are neighbours, and the first of its others, which
-    // are LANES apart. Rows past the edge repeat the last one, with weight zero.
-    let score_row = local_index / LANES * SIDE;
-    let lane = local_index % LANES;
-    var own_rows: array<vec2<u32>, SIDE>;
-    var query_stats: array<vec2<f32>, SIDE>;
-//#repeat I SIDE
-    own_rows[I] = own_starts + min(row0 + score_row + I, rows - 1u) * own_strides;
+    // Rows past the edge repeat the last one. Their weights are zero, or they are not stored.
+    var own_rows: array<vec2<u32>, ROWS>;
+//#repeat I ROWS
+    own_rows[I] = own_starts + min(row0 + I, rows - 1u) * own_strides;
+//#end
 //#if !KEYS
-    query_stats[I] = stats_of(matrix, row0 + score_row + I);
-//#endif
+    var query_stats: array<vec2<f32>, ROWS>;
+//#repeat I ROWS
+    query_stats[I] = stats_of(matrix, row0 + I);
 //#end
-    // The column of this invocation, and the first vec4 of its own rows.
-    let col = col_block * TEAM_SIZE + local_index % TEAM_SIZE;
+//#endif
+    // The columns of this invocation, and the first own row of its team, in vec4s.
+    let first_col = col_block * COLS * TEAM_SIZE + local_index % TEAM_SIZE;
     let team_vec4 = local_index / TEAM_SIZE * VEC4S;
-    var acc: array<vec4<f32>, 4u * VEC4S>;
+    var acc: array<vec4<f32>, 4u * VEC4S * COLS>;
 //#if KEYS
-    var value_acc: array<vec4<f32>, 4u * VEC4S>;
+    var value_acc: array<vec4<f32>, 4u * VEC4S * COLS>;
 //#endif
-    for (var other0 = first; other0 < end; other0 += TILE) {
-        var other_rows: array<vec2<u32>, SIDE>;
-//#repeat J SIDE
-        other_rows[J] = other_starts + min(other0 + lane + J * LANES, end - 1u) * other_strides;
-//#if KEYS
-        query_stats[J] = stats_of(matrix, other0 + lane + J * LANES);
-//#endif
-//#end
-        var products: array<f32, SIDE * SIDE>;
-        var value_products: array<f32, SIDE * SIDE>;
+    for (var other0 = first; other0 < end; other0 += WORKGROUP_SIZE) {
+        let this_other = other0 + local_index;
+        let other_row = other_starts + min(this_other, end - 1u) * other_strides;
+        var products: array<f32, ROWS>;
+        var value_products: array<f32, ROWS>;
         for (var e = 0u; e < p.width; e++) {
-            var a: array<vec4<f32>, SIDE>;
-            var b: array<vec4<f32>, SIDE>;
-//#repeat I SIDE
-            a[I] = own(own_rows[I].x + e);
-            b[I] = other(other_rows[I].x + e);
-//#end
-//#repeat I SIDE
-//#repeat J SIDE
-            products[I * SIDE + J] += dot(a[I], b[J]);
-//#end
+            let x = other(other_row.x + e);
+//#repeat I ROWS
+            products[I] += dot(own(own_rows[I].x + e), x);
 //#end
         }
         for (var e = 0u; e < p.value_width; e++) {
-            var a: array<vec4<f32>, SIDE>;
-            var b: array<vec4<f32>, SIDE>;
-//#repeat I SIDE
-            a[I] = own_value(own_rows[I].y + e);
-            b[I] = other_value(other_rows[I].y + e);
-//#end
-//#repeat I SIDE
-//#repeat J SIDE
-            value_products[I * SIDE + J] += dot(a[I], b[J]);
-//#end
+            let x = other_value(other_row.y + e);
+//#repeat I ROWS
+            value_products[I] += dot(own_value(own_rows[I].y + e), x);
 //#end
         }
+//#if KEYS
+        let of_query = stats_of(matrix, this_other);
+//#endif
+//#if KEYS
+        var weights: array<f32, ROWS>;
+//#endif
+//#repeat I ROWS
+        {
+//#if KEYS
+            let both = weigh(products[I], value_products[I], of_query, batch, head, this_other, row0 + I);
+            weights[I] = both.y;
+//#else
+            let both = weigh(products[I], value_products[I], query_stats[I], batch, head, row0 + I, this_other);
+//#endif
+            products[I] = both.x;
+        }
+//#end
         // Those of the previous block may still be read.
         workgroupBarrier();
-//#repeat J SIDE
-        {
-            var d: vec4<f32>;
-            var weight: vec4<f32>;
-//#repeat I SIDE
-            {
+//#repeat H ROW_VEC4S
+        d_of_block[local_index * PITCH + H] =
+            vec4<f32>(products[H * 4u], products[H * 4u + 1u], products[H * 4u + 2u], products[H * 4u + 3u]);
 //#if KEYS
-                let of_query = query_stats[J];
-                let query = other0 + lane + J * LANES;
-                let key = row0 + score_row + I;
-//#else
-                let of_query = query_stats[I];
-                let query = row0 + score_row + I;
-                let key = other0 + lane + J * LANES;
+        weights_of_block[local_index * PITCH + H] =
+            vec4<f32>(weights[H * 4u], weights[H * 4u + 1u], weights[H * 4u + 2u], weights[H * 4u + 3u]);
 //#endif
-                let both = weigh(
-                    products[I * SIDE + J], value_products[I * SIDE + J], of_query, batch, head, query, key,
-                );
-                d[I] = both.x;
-                weight[I] = both.y;
-            }
-//#end
-            let place = (lane + J * LANES) * PITCH + score_row / 4u;
-            d_of_block[place] = d;
-//#if KEYS
-            weights_of_block[place] = weight;
-//#endif
-        }
 //#end
         workgroupBarrier();
-        let others = min(TILE, end - other0);
-        let x_start = other_starts.x + min(col, p.width - 1u);
-//#if KEYS
-        let y_start = other_starts.y + min(col, p.value_width - 1u);
-//#endif
+        let others = min(WORKGROUP_SIZE, end - other0);
         for (var j = 0u; j < others; j++) {
-            let x = other(x_start + (other0 + j) * other_strides.x);
+            let starts = other_starts + (other0 + j) * other_strides;
+            var x: array<vec4<f32>, COLS>;
+//#repeat C COLS
+            x[C] = other(starts.x + min(first_col + C * TEAM_SIZE, p.width - 1u));
+//#end
 //#if KEYS
-            let y = other_value(y_start + (other0 + j) * other_strides.y);
+            var y: array<vec4<f32>, COLS>;
+//#repeat C COLS
+            y[C] = other_value(starts.y + min(first_col + C * TEAM_SIZE, p.value_width - 1u));
+//#end
 //#endif
 //#repeat H VEC4S
             {
                 let d = d_of_block[j * PITCH + team_vec4 + H];
-                acc[H * 4u] += d.x * x;
-                acc[H * 4u + 1u] += d.y * x;
-                acc[H * 4u + 2u] += d.z * x;
-                acc[H * 4u + 3u] += d.w * x;
 //#if KEYS
                 let weight = weights_of_block[j * PITCH + team_vec4 + H];
-                value_acc[H * 4u] += weight.x * y;
-                value_acc[H * 4u + 1u] += weight.y * y;
-                value_acc[H * 4u + 2u] += weight.z * y;
-                value_acc[H * 4u + 3u] += weight.w * y;
 //#endif
+//#repeat I 4
+//#repeat C COLS
+                acc[(H * 4u + I) * COLS + C] += d[I] * x[C];
+//#if KEYS
+                value_acc[(H * 4u + I) * COLS + C] += weight[I] * y[C];
+//#endif
+//#end
+//#end
             }
 //#end
         }
     }
 //#repeat H VEC4S
-//#repeat I SIDE
+//#repeat I 4
     {
         let row = row0 + (team_vec4 + H) * 4u + I;
         if (row < rows) {
             let i = matrix * rows + row;
+//#repeat C COLS
+            {
+                let col = first_col + C * TEAM_SIZE;
 //#if KEYS
-            if (col < p.width) { k_grad[i * p.width + col] = acc[H * 4u + I]; }
-            if (col < p.value_width) { v_grad[i * p.value_width + col] = value_acc[H * 4u + I]; }
+                if (col < p.width) { k_grad[i * p.width + col] = acc[(H * 4u + I) * COLS + C]; }
+                if (col < p.value_width) { v_grad[i * p.value_width + col] = value_acc[(H * 4u + I) * COLS + C]; }
 //#else
-            if (col < p.width) { q_grad[i * p.width + col] = acc[H * 4u + I]; }
+                if (col < p.width) { q_grad[i * p.width + col] = acc[(H * 4u + I) * COLS + C]; }
 //#endif
+            }
+//#end
         }
     }
 //#end

@@ -33,14 +33,8 @@ pub(super) fn attention<C: CheckpointStrategy>(
     let inputs = [query, key, value];
     let [query, key, value] = inputs.each_ref().map(|input| input.primitive.clone());
     let bias = attn_bias.map(|bias| bias.primitive);
-    let (output, log_sums) = Wgsl::attention_with_log_sums(
-        query,
-        key,
-        value,
-        mask.clone(),
-        bias.clone(),
-        options.clone(),
-    );
+    let (output, log_sums) =
+        Wgsl::attention_with_log_sums(query, key, value, mask.clone(), bias.clone(), options);
     let state = State { mask, bias, output: output.clone(), log_sums, options };
     from_inputs::<C, _, 3>(inputs, output, state, |[query, key, value], state, grad| {
         let State { mask, bias, output, log_sums, options } = state;

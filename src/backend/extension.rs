@@ -39,7 +39,7 @@ macro_rules! extension_contract {
                 norm::rms_norm_backward(x, gamma, output_grad, epsilon as f32), else cpu;
             /// Computes the gradients of `layer_norm` with respect to `tensor`, `gamma` and `beta`
             /// from the gradient of its result.
-            layer_norm_backward(tensor: F, gamma: F, output_grad: F, epsilon: Real) -> FFF =
+            layer_norm_backward(tensor: F, gamma: F, output_grad: F, epsilon: Real) -> F3 =
                 norm::layer_norm_backward(tensor, gamma, output_grad, epsilon as f32), else cpu;
             /// Computes the gradient of `softmax` from its result and the gradient of the result.
             softmax_backward(output: F, output_grad: F, dim: Axis) -> F =
@@ -64,7 +64,7 @@ macro_rules! extension_contract {
             attention_backward(
                 query: F, key: F, value: F, mask: OptB, attn_bias: OptF, output: F, log_sums: F,
                 output_grad: F, options: Attention,
-            ) -> FFF = {
+            ) -> F3 = {
                 let options = attention_options(&options);
                 let forward = attention_backward::Forward {
                     query, key, value, mask, bias: attn_bias, out: output, log_sums,
@@ -86,6 +86,7 @@ macro_rules! extension_functions {
     )*) => {
         $(
             $(#[$doc])*
+            #[allow(clippy::too_many_arguments, reason = "rows have the operands of their kernels")]
             pub fn $name($($arg: $kind),*) -> $ret {
                 run!($name [$($arg: $kind)*] [] $launch, else $cpu::$name($($arg),*))
             }

@@ -42,7 +42,7 @@ pub(crate) type II = (WgslTensor, WgslTensor);
 /// Two float tensors.
 pub(crate) type FF = (WgslTensor, WgslTensor);
 /// Three float tensors.
-pub(crate) type FFF = (WgslTensor, WgslTensor, WgslTensor);
+pub(crate) type F3 = (WgslTensor, WgslTensor, WgslTensor);
 /// A device.
 pub(crate) type Device<'a> = &'a crate::device::WgslDevice;
 /// A scalar operand.

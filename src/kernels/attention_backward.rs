@@ -8,6 +8,7 @@ use super::attention::{
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, div_up, variants_of};
 use super::common::options::AttentionOptions;
+use super::common::policy::{self, AttentionTile};
 use super::common::table::rows;
 use super::composed::{create, views};
 use super::elementwise::{self, ScalarValue};
@@ -47,15 +48,6 @@ params! {
     }
 }
 
-/// Rows that a workgroup computes, and the size of the blocks of rows that it goes over.
-const TILE: usize = 32;
-/// An invocation computes the scores of this many rows and others: a vec4.
-const SIDE: u32 = 4;
-/// Invocations of a workgroup.
-const WORKGROUP_SIZE: u32 = 64;
-/// The choices of [`AttentionBackwardKernel::team_size`].
-const TEAM_SIZES: [u32; 2] = [8, 16];
-
 /// The kernel of the gradients.
 #[derive(Debug, Clone, Copy, Hash)]
 struct AttentionBackwardKernel {
@@ -63,23 +55,24 @@ struct AttentionBackwardKernel {
     keys: bool,
     /// Whether there is a softcap or a bias.
     biased: bool,
-    /// The invocations that compute the columns of a row, a vec4 each.
-    team_size: u32,
+    tile: AttentionTile,
 }
 
 impl Kernel for AttentionBackwardKernel {
     type Params = AttentionBackwardParams;
 
     fn variant(&self) -> Variant {
-        let Self { keys, biased, team_size } = *self;
+        let Self { keys, biased, tile } = *self;
+        let AttentionTile { workgroup_size, rows, team_size, cols } = tile;
         Variant::new(&ATTENTION_BACKWARD)
             .flag("KEYS", keys)
             .flag("BIASED", biased)
-            .int("WORKGROUP_SIZE", WORKGROUP_SIZE)
-            .int("TILE", TILE as u32)
-            .int("SIDE", SIDE)
+            .int("WORKGROUP_SIZE", workgroup_size)
+            .int("ROWS", rows)
+            .int("ROW_VEC4S", rows / 4)
+            .int("COLS", cols)
             .int("TEAM_SIZE", team_size)
-            .int("VEC4S", TILE as u32 * team_size / WORKGROUP_SIZE / 4)
+            .int("VEC4S", rows * team_size / workgroup_size / 4)
     }
 }
 
@@ -176,12 +169,12 @@ pub fn attention_backward(
         bias_strides: broadcast_strides(bias_layout.as_ref()),
     };
     let run = |of_keys: bool, rows: usize, cols: usize, outputs: &[&Tensor]| {
-        let team_size = if cols <= 8 { 8 } else { 16 };
-        let row_blocks = div_up(rows, TILE);
-        let col_blocks = div_up(cols, team_size as usize);
+        let tile = policy::attention_backward_tile(&runtime, cols);
+        let row_blocks = div_up(rows, tile.rows as usize);
+        let col_blocks = div_up(cols, (tile.cols * tile.team_size) as usize);
         let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
         Launch {
-            kernel: &AttentionBackwardKernel { keys: of_keys, biased, team_size },
+            kernel: &AttentionBackwardKernel { keys: of_keys, biased, tile },
             inputs: &inputs,
             outputs,
             params: &AttentionBackwardParams {
@@ -219,10 +212,10 @@ fn hidden_by(mask: Option<Tensor>, bias: Option<Tensor>) -> Result<Option<Tensor
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let mut kernels = Vec::new();
-    for team_size in TEAM_SIZES {
+    for tile in policy::all_attention_backward_tiles() {
         for keys in [false, true] {
             for biased in [false, true] {
-                kernels.push(AttentionBackwardKernel { keys, biased, team_size });
+                kernels.push(AttentionBackwardKernel { keys, biased, tile });
             }
         }
     }

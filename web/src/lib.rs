@@ -24,7 +24,7 @@ use ::digits::{data, learner, model, rng, tensors};
 use wasm_bindgen::prelude::wasm_bindgen;
 
 /// The backend that training runs on.
-type Training = burn::backend::Autodiff<burn_wgsl::Wgsl>;
+type Training = burn_wgsl::Autodiff<burn_wgsl::Wgsl>;
 
 #[wasm_bindgen]
 extern "C" {

@@ -1,4 +1,5 @@
-//! The Burn 0.21 types that the workloads use. The crate root defines the backend, `Inner`.
+//! The Burn 0.21 types that the workloads use. The crate root defines the backend, `Inner`, and
+//! `Autodiff`.
 
 pub use burn::module::AutodiffModule;
 pub use burn::nn::conv::Conv2dConfig;
@@ -11,11 +12,10 @@ pub use burn::tensor::module::conv2d;
 pub use burn::tensor::ops::ConvOptions;
 pub use burn::tensor::{TensorData, activation};
 
-use burn::backend::Autodiff;
 use burn::tensor::backend::BackendTypes;
 use burn::tensor::{Int, Tensor};
 
-use crate::Inner;
+use crate::{Autodiff, Inner};
 
 /// The backend wrapped for automatic differentiation.
 type Outer = Autodiff<Inner>;

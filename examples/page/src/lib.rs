@@ -2,12 +2,11 @@
 //!
 //! `index.html` in the parent folder calls [`fit`].
 
-use burn::backend::Autodiff;
 use burn::nn::LinearConfig;
 use burn::nn::loss::{MseLoss, Reduction};
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::{Tensor, TensorData};
-use burn_wgsl::{Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 use wasm_bindgen::JsError;
 use wasm_bindgen::prelude::wasm_bindgen;
 

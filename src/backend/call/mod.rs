@@ -366,7 +366,7 @@ mod results {
         vec![Value::Float(first), Value::Float(second)]
     }
 
-    pub fn FFF<T: Backend>(
+    pub fn F3<T: Backend>(
         (first, second, third): (FloatTensor<T>, FloatTensor<T>, FloatTensor<T>),
     ) -> Vec<Value<T>> {
         vec![Value::Float(first), Value::Float(second), Value::Float(third)]

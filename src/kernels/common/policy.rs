@@ -176,6 +176,36 @@ pub(crate) fn all_attention_teams() -> impl Iterator<Item = (Team, u32)> {
     gpu.into_iter().chain(software::ATTENTION_TEAMS)
 }
 
+/// The part of a gradient of attention that a workgroup computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct AttentionTile {
+    pub workgroup_size: u32,
+    /// Rows: a multiple of four for each team.
+    pub rows: u32,
+    /// Invocations that compute the columns of a row.
+    pub team_size: u32,
+    /// Vec4 columns of an invocation.
+    pub cols: u32,
+}
+
+const fn attention_tile_of(team_size: u32) -> AttentionTile {
+    AttentionTile { workgroup_size: 64, rows: 16, team_size, cols: 1 }
+}
+
+/// Returns the tile for gradients of attention with rows of `width` vec4s.
+pub(crate) fn attention_backward_tile(runtime: &Runtime, width: usize) -> AttentionTile {
+    match software_policy(runtime) {
+        Some(software) => software.attention_backward_tile(width),
+        None => attention_tile_of(if width <= 16 { 16 } else { 32 }),
+    }
+}
+
+/// Returns every choice of [`attention_backward_tile`].
+pub(crate) fn all_attention_backward_tiles() -> impl Iterator<Item = AttentionTile> {
+    let gpu = [16, 32].map(attention_tile_of);
+    gpu.into_iter().chain(software::ATTENTION_BACKWARD_TILES)
+}
+
 /// Returns the number of rows that each team of a workgroup of `teams` teams computes in turn, for
 /// gradients of norms. Workgroups with more rows leave fewer sums to add up.
 pub(crate) fn norm_rounds(runtime: &Runtime, rows: usize, teams: usize) -> usize {

@@ -7,6 +7,7 @@ mod serve;
 #[path = "../../shared/workloads.rs"]
 mod workloads;
 
+use burn::backend::Autodiff;
 use burn::backend::wgpu::{Vulkan, WgpuDevice};
 use peer_protocol::DeviceChoice;
 

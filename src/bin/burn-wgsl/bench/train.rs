@@ -1,6 +1,5 @@
 //! Training workloads: a small MLP, CNN and transformer encoder, built from Burn's own modules.
 
-use burn::backend::Autodiff;
 use burn::module::{AutodiffModule, Module};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
@@ -13,7 +12,7 @@ use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::activation::relu;
 use burn::tensor::backend::Backend;
 use burn::tensor::{Distribution, Int, Tensor};
-use burn_wgsl::{Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 
 use super::cost::Cost;
 use super::job::{Job, op};

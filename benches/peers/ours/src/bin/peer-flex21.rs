@@ -7,6 +7,8 @@ mod serve;
 #[path = "../../../shared/workloads.rs"]
 mod workloads;
 
+use burn::backend::Autodiff;
+
 type Inner = burn_flex::Flex;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -8,7 +8,7 @@ mod serve;
 mod workloads;
 
 use burn_wgsl::device::{ResolvedDevice, adapters};
-use burn_wgsl::{Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 use peer_protocol::DeviceChoice;
 
 type Inner = Wgsl;
