@@ -237,6 +237,9 @@ fn upload_words_and_scales(
 
 /// Returns the host data of a quantised tensor of the CPU backend.
 pub(crate) fn cpu_data(tensor: FlexQTensor) -> TensorData {
+    if !HAS_CPU {
+        fail_without_cpu("q_into_data");
+    }
     // burn-flex computes synchronously, so this future is ready at once.
     pollster::block_on(Flex::q_into_data(tensor))
         .unwrap_or_else(|error| panic!("q_into_data: {error}"))

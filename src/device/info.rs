@@ -258,7 +258,7 @@ const VENDORS: [(u32, &str); 15] = [
 /// Returns the name of a vendor. Without an id (Metal), searches for it in the adapter's name.
 fn vendor_name(id: u32, adapter_name: &str) -> String {
     let in_adapter_name = |(_, name): &&(u32, &str)| {
-        id == 0 && adapter_name.to_lowercase().contains(&name.to_lowercase())
+        id == 0 && adapter_name.to_ascii_lowercase().contains(&name.to_ascii_lowercase())
     };
     let by_id = VENDORS.iter().find(|(vendor_id, _)| *vendor_id == id);
     match by_id.or_else(|| VENDORS.iter().find(in_adapter_name)) {

@@ -59,7 +59,7 @@ where
 
 /// Returns the first ranked adapter that has a selector and `name`, in lower case, in its name.
 fn find_by_name<A: AsRef<AdapterInfo>>(name: &str, ranked: &[A]) -> Option<WgslDevice> {
-    let has_name = |i: &usize| ranked[*i].as_ref().name.to_lowercase().contains(name);
+    let has_name = |i: &usize| ranked[*i].as_ref().name.to_ascii_lowercase().contains(name);
     let mut matching = (0..ranked.len()).filter(has_name);
     matching.find_map(|i| selectors(ranked, i).first().copied())
 }

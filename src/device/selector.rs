@@ -91,7 +91,7 @@ pub(super) enum Selector {
 
 /// Parses a device selector. Returns `None` if the text is not one.
 pub(super) fn parse_selector(text: &str) -> Option<Selector> {
-    let text = text.trim().to_lowercase();
+    let text = text.trim().to_ascii_lowercase();
     let (keyword, argument) = match text.split_once(':') {
         Some((keyword, argument)) => (keyword, Some(argument)),
         None => (text.as_str(), None),

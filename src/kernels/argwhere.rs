@@ -7,11 +7,11 @@ use super::common::walk::shape_words;
 use super::composed::views;
 use super::scan::{ScanOp, scan};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, MAX_RANK, Result, Tensor};
 
 static ARGWHERE: Source =
-    Source::new::<ArgwhereParams>("argwhere", include_str!("../../shaders/argwhere/argwhere.wgsl"));
+    Source::new::<ArgwhereParams>("argwhere", wgsl!("../../shaders/argwhere/argwhere.wgsl"));
 
 params! {
     struct ArgwhereParams {

@@ -7,16 +7,14 @@ use super::common::launch::{Launch, div_up, variants_of};
 use super::common::options::AttentionOptions;
 use super::common::policy;
 use super::common::team::Team;
-use super::composed::{create, views};
-use super::elementwise::ScalarValue;
+use super::composed::{self, create, views};
+use super::elementwise::{self, ScalarValue};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
-static ATTENTION: Source = Source::new::<AttentionParams>(
-    "attention",
-    include_str!("../../shaders/attention/attention.wgsl"),
-);
+static ATTENTION: Source =
+    Source::new::<AttentionParams>("attention", wgsl!("../../shaders/attention/attention.wgsl"));
 
 params! {
     struct AttentionParams {
@@ -100,7 +98,7 @@ impl Kernel for AttentionKernel {
 
 /// The sizes of the operands of attention.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sizes {
+pub(crate) struct Sizes {
     pub batch: usize,
     pub heads: usize,
     pub queries: usize,
@@ -204,6 +202,11 @@ fn compute(
     if keys == 0 || shape.contains(&0) {
         return Ok((constant(&shape, 0.0)?, constant(&sums_shape, f32::INFINITY)?));
     }
+    if policy::composes_attention(&runtime, queries * keys) {
+        let bias = hidden_by(mask, bias)?;
+        let scores = composed::attention::Scores { sizes, key, bias, options };
+        return composed::attention::attention(&query, &value, &scores);
+    }
     let scale = options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt());
     let (query, key, value) = (in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?);
     // From here on, widths count vec4s.
@@ -253,6 +256,16 @@ fn compute(
     }
     .run()?;
     Ok((views::narrow(out, 3, 0, shape[3])?, sums))
+}
+
+/// Returns the bias, with -inf where the mask hides a key.
+pub(super) fn hidden_by(mask: Option<Tensor>, bias: Option<Tensor>) -> Result<Option<Tensor>> {
+    let Some(mask) = mask else { return Ok(bias) };
+    let visible = match bias {
+        Some(bias) => bias,
+        None => create::full(mask.runtime(), &[1; 4], ScalarValue::Float(0.0), DType::F32)?,
+    };
+    elementwise::mask_fill(visible, mask, ScalarValue::Float(f32::NEG_INFINITY)).map(Some)
 }
 
 /// Returns the offset of a mask or bias; zero for `None`.
@@ -367,6 +380,14 @@ pub const CASES: &[Case] = {
         log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 300], NONE, normal(&[1, 1, 9, 12]), ALL),
         log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, NONE, PLAIN),
         log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, NONE, PLAIN),
+        log_sums!(
+            [1, 2, 1030, 8],
+            [1, 2, 20, 8],
+            [1, 2, 20, 12],
+            bools(&[1, 1, 1030, 20]),
+            NONE,
+            ALL
+        ),
         // More queries and keys than burn-flex computes in one block.
         packed!([1, 1, 520, 16], [1, 1, 513, 16], [1, 1, 513, 16], NONE, NONE, ALL),
     ]

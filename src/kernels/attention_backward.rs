@@ -3,23 +3,23 @@
 use smallvec::SmallVec;
 
 use super::attention::{
-    OperandLayout, Sizes, broadcast_offset, broadcast_strides, in_vec4s, mismatch,
+    OperandLayout, Sizes, broadcast_offset, broadcast_strides, hidden_by, in_vec4s, mismatch,
 };
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, div_up, variants_of};
 use super::common::options::AttentionOptions;
 use super::common::policy::{self, AttentionTile};
 use super::common::table::rows;
-use super::composed::{create, views};
+use super::composed::{self, create, views};
 use super::elementwise::{self, ScalarValue};
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
 
 static ATTENTION_BACKWARD: Source = Source::new::<AttentionBackwardParams>(
     "attention_backward",
-    include_str!("../../shaders/attention_backward/attention_backward.wgsl"),
+    wgsl!("../../shaders/attention_backward/attention_backward.wgsl"),
 );
 
 params! {
@@ -131,6 +131,13 @@ pub fn attention_backward(
 
     let products = elementwise::binary(&rows::float_mul, out, grad.clone())?;
     let means = reduce::dim(Reduction::Sum, products, 3)?;
+    if policy::composes_attention(&runtime, queries * keys) {
+        let log_sums = views::reshape(log_sums, &[batch, heads, queries, 1])?;
+        let scores = composed::attention::Scores { sizes, key, bias, options };
+        return composed::attention::attention_backward(
+            &query, &value, &scores, &log_sums, &means, &grad,
+        );
+    }
     let flat = [1, batch * heads * queries];
     let stats = [log_sums, means].map(|tensor| views::reshape(tensor, &flat));
     let stats = views::cat(stats.into_iter().collect::<Result<_>>()?, 0)?;
@@ -197,16 +204,6 @@ pub fn attention_backward(
         views::narrow(grads.1, 3, 0, width)?,
         views::narrow(grads.2, 3, 0, value_width)?,
     ))
-}
-
-/// Returns the bias, with -inf where the mask hides a key.
-fn hidden_by(mask: Option<Tensor>, bias: Option<Tensor>) -> Result<Option<Tensor>> {
-    let Some(mask) = mask else { return Ok(bias) };
-    let visible = match bias {
-        Some(bias) => bias,
-        None => create::full(mask.runtime(), &[1; 4], ScalarValue::Float(0.0), DType::F32)?,
-    };
-    elementwise::mask_fill(visible, mask, ScalarValue::Float(f32::NEG_INFINITY)).map(Some)
 }
 
 /// Returns every variant that the family can dispatch.
@@ -367,6 +364,17 @@ pub const CASES: &[Case] = {
             NONE,
             NONE,
             PLAIN
+        ),
+        // Several blocks of queries where the gradient is composed.
+        packed!(
+            [1, 2, 1030, 8],
+            [1, 2, 20, 8],
+            [1, 2, 20, 12],
+            [1, 2, 1030, 12],
+            [1, 2, 1030],
+            bools(&[1, 1, 1030, 20]),
+            normal(&[1, 2, 1, 20]),
+            ALL
         ),
     ]
 };

@@ -9,11 +9,10 @@ use super::common::walk::Walk;
 use super::elementwise::Map;
 use super::fused;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
 
-static CAST: Source =
-    Source::new::<CastParams>("cast", include_str!("../../shaders/cast/cast.wgsl"));
+static CAST: Source = Source::new::<CastParams>("cast", wgsl!("../../shaders/cast/cast.wgsl"));
 
 params! {
     struct CastParams {

@@ -24,14 +24,13 @@ use super::composed::views;
 use super::reduce::{self, Reduction};
 use super::{depthwise, matmul};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
-static CONV: Source =
-    Source::new::<ConvParams>("conv", include_str!("../../shaders/conv/conv.wgsl"));
+static CONV: Source = Source::new::<ConvParams>("conv", wgsl!("../../shaders/conv/conv.wgsl"));
 static CONV_WEIGHT_BACKWARD: Source = Source::new::<ConvParams>(
     "conv_weight_backward",
-    include_str!("../../shaders/conv/conv_weight_backward.wgsl"),
+    wgsl!("../../shaders/conv/conv_weight_backward.wgsl"),
 );
 
 params! {

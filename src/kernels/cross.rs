@@ -6,11 +6,10 @@ use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::Walk;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
 
-static CROSS: Source =
-    Source::new::<CrossParams>("cross", include_str!("../../shaders/cross/cross.wgsl"));
+static CROSS: Source = Source::new::<CrossParams>("cross", wgsl!("../../shaders/cross/cross.wgsl"));
 
 params! {
     struct CrossParams {

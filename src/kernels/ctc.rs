@@ -11,12 +11,12 @@ use super::common::policy;
 use super::composed::views;
 use super::elementwise::{Map, ScalarValue};
 use crate::params;
-use crate::runtime::{IndexedAxis, Kernel, Runtime, Source, Variant};
+use crate::runtime::{IndexedAxis, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static CTC: Source = Source::new::<CtcParams>("ctc", include_str!("../../shaders/ctc/ctc.wgsl"));
+static CTC: Source = Source::new::<CtcParams>("ctc", wgsl!("../../shaders/ctc/ctc.wgsl"));
 static CTC_BACKWARD: Source =
-    Source::new::<CtcParams>("ctc_backward", include_str!("../../shaders/ctc/ctc_backward.wgsl"));
+    Source::new::<CtcParams>("ctc_backward", wgsl!("../../shaders/ctc/ctc_backward.wgsl"));
 
 params! {
     struct CtcParams {

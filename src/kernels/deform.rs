@@ -14,20 +14,20 @@ use super::common::table::rows;
 use super::composed::views;
 use super::{conv, elementwise, matmul};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 static DEFORM_COLUMNS: Source = Source::new::<DeformParams>(
     "deform_columns",
-    include_str!("../../shaders/deform/deform_columns.wgsl"),
+    wgsl!("../../shaders/deform/deform_columns.wgsl"),
 );
 static DEFORM_OFFSET_BACKWARD: Source = Source::new::<DeformParams>(
     "deform_offset_backward",
-    include_str!("../../shaders/deform/deform_offset_backward.wgsl"),
+    wgsl!("../../shaders/deform/deform_offset_backward.wgsl"),
 );
 static DEFORM_X_BACKWARD: Source = Source::new::<DeformParams>(
     "deform_x_backward",
-    include_str!("../../shaders/deform/deform_x_backward.wgsl"),
+    wgsl!("../../shaders/deform/deform_x_backward.wgsl"),
 );
 
 params! {

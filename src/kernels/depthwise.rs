@@ -9,16 +9,14 @@ use super::common::policy;
 use super::composed::views;
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
 
-static DEPTHWISE: Source = Source::new::<DepthwiseParams>(
-    "depthwise",
-    include_str!("../../shaders/depthwise/depthwise.wgsl"),
-);
+static DEPTHWISE: Source =
+    Source::new::<DepthwiseParams>("depthwise", wgsl!("../../shaders/depthwise/depthwise.wgsl"));
 static DEPTHWISE_WEIGHT_BACKWARD: Source = Source::new::<DepthwiseParams>(
     "depthwise_weight_backward",
-    include_str!("../../shaders/depthwise/depthwise_weight_backward.wgsl"),
+    wgsl!("../../shaders/depthwise/depthwise_weight_backward.wgsl"),
 );
 
 params! {

@@ -5,16 +5,16 @@ use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::QuantFormat;
 use super::common::walk::Walk;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Layout, Result, Tensor};
 
 static DEQUANTIZE: Source = Source::new::<DequantizeParams>(
     "dequantize",
-    include_str!("../../shaders/dequantize/dequantize.wgsl"),
+    wgsl!("../../shaders/dequantize/dequantize.wgsl"),
 );
 static DEQUANTIZE_VIEW: Source = Source::new::<DequantizeViewParams>(
     "dequantize_view",
-    include_str!("../../shaders/dequantize/dequantize_view.wgsl"),
+    wgsl!("../../shaders/dequantize/dequantize_view.wgsl"),
 );
 
 params! {

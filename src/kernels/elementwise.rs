@@ -13,11 +13,11 @@ use super::common::table::{self, OperandForm, Reference, Row};
 use super::common::walk::Walk;
 use super::fused;
 use crate::params;
-use crate::runtime::{Expr, Kernel, Runtime, Source, Variant};
+use crate::runtime::{Expr, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast, collapse};
 
 // Variants of the shader differ in their `Params`: there is one source for each struct.
-const TEXT: &str = include_str!("../../shaders/elementwise/elementwise.wgsl");
+const TEXT: &str = wgsl!("../../shaders/elementwise/elementwise.wgsl");
 static PACKED: Source = Source::new::<PackedParams>("elementwise", TEXT);
 static STRIDED: Source = Source::new::<StridedParams>("elementwise", TEXT);
 

@@ -8,12 +8,12 @@ use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::composed::{create, views};
 use super::elementwise::ScalarValue;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};
 
-static FFT: Source = Source::new::<FftParams>("fft", include_str!("../../shaders/fft/fft.wgsl"));
+static FFT: Source = Source::new::<FftParams>("fft", wgsl!("../../shaders/fft/fft.wgsl"));
 static FFT_REAL: Source =
-    Source::new::<FftRealParams>("fft_real", include_str!("../../shaders/fft/fft_real.wgsl"));
+    Source::new::<FftRealParams>("fft_real", wgsl!("../../shaders/fft/fft_real.wgsl"));
 
 params! {
     struct FftParams {

@@ -19,12 +19,11 @@ use super::fusion::program::{Access, MAX_WORDS, Program, Words};
 use crate::params;
 use crate::runtime::{
     Allocation, Dispatch, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source, Variant,
-    current_op, set_current_op,
+    current_op, set_current_op, wgsl,
 };
 use crate::tensor::{Arg, DType, Error, Expression, Extent, Layout, Lazy, Result, Tensor};
 
-static FUSED: Source =
-    Source::new::<FusedParams>("fused", include_str!("../../shaders/fused/fused.wgsl"));
+static FUSED: Source = Source::new::<FusedParams>("fused", wgsl!("../../shaders/fused/fused.wgsl"));
 
 params! {
     struct FusedParams {
@@ -144,11 +143,20 @@ pub(crate) fn defer<const N: usize>(
         }
         args.push(input.into_arg(shape)?);
     }
+    defer_args(map, &runtime, args, shape)
+}
+
+fn defer_args(
+    map: &Map,
+    runtime: &Arc<Runtime>,
+    args: SmallVec<[Arg; 2]>,
+    shape: &[usize],
+) -> Result<Tensor> {
     let len = shape.iter().product();
     let mut extent = extent(shape, len, &args)?;
     extent.signature = signature(map, &args);
     let keeps_much = extent.kept > max_kept_bytes(len);
-    let result = pending(map, &runtime, shape, len, args, extent)?;
+    let result = pending(map, runtime, shape, len, args, extent)?;
     if keeps_much {
         // Pending, a small result would keep large operands alive.
         result.buffer()?;

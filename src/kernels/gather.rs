@@ -10,11 +10,11 @@ use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::Walk;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{IndexedAxis, Kernel, Source, Variant};
+use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
 static GATHER: Source =
-    Source::new::<GatherParams>("gather", include_str!("../../shaders/gather/gather.wgsl"));
+    Source::new::<GatherParams>("gather", wgsl!("../../shaders/gather/gather.wgsl"));
 
 params! {
     struct GatherParams {

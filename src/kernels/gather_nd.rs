@@ -8,13 +8,11 @@ use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::walk::shape_words;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{IndexedAxis, Kernel, Source, Variant};
+use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, MAX_RANK, Result, Shape, Tensor};
 
-static GATHER_ND: Source = Source::new::<GatherNdParams>(
-    "gather_nd",
-    include_str!("../../shaders/gather_nd/gather_nd.wgsl"),
-);
+static GATHER_ND: Source =
+    Source::new::<GatherNdParams>("gather_nd", wgsl!("../../shaders/gather_nd/gather_nd.wgsl"));
 
 params! {
     struct GatherNdParams {

@@ -5,12 +5,12 @@ use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::{GridPadding, InterpolateMode};
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static GRID_SAMPLE: Source = Source::new::<GridSampleParams>(
     "grid_sample",
-    include_str!("../../shaders/grid_sample/grid_sample.wgsl"),
+    wgsl!("../../shaders/grid_sample/grid_sample.wgsl"),
 );
 
 params! {

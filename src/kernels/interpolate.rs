@@ -13,12 +13,12 @@ use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::InterpolateMode;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static INTERPOLATE: Source = Source::new::<InterpolateParams>(
     "interpolate",
-    include_str!("../../shaders/interpolate/interpolate.wgsl"),
+    wgsl!("../../shaders/interpolate/interpolate.wgsl"),
 );
 
 params! {

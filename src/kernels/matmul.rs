@@ -15,15 +15,13 @@ use super::matvec::{leading_axes, matvec};
 use super::reduce::{self, Reduction};
 use super::{cast, elementwise};
 use crate::params;
-use crate::runtime::{Kernel, Runtime, Source, Variant};
+use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
 
 static MATMUL: Source =
-    Source::new::<MatmulParams>("matmul", include_str!("../../shaders/matmul/matmul.wgsl"));
-static MATMUL_INT: Source = Source::new::<MatmulIntParams>(
-    "matmul_int",
-    include_str!("../../shaders/matmul/matmul_int.wgsl"),
-);
+    Source::new::<MatmulParams>("matmul", wgsl!("../../shaders/matmul/matmul.wgsl"));
+static MATMUL_INT: Source =
+    Source::new::<MatmulIntParams>("matmul_int", wgsl!("../../shaders/matmul/matmul_int.wgsl"));
 
 params! {
     struct MatmulParams {

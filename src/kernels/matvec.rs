@@ -7,11 +7,11 @@ use super::common::team::Team;
 use super::common::walk::Walk;
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Layout, Result, Tensor};
 
 static MATVEC: Source =
-    Source::new::<MatvecParams>("matvec", include_str!("../../shaders/matvec/matvec.wgsl"));
+    Source::new::<MatvecParams>("matvec", wgsl!("../../shaders/matvec/matvec.wgsl"));
 
 params! {
     struct MatvecParams {

@@ -10,14 +10,13 @@ use super::composed::{create, views};
 use super::elementwise::ScalarValue;
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static NORM: Source =
-    Source::new::<NormParams>("norm", include_str!("../../shaders/norm/norm.wgsl"));
+static NORM: Source = Source::new::<NormParams>("norm", wgsl!("../../shaders/norm/norm.wgsl"));
 static NORM_BACKWARD: Source = Source::new::<NormBackwardParams>(
     "norm_backward",
-    include_str!("../../shaders/norm/norm_backward.wgsl"),
+    wgsl!("../../shaders/norm/norm_backward.wgsl"),
 );
 
 params! {

@@ -8,15 +8,12 @@ use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::PoolWindow;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static POOL: Source =
-    Source::new::<PoolParams>("pool", include_str!("../../shaders/pool/pool.wgsl"));
-static POOL_BACKWARD: Source = Source::new::<PoolParams>(
-    "pool_backward",
-    include_str!("../../shaders/pool/pool_backward.wgsl"),
-);
+static POOL: Source = Source::new::<PoolParams>("pool", wgsl!("../../shaders/pool/pool.wgsl"));
+static POOL_BACKWARD: Source =
+    Source::new::<PoolParams>("pool_backward", wgsl!("../../shaders/pool/pool_backward.wgsl"));
 
 params! {
     struct PoolParams {

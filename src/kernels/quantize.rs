@@ -8,14 +8,14 @@ use super::common::options::QuantFormat;
 use super::composed::views;
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static QUANTIZE: Source =
-    Source::new::<QuantizeParams>("quantize", include_str!("../../shaders/quantize/quantize.wgsl"));
+    Source::new::<QuantizeParams>("quantize", wgsl!("../../shaders/quantize/quantize.wgsl"));
 static QUANTIZE_SCALES: Source = Source::new::<QuantizeScalesParams>(
     "quantize_scales",
-    include_str!("../../shaders/quantize/quantize_scales.wgsl"),
+    wgsl!("../../shaders/quantize/quantize_scales.wgsl"),
 );
 
 params! {

@@ -8,11 +8,11 @@ use std::sync::Arc;
 use super::common::cases::Case;
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use crate::params;
-use crate::runtime::{Kernel, Runtime, Source, Variant};
+use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
 
 static RANDOM: Source =
-    Source::new::<RandomParams>("random", include_str!("../../shaders/random/random.wgsl"));
+    Source::new::<RandomParams>("random", wgsl!("../../shaders/random/random.wgsl"));
 
 params! {
     struct RandomParams {

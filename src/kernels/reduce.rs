@@ -15,11 +15,11 @@ use super::common::walk::{Walk, shape_words};
 use super::composed::create;
 use super::elementwise::{ScalarValue, scalar};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Strides, Tensor, collapse};
 
 static REDUCE: Source =
-    Source::new::<ReduceParams>("reduce", include_str!("../../shaders/reduce/reduce.wgsl"));
+    Source::new::<ReduceParams>("reduce", wgsl!("../../shaders/reduce/reduce.wgsl"));
 
 params! {
     struct ReduceParams {

@@ -4,11 +4,10 @@ use super::common::cases::{Arg, Case, case, ints, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
 
-static SCAN: Source =
-    Source::new::<ScanParams>("scan", include_str!("../../shaders/scan/scan.wgsl"));
+static SCAN: Source = Source::new::<ScanParams>("scan", wgsl!("../../shaders/scan/scan.wgsl"));
 
 params! {
     struct ScanParams {

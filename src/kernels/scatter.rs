@@ -16,11 +16,11 @@ use super::gather::expand_indices;
 use super::gather_nd::locations;
 use super::scatter_nd::{combine_at, scatter_nd};
 use crate::params;
-use crate::runtime::{IndexedAxis, Kernel, Source, Variant};
+use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 static SCATTER: Source =
-    Source::new::<ScatterParams>("scatter", include_str!("../../shaders/scatter/scatter.wgsl"));
+    Source::new::<ScatterParams>("scatter", wgsl!("../../shaders/scatter/scatter.wgsl"));
 
 params! {
     struct ScatterParams {

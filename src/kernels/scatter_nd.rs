@@ -11,13 +11,11 @@ use super::composed::views;
 use super::gather_nd::{first_axes, indexed_axes, locations};
 use super::sort;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static SCATTER_ND: Source = Source::new::<ScatterNdParams>(
-    "scatter_nd",
-    include_str!("../../shaders/scatter_nd/scatter_nd.wgsl"),
-);
+static SCATTER_ND: Source =
+    Source::new::<ScatterNdParams>("scatter_nd", wgsl!("../../shaders/scatter_nd/scatter_nd.wgsl"));
 
 params! {
     struct ScatterNdParams {

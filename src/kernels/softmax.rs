@@ -6,14 +6,14 @@ use super::common::policy;
 use super::common::team::Team;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
 static SOFTMAX: Source =
-    Source::new::<SoftmaxParams>("softmax", include_str!("../../shaders/softmax/softmax.wgsl"));
+    Source::new::<SoftmaxParams>("softmax", wgsl!("../../shaders/softmax/softmax.wgsl"));
 static SOFTMAX_BACKWARD: Source = Source::new::<SoftmaxParams>(
     "softmax_backward",
-    include_str!("../../shaders/softmax/softmax_backward.wgsl"),
+    wgsl!("../../shaders/softmax/softmax_backward.wgsl"),
 );
 
 params! {

@@ -4,11 +4,10 @@ use super::common::cases::{Arg, Case, case, ints, normal, positive};
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
 
-static SORT: Source =
-    Source::new::<SortParams>("sort", include_str!("../../shaders/sort/sort.wgsl"));
+static SORT: Source = Source::new::<SortParams>("sort", wgsl!("../../shaders/sort/sort.wgsl"));
 
 params! {
     struct SortParams {

@@ -6,13 +6,11 @@ use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, variants_of};
 use super::common::walk::Walk;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant};
+use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{Layout, Result, Tensor};
 
-static TRANSPOSE: Source = Source::new::<TransposeParams>(
-    "transpose",
-    include_str!("../../shaders/transpose/transpose.wgsl"),
-);
+static TRANSPOSE: Source =
+    Source::new::<TransposeParams>("transpose", wgsl!("../../shaders/transpose/transpose.wgsl"));
 
 params! {
     struct TransposeParams {

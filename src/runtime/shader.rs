@@ -22,6 +22,7 @@ use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
+use super::embed::wgsl;
 use super::operands;
 use super::params::{ParamField, Params};
 
@@ -186,30 +187,30 @@ impl fmt::Display for Variant {
 
 /// The fragments that sources may include.
 const FRAGMENTS: &[(&str, &str)] = &[
-    ("lib/grid", include_str!("../../shaders/lib/grid.wgsl")),
-    ("lib/rounds", include_str!("../../shaders/lib/rounds.wgsl")),
-    ("lib/row_stats", include_str!("../../shaders/lib/row_stats.wgsl")),
-    ("lib/invocation", include_str!("../../shaders/lib/invocation.wgsl")),
-    ("lib/report", include_str!("../../shaders/lib/report.wgsl")),
-    ("lib/walk", include_str!("../../shaders/lib/walk.wgsl")),
-    ("lib/vec4", include_str!("../../shaders/lib/vec4.wgsl")),
-    ("lib/vector", include_str!("../../shaders/lib/vector.wgsl")),
-    ("lib/team", include_str!("../../shaders/lib/team.wgsl")),
-    ("lib/math", include_str!("../../shaders/lib/math.wgsl")),
-    ("lib/integer", include_str!("../../shaders/lib/integer.wgsl")),
-    ("lib/convert", include_str!("../../shaders/lib/convert.wgsl")),
-    ("lib/half", include_str!("../../shaders/lib/half.wgsl")),
-    ("lib/gemm", include_str!("../../shaders/lib/gemm.wgsl")),
-    ("lib/gemm_tiled", include_str!("../../shaders/lib/gemm_tiled.wgsl")),
-    ("lib/gemm_direct", include_str!("../../shaders/lib/gemm_direct.wgsl")),
-    ("lib/window", include_str!("../../shaders/lib/window.wgsl")),
-    ("lib/conv", include_str!("../../shaders/lib/conv.wgsl")),
-    ("lib/deform", include_str!("../../shaders/lib/deform.wgsl")),
-    ("lib/depthwise", include_str!("../../shaders/lib/depthwise.wgsl")),
-    ("lib/bilinear", include_str!("../../shaders/lib/bilinear.wgsl")),
-    ("lib/pool", include_str!("../../shaders/lib/pool.wgsl")),
-    ("lib/ctc", include_str!("../../shaders/lib/ctc.wgsl")),
-    ("lib/int8", include_str!("../../shaders/lib/int8.wgsl")),
+    ("lib/grid", wgsl!("../../shaders/lib/grid.wgsl")),
+    ("lib/rounds", wgsl!("../../shaders/lib/rounds.wgsl")),
+    ("lib/row_stats", wgsl!("../../shaders/lib/row_stats.wgsl")),
+    ("lib/invocation", wgsl!("../../shaders/lib/invocation.wgsl")),
+    ("lib/report", wgsl!("../../shaders/lib/report.wgsl")),
+    ("lib/walk", wgsl!("../../shaders/lib/walk.wgsl")),
+    ("lib/vec4", wgsl!("../../shaders/lib/vec4.wgsl")),
+    ("lib/vector", wgsl!("../../shaders/lib/vector.wgsl")),
+    ("lib/team", wgsl!("../../shaders/lib/team.wgsl")),
+    ("lib/math", wgsl!("../../shaders/lib/math.wgsl")),
+    ("lib/integer", wgsl!("../../shaders/lib/integer.wgsl")),
+    ("lib/convert", wgsl!("../../shaders/lib/convert.wgsl")),
+    ("lib/half", wgsl!("../../shaders/lib/half.wgsl")),
+    ("lib/gemm", wgsl!("../../shaders/lib/gemm.wgsl")),
+    ("lib/gemm_tiled", wgsl!("../../shaders/lib/gemm_tiled.wgsl")),
+    ("lib/gemm_direct", wgsl!("../../shaders/lib/gemm_direct.wgsl")),
+    ("lib/window", wgsl!("../../shaders/lib/window.wgsl")),
+    ("lib/conv", wgsl!("../../shaders/lib/conv.wgsl")),
+    ("lib/deform", wgsl!("../../shaders/lib/deform.wgsl")),
+    ("lib/depthwise", wgsl!("../../shaders/lib/depthwise.wgsl")),
+    ("lib/bilinear", wgsl!("../../shaders/lib/bilinear.wgsl")),
+    ("lib/pool", wgsl!("../../shaders/lib/pool.wgsl")),
+    ("lib/ctc", wgsl!("../../shaders/lib/ctc.wgsl")),
+    ("lib/int8", wgsl!("../../shaders/lib/int8.wgsl")),
 ];
 
 /// The compiler of the expanded WGSL.

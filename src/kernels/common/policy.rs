@@ -176,6 +176,11 @@ pub(crate) fn all_attention_teams() -> impl Iterator<Item = (Team, u32)> {
     gpu.into_iter().chain(software::ATTENTION_TEAMS)
 }
 
+/// Returns whether attention with this many scores per head is computed by matrix products.
+pub(crate) fn composes_attention(runtime: &Runtime, scores: usize) -> bool {
+    software_policy(runtime).is_some_and(|software| software.composes_attention(scores))
+}
+
 /// The part of a gradient of attention that a workgroup computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct AttentionTile {

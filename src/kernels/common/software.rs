@@ -148,6 +148,13 @@ impl SoftwarePolicy<'_> {
         (team, (width / 8).clamp(1, 2))
     }
 
+    /// Returns whether attention with this many scores per head is computed by matrix products. They
+    /// are several times faster than the kernels of attention, whose loads are one per lane, but they
+    /// are more launches.
+    pub fn composes_attention(&self, scores: usize) -> bool {
+        scores >= 1 << 14
+    }
+
     /// Returns the tile for gradients of attention with rows of `width` vec4s.
     pub fn attention_backward_tile(&self, width: usize) -> AttentionTile {
         attention_tile_of(if width <= 8 { 1 } else { 2 })

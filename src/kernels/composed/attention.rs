@@ -1,0 +1,180 @@
+//! Attention and its gradient from matrix products, for adapters on which these are much faster than
+//! the kernels of attention. Queries are taken in blocks, so that the memory for scores grows linearly
+//! with the number of keys.
+
+use super::super::attention::Sizes;
+use super::super::common::options::AttentionOptions;
+use super::super::common::table::rows;
+use super::super::elementwise::{self, ScalarValue};
+use super::super::matmul::matmul;
+use super::super::reduce::{self, Reduction};
+use super::{create, views};
+use crate::tensor::{DType, Result, Tensor};
+
+/// Queries of a block.
+const BLOCK: usize = 1024;
+
+/// What the scores of attention depend on besides the queries.
+pub(crate) struct Scores {
+    pub sizes: Sizes,
+    pub key: Tensor,
+    /// Broadcasts to all scores; -inf hides a key.
+    pub bias: Option<Tensor>,
+    pub options: AttentionOptions,
+}
+
+fn scaled(tensor: Tensor, factor: f32) -> Result<Tensor> {
+    elementwise::scalar(&rows::float_mul_scalar, tensor, &[ScalarValue::Float(factor)])
+}
+
+fn transposed(tensor: &Tensor) -> Result<Tensor> {
+    views::swap_dims(tensor.clone(), 2, 3)
+}
+
+/// Returns the block of queries that starts at `first`.
+fn block_of(tensor: &Tensor, first: usize) -> Result<Tensor> {
+    let len = BLOCK.min(tensor.shape()[2] - first);
+    views::narrow(tensor.clone(), 2, first, len)
+}
+
+impl Scores {
+    fn scale(&self) -> f32 {
+        self.options.scale.unwrap_or_else(|| 1.0 / (self.sizes.width as f32).sqrt())
+    }
+
+    /// Returns the scores of a block of queries, and the hyperbolic tangents of a softcap.
+    fn of_block(&self, query: Tensor, first: usize) -> Result<(Tensor, Option<Tensor>)> {
+        let Sizes { batch, heads, queries, keys, .. } = self.sizes;
+        let len = query.shape()[2];
+        let mut scores = scaled(matmul(query, transposed(&self.key)?)?, self.scale())?;
+        let mut bounded = None;
+        if let Some(softcap) = self.options.softcap {
+            let tanh = elementwise::unary(&rows::float_tanh, scaled(scores, 1.0 / softcap)?)?;
+            scores = scaled(tanh.clone(), softcap)?;
+            bounded = Some(tanh);
+        }
+        let hidden = ScalarValue::Float(f32::NEG_INFINITY);
+        if self.options.causal {
+            // Query i attends to the keys j with j + queries <= i + keys.
+            let runtime = scores.runtime();
+            let last_key = (first + keys) as i64 - queries as i64;
+            let last_keys = create::arange(runtime, last_key, 1, len, DType::I32)?;
+            let last_keys = views::reshape(last_keys, &[1, 1, len, 1])?;
+            let all_keys = create::arange(runtime, 0, 1, keys, DType::I32)?;
+            let all_keys = views::reshape(all_keys, &[1, 1, 1, keys])?;
+            let mask = elementwise::compare(&rows::int_greater, all_keys, last_keys)?;
+            scores = elementwise::mask_fill(scores, mask, hidden)?;
+        }
+        if let Some(bias) = &self.bias {
+            let bias = views::expand(bias.clone(), &[batch, heads, queries, keys])?;
+            scores = elementwise::binary(&rows::float_add, scores, block_of(&bias, first)?)?;
+        }
+        Ok((scores, bounded))
+    }
+}
+
+/// Computes the results of [`attention_with_log_sums`](super::super::attention::attention_with_log_sums).
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(crate) fn attention(
+    query: &Tensor,
+    value: &Tensor,
+    scores: &Scores,
+) -> Result<(Tensor, Tensor)> {
+    let Sizes { batch, heads, queries, .. } = scores.sizes;
+    let (mut outs, mut log_sums) = (Vec::new(), Vec::new());
+    for first in (0..queries).step_by(BLOCK) {
+        let (of_block, _) = scores.of_block(block_of(query, first)?, first)?;
+        let maxima = reduce::dim(Reduction::Max, of_block.clone(), 3)?;
+        // Finite where all keys are hidden.
+        let lowest = [ScalarValue::Float(f32::MIN)];
+        let maxima = elementwise::clamp(&rows::float_clamp_min, maxima, &lowest)?;
+        let differences = elementwise::binary(&rows::float_sub, of_block, maxima.clone())?;
+        let weights = elementwise::unary(&rows::float_exp, differences)?;
+        let sums = reduce::dim(Reduction::Sum, weights.clone(), 3)?;
+        let no_key = elementwise::compare_scalar(
+            &rows::float_equal_elem,
+            sums.clone(),
+            ScalarValue::Float(0.0),
+        )?;
+        let divisors =
+            elementwise::mask_fill(sums.clone(), no_key.clone(), ScalarValue::Float(1.0))?;
+        outs.push(elementwise::binary(
+            &rows::float_div,
+            matmul(weights, value.clone())?,
+            divisors,
+        )?);
+        let logs = elementwise::unary(&rows::float_log, sums)?;
+        let logs = elementwise::binary(&rows::float_add, maxima, logs)?;
+        log_sums.push(elementwise::mask_fill(logs, no_key, ScalarValue::Float(f32::INFINITY))?);
+    }
+    let log_sums = joined(log_sums)?;
+    Ok((joined(outs)?, views::reshape(log_sums, &[batch, heads, queries])?))
+}
+
+/// Computes the gradients with respect to query, key and value. `log_sums` and `means` are
+/// `[batch, heads, queries, 1]`: see `attention_backward.wgsl`.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(crate) fn attention_backward(
+    query: &Tensor,
+    value: &Tensor,
+    scores: &Scores,
+    log_sums: &Tensor,
+    means: &Tensor,
+    grad: &Tensor,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let mut query_grads = Vec::new();
+    let (mut key_grad, mut value_grad) = (None, None);
+    for first in (0..scores.sizes.queries).step_by(BLOCK) {
+        let query = block_of(query, first)?;
+        let grad = block_of(grad, first)?;
+        let (of_block, bounded) = scores.of_block(query.clone(), first)?;
+        let differences =
+            elementwise::binary(&rows::float_sub, of_block, block_of(log_sums, first)?)?;
+        let weights = elementwise::unary(&rows::float_exp, differences)?;
+        add(&mut value_grad, matmul(transposed(&weights)?, grad.clone())?)?;
+        let products = matmul(grad, transposed(value)?)?;
+        let differences = elementwise::binary(&rows::float_sub, products, block_of(means, first)?)?;
+        let mut d = elementwise::binary(&rows::float_mul, weights, differences)?;
+        if let Some(tanh) = bounded {
+            let squares = elementwise::binary(&rows::float_mul, tanh.clone(), tanh)?;
+            let one = [ScalarValue::Float(1.0)];
+            let slopes =
+                elementwise::scalar(&rows::float_add_scalar, scaled(squares, -1.0)?, &one)?;
+            d = elementwise::binary(&rows::float_mul, d, slopes)?;
+        }
+        let d = scaled(d, scores.scale())?;
+        query_grads.push(matmul(d.clone(), scores.key.clone())?);
+        add(&mut key_grad, matmul(transposed(&d)?, query)?)?;
+    }
+    let zeros = |tensor: &Tensor| {
+        create::full(tensor.runtime(), tensor.shape(), ScalarValue::Float(0.0), DType::F32)
+    };
+    Ok((
+        joined(query_grads)?,
+        key_grad.map_or_else(|| zeros(&scores.key), Ok)?,
+        value_grad.map_or_else(|| zeros(value), Ok)?,
+    ))
+}
+
+/// Adds a tensor to a sum.
+fn add(sum: &mut Option<Tensor>, tensor: Tensor) -> Result<()> {
+    *sum = Some(match sum.take() {
+        Some(sum) => elementwise::binary(&rows::float_add, sum, tensor)?,
+        None => tensor,
+    });
+    Ok(())
+}
+
+/// Joins blocks of queries.
+fn joined(mut blocks: Vec<Tensor>) -> Result<Tensor> {
+    match blocks.len() {
+        1 => Ok(blocks.remove(0)),
+        _ => views::cat(blocks, 2),
+    }
+}
