@@ -2,7 +2,7 @@
 //! Metal, DX12 and WebGPU. Without a GPU, the same program runs on the CPU.
 //!
 //! ```
-//! //! use burn::tensor::Tensor;
+//! use burn::tensor::Tensor;
 //! use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 //!
 //! type B = Autodiff<Wgsl>;

@@ -27,26 +27,36 @@ fn has_gradient(case: &Case) -> bool {
         || ["pool", "conv", "soft", "norm"].iter().any(|part| case.op.contains(part))
         || case.op == "ctc_loss";
     let is_backward = case.op.contains("backward");
+    // burn-flex has no such method to compare with.
     let is_extension = case.op == "rms_norm";
     let no_gradient =
         ["arg", "any", "all", "into_int", "unfold"].iter().any(|part| case.op.contains(part));
     // Burn 0.21's gradient of repeat_dim is wrong for long axes with every backend.
-    let is_wrong = is_extension || case.op == "float_repeat_dim";
-    // Burn's autodiff supports grid_sample in bilinear mode only. burn-flex has no gradient of
-    // the Lanczos filter.
+    let is_wrong = case.op == "float_repeat_dim";
+    // There is no gradient of grid_sample in the bicubic mode. burn-flex has no gradient of the
+    // Lanczos filter.
     let unsupported = case.args.iter().any(|arg| match *arg {
-        Arg::GridSample(mode, ..) => mode != InterpolateMode::Bilinear,
+        Arg::GridSample(mode, ..) => mode == InterpolateMode::Bicubic,
         Arg::Interpolate(mode, _) => mode == InterpolateMode::Lanczos3,
         _ => false,
     });
     let is_integer = case.op.starts_with("int_") || case.op.starts_with("bool_");
-    takes_floats && !is_backward && !no_gradient && !is_wrong && !unsupported && !is_integer
+    takes_floats
+        && !is_backward
+        && !is_extension
+        && !no_gradient
+        && !is_wrong
+        && !unsupported
+        && !is_integer
 }
 
 /// Returns whether Burn 0.21's autodiff has the gradient of a case. It composes products from
 /// logarithms, so their gradients are NaN for negative elements.
 fn has_gradient_in_burn(case: &Case) -> bool {
-    has_gradient(case) && !["prod", "topk", "rfft"].iter().any(|part| case.op.contains(part))
+    let is_nearest = |arg: &Arg| matches!(arg, Arg::GridSample(InterpolateMode::Nearest, ..));
+    has_gradient(case)
+        && !["prod", "topk", "rfft"].iter().any(|part| case.op.contains(part))
+        && !case.args.iter().any(is_nearest)
 }
 
 /// Returns whether Burn 0.21 computes a wrong gradient with every backend.

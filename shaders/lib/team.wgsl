@@ -9,8 +9,8 @@
 // TEAM: a team may have several members. Without TEAM, each invocation is a team.
 // SUBGROUP: a team is a subgroup of eight and needs no barrier. The including shader must define
 // `shuffle_xor(Partial, mask)`.
-// ROUNDS: each team reduces `p.rounds` lines, those of a workgroup are neighbours, and then every invocation
-// calls finish_lines(group: u32, local_index: u32), after a barrier.
+// ROUNDS: each team reduces `p.rounds` lines. The lines of a workgroup are neighbours. After a barrier, every
+// invocation calls finish_lines(group: u32, local_index: u32), also in workgroups without a line.
 //#include "lib/grid"
 
 const WORKGROUP_SIZE: u32 = 64u;

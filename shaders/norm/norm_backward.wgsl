@@ -10,7 +10,7 @@
 //#include "lib/vector"
 //#include "lib/team"
 
-// The rows of a workgroup, at most.
+// The rows of a workgroup, at most: those whose statistics fit into workgroup memory.
 const MAX_ROWS: u32 = 64u;
 
 struct Params {
@@ -64,6 +64,8 @@ fn reduce_line(row: u32, local_index: u32) {
 fn finish_lines(group: u32, local_index: u32) {
     let rows = p.rounds * TEAMS;
     let first = group * rows;
+    // A large grid may have more workgroups than there are rows.
+    if (first >= p.count) { return; }
     let end = min(rows, p.count - first);
     for (var k = local_index; k < p.len; k += WORKGROUP_SIZE) {
         var of_gamma = Values();

@@ -2,10 +2,12 @@
 
 use burn_autodiff::Autodiff as BurnAutodiff;
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn_backend::ops::ModuleOps;
+use burn_backend::TensorMetadata;
+use burn_backend::backend::AutodiffBackend;
+use burn_backend::ops::{FloatTensorOps, ModuleOps};
 
 use super::kinds::{Attention, B, F, OptB, OptF};
-use super::node::from_inputs;
+use super::node::node;
 use crate::backend::{Wgsl, WgslTensor};
 
 /// What the gradient needs besides queries, keys and values.
@@ -27,18 +29,27 @@ pub(super) fn attention<C: CheckpointStrategy>(
     options: Attention,
 ) -> F {
     if attn_bias.as_ref().is_some_and(F::is_tracked) {
-        // The gradient of a bias is as large as the scores.
+        // The kernels have no gradient of the bias.
         return BurnAutodiff::<Wgsl, C>::attention(query, key, value, mask, attn_bias, options);
     }
     let inputs = [query, key, value];
     let [query, key, value] = inputs.each_ref().map(|input| input.primitive.clone());
     let bias = attn_bias.map(|bias| bias.primitive);
+    if !inputs.iter().any(F::is_tracked) {
+        let output = Wgsl::attention(query, key, value, mask, bias, options);
+        return BurnAutodiff::<Wgsl, C>::from_inner(output);
+    }
+    let dtype = query.dtype();
     let (output, log_sums) =
         Wgsl::attention_with_log_sums(query, key, value, mask.clone(), bias.clone(), options);
+    let output = Wgsl::float_cast(output, dtype.into());
     let state = State { mask, bias, output: output.clone(), log_sums, options };
-    from_inputs::<C, _, 3>(inputs, output, state, |[query, key, value], state, grad| {
+    node::<C, _, 3, 3>(inputs, output, state, |[query, key, value], state, grad| {
         let State { mask, bias, output, log_sums, options } = state;
-        Wgsl::attention_backward(query, key, value, mask, bias, output, log_sums, grad, options)
-            .into()
+        let dtype = query.dtype();
+        let grads = Wgsl::attention_backward(
+            query, key, value, mask, bias, output, log_sums, grad, options,
+        );
+        <[WgslTensor; 3]>::from(grads).map(|grad| Wgsl::float_cast(grad, dtype.into()))
     })
 }

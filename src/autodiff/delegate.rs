@@ -9,13 +9,14 @@ use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::backend::AutodiffBackend;
 use burn_backend::ops::{
     ActivationOps, BoolTensorOps, DeformConv2dBackward, FloatTensorOps, IntTensorOps,
-    MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps, QTensorOps,
+    MaxPool1dBackward, MaxPool1dWithIndices, MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps,
+    QTensorOps,
 };
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::{Distribution, ExecutionError, TensorData};
 
 use super::kinds::*;
-use super::{Autodiff, attention, fft, norm, product, softmax, topk};
+use super::{Autodiff, attention, fft, grid_sample, norm, product, softmax, topk};
 use crate::backend::Wgsl;
 use crate::backend::activation::activation_contract;
 use crate::backend::boolean::bool_contract;
@@ -38,6 +39,9 @@ macro_rules! delegated {
     (@method log_softmax $($row:tt)*) => { delegated!(@own softmax log_softmax $($row)*); };
     (@method layer_norm $($row:tt)*) => { delegated!(@own norm layer_norm $($row)*); };
     (@method attention $($row:tt)*) => { delegated!(@own attention attention $($row)*); };
+    (@method float_grid_sample_2d $($row:tt)*) => {
+        delegated!(@own grid_sample float_grid_sample_2d $($row)*);
+    };
     (@method float_prod $($row:tt)*) => { delegated!(@own product float_prod $($row)*); };
     (@method float_prod_dim $($row:tt)*) => { delegated!(@own product float_prod_dim $($row)*); };
     (@method float_cumprod $($row:tt)*) => { delegated!(@own product float_cumprod $($row)*); };
@@ -330,7 +334,26 @@ impl<C: CheckpointStrategy> ModuleOps<Self> for Autodiff<Wgsl, C> {
         panic!("deform_conv2d_backward: a gradient has no gradient")
     }
 
-    fn has_ctc_loss_backward() -> bool {
-        true
+    fn max_pool1d_with_indices_backward(
+        x: F,
+        kernel: usize,
+        stride: usize,
+        padding: usize,
+        dilation: usize,
+        ceil_mode: bool,
+        output_grad: F,
+        indices: I,
+    ) -> MaxPool1dBackward<Self> {
+        let grad = Wgsl::max_pool1d_with_indices_backward(
+            x.primitive,
+            kernel,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            output_grad.primitive,
+            indices,
+        );
+        MaxPool1dBackward::new(Self::from_inner(grad.x_grad))
     }
 }

@@ -5,28 +5,25 @@
 //! `irfft` counts every bin twice that has a mirror image, which are all but the first and, for even
 //! n, the last. The transpose of `irfft` is `rfft / n` with these bins counted twice.
 
-use burn_autodiff::Autodiff as BurnAutodiff;
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::ops::{FloatTensorOps, ModuleOps};
 use burn_backend::{TensorData, TensorMetadata};
-use burn_std::{Shape, Slice};
+use burn_std::{FloatDType, Shape, Slice};
 
 use super::kinds::{Axis, F, FF, OptSize};
-use super::node::from_state;
+use super::node::{in_f32, node};
 use crate::backend::{Wgsl, WgslTensor};
 
 /// Two nodes: each part of the spectrum has its own gradient.
 pub(super) fn rfft<C: CheckpointStrategy>(signal: F, dim: Axis, n: OptSize) -> FF {
-    let len = signal.primitive.shape()[dim];
     let (re, im) = Wgsl::rfft(signal.primitive.clone(), dim, n);
+    let len = signal.primitive.shape()[dim];
     let state = (len, dim, n.unwrap_or(len));
-    let re = from_state::<C, _>(signal.clone(), re, state, |state, grad| {
-        let zeros = zeros_like(&grad);
-        rfft_gradient(grad, zeros, state)
+    let re = node::<C, _, 1, 0>([signal.clone()], re, state, |[], state, grad| {
+        [in_f32([grad], |[grad]| rfft_gradient(grad.clone(), zeros_like(&grad), state))]
     });
-    let im = from_state::<C, _>(signal, im, state, |state, grad| {
-        let zeros = zeros_like(&grad);
-        rfft_gradient(zeros, grad, state)
+    let im = node::<C, _, 1, 0>([signal], im, state, |[], state, grad| {
+        [in_f32([grad], |[grad]| rfft_gradient(zeros_like(&grad), grad, state))]
     });
     (re, im)
 }
@@ -36,35 +33,22 @@ fn rfft_gradient(
     im: WgslTensor,
     (len, dim, n): (usize, usize, usize),
 ) -> WgslTensor {
-    let n_as_float = n as f64;
-    let re = scale_bins(re, dim, n, n_as_float, 0.5 * n_as_float);
-    let im = scale_bins(im, dim, n, n_as_float, 0.5 * n_as_float);
+    let [re, im] = [re, im].map(|part| scale_bins(part, dim, n, n as f64, 0.5 * n as f64));
     resized(Wgsl::irfft(re, im, dim, Some(n)), dim, len)
 }
 
-/// One node for each part of the spectrum, and their sum: the transform is linear.
 pub(super) fn irfft<C: CheckpointStrategy>(re: F, im: F, dim: Axis, n: OptSize) -> F {
+    let output = Wgsl::irfft(re.primitive.clone(), im.primitive.clone(), dim, n);
     let bins = re.primitive.shape()[dim];
-    let n = n.unwrap_or_else(|| 2 * bins.saturating_sub(1));
-    let state = (bins, dim, n);
-    let zeros = zeros_like(&re.primitive);
-    let of_re = Wgsl::irfft(re.primitive.clone(), zeros.clone(), dim, Some(n));
-    let of_im = Wgsl::irfft(zeros, im.primitive.clone(), dim, Some(n));
-    let of_re = from_state::<C, _>(re, of_re, state, |state, grad| irfft_gradient(grad, state).0);
-    let of_im = from_state::<C, _>(im, of_im, state, |state, grad| irfft_gradient(grad, state).1);
-    BurnAutodiff::<Wgsl, C>::float_add(of_re, of_im)
-}
-
-fn irfft_gradient(
-    grad: WgslTensor,
-    (bins, dim, n): (usize, usize, usize),
-) -> (WgslTensor, WgslTensor) {
-    let (re, im) = Wgsl::rfft(grad, dim, Some(n));
-    let scaled = |part| {
-        let scaled = scale_bins(part, dim, n, 1.0 / n as f64, 2.0 / n as f64);
-        resized(scaled, dim, bins)
-    };
-    (scaled(re), scaled(im))
+    let state = (bins, dim, output.shape()[dim]);
+    node::<C, _, 2, 0>([re, im], output, state, |[], (bins, dim, n), grad| {
+        let dtype = grad.dtype();
+        let (re, im) = Wgsl::rfft(Wgsl::float_cast(grad, FloatDType::F32), dim, Some(n));
+        [re, im].map(|part| {
+            let scaled = scale_bins(part, dim, n, 1.0 / n as f64, 2.0 / n as f64);
+            Wgsl::float_cast(resized(scaled, dim, bins), dtype.into())
+        })
+    })
 }
 
 /// Multiplies the bins without a mirror image by `single`, and the others by `mirrored`.

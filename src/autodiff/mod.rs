@@ -1,6 +1,6 @@
 //! Burn's automatic differentiation with gradient kernels.
 //!
-//! [`Autodiff`] stands over `burn_autodiff::Autodiff`: both have the same tensors and the same graph.
+//! [`Autodiff`] wraps `burn_autodiff::Autodiff`: both have the same tensors and the same graph.
 //! Methods whose gradients Burn computes well are passed on (`delegate.rs`). The other modules replace
 //! those that Burn composes from many small ops, does not differentiate, or differentiates wrongly:
 //! each computes its result with the backend and adds one node to the graph (`node.rs`).
@@ -8,6 +8,7 @@
 mod attention;
 mod delegate;
 mod fft;
+mod grid_sample;
 mod kinds;
 mod node;
 mod norm;
@@ -51,11 +52,13 @@ use kinds::F;
 /// | ops | here | in Burn |
 /// |---|---|---|
 /// | `softmax`, `log_softmax`, `layer_norm` | a kernel each way | composed of 5 to 13 ops each way |
-/// | `attention` | kernels that store no scores | composed of 10 to 15 ops each way |
+/// | `attention`, unless its bias has a gradient | kernels that store no scores | composed of 10 to 15 ops each way |
 /// | [`rms_norm`](Self::rms_norm) | a kernel each way | composed |
-/// | `prod`, `prod_dim` | exact for all numbers | NaN for zeros and negative numbers |
-/// | `cumprod` | exact for all numbers | NaN for zeros |
-/// | `topk`, `rfft`, `irfft` | have gradients | panic |
+/// | `prod`, `prod_dim` | right for zeros and negative numbers too | NaN for them |
+/// | `cumprod` | right for zeros too | NaN for them |
+/// | `topk`, `rfft`, `irfft`, `grid_sample_2d` in the nearest mode | have gradients | panic |
+///
+/// On software adapters, attention with many scores stores them, in blocks.
 ///
 /// `C` is Burn's checkpointing strategy.
 #[derive(Debug, Clone, Copy, Default)]

@@ -7,25 +7,30 @@ use burn_autodiff::checkpoint::base::Checkpointer;
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::ops::{Backward, Ops, OpsKind};
+use burn_backend::TensorMetadata;
+use burn_backend::ops::FloatTensorOps;
+use burn_std::FloatDType;
 
 use super::kinds::F;
 use crate::backend::{Wgsl, WgslTensor};
 
-/// What the gradient of an op needs from the op besides its inputs.
+/// What the gradients of an op need besides its inputs.
 pub(super) trait State: Clone + Send + Debug + 'static {}
 
 impl<S: Clone + Send + Debug + 'static> State for S {}
 
-/// Computes the gradients of an op's inputs from its inputs, its state, and the gradient of its
+/// Computes the gradients of `N` inputs from the first `K` of them, the state, and the gradient of the
 /// result.
-type GradientOf<S, const N: usize> = fn([WgslTensor; N], S, WgslTensor) -> [WgslTensor; N];
+type GradientsOf<S, const N: usize, const K: usize> =
+    fn([WgslTensor; K], S, WgslTensor) -> [WgslTensor; N];
 
-/// The gradient of an op whose inputs are kept, or computed again if they are checkpointed.
+/// The gradients of an op. The inputs that they need are kept, or computed again if they are
+/// checkpointed.
 #[derive(Debug)]
-struct FromInputs<S: State, const N: usize>(GradientOf<S, N>);
+struct Gradient<S: State, const N: usize, const K: usize>(GradientsOf<S, N, K>);
 
-impl<S: State, const N: usize> Backward<Wgsl, N> for FromInputs<S, N> {
-    type State = ([NodeId; N], S);
+impl<S: State, const N: usize, const K: usize> Backward<Wgsl, N> for Gradient<S, N, K> {
+    type State = ([NodeId; K], S);
 
     fn backward(
         self,
@@ -34,9 +39,9 @@ impl<S: State, const N: usize> Backward<Wgsl, N> for FromInputs<S, N> {
         checkpointer: &mut Checkpointer,
     ) {
         let grad = grads.consume::<Wgsl>(&ops.node);
-        let (inputs, state) = ops.state;
-        let inputs = inputs.map(|id| checkpointer.retrieve_node_output::<WgslTensor>(id));
-        for (parent, grad) in ops.parents.into_iter().zip((self.0)(inputs, state, grad)) {
+        let (kept, state) = ops.state;
+        let kept = kept.map(|id| checkpointer.retrieve_node_output::<WgslTensor>(id));
+        for (parent, grad) in ops.parents.into_iter().zip((self.0)(kept, state, grad)) {
             if let Some(parent) = parent {
                 grads.register::<Wgsl>(parent.id, grad);
             }
@@ -44,48 +49,32 @@ impl<S: State, const N: usize> Backward<Wgsl, N> for FromInputs<S, N> {
     }
 }
 
-/// The gradient of an op whose state is all that it needs.
-#[derive(Debug)]
-struct FromState<S: State>(fn(S, WgslTensor) -> WgslTensor);
-
-impl<S: State> Backward<Wgsl, 1> for FromState<S> {
-    type State = S;
-
-    fn backward(self, ops: Ops<S, 1>, grads: &mut Gradients, _checkpointer: &mut Checkpointer) {
-        let grad = grads.consume::<Wgsl>(&ops.node);
-        let [parent] = ops.parents;
-        if let Some(parent) = parent {
-            grads.register::<Wgsl>(parent.id, (self.0)(ops.state, grad));
-        }
-    }
-}
-
-/// Adds the node of an op with the result `output`, whose gradients are computed from its inputs.
-pub(super) fn from_inputs<C: CheckpointStrategy, S: State, const N: usize>(
+/// Adds the node of an op with the result `output` to the graph. `gradients` computes the gradients
+/// of the inputs from the first `K` of them and `state`.
+pub(super) fn node<C: CheckpointStrategy, S: State, const N: usize, const K: usize>(
     inputs: [F; N],
     output: WgslTensor,
     state: S,
-    gradient: GradientOf<S, N>,
+    gradients: GradientsOf<S, N, K>,
 ) -> F {
+    const { assert!(K <= N) };
     let nodes = inputs.each_ref().map(|input| input.node.clone());
-    match FromInputs(gradient).prepare::<C>(nodes).compute_bound().stateful() {
+    match Gradient(gradients).prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(mut prep) => {
-            let kept = inputs.each_ref().map(|input| prep.checkpoint(input));
+            let kept = std::array::from_fn(|index| prep.checkpoint(&inputs[index]));
             prep.finish((kept, state), output)
         }
         OpsKind::UnTracked(prep) => prep.finish(output),
     }
 }
 
-/// Adds the node of an op with the result `output`, whose gradient is computed from `state`.
-pub(super) fn from_state<C: CheckpointStrategy, S: State>(
-    input: F,
-    output: WgslTensor,
-    state: S,
-    gradient: fn(S, WgslTensor) -> WgslTensor,
-) -> F {
-    match FromState(gradient).prepare::<C>([input.node]).compute_bound().stateful() {
-        OpsKind::Tracked(prep) => prep.finish(state, output),
-        OpsKind::UnTracked(prep) => prep.finish(output),
-    }
+/// Computes a gradient in f32 and returns it in the type of the first tensor: intermediate results
+/// would be out of the range of 16 bits, or lose digits.
+pub(super) fn in_f32<const N: usize>(
+    tensors: [WgslTensor; N],
+    gradient: impl FnOnce([WgslTensor; N]) -> WgslTensor,
+) -> WgslTensor {
+    let dtype = tensors[0].dtype();
+    let tensors = tensors.map(|tensor| Wgsl::float_cast(tensor, FloatDType::F32));
+    Wgsl::float_cast(gradient(tensors), dtype.into())
 }

@@ -5,7 +5,7 @@ use burn_backend::ops::ModuleOps;
 
 use super::Autodiff;
 use super::kinds::{F, OptF, Real};
-use super::node::from_inputs;
+use super::node::node;
 use crate::backend::Wgsl;
 
 impl<C: CheckpointStrategy> Autodiff<Wgsl, C> {
@@ -17,7 +17,7 @@ impl<C: CheckpointStrategy> Autodiff<Wgsl, C> {
     /// Panics if the shapes do not fit or the device fails.
     pub fn rms_norm(x: F, gamma: F, epsilon: f64) -> F {
         let output = Wgsl::rms_norm(x.primitive.clone(), gamma.primitive.clone(), epsilon);
-        from_inputs::<C, _, 2>([x, gamma], output, epsilon, |[x, gamma], epsilon, grad| {
+        node::<C, _, 2, 2>([x, gamma], output, epsilon, |[x, gamma], epsilon, grad| {
             Wgsl::rms_norm_backward(x, gamma, grad, epsilon).into()
         })
     }
@@ -36,15 +36,15 @@ pub(super) fn layer_norm<C: CheckpointStrategy>(
         epsilon,
     );
     match beta {
-        Some(beta) => from_inputs::<C, _, 3>(
+        Some(beta) => node::<C, _, 3, 2>(
             [tensor, gamma, beta],
             output,
             epsilon,
-            |[tensor, gamma, _], epsilon, grad| {
+            |[tensor, gamma], epsilon, grad| {
                 Wgsl::layer_norm_backward(tensor, gamma, grad, epsilon).into()
             },
         ),
-        None => from_inputs::<C, _, 2>(
+        None => node::<C, _, 2, 2>(
             [tensor, gamma],
             output,
             epsilon,

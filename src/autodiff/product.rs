@@ -1,5 +1,6 @@
-//! Products. Their gradients are products without one factor, which a division gives unless that
-//! factor is zero.
+//! Products. The gradient for an element is the product of the other elements: the whole product
+//! divided by the element, or computed separately if the element is zero. It is computed in f32, and is
+//! wrong where the whole product overflows or underflows.
 
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::TensorMetadata;
@@ -8,22 +9,25 @@ use burn_backend::ops::{BoolTensorOps, FloatTensorOps};
 use burn_std::{Shape, Slice};
 
 use super::kinds::{Axis, B, F};
-use super::node::{from_inputs, from_state};
+use super::node::{in_f32, node};
 use crate::backend::{Wgsl, WgslTensor};
 
 pub(super) fn float_prod<C: CheckpointStrategy>(tensor: F) -> F {
     let output = Wgsl::float_prod(tensor.primitive.clone());
-    from_inputs::<C, _, 1>([tensor], output, (), |[x], (), grad| {
+    node::<C, _, 1, 1>([tensor], output, (), |[x], (), grad| {
         let shape = x.shape();
         let line = Shape::from([shape.num_elements()]);
         let x = Wgsl::float_reshape(x, line);
-        [Wgsl::float_reshape(product_gradient(x, grad, 0), shape)]
+        let gradient = in_f32([x, grad], |[x, grad]| product_gradient(x, grad, 0));
+        [Wgsl::float_reshape(gradient, shape)]
     })
 }
 
 pub(super) fn float_prod_dim<C: CheckpointStrategy>(tensor: F, dim: Axis) -> F {
     let output = Wgsl::float_prod_dim(tensor.primitive.clone(), dim);
-    from_inputs::<C, _, 1>([tensor], output, dim, |[x], dim, grad| [product_gradient(x, grad, dim)])
+    node::<C, _, 1, 1>([tensor], output, dim, |[x], dim, grad| {
+        [in_f32([x, grad], |[x, grad]| product_gradient(x, grad, dim))]
+    })
 }
 
 /// Returns the gradient of the product along an axis: the product of the other elements. In a line
@@ -43,25 +47,25 @@ fn product_gradient(x: WgslTensor, grad: WgslTensor, dim: usize) -> WgslTensor {
 
 pub(super) fn float_cumprod<C: CheckpointStrategy>(tensor: F, dim: Axis) -> F {
     let output = Wgsl::float_cumprod(tensor.primitive.clone(), dim);
-    let state = (tensor.primitive.clone(), output.clone(), dim);
-    from_state::<C, _>(tensor, output, state, |(x, output, dim), grad| {
-        cumprod_gradient(x, output, grad, dim)
+    node::<C, _, 1, 1>([tensor], output, dim, |[x], dim, grad| {
+        [in_f32([x, grad], |[x, grad]| cumprod_gradient(x, grad, dim))]
     })
 }
 
-/// Returns the gradient of the cumulative products `output` of `x`.
+/// Returns the gradient of the cumulative products of `x`.
 ///
-/// Before the first zero of a line it is the sum of grad * output from the element on, divided by the
+/// Before the first zero of a line it is the sum of grad * product from the element on, divided by the
 /// element. At the first zero it is that sum for the products without this zero. After it, every
 /// product contains the zero and the gradient is zero.
-fn cumprod_gradient(x: WgslTensor, output: WgslTensor, grad: WgslTensor, dim: usize) -> WgslTensor {
+fn cumprod_gradient(x: WgslTensor, grad: WgslTensor, dim: usize) -> WgslTensor {
     let is_zero = equals(x.clone(), 0.0);
     let zeros = Wgsl::float_cumsum(as_float(is_zero.clone(), &x), dim);
     let is_first_zero = Wgsl::bool_and(is_zero.clone(), equals(zeros.clone(), 1.0));
     let without_zero = Wgsl::float_mask_fill(x.clone(), is_first_zero.clone(), 1.0.into());
     let at_zero = Wgsl::float_cumprod(without_zero, dim);
     let at_zero = sums_from_each_on(Wgsl::float_mul(grad.clone(), at_zero), dim);
-    let before = sums_from_each_on(Wgsl::float_mul(grad, output), dim);
+    let products = Wgsl::float_cumprod(x.clone(), dim);
+    let before = sums_from_each_on(Wgsl::float_mul(grad, products), dim);
     let divisors = Wgsl::float_mask_fill(x.clone(), is_zero, 1.0.into());
     let before = Wgsl::float_div(before, divisors);
     let is_after = Wgsl::bool_not(equals(zeros, 0.0));

@@ -4,19 +4,21 @@ use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::ops::ActivationOps;
 
 use super::kinds::{Axis, F};
-use super::node::from_state;
+use super::node::node;
 use crate::backend::Wgsl;
 
 pub(super) fn softmax<C: CheckpointStrategy>(tensor: F, dim: Axis) -> F {
     let output = Wgsl::softmax(tensor.primitive.clone(), dim);
-    from_state::<C, _>(tensor, output.clone(), (output, dim), |(output, dim), grad| {
-        Wgsl::softmax_backward(output, grad, dim)
+    let state = (output.clone(), dim);
+    node::<C, _, 1, 0>([tensor], output, state, |[], (output, dim), grad| {
+        [Wgsl::softmax_backward(output, grad, dim)]
     })
 }
 
 pub(super) fn log_softmax<C: CheckpointStrategy>(tensor: F, dim: Axis) -> F {
     let output = Wgsl::log_softmax(tensor.primitive.clone(), dim);
-    from_state::<C, _>(tensor, output.clone(), (output, dim), |(output, dim), grad| {
-        Wgsl::log_softmax_backward(output, grad, dim)
+    let state = (output.clone(), dim);
+    node::<C, _, 1, 0>([tensor], output, state, |[], (output, dim), grad| {
+        [Wgsl::log_softmax_backward(output, grad, dim)]
     })
 }

@@ -41,6 +41,9 @@ pub(crate) enum Conversion {
     Stored,
     /// As `Compute`, but 16-bit floats are passed as they are. The kernel returns f32.
     Half,
+    /// Operands are converted to compute types and may have different float types. Results stay f32:
+    /// 16 bits would be too few for them.
+    Wide,
 }
 
 /// What is known about an op from its operands.
@@ -160,7 +163,7 @@ impl OpContext {
     fn convert_result(&self, tensor: Tensor) -> Tensor {
         let dtype = tensor.dtype();
         let target = match self.conversion {
-            Conversion::Stored => return tensor,
+            Conversion::Stored | Conversion::Wide => return tensor,
             _ if dtype == tensor::DType::Bool => return tensor,
             _ if dtype.is_float() => self.requested.filter(DType::is_float).or(self.float),
             Conversion::Indices => self.requested,
@@ -241,6 +244,7 @@ impl Operand for WgslTensor {
         context.has_64_bit |= matches!(dtype, DType::I64 | DType::U64);
         match dtype {
             DType::Bool(_) => {}
+            dtype if dtype.is_float() && context.conversion == Conversion::Wide => {}
             dtype if dtype.is_float() => check_same_type(&mut context.float, dtype, context.op),
             dtype => check_same_type(&mut context.int, dtype, context.op),
         }

@@ -33,12 +33,12 @@ macro_rules! extension_contract {
             /// `gamma` `[width]`.
             rms_norm(x: F, gamma: F, epsilon: Real) -> F =
                 norm::rms_norm(x, gamma, epsilon as f32), else cpu;
-            /// Computes the gradients of `rms_norm` with respect to `x` and `gamma` from the
-            /// gradient of its result.
+            /// Computes the gradients of `rms_norm` with respect to `x` `[.., width]` and `gamma`
+            /// `[width]` from the gradient of its result `[.., width]`.
             rms_norm_backward(x: F, gamma: F, output_grad: F, epsilon: Real) -> FF =
                 norm::rms_norm_backward(x, gamma, output_grad, epsilon as f32), else cpu;
-            /// Computes the gradients of `layer_norm` with respect to `tensor`, `gamma` and `beta`
-            /// from the gradient of its result.
+            /// Computes the gradients of `layer_norm` with respect to `tensor` `[.., width]`, `gamma`
+            /// and `beta` `[width]` from the gradient of its result `[.., width]`.
             layer_norm_backward(tensor: F, gamma: F, output_grad: F, epsilon: Real) -> F3 =
                 norm::layer_norm_backward(tensor, gamma, output_grad, epsilon as f32), else cpu;
             /// Computes the gradient of `softmax` from its result and the gradient of the result.
@@ -48,23 +48,25 @@ macro_rules! extension_contract {
             /// result.
             log_softmax_backward(output: F, output_grad: F, dim: Axis) -> F =
                 softmax::log_softmax_backward(output, output_grad, dim), else cpu;
-            /// Computes `attention`, and the logarithm of the sum of `e^score` of each query,
-            /// `[batch, heads, queries]`, which `attention_backward` needs. It is infinite for a
-            /// query whose keys are all masked.
+            /// Computes `attention` `[batch, heads, queries, value width]`, and for
+            /// `attention_backward` the logarithm of the sum of `e^score` of each query
+            /// `[batch, heads, queries]`, which is infinite if all keys are masked. Both are f32.
             attention_with_log_sums(
                 query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention,
-            ) -> FF = {
+            ) -> FF as Wide = {
                 let options = attention_options(&options);
                 attention::attention_with_log_sums(query, key, value, mask, attn_bias, options)
             }, else cpu;
-            /// Computes the gradients of `attention` with respect to `query`, `key` and `value`
-            /// from its arguments, the results of `attention_with_log_sums`, and the gradient of
-            /// the first. The memory that it needs on a GPU grows linearly with the numbers of
-            /// queries and keys.
+            /// Computes the gradients of `attention` with respect to `query`, `key` and `value`, in
+            /// f32, from its arguments, the results of `attention_with_log_sums`, and the gradient of
+            /// the first. There is no gradient of the bias.
+            ///
+            /// The memory that it needs on a GPU grows linearly with the numbers of queries and keys,
+            /// except for a bias with the shape of the mask if there is a mask.
             attention_backward(
                 query: F, key: F, value: F, mask: OptB, attn_bias: OptF, output: F, log_sums: F,
                 output_grad: F, options: Attention,
-            ) -> F3 = {
+            ) -> F3 as Wide = {
                 let options = attention_options(&options);
                 let forward = attention_backward::Forward {
                     query, key, value, mask, bias: attn_bias, out: output, log_sums,
@@ -81,14 +83,19 @@ pub(crate) use extension_contract;
 macro_rules! extension_functions {
     ($(
         $(#[$doc:meta])*
-        $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident
+        $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
             = $launch:expr, else $cpu:ident;
     )*) => {
         $(
             $(#[$doc])*
+            ///
+            /// # Panics
+            ///
+            /// Panics if the shapes do not fit, if the device fails, and if no kernel supports the
+            /// tensors in a build without the CPU backend.
             #[allow(clippy::too_many_arguments, reason = "rows have the operands of their kernels")]
             pub fn $name($($arg: $kind),*) -> $ret {
-                run!($name [$($arg: $kind)*] [] $launch, else $cpu::$name($($arg),*))
+                run!($name [$($arg: $kind)*] [$($conversion)?] $launch, else $cpu::$name($($arg),*))
             }
         )*
     };

@@ -1,9 +1,9 @@
-//! Attention with what its gradient needs, and its gradient. Both store the scores.
+//! Attention with what its gradient needs, and its gradient, in f32. Both store the scores.
 
 use burn_backend::TensorMetadata;
 use burn_backend::ops::{AttentionModuleOptions, BoolTensorOps, FloatTensorOps, IntTensorOps};
 use burn_flex::{Flex, FlexDevice, FlexTensor};
-use burn_std::{BoolDType, BoolStore, IntDType, Shape};
+use burn_std::{BoolDType, BoolStore, FloatDType, IntDType, Shape};
 
 use super::reduce::float_sum_dim;
 
@@ -51,6 +51,10 @@ impl Operands {
     }
 }
 
+fn in_f32(tensor: FlexTensor) -> FlexTensor {
+    Flex::float_cast(tensor, FloatDType::F32)
+}
+
 /// Computes attention, and the logarithm of the sum of `e^score` of each query.
 pub(crate) fn attention_with_log_sums(
     query: FlexTensor,
@@ -60,6 +64,8 @@ pub(crate) fn attention_with_log_sums(
     attn_bias: Option<FlexTensor>,
     options: AttentionModuleOptions,
 ) -> (FlexTensor, FlexTensor) {
+    let [query, key, value] = [query, key, value].map(in_f32);
+    let attn_bias = attn_bias.map(in_f32);
     let [batch, heads, queries, _] = query.shape().dims();
     let [_, _, keys, value_width] = value.shape().dims();
     let dtype = query.dtype().into();
@@ -99,6 +105,9 @@ pub(crate) fn attention_backward(
     output_grad: FlexTensor,
     options: AttentionModuleOptions,
 ) -> (FlexTensor, FlexTensor, FlexTensor) {
+    let [query, key, value] = [query, key, value].map(in_f32);
+    let [output, log_sums, output_grad] = [output, log_sums, output_grad].map(in_f32);
+    let attn_bias = attn_bias.map(in_f32);
     let [batch, heads, queries, _] = query.shape().dims();
     let [_, _, keys, value_width] = value.shape().dims();
     if batch * heads * queries * keys * value_width == 0 {

@@ -258,6 +258,17 @@ fn compute(
     Ok((views::narrow(out, 3, 0, shape[3])?, sums))
 }
 
+/// Returns the tensor with one element along each axis along which its elements are repeated.
+fn without_repeats(tensor: Tensor) -> Tensor {
+    let mut layout = tensor.layout().clone();
+    for axis in 0..layout.shape.len() {
+        if layout.strides[axis] == 0 && layout.shape[axis] > 0 {
+            layout = layout.narrow(axis, 0, 1);
+        }
+    }
+    tensor.view(layout)
+}
+
 /// Returns the bias, with -inf where the mask hides a key.
 pub(super) fn hidden_by(mask: Option<Tensor>, bias: Option<Tensor>) -> Result<Option<Tensor>> {
     let Some(mask) = mask else { return Ok(bias) };
@@ -265,6 +276,7 @@ pub(super) fn hidden_by(mask: Option<Tensor>, bias: Option<Tensor>) -> Result<Op
         Some(bias) => bias,
         None => create::full(mask.runtime(), &[1; 4], ScalarValue::Float(0.0), DType::F32)?,
     };
+    let [visible, mask] = [visible, mask].map(without_repeats);
     elementwise::mask_fill(visible, mask, ScalarValue::Float(f32::NEG_INFINITY)).map(Some)
 }
 

@@ -301,7 +301,7 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         let Some(graph) = Graph::of(root) else { return Ok(()) };
         let len = graph.root().expression().len;
         let overwrites = policy::pays_for_special_case(runtime, len);
-        let (mut program, words) = Program::new(&graph, overwrites);
+        let (mut program, mut words) = Program::new(&graph, overwrites);
         let max_bindings = runtime.info().limits.storage_buffers_per_stage.min(MAX_BINDINGS);
         if (program.bindings() > max_bindings as usize || words.len() > MAX_WORDS)
             && let Some(middle) = graph.middle().cloned()
@@ -313,9 +313,15 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         let mut graphs = vec![graph];
         // One binding of a batch is the table.
         let max_pages = max_bindings as usize - 1;
-        let can_batch = program.can_batch() && program.bindings() <= max_pages;
-        if can_batch && len <= MAX_BATCHED_LEN && runtime.binds_whole_buffers() {
-            add_equal_graphs(&mut graphs, &program, &words, overwrites);
+        let fits = program.bindings() <= max_pages && len <= MAX_BATCHED_LEN;
+        if fits
+            && runtime.binds_whole_buffers()
+            && let Some((batch_program, batch_words)) = program.for_batch(&words)
+        {
+            add_equal_graphs(&mut graphs, &batch_program, &batch_words, overwrites);
+            if graphs.len() > 1 {
+                (program, words) = (batch_program, batch_words);
+            }
         }
         let mut computations = Vec::with_capacity(graphs.len());
         for graph in 0..graphs.len() {
@@ -416,8 +422,8 @@ impl FusedLaunch<'_> {
         let (mut groups, mut work) = (0, 0);
         for computation in batch {
             table.extend([groups as u32, computation.len as u32]);
-            for memory in computation.operands() {
-                table.extend(pages.find(memory));
+            for (memory, offset) in computation.places() {
+                table.extend(pages.find(memory, offset));
             }
             groups += div_up(computation.len.div_ceil(4), WORKGROUP_SIZE);
             work += (computation.len * computation.ops) as u64;

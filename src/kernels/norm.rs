@@ -40,7 +40,8 @@ params! {
 /// Rows of at least this many elements are reduced by a team, shorter ones by one invocation.
 const MIN_TEAM_LEN: usize = 32;
 
-/// The maximum number of rows of a workgroup that computes gradients.
+/// The maximum number of rows of a workgroup that computes gradients: those whose statistics fit into
+/// workgroup memory, and at least one for each team.
 const MAX_ROWS: usize = 64;
 
 /// The kernel of both norms.
@@ -222,7 +223,7 @@ fn backward(
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
     let teams = (kernel.team.workgroup_size / kernel.team.size) as usize;
-    let rounds = policy::norm_rounds(&runtime, rows, teams).clamp(1, MAX_ROWS / teams);
+    let rounds = policy::norm_rounds(&runtime, rows, teams, MAX_ROWS / teams);
     let groups = rows.div_ceil(rounds * teams);
     let out = Tensor::empty(&runtime, x.shape(), DType::F32)?;
     let sums = Tensor::empty(&runtime, &[groups, 2 * width], DType::F32)?;
@@ -308,6 +309,11 @@ pub const CASES: &[Case] = &[
     case(
         "layer_norm_backward",
         &[permuted(&[300, 4], &[1, 0]), normal(&[300]), normal(&[4, 300]), Arg::Float(1e-5)],
+    ),
+    // Several rows for each team of a GPU.
+    case(
+        "layer_norm_backward",
+        &[normal(&[1100, 1000]), normal(&[1000]), normal(&[1100, 1000]), Arg::Float(1e-5)],
     ),
     case(
         "layer_norm_backward",

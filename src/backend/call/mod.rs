@@ -168,7 +168,7 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
     macro_rules! calls {
         ($(
             $(#[$doc:meta])*
-            $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident
+            $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
                 = $launch:expr, else $cpu:ident;
         )*) => {
             |args: &mut CaseArguments<'_, Wgsl>| match args.case.op {

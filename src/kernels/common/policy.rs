@@ -211,12 +211,18 @@ pub(crate) fn all_attention_backward_tiles() -> impl Iterator<Item = AttentionTi
     gpu.into_iter().chain(software::ATTENTION_BACKWARD_TILES)
 }
 
-/// Returns the number of rows that each team of a workgroup of `teams` teams computes in turn, for
-/// gradients of norms. Workgroups with more rows leave fewer sums to add up.
-pub(crate) fn norm_rounds(runtime: &Runtime, rows: usize, teams: usize) -> usize {
+/// Returns the number of rows, of `rows` in all and at most `max_rounds`, that each team of a
+/// workgroup of `teams` teams computes in turn, for gradients of norms. Workgroups with more rows
+/// leave fewer sums to add up.
+pub(crate) fn norm_rounds(
+    runtime: &Runtime,
+    rows: usize,
+    teams: usize,
+    max_rounds: usize,
+) -> usize {
     match software_policy(runtime) {
-        Some(_) => usize::MAX,
-        None => rows / (teams * 512),
+        Some(_) => max_rounds,
+        None => (rows / (teams * 512)).clamp(1, max_rounds),
     }
 }
 

@@ -11,8 +11,10 @@ use super::super::reduce::{self, Reduction};
 use super::{create, views};
 use crate::tensor::{DType, Result, Tensor};
 
-/// Queries of a block.
-const BLOCK: usize = 1024;
+/// Queries of a block, at most.
+const MAX_BLOCK: usize = 1024;
+/// Scores of a block, unless a single query has more.
+const BLOCK_SCORES: usize = 1 << 24;
 
 /// What the scores of attention depend on besides the queries.
 pub(crate) struct Scores {
@@ -31,13 +33,19 @@ fn transposed(tensor: &Tensor) -> Result<Tensor> {
     views::swap_dims(tensor.clone(), 2, 3)
 }
 
-/// Returns the block of queries that starts at `first`.
-fn block_of(tensor: &Tensor, first: usize) -> Result<Tensor> {
-    let len = BLOCK.min(tensor.shape()[2] - first);
-    views::narrow(tensor.clone(), 2, first, len)
-}
-
 impl Scores {
+    /// Returns the number of queries of a block.
+    fn block(&self) -> usize {
+        let Sizes { batch, heads, keys, .. } = self.sizes;
+        (BLOCK_SCORES / (batch * heads * keys)).clamp(1, MAX_BLOCK)
+    }
+
+    /// Returns the block of queries that starts at `first`.
+    fn block_of(&self, tensor: &Tensor, first: usize) -> Result<Tensor> {
+        let len = self.block().min(tensor.shape()[2] - first);
+        views::narrow(tensor.clone(), 2, first, len)
+    }
+
     fn scale(&self) -> f32 {
         self.options.scale.unwrap_or_else(|| 1.0 / (self.sizes.width as f32).sqrt())
     }
@@ -67,7 +75,7 @@ impl Scores {
         }
         if let Some(bias) = &self.bias {
             let bias = views::expand(bias.clone(), &[batch, heads, queries, keys])?;
-            scores = elementwise::binary(&rows::float_add, scores, block_of(&bias, first)?)?;
+            scores = elementwise::binary(&rows::float_add, scores, self.block_of(&bias, first)?)?;
         }
         Ok((scores, bounded))
     }
@@ -85,8 +93,8 @@ pub(crate) fn attention(
 ) -> Result<(Tensor, Tensor)> {
     let Sizes { batch, heads, queries, .. } = scores.sizes;
     let (mut outs, mut log_sums) = (Vec::new(), Vec::new());
-    for first in (0..queries).step_by(BLOCK) {
-        let (of_block, _) = scores.of_block(block_of(query, first)?, first)?;
+    for first in (0..queries).step_by(scores.block()) {
+        let (of_block, _) = scores.of_block(scores.block_of(query, first)?, first)?;
         let maxima = reduce::dim(Reduction::Max, of_block.clone(), 3)?;
         // Finite where all keys are hidden.
         let lowest = [ScalarValue::Float(f32::MIN)];
@@ -130,16 +138,17 @@ pub(crate) fn attention_backward(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let mut query_grads = Vec::new();
     let (mut key_grad, mut value_grad) = (None, None);
-    for first in (0..scores.sizes.queries).step_by(BLOCK) {
-        let query = block_of(query, first)?;
-        let grad = block_of(grad, first)?;
+    for first in (0..scores.sizes.queries).step_by(scores.block()) {
+        let query = scores.block_of(query, first)?;
+        let grad = scores.block_of(grad, first)?;
         let (of_block, bounded) = scores.of_block(query.clone(), first)?;
         let differences =
-            elementwise::binary(&rows::float_sub, of_block, block_of(log_sums, first)?)?;
+            elementwise::binary(&rows::float_sub, of_block, scores.block_of(log_sums, first)?)?;
         let weights = elementwise::unary(&rows::float_exp, differences)?;
         add(&mut value_grad, matmul(transposed(&weights)?, grad.clone())?)?;
         let products = matmul(grad, transposed(value)?)?;
-        let differences = elementwise::binary(&rows::float_sub, products, block_of(means, first)?)?;
+        let differences =
+            elementwise::binary(&rows::float_sub, products, scores.block_of(means, first)?)?;
         let mut d = elementwise::binary(&rows::float_mul, weights, differences)?;
         if let Some(tanh) = bounded {
             let squares = elementwise::binary(&rows::float_mul, tanh.clone(), tanh)?;

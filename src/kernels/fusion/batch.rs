@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::graph::{Graph, Node};
+use super::graph::{Graph, Leaf, Node};
 use super::program::{Program, Words};
 use crate::runtime::{Allocation, Location, Runtime, RuntimeError};
 use crate::tensor::Lazy;
@@ -45,7 +45,8 @@ pub(crate) fn add_equal_graphs(
             continue;
         }
         let (other, other_words) = Program::new(&graph, overwrites);
-        if other == *program && other_words == *words {
+        let other = other.for_batch(&other_words);
+        if other.is_some_and(|(other, other_words)| other == *program && other_words == *words) {
             included.extend(graph.nodes.iter().map(address));
             graphs.push(graph);
         }
@@ -56,6 +57,8 @@ pub(crate) fn add_equal_graphs(
 pub(crate) struct Computation {
     /// The memory of the leaves that no output overwrites.
     pub inputs: SmallVec<[Arc<Allocation>; 4]>,
+    /// Where their elements start.
+    offsets: SmallVec<[usize; 4]>,
     pub outputs: SmallVec<[Arc<Allocation>; 4]>,
     /// The number of elements.
     pub len: usize,
@@ -86,9 +89,15 @@ impl Computation {
         }
         let leaves = graph.leaves.iter().zip(&program.leaves);
         let read = leaves.filter(|(_, leaf)| leaf.overwritten_by.is_none());
-        let inputs = read.map(|(leaf, _)| leaf.memory.clone()).collect();
-        let len = graph.root().expression().len;
-        Ok(Self { inputs, outputs, len, ops: graph.nodes.len(), graph: index })
+        let read: SmallVec<[&Leaf; 4]> = read.map(|(leaf, _)| leaf).collect();
+        Ok(Self {
+            inputs: read.iter().map(|leaf| leaf.memory.clone()).collect(),
+            offsets: read.iter().map(|leaf| leaf.offset()).collect(),
+            outputs,
+            len: graph.root().expression().len,
+            ops: graph.nodes.len(),
+            graph: index,
+        })
     }
 
     /// Makes the outputs the memory of their expressions.
@@ -106,6 +115,12 @@ impl Computation {
     /// Returns the inputs, then the outputs.
     pub fn operands(&self) -> impl Iterator<Item = &Arc<Allocation>> {
         self.inputs.iter().chain(&self.outputs)
+    }
+
+    /// Returns the operands with the offsets of their elements.
+    pub fn places(&self) -> impl Iterator<Item = (&Arc<Allocation>, usize)> {
+        let offsets = self.offsets.iter().copied().chain(std::iter::repeat(0));
+        self.operands().zip(offsets)
     }
 }
 
@@ -133,9 +148,9 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Returns the index of the buffer of memory, and where it starts, in vec4s of 32-bit words,
-    /// relative to the memory by which the buffer is bound.
-    pub fn find(&self, memory: &Allocation) -> [u32; 2] {
+    /// Returns the index of the buffer of memory, and where the 32-bit word `offset` of the memory is,
+    /// in vec4s, relative to the memory by which the buffer is bound.
+    pub fn find(&self, memory: &Allocation, offset: usize) -> [u32; 2] {
         let location = memory.location();
         let same = |location: Location| {
             self.0
@@ -147,7 +162,7 @@ impl<'a> Pages<'a> {
             let (page, _) = self.0[index];
             // Negative distances wrap, as the sum with the start of the page's memory does.
             let distance = location.offset.cast_signed() - page.offset.cast_signed();
-            [index as u32, (distance / 16) as u32]
+            [index as u32, ((distance / 16) as u32).wrapping_add((offset / 4) as u32)]
         })
     }
 

@@ -51,6 +51,11 @@ pub(crate) struct Leaf {
 }
 
 impl Leaf {
+    /// Returns the index of the first element in the memory.
+    pub fn offset(&self) -> usize {
+        self.layout.as_deref().map_or(0, |layout| layout.offset)
+    }
+
     /// Returns whether only the graph refers to the memory, so that a result may overwrite it.
     pub fn is_owned(&self) -> bool {
         // One reference is the leaf's own.

@@ -220,14 +220,25 @@ impl Program {
         scalars.sum::<usize>() + leaves.sum::<usize>() + rank.saturating_sub(1)
     }
 
-    /// Returns whether results of several graphs can be computed at once: whether all tensors are
-    /// packed and have elements of 32 bits.
-    pub fn can_batch(&self) -> bool {
-        let words = |dtype: DType| dtype.size() == 4;
-        let is_packed = |leaf: &LeafCode| leaf.access == Access::Packed && words(leaf.dtype);
+    /// Returns the program that computes results of several graphs at once, and its words. `None`
+    /// unless all tensors are contiguous and have elements of 32 bits. The table of a batch contains
+    /// the offsets of leaves.
+    pub fn for_batch(&self, words: &Words) -> Option<(Self, Words)> {
+        let is_word = |dtype: DType| dtype.size() == 4;
+        let fits = |leaf: &LeafCode| {
+            matches!(leaf.access, Access::Packed | Access::Offset) && is_word(leaf.dtype)
+        };
         let mut outputs = self.outputs.iter();
-        self.leaves.iter().all(is_packed)
-            && outputs.all(|output| words(self.steps[usize::from(output.step)].dtype))
+        if !self.leaves.iter().all(fits)
+            || !outputs.all(|output| is_word(self.steps[usize::from(output.step)].dtype))
+        {
+            return None;
+        }
+        let mut program = self.clone();
+        program.leaves.iter_mut().for_each(|leaf| leaf.access = Access::Packed);
+        // The offsets follow the scalars.
+        let words = words[..program.words()].into();
+        Some((program, words))
     }
 
     /// Returns the number of leaves that are only read.
