@@ -219,8 +219,13 @@ fn attention_has_the_gradients_of_its_composition() {
                 options,
             );
             common::assert_close("the bias", &values[3], &expected[3], tolerance);
-            let values = attention_gradients::<B, 1>(&[q.clone()], None, None, options);
-            let expected = attention_gradients::<BurnAutodiff<Wgsl>, 1>(&[q], None, None, options);
+            let values = attention_gradients::<B, 1>(std::array::from_ref(&q), None, None, options);
+            let expected = attention_gradients::<BurnAutodiff<Wgsl>, 1>(
+                std::array::from_ref(&q),
+                None,
+                None,
+                options,
+            );
             common::assert_close("one tensor", &values[0], &expected[0], tolerance);
         }
     }
