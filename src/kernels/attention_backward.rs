@@ -365,6 +365,17 @@ pub const CASES: &[Case] = {
             NONE,
             PLAIN
         ),
+        // Wide rows with a bias.
+        packed!(
+            [1, 1, 9, 70],
+            [1, 1, 40, 70],
+            [1, 1, 40, 130],
+            [1, 1, 9, 130],
+            [1, 1, 9],
+            NONE,
+            normal(&[1, 1, 9, 40]),
+            PLAIN
+        ),
         // Several blocks of queries where the gradient is composed.
         packed!(
             [1, 2, 1030, 8],

@@ -74,3 +74,94 @@ fn softmax_and_norms_match_the_host_on_every_line_length() {
         }
     }
 }
+
+/// Returns the gradients of softmax or its logarithm in a line, from its result and the gradient.
+fn softmax_gradient(out: &[f64], grad: &[f64], log: bool) -> Vec<f64> {
+    let sum: f64 = out.iter().zip(grad).map(|(y, g)| if log { *g } else { y * g }).sum();
+    let of = |(y, g): (&f64, &f64)| if log { g - y.exp() * sum } else { y * (g - sum) };
+    out.iter().zip(grad).map(of).collect()
+}
+
+/// Returns the gradient of a norm with respect to a line, and the normalised line.
+fn norm_gradient(x: &[f64], d: &[f64], center: bool, epsilon: f64) -> (Vec<f64>, Vec<f64>) {
+    let mean_of = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let mean = if center { mean_of(x) } else { 0.0 };
+    let squares: Vec<f64> = x.iter().map(|x| (x - mean).powi(2)).collect();
+    let scale = 1.0 / (mean_of(&squares) + epsilon).sqrt();
+    let h: Vec<f64> = x.iter().map(|x| (x - mean) * scale).collect();
+    let d_mean = if center { mean_of(d) } else { 0.0 };
+    let dh: Vec<f64> = d.iter().zip(&h).map(|(d, h)| d * h).collect();
+    let dh_mean = mean_of(&dh);
+    let gradient = d.iter().zip(&h).map(|(d, h)| (d - d_mean - h * dh_mean) * scale).collect();
+    (gradient, h)
+}
+
+#[test]
+fn gradients_of_softmax_and_norms_match_the_host_on_every_line_length() {
+    const EPSILON: f64 = 1e-2;
+    let floats =
+        |values: &[Number]| -> Vec<f64> { values.iter().map(|x| f64::from(x.float())).collect() };
+    let rounded = |values: Vec<f64>| -> Vec<Number> {
+        values.into_iter().map(|x| Number::Float(x as f32)).collect()
+    };
+    for runtime in runtimes() {
+        for (lines, len) in LINES {
+            let [x_values, grad_values] =
+                [21, 22].map(|seed| numbers(lines * len, DType::F32, seed));
+            let gamma_values = numbers(len, DType::F32, 23);
+            let matrix = |values: &[Number]| upload(&runtime, &[lines, len], DType::F32, values);
+            let (x, grad) = (matrix(&x_values), matrix(&grad_values));
+            let gamma = upload(&runtime, &[len], DType::F32, &gamma_values);
+            let label = |op: &str| format!("{op} of [{lines}, {len}] on {}", runtime.name());
+            let (x_values, grad_values) = (floats(&x_values), floats(&grad_values));
+            let gamma_values = floats(&gamma_values);
+            let pairs = || x_values.chunks(len).zip(grad_values.chunks(len));
+
+            for log in [false, true] {
+                // Results are small, as those of softmax and its logarithm.
+                let out: Vec<f64> = x_values.iter().map(|x| f64::from((x * 0.01) as f32)).collect();
+                let result = matrix(&rounded(out.clone()));
+                let lines = out.chunks(len).zip(grad_values.chunks(len));
+                let expected = lines.flat_map(|(y, g)| softmax_gradient(y, g, log)).collect();
+                let result = match log {
+                    false => softmax::softmax_backward(result, grad.clone(), 1),
+                    true => softmax::log_softmax_backward(result, grad.clone(), 1),
+                };
+                let result = read(result.expect("the kernel runs"));
+                assert_equal(
+                    &label(&format!("softmax_backward, log {log}")),
+                    &result,
+                    &rounded(expected),
+                );
+            }
+            for center in [false, true] {
+                let (mut expected, mut of_gamma, mut of_beta) =
+                    (Vec::new(), vec![0.0; len], vec![0.0; len]);
+                for (x, grad) in pairs() {
+                    let d: Vec<f64> = grad.iter().zip(&gamma_values).map(|(g, c)| g * c).collect();
+                    let (gradient, h) = norm_gradient(x, &d, center, EPSILON);
+                    expected.extend(gradient);
+                    for k in 0..len {
+                        of_gamma[k] += grad[k] * h[k];
+                        of_beta[k] += grad[k];
+                    }
+                }
+                let (x, gamma, grad) = (x.clone(), gamma.clone(), grad.clone());
+                let epsilon = EPSILON as f32;
+                let (result, gamma_grad, beta_grad) = match center {
+                    true => norm::layer_norm_backward(x, gamma, grad, epsilon)
+                        .map(|(x, gamma, beta)| (x, gamma, Some(beta))),
+                    false => norm::rms_norm_backward(x, gamma, grad, epsilon)
+                        .map(|(x, gamma)| (x, gamma, None)),
+                }
+                .expect("the kernel runs");
+                let label = |part: &str| label(&format!("norm_backward {part}, center {center}"));
+                assert_equal(&label("x"), &read(result), &rounded(expected));
+                assert_equal(&label("gamma"), &read(gamma_grad), &rounded(of_gamma));
+                if let Some(beta_grad) = beta_grad {
+                    assert_equal(&label("beta"), &read(beta_grad), &rounded(of_beta));
+                }
+            }
+        }
+    }
+}
