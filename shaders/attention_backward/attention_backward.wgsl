@@ -206,12 +206,6 @@ fn main(
 //#repeat I ROWS
     own_rows[I] = own_starts + min(row0 + I, rows - 1u) * own_strides;
 //#end
-//#if !KEYS
-    var query_stats: array<vec2<f32>, ROWS>;
-//#repeat I ROWS
-    query_stats[I] = stats_of(matrix, row0 + I);
-//#end
-//#endif
     // The columns of this invocation, and the first own row of its team, in vec4s.
     let first_col = col_block * COLS * TEAM_SIZE + local_index % TEAM_SIZE;
     let team_vec4 = local_index / TEAM_SIZE * VEC4S;
@@ -248,7 +242,8 @@ fn main(
             let both = weigh(products[I], value_products[I], of_query, batch, head, this_other, row0 + I);
             weights[I] = both.y;
 //#else
-            let both = weigh(products[I], value_products[I], query_stats[I], batch, head, row0 + I, this_other);
+            let of_query = stats_of(matrix, row0 + I);
+            let both = weigh(products[I], value_products[I], of_query, batch, head, row0 + I, this_other);
 //#endif
             products[I] = both.x;
         }
