@@ -131,7 +131,7 @@ pub fn attention_backward(
 
     let products = elementwise::binary(&rows::float_mul, out, grad.clone())?;
     let means = reduce::dim(Reduction::Sum, products, 3)?;
-    if policy::composes_attention(&runtime, queries * keys) {
+    if policy::composes_attention_gradients(&runtime) {
         let log_sums = views::reshape(log_sums, &[batch, heads, queries, 1])?;
         let scores = composed::attention::Scores { sizes, key, bias, options };
         return composed::attention::attention_backward(
@@ -176,7 +176,7 @@ pub fn attention_backward(
         bias_strides: broadcast_strides(bias_layout.as_ref()),
     };
     let run = |of_keys: bool, rows: usize, cols: usize, outputs: &[&Tensor]| {
-        let tile = policy::attention_backward_tile(&runtime, cols);
+        let tile = policy::attention_backward_tile(cols);
         let row_blocks = div_up(rows, tile.rows as usize);
         let col_blocks = div_up(cols, (tile.cols * tile.team_size) as usize);
         let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;

@@ -197,18 +197,20 @@ const fn attention_tile_of(team_size: u32) -> AttentionTile {
     AttentionTile { workgroup_size: 64, rows: 16, team_size, cols: 1 }
 }
 
+/// Returns whether gradients of attention are computed by matrix products. The kernels take minutes to
+/// compile on some software adapters.
+pub(crate) fn composes_attention_gradients(runtime: &Runtime) -> bool {
+    software_policy(runtime).is_some()
+}
+
 /// Returns the tile for gradients of attention with rows of `width` vec4s.
-pub(crate) fn attention_backward_tile(runtime: &Runtime, width: usize) -> AttentionTile {
-    match software_policy(runtime) {
-        Some(software) => software.attention_backward_tile(width),
-        None => attention_tile_of(if width <= 16 { 16 } else { 32 }),
-    }
+pub(crate) fn attention_backward_tile(width: usize) -> AttentionTile {
+    attention_tile_of(if width <= 16 { 16 } else { 32 })
 }
 
 /// Returns every choice of [`attention_backward_tile`].
-pub(crate) fn all_attention_backward_tiles() -> impl Iterator<Item = AttentionTile> {
-    let gpu = [16, 32].map(attention_tile_of);
-    gpu.into_iter().chain(software::ATTENTION_BACKWARD_TILES)
+pub(crate) fn all_attention_backward_tiles() -> [AttentionTile; 2] {
+    [16, 32].map(attention_tile_of)
 }
 
 /// Returns the number of rows, of `rows` in all and at most `max_rounds`, that each team of a

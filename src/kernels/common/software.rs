@@ -6,7 +6,6 @@
 //! invocations take as long as busy ones. `policy.rs` and `gemm.rs` apply this policy; the
 //! launchers have no code of their own for software adapters.
 
-use super::policy::AttentionTile;
 use super::strategy::{SplitK, Strategy};
 use super::team::Team;
 use crate::device::CAN_BLOCK;
@@ -28,15 +27,6 @@ pub(crate) const ATTENTION_TEAMS: [(Team, u32); 4] = [
     (SINGLE_SUBGROUP_TEAM, 1),
     (SINGLE_SUBGROUP_TEAM, 2),
 ];
-
-/// Every choice of [`SoftwarePolicy::attention_backward_tile`].
-pub(crate) const ATTENTION_BACKWARD_TILES: [AttentionTile; 2] =
-    [attention_tile_of(1), attention_tile_of(2)];
-
-/// One team per workgroup, so that barriers are cheap.
-const fn attention_tile_of(cols: u32) -> AttentionTile {
-    AttentionTile { workgroup_size: 8, rows: 8, team_size: 8, cols }
-}
 
 /// Size of the workgroups that compute a recursion.
 pub(crate) const RECURSION_WORKGROUP_SIZE: u32 = 8;
@@ -153,11 +143,6 @@ impl SoftwarePolicy<'_> {
     /// are more launches.
     pub fn composes_attention(&self, scores: usize) -> bool {
         scores >= 1 << 14
-    }
-
-    /// Returns the tile for gradients of attention with rows of `width` vec4s.
-    pub fn attention_backward_tile(&self, width: usize) -> AttentionTile {
-        attention_tile_of(if width <= 8 { 1 } else { 2 })
     }
 
     /// Returns the size of the workgroups that compute a recursion. Barriers of small workgroups
