@@ -167,13 +167,18 @@ impl Digits {
     }
 }
 
-/// Decodes the data set that `build.rs` packs: pixel columns first, then the labels.
+/// Decodes the data set that `build.rs` packs: pixel columns of the images in the order of their labels,
+/// then the labels in the original order.
 fn built_in() -> crate::data::Dataset {
     const PIXELS: usize = SIDE * SIDE;
     let packed = include_bytes!(concat!(env!("OUT_DIR"), "/digits.bin"));
     let count = packed.len() / (PIXELS + 1);
     let (pixels, labels) = packed.split_at(PIXELS * count);
-    let indices = (0..count).flat_map(|row| (0..PIXELS).map(move |column| column * count + row));
+    let mut rows = vec![0; count];
+    let images_of = |label: u8| (0..count).filter(move |&image| labels[image] == label);
+    (0..10).flat_map(images_of).enumerate().for_each(|(row, image)| rows[image] = row);
+    let indices =
+        rows.into_iter().flat_map(|row| (0..PIXELS).map(move |column| column * count + row));
     crate::data::Dataset::split(Samples {
         pixels: indices.map(|index| f32::from(pixels[index]) / f32::from(WHITE)).collect(),
         labels: labels.iter().map(|&label| i32::from(label)).collect(),
