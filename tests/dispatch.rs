@@ -32,7 +32,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>, @builtin(num_workgroups) groups
 
 static SOURCE: Source = Source::checked::<[u32; 2]>("count", TEXT);
 
-#[derive(Debug, Hash)]
+#[derive(Debug, Clone, Hash)]
 struct Count;
 
 impl Kernel for Count {

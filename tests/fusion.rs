@@ -16,7 +16,9 @@ use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::activation::{log_softmax, relu, softmax};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Distribution, FloatDType, Int, Tensor, TensorData, TensorPrimitive};
+use burn::tensor::module::conv2d;
+use burn::tensor::ops::ConvOptions;
+use burn::tensor::{DType, Distribution, FloatDType, Int, Tensor, TensorData, TensorPrimitive};
 use burn_backend::ops::ModuleOps;
 use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::{Event, Observer, Runtime};
@@ -143,9 +145,9 @@ struct Example {
 }
 
 const EXAMPLES: [Example; 3] = [
-    Example { name: "MLP", step: mlp, limit: 25 },
-    Example { name: "CNN", step: cnn, limit: 60 },
-    Example { name: "transformer", step: transformer, limit: 120 },
+    Example { name: "MLP", step: mlp, limit: 22 },
+    Example { name: "CNN", step: cnn, limit: 54 },
+    Example { name: "transformer", step: transformer, limit: 108 },
 ];
 
 #[test]
@@ -160,6 +162,7 @@ fn a_training_step_launches_few_kernels() {
             // Two steps: what one leaves pending, the next computes.
             let launches = launches(&runtime, &device, || (0..2).for_each(|_| drop(step())));
             let count = launches.values().sum::<usize>() / 2;
+            println!("{name}: {count} launches in a step on {device}");
             assert!(
                 count <= limit,
                 "{name}: {count} launches in a step on {device}: {launches:#?}"
@@ -171,7 +174,52 @@ fn a_training_step_launches_few_kernels() {
             let optimizer = launches.iter().filter(|(kernel, _)| kernel.contains("pages:"));
             let optimizer: usize =
                 optimizer.filter(|(k, _)| k.contains("sqrt")).map(|(_, count)| count).sum();
-            assert!((2..=4).contains(&optimizer), "{name}: {launches:#?}");
+            assert!((2..=6).contains(&optimizer), "{name}: {launches:#?}");
+        }
+    }
+}
+
+/// The memory in use and its peak, in bytes.
+#[derive(Default)]
+struct Memory(Mutex<(i64, i64)>);
+
+impl Observer for Memory {
+    fn event(&self, _op: &'static str, event: Event<'_>) {
+        let mut memory = self.0.lock().expect("no observer panics");
+        match event {
+            Event::Allocate { bytes } => memory.0 += bytes as i64,
+            Event::Release { bytes } => memory.0 -= bytes as i64,
+            _ => {}
+        }
+        memory.1 = memory.1.max(memory.0);
+    }
+}
+
+/// Pending results keep what they are computed from, but are no memory themselves.
+#[test]
+fn fusion_needs_little_more_memory() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        for Example { name, step, .. } in EXAMPLES {
+            let peak = |fusion: bool| {
+                set_fusion(fusion);
+                Wgsl::sync(&device).expect("the device works");
+                let memory = Arc::new(Memory::default());
+                runtime.observe(Some(memory.clone()));
+                let mut step = step(&device);
+                for _ in 0..3 {
+                    drop(step());
+                    Wgsl::sync(&device).expect("the device works");
+                }
+                runtime.observe(None);
+                drop(step);
+                set_fusion(true);
+                memory.0.lock().expect("no observer panics").1
+            };
+            let (eager, fused) = (peak(false), peak(true));
+            println!("{name} on {device}: {eager} bytes without fusion, {fused} with");
+            assert!(fused * 10 <= eager * 11, "{name} on {device}: {fused} bytes, not {eager}");
         }
     }
 }
@@ -317,10 +365,176 @@ fn a_chain_is_one_launch() {
         let launches = launches(&runtime, &device, || {
             let mut y = ((x.clone() * 2.0 + 1.0).exp() - 3.0).sqrt() / 7.0;
             y = (y + x.clone()).tanh();
-            assert!((y.max().into_scalar() - 0.9202).abs() < 1e-3);
+            let y: Vec<f32> = y.into_data().to_vec().expect("they are f32");
+            assert!((y[0] - 0.9202).abs() < 1e-3, "{}", y[0]);
         });
         let fused = launches.iter().filter(|(kernel, _)| kernel.starts_with("fused"));
         assert_eq!(fused.map(|(_, count)| count).sum::<usize>(), 1, "{launches:#?}");
+    }
+}
+
+/// Returns the number of launches of kernels whose names contain a text.
+fn count(launches: &BTreeMap<String, usize>, text: &str) -> usize {
+    launches.iter().filter(|(kernel, _)| kernel.contains(text)).map(|(_, count)| count).sum()
+}
+
+fn floats<const D: usize>(tensor: Tensor<Wgsl, D>) -> Vec<f32> {
+    tensor.into_data().convert::<f32>().to_vec().expect("they are f32")
+}
+
+/// Reductions, softmax and norms compute pending inputs where they read them.
+#[test]
+fn kernels_compute_pending_inputs() {
+    type Op = fn(Tensor<Wgsl, 2>) -> Tensor<Wgsl, 2>;
+    const OPS: [(&str, Op); 7] = [
+        ("sum", |x| x.sum_dim(1)),
+        ("sum of columns", |x| x.sum_dim(0)),
+        ("mean of a transposed tensor", |x| x.transpose().mean_dim(0)),
+        ("maximum", |x| x.max_dim(1)),
+        ("argmax", |x| x.argmax(1).float()),
+        ("softmax", |x| softmax(x, 1)),
+        ("softmax of columns", |x| softmax(x, 0)),
+    ];
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let x = random::<2>([96, 64], &device).inner();
+        let row = x.clone().slice([3..4, 0..64]);
+        floats(x.clone());
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let x = x.clone().cast(dtype);
+            floats(x.clone());
+            for (name, op) in OPS {
+                let chain = || x.clone() * 3.0 + row.clone().cast(dtype).expand([96, 64]);
+                set_fusion(false);
+                let expected = floats(op(chain()));
+                set_fusion(true);
+                let mut found = Vec::new();
+                let launches = launches(&runtime, &device, || found = floats(op(chain())));
+                let tolerance = if dtype == DType::F32 { 1e-4 } else { 0.05 };
+                for (found, expected) in found.iter().zip(&expected) {
+                    let error = (found - expected).abs() / (1.0 + expected.abs());
+                    assert!(error < tolerance, "{name} of {dtype:?} on {device}: {launches:#?}");
+                }
+                // 16-bit results are rounded between ops, and again after the kernel.
+                assert_eq!(count(&launches, "input0=["), 1, "{name} of {dtype:?}: {launches:#?}");
+            }
+        }
+    }
+}
+
+/// A reduction writes the pending results on its way that are needed later.
+#[test]
+fn reductions_write_what_they_compute_on_the_way() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let x = random::<2>([96, 64], &device).inner();
+        let expected: Vec<f32> = floats(x.clone()).iter().map(|x| x * 2.0).collect();
+        for reduce in [|x: Tensor<Wgsl, 2>| x.sum_dim(0), |x: Tensor<Wgsl, 2>| x.sum_dim(1)] {
+            let mut found = (Vec::new(), Vec::new(), 0.0);
+            let launches = launches(&runtime, &device, || {
+                let y = x.clone() * 2.0;
+                let z = y.clone() + 1.0;
+                let sum = reduce(z.clone() * 0.5);
+                found = (floats(y), floats(z), sum.sum().into_scalar());
+            });
+            assert_eq!(count(&launches, "out:y0,y1]"), 1, "{launches:#?}");
+            assert_eq!(count(&launches, "fused "), 0, "{launches:#?}");
+            let sums: Vec<f32> = expected.iter().map(|y| y + 1.0).collect();
+            assert_eq!((&found.0, &found.1), (&expected, &sums), "on {device}");
+            let total = sums.iter().sum::<f32>() / 2.0;
+            assert!((found.2 - total).abs() < 0.1, "{} is not {total}", found.2);
+        }
+        // Of a part of a tensor, nothing else is written.
+        let y = x.clone() * 2.0;
+        let part = y.clone().slice([0..48, 0..64]).sum().into_scalar();
+        assert!((part - expected[..48 * 64].iter().sum::<f32>()).abs() < 0.1);
+        assert_eq!(floats(y), expected, "on {device}");
+    }
+}
+
+/// Products, convolutions, reductions, softmax and norms go on computing with their results.
+#[test]
+fn kernels_go_on_with_their_results() {
+    type Op = fn(Tensor<Wgsl, 2>, Tensor<Wgsl, 2>) -> Tensor<Wgsl, 2>;
+    const OPS: [(&str, Op); 6] = [
+        ("product", |x, w| x.matmul(w)),
+        ("product with a long k, which is split", |x, _| {
+            x.clone().reshape([2, 3072]).matmul(x.reshape([3072, 2]))
+        }),
+        ("matrix and vector", |x, w| x.matmul(w.slice([0..64, 0..1]))),
+        ("sum", |x, _| x.sum_dim(0)),
+        ("softmax", |x, _| softmax(x, 1)),
+        ("convolution", |x, w| {
+            let weight = w.slice([0..9, 0..4]).swap_dims(0, 1).reshape([4, 1, 3, 3]);
+            let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
+            conv2d(x.reshape([1, 1, 96, 64]), weight, None, options).reshape([4 * 96, 64])
+        }),
+    ];
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let [x, w] = [[96, 64], [64, 32]].map(|shape| random::<2>(shape, &device).inner());
+        let _ = (floats(x.clone()), floats(w.clone()));
+        for (name, op) in OPS {
+            for held in [false, true] {
+                let run = || {
+                    let product = op(x.clone(), w.clone());
+                    let held = held.then(|| product.clone());
+                    let row = x.clone().slice([5..6, 0..1]).expand(product.dims());
+                    let y = (product * 0.5 + row).tanh();
+                    // The last first, which computes both.
+                    [y].into_iter().chain(held).map(floats).collect::<Vec<_>>()
+                };
+                set_fusion(false);
+                let expected = run();
+                set_fusion(true);
+                let mut found = Vec::new();
+                let launches = launches(&runtime, &device, || found = run());
+                for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+                    let error = (found - expected).abs();
+                    assert!(error < 2e-3, "{name} on {device}, {held}: {launches:#?}");
+                }
+                // On software adapters, products and convolutions have none: they compile slowly.
+                let large = ["product", "matrix and vector", "convolution"].contains(&name);
+                let has_epilogue = !large || !runtime.is_software();
+                let found = count(&launches, "output=[") > 0;
+                assert_eq!(found, has_epilogue, "{name}, {held}: {launches:#?}");
+            }
+        }
+    }
+}
+
+/// Softmax and norms read and write 16 bits as they are stored.
+#[test]
+fn rows_are_read_and_written_in_16_bits() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        for dtype in [DType::F16, DType::BF16] {
+            let x = random::<2>([96, 64], &device).inner().cast(dtype);
+            floats(x.clone());
+            let mut bytes = Vec::new();
+            let launches = launches(&runtime, &device, || {
+                bytes = softmax(x.clone(), 1).into_data().into_bytes().to_vec();
+            });
+            assert_eq!(bytes.len(), 2 * 96 * 64);
+            assert_eq!(launches.values().sum::<usize>(), 1, "{dtype:?}: {launches:#?}");
+        }
+    }
+}
+
+/// The launch of a result that is dropped runs all the same: benchmarks rely on it.
+#[test]
+fn dropped_launches_run() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let x = random::<2>([64, 64], &device).inner();
+        let launches =
+            launches(&runtime, &device, || (0..5).for_each(|_| drop(x.clone().matmul(x.clone()))));
+        assert_eq!(count(&launches, "matmul "), 5, "{launches:#?}");
     }
 }
 

@@ -183,7 +183,7 @@ pub(crate) fn read_blocking(tensor: WgslTensor, op: &'static str) -> TensorData 
     if matches!(tensor.storage, Storage::Gpu(_)) {
         check_can_block(op, &device);
     }
-    pollster::block_on(into_data(tensor)).unwrap_or_else(|error| fail(op, &device, &error))
+    crate::runtime::block_on(into_data(tensor)).unwrap_or_else(|error| fail(op, &device, &error))
 }
 
 /// Moves a tensor to another device, through the host unless both are the same device.
@@ -241,7 +241,7 @@ pub(crate) fn cpu_data(tensor: FlexQTensor) -> TensorData {
         fail_without_cpu("q_into_data");
     }
     // burn-flex computes synchronously, so this future is ready at once.
-    pollster::block_on(Flex::q_into_data(tensor))
+    crate::runtime::block_on(Flex::q_into_data(tensor))
         .unwrap_or_else(|error| panic!("q_into_data: {error}"))
 }
 
@@ -263,7 +263,7 @@ pub(crate) fn read_quantized_blocking(tensor: WgslQuantizedTensor, op: &'static 
     if matches!(tensor.storage, QuantizedStorage::Gpu(_)) {
         check_can_block(op, &device);
     }
-    pollster::block_on(into_quantized_data(tensor))
+    crate::runtime::block_on(into_quantized_data(tensor))
         .unwrap_or_else(|error| fail(op, &device, &error))
 }
 

@@ -10,8 +10,13 @@ use super::{AdapterInfo, AdapterKind, Api};
 /// all kept.
 pub fn rank(infos: &[AdapterInfo]) -> Vec<usize> {
     let mut order = deduplicate(infos);
-    order.sort_by_key(|&i| (infos[i].kind, infos[i].api, i));
+    sort(&mut order, &|i| (infos[i].kind as usize, infos[i].api as usize, i));
     order
+}
+
+/// Sorts indices by a key. A function of its own, because each sort makes a web page larger.
+fn sort(indices: &mut [usize], key: &dyn Fn(usize) -> (usize, usize, usize)) {
+    indices.sort_unstable_by_key(|&i| key(i));
 }
 
 /// The result of the automatic choice.
@@ -84,7 +89,7 @@ fn deduplicate(infos: &[AdapterInfo]) -> Vec<usize> {
     // bus id are first: an adapter without one must not be matched by name to a GPU whose bus id
     // identifies another adapter.
     let mut order: Vec<usize> = (0..infos.len()).collect();
-    order.sort_by_key(|&i| (infos[i].api, bus_ids[i].is_none(), i));
+    sort(&mut order, &|i| (infos[i].api as usize, usize::from(bus_ids[i].is_none()), i));
 
     let mut gpus: Vec<PhysicalGpu> = Vec::new();
     for i in order {

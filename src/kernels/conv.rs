@@ -16,11 +16,12 @@ use smallvec::SmallVec;
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::conv_geometry::{ConvGeometry, Window, kernel_extent, spatial_sizes};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
-use super::common::launch::{Launch, variants_of};
+use super::common::launch::{Launch, PendingResult, variants_of};
 use super::common::options::{ConvOptions, TransposedOptions};
 use super::common::padded_input::{PaddedInput, with_three_axes};
 use super::common::strategy::GemmSizes;
 use super::composed::views;
+use super::fusion::epilogue;
 use super::reduce::{self, Reduction};
 use super::{depthwise, matmul};
 use crate::params;
@@ -103,31 +104,31 @@ impl Pass {
         let groups = g.options.groups;
         let shape = [groups, plan.m, plan.n];
         let out_shape = [plan.splits, shape.iter().product()];
-        let out = Tensor::empty(runtime, &out_shape, DType::F32)?;
-        if !out.is_empty() {
-            let tiling = plan.tiling(runtime, vec4);
-            let (workgroups, params) = plan.params(tiling);
-            Launch {
-                kernel: &ConvKernel { pass: self, volume: g.input[0] > 1, tiling, vec4 },
-                inputs,
-                outputs: &[&out],
-                params: &ConvParams {
-                    gemm: params,
-                    images: g.images as u32,
-                    groups: groups as u32,
-                    in_channels: channels as u32,
-                    pixel_stride: (groups * channels) as u32,
-                    out_pixels: g.output.iter().product::<usize>() as u32,
-                    has_bias: u32::from(has_bias),
-                    pad0: 0,
-                    pad1: 0,
-                    window: g.window(g.input),
-                },
-                workgroups,
-                work: plan.work(),
-            }
-            .run()?;
+        let tiling = plan.tiling(runtime, vec4);
+        let (workgroups, params) = plan.params(tiling);
+        let out = Launch {
+            kernel: &ConvKernel { pass: self, volume: g.input[0] > 1, tiling, vec4 },
+            inputs,
+            outputs: &[],
+            params: &ConvParams {
+                gemm: params,
+                images: g.images as u32,
+                groups: groups as u32,
+                in_channels: channels as u32,
+                pixel_stride: (groups * channels) as u32,
+                out_pixels: g.output.iter().product::<usize>() as u32,
+                has_bias: u32::from(has_bias),
+                pad0: 0,
+                pad1: 0,
+                window: g.window(g.input),
+            },
+            workgroups,
+            work: plan.work(),
         }
+        .defer(&PendingResult {
+            large_kernel: true,
+            ..PendingResult::scalars(runtime, &out_shape, DType::F32)
+        })?;
         plan.sum_splits(out, &shape)
     }
 }
@@ -404,7 +405,8 @@ pub fn variants() -> Vec<Variant> {
             kernels.extend([false, true].map(|volume| ConvKernel { pass, volume, tiling, vec4 }));
         }
     }
-    variants_of(kernels)
+    let with_epilogue = epilogue::samples(kernels.iter().copied());
+    [variants_of(kernels), with_epilogue].concat()
 }
 
 /// The cases that the family must pass.

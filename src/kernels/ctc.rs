@@ -164,7 +164,7 @@ impl CtcProblem {
             workgroups: count as u64,
             work: count as u64 * (self.steps * states) as u64 * 64,
         }
-        .run_indexed(&[IndexedAxis { axis: 2, size: self.classes }])?;
+        .run_indexed(&[IndexedAxis { axis: 2, size: self.classes }], &[])?;
         Ok((table, loss))
     }
 }

@@ -3,7 +3,7 @@
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::conv_geometry::{ConvGeometry, Window};
-use super::common::launch::{Launch, variants_of, workgroups_for};
+use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::padded_input::PaddedInput;
 use super::common::policy;
 use super::composed::views;
@@ -87,21 +87,20 @@ pub(super) fn convolve(
     let inputs = [&x, &weight, bias.as_ref().unwrap_or(&weight)];
     let [d, h, w] = g.output;
     let channels = g.all_out_channels();
-    let out = Tensor::empty(x.runtime(), &[g.images, channels, d, h, w], DType::F32)?;
+    let shape = [g.images, channels, d, h, w];
     let count = g.images * channels * d * h.div_ceil(ROWS) * w;
     Launch {
         kernel: &DepthwiseKernel { spread: padded.step != [1; 3] },
         inputs: &inputs,
-        outputs: &[&out],
+        outputs: &[],
         params: &DepthwiseParams {
             has_bias: u32::from(bias.is_some()),
             ..params(g, &x, padded, count, 0)
         },
         workgroups: workgroups_for(count),
-        work: 2 * (out.len() * g.taps()) as u64,
+        work: 2 * (shape.iter().product::<usize>() * g.taps()) as u64,
     }
-    .run()?;
-    Ok(out)
+    .defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))
 }
 
 /// Computes the gradient of [`convolve`] with respect to its weight: `[groups * out_channels,

@@ -5,23 +5,28 @@ use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 use super::common::cases::Case;
-use super::common::launch::{div_up, variants_of};
+use super::common::launch::{PendingResult, div_up, variants_of};
 use super::common::policy;
 use super::elementwise::{self, Map};
 use super::fusion::batch::{Computation, MAX_BATCHED_LEN, Pages, add_equal_graphs, batches};
+use super::fusion::composite::AnyLaunch;
+use super::fusion::epilogue::DeferredLaunch;
 use super::fusion::graph::Graph;
-use super::fusion::program::{Access, MAX_WORDS, Program, Words};
+use super::fusion::program::{Access, MAX_WORDS, Overwrite, Program, RESULT, Words};
+use super::fusion::prologue;
 use crate::params;
 use crate::runtime::{
-    Allocation, Dispatch, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source, Variant,
-    current_op, set_current_op, wgsl,
+    Allocation, Deferred, Dispatch, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source,
+    Variant, current_op, set_current_op, wgsl,
 };
-use crate::tensor::{Arg, DType, Error, Expression, Extent, Layout, Lazy, Result, Tensor};
+use crate::tensor::{
+    Arg, DType, Epilogue, Error, Expression, Extent, Layout, Lazy, Result, Tensor,
+};
 
 static FUSED: Source = Source::new::<FusedParams>("fused", wgsl!("../../shaders/fused/fused.wgsl"));
 
@@ -39,8 +44,10 @@ params! {
 const WORKGROUP_SIZE: usize = 64;
 /// The maximum number of expressions in a kernel.
 const MAX_OPS: u32 = 24;
+/// The maximum number of expressions in an epilogue, which is compiled for each element of a tile.
+const MAX_EPILOGUE_OPS: usize = 8;
 /// The maximum number of tensors in memory that a kernel reads and writes.
-const MAX_BINDINGS: u32 = 16;
+pub(super) const MAX_BINDINGS: u32 = 16;
 
 /// Whether ops are fused.
 static ENABLED: LazyLock<AtomicBool> = LazyLock::new(|| {
@@ -77,22 +84,29 @@ struct FusedKernel {
     words: u32,
 }
 
+/// Returns the index of a program of these ops.
+pub(super) fn index_of(program: &Program, ops: impl Iterator<Item = &'static str>) -> u32 {
+    let mut programs = PROGRAMS.lock();
+    let Programs { indices, list } = &mut *programs;
+    if let Some(&index) = indices.get(program) {
+        return index;
+    }
+    let program = Arc::new(program.clone());
+    let index = list.len() as u32;
+    list.push((program.clone(), ops.collect()));
+    indices.insert(program, index);
+    index
+}
+
+/// Returns the program with an index, and its ops.
+pub(super) fn program_of(index: u32) -> (Arc<Program>, Arc<[&'static str]>) {
+    PROGRAMS.lock().list[index as usize].clone()
+}
+
 impl FusedKernel {
     /// Returns the kernel of a program of these ops, with parameters of `words` words.
     fn new(program: &Program, words: usize, ops: impl Iterator<Item = &'static str>) -> Self {
-        let mut programs = PROGRAMS.lock();
-        let Programs { indices, list } = &mut *programs;
-        let index = match indices.get(program) {
-            Some(&index) => index,
-            None => {
-                let program = Arc::new(program.clone());
-                let index = list.len() as u32;
-                list.push((program.clone(), ops.collect()));
-                indices.insert(program, index);
-                index
-            }
-        };
-        Self { program: index, words: words.div_ceil(4).max(1) as u32 }
+        Self { program: index_of(program, ops), words: words.div_ceil(4).max(1) as u32 }
     }
 
     /// Returns the size of the WGSL `Params` in bytes.
@@ -111,7 +125,7 @@ impl Kernel for FusedKernel {
     type Params = FusedParams;
 
     fn variant(&self) -> Variant {
-        let (program, ops) = PROGRAMS.lock().list[self.program as usize].clone();
+        let (program, ops) = program_of(self.program);
         let text = program.text(&ops);
         Variant::new(&FUSED)
             .flag("BATCHED", program.pages > 0)
@@ -172,6 +186,71 @@ fn defer_args(
 pub(crate) fn defer_fill(map: &Map, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
     let extent = Extent { ops: 1, signature: signature(map, &[]), ..Extent::default() };
     pending(map, runtime, shape, shape.iter().product(), SmallVec::new(), extent)
+}
+
+/// Returns the pending result of a launch. `None` if the launch must not be deferred.
+///
+/// # Errors
+///
+/// Returns an error if an input cannot be computed, the result is too large, or the device was lost.
+pub(super) fn defer_launch(
+    launch: &AnyLaunch<'_>,
+    result: &PendingResult<'_>,
+) -> Result<Option<Tensor>> {
+    let runtime = launch.runtime;
+    let len = result.shape.iter().product();
+    if !is_enabled() || len == 0 || !policy::has_epilogue(runtime, result.large_kernel) {
+        return Ok(None);
+    }
+    let mut deferred = DeferredLaunch {
+        runtime: runtime.clone(),
+        kernel: launch.kernel.to_box(),
+        prologues: SmallVec::new(),
+        inputs: SmallVec::new(),
+        params: launch.params.into(),
+        words: SmallVec::new(),
+        workgroups: launch.workgroups,
+        work: launch.work,
+        bytes: (len as u64 * result.dtype.size()).next_multiple_of(4),
+        vec4: result.vec4,
+        recorded: AtomicBool::new(true),
+    };
+    match prologue::fuse(launch, result.prologues)? {
+        Some(fused) if !fused.is_pure() => return Ok(None),
+        Some(fused) => {
+            let words = fused.prologues.iter().flat_map(|prologue| &prologue.words);
+            deferred.words = words.copied().collect();
+            deferred.prologues = fused.programs.prologues;
+            deferred.inputs = fused.inputs;
+            deferred.work = fused.work;
+        }
+        None => {
+            for input in launch.inputs {
+                launch.inputs[0].same_device(input)?;
+                deferred.inputs.push(input.buffer()?.clone());
+            }
+        }
+    }
+    let kept: u64 = deferred.inputs.iter().map(|input| input.bytes()).sum();
+    if kept > 2 * max_kept_bytes(len) {
+        return Ok(None);
+    }
+    deferred.recorded = AtomicBool::new(false);
+    let expression = Expression {
+        op: current_op(),
+        wgsl: RESULT,
+        dtype: result.dtype,
+        scalars: SmallVec::new(),
+        scalar_type: DType::F32,
+        len,
+    };
+    let mut extent = Extent { ops: 1, ..Extent::default() };
+    for input in &deferred.inputs {
+        // A kernel with more operands would have no epilogue.
+        extent.add_leaf(Arc::as_ptr(input) as usize);
+    }
+    let deferred = Arc::new(deferred);
+    Tensor::of_launch(runtime, result.shape, expression, deferred, extent, compute).map(Some)
 }
 
 #[inline]
@@ -299,9 +378,31 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
     loop {
         let locked = runtime.lock_deferred();
         let Some(graph) = Graph::of(root) else { return Ok(()) };
+        let mut launches = graph.nodes.iter().filter(|node| node.lazy.is_launch());
+        if let Some(launch) = launches.next().map(|node| node.lazy.clone()) {
+            let one_launch = launches.next().is_none();
+            let fits = match one_launch {
+                true => compute_launch(runtime, &launch, graph, locked)?,
+                false => {
+                    drop((graph, locked));
+                    false
+                }
+            };
+            if !fits {
+                compute(&launch)?;
+                // A batch computes the rest of this and of similar graphs.
+                for launch in launches_like(root) {
+                    compute(&launch)?;
+                }
+            }
+            continue;
+        }
         let len = graph.root().expression().len;
-        let overwrites = policy::pays_for_special_case(runtime, len);
-        let (mut program, mut words) = Program::new(&graph, overwrites);
+        let overwrite = match policy::pays_for_special_case(runtime, len) {
+            true => Overwrite::OwnBuffers,
+            false => Overwrite::Nothing,
+        };
+        let (mut program, mut words) = Program::new(&graph, graph.outputs(), overwrite);
         let max_bindings = runtime.info().limits.storage_buffers_per_stage.min(MAX_BINDINGS);
         if (program.bindings() > max_bindings as usize || words.len() > MAX_WORDS)
             && let Some(middle) = graph.middle().cloned()
@@ -316,9 +417,10 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         let fits = program.bindings() <= max_pages && len <= MAX_BATCHED_LEN;
         if fits
             && runtime.binds_whole_buffers()
-            && let Some((batch_program, batch_words)) = program.for_batch(&words)
+            && runtime.deferred_like(root.extent().signature).len() > 1
+            && let Some((batch_program, batch_words)) = Program::for_batch(&graphs[0])
         {
-            add_equal_graphs(&mut graphs, &batch_program, &batch_words, overwrites);
+            add_equal_graphs(&mut graphs, &batch_program, &batch_words);
             if graphs.len() > 1 {
                 (program, words) = (batch_program, batch_words);
             }
@@ -375,6 +477,70 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         }
         return result;
     }
+}
+
+/// Returns the pending launches that lead to results with the signature of `root`.
+fn launches_like(root: &Arc<Lazy>) -> Vec<Arc<Lazy>> {
+    let runtime = root.runtime();
+    let candidates = runtime.deferred_like(root.extent().signature);
+    let _locked = runtime.lock_deferred();
+    let lazy = |work: Arc<dyn Deferred>| work.into_any().downcast::<Lazy>().ok();
+    let graphs = candidates.into_iter().filter_map(lazy).filter_map(|lazy| Graph::of(&lazy));
+    let launches = graphs.flat_map(|graph| {
+        let nodes = graph.nodes.into_iter().filter(|node| node.lazy.is_launch());
+        nodes.map(|node| node.lazy)
+    });
+    launches.collect()
+}
+
+/// Computes a graph with one launch, of which the rest is the epilogue. Returns `false` if the launch
+/// must be computed first.
+fn compute_launch(
+    runtime: &Runtime,
+    lazy: &Arc<Lazy>,
+    graph: Graph,
+    locked: MutexGuard<'_, ()>,
+) -> Result<bool, RuntimeError> {
+    let Some(launch) = lazy.launch() else { return Ok(true) };
+    let (program, words) = Program::new(&graph, graph.outputs(), Overwrite::Nothing);
+    let inputs: SmallVec<[Arc<Allocation>; 8]> =
+        graph.leaves.iter().map(|leaf| leaf.memory.clone()).collect();
+    let ops = graph.nodes.iter().map(|node| node.expression().op);
+    let has_epilogue = graph.nodes.len() > 1;
+    let epilogue = has_epilogue.then(|| Epilogue {
+        program: index_of(&program, ops),
+        inputs: &inputs,
+        outputs: program.outputs.len(),
+        words: &words,
+        work: (graph.nodes.len() * lazy.expression().len) as u64,
+        writes_halves: program
+            .outputs
+            .iter()
+            .any(|output| program.steps[usize::from(output.step)].dtype.size() == 2),
+    });
+    let epilogue = epilogue.as_ref();
+    let is_long = graph.nodes.len() > MAX_EPILOGUE_OPS + 1;
+    if is_long || epilogue.is_some_and(|epilogue| !launch.fits(epilogue)) {
+        return Ok(false);
+    }
+    if !launch.is_prepared(epilogue) {
+        drop(locked);
+        launch.prepare(epilogue)?;
+        return Ok(true);
+    }
+    let results = program.outputs.iter().map(|output| &graph.nodes[usize::from(output.step)].lazy);
+    let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
+    for result in results.clone() {
+        outputs.push(Arc::new(runtime.alloc(result.bytes())?));
+    }
+    let recorded = launch.record(&outputs, epilogue)?;
+    results.zip(&outputs).for_each(|(result, memory)| result.resolve(memory.clone()));
+    drop(locked);
+    let finished = runtime.finish_dispatch(recorded);
+    if finished.is_err() {
+        outputs.iter().for_each(|memory| runtime.lose(memory));
+    }
+    finished.map(|()| true)
 }
 
 /// The launch of a kernel.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::cast;
 use super::common::cases::{Arg, Case, below, bools, case, ints, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
+use super::common::launch::{Launch, Reads, variants_of, workgroups_for};
 use super::common::walk::Walk;
 use super::composed::views;
 use crate::params;
@@ -89,7 +89,7 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
         workgroups: workgroups_for(out.len()),
         work: out.len() as u64,
     }
-    .run_indexed(&[IndexedAxis { axis, size: tensor.shape()[axis] }])?;
+    .run_indexed(&[IndexedAxis { axis, size: tensor.shape()[axis] }], &[(1, Reads::AnyNumber)])?;
     Ok(out)
 }
 

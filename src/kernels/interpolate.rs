@@ -9,7 +9,7 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
+use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::options::InterpolateMode;
 use super::composed::views;
 use crate::params;
@@ -306,13 +306,13 @@ fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Resu
 
     let [n, c, h, w] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
     let shape = [n, c, rows.len(), columns.len()];
-    let out = Tensor::empty(x.runtime(), &shape, DType::F32)?;
+    let len: usize = shape.iter().product();
     Launch {
         kernel: &InterpolateKernel,
         inputs: &[&x, &matrices],
-        outputs: &[&out],
+        outputs: &[],
         params: &InterpolateParams {
-            count: out.len() as u32,
+            count: len as u32,
             in_h: h as u32,
             in_w: w as u32,
             out_h: rows.len() as u32,
@@ -321,11 +321,10 @@ fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Resu
             pad1: 0,
             pad2: 0,
         },
-        workgroups: workgroups_for(out.len()),
-        work: out.len() as u64 * (rows.max_weights() * columns.max_weights()) as u64,
+        workgroups: workgroups_for(len),
+        work: len as u64 * (rows.max_weights() * columns.max_weights()) as u64,
     }
-    .run()?;
-    Ok(out)
+    .defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))
 }
 
 /// Returns both matrices as the kernel reads them: the bands of each, then all weights.

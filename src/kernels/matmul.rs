@@ -4,16 +4,17 @@ use std::sync::Arc;
 
 use super::common::cases::{Arg, Case, case, ints, normal, permuted};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
-use super::common::launch::{Launch, variants_of, workgroups_for};
+use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::policy;
 use super::common::strategy::{GemmSizes, Strategy};
 use super::common::table::rows;
 use super::common::tuning::{self, Trial};
 use super::common::walk::Walk;
 use super::composed::views;
+use super::fusion::epilogue;
 use super::matvec::{leading_axes, matvec};
 use super::reduce::{self, Reduction};
-use super::{cast, elementwise};
+use super::{cast, elementwise, fused};
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
@@ -92,9 +93,11 @@ pub fn matmul(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
     product(lhs, rhs, None, None)
 }
 
-/// Computes [`matmul`] by a given strategy.
+/// Computes [`matmul`] by a given strategy, at once.
 fn matmul_by(lhs: Tensor, rhs: Tensor, strategy: Strategy) -> Result<Tensor> {
-    product(lhs, rhs, None, Some(strategy))
+    let out = product(lhs, rhs, None, Some(strategy))?;
+    out.buffer()?;
+    Ok(out)
 }
 
 /// Returns the strategy for a product: forced by the environment variable, found by tuning, or
@@ -182,27 +185,29 @@ fn product(
     (plan.a_step, plan.b_step) = (a_col, b_row);
     // The layout requires a bias binding; without a bias it is rhs.
     let inputs = [&lhs, &rhs, bias.as_ref().unwrap_or(&rhs)];
-    let out = Tensor::empty(runtime, &[plan.splits, count * m * n], DType::F32)?;
-    if !out.is_empty() {
-        let tiling = plan.tiling(runtime, operands.vec4);
-        let (workgroups, params) = plan.params(tiling);
-        Launch {
-            kernel: &MatmulKernel { tiling, operands },
-            inputs: &inputs,
-            outputs: &[&out],
-            params: &MatmulParams {
-                gemm: params,
-                a_row: a_row as i32,
-                b_col: b_col as i32,
-                has_bias: u32::from(bias.is_some()),
-                pad0: 0,
-                walk,
-            },
-            workgroups,
-            work: plan.work(),
-        }
-        .run()?;
+    let tiling = plan.tiling(runtime, operands.vec4);
+    let (workgroups, params) = plan.params(tiling);
+    let shape = [plan.splits, count * m * n];
+    let out = Launch {
+        kernel: &MatmulKernel { tiling, operands },
+        inputs: &inputs,
+        outputs: &[],
+        params: &MatmulParams {
+            gemm: params,
+            a_row: a_row as i32,
+            b_col: b_col as i32,
+            has_bias: u32::from(bias.is_some()),
+            pad0: 0,
+            walk,
+        },
+        workgroups,
+        work: plan.work(),
     }
+    .defer(&PendingResult {
+        vec4: operands.vec4,
+        large_kernel: true,
+        ..PendingResult::scalars(runtime, &shape, DType::F32)
+    })?;
     plan.sum_splits(out, &batch)
 }
 
@@ -290,9 +295,19 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
         (1, _) => ((rhs, right), (lhs, left)),
         _ => return Ok(None),
     };
-    if a.dtype() != DType::F32 {
-        return Ok(None);
-    }
+    let widened;
+    let (a, x) = match a.dtype() {
+        DType::F32 => (a, x),
+        // The kernel widens 16-bit operands as it reads them.
+        dtype if dtype.is_half() && fused::is_enabled() => match (widen(a)?, widen(x)?) {
+            (Some(a), Some(x)) => {
+                widened = (a, x);
+                (&widened.0, &widened.1)
+            }
+            _ => return Ok(None),
+        },
+        _ => return Ok(None),
+    };
     x_layout.shape.remove(rank - 2);
     x_layout.strides.remove(rank - 2);
     let [height, k] = [a_layout.shape[rank - 2], a_layout.shape[rank - 1]];
@@ -301,6 +316,14 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
         (Some(a_layout), Some(x_layout)) => matvec((a, &a_layout), (x, &x_layout)),
         _ => Ok(None),
     }
+}
+
+/// Returns a tensor as f32, with the same strides. `None` if its elements have gaps or repeat.
+fn widen(tensor: &Tensor) -> Result<Option<Tensor>> {
+    let Some(axes) = tensor.layout().dense_order() else { return Ok(None) };
+    let packed = tensor.view(tensor.layout().permute(&axes));
+    let wide = cast::to_compute_type(packed)?;
+    Ok(Some(wide.view(tensor.layout().clone())))
 }
 
 /// Computes the product of copies in the layout that the strategy prefers.
@@ -364,8 +387,10 @@ fn matrix_size(tensor: &Tensor) -> (usize, usize) {
 pub fn variants() -> Vec<Variant> {
     let int_products = variants_of(DType::INTEGERS.map(|dtype| MatmulIntKernel { dtype }));
     let kernels = gemm::all().into_iter();
-    let products = kernels.map(|(tiling, operands)| MatmulKernel { tiling, operands });
-    [int_products, variants_of(products)].concat()
+    let products: Vec<_> =
+        kernels.map(|(tiling, operands)| MatmulKernel { tiling, operands }).collect();
+    let with_epilogue = epilogue::samples(products.iter().copied());
+    [int_products, variants_of(products), with_epilogue].concat()
 }
 
 /// The cases that the family must pass.

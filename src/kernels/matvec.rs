@@ -1,10 +1,11 @@
 //! Products of a matrix and a vector. They are memory-bound: the matrix is read once.
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, variants_of};
+use super::common::launch::{Launch, PendingResult, Reads, variants_of};
 use super::common::policy;
 use super::common::team::Team;
 use super::common::walk::Walk;
+use super::fusion::epilogue;
 use super::reduce::{self, Reduction};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
@@ -91,11 +92,10 @@ pub(crate) fn matvec(
         false => (policy::team_across(runtime, true, split_len), 1),
     };
     let [a_row, a_step, x_step] = if along { [a_row / 4, 1, 1] } else { [0, a_step / 4, x_step] };
-    let out = Tensor::empty(runtime, &[splits, outputs], DType::F32)?;
-    Launch {
+    let out = Launch {
         kernel: &MatvecKernel { across: !along, team },
         inputs: &[a, x],
-        outputs: &[&out],
+        outputs: &[],
         params: &MatvecParams {
             count: (lines * splits) as u32,
             rows: rows as u32,
@@ -114,7 +114,10 @@ pub(crate) fn matvec(
         workgroups: team.workgroups(lines * splits),
         work: 2 * (outputs * len) as u64,
     }
-    .run()?;
+    .defer(&PendingResult {
+        prologues: &[(0, Reads::AnyNumber), (1, Reads::AnyNumber)],
+        ..PendingResult::scalars(runtime, &[splits, outputs], DType::F32)
+    })?;
     Ok(Some(if splits == 1 { out } else { reduce::dim(Reduction::Sum, out, 0)? }))
 }
 
@@ -131,7 +134,9 @@ pub(super) fn leading_axes(layout: &Layout, count: usize) -> Layout {
 pub fn variants() -> Vec<Variant> {
     let along = policy::all_teams_along(0).map(|team| MatvecKernel { across: false, team });
     let across = policy::all_teams_across(true).map(|team| MatvecKernel { across: true, team });
-    variants_of(along.chain(across))
+    let kernels: Vec<_> = along.chain(across).collect();
+    let with_epilogue = epilogue::samples(kernels.iter().copied());
+    [variants_of(kernels), with_epilogue].concat()
 }
 
 /// The cases that the family must pass.

@@ -3,11 +3,12 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, variants_of};
+use super::common::launch::{Launch, PendingResult, Reads, variants_of};
 use super::common::policy;
 use super::common::team::Team;
 use super::composed::{create, views};
 use super::elementwise::ScalarValue;
+use super::fusion::{epilogue, prologue};
 use super::reduce::{self, Reduction};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
@@ -173,16 +174,15 @@ fn normalise(
         // The layout requires a beta binding; without a beta it is gamma.
         inputs.push(beta.as_ref().unwrap_or(&gamma));
     }
-    let out = Tensor::empty(x.runtime(), x.shape(), DType::F32)?;
-    if out.is_empty() {
-        return Ok(out);
+    if x.is_empty() {
+        return Tensor::empty(x.runtime(), x.shape(), DType::F32);
     }
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
     Launch {
         kernel: &kernel,
         inputs: &inputs,
-        outputs: &[&out],
+        outputs: &[],
         params: &NormParams {
             count: rows as u32,
             len: loads as u32,
@@ -192,8 +192,11 @@ fn normalise(
         workgroups: kernel.team.workgroups(rows),
         work: x.len() as u64 * 8,
     }
-    .run()?;
-    Ok(out)
+    .defer(&PendingResult {
+        vec4: kernel.vec4,
+        prologues: &[(0, Reads::AnyNumber)],
+        ..PendingResult::scalars(x.runtime(), x.shape(), DType::F32)
+    })
 }
 
 /// Computes the gradients of a norm with respect to `x`, `gamma` and `beta`; `center`: of layer norm.
@@ -240,7 +243,7 @@ fn backward(
         workgroups: groups as u64,
         work: x.len() as u64 * 16,
     }
-    .run()?;
+    .run_with_prologues(&[(0, Reads::AnyNumber), (2, Reads::AnyNumber)])?;
     let sums = if groups == 1 { sums } else { reduce::dim(Reduction::Sum, sums, 0)? };
     let sums = views::reshape(sums, &[2 * width])?;
     let gamma_grad = views::narrow(sums.clone(), 0, 0, width)?;
@@ -258,7 +261,11 @@ pub fn variants() -> Vec<Variant> {
         .flat_map(|(team, vec4)| [true, false].map(|center| NormKernel { center, team, vec4 }))
         .collect();
     let mut variants = variants_of(kernels.iter().copied());
-    variants.extend(variants_of(kernels.into_iter().map(NormBackwardKernel)));
+    let backward: Vec<_> = kernels.iter().copied().map(NormBackwardKernel).collect();
+    variants.extend(variants_of(backward.iter().copied()));
+    variants.extend(epilogue::samples(kernels.iter().copied()));
+    variants.extend(prologue::samples(kernels, 0));
+    variants.extend(prologue::samples(backward, 2));
     variants
 }
 

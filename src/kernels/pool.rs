@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::cast;
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
+use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::options::PoolWindow;
 use super::composed::views;
 use crate::params;
@@ -163,25 +163,24 @@ fn forward(
     let x = views::packed(x)?;
     let [n, c, h, w] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
     let shape = [n, c, output[0], output[1]];
-    let out = Tensor::empty(x.runtime(), &shape, DType::F32)?;
-    let indices = match mode {
-        PoolMode::MaxWithIndices => Some(Tensor::empty(x.runtime(), &shape, DType::I32)?),
-        _ => None,
-    };
-    let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&out).chain(&indices).collect();
     let lines = n * c * output[0];
     let count = invocations(lines, output[1]);
-    Launch {
+    let launch = Launch {
         kernel: &PoolKernel { mode, backward: false },
         inputs: &[&x],
-        outputs: &outputs,
+        outputs: &[],
         params: &window.params(count, lines, [h, w], output),
         workgroups: workgroups_for(count),
-        work: (x.len() + out.len()) as u64,
+        work: (x.len() + lines * output[1]) as u64,
+    };
+    if mode != PoolMode::MaxWithIndices {
+        let out = launch.defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))?;
+        return Ok((out, None));
     }
-    .run()?;
-    drop(outputs);
-    Ok((out, indices))
+    let out = Tensor::empty(x.runtime(), &shape, DType::F32)?;
+    let indices = Tensor::empty(x.runtime(), &shape, DType::I32)?;
+    Launch { outputs: &[&out, &indices], ..launch }.run()?;
+    Ok((out, Some(indices)))
 }
 
 /// Computes the gradient with respect to the input, whose shape is `x`.
@@ -212,19 +211,18 @@ fn backward(
     let indices = indices.map(views::packed).transpose()?;
     let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&grad]);
     inputs.extend(&indices);
-    let out = Tensor::empty(grad.runtime(), x, DType::F32)?;
+    let len: usize = x.iter().product();
     let lines = x[..3].iter().product();
     let count = invocations(lines, x[3]);
     Launch {
         kernel: &PoolKernel { mode, backward: true },
         inputs: &inputs,
-        outputs: &[&out],
+        outputs: &[],
         params: &window.params(count, lines, [x[2], x[3]], output),
         workgroups: workgroups_for(count),
-        work: (grad.len() + out.len()) as u64 * 4,
+        work: (grad.len() + len) as u64 * 4,
     }
-    .run()?;
-    Ok(out)
+    .defer(&PendingResult::scalars(grad.runtime(), x, DType::F32))
 }
 
 /// Computes the maximum of each window of `x` `[n, c, h, w]`.

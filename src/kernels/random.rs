@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::common::cases::Case;
-use super::common::launch::{Launch, variants_of, workgroups_for};
+use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
@@ -212,18 +212,16 @@ pub fn fill(
     out: DType,
     stream: PhiloxStream,
 ) -> Result<Tensor> {
-    let tensor = Tensor::empty(runtime, shape, out)?;
-    let len = tensor.len();
+    let len = shape.iter().product();
     Launch {
         kernel: &RandomKernel { distribution: sampler.distribution(), out },
         inputs: &[],
-        outputs: &[&tensor],
+        outputs: &[],
         params: &sampler.params(len, stream),
         workgroups: workgroups_for(len.div_ceil(BLOCK_LEN)),
         work: len as u64 * 20,
     }
-    .run()?;
-    Ok(tensor)
+    .defer(&PendingResult::scalars(runtime, shape, out))
 }
 
 /// Computes the kernel's floats on the CPU.

@@ -7,13 +7,14 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, bools, case, ints, normal, permuted};
-use super::common::launch::{Launch, variants_of};
+use super::common::launch::{Launch, PendingResult, Reads, variants_of};
 use super::common::policy;
 use super::common::table::rows;
 use super::common::team::Team;
 use super::common::walk::{Walk, shape_words};
 use super::composed::create;
 use super::elementwise::{ScalarValue, scalar};
+use super::fusion::{epilogue, prologue};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Strides, Tensor, collapse};
@@ -402,19 +403,17 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         false => policy::team_across(runtime, load == Load::Across, split_len),
     };
     let team = if dtype.is_64_bit() { team.without_subgroups() } else { team };
-    let out = Tensor::empty(runtime, &[splits * outputs], kind.result_type(dtype))?;
-    if outputs == 0 {
-        return Ok(out);
-    }
     let inner_strides = layout.load_strides(load);
-    Launch {
+    let shape = [splits * outputs];
+    let result = PendingResult::scalars(runtime, &shape, kind.result_type(dtype));
+    let out = Launch {
         kernel: &ReduceKernel {
             kind: if splits == 1 { kind } else { kind.of_each_split() },
             dtype,
             access: LineAccess { team, load, flat: layout.is_flat() },
         },
         inputs: &[tensor],
-        outputs: &[&out],
+        outputs: &[],
         params: &ReduceParams {
             count: (lines * splits) as u32,
             lines: lines as u32,
@@ -431,7 +430,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         workgroups: team.workgroups(lines * splits),
         work: tensor.len() as u64,
     }
-    .run()?;
+    .defer(&PendingResult { prologues: &[(0, Reads::Once)], ..result })?;
     if splits == 1 {
         return Ok(out);
     }
@@ -467,7 +466,14 @@ pub fn variants() -> Vec<Variant> {
             }
         }
     }
-    variants_of(kernels)
+    let sampled =
+        |kernel: &&ReduceKernel| matches!(kernel.kind, Sum | ArgMax) && kernel.dtype == DType::F32;
+    let sampled: Vec<_> = kernels.iter().filter(sampled).copied().collect();
+    let mut variants = variants_of(kernels);
+    let sums = sampled.iter().filter(|kernel| kernel.kind == Sum).copied();
+    variants.extend(epilogue::samples(sums));
+    variants.extend(prologue::samples(sampled, 0));
+    variants
 }
 
 /// The cases that the family must pass.

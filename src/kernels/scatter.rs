@@ -133,7 +133,7 @@ fn scatter_in_order(axis: usize, out: Tensor, indices: &Tensor, values: &Tensor)
         workgroups: workgroups_for(lines),
         work: values.len() as u64,
     }
-    .run_indexed(&[IndexedAxis { axis, size: out.shape()[axis] }])?;
+    .run_indexed(&[IndexedAxis { axis, size: out.shape()[axis] }], &[])?;
     Ok(out)
 }
 

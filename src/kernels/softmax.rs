@@ -1,10 +1,13 @@
 //! Softmax and its logarithm along an axis, and their gradients.
 
+use smallvec::SmallVec;
+
 use super::common::cases::{Arg, Case, case, normal, permuted, positive};
-use super::common::launch::{Launch, variants_of};
+use super::common::launch::{Launch, PendingResult, Reads, variants_of};
 use super::common::policy;
 use super::common::team::Team;
 use super::composed::views;
+use super::fusion::{epilogue, prologue};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
@@ -110,11 +113,10 @@ fn backward(out: Tensor, grad: Tensor, axis: usize, log: bool) -> Result<Tensor>
 /// Launches the kernel for one packed input, or that of the gradient for two.
 fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
     let tensor = inputs[0];
-    let out = Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32)?;
-    let len = tensor.shape()[axis];
     if tensor.is_empty() {
-        return Ok(out);
+        return Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32);
     }
+    let len = tensor.shape()[axis];
     let stride: usize = tensor.shape()[axis + 1..].iter().product();
     let lines = tensor.len() / len;
     let use_team = len >= MIN_TEAM_LEN && stride == 1;
@@ -124,10 +126,12 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
         true => policy::team_along(tensor.runtime(), lines, loads),
         false => Team::SINGLE,
     };
+    let reads: SmallVec<[(usize, Reads); 2]> =
+        (0..inputs.len()).map(|input| (input, Reads::AnyNumber)).collect();
     Launch {
         kernel: &SoftmaxKernel { backward: inputs.len() > 1, log, team, vec4 },
         inputs,
-        outputs: &[&out],
+        outputs: &[],
         params: &SoftmaxParams {
             count: lines as u32,
             len: loads as u32,
@@ -137,8 +141,11 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
         workgroups: team.workgroups(lines),
         work: tensor.len() as u64 * 8,
     }
-    .run()?;
-    Ok(out)
+    .defer(&PendingResult {
+        vec4,
+        prologues: &reads,
+        ..PendingResult::scalars(tensor.runtime(), tensor.shape(), DType::F32)
+    })
 }
 
 /// Returns every variant that the family can dispatch.
@@ -146,10 +153,17 @@ pub fn variants() -> Vec<Variant> {
     let vec4s = policy::all_teams_along(MIN_TEAM_LEN / 4).map(|team| (team, true));
     let scalars = policy::all_teams_along(MIN_TEAM_LEN).map(|team| (team, false));
     let all = std::iter::once((Team::SINGLE, false)).chain(vec4s).chain(scalars);
-    variants_of(all.flat_map(|(team, vec4)| {
-        let kernel = |backward, log| SoftmaxKernel { backward, log, team, vec4 };
-        [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
-    }))
+    let kernels: Vec<SoftmaxKernel> = all
+        .flat_map(|(team, vec4)| {
+            let kernel = |backward, log| SoftmaxKernel { backward, log, team, vec4 };
+            [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
+        })
+        .collect();
+    let sampled: Vec<_> = kernels.iter().filter(|kernel| kernel.log).copied().collect();
+    let mut variants = variants_of(kernels);
+    variants.extend(epilogue::samples(sampled.iter().filter(|kernel| !kernel.backward).copied()));
+    variants.extend(prologue::samples(sampled, 0));
+    variants
 }
 
 /// The cases that the family must pass.

@@ -211,7 +211,7 @@ fn create_shader_module(
 }
 
 /// Returns the size of `len` bytes of parameters with what the runtime appends for a launch.
-fn padded_params_len(len: usize, operands: usize) -> usize {
+pub(super) fn padded_params_len(len: usize, operands: usize) -> usize {
     len.next_multiple_of(LAUNCH_ALIGN) + size_of::<u32>() * (1 + operands)
 }
 

@@ -129,6 +129,11 @@ impl Gpu {
         self.name.clone()
     }
 
+    /// Returns whether [`check`](Self::check) may return an error.
+    pub fn is_impaired(&self) -> bool {
+        self.health.impaired.load(Ordering::Acquire)
+    }
+
     /// Returns an error if the device was lost, and once for each error that it reported.
     pub fn check(&self) -> Result<(), RuntimeError> {
         let Health { impaired, unreported, .. } = &*self.health;

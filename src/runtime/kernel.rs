@@ -15,7 +15,7 @@ use super::shader::Variant;
 ///
 /// Kernels of one type with equal keys share a pipeline. `variant` must therefore depend on nothing
 /// but what `Hash` feeds to the hasher. With `#[derive(Hash)]` that is every field.
-pub trait Kernel: Hash + Debug + 'static {
+pub trait Kernel: Hash + Debug + Clone + Send + Sync + 'static {
     /// The counterpart of the shader's `Params`.
     type Params: Params;
 
@@ -24,7 +24,7 @@ pub trait Kernel: Hash + Debug + 'static {
 }
 
 /// The maximum length of a kernel's fields in its key, in bytes.
-const KEY_LEN: usize = 48;
+const KEY_LEN: usize = 64;
 
 /// The identity of a [`Kernel`]: its type and its fields.
 ///
@@ -41,19 +41,25 @@ impl KernelKey {
     ///
     /// # Panics
     ///
-    /// Panics if the fields need more than 48 bytes. An integer, flag or enum takes one byte if it
+    /// Panics if the fields need more than 64 bytes. An integer, flag or enum takes one byte if it
     /// is below 255, otherwise nine. This would be a bug in this crate; `tests/variants.rs` finds
     /// it without a GPU.
     pub fn of<K: Kernel>(kernel: &K) -> Self {
         let mut fields = FieldBytes { bytes: [0; KEY_LEN], len: 0 };
         kernel.hash(&mut fields);
-        assert!(
-            fields.len <= KEY_LEN,
-            "the key of {} needs {} bytes but has {KEY_LEN}",
-            type_name::<K>(),
-            fields.len
-        );
+        fields.check(type_name::<K>());
         Self { kernel: TypeId::of::<K>(), fields }
+    }
+
+    /// Returns the key of the same kernel with something that it does not contain.
+    ///
+    /// # Panics
+    ///
+    /// As [`KernelKey::of`].
+    pub(crate) fn with<T: Hash>(mut self, more: &T) -> Self {
+        more.hash(&mut self.fields);
+        self.fields.check(type_name::<T>());
+        self
     }
 }
 
@@ -82,6 +88,12 @@ struct FieldBytes {
 impl FieldBytes {
     /// Precedes an integer that is stored in eight bytes.
     const WIDE: u8 = u8::MAX;
+
+    /// Panics if the fields did not fit, the last of which were those of `name`.
+    fn check(&self, name: &str) {
+        let len = self.len;
+        assert!(len <= KEY_LEN, "the key of {name} needs {len} bytes but has {KEY_LEN}");
+    }
 
     #[inline]
     fn push(&mut self, byte: u8) {
@@ -173,10 +185,10 @@ mod tests {
     static SOURCE: Source = Source::new::<u32>("test", "");
 
     /// A kernel with any fields.
-    #[derive(Debug, Hash)]
+    #[derive(Debug, Clone, Hash)]
     struct Fields<T>(T);
 
-    impl<T: Hash + Debug + 'static> Kernel for Fields<T> {
+    impl<T: Hash + Debug + Clone + Send + Sync + 'static> Kernel for Fields<T> {
         type Params = u32;
 
         fn variant(&self) -> Variant {
@@ -185,7 +197,7 @@ mod tests {
     }
 
     /// A kernel with the fields of `Fields<u32>`.
-    #[derive(Debug, Hash)]
+    #[derive(Debug, Clone, Hash)]
     struct SameFields(u32);
 
     impl Kernel for SameFields {
@@ -210,7 +222,7 @@ mod tests {
     }
 
     /// Checks that kernels with these fields have equal keys only if their indices are equal.
-    fn assert_distinct<T: Hash + Debug + Clone + 'static>(fields: &[T]) {
+    fn assert_distinct<T: Hash + Debug + Clone + Send + Sync + 'static>(fields: &[T]) {
         let keys = || fields.iter().map(|fields| KernelKey::of(&Fields(fields.clone())));
         let distinct: HashSet<KernelKey> = keys().collect();
         assert_eq!(distinct.len(), fields.len(), "{fields:?}");
@@ -273,12 +285,12 @@ mod tests {
     #[test]
     fn fields_may_fill_the_key() {
         // Two lengths precede the bytes of an array of integers.
-        assert_distinct(&[[0u8; 46], [1; 46], [255; 46]]);
+        assert_distinct(&[[0u8; 62], [1; 62], [255; 62]]);
     }
 
     #[test]
-    #[should_panic(expected = "Fields<[u8; 47]> needs 49 bytes but has 48")]
+    #[should_panic(expected = "Fields<[u8; 63]> needs 65 bytes but has 64")]
     fn fields_that_do_not_fit_panic_with_the_type() {
-        KernelKey::of(&Fields([0u8; 47]));
+        KernelKey::of(&Fields([0u8; 63]));
     }
 }

@@ -36,8 +36,10 @@ mod submitter;
 mod transfer;
 mod tuning_cache;
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
@@ -67,7 +69,10 @@ pub use params::{ParamField, Params};
 pub use profile::{KernelTime, Profile, ProfileError};
 pub use reports::IndexedAxis;
 pub(crate) use shader::tokens;
-pub use shader::{Compiler, Def, Expansion, ParamsBinding, Source, Target, Variant, expand};
+pub use shader::{
+    Compiler, Def, ElementCode, Epilogue, Expansion, ParamsBinding, Prologue, Source, Target,
+    Variant, expand,
+};
 pub use tuning_cache::TuningCache;
 
 /// Operations after which a software adapter counts as warmed up: about a second of work.
@@ -264,6 +269,11 @@ impl Runtime {
     /// Returns why the device was lost, if it was.
     pub(crate) fn lost(&self) -> Option<String> {
         self.gpu.lost_error().map(|error| error.to_string())
+    }
+
+    /// Returns whether the device was lost, or has an error to report.
+    pub(crate) fn is_impaired(&self) -> bool {
+        self.gpu.is_impaired()
     }
 
     /// Returns an error if the device was lost, and once for each error that it reported.
@@ -596,6 +606,11 @@ impl Runtime {
         self.state.lock().plans.contains_key(key)
     }
 
+    /// Returns whether `len` bytes of parameters are not too many for a kernel of `operands` operands.
+    pub fn fits_params(&self, len: usize, operands: usize) -> bool {
+        compiler::padded_params_len(len, operands) <= recorder::PARAMS_SIZE
+    }
+
     /// Adds work that is recorded when its result is needed, at the latest by [`flush`](Self::flush)
     /// and [`sync`](Self::sync). Work that is dropped before is not recorded. Work with the same
     /// signature is likely to differ only in its operands.
@@ -685,4 +700,19 @@ fn is_off(name: &str) -> bool {
 /// Returns whether an environment variable is set to a value other than `0` or the empty string.
 fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value != "0" && !value.is_empty())
+}
+
+/// Waits for a future. In a browser, which cannot block, it must be ready.
+///
+/// # Panics
+///
+/// Panics in a browser if the future is not ready.
+pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
+    if CAN_BLOCK {
+        return pollster::block_on(future);
+    }
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => value,
+        Poll::Pending => panic!("a browser cannot block"),
+    }
 }

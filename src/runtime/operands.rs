@@ -14,13 +14,18 @@
 //!
 //! out[p.launch.first_out + (i)] = x[p.launch.first_x + (i)];
 //! ```
+//!
+//! An input with a [`Prologue`] is no buffer: its elements are computed, and `x[i]` becomes `x_at(i)`. With
+//! an [`Epilogue`], `out[i] = v;` becomes `out_set(i, v);`, which goes on computing with the element.
 
-use super::shader::tokens;
+use super::shader::{ElementCode, Epilogue, Prologue, tokens};
 
 /// An operand: a storage buffer of a shader, an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Operand {
     pub name: String,
+    /// The type of an element.
+    element: String,
     /// The size of an element in bytes.
     pub element_size: u32,
 }
@@ -41,7 +46,11 @@ pub(super) fn declared(text: &str) -> Result<Vec<Operand>, String> {
             let element = ty.strip_prefix("array<").and_then(|ty| ty.strip_suffix('>'));
             let element_size =
                 element.and_then(|ty| size_of_type(ty, text)).ok_or_else(unsupported)?;
-            Ok(Operand { name: name.trim().to_owned(), element_size })
+            Ok(Operand {
+                name: name.trim().to_owned(),
+                element: element.unwrap_or_default().to_owned(),
+                element_size,
+            })
         })
         .collect()
 }
@@ -56,31 +65,158 @@ fn size_of_type(ty: &str, text: &str) -> Option<u32> {
         _ if ty.starts_with("vec2<") => Some(2 * scalar(&ty[5..])?),
         _ if ty.starts_with("vec4<") => Some(4 * scalar(&ty[5..])?),
         _ if ty.starts_with("atomic<") => scalar(&ty[7..]),
-        _ => {
-            let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("alias "));
-            let (_, target) = lines
-                .find_map(|alias| alias.split_once('=').filter(|(name, _)| name.trim() == ty))?;
-            size_of_type(target.trim().trim_end_matches(';').trim(), text)
+        _ => size_of_type(alias_target(ty, text)?, text),
+    }
+}
+
+/// Returns the type that an alias stands for.
+fn alias_target<'a>(alias: &str, text: &'a str) -> Option<&'a str> {
+    let mut lines = text.lines().filter_map(|line| line.trim().strip_prefix("alias "));
+    let (_, target) =
+        lines.find_map(|line| line.split_once('=').filter(|(name, _)| name.trim() == alias))?;
+    Some(target.trim().trim_end_matches(';').trim())
+}
+
+/// Replaces inputs by the code that computes their elements, `x[i]` by `x_at(i)`, and the output by the
+/// code that goes on computing with its elements, `out[i] = v;` by `out_set(i, v);`. What prologues write
+/// is bound after all other operands.
+///
+/// # Errors
+///
+/// Returns an error if there is no such operand, its elements do not have 32 bits, or the kernel does not
+/// only store its output.
+pub(super) fn fuse(
+    text: &str,
+    prologues: &[Prologue],
+    epilogue: Option<&Epilogue>,
+) -> Result<String, String> {
+    let operands = declared(text)?;
+    let mut out = text.to_owned();
+    let (mut outputs, mut words) = (String::new(), 0);
+    for prologue in prologues {
+        let operand = operands.get(prologue.input).ok_or("a prologue of an operand it lacks")?;
+        let Operand { name, element, .. } = operand;
+        let (code, index) = operand.code(&prologue.one, &prologue.four)?;
+        let value = match is_words4(element, text) {
+            true => format!("from_words({}({index}))", code.name),
+            false => format!("bitcast<{element}>({}({index}))", code.name),
+        };
+        let function = format!("fn {name}_at(i: u32) -> {element} {{\n    return {value};\n}}\n");
+        out = with_indices(&out, &[name], |name| (format!("{name}_at("), ")"));
+        out = with_declaration(&out, name, &[&code.inputs, &code.functions, &function]);
+        outputs.push_str(&code.outputs);
+        words += prologue.words;
+    }
+    if let Some(epilogue) = epilogue {
+        let operand = operands.last().ok_or("an epilogue of no output")?;
+        let Operand { name, element, .. } = operand;
+        let (code, index) = operand.code(&epilogue.one, &epilogue.four)?;
+        let bits = match (operand.element_size, is_words4(element, text)) {
+            (_, true) => "to_words(value)",
+            (4, _) => "bitcast<u32>(value)",
+            _ => "bitcast<vec4<u32>>(value)",
+        };
+        let function = format!(
+            "fn {name}_set(i: u32, value: {element}) {{\n    {}({index}, {bits});\n}}\n",
+            code.name
+        );
+        out = with_stores(&out, name)?;
+        let texts = [&code.inputs, &code.outputs, &code.functions, &function];
+        out = with_declaration(&out, name, &texts);
+        words += epilogue.words;
+    }
+    if !tokens(&out).any(|(token, _)| token == "A") {
+        outputs.push_str("alias A = i32;\n");
+    }
+    out.push_str(&outputs);
+    if words == 0 {
+        return Ok(out);
+    }
+    let words = format!("words: array<vec4<u32>, {}>,", words.div_ceil(4));
+    append_to_params(&out, &words).ok_or_else(|| "fused, but without `Params`".to_owned())
+}
+
+impl Operand {
+    /// Returns the code for the operand's elements, and the index of the first that is element `i`.
+    fn code<'a>(
+        &self,
+        one: &'a ElementCode,
+        four: &'a ElementCode,
+    ) -> Result<(&'a ElementCode, &'static str), String> {
+        match self.element_size {
+            4 => Ok((one, "i")),
+            16 => Ok((four, "i * 4u")),
+            _ => Err(format!("operand {} of {} cannot be fused", self.name, self.element)),
         }
     }
+}
+
+/// Replaces the declaration of an operand.
+fn with_declaration(text: &str, name: &str, replacement: &[&String]) -> String {
+    let lines = text.lines().map(|line| match declares(line, name) {
+        true => replacement.iter().map(|text| text.as_str()).collect(),
+        false => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+/// Replaces each store to an operand, `out[i] = v;`, by `out_set(i, v);`.
+fn with_stores(text: &str, name: &str) -> Result<String, String> {
+    let text = with_indices(text, &[name], |name| (format!("{name}_set("), "\u{0}"));
+    let mut sections = text.split('\u{0}');
+    let mut out = sections.next().unwrap_or_default().to_owned();
+    for section in sections {
+        let (value, rest) = section
+            .strip_prefix(" = ")
+            .and_then(|section| section.split_once(';'))
+            .ok_or_else(|| format!("operand {name} is not only stored: {name}[..]{section}"))?;
+        out.push_str(&format!(", {value});{rest}"));
+    }
+    Ok(out)
+}
+
+/// Returns whether a line declares this operand.
+fn declares(line: &str, name: &str) -> bool {
+    let declaration = line.split_once("var<storage").and_then(|(_, rest)| rest.split_once('>'));
+    declaration
+        .and_then(|(_, rest)| rest.split_once(':'))
+        .is_some_and(|(found, _)| found.trim() == name)
+}
+
+/// Returns whether a type is `Words4` of `lib/vec4`, or an alias of it.
+fn is_words4(ty: &str, text: &str) -> bool {
+    ty == "Words4" || alias_target(ty, text).is_some_and(|target| is_words4(target, text))
 }
 
 /// Appends the struct `Launch` to the parameters, and adds to every index of an operand its first
 /// element.
 pub(super) fn add_bases(text: &str, operands: &[Operand]) -> String {
-    let Some(text) = append_to_params(text) else { return text.to_owned() };
+    let Some(text) = append_to_params(text, "launch: Launch,") else { return text.to_owned() };
     let mut out = String::from("struct Launch {\n    first_group: u32,\n");
     for Operand { name, .. } in operands {
         out.push_str(&format!("    first_{name}: u32,\n"));
     }
     out.push_str("}\n\n");
-    // Depth of the brackets, and the depths at which the index of an operand ends.
-    let (mut depth, mut ends) = (0, Vec::new());
-    let (mut indexed, mut previous) = (None, '\0');
-    for (token, is_identifier) in tokens(&text) {
+    let names: Vec<&str> = operands.iter().map(|operand| operand.name.as_str()).collect();
+    let from_base = |name: &str| (format!("{name}[p.launch.first_{name} + ("), ")]");
+    out.push_str(&with_indices(&text, &names, from_base));
+    out
+}
+
+/// Replaces what precedes and what follows the indices of operands: the operand's name and the opening
+/// bracket, and the closing bracket.
+fn with_indices(
+    text: &str,
+    names: &[&str],
+    around: impl Fn(&str) -> (String, &'static str),
+) -> String {
+    let mut out = String::with_capacity(text.len());
+    // Depth of the brackets, and for each index that is open, its depth and what follows it.
+    let (mut depth, mut open) = (0, Vec::new());
+    let (mut operand, mut previous) = (None, '\0');
+    for (token, is_identifier) in tokens(text) {
         if is_identifier {
-            let operand = operands.iter().find(|operand| operand.name == token);
-            indexed = operand.filter(|_| previous != '.');
+            operand = names.iter().find(|&&name| name == token && previous != '.');
             out.push_str(token);
         } else {
             for (position, symbol) in token.char_indices() {
@@ -88,35 +224,36 @@ pub(super) fn add_bases(text: &str, operands: &[Operand]) -> String {
                 match symbol {
                     '[' => {
                         depth += 1;
-                        if let Some(Operand { name, .. }) = indexed.filter(|_| position == 0) {
-                            out.push_str(&format!("p.launch.first_{name} + ("));
-                            ends.push(depth);
+                        if let Some(name) = operand.filter(|_| position == 0) {
+                            let (before, after) = around(name);
+                            out.truncate(out.len() - name.len() - 1);
+                            out.push_str(&before);
+                            open.push((depth, after));
                         }
                     }
                     ']' => {
-                        if ends.last() == Some(&depth) {
-                            ends.pop();
+                        if let Some((_, after)) = open.pop_if(|(at, _)| *at == depth) {
                             out.pop();
-                            out.push_str(")]");
+                            out.push_str(after);
                         }
                         depth -= 1;
                     }
                     _ => {}
                 }
             }
-            indexed = None;
+            operand = None;
         }
         previous = token.chars().next_back().unwrap_or('\0');
     }
     out
 }
 
-/// Appends the field `launch` to `struct Params`; returns `None` if there is no such struct.
-fn append_to_params(text: &str) -> Option<String> {
+/// Appends a field to `struct Params`; returns `None` if there is no such struct.
+fn append_to_params(text: &str, field: &str) -> Option<String> {
     let start = text.find("struct Params {")?;
     let end = text[start..].find("\n}")?;
     let (head, tail) = text.split_at(start + end);
-    Some(format!("{head}\n    @align(16) launch: Launch,{tail}"))
+    Some(format!("{head}\n    @align(16) {field}{tail}"))
 }
 
 #[cfg(test)]
@@ -145,6 +282,53 @@ fn f(i: u32, local: vec4<f32>) -> u32 {
         assert_eq!(names, [("x", 16), ("order", 4), ("out", 8)]);
         let error = declared("var<storage, read> x: Table;").expect_err("not an array");
         assert!(error.contains("x: Table"), "{error}");
+    }
+
+    fn code(name: &str) -> ElementCode {
+        let declare = |access: &str, operand: &str| {
+            format!("@group(0) @binding(auto) var<storage, {access}> {operand}: array<u32>;\n")
+        };
+        ElementCode {
+            name: name.to_owned(),
+            inputs: declare("read", &format!("{name}_leaf")),
+            outputs: declare("read_write", &format!("{name}_held")),
+            functions: String::new(),
+        }
+    }
+
+    #[test]
+    fn computed_inputs_are_calls() {
+        let (one, four, label) = (code("one"), code("four"), String::new());
+        let prologue = Prologue { input: 1, one, four, words: 5, label };
+        let text = fuse(SHADER, &[prologue], None).expect("`order` is an array of words");
+        assert!(text.contains("f32(x[order_at(i) & 3].y)"), "{text}");
+        let function = "fn order_at(i: u32) -> i32 {\n    return bitcast<i32>(one(i));";
+        assert!(text.contains(function), "{text}");
+        assert!(text.contains("    @align(16) words: array<vec4<u32>, 2>,\n}"), "{text}");
+        let operands = declared(&text).expect("all are arrays");
+        let names: Vec<_> = operands.iter().map(|operand| operand.name.as_str()).collect();
+        assert_eq!(names, ["x", "one_leaf", "out", "one_held"]);
+    }
+
+    #[test]
+    fn stores_with_an_epilogue_are_calls() {
+        let (one, four, label) = (code("one"), code("four"), String::new());
+        let epilogue = Epilogue { one, four, words: 0, label };
+        let error = fuse(SHADER, &[], Some(&epilogue)).expect_err("it has two components");
+        assert!(error.contains("out of vec2<f32> cannot be fused"), "{error}");
+        let text = SHADER.replace("out: array<vec2<f32>>", "out: array<f32>");
+        let error = fuse(&text, &[], Some(&epilogue)).expect_err("it stores a component");
+        assert!(error.contains("out is not only stored"), "{error}");
+        let text = text.replace("].x = ", "] = ");
+        let text = fuse(&text, &[], Some(&epilogue)).expect("it stores words");
+        assert!(
+            text.contains("    out_set(i * 2u, f32(x[order[i] & 3].y) + local[i] + s.x[i]);"),
+            "{text}"
+        );
+        assert!(text.contains("    one(i, bitcast<u32>(value));"), "{text}");
+        let operands = declared(&text).expect("all are arrays");
+        let names: Vec<_> = operands.iter().map(|operand| operand.name.as_str()).collect();
+        assert_eq!(names, ["x", "order", "one_leaf", "one_held"]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use crate::device::AdapterKind;
 /// Alignment of dynamic uniform offsets: the largest that any adapter requires.
 const PARAMS_ALIGN: usize = 256;
 /// Size of a parameter binding in bytes, which is the maximum size of a kernel's parameters.
-pub(crate) const PARAMS_SIZE: usize = 512;
+pub(crate) const PARAMS_SIZE: usize = 1024;
 /// Capacity for the parameters of one submission, in bytes.
 const PARAMS_CAPACITY: usize = 256 << 10;
 /// Capacity for the small uploads of one submission, in bytes.

@@ -99,6 +99,50 @@ pub enum Def {
     Label(Arc<str>),
 }
 
+/// Code with which a kernel computes the elements of an input where it would read them. The elements
+/// must have 32 bits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Prologue {
+    /// The index of the input, in binding order.
+    pub input: usize,
+    /// For inputs that are bound as single elements.
+    pub one: ElementCode,
+    /// For inputs that are bound as vec4s.
+    pub four: ElementCode,
+    /// The number of words in the array `p.words` that the code reads.
+    pub words: usize,
+    /// What the variant's name says of the code.
+    pub label: String,
+}
+
+/// Code with which a kernel goes on computing with the elements of its only output, instead of storing
+/// them. The elements must have 32 bits, and the kernel stores each once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Epilogue {
+    /// For outputs that are bound as single elements.
+    pub one: ElementCode,
+    /// For outputs that are bound as vec4s.
+    pub four: ElementCode,
+    /// The number of words in the array `p.words` that the code reads.
+    pub words: usize,
+    /// What the variant's name says of the code.
+    pub label: String,
+}
+
+/// Code that computes an element, or four neighbours.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ElementCode {
+    /// The name of a function. Of a prologue: it returns the bits, as `u32` or `vec4<u32>`, for the
+    /// index of the (first) element. Of an epilogue: its arguments are that index and the bits.
+    pub name: String,
+    /// Declarations of the operands that are read.
+    pub inputs: String,
+    /// Declarations of the operands that are written.
+    pub outputs: String,
+    /// The function and those that it calls.
+    pub functions: String,
+}
+
 /// A WGSL file specialised by definitions: one kernel.
 #[derive(Debug, Clone)]
 pub struct Variant {
@@ -106,11 +150,18 @@ pub struct Variant {
     pub source: &'static Source,
     /// The definitions, in the order in which the launcher added them.
     pub defs: Vec<(&'static str, Def)>,
+    /// The inputs that are computed instead of read, in binding order.
+    pub prologues: Vec<Prologue>,
+    /// What is computed with the output instead of storing it.
+    pub epilogue: Option<Box<Epilogue>>,
 }
 
 impl PartialEq for Variant {
     fn eq(&self, other: &Self) -> bool {
-        std::ptr::eq(self.source, other.source) && self.defs == other.defs
+        std::ptr::eq(self.source, other.source)
+            && self.defs == other.defs
+            && self.prologues == other.prologues
+            && self.epilogue == other.epilogue
     }
 }
 
@@ -120,13 +171,21 @@ impl std::hash::Hash for Variant {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         std::ptr::from_ref(self.source).hash(state);
         self.defs.hash(state);
+        self.prologues.hash(state);
+        self.epilogue.hash(state);
     }
 }
 
 impl Variant {
     /// Creates a variant of `source` without definitions.
     pub fn new(source: &'static Source) -> Self {
-        Self { source, defs: Vec::with_capacity(8) }
+        Self { source, defs: Vec::with_capacity(8), prologues: Vec::new(), epilogue: None }
+    }
+
+    /// Returns the number of words that the code of prologues and the epilogue reads.
+    pub fn words(&self) -> usize {
+        let prologues = self.prologues.iter().map(|prologue| prologue.words);
+        prologues.sum::<usize>() + self.epilogue.as_ref().map_or(0, |epilogue| epilogue.words)
     }
 
     /// Sets a flag if `enabled`.
@@ -180,6 +239,12 @@ impl fmt::Display for Variant {
                 Def::Code(_) => {}
                 Def::Label(value) => write!(f, " {value}")?,
             }
+        }
+        for Prologue { input, label, .. } in &self.prologues {
+            write!(f, " input{input}=[{label}]")?;
+        }
+        if let Some(epilogue) = &self.epilogue {
+            write!(f, " output=[{}]", epilogue.label)?;
         }
         Ok(())
     }
@@ -266,6 +331,14 @@ pub struct Target {
 /// The declaration of the parameters in every source.
 const UNIFORM_PARAMS: &str = "@group(0) @binding(auto) var<uniform> p:";
 
+/// The fragments that the code of prologues and epilogues needs.
+const FUSED: &str = "\
+//#include \"lib/vec4\"
+//#use \"lib/integer\"
+//#use \"lib/convert\"
+//#use \"lib/half\"
+//#use \"lib/math\"";
+
 /// Expands a variant to WGSL.
 ///
 /// # Errors
@@ -274,7 +347,7 @@ const UNIFORM_PARAMS: &str = "@group(0) @binding(auto) var<uniform> p:";
 /// unknown, malformed or not closed. These are bugs in this crate; `tests/variants.rs` finds them
 /// without a GPU.
 pub fn expand(variant: &Variant, target: Target) -> Result<Expansion, String> {
-    expand_text(variant.source.name, variant.source.text, &variant.defs, target)
+    expand_text(variant.source.text, variant, target)
 }
 
 /// An expanded variant.
@@ -286,13 +359,10 @@ pub struct Expansion {
     pub element_sizes: Vec<u32>,
 }
 
-fn expand_text(
-    name: &str,
-    text: &str,
-    defs: &[(&'static str, Def)],
-    target: Target,
-) -> Result<Expansion, String> {
-    let mut defs = defs.to_vec();
+/// Expands a text instead of that of the variant's source.
+fn expand_text(text: &str, variant: &Variant, target: Target) -> Result<Expansion, String> {
+    let Variant { source, defs, prologues, epilogue } = variant;
+    let (name, mut defs) = (source.name, defs.clone());
     if target.loads_u64 {
         defs.push(("LOADS_U64", Def::Flag));
     }
@@ -304,7 +374,15 @@ fn expand_text(
         counters: vec![],
     };
     expander.expand_source(name, text)?;
+    let is_fused = !prologues.is_empty() || epilogue.is_some();
+    if is_fused {
+        expander.expand_source("fused", FUSED)?;
+    }
     let Expander { mut out, used, .. } = expander;
+    if is_fused {
+        out = operands::fuse(&out, prologues, epilogue.as_deref())
+            .map_err(|error| format!("{name}: {error}"))?;
+    }
     for fragment in used {
         let functions = called_functions(&out, fragment);
         out.push_str(&functions);
@@ -414,7 +492,12 @@ impl<'a> Expander<'a> {
                     self.included.push(argument.to_owned());
                     self.expand_source(argument, fragment_text(argument, &location(number))?)?;
                 }
-                "use" if kept => self.used.push(fragment_text(argument, &location(number))?),
+                "use" if kept => {
+                    let fragment = fragment_text(argument, &location(number))?;
+                    if !self.used.contains(&fragment) {
+                        self.used.push(fragment);
+                    }
+                }
                 "include" | "use" => {}
                 other => return Err(format!("{}: unknown directive #{other}", location(number))),
             }
@@ -542,7 +625,7 @@ pub(crate) fn tokens(text: &str) -> impl Iterator<Item = (&str, bool)> {
     })
 }
 
-/// Returns the functions of `fragment` that `text` calls, including their own callees.
+/// Returns the functions of `fragment` that `text` calls but lacks, including their own callees.
 fn called_functions(text: &str, fragment: &'static str) -> String {
     let mut functions: Vec<(&str, &str)> = Vec::new();
     let mut rest = fragment;
@@ -550,7 +633,9 @@ fn called_functions(text: &str, fragment: &'static str) -> String {
         let body = &rest[start + 1..];
         let end = body.find("\n}").map_or(body.len(), |position| position + 2);
         let name = body[3..].split('(').next().unwrap_or("").trim();
-        functions.push((name, &body[..end]));
+        if !text.contains(&format!("\nfn {name}(")) {
+            functions.push((name, &body[..end]));
+        }
         rest = &body[end..];
     }
     let mut called: Vec<usize> = Vec::new();
@@ -563,8 +648,8 @@ fn called_functions(text: &str, fragment: &'static str) -> String {
             }
         }
     }
-    called.sort_unstable();
-    called.iter().flat_map(|&index| [functions[index].1, "\n"]).collect()
+    let functions = functions.iter().enumerate().filter(|(index, _)| called.contains(index));
+    functions.flat_map(|(_, (_, body))| [body, "\n"]).collect()
 }
 
 /// Replaces each `@binding(auto)` by the next binding number.
@@ -590,8 +675,8 @@ mod tests {
     }
 
     fn expanded(text: &str, build: impl Fn(Variant) -> Variant) -> Result<String, String> {
-        let defs = build(Variant::new(&EMPTY)).defs;
-        Ok(expand_text("test", text, &defs, target(ParamsBinding::Uniform))?.text)
+        let variant = build(Variant::new(&EMPTY));
+        Ok(expand_text(text, &variant, target(ParamsBinding::Uniform))?.text)
     }
 
     #[test]
@@ -618,7 +703,8 @@ mod tests {
     fn parameters_are_a_binding_or_immediates() {
         let text = "@group(0) @binding(auto) var<uniform> p: Params;\n\
                     @group(0) @binding(auto) var<storage> x: array<f32>;";
-        let expanded = |params| expand_text("test", text, &[], target(params)).unwrap().text;
+        let variant = Variant::new(&EMPTY);
+        let expanded = |params| expand_text(text, &variant, target(params)).unwrap().text;
         let uniform = expanded(ParamsBinding::Uniform);
         assert!(
             uniform.contains("@binding(0) var<uniform> p")

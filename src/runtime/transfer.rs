@@ -14,7 +14,7 @@ use super::faults::Fault;
 use super::gpu::Gpu;
 use super::recorder::SMALL_UPLOAD;
 use super::reports::UnreadReports;
-use super::{Allocation, Runtime, RuntimeError, State};
+use super::{Allocation, Runtime, RuntimeError, State, block_on};
 use crate::device::CAN_BLOCK;
 
 /// Maximum size of a piece in bytes.
@@ -334,7 +334,7 @@ impl Runtime {
         ranges: &[(Arc<Allocation>, u64)],
     ) -> Result<Vec<Vec<u8>>, RuntimeError> {
         self.gpu.check_can_block()?;
-        pollster::block_on(self.read(ranges))
+        block_on(self.read(ranges))
     }
 
     /// Places those allocations that are not placed yet.

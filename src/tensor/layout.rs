@@ -94,6 +94,17 @@ impl Layout {
         true
     }
 
+    /// Returns the order of the axes in which the layout is packed; `None` if there is none.
+    pub fn dense_order(&self) -> Option<SmallVec<[usize; 6]>> {
+        let mut axes: SmallVec<[usize; 6]> = SmallVec::new();
+        for (axis, stride) in self.strides.iter().enumerate() {
+            let is_inside = |&other: &usize| self.strides[other] < *stride;
+            let position = axes.iter().position(is_inside).unwrap_or(axes.len());
+            axes.insert(position, axis);
+        }
+        self.permute(&axes).is_packed().then_some(axes)
+    }
+
     /// Returns whether the layout is contiguous and its offset is zero.
     pub fn is_packed(&self) -> bool {
         self.offset == 0 && self.is_contiguous()

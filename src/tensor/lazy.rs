@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{DType, Layout, Storage};
-use crate::runtime::{Allocation, Deferred, Runtime, RuntimeError};
+use crate::runtime::{Allocation, Deferred, Recorded, Runtime, RuntimeError};
 
 /// An elementwise op: a WGSL expression of the elements `a`, `b`, `c` of the arguments, the scalars
 /// `s`, `t` and the index `i`.
@@ -40,6 +40,49 @@ pub(crate) struct Arg {
     pub dtype: DType,
     /// The layout, of the shape of the result; `None` if it is packed.
     pub layout: Option<Box<Layout>>,
+}
+
+/// A kernel launch whose result is pending. Elementwise ops on the result may become part of it.
+pub(crate) trait PendingLaunch: Send + Sync {
+    /// Returns whether the device can bind the operands of the kernel with an epilogue.
+    fn fits(&self, epilogue: &Epilogue<'_>) -> bool;
+
+    /// Returns whether the kernel is compiled.
+    fn is_prepared(&self, epilogue: Option<&Epilogue<'_>>) -> bool;
+
+    /// Compiles the kernel.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not compile.
+    fn prepare(&self, epilogue: Option<&Epilogue<'_>>) -> Result<(), RuntimeError>;
+
+    /// Records the launch: it writes the result to the first of `outputs`, or those of the epilogue.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Runtime::record_dispatch`].
+    fn record(
+        &self,
+        outputs: &[Arc<Allocation>],
+        epilogue: Option<&Epilogue<'_>>,
+    ) -> Result<Recorded, RuntimeError>;
+}
+
+/// What a kernel goes on computing with its result.
+pub(crate) struct Epilogue<'a> {
+    /// The index of the program.
+    pub program: u32,
+    /// The tensors that the program reads.
+    pub inputs: &'a [Arc<Allocation>],
+    /// The number of results that it writes.
+    pub outputs: usize,
+    /// Its parameters.
+    pub words: &'a [u32],
+    /// The number of operations.
+    pub work: u64,
+    /// Whether it writes 16-bit floats.
+    pub writes_halves: bool,
 }
 
 /// How large the kernel of a result becomes, with the pending results that lead to it.
@@ -92,6 +135,8 @@ pub(crate) struct Lazy {
     memory: OnceLock<Arc<Allocation>>,
     /// The arguments, until the memory is computed.
     args: Mutex<SmallVec<[Arg; 2]>>,
+    /// The launch that computes the result, if it is not elementwise; until the memory is computed.
+    launch: Option<Mutex<Option<Arc<dyn PendingLaunch>>>>,
 }
 
 /// Computes a lazy result: records a kernel and calls [`Lazy::resolve`]. Does nothing if the memory
@@ -112,7 +157,7 @@ impl Lazy {
         for lazy in args.iter().filter_map(|arg| arg.storage.pending()) {
             lazy.used.store(true, Ordering::Relaxed);
         }
-        let lazy = Arc::new(Self {
+        Self::deferred(Self {
             runtime: runtime.clone(),
             bytes,
             expression,
@@ -121,9 +166,36 @@ impl Lazy {
             used: AtomicBool::new(false),
             memory: OnceLock::new(),
             args: Mutex::new(args),
-        });
+            launch: None,
+        })
+    }
+
+    /// Creates memory of `bytes` bytes that a launch writes.
+    pub fn of_launch(
+        runtime: &Arc<Runtime>,
+        bytes: u64,
+        expression: Expression,
+        launch: Arc<dyn PendingLaunch>,
+        extent: Extent,
+        compute: Compute,
+    ) -> Arc<Self> {
+        Self::deferred(Self {
+            runtime: runtime.clone(),
+            bytes,
+            expression,
+            extent,
+            compute,
+            used: AtomicBool::new(false),
+            memory: OnceLock::new(),
+            args: Mutex::default(),
+            launch: Some(Mutex::new(Some(launch))),
+        })
+    }
+
+    fn deferred(lazy: Self) -> Arc<Self> {
+        let lazy = Arc::new(lazy);
         let work: Weak<Self> = Arc::downgrade(&lazy);
-        runtime.defer(lazy.extent.signature, work);
+        lazy.runtime.defer(lazy.extent.signature, work);
         lazy
     }
 
@@ -145,6 +217,17 @@ impl Lazy {
     /// Returns the arguments, of which there are none after the memory was computed.
     pub fn args(&self) -> MutexGuard<'_, SmallVec<[Arg; 2]>> {
         self.args.lock()
+    }
+
+    /// Returns whether a launch computes the memory, not an elementwise op.
+    pub fn is_launch(&self) -> bool {
+        self.launch.is_some()
+    }
+
+    /// Returns the launch that computes the memory, if it is not elementwise; `None` after the memory
+    /// was computed.
+    pub fn launch(&self) -> Option<Arc<dyn PendingLaunch>> {
+        self.launch.as_ref()?.lock().clone()
     }
 
     /// Returns the size of the kernel that computes the memory.
@@ -181,7 +264,8 @@ impl Lazy {
         let _ = self.memory.set(memory);
         // Dropped without the lock: they may own the last reference to other results.
         let args = std::mem::take(&mut *self.args.lock());
-        drop(args);
+        let launch = self.launch.as_ref().and_then(|launch| launch.lock().take());
+        drop((args, launch));
     }
 }
 

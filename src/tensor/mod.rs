@@ -14,7 +14,7 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use layout::{Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse};
 
-pub(crate) use lazy::{Arg, Compute, Expression, Extent, Lazy};
+pub(crate) use lazy::{Arg, Compute, Epilogue, Expression, Extent, Lazy, PendingLaunch};
 
 use crate::runtime::{Allocation, Runtime, RuntimeError};
 
@@ -130,6 +130,26 @@ impl Tensor {
         Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
     }
 
+    /// Creates a packed tensor that a launch writes when its memory is first needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tensor::lazy`].
+    pub(crate) fn of_launch(
+        runtime: &Arc<Runtime>,
+        shape: &[usize],
+        expression: Expression,
+        launch: Arc<dyn PendingLaunch>,
+        extent: Extent,
+        compute: Compute,
+    ) -> Result<Self> {
+        let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
+        let bytes = checked_bytes(shape, dtype)?;
+        runtime.check_alloc(bytes)?;
+        let lazy = Lazy::of_launch(runtime, bytes, expression, launch, extent, compute);
+        Ok(Self { runtime: runtime.clone(), storage: Storage::Lazy(lazy), layout, dtype })
+    }
+
     /// Uploads elements in row-major order. `bytes` holds them in their storage type, padded to a
     /// multiple of four bytes.
     ///
@@ -159,6 +179,11 @@ impl Tensor {
     /// Returns an error if the memory cannot be computed.
     pub fn buffer(&self) -> Result<&Arc<Allocation>> {
         Ok(self.storage.computed()?)
+    }
+
+    /// Returns what computes the memory; `None` if it was computed.
+    pub(crate) fn pending(&self) -> Option<&Arc<Lazy>> {
+        self.storage.pending()
     }
 
     /// Returns the memory; `None` while it is pending.

@@ -1,9 +1,16 @@
 //! A kernel launch on tensors.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
-use crate::runtime::{Allocation, Dispatch, IndexedAxis, Kernel, KernelKey, Variant};
-use crate::tensor::{Result, Tensor};
+use crate::kernels::fused;
+use crate::kernels::fusion::composite::AnyLaunch;
+use crate::kernels::fusion::prologue;
+use crate::runtime::{Allocation, Dispatch, IndexedAxis, Kernel, KernelKey, Runtime, Variant};
+use crate::tensor::{DType, Result, Tensor};
+
+pub(crate) use crate::kernels::fusion::prologue::Reads;
 
 /// Invocations of a workgroup in kernels that compute one result per invocation
 /// (`shaders/lib/invocation.wgsl`).
@@ -22,6 +29,27 @@ pub(crate) struct Launch<'a, K: Kernel> {
     pub work: u64,
 }
 
+/// The result of a launch that may be deferred.
+pub(crate) struct PendingResult<'a> {
+    pub runtime: &'a Arc<Runtime>,
+    pub shape: &'a [usize],
+    pub dtype: DType,
+    /// Whether the kernel stores it in vec4s.
+    pub vec4: bool,
+    /// Whether the kernel is large. On software adapters, each epilogue would take too long to compile.
+    pub large_kernel: bool,
+    /// The inputs that the kernel may compute if they are pending, as for
+    /// [`run_with_prologues`](Launch::run_with_prologues).
+    pub prologues: &'a [(usize, Reads)],
+}
+
+impl<'a> PendingResult<'a> {
+    /// Returns a result of which the kernel stores one element at a time, without prologues.
+    pub fn scalars(runtime: &'a Arc<Runtime>, shape: &'a [usize], dtype: DType) -> Self {
+        Self { runtime, shape, dtype, vec4: false, large_kernel: false, prologues: &[] }
+    }
+}
+
 impl<K: Kernel> Launch<'_, K> {
     /// Records the launch.
     ///
@@ -33,13 +61,65 @@ impl<K: Kernel> Launch<'_, K> {
         self.record(None)
     }
 
-    /// Records the launch of a kernel that reports indices outside `axes`.
+    /// Records the launch of a kernel that reads inputs as [`Reads`] says. If such an input is pending,
+    /// the kernel computes it where it reads it.
     ///
     /// # Errors
     ///
     /// As [`run`](Self::run).
-    pub fn run_indexed(self, axes: &[IndexedAxis]) -> Result<()> {
-        self.record(Some(axes))
+    pub fn run_with_prologues(self, inputs: &[(usize, Reads)]) -> Result<()> {
+        match prologue::try_run(&self.erased(self.outputs[0].runtime(), None), inputs)? {
+            true => Ok(()),
+            false => self.run(),
+        }
+    }
+
+    /// Returns the pending result of a kernel with one packed output, which `self.outputs` does not
+    /// contain. The kernel must store each element once, as a word or in vec4s of words, and only store.
+    /// Elementwise ops on the result become part of the launch, if they follow before the result is
+    /// needed.
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run), and if the result is too large.
+    pub fn defer(self, result: &PendingResult<'_>) -> Result<Tensor> {
+        let PendingResult { runtime, shape, dtype, prologues, .. } = *result;
+        if let Some(tensor) = fused::defer_launch(&self.erased(runtime, None), result)? {
+            return Ok(tensor);
+        }
+        let out = Tensor::empty(runtime, shape, dtype)?;
+        Launch { outputs: &[&out], ..self }.run_with_prologues(prologues)?;
+        Ok(out)
+    }
+
+    fn erased<'a>(
+        &'a self,
+        runtime: &'a Arc<Runtime>,
+        indexed_axes: Option<&'a [IndexedAxis]>,
+    ) -> AnyLaunch<'a> {
+        AnyLaunch {
+            runtime,
+            indexed_axes,
+            kernel: self.kernel,
+            inputs: self.inputs,
+            outputs: self.outputs,
+            params: bytemuck::bytes_of(self.params),
+            workgroups: self.workgroups,
+            work: self.work,
+        }
+    }
+
+    /// Records the launch of a kernel that reports indices outside `axes`, and that computes pending
+    /// inputs as in [`run_with_prologues`](Self::run_with_prologues).
+    ///
+    /// # Errors
+    ///
+    /// As [`run`](Self::run).
+    pub fn run_indexed(self, axes: &[IndexedAxis], inputs: &[(usize, Reads)]) -> Result<()> {
+        match prologue::try_run(&self.erased(self.outputs[0].runtime(), Some(axes)), inputs)? {
+            true => Ok(()),
+            false => self.record(Some(axes)),
+        }
     }
 
     fn record(self, indexed_axes: Option<&[IndexedAxis]>) -> Result<()> {

@@ -110,6 +110,11 @@ pub(crate) fn split_k(runtime: &Runtime) -> SplitK {
     }
 }
 
+/// Returns whether kernels go on computing with their results.
+pub(crate) fn has_epilogue(runtime: &Runtime, large_kernel: bool) -> bool {
+    !large_kernel || software_policy(runtime).is_none()
+}
+
 /// Returns the number of vec4s that each invocation of an elementwise kernel computes.
 pub(crate) fn elementwise_rounds(runtime: &Runtime, vec4s: usize) -> usize {
     match software_policy(runtime) {

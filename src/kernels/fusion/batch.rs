@@ -19,12 +19,7 @@ pub(crate) const MAX_BATCHED_LEN: usize = (1 << 18) - 1;
 
 /// Adds the pending expressions that have the same program and the same parameters, and no
 /// expression in common.
-pub(crate) fn add_equal_graphs(
-    graphs: &mut Vec<Graph>,
-    program: &Program,
-    words: &Words,
-    overwrites: bool,
-) {
+pub(crate) fn add_equal_graphs(graphs: &mut Vec<Graph>, program: &Program, words: &Words) {
     let first = &graphs[0].root().lazy;
     let candidates = first.runtime().deferred_like(first.extent().signature);
     let mut included: FxHashSet<usize> = FxHashSet::default();
@@ -44,8 +39,7 @@ pub(crate) fn add_equal_graphs(
         {
             continue;
         }
-        let (other, other_words) = Program::new(&graph, overwrites);
-        let other = other.for_batch(&other_words);
+        let other = Program::for_batch(&graph);
         if other.is_some_and(|(other, other_words)| other == *program && other_words == *words) {
             included.extend(graph.nodes.iter().map(address));
             graphs.push(graph);

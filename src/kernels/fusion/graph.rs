@@ -31,10 +31,11 @@ impl Node {
         self.lazy.expression()
     }
 
-    /// Returns whether a tensor, or a pending result outside of the graph, refers to the result.
-    fn is_held(&self) -> bool {
+    /// Returns whether there are references to the result besides those of the graph and `others`: of
+    /// tensors, or of pending results outside of the graph.
+    fn is_held(&self, others: usize) -> bool {
         // One reference is the node's own.
-        Arc::strong_count(&self.lazy) > self.references + 1
+        Arc::strong_count(&self.lazy) > self.references + 1 + others
     }
 }
 
@@ -139,7 +140,14 @@ impl Graph {
     /// graph refers to, and the last.
     pub fn outputs(&self) -> impl Iterator<Item = usize> {
         let last = self.nodes.len() - 1;
-        (0..=last).filter(move |&index| index == last || self.nodes[index].is_held())
+        (0..=last).filter(move |&index| index == last || self.nodes[index].is_held(0))
+    }
+
+    /// Returns the indices of the results that something outside of the graph refers to, besides one
+    /// tensor that refers to the last.
+    pub fn held_besides_root(&self) -> impl Iterator<Item = usize> {
+        let last = self.nodes.len() - 1;
+        (0..=last).filter(move |&index| self.nodes[index].is_held(usize::from(index == last)))
     }
 
     /// Returns a result that can be computed on its own, after which the rest is smaller.

@@ -70,6 +70,16 @@ impl Access {
     }
 }
 
+/// The tensors that results may overwrite.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overwrite {
+    Nothing,
+    /// Those with a buffer of their own: others share it with tensors that the kernel may read.
+    OwnBuffers,
+    /// All, in a kernel that may write all buffers.
+    Any,
+}
+
 /// An expression of the kernel.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Step {
@@ -90,6 +100,16 @@ pub(crate) struct Output {
     pub overwrites: Option<u8>,
 }
 
+/// In place of the expression of a step: the result of the kernel of which the program is the epilogue.
+pub(crate) static RESULT: &str = "result";
+
+impl Step {
+    /// Returns whether the step is the result of another kernel.
+    pub fn is_result(&self) -> bool {
+        self.wgsl == Expr(RESULT)
+    }
+}
+
 /// The words of a kernel's parameters, in the order in which the text reads them: the scalars of
 /// each step; the offsets of leaves with one; the sizes of the inner axes; the offset and the
 /// strides of each strided leaf.
@@ -99,8 +119,13 @@ pub(crate) type Words = SmallVec<[u32; 32]>;
 pub(crate) const MAX_WORDS: usize = 104;
 
 impl Program {
-    /// Returns the program of a graph and its words.
-    pub fn new(graph: &Graph, overwrite: bool) -> (Self, Words) {
+    /// Returns the program of a graph and its words. It writes the results `outputs`, in place of
+    /// tensors that nothing else needs and that it may `overwrite`.
+    pub fn new(
+        graph: &Graph,
+        outputs: impl Iterator<Item = usize>,
+        overwrite: Overwrite,
+    ) -> (Self, Words) {
         let mut words = Words::new();
         let mut steps = SmallVec::with_capacity(graph.nodes.len());
         for node in &graph.nodes {
@@ -144,18 +169,19 @@ impl Program {
             words.push(layout.offset as u32);
             words.extend(strides.iter().map(|&stride| stride as u32));
         }
+        let steps_to_write = outputs;
         let mut outputs = SmallVec::new();
-        for step in graph.outputs() {
+        for step in steps_to_write {
             let dtype = graph.nodes[step].expression().dtype;
             let fits = |&index: &usize| {
                 let leaf: &LeafCode = &leaves[index];
-                overwrite
+                overwrite != Overwrite::Nothing
                     && leaf.overwritten_by.is_none()
                     && leaf.access == Access::Packed
                     && (leaf.dtype == dtype || leaf.dtype.size() == 4 && dtype.size() == 4)
                     && graph.leaves[index].memory.bytes() == graph.nodes[step].lazy.bytes()
                     && graph.leaves[index].is_owned()
-                    && graph.leaves[index].memory.has_own_buffer()
+                    && (overwrite == Overwrite::Any || graph.leaves[index].memory.has_own_buffer())
             };
             let overwritten = (0..leaves.len()).find(fits);
             if let Some(leaf) = overwritten {
@@ -220,21 +246,21 @@ impl Program {
         scalars.sum::<usize>() + leaves.sum::<usize>() + rank.saturating_sub(1)
     }
 
-    /// Returns the program that computes results of several graphs at once, and its words. `None`
-    /// unless all tensors are contiguous and have elements of 32 bits. The table of a batch contains
-    /// the offsets of leaves.
-    pub fn for_batch(&self, words: &Words) -> Option<(Self, Words)> {
+    /// Returns the program that computes the results of a graph together with those of others, and its
+    /// words. `None` unless all tensors are contiguous and have elements of 32 bits. The table of a
+    /// batch contains the offsets of leaves.
+    pub fn for_batch(graph: &Graph) -> Option<(Self, Words)> {
+        let (mut program, words) = Self::new(graph, graph.outputs(), Overwrite::Any);
         let is_word = |dtype: DType| dtype.size() == 4;
         let fits = |leaf: &LeafCode| {
             matches!(leaf.access, Access::Packed | Access::Offset) && is_word(leaf.dtype)
         };
-        let mut outputs = self.outputs.iter();
-        if !self.leaves.iter().all(fits)
-            || !outputs.all(|output| is_word(self.steps[usize::from(output.step)].dtype))
+        let mut outputs = program.outputs.iter();
+        if !program.leaves.iter().all(fits)
+            || !outputs.all(|output| is_word(program.steps[usize::from(output.step)].dtype))
         {
             return None;
         }
-        let mut program = self.clone();
         program.leaves.iter_mut().for_each(|leaf| leaf.access = Access::Packed);
         // The offsets follow the scalars.
         let words = words[..program.words()].into();

@@ -29,7 +29,7 @@ use std::fmt::Write;
 
 use super::graph::Source;
 use super::program::{Access, LeafCode, Program, Step};
-use crate::runtime::tokens;
+use crate::runtime::{ElementCode, Epilogue, Prologue, tokens};
 use crate::tensor::DType;
 
 /// The texts that complete the shader.
@@ -72,6 +72,10 @@ fn half_functions(dtype: DType) -> (&'static str, &'static str, &'static str) {
 /// Writes the text of a program, and counts the words of its parameters.
 struct Writer<'a> {
     program: &'a Program,
+    /// The elements that are computed at once: four or one.
+    lanes: usize,
+    /// What the names of operands and functions begin with.
+    prefix: String,
     out: String,
     words: usize,
 }
@@ -80,23 +84,20 @@ impl Program {
     /// Returns the text of the kernel. The function of each step is named after one of `ops` in a
     /// comment.
     pub fn text(&self, ops: &[&str]) -> Text {
-        let mut writer = Writer { program: self, out: String::new(), words: 0 };
-        writer.bindings();
-        for (index, step) in self.steps.iter().enumerate() {
-            if let Some(op) = ops.get(index) {
-                writer.line(format_args!("// {op}"));
-            }
-            writer.step(index, step);
+        let prefix = String::new();
+        let mut writer = Writer { program: self, lanes: 4, prefix, out: String::new(), words: 0 };
+        if self.pages > 0 {
+            writer.pages();
+        } else {
+            writer.inputs();
+            writer.outputs();
         }
-        let offsets: Vec<Option<String>> = self
-            .leaves
-            .iter()
-            .map(|leaf| {
-                matches!(leaf.access, Access::Offset | Access::Single).then(|| writer.word())
-            })
-            .collect();
+        writer.steps(ops);
+        let offsets = writer.offsets();
         let stride_words = writer.locate();
-        writer.compute4(&offsets, &stride_words);
+        writer.line(format_args!("fn compute4(i: u32) {{"));
+        writer.compute(&offsets, &stride_words);
+        writer.line(format_args!("}}"));
         let integers = self.steps.iter().filter_map(|step| step.args.first());
         let integer = integers.map(|(_, dtype)| *dtype).find(|dtype| dtype.is_integer());
         Text {
@@ -105,6 +106,65 @@ impl Program {
             integer: integer.map_or("i32", DType::wgsl),
         }
     }
+
+    /// Returns the code with which a kernel computes the elements of `input`, which must have 32 bits,
+    /// instead of reading them. The words of the program's parameters begin at `first_word`.
+    pub fn prologue(&self, input: usize, ops: &[&str], first_word: usize) -> Prologue {
+        let prefix = format!("input{input}_");
+        let code = |lanes: usize| {
+            let bits = bits_type(lanes);
+            let last = self.steps.len() - 1;
+            let signature = format!("i: u32) -> {bits}");
+            let end = format!("    return bitcast<{bits}>(y{last});");
+            self.element_code(lanes, &prefix, ops, first_word, [&signature, &end])
+        };
+        let (words, label) = (self.words(), self.to_string());
+        Prologue { input, one: code(1), four: code(4), words, label }
+    }
+
+    /// Returns the code with which a kernel goes on computing with its result. The words of the
+    /// program's parameters begin at `first_word`.
+    pub fn epilogue(&self, ops: &[&str], first_word: usize) -> Epilogue {
+        let code = |lanes: usize| {
+            let signature = format!("i: u32, bits: {})", bits_type(lanes));
+            self.element_code(lanes, "output_", ops, first_word, [&signature, ""])
+        };
+        let (words, label) = (self.words(), self.to_string());
+        Epilogue { one: code(1), four: code(4), words, label }
+    }
+
+    /// Returns code whose names begin with `prefix`. Its function has the `signature`, after the
+    /// opening bracket, and the last statement `end`.
+    fn element_code(
+        &self,
+        lanes: usize,
+        prefix: &str,
+        ops: &[&str],
+        first_word: usize,
+        [signature, end]: [&str; 2],
+    ) -> ElementCode {
+        let prefix = prefix.to_owned();
+        let name = format!("{prefix}bits");
+        let mut writer =
+            Writer { program: self, lanes, prefix, out: String::new(), words: first_word };
+        writer.inputs();
+        let inputs = std::mem::take(&mut writer.out);
+        writer.outputs();
+        let outputs = std::mem::take(&mut writer.out);
+        writer.steps(ops);
+        let offsets = writer.offsets();
+        let stride_words = writer.locate();
+        writer.line(format_args!("fn {name}({signature} {{"));
+        writer.compute(&offsets, &stride_words);
+        writer.line(format_args!("{end}"));
+        writer.line(format_args!("}}"));
+        ElementCode { name, inputs, outputs, functions: writer.out }
+    }
+}
+
+/// Returns the WGSL type of the bits of one or four elements.
+fn bits_type(lanes: usize) -> &'static str {
+    if lanes == 4 { "vec4<u32>" } else { "u32" }
 }
 
 impl Writer<'_> {
@@ -121,29 +181,52 @@ impl Writer<'_> {
         self.out.push('\n');
     }
 
-    fn bindings(&mut self) {
-        let program = self.program;
-        if program.pages > 0 {
-            return self.pages();
-        }
-        for (index, leaf) in program.leaves.iter().enumerate() {
+    /// Declares the leaves that no output overwrites.
+    fn inputs(&mut self) {
+        let prefix = self.prefix.clone();
+        for (index, leaf) in self.program.leaves.iter().enumerate() {
             if leaf.overwritten_by.is_some() {
                 continue;
             }
-            let element = match leaf.access.in_vec4s() {
+            let element = match self.lanes == 4 && leaf.access.in_vec4s() {
                 true => vec4_type(leaf.dtype),
                 false => element_type(leaf.dtype).to_owned(),
             };
             self.line(format_args!(
-                "@group(0) @binding(auto) var<storage, read> in{index}: array<{element}>;"
+                "@group(0) @binding(auto) var<storage, read> {prefix}in{index}: array<{element}>;"
             ));
         }
-        for (index, output) in program.outputs.iter().enumerate() {
-            let element = vec4_type(program.steps[usize::from(output.step)].dtype);
+    }
+
+    fn outputs(&mut self) {
+        let prefix = self.prefix.clone();
+        for (index, output) in self.program.outputs.iter().enumerate() {
+            let dtype = self.program.steps[usize::from(output.step)].dtype;
+            let element = match self.lanes {
+                4 => vec4_type(dtype),
+                _ => element_type(dtype).to_owned(),
+            };
             self.line(format_args!(
-                "@group(0) @binding(auto) var<storage, read_write> out{index}: array<{element}>;"
+                "@group(0) @binding(auto) var<storage, read_write> {prefix}out{index}: array<{element}>;"
             ));
         }
+    }
+
+    /// Writes the functions of the steps, each named after one of `ops` in a comment.
+    fn steps(&mut self, ops: &[&str]) {
+        let steps = self.program.steps.iter().enumerate();
+        for (index, step) in steps.filter(|(_, step)| !step.is_result()) {
+            if let Some(op) = ops.get(index) {
+                self.line(format_args!("// {op}"));
+            }
+            self.step(index, step);
+        }
+    }
+
+    /// Returns the words of the offsets of leaves that have one.
+    fn offsets(&mut self) -> Vec<Option<String>> {
+        let has_offset = |leaf: &LeafCode| matches!(leaf.access, Access::Offset | Access::Single);
+        self.program.leaves.iter().map(|leaf| has_offset(leaf).then(|| self.word())).collect()
     }
 
     /// Writes the bindings of a kernel for several graphs, and functions that access them.
@@ -185,7 +268,8 @@ impl Writer<'_> {
             .zip(names)
             .map(|((_, dtype), name)| format!("{name}: {}, ", value_type(*dtype)))
             .collect();
-        self.line(format_args!("fn step{index}({parameters}i: u32) -> {ty} {{"));
+        let prefix = self.prefix.clone();
+        self.line(format_args!("fn {prefix}step{index}({parameters}i: u32) -> {ty} {{"));
         for name in ["s", "t"].into_iter().take(step.scalars.into()) {
             let scalar_type = value_type(step.scalar_type);
             let low = self.word();
@@ -242,7 +326,8 @@ impl Writer<'_> {
             offsets.push(self.word());
             strides.push((0..rank).map(|_| self.word()).collect());
         }
-        self.line(format_args!("fn locate(i: u32) -> array<u32, {count}> {{"));
+        let prefix = self.prefix.clone();
+        self.line(format_args!("fn {prefix}locate(i: u32) -> array<u32, {count}> {{"));
         self.line(format_args!("    var at = array<u32, {count}>({});", offsets.join(", ")));
         let mut rest = "i".to_owned();
         for axis in (1..rank).rev() {
@@ -262,24 +347,20 @@ impl Writer<'_> {
         strides.into_iter().map(|mut strides| strides.pop().unwrap_or_default()).collect()
     }
 
-    fn compute4(&mut self, offsets: &[Option<String>], stride_words: &[String]) {
+    /// Writes the statements that load the leaves at element `i`, or at four from `i` on, compute the
+    /// steps and store the outputs.
+    fn compute(&mut self, offsets: &[Option<String>], stride_words: &[String]) {
         let program = self.program;
-        self.line(format_args!("fn compute4(i: u32) {{"));
         if !stride_words.is_empty() {
-            self.line(format_args!("    let at0 = locate(min(i, p.len - 1u));"));
-            if !program.whole_vec4s {
-                for k in 1..4 {
-                    self.line(format_args!("    let at{k} = locate(min(i + {k}u, p.len - 1u));"));
-                }
-            }
+            self.locate_elements();
         }
         let (mut walked, mut read) = (0, 0);
         for (index, leaf) in program.leaves.iter().enumerate() {
             let slot = walked;
             walked += usize::from(leaf.access.walks());
             let name = match leaf.overwritten_by {
-                Some(output) => format!("out{output}"),
-                None => format!("in{index}"),
+                Some(output) => format!("{}out{output}", self.prefix),
+                None => format!("{}in{index}", self.prefix),
             };
             let operand = match leaf.overwritten_by {
                 Some(output) => program.reads() + usize::from(output),
@@ -288,31 +369,30 @@ impl Writer<'_> {
                     read - 1
                 }
             };
+            let offset = offsets[index].as_deref().unwrap_or_default();
+            let at = match leaf.access {
+                Access::Packed => "i".to_owned(),
+                Access::Offset => format!("{offset} + i"),
+                Access::Single => offset.to_owned(),
+                Access::Vec4 | Access::Repeated | Access::Strided => format!("at0[{slot}]"),
+            };
             let values = match leaf.access {
+                _ if self.lanes == 1 => value(leaf, &name, &at),
                 Access::Packed if program.pages > 0 => {
                     let words = format!("to_words(load({}u, i >> 2u))", 2 + 2 * operand);
                     format!("bitcast<vec4<{}>>({words})", value_type(leaf.dtype))
                 }
-                Access::Packed => vec4_values(leaf, &name, "i >> 2u"),
-                Access::Offset => {
-                    let offset = offsets[index].as_deref().unwrap_or_default();
-                    vec4_values(leaf, &name, &format!("({offset} + i) >> 2u"))
+                Access::Packed | Access::Offset | Access::Vec4 => {
+                    vec4_values(leaf, &name, &format!("({at}) >> 2u"))
                 }
-                Access::Vec4 => vec4_values(leaf, &name, &format!("at0[{slot}] >> 2u")),
-                Access::Single => {
-                    let offset = offsets[index].as_deref().unwrap_or_default();
-                    format!("vec4<{}>({})", value_type(leaf.dtype), value(leaf, &name, offset))
+                Access::Single | Access::Repeated => {
+                    format!("vec4<{}>({})", value_type(leaf.dtype), value(leaf, &name, &at))
                 }
-                Access::Repeated => format!(
-                    "vec4<{}>({})",
-                    value_type(leaf.dtype),
-                    value(leaf, &name, &format!("at0[{slot}]"))
-                ),
                 Access::Strided => {
                     let stride = &stride_words[slot];
                     let at = |k: usize| match (program.whole_vec4s, k) {
-                        (_, 0) => format!("at0[{slot}]"),
-                        (true, _) => format!("at0[{slot}] + {k}u * {stride}"),
+                        (_, 0) => at.clone(),
+                        (true, _) => format!("{at} + {k}u * {stride}"),
                         (false, _) => format!("at{k}[{slot}]"),
                     };
                     let four = [0, 1, 2, 3].map(|k| value(leaf, &name, &at(k)));
@@ -322,41 +402,63 @@ impl Writer<'_> {
             self.line(format_args!("    let x{index} = {values};"));
         }
         for (index, step) in program.steps.iter().enumerate() {
-            let four = [("x", ""), ("y", " + 1u"), ("z", " + 2u"), ("w", " + 3u")].map(
-                |(component, next)| {
-                    let args: String = step
-                        .args
-                        .iter()
-                        .map(|(arg, dtype)| self.argument(*arg, *dtype, component) + ", ")
-                        .collect();
-                    format!("step{index}({args}i{next})")
-                },
-            );
-            self.line(format_args!(
-                "    let y{index} = vec4<{}>({});",
-                value_type(step.dtype),
-                four.join(", ")
-            ));
+            let call = |component: &str, next: &str| {
+                let args: String = step
+                    .args
+                    .iter()
+                    .map(|(arg, dtype)| self.argument(*arg, *dtype, component) + ", ")
+                    .collect();
+                format!("{}step{index}({args}i{next})", self.prefix)
+            };
+            let values = match self.lanes {
+                1 if step.is_result() => format!("bitcast<{}>(bits)", value_type(step.dtype)),
+                _ if step.is_result() => {
+                    format!("bitcast<vec4<{}>>(bits)", value_type(step.dtype))
+                }
+                1 => call("", ""),
+                _ => {
+                    let four = [(".x", ""), (".y", " + 1u"), (".z", " + 2u"), (".w", " + 3u")]
+                        .map(|(component, next)| call(component, next));
+                    format!("vec4<{}>({})", value_type(step.dtype), four.join(", "))
+                }
+            };
+            self.line(format_args!("    let y{index} = {values};"));
         }
         for (index, output) in program.outputs.iter().enumerate() {
             let step = output.step;
             let dtype = program.steps[usize::from(step)].dtype;
-            let raw = match dtype.size() {
-                2 => format!("halves_from_words({}(y{step}))", half_functions(dtype).1),
-                4 => format!("from_words(bitcast<vec4<u32>>(y{step}))"),
+            let raw = match (self.lanes, dtype.size()) {
+                (1, 4) => format!("bitcast<u32>(y{step})"),
+                (4, 2) => format!("halves_from_words({}(y{step}))", half_functions(dtype).1),
+                (4, 4) => format!("from_words(bitcast<vec4<u32>>(y{step}))"),
                 _ => format!("y{step}"),
             };
-            if program.pages > 0 {
-                let operand = 2 + 2 * (program.reads() + index);
-                self.line(format_args!("    store({operand}u, i >> 2u, {raw});"));
-            } else {
-                self.line(format_args!("    out{index}[i >> 2u] = {raw};"));
+            let prefix = self.prefix.clone();
+            match self.lanes {
+                1 => self.line(format_args!("    {prefix}out{index}[i] = {raw};")),
+                _ if program.pages > 0 => {
+                    let operand = 2 + 2 * (program.reads() + index);
+                    self.line(format_args!("    store({operand}u, i >> 2u, {raw});"));
+                }
+                _ => self.line(format_args!("    {prefix}out{index}[i >> 2u] = {raw};")),
             }
         }
-        self.line(format_args!("}}"));
     }
 
-    /// Returns a component of an argument in the type as which it is read.
+    /// Writes the statements that find the offsets of strided leaves. A fused kernel may compute up to
+    /// three elements beyond the last one; a prologue does not.
+    fn locate_elements(&mut self) {
+        let prefix = self.prefix.clone();
+        let is_prologue = !prefix.is_empty();
+        let count = if self.lanes == 1 || self.program.whole_vec4s { 1 } else { 4 };
+        for k in 0..count {
+            let i = if k == 0 { "i".to_owned() } else { format!("i + {k}u") };
+            let i = if is_prologue { i } else { format!("min({i}, p.len - 1u)") };
+            self.line(format_args!("    let at{k} = {prefix}locate({i});"));
+        }
+    }
+
+    /// Returns a component (`.x`, or nothing for the only one) of an argument in the type as which it is read.
     fn argument(&self, source: Source, dtype: DType, component: &str) -> String {
         let (name, stored) = match source {
             Source::Node(node) => (format!("y{node}"), self.program.steps[usize::from(node)].dtype),
@@ -366,8 +468,8 @@ impl Writer<'_> {
         };
         let (stored, read) = (value_type(stored), value_type(dtype));
         match stored == read {
-            true => format!("{name}.{component}"),
-            false => format!("bitcast<{read}>({name}.{component})"),
+            true => format!("{name}{component}"),
+            false => format!("bitcast<{read}>({name}{component})"),
         }
     }
 }

@@ -25,7 +25,7 @@ static MULTIPLY_ADD: Source =
     unsafe { Source::trusted::<[f32; 2]>("multiply_add", include_str!("multiply_add.wgsl")) };
 
 /// The kernel in `copy.wgsl`.
-#[derive(Debug, Hash)]
+#[derive(Debug, Clone, Hash)]
 struct Copy;
 
 impl Kernel for Copy {
@@ -37,7 +37,7 @@ impl Kernel for Copy {
 }
 
 /// The kernel in `multiply_add.wgsl`.
-#[derive(Debug, Hash)]
+#[derive(Debug, Clone, Hash)]
 struct MultiplyAdd;
 
 impl Kernel for MultiplyAdd {

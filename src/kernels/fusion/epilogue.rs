@@ -1,0 +1,137 @@
+//! Epilogues: a kernel goes on computing with its result before it stores it.
+//!
+//! A launch that may have an epilogue is deferred: its result is pending. Elementwise ops that use the
+//! result become part of the launch, which saves their launch and a trip through memory.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use smallvec::{SmallVec, smallvec};
+
+use super::composite::{self, AnyKernel, Composite, Params, Programs};
+use super::program::{Access, Output, Program};
+use crate::kernels::common::launch::variants_of;
+use crate::kernels::elementwise::Map;
+use crate::kernels::fused::index_of;
+use crate::runtime::{Allocation, Dispatch, Kernel, Recorded, Runtime, RuntimeError, Variant};
+use crate::tensor::{DType, Epilogue, PendingLaunch};
+
+/// A launch whose result is pending. It is recorded when the result is needed, or when it is dropped: a
+/// launch that was asked for runs.
+pub(crate) struct DeferredLaunch {
+    pub runtime: Arc<Runtime>,
+    pub kernel: Box<dyn AnyKernel>,
+    /// The programs that compute inputs.
+    pub prologues: SmallVec<[(u8, u32); 2]>,
+    pub inputs: SmallVec<[Arc<Allocation>; 8]>,
+    /// The parameters of the kernel.
+    pub params: Params,
+    /// The words of the prologues.
+    pub words: SmallVec<[u32; 8]>,
+    pub workgroups: u64,
+    pub work: u64,
+    /// The size of the result in bytes.
+    pub bytes: u64,
+    /// Whether the kernel stores its result in vec4s.
+    pub vec4: bool,
+    pub recorded: AtomicBool,
+}
+
+impl DeferredLaunch {
+    fn programs(&self, epilogue: Option<&Epilogue<'_>>) -> Programs {
+        let epilogue = epilogue.map(|epilogue| epilogue.program);
+        Programs { prologues: self.prologues.clone(), epilogue }
+    }
+
+    fn params(&self, epilogue: Option<&Epilogue<'_>>) -> Params {
+        let words = epilogue.map_or(&[][..], |epilogue| epilogue.words);
+        match self.words.is_empty() && words.is_empty() {
+            true => self.params.clone(),
+            false => composite::with_words(&self.params, [&self.words[..], words]),
+        }
+    }
+
+    /// Records the launch with parameters and operands that [`PendingLaunch`] describes.
+    fn record_to(
+        &self,
+        outputs: &[&Allocation],
+        epilogue: Option<&Epilogue<'_>>,
+    ) -> Result<Recorded, RuntimeError> {
+        let leaves = epilogue.map_or(&[][..], |epilogue| epilogue.inputs);
+        let inputs: SmallVec<[&Allocation; 8]> =
+            self.inputs.iter().chain(leaves).map(|input| &**input).collect();
+        let programs = self.programs(epilogue);
+        let recorded = self.runtime.record_dispatch(&Dispatch {
+            key: self.kernel.key(&programs),
+            kernel: &|| self.kernel.variant(&programs),
+            inputs: &inputs,
+            outputs,
+            params: &self.params(epilogue),
+            groups: self.workgroups,
+            work: self.work + epilogue.map_or(0, |epilogue| epilogue.work),
+            indexed_axes: None,
+            also_read: &[],
+            also_written: &[],
+        })?;
+        self.recorded.store(true, Ordering::Relaxed);
+        Ok(recorded)
+    }
+}
+
+impl PendingLaunch for DeferredLaunch {
+    fn fits(&self, epilogue: &Epilogue<'_>) -> bool {
+        let operands = self.inputs.len() + epilogue.inputs.len() + epilogue.outputs;
+        (self.vec4 || !epilogue.writes_halves)
+            && composite::fits(&self.runtime, operands, &self.params(Some(epilogue)))
+    }
+
+    fn is_prepared(&self, epilogue: Option<&Epilogue<'_>>) -> bool {
+        self.runtime.is_prepared(&self.kernel.key(&self.programs(epilogue)))
+    }
+
+    fn prepare(&self, epilogue: Option<&Epilogue<'_>>) -> Result<(), RuntimeError> {
+        let (inputs, outputs) =
+            epilogue.map_or((0, 1), |epilogue| (epilogue.inputs.len(), epilogue.outputs));
+        let programs = self.programs(epilogue);
+        let (key, params) = (self.kernel.key(&programs), self.params(epilogue));
+        let operands = (self.inputs.len() + inputs, outputs);
+        self.runtime.prepare(key, &|| self.kernel.variant(&programs), operands, params.len())
+    }
+
+    fn record(
+        &self,
+        outputs: &[Arc<Allocation>],
+        epilogue: Option<&Epilogue<'_>>,
+    ) -> Result<Recorded, RuntimeError> {
+        let outputs: SmallVec<[&Allocation; 4]> = outputs.iter().map(|output| &**output).collect();
+        self.record_to(&outputs, epilogue)
+    }
+}
+
+impl Drop for DeferredLaunch {
+    fn drop(&mut self) {
+        // What the device has to report is for the next op.
+        if *self.recorded.get_mut() || self.runtime.is_impaired() {
+            return;
+        }
+        let Ok(output) = self.runtime.alloc(self.bytes) else { return };
+        // Nobody is left who could be told of an error.
+        let recorded = self.record_to(&[&output], None);
+        let _ = recorded.and_then(|recorded| self.runtime.finish_dispatch(recorded));
+    }
+}
+
+/// Returns samples of kernels with an epilogue: programs decide which there are.
+pub(crate) fn samples<K: Kernel>(kernels: impl IntoIterator<Item = K>) -> Vec<Variant> {
+    let result = Map::new(super::program::RESULT, DType::F32);
+    let sum = Map::new("a + b", DType::F32);
+    let mut program = Program::sample(&[&result, &sum], &[(DType::F32, Access::Strided)]);
+    program.steps[0].args.clear();
+    program.steps[1].args.push((super::graph::Source::Leaf(0), DType::F32));
+    program.outputs =
+        smallvec![Output { step: 0, overwrites: None }, Output { step: 1, overwrites: None }];
+    let epilogue = Some(index_of(&program, std::iter::empty()));
+    let programs = Programs { epilogue, ..Programs::default() };
+    let with_epilogue = |kernel| Composite { kernel, programs: programs.clone() };
+    variants_of(kernels.into_iter().map(with_epilogue))
+}

@@ -1,0 +1,279 @@
+//! Prologues: a kernel computes a pending input where it reads it, instead of reading memory.
+//!
+//! This saves the launch that would compute the input, and the memory. Conversions from 16 bits are
+//! pending inputs too, so that kernels read 16-bit tensors as they are stored.
+
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use smallvec::{SmallVec, smallvec};
+
+use super::composite::{self, AnyLaunch, Composite, Programs, with_words};
+use super::graph::Graph;
+use super::program::{Access, Output, Overwrite, Program, Words};
+use crate::kernels::common::launch::variants_of;
+use crate::kernels::elementwise::Map;
+use crate::kernels::fused::{self, index_of};
+use crate::runtime::{Allocation, Dispatch, Kernel, Variant};
+use crate::tensor::{DType, Lazy, Result, Tensor};
+
+/// How often a kernel reads each element of an input.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reads {
+    /// Once.
+    Once,
+    /// A few times, or not at all.
+    AnyNumber,
+}
+
+/// The maximum number of expressions that a kernel computes more than once.
+const MAX_REPEATED_OPS: usize = 8;
+/// The maximum number of tensors that a kernel reads more than once for an input.
+const MAX_REPEATED_LEAVES: usize = 3;
+
+/// What computes an input.
+pub(crate) struct Prologue {
+    input: usize,
+    graph: Graph,
+    program: Program,
+    pub words: Words,
+}
+
+impl Prologue {
+    /// Returns the results that the kernel writes.
+    fn outputs(&self) -> impl Iterator<Item = &Arc<Lazy>> + Clone {
+        let outputs = self.program.outputs.iter();
+        outputs.map(|output| &self.graph.nodes[usize::from(output.step)].lazy)
+    }
+}
+
+/// How a launch gets an input.
+enum Input {
+    /// From memory.
+    Memory,
+    /// From memory, after a pending result was computed.
+    After(Arc<Lazy>),
+    Computed(Box<Prologue>),
+}
+
+/// Records a launch of which pending `inputs` are computed by the kernel. Returns `false` if there are
+/// none, in which case nothing is recorded.
+///
+/// # Errors
+///
+/// Returns the errors of [`Launch::run`](crate::kernels::common::launch::Launch::run).
+pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Result<bool> {
+    let runtime = launch.runtime;
+    loop {
+        let Some(fused) = fuse(launch, inputs)? else { return Ok(false) };
+        let FusedLaunch { programs, prologues, locked, .. } = fused;
+        let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
+        for output in launch.outputs {
+            outputs.push(output.buffer()?.clone());
+        }
+        let results = prologues.iter().flat_map(Prologue::outputs);
+        for result in results.clone() {
+            outputs.push(Arc::new(runtime.alloc(result.bytes())?));
+        }
+        let params =
+            with_words(launch.params, prologues.iter().map(|prologue| &prologue.words[..]));
+        let key = launch.kernel.key(&programs);
+        if !runtime.is_prepared(&key) {
+            drop(locked);
+            let reports = usize::from(launch.indexed_axes.is_some());
+            let operands = (fused.inputs.len(), outputs.len() + reports);
+            runtime.prepare(key, &|| launch.kernel.variant(&programs), operands, params.len())?;
+            continue;
+        }
+        let recorded = runtime.record_dispatch(&Dispatch {
+            key,
+            kernel: &|| unreachable!("the kernel is compiled before its launch"),
+            inputs: &references(&fused.inputs),
+            outputs: &references(&outputs),
+            params: &params,
+            groups: launch.workgroups,
+            work: fused.work,
+            indexed_axes: launch.indexed_axes,
+            also_read: &[],
+            also_written: &[],
+        })?;
+        let held = &outputs[launch.outputs.len()..];
+        results.zip(held).for_each(|(lazy, memory)| lazy.resolve(memory.clone()));
+        drop(locked);
+        let result = runtime.finish_dispatch(recorded);
+        if result.is_err() {
+            held.iter().for_each(|memory| runtime.lose(memory));
+        }
+        return Ok(result.map(|()| true)?);
+    }
+}
+
+fn references(memory: &[Arc<Allocation>]) -> SmallVec<[&Allocation; 8]> {
+    memory.iter().map(|memory| &**memory).collect()
+}
+
+/// A launch with prologues. As long as it exists, no other thread computes pending results.
+pub(crate) struct FusedLaunch<'a> {
+    pub programs: Programs,
+    pub prologues: SmallVec<[Prologue; 2]>,
+    /// What the kernel reads.
+    pub inputs: SmallVec<[Arc<Allocation>; 8]>,
+    pub work: u64,
+    locked: MutexGuard<'a, ()>,
+}
+
+impl FusedLaunch<'_> {
+    /// Returns whether the kernel only writes its own outputs.
+    pub fn is_pure(&self) -> bool {
+        self.prologues.iter().all(|prologue| prologue.program.outputs.is_empty())
+    }
+}
+
+/// Returns a launch of which the kernel computes those of `inputs` that are pending and that it can
+/// compute. All other inputs are in memory then. Returns `None` if there are none.
+///
+/// # Errors
+///
+/// Returns an error if an input cannot be computed, or the operands are on different devices.
+pub(crate) fn fuse<'a>(
+    launch: &AnyLaunch<'a>,
+    inputs: &[(usize, Reads)],
+) -> Result<Option<FusedLaunch<'a>>> {
+    let runtime = launch.runtime;
+    let is_pending = |&(input, _): &(usize, Reads)| launch.inputs[input].pending().is_some();
+    if !fused::is_enabled() || !inputs.iter().any(is_pending) {
+        return Ok(None);
+    }
+    for operand in launch.inputs.iter().chain(launch.outputs) {
+        launch.inputs[0].same_device(operand)?;
+    }
+    loop {
+        for (index, input) in launch.inputs.iter().enumerate() {
+            if inputs.iter().all(|&(other, _)| other != index) {
+                input.buffer()?;
+            }
+        }
+        let locked = runtime.lock_deferred();
+        let mut prologues: SmallVec<[Prologue; 2]> = SmallVec::new();
+        let mut first = None;
+        for &(index, reads) in inputs {
+            match input(launch.inputs[index], index, reads) {
+                Input::Memory => {}
+                Input::After(lazy) => first = Some(lazy),
+                Input::Computed(prologue) => prologues.push(*prologue),
+            }
+        }
+        if prologues.is_empty() && first.is_none() {
+            return Ok(None);
+        }
+        if first.is_none() {
+            let fused = FusedLaunch::new(launch, prologues, locked);
+            if fused.fits(launch) {
+                return Ok(Some(fused));
+            }
+            // The largest is computed first.
+            let nodes = |prologue: &&Prologue| prologue.graph.nodes.len();
+            let largest = fused.prologues.iter().max_by_key(nodes);
+            first = largest.map(|prologue| prologue.graph.root().lazy.clone());
+        } else {
+            drop((prologues, locked));
+        }
+        if let Some(lazy) = first {
+            lazy.computed()?;
+        }
+    }
+}
+
+impl<'a> FusedLaunch<'a> {
+    /// Inputs without a prologue must be in memory.
+    fn new(
+        launch: &AnyLaunch<'a>,
+        prologues: SmallVec<[Prologue; 2]>,
+        locked: MutexGuard<'a, ()>,
+    ) -> Self {
+        let mut inputs = SmallVec::new();
+        for (index, input) in launch.inputs.iter().enumerate() {
+            match prologues.iter().find(|prologue| prologue.input == index) {
+                Some(Prologue { graph, .. }) => {
+                    inputs.extend(graph.leaves.iter().map(|leaf| leaf.memory.clone()));
+                }
+                None => inputs.extend(input.memory().cloned()),
+            }
+        }
+        let (mut programs, mut work) = (Programs::default(), launch.work);
+        for Prologue { input, graph, program, .. } in &prologues {
+            let ops = graph.nodes.iter().map(|node| node.expression().op);
+            programs.prologues.push((*input as u8, index_of(program, ops)));
+            work += (graph.nodes.len() * graph.root().expression().len) as u64;
+        }
+        Self { programs, prologues, inputs, work, locked }
+    }
+
+    /// Returns whether the device can bind the operands and parameters.
+    fn fits(&self, launch: &AnyLaunch<'_>) -> bool {
+        let outputs: usize =
+            self.prologues.iter().map(|prologue| prologue.program.outputs.len()).sum();
+        let reports = usize::from(launch.indexed_axes.is_some());
+        // A deferred launch has one output.
+        let operands = self.inputs.len() + launch.outputs.len().max(1) + outputs + reports;
+        let words = self.prologues.iter().map(|prologue| &prologue.words[..]);
+        composite::fits(launch.runtime, operands, &with_words(launch.params, words))
+    }
+}
+
+/// Returns how a launch gets an input.
+fn input(tensor: &Tensor, index: usize, reads: Reads) -> Input {
+    let Some(lazy) = tensor.pending() else { return Input::Memory };
+    let Some(graph) = Graph::of(lazy) else { return Input::Memory };
+    let has_words = |dtype: DType| dtype.size() == 4;
+    let integers_fit = lazy.extent().integer.is_none_or(|dtype| dtype.wgsl() == "i32");
+    if !has_words(tensor.dtype()) || !has_words(lazy.expression().dtype) || !integers_fit {
+        return Input::After(lazy.clone());
+    }
+    let runtime = tensor.runtime();
+    let last = graph.nodes.len() - 1;
+    let held: SmallVec<[usize; 4]> = graph.held_besides_root().collect();
+    let is_held = held.contains(&last);
+    let is_whole =
+        || tensor.layout().dense_order().is_some() && tensor.len() == lazy.expression().len;
+    let writes_held = reads == Reads::Once && is_whole();
+    let is_one_of_many = || runtime.deferred_like(lazy.extent().signature).len() > 1;
+    let repeated_too_often = reads != Reads::Once
+        && (graph.nodes.len() > MAX_REPEATED_OPS || graph.leaves.len() > MAX_REPEATED_LEAVES);
+    let has_launch = graph.nodes.iter().any(|node| node.lazy.is_launch());
+    if has_launch || repeated_too_often || is_held && (!writes_held || is_one_of_many()) {
+        return Input::After(lazy.clone());
+    }
+    let writable = |&node: &usize| has_words(graph.nodes[node].expression().dtype);
+    if (!writes_held || !held.iter().all(writable))
+        && let Some(&node) = held.last()
+    {
+        return Input::After(graph.nodes[node].lazy.clone());
+    }
+    let (program, words) = Program::new(&graph, held.into_iter(), Overwrite::Nothing);
+    Input::Computed(Box::new(Prologue { input: index, graph, program, words }))
+}
+
+/// Returns samples of a kernel with prologues of an input: programs decide which there are.
+pub(crate) fn samples<K: Kernel>(kernels: impl IntoIterator<Item = K>, input: u8) -> Vec<Variant> {
+    let sum = Map::new("a + b", DType::F32);
+    let square = Map::new("a * a", DType::F32);
+    let same = Map::new("a", DType::F32);
+    let square_of_sum = &[(DType::F32, Access::Strided), (DType::F32, Access::Repeated)];
+    let mut programs = [
+        Program::sample(&[&square], &[(DType::F32, Access::Packed)]),
+        Program::sample(&[&same], &[(DType::F16, Access::Packed)]),
+        Program::sample(&[&sum, &square], square_of_sum),
+    ];
+    programs.iter_mut().for_each(|program| program.outputs.clear());
+    programs[2].outputs.push(Output { step: 0, overwrites: None });
+    let programs = programs.map(|program| index_of(&program, std::iter::empty()));
+    let with_programs = |kernel: K| {
+        programs.map(|program| {
+            let kernel = kernel.clone();
+            let programs = Programs { prologues: smallvec![(input, program)], epilogue: None };
+            Composite { kernel, programs }
+        })
+    };
+    variants_of(kernels.into_iter().flat_map(with_programs))
+}
