@@ -192,6 +192,9 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let products = "matmul,linear,conv";
     let mut command = cargo_test(options, &["--test", "ops", "--test", "types"]);
     run_command(command.env("BURN_WGSL_TILING", "tiled128").env("BURN_WGSL_TEST_CASES", products))?;
+    // The other tiles without an epilogue, in 16-bit types.
+    let mut command = cargo_test(options, &["--test", "types"]);
+    run_command(command.env("BURN_WGSL_TILING", "tiled64").env("BURN_WGSL_TEST_CASES", "linear"))?;
     // The variants without subgroups, as in browsers.
     let mut command = cargo_test(options, &["--test", "ops", "--test", "sweeps"]);
     run_command(command.env("BURN_WGSL_NO_SUBGROUPS", "1").env("BURN_WGSL_WARM", "1"))?;
