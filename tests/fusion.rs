@@ -18,7 +18,9 @@ use burn::tensor::activation::{log_softmax, relu, softmax};
 use burn::tensor::backend::Backend;
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
-use burn::tensor::{DType, Distribution, FloatDType, Int, Tensor, TensorData, TensorPrimitive};
+use burn::tensor::{
+    Bool, DType, Distribution, FloatDType, Int, Tensor, TensorData, TensorPrimitive,
+};
 use burn_backend::ops::ModuleOps;
 use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::{Event, Observer, Runtime};
@@ -522,6 +524,88 @@ fn rows_are_read_and_written_in_16_bits() {
             assert_eq!(bytes.len(), 2 * 96 * 64);
             assert_eq!(launches.values().sum::<usize>(), 1, "{dtype:?}: {launches:#?}");
         }
+    }
+}
+
+/// Returns slices that were put into zeros: along each axis, in and out of groups of four, of several
+/// types.
+fn slices_among_zeros(device: &WgslDevice) -> Vec<TensorData> {
+    let shape = [4, 6, 12];
+    let count = shape.iter().product::<usize>() as i64;
+    let mut out = Vec::new();
+    for ranges in [
+        [0..1, 0..6, 0..12],
+        [2..4, 0..6, 0..12],
+        [0..4, 1..2, 0..12],
+        [0..4, 5..6, 0..12],
+        [0..4, 0..6, 4..8],
+        [0..4, 0..6, 3..12],
+        [0..4, 0..6, 0..5],
+        // No part of one axis.
+        [0..4, 0..6, 0..12],
+        [1..3, 0..6, 2..4],
+    ] {
+        for dtype in [DType::I32, DType::I64] {
+            let part = Tensor::<Wgsl, 1, Int>::arange(1..count + 1, device)
+                .cast(dtype)
+                .reshape(shape)
+                .slice(ranges.clone());
+            let zeros = Tensor::<Wgsl, 3, Int>::zeros(shape, (device, dtype));
+            let put = zeros.slice_assign(ranges.clone(), part.clone());
+            out.push((put.clone() * 3).into_data());
+            let zeros = Tensor::<Wgsl, 3, Bool>::zeros(shape, device);
+            let put = zeros.slice_assign(ranges.clone(), part.greater_elem(100));
+            out.push(put.bool_not().into_data());
+        }
+        for dtype in [DType::F32, DType::F16, DType::BF16] {
+            let part = Tensor::<Wgsl, 1, Int>::arange(1..count + 1, device)
+                .float()
+                .cast(dtype)
+                .reshape(shape)
+                .slice(ranges.clone());
+            let zeros = Tensor::<Wgsl, 3>::zeros(shape, (device, dtype));
+            let put = zeros.slice_assign(ranges.clone(), part);
+            out.push((put.clone() * 2.0 + 1.0).cast(DType::F32).into_data());
+            // Read by another kernel.
+            out.push(put.cast(DType::F32).sum_dim(1).into_data());
+        }
+    }
+    // The last elements are no group of four.
+    let part = Tensor::<Wgsl, 1>::ones([7], device) * 3.0;
+    let put = Tensor::<Wgsl, 1>::zeros([21], device).slice_assign([13..20], part);
+    out.push((put + 1.0).into_data());
+    out
+}
+
+#[test]
+fn slices_among_zeros_are_computed_in_the_kernels_that_read_them() {
+    let _guard = common::serial_guard();
+    for device in common::gpus() {
+        let fused = slices_among_zeros(&device);
+        set_fusion(false);
+        let separate = slices_among_zeros(&device);
+        set_fusion(true);
+        for (index, (fused, separate)) in fused.iter().zip(&separate).enumerate() {
+            fused.assert_eq(separate, true);
+            assert!(fused.num_elements() > 0, "{index}");
+        }
+    }
+    // As in a product of which the result is split into queries, keys and values.
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let x = random::<2>([64, 96], &device).require_grad();
+        floats(x.clone().inner());
+        let weights = random::<2>([64, 32], &device);
+        floats(weights.clone().inner());
+        let launches = launches(&runtime, &device, || {
+            let parts = x.clone().chunk(3, 1);
+            let [q, k, v] = <[_; 3]>::try_from(parts).expect("three parts");
+            let y = q * weights.clone() + (k + v) * weights.clone();
+            let grads = y.backward();
+            floats(x.grad(&grads).expect("x has a gradient"));
+        });
+        // Each way: the ops themselves.
+        assert!(launches.values().sum::<usize>() <= 4, "{launches:#?}");
     }
 }
 

@@ -53,6 +53,8 @@ params! {
 const WORKGROUP_SIZE: usize = 64;
 
 const MASK_WHERE: &str = "select(a, c, b != 0u)";
+/// A constant.
+pub(crate) const CONSTANT: &str = "s";
 const MASK_FILL: &str = "select(a, s, b != 0u)";
 const POWI: &str = "pow_(a, f32(b))";
 
@@ -480,7 +482,7 @@ pub fn compare_scalar(row: &Row, tensor: Tensor, scalar: ScalarValue) -> Result<
         if x < min || x > max {
             // The same for every element: the reference on two integers of that order.
             let result = ScalarValue::Bool(reference(0, if x < min { -1 } else { 1 }));
-            let map = Map::new("s", DType::Bool).with(&[result], DType::Bool);
+            let map = Map::new(CONSTANT, DType::Bool).with(&[result], DType::Bool);
             return map.fill(tensor.runtime(), tensor.shape());
         }
     }

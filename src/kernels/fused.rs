@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 use super::common::cases::Case;
 use super::common::launch::{PendingResult, div_up, variants_of};
 use super::common::policy;
-use super::elementwise::{self, Map};
+use super::elementwise::{self, CONSTANT, Map};
 use super::fusion::batch::{Computation, MAX_BATCHED_LEN, Pages, add_equal_graphs, batches};
 use super::fusion::composite::AnyLaunch;
 use super::fusion::epilogue::DeferredLaunch;
@@ -25,7 +25,7 @@ use crate::runtime::{
     Variant, current_op, set_current_op, wgsl,
 };
 use crate::tensor::{
-    Arg, DType, Epilogue, Error, Expression, Extent, Layout, Lazy, Result, Tensor,
+    Arg, DType, Epilogue, Error, Expression, Extent, Layout, Lazy, Padding, Result, Tensor,
 };
 
 static FUSED: Source = Source::new::<FusedParams>("fused", wgsl!("../../shaders/fused/fused.wgsl"));
@@ -186,6 +186,31 @@ fn defer_args(
 pub(crate) fn defer_fill(map: &Map, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
     let extent = Extent { ops: 1, signature: signature(map, &[]), ..Extent::default() };
     pending(map, runtime, shape, shape.iter().product(), SmallVec::new(), extent)
+}
+
+/// Returns the pending result of a computation whose input, which must be packed, is a part of each
+/// line of a tensor that is zero elsewhere.
+///
+/// # Errors
+///
+/// Returns an error if the result is too large, or the input cannot be computed.
+pub(crate) fn defer_padded(
+    map: &Map,
+    input: Tensor,
+    padding: Padding,
+    shape: &[usize],
+) -> Result<Tensor> {
+    let runtime = input.runtime().clone();
+    let args = SmallVec::from_iter([input.into_padded_arg(padding)?]);
+    defer_args(map, &runtime, args, shape)
+}
+
+/// Returns whether a tensor is a pending constant with bits of zero.
+pub(crate) fn is_pending_zero(tensor: &Tensor) -> bool {
+    tensor.pending().is_some_and(|lazy| {
+        let Expression { wgsl, scalars, .. } = lazy.expression();
+        *wgsl == CONSTANT && scalars[..] == [0]
+    })
 }
 
 /// Returns the pending result of a launch. `None` if the launch must not be deferred.
@@ -664,6 +689,8 @@ pub fn variants() -> Vec<Variant> {
         Access::Vec4,
         Access::Repeated,
         Access::Strided,
+        Access::PaddedVec4,
+        Access::Padded,
     ];
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::I64] {
         let sum = Map::new("a + b", dtype.compute_type());

@@ -40,6 +40,19 @@ pub(crate) struct Arg {
     pub dtype: DType,
     /// The layout, of the shape of the result; `None` if it is packed.
     pub layout: Option<Box<Layout>>,
+    /// Which elements of the result have an element of the argument, if not all. It is packed then.
+    pub padding: Option<Box<Padding>>,
+}
+
+/// An argument that is a part of each line of the result. The other elements of a line are zeros.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Padding {
+    /// The number of elements of a line.
+    pub line: usize,
+    /// The first element of a line that is in the argument.
+    pub start: usize,
+    /// The number of elements of a line that are in the argument.
+    pub len: usize,
 }
 
 /// A kernel launch whose result is pending. Elementwise ops on the result may become part of it.

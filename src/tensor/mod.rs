@@ -14,7 +14,7 @@ pub use dtype::DType;
 pub use error::{Error, Result};
 pub use layout::{Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse};
 
-pub(crate) use lazy::{Arg, Compute, Epilogue, Expression, Extent, Lazy, PendingLaunch};
+pub(crate) use lazy::{Arg, Compute, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch};
 
 use crate::runtime::{Allocation, Runtime, RuntimeError};
 
@@ -201,7 +201,7 @@ impl Tensor {
         let Self { storage, layout, dtype, .. } = self;
         let same_shape = layout.shape[..] == *shape;
         if same_shape && layout.is_packed() {
-            return Ok(Arg { storage, dtype, layout: None });
+            return Ok(Arg { storage, dtype, layout: None, padding: None });
         }
         let expanded = if same_shape { Some(layout.clone()) } else { layout.expand(shape) };
         let layout = expanded.ok_or_else(|| Error::Shape {
@@ -210,7 +210,20 @@ impl Tensor {
             rule: "the second must broadcast to the first",
         })?;
         let layout = (!layout.is_packed()).then(|| Box::new(layout));
-        Ok(Arg { storage, dtype, layout })
+        Ok(Arg { storage, dtype, layout, padding: None })
+    }
+
+    /// Returns the packed tensor, which is computed first if it is pending, as an argument that is a
+    /// part of each line of the result.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory cannot be computed.
+    pub(crate) fn into_padded_arg(self, padding: Padding) -> Result<Arg> {
+        debug_assert!(self.is_packed());
+        self.buffer()?;
+        let Self { storage, dtype, .. } = self;
+        Ok(Arg { storage, dtype, layout: None, padding: Some(Box::new(padding)) })
     }
 
     /// Returns the allocation and the number of bytes to read back for a packed tensor.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 
 use crate::kernels::common::cases::{Arg, Case, case};
-use crate::kernels::elementwise::{Map, ScalarValue};
+use crate::kernels::elementwise::{CONSTANT, Map, ScalarValue};
 use crate::kernels::fused;
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Layout, Result, Tensor};
@@ -47,7 +47,7 @@ fn half_bits(value: ScalarValue, dtype: DType) -> u16 {
 
 /// Returns the elementwise computation of a constant.
 pub(super) fn constant(value: ScalarValue, dtype: DType) -> Map {
-    Map::new("s", dtype).with(&[value], dtype)
+    Map::new(CONSTANT, dtype).with(&[value], dtype)
 }
 
 /// Returns a tensor of `len` integers: `start`, `start + step` and so on.

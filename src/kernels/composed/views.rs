@@ -4,9 +4,9 @@
 use super::create;
 use crate::kernels::common::cases::{Arg, Case, Fill, Input, bools, case, ints, normal, permuted};
 use crate::kernels::elementwise::{Map, ScalarValue};
-use crate::kernels::{cast, transpose};
+use crate::kernels::{cast, fused, transpose};
 use crate::runtime::Variant;
-use crate::tensor::{DType, Error, Layout, Result, Shape, SliceAxis, Tensor, checked_len};
+use crate::tensor::{DType, Error, Layout, Padding, Result, Shape, SliceAxis, Tensor, checked_len};
 
 /// Returns the elementwise computation of a copy.
 fn copy_map(dtype: DType) -> Map {
@@ -158,10 +158,33 @@ pub fn zeros_in_other_buffer(tensor: &Tensor, shape: &[usize]) -> Result<Tensor>
 /// Replaces a slice of the tensor by `value`.
 pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result<Tensor> {
     tensor.same_device(&value)?;
+    if fused::is_pending_zero(&tensor)
+        && value.dtype() == tensor.dtype()
+        && let Some(padding) = padding(tensor.layout(), axes)
+    {
+        let copy = copy_map(value.dtype());
+        return fused::defer_padded(&copy, packed(value)?, padding, tensor.shape());
+    }
     let tensor = writable(tensor)?;
     let target = tensor.view(tensor.layout().slice(axes));
     write(&value, &target)?;
     Ok(tensor)
+}
+
+/// Returns how a slice is a part of each line of a packed tensor. `None` if it is a part along several
+/// axes, empty or everything, or has steps.
+fn padding(layout: &Layout, axes: &[SliceAxis]) -> Option<Padding> {
+    let mut parts = axes
+        .iter()
+        .enumerate()
+        .filter(|&(axis, slice)| slice.len != layout.shape[axis] || slice.step != 1);
+    let (axis, slice) = parts.next()?;
+    if parts.next().is_some() || slice.step != 1 || slice.len == 0 || !layout.is_packed() {
+        return None;
+    }
+    let inner: usize = layout.shape[axis + 1..].iter().product();
+    let [line, start, len] = [layout.shape[axis], slice.start, slice.len].map(|size| size * inner);
+    Some(Padding { line, start, len })
 }
 
 /// Concatenates tensors along an axis.

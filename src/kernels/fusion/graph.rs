@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::runtime::Allocation;
-use crate::tensor::{Arg, DType, Expression, Layout, Lazy};
+use crate::tensor::{Arg, DType, Expression, Layout, Lazy, Padding};
 
 /// What an argument refers to, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -45,6 +45,7 @@ pub(crate) struct Leaf {
     pub dtype: DType,
     /// The layout; `None` if it is packed.
     pub layout: Option<Box<Layout>>,
+    pub padding: Option<Box<Padding>>,
     /// The number of arguments of this graph that refer to it.
     references: usize,
     /// The number of all references to the lazy result that owns the memory, if one does.
@@ -116,12 +117,14 @@ impl Graph {
             Arc::ptr_eq(&leaf.memory, memory)
                 && leaf.dtype == arg.dtype
                 && leaf.layout == arg.layout
+                && leaf.padding == arg.padding
         };
         let index = self.leaves.iter().position(is_same).unwrap_or_else(|| {
             self.leaves.push(Leaf {
                 memory: memory.clone(),
                 dtype: arg.dtype,
                 layout: arg.layout.clone(),
+                padding: arg.padding.clone(),
                 references: 0,
                 lazy_owners: arg.storage.lazy_owners(),
             });

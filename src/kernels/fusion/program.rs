@@ -47,6 +47,10 @@ pub(crate) enum Access {
     Repeated,
     /// One by one.
     Strided,
+    /// As a vec4, or four zeros: see [`Padding`](crate::tensor::Padding).
+    PaddedVec4,
+    /// One by one, each an element or zero.
+    Padded,
 }
 
 impl Access {
@@ -66,7 +70,16 @@ impl Access {
 
     /// Returns whether four elements are read at once.
     pub fn in_vec4s(self) -> bool {
-        matches!(self, Self::Packed | Self::Offset | Self::Vec4)
+        matches!(self, Self::Packed | Self::Offset | Self::Vec4 | Self::PaddedVec4)
+    }
+
+    /// Returns the number of words of the parameters, but for strides.
+    pub fn words(self) -> usize {
+        match self {
+            Self::Packed | Self::Vec4 | Self::Repeated | Self::Strided => 0,
+            Self::Offset | Self::Single => 1,
+            Self::PaddedVec4 | Self::Padded => 3,
+        }
     }
 }
 
@@ -111,8 +124,8 @@ impl Step {
 }
 
 /// The words of a kernel's parameters, in the order in which the text reads them: the scalars of
-/// each step; the offsets of leaves with one; the sizes of the inner axes; the offset and the
-/// strides of each strided leaf.
+/// each step; the offsets of leaves with one, and the padding of padded leaves; the sizes of the inner
+/// axes; the offset and the strides of each strided leaf.
 pub(crate) type Words = SmallVec<[u32; 32]>;
 
 /// The maximum number of words.
@@ -147,9 +160,17 @@ impl Program {
         let mut leaves: SmallVec<[LeafCode; 4]> = SmallVec::new();
         let mut walked: SmallVec<[&Layout; 4]> = SmallVec::new();
         for leaf in &graph.leaves {
-            let access = match &leaf.layout {
-                None => Access::Packed,
-                Some(layout) => Access::without_strides(layout).unwrap_or_else(|| {
+            let access = match (&leaf.layout, &leaf.padding) {
+                (None, None) => Access::Packed,
+                (_, Some(padding)) => {
+                    let padding = [padding.line, padding.start, padding.len];
+                    words.extend(padding.map(|word| word as u32));
+                    match padding.iter().all(|word| word.is_multiple_of(4)) {
+                        true => Access::PaddedVec4,
+                        false => Access::Padded,
+                    }
+                }
+                (Some(layout), None) => Access::without_strides(layout).unwrap_or_else(|| {
                     walked.push(layout);
                     Access::Strided
                 }),
@@ -238,10 +259,9 @@ impl Program {
             usize::from(step.scalars) * if step.scalar_type.is_64_bit() { 2 } else { 1 }
         });
         let rank = usize::from(self.rank);
-        let leaves = self.leaves.iter().map(|leaf| match leaf.access {
-            Access::Packed => 0,
-            Access::Offset | Access::Single => 1,
-            _ => 1 + rank,
+        let leaves = self.leaves.iter().map(|leaf| {
+            let strides = if leaf.access.walks() { 1 + rank } else { 0 };
+            leaf.access.words() + strides
         });
         scalars.sum::<usize>() + leaves.sum::<usize>() + rank.saturating_sub(1)
     }

@@ -93,10 +93,10 @@ impl Program {
             writer.outputs();
         }
         writer.steps(ops);
-        let offsets = writer.offsets();
+        let leaf_words = writer.leaf_words();
         let stride_words = writer.locate();
         writer.line(format_args!("fn compute4(i: u32) {{"));
-        writer.compute(&offsets, &stride_words);
+        writer.compute(&leaf_words, &stride_words);
         writer.line(format_args!("}}"));
         let integers = self.steps.iter().filter_map(|step| step.args.first());
         let integer = integers.map(|(_, dtype)| *dtype).find(|dtype| dtype.is_integer());
@@ -152,10 +152,10 @@ impl Program {
         writer.outputs();
         let outputs = std::mem::take(&mut writer.out);
         writer.steps(ops);
-        let offsets = writer.offsets();
+        let leaf_words = writer.leaf_words();
         let stride_words = writer.locate();
         writer.line(format_args!("fn {name}({signature} {{"));
-        writer.compute(&offsets, &stride_words);
+        writer.compute(&leaf_words, &stride_words);
         writer.line(format_args!("{end}"));
         writer.line(format_args!("}}"));
         ElementCode { name, inputs, outputs, functions: writer.out }
@@ -223,10 +223,38 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the words of the offsets of leaves that have one.
-    fn offsets(&mut self) -> Vec<Option<String>> {
-        let has_offset = |leaf: &LeafCode| matches!(leaf.access, Access::Offset | Access::Single);
-        self.program.leaves.iter().map(|leaf| has_offset(leaf).then(|| self.word())).collect()
+    /// Returns the words of each leaf, but for strides, and writes the functions that load padded leaves.
+    fn leaf_words(&mut self) -> Vec<Vec<String>> {
+        let leaves = self.program.leaves.iter().enumerate();
+        leaves
+            .map(|(index, leaf)| {
+                let words: Vec<String> = (0..leaf.access.words()).map(|_| self.word()).collect();
+                if let [line, start, len] = &words[..] {
+                    self.padded(index, leaf, [line, start, len]);
+                }
+                words
+            })
+            .collect()
+    }
+
+    /// Writes the function that returns an element, or a vec4, of a padded leaf at element `i` of the
+    /// result.
+    fn padded(&mut self, index: usize, leaf: &LeafCode, [line, start, len]: [&str; 3]) {
+        let name = format!("{}in{index}", self.prefix);
+        let element = value_type(leaf.dtype);
+        let (ty, load) = match self.lanes == 4 && leaf.access == Access::PaddedVec4 {
+            true => (format!("vec4<{element}>"), vec4_values(leaf, &name, "at >> 2u")),
+            false => (element.to_owned(), value(leaf, &name, "at")),
+        };
+        let prefix = self.prefix.clone();
+        self.line(format_args!("fn {prefix}padded{index}(i: u32) -> {ty} {{"));
+        self.line(format_args!("    let row = i / {line};"));
+        self.line(format_args!("    // Wraps before the start."));
+        self.line(format_args!("    let in_part = i - row * {line} - {start};"));
+        self.line(format_args!("    if (in_part >= {len}) {{ return {ty}({element}(0)); }}"));
+        self.line(format_args!("    let at = row * {len} + in_part;"));
+        self.line(format_args!("    return {load};"));
+        self.line(format_args!("}}"));
     }
 
     /// Writes the bindings of a kernel for several graphs, and functions that access them.
@@ -349,7 +377,7 @@ impl Writer<'_> {
 
     /// Writes the statements that load the leaves at element `i`, or at four from `i` on, compute the
     /// steps and store the outputs.
-    fn compute(&mut self, offsets: &[Option<String>], stride_words: &[String]) {
+    fn compute(&mut self, leaf_words: &[Vec<String>], stride_words: &[String]) {
         let program = self.program;
         if !stride_words.is_empty() {
             self.locate_elements();
@@ -369,14 +397,21 @@ impl Writer<'_> {
                     read - 1
                 }
             };
-            let offset = offsets[index].as_deref().unwrap_or_default();
+            let offset = leaf_words[index].first().map(String::as_str).unwrap_or_default();
             let at = match leaf.access {
-                Access::Packed => "i".to_owned(),
+                Access::Packed | Access::PaddedVec4 | Access::Padded => "i".to_owned(),
                 Access::Offset => format!("{offset} + i"),
                 Access::Single => offset.to_owned(),
                 Access::Vec4 | Access::Repeated | Access::Strided => format!("at0[{slot}]"),
             };
+            let padded = format!("{}padded{index}", self.prefix);
             let values = match leaf.access {
+                Access::PaddedVec4 => format!("{padded}(i)"),
+                Access::Padded if self.lanes == 1 => format!("{padded}(i)"),
+                Access::Padded => {
+                    let four = [0, 1, 2, 3].map(|k| format!("{padded}({})", self.element(k)));
+                    format!("vec4<{}>({})", value_type(leaf.dtype), four.join(", "))
+                }
                 _ if self.lanes == 1 => value(leaf, &name, &at),
                 Access::Packed if program.pages > 0 => {
                     let words = format!("to_words(load({}u, i >> 2u))", 2 + 2 * operand);
@@ -445,17 +480,21 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes the statements that find the offsets of strided leaves. A fused kernel may compute up to
-    /// three elements beyond the last one; a prologue does not.
+    /// Writes the statements that find the offsets of strided leaves.
     fn locate_elements(&mut self) {
         let prefix = self.prefix.clone();
-        let is_prologue = !prefix.is_empty();
         let count = if self.lanes == 1 || self.program.whole_vec4s { 1 } else { 4 };
         for k in 0..count {
-            let i = if k == 0 { "i".to_owned() } else { format!("i + {k}u") };
-            let i = if is_prologue { i } else { format!("min({i}, p.len - 1u)") };
+            let i = self.element(k);
             self.line(format_args!("    let at{k} = {prefix}locate({i});"));
         }
+    }
+
+    /// Returns the `k`-th element from `i` on, or the last one. A fused kernel may compute up to three
+    /// elements beyond the last one; prologues and epilogues do not.
+    fn element(&self, k: usize) -> String {
+        let i = if k == 0 { "i".to_owned() } else { format!("i + {k}u") };
+        if self.prefix.is_empty() { format!("min({i}, p.len - 1u)") } else { i }
     }
 
     /// Returns a component (`.x`, or nothing for the only one) of an argument in the type as which it is read.
