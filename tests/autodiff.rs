@@ -51,6 +51,34 @@ fn product_without(line: &[f32], i: usize, end: usize) -> f64 {
     (0..end).filter(|&k| k != i).map(|k| f64::from(line[k])).product()
 }
 
+/// A loop that fills a tensor and goes on with its parts.
+fn filled<T: AutodiffBackend>(x: Tensor<T, 2>) -> Tensor<T, 3> {
+    let [rows, width] = x.dims();
+    let mut out = Tensor::<T, 3>::empty([rows, 5, width], &x.device());
+    let mut state = x;
+    for step in 0..5 {
+        state = state.tanh() * 1.5;
+        let value = state.clone().unsqueeze_dim(1);
+        out = out.slice_assign([0..rows, step..step + 1, 0..width], value);
+    }
+    // Overwrites an earlier value, which has no gradient then.
+    out.slice_assign([1..2, 0..5, 0..3], Tensor::ones([1, 5, 3], &state.device()))
+}
+
+#[test]
+fn gradients_of_assignments_to_slices_equal_burns() {
+    let values: Vec<f32> = (0..3 * 8).map(|i| (i as f32 - 11.0) / 7.0).collect();
+    let x = TensorData::new(values, [3, 8]);
+    for device in devices() {
+        let expected = gradient::<BurnAutodiff<Wgsl>, 2, 3>(x.clone(), &device, filled);
+        let grad = gradient::<B, 2, 3>(x.clone(), &device, filled);
+        check(&format!("assignments on {device}"), &grad, &expected);
+        type Checkpointed = Autodiff<Wgsl, BalancedCheckpointing>;
+        let grad = gradient::<Checkpointed, 2, 3>(x.clone(), &device, filled);
+        check(&format!("assignments with checkpoints on {device}"), &grad, &expected);
+    }
+}
+
 #[test]
 fn gradients_of_products_are_exact_for_zeros_and_negative_numbers() {
     for device in devices() {

@@ -16,7 +16,7 @@ use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::{Distribution, ExecutionError, TensorData};
 
 use super::kinds::*;
-use super::{Autodiff, attention, fft, grid_sample, norm, product, softmax, topk};
+use super::{Autodiff, attention, fft, grid_sample, norm, product, slice, softmax, topk};
 use crate::backend::Wgsl;
 use crate::backend::activation::activation_contract;
 use crate::backend::boolean::bool_contract;
@@ -45,6 +45,9 @@ macro_rules! delegated {
     (@method float_prod $($row:tt)*) => { delegated!(@own product float_prod $($row)*); };
     (@method float_prod_dim $($row:tt)*) => { delegated!(@own product float_prod_dim $($row)*); };
     (@method float_cumprod $($row:tt)*) => { delegated!(@own product float_cumprod $($row)*); };
+    (@method float_slice_assign $($row:tt)*) => {
+        delegated!(@own slice float_slice_assign $($row)*);
+    };
     (@method float_topk $($row:tt)*) => { delegated!(@own topk float_topk $($row)*); };
     (@method rfft $($row:tt)*) => { delegated!(@own fft rfft $($row)*); };
     (@method irfft $($row:tt)*) => { delegated!(@own fft irfft $($row)*); };

@@ -13,6 +13,7 @@ mod kinds;
 mod node;
 mod norm;
 mod product;
+mod slice;
 mod softmax;
 mod topk;
 

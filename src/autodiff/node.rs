@@ -68,6 +68,24 @@ pub(super) fn node<C: CheckpointStrategy, S: State, const N: usize, const K: usi
     }
 }
 
+/// As [`node`], for an op that `compute` computes from inputs that it may overwrite: the gradients do
+/// not need them.
+pub(super) fn node_in_place<C: CheckpointStrategy, S: State, const N: usize>(
+    inputs: [F; N],
+    compute: impl FnOnce([WgslTensor; N]) -> WgslTensor,
+    state: S,
+    gradients: GradientsOf<S, N, 0>,
+) -> F {
+    let nodes = inputs.each_ref().map(|input| input.node.clone());
+    // These keep the nodes in the graph until they have a child.
+    let _counts = inputs.each_ref().map(|input| input.rc.clone());
+    let output = compute(inputs.map(|input| input.primitive));
+    match Gradient(gradients).prepare::<C>(nodes).compute_bound().stateful() {
+        OpsKind::Tracked(prep) => prep.finish(([], state), output),
+        OpsKind::UnTracked(prep) => prep.finish(output),
+    }
+}
+
 /// Computes a gradient in f32 and returns it in the type of the first tensor: intermediate results
 /// would be out of the range of 16 bits, or lose digits.
 pub(super) fn in_f32<const N: usize>(
