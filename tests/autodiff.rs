@@ -212,8 +212,8 @@ where
     })
 }
 
-/// Queries whose keys are all masked, a softcap, a bias with and without gradients, and one tensor as
-/// query, key and value.
+/// Queries whose keys are all masked, a softcap, a bias with and without gradients, and one tensor
+/// as query, key and value.
 #[test]
 fn attention_has_the_gradients_of_its_composition() {
     let tolerance = Tolerance { relative: 1e-3, absolute: 1e-4 };

@@ -144,7 +144,8 @@ fn every_fault_at_every_point_leaves_a_right_result_or_a_clear_error() {
     }
 }
 
-/// Returns whether an op panics, or its result cannot be read: a pending op fails when it is computed.
+/// Returns whether an op panics, or its result cannot be read: a pending op fails when it is
+/// computed.
 fn is_lost(op: impl FnOnce() -> Tensor<Wgsl, 1>) -> bool {
     catch_unwind(AssertUnwindSafe(op)).map_or(true, |result| result.try_into_data().is_err())
 }
@@ -160,7 +161,8 @@ fn results_of_a_failed_submission_are_never_read() {
         runtime(&device).plan_fault(Fault::Submit, 0);
         let error = Wgsl::sync(&device).expect_err("the submission fails").to_string();
         assert!(error.contains("a test failed"), "{error}");
-        // Both are operands of a lost result: `y` was never computed, `z` would be computed from it.
+        // Both are operands of a lost result: `y` was never computed, `z` would be computed from
+        // it.
         assert!(is_lost(|| y.clone() * 2.0), "an op accepted a lost operand");
         let error = y.try_into_data().expect_err("the result is lost").to_string();
         assert!(error.contains("contents of a tensor are lost"), "{error}");

@@ -19,7 +19,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{
-    Bool, DType, Distribution, FloatDType, Int, Tensor, TensorData, TensorPrimitive,
+    Bool, DType, Distribution, FloatDType, Int, Tensor, TensorData, TensorPrimitive, s,
 };
 use burn_backend::ops::ModuleOps;
 use burn_wgsl::device::ResolvedDevice;
@@ -503,8 +503,61 @@ fn kernels_go_on_with_their_results() {
                 let has_epilogue = !large || !runtime.is_software();
                 let found = count(&launches, "output=[") > 0;
                 assert_eq!(found, has_epilogue, "{name}, {held}: {launches:#?}");
+                let stored = count(&launches, "out:y0,") > 0;
+                assert_eq!(stored, held && has_epilogue, "{name}, {held}: {launches:#?}");
             }
         }
+    }
+}
+
+/// Epilogues of sums of integers, which are also split. Ops on integers of one type only are in a
+/// kernel.
+fn sums_of_integers(device: &WgslDevice) -> Vec<TensorData> {
+    let mut out = Vec::new();
+    for dtype in [DType::I32, DType::U32, DType::I64, DType::U64] {
+        for shape in [[6, 35], [3, 9000], [9000, 3]] {
+            let count = (shape[0] * shape[1]) as i64;
+            let x = Tensor::<Wgsl, 1, Int>::arange(0..count, device).cast(dtype).reshape(shape);
+            for sum in [x.clone().sum_dim(0), x.clone().sum_dim(1), x.clone().max_dim(1)] {
+                out.push((sum.clone() + 1).into_data());
+                out.push((sum.clone() / 2 + sum % 7).into_data());
+            }
+            out.push(x.clone().sum().into_data());
+            out.push(x.clone().mean_dim(1).into_data());
+            let floats = x.float() * 0.01;
+            out.push((floats.sum_dim(1).int().cast(dtype) / 3 % 5).into_data());
+        }
+    }
+    out
+}
+
+#[test]
+fn sums_of_integers_have_the_results_of_separate_ops() {
+    let _guard = common::serial_guard();
+    for device in common::gpus() {
+        let fused = sums_of_integers(&device);
+        set_fusion(false);
+        let separate = sums_of_integers(&device);
+        set_fusion(true);
+        for (fused, separate) in fused.iter().zip(&separate) {
+            fused.assert_eq(separate, true);
+        }
+    }
+}
+
+/// The second of two launches computes what uses both.
+#[test]
+fn a_graph_of_two_launches_is_two_launches() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let x = random::<2>([96, 64], &device).inner();
+        floats(x.clone());
+        let launches = launches(&runtime, &device, || {
+            let gate = softmax(x.clone(), 1) * 2.0;
+            floats(gate * softmax(x.clone(), 0) + 1.0);
+        });
+        assert_eq!(launches.values().sum::<usize>(), 2, "{launches:#?}");
     }
 }
 
@@ -527,8 +580,8 @@ fn rows_are_read_and_written_in_16_bits() {
     }
 }
 
-/// Returns slices that were put into zeros: along each axis, in and out of groups of four, of several
-/// types.
+/// Returns slices that were put into zeros: along each axis, in and out of groups of four, of
+/// several types.
 fn slices_among_zeros(device: &WgslDevice) -> Vec<TensorData> {
     let shape = [4, 6, 12];
     let count = shape.iter().product::<usize>() as i64;
@@ -572,7 +625,7 @@ fn slices_among_zeros(device: &WgslDevice) -> Vec<TensorData> {
     }
     // The last elements are no group of four.
     let part = Tensor::<Wgsl, 1>::ones([7], device) * 3.0;
-    let put = Tensor::<Wgsl, 1>::zeros([21], device).slice_assign([13..20], part);
+    let put = Tensor::<Wgsl, 1>::zeros([21], device).slice_assign(s![13..20], part);
     out.push((put + 1.0).into_data());
     out
 }

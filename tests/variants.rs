@@ -94,7 +94,8 @@ fn parameters_have_the_layout_of_their_rust_structs() {
         // The words of fused ops follow the parameters of the kernel.
         let words = variant.words();
         let members = if words > 0 { &members[..members.len() - 1] } else { members };
-        // The array of scalars of a fused kernel has one vec4 in Rust, and as many as it needs in WGSL.
+        // The array of scalars of a fused kernel has one vec4 in Rust, and as many as it needs in
+        // WGSL.
         let more_vec4s = variant.defs.iter().find_map(|(name, def)| match def {
             Def::Int(count) if *name == "WORDS" => Some(*count as usize - 1),
             _ => None,

@@ -1,6 +1,6 @@
 //! Repacks the digits data set in a layout that compresses well: pixel 0 of every image, then pixel
-//! 1 of every image, and so on. Images of equal digits are next to each other. The labels are last, in
-//! the original order, from which the page finds the place of each image.
+//! 1 of every image, and so on. Images of equal digits are next to each other. The labels are last,
+//! in the original order, from which the page finds the place of each image.
 
 use std::io::Read;
 use std::path::Path;

@@ -53,8 +53,8 @@ fn backend<T: AutodiffBackend<Device = WgslDevice, InnerBackend = Wgsl>>(
     }
 }
 
-/// Measures a forward and a backward pass. The gradient of the result is a tensor in memory, as in a
-/// model.
+/// Measures a forward and a backward pass. The gradient of the result is a tensor in memory, as in
+/// a model.
 fn passes<T, const D: usize, const N: usize>(
     criterion: &mut Criterion,
     op: &str,

@@ -1,8 +1,8 @@
 //! The methods of Burn's contract: those that `super` replaces, and all others, generated from the
 //! tables of the contract.
 //!
-//! Burn's autodiff computes the methods with float results. The others have no gradient: the backend
-//! computes them.
+//! Burn's autodiff computes the methods with float results. The others have no gradient: the
+//! backend computes them.
 
 use burn_autodiff::Autodiff as BurnAutodiff;
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;

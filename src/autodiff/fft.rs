@@ -1,9 +1,9 @@
 //! Fourier transforms of real signals.
 //!
-//! With n samples, `rfft` computes re[k] = sum of x[j] cos(2 pi j k / n) and im[k] = - sum of
-//! x[j] sin(2 pi j k / n) for k up to n / 2. Its transpose is n `irfft` of the same numbers, except that
-//! `irfft` counts every bin twice that has a mirror image, which are all but the first and, for even
-//! n, the last. The transpose of `irfft` is `rfft / n` with these bins counted twice.
+//! With n samples, `rfft` computes re[k] = sum of x[j] cos(2 pi j k / n) and im[k] = - sum of x[j]
+//! sin(2 pi j k / n) for k up to n / 2. Its transpose is n `irfft` of the same numbers, except that
+//! `irfft` counts every bin twice that has a mirror image, which are all but the first and, for
+//! even n, the last. The transpose of `irfft` is `rfft / n` with these bins counted twice.
 
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::ops::{FloatTensorOps, ModuleOps};

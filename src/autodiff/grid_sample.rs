@@ -40,8 +40,8 @@ fn image_gradient(
     let device = x.device();
     let [n, c, h, w] = x.shape().dims();
     let [_, _, rows, cols] = grad.shape().dims();
-    // Sampled like the image, images of row and column numbers tell which pixel a sample is, or zero
-    // outside.
+    // Sampled like the image, images of row and column numbers tell which pixel a sample is, or
+    // zero outside.
     let grid = Wgsl::float_cast(grid, FloatDType::F32);
     let sampled = |len: usize, shape: [usize; 4]| {
         let numbers = Wgsl::int_arange(1..len as i64 + 1, &device, IntDType::I32);

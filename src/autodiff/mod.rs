@@ -1,9 +1,9 @@
 //! Burn's automatic differentiation with gradient kernels.
 //!
 //! [`Autodiff`] wraps `burn_autodiff::Autodiff`: both have the same tensors and the same graph.
-//! Methods whose gradients Burn computes well are passed on (`delegate.rs`). The other modules replace
-//! those that Burn composes from many small ops, does not differentiate, or differentiates wrongly:
-//! each computes its result with the backend and adds one node to the graph (`node.rs`).
+//! Methods whose gradients Burn computes well are passed on (`delegate.rs`). The other modules
+//! replace those that Burn composes from many small ops, does not differentiate, or differentiates
+//! wrongly: each computes its result with the backend and adds one node to the graph (`node.rs`).
 
 mod attention;
 mod delegate;

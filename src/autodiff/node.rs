@@ -19,8 +19,8 @@ pub(super) trait State: Clone + Send + Debug + 'static {}
 
 impl<S: Clone + Send + Debug + 'static> State for S {}
 
-/// Computes the gradients of `N` inputs from the first `K` of them, the state, and the gradient of the
-/// result.
+/// Computes the gradients of `N` inputs from the first `K` of them, the state, and the gradient of
+/// the result.
 type GradientsOf<S, const N: usize, const K: usize> =
     fn([WgslTensor; K], S, WgslTensor) -> [WgslTensor; N];
 
@@ -68,8 +68,8 @@ pub(super) fn node<C: CheckpointStrategy, S: State, const N: usize, const K: usi
     }
 }
 
-/// As [`node`], for an op that `compute` computes from inputs that it may overwrite: the gradients do
-/// not need them.
+/// As [`node`], for an op that `compute` computes from inputs that it may overwrite: the gradients
+/// do not need them.
 pub(super) fn node_in_place<C: CheckpointStrategy, S: State, const N: usize>(
     inputs: [F; N],
     compute: impl FnOnce([WgslTensor; N]) -> WgslTensor,

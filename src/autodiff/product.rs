@@ -1,6 +1,6 @@
 //! Products. The gradient for an element is the product of the other elements: the whole product
-//! divided by the element, or computed separately if the element is zero. It is computed in f32, and is
-//! wrong where the whole product overflows or underflows.
+//! divided by the element, or computed separately if the element is zero. It is computed in f32,
+//! and is wrong where the whole product overflows or underflows.
 
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::TensorMetadata;
@@ -54,9 +54,9 @@ pub(super) fn float_cumprod<C: CheckpointStrategy>(tensor: F, dim: Axis) -> F {
 
 /// Returns the gradient of the cumulative products of `x`.
 ///
-/// Before the first zero of a line it is the sum of grad * product from the element on, divided by the
-/// element. At the first zero it is that sum for the products without this zero. After it, every
-/// product contains the zero and the gradient is zero.
+/// Before the first zero of a line it is the sum of grad * product from the element on, divided by
+/// the element. At the first zero it is that sum for the products without this zero. After it,
+/// every product contains the zero and the gradient is zero.
 fn cumprod_gradient(x: WgslTensor, grad: WgslTensor, dim: usize) -> WgslTensor {
     let is_zero = equals(x.clone(), 0.0);
     let zeros = Wgsl::float_cumsum(as_float(is_zero.clone(), &x), dim);

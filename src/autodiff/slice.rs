@@ -1,5 +1,5 @@
-//! Assignments to slices. Burn's gradient copies all of the gradient for each assignment, so that a loop
-//! that fills a tensor, as in Burn's LSTM, takes time quadratic in its steps.
+//! Assignments to slices. Burn's gradient copies all of the gradient for each assignment, so that a
+//! loop that fills a tensor, as in Burn's LSTM, takes time quadratic in its steps.
 
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::TensorMetadata;

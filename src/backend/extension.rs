@@ -37,8 +37,8 @@ macro_rules! extension_contract {
             /// `[width]` from the gradient of its result `[.., width]`.
             rms_norm_backward(x: F, gamma: F, output_grad: F, epsilon: Real) -> FF =
                 norm::rms_norm_backward(x, gamma, output_grad, epsilon as f32), else cpu;
-            /// Computes the gradients of `layer_norm` with respect to `tensor` `[.., width]`, `gamma`
-            /// and `beta` `[width]` from the gradient of its result `[.., width]`.
+            /// Computes the gradients of `layer_norm` with respect to `tensor` `[.., width]`,
+            /// `gamma` and `beta` `[width]` from the gradient of its result `[.., width]`.
             layer_norm_backward(tensor: F, gamma: F, output_grad: F, epsilon: Real) -> F3 =
                 norm::layer_norm_backward(tensor, gamma, output_grad, epsilon as f32), else cpu;
             /// Computes the gradient of `softmax` from its result and the gradient of the result.
@@ -58,11 +58,11 @@ macro_rules! extension_contract {
                 attention::attention_with_log_sums(query, key, value, mask, attn_bias, options)
             }, else cpu;
             /// Computes the gradients of `attention` with respect to `query`, `key` and `value`, in
-            /// f32, from its arguments, the results of `attention_with_log_sums`, and the gradient of
-            /// the first. There is no gradient of the bias.
+            /// f32, from its arguments, the results of `attention_with_log_sums`, and the gradient
+            /// of the first. There is no gradient of the bias.
             ///
-            /// The memory that it needs on a GPU grows linearly with the numbers of queries and keys,
-            /// except for a bias with the shape of the mask if there is a mask.
+            /// The memory that it needs on a GPU grows linearly with the numbers of queries and
+            /// keys, except for a bias with the shape of the mask if there is a mask.
             attention_backward(
                 query: F, key: F, value: F, mask: OptB, attn_bias: OptF, output: F, log_sums: F,
                 output_grad: F, options: Attention,

@@ -252,10 +252,10 @@ pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
     Ok(device.canonical())
 }
 
-/// Computes the elementwise results that are pending and still held: records their kernels, without
-/// waiting. Otherwise they are computed when they are read or needed by another op, and results that
-/// are dropped before are not computed at all, which measurements must prevent. Does nothing for the
-/// CPU.
+/// Computes the results that are pending and still held: records their kernels, without waiting.
+/// Otherwise they are computed when they are read or needed by another op, and elementwise results
+/// that are dropped before are not computed at all, which measurements must prevent. Does nothing
+/// for the CPU.
 ///
 /// # Errors
 ///

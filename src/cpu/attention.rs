@@ -22,8 +22,8 @@ impl Operands {
         self.options.scale.unwrap_or_else(|| 1.0 / (width as f64).sqrt())
     }
 
-    /// Returns the scores `[batch, heads, queries, keys]`, and the hyperbolic tangents of the softcap
-    /// if there is one.
+    /// Returns the scores `[batch, heads, queries, keys]`, and the hyperbolic tangents of the
+    /// softcap if there is one.
     fn scores(&self) -> (FlexTensor, Option<FlexTensor>) {
         let products = Flex::float_matmul(self.query.clone(), transposed(self.key.clone()));
         let mut scores = Flex::float_mul_scalar(products, self.scale().into());
@@ -140,8 +140,8 @@ fn transposed(tensor: FlexTensor) -> FlexTensor {
     Flex::float_swap_dims(tensor, 2, 3)
 }
 
-/// Returns a mask `[1, 1, queries, keys]` of the keys after each query, of which the last attends to
-/// all keys.
+/// Returns a mask `[1, 1, queries, keys]` of the keys after each query, of which the last attends
+/// to all keys.
 fn later_keys(queries: usize, keys: usize) -> FlexTensor {
     let rows = Flex::int_arange(0..queries as i64, &FlexDevice, IntDType::I64);
     let rows = Flex::int_add_scalar(rows, (keys as i64 - queries as i64).into());

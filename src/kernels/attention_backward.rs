@@ -94,8 +94,8 @@ pub struct Forward {
     pub log_sums: Tensor,
 }
 
-/// Computes the gradients of attention with respect to query, key and value from the gradient of its
-/// result. The memory that it needs grows linearly with the numbers of queries and keys.
+/// Computes the gradients of attention with respect to query, key and value from the gradient of
+/// its result. The memory that it needs grows linearly with the numbers of queries and keys.
 ///
 /// # Errors
 ///

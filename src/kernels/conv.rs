@@ -126,6 +126,7 @@ impl Pass {
             work: plan.work(),
         }
         .defer(&PendingResult {
+            vec4: vec4 && self != Self::Forward,
             large_kernel: true,
             ..PendingResult::scalars(runtime, &out_shape, DType::F32)
         })?;

@@ -217,14 +217,18 @@ pub(crate) fn is_pending_zero(tensor: &Tensor) -> bool {
 ///
 /// # Errors
 ///
-/// Returns an error if an input cannot be computed, the result is too large, or the device was lost.
+/// Returns an error if an input cannot be computed, the result is too large, or the device was
+/// lost.
 pub(super) fn defer_launch(
     launch: &AnyLaunch<'_>,
     result: &PendingResult<'_>,
 ) -> Result<Option<Tensor>> {
     let runtime = launch.runtime;
     let len = result.shape.iter().product();
-    if !is_enabled() || len == 0 || !policy::has_epilogue(runtime, result.large_kernel) {
+    // Elements of 64 bits are two words.
+    let has_words = result.dtype.size() == 4;
+    let has_epilogue = has_words && policy::has_epilogue(runtime, result.large_kernel);
+    if !is_enabled() || len == 0 || !has_epilogue {
         return Ok(None);
     }
     let mut deferred = DeferredLaunch {
@@ -238,6 +242,8 @@ pub(super) fn defer_launch(
         work: launch.work,
         bytes: (len as u64 * result.dtype.size()).next_multiple_of(4),
         vec4: result.vec4,
+        op: current_op(),
+        kept: 0,
         recorded: AtomicBool::new(true),
     };
     match prologue::fuse(launch, result.prologues)? {
@@ -257,7 +263,8 @@ pub(super) fn defer_launch(
         }
     }
     let kept: u64 = deferred.inputs.iter().map(|input| input.bytes()).sum();
-    if kept > 2 * max_kept_bytes(len) {
+    if kept > 2 * max_kept_bytes(len) || !deferred.keep(kept.saturating_sub(2 * 3 * 4 * len as u64))
+    {
         return Ok(None);
     }
     deferred.recorded = AtomicBool::new(false);
@@ -358,14 +365,14 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
     }
 }
 
-/// Returns how many bytes pending results of `len` elements may keep in memory: three tensors of that
-/// size, and 1 MiB.
+/// Returns how many bytes pending elementwise results of `len` elements may keep in memory: three
+/// tensors of that size, and 1 MiB. A pending launch may keep twice as much.
 fn max_kept_bytes(len: usize) -> u64 {
     3 * 4 * len as u64 + (1 << 20)
 }
 
-/// Returns the hash of an op, its scalars and its arguments, but for the tensors in memory, and of the
-/// thread: what another thread is about to use must not be computed early.
+/// Returns the hash of an op, its scalars and its arguments, but for the tensors in memory, and of
+/// the thread: what another thread is about to use must not be computed early.
 fn signature(map: &Map, args: &[Arg]) -> u64 {
     thread_local! {
         static THREAD: u64 = {
@@ -386,9 +393,9 @@ fn signature(map: &Map, args: &[Arg]) -> u64 {
     hasher.finish()
 }
 
-/// Computes a result: launches the kernel of all pending expressions that lead to it. Where they are
-/// too many for one kernel, some are computed first. Small results of the same program, such as the
-/// parameters of an optimizer, are computed together.
+/// Computes a result: launches the kernel of all pending expressions that lead to it. Where they
+/// are too many for one kernel, some are computed first. Small results of the same program, such as
+/// the parameters of an optimizer, are computed together.
 fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
     // Events name the op that is computed, not the one that needs it.
     let needed_by = current_op();
@@ -403,24 +410,26 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
     loop {
         let locked = runtime.lock_deferred();
         let Some(graph) = Graph::of(root) else { return Ok(()) };
-        let mut launches = graph.nodes.iter().filter(|node| node.lazy.is_launch());
-        if let Some(launch) = launches.next().map(|node| node.lazy.clone()) {
-            let one_launch = launches.next().is_none();
-            let fits = match one_launch {
-                true => compute_launch(runtime, &launch, graph, locked)?,
-                false => {
-                    drop((graph, locked));
-                    false
-                }
-            };
-            if !fits {
-                compute(&launch)?;
-                // A batch computes the rest of this and of similar graphs.
-                for launch in launches_like(root) {
+        let mut launches = (0..graph.nodes.len()).filter(|&i| graph.nodes[i].lazy.is_launch());
+        match (launches.next(), launches.next()) {
+            (None, _) => {}
+            (Some(launch), None) => {
+                if let Some(launch) = compute_launch(runtime, launch, graph, locked)? {
                     compute(&launch)?;
+                    // A batch computes the rest of this and of similar graphs.
+                    for launch in launches_like(root) {
+                        compute(&launch)?;
+                    }
                 }
+                continue;
             }
-            continue;
+            // The last one computes the rest.
+            (Some(launch), Some(_)) => {
+                let launch = graph.nodes[launch].lazy.clone();
+                drop((graph, locked));
+                compute(&launch)?;
+                continue;
+            }
         }
         let len = graph.root().expression().len;
         let overwrite = match policy::pays_for_special_case(runtime, len) {
@@ -507,8 +516,8 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
 /// Returns the pending launches that lead to results with the signature of `root`.
 fn launches_like(root: &Arc<Lazy>) -> Vec<Arc<Lazy>> {
     let runtime = root.runtime();
-    let candidates = runtime.deferred_like(root.extent().signature);
     let _locked = runtime.lock_deferred();
+    let candidates = runtime.deferred_like(root.extent().signature);
     let lazy = |work: Arc<dyn Deferred>| work.into_any().downcast::<Lazy>().ok();
     let graphs = candidates.into_iter().filter_map(lazy).filter_map(|lazy| Graph::of(&lazy));
     let launches = graphs.flat_map(|graph| {
@@ -518,15 +527,18 @@ fn launches_like(root: &Arc<Lazy>) -> Vec<Arc<Lazy>> {
     launches.collect()
 }
 
-/// Computes a graph with one launch, of which the rest is the epilogue. Returns `false` if the launch
-/// must be computed first.
+/// Computes a graph with one launch, the node with index `launch`, of which the rest is the
+/// epilogue. Returns the launch if it must be computed first.
 fn compute_launch(
     runtime: &Runtime,
-    lazy: &Arc<Lazy>,
+    launch: usize,
     graph: Graph,
     locked: MutexGuard<'_, ()>,
-) -> Result<bool, RuntimeError> {
-    let Some(launch) = lazy.launch() else { return Ok(true) };
+) -> Result<Option<Arc<Lazy>>, RuntimeError> {
+    // Another reference to the result would count as somebody's who needs it.
+    let lazy = &graph.nodes[launch].lazy;
+    let (index, len) = (launch, lazy.expression().len);
+    let Some(launch) = lazy.launch() else { return Ok(None) };
     let (program, words) = Program::new(&graph, graph.outputs(), Overwrite::Nothing);
     let inputs: SmallVec<[Arc<Allocation>; 8]> =
         graph.leaves.iter().map(|leaf| leaf.memory.clone()).collect();
@@ -537,7 +549,7 @@ fn compute_launch(
         inputs: &inputs,
         outputs: program.outputs.len(),
         words: &words,
-        work: (graph.nodes.len() * lazy.expression().len) as u64,
+        work: (graph.nodes.len() * len) as u64,
         writes_halves: program
             .outputs
             .iter()
@@ -545,13 +557,17 @@ fn compute_launch(
     });
     let epilogue = epilogue.as_ref();
     let is_long = graph.nodes.len() > MAX_EPILOGUE_OPS + 1;
-    if is_long || epilogue.is_some_and(|epilogue| !launch.fits(epilogue)) {
-        return Ok(false);
+    // The functions of integers have one type in a kernel.
+    let has_i32 = graph.root().lazy.extent().integer.is_none_or(|integer| integer.wgsl() == "i32");
+    if is_long || epilogue.is_some_and(|epilogue| !has_i32 || !launch.fits(epilogue)) {
+        let lazy = graph.nodes[index].lazy.clone();
+        drop((graph, locked));
+        return Ok(Some(lazy));
     }
     if !launch.is_prepared(epilogue) {
         drop(locked);
         launch.prepare(epilogue)?;
-        return Ok(true);
+        return Ok(None);
     }
     let results = program.outputs.iter().map(|output| &graph.nodes[usize::from(output.step)].lazy);
     let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
@@ -560,12 +576,14 @@ fn compute_launch(
     }
     let recorded = launch.record(&outputs, epilogue)?;
     results.zip(&outputs).for_each(|(result, memory)| result.resolve(memory.clone()));
+    // First the graph: without memory of its own, the launch would look pending to another thread.
+    drop(graph);
     drop(locked);
     let finished = runtime.finish_dispatch(recorded);
     if finished.is_err() {
         outputs.iter().for_each(|memory| runtime.lose(memory));
     }
-    finished.map(|()| true)
+    finished.map(|()| None)
 }
 
 /// The launch of a kernel.
@@ -602,8 +620,8 @@ impl FusedLaunch<'_> {
     }
 
     /// Launches the kernel for several graphs at once. `pages` are the buffers of all operands. A
-    /// table tells each workgroup which elements it computes: for each graph the first workgroup, the
-    /// number of elements, and the page and the start of each operand.
+    /// table tells each workgroup which elements it computes: for each graph the first workgroup,
+    /// the number of elements, and the page and the start of each operand.
     fn run_batch(
         &self,
         batch: &[&Computation],
@@ -674,8 +692,8 @@ impl FusedLaunch<'_> {
     }
 }
 
-/// Returns samples of the kernel: programs decide which there are. Every elementwise expression is in
-/// one, and every access to memory in every class of types.
+/// Returns samples of the kernel: programs decide which there are. Every elementwise expression is
+/// in one, and every access to memory in every class of types.
 pub fn variants() -> Vec<Variant> {
     let single = elementwise::maps().into_iter().map(|(map, types)| {
         let leaves = types.iter().map(|&dtype| (dtype, Access::Packed));

@@ -9,6 +9,7 @@ use super::common::cases::{Arg, Case, below, bools, case, ints, normal, permuted
 use super::common::launch::{Launch, Reads, variants_of, workgroups_for};
 use super::common::walk::Walk;
 use super::composed::views;
+use super::fusion::prologue;
 use crate::params;
 use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
@@ -119,7 +120,9 @@ pub fn embedding(weights: Tensor, indices: Tensor) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    variants_of(DType::COMPUTE_TYPES.map(|dtype| GatherKernel { dtype }))
+    let mut variants = variants_of(DType::COMPUTE_TYPES.map(|dtype| GatherKernel { dtype }));
+    variants.extend(prologue::samples([GatherKernel { dtype: DType::F32 }], 1));
+    variants
 }
 
 /// The cases that the family must pass.

@@ -110,9 +110,9 @@ pub(super) fn first_axes(sizes: &[usize]) -> SmallVec<[IndexedAxis; MAX_RANK]> {
     sizes.iter().enumerate().map(|(axis, &size)| IndexedAxis { axis, size }).collect()
 }
 
-/// Computes the location of each row of `indices` `[.., axes]`, as i32 `[rows]`: the row-major index
-/// over the axes, or -1 if an index is outside its axis, which is reported. The rows are divided
-/// into lines of `line_len`; the locations of a line follow those of the line before.
+/// Computes the location of each row of `indices` `[.., axes]`, as i32 `[rows]`: the row-major
+/// index over the axes, or -1 if an index is outside its axis, which is reported. The rows are
+/// divided into lines of `line_len`; the locations of a line follow those of the line before.
 ///
 /// # Errors
 ///

@@ -5,7 +5,7 @@ use super::common::launch::{Launch, PendingResult, Reads, variants_of};
 use super::common::policy;
 use super::common::team::Team;
 use super::common::walk::Walk;
-use super::fusion::epilogue;
+use super::fusion::{epilogue, prologue};
 use super::reduce::{self, Reduction};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
@@ -135,8 +135,12 @@ pub fn variants() -> Vec<Variant> {
     let along = policy::all_teams_along(0).map(|team| MatvecKernel { across: false, team });
     let across = policy::all_teams_across(true).map(|team| MatvecKernel { across: true, team });
     let kernels: Vec<_> = along.chain(across).collect();
-    let with_epilogue = epilogue::samples(kernels.iter().copied());
-    [variants_of(kernels), with_epilogue].concat()
+    let mut variants = variants_of(kernels.iter().copied());
+    variants.extend(epilogue::samples(kernels.iter().copied()));
+    for input in [0, 1] {
+        variants.extend(prologue::samples(kernels.iter().copied(), input));
+    }
+    variants
 }
 
 /// The cases that the family must pass.

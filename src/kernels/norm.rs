@@ -41,8 +41,8 @@ params! {
 /// Rows of at least this many elements are reduced by a team, shorter ones by one invocation.
 const MIN_TEAM_LEN: usize = 32;
 
-/// The maximum number of rows of a workgroup that computes gradients: those whose statistics fit into
-/// workgroup memory, and at least one for each team.
+/// The maximum number of rows of a workgroup that computes gradients: those whose statistics fit
+/// into workgroup memory, and at least one for each team.
 const MAX_ROWS: usize = 64;
 
 /// The kernel of both norms.
@@ -199,7 +199,8 @@ fn normalise(
     })
 }
 
-/// Computes the gradients of a norm with respect to `x`, `gamma` and `beta`; `center`: of layer norm.
+/// Computes the gradients of a norm with respect to `x`, `gamma` and `beta`; `center`: of layer
+/// norm.
 fn backward(
     x: Tensor,
     gamma: Tensor,
@@ -265,6 +266,7 @@ pub fn variants() -> Vec<Variant> {
     variants.extend(variants_of(backward.iter().copied()));
     variants.extend(epilogue::samples(kernels.iter().copied()));
     variants.extend(prologue::samples(kernels, 0));
+    variants.extend(prologue::samples(backward.iter().copied(), 0));
     variants.extend(prologue::samples(backward, 2));
     variants
 }

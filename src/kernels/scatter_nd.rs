@@ -1,8 +1,8 @@
 //! Combines updates into a tensor at multi-dimensional indices.
 //!
-//! A stable sort orders the updates by location. Those of a location are then combined in levels, in
-//! a fixed order. Results repeat bit for bit, without atomics, and no invocation combines more than
-//! 64 updates.
+//! A stable sort orders the updates by location. Those of a location are then combined in levels,
+//! in a fixed order. Results repeat bit for bit, without atomics, and no invocation combines more
+//! than 64 updates.
 
 use super::common::cases::{Arg, Case, below, case, ints, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};

@@ -162,6 +162,8 @@ pub fn variants() -> Vec<Variant> {
     let sampled: Vec<_> = kernels.iter().filter(|kernel| kernel.log).copied().collect();
     let mut variants = variants_of(kernels);
     variants.extend(epilogue::samples(sampled.iter().filter(|kernel| !kernel.backward).copied()));
+    let backward = sampled.iter().filter(|kernel| kernel.backward).copied();
+    variants.extend(prologue::samples(backward, 1));
     variants.extend(prologue::samples(sampled, 0));
     variants
 }

@@ -205,8 +205,8 @@ fn create_shader_module(
         return gpu.device.create_shader_module(descriptor);
     }
     let checks = wgpu::ShaderRuntimeChecks::unchecked();
-    // SAFETY: `Source::trusted` requires that the kernels keep every index within their operands, and
-    // end all their loops.
+    // SAFETY: `Source::trusted` requires that the kernels keep every index within their operands,
+    // and end all their loops.
     unsafe { gpu.device.create_shader_module_trusted(descriptor, checks) }
 }
 

@@ -44,18 +44,42 @@ impl DeferredWork {
     /// Adds work.
     pub fn push(&self, signature: u64, work: Weak<dyn Deferred>) {
         let mut list = self.list.lock();
-        if list.work.len() >= list.full {
-            list.work.retain(|(_, work)| is_pending(work));
-            list.full = (2 * list.work.len()).max(256);
-        }
         list.work.push((signature, work));
+        if list.work.len() <= list.full {
+            return;
+        }
+        drop(list);
+        // Whoever has the lock counts references, of which this takes some.
+        if let Some(_recording) = self.recording.try_lock() {
+            self.remove_recorded();
+        }
     }
 
-    /// Returns the pending work with a signature, in the order in which it was added.
+    /// Removes recorded and dropped work from the list.
+    fn remove_recorded(&self) {
+        // Dropped without the lock of the list, because work may be dropped with its last reference
+        // here.
+        let mut owned = Vec::new();
+        let mut list = self.list.lock();
+        list.work.retain(|(_, work)| {
+            let work = work.upgrade();
+            let pending = work.as_ref().is_some_and(|work| !work.is_recorded());
+            owned.extend(work);
+            pending
+        });
+        list.full = (2 * list.work.len()).max(256);
+        drop(list);
+    }
+
+    /// Returns the pending work with a signature, in the order in which it was added. The lock of
+    /// [`lock`](Self::lock) must be held.
     pub fn like(&self, signature: u64) -> Vec<Arc<dyn Deferred>> {
         let list = self.list.lock();
         let equal = list.work.iter().filter(|(other, _)| *other == signature);
-        equal.filter_map(|(_, work)| work.upgrade()).filter(|work| !work.is_recorded()).collect()
+        let mut work: Vec<_> = equal.filter_map(|(_, work)| work.upgrade()).collect();
+        drop(list);
+        work.retain(|work| !work.is_recorded());
+        work
     }
 
     /// Returns all work, in the order in which it was added.
@@ -67,8 +91,4 @@ impl DeferredWork {
     pub fn lock(&self) -> MutexGuard<'_, ()> {
         self.recording.lock()
     }
-}
-
-fn is_pending(work: &Weak<dyn Deferred>) -> bool {
-    work.upgrade().is_some_and(|work| !work.is_recorded())
 }

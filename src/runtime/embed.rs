@@ -20,8 +20,9 @@ macro_rules! wgsl {
 
 pub(crate) use wgsl;
 
-/// Returns the first `N` bytes of a shader without comments and with an indentation of one space, and
-/// the number of its bytes. Directives and line breaks remain, so that lines keep their numbers.
+/// Returns the first `N` bytes of a shader without comments and with an indentation of one space,
+/// and the number of its bytes. Directives and line breaks remain, so that lines keep their
+/// numbers.
 pub(crate) const fn shortened<const N: usize>(text: &str) -> ([u8; N], usize) {
     let text = text.as_bytes();
     let mut out = [0; N];

@@ -49,6 +49,8 @@ struct Health {
 enum DeviceFailure {
     OutOfMemory,
     Other(String),
+    /// Returned by an op that could not return it to a caller.
+    Returned(RuntimeError),
 }
 
 impl Health {
@@ -154,7 +156,14 @@ impl Gpu {
             Some(DeviceFailure::Other(message)) => {
                 Err(RuntimeError::Failed { device: self.name(), message })
             }
+            Some(DeviceFailure::Returned(error)) => Err(error),
         }
+    }
+
+    /// Lets the next [`check`](Self::check) return an error, unless it has another one.
+    pub fn report_later(&self, error: RuntimeError) {
+        self.health.unreported.lock().get_or_insert(DeviceFailure::Returned(error));
+        self.health.impaired.store(true, Ordering::SeqCst);
     }
 
     /// Returns an error if the results of a submission with one of these serial numbers are lost.

@@ -89,7 +89,7 @@ pub struct Dispatch<'a> {
     pub inputs: &'a [&'a Allocation],
     /// Memory that is written, or read and written. Its bindings follow those of the inputs.
     pub outputs: &'a [&'a Allocation],
-    /// The kernel's `Params` struct as bytes, at most 448.
+    /// The kernel's `Params` struct as bytes, less than 1024.
     pub params: &'a [u8],
     /// Number of workgroups. They are folded into a 3D grid. In the shader, `group_index` computes
     /// the linear index.
@@ -99,8 +99,8 @@ pub struct Dispatch<'a> {
     /// The axes that the kernel's indices address, if it reports indices outside them: the shader
     /// includes `lib/report`.
     pub indexed_axes: Option<&'a [IndexedAxis]>,
-    /// Memory that is read besides the inputs, in the buffers of the operands: the kernel finds it by
-    /// its [`Location`].
+    /// Memory that is read besides the inputs, in the buffers of the operands: the kernel finds it
+    /// by its [`Location`].
     pub also_read: &'a [&'a Allocation],
     /// If not empty, the memory that is written: the outputs only name the buffers in which it is.
     pub also_written: &'a [&'a Allocation],
@@ -342,8 +342,8 @@ impl Runtime {
         self.finish_dispatch(recorded)
     }
 
-    /// The first half of [`dispatch`](Self::dispatch): records a kernel launch. If it fails, nothing
-    /// is recorded.
+    /// The first half of [`dispatch`](Self::dispatch): records a kernel launch. If it fails,
+    /// nothing is recorded.
     ///
     /// # Errors
     ///
@@ -408,6 +408,15 @@ impl Runtime {
             return self.wait_for_recorded();
         }
         Ok(())
+    }
+
+    /// Lets a later op return an error of work that has no caller.
+    pub fn report_later(&self, error: RuntimeError) {
+        match error {
+            // The op that lost them has reported why.
+            RuntimeError::LostResults { .. } => {}
+            error => self.gpu.report_later(error),
+        }
     }
 
     /// Marks memory as lost: it was written by commands that failed.
@@ -606,24 +615,27 @@ impl Runtime {
         self.state.lock().plans.contains_key(key)
     }
 
-    /// Returns whether `len` bytes of parameters are not too many for a kernel of `operands` operands.
+    /// Returns whether `len` bytes of parameters are not too many for a kernel of `operands`
+    /// operands.
     pub fn fits_params(&self, len: usize, operands: usize) -> bool {
         compiler::padded_params_len(len, operands) <= recorder::PARAMS_SIZE
     }
 
-    /// Adds work that is recorded when its result is needed, at the latest by [`flush`](Self::flush)
-    /// and [`sync`](Self::sync). Work that is dropped before is not recorded. Work with the same
-    /// signature is likely to differ only in its operands.
+    /// Adds work that is recorded when its result is needed, at the latest by
+    /// [`flush`](Self::flush) and [`sync`](Self::sync). Work that is dropped before is forgotten.
+    /// Work with the same signature is likely to differ only in its operands.
     pub fn defer(&self, signature: u64, work: Weak<dyn Deferred>) {
         self.deferred.push(signature, work);
     }
 
-    /// Returns whether the kernels of this crate can reach all memory in the buffers of their operands.
+    /// Returns whether the kernels of this crate can reach all memory in the buffers of their
+    /// operands.
     pub fn binds_whole_buffers(&self) -> bool {
         !self.compiler.checked
     }
 
-    /// Returns the pending work with a signature.
+    /// Returns the pending work with a signature. The lock of
+    /// [`lock_deferred`](Self::lock_deferred) must be held.
     pub fn deferred_like(&self, signature: u64) -> Vec<Arc<dyn Deferred>> {
         self.deferred.like(signature)
     }
@@ -647,7 +659,8 @@ impl Runtime {
         result
     }
 
-    /// Records the deferred work, and submits all that is recorded without waiting for it to finish.
+    /// Records the deferred work, and submits all that is recorded without waiting for it to
+    /// finish.
     ///
     /// # Errors
     ///
@@ -663,9 +676,9 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// Returns an error if deferred work cannot be recorded, the device was lost or reported an error,
-    /// or an index was outside its axis. In a browser, which cannot block, always returns an error; the
-    /// recorded commands are still submitted.
+    /// Returns an error if deferred work cannot be recorded, the device was lost or reported an
+    /// error, or an index was outside its axis. In a browser, which cannot block, always returns an
+    /// error; the recorded commands are still submitted.
     pub fn sync(&self) -> Result<(), RuntimeError> {
         if !CAN_BLOCK {
             self.flush()?;

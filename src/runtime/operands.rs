@@ -15,8 +15,9 @@
 //! out[p.launch.first_out + (i)] = x[p.launch.first_x + (i)];
 //! ```
 //!
-//! An input with a [`Prologue`] is no buffer: its elements are computed, and `x[i]` becomes `x_at(i)`. With
-//! an [`Epilogue`], `out[i] = v;` becomes `out_set(i, v);`, which goes on computing with the element.
+//! An input with a [`Prologue`] is no buffer: its elements are computed, and `x[i]` becomes
+//! `x_at(i)`. With an [`Epilogue`], `out[i] = v;` becomes `out_set(i, v);`, which goes on computing
+//! with the element.
 
 use super::shader::{ElementCode, Epilogue, Prologue, tokens};
 
@@ -77,14 +78,14 @@ fn alias_target<'a>(alias: &str, text: &'a str) -> Option<&'a str> {
     Some(target.trim().trim_end_matches(';').trim())
 }
 
-/// Replaces inputs by the code that computes their elements, `x[i]` by `x_at(i)`, and the output by the
-/// code that goes on computing with its elements, `out[i] = v;` by `out_set(i, v);`. What prologues write
-/// is bound after all other operands.
+/// Replaces inputs by the code that computes their elements, `x[i]` by `x_at(i)`, and the output by
+/// the code that goes on computing with its elements, `out[i] = v;` by `out_set(i, v);`. What
+/// prologues write is bound after all other operands.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such operand, its elements do not have 32 bits, or the kernel does not
-/// only store its output.
+/// Returns an error if there is no such operand, its elements do not have 32 bits, or the kernel
+/// does not only store its output.
 pub(super) fn fuse(
     text: &str,
     prologues: &[Prologue],
@@ -203,8 +204,8 @@ pub(super) fn add_bases(text: &str, operands: &[Operand]) -> String {
     out
 }
 
-/// Replaces what precedes and what follows the indices of operands: the operand's name and the opening
-/// bracket, and the closing bracket.
+/// Replaces what precedes and what follows the indices of operands: the operand's name and the
+/// opening bracket, and the closing bracket.
 fn with_indices(
     text: &str,
     names: &[&str],

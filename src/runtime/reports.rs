@@ -19,8 +19,8 @@ const REPORTS_VARIABLE: &str = "BURN_WGSL_INDEX_REPORTS";
 /// The size of a slot in bytes: the largest alignment of bindings that an adapter requires. It has
 /// a word for each axis.
 const SLOT_SIZE: u64 = 256;
-/// The number of slots. Slot 0 is never read. It takes the reports of ops beyond this number between
-/// two readbacks, and all of them if reports are switched off.
+/// The number of slots. Slot 0 is never read. It takes the reports of ops beyond this number
+/// between two readbacks, and all of them if reports are switched off.
 const SLOTS: u64 = 1024;
 
 /// An axis that the indices of a kernel address.

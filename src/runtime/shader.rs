@@ -15,8 +15,8 @@
 //! - Any other identifier that the variant defines as an expression is replaced by that expression.
 //! - `@binding(auto)` is numbered consecutively, after lines were dropped.
 //!
-//! The expander also adds the `enable` directives that a shader needs, and the place of each operand
-//! in its buffer (`operands.rs`).
+//! The expander also adds the `enable` directives that a shader needs, and the place of each
+//! operand in its buffer (`operands.rs`).
 
 use std::any::TypeId;
 use std::fmt;
@@ -99,8 +99,8 @@ pub enum Def {
     Label(Arc<str>),
 }
 
-/// Code with which a kernel computes the elements of an input where it would read them. The elements
-/// must have 32 bits.
+/// Code with which a kernel computes the elements of an input where it would read them. The
+/// elements must have 32 bits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Prologue {
     /// The index of the input, in binding order.
@@ -115,8 +115,8 @@ pub struct Prologue {
     pub label: String,
 }
 
-/// Code with which a kernel goes on computing with the elements of its only output, instead of storing
-/// them. The elements must have 32 bits, and the kernel stores each once.
+/// Code with which a kernel goes on computing with the elements of its only output, instead of
+/// storing them. The elements must have 32 bits, and the kernel stores each once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Epilogue {
     /// For outputs that are bound as single elements.
@@ -494,9 +494,9 @@ impl<'a> Expander<'a> {
                 }
                 "use" if kept => {
                     let fragment = fragment_text(argument, &location(number))?;
-                    if !self.used.contains(&fragment) {
-                        self.used.push(fragment);
-                    }
+                    // The last use counts: a fragment follows those that call its functions.
+                    self.used.retain(|other| *other != fragment);
+                    self.used.push(fragment);
                 }
                 "include" | "use" => {}
                 other => return Err(format!("{}: unknown directive #{other}", location(number))),

@@ -232,7 +232,8 @@ impl Runtime {
             self.wait_for_room(overdue)?;
             return Ok(allocation);
         }
-        // Commands recorded before this upload may use the same memory, so they are submitted first.
+        // Commands recorded before this upload may use the same memory, so they are submitted
+        // first.
         self.submit(&mut state);
         drop(state);
         let mut offset = 0;

@@ -58,8 +58,8 @@ impl Layout {
         if self.is_empty() { 0 } else { self.shape.iter().product() }
     }
 
-    /// Returns the first position after all elements; `None` if an element is at a negative position
-    /// or positions overflow.
+    /// Returns the first position after all elements; `None` if an element is at a negative
+    /// position or positions overflow.
     pub(crate) fn end(&self) -> Option<u64> {
         if self.is_empty() {
             return Some(0);
@@ -247,8 +247,8 @@ impl Layout {
     }
 }
 
-/// Returns the number of elements of a shape, or `None` if it overflows. A shape with a size of zero
-/// has no elements, however large its other sizes are.
+/// Returns the number of elements of a shape, or `None` if it overflows. A shape with a size of
+/// zero has no elements, however large its other sizes are.
 pub fn checked_len(shape: &[usize]) -> Option<usize> {
     if shape.contains(&0) {
         return Some(0);

@@ -1,8 +1,8 @@
 //! Elementwise results that are computed when their memory is first needed.
 //!
-//! An elementwise op returns a tensor whose memory is a [`Lazy`]: the op and its arguments, which may
-//! be lazy themselves. When the memory is needed, one kernel computes it with all pending results that
-//! lead to it (`kernels::fused`).
+//! An elementwise op returns a tensor whose memory is a [`Lazy`]: the op and its arguments, which
+//! may be lazy themselves. When the memory is needed, one kernel computes it with all pending
+//! results that lead to it (`kernels::fused`).
 
 use std::any::Any;
 use std::fmt;
@@ -70,7 +70,8 @@ pub(crate) trait PendingLaunch: Send + Sync {
     /// Returns an error if it does not compile.
     fn prepare(&self, epilogue: Option<&Epilogue<'_>>) -> Result<(), RuntimeError>;
 
-    /// Records the launch: it writes the result to the first of `outputs`, or those of the epilogue.
+    /// Records the launch: it writes the result to the first of `outputs`, or those of the
+    /// epilogue.
     ///
     /// # Errors
     ///
@@ -237,8 +238,8 @@ impl Lazy {
         self.launch.is_some()
     }
 
-    /// Returns the launch that computes the memory, if it is not elementwise; `None` after the memory
-    /// was computed.
+    /// Returns the launch that computes the memory, if it is not elementwise; `None` after the
+    /// memory was computed.
     pub fn launch(&self) -> Option<Arc<dyn PendingLaunch>> {
         self.launch.as_ref()?.lock().clone()
     }

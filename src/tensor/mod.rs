@@ -213,8 +213,8 @@ impl Tensor {
         Ok(Arg { storage, dtype, layout, padding: None })
     }
 
-    /// Returns the packed tensor, which is computed first if it is pending, as an argument that is a
-    /// part of each line of the result.
+    /// Returns the packed tensor, which is computed first if it is pending, as an argument that is
+    /// a part of each line of the result.
     ///
     /// # Errors
     ///

@@ -50,7 +50,8 @@ fn broadcast(runtime: &Arc<Runtime>, shape: [usize; 2], dtype: DType, seed: u64)
 /// A tensor of this many elements has a buffer of its own.
 const OWN_BUFFER_LEN: usize = 1 << 18;
 
-/// Runs the computation and returns the first elements. An input for which `owned` holds has a single owner.
+/// Runs the computation and returns the first elements. An input for which `owned` holds has a
+/// single owner.
 fn run(map: &Map, inputs: &[Tensor], owned: impl Fn(usize) -> bool) -> Vec<Number> {
     let copy = |tensor: &Tensor| {
         let bytes = tensor

@@ -1,4 +1,5 @@
-//! Every reduction in every type, over lines of every size class: along, across, and of several axes.
+//! Every reduction in every type, over lines of every size class: along, across, and of several
+//! axes.
 
 use burn_wgsl::kernels::composed::views;
 use burn_wgsl::kernels::reduce::{self, Reduction};

@@ -167,8 +167,8 @@ impl Digits {
     }
 }
 
-/// Decodes the data set that `build.rs` packs: pixel columns of the images in the order of their labels,
-/// then the labels in the original order.
+/// Decodes the data set that `build.rs` packs: pixel columns of the images in the order of their
+/// labels, then the labels in the original order.
 fn built_in() -> crate::data::Dataset {
     const PIXELS: usize = SIDE * SIDE;
     let packed = include_bytes!(concat!(env!("OUT_DIR"), "/digits.bin"));

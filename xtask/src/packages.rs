@@ -1,5 +1,5 @@
-//! Unpacks Debian packages into a private folder, with all their dependencies. Nothing is installed,
-//! and root is not needed.
+//! Unpacks Debian packages into a private folder, with all their dependencies. Nothing is
+//! installed, and root is not needed.
 
 use std::env::{consts::ARCH, var_os};
 use std::ffi::OsStr;
@@ -26,8 +26,8 @@ struct Architecture {
 }
 
 impl Packages {
-    /// Returns the packages of the set `name`, which are downloaded at first use. On Debian they are
-    /// those of its development suite, which has the newest drivers and tools.
+    /// Returns the packages of the set `name`, which are downloaded at first use. On Debian they
+    /// are those of its development suite, which has the newest drivers and tools.
     ///
     /// # Errors
     ///

@@ -36,7 +36,8 @@ pub(crate) struct PendingResult<'a> {
     pub dtype: DType,
     /// Whether the kernel stores it in vec4s.
     pub vec4: bool,
-    /// Whether the kernel is large. On software adapters, each epilogue would take too long to compile.
+    /// Whether the kernel is large. On software adapters, each epilogue would take too long to
+    /// compile.
     pub large_kernel: bool,
     /// The inputs that the kernel may compute if they are pending, as for
     /// [`run_with_prologues`](Launch::run_with_prologues).
@@ -61,8 +62,8 @@ impl<K: Kernel> Launch<'_, K> {
         self.record(None)
     }
 
-    /// Records the launch of a kernel that reads inputs as [`Reads`] says. If such an input is pending,
-    /// the kernel computes it where it reads it.
+    /// Records the launch of a kernel that reads inputs as [`Reads`] says. If such an input is
+    /// pending, the kernel computes it where it reads it.
     ///
     /// # Errors
     ///
@@ -75,9 +76,9 @@ impl<K: Kernel> Launch<'_, K> {
     }
 
     /// Returns the pending result of a kernel with one packed output, which `self.outputs` does not
-    /// contain. The kernel must store each element once, as a word or in vec4s of words, and only store.
-    /// Elementwise ops on the result become part of the launch, if they follow before the result is
-    /// needed.
+    /// contain. The kernel must store each element as a word or in vec4s of words, and only store.
+    /// It may store the same value again. Elementwise ops on the result become part of the launch,
+    /// if they follow before the result is needed.
     ///
     /// # Errors
     ///
@@ -109,8 +110,8 @@ impl<K: Kernel> Launch<'_, K> {
         }
     }
 
-    /// Records the launch of a kernel that reports indices outside `axes`, and that computes pending
-    /// inputs as in [`run_with_prologues`](Self::run_with_prologues).
+    /// Records the launch of a kernel that reports indices outside `axes`, and that computes
+    /// pending inputs as in [`run_with_prologues`](Self::run_with_prologues).
     ///
     /// # Errors
     ///

@@ -202,8 +202,8 @@ const fn attention_tile_of(team_size: u32) -> AttentionTile {
     AttentionTile { workgroup_size: 64, rows: 16, team_size, cols: 1 }
 }
 
-/// Returns whether gradients of attention are computed by matrix products. The kernels take minutes to
-/// compile on some software adapters.
+/// Returns whether gradients of attention are computed by matrix products. The kernels take minutes
+/// to compile on some software adapters.
 pub(crate) fn composes_attention_gradients(runtime: &Runtime) -> bool {
     software_policy(runtime).is_some()
 }

@@ -138,9 +138,9 @@ impl SoftwarePolicy<'_> {
         (team, (width / 8).clamp(1, 2))
     }
 
-    /// Returns whether attention with this many scores per head is computed by matrix products. They
-    /// are several times faster than the kernels of attention, whose loads are one per lane, but they
-    /// are more launches.
+    /// Returns whether attention with this many scores per head is computed by matrix products.
+    /// They are several times faster than the kernels of attention, whose loads are one per lane,
+    /// but they are more launches.
     pub fn composes_attention(&self, scores: usize) -> bool {
         scores >= 1 << 14
     }

@@ -1,6 +1,6 @@
-//! Attention and its gradient from matrix products, for adapters on which these are much faster than
-//! the kernels of attention. Queries are taken in blocks, so that the memory for scores grows linearly
-//! with the number of keys.
+//! Attention and its gradient from matrix products, for adapters on which these are much faster
+//! than the kernels of attention. Queries are taken in blocks, so that the memory for scores grows
+//! linearly with the number of keys.
 
 use super::super::attention::Sizes;
 use super::super::common::options::AttentionOptions;
@@ -81,7 +81,8 @@ impl Scores {
     }
 }
 
-/// Computes the results of [`attention_with_log_sums`](super::super::attention::attention_with_log_sums).
+/// Computes the results of
+/// [`attention_with_log_sums`](super::super::attention::attention_with_log_sums).
 ///
 /// # Errors
 ///

@@ -32,8 +32,8 @@ fn duplicate(tensor: &Tensor) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Returns a packed tensor that may be overwritten: `tensor` itself if it is packed and has a single
-/// owner, otherwise a copy.
+/// Returns a packed tensor that may be overwritten: `tensor` itself if it is packed and has a
+/// single owner, otherwise a copy.
 pub fn writable(tensor: Tensor) -> Result<Tensor> {
     if tensor.is_unique() { packed(tensor) } else { duplicate(&tensor) }
 }
@@ -171,8 +171,8 @@ pub fn slice_assign(tensor: Tensor, axes: &[SliceAxis], value: Tensor) -> Result
     Ok(tensor)
 }
 
-/// Returns how a slice is a part of each line of a packed tensor. `None` if it is a part along several
-/// axes, empty or everything, or has steps.
+/// Returns how a slice is a part of each line of a packed tensor. `None` if it is a part along
+/// several axes, empty or everything, or has steps.
 fn padding(layout: &Layout, axes: &[SliceAxis]) -> Option<Padding> {
     let mut parts = axes
         .iter()

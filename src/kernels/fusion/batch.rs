@@ -1,5 +1,5 @@
-//! Results that are computed together: equal programs over many tensors, such as the parameters of an
-//! optimizer.
+//! Results that are computed together: equal programs over many tensors, such as the parameters of
+//! an optimizer.
 
 use std::sync::Arc;
 
@@ -142,8 +142,8 @@ impl<'a> Pages<'a> {
         }
     }
 
-    /// Returns the index of the buffer of memory, and where the 32-bit word `offset` of the memory is,
-    /// in vec4s, relative to the memory by which the buffer is bound.
+    /// Returns the index of the buffer of memory, and where the 32-bit word `offset` of the memory
+    /// is, in vec4s, relative to the memory by which the buffer is bound.
     pub fn find(&self, memory: &Allocation, offset: usize) -> [u32; 2] {
         let location = memory.location();
         let same = |location: Location| {

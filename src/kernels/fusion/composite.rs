@@ -1,4 +1,5 @@
-//! A kernel with the programs that it computes where it reads inputs and where it stores its result.
+//! A kernel with the programs that it computes where it reads inputs and where it stores its
+//! result.
 
 use std::sync::Arc;
 

@@ -1,10 +1,10 @@
-//! Epilogues: a kernel goes on computing with its result before it stores it.
+//! Epilogues: a kernel computes elementwise ops on its result before it stores it.
 //!
-//! A launch that may have an epilogue is deferred: its result is pending. Elementwise ops that use the
-//! result become part of the launch, which saves their launch and a trip through memory.
+//! A launch that may have an epilogue is deferred: its result is pending. Elementwise ops that use
+//! the result become part of the launch, which saves their launch and a trip through memory.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use smallvec::{SmallVec, smallvec};
 
@@ -13,11 +13,14 @@ use super::program::{Access, Output, Program};
 use crate::kernels::common::launch::variants_of;
 use crate::kernels::elementwise::Map;
 use crate::kernels::fused::index_of;
-use crate::runtime::{Allocation, Dispatch, Kernel, Recorded, Runtime, RuntimeError, Variant};
+use crate::runtime::{
+    Allocation, Dispatch, Kernel, Recorded, Runtime, RuntimeError, Variant, current_op,
+    set_current_op,
+};
 use crate::tensor::{DType, Epilogue, PendingLaunch};
 
-/// A launch whose result is pending. It is recorded when the result is needed, or when it is dropped: a
-/// launch that was asked for runs.
+/// A launch whose result is pending. It is recorded when the result is needed, or when it is
+/// dropped, so that benchmarks measure what they launch.
 pub(crate) struct DeferredLaunch {
     pub runtime: Arc<Runtime>,
     pub kernel: Box<dyn AnyKernel>,
@@ -34,10 +37,30 @@ pub(crate) struct DeferredLaunch {
     pub bytes: u64,
     /// Whether the kernel stores its result in vec4s.
     pub vec4: bool,
+    /// The name of the op, for messages.
+    pub op: &'static str,
+    /// The part of [`KEPT`] that is its own.
+    pub kept: u64,
     pub recorded: AtomicBool,
 }
 
+/// The bytes that pending launches keep in memory, beyond a few times the size of their results:
+/// small results of large tensors that nobody reads, in a list of predictions for example.
+static KEPT: AtomicU64 = AtomicU64::new(0);
+/// The maximum of [`KEPT`].
+const MAX_KEPT: u64 = 64 << 20;
+
 impl DeferredLaunch {
+    /// Adds to [`KEPT`], until the launch is dropped. Returns `false` if there is no room.
+    pub fn keep(&mut self, bytes: u64) -> bool {
+        if KEPT.load(Ordering::Relaxed) + bytes > MAX_KEPT {
+            return false;
+        }
+        KEPT.fetch_add(bytes, Ordering::Relaxed);
+        self.kept = bytes;
+        true
+    }
+
     fn programs(&self, epilogue: Option<&Epilogue<'_>>) -> Programs {
         let epilogue = epilogue.map(|epilogue| epilogue.program);
         Programs { prologues: self.prologues.clone(), epilogue }
@@ -110,14 +133,20 @@ impl PendingLaunch for DeferredLaunch {
 
 impl Drop for DeferredLaunch {
     fn drop(&mut self) {
-        // What the device has to report is for the next op.
+        KEPT.fetch_sub(self.kept, Ordering::Relaxed);
         if *self.recorded.get_mut() || self.runtime.is_impaired() {
             return;
         }
-        let Ok(output) = self.runtime.alloc(self.bytes) else { return };
-        // Nobody is left who could be told of an error.
-        let recorded = self.record_to(&[&output], None);
-        let _ = recorded.and_then(|recorded| self.runtime.finish_dispatch(recorded));
+        let dropped_by = current_op();
+        set_current_op(self.op);
+        let run = || {
+            let output = self.runtime.alloc(self.bytes)?;
+            self.runtime.finish_dispatch(self.record_to(&[&output], None)?)
+        };
+        if let Err(error) = run() {
+            self.runtime.report_later(error);
+        }
+        set_current_op(dropped_by);
     }
 }
 

@@ -31,8 +31,8 @@ impl Node {
         self.lazy.expression()
     }
 
-    /// Returns whether there are references to the result besides those of the graph and `others`: of
-    /// tensors, or of pending results outside of the graph.
+    /// Returns whether there are references to the result besides those of the graph and `others`:
+    /// of tensors, or of pending results outside of the graph.
     fn is_held(&self, others: usize) -> bool {
         // One reference is the node's own.
         Arc::strong_count(&self.lazy) > self.references + 1 + others
@@ -77,15 +77,16 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    /// Collects the pending results that lead to `root`; `None` if it was computed. The deferred work
-    /// of the device must be locked, so that none of them is computed meanwhile.
+    /// Collects the pending results that lead to `root`; `None` if it was computed. The deferred
+    /// work of the device must be locked, so that none of them is computed meanwhile.
     pub fn of(root: &Arc<Lazy>) -> Option<Self> {
         let mut graph = Self::default();
         graph.visit(root)?;
         Some(graph)
     }
 
-    /// Adds a result after those that it refers to, and returns its index; `None` if it was computed.
+    /// Adds a result after those that it refers to, and returns its index; `None` if it was
+    /// computed.
     fn visit(&mut self, lazy: &Arc<Lazy>) -> Option<usize> {
         if lazy.memory().is_some() {
             return None;
@@ -139,15 +140,15 @@ impl Graph {
         &self.nodes[self.nodes.len() - 1]
     }
 
-    /// Returns the indices of the results that must be in memory: those that something outside of the
-    /// graph refers to, and the last.
+    /// Returns the indices of the results that must be in memory: those that something outside of
+    /// the graph refers to, and the last.
     pub fn outputs(&self) -> impl Iterator<Item = usize> {
         let last = self.nodes.len() - 1;
         (0..=last).filter(move |&index| index == last || self.nodes[index].is_held(0))
     }
 
-    /// Returns the indices of the results that something outside of the graph refers to, besides one
-    /// tensor that refers to the last.
+    /// Returns the indices of the results that something outside of the graph refers to, besides
+    /// one tensor that refers to the last.
     pub fn held_besides_root(&self) -> impl Iterator<Item = usize> {
         let last = self.nodes.len() - 1;
         (0..=last).filter(move |&index| self.nodes[index].is_held(usize::from(index == last)))

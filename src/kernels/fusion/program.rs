@@ -19,7 +19,8 @@ pub(crate) struct Program {
     pub rank: u8,
     /// Whether four neighbours never cross the end of the innermost axis.
     pub whole_vec4s: bool,
-    /// The number of GPU buffers, if the kernel computes the results of several graphs; otherwise 0.
+    /// The number of GPU buffers, if the kernel computes the results of several graphs; otherwise
+    /// 0.
     pub pages: u8,
 }
 
@@ -113,7 +114,7 @@ pub(crate) struct Output {
     pub overwrites: Option<u8>,
 }
 
-/// In place of the expression of a step: the result of the kernel of which the program is the epilogue.
+/// Marks the step that is the result of the kernel itself, in the program of an epilogue.
 pub(crate) static RESULT: &str = "result";
 
 impl Step {
@@ -124,8 +125,8 @@ impl Step {
 }
 
 /// The words of a kernel's parameters, in the order in which the text reads them: the scalars of
-/// each step; the offsets of leaves with one, and the padding of padded leaves; the sizes of the inner
-/// axes; the offset and the strides of each strided leaf.
+/// each step; the offsets of leaves with one, and the padding of padded leaves; the sizes of the
+/// inner axes; the offset and the strides of each strided leaf.
 pub(crate) type Words = SmallVec<[u32; 32]>;
 
 /// The maximum number of words.
@@ -215,8 +216,8 @@ impl Program {
         (Self { leaves, steps, outputs, rank, whole_vec4s, pages: 0 }, words)
     }
 
-    /// Returns the program that computes `maps` one after the other, the first from leaves, each later
-    /// one from the result before, with walks over two axes.
+    /// Returns the program that computes `maps` one after the other, the first from leaves, each
+    /// later one from the result before, with walks over two axes.
     pub fn sample(maps: &[&Map], leaves: &[(DType, Access)]) -> Self {
         let leaf =
             |&(dtype, access): &(DType, Access)| LeafCode { dtype, access, overwritten_by: None };
@@ -266,9 +267,9 @@ impl Program {
         scalars.sum::<usize>() + leaves.sum::<usize>() + rank.saturating_sub(1)
     }
 
-    /// Returns the program that computes the results of a graph together with those of others, and its
-    /// words. `None` unless all tensors are contiguous and have elements of 32 bits. The table of a
-    /// batch contains the offsets of leaves.
+    /// Returns the program that computes the results of a graph together with those of others, and
+    /// its words. `None` unless all tensors are contiguous and have elements of 32 bits. The table
+    /// of a batch contains the offsets of leaves.
     pub fn for_batch(graph: &Graph) -> Option<(Self, Words)> {
         let (mut program, words) = Self::new(graph, graph.outputs(), Overwrite::Any);
         let is_word = |dtype: DType| dtype.size() == 4;
@@ -298,8 +299,8 @@ impl Program {
         read + written
     }
 
-    /// Returns the numbers of operands that are only read, and that are written. A kernel for several
-    /// graphs reads a table, and all tensors are in buffers that it may write.
+    /// Returns the numbers of operands that are only read, and that are written. A kernel for
+    /// several graphs reads a table, and all tensors are in buffers that it may write.
     pub fn operands(&self) -> (usize, usize) {
         match self.pages {
             0 => (self.reads(), self.outputs.len()),

@@ -20,9 +20,10 @@ use crate::tensor::{DType, Lazy, Result, Tensor};
 /// How often a kernel reads each element of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reads {
-    /// Once.
+    /// At least once, and seldom more often. Prologues write what they compute and overwrite
+    /// nothing that they read, so that the same value may be written again.
     Once,
-    /// A few times, or not at all.
+    /// Any number of times, or not at all.
     AnyNumber,
 }
 
@@ -56,8 +57,8 @@ enum Input {
     Computed(Box<Prologue>),
 }
 
-/// Records a launch of which pending `inputs` are computed by the kernel. Returns `false` if there are
-/// none, in which case nothing is recorded.
+/// Records a launch of which pending `inputs` are computed by the kernel. Returns `false` if there
+/// are none, in which case nothing is recorded.
 ///
 /// # Errors
 ///

@@ -107,8 +107,8 @@ impl Program {
         }
     }
 
-    /// Returns the code with which a kernel computes the elements of `input`, which must have 32 bits,
-    /// instead of reading them. The words of the program's parameters begin at `first_word`.
+    /// Returns the code with which a kernel computes the elements of `input`, which must have 32
+    /// bits, instead of reading them. The words of the program's parameters begin at `first_word`.
     pub fn prologue(&self, input: usize, ops: &[&str], first_word: usize) -> Prologue {
         let prefix = format!("input{input}_");
         let code = |lanes: usize| {
@@ -223,7 +223,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the words of each leaf, but for strides, and writes the functions that load padded leaves.
+    /// Returns the words of each leaf, but for strides, and writes the functions that load padded
+    /// leaves.
     fn leaf_words(&mut self) -> Vec<Vec<String>> {
         let leaves = self.program.leaves.iter().enumerate();
         leaves
@@ -237,8 +238,8 @@ impl Writer<'_> {
             .collect()
     }
 
-    /// Writes the function that returns an element, or a vec4, of a padded leaf at element `i` of the
-    /// result.
+    /// Writes the function that returns an element, or a vec4, of a padded leaf at element `i` of
+    /// the result.
     fn padded(&mut self, index: usize, leaf: &LeafCode, [line, start, len]: [&str; 3]) {
         let name = format!("{}in{index}", self.prefix);
         let element = value_type(leaf.dtype);
@@ -323,7 +324,8 @@ impl Writer<'_> {
         self.line(format_args!("}}"));
     }
 
-    /// Returns the expression of a step with its types in place of `A`, `B`, `C`, `O`, `S` and `BITS`.
+    /// Returns the expression of a step with its types in place of `A`, `B`, `C`, `O`, `S` and
+    /// `BITS`.
     fn expression(&self, step: &Step) -> String {
         let arg = |index: usize| step.args.get(index).map(|(_, dtype)| *dtype);
         let bits = if arg(0).is_some_and(DType::is_64_bit) { "64u" } else { "32u" };
@@ -375,8 +377,8 @@ impl Writer<'_> {
         strides.into_iter().map(|mut strides| strides.pop().unwrap_or_default()).collect()
     }
 
-    /// Writes the statements that load the leaves at element `i`, or at four from `i` on, compute the
-    /// steps and store the outputs.
+    /// Writes the statements that load the leaves at element `i`, or at four from `i` on, compute
+    /// the steps and store the outputs.
     fn compute(&mut self, leaf_words: &[Vec<String>], stride_words: &[String]) {
         let program = self.program;
         if !stride_words.is_empty() {
@@ -490,14 +492,15 @@ impl Writer<'_> {
         }
     }
 
-    /// Returns the `k`-th element from `i` on, or the last one. A fused kernel may compute up to three
-    /// elements beyond the last one; prologues and epilogues do not.
+    /// Returns the `k`-th element from `i` on, or the last one. A fused kernel may compute up to
+    /// three elements beyond the last one; prologues and epilogues do not.
     fn element(&self, k: usize) -> String {
         let i = if k == 0 { "i".to_owned() } else { format!("i + {k}u") };
         if self.prefix.is_empty() { format!("min({i}, p.len - 1u)") } else { i }
     }
 
-    /// Returns a component (`.x`, or nothing for the only one) of an argument in the type as which it is read.
+    /// Returns a component (`.x`, or nothing for the only one) of an argument in the type as which
+    /// it is read.
     fn argument(&self, source: Source, dtype: DType, component: &str) -> String {
         let (name, stored) = match source {
             Source::Node(node) => (format!("y{node}"), self.program.steps[usize::from(node)].dtype),

@@ -19,8 +19,8 @@ impl Options {
     ///
     /// # Errors
     ///
-    /// Returns an error if an option or a GPU is unknown, a value is missing, or two options exclude
-    /// each other.
+    /// Returns an error if an option or a GPU is unknown, a value is missing, or two options
+    /// exclude each other.
     pub fn parse(args: &[String]) -> Result<Self, String> {
         let mut options = Self { gpus: Vec::new(), bless: false, kernel: None };
         let (switches, with_value) = (["--bless"], ["--only", "--kernel"]);

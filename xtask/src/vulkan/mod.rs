@@ -38,8 +38,8 @@ const MAX_PRINTED_MESSAGES: usize = 5;
 ///
 /// # Errors
 ///
-/// Returns an error if the layer or lavapipe is not available, a program fails, or the layer reports
-/// an error or a warning that is not allowed.
+/// Returns an error if the layer or lavapipe is not available, a program fails, or the layer
+/// reports an error or a warning that is not allowed.
 pub fn run(options: &Options) -> Result<(), String> {
     let packages = unpack()?;
     let folder = target_dir().join("vulkan");

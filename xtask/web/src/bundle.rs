@@ -110,7 +110,8 @@ impl Module {
         bindgen.generate(folder).context("wasm-bindgen failed")?;
         // The size of modules that are only tested does not matter.
         let flags: &[&str] = match (self.optimises_size(kind), self.name) {
-            // `-Oz` makes the file a tenth smaller, but what is downloaded, which is compressed, larger.
+            // `-Oz` makes the file a tenth smaller, but what is downloaded, which is compressed,
+            // larger.
             (true, "gpu") => {
                 &["--remove-unused-module-elements", "--duplicate-function-elimination", "--vacuum"]
             }

@@ -166,8 +166,8 @@ impl CapturingDevice {
     }
 }
 
-/// Opens the device as wgpu does, with the extension, and with [`create_compute_pipelines`] in place
-/// of the driver's function.
+/// Opens the device as wgpu does, with the extension, and with [`create_compute_pipelines`] in
+/// place of the driver's function.
 fn open_device(
     adapter: &wgpu::Adapter,
     features: wgpu::Features,
