@@ -56,10 +56,12 @@ pub const SOFTWARE_RULES: [SoftwareRule; 3] = [
 ];
 
 /// Returns the name of a kernel without the names of types and expressions, whose values are
-/// enough. Constants keep their names.
+/// enough. Constants, inputs and outputs with programs keep their names.
 pub fn short(kernel: &str) -> String {
     let words = words(kernel).map(|Word { name, value }| match value {
-        Some(value) if value.parse::<u32>().is_ok() => format!("{name}={value}"),
+        Some(value) if value.starts_with('[') || value.parse::<u32>().is_ok() => {
+            format!("{name}={value}")
+        }
         Some(value) => value.to_owned(),
         None => name.to_owned(),
     });
@@ -77,6 +79,7 @@ mod tests {
             "reduce f32 f32 `a + b` `v == b` FLAT TEAM_SIZE=8"
         );
         assert_eq!(short("argwhere"), "argwhere");
+        assert_eq!(short("norm E=f32 input1=[x0:F16 out:]"), "norm f32 input1=[x0:F16 out:]");
     }
 
     #[test]

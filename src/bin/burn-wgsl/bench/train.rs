@@ -1,4 +1,4 @@
-//! Training workloads: a small MLP, CNN and transformer encoder, built from Burn's own modules.
+//! Training workloads: a small MLP, CNN, transformer encoder and LSTM, built from Burn's own modules.
 
 use burn::module::{AutodiffModule, Module};
 use burn::nn::conv::{Conv2d, Conv2dConfig};
@@ -7,7 +7,7 @@ use burn::nn::pool::{MaxPool2d, MaxPool2dConfig};
 use burn::nn::transformer::{
     TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
 };
-use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
+use burn::nn::{Linear, LinearConfig, Lstm, LstmConfig, PaddingConfig2d};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::activation::relu;
 use burn::tensor::backend::Backend;
@@ -172,4 +172,32 @@ pub fn transformer_cost(batch: usize) -> Cost {
     let largest = tokens * feed_forward.max(sequence * HEADS as f64);
     let layers = LAYERS as f64;
     step_cost(layers * layer_multiply_adds, largest, layers * (8.0 * largest + 4.0 * layer_weights))
+}
+
+#[derive(Module, Debug)]
+struct Recurrent<B: Backend> {
+    lstm: Lstm<B>,
+    out: Linear<B>,
+}
+
+/// Returns a training step of an LSTM on `[batch, SEQUENCE, WIDTH]`, followed by a linear layer on
+/// the last output.
+pub fn lstm(batch: usize, device: &WgslDevice) -> Box<dyn Job> {
+    let model = Recurrent {
+        lstm: LstmConfig::new(WIDTH, WIDTH, true).init(device),
+        out: LinearConfig::new(WIDTH, CLASSES).init(device),
+    };
+    training_step(model, [batch, SEQUENCE, WIDTH], device, |model: &Recurrent<TrainBackend>, x| {
+        let (outputs, _) = model.lstm.forward(x, None);
+        let last = outputs.narrow(1, SEQUENCE - 1, 1);
+        model.out.forward(last.flatten::<2>(1, 2))
+    })
+}
+
+/// Returns the cost of [`lstm`].
+pub fn lstm_cost(batch: usize) -> Cost {
+    let (width, tokens) = (WIDTH as f64, (batch * SEQUENCE) as f64);
+    // Four gates, each with a product of the input and one of the state.
+    let weights = 8.0 * width * width;
+    step_cost(tokens * weights, tokens * width, 40.0 * tokens * width + 4.0 * weights)
 }

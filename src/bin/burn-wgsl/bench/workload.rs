@@ -19,7 +19,7 @@ use super::train;
 pub enum Suite {
     /// Square f32 matrix multiplication (size: side length)
     Matmul,
-    /// Addition and GELU on f32 vectors (size: number of elements)
+    /// Additions in f32 and f16, GELU and a chain of eight ops on vectors (size: number of elements)
     Elementwise,
     /// Row sums, column sums and softmax of a square f32 matrix (size: side length)
     Reduce,
@@ -31,7 +31,7 @@ pub enum Suite {
     Transfer,
     /// Time and error of f32, f16 and bf16 matrix multiplication (size: side length)
     Precision,
-    /// Training steps of an MLP, a CNN and a transformer encoder (size: batch size)
+    /// Training steps of an MLP, a CNN, a transformer encoder and an LSTM (size: batch size)
     Train,
     /// The host's time to record small additions (size: number of additions) and training steps
     /// (size: batch size), without waiting for the device
@@ -153,6 +153,33 @@ pub const WORKLOADS: &[Workload] = &[
         prepare: |n, device| {
             let a = random([n], device);
             op(move || gelu(a.clone()))
+        },
+        ..ELEMENTWISE
+    },
+    Workload {
+        name: "chain",
+        description: "eight ops on n elements, f32: five on one operand, three on two",
+        cost: |n| Cost::of_f32_op(8.0 * n as f64, [n as f64; 3]),
+        prepare: |n, device| {
+            let [a, b] = [0; 2].map(|_| random([n], device));
+            op(move || {
+                let x = (a.clone() * 0.5 + b.clone()).abs() + 1.0;
+                (x * b.clone() - a.clone()).clamp(-1.0, 1.0) * 2.0
+            })
+        },
+        ..ELEMENTWISE
+    },
+    Workload {
+        name: "add f16",
+        description: "a + b, n elements, f16",
+        cost: |n| Cost {
+            flops: n as f64,
+            bytes: 6.0 * n as f64,
+            ..Cost::of_f32_op(0.0, [n as f64; 3])
+        },
+        prepare: |n, device| {
+            let [a, b] = [0; 2].map(|_| random([n], device).cast(FloatDType::F16));
+            op(move || a.clone() + b.clone())
         },
         ..ELEMENTWISE
     },
@@ -320,6 +347,18 @@ pub const WORKLOADS: &[Workload] = &[
         ..DEFAULT
     },
     Workload {
+        suite: Suite::Train,
+        name: "lstm",
+        description: "training step of an LSTM, Adam: width 128, sequence 64",
+        unit: "batch",
+        sizes: &[32],
+        quick_sizes: &[32],
+        max_size: 1 << 12,
+        cost: train::lstm_cost,
+        prepare: train::lstm,
+        ..DEFAULT
+    },
+    Workload {
         name: "record adds",
         description: "n additions of [16, 16] to one tensor",
         unit: "n",
@@ -361,6 +400,16 @@ pub const WORKLOADS: &[Workload] = &[
         max_size: 1 << 12,
         cost: |n| host_cost(train::transformer_cost(n)),
         prepare: |n, device| host_time(train::transformer(n, device)),
+        ..HOST
+    },
+    Workload {
+        name: "record lstm",
+        description: "the training step of `lstm`",
+        sizes: &[32],
+        quick_sizes: &[32],
+        max_size: 1 << 12,
+        cost: |n| host_cost(train::lstm_cost(n)),
+        prepare: |n, device| host_time(train::lstm(n, device)),
         ..HOST
     },
 ];
