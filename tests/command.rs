@@ -109,12 +109,11 @@ fn every_report_format_compares_a_gpu_with_the_cpu() {
         let csv = read(&csv);
         let (header, rows) = csv.split_once('\n').expect("the CSV file has a header");
         assert_eq!(header.split(',').count(), 20, "{csv}");
-        // Two workloads, two sizes, two devices.
-        assert_eq!(rows.lines().count(), 2 * 2 * 2, "{csv}");
-        assert!(
-            rows.lines().all(|row| row.starts_with("add,n,") || row.starts_with("gelu,n,")),
-            "{csv}"
-        );
+        let workloads = ["add,n,", "gelu,n,", "chain,n,", "add f16,n,"];
+        // Two sizes, two devices.
+        assert_eq!(rows.lines().count(), workloads.len() * 2 * 2, "{csv}");
+        let is_known = |row: &str| workloads.iter().any(|workload| row.starts_with(workload));
+        assert!(rows.lines().all(is_known), "{csv}");
 
         let svg = read(&plot);
         assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"));
