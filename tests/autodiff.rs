@@ -7,8 +7,11 @@ use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
 use burn::tensor::activation::softmax;
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::module::attention;
-use burn::tensor::ops::AttentionModuleOptions;
+use burn::tensor::ops::{
+    AttentionModuleOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode,
+};
 use burn::tensor::{Bool, Distribution, FloatDType, Tensor, TensorData, TensorPrimitive};
+use burn_std::rand::{SeedableRng, StdRng};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 use common::{CLOSE, Tolerance, devices};
 
@@ -33,9 +36,16 @@ where
 }
 
 fn check(label: &str, values: &[f64], expected: &[f64]) {
+    check_within(CLOSE, label, values, expected);
+}
+
+fn check_within(tolerance: Tolerance, label: &str, values: &[f64], expected: &[f64]) {
     assert_eq!(values.len(), expected.len(), "{label}");
     for (i, (&value, &expected)) in values.iter().zip(expected).enumerate() {
-        assert!(CLOSE.holds(value, expected), "{label}: element {i} is {value}, not {expected}");
+        assert!(
+            tolerance.holds(value, expected),
+            "{label}: element {i} is {value}, not {expected}"
+        );
     }
 }
 
@@ -118,6 +128,91 @@ fn largest_elements_have_gradients() {
         let x = line(&[3.0, -1.0, 5.0, 4.0]);
         let grad = gradient::<B, 1, 1>(x, &device, |x| x.topk(2, 0));
         check(&format!("topk on {device}"), &grad, &[0.0, 0.0, 1.0, 2.0]);
+    }
+}
+
+/// Samples depend on the images linearly: the gradient of a pixel is what an image of zeros with a
+/// one there contributes. Gradients of coordinates, about 10 here, are compared with central
+/// differences.
+#[test]
+fn bicubic_samples_have_gradients() {
+    use GridSamplePaddingMode::{Border, Reflection, Zeros};
+    const ROUNDING: Tolerance = Tolerance { relative: 1e-5, absolute: 1e-4 };
+    const DIFFERENCE: Tolerance = Tolerance { relative: 1e-2, absolute: 0.1 };
+    const STEP: f32 = 1e-3;
+    let normal = |shape: &[usize]| {
+        TensorData::random::<f32, _, _>(
+            shape.to_vec(),
+            Distribution::Normal(0.0, 1.0),
+            &mut StdRng::seed_from_u64(3),
+        )
+    };
+    for device in devices() {
+        for (padding, align_corners, [h, w]) in [
+            (Zeros, true, [4, 6]),
+            (Zeros, false, [4, 6]),
+            (Border, false, [3, 1]),
+            (Reflection, true, [4, 3]),
+            (Reflection, false, [2, 5]),
+            (Reflection, true, [1, 1]),
+        ] {
+            let label = format!("{padding:?}, {align_corners}, {h} x {w} on {device}");
+            let options = GridSampleOptions::new(InterpolateMode::Bicubic)
+                .with_padding_mode(padding)
+                .with_align_corners(align_corners);
+            let (image, points) = (normal(&[2, 3, h, w]), normal(&[2, 5, 3, 2]));
+            let grid = Tensor::<B, 4>::from_data(points.clone(), &device);
+            let found = gradient(image.clone(), &device, |x: Tensor<B, 4>| {
+                x.grid_sample_2d(grid.clone(), options.clone())
+            });
+            // The weighted sum that `gradient` differentiates.
+            let loss = |image: TensorData, points: TensorData| {
+                let x = Tensor::<Wgsl, 4>::from_data(image, &device);
+                let y = x.grid_sample_2d(Tensor::from_data(points, &device), options.clone());
+                let y = y.into_data();
+                y.iter::<f64>().zip(1..).map(|(y, i)| y * f64::from(i)).sum::<f64>()
+            };
+            let expected: Vec<f64> = (0..found.len())
+                .map(|index| {
+                    let mut one = vec![0.0f32; found.len()];
+                    one[index] = 1.0;
+                    loss(TensorData::new(one, [2, 3, h, w]), points.clone())
+                })
+                .collect();
+            check_within(ROUNDING, &format!("image: {label}"), &found, &expected);
+
+            let x = Tensor::<B, 4>::from_data(image.clone(), &device);
+            let found = gradient(points.clone(), &device, |grid: Tensor<B, 4>| {
+                x.clone().grid_sample_2d(grid, options.clone())
+            });
+            let values: Vec<f32> = points.iter().collect();
+            let expected: Vec<f64> = (0..found.len())
+                .map(|index| {
+                    let moved = |by: f32| {
+                        let mut values = values.clone();
+                        values[index] += by;
+                        loss(image.clone(), TensorData::new(values, [2, 5, 3, 2]))
+                    };
+                    (moved(STEP) - moved(-STEP)) / f64::from(2.0 * STEP)
+                })
+                .collect();
+            check_within(DIFFERENCE, &format!("grid: {label}"), &found, &expected);
+        }
+    }
+}
+
+/// A coordinate that is not a number reads the first pixel, which gets its gradient.
+#[test]
+fn bicubic_samples_at_nan_have_finite_gradients_of_the_image() {
+    let options = GridSampleOptions::new(InterpolateMode::Bicubic)
+        .with_padding_mode(GridSamplePaddingMode::Border);
+    for device in devices() {
+        let grid = Tensor::<B, 4>::from_floats([[[[f32::NAN, f32::NAN]]]], &device);
+        let image = TensorData::new(vec![1.0f32, 2.0, 3.0, 4.0], [1, 1, 2, 2]);
+        let found = gradient(image, &device, |x: Tensor<B, 4>| {
+            x.grid_sample_2d(grid.clone(), options.clone())
+        });
+        check(&format!("{device}"), &found, &[1.0, 0.0, 0.0, 0.0]);
     }
 }
 

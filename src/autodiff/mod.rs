@@ -57,7 +57,7 @@ use kinds::F;
 /// | [`rms_norm`](Self::rms_norm) | a kernel each way | composed |
 /// | `prod`, `prod_dim` | right for zeros and negative numbers too | NaN for them |
 /// | `cumprod` | right for zeros too | NaN for them |
-/// | `topk`, `rfft`, `irfft`, `grid_sample_2d` in the nearest mode | have gradients | panic |
+/// | `topk`, `rfft`, `irfft`, `grid_sample_2d` in the nearest and bicubic modes | have gradients | panic |
 ///
 /// On software adapters, attention with many scores stores them, in blocks.
 ///
