@@ -447,7 +447,7 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         }
         let mut graphs = vec![graph];
         // One binding of a batch is the table.
-        let max_pages = max_bindings as usize - 1;
+        let max_pages = policy::batched_pages(runtime).min(max_bindings as usize - 1);
         let fits = program.bindings() <= max_pages && len <= MAX_BATCHED_LEN;
         if fits
             && runtime.binds_whole_buffers()

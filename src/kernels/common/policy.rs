@@ -115,6 +115,11 @@ pub(crate) fn has_epilogue(runtime: &Runtime, large_kernel: bool) -> bool {
     !large_kernel || software_policy(runtime).is_none()
 }
 
+/// Returns the maximum number of GPU buffers of a kernel that computes many small tensors.
+pub(crate) fn batched_pages(runtime: &Runtime) -> usize {
+    software_policy(runtime).map_or(usize::MAX, |software| software.batched_pages())
+}
+
 /// Returns the number of vec4s that each invocation of an elementwise kernel computes.
 pub(crate) fn elementwise_rounds(runtime: &Runtime, vec4s: usize) -> usize {
     match software_policy(runtime) {

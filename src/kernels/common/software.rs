@@ -103,6 +103,12 @@ impl SoftwarePolicy<'_> {
         (1024, 2048usize.div_ceil(outputs).max(64))
     }
 
+    /// Returns the maximum number of GPU buffers of a kernel that computes many small tensors. Each
+    /// access to an operand is compiled for every buffer.
+    pub fn batched_pages(&self) -> usize {
+        3
+    }
+
     /// Returns the number of vec4s that each invocation of an elementwise kernel computes. Several
     /// per invocation amortise the fixed cost of a workgroup.
     pub fn elementwise_rounds(&self, vec4s: usize) -> usize {
