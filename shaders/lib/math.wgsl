@@ -51,9 +51,10 @@ fn sign_of(x: f32) -> f32 {
     return sign(x);
 }
 
-// x with the sign bit of y.
+// x with the sign bit of y. It is selected: LLVM 22 merges masks of both into a wrong instruction.
 fn with_sign(x: f32, y: f32) -> f32 {
-    return bitcast<f32>((bitcast<u32>(x) & 0x7fffffffu) | (bitcast<u32>(y) & 0x80000000u));
+    let magnitude = bitcast<u32>(x) & 0x7fffffffu;
+    return bitcast<f32>(select(magnitude, magnitude | 0x80000000u, bitcast<i32>(y) < 0));
 }
 
 // Natural logarithm: x = m * 2^e with m in [sqrt(1/2), sqrt(2)), then log m = 2 artanh((m-1)/(m+1)).
