@@ -19,7 +19,9 @@
 //! - [`WgslDevice`] selects a device; [`device`] lists the devices of this machine.
 //! - [`open`] opens a device asynchronously, which a browser requires; [`close`] closes it.
 //! - [`fallbacks`] counts the ops that ran on the CPU because they have no kernel.
-//! - [`memory`] returns the memory usage of a device.
+//! - [`memory`](mod@memory) tells what is in the memory of a device: usage, peaks, limits, recordings.
+//! - [`scope`] names a part of a program in recordings.
+//! - [`debug`](mod@debug) finds the op that fails, or whose result is NaN.
 //! - [`profile`] measures the GPU time of each kernel.
 //! - [`tune`] finds the fastest strategy for matrix products on a device.
 //!
@@ -28,6 +30,7 @@
 #![warn(missing_docs)]
 
 pub mod device;
+pub mod memory;
 
 // The layers below the API are public only with the feature `internals`.
 #[cfg(feature = "internals")]
@@ -62,14 +65,15 @@ struct Readme;
 
 #[cfg(feature = "autodiff")]
 pub use autodiff::Autodiff;
+pub use backend::debug;
 pub use backend::{
-    TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, compute, fallbacks, memory, open,
-    profile, reset_fallbacks, tune,
+    TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, compute, fallbacks, open, profile,
+    reset_fallbacks, tune,
 };
 pub use device::WgslDevice;
 pub use kernels::common::tuning::{Trial, Tuning, set_tuning};
 pub use kernels::fused::set_fusion;
-pub use runtime::{KernelTime, MemoryUsage, Profile, ProfileError, RuntimeError};
+pub use runtime::{KernelTime, Profile, ProfileError, RuntimeError, Scope, scope};
 pub use tensor::Error as TensorError;
 
 /// The version of this crate.

@@ -84,9 +84,9 @@ fn a_long_launch_is_dispatched_in_parts_that_compute_each_element_once() {
             [(1000, 1 << 20), (1000, 1 << 40), (70_000, 1 << 40), (200_000, 1 << 39)]
         {
             let submitted = Arc::new(Dispatches::default());
-            runtime.observe(Some(submitted.clone()));
+            let observation = runtime.observe(submitted.clone());
             let values = run(&runtime, count, 0, work);
-            runtime.observe(None);
+            drop(observation);
             let expected: Vec<u32> = (1..=count).collect();
             assert_eq!(values, expected, "{count} workgroups, work {work}");
             let parts = submitted.0.load(Ordering::Relaxed);

@@ -27,8 +27,8 @@ impl Observer for Recording {
     fn event(&self, op: &'static str, event: Event<'_>) {
         let mut record = self.0.lock().expect("no observer panics");
         match event {
-            Event::Allocate { bytes } => record.in_use += bytes as i64,
-            Event::Release { bytes } => record.in_use -= bytes as i64,
+            Event::Allocate { bytes, .. } => record.in_use += bytes as i64,
+            Event::Release { bytes, .. } => record.in_use -= bytes as i64,
             Event::Dispatch { kernel, .. } => {
                 record.dispatches.insert((op, kernel.source.name));
             }
@@ -48,7 +48,7 @@ fn events_account_for_memory_kernels_and_transfers() {
         };
         let runtime = Runtime::of(index).expect("the device opens");
         let recording = Arc::new(Recording::default());
-        runtime.observe(Some(recording.clone()));
+        let observation = runtime.observe(recording.clone());
         let data = TensorData::new(vec![1.5f32; 3000], [3000]);
         let x = Tensor::<Wgsl, 1>::from_data(data, &device);
         // Computed by the kernel of the sum.
@@ -59,7 +59,7 @@ fn events_account_for_memory_kernels_and_transfers() {
         let _ = sum.into_data();
         drop(y);
         Wgsl::sync(&device).expect("the device works");
-        runtime.observe(None);
+        drop(observation);
         let record = recording.0.lock().expect("no observer panics");
         assert_eq!(record.in_use, 0);
         assert_eq!((record.uploaded, record.read), (12_000, 4));

@@ -132,10 +132,10 @@ fn launches(
     set_fusion(true);
     Wgsl::sync(device).expect("the device works");
     let launches = Arc::new(Launches::default());
-    runtime.observe(Some(launches.clone()));
+    let observation = runtime.observe(launches.clone());
     work();
     Wgsl::sync(device).expect("the device works");
-    runtime.observe(None);
+    drop(observation);
     launches.0.lock().expect("no observer panics").clone()
 }
 
@@ -190,8 +190,8 @@ impl Observer for Memory {
     fn event(&self, _op: &'static str, event: Event<'_>) {
         let mut memory = self.0.lock().expect("no observer panics");
         match event {
-            Event::Allocate { bytes } => memory.0 += bytes as i64,
-            Event::Release { bytes } => memory.0 -= bytes as i64,
+            Event::Allocate { bytes, .. } => memory.0 += bytes as i64,
+            Event::Release { bytes, .. } => memory.0 -= bytes as i64,
             _ => {}
         }
         memory.1 = memory.1.max(memory.0);
@@ -209,14 +209,13 @@ fn fusion_needs_little_more_memory() {
                 set_fusion(fusion);
                 Wgsl::sync(&device).expect("the device works");
                 let memory = Arc::new(Memory::default());
-                runtime.observe(Some(memory.clone()));
+                let observation = runtime.observe(memory.clone());
                 let mut step = step(&device);
                 for _ in 0..3 {
                     drop(step());
                     Wgsl::sync(&device).expect("the device works");
                 }
-                runtime.observe(None);
-                drop(step);
+                drop((observation, step));
                 set_fusion(true);
                 memory.0.lock().expect("no observer panics").1
             };

@@ -37,9 +37,8 @@ fn a_device_can_be_closed_and_reopened_repeatedly() {
         let x = Tensor::<Wgsl, 1>::ones([3], &opened);
         burn_wgsl::close(&device).expect("the device exists");
         burn_wgsl::close(&device).expect("closing a closed device is not an error");
-        let usage = burn_wgsl::memory(&device).expect("the device exists");
-        let usage = usage.expect("the device is a GPU");
-        assert_eq!((usage.in_use, usage.reserved), (0, 0), "memory() must not open {device}");
+        let usage = burn_wgsl::memory::usage(&device).expect("the device exists");
+        assert_eq!((usage.in_use, usage.reserved), (0, 0), "usage() must not open {device}");
         pollster::block_on(burn_wgsl::open(&device)).expect("the device reopens");
         x.try_into_data().expect_err("reopening does not restore memory");
         let y = Tensor::<Wgsl, 1>::ones([3], &device) + 1.0;

@@ -9,7 +9,8 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Distribution, Tensor};
-use burn_wgsl::{MemoryUsage, Wgsl, WgslDevice};
+use burn_wgsl::memory::MemoryUsage;
+use burn_wgsl::{Wgsl, WgslDevice};
 use common::{gpus, serial_guard};
 
 type B = Autodiff<Wgsl>;
@@ -22,8 +23,7 @@ struct Mlp<B: Backend> {
 
 /// Returns the memory of a GPU.
 fn memory(device: &WgslDevice) -> MemoryUsage {
-    let usage = burn_wgsl::memory(device).expect("the device exists");
-    usage.expect("the device is a GPU")
+    burn_wgsl::memory::usage(device).expect("the device exists")
 }
 
 /// Returns the resident size of this process in bytes; 0 where it is not known.

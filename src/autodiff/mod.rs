@@ -28,6 +28,7 @@ use burn_backend::{Backend, BackendTypes, DType, DTypeUsageSet, ExecutionError, 
 
 use crate::backend::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::device::WgslDevice;
+use crate::runtime::scope;
 use kinds::F;
 
 /// A backend that trains: [`Wgsl`] with gradients.
@@ -134,6 +135,7 @@ impl<C: CheckpointStrategy> AutodiffBackend for Autodiff<Wgsl, C> {
     type Gradients = Gradients;
 
     fn backward(tensor: F) -> Gradients {
+        let _scope = scope("backward");
         BurnAutodiff::<Wgsl, C>::backward(tensor)
     }
 

@@ -83,6 +83,11 @@ impl OpContext {
         }
     }
 
+    /// Returns the name of the op.
+    pub fn op(&self) -> &'static str {
+        self.op
+    }
+
     /// Registers an operand.
     pub fn register(&mut self, operand: &impl Operand) {
         operand.register(self);
@@ -214,6 +219,13 @@ pub(crate) trait Operand: Sized {
     type Cpu;
     /// Registers device, type and rank.
     fn register(&self, context: &mut OpContext);
+    /// Adds the operand to those that messages list, if it is a tensor.
+    fn inspect_operand(
+        &self,
+        _name: &'static str,
+        _operands: &mut Vec<(&'static str, WgslTensor)>,
+    ) {
+    }
     /// Converts the operand for a launcher. Called only if kernels support every operand.
     fn into_gpu(self, context: &OpContext) -> Self::Gpu;
     /// Converts the operand for the CPU backend, with a readback if it is on a GPU.
@@ -230,6 +242,8 @@ pub(crate) trait OpOutput: Sized {
     fn from_gpu(value: Self::Gpu, context: &OpContext) -> Self;
     /// Converts a result of the CPU backend, with an upload if the op's device is a GPU.
     fn from_cpu(value: Self::Cpu, context: &OpContext) -> Self;
+    /// Adds the tensors of the result whose values can be checked.
+    fn inspect_results(&self, _results: &mut Vec<WgslTensor>) {}
 }
 
 impl Operand for WgslTensor {
@@ -248,6 +262,10 @@ impl Operand for WgslTensor {
             dtype if dtype.is_float() => check_same_type(&mut context.float, dtype, context.op),
             dtype => check_same_type(&mut context.int, dtype, context.op),
         }
+    }
+
+    fn inspect_operand(&self, name: &'static str, operands: &mut Vec<(&'static str, WgslTensor)>) {
+        operands.push((name, self.clone()));
     }
 
     fn into_gpu(self, context: &OpContext) -> Tensor {
@@ -291,6 +309,10 @@ impl OpOutput for WgslTensor {
             return Self::new(device, Storage::Cpu(tensor));
         }
         upload(tensor.into_data(), &device, context.op)
+    }
+
+    fn inspect_results(&self, results: &mut Vec<WgslTensor>) {
+        results.push(self.clone());
     }
 }
 
@@ -372,6 +394,10 @@ impl<T: Operand> Operand for Option<T> {
         }
     }
 
+    fn inspect_operand(&self, name: &'static str, operands: &mut Vec<(&'static str, WgslTensor)>) {
+        self.iter().for_each(|operand| operand.inspect_operand(name, operands));
+    }
+
     fn into_gpu(self, context: &OpContext) -> Self::Gpu {
         self.map(|operand| operand.into_gpu(context))
     }
@@ -387,6 +413,10 @@ impl<T: Operand> Operand for Vec<T> {
 
     fn register(&self, context: &mut OpContext) {
         self.iter().for_each(|operand| operand.register(context));
+    }
+
+    fn inspect_operand(&self, name: &'static str, operands: &mut Vec<(&'static str, WgslTensor)>) {
+        self.iter().for_each(|operand| operand.inspect_operand(name, operands));
     }
 
     fn into_gpu(self, context: &OpContext) -> Self::Gpu {
@@ -411,6 +441,11 @@ impl<A: OpOutput, B: OpOutput> OpOutput for (A, B) {
     fn from_cpu(value: Self::Cpu, context: &OpContext) -> Self {
         (A::from_cpu(value.0, context), B::from_cpu(value.1, context))
     }
+
+    fn inspect_results(&self, results: &mut Vec<WgslTensor>) {
+        self.0.inspect_results(results);
+        self.1.inspect_results(results);
+    }
 }
 
 impl<A: OpOutput, B: OpOutput, C: OpOutput> OpOutput for (A, B, C) {
@@ -423,6 +458,12 @@ impl<A: OpOutput, B: OpOutput, C: OpOutput> OpOutput for (A, B, C) {
 
     fn from_cpu((a, b, c): Self::Cpu, context: &OpContext) -> Self {
         (A::from_cpu(a, context), B::from_cpu(b, context), C::from_cpu(c, context))
+    }
+
+    fn inspect_results(&self, results: &mut Vec<WgslTensor>) {
+        self.0.inspect_results(results);
+        self.1.inspect_results(results);
+        self.2.inspect_results(results);
     }
 }
 

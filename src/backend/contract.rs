@@ -57,18 +57,26 @@ macro_rules! run {
         else $cpu:expr
     ) => {{
         let context = run!(@context $name [$($arg: $kind)*] [$($conversion)?]);
-        if context.has_kernel() {
+        let inspection = run!(@inspect [$($arg)*]);
+        let result = if context.has_kernel() {
             // The launch need not use every argument.
             $(let $arg = $arg.into_gpu(&context); let _ = &$arg;)*
             context.finish($launch)
         } else {
             run!(@cpu context $name [$($arg)*] $cpu)
-        }
+        };
+        inspection.end(&context, result)
     }};
     ($name:ident [$($arg:ident: $kind:ident)*] else $cpu:expr) => {{
         let context = run!(@context $name [$($arg: $kind)*] []);
-        run!(@cpu context $name [$($arg)*] $cpu)
+        let inspection = run!(@inspect [$($arg)*]);
+        inspection.end(&context, run!(@cpu context $name [$($arg)*] $cpu))
     }};
+    (@inspect [$($arg:ident)*]) => {
+        Inspection::begin(|_operands| {
+            $($arg.inspect_operand(stringify!($arg), _operands);)*
+        })
+    };
     (@context $name:ident [$($arg:ident: $kind:ident)*] [$($conversion:ident)?]) => {{
         let mut context = OpContext::new(stringify!($name), run!(@conversion $($conversion)?));
         $(run!(@operand context $arg $kind);)*
@@ -200,6 +208,7 @@ pub(crate) mod prelude {
 
     pub(crate) use super::super::Wgsl;
     pub(crate) use super::super::context::{Conversion, OpContext, OpOutput, Operand};
+    pub(crate) use super::super::debug::Inspection;
     pub(crate) use super::super::kinds::*;
     pub(crate) use super::super::launchers::*;
     pub(crate) use super::super::resolve::{HAS_CPU, fail_without_cpu};

@@ -16,6 +16,7 @@
 //!    `float` and `int` use `random`, which uses their methods.
 //! 7. `call` and `coverage` read the tables for tests and tools.
 
+pub mod debug;
 mod fallback;
 mod resolve;
 mod tensor;
@@ -55,7 +56,7 @@ use crate::device::{
 };
 use crate::kernels::common::tuning::Trial;
 use crate::kernels::matmul;
-use crate::runtime::{MemoryUsage, Profile, ProfileError, Runtime, RuntimeError};
+use crate::runtime::{Profile, ProfileError, Runtime, RuntimeError};
 
 /// The backend. `Autodiff<Wgsl>` trains; tensors live on a [`WgslDevice`].
 #[derive(Debug, Clone, Copy, Default)]
@@ -115,7 +116,7 @@ impl Backend for Wgsl {
 
     fn memory_cleanup(device: &Self::Device) {
         if let Some(runtime) = resolve::runtime(device, "memory_cleanup") {
-            runtime.trim();
+            runtime.trim(0);
         }
     }
 
@@ -198,22 +199,6 @@ impl BackendIr for Wgsl {
 
 fn wrong_handle(expected: &str, handle: &HandleKind<Wgsl>) -> ! {
     panic!("expected a {expected} tensor handle, found a {} tensor handle", handle.name())
-}
-
-/// Returns the memory usage of a device in bytes: in use, reserved, peak. `None` for the CPU.
-///
-/// # Errors
-///
-/// Returns an error if there is no such device.
-pub fn memory(device: &WgslDevice) -> Result<Option<MemoryUsage>, DeviceError> {
-    match device.resolve()? {
-        ResolvedDevice::Cpu => Ok(None),
-        // A device that is not open uses no memory.
-        ResolvedDevice::Adapter(index) => {
-            let runtime = Runtime::opened(index);
-            Ok(Some(runtime.map_or_else(MemoryUsage::default, |runtime| runtime.memory())))
-        }
-    }
 }
 
 /// Opens a device and returns its canonical selector, which is never [`WgslDevice::Auto`].

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::device::{CAN_BLOCK, ResolvedDevice, WgslDevice};
-use crate::runtime::{Runtime, RuntimeError};
+use crate::runtime::{Runtime, RuntimeError, set_current_op};
 
 /// Whether this build contains the CPU backend. If not, the compiler removes the code behind this
 /// constant.
@@ -27,8 +27,9 @@ pub(crate) fn resolve(device: &WgslDevice, op: &str) -> ResolvedDevice {
     device.resolve().unwrap_or_else(|error| fail(op, device, &error))
 }
 
-/// Returns the open GPU of a device, opening it if needed; `None` for the CPU.
-pub(crate) fn runtime(device: &WgslDevice, op: &str) -> Option<Arc<Runtime>> {
+/// Returns the open GPU of a device for an op, opening it if needed; `None` for the CPU.
+pub(crate) fn runtime(device: &WgslDevice, op: &'static str) -> Option<Arc<Runtime>> {
+    set_current_op(op);
     match resolve(device, op) {
         ResolvedDevice::Cpu => None,
         ResolvedDevice::Adapter(index) => {

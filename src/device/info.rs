@@ -2,6 +2,10 @@
 
 use std::fmt;
 
+use serde::Serialize;
+
+use super::memory::device_memory;
+
 /// The properties, limits and features of an adapter.
 ///
 /// Plain data without driver handles, so tests can construct adapters.
@@ -25,6 +29,9 @@ pub struct AdapterInfo {
     pub driver_info: String,
     /// The PCI address (`domain:bus:device.function`), if known. It distinguishes identical GPUs.
     pub pci_bus_id: Option<String>,
+    /// The size of the adapter's largest heap of its own memory in bytes, if the API reports it. For
+    /// adapters that share the memory of the host, a part of it.
+    pub memory: Option<u64>,
     /// The limits that matter for compute.
     pub limits: Limits,
     /// The features that matter for compute.
@@ -96,8 +103,7 @@ impl fmt::Display for Api {
 /// The limits that matter for compute.
 ///
 /// The default values are the minimum that WebGPU guarantees.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Limits {
     /// The maximum size of a buffer, in bytes.
     pub max_buffer_size: u64,
@@ -139,8 +145,7 @@ impl Default for Limits {
 }
 
 /// The optional features that matter for compute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize))]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Features {
     /// 16-bit floats in shaders.
     pub f16: bool,
@@ -168,7 +173,8 @@ pub const IMMEDIATE_BYTES: u32 = 128;
 impl AdapterInfo {
     /// Reads the info of a wgpu adapter.
     pub(super) fn from_wgpu(adapter: &wgpu::Adapter) -> Self {
-        Self::from_parts(adapter.get_info(), &adapter.limits(), adapter.features())
+        let info = Self::from_parts(adapter.get_info(), &adapter.limits(), adapter.features());
+        Self { memory: device_memory(adapter), ..info }
     }
 
     fn from_parts(
@@ -197,6 +203,7 @@ impl AdapterInfo {
             driver: info.driver,
             driver_info: info.driver_info,
             pci_bus_id: Some(info.device_pci_bus_id).filter(|id| !id.is_empty()),
+            memory: None,
             limits: Limits {
                 max_buffer_size: limits.max_buffer_size,
                 max_storage_binding_size: limits.max_storage_buffer_binding_size,

@@ -16,6 +16,7 @@ mod info;
 mod install_hint;
 mod list;
 mod machine;
+mod memory;
 mod open;
 mod ranking;
 mod requirements;

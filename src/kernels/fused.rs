@@ -572,7 +572,8 @@ fn compute_launch(
     let results = program.outputs.iter().map(|output| &graph.nodes[usize::from(output.step)].lazy);
     let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
     for result in results.clone() {
-        outputs.push(Arc::new(runtime.alloc(result.bytes())?));
+        let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
+        outputs.push(Arc::new(memory));
     }
     let recorded = launch.record(&outputs, epilogue)?;
     results.zip(&outputs).for_each(|(result, memory)| result.resolve(memory.clone()));

@@ -7,7 +7,7 @@ use std::sync::{Arc, OnceLock};
 use parking_lot::Mutex;
 
 use super::allocator::{LARGE, Placement, PoolBuffer};
-use super::events::{Event, Observers};
+use super::events::{Event, Observers, current_op};
 
 /// A GPU buffer with a unique id, used as a cache key.
 #[derive(Debug)]
@@ -40,6 +40,8 @@ pub struct Location {
 pub struct Allocation {
     /// The requested size in bytes.
     bytes: u64,
+    /// The op whose result the memory holds.
+    op: &'static str,
     placement: OnceLock<Placement<Arc<Buffer>>>,
     /// Serial number of the submission that last wrote the memory; 0 if none did.
     written: AtomicU64,
@@ -60,6 +62,13 @@ impl Returns {
         Self { placements: Mutex::default(), observers }
     }
 
+    fn take(&self, placement: Placement<Arc<Buffer>>) {
+        let Placement { buffer, offset, size, .. } = &placement;
+        let location = Location { buffer: buffer.id, offset: *offset };
+        self.observers.notify(|| Event::Release { location, bytes: *size });
+        self.placements.lock().push(placement);
+    }
+
     /// Passes each placement to `release`.
     pub fn drain(&self, release: impl FnMut(Placement<Arc<Buffer>>)) {
         self.placements.lock().drain(..).for_each(release);
@@ -70,6 +79,7 @@ impl Allocation {
     pub(super) fn new(bytes: u64, returns: &Arc<Returns>) -> Self {
         Self {
             bytes,
+            op: current_op(),
             placement: OnceLock::new(),
             written: AtomicU64::new(0),
             returns: returns.clone(),
@@ -79,6 +89,18 @@ impl Allocation {
     /// Returns the requested size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Names the op whose result the memory holds. Otherwise it is the op that asked for it.
+    #[must_use]
+    pub fn of_op(mut self, op: &'static str) -> Self {
+        self.op = op;
+        self
+    }
+
+    /// Returns the op whose result the memory holds.
+    pub(super) fn op(&self) -> &'static str {
+        self.op
     }
 
     /// Returns whether the memory is large enough to have a GPU buffer of its own.
@@ -111,7 +133,7 @@ impl Allocation {
     /// goes back to the allocator.
     pub(super) fn set_placement(&self, placement: Placement<Arc<Buffer>>) {
         if let Err(surplus) = self.placement.set(placement) {
-            self.returns.placements.lock().push(surplus);
+            self.returns.take(surplus);
         }
     }
 
@@ -135,8 +157,7 @@ impl fmt::Debug for Allocation {
 impl Drop for Allocation {
     fn drop(&mut self) {
         if let Some(placement) = self.placement.take() {
-            self.returns.observers.notify(|| Event::Release { bytes: placement.size });
-            self.returns.placements.lock().push(placement);
+            self.returns.take(placement);
         }
     }
 }

@@ -24,14 +24,37 @@ const MIN_IDLE_LIMIT: u64 = 256 << 20;
 
 /// How much memory a device holds. Sizes are in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct MemoryUsage {
-    /// Size of the live allocations.
+    /// Number of live allocations.
+    pub allocations: u64,
+    /// Size of the live allocations as requested.
+    pub requested: u64,
+    /// Size of the live allocations, including padding.
     pub in_use: u64,
     /// Size of all buffers for tensors, in use or kept for reuse.
     pub reserved: u64,
-    /// Maximum of `in_use` since the device was opened.
+    /// Maximum of `in_use` since the device was opened, or since the peak was reset.
     pub peak: u64,
 }
+
+/// Number of powers of two that allocations are counted by.
+const SIZE_RANGES: usize = 64;
+
+/// Live allocations of similar size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SizeRange {
+    /// Their sizes are less than twice this size, and at least this size.
+    pub from: u64,
+    /// Number of allocations.
+    pub allocations: u64,
+    /// Their size, including padding.
+    pub bytes: u64,
+}
+
+/// A maximum of the memory in use since a point in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct PeakId(u64);
 
 /// Where an allocation is: a range of a buffer.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +64,8 @@ pub(crate) struct Placement<B> {
     pub offset: u64,
     /// Size in bytes, including padding.
     pub size: u64,
+    /// Size in bytes, as requested.
+    pub requested: u64,
 }
 
 /// A buffer as the allocator sees it.
@@ -62,6 +87,11 @@ pub(crate) enum Placed<B> {
 pub(crate) fn size_class(bytes: u64) -> u64 {
     let step = (bytes.next_power_of_two() >> 4).max(ALIGN);
     bytes.max(1).next_multiple_of(step)
+}
+
+/// Returns the index of the power of two of a size.
+fn size_range(size: u64) -> usize {
+    size.max(1).ilog2() as usize
 }
 
 /// A buffer shared by small allocations.
@@ -162,10 +192,17 @@ pub(crate) struct Allocator<B> {
     /// Buffers that recorded commands may still use, to be destroyed after their submission.
     retired: Vec<B>,
     usage: MemoryUsage,
+    /// Number and size of the live allocations by the power of two of their size.
+    by_size: [(u64, u64); SIZE_RANGES],
+    /// The peaks that are being measured, and the id of the next.
+    peaks: SmallVec<[(PeakId, u64); 2]>,
+    next_peak: u64,
     /// Number of releases so far.
     clock: u64,
     /// Maximum size of a buffer in bytes.
     limit: u64,
+    /// Maximum size of all buffers in bytes.
+    cap: Option<u64>,
 }
 
 impl<B: PoolBuffer> Allocator<B> {
@@ -177,8 +214,12 @@ impl<B: PoolBuffer> Allocator<B> {
             idle_bytes: 0,
             retired: Vec::new(),
             usage: MemoryUsage::default(),
+            by_size: [(0, 0); SIZE_RANGES],
+            peaks: SmallVec::new(),
+            next_peak: 0,
             clock: 0,
             limit: limit / ALIGN * ALIGN,
+            cap: None,
         }
     }
 
@@ -187,7 +228,7 @@ impl<B: PoolBuffer> Allocator<B> {
         let size = self.class(bytes);
         if size >= LARGE {
             return match self.take_idle(size) {
-                Some(buffer) => Placed::At(self.own(buffer)),
+                Some(buffer) => Placed::At(self.own(buffer, bytes)),
                 None => Placed::NeedsBuffer(size),
             };
         }
@@ -200,8 +241,9 @@ impl<B: PoolBuffer> Allocator<B> {
                         self.idle_bytes -= PAGE_SIZE;
                     }
                     let buffer = page.buffer.clone();
-                    self.count(size);
-                    return Placed::At(Placement { buffer, offset, size });
+                    let placement = Placement { buffer, offset, size, requested: bytes };
+                    self.count(&placement);
+                    return Placed::At(placement);
                 }
             }
         }
@@ -213,13 +255,14 @@ impl<B: PoolBuffer> Allocator<B> {
         let size = self.class(bytes);
         self.usage.reserved += buffer.size();
         if size >= LARGE {
-            return self.own(buffer);
+            return self.own(buffer, bytes);
         }
         let mut page = Page::new(buffer.clone());
         let offset = page.carve(size).unwrap_or_default();
         self.pages.push(page);
-        self.count(size);
-        Placement { buffer, offset, size }
+        let placement = Placement { buffer, offset, size, requested: bytes };
+        self.count(&placement);
+        placement
     }
 
     /// Returns the size of an allocation of `bytes` bytes.
@@ -240,22 +283,35 @@ impl<B: PoolBuffer> Allocator<B> {
     }
 
     /// Places an allocation that owns its buffer.
-    fn own(&mut self, buffer: B) -> Placement<B> {
+    fn own(&mut self, buffer: B, bytes: u64) -> Placement<B> {
         let size = buffer.size();
-        self.count(size);
-        Placement { buffer, offset: 0, size }
+        let placement = Placement { buffer, offset: 0, size, requested: bytes };
+        self.count(&placement);
+        placement
     }
 
-    fn count(&mut self, size: u64) {
-        self.usage.in_use += size;
-        self.usage.peak = self.usage.peak.max(self.usage.in_use);
+    fn count(&mut self, placement: &Placement<B>) {
+        let Self { usage, by_size, peaks, .. } = self;
+        usage.allocations += 1;
+        usage.requested += placement.requested;
+        usage.in_use += placement.size;
+        usage.peak = usage.peak.max(usage.in_use);
+        peaks.iter_mut().for_each(|(_, peak)| *peak = (*peak).max(usage.in_use));
+        let (count, bytes) = &mut by_size[size_range(placement.size)];
+        *count += 1;
+        *bytes += placement.size;
     }
 
     /// Takes back the memory of a dropped allocation. Idle memory above
     /// [`idle_limit`](Self::idle_limit) is retired.
     pub fn release(&mut self, placement: Placement<B>) {
-        let Placement { buffer, offset, size } = placement;
+        let Placement { buffer, offset, size, requested } = placement;
+        self.usage.allocations -= 1;
+        self.usage.requested -= requested;
         self.usage.in_use -= size;
+        let (count, bytes) = &mut self.by_size[size_range(size)];
+        *count -= 1;
+        *bytes -= size;
         self.clock += 1;
         if size >= LARGE {
             let index = self.idle.partition_point(|idle| idle.size < size);
@@ -297,11 +353,67 @@ impl<B: PoolBuffer> Allocator<B> {
         self.retired.push(buffer);
     }
 
-    /// Retires all unused buffers.
-    pub fn trim(&mut self) {
-        while self.idle_bytes > 0 {
+    /// Retires unused buffers until at most `target` bytes are reserved, or all of them.
+    pub fn trim(&mut self, target: u64) {
+        while self.idle_bytes > 0 && self.usage.reserved > target {
             self.retire_oldest();
         }
+    }
+
+    /// Sets the maximum size of all buffers together.
+    pub fn set_cap(&mut self, cap: Option<u64>) {
+        self.cap = cap;
+    }
+
+    pub fn cap(&self) -> Option<u64> {
+        self.cap
+    }
+
+    /// Returns whether another buffer of `size` bytes would exceed the cap.
+    pub fn exceeds_cap(&self, size: u64) -> bool {
+        self.cap.is_some_and(|cap| self.usage.reserved + size > cap)
+    }
+
+    /// Lets the peak of [`usage`](Self::usage) begin at the memory in use now.
+    pub fn reset_peak(&mut self) {
+        self.usage.peak = self.usage.in_use;
+    }
+
+    /// Begins to measure the maximum of the memory in use.
+    pub fn begin_peak(&mut self) -> PeakId {
+        let id = PeakId(self.next_peak);
+        self.next_peak += 1;
+        self.peaks.push((id, self.usage.in_use));
+        id
+    }
+
+    /// Ends the measurement, and returns the maximum.
+    pub fn end_peak(&mut self, id: PeakId) -> u64 {
+        let index = self.peaks.iter().position(|(other, _)| *other == id);
+        index.map_or(self.usage.in_use, |index| self.peaks.swap_remove(index).1)
+    }
+
+    /// Returns the live allocations by size, in ascending order.
+    pub fn sizes(&self) -> Vec<SizeRange> {
+        let ranges =
+            self.by_size.iter().enumerate().filter(|(_, (allocations, _))| *allocations > 0);
+        ranges
+            .map(|(power, &(allocations, bytes))| SizeRange {
+                from: 1 << power,
+                allocations,
+                bytes,
+            })
+            .collect()
+    }
+
+    /// Returns the size of the largest allocation that needs no new buffer.
+    pub fn largest_free(&mut self) -> u64 {
+        let idle = self.idle.last().map_or(0, |idle| idle.size);
+        let in_page = |page: &mut Page<B>| {
+            page.merge();
+            page.rest.iter().map(|&(_, size)| size).max().unwrap_or(0).min(LARGE - ALIGN)
+        };
+        self.pages.iter_mut().map(in_page).max().unwrap_or(0).max(idle)
     }
 
     /// Returns whether the retired buffers exceed the limit on idle memory. The caller should then
@@ -394,7 +506,7 @@ mod tests {
             assert_eq!(pool.0.usage().in_use, in_use);
         }
         live.drain(..).for_each(|placement| pool.0.release(placement));
-        pool.0.trim();
+        pool.0.trim(0);
         assert_eq!((pool.0.usage().in_use, pool.0.usage().reserved), (0, 0));
         assert!(pool.0.pages.is_empty() && pool.0.idle.is_empty());
     }

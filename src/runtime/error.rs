@@ -2,6 +2,19 @@
 
 use thiserror::Error;
 
+use super::Bytes;
+
+fn at_most(limit: Option<u64>) -> String {
+    limit.map_or_else(String::new, |limit| format!(" of at most {}", Bytes(limit)))
+}
+
+fn held(holders: Option<&str>) -> String {
+    match holders {
+        Some(holders) => format!("most of it is held by {holders}"),
+        None => "a recording of the memory would list what holds it".to_owned(),
+    }
+}
+
 /// An error of an opened device. Sizes are in bytes.
 #[derive(Debug, Clone, Error)]
 pub enum RuntimeError {
@@ -16,9 +29,14 @@ pub enum RuntimeError {
     },
     /// The device is out of memory, even after all unused buffers were destroyed.
     #[error(
-        "out of memory on {device}: {requested} bytes were requested, {in_use} bytes are in use \
-         and {reserved} bytes are reserved; use a smaller batch or model, drop tensors that are \
-         no longer needed, or choose another device"
+        "out of memory on {device}: {} were requested, {} are in use and {} are reserved{}; {}; \
+         use a smaller batch or model, drop tensors that are no longer needed, or choose another \
+         device",
+        Bytes(*requested),
+        Bytes(*in_use),
+        Bytes(*reserved),
+        at_most(*limit),
+        held(holders.as_deref())
     )]
     OutOfMemory {
         /// The adapter's name.
@@ -29,6 +47,10 @@ pub enum RuntimeError {
         in_use: u64,
         /// Size of the pool's buffers, in use or kept for reuse.
         reserved: u64,
+        /// The maximum of `reserved`, if the program has set one.
+        limit: Option<u64>,
+        /// What holds most memory, if memory is being recorded.
+        holders: Option<String>,
     },
     /// An earlier allocation ran out of memory. Browsers report this only after the allocation.
     #[error(

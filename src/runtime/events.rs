@@ -1,13 +1,16 @@
 //! What a device does, for memory trackers and profilers: an event for each allocation, release,
-//! dispatch, upload, readback and submission, with the op that caused it.
+//! dispatch, upload, readback and submission, with the op that caused it and the scope of the
+//! program that it ran in.
 
-use std::cell::Cell;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
+use std::marker::PhantomData;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
 
-use super::Variant;
+use super::{Location, Runtime, Variant};
 
 /// Something that a device did. Sizes are in bytes.
 #[derive(Debug, Clone, Copy)]
@@ -15,11 +18,17 @@ use super::Variant;
 pub enum Event<'a> {
     /// Memory was placed.
     Allocate {
+        /// Where it is. No other memory is there until it is given back.
+        location: Location,
         /// Its size, including padding.
         bytes: u64,
+        /// Its size as requested.
+        requested: u64,
     },
     /// Memory was given back.
     Release {
+        /// Where it was.
+        location: Location,
         /// Its size, including padding.
         bytes: u64,
     },
@@ -49,39 +58,133 @@ pub enum Event<'a> {
 
 /// Receives the events of a device.
 pub trait Observer: Send + Sync {
-    /// Called for each event, on the thread that caused it, with the op that runs there. The device
-    /// may be locked meanwhile: an observer must not use it.
+    /// Called for each event, on the thread that caused it, with the op that runs there; for
+    /// [`Event::Allocate`], the op whose result the memory holds. The device may be locked
+    /// meanwhile: an observer must not use it.
     fn event(&self, op: &'static str, event: Event<'_>);
+
+    /// Returns what holds the memory of the device, for messages.
+    fn holders(&self) -> Option<String> {
+        None
+    }
 }
 
-/// The observer of a device, if there is one.
+/// The observers of a device.
 #[derive(Default)]
 pub(crate) struct Observers {
     present: AtomicBool,
-    observer: RwLock<Option<Arc<dyn Observer>>>,
+    observers: RwLock<Vec<Arc<dyn Observer>>>,
 }
 
+/// The number of observations in this process.
+static OBSERVERS: AtomicUsize = AtomicUsize::new(0);
+
 impl Observers {
-    /// Sets or removes the observer.
-    pub fn set(&self, observer: Option<Arc<dyn Observer>>) {
-        let mut current = self.observer.write();
-        self.present.store(observer.is_some(), Ordering::Relaxed);
-        *current = observer;
+    /// Passes an event of the op that runs on this thread to the observers.
+    pub fn notify<'a>(&self, event: impl FnOnce() -> Event<'a>) {
+        self.notify_of(current_op, event);
     }
 
-    /// Passes an event to the observer. Does nothing without one.
-    pub fn notify<'a>(&self, event: impl FnOnce() -> Event<'a>) {
+    /// Passes an event of an op to the observers. Does nothing without one.
+    pub fn notify_of<'a>(
+        &self,
+        op: impl FnOnce() -> &'static str,
+        event: impl FnOnce() -> Event<'a>,
+    ) {
         if !self.present.load(Ordering::Relaxed) {
             return;
         }
-        if let Some(observer) = &*self.observer.read() {
-            observer.event(current_op(), event());
+        let (op, event) = (op(), event());
+        self.observers.read().iter().for_each(|observer| observer.event(op, event));
+    }
+
+    /// Returns what holds the memory of the device, if an observer knows it.
+    pub fn holders(&self) -> Option<String> {
+        self.observers.read().iter().find_map(|observer| observer.holders())
+    }
+}
+
+/// An observer's subscription to the events of a device, until it is dropped.
+#[must_use = "the observation ends when this is dropped"]
+pub struct Observation {
+    observers: Arc<Observers>,
+    observer: Arc<dyn Observer>,
+}
+
+impl Observation {
+    pub(super) fn begin(observers: &Arc<Observers>, observer: Arc<dyn Observer>) -> Self {
+        let mut all = observers.observers.write();
+        all.push(observer.clone());
+        observers.present.store(true, Ordering::Relaxed);
+        OBSERVERS.fetch_add(1, Ordering::Relaxed);
+        Self { observers: observers.clone(), observer }
+    }
+}
+
+impl Drop for Observation {
+    fn drop(&mut self) {
+        let mut all = self.observers.observers.write();
+        if let Some(index) = all.iter().position(|other| Arc::ptr_eq(other, &self.observer)) {
+            all.remove(index);
         }
+        self.observers.present.store(!all.is_empty(), Ordering::Relaxed);
+        OBSERVERS.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 thread_local! {
     static CURRENT_OP: Cell<&'static str> = const { Cell::new("") };
+    static SCOPES: RefCell<Vec<Cow<'static, str>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A part of a program, from [`scope`] until it is dropped.
+#[must_use = "a scope ends when it is dropped"]
+#[derive(Debug)]
+pub struct Scope(PhantomData<*const ()>);
+
+/// Begins a scope on this thread, which ends when the result is dropped. Memory recordings name the
+/// scope in which memory was allocated. Scopes nest, and end in reverse order.
+///
+/// ```
+/// let _scope = burn_wgsl::scope("forward");
+/// // What is allocated here is listed as allocated in `forward`.
+/// ```
+///
+/// While a device is observed, pending results are computed at the beginning and the end of a
+/// scope, so that they are computed in their own scope. Otherwise a scope costs a few nanoseconds.
+pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
+    compute_pending();
+    SCOPES.with_borrow_mut(|scopes| scopes.push(name.into()));
+    Scope(PhantomData)
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        compute_pending();
+        SCOPES.with_borrow_mut(Vec::pop);
+    }
+}
+
+/// Computes the pending results of the devices of this process, if any is observed.
+fn compute_pending() {
+    if OBSERVERS.load(Ordering::Relaxed) == 0 {
+        return;
+    }
+    for runtime in Runtime::all_opened() {
+        if let Err(error) = runtime.record_deferred() {
+            runtime.report_later(error);
+        }
+    }
+}
+
+/// Returns the scopes of this thread, from the outermost to the innermost, separated by slashes. A
+/// scope in one of the same name is left out.
+pub fn current_scope() -> String {
+    SCOPES.with_borrow(|scopes| {
+        let mut names: Vec<&str> = scopes.iter().map(AsRef::as_ref).collect();
+        names.dedup();
+        names.join("/")
+    })
 }
 
 /// Names the op that runs on this thread from now on.

@@ -15,6 +15,7 @@
 
 mod allocation;
 mod allocator;
+mod bytes;
 mod cache;
 mod compiler;
 mod deferred;
@@ -57,12 +58,16 @@ use submitter::Progress;
 use transfer::Staging;
 
 pub use allocation::{Allocation, Location};
-pub use allocator::MemoryUsage;
+pub(crate) use allocator::PeakId;
+pub use allocator::{MemoryUsage, SizeRange};
+pub use bytes::Bytes;
 pub use cache::{CACHE_VARIABLE, cache_folder};
 pub use deferred::Deferred;
 pub(crate) use embed::wgsl;
 pub use error::RuntimeError;
-pub use events::{Event, Observer, current_op, set_current_op};
+pub use events::{
+    Event, Observation, Observer, Scope, current_op, current_scope, scope, set_current_op,
+};
 pub use faults::Fault;
 pub use kernel::{Expr, Kernel, KernelKey};
 pub use params::{ParamField, Params};
@@ -78,6 +83,29 @@ pub use tuning_cache::TuningCache;
 /// Operations after which a software adapter counts as warmed up: about a second of work.
 /// The software adapters of browsers are slower.
 const WARM_UP_WORK: u64 = if CAN_BLOCK { 1 << 33 } else { 1 << 30 };
+
+/// How the memory of a device is used. Sizes are in bytes.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct MemoryReport {
+    /// The adapter's name.
+    pub device: String,
+    /// How much memory is in use and reserved.
+    pub usage: MemoryUsage,
+    /// The live allocations by size.
+    pub sizes: Vec<SizeRange>,
+    /// The largest allocation that needs no new buffer.
+    pub largest_free: u64,
+    /// The maximum of `usage.reserved`, if one was set.
+    pub limit: Option<u64>,
+    /// The size of all buffers and other resources of the device, if wgpu knows it. It includes
+    /// those for transfers and parameters.
+    pub driver_allocated: Option<u64>,
+    /// The memory that wgpu holds for them, in larger blocks.
+    pub driver_reserved: Option<u64>,
+    /// The device's memory, if the API reports it.
+    pub device_memory: Option<u64>,
+}
 
 /// One kernel launch.
 pub struct Dispatch<'a> {
@@ -236,14 +264,57 @@ impl Runtime {
 
     /// Returns how much memory is in use and reserved, and the peak.
     pub fn memory(&self) -> MemoryUsage {
-        let mut state = self.state.lock();
-        self.take_back(&mut state);
-        state.allocator.usage()
+        self.with_allocator(|allocator| allocator.usage())
     }
 
-    /// Sets or removes the observer of this device's events.
-    pub fn observe(&self, observer: Option<Arc<dyn Observer>>) {
-        self.gpu.observers.set(observer);
+    /// Returns the memory in more detail.
+    pub fn memory_report(&self) -> MemoryReport {
+        let (usage, sizes, largest_free, limit) = self.with_allocator(|allocator| {
+            let usage = allocator.usage();
+            (usage, allocator.sizes(), allocator.largest_free(), allocator.cap())
+        });
+        let driver = self.gpu.device.generate_allocator_report();
+        MemoryReport {
+            device: self.name(),
+            usage,
+            sizes,
+            largest_free,
+            limit,
+            driver_allocated: driver.as_ref().map(|report| report.total_allocated_bytes),
+            driver_reserved: driver.as_ref().map(|report| report.total_reserved_bytes),
+            device_memory: self.info().memory,
+        }
+    }
+
+    /// Lets the peak of [`memory`](Self::memory) begin at the memory in use now.
+    pub fn reset_memory_peak(&self) {
+        self.with_allocator(Allocator::reset_peak);
+    }
+
+    /// Begins to measure the maximum of the memory in use.
+    pub(crate) fn begin_peak(&self) -> PeakId {
+        self.with_allocator(Allocator::begin_peak)
+    }
+
+    /// Ends the measurement, and returns the maximum.
+    pub(crate) fn end_peak(&self, id: PeakId) -> u64 {
+        self.with_allocator(|allocator| allocator.end_peak(id))
+    }
+
+    /// Sets the maximum of the memory reserved for tensors, in bytes.
+    pub fn set_memory_limit(&self, limit: Option<u64>) {
+        self.with_allocator(|allocator| allocator.set_cap(limit));
+    }
+
+    fn with_allocator<R>(&self, work: impl FnOnce(&mut Allocator<Arc<Buffer>>) -> R) -> R {
+        let mut state = self.state.lock();
+        self.take_back(&mut state);
+        work(&mut state.allocator)
+    }
+
+    /// Passes this device's events to an observer, until the result is dropped.
+    pub fn observe(&self, observer: Arc<dyn Observer>) -> Observation {
+        Observation::begin(&self.gpu.observers, observer)
     }
 
     /// Plans a fault after `successes` successes, for tests. Replaces the fault planned before.
@@ -256,11 +327,12 @@ impl Runtime {
         self.gpu.faults.cancel()
     }
 
-    /// Destroys unused buffers, which returns their memory to the driver.
-    pub fn trim(&self) {
+    /// Destroys unused buffers, which returns their memory to the driver, until at most `target`
+    /// bytes are reserved.
+    pub fn trim(&self, target: u64) {
         let mut state = self.state.lock();
         self.take_back(&mut state);
-        state.allocator.trim();
+        state.allocator.trim(target);
         self.submit(&mut state);
         drop(state);
         self.staging.trim();
@@ -324,7 +396,7 @@ impl Runtime {
             let buffer = self.gpu.create_tensor_buffer(SIZE);
             let buffer = buffer.ok_or_else(|| self.out_of_memory(SIZE))?;
             let spare = Allocation::new(4, &self.returns);
-            spare.set_placement(Placement { buffer, offset: 0, size: SIZE });
+            spare.set_placement(Placement { buffer, offset: 0, size: SIZE, requested: 4 });
             spares.push(Arc::new(spare));
         }
         Ok(spares[index].clone())
@@ -521,7 +593,12 @@ impl Runtime {
                 }
             };
             avoid.push(placement.buffer.id);
-            self.gpu.observers.notify(|| Event::Allocate { bytes: placement.size });
+            let Placement { offset, size, requested, .. } = placement;
+            let location = Location { buffer: placement.buffer.id, offset };
+            self.gpu.observers.notify_of(
+                || operand.op(),
+                || Event::Allocate { location, bytes: size, requested },
+            );
             operand.set_placement(placement);
         }
         Ok(state)
@@ -539,20 +616,22 @@ impl Runtime {
             state = self.submit_and_wait(state)?;
         }
         let out = self.gpu.faults.strikes(Fault::OutOfMemory);
-        let short = out || self.gpu.faults.strikes(Fault::ShortOfMemory);
+        let short = out
+            || self.gpu.faults.strikes(Fault::ShortOfMemory)
+            || state.allocator.exceeds_cap(size);
         if !short && let Some(buffer) = self.gpu.create_tensor_buffer(size) {
             return Ok((state, buffer));
         }
         self.take_back(&mut state);
-        state.allocator.trim();
+        state.allocator.trim(0);
         state = self.submit_and_wait(state)?;
         self.staging.trim();
-        match self.gpu.create_tensor_buffer(size) {
-            Some(buffer) if !out => Ok((state, buffer)),
-            _ => {
-                let MemoryUsage { in_use, reserved, .. } = state.allocator.usage();
-                let device = self.name();
-                Err(RuntimeError::OutOfMemory { device, requested, in_use, reserved })
+        let out = out || state.allocator.exceeds_cap(size);
+        match (!out).then(|| self.gpu.create_tensor_buffer(size)).flatten() {
+            Some(buffer) => Ok((state, buffer)),
+            None => {
+                drop(state);
+                Err(self.out_of_memory(requested))
             }
         }
     }
@@ -587,8 +666,17 @@ impl Runtime {
     }
 
     fn out_of_memory(&self, requested: u64) -> RuntimeError {
-        let MemoryUsage { in_use, reserved, .. } = self.memory();
-        RuntimeError::OutOfMemory { device: self.name(), requested, in_use, reserved }
+        let (usage, limit) = self.with_allocator(|allocator| (allocator.usage(), allocator.cap()));
+        let MemoryUsage { in_use, reserved, .. } = usage;
+        let holders = self.gpu.observers.holders();
+        RuntimeError::OutOfMemory {
+            device: self.name(),
+            requested,
+            in_use,
+            reserved,
+            limit,
+            holders,
+        }
     }
 
     /// Compiles a kernel, unless it was compiled before, so that its launches need not.

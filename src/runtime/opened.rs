@@ -107,6 +107,11 @@ impl Runtime {
         SLOTS[adapter].lock().runtime.clone()
     }
 
+    /// Returns the runtimes of all open devices.
+    pub(super) fn all_opened() -> Vec<Arc<Self>> {
+        SLOTS.iter().filter_map(|slot| slot.lock().runtime.clone()).collect()
+    }
+
     /// Destroys an adapter's device if it is open.
     ///
     /// Tensors on the device are lost. The next use of the adapter opens a new device; in a browser

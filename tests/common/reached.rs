@@ -40,6 +40,8 @@ impl Observer for Recorder {
 pub fn record(adapter: usize) {
     let Some(file) = std::env::var_os(REACHED_VARIABLE).map(PathBuf::from) else { return };
     if let Ok(runtime) = Runtime::of(adapter) {
-        runtime.observe(Some(Arc::new(Recorder { file, reached: Mutex::default() })));
+        let recorder = Recorder { file, reached: Mutex::default() };
+        // Until the process ends.
+        std::mem::forget(runtime.observe(Arc::new(recorder)));
     }
 }

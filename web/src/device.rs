@@ -1,7 +1,7 @@
 //! Discovers, opens and closes the browser's devices.
 
-use burn_wgsl::WgslDevice;
 use burn_wgsl::device::{self, AdapterInfo, DeviceError, Features, Limits, ResolvedDevice};
+use burn_wgsl::{WgslDevice, memory};
 use serde::Serialize;
 use wasm_bindgen::JsValue;
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -51,8 +51,10 @@ struct Memory {
 /// Returns the memory use of a device in bytes, or `null` for the CPU.
 #[wasm_bindgen]
 pub fn device_memory(device: &str) -> Result<JsValue> {
-    let usage = burn_wgsl::memory(&parse_device(device)?).map_err(js_error)?;
-    to_js(&usage.map(|usage| Memory {
+    let device = parse_device(device)?;
+    let is_cpu = matches!(device.resolve().map_err(js_error)?, ResolvedDevice::Cpu);
+    let usage = memory::usage(&device).map_err(js_error)?;
+    to_js(&(!is_cpu).then_some(Memory {
         in_use: usage.in_use,
         reserved: usage.reserved,
         peak: usage.peak,

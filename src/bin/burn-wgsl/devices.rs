@@ -6,10 +6,11 @@ use burn_wgsl::device::{
     AdapterInfo, Automatic, DEVICE_VARIABLE, Features, Limits, WgslDevice, adapters, automatic,
     install_hint, selectors,
 };
+use burn_wgsl::runtime::Bytes;
 use serde::Serialize;
 
 use crate::CliError;
-use crate::output::{format_bytes, print, table, wrap};
+use crate::output::{print, table, wrap};
 
 /// Prints the devices as tables or as one JSON document.
 pub fn run(json: bool) -> Result<(), CliError> {
@@ -49,6 +50,8 @@ struct DeviceReport {
     vendor_id: Option<u32>,
     device_id: Option<u32>,
     pci_bus_id: Option<String>,
+    /// The memory of the device in bytes, if known.
+    memory: Option<u64>,
     limits: Option<Limits>,
     features: Option<Features>,
     /// Limits that are too low for the kernels; empty if the device is usable.
@@ -113,6 +116,7 @@ impl DeviceReport {
             vendor_id: Some(info.vendor_id),
             device_id: Some(info.device_id),
             pci_bus_id: info.pci_bus_id.clone(),
+            memory: info.memory,
             limits: Some(info.limits),
             features: Some(info.features),
             shortfalls: info.limits.shortfalls().iter().map(ToString::to_string).collect(),
@@ -132,6 +136,7 @@ impl DeviceReport {
             vendor_id: None,
             device_id: None,
             pci_bus_id: None,
+            memory: None,
             limits: None,
             features: None,
             shortfalls: Vec::new(),
@@ -166,6 +171,7 @@ fn devices_table(devices: &[DeviceReport]) -> String {
 fn limits_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
     let mut table = table([
         "device",
+        "memory",
         "max\nbuffer",
         "max\nbinding",
         "workgroup\nmemory",
@@ -181,9 +187,10 @@ fn limits_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
         };
         table.add_row([
             device.canonical_selector().to_owned(),
-            format_bytes(limits.max_buffer_size),
-            format_bytes(limits.max_storage_binding_size),
-            format_bytes(limits.workgroup_memory.into()),
+            device.memory.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string()),
+            Bytes(limits.max_buffer_size).to_string(),
+            Bytes(limits.max_storage_binding_size).to_string(),
+            Bytes(limits.workgroup_memory.into()).to_string(),
             limits.invocations_per_workgroup.to_string(),
             limits.workgroups_per_dimension.to_string(),
             limits.storage_buffers_per_stage.to_string(),
@@ -244,6 +251,7 @@ mod tests {
             ..AdapterInfo::default()
         };
         gpu.limits.max_buffer_size = (1 << 40) - (1 << 29);
+        gpu.memory = Some((1 << 40) - (1 << 29));
         gpu.limits.storage_buffers_per_stage = 4;
         gpu.limits.workgroup_memory = 1000;
         gpu.features = Features { f16: true, ..Features::default() };

@@ -53,19 +53,6 @@ pub fn wrap(text: &str) -> String {
     lines + "\n"
 }
 
-/// Formats a byte count in the largest unit that fits. A count that is not a multiple of the unit
-/// gets one decimal.
-pub fn format_bytes(count: u64) -> String {
-    let units = [(1_u64 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
-    // The tolerance shows limits just below a unit, such as 2^30 - 1, in that unit.
-    let fits = |(unit, _): &&(u64, &str)| count.saturating_add(8) >= *unit;
-    match units.iter().find(fits) {
-        Some((unit, name)) if count.is_multiple_of(*unit) => format!("{} {name}", count / unit),
-        Some((unit, name)) => format!("{:.1} {name}", count as f64 / *unit as f64),
-        None => format!("{count} B"),
-    }
-}
-
 /// Writes to standard output. A closed pipe, as with `| head`, is not an error.
 pub fn print(text: &str) -> Result<(), CliError> {
     match stdout().write_all(text.as_bytes()) {
@@ -86,25 +73,4 @@ pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
 /// Returns whether a path is `-`, which means standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path.as_os_str() == "-"
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn format_bytes_uses_the_largest_unit_that_fits() {
-        let cases = [
-            (0, "0 B"),
-            (1000, "1000 B"),
-            (32 << 10, "32 KiB"),
-            (128 << 20, "128 MiB"),
-            ((1 << 31) - 1, "2.0 GiB"),
-            (3 << 29, "1.5 GiB"),
-            (1 << 52, "4096 TiB"),
-        ];
-        for (count, text) in cases {
-            assert_eq!(format_bytes(count), text);
-        }
-    }
 }

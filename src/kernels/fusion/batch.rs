@@ -76,8 +76,8 @@ impl Computation {
             outputs.push(match output.overwrites {
                 Some(leaf) => graph.leaves[usize::from(leaf)].memory.clone(),
                 None => {
-                    let bytes = graph.nodes[usize::from(output.step)].lazy.bytes();
-                    Arc::new(runtime.alloc(bytes)?)
+                    let node = &graph.nodes[usize::from(output.step)];
+                    Arc::new(runtime.alloc(node.lazy.bytes())?.of_op(node.expression().op))
                 }
             });
         }

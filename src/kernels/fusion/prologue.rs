@@ -74,7 +74,8 @@ pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Resu
         }
         let results = prologues.iter().flat_map(Prologue::outputs);
         for result in results.clone() {
-            outputs.push(Arc::new(runtime.alloc(result.bytes())?));
+            let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
+            outputs.push(Arc::new(memory));
         }
         let params =
             with_words(launch.params, prologues.iter().map(|prologue| &prologue.words[..]));

@@ -18,12 +18,13 @@ mod workload;
 
 use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint};
+use burn_wgsl::runtime::Bytes;
 use burn_wgsl::{Wgsl, WgslDevice};
 
 pub use arguments::Arguments;
 
 use crate::CliError;
-use crate::output::{self, format_bytes, wrap};
+use crate::output::{self, wrap};
 use ceiling::Ceilings;
 use cost::Cost;
 use machine::Machine;
@@ -191,8 +192,8 @@ fn skip_reason(workload: &Workload, cost: &Cost, device: &MeasuredDevice) -> Opt
     if let Some(limit) = device.max_tensor_bytes
         && cost.largest_tensor > limit as f64
     {
-        let size = format_bytes(cost.largest_tensor as u64);
-        let limit = format_bytes(limit);
+        let size = Bytes(cost.largest_tensor as u64);
+        let limit = Bytes(limit);
         return Some(format!(
             "a tensor of {size} exceeds the device's limit of {limit} per buffer binding"
         ));
@@ -204,7 +205,7 @@ fn skip_reason(workload: &Workload, cost: &Cost, device: &MeasuredDevice) -> Opt
     let allowed = machine::available_memory().map(|available| available / 4 * 3);
     match allowed {
         Some(allowed) if device.uses_host_memory && cost.memory > allowed as f64 => {
-            let (needed, allowed) = (format_bytes(cost.memory as u64), format_bytes(allowed));
+            let (needed, allowed) = (Bytes(cost.memory as u64), Bytes(allowed));
             Some(format!(
                 "the workload needs about {needed} of memory, but only {allowed} may be used \
                  (three quarters of the available memory)"

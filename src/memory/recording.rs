@@ -1,0 +1,397 @@
+//! Recordings: the history of a device's memory.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+use serde::Serialize;
+use web_time::Instant;
+
+use super::{MemoryError, page};
+use crate::runtime::{
+    Bytes, Event, Location, MemoryUsage, Observation, Observer, Runtime, current_scope,
+};
+
+/// The number of events that a recording keeps.
+const MAX_EVENTS: usize = 1 << 20;
+/// The number of holders that a message lists.
+const LISTED_HOLDERS: usize = 3;
+
+/// Memory of an op in a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Holder {
+    /// The op whose results are in the memory.
+    pub op: &'static str,
+    /// The scopes in which it was allocated, from the outermost on, separated by slashes. Empty
+    /// outside of all.
+    pub scope: String,
+    /// Number of allocations.
+    pub allocations: u64,
+    /// Their size in bytes, including padding.
+    pub bytes: u64,
+}
+
+/// Memory that was allocated or released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct MemoryEvent {
+    /// Microseconds since the recording began.
+    pub micros: u64,
+    /// The index of the op and scope in [`Snapshot::holders`].
+    pub holder: u32,
+    /// The size in bytes, including padding; negative if it was released.
+    pub bytes: i64,
+}
+
+/// A named point in time.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Mark {
+    /// The name.
+    pub name: String,
+    /// Microseconds since the recording began.
+    pub micros: u64,
+}
+
+/// What an op in a scope held more of at one mark than at another. Differences are negative if it
+/// held less.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Growth {
+    /// The op.
+    pub op: &'static str,
+    /// The scopes, separated by slashes.
+    pub scope: String,
+    /// The difference in the number of allocations.
+    pub allocations: i64,
+    /// The difference in bytes.
+    pub bytes: i64,
+}
+
+impl fmt::Display for Growth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { op, scope, allocations, bytes } = self;
+        let sign = if *bytes < 0 { "-" } else { "+" };
+        write!(f, "{sign}{}, {allocations:+} tensors: {op}", Bytes(bytes.unsigned_abs()))?;
+        if scope.is_empty() { Ok(()) } else { write!(f, " in {scope}") }
+    }
+}
+
+/// The history of a device's memory up to a point in time.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// The adapter's name.
+    pub device: String,
+    /// How much memory was in use in the end.
+    #[serde(skip)]
+    pub usage: MemoryUsage,
+    /// Bytes of `usage.in_use` that were allocated before the recording.
+    pub before: u64,
+    /// Bytes that had been allocated before the first of `events`.
+    pub at_start: Vec<u64>,
+    /// The duration of the recording in microseconds.
+    pub micros: u64,
+    /// The ops and scopes that allocated memory, with what they held in the end. The first stands
+    /// for everything that was allocated before the recording.
+    pub holders: Vec<Holder>,
+    /// The allocations and releases, in order: the last million.
+    pub events: Vec<MemoryEvent>,
+    /// The marks, in order.
+    pub marks: Vec<Mark>,
+}
+
+impl Snapshot {
+    /// Returns the snapshot as JSON: the fields of this struct.
+    pub fn to_json(&self) -> String {
+        // Strings and numbers can always be written.
+        serde_json::to_string(self).unwrap_or_default()
+    }
+
+    /// Returns an HTML page with a chart of the memory over time, stacked by op or by scope, and a
+    /// table of what is held at a point in time. It needs no other files.
+    pub fn to_html(&self) -> String {
+        page::html(&self.to_json())
+    }
+
+    /// Writes [`to_json`](Self::to_json) to a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be written. Then there is no file.
+    pub fn write_json(&self, path: impl AsRef<Path>) -> Result<(), MemoryError> {
+        write(path.as_ref(), &self.to_json())
+    }
+
+    /// Writes [`to_html`](Self::to_html) to a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be written. Then there is no file.
+    pub fn write_html(&self, path: impl AsRef<Path>) -> Result<(), MemoryError> {
+        write(path.as_ref(), &self.to_html())
+    }
+}
+
+/// Writes a file, or removes what was written of it.
+fn write(path: &Path, text: &str) -> Result<(), MemoryError> {
+    std::fs::write(path, text).map_err(|error| {
+        if path.is_file() {
+            let _ = std::fs::remove_file(path);
+        }
+        MemoryError::Write { path: path.to_owned(), error }
+    })
+}
+
+/// A recording of a device's memory: see [`record`](super::record). It ends when it is dropped.
+pub struct Recording {
+    runtime: Arc<Runtime>,
+    tracker: Arc<Tracker>,
+    /// Ends when it is dropped.
+    _observation: Observation,
+}
+
+impl Recording {
+    pub(super) fn begin(runtime: Arc<Runtime>) -> Self {
+        let tracker = Arc::new(Tracker(Mutex::new(History::new())));
+        let _observation = runtime.observe(tracker.clone());
+        Self { runtime, tracker, _observation }
+    }
+
+    /// Names this point in time, for [`growth`](Self::growth) and the chart. A later mark replaces
+    /// an earlier one of the same name. Computes pending results first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the computation of pending results fails.
+    pub fn mark(&self, name: impl Into<String>) -> Result<(), MemoryError> {
+        self.runtime.record_deferred()?;
+        let mut history = self.tracker.0.lock();
+        let mark = Mark { name: name.into(), micros: history.micros() };
+        let held = history.held.clone();
+        history.marks.retain(|(other, _)| other.name != mark.name);
+        history.marks.push((mark, held));
+        Ok(())
+    }
+
+    /// Returns what grew or shrank between two marks, the largest growth first. What was allocated
+    /// before the recording is not listed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such mark.
+    pub fn growth(&self, from: &str, to: &str) -> Result<Vec<Growth>, MemoryError> {
+        let history = self.tracker.0.lock();
+        let [from, to] = [history.held_at(from)?, history.held_at(to)?];
+        let mut out = Vec::new();
+        for (index, label) in history.labels.iter().enumerate().skip(1) {
+            let [from, to] = [from, to].map(|held| held.get(index).copied().unwrap_or_default());
+            let growth = Growth {
+                op: label.op,
+                scope: label.scope.clone(),
+                allocations: to.allocations.cast_signed() - from.allocations.cast_signed(),
+                bytes: to.bytes.cast_signed() - from.bytes.cast_signed(),
+            };
+            if (growth.allocations, growth.bytes) != (0, 0) {
+                out.push(growth);
+            }
+        }
+        out.sort_by_key(|growth| std::cmp::Reverse(growth.bytes));
+        Ok(out)
+    }
+
+    /// Returns the history so far. The recording goes on. Computes pending results first.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the computation of pending results fails.
+    pub fn snapshot(&self) -> Result<Snapshot, MemoryError> {
+        self.runtime.record_deferred()?;
+        let usage = self.runtime.memory();
+        let mut history = self.tracker.0.lock();
+        let in_history: u64 = history.held.iter().map(|held| held.bytes).sum();
+        let before = usage.in_use.saturating_sub(in_history);
+        let mut at_start = history.forgotten.clone();
+        at_start[0] = before + history.released_before;
+        let micros = history.micros();
+        let held = history.held.clone();
+        let holders = history.labels.iter().zip(&held).enumerate();
+        Ok(Snapshot {
+            device: self.runtime.name(),
+            usage,
+            before,
+            at_start,
+            micros,
+            holders: holders
+                .map(|(index, (label, held))| Holder {
+                    bytes: if index == 0 { before } else { held.bytes },
+                    ..label.holder(*held)
+                })
+                .collect(),
+            events: history.events.make_contiguous().to_vec(),
+            marks: history.marks.iter().map(|(mark, _)| mark.clone()).collect(),
+        })
+    }
+}
+
+impl fmt::Debug for Recording {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Recording").field("device", &self.runtime.name()).finish_non_exhaustive()
+    }
+}
+
+/// Receives the events of a device.
+struct Tracker(Mutex<History>);
+
+impl Observer for Tracker {
+    fn event(&self, op: &'static str, event: Event<'_>) {
+        match event {
+            Event::Allocate { location, bytes, .. } => self.0.lock().allocate(op, location, bytes),
+            Event::Release { location, bytes } => self.0.lock().release(location, bytes),
+            _ => {}
+        }
+    }
+
+    fn holders(&self) -> Option<String> {
+        let history = self.0.lock();
+        let mut holders: Vec<Holder> = history
+            .labels
+            .iter()
+            .zip(&history.held)
+            .map(|(label, held)| label.holder(*held))
+            .collect();
+        holders.retain(|holder| holder.bytes > 0);
+        holders.sort_by_key(|holder| std::cmp::Reverse(holder.bytes));
+        let text = |holder: &Holder| {
+            let place = match holder.scope.is_empty() {
+                true => String::new(),
+                false => format!(" in {}", holder.scope),
+            };
+            format!(
+                "{}{place} ({} in {} tensors)",
+                holder.op,
+                Bytes(holder.bytes),
+                holder.allocations
+            )
+        };
+        let texts: Vec<String> = holders.iter().take(LISTED_HOLDERS).map(text).collect();
+        (!texts.is_empty()).then(|| texts.join(", "))
+    }
+}
+
+/// An op and a scope.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Label {
+    op: &'static str,
+    scope: String,
+}
+
+impl Label {
+    fn holder(&self, Held { allocations, bytes }: Held) -> Holder {
+        Holder { op: self.op, scope: self.scope.clone(), allocations, bytes }
+    }
+}
+
+/// What an op in a scope holds.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Held {
+    allocations: u64,
+    bytes: u64,
+}
+
+struct History {
+    start: Instant,
+    labels: Vec<Label>,
+    indices: FxHashMap<Label, u32>,
+    /// What each label holds now.
+    held: Vec<Held>,
+    /// What each label held before the first of `events`.
+    forgotten: Vec<u64>,
+    /// Bytes of allocations before the recording that were released since.
+    released_before: u64,
+    live: FxHashMap<(u64, u64), u32>,
+    events: VecDeque<MemoryEvent>,
+    marks: Vec<(Mark, Vec<Held>)>,
+}
+
+impl History {
+    fn new() -> Self {
+        let before = Label { op: "before the recording", scope: String::new() };
+        Self {
+            start: Instant::now(),
+            labels: vec![before],
+            indices: FxHashMap::default(),
+            held: vec![Held::default()],
+            forgotten: vec![0],
+            released_before: 0,
+            live: FxHashMap::default(),
+            events: VecDeque::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    fn micros(&self) -> u64 {
+        self.start.elapsed().as_micros() as u64
+    }
+
+    fn allocate(&mut self, op: &'static str, location: Location, bytes: u64) {
+        let label = Label { op, scope: current_scope() };
+        let index = match self.indices.get(&label) {
+            Some(&index) => index,
+            None => {
+                let index = self.labels.len() as u32;
+                self.labels.push(label.clone());
+                self.indices.insert(label, index);
+                self.held.push(Held::default());
+                self.forgotten.push(0);
+                index
+            }
+        };
+        let held = &mut self.held[index as usize];
+        held.allocations += 1;
+        held.bytes += bytes;
+        self.live.insert((location.buffer, location.offset), index);
+        self.push(index, bytes.cast_signed());
+    }
+
+    fn release(&mut self, location: Location, bytes: u64) {
+        let index = self.live.remove(&(location.buffer, location.offset)).unwrap_or(0);
+        if index == 0 {
+            self.released_before += bytes;
+        } else {
+            let held = &mut self.held[index as usize];
+            held.allocations -= 1;
+            held.bytes -= bytes;
+        }
+        self.push(index, -bytes.cast_signed());
+    }
+
+    fn push(&mut self, holder: u32, bytes: i64) {
+        if self.events.len() >= MAX_EVENTS
+            && let Some(oldest) = self.events.pop_front()
+        {
+            let forgotten = &mut self.forgotten[oldest.holder as usize];
+            *forgotten = forgotten.saturating_add_signed(oldest.bytes);
+            if oldest.holder == 0 {
+                self.released_before -= oldest.bytes.unsigned_abs();
+            }
+        }
+        let micros = self.micros();
+        self.events.push_back(MemoryEvent { micros, holder, bytes });
+    }
+
+    /// Returns what was held at a mark.
+    fn held_at(&self, name: &str) -> Result<&[Held], MemoryError> {
+        let found = self.marks.iter().find(|(mark, _)| mark.name == name);
+        found.map(|(_, held)| &held[..]).ok_or_else(|| {
+            let names: Vec<String> =
+                self.marks.iter().map(|(mark, _)| format!("{:?}", mark.name)).collect();
+            let marks = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
+            MemoryError::UnknownMark { name: name.to_owned(), marks }
+        })
+    }
+}
