@@ -22,7 +22,7 @@
 //! - [`memory`](mod@memory) tells what is in the memory of a device: usage, peaks, limits, recordings.
 //! - [`scope`] names a part of a program in recordings.
 //! - [`debug`](mod@debug) finds the op that fails, or whose result is NaN.
-//! - [`profile`] measures the GPU time of each kernel.
+//! - [`profiler`] measures the GPU time of each kernel, and writes traces.
 //! - [`tune`] finds the fastest strategy for matrix products on a device.
 //!
 //! `ARCHITECTURE.md` in the repository describes the layers below this API. The feature `internals`
@@ -31,6 +31,7 @@
 
 pub mod device;
 pub mod memory;
+pub mod profiler;
 
 // The layers below the API are public only with the feature `internals`.
 #[cfg(feature = "internals")]
@@ -67,13 +68,14 @@ struct Readme;
 pub use autodiff::Autodiff;
 pub use backend::debug;
 pub use backend::{
-    TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, compute, fallbacks, open, profile,
+    TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, compute, fallbacks, open,
     reset_fallbacks, tune,
 };
 pub use device::WgslDevice;
 pub use kernels::common::tuning::{Trial, Tuning, set_tuning};
 pub use kernels::fused::set_fusion;
-pub use runtime::{KernelTime, Profile, ProfileError, RuntimeError, Scope, scope};
+pub use profiler::{KernelTime, Profile, ProfileError, profile};
+pub use runtime::{RuntimeError, Scope, scope};
 pub use tensor::Error as TensorError;
 
 /// The version of this crate.

@@ -10,8 +10,9 @@ use std::time::{Duration, Instant};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
 use burn_wgsl::device::ResolvedDevice;
+use burn_wgsl::profiler::{self, By, Column, Schedule, Scheduled};
 use burn_wgsl::runtime::Runtime;
-use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice, profile};
+use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice, profile, scope};
 use common::serial_guard;
 
 /// Returns the GPUs of this machine that support timestamp queries.
@@ -97,7 +98,7 @@ fn profile_records_only_the_ops_of_its_closure() {
     for device in gpus_with_timestamps() {
         let _before = numbers(64, &device) * 2.0;
         let ((), profile) = profile(&device, || ()).expect("the device supports timestamps");
-        assert_eq!(profile, Profile::default());
+        assert_eq!((profile.calls(), profile.spans.len()), (0, 0), "{profile:?}");
         // A panic in the closure ends the recording, so that the next profile can start.
         let panics = || burn_wgsl::profile(&device, || panic!("on purpose"));
         std::panic::catch_unwind(panics)
@@ -125,5 +126,110 @@ fn invalid_profile_calls_return_an_error_with_the_reason() {
             .expect("no other profile is being recorded");
         assert!(matches!(inner, Err(ProfileError::Busy { .. })), "{inner:?}");
         Wgsl::sync(&device).expect("the device is alive");
+    }
+}
+
+/// Every launch names its op, the ops in its kernel, and its scope, and has its place in time.
+#[test]
+fn spans_name_ops_and_scopes() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
+        let a = numbers(256 * 256, &device).reshape([256, 256]);
+        let _ = a.clone().into_data();
+        let (_, profile) = profile(&device, || {
+            let _outer = scope("step");
+            let product = {
+                let _inner = scope("product");
+                a.clone().matmul(a.clone())
+            };
+            let _inner = scope("chain");
+            (product.exp() * 0.5).sum_dim(1).into_data()
+        })
+        .expect("the device supports timestamps");
+        let product = profile.spans.iter().find(|span| span.kernel == "matmul");
+        let product = product.expect("there is a product");
+        assert_eq!((product.op, &product.scope[..]), ("float_matmul", "step/product"));
+        assert!(product.work >= 2 * 256 * 256 * 256, "{product:?}");
+        assert_eq!(product.bytes, 3 * 256 * 256 * 4, "{product:?}");
+        let sum = profile.spans.iter().find(|span| span.kernel == "reduce");
+        let sum = sum.expect("there is a sum");
+        assert_eq!(sum.ops, ["float_exp", "float_mul_scalar"], "{sum:?}");
+        assert_eq!(sum.scope, "step/chain");
+        assert!(sum.start >= product.start + product.time, "{profile:?}");
+        let late = Duration::from_millis(2);
+        for span in &profile.spans {
+            assert!(span.start + late >= span.recorded, "it ran before it was recorded: {span:?}");
+            assert!(span.start + span.time <= profile.wall, "{span:?}");
+        }
+        let scopes: Vec<&str> = profile.host.iter().map(|span| &span.name[..]).collect();
+        assert_eq!(scopes[0], "step/product");
+        assert!(scopes.ends_with(&["step/chain", "step"]), "{scopes:?}");
+        assert!(scopes.iter().any(|name| name.contains("readback of 1024 bytes")), "{scopes:?}");
+    }
+}
+
+/// The kernels of a busy device fill the time from the first to the last.
+#[test]
+fn kernel_times_add_up_to_the_time_of_the_gpu() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
+        let a = numbers(512 * 512, &device).reshape([512, 512]);
+        let work = || {
+            let y = (0..12).fold(a.clone(), |y, _| y.matmul(a.clone()));
+            Wgsl::sync(&device).expect("the device works");
+            y
+        };
+        work();
+        let (_, profile) = profile(&device, work).expect("the device supports timestamps");
+        let (sum, span) = (profile.time().as_secs_f64(), profile.gpu_span().as_secs_f64());
+        assert!(sum > 0.9 * span && sum < 1.1 * span, "{sum} s of {span} s on {device}");
+    }
+}
+
+#[test]
+fn a_trace_has_every_launch() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
+        let (_, profile) = profile(&device, || {
+            let _scope = scope("a \"quoted\" scope");
+            numbers(4096, &device).exp().sum().into_data()
+        })
+        .expect("the device supports timestamps");
+        let trace: serde_json::Value =
+            serde_json::from_str(&profile.to_trace()).expect("a trace is JSON");
+        let events = trace["traceEvents"].as_array().expect("there are events");
+        let kernels: Vec<_> = events.iter().filter(|event| event["cat"] == "kernel").collect();
+        assert_eq!(kernels.len() as u64, profile.calls());
+        for (event, span) in kernels.iter().zip(&profile.spans) {
+            assert_eq!(event["name"], span.kernel);
+            let micros = event["dur"].as_f64().expect("a number");
+            assert!((micros * 1e-6 - span.time.as_secs_f64()).abs() < 1e-9, "{event}");
+        }
+        let in_scope = events.iter().any(|event| event["name"] == "a \"quoted\" scope");
+        assert!(in_scope, "{trace}");
+        let error = profile.write_trace("/no/such/folder/trace.json").expect_err("no folder");
+        assert!(matches!(error, ProfileError::Write { .. }), "{error}");
+        let table = profile.table(By::Op, Column::Time);
+        assert!(table.contains("float_sum") && table.contains("Gop/s"), "{table}");
+    }
+}
+
+#[test]
+fn a_schedule_profiles_some_steps() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
+        let schedule = Schedule { skip: 1, wait: 1, warm_up: 1, active: 2, repeat: 2 };
+        let mut profiler = Scheduled::new(&device, schedule);
+        let mut profiles = Vec::new();
+        for _ in 0..12 {
+            profiles.extend(profiler.step().expect("the device supports timestamps"));
+            let x = numbers(256, &device).reshape([16, 16]);
+            let _ = x.clone().matmul(x).into_data();
+        }
+        let calls: Vec<u64> = profiles.iter().map(|profile| calls(profile, "matmul")).collect();
+        assert_eq!(calls, [2, 2], "{device}");
+        // A session that is dropped does not prevent the next.
+        drop(profiler::start(&device).expect("no profile is being taken"));
+        drop(profiler::start(&device).expect("the last one was discarded"));
     }
 }

@@ -68,6 +68,15 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
+    /// Profile three training steps on the GPU: print the time of each kernel, and write a trace for
+    /// ui.perfetto.dev
+    #[arg(long, value_name = "FILE")]
+    pub profile: Option<PathBuf>,
+
+    /// Record the memory of the GPU, and write a page with a chart of it
+    #[arg(long, value_name = "FILE")]
+    pub memory: Option<PathBuf>,
+
     /// Train on this file instead of the built-in images. CSV, plain or gzip: each line has 64
     /// pixels (0 to 16) and a label (0 to 9). The last fifth of the lines is for testing
     #[arg(long, value_name = "FILE")]

@@ -28,16 +28,32 @@ impl<B: AutodiffBackend> Learner<B> {
     ///
     /// Takes `self` by value, so that each weight has a single owner and can be updated in place.
     pub fn step(
-        mut self,
+        self,
         images: Tensor<B, 4>,
         labels: Tensor<B, 1, Int>,
         learning_rate: f64,
     ) -> (Self, Tensor<B::InnerBackend, 1>) {
-        let loss = self.loss.forward(self.model.forward(images), labels);
+        let loss = self.loss(images, labels);
         let loss_value = loss.clone().inner();
-        let gradients = GradientsParams::from_grads(loss.backward(), &self.model);
+        let gradients = self.gradients(loss);
+        (self.update(gradients, learning_rate), loss_value)
+    }
+
+    /// Returns the loss of a batch: the forward pass of a step.
+    pub fn loss(&self, images: Tensor<B, 4>, labels: Tensor<B, 1, Int>) -> Tensor<B, 1> {
+        self.loss.forward(self.model.forward(images), labels)
+    }
+
+    /// Returns the gradients of a loss: the backward pass of a step.
+    pub fn gradients(&self, loss: Tensor<B, 1>) -> GradientsParams {
+        GradientsParams::from_grads(loss.backward(), &self.model)
+    }
+
+    /// Updates the parameters: the end of a step.
+    #[must_use]
+    pub fn update(mut self, gradients: GradientsParams, learning_rate: f64) -> Self {
         self.model = self.optimizer.step(learning_rate, self.model, gradients);
-        (self, loss_value)
+        self
     }
 
     /// Returns the model for inference, without gradients and dropout.

@@ -18,7 +18,8 @@ use anyhow::{Context, Result};
 use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+use burn_wgsl::profiler::{By, Column};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, memory, profiler};
 use digits::data::Dataset;
 use digits::model::Model;
 use digits::weights;
@@ -67,6 +68,14 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
     let model_file = output_file("--save", &args.save)?;
     let json_file = output_file("--json", &args.json)?;
     let plot_file = output_file("--plot", &args.plot)?;
+    let observed = Observed {
+        profile: output_file("--profile", &args.profile)?,
+        memory: output_file("--memory", &args.memory)?,
+    };
+    if observed.profile.is_some() {
+        // An adapter that cannot be profiled is an error now, not after ten steps.
+        drop(profiler::start(&device).context("--profile")?);
+    }
     let dataset = match &args.data {
         Some(path) => Dataset::read(path)?,
         None => Dataset::built_in()?,
@@ -97,7 +106,7 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
         dataset.train.labels.len(),
         dataset.test.labels.len()
     );
-    let (run, model) = train_on(device, args, &dataset, start)?;
+    let (run, model) = train_on(device, args, &dataset, start, &observed)?;
     if let Some(file) = &model_file {
         file.write(&weights::to_bytes(model)?)?;
         println!("model saved to {}", file.path().display());
@@ -108,7 +117,8 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
         println!("--compare has nothing to compare: this run already used the CPU");
     } else if args.compare && !run.history.interrupted {
         println!();
-        let (cpu, _) = train_on(WgslDevice::Cpu, args, &dataset, Instant::now())?;
+        let unobserved = Observed::default();
+        let (cpu, _) = train_on(WgslDevice::Cpu, args, &dataset, Instant::now(), &unobserved)?;
         println!("\n{}", report::table(&run, &cpu));
         cpu_run = Some(cpu);
     }
@@ -125,6 +135,13 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
     Ok(())
 }
 
+/// Where to write what is observed of a device during a run.
+#[derive(Default)]
+struct Observed {
+    profile: Option<OutputFile>,
+    memory: Option<OutputFile>,
+}
+
 /// Trains and tests a model on one device. The seed determines all random numbers. `start` is the
 /// start time for `History::first_step`.
 fn train_on(
@@ -132,10 +149,16 @@ fn train_on(
     args: &Args,
     dataset: &Dataset,
     start: Instant,
+    observed: &Observed,
 ) -> Result<(Run, Model<Wgsl>)> {
     type B = Autodiff<Wgsl>;
     burn_wgsl::reset_fallbacks();
     let adapter = device.describe()?;
+    let recording = observed
+        .memory
+        .as_ref()
+        .map(|_| memory::record(&device).context("--memory"))
+        .transpose()?;
     B::seed(&device, args.seed);
     let mut model = Model::<B>::new(&device);
     if let Some(path) = &args.load {
@@ -150,7 +173,32 @@ fn train_on(
         seed: args.seed,
         learning_rate: args.learning_rate,
     };
-    let (model, history) = train::train(model, dataset, options, &device, start, &STOP)?;
+    let mut scheduled = observed
+        .profile
+        .as_ref()
+        .map(|file| (file, profiler::Scheduled::new(&device, profiler::Schedule::default())));
+    let mut is_profiled = scheduled.is_none();
+    let before_step = || -> Result<()> {
+        if let Some((file, scheduled)) = &mut scheduled
+            && let Some(profile) = scheduled.step()?
+        {
+            file.write(profile.to_trace().as_bytes())?;
+            println!("\n{}", profile.table(By::Kernel, Column::Time));
+            println!("{}", profile.table(By::Scope, Column::Time));
+            println!("trace written to {}", file.path().display());
+            is_profiled = true;
+        }
+        Ok(())
+    };
+    let (model, history) =
+        train::train(model, dataset, options, &device, start, &STOP, before_step)?;
+    if !is_profiled {
+        println!("the run had too few steps for --profile: it profiles the 11th to the 13th");
+    }
+    if let (Some(file), Some(recording)) = (&observed.memory, recording) {
+        file.write(recording.snapshot()?.to_html().as_bytes())?;
+        println!("memory written to {}", file.path().display());
+    }
     let run =
         Run { device: device.to_string(), adapter, history, fallbacks: burn_wgsl::fallbacks() };
     println!("{}", run.summary());

@@ -6,6 +6,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{ElementConversion, Tensor};
+use burn_wgsl::scope;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use digits::data::Dataset;
@@ -42,14 +43,14 @@ pub struct History {
 }
 
 /// Trains the model and prints one line per epoch. [`History::first_step`] counts from `start`.
-/// Setting `stop` ends the run after the current step.
+/// Setting `stop` ends the run after the current step. `before_step` runs before each step.
 ///
 /// The host waits for the device once per epoch for the loss, once per test, and after the first
 /// step. All other steps are only queued, so the GPU does not idle.
 ///
 /// # Errors
 ///
-/// Returns an error if the loss becomes infinite or NaN, or if the device fails.
+/// Returns an error if the loss becomes infinite or NaN, or if the device or `before_step` fails.
 pub fn train<B: AutodiffBackend>(
     model: Model<B>,
     dataset: &Dataset,
@@ -57,6 +58,7 @@ pub fn train<B: AutodiffBackend>(
     device: &B::Device,
     start: Instant,
     stop: &AtomicBool,
+    mut before_step: impl FnMut() -> Result<()>,
 ) -> Result<(Model<B>, History)> {
     let test = SampleTensors::<B::InnerBackend>::new(&dataset.test, device);
     let train = SampleTensors::<B>::new(&dataset.train, device);
@@ -75,12 +77,23 @@ pub fn train<B: AutodiffBackend>(
                 history.interrupted = true;
                 break 'training;
             }
+            before_step()?;
             let batch_end = train.count.min(batch_start + options.batch);
             let indices = order.clone().slice_dim(0, batch_start..batch_end);
             let (images, labels) = train.select(indices);
-            let loss;
-            (learner, loss) = learner.step(images, labels, options.learning_rate);
-            loss_sum = loss_sum + loss * (batch_end - batch_start) as f64;
+            let loss = {
+                let _scope = scope("forward");
+                learner.loss(images, labels)
+            };
+            loss_sum = loss_sum + loss.clone().inner() * (batch_end - batch_start) as f64;
+            let gradients = {
+                let _scope = scope("backward");
+                learner.gradients(loss)
+            };
+            {
+                let _scope = scope("optimizer");
+                learner = learner.update(gradients, options.learning_rate);
+            }
             if history.first_step.is_none() {
                 B::sync(device)?;
                 history.first_step = Some(start.elapsed().as_secs_f64());

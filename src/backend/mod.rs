@@ -56,7 +56,7 @@ use crate::device::{
 };
 use crate::kernels::common::tuning::Trial;
 use crate::kernels::matmul;
-use crate::runtime::{Profile, ProfileError, Runtime, RuntimeError};
+use crate::runtime::{Runtime, RuntimeError};
 
 /// The backend. `Autodiff<Wgsl>` trains; tensors live on a [`WgslDevice`].
 #[derive(Debug, Clone, Copy, Default)]
@@ -264,39 +264,6 @@ pub fn close(device: &WgslDevice) -> Result<(), DeviceError> {
         Runtime::close(index);
     }
     Ok(())
-}
-
-/// Runs `work` and measures the GPU time of every kernel that it launches on the device. Blocks
-/// until the GPU has finished. Devices that are not profiled have no overhead.
-///
-/// ```
-/// use burn::tensor::{Distribution, Tensor};
-/// use burn_wgsl::{Wgsl, WgslDevice};
-///
-/// let device = WgslDevice::default();
-/// let x = Tensor::<Wgsl, 2>::random([64, 64], Distribution::Default, &device);
-/// match burn_wgsl::profile(&device, || x.clone().matmul(x).exp()) {
-///     Ok((_result, profile)) => {
-///         for kernel in &profile.kernels {
-///             println!("{:>9.1?} in {} calls: {}", kernel.time, kernel.calls, kernel.variant);
-///         }
-///     }
-///     Err(error) => println!("{error}"), // the CPU, or an adapter without timestamps
-/// }
-/// ```
-///
-/// # Errors
-///
-/// Returns an error if there is no such device, it is the CPU, it has no timestamps, or another
-/// profile of it is running.
-pub fn profile<R>(
-    device: &WgslDevice,
-    work: impl FnOnce() -> R,
-) -> Result<(R, Profile), ProfileError> {
-    match device.resolve()? {
-        ResolvedDevice::Cpu => Err(ProfileError::Cpu),
-        ResolvedDevice::Adapter(index) => Runtime::of(index)?.profile(work),
-    }
 }
 
 /// Measures the strategies for matrix products and convolutions on a device, and caches the fastest

@@ -127,13 +127,15 @@ impl Kernel for FusedKernel {
     fn variant(&self) -> Variant {
         let (program, ops) = program_of(self.program);
         let text = program.text(&ops);
-        Variant::new(&FUSED)
+        let mut variant = Variant::new(&FUSED)
             .flag("BATCHED", program.pages > 0)
             .label(program.to_string())
             .ty("A", text.integer)
             .int("WORDS", self.words)
             .int("ENTRY", text.entry)
-            .code("CODE", text.code)
+            .code("CODE", text.code);
+        variant.ops.extend(ops.iter());
+        variant
     }
 }
 

@@ -12,7 +12,7 @@ use web_time::Instant;
 
 use super::{MemoryError, page};
 use crate::runtime::{
-    Bytes, Event, Location, MemoryUsage, Observation, Observer, Runtime, current_scope,
+    Bytes, Event, Location, MemoryUsage, Observation, Observer, Runtime, current_scope, write_file,
 };
 
 /// The number of events that a recording keeps.
@@ -137,14 +137,8 @@ impl Snapshot {
     }
 }
 
-/// Writes a file, or removes what was written of it.
 fn write(path: &Path, text: &str) -> Result<(), MemoryError> {
-    std::fs::write(path, text).map_err(|error| {
-        if path.is_file() {
-            let _ = std::fs::remove_file(path);
-        }
-        MemoryError::Write { path: path.to_owned(), error }
-    })
+    write_file(path, text).map_err(|error| MemoryError::Write { path: path.to_owned(), error })
 }
 
 /// A recording of a device's memory: see [`record`](super::record). It ends when it is dropped.

@@ -126,6 +126,15 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
+/// Writes a file that a user asked for. If that fails, removes what was written of it.
+pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    fs::write(path, text).inspect_err(|_| {
+        if path.is_file() {
+            let _ = fs::remove_file(path);
+        }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::RwLock;
+use web_time::Instant;
 
 use super::{Location, Runtime, Variant};
 
@@ -53,6 +54,13 @@ pub enum Event<'a> {
     Submit {
         /// The number of kernel launches among them.
         dispatches: usize,
+    },
+    /// A scope has ended.
+    Scope {
+        /// Its name after those of the scopes around it, separated by slashes.
+        name: &'a str,
+        /// When it began.
+        began: Instant,
     },
 }
 
@@ -140,7 +148,12 @@ thread_local! {
 /// A part of a program, from [`scope`] until it is dropped.
 #[must_use = "a scope ends when it is dropped"]
 #[derive(Debug)]
-pub struct Scope(PhantomData<*const ()>);
+pub struct Scope {
+    /// When it began, if a device was observed then.
+    began: Option<Instant>,
+    /// A scope ends on its own thread.
+    _thread: PhantomData<*const ()>,
+}
 
 /// Begins a scope on this thread, which ends when the result is dropped. Memory recordings name the
 /// scope in which memory was allocated. Scopes nest, and end in reverse order.
@@ -153,21 +166,33 @@ pub struct Scope(PhantomData<*const ()>);
 /// While a device is observed, pending results are computed at the beginning and the end of a
 /// scope, so that they are computed in their own scope. Otherwise a scope costs a few nanoseconds.
 pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
+    let began = is_observed().then(Instant::now);
     compute_pending();
     SCOPES.with_borrow_mut(|scopes| scopes.push(name.into()));
-    Scope(PhantomData)
+    Scope { began, _thread: PhantomData }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
         compute_pending();
+        if let Some(began) = self.began {
+            let name = current_scope();
+            for runtime in Runtime::all_opened() {
+                runtime.gpu.observers.notify(|| Event::Scope { name: &name, began });
+            }
+        }
         SCOPES.with_borrow_mut(Vec::pop);
     }
 }
 
+/// Returns whether a device of this process is observed.
+fn is_observed() -> bool {
+    OBSERVERS.load(Ordering::Relaxed) > 0
+}
+
 /// Computes the pending results of the devices of this process, if any is observed.
 fn compute_pending() {
-    if OBSERVERS.load(Ordering::Relaxed) == 0 {
+    if !is_observed() {
         return;
     }
     for runtime in Runtime::all_opened() {

@@ -61,6 +61,7 @@ pub use allocation::{Allocation, Location};
 pub(crate) use allocator::PeakId;
 pub use allocator::{MemoryUsage, SizeRange};
 pub use bytes::Bytes;
+pub(crate) use cache::write_file;
 pub use cache::{CACHE_VARIABLE, cache_folder};
 pub use deferred::Deferred;
 pub(crate) use embed::wgsl;
@@ -71,7 +72,7 @@ pub use events::{
 pub use faults::Fault;
 pub use kernel::{Expr, Kernel, KernelKey};
 pub use params::{ParamField, Params};
-pub use profile::{KernelTime, Profile, ProfileError};
+pub(crate) use profile::{CaptureError, Captured};
 pub use reports::IndexedAxis;
 pub(crate) use shader::tokens;
 pub use shader::{

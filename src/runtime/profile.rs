@@ -1,123 +1,86 @@
-//! GPU time by kernel.
+//! Captures when each kernel launch ran on the GPU, and when the host recorded it.
 //!
-//! While a profile is taken, every dispatch gets its own compute pass with a timestamp at its
+//! While a capture is taken, every dispatch gets its own compute pass with a timestamp at its
 //! beginning and end. Every API can write timestamps there, and some APIs only there. Each
 //! submission resolves its timestamps into a small buffer, so the query set covers only one
-//! submission. The buffers are read back at the end of the profile.
+//! submission. The buffers are read back at the end of the capture.
+//!
+//! The two clocks are compared once, at the end: the last timestamp is taken when the host has
+//! waited for it, so GPU times on the host's clock are late by the latency of a wait.
 
-use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
-use thiserror::Error;
+use rustc_hash::FxHashMap;
+use smallvec::SmallVec;
+use web_time::Instant;
 
+use super::compiler::Plan;
+use super::recorder::Operands;
 use super::transfer::Source;
-use super::{Runtime, RuntimeError, Variant};
-use crate::device::DeviceError;
+use super::{Allocation, Runtime, RuntimeError, current_op, current_scope};
 
 /// Number of queries in the query set: two for each dispatch. Every API allows this many.
 const QUERY_COUNT: u32 = 512;
 const QUERY_BYTES: u64 = wgpu::QUERY_SIZE as u64;
 
-/// Why a profile cannot be taken.
-#[derive(Clone, Debug, Error)]
-#[non_exhaustive]
-pub enum ProfileError {
-    /// The device does not exist or cannot be opened.
-    #[error(transparent)]
-    Device(#[from] DeviceError),
-    /// The device is the CPU, which runs no kernels.
-    #[error(
-        "the CPU device runs no GPU kernels, so there is no GPU time to measure; measure wall time \
-         instead"
-    )]
-    Cpu,
+/// Why a capture cannot begin.
+#[derive(Debug)]
+pub(crate) enum CaptureError {
     /// The adapter or its driver does not support timestamp queries.
-    #[error(
-        "{device} does not support timestamp queries, so its GPU time cannot be measured; measure \
-         wall time with a sync instead"
-    )]
-    NoTimestamps {
-        /// The adapter's name.
-        device: String,
-    },
-    /// Another profile of the device is being taken.
-    #[error("a profile of {device} is already being taken; wait until it ends")]
-    Busy {
-        /// The adapter's name.
-        device: String,
-    },
-    /// The device failed while the profile was taken.
-    #[error(transparent)]
-    Runtime(#[from] RuntimeError),
+    NoTimestamps,
+    /// Another capture is being taken.
+    Busy,
+    /// The device failed.
+    Runtime(RuntimeError),
 }
 
-/// The GPU time of one kernel.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KernelTime {
-    /// The kernel's name, which is also the name of its WGSL file and its launcher.
+impl From<RuntimeError> for CaptureError {
+    fn from(error: RuntimeError) -> Self {
+        Self::Runtime(error)
+    }
+}
+
+/// What is known of a kernel.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CapturedKernel {
+    /// The name of its WGSL file.
     pub name: &'static str,
     /// The name and the definitions of the variant.
     pub variant: String,
-    /// Number of launches.
-    pub calls: u64,
-    /// Total GPU time of all launches.
+    /// The elementwise ops that it computes, in order.
+    pub ops: Vec<&'static str>,
+}
+
+/// A kernel launch, or a part of one. Times are relative to the beginning of the capture.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    pub kernel: Arc<CapturedKernel>,
+    /// The op that was running.
+    pub op: &'static str,
+    pub scope: Arc<str>,
+    /// The size of the operands in bytes.
+    pub bytes: u64,
+    /// Approximate number of operations.
+    pub work: u64,
+    pub workgroups: u64,
+    /// When the host recorded it.
+    pub recorded: Duration,
+    /// When it began on the GPU, on the host's clock.
+    pub start: Duration,
+    /// GPU time.
     pub time: Duration,
 }
 
-/// GPU time by kernel, sorted by descending time.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Profile {
-    /// One entry for each kernel variant that ran.
-    pub kernels: Vec<KernelTime>,
-}
-
-impl Profile {
-    /// Returns the total time of all kernels. The times of kernels that overlap are added in full.
-    pub fn time(&self) -> Duration {
-        self.kernels.iter().map(|kernel| kernel.time).sum()
-    }
-
-    /// Returns the total number of launches.
-    pub fn calls(&self) -> u64 {
-        self.kernels.iter().map(|kernel| kernel.calls).sum()
-    }
-
-    /// Returns the profile with the variants of each kernel merged into one entry.
-    #[must_use]
-    pub fn by_name(&self) -> Self {
-        let kernels = self.kernels.iter();
-        Self::merge(
-            kernels.map(|kernel| KernelTime { variant: kernel.name.to_owned(), ..kernel.clone() }),
-        )
-    }
-
-    /// Merges entries with equal variants, and sorts by descending time.
-    fn merge(entries: impl Iterator<Item = KernelTime>) -> Self {
-        let mut kernels: Vec<KernelTime> = Vec::new();
-        let mut indices = HashMap::new();
-        for entry in entries {
-            match indices.get(&entry.variant) {
-                None => {
-                    indices.insert(entry.variant.clone(), kernels.len());
-                    kernels.push(entry);
-                }
-                Some(&index) => {
-                    let merged: &mut KernelTime = &mut kernels[index];
-                    merged.calls += entry.calls;
-                    merged.time += entry.time;
-                }
-            }
-        }
-        kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.time));
-        Self { kernels }
-    }
-}
-
-/// The dispatches recorded while a profile is taken, and their timestamps.
+/// The dispatches recorded while a capture is taken, and their timestamps.
 pub(crate) struct Profiler {
+    began: Instant,
     query_set: wgpu::QuerySet,
-    /// The variants of all dispatches, in order.
-    dispatches: Vec<Variant>,
+    kernels: FxHashMap<u32, Arc<CapturedKernel>>,
+    /// The last scope, which most dispatches share.
+    scope: Arc<str>,
+    /// All dispatches, in order. Their times on the GPU are not known yet.
+    dispatches: Vec<Captured>,
     /// Number of dispatches whose timestamps are in the query set and not yet resolved.
     unresolved: u32,
     /// The resolved timestamps, in order: each buffer and its size in bytes.
@@ -125,13 +88,21 @@ pub(crate) struct Profiler {
 }
 
 impl Profiler {
-    pub fn new(device: &wgpu::Device) -> Self {
+    fn new(device: &wgpu::Device) -> Self {
         let query_set = device.create_query_set(&wgpu::QuerySetDescriptor {
             label: Some("profile"),
             ty: wgpu::QueryType::Timestamp,
             count: QUERY_COUNT,
         });
-        Self { query_set, dispatches: Vec::new(), unresolved: 0, resolved: Vec::new() }
+        Self {
+            began: Instant::now(),
+            query_set,
+            kernels: FxHashMap::default(),
+            scope: "".into(),
+            dispatches: Vec::new(),
+            unresolved: 0,
+            resolved: Vec::new(),
+        }
     }
 
     /// Returns whether the query set is full and must be resolved before another dispatch.
@@ -139,11 +110,46 @@ impl Profiler {
         self.unresolved >= QUERY_COUNT / 2
     }
 
-    /// Adds a dispatch and returns the timestamp writes for its pass.
-    pub fn timestamp_writes(&mut self, variant: &Variant) -> wgpu::ComputePassTimestampWrites<'_> {
+    /// Adds a dispatch of some workgroups and returns the timestamp writes for its pass.
+    pub fn timestamp_writes(
+        &mut self,
+        plan: &Plan,
+        operands: &Operands<'_>,
+        (workgroups, work): (u64, u64),
+    ) -> wgpu::ComputePassTimestampWrites<'_> {
+        let recorded = self.began.elapsed();
+        let kernel = self.kernels.entry(plan.id).or_insert_with(|| {
+            Arc::new(CapturedKernel {
+                name: plan.variant.source.name,
+                variant: plan.variant.to_string(),
+                ops: plan.variant.ops.clone(),
+            })
+        });
+        let scope = current_scope();
+        if *self.scope != *scope {
+            self.scope = scope.into();
+        }
+        // A binding that a kernel does not use repeats another.
+        let mut memory: SmallVec<[&Allocation; 8]> = SmallVec::new();
+        for &operand in operands.inputs.iter().chain(operands.written) {
+            if !memory.iter().any(|other| std::ptr::eq(*other, operand)) {
+                memory.push(operand);
+            }
+        }
+        self.dispatches.push(Captured {
+            kernel: kernel.clone(),
+            op: current_op(),
+            scope: self.scope.clone(),
+            bytes: memory.iter().map(|memory| memory.bytes()).sum::<u64>() * workgroups
+                / operands.groups.max(1),
+            work,
+            workgroups,
+            recorded,
+            start: Duration::ZERO,
+            time: Duration::ZERO,
+        });
         let first = self.unresolved * 2;
         self.unresolved += 1;
-        self.dispatches.push(variant.clone());
         wgpu::ComputePassTimestampWrites {
             query_set: &self.query_set,
             beginning_of_pass_write_index: Some(first),
@@ -157,6 +163,15 @@ impl Profiler {
             return;
         }
         let queries = std::mem::take(&mut self.unresolved) * 2;
+        self.resolve_queries(device, encoder, queries);
+    }
+
+    fn resolve_queries(
+        &mut self,
+        device: &wgpu::Device,
+        encoder: &mut wgpu::CommandEncoder,
+        queries: u32,
+    ) {
         let size = u64::from(queries) * QUERY_BYTES;
         let buffer = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("timestamps"),
@@ -169,61 +184,46 @@ impl Profiler {
     }
 }
 
-/// Stops the profiler when dropped, also if the profiled work panics.
-struct ProfilerGuard<'a>(&'a Runtime);
+impl Runtime {
+    /// Begins a capture of the kernel launches on this device. Returns the host's time, from which
+    /// all times are counted.
+    pub(crate) fn begin_capture(&self) -> Result<Instant, CaptureError> {
+        self.check_can_block()?;
+        if !self.info().features.timestamps {
+            return Err(CaptureError::NoTimestamps);
+        }
+        self.record_deferred()?;
+        let recorder = &mut self.state.lock().recorder;
+        if recorder.profiler.is_some() {
+            return Err(CaptureError::Busy);
+        }
+        recorder.submit(&self.gpu);
+        let profiler = Profiler::new(&self.gpu.device);
+        let began = profiler.began;
+        recorder.profiler = Some(Box::new(profiler));
+        Ok(began)
+    }
 
-impl ProfilerGuard<'_> {
+    /// Ends the capture and drops it.
+    pub(crate) fn cancel_capture(&self) {
+        self.stop_capture();
+    }
+
     /// Submits the recorded commands and removes the profiler from the recorder.
-    fn stop(&self) -> Option<Box<Profiler>> {
-        let mut state = self.0.state.lock();
-        state.recorder.submit(&self.0.gpu);
+    fn stop_capture(&self) -> Option<Box<Profiler>> {
+        let mut state = self.state.lock();
+        state.recorder.submit(&self.gpu);
         state.recorder.profiler.take()
     }
-}
 
-impl Drop for ProfilerGuard<'_> {
-    fn drop(&mut self) {
-        self.stop();
-    }
-}
-
-impl Runtime {
-    /// Runs `work` and measures the GPU time of every kernel launched on this device meanwhile.
-    ///
-    /// Launches by other threads are included. Waits for the GPU at the end. Profiling adds gaps
-    /// between the launches, so the wall time of `work` is not representative.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the adapter does not support timestamp queries, another profile is being
-    /// taken, or the device was lost. Returns an error in a browser, which cannot block.
-    pub fn profile<R>(&self, work: impl FnOnce() -> R) -> Result<(R, Profile), ProfileError> {
-        self.check_can_block()?;
-        let device = || self.name();
-        if !self.info().features.timestamps {
-            return Err(ProfileError::NoTimestamps { device: device() });
-        }
+    /// Ends the capture, waits for the GPU, and returns all launches in order.
+    pub(crate) fn end_capture(&self) -> Result<Vec<Captured>, RuntimeError> {
         self.record_deferred()?;
-        {
-            let recorder = &mut self.state.lock().recorder;
-            if recorder.profiler.is_some() {
-                return Err(ProfileError::Busy { device: device() });
-            }
-            recorder.submit(&self.gpu);
-            recorder.profiler = Some(Box::new(Profiler::new(&self.gpu.device)));
+        let Some(mut profiler) = self.stop_capture() else { return Ok(Vec::new()) };
+        if profiler.dispatches.is_empty() {
+            return Ok(Vec::new());
         }
-        let guard = ProfilerGuard(self);
-        let result = work();
-        self.record_deferred()?;
-        let profile = match guard.stop() {
-            Some(profiler) => self.read_profile(&profiler)?,
-            None => Profile::default(),
-        };
-        Ok((result, profile))
-    }
-
-    /// Reads back the timestamps and converts them to times.
-    fn read_profile(&self, profiler: &Profiler) -> Result<Profile, RuntimeError> {
+        let now = self.write_last_timestamp(&mut profiler)?;
         let sources: Vec<Source<'_>> = profiler
             .resolved
             .iter()
@@ -236,43 +236,31 @@ impl Runtime {
             .map(bytemuck::pod_read_unaligned)
             .collect();
         let period = f64::from(self.gpu.queue.get_timestamp_period());
-        let pairs = timestamps.chunks_exact(2);
-        let entries = profiler.dispatches.iter().zip(pairs).map(|(variant, pair)| {
+        let nanos = |ticks: u64| Duration::from_nanos((ticks as f64 * period) as u64);
+        let last = timestamps.last().copied().unwrap_or_default();
+        for (captured, pair) in profiler.dispatches.iter_mut().zip(timestamps.chunks_exact(2)) {
             // Saturates to zero if the clock was reset between the two timestamps.
-            let ticks = pair[1].saturating_sub(pair[0]);
-            KernelTime {
-                name: variant.source.name,
-                variant: variant.to_string(),
-                calls: 1,
-                time: Duration::from_nanos((ticks as f64 * period) as u64),
-            }
-        });
-        Ok(Profile::merge(entries))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn kernel(name: &'static str, variant: &str, calls: u64, micros: u64) -> KernelTime {
-        KernelTime { name, variant: variant.to_owned(), calls, time: Duration::from_micros(micros) }
+            captured.time = nanos(pair[1].saturating_sub(pair[0]));
+            captured.start = now.saturating_sub(nanos(last.saturating_sub(pair[0])));
+        }
+        Ok(profiler.dispatches)
     }
 
-    #[test]
-    fn equal_variants_are_merged_and_sorted_by_time() {
-        let entries = [
-            kernel("a", "a X", 1, 5),
-            kernel("b", "b", 1, 20),
-            kernel("a", "a X", 1, 6),
-            kernel("a", "a", 2, 30),
-        ];
-        let profile = Profile::merge(entries.into_iter());
-        assert_eq!(
-            profile.kernels,
-            [kernel("a", "a", 2, 30), kernel("b", "b", 1, 20), kernel("a", "a X", 2, 11)]
-        );
-        assert_eq!((profile.calls(), profile.time()), (5, Duration::from_micros(61)));
-        assert_eq!(profile.by_name().kernels, [kernel("a", "a", 4, 41), kernel("b", "b", 1, 20)]);
+    /// Writes a timestamp and waits for it. Returns the host's time then.
+    fn write_last_timestamp(&self, profiler: &mut Profiler) -> Result<Duration, RuntimeError> {
+        let device = &self.gpu.device;
+        let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
+            label: None,
+            timestamp_writes: Some(wgpu::ComputePassTimestampWrites {
+                query_set: &profiler.query_set,
+                beginning_of_pass_write_index: Some(0),
+                end_of_pass_write_index: Some(1),
+            }),
+        }));
+        profiler.resolve_queries(device, &mut encoder, 2);
+        let submission = self.gpu.submit(Some(encoder.finish()));
+        self.gpu.wait(Some(submission))?;
+        Ok(profiler.began.elapsed())
     }
 }

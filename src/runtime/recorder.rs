@@ -179,7 +179,7 @@ impl Recorder {
             let aligned = self.pending_params.len().next_multiple_of(PARAMS_ALIGN);
             self.pending_params.resize(aligned, 0);
         }
-        self.open_pass(gpu, plan);
+        self.open_pass(gpu, plan, operands, part);
         let same_group = !uniform && self.current_group.as_ref() == Some(&key);
         let bind_group = match same_group {
             true => None,
@@ -269,10 +269,10 @@ impl Recorder {
     }
 
     /// Opens a pass if none is open. While a profile is taken, begins a new pass for each dispatch.
-    fn open_pass(&mut self, gpu: &Gpu, plan: &Plan) {
+    fn open_pass(&mut self, gpu: &Gpu, plan: &Plan, operands: &Operands<'_>, part: Part) {
         let timestamp_writes = self.profiler.as_mut().map(|profiler| {
             self.pass = None;
-            profiler.timestamp_writes(&plan.variant)
+            profiler.timestamp_writes(plan, operands, (part.groups, part.work))
         });
         if self.pass.is_some() {
             return;

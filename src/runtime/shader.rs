@@ -154,6 +154,9 @@ pub struct Variant {
     pub prologues: Vec<Prologue>,
     /// What is computed with the output instead of storing it.
     pub epilogue: Option<Box<Epilogue>>,
+    /// The elementwise ops that the kernel computes, in order: a name, of which variants are
+    /// independent.
+    pub ops: Vec<&'static str>,
 }
 
 impl PartialEq for Variant {
@@ -179,7 +182,13 @@ impl std::hash::Hash for Variant {
 impl Variant {
     /// Creates a variant of `source` without definitions.
     pub fn new(source: &'static Source) -> Self {
-        Self { source, defs: Vec::with_capacity(8), prologues: Vec::new(), epilogue: None }
+        Self {
+            source,
+            defs: Vec::with_capacity(8),
+            prologues: Vec::new(),
+            epilogue: None,
+            ops: Vec::new(),
+        }
     }
 
     /// Returns the number of words that the code of prologues and the epilogue reads.
@@ -361,7 +370,7 @@ pub struct Expansion {
 
 /// Expands a text instead of that of the variant's source.
 fn expand_text(text: &str, variant: &Variant, target: Target) -> Result<Expansion, String> {
-    let Variant { source, defs, prologues, epilogue } = variant;
+    let Variant { source, defs, prologues, epilogue, .. } = variant;
     let (name, mut defs) = (source.name, defs.clone());
     if target.loads_u64 {
         defs.push(("LOADS_U64", Def::Flag));

@@ -65,10 +65,12 @@ fn with_programs(mut variant: Variant, programs: &Programs) -> Variant {
     for &(input, program) in &programs.prologues {
         let (program, ops) = program_of(program);
         variant.prologues.push(program.prologue(input.into(), &ops, variant.words()));
+        variant.ops.extend(ops.iter());
     }
     if let Some(program) = programs.epilogue {
         let (program, ops) = program_of(program);
         variant.epilogue = Some(Box::new(program.epilogue(&ops, variant.words())));
+        variant.ops.extend(ops.iter());
     }
     variant
 }

@@ -182,7 +182,7 @@ impl Metrics {
             bytes_share: share(bytes_per_second, ceilings.bytes_per_second),
             relative_error,
             kernels: profiled.filter(|_| with_kernels).map(|p| {
-                let by_name = p.profile.by_name().kernels.into_iter();
+                let by_name = p.profile.by_name().into_iter();
                 let kernel = |kernel: burn_wgsl::KernelTime| Kernel {
                     name: kernel.name.to_owned(),
                     calls: per_run(kernel.calls as f64, p.runs),

@@ -1,0 +1,391 @@
+//! Where the time goes: when each kernel ran on the GPU, for which ops and in which [`scope`], and
+//! what the host did meanwhile.
+//!
+//! ```
+//! use burn::tensor::{Distribution, Tensor};
+//! use burn_wgsl::profiler::{self, By, Column};
+//! use burn_wgsl::{Wgsl, WgslDevice, scope};
+//!
+//! let device = WgslDevice::default();
+//! let x = Tensor::<Wgsl, 2>::random([64, 64], Distribution::Default, &device);
+//! match profiler::profile(&device, || {
+//!     let _scope = scope("forward");
+//!     x.clone().matmul(x).exp().into_data()
+//! }) {
+//!     Ok((_result, profile)) => println!("{}", profile.table(By::Op, Column::Time)),
+//!     Err(error) => println!("{error}"), // the CPU, or an adapter without timestamps
+//! }
+//! ```
+//!
+//! [`profile`] measures a piece of work; [`start`] and [`Session::finish`] do the same without a
+//! closure, and [`Scheduled`] profiles some steps of a loop. [`Profile::write_trace`] writes a
+//! trace that Perfetto and Chrome show, with the scopes, the host and the GPU on one clock.
+//!
+//! While a profile is taken, each launch has a compute pass of its own, which adds a gap after it,
+//! and pending results are computed where a scope begins and ends. The wall time is therefore not
+//! that of the same work without a profile: kernel times are. Without a profile, nothing is
+//! measured and nothing waits.
+
+mod schedule;
+mod table;
+mod trace;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use thiserror::Error;
+use web_time::Instant;
+
+use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
+use crate::runtime::{CaptureError, Captured, Event, Observation, Observer, Runtime, RuntimeError};
+
+pub use schedule::{Schedule, Scheduled};
+pub use table::{By, Column};
+
+#[cfg(doc)]
+use crate::scope;
+
+/// Why a profile cannot be taken.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ProfileError {
+    /// The device does not exist or cannot be opened.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+    /// The device is the CPU, which runs no kernels.
+    #[error(
+        "the CPU device runs no GPU kernels, so there is no GPU time to measure; measure wall time \
+         instead"
+    )]
+    Cpu,
+    /// The adapter or its driver does not support timestamp queries.
+    #[error(
+        "{device} does not support timestamp queries, so its GPU time cannot be measured; measure \
+         wall time with a sync instead"
+    )]
+    NoTimestamps {
+        /// The adapter's name.
+        device: String,
+    },
+    /// Another profile of the device is being taken.
+    #[error("a profile of {device} is already being taken; wait until it ends")]
+    Busy {
+        /// The adapter's name.
+        device: String,
+    },
+    /// The device failed while the profile was taken.
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// A trace cannot be written.
+    #[error("cannot write {}: {error}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        error: std::io::Error,
+    },
+}
+
+/// The GPU time of one kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelTime {
+    /// The kernel's name, which is also the name of its WGSL file and its launcher.
+    pub name: &'static str,
+    /// The name and the definitions of the variant.
+    pub variant: String,
+    /// Number of launches.
+    pub calls: u64,
+    /// Total GPU time of all launches.
+    pub time: Duration,
+}
+
+/// A kernel launch. A launch that may run too long is several of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Span {
+    /// The kernel's name.
+    pub kernel: &'static str,
+    /// The index of its variant in [`Profile::kernels`].
+    pub variant: usize,
+    /// The op that launched it: of several ops in one kernel, the one that needed the result.
+    pub op: &'static str,
+    /// The elementwise ops in the kernel, if there are any, in order.
+    pub ops: Vec<&'static str>,
+    /// The scopes that it was recorded in, from the outermost on, separated by slashes.
+    pub scope: String,
+    /// When the host recorded it, since the profile began.
+    pub recorded: Duration,
+    /// When it began on the GPU, since the profile began: on the host's clock, late by at most the
+    /// latency of a wait, about 0.1 ms.
+    pub start: Duration,
+    /// GPU time.
+    pub time: Duration,
+    /// Number of workgroups.
+    pub workgroups: u64,
+    /// Size of the operands in bytes. What the kernel reads and writes is at most that, unless it
+    /// reads operands repeatedly.
+    pub bytes: u64,
+    /// Approximate number of operations; a multiplication and an addition are two.
+    pub work: u64,
+}
+
+/// What the host did: a [`scope`], or a transfer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HostSpan {
+    /// The name of the scope with those around it, or of the op and the transfer.
+    pub name: String,
+    /// The thread: a small number.
+    pub thread: u64,
+    /// When it began, since the profile began.
+    pub start: Duration,
+    /// How long it took; zero for a point in time.
+    pub time: Duration,
+}
+
+/// A profile: the kernel launches, and what the host did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Profile {
+    /// The adapter's name.
+    pub device: String,
+    /// One entry for each kernel variant that ran, by descending time.
+    pub kernels: Vec<KernelTime>,
+    /// All launches, in the order in which they were recorded.
+    pub spans: Vec<Span>,
+    /// The scopes and transfers that ended, in order.
+    pub host: Vec<HostSpan>,
+    /// Wall time.
+    pub wall: Duration,
+}
+
+impl Profile {
+    fn new(device: String, captured: &[Captured], host: Vec<HostSpan>, wall: Duration) -> Self {
+        let entries = captured.iter().map(|captured| KernelTime {
+            name: captured.kernel.name,
+            variant: captured.kernel.variant.clone(),
+            calls: 1,
+            time: captured.time,
+        });
+        let kernels = merged(entries);
+        let indices: HashMap<&str, usize> = kernels
+            .iter()
+            .enumerate()
+            .map(|(index, kernel)| (&kernel.variant[..], index))
+            .collect();
+        let spans = captured
+            .iter()
+            .map(|captured| Span {
+                kernel: captured.kernel.name,
+                variant: indices.get(&captured.kernel.variant[..]).copied().unwrap_or_default(),
+                op: captured.op,
+                ops: captured.kernel.ops.clone(),
+                scope: captured.scope.to_string(),
+                recorded: captured.recorded,
+                start: captured.start,
+                time: captured.time,
+                workgroups: captured.workgroups,
+                bytes: captured.bytes,
+                work: captured.work,
+            })
+            .collect();
+        Self { device, spans, host, wall, kernels }
+    }
+
+    /// Returns the total time of all kernels. The times of kernels that overlap are added in full.
+    pub fn time(&self) -> Duration {
+        self.kernels.iter().map(|kernel| kernel.time).sum()
+    }
+
+    /// Returns the time from the beginning of the first kernel to the end of the last.
+    pub fn gpu_span(&self) -> Duration {
+        let start = self.spans.iter().map(|span| span.start).min().unwrap_or_default();
+        let end = self.spans.iter().map(|span| span.start + span.time).max().unwrap_or_default();
+        end - start
+    }
+
+    /// Returns the total number of launches.
+    pub fn calls(&self) -> u64 {
+        self.kernels.iter().map(|kernel| kernel.calls).sum()
+    }
+
+    /// Returns the times with the variants of each kernel merged into one entry, by descending
+    /// time.
+    pub fn by_name(&self) -> Vec<KernelTime> {
+        let kernels = self.kernels.iter();
+        merged(
+            kernels.map(|kernel| KernelTime { variant: kernel.name.to_owned(), ..kernel.clone() }),
+        )
+    }
+}
+
+/// Merges entries with equal variants, and sorts by descending time.
+fn merged(entries: impl Iterator<Item = KernelTime>) -> Vec<KernelTime> {
+    let mut kernels: Vec<KernelTime> = Vec::new();
+    let mut indices = HashMap::new();
+    for entry in entries {
+        match indices.get(&entry.variant) {
+            None => {
+                indices.insert(entry.variant.clone(), kernels.len());
+                kernels.push(entry);
+            }
+            Some(&index) => {
+                let merged: &mut KernelTime = &mut kernels[index];
+                merged.calls += entry.calls;
+                merged.time += entry.time;
+            }
+        }
+    }
+    kernels.sort_by_key(|kernel| std::cmp::Reverse(kernel.time));
+    kernels
+}
+
+/// Runs `work` and measures the GPU time of every kernel launched on the device meanwhile.
+///
+/// Launches by other threads are included. Waits for the GPU at the end.
+///
+/// # Errors
+///
+/// As [`start`], and as [`Session::finish`].
+pub fn profile<R>(
+    device: &WgslDevice,
+    work: impl FnOnce() -> R,
+) -> Result<(R, Profile), ProfileError> {
+    let session = start(device)?;
+    let result = work();
+    Ok((result, session.finish()?))
+}
+
+/// Begins a profile of a device, which [`Session::finish`] ends.
+///
+/// # Errors
+///
+/// Returns an error if there is no such device, it is the CPU, it has no timestamps, or another
+/// profile of it is being taken; also in a browser, which cannot block.
+pub fn start(device: &WgslDevice) -> Result<Session, ProfileError> {
+    let runtime = match device.resolve()? {
+        ResolvedDevice::Cpu => return Err(ProfileError::Cpu),
+        ResolvedDevice::Adapter(index) => Runtime::of(index)?,
+    };
+    let began = runtime.begin_capture().map_err(|error| match error {
+        CaptureError::NoTimestamps => ProfileError::NoTimestamps { device: runtime.name() },
+        CaptureError::Busy => ProfileError::Busy { device: runtime.name() },
+        CaptureError::Runtime(error) => ProfileError::Runtime(error),
+    })?;
+    let host = Arc::new(Host { began, spans: Mutex::default(), threads: Mutex::default() });
+    let observation = runtime.observe(host.clone());
+    Ok(Session { runtime, host, observation: Some(observation) })
+}
+
+/// A profile that is being taken. If it is dropped, it is discarded.
+#[must_use = "a profile ends with `finish`"]
+pub struct Session {
+    runtime: Arc<Runtime>,
+    host: Arc<Host>,
+    /// Present until the profile ends.
+    observation: Option<Observation>,
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("device", &self.runtime.name()).finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// Waits for the GPU and returns the profile.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device failed or was lost.
+    pub fn finish(mut self) -> Result<Profile, ProfileError> {
+        let captured = self.runtime.end_capture()?;
+        self.observation = None;
+        let wall = self.host.began.elapsed();
+        let host = std::mem::take(&mut *self.host.spans.lock());
+        Ok(Profile::new(self.runtime.name(), &captured, host, wall))
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if self.observation.is_some() {
+            self.runtime.cancel_capture();
+        }
+    }
+}
+
+/// Records what the host does.
+struct Host {
+    began: Instant,
+    spans: Mutex<Vec<HostSpan>>,
+    /// The threads so far. Their index is the number of a thread.
+    threads: Mutex<Vec<std::thread::ThreadId>>,
+}
+
+impl Host {
+    fn thread(&self) -> u64 {
+        let id = std::thread::current().id();
+        let mut threads = self.threads.lock();
+        let index = threads.iter().position(|other| *other == id).unwrap_or_else(|| {
+            threads.push(id);
+            threads.len() - 1
+        });
+        index as u64
+    }
+
+    fn add(&self, name: String, start: Duration, time: Duration) {
+        let thread = self.thread();
+        self.spans.lock().push(HostSpan { name, thread, start, time });
+    }
+}
+
+impl Observer for Host {
+    fn event(&self, op: &'static str, event: Event<'_>) {
+        let now = self.began.elapsed();
+        match event {
+            Event::Scope { name, began } => {
+                // A scope around the profile began before it.
+                let start = began.saturating_duration_since(self.began);
+                self.add(name.to_owned(), start, now.saturating_sub(start));
+            }
+            Event::Upload { bytes } => {
+                self.add(format!("{op}: upload of {bytes} bytes"), now, Duration::ZERO);
+            }
+            Event::Readback { bytes } => {
+                self.add(format!("{op}: readback of {bytes} bytes"), now, Duration::ZERO);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kernel(name: &'static str, variant: &str, calls: u64, micros: u64) -> KernelTime {
+        KernelTime { name, variant: variant.to_owned(), calls, time: Duration::from_micros(micros) }
+    }
+
+    #[test]
+    fn equal_variants_are_merged_and_sorted_by_time() {
+        let entries = [
+            kernel("a", "a X", 1, 5),
+            kernel("b", "b", 1, 20),
+            kernel("a", "a X", 1, 6),
+            kernel("a", "a", 2, 30),
+        ];
+        let kernels = merged(entries.into_iter());
+        assert_eq!(
+            kernels,
+            [kernel("a", "a", 2, 30), kernel("b", "b", 1, 20), kernel("a", "a X", 2, 11)]
+        );
+        let profile = Profile { kernels, ..Profile::default() };
+        assert_eq!((profile.calls(), profile.time()), (5, Duration::from_micros(61)));
+        assert_eq!(profile.by_name(), [kernel("a", "a", 4, 41), kernel("b", "b", 1, 20)]);
+    }
+}

@@ -1,0 +1,90 @@
+//! Profiles as traces in Chrome's format, which Perfetto (ui.perfetto.dev) and Chrome
+//! (chrome://tracing) show.
+
+use std::path::Path;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::{Profile, ProfileError};
+use crate::runtime::write_file;
+
+/// The lanes: processes, as the format calls them.
+const HOST: u64 = 1;
+const GPU: u64 = 2;
+/// The threads of the host that record launches are numbered from here on, below those of scopes.
+const RECORDING: u64 = 1000;
+
+fn micros(time: Duration) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
+impl Profile {
+    /// Returns a trace in Chrome's format: the scopes and transfers of the host, the recording of
+    /// each launch, and the launches on the GPU, on one clock. Each launch names its ops, scope,
+    /// variant, workgroups, bytes and operations.
+    pub fn to_trace(&self) -> String {
+        let name = |pid: u64, tid: u64, what: &str, name: &str| json!({ "ph": "M", "pid": pid, "tid": tid, "name": what, "args": { "name": name } });
+        let mut events = vec![
+            name(HOST, 0, "process_name", "host"),
+            name(GPU, 0, "process_name", &self.device),
+            name(GPU, 1, "thread_name", "kernels"),
+            name(HOST, RECORDING, "thread_name", "recording"),
+        ];
+        for thread in 0..=self.host.iter().map(|span| span.thread).max().unwrap_or(0) {
+            events.push(name(HOST, thread + 1, "thread_name", &format!("thread {thread}")));
+        }
+        for span in &self.host {
+            let innermost = span.name.rsplit('/').next().unwrap_or_default();
+            let mut event = json!({
+                "pid": HOST, "tid": span.thread + 1, "cat": "host", "name": innermost,
+                "ts": micros(span.start), "args": { "scope": span.name },
+            });
+            // A point in time is an instant of a thread.
+            let shape = match span.time.is_zero() {
+                true => [("ph", json!("i")), ("s", json!("t"))],
+                false => [("ph", json!("X")), ("dur", json!(micros(span.time)))],
+            };
+            shape.into_iter().for_each(|(key, value)| event[key] = value);
+            events.push(event);
+        }
+        for (index, span) in self.spans.iter().enumerate() {
+            let seconds = span.time.as_secs_f64().max(1e-9);
+            let args: Value = json!({
+                "op": span.op, "ops": span.ops.join(", "), "scope": span.scope,
+                "variant": self.kernels[span.variant].variant, "workgroups": span.workgroups,
+                "bytes": span.bytes, "GB/s": span.bytes as f64 / seconds / 1e9,
+                "operations": span.work, "Gop/s": span.work as f64 / seconds / 1e9,
+            });
+            events.push(json!({
+                "ph": "X", "pid": GPU, "tid": 1, "cat": "kernel", "name": span.kernel,
+                "ts": micros(span.start), "dur": micros(span.time), "args": args,
+            }));
+            // An arrow leads from the recording to the kernel.
+            let arrow = |phase: &str, pid: u64, tid: u64, time: Duration| {
+                json!({
+                    "ph": phase, "id": index, "cat": "launch", "name": "launch", "bp": "e",
+                    "pid": pid, "tid": tid, "ts": micros(time),
+                })
+            };
+            events.push(json!({
+                "ph": "X", "pid": HOST, "tid": RECORDING, "cat": "recording", "name": span.op,
+                "ts": micros(span.recorded), "dur": 0.5, "args": { "kernel": span.kernel },
+            }));
+            events.push(arrow("s", HOST, RECORDING, span.recorded));
+            events.push(arrow("f", GPU, 1, span.start));
+        }
+        json!({ "displayTimeUnit": "ms", "traceEvents": events }).to_string()
+    }
+
+    /// Writes [`to_trace`](Self::to_trace) to a file.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the file cannot be written. Then there is no file.
+    pub fn write_trace(&self, path: impl AsRef<Path>) -> Result<(), ProfileError> {
+        let path = path.as_ref();
+        write_file(path, &self.to_trace())
+            .map_err(|error| ProfileError::Write { path: path.to_owned(), error })
+    }
+}
