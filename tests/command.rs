@@ -1,4 +1,5 @@
-//! End-to-end tests of `burn-wgsl bench`: report files, standard output and error messages.
+//! End-to-end tests of `burn-wgsl bench` and `doctor`: report files, standard output and error
+//! messages.
 
 mod common;
 
@@ -148,4 +149,31 @@ fn invalid_arguments_are_rejected_before_measuring() {
             "{line}: {stderr}"
         );
     }
+}
+
+#[test]
+fn doctor_says_what_is_wrong_and_writes_a_report() {
+    let doctor = |line: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_burn-wgsl"));
+        command.arg("doctor").args(line.split_whitespace()).env_remove("BURN_WGSL_DEVICE");
+        command.output().expect("the command starts")
+    };
+    let output = doctor("--quick --report -");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is one document");
+    assert_eq!(report["version"], env!("CARGO_PKG_VERSION"));
+    let findings = report["findings"].as_array().expect("a list");
+    let has = |level: &str| findings.iter().any(|finding| finding["level"] == level);
+    // Without a usable GPU there is a problem, and the command fails.
+    assert_eq!(output.status.success(), has("good"), "{report}");
+    assert!(has("good") || has("problem"), "{report}");
+    for finding in findings.iter().filter(|finding| finding["level"] == "problem") {
+        assert!(finding["fixes"].as_array().is_some_and(|fixes| !fixes.is_empty()), "{finding}");
+    }
+    assert!(report["devices"]["devices"].as_array().is_some_and(|devices| !devices.is_empty()));
+
+    let text = utf8(&doctor("--quick").stdout);
+    assert!(text.contains("good:") || text.contains("problem:"), "{text}");
+    let output = doctor("--device gpu:99");
+    assert!(!output.status.success());
+    assert!(utf8(&output.stderr).contains("gpu:99"), "{}", utf8(&output.stderr));
 }

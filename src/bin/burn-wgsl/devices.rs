@@ -19,6 +19,11 @@ pub fn run(json: bool) -> Result<(), CliError> {
     print(&text)
 }
 
+/// Returns the JSON document of `devices --json`.
+pub fn as_json() -> Result<serde_json::Value, CliError> {
+    Ok(serde_json::to_value(DevicesReport::new(adapters(), automatic()?))?)
+}
+
 /// The JSON document. Field names are JSON keys unless renamed.
 #[derive(Serialize)]
 struct DevicesReport {
@@ -156,9 +161,10 @@ fn devices_table(devices: &[DeviceReport]) -> String {
             selectors => selectors.join("\n"),
         };
         let driver = format!("{} {}", device.driver, device.driver_info);
+        let memory = device.memory.map(|bytes| format!(", {}", Bytes(bytes))).unwrap_or_default();
         table.add_row([
             selectors.as_str(),
-            &device.name,
+            &format!("{}{memory}", device.name),
             &device.vendor,
             &device.kind,
             &device.api,
@@ -171,7 +177,6 @@ fn devices_table(devices: &[DeviceReport]) -> String {
 fn limits_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
     let mut table = table([
         "device",
-        "memory",
         "max\nbuffer",
         "max\nbinding",
         "workgroup\nmemory",
@@ -187,7 +192,6 @@ fn limits_table<'a>(devices: impl Iterator<Item = &'a DeviceReport>) -> String {
         };
         table.add_row([
             device.canonical_selector().to_owned(),
-            device.memory.map_or("-".to_owned(), |bytes| Bytes(bytes).to_string()),
             Bytes(limits.max_buffer_size).to_string(),
             Bytes(limits.max_storage_binding_size).to_string(),
             Bytes(limits.workgroup_memory.into()).to_string(),

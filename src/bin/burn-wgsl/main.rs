@@ -1,7 +1,9 @@
-//! The `burn-wgsl` command: lists devices, benchmarks them and tunes matrix multiplication.
+//! The `burn-wgsl` command: lists devices, finds out why one does not work, benchmarks them and
+//! tunes matrix multiplication.
 
 mod bench;
 mod devices;
+mod doctor;
 mod output;
 mod tune;
 
@@ -31,6 +33,9 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Find out whether a GPU can be used, why not and what fixes it, whether its results are right,
+    /// and how fast it is
+    Doctor(doctor::Arguments),
     /// Benchmark ops and training steps on several devices and compare them
     #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(bench::Arguments),
@@ -59,6 +64,11 @@ fn main() -> ExitCode {
     }
     let result = match command {
         Command::Devices { json } => devices::run(json),
+        Command::Doctor(arguments) => match doctor::run(&arguments) {
+            Ok(true) => Ok(()),
+            Ok(false) => return ExitCode::FAILURE,
+            Err(error) => Err(error),
+        },
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
     };

@@ -22,15 +22,15 @@ use burn_wgsl::runtime::Bytes;
 use burn_wgsl::{Wgsl, WgslDevice};
 
 pub use arguments::Arguments;
+pub use ceiling::Ceilings;
+pub use machine::Machine;
+pub use runner::{Plan, catch_panic, silence_caught_panics};
 
 use crate::CliError;
 use crate::output::{self, wrap};
-use ceiling::Ceilings;
 use cost::Cost;
-use machine::Machine;
 use progress::Progress;
 use results::{FORMAT, MeasuredDevice, Measurement, Metrics, Outcome, Report};
-use runner::{catch_panic, silence_caught_panics};
 use workload::Workload;
 
 /// Measures the workloads on the command line and writes the reports.

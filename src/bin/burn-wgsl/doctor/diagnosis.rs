@@ -1,0 +1,279 @@
+//! What is wrong, and what fixes it: a pure function of what the drivers and the system say.
+
+use burn_wgsl::device::{AdapterInfo, AdapterKind, install_hint};
+use serde::Serialize;
+
+use super::system::{PciGpu, Problem, System};
+
+/// How serious a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Good,
+    Note,
+    Problem,
+}
+
+/// Something that was found, and the commands or steps that fix it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    pub level: Level,
+    pub text: String,
+    pub fixes: Vec<String>,
+}
+
+impl Finding {
+    fn new(level: Level, text: impl Into<String>) -> Self {
+        Self { level, text: text.into(), fixes: Vec::new() }
+    }
+
+    fn fixed_by(mut self, fix: impl Into<String>) -> Self {
+        self.fixes.push(fix.into());
+        self
+    }
+}
+
+/// Returns what was found, in the order in which it should be read.
+pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_gpu = |info: &&AdapterInfo| info.kind != AdapterKind::Software;
+    for info in adapters.iter().filter(is_gpu) {
+        let driver = format!("{} {}", info.driver, info.driver_info);
+        let name = format!("{} ({}, {})", info.name, info.api, driver.trim());
+        let shortfalls = info.limits.shortfalls();
+        if shortfalls.is_empty() {
+            findings.push(Finding::new(Level::Good, format!("{name} can be used")));
+            continue;
+        }
+        let lacks: Vec<String> = shortfalls.iter().map(ToString::to_string).collect();
+        let text = format!("{name} cannot be used: {}", lacks.join("; "));
+        findings.push(
+            Finding::new(Level::Problem, text)
+                .fixed_by("update the driver: it offers less than WebGPU requires"),
+        );
+    }
+    let has_gpu = findings.iter().any(|finding| finding.level == Level::Good);
+    if !has_gpu {
+        missing_gpu(system, &mut findings);
+    }
+    for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_LOADER_DRIVERS_SELECT"] {
+        if let Some(value) = system.variables.get(name) {
+            let level = if has_gpu { Level::Note } else { Level::Problem };
+            let text = format!("{name}={value} hides all other Vulkan drivers");
+            findings.push(Finding::new(level, text).fixed_by(format!("unset {name}")));
+        }
+    }
+    if let Some(software) = adapters.iter().find(|info| info.kind == AdapterKind::Software) {
+        let text = format!(
+            "{} is a software adapter: it computes on the CPU, and is used only if `software` is \
+             selected",
+            software.name
+        );
+        findings.push(Finding::new(Level::Note, text));
+    }
+    findings
+}
+
+/// Finds out why there is no usable GPU.
+fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
+    if !cfg!(target_os = "linux") && system.gpus.is_empty() {
+        let text = "no usable GPU was found";
+        findings.push(Finding::new(Level::Problem, text).fixed_by(install_hint()));
+        return;
+    }
+    if system.wsl {
+        let text = "this is Windows' subsystem for Linux, where GPUs are reached through Windows";
+        findings.push(
+            Finding::new(Level::Problem, text)
+                .fixed_by("update the GPU's driver in Windows, and run `wsl --update` there")
+                .fixed_by("install Mesa's Vulkan drivers, of which `dzn` translates to Windows")
+                .fixed_by("or run the program in Windows"),
+        );
+    } else if system.gpus.is_empty() {
+        let text = "there is no GPU on the PCI bus of this machine";
+        findings.push(
+            Finding::new(Level::Problem, text)
+                .fixed_by("a virtual machine must be given the GPU; training runs on the CPU"),
+        );
+    }
+    for gpu in &system.gpus {
+        driver_of(gpu, system, findings);
+    }
+    let render: Vec<_> = system.nodes.iter().filter(|node| node.path.contains("renderD")).collect();
+    let is_bound = system.gpus.iter().any(|gpu| gpu.driver.is_some());
+    let has_nvidia = system.gpus.iter().any(|gpu| gpu.vendor() == Some("NVIDIA"));
+    if system.container && render.is_empty() && !system.gpus.is_empty() {
+        let mut finding =
+            Finding::new(Level::Problem, "this container was not given the GPU: no /dev/dri")
+                .fixed_by("start it with `--device /dev/dri` (docker, podman)");
+        if has_nvidia {
+            finding = finding.fixed_by(
+                "NVIDIA: install nvidia-container-toolkit on the host, and start it with `--gpus \
+                 all -e NVIDIA_DRIVER_CAPABILITIES=all`",
+            );
+        }
+        findings.push(finding);
+    } else if render.is_empty() && is_bound {
+        let text = "the kernel driver offers no /dev/dri/renderD* file";
+        findings.push(Finding::new(Level::Problem, text).fixed_by("sudo dmesg | grep -i drm"));
+    }
+    for node in &system.nodes {
+        match &node.problem {
+            None => {}
+            Some(Problem::Denied) => findings.push(
+                Finding::new(Level::Problem, format!("you may not open {}", node.path))
+                    .fixed_by("sudo usermod -aG render,video $USER")
+                    .fixed_by("then log in again; in a container add `--group-add render`"),
+            ),
+            Some(Problem::Other(error)) => findings.push(
+                Finding::new(Level::Problem, format!("{} cannot be opened: {error}", node.path))
+                    .fixed_by("sudo dmesg | tail"),
+            ),
+        }
+    }
+}
+
+/// Checks the kernel driver of a GPU, and the Vulkan driver that belongs to it.
+fn driver_of(gpu: &PciGpu, system: &System, findings: &mut Vec<Finding>) {
+    let Some(vendor) = gpu.vendor() else { return };
+    let name = format!("the {vendor} GPU at {}", gpu.address);
+    match gpu.driver.as_deref() {
+        None => {
+            let text = format!("no kernel driver uses {name}");
+            findings.push(Finding::new(Level::Problem, text).fixed_by(match vendor {
+                "AMD" => "sudo apt install firmware-amd-graphics; sudo modprobe amdgpu",
+                "Intel" => {
+                    "sudo apt install firmware-misc-nonfree; sudo modprobe xe || sudo modprobe i915"
+                }
+                _ => "install the NVIDIA driver of your distribution, and restart",
+            }));
+        }
+        Some("vfio-pci") => {
+            let text = format!("{name} is reserved for a virtual machine (vfio-pci)");
+            findings.push(
+                Finding::new(Level::Problem, text)
+                    .fixed_by("run the program in that machine, or release the GPU"),
+            );
+        }
+        Some(driver) => {
+            let manifests: &[&str] = match (vendor, driver) {
+                ("AMD", _) => &["radeon_icd", "amd_icd"],
+                ("Intel", _) => &["intel_icd", "intel_hasvk_icd"],
+                (_, "nouveau") => &["nouveau_icd"],
+                _ => &["nvidia_icd", "nvidia_layers"],
+            };
+            let is_there = |name: &String| manifests.iter().any(|part| name.contains(part));
+            if system.manifests.iter().any(is_there) {
+                let text = format!("{name} has the kernel driver {driver} and a Vulkan driver");
+                findings.push(Finding::new(Level::Note, text));
+                return;
+            }
+            let text = format!("there is no Vulkan driver for {name} (kernel driver {driver})");
+            let finding = Finding::new(Level::Problem, text);
+            findings.push(match (vendor, driver) {
+                ("NVIDIA", "nvidia") => finding.fixed_by(
+                    "install the Vulkan part of the NVIDIA driver (Debian, Ubuntu: \
+                     nvidia-vulkan-icd or libnvidia-gl-*)",
+                ),
+                _ => finding.fixed_by(
+                    "sudo apt install mesa-vulkan-drivers libvulkan1 (Fedora: \
+                     mesa-vulkan-drivers vulkan-loader; Arch: vulkan-radeon, vulkan-intel or \
+                     vulkan-nouveau)",
+                ),
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::system::Node;
+    use super::*;
+
+    fn gpu(vendor_id: u32, driver: Option<&str>) -> PciGpu {
+        let address = "0000:01:00.0".to_owned();
+        PciGpu { address, vendor_id, device_id: 1, driver: driver.map(str::to_owned) }
+    }
+
+    fn node(problem: Option<Problem>) -> Node {
+        Node { path: "/dev/dri/renderD128".to_owned(), problem }
+    }
+
+    /// Returns the problems with their fixes as one text.
+    fn problems(system: &System, adapters: &[AdapterInfo]) -> String {
+        let findings = diagnose(system, adapters);
+        let problems = findings.iter().filter(|finding| finding.level == Level::Problem);
+        problems.map(|each| format!("{}: {}\n", each.text, each.fixes.join("; "))).collect()
+    }
+
+    #[test]
+    fn each_fault_has_a_fix() {
+        const AMD: u32 = 0x1002;
+        const NVIDIA: u32 = 0x10de;
+        let manifests = vec!["radeon_icd.json".to_owned()];
+        let amd = System { gpus: vec![gpu(AMD, Some("amdgpu"))], ..System::default() };
+        let cases = [
+            (System::default(), "no GPU on the PCI bus", "virtual machine"),
+            (
+                System { gpus: vec![gpu(AMD, None)], ..System::default() },
+                "no kernel driver uses the AMD GPU",
+                "modprobe amdgpu",
+            ),
+            (amd.clone(), "there is no Vulkan driver for the AMD GPU", "mesa-vulkan-drivers"),
+            (
+                System {
+                    manifests: manifests.clone(),
+                    nodes: vec![node(Some(Problem::Denied))],
+                    ..amd.clone()
+                },
+                "you may not open /dev/dri/renderD128",
+                "usermod -aG render",
+            ),
+            (
+                System { manifests, container: true, ..amd.clone() },
+                "this container was not given the GPU",
+                "--device /dev/dri",
+            ),
+            (
+                System {
+                    gpus: vec![gpu(NVIDIA, Some("nvidia"))],
+                    container: true,
+                    ..System::default()
+                },
+                "this container was not given the GPU",
+                "--gpus all",
+            ),
+            (
+                System { gpus: vec![gpu(NVIDIA, Some("vfio-pci"))], ..System::default() },
+                "reserved for a virtual machine",
+                "release the GPU",
+            ),
+            (System { wsl: true, ..System::default() }, "subsystem for Linux", "wsl --update"),
+            (
+                System {
+                    variables: [("VK_DRIVER_FILES".to_owned(), "lvp.json".to_owned())].into(),
+                    ..amd
+                },
+                "VK_DRIVER_FILES=lvp.json hides all other",
+                "unset VK_DRIVER_FILES",
+            ),
+        ];
+        for (system, problem, fix) in cases {
+            let text = problems(&system, &[]);
+            assert!(text.contains(problem) && text.contains(fix), "{system:?}:\n{text}");
+        }
+    }
+
+    #[test]
+    fn a_usable_gpu_has_no_problem_and_an_old_driver_has() {
+        let mut info = AdapterInfo {
+            name: "RX 7900".to_owned(),
+            kind: AdapterKind::Discrete,
+            ..AdapterInfo::default()
+        };
+        assert_eq!(problems(&System::default(), std::slice::from_ref(&info)), "");
+        info.limits.invocations_per_workgroup = 64;
+        let text = problems(&System::default(), &[info]);
+        assert!(text.contains("RX 7900") && text.contains("update the driver"), "{text}");
+    }
+}

@@ -1,0 +1,155 @@
+//! `burn-wgsl doctor`: is there a usable GPU, why not, are its results right, how fast is it?
+
+mod diagnosis;
+mod self_test;
+mod system;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use burn_wgsl::WgslDevice;
+use burn_wgsl::device::{AdapterInfo, ResolvedDevice, adapters, automatic};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+
+use crate::bench::{Ceilings, Machine, Plan, silence_caught_panics};
+use crate::output::{print, wrap, write};
+use crate::{CliError, devices};
+use diagnosis::{Finding, Level, diagnose};
+use self_test::{Failure, SelfTest};
+use system::System;
+
+#[derive(clap::Args)]
+pub struct Arguments {
+    /// Device to test [default: the device that `auto` selects; if that is the CPU, the software
+    /// adapter, if there is one]
+    #[arg(long, value_name = "DEVICE")]
+    device: Option<WgslDevice>,
+    /// Only diagnose: no self-test, no speed test
+    #[arg(long)]
+    quick: bool,
+    /// Write a report for a bug report as JSON; `-` is standard output
+    #[arg(long, value_name = "FILE")]
+    report: Option<PathBuf>,
+}
+
+/// The version of the report's format.
+const FORMAT: u32 = 1;
+
+/// The report. Its fields are JSON keys.
+#[derive(Serialize)]
+struct Report {
+    format: u32,
+    version: &'static str,
+    machine: Machine,
+    system: System,
+    devices: serde_json::Value,
+    findings: Vec<Finding>,
+    /// The tested device.
+    device: Option<String>,
+    self_test: Vec<SelfTest>,
+    speed: Option<Ceilings>,
+}
+
+/// The most ops of a type that are listed.
+const MAX_LISTED: usize = 10;
+
+/// Prints what was found. Returns whether a GPU can be used and its results are right.
+pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
+    silence_caught_panics();
+    let to_stdout = arguments.report.as_deref().is_some_and(crate::output::is_stdout);
+    let say = |text: &str| if to_stdout { Ok(()) } else { print(text) };
+    let infos: Vec<AdapterInfo> = adapters().iter().map(|adapter| adapter.info.clone()).collect();
+    let system = System::current();
+    let findings = diagnose(&system, &infos);
+    for Finding { level, text, fixes } in &findings {
+        let mark = match level {
+            Level::Good => "good:    ",
+            Level::Note => "note:    ",
+            Level::Problem => "problem: ",
+        };
+        say(&wrap(&format!("{mark}{text}")))?;
+        for fix in fixes {
+            say(&format!("         -> {}", wrap(fix)))?;
+        }
+    }
+    let mut report = Report {
+        format: FORMAT,
+        version: burn_wgsl::VERSION,
+        machine: Machine::current(),
+        system,
+        devices: devices::as_json()?,
+        findings,
+        device: None,
+        self_test: Vec::new(),
+        speed: None,
+    };
+    if let Some(device) = tested_device(arguments.device)?
+        && !arguments.quick
+    {
+        report.device = Some(device.describe()?);
+        say(&format!("\ntesting {}\n", device.describe()?))?;
+        let bar = ProgressBar::new(1000);
+        if let Ok(style) = ProgressStyle::with_template("self-test [{bar:40}] {percent} %") {
+            bar.set_style(style);
+        }
+        report.self_test =
+            self_test::run(&device, |share| bar.set_position((1000.0 * share) as u64));
+        bar.finish_and_clear();
+        for SelfTest { dtype, cases, failures } in &report.self_test {
+            let right = cases - failures.len();
+            say(&format!("{dtype:<5} {right} of {cases} cases are right\n"))?;
+            let mut failures: Vec<&Failure> = failures.iter().collect();
+            failures.sort_by_key(|failure| failure.op);
+            let by_op: Vec<&[&Failure]> = failures.chunk_by(|a, b| a.op == b.op).collect();
+            for cases in by_op.iter().take(MAX_LISTED) {
+                let (Failure { op, text }, count) = (&cases[0], cases.len());
+                say(&wrap(&format!("problem: {op} is wrong in {count} cases; the first: {text}")))?;
+            }
+            if by_op.len() > MAX_LISTED {
+                say(&format!("problem: and {} other ops\n", by_op.len() - MAX_LISTED))?;
+            }
+        }
+        let plan = Plan {
+            rounds: 3,
+            sample_time: Duration::from_millis(100),
+            budget: Duration::from_secs(5),
+        };
+        let speed = Ceilings::measure(&device, &plan, |_, _| {});
+        let rate = |rate: Option<f64>, unit: &str| {
+            rate.map_or_else(
+                || "not measured".to_owned(),
+                |rate| format!("{:.1} {unit}", rate / 1e9),
+            )
+        };
+        say(&format!(
+            "speed: {} of multiply-adds, {} of copies\n",
+            rate(speed.flops_per_second, "GFLOP/s"),
+            rate(speed.bytes_per_second, "GB/s"),
+        ))?;
+        report.speed = Some(speed);
+    }
+    let has_gpu = report.findings.iter().any(|finding| finding.level == Level::Good);
+    let is_right = report.self_test.iter().all(|test| test.failures.is_empty());
+    if let Some(path) = &arguments.report {
+        write(path, &(serde_json::to_string_pretty(&report)? + "\n"))?;
+        say(&format!("the report was written to {}\n", path.display()))?;
+    }
+    Ok(has_gpu && is_right)
+}
+
+/// Returns the device to test; `None` for the CPU.
+fn tested_device(selected: Option<WgslDevice>) -> Result<Option<WgslDevice>, CliError> {
+    let device = match selected {
+        Some(device) => device,
+        None => match automatic()?.resolved {
+            ResolvedDevice::Adapter(_) => WgslDevice::Auto,
+            ResolvedDevice::Cpu => WgslDevice::Software,
+        },
+    };
+    match (device.resolve(), selected) {
+        (Ok(ResolvedDevice::Adapter(_)), _) => Ok(Some(device.canonical())),
+        (Ok(ResolvedDevice::Cpu), _) | (Err(_), None) => Ok(None),
+        (Err(error), Some(_)) => Err(error.into()),
+    }
+}
