@@ -135,12 +135,13 @@ fn spans_name_ops_and_scopes() {
     let _guard = serial_guard();
     for device in gpus_with_timestamps() {
         let a = numbers(256 * 256, &device).reshape([256, 256]);
-        let _ = a.clone().into_data();
+        let b = numbers(256 * 256, &device).reshape([256, 256]);
+        let _ = (a.clone().into_data(), b.clone().into_data());
         let (_, profile) = profile(&device, || {
             let _outer = scope("step");
             let product = {
                 let _inner = scope("product");
-                a.clone().matmul(a.clone())
+                a.clone().matmul(b.clone())
             };
             let _inner = scope("chain");
             (product.exp() * 0.5).sum_dim(1).into_data()

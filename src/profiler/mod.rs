@@ -302,8 +302,9 @@ impl Session {
     ///
     /// Returns an error if the device failed or was lost.
     pub fn finish(mut self) -> Result<Profile, ProfileError> {
-        let captured = self.runtime.end_capture()?;
+        // The readback of the timestamps is not part of the profile.
         self.observation = None;
+        let captured = self.runtime.end_capture()?;
         let wall = self.host.began.elapsed();
         let host = std::mem::take(&mut *self.host.spans.lock());
         Ok(Profile::new(self.runtime.name(), &captured, host, wall))

@@ -218,8 +218,11 @@ impl Runtime {
 
     /// Ends the capture, waits for the GPU, and returns all launches in order.
     pub(crate) fn end_capture(&self) -> Result<Vec<Captured>, RuntimeError> {
-        self.record_deferred()?;
-        let Some(mut profiler) = self.stop_capture() else { return Ok(Vec::new()) };
+        let recorded = self.record_deferred();
+        // The capture ends also if the device failed.
+        let profiler = self.stop_capture();
+        recorded?;
+        let Some(mut profiler) = profiler else { return Ok(Vec::new()) };
         if profiler.dispatches.is_empty() {
             return Ok(Vec::new());
         }
