@@ -23,6 +23,7 @@
 //! - [`scope`] names a part of a program in recordings.
 //! - [`debug`](mod@debug) finds the op that fails, or whose result is NaN.
 //! - [`profiler`] measures the GPU time of each kernel, and writes traces.
+//! - [`share_status`] lets `burn-wgsl top` show what a process does.
 //! - [`tune`] finds the fastest strategy for matrix products on a device.
 //!
 //! `ARCHITECTURE.md` in the repository describes the layers below this API. The feature `internals`
@@ -31,6 +32,7 @@
 
 pub mod device;
 pub mod memory;
+mod pages;
 pub mod profiler;
 
 // The layers below the API are public only with the feature `internals`.
@@ -75,7 +77,7 @@ pub use device::WgslDevice;
 pub use kernels::common::tuning::{Trial, Tuning, set_tuning};
 pub use kernels::fused::set_fusion;
 pub use profiler::{KernelTime, Profile, ProfileError, profile};
-pub use runtime::{RuntimeError, Scope, scope};
+pub use runtime::{RuntimeError, Scope, SharedStatus, scope, share_status};
 pub use tensor::Error as TensorError;
 
 /// The version of this crate.

@@ -6,7 +6,6 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 
 use burn::backend::Autodiff;
 use burn::module::Module;
@@ -15,8 +14,7 @@ use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor, TensorData};
-use burn_wgsl::device::ResolvedDevice;
-use burn_wgsl::runtime::{Fault, Runtime};
+use burn_wgsl::runtime::Fault;
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::serial_guard;
 
@@ -65,22 +63,15 @@ fn step(device: &WgslDevice) -> Vec<f32> {
     results
 }
 
-fn runtime(device: &WgslDevice) -> Arc<Runtime> {
-    match device.resolve().expect("the device exists") {
-        ResolvedDevice::Adapter(index) => Runtime::of(index).expect("the device opens"),
-        ResolvedDevice::Cpu => panic!("{device} is not a GPU"),
-    }
-}
-
 /// Runs the step with a fault at each point in turn, until no point is left. `prepare` runs before
 /// each step. Returns at how many points the fault happened.
 fn strike(device: &WgslDevice, fault: Fault, prepare: impl Fn()) -> u64 {
     let expected = step(device);
     for point in 0..MAX_POINTS {
         prepare();
-        runtime(device).sync().expect("the device works");
-        let in_use = runtime(device).memory().in_use;
-        let struck = runtime(device);
+        common::runtime_of(device).sync().expect("the device works");
+        let in_use = common::runtime_of(device).memory().in_use;
+        let struck = common::runtime_of(device);
         struck.plan_fault(fault, point);
         let result = catch_unwind(AssertUnwindSafe(|| step(device)));
         let happened = !struck.cancel_fault();
@@ -98,11 +89,11 @@ fn strike(device: &WgslDevice, fault: Fault, prepare: impl Fn()) -> u64 {
         }
         drop(struck);
         // An error that the step did not meet is reported now.
-        let _ = runtime(device).sync();
+        let _ = common::runtime_of(device).sync();
         assert_eq!(step(device), expected, "after {fault:?} at point {point}");
-        runtime(device).sync().expect("the device works");
+        common::runtime_of(device).sync().expect("the device works");
         if fault != Fault::Loss {
-            let now = runtime(device).memory().in_use;
+            let now = common::runtime_of(device).memory().in_use;
             assert_eq!(now, in_use, "memory after {fault:?} at point {point}");
         }
         if !happened {
@@ -158,7 +149,7 @@ fn results_of_a_failed_submission_are_never_read() {
         let x = Tensor::<Wgsl, 1>::ones([100], &device);
         Wgsl::sync(&device).expect("the device works");
         let y = x.clone() + 1.0;
-        runtime(&device).plan_fault(Fault::Submit, 0);
+        common::runtime_of(&device).plan_fault(Fault::Submit, 0);
         let error = Wgsl::sync(&device).expect_err("the submission fails").to_string();
         assert!(error.contains("a test failed"), "{error}");
         // Both are operands of a lost result: `y` was never computed, `z` would be computed from
@@ -168,7 +159,7 @@ fn results_of_a_failed_submission_are_never_read() {
         assert!(error.contains("contents of a tensor are lost"), "{error}");
         // An op that overwrites a lost operand.
         let overwritten = Tensor::<Wgsl, 1>::ones([1 << 18], &device) + 1.0;
-        runtime(&device).plan_fault(Fault::Submit, 0);
+        common::runtime_of(&device).plan_fault(Fault::Submit, 0);
         Wgsl::sync(&device).expect_err("the submission fails");
         assert!(is_lost(|| overwritten * 2.0), "an op overwrote a lost operand");
         let kept = x.into_data().to_vec::<f32>().expect("the elements are f32");
@@ -189,7 +180,7 @@ fn every_tensor_around_a_failed_submission_is_right_or_lost() {
             burn_wgsl::set_fusion(fused);
             let start = Tensor::<Wgsl, 1>::zeros([len], &device);
             Wgsl::sync(&device).expect("the device works");
-            runtime(&device).plan_fault(Fault::Submit, point);
+            common::runtime_of(&device).plan_fault(Fault::Submit, point);
             let mut sums = vec![(start, 0.0)];
             for step in 1..=300 {
                 let (last, value) = sums.last().expect("there is a first").clone();
@@ -208,7 +199,7 @@ fn every_tensor_around_a_failed_submission_is_right_or_lost() {
                     sums.remove(0);
                 }
             }
-            runtime(&device).cancel_fault();
+            common::runtime_of(&device).cancel_fault();
             for (tensor, value) in sums {
                 match tensor.try_into_data() {
                     Ok(data) => {

@@ -375,6 +375,43 @@ fn a_chain_is_one_launch() {
     }
 }
 
+/// A program whose ops differ without end compiles only so many kernels. It goes on with those that
+/// there are, with the same results.
+#[test]
+fn the_number_of_generated_kernels_is_limited() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        // Each bit of the number chooses an op.
+        let ops = |number: usize| {
+            let x = Tensor::<Wgsl, 1, Int>::arange(0..100, &device).float() * 0.125;
+            let weights = Tensor::<Wgsl, 2>::ones([3, 100], &device);
+            let y = (0..6).fold(x, |y, bit| match number >> bit & 1 {
+                0 => y * 2.0 + 0.5,
+                _ => (y - 1.0).abs(),
+            });
+            let sums = (weights * y.clone().unsqueeze() - 3.0).sum_dim(1);
+            [floats(sums), floats(y.clone().reshape([10, 10]).matmul(y.reshape([10, 10])) * 0.5)]
+        };
+        let limit = runtime.generated_kernels() + 20;
+        let all: Vec<_> = (0..64).map(ops).collect();
+        assert!(runtime.generated_kernels() > limit, "they differ on {device}");
+        burn_wgsl::close(&device).expect("the device exists");
+        let runtime = common::runtime_of(&device);
+        runtime.set_max_generated_kernels(20);
+        for (number, expected) in all.iter().enumerate() {
+            assert_eq!(&ops(number), expected, "program {number} on {device}");
+        }
+        // A kernel with a prologue or an epilogue may be the last.
+        let count = runtime.generated_kernels();
+        assert!(count <= 20 + 2, "{count} kernels were generated on {device}");
+        // What was compiled before is still used.
+        let launches = launches(&runtime, &device, || drop(ops(0)));
+        assert!(launches.values().sum::<usize>() < 8, "{launches:#?}");
+        burn_wgsl::close(&device).expect("the device exists");
+    }
+}
+
 /// Returns the number of launches of kernels whose names contain a text.
 fn count(launches: &BTreeMap<String, usize>, text: &str) -> usize {
     launches.iter().filter(|(kernel, _)| kernel.contains(text)).map(|(_, count)| count).sum()

@@ -5,8 +5,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers in `src/`, lowest first. A layer uses itself and lower layers.
-const LAYERS: [&str; 9] =
-    ["device", "runtime", "memory", "profiler", "tensor", "kernels", "cpu", "backend", "autodiff"];
+const LAYERS: [&str; 10] = [
+    "device", "runtime", "pages", "memory", "profiler", "tensor", "kernels", "cpu", "backend",
+    "autodiff",
+];
 /// Groups of crates, and the layers that may use them.
 const CRATES: [(&[&str], &[&str]); 3] = [
     (&["wgpu"], &["device", "runtime"]),

@@ -11,7 +11,7 @@ use burn::tensor::backend::Backend;
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::memory::MemoryUsage;
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{gpus, serial_guard};
+use common::{gpus, resident_bytes, serial_guard};
 
 type B = Autodiff<Wgsl>;
 
@@ -24,14 +24,6 @@ struct Mlp<B: Backend> {
 /// Returns the memory of a GPU.
 fn memory(device: &WgslDevice) -> MemoryUsage {
     burn_wgsl::memory::usage(device).expect("the device exists")
-}
-
-/// Returns the resident size of this process in bytes; 0 where it is not known.
-fn resident_bytes() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let number = line.map(|line| line.trim().trim_end_matches(" kB"));
-    number.map_or(0, |number| number.parse::<usize>().expect("VmRSS is a number") << 10)
 }
 
 /// A long training keeps no memory: neither the device nor the process grows.

@@ -216,6 +216,67 @@ fn a_trace_has_every_launch() {
 }
 
 #[test]
+fn rates_are_shares_of_the_peaks() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
+        let peaks = profiler::peaks(&device).expect("the device supports timestamps");
+        let a = numbers(512 * 512, &device).reshape([512, 512]);
+        let _ = a.clone().matmul(a.clone()).into_data();
+        let (_, profile) = profile(&device, || a.clone().matmul(a.clone()).into_data())
+            .expect("the device supports timestamps");
+        assert!(peaks.operations > 0.0 && peaks.bytes > 0.0, "{peaks:?}");
+        let table = profile.with_peaks(peaks).table(By::Kernel, Column::Rate);
+        assert!(table.contains("of peak") && table.matches('%').count() >= 3, "{table}");
+    }
+}
+
+#[test]
+fn the_memory_of_each_op_is_counted() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
+        let x = numbers(1 << 18, &device);
+        let (kept, profile) = profile(&device, || {
+            let kept = x.clone().exp();
+            let _ = kept.clone().into_data();
+            drop((x.clone() * 2.0).into_data());
+            // What was allocated before does not count.
+            drop(numbers(16, &device));
+            kept
+        })
+        .expect("the device supports timestamps");
+        let of = |op: &str| profile.memory.iter().find(|memory| memory.op == op).cloned();
+        let exp = of("float_exp").expect("it allocated memory");
+        assert_eq!((exp.allocations, exp.bytes, exp.kept), (1, 1 << 20, 1 << 20));
+        let product = of("float_mul_scalar").expect("it allocated memory");
+        assert_eq!((product.allocations, product.bytes, product.kept), (1, 1 << 20, 0));
+        drop(kept);
+        assert!(profile.memory_table().contains("float_exp"), "{}", profile.memory_table());
+    }
+}
+
+#[test]
+fn a_page_has_every_launch() {
+    let _guard = serial_guard();
+    for device in gpus_with_timestamps() {
+        let (_, profile) = profile(&device, || {
+            let _scope = scope("</script>");
+            numbers(4096, &device).exp().sum().into_data()
+        })
+        .expect("the device supports timestamps");
+        let page = profile.to_html();
+        assert_eq!(page.matches("</script>").count(), 1, "a name ended the script");
+        let data = page.split_once("const profile = ").expect("it has data").1;
+        let data = data.split_once(";\n").expect("the line ends").0;
+        let data: serde_json::Value = serde_json::from_str(data).expect("the data is JSON");
+        let launches = data["launches"].as_array().expect("there are launches");
+        assert_eq!(launches.len() as u64, profile.calls());
+        assert_eq!(launches[0]["scope"], "</script>");
+        let error = profile.write_html("/dev/full").expect_err("it is full or not there");
+        assert!(error.to_string().starts_with("cannot write /dev/full: "), "{error}");
+    }
+}
+
+#[test]
 fn a_schedule_profiles_some_steps() {
     let _guard = serial_guard();
     for device in gpus_with_timestamps() {

@@ -68,8 +68,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
 
-    /// Profile three training steps on the GPU: print the time of each kernel, and write a trace for
-    /// ui.perfetto.dev
+    /// Profile three training steps on the GPU: print the time of each kernel and the memory of each
+    /// op, and write a trace for ui.perfetto.dev, or a page if the name ends in .html
     #[arg(long, value_name = "FILE")]
     pub profile: Option<PathBuf>,
 

@@ -1,13 +1,17 @@
 //! The training step.
 
-use burn::module::AutodiffModule;
+use anyhow::Result;
+use burn::module::{AutodiffModule, Module};
 use burn::nn::loss::{CrossEntropyLoss, CrossEntropyLossConfig};
 use burn::optim::adaptor::OptimizerAdaptor;
 use burn::optim::{Adam, AdamConfig, GradientsParams, Optimizer};
+use burn::record::{BinBytesRecorder, FullPrecisionSettings, Recorder};
 use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Int, Tensor};
 
 use crate::model::Model;
+
+type Format = BinBytesRecorder<FullPrecisionSettings>;
 
 /// A model with its loss function and its optimiser.
 pub struct Learner<B: AutodiffBackend> {
@@ -54,6 +58,29 @@ impl<B: AutodiffBackend> Learner<B> {
     pub fn update(mut self, gradients: GradientsParams, learning_rate: f64) -> Self {
         self.model = self.optimizer.step(learning_rate, self.model, gradients);
         self
+    }
+
+    /// Returns the weights and the state of the optimiser as bytes.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device fails, or they cannot be encoded.
+    pub fn state(&self) -> Result<Vec<u8>> {
+        let record = (self.model.clone().into_record(), self.optimizer.to_record());
+        Ok(Recorder::<B>::record(&Format::new(), record, ())?)
+    }
+
+    /// Returns the learner with the weights and the state of the optimiser that
+    /// [`state`](Self::state) returned.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the bytes are not such a state.
+    pub fn with_state(mut self, state: &[u8], device: &B::Device) -> Result<Self> {
+        let (model, optimizer) = Format::new().load(state.to_vec(), device)?;
+        self.model = self.model.load_record(model);
+        self.optimizer = self.optimizer.load_record(optimizer);
+        Ok(self)
     }
 
     /// Returns the model for inference, without gradients and dropout.

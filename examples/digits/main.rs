@@ -71,11 +71,11 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
     let observed = Observed {
         profile: output_file("--profile", &args.profile)?,
         memory: output_file("--memory", &args.memory)?,
+        peaks: None,
     };
-    if observed.profile.is_some() {
-        // An adapter that cannot be profiled is an error now, not after ten steps.
-        drop(profiler::start(&device).context("--profile")?);
-    }
+    // An adapter that cannot be profiled is an error now, not after ten steps.
+    let peaks = observed.profile.as_ref().map(|_| profiler::peaks(&device).context("--profile"));
+    let observed = Observed { peaks: peaks.transpose()?, ..observed };
     let dataset = match &args.data {
         Some(path) => Dataset::read(path)?,
         None => Dataset::built_in()?,
@@ -140,6 +140,8 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
 struct Observed {
     profile: Option<OutputFile>,
     memory: Option<OutputFile>,
+    /// The peak rates of the device, for a profile.
+    peaks: Option<profiler::Peaks>,
 }
 
 /// Trains and tests a model on one device. The seed determines all random numbers. `start` is the
@@ -182,10 +184,17 @@ fn train_on(
         if let Some((file, scheduled)) = &mut scheduled
             && let Some(profile) = scheduled.step()?
         {
-            file.write(profile.to_trace().as_bytes())?;
+            let profile = match observed.peaks {
+                Some(peaks) => profile.with_peaks(peaks),
+                None => profile,
+            };
+            let is_page = file.path().extension().is_some_and(|extension| extension == "html");
+            let text = if is_page { profile.to_html() } else { profile.to_trace() };
+            file.write(text.as_bytes())?;
             println!("\n{}", profile.table(By::Kernel, Column::Time));
             println!("{}", profile.table(By::Scope, Column::Time));
-            println!("trace written to {}", file.path().display());
+            println!("{}", profile.memory_table());
+            println!("profile written to {}", file.path().display());
             is_profiled = true;
         }
         Ok(())

@@ -164,8 +164,11 @@ pub(crate) struct Inspection(Option<(u8, Vec<(&'static str, WgslTensor)>)>);
 impl Inspection {
     /// Begins the inspection of an op. `operands` adds the operands.
     pub fn begin(operands: impl FnOnce(&mut Vec<(&'static str, WgslTensor)>)) -> Self {
-        // The compiler removes inspections from builds for browsers.
-        let modes = if CAN_BLOCK { MODES.load(Ordering::Relaxed) } else { 0 };
+        // A browser cannot wait for an op: the compiler removes inspections from builds for browsers.
+        if !CAN_BLOCK {
+            return Self(None);
+        }
+        let modes = MODES.load(Ordering::Relaxed);
         if modes == 0 || CHECKING.get() {
             return Self(None);
         }
@@ -182,7 +185,7 @@ impl Inspection {
     ///
     /// Panics if the check fails.
     pub fn end<R: OpOutput>(self, context: &OpContext, result: R) -> R {
-        if let Some((modes, operands)) = self.0 {
+        if CAN_BLOCK && let Some((modes, operands)) = self.0 {
             let mut results = Vec::new();
             result.inspect_results(&mut results);
             CHECKING.set(true);

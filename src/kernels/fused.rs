@@ -98,6 +98,12 @@ pub(super) fn index_of(program: &Program, ops: impl Iterator<Item = &'static str
     index
 }
 
+/// Returns whether a kernel of the program should be asked for: it has an index, or more kernels
+/// should be generated.
+pub(super) fn may_use(runtime: &Runtime, program: &Program) -> bool {
+    runtime.may_generate() || PROGRAMS.lock().indices.contains_key(program)
+}
+
 /// Returns the program with an index, and its ops.
 pub(super) fn program_of(index: u32) -> (Arc<Program>, Arc<[&'static str]>) {
     PROGRAMS.lock().list[index as usize].clone()
@@ -440,7 +446,8 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         };
         let (mut program, mut words) = Program::new(&graph, graph.outputs(), overwrite);
         let max_bindings = runtime.info().limits.storage_buffers_per_stage.min(MAX_BINDINGS);
-        if (program.bindings() > max_bindings as usize || words.len() > MAX_WORDS)
+        let too_large = program.bindings() > max_bindings as usize || words.len() > MAX_WORDS;
+        if (too_large || !may_use(runtime, &program))
             && let Some(middle) = graph.middle().cloned()
         {
             drop((graph, locked));
@@ -483,6 +490,12 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         }
         if let Some(launch) = launches.iter().find(|launch| !launch.is_prepared()) {
             drop(locked);
+            // Two smaller kernels are more likely to exist.
+            if let Some(middle) = graphs[0].middle().filter(|_| !runtime.may_generate()).cloned() {
+                drop(graphs);
+                compute(&middle)?;
+                continue;
+            }
             launch.kernel.prepare(runtime, launch.operands)?;
             continue;
         }
@@ -546,7 +559,8 @@ fn compute_launch(
         graph.leaves.iter().map(|leaf| leaf.memory.clone()).collect();
     let ops = graph.nodes.iter().map(|node| node.expression().op);
     let has_epilogue = graph.nodes.len() > 1;
-    let epilogue = has_epilogue.then(|| Epilogue {
+    let may_fuse = !has_epilogue || may_use(runtime, &program);
+    let epilogue = (has_epilogue && may_fuse).then(|| Epilogue {
         program: index_of(&program, ops),
         inputs: &inputs,
         outputs: program.outputs.len(),
@@ -561,7 +575,9 @@ fn compute_launch(
     let is_long = graph.nodes.len() > MAX_EPILOGUE_OPS + 1;
     // The functions of integers have one type in a kernel.
     let has_i32 = graph.root().lazy.extent().integer.is_none_or(|integer| integer.wgsl() == "i32");
-    if is_long || epilogue.is_some_and(|epilogue| !has_i32 || !launch.fits(epilogue)) {
+    let is_new = |epilogue| !launch.is_prepared(epilogue) && !runtime.may_generate();
+    let refused = !may_fuse || has_epilogue && is_new(epilogue);
+    if is_long || refused || epilogue.is_some_and(|epilogue| !has_i32 || !launch.fits(epilogue)) {
         let lazy = graph.nodes[index].lazy.clone();
         drop((graph, locked));
         return Ok(Some(lazy));

@@ -33,7 +33,6 @@
 //!
 //! The CPU device has no such accounts: its usage is zero, and it cannot be recorded.
 
-mod page;
 mod recording;
 mod report;
 

@@ -10,10 +10,14 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 use web_time::Instant;
 
-use super::{MemoryError, page};
+use super::MemoryError;
+use crate::pages;
 use crate::runtime::{
     Bytes, Event, Location, MemoryUsage, Observation, Observer, Runtime, current_scope, write_file,
 };
+
+/// The page of a snapshot.
+const PAGE: &str = include_str!("page.html");
 
 /// The number of events that a recording keeps.
 const MAX_EVENTS: usize = 1 << 20;
@@ -115,7 +119,7 @@ impl Snapshot {
     /// Returns an HTML page with a chart of the memory over time, stacked by op or by scope, and a
     /// table of what is held at a point in time. It needs no other files.
     pub fn to_html(&self) -> String {
-        page::html(&self.to_json())
+        pages::html(PAGE, &self.to_json())
     }
 
     /// Writes [`to_json`](Self::to_json) to a file.

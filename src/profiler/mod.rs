@@ -19,13 +19,19 @@
 //!
 //! [`profile`] measures a piece of work; [`start`] and [`Session::finish`] do the same without a
 //! closure, and [`Scheduled`] profiles some steps of a loop. [`Profile::write_trace`] writes a
-//! trace that Perfetto and Chrome show, with the scopes, the host and the GPU on one clock.
+//! trace that Perfetto and Chrome show, with the scopes, the host and the GPU on one clock;
+//! [`Profile::write_html`] writes one page that shows the same, and tables.
 //!
 //! While a profile is taken, each launch has a compute pass of its own, which adds a gap after it,
 //! and pending results are computed where a scope begins and ends. The wall time is therefore not
 //! that of the same work without a profile: kernel times are. Without a profile, nothing is
 //! measured and nothing waits.
 
+mod page;
+#[cfg(not(feature = "internals"))]
+mod peaks;
+#[cfg(feature = "internals")]
+pub mod peaks;
 mod schedule;
 mod table;
 mod trace;
@@ -40,8 +46,11 @@ use thiserror::Error;
 use web_time::Instant;
 
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
-use crate::runtime::{CaptureError, Captured, Event, Observation, Observer, Runtime, RuntimeError};
+use crate::runtime::{
+    CaptureError, Captured, Event, Location, Observation, Observer, Runtime, RuntimeError,
+};
 
+pub use peaks::{Peaks, peaks};
 pub use schedule::{Schedule, Scheduled};
 pub use table::{By, Column};
 
@@ -146,8 +155,22 @@ pub struct HostSpan {
     pub time: Duration,
 }
 
-/// A profile: the kernel launches, and what the host did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// The memory that an op allocated during a profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpMemory {
+    /// The op.
+    pub op: &'static str,
+    /// Number of tensors.
+    pub allocations: u64,
+    /// Their size in bytes, in total.
+    pub bytes: u64,
+    /// The size of those that are still in use at the end.
+    pub kept: u64,
+}
+
+/// A profile: the kernel launches, what the host did, and the memory that ops allocated.
+#[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Profile {
     /// The adapter's name.
@@ -158,8 +181,12 @@ pub struct Profile {
     pub spans: Vec<Span>,
     /// The scopes and transfers that ended, in order.
     pub host: Vec<HostSpan>,
+    /// The memory that each op allocated, by descending size.
+    pub memory: Vec<OpMemory>,
     /// Wall time.
     pub wall: Duration,
+    /// The peak rates of the device, if they were measured: tables show rates as shares of them.
+    pub peaks: Option<Peaks>,
 }
 
 impl Profile {
@@ -192,7 +219,13 @@ impl Profile {
                 work: captured.work,
             })
             .collect();
-        Self { device, spans, host, wall, kernels }
+        Self { device, spans, host, memory: Vec::new(), wall, kernels, peaks: None }
+    }
+
+    /// Returns the profile with the peak rates of its device, which [`peaks`] measures.
+    #[must_use]
+    pub fn with_peaks(self, peaks: Peaks) -> Self {
+        Self { peaks: Some(peaks), ..self }
     }
 
     /// Returns the total time of all kernels. The times of kernels that overlap are added in full.
@@ -264,20 +297,29 @@ pub fn profile<R>(
 /// # Errors
 ///
 /// Returns an error if there is no such device, it is the CPU, it has no timestamps, or another
-/// profile of it is being taken; also in a browser, which cannot block.
+/// profile of it is being taken.
 pub fn start(device: &WgslDevice) -> Result<Session, ProfileError> {
-    let runtime = match device.resolve()? {
-        ResolvedDevice::Cpu => return Err(ProfileError::Cpu),
-        ResolvedDevice::Adapter(index) => Runtime::of(index)?,
-    };
+    let runtime = runtime_of(device)?;
     let began = runtime.begin_capture().map_err(|error| match error {
         CaptureError::NoTimestamps => ProfileError::NoTimestamps { device: runtime.name() },
         CaptureError::Busy => ProfileError::Busy { device: runtime.name() },
         CaptureError::Runtime(error) => ProfileError::Runtime(error),
     })?;
-    let host = Arc::new(Host { began, spans: Mutex::default(), threads: Mutex::default() });
+    let host = Arc::new(Host {
+        began,
+        spans: Mutex::default(),
+        memory: Mutex::default(),
+        threads: Mutex::default(),
+    });
     let observation = runtime.observe(host.clone());
     Ok(Session { runtime, host, observation: Some(observation) })
+}
+
+fn runtime_of(device: &WgslDevice) -> Result<Arc<Runtime>, ProfileError> {
+    match device.resolve()? {
+        ResolvedDevice::Cpu => Err(ProfileError::Cpu),
+        ResolvedDevice::Adapter(index) => Ok(Runtime::of(index)?),
+    }
 }
 
 /// A profile that is being taken. If it is dropped, it is discarded.
@@ -300,14 +342,25 @@ impl Session {
     ///
     /// # Errors
     ///
+    /// Returns an error if the device failed or was lost; also in a browser, which cannot block.
+    pub fn finish(self) -> Result<Profile, ProfileError> {
+        self.runtime.check_can_block()?;
+        pollster::block_on(self.finish_async())
+    }
+
+    /// Awaits the GPU and returns the profile, also in a browser.
+    ///
+    /// # Errors
+    ///
     /// Returns an error if the device failed or was lost.
-    pub fn finish(mut self) -> Result<Profile, ProfileError> {
+    pub async fn finish_async(mut self) -> Result<Profile, ProfileError> {
         // The readback of the timestamps is not part of the profile.
         self.observation = None;
-        let captured = self.runtime.end_capture()?;
+        let captured = self.runtime.end_capture().await?;
         let wall = self.host.began.elapsed();
         let host = std::mem::take(&mut *self.host.spans.lock());
-        Ok(Profile::new(self.runtime.name(), &captured, host, wall))
+        let memory = std::mem::take(&mut *self.host.memory.lock()).by_op();
+        Ok(Profile { memory, ..Profile::new(self.runtime.name(), &captured, host, wall) })
     }
 }
 
@@ -323,6 +376,7 @@ impl Drop for Session {
 struct Host {
     began: Instant,
     spans: Mutex<Vec<HostSpan>>,
+    memory: Mutex<Allocations>,
     /// The threads so far. Their index is the number of a thread.
     threads: Mutex<Vec<std::thread::ThreadId>>,
 }
@@ -359,8 +413,47 @@ impl Observer for Host {
             Event::Readback { bytes } => {
                 self.add(format!("{op}: readback of {bytes} bytes"), now, Duration::ZERO);
             }
+            Event::Allocate { location, requested, .. } => {
+                self.memory.lock().add(op, location, requested);
+            }
+            Event::Release { location, .. } => self.memory.lock().remove(location),
             _ => {}
         }
+    }
+}
+
+/// The memory that ops allocated.
+#[derive(Default)]
+struct Allocations {
+    ops: HashMap<&'static str, OpMemory>,
+    /// What is in use: its op and its size.
+    live: HashMap<Location, (&'static str, u64)>,
+}
+
+impl Allocations {
+    fn add(&mut self, op: &'static str, location: Location, bytes: u64) {
+        let memory =
+            self.ops.entry(op).or_insert(OpMemory { op, allocations: 0, bytes: 0, kept: 0 });
+        memory.allocations += 1;
+        memory.bytes += bytes;
+        memory.kept += bytes;
+        self.live.insert(location, (op, bytes));
+    }
+
+    /// Memory that was allocated before is not known.
+    fn remove(&mut self, location: Location) {
+        if let Some((op, bytes)) = self.live.remove(&location)
+            && let Some(memory) = self.ops.get_mut(op)
+        {
+            memory.kept -= bytes;
+        }
+    }
+
+    /// Returns what each op allocated, by descending size.
+    fn by_op(self) -> Vec<OpMemory> {
+        let mut ops: Vec<OpMemory> = self.ops.into_values().collect();
+        ops.sort_by_key(|memory| (std::cmp::Reverse(memory.bytes), memory.op));
+        ops
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::{Profile, Span};
+use super::{OpMemory, Peaks, Profile, Span};
 use crate::runtime::Bytes;
 
 /// What the launches of a profile are grouped by.
@@ -78,7 +78,7 @@ impl Row {
 impl Profile {
     /// Returns a table of the launches, grouped and sorted: for each group the number of launches,
     /// the GPU time, its share, the time of a launch, the bytes of the operands, and the bytes and
-    /// operations per second.
+    /// operations per second, also as shares of the device's [peaks](super::Peaks) if they are known.
     pub fn table(&self, by: By, sorted_by: Column) -> String {
         let mut rows = self.rows(by);
         rows.sort_by(|a, b| {
@@ -94,25 +94,33 @@ impl Profile {
             By::Op => "op",
             By::Scope => "scope",
         };
+        let of_peak = if self.peaks.is_some() { "  of peak" } else { "" };
         let mut out = format!(
-            "{heading:<width$} {:>7} {:>10} {:>6} {:>10} {:>9} {:>8} {:>9}\n",
+            "{heading:<width$} {:>7} {:>10} {:>6} {:>10} {:>9} {:>8}{of_peak} {:>9}{of_peak}\n",
             "calls", "GPU time", "share", "per call", "bytes", "GB/s", "Gop/s"
         );
         for row in &rows {
             let seconds = row.time.as_secs_f64();
             let share = if total > 0.0 { 100.0 * seconds / total } else { 0.0 };
+            let (bandwidth, rate) = (row.per_second(row.bytes), row.per_second(row.work));
+            let of = |rate: f64, peak: fn(&Peaks) -> f64| {
+                let share = self.peaks.map(|peaks| 100.0 * rate / peak(&peaks));
+                share.map_or_else(String::new, |share| format!(" {share:>7.1}%"))
+            };
             // Writing to a string cannot fail.
             let _ = writeln!(
                 out,
-                "{:<width$} {:>7} {:>10} {:>5.1}% {:>10} {:>9} {:>8.2} {:>9.2}",
+                "{:<width$} {:>7} {:>10} {:>5.1}% {:>10} {:>9} {:>8.2}{} {:>9.2}{}",
                 shortened(&row.name),
                 row.calls,
                 time(seconds),
                 share,
                 time(row.value(Column::Mean)),
                 Bytes(row.bytes),
-                row.per_second(row.bytes) / 1e9,
-                row.per_second(row.work) / 1e9,
+                bandwidth / 1e9,
+                of(bandwidth, |peaks| peaks.bytes),
+                rate / 1e9,
+                of(rate, |peaks| peaks.operations),
             );
         }
         let _ = writeln!(
@@ -124,6 +132,24 @@ impl Profile {
             self.device,
             time(self.wall.as_secs_f64())
         );
+        out
+    }
+
+    /// Returns a table of the memory that ops allocated, by descending size.
+    pub fn memory_table(&self) -> String {
+        let widths = self.memory.iter().map(|memory| memory.op.len());
+        let width = widths.max().unwrap_or(0).clamp(6, MAX_NAME);
+        let mut out =
+            format!("{:<width$} {:>7} {:>10} {:>10}\n", "op", "tensors", "allocated", "kept");
+        for OpMemory { op, allocations, bytes, kept } in &self.memory {
+            let _ = writeln!(
+                out,
+                "{:<width$} {allocations:>7} {:>10} {:>10}",
+                shortened(if op.is_empty() { "no op" } else { op }),
+                Bytes(*bytes),
+                Bytes(*kept),
+            );
+        }
         out
     }
 
@@ -216,6 +242,10 @@ mod tests {
         assert_eq!(names(By::Scope, Column::Name), ["a", "b", "no scope"]);
         let table = profile.table(By::Kernel, Column::Calls);
         let fused = "fused        2    20.0 us  50.0%    10.0 us   3.9 KiB     0.20      0.80";
+        assert!(table.contains(fused), "{table}");
+        let profile = profile.with_peaks(Peaks { operations: 16e8, bytes: 8e8 });
+        let table = profile.table(By::Kernel, Column::Calls);
+        let fused = "3.9 KiB     0.20    25.0%      0.80    50.0%";
         assert!(table.contains(fused), "{table}");
     }
 }

@@ -15,7 +15,7 @@ const GPU: u64 = 2;
 /// The threads of the host that record launches are numbered from here on, below those of scopes.
 const RECORDING: u64 = 1000;
 
-fn micros(time: Duration) -> f64 {
+pub(super) fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 

@@ -27,7 +27,7 @@ impl PoolBuffer for Arc<Buffer> {
 }
 
 /// Where memory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Location {
     /// The GPU buffer.
     pub buffer: u64,

@@ -12,13 +12,17 @@ use std::{env, fs, io, process};
 
 use rustc_hash::FxHasher;
 
-use crate::device::AdapterInfo;
+use crate::device::{AdapterInfo, CAN_BLOCK};
 
 /// The environment variable that sets the cache folder. `off` disables the cache.
 pub const CACHE_VARIABLE: &str = "BURN_WGSL_CACHE";
 
 /// Returns the cache folder, or `None` if the cache is disabled or the system has no cache folder.
 pub fn cache_folder() -> Option<PathBuf> {
+    // A browser has no files.
+    if !CAN_BLOCK {
+        return None;
+    }
     match env::var_os(CACHE_VARIABLE) {
         Some(value) if value == "off" => None,
         Some(folder) if !folder.is_empty() => Some(folder.into()),

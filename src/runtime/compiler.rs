@@ -1,12 +1,18 @@
 //! The compiler: makes pipelines from kernels, each once.
+//!
+//! A kernel has two forms. The fast form is for drivers as they should be; the plain form is for a
+//! driver that refuses it, and asks for as little as possible. Which kernels a driver refused is
+//! kept in a file, and they are compiled in their plain form from then on.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
+use super::cache::checksum;
+use super::choices::Choices;
 use super::faults::Fault;
 use super::gpu::Gpu;
 use super::pipeline_cache::PipelineCache;
@@ -14,7 +20,7 @@ use super::recorder::{LAUNCH_ALIGN, PARAMS_SIZE};
 use super::{
     Compiler, Expansion, ParamsBinding, RuntimeError, Source, Target, Variant, expand, is_set,
 };
-use crate::device::IMMEDIATE_BYTES;
+use crate::device::{CAN_BLOCK, IMMEDIATE_BYTES};
 
 /// The bindings of a kernel. Kernels with equal interfaces share layouts and bind groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -37,10 +43,26 @@ pub(crate) struct Plan {
     pub bind_group_layout: wgpu::BindGroupLayout,
     /// The size of an element of each operand's binding in bytes, as a power of two.
     pub element_shifts: SmallVec<[u8; 8]>,
-    /// Whether exactly the operands' ranges are bound, not whole buffers: where every access is
-    /// checked.
+    /// Whether exactly the operands' ranges are bound, not whole buffers.
     pub exact_bindings: bool,
 }
+
+/// How a kernel is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Without checks where the kernel is trusted, with immediates where they fit, in the
+    /// pipeline cache.
+    Fast,
+    /// With all checks, with parameters in a uniform buffer, without the pipeline cache.
+    Plain,
+}
+
+/// A program whose ops differ from step to step without end would compile without end. A training
+/// step needs tens of generated kernels.
+const MAX_GENERATED: usize = 1024;
+
+/// The choice for a kernel that the driver refused in its fast form.
+const PLAIN: &str = "plain";
 
 /// The layouts of an interface.
 #[derive(Debug, Clone)]
@@ -57,7 +79,13 @@ pub(crate) struct KernelCompiler {
     layouts: Mutex<FxHashMap<Interface, Layouts>>,
     compilations: Mutex<FxHashMap<Variant, Compilation>>,
     cache: Option<PipelineCache>,
+    /// The kernels that the driver refused in their fast form, by [`refusal_name`].
+    refusals: Choices,
     next_plan_id: AtomicU32,
+    /// Number of compiled kernels that were generated for a program.
+    generated: AtomicUsize,
+    /// From how many generated kernels on no others should be asked for.
+    max_generated: AtomicUsize,
     /// Whether shaders are compiled with all runtime checks.
     pub checked: bool,
     /// Whether vec4 loads and stores move two 64-bit words.
@@ -72,7 +100,10 @@ impl KernelCompiler {
             layouts: Mutex::default(),
             compilations: Mutex::default(),
             cache: PipelineCache::open(gpu),
+            refusals: Choices::open(&gpu.info, "refusals"),
             next_plan_id: AtomicU32::new(0),
+            generated: AtomicUsize::new(0),
+            max_generated: AtomicUsize::new(MAX_GENERATED),
             checked,
             loads_u64: software && gpu.info.features.int64,
             prints: is_set("BURN_WGSL_PRINT_KERNELS"),
@@ -103,13 +134,64 @@ impl KernelCompiler {
         plan
     }
 
+    /// Compiles a kernel in its fast form, and in its plain form if the driver refuses that.
     fn create_plan(
+        &self,
+        gpu: &Gpu,
+        variant: Variant,
+        operands: (usize, usize),
+        params_len: usize,
+    ) -> Result<Arc<Plan>, RuntimeError> {
+        if gpu.faults.strikes(Fault::Compile) {
+            let message = "a test failed it".to_owned();
+            return Err(RuntimeError::Shader { kernel: variant.to_string(), message });
+        }
+        // A browser reports errors later, and its compiler is another.
+        if !CAN_BLOCK {
+            return self.create_form(gpu, variant, operands, params_len, Form::Fast);
+        }
+        let plain = || self.create_form(gpu, variant.clone(), operands, params_len, Form::Plain);
+        if !self.refusals.is_empty() && self.refusals.get(&refusal_name(&variant)).is_some() {
+            return plain();
+        }
+        let fast = self.create_form(gpu, variant.clone(), operands, params_len, Form::Fast);
+        let Err(error) = fast else { return fast };
+        gpu.check()?;
+        let plain = plain().map_err(|_| error.clone())?;
+        log::warn!("{error}; its plain form is used from now on, which is slower");
+        self.refusals.store(&refusal_name(&variant), PLAIN);
+        Ok(plain)
+    }
+
+    /// Returns the kernels that the driver refused in their fast form, with how they are compiled.
+    pub fn refusals(&self) -> &Choices {
+        &self.refusals
+    }
+
+    /// Returns whether more kernels should be generated for programs.
+    pub fn may_generate(&self) -> bool {
+        self.generated.load(Ordering::Relaxed) < self.max_generated.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of kernels that were generated for programs.
+    pub fn generated(&self) -> usize {
+        self.generated.load(Ordering::Relaxed)
+    }
+
+    /// Sets from how many generated kernels on no others should be asked for.
+    pub fn set_max_generated(&self, count: usize) {
+        self.max_generated.store(count, Ordering::Relaxed);
+    }
+
+    fn create_form(
         &self,
         gpu: &Gpu,
         variant: Variant,
         (inputs, outputs): (usize, usize),
         params_len: usize,
+        form: Form,
     ) -> Result<Arc<Plan>, RuntimeError> {
+        let fast = form == Form::Fast;
         let shader_error = |message| RuntimeError::Shader { kernel: variant.to_string(), message };
         let params_len = padded_params_len(params_len, inputs + outputs);
         if params_len > PARAMS_SIZE {
@@ -120,15 +202,15 @@ impl KernelCompiler {
         let interface = Interface {
             inputs: inputs as u8,
             outputs: outputs as u8,
-            params: params_binding(gpu, params_len),
+            params: if fast { params_binding(gpu, params_len) } else { ParamsBinding::Uniform },
         };
-        if gpu.faults.strikes(Fault::Compile) {
-            return Err(shader_error("a test failed it".to_owned()));
+        if fast && gpu.faults.strikes(Fault::Refuse) {
+            return Err(shader_error("a test refused it".to_owned()));
         }
         let target = Target {
             compiler: Compiler::CURRENT,
             params: interface.params,
-            loads_u64: self.loads_u64,
+            loads_u64: fast && self.loads_u64,
         };
         let Expansion { text, element_sizes } = expand(&variant, target).map_err(shader_error)?;
         if self.prints {
@@ -142,7 +224,9 @@ impl KernelCompiler {
             )));
         }
         let layouts = self.layouts(gpu, interface);
-        let checked = self.checked || !variant.source.is_trusted();
+        let exact_bindings = self.checked || !variant.source.is_trusted();
+        let checked = exact_bindings || !fast;
+        let cache = self.cache.as_ref().filter(|_| fast);
         let compile = || {
             let module = create_shader_module(gpu, variant.source, &text, checked);
             gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
@@ -154,7 +238,7 @@ impl KernelCompiler {
                     constants: &[],
                     zero_initialize_workgroup_memory: checked,
                 },
-                cache: self.cache.as_ref().map(PipelineCache::raw),
+                cache: cache.map(PipelineCache::raw),
             })
         };
         // `Validation` covers errors of the shader compiler, `Internal` those of the driver.
@@ -163,8 +247,11 @@ impl KernelCompiler {
             .with_error_scopes(&filters, compile)
             .map_err(|error| shader_error(error.to_string()))?;
         log::debug!("compiled {variant}");
-        if let Some(cache) = &self.cache {
+        if let Some(cache) = cache {
             cache.mark_dirty();
+        }
+        if variant.ops.len() > 1 {
+            self.generated.fetch_add(1, Ordering::Relaxed);
         }
         Ok(Arc::new(Plan {
             id: self.next_plan_id.fetch_add(1, Ordering::Relaxed),
@@ -172,7 +259,7 @@ impl KernelCompiler {
             interface,
             pipeline,
             bind_group_layout: layouts.bind_group,
-            exact_bindings: checked,
+            exact_bindings,
             element_shifts: element_sizes.iter().map(|size| size.trailing_zeros() as u8).collect(),
         }))
     }
@@ -189,6 +276,12 @@ impl KernelCompiler {
             cache.save();
         }
     }
+}
+
+/// Returns the name of a kernel in the file of refusals: the name of its shader, and a checksum of
+/// its definitions.
+fn refusal_name(variant: &Variant) -> String {
+    format!("{}-{:016x}", variant.source.name, checksum(variant.to_string().as_bytes()))
 }
 
 /// Creates a shader module. All modules are created here.

@@ -88,8 +88,8 @@ pub enum RuntimeError {
     /// The driver rejected a recorded command.
     #[error(
         "{device} rejected a command ({message}); the results of the commands submitted with it \
-         are lost; this is a bug in this crate or in the driver: please report it with the output \
-         of `burn-wgsl devices`"
+         are lost; this is a bug in this crate or in the driver: please report it with the report \
+         of `burn-wgsl doctor`"
     )]
     Failed {
         /// The adapter's name.
@@ -135,7 +135,7 @@ pub enum RuntimeError {
     /// The compiler or the driver rejected a shader.
     #[error(
         "the kernel {kernel} does not compile on this device: {message}; please report it with the \
-         output of `burn-wgsl devices`"
+         report of `burn-wgsl doctor`"
     )]
     Shader {
         /// The kernel's name and definitions.

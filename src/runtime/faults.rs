@@ -16,6 +16,8 @@ pub enum Fault {
     Upload,
     /// The compilation of a kernel.
     Compile,
+    /// The compilation of the fast form of a kernel.
+    Refuse,
     /// The mapping of a buffer for a readback.
     Map,
     /// A submission: its commands do not run.

@@ -17,6 +17,7 @@ mod allocation;
 mod allocator;
 mod bytes;
 mod cache;
+mod choices;
 mod compiler;
 mod deferred;
 pub(crate) mod embed;
@@ -33,9 +34,9 @@ mod profile;
 mod recorder;
 mod reports;
 mod shader;
+mod status;
 mod submitter;
 mod transfer;
-mod tuning_cache;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -63,6 +64,7 @@ pub use allocator::{MemoryUsage, SizeRange};
 pub use bytes::Bytes;
 pub(crate) use cache::write_file;
 pub use cache::{CACHE_VARIABLE, cache_folder};
+pub use choices::Choices;
 pub use deferred::Deferred;
 pub(crate) use embed::wgsl;
 pub use error::RuntimeError;
@@ -79,7 +81,7 @@ pub use shader::{
     Compiler, Def, ElementCode, Epilogue, Expansion, ParamsBinding, Prologue, Source, Target,
     Variant, expand,
 };
-pub use tuning_cache::TuningCache;
+pub use status::{DeviceStatus, SharedStatus, Status, share_status, shared_statuses};
 
 /// Operations after which a software adapter counts as warmed up: about a second of work.
 /// The software adapters of browsers are slower.
@@ -164,7 +166,7 @@ pub struct Runtime {
     deferred: DeferredWork,
     /// Memory for bindings that a kernel does not use: see [`Runtime::spare`].
     spares: Mutex<Vec<Arc<Allocation>>>,
-    tuning_cache: TuningCache,
+    tuning_cache: Choices,
     /// The largest allocation in bytes.
     max_allocation: u64,
     /// Approximate number of operations dispatched so far.
@@ -217,7 +219,7 @@ impl Runtime {
             staging: Staging::default(),
             deferred: DeferredWork::default(),
             spares: Mutex::default(),
-            tuning_cache: TuningCache::open(&gpu.info),
+            tuning_cache: Choices::open(&gpu.info, "tuning"),
             max_allocation,
             work_dispatched: AtomicU64::new(0),
             software,
@@ -259,8 +261,13 @@ impl Runtime {
     }
 
     /// Returns the tuning results for this adapter.
-    pub fn tuning_cache(&self) -> &TuningCache {
+    pub fn tuning_cache(&self) -> &Choices {
         &self.tuning_cache
+    }
+
+    /// Returns the kernels that the driver refused in their fast form, with how they are compiled.
+    pub fn refusals(&self) -> &Choices {
+        self.compiler.refusals()
     }
 
     /// Returns how much memory is in use and reserved, and the peak.
@@ -702,6 +709,22 @@ impl Runtime {
     /// Returns whether a kernel was compiled.
     pub fn is_prepared(&self, key: &KernelKey) -> bool {
         self.state.lock().plans.contains_key(key)
+    }
+
+    /// Returns whether more kernels should be generated for programs. Otherwise a launch should use a
+    /// kernel that [is prepared](Self::is_prepared), or one that is not generated.
+    pub fn may_generate(&self) -> bool {
+        self.compiler.may_generate()
+    }
+
+    /// Returns the number of kernels that were generated for programs of several ops.
+    pub fn generated_kernels(&self) -> usize {
+        self.compiler.generated()
+    }
+
+    /// Sets from how many generated kernels on no others should be asked for.
+    pub fn set_max_generated_kernels(&self, count: usize) {
+        self.compiler.set_max_generated(count);
     }
 
     /// Returns whether `len` bytes of parameters are not too many for a kernel of `operands`

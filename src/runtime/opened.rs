@@ -4,7 +4,7 @@ use std::sync::{Arc, LazyLock};
 
 use parking_lot::Mutex;
 
-use super::Runtime;
+use super::{Runtime, status};
 use crate::device::{self, CAN_BLOCK, DeviceError};
 
 /// An adapter's device.
@@ -36,6 +36,7 @@ impl Slot {
     fn open(&mut self, opened: device::OpenDevice) -> Arc<Runtime> {
         self.openings += 1;
         let runtime = Arc::new(Runtime::new(opened, self.openings));
+        status::share_if_asked();
         self.runtime = Some(runtime.clone());
         runtime
     }

@@ -11,6 +11,7 @@ use super::cache::{
     adapter_file, adapter_key, cache_folder, checksum, prune, read_own, write_atomically,
 };
 use super::gpu::Gpu;
+use crate::device::CAN_BLOCK;
 
 /// The driver's cache of compiled pipelines, kept in a file.
 pub(crate) struct PipelineCache {
@@ -74,7 +75,8 @@ impl PipelineCache {
     /// Called where the host waits for the GPU anyway.
     pub fn save(&self) {
         let mut state = self.state.lock();
-        if state.unsaved == 0 || state.unsaved * 8 < state.saved {
+        // A browser has no files.
+        if !CAN_BLOCK || state.unsaved == 0 || state.unsaved * 8 < state.saved {
             return;
         }
         let Some(data) = self.raw.get_data() else { return };

@@ -19,6 +19,7 @@ use super::compiler::Plan;
 use super::recorder::Operands;
 use super::transfer::Source;
 use super::{Allocation, Runtime, RuntimeError, current_op, current_scope};
+use crate::device::CAN_BLOCK;
 
 /// Number of queries in the query set: two for each dispatch. Every API allows this many.
 const QUERY_COUNT: u32 = 512;
@@ -188,7 +189,6 @@ impl Runtime {
     /// Begins a capture of the kernel launches on this device. Returns the host's time, from which
     /// all times are counted.
     pub(crate) fn begin_capture(&self) -> Result<Instant, CaptureError> {
-        self.check_can_block()?;
         if !self.info().features.timestamps {
             return Err(CaptureError::NoTimestamps);
         }
@@ -216,8 +216,9 @@ impl Runtime {
         state.recorder.profiler.take()
     }
 
-    /// Ends the capture, waits for the GPU, and returns all launches in order.
-    pub(crate) fn end_capture(&self) -> Result<Vec<Captured>, RuntimeError> {
+    /// Ends the capture, waits for the GPU, and returns all launches in order. In a browser the
+    /// clocks of host and GPU agree up to the time of a readback, elsewhere up to that of a wait.
+    pub(crate) async fn end_capture(&self) -> Result<Vec<Captured>, RuntimeError> {
         let recorded = self.record_deferred();
         // The capture ends also if the device failed.
         let profiler = self.stop_capture();
@@ -226,13 +227,14 @@ impl Runtime {
         if profiler.dispatches.is_empty() {
             return Ok(Vec::new());
         }
-        let now = self.write_last_timestamp(&mut profiler)?;
+        let written = self.write_last_timestamp(&mut profiler)?;
         let sources: Vec<Source<'_>> = profiler
             .resolved
             .iter()
             .map(|(buffer, bytes)| Source { buffer, offset: 0, bytes: *bytes })
             .collect();
-        let read = pollster::block_on(self.read_sources(&sources))?;
+        let read = self.read_sources(&sources).await?;
+        let now = written.unwrap_or_else(|| profiler.began.elapsed());
         let timestamps: Vec<u64> = read
             .iter()
             .flat_map(|bytes| bytes.chunks_exact(size_of::<u64>()))
@@ -249,8 +251,12 @@ impl Runtime {
         Ok(profiler.dispatches)
     }
 
-    /// Writes a timestamp and waits for it. Returns the host's time then.
-    fn write_last_timestamp(&self, profiler: &mut Profiler) -> Result<Duration, RuntimeError> {
+    /// Writes a timestamp and waits for it. Returns the host's time then; `None` in a browser, which
+    /// cannot wait.
+    fn write_last_timestamp(
+        &self,
+        profiler: &mut Profiler,
+    ) -> Result<Option<Duration>, RuntimeError> {
         let device = &self.gpu.device;
         let mut encoder = device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         drop(encoder.begin_compute_pass(&wgpu::ComputePassDescriptor {
@@ -263,7 +269,10 @@ impl Runtime {
         }));
         profiler.resolve_queries(device, &mut encoder, 2);
         let submission = self.gpu.submit(Some(encoder.finish()));
+        if !CAN_BLOCK {
+            return Ok(None);
+        }
         self.gpu.wait(Some(submission))?;
-        Ok(profiler.began.elapsed())
+        Ok(Some(profiler.began.elapsed()))
     }
 }

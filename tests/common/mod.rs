@@ -152,3 +152,19 @@ pub fn assert_success(output: &Output) {
     let error = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{text}\n{error}");
 }
+
+/// Returns the runtime of a GPU.
+pub fn runtime_of(device: &WgslDevice) -> Arc<Runtime> {
+    match device.resolve().expect("the device exists") {
+        ResolvedDevice::Adapter(index) => Runtime::of(index).expect("the device opens"),
+        ResolvedDevice::Cpu => panic!("{device} is not a GPU"),
+    }
+}
+
+/// Returns the resident size of this process in bytes; 0 where it is not known.
+pub fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.map(|line| line.trim().trim_end_matches(" kB"));
+    number.map_or(0, |number| number.parse::<usize>().expect("VmRSS is a number") << 10)
+}

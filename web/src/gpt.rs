@@ -13,7 +13,7 @@ use burn::optim::{Adam, AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::activation::softmax;
 use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor};
-use burn_wgsl::{Wgsl, WgslDevice};
+use burn_wgsl::{Wgsl, WgslDevice, profiler, scope};
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
@@ -22,7 +22,9 @@ use web_time::Instant;
 use crate::Training;
 use crate::device::parse_device;
 use crate::rng::Rng;
-use crate::script::{Result, TrainingReport, check_learning_rate, from_js, read_floats, to_js};
+use crate::script::{
+    Result, TrainingReport, check_learning_rate, from_js, js_error, read_floats, to_js,
+};
 use crate::tensors::int_tensor;
 
 /// Context length in tokens.
@@ -150,12 +152,17 @@ impl Gpt {
                 targets.extend_from_slice(&self.corpus[offset + 1..=offset + CONTEXT]);
             }
             let model = self.model.take().expect(MODEL_EXISTS);
+            let forward = scope("forward");
             let logits =
                 model.forward(int_tensor(inputs, &self.device).reshape([BATCH_SIZE, CONTEXT]));
             let logits = logits.reshape([BATCH_SIZE * CONTEXT, self.vocabulary.len()]);
             let loss = cross_entropy.forward(logits, int_tensor(targets, &self.device));
             losses.push(loss.clone().inner());
+            drop(forward);
+            let backward = scope("backward");
             let gradients = GradientsParams::from_grads(loss.backward(), &model);
+            drop(backward);
+            let _optimizer = scope("optimizer");
             self.model = Some(self.optimizer.step(self.learning_rate, model, gradients));
             self.step += 1;
         }
@@ -165,6 +172,14 @@ impl Gpt {
             ..TrainingReport::new(losses, start).await?
         }
         .to_js()
+    }
+
+    /// Profiles `steps` training steps. Returns the profile as JSON, as the page `profile.html` shows
+    /// it.
+    pub async fn profile(&mut self, steps: usize) -> Result<String> {
+        let session = profiler::start(&self.device).map_err(js_error)?;
+        self.run(steps).await?;
+        Ok(session.finish_async().await.map_err(js_error)?.to_json())
     }
 
     /// Sets the learning rate for the following steps.

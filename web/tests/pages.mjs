@@ -513,6 +513,23 @@ export async function gpt_page_generates_text({ page, go, state, shot }) {
   assert.equal(await page.textContent("#output"), "");
 }
 
+export async function gpt_page_profiles_training_steps({ page, go, state, shot }) {
+  await go(`gpt.html?${GPU}`);
+  await page.click("#profile");
+  await state("paused");
+  const frame = page.frameLocator("#profile-frame");
+  const rows = frame.locator("#groups tr");
+  await rows.first().waitFor();
+  const kernels = await rows.allTextContents();
+  assert.ok(kernels.some((row) => row.startsWith("matmul")), kernels.join("\n"));
+  await frame.locator("#by").selectOption("scope");
+  const scopes = await frame.locator("#groups tr td:first-child").allTextContents();
+  assert.deepEqual(scopes.sort(), ["backward", "forward", "optimizer"]);
+  await frame.locator("#launches").scrollIntoViewIfNeeded();
+  await shot("profile");
+  assert.equal(await page.getAttribute("#main", "data-step"), "5");
+}
+
 export async function home_page_shows_webgpu_support({ page, go, shot }) {
   await go("index.html");
   await waitForText(page, "status", "WebGPU on a software adapter");

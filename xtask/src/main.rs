@@ -8,6 +8,7 @@ mod options;
 mod packages;
 mod reached;
 mod shaders;
+mod soak;
 mod step;
 mod test;
 mod tint;
@@ -34,6 +35,8 @@ Commands:
             (needs Debian or Ubuntu, and the network on the first run)
   validate  Check every kernel's SPIR-V with spirv-val and its HLSL with DXC
             (needs the network on the first run)
+  soak      Train and compute in eight threads for an hour: results stay right, and memory
+            flat
   vulkan    Run the tests and the example with Vulkan's validation layer, on lavapipe and on a
             GPU that is not there (needs Debian or Ubuntu, and the network on the first run)
   web       Build the web pages into web/dist and print their download sizes
@@ -56,6 +59,9 @@ Options of `gpus`:
   --kernel TEXT      Only kernels with TEXT in their name; prints their figures and
                      keeps the drivers' listings in target/gpus/listings
   --bless            Record the figures
+
+Options of `soak`:
+  --minutes N        Run for N minutes [default: 60]
 
 Options of `vulkan`:
   --only PROGRAM     Run only this test file, or `digits`; repeatable, or a comma-separated
@@ -97,6 +103,10 @@ fn main() -> ExitCode {
                 usage_error(&format!("unknown argument `{arg}` of `cargo xtask validate`"))
             }
         },
+        "soak" if !wants_help => match soak::Options::parse(&args) {
+            Ok(options) => report(soak::run(&options)),
+            Err(message) => usage_error(&message),
+        },
         "vulkan" if !wants_help => match vulkan::Options::parse(&args) {
             Ok(options) => report(vulkan::run(&options)),
             Err(message) => usage_error(&message),
@@ -108,8 +118,8 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "gpus" | "validate" | "vulkan" | "web" | "serve" | "test-web"
-        | "help" | "--help" | "-h" => {
+        "test" | "tint" | "gpus" | "soak" | "validate" | "vulkan" | "web" | "serve"
+        | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }

@@ -5,6 +5,7 @@ mod bench;
 mod devices;
 mod doctor;
 mod output;
+mod top;
 mod tune;
 
 use std::io;
@@ -36,6 +37,9 @@ enum Command {
     /// Find out whether a GPU can be used, why not and what fixes it, whether its results are right,
     /// and how fast it is
     Doctor(doctor::Arguments),
+    /// Show the GPUs of this machine (utilisation, memory, temperature, power) and the processes that
+    /// share their status, as they change
+    Top(top::Arguments),
     /// Benchmark ops and training steps on several devices and compare them
     #[command(after_long_help = BENCH_EXAMPLES)]
     Bench(bench::Arguments),
@@ -69,6 +73,7 @@ fn main() -> ExitCode {
             Ok(false) => return ExitCode::FAILURE,
             Err(error) => Err(error),
         },
+        Command::Top(arguments) => top::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Tune(arguments) => tune::run(&arguments),
     };

@@ -13,7 +13,7 @@ use super::graph::Graph;
 use super::program::{Access, Output, Overwrite, Program, Words};
 use crate::kernels::common::launch::variants_of;
 use crate::kernels::elementwise::Map;
-use crate::kernels::fused::{self, index_of};
+use crate::kernels::fused::{self, index_of, may_use};
 use crate::runtime::{Allocation, Dispatch, Kernel, Variant};
 use crate::tensor::{DType, Lazy, Result, Tensor};
 
@@ -82,6 +82,16 @@ pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Resu
         let key = launch.kernel.key(&programs);
         if !runtime.is_prepared(&key) {
             drop(locked);
+            if !runtime.may_generate() {
+                let roots = prologues.iter().map(|prologue| prologue.graph.root().lazy.clone());
+                let roots: SmallVec<[Arc<Lazy>; 2]> = roots.collect();
+                drop(results);
+                drop(prologues);
+                for root in roots {
+                    root.computed()?;
+                }
+                continue;
+            }
             let reports = usize::from(launch.indexed_axes.is_some());
             let operands = (fused.inputs.len(), outputs.len() + reports);
             runtime.prepare(key, &|| launch.kernel.variant(&programs), operands, params.len())?;
@@ -253,6 +263,9 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> Input {
         return Input::After(graph.nodes[node].lazy.clone());
     }
     let (program, words) = Program::new(&graph, held.into_iter(), Overwrite::Nothing);
+    if !may_use(runtime, &program) {
+        return Input::After(lazy.clone());
+    }
     Input::Computed(Box::new(Prologue { input: index, graph, program, words }))
 }
 

@@ -6,6 +6,7 @@ import { LineChart } from "./chart.js";
 
 const TEXT_TOKENS = 500; // length of a generated text
 const MAX_CHARACTERS = 20_000; // older output is removed from the page
+const PROFILED_STEPS = 3;
 const GENERATION_MS = 60; // generation time between training calls
 
 const learning = new Learning({ train, reset, create, update, onDrop });
@@ -81,6 +82,28 @@ async function generate() {
 	learning.setState("paused", generatedTokens < TEXT_TOKENS ? "Paused." : "Generation complete.");
 }
 
+async function profile() {
+	clearNotice();
+	learning.running = true;
+	await learning.ensureNetwork();
+	learning.setState("profiling", "Profiling three steps…");
+	// The first steps compile shaders.
+	for (; trainingCalls < 2; trainingCalls += 1) step = (await learning.network.call("run", 1)).step;
+	try {
+		sessionStorage.setItem("profile", await learning.network.call("profile", PROFILED_STEPS));
+		step += PROFILED_STEPS;
+		$("profile-section").hidden = false;
+		$("profile-frame").src = "profile.html";
+		learning.setState("paused", "The profile is at the end of this page.");
+	} catch (error) {
+		// The CPU, or a browser without timestamps.
+		if (!String(error.message).includes("GPU time")) throw error;
+		learning.setState("paused", error.message);
+	}
+	learning.running = false;
+	update();
+}
+
 async function startText() {
 	const loss = losses.length ? `, loss ${losses.at(-1)[1].toFixed(2)}` : "";
 	const prompt = await learning.network.call("start_text", $("prompt").value);
@@ -138,6 +161,7 @@ $("generate").onclick = () => {
 	if (learning.running && training) generatedTokens = Infinity;
 	else learning.schedule(generate);
 };
+$("profile").onclick = () => learning.schedule(profile);
 bindLearningRate(() => (learningRateChanged = true));
 $("temperature").oninput = () => ($("temperature-value").value = $("temperature").value);
 learning.device.onChange(() => (learning.network || learning.running) && learning.schedule(reset));

@@ -82,6 +82,7 @@ pub fn build(kind: BuildKind) -> Result<PathBuf> {
     }
     copy_folder(&root().join("web/pages"), &folder)?;
     pages::apply_shell(&folder, &root().join("web/shell.html"))?;
+    pages::write_profile_page(&folder, &root().join("src"))?;
     let sizes = sizes::measure(&folder)?;
     let json = serde_json::to_string_pretty(&sizes::to_json(&sizes))? + "\n";
     fs::write(folder.join("sizes.json"), json)?;

@@ -25,6 +25,27 @@ pub fn apply_shell(folder: &Path, shell: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What `profile.html` shows: the profile that another page left in the storage of the session.
+const STORED_PROFILE: &str = r#"JSON.parse(sessionStorage.getItem("profile") ?? '{"device":"There is no profile yet","wall":0,"launches":[],"host":[],"memory":[],"peaks":null}')"#;
+
+/// Writes the page that shows a profile: the one of the library, with other data. `sources` is the
+/// folder of the library's source code.
+///
+/// # Errors
+///
+/// Returns an error if a file cannot be read or written.
+pub fn write_profile_page(folder: &Path, sources: &Path) -> Result<()> {
+    let read = |name: &str| {
+        let path = sources.join(name);
+        fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))
+    };
+    let page = read("profiler/page.html")?
+        .replacen("STYLE", &read("pages/style.css")?, 1)
+        .replacen("HELPERS", &read("pages/helpers.js")?, 1)
+        .replacen("DATA", STORED_PROFILE, 1);
+    fs::write(folder.join("profile.html"), page).context("cannot write profile.html")
+}
+
 /// Returns the shell with the page in place of `{page}`.
 ///
 /// The page starts with lines `<!-- key: value -->`. Each one replaces `{key}` in the shell by its

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use burn_wgsl::WgslDevice;
 use burn_wgsl::device::{AdapterInfo, ResolvedDevice, adapters, automatic};
+use burn_wgsl::runtime::Runtime;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
@@ -47,6 +48,8 @@ struct Report {
     findings: Vec<Finding>,
     /// The tested device.
     device: Option<String>,
+    /// The kernels that its driver refused in their fast form.
+    refused_kernels: Vec<String>,
     self_test: Vec<SelfTest>,
     speed: Option<Ceilings>,
 }
@@ -81,6 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
         devices: devices::as_json()?,
         findings,
         device: None,
+        refused_kernels: Vec::new(),
         self_test: Vec::new(),
         speed: None,
     };
@@ -128,6 +132,20 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
             rate(speed.bytes_per_second, "GB/s"),
         ))?;
         report.speed = Some(speed);
+        if let ResolvedDevice::Adapter(index) = device.resolve()? {
+            let runtime = Runtime::of(index)?;
+            report.refused_kernels = runtime.refusals().stored_names();
+            if let (count @ 1.., Some(file)) =
+                (report.refused_kernels.len(), runtime.refusals().file())
+            {
+                say(&wrap(&format!(
+                    "note:    the driver refused {count} kernels, which run in their plain form: \
+                     slower, and as right. Delete {} to try them again, for example with a newer \
+                     driver",
+                    file.display()
+                )))?;
+            }
+        }
     }
     let has_gpu = report.findings.iter().any(|finding| finding.level == Level::Good);
     let is_right = report.self_test.iter().all(|test| test.failures.is_empty());

@@ -1,6 +1,6 @@
 //! Measured peak rates of a device (ceilings). Reports show rates as fractions of them.
 //!
-//! A GPU runs the two kernels of this directory. The CPU runs matrix products and memory copies.
+//! A GPU runs the kernels of `burn_wgsl::profiler::peaks`. The CPU runs matrix products and memory copies.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -8,50 +8,15 @@ use std::thread::available_parallelism;
 
 use burn::tensor::FloatDType;
 use burn_wgsl::WgslDevice;
-use burn_wgsl::device::{AdapterKind, ResolvedDevice};
-use burn_wgsl::runtime::{Allocation, Dispatch, Kernel, KernelKey, Runtime, Source, Variant};
+use burn_wgsl::device::ResolvedDevice;
+use burn_wgsl::profiler::peaks;
+use burn_wgsl::runtime::Runtime;
 use serde::Serialize;
 
 use super::job::{Job, op};
 use super::runner::{self, Plan};
 use super::stats::Summary;
 use super::workload;
-
-// SAFETY: each invocation of both kernels accesses at most the element with its own index, and
-// compares the index with the number of elements unless there are as many invocations. The loop of
-// `multiply_add` has a constant number of steps.
-static COPY: Source = unsafe { Source::trusted::<u32>("copy", include_str!("copy.wgsl")) };
-static MULTIPLY_ADD: Source =
-    unsafe { Source::trusted::<[f32; 2]>("multiply_add", include_str!("multiply_add.wgsl")) };
-
-/// The kernel in `copy.wgsl`.
-#[derive(Debug, Clone, Hash)]
-struct Copy;
-
-impl Kernel for Copy {
-    type Params = u32;
-
-    fn variant(&self) -> Variant {
-        Variant::new(&COPY)
-    }
-}
-
-/// The kernel in `multiply_add.wgsl`.
-#[derive(Debug, Clone, Hash)]
-struct MultiplyAdd;
-
-impl Kernel for MultiplyAdd {
-    type Params = [f32; 2];
-
-    fn variant(&self) -> Variant {
-        Variant::new(&MULTIPLY_ADD)
-    }
-}
-
-/// Invocations per workgroup of both kernels.
-const WORKGROUP_SIZE: u64 = 256;
-/// FLOPs per invocation of `multiply_add`: 32 steps of 8 repetitions on 8 chains, 2 FLOPs each.
-const FLOPS_PER_INVOCATION: u64 = 32 * 8 * 8 * 2;
 
 /// The measured peak rates of a device. A rate is `None` if its probe failed.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -155,73 +120,15 @@ fn cpu_probes() -> Probes {
 }
 
 fn gpu_probes(runtime: &Arc<Runtime>) -> Probes {
-    let info = runtime.info();
-    let is_software = info.kind == AdapterKind::Software;
-    // Keeps a fast GPU busy without taking long on a slow one.
-    let groups: u64 = if is_software { 512 } else { 16_384 };
-    let flops = groups * WORKGROUP_SIZE * FLOPS_PER_INVOCATION;
-    // Larger than the caches, as far as the limits of the device allow.
-    let max_bytes = info.limits.max_storage_binding_size.min(info.limits.max_buffer_size);
-    let bytes_per_group = 16 * WORKGROUP_SIZE;
-    let bytes: u64 = (if is_software { 64 << 20 } else { 512 << 20 })
-        .min(max_bytes / bytes_per_group * bytes_per_group);
-    let method = format!(
-        "multiply-adds in registers ({:.2} GFLOP per run); a copy of {} MiB between two buffers",
-        flops as f64 / 1e9,
-        bytes >> 20
-    );
-    let multiply_add = {
-        let runtime = runtime.clone();
-        move || {
-            let out = allocate(&runtime, groups * WORKGROUP_SIZE * 4);
-            launch_job(&runtime, MultiplyAdd, None, out, [0.999, 0.001], groups, flops)
-        }
-    };
-    let copy = {
-        let runtime = runtime.clone();
-        move || {
-            let [x, out] = [0; 2].map(|_| allocate(&runtime, bytes));
-            let vec4_count = bytes / 16;
-            let groups = vec4_count.div_ceil(WORKGROUP_SIZE);
-            launch_job(&runtime, Copy, Some(x), out, vec4_count as u32, groups, vec4_count)
-        }
-    };
-    let multiply_add = Probe { amount: flops as f64, prepare: Box::new(multiply_add) };
-    // Each byte is read and written.
-    let copy = Probe { amount: 2.0 * bytes as f64, prepare: Box::new(copy) };
-    Probes { compute: vec![multiply_add], copy: vec![copy], method }
-}
-
-/// Allocates GPU memory. Panics if that fails: the runner catches the panic.
-fn allocate(runtime: &Runtime, bytes: u64) -> Allocation {
-    runtime.alloc(bytes).unwrap_or_else(|error| panic!("{error}"))
-}
-
-/// Returns a job that launches a kernel. Panics if the launch fails.
-fn launch_job<K: Kernel + Send>(
-    runtime: &Arc<Runtime>,
-    kernel: K,
-    input: Option<Allocation>,
-    output: Allocation,
-    params: K::Params,
-    groups: u64,
-    work: u64,
-) -> Box<dyn Job> {
-    let runtime = runtime.clone();
-    op(move || {
-        let inputs: Vec<&Allocation> = input.iter().collect();
-        let dispatch = Dispatch {
-            key: KernelKey::of(&kernel),
-            kernel: &|| kernel.variant(),
-            inputs: &inputs,
-            outputs: &[&output],
-            params: bytemuck::bytes_of(&params),
-            groups,
-            work,
-            indexed_axes: None,
-            also_read: &[],
-            also_written: &[],
-        };
-        runtime.dispatch(&dispatch).unwrap_or_else(|error| panic!("{error}"));
-    })
+    let probes = peaks::probes(runtime);
+    let method = probes.each_ref().map(peaks::Probe::describe).join("; ");
+    let [compute, copy] = probes.map(|probe| Probe {
+        amount: probe.amount as f64,
+        // The runner catches panics.
+        prepare: Box::new(move || {
+            let launch = probe.prepare().unwrap_or_else(|error| panic!("{error}"));
+            op(move || launch().unwrap_or_else(|error| panic!("{error}")))
+        }),
+    });
+    Probes { compute: vec![compute], copy: vec![copy], method }
 }

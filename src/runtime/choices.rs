@@ -1,4 +1,5 @@
-//! The tuning results for an adapter, kept in a file.
+//! Choices for an adapter, kept in a file: tuning results, and how to compile the kernels that its
+//! driver refused.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,36 +7,41 @@ use std::path::{Path, PathBuf};
 use parking_lot::RwLock;
 
 use super::cache::{adapter_file, adapter_key, cache_folder, read_own, write_atomically};
-use crate::device::AdapterInfo;
+use crate::device::{AdapterInfo, CAN_BLOCK};
 
-/// The tuning results for an adapter: a map from name to the fastest choice.
+/// Choices for an adapter: a map from names to choices.
 ///
 /// The first line of the file is a key of crate version, adapter and driver. Each further line is
 /// `name = choice`.
 #[derive(Debug, Default)]
-pub struct TuningCache {
+pub struct Choices {
     file: Option<PathBuf>,
     /// The first line of the file, see [`adapter_key`].
     key: String,
-    /// Results that are also in the file, if there is one.
+    /// Choices that are also in the file, if there is one.
     stored: RwLock<BTreeMap<String, String>>,
     /// Choices for this process only.
     process_only: RwLock<BTreeMap<String, String>>,
 }
 
-impl TuningCache {
-    /// Opens the cache of an adapter and loads its file if there is a valid one.
-    pub(crate) fn open(info: &AdapterInfo) -> Self {
-        let file = cache_folder().map(|folder| adapter_file(&folder, info, "tuning"));
-        let key = adapter_key(info);
-        let text = file.as_deref().map(read_text).unwrap_or_default();
-        let stored = RwLock::new(parse_choices(&text, &key).unwrap_or_default());
-        Self { file, key, stored, process_only: RwLock::default() }
+impl Choices {
+    /// Opens the choices of a kind for an adapter, and loads their file if there is a valid one.
+    /// The kind is the extension of the file.
+    pub(crate) fn open(info: &AdapterInfo, kind: &str) -> Self {
+        let Some(folder) = cache_folder() else { return Self::default() };
+        let (file, key) = (adapter_file(&folder, info, kind), adapter_key(info));
+        let stored = RwLock::new(parse_choices(&read_text(&file), &key).unwrap_or_default());
+        Self { file: Some(file), key, stored, process_only: RwLock::default() }
     }
 
     /// Returns whether there are no choices.
     pub fn is_empty(&self) -> bool {
         self.stored.read().is_empty() && self.process_only.read().is_empty()
+    }
+
+    /// Returns the names of the choices in the file.
+    pub fn stored_names(&self) -> Vec<String> {
+        self.stored.read().keys().cloned().collect()
     }
 
     /// Returns the choice for `name`. A stored choice takes precedence.
@@ -52,7 +58,7 @@ impl TuningCache {
     /// Sets the choice for `name` and writes it to the file.
     pub fn store(&self, name: &str, choice: &str) {
         let mut stored = self.stored.write();
-        let Some(file) = &self.file else {
+        let Some(file) = self.file.as_ref().filter(|_| CAN_BLOCK) else {
             stored.insert(name.to_owned(), choice.to_owned());
             return;
         };
@@ -64,7 +70,7 @@ impl TuningCache {
         let text = format!("{}\n{}", self.key, lines.collect::<String>());
         if let Err(error) = write_atomically(file, text.as_bytes()) {
             log::warn!(
-                "cannot write tuning results to {} ({error}): they apply to this process only",
+                "cannot write choices to {} ({error}): they apply to this process only",
                 file.display()
             );
         }
@@ -76,12 +82,12 @@ impl TuningCache {
     }
 }
 
-/// Returns the text of a tuning file; empty if it cannot be read.
+/// Returns the text of a file of choices; empty if it cannot be read.
 fn read_text(file: &Path) -> String {
     read_own(file).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
-/// Parses the lines of a tuning file. Returns `None` if its first line is not `key`.
+/// Parses the lines of a file of choices. Returns `None` if its first line is not `key`.
 fn parse_choices(text: &str, key: &str) -> Option<BTreeMap<String, String>> {
     let (first, rest) = text.split_once('\n')?;
     let pair = |line: &str| {
@@ -95,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tuning_files_with_another_key_are_ignored() {
+    fn files_with_another_key_are_ignored() {
         let text = "key\na name = one choice\nno choice\nanother name = another choice\n";
         let choices = parse_choices(text, "key").expect("the key matches");
         assert_eq!(choices.len(), 2);
