@@ -222,7 +222,7 @@ impl Profile {
         Self { device, spans, host, memory: Vec::new(), wall, kernels, peaks: None }
     }
 
-    /// Returns the profile with the peak rates of its device, which [`peaks`] measures.
+    /// Returns the profile with the peak rates of its device, which [`peaks()`] measures.
     #[must_use]
     pub fn with_peaks(self, peaks: Peaks) -> Self {
         Self { peaks: Some(peaks), ..self }

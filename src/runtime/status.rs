@@ -79,7 +79,7 @@ impl Drop for SharedStatus {
 fn folder() -> PathBuf {
     match env::var_os("XDG_RUNTIME_DIR") {
         Some(folder) if !folder.is_empty() => PathBuf::from(folder).join("burn-wgsl"),
-        _ => env::temp_dir().join(format!("burn-wgsl-{}", user())),
+        _ => env::temp_dir().join(format!("burn-wgsl-user-{}", user())),
     }
 }
 
