@@ -152,10 +152,13 @@ fn spans_name_ops_and_scopes() {
         assert_eq!((product.op, &product.scope[..]), ("float_matmul", "step/product"));
         assert!(product.work >= 2 * 256 * 256 * 256, "{product:?}");
         assert_eq!(product.bytes, 3 * 256 * 256 * 4, "{product:?}");
+        let shapes = "f32 [256, 256], f32 [256, 256] -> f32 [1, 65536]";
+        assert_eq!(product.operands, shapes);
         let sum = profile.spans.iter().find(|span| span.kernel == "reduce");
         let sum = sum.expect("there is a sum");
         assert_eq!(sum.ops, ["float_exp", "float_mul_scalar"], "{sum:?}");
         assert_eq!(sum.scope, "step/chain");
+        assert_eq!(sum.operands, "f32 [256, 256] -> f32 [256, 1]");
         assert!(sum.start >= product.start + product.time, "{profile:?}");
         let late = Duration::from_millis(2);
         for span in &profile.spans {

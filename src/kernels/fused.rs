@@ -10,7 +10,7 @@ use rustc_hash::{FxHashMap, FxHasher};
 use smallvec::SmallVec;
 
 use super::common::cases::Case;
-use super::common::launch::{PendingResult, div_up, variants_of};
+use super::common::launch::{PendingResult, described, description, div_up, variants_of};
 use super::common::policy;
 use super::elementwise::{self, CONSTANT, Map};
 use super::fusion::batch::{Computation, MAX_BATCHED_LEN, Pages, add_equal_graphs, batches};
@@ -22,7 +22,7 @@ use super::fusion::prologue;
 use crate::params;
 use crate::runtime::{
     Allocation, Deferred, Dispatch, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source,
-    Variant, current_op, set_current_op, wgsl,
+    Variant, current_op, describe_operands, is_observed, set_current_op, wgsl,
 };
 use crate::tensor::{
     Arg, DType, Epilogue, Error, Expression, Extent, Layout, Lazy, Padding, Result, Tensor,
@@ -251,6 +251,13 @@ pub(super) fn defer_launch(
         bytes: (len as u64 * result.dtype.size()).next_multiple_of(4),
         vec4: result.vec4,
         op: current_op(),
+        operands: match is_observed() {
+            true => {
+                let result = described(result.dtype, result.shape);
+                (description(launch.inputs, &[]) + &result).into()
+            }
+            false => "".into(),
+        },
         kept: 0,
         recorded: AtomicBool::new(true),
     };
@@ -628,6 +635,9 @@ impl FusedLaunch<'_> {
         let [inputs, outputs] = [inputs, outputs].map(|list| {
             list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()
         });
+        describe_operands(|| {
+            format!("{} -> {} of {len} elements", inputs.len(), outputs.len())
+        });
         self.runtime.record_dispatch(&Dispatch {
             inputs: &inputs,
             outputs: &outputs,
@@ -672,6 +682,10 @@ impl FusedLaunch<'_> {
         let spares = spares?;
         let outputs: SmallVec<[&Allocation; 16]> =
             pages.memory().chain(spares.iter().map(|spare| &**spare)).collect();
+        describe_operands(|| {
+            let len: usize = batch.iter().map(|computation| computation.len).sum();
+            format!("{} results of {len} elements in total", batch.len())
+        });
         self.runtime.record_dispatch(&Dispatch {
             inputs: &[&table],
             outputs: &outputs,

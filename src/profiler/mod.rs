@@ -125,6 +125,10 @@ pub struct Span {
     pub ops: Vec<&'static str>,
     /// The scopes that it was recorded in, from the outermost on, separated by slashes.
     pub scope: String,
+    /// The types and shapes of the operands as the kernel sees them, such as
+    /// `f32 [8, 16] -> f32 [8, 1]`; of fused elementwise ops, how many tensors are read and written,
+    /// and their number of elements.
+    pub operands: String,
     /// When the host recorded it, since the profile began.
     pub recorded: Duration,
     /// When it began on the GPU, since the profile began: on the host's clock, late by at most the
@@ -211,6 +215,7 @@ impl Profile {
                 op: captured.op,
                 ops: captured.kernel.ops.clone(),
                 scope: captured.scope.to_string(),
+                operands: captured.operands.clone(),
                 recorded: captured.recorded,
                 start: captured.start,
                 time: captured.time,

@@ -211,6 +211,7 @@ mod tests {
             op,
             ops: Vec::new(),
             scope: scope.to_owned(),
+            operands: String::new(),
             recorded: Duration::ZERO,
             start: Duration::ZERO,
             time: Duration::from_micros(micros),

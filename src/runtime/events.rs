@@ -142,6 +142,7 @@ impl Drop for Observation {
 
 thread_local! {
     static CURRENT_OP: Cell<&'static str> = const { Cell::new("") };
+    static OPERANDS: RefCell<String> = const { RefCell::new(String::new()) };
     static SCOPES: RefCell<Vec<Cow<'static, str>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -186,7 +187,7 @@ impl Drop for Scope {
 }
 
 /// Returns whether a device of this process is observed.
-fn is_observed() -> bool {
+pub fn is_observed() -> bool {
     OBSERVERS.load(Ordering::Relaxed) > 0
 }
 
@@ -210,6 +211,26 @@ pub fn current_scope() -> String {
         names.dedup();
         names.join("/")
     })
+}
+
+/// Describes the operands of the next launch on this thread, if a device of this process is
+/// observed.
+pub fn describe_operands(describe: impl FnOnce() -> String) {
+    if is_observed() {
+        OPERANDS.set(describe());
+    }
+}
+
+/// Returns the description of the operands of the launch that is being recorded on this thread.
+pub(super) fn described_operands() -> String {
+    OPERANDS.with_borrow(String::clone)
+}
+
+/// Forgets the description of operands.
+pub(super) fn forget_operands() {
+    if is_observed() {
+        OPERANDS.take();
+    }
 }
 
 /// Names the op that runs on this thread from now on.

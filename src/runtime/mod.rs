@@ -69,7 +69,8 @@ pub use deferred::Deferred;
 pub(crate) use embed::wgsl;
 pub use error::RuntimeError;
 pub use events::{
-    Event, Observation, Observer, Scope, current_op, current_scope, scope, set_current_op,
+    Event, Observation, Observer, Scope, current_op, current_scope, describe_operands, is_observed,
+    scope, set_current_op,
 };
 pub use faults::Fault;
 pub use kernel::{Expr, Kernel, KernelKey};
@@ -468,6 +469,7 @@ impl Runtime {
         } else {
             self.record(&mut state, &plan, operands, indexed_axes);
         }
+        events::forget_operands();
         let overdue = state.recorder.overdue();
         Ok(Recorded { first_serial, overdue, reports: indexed_axes.is_some() })
     }

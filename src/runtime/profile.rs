@@ -16,6 +16,7 @@ use smallvec::SmallVec;
 use web_time::Instant;
 
 use super::compiler::Plan;
+use super::events::described_operands;
 use super::recorder::Operands;
 use super::transfer::Source;
 use super::{Allocation, Runtime, RuntimeError, current_op, current_scope};
@@ -60,6 +61,8 @@ pub(crate) struct Captured {
     /// The op that was running.
     pub op: &'static str,
     pub scope: Arc<str>,
+    /// The types and shapes of the operands.
+    pub operands: String,
     /// The size of the operands in bytes.
     pub bytes: u64,
     /// Approximate number of operations.
@@ -141,6 +144,7 @@ impl Profiler {
             kernel: kernel.clone(),
             op: current_op(),
             scope: self.scope.clone(),
+            operands: described_operands(),
             bytes: memory.iter().map(|memory| memory.bytes()).sum::<u64>() * workgroups
                 / operands.groups.max(1),
             work,

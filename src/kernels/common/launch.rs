@@ -7,7 +7,9 @@ use smallvec::SmallVec;
 use crate::kernels::fused;
 use crate::kernels::fusion::composite::AnyLaunch;
 use crate::kernels::fusion::prologue;
-use crate::runtime::{Allocation, Dispatch, IndexedAxis, Kernel, KernelKey, Runtime, Variant};
+use crate::runtime::{
+    Allocation, Dispatch, IndexedAxis, Kernel, KernelKey, Runtime, Variant, describe_operands,
+};
 use crate::tensor::{DType, Result, Tensor};
 
 pub(crate) use crate::kernels::fusion::prologue::Reads;
@@ -136,6 +138,7 @@ impl<K: Kernel> Launch<'_, K> {
         for output in self.outputs {
             outputs.push(output.buffer()?);
         }
+        describe_operands(|| description(self.inputs, self.outputs));
         output.runtime().dispatch(&Dispatch {
             key: KernelKey::of(self.kernel),
             kernel: &|| {
@@ -154,6 +157,25 @@ impl<K: Kernel> Launch<'_, K> {
         })?;
         Ok(())
     }
+}
+
+/// Returns the types and shapes of the operands of a launch, for profiles.
+pub(crate) fn description(inputs: &[&Tensor], outputs: &[&Tensor]) -> String {
+    let list = |tensors: &[&Tensor]| {
+        let operands = tensors.iter().enumerate();
+        // A binding that a kernel does not use repeats another.
+        let operands = operands.filter(|(index, tensor)| {
+            !tensors[..*index].iter().any(|other| std::ptr::eq(*other, **tensor))
+        });
+        let described = operands.map(|(_, tensor)| described(tensor.dtype(), tensor.shape()));
+        described.collect::<Vec<_>>().join(", ")
+    };
+    format!("{} -> {}", list(inputs), list(outputs))
+}
+
+/// Returns a type and a shape, for profiles.
+pub(crate) fn described(dtype: DType, shape: &[usize]) -> String {
+    format!("{dtype:?} {shape:?}").to_lowercase()
 }
 
 /// Returns the variants of kernels, for the list of a family.

@@ -15,7 +15,7 @@ use crate::kernels::elementwise::Map;
 use crate::kernels::fused::index_of;
 use crate::runtime::{
     Allocation, Dispatch, Kernel, Recorded, Runtime, RuntimeError, Variant, current_op,
-    set_current_op,
+    describe_operands, set_current_op,
 };
 use crate::tensor::{DType, Epilogue, PendingLaunch};
 
@@ -39,6 +39,8 @@ pub(crate) struct DeferredLaunch {
     pub vec4: bool,
     /// The name of the op, for messages.
     pub op: &'static str,
+    /// The types and shapes of the operands, if a device is observed.
+    pub operands: Box<str>,
     /// The part of [`KEPT`] that is its own.
     pub kept: u64,
     pub recorded: AtomicBool,
@@ -84,6 +86,7 @@ impl DeferredLaunch {
         let inputs: SmallVec<[&Allocation; 8]> =
             self.inputs.iter().chain(leaves).map(|input| &**input).collect();
         let programs = self.programs(epilogue);
+        describe_operands(|| self.operands.to_string());
         let recorded = self.runtime.record_dispatch(&Dispatch {
             key: self.kernel.key(&programs),
             kernel: &|| self.kernel.variant(&programs),

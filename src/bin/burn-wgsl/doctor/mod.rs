@@ -1,5 +1,6 @@
 //! `burn-wgsl doctor`: is there a usable GPU, why not, are its results right, how fast is it?
 
+mod classes;
 mod diagnosis;
 mod self_test;
 mod system;
@@ -16,6 +17,7 @@ use serde::Serialize;
 use crate::bench::{Ceilings, Machine, Plan, silence_caught_panics};
 use crate::output::{print, wrap, write};
 use crate::{CliError, devices};
+use classes::Class;
 use diagnosis::{Finding, Level, diagnose};
 use self_test::{Failure, SelfTest};
 use system::System;
@@ -52,6 +54,8 @@ struct Report {
     refused_kernels: Vec<String>,
     self_test: Vec<SelfTest>,
     speed: Option<Ceilings>,
+    /// What the GPU reaches by its vendor.
+    class: Option<Class>,
 }
 
 /// The most ops of a type that are listed.
@@ -87,6 +91,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
         refused_kernels: Vec::new(),
         self_test: Vec::new(),
         speed: None,
+        class: None,
     };
     if let Some(device) = tested_device(arguments.device)?
         && !arguments.quick
@@ -131,9 +136,15 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
             rate(speed.flops_per_second, "GFLOP/s"),
             rate(speed.bytes_per_second, "GB/s"),
         ))?;
-        report.speed = Some(speed);
         if let ResolvedDevice::Adapter(index) = device.resolve()? {
             let runtime = Runtime::of(index)?;
+            report.class = classes::class_of(&runtime.info().name);
+            if let Some(class) = report.class {
+                let giga = |rate: Option<f64>| rate.map(|rate| rate / 1e9);
+                let (gflops, gigabytes) =
+                    (giga(speed.flops_per_second), giga(speed.bytes_per_second));
+                say(&wrap(&format!("note:    {}", class.compare(gflops, gigabytes))))?;
+            }
             report.refused_kernels = runtime.refusals().stored_names();
             if let (count @ 1.., Some(file)) =
                 (report.refused_kernels.len(), runtime.refusals().file())
@@ -146,6 +157,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
                 )))?;
             }
         }
+        report.speed = Some(speed);
     }
     let has_gpu = report.findings.iter().any(|finding| finding.level == Level::Good);
     let is_right = report.self_test.iter().all(|test| test.failures.is_empty());
