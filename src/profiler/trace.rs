@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Profile, ProfileError};
+use super::{Profile, ProfileError, Span};
 use crate::runtime::write_file;
 
 /// The lanes: processes, as the format calls them.
@@ -17,6 +17,28 @@ const RECORDING: u64 = 1000;
 
 pub(super) fn micros(time: Duration) -> f64 {
     time.as_nanos() as f64 / 1e3
+}
+
+/// How long the recording of a launch is shown at most: its end is not known.
+const RECORDING_TIME: Duration = Duration::from_nanos(500);
+
+/// Returns the lane of each launch on the GPU, from 1 on: viewers drop what overlaps in a lane
+/// without being within it. Launches that do not use each other's results can overlap.
+fn lanes(spans: &[Span]) -> Vec<u64> {
+    let mut order: Vec<usize> = (0..spans.len()).collect();
+    order.sort_by_key(|&index| spans[index].start);
+    let mut ends: Vec<Duration> = Vec::new();
+    let mut lanes = vec![0; spans.len()];
+    for index in order {
+        let Span { start, time, .. } = spans[index];
+        let free = ends.iter().position(|&end| end <= start).unwrap_or(ends.len());
+        if free == ends.len() {
+            ends.push(Duration::ZERO);
+        }
+        ends[free] = start + time;
+        lanes[index] = free as u64 + 1;
+    }
+    lanes
 }
 
 impl Profile {
@@ -48,16 +70,23 @@ impl Profile {
             shape.into_iter().for_each(|(key, value)| event[key] = value);
             events.push(event);
         }
-        for (index, span) in self.spans.iter().enumerate() {
+        let lanes = lanes(&self.spans);
+        for lane in 1..lanes.iter().copied().max().unwrap_or(0) {
+            events.push(name(GPU, lane + 1, "thread_name", "kernels at the same time"));
+        }
+        let mut recorded: Vec<Duration> = self.spans.iter().map(|span| span.recorded).collect();
+        recorded.sort_unstable();
+        for (index, (span, lane)) in self.spans.iter().zip(lanes).enumerate() {
             let seconds = span.time.as_secs_f64().max(1e-9);
             let args: Value = json!({
                 "op": span.op, "ops": span.ops.join(", "), "scope": span.scope,
-                "operands": span.operands, "variant": self.kernels[span.variant].variant, "workgroups": span.workgroups,
-                "bytes": span.bytes, "GB/s": span.bytes as f64 / seconds / 1e9,
-                "operations": span.work, "Gop/s": span.work as f64 / seconds / 1e9,
+                "operands": span.operands, "variant": self.kernels[span.variant].variant,
+                "workgroups": span.workgroups, "bytes": span.bytes,
+                "GB/s": span.bytes as f64 / seconds / 1e9, "operations": span.work,
+                "Gop/s": span.work as f64 / seconds / 1e9,
             });
             events.push(json!({
-                "ph": "X", "pid": GPU, "tid": 1, "cat": "kernel", "name": span.kernel,
+                "ph": "X", "pid": GPU, "tid": lane, "cat": "kernel", "name": span.kernel,
                 "ts": micros(span.start), "dur": micros(span.time), "args": args,
             }));
             // An arrow leads from the recording to the kernel.
@@ -67,12 +96,15 @@ impl Profile {
                     "pid": pid, "tid": tid, "ts": micros(time),
                 })
             };
+            let next = recorded.partition_point(|&time| time <= span.recorded);
+            let until_next = recorded.get(next).map(|&time| time - span.recorded);
+            let shown = until_next.map_or(RECORDING_TIME, |time| time.min(RECORDING_TIME));
             events.push(json!({
                 "ph": "X", "pid": HOST, "tid": RECORDING, "cat": "recording", "name": span.op,
-                "ts": micros(span.recorded), "dur": 0.5, "args": { "kernel": span.kernel },
+                "ts": micros(span.recorded), "dur": micros(shown), "args": { "kernel": span.kernel },
             }));
             events.push(arrow("s", HOST, RECORDING, span.recorded));
-            events.push(arrow("f", GPU, 1, span.start));
+            events.push(arrow("f", GPU, lane, span.start));
         }
         json!({ "displayTimeUnit": "ms", "traceEvents": events }).to_string()
     }

@@ -247,10 +247,13 @@ impl Runtime {
         let period = f64::from(self.gpu.queue.get_timestamp_period());
         let nanos = |ticks: u64| Duration::from_nanos((ticks as f64 * period) as u64);
         let last = timestamps.last().copied().unwrap_or_default();
+        // On the host's clock. The end of a launch is not after the beginning of the next, which
+        // rounded times could be.
+        let at = |ticks: u64| now.saturating_sub(nanos(last.saturating_sub(ticks)));
         for (captured, pair) in profiler.dispatches.iter_mut().zip(timestamps.chunks_exact(2)) {
+            captured.start = at(pair[0]);
             // Saturates to zero if the clock was reset between the two timestamps.
-            captured.time = nanos(pair[1].saturating_sub(pair[0]));
-            captured.start = now.saturating_sub(nanos(last.saturating_sub(pair[0])));
+            captured.time = at(pair[1]).saturating_sub(captured.start);
         }
         Ok(profiler.dispatches)
     }
