@@ -635,9 +635,7 @@ impl FusedLaunch<'_> {
         let [inputs, outputs] = [inputs, outputs].map(|list| {
             list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()
         });
-        describe_operands(|| {
-            format!("{} -> {} of {len} elements", inputs.len(), outputs.len())
-        });
+        describe_operands(|| format!("{} -> {} of {len} elements", inputs.len(), outputs.len()));
         self.runtime.record_dispatch(&Dispatch {
             inputs: &inputs,
             outputs: &outputs,

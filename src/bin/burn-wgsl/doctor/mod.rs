@@ -151,7 +151,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
             {
                 say(&wrap(&format!(
                     "note:    the driver refused {count} kernels, which run in their plain form: \
-                     slower, and as right. Delete {} to try them again, for example with a newer \
+                     slower, with the same results. Delete {} to try them again, for example with a newer \
                      driver",
                     file.display()
                 )))?;
