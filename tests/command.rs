@@ -171,6 +171,13 @@ fn doctor_says_what_is_wrong_and_writes_a_report() {
     }
     assert!(report["devices"]["devices"].as_array().is_some_and(|devices| !devices.is_empty()));
 
+    // A variable that selects what is not there is a problem, not the end of the command.
+    let mut command = Command::new(env!("CARGO_BIN_EXE_burn-wgsl"));
+    command.args(["doctor", "--quick", "--report", "-"]).env("BURN_WGSL_DEVICE", "gpu:77");
+    let output = command.output().expect("the command starts");
+    let report: Value = serde_json::from_slice(&output.stdout).expect("it is one document");
+    assert!(report["findings"].to_string().contains("unset BURN_WGSL_DEVICE"), "{report}");
+
     let text = utf8(&doctor("--quick").stdout);
     assert!(text.contains("good:") || text.contains("problem:"), "{text}");
     let output = doctor("--device gpu:99");

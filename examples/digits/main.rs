@@ -180,27 +180,37 @@ fn train_on(
         .as_ref()
         .map(|file| (file, profiler::Scheduled::new(&device, profiler::Schedule::default())));
     let mut is_profiled = scheduled.is_none();
+    let mut show = |file: &OutputFile, profile: profiler::Profile| -> Result<()> {
+        let profile = match observed.peaks {
+            Some(peaks) => profile.with_peaks(peaks),
+            None => profile,
+        };
+        let is_page = file.path().extension().is_some_and(|extension| extension == "html");
+        let text = if is_page { profile.to_html() } else { profile.to_trace() };
+        file.write(text.as_bytes())?;
+        println!("\n{}", profile.table(By::Kernel, Column::Time));
+        println!("{}", profile.table(By::Scope, Column::Time));
+        println!("{}", profile.memory_table());
+        println!("profile written to {}", file.path().display());
+        is_profiled = true;
+        Ok(())
+    };
     let before_step = || -> Result<()> {
         if let Some((file, scheduled)) = &mut scheduled
             && let Some(profile) = scheduled.step()?
         {
-            let profile = match observed.peaks {
-                Some(peaks) => profile.with_peaks(peaks),
-                None => profile,
-            };
-            let is_page = file.path().extension().is_some_and(|extension| extension == "html");
-            let text = if is_page { profile.to_html() } else { profile.to_trace() };
-            file.write(text.as_bytes())?;
-            println!("\n{}", profile.table(By::Kernel, Column::Time));
-            println!("{}", profile.table(By::Scope, Column::Time));
-            println!("{}", profile.memory_table());
-            println!("profile written to {}", file.path().display());
-            is_profiled = true;
+            show(file, profile)?;
         }
         Ok(())
     };
     let (model, history) =
         train::train(model, dataset, options, &device, start, &STOP, before_step)?;
+    // The run may end with a profiled step.
+    if let Some((file, scheduled)) = scheduled
+        && let Some(profile) = scheduled.finish()?
+    {
+        show(file, profile)?;
+    }
     if !is_profiled {
         println!("the run had too few steps for --profile: it profiles the 11th to the 13th");
     }

@@ -80,13 +80,13 @@ fn set(bits: u8, on: u8) {
     MODES.fetch_or(on, Ordering::Relaxed);
 }
 
-/// Lets each op run at once and waits for it, so that an error is that of the op that failed. Off
+/// Runs each op at once and waits for it, so that an error names the op that failed. Off
 /// by default. Does nothing in browsers, which cannot wait.
 pub fn set_each_op(enabled: bool) {
     set(EACH_OP, if enabled { EACH_OP } else { 0 });
 }
 
-/// Lets each op panic whose float results have other values. The panic names the op, its operands
+/// Makes an op panic if its float results have other values. The panic names the op, its operands
 /// with their ranges, and the scope; in the backward pass of [`Autodiff`](crate::Autodiff) the
 /// scope ends in `backward`. Does nothing in browsers, which cannot wait.
 ///

@@ -22,7 +22,7 @@ use super::fusion::prologue;
 use crate::params;
 use crate::runtime::{
     Allocation, Deferred, Dispatch, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source,
-    Variant, current_op, describe_operands, is_observed, set_current_op, wgsl,
+    Variant, current_op, describe_operands, is_captured, set_current_op, wgsl,
 };
 use crate::tensor::{
     Arg, DType, Epilogue, Error, Expression, Extent, Layout, Lazy, Padding, Result, Tensor,
@@ -251,7 +251,7 @@ pub(super) fn defer_launch(
         bytes: (len as u64 * result.dtype.size()).next_multiple_of(4),
         vec4: result.vec4,
         op: current_op(),
-        operands: match is_observed() {
+        operands: match is_captured() {
             true => {
                 let result = described(result.dtype, result.shape);
                 (description(launch.inputs, &[]) + &result).into()

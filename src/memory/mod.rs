@@ -31,7 +31,7 @@
 //! An op that overwrites an operand in place allocates nothing: the memory stays with the op that
 //! allocated it.
 //!
-//! The CPU device has no such accounts: its usage is zero, and it cannot be recorded.
+//! The memory of the CPU device is not counted: its usage is zero, and it cannot be recorded.
 
 mod recording;
 mod report;
@@ -157,7 +157,7 @@ pub fn report(device: &WgslDevice) -> Result<MemoryReport, DeviceError> {
     })
 }
 
-/// Lets the peak of [`usage`] begin at the memory in use now. Does nothing for the CPU.
+/// Resets the peak of [`usage`] to the memory in use now. Does nothing for the CPU.
 ///
 /// # Errors
 ///
@@ -264,11 +264,17 @@ impl Drop for Peak<'_> {
 /// and its [`scope`], until the recording is dropped.
 ///
 /// A recording costs about 0.1 us for each allocation and release, and 24 bytes of host memory; it
-/// keeps the last million of them.
+/// keeps the last million of them, and 4096 marks. Each op and scope is kept too, so scopes should
+/// have few different names. Pending results are computed where a scope begins or ends, so that
+/// other ops may be computed together than without a recording.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such device, it cannot be opened, or it is the CPU.
+/// Returns an error if there is no such device, it cannot be opened, it is the CPU, or the
+/// computation of pending results fails.
 pub fn record(device: &WgslDevice) -> Result<Recording, MemoryError> {
-    runtime_of(device)?.map(Recording::begin).ok_or(MemoryError::Cpu)
+    let runtime = runtime_of(device)?.ok_or(MemoryError::Cpu)?;
+    // Results that are pending now are not part of the recording.
+    runtime.record_deferred()?;
+    Ok(Recording::begin(runtime))
 }

@@ -21,6 +21,8 @@ const PAGE: &str = include_str!("page.html");
 
 /// The number of events that a recording keeps.
 const MAX_EVENTS: usize = 1 << 20;
+/// The number of marks that a recording keeps.
+const MAX_MARKS: usize = 4096;
 /// The number of holders that a message lists.
 const LISTED_HOLDERS: usize = 3;
 
@@ -110,7 +112,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    /// Returns the snapshot as JSON: the fields of this struct.
+    /// Returns the snapshot as JSON: the fields of this struct but `usage`.
     pub fn to_json(&self) -> String {
         // Strings and numbers can always be written.
         serde_json::to_string(self).unwrap_or_default()
@@ -126,7 +128,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be written. Then there is no file.
+    /// Returns an error if the file cannot be written. What was written in part is removed.
     pub fn write_json(&self, path: impl AsRef<Path>) -> Result<(), MemoryError> {
         write(path.as_ref(), &self.to_json())
     }
@@ -135,7 +137,7 @@ impl Snapshot {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be written. Then there is no file.
+    /// Returns an error if the file cannot be written. What was written in part is removed.
     pub fn write_html(&self, path: impl AsRef<Path>) -> Result<(), MemoryError> {
         write(path.as_ref(), &self.to_html())
     }
@@ -161,7 +163,8 @@ impl Recording {
     }
 
     /// Names this point in time, for [`growth`](Self::growth) and the chart. A later mark replaces
-    /// an earlier one of the same name. Computes pending results first.
+    /// an earlier one of the same name, and the oldest of more than 4096 is forgotten. Computes pending
+    /// results first.
     ///
     /// # Errors
     ///
@@ -170,8 +173,13 @@ impl Recording {
         self.runtime.record_deferred()?;
         let mut history = self.tracker.0.lock();
         let mark = Mark { name: name.into(), micros: history.micros() };
-        let held = history.held.clone();
+        let held = history.held.iter().enumerate();
+        let held = held.filter(|(_, held)| **held != Held::default());
+        let held = held.map(|(index, held)| (index as u32, *held)).collect();
         history.marks.retain(|(other, _)| other.name != mark.name);
+        if history.marks.len() >= MAX_MARKS {
+            history.marks.remove(0);
+        }
         history.marks.push((mark, held));
         Ok(())
     }
@@ -187,7 +195,11 @@ impl Recording {
         let [from, to] = [history.held_at(from)?, history.held_at(to)?];
         let mut out = Vec::new();
         for (index, label) in history.labels.iter().enumerate().skip(1) {
-            let [from, to] = [from, to].map(|held| held.get(index).copied().unwrap_or_default());
+            let at = |held: &[(u32, Held)]| {
+                let found = held.binary_search_by_key(&index, |(label, _)| *label as usize);
+                found.map_or_else(|_| Held::default(), |found| held[found].1)
+            };
+            let [from, to] = [at(from), at(to)];
             let growth = Growth {
                 op: label.op,
                 scope: label.scope.clone(),
@@ -313,7 +325,8 @@ struct History {
     released_before: u64,
     live: FxHashMap<(u64, u64), u32>,
     events: VecDeque<MemoryEvent>,
-    marks: Vec<(Mark, Vec<Held>)>,
+    /// The marks, with what the labels held that held anything.
+    marks: Vec<(Mark, Vec<(u32, Held)>)>,
 }
 
 impl History {
@@ -383,7 +396,7 @@ impl History {
     }
 
     /// Returns what was held at a mark.
-    fn held_at(&self, name: &str) -> Result<&[Held], MemoryError> {
+    fn held_at(&self, name: &str) -> Result<&[(u32, Held)], MemoryError> {
         let found = self.marks.iter().find(|(mark, _)| mark.name == name);
         found.map(|(_, held)| &held[..]).ok_or_else(|| {
             let names: Vec<String> =

@@ -23,8 +23,8 @@
 //! [`Profile::write_html`] writes one page that shows the same, and tables.
 //!
 //! While a profile is taken, each launch has a compute pass of its own, which adds a gap after it,
-//! and pending results are computed where a scope begins and ends. The wall time is therefore not
-//! that of the same work without a profile: kernel times are. Without a profile, nothing is
+//! and pending results are computed where a scope begins and ends. The wall time is therefore
+//! longer than without a profile; kernel times are comparable. Without a profile, nothing is
 //! measured and nothing waits.
 
 mod page;
@@ -119,7 +119,7 @@ pub struct Span {
     pub kernel: &'static str,
     /// The index of its variant in [`Profile::kernels`].
     pub variant: usize,
-    /// The op that launched it: of several ops in one kernel, the one that needed the result.
+    /// The op that launched it: of several ops in one kernel, the last.
     pub op: &'static str,
     /// The elementwise ops in the kernel, if there are any, in order.
     pub ops: Vec<&'static str>,
@@ -359,9 +359,13 @@ impl Session {
     ///
     /// Returns an error if the device failed or was lost.
     pub async fn finish_async(mut self) -> Result<Profile, ProfileError> {
+        let recorded = self.runtime.record_deferred();
         // The readback of the timestamps is not part of the profile.
         self.observation = None;
-        let captured = self.runtime.end_capture().await?;
+        // The capture ends also if the device failed.
+        let captured = self.runtime.end_capture().await;
+        recorded?;
+        let captured = captured?;
         let wall = self.host.began.elapsed();
         let host = std::mem::take(&mut *self.host.spans.lock());
         let memory = std::mem::take(&mut *self.host.memory.lock()).by_op();

@@ -61,7 +61,7 @@ impl Profile {
     ///
     /// # Errors
     ///
-    /// Returns an error if the file cannot be written. Then there is no file.
+    /// Returns an error if the file cannot be written. What was written in part is removed.
     pub fn write_html(&self, path: impl AsRef<Path>) -> Result<(), ProfileError> {
         let path = path.as_ref();
         write_file(path, &self.to_html())

@@ -35,7 +35,7 @@ enum Action {
     WarmUp,
     /// Discard a profile, and begin one.
     Begin,
-    /// End the profile; then do the other thing.
+    /// End the profile; then do what `Next` says.
     End(Next),
 }
 
@@ -90,6 +90,8 @@ impl Schedule {
 ///     }
 ///     // The training step.
 /// }
+/// // A profile that ends with the loop.
+/// let _last = profiler.finish();
 /// ```
 #[derive(Debug)]
 pub struct Scheduled {
@@ -97,21 +99,28 @@ pub struct Scheduled {
     schedule: Schedule,
     step: u64,
     session: Option<Session>,
+    /// Whether the session is not one that warms up.
+    is_active: bool,
+    /// Why the next profile could not begin.
+    error: Option<ProfileError>,
 }
 
 impl Scheduled {
     /// Creates a profiler of a device.
     pub fn new(device: &WgslDevice, schedule: Schedule) -> Self {
-        Self { device: *device, schedule, step: 0, session: None }
+        Self { device: *device, schedule, step: 0, session: None, is_active: false, error: None }
     }
 
-    /// Tells that a step begins. Returns the profile that has ended with the previous step, if one
-    /// has.
+    /// Begins a step. Returns the profile that ended with the previous step, if any.
     ///
     /// # Errors
     ///
     /// As [`profile`](super::profile). The schedule goes on.
     pub fn step(&mut self) -> Result<Option<Profile>, ProfileError> {
+        if let Some(error) = self.error.take() {
+            self.step += 1;
+            return Err(error);
+        }
         let action = self.schedule.action(self.step);
         self.step += 1;
         let (finished, next) = match action {
@@ -124,10 +133,26 @@ impl Scheduled {
             }
             Action::End(next) => (self.session.take().map(Session::finish).transpose()?, next),
         };
+        self.is_active = next == Next::Begin;
         if next != Next::None {
-            self.session = Some(start(&self.device)?);
+            match start(&self.device) {
+                Ok(session) => self.session = Some(session),
+                // The profile comes first.
+                Err(error) if finished.is_some() => self.error = Some(error),
+                Err(error) => return Err(error),
+            }
         }
         Ok(finished)
+    }
+
+    /// Ends the loop. Returns the profile of its last steps, if they were active.
+    ///
+    /// # Errors
+    ///
+    /// As [`Session::finish`].
+    pub fn finish(self) -> Result<Option<Profile>, ProfileError> {
+        let session = self.session.filter(|_| self.is_active);
+        session.map(Session::finish).transpose()
     }
 }
 

@@ -371,10 +371,11 @@ impl<B: PoolBuffer> Allocator<B> {
 
     /// Returns whether another buffer of `size` bytes would exceed the cap.
     pub fn exceeds_cap(&self, size: u64) -> bool {
-        self.cap.is_some_and(|cap| self.usage.reserved + size > cap)
+        // Retired buffers are still allocated.
+        self.cap.is_some_and(|cap| self.usage.reserved + self.retired_bytes() + size > cap)
     }
 
-    /// Lets the peak of [`usage`](Self::usage) begin at the memory in use now.
+    /// Resets the peak of [`usage`](Self::usage) to the memory in use now.
     pub fn reset_peak(&mut self) {
         self.usage.peak = self.usage.in_use;
     }
@@ -419,7 +420,11 @@ impl<B: PoolBuffer> Allocator<B> {
     /// Returns whether the retired buffers exceed the limit on idle memory. The caller should then
     /// wait until the device has finished with them.
     pub fn has_excess_retired(&self) -> bool {
-        self.retired.iter().map(PoolBuffer::size).sum::<u64>() > self.idle_limit()
+        self.retired_bytes() > self.idle_limit()
+    }
+
+    fn retired_bytes(&self) -> u64 {
+        self.retired.iter().map(PoolBuffer::size).sum()
     }
 
     /// Takes the retired buffers. Commands that use them must have been submitted.

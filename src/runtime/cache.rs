@@ -130,9 +130,11 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Writes a file that a user asked for. If that fails, removes what was written of it.
+/// Writes a file that a user asked for. If that fails midway, removes what was written. A file that
+/// cannot be opened stays as it is.
 pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    fs::write(path, text).inspect_err(|_| {
+    let mut file = fs::File::create(path)?;
+    file.write_all(text.as_bytes()).inspect_err(|_| {
         if path.is_file() {
             let _ = fs::remove_file(path);
         }
@@ -161,6 +163,21 @@ mod tests {
         assert_eq!(fs::read(&file).expect("the file is readable"), b"two");
         assert_eq!(fs::read_dir(folder.join("deep")).expect("the folder exists").count(), 1);
         fs::remove_dir_all(folder).expect("the folder is removable");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_cannot_be_opened_stays() {
+        use std::os::unix::fs::PermissionsExt;
+        let file = env::temp_dir().join(format!("burn-wgsl-write-{}", process::id()));
+        fs::write(&file, "old").expect("the folder is writable");
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).expect("it is our own");
+        // The superuser may write to every file.
+        let text = if write_file(&file, "new").is_ok() { "new" } else { "old" };
+        assert_eq!(fs::read_to_string(&file).expect("it is still there"), text);
+        fs::remove_file(&file).expect("it is our own");
+        // A folder cannot be opened as a file.
+        write_file(&env::temp_dir(), "new").expect_err("it is a folder");
     }
 
     #[cfg(unix)]

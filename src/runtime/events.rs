@@ -165,7 +165,7 @@ pub struct Scope {
 /// ```
 ///
 /// While a device is observed, pending results are computed at the beginning and the end of a
-/// scope, so that they are computed in their own scope. Otherwise a scope costs a few nanoseconds.
+/// scope, so that they are computed in their own scope; those that other threads asked for as well. Otherwise a scope costs a few nanoseconds.
 pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
     let began = is_observed().then(Instant::now);
     compute_pending();
@@ -187,8 +187,16 @@ impl Drop for Scope {
 }
 
 /// Returns whether a device of this process is observed.
-pub fn is_observed() -> bool {
+fn is_observed() -> bool {
     OBSERVERS.load(Ordering::Relaxed) > 0
+}
+
+/// The number of captures of launches in this process.
+pub(super) static CAPTURES: AtomicUsize = AtomicUsize::new(0);
+
+/// Returns whether launches on a device of this process are captured.
+pub fn is_captured() -> bool {
+    CAPTURES.load(Ordering::Relaxed) > 0
 }
 
 /// Computes the pending results of the devices of this process, if any is observed.
@@ -213,10 +221,9 @@ pub fn current_scope() -> String {
     })
 }
 
-/// Describes the operands of the next launch on this thread, if a device of this process is
-/// observed.
+/// Describes the operands of the next launch on this thread, if launches are captured.
 pub fn describe_operands(describe: impl FnOnce() -> String) {
-    if is_observed() {
+    if is_captured() {
         OPERANDS.set(describe());
     }
 }
@@ -228,7 +235,7 @@ pub(super) fn described_operands() -> String {
 
 /// Forgets the description of operands.
 pub(super) fn forget_operands() {
-    if is_observed() {
+    if is_captured() {
         OPERANDS.take();
     }
 }

@@ -69,7 +69,7 @@ pub use deferred::Deferred;
 pub(crate) use embed::wgsl;
 pub use error::RuntimeError;
 pub use events::{
-    Event, Observation, Observer, Scope, current_op, current_scope, describe_operands, is_observed,
+    Event, Observation, Observer, Scope, current_op, current_scope, describe_operands, is_captured,
     scope, set_current_op,
 };
 pub use faults::Fault;
@@ -295,7 +295,7 @@ impl Runtime {
         }
     }
 
-    /// Lets the peak of [`memory`](Self::memory) begin at the memory in use now.
+    /// Resets the peak of [`memory`](Self::memory) to the memory in use now.
     pub fn reset_memory_peak(&self) {
         self.with_allocator(Allocator::reset_peak);
     }
@@ -463,7 +463,8 @@ impl Runtime {
             state.reports.set_buffer(buffer);
         }
         let mut state = self.place(state, outputs, inputs)?;
-        let operands = Operands { inputs, outputs, written, report: None, params, groups, work };
+        let operands =
+            Operands { inputs, outputs, also_read, written, report: None, params, groups, work };
         if inputs.iter().any(|input| is_in_buffer_of(input, outputs)) {
             state = self.dispatch_with_copies(state, &plan, operands, indexed_axes)?;
         } else {

@@ -9,14 +9,14 @@
 //! waited for it, so GPU times on the host's clock are late by the latency of a wait.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use rustc_hash::FxHashMap;
-use smallvec::SmallVec;
+use rustc_hash::{FxHashMap, FxHashSet};
 use web_time::Instant;
 
 use super::compiler::Plan;
-use super::events::described_operands;
+use super::events::{CAPTURES, described_operands};
 use super::recorder::Operands;
 use super::transfer::Source;
 use super::{Allocation, Runtime, RuntimeError, current_op, current_scope};
@@ -93,6 +93,7 @@ pub(crate) struct Profiler {
 
 impl Profiler {
     fn new(device: &wgpu::Device) -> Self {
+        CAPTURES.fetch_add(1, Ordering::Relaxed);
         let query_set = device.create_query_set(&wgpu::QuerySetDescriptor {
             label: Some("profile"),
             ty: wgpu::QueryType::Timestamp,
@@ -134,19 +135,18 @@ impl Profiler {
             self.scope = scope.into();
         }
         // A binding that a kernel does not use repeats another.
-        let mut memory: SmallVec<[&Allocation; 8]> = SmallVec::new();
-        for &operand in operands.inputs.iter().chain(operands.written) {
-            if !memory.iter().any(|other| std::ptr::eq(*other, operand)) {
-                memory.push(operand);
-            }
-        }
+        let mut counted: FxHashSet<*const Allocation> = FxHashSet::default();
+        let memory = operands.inputs.iter().chain(operands.also_read).chain(operands.written);
+        let bytes: u64 = memory
+            .filter(|operand| counted.insert(std::ptr::from_ref(**operand)))
+            .map(|operand| operand.bytes())
+            .sum();
         self.dispatches.push(Captured {
             kernel: kernel.clone(),
             op: current_op(),
             scope: self.scope.clone(),
             operands: described_operands(),
-            bytes: memory.iter().map(|memory| memory.bytes()).sum::<u64>() * workgroups
-                / operands.groups.max(1),
+            bytes: bytes * workgroups / operands.groups.max(1),
             work,
             workgroups,
             recorded,
@@ -186,6 +186,12 @@ impl Profiler {
         });
         encoder.resolve_query_set(&self.query_set, 0..queries, &buffer, 0);
         self.resolved.push((buffer, size));
+    }
+}
+
+impl Drop for Profiler {
+    fn drop(&mut self) {
+        CAPTURES.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -255,7 +261,7 @@ impl Runtime {
             // Saturates to zero if the clock was reset between the two timestamps.
             captured.time = at(pair[1]).saturating_sub(captured.start);
         }
-        Ok(profiler.dispatches)
+        Ok(std::mem::take(&mut profiler.dispatches))
     }
 
     /// Writes a timestamp and waits for it. Returns the host's time then; `None` in a browser, which

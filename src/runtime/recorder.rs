@@ -51,6 +51,8 @@ type BindGroupKey = (Interface, SmallVec<[(u64, u32, u32); 6]>);
 pub(crate) struct Operands<'a> {
     pub inputs: &'a [&'a Allocation],
     pub outputs: &'a [&'a Allocation],
+    /// What is read besides the inputs: memory in the buffers of the outputs.
+    pub also_read: &'a [&'a Allocation],
     /// What is written: the outputs, or memory in their buffers.
     pub written: &'a [&'a Allocation],
     /// Where the kernel reports indices, if it does: the last operand.

@@ -14,20 +14,21 @@ use crate::output::{print, table, wrap};
 
 /// Prints the devices as tables or as one JSON document.
 pub fn run(json: bool) -> Result<(), CliError> {
-    let report = DevicesReport::new(adapters(), automatic()?);
+    let report = DevicesReport::new(adapters(), Some(automatic()?));
     let text = if json { serde_json::to_string_pretty(&report)? + "\n" } else { report.to_text() };
     print(&text)
 }
 
-/// Returns the JSON document of `devices --json`.
+/// Returns the JSON document of `devices --json`. Without `automatic` if a variable selects a device
+/// that is not there.
 pub fn as_json() -> Result<serde_json::Value, CliError> {
-    Ok(serde_json::to_value(DevicesReport::new(adapters(), automatic()?))?)
+    Ok(serde_json::to_value(DevicesReport::new(adapters(), automatic().ok()))?)
 }
 
 /// The JSON document. Field names are JSON keys unless renamed.
 #[derive(Serialize)]
 struct DevicesReport {
-    automatic: AutomaticReport,
+    automatic: Option<AutomaticReport>,
     devices: Vec<DeviceReport>,
     /// What to install; `None` unless `auto` selects the CPU because no GPU is usable.
     install_hint: Option<String>,
@@ -65,20 +66,22 @@ struct DeviceReport {
 }
 
 impl DevicesReport {
-    fn new<A: AsRef<AdapterInfo>>(adapters: &[A], automatic: &Automatic) -> Self {
+    fn new<A: AsRef<AdapterInfo>>(adapters: &[A], automatic: Option<&Automatic>) -> Self {
         let of_adapter = |(index, adapter): (usize, &A)| {
             DeviceReport::of_adapter(&selectors(adapters, index), adapter.as_ref())
         };
         let mut devices: Vec<DeviceReport> = adapters.iter().enumerate().map(of_adapter).collect();
         devices.push(DeviceReport::of_cpu());
         Self {
-            automatic: AutomaticReport {
+            automatic: automatic.map(|automatic| AutomaticReport {
                 device: automatic.device.to_string(),
                 reason: automatic.reason.clone(),
                 environment: automatic.environment.clone(),
-            },
+            }),
             devices,
-            install_hint: automatic.no_usable_gpu.then(install_hint),
+            install_hint: automatic
+                .filter(|automatic| automatic.no_usable_gpu)
+                .map(|_| install_hint()),
         }
     }
 
@@ -96,8 +99,9 @@ impl DevicesReport {
             let shortfalls = device.shortfalls.join("; ");
             text += &wrap(&format!("{} cannot be used: {shortfalls}.", device.name));
         }
-        let AutomaticReport { device, reason, .. } = &self.automatic;
-        text += &wrap(&format!("`auto` selects {device}: {reason}."));
+        if let Some(AutomaticReport { device, reason, .. }) = &self.automatic {
+            text += &wrap(&format!("`auto` selects {device}: {reason}."));
+        }
         text += &wrap(&format!(
             "To select another device, set {DEVICE_VARIABLE} to a device from the first column."
         ));
@@ -266,7 +270,7 @@ mod tests {
             environment: None,
             no_usable_gpu: true,
         };
-        let text = DevicesReport::new(&vec![gpu; 12], &automatic).to_text();
+        let text = DevicesReport::new(&vec![gpu; 12], Some(&automatic)).to_text();
         for line in text.lines() {
             assert!(line.chars().count() <= usize::from(WIDTH), "{line}");
         }

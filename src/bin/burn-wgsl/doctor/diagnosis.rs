@@ -23,11 +23,11 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(level: Level, text: impl Into<String>) -> Self {
+    pub fn new(level: Level, text: impl Into<String>) -> Self {
         Self { level, text: text.into(), fixes: Vec::new() }
     }
 
-    fn fixed_by(mut self, fix: impl Into<String>) -> Self {
+    pub fn fixed_by(mut self, fix: impl Into<String>) -> Self {
         self.fixes.push(fix.into());
         self
     }
@@ -56,10 +56,16 @@ pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
     if !has_gpu {
         missing_gpu(system, &mut findings);
     }
-    for name in ["VK_DRIVER_FILES", "VK_ICD_FILENAMES", "VK_LOADER_DRIVERS_SELECT"] {
+    let hiding = [
+        "VK_DRIVER_FILES",
+        "VK_ICD_FILENAMES",
+        "VK_LOADER_DRIVERS_DISABLE",
+        "VK_LOADER_DRIVERS_SELECT",
+    ];
+    for name in hiding {
         if let Some(value) = system.variables.get(name) {
             let level = if has_gpu { Level::Note } else { Level::Problem };
-            let text = format!("{name}={value} hides all other Vulkan drivers");
+            let text = format!("{name}={value} hides Vulkan drivers");
             findings.push(Finding::new(level, text).fixed_by(format!("unset {name}")));
         }
     }
@@ -76,6 +82,8 @@ pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
 
 /// Finds out why there is no usable GPU.
 fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
+    let first = findings.len();
+    let has_known = system.gpus.iter().any(|gpu| gpu.vendor().is_some());
     if !cfg!(target_os = "linux") && system.gpus.is_empty() {
         let text = "no usable GPU was found";
         findings.push(Finding::new(Level::Problem, text).fixed_by(install_hint()));
@@ -89,8 +97,8 @@ fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
                 .fixed_by("install Mesa's Vulkan drivers, of which `dzn` translates to Windows")
                 .fixed_by("or run the program in Windows"),
         );
-    } else if system.gpus.is_empty() {
-        let text = "there is no GPU on the PCI bus of this machine";
+    } else if !has_known {
+        let text = "there is no GPU of AMD, Intel or NVIDIA on the PCI bus of this machine";
         findings.push(
             Finding::new(Level::Problem, text)
                 .fixed_by("a virtual machine must be given the GPU; training runs on the CPU"),
@@ -100,12 +108,14 @@ fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
         driver_of(gpu, system, findings);
     }
     let render: Vec<_> = system.nodes.iter().filter(|node| node.path.contains("renderD")).collect();
-    let is_bound = system.gpus.iter().any(|gpu| gpu.driver.is_some());
+    let is_bound = system.gpus.iter().any(|gpu| gpu.vendor().is_some() && gpu.driver.is_some());
     let has_nvidia = system.gpus.iter().any(|gpu| gpu.vendor() == Some("NVIDIA"));
-    if system.container && render.is_empty() && !system.gpus.is_empty() {
-        let mut finding =
-            Finding::new(Level::Problem, "this container was not given the GPU: no /dev/dri")
-                .fixed_by("start it with `--device /dev/dri` (docker, podman)");
+    if system.container && render.is_empty() && has_known {
+        let mut finding = Finding::new(
+            Level::Problem,
+            "this container has no access to the GPU: /dev/dri is missing",
+        )
+        .fixed_by("start it with `--device /dev/dri` (docker, podman)");
         if has_nvidia {
             finding = finding.fixed_by(
                 "NVIDIA: install nvidia-container-toolkit on the host, and start it with `--gpus \
@@ -113,7 +123,7 @@ fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
             );
         }
         findings.push(finding);
-    } else if render.is_empty() && is_bound {
+    } else if render.is_empty() && is_bound && !system.wsl {
         let text = "the kernel driver offers no /dev/dri/renderD* file";
         findings.push(Finding::new(Level::Problem, text).fixed_by("sudo dmesg | grep -i drm"));
     }
@@ -131,11 +141,26 @@ fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
             ),
         }
     }
+    if findings[first..].iter().all(|finding| finding.level != Level::Problem) {
+        let text = "the Vulkan loader lists no GPU, although a driver for one is installed";
+        findings.push(
+            Finding::new(Level::Problem, text)
+                .fixed_by("install the loader (Debian, Ubuntu: libvulkan1; others: vulkan-loader)")
+                .fixed_by("VK_LOADER_DEBUG=error,driver vulkaninfo --summary"),
+        );
+    }
 }
 
 /// Checks the kernel driver of a GPU, and the Vulkan driver that belongs to it.
 fn driver_of(gpu: &PciGpu, system: &System, findings: &mut Vec<Finding>) {
-    let Some(vendor) = gpu.vendor() else { return };
+    let Some(vendor) = gpu.vendor() else {
+        let text = format!(
+            "the display controller at {} (vendor {:04x}) is not of AMD, Intel or NVIDIA",
+            gpu.address, gpu.vendor_id
+        );
+        findings.push(Finding::new(Level::Note, text));
+        return;
+    };
     let name = format!("the {vendor} GPU at {}", gpu.address);
     match gpu.driver.as_deref() {
         None => {
@@ -213,7 +238,18 @@ mod tests {
         let manifests = vec!["radeon_icd.json".to_owned()];
         let amd = System { gpus: vec![gpu(AMD, Some("amdgpu"))], ..System::default() };
         let cases = [
-            (System::default(), "no GPU on the PCI bus", "virtual machine"),
+            (System::default(), "on the PCI bus", "virtual machine"),
+            (
+                // QEMU's.
+                System { gpus: vec![gpu(0x1234, Some("bochs-drm"))], ..System::default() },
+                "there is no GPU of AMD, Intel or NVIDIA",
+                "virtual machine",
+            ),
+            (
+                System { manifests: manifests.clone(), nodes: vec![node(None)], ..amd.clone() },
+                "the Vulkan loader lists no GPU",
+                "libvulkan1",
+            ),
             (
                 System { gpus: vec![gpu(AMD, None)], ..System::default() },
                 "no kernel driver uses the AMD GPU",
@@ -231,7 +267,7 @@ mod tests {
             ),
             (
                 System { manifests, container: true, ..amd.clone() },
-                "this container was not given the GPU",
+                "this container has no access to the GPU",
                 "--device /dev/dri",
             ),
             (
@@ -240,7 +276,7 @@ mod tests {
                     container: true,
                     ..System::default()
                 },
-                "this container was not given the GPU",
+                "this container has no access to the GPU",
                 "--gpus all",
             ),
             (
@@ -254,7 +290,7 @@ mod tests {
                     variables: [("VK_DRIVER_FILES".to_owned(), "lvp.json".to_owned())].into(),
                     ..amd
                 },
-                "VK_DRIVER_FILES=lvp.json hides all other",
+                "VK_DRIVER_FILES=lvp.json hides",
                 "unset VK_DRIVER_FILES",
             ),
         ];

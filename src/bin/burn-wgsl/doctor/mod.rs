@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use burn_wgsl::WgslDevice;
-use burn_wgsl::device::{AdapterInfo, ResolvedDevice, adapters, automatic};
+use burn_wgsl::device::{AdapterInfo, DEVICE_VARIABLE, ResolvedDevice, adapters, automatic};
 use burn_wgsl::runtime::Runtime;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -68,7 +68,11 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
     let say = |text: &str| if to_stdout { Ok(()) } else { print(text) };
     let infos: Vec<AdapterInfo> = adapters().iter().map(|adapter| adapter.info.clone()).collect();
     let system = System::current();
-    let findings = diagnose(&system, &infos);
+    let mut findings = diagnose(&system, &infos);
+    if let Err(error) = automatic() {
+        let finding = Finding::new(Level::Problem, format!("{DEVICE_VARIABLE}: {error}"));
+        findings.push(finding.fixed_by(format!("unset {DEVICE_VARIABLE}")));
+    }
     for Finding { level, text, fixes } in &findings {
         let mark = match level {
             Level::Good => "good:    ",
@@ -172,9 +176,10 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
 fn tested_device(selected: Option<WgslDevice>) -> Result<Option<WgslDevice>, CliError> {
     let device = match selected {
         Some(device) => device,
-        None => match automatic()?.resolved {
-            ResolvedDevice::Adapter(_) => WgslDevice::Auto,
-            ResolvedDevice::Cpu => WgslDevice::Software,
+        None => match automatic().map(|automatic| automatic.resolved) {
+            Ok(ResolvedDevice::Adapter(_)) => WgslDevice::Auto,
+            // Also if a variable selects what is not there.
+            Ok(ResolvedDevice::Cpu) | Err(_) => WgslDevice::Software,
         },
     };
     match (device.resolve(), selected) {

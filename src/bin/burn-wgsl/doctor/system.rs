@@ -57,7 +57,7 @@ impl PciGpu {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Node {
     pub path: String,
-    /// Why this user cannot open it; `None` if he can.
+    /// Why this user cannot open it; `None` if it can be opened.
     pub problem: Option<Problem>,
 }
 
@@ -72,9 +72,8 @@ pub enum Problem {
 }
 
 /// The variables that select drivers or devices.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 7] = [
     "BURN_WGSL_DEVICE",
-    "LD_LIBRARY_PATH",
     "MESA_VK_DEVICE_SELECT",
     "VK_DRIVER_FILES",
     "VK_ICD_FILENAMES",
@@ -84,7 +83,9 @@ const VARIABLES: [&str; 8] = [
 ];
 
 /// The folders of the Vulkan drivers' manifests.
-const MANIFEST_FOLDERS: [&str; 4] = [
+const MANIFEST_FOLDERS: [&str; 5] = [
+    // NixOS.
+    "run/opengl-driver/share/vulkan/icd.d",
     "usr/share/vulkan/icd.d",
     "etc/vulkan/icd.d",
     "usr/local/share/vulkan/icd.d",
@@ -96,12 +97,20 @@ impl System {
     pub fn current() -> Self {
         let variables = VARIABLES
             .iter()
-            .filter_map(|name| Some(((*name).to_owned(), std::env::var(name).ok()?)))
+            .filter_map(|name| Some(((*name).to_owned(), without_home(&std::env::var(name).ok()?))))
             .collect();
         if !cfg!(target_os = "linux") {
             return Self { variables, ..Self::default() };
         }
-        Self { variables, ..Self::below(Path::new("/")) }
+        let mut system = Self { variables, ..Self::below(Path::new("/")) };
+        // Kubernetes, systemd-nspawn and LXC.
+        let names = ["KUBERNETES_SERVICE_HOST", "container"];
+        system.container |= names.iter().any(|name| std::env::var_os(name).is_some());
+        let own = std::env::home_dir().map(|home| home.join(".local/share/vulkan/icd.d"));
+        system.manifests.extend(own.iter().flat_map(|folder| files_in(folder)));
+        system.manifests.sort();
+        system.manifests.dedup();
+        system
     }
 
     /// Reads what the files of a Linux system say. `root` is its root folder.
@@ -126,6 +135,14 @@ impl System {
             manifests: manifests(root),
             variables: BTreeMap::new(),
         }
+    }
+}
+
+/// Returns a text with `~` for the home folder, whose name may be the user's.
+fn without_home(text: &str) -> String {
+    match std::env::home_dir() {
+        Some(home) if home.as_os_str().len() > 1 => text.replace(&*home.to_string_lossy(), "~"),
+        _ => text.to_owned(),
     }
 }
 
@@ -165,7 +182,7 @@ fn nodes(root: &Path) -> Vec<Node> {
         .into_iter()
         .filter(|name| name.starts_with("renderD"))
         .map(|name| format!("dev/dri/{name}"));
-    let others = ["dev/nvidiactl", "dev/nvidia0", "dev/kfd", "dev/dxg"].map(str::to_owned);
+    let others = ["dev/nvidiactl", "dev/nvidia0", "dev/dxg"].map(str::to_owned);
     let paths = render.chain(others).filter(|path| root.join(path).exists());
     paths
         .map(|path| {
@@ -182,6 +199,7 @@ fn nodes(root: &Path) -> Vec<Node> {
 fn manifests(root: &Path) -> Vec<String> {
     let folders = MANIFEST_FOLDERS.iter().flat_map(|folder| files_in(&root.join(folder)));
     let mut names: Vec<String> = folders.filter(|name| name.ends_with(".json")).collect();
+    names.sort();
     names.dedup();
     names
 }
