@@ -138,7 +138,7 @@ impl<K: Kernel> Launch<'_, K> {
         for output in self.outputs {
             outputs.push(output.buffer()?);
         }
-        describe_operands(|| description(self.inputs, self.outputs));
+        describe(self.inputs, self.outputs);
         output.runtime().dispatch(&Dispatch {
             key: KernelKey::of(self.kernel),
             kernel: &|| {
@@ -159,6 +159,12 @@ impl<K: Kernel> Launch<'_, K> {
     }
 }
 
+/// Describes the operands of the next launch, for profiles.
+#[inline(never)]
+pub(crate) fn describe(inputs: &[&Tensor], outputs: &[&Tensor]) {
+    describe_operands(|| description(inputs, outputs));
+}
+
 /// Returns the types and shapes of the operands of a launch, for profiles.
 pub(crate) fn description(inputs: &[&Tensor], outputs: &[&Tensor]) -> String {
     let list = |tensors: &[&Tensor]| {
@@ -175,7 +181,7 @@ pub(crate) fn description(inputs: &[&Tensor], outputs: &[&Tensor]) -> String {
 
 /// Returns a type and a shape, for profiles.
 pub(crate) fn described(dtype: DType, shape: &[usize]) -> String {
-    format!("{dtype:?} {shape:?}").to_lowercase()
+    format!("{dtype:?} {shape:?}").to_ascii_lowercase()
 }
 
 /// Returns the variants of kernels, for the list of a family.

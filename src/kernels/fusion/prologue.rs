@@ -11,10 +11,10 @@ use smallvec::{SmallVec, smallvec};
 use super::composite::{self, AnyLaunch, Composite, Programs, with_words};
 use super::graph::Graph;
 use super::program::{Access, Output, Overwrite, Program, Words};
-use crate::kernels::common::launch::{description, variants_of};
+use crate::kernels::common::launch::{describe, variants_of};
 use crate::kernels::elementwise::Map;
 use crate::kernels::fused::{self, index_of, may_use};
-use crate::runtime::{Allocation, Dispatch, Kernel, Variant, describe_operands};
+use crate::runtime::{Allocation, Dispatch, Kernel, Variant};
 use crate::tensor::{DType, Lazy, Result, Tensor};
 
 /// How often a kernel reads each element of an input.
@@ -97,7 +97,7 @@ pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Resu
             runtime.prepare(key, &|| launch.kernel.variant(&programs), operands, params.len())?;
             continue;
         }
-        describe_operands(|| description(launch.inputs, launch.outputs));
+        describe(launch.inputs, launch.outputs);
         let recorded = runtime.record_dispatch(&Dispatch {
             key,
             kernel: &|| unreachable!("the kernel is compiled before its launch"),
