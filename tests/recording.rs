@@ -4,6 +4,10 @@
 
 mod common;
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
@@ -178,6 +182,38 @@ fn a_recording_accounts_for_all_memory_of_a_training() {
         }
         drop(model);
         drop(before);
+    }
+}
+
+/// What was there before a recording is counted once, also if other threads allocate and release
+/// while it begins.
+#[test]
+fn a_recording_that_begins_amid_work_of_other_threads_is_exact() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        for _ in 0..20 {
+            let stop = AtomicBool::new(false);
+            let recording = thread::scope(|threads| {
+                for _ in 0..3 {
+                    threads.spawn(|| {
+                        let mut kept = vec![tensor(1, &device)];
+                        while !stop.load(Ordering::Relaxed) {
+                            kept.push(Tensor::random([64], Distribution::Default, &device));
+                            let _ = kept[kept.len() - 1].clone().into_data();
+                            kept.truncate(4);
+                        }
+                    });
+                }
+                thread::sleep(Duration::from_millis(5));
+                let recording = memory::record(&device).expect("the device opens");
+                stop.store(true, Ordering::Relaxed);
+                recording
+            });
+            let snapshot = recording.snapshot().expect("the device works");
+            assert_eq!(replayed(&snapshot), snapshot.usage.in_use, "{device}");
+            let held: u64 = snapshot.holders.iter().map(|holder| holder.bytes).sum();
+            assert_eq!(held, snapshot.usage.in_use, "{device}");
+        }
     }
 }
 

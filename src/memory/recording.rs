@@ -96,9 +96,11 @@ pub struct Snapshot {
     /// How much memory was in use in the end.
     #[serde(skip)]
     pub usage: MemoryUsage,
-    /// Bytes of `usage.in_use` that were allocated before the recording.
+    /// Bytes that were allocated before the recording and are still in use.
     pub before: u64,
-    /// Bytes that had been allocated before the first of `events`.
+    /// The number of events before the first of `events`, which are forgotten.
+    pub forgotten: u64,
+    /// Bytes that each holder had before the first of `events`.
     pub at_start: Vec<u64>,
     /// The duration of the recording in microseconds.
     pub micros: u64,
@@ -158,7 +160,8 @@ pub struct Recording {
 impl Recording {
     pub(super) fn begin(runtime: Arc<Runtime>) -> Self {
         let tracker = Arc::new(Tracker(Mutex::new(History::new())));
-        let _observation = runtime.observe(tracker.clone());
+        let (_observation, in_use) = runtime.observe_memory(tracker.clone());
+        tracker.0.lock().before += in_use.cast_signed();
         Self { runtime, tracker, _observation }
     }
 
@@ -223,9 +226,8 @@ impl Recording {
         self.runtime.record_deferred()?;
         let usage = self.runtime.memory();
         let mut history = self.tracker.0.lock();
-        let in_history: u64 = history.held.iter().map(|held| held.bytes).sum();
-        let before = usage.in_use.saturating_sub(in_history);
-        let mut at_start = history.forgotten.clone();
+        let before = history.before.max(0).cast_unsigned();
+        let mut at_start = history.held_at_start.clone();
         at_start[0] = before + history.released_before;
         let micros = history.micros();
         let held = history.held.clone();
@@ -234,6 +236,7 @@ impl Recording {
             device: self.runtime.name(),
             usage,
             before,
+            forgotten: history.forgotten,
             at_start,
             micros,
             holders: holders
@@ -319,10 +322,14 @@ struct History {
     indices: FxHashMap<Label, u32>,
     /// What each label holds now.
     held: Vec<Held>,
-    /// What each label held before the first of `events`.
-    forgotten: Vec<u64>,
-    /// Bytes of allocations before the recording that were released since.
+    /// What is left of the allocations before the recording, in bytes.
+    before: i64,
+    /// Bytes of such allocations that were released in `events`.
     released_before: u64,
+    /// The number of events before the first of `events`.
+    forgotten: u64,
+    /// What each label held before the first of `events`.
+    held_at_start: Vec<u64>,
     live: FxHashMap<(u64, u64), u32>,
     events: VecDeque<MemoryEvent>,
     /// The marks, with what the labels held that held anything.
@@ -337,8 +344,10 @@ impl History {
             labels: vec![before],
             indices: FxHashMap::default(),
             held: vec![Held::default()],
-            forgotten: vec![0],
+            before: 0,
             released_before: 0,
+            forgotten: 0,
+            held_at_start: vec![0],
             live: FxHashMap::default(),
             events: VecDeque::new(),
             marks: Vec::new(),
@@ -358,7 +367,7 @@ impl History {
                 self.labels.push(label.clone());
                 self.indices.insert(label, index);
                 self.held.push(Held::default());
-                self.forgotten.push(0);
+                self.held_at_start.push(0);
                 index
             }
         };
@@ -372,6 +381,7 @@ impl History {
     fn release(&mut self, location: Location, bytes: u64) {
         let index = self.live.remove(&(location.buffer, location.offset)).unwrap_or(0);
         if index == 0 {
+            self.before -= bytes.cast_signed();
             self.released_before += bytes;
         } else {
             let held = &mut self.held[index as usize];
@@ -385,8 +395,9 @@ impl History {
         if self.events.len() >= MAX_EVENTS
             && let Some(oldest) = self.events.pop_front()
         {
-            let forgotten = &mut self.forgotten[oldest.holder as usize];
-            *forgotten = forgotten.saturating_add_signed(oldest.bytes);
+            self.forgotten += 1;
+            let held = &mut self.held_at_start[oldest.holder as usize];
+            *held = held.saturating_add_signed(oldest.bytes);
             if oldest.holder == 0 {
                 self.released_before -= oldest.bytes.unsigned_abs();
             }
@@ -404,5 +415,29 @@ impl History {
             let marks = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
             MemoryError::UnknownMark { name: name.to_owned(), marks }
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forgotten_events_are_part_of_the_start() {
+        let mut history = History::new();
+        history.before = 500;
+        let at = |offset| Location { buffer: 1, offset };
+        history.allocate("kept", at(0), 10);
+        history.release(at(1), 200);
+        for _ in 0..MAX_EVENTS / 2 {
+            history.allocate("dropped", at(2), 30);
+            history.release(at(2), 30);
+        }
+        assert_eq!((history.forgotten, history.events.len()), (2, MAX_EVENTS));
+        assert_eq!((history.before, history.released_before), (300, 0));
+        assert_eq!(history.held_at_start[1..], [10, 0]);
+        history.release(at(0), 10);
+        assert_eq!(history.forgotten, 3);
+        assert_eq!(history.held_at_start[1..], [10, 30]);
     }
 }

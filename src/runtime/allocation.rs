@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::allocator::{LARGE, Placement, PoolBuffer};
 use super::events::{Event, Observers, current_op};
@@ -65,13 +65,15 @@ impl Returns {
     fn take(&self, placement: Placement<Arc<Buffer>>) {
         let Placement { buffer, offset, size, .. } = &placement;
         let location = Location { buffer: buffer.id, offset: *offset };
-        self.observers.notify(|| Event::Release { location, bytes: *size });
-        self.placements.lock().push(placement);
+        let bytes = *size;
+        let mut placements = self.placements.lock();
+        self.observers.notify(|| Event::Release { location, bytes });
+        placements.push(placement);
     }
 
-    /// Passes each placement to `release`.
-    pub fn drain(&self, release: impl FnMut(Placement<Arc<Buffer>>)) {
-        self.placements.lock().drain(..).for_each(release);
+    /// Locks the placements. Dropping an allocation waits for it.
+    pub fn lock(&self) -> MutexGuard<'_, Vec<Placement<Arc<Buffer>>>> {
+        self.placements.lock()
     }
 }
 

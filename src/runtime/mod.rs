@@ -326,6 +326,15 @@ impl Runtime {
         Observation::begin(&self.gpu.observers, observer)
     }
 
+    /// The same. Also returns the bytes in use before the first event that is passed.
+    pub fn observe_memory(&self, observer: Arc<dyn Observer>) -> (Observation, u64) {
+        let mut state = self.state.lock();
+        let mut returned = self.returns.lock();
+        returned.drain(..).for_each(|placement| state.allocator.release(placement));
+        // Nothing is placed or returned while both are locked.
+        (self.observe(observer), state.allocator.usage().in_use)
+    }
+
     /// Plans a fault after `successes` successes, for tests. Replaces the fault planned before.
     pub fn plan_fault(&self, fault: Fault, successes: u64) {
         self.gpu.faults.plan(fault, successes);
@@ -665,7 +674,7 @@ impl Runtime {
 
     /// Takes back the memory of dropped allocations.
     fn take_back(&self, state: &mut State) {
-        self.returns.drain(|placement| state.allocator.release(placement));
+        self.returns.lock().drain(..).for_each(|placement| state.allocator.release(placement));
     }
 
     /// Submits the recorded commands, and destroys the retired buffers, which only they still use.

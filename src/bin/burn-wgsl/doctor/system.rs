@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
@@ -83,13 +83,14 @@ const VARIABLES: [&str; 7] = [
 ];
 
 /// The folders of the Vulkan drivers' manifests.
-const MANIFEST_FOLDERS: [&str; 5] = [
+const MANIFEST_FOLDERS: [&str; 6] = [
     // NixOS.
     "run/opengl-driver/share/vulkan/icd.d",
     "usr/share/vulkan/icd.d",
     "etc/vulkan/icd.d",
     "usr/local/share/vulkan/icd.d",
     "usr/local/etc/vulkan/icd.d",
+    "etc/xdg/vulkan/icd.d",
 ];
 
 impl System {
@@ -106,10 +107,7 @@ impl System {
         // Kubernetes, systemd-nspawn and LXC.
         let names = ["KUBERNETES_SERVICE_HOST", "container"];
         system.container |= names.iter().any(|name| std::env::var_os(name).is_some());
-        let own = std::env::home_dir().map(|home| home.join(".local/share/vulkan/icd.d"));
-        system.manifests.extend(own.iter().flat_map(|folder| files_in(folder)));
-        system.manifests.sort();
-        system.manifests.dedup();
+        system.manifests = manifests(manifest_folders(Path::new("/")).chain(users_folders()));
         system
     }
 
@@ -132,7 +130,7 @@ impl System {
             gpus: gpus(&root.join("sys/bus/pci/devices")),
             nodes: nodes(root),
             nvidia_driver: version.map(str::to_owned),
-            manifests: manifests(root),
+            manifests: manifests(manifest_folders(root)),
             variables: BTreeMap::new(),
         }
     }
@@ -196,9 +194,29 @@ fn nodes(root: &Path) -> Vec<Node> {
         .collect()
 }
 
-fn manifests(root: &Path) -> Vec<String> {
-    let folders = MANIFEST_FOLDERS.iter().flat_map(|folder| files_in(&root.join(folder)));
-    let mut names: Vec<String> = folders.filter(|name| name.ends_with(".json")).collect();
+/// Returns the folders of manifests that all users share.
+fn manifest_folders(root: &Path) -> impl Iterator<Item = PathBuf> {
+    MANIFEST_FOLDERS.iter().map(|folder| root.join(folder))
+}
+
+/// Returns the folders of manifests that the user's variables name, as the Vulkan loader reads them.
+fn users_folders() -> impl Iterator<Item = PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let own = |name: &str, default: &str| {
+        let folder = variable(name).map(PathBuf::from);
+        folder.or_else(|| Some(std::env::home_dir()?.join(default)))
+    };
+    let single = [own("XDG_CONFIG_HOME", ".config"), own("XDG_DATA_HOME", ".local/share")];
+    let lists = ["XDG_CONFIG_DIRS", "XDG_DATA_DIRS"].into_iter().filter_map(variable);
+    let listed: Vec<_> =
+        lists.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>()).collect();
+    single.into_iter().flatten().chain(listed).map(|folder| folder.join("vulkan/icd.d"))
+}
+
+/// Returns the names of the manifests in some folders, in order.
+fn manifests(folders: impl Iterator<Item = PathBuf>) -> Vec<String> {
+    let files = folders.flat_map(|folder| files_in(&folder));
+    let mut names: Vec<String> = files.filter(|name| name.ends_with(".json")).collect();
     names.sort();
     names.dedup();
     names
