@@ -160,7 +160,9 @@ fn plant(fault: Planted, model: &mut Layers<B>, device: &WgslDevice) {
                 let _pending = x.clone().exp() * 2.0;
                 let _ = x.reshape([7, 7]);
             });
-            other.join().expect_err("1000 elements are not 49");
+            let panic = other.join().expect_err("1000 elements are not 49");
+            let message = panic.downcast_ref::<String>().map_or("", String::as_str);
+            assert!(message.contains("1000") && message.contains("7, 7"), "{message:?}");
         }
         NotANumber => {
             let mut weights = values(WIDTH * WIDTH, 3);

@@ -13,12 +13,16 @@ use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::{Fault, Runtime};
 use burn_wgsl::{Wgsl, WgslDevice};
 
+/// Set in the processes of steps.
+const STEP_VARIABLE: &str = "BURN_WGSL_TEST_STEP";
+
 /// Runs one of the ignored tests below in a new process, and returns its output.
 fn run_step(step: &str, cache: &Path) -> String {
     let program = std::env::current_exe().expect("the path of the test program is known");
     let output = Command::new(program)
         .args(["--ignored", "--exact", step, "--nocapture"])
         .env("BURN_WGSL_CACHE", cache)
+        .env(STEP_VARIABLE, "1")
         .output()
         .expect("the test program starts");
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -80,11 +84,66 @@ fn refused_kernels_are_compiled_in_their_plain_form_from_then_on() {
     std::fs::remove_dir_all(&cache).expect("the cache folder can be removed");
 }
 
+/// A driver that refuses a kernel and loses the device: after the next opening, the kernel runs in
+/// its plain form.
+#[test]
+fn a_kernel_that_loses_the_device_is_plain_after_the_next_opening() {
+    let Some(_) = software() else {
+        return;
+    };
+    let cache = std::env::temp_dir().join(format!("burn-wgsl-losses-{}", std::process::id()));
+    let output = run_step("lose", &cache);
+    assert!(output.contains("the driver refused it, and the device was lost"), "{output}");
+    assert!(output.contains("refused: "), "{output}");
+    std::fs::remove_dir_all(&cache).expect("the cache folder can be removed");
+}
+
+/// Returns whether this process is a step: with `--include-ignored`, it is not, and would write to
+/// the user's own cache.
+fn is_step() -> bool {
+    let is_step = std::env::var_os(STEP_VARIABLE).is_some();
+    if is_step {
+        let level = "warn".parse().expect("warn is a log level");
+        env_logger::Builder::new().filter_level(level).init();
+    }
+    is_step
+}
+
+/// Loses the device at each kernel of a computation.
+#[test]
+#[ignore = "a step of the tests above"]
+fn lose() {
+    if !is_step() {
+        return;
+    }
+    let expected = compute();
+    for _ in 0..100 {
+        burn_wgsl::close(&WgslDevice::Software).expect("the device exists");
+        runtime().plan_fault(Fault::RefuseAndLose, 0);
+        let results = std::panic::catch_unwind(compute);
+        let happened = !runtime().cancel_fault();
+        match results {
+            Ok(results) => assert_eq!(results, expected),
+            Err(_) => assert!(happened, "the computation failed without a refusal"),
+        }
+        if !happened {
+            break;
+        }
+    }
+    burn_wgsl::close(&WgslDevice::Software).expect("the device exists");
+    assert_eq!(compute(), expected);
+    for kernel in runtime().refusals().stored_names() {
+        println!("\nrefused: {kernel}");
+    }
+}
+
 /// Refuses every kernel of a computation once.
 #[test]
 #[ignore = "a step of the tests above"]
 fn refuse() {
-    env_logger::Builder::new().filter_level("warn".parse().expect("warn is a log level")).init();
+    if !is_step() {
+        return;
+    }
     let expected = compute();
     for _ in 0..100 {
         burn_wgsl::close(&WgslDevice::Software).expect("the device exists");
@@ -104,7 +163,9 @@ fn refuse() {
 #[test]
 #[ignore = "a step of the tests above"]
 fn compute_later() {
-    env_logger::Builder::new().filter_level("warn".parse().expect("warn is a log level")).init();
+    if !is_step() {
+        return;
+    }
     runtime().plan_fault(Fault::Refuse, 0);
     let results = compute();
     assert!(runtime().cancel_fault(), "a kernel was compiled in its fast form");

@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -167,15 +168,20 @@ fn eight_threads_run_for_long_with_flat_memory() {
                         let rng = Rng(index as u64);
                         let mut worker = Worker { device, rng, kept: Vec::new(), steps: 0 };
                         let mut steps = Vec::new();
+                        // A thread that fails waits for the others, which would wait for it.
+                        let mut failure = None;
                         for _ in 0..PERIODS {
                             barrier.wait();
                             worker.steps = 0;
-                            worker.run_until(Instant::now() + period);
+                            if failure.is_none() {
+                                let work = || worker.run_until(Instant::now() + period);
+                                failure = catch_unwind(AssertUnwindSafe(work)).err();
+                            }
                             steps.push(worker.steps);
                             barrier.wait();
                             barrier.wait();
                         }
-                        steps
+                        failure.map_or(steps, |failure| resume_unwind(failure))
                     })
                 })
                 .collect();
@@ -184,7 +190,10 @@ fn eight_threads_run_for_long_with_flat_memory() {
                 let start = Instant::now();
                 barrier.wait();
                 let seconds = start.elapsed().as_secs_f64();
-                let (now, resident) = (usage(), common::resident_bytes());
+                // A device that fails shows in the threads' results.
+                let _ = Wgsl::sync(&device);
+                let now = memory::usage(&device).unwrap_or_default();
+                let resident = common::resident_bytes();
                 periods.push((seconds, now, resident));
                 barrier.wait();
             }

@@ -1,12 +1,14 @@
-//! Trains the digits network, and goes on from the last checkpoint when the device is lost: after a
-//! driver reset, an update of the driver, or a GPU that was unplugged and came back.
+//! Trains the digits network, and goes on from the last checkpoint when the device is lost, as
+//! after a driver reset.
 //!
 //! `cargo run --release -p recovery -- --lose-at 9` loses the device on purpose.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, anyhow, bail, ensure};
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
@@ -22,8 +24,10 @@ type B = Autodiff<Wgsl>;
 const BATCH: usize = 64;
 const LEARNING_RATE: f64 = 1e-3;
 
-/// How often the device may fail before the program gives up.
-const MAX_FAILURES: u32 = 3;
+/// How long the program waits after each failure of the device in a row, before it gives up: a driver
+/// needs some time after a reset.
+const WAITS: [Duration; 3] =
+    [Duration::from_millis(100), Duration::from_secs(5), Duration::from_secs(30)];
 
 /// Train a small CNN on handwritten digits. If the device is lost, go on from the last checkpoint.
 #[derive(Parser, Clone)]
@@ -51,6 +55,14 @@ struct Checkpoint {
     learner: Vec<u8>,
 }
 
+/// An error of the training, which would be the same in another attempt.
+#[derive(Debug, thiserror::Error)]
+#[error("the loss became {loss} in epoch {epoch}")]
+struct NotFinite {
+    loss: f64,
+    epoch: u64,
+}
+
 fn main() -> ExitCode {
     let run = || {
         let dataset = Dataset::built_in()?;
@@ -71,19 +83,27 @@ fn main() -> ExitCode {
 /// Trains until all epochs are done. Returns the last checkpoint, and how often the device failed.
 fn run(args: &Args, samples: &Samples) -> Result<(Checkpoint, u32)> {
     println!("training on {}", args.device.describe()?);
+    ensure!(args.epochs > 0, "there is nothing to train: --epochs is 0");
     let mut checkpoint = None;
     let mut lose_at = args.lose_at;
     let mut failures = 0;
+    // The last completed epoch at the last failure, and the failures since.
+    let mut failed_at: Option<(u64, usize)> = None;
     loop {
         match attempt(|| train(args, samples, &mut checkpoint, &mut lose_at)) {
             Ok(checkpoint) => return Ok((checkpoint, failures)),
             Err(error) => {
                 failures += 1;
                 let completed = checkpoint.as_ref().map_or(0, |checkpoint| checkpoint.epoch);
-                if failures > MAX_FAILURES {
+                // An epoch that was completed since the last failure shows that the device works.
+                failed_at = failed_at.filter(|(epoch, _)| *epoch == completed);
+                let in_a_row = failed_at.map_or(0, |(_, count)| count);
+                let Some(wait) = WAITS.get(in_a_row).filter(|_| !error.is::<NotFinite>()) else {
                     return Err(error.context(format!("gave up after epoch {completed}")));
-                }
+                };
+                failed_at = Some((completed, in_a_row + 1));
                 eprintln!("failed: {error:#}\ngoing on after epoch {completed}");
+                sleep(*wait);
                 // The next tensor opens the device again. Closing it first also frees what a device
                 // that still works holds.
                 burn_wgsl::close(&args.device)?;
@@ -139,12 +159,12 @@ fn train(
         }
         let loss = loss_sum.try_into_scalar()?.elem::<f64>() / images.count as f64;
         if !loss.is_finite() {
-            bail!("the loss became {loss} in epoch {epoch}");
+            bail!(NotFinite { loss, epoch });
         }
         println!("epoch {epoch}   loss {loss:.4}");
         *checkpoint = Some(Checkpoint { epoch, learner: learner.state()? });
     }
-    checkpoint.take().ok_or_else(|| anyhow!("there is nothing to train: --epochs is 0"))
+    checkpoint.take().ok_or_else(|| anyhow!("no epoch was trained"))
 }
 
 #[cfg(test)]

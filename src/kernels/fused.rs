@@ -263,6 +263,8 @@ pub(super) fn defer_launch(
     };
     match prologue::fuse(launch, result.prologues)? {
         Some(fused) if !fused.is_pure() => return Ok(None),
+        // The launch is made at once, with operands that are computed first.
+        Some(fused) if !runtime.may_generate() && !fused.is_prepared(launch) => return Ok(None),
         Some(fused) => {
             let words = fused.prologues.iter().flat_map(|prologue| &prologue.words);
             deferred.words = words.copied().collect();
@@ -422,6 +424,7 @@ fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
 
 fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
     let runtime = root.runtime();
+    let mut may_batch = true;
     loop {
         let locked = runtime.lock_deferred();
         let Some(graph) = Graph::of(root) else { return Ok(()) };
@@ -466,6 +469,7 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         let max_pages = policy::batched_pages(runtime).min(max_bindings as usize - 1);
         let fits = program.bindings() <= max_pages && len <= MAX_BATCHED_LEN;
         if fits
+            && may_batch
             && runtime.binds_whole_buffers()
             && runtime.deferred_like(root.extent().signature).len() > 1
             && let Some((batch_program, batch_words)) = Program::for_batch(&graphs[0])
@@ -497,6 +501,11 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         }
         if let Some(launch) = launches.iter().find(|launch| !launch.is_prepared()) {
             drop(locked);
+            if graphs.len() > 1 && !runtime.may_generate() {
+                // The kernel for one of them may exist.
+                may_batch = false;
+                continue;
+            }
             // Two smaller kernels are more likely to exist.
             if let Some(middle) = graphs[0].middle().filter(|_| !runtime.may_generate()).cloned() {
                 drop(graphs);
@@ -557,7 +566,7 @@ fn compute_launch(
     graph: Graph,
     locked: MutexGuard<'_, ()>,
 ) -> Result<Option<Arc<Lazy>>, RuntimeError> {
-    // Another reference to the result would count as somebody's who needs it.
+    // Another reference would make the result look used elsewhere.
     let lazy = &graph.nodes[launch].lazy;
     let (index, len) = (launch, lazy.expression().len);
     let Some(launch) = lazy.launch() else { return Ok(None) };

@@ -1,8 +1,8 @@
 //! The compiler: makes pipelines from kernels, each once.
 //!
-//! A kernel has two forms. The fast form is for drivers as they should be; the plain form is for a
-//! driver that refuses it, and asks for as little as possible. Which kernels a driver refused is
-//! kept in a file, and they are compiled in their plain form from then on.
+//! A kernel has two forms. The plain form uses fewer features, for drivers that refuse the fast
+//! form. Which kernels a driver refused is kept in a file, and they are compiled in their plain form
+//! from then on. If the refusal loses the device, that is from its next opening on.
 
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::cache::checksum;
 use super::choices::Choices;
 use super::faults::Fault;
-use super::gpu::Gpu;
+use super::gpu::{Gpu, loses_device};
 use super::pipeline_cache::PipelineCache;
 use super::recorder::{LAUNCH_ALIGN, PARAMS_SIZE};
 use super::{
@@ -63,6 +63,8 @@ const MAX_GENERATED: usize = 1024;
 
 /// The choice for a kernel that the driver refused in its fast form.
 const PLAIN: &str = "plain";
+/// The choice for a kernel that the driver refused in both forms, with the loss of the device.
+const NONE: &str = "none";
 
 /// The layouts of an interface.
 #[derive(Debug, Clone)]
@@ -84,7 +86,7 @@ pub(crate) struct KernelCompiler {
     next_plan_id: AtomicU32,
     /// Number of compiled kernels that were generated for a program.
     generated: AtomicUsize,
-    /// From how many generated kernels on no others should be asked for.
+    /// The maximum number of generated kernels.
     max_generated: AtomicUsize,
     /// Whether shaders are compiled with all runtime checks.
     pub checked: bool,
@@ -150,17 +152,44 @@ impl KernelCompiler {
         if !CAN_BLOCK {
             return self.create_form(gpu, variant, operands, params_len, Form::Fast);
         }
-        let plain = || self.create_form(gpu, variant.clone(), operands, params_len, Form::Plain);
-        if !self.refusals.is_empty() && self.refusals.get(&refusal_name(&variant)).is_some() {
+        let create = |form, next| {
+            let create = || self.create_form(gpu, variant.clone(), operands, params_len, form);
+            let (plan, lost) = loses_device(create);
+            if lost {
+                self.remember_fatal(gpu, &variant, next);
+            }
+            // A pipeline of a lost device is not valid.
+            gpu.lost_error().map_or(plan, Err)
+        };
+        let plain = || create(Form::Plain, NONE);
+        if !self.refusals.is_empty()
+            && let Some(choice) = self.refusals.get(&refusal_name(&variant))
+        {
+            if choice == NONE {
+                let message = "the driver refused both of its forms".to_owned();
+                return Err(RuntimeError::Shader { kernel: variant.to_string(), message });
+            }
             return plain();
         }
-        let fast = self.create_form(gpu, variant.clone(), operands, params_len, Form::Fast);
+        let fast = create(Form::Fast, PLAIN);
         let Err(error) = fast else { return fast };
         gpu.check()?;
         let plain = plain().map_err(|_| error.clone())?;
         log::warn!("{error}; its plain form is used from now on, which is slower");
         self.refusals.store(&refusal_name(&variant), PLAIN);
         Ok(plain)
+    }
+
+    /// Remembers what to do the next time with a kernel whose compilation lost the device: wgpu
+    /// takes any error of a Vulkan driver's compiler for a loss.
+    fn remember_fatal(&self, gpu: &Gpu, variant: &Variant, next: &str) {
+        let reason = gpu.lost_error().map(|error| error.to_string()).unwrap_or_default();
+        // Says nothing about the kernel.
+        if reason.to_lowercase().contains("memory") {
+            return;
+        }
+        log::warn!("{variant}: the driver refused it, and the device was lost");
+        self.refusals.store(&refusal_name(variant), next);
     }
 
     /// Returns the kernels that the driver refused in their fast form, with how they are compiled.
@@ -178,7 +207,7 @@ impl KernelCompiler {
         self.generated.load(Ordering::Relaxed)
     }
 
-    /// Sets from how many generated kernels on no others should be asked for.
+    /// Sets the maximum number of generated kernels.
     pub fn set_max_generated(&self, count: usize) {
         self.max_generated.store(count, Ordering::Relaxed);
     }
@@ -204,6 +233,9 @@ impl KernelCompiler {
             outputs: outputs as u8,
             params: if fast { params_binding(gpu, params_len) } else { ParamsBinding::Uniform },
         };
+        if fast && gpu.faults.strikes(Fault::RefuseAndLose) {
+            gpu.lose("a test refused a kernel");
+        }
         if fast && gpu.faults.strikes(Fault::Refuse) {
             return Err(shader_error("a test refused it".to_owned()));
         }

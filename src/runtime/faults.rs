@@ -18,6 +18,8 @@ pub enum Fault {
     Compile,
     /// The compilation of the fast form of a kernel.
     Refuse,
+    /// The same, with the loss of the device, as Vulkan drivers do it.
+    RefuseAndLose,
     /// The mapping of a buffer for a readback.
     Map,
     /// A submission: its commands do not run.

@@ -1,5 +1,6 @@
 //! The wgpu device and its queue, and the health of the device.
 
+use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -66,6 +67,7 @@ impl Health {
     }
 
     fn lose(&self, reason: String) {
+        LOST_HERE.set(true);
         let _ = self.lost.set(reason);
         self.impaired.store(true, Ordering::SeqCst);
     }
@@ -89,6 +91,18 @@ impl Health {
         self.unreported.lock().get_or_insert(failure);
         self.impaired.store(true, Ordering::SeqCst);
     }
+}
+
+thread_local! {
+    /// Whether a device was lost in a call from this thread.
+    static LOST_HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `work`, and returns whether a call in it lost a device.
+pub(super) fn loses_device<R>(work: impl FnOnce() -> R) -> (R, bool) {
+    LOST_HERE.set(false);
+    let result = work();
+    (result, LOST_HERE.take())
 }
 
 impl Gpu {

@@ -1,7 +1,7 @@
 //! What a process does with its devices, for other processes: `burn-wgsl top` shows it.
 //!
-//! A process that shares its status writes a small file every second, and removes it at its end.
-//! Nothing is shared unless a program or its user asks for it.
+//! A process that shares its status writes a small file every second. The file is removed when
+//! sharing ends, or by a reader some seconds after the process has ended. Nothing is shared unless a program or its user asks for it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,11 +75,13 @@ impl Drop for SharedStatus {
     }
 }
 
-/// Returns the folder of the files: one that only this user can read, and that a restart empties.
+/// Returns the folder of the files, which a restart empties: in the user's runtime folder, or if that
+/// does not exist, in the folder for temporary files. Only this user can read the files.
 fn folder() -> PathBuf {
-    match env::var_os("XDG_RUNTIME_DIR") {
-        Some(folder) if !folder.is_empty() => PathBuf::from(folder).join("burn-wgsl"),
-        _ => env::temp_dir().join(format!("burn-wgsl-user-{}", user())),
+    let runtime = env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match runtime.filter(|folder| folder.is_dir()) {
+        Some(folder) => folder.join("burn-wgsl"),
+        None => env::temp_dir().join(format!("burn-wgsl-user-{}", user())),
     }
 }
 
@@ -119,10 +121,13 @@ fn start() -> io::Result<SharedStatus> {
     let (end, ended) = channel::<()>();
     let thread =
         std::thread::Builder::new().name("burn-wgsl status".to_owned()).spawn(move || {
+            let mut level = log::Level::Warn;
             loop {
                 // The next one may succeed.
                 if let Err(error) = write(&file) {
-                    log::debug!("cannot write {}: {error}", file.display());
+                    let file = file.display();
+                    log::log!(level, "the status cannot be written to {file}: {error}");
+                    level = log::Level::Debug;
                 }
                 if ended.recv_timeout(INTERVAL) != Err(RecvTimeoutError::Timeout) {
                     break;

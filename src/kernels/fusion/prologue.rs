@@ -140,6 +140,11 @@ impl FusedLaunch<'_> {
     pub fn is_pure(&self) -> bool {
         self.prologues.iter().all(|prologue| prologue.program.outputs.is_empty())
     }
+
+    /// Returns whether the kernel is compiled.
+    pub fn is_prepared(&self, launch: &AnyLaunch<'_>) -> bool {
+        launch.runtime.is_prepared(&launch.kernel.key(&self.programs))
+    }
 }
 
 /// Returns a launch of which the kernel computes those of `inputs` that are pending and that it can

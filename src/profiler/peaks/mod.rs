@@ -72,13 +72,16 @@ pub fn peaks(device: &WgslDevice) -> Result<Peaks, ProfileError> {
         launch()?;
         let (launched, profile) = profile(device, || (0..RUNS).try_for_each(|_| launch()))?;
         launched?;
-        // A launch that may run too long is several spans.
-        let time = profile.time().as_secs_f64() / RUNS as f64;
+        // Other threads may launch other kernels meanwhile.
         let name = probe.kernel_name();
-        let whole = profile.spans.len() == RUNS;
-        let spans = profile.spans.iter().filter(|span| whole && span.kernel == name);
-        let fastest = spans.map(|span| span.time.as_secs_f64()).reduce(f64::min);
-        Ok(probe.amount as f64 / fastest.unwrap_or(time).max(1e-9))
+        let spans = profile.spans.iter().filter(|span| span.kernel == name);
+        let times: Vec<f64> = spans.map(|span| span.time.as_secs_f64()).collect();
+        // A launch that may run too long is several spans.
+        let time = match times.len() == RUNS {
+            true => times.iter().copied().fold(f64::INFINITY, f64::min),
+            false => times.iter().sum::<f64>() / RUNS as f64,
+        };
+        Ok(probe.amount as f64 / time.max(1e-9))
     };
     let [multiply_add, copy] = probes(&runtime);
     Ok(Peaks { operations: rate(multiply_add)?, bytes: rate(copy)? })

@@ -53,9 +53,6 @@ pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
         );
     }
     let has_gpu = findings.iter().any(|finding| finding.level == Level::Good);
-    if !has_gpu {
-        missing_gpu(system, &mut findings);
-    }
     let hiding = [
         "VK_DRIVER_FILES",
         "VK_ICD_FILENAMES",
@@ -68,6 +65,9 @@ pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
             let text = format!("{name}={value} hides Vulkan drivers");
             findings.push(Finding::new(level, text).fixed_by(format!("unset {name}")));
         }
+    }
+    if !adapters.iter().any(|info| is_gpu(&info)) {
+        missing_gpu(system, &mut findings);
     }
     if let Some(software) = adapters.iter().find(|info| info.kind == AdapterKind::Software) {
         let text = format!(
@@ -82,7 +82,6 @@ pub fn diagnose(system: &System, adapters: &[AdapterInfo]) -> Vec<Finding> {
 
 /// Finds out why there is no usable GPU.
 fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
-    let first = findings.len();
     let has_known = system.gpus.iter().any(|gpu| gpu.vendor().is_some());
     if !cfg!(target_os = "linux") && system.gpus.is_empty() {
         let text = "no usable GPU was found";
@@ -94,14 +93,14 @@ fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
         findings.push(
             Finding::new(Level::Problem, text)
                 .fixed_by("update the GPU's driver in Windows, and run `wsl --update` there")
-                .fixed_by("install Mesa's Vulkan drivers, of which `dzn` translates to Windows")
+                .fixed_by("install Mesa's Vulkan drivers, whose `dzn` runs Vulkan on Windows' Direct3D 12")
                 .fixed_by("or run the program in Windows"),
         );
     } else if !has_known {
         let text = "there is no GPU of AMD, Intel or NVIDIA on the PCI bus of this machine";
         findings.push(
             Finding::new(Level::Problem, text)
-                .fixed_by("a virtual machine must be given the GPU; training runs on the CPU"),
+                .fixed_by("in a virtual machine: pass the GPU through to it"),
         );
     }
     for gpu in &system.gpus {
@@ -141,7 +140,7 @@ fn missing_gpu(system: &System, findings: &mut Vec<Finding>) {
             ),
         }
     }
-    if findings[first..].iter().all(|finding| finding.level != Level::Problem) {
+    if findings.iter().all(|finding| finding.level != Level::Problem) {
         let text = "the Vulkan loader lists no GPU, although a driver for one is installed";
         findings.push(
             Finding::new(Level::Problem, text)

@@ -61,6 +61,17 @@ struct Report {
 /// The most ops of a type that are listed.
 const MAX_LISTED: usize = 10;
 
+/// Returns the lines of a finding.
+fn lines(Finding { level, text, fixes }: &Finding) -> String {
+    let mark = match level {
+        Level::Good => "good:    ",
+        Level::Note => "note:    ",
+        Level::Problem => "problem: ",
+    };
+    let fixes = fixes.iter().map(|fix| format!("         -> {}", wrap(fix)));
+    wrap(&format!("{mark}{text}")) + &fixes.collect::<String>()
+}
+
 /// Prints what was found. Returns whether a GPU can be used and its results are right.
 pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
     silence_caught_panics();
@@ -73,17 +84,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
         let finding = Finding::new(Level::Problem, format!("{DEVICE_VARIABLE}: {error}"));
         findings.push(finding.fixed_by(format!("unset {DEVICE_VARIABLE}")));
     }
-    for Finding { level, text, fixes } in &findings {
-        let mark = match level {
-            Level::Good => "good:    ",
-            Level::Note => "note:    ",
-            Level::Problem => "problem: ",
-        };
-        say(&wrap(&format!("{mark}{text}")))?;
-        for fix in fixes {
-            say(&format!("         -> {}", wrap(fix)))?;
-        }
-    }
+    findings.iter().try_for_each(|finding| say(&lines(finding)))?;
     let mut report = Report {
         format: FORMAT,
         version: burn_wgsl::VERSION,
@@ -140,8 +141,17 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
             rate(speed.flops_per_second, "GFLOP/s"),
             rate(speed.bytes_per_second, "GB/s"),
         ))?;
-        if let ResolvedDevice::Adapter(index) = device.resolve()? {
-            let runtime = Runtime::of(index)?;
+        let runtime = match device.resolve()? {
+            ResolvedDevice::Adapter(index) => Runtime::of(index).map(Some),
+            ResolvedDevice::Cpu => Ok(None),
+        };
+        if let Err(error) = &runtime {
+            let finding = Finding::new(Level::Problem, format!("the device fails: {error}"))
+                .fixed_by("update the driver");
+            say(&lines(&finding))?;
+            report.findings.push(finding);
+        }
+        if let Ok(Some(runtime)) = runtime {
             report.class = classes::class_of(&runtime.info().name);
             if let Some(class) = report.class {
                 let giga = |rate: Option<f64>| rate.map(|rate| rate / 1e9);
@@ -155,8 +165,8 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
             {
                 say(&wrap(&format!(
                     "note:    the driver refused {count} kernels, which run in their plain form: \
-                     slower, with the same results. Delete {} to try them again, for example with a newer \
-                     driver",
+                     slower, with the same results. A newer driver tries them again; to try them \
+                     now, delete {}",
                     file.display()
                 )))?;
             }

@@ -1,5 +1,4 @@
-//! What the system tells of its GPUs: NVIDIA's management library, and Linux's files for AMD and
-//! Intel.
+//! The sensors of GPUs: NVIDIA's management library, and Linux's files for AMD and Intel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +8,7 @@ use nvml_wrapper::Nvml;
 use nvml_wrapper::enum_wrappers::device::TemperatureSensor;
 use serde::Serialize;
 
-/// What is known of a GPU now. `None` is what the system does not tell.
+/// What is known of a GPU now. `None` is what its driver does not report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Reading {
     pub name: String,
@@ -27,20 +26,22 @@ pub struct Reading {
     pub power: Option<f64>,
     /// Watts.
     pub power_limit: Option<f64>,
-    /// What the system does not tell, and why.
+    /// What is not known, and why.
     pub note: Option<String>,
 }
 
 /// Reads the GPUs of the system.
 pub struct Gpus {
-    nvml: Option<Nvml>,
+    /// NVIDIA's management library, or why there is none.
+    nvml: Result<Nvml, String>,
     cards: Vec<Card>,
 }
 
 impl Gpus {
     /// Finds the GPUs. `names` are the names of adapters by their addresses.
     pub fn find(names: &[(String, String)]) -> Self {
-        Self { nvml: Nvml::init().ok(), cards: cards(Path::new("/sys/class/drm"), names) }
+        let nvml = Nvml::init().map_err(|error| error.to_string());
+        Self { nvml, cards: cards(Path::new("/sys/class/drm"), names) }
     }
 
     /// Reads all GPUs.
@@ -50,7 +51,7 @@ impl Gpus {
             let address = card.pci_bus_id.clone();
             let known = |reading: &Reading| same_address(&reading.pci_bus_id, &address);
             if !readings.iter().any(known) {
-                readings.push(card.read());
+                readings.push(card.read(self.nvml.as_ref().err()));
             }
         }
         readings
@@ -143,7 +144,8 @@ fn cards(folder: &Path, names: &[(String, String)]) -> Vec<Card> {
 }
 
 impl Card {
-    fn read(&mut self) -> Reading {
+    /// Reads the sensors. `no_nvml` is why there is no NVIDIA library.
+    fn read(&mut self, no_nvml: Option<&String>) -> Reading {
         let file = |name: &str| number(&self.folder.join(name));
         let sensors: Vec<PathBuf> = fs::read_dir(self.folder.join("hwmon"))
             .into_iter()
@@ -171,8 +173,11 @@ impl Card {
             power: power.or(by_energy),
             power_limit: sensor(&["power1_cap", "power1_max"]).map(|micros| micros / 1e6),
             note: match self.vendor {
-                INTEL => Some("Intel's driver tells neither utilisation nor memory".to_owned()),
-                NVIDIA => Some("NVIDIA's management library, libnvidia-ml, is missing".to_owned()),
+                INTEL => Some("Intel's driver reports neither utilisation nor memory".to_owned()),
+                NVIDIA => Some(match no_nvml {
+                    Some(error) => format!("NVIDIA's management library (NVML): {error}"),
+                    None => "NVIDIA's management library (NVML) does not list it".to_owned(),
+                }),
                 _ => None,
             },
         };
@@ -227,7 +232,7 @@ mod tests {
         let mut cards = cards(&folder, &names);
         assert_eq!(cards.len(), 2);
         assert_eq!(
-            cards[0].read(),
+            cards[0].read(None),
             Reading {
                 name: "Radeon RX 7900 XTX".to_owned(),
                 pci_bus_id: Some("0000:03:00.0".to_owned()),
@@ -240,11 +245,11 @@ mod tests {
                 note: None,
             }
         );
-        let intel = cards[1].read();
+        let intel = cards[1].read(None);
         assert_eq!((&intel.name[..], intel.power), ("Intel 0000:00:02.0", None));
         assert!(intel.note.is_some_and(|note| note.contains("neither utilisation nor memory")));
         write(&folder, &[("card1/device/hwmon/hwmon1/energy1_input", "9000000\n")]);
-        assert!(cards[1].read().power.is_some_and(|watts| watts > 0.0));
+        assert!(cards[1].read(None).power.is_some_and(|watts| watts > 0.0));
         fs::remove_dir_all(&folder).expect("the folder is removable");
         assert!(super::cards(&folder, &[]).is_empty());
     }

@@ -60,12 +60,15 @@ struct Snapshot {
     processes: Vec<Process>,
 }
 
+/// A process, the position of a device in its status, and the name of the device.
+type DeviceKey = (u32, usize, String);
+
 /// Takes readings, and remembers what the next one is compared with.
 struct Monitor {
     gpus: Gpus,
     /// For each process and device: the time and the number of operations of the last status, and
     /// the speed then.
-    operations: HashMap<(u32, String), (u64, u64, Option<f64>)>,
+    operations: HashMap<DeviceKey, (u64, u64, Option<f64>)>,
 }
 
 impl Monitor {
@@ -82,8 +85,9 @@ impl Monitor {
     fn read(&mut self) -> Snapshot {
         let mut processes = Vec::new();
         for status in shared_statuses() {
-            for device in status.devices {
-                let key = (status.process, device.device.clone());
+            for (index, device) in status.devices.into_iter().enumerate() {
+                // The names of two GPUs may be equal.
+                let key = (status.process, index, device.device.clone());
                 let speed = self.speed(key, status.millis, device.operations);
                 processes.push(Process {
                     process: status.process,
@@ -101,7 +105,7 @@ impl Monitor {
     }
 
     /// Returns the operations per second between the last two different statuses.
-    fn speed(&mut self, key: (u32, String), millis: u64, operations: u64) -> Option<f64> {
+    fn speed(&mut self, key: DeviceKey, millis: u64, operations: u64) -> Option<f64> {
         let last = self.operations.entry(key).or_insert((millis, operations, None));
         let elapsed = millis.saturating_sub(last.0);
         if elapsed > 0 {
@@ -146,11 +150,12 @@ fn show(
     monitor: &mut Monitor,
     interval: Duration,
 ) -> Result<(), CliError> {
+    let mut first = 0;
     loop {
         let snapshot = monitor.read();
         let mut next = Instant::now() + interval;
         loop {
-            terminal.draw(|frame| draw(frame, &snapshot)).map_err(terminal_error)?;
+            terminal.draw(|frame| draw(frame, &snapshot, &mut first)).map_err(terminal_error)?;
             if !event::poll(next.saturating_duration_since(Instant::now()))
                 .map_err(terminal_error)?
             {
@@ -158,6 +163,8 @@ fn show(
             }
             match event::read().map_err(terminal_error)? {
                 Event::Key(key) if ends(&key) => return Ok(()),
+                Event::Key(KeyEvent { code: KeyCode::Down, .. }) => first += 1,
+                Event::Key(KeyEvent { code: KeyCode::Up, .. }) => first = first.saturating_sub(1),
                 // Any other key reads at once; a new size only draws.
                 Event::Key(key) if key.kind == KeyEventKind::Press => next = Instant::now(),
                 _ => {}
@@ -166,11 +173,16 @@ fn show(
     }
 }
 
-fn draw(frame: &mut ratatui::Frame<'_>, snapshot: &Snapshot) {
-    let mut lines = view::lines(snapshot, usize::from(frame.area().width));
-    lines.push(String::new());
-    lines.push("q quits".to_owned());
-    frame.render_widget(Paragraph::new(lines.join("\n")), frame.area());
+/// Draws the lines from `first` on, as far down as there are any, and the keys below them.
+fn draw(frame: &mut ratatui::Frame<'_>, snapshot: &Snapshot, first: &mut usize) {
+    let area = frame.area();
+    let lines = view::lines(snapshot, usize::from(area.width));
+    let height = usize::from(area.height.saturating_sub(2));
+    *first = (*first).min(lines.len().saturating_sub(height));
+    let end = lines.len().min(*first + height);
+    let keys = if lines.len() > height { "up and down scroll, q quits" } else { "q quits" };
+    let shown = lines[*first..end].join("\n");
+    frame.render_widget(Paragraph::new(format!("{shown}\n\n{keys}")), area);
 }
 
 fn ends(key: &KeyEvent) -> bool {
@@ -188,7 +200,7 @@ mod tests {
     fn speeds_are_those_between_two_statuses() {
         let mut monitor = Monitor { gpus: Gpus::find(&[]), operations: HashMap::new() };
         let mut speed =
-            |millis, operations| monitor.speed((1, "GPU".to_owned()), millis, operations);
+            |millis, operations| monitor.speed((1, 0, "GPU".to_owned()), millis, operations);
         assert_eq!(speed(1000, 500), None);
         assert_eq!(speed(3000, 2500), Some(1000.0));
         // The same status again.
@@ -223,11 +235,17 @@ mod tests {
             peak: 5 << 20,
             operations_per_second: Some(2.5e12),
         };
-        let snapshot = Snapshot { gpus: vec![gpu, unknown], processes: vec![process] };
+        let many = vec![unknown.clone(); 40];
+        let mut snapshot = Snapshot { gpus: vec![gpu, unknown], processes: vec![process] };
         let mut terminal =
             ratatui::Terminal::new(TestBackend::new(80, 24)).expect("the terminal is in memory");
-        terminal.draw(|frame| draw(frame, &snapshot)).expect("the terminal is in memory");
-        let shown = terminal.backend().to_string();
+        let mut draw_from = |snapshot: &Snapshot, mut first: usize| {
+            terminal
+                .draw(|frame| draw(frame, snapshot, &mut first))
+                .expect("the terminal is in memory");
+            terminal.backend().to_string()
+        };
+        let shown = draw_from(&snapshot, 0);
         for part in [
             "Radeon RX 7900 XTX",
             "87 %",
@@ -242,5 +260,11 @@ mod tests {
         ] {
             assert!(shown.contains(part), "no {part:?} in:\n{shown}");
         }
+        // More GPUs than lines.
+        snapshot.gpus.extend(many);
+        let shown = draw_from(&snapshot, 0);
+        assert!(shown.contains("up and down scroll") && !shown.contains("4711"), "{shown}");
+        let shown = draw_from(&snapshot, 1000);
+        assert!(shown.contains("up and down scroll") && shown.contains("4711"), "{shown}");
     }
 }

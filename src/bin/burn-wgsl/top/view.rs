@@ -12,9 +12,9 @@ const MAX_BAR: usize = 30;
 pub fn lines(snapshot: &Snapshot, width: usize) -> Vec<String> {
     let mut lines = Vec::new();
     if snapshot.gpus.is_empty() {
-        lines.push("The system tells nothing of a GPU: there is none, or no driver.".to_owned());
+        lines.push("No sensors of a GPU were found: there is no GPU, or no driver.".to_owned());
         if cfg!(not(target_os = "linux")) {
-            lines.push("On this system only NVIDIA's GPUs are known.".to_owned());
+            lines.push("On this system only those of NVIDIA's GPUs can be read.".to_owned());
         }
     }
     for gpu in &snapshot.gpus {
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn without_a_gpu_the_lines_say_so() {
         let lines = lines(&Snapshot::default(), 40);
-        assert!(lines[0].starts_with("The system tells nothing of a GPU"));
+        assert!(lines[0].starts_with("No sensors of a GPU"));
         assert!(lines.iter().all(|line| line.chars().count() <= 40));
     }
 }
