@@ -46,6 +46,9 @@ fn every_variant_is_valid_for_every_api() {
         let mut capabilities = Capabilities::empty();
         capabilities.set(Capabilities::SHADER_FLOAT16_IN_FLOAT32, text.contains("unpack2x16float"));
         capabilities.set(Capabilities::SUBGROUP, text.contains("subgroup"));
+        let has_units = text.contains("coop_mat");
+        let units = Capabilities::COOPERATIVE_MATRIX | Capabilities::SHADER_FLOAT16;
+        capabilities.set(units, has_units);
         capabilities.set(Capabilities::SHADER_INT64, has_64_bit_integers(&text));
         let info = Validator::new(ValidationFlags::all(), capabilities)
             .subgroup_stages(naga::valid::ShaderStages::COMPUTE)
@@ -59,11 +62,17 @@ fn every_variant_is_valid_for_every_api() {
         spv::write_vec(&module, &info, &options, None)
             .unwrap_or_else(|error| panic!("{variant}: SPIR-V: {error}"));
 
-        let options = msl::Options { fake_missing_bindings: true, ..msl::Options::default() };
+        let lang_version = if has_units { (2, 3) } else { msl::Options::default().lang_version };
+        let options =
+            msl::Options { fake_missing_bindings: true, lang_version, ..msl::Options::default() };
         let pipeline = msl::PipelineOptions::default();
         msl::write_string(&module, &info, &options, &pipeline)
             .unwrap_or_else(|error| panic!("{variant}: Metal: {error}"));
 
+        if has_units {
+            // Direct3D has none.
+            continue;
+        }
         let options = hlsl::Options {
             fake_missing_bindings: true,
             shader_model: hlsl::ShaderModel::V6_0,
@@ -198,8 +207,8 @@ fn every_variant_is_listed_once() {
 fn every_variant_is_written_for_browsers() {
     write_variants(|variant| {
         let text = expanded(variant, Compiler::Browser, ParamsBinding::Uniform, false);
-        // Browsers have no 64-bit integers.
-        (!has_64_bit_integers(&text)).then_some(text)
+        // Browsers have neither 64-bit integers nor matrix units.
+        (!has_64_bit_integers(&text) && !text.contains("coop_mat")).then_some(text)
     });
 }
 

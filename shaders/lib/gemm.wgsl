@@ -31,12 +31,20 @@ struct Gemm {
 //#include "lib/vec4"
 
 //#if F16
+//#if UNITS
+alias Operand4 = vec4<f16>;
+
+fn to_floats(raw: Operand4) -> vec4<f32> {
+    return vec4<f32>(raw);
+}
+//#else
 alias Operand4 = Halves4;
 
 fn to_floats(raw: Operand4) -> vec4<f32> {
     let words = halves_to_words(raw);
     return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
+//#endif
 //#endif
 //#if BF16
 alias Operand4 = Halves4;

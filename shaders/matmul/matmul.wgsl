@@ -60,5 +60,9 @@ fn bias_at(col: u32) -> f32 {
 //#if TILED
 //#include "lib/gemm_tiled"
 //#else
+//#if UNITS
+//#include "lib/gemm_units"
+//#else
 //#include "lib/gemm_direct"
+//#endif
 //#endif

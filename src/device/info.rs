@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::memory::device_memory;
+use super::units::MatrixUnit;
 
 /// The properties, limits and features of an adapter.
 ///
@@ -32,6 +33,8 @@ pub struct AdapterInfo {
     /// The size of the adapter's largest heap of its own memory in bytes, if the API reports it. For
     /// adapters that share the memory of the host, a part of it.
     pub memory: Option<u64>,
+    /// The matrix units (tensor cores) that the kernels can use.
+    pub matrix_units: Vec<MatrixUnit>,
     /// The limits that matter for compute.
     pub limits: Limits,
     /// The features that matter for compute.
@@ -174,7 +177,8 @@ impl AdapterInfo {
     /// Reads the info of a wgpu adapter.
     pub(super) fn from_wgpu(adapter: &wgpu::Adapter) -> Self {
         let info = Self::from_parts(adapter.get_info(), &adapter.limits(), adapter.features());
-        Self { memory: device_memory(adapter), ..info }
+        let matrix_units = MatrixUnit::all(adapter);
+        Self { memory: device_memory(adapter), matrix_units, ..info }
     }
 
     fn from_parts(
@@ -204,6 +208,7 @@ impl AdapterInfo {
             driver_info: info.driver_info,
             pci_bus_id: Some(info.device_pci_bus_id).filter(|id| !id.is_empty()),
             memory: None,
+            matrix_units: Vec::new(),
             limits: Limits {
                 max_buffer_size: limits.max_buffer_size,
                 max_storage_binding_size: limits.max_storage_buffer_binding_size,

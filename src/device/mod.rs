@@ -22,6 +22,7 @@ mod ranking;
 mod requirements;
 mod resolve;
 mod selector;
+mod units;
 
 /// Whether the host can block until the GPU has finished. False only in a browser.
 pub const CAN_BLOCK: bool = !cfg!(target_arch = "wasm32");
@@ -36,6 +37,7 @@ pub use ranking::Choice;
 pub use requirements::Shortfall;
 pub use resolve::{Automatic, DEVICE_VARIABLE, ResolvedDevice};
 pub use selector::{ACCEPTED_SELECTORS, WgslDevice};
+pub use units::{MatrixUnit, Units};
 
 /// What the runtime and tools use besides the public API.
 #[cfg(not(feature = "internals"))]

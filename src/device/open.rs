@@ -27,26 +27,58 @@ pub async fn open(adapter: &Adapter) -> Result<OpenDevice, DeviceError> {
     if !shortfalls.is_empty() {
         return Err(DeviceError::BelowRequirements { adapter: info.name.clone(), shortfalls });
     }
-    let features = requested_features(info.features);
+    let plain = requested_features(info.features);
+    let with_units = plain | matrix_features(info);
+    let mut opened = request(adapter, with_units).await;
+    if let (Err(error), true) = (&opened, with_units != plain) {
+        log::warn!("{}: opened without matrix units, with which it fails: {error}", info.name);
+        opened = request(adapter, plain).await;
+    }
+    let (device, queue) =
+        opened.map_err(|source| DeviceError::OpenFailed { adapter: info.name.clone(), source })?;
+    let features = Features::from_wgpu(device.features(), &device.limits());
+    let mut info = AdapterInfo { features, ..info.clone() };
+    if !features.cooperative_matrix {
+        info.matrix_units.clear();
+    }
+    Ok(OpenDevice { device, queue, info })
+}
+
+async fn request(
+    adapter: &wgpu::Adapter,
+    features: wgpu::Features,
+) -> Result<(wgpu::Device, wgpu::Queue), wgpu::RequestDeviceError> {
     let descriptor = wgpu::DeviceDescriptor {
         label: Some("burn-wgsl"),
         required_features: features,
         required_limits: requested_limits(adapter.limits(), features),
         memory_hints: wgpu::MemoryHints::Performance,
+        experimental_features: match features.contains(MATRIX_FEATURE) {
+            // SAFETY: wgpu warns of bugs in cooperative matrices. The one kernel that uses them
+            // passes matrices inside of its workgroup memory, with the shapes and types that the
+            // adapter lists, and is tested on each device before its first use.
+            true => unsafe { wgpu::ExperimentalFeatures::enabled() },
+            false => wgpu::ExperimentalFeatures::disabled(),
+        },
         ..wgpu::DeviceDescriptor::default()
     };
-    let opened = adapter.request_device(&descriptor).await;
-    let (device, queue) =
-        opened.map_err(|source| DeviceError::OpenFailed { adapter: info.name.clone(), source })?;
-    let features = Features::from_wgpu(device.features(), &device.limits());
-    let info = AdapterInfo { features, ..info.clone() };
-    Ok(OpenDevice { device, queue, info })
+    adapter.request_device(&descriptor).await
+}
+
+const MATRIX_FEATURE: wgpu::Features = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;
+
+/// Returns the feature of matrix units if the kernels can use those of the adapter, unless the
+/// environment variable `BURN_WGSL_MATRIX_UNITS` is `0`.
+fn matrix_features(info: &AdapterInfo) -> wgpu::Features {
+    let is_off = std::env::var("BURN_WGSL_MATRIX_UNITS").is_ok_and(|value| value == "0");
+    let Features { f16, subgroups, cooperative_matrix, .. } = info.features;
+    let usable = f16 && subgroups && cooperative_matrix && !info.matrix_units.is_empty();
+    if usable && !is_off { MATRIX_FEATURE } else { wgpu::Features::empty() }
 }
 
 /// Returns the features to request from an adapter that supports `supported`.
 ///
-/// Float atomics are excluded because their sums differ from run to run. Cooperative matrices are
-/// excluded because some drivers compute them wrong.
+/// Float atomics are excluded because their sums differ from run to run.
 fn requested_features(supported: Features) -> wgpu::Features {
     use wgpu::Features as F;
     let timestamps_inside_passes = supported.timestamps && supported.timestamps_inside_passes;

@@ -104,7 +104,7 @@ impl Pass {
         let groups = g.options.groups;
         let shape = [groups, plan.m, plan.n];
         let out_shape = [plan.splits, shape.iter().product()];
-        let tiling = plan.tiling(runtime, vec4);
+        let tiling = plan.tiling(runtime, vec4, None);
         let (workgroups, params) = plan.params(tiling);
         let out = Launch {
             kernel: &ConvKernel { pass: self, volume: g.input[0] > 1, tiling, vec4 },

@@ -9,12 +9,14 @@ use super::common::policy;
 use super::common::strategy::{GemmSizes, Strategy};
 use super::common::table::rows;
 use super::common::tuning::{self, Trial};
+use super::common::units::units_for;
 use super::common::walk::Walk;
 use super::composed::views;
 use super::fusion::epilogue;
 use super::matvec::{leading_axes, matvec};
 use super::reduce::{self, Reduction};
 use super::{cast, elementwise, fused};
+use crate::device::Units;
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
@@ -90,14 +92,19 @@ impl Kernel for MatmulIntKernel {
 /// Returns an error if the shapes do not fit or the memory is not available; so do the functions
 /// below.
 pub fn matmul(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
-    product(lhs, rhs, None, None)
+    product(lhs, rhs, None, Forced::default())
 }
 
 /// Computes [`matmul`] by a given strategy, at once.
 fn matmul_by(lhs: Tensor, rhs: Tensor, strategy: Strategy) -> Result<Tensor> {
-    let out = product(lhs, rhs, None, Some(strategy))?;
+    let out = product(lhs, rhs, None, Forced { strategy: Some(strategy), units: None })?;
     out.buffer()?;
     Ok(out)
+}
+
+/// Computes [`matmul`] with given matrix units.
+fn matmul_with(lhs: Tensor, rhs: Tensor, units: Units) -> Result<Tensor> {
+    product(lhs, rhs, None, Forced { strategy: Some(Strategy::Tiled64), units: Some(units) })
 }
 
 /// Returns the strategy for a product: forced by the environment variable, found by tuning, or
@@ -112,14 +119,15 @@ pub(crate) fn tune(runtime: &Arc<Runtime>, on_progress: impl FnMut(&Trial)) -> R
     tuning::tune(runtime, matmul_by, on_progress)
 }
 
-/// Computes `lhs @ rhs + bias`, with a bias of one element per column. Without a strategy,
-/// [`choose_strategy`] selects it.
-fn product(
-    lhs: Tensor,
-    rhs: Tensor,
-    bias: Option<Tensor>,
+/// How a product must be computed. What is `None` is chosen: by [`choose_strategy`] and [`units_for`].
+#[derive(Debug, Clone, Copy, Default)]
+struct Forced {
     strategy: Option<Strategy>,
-) -> Result<Tensor> {
+    units: Option<Units>,
+}
+
+/// Computes `lhs @ rhs + bias`, with a bias of one element per column.
+fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Result<Tensor> {
     let mut batch = batch_shape(&lhs, &rhs, bias.as_ref())?;
     let rank = lhs.shape().len();
     let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
@@ -131,7 +139,7 @@ fn product(
             let mut shape: Shape = lhs.shape().into();
             shape[rank - 1] = n;
             let right = views::reshape(rhs, &[k, n])?;
-            let out = product(lhs.view(tall), right, bias, strategy)?;
+            let out = product(lhs.view(tall), right, bias, forced)?;
             return Ok(out.view(Layout::contiguous(&shape)));
         }
     }
@@ -153,27 +161,23 @@ fn product(
     let mut bias = bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
     let runtime = lhs.runtime();
     let sizes = GemmSizes { batch: count, m, n, k };
-    let mut plan = Gemm::new(sizes, strategy.unwrap_or_else(|| choose_strategy(runtime, sizes)));
+    let mut plan =
+        Gemm::new(sizes, forced.strategy.unwrap_or_else(|| choose_strategy(runtime, sizes)));
     if let Some(bias) = bias.take_if(|_| plan.wanted_splits(runtime) > 1) {
         // The bias is added after the splits are summed.
-        return add_bias(product(lhs, rhs, None, strategy)?, bias);
+        return add_bias(product(lhs, rhs, None, forced)?, bias);
     }
     let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
     let (operands, mut repack) = plan.operands(runtime, [&lhs, &rhs]);
     if half.is_some() {
         if !operands.vec4 {
-            return product(
-                cast::to_compute_type(lhs)?,
-                cast::to_compute_type(rhs)?,
-                bias,
-                strategy,
-            );
+            return product(cast::to_compute_type(lhs)?, cast::to_compute_type(rhs)?, bias, forced);
         }
         // Rows of 16-bit elements have half the stride and do not alias.
         repack = Repack::None;
     }
     if plan.pays_to_repack(runtime, repack) {
-        return repacked_product(lhs, rhs, bias, repack, strategy);
+        return repacked_product(lhs, rhs, bias, repack, forced);
     }
     let operands = GemmOperands { half, ..operands };
     if bias.is_none() {
@@ -185,7 +189,10 @@ fn product(
     (plan.a_step, plan.b_step) = (a_col, b_row);
     // The layout requires a bias binding; without a bias it is rhs.
     let inputs = [&lhs, &rhs, bias.as_ref().unwrap_or(&rhs)];
-    let tiling = plan.tiling(runtime, operands.vec4);
+    let units = (operands.vec4 && k > 0 && plan.strategy.is_tiled())
+        .then(|| forced.units.or_else(|| units_for(runtime, lhs.dtype(), matmul_with)))
+        .flatten();
+    let tiling = plan.tiling(runtime, operands.vec4, units);
     let (workgroups, params) = plan.params(tiling);
     let shape = [plan.splits, count * m * n];
     let out = Launch {
@@ -332,17 +339,17 @@ fn repacked_product(
     rhs: Tensor,
     bias: Option<Tensor>,
     repack: Repack,
-    strategy: Option<Strategy>,
+    forced: Forced,
 ) -> Result<Tensor> {
     let rank = lhs.shape().len();
     let n = rhs.shape()[rank - 1];
     if repack == Repack::Rows {
-        return product(gemm::with_padded_rows(lhs)?, rhs, bias, strategy);
+        return product(gemm::with_padded_rows(lhs)?, rhs, bias, forced);
     }
     let lhs = views::packed(gemm::padded_to_vec4(lhs, &[rank - 1])?)?;
     let rhs = views::packed(gemm::padded_to_vec4(rhs, &[rank - 2, rank - 1])?)?;
     let bias = bias.map(|bias| gemm::padded_to_vec4(bias, &[0])).transpose()?;
-    views::narrow(product(lhs, rhs, bias, strategy)?, rank - 1, 0, n)
+    views::narrow(product(lhs, rhs, bias, forced)?, rank - 1, 0, n)
 }
 
 /// Computes `x @ weight + bias` for `x` `[.., in]`, `weight` `[in, out]` and `bias` `[out]`.
@@ -352,7 +359,7 @@ pub fn linear(x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor>
     if let Some(last) = shape.last_mut() {
         *last = weight.shape()[1];
     }
-    let out = product(views::reshape(x, &[height, width])?, weight, bias, None)?;
+    let out = product(views::reshape(x, &[height, width])?, weight, bias, Forced::default())?;
     Ok(out.view(Layout::contiguous(&shape)))
 }
 
@@ -386,7 +393,7 @@ fn matrix_size(tensor: &Tensor) -> (usize, usize) {
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let int_products = variants_of(DType::INTEGERS.map(|dtype| MatmulIntKernel { dtype }));
-    let kernels = gemm::all().into_iter();
+    let kernels = gemm::all().into_iter().chain(gemm::all_with_units());
     let products: Vec<_> =
         kernels.map(|(tiling, operands)| MatmulKernel { tiling, operands }).collect();
     let with_epilogue = epilogue::samples(products.iter().copied());

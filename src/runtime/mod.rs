@@ -40,14 +40,14 @@ mod transfer;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
+use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice, Units};
 use allocation::{Buffer, Returns};
 use allocator::{Allocator, Placed, Placement};
 use compiler::{KernelCompiler, Plan};
@@ -168,6 +168,8 @@ pub struct Runtime {
     /// Memory for bindings that a kernel does not use: see [`Runtime::spare`].
     spares: Mutex<Vec<Arc<Allocation>>>,
     tuning_cache: Choices,
+    /// See [`Runtime::tested_units`].
+    tested_units: [OnceLock<Option<Units>>; 2],
     /// The largest allocation in bytes.
     max_allocation: u64,
     /// Approximate number of operations dispatched so far.
@@ -221,6 +223,7 @@ impl Runtime {
             deferred: DeferredWork::default(),
             spares: Mutex::default(),
             tuning_cache: Choices::open(&gpu.info, "tuning"),
+            tested_units: Default::default(),
             max_allocation,
             work_dispatched: AtomicU64::new(0),
             software,
@@ -264,6 +267,11 @@ impl Runtime {
     /// Returns the tuning results for this adapter.
     pub fn tuning_cache(&self) -> &Choices {
         &self.tuning_cache
+    }
+
+    /// Returns where the result of testing the matrix units for floats of 2 or 4 bytes is kept.
+    pub(crate) fn tested_units(&self, bytes: u64) -> &OnceLock<Option<Units>> {
+        &self.tested_units[usize::from(bytes > 2)]
     }
 
     /// Returns the kernels that the driver refused in their fast form, with how they are compiled.
@@ -734,7 +742,7 @@ impl Runtime {
         self.compiler.generated()
     }
 
-    /// Sets from how many generated kernels on no others should be asked for.
+    /// Sets the maximum number of kernels that are generated for programs.
     pub fn set_max_generated_kernels(&self, count: usize) {
         self.compiler.set_max_generated(count);
     }

@@ -275,7 +275,9 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/convert", wgsl!("../../shaders/lib/convert.wgsl")),
     ("lib/half", wgsl!("../../shaders/lib/half.wgsl")),
     ("lib/gemm", wgsl!("../../shaders/lib/gemm.wgsl")),
+    ("lib/gemm_tiles", wgsl!("../../shaders/lib/gemm_tiles.wgsl")),
     ("lib/gemm_tiled", wgsl!("../../shaders/lib/gemm_tiled.wgsl")),
+    ("lib/gemm_units", wgsl!("../../shaders/lib/gemm_units.wgsl")),
     ("lib/gemm_direct", wgsl!("../../shaders/lib/gemm_direct.wgsl")),
     ("lib/window", wgsl!("../../shaders/lib/window.wgsl")),
     ("lib/conv", wgsl!("../../shaders/lib/conv.wgsl")),
@@ -308,6 +310,9 @@ impl Compiler {
         let mut directives = String::new();
         if uses(|token| token == "f16") {
             directives.push_str("enable f16;\n");
+        }
+        if uses(|token| token.starts_with("coop_mat")) {
+            directives.push_str("enable wgpu_cooperative_matrix;\n");
         }
         if self == Self::Browser && uses(|token| token.starts_with("subgroup")) {
             directives.push_str("enable subgroups;\n");

@@ -12,6 +12,7 @@ mod soak;
 mod step;
 mod test;
 mod tint;
+mod units;
 mod validate;
 mod vulkan;
 mod web;

@@ -18,9 +18,10 @@ use crate::step::Outcome;
 pub const VARIABLE: &str = "BURN_WGSL_TEST_REACHED";
 /// The steps whose tests launch every variant together.
 const STEPS: [&str; 2] = ["tests", "as-gpu"];
-/// Words in the names of variants that need a feature of the adapter: subgroups of eight, and
-/// 64-bit integers.
-const FEATURES: [&str; 3] = ["SUBGROUP", "=i64", "=u64"];
+/// Words in the names of variants that need a feature of the adapter: subgroups of eight, 64-bit
+/// integers, and matrix units.
+const FEATURES: [&str; 6] =
+    ["SUBGROUP", "=i64", "=u64", "UNIT_16", "UNIT=8 SUBGROUP_SIZE=8", "UNIT=8 SUBGROUP_SIZE=32"];
 /// At most this many variants are printed.
 const MAX_PRINTED: usize = 20;
 

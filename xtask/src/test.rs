@@ -11,7 +11,7 @@ use xtask::process::{cargo, root, run_command, target_dir};
 use crate::adapter::{self, required_device};
 use crate::options::Options;
 use crate::step::{Outcome, Step};
-use crate::{reached, tint, web};
+use crate::{reached, tint, units, web};
 
 const STEPS: &[Step] = &[
     Step {
@@ -27,6 +27,11 @@ const STEPS: &[Step] = &[
         name: "as-gpu",
         description: "test the kernel variants for GPUs and browsers on the software adapter",
         run: as_gpu,
+    },
+    Step {
+        name: "units",
+        description: "test products with matrix units on a software adapter that has them",
+        run: units::step,
     },
     Step {
         name: "reached",

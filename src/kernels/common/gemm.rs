@@ -1,10 +1,12 @@
 //! What matrix products and convolutions share: tilings, operands, and the WGSL `Gemm` parameters.
-//! The kernels are `shaders/lib/gemm_tiled.wgsl` and `shaders/lib/gemm_direct.wgsl`.
+//! The kernels are `gemm_tiled.wgsl`, `gemm_units.wgsl` and `gemm_direct.wgsl` in `shaders/lib`.
 
 use super::launch::div_up;
 use super::policy;
 use super::software::{SoftwarePolicy, software_policy};
 use super::strategy::{GemmSizes, SplitK, Strategy};
+use super::units::all_units;
+use crate::device::Units;
 use crate::kernels::composed::views;
 use crate::kernels::reduce::{self, Reduction};
 use crate::params;
@@ -19,6 +21,8 @@ const PADDING_MIN_WORK: u64 = 1 << 24;
 pub(crate) enum Tiling {
     /// A workgroup computes `size` x `size` results from operands in workgroup memory: for GPUs.
     Tiled { size: u32 },
+    /// The same, by four subgroups with matrix units.
+    Units { size: u32, units: Units },
     /// A workgroup of eight invocations computes `rows` x 32 results without workgroup memory: for
     /// software adapters, where barriers and loads are expensive.
     Direct {
@@ -32,7 +36,7 @@ impl Tiling {
     /// Returns the numbers of rows and columns that one workgroup computes.
     fn tile(self) -> (usize, usize) {
         match self {
-            Self::Tiled { size } => (size as usize, size as usize),
+            Self::Tiled { size } | Self::Units { size, .. } => (size as usize, size as usize),
             Self::Direct { rows, .. } => (rows as usize, 32),
         }
     }
@@ -79,6 +83,25 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
             .int("BLOCKS", size / 64)
             .flag("A_TRANSPOSED", a_transposed)
             .flag("B_TRANSPOSED", b_transposed),
+        Tiling::Units { size, units } => {
+            let Units { size: unit, subgroup_size } = units;
+            // An invocation loads up to four times from each operand; more in small subgroups.
+            let loads = |step| size * step / (16 * subgroup_size);
+            let step = if loads(32) <= 4 { 32 } else { 16 };
+            variant
+                .flag("UNITS", true)
+                .flag("UNIT_8", unit == 8)
+                .flag("UNIT_16", unit == 16)
+                .int("UNIT", unit)
+                .int("SUBGROUP_SIZE", subgroup_size)
+                .int("TILE", size)
+                .int("STEP", step)
+                .int("LOADS", loads(step))
+                .int("NEIGHBOURS", loads(step).min(4))
+                .int("FRAGMENTS", size / 2 / unit)
+                .flag("A_TRANSPOSED", a_transposed)
+                .flag("B_TRANSPOSED", b_transposed)
+        }
         Tiling::Direct { rows, subgroup } => {
             variant.int("ROWS", rows).int("ROW_BLOCKS", rows / 8).flag("SUBGROUP", subgroup)
         }
@@ -113,6 +136,26 @@ pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
         let with_half =
             |(tiling, operands)| (tiling, GemmOperands { half: Some(half), ..operands });
         out.extend(vec4_products.iter().copied().map(with_half));
+    }
+    out
+}
+
+/// Returns the size of the largest tile: a subgroup holds at most 4 x 4 matrices of sums.
+fn max_tile(units: Units) -> u32 {
+    2 * 4 * units.size
+}
+
+/// Returns every combination of tiling and operands with matrix units that a launcher can request.
+pub(crate) fn all_with_units() -> Vec<(Tiling, GemmOperands)> {
+    let mut out = Vec::new();
+    for (dtype, units) in all_units() {
+        let half = Some(dtype).filter(|dtype| dtype.is_half());
+        let sizes = [64, 128].into_iter().filter(|size| *size <= max_tile(units));
+        for (size, bits) in sizes.flat_map(|size| (0..4).map(move |bits| (size, bits))) {
+            let (a_transposed, b_transposed) = (bits & 1 == 1, bits & 2 == 2);
+            let operands = GemmOperands { vec4: true, a_transposed, b_transposed, half };
+            out.push((Tiling::Units { size, units }, operands));
+        }
     }
     out
 }
@@ -223,11 +266,15 @@ impl Gemm {
         self.splits = self.outer.div_ceil(runs_per_split).max(1);
     }
 
-    /// Returns the tiling of the strategy for these sizes.
-    pub fn tiling(&self, runtime: &Runtime, vec4: bool) -> Tiling {
+    /// Returns the tiling of the strategy for these sizes, with matrix units if there are.
+    pub fn tiling(&self, runtime: &Runtime, vec4: bool, units: Option<Units>) -> Tiling {
+        let tiled = |size: u32| match units {
+            Some(units) => Tiling::Units { size: size.min(max_tile(units)), units },
+            None => Tiling::Tiled { size },
+        };
         match self.strategy {
-            Strategy::Tiled64 => Tiling::Tiled { size: 64 },
-            Strategy::Tiled128 => Tiling::Tiled { size: 128 },
+            Strategy::Tiled64 => tiled(64),
+            Strategy::Tiled128 => tiled(128),
             Strategy::Scalar | Strategy::Vec4 => {
                 let subgroup =
                     software_policy(runtime).is_some_and(|software| software.has_subgroups_of_8());

@@ -12,4 +12,5 @@ pub(crate) mod strategy;
 pub mod table;
 pub(crate) mod team;
 pub mod tuning;
+pub(crate) mod units;
 pub(crate) mod walk;

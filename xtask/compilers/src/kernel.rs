@@ -23,6 +23,17 @@ pub fn read_list(list: &str) -> Result<Vec<PathBuf>> {
     Ok(text.lines().map(PathBuf::from).collect())
 }
 
+/// Matrix units as a kernel uses them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MatrixUnits {
+    /// The rows and columns of the matrices.
+    pub size: u32,
+    /// The bits of the floats that are multiplied.
+    pub bits: u32,
+    /// The size of the subgroups.
+    pub subgroup_size: u32,
+}
+
 impl Kernel {
     /// Reads a file whose first line is a comment with the kernel's name.
     ///
@@ -50,6 +61,21 @@ impl Kernel {
         self.words().any(|word| word.starts_with("subgroup"))
     }
 
+    /// Returns the matrix units that the kernel uses, which are an optional feature.
+    pub fn matrix_units(&self) -> Option<MatrixUnits> {
+        let constant = |name: &str| {
+            let mut words = self.name.split_whitespace();
+            words.find_map(|word| word.strip_prefix(name)?.strip_prefix('=')?.parse().ok())
+        };
+        self.words().find(|word| word.starts_with("coop_mat"))?;
+        let bits = if self.words().any(|word| word == "f16") { 16 } else { 32 };
+        Some(MatrixUnits {
+            size: constant("UNIT")?,
+            bits,
+            subgroup_size: constant("SUBGROUP_SIZE")?,
+        })
+    }
+
     /// Returns the identifiers and numbers of the text, without comments.
     fn words(&self) -> impl Iterator<Item = &str> {
         let code = self.text.lines().filter_map(|line| line.split("//").next());
@@ -68,5 +94,12 @@ mod tests {
         assert!(!kernel("// u64\nlet u64_ = 1;").has_64_bit_integers());
         assert!(kernel("x = subgroupAdd(x);").has_subgroup_operations());
         assert!(!kernel("// x O=i64 SUBGROUP").has_subgroup_operations());
+        assert_eq!(kernel("let x = 1;").matrix_units(), None);
+        let units = Kernel {
+            name: "matmul UNITS UNIT=16 SUBGROUP_SIZE=32 STEP=8".to_owned(),
+            text: "alias Left = coop_mat16x16<f16, A>;".to_owned(),
+        };
+        let expected = MatrixUnits { size: 16, bits: 16, subgroup_size: 32 };
+        assert_eq!(units.matrix_units(), Some(expected));
     }
 }

@@ -37,7 +37,11 @@ pub struct SoftwareRule {
 }
 
 /// The variants that `src/kernels/common/software.rs` selects and `policy.rs` does not.
-pub const SOFTWARE_RULES: [SoftwareRule; 3] = [
+pub const SOFTWARE_RULES: [SoftwareRule; 4] = [
+    SoftwareRule {
+        description: "matrix units in subgroups of eight, which no pretended GPU has",
+        applies: |kernel| has_words(kernel, &["UNITS", "SUBGROUP_SIZE=8"]),
+    },
     SoftwareRule {
         description: "teams that are subgroups of eight, which no pretended GPU has",
         applies: |kernel| has_words(kernel, &["SUBGROUP"]),

@@ -6,7 +6,7 @@
 //! end without comparing values.
 
 mod allowed;
-mod build;
+pub mod build;
 mod layer;
 mod messages;
 mod options;

@@ -11,11 +11,13 @@ use ash::khr::pipeline_executable_properties as executables;
 use ash::vk;
 use naga::{AddressSpace, Module, StorageAccess};
 use wgpu::hal::api::Vulkan;
+use xtask_compilers::kernel::MatrixUnits;
 
 /// A wgpu device on the first Vulkan adapter.
 pub struct CapturingDevice {
     pub info: wgpu::AdapterInfo,
     pub features: wgpu::Features,
+    matrix_units: Vec<wgpu::CooperativeMatrixProperties>,
     device: wgpu::Device,
     executables: executables::Device,
 }
@@ -31,6 +33,7 @@ pub struct Compiled {
 const FEATURES: wgpu::Features = wgpu::Features::SHADER_F16
     .union(wgpu::Features::SUBGROUP)
     .union(wgpu::Features::IMMEDIATES)
+    .union(wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX)
     .union(wgpu::Features::SHADER_INT64);
 
 /// The size of the immediates that the crate requests.
@@ -62,12 +65,27 @@ impl CapturingDevice {
         let descriptor = wgpu::DeviceDescriptor {
             required_features: features,
             required_limits: limits,
+            // SAFETY: pipelines are compiled but never dispatched.
+            experimental_features: unsafe { wgpu::ExperimentalFeatures::enabled() },
             ..wgpu::DeviceDescriptor::default()
         };
         // SAFETY: the device was created from this adapter, with these features and limits.
         let (device, _queue) =
             unsafe { adapter.create_device_from_hal::<Vulkan>(opened, &descriptor) }?;
-        Ok(Self { info: adapter.get_info(), features, device, executables })
+        let matrix_units = adapter.cooperative_matrix_properties();
+        Ok(Self { info: adapter.get_info(), features, matrix_units, device, executables })
+    }
+
+    /// Returns whether the adapter has matrix units that add up in f32, and subgroups of their size.
+    pub fn has_matrix_units(&self, units: &MatrixUnits) -> bool {
+        use wgpu::CooperativeScalarType as Scalar;
+        let ab_type = if units.bits == 16 { Scalar::F16 } else { Scalar::F32 };
+        let is_it = |unit: &wgpu::CooperativeMatrixProperties| {
+            [unit.m_size, unit.n_size, unit.k_size] == [units.size; 3]
+                && (unit.ab_type, unit.cr_type) == (ab_type, Scalar::F32)
+        };
+        // AMD's drivers choose the larger of two sizes.
+        units.subgroup_size == self.info.subgroup_max_size && self.matrix_units.iter().any(is_it)
     }
 
     /// Compiles a kernel as the crate does without checks. `module` is its text, parsed.

@@ -30,7 +30,8 @@ pub fn run(list: &str, assembly: Option<&Path>) -> Result<()> {
         let kernel = Kernel::read(&file)?;
         let lacks_feature = kernel.has_64_bit_integers()
             && !device.features.contains(Features::SHADER_INT64)
-            || kernel.has_subgroup_operations() && !device.features.contains(Features::SUBGROUP);
+            || kernel.has_subgroup_operations() && !device.features.contains(Features::SUBGROUP)
+            || kernel.matrix_units().is_some_and(|units| !device.has_matrix_units(&units));
         if lacks_feature {
             continue;
         }

@@ -58,7 +58,8 @@ fn check(kernel: &Kernel, words: &Path, dxc: Option<&Dxc>) -> Result<()> {
         .map_err(|error| Error::msg(error.emit_to_string(&kernel.text)))?;
     std::fs::write(words, spirv::translate(&module, &info)?)
         .with_context(|| format!("cannot write {}", words.display()))?;
-    if let Some(dxc) = dxc {
+    // Direct3D has no matrix units.
+    if let Some(dxc) = dxc.filter(|_| kernel.matrix_units().is_none()) {
         dxc.compile(&hlsl::translate(&module, &info)?)?;
     }
     Ok(())

@@ -1,0 +1,219 @@
+// The matrix product for GPUs with matrix units, which multiply matrices of UNIT x UNIT elements that a
+// subgroup holds in its registers. A workgroup of four subgroups computes a tile of TILE x TILE through
+// workgroup memory, each subgroup a quarter: FRAGMENTS x FRAGMENTS matrices.
+// lib/gemm lists what the including shader must define, and lib/gemm_tiles the flags.
+// ROWS_FAST: neighbouring invocations store neighbouring rows, not columns.
+// UNIT_8, UNIT_16: the value of UNIT.
+//#if F16
+alias Element = f16;
+alias Loaded4 = vec4<f16>;
+
+fn to_loaded(raw: Operand4) -> Loaded4 {
+    return raw;
+}
+//#else
+alias Element = f32;
+alias Loaded4 = vec4<f32>;
+
+fn to_loaded(raw: Operand4) -> Loaded4 {
+    return to_floats(raw);
+}
+//#endif
+//#if UNIT_16
+alias Left = coop_mat16x16<Element, A>;
+alias Right = coop_mat16x16<Element, B>;
+alias Sum = coop_mat16x16<f32, C>;
+//#endif
+//#if UNIT_8
+alias Left = coop_mat8x8<Element, A>;
+alias Right = coop_mat8x8<Element, B>;
+alias Sum = coop_mat8x8<f32, C>;
+//#endif
+//#include "lib/gemm_tiles"
+
+const TILE: u32 = 64u;
+const UNIT: u32 = 16u;
+const SUBGROUP_SIZE: u32 = 32u;
+const WORKGROUP_SIZE: u32 = 4u * SUBGROUP_SIZE;
+// Steps of k in workgroup memory.
+const STEP: u32 = 32u;
+// Matrices along each side of what a subgroup computes.
+const FRAGMENTS: u32 = 2u;
+// Loads of each operand by an invocation, and how many of them are of neighbouring steps, if each is of one step.
+const LOADS: u32 = 4u;
+const NEIGHBOURS: u32 = 4u;
+// The tiles of both operands. Steps of k are contiguous, as units read them fastest. Neighbouring lines are in
+// different banks.
+const STRIDE: u32 = STEP + 8u;
+var<workgroup> a_tile: array<Element, TILE * STRIDE>;
+var<workgroup> b_tile: array<Element, TILE * STRIDE>;
+// One matrix of sums of each subgroup. Single elements of those in registers cannot be reached.
+var<workgroup> sum_tile: array<f32, 4u * UNIT * UNIT>;
+
+// The line and the step of an invocation's load in a tile, of four steps.
+fn along_k(local_index: u32, load: u32) -> vec2<u32> {
+    let i = local_index + load * WORKGROUP_SIZE;
+    return vec2<u32>(i / (STEP / 4u), i % (STEP / 4u) * 4u);
+}
+
+// The first line and the step of a load of one step of four lines.
+fn across_k(local_index: u32, load: u32) -> vec2<u32> {
+    let i = local_index + load / NEIGHBOURS * WORKGROUP_SIZE;
+    return vec2<u32>(i % (TILE / 4u) * 4u, i / (TILE / 4u) * NEIGHBOURS + load % NEIGHBOURS);
+}
+
+fn a_place(local_index: u32, load: u32) -> vec2<u32> {
+//#if A_TRANSPOSED
+    return across_k(local_index, load);
+//#else
+    return along_k(local_index, load);
+//#endif
+}
+
+fn b_place(local_index: u32, load: u32) -> vec2<u32> {
+//#if B_TRANSPOSED
+    return along_k(local_index, load);
+//#else
+    return across_k(local_index, load);
+//#endif
+}
+
+fn store_a(place: vec2<u32>, loaded: Loaded4) {
+    let start = place.x * STRIDE + place.y;
+//#repeat I 4
+//#if A_TRANSPOSED
+    a_tile[start + I * STRIDE] = loaded[I];
+//#else
+    a_tile[start + I] = loaded[I];
+//#endif
+//#end
+}
+
+fn store_b(place: vec2<u32>, loaded: Loaded4) {
+    let start = place.x * STRIDE + place.y;
+//#repeat I 4
+//#if B_TRANSPOSED
+    b_tile[start + I] = loaded[I];
+//#else
+    b_tile[start + I * STRIDE] = loaded[I];
+//#endif
+//#end
+}
+
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+    @builtin(subgroup_id) subgroup: u32,
+    @builtin(subgroup_invocation_id) lane: u32,
+    @builtin(subgroup_size) subgroup_size: u32,
+) {
+    let g = p.gemm;
+    let index = group_index(group, groups);
+    // Multiplication by units must be in uniform control flow, as naga understands it: workgroups without a tile
+    // compute the last one again.
+    let tile = tile_of(min(index, g.tiles - 1u), TILE, TILE);
+    begin(tile.batch);
+    let k_start = tile.split * g.outer_per_split * g.inner;
+    let k_end = min(k_start + g.outer_per_split * g.inner, g.k);
+    // The last split may have fewer steps, which zeros replace.
+    let rounds = (min(g.outer_per_split * g.inner, g.k) + STEP - 1u) / STEP;
+    // The quarter that this subgroup computes.
+    let quarter = subgroup % 4u;
+    let sub_row = quarter / 2u * (TILE / 2u);
+    let sub_col = quarter % 2u * (TILE / 2u);
+
+    var sums: array<Sum, FRAGMENTS * FRAGMENTS>;
+    var rows: array<Rows, LOADS>;
+    var cols: array<Cols, LOADS>;
+    var a_at: array<Position, LOADS>;
+    var b_at: array<Position, LOADS>;
+    var a_next: array<Loaded4, LOADS>;
+    var b_next: array<Loaded4, LOADS>;
+//#repeat L LOADS
+    {
+        let a_first = a_place(local_index, L);
+        let b_first = b_place(local_index, L);
+        rows[L] = a_rows(tile.row + a_first.x);
+        cols[L] = b_cols(tile.col + b_first.x);
+        a_at[L] = position(k_start + a_first.y);
+        b_at[L] = position(k_start + b_first.y);
+        a_next[L] = load_a(rows[L], a_at[L]);
+        b_next[L] = load_b(cols[L], b_at[L]);
+    }
+//#end
+    let tile_steps = position(STEP);
+    for (var round = 0u; round < rounds; round++) {
+        let k0 = k_start + round * STEP;
+        if (k0 + STEP > k_end) {
+//#repeat L LOADS
+            a_next[L] = without_rest_a(a_next[L], k0 + a_place(local_index, L).y, k_end);
+            b_next[L] = without_rest_b(b_next[L], k0 + b_place(local_index, L).y, k_end);
+//#end
+        }
+//#repeat L LOADS
+        store_a(a_place(local_index, L), a_next[L]);
+//#end
+//#repeat L LOADS
+        store_b(b_place(local_index, L), b_next[L]);
+//#end
+        workgroupBarrier();
+        // The next loads are in flight while these steps are multiplied.
+//#repeat L LOADS
+        a_at[L] = moved(a_at[L], tile_steps);
+        b_at[L] = moved(b_at[L], tile_steps);
+        a_next[L] = load_a(rows[L], a_at[L]);
+        b_next[L] = load_b(cols[L], b_at[L]);
+//#end
+        for (var k = 0u; k < STEP; k += UNIT) {
+            var a_in: array<Left, FRAGMENTS>;
+//#repeat H FRAGMENTS
+            {
+                let start = (sub_row + H * UNIT) * STRIDE + k;
+                a_in[H] = coopLoadT<Left>(&a_tile[start], STRIDE);
+            }
+//#end
+//#repeat J FRAGMENTS
+            {
+                let start = (sub_col + J * UNIT) * STRIDE + k;
+                let b_in = coopLoad<Right>(&b_tile[start], STRIDE);
+//#repeat H FRAGMENTS
+                sums[H * FRAGMENTS + J] = coopMultiplyAdd(a_in[H], b_in, sums[H * FRAGMENTS + J]);
+//#end
+            }
+//#end
+        }
+        workgroupBarrier();
+    }
+    let last = g.n - 1u;
+    let sum_start = quarter * (UNIT * UNIT);
+    // If subgroups have another size, nothing is stored: the test of the units finds it.
+    let row_count = select(0u, g.m, subgroup_size == SUBGROUP_SIZE && index < g.tiles);
+//#repeat H FRAGMENTS
+//#repeat J FRAGMENTS
+    coopStoreT(sums[H * FRAGMENTS + J], &sum_tile[sum_start], UNIT);
+    workgroupBarrier();
+    for (var i = lane; i < UNIT * UNIT / 4u; i += SUBGROUP_SIZE) {
+//#if ROWS_FAST
+        let place = vec2<u32>(i % UNIT, i / UNIT * 4u);
+//#else
+        let place = vec2<u32>(i / (UNIT / 4u), i % (UNIT / 4u) * 4u);
+//#endif
+        let row = tile.row + sub_row + H * UNIT + place.x;
+        let col = tile.col + sub_col + J * UNIT + place.y;
+        if (row < row_count) {
+            let start = sum_start + place.x * UNIT + place.y;
+            let sum = vec4<f32>(
+                sum_tile[start] + bias_at(min(col, last)),
+                sum_tile[start + 1u] + bias_at(min(col + 1u, last)),
+                sum_tile[start + 2u] + bias_at(min(col + 2u, last)),
+                sum_tile[start + 3u] + bias_at(min(col + 3u, last)),
+            );
+            store4(out_row_offset(tile.batch, row), tile.split, col, sum);
+        }
+    }
+    workgroupBarrier();
+//#end
+//#end
+}

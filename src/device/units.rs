@@ -1,0 +1,43 @@
+//! Matrix units (tensor cores): what adapters list, and how kernels use it.
+
+use serde::Serialize;
+
+/// A matrix unit: it multiplies square matrices of 16-bit or 32-bit floats, and adds up in f32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct MatrixUnit {
+    /// The number of rows and columns.
+    pub size: u32,
+    /// The number of bits of the floats that are multiplied.
+    pub bits: u32,
+}
+
+impl MatrixUnit {
+    /// Returns the units that wgpu reports, in ascending order, as far as the kernels can use them.
+    pub(super) fn all(adapter: &wgpu::Adapter) -> Vec<Self> {
+        use wgpu::CooperativeScalarType as Scalar;
+        let units = adapter.cooperative_matrix_properties().into_iter().filter_map(|unit| {
+            let bits = match unit.ab_type {
+                Scalar::F16 => 16,
+                Scalar::F32 => 32,
+                _ => return None,
+            };
+            let is_square = unit.m_size == unit.n_size && unit.n_size == unit.k_size;
+            let size = unit.m_size;
+            let usable = is_square && unit.cr_type == Scalar::F32 && matches!(size, 8 | 16);
+            (usable && !unit.saturating_accumulation).then_some(Self { size, bits })
+        });
+        let mut units: Vec<_> = units.collect();
+        units.sort_unstable_by_key(|unit| (unit.bits, unit.size));
+        units.dedup();
+        units
+    }
+}
+
+/// How a kernel uses matrix units.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Units {
+    /// The rows and columns of the matrices that a unit multiplies.
+    pub size: u32,
+    /// The size of the subgroups that hold them in their registers.
+    pub subgroup_size: u32,
+}

@@ -1,0 +1,144 @@
+//! Products with matrix units, on adapters that have them.
+//!
+//! The elements are small integers, so that every product and sum is exact, and results are compared
+//! bit by bit.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use burn::tensor::{DType, FloatDType, Tensor, TensorData};
+use burn_wgsl::runtime::{Event, Observer};
+use burn_wgsl::{Wgsl, WgslDevice};
+use common::{gpus, runtime_of};
+
+/// Sets itself when a kernel with matrix units is launched.
+#[derive(Default)]
+struct UnitsUsed(AtomicBool);
+
+impl Observer for UnitsUsed {
+    fn event(&self, _op: &'static str, event: Event<'_>) {
+        if let Event::Dispatch { kernel, .. } = event
+            && kernel.to_string().contains(" UNITS ")
+        {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The GPUs whose matrix units multiply f16.
+fn gpus_with_units() -> Vec<WgslDevice> {
+    let has_units = |device: &WgslDevice| {
+        let runtime = runtime_of(device);
+        let has = runtime.info().matrix_units.iter().any(|unit| unit.bits == 16);
+        has && !runtime.is_software()
+    };
+    let found: Vec<_> = gpus().into_iter().filter(has_units).collect();
+    if found.is_empty() {
+        let required = std::env::var("BURN_WGSL_TEST_REQUIRE").unwrap_or_default();
+        assert!(required != "matrix units", "no GPU with matrix units");
+        eprintln!("skipped: no GPU with matrix units, or BURN_WGSL_AS_GPU is not set");
+    }
+    found
+}
+
+/// The element of a matrix: an integer from -15 to 15.
+fn value(seed: usize, batch: usize, row: usize, col: usize) -> i32 {
+    let mixed = (batch * 131 + row * 31 + col * 17 + row * col * (seed + 2) + seed) % 31;
+    mixed as i32 - 15
+}
+
+/// A batch of matrices `[batch, rows, cols]`, stored with rows and columns swapped if `transposed`.
+fn matrices(
+    device: &WgslDevice,
+    seed: usize,
+    [batch, rows, cols]: [usize; 3],
+    transposed: bool,
+) -> Tensor<Wgsl, 3> {
+    let (outer, inner) = if transposed { (cols, rows) } else { (rows, cols) };
+    let mut values = Vec::with_capacity(batch * rows * cols);
+    for b in 0..batch {
+        for i in 0..outer {
+            for j in 0..inner {
+                let (row, col) = if transposed { (j, i) } else { (i, j) };
+                values.push(half::f16::from_f32(value(seed, b, row, col) as f32));
+            }
+        }
+    }
+    let data = TensorData::new(values, [batch, outer, inner]);
+    let tensor = Tensor::<Wgsl, 3>::from_data(data, (device, DType::F16));
+    if transposed { tensor.swap_dims(1, 2) } else { tensor }
+}
+
+/// Compares a product with sums of integers. Results beyond 2048 are not exact in f16, so they are
+/// converted in the same way.
+fn check(device: &WgslDevice, [batch, m, n, k]: [usize; 4], [a_t, b_t]: [bool; 2]) {
+    let a = matrices(device, 1, [batch, m, k], a_t);
+    let b = matrices(device, 2, [batch, k, n], b_t);
+    let product = a.matmul(b).cast(FloatDType::F32).into_data();
+    let found = product.to_vec::<f32>().expect("the result is f32");
+    for (at, found) in found.into_iter().enumerate() {
+        let (image, row, col) = (at / (m * n), at / n % m, at % n);
+        let sum: i32 = (0..k).map(|i| value(1, image, row, i) * value(2, image, i, col)).sum();
+        let expected = half::f16::from_f32(sum as f32).to_f32();
+        assert_eq!(
+            found, expected,
+            "[{image}, {row}, {col}] of {batch} x [{m}, {k}] x [{k}, {n}], \
+             transposed: {a_t}, {b_t}, on {device}"
+        );
+    }
+}
+
+/// At, below and above the edges of tiles, of units and of the steps in workgroup memory.
+const SIZES: &[[usize; 4]] = &[
+    [1, 64, 64, 64],
+    [1, 4, 4, 4],
+    [1, 60, 68, 12],
+    [1, 68, 60, 36],
+    [1, 128, 132, 32],
+    [1, 8, 64, 20],
+    [3, 20, 12, 28],
+    // Split over k.
+    [1, 16, 16, 1100],
+    // Tiles of 128, where units are large enough.
+    [130, 68, 68, 4],
+];
+
+#[test]
+fn products_with_units_are_exact_in_every_layout() {
+    for device in gpus_with_units() {
+        let used = Arc::new(UnitsUsed::default());
+        let observation = runtime_of(&device).observe(used.clone());
+        for &sizes in SIZES {
+            for layout in [[false, false], [true, false], [false, true], [true, true]] {
+                check(&device, sizes, layout);
+            }
+        }
+        drop(observation);
+        // Units that fail their test are not used, and refused with a message.
+        let refused = !runtime_of(&device).refusals().is_empty();
+        assert!(used.0.load(Ordering::Relaxed) || refused, "{device} did not use its units");
+    }
+}
+
+/// A bias, and ops after the product in its kernel.
+#[test]
+fn linear_layers_with_units_are_exact() {
+    for device in gpus_with_units() {
+        let (m, n, k) = (72, 100, 40);
+        let x = matrices(&device, 1, [1, m, k], false).squeeze_dim::<2>(0);
+        let weight = matrices(&device, 2, [1, k, n], false).squeeze_dim::<2>(0);
+        let bias = matrices(&device, 3, [1, 1, n], false).reshape([n]);
+        let out = burn::tensor::module::linear(x, weight, Some(bias));
+        let out = burn::tensor::activation::relu(out * 0.5).cast(FloatDType::F32).into_data();
+        for (at, found) in out.to_vec::<f32>().expect("it is f32").into_iter().enumerate() {
+            let (row, col) = (at / n, at % n);
+            let sum: i32 = (0..k).map(|i| value(1, 0, row, i) * value(2, 0, i, col)).sum();
+            // The steps of the program, each rounded to f16.
+            let sum = half::f16::from_f32((sum + value(3, 0, 0, col)) as f32).to_f32();
+            let expected = half::f16::from_f32((sum * 0.5).max(0.0)).to_f32();
+            assert_eq!(found, expected, "[{row}, {col}] on {device}");
+        }
+    }
+}

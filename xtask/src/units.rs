@@ -1,0 +1,43 @@
+//! The step `units` of `cargo xtask test`: products with matrix units, on the one software adapter
+//! that has them.
+
+use crate::adapter::required_device;
+use crate::gpus::pretended::{PACKAGES, driver_command};
+use crate::options::Options;
+use crate::packages::Packages;
+use crate::reached;
+use crate::step::Outcome;
+use crate::vulkan::build;
+use xtask::process::run_command;
+
+/// The test programs that run, and the part of the case list.
+const PROGRAMS: [&str; 2] = ["matrix_units", "types"];
+const CASES: &str = "matmul,linear";
+
+/// Runs the step. Debian's newest lavapipe is unpacked and not installed.
+///
+/// # Errors
+///
+/// Returns an error if the tests do not compile, or fail.
+pub fn step(options: &Options) -> Result<Outcome, String> {
+    if required_device(options) != Some("software") {
+        return Ok(Outcome::Skipped("this step needs the software adapter".to_owned()));
+    }
+    let packages = match Packages::unpack("drivers", &PACKAGES) {
+        Ok(packages) => packages,
+        Err(reason) => {
+            return Ok(Outcome::Skipped(format!("no adapter with matrix units: {reason}")));
+        }
+    };
+    let programs = build::programs(&PROGRAMS.map(str::to_owned))?;
+    for program in programs {
+        println!("    {}", program.name);
+        let mut command = driver_command(&packages, "lavapipe", "lvp", &program.path, &[])?;
+        command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_CACHE", "off");
+        command.env("BURN_WGSL_TUNING", "off").env(reached::VARIABLE, reached::file());
+        // Without this variable, tests without matrix units are skipped.
+        command.env("BURN_WGSL_TEST_REQUIRE", "matrix units");
+        run_command(command.env("BURN_WGSL_TEST_CASES", CASES))?;
+    }
+    Ok(Outcome::Passed)
+}
