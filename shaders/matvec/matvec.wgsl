@@ -1,5 +1,7 @@
-// matvec: out[n, r] = sum over k of a[n, r, k] * x[n, k], for matrix n of a batch.
-// The matrices and vectors are read through their strides. out is [splits, n, r], packed: k may be split.
+// matvec: out[n, v, r] = sum over k of a[n, r, k] * x[n, v, k], for matrix n of a batch and a few vectors.
+// The matrices and vectors are read through their strides, each element of a matrix once. out is
+// [splits, n, v, r] or [splits, n, r, v], packed: k may be split.
+// VECTORS: the number of vectors, rounded up.
 // Default: rows are contiguous, and a load has four steps of one row.
 // ACROSS: columns are contiguous, and a load has one step of four rows.
 // Each team sums one split of a line, which is a block of four rows of a matrix.
@@ -22,13 +24,14 @@ struct Params {
     // Distances between the rows of a and between its loads, in vec4s.
     a_row: u32,
     a_step: u32,
-    // Distance between the loads of x: in vec4s or, with ACROSS, in elements.
+    // Distances between the loads of x and between its vectors: in vec4s or, with ACROSS, in elements.
     x_step: u32,
-    // Rows of all matrices.
-    outputs: u32,
-    pad0: u32,
-    pad1: u32,
-    // The offset of each matrix in a (x), and of its vector in x (y).
+    x_vector: u32,
+    // Vectors of a matrix.
+    vectors: u32,
+    // Distance between the rows of out: 1 or the number of vectors.
+    out_row: u32,
+    // The offset of each matrix in a (x), and of its first vector in x (y).
     walk: Walk,
 }
 
@@ -54,6 +57,13 @@ fn shuffle_xor(partial: Partial, mask: u32) -> Partial {
 }
 //#endif
 
+const VECTORS: u32 = 1u;
+
+// The distance of a vector from the first one. Vectors past the last one repeat it.
+fn x_offset(vector: u32) -> u32 {
+    return min(vector, p.vectors - 1u) * p.x_vector;
+}
+
 fn reduce_line(index: u32, local_index: u32) {
     let split = index / p.lines;
     let line = index % p.lines;
@@ -64,7 +74,7 @@ fn reduce_line(index: u32, local_index: u32) {
     let starts = locate(matrix);
     let first = split * p.split_len + member_index(local_index);
     let end = split * p.split_len + min(p.split_len, p.len - split * p.split_len);
-    var sums = Partial();
+    var sums: array<Partial, VECTORS>;
 //#if ACROSS
     var a_index = ((starts.x + row) >> 2u) + first * p.a_step;
     var x_index = starts.y + first * p.x_step;
@@ -74,24 +84,37 @@ fn reduce_line(index: u32, local_index: u32) {
 //#endif
     for (var k = first; k < end; k += TEAM_SIZE) {
 //#if ACROSS
-        sums = fma(vec4<f32>(x[x_index]), to_values(a[a_index]), sums);
+        let column = to_values(a[a_index]);
+//#repeat V VECTORS
+        sums[V] = fma(vec4<f32>(x[x_index + x_offset(V)]), column, sums[V]);
+//#end
 //#else
-        let v = to_values(x[x_index]);
-        sums += vec4<f32>(
-            dot(to_values(a[a_index.x]), v),
-            dot(to_values(a[a_index.y]), v),
-            dot(to_values(a[a_index.z]), v),
-            dot(to_values(a[a_index.w]), v),
-        );
+        let row0 = to_values(a[a_index.x]);
+        let row1 = to_values(a[a_index.y]);
+        let row2 = to_values(a[a_index.z]);
+        let row3 = to_values(a[a_index.w]);
+//#repeat V VECTORS
+        {
+            let v = to_values(x[x_index + x_offset(V)]);
+            sums[V] += vec4<f32>(dot(row0, v), dot(row1, v), dot(row2, v), dot(row3, v));
+        }
+//#end
 //#endif
         a_index += TEAM_SIZE * p.a_step;
         x_index += TEAM_SIZE * p.x_step;
     }
-    sums = team_combine(local_index, sums);
-    if (member_index(local_index) == 0u) {
-        let start = split * p.outputs + matrix * p.rows;
+    let outputs = p.rows * p.vectors;
+    let start = (split * (p.lines / p.row_blocks) + matrix) * outputs;
+    let out_vector = select(1u, p.rows, p.out_row == 1u);
+//#repeat V VECTORS
+    {
+        let sum = team_combine(local_index, sums[V]);
+        if (member_index(local_index) == 0u) {
+            let first_row = start + min(V, p.vectors - 1u) * out_vector;
 //#repeat I 4
-        out[start + rows[I]] = sums[I];
+            out[first_row + rows[I] * p.out_row] = sum[I];
 //#end
+        }
     }
+//#end
 }

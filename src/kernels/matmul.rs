@@ -13,7 +13,7 @@ use super::common::units::units_for;
 use super::common::walk::Walk;
 use super::composed::views;
 use super::fusion::epilogue;
-use super::matvec::{leading_axes, matvec};
+use super::matvec::{Order, leading_axes, matvec};
 use super::reduce::{self, Reduction};
 use super::{cast, elementwise, fused};
 use crate::device::Units;
@@ -291,15 +291,17 @@ fn batch_walk(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Walk> {
     Walk::new(&[&Layout::contiguous(batch), &starts(lhs)?, &starts(rhs)?])
 }
 
-/// Computes the product if one side is a vector, or a batch of vectors, and [`matvec`] can read the
-/// other side.
+/// Computes the product if one side is a vector or a few of them, or a batch of such, and [`matvec`]
+/// can read the other side.
 fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<Tensor>> {
     let rank = batch.len() + 2;
     let (left, right) = (lhs.layout().clone(), rhs.layout().swap(rank - 2, rank - 1));
-    // Both are [.., rows, k] now; a vector has one row.
-    let ((a, a_layout), (x, mut x_layout)) = match (left.shape[rank - 2], right.shape[rank - 2]) {
-        (_, 1) => ((lhs, left), (rhs, right)),
-        (1, _) => ((rhs, right), (lhs, left)),
+    // Both are [.., rows, k] now; a vector is a row.
+    let max = policy::max_vectors(lhs.runtime());
+    let (m, n) = (left.shape[rank - 2], right.shape[rank - 2]);
+    let ((a, a_layout), (x, x_layout), order) = match n <= m {
+        true if n <= max => ((lhs, left), (rhs, right), Order::RowsFirst),
+        false if m <= max => ((rhs, right), (lhs, left), Order::VectorsFirst),
         _ => return Ok(None),
     };
     let widened;
@@ -315,12 +317,11 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
         },
         _ => return Ok(None),
     };
-    x_layout.shape.remove(rank - 2);
-    x_layout.strides.remove(rank - 2);
     let [height, k] = [a_layout.shape[rank - 2], a_layout.shape[rank - 1]];
+    let vectors = x_layout.shape[rank - 2];
     let expanded = |layout: &Layout, inner: &[usize]| layout.expand(&[batch, inner].concat());
-    match (expanded(&a_layout, &[height, k]), expanded(&x_layout, &[k])) {
-        (Some(a_layout), Some(x_layout)) => matvec((a, &a_layout), (x, &x_layout)),
+    match (expanded(&a_layout, &[height, k]), expanded(&x_layout, &[vectors, k])) {
+        (Some(a_layout), Some(x_layout)) => matvec((a, &a_layout), (x, &x_layout), order),
         _ => Ok(None),
     }
 }

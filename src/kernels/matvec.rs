@@ -1,4 +1,4 @@
-//! Products of a matrix and a vector. They are memory-bound: the matrix is read once.
+//! Products of a matrix and a few vectors. They are memory-bound: the matrix is read once.
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, PendingResult, Reads, variants_of};
@@ -25,9 +25,9 @@ params! {
         a_row: i32,
         a_step: i32,
         x_step: i32,
-        outputs: u32,
-        pad0: u32,
-        pad1: u32,
+        x_vector: i32,
+        vectors: u32,
+        out_row: u32,
         walk: Walk,
     }
 }
@@ -39,6 +39,8 @@ struct MatvecKernel {
     across: bool,
     /// The invocations that reduce a row.
     team: Team,
+    /// The number of vectors, rounded up to a power of two.
+    vectors: u32,
 }
 
 impl Kernel for MatvecKernel {
@@ -46,13 +48,22 @@ impl Kernel for MatvecKernel {
 
     fn variant(&self) -> Variant {
         let variant = Variant::new(&MATVEC).flag("VEC4", true).flag("ACROSS", self.across);
-        self.team.define(variant)
+        self.team.define(variant.int("VECTORS", self.vectors))
     }
 }
 
-/// Multiplies f32 matrices of a layout `[.., rows, k]` by one vector each, of a layout `[.., k]`.
-/// Returns one element per row of every matrix, in row-major order; `None` if the matrices cannot
-/// be read in vec4s.
+/// The order of the results of [`matvec`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Order {
+    /// `[.., vectors, rows]`.
+    VectorsFirst,
+    /// `[.., rows, vectors]`.
+    RowsFirst,
+}
+
+/// Multiplies f32 matrices of a layout `[.., rows, k]` by vectors of a layout `[.., vectors, k]`.
+/// Returns a result per row of every matrix and vector; `None` if the matrices cannot be read in
+/// vec4s.
 ///
 /// # Errors
 ///
@@ -60,6 +71,7 @@ impl Kernel for MatvecKernel {
 pub(crate) fn matvec(
     matrices: (&Tensor, &Layout),
     vectors: (&Tensor, &Layout),
+    order: Order,
 ) -> Result<Option<Tensor>> {
     let ((a, a_layout), (x, x_layout)) = (matrices, vectors);
     // The number of axes before the matrices.
@@ -67,22 +79,26 @@ pub(crate) fn matvec(
     let (a_starts, x_starts) = (leading_axes(a_layout, batch), leading_axes(x_layout, batch));
     let (rows, len) = (a_layout.shape[batch], a_layout.shape[batch + 1]);
     let (a_row, a_step) = (a_layout.strides[batch], a_layout.strides[batch + 1]);
-    let x_step = x_layout.strides[batch];
+    let vectors = x_layout.shape[batch];
+    let (x_vector, x_step) = (x_layout.strides[batch], x_layout.strides[batch + 1]);
     let aligned = |stride: isize, size: usize| size == 1 || stride % 4 == 0;
     let all_aligned = |layout: &Layout| {
         let mut axes = layout.strides.iter().zip(&layout.shape);
         layout.offset.is_multiple_of(4) && axes.all(|(&stride, &size)| aligned(stride, size))
     };
-    let outputs = a_starts.len() * rows;
+    let outputs = a_starts.len() * rows * vectors;
     // Along: a row is contiguous. Across: a column is.
     let steps_contiguous = (a_step, x_step) == (1, 1) && len.is_multiple_of(4);
-    let along = steps_contiguous && aligned(a_row, rows) && all_aligned(&x_starts);
+    let along = steps_contiguous
+        && aligned(a_row, rows)
+        && aligned(x_vector, vectors)
+        && all_aligned(&x_starts);
     let across = rows.is_multiple_of(4) && a_row == 1 && aligned(a_step, len);
     if outputs == 0 || len == 0 || !all_aligned(&a_starts) || !(along || across) {
         return Ok(None);
     }
     let runtime = a.runtime();
-    let split_len = policy::split_len(runtime, along, outputs, len).next_multiple_of(4);
+    let split_len = policy::split_len(runtime, along, outputs / vectors, len).next_multiple_of(4);
     let splits = len.div_ceil(split_len);
     let row_blocks = rows.div_ceil(4);
     let lines = a_starts.len() * row_blocks;
@@ -91,9 +107,13 @@ pub(crate) fn matvec(
         true => (policy::team_along(runtime, lines * splits, split_len / 4), 4),
         false => (policy::team_across(runtime, true, split_len), 1),
     };
-    let [a_row, a_step, x_step] = if along { [a_row / 4, 1, 1] } else { [0, a_step / 4, x_step] };
+    let [a_row, a_step, x_step, x_vector] = match along {
+        true => [a_row / 4, 1, 1, x_vector / 4],
+        false => [0, a_step / 4, x_step, x_vector],
+    };
+    let kernel = MatvecKernel { across: !along, team, vectors: vectors.next_power_of_two() as u32 };
     let out = Launch {
-        kernel: &MatvecKernel { across: !along, team },
+        kernel: &kernel,
         inputs: &[a, x],
         outputs: &[],
         params: &MatvecParams {
@@ -106,9 +126,9 @@ pub(crate) fn matvec(
             a_row: a_row as i32,
             a_step: a_step as i32,
             x_step: x_step as i32,
-            outputs: outputs as u32,
-            pad0: 0,
-            pad1: 0,
+            x_vector: x_vector as i32,
+            vectors: vectors as u32,
+            out_row: if order == Order::VectorsFirst { 1 } else { vectors as u32 },
             walk: Walk::new(&[&a_starts, &x_starts])?,
         },
         workgroups: team.workgroups(lines * splits),
@@ -132,9 +152,14 @@ pub(super) fn leading_axes(layout: &Layout, count: usize) -> Layout {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let along = policy::all_teams_along(0).map(|team| MatvecKernel { across: false, team });
-    let across = policy::all_teams_across(true).map(|team| MatvecKernel { across: true, team });
-    let kernels: Vec<_> = along.chain(across).collect();
+    let of = |across, team, vectors| MatvecKernel { across, team, vectors };
+    let along = policy::all_teams_along(0).map(|team| of(false, team, 1));
+    let across = policy::all_teams_across(true).map(|team| of(true, team, 1));
+    let several = [2, 4, policy::MAX_VECTORS as u32].into_iter().flat_map(|vectors| {
+        let along = policy::gpu_teams_along().map(move |team| of(false, team, vectors));
+        along.chain(policy::all_teams_across(true).map(move |team| of(true, team, vectors)))
+    });
+    let kernels: Vec<_> = along.chain(across).chain(several).collect();
     let mut variants = variants_of(kernels.iter().copied());
     variants.extend(epilogue::samples(kernels.iter().copied()));
     for input in [0, 1] {
@@ -158,4 +183,33 @@ pub const CASES: &[Case] = &[
     case("linear", &[normal(&[1, 64]), normal(&[64, 12]), normal(&[12])]),
     case("linear", &[normal(&[2, 3, 64]), normal(&[64, 1]), normal(&[1])]),
     case("linear", &[normal(&[1, 64]), normal(&[64, 12]), Arg::Absent]),
+    // A few rows, with teams of each size, or with the columns of the other operand contiguous.
+    case("float_matmul", &[normal(&[2, 64]), permuted(&[10, 64], &[1, 0])]),
+    case("float_matmul", &[normal(&[2, 260]), permuted(&[10, 260], &[1, 0])]),
+    case("float_matmul", &[normal(&[2, 600]), permuted(&[10, 600], &[1, 0])]),
+    case("float_matmul", &[normal(&[2, 40]), normal(&[40, 12])]),
+    case("float_matmul", &[normal(&[2, 100]), normal(&[100, 12])]),
+    case("float_matmul", &[normal(&[3, 64]), permuted(&[10, 64], &[1, 0])]),
+    case("float_matmul", &[normal(&[3, 260]), permuted(&[10, 260], &[1, 0])]),
+    case("float_matmul", &[normal(&[3, 600]), permuted(&[10, 600], &[1, 0])]),
+    case("float_matmul", &[normal(&[3, 40]), normal(&[40, 12])]),
+    case("float_matmul", &[normal(&[3, 100]), normal(&[100, 12])]),
+    case("float_matmul", &[normal(&[7, 64]), permuted(&[10, 64], &[1, 0])]),
+    case("float_matmul", &[normal(&[7, 260]), permuted(&[10, 260], &[1, 0])]),
+    case("float_matmul", &[normal(&[7, 600]), permuted(&[10, 600], &[1, 0])]),
+    case("float_matmul", &[normal(&[7, 40]), normal(&[40, 12])]),
+    case("float_matmul", &[normal(&[7, 100]), normal(&[100, 12])]),
+    // A few columns.
+    case("float_matmul", &[normal(&[10, 64]), permuted(&[5, 64], &[1, 0])]),
+    case("float_matmul", &[normal(&[70, 40]), normal(&[40, 2])]),
+    case("float_matmul", &[permuted(&[100, 72], &[1, 0]), normal(&[100, 3])]),
+    case("float_matmul", &[normal(&[8, 64]), permuted(&[8, 64], &[1, 0])]),
+    // Batches, and vectors of all matrices of a batch.
+    case("float_matmul", &[normal(&[3, 4, 64]), permuted(&[3, 10, 64], &[0, 2, 1])]),
+    case("float_matmul", &[normal(&[1, 4, 64]), permuted(&[3, 10, 64], &[0, 2, 1])]),
+    case("float_matmul", &[normal(&[2, 1, 5, 40]), normal(&[1, 3, 40, 8])]),
+    // Split over k.
+    case("float_matmul", &[normal(&[6, 9000]), normal(&[9000, 8])]),
+    case("linear", &[normal(&[4, 64]), normal(&[64, 12]), normal(&[12])]),
+    case("linear", &[normal(&[2, 3, 64]), normal(&[64, 12]), normal(&[12])]),
 ];

@@ -49,6 +49,20 @@ pub(crate) fn all_teams_along(min_loads: usize) -> impl Iterator<Item = Team> {
     ALONG.into_iter().filter(long_enough).map(|(_, team)| team).chain(software::TEAMS_ALONG)
 }
 
+/// Returns the teams of [`team_along`] on GPUs.
+pub(crate) fn gpu_teams_along() -> impl Iterator<Item = Team> {
+    ALONG.into_iter().map(|(_, team)| team)
+}
+
+/// The maximum of [`max_vectors`].
+pub(crate) const MAX_VECTORS: usize = 8;
+
+/// Returns up to how many rows or columns of a product are computed as vectors, which read the
+/// other operand once. A tile would be mostly empty.
+pub(crate) fn max_vectors(runtime: &Runtime) -> usize {
+    software_policy(runtime).map_or(MAX_VECTORS, |_| 1)
+}
+
 /// Returns every team that [`team_across`] can return.
 pub(crate) fn all_teams_across(vec4: bool) -> [Team; 2] {
     [Team::SINGLE, if vec4 { ACROSS_VEC4 } else { ACROSS }]
