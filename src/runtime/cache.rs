@@ -1,5 +1,5 @@
-//! The cache folder and its files, which are kept between runs: compiled pipelines and tuning
-//! results.
+//! The cache folder and its files, which are kept between runs: compiled pipelines, tuning results,
+//! and what a driver refused.
 //!
 //! The files may be deleted at any time. A file that another user could have written is not read.
 

@@ -157,7 +157,8 @@ pub struct Scope {
 }
 
 /// Begins a scope on this thread, which ends when the result is dropped. Memory recordings name the
-/// scope in which memory was allocated. Scopes nest, and end in reverse order.
+/// scope in which memory was allocated. Scopes nest, and end in reverse order. A slash in a name
+/// stands for a nested scope: `layers/0` is drawn as `0` in `layers`.
 ///
 /// ```
 /// let _scope = burn_wgsl::scope("forward");
@@ -165,7 +166,8 @@ pub struct Scope {
 /// ```
 ///
 /// While a device is observed, pending results are computed at the beginning and the end of a
-/// scope, so that they are computed in their own scope; those that other threads asked for as well. Otherwise a scope costs a few nanoseconds.
+/// scope, so that they are computed in their own scope; those that other threads asked for as well.
+/// Otherwise a scope costs a few nanoseconds.
 pub fn scope(name: impl Into<Cow<'static, str>>) -> Scope {
     let began = is_observed().then(Instant::now);
     compute_pending();
