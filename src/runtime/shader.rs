@@ -279,6 +279,8 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/gemm_tiled", wgsl!("../../shaders/lib/gemm_tiled.wgsl")),
     ("lib/gemm_units", wgsl!("../../shaders/lib/gemm_units.wgsl")),
     ("lib/gemm_direct", wgsl!("../../shaders/lib/gemm_direct.wgsl")),
+    ("lib/sort_key", wgsl!("../../shaders/lib/sort_key.wgsl")),
+    ("lib/radix", wgsl!("../../shaders/lib/radix.wgsl")),
     ("lib/window", wgsl!("../../shaders/lib/window.wgsl")),
     ("lib/conv", wgsl!("../../shaders/lib/conv.wgsl")),
     ("lib/deform", wgsl!("../../shaders/lib/deform.wgsl")),

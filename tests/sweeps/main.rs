@@ -10,6 +10,7 @@ mod lines;
 mod reduce;
 mod scan;
 mod scatter;
+mod sort;
 mod types;
 
 use std::sync::Arc;

@@ -167,6 +167,12 @@ pub(crate) fn pays_to_sort_updates(runtime: &Runtime, rows: usize, lines: usize)
     }
 }
 
+/// Returns whether lines of more than a few elements are sorted by the digits of their keys, with
+/// many barriers, not by merging.
+pub(crate) fn sorts_by_digits(runtime: &Runtime) -> bool {
+    software_policy(runtime).is_none()
+}
+
 /// Returns the number of invocations that keeps the device busy, for kernels that can split their
 /// work further.
 pub(crate) fn busy_invocations(runtime: &Runtime) -> usize {
