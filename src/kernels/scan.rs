@@ -2,12 +2,15 @@
 
 use super::common::cases::{Arg, Case, case, ints, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
+use super::common::policy;
 use super::composed::views;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
 
 static SCAN: Source = Source::new::<ScanParams>("scan", wgsl!("../../shaders/scan/scan.wgsl"));
+static SCAN_TILE: Source =
+    Source::new::<ScanParams>("scan_tile", wgsl!("../../shaders/scan/scan_tile.wgsl"));
 
 params! {
     struct ScanParams {
@@ -28,6 +31,11 @@ const MAX_UNSPLIT_LEN: usize = 256;
 const BUSY_CHUNKS: usize = 2048;
 /// The minimum length of a chunk.
 const MIN_CHUNK_LEN: usize = 64;
+
+/// Elements of a tile, which a workgroup scans.
+const TILE: usize = 1024;
+/// The longest lines that one invocation scans although their elements are neighbours.
+const MAX_SERIAL_LEN: usize = 128;
 
 /// The op that a scan combines elements with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -64,13 +72,15 @@ struct ScanKernel {
     dtype: DType,
     /// What the kernel computes for each chunk.
     pass: ScanPass,
+    /// Whether a workgroup scans a chunk of neighbours; otherwise an invocation scans it.
+    tiled: bool,
 }
 
 impl Kernel for ScanKernel {
     type Params = ScanParams;
 
     fn variant(&self) -> Variant {
-        let Self { op, dtype, pass } = *self;
+        let Self { op, dtype, pass, tiled } = *self;
         let combine = match (op, dtype == DType::F32) {
             (Sum, _) => "a + b",
             (Prod, _) => "a * b",
@@ -79,7 +89,7 @@ impl Kernel for ScanKernel {
             (Min, true) => "nan_min(a, b)",
             (Min, false) => "min(a, b)",
         };
-        Variant::new(&SCAN)
+        Variant::new(if tiled { &SCAN_TILE } else { &SCAN })
             .ty("E", dtype.wgsl())
             .expr("COMBINE", combine)
             .flag("TOTALS", pass == ScanPass::Totals)
@@ -100,14 +110,16 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
         return Ok(tensor);
     }
     let lines = tensor.len() / len;
+    let tiled = stride == 1 && len > MAX_SERIAL_LEN && policy::has_fast_barriers(tensor.runtime());
     let chunk_len = match lines >= BUSY_CHUNKS || len <= MAX_UNSPLIT_LEN {
         true => len,
         false => len.div_ceil(BUSY_CHUNKS / lines).max(MIN_CHUNK_LEN),
     };
+    let chunk_len = if tiled { TILE } else { chunk_len };
     let chunks = len.div_ceil(chunk_len);
     let run = |pass: ScanPass, inputs: &[&Tensor], out: &Tensor| {
         Launch {
-            kernel: &ScanKernel { op, dtype: tensor.dtype(), pass },
+            kernel: &ScanKernel { op, dtype: tensor.dtype(), pass, tiled },
             inputs,
             outputs: &[out],
             params: &ScanParams {
@@ -120,7 +132,10 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
                 pad1: 0,
                 pad2: 0,
             },
-            workgroups: workgroups_for(lines * chunks),
+            workgroups: match tiled {
+                true => (lines * chunks) as u64,
+                false => workgroups_for(lines * chunks),
+            },
             work: tensor.len() as u64,
         }
         .run()
@@ -145,7 +160,7 @@ pub fn variants() -> Vec<Variant> {
     for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| dtype != DType::Bool) {
         for op in [Sum, Prod, Max, Min] {
             for pass in [ScanPass::Whole, ScanPass::Totals, ScanPass::Carry] {
-                kernels.push(ScanKernel { op, dtype, pass });
+                kernels.extend([false, true].map(|tiled| ScanKernel { op, dtype, pass, tiled }));
             }
         }
     }

@@ -155,7 +155,7 @@ pub fn with_indices(tensor: Tensor, axis: usize, descending: bool) -> Result<(Te
     let tensor = views::packed(swapped(tensor)?)?;
     let line_len = tensor.shape()[last];
     let has_keys = [DType::F32, DType::I32, DType::U32].contains(&tensor.dtype());
-    let by_digits = has_keys && policy::sorts_by_digits(tensor.runtime());
+    let by_digits = has_keys && policy::has_fast_barriers(tensor.runtime());
     if by_digits && line_len > MAX_MERGED_LEN && !tensor.is_empty() {
         let (values, indices) = match line_len <= TILE {
             true => sort_lines(&tensor, descending)?,

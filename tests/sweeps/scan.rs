@@ -23,7 +23,7 @@ fn combine(op: ScanOp, a: Number, b: Number, dtype: DType) -> Number {
 fn scans_match_the_host_in_every_type() {
     for runtime in runtimes() {
         for dtype in types(&runtime).filter(|&dtype| dtype != DType::Bool) {
-            for len in [9, 9000] {
+            for len in [9, 600, 1024, 9000] {
                 let elements = numbers(2 * len, dtype, 3);
                 let tensor = upload(&runtime, &[2, len], dtype, &elements);
                 for op in [ScanOp::Sum, ScanOp::Prod, ScanOp::Max, ScanOp::Min] {

@@ -167,9 +167,9 @@ pub(crate) fn pays_to_sort_updates(runtime: &Runtime, rows: usize, lines: usize)
     }
 }
 
-/// Returns whether lines of more than a few elements are sorted by the digits of their keys, with
-/// many barriers, not by merging.
-pub(crate) fn sorts_by_digits(runtime: &Runtime) -> bool {
+/// Returns whether kernels are fast whose invocations exchange data through workgroup memory, with
+/// several barriers.
+pub(crate) fn has_fast_barriers(runtime: &Runtime) -> bool {
     software_policy(runtime).is_none()
 }
 
