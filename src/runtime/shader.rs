@@ -277,6 +277,8 @@ const FRAGMENTS: &[(&str, &str)] = &[
     ("lib/gemm", wgsl!("../../shaders/lib/gemm.wgsl")),
     ("lib/gemm_tiles", wgsl!("../../shaders/lib/gemm_tiles.wgsl")),
     ("lib/gemm_tiled", wgsl!("../../shaders/lib/gemm_tiled.wgsl")),
+    // Browsers do not offer matrix units.
+    #[cfg(not(target_arch = "wasm32"))]
     ("lib/gemm_units", wgsl!("../../shaders/lib/gemm_units.wgsl")),
     ("lib/gemm_direct", wgsl!("../../shaders/lib/gemm_direct.wgsl")),
     ("lib/sort_key", wgsl!("../../shaders/lib/sort_key.wgsl")),

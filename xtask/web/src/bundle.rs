@@ -83,6 +83,8 @@ pub fn build(kind: BuildKind) -> Result<PathBuf> {
     copy_folder(&root().join("web/pages"), &folder)?;
     pages::apply_shell(&folder, &root().join("web/shell.html"))?;
     pages::write_profile_page(&folder, &root().join("src"))?;
+    let terser = npm_packages("xtask/web")?.join("terser/bin/terser");
+    minify_scripts(&folder, &terser)?;
     let sizes = sizes::measure(&folder)?;
     let json = serde_json::to_string_pretty(&sizes::to_json(&sizes))? + "\n";
     fs::write(folder.join("sizes.json"), json)?;
@@ -178,6 +180,23 @@ fn optimise(wasm: &Path, flags: &[&str]) -> Result<()> {
     node.arg(wasm_opt).arg(wasm).arg("-o").arg(wasm).args(flags);
     node.args(WASM_FEATURES.map(|feature| format!("--enable-{feature}")));
     run_command(&mut node).context("wasm-opt failed")
+}
+
+/// Minifies the scripts in a folder and its subfolders in place.
+fn minify_scripts(folder: &Path, terser: &Path) -> Result<()> {
+    for entry in
+        fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?
+    {
+        let path = entry?.path();
+        if path.is_dir() {
+            minify_scripts(&path, terser)?;
+        } else if path.extension().is_some_and(|extension| extension == "js") {
+            let mut node = Command::new("node");
+            node.arg(terser).args(["--module", "--compress", "--mangle"]).arg("--output");
+            run_command(node.arg(&path).arg("--").arg(&path)).context("terser failed")?;
+        }
+    }
+    Ok(())
 }
 
 /// Copies a folder with its subfolders.
