@@ -1,23 +1,12 @@
-// attention: out[b, h, i, c] = sum over j of softmax(score[b, h, i])[j] * v[b, h, j, c], where
-//   score[b, h, i, j] = softcap(scale * sum over e of q[b, h, i, e] * k[b, h, j, e]) + bias[b, h, i, j],
-//   softcap(s) = p.softcap * tanh(s / p.softcap), or s without a softcap,
-// or -inf if key j is masked. A row whose keys are all masked gives zeros.
-// q is [batch, heads, queries, width], k is [batch, heads, keys, width] and v is
-// [batch, heads, keys, value_width], with widths that are multiples of four. mask and bias are
-// [batch, heads, queries, keys]. All are read through their strides: a linear index into the scores may not
-// fit into 32 bits. out is packed.
-// BIASED: there is a softcap, a mask or a bias.
-// LOG_SUMS: log_sums[b, h, i] = ln(sum over j of e^score[b, h, i, j]), or inf if all keys are masked.
+// attention: softmax(q @ k^T) @ v for few queries or on software adapters; its operands are those of lib/attention.
 //
-// The scores are never stored. Keys are processed in blocks of WORKGROUP_SIZE, and the running sums are
-// rescaled when a block raises the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for
-// softmax, 2018; T. Dao et al., FlashAttention, 2022.)
-// Each workgroup computes ROWS rows. In each block, an invocation first computes the scores of one key for
-// every row. Then it adds to COLS vec4 columns of the rows of its team. That takes the weights of all
-// invocations, which are exchanged through workgroup memory.
+// Keys are processed in blocks of WORKGROUP_SIZE. Each workgroup computes ROWS rows. In each block, an invocation
+// first computes the scores of one key for every row. Then it adds to COLS vec4 columns of the rows of its team. That
+// takes the weights of all invocations, which are exchanged through workgroup memory.
 // SUBGROUP: the workgroup is one subgroup of eight, whose lanes are numbered by local index. Shuffles
 // exchange the weights without a barrier.
 //#include "lib/grid"
+//#include "lib/attention"
 
 const WORKGROUP_SIZE: u32 = 64u;
 const ROWS: u32 = 8u;
@@ -28,57 +17,6 @@ const TEAM_SIZE: u32 = 16u;
 // ROWS / (WORKGROUP_SIZE / TEAM_SIZE).
 const ROWS_PER_TEAM: u32 = 2u;
 
-// The layout of an operand, in vec4s.
-struct OperandLayout {
-    offset: u32,
-    batch_stride: u32,
-    head_stride: u32,
-    row_stride: u32,
-}
-
-struct Params {
-    heads: u32,
-    queries: u32,
-    keys: u32,
-    // Vec4s of a key, and of a value.
-    width: u32,
-    value_width: u32,
-    // Blocks of ROWS rows, and of COLS * TEAM_SIZE vec4 columns.
-    row_blocks: u32,
-    col_blocks: u32,
-    workgroups: u32,
-    scale: f32,
-    // Zero if there is none.
-    softcap: f32,
-    // 1 if query i attends to the keys j with j + queries <= i + keys only.
-    causal: u32,
-    has_mask: u32,
-    has_bias: u32,
-    mask_offset: u32,
-    bias_offset: u32,
-    pad0: u32,
-    q: OperandLayout,
-    k: OperandLayout,
-    v: OperandLayout,
-    // Strides in elements, along batch, heads, queries and keys.
-    mask_strides: vec4<u32>,
-    bias_strides: vec4<u32>,
-}
-
-@group(0) @binding(auto) var<uniform> p: Params;
-@group(0) @binding(auto) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(auto) var<storage, read> k: array<vec4<f32>>;
-@group(0) @binding(auto) var<storage, read> v: array<vec4<f32>>;
-//#if BIASED
-// The layout requires both bindings; a missing mask or bias is q, and not read.
-@group(0) @binding(auto) var<storage, read> mask: array<u32>;
-@group(0) @binding(auto) var<storage, read> bias: array<f32>;
-//#endif
-@group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
-//#if LOG_SUMS
-@group(0) @binding(auto) var<storage, read_write> log_sums: array<f32>;
-//#endif
-
 //#if !SUBGROUP
 // The invocations that compute the weights of a row from its scores.
 const SOFTMAX_SIZE: u32 = WORKGROUP_SIZE / ROWS;
@@ -87,33 +25,6 @@ var<workgroup> weights: array<f32, WORKGROUP_SIZE * ROWS>;
 // What each invocation contributes to the maximum or the sum of its row.
 var<workgroup> partials: array<f32, WORKGROUP_SIZE>;
 var<workgroup> rescales: array<f32, ROWS>;
-//#endif
-
-// The score of a key, from its dot product with the query.
-fn score_of(product: f32, batch: u32, head: u32, row: u32, key: u32) -> f32 {
-    // The last query attends to all keys.
-    let causally_masked = p.causal == 1u && key + p.queries > row + p.keys;
-    var score = product * p.scale;
-//#if BIASED
-    if (p.softcap > 0.0) { score = p.softcap * tanh_(score / p.softcap); }
-    let coordinates = vec4<u32>(batch, head, row, min(key, p.keys - 1u));
-    if (p.has_mask == 1u) {
-        let offsets = coordinates * p.mask_strides;
-        if (mask[p.mask_offset + offsets.x + offsets.y + offsets.z + offsets.w] != 0u) { score = -inf(); }
-    }
-    if (p.has_bias == 1u) {
-        let offsets = coordinates * p.bias_strides;
-        score += bias[p.bias_offset + offsets.x + offsets.y + offsets.z + offsets.w];
-    }
-//#endif
-    return select(score, -inf(), causally_masked || key >= p.keys);
-}
-
-//#if LOG_SUMS
-// ln(e^maximum * sum).
-fn log_sum_of(maximum: f32, sum: f32) -> f32 {
-    return select(maximum + ln(sum), inf(), sum == 0.0);
-}
 //#endif
 
 //#if SUBGROUP
@@ -139,11 +50,10 @@ fn main(
 ) {
     let index = group_index(group, groups);
     if (index >= p.workgroups) { return; }
-    let col_block = index % p.col_blocks;
-    let row0 = index / p.col_blocks % p.row_blocks * ROWS;
-    let matrix = index / p.col_blocks / p.row_blocks;
-    let batch = matrix / p.heads;
-    let head = matrix % p.heads;
+    let work = work_of(index);
+    let batch = work.batch;
+    let head = work.head;
+    let row0 = work.row_block * ROWS;
     // Rows and columns past the edge repeat the last ones and store the same values again.
     let last_row = p.queries - 1u;
     // The first row of the invocation's team, from row0.
@@ -153,14 +63,9 @@ fn main(
     let v_start = p.v.offset + batch * p.v.batch_stride + head * p.v.head_stride;
     var cols: array<u32, COLS>;
 //#repeat J COLS
-    cols[J] = min((col_block * COLS + J) * TEAM_SIZE + local_index % TEAM_SIZE, p.value_width - 1u);
+    cols[J] = min((work.col_block * COLS + J) * TEAM_SIZE + local_index % TEAM_SIZE, p.value_width - 1u);
 //#end
-    // The end of the keys that the rows attend to.
-    var end = p.keys;
-    if (p.causal == 1u) {
-        let end_plus_queries = min(row0 + ROWS, p.queries) + p.keys;
-        end = min(end, select(0u, end_plus_queries - p.queries, end_plus_queries > p.queries));
-    }
+    let end = end_of(work.split, row0 + ROWS);
     var acc: array<vec4<f32>, ROWS_PER_TEAM * COLS>;
 //#if SUBGROUP
     var maxima: array<f32, ROWS>;
@@ -175,10 +80,10 @@ fn main(
     var old_max = -inf();
     var row_sum = 0.0;
 //#endif
-    for (var key0 = 0u; key0 < end; key0 += WORKGROUP_SIZE) {
+    for (var key0 = work.split * p.keys_per_split; key0 < end; key0 += WORKGROUP_SIZE) {
         let key = key0 + local_index;
         let k_row = k_start + min(key, p.keys - 1u) * p.k.row_stride;
-        let keys = min(WORKGROUP_SIZE, p.keys - key0);
+        let keys = min(WORKGROUP_SIZE, end - key0);
         var scores: array<f32, ROWS>;
 //#repeat I ROWS
         scores[I] = 0.0;
@@ -279,10 +184,10 @@ fn main(
     partials[local_index] = row_sum;
     workgroupBarrier();
 //#if LOG_SUMS
-    if (softmax_index == 0u && col_block == 0u && row0 + softmax_row <= last_row) {
+    if (softmax_index == 0u && work.col_block == 0u && row0 + softmax_row <= last_row) {
         var sum = 0.0;
         for (var j = 0u; j < SOFTMAX_SIZE; j++) { sum += partials[softmax_row * SOFTMAX_SIZE + j]; }
-        log_sums[matrix * p.queries + row0 + softmax_row] = log_sum_of(old_max, sum);
+        log_sums[result_row(work, row0 + softmax_row)] = log_sum_of(old_max, sum);
     }
 //#endif
 //#endif
@@ -291,8 +196,8 @@ fn main(
 //#if SUBGROUP
         let sum = subgroup_sum(sums[I]);
 //#if LOG_SUMS
-        if (local_index == 0u && col_block == 0u) {
-            log_sums[matrix * p.queries + min(row0 + I, last_row)] = log_sum_of(maxima[I], sum);
+        if (local_index == 0u && work.col_block == 0u) {
+            log_sums[result_row(work, min(row0 + I, last_row))] = log_sum_of(maxima[I], sum);
         }
 //#endif
 //#else
@@ -300,7 +205,7 @@ fn main(
         for (var j = 0u; j < SOFTMAX_SIZE; j++) { sum += partials[(team_row + I) * SOFTMAX_SIZE + j]; }
 //#endif
         let scale = select(1.0 / sum, 0.0, sum == 0.0);
-        let out_start = (matrix * p.queries + min(row0 + team_row + I, last_row)) * p.value_width;
+        let out_start = result_row(work, min(row0 + team_row + I, last_row)) * p.value_width;
 //#repeat J COLS
         out[out_start + cols[J]] = acc[I * COLS + J] * scale;
 //#end

@@ -11,23 +11,15 @@
 // BIASED: there is a softcap or a bias.
 //
 // The weights are not stored: both kernels compute them again. (T. Dao et al., FlashAttention, 2022.)
-// A workgroup computes ROWS rows of q_grad, or with KEYS of k_grad and v_grad: its own rows. It goes over the other
-// rows, the keys or with KEYS the queries, in blocks of WORKGROUP_SIZE. In each block, an invocation first computes d
-// and weight of one other row with every own row. Then it adds to COLS vec4 columns of the own rows of its team. That
-// takes d and weight of all invocations, which are exchanged through workgroup memory.
+// A workgroup computes TILE rows of q_grad, or with KEYS of k_grad and v_grad: its own rows. It goes over the other
+// rows, the keys or with KEYS the queries, in blocks of TILE. In each block it first computes d and weight of all
+// pairs of rows. They then go through workgroup memory, and each invocation adds to COLS vec4 columns of the own rows
+// of its team, with other rows read directly.
 //#include "lib/grid"
+//#include "lib/attention_tile"
 
-const WORKGROUP_SIZE: u32 = 64u;
-// A multiple of four for each team.
-const ROWS: u32 = 16u;
-// ROWS / 4.
-const ROW_VEC4S: u32 = 4u;
 // Vec4 columns per invocation.
 const COLS: u32 = 1u;
-// The invocations that cover the columns of a row.
-const TEAM_SIZE: u32 = 16u;
-// The own rows of a team, in vec4s of rows: ROWS / (WORKGROUP_SIZE / TEAM_SIZE) / 4.
-const VEC4S: u32 = 1u;
 
 // The layout of an operand, in vec4s.
 struct OperandLayout {
@@ -44,7 +36,7 @@ struct Params {
     // Vec4s of a key, and of a value.
     width: u32,
     value_width: u32,
-    // Blocks of ROWS own rows, and of COLS * TEAM_SIZE vec4 columns.
+    // Blocks of TILE own rows, and of COLS * LANES vec4 columns.
     row_blocks: u32,
     col_blocks: u32,
     workgroups: u32,
@@ -82,14 +74,6 @@ struct Params {
 @group(0) @binding(auto) var<storage, read_write> v_grad: array<vec4<f32>>;
 //#else
 @group(0) @binding(auto) var<storage, read_write> q_grad: array<vec4<f32>>;
-//#endif
-
-// d of a block, four own rows in a vec4: [WORKGROUP_SIZE, ROW_VEC4S]. Rows are padded so that neighbouring invocations
-// store to different banks.
-const PITCH: u32 = ROW_VEC4S + 1u;
-var<workgroup> d_of_block: array<vec4<f32>, WORKGROUP_SIZE * PITCH>;
-//#if KEYS
-var<workgroup> weights_of_block: array<vec4<f32>, WORKGROUP_SIZE * PITCH>;
 //#endif
 
 // The operands: a row, and the row of values or gradients beside it.
@@ -171,7 +155,7 @@ fn main(
     let index = group_index(group, groups);
     if (index >= p.workgroups) { return; }
     let col_block = index % p.col_blocks;
-    let row0 = index / p.col_blocks % p.row_blocks * ROWS;
+    let row0 = index / p.col_blocks % p.row_blocks * TILE;
     let matrix = index / p.col_blocks / p.row_blocks;
     let batch = matrix / p.heads;
     let head = matrix % p.heads;
@@ -197,119 +181,143 @@ fn main(
     let other_strides = k_strides;
     var end = p.keys;
     if (p.causal == 1u) {
-        let end_plus_queries = min(row0 + ROWS, p.queries) + p.keys;
+        let end_plus_queries = min(row0 + TILE, p.queries) + p.keys;
         end = min(end, select(0u, end_plus_queries - p.queries, end_plus_queries > p.queries));
     }
 //#endif
+    let lane = local_index % LANES;
+    let team = local_index / LANES;
+    let first_col = col_block * COLS * LANES + lane;
     // Rows past the edge repeat the last one. Their weights are zero, or they are not stored.
-    var own_rows: array<vec2<u32>, ROWS>;
-//#repeat I ROWS
-    own_rows[I] = own_starts + min(row0 + I, rows - 1u) * own_strides;
-//#end
-    // The columns of this invocation, and the first own row of its team, in vec4s.
-    let first_col = col_block * COLS * TEAM_SIZE + local_index % TEAM_SIZE;
-    let team_vec4 = local_index / TEAM_SIZE * VEC4S;
-    var acc: array<vec4<f32>, 4u * VEC4S * COLS>;
+    let own_row = own_starts + min(row0 + staged_row(local_index), rows - 1u) * own_strides;
+    var acc: array<vec4<f32>, 4u * COLS>;
 //#if KEYS
-    var value_acc: array<vec4<f32>, 4u * VEC4S * COLS>;
-//#endif
-    for (var other0 = first; other0 < end; other0 += WORKGROUP_SIZE) {
-        let this_other = other0 + local_index;
-        let other_row = other_starts + min(this_other, end - 1u) * other_strides;
-        var products: array<f32, ROWS>;
-        var value_products: array<f32, ROWS>;
-        for (var e = 0u; e < p.width; e++) {
-            let x = other(other_row.x + e);
-//#repeat I ROWS
-            products[I] += dot(own(own_rows[I].x + e), x);
-//#end
-        }
-        for (var e = 0u; e < p.value_width; e++) {
-            let x = other_value(other_row.y + e);
-//#repeat I ROWS
-            value_products[I] += dot(own_value(own_rows[I].y + e), x);
-//#end
-        }
-//#if KEYS
-        let of_query = stats_of(matrix, this_other);
-//#endif
-//#if KEYS
-        var weights: array<f32, ROWS>;
-//#endif
-//#repeat I ROWS
-        {
-//#if KEYS
-            let both = weigh(products[I], value_products[I], of_query, batch, head, this_other, row0 + I);
-            weights[I] = both.y;
+    var value_acc: array<vec4<f32>, 4u * COLS>;
 //#else
-            let of_query = stats_of(matrix, row0 + I);
-            let both = weigh(products[I], value_products[I], of_query, batch, head, row0 + I, this_other);
-//#endif
-            products[I] = both.x;
-        }
-//#end
-        // Those of the previous block may still be read.
-        workgroupBarrier();
-//#repeat H ROW_VEC4S
-        d_of_block[local_index * PITCH + H] =
-            vec4<f32>(products[H * 4u], products[H * 4u + 1u], products[H * 4u + 2u], products[H * 4u + 3u]);
-//#if KEYS
-        weights_of_block[local_index * PITCH + H] =
-            vec4<f32>(weights[H * 4u], weights[H * 4u + 1u], weights[H * 4u + 2u], weights[H * 4u + 3u]);
-//#endif
-//#end
-        workgroupBarrier();
-        let others = min(WORKGROUP_SIZE, end - other0);
-        for (var j = 0u; j < others; j++) {
-            let starts = other_starts + (other0 + j) * other_strides;
-            var x: array<vec4<f32>, COLS>;
-//#repeat C COLS
-            x[C] = other(starts.x + min(first_col + C * TEAM_SIZE, p.width - 1u));
-//#end
-//#if KEYS
-            var y: array<vec4<f32>, COLS>;
-//#repeat C COLS
-            y[C] = other_value(starts.y + min(first_col + C * TEAM_SIZE, p.value_width - 1u));
-//#end
-//#endif
-//#repeat H VEC4S
-            {
-                let d = d_of_block[j * PITCH + team_vec4 + H];
-//#if KEYS
-                let weight = weights_of_block[j * PITCH + team_vec4 + H];
-//#endif
+    var row_stats: array<vec2<f32>, 4>;
 //#repeat I 4
-//#repeat C COLS
-                acc[(H * 4u + I) * COLS + C] += d[I] * x[C];
-//#if KEYS
-                value_acc[(H * 4u + I) * COLS + C] += weight[I] * y[C];
-//#endif
+    row_stats[I] = stats_of(matrix, row0 + team * 4u + I);
 //#end
+//#endif
+    for (var other0 = first; other0 < end; other0 += TILE) {
+        let other_row = other_starts + min(other0 + staged_row(local_index), end - 1u) * other_strides;
+        // Of the four own rows with each other of this lane.
+        var products: array<vec4<f32>, 4>;
+        var value_products: array<vec4<f32>, 4>;
+        for (var e0 = 0u; e0 < p.width; e0 += STEP) {
+            let e = e0 + staged_col(local_index);
+            // Columns past the last one are zero.
+            let is_col = e < p.width;
+            let col = min(e, p.width - 1u);
+            stage(
+                local_index,
+                select(vec4<f32>(), own(own_row.x + col), is_col),
+                select(vec4<f32>(), other(other_row.x + col), is_col),
+            );
+            add_products(&products, team, lane);
+        }
+        for (var e0 = 0u; e0 < p.value_width; e0 += STEP) {
+            let e = e0 + staged_col(local_index);
+            let is_col = e < p.value_width;
+            let col = min(e, p.value_width - 1u);
+            stage(
+                local_index,
+                select(vec4<f32>(), own_value(own_row.y + col), is_col),
+                select(vec4<f32>(), other_value(other_row.y + col), is_col),
+            );
+            add_products(&value_products, team, lane);
+        }
+        // They become d and weights. Those of each other go through the first place, which keeps the code short.
+        for (var n = 0u; n < 4u; n++) {
+            let this_other = other0 + n * LANES + lane;
+//#if KEYS
+            let of_query = stats_of(matrix, this_other);
+//#endif
+            var d = vec4<f32>();
+            var weights = vec4<f32>();
+//#repeat I 4
+            {
+                let this_own = row0 + team * 4u + I;
+                let product = products[0u][I];
+                let value_product = value_products[0u][I];
+//#if KEYS
+                let both = weigh(product, value_product, of_query, batch, head, this_other, this_own);
+//#else
+                let both = weigh(product, value_product, row_stats[I], batch, head, this_own, this_other);
+//#endif
+                d[I] = both.x;
+                weights[I] = both.y;
+            }
+//#end
+//#repeat N 3
+            products[N] = products[N + 1u];
+            value_products[N] = value_products[N + 1u];
+//#end
+            products[3u] = d;
+            value_products[3u] = weights;
+        }
+        let others = min(TILE, end - other0);
+//#if KEYS
+        // The staged columns may still be read.
+        workgroupBarrier();
+        store_weights(value_products, team, lane);
+        workgroupBarrier();
+        for (var j0 = 0u; j0 < others; j0 += 4u) {
+//#repeat K 4
+            {
+                let row = other_starts.y + min(other0 + j0 + K, end - 1u) * other_strides.y;
+                let weights_of_rows = weights_of(j0 + K, team);
+//#repeat C COLS
+                {
+                    let x = other_value(row + min(first_col + C * LANES, p.value_width - 1u));
+//#repeat I 4
+                    value_acc[I * COLS + C] += weights_of_rows[I] * x;
+//#end
+                }
+//#end
+            }
+//#end
+        }
+//#endif
+        // The staged columns or the weights may still be read.
+        workgroupBarrier();
+        store_weights(products, team, lane);
+        workgroupBarrier();
+        for (var j0 = 0u; j0 < others; j0 += 4u) {
+//#repeat K 4
+            {
+                let row = other_starts.x + min(other0 + j0 + K, end - 1u) * other_strides.x;
+                let d_of_rows = weights_of(j0 + K, team);
+//#repeat C COLS
+                {
+                    let x = other(row + min(first_col + C * LANES, p.width - 1u));
+//#repeat I 4
+                    acc[I * COLS + C] += d_of_rows[I] * x;
+//#end
+                }
 //#end
             }
 //#end
         }
     }
-//#repeat H VEC4S
 //#repeat I 4
     {
-        let row = row0 + (team_vec4 + H) * 4u + I;
+        let row = row0 + team * 4u + I;
         if (row < rows) {
             let i = matrix * rows + row;
 //#repeat C COLS
             {
-                let col = first_col + C * TEAM_SIZE;
+                let col = first_col + C * LANES;
 //#if KEYS
-                if (col < p.width) { k_grad[i * p.width + col] = acc[(H * 4u + I) * COLS + C]; }
-                if (col < p.value_width) { v_grad[i * p.value_width + col] = value_acc[(H * 4u + I) * COLS + C]; }
+                if (col < p.width) { k_grad[i * p.width + col] = acc[I * COLS + C]; }
+                if (col < p.value_width) { v_grad[i * p.value_width + col] = value_acc[I * COLS + C]; }
 //#else
-                if (col < p.width) { q_grad[i * p.width + col] = acc[(H * 4u + I) * COLS + C]; }
+                if (col < p.width) { q_grad[i * p.width + col] = acc[I * COLS + C]; }
 //#endif
             }
 //#end
         }
     }
-//#end
 //#end
 }
 //#use "lib/math"

@@ -39,7 +39,8 @@ const WORKGROUP_SIZE: u32 = 4u * SUBGROUP_SIZE;
 const STEP: u32 = 32u;
 // Matrices along each side of what a subgroup computes.
 const FRAGMENTS: u32 = 2u;
-// Loads of each operand by an invocation, and how many of them are of neighbouring steps, if each is of one step.
+// Loads of each operand by an invocation. If a load is of one step, NEIGHBOURS of them in a row are of neighbouring
+// steps.
 const LOADS: u32 = 4u;
 const NEIGHBOURS: u32 = 4u;
 // The tiles of both operands. Steps of k are contiguous, as units read them fastest. Neighbouring lines are in
@@ -188,8 +189,10 @@ fn main(
     }
     let last = g.n - 1u;
     let sum_start = quarter * (UNIT * UNIT);
-    // If subgroups have another size, nothing is stored: the test of the units finds it.
-    let row_count = select(0u, g.m, subgroup_size == SUBGROUP_SIZE && index < g.tiles);
+    let is_tile = index < g.tiles;
+    // If subgroups have another size, the sums are wrong, and NaN is stored instead: the test of the units finds it.
+    let is_size = subgroup_size == SUBGROUP_SIZE;
+    let row_count = select(0u, g.m, is_tile && is_size);
 //#repeat H FRAGMENTS
 //#repeat J FRAGMENTS
     coopStoreT(sums[H * FRAGMENTS + J], &sum_tile[sum_start], UNIT);
@@ -216,4 +219,14 @@ fn main(
     workgroupBarrier();
 //#end
 //#end
+    if (is_tile && !is_size) {
+        for (var i = local_index; i < TILE * TILE / 4u; i += WORKGROUP_SIZE) {
+            let row = tile.row + i / (TILE / 4u);
+            if (row < g.m) {
+                let col = tile.col + i % (TILE / 4u) * 4u;
+                store4(out_row_offset(tile.batch, row), tile.split, col, vec4<f32>(nan()));
+            }
+        }
+    }
 }
+//#use "lib/math"

@@ -107,6 +107,21 @@ fn exp_(x: f32) -> f32 {
     return y * bitcast<f32>(u32(half + 127) << 23u) * bitcast<f32>(u32(rest + 127) << 23u);
 }
 
+// e^x as weights of a softmax, for x of at most 88 and without branches: weights below 2^-126 are zero.
+fn softmax_weights(x: vec4<f32>) -> vec4<f32> {
+    let n = round(max(x, vec4<f32>(-88.0)) * 1.442695);
+    let r = fma(n, vec4<f32>(2.1219444e-4), fma(n, vec4<f32>(-0.693359375), x));
+    var q = fma(vec4<f32>(1.9875691e-4), r, vec4<f32>(1.3981999e-3));
+    q = fma(q, r, vec4<f32>(8.3334519e-3));
+    q = fma(q, r, vec4<f32>(4.1665795e-2));
+    q = fma(q, r, vec4<f32>(1.6666665e-1));
+    q = fma(q, r, vec4<f32>(5.0000001e-1));
+    let y = (fma(q * r, r, r) + 1.0) * bitcast<vec4<f32>>(vec4<u32>(vec4<i32>(n) + 127) << vec4<u32>(23u));
+    let weight = select(y, vec4<f32>(), x < vec4<f32>(-87.33654));
+    let nan = (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
+    return select(weight, x, nan);
+}
+
 // The shift of the exponents of a softmax: the maximum, or zero while all elements are -inf, because
 // -inf - -inf is NaN.
 fn softmax_shift(maximum: f32) -> f32 {

@@ -1,5 +1,5 @@
 // Sorts the TILE entries of a workgroup by digits of their keys. The order of entries with equal digits stays.
-// lib/sort_key lists what the including shader must define.
+// lib/sort_key lists the flags.
 //#include "lib/sort_key"
 
 // The key of an entry, and where it comes from in the tile.
@@ -7,7 +7,8 @@ var<workgroup> keys: array<u32, TILE>;
 var<workgroup> places: array<u32, TILE>;
 // For each pair of digits and each invocation, how many entries have the first digit (low half) and the second
 // (high half): its own and those of the invocations before it.
-// Sums of eight of them are padded by one, so that neighbouring sums are in different banks.
+// After every eight invocations there is an unused entry, so that the invocations that add up eight of them read from
+// different banks.
 const PAIR_SIZE: u32 = WORKGROUP_SIZE + WORKGROUP_SIZE / 8u;
 var<workgroup> counts: array<u32, 8u * PAIR_SIZE>;
 // For each pair of digits, the sums of the counts of eight invocations.
@@ -30,7 +31,7 @@ fn sort_by_digit(shift: u32, local_index: u32) {
     var own_keys: array<u32, OWN>;
     var own_places: array<u32, OWN>;
     var digits: array<u32, OWN>;
-    // The number of entries before, of this invocation, with the same digit, and after the loop of all.
+    // How many earlier entries of this invocation have the same digit.
     var ranks: array<u32, OWN>;
 //#repeat I 8
     own_keys[I] = keys[local_index * OWN + I];

@@ -2,9 +2,6 @@
 // eight bits from p.shift on. x is [lines, line_len], packed. lib/sort_key lists the flags.
 // Each workgroup counts one tile.
 
-// The element type.
-alias E = f32;
-
 struct Params {
     // Tiles of all lines, and of a line.
     count: u32,
@@ -15,7 +12,7 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-@group(0) @binding(auto) var<storage, read> x: array<E>;
+@group(0) @binding(auto) var<storage, read> x: array<u32>;
 @group(0) @binding(auto) var<storage, read_write> out: array<u32>;
 
 //#include "lib/grid"

@@ -2,9 +2,6 @@
 // sorts at once. All are [lines, line_len], packed. lib/sort_key lists the flags.
 // Each workgroup sorts one line.
 
-// The element type.
-alias E = f32;
-
 struct Params {
     lines: u32,
     // Elements of a line: at most those of a tile.
@@ -14,8 +11,8 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-@group(0) @binding(auto) var<storage, read> x: array<E>;
-@group(0) @binding(auto) var<storage, read_write> out: array<E>;
+@group(0) @binding(auto) var<storage, read> x: array<u32>;
+@group(0) @binding(auto) var<storage, read_write> out: array<u32>;
 @group(0) @binding(auto) var<storage, read_write> out_indices: array<i32>;
 
 //#include "lib/grid"

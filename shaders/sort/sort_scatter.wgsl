@@ -5,9 +5,6 @@
 // FIRST: the elements are in their original order.
 // Each workgroup moves one tile.
 
-// The element type.
-alias E = f32;
-
 struct Params {
     // Tiles of all lines, and of a line.
     count: u32,
@@ -18,12 +15,12 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-@group(0) @binding(auto) var<storage, read> x: array<E>;
+@group(0) @binding(auto) var<storage, read> x: array<u32>;
 @group(0) @binding(auto) var<storage, read> ends: array<u32>;
 //#if !FIRST
 @group(0) @binding(auto) var<storage, read> x_indices: array<i32>;
 //#endif
-@group(0) @binding(auto) var<storage, read_write> out: array<E>;
+@group(0) @binding(auto) var<storage, read_write> out: array<u32>;
 @group(0) @binding(auto) var<storage, read_write> out_indices: array<i32>;
 
 //#include "lib/grid"

@@ -56,7 +56,7 @@ async fn request(
         experimental_features: match features.contains(MATRIX_FEATURE) {
             // SAFETY: wgpu warns of bugs in cooperative matrices. The one kernel that uses them
             // passes matrices inside of its workgroup memory, with the shapes and types that the
-            // adapter lists, and is tested on each device before its first use.
+            // adapter lists, and each of its forms is tested on each device before its first use.
             true => unsafe { wgpu::ExperimentalFeatures::enabled() },
             false => wgpu::ExperimentalFeatures::disabled(),
         },

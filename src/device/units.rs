@@ -1,4 +1,4 @@
-//! Matrix units (tensor cores): what adapters list, and how kernels use it.
+//! Matrix units (tensor cores): what adapters list, and how kernels use them.
 
 use serde::Serialize;
 

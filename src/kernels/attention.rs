@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
-use super::common::launch::{Launch, div_up, variants_of};
+use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::AttentionOptions;
 use super::common::policy;
 use super::common::team::Team;
@@ -15,6 +15,14 @@ use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 static ATTENTION: Source =
     Source::new::<AttentionParams>("attention", wgsl!("../../shaders/attention/attention.wgsl"));
+static ATTENTION_TILED: Source = Source::new::<AttentionParams>(
+    "attention_tiled",
+    wgsl!("../../shaders/attention/attention_tiled.wgsl"),
+);
+static ATTENTION_MERGE: Source = Source::new::<MergeParams>(
+    "attention_merge",
+    wgsl!("../../shaders/attention/attention_merge.wgsl"),
+);
 
 params! {
     struct AttentionParams {
@@ -33,12 +41,21 @@ params! {
         has_bias: u32,
         mask_offset: u32,
         bias_offset: u32,
-        pad0: u32,
+        keys_per_split: u32,
         q: OperandLayout,
         k: OperandLayout,
         v: OperandLayout,
         mask_strides: [i32; 4],
         bias_strides: [i32; 4],
+    }
+}
+
+params! {
+    struct MergeParams {
+        count: u32,
+        width: u32,
+        splits: u32,
+        pad0: u32,
     }
 }
 
@@ -62,16 +79,34 @@ impl OperandLayout {
     }
 }
 
-/// Query rows that a workgroup computes.
-const ROWS: u32 = 8;
+/// Rows of a tile (`shaders/lib/attention_tile.wgsl`).
+pub(super) const TILE: usize = 64;
+/// Invocations that share the columns of a row of a tile.
+pub(super) const LANES: usize = 16;
 
-/// The attention kernel.
+/// How the work is divided among workgroups.
+#[derive(Debug, Clone, Copy, Hash)]
+enum Division {
+    /// A few rows, whose columns are those of a team, in vec4s per member.
+    Rows { team: Team, cols: u32 },
+    /// Many rows, with so many vec4 columns per invocation.
+    Tiles { cols: u32 },
+}
+
+impl Division {
+    /// Returns the rows and the vec4 columns that a workgroup computes.
+    fn tile(self) -> (usize, usize) {
+        match self {
+            Self::Rows { team, cols } => (8, (cols * team.size) as usize),
+            Self::Tiles { cols } => (TILE, cols as usize * LANES),
+        }
+    }
+}
+
+/// The kernels that compute attention.
 #[derive(Debug, Clone, Copy, Hash)]
 struct AttentionKernel {
-    /// The invocations that compute the columns of a row.
-    team: Team,
-    /// Columns per member of the team, in vec4s.
-    cols: u32,
+    division: Division,
     /// Whether there is a softcap, a mask or a bias.
     biased: bool,
     /// Whether the logarithms of the sums of weights are results too.
@@ -82,17 +117,36 @@ impl Kernel for AttentionKernel {
     type Params = AttentionParams;
 
     fn variant(&self) -> Variant {
-        let Self { team, cols, biased, log_sums } = *self;
-        let teams = team.workgroup_size / team.size;
-        Variant::new(&ATTENTION)
-            .flag("SUBGROUP", team.subgroup)
-            .flag("BIASED", biased)
-            .flag("LOG_SUMS", log_sums)
-            .int("WORKGROUP_SIZE", team.workgroup_size)
-            .int("ROWS", ROWS)
-            .int("COLS", cols)
-            .int("TEAM_SIZE", team.size)
-            .int("ROWS_PER_TEAM", ROWS / teams)
+        let Self { division, biased, log_sums } = *self;
+        let variant = match division {
+            Division::Rows { team, cols } => {
+                let (rows, _) = division.tile();
+                let teams = team.workgroup_size / team.size;
+                Variant::new(&ATTENTION)
+                    .flag("SUBGROUP", team.subgroup)
+                    .int("WORKGROUP_SIZE", team.workgroup_size)
+                    .int("ROWS", rows as u32)
+                    .int("COLS", cols)
+                    .int("TEAM_SIZE", team.size)
+                    .int("ROWS_PER_TEAM", rows as u32 / teams)
+            }
+            Division::Tiles { cols } => Variant::new(&ATTENTION_TILED).int("COLS", cols),
+        };
+        variant.flag("BIASED", biased).flag("LOG_SUMS", log_sums)
+    }
+}
+
+/// The kernel that adds up attention over splits of the keys.
+#[derive(Debug, Clone, Copy, Hash)]
+struct MergeKernel {
+    log_sums: bool,
+}
+
+impl Kernel for MergeKernel {
+    type Params = MergeParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&ATTENTION_MERGE).flag("LOG_SUMS", self.log_sums)
     }
 }
 
@@ -217,17 +271,27 @@ fn compute(
         // The layout requires both bindings; a missing mask or bias is the query.
         inputs.extend([mask.as_ref().unwrap_or(&query), bias.as_ref().unwrap_or(&query)]);
     }
-    let out = Tensor::empty(&runtime, &[batch, heads, queries, value_width * 4], DType::F32)?;
-    let sums = Tensor::empty(&runtime, &sums_shape, DType::F32)?;
-    let outputs = [&out, &sums];
-    let (team, cols) = policy::attention_team(&runtime, value_width);
-    let row_blocks = div_up(queries, ROWS as usize);
-    let col_blocks = div_up(value_width, (cols * team.size) as usize);
-    let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
+    let division = if policy::tiles_attention(&runtime, queries) {
+        Division::Tiles { cols: if value_width <= LANES { 1 } else { 2 } }
+    } else {
+        let (team, cols) = policy::attention_team(&runtime, value_width);
+        Division::Rows { team, cols }
+    };
+    let (rows, cols) = division.tile();
+    let (row_blocks, col_blocks) = (queries.div_ceil(rows), value_width.div_ceil(cols));
+    let workgroups = batch * heads * row_blocks * col_blocks;
+    let keys_per_split = policy::attention_split_len(&runtime, workgroups, keys);
+    let splits = keys.div_ceil(keys_per_split);
+    let out_shape = [batch, heads, queries, value_width * 4];
+    let empty = |shape: &[usize]| Tensor::empty(&runtime, shape, DType::F32);
+    let parts = empty(&[batch, heads, queries, splits, value_width * 4])?;
+    let part_sums = empty(&[batch, heads, queries, splits])?;
+    let has_sums = log_sums || splits > 1;
+    let workgroups = (workgroups * splits) as u64;
     Launch {
-        kernel: &AttentionKernel { team, cols, biased, log_sums },
+        kernel: &AttentionKernel { division, biased, log_sums: has_sums },
         inputs: &inputs,
-        outputs: &outputs[..if log_sums { 2 } else { 1 }],
+        outputs: &[&parts, &part_sums][..if has_sums { 2 } else { 1 }],
         params: &AttentionParams {
             heads: heads as u32,
             queries: queries as u32,
@@ -244,7 +308,7 @@ fn compute(
             has_bias: u32::from(bias.is_some()),
             mask_offset: broadcast_offset(mask_layout.as_ref()),
             bias_offset: broadcast_offset(bias_layout.as_ref()),
-            pad0: 0,
+            keys_per_split: keys_per_split as u32,
             q: OperandLayout::of(&query),
             k: OperandLayout::of(&key),
             v: OperandLayout::of(&value),
@@ -255,7 +319,38 @@ fn compute(
         work: 8 * (batch * heads * queries) as u64 * (keys * (width + value_width)) as u64,
     }
     .run()?;
+    let (out, sums) = if splits == 1 {
+        (views::reshape(parts, &out_shape)?, views::reshape(part_sums, &sums_shape)?)
+    } else {
+        merge(&parts, &part_sums, log_sums)?
+    };
     Ok((views::narrow(out, 3, 0, shape[3])?, sums))
+}
+
+/// Computes attention over all keys from the results over splits of them: `parts` is
+/// `[batch, heads, queries, splits, value width]`, `part_sums` are the logarithms of their sums.
+fn merge(parts: &Tensor, part_sums: &Tensor, log_sums: bool) -> Result<(Tensor, Tensor)> {
+    let runtime = parts.runtime();
+    let sums_shape = &part_sums.shape()[..3];
+    let [splits, width] = [parts.shape()[3], parts.shape()[4]];
+    let sums = Tensor::empty(runtime, sums_shape, DType::F32)?;
+    let out = Tensor::empty(runtime, &[sums_shape, &[width]].concat(), DType::F32)?;
+    let count = out.len() / 4;
+    Launch {
+        kernel: &MergeKernel { log_sums },
+        inputs: &[parts, part_sums],
+        outputs: &[&out, &sums][..if log_sums { 2 } else { 1 }],
+        params: &MergeParams {
+            count: count as u32,
+            width: (width / 4) as u32,
+            splits: splits as u32,
+            pad0: 0,
+        },
+        workgroups: workgroups_for(count),
+        work: parts.len() as u64,
+    }
+    .run()?;
+    Ok((out, sums))
 }
 
 /// Returns the tensor with one element along each axis along which its elements are repeated.
@@ -316,10 +411,14 @@ fn four_axes(tensor: &Tensor) -> Result<[usize; 4]> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    variants_of(policy::all_attention_teams().flat_map(|(team, cols)| {
-        let kernel = |biased, log_sums| AttentionKernel { team, cols, biased, log_sums };
+    let rows = policy::all_attention_teams().map(|(team, cols)| Division::Rows { team, cols });
+    let tiles = [1, 2].map(|cols| Division::Tiles { cols });
+    let kernels = rows.chain(tiles).flat_map(|division| {
+        let kernel = |biased, log_sums| AttentionKernel { division, biased, log_sums };
         [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
-    }))
+    });
+    let merges = [false, true].map(|log_sums| MergeKernel { log_sums });
+    variants_of(kernels).into_iter().chain(variants_of(merges)).collect()
 }
 
 /// The cases that the family must pass.
@@ -378,6 +477,7 @@ pub const CASES: &[Case] = {
             ALL
         ),
         // Wide values, with and without a bias.
+        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, NONE, PLAIN),
         packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, NONE, PLAIN),
         packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, normal(&[1, 1, 9, 12]), PLAIN),
         packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, normal(&[1, 1, 9, 12]), PLAIN),
@@ -400,6 +500,39 @@ pub const CASES: &[Case] = {
             NONE,
             ALL
         ),
+        // The edges of tiles of 64 queries, 64 keys, 16 columns and values of 64 or 128 columns.
+        packed!([1, 2, 17, 4], [1, 2, 63, 4], [1, 2, 63, 64], NONE, NONE, PLAIN),
+        packed!([2, 2, 63, 16], [2, 2, 64, 16], [2, 2, 64, 68], NONE, NONE, PLAIN),
+        packed!([1, 2, 64, 20], [1, 2, 65, 20], [1, 2, 65, 128], NONE, NONE, CAUSAL),
+        packed!([1, 2, 65, 64], [1, 2, 129, 64], [1, 2, 129, 132], NONE, NONE, CAUSAL),
+        packed!([1, 2, 130, 12], [1, 2, 70, 12], [1, 2, 70, 12], NONE, NONE, CAUSAL),
+        packed!([1, 2, 65, 8], [1, 2, 66, 8], [1, 2, 66, 8], bools(&[1, 2, 65, 66]), NONE, PLAIN),
+        packed!(
+            [2, 1, 65, 8],
+            [2, 1, 66, 8],
+            [2, 1, 66, 80],
+            bools(&[1, 1, 65, 66]),
+            permuted(&[66, 1, 1, 1], &[3, 2, 1, 0]),
+            ALL
+        ),
+        log_sums!([1, 2, 65, 8], [1, 2, 66, 8], [1, 2, 66, 8], NONE, NONE, CAUSAL),
+        log_sums!([1, 2, 65, 8], [1, 2, 66, 8], [1, 2, 66, 80], NONE, NONE, CAUSAL),
+        log_sums!([1, 1, 19, 8], [1, 1, 12, 8], [1, 1, 12, 8], NONE, normal(&[1, 1, 19, 12]), ALL),
+        log_sums!([1, 1, 19, 8], [1, 1, 12, 8], [1, 1, 12, 80], NONE, normal(&[1, 1, 19, 12]), ALL),
+        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 8], NONE, NONE, CAUSAL),
+        // Splits of the keys. The first queries see keys of the first split only.
+        packed!([2, 2, 1, 8], [2, 2, 700, 8], [2, 2, 700, 8], NONE, NONE, PLAIN),
+        packed!(
+            [1, 2, 3, 8],
+            [1, 2, 1100, 8],
+            [1, 2, 1100, 20],
+            bools(&[1, 2, 3, 1100]),
+            NONE,
+            PLAIN
+        ),
+        packed!([1, 1, 70, 8], [1, 1, 600, 8], [1, 1, 600, 72], NONE, NONE, ALL),
+        log_sums!([1, 1, 620, 8], [1, 1, 600, 8], [1, 1, 600, 8], NONE, NONE, CAUSAL),
+        log_sums!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 8], bools(&[1, 1, 2, 513]), NONE, ALL),
         // More queries and keys than burn-flex computes in one block.
         packed!([1, 1, 520, 16], [1, 1, 513, 16], [1, 1, 513, 16], NONE, NONE, ALL),
     ]

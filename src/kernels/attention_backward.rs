@@ -3,12 +3,13 @@
 use smallvec::SmallVec;
 
 use super::attention::{
-    OperandLayout, Sizes, broadcast_offset, broadcast_strides, hidden_by, in_vec4s, mismatch,
+    LANES, OperandLayout, Sizes, TILE, broadcast_offset, broadcast_strides, hidden_by, in_vec4s,
+    mismatch,
 };
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, div_up, variants_of};
 use super::common::options::AttentionOptions;
-use super::common::policy::{self, AttentionTile};
+use super::common::policy;
 use super::common::table::rows;
 use super::composed::{self, create, views};
 use super::elementwise::{self, ScalarValue};
@@ -55,24 +56,19 @@ struct AttentionBackwardKernel {
     keys: bool,
     /// Whether there is a softcap or a bias.
     biased: bool,
-    tile: AttentionTile,
+    /// Vec4 columns per invocation.
+    cols: u32,
 }
 
 impl Kernel for AttentionBackwardKernel {
     type Params = AttentionBackwardParams;
 
     fn variant(&self) -> Variant {
-        let Self { keys, biased, tile } = *self;
-        let AttentionTile { workgroup_size, rows, team_size, cols } = tile;
+        let Self { keys, biased, cols } = *self;
         Variant::new(&ATTENTION_BACKWARD)
             .flag("KEYS", keys)
             .flag("BIASED", biased)
-            .int("WORKGROUP_SIZE", workgroup_size)
-            .int("ROWS", rows)
-            .int("ROW_VEC4S", rows / 4)
             .int("COLS", cols)
-            .int("TEAM_SIZE", team_size)
-            .int("VEC4S", rows * team_size / workgroup_size / 4)
     }
 }
 
@@ -176,12 +172,13 @@ pub fn attention_backward(
         bias_strides: broadcast_strides(bias_layout.as_ref()),
     };
     let run = |of_keys: bool, rows: usize, cols: usize, outputs: &[&Tensor]| {
-        let tile = policy::attention_backward_tile(cols);
-        let row_blocks = div_up(rows, tile.rows as usize);
-        let col_blocks = div_up(cols, (tile.cols * tile.team_size) as usize);
+        // Two gradients, or a bias, fill the registers of some GPUs.
+        let cols_each = if cols <= LANES || of_keys || biased { 1 } else { 2 };
+        let row_blocks = div_up(rows, TILE);
+        let col_blocks = div_up(cols, cols_each * LANES);
         let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
         Launch {
-            kernel: &AttentionBackwardKernel { keys: of_keys, biased, tile },
+            kernel: &AttentionBackwardKernel { keys: of_keys, biased, cols: cols_each as u32 },
             inputs: &inputs,
             outputs,
             params: &AttentionBackwardParams {
@@ -209,13 +206,10 @@ pub fn attention_backward(
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let mut kernels = Vec::new();
-    for tile in policy::all_attention_backward_tiles() {
-        for keys in [false, true] {
-            for biased in [false, true] {
-                kernels.push(AttentionBackwardKernel { keys, biased, tile });
-            }
-        }
+    for (keys, biased) in [(false, false), (false, true), (true, false), (true, true)] {
+        kernels.push(AttentionBackwardKernel { keys, biased, cols: 1 });
     }
+    kernels.push(AttentionBackwardKernel { keys: false, biased: false, cols: 2 });
     variants_of(kernels)
 }
 
@@ -313,6 +307,27 @@ pub const CASES: &[Case] = {
             NONE,
             NONE,
             CAUSAL
+        ),
+        // The edges of tiles of 64 rows and 64 others, of 16 columns, and of values of 64 columns.
+        packed!(
+            [1, 2, 65, 68],
+            [1, 2, 63, 68],
+            [1, 2, 63, 60],
+            [1, 2, 65, 60],
+            [1, 2, 65],
+            NONE,
+            NONE,
+            PLAIN
+        ),
+        packed!(
+            [2, 1, 64, 12],
+            [2, 1, 130, 12],
+            [2, 1, 130, 68],
+            [2, 1, 64, 68],
+            [2, 1, 64],
+            NONE,
+            normal(&[1, 1, 64, 130]),
+            ALL
         ),
         // More queries than keys, and more keys than queries.
         packed!(

@@ -9,7 +9,7 @@ use super::common::policy;
 use super::common::strategy::{GemmSizes, Strategy};
 use super::common::table::rows;
 use super::common::tuning::{self, Trial};
-use super::common::units::units_for;
+use super::common::units::{UnitsKernel, units_for};
 use super::common::walk::Walk;
 use super::composed::views;
 use super::fusion::epilogue;
@@ -102,9 +102,9 @@ fn matmul_by(lhs: Tensor, rhs: Tensor, strategy: Strategy) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Computes [`matmul`] with given matrix units.
-fn matmul_with(lhs: Tensor, rhs: Tensor, units: Units) -> Result<Tensor> {
-    product(lhs, rhs, None, Forced { strategy: Some(Strategy::Tiled64), units: Some(units) })
+/// Computes [`matmul`] by a given strategy with given matrix units.
+fn matmul_with(lhs: Tensor, rhs: Tensor, strategy: Strategy, units: Units) -> Result<Tensor> {
+    product(lhs, rhs, None, Forced { strategy: Some(strategy), units: Some(units) })
 }
 
 /// Returns the strategy for a product: forced by the environment variable, found by tuning, or
@@ -143,7 +143,12 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
             return Ok(out.view(Layout::contiguous(&shape)));
         }
     }
-    if let Some(out) = vector_product(&lhs, &rhs, &batch)? {
+    // A strategy is forced to time or to test it.
+    let vectors = match forced.strategy {
+        None => vector_product(&lhs, &rhs, &batch)?,
+        Some(_) => None,
+    };
+    if let Some(out) = vectors {
         batch.extend([m, n]);
         let out = out.view(Layout::contiguous(&batch));
         return match bias {
@@ -190,7 +195,12 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     // The layout requires a bias binding; without a bias it is rhs.
     let inputs = [&lhs, &rhs, bias.as_ref().unwrap_or(&rhs)];
     let units = (operands.vec4 && k > 0 && plan.strategy.is_tiled())
-        .then(|| forced.units.or_else(|| units_for(runtime, lhs.dtype(), matmul_with)))
+        .then(|| {
+            let GemmOperands { a_transposed, b_transposed, .. } = operands;
+            let kernel =
+                UnitsKernel { strategy: plan.strategy, transposed: [a_transposed, b_transposed] };
+            forced.units.or_else(|| units_for(runtime, lhs.dtype(), kernel, matmul_with))
+        })
         .flatten();
     let tiling = plan.tiling(runtime, operands.vec4, units);
     let (workgroups, params) = plan.params(tiling);

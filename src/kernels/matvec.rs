@@ -132,7 +132,7 @@ pub(crate) fn matvec(
             walk: Walk::new(&[&a_starts, &x_starts])?,
         },
         workgroups: team.workgroups(lines * splits),
-        work: 2 * (outputs * len) as u64,
+        work: 2 * outputs as u64 * len as u64,
     }
     .defer(&PendingResult {
         prologues: &[(0, Reads::AnyNumber), (1, Reads::AnyNumber)],

@@ -119,7 +119,6 @@ impl RadixKernel {
             RadixPass::Scatter { .. } => &SORT_SCATTER,
         };
         Variant::new(source)
-            .ty("E", dtype.wgsl())
             .flag("FLOAT", dtype == DType::F32)
             .flag("SIGNED", dtype == DType::I32)
             .flag("DESCENDING", descending)
@@ -144,7 +143,8 @@ impl Kernel for RadixLineKernel {
 }
 
 /// Sorts the elements along an axis, and returns them and their original indices. The sort is
-/// stable. Floats are ordered by their bits: NaN is greater than infinity.
+/// stable. Floats are ordered by their bits: NaN is greater than infinity, or less than
+/// -infinity if its sign bit is set.
 ///
 /// # Errors
 ///
@@ -190,7 +190,7 @@ fn sort_lines(values: &Tensor, descending: bool) -> Result<(Tensor, Tensor)> {
             pad1: 0,
         },
         workgroups: lines as u64,
-        work: (lines * TILE) as u64 * u64::from(KEY_BITS),
+        work: lines as u64 * TILE as u64 * u64::from(KEY_BITS),
     }
     .run()?;
     Ok((sorted, indices))
@@ -268,7 +268,7 @@ fn sort_pass(
                 pad0: 0,
             },
             workgroups: workgroups_for(values.len()),
-            work: (values.len() * BLOCK_SIZE) as u64,
+            work: values.len() as u64 * BLOCK_SIZE as u64,
         }
         .run()?;
     }

@@ -169,7 +169,7 @@ pub struct Runtime {
     spares: Mutex<Vec<Arc<Allocation>>>,
     tuning_cache: Choices,
     /// See [`Runtime::tested_units`].
-    tested_units: [OnceLock<Option<Units>>; 2],
+    tested_units: [OnceLock<Option<Units>>; 16],
     /// The largest allocation in bytes.
     max_allocation: u64,
     /// Approximate number of operations dispatched so far.
@@ -269,9 +269,9 @@ impl Runtime {
         &self.tuning_cache
     }
 
-    /// Returns where the result of testing the matrix units for floats of 2 or 4 bytes is kept.
-    pub(crate) fn tested_units(&self, bytes: u64) -> &OnceLock<Option<Units>> {
-        &self.tested_units[usize::from(bytes > 2)]
+    /// Returns where the result of testing the matrix units in one of 16 kernels is kept.
+    pub(crate) fn tested_units(&self, kernel: usize) -> &OnceLock<Option<Units>> {
+        &self.tested_units[kernel]
     }
 
     /// Returns the kernels that the driver refused in their fast form, with how they are compiled.

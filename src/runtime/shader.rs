@@ -261,6 +261,8 @@ impl fmt::Display for Variant {
 
 /// The fragments that sources may include.
 const FRAGMENTS: &[(&str, &str)] = &[
+    ("lib/attention", wgsl!("../../shaders/lib/attention.wgsl")),
+    ("lib/attention_tile", wgsl!("../../shaders/lib/attention_tile.wgsl")),
     ("lib/grid", wgsl!("../../shaders/lib/grid.wgsl")),
     ("lib/rounds", wgsl!("../../shaders/lib/rounds.wgsl")),
     ("lib/row_stats", wgsl!("../../shaders/lib/row_stats.wgsl")),

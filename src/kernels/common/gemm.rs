@@ -85,9 +85,7 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
             .flag("B_TRANSPOSED", b_transposed),
         Tiling::Units { size, units } => {
             let Units { size: unit, subgroup_size } = units;
-            // An invocation loads up to four times from each operand; more in small subgroups.
-            let loads = |step| size * step / (16 * subgroup_size);
-            let step = if loads(32) <= 4 { 32 } else { 16 };
+            let (step, loads) = staged(size, units);
             variant
                 .flag("UNITS", true)
                 .flag("UNIT_8", unit == 8)
@@ -96,8 +94,8 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
                 .int("SUBGROUP_SIZE", subgroup_size)
                 .int("TILE", size)
                 .int("STEP", step)
-                .int("LOADS", loads(step))
-                .int("NEIGHBOURS", loads(step).min(4))
+                .int("LOADS", loads)
+                .int("NEIGHBOURS", loads.min(4))
                 .int("FRAGMENTS", size / 2 / unit)
                 .flag("A_TRANSPOSED", a_transposed)
                 .flag("B_TRANSPOSED", b_transposed)
@@ -140,9 +138,26 @@ pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
     out
 }
 
+/// Returns the steps of k that tiles of a kernel with matrix units have, and how often an invocation
+/// loads from each operand for them: up to four times, more in small subgroups.
+fn staged(size: u32, units: Units) -> (u32, u32) {
+    let loads = |step| size * step / (16 * units.subgroup_size);
+    let step = if loads(32) <= 4 { 32 } else { 16 };
+    (step, loads(step))
+}
+
 /// Returns the size of the largest tile: a subgroup holds at most 4 x 4 matrices of sums.
 fn max_tile(units: Units) -> u32 {
     2 * 4 * units.size
+}
+
+/// Returns whether the tiles of two operands, whose elements have so many bytes, and a matrix of sums
+/// of each subgroup fit into workgroup memory (`shaders/lib/gemm_units.wgsl`).
+pub(crate) fn units_fit(runtime: &Runtime, size: u32, units: Units, element_bytes: u32) -> bool {
+    let (step, _) = staged(size, units);
+    let tiles = 2 * size * (step + 8) * element_bytes;
+    let sums = 4 * units.size * units.size * 4;
+    tiles + sums <= runtime.info().limits.workgroup_memory
 }
 
 /// Returns every combination of tiling and operands with matrix units that a launcher can request.
@@ -269,7 +284,11 @@ impl Gemm {
     /// Returns the tiling of the strategy for these sizes, with matrix units if there are.
     pub fn tiling(&self, runtime: &Runtime, vec4: bool, units: Option<Units>) -> Tiling {
         let tiled = |size: u32| match units {
-            Some(units) => Tiling::Units { size: size.min(max_tile(units)), units },
+            // Larger tiles than 64 are of 16-bit elements.
+            Some(units) if size <= max_tile(units) && units_fit(runtime, size, units, 2) => {
+                Tiling::Units { size, units }
+            }
+            Some(units) => Tiling::Units { size: 64, units },
             None => Tiling::Tiled { size },
         };
         match self.strategy {

@@ -206,41 +206,31 @@ pub(crate) fn all_attention_teams() -> impl Iterator<Item = (Team, u32)> {
     gpu.into_iter().chain(software::ATTENTION_TEAMS)
 }
 
+/// Returns whether attention is computed in tiles of 64 queries.
+pub(crate) fn tiles_attention(runtime: &Runtime, queries: usize) -> bool {
+    has_fast_barriers(runtime) && queries > 16
+}
+
+/// Returns the number of keys that a workgroup of attention goes over, of `keys`, if it takes
+/// `workgroups` for all of them: fewer than all if that keeps more of the device busy.
+pub(crate) fn attention_split_len(runtime: &Runtime, workgroups: usize, keys: usize) -> usize {
+    let max_splits = 512 / workgroups.clamp(1, 512);
+    let splits = keys.div_ceil(256).min(max_splits).min(64);
+    if software_policy(runtime).is_some() || splits < 2 {
+        return keys;
+    }
+    keys.div_ceil(splits).next_multiple_of(64)
+}
+
 /// Returns whether attention with this many scores per head is computed by matrix products.
 pub(crate) fn composes_attention(runtime: &Runtime, scores: usize) -> bool {
     software_policy(runtime).is_some_and(|software| software.composes_attention(scores))
-}
-
-/// The part of a gradient of attention that a workgroup computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct AttentionTile {
-    pub workgroup_size: u32,
-    /// Rows: a multiple of four for each team.
-    pub rows: u32,
-    /// Invocations that compute the columns of a row.
-    pub team_size: u32,
-    /// Vec4 columns of an invocation.
-    pub cols: u32,
-}
-
-const fn attention_tile_of(team_size: u32) -> AttentionTile {
-    AttentionTile { workgroup_size: 64, rows: 16, team_size, cols: 1 }
 }
 
 /// Returns whether gradients of attention are computed by matrix products. The kernels take minutes
 /// to compile on some software adapters.
 pub(crate) fn composes_attention_gradients(runtime: &Runtime) -> bool {
     software_policy(runtime).is_some()
-}
-
-/// Returns the tile for gradients of attention with rows of `width` vec4s.
-pub(crate) fn attention_backward_tile(width: usize) -> AttentionTile {
-    attention_tile_of(if width <= 16 { 16 } else { 32 })
-}
-
-/// Returns every choice of [`attention_backward_tile`].
-pub(crate) fn all_attention_backward_tiles() -> [AttentionTile; 2] {
-    [16, 32].map(attention_tile_of)
 }
 
 /// Returns the number of rows, of `rows` in all and at most `max_rounds`, that each team of a

@@ -1,0 +1,136 @@
+// attention_tiled: softmax(q @ k^T) @ v for many queries; its operands are those of lib/attention.
+//
+// A workgroup computes TILE rows, and goes over the keys in blocks of TILE. In each block it first multiplies queries
+// and keys. The weights then go through workgroup memory, and each invocation adds to COLS vec4 columns of the rows of
+// its team, with values read directly.
+//#include "lib/grid"
+//#include "lib/attention"
+//#include "lib/attention_tile"
+
+// Vec4 columns of the result per invocation.
+const COLS: u32 = 1u;
+@compute @workgroup_size(WORKGROUP_SIZE)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let index = group_index(group, groups);
+    if (index >= p.workgroups) { return; }
+    let work = work_of(index);
+    let batch = work.batch;
+    let head = work.head;
+    let row0 = work.row_block * TILE;
+    // Rows and keys past the edge repeat the last ones.
+    let last_row = p.queries - 1u;
+    let last_key = p.keys - 1u;
+    let q_start = p.q.offset + batch * p.q.batch_stride + head * p.q.head_stride;
+    let k_start = p.k.offset + batch * p.k.batch_stride + head * p.k.head_stride;
+    let v_start = p.v.offset + batch * p.v.batch_stride + head * p.v.head_stride;
+    let lane = local_index % LANES;
+    let team = local_index / LANES;
+    var cols: array<u32, COLS>;
+//#repeat J COLS
+    cols[J] = min((work.col_block * COLS + J) * LANES + lane, p.value_width - 1u);
+//#end
+    let q_row = q_start + min(row0 + staged_row(local_index), last_row) * p.q.row_stride;
+    var acc: array<vec4<f32>, 4u * COLS>;
+    // Of the four rows. The sums are of this lane's keys.
+    var maxima = vec4<f32>(-inf());
+    var sums = vec4<f32>();
+    let end = end_of(work.split, row0 + TILE);
+    for (var key0 = work.split * p.keys_per_split; key0 < end; key0 += TILE) {
+        let k_row = k_start + min(key0 + staged_row(local_index), last_key) * p.k.row_stride;
+        // Scores of the rows with each of the keys lane, lane + LANES, and so on.
+        var scores: array<vec4<f32>, 4>;
+        for (var e0 = 0u; e0 < p.width; e0 += STEP) {
+            let e = e0 + staged_col(local_index);
+            // Columns past the last one are zero.
+            let is_col = e < p.width;
+            let col = min(e, p.width - 1u);
+            stage(local_index, select(vec4<f32>(), q[q_row + col], is_col), select(vec4<f32>(), k[k_row + col], is_col));
+            add_products(&scores, team, lane);
+        }
+//#if BIASED
+        // The scores of each key go through the first place, which keeps the code short.
+        for (var n = 0u; n < 4u; n++) {
+            var of_key = scores[0u];
+//#repeat I 4
+            of_key[I] = score_of(of_key[I], batch, head, min(row0 + team * 4u + I, last_row), key0 + n * LANES + lane);
+//#end
+            scores[0u] = scores[1u];
+            scores[1u] = scores[2u];
+            scores[2u] = scores[3u];
+            scores[3u] = of_key;
+        }
+//#else
+//#repeat N 4
+//#repeat I 4
+        scores[N][I] =
+            score_of(scores[N][I], batch, head, min(row0 + team * 4u + I, last_row), key0 + N * LANES + lane);
+//#end
+//#end
+//#endif
+        tile[FREE_AT + local_index] = max(max(scores[0u], scores[1u]), max(scores[2u], scores[3u]));
+        workgroupBarrier();
+        var maximum = maxima;
+        for (var j = 0u; j < LANES; j++) { maximum = max(maximum, tile[FREE_AT + team * LANES + j]); }
+        let shift = vec4<f32>(
+            softmax_shift(maximum.x), softmax_shift(maximum.y), softmax_shift(maximum.z), softmax_shift(maximum.w),
+        );
+        let rescale = softmax_weights(maxima - shift);
+        maxima = maximum;
+        sums *= rescale;
+//#repeat I 4
+//#repeat J COLS
+        acc[I * COLS + J] *= rescale[I];
+//#end
+//#end
+//#repeat N 4
+        scores[N] = softmax_weights(scores[N] - shift);
+        sums += scores[N];
+//#end
+        // The maxima may still be read.
+        workgroupBarrier();
+        store_weights(scores, team, lane);
+        workgroupBarrier();
+        // The weights of keys past the end are zero.
+        let keys = min(TILE, end - key0);
+        for (var j0 = 0u; j0 < keys; j0 += 4u) {
+//#repeat K 4
+            {
+                let v_row = v_start + min(key0 + j0 + K, last_key) * p.v.row_stride;
+                let weights = weights_of(j0 + K, team);
+//#repeat J COLS
+                {
+                    let v_vec4 = v[v_row + cols[J]];
+//#repeat I 4
+                    acc[I * COLS + J] += weights[I] * v_vec4;
+//#end
+                }
+//#end
+            }
+//#end
+        }
+    }
+    // The weights may still be read.
+    workgroupBarrier();
+    tile[local_index] = sums;
+    workgroupBarrier();
+    var sum = vec4<f32>();
+    for (var j = 0u; j < LANES; j++) { sum += tile[team * LANES + j]; }
+//#repeat I 4
+    if (row0 + team * 4u + I <= last_row) {
+        let row = result_row(work, row0 + team * 4u + I);
+        let scale = select(1.0 / sum[I], 0.0, sum[I] == 0.0);
+//#repeat J COLS
+        // Lanes past the edge store the last column again.
+        out[row * p.value_width + cols[J]] = acc[I * COLS + J] * scale;
+//#end
+//#if LOG_SUMS
+        if (lane == 0u && work.col_block == 0u) { log_sums[row] = log_sum_of(maxima[I], sum[I]); }
+//#endif
+    }
+//#end
+}
+//#use "lib/math"

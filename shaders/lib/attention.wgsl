@@ -1,0 +1,131 @@
+// The operands and scores of attention, which its kernels share.
+//   out[b, h, i, c] = sum over j of softmax(score[b, h, i])[j] * v[b, h, j, c], where
+//   score[b, h, i, j] = softcap(scale * sum over e of q[b, h, i, e] * k[b, h, j, e]) + bias[b, h, i, j],
+//   softcap(s) = p.softcap * tanh(s / p.softcap), or s without a softcap,
+// or -inf if key j is masked. A row whose keys are all masked gives zeros.
+// q is [batch, heads, queries, width], k is [batch, heads, keys, width] and v is
+// [batch, heads, keys, value_width], with widths that are multiples of four. mask and bias are
+// [batch, heads, queries, keys]. All are read through their strides: a linear index into the scores may not
+// fit into 32 bits.
+// out is packed: [batch, heads, queries, splits, value_width]. Each split attends to keys_per_split keys only.
+// BIASED: there is a softcap, a mask or a bias.
+// LOG_SUMS: log_sums[b, h, i, split] = ln(sum over the keys j of the split of e^score[b, h, i, j]), or inf if all
+// of them are masked.
+//
+// The scores are never stored. Kernels go over the keys in blocks, and rescale the running sums when a block raises
+// the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018; T. Dao et al.,
+// FlashAttention, 2022.)
+
+// The layout of an operand, in vec4s.
+struct OperandLayout {
+    offset: u32,
+    batch_stride: u32,
+    head_stride: u32,
+    row_stride: u32,
+}
+
+struct Params {
+    heads: u32,
+    queries: u32,
+    keys: u32,
+    // Vec4s of a key, and of a value.
+    width: u32,
+    value_width: u32,
+    // Blocks of rows, and of vec4 columns, each of a workgroup.
+    row_blocks: u32,
+    col_blocks: u32,
+    workgroups: u32,
+    scale: f32,
+    // Zero if there is none.
+    softcap: f32,
+    // 1 if query i attends to the keys j with j + queries <= i + keys only.
+    causal: u32,
+    has_mask: u32,
+    has_bias: u32,
+    mask_offset: u32,
+    bias_offset: u32,
+    keys_per_split: u32,
+    q: OperandLayout,
+    k: OperandLayout,
+    v: OperandLayout,
+    // Strides in elements, along batch, heads, queries and keys.
+    mask_strides: vec4<u32>,
+    bias_strides: vec4<u32>,
+}
+
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> q: array<vec4<f32>>;
+@group(0) @binding(auto) var<storage, read> k: array<vec4<f32>>;
+@group(0) @binding(auto) var<storage, read> v: array<vec4<f32>>;
+//#if BIASED
+// The layout requires both bindings; a missing mask or bias is q, and not read.
+@group(0) @binding(auto) var<storage, read> mask: array<u32>;
+@group(0) @binding(auto) var<storage, read> bias: array<f32>;
+//#endif
+@group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
+//#if LOG_SUMS
+@group(0) @binding(auto) var<storage, read_write> log_sums: array<f32>;
+//#endif
+
+// The score of a key, from its dot product with the query.
+fn score_of(product: f32, batch: u32, head: u32, row: u32, key: u32) -> f32 {
+    // The last query attends to all keys.
+    let causally_masked = p.causal == 1u && key + p.queries > row + p.keys;
+    var score = product * p.scale;
+//#if BIASED
+    if (p.softcap > 0.0) { score = p.softcap * tanh_(score / p.softcap); }
+    let coordinates = vec4<u32>(batch, head, row, min(key, p.keys - 1u));
+    if (p.has_mask == 1u) {
+        let offsets = coordinates * p.mask_strides;
+        if (mask[p.mask_offset + offsets.x + offsets.y + offsets.z + offsets.w] != 0u) { score = -inf(); }
+    }
+    if (p.has_bias == 1u) {
+        let offsets = coordinates * p.bias_strides;
+        score += bias[p.bias_offset + offsets.x + offsets.y + offsets.z + offsets.w];
+    }
+//#endif
+    return select(score, -inf(), causally_masked || key >= p.keys);
+}
+
+//#if LOG_SUMS
+// ln(e^maximum * sum).
+fn log_sum_of(maximum: f32, sum: f32) -> f32 {
+    return select(maximum + ln(sum), inf(), sum == 0.0);
+}
+//#endif
+
+// What a workgroup computes.
+struct Work {
+    batch: u32,
+    head: u32,
+    // batch * heads + head.
+    matrix: u32,
+    row_block: u32,
+    col_block: u32,
+    split: u32,
+    splits: u32,
+}
+
+fn work_of(index: u32) -> Work {
+    let splits = (p.keys - 1u) / p.keys_per_split + 1u;
+    let split = index % splits;
+    let col_block = index / splits % p.col_blocks;
+    let row_block = index / splits / p.col_blocks % p.row_blocks;
+    let matrix = index / splits / p.col_blocks / p.row_blocks;
+    return Work(matrix / p.heads, matrix % p.heads, matrix, row_block, col_block, split, splits);
+}
+
+// The end of the keys of a split that the rows below row_end attend to.
+fn end_of(split: u32, row_end: u32) -> u32 {
+    var end = min(p.keys, (split + 1u) * p.keys_per_split);
+    if (p.causal == 1u) {
+        let end_plus_queries = min(row_end, p.queries) + p.keys;
+        end = min(end, select(0u, end_plus_queries - p.queries, end_plus_queries > p.queries));
+    }
+    return end;
+}
+
+// The row of a query in out and log_sums.
+fn result_row(work: Work, query: u32) -> u32 {
+    return (work.matrix * p.queries + query) * work.splits + work.split;
+}
