@@ -22,3 +22,18 @@ fn key_of(bits: u32) -> u32 {
 //#endif
     return key;
 }
+
+// The element with a key.
+fn element_of(key: u32) -> u32 {
+    var bits = key;
+//#if DESCENDING
+    bits = ~bits;
+//#endif
+//#if FLOAT
+    bits = select(~bits, bits & 0x7fffffffu, bits >= 0x80000000u);
+//#endif
+//#if SIGNED
+    bits ^= 0x80000000u;
+//#endif
+    return bits;
+}

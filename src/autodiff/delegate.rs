@@ -128,10 +128,6 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
     float_rows!(delegated_elementwise);
     float_contract!(delegated);
 
-    fn float_argtopk(tensor: F, dim: usize, k: usize, dtype: IntType) -> I {
-        Wgsl::float_argtopk(tensor.primitive, dim, k, dtype)
-    }
-
     fn float_from_data(data: TensorData, device: &WgslDevice) -> F {
         BurnAutodiff::<Wgsl, C>::float_from_data(data, device)
     }
@@ -176,10 +172,6 @@ impl<C: CheckpointStrategy> IntTensorOps<Self> for Autodiff<Wgsl, C> {
 
     fn int_into_float(tensor: I, dtype: FloatType) -> F {
         Self::from_inner(Wgsl::int_into_float(tensor, dtype))
-    }
-
-    fn int_argtopk(tensor: I, dim: usize, k: usize) -> I {
-        Wgsl::int_argtopk(tensor, dim, k)
     }
 
     fn int_from_data(data: TensorData, device: &WgslDevice) -> I {

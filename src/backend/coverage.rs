@@ -97,10 +97,7 @@ pub fn contract() -> Vec<OpTrait> {
             ops: [
                 float_rows!(elementwise),
                 float_contract!(rows),
-                ops(
-                    Route::Composed,
-                    &["float_argtopk", "float_random", "float_powi_scalar", "float_powf_scalar"],
-                ),
+                ops(Route::Composed, &["float_random", "float_powi_scalar", "float_powf_scalar"]),
                 ops(
                     Route::Host,
                     &[
@@ -122,7 +119,7 @@ pub fn contract() -> Vec<OpTrait> {
             ops: [
                 int_rows!(elementwise),
                 int_contract!(rows),
-                ops(Route::Composed, &["int_argtopk", "int_random", "int_powi_scalar"]),
+                ops(Route::Composed, &["int_random", "int_powi_scalar"]),
                 ops(
                     Route::Host,
                     &["int_from_data", "int_into_data", "int_device", "int_to_device"],

@@ -1,7 +1,6 @@
 //! The float tensor ops of Burn's contract.
 
 use super::contract::prelude::*;
-use super::int::take_first;
 use super::random;
 use Reduction::*;
 
@@ -80,6 +79,8 @@ macro_rules! float_contract {
             float_all_dim(tensor: F, dim: Axis, dtype: BoolType) -> B =
                 reduce::dim(All, tensor, dim);
             float_topk(tensor: F, dim: Axis, k: Size) -> F = sort::topk(tensor, dim, k);
+            float_argtopk(tensor: F, dim: Axis, k: Size, dtype: IntType) -> I =
+                sort::argtopk(tensor, dim, k), else cpu;
             float_sort(tensor: F, dim: Axis, descending: Flag) -> F =
                 sort::sort(tensor, dim, descending);
             float_sort_with_indices(tensor: F, dim: Axis, descending: Flag, dtype: IntType) -> FI =
@@ -107,10 +108,6 @@ pub(crate) use float_contract;
 impl FloatTensorOps<Wgsl> for Wgsl {
     crate::kernels::common::table::float_rows!(elementwise_methods);
     float_contract!(methods);
-
-    fn float_argtopk(tensor: F, dim: usize, k: usize, dtype: IntType) -> I {
-        take_first(Self::float_argsort(tensor, dim, true, dtype), dim, k)
-    }
 
     fn float_from_data(data: TensorData, device: &WgslDevice) -> F {
         upload(data, device, "float_from_data")

@@ -79,6 +79,8 @@ macro_rules! int_contract {
             int_all(tensor: I, dtype: BoolType) -> B = reduce::all(All, tensor);
             int_all_dim(tensor: I, dim: Axis, dtype: BoolType) -> B = reduce::dim(All, tensor, dim);
             int_topk(tensor: I, dim: Axis, k: Size) -> I = sort::topk(tensor, dim, k);
+            int_argtopk(tensor: I, dim: Axis, k: Size) -> I as Indices =
+                sort::argtopk(tensor, dim, k), else cpu;
             int_sort(tensor: I, dim: Axis, descending: Flag) -> I =
                 sort::sort(tensor, dim, descending);
             int_sort_with_indices(tensor: I, dim: Axis, descending: Flag) -> II =
@@ -98,10 +100,6 @@ pub(crate) use int_contract;
 impl IntTensorOps<Wgsl> for Wgsl {
     crate::kernels::common::table::int_rows!(elementwise_methods);
     int_contract!(methods);
-
-    fn int_argtopk(tensor: I, dim: usize, k: usize) -> I {
-        take_first(Self::int_argsort(tensor, dim, true), dim, k)
-    }
 
     fn int_from_data(data: TensorData, device: &WgslDevice) -> I {
         upload(data, device, "int_from_data")
@@ -127,12 +125,4 @@ impl IntTensorOps<Wgsl> for Wgsl {
     fn int_to_device(tensor: I, device: &WgslDevice) -> I {
         to_device(tensor, device, "int_to_device")
     }
-}
-
-/// Returns the first `k` elements along an axis.
-pub(super) fn take_first(tensor: I, dim: usize, k: usize) -> I {
-    let shape = burn_backend::TensorMetadata::shape(&tensor);
-    let mut slices = vec![burn_std::Slice::full(); shape.num_dims()];
-    slices[dim] = burn_std::Slice::new(0, Some(k as isize), 1);
-    Wgsl::int_slice(tensor, &slices)
 }

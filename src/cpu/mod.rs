@@ -14,6 +14,7 @@ mod norm;
 mod quantized;
 mod reduce;
 mod softmax;
+mod sort;
 
 pub(crate) use attention::*;
 pub(crate) use conv::*;
@@ -25,3 +26,4 @@ pub(crate) use norm::*;
 pub(crate) use quantized::*;
 pub(crate) use reduce::*;
 pub(crate) use softmax::*;
+pub(crate) use sort::*;

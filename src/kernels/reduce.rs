@@ -15,6 +15,7 @@ use super::common::walk::{Walk, shape_words};
 use super::composed::create;
 use super::elementwise::{ScalarValue, scalar};
 use super::fusion::{epilogue, prologue};
+use super::gather::gather;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Strides, Tensor, collapse};
@@ -270,7 +271,26 @@ pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
     let outer = tensor.layout().permute(&outer_axes);
     let inner = Layout { offset: 0, ..tensor.layout().permute(axes) };
     let out = reduce(kind, &tensor, &outer, &inner)?;
+    let splits = out.len() / outer.len().max(1);
+    if kind.is_arg() && splits > 1 {
+        return best_of_splits(
+            kind,
+            tensor,
+            axes[0],
+            out.view(Layout::contiguous(&[&[splits], &outer.shape[..]].concat())),
+        );
+    }
     Ok(out.view(Layout::contiguous(&shape)))
+}
+
+/// Returns the index of the best element along an axis, from that of each split, `[splits, ..]`.
+fn best_of_splits(kind: Reduction, tensor: Tensor, axis: usize, indices: Tensor) -> Result<Tensor> {
+    let mut order: SmallVec<[usize; 6]> = (1..indices.shape().len()).collect();
+    order.insert(axis, 0);
+    let indices = indices.view(indices.layout().permute(&order));
+    let values = gather(axis, tensor, indices.clone())?;
+    // Of equal elements, the first split has the first.
+    gather(axis, indices, dim(kind, values, axis)?)
 }
 
 /// Reduces one axis. It remains in the shape with size 1.
@@ -320,12 +340,10 @@ impl<'a> LineLayout<'a> {
 
     /// Returns whether the members of a team should read along a line: its innermost elements are
     /// contiguous, or there are too few lines for one invocation per line.
-    fn prefer_along(&self, kind: Reduction) -> bool {
+    fn prefer_along(&self) -> bool {
         let (outputs, len) = (self.outer.len(), self.inner.len());
-        // Index reductions are not split, so that teams pay off up to a larger number of lines.
-        let few_lines = if kind.is_arg() { 64 } else { 8 };
         let contiguous = self.strides.last().is_none_or(|&stride| stride == 1);
-        len >= 16 && (contiguous || (outputs < few_lines && len > 64))
+        len >= 16 && (contiguous || (outputs < 8 && len > 64))
     }
 
     /// Returns the widest load for this layout.
@@ -380,16 +398,16 @@ fn aligned(layout: &Layout) -> bool {
 }
 
 /// Reduces the lines that start at the positions of `outer`, each over the relative positions of
-/// `inner`. Returns one element per line.
+/// `inner`. Returns one element per line; for indices, one per split and line.
 fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> Result<Tensor> {
     let (runtime, dtype) = (tensor.runtime(), tensor.dtype());
     let (outputs, len) = (outer.len(), inner.len());
     let layout = LineLayout::new(outer, inner)?;
-    let along = layout.prefer_along(kind);
+    let along = layout.prefer_along();
     let load = layout.load(kind, along);
-    // Results of splits cannot be combined without their values, so index reductions are not split.
-    let split_len =
-        if kind.is_arg() { len } else { policy::split_len(runtime, along, outputs, len) };
+    // Indices of splits are combined along one axis.
+    let is_split = !kind.is_arg() || outer.shape.len() + 1 == tensor.shape().len();
+    let split_len = if is_split { policy::split_len(runtime, along, outputs, len) } else { len };
     let split_len = split_len.next_multiple_of(4).max(4);
     let splits = len.div_ceil(split_len).max(1);
     // Lines, or groups of four lines, and elements of a line per load.
@@ -431,7 +449,8 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         work: tensor.len() as u64,
     }
     .defer(&PendingResult { prologues: &[(0, Reads::Once)], ..result })?;
-    if splits == 1 {
+    // The values at the indices of splits are not known here.
+    if splits == 1 || kind.is_arg() {
         return Ok(out);
     }
     let out = dim(kind.of_splits(), out.view(Layout::contiguous(&[splits, outputs])), 0)?;
@@ -515,6 +534,10 @@ pub const CASES: &[Case] = &[
     case("float_argmax", &[normal(&[6, 7]), Arg::Int(1), Arg::IntType]),
     case("float_argmax", &[normal(&[3, 700]), Arg::Int(1), Arg::IntType]),
     case("float_argmin", &[normal(&[60, 7, 2]), Arg::Int(1), Arg::IntType]),
+    // In splits.
+    case("float_argmax", &[normal(&[2, 9000]), Arg::Int(1), Arg::IntType]),
+    case("float_argmin", &[permuted(&[3, 3000, 2], &[2, 1, 0]), Arg::Int(1), Arg::IntType]),
+    case("int_argmax", &[ints(&[9000, 2]), Arg::Int(0)]),
     case("float_any", &[normal(&[6, 7]), Arg::BoolType]),
     case("float_any_dim", &[normal(&[6, 7]), Arg::Int(1), Arg::BoolType]),
     case("float_all", &[normal(&[6, 7]), Arg::BoolType]),

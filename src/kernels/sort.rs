@@ -20,10 +20,10 @@ static SORT_SCATTER: Source =
 
 params! {
     struct RadixLineParams {
-        lines: u32,
+        count: u32,
+        tiles: u32,
         line_len: u32,
-        pad0: u32,
-        pad1: u32,
+        keep: u32,
     }
 }
 
@@ -75,8 +75,10 @@ impl Kernel for SortKernel {
 
 /// Elements of a tile, which a workgroup sorts.
 const TILE: usize = 1024;
-/// The longest lines that are merged on GPUs: a tile would be mostly empty.
+/// Lines up to this length are merged on GPUs too, because they would leave most of a tile empty.
 const MAX_MERGED_LEN: usize = 128;
+/// The most elements that are selected tile by tile: a quarter of a tile.
+const MAX_SELECTED: usize = TILE / 4;
 /// Bits of a key, and of a digit.
 const KEY_BITS: u32 = 32;
 const DIGIT_BITS: u32 = 8;
@@ -84,8 +86,8 @@ const DIGIT_BITS: u32 = 8;
 /// The kernels that sort by digits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum RadixPass {
-    /// Sorts lines of at most one tile.
-    Line,
+    /// Sorts tiles; `first` if the elements are in their original order.
+    Line { first: bool },
     /// Counts the digits of each tile.
     Count,
     /// Moves the elements; `first` if they are in their original order.
@@ -93,8 +95,13 @@ enum RadixPass {
 }
 
 impl RadixPass {
-    const ALL: [Self; 4] =
-        [Self::Line, Self::Count, Self::Scatter { first: true }, Self::Scatter { first: false }];
+    const ALL: [Self; 5] = [
+        Self::Line { first: true },
+        Self::Line { first: false },
+        Self::Count,
+        Self::Scatter { first: true },
+        Self::Scatter { first: false },
+    ];
 }
 
 #[derive(Debug, Clone, Copy, Hash)]
@@ -113,8 +120,10 @@ struct RadixKernel {
 impl RadixKernel {
     fn define(self) -> Variant {
         let Self { dtype, pass, descending } = self;
+        let is_first =
+            matches!(pass, RadixPass::Line { first: true } | RadixPass::Scatter { first: true });
         let source = match pass {
-            RadixPass::Line => &SORT_LINE,
+            RadixPass::Line { .. } => &SORT_LINE,
             RadixPass::Count => &SORT_COUNT,
             RadixPass::Scatter { .. } => &SORT_SCATTER,
         };
@@ -122,7 +131,7 @@ impl RadixKernel {
             .flag("FLOAT", dtype == DType::F32)
             .flag("SIGNED", dtype == DType::I32)
             .flag("DESCENDING", descending)
-            .flag("FIRST", pass == RadixPass::Scatter { first: true })
+            .flag("FIRST", is_first)
     }
 }
 
@@ -154,11 +163,9 @@ pub fn with_indices(tensor: Tensor, axis: usize, descending: bool) -> Result<(Te
     let swapped = |tensor: Tensor| views::swap_dims(tensor, axis, last);
     let tensor = views::packed(swapped(tensor)?)?;
     let line_len = tensor.shape()[last];
-    let has_keys = [DType::F32, DType::I32, DType::U32].contains(&tensor.dtype());
-    let by_digits = has_keys && policy::has_fast_barriers(tensor.runtime());
-    if by_digits && line_len > MAX_MERGED_LEN && !tensor.is_empty() {
+    if sorts_by_digits(&tensor) {
         let (values, indices) = match line_len <= TILE {
-            true => sort_lines(&tensor, descending)?,
+            true => first_of_lines(&tensor, line_len, descending)?,
             false => sort_by_digits(&tensor, descending)?,
         };
         return Ok((swapped(values)?, swapped(indices)?));
@@ -172,28 +179,52 @@ pub fn with_indices(tensor: Tensor, axis: usize, descending: bool) -> Result<(Te
     Ok((swapped(values)?, swapped(indices)?))
 }
 
-/// Sorts the lines of a packed tensor `[.., line_len]`, of which each fits into a tile.
-fn sort_lines(values: &Tensor, descending: bool) -> Result<(Tensor, Tensor)> {
-    let line_len = values.shape()[values.shape().len() - 1];
-    let lines = values.len() / line_len;
-    let empty = |dtype| Tensor::empty(values.runtime(), values.shape(), dtype);
-    let (sorted, indices) = (empty(values.dtype())?, empty(DType::I32)?);
-    let kernel = RadixKernel { dtype: values.dtype(), pass: RadixPass::Line, descending };
-    Launch {
-        kernel: &RadixLineKernel(kernel),
-        inputs: &[values],
-        outputs: &[&sorted, &indices],
-        params: &RadixLineParams {
-            lines: lines as u32,
-            line_len: line_len as u32,
-            pad0: 0,
-            pad1: 0,
-        },
-        workgroups: lines as u64,
-        work: lines as u64 * TILE as u64 * u64::from(KEY_BITS),
+/// Returns whether the lines of a packed tensor `[.., line_len]` are sorted by digits.
+fn sorts_by_digits(tensor: &Tensor) -> bool {
+    let has_keys = [DType::F32, DType::I32, DType::U32].contains(&tensor.dtype());
+    let is_long = tensor.shape().last().is_some_and(|&len| len > MAX_MERGED_LEN);
+    has_keys && is_long && !tensor.is_empty() && policy::has_fast_barriers(tensor.runtime())
+}
+
+/// Returns the `count` first elements in sorted order of each line of a packed tensor `[.., line_len]`,
+/// and their original indices. Each tile of a line keeps its first elements, until one tile has all.
+fn first_of_lines(tensor: &Tensor, count: usize, descending: bool) -> Result<(Tensor, Tensor)> {
+    let (runtime, dtype) = (tensor.runtime(), tensor.dtype());
+    let (&last, outer) = tensor.shape().split_last().unwrap_or((&1, &[]));
+    let lines: usize = outer.iter().product();
+    let mut line_len = last;
+    let (mut values, mut indices) = (tensor.clone(), None);
+    loop {
+        let tiles = line_len.div_ceil(TILE);
+        let shape = [outer, &[tiles * count]].concat();
+        let kept = Tensor::empty(runtime, &shape, dtype)?;
+        let kept_indices = Tensor::empty(runtime, &shape, DType::I32)?;
+        let launch = |inputs: &[&Tensor]| {
+            let pass = RadixPass::Line { first: inputs.len() == 1 };
+            Launch {
+                kernel: &RadixLineKernel(RadixKernel { dtype, pass, descending }),
+                inputs,
+                outputs: &[&kept, &kept_indices],
+                params: &RadixLineParams {
+                    count: (lines * tiles) as u32,
+                    tiles: tiles as u32,
+                    line_len: line_len as u32,
+                    keep: count as u32,
+                },
+                workgroups: (lines * tiles) as u64,
+                work: (lines * tiles) as u64 * TILE as u64 * u64::from(KEY_BITS),
+            }
+            .run()
+        };
+        match &indices {
+            None => launch(&[&values]),
+            Some(indices) => launch(&[&values, indices]),
+        }?;
+        if tiles == 1 {
+            return Ok((kept, kept_indices));
+        }
+        (values, indices, line_len) = (kept, Some(kept_indices), tiles * count);
     }
-    .run()?;
-    Ok((sorted, indices))
 }
 
 /// Sorts the lines of a packed tensor `[.., line_len]` by one digit after another, from the lowest
@@ -287,8 +318,28 @@ pub fn argsort(tensor: Tensor, axis: usize, descending: bool) -> Result<Tensor> 
 
 /// Returns the `count` largest elements along an axis, in descending order.
 pub fn topk(tensor: Tensor, axis: usize, count: usize) -> Result<Tensor> {
+    views::packed(largest(tensor, axis, count)?.0)
+}
+
+/// Returns the indices of the `count` largest elements along an axis, in descending order of these.
+pub fn argtopk(tensor: Tensor, axis: usize, count: usize) -> Result<Tensor> {
+    views::packed(largest(tensor, axis, count)?.1)
+}
+
+/// Returns the `count` largest elements along an axis, in descending order, and their indices.
+fn largest(tensor: Tensor, axis: usize, count: usize) -> Result<(Tensor, Tensor)> {
     let count = count.min(tensor.shape()[axis]);
-    views::packed(views::narrow(sort(tensor, axis, true)?, axis, 0, count)?)
+    let last = tensor.shape().len() - 1;
+    let swapped = |tensor: Tensor| views::swap_dims(tensor, axis, last);
+    let tensor = views::packed(swapped(tensor)?)?;
+    let (values, indices) = match sorts_by_digits(&tensor) && (1..=MAX_SELECTED).contains(&count) {
+        true => first_of_lines(&tensor, count, true)?,
+        false => {
+            let (values, indices) = with_indices(tensor, last, true)?;
+            (views::narrow(values, last, 0, count)?, views::narrow(indices, last, 0, count)?)
+        }
+    };
+    Ok((swapped(values)?, swapped(indices)?))
 }
 
 /// Returns every variant that the family can dispatch.
@@ -340,4 +391,7 @@ pub const CASES: &[Case] = &[
     case("int_sort_with_indices", &[ints(&[3, 15]), Arg::Int(1), Arg::Flag(true)]),
     case("int_argsort", &[ints(&[15, 3]), Arg::Int(0), Arg::Flag(false)]),
     case("int_topk", &[ints(&[5, 90]), Arg::Int(0), Arg::Int(2)]),
+    // Selected tile by tile.
+    case("float_topk", &[positive(&[1500, 2]), Arg::Int(0), Arg::Int(3)]),
+    case("int_topk", &[ints(&[2, 5000]), Arg::Int(1), Arg::Int(250)]),
 ];

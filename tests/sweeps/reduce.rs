@@ -21,7 +21,7 @@ const REDUCTIONS: [Reduction; 10] = [
 ];
 
 /// Shapes, and the axes that are reduced.
-const SHAPES: [(&[usize], &[usize]); 33] = [
+const SHAPES: [(&[usize], &[usize]); 36] = [
     // Contiguous lines, few or many.
     (&[3, 9], &[1]),
     (&[3, 12], &[1]),
@@ -58,6 +58,10 @@ const SHAPES: [(&[usize], &[usize]); 33] = [
     (&[8, 2, 9, 33], &[0, 2]),
     (&[8, 2, 9, 32], &[0, 2]),
     (&[3, 5, 4], &[0, 1, 2]),
+    // In splits.
+    (&[2, 8500], &[1]),
+    (&[1100, 3], &[0]),
+    (&[2, 1100, 3], &[1]),
 ];
 
 /// Returns the reduction of a line.
