@@ -1,26 +1,30 @@
-// The matrix product for software adapters, where barriers are expensive. A workgroup of eight computes a
-// tile of ROWS x 32 without workgroup memory, each invocation four columns. ROWS is 8 * ROW_BLOCKS.
+// The matrix product without workgroup memory: for software adapters, where barriers are expensive, and for small
+// products on GPUs. LANES invocations compute a tile of ROWS x 4 LANES, each four columns; a workgroup computes TILES
+// of them. ROWS is 8 * ROW_BLOCKS.
 // lib/gemm lists what the including shader must define.
-// SUBGROUP: the workgroup is a subgroup, whose lanes are numbered by local index. Each lane loads one of
+// SUBGROUP: the workgroup is a subgroup of eight, which computes one tile, whose lanes are numbered by local index. Each lane loads one of
 // eight rows of a, and broadcasts share them. Otherwise every invocation loads all rows.
 //#include "lib/gemm"
 
 const ROWS: u32 = 8u;
 const ROW_BLOCKS: u32 = 1u;
+const LANES: u32 = 8u;
+const TILES: u32 = 1u;
+const WORKGROUP_SIZE: u32 = LANES * TILES;
 
-@compute @workgroup_size(8)
+@compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
     @builtin(num_workgroups) groups: vec3<u32>,
     @builtin(local_invocation_index) local_index: u32,
 ) {
     let g = p.gemm;
-    let index = group_index(group, groups);
+    let index = group_index(group, groups) * TILES + local_index / LANES;
     if (index >= g.tiles) { return; }
-    let tile = tile_of(index, ROWS, 32u);
+    let tile = tile_of(index, ROWS, LANES * 4u);
     begin(tile.batch);
     let last_row = g.m - 1u;
-    let first_col = tile.col + local_index * 4u;
+    let first_col = tile.col + local_index % LANES * 4u;
     // Columns past the edge repeat the last ones and store the same values again.
 //#if VEC4
     let col4 = min(first_col, g.n - 4u);

@@ -166,8 +166,11 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     let mut bias = bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
     let runtime = lhs.runtime();
     let sizes = GemmSizes { batch: count, m, n, k };
-    let mut plan =
-        Gemm::new(sizes, forced.strategy.unwrap_or_else(|| choose_strategy(runtime, sizes)));
+    let strategy = forced.strategy.unwrap_or_else(|| match Strategy::forced() {
+        None if policy::is_small_product(runtime, sizes) => Strategy::Small,
+        _ => choose_strategy(runtime, sizes),
+    });
+    let mut plan = Gemm::new(sizes, strategy);
     if let Some(bias) = bias.take_if(|_| plan.wanted_splits(runtime) > 1) {
         // The bias is added after the splits are summed.
         return add_bias(product(lhs, rhs, None, forced)?, bias);
@@ -404,7 +407,7 @@ fn matrix_size(tensor: &Tensor) -> (usize, usize) {
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let int_products = variants_of(DType::INTEGERS.map(|dtype| MatmulIntKernel { dtype }));
-    let kernels = gemm::all().into_iter().chain(gemm::all_with_units());
+    let kernels = [gemm::all(), gemm::all_with_units(), gemm::all_small()].into_iter().flatten();
     let products: Vec<_> =
         kernels.map(|(tiling, operands)| MatmulKernel { tiling, operands }).collect();
     let with_epilogue = epilogue::samples(products.iter().copied());
@@ -415,6 +418,12 @@ pub fn variants() -> Vec<Variant> {
 pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[5, 7]), normal(&[7, 3])]),
     case("float_matmul", &[normal(&[64, 64]), normal(&[64, 64])]),
+    // Small products: several tiles per workgroup, of 16 or 32 columns, at the edges.
+    case("float_matmul", &[normal(&[70, 16, 12]), normal(&[70, 12, 16])]),
+    case("float_matmul", &[normal(&[3, 17, 9]), normal(&[3, 9, 13])]),
+    case("float_matmul", &[normal(&[9, 32, 32]), normal(&[9, 32, 32])]),
+    case("float_matmul", &[normal(&[5, 30, 20]), permuted(&[5, 31, 20], &[0, 2, 1])]),
+    case("float_matmul", &[permuted(&[12, 40, 12], &[1, 2, 0]), normal(&[40, 12, 20])]),
     case("float_matmul", &[normal(&[33, 130]), normal(&[130, 68])]),
     case("float_matmul", &[normal(&[1, 70]), normal(&[70, 9])]),
     case("float_matmul", &[normal(&[70, 1]), normal(&[1, 9])]),

@@ -30,14 +30,26 @@ pub(crate) enum Tiling {
         /// Whether the workgroup is a subgroup, whose lanes share loads of a by broadcasts.
         subgroup: bool,
     },
+    /// A workgroup of 64 invocations computes tiles of 8 rows and four columns for each of `lanes`
+    /// invocations: for small products on GPUs.
+    Small { lanes: u32 },
 }
 
 impl Tiling {
-    /// Returns the numbers of rows and columns that one workgroup computes.
+    /// Returns the number of tiles that a workgroup computes.
+    fn tiles_per_workgroup(self) -> u64 {
+        match self {
+            Self::Small { lanes } => u64::from(SMALL_WORKGROUP_SIZE / lanes),
+            _ => 1,
+        }
+    }
+
+    /// Returns the numbers of rows and columns of a tile.
     fn tile(self) -> (usize, usize) {
         match self {
             Self::Tiled { size } | Self::Units { size, .. } => (size as usize, size as usize),
             Self::Direct { rows, .. } => (rows as usize, 32),
+            Self::Small { lanes } => (8, 4 * lanes as usize),
         }
     }
 }
@@ -103,6 +115,10 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
         Tiling::Direct { rows, subgroup } => {
             variant.int("ROWS", rows).int("ROW_BLOCKS", rows / 8).flag("SUBGROUP", subgroup)
         }
+        Tiling::Small { lanes } => {
+            let variant = variant.int("ROWS", 8).int("ROW_BLOCKS", 1);
+            variant.int("LANES", lanes).int("TILES", SMALL_WORKGROUP_SIZE / lanes)
+        }
     }
 }
 
@@ -136,6 +152,17 @@ pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
         out.extend(vec4_products.iter().copied().map(with_half));
     }
     out
+}
+
+/// Invocations of a workgroup that computes several tiles.
+const SMALL_WORKGROUP_SIZE: u32 = 64;
+
+/// Returns every combination of tiling and operands of small products.
+pub(crate) fn all_small() -> Vec<(Tiling, GemmOperands)> {
+    let vec4 = GemmOperands { vec4: true, ..GemmOperands::default() };
+    let halves = DType::HALF_TYPES.map(|half| GemmOperands { half: Some(half), ..vec4 });
+    let operands = [GemmOperands::default(), vec4].into_iter().chain(halves);
+    operands.flat_map(|operands| [4, 8].map(|lanes| (Tiling::Small { lanes }, operands))).collect()
 }
 
 /// Returns the steps of k that tiles of a kernel with matrix units have, and how often an invocation
@@ -250,7 +277,9 @@ impl Gemm {
             b_transposed: transposed(b),
             half: None,
         };
-        (operands, if prefers_vec4 { Repack::Vec4 } else { Repack::None })
+        // A small product costs little more than a copy.
+        let repacks = prefers_vec4 && self.strategy != Strategy::Small;
+        (operands, if repacks { Repack::Vec4 } else { Repack::None })
     }
 
     /// Returns whether the copies that [`Self::operands`] prefers make the product faster.
@@ -294,6 +323,7 @@ impl Gemm {
         match self.strategy {
             Strategy::Tiled64 => tiled(64),
             Strategy::Tiled128 => tiled(128),
+            Strategy::Small => Tiling::Small { lanes: if self.n <= 16 { 4 } else { 8 } },
             Strategy::Scalar | Strategy::Vec4 => {
                 let subgroup =
                     software_policy(runtime).is_some_and(|software| software.has_subgroups_of_8());
@@ -321,7 +351,7 @@ impl Gemm {
             a_step: self.a_step as i32,
             b_step: self.b_step as i32,
         };
-        (tiles, params)
+        (tiles.div_ceil(tiling.tiles_per_workgroup()), params)
     }
 
     /// Returns the number of floating-point operations.

@@ -99,6 +99,12 @@ pub(crate) fn gemm_strategy(runtime: &Runtime, sizes: GemmSizes, warmed_up: bool
     if tiles >= 128 && m > 64 && n > 64 { Strategy::Tiled128 } else { Strategy::Tiled64 }
 }
 
+/// Returns whether a product is too small for the tiles of a workgroup.
+pub(crate) fn is_small_product(runtime: &Runtime, sizes: GemmSizes) -> bool {
+    let GemmSizes { m, n, k, .. } = sizes;
+    software_policy(runtime).is_none() && m <= 32 && n <= 32 && k <= 256
+}
+
 /// Returns the candidates for tuning. The first one, `Scalar`, is the reference for the results.
 pub(crate) fn gemm_candidates(runtime: &Runtime) -> Vec<Strategy> {
     let is_software = software_policy(runtime).is_some();
@@ -106,6 +112,7 @@ pub(crate) fn gemm_candidates(runtime: &Runtime) -> Vec<Strategy> {
         Strategy::Scalar | Strategy::Tiled64 => true,
         Strategy::Vec4 => is_software,
         Strategy::Tiled128 => !is_software,
+        Strategy::Small => false,
     };
     Strategy::ALL.into_iter().map(|(each, _)| each).filter(applies).collect()
 }

@@ -15,6 +15,8 @@ pub(crate) enum Strategy {
     Tiled64,
     /// Tiles of 128x128 in workgroup memory.
     Tiled128,
+    /// Direct, several products per workgroup: for small products on GPUs.
+    Small,
 }
 
 /// The sizes of `batch` products `[m, k] x [k, n]`.
@@ -57,7 +59,7 @@ static FORCED: LazyLock<Option<Strategy>> = LazyLock::new(|| {
 });
 
 impl Strategy {
-    /// Every strategy with its name.
+    /// Every strategy that can be forced, with its name. [`Self::Small`] depends on the sizes only.
     pub const ALL: [(Self, &'static str); 4] = [
         (Self::Scalar, "scalar"),
         (Self::Vec4, "vec4"),
