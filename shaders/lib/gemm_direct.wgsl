@@ -2,7 +2,7 @@
 // products on GPUs. LANES invocations compute a tile of ROWS x 4 LANES, each four columns; a workgroup computes TILES
 // of them. ROWS is 8 * ROW_BLOCKS.
 // lib/gemm lists what the including shader must define.
-// SUBGROUP: the workgroup is a subgroup of eight, which computes one tile, whose lanes are numbered by local index. Each lane loads one of
+// SUBGROUP: the workgroup is a subgroup of eight, whose lanes are numbered by local index. Each lane loads one of
 // eight rows of a, and broadcasts share them. Otherwise every invocation loads all rows.
 //#include "lib/gemm"
 

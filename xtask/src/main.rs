@@ -5,6 +5,7 @@ mod apt_sources;
 mod arguments;
 mod gpus;
 mod options;
+mod pack;
 mod packages;
 mod reached;
 mod shaders;
@@ -36,6 +37,8 @@ Commands:
             (needs Debian or Ubuntu, and the network on the first run)
   validate  Check every kernel's SPIR-V with spirv-val and its HLSL with DXC
             (needs the network on the first run)
+  pack      Put the tests, the benches and the command in a folder that runs on a machine
+            without Rust
   soak      Train and compute in eight threads for an hour: results stay right, and memory
             flat
   vulkan    Run the tests and the example with Vulkan's validation layer, on lavapipe and on a
@@ -60,6 +63,10 @@ Options of `gpus`:
   --kernel TEXT      Only kernels with TEXT in their name; prints their figures and
                      keeps the drivers' listings in target/gpus/listings
   --bless            Record the figures
+
+Options of `pack`:
+  --out DIR          The folder [default: target/burn-wgsl-kit]
+  --only PROGRAM     Only this test program; repeatable, or a comma-separated list
 
 Options of `soak`:
   --minutes N        Run for N minutes [default: 60]
@@ -104,6 +111,10 @@ fn main() -> ExitCode {
                 usage_error(&format!("unknown argument `{arg}` of `cargo xtask validate`"))
             }
         },
+        "pack" if !wants_help => match pack::Options::parse(&args) {
+            Ok(options) => report(pack::run(&options)),
+            Err(message) => usage_error(&message),
+        },
         "soak" if !wants_help => match soak::Options::parse(&args) {
             Ok(options) => report(soak::run(&options)),
             Err(message) => usage_error(&message),
@@ -119,7 +130,7 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "gpus" | "soak" | "validate" | "vulkan" | "web" | "serve"
+        "test" | "tint" | "gpus" | "pack" | "soak" | "validate" | "vulkan" | "web" | "serve"
         | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS

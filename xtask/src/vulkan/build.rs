@@ -139,7 +139,11 @@ fn add_tests<'a>(args: &mut Vec<&'a str>, tests: &[&'a str]) {
 }
 
 /// Runs cargo and returns the programs that it built from files in `folder`.
-fn built(args: &[&str], folder: &Path) -> Result<Vec<Program>, String> {
+///
+/// # Errors
+///
+/// Returns an error if cargo fails.
+pub fn built(args: &[&str], folder: &Path) -> Result<Vec<Program>, String> {
     println!("    $ cargo {}", args.join(" "));
     let mut command = cargo(args);
     command.arg("--message-format=json-render-diagnostics");

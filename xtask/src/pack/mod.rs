@@ -1,0 +1,238 @@
+//! `cargo xtask pack`: a folder with the tests, the benches and the command, which runs on a machine
+//! without Rust.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use xtask::process::{root, target_dir};
+
+use crate::arguments;
+use crate::packages::Packages;
+use crate::vulkan::build::{self, Program};
+
+/// The test programs that need this repository, or no GPU.
+const LEFT_OUT: [&str; 4] = ["command", "coverage", "layers", "variants"];
+
+/// The Vulkan loader, for machines without one.
+const LOADER: &str = "libvulkan.so.1";
+
+/// The options of `cargo xtask pack`.
+#[derive(Debug, PartialEq)]
+pub struct Options {
+    /// The folder.
+    out: PathBuf,
+    /// The test programs; all if empty.
+    only: Vec<String>,
+}
+
+impl Options {
+    /// Parses the arguments of `cargo xtask pack`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an option is unknown or a value is missing.
+    pub fn parse(args: &[String]) -> Result<Self, String> {
+        let mut options = Self { out: target_dir().join("burn-wgsl-kit"), only: Vec::new() };
+        for (flag, value) in arguments::parse("cargo xtask pack", args, &[], &["--out", "--only"])?
+        {
+            match flag {
+                "--out" => options.out = value.into(),
+                _ => options.only.extend(value.split(',').map(str::to_owned)),
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// Builds the programs and fills the folder, which must not exist or be an earlier kit.
+///
+/// # Errors
+///
+/// Returns an error if a program does not compile, `--only` names none, the folder has other files,
+/// or a file cannot be written.
+pub fn run(options: &Options) -> Result<(), String> {
+    let folder = &options.out;
+    let about = folder.join("about.txt");
+    let is_empty = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
+    if !is_empty && !about.exists() {
+        return Err(format!(
+            "{} has files that are no kit; choose another --out",
+            folder.display()
+        ));
+    }
+    let tests = test_programs(&options.only)?;
+    let others = [
+        ("bench --bench kernels --no-run", "benches"),
+        ("build --bin burn-wgsl", "src"),
+        ("build --example digits", "examples"),
+    ];
+    let mut programs = Vec::new();
+    for (args, sources) in others {
+        programs.extend(build::built(&arguments_of(args), &root().join(sources))?);
+    }
+    for subfolder in ["bin", "lib", "tests"] {
+        let subfolder = folder.join(subfolder);
+        if subfolder.exists() {
+            fs::remove_dir_all(&subfolder).map_err(|error| cannot_write(&subfolder, &error))?;
+        }
+        fs::create_dir_all(&subfolder).map_err(|error| cannot_write(&subfolder, &error))?;
+    }
+    let mut bytes = 0;
+    for (subfolder, programs) in [("tests", &tests), ("bin", &programs)] {
+        for Program { name, path } in programs {
+            bytes += copy(path, &folder.join(subfolder).join(name))?;
+        }
+    }
+    add_loader(folder)?;
+    let script = folder.join("run");
+    fs::write(&script, include_str!("run.sh")).map_err(|error| cannot_write(&script, &error))?;
+    make_executable(&script)?;
+    fs::write(&about, description()).map_err(|error| cannot_write(&about, &error))?;
+    println!(
+        "    {} test programs, {} others, {} MB, in {}\n    copy it to a machine with a GPU and start ./run",
+        tests.len(),
+        programs.len(),
+        bytes / 1_000_000,
+        folder.display()
+    );
+    Ok(())
+}
+
+/// Builds the test programs.
+fn test_programs(only: &[String]) -> Result<Vec<Program>, String> {
+    let mut args = arguments_of("test --no-run");
+    let selected: Vec<&str> = match only {
+        [] => vec!["*"],
+        only => only.iter().map(String::as_str).collect(),
+    };
+    args.extend(selected.iter().flat_map(|name| ["--test", *name]));
+    let mut programs = build::built(&args, &root().join("tests"))?;
+    programs.retain(|program| !LEFT_OUT.contains(&program.name.as_str()));
+    match programs.is_empty() {
+        true => Err(format!("{} need this repository", only.join(", "))),
+        false => Ok(programs),
+    }
+}
+
+/// Returns the arguments of cargo for a stripped and optimised build.
+fn arguments_of(command: &'static str) -> Vec<&'static str> {
+    let common = "--profile kit --locked --all-features";
+    command.split(' ').chain(common.split(' ')).collect()
+}
+
+/// Copies the Vulkan loader. Without it, the kit needs one on the other machine.
+fn add_loader(folder: &Path) -> Result<(), String> {
+    match Packages::unpack("loader", &["libvulkan1"]) {
+        Ok(packages) => {
+            let library = packages.library_folder().join(LOADER);
+            copy(&library, &folder.join("lib").join(LOADER)).map(|_| ())
+        }
+        Err(reason) => {
+            println!("    without the Vulkan loader: {reason}");
+            Ok(())
+        }
+    }
+}
+
+/// Copies a file and returns its size.
+fn copy(from: &Path, to: &Path) -> Result<u64, String> {
+    fs::copy(from, to).map_err(|error| cannot_write(to, &error))
+}
+
+/// Returns what the folder was made from.
+fn description() -> String {
+    let git = |args: &[&str]| {
+        let output = Command::new("git").args(args).current_dir(root()).output().ok()?;
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short", "HEAD"]).unwrap_or_else(|| "unknown".to_owned());
+    let is_changed = git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty());
+    let changes = if is_changed { ", with changes" } else { "" };
+    let (system, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
+    format!("burn-wgsl {commit}{changes}, for {system} on {architecture}\n")
+}
+
+#[cfg(unix)]
+fn make_executable(path: &Path) -> Result<(), String> {
+    use std::os::unix::fs::PermissionsExt;
+    let permissions = fs::Permissions::from_mode(0o755);
+    fs::set_permissions(path, permissions).map_err(|error| cannot_write(path, &error))
+}
+
+#[cfg(not(unix))]
+fn make_executable(_: &Path) -> Result<(), String> {
+    Ok(())
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> String {
+    format!("cannot write {}: {error}", path.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_and_programs_can_be_chosen() {
+        let parse = |line: &str| {
+            Options::parse(&line.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
+        };
+        let options = parse("--out kit --only ops,types").expect("the options exist");
+        assert_eq!(
+            options,
+            Options { out: "kit".into(), only: vec!["ops".into(), "types".into()] }
+        );
+        assert!(parse("").is_ok_and(|options| options.only.is_empty()));
+        assert!(parse("--out").is_err());
+        assert!(parse("everything").is_err());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_script_runs_programs_and_tells_which_failed() {
+        let folder = std::env::temp_dir().join(format!("burn-wgsl-kit-{}", std::process::id()));
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            fs::create_dir_all(path.parent().expect("it is in the kit")).expect("it is writable");
+            fs::write(&path, text).expect("the folder is writable");
+            make_executable(&path).expect("the file exists");
+        };
+        write("run", include_str!("run.sh"));
+        write("about.txt", "burn-wgsl\n");
+        write("tests/good", "#!/bin/sh\necho $BURN_WGSL_TEST_REQUIRE\n");
+        write("tests/bad", "#!/bin/sh\nexit 101\n");
+        write("tests/long", "#!/bin/sh\nexec sleep 60\n");
+        let outcome = |args: &str| {
+            let output = Command::new(folder.join("run")).args(args.split(' ')).output();
+            let output = output.expect("there is a shell");
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        let (code, text) = outcome("tests --only good");
+        assert_eq!(code, Some(0), "{text}");
+        assert!(
+            text.contains("good") && text.contains("passed") && !text.contains("bad"),
+            "{text}"
+        );
+        let (code, text) = outcome("tests --limit 1");
+        assert_eq!(code, Some(1), "{text}");
+        assert!(text.contains("FAILED") && text.contains("timed out"), "{text}");
+        for wrong in ["everything", "--limit soon", "--only"] {
+            assert_eq!(outcome(wrong).0, Some(2), "{wrong}");
+        }
+        assert_eq!(outcome("--help").0, Some(0));
+        fs::remove_dir_all(&folder).expect("the folder is writable");
+    }
+
+    #[test]
+    fn a_folder_with_other_files_is_kept() {
+        let folder = std::env::temp_dir().join(format!("burn-wgsl-pack-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("the folder is writable");
+        fs::write(folder.join("letter.txt"), "dear").expect("the folder is writable");
+        let result = run(&Options { out: folder.clone(), only: Vec::new() });
+        assert!(result.is_err_and(|reason| reason.contains("no kit")));
+        assert!(folder.join("letter.txt").exists());
+        fs::remove_dir_all(&folder).expect("the folder is writable");
+    }
+}
