@@ -201,14 +201,18 @@ mod tests {
         };
         write("run", include_str!("run.sh"));
         write("about.txt", "burn-wgsl\n");
+        write("bin/burn-wgsl", "#!/bin/sh\n[ \"$1\" = doctor ] || echo $DEVICES\n");
         write("tests/good", "#!/bin/sh\necho $BURN_WGSL_TEST_REQUIRE\n");
         write("tests/bad", "#!/bin/sh\nexit 101\n");
         write("tests/long", "#!/bin/sh\nexec sleep 60\n");
-        let outcome = |args: &str| {
-            let output = Command::new(folder.join("run")).args(args.split(' ')).output();
+        let outcome_with = |devices: &str, args: &str| {
+            let mut command = Command::new(folder.join("run"));
+            let output = command.env("DEVICES", devices).args(args.split(' ')).output();
             let output = output.expect("there is a shell");
             (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
         };
+        let outcome = |args| outcome_with("gpu:0", args);
+        assert_eq!(outcome_with("cpu", "tests --only good").0, Some(1));
         let (code, text) = outcome("tests --only good");
         assert_eq!(code, Some(0), "{text}");
         assert!(

@@ -62,7 +62,13 @@ fi
 results=$here/results/$(date +%Y-%m-%d-%H%M%S)
 mkdir -p "$results" || exit 1
 cp "$here/about.txt" "$results"
-# Without a GPU, tests fail instead of being skipped.
+"$here/bin/burn-wgsl" devices >"$results/devices.txt" 2>&1
+if ! grep -q '^gpu:0' "$results/devices.txt"; then
+    echo "error: no GPU was found: $results/devices.txt; the doctor says why:" >&2
+    "$here/bin/burn-wgsl" doctor 2>&1 | tee "$results/doctor.txt"
+    exit 1
+fi
+# A GPU that cannot be opened fails the tests; they are not skipped.
 export BURN_WGSL_TEST_REQUIRE=gpu:0 BURN_WGSL_DEVICE=gpu:0
 failed=0
 
