@@ -418,6 +418,8 @@ pub fn variants() -> Vec<Variant> {
 pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[5, 7]), normal(&[7, 3])]),
     case("float_matmul", &[normal(&[64, 64]), normal(&[64, 64])]),
+    // Transposed, and not in vec4s.
+    case("float_matmul", &[normal(&[40, 33]), permuted(&[37, 33], &[1, 0])]),
     // Small products: several tiles per workgroup, of 16 or 32 columns, at the edges.
     case("float_matmul", &[normal(&[70, 16, 12]), normal(&[70, 12, 16])]),
     case("float_matmul", &[normal(&[3, 17, 9]), normal(&[3, 9, 13])]),
@@ -451,6 +453,9 @@ pub const CASES: &[Case] = &[
         &[permuted(&[4, 8, 3, 5], &[0, 2, 1, 3]), permuted(&[4, 8, 3, 5], &[0, 2, 3, 1])],
     ),
     case("int_matmul", &[ints(&[2, 5, 7]), ints(&[2, 7, 3])]),
+    // Small products.
+    case("linear", &[normal(&[20, 12]), normal(&[12, 16]), normal(&[16])]),
+    case("linear", &[normal(&[20, 12]), normal(&[12, 24]), Arg::Absent]),
     case("linear", &[normal(&[9, 12]), normal(&[12, 5]), normal(&[5])]),
     // Split-K with a bias.
     case("linear", &[normal(&[4, 2100]), normal(&[2100, 12]), normal(&[12])]),
