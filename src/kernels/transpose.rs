@@ -86,7 +86,8 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
     let Some((i, j)) = contiguous_axes(tensor, out) else { return Ok(false) };
     let in_blocks = consists_of_blocks(tensor, out, i, j);
     let fills_tiles = [i, j].iter().all(|&axis| out.shape()[axis] >= TILE / 4);
-    if !in_blocks && !(fills_tiles && policy::has_fast_barriers(tensor.runtime())) {
+    let in_tiles = fills_tiles && policy::has_fast_barriers(tensor.runtime());
+    if !in_blocks && !in_tiles {
         return Ok(false);
     }
     let others: SmallVec<[usize; 6]> =
