@@ -29,6 +29,36 @@ fn integer_products_match_the_host_in_every_type() {
     }
 }
 
+/// Products of 16-bit floats are f32. These have small integers as elements, so that they are exact.
+#[test]
+fn small_products_of_half_types_match_the_host() {
+    let (m, k) = (20, 12);
+    let element = |index: usize, step: usize| (index * step % 17) as f32 - 8.0;
+    for runtime in runtimes() {
+        for (dtype, n) in [(DType::F16, 16), (DType::F16, 24), (DType::BF16, 16), (DType::BF16, 24)]
+        {
+            let matrix = |rows: usize, columns: usize, step: usize| {
+                let values: Vec<Number> =
+                    (0..rows * columns).map(|i| Number::Float(element(i, step))).collect();
+                let matrix = upload(&runtime, &[rows, columns], DType::F32, &values);
+                let half = cast::cast(matrix, dtype).expect("the kernel runs");
+                // Elements that are computed later would be part of the product.
+                half.buffer().expect("the kernel runs");
+                half
+            };
+            let (a, b) = (matrix(m, k, 5), matrix(k, n, 7));
+            let expected = (0..m * n).map(|at| {
+                let products =
+                    (0..k).map(|i| element(at / n * k + i, 5) * element(i * n + at % n, 7));
+                Number::Float(products.sum())
+            });
+            let result = matmul::matmul(a, b).expect("the kernel runs");
+            let label = format!("product in {dtype:?} with {n} columns");
+            assert_equal(&label, &read(result), &expected.collect::<Vec<_>>());
+        }
+    }
+}
+
 #[test]
 fn half_types_convert_to_each_other_as_through_f32() {
     for runtime in runtimes() {
