@@ -19,7 +19,12 @@ fn main(
     @builtin(local_invocation_index) local_index: u32,
 ) {
     let g = p.gemm;
+//#if SUBGROUP
+    // The same for all lanes, as broadcasts require.
+    let index = group_index(group, groups);
+//#else
     let index = group_index(group, groups) * TILES + local_index / LANES;
+//#endif
     if (index >= g.tiles) { return; }
     let tile = tile_of(index, ROWS, LANES * 4u);
     begin(tile.batch);
