@@ -16,8 +16,9 @@ use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::activation::{log_softmax, relu, softmax};
 use burn::tensor::backend::Backend;
-use burn::tensor::module::conv2d;
+use burn::tensor::module::{conv2d, linear};
 use burn::tensor::ops::ConvOptions;
+use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
 use burn::tensor::{
     Bool, DType, Distribution, FloatDType, Int, Tensor, TensorData, TensorPrimitive, s,
 };
@@ -458,6 +459,75 @@ fn kernels_compute_pending_inputs() {
                 // 16-bit results are rounded between ops, and again after the kernel.
                 assert_eq!(count(&launches, "input0=["), 1, "{name} of {dtype:?}: {launches:#?}");
             }
+        }
+    }
+}
+
+/// The index of a maximum in splits computes a large pending input once.
+#[test]
+fn indices_of_long_lines_compute_their_input_once() {
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let tensors = [(); 5].map(|()| random::<2>([2, 9000], &device).inner());
+        let input = || {
+            let [a, b, c, d, e] = tensors.clone();
+            (a * b + c) * d + e
+        };
+        let expected = {
+            let values = floats(input());
+            let lines = values.chunks(9000);
+            let index = |line: &[f32]| {
+                (0..line.len()).max_by(|&a, &b| line[a].total_cmp(&line[b])).expect("it is long")
+            };
+            lines.map(|line| index(line) as f32).collect::<Vec<_>>()
+        };
+        let mut found = Vec::new();
+        let launches = launches(&runtime, &device, || found = floats(input().argmax(1).float()));
+        assert_eq!(found, expected, "on {device}");
+        assert_eq!(count(&launches, "input0=[x0:F32 x1:F32 x2:F32 x3:F32"), 1, "{launches:#?}");
+        assert_eq!(count(&launches, "fused x0:F32 x1:F32"), 0, "{launches:#?}");
+    }
+}
+
+/// Products of a row unpack quantised weights where they read them, whether the weights or their
+/// transpose are contiguous.
+#[test]
+fn products_of_a_row_unpack_quantised_weights() {
+    const SCHEMES: [(QuantValue, Option<u8>, bool); 4] = [
+        (QuantValue::Q8S, None, false),
+        (QuantValue::Q4F, Some(32), false),
+        (QuantValue::Q4S, Some(48), true),
+        (QuantValue::Q2S, Some(32), true),
+    ];
+    let _guard = common::serial_guard();
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        let x = random::<2>([1, 96], &device).inner();
+        for (value, block, is_transposed) in SCHEMES {
+            let level = block.map_or(QuantLevel::Tensor, |block| QuantLevel::block([block]));
+            let scheme = QuantScheme::default().with_value(value).with_level(level);
+            let scheme = scheme.with_store(QuantStore::Native);
+            let shape = if is_transposed { [64, 96] } else { [96, 64] };
+            let weight = random::<2>(shape, &device).inner().quantize_dynamic(&scheme);
+            let product = |weight: Tensor<Wgsl, 2>| {
+                let weight = if is_transposed { weight.transpose() } else { weight };
+                linear(x.clone(), weight, None)
+            };
+            let dequantised = weight.clone().dequantize();
+            floats(dequantised.clone());
+            let expected = floats(product(dequantised));
+            let mut found = Vec::new();
+            let launches = launches(&runtime, &device, || {
+                found = floats(product(weight.dequantize()));
+            });
+            let label = format!("{scheme:?} on {device}: {launches:#?}");
+            for (found, expected) in found.iter().zip(&expected) {
+                let error = (found - expected).abs() / (1.0 + expected.abs());
+                assert!(error < 1e-4, "{found} instead of {expected}: {label}");
+            }
+            assert_eq!(count(&launches, "matvec"), 1, "{label}");
+            assert_eq!(count(&launches, "input0=[x0:I32.Runs"), 1, "{label}");
         }
     }
 }

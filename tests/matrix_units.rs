@@ -8,9 +8,11 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use burn::tensor::module::{conv_transpose2d, conv2d};
+use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 use burn_wgsl::runtime::{Event, Observer};
-use burn_wgsl::{Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 use common::{gpus, runtime_of};
 
 /// Sets itself when a kernel with matrix units is launched.
@@ -101,6 +103,8 @@ const SIZES: &[[usize; 4]] = &[
     [3, 20, 12, 28],
     // Split over k.
     [1, 16, 16, 1100],
+    // Several bands of tiles.
+    [1, 1100, 132, 8],
     // Tiles of 128, where units are large enough.
     [130, 68, 68, 4],
 ];
@@ -140,5 +144,86 @@ fn linear_layers_with_units_are_exact() {
             let expected = half::f16::from_f32((sum * 0.5).max(0.0)).to_f32();
             assert_eq!(found, expected, "[{row}, {col}] on {device}");
         }
+    }
+}
+
+/// Returns the results of a convolution or its transpose, and of their gradients, as f32.
+fn convolved(
+    device: &WgslDevice,
+    dtype: DType,
+    [x, weight]: [[usize; 4]; 2],
+    options: &ConvOptions<2>,
+    is_transposed: bool,
+) -> Vec<Vec<f32>> {
+    let tensor = |seed: usize, shape: [usize; 4]| {
+        let values =
+            (0..shape.iter().product()).map(|i: usize| value(seed, i / 77, i % 77, i % 13) as f32);
+        let data = TensorData::new(values.collect::<Vec<_>>(), shape);
+        Tensor::<Autodiff<Wgsl>, 4>::from_data(data, (device, dtype))
+    };
+    let (x, weight) = (tensor(1, x).require_grad(), tensor(2, weight).require_grad());
+    let out = if is_transposed {
+        let ConvOptions { stride, padding, dilation, groups } = options.clone();
+        let options = ConvTransposeOptions::new(stride, padding, [0, 0], dilation, groups);
+        conv_transpose2d(x.clone(), weight.clone(), None, options)
+    } else {
+        let channels = weight.dims()[0];
+        let bias = tensor(3, [1, 1, 1, channels]).reshape([channels]);
+        conv2d(x.clone(), weight.clone(), Some(bias), options.clone())
+    };
+    let grads = (out.clone() * tensor(4, out.dims())).sum().backward();
+    let found = [Some(out.inner()), x.grad(&grads), weight.grad(&grads)];
+    found
+        .into_iter()
+        .map(|tensor| tensor.expect("it has a gradient").cast(FloatDType::F32).into_data())
+        .map(|data| data.to_vec().expect("it is f32"))
+        .collect()
+}
+
+#[test]
+fn convolutions_with_units_are_exact() {
+    let plain = |stride, padding| ConvOptions::new(stride, padding, [1, 1], 1);
+    let cases = [
+        ([2, 20, 9, 12], [68, 20, 3, 3], plain([1, 1], [1, 1])),
+        ([3, 7, 8, 9], [7, 7, 2, 3], plain([2, 2], [1, 0])),
+        ([1, 16, 12, 10], [16, 8, 3, 3], ConvOptions::new([1, 2], [2, 0], [2, 1], 2)),
+        // Rows that are not read in vec4s, and weights that are stored in them.
+        ([2, 8, 5, 7], [8, 8, 3, 3], plain([1, 1], [1, 1])),
+        // The same, where the gradient of the weight is split over its pixels.
+        ([16, 4, 9, 7], [8, 4, 3, 3], plain([1, 1], [1, 1])),
+        // Some elements of the input have no taps.
+        ([1, 5, 9, 9], [5, 5, 2, 1], plain([3, 2], [0, 0])),
+        // Tiles of 128, where units are large enough.
+        ([4, 4, 64, 64], [68, 4, 1, 1], plain([1, 1], [0, 0])),
+    ];
+    for device in gpus_with_units() {
+        let used = Arc::new(UnitsUsed::default());
+        let observation = runtime_of(&device).observe(used.clone());
+        for (x, weight, options) in &cases {
+            // The channels of the input of a transposed convolution are the first axis of its weight.
+            for is_transposed in [false, true] {
+                let mut x = *x;
+                if is_transposed {
+                    x[1] = weight[0];
+                }
+                let found = convolved(&device, DType::F16, [x, *weight], options, is_transposed);
+                let cpu = WgslDevice::Cpu;
+                let expected = convolved(&cpu, DType::F32, [x, *weight], options, is_transposed);
+                for (found, expected) in found.into_iter().zip(expected) {
+                    assert_eq!(found.len(), expected.len());
+                    for (at, (found, expected)) in found.into_iter().zip(expected).enumerate() {
+                        let expected = half::f16::from_f32(expected).to_f32();
+                        assert_eq!(
+                            found, expected,
+                            "{at} of {x:?} and {weight:?}, {options:?}, \
+                             transposed: {is_transposed}, on {device}"
+                        );
+                    }
+                }
+            }
+        }
+        drop(observation);
+        let refused = !runtime_of(&device).refusals().is_empty();
+        assert!(used.0.load(Ordering::Relaxed) || refused, "{device} did not use its units");
     }
 }

@@ -58,9 +58,9 @@ fn main(
     let last_row = p.queries - 1u;
     // The first row of the invocation's team, from row0.
     let team_row = local_index / TEAM_SIZE * ROWS_PER_TEAM;
-    let q_start = p.q.offset + batch * p.q.batch_stride + head * p.q.head_stride;
-    let k_start = p.k.offset + batch * p.k.batch_stride + head * p.k.head_stride;
-    let v_start = p.v.offset + batch * p.v.batch_stride + head * p.v.head_stride;
+    let q_start = start_of(p.q, batch, head);
+    let k_start = start_of(p.k, batch, head);
+    let v_start = start_of(p.v, batch, head);
     var cols: array<u32, COLS>;
 //#repeat J COLS
     cols[J] = min((work.col_block * COLS + J) * TEAM_SIZE + local_index % TEAM_SIZE, p.value_width - 1u);

@@ -24,9 +24,9 @@ fn main(
     // Rows and keys past the edge repeat the last ones.
     let last_row = p.queries - 1u;
     let last_key = p.keys - 1u;
-    let q_start = p.q.offset + batch * p.q.batch_stride + head * p.q.head_stride;
-    let k_start = p.k.offset + batch * p.k.batch_stride + head * p.k.head_stride;
-    let v_start = p.v.offset + batch * p.v.batch_stride + head * p.v.head_stride;
+    let q_start = start_of(p.q, batch, head);
+    let k_start = start_of(p.k, batch, head);
+    let v_start = start_of(p.v, batch, head);
     let lane = local_index % LANES;
     let team = local_index / LANES;
     var cols: array<u32, COLS>;
@@ -52,7 +52,7 @@ fn main(
             add_products(&scores, team, lane);
         }
 //#if BIASED
-        // The scores of each key go through the first place, which keeps the code short.
+        // Rotates the array, so that the loop indexes it by constants although it is not unrolled.
         for (var n = 0u; n < 4u; n++) {
             var of_key = scores[0u];
 //#repeat I 4

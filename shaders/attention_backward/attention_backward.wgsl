@@ -1,6 +1,6 @@
 // attention_backward: the gradients of attention (attention.wgsl) with respect to q, k and v, from the gradient g
 // of its result. For query i and key j,
-//   weight[i, j] = e^(score[i, j] - log_sum[i]), with the score of attention.wgsl,
+//   weight[i, j] = e^(score[i, j] - log_sum[i]), with the score of lib/attention,
 //   d[i, j] = weight[i, j] * (sum over c of g[i, c] * v[j, c] - mean[i]) * scale * softcap'(scale * q[i] . k[j]),
 //   q_grad[i] = sum over j of d[i, j] * k[j].
 //   KEYS: k_grad[j] = sum over i of d[i, j] * q[i], and v_grad[j] = sum over i of weight[i, j] * g[i].
@@ -17,17 +17,10 @@
 // of its team, with other rows read directly.
 //#include "lib/grid"
 //#include "lib/attention_tile"
+//#include "lib/attention_scores"
 
 // Vec4 columns per invocation.
 const COLS: u32 = 1u;
-
-// The layout of an operand, in vec4s.
-struct OperandLayout {
-    offset: u32,
-    batch_stride: u32,
-    head_stride: u32,
-    row_stride: u32,
-}
 
 struct Params {
     heads: u32,
@@ -111,11 +104,6 @@ fn other_value(i: u32) -> vec4<f32> {
 }
 //#endif
 
-// The offset of the first row of a matrix.
-fn start_of(operand: OperandLayout, batch: u32, head: u32) -> u32 {
-    return operand.offset + batch * operand.batch_stride + head * operand.head_stride;
-}
-
 // log_sum and mean of a query.
 fn stats_of(matrix: u32, query: u32) -> vec2<f32> {
     let i = matrix * p.queries + min(query, p.queries - 1u);
@@ -134,14 +122,9 @@ fn weigh(
         score = p.softcap * bounded;
         slope *= 1.0 - bounded * bounded;
     }
-    if (p.has_bias == 1u) {
-        let coordinates = vec4<u32>(batch, head, min(query, p.queries - 1u), min(key, p.keys - 1u));
-        let offsets = coordinates * p.bias_strides;
-        score += bias[p.bias_offset + offsets.x + offsets.y + offsets.z + offsets.w];
-    }
+    if (p.has_bias == 1u) { score += bias[p.bias_offset + offset_of(p.bias_strides, batch, head, query, key)]; }
 //#endif
-    let causally_masked = p.causal == 1u && key + p.queries > query + p.keys;
-    let hidden = causally_masked || key >= p.keys || query >= p.queries;
+    let hidden = is_causally_masked(query, key) || key >= p.keys || query >= p.queries;
     let weight = select(exp_(score - query_stats.x), 0.0, hidden);
     return vec2<f32>(weight * (value_product - query_stats.y) * slope, weight);
 }
@@ -163,7 +146,7 @@ fn main(
     let k_starts = vec2<u32>(start_of(p.k, batch, head), start_of(p.v, batch, head));
     let q_strides = vec2<u32>(p.q.row_stride, p.g.row_stride);
     let k_strides = vec2<u32>(p.k.row_stride, p.v.row_stride);
-    // The range of the others. Query i attends to the keys j with j + queries <= i + keys.
+    // The range of the other rows.
     var first = 0u;
 //#if KEYS
     let rows = p.keys;
@@ -179,11 +162,7 @@ fn main(
     let own_strides = q_strides;
     let other_starts = k_starts;
     let other_strides = k_strides;
-    var end = p.keys;
-    if (p.causal == 1u) {
-        let end_plus_queries = min(row0 + TILE, p.queries) + p.keys;
-        end = min(end, select(0u, end_plus_queries - p.queries, end_plus_queries > p.queries));
-    }
+    let end = keys_end(row0 + TILE);
 //#endif
     let lane = local_index % LANES;
     let team = local_index / LANES;
@@ -201,7 +180,7 @@ fn main(
 //#endif
     for (var other0 = first; other0 < end; other0 += TILE) {
         let other_row = other_starts + min(other0 + staged_row(local_index), end - 1u) * other_strides;
-        // Of the four own rows with each other of this lane.
+        // Of the four own rows with each other row of this lane.
         var products: array<vec4<f32>, 4>;
         var value_products: array<vec4<f32>, 4>;
         for (var e0 = 0u; e0 < p.width; e0 += STEP) {
@@ -227,23 +206,23 @@ fn main(
             );
             add_products(&value_products, team, lane);
         }
-        // They become d and weights. Those of each other go through the first place, which keeps the code short.
+        // They become d and weights. Those of each other row go through the first place, which keeps the code short.
         for (var n = 0u; n < 4u; n++) {
-            let this_other = other0 + n * LANES + lane;
+            let other_index = other0 + n * LANES + lane;
 //#if KEYS
-            let of_query = stats_of(matrix, this_other);
+            let of_query = stats_of(matrix, other_index);
 //#endif
             var d = vec4<f32>();
             var weights = vec4<f32>();
 //#repeat I 4
             {
-                let this_own = row0 + team * 4u + I;
+                let own_index = row0 + team * 4u + I;
                 let product = products[0u][I];
                 let value_product = value_products[0u][I];
 //#if KEYS
-                let both = weigh(product, value_product, of_query, batch, head, this_other, this_own);
+                let both = weigh(product, value_product, of_query, batch, head, other_index, own_index);
 //#else
-                let both = weigh(product, value_product, row_stats[I], batch, head, this_own, this_other);
+                let both = weigh(product, value_product, row_stats[I], batch, head, own_index, other_index);
 //#endif
                 d[I] = both.x;
                 weights[I] = both.y;
@@ -256,13 +235,13 @@ fn main(
             products[3u] = d;
             value_products[3u] = weights;
         }
-        let others = min(TILE, end - other0);
+        let other_rows = min(TILE, end - other0);
 //#if KEYS
         // The staged columns may still be read.
         workgroupBarrier();
         store_weights(value_products, team, lane);
         workgroupBarrier();
-        for (var j0 = 0u; j0 < others; j0 += 4u) {
+        for (var j0 = 0u; j0 < other_rows; j0 += 4u) {
 //#repeat K 4
             {
                 let row = other_starts.y + min(other0 + j0 + K, end - 1u) * other_strides.y;
@@ -283,7 +262,7 @@ fn main(
         workgroupBarrier();
         store_weights(products, team, lane);
         workgroupBarrier();
-        for (var j0 = 0u; j0 < others; j0 += 4u) {
+        for (var j0 = 0u; j0 < other_rows; j0 += 4u) {
 //#repeat K 4
             {
                 let row = other_starts.x + min(other0 + j0 + K, end - 1u) * other_strides.x;

@@ -49,8 +49,4 @@ fn bias_at(col: u32) -> f32 {
     return bias[conv_group * p.gemm.n + col];
 }
 
-//#if TILED
-//#include "lib/gemm_tiled"
-//#else
 //#include "lib/gemm_direct"
-//#endif

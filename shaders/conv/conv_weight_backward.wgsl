@@ -50,8 +50,4 @@ fn bias_at(col: u32) -> f32 {
     return 0.0;
 }
 
-//#if TILED
-//#include "lib/gemm_tiled"
-//#else
 //#include "lib/gemm_direct"
-//#endif

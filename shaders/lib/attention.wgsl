@@ -15,14 +15,7 @@
 // The scores are never stored. Kernels go over the keys in blocks, and rescale the running sums when a block raises
 // the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018; T. Dao et al.,
 // FlashAttention, 2022.)
-
-// The layout of an operand, in vec4s.
-struct OperandLayout {
-    offset: u32,
-    batch_stride: u32,
-    head_stride: u32,
-    row_stride: u32,
-}
+//#include "lib/attention_scores"
 
 struct Params {
     heads: u32,
@@ -69,22 +62,15 @@ struct Params {
 
 // The score of a key, from its dot product with the query.
 fn score_of(product: f32, batch: u32, head: u32, row: u32, key: u32) -> f32 {
-    // The last query attends to all keys.
-    let causally_masked = p.causal == 1u && key + p.queries > row + p.keys;
     var score = product * p.scale;
 //#if BIASED
     if (p.softcap > 0.0) { score = p.softcap * tanh_(score / p.softcap); }
-    let coordinates = vec4<u32>(batch, head, row, min(key, p.keys - 1u));
     if (p.has_mask == 1u) {
-        let offsets = coordinates * p.mask_strides;
-        if (mask[p.mask_offset + offsets.x + offsets.y + offsets.z + offsets.w] != 0u) { score = -inf(); }
+        if (mask[p.mask_offset + offset_of(p.mask_strides, batch, head, row, key)] != 0u) { score = -inf(); }
     }
-    if (p.has_bias == 1u) {
-        let offsets = coordinates * p.bias_strides;
-        score += bias[p.bias_offset + offsets.x + offsets.y + offsets.z + offsets.w];
-    }
+    if (p.has_bias == 1u) { score += bias[p.bias_offset + offset_of(p.bias_strides, batch, head, row, key)]; }
 //#endif
-    return select(score, -inf(), causally_masked || key >= p.keys);
+    return select(score, -inf(), is_causally_masked(row, key) || key >= p.keys);
 }
 
 //#if LOG_SUMS
@@ -117,12 +103,7 @@ fn work_of(index: u32) -> Work {
 
 // The end of the keys of a split that the rows below row_end attend to.
 fn end_of(split: u32, row_end: u32) -> u32 {
-    var end = min(p.keys, (split + 1u) * p.keys_per_split);
-    if (p.causal == 1u) {
-        let end_plus_queries = min(row_end, p.queries) + p.keys;
-        end = min(end, select(0u, end_plus_queries - p.queries, end_plus_queries > p.queries));
-    }
-    return end;
+    return min(keys_end(row_end), (split + 1u) * p.keys_per_split);
 }
 
 // The row of a query in out and log_sums.

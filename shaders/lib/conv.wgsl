@@ -1,6 +1,6 @@
 // The parameters and offsets that the kernels of a convolution share. The input x is
 // [n, in_d, in_h, in_w, groups * in_channels], padded with zeros, so that every tap is inside.
-// The including shader must bind `p: Params` and include lib/gemm_tiled or lib/gemm_direct.
+// The including shader must bind `p: Params` and include lib/gemm_direct.
 // VOLUME: in_d may be larger than 1. Otherwise every depth is 1.
 //#include "lib/window"
 

@@ -7,7 +7,9 @@
 //   out[out_row_offset(batch, row) + out_col_offset(split, col)].
 // The including shader must bind `p` with a field `gemm: Gemm`, and define these six functions,
 // bias_at(col), the bias of a column, and begin(batch), which is called before the others.
+// With GATHERED (lib/gemm_tiles), only the offsets in out and the last two, and splits are ranges of steps.
 // VEC4: a and b are read in vec4s of F16, BF16 or F32 elements. Otherwise they are f32. Sums are always f32.
+// GATHERED: b is read element by element in any case.
 // OUT_VEC4: four columns of out are stored at once. BIAS: there is a binding for the bias.
 struct Gemm {
     m: u32,
@@ -30,14 +32,17 @@ struct Gemm {
 //#include "lib/grid"
 //#include "lib/vec4"
 
+// An element of an operand that is read element by element, or of a tile for matrix units.
 //#if F16
 //#if UNITS
+alias Element = f16;
 alias Operand4 = vec4<f16>;
 
 fn to_floats(raw: Operand4) -> vec4<f32> {
     return vec4<f32>(raw);
 }
 //#else
+alias Element = f32;
 alias Operand4 = Halves4;
 
 fn to_floats(raw: Operand4) -> vec4<f32> {
@@ -45,6 +50,8 @@ fn to_floats(raw: Operand4) -> vec4<f32> {
     return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 //#endif
+//#else
+alias Element = f32;
 //#endif
 //#if BF16
 alias Operand4 = Halves4;
@@ -66,13 +73,17 @@ fn to_floats(raw: Operand4) -> vec4<f32> {
 
 //#if VEC4
 @group(0) @binding(auto) var<storage, read> a: array<Operand4>;
-@group(0) @binding(auto) var<storage, read> b: array<Operand4>;
+//#if GATHERED
+@group(0) @binding(auto) var<storage, read> b: array<Element>;
 //#else
-@group(0) @binding(auto) var<storage, read> a: array<f32>;
-@group(0) @binding(auto) var<storage, read> b: array<f32>;
+@group(0) @binding(auto) var<storage, read> b: array<Operand4>;
+//#endif
+//#else
+@group(0) @binding(auto) var<storage, read> a: array<Element>;
+@group(0) @binding(auto) var<storage, read> b: array<Element>;
 //#endif
 //#if BIAS
-// The layout requires a binding; without a bias it is b, and not read.
+// The layout requires a binding; without a bias it is another operand, and not read.
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
 //#endif
 //#if OUT_VEC4
@@ -81,7 +92,7 @@ fn to_floats(raw: Operand4) -> vec4<f32> {
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
 //#endif
 
-// What a workgroup computes: a tile that starts at (row, col), of one split of one matrix of the batch.
+// What a workgroup, or a part of it, computes: a tile that starts at (row, col), of one split of one matrix.
 struct Tile {
     row: u32,
     col: u32,
@@ -89,7 +100,7 @@ struct Tile {
     batch: u32,
 }
 
-// The tile of a workgroup. Neighbouring workgroups read the same columns of b, which stay in the cache.
+// The tile with an index. Neighbours read the same columns of b, which stay in the cache.
 fn tile_of(index: u32, rows: u32, cols: u32) -> Tile {
     let g = p.gemm;
     let result = index / g.row_tiles / g.col_tiles;

@@ -1,7 +1,7 @@
 // The matrix product for GPUs. A workgroup of 256 computes a tile of TILE x TILE through workgroup memory,
 // each invocation BLOCKS x BLOCKS blocks of 4 x 4, which are 64 rows or columns apart.
 // lib/gemm lists what the including shader must define, and lib/gemm_tiles the flags.
-// ROWS_FAST: neighbouring invocations store neighbouring rows, not columns.
+// ROW_BIAS: bias_at(row) is the bias of a row, instead of a column.
 alias Loaded4 = vec4<f32>;
 
 //#if VEC4
@@ -103,12 +103,20 @@ fn main(
     let g = p.gemm;
     let index = group_index(group, groups);
     if (index >= g.tiles) { return; }
-    let tile = tile_of(index, TILE, TILE);
+    let tile = banded_tile_of(index);
     begin(tile.batch);
-    let k_start = tile.split * g.outer_per_split * g.inner;
-    let k_end = min(k_start + g.outer_per_split * g.inner, g.k);
+    let k_steps = k_range(tile);
+    let k_start = k_steps.x;
+    let k_end = k_steps.y;
 
     // The first of the four elements of a, and of b, that this invocation loads.
+//#if GATHERED
+    // The same steps of both: their position is computed once.
+    let a_row = local_index % TILE;
+    let b_col = a_row;
+    let a_k = local_index / TILE * 4u;
+    let b_k = a_k;
+//#else
 //#if A_TRANSPOSED
     let a_row = local_index % (TILE / 4u) * 4u;
     let a_k = local_index / (TILE / 4u);
@@ -123,14 +131,10 @@ fn main(
     let b_col = local_index % (TILE / 4u) * 4u;
     let b_k = local_index / (TILE / 4u);
 //#endif
+//#endif
     // The 4 x 4 block that this invocation computes, in every 64 x 64.
-//#if ROWS_FAST
-    let block_row = local_index % 16u;
-    let block_col = local_index / 16u;
-//#else
     let block_row = local_index / 16u;
     let block_col = local_index % 16u;
-//#endif
 
     var sums: Sums;
     if (k_start < k_end) {
@@ -151,7 +155,11 @@ fn main(
             workgroupBarrier();
             // The next loads are in flight while these steps are multiplied.
             a_at = moved(a_at, tile_steps);
+//#if GATHERED
+            b_at = a_at;
+//#else
             b_at = moved(b_at, tile_steps);
+//#endif
             a_next = load_a(rows, a_at);
             b_next = load_b(cols, b_at);
             for (var k = 0u; k < STEP; k++) {
@@ -163,6 +171,8 @@ fn main(
 //#repeat J BLOCKS
     {
         let col = tile.col + J * 64u + block_col * 4u;
+        let cols = out_cols(tile.split, col);
+//#if !ROW_BIAS
         let last = g.n - 1u;
         let bias4 = vec4<f32>(
             bias_at(min(col, last)),
@@ -170,15 +180,18 @@ fn main(
             bias_at(min(col + 2u, last)),
             bias_at(min(col + 3u, last)),
         );
+//#endif
 //#repeat H BLOCKS
 //#repeat I 4
         {
             let row = tile.row + H * 64u + block_row * 4u + I;
             if (row < g.m) {
+//#if ROW_BIAS
+                let bias4 = vec4<f32>(bias_at(row));
+//#endif
                 store4(
                     out_row_offset(tile.batch, row),
-                    tile.split,
-                    col,
+                    cols,
                     sums[(H * 4u + I) * BLOCKS + J] + bias4,
                 );
             }

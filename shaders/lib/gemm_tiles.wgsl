@@ -1,39 +1,43 @@
 // How tiled products load their operands and store their results.
 // The including shader must define Loaded4, four elements as it computes with them, and to_loaded(raw), which
 // converts an Operand4 to it.
-// RUNS: k is walked in several runs, as in a convolution. Otherwise its steps are equally far apart in memory.
 // A_TRANSPOSED: rows of a, not steps of k, are contiguous. B_TRANSPOSED: steps of k, not columns of b, are
 // contiguous.
+// GATHERED: the shader itself defines Position, Rows, Cols and the functions below that use them, for operands that are
+// not matrices in memory. Loads are of four steps of k, so B_TRANSPOSED
+// is set and A_TRANSPOSED is not.
+// HOLES: the shader defines is_stored(col), whether a column below n belongs to the result.
 //#include "lib/gemm"
 
-// Where in k an invocation loads. It moves without divisions, which would cost more than the loads.
-//#if RUNS
-struct Position {
-    run: u32,
-    // The step within the run.
-    step: u32,
+// The rows of tiles in a band.
+const BAND: u32 = 1024u / TILE;
+
+// The tile with an index. Tiles follow each other down the rows of a band, then along it: workgroups that run at the
+// same time read few rows of a and few columns of b, which stay in the cache.
+fn banded_tile_of(index: u32) -> Tile {
+    let g = p.gemm;
+    let in_result = index % (g.row_tiles * g.col_tiles);
+    let result = index / (g.row_tiles * g.col_tiles);
+    let first_row = in_result / (BAND * g.col_tiles) * BAND;
+    let rows = min(g.row_tiles - first_row, BAND);
+    let in_band = in_result - first_row * g.col_tiles;
+    let row_tile = first_row + in_band % rows;
+    return Tile(row_tile * TILE, in_band / rows * TILE, result % g.splits, result / g.splits);
 }
 
-fn position(k: u32) -> Position {
-    let run = k / p.gemm.inner;
-    return Position(run, k - run * p.gemm.inner);
+//#if GATHERED
+// The steps of a split of k, a multiple of four. The last splits may have fewer.
+fn steps_per_split(k: u32) -> u32 {
+    return (k / 4u + p.gemm.splits - 1u) / p.gemm.splits * 4u;
 }
 
-fn moved(at: Position, by: Position) -> Position {
-    let step = at.step + by.step;
-    let wraps = step >= p.gemm.inner;
-    return Position(at.run + by.run + u32(wraps), select(step, step - p.gemm.inner, wraps));
-}
-
-// The offsets of a position. Past the end of k, those of other elements, which zeros replace.
-fn a_k_offset(at: Position) -> u32 {
-    return a_run_offset(min(at.run, p.gemm.outer - 1u)) + at.step * p.gemm.a_step;
-}
-
-fn b_k_offset(at: Position) -> u32 {
-    return b_run_offset(min(at.run, p.gemm.outer - 1u)) + at.step * p.gemm.b_step;
+// The first step of a tile's split of k, and the one after the last.
+fn split_range(tile: Tile, k: u32) -> vec2<u32> {
+    let steps = steps_per_split(k);
+    return vec2<u32>(tile.split * steps, min((tile.split + 1u) * steps, k));
 }
 //#else
+// Where in k an invocation loads. It moves without divisions, which would cost more than the loads.
 alias Position = u32;
 
 fn position(k: u32) -> Position {
@@ -44,6 +48,13 @@ fn moved(at: Position, by: Position) -> Position {
     return at + by;
 }
 
+// The first step of k of a tile, and the one after the last.
+fn k_range(tile: Tile) -> vec2<u32> {
+    let steps = p.gemm.outer_per_split * p.gemm.inner;
+    return vec2<u32>(tile.split * steps, min((tile.split + 1u) * steps, p.gemm.k));
+}
+
+// The offsets of a position. Past the end of k, those of other elements, which zeros replace.
 fn a_k_offset(at: Position) -> u32 {
     return min(at, p.gemm.k - A_STEPS) * p.gemm.a_step;
 }
@@ -51,7 +62,6 @@ fn a_k_offset(at: Position) -> u32 {
 fn b_k_offset(at: Position) -> u32 {
     return min(at, p.gemm.k - B_STEPS) * p.gemm.b_step;
 }
-//#endif
 
 // a_rows: the offsets of the rows that an invocation loads. load_a: four elements of a. Rows past the edge
 // repeat the last ones. A_STEPS: the steps of k in one load.
@@ -165,6 +175,7 @@ fn load_b(cols: Cols, at: Position) -> Loaded4 {
 }
 //#endif
 //#endif
+//#endif
 
 // Replaces the steps from k_end on by zeros, in what was loaded from step `k` on.
 fn without_rest_a(loaded: Loaded4, k: u32, k_end: u32) -> Loaded4 {
@@ -185,16 +196,40 @@ fn without_rest_b(loaded: Loaded4, k: u32, k_end: u32) -> Loaded4 {
     return select(Loaded4(), loaded, steps < vec4<u32>(k_end));
 }
 
-// Stores four columns of the row of out that starts at `row_start`. Columns past the edge are skipped.
-fn store4(row_start: u32, split: u32, col: u32, sum: vec4<f32>) {
+const NOT_STORED: u32 = 0xffffffffu;
+
+fn out_col(split: u32, col: u32) -> u32 {
+    var is_column = col < p.gemm.n;
+//#if HOLES
+    is_column = is_column && is_stored(col);
+//#endif
+    return select(NOT_STORED, out_col_offset(split, col), is_column);
+}
+
+// The offsets in a row of out of four columns from `col` on. Columns past the edge are NOT_STORED.
+fn out_cols(split: u32, col: u32) -> vec4<u32> {
 //#if OUT_VEC4
-    if (col < p.gemm.n) {
-        out[(row_start + out_col_offset(split, col)) >> 2u] = from_words(bitcast<vec4<u32>>(sum));
+    return vec4<u32>(out_col(split, col), NOT_STORED, NOT_STORED, NOT_STORED);
+//#else
+    return vec4<u32>(
+        out_col(split, col),
+        out_col(split, col + 1u),
+        out_col(split, col + 2u),
+        out_col(split, col + 3u),
+    );
+//#endif
+}
+
+// Stores four columns, the result of out_cols, of the row of out that starts at `row_start`.
+fn store4(row_start: u32, cols: vec4<u32>, sum: vec4<f32>) {
+//#if OUT_VEC4
+    if (cols.x != NOT_STORED) {
+        out[(row_start + cols.x) >> 2u] = from_words(bitcast<vec4<u32>>(sum));
     }
 //#else
 //#repeat C 4
-    if (col + C < p.gemm.n) {
-        out[row_start + out_col_offset(split, col + C)] = sum[C];
+    if (cols[C] != NOT_STORED) {
+        out[row_start + cols[C]] = sum[C];
     }
 //#end
 //#endif

@@ -2,23 +2,24 @@
 // subgroup holds in its registers. A workgroup of four subgroups computes a tile of TILE x TILE through
 // workgroup memory, each subgroup a quarter: FRAGMENTS x FRAGMENTS matrices.
 // lib/gemm lists what the including shader must define, and lib/gemm_tiles the flags.
-// ROWS_FAST: neighbouring invocations store neighbouring rows, not columns.
 // UNIT_8, UNIT_16: the value of UNIT.
+// ROW_BIAS: bias_at(row) is the bias of a row, instead of a column.
 //#if F16
-alias Element = f16;
 alias Loaded4 = vec4<f16>;
-
-fn to_loaded(raw: Operand4) -> Loaded4 {
-    return raw;
-}
 //#else
-alias Element = f32;
 alias Loaded4 = vec4<f32>;
+//#endif
 
+//#if VEC4
 fn to_loaded(raw: Operand4) -> Loaded4 {
+//#if F16
+    return raw;
+//#else
     return to_floats(raw);
+//#endif
 }
 //#endif
+
 //#if UNIT_16
 alias Left = coop_mat16x16<Element, A>;
 alias Right = coop_mat16x16<Element, B>;
@@ -63,6 +64,17 @@ fn across_k(local_index: u32, load: u32) -> vec2<u32> {
     return vec2<u32>(i % (TILE / 4u) * 4u, i / (TILE / 4u) * NEIGHBOURS + load % NEIGHBOURS);
 }
 
+//#if GATHERED
+// The line and the first step of a load of four steps, by neighbouring invocations from neighbouring lines.
+fn a_place(local_index: u32, load: u32) -> vec2<u32> {
+    let i = local_index + load * WORKGROUP_SIZE;
+    return vec2<u32>(i % TILE, i / TILE * 4u);
+}
+
+fn b_place(local_index: u32, load: u32) -> vec2<u32> {
+    return a_place(local_index, load);
+}
+//#else
 fn a_place(local_index: u32, load: u32) -> vec2<u32> {
 //#if A_TRANSPOSED
     return across_k(local_index, load);
@@ -78,6 +90,7 @@ fn b_place(local_index: u32, load: u32) -> vec2<u32> {
     return across_k(local_index, load);
 //#endif
 }
+//#endif
 
 fn store_a(place: vec2<u32>, loaded: Loaded4) {
     let start = place.x * STRIDE + place.y;
@@ -114,12 +127,18 @@ fn main(
     let index = group_index(group, groups);
     // Multiplication by units must be in uniform control flow, as naga understands it: workgroups without a tile
     // compute the last one again.
-    let tile = tile_of(min(index, g.tiles - 1u), TILE, TILE);
+    let tile = banded_tile_of(min(index, g.tiles - 1u));
     begin(tile.batch);
-    let k_start = tile.split * g.outer_per_split * g.inner;
-    let k_end = min(k_start + g.outer_per_split * g.inner, g.k);
-    // The last split may have fewer steps, which zeros replace.
-    let rounds = (min(g.outer_per_split * g.inner, g.k) + STEP - 1u) / STEP;
+    let k_steps = k_range(tile);
+    let k_start = k_steps.x;
+    let k_end = k_steps.y;
+    // Splits may have fewer steps, which zeros replace.
+//#if GATHERED
+    let most_steps = steps_per_split(g.k);
+//#else
+    let most_steps = min(g.outer_per_split * g.inner, g.k);
+//#endif
+    let rounds = (most_steps + STEP - 1u) / STEP;
     // The quarter that this subgroup computes.
     let quarter = subgroup % 4u;
     let sub_row = quarter / 2u * (TILE / 2u);
@@ -163,7 +182,11 @@ fn main(
         // The next loads are in flight while these steps are multiplied.
 //#repeat L LOADS
         a_at[L] = moved(a_at[L], tile_steps);
+//#if GATHERED
+        b_at[L] = a_at[L];
+//#else
         b_at[L] = moved(b_at[L], tile_steps);
+//#endif
         a_next[L] = load_a(rows[L], a_at[L]);
         b_next[L] = load_b(cols[L], b_at[L]);
 //#end
@@ -187,44 +210,57 @@ fn main(
         }
         workgroupBarrier();
     }
+//#if !ROW_BIAS
     let last = g.n - 1u;
+//#endif
     let sum_start = quarter * (UNIT * UNIT);
     let is_tile = index < g.tiles;
     // If subgroups have another size, the sums are wrong, and NaN is stored instead: the test of the units finds it.
     let is_size = subgroup_size == SUBGROUP_SIZE;
     let row_count = select(0u, g.m, is_tile && is_size);
-//#repeat H FRAGMENTS
 //#repeat J FRAGMENTS
-    coopStoreT(sums[H * FRAGMENTS + J], &sum_tile[sum_start], UNIT);
-    workgroupBarrier();
-    for (var i = lane; i < UNIT * UNIT / 4u; i += SUBGROUP_SIZE) {
-//#if ROWS_FAST
-        let place = vec2<u32>(i % UNIT, i / UNIT * 4u);
-//#else
-        let place = vec2<u32>(i / (UNIT / 4u), i % (UNIT / 4u) * 4u);
+    {
+        // A lane stores the same four columns of every row.
+        let lane_col = lane % (UNIT / 4u) * 4u;
+        let col = tile.col + sub_col + J * UNIT + lane_col;
+        let cols = out_cols(tile.split, col);
+//#if !ROW_BIAS
+        let bias4 = vec4<f32>(
+            bias_at(min(col, last)),
+            bias_at(min(col + 1u, last)),
+            bias_at(min(col + 2u, last)),
+            bias_at(min(col + 3u, last)),
+        );
 //#endif
-        let row = tile.row + sub_row + H * UNIT + place.x;
-        let col = tile.col + sub_col + J * UNIT + place.y;
-        if (row < row_count) {
-            let start = sum_start + place.x * UNIT + place.y;
-            let sum = vec4<f32>(
-                sum_tile[start] + bias_at(min(col, last)),
-                sum_tile[start + 1u] + bias_at(min(col + 1u, last)),
-                sum_tile[start + 2u] + bias_at(min(col + 2u, last)),
-                sum_tile[start + 3u] + bias_at(min(col + 3u, last)),
-            );
-            store4(out_row_offset(tile.batch, row), tile.split, col, sum);
+//#repeat H FRAGMENTS
+        coopStoreT(sums[H * FRAGMENTS + J], &sum_tile[sum_start], UNIT);
+        workgroupBarrier();
+        for (var i = lane / (UNIT / 4u); i < UNIT; i += SUBGROUP_SIZE / (UNIT / 4u)) {
+            let row = tile.row + sub_row + H * UNIT + i;
+            if (row < row_count) {
+//#if ROW_BIAS
+                let bias4 = vec4<f32>(bias_at(row));
+//#endif
+                let start = sum_start + i * UNIT + lane_col;
+                let sum = vec4<f32>(
+                    sum_tile[start],
+                    sum_tile[start + 1u],
+                    sum_tile[start + 2u],
+                    sum_tile[start + 3u],
+                );
+                store4(out_row_offset(tile.batch, row), cols, sum + bias4);
+            }
         }
-    }
-    workgroupBarrier();
+        workgroupBarrier();
 //#end
+    }
 //#end
     if (is_tile && !is_size) {
         for (var i = local_index; i < TILE * TILE / 4u; i += WORKGROUP_SIZE) {
             let row = tile.row + i / (TILE / 4u);
             if (row < g.m) {
                 let col = tile.col + i % (TILE / 4u) * 4u;
-                store4(out_row_offset(tile.batch, row), tile.split, col, vec4<f32>(nan()));
+                store4(out_row_offset(tile.batch, row), out_cols(tile.split, col), vec4<f32>(nan()));
             }
         }
     }

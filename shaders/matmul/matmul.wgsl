@@ -1,7 +1,7 @@
 // matmul: out[n, i, j] = bias[j] + sum over k of a[n, i, k] * b[n, k, j], for matrix n of a batch.
 // The operands are read through their strides: transposing or broadcasting one costs no copy.
 // out is [splits, n, i, j], packed. lib/gemm lists the flags.
-// Each workgroup computes one tile of one split of one matrix.
+// Each workgroup computes one tile of one split of one matrix; for small products, each group of invocations.
 //#include "lib/walk"
 
 struct Params {
@@ -17,7 +17,7 @@ struct Params {
 
 @group(0) @binding(auto) var<uniform> p: Params;
 
-// The offsets of the matrices that this workgroup reads.
+// The offsets of the matrices that this invocation reads.
 var<private> a_matrix_offset: u32;
 var<private> b_matrix_offset: u32;
 

@@ -1,6 +1,6 @@
 // sort_line: sorts the elements of each tile of a line, and stores the first p.keep of them and their original
-// indices. x is [lines, line_len], out and out_indices are [lines, tiles, keep]; all are packed. If a tile has fewer
-// elements, some follow that sort last. lib/sort_key lists the flags.
+// indices. x is [lines, line_len], out and out_indices are [lines, tiles, keep]; all are packed. A tile with fewer
+// elements is filled with the key that sorts last, and indices without a meaning. lib/sort_key lists the flags.
 // FIRST: the elements are in their original order. Otherwise x_indices are their original indices.
 // Each workgroup sorts one tile.
 

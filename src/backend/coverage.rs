@@ -290,7 +290,7 @@ Element types, on a GPU and in browsers:
 | i64, u64 | 64 bits | themselves | on adapters with 64-bit integers, else cpu | in 32 bits; larger values are errors |
 | f64 | on the host | f64 | cpu | no |
 | bool | 32 bits | u32 | yes | yes |
-| quantised to 8 bits, one scale per tensor or block | 8 bits | f32 | yes | yes |
+| quantised to 8, 4 or 2 bits, one f32 scale per tensor or block | 8, 4 or 2 bits | f32 | yes | yes |
 | other quantised | on the host | f32 | cpu | no |
 ";
 
@@ -302,7 +302,7 @@ pub fn table() -> String {
             Elements::Floats => "f32, f16, bf16",
             Elements::Integers => "i32, u32, i16, i8, u16, u8; i64 and u64 where the GPU has them",
             Elements::Bools => "bool",
-            Elements::Quantised => "quantised to 8 bits",
+            Elements::Quantised => "quantised to 8, 4 or 2 bits",
         };
         let _ = write!(
             out,

@@ -17,57 +17,57 @@ macro_rules! module_contract {
             linear_weight_backward(x: F, output_grad: F) -> F as Half =
                 matmul::linear_weight_backward(x, output_grad);
             linear_bias_backward(output_grad: F) -> F = matmul::linear_bias_backward(output_grad);
-            conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F =
+            conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F as Half =
                 conv::conv(x, weight, bias, options.into()), else cpu;
-            conv1d_x_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F =
+            conv1d_x_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F as Half =
                 conv::x_backward(x.shape(), weight, output_grad, options.into());
-            conv1d_weight_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F =
+            conv1d_weight_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F as Half =
                 conv::weight_backward(x, weight.shape(), output_grad, options.into()), else cpu;
             conv1d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
-            conv2d(x: F, weight: F, bias: OptF, options: Conv2) -> F =
+            conv2d(x: F, weight: F, bias: OptF, options: Conv2) -> F as Half =
                 conv::conv(x, weight, bias, options.into()), else cpu;
-            conv2d_x_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F =
+            conv2d_x_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F as Half =
                 conv::x_backward(x.shape(), weight, output_grad, options.into());
-            conv2d_weight_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F =
+            conv2d_weight_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F as Half =
                 conv::weight_backward(x, weight.shape(), output_grad, options.into());
             conv2d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
-            conv3d(x: F, weight: F, bias: OptF, options: Conv3) -> F =
+            conv3d(x: F, weight: F, bias: OptF, options: Conv3) -> F as Half =
                 conv::conv(x, weight, bias, options.into()), else cpu;
-            conv3d_x_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F =
+            conv3d_x_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F as Half =
                 conv::x_backward(x.shape(), weight, output_grad, options.into());
-            conv3d_weight_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F =
+            conv3d_weight_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F as Half =
                 conv::weight_backward(x, weight.shape(), output_grad, options.into());
             conv3d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
-            conv_transpose1d(x: F, weight: F, bias: OptF, options: ConvT1) -> F =
+            conv_transpose1d(x: F, weight: F, bias: OptF, options: ConvT1) -> F as Half =
                 conv::transposed(x, weight, bias, options.into());
-            conv_transpose1d_x_backward(weight: F, output_grad: F, options: ConvT1) -> F =
+            conv_transpose1d_x_backward(weight: F, output_grad: F, options: ConvT1) -> F as Half =
                 conv::transposed_x_backward(weight, output_grad, options.into());
             conv_transpose1d_weight_backward(
                 x: F, weight: F, output_grad: F, options: ConvT1,
-            ) -> F =
+            ) -> F as Half =
                 conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
             conv_transpose1d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
-            conv_transpose2d(x: F, weight: F, bias: OptF, options: ConvT2) -> F =
+            conv_transpose2d(x: F, weight: F, bias: OptF, options: ConvT2) -> F as Half =
                 conv::transposed(x, weight, bias, options.into());
-            conv_transpose2d_x_backward(weight: F, output_grad: F, options: ConvT2) -> F =
+            conv_transpose2d_x_backward(weight: F, output_grad: F, options: ConvT2) -> F as Half =
                 conv::transposed_x_backward(weight, output_grad, options.into());
             conv_transpose2d_weight_backward(
                 x: F, weight: F, output_grad: F, options: ConvT2,
-            ) -> F =
+            ) -> F as Half =
                 conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
             conv_transpose2d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
-            conv_transpose3d(x: F, weight: F, bias: OptF, options: ConvT3) -> F =
+            conv_transpose3d(x: F, weight: F, bias: OptF, options: ConvT3) -> F as Half =
                 conv::transposed(x, weight, bias, options.into());
-            conv_transpose3d_x_backward(weight: F, output_grad: F, options: ConvT3) -> F =
+            conv_transpose3d_x_backward(weight: F, output_grad: F, options: ConvT3) -> F as Half =
                 conv::transposed_x_backward(weight, output_grad, options.into());
             conv_transpose3d_weight_backward(
                 x: F, weight: F, output_grad: F, options: ConvT3,
-            ) -> F =
+            ) -> F as Half =
                 conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
             conv_transpose3d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);

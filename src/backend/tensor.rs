@@ -197,21 +197,25 @@ impl GpuQuantized {
 }
 
 /// Returns the kernels' format of a quantisation scheme; `None` if they do not support it. Ignores
-/// the scheme's store: a GPU always packs four values into a word, the host stores them as bytes.
+/// the scheme's store: a GPU always packs values into words, the host stores them as bytes.
 pub(crate) fn kernel_format(scheme: &QuantScheme) -> Option<QuantFormat> {
     let (QuantMode::Symmetric, QuantParam::F32) = (scheme.mode, scheme.param) else {
         return None;
     };
-    let low = match scheme.value {
-        QuantValue::Q8S => -127,
-        QuantValue::Q8F => -128,
-        _ => return None,
+    let (bits, low, high) = match scheme.value {
+        QuantValue::Q8S => (8, -127, 127),
+        QuantValue::Q8F => (8, -128, 127),
+        QuantValue::Q4S => (4, -7, 7),
+        QuantValue::Q4F => (4, -8, 7),
+        QuantValue::Q2S => (2, -1, 1),
+        QuantValue::Q2F => (2, -2, 1),
+        QuantValue::E5M2 | QuantValue::E4M3 | QuantValue::E2M1 => return None,
     };
     let block = match scheme.level {
         QuantLevel::Tensor => None,
         QuantLevel::Block(size) => Some(size.num_elements()),
     };
-    Some(QuantFormat { low, block })
+    Some(QuantFormat { bits, low, high, block })
 }
 
 impl TensorMetadata for WgslQuantizedTensor {

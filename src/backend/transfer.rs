@@ -18,6 +18,7 @@ use super::tensor::{
     kernel_format, stored_dtype,
 };
 use crate::device::{DeviceError, WgslDevice};
+use crate::kernels::common::options::QuantFormat;
 use crate::kernels::composed::quantized::Quantized;
 use crate::kernels::composed::views;
 use crate::runtime::{Allocation, Runtime};
@@ -227,12 +228,35 @@ fn upload_words_and_scales(
     let num_elements = data.num_elements();
     let quantized = QuantizedBytes { bytes: data.into_bytes(), scheme, num_elements };
     let (values, params) = quantized.into_vec_i8();
-    let mut bytes: Vec<u8> = bytemuck::cast_vec(values);
-    bytes.resize(num_elements.next_multiple_of(4), 0);
-    let words = Tensor::upload(runtime, &[bytes.len() / 4], tensor::DType::I32, &bytes)?;
     let scales = bytemuck::cast_slice(&params.scales);
     let scales = Tensor::upload(runtime, &[params.scales.len()], tensor::DType::F32, scales)?;
-    GpuQuantized::new(&scheme, |format| Quantized::new(words, &shape, scales, format))
+    GpuQuantized::new(&scheme, |format| {
+        let words = pack_words(&values, format);
+        let bytes = bytemuck::cast_slice(&words);
+        let words = Tensor::upload(runtime, &[words.len()], tensor::DType::I32, bytes)?;
+        Quantized::new(words, &shape, scales, format)
+    })
+}
+
+/// Packs integers into words, the first of a word in its lowest bits.
+fn pack_words(values: &[i8], format: QuantFormat) -> Vec<u32> {
+    let mask = u32::MAX >> (32 - format.bits);
+    let pack = |values: &[i8]| {
+        let integers = values.iter().rev();
+        integers.fold(0, |word, &value| (word << format.bits) | (value as u32 & mask))
+    };
+    values.chunks(format.values_per_word()).map(pack).collect()
+}
+
+/// Unpacks the first `len` integers of words.
+fn unpack_words(words: &[u32], len: usize, format: QuantFormat) -> Vec<i8> {
+    let unused = 32 - format.bits;
+    let integers = words.iter().flat_map(|word| {
+        (0..32)
+            .step_by(format.bits as usize)
+            .map(move |low| ((word >> low << unused).cast_signed() >> unused) as i8)
+    });
+    integers.take(len).collect()
 }
 
 /// Returns the host data of a quantised tensor of the CPU backend.
@@ -284,7 +308,7 @@ enum Pending {
     /// The data of a tensor of the CPU backend.
     Host(TensorData),
     /// A tensor on a GPU; its words and scales are being read back.
-    Gpu { shape: Vec<usize>, scheme: QuantScheme },
+    Gpu { shape: Vec<usize>, scheme: QuantScheme, format: QuantFormat },
 }
 
 /// Reads tensors and quantised tensors back, those on the same GPU in one submission.
@@ -301,11 +325,11 @@ async fn read_with_quantized(
             QuantizedStorage::Cpu(tensor) => Pending::Host(cpu_data(tensor)),
             QuantizedStorage::Gpu(tensor) => {
                 let GpuQuantized { values, scheme } = *tensor;
-                let shape = values.shape().to_vec();
+                let (shape, format) = (values.shape().to_vec(), values.format());
                 let (words, scales) =
                     values.into_parts().map_err(|error| execution_error(&error))?;
                 tensors.extend([on_gpu(words), on_gpu(scales)]);
-                Pending::Gpu { shape, scheme }
+                Pending::Gpu { shape, scheme, format }
             }
         });
     }
@@ -317,10 +341,11 @@ async fn read_with_quantized(
     for tensor in pending {
         quantized_data.push(match tensor {
             Pending::Host(data) => data,
-            Pending::Gpu { shape, scheme } => {
+            Pending::Gpu { shape, scheme, format } => {
                 let (words, scales) = (next()?, next()?);
                 let len: usize = shape.iter().product();
-                let values: Vec<i8> = bytemuck::cast_slice(&words.as_bytes()[..len]).to_vec();
+                let words: Vec<u32> = words.iter::<i32>().map(i32::cast_unsigned).collect();
+                let values = unpack_words(&words, len, format);
                 let scales: Vec<f32> = scales.iter().collect();
                 TensorData::quantized(values, shape, scheme, &scales)
             }

@@ -10,15 +10,24 @@ use super::common::team::Team;
 use super::composed::{self, create, views};
 use super::elementwise::{self, ScalarValue};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
+/// The fragments of the shaders.
+pub(super) const FRAGMENTS: &[Fragment] = &[
+    ("lib/attention", wgsl!("../../shaders/lib/attention.wgsl")),
+    ("lib/attention_scores", wgsl!("../../shaders/lib/attention_scores.wgsl")),
+    ("lib/attention_tile", wgsl!("../../shaders/lib/attention_tile.wgsl")),
+];
+
 static ATTENTION: Source =
-    Source::new::<AttentionParams>("attention", wgsl!("../../shaders/attention/attention.wgsl"));
+    Source::new::<AttentionParams>("attention", wgsl!("../../shaders/attention/attention.wgsl"))
+        .with_fragments(FRAGMENTS);
 static ATTENTION_TILED: Source = Source::new::<AttentionParams>(
     "attention_tiled",
     wgsl!("../../shaders/attention/attention_tiled.wgsl"),
-);
+)
+.with_fragments(FRAGMENTS);
 static ATTENTION_MERGE: Source = Source::new::<MergeParams>(
     "attention_merge",
     wgsl!("../../shaders/attention/attention_merge.wgsl"),

@@ -21,7 +21,8 @@ use crate::tensor::{DType, Result, Tensor};
 static ATTENTION_BACKWARD: Source = Source::new::<AttentionBackwardParams>(
     "attention_backward",
     wgsl!("../../shaders/attention_backward/attention_backward.wgsl"),
-);
+)
+.with_fragments(super::attention::FRAGMENTS);
 
 params! {
     struct AttentionBackwardParams {

@@ -1,8 +1,10 @@
-//! Convolution in one to three dimensions and its gradients, as matrix products whose operands are
-//! gathered while they are read (implicit GEMM). Groups are the batch of the product.
+//! Convolution in one to three dimensions and its gradients.
 //!
-//! Everything is computed in three dimensions: a missing axis has size 1. Inputs are padded first,
-//! so that the address of a tap is the sum of two offsets and needs no bounds check.
+//! Everything is computed in three dimensions: a missing axis has size 1. On GPUs, the kernels of
+//! `conv_tiled` read the tensors where they are. The kernels of this file are for the strategies
+//! without tiles: matrix products whose operands are gathered while they are read (implicit GEMM),
+//! with the groups as their batch. Their inputs are padded first, so that the address of a tap is
+//! the sum of two offsets and needs no bounds check.
 //!
 //! The gradient of the input is also the transposed convolution: a convolution of the output's
 //! gradient, with `stride - 1` zeros between its pixels, and the flipped kernel. The gradients of
@@ -19,20 +21,25 @@ use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
 use super::common::launch::{Launch, PendingResult, variants_of};
 use super::common::options::{ConvOptions, TransposedOptions};
 use super::common::padded_input::{PaddedInput, with_three_axes};
-use super::common::strategy::GemmSizes;
+use super::common::strategy::{GemmSizes, Strategy};
 use super::composed::views;
 use super::fusion::epilogue;
 use super::reduce::{self, Reduction};
-use super::{depthwise, matmul};
+use super::{cast, conv_tiled, depthwise, matmul};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
-static CONV: Source = Source::new::<ConvParams>("conv", wgsl!("../../shaders/conv/conv.wgsl"));
+/// The fragments of the shaders.
+const FRAGMENTS: &[Fragment] = &[("lib/conv", wgsl!("../../shaders/lib/conv.wgsl"))];
+
+static CONV: Source = Source::new::<ConvParams>("conv", wgsl!("../../shaders/conv/conv.wgsl"))
+    .with_fragments(FRAGMENTS);
 static CONV_WEIGHT_BACKWARD: Source = Source::new::<ConvParams>(
     "conv_weight_backward",
     wgsl!("../../shaders/conv/conv_weight_backward.wgsl"),
-);
+)
+.with_fragments(FRAGMENTS);
 
 params! {
     struct ConvParams {
@@ -77,14 +84,11 @@ impl Kernel for ConvKernel {
     fn variant(&self) -> Variant {
         let Self { pass, volume, tiling, vec4 } = *self;
         let forward = pass == Pass::Forward;
-        let tiled = matches!(tiling, Tiling::Tiled { .. });
         let source = if forward { &CONV } else { &CONV_WEIGHT_BACKWARD };
         let variant = Variant::new(source).flag("BIAS", forward).flag("VOLUME", volume);
         // The rows of the forward product are the pixels of the output, which are contiguous.
         gemm::define(variant, tiling, GemmOperands { vec4, ..GemmOperands::default() })
             .flag("OUT_VEC4", vec4 && !forward)
-            .flag("ROWS_FAST", forward && tiled)
-            .flag("RUNS", tiled)
     }
 }
 
@@ -158,8 +162,69 @@ pub fn conv(
 ) -> Result<Tensor> {
     x.same_device(&weight)?;
     let g = ConvGeometry::new(x.shape(), weight.shape(), options)?;
-    let weight = by_groups(weight, &g)?;
-    convolve(&g, x, &PaddedInput::of(&g), weight, bias)
+    forward(&g, x, weight, bias)
+}
+
+/// Computes [`conv`] for the output size in `g`.
+fn forward(g: &ConvGeometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
+    let padded = PaddedInput::of(g);
+    match Path::of(g, &x, &padded, bias.as_ref())? {
+        Path::Product(strategy) if strategy.is_tiled() => {
+            conv_tiled::convolve(g, x, weight, bias, strategy)
+        }
+        path => convolve(path, g, x, &padded, by_groups(weight, g)?, bias),
+    }
+}
+
+/// How a convolution is computed.
+#[derive(Debug, Clone, Copy)]
+enum Path {
+    /// Without a matrix product: see [`depthwise`].
+    Depthwise,
+    /// As a matrix product of the weight and the input.
+    Pointwise,
+    /// As a product with windows, by a strategy.
+    Product(Strategy),
+}
+
+impl Path {
+    /// Chooses the path of a convolution of the padded `x`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the bias does not fit.
+    fn of(
+        g: &ConvGeometry,
+        x: &Tensor,
+        padded: &PaddedInput,
+        bias: Option<&Tensor>,
+    ) -> Result<Self> {
+        if let Some(bias) = bias.filter(|bias| bias.shape() != [g.all_out_channels()]) {
+            return Err(Error::Shape {
+                lhs: bias.shape().to_vec(),
+                rhs: vec![g.all_out_channels()],
+                rule: "a bias must have one element per output channel",
+            });
+        }
+        if depthwise::applies(g) {
+            return Ok(Self::Depthwise);
+        }
+        let one_tap = g.taps() == 1 && g.options.groups == 1 && g.options.stride == [1; 3];
+        // The product has one row per output channel: a bias would need another pass over the result.
+        if one_tap && bias.is_none() && padded.is_identity(&with_three_axes(x.clone())?) {
+            return Ok(Self::Pointwise);
+        }
+        if g.taps() >= conv_tiled::MAX_TAPS {
+            return Ok(Self::Product(Strategy::Scalar));
+        }
+        Ok(Self::Product(matmul::choose_strategy(x.runtime(), product_sizes(g))))
+    }
+}
+
+/// Returns the sizes of the product of a convolution, for the choice of a strategy.
+fn product_sizes(g: &ConvGeometry) -> GemmSizes {
+    let k = g.in_channels * g.taps();
+    GemmSizes { batch: g.options.groups, m: g.out_pixels(), n: g.out_channels, k }
 }
 
 /// Reshapes a weight `[groups * o, c, ..]` to `[groups, o, c, d, h, w]`.
@@ -185,35 +250,28 @@ pub fn im2col(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Ten
     views::reshape(x.view(windows), &[g.images, channels * g.taps(), out_h * out_w])
 }
 
-/// Computes the convolution of the padded `x` with a weight `[groups, o, c, d, h, w]`.
+/// Computes the convolution of the padded `x` with a weight `[groups, o, c, d, h, w]`, by a path
+/// without tiles.
 fn convolve(
+    path: Path,
     g: &ConvGeometry,
     x: Tensor,
     padded: &PaddedInput,
     weight: Tensor,
     bias: Option<Tensor>,
 ) -> Result<Tensor> {
-    if let Some(bias) = bias.as_ref().filter(|bias| bias.shape() != [g.all_out_channels()]) {
-        let (lhs, rhs) = (bias.shape().to_vec(), weight.shape().to_vec());
-        return Err(Error::Shape {
-            lhs,
-            rhs,
-            rule: "a bias must have one element per output channel",
-        });
-    }
-    if depthwise::applies(g) {
-        let out = depthwise::convolve(g, with_three_axes(x)?, padded, weight, bias)?;
-        return views::reshape(out, &g.shape([g.images, g.all_out_channels()], g.output));
-    }
-    let one_tap = g.taps() == 1 && g.options.groups == 1 && g.options.stride == [1; 3];
-    // The product has one row per output channel: a bias would need another pass over the result.
-    if one_tap && bias.is_none() && padded.is_identity(&with_three_axes(x.clone())?) {
+    if let Path::Pointwise = path {
         return pointwise(g, x, weight);
     }
+    let (x, weight) = (cast::to_compute_type(x)?, cast::to_compute_type(weight)?);
+    let bias = bias.map(cast::to_compute_type).transpose()?;
+    let Path::Product(strategy) = path else {
+        // Depthwise.
+        let out = depthwise::convolve(g, with_three_axes(x)?, padded, weight, bias)?;
+        return views::reshape(out, &g.shape([g.images, g.all_out_channels()], g.output));
+    };
     let (groups, taps) = (g.options.groups, g.taps());
-    let sizes =
-        GemmSizes { batch: groups, m: g.out_pixels(), n: g.out_channels, k: g.in_channels * taps };
-    let mut plan = Gemm::new(sizes, matmul::choose_strategy(x.runtime(), sizes));
+    let mut plan = Gemm::new(product_sizes(g), strategy);
     // [groups, taps, c, o]: contiguous along the output channels.
     let weight = views::permute(weight, &[0, 3, 4, 5, 2, 1])?;
     let mut weight = views::reshape(weight, &[groups, taps, g.in_channels, g.out_channels])?;
@@ -270,13 +328,19 @@ pub fn weight_backward(
     x.same_device(&grad)?;
     let mut g = ConvGeometry::new(x.shape(), weight, options)?.with_output_of(grad.shape())?;
     if depthwise::applies(&g) {
+        let (x, grad) = (cast::to_compute_type(x)?, cast::to_compute_type(grad)?);
         let out = depthwise::weight_backward(&g, with_three_axes(x)?, &PaddedInput::of(&g), grad)?;
         return views::reshape(out, weight);
     }
     let (groups, taps) = (options.groups, g.taps());
     let sizes =
         GemmSizes { batch: groups, m: g.out_channels, n: g.in_channels * taps, k: g.out_pixels() };
-    let mut plan = Gemm::new(sizes, matmul::choose_strategy(x.runtime(), sizes));
+    let strategy = matmul::choose_strategy(x.runtime(), sizes);
+    if strategy.is_tiled() {
+        return conv_tiled::weight_backward(&g, x, weight, grad, strategy);
+    }
+    let (x, grad) = (cast::to_compute_type(x)?, cast::to_compute_type(grad)?);
+    let mut plan = Gemm::new(sizes, strategy);
     let (mut channels, mut grad) = (g.in_channels, with_three_axes(grad)?);
     if plan.strategy.prefers_vec4() {
         // Rows of the gradient are padded with zeros and read in vec4s. The padded input must cover
@@ -360,11 +424,18 @@ fn transposed_convolve(
         options: ConvOptions { stride: [1; 3], padding: [0; 3], dilation, groups },
         ..forward
     };
-    // [groups, o, c, ..] to [groups, c, o, ..], flipped along the spatial axes.
-    let weight = views::swap_dims(by_groups(weight, &forward)?, 1, 2)?;
-    let weight = views::flip(weight, &[3, 4, 5])?;
     let padded = PaddedInput { start, step: stride, size: backward.input };
-    convolve(&backward, grad, &padded, weight, bias)
+    match Path::of(&backward, &grad, &padded, bias.as_ref())? {
+        Path::Product(strategy) if strategy.is_tiled() => {
+            conv_tiled::transpose(&forward, grad, weight, bias, strategy)
+        }
+        path => {
+            // [groups, o, c, ..] to [groups, c, o, ..], flipped along the spatial axes.
+            let weight = views::swap_dims(by_groups(weight, &forward)?, 1, 2)?;
+            let weight = views::flip(weight, &[3, 4, 5])?;
+            convolve(path, &backward, grad, &padded, weight, bias)
+        }
+    }
 }
 
 /// Computes the gradient of [`transposed`] with respect to its input: the convolution of `grad`.
@@ -378,8 +449,7 @@ pub fn transposed_x_backward(
     // Output padding can add windows that belong to no element of the input.
     let added = [0, 1, 2].map(|axis| options.output_padding[axis] / options.conv.stride[axis]);
     g.output = [0, 1, 2].map(|axis| g.output[axis].saturating_sub(added[axis]));
-    let weight = by_groups(weight, &g)?;
-    convolve(&g, grad, &PaddedInput::of(&g), weight, None)
+    forward(&g, grad, weight, None)
 }
 
 /// Computes the gradient of [`transposed`] with respect to its weight, whose shape is `weight`: the
@@ -399,7 +469,7 @@ pub fn variants() -> Vec<Variant> {
     for (tiling, operands) in gemm::all() {
         let GemmOperands { vec4, a_transposed, b_transposed, half } = operands;
         let direct = matches!(tiling, Tiling::Direct { .. });
-        if a_transposed || b_transposed || half.is_some() || !(vec4 || direct) {
+        if a_transposed || b_transposed || half.is_some() || !direct {
             continue;
         }
         for pass in [Pass::Forward, Pass::WeightBackward] {

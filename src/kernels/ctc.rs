@@ -11,12 +11,17 @@ use super::common::policy;
 use super::composed::views;
 use super::elementwise::{Map, ScalarValue};
 use crate::params;
-use crate::runtime::{IndexedAxis, Kernel, Runtime, Source, Variant, wgsl};
+use crate::runtime::{Fragment, IndexedAxis, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static CTC: Source = Source::new::<CtcParams>("ctc", wgsl!("../../shaders/ctc/ctc.wgsl"));
+/// The fragments of the shaders.
+const FRAGMENTS: &[Fragment] = &[("lib/ctc", wgsl!("../../shaders/lib/ctc.wgsl"))];
+
+static CTC: Source =
+    Source::new::<CtcParams>("ctc", wgsl!("../../shaders/ctc/ctc.wgsl")).with_fragments(FRAGMENTS);
 static CTC_BACKWARD: Source =
-    Source::new::<CtcParams>("ctc_backward", wgsl!("../../shaders/ctc/ctc_backward.wgsl"));
+    Source::new::<CtcParams>("ctc_backward", wgsl!("../../shaders/ctc/ctc_backward.wgsl"))
+        .with_fragments(FRAGMENTS);
 
 params! {
     struct CtcParams {

@@ -14,21 +14,30 @@ use super::common::table::rows;
 use super::composed::views;
 use super::{conv, elementwise, matmul};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
+
+/// The fragments of the shaders.
+const FRAGMENTS: &[Fragment] = &[
+    ("lib/bilinear", wgsl!("../../shaders/lib/bilinear.wgsl")),
+    ("lib/deform", wgsl!("../../shaders/lib/deform.wgsl")),
+];
 
 static DEFORM_COLUMNS: Source = Source::new::<DeformParams>(
     "deform_columns",
     wgsl!("../../shaders/deform/deform_columns.wgsl"),
-);
+)
+.with_fragments(FRAGMENTS);
 static DEFORM_OFFSET_BACKWARD: Source = Source::new::<DeformParams>(
     "deform_offset_backward",
     wgsl!("../../shaders/deform/deform_offset_backward.wgsl"),
-);
+)
+.with_fragments(FRAGMENTS);
 static DEFORM_X_BACKWARD: Source = Source::new::<DeformParams>(
     "deform_x_backward",
     wgsl!("../../shaders/deform/deform_x_backward.wgsl"),
-);
+)
+.with_fragments(FRAGMENTS);
 
 params! {
     struct DeformParams {

@@ -9,15 +9,20 @@ use super::common::policy;
 use super::composed::views;
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
 
+/// The fragments of the shaders.
+const FRAGMENTS: &[Fragment] = &[("lib/depthwise", wgsl!("../../shaders/lib/depthwise.wgsl"))];
+
 static DEPTHWISE: Source =
-    Source::new::<DepthwiseParams>("depthwise", wgsl!("../../shaders/depthwise/depthwise.wgsl"));
+    Source::new::<DepthwiseParams>("depthwise", wgsl!("../../shaders/depthwise/depthwise.wgsl"))
+        .with_fragments(FRAGMENTS);
 static DEPTHWISE_WEIGHT_BACKWARD: Source = Source::new::<DepthwiseParams>(
     "depthwise_weight_backward",
     wgsl!("../../shaders/depthwise/depthwise_weight_backward.wgsl"),
-);
+)
+.with_fragments(FRAGMENTS);
 
 params! {
     struct DepthwiseParams {

@@ -1,9 +1,17 @@
-//! Dequantisation: 8-bit integers, four per word, to floats or to 32-bit integers.
+//! Dequantisation: integers of 8, 4 or 2 bits, packed into words, to floats or to 32-bit integers.
+//!
+//! It is an elementwise op: a kernel that reads the result of one, such as a product with few rows,
+//! unpacks the words in registers. Only parts of a tensor, and blocks that are not whole words, have
+//! a kernel of their own.
 
 use super::common::cases::Case;
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::QuantFormat;
 use super::common::walk::Walk;
+use super::elementwise::Map;
+use super::fused;
+use super::fusion::program::Access;
+use super::quantize::{self, packed_int};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Layout, Result, Tensor};
@@ -11,34 +19,24 @@ use crate::tensor::{DType, Layout, Result, Tensor};
 static DEQUANTIZE: Source = Source::new::<DequantizeParams>(
     "dequantize",
     wgsl!("../../shaders/dequantize/dequantize.wgsl"),
-);
-static DEQUANTIZE_VIEW: Source = Source::new::<DequantizeViewParams>(
-    "dequantize_view",
-    wgsl!("../../shaders/dequantize/dequantize_view.wgsl"),
-);
+)
+.with_fragments(quantize::FRAGMENTS);
 
 params! {
     struct DequantizeParams {
         count: u32,
-        len: u32,
         block: u32,
         pad0: u32,
-    }
-}
-
-params! {
-    struct DequantizeViewParams {
-        count: u32,
-        pad0: u32,
         pad1: u32,
-        pad2: u32,
         walk: Walk,
     }
 }
 
-/// The kernel for packed integers.
+/// The kernel for integers of any layout.
 #[derive(Debug, Clone, Copy, Hash)]
 struct DequantizeKernel {
+    /// The bits of an integer.
+    bits: u32,
     /// The type of the result: f32, or i32 for integers without scales.
     out: DType,
 }
@@ -47,33 +45,15 @@ impl Kernel for DequantizeKernel {
     type Params = DequantizeParams;
 
     fn variant(&self) -> Variant {
-        define(&DEQUANTIZE, self.out)
+        packed_int(Variant::new(&DEQUANTIZE), self.bits)
+            .ty("O", self.out.wgsl())
+            .flag("INTEGERS", self.out == DType::I32)
     }
-}
-
-/// The kernel for integers of any layout.
-#[derive(Debug, Clone, Copy, Hash)]
-struct DequantizeViewKernel {
-    /// The type of the result, as in [`DequantizeKernel`].
-    out: DType,
-}
-
-impl Kernel for DequantizeViewKernel {
-    type Params = DequantizeViewParams;
-
-    fn variant(&self) -> Variant {
-        define(&DEQUANTIZE_VIEW, self.out)
-    }
-}
-
-/// Specialises either kernel for the type of its result.
-fn define(source: &'static Source, out: DType) -> Variant {
-    Variant::new(source).ty("O", out.wgsl()).flag("INTEGERS", out == DType::I32)
 }
 
 /// Computes the floats of quantised elements: each integer times the scale of its block.
 ///
-/// `layout` locates the integers in the words, in bytes. With blocks it must be packed.
+/// `layout` locates the integers in the words. With blocks it must be packed.
 ///
 /// # Errors
 ///
@@ -84,64 +64,95 @@ pub fn dequantize(
     layout: &Layout,
     format: QuantFormat,
 ) -> Result<Tensor> {
-    let (_, block) = format.blocks(&layout.shape)?;
-    convert(words, Some((scales, block)), layout)
+    convert(words, Some(scales), layout, format)
 }
 
 /// Unpacks the integers, one per word, without their scales.
-pub fn unpack(words: &Tensor, layout: &Layout) -> Result<Tensor> {
-    convert(words, None, layout)
+pub fn unpack(words: &Tensor, layout: &Layout, format: QuantFormat) -> Result<Tensor> {
+    convert(words, None, layout, format)
 }
 
-/// Converts the elements to floats, given the scales and the elements of a block, or to integers.
-fn convert(words: &Tensor, scales: Option<(&Tensor, usize)>, layout: &Layout) -> Result<Tensor> {
-    let (dtype, inputs, block): (_, &[&Tensor], usize) = match scales {
-        Some((scales, block)) => (DType::F32, &[words, scales], block),
-        None => (DType::I32, &[words], 1),
+/// Converts the elements to floats, given the scales, or to integers.
+fn convert(
+    words: &Tensor,
+    scales: Option<&Tensor>,
+    layout: &Layout,
+    format: QuantFormat,
+) -> Result<Tensor> {
+    let values = format.values_per_word();
+    let has_all_words = words.len() == layout.len().div_ceil(values);
+    let (blocks, block) = match format.block {
+        Some(block) if scales.is_some() => (layout.len() / block, block),
+        _ => (1, words.len() * values),
     };
-    let out = Tensor::empty(words.runtime(), &layout.shape, dtype)?;
-    let work = out.len() as u64;
-    if layout.offset == 0 && layout.is_contiguous() {
-        let count = out.len().div_ceil(QuantFormat::VALUES_PER_WORD);
-        Launch {
-            kernel: &DequantizeKernel { out: dtype },
-            inputs,
-            outputs: &[&out],
-            params: &DequantizeParams {
-                count: count as u32,
-                len: out.len() as u32,
-                block: block as u32,
-                pad0: 0,
-            },
-            workgroups: workgroups_for(count),
-            work,
-        }
-        .run()?;
-    } else {
-        Launch {
-            kernel: &DequantizeViewKernel { out: dtype },
-            inputs,
-            outputs: &[&out],
-            params: &DequantizeViewParams {
-                count: out.len() as u32,
-                pad0: 0,
-                pad1: 0,
-                pad2: 0,
-                walk: Walk::new(&[layout])?,
-            },
-            workgroups: workgroups_for(out.len()),
-            work,
-        }
-        .run()?;
+    let is_whole = has_all_words && layout.dense_order().is_some() && !layout.shape.contains(&0);
+    if fused::is_enabled() && is_whole && block.is_multiple_of(values) {
+        let shape = [blocks, block / values, values];
+        let words = words.view(Layout::contiguous(&[blocks, block / values, 1]));
+        let scales = scales.map(|scales| scales.view(Layout::contiguous(&[blocks, 1, 1])));
+        let all = match scales {
+            Some(scales) => fused::defer(&scaled(format.bits), [words, scales], &shape)?,
+            None => fused::defer(&unpacked(format.bits), [words], &shape)?,
+        };
+        return Ok(all.view(layout.clone()));
     }
+    let dtype = if scales.is_some() { DType::F32 } else { DType::I32 };
+    let inputs = [words, scales.unwrap_or(words)];
+    let out = Tensor::empty(words.runtime(), &layout.shape, dtype)?;
+    Launch {
+        kernel: &DequantizeKernel { bits: format.bits, out: dtype },
+        inputs: &inputs[..if scales.is_some() { 2 } else { 1 }],
+        outputs: &[&out],
+        params: &DequantizeParams {
+            count: out.len() as u32,
+            block: block as u32,
+            pad0: 0,
+            pad1: 0,
+            walk: Walk::new(&[layout])?,
+        },
+        workgroups: workgroups_for(out.len()),
+        work: out.len() as u64,
+    }
+    .run()?;
     Ok(out)
+}
+
+/// The integer `i` of the words `a`, which are repeated for each of their integers.
+fn unpacked(bits: u32) -> Map {
+    let expression = match bits {
+        8 => "(a << (24u - 8u * (i & 3u))) >> 24u",
+        4 => "(a << (28u - 4u * (i & 7u))) >> 28u",
+        _ => "(a << (30u - 2u * (i & 15u))) >> 30u",
+    };
+    Map::new(expression, DType::I32)
+}
+
+/// The same, times the scale `b`.
+fn scaled(bits: u32) -> Map {
+    let expression = match bits {
+        8 => "b * f32((a << (24u - 8u * (i & 3u))) >> 24u)",
+        4 => "b * f32((a << (28u - 4u * (i & 7u))) >> 28u)",
+        _ => "b * f32((a << (30u - 2u * (i & 15u))) >> 30u)",
+    };
+    Map::new(expression, DType::F32)
+}
+
+/// Returns the computations that the family can request, with the types of their inputs.
+pub(super) fn maps() -> Vec<(Map, Vec<DType>)> {
+    let of =
+        |bits| [(unpacked(bits), vec![DType::I32]), (scaled(bits), vec![DType::I32, DType::F32])];
+    QuantFormat::BITS.into_iter().flat_map(of).collect()
+}
+
+/// Returns the computation of the floats of blocks that are runs, and how it reads its inputs.
+pub(super) fn in_registers(bits: u32) -> (Map, [(DType, Access); 2]) {
+    (scaled(bits), [(DType::I32, Access::Runs), (DType::F32, Access::Runs)])
 }
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let types = [DType::F32, DType::I32];
-    let views = variants_of(types.map(|out| DequantizeViewKernel { out }));
-    [views, variants_of(types.map(|out| DequantizeKernel { out }))].concat()
+    let of = |bits| [DType::F32, DType::I32].map(|out| DequantizeKernel { bits, out });
+    variants_of(QuantFormat::BITS.into_iter().flat_map(of))
 }
 
 /// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.

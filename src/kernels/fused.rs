@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use super::common::cases::Case;
 use super::common::launch::{PendingResult, described, description, div_up, variants_of};
 use super::common::policy;
+use super::dequantize;
 use super::elementwise::{self, CONSTANT, Map};
 use super::fusion::batch::{Computation, MAX_BATCHED_LEN, Pages, add_equal_graphs, batches};
 use super::fusion::composite::AnyLaunch;
@@ -735,7 +736,8 @@ impl FusedLaunch<'_> {
 /// Returns samples of the kernel: programs decide which there are. Every elementwise expression is
 /// in one, and every access to memory in every class of types.
 pub fn variants() -> Vec<Variant> {
-    let single = elementwise::maps().into_iter().map(|(map, types)| {
+    let maps = elementwise::maps().into_iter().chain(dequantize::maps());
+    let single = maps.map(|(map, types)| {
         let leaves = types.iter().map(|&dtype| (dtype, Access::Packed));
         Program::sample(&[&map], &leaves.collect::<Vec<_>>())
     });
@@ -744,6 +746,7 @@ pub fn variants() -> Vec<Variant> {
         Access::Packed,
         Access::Offset,
         Access::Single,
+        Access::Runs,
         Access::Vec4,
         Access::Repeated,
         Access::Strided,

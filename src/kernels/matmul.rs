@@ -114,12 +114,25 @@ pub(crate) fn choose_strategy(runtime: &Arc<Runtime>, sizes: GemmSizes) -> Strat
     chosen.unwrap_or_else(|| policy::gemm_strategy(runtime, sizes, runtime.is_warmed_up()))
 }
 
+/// Returns the matrix units for products of this type with a tiled strategy, if there are any that
+/// pass their test. `transposed` is as in [`GemmOperands`]: whether a is contiguous along m, and b along
+/// k.
+pub(crate) fn units(
+    runtime: &Arc<Runtime>,
+    dtype: DType,
+    strategy: Strategy,
+    transposed: [bool; 2],
+) -> Option<Units> {
+    units_for(runtime, dtype, UnitsKernel { strategy, transposed }, matmul_with)
+}
+
 /// Tunes the strategies on this adapter: see [`tuning::tune`].
 pub(crate) fn tune(runtime: &Arc<Runtime>, on_progress: impl FnMut(&Trial)) -> Result<Vec<Trial>> {
     tuning::tune(runtime, matmul_by, on_progress)
 }
 
-/// How a product must be computed. What is `None` is chosen: by [`choose_strategy`] and [`units_for`].
+/// How a product must be computed. `None` leaves the choice to the sizes, [`choose_strategy`] and
+/// [`units_for`].
 #[derive(Debug, Clone, Copy, Default)]
 struct Forced {
     strategy: Option<Strategy>,
@@ -199,10 +212,8 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     let inputs = [&lhs, &rhs, bias.as_ref().unwrap_or(&rhs)];
     let units = (operands.vec4 && k > 0 && plan.strategy.is_tiled())
         .then(|| {
-            let GemmOperands { a_transposed, b_transposed, .. } = operands;
-            let kernel =
-                UnitsKernel { strategy: plan.strategy, transposed: [a_transposed, b_transposed] };
-            forced.units.or_else(|| units_for(runtime, lhs.dtype(), kernel, matmul_with))
+            let transposed = [operands.a_transposed, operands.b_transposed];
+            forced.units.or_else(|| units(runtime, lhs.dtype(), plan.strategy, transposed))
         })
         .flatten();
     let tiling = plan.tiling(runtime, operands.vec4, units);
@@ -439,6 +450,8 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[64, 1024]), normal(&[1024, 132])]),
     // Transposed, and large enough for a copy without padding.
     case("float_matmul", &[permuted(&[64, 128], &[1, 0]), normal(&[64, 64])]),
+    // Several bands of tiles, the last of fewer rows.
+    case("float_matmul", &[normal(&[1100, 24]), normal(&[24, 140])]),
     case("float_matmul", &[normal(&[32, 128]), permuted(&[128, 128], &[1, 0])]),
     // Few rows, in vec4s.
     case("float_matmul", &[normal(&[4, 64]), normal(&[64, 2052])]),

@@ -5,6 +5,7 @@ use super::common::launch::{Launch, PendingResult, Reads, variants_of};
 use super::common::policy;
 use super::common::team::Team;
 use super::common::walk::Walk;
+use super::dequantize;
 use super::fusion::{epilogue, prologue};
 use super::reduce::{self, Reduction};
 use crate::params;
@@ -165,6 +166,9 @@ pub fn variants() -> Vec<Variant> {
     for input in [0, 1] {
         variants.extend(prologue::samples(kernels.iter().copied(), input));
     }
+    // Matrices quantised to 4 bits.
+    let (map, leaves) = dequantize::in_registers(4);
+    variants.extend(prologue::samples_of(&kernels, 0, &map, &leaves));
     variants
 }
 

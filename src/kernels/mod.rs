@@ -35,6 +35,7 @@ families! {
     attention_backward
     cast
     conv
+    conv_tiled
     cross
     ctc
     deform

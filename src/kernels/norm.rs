@@ -11,14 +11,19 @@ use super::elementwise::ScalarValue;
 use super::fusion::{epilogue, prologue};
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static NORM: Source = Source::new::<NormParams>("norm", wgsl!("../../shaders/norm/norm.wgsl"));
+/// The fragments of the shaders.
+const FRAGMENTS: &[Fragment] = &[("lib/row_stats", wgsl!("../../shaders/lib/row_stats.wgsl"))];
+
+static NORM: Source = Source::new::<NormParams>("norm", wgsl!("../../shaders/norm/norm.wgsl"))
+    .with_fragments(FRAGMENTS);
 static NORM_BACKWARD: Source = Source::new::<NormBackwardParams>(
     "norm_backward",
     wgsl!("../../shaders/norm/norm_backward.wgsl"),
-);
+)
+.with_fragments(FRAGMENTS);
 
 params! {
     struct NormParams {

@@ -8,12 +8,17 @@ use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::options::PoolWindow;
 use super::composed::views;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
-static POOL: Source = Source::new::<PoolParams>("pool", wgsl!("../../shaders/pool/pool.wgsl"));
+/// The fragments of the shaders.
+const FRAGMENTS: &[Fragment] = &[("lib/pool", wgsl!("../../shaders/lib/pool.wgsl"))];
+
+static POOL: Source = Source::new::<PoolParams>("pool", wgsl!("../../shaders/pool/pool.wgsl"))
+    .with_fragments(FRAGMENTS);
 static POOL_BACKWARD: Source =
-    Source::new::<PoolParams>("pool_backward", wgsl!("../../shaders/pool/pool_backward.wgsl"));
+    Source::new::<PoolParams>("pool_backward", wgsl!("../../shaders/pool/pool_backward.wgsl"))
+        .with_fragments(FRAGMENTS);
 
 params! {
     struct PoolParams {

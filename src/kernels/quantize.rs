@@ -1,4 +1,5 @@
-//! Quantisation to 8-bit integers, four per word, and the scales that they are multiples of.
+//! Quantisation to integers of 8, 4 or 2 bits, packed into words, and the scales that they are
+//! multiples of.
 
 use smallvec::SmallVec;
 
@@ -8,11 +9,16 @@ use super::common::options::QuantFormat;
 use super::composed::views;
 use super::reduce::{self, Reduction};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
 
+/// The fragments of the shaders.
+pub(super) const FRAGMENTS: &[Fragment] =
+    &[("lib/packed_int", wgsl!("../../shaders/lib/packed_int.wgsl"))];
+
 static QUANTIZE: Source =
-    Source::new::<QuantizeParams>("quantize", wgsl!("../../shaders/quantize/quantize.wgsl"));
+    Source::new::<QuantizeParams>("quantize", wgsl!("../../shaders/quantize/quantize.wgsl"))
+        .with_fragments(FRAGMENTS);
 static QUANTIZE_SCALES: Source = Source::new::<QuantizeScalesParams>(
     "quantize_scales",
     wgsl!("../../shaders/quantize/quantize_scales.wgsl"),
@@ -24,6 +30,10 @@ params! {
         len: u32,
         block: u32,
         low: f32,
+        high: f32,
+        pad0: u32,
+        pad1: u32,
+        pad2: u32,
     }
 }
 
@@ -77,6 +87,8 @@ impl Kernel for QuantizeScalesKernel {
 /// The kernel that computes the words.
 #[derive(Debug, Clone, Copy, Hash)]
 struct QuantizeKernel {
+    /// The bits of an integer.
+    bits: u32,
     /// Whether the input has integers that are only packed.
     integers: bool,
 }
@@ -85,8 +97,14 @@ impl Kernel for QuantizeKernel {
     type Params = QuantizeParams;
 
     fn variant(&self) -> Variant {
-        Variant::new(&QUANTIZE).flag("INTEGERS", self.integers)
+        let variant = packed_int(Variant::new(&QUANTIZE), self.bits);
+        variant.int("VEC4S", 32 / self.bits / 4).flag("INTEGERS", self.integers)
     }
+}
+
+/// Specialises a kernel for integers of so many bits.
+pub(super) fn packed_int(variant: Variant, bits: u32) -> Variant {
+    variant.int("BITS", bits).int("VALUES", 32 / bits)
 }
 
 /// The scales of the blocks, and their reciprocals.
@@ -131,7 +149,7 @@ fn scale_params(
         len: len as u32,
         block: block as u32,
         step: step as u32,
-        range: 127.0 - f32::from(format.low),
+        range: f32::from(format.high) - f32::from(format.low),
         pad0: 0,
         pad1: 0,
         pad2: 0,
@@ -155,8 +173,9 @@ fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
 }
 
 /// Quantises floats with scales computed from them: the largest magnitude of each block becomes the
-/// largest integer. NaN becomes zero and does not affect the scale. Returns the words and the
-/// scales.
+/// largest integer. NaN becomes zero and does not affect the scale. In formats of 2 bits, all elements
+/// of a block whose scale is above 2^126 become zero: GPUs have no subnormal reciprocals. Returns the
+/// words and the scales.
 ///
 /// # Errors
 ///
@@ -196,7 +215,7 @@ pub fn quantize(tensor: Tensor, scales: Tensor, format: QuantFormat) -> Result<(
     Ok((words, scales.scales))
 }
 
-/// Packs integers, one per word in packed `integers`, four per word.
+/// Packs integers, one per word in packed `integers`.
 ///
 /// # Errors
 ///
@@ -211,10 +230,10 @@ fn to_words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Re
     let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[x]);
     inputs.extend(reciprocals);
     let (_, block) = format.blocks(x.shape())?;
-    let count = x.len().div_ceil(QuantFormat::VALUES_PER_WORD);
+    let count = x.len().div_ceil(format.values_per_word());
     let out = Tensor::empty(x.runtime(), &[count], DType::I32)?;
     Launch {
-        kernel: &QuantizeKernel { integers: reciprocals.is_none() },
+        kernel: &QuantizeKernel { bits: format.bits, integers: reciprocals.is_none() },
         inputs: &inputs,
         outputs: &[&out],
         params: &QuantizeParams {
@@ -222,6 +241,10 @@ fn to_words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Re
             len: x.len() as u32,
             block: block as u32,
             low: f32::from(format.low),
+            high: f32::from(format.high),
+            pad0: 0,
+            pad1: 0,
+            pad2: 0,
         },
         workgroups: workgroups_for(count),
         work: x.len() as u64 * 4,
@@ -234,7 +257,10 @@ fn to_words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Re
 pub fn variants() -> Vec<Variant> {
     let passes = [ScalePass::Fit, ScalePass::Given, ScalePass::Maxima];
     let scales = variants_of(passes.map(|pass| QuantizeScalesKernel { pass }));
-    [scales, variants_of([true, false].map(|integers| QuantizeKernel { integers }))].concat()
+    let kernels = QuantFormat::BITS
+        .into_iter()
+        .flat_map(|bits| [true, false].map(|integers| QuantizeKernel { bits, integers }));
+    [scales, variants_of(kernels)].concat()
 }
 
 /// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.

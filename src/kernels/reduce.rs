@@ -424,6 +424,10 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let inner_strides = layout.load_strides(load);
     let shape = [splits * outputs];
     let result = PendingResult::scalars(runtime, &shape, kind.result_type(dtype));
+    // The values at the indices of splits are read later: a second reference makes this kernel write
+    // what would otherwise be computed again.
+    let is_read_later = kind.is_arg() && splits > 1 && prologue::is_computed_before(tensor);
+    let held = is_read_later.then(|| tensor.clone());
     let out = Launch {
         kernel: &ReduceKernel {
             kind: if splits == 1 { kind } else { kind.of_each_split() },
@@ -449,6 +453,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         work: tensor.len() as u64,
     }
     .defer(&PendingResult { prologues: &[(0, Reads::Once)], ..result })?;
+    drop(held);
     // The values at the indices of splits are not known here.
     if splits == 1 || kind.is_arg() {
         return Ok(out);

@@ -200,5 +200,7 @@ pub const CASES: &[Case] = &[
     case("bool_select_or", &[bools(&[5, 4]), Arg::Int(0), below(5, &[9]), bools(&[9, 4])]),
     case("float_select_add", &[normal(&[7]), Arg::Int(0), below(7, &[5000]), normal(&[5000])]),
     case("embedding_backward", &[normal(&[11, 8]), normal(&[6, 100, 8]), below(11, &[6, 100])]),
+    // Locations of two digits.
+    case("embedding_backward", &[normal(&[700, 4]), normal(&[2, 900, 4]), below(700, &[2, 900])]),
     case("embedding_backward", &[normal(&[11, 8]), normal(&[3, 7, 8]), below(11, &[3, 7])]),
 ];

@@ -131,7 +131,8 @@ pub(super) fn combine_at(
     let updates = locations.len();
     let slice_len = values.len() / updates;
     // `order` has the index of the update at each sorted position.
-    let (locations, order) = sort::with_indices(locations, 0, false)?;
+    let count = tensor.len() / slice_len;
+    let (locations, order) = sort::locations(locations, count)?;
     let (locations, order) = (views::packed(locations)?, views::packed(order)?);
     let values = views::packed(values)?;
     let out = views::writable(tensor)?;

@@ -5,9 +5,12 @@ use smallvec::SmallVec;
 use super::common::cases::{Arg, Case, case, normal, permuted, positive};
 use super::common::launch::{Launch, PendingResult, Reads, variants_of};
 use super::common::policy;
+use super::common::table::rows;
 use super::common::team::Team;
 use super::composed::views;
+use super::elementwise::{binary, unary};
 use super::fusion::{epilogue, prologue};
+use super::reduce::{self, Reduction};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
@@ -93,7 +96,23 @@ pub fn log_softmax_backward(out: Tensor, grad: Tensor, axis: usize) -> Result<Te
 /// Computes the softmax along an axis, or its logarithm if `log`.
 fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
     let tensor = views::packed(tensor)?;
-    launch(&[&tensor], axis, log)
+    if !is_split(&tensor, axis) {
+        return launch(&[&tensor], axis, log);
+    }
+    let maxima = reduce::dim(Reduction::Max, tensor.clone(), axis)?;
+    // The differences are computed twice: that is cheaper than to store them.
+    let differences = || binary(&rows::float_sub, tensor.clone(), maxima.clone());
+    let sums = reduce::dim(Reduction::Sum, unary(&rows::float_exp, differences()?)?, axis)?;
+    match log {
+        true => binary(&rows::float_sub, differences()?, unary(&rows::float_log, sums)?),
+        false => binary(&rows::float_div, unary(&rows::float_exp, differences()?)?, sums),
+    }
+}
+
+/// Returns whether several workgroups reduce a line. Composed ops do, with more launches and reads.
+fn is_split(tensor: &Tensor, axis: usize) -> bool {
+    let len = tensor.shape()[axis];
+    !tensor.is_empty() && policy::splits_softmax(tensor.runtime(), tensor.len() / len, len)
 }
 
 /// Computes the gradient of the softmax along an axis, or of its logarithm if `log`.
@@ -107,7 +126,17 @@ fn backward(out: Tensor, grad: Tensor, axis: usize, log: bool) -> Result<Tensor>
         });
     }
     let (out, grad) = (views::packed(out)?, views::packed(grad)?);
-    launch(&[&out, &grad], axis, log)
+    if !is_split(&out, axis) {
+        return launch(&[&out, &grad], axis, log);
+    }
+    if log {
+        let sums = reduce::dim(Reduction::Sum, grad.clone(), axis)?;
+        let scaled = binary(&rows::float_mul, unary(&rows::float_exp, out)?, sums)?;
+        return binary(&rows::float_sub, grad, scaled);
+    }
+    let products = binary(&rows::float_mul, out.clone(), grad.clone())?;
+    let sums = reduce::dim(Reduction::Sum, products, axis)?;
+    binary(&rows::float_mul, out, binary(&rows::float_sub, grad, sums)?)
 }
 
 /// Launches the kernel for one packed input, or that of the gradient for two.
@@ -188,4 +217,9 @@ pub const CASES: &[Case] = &[
     case("log_softmax_backward", &[normal(&[9, 1000]), permuted(&[1000, 9], &[1, 0]), Arg::Int(1)]),
     case("log_softmax_backward", &[normal(&[3, 65]), normal(&[3, 65]), Arg::Int(1)]),
     case("log_softmax_backward", &[normal(&[9, 3]), normal(&[9, 3]), Arg::Int(0)]),
+    // Few long lines.
+    case("softmax", &[normal(&[2, 9000]), Arg::Int(1)]),
+    case("log_softmax", &[normal(&[2, 9001, 3]), Arg::Int(1)]),
+    case("softmax_backward", &[positive(&[2, 9001, 3]), normal(&[2, 9001, 3]), Arg::Int(1)]),
+    case("log_softmax_backward", &[normal(&[2, 9000]), normal(&[2, 9000]), Arg::Int(1)]),
 ];

@@ -6,17 +6,26 @@ use super::common::policy;
 use super::composed::views;
 use super::scan::{self, ScanOp};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
+
+/// The fragments of the shaders.
+const FRAGMENTS: &[Fragment] = &[
+    ("lib/radix", wgsl!("../../shaders/lib/radix.wgsl")),
+    ("lib/sort_key", wgsl!("../../shaders/lib/sort_key.wgsl")),
+];
 
 static SORT: Source = Source::new::<SortParams>("sort", wgsl!("../../shaders/sort/sort.wgsl"));
 
 static SORT_LINE: Source =
-    Source::new::<RadixLineParams>("sort_line", wgsl!("../../shaders/sort/sort_line.wgsl"));
+    Source::new::<RadixLineParams>("sort_line", wgsl!("../../shaders/sort/sort_line.wgsl"))
+        .with_fragments(FRAGMENTS);
 static SORT_COUNT: Source =
-    Source::new::<RadixParams>("sort_count", wgsl!("../../shaders/sort/sort_count.wgsl"));
+    Source::new::<RadixParams>("sort_count", wgsl!("../../shaders/sort/sort_count.wgsl"))
+        .with_fragments(FRAGMENTS);
 static SORT_SCATTER: Source =
-    Source::new::<RadixParams>("sort_scatter", wgsl!("../../shaders/sort/sort_scatter.wgsl"));
+    Source::new::<RadixParams>("sort_scatter", wgsl!("../../shaders/sort/sort_scatter.wgsl"))
+        .with_fragments(FRAGMENTS);
 
 params! {
     struct RadixLineParams {
@@ -166,7 +175,7 @@ pub fn with_indices(tensor: Tensor, axis: usize, descending: bool) -> Result<(Te
     if sorts_by_digits(&tensor) {
         let (values, indices) = match line_len <= TILE {
             true => first_of_lines(&tensor, line_len, descending)?,
-            false => sort_by_digits(&tensor, descending)?,
+            false => sort_by_digits(&tensor, descending, KEY_BITS)?,
         };
         return Ok((swapped(values)?, swapped(indices)?));
     }
@@ -177,6 +186,17 @@ pub fn with_indices(tensor: Tensor, axis: usize, descending: bool) -> Result<(Te
         run_len *= 2;
     }
     Ok((swapped(values)?, swapped(indices)?))
+}
+
+/// Sorts one-dimensional i32 locations below `count`, as [`with_indices`] does, in fewer passes. Skipped
+/// updates, which have the location -1, are first or last.
+pub(super) fn locations(locations: Tensor, count: usize) -> Result<(Tensor, Tensor)> {
+    let locations = views::packed(locations)?;
+    if !sorts_by_digits(&locations) || locations.len() <= TILE {
+        return with_indices(locations, 0, false);
+    }
+    // In these bits -1 is greater than every location.
+    sort_by_digits(&locations, false, usize::BITS - count.leading_zeros())
 }
 
 /// Returns whether the lines of a packed tensor `[.., line_len]` are sorted by digits.
@@ -227,15 +247,16 @@ fn first_of_lines(tensor: &Tensor, count: usize, descending: bool) -> Result<(Te
     }
 }
 
-/// Sorts the lines of a packed tensor `[.., line_len]` by one digit after another, from the lowest
-/// on. Each pass counts the digits of each tile, adds up the counts, and moves the elements.
-fn sort_by_digits(tensor: &Tensor, descending: bool) -> Result<(Tensor, Tensor)> {
+/// Sorts the lines of a packed tensor `[.., line_len]` by one digit after another of the `bits` lowest
+/// bits of their keys, from the lowest on. Each pass counts the digits of each tile, adds up the counts,
+/// and moves the elements.
+fn sort_by_digits(tensor: &Tensor, descending: bool, bits: u32) -> Result<(Tensor, Tensor)> {
     let (runtime, dtype) = (tensor.runtime(), tensor.dtype());
     let line_len = tensor.shape()[tensor.shape().len() - 1];
     let lines = tensor.len() / line_len;
     let tiles = line_len.div_ceil(TILE);
     let (mut values, mut indices) = (tensor.clone(), None);
-    for shift in (0..KEY_BITS).step_by(DIGIT_BITS as usize) {
+    for shift in (0..bits).step_by(DIGIT_BITS as usize) {
         let launch = |pass, inputs: &[&Tensor], outputs: &[&Tensor]| {
             Launch {
                 kernel: &RadixKernel { dtype, pass, descending },

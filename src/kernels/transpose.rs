@@ -1,5 +1,5 @@
-//! Copies between layouts with different contiguous axes: in blocks of 4 x 4, or on GPUs of any size
-//! in tiles.
+//! Copies between layouts with different contiguous axes: in blocks of 4 x 4 or, on
+//! GPUs, in tiles for any size.
 
 use smallvec::SmallVec;
 

@@ -79,8 +79,8 @@ pub(crate) use profile::{CaptureError, Captured};
 pub use reports::IndexedAxis;
 pub(crate) use shader::tokens;
 pub use shader::{
-    Compiler, Def, ElementCode, Epilogue, Expansion, ParamsBinding, Prologue, Source, Target,
-    Variant, expand,
+    Compiler, Def, ElementCode, Epilogue, Expansion, Fragment, ParamsBinding, Prologue, Source,
+    Target, Variant, expand,
 };
 pub use status::{DeviceStatus, SharedStatus, Status, share_status, shared_statuses};
 

@@ -26,6 +26,9 @@ use super::embed::wgsl;
 use super::operands;
 use super::params::{ParamField, Params};
 
+/// A text that shaders include by `//#include` or `//#use`: its name and the text.
+pub type Fragment = (&'static str, &'static str);
+
 /// A WGSL file embedded in the crate.
 #[derive(Debug)]
 pub struct Source {
@@ -37,6 +40,8 @@ pub struct Source {
     pub params: &'static [ParamField],
     /// Size of the shader's `Params` in bytes.
     pub params_size: usize,
+    /// Fragments besides those that every source may include.
+    pub fragments: &'static [Fragment],
     params_type: TypeId,
     trusted: bool,
 }
@@ -56,6 +61,7 @@ impl Source {
             text,
             params: P::FIELDS,
             params_size: size_of::<P>(),
+            fragments: &[],
             params_type: TypeId::of::<P>(),
             trusted: false,
         }
@@ -69,6 +75,13 @@ impl Source {
     /// end all its loops.
     pub const unsafe fn trusted<P: Params>(name: &'static str, text: &'static str) -> Self {
         Self { trusted: true, ..Self::checked::<P>(name, text) }
+    }
+
+    /// Lets the source include fragments besides those that every source may include. A program
+    /// contains them only if it contains the source.
+    #[must_use]
+    pub const fn with_fragments(self, fragments: &'static [Fragment]) -> Self {
+        Self { fragments, ..self }
     }
 
     /// Returns whether the kernels run without checks.
@@ -259,13 +272,10 @@ impl fmt::Display for Variant {
     }
 }
 
-/// The fragments that sources may include.
-const FRAGMENTS: &[(&str, &str)] = &[
-    ("lib/attention", wgsl!("../../shaders/lib/attention.wgsl")),
-    ("lib/attention_tile", wgsl!("../../shaders/lib/attention_tile.wgsl")),
+/// The fragments that every source may include.
+const FRAGMENTS: &[Fragment] = &[
     ("lib/grid", wgsl!("../../shaders/lib/grid.wgsl")),
     ("lib/rounds", wgsl!("../../shaders/lib/rounds.wgsl")),
-    ("lib/row_stats", wgsl!("../../shaders/lib/row_stats.wgsl")),
     ("lib/invocation", wgsl!("../../shaders/lib/invocation.wgsl")),
     ("lib/report", wgsl!("../../shaders/lib/report.wgsl")),
     ("lib/walk", wgsl!("../../shaders/lib/walk.wgsl")),
@@ -283,16 +293,7 @@ const FRAGMENTS: &[(&str, &str)] = &[
     #[cfg(not(target_arch = "wasm32"))]
     ("lib/gemm_units", wgsl!("../../shaders/lib/gemm_units.wgsl")),
     ("lib/gemm_direct", wgsl!("../../shaders/lib/gemm_direct.wgsl")),
-    ("lib/sort_key", wgsl!("../../shaders/lib/sort_key.wgsl")),
-    ("lib/radix", wgsl!("../../shaders/lib/radix.wgsl")),
     ("lib/window", wgsl!("../../shaders/lib/window.wgsl")),
-    ("lib/conv", wgsl!("../../shaders/lib/conv.wgsl")),
-    ("lib/deform", wgsl!("../../shaders/lib/deform.wgsl")),
-    ("lib/depthwise", wgsl!("../../shaders/lib/depthwise.wgsl")),
-    ("lib/bilinear", wgsl!("../../shaders/lib/bilinear.wgsl")),
-    ("lib/pool", wgsl!("../../shaders/lib/pool.wgsl")),
-    ("lib/ctc", wgsl!("../../shaders/lib/ctc.wgsl")),
-    ("lib/int8", wgsl!("../../shaders/lib/int8.wgsl")),
 ];
 
 /// The compiler of the expanded WGSL.
@@ -387,6 +388,7 @@ fn expand_text(text: &str, variant: &Variant, target: Target) -> Result<Expansio
         defs.push(("LOADS_U64", Def::Flag));
     }
     let mut expander = Expander {
+        source,
         defs: &defs,
         out: String::new(),
         included: vec![],
@@ -419,10 +421,13 @@ fn expand_text(text: &str, variant: &Variant, target: Target) -> Result<Expansio
     })
 }
 
-/// Returns the text of a fragment. The error message starts with `location`.
-fn fragment_text(name: &str, location: &str) -> Result<&'static str, String> {
-    FRAGMENTS
+/// Returns the text of a fragment that `source` may include. The error message starts with
+/// `location`.
+fn fragment_text(source: &Source, name: &str, location: &str) -> Result<&'static str, String> {
+    source
+        .fragments
         .iter()
+        .chain(FRAGMENTS)
         .find(|(fragment, _)| *fragment == name)
         .map(|(_, text)| *text)
         .ok_or_else(|| format!("{location}: unknown shader fragment {name:?}"))
@@ -430,6 +435,7 @@ fn fragment_text(name: &str, location: &str) -> Result<&'static str, String> {
 
 /// The state of one expansion.
 struct Expander<'a> {
+    source: &'a Source,
     /// The definitions of the variant.
     defs: &'a [(&'static str, Def)],
     out: String,
@@ -510,10 +516,13 @@ impl<'a> Expander<'a> {
                 }
                 "include" if kept && !self.included.iter().any(|name| name == argument) => {
                     self.included.push(argument.to_owned());
-                    self.expand_source(argument, fragment_text(argument, &location(number))?)?;
+                    self.expand_source(
+                        argument,
+                        fragment_text(self.source, argument, &location(number))?,
+                    )?;
                 }
                 "use" if kept => {
-                    let fragment = fragment_text(argument, &location(number))?;
+                    let fragment = fragment_text(self.source, argument, &location(number))?;
                     // The last use counts: a fragment follows those that call its functions.
                     self.used.retain(|other| *other != fragment);
                     self.used.push(fragment);

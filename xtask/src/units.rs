@@ -12,7 +12,7 @@ use xtask::process::run_command;
 
 /// The test programs that run, and the part of the case list.
 const PROGRAMS: [&str; 2] = ["matrix_units", "types"];
-const CASES: &str = "matmul,linear";
+const CASES: &str = "matmul,linear,conv";
 
 /// Runs the step. Debian's newest lavapipe is unpacked and not installed.
 ///

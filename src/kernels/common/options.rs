@@ -103,19 +103,27 @@ pub struct AttentionOptions {
     pub causal: bool,
 }
 
-/// The format of a quantised tensor: the range of its integers, and the elements that share a
-/// scale.
+/// The format of a quantised tensor: its integers, and the elements that share a scale.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QuantFormat {
-    /// The smallest integer; the largest is 127.
+    /// The bits of an integer: 8, 4 or 2.
+    pub bits: u32,
+    /// The smallest integer.
     pub low: i8,
+    /// The largest integer.
+    pub high: i8,
     /// The number of neighbours in row-major order that share a scale; `None` if all elements do.
     pub block: Option<usize>,
 }
 
 impl QuantFormat {
-    /// Integers per 32-bit word.
-    pub(crate) const VALUES_PER_WORD: usize = 4;
+    /// The bits that integers can have.
+    pub(crate) const BITS: [u32; 3] = [8, 4, 2];
+
+    /// Returns the number of integers in a 32-bit word.
+    pub(crate) fn values_per_word(self) -> usize {
+        32 / self.bits as usize
+    }
 
     /// Returns the number of blocks in a tensor of `shape`, and the number of elements per block.
     ///

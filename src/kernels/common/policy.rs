@@ -43,6 +43,12 @@ pub(crate) fn team_across(runtime: &Runtime, vec4: bool, loads: usize) -> Team {
     if vec4 { ACROSS_VEC4 } else { ACROSS }
 }
 
+/// Returns whether the softmax of `lines` lines is computed by several workgroups for each line: in the
+/// kernel, one computes a line.
+pub(crate) fn splits_softmax(runtime: &Runtime, lines: usize, len: usize) -> bool {
+    software_policy(runtime).is_none() && len > 8192 && lines <= 64
+}
+
 /// Returns every team that [`team_along`] can return for at least `min_loads` loads.
 pub(crate) fn all_teams_along(min_loads: usize) -> impl Iterator<Item = Team> {
     let long_enough = move |&(max_loads, _): &(usize, Team)| max_loads >= min_loads;

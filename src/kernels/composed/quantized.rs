@@ -1,4 +1,4 @@
-//! Quantised tensors: 8-bit integers, four per 32-bit word, and their scales.
+//! Quantised tensors: integers of 8, 4 or 2 bits, packed into 32-bit words, and their scales.
 //!
 //! The value of an element is its integer times its scale. The whole tensor has a single scale, or
 //! each block of neighbours in row-major order has its own. With a single scale, views need no
@@ -13,9 +13,9 @@ use crate::tensor::{Error, Layout, Result, Shape, SliceAxis, Tensor};
 /// A quantised tensor on the GPU. Clones share the memory.
 #[derive(Debug, Clone)]
 pub struct Quantized {
-    /// The integers, four per word, the first in the lowest byte.
+    /// The integers, the first of a word in its lowest bits.
     words: Tensor,
-    /// The position of each integer, in bytes of the words. Packed if the format has blocks.
+    /// The position of each integer in the words. Packed if the format has blocks.
     layout: Layout,
     /// A single scale, or one per block.
     scales: Tensor,
@@ -37,12 +37,12 @@ impl Quantized {
         words.same_device(&scales)?;
         let layout = Layout::contiguous(shape);
         let (blocks, _) = format.blocks(shape)?;
-        if words.len() != word_count(&layout) || scales.len() != blocks {
+        if words.len() != word_count(&layout, format) || scales.len() != blocks {
             return Err(Error::Shape {
                 lhs: shape.to_vec(),
                 rhs: vec![words.len(), scales.len()],
-                rule: "a quantised tensor needs one word per four elements, and one scale per \
-                       block",
+                rule: "a quantised tensor needs the words that its elements fill, and one scale \
+                       per block",
             });
         }
         Ok(Self { words: views::packed(words)?, layout, scales: views::packed(scales)?, format })
@@ -53,20 +53,25 @@ impl Quantized {
         &self.layout.shape
     }
 
+    /// Returns the format.
+    pub fn format(&self) -> QuantFormat {
+        self.format
+    }
+
     /// Returns the words of the packed integers `[words]` and the scales `[blocks]`.
     ///
     /// # Errors
     ///
     /// Returns an error if the memory is not available; so do the functions below.
     pub fn into_parts(self) -> Result<(Tensor, Tensor)> {
-        let Self { words, layout, scales, .. } = packed(self)?;
-        Ok((words.view(Layout::contiguous(&[word_count(&layout)])), scales))
+        let Self { words, layout, scales, format } = packed(self)?;
+        Ok((words.view(Layout::contiguous(&[word_count(&layout, format)])), scales))
     }
 }
 
 /// Returns the number of words of the elements of `layout` when packed.
-fn word_count(layout: &Layout) -> usize {
-    layout.len().div_ceil(QuantFormat::VALUES_PER_WORD)
+fn word_count(layout: &Layout, format: QuantFormat) -> usize {
+    layout.len().div_ceil(format.values_per_word())
 }
 
 /// Quantises floats with scales computed from them: see [`quantize::quantize_dynamic`].
@@ -107,7 +112,7 @@ pub fn dequantize(tensor: &Quantized) -> Result<Tensor> {
 
 /// Returns the integers, one per word, without their scales.
 fn integers(tensor: &Quantized) -> Result<Tensor> {
-    dequantize::unpack(&tensor.words, &tensor.layout)
+    dequantize::unpack(&tensor.words, &tensor.layout, tensor.format)
 }
 
 /// Returns the tensor with packed integers. Copies them unless they are packed.
@@ -115,12 +120,13 @@ fn packed(tensor: Quantized) -> Result<Quantized> {
     if tensor.layout.is_packed() {
         return Ok(tensor);
     }
-    with_integers(&integers(&tensor)?, tensor)
+    with_integers(integers(&tensor)?, tensor)
 }
 
-/// Replaces the integers and the shape of a tensor with a single scale by packed `integers`.
-fn with_integers(integers: &Tensor, tensor: Quantized) -> Result<Quantized> {
-    let words = quantize::pack(integers, tensor.format)?;
+/// Replaces the integers and the shape of a tensor with a single scale by `integers`.
+fn with_integers(integers: Tensor, tensor: Quantized) -> Result<Quantized> {
+    let integers = views::packed(integers)?;
+    let words = quantize::pack(&integers, tensor.format)?;
     Quantized::new(words, integers.shape(), tensor.scales, tensor.format)
 }
 
@@ -145,8 +151,7 @@ fn map_elements(
     select_elements: impl FnOnce(Tensor) -> Result<Tensor>,
 ) -> Result<Quantized> {
     if tensor.format.block.is_none() {
-        let selected = select_elements(integers(&tensor)?)?;
-        return with_integers(&views::packed(selected)?, tensor);
+        return with_integers(select_elements(integers(&tensor)?)?, tensor);
     }
     quantize_dynamic(select_elements(dequantize(&tensor)?)?, tensor.format)
 }

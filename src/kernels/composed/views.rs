@@ -38,8 +38,12 @@ pub fn writable(tensor: Tensor) -> Result<Tensor> {
     if tensor.is_unique() { packed(tensor) } else { duplicate(&tensor) }
 }
 
-/// Copies a tensor to `view`. The tensor must broadcast to the shape of `view`.
+/// Copies a tensor to `view`. The tensor must broadcast to the shape of `view`. Kernels store words:
+/// tensors of 16 bits are only written as a whole, by `cast`.
 pub fn write(tensor: &Tensor, view: &Tensor) -> Result<()> {
+    if tensor.dtype().is_half() {
+        return Err(Error::Unsupported("a copy to a view of 16-bit elements"));
+    }
     if transpose::transpose(tensor, view)? {
         return Ok(());
     }

@@ -42,6 +42,9 @@ pub(crate) enum Access {
     Offset,
     /// All elements are the same one.
     Single,
+    /// Contiguous elements, each of them repeated: a power of two of neighbours, at least four, are
+    /// the same one.
+    Runs,
     /// As a vec4, at an offset that depends on the strides.
     Vec4,
     /// The four are the same one, at an offset that depends on the strides.
@@ -61,7 +64,10 @@ impl Access {
             return Some(if layout.offset == 0 { Self::Packed } else { Self::Offset });
         }
         let mut axes = layout.shape.iter().zip(&layout.strides);
-        axes.all(|(&size, &stride)| size == 1 || stride == 0).then_some(Self::Single)
+        if axes.all(|(&size, &stride)| size == 1 || stride == 0) {
+            return Some(Self::Single);
+        }
+        run_bits(layout).map(|_| Self::Runs)
     }
 
     /// Returns whether the offset depends on the strides.
@@ -78,7 +84,7 @@ impl Access {
     pub fn words(self) -> usize {
         match self {
             Self::Packed | Self::Vec4 | Self::Repeated | Self::Strided => 0,
-            Self::Offset | Self::Single => 1,
+            Self::Offset | Self::Single | Self::Runs => 1,
             Self::PaddedVec4 | Self::Padded => 3,
         }
     }
@@ -125,8 +131,8 @@ impl Step {
 }
 
 /// The words of a kernel's parameters, in the order in which the text reads them: the scalars of
-/// each step; the offsets of leaves with one, and the padding of padded leaves; the sizes of the
-/// inner axes; the offset and the strides of each strided leaf.
+/// each step; the offset, the bits of a run or the padding of leaves with one; the sizes of the inner
+/// axes; the offset and the strides of each strided leaf.
 pub(crate) type Words = SmallVec<[u32; 32]>;
 
 /// The maximum number of words.
@@ -176,8 +182,12 @@ impl Program {
                     Access::Strided
                 }),
             };
-            if let (Some(layout), Access::Offset | Access::Single) = (&leaf.layout, access) {
-                words.push(layout.offset as u32);
+            if let Some(layout) = &leaf.layout {
+                match access {
+                    Access::Offset | Access::Single => words.push(layout.offset as u32),
+                    Access::Runs => words.extend(run_bits(layout)),
+                    _ => {}
+                }
             }
             leaves.push(LeafCode { dtype: leaf.dtype, access, overwritten_by: None });
         }
@@ -352,6 +362,21 @@ impl fmt::Display for Program {
         }
         Ok(())
     }
+}
+
+/// Returns the binary logarithm of the number of neighbours that are the same element; `None` unless
+/// it is a power of two, at least four, and the elements are packed.
+fn run_bits(layout: &Layout) -> Option<u32> {
+    let axes = layout.shape.iter().zip(&layout.strides).rev();
+    let repeated = axes.take_while(|&(&size, &stride)| size == 1 || stride == 0).count();
+    let (outer, inner) = layout.shape.split_at(layout.rank() - repeated);
+    let len: usize = inner.iter().product();
+    let elements = Layout {
+        shape: outer.into(),
+        strides: layout.strides[..outer.len()].into(),
+        offset: layout.offset,
+    };
+    (len >= 4 && len.is_power_of_two() && elements.is_packed()).then(|| len.ilog2())
 }
 
 /// Returns how a tensor is read of which the merged axes have these strides.

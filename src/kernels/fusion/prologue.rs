@@ -239,6 +239,18 @@ impl<'a> FusedLaunch<'a> {
     }
 }
 
+/// Returns whether a pending input that a kernel reads any number of times is computed before it.
+pub(crate) fn is_computed_before(tensor: &Tensor) -> bool {
+    tensor.pending().is_some_and(|lazy| {
+        let extent = lazy.extent();
+        is_too_large_to_repeat(extent.ops as usize, extent.leaves.into())
+    })
+}
+
+fn is_too_large_to_repeat(ops: usize, leaves: usize) -> bool {
+    ops > MAX_REPEATED_OPS || leaves > MAX_REPEATED_LEAVES
+}
+
 /// Returns how a launch gets an input.
 fn input(tensor: &Tensor, index: usize, reads: Reads) -> Input {
     let Some(lazy) = tensor.pending() else { return Input::Memory };
@@ -256,8 +268,8 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> Input {
         || tensor.layout().dense_order().is_some() && tensor.len() == lazy.expression().len;
     let writes_held = reads == Reads::Once && is_whole();
     let is_one_of_many = || runtime.deferred_like(lazy.extent().signature).len() > 1;
-    let repeated_too_often = reads != Reads::Once
-        && (graph.nodes.len() > MAX_REPEATED_OPS || graph.leaves.len() > MAX_REPEATED_LEAVES);
+    let repeated_too_often =
+        reads != Reads::Once && is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len());
     let has_launch = graph.nodes.iter().any(|node| node.lazy.is_launch());
     if has_launch || repeated_too_often || is_held && (!writes_held || is_one_of_many()) {
         return Input::After(lazy.clone());
@@ -288,13 +300,26 @@ pub(crate) fn samples<K: Kernel>(kernels: impl IntoIterator<Item = K>, input: u8
     ];
     programs.iter_mut().for_each(|program| program.outputs.clear());
     programs[2].outputs.push(Output { step: 0, overwrites: None });
-    let programs = programs.map(|program| index_of(&program, std::iter::empty()));
-    let with_programs = |kernel: K| {
-        programs.map(|program| {
-            let kernel = kernel.clone();
-            let programs = Programs { prologues: smallvec![(input, program)], epilogue: None };
-            Composite { kernel, programs }
-        })
-    };
-    variants_of(kernels.into_iter().flat_map(with_programs))
+    let kernels: Vec<K> = kernels.into_iter().collect();
+    programs.iter().flat_map(|program| with_program(&kernels, input, program)).collect()
+}
+
+/// Returns kernels with a prologue of an input that computes one expression.
+pub(crate) fn samples_of<K: Kernel>(
+    kernels: &[K],
+    input: u8,
+    map: &Map,
+    leaves: &[(DType, Access)],
+) -> Vec<Variant> {
+    let mut program = Program::sample(&[map], leaves);
+    program.outputs.clear();
+    with_program(kernels, input, &program)
+}
+
+fn with_program<K: Kernel>(kernels: &[K], input: u8, program: &Program) -> Vec<Variant> {
+    let program = index_of(program, std::iter::empty());
+    variants_of(kernels.iter().cloned().map(|kernel| {
+        let programs = Programs { prologues: smallvec![(input, program)], epilogue: None };
+        Composite { kernel, programs }
+    }))
 }

@@ -399,11 +399,12 @@ impl Writer<'_> {
                     read - 1
                 }
             };
-            let offset = leaf_words[index].first().map(String::as_str).unwrap_or_default();
+            let word = leaf_words[index].first().map(String::as_str).unwrap_or_default();
             let at = match leaf.access {
                 Access::Packed | Access::PaddedVec4 | Access::Padded => "i".to_owned(),
-                Access::Offset => format!("{offset} + i"),
-                Access::Single => offset.to_owned(),
+                Access::Offset => format!("{word} + i"),
+                Access::Single => word.to_owned(),
+                Access::Runs => format!("i >> {word}"),
                 Access::Vec4 | Access::Repeated | Access::Strided => format!("at0[{slot}]"),
             };
             let padded = format!("{}padded{index}", self.prefix);
@@ -422,7 +423,7 @@ impl Writer<'_> {
                 Access::Packed | Access::Offset | Access::Vec4 => {
                     vec4_values(leaf, &name, &format!("({at}) >> 2u"))
                 }
-                Access::Single | Access::Repeated => {
+                Access::Single | Access::Runs | Access::Repeated => {
                     format!("vec4<{}>({})", value_type(leaf.dtype), value(leaf, &name, &at))
                 }
                 Access::Strided => {

@@ -33,13 +33,14 @@ an occupancy below the recorded one by more than a quarter.
 ";
 
 /// The products whose figures the summary shows: a label, and words of the kernel's name.
-const PRODUCTS: [(&str, &[&str]); 6] = [
+const PRODUCTS: [(&str, &[&str]); 7] = [
     ("matmul, tiles of 64", &["matmul", "F32", "VEC4", "TILED", "TILE=64"]),
     ("matmul, tiles of 128", &["matmul", "F32", "VEC4", "TILED", "TILE=128"]),
-    ("conv, tiles of 64", &["conv", "F32", "VEC4", "TILED", "TILE=64"]),
-    ("conv, tiles of 128", &["conv", "F32", "VEC4", "TILED", "TILE=128"]),
-    ("weight gradient, tiles of 64", &["conv_weight_backward", "VEC4", "TILED", "TILE=64"]),
-    ("weight gradient, tiles of 128", &["conv_weight_backward", "VEC4", "TILED", "TILE=128"]),
+    ("conv, tiles of 64", &["conv_tiled", "TILE=64"]),
+    ("conv, tiles of 128", &["conv_tiled", "TILE=128"]),
+    ("transposed conv, tiles of 128", &["conv_tiled", "TILE=128", "TRANSPOSED"]),
+    ("weight gradient, tiles of 64", &["conv_tiled_weight_backward", "VEC4", "TILE=64"]),
+    ("weight gradient, tiles of 128", &["conv_tiled_weight_backward", "VEC4", "TILE=128"]),
 ];
 
 /// Returns the text of the summary.

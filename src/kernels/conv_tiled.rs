@@ -1,0 +1,499 @@
+//! Convolutions on GPUs: matrix products in tiles whose right operand, the windows of a tensor, is
+//! gathered while it is loaded. Tensors are read where they are: there are no copies that are padded
+//! or in another order, but for weights.
+//!
+//! A transposed convolution does not multiply the zeros that a stride leaves between its elements:
+//! elements of the result that are reached by the same taps are a phase, and every phase is a product
+//! with those taps.
+
+use super::common::cases::{Arg, Case, case, normal};
+use super::common::conv_geometry::{ConvGeometry, Window};
+use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
+use super::common::launch::{Launch, PendingResult, variants_of};
+use super::common::options::ConvOptions;
+use super::common::strategy::{GemmSizes, Strategy};
+use super::common::table::rows;
+use super::composed::views;
+use super::fusion::epilogue;
+use super::{cast, elementwise, matmul};
+use crate::device::Units;
+use crate::params;
+use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
+use crate::tensor::{DType, Layout, Result, Shape, Tensor};
+
+/// The fragments of the shaders.
+const FRAGMENTS: &[Fragment] = &[("lib/conv_tiled", wgsl!("../../shaders/lib/conv_tiled.wgsl"))];
+
+static CONV_TILED: Source =
+    Source::new::<ConvTiledParams>("conv_tiled", wgsl!("../../shaders/conv_tiled/conv_tiled.wgsl"))
+        .with_fragments(FRAGMENTS);
+static CONV_TILED_WEIGHT_BACKWARD: Source = Source::new::<ConvTiledParams>(
+    "conv_tiled_weight_backward",
+    wgsl!("../../shaders/conv_tiled/conv_tiled_weight_backward.wgsl"),
+)
+.with_fragments(FRAGMENTS);
+
+params! {
+    struct ConvTiledParams {
+        gemm: GemmParams,
+        groups: u32,
+        channels: u32,
+        has_bias: u32,
+        padding_d: u32,
+        padding_h: u32,
+        padding_w: u32,
+        period_d: u32,
+        period_h: u32,
+        period_w: u32,
+        tap_d: i32,
+        tap_h: i32,
+        tap_w: i32,
+        phases_d: u32,
+        phases_h: u32,
+        phases_w: u32,
+        pad0: u32,
+        window: Window,
+    }
+}
+
+/// The kernels compute indices of taps exactly for fewer taps than these.
+pub(super) const MAX_TAPS: usize = 1 << 19;
+
+/// The kernels of a convolution.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Pass {
+    /// The output.
+    Forward,
+    /// The transpose: the gradient of the input.
+    Transposed,
+    /// The gradient of the weight. The gradient of the output is read in vec4s or element by element.
+    WeightBackward { vec4: bool },
+}
+
+/// The kernel of a pass.
+#[derive(Debug, Clone, Copy, Hash)]
+struct ConvTiledKernel {
+    pass: Pass,
+    /// Whether a depth is above 1.
+    volume: bool,
+    /// The mapping of the product to workgroups.
+    tiling: Tiling,
+    /// Whether the result is stored in vec4s.
+    out_vec4: bool,
+    /// The type of 16-bit operands, which need matrix units; `None` for f32.
+    half: Option<DType>,
+}
+
+impl Kernel for ConvTiledKernel {
+    type Params = ConvTiledParams;
+
+    fn variant(&self) -> Variant {
+        let Self { pass, volume, tiling, out_vec4, half } = *self;
+        let weight_backward = matches!(pass, Pass::WeightBackward { .. });
+        let source = if weight_backward { &CONV_TILED_WEIGHT_BACKWARD } else { &CONV_TILED };
+        let operands = GemmOperands {
+            vec4: pass != Pass::WeightBackward { vec4: false },
+            a_transposed: false,
+            b_transposed: true,
+            half,
+        };
+        gemm::define(Variant::new(source), tiling, operands)
+            .flag("BIAS", !weight_backward)
+            .flag("ROW_BIAS", true)
+            .flag("GATHERED", true)
+            .flag("TRANSPOSED", pass == Pass::Transposed)
+            .flag("HOLES", pass == Pass::Transposed && !out_vec4)
+            .flag("VOLUME", volume)
+            .flag("OUT_VEC4", out_vec4)
+    }
+}
+
+impl Pass {
+    /// Runs the product of `a` and the windows of `b`, and sums its splits. The result has the shape
+    /// `shape`. `channels` are those of a group of b.
+    fn run(
+        self,
+        g: &ConvGeometry,
+        plan: &Gemm,
+        channels: usize,
+        [a, b]: [&Tensor; 2],
+        bias: Option<&Tensor>,
+        shape: &[usize],
+    ) -> Result<Tensor> {
+        let runtime = a.runtime();
+        let len: usize = shape.iter().product();
+        let out_vec4 = match self {
+            Self::Forward => plan.n.is_multiple_of(4 * g.images.max(1)),
+            // Neighbours of a phase are neighbours in memory.
+            Self::Transposed => {
+                g.options.stride == [1; 3] && plan.n.is_multiple_of(4 * g.images.max(1))
+            }
+            Self::WeightBackward { .. } => plan.n.is_multiple_of(4),
+        };
+        let tiling = plan.tiling(runtime, true, units_for(g, plan, a));
+        let (workgroups, params) = plan.params(tiling);
+        let [padding_d, padding_h, padding_w] = g.options.padding.map(|padding| padding as u32);
+        let (periods, distances) = match self {
+            Self::Transposed => {
+                let periods = tap_periods(g);
+                let ConvOptions { stride, dilation, .. } = g.options;
+                let distance = |axis: usize| periods[axis] * dilation[axis] / stride[axis];
+                (periods, [0, 1, 2].map(|axis| -(distance(axis) as i32)))
+            }
+            _ => ([1; 3], g.options.dilation.map(|dilation| dilation as i32)),
+        };
+        let ([period_d, period_h, period_w], [tap_d, tap_h, tap_w]) =
+            (periods.map(|period| period as u32), distances);
+        let [phases_d, phases_h, phases_w] = phases(g).map(|count| count as u32);
+        // The layout requires a bias binding; without a bias it is a.
+        let inputs = [a, b, bias.unwrap_or(a)];
+        let used = if matches!(self, Self::WeightBackward { .. }) { 2 } else { 3 };
+        let out = Launch {
+            kernel: &ConvTiledKernel {
+                pass: self,
+                volume: is_volume(g),
+                tiling,
+                out_vec4,
+                half: Some(a.dtype()).filter(|dtype| dtype.is_half()),
+            },
+            inputs: &inputs[..used],
+            outputs: &[],
+            params: &ConvTiledParams {
+                gemm: params,
+                groups: g.options.groups as u32,
+                channels: channels as u32,
+                has_bias: u32::from(bias.is_some()),
+                padding_d,
+                padding_h,
+                padding_w,
+                period_d,
+                period_h,
+                period_w,
+                tap_d,
+                tap_h,
+                tap_w,
+                phases_d,
+                phases_h,
+                phases_w,
+                pad0: 0,
+                window: g.window(unpadded_input(g)),
+            },
+            workgroups,
+            work: plan.work(),
+        }
+        .defer(&PendingResult {
+            vec4: out_vec4,
+            large_kernel: true,
+            ..PendingResult::scalars(runtime, &[plan.splits, len], DType::F32)
+        })?;
+        plan.sum_splits(out, shape)
+    }
+
+    /// Runs a product with windows and adds the bias, of one element per row of each group.
+    fn run_with_bias(
+        self,
+        g: &ConvGeometry,
+        mut plan: Gemm,
+        channels: usize,
+        [a, b]: [&Tensor; 2],
+        bias: Option<Tensor>,
+        shape: &[usize],
+    ) -> Result<Tensor> {
+        plan.splits = plan.wanted_splits(b.runtime());
+        let mut bias =
+            bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
+        // A bias is added after the splits are summed.
+        let added = bias.take_if(|_| plan.splits > 1);
+        let out = self.run(g, &plan, channels, [a, b], bias.as_ref(), shape)?;
+        let Some(bias) = added else { return Ok(out) };
+        let mut per_channel: Shape = shape.iter().map(|_| 1).collect();
+        per_channel[1] = shape[1];
+        let bias = views::expand(bias.view(Layout::contiguous(&per_channel)), shape)?;
+        elementwise::binary(&rows::float_add, out, bias)
+    }
+}
+
+/// Returns whether a depth is above 1.
+fn is_volume(g: &ConvGeometry) -> bool {
+    g.input[0] > 1 || g.output[0] > 1 || g.kernel[0] > 1
+}
+
+/// Returns the matrix units for a product of `operand`.
+fn units_for(g: &ConvGeometry, plan: &Gemm, operand: &Tensor) -> Option<Units> {
+    if is_volume(g) || plan.k == 0 {
+        return None;
+    }
+    matmul::units(operand.runtime(), operand.dtype(), plan.strategy, [false, true])
+}
+
+/// Returns the operands of a product packed: in 16 bits if there are matrix units for them, and else
+/// as f32.
+fn readable(g: &ConvGeometry, plan: &Gemm, operands: [Tensor; 2]) -> Result<[Tensor; 2]> {
+    let [a, b] = operands;
+    let as_stored = a.dtype() == b.dtype() && units_for(g, plan, &a).is_some();
+    let read = |tensor| if as_stored { Ok(tensor) } else { cast::to_compute_type(tensor) };
+    Ok([views::packed(read(a)?)?, views::packed(read(b)?)?])
+}
+
+/// Returns the size of the input without its padding.
+fn unpadded_input(g: &ConvGeometry) -> [usize; 3] {
+    [0, 1, 2].map(|axis| g.input[axis] - 2 * g.options.padding[axis])
+}
+
+/// Returns the number of phases of a transposed convolution along each axis.
+fn phases(g: &ConvGeometry) -> [usize; 3] {
+    let size = unpadded_input(g);
+    [0, 1, 2].map(|axis| g.options.stride[axis].min(size[axis].max(1)))
+}
+
+/// Returns the distance between the taps that reach the same element of the input along each axis.
+fn tap_periods(g: &ConvGeometry) -> [usize; 3] {
+    [0, 1, 2].map(|axis| {
+        let (mut divisor, mut rest) = (g.options.stride[axis], g.options.dilation[axis]);
+        while rest > 0 {
+            (divisor, rest) = (rest, divisor % rest);
+        }
+        g.options.stride[axis] / divisor
+    })
+}
+
+/// Computes the convolution of `x` `[n, groups * c, ..]` with `weight` `[groups * o, c, ..]`.
+pub(super) fn convolve(
+    g: &ConvGeometry,
+    x: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    strategy: Strategy,
+) -> Result<Tensor> {
+    let (groups, taps, channels) = (g.options.groups, g.taps(), g.in_channels);
+    let inner = channels.next_multiple_of(4);
+    let sizes = GemmSizes { batch: groups, m: g.out_channels, n: g.out_pixels(), k: inner * taps };
+    let plan = Gemm { inner, outer: taps, ..Gemm::new(sizes, strategy) };
+    let [weight, x] = readable(g, &plan, [weight, x])?;
+    let weight = views::reshape(weight, &[groups, g.out_channels, channels, taps])?;
+    let weight = channels_last(weight)?;
+    let shape = g.shape([g.images, g.all_out_channels()], g.output);
+    Pass::Forward.run_with_bias(g, plan, channels, [&weight, &x], bias, &shape)
+}
+
+/// Computes the transpose of the convolution `g`, of `grad` `[n, groups * o, ..]` with `weight`
+/// `[groups * o, c, ..]`.
+pub(super) fn transpose(
+    g: &ConvGeometry,
+    grad: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    strategy: Strategy,
+) -> Result<Tensor> {
+    let (groups, taps, rows) = (g.options.groups, g.taps(), g.in_channels);
+    let size = unpadded_input(g);
+    let phases: usize = phases(g).iter().product();
+    let pixels: usize = (0..3).map(|axis| size[axis].div_ceil(g.options.stride[axis])).product();
+    // The largest number of taps of a phase.
+    let periods = tap_periods(g);
+    let taps_of_phase: usize = (0..3).map(|axis| g.kernel[axis].div_ceil(periods[axis])).product();
+    let inner = g.out_channels.next_multiple_of(4);
+    let (batch, n) = (groups * phases, g.images * pixels);
+    let sizes = GemmSizes { batch, m: rows, n, k: inner * taps_of_phase };
+    // A phase is smaller than the convolution for which the strategy was chosen.
+    let of_phase = matmul::choose_strategy(grad.runtime(), sizes);
+    let strategy = if of_phase.is_tiled() { of_phase } else { strategy };
+    let plan = Gemm { inner, outer: taps_of_phase, ..Gemm::new(sizes, strategy) };
+    let [weight, grad] = readable(g, &plan, [weight, grad])?;
+    let weight = views::reshape(weight, &[groups, g.out_channels, rows, taps])?;
+    let weight = channels_last(views::swap_dims(weight, 1, 2)?)?;
+    let shape = g.shape([g.images, groups * rows], size);
+    Pass::Transposed.run_with_bias(g, plan, g.out_channels, [&weight, &grad], bias, &shape)
+}
+
+/// Returns a weight `[groups, o, c, taps]` as `[groups, o, taps, c]`, with channels padded for vec4s.
+fn channels_last(weight: Tensor) -> Result<Tensor> {
+    let (dtype, weight) = (weight.dtype(), views::swap_dims(weight, 2, 3)?);
+    if weight.shape()[3].is_multiple_of(4) || !dtype.is_half() {
+        return views::packed(gemm::padded_to_vec4(weight, &[3])?);
+    }
+    // Tensors of 16 bits are only written as a whole.
+    let padded = gemm::padded_to_vec4(cast::to_compute_type(weight)?, &[3])?;
+    cast::convert_half(&padded, dtype)
+}
+
+/// Computes the gradient of [`convolve`] with respect to its weight, whose shape is `weight`.
+pub(super) fn weight_backward(
+    g: &ConvGeometry,
+    x: Tensor,
+    weight: &[usize],
+    grad: Tensor,
+    strategy: Strategy,
+) -> Result<Tensor> {
+    let (groups, taps) = (g.options.groups, g.taps());
+    let [d, h, w] = g.output;
+    let (inner, outer) = (w.next_multiple_of(4), g.images * d * h);
+    let sizes =
+        GemmSizes { batch: groups, m: g.out_channels, n: g.in_channels * taps, k: inner * outer };
+    let mut plan = Gemm { inner, outer, ..Gemm::new(sizes, strategy) };
+    plan.splits = plan.wanted_splits(x.runtime());
+    let [grad, x] = readable(g, &plan, [grad, x])?;
+    let pass = Pass::WeightBackward { vec4: w.is_multiple_of(4) };
+    pass.run(g, &plan, g.in_channels, [&grad, &x], None, weight)
+}
+
+/// Returns every variant that the family can dispatch.
+pub fn variants() -> Vec<Variant> {
+    let passes = [
+        Pass::Forward,
+        Pass::Transposed,
+        Pass::WeightBackward { vec4: true },
+        Pass::WeightBackward { vec4: false },
+    ];
+    let mut kernels = Vec::new();
+    for pass in passes {
+        for bits in 0..8 {
+            let bit = |index: u32| bits >> index & 1 == 1;
+            let tiling = Tiling::Tiled { size: if bit(0) { 128 } else { 64 } };
+            let (volume, out_vec4) = (bit(1), bit(2));
+            kernels.push(ConvTiledKernel { pass, volume, tiling, out_vec4, half: None });
+        }
+        for (tiling, operands) in gemm::all_with_units() {
+            let GemmOperands { a_transposed, b_transposed, half, .. } = operands;
+            if (a_transposed, b_transposed) == (false, true) {
+                kernels.extend([false, true].map(|out_vec4| ConvTiledKernel {
+                    pass,
+                    volume: false,
+                    tiling,
+                    out_vec4,
+                    half,
+                }));
+            }
+        }
+    }
+    let with_epilogue = epilogue::samples(kernels.iter().copied());
+    [variants_of(kernels), with_epilogue].concat()
+}
+
+/// The cases that the family must pass.
+pub const CASES: &[Case] = {
+    const SAME: Arg = Arg::Conv(&[1, 1], &[1, 1], &[1, 1], 1);
+    const STRIDED: Arg = Arg::Conv(&[2, 2], &[1, 1], &[1, 1], 1);
+    const MIXED: Arg = Arg::Conv(&[3, 2], &[2, 0], &[1, 3], 2);
+    // The taps of an element are as far apart as the stride, and others have none.
+    const SPARSE: Arg = Arg::Conv(&[2, 4], &[1, 2], &[2, 2], 1);
+    const STRIDED_1D: Arg = Arg::Conv(&[3], &[2], &[2], 1);
+    const STRIDED_3D: Arg = Arg::Conv(&[2, 1, 2], &[1, 1, 0], &[1, 2, 1], 1);
+    const T_MIXED: Arg = Arg::ConvTransposed(&[3, 2], &[1, 0], &[1, 0], &[2, 1], 2);
+    const T_3D: Arg = Arg::ConvTransposed(&[1, 2, 2], &[0, 1, 1], &[0, 1, 0], &[1, 1, 1], 1);
+    const PADDED_DEPTH: Arg = Arg::Conv(&[3, 1, 1], &[1, 1, 1], &[1, 1, 1], 1);
+    const FAR: Arg = Arg::Conv(&[100, 65536], &[0, 0], &[1, 1], 1);
+    const SAME_3D: Arg = Arg::Conv(&[1, 1, 1], &[1, 1, 1], &[1, 1, 1], 1);
+    &[
+        // Around the edges of tiles: 65 and 130 channels, 63 to 132 pixels.
+        case("conv2d", &[normal(&[1, 5, 9, 7]), normal(&[65, 5, 3, 3]), normal(&[65]), SAME]),
+        case("conv2d", &[normal(&[3, 4, 4, 11]), normal(&[130, 4, 3, 3]), Arg::Absent, SAME]),
+        case("conv2d", &[normal(&[2, 8, 16, 12]), normal(&[6, 8, 5, 2]), normal(&[6]), STRIDED]),
+        // The depth of the input is 1, but windows start in its padding.
+        case(
+            "conv3d",
+            &[normal(&[1, 2, 1, 3, 3]), normal(&[4, 2, 1, 3, 3]), normal(&[4]), PADDED_DEPTH],
+        ),
+        case(
+            "conv3d_x_backward",
+            &[
+                normal(&[1, 2, 1, 3, 3]),
+                normal(&[4, 2, 1, 3, 3]),
+                normal(&[1, 4, 1, 3, 3]),
+                PADDED_DEPTH,
+            ],
+        ),
+        case(
+            "conv3d_weight_backward",
+            &[
+                normal(&[1, 2, 1, 3, 3]),
+                normal(&[4, 2, 1, 3, 3]),
+                normal(&[1, 4, 1, 3, 3]),
+                PADDED_DEPTH,
+            ],
+        ),
+        // The stride is larger than the input: phases without elements.
+        case(
+            "conv2d_x_backward",
+            &[normal(&[1, 8, 4, 5]), normal(&[3, 8, 2, 2]), normal(&[1, 3, 1, 1]), FAR],
+        ),
+        case("conv2d", &[normal(&[2, 6, 10, 13]), normal(&[4, 3, 2, 3]), normal(&[4]), MIXED]),
+        // k is split, and the bias is added after that.
+        case("conv2d", &[normal(&[1, 130, 5, 5]), normal(&[7, 130, 3, 3]), normal(&[7]), SAME]),
+        case(
+            "conv3d",
+            &[normal(&[2, 3, 5, 6, 7]), normal(&[5, 3, 3, 2, 3]), normal(&[5]), SAME_3D],
+        ),
+        case(
+            "conv3d",
+            &[normal(&[2, 4, 5, 6, 8]), normal(&[5, 4, 3, 2, 2]), Arg::Absent, STRIDED_3D],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[2, 65, 9, 8]), normal(&[6, 65, 3, 3]), normal(&[2, 6, 5, 4]), STRIDED],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[3, 4, 8, 8]), normal(&[6, 4, 1, 1]), normal(&[3, 6, 5, 5]), STRIDED],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[2, 6, 10, 13]), normal(&[4, 3, 2, 3]), normal(&[2, 4, 5, 4]), MIXED],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[2, 3, 9, 14]), normal(&[5, 3, 4, 3]), normal(&[2, 5, 3, 4]), SPARSE],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[normal(&[1, 8, 4, 6]), normal(&[130, 8, 3, 3]), normal(&[1, 130, 4, 6]), SAME],
+        ),
+        case(
+            "conv1d_x_backward",
+            &[normal(&[2, 5, 19]), normal(&[3, 5, 5]), normal(&[2, 3, 5]), STRIDED_1D],
+        ),
+        case(
+            "conv3d_x_backward",
+            &[
+                normal(&[2, 4, 5, 6, 8]),
+                normal(&[5, 4, 3, 2, 2]),
+                normal(&[2, 5, 3, 6, 4]),
+                STRIDED_3D,
+            ],
+        ),
+        case(
+            "conv_transpose2d",
+            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 4, 3]), normal(&[6]), T_MIXED],
+        ),
+        case(
+            "conv_transpose3d",
+            &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), normal(&[3]), T_3D],
+        ),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[2, 5, 9, 7]), normal(&[65, 5, 3, 3]), normal(&[2, 65, 9, 7]), SAME],
+        ),
+        case(
+            "conv2d_weight_backward",
+            &[normal(&[2, 6, 10, 13]), normal(&[4, 3, 2, 3]), normal(&[2, 4, 5, 4]), MIXED],
+        ),
+        case(
+            "conv3d_weight_backward",
+            &[
+                normal(&[2, 3, 4, 5, 8]),
+                normal(&[5, 3, 3, 3, 3]),
+                normal(&[2, 5, 4, 5, 8]),
+                SAME_3D,
+            ],
+        ),
+        case(
+            "conv3d_weight_backward",
+            &[
+                normal(&[2, 4, 5, 6, 8]),
+                normal(&[5, 4, 3, 2, 2]),
+                normal(&[2, 5, 3, 6, 4]),
+                STRIDED_3D,
+            ],
+        ),
+    ]
+};
