@@ -193,9 +193,14 @@ fn f16_gradients_match_f32_gradients() {
     let single = Types { float: FloatDType::F32, ..half };
     for device in common::gpus() {
         // Rounding creates ties in sorted values. Burn composes the gradient of grid_sample from
-        // coordinates rounded to 16 bits.
-        let depends_on_rounding =
-            |case: &Case| case.op.contains("sort") || case.op.contains("grid_sample");
+        // coordinates rounded to 16 bits. The gradient of a long log-softmax exponentiates results
+        // below -8, whose rounding by up to 2^-8 is most of the tolerance.
+        let depends_on_rounding = |case: &Case| {
+            let has_long_lines = |arg: &Arg| matches!(arg, Arg::Tensor(input) if input.shape.iter().any(|&len| len > 8192));
+            case.op.contains("sort")
+                || case.op.contains("grid_sample")
+                || case.op == "log_softmax" && case.args.iter().any(has_long_lines)
+        };
         for case in
             common::cases().filter(|case| has_gradient_in_burn(case) && !depends_on_rounding(case))
         {
@@ -226,9 +231,9 @@ fn f16_gradients_match_f32_gradients() {
     assert!(failed.is_empty(), "{} of {checked} failed:\n{}", failed.len(), failed.join("\n"));
 }
 
-/// Computes the loss of a case with burn-flex in f64: the weighted sum of the float results. `step`
-/// is added to one element of input `leaf`.
-fn loss_in_f64(case: &Case, leaf: usize, element: usize, step: f64) -> Option<f64> {
+/// Computes the float results of a case with burn-flex in f64. `step` is added to one element of
+/// input `leaf`.
+fn results_in_f64(case: &Case, leaf: usize, element: usize, step: f64) -> Option<Vec<Vec<f64>>> {
     let types = Types { float: FloatDType::F64, rounded: FloatDType::F32, int: IntDType::I64 };
     let mut leaves = 0;
     let values = call_as::<Flex>(case, &FlexDevice, types, &mut |tensor| {
@@ -241,15 +246,21 @@ fn loss_in_f64(case: &Case, leaf: usize, element: usize, step: f64) -> Option<f6
         values[element] += step;
         burn_flex::FlexTensor::from_data(TensorData::new(values, data.shape))
     })?;
-    let mut loss = 0.0;
-    for value in values {
-        let Value::Float(tensor) = value else {
-            continue;
-        };
-        let data = tensor.into_data();
-        loss += data.iter::<f64>().enumerate().map(|(i, x)| x * weight(i)).sum::<f64>();
-    }
-    Some(loss)
+    let floats = values.into_iter().filter_map(|value| match value {
+        Value::Float(tensor) => Some(tensor.into_data().iter::<f64>().collect()),
+        _ => None,
+    });
+    Some(floats.collect())
+}
+
+/// Computes a derivative of the loss, the weighted sum of the results. The differences are summed,
+/// not the results: a large sum would round them away.
+fn central_difference(above: &[Vec<f64>], below: &[Vec<f64>], step: f64) -> f64 {
+    let difference = |(above, below): (&Vec<f64>, &Vec<f64>)| -> f64 {
+        let pairs = above.iter().zip(below).enumerate();
+        pairs.map(|(i, (above, below))| weight(i) * (above - below)).sum()
+    };
+    above.iter().zip(below).map(difference).sum::<f64>() / (2.0 * step)
 }
 
 /// Central differences in f64 reveal errors that burn-flex's gradients share.
@@ -272,15 +283,15 @@ fn gradients_match_finite_differences() {
                     .into_iter()
                     .filter(eligible)
                 {
-                    let loss = |step| {
-                        let run = || loss_in_f64(case, leaf, element, step);
+                    let results = |step| {
+                        let run = || results_in_f64(case, leaf, element, step);
                         std::panic::catch_unwind(run).ok().flatten()
                     };
                     // burn-flex may lack the op in f64.
-                    let (Some(above), Some(below)) = (loss(step), loss(-step)) else {
+                    let (Some(above), Some(below)) = (results(step), results(-step)) else {
                         continue;
                     };
-                    let expected = (above - below) / (2.0 * step);
+                    let expected = central_difference(&above, &below, step);
                     if !expected.is_finite() {
                         continue;
                     }
