@@ -1,5 +1,6 @@
 //! The header of a results file: machine, commit, command and peers.
 
+use std::path::Path;
 use std::process::Command;
 use std::time::SystemTime;
 
@@ -31,8 +32,15 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// Returns the short hash of the commit, marked if the working tree has changes.
+/// Returns the short hash of the commit, marked if the working tree has changes. Copied to a machine
+/// without the repository, the runner is in a folder of a kit, whose `about.txt` has it.
 fn commit() -> Option<String> {
+    let runner = std::env::current_exe().ok()?;
+    if let Some(kit) = runner.parent().and_then(Path::parent)
+        && let Ok(about) = std::fs::read_to_string(kit.join("about.txt"))
+    {
+        return Some(about.trim().to_owned());
+    }
     let commit = git(&["rev-parse", "--short", "HEAD"])?;
     let clean = git(&["status", "--porcelain", "--untracked-files=no"])?.is_empty();
     Some(if clean { commit } else { format!("{commit}, with changes") })

@@ -150,6 +150,7 @@ fn cache_folder(args: &Args) -> Result<PathBuf> {
 /// Returns an error if the peer cannot be built or does not start.
 fn prepare(peer: &'static Peer, args: &Args, device: Device, caches: &Path) -> Result<Launcher> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let runner = std::env::current_exe()?;
     let (program, script) = match peer.package {
         Some(package) => {
             if !args.no_build {
@@ -164,10 +165,9 @@ fn prepare(peer: &'static Peer, args: &Args, device: Device, caches: &Path) -> R
                     .context("cannot start cargo; --no-build uses existing builds")?;
                 ensure!(status.success(), "cargo could not build {package}");
             }
-            let runner = std::env::current_exe()?;
             let program =
                 runner.with_file_name(format!("{}{}", peer.program, std::env::consts::EXE_SUFFIX));
-            ensure!(program.exists(), "{} not found: run without --no-build", program.display());
+            ensure!(program.exists(), "{} was not built", program.display());
             (program, None)
         }
         None => {
@@ -187,7 +187,9 @@ fn prepare(peer: &'static Peer, args: &Args, device: Device, caches: &Path) -> R
                  run `{python} -m pip install torch numpy`, \
                  or select another interpreter with --python"
             );
-            (args.python.clone(), Some(folder.join(peer.program)))
+            // Where the programs were copied to, or in this package.
+            let script = Some(runner.with_file_name(peer.program)).filter(|script| script.exists());
+            (args.python.clone(), Some(script.unwrap_or_else(|| folder.join(peer.program))))
         }
     };
     let caches = caches.join(device.name()).join(peer.name);

@@ -1,5 +1,5 @@
-//! `cargo xtask pack`: a folder with the tests, the benches and the command, which runs on a machine
-//! without Rust.
+//! `cargo xtask pack`: a folder with the tests, the benches, the command and the comparison with other
+//! backends, which runs on a machine without Rust.
 
 use std::fs;
 use std::io;
@@ -12,8 +12,18 @@ use crate::arguments;
 use crate::packages::Packages;
 use crate::vulkan::build::{self, Program};
 
+/// What `about.txt`, which marks a kit, starts with.
+const MARK: &str = "burn-wgsl ";
 /// The test programs that need this repository, or no GPU.
 const LEFT_OUT: [&str; 4] = ["command", "coverage", "layers", "variants"];
+
+/// The workspace of the comparison, and its packages: the runner, and the peers that are always built.
+const PEERS: &str = "benches/peers";
+const PEERS_PACKAGES: [&str; 2] = ["peers", "peer-ours"];
+/// The script of the peer that is not built.
+const TORCH: &str = "torch_peer.py";
+/// Peers that are built on request: each takes half an hour.
+const MORE_PEERS: [&str; 3] = ["wgpu21", "wgpu22", "wgpu22-wgsl"];
 
 /// The Vulkan loader, for machines without one.
 const LOADER: &str = "libvulkan.so.1";
@@ -25,6 +35,8 @@ pub struct Options {
     out: PathBuf,
     /// The test programs; all if empty.
     only: Vec<String>,
+    /// Peers besides those that are always built.
+    peers: Vec<String>,
 }
 
 impl Options {
@@ -34,15 +46,25 @@ impl Options {
     ///
     /// Returns an error if an option is unknown or a value is missing.
     pub fn parse(args: &[String]) -> Result<Self, String> {
-        let mut options = Self { out: target_dir().join("burn-wgsl-kit"), only: Vec::new() };
-        for (flag, value) in arguments::parse("cargo xtask pack", args, &[], &["--out", "--only"])?
-        {
+        let out = target_dir().join("burn-wgsl-kit");
+        let mut options = Self { out, only: Vec::new(), peers: Vec::new() };
+        let flags = ["--out", "--only", "--peers"];
+        for (flag, value) in arguments::parse("cargo xtask pack", args, &[], &flags)? {
+            let names = value.split(',').map(str::to_owned);
             match flag {
                 "--out" => options.out = value.into(),
-                _ => options.only.extend(value.split(',').map(str::to_owned)),
+                "--only" => options.only.extend(names),
+                _ => options.peers.extend(names),
             }
         }
-        Ok(options)
+        match options.peers.iter().find(|peer| !MORE_PEERS.contains(&peer.as_str())) {
+            Some(peer) => Err(format!(
+                "there is no peer `{peer}` to build: use some of {}; burn-wgsl, burn-flex and PyTorch \
+                 are always there",
+                MORE_PEERS.join(", ")
+            )),
+            None => Ok(options),
+        }
     }
 }
 
@@ -56,11 +78,15 @@ pub fn run(options: &Options) -> Result<(), String> {
     let folder = &options.out;
     let about = folder.join("about.txt");
     let is_empty = fs::read_dir(folder).map_or(true, |mut entries| entries.next().is_none());
-    if !is_empty && !about.exists() {
+    let is_kit = fs::read_to_string(&about).is_ok_and(|text| text.starts_with(MARK));
+    if !is_empty && !is_kit {
         return Err(format!(
             "{} has files that are no kit; choose another --out",
             folder.display()
         ));
+    }
+    if let Some(name) = options.only.iter().find(|name| LEFT_OUT.contains(&name.as_str())) {
+        return Err(format!("the test program `{name}` needs this repository"));
     }
     let tests = test_programs(&options.only)?;
     let others = [
@@ -72,7 +98,11 @@ pub fn run(options: &Options) -> Result<(), String> {
     for (args, sources) in others {
         programs.extend(build::built(&arguments_of(args), &root().join(sources))?);
     }
-    for subfolder in ["bin", "lib", "tests"] {
+    let peers = peers(&options.peers)?;
+    // The first file: a kit that was not finished can be made again.
+    fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
+    fs::write(&about, description()).map_err(|error| cannot_write(&about, &error))?;
+    for subfolder in ["bin", "lib", "peers", "tests"] {
         let subfolder = folder.join(subfolder);
         if subfolder.exists() {
             fs::remove_dir_all(&subfolder).map_err(|error| cannot_write(&subfolder, &error))?;
@@ -80,20 +110,20 @@ pub fn run(options: &Options) -> Result<(), String> {
         fs::create_dir_all(&subfolder).map_err(|error| cannot_write(&subfolder, &error))?;
     }
     let mut bytes = 0;
-    for (subfolder, programs) in [("tests", &tests), ("bin", &programs)] {
+    for (subfolder, programs) in [("tests", &tests), ("bin", &programs), ("peers", &peers)] {
         for Program { name, path } in programs {
             bytes += copy(path, &folder.join(subfolder).join(name))?;
         }
     }
+    bytes += copy(&root().join(PEERS).join(TORCH), &folder.join("peers").join(TORCH))?;
     add_loader(folder)?;
     let script = folder.join("run");
     fs::write(&script, include_str!("run.sh")).map_err(|error| cannot_write(&script, &error))?;
     make_executable(&script)?;
-    fs::write(&about, description()).map_err(|error| cannot_write(&about, &error))?;
     println!(
         "    {} test programs, {} others, {} MB, in {}\n    copy it to a machine with a GPU and start ./run",
         tests.len(),
-        programs.len(),
+        programs.len() + peers.len(),
         bytes / 1_000_000,
         folder.display()
     );
@@ -110,10 +140,21 @@ fn test_programs(only: &[String]) -> Result<Vec<Program>, String> {
     args.extend(selected.iter().flat_map(|name| ["--test", *name]));
     let mut programs = build::built(&args, &root().join("tests"))?;
     programs.retain(|program| !LEFT_OUT.contains(&program.name.as_str()));
-    match programs.is_empty() {
-        true => Err(format!("{} need this repository", only.join(", "))),
-        false => Ok(programs),
+    Ok(programs)
+}
+
+/// Builds the comparison: each package on its own, so that Cargo does not unify the features of peers.
+fn peers(more: &[String]) -> Result<Vec<Program>, String> {
+    let (manifest, target) = (root().join(PEERS).join("Cargo.toml"), target_dir().join("peers"));
+    let (manifest, target) = (manifest.display().to_string(), target.display().to_string());
+    let more = more.iter().map(|peer| format!("peer-{peer}"));
+    let mut programs = Vec::new();
+    for package in PEERS_PACKAGES.map(str::to_owned).into_iter().chain(more) {
+        let args = ["build", "--release", "--locked", "--manifest-path", &manifest];
+        let args = [&args[..], &["--target-dir", &target, "--package", &package]].concat();
+        programs.extend(build::built(&args, &root().join(PEERS))?);
     }
+    Ok(programs)
 }
 
 /// Returns the arguments of cargo for a stripped and optimised build.
@@ -151,7 +192,7 @@ fn description() -> String {
     let is_changed = git(&["status", "--porcelain"]).is_some_and(|changes| !changes.is_empty());
     let changes = if is_changed { ", with changes" } else { "" };
     let (system, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
-    format!("burn-wgsl {commit}{changes}, for {system} on {architecture}\n")
+    format!("{MARK}{commit}{changes}, for {system} on {architecture}\n")
 }
 
 #[cfg(unix)]
@@ -182,8 +223,14 @@ mod tests {
         let options = parse("--out kit --only ops,types").expect("the options exist");
         assert_eq!(
             options,
-            Options { out: "kit".into(), only: vec!["ops".into(), "types".into()] }
+            Options {
+                out: "kit".into(),
+                only: vec!["ops".into(), "types".into()],
+                peers: Vec::new()
+            }
         );
+        assert!(parse("--peers wgpu22").is_ok_and(|options| options.peers == ["wgpu22"]));
+        assert!(parse("--peers torch").is_err_and(|reason| reason.contains("always")));
         assert!(parse("").is_ok_and(|options| options.only.is_empty()));
         assert!(parse("--out").is_err());
         assert!(parse("everything").is_err());
@@ -202,6 +249,7 @@ mod tests {
         write("run", include_str!("run.sh"));
         write("about.txt", "burn-wgsl\n");
         write("bin/burn-wgsl", "#!/bin/sh\n[ \"$1\" = doctor ] || echo $DEVICES\n");
+        write("peers/peers", "#!/bin/sh\necho \"$@\" >\"$5\"\n");
         write("tests/good", "#!/bin/sh\necho $BURN_WGSL_TEST_REQUIRE\n");
         write("tests/bad", "#!/bin/sh\nexit 101\n");
         write("tests/long", "#!/bin/sh\nexec sleep 60\n");
@@ -219,9 +267,16 @@ mod tests {
             text.contains("good") && text.contains("passed") && !text.contains("bad"),
             "{text}"
         );
+        assert_eq!(outcome("tests --only nothing").0, Some(1));
         let (code, text) = outcome("tests --limit 1");
         assert_eq!(code, Some(1), "{text}");
         assert!(text.contains("FAILED") && text.contains("timed out"), "{text}");
+        let (code, text) = outcome("peers --only matmul");
+        assert_eq!(code, Some(0), "{text}");
+        let results = text.lines().find_map(|line| line.strip_prefix("results: "));
+        let results = Path::new(results.expect("the folder is printed")).join("peers.md");
+        let arguments = fs::read_to_string(results).expect("the peers wrote their results");
+        assert!(arguments.ends_with("--workloads matmul\n"), "{arguments}");
         for wrong in ["everything", "--limit soon", "--only"] {
             assert_eq!(outcome(wrong).0, Some(2), "{wrong}");
         }
@@ -234,7 +289,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("burn-wgsl-pack-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("the folder is writable");
         fs::write(folder.join("letter.txt"), "dear").expect("the folder is writable");
-        let result = run(&Options { out: folder.clone(), only: Vec::new() });
+        fs::write(folder.join("about.txt"), "me").expect("the folder is writable");
+        let result = run(&Options { out: folder.clone(), only: Vec::new(), peers: Vec::new() });
         assert!(result.is_err_and(|reason| reason.contains("no kit")));
         assert!(folder.join("letter.txt").exists());
         fs::remove_dir_all(&folder).expect("the folder is writable");

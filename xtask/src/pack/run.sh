@@ -5,16 +5,19 @@ here=$(cd "$(dirname "$0")" && pwd)
 
 usage() {
     cat <<'END'
-Usage: ./run [doctor] [tests] [benches] [options]
+Usage: ./run [doctor] [tests] [benches] [peers] [options]
 
 Without a part, runs all of them. Writes what the programs print to results/DATE-TIME.
 
   doctor    Describe the GPU and its driver, and test and time it in short
   tests     Run the tests on it
   benches   Measure the kernels
+  peers     Compare with burn-flex, with PyTorch where Python has it, and with the backends packed
+            besides
 
 Options:
-  --only NAME      Only the test program, or the benches, whose names contain NAME
+  --only NAME      Only the test program or the benches whose names contain NAME, or the workloads of
+                   peers whose names start with it
   --limit SECONDS  Stop a program after this time; the results so far remain [default: 3600]
 
 If the driver's manifest is in an unusual place, as in some containers, set VK_DRIVER_FILES.
@@ -26,7 +29,7 @@ only=
 limit=3600
 while [ $# -gt 0 ]; do
     case $1 in
-        doctor | tests | benches) parts="$parts $1" ;;
+        doctor | tests | benches | peers) parts="$parts $1" ;;
         --only | --limit)
             if [ $# -lt 2 ]; then
                 echo "error: $1 needs a value" >&2
@@ -53,7 +56,7 @@ case $limit in
         exit 2
         ;;
 esac
-parts=${parts:-doctor tests benches}
+parts=${parts:-doctor tests benches peers}
 
 # The loader of this folder serves systems without one.
 if ! { ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | grep -q 'libvulkan\.so\.1'; then
@@ -71,6 +74,13 @@ fi
 # A GPU that cannot be opened fails the tests; they are not skipped.
 export BURN_WGSL_TEST_REQUIRE=gpu:0 BURN_WGSL_DEVICE=gpu:0
 failed=0
+if ! command -v timeout >/dev/null; then
+    echo "without a time limit: there is no command \`timeout\`"
+    timeout() {
+        shift
+        "$@"
+    }
+fi
 
 # Runs a program with a time limit, and prints one line.
 run() {
@@ -93,14 +103,26 @@ for part in $parts; do
     case $part in
         doctor) run doctor "$here/bin/burn-wgsl" doctor --report "$results/doctor.json" ;;
         tests)
+            found=no
             for program in "$here"/tests/*; do
                 name=$(basename "$program")
                 case $name in
-                    *"$only"*) BURN_WGSL_TUNING=off run "$name" "$program" ;;
+                    *"$only"*)
+                        found=yes
+                        BURN_WGSL_TUNING=off run "$name" "$program"
+                        ;;
                 esac
             done
+            if [ $found = no ]; then
+                echo "error: no test program has \`$only\` in its name" >&2
+                failed=1
+            fi
             ;;
         benches) run benches "$here/bin/kernels" --bench $only ;;
+        peers)
+            run peers "$here/peers/peers" --device gpu --no-build --out "$results/peers.md" \
+                ${only:+--workloads "$only"}
+            ;;
     esac
 done
 echo "results: $results"
