@@ -81,6 +81,29 @@ fn a_transaction_reads_more_than_the_largest_buffer() {
 }
 
 #[test]
+fn a_tensor_larger_than_the_largest_binding_is_computed() {
+    for device in common::gpus() {
+        let ResolvedDevice::Adapter(index) = device.resolve().expect("the device exists") else {
+            continue;
+        };
+        let runtime = Runtime::of(index).expect("the device opens");
+        let bytes = runtime.max_binding() as usize + 32 * MIB;
+        if bytes > 256 * MIB {
+            eprintln!("skipped on {device}: its largest binding has more than 224 MiB");
+            continue;
+        }
+        let len = bytes / 4;
+        let x = Tensor::<Wgsl, 1>::from_data(TensorData::new(ramp(len), [len]), &device);
+        let y = x * 2.0 + 1.0;
+        assert_eq!(y.clone().max().into_scalar(), 131_041.0);
+        let data = y.into_data();
+        let values = data.as_slice::<f32>().expect("the elements are f32");
+        let expected = |position: usize| ((position % 65_521) * 2 + 1) as f32;
+        assert!((0..len).all(|position| values[position] == expected(position)));
+    }
+}
+
+#[test]
 fn every_element_arrives_in_both_directions() {
     let _guard = serial_guard();
     for device in common::gpus() {

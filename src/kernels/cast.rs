@@ -5,12 +5,13 @@
 
 use super::common::cases::Case;
 use super::common::launch::{Launch, variants_of, workgroups_for};
+use super::common::parts;
 use super::common::walk::Walk;
 use super::elementwise::Map;
 use super::fused;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Result, Tensor};
+use crate::tensor::{DType, Error, Result, Tensor};
 
 static CAST: Source = Source::new::<CastParams>("cast", wgsl!("../../shaders/cast/cast.wgsl"));
 
@@ -114,19 +115,36 @@ fn index_expr(from: DType) -> &'static str {
 
 /// Makes a packed copy of type `to`. The source, the result or both are 16-bit floats.
 pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
-    if fused::is_enabled() && !tensor.is_empty() {
+    let bytes = tensor.len() as u64 * to.size();
+    let oversized = tensor.is_oversized() || bytes > tensor.runtime().max_binding();
+    if fused::is_enabled() && !tensor.is_empty() && !oversized {
         let map = Map::new("a", to);
         return fused::defer(&map, [tensor.clone()], tensor.shape());
     }
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), to)?;
+    match oversized {
+        // The parts of contiguous tensors begin with a whole word.
+        true => parts::each(&[tensor.clone(), out.clone()], &mut |parts| {
+            write_half(&parts[0], &parts[1])
+        })?,
+        false => write_half(tensor, &out)?,
+    }
+    Ok(out)
+}
+
+/// Converts the elements of a tensor, and writes them to a packed one. One type is a 16-bit float.
+fn write_half(tensor: &Tensor, out: &Tensor) -> Result<()> {
     if out.is_empty() {
-        return Ok(out);
+        return Ok(());
+    }
+    if !out.is_packed() {
+        return Err(Error::Unsupported("a copy of a strided 16-bit tensor larger than a binding"));
     }
     let pairs = out.len().div_ceil(2);
     Launch {
-        kernel: &CastKernel { from: tensor.dtype(), to },
+        kernel: &CastKernel { from: tensor.dtype(), to: out.dtype() },
         inputs: &[tensor],
-        outputs: &[&out],
+        outputs: &[out],
         params: &CastParams {
             count: pairs as u32,
             len: out.len() as u32,
@@ -137,8 +155,7 @@ pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
         workgroups: workgroups_for(pairs),
         work: out.len() as u64,
     }
-    .run()?;
-    Ok(out)
+    .run()
 }
 
 /// Returns the WGSL expression that converts an element `a` of a compute type.

@@ -8,6 +8,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::common::cases::{Arg, Case, bools, case, ints, normal, permuted, positive};
 use super::common::launch::{Launch, div_up, variants_of};
+use super::common::parts;
 use super::common::policy;
 use super::common::table::{self, OperandForm, Reference, Row};
 use super::common::walk::Walk;
@@ -243,14 +244,19 @@ impl Map {
             })?;
             shape = Cow::Owned(broadcast.to_vec());
         }
-        if fused::is_enabled() && !shape.contains(&0) {
+        let runtime = inputs[0].runtime().clone();
+        if fused::is_enabled()
+            && !shape.contains(&0)
+            && !self.exceeds_binding(&runtime, &shape)
+            && !parts::any_oversized(&inputs)
+        {
             let shape: Shape = shape[..].into();
             return fused::defer(self, inputs, &shape);
         }
         let in_place = self.in_place_input(&inputs, &shape);
         let out = match in_place {
             Some(index) => inputs[index].clone(),
-            None => Tensor::empty(inputs[0].runtime(), &shape, self.out_type)?,
+            None => Tensor::empty(&runtime, &shape, self.out_type)?,
         };
         self.write(&inputs, &out, in_place)?;
         Ok(out)
@@ -282,12 +288,18 @@ impl Map {
     ///
     /// Returns an error if the memory is not available.
     pub fn fill(&self, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
-        if fused::is_enabled() && !shape.contains(&0) {
+        if fused::is_enabled() && !shape.contains(&0) && !self.exceeds_binding(runtime, shape) {
             return fused::defer_fill(self, runtime, shape);
         }
         let out = Tensor::empty(runtime, shape, self.out_type)?;
         self.write(&[], &out, None)?;
         Ok(out)
+    }
+
+    /// Returns whether a result of this shape is larger than a binding.
+    fn exceeds_binding(&self, runtime: &Runtime, shape: &[usize]) -> bool {
+        let len: usize = shape.iter().product();
+        len as u64 * self.out_type.size() > runtime.max_binding()
     }
 
     /// Writes the result to the elements of `out`, which may be a view.
@@ -305,6 +317,9 @@ impl Map {
         if len == 0 {
             return Ok(());
         }
+        if out.is_oversized() || parts::any_oversized(inputs) {
+            return self.write_parts(inputs, out, in_place);
+        }
         // The last vec4 may extend past the elements. Only the single owner of the allocation may
         // overwrite the memory behind them.
         let may_write_past_end =
@@ -316,6 +331,19 @@ impl Map {
             true => self.write_packed(inputs, out, in_place),
             false => self.write_strided(inputs, out),
         }
+    }
+
+    /// Writes the result in parts that fit a binding. The expression must not use the element's
+    /// index.
+    fn write_parts(&self, inputs: &[Tensor], out: &Tensor, in_place: Option<usize>) -> Result<()> {
+        let mut tensors = vec![out.clone()];
+        for input in inputs {
+            tensors.push(input.view(expanded(input, out)?));
+        }
+        parts::each(&tensors, &mut |parts| match parts {
+            [out, inputs @ ..] => self.write(inputs, out, in_place),
+            [] => Ok(()),
+        })
     }
 
     /// Writes the result, in vec4s. All tensors have one shape and are contiguous.
@@ -350,11 +378,7 @@ impl Map {
         let len = out.len();
         let mut layouts: SmallVec<[Layout; 4]> = smallvec![out.layout().clone()];
         for input in inputs {
-            layouts.push(input.layout().expand(out.shape()).ok_or_else(|| Error::Shape {
-                lhs: out.shape().to_vec(),
-                rhs: input.shape().to_vec(),
-                rule: "the second must broadcast to the first",
-            })?);
+            layouts.push(expanded(input, out)?);
         }
         let layouts: SmallVec<[&Layout; 4]> = layouts.iter().collect();
         let computation = self.computation(inputs);
@@ -414,6 +438,15 @@ impl Map {
         let packed = packed.map(|in_place| PackedMap { computation, in_place });
         [variants_of(strided), variants_of(packed)].concat()
     }
+}
+
+/// Returns the layout of an input, expanded to the shape of `out`.
+fn expanded(input: &Tensor, out: &Tensor) -> Result<Layout> {
+    input.layout().expand(out.shape()).ok_or_else(|| Error::Shape {
+        lhs: out.shape().to_vec(),
+        rhs: input.shape().to_vec(),
+        rule: "the second must broadcast to the first",
+    })
 }
 
 /// Returns whether the elements are contiguous and begin with a whole vec4.

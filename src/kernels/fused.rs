@@ -280,6 +280,11 @@ pub(super) fn defer_launch(
             }
         }
     }
+    let bound = deferred.inputs.iter().map(|input| input.bytes()).chain([deferred.bytes]);
+    if bound.max() > Some(runtime.max_binding()) {
+        // Made at once, the launch fails with the reason.
+        return Ok(None);
+    }
     let kept: u64 = deferred.inputs.iter().map(|input| input.bytes()).sum();
     if kept > 2 * max_kept_bytes(len) || !deferred.keep(kept.saturating_sub(2 * 3 * 4 * len as u64))
     {

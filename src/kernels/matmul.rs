@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::common::cases::{Arg, Case, case, ints, normal, permuted};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
 use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
+use super::common::parts;
 use super::common::policy;
 use super::common::strategy::{GemmSizes, Strategy};
 use super::common::table::rows;
@@ -144,6 +145,14 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     let mut batch = batch_shape(&lhs, &rhs, bias.as_ref())?;
     let rank = lhs.shape().len();
     let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
+    let dtype = lhs.dtype().compute_type();
+    let bytes = (batch.iter().product::<usize>() * m * n) as u64 * dtype.size();
+    if parts::any_oversized([&lhs, &rhs]) || bytes > lhs.runtime().max_binding() {
+        batch.extend([m, n]);
+        let out = Tensor::empty(lhs.runtime(), &batch, dtype)?;
+        write_product(&lhs, &rhs, bias.as_ref(), &out)?;
+        return Ok(out);
+    }
     // One matrix on the right for the whole batch: a single tall product.
     let shared_rhs = rhs.shape()[..rank - 2].iter().all(|&size| size == 1);
     if shared_rhs && batch.iter().product::<usize>() > 1 && lhs.dtype().is_float() {
@@ -240,6 +249,55 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
         ..PendingResult::scalars(runtime, &shape, DType::F32)
     })?;
     plan.sum_splits(out, &batch)
+}
+
+/// Computes the product to `out`, in parts if an operand or `out` is larger than a binding.
+fn write_product(lhs: &Tensor, rhs: &Tensor, bias: Option<&Tensor>, out: &Tensor) -> Result<()> {
+    let rank = out.shape().len();
+    let [m, n] = [rank - 2, rank - 1];
+    // Axes of the product: those of `out`, and k after them.
+    let k = rank;
+    let axis_of_lhs = parts::longest_axis(lhs).map(|axis| if axis == n { k } else { axis });
+    let axis_of_rhs = parts::longest_axis(rhs).map(|axis| if axis == m { k } else { axis });
+    let Some(axis) = axis_of_lhs.or(axis_of_rhs).or_else(|| parts::longest_axis(out)) else {
+        let part = product(lhs.clone(), rhs.clone(), bias.cloned(), Forced::default())?;
+        return views::write(&part, out);
+    };
+    let len = if axis == k { lhs.shape()[n] } else { out.shape()[axis] };
+    let halves = parts::halves(len).map(|(start, len)| {
+        let narrow = |tensor: &Tensor, axis: usize| match tensor.shape()[axis] {
+            // Broadcast over the batch.
+            1 => tensor.clone(),
+            _ => tensor.view(tensor.layout().narrow(axis, start, len)),
+        };
+        let lhs = match axis {
+            _ if axis == n => lhs.clone(),
+            _ => narrow(lhs, axis.min(n)),
+        };
+        let rhs = match axis {
+            _ if axis == m => rhs.clone(),
+            _ if axis == k => narrow(rhs, m),
+            _ => narrow(rhs, axis),
+        };
+        let bias = match axis {
+            _ if axis == n => bias.map(|bias| narrow(bias, 0)),
+            // The bias is added once.
+            _ if axis == k && start > 0 => None,
+            _ => bias.cloned(),
+        };
+        (lhs, rhs, bias, (start, len))
+    });
+    if axis == k {
+        let [first, second] =
+            halves.map(|(lhs, rhs, bias, _)| product(lhs, rhs, bias, Forced::default()));
+        let add = if out.dtype().is_float() { &rows::float_add } else { &rows::int_add };
+        return views::write(&elementwise::binary(add, first?, second?)?, out);
+    }
+    for (lhs, rhs, bias, (start, len)) in halves {
+        let part = out.view(out.layout().narrow(axis, start, len));
+        write_product(&lhs, &rhs, bias.as_ref(), &part)?;
+    }
+    Ok(())
 }
 
 /// Computes `lhs @ rhs` for integers, of the given shape. `walk` is the result of [`batch_walk`].

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use super::common::cases::Case;
 use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
+use super::common::parts;
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
@@ -213,6 +214,12 @@ pub fn fill(
     stream: PhiloxStream,
 ) -> Result<Tensor> {
     let len = shape.iter().product();
+    if len as u64 * out.size() > runtime.max_binding() {
+        return parts::concatenated(runtime, shape, out, |first, len| {
+            let block = stream.block.wrapping_add((first / BLOCK_LEN) as u64);
+            fill(runtime, &[len], sampler, out, PhiloxStream { block, ..stream })
+        });
+    }
     Launch {
         kernel: &RandomKernel { distribution: sampler.distribution(), out },
         inputs: &[],

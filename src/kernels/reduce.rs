@@ -8,11 +8,12 @@ use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, bools, case, ints, normal, permuted};
 use super::common::launch::{Launch, PendingResult, Reads, variants_of};
+use super::common::parts;
 use super::common::policy;
 use super::common::table::rows;
 use super::common::team::Team;
 use super::common::walk::{Walk, shape_words};
-use super::composed::create;
+use super::composed::{create, views};
 use super::elementwise::{ScalarValue, scalar};
 use super::fusion::{epilogue, prologue};
 use super::gather::gather;
@@ -268,6 +269,9 @@ pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
             rule: "the axes of a maximum, minimum or mean must not be empty",
         });
     }
+    if let Some(axis) = parts::longest_axis(&tensor) {
+        return in_halves(kind, &tensor, axes, axis);
+    }
     let outer = tensor.layout().permute(&outer_axes);
     let inner = Layout { offset: 0, ..tensor.layout().permute(axes) };
     let out = reduce(kind, &tensor, &outer, &inner)?;
@@ -291,6 +295,57 @@ fn best_of_splits(kind: Reduction, tensor: Tensor, axis: usize, indices: Tensor)
     let values = gather(axis, tensor, indices.clone())?;
     // Of equal elements, the first split has the first.
     gather(axis, indices, dim(kind, values, axis)?)
+}
+
+/// Reduces axes of a tensor that is larger than a binding: reduces its halves along an axis, and
+/// combines the results.
+fn in_halves(kind: Reduction, tensor: &Tensor, axes: &[usize], halved: usize) -> Result<Tensor> {
+    if kind.is_arg() {
+        return Ok(best_in_parts(kind, tensor.clone(), axes[0])?[0].clone());
+    }
+    if !axes.contains(&halved) {
+        let halves = parts::of_halves(tensor, halved, |half| self::axes(kind, half, axes))?;
+        return views::cat(halves.into(), halved);
+    }
+    let part = kind.of_each_split();
+    let halves = parts::of_halves(tensor, halved, |half| self::axes(part, half, axes))?;
+    let out = dim(kind.of_splits(), views::cat(halves.into(), halved)?, halved)?;
+    divided(kind, out, axes.iter().map(|&axis| tensor.shape()[axis]).product())
+}
+
+/// Returns the index and the value of the best element along an axis.
+fn best_in_parts(kind: Reduction, tensor: Tensor, axis: usize) -> Result<[Tensor; 2]> {
+    let Some(halved) = parts::longest_axis(&tensor) else {
+        let index = dim(kind, tensor.clone(), axis)?;
+        return Ok([index.clone(), gather(axis, tensor, index)?]);
+    };
+    let [(_, middle), _] = parts::halves(tensor.shape()[halved]);
+    let halves = parts::halves(tensor.shape()[halved]).map(|(start, len)| {
+        best_in_parts(kind, tensor.view(tensor.layout().narrow(halved, start, len)), axis)
+    });
+    let [[first, first_value], [second, second_value]] = match halves {
+        [Ok(first), Ok(second)] => [first, second],
+        [Err(error), _] | [_, Err(error)] => return Err(error),
+    };
+    let values = views::cat(vec![first_value, second_value], halved)?;
+    if halved != axis {
+        return Ok([views::cat(vec![first, second], halved)?, values]);
+    }
+    let second = scalar(&rows::int_add_scalar, second, &[ScalarValue::Int(middle as i128)])?;
+    let indices = views::cat(vec![first, second], axis)?;
+    // Of equal elements, the first half has the first.
+    let best = dim(kind, values.clone(), axis)?;
+    Ok([gather(axis, indices, best.clone())?, gather(axis, values, best)?])
+}
+
+/// Divides sums by the number of summed elements, if `kind` is a mean.
+fn divided(kind: Reduction, sums: Tensor, len: usize) -> Result<Tensor> {
+    let divisor = [ScalarValue::Int(len as i128)];
+    match (kind, sums.dtype()) {
+        (Mean, DType::F32) => scalar(&rows::float_div_scalar, sums, &divisor),
+        (Mean, _) => scalar(&rows::int_div_scalar, sums, &divisor),
+        _ => Ok(sums),
+    }
 }
 
 /// Reduces one axis. It remains in the shape with size 1.
@@ -459,12 +514,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         return Ok(out);
     }
     let out = dim(kind.of_splits(), out.view(Layout::contiguous(&[splits, outputs])), 0)?;
-    let divisor = [ScalarValue::Int(len as i128)];
-    match (kind, dtype) {
-        (Mean, DType::F32) => scalar(&rows::float_div_scalar, out, &divisor),
-        (Mean, _) => scalar(&rows::int_div_scalar, out, &divisor),
-        _ => Ok(out),
-    }
+    divided(kind, out, len)
 }
 
 /// Returns every variant that the family can dispatch.

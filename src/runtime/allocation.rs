@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::allocator::{LARGE, Placement, PoolBuffer};
+use super::allocator::{ALIGN, LARGE, Placement, PoolBuffer};
 use super::events::{Event, Observers, current_op};
 
 /// A GPU buffer with a unique id, used as a cache key.
@@ -45,6 +45,8 @@ pub struct Allocation {
     placement: OnceLock<Placement<Arc<Buffer>>>,
     /// Serial number of the submission that last wrote the memory; 0 if none did.
     written: AtomicU64,
+    /// The allocation that owns the memory, if this is a part of one.
+    whole: Option<Arc<Allocation>>,
     returns: Arc<Returns>,
 }
 
@@ -84,8 +86,35 @@ impl Allocation {
             op: current_op(),
             placement: OnceLock::new(),
             written: AtomicU64::new(0),
+            whole: None,
             returns: returns.clone(),
         }
+    }
+
+    /// Returns a part of placed memory, which it keeps alive: `bytes` bytes from `offset` on, a
+    /// multiple of [`ALIGN`]. `None` if the memory has no place yet.
+    pub(crate) fn part(whole: &Arc<Self>, offset: u64, bytes: u64) -> Option<Self> {
+        let placement = whole.placement.get()?;
+        debug_assert!(offset.is_multiple_of(ALIGN) && offset + bytes <= whole.bytes);
+        let part = Placement {
+            buffer: placement.buffer.clone(),
+            offset: placement.offset + offset,
+            size: bytes.next_multiple_of(ALIGN).min(placement.size - offset),
+            requested: bytes,
+        };
+        Some(Self {
+            bytes,
+            op: whole.op,
+            placement: OnceLock::from(part),
+            written: AtomicU64::new(0),
+            whole: Some(whole.whole.as_ref().unwrap_or(whole).clone()),
+            returns: whole.returns.clone(),
+        })
+    }
+
+    /// Returns whether another allocation owns the memory.
+    pub fn is_part(&self) -> bool {
+        self.whole.is_some()
     }
 
     /// Returns the requested size in bytes.
@@ -105,9 +134,9 @@ impl Allocation {
         self.op
     }
 
-    /// Returns whether the memory is large enough to have a GPU buffer of its own.
+    /// Returns whether the memory is large enough to have a GPU buffer of its own, or a part of it.
     pub fn has_own_buffer(&self) -> bool {
-        self.bytes >= LARGE
+        self.bytes >= LARGE || self.is_part()
     }
 
     /// Returns whether both allocations are in the same GPU buffer.
@@ -141,12 +170,13 @@ impl Allocation {
 
     /// Returns the serial number of the submission that last wrote the memory; 0 if none did.
     pub(super) fn written(&self) -> u64 {
-        self.written.load(Ordering::Relaxed)
+        self.whole.as_ref().map_or(&self.written, |whole| &whole.written).load(Ordering::Relaxed)
     }
 
     /// Records that the submission `serial` writes the memory.
     pub(super) fn set_written(&self, serial: u64) {
-        self.written.store(serial, Ordering::Relaxed);
+        let written = self.whole.as_ref().map_or(&self.written, |whole| &whole.written);
+        written.store(serial, Ordering::Relaxed);
     }
 }
 
@@ -158,7 +188,9 @@ impl fmt::Debug for Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Some(placement) = self.placement.take() {
+        if let Some(placement) = self.placement.take()
+            && !self.is_part()
+        {
             self.returns.take(placement);
         }
     }

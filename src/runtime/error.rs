@@ -61,15 +61,30 @@ pub enum RuntimeError {
         /// The adapter's name.
         device: String,
     },
-    /// A tensor exceeds the largest binding of the device.
+    /// A tensor exceeds the largest buffer of the device.
     #[error(
-        "a tensor of {requested} bytes exceeds the {limit} bytes that {device} can bind at once; \
+        "a tensor of {requested} bytes exceeds the {limit} bytes of the largest buffer on {device}; \
          split the tensor or use a smaller batch"
     )]
     TooLarge {
         /// The adapter's name.
         device: String,
         /// The requested size.
+        requested: u64,
+        /// The largest buffer of the device.
+        limit: u64,
+    },
+    /// A kernel cannot read or write a tensor in parts, and the tensor exceeds the largest binding
+    /// of the device.
+    #[error(
+        "a tensor of {requested} bytes exceeds the {limit} bytes that {device} can bind at once; only \
+         elementwise ops, copies, reductions and matrix products accept larger tensors: split the \
+         tensor along an axis for this op, or use a smaller batch"
+    )]
+    TooLargeToBind {
+        /// The adapter's name.
+        device: String,
+        /// The size of the tensor.
         requested: u64,
         /// The largest binding of the device.
         limit: u64,

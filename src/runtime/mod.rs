@@ -49,7 +49,7 @@ use smallvec::SmallVec;
 
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice, Units};
 use allocation::{Buffer, Returns};
-use allocator::{Allocator, Placed, Placement};
+use allocator::{ALIGN, Allocator, Placed, Placement};
 use compiler::{KernelCompiler, Plan};
 use deferred::DeferredWork;
 use gpu::Gpu;
@@ -59,6 +59,7 @@ use submitter::Progress;
 use transfer::Staging;
 
 pub use allocation::{Allocation, Location};
+pub(crate) use allocator::ALIGN as PART_ALIGN;
 pub(crate) use allocator::PeakId;
 pub use allocator::{MemoryUsage, SizeRange};
 pub use bytes::Bytes;
@@ -170,8 +171,8 @@ pub struct Runtime {
     tuning_cache: Choices,
     /// See [`Runtime::tested_units`].
     tested_units: [OnceLock<Option<Units>>; 16],
-    /// The largest allocation in bytes.
-    max_allocation: u64,
+    /// The largest binding in bytes, a multiple of [`ALIGN`].
+    max_binding: u64,
     /// Approximate number of operations dispatched so far.
     work_dispatched: AtomicU64,
     /// Whether kernels for software adapters are used.
@@ -198,6 +199,15 @@ pub fn check_shaders(enabled: bool) {
     CHECKED.store(enabled, Ordering::Relaxed);
 }
 
+/// The largest binding of devices opened from now on, in bytes.
+static BINDING_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Limits the bindings of devices opened from now on, in bytes, so that tests of larger tensors
+/// need little memory.
+pub fn limit_bindings(bytes: u64) {
+    BINDING_LIMIT.store(bytes, Ordering::Relaxed);
+}
+
 impl Runtime {
     /// Takes an open device. `generation` counts how often its adapter was opened, from 1.
     fn new(mut opened: OpenDevice, generation: u32) -> Self {
@@ -205,12 +215,13 @@ impl Runtime {
         opened.info.features.subgroups &= !is_set("BURN_WGSL_NO_SUBGROUPS");
         let gpu = Arc::new(Gpu::new(opened, generation));
         let limits = &gpu.info.limits;
-        let max_allocation = limits.max_storage_binding_size.min(limits.max_buffer_size);
+        let max_binding = limits.max_storage_binding_size.min(limits.max_buffer_size);
+        let max_binding = max_binding.min(BINDING_LIMIT.load(Ordering::Relaxed)) / ALIGN * ALIGN;
         // For tests: `BURN_WGSL_AS_GPU=1` runs GPU kernels on a software adapter, slowly.
         let software = gpu.info.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU");
         let checked = is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed);
         let state = State {
-            allocator: Allocator::new(max_allocation),
+            allocator: Allocator::new(limits.max_buffer_size),
             recorder: Recorder::new(&gpu),
             reports: Reports::new(),
             plans: FxHashMap::default(),
@@ -224,7 +235,7 @@ impl Runtime {
             spares: Mutex::default(),
             tuning_cache: Choices::open(&gpu.info, "tuning"),
             tested_units: Default::default(),
-            max_allocation,
+            max_binding,
             work_dispatched: AtomicU64::new(0),
             software,
             skip_warm_up: is_set("BURN_WGSL_WARM"),
@@ -385,26 +396,42 @@ impl Runtime {
     }
 
     /// Allocates `bytes` bytes with undefined contents. The memory is placed when a command first
-    /// uses it.
+    /// uses it, or at once if it is larger than a binding.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `bytes` exceeds the largest buffer, the device was lost, or it is out of
+    /// memory for an allocation that is larger than a binding.
+    pub fn alloc(&self, bytes: u64) -> Result<Allocation, RuntimeError> {
+        self.gpu.check()?;
+        let limit = self.info().limits.max_buffer_size;
+        if bytes > limit {
+            return Err(RuntimeError::TooLarge { device: self.name(), requested: bytes, limit });
+        }
+        let allocation = Allocation::new(bytes, &self.returns);
+        if bytes > self.max_binding {
+            drop(self.place(self.state.lock(), &[&allocation], &[])?);
+        }
+        Ok(allocation)
+    }
+
+    /// Returns the largest binding in bytes. Kernels read and write larger allocations in
+    /// parts.
+    pub fn max_binding(&self) -> u64 {
+        self.max_binding
+    }
+
+    /// Checks that a kernel can bind `bytes` bytes.
     ///
     /// # Errors
     ///
     /// Returns an error if `bytes` exceeds the largest binding, or the device was lost.
-    pub fn alloc(&self, bytes: u64) -> Result<Allocation, RuntimeError> {
-        self.check_alloc(bytes)?;
-        Ok(Allocation::new(bytes, &self.returns))
-    }
-
-    /// Checks that [`alloc`](Self::alloc) would succeed.
-    ///
-    /// # Errors
-    ///
-    /// As [`alloc`](Self::alloc).
-    pub fn check_alloc(&self, bytes: u64) -> Result<(), RuntimeError> {
+    pub fn check_binding(&self, bytes: u64) -> Result<(), RuntimeError> {
         self.gpu.check()?;
-        let limit = self.max_allocation;
+        let limit = self.max_binding;
         if bytes > limit {
-            return Err(RuntimeError::TooLarge { device: self.name(), requested: bytes, limit });
+            let device = self.name();
+            return Err(RuntimeError::TooLargeToBind { device, requested: bytes, limit });
         }
         Ok(())
     }
@@ -460,6 +487,9 @@ impl Runtime {
         for operand in inputs.iter().chain(also_read).chain(written) {
             self.gpu.check_contents(operand)?;
         }
+        for operand in inputs.iter().chain(outputs) {
+            self.check_binding(operand.bytes())?;
+        }
         self.work_dispatched.fetch_add(work, Ordering::Relaxed);
         let state = self.state.lock();
         let (mut state, plan) = match state.plans.get(&key).cloned() {
@@ -480,8 +510,17 @@ impl Runtime {
             state.reports.set_buffer(buffer);
         }
         let mut state = self.place(state, outputs, inputs)?;
-        let operands =
-            Operands { inputs, outputs, also_read, written, report: None, params, groups, work };
+        let operands = Operands {
+            inputs,
+            outputs,
+            also_read,
+            written,
+            report: None,
+            params,
+            groups,
+            work,
+            max_binding: self.max_binding,
+        };
         if inputs.iter().any(|input| is_in_buffer_of(input, outputs)) {
             state = self.dispatch_with_copies(state, &plan, operands, indexed_axes)?;
         } else {

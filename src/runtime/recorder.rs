@@ -61,6 +61,8 @@ pub(crate) struct Operands<'a> {
     pub groups: u64,
     /// Approximate number of operations.
     pub work: u64,
+    /// The largest binding in bytes, a multiple of [`ALIGN`].
+    pub max_binding: u64,
 }
 
 /// Some of the workgroups of a launch.
@@ -389,7 +391,7 @@ impl Binding<'_> {
 }
 
 /// Returns the bindings of placed operands. Whole buffers are bound, so that operands in the same
-/// pages share bind groups; with `exact`, exactly their ranges.
+/// pages share bind groups; with `exact`, or in buffers larger than a binding, exactly their ranges.
 fn bindings<'a>(operands: &Operands<'a>, exact: bool) -> SmallVec<[Binding<'a>; 6]> {
     let placements =
         operands.inputs.iter().chain(operands.outputs).filter_map(|operand| operand.placement());
@@ -397,8 +399,10 @@ fn bindings<'a>(operands: &Operands<'a>, exact: bool) -> SmallVec<[Binding<'a>; 
         .map(|placement| (&*placement.buffer, placement.offset, placement.size))
         .chain(operands.report.map(|slot| (&*slot.buffer, slot.offset, Slot::SIZE)));
     ranges
-        .map(|(buffer, start, size)| match exact {
-            true => Binding { buffer, offset: start, size, base: 0 },
+        .map(|(buffer, start, size)| match exact || buffer.raw.size() > operands.max_binding {
+            true => {
+                Binding { buffer, offset: start, size: size.min(operands.max_binding), base: 0 }
+            }
             false => Binding { buffer, offset: 0, size: buffer.raw.size(), base: start },
         })
         .collect()

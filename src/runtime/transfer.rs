@@ -215,7 +215,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// Returns an error if `data` exceeds the largest binding, the device is out of memory, there
+    /// Returns an error if `data` exceeds the largest buffer, the device is out of memory, there
     /// is no memory for staging, or the device was lost.
     pub fn upload(&self, data: &[u8]) -> Result<Allocation, RuntimeError> {
         let allocation = self.alloc(data.len() as u64)?;

@@ -58,11 +58,11 @@ impl Layout {
         if self.is_empty() { 0 } else { self.shape.iter().product() }
     }
 
-    /// Returns the first position after all elements; `None` if an element is at a negative
-    /// position or positions overflow.
-    pub(crate) fn end(&self) -> Option<u64> {
+    /// Returns the first position of an element, and the first position after all elements; `None`
+    /// if an element is at a negative position or positions overflow.
+    pub(crate) fn range(&self) -> Option<(u64, u64)> {
         if self.is_empty() {
-            return Some(0);
+            return Some((0, 0));
         }
         let (mut first, mut last) =
             (i64::try_from(self.offset).ok()?, i64::try_from(self.offset).ok()?);
@@ -71,7 +71,7 @@ impl Layout {
             let bound = if span < 0 { &mut first } else { &mut last };
             *bound = bound.checked_add(span)?;
         }
-        (first >= 0).then_some(last as u64 + 1)
+        (first >= 0).then_some((first as u64, last as u64 + 1))
     }
 
     /// Returns whether there are no elements.
@@ -316,16 +316,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_layout_is_after_its_last_position() {
+    fn the_range_of_a_layout_has_all_its_positions() {
         let layout = Layout::contiguous(&[3, 4]);
-        assert_eq!(layout.end(), Some(12));
-        assert_eq!(layout.flip(&[0, 1]).end(), Some(12));
-        assert_eq!(layout.narrow(1, 1, 2).end(), Some(11));
-        assert_eq!(Layout::contiguous(&[3, 0]).end(), Some(0));
+        assert_eq!(layout.range(), Some((0, 12)));
+        assert_eq!(layout.flip(&[0, 1]).range(), Some((0, 12)));
+        assert_eq!(layout.narrow(1, 1, 2).range(), Some((1, 11)));
+        assert_eq!(Layout::contiguous(&[3, 0]).range(), Some((0, 0)));
         let below = Layout { offset: 3, ..layout.flip(&[0]) };
-        assert_eq!(below.end(), None);
+        assert_eq!(below.range(), None);
         let overflowing = Layout { shape: smallvec![3], strides: smallvec![isize::MAX], offset: 0 };
-        assert_eq!(overflowing.end(), None);
+        assert_eq!(overflowing.range(), None);
     }
 
     /// Returns the position of every element in row-major order, as the reference for views.

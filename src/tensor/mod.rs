@@ -16,7 +16,7 @@ pub use layout::{Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked
 
 pub(crate) use lazy::{Arg, Compute, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch};
 
-use crate::runtime::{Allocation, Runtime, RuntimeError};
+use crate::runtime::{Allocation, PART_ALIGN, Runtime, RuntimeError};
 
 /// A tensor on the GPU. Clones share the storage.
 #[derive(Clone)]
@@ -87,7 +87,7 @@ impl Storage {
     /// Returns whether there is one owner of the storage and of its memory.
     pub fn has_one_owner(&self) -> bool {
         match self {
-            Self::Memory(memory) => Arc::strong_count(memory) == 1,
+            Self::Memory(memory) => Arc::strong_count(memory) == 1 && !memory.is_part(),
             Self::Lazy(lazy) => {
                 let is_owned = |memory: &Arc<_>| Arc::strong_count(memory) == 1;
                 Arc::strong_count(lazy) == 1 && lazy.memory().is_none_or(is_owned)
@@ -125,7 +125,7 @@ impl Tensor {
     ) -> Result<Self> {
         let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
         let bytes = checked_bytes(shape, dtype)?;
-        runtime.check_alloc(bytes)?;
+        runtime.check_binding(bytes)?;
         let storage = Storage::Lazy(Lazy::new(runtime, bytes, expression, args, extent, compute));
         Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
     }
@@ -145,7 +145,7 @@ impl Tensor {
     ) -> Result<Self> {
         let (layout, dtype) = (Layout::contiguous(shape), expression.dtype);
         let bytes = checked_bytes(shape, dtype)?;
-        runtime.check_alloc(bytes)?;
+        runtime.check_binding(bytes)?;
         let lazy = Lazy::of_launch(runtime, bytes, expression, launch, extent, compute);
         Ok(Self { runtime: runtime.clone(), storage: Storage::Lazy(lazy), layout, dtype })
     }
@@ -278,15 +278,53 @@ impl Tensor {
         self.layout.is_packed()
     }
 
-    /// Returns a view: the same allocation with another layout.
+    /// Returns whether the memory is larger than a binding. Kernels cannot use such a tensor, but
+    /// they can use views of it that are small enough.
+    pub fn is_oversized(&self) -> bool {
+        self.memory().is_some_and(|memory| memory.bytes() > self.runtime.max_binding())
+    }
+
+    /// Returns a view: the same allocation with another layout, or a part of the allocation if that
+    /// is larger than a binding and the view is not.
     ///
     /// # Panics
     ///
     /// Panics if an element of the view is outside the allocation.
     #[must_use]
     pub fn view(&self, layout: Layout) -> Self {
+        self.view_as(layout, self.dtype)
+    }
+
+    /// Returns a view with another element type.
+    ///
+    /// # Panics
+    ///
+    /// As [`Tensor::view`].
+    #[must_use]
+    pub fn view_as(&self, layout: Layout, dtype: DType) -> Self {
         let (runtime, storage) = (self.runtime.clone(), self.storage.clone());
-        Self { runtime, storage, layout, dtype: self.dtype }.checked()
+        let view = Self { runtime, storage, layout, dtype }.checked();
+        let is_part = view.memory().is_some_and(|memory| memory.is_part());
+        if is_part || view.is_oversized() { view.with_part() } else { view }
+    }
+
+    /// Replaces the memory by the part of it that has the elements, if that fits a binding. Then the
+    /// first element is aligned for kernels more often.
+    fn with_part(mut self) -> Self {
+        let (Some(memory), Some((first, end))) = (self.memory(), self.layout.range()) else {
+            return self;
+        };
+        let size = self.dtype.size();
+        let start = first * size / PART_ALIGN * PART_ALIGN;
+        let bytes = (end * size).next_multiple_of(4).max(start + 4) - start;
+        if bytes > self.runtime.max_binding() {
+            return self;
+        }
+        if let Some(part) = Allocation::part(memory, start, bytes) {
+            self.storage = Storage::Memory(Arc::new(part));
+            self.layout.offset -= (start / size) as usize;
+        }
+        self
     }
 
     /// Reinterprets the elements as another type, with the same allocation and layout.
@@ -307,7 +345,7 @@ impl Tensor {
             Storage::Memory(memory) => memory.bytes(),
             Storage::Lazy(lazy) => lazy.bytes(),
         };
-        let end = self.layout.end().and_then(|end| end.checked_mul(self.dtype.size()));
+        let end = self.layout.range().and_then(|(_, end)| end.checked_mul(self.dtype.size()));
         assert!(
             end.is_some_and(|end| end <= bytes),
             "a view of shape {:?}, strides {:?} and offset {} exceeds {bytes} bytes",

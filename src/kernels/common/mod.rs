@@ -6,6 +6,7 @@ pub(crate) mod gemm;
 pub(crate) mod launch;
 pub mod options;
 pub(crate) mod padded_input;
+pub(crate) mod parts;
 pub(crate) mod policy;
 pub(crate) mod software;
 pub(crate) mod strategy;

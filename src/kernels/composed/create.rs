@@ -5,6 +5,7 @@ use std::sync::Arc;
 use half::{bf16, f16};
 
 use crate::kernels::common::cases::{Arg, Case, case};
+use crate::kernels::common::parts;
 use crate::kernels::elementwise::{CONSTANT, Map, ScalarValue};
 use crate::kernels::fused;
 use crate::runtime::{Runtime, Variant};
@@ -24,7 +25,8 @@ pub fn full(
     if !dtype.is_half() {
         return constant(value, dtype).fill(runtime, shape);
     }
-    if fused::is_enabled() && !shape.contains(&0) {
+    let bytes = shape.iter().product::<usize>() as u64 * dtype.size();
+    if fused::is_enabled() && !shape.contains(&0) && bytes <= runtime.max_binding() {
         return fused::defer_fill(&constant(value, dtype), runtime, shape);
     }
     // A word holds two elements.
@@ -32,7 +34,7 @@ pub fn full(
     let out = Tensor::empty(runtime, shape, dtype)?;
     let words = Layout::contiguous(&[out.len().div_ceil(2)]);
     let word = ScalarValue::Int((bits << 16 | bits).into());
-    constant(word, DType::U32).write_to(&[], &out.view(words).bitcast(DType::U32))?;
+    constant(word, DType::U32).write_to(&[], &out.view_as(words, DType::U32))?;
     Ok(out)
 }
 
@@ -62,8 +64,15 @@ pub fn arange(
     len: usize,
     dtype: DType,
 ) -> Result<Tensor> {
-    let scalars = [ScalarValue::Int(start.into()), ScalarValue::Int(step as i128)];
-    ramp(dtype, scalars).fill(runtime, &[len])
+    let part = |first: usize, len: usize| {
+        let start = i128::from(start) + first as i128 * step as i128;
+        let scalars = [ScalarValue::Int(start), ScalarValue::Int(step as i128)];
+        ramp(dtype, scalars).fill(runtime, &[len])
+    };
+    if len as u64 * dtype.size() <= runtime.max_binding() {
+        return part(0, len);
+    }
+    parts::concatenated(runtime, &[len], dtype, part)
 }
 
 /// Returns the elementwise computation of the scalar `s` plus the element's index times `t`.

@@ -3,6 +3,7 @@
 
 use super::create;
 use crate::kernels::common::cases::{Arg, Case, Fill, Input, bools, case, ints, normal, permuted};
+use crate::kernels::common::parts;
 use crate::kernels::elementwise::{Map, ScalarValue};
 use crate::kernels::{cast, fused, transpose};
 use crate::runtime::Variant;
@@ -43,6 +44,10 @@ pub fn writable(tensor: Tensor) -> Result<Tensor> {
 pub fn write(tensor: &Tensor, view: &Tensor) -> Result<()> {
     if tensor.dtype().is_half() {
         return Err(Error::Unsupported("a copy to a view of 16-bit elements"));
+    }
+    if parts::any_oversized([tensor, view]) {
+        let tensor = tensor.view(expand_layout(tensor.layout(), view.shape())?);
+        return parts::each(&[tensor, view.clone()], &mut |parts| write(&parts[0], &parts[1]));
     }
     if transpose::transpose(tensor, view)? {
         return Ok(());

@@ -60,6 +60,9 @@ impl Leaf {
 
     /// Returns whether only the graph refers to the memory, so that a result may overwrite it.
     pub fn is_owned(&self) -> bool {
+        if self.memory.is_part() {
+            return false;
+        }
         // One reference is the leaf's own.
         let owners = Arc::strong_count(&self.memory) - 1;
         match self.lazy_owners {

@@ -281,6 +281,10 @@ impl Program {
     /// its words. `None` unless all tensors are contiguous and have elements of 32 bits. The table
     /// of a batch contains the offsets of leaves.
     pub fn for_batch(graph: &Graph) -> Option<(Self, Words)> {
+        // A kernel cannot reach all parts of a buffer that is larger than a binding.
+        if graph.leaves.iter().any(|leaf| leaf.memory.is_part()) {
+            return None;
+        }
         let (mut program, words) = Self::new(graph, graph.outputs(), Overwrite::Any);
         let is_word = |dtype: DType| dtype.size() == 4;
         let fits = |leaf: &LeafCode| {
