@@ -18,6 +18,9 @@ const TEAM_SIZE: u32 = 1u;
 const TEAM_STRIDE: u32 = 1u;
 const TEAMS: u32 = WORKGROUP_SIZE / TEAM_SIZE;
 
+// HOLD: each member holds its loads of a line in registers, HELD at most, so that the line is read once.
+const HELD: u32 = 0u;
+
 // Index of the team in its workgroup.
 fn team_index(local_index: u32) -> u32 {
     return local_index / (TEAM_STRIDE * TEAM_SIZE) * TEAM_STRIDE + local_index % TEAM_STRIDE;

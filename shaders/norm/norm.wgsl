@@ -29,12 +29,25 @@ struct Params {
 fn reduce_line(row: u32, local_index: u32) {
     let base = row * p.len;
     let stats = row_stats(base, local_index);
-    for (var k = member_index(local_index); k < p.len; k += TEAM_SIZE) {
-        let h = (to_values(x[base + k]) - stats.mean - stats.mean_error) * stats.scale;
-        var y = h * to_values(gamma[k]);
-//#if CENTER
-        if (p.has_beta == 1u) { y += to_values(beta[k]); }
-//#endif
-        out[base + k] = from_values(y);
+//#if HOLD
+//#repeat K HELD
+    {
+        let k = member_index(local_index) + K * TEAM_SIZE;
+        if (k < p.len) { out[base + k] = from_values(normalised(held[K], k, stats)); }
     }
+//#end
+//#else
+    for (var k = member_index(local_index); k < p.len; k += TEAM_SIZE) {
+        out[base + k] = from_values(normalised(to_values(x[base + k]), k, stats));
+    }
+//#endif
+}
+
+// Returns the result for the values of the load k of a row.
+fn normalised(v: Values, k: u32, stats: RowStats) -> Values {
+    let y = (v - stats.mean - stats.mean_error) * stats.scale * to_values(gamma[k]);
+//#if CENTER
+    if (p.has_beta == 1u) { return y + to_values(beta[k]); }
+//#endif
+    return y;
 }

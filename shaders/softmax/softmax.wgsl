@@ -3,6 +3,7 @@
 // LOG: out is the logarithm of that.
 // Each team computes one line. Maximum and sum are found in one pass: the sum is rescaled whenever the
 // maximum grows (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018).
+// HOLD: each member finds the maximum of its loads first, and computes each power once.
 //#include "lib/vector"
 //#include "lib/team"
 
@@ -69,16 +70,49 @@ fn reduce_line(line: u32, local_index: u32) {
     let step = TEAM_SIZE * p.stride;
     let end = base + p.len * p.stride;
     var total = Partial(-inf(), 0.0);
+//#if HOLD
+    var held: array<Values, HELD>;
+//#repeat K HELD
+    held[K] = Values(-inf());
+    if (first + K * step < end) { held[K] = to_values(x[first + K * step]); }
+    total.maximum = nan_max(total.maximum, max_of(held[K]));
+//#end
+    let member_maximum = total.maximum;
+    let shift = softmax_shift(member_maximum);
+//#repeat K HELD
+//#if LOG
+    total.sum += sum_of(exp_of(held[K] - shift));
+//#else
+    held[K] = exp_of(held[K] - shift);
+    total.sum += sum_of(held[K]);
+//#endif
+//#end
+//#else
     for (var i = first; i < end; i += step) {
         total = accumulate(total, to_values(x[i]));
     }
+//#endif
     total = team_combine(local_index, total);
     // Not softmax_shift: the result of a line of -inf is NaN.
 //#if LOG
     let log_sum = ln(total.sum);
 //#else
-    let factor = 1.0 / total.sum;
+    var factor = 1.0 / total.sum;
+//#if HOLD
+    factor *= exp_(member_maximum - softmax_shift(total.maximum));
 //#endif
+//#endif
+//#if HOLD
+//#repeat K HELD
+    if (first + K * step < end) {
+//#if LOG
+        out[first + K * step] = from_values(held[K] - total.maximum - log_sum);
+//#else
+        out[first + K * step] = from_values(held[K] * factor);
+//#endif
+    }
+//#end
+//#else
     for (var i = first; i < end; i += step) {
         let v = to_values(x[i]);
 //#if LOG
@@ -87,5 +121,6 @@ fn reduce_line(line: u32, local_index: u32) {
         out[i] = from_values(exp_of(v - total.maximum) * factor);
 //#endif
     }
+//#endif
 }
 //#use "lib/math"

@@ -50,6 +50,33 @@ fn reduce_line(line: u32, local_index: u32) {
     let step = TEAM_SIZE * p.stride;
     let end = base + p.len * p.stride;
     var sum = 0.0;
+//#if HOLD
+    var held_y: array<Values, HELD>;
+    var held_g: array<Values, HELD>;
+//#repeat K HELD
+    held_y[K] = Values();
+    held_g[K] = Values();
+    if (first + K * step < end) {
+        held_y[K] = to_values(y[first + K * step]);
+        held_g[K] = to_values(g[first + K * step]);
+    }
+//#if LOG
+    sum += sum_of(held_g[K]);
+//#else
+    sum += sum_of(held_y[K] * held_g[K]);
+//#endif
+//#end
+    sum = team_combine(local_index, sum);
+//#repeat K HELD
+    if (first + K * step < end) {
+//#if LOG
+        out[first + K * step] = from_values(held_g[K] - exp_of(held_y[K]) * sum);
+//#else
+        out[first + K * step] = from_values(held_y[K] * (held_g[K] - sum));
+//#endif
+    }
+//#end
+//#else
     for (var i = first; i < end; i += step) {
 //#if LOG
         sum += sum_of(to_values(g[i]));
@@ -65,5 +92,6 @@ fn reduce_line(line: u32, local_index: u32) {
         out[i] = from_values(to_values(y[i]) * (to_values(g[i]) - sum));
 //#endif
     }
+//#endif
 }
 //#use "lib/math"

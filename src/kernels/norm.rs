@@ -59,14 +59,19 @@ struct NormKernel {
     team: Team,
     /// Whether rows are read in vec4s.
     vec4: bool,
+    /// How many loads of a row each invocation holds: see [`policy::held_loads`].
+    held: u32,
 }
+
+/// The maximum number of loads that an invocation holds.
+const MAX_HELD: u32 = 16;
 
 impl Kernel for NormKernel {
     type Params = NormParams;
 
     fn variant(&self) -> Variant {
         let variant = Variant::new(&NORM).flag("CENTER", self.center).flag("VEC4", self.vec4);
-        self.team.define(variant)
+        self.team.define_holding(self.held, variant)
     }
 }
 
@@ -78,7 +83,7 @@ impl Kernel for NormBackwardKernel {
     type Params = NormBackwardParams;
 
     fn variant(&self) -> Variant {
-        let NormKernel { center, team, vec4 } = self.0;
+        let NormKernel { center, team, vec4, .. } = self.0;
         let variant = Variant::new(&NORM_BACKWARD).flag("CENTER", center).flag("VEC4", vec4);
         team.define(variant.flag("ROUNDS", true).int("MAX_ROWS", MAX_ROWS as u32))
     }
@@ -149,7 +154,7 @@ fn check_parameter(x: &Tensor, parameter: &Tensor) -> Result<usize> {
     })
 }
 
-/// Returns the kernel for rows, and the number of loads of a row.
+/// Returns the kernel for rows, which reads them again, and the number of loads of a row.
 fn kernel_for(x: &Tensor, width: usize, center: bool) -> (NormKernel, usize) {
     let vec4 = width.is_multiple_of(4);
     let loads = if vec4 { width / 4 } else { width };
@@ -157,7 +162,7 @@ fn kernel_for(x: &Tensor, width: usize, center: bool) -> (NormKernel, usize) {
         true => policy::team_along(x.runtime(), x.len() / width, loads),
         false => Team::SINGLE,
     };
-    (NormKernel { center, team, vec4 }, loads)
+    (NormKernel { center, team, vec4, held: 0 }, loads)
 }
 
 /// Normalises each row of `x`; `center`: subtracts the mean and supports `beta`.
@@ -184,6 +189,9 @@ fn normalise(
     }
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
+    let held = policy::held_loads(x.runtime(), kernel.team, loads, MAX_HELD);
+    let kernel = NormKernel { held, ..kernel };
+    let reads = if held > 0 { Reads::Once } else { Reads::AnyNumber };
     Launch {
         kernel: &kernel,
         inputs: &inputs,
@@ -199,7 +207,7 @@ fn normalise(
     }
     .defer(&PendingResult {
         vec4: kernel.vec4,
-        prologues: &[(0, Reads::AnyNumber)],
+        prologues: &[(0, reads)],
         ..PendingResult::scalars(x.runtime(), x.shape(), DType::F32)
     })
 }
@@ -263,11 +271,18 @@ pub fn variants() -> Vec<Variant> {
     let scalars = policy::all_teams_along(MIN_TEAM_LEN).map(|team| (team, false));
     let singles = [true, false].map(|vec4| (Team::SINGLE, vec4));
     let all = vec4s.chain(scalars).chain(singles);
+    let of = |center, (team, vec4), held| NormKernel { center, team, vec4, held };
+    let all: Vec<(bool, (Team, bool))> =
+        all.flat_map(|access| [(true, access), (false, access)]).collect();
     let kernels: Vec<NormKernel> = all
-        .flat_map(|(team, vec4)| [true, false].map(|center| NormKernel { center, team, vec4 }))
+        .iter()
+        .flat_map(|&(center, access)| {
+            policy::all_held_loads(access.0, MAX_HELD).map(move |held| of(center, access, held))
+        })
         .collect();
     let mut variants = variants_of(kernels.iter().copied());
-    let backward: Vec<_> = kernels.iter().copied().map(NormBackwardKernel).collect();
+    let backward = all.iter().map(|&(center, access)| NormBackwardKernel(of(center, access, 0)));
+    let backward: Vec<_> = backward.collect();
     variants.extend(variants_of(backward.iter().copied()));
     variants.extend(epilogue::samples(kernels.iter().copied()));
     variants.extend(prologue::samples(kernels, 0));

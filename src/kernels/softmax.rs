@@ -45,6 +45,8 @@ struct SoftmaxKernel {
     team: Team,
     /// Whether lines are read in vec4s.
     vec4: bool,
+    /// How many loads of a line each invocation holds: see [`policy::held_loads`].
+    held: u32,
 }
 
 impl Kernel for SoftmaxKernel {
@@ -53,7 +55,7 @@ impl Kernel for SoftmaxKernel {
     fn variant(&self) -> Variant {
         let source = if self.backward { &SOFTMAX_BACKWARD } else { &SOFTMAX };
         let variant = Variant::new(source).flag("LOG", self.log).flag("VEC4", self.vec4);
-        self.team.define(variant)
+        self.team.define_holding(self.held, variant)
     }
 }
 
@@ -139,6 +141,12 @@ fn backward(out: Tensor, grad: Tensor, axis: usize, log: bool) -> Result<Tensor>
     binary(&rows::float_mul, out, binary(&rows::float_sub, grad, sums)?)
 }
 
+/// Returns the maximum number of loads that an invocation holds of each input.
+fn max_held(backward: bool) -> u32 {
+    // The gradient has two inputs.
+    if backward { 8 } else { 16 }
+}
+
 /// Launches the kernel for one packed input, or that of the gradient for two.
 fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
     let tensor = inputs[0];
@@ -155,10 +163,13 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
         true => policy::team_along(tensor.runtime(), lines, loads),
         false => Team::SINGLE,
     };
+    let is_backward = inputs.len() > 1;
+    let held = policy::held_loads(tensor.runtime(), team, loads, max_held(is_backward));
+    let reads = if held > 0 { Reads::Once } else { Reads::AnyNumber };
     let reads: SmallVec<[(usize, Reads); 2]> =
-        (0..inputs.len()).map(|input| (input, Reads::AnyNumber)).collect();
+        (0..inputs.len()).map(|input| (input, reads)).collect();
     Launch {
-        kernel: &SoftmaxKernel { backward: inputs.len() > 1, log, team, vec4 },
+        kernel: &SoftmaxKernel { backward: is_backward, log, team, vec4, held },
         inputs,
         outputs: &[],
         params: &SoftmaxParams {
@@ -184,8 +195,16 @@ pub fn variants() -> Vec<Variant> {
     let all = std::iter::once((Team::SINGLE, false)).chain(vec4s).chain(scalars);
     let kernels: Vec<SoftmaxKernel> = all
         .flat_map(|(team, vec4)| {
-            let kernel = |backward, log| SoftmaxKernel { backward, log, team, vec4 };
-            [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
+            let kernels = [(false, false), (false, true), (true, false), (true, true)];
+            kernels.into_iter().flat_map(move |(backward, log)| {
+                policy::all_held_loads(team, max_held(backward)).map(move |held| SoftmaxKernel {
+                    backward,
+                    log,
+                    team,
+                    vec4,
+                    held,
+                })
+            })
         })
         .collect();
     let sampled: Vec<_> = kernels.iter().filter(|kernel| kernel.log).copied().collect();

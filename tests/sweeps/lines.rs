@@ -6,7 +6,7 @@ use burn_wgsl::tensor::DType;
 use super::{Number, assert_equal, numbers, read, runtimes, upload};
 
 /// Numbers of lines, and their lengths.
-const LINES: [(usize, usize); 13] = [
+const LINES: [(usize, usize); 18] = [
     (3, 4),
     (3, 7),
     (3, 16),
@@ -20,6 +20,12 @@ const LINES: [(usize, usize); 13] = [
     (300, 20),
     (300, 33),
     (300, 36),
+    // Held in registers by GPU kernels, and too long for that.
+    (3, 1001),
+    (2, 2051),
+    (2, 4096),
+    (2, 8192),
+    (65, 8196),
 ];
 
 /// Returns the results of `f` for each line.
@@ -44,12 +50,16 @@ fn softmax_and_norms_match_the_host_on_every_line_length() {
             let label = |op: &str| format!("{op} of [{lines}, {len}] on {}", runtime.name());
 
             let exponentials = |line: &[f64]| line.iter().map(|x| x.exp()).sum::<f64>();
-            let expected =
-                of_lines(&elements, len, |l| l.iter().map(|x| x.exp() / exponentials(l)).collect());
+            let expected = of_lines(&elements, len, |l| {
+                let sum = exponentials(l);
+                l.iter().map(|x| x.exp() / sum).collect()
+            });
             let result = softmax::softmax(x.clone(), 1).expect("the kernel runs");
             assert_equal(&label("softmax"), &read(result), &expected);
-            let expected =
-                of_lines(&elements, len, |l| l.iter().map(|x| x - exponentials(l).ln()).collect());
+            let expected = of_lines(&elements, len, |l| {
+                let log_sum = exponentials(l).ln();
+                l.iter().map(|x| x - log_sum).collect()
+            });
             let result = softmax::log_softmax(x.clone(), 1).expect("the kernel runs");
             assert_equal(&label("log_softmax"), &read(result), &expected);
 

@@ -15,6 +15,9 @@ const BUSY: usize = 2048;
 /// members read neighbouring addresses of their line.
 const ALONG: [(usize, Team); 3] =
     [(16, team_along_of(8)), (128, team_along_of(32)), (usize::MAX, team_along_of(128))];
+/// Sizes of teams, and how many loads of a line a member holds in registers. 16 vec4s are 64
+/// registers, with which 10 to 18 waves or warps fit on a processor.
+const HELD: [(u32, u32); 4] = [(8, 2), (32, 4), (128, 8), (128, 16)];
 /// The team for lines that are neighbours in memory. 32 neighbouring invocations read 32
 /// neighbouring lines: 128 bytes at a time.
 const ACROSS: Team = Team { workgroup_size: 256, size: 8, stride: 32, subgroup: false };
@@ -53,6 +56,26 @@ pub(crate) fn splits_softmax(runtime: &Runtime, lines: usize, len: usize) -> boo
 pub(crate) fn all_teams_along(min_loads: usize) -> impl Iterator<Item = Team> {
     let long_enough = move |&(max_loads, _): &(usize, Team)| max_loads >= min_loads;
     ALONG.into_iter().filter(long_enough).map(|(_, team)| team).chain(software::TEAMS_ALONG)
+}
+
+/// Returns how many loads of a line each member of a team holds in registers, so that the line is
+/// read once; 0 if it is read again. At most `max`: one of [`HELD`].
+pub(crate) fn held_loads(runtime: &Runtime, team: Team, loads: usize, max: u32) -> u32 {
+    if software_policy(runtime).is_some() {
+        return 0;
+    }
+    let fits = |held: &u32| *held <= max && (*held * team.size) as usize >= loads;
+    let of_team = HELD.into_iter().filter(|(size, _)| *size == team.size).map(|(_, held)| held);
+    of_team.into_iter().find(fits).unwrap_or(0)
+}
+
+/// Returns every result of [`held_loads`] for a team and lines of at least `min_loads` loads.
+pub(crate) fn all_held_loads(team: Team, max: u32) -> impl Iterator<Item = u32> {
+    let held = HELD.into_iter().filter(move |(size, held)| {
+        *size == team.size && *held <= max && gpu_teams_along().any(|other| other == team)
+    });
+    let reads_again = !gpu_teams_along().any(|other| other == team) || team == ALONG[2].1;
+    held.map(|(_, held)| held).chain(reads_again.then_some(0))
 }
 
 /// Returns the teams of [`team_along`] on GPUs.

@@ -43,6 +43,16 @@ impl Team {
             .int("TEAM_STRIDE", self.stride)
     }
 
+    /// Specialises a kernel for this team, of which each member holds `held` loads of a line in
+    /// registers; 0 if the kernel reads lines again.
+    pub fn define_holding(self, held: u32, variant: Variant) -> Variant {
+        let variant = self.define(variant);
+        match held {
+            0 => variant,
+            held => variant.flag("HOLD", true).int("HELD", held),
+        }
+    }
+
     /// Returns the number of workgroups for `lines` lines.
     pub fn workgroups(self, lines: usize) -> u64 {
         div_up(lines, (self.workgroup_size / self.size) as usize)
