@@ -87,3 +87,35 @@ fn large_scores_do_not_overflow() {
         assert!(out.iter().flatten().all(|x| x.is_finite() && x.abs() <= 1.0), "{device}: {out:?}");
     }
 }
+
+#[test]
+fn a_large_bias_on_all_keys_changes_nothing() {
+    for device in devices() {
+        // Enough keys for a GPU to split them.
+        let [q, k, v] = operands(3, 600, &device);
+        // Scores are rounded away: every key has the same weight.
+        let bias = Tensor::full([1, 1, 3, 600], -1e9, &device);
+        let options = AttentionModuleOptions::default();
+        let out = rows(attention(q, k, v.clone(), None, Some(bias), options));
+        let expected = rows(v.mean_dim(2)).remove(0);
+        for (found, expected) in out.iter().flat_map(|row| row.iter().zip(&expected)) {
+            assert!((found - expected).abs() < 1e-5, "{device}: {found} instead of {expected}");
+        }
+    }
+}
+
+#[test]
+fn an_infinite_bias_of_a_hidden_key_has_no_effect() {
+    // GPUs only: burn-flex adds the bias to the scores of hidden keys.
+    for device in gpus() {
+        let [q, k, v] = operands(20, 30, &device);
+        let is_last = |rows: usize| -> Vec<bool> { (0..30 * rows).map(|i| i % 30 == 29).collect() };
+        let mask = TensorData::new(is_last(1), [1, 1, 1, 30]);
+        let mask = Tensor::<Wgsl, 4, Bool>::from_data(mask, &device);
+        let bias = Tensor::zeros([1, 1, 1, 30], &device).mask_fill(mask.clone(), f32::INFINITY);
+        let options = AttentionModuleOptions::default();
+        let without = attention(q.clone(), k.clone(), v.clone(), Some(mask.clone()), None, options);
+        let with = attention(q, k, v, Some(mask), Some(bias), options);
+        assert_eq!(rows(with), rows(without), "{device}");
+    }
+}

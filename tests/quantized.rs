@@ -329,6 +329,13 @@ fn layout_ops<B: Backend>(
     // burn-flex requantises a reshaped tensor that has block scales, which changes its values.
     if scheme.level == QuantLevel::Tensor {
         let shape = || Shape::new([12, 40]);
+        let row = TensorData::new(vec![0.5f32, -1.0, 0.25], [1, 3]);
+        let row = B::quantize_dynamic(B::float_from_data(row, device), scheme);
+        let rows = B::q_expand(row, Shape::new([100, 3]));
+        out.push((
+            "dequantize of an expanded row",
+            read_float::<B>(B::dequantize(rows, FloatDType::F32)),
+        ));
         out.extend([
             ("reshape", read::<B>(B::q_reshape(q(), shape()))),
             ("reshape of a view", read::<B>(B::q_reshape(view(), shape()))),

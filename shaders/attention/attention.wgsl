@@ -187,7 +187,7 @@ fn main(
     if (softmax_index == 0u && work.col_block == 0u && row0 + softmax_row <= last_row) {
         var sum = 0.0;
         for (var j = 0u; j < SOFTMAX_SIZE; j++) { sum += partials[softmax_row * SOFTMAX_SIZE + j]; }
-        log_sums[result_row(work, row0 + softmax_row)] = log_sum_of(old_max, sum);
+        store_log_sum(result_row(work, row0 + softmax_row), work.splits, old_max, sum);
     }
 //#endif
 //#endif
@@ -197,7 +197,7 @@ fn main(
         let sum = subgroup_sum(sums[I]);
 //#if LOG_SUMS
         if (local_index == 0u && work.col_block == 0u) {
-            log_sums[result_row(work, min(row0 + I, last_row))] = log_sum_of(maxima[I], sum);
+            store_log_sum(result_row(work, min(row0 + I, last_row)), work.splits, maxima[I], sum);
         }
 //#endif
 //#else

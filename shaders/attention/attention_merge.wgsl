@@ -1,8 +1,8 @@
 // attention_merge: attention over all keys, from attention over splits of them.
-//   out[row, c] = sum over s of e^(part_sums[row, s] - log_sum[row]) * parts[row, s, c],
-//   LOG_SUMS: log_sums[row] = log_sum[row] = ln(sum over s of e^part_sums[row, s]),
-// both over the splits s that have a visible key: part_sums is inf for the others. Without any, out is zero and
-// log_sum is inf. All operands are packed.
+//   out[row, c] = sum over s of e^maximum[row, s] * sum[row, s] * parts[row, s, c] / e^log_sum[row],
+//   LOG_SUMS: log_sums[row] = log_sum[row] = ln(sum over s of e^maximum[row, s] * sum[row, s]),
+// where part_sums[row, s] is the maximum and the sum of split s; the sum is zero if all its keys are masked. If this
+// holds for all splits, out is zero and log_sum is inf. All operands are packed.
 // Each invocation computes a vec4.
 
 struct Params {
@@ -16,28 +16,23 @@ struct Params {
 
 @group(0) @binding(auto) var<uniform> p: Params;
 @group(0) @binding(auto) var<storage, read> parts: array<vec4<f32>>;
-@group(0) @binding(auto) var<storage, read> part_sums: array<f32>;
+@group(0) @binding(auto) var<storage, read> part_sums: array<vec2<f32>>;
 @group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
 //#if LOG_SUMS
 @group(0) @binding(auto) var<storage, read_write> log_sums: array<f32>;
 //#endif
 
-// The sum of a split, -inf if it has no visible key.
-fn part_sum(i: u32) -> f32 {
-    let sum = part_sums[i];
-    return select(sum, -inf(), is_inf(sum));
-}
-
 fn invocation(i: u32) {
     let first = i / p.width * p.splits;
     let col = i % p.width;
     var maximum = -inf();
-    for (var split = 0u; split < p.splits; split++) { maximum = max(maximum, part_sum(first + split)); }
+    for (var split = 0u; split < p.splits; split++) { maximum = max(maximum, part_sums[first + split].x); }
     let shift = softmax_shift(maximum);
     var sum = 0.0;
     var acc = vec4<f32>();
     for (var split = 0u; split < p.splits; split++) {
-        let weight = exp_(part_sum(first + split) - shift);
+        let of_split = part_sums[first + split];
+        let weight = exp_(of_split.x - shift) * of_split.y;
         sum += weight;
         acc += weight * parts[(first + split) * p.width + col];
     }

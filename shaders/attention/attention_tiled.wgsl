@@ -128,7 +128,7 @@ fn main(
         out[row * p.value_width + cols[J]] = acc[I * COLS + J] * scale;
 //#end
 //#if LOG_SUMS
-        if (lane == 0u && work.col_block == 0u) { log_sums[row] = log_sum_of(maxima[I], sum[I]); }
+        if (lane == 0u && work.col_block == 0u) { store_log_sum(row, work.splits, maxima[I], sum[I]); }
 //#endif
     }
 //#end

@@ -31,11 +31,12 @@ var<private> per_plane: f32;
 //#if TRANSPOSED
 fn taps_along(phase: u32, kernel: u32, stride: u32, dilation: u32, padding: u32, period: u32) -> Taps {
     let at = i32(phase + padding);
+    let end = min(kernel, period);
     var first = 0u;
-    while (first < period && (at - i32(first * dilation)) % i32(stride) != 0) {
+    while (first < end && (at - i32(first * dilation)) % i32(stride) != 0) {
         first++;
     }
-    let count = select(0u, (kernel + period - 1u - first) / period, first < min(kernel, period));
+    let count = select(0u, (kernel + period - 1u - first) / period, first < end);
     return Taps(count, min(first, kernel - 1u), (at - i32(first * dilation)) / i32(stride));
 }
 

@@ -9,8 +9,9 @@
 // fit into 32 bits.
 // out is packed: [batch, heads, queries, splits, value_width]. Each split attends to keys_per_split keys only.
 // BIASED: there is a softcap, a mask or a bias.
-// LOG_SUMS: log_sums[b, h, i, split] = ln(sum over the keys j of the split of e^score[b, h, i, j]), or inf if all
-// of them are masked.
+// LOG_SUMS: log_sums[b, h, i] = ln(sum over j of e^score[b, h, i, j]), or inf if all keys are masked. With several
+// splits, log_sums[b, h, i, split] are two numbers, m and the sum over the keys j of the split of
+// e^(score[b, h, i, j] - m), where m is the maximum of the scores: the logarithm of the sum would vanish in a large m.
 //
 // The scores are never stored. Kernels go over the keys in blocks, and rescale the running sums when a block raises
 // the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018; T. Dao et al.,
@@ -65,18 +66,24 @@ fn score_of(product: f32, batch: u32, head: u32, row: u32, key: u32) -> f32 {
     var score = product * p.scale;
 //#if BIASED
     if (p.softcap > 0.0) { score = p.softcap * tanh_(score / p.softcap); }
+    if (p.has_bias == 1u) { score += bias[p.bias_offset + offset_of(p.bias_strides, batch, head, row, key)]; }
+    // After the bias, which may be inf for hidden keys.
     if (p.has_mask == 1u) {
         if (mask[p.mask_offset + offset_of(p.mask_strides, batch, head, row, key)] != 0u) { score = -inf(); }
     }
-    if (p.has_bias == 1u) { score += bias[p.bias_offset + offset_of(p.bias_strides, batch, head, row, key)]; }
 //#endif
     return select(score, -inf(), is_causally_masked(row, key) || key >= p.keys);
 }
 
 //#if LOG_SUMS
-// ln(e^maximum * sum).
-fn log_sum_of(maximum: f32, sum: f32) -> f32 {
-    return select(maximum + ln(sum), inf(), sum == 0.0);
+// Stores the logarithm of e^maximum * sum, or both for one of several splits.
+fn store_log_sum(row: u32, splits: u32, maximum: f32, sum: f32) {
+    if (splits > 1u) {
+        log_sums[2u * row] = maximum;
+        log_sums[2u * row + 1u] = sum;
+    } else {
+        log_sums[row] = select(maximum + ln(sum), inf(), sum == 0.0);
+    }
 }
 //#endif
 

@@ -1,7 +1,7 @@
 // matvec: out[n, v, r] = sum over k of a[n, r, k] * x[n, v, k], for matrix n of a batch and a few vectors.
 // The matrices and vectors are read through their strides, each element of a matrix once. out is
 // [splits, n, v, r] or [splits, n, r, v], packed: k may be split.
-// VECTORS: the number of vectors, rounded up.
+// VECTORS: the number of vectors, rounded up to a power of two.
 // Default: rows are contiguous, and a load has four steps of one row.
 // ACROSS: columns are contiguous, and a load has one step of four rows.
 // Each team sums one split of a line, which is a block of four rows of a matrix.

@@ -99,7 +99,8 @@ fn reduce_line(line: u32, local_index: u32) {
 //#else
     var factor = 1.0 / total.sum;
 //#if HOLD
-    factor *= exp_(member_maximum - softmax_shift(total.maximum));
+    let rescale = exp_(member_maximum - softmax_shift(total.maximum));
+    factor = select(factor * rescale, nan(), is_negative_inf(total.maximum));
 //#endif
 //#endif
 //#if HOLD

@@ -1,8 +1,8 @@
 //! Dequantisation: integers of 8, 4 or 2 bits, packed into words, to floats or to 32-bit integers.
 //!
 //! It is an elementwise op: a kernel that reads the result of one, such as a product with few rows,
-//! unpacks the words in registers. Only parts of a tensor, and blocks that are not whole words, have
-//! a kernel of their own.
+//! unpacks the words in registers. Parts of a tensor, flipped and expanded views, blocks that are not
+//! whole words, and programs without fusion have a kernel of their own.
 
 use super::common::cases::Case;
 use super::common::launch::{Launch, variants_of, workgroups_for};
@@ -105,7 +105,8 @@ fn convert(
         outputs: &[&out],
         params: &DequantizeParams {
             count: out.len() as u32,
-            block: block as u32,
+            // Elements of an expanded view are more than those of its words.
+            block: format.block.unwrap_or(u32::MAX as usize) as u32,
             pad0: 0,
             pad1: 0,
             walk: Walk::new(&[layout])?,

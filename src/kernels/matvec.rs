@@ -63,8 +63,8 @@ pub(crate) enum Order {
 }
 
 /// Multiplies f32 matrices of a layout `[.., rows, k]` by vectors of a layout `[.., vectors, k]`.
-/// Returns a result per row of every matrix and vector; `None` if the matrices cannot be read in
-/// vec4s.
+/// Returns a result per row of every matrix and vector; `None` if the operands cannot be read in
+/// vec4s, or are empty.
 ///
 /// # Errors
 ///

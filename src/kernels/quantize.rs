@@ -173,9 +173,10 @@ fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
 }
 
 /// Quantises floats with scales computed from them: the largest magnitude of each block becomes the
-/// largest integer. NaN becomes zero and does not affect the scale. In formats of 2 bits, all elements
-/// of a block whose scale is above 2^126 become zero: GPUs have no subnormal reciprocals. Returns the
-/// words and the scales.
+/// integer of largest magnitude. NaN becomes zero and does not affect the scale. In formats of 2 bits,
+/// all elements of a block whose scale is above 2^126 become zero: GPUs have no subnormal
+/// reciprocals. If twice the largest magnitude is infinite, the scale is the smallest normal number.
+/// Returns the words and the scales.
 ///
 /// # Errors
 ///
@@ -193,7 +194,8 @@ pub fn quantize_dynamic(tensor: Tensor, format: QuantFormat) -> Result<(Tensor, 
 }
 
 /// Quantises floats with the given scales. Scales that are not valid divisors are replaced by the
-/// smallest normal number. Returns the words and the scales used.
+/// smallest normal number, and elements with a scale above 2^126 become zero, as in
+/// [`quantize_dynamic`]. Returns the words and the scales used.
 ///
 /// # Errors
 ///

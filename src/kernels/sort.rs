@@ -288,7 +288,7 @@ fn sort_by_digits(tensor: &Tensor, descending: bool, bits: u32) -> Result<(Tenso
         }
         (values, indices) = (moved, Some(moved_indices));
     }
-    // There is at least one pass.
+    // There is at least one pass: `bits` is above zero.
     let indices = indices.map_or_else(|| Tensor::empty(runtime, tensor.shape(), DType::I32), Ok)?;
     Ok((values, indices))
 }

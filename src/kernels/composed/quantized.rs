@@ -35,6 +35,7 @@ impl Quantized {
         format: QuantFormat,
     ) -> Result<Self> {
         words.same_device(&scales)?;
+        views::check_addressable(shape)?;
         let layout = Layout::contiguous(shape);
         let (blocks, _) = format.blocks(shape)?;
         if words.len() != word_count(&layout, format) || scales.len() != blocks {
