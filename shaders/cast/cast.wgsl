@@ -1,5 +1,5 @@
 // cast: out[i] = x[i], where x or out has 16-bit floats, two per word. Rounds to nearest, ties to even.
-// x is read through its strides. out is packed.
+// x, and out if it is f32, are addressed through their strides. An out of 16 bits is contiguous.
 // FROM_F32, FROM_F16 or FROM_BF16: the type of x. TO_F32, TO_F16 or TO_BF16: the type of out.
 // Each invocation computes two neighbours, so that no two invocations store to the same word.
 //#include "lib/walk"
@@ -9,9 +9,10 @@ struct Params {
     count: u32,
     // Elements.
     len: u32,
-    pad0: u32,
-    pad1: u32,
-    // The offset of each element in x (x).
+    // The first word of an out of 16 bits.
+    start: u32,
+    pad: u32,
+    // The offset of each element in x (x) and out (y).
     walk: Walk,
 }
 
@@ -41,14 +42,14 @@ fn invocation(pair: u32) {
     let a = load(i);
     let b = load(min(i + 1u, p.len - 1u));
 //#if TO_F32
-    out[i] = bitcast<u32>(a);
-    if (i + 1u < p.len) { out[i + 1u] = bitcast<u32>(b); }
+    out[locate(i).y] = bitcast<u32>(a);
+    if (i + 1u < p.len) { out[locate(i + 1u).y] = bitcast<u32>(b); }
 //#endif
 //#if TO_F16
-    out[pair] = f32_to_f16(a) | (f32_to_f16(b) << 16u);
+    out[p.start + pair] = f32_to_f16(a) | (f32_to_f16(b) << 16u);
 //#endif
 //#if TO_BF16
-    out[pair] = f32_to_bf16(a) | (f32_to_bf16(b) << 16u);
+    out[p.start + pair] = f32_to_bf16(a) | (f32_to_bf16(b) << 16u);
 //#endif
 }
 //#include "lib/invocation"

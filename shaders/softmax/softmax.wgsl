@@ -93,7 +93,7 @@ fn reduce_line(line: u32, local_index: u32) {
     }
 //#endif
     total = team_combine(local_index, total);
-    // Not softmax_shift: the result of a line of -inf is NaN.
+    // The result of a line of -inf is NaN.
 //#if LOG
     let log_sum = ln(total.sum);
 //#else

@@ -7,11 +7,12 @@ use super::common::cases::Case;
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::parts;
 use super::common::walk::Walk;
+use super::composed::views;
 use super::elementwise::Map;
 use super::fused;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Result, Tensor};
+use crate::tensor::{DType, Result, Tensor};
 
 static CAST: Source = Source::new::<CastParams>("cast", wgsl!("../../shaders/cast/cast.wgsl"));
 
@@ -19,8 +20,8 @@ params! {
     struct CastParams {
         count: u32,
         len: u32,
-        pad0: u32,
-        pad1: u32,
+        start: u32,
+        pad: u32,
         walk: Walk,
     }
 }
@@ -115,31 +116,34 @@ fn index_expr(from: DType) -> &'static str {
 
 /// Makes a packed copy of type `to`. The source, the result or both are 16-bit floats.
 pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
-    let bytes = tensor.len() as u64 * to.size();
-    let oversized = tensor.is_oversized() || bytes > tensor.runtime().max_binding();
-    if fused::is_enabled() && !tensor.is_empty() && !oversized {
-        let map = Map::new("a", to);
-        return fused::defer(&map, [tensor.clone()], tensor.shape());
-    }
     let out = Tensor::empty(tensor.runtime(), tensor.shape(), to)?;
-    match oversized {
-        // The parts of contiguous tensors begin with a whole word.
-        true => parts::each(&[tensor.clone(), out.clone()], &mut |parts| {
-            write_half(&parts[0], &parts[1])
-        })?,
-        false => write_half(tensor, &out)?,
+    if tensor.is_empty() {
+        return Ok(out);
+    }
+    if parts::any_oversized([tensor, &out]) {
+        convert_parts(tensor, &out)?;
+    } else if fused::is_enabled() {
+        return fused::defer(&Map::new("a", to), [tensor.clone()], tensor.shape());
+    } else {
+        write_half(tensor, &out)?;
     }
     Ok(out)
 }
 
-/// Converts the elements of a tensor, and writes them to a packed one. One type is a 16-bit float.
+/// Converts a tensor in parts that fit a binding. Parts of a 16-bit result must begin with a whole
+/// word, as those of a contiguous tensor do.
+fn convert_parts(tensor: &Tensor, out: &Tensor) -> Result<()> {
+    let source = match tensor.dtype() {
+        _ if !out.dtype().is_half() || tensor.layout().is_contiguous() => tensor.clone(),
+        DType::F32 => views::packed(tensor.clone())?,
+        _ => convert_half(tensor, DType::F32)?,
+    };
+    parts::each(&[source, out.clone()], &mut |parts| write_half(&parts[0], &parts[1]))
+}
+
+/// Converts the elements of a tensor, and writes them to `out`, which is contiguous and begins with
+/// a whole word if it has 16 bits. One type is a 16-bit float.
 fn write_half(tensor: &Tensor, out: &Tensor) -> Result<()> {
-    if out.is_empty() {
-        return Ok(());
-    }
-    if !out.is_packed() {
-        return Err(Error::Unsupported("a copy of a strided 16-bit tensor larger than a binding"));
-    }
     let pairs = out.len().div_ceil(2);
     Launch {
         kernel: &CastKernel { from: tensor.dtype(), to: out.dtype() },
@@ -148,9 +152,9 @@ fn write_half(tensor: &Tensor, out: &Tensor) -> Result<()> {
         params: &CastParams {
             count: pairs as u32,
             len: out.len() as u32,
-            pad0: 0,
-            pad1: 0,
-            walk: Walk::new(&[tensor.layout()])?,
+            start: out.layout().offset as u32 / 2,
+            pad: 0,
+            walk: Walk::new(&[tensor.layout(), out.layout()])?,
         },
         workgroups: workgroups_for(pairs),
         work: out.len() as u64,

@@ -247,7 +247,7 @@ impl Map {
         let runtime = inputs[0].runtime().clone();
         if fused::is_enabled()
             && !shape.contains(&0)
-            && !self.exceeds_binding(&runtime, &shape)
+            && !parts::exceed_binding(&runtime, &shape, self.out_type)
             && !parts::any_oversized(&inputs)
         {
             let shape: Shape = shape[..].into();
@@ -288,18 +288,13 @@ impl Map {
     ///
     /// Returns an error if the memory is not available.
     pub fn fill(&self, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
-        if fused::is_enabled() && !shape.contains(&0) && !self.exceeds_binding(runtime, shape) {
+        let oversized = parts::exceed_binding(runtime, shape, self.out_type);
+        if fused::is_enabled() && !shape.contains(&0) && !oversized {
             return fused::defer_fill(self, runtime, shape);
         }
         let out = Tensor::empty(runtime, shape, self.out_type)?;
         self.write(&[], &out, None)?;
         Ok(out)
-    }
-
-    /// Returns whether a result of this shape is larger than a binding.
-    fn exceeds_binding(&self, runtime: &Runtime, shape: &[usize]) -> bool {
-        let len: usize = shape.iter().product();
-        len as u64 * self.out_type.size() > runtime.max_binding()
     }
 
     /// Writes the result to the elements of `out`, which may be a view.

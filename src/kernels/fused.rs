@@ -285,7 +285,7 @@ pub(super) fn defer_launch(
         // Made at once, the launch fails with the reason.
         return Ok(None);
     }
-    let kept: u64 = deferred.inputs.iter().map(|input| input.bytes()).sum();
+    let kept: u64 = deferred.inputs.iter().map(|input| input.kept_bytes()).sum();
     if kept > 2 * max_kept_bytes(len) || !deferred.keep(kept.saturating_sub(2 * 3 * 4 * len as u64))
     {
         return Ok(None);
@@ -350,7 +350,7 @@ fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize
         let Some(lazy) = arg.storage.pending() else {
             if let Some(memory) = arg.storage.memory() {
                 has_room &= extent.add_leaf(Arc::as_ptr(memory) as usize);
-                extent.kept += memory.bytes();
+                extent.kept += memory.kept_bytes();
             }
             let walks = |layout: &Layout| Access::without_strides(layout).is_none();
             if arg.layout.as_deref().is_some_and(walks) {

@@ -146,10 +146,9 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     let rank = lhs.shape().len();
     let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
     let dtype = lhs.dtype().compute_type();
-    let bytes = (batch.iter().product::<usize>() * m * n) as u64 * dtype.size();
-    if parts::any_oversized([&lhs, &rhs]) || bytes > lhs.runtime().max_binding() {
-        batch.extend([m, n]);
-        let out = Tensor::empty(lhs.runtime(), &batch, dtype)?;
+    let shape = [&batch[..], &[m, n]].concat();
+    if parts::any_oversized([&lhs, &rhs]) || parts::exceed_binding(lhs.runtime(), &shape, dtype) {
+        let out = Tensor::empty(lhs.runtime(), &shape, dtype)?;
         write_product(&lhs, &rhs, bias.as_ref(), &out)?;
         return Ok(out);
     }

@@ -213,13 +213,13 @@ pub fn fill(
     out: DType,
     stream: PhiloxStream,
 ) -> Result<Tensor> {
-    let len = shape.iter().product();
-    if len as u64 * out.size() > runtime.max_binding() {
+    if parts::exceed_binding(runtime, shape, out) {
         return parts::concatenated(runtime, shape, out, |first, len| {
             let block = stream.block.wrapping_add((first / BLOCK_LEN) as u64);
             fill(runtime, &[len], sampler, out, PhiloxStream { block, ..stream })
         });
     }
+    let len = shape.iter().product();
     Launch {
         kernel: &RandomKernel { distribution: sampler.distribution(), out },
         inputs: &[],

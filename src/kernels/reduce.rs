@@ -269,7 +269,11 @@ pub fn axes(kind: Reduction, tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
             rule: "the axes of a maximum, minimum or mean must not be empty",
         });
     }
-    if let Some(axis) = parts::longest_axis(&tensor) {
+    let axis = match parts::exceed_binding(tensor.runtime(), &shape, tensor.dtype()) {
+        true => outer_axes.iter().copied().max_by_key(|&axis| tensor.shape()[axis]),
+        false => parts::longest_axis(&tensor),
+    };
+    if let Some(axis) = axis {
         return in_halves(kind, &tensor, axes, axis);
     }
     let outer = tensor.layout().permute(&outer_axes);
@@ -297,15 +301,15 @@ fn best_of_splits(kind: Reduction, tensor: Tensor, axis: usize, indices: Tensor)
     gather(axis, indices, dim(kind, values, axis)?)
 }
 
-/// Reduces axes of a tensor that is larger than a binding: reduces its halves along an axis, and
-/// combines the results.
+/// Reduces axes of a tensor that is larger than a binding, or whose result is: reduces its halves
+/// along an axis, and combines the results.
 fn in_halves(kind: Reduction, tensor: &Tensor, axes: &[usize], halved: usize) -> Result<Tensor> {
-    if kind.is_arg() {
-        return Ok(best_in_parts(kind, tensor.clone(), axes[0])?[0].clone());
-    }
     if !axes.contains(&halved) {
         let halves = parts::of_halves(tensor, halved, |half| self::axes(kind, half, axes))?;
         return views::cat(halves.into(), halved);
+    }
+    if kind.is_arg() {
+        return Ok(best_in_parts(kind, tensor.clone(), axes[0])?[0].clone());
     }
     let part = kind.of_each_split();
     let halves = parts::of_halves(tensor, halved, |half| self::axes(part, half, axes))?;

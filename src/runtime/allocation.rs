@@ -95,7 +95,12 @@ impl Allocation {
     /// multiple of [`ALIGN`]. `None` if the memory has no place yet.
     pub(crate) fn part(whole: &Arc<Self>, offset: u64, bytes: u64) -> Option<Self> {
         let placement = whole.placement.get()?;
-        debug_assert!(offset.is_multiple_of(ALIGN) && offset + bytes <= whole.bytes);
+        let end = offset.checked_add(bytes);
+        assert!(
+            offset.is_multiple_of(ALIGN) && end.is_some_and(|end| end <= whole.bytes),
+            "the part of {bytes} bytes from {offset} on exceeds memory of {} bytes",
+            whole.bytes
+        );
         let part = Placement {
             buffer: placement.buffer.clone(),
             offset: placement.offset + offset,
@@ -120,6 +125,11 @@ impl Allocation {
     /// Returns the requested size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
+    }
+
+    /// Returns the size of the memory that this keeps alive, in bytes: of the whole, for a part.
+    pub fn kept_bytes(&self) -> u64 {
+        self.whole.as_ref().map_or(self.bytes, |whole| whole.bytes)
     }
 
     /// Names the op whose result the memory holds. Otherwise it is the op that asked for it.

@@ -18,7 +18,7 @@ pub(crate) const ALIGN: u64 = 256;
 /// Allocations of at least this size own a buffer.
 pub(crate) const LARGE: u64 = 1 << 20;
 /// The size of a page shared by small allocations.
-const PAGE_SIZE: u64 = 4 << 20;
+pub(crate) const PAGE_SIZE: u64 = 4 << 20;
 /// Smallest limit on idle memory, see [`Allocator::idle_limit`].
 const MIN_IDLE_LIMIT: u64 = 256 << 20;
 

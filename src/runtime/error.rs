@@ -78,8 +78,8 @@ pub enum RuntimeError {
     /// of the device.
     #[error(
         "a tensor of {requested} bytes exceeds the {limit} bytes that {device} can bind at once; only \
-         elementwise ops, copies, reductions and matrix products accept larger tensors: split the \
-         tensor along an axis for this op, or use a smaller batch"
+         elementwise ops, creation, random numbers, copies, reductions and matrix products accept \
+         larger tensors: split the tensor along an axis for this op, or use a smaller batch"
     )]
     TooLargeToBind {
         /// The adapter's name.

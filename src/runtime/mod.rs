@@ -49,7 +49,7 @@ use smallvec::SmallVec;
 
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice, Units};
 use allocation::{Buffer, Returns};
-use allocator::{ALIGN, Allocator, Placed, Placement};
+use allocator::{ALIGN, Allocator, PAGE_SIZE, Placed, Placement};
 use compiler::{KernelCompiler, Plan};
 use deferred::DeferredWork;
 use gpu::Gpu;
@@ -203,9 +203,9 @@ pub fn check_shaders(enabled: bool) {
 static BINDING_LIMIT: AtomicU64 = AtomicU64::new(u64::MAX);
 
 /// Limits the bindings of devices opened from now on, in bytes, so that tests of larger tensors
-/// need little memory.
+/// need little memory. The limit is at least the size of a page, which small tensors share.
 pub fn limit_bindings(bytes: u64) {
-    BINDING_LIMIT.store(bytes, Ordering::Relaxed);
+    BINDING_LIMIT.store(bytes.max(PAGE_SIZE), Ordering::Relaxed);
 }
 
 impl Runtime {
@@ -221,7 +221,7 @@ impl Runtime {
         let software = gpu.info.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU");
         let checked = is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed);
         let state = State {
-            allocator: Allocator::new(limits.max_buffer_size),
+            allocator: Allocator::new(limits.max_buffer_size / ALIGN * ALIGN),
             recorder: Recorder::new(&gpu),
             reports: Reports::new(),
             plans: FxHashMap::default(),
@@ -404,7 +404,7 @@ impl Runtime {
     /// memory for an allocation that is larger than a binding.
     pub fn alloc(&self, bytes: u64) -> Result<Allocation, RuntimeError> {
         self.gpu.check()?;
-        let limit = self.info().limits.max_buffer_size;
+        let limit = self.info().limits.max_buffer_size / ALIGN * ALIGN;
         if bytes > limit {
             return Err(RuntimeError::TooLarge { device: self.name(), requested: bytes, limit });
         }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::kernels::composed::views;
 use crate::runtime::Runtime;
-use crate::tensor::{DType, Layout, Result, Tensor, collapse};
+use crate::tensor::{DType, Layout, Result, Tensor, checked_len, collapse};
 
 /// Parts begin at multiples of this many elements where possible, so that they are aligned for
 /// bindings, also with elements of 16 bits.
@@ -13,6 +13,12 @@ pub(crate) const ALIGNED: usize = 128;
 /// Returns whether a tensor is larger than a binding.
 pub(crate) fn any_oversized<'a>(tensors: impl IntoIterator<Item = &'a Tensor>) -> bool {
     tensors.into_iter().any(Tensor::is_oversized)
+}
+
+/// Returns whether a packed tensor would be larger than a binding, or have too many elements.
+pub(crate) fn exceed_binding(runtime: &Runtime, shape: &[usize], dtype: DType) -> bool {
+    let limit = runtime.max_binding() / dtype.size();
+    checked_len(shape).is_none_or(|len| len as u64 > limit)
 }
 
 /// Calls `work` with parts of tensors of one shape, the same parts of each, such that every part

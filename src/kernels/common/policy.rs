@@ -16,7 +16,7 @@ const BUSY: usize = 2048;
 const ALONG: [(usize, Team); 3] =
     [(16, team_along_of(8)), (128, team_along_of(32)), (usize::MAX, team_along_of(128))];
 /// Sizes of teams, and how many loads of a line a member holds in registers. 16 vec4s are 64
-/// registers, with which 10 to 18 waves or warps fit on a processor.
+/// registers, with which 10 to 18 waves or warps fit on a processor of AMD or NVIDIA.
 const HELD: [(u32, u32); 4] = [(8, 2), (32, 4), (128, 8), (128, 16)];
 /// The team for lines that are neighbours in memory. 32 neighbouring invocations read 32
 /// neighbouring lines: 128 bytes at a time.

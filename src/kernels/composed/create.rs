@@ -25,8 +25,8 @@ pub fn full(
     if !dtype.is_half() {
         return constant(value, dtype).fill(runtime, shape);
     }
-    let bytes = shape.iter().product::<usize>() as u64 * dtype.size();
-    if fused::is_enabled() && !shape.contains(&0) && bytes <= runtime.max_binding() {
+    let oversized = parts::exceed_binding(runtime, shape, dtype);
+    if fused::is_enabled() && !shape.contains(&0) && !oversized {
         return fused::defer_fill(&constant(value, dtype), runtime, shape);
     }
     // A word holds two elements.
@@ -69,10 +69,10 @@ pub fn arange(
         let scalars = [ScalarValue::Int(start), ScalarValue::Int(step as i128)];
         ramp(dtype, scalars).fill(runtime, &[len])
     };
-    if len as u64 * dtype.size() <= runtime.max_binding() {
-        return part(0, len);
+    match parts::exceed_binding(runtime, &[len], dtype) {
+        true => parts::concatenated(runtime, &[len], dtype, part),
+        false => part(0, len),
     }
-    parts::concatenated(runtime, &[len], dtype, part)
 }
 
 /// Returns the elementwise computation of the scalar `s` plus the element's index times `t`.

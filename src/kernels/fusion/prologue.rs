@@ -178,7 +178,10 @@ pub(crate) fn fuse<'a>(
             match input(launch.inputs[index], index, reads) {
                 Input::Memory => {}
                 Input::After(lazy) => first = Some(lazy),
-                Input::Computed(prologue) => prologues.push(*prologue),
+                Input::Computed(prologue) => match shared_output(&prologues, &prologue) {
+                    Some(lazy) => first = Some(lazy),
+                    None => prologues.push(*prologue),
+                },
             }
         }
         if prologues.is_empty() && first.is_none() {
@@ -200,6 +203,12 @@ pub(crate) fn fuse<'a>(
             lazy.computed()?;
         }
     }
+}
+
+/// Returns a result that a prologue would compute and write again, because one of `others` does.
+fn shared_output(others: &[Prologue], prologue: &Prologue) -> Option<Arc<Lazy>> {
+    let mut written = others.iter().flat_map(Prologue::outputs);
+    written.find(|lazy| prologue.outputs().any(|output| Arc::ptr_eq(output, lazy))).cloned()
 }
 
 impl<'a> FusedLaunch<'a> {
