@@ -1,15 +1,15 @@
-//! Products with matrix units, on adapters that have them.
+//! Products and attention with matrix units, on adapters that have them.
 //!
-//! The elements are small integers, so that every product and sum is exact, and results are compared
-//! bit by bit.
+//! The elements of products are small integers, so that every product and sum is exact, and results are
+//! compared bit by bit. Attention is compared with f32.
 
 mod common;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use burn::tensor::module::{conv_transpose2d, conv2d};
-use burn::tensor::ops::{ConvOptions, ConvTransposeOptions};
+use burn::tensor::module::{attention, conv_transpose2d, conv2d};
+use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 use burn_wgsl::runtime::{Event, Observer};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
@@ -225,5 +225,91 @@ fn convolutions_with_units_are_exact() {
         drop(observation);
         let refused = !runtime_of(&device).refusals().is_empty();
         assert!(used.0.load(Ordering::Relaxed) || refused, "{device} did not use its units");
+    }
+}
+
+/// Returns the results of attention and its gradients for 70 queries and 150 keys of width 48, as f32.
+/// Later keys have larger products with queries, so that running sums are rescaled.
+fn attended(device: &WgslDevice, dtype: DType, causal: bool) -> Vec<Vec<f32>> {
+    let tensor = |seed: usize, rows: usize, growth: f32| {
+        let element = |i: usize| {
+            let row = i / 48 % rows;
+            value(seed, i / 48 / rows, row, i % 48) as f32 / 16.0 * (1.0 + growth * row as f32)
+        };
+        let values: Vec<f32> = (0..2 * rows * 48).map(element).collect();
+        let data = TensorData::new(values, [1, 2, rows, 48]);
+        // The same numbers in each type.
+        let tensor = Tensor::<Autodiff<Wgsl>, 4>::from_data(data, (device, DType::F16));
+        tensor.cast(dtype).detach().require_grad()
+    };
+    let (q, k, v) = (tensor(1, 70, 0.0), tensor(2, 150, 0.05), tensor(3, 150, 0.0));
+    let options = AttentionModuleOptions { is_causal: causal, ..Default::default() };
+    let out = attention(q.clone(), k.clone(), v.clone(), None, None, options);
+    let grads = (out.clone() * tensor(4, 70, 0.0)).sum().backward();
+    let found = [Some(out.inner()), q.grad(&grads), k.grad(&grads), v.grad(&grads)];
+    found
+        .into_iter()
+        .map(|tensor| tensor.expect("it has a gradient").cast(FloatDType::F32).into_data())
+        .map(|data| data.to_vec().expect("it is f32"))
+        .collect()
+}
+
+#[test]
+fn attention_with_units_is_close_to_f32() {
+    for device in gpus_with_units() {
+        let used = Arc::new(UnitsUsed::default());
+        let observation = runtime_of(&device).observe(used.clone());
+        for causal in [false, true] {
+            let found = attended(&device, DType::F16, causal);
+            let expected = attended(&WgslDevice::Cpu, DType::F32, causal);
+            for (result, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert_eq!(found.len(), expected.len());
+                let largest = expected.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+                // Gradients are differences of rounded results.
+                let tolerance = if result == 0 { 2e-3 } else { 1e-2 } * largest;
+                for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+                    assert!(
+                        (found - expected).abs() <= tolerance,
+                        "{at} of result {result} is {found}, expected {expected}, of at most \
+                         {largest}, causal: {causal}, on {device}"
+                    );
+                }
+            }
+        }
+        drop(observation);
+        let refused = !runtime_of(&device).refusals().is_empty();
+        assert!(used.0.load(Ordering::Relaxed) || refused, "{device} did not use its units");
+    }
+}
+
+/// NaN and infinite values reach the results of the queries that attend to them, and no others.
+#[test]
+fn attention_with_units_propagates_nan() {
+    for device in gpus_with_units() {
+        let tensor = |rows: usize, special: Option<(usize, f32)>| {
+            let element = |i: usize| match special {
+                Some((row, number)) if i / 32 == row && i % 32 == 5 => number,
+                _ => value(1, 0, i / 32, i % 32) as f32 / 16.0,
+            };
+            let values: Vec<f32> = (0..rows * 32).map(element).collect();
+            let data = TensorData::new(values, [1, 1, rows, 32]);
+            Tensor::<Wgsl, 4>::from_data(data, (&device, DType::F16))
+        };
+        let rows_with_nan = |q, k, v| {
+            let options = AttentionModuleOptions { is_causal: true, ..Default::default() };
+            let out = attention(q, k, v, None, None, options).cast(FloatDType::F32).into_data();
+            let out = out.to_vec::<f32>().expect("it is f32");
+            out.chunks(32).map(|row| row.iter().any(|x| !x.is_finite())).collect::<Vec<_>>()
+        };
+        let from = |first: usize| (0..40).map(|row| row >= first).collect::<Vec<_>>();
+        let clean = || tensor(40, None);
+        assert_eq!(rows_with_nan(clean(), clean(), clean()), from(40));
+        let of_query = rows_with_nan(tensor(40, Some((7, f32::NAN))), clean(), clean());
+        assert_eq!(of_query, (0..40).map(|row| row == 7).collect::<Vec<_>>());
+        let of_key = rows_with_nan(clean(), tensor(40, Some((20, f32::NAN))), clean());
+        assert_eq!(of_key, from(20));
+        // The last key has a weight for the last query only.
+        let last = rows_with_nan(clean(), tensor(40, Some((39, f32::NAN))), clean());
+        assert_eq!(last, from(39));
     }
 }

@@ -8,10 +8,12 @@
 // [batch, heads, queries, keys]. All are read through their strides: a linear index into the scores may not
 // fit into 32 bits.
 // out is packed: [batch, heads, queries, splits, value_width]. Each split attends to keys_per_split keys only.
+// F16: q, k and v are f16, and not f32.
 // BIASED: there is a softcap, a mask or a bias.
 // LOG_SUMS: log_sums[b, h, i] = ln(sum over j of e^score[b, h, i, j]), or inf if all keys are masked. With several
 // splits, log_sums[b, h, i, split] are two numbers, m and the sum over the keys j of the split of
-// e^(score[b, h, i, j] - m), where m is the maximum of the scores: the logarithm of the sum would vanish in a large m.
+// e^(score[b, h, i, j] - m), where m is near the maximum of the scores: the logarithm of the sum would vanish in a
+// large m.
 //
 // The scores are never stored. Kernels go over the keys in blocks, and rescale the running sums when a block raises
 // the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018; T. Dao et al.,
@@ -48,9 +50,14 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-@group(0) @binding(auto) var<storage, read> q: array<vec4<f32>>;
-@group(0) @binding(auto) var<storage, read> k: array<vec4<f32>>;
-@group(0) @binding(auto) var<storage, read> v: array<vec4<f32>>;
+//#if F16
+alias Operand4 = vec4<f16>;
+//#else
+alias Operand4 = vec4<f32>;
+//#endif
+@group(0) @binding(auto) var<storage, read> q: array<Operand4>;
+@group(0) @binding(auto) var<storage, read> k: array<Operand4>;
+@group(0) @binding(auto) var<storage, read> v: array<Operand4>;
 //#if BIASED
 // The layout requires both bindings; a missing mask or bias is q, and not read.
 @group(0) @binding(auto) var<storage, read> mask: array<u32>;

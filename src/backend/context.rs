@@ -41,8 +41,8 @@ pub(crate) enum Conversion {
     Stored,
     /// As `Compute`, but 16-bit floats are passed as they are. The kernel returns f32.
     Half,
-    /// Operands are converted to compute types and may have different float types. Results stay
-    /// f32: 16 bits would be too few for them.
+    /// As `Half`, and operands may have different float types. Results stay f32: 16 bits would be too
+    /// few for them.
     Wide,
 }
 
@@ -158,7 +158,7 @@ impl OpContext {
     fn convert_operand(&self, tensor: Tensor) -> Tensor {
         match self.conversion {
             Conversion::Stored => tensor,
-            Conversion::Half if tensor.dtype().is_half() => tensor,
+            Conversion::Half | Conversion::Wide if tensor.dtype().is_half() => tensor,
             _ => cast::to_compute_type(tensor)
                 .unwrap_or_else(|error| fail(self.op, &self.device(), &error)),
         }

@@ -134,7 +134,7 @@ macro_rules! module_contract {
                 norm::layer_norm(tensor, gamma, beta, epsilon as f32), else cpu;
             attention(
                 query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention,
-            ) -> F = {
+            ) -> F as Half = {
                 let options = attention_options(&options);
                 attention::attention(query, key, value, mask, attn_bias, options)
             };

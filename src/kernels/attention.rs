@@ -1,16 +1,22 @@
 //! Attention: sums of values, weighted by a softmax of the products of queries and keys.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
+use super::common::attention_units::AttentionUnits;
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::AttentionOptions;
 use super::common::policy;
 use super::common::team::Team;
+use super::common::units::{self, UnitsKernel, units_for};
 use super::composed::{self, create, views};
 use super::elementwise::{self, ScalarValue};
+use super::cast;
+use crate::device::{Limits, Units};
 use crate::params;
-use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
 /// The fragments of the shaders.
@@ -26,6 +32,16 @@ static ATTENTION: Source =
 static ATTENTION_TILED: Source = Source::new::<AttentionParams>(
     "attention_tiled",
     wgsl!("../../shaders/attention/attention_tiled.wgsl"),
+)
+.with_fragments(FRAGMENTS);
+static ATTENTION_UNITS: Source = Source::new::<AttentionParams>(
+    "attention_units",
+    // Browsers do not offer matrix units.
+    if cfg!(target_arch = "wasm32") {
+        ""
+    } else {
+        wgsl!("../../shaders/attention/attention_units.wgsl")
+    },
 )
 .with_fragments(FRAGMENTS);
 static ATTENTION_MERGE: Source = Source::new::<MergeParams>(
@@ -100,6 +116,8 @@ enum Division {
     Rows { team: Team, cols: u32 },
     /// Many rows, with so many vec4 columns per invocation.
     Tiles { cols: u32 },
+    /// Many rows, with matrix units.
+    Units(AttentionUnits),
 }
 
 impl Division {
@@ -108,6 +126,7 @@ impl Division {
         match self {
             Self::Rows { team, cols } => (8, (cols * team.size) as usize),
             Self::Tiles { cols } => (TILE, cols as usize * LANES),
+            Self::Units(units) => (units.rows(), units.width as usize / 4),
         }
     }
 }
@@ -140,6 +159,7 @@ impl Kernel for AttentionKernel {
                     .int("ROWS_PER_TEAM", rows as u32 / teams)
             }
             Division::Tiles { cols } => Variant::new(&ATTENTION_TILED).int("COLS", cols),
+            Division::Units(units) => units.define(Variant::new(&ATTENTION_UNITS)),
         };
         variant.flag("BIASED", biased).flag("LOG_SUMS", log_sums)
     }
@@ -204,11 +224,22 @@ pub(super) fn mismatch(query: &Tensor, operand: &Tensor, rule: &'static str) -> 
     Error::Shape { lhs: query.shape().to_vec(), rhs: operand.shape().to_vec(), rule }
 }
 
+/// What attention is computed from.
+struct Inputs {
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Option<Tensor>,
+    bias: Option<Tensor>,
+    options: AttentionOptions,
+}
+
 /// Computes `softmax(query @ key^T) @ value` for `[batch, heads, queries, width]`,
 /// `[batch, heads, keys, width]` and `[batch, heads, keys, value width]`.
 ///
 /// A mask hides keys where it is true; a bias is added to the scores. Both broadcast to
-/// `[batch, heads, queries, keys]`. The result is zero for a query whose keys are all hidden.
+/// `[batch, heads, queries, keys]`. The result is zero for a query whose keys are all hidden. It is f32,
+/// also for operands of 16 bits.
 ///
 /// # Errors
 ///
@@ -221,7 +252,8 @@ pub fn attention(
     bias: Option<Tensor>,
     options: AttentionOptions,
 ) -> Result<Tensor> {
-    compute(query, key, value, mask, bias, options, false).map(|(out, _)| out)
+    let inputs = Inputs { query, key, value, mask, bias, options };
+    compute(inputs, false, None).map(|(out, _)| out)
 }
 
 /// Computes [`attention`], and for its gradient the logarithm of the sum of `e^score` of each
@@ -242,21 +274,101 @@ pub fn attention_with_log_sums(
     bias: Option<Tensor>,
     options: AttentionOptions,
 ) -> Result<(Tensor, Tensor)> {
-    compute(query, key, value, mask, bias, options, true)
+    compute(Inputs { query, key, value, mask, bias, options }, true, None)
 }
 
-/// Computes attention. The second result is meaningful only with `log_sums`.
+/// Attention of rows of so many elements, or fewer, with matrix units.
+#[derive(Debug, Clone, Copy)]
+struct AttentionWithUnits {
+    width: u32,
+}
+
+impl UnitsKernel for AttentionWithUnits {
+    fn fits(&self, limits: &Limits, units: Units, dtype: DType) -> bool {
+        AttentionUnits { units, dtype, width: self.width }.fits(limits)
+    }
+
+    fn slot(&self, dtype: DType) -> usize {
+        let widths = AttentionUnits::WIDTHS.len();
+        let width = AttentionUnits::WIDTHS.iter().position(|width| *width == self.width);
+        units::PRODUCT_SLOTS + usize::from(dtype == DType::F32) * widths + width.unwrap_or(0)
+    }
+
+    fn name(&self) -> String {
+        format!("attention {}", self.width)
+    }
+
+    /// Compares attention to an odd number of keys, of which later ones have larger scores, with its
+    /// definition in f64.
+    fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
+        let (queries, keys) = (70, 83);
+        let [width, value_width] = [self.width as usize - 12, self.width as usize - 28];
+        // Multiples of 1/16 from -1 to 1.
+        let element = |row: usize, col: usize, seed: usize| {
+            ((row * 7 + col * 13 + row * col * seed) % 33) as f32 / 16.0 - 1.0
+        };
+        let q = |row, col| element(row, col, 3);
+        let k = |row: usize, col| element(row, col, 5) * if row < 40 { 0.5 } else { 3.0 };
+        let v = |row, col| element(row, col, 7);
+        let upload = |rows: usize, cols: usize, of: &dyn Fn(usize, usize) -> f32| {
+            let values = (0..rows * cols).map(|at| of(at / cols, at % cols));
+            units::upload(runtime, &[1, 1, rows, cols], dtype, values)
+        };
+        let inputs = Inputs {
+            query: upload(queries, width, &q)?,
+            key: upload(keys, width, &k)?,
+            value: upload(keys, value_width, &v)?,
+            mask: None,
+            bias: None,
+            options: AttentionOptions { scale: Some(1.0), softcap: None, causal: false },
+        };
+        let forced = AttentionUnits { units, dtype, width: self.width };
+        let found = units::download(&compute(inputs, false, Some(forced))?.0)?;
+        // Weights are rounded to the type of the operands.
+        let tolerance = if dtype.is_half() { 4e-3 } else { 1e-4 };
+        let rows_are_right = found.chunks(value_width).enumerate().map(|(row, found)| {
+            let score = |key| (0..width).map(|e| f64::from(q(row, e) * k(key, e))).sum::<f64>();
+            let scores: Vec<f64> = (0..keys).map(score).collect();
+            let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|score| (score - maximum).exp()).collect();
+            let sum: f64 = weights.iter().sum();
+            found.iter().enumerate().all(|(col, found)| {
+                let of_key = |(key, weight): (usize, &f64)| weight * f64::from(v(key, col));
+                let expected = weights.iter().enumerate().map(of_key).sum::<f64>() / sum;
+                (f64::from(*found) - expected).abs() <= tolerance
+            })
+        });
+        Ok(found.len() == queries * value_width && rows_are_right.into_iter().all(|right| right))
+    }
+}
+
+/// Returns how matrix units compute attention, if there are any for the operands that pass their
+/// test.
+fn with_units(sizes: Sizes, [query, key, value]: [&Tensor; 3]) -> Option<AttentionUnits> {
+    let Sizes { queries, width, value_width, .. } = sizes;
+    let (runtime, dtype) = (query.runtime(), query.dtype());
+    let has_vec4s = width.is_multiple_of(4) && value_width.is_multiple_of(4);
+    let same_type = [key, value].iter().all(|operand| operand.dtype() == dtype);
+    if !has_vec4s || !same_type || !policy::tiles_attention(runtime, queries) {
+        return None;
+    }
+    let needed = width.max(value_width) as u32;
+    let width = AttentionUnits::WIDTHS.into_iter().find(|width| *width >= needed)?;
+    let units = units_for(runtime, dtype, &AttentionWithUnits { width })?;
+    Some(AttentionUnits { units, dtype, width })
+}
+
+/// Computes attention, with given matrix units if they are forced. The second result is meaningful
+/// only with `log_sums`.
 fn compute(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Option<Tensor>,
-    bias: Option<Tensor>,
-    options: AttentionOptions,
+    inputs: Inputs,
     log_sums: bool,
+    forced: Option<AttentionUnits>,
 ) -> Result<(Tensor, Tensor)> {
+    let Inputs { mut query, mut key, mut value, mask, bias, options } = inputs;
     let sizes = Sizes::of(&query, &key, &value)?;
     let Sizes { batch, heads, queries, keys, width, .. } = sizes;
+    let bias = bias.map(cast::to_compute_type).transpose()?;
     let broadcast = |tensor: &Tensor| sizes.broadcast(&query, tensor);
     let mask_layout = mask.as_ref().map(broadcast).transpose()?;
     let bias_layout = bias.as_ref().map(broadcast).transpose()?;
@@ -269,7 +381,17 @@ fn compute(
     if keys == 0 || shape.contains(&0) {
         return Ok((constant(&shape, 0.0)?, constant(&sums_shape, f32::INFINITY)?));
     }
-    if policy::composes_attention(&runtime, queries * keys) {
+    let composes = policy::composes_attention(&runtime, queries * keys);
+    let units = match forced {
+        None if !composes => with_units(sizes, [&query, &key, &value]),
+        _ => forced,
+    };
+    if units.is_none() {
+        for operand in [&mut query, &mut key, &mut value] {
+            *operand = cast::to_compute_type(operand.clone())?;
+        }
+    }
+    if composes && units.is_none() {
         let bias = hidden_by(mask, bias)?;
         let scores = composed::attention::Scores { sizes, key, bias, options };
         return composed::attention::attention(&query, &value, &scores);
@@ -284,11 +406,15 @@ fn compute(
         // The layout requires both bindings; a missing mask or bias is the query.
         inputs.extend([mask.as_ref().unwrap_or(&query), bias.as_ref().unwrap_or(&query)]);
     }
-    let division = if policy::tiles_attention(&runtime, queries) {
-        Division::Tiles { cols: if value_width <= LANES { 1 } else { 2 } }
-    } else {
-        let (team, cols) = policy::attention_team(&runtime, value_width);
-        Division::Rows { team, cols }
+    let division = match units {
+        Some(units) => Division::Units(units),
+        None if policy::tiles_attention(&runtime, queries) => {
+            Division::Tiles { cols: if value_width <= LANES { 1 } else { 2 } }
+        }
+        None => {
+            let (team, cols) = policy::attention_team(&runtime, value_width);
+            Division::Rows { team, cols }
+        }
     };
     let (rows, cols) = division.tile();
     let (row_blocks, col_blocks) = (queries.div_ceil(rows), value_width.div_ceil(cols));
@@ -431,7 +557,8 @@ fn four_axes(tensor: &Tensor) -> Result<[usize; 4]> {
 pub fn variants() -> Vec<Variant> {
     let rows = policy::all_attention_teams().map(|(team, cols)| Division::Rows { team, cols });
     let tiles = [1, 2].map(|cols| Division::Tiles { cols });
-    let kernels = rows.chain(tiles).flat_map(|division| {
+    let units = AttentionUnits::all().map(Division::Units);
+    let kernels = rows.chain(tiles).chain(units).flat_map(|division| {
         let kernel = |biased, log_sums| AttentionKernel { division, biased, log_sums };
         [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
     });

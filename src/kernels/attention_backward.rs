@@ -11,6 +11,7 @@ use super::common::launch::{Launch, div_up, variants_of};
 use super::common::options::AttentionOptions;
 use super::common::policy;
 use super::common::table::rows;
+use super::cast;
 use super::composed::{self, create, views};
 use super::elementwise::{self, ScalarValue};
 use super::reduce::{self, Reduction};
@@ -92,7 +93,8 @@ pub struct Forward {
 }
 
 /// Computes the gradients of attention with respect to query, key and value from the gradient of
-/// its result. The memory that it needs grows linearly with the numbers of queries and keys.
+/// its result. The gradients are f32, also for operands of 16 bits. The memory that it needs grows linearly
+/// with the numbers of queries and keys.
 ///
 /// # Errors
 ///
@@ -123,7 +125,10 @@ pub fn attention_backward(
         };
         return Ok((zeros(&query)?, zeros(&key)?, zeros(&value)?));
     }
-    let bias = hidden_by(mask, bias)?;
+    let wide = cast::to_compute_type;
+    let [query, key, value] = [wide(query)?, wide(key)?, wide(value)?];
+    let [out, log_sums, grad] = [wide(out)?, wide(log_sums)?, wide(grad)?];
+    let bias = hidden_by(mask, bias.map(wide).transpose()?)?;
     let bias_layout = bias.as_ref().map(|bias| sizes.broadcast(&query, bias)).transpose()?;
 
     let products = elementwise::binary(&rows::float_mul, out, grad.clone())?;

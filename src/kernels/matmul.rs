@@ -10,14 +10,14 @@ use super::common::policy;
 use super::common::strategy::{GemmSizes, Strategy};
 use super::common::table::rows;
 use super::common::tuning::{self, Trial};
-use super::common::units::{UnitsKernel, units_for};
+use super::common::units::{self, UnitsKernel, units_for};
 use super::common::walk::Walk;
 use super::composed::views;
 use super::fusion::epilogue;
 use super::matvec::{Order, leading_axes, matvec};
 use super::reduce::{self, Reduction};
 use super::{cast, elementwise, fused};
-use crate::device::Units;
+use crate::device::{Limits, Units};
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
@@ -103,11 +103,6 @@ fn matmul_by(lhs: Tensor, rhs: Tensor, strategy: Strategy) -> Result<Tensor> {
     Ok(out)
 }
 
-/// Computes [`matmul`] by a given strategy with given matrix units.
-fn matmul_with(lhs: Tensor, rhs: Tensor, strategy: Strategy, units: Units) -> Result<Tensor> {
-    product(lhs, rhs, None, Forced { strategy: Some(strategy), units: Some(units) })
-}
-
 /// Returns the strategy for a product: forced by the environment variable, found by tuning, or
 /// built in.
 pub(crate) fn choose_strategy(runtime: &Arc<Runtime>, sizes: GemmSizes) -> Strategy {
@@ -115,16 +110,75 @@ pub(crate) fn choose_strategy(runtime: &Arc<Runtime>, sizes: GemmSizes) -> Strat
     chosen.unwrap_or_else(|| policy::gemm_strategy(runtime, sizes, runtime.is_warmed_up()))
 }
 
+/// The choice of a tiled kernel with matrix units, besides the units.
+#[derive(Debug, Clone, Copy)]
+struct ProductWithUnits {
+    strategy: Strategy,
+    /// As in [`GemmOperands`]: whether a is contiguous along m, and b along k.
+    transposed: [bool; 2],
+}
+
+impl UnitsKernel for ProductWithUnits {
+    fn fits(&self, limits: &Limits, units: Units, dtype: DType) -> bool {
+        gemm::units_fit(limits, 64, units, dtype.size() as u32)
+    }
+
+    fn slot(&self, dtype: DType) -> usize {
+        let [a, b] = self.transposed;
+        [dtype == DType::F32, self.strategy == Strategy::Tiled128, a, b]
+            .into_iter()
+            .fold(0, |slot, bit| slot << 1 | usize::from(bit))
+    }
+
+    fn name(&self) -> String {
+        let layouts = self.transposed.map(|transposed| if transposed { "t" } else { "n" });
+        format!("{:?} {}", self.strategy, layouts.concat())
+    }
+
+    /// Multiplies matrices of integers, whose products and sums are exact in f32. Those of f16 are too
+    /// large for sums in f16, those of f32 for factors of fewer than 12 bits. Their sizes are not
+    /// multiples of a tile.
+    fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
+        let (m, n, k) = (148, 140, 84);
+        let value = |i: usize, j: usize, seed: usize| ((i * 7 + j * 13 + i * j * seed) % 31) as f32;
+        // One factor of each product of f32 is large.
+        let element = |value: f32, is_large: bool| match (dtype, is_large) {
+            (DType::F32, true) => 2049.0 + 2.0 * value,
+            (DType::F32, false) => value % 4.0,
+            _ => value - 15.0,
+        };
+        let a = |i, k| element(value(i, k, 3), k % 2 == 0);
+        let b = |k, j| element(value(k, j, 5), k % 2 == 1);
+        type Element<'a> = &'a dyn Fn(usize, usize) -> f32;
+        let matrix = |[rows, cols]: [usize; 2], of: Element<'_>, transposed| -> Result<Tensor> {
+            let stored = if transposed { [cols, rows] } else { [rows, cols] };
+            let values = (0..rows * cols).map(|at| {
+                let (outer, inner) = (at / stored[1], at % stored[1]);
+                if transposed { of(inner, outer) } else { of(outer, inner) }
+            });
+            let tensor = units::upload(runtime, &stored, dtype, values)?;
+            let layout = tensor.layout().clone();
+            Ok(tensor.view(if transposed { layout.swap(0, 1) } else { layout }))
+        };
+        let left = matrix([m, k], &a, self.transposed[0])?;
+        let right = matrix([k, n], &b, self.transposed[1])?;
+        let forced = Forced { strategy: Some(self.strategy), units: Some(units) };
+        let found = units::download(&product(left, right, None, forced)?)?;
+        let sum = |i, j| (0..k).map(|k| a(i, k) * b(k, j)).sum::<f32>();
+        let expected = (0..m * n).map(|at| sum(at / n, at % n));
+        Ok(found.len() == m * n && expected.zip(found).all(|(expected, found)| expected == found))
+    }
+}
+
 /// Returns the matrix units for products of this type with a tiled strategy, if there are any that
-/// pass their test. `transposed` is as in [`GemmOperands`]: whether a is contiguous along m, and b along
-/// k.
+/// pass their test. `transposed` is as in [`GemmOperands`].
 pub(crate) fn units(
     runtime: &Arc<Runtime>,
     dtype: DType,
     strategy: Strategy,
     transposed: [bool; 2],
 ) -> Option<Units> {
-    units_for(runtime, dtype, UnitsKernel { strategy, transposed }, matmul_with)
+    units_for(runtime, dtype, &ProductWithUnits { strategy, transposed })
 }
 
 /// Tunes the strategies on this adapter: see [`tuning::tune`].

@@ -170,7 +170,7 @@ pub struct Runtime {
     spares: Mutex<Vec<Arc<Allocation>>>,
     tuning_cache: Choices,
     /// See [`Runtime::tested_units`].
-    tested_units: [OnceLock<Option<Units>>; 16],
+    tested_units: [OnceLock<Option<Units>>; Self::UNITS_KERNELS],
     /// The largest binding in bytes, a multiple of [`ALIGN`].
     max_binding: u64,
     /// Approximate number of operations dispatched so far.
@@ -280,9 +280,12 @@ impl Runtime {
         &self.tuning_cache
     }
 
-    /// Returns where the result of testing the matrix units in one of 16 kernels is kept.
-    pub(crate) fn tested_units(&self, kernel: usize) -> &OnceLock<Option<Units>> {
-        &self.tested_units[kernel]
+    /// The number of kernels with matrix units, each for operands of one type.
+    const UNITS_KERNELS: usize = 20;
+
+    /// Returns where the result of testing a kernel with matrix units is kept. `slot` is less than 20.
+    pub(crate) fn tested_units(&self, slot: usize) -> &OnceLock<Option<Units>> {
+        &self.tested_units[slot]
     }
 
     /// Returns the kernels that the driver refused in their fast form, with how they are compiled.

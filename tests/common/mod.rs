@@ -23,8 +23,8 @@ use burn_wgsl::kernels::common::table::Reference;
 use burn_wgsl::runtime::Runtime;
 
 pub use tolerance::{
-    CHAINED_F16, CLOSE, FINITE_DIFFERENCE, SUMMED, Tolerance, assert_close, tolerance_of,
-    values_are_ignored,
+    CHAINED_F16, CLOSE, FINITE_DIFFERENCE, SUMMED, Tolerance, WEIGHTED_F16, assert_close,
+    tolerance_of, values_are_ignored,
 };
 
 /// Returns the devices that tests run on: the GPUs of this machine and the CPU.

@@ -30,7 +30,7 @@ const STEPS: &[Step] = &[
     },
     Step {
         name: "units",
-        description: "test products with matrix units on a software adapter that has them",
+        description: "test products and attention with matrix units on a software adapter that has them",
         run: units::step,
     },
     Step {

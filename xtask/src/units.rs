@@ -1,5 +1,5 @@
-//! The step `units` of `cargo xtask test`: products with matrix units, on the one software adapter
-//! that has them.
+//! The step `units` of `cargo xtask test`: products and attention with matrix units, on the one
+//! software adapter that has them.
 
 use crate::adapter::required_device;
 use crate::gpus::pretended::{PACKAGES, driver_command};
@@ -12,7 +12,7 @@ use xtask::process::run_command;
 
 /// The test programs that run, and the part of the case list.
 const PROGRAMS: [&str; 2] = ["matrix_units", "types"];
-const CASES: &str = "matmul,linear,conv";
+const CASES: &str = "matmul,linear,conv,attention";
 
 /// Runs the step. Debian's newest lavapipe is unpacked and not installed.
 ///

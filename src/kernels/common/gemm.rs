@@ -6,7 +6,7 @@ use super::policy;
 use super::software::{SoftwarePolicy, software_policy};
 use super::strategy::{GemmSizes, SplitK, Strategy};
 use super::units::all_units;
-use crate::device::Units;
+use crate::device::{Limits, Units};
 use crate::kernels::composed::views;
 use crate::kernels::reduce::{self, Reduction};
 use crate::params;
@@ -180,11 +180,11 @@ fn max_tile(units: Units) -> u32 {
 
 /// Returns whether the tiles of two operands, whose elements have so many bytes, and a matrix of sums
 /// of each subgroup fit into workgroup memory (`shaders/lib/gemm_units.wgsl`).
-pub(crate) fn units_fit(runtime: &Runtime, size: u32, units: Units, element_bytes: u32) -> bool {
+pub(crate) fn units_fit(limits: &Limits, size: u32, units: Units, element_bytes: u32) -> bool {
     let (step, _) = staged(size, units);
     let tiles = 2 * size * (step + 8) * element_bytes;
     let sums = 4 * units.size * units.size * 4;
-    tiles + sums <= runtime.info().limits.workgroup_memory
+    tiles + sums <= limits.workgroup_memory
 }
 
 /// Returns every combination of tiling and operands with matrix units that a launcher can request.
@@ -314,7 +314,9 @@ impl Gemm {
     pub fn tiling(&self, runtime: &Runtime, vec4: bool, units: Option<Units>) -> Tiling {
         let tiled = |size: u32| match units {
             // Larger tiles than 64 are of 16-bit elements.
-            Some(units) if size <= max_tile(units) && units_fit(runtime, size, units, 2) => {
+            Some(units)
+                if size <= max_tile(units) && units_fit(&runtime.info().limits, size, units, 2) =>
+            {
                 Tiling::Units { size, units }
             }
             Some(units) => Tiling::Units { size: 64, units },
