@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
+use super::cast;
 use super::common::attention_units::AttentionUnits;
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
@@ -13,7 +14,6 @@ use super::common::team::Team;
 use super::common::units::{self, UnitsKernel, units_for};
 use super::composed::{self, create, views};
 use super::elementwise::{self, ScalarValue};
-use super::cast;
 use crate::device::{Limits, Units};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};

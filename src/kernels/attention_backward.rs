@@ -6,12 +6,12 @@ use super::attention::{
     LANES, OperandLayout, Sizes, TILE, broadcast_offset, broadcast_strides, hidden_by, in_vec4s,
     mismatch,
 };
+use super::cast;
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, div_up, variants_of};
 use super::common::options::AttentionOptions;
 use super::common::policy;
 use super::common::table::rows;
-use super::cast;
 use super::composed::{self, create, views};
 use super::elementwise::{self, ScalarValue};
 use super::reduce::{self, Reduction};
