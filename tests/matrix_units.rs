@@ -29,6 +29,13 @@ impl Observer for UnitsUsed {
     }
 }
 
+/// Checks that a kernel with matrix units was launched. Units that fail their test are not used, and
+/// refused with a message.
+fn assert_used(device: &WgslDevice, used: &UnitsUsed) {
+    let refused = !runtime_of(device).refusals().is_empty();
+    assert!(used.0.load(Ordering::Relaxed) || refused, "{device} did not use its units");
+}
+
 /// The GPUs whose matrix units multiply f16.
 fn gpus_with_units() -> Vec<WgslDevice> {
     let has_units = |device: &WgslDevice| {
@@ -120,9 +127,7 @@ fn products_with_units_are_exact_in_every_layout() {
             }
         }
         drop(observation);
-        // Units that fail their test are not used, and refused with a message.
-        let refused = !runtime_of(&device).refusals().is_empty();
-        assert!(used.0.load(Ordering::Relaxed) || refused, "{device} did not use its units");
+        assert_used(&device, &used);
     }
 }
 
@@ -223,8 +228,7 @@ fn convolutions_with_units_are_exact() {
             }
         }
         drop(observation);
-        let refused = !runtime_of(&device).refusals().is_empty();
-        assert!(used.0.load(Ordering::Relaxed) || refused, "{device} did not use its units");
+        assert_used(&device, &used);
     }
 }
 
@@ -277,15 +281,16 @@ fn attention_with_units_is_close_to_f32() {
             }
         }
         drop(observation);
-        let refused = !runtime_of(&device).refusals().is_empty();
-        assert!(used.0.load(Ordering::Relaxed) || refused, "{device} did not use its units");
+        assert_used(&device, &used);
     }
 }
 
-/// NaN and infinite values reach the results of the queries that attend to them, and no others.
+/// NaN in a query or a key reaches the results of the queries that attend to it, and no others.
 #[test]
 fn attention_with_units_propagates_nan() {
     for device in gpus_with_units() {
+        let used = Arc::new(UnitsUsed::default());
+        let observation = runtime_of(&device).observe(used.clone());
         let tensor = |rows: usize, special: Option<(usize, f32)>| {
             let element = |i: usize| match special {
                 Some((row, number)) if i / 32 == row && i % 32 == 5 => number,
@@ -311,5 +316,45 @@ fn attention_with_units_propagates_nan() {
         // The last key has a weight for the last query only.
         let last = rows_with_nan(clean(), tensor(40, Some((39, f32::NAN))), clean());
         assert_eq!(last, from(39));
+        drop(observation);
+        assert_used(&device, &used);
+    }
+}
+
+/// Scores at which floats are 4 or 16 apart: a weight relative to the row's reference must not
+/// overflow f16.
+#[test]
+fn attention_with_units_stays_finite_for_large_scores() {
+    for device in gpus_with_units() {
+        let used = Arc::new(UnitsUsed::default());
+        let observation = runtime_of(&device).observe(used.clone());
+        for (exponent, rise) in [(25, 1), (25, 2), (25, 3), (27, 1), (27, 2)] {
+            // The scores of the second block of keys are larger by `rise` units in the last place.
+            let step = 2.0f32.powi(exponent - 23);
+            let rows = |count: usize, element: &dyn Fn(usize, usize) -> f32| {
+                let values: Vec<f32> = (0..count * 8).map(|i| element(i / 8, i % 8)).collect();
+                let data = TensorData::new(values, [1, 1, count, 8]);
+                Tensor::<Wgsl, 4>::from_data(data, (&device, DType::F16))
+            };
+            let q = rows(20, &|_, col| if col == 2 { step / 4.0 } else { 4096.0 });
+            let k = rows(64, &|row, col| match col {
+                0 => 2.0f32.powi(exponent - 12),
+                1 => step / 256.0,
+                2 if row >= 32 => 4.0 * rise as f32,
+                _ => 0.0,
+            });
+            let v = rows(64, &|row, _| if row >= 32 { 1.0 } else { 0.0 });
+            let options = AttentionModuleOptions { scale: Some(1.0), ..Default::default() };
+            let out = attention(q, k, v, None, None, options).cast(FloatDType::F32).into_data();
+            let expected = 1.0 / (1.0 + (-step * rise as f32).exp());
+            for found in out.to_vec::<f32>().expect("it is f32") {
+                assert!(
+                    (found - expected).abs() < 1e-3,
+                    "{found}, expected {expected}, for scores of 2^{exponent} on {device}"
+                );
+            }
+        }
+        drop(observation);
+        assert_used(&device, &used);
     }
 }

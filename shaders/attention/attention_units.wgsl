@@ -264,7 +264,8 @@ fn main(
 //#end
             let maximum = row_max(max(max(maximum4.x, maximum4.y), max(maximum4.z, maximum4.w)));
             let old = references[M];
-            let rises = maximum > old + (HEADROOM + MAX_RISE);
+            // The difference is exact near the limit, also where scores are large.
+            let rises = maximum - old > HEADROOM + MAX_RISE;
             references[M] = select(old, maximum - HEADROOM, rises);
             let shift = softmax_shift(references[M]);
             rescales[M] = select(1.0, weights_of(vec4<f32>(old - shift)).x, rises);

@@ -41,8 +41,8 @@ pub(crate) enum Conversion {
     Stored,
     /// As `Compute`, but 16-bit floats are passed as they are. The kernel returns f32.
     Half,
-    /// As `Half`, and operands may have different float types. Results stay f32: 16 bits would be too
-    /// few for them.
+    /// As `Half`, and operands may have different float types. Results stay f32: 16 bits would be
+    /// too few for them.
     Wide,
 }
 

@@ -238,8 +238,8 @@ struct Inputs {
 /// `[batch, heads, keys, width]` and `[batch, heads, keys, value width]`.
 ///
 /// A mask hides keys where it is true; a bias is added to the scores. Both broadcast to
-/// `[batch, heads, queries, keys]`. The result is zero for a query whose keys are all hidden. It is f32,
-/// also for operands of 16 bits.
+/// `[batch, heads, queries, keys]`. The result is zero for a query whose keys are all hidden. It is
+/// f32, also for operands of 16 bits.
 ///
 /// # Errors
 ///
@@ -277,6 +277,10 @@ pub fn attention_with_log_sums(
     compute(Inputs { query, key, value, mask, bias, options }, true, None)
 }
 
+// Each kernel has a slot.
+const _: () =
+    assert!(units::PRODUCT_SLOTS + 2 * AttentionUnits::WIDTHS.len() == Runtime::UNITS_KERNELS);
+
 /// Attention of rows of so many elements, or fewer, with matrix units.
 #[derive(Debug, Clone, Copy)]
 struct AttentionWithUnits {
@@ -298,8 +302,8 @@ impl UnitsKernel for AttentionWithUnits {
         format!("attention {}", self.width)
     }
 
-    /// Compares attention to an odd number of keys, of which later ones have larger scores, with its
-    /// definition in f64.
+    /// Compares attention with its definition in f64: the plainest of the kernels, and the one with
+    /// a softcap and log sums. There is an odd number of keys, of which later ones have larger scores.
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
         let (queries, keys) = (70, 83);
         let [width, value_width] = [self.width as usize - 12, self.width as usize - 28];
@@ -314,36 +318,56 @@ impl UnitsKernel for AttentionWithUnits {
             let values = (0..rows * cols).map(|at| of(at / cols, at % cols));
             units::upload(runtime, &[1, 1, rows, cols], dtype, values)
         };
-        let inputs = Inputs {
-            query: upload(queries, width, &q)?,
-            key: upload(keys, width, &k)?,
-            value: upload(keys, value_width, &v)?,
-            mask: None,
-            bias: None,
-            options: AttentionOptions { scale: Some(1.0), softcap: None, causal: false },
-        };
-        let forced = AttentionUnits { units, dtype, width: self.width };
-        let found = units::download(&compute(inputs, false, Some(forced))?.0)?;
+        let query = upload(queries, width, &q)?;
+        let key = upload(keys, width, &k)?;
+        let value = upload(keys, value_width, &v)?;
         // Weights are rounded to the type of the operands.
         let tolerance = if dtype.is_half() { 4e-3 } else { 1e-4 };
-        let rows_are_right = found.chunks(value_width).enumerate().map(|(row, found)| {
-            let score = |key| (0..width).map(|e| f64::from(q(row, e) * k(key, e))).sum::<f64>();
-            let scores: Vec<f64> = (0..keys).map(score).collect();
-            let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-            let weights: Vec<f64> = scores.iter().map(|score| (score - maximum).exp()).collect();
-            let sum: f64 = weights.iter().sum();
-            found.iter().enumerate().all(|(col, found)| {
-                let of_key = |(key, weight): (usize, &f64)| weight * f64::from(v(key, col));
-                let expected = weights.iter().enumerate().map(of_key).sum::<f64>() / sum;
-                (f64::from(*found) - expected).abs() <= tolerance
-            })
-        });
-        Ok(found.len() == queries * value_width && rows_are_right.into_iter().all(|right| right))
+        let is_close = |found: f32, expected: f64| (f64::from(found) - expected).abs() <= tolerance;
+        for softcap in [None, Some(50.0f32)] {
+            let all = softcap.is_some();
+            let inputs = Inputs {
+                query: query.clone(),
+                key: key.clone(),
+                value: value.clone(),
+                mask: None,
+                bias: None,
+                options: AttentionOptions { scale: Some(1.0), softcap, causal: all },
+            };
+            let forced = AttentionUnits { units, dtype, width: self.width };
+            let (out, log_sums) = compute(inputs, all, Some(forced))?;
+            let found = units::download(&out)?;
+            let found_sums = if all { units::download(&log_sums)? } else { vec![0.0; queries] };
+            let row_is_right = |row: usize| {
+                let seen = if all { row + 1 + keys - queries } else { keys };
+                let score = |key| {
+                    let product = (0..width).map(|e| f64::from(q(row, e) * k(key, e))).sum::<f64>();
+                    softcap.map(f64::from).map_or(product, |cap| cap * (product / cap).tanh())
+                };
+                let scores: Vec<f64> = (0..seen).map(score).collect();
+                let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let weights: Vec<f64> =
+                    scores.iter().map(|score| (score - maximum).exp()).collect();
+                let sum: f64 = weights.iter().sum();
+                let of_col = |col| {
+                    let of_key = |(key, weight): (usize, &f64)| weight * f64::from(v(key, col));
+                    weights.iter().enumerate().map(of_key).sum::<f64>() / sum
+                };
+                let of_row = &found[row * value_width..][..value_width];
+                (!all || is_close(found_sums[row], maximum + sum.ln()))
+                    && of_row.iter().enumerate().all(|(col, found)| is_close(*found, of_col(col)))
+            };
+            let has_sizes = found.len() == queries * value_width && found_sums.len() == queries;
+            if !has_sizes || !(0..queries).all(row_is_right) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
 
-/// Returns how matrix units compute attention, if there are any for the operands that pass their
-/// test.
+/// Returns the kernel with matrix units for these operands. `None` if no units support them, or all
+/// fail their test.
 fn with_units(sizes: Sizes, [query, key, value]: [&Tensor; 3]) -> Option<AttentionUnits> {
     let Sizes { queries, width, value_width, .. } = sizes;
     let (runtime, dtype) = (query.runtime(), query.dtype());

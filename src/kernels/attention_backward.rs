@@ -93,8 +93,8 @@ pub struct Forward {
 }
 
 /// Computes the gradients of attention with respect to query, key and value from the gradient of
-/// its result. The gradients are f32, also for operands of 16 bits. The memory that it needs grows linearly
-/// with the numbers of queries and keys.
+/// its result. The gradients are f32, also for operands of 16 bits. The memory that it needs grows
+/// linearly with the numbers of queries and keys.
 ///
 /// # Errors
 ///

@@ -110,7 +110,7 @@ pub(crate) fn choose_strategy(runtime: &Arc<Runtime>, sizes: GemmSizes) -> Strat
     chosen.unwrap_or_else(|| policy::gemm_strategy(runtime, sizes, runtime.is_warmed_up()))
 }
 
-/// The choice of a tiled kernel with matrix units, besides the units.
+/// A tiled product with matrix units: its strategy and layouts, without the size of the units.
 #[derive(Debug, Clone, Copy)]
 struct ProductWithUnits {
     strategy: Strategy,
@@ -135,9 +135,9 @@ impl UnitsKernel for ProductWithUnits {
         format!("{:?} {}", self.strategy, layouts.concat())
     }
 
-    /// Multiplies matrices of integers, whose products and sums are exact in f32. Those of f16 are too
-    /// large for sums in f16, those of f32 for factors of fewer than 12 bits. Their sizes are not
-    /// multiples of a tile.
+    /// Multiplies matrices of integers, whose products and sums are exact in f32. Those of f16 are
+    /// too large for sums in f16, those of f32 for factors of fewer than 12 bits. Their sizes are
+    /// not multiples of a tile.
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
         let (m, n, k) = (148, 140, 84);
         let value = |i: usize, j: usize, seed: usize| ((i * 7 + j * 13 + i * j * seed) % 31) as f32;

@@ -281,9 +281,10 @@ impl Runtime {
     }
 
     /// The number of kernels with matrix units, each for operands of one type.
-    const UNITS_KERNELS: usize = 20;
+    pub(crate) const UNITS_KERNELS: usize = 20;
 
-    /// Returns where the result of testing a kernel with matrix units is kept. `slot` is less than 20.
+    /// Returns where the result of testing a kernel with matrix units is kept. `slot` is less than
+    /// [`Self::UNITS_KERNELS`].
     pub(crate) fn tested_units(&self, slot: usize) -> &OnceLock<Option<Units>> {
         &self.tested_units[slot]
     }

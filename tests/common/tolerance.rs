@@ -21,8 +21,8 @@ pub const CLOSE: Tolerance = Tolerance { relative: 2e-6, absolute: 1e-6 };
 pub const FINITE_DIFFERENCE: Tolerance = Tolerance { relative: 1e-3, absolute: 3e-4 };
 /// For a gradient in f16: the chain rule rounds a few intermediate results to 11 bits.
 pub const CHAINED_F16: Tolerance = Tolerance { relative: 5e-3, absolute: 5e-3 };
-/// For sums of f16 whose weights are rounded to 11 bits too, because matrix units multiply them. The
-/// values are up to 4; most errors cancel out.
+/// For sums of f16 whose weights are rounded to 11 bits too, because matrix units multiply them.
+/// The values are up to 4; most errors cancel out.
 pub const WEIGHTED_F16: Tolerance = Tolerance { relative: 1e-3, absolute: 5e-4 };
 /// For an op that sums.
 pub const SUMMED: Tolerance = Tolerance { relative: 1e-4, absolute: 1e-4 };

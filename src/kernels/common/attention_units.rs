@@ -28,8 +28,8 @@ impl AttentionUnits {
         Self::WIDTHS.into_iter().flat_map(of_width)
     }
 
-    /// Returns the rows that a subgroup computes: fewer if workgroup memory is full with elements of 32
-    /// bits, or the registers of a small subgroup with matrices.
+    /// Returns the rows that a subgroup computes: fewer if workgroup memory is full with elements of
+    /// 32 bits, or the registers of a small subgroup with matrices.
     fn subgroup_rows(self) -> u32 {
         if self.dtype.is_half() && self.units.subgroup_size >= 32 { 16 } else { 8 }
     }
@@ -44,8 +44,8 @@ impl AttentionUnits {
         2 * self.subgroup_rows()
     }
 
-    /// Returns whether workgroup memory has room for keys and values, scores, weights, scales and a few
-    /// flags.
+    /// Returns whether workgroup memory has room for keys and values, scores, weights, scales and a
+    /// few flags.
     pub fn fits(self, limits: &Limits) -> bool {
         let bytes = self.dtype.size() as u32;
         let keys = self.keys();
@@ -60,6 +60,7 @@ impl AttentionUnits {
         let row_lanes = (subgroup_size / rows).max(1);
         variant
             .flag("F16", self.dtype == DType::F16)
+            .flag("UNITS", true)
             .flag("UNIT_8", unit == 8)
             .flag("UNIT_16", unit == 16)
             .int("UNIT", unit)

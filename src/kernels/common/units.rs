@@ -20,13 +20,15 @@ pub(crate) const PRODUCT_SLOTS: usize = 16;
 
 /// A kernel with matrix units that is tested before its first use.
 pub(crate) trait UnitsKernel {
-    /// Whether an adapter with these limits can run it.
+    /// Returns whether an adapter with these limits can run it.
     fn fits(&self, limits: &Limits, units: Units, dtype: DType) -> bool;
 
-    /// The slot of [`Runtime::tested_units`] for operands of this type, which no other kernel has.
+    /// Returns the slot of [`Runtime::tested_units`] for operands of this type, which no other
+    /// kernel has.
     fn slot(&self, dtype: DType) -> usize;
 
-    /// What tells it from other kernels with matrix units, for messages and for remembering failures.
+    /// Returns a name that is unique among kernels with matrix units, for messages and stored
+    /// failures.
     fn name(&self) -> String;
 
     /// Returns whether it computes right results with these units.
