@@ -232,16 +232,17 @@ fn convolutions_with_units_are_exact() {
     }
 }
 
-/// Returns the results of attention and its gradients for 70 queries and 150 keys of width 48, as f32.
+/// Returns the results of attention and its gradients for 70 queries and 150 keys, as f32.
 /// Later keys have larger products with queries, so that running sums are rescaled.
-fn attended(device: &WgslDevice, dtype: DType, causal: bool) -> Vec<Vec<f32>> {
+fn attended(device: &WgslDevice, dtype: DType, width: usize, causal: bool) -> Vec<Vec<f32>> {
     let tensor = |seed: usize, rows: usize, growth: f32| {
         let element = |i: usize| {
-            let row = i / 48 % rows;
-            value(seed, i / 48 / rows, row, i % 48) as f32 / 16.0 * (1.0 + growth * row as f32)
+            let row = i / width % rows;
+            value(seed, i / width / rows, row, i % width) as f32 / 16.0
+                * (1.0 + growth * row as f32)
         };
-        let values: Vec<f32> = (0..2 * rows * 48).map(element).collect();
-        let data = TensorData::new(values, [1, 2, rows, 48]);
+        let values: Vec<f32> = (0..2 * rows * width).map(element).collect();
+        let data = TensorData::new(values, [1, 2, rows, width]);
         // The same numbers in each type.
         let tensor = Tensor::<Autodiff<Wgsl>, 4>::from_data(data, (device, DType::F16));
         tensor.cast(dtype).detach().require_grad()
@@ -263,9 +264,9 @@ fn attention_with_units_is_close_to_f32() {
     for device in gpus_with_units() {
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
-        for causal in [false, true] {
-            let found = attended(&device, DType::F16, causal);
-            let expected = attended(&WgslDevice::Cpu, DType::F32, causal);
+        for (width, causal) in [(48, false), (48, true), (80, true)] {
+            let found = attended(&device, DType::F16, width, causal);
+            let expected = attended(&WgslDevice::Cpu, DType::F32, width, causal);
             for (result, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 assert_eq!(found.len(), expected.len());
                 let largest = expected.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
@@ -275,7 +276,7 @@ fn attention_with_units_is_close_to_f32() {
                     assert!(
                         (found - expected).abs() <= tolerance,
                         "{at} of result {result} is {found}, expected {expected}, of at most \
-                         {largest}, causal: {causal}, on {device}"
+                         {largest}, width {width}, causal: {causal}, on {device}"
                     );
                 }
             }
