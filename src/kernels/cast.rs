@@ -116,16 +116,16 @@ fn index_expr(from: DType) -> &'static str {
 
 /// Makes a packed copy of type `to`. The source, the result or both are 16-bit floats.
 pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
-    let out = Tensor::empty(tensor.runtime(), tensor.shape(), to)?;
-    if tensor.is_empty() {
-        return Ok(out);
-    }
-    if parts::any_oversized([tensor, &out]) {
-        convert_parts(tensor, &out)?;
-    } else if fused::is_enabled() {
+    let runtime = tensor.runtime();
+    let oversized = tensor.is_oversized() || parts::exceed_binding(runtime, tensor.shape(), to);
+    if fused::is_enabled() && !tensor.is_empty() && !oversized {
         return fused::defer(&Map::new("a", to), [tensor.clone()], tensor.shape());
-    } else {
-        write_half(tensor, &out)?;
+    }
+    let out = Tensor::empty(runtime, tensor.shape(), to)?;
+    match oversized {
+        _ if tensor.is_empty() => {}
+        true => convert_parts(tensor, &out)?,
+        false => write_half(tensor, &out)?,
     }
     Ok(out)
 }
