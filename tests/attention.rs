@@ -79,6 +79,26 @@ fn nan_in_a_query_affects_only_its_row() {
 }
 
 #[test]
+fn an_infinite_value_of_the_last_key_stays_infinite() {
+    for device in devices() {
+        for (queries, keys) in [(3, 7), (20, 7), (20, 70)] {
+            let [q, k, v] = operands(queries, keys, &device);
+            let infinity = Tensor::full([1, 1, 1, 1], f32::INFINITY, &device);
+            let v = v.slice_assign([0..1, 0..1, keys - 1..keys, 1..2], infinity);
+            let out = rows(attention(q, k, v, None, None, AttentionModuleOptions::default()));
+            for (row, values) in out.iter().enumerate() {
+                let is_right = |(column, x): (usize, &f32)| match column {
+                    1 => *x == f32::INFINITY,
+                    _ => x.is_finite(),
+                };
+                let are_right = values.iter().enumerate().all(is_right);
+                assert!(are_right, "{device}, {queries} x {keys}: row {row} is {values:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn large_scores_do_not_overflow() {
     for device in devices() {
         let [q, k, v] = operands(9, 30, &device);

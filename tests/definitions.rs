@@ -333,9 +333,13 @@ fn grid_sample_handles_ties_nan_and_infinite_coordinates() {
 #[test]
 fn layer_norm_keeps_precision_at_a_large_mean() {
     for device in devices() {
-        for (rows, width, mean) in
-            [(70, 7, 100.0), (5, 64, 100.0), (3, 1000, 100.0), (3, 4096, -1000.0)]
-        {
+        for (rows, width, mean) in [
+            (70, 7, 100.0),
+            (5, 64, 100.0),
+            (3, 1000, 100.0),
+            (3, 4096, -1000.0),
+            (2, 9001, -1000.0),
+        ] {
             let x = random([rows, width], &device) + mean;
             let (gamma, beta) = (random([width], &device), random([width], &device));
             let y = Tensor::<Wgsl, 2>::from_primitive(TensorPrimitive::Float(Wgsl::layer_norm(

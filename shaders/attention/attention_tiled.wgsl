@@ -9,6 +9,22 @@
 
 // Vec4 columns of the result per invocation.
 const COLS: u32 = 1u;
+
+// The sums of an invocation: column J of row I of its team is acc[I * COLS + J].
+alias Sums = array<vec4<f32>, 4u * COLS>;
+
+// Adds the value that starts at `row`, with the weights of the four rows.
+fn add_value(acc: ptr<function, Sums>, row: u32, cols: array<u32, COLS>, weights: vec4<f32>) {
+//#repeat J COLS
+    {
+        let value = v[row + cols[J]];
+//#repeat I 4
+        (*acc)[I * COLS + J] += weights[I] * value;
+//#end
+    }
+//#end
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -21,7 +37,7 @@ fn main(
     let batch = work.batch;
     let head = work.head;
     let row0 = work.row_block * TILE;
-    // Rows and keys past the edge repeat the last ones.
+    // Rows and keys past the edge repeat the last ones. Values do not: with a weight of 0, inf would be NaN.
     let last_row = p.queries - 1u;
     let last_key = p.keys - 1u;
     let q_start = start_of(p.q, batch, head);
@@ -34,7 +50,7 @@ fn main(
     cols[J] = min((work.col_block * COLS + J) * LANES + lane, p.value_width - 1u);
 //#end
     let q_row = q_start + min(row0 + staged_row(local_index), last_row) * p.q.row_stride;
-    var acc: array<vec4<f32>, 4u * COLS>;
+    var acc: Sums;
     // Of the four rows. The sums are of this lane's keys.
     var maxima = vec4<f32>(-inf());
     var sums = vec4<f32>();
@@ -94,23 +110,16 @@ fn main(
         workgroupBarrier();
         store_weights(scores, team, lane);
         workgroupBarrier();
-        // The weights of keys past the end are zero.
         let keys = min(TILE, end - key0);
-        for (var j0 = 0u; j0 < keys; j0 += 4u) {
+        let v_rows = v_start + key0 * p.v.row_stride;
+        let in_fours = keys & ~3u;
+        for (var j = 0u; j < in_fours; j += 4u) {
 //#repeat K 4
-            {
-                let v_row = v_start + min(key0 + j0 + K, last_key) * p.v.row_stride;
-                let weights = weights_of(j0 + K, team);
-//#repeat J COLS
-                {
-                    let v_vec4 = v[v_row + cols[J]];
-//#repeat I 4
-                    acc[I * COLS + J] += weights[I] * v_vec4;
+            add_value(&acc, v_rows + (j + K) * p.v.row_stride, cols, weights_of(j + K, team));
 //#end
-                }
-//#end
-            }
-//#end
+        }
+        for (var j = in_fours; j < keys; j++) {
+            add_value(&acc, v_rows + j * p.v.row_stride, cols, weights_of(j, team));
         }
     }
     // The weights may still be read.

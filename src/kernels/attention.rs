@@ -278,8 +278,8 @@ pub fn attention_with_log_sums(
 }
 
 // Each kernel has a slot.
-const _: () =
-    assert!(units::PRODUCT_SLOTS + 2 * AttentionUnits::WIDTHS.len() == Runtime::UNITS_KERNELS);
+const FIRST_SLOT: usize = units::PRODUCT_SLOTS + units::CONV_SLOTS;
+const _: () = assert!(FIRST_SLOT + 2 * AttentionUnits::WIDTHS.len() == Runtime::UNITS_KERNELS);
 
 /// Attention of rows of so many elements, or fewer, with matrix units.
 #[derive(Debug, Clone, Copy)]
@@ -295,7 +295,7 @@ impl UnitsKernel for AttentionWithUnits {
     fn slot(&self, dtype: DType) -> usize {
         let widths = AttentionUnits::WIDTHS.len();
         let width = AttentionUnits::WIDTHS.iter().position(|width| *width == self.width);
-        units::PRODUCT_SLOTS + usize::from(dtype == DType::F32) * widths + width.unwrap_or(0)
+        FIRST_SLOT + usize::from(dtype == DType::F32) * widths + width.unwrap_or(0)
     }
 
     fn name(&self) -> String {

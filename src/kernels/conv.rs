@@ -170,7 +170,7 @@ fn forward(g: &ConvGeometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) ->
     let padded = PaddedInput::of(g);
     match Path::of(g, &x, &padded, bias.as_ref())? {
         Path::Product(strategy) if strategy.is_tiled() => {
-            conv_tiled::convolve(g, x, weight, bias, strategy)
+            conv_tiled::convolve(g, x, weight, bias, strategy, None)
         }
         path => convolve(path, g, x, &padded, by_groups(weight, g)?, bias),
     }
@@ -337,7 +337,7 @@ pub fn weight_backward(
         GemmSizes { batch: groups, m: g.out_channels, n: g.in_channels * taps, k: g.out_pixels() };
     let strategy = matmul::choose_strategy(x.runtime(), sizes);
     if strategy.is_tiled() {
-        return conv_tiled::weight_backward(&g, x, weight, grad, strategy);
+        return conv_tiled::weight_backward(&g, x, weight, grad, strategy, None);
     }
     let (x, grad) = (cast::to_compute_type(x)?, cast::to_compute_type(grad)?);
     let mut plan = Gemm::new(sizes, strategy);
@@ -427,7 +427,7 @@ fn transposed_convolve(
     let padded = PaddedInput { start, step: stride, size: backward.input };
     match Path::of(&backward, &grad, &padded, bias.as_ref())? {
         Path::Product(strategy) if strategy.is_tiled() => {
-            conv_tiled::transpose(&forward, grad, weight, bias, strategy)
+            conv_tiled::transpose(&forward, grad, weight, bias, strategy, None)
         }
         path => {
             // [groups, o, c, ..] to [groups, c, o, ..], flipped along the spatial axes.

@@ -6,6 +6,8 @@
 //! elements of the result that are reached by the same taps are a phase, and every phase is a product
 //! with those taps.
 
+use std::sync::Arc;
+
 use super::common::cases::{Arg, Case, case, normal};
 use super::common::conv_geometry::{ConvGeometry, Window};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
@@ -13,12 +15,13 @@ use super::common::launch::{Launch, PendingResult, variants_of};
 use super::common::options::ConvOptions;
 use super::common::strategy::{GemmSizes, Strategy};
 use super::common::table::rows;
+use super::common::units::{self, UnitsKernel, units_for};
 use super::composed::views;
 use super::fusion::epilogue;
 use super::{cast, elementwise, matmul};
-use crate::device::Units;
+use crate::device::{Limits, Units};
 use crate::params;
-use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Layout, Result, Shape, Tensor};
 
 /// The fragments of the shaders.
@@ -109,17 +112,42 @@ impl Kernel for ConvTiledKernel {
 }
 
 impl Pass {
-    /// Runs the product of `a` and the windows of `b`, and sums its splits. The result has the shape
+    /// Returns the operands of a product as the kernel reads them, packed: in 16 bits if there are
+    /// matrix units for them, and else as f32. `forced` are units that need no test.
+    fn operands(
+        self,
+        g: &ConvGeometry,
+        plan: &Gemm,
+        [a, b]: [Tensor; 2],
+        forced: Option<Units>,
+    ) -> Result<Operands> {
+        let can_use_units = !is_volume(g) && plan.k > 0;
+        let kernel = ConvWithUnits { pass: self, strategy: plan.strategy };
+        let units_of = |dtype| match forced {
+            None if can_use_units => units_for(a.runtime(), dtype, &kernel),
+            _ => forced,
+        };
+        let mut units = if a.dtype() == b.dtype() { units_of(a.dtype()) } else { None };
+        let as_stored = units.is_some();
+        if !as_stored {
+            units = units_of(DType::F32);
+        }
+        let read = |tensor| if as_stored { Ok(tensor) } else { cast::to_compute_type(tensor) };
+        Ok(Operands { a: views::packed(read(a)?)?, b: views::packed(read(b)?)?, units })
+    }
+
+    /// Runs the product of a and the windows of b, and sums its splits. The result has the shape
     /// `shape`. `channels` are those of a group of b.
     fn run(
         self,
         g: &ConvGeometry,
         plan: &Gemm,
         channels: usize,
-        [a, b]: [&Tensor; 2],
+        operands: &Operands,
         bias: Option<&Tensor>,
         shape: &[usize],
     ) -> Result<Tensor> {
+        let Operands { a, b, units } = operands;
         let runtime = a.runtime();
         let len: usize = shape.iter().product();
         let out_vec4 = match self {
@@ -130,7 +158,7 @@ impl Pass {
             }
             Self::WeightBackward { .. } => plan.n.is_multiple_of(4),
         };
-        let tiling = plan.tiling(runtime, true, units_for(g, plan, a));
+        let tiling = plan.tiling(runtime, true, *units);
         let (workgroups, params) = plan.params(tiling);
         let [padding_d, padding_h, padding_w] = g.options.padding.map(|padding| padding as u32);
         let (periods, distances) = match self {
@@ -195,16 +223,16 @@ impl Pass {
         g: &ConvGeometry,
         mut plan: Gemm,
         channels: usize,
-        [a, b]: [&Tensor; 2],
+        operands: &Operands,
         bias: Option<Tensor>,
         shape: &[usize],
     ) -> Result<Tensor> {
-        plan.splits = plan.wanted_splits(b.runtime());
+        plan.splits = plan.wanted_splits(operands.b.runtime());
         let mut bias =
             bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
         // A bias is added after the splits are summed.
         let added = bias.take_if(|_| plan.splits > 1);
-        let out = self.run(g, &plan, channels, [a, b], bias.as_ref(), shape)?;
+        let out = self.run(g, &plan, channels, operands, bias.as_ref(), shape)?;
         let Some(bias) = added else { return Ok(out) };
         let mut per_channel: Shape = shape.iter().map(|_| 1).collect();
         per_channel[1] = shape[1];
@@ -213,26 +241,17 @@ impl Pass {
     }
 }
 
+/// The operands of a product as the kernel reads them.
+struct Operands {
+    a: Tensor,
+    b: Tensor,
+    /// The matrix units that multiply them.
+    units: Option<Units>,
+}
+
 /// Returns whether a depth is above 1.
 fn is_volume(g: &ConvGeometry) -> bool {
     g.input[0] > 1 || g.output[0] > 1 || g.kernel[0] > 1
-}
-
-/// Returns the matrix units for a product of `operand`.
-fn units_for(g: &ConvGeometry, plan: &Gemm, operand: &Tensor) -> Option<Units> {
-    if is_volume(g) || plan.k == 0 {
-        return None;
-    }
-    matmul::units(operand.runtime(), operand.dtype(), plan.strategy, [false, true])
-}
-
-/// Returns the operands of a product packed: in 16 bits if there are matrix units for them, and else
-/// as f32.
-fn readable(g: &ConvGeometry, plan: &Gemm, operands: [Tensor; 2]) -> Result<[Tensor; 2]> {
-    let [a, b] = operands;
-    let as_stored = a.dtype() == b.dtype() && units_for(g, plan, &a).is_some();
-    let read = |tensor| if as_stored { Ok(tensor) } else { cast::to_compute_type(tensor) };
-    Ok([views::packed(read(a)?)?, views::packed(read(b)?)?])
 }
 
 /// Returns the size of the input without its padding.
@@ -258,22 +277,24 @@ fn tap_periods(g: &ConvGeometry) -> [usize; 3] {
 }
 
 /// Computes the convolution of `x` `[n, groups * c, ..]` with `weight` `[groups * o, c, ..]`.
+/// `forced` are matrix units that need no test; so they are below.
 pub(super) fn convolve(
     g: &ConvGeometry,
     x: Tensor,
     weight: Tensor,
     bias: Option<Tensor>,
     strategy: Strategy,
+    forced: Option<Units>,
 ) -> Result<Tensor> {
     let (groups, taps, channels) = (g.options.groups, g.taps(), g.in_channels);
     let inner = channels.next_multiple_of(4);
     let sizes = GemmSizes { batch: groups, m: g.out_channels, n: g.out_pixels(), k: inner * taps };
     let plan = Gemm { inner, outer: taps, ..Gemm::new(sizes, strategy) };
-    let [weight, x] = readable(g, &plan, [weight, x])?;
-    let weight = views::reshape(weight, &[groups, g.out_channels, channels, taps])?;
-    let weight = channels_last(weight)?;
+    let mut operands = Pass::Forward.operands(g, &plan, [weight, x], forced)?;
+    let weight = views::reshape(operands.a, &[groups, g.out_channels, channels, taps])?;
+    operands.a = channels_last(weight)?;
     let shape = g.shape([g.images, g.all_out_channels()], g.output);
-    Pass::Forward.run_with_bias(g, plan, channels, [&weight, &x], bias, &shape)
+    Pass::Forward.run_with_bias(g, plan, channels, &operands, bias, &shape)
 }
 
 /// Computes the transpose of the convolution `g`, of `grad` `[n, groups * o, ..]` with `weight`
@@ -284,6 +305,7 @@ pub(super) fn transpose(
     weight: Tensor,
     bias: Option<Tensor>,
     strategy: Strategy,
+    forced: Option<Units>,
 ) -> Result<Tensor> {
     let (groups, taps, rows) = (g.options.groups, g.taps(), g.in_channels);
     let size = unpadded_input(g);
@@ -297,13 +319,13 @@ pub(super) fn transpose(
     let sizes = GemmSizes { batch, m: rows, n, k: inner * taps_of_phase };
     // A phase is smaller than the convolution for which the strategy was chosen.
     let of_phase = matmul::choose_strategy(grad.runtime(), sizes);
-    let strategy = if of_phase.is_tiled() { of_phase } else { strategy };
+    let strategy = if of_phase.is_tiled() && forced.is_none() { of_phase } else { strategy };
     let plan = Gemm { inner, outer: taps_of_phase, ..Gemm::new(sizes, strategy) };
-    let [weight, grad] = readable(g, &plan, [weight, grad])?;
-    let weight = views::reshape(weight, &[groups, g.out_channels, rows, taps])?;
-    let weight = channels_last(views::swap_dims(weight, 1, 2)?)?;
+    let mut operands = Pass::Transposed.operands(g, &plan, [weight, grad], forced)?;
+    let weight = views::reshape(operands.a, &[groups, g.out_channels, rows, taps])?;
+    operands.a = channels_last(views::swap_dims(weight, 1, 2)?)?;
     let shape = g.shape([g.images, groups * rows], size);
-    Pass::Transposed.run_with_bias(g, plan, g.out_channels, [&weight, &grad], bias, &shape)
+    Pass::Transposed.run_with_bias(g, plan, g.out_channels, &operands, bias, &shape)
 }
 
 /// Returns a weight `[groups, o, c, taps]` as `[groups, o, taps, c]`, with channels padded for vec4s.
@@ -324,6 +346,7 @@ pub(super) fn weight_backward(
     weight: &[usize],
     grad: Tensor,
     strategy: Strategy,
+    forced: Option<Units>,
 ) -> Result<Tensor> {
     let (groups, taps) = (g.options.groups, g.taps());
     let [d, h, w] = g.output;
@@ -332,9 +355,121 @@ pub(super) fn weight_backward(
         GemmSizes { batch: groups, m: g.out_channels, n: g.in_channels * taps, k: inner * outer };
     let mut plan = Gemm { inner, outer, ..Gemm::new(sizes, strategy) };
     plan.splits = plan.wanted_splits(x.runtime());
-    let [grad, x] = readable(g, &plan, [grad, x])?;
     let pass = Pass::WeightBackward { vec4: w.is_multiple_of(4) };
-    pass.run(g, &plan, g.in_channels, [&grad, &x], None, weight)
+    let operands = pass.operands(g, &plan, [grad, x], forced)?;
+    pass.run(g, &plan, g.in_channels, &operands, None, weight)
+}
+
+/// The convolutions with matrix units: each pass with each strategy.
+#[derive(Debug, Clone, Copy)]
+struct ConvWithUnits {
+    pass: Pass,
+    strategy: Strategy,
+}
+
+impl UnitsKernel for ConvWithUnits {
+    fn fits(&self, limits: &Limits, units: Units, dtype: DType) -> bool {
+        gemm::units_fit(limits, 64, units, dtype.size() as u32)
+    }
+
+    fn slot(&self, dtype: DType) -> usize {
+        let pass = match self.pass {
+            Pass::Forward => 0,
+            Pass::Transposed => 1,
+            Pass::WeightBackward { .. } => 2,
+        };
+        let strategy = usize::from(self.strategy == Strategy::Tiled128);
+        units::PRODUCT_SLOTS + 4 * pass + 2 * strategy + usize::from(dtype == DType::F32)
+    }
+
+    fn name(&self) -> String {
+        let pass = match self.pass {
+            Pass::Forward => "convolution",
+            Pass::Transposed => "transposed convolution",
+            Pass::WeightBackward { .. } => "weight gradient",
+        };
+        format!("{pass} {:?}", self.strategy)
+    }
+
+    /// Convolves integers, whose products and sums are exact in f32, but not in types with fewer
+    /// bits: see [`units::integer`]. Sizes are not multiples of a tile.
+    fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
+        let (images, channels, filters) = (2, 36, 132);
+        let (size, kernel, padding) = ([8, 12], [3, 3], [1, 1]);
+        let shape_of_x = [images, channels, size[0], size[1]];
+        let shape_of_weight = [filters, channels, kernel[0], kernel[1]];
+        let shape_of_out = [images, filters, size[0], size[1]];
+        let integers = |shape: [usize; 4], seed: usize, is_large: bool| -> Vec<f32> {
+            let row = shape[2] * shape[3];
+            let integer = |at: usize| units::integer(dtype, [at / row, at % row], seed, is_large);
+            (0..shape.iter().product()).map(integer).collect()
+        };
+        // The first factor of each product is large.
+        let a_is_weight = !matches!(self.pass, Pass::WeightBackward { .. });
+        let x = integers(shape_of_x, 3, false);
+        let weight = integers(shape_of_weight, 5, a_is_weight);
+        let grad = integers(shape_of_out, 7, !a_is_weight);
+        let upload = |shape: [usize; 4], values: &[f32]| {
+            units::upload(runtime, &shape, dtype, values.iter().copied())
+        };
+        let options = ConvOptions {
+            stride: [1; 3],
+            padding: [0, padding[0], padding[1]],
+            dilation: [1; 3],
+            groups: 1,
+        };
+        let g = ConvGeometry::new(&shape_of_x, &shape_of_weight, options)?;
+        let forced = Some(units);
+        let found = match self.pass {
+            Pass::Forward => {
+                let (x, weight) = (upload(shape_of_x, &x)?, upload(shape_of_weight, &weight)?);
+                convolve(&g, x, weight, None, self.strategy, forced)?
+            }
+            Pass::Transposed => {
+                let (grad, weight) =
+                    (upload(shape_of_out, &grad)?, upload(shape_of_weight, &weight)?);
+                transpose(&g, grad, weight, None, self.strategy, forced)?
+            }
+            Pass::WeightBackward { .. } => {
+                let (x, grad) = (upload(shape_of_x, &x)?, upload(shape_of_out, &grad)?);
+                weight_backward(&g, x, &shape_of_weight, grad, self.strategy, forced)?
+            }
+        };
+        let found = units::download(&found)?;
+        let index = |shape: [usize; 4], [i, j, k, l]: [usize; 4]| {
+            ((i * shape[1] + j) * shape[2] + k) * shape[3] + l
+        };
+        let mut expected = vec![0.0; found.len()];
+        // Each product of an element of x, of the weight and of the output belongs to one sum.
+        let ranges = [images, filters, size[0], size[1], kernel[0], kernel[1]];
+        for at in 0..ranges.iter().product() {
+            let mut rest = at;
+            let mut next = |range: usize| {
+                let index = rest % range;
+                rest /= range;
+                index
+            };
+            let [image, filter, row, col, tap_row, tap_col] = ranges.map(&mut next);
+            let (in_row, in_col) = (row + tap_row, col + tap_col);
+            let is_inside = (padding[0]..padding[0] + size[0]).contains(&in_row)
+                && (padding[1]..padding[1] + size[1]).contains(&in_col);
+            if !is_inside {
+                continue;
+            }
+            let (in_row, in_col) = (in_row - padding[0], in_col - padding[1]);
+            let of_out = index(shape_of_out, [image, filter, row, col]);
+            for channel in 0..channels {
+                let of_x = index(shape_of_x, [image, channel, in_row, in_col]);
+                let of_weight = index(shape_of_weight, [filter, channel, tap_row, tap_col]);
+                match self.pass {
+                    Pass::Forward => expected[of_out] += weight[of_weight] * x[of_x],
+                    Pass::Transposed => expected[of_x] += weight[of_weight] * grad[of_out],
+                    Pass::WeightBackward { .. } => expected[of_weight] += grad[of_out] * x[of_x],
+                }
+            }
+        }
+        Ok(found == expected)
+    }
 }
 
 /// Returns every variant that the family can dispatch.

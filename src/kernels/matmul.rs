@@ -135,20 +135,13 @@ impl UnitsKernel for ProductWithUnits {
         format!("{:?} {}", self.strategy, layouts.concat())
     }
 
-    /// Multiplies matrices of integers, whose products and sums are exact in f32. Those of f16 are
-    /// too large for sums in f16, those of f32 for factors of fewer than 12 bits. Their sizes are
-    /// not multiples of a tile.
+    /// Multiplies matrices of integers, whose products and sums are exact in f32, but not in types with
+    /// fewer bits: see [`units::integer`]. Sizes are not multiples of a tile.
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
         let (m, n, k) = (148, 140, 84);
-        let value = |i: usize, j: usize, seed: usize| ((i * 7 + j * 13 + i * j * seed) % 31) as f32;
-        // One factor of each product of f32 is large.
-        let element = |value: f32, is_large: bool| match (dtype, is_large) {
-            (DType::F32, true) => 2049.0 + 2.0 * value,
-            (DType::F32, false) => value % 4.0,
-            _ => value - 15.0,
-        };
-        let a = |i, k| element(value(i, k, 3), k % 2 == 0);
-        let b = |k, j| element(value(k, j, 5), k % 2 == 1);
+        // One factor of each product is large.
+        let a = |i, k| units::integer(dtype, [i, k], 3, k % 2 == 0);
+        let b = |k, j| units::integer(dtype, [k, j], 5, k % 2 == 1);
         type Element<'a> = &'a dyn Fn(usize, usize) -> f32;
         let matrix = |[rows, cols]: [usize; 2], of: Element<'_>, transposed| -> Result<Tensor> {
             let stored = if transposed { [cols, rows] } else { [rows, cols] };
@@ -168,17 +161,6 @@ impl UnitsKernel for ProductWithUnits {
         let expected = (0..m * n).map(|at| sum(at / n, at % n));
         Ok(found.len() == m * n && expected.zip(found).all(|(expected, found)| expected == found))
     }
-}
-
-/// Returns the matrix units for products of this type with a tiled strategy, if there are any that
-/// pass their test. `transposed` is as in [`GemmOperands`].
-pub(crate) fn units(
-    runtime: &Arc<Runtime>,
-    dtype: DType,
-    strategy: Strategy,
-    transposed: [bool; 2],
-) -> Option<Units> {
-    units_for(runtime, dtype, &ProductWithUnits { strategy, transposed })
 }
 
 /// Tunes the strategies on this adapter: see [`tuning::tune`].
@@ -275,7 +257,8 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     let units = (operands.vec4 && k > 0 && plan.strategy.is_tiled())
         .then(|| {
             let transposed = [operands.a_transposed, operands.b_transposed];
-            forced.units.or_else(|| units(runtime, lhs.dtype(), plan.strategy, transposed))
+            let kernel = ProductWithUnits { strategy: plan.strategy, transposed };
+            forced.units.or_else(|| units_for(runtime, lhs.dtype(), &kernel))
         })
         .flatten();
     let tiling = plan.tiling(runtime, operands.vec4, units);

@@ -156,7 +156,7 @@ pub fn variants() -> Vec<Variant> {
     let of = |across, team, vectors| MatvecKernel { across, team, vectors };
     let along = policy::all_teams_along(0).map(|team| of(false, team, 1));
     let across = policy::all_teams_across(true).map(|team| of(true, team, 1));
-    let several = [2, 4, policy::MAX_VECTORS as u32].into_iter().flat_map(|vectors| {
+    let several = [2, 4, 8, policy::MAX_VECTORS as u32].into_iter().flat_map(|vectors| {
         let along = policy::gpu_teams_along().map(move |team| of(false, team, vectors));
         along.chain(policy::all_teams_across(true).map(move |team| of(true, team, vectors)))
     });
@@ -203,6 +203,11 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[7, 600]), permuted(&[10, 600], &[1, 0])]),
     case("float_matmul", &[normal(&[7, 40]), normal(&[40, 12])]),
     case("float_matmul", &[normal(&[7, 100]), normal(&[100, 12])]),
+    case("float_matmul", &[normal(&[9, 64]), permuted(&[10, 64], &[1, 0])]),
+    case("float_matmul", &[normal(&[13, 260]), permuted(&[40, 260], &[1, 0])]),
+    case("float_matmul", &[normal(&[16, 600]), permuted(&[10, 600], &[1, 0])]),
+    case("float_matmul", &[normal(&[12, 40]), normal(&[40, 36])]),
+    case("float_matmul", &[normal(&[15, 100]), normal(&[100, 36])]),
     // A few columns.
     case("float_matmul", &[normal(&[10, 64]), permuted(&[5, 64], &[1, 0])]),
     case("float_matmul", &[normal(&[70, 40]), normal(&[40, 2])]),

@@ -5,9 +5,10 @@ use smallvec::{SmallVec, smallvec};
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, PendingResult, Reads, variants_of};
 use super::common::policy;
+use super::common::table::rows;
 use super::common::team::Team;
 use super::composed::{create, views};
-use super::elementwise::ScalarValue;
+use super::elementwise::{ScalarValue, binary, scalar, unary};
 use super::fusion::{epilogue, prologue};
 use super::reduce::{self, Reduction};
 use crate::params;
@@ -165,6 +166,81 @@ fn kernel_for(x: &Tensor, width: usize, center: bool) -> (NormKernel, usize) {
     (NormKernel { center, team, vec4, held: 0 }, loads)
 }
 
+/// Returns whether several workgroups reduce a row. Composed ops do, with more launches and reads.
+fn is_split(x: &Tensor, width: usize) -> bool {
+    policy::splits_lines(x.runtime(), x.len() / width, width)
+}
+
+/// Returns the normalised rows, before they are multiplied by gamma, and 1 / sqrt(variance + epsilon)
+/// of each, from composed ops.
+fn normalised_in_splits(x: &Tensor, epsilon: f32, center: bool) -> Result<(Tensor, Tensor)> {
+    let axis = x.shape().len() - 1;
+    let mean_of = |tensor| reduce::dim(Reduction::Mean, tensor, axis);
+    // Differences are computed again where they are used: that is cheaper than to store them.
+    let without = |means: &[Tensor]| {
+        means.iter().try_fold(x.clone(), |x, mean| binary(&rows::float_sub, x, mean.clone()))
+    };
+    let mut means: SmallVec<[Tensor; 2]> = SmallVec::new();
+    // The mean is rounded. The mean of the differences from it is the rounding error.
+    for _ in 0..if center { 2 } else { 0 } {
+        let mean = mean_of(without(&means)?)?;
+        means.push(mean);
+    }
+    let differences = without(&means)?;
+    let squares = binary(&rows::float_mul, differences.clone(), differences)?;
+    let epsilon = [ScalarValue::Float(epsilon)];
+    let variance = scalar(&rows::float_add_scalar, mean_of(squares)?, &epsilon)?;
+    let scale = unary(&rows::float_recip, unary(&rows::float_sqrt, variance)?)?;
+    Ok((binary(&rows::float_mul, without(&means)?, scale.clone())?, scale))
+}
+
+/// Computes [`normalise`] by composed ops.
+fn normalise_in_splits(
+    x: &Tensor,
+    gamma: Tensor,
+    beta: Option<Tensor>,
+    epsilon: f32,
+    center: bool,
+) -> Result<Tensor> {
+    let (normalised, _) = normalised_in_splits(x, epsilon, center)?;
+    let scaled = binary(&rows::float_mul, normalised, gamma)?;
+    match beta {
+        Some(beta) => binary(&rows::float_add, scaled, beta),
+        None => Ok(scaled),
+    }
+}
+
+/// Computes [`backward`] by composed ops.
+fn backward_in_splits(
+    x: &Tensor,
+    gamma: &Tensor,
+    grad: &Tensor,
+    epsilon: f32,
+    center: bool,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let axis = x.shape().len() - 1;
+    let width = x.shape()[axis];
+    let mean_of = |tensor| reduce::dim(Reduction::Mean, tensor, axis);
+    let (normalised, scale) = normalised_in_splits(x, epsilon, center)?;
+    let scaled = || binary(&rows::float_mul, grad.clone(), gamma.clone());
+    let slope = mean_of(binary(&rows::float_mul, scaled()?, normalised.clone())?)?;
+    let mut out = scaled()?;
+    if center {
+        out = binary(&rows::float_sub, out, mean_of(scaled()?)?)?;
+    }
+    let along = binary(&rows::float_mul, normalised.clone(), slope)?;
+    let out = binary(&rows::float_mul, binary(&rows::float_sub, out, along)?, scale)?;
+    let sum_of_rows = |tensor: Tensor| {
+        let count = tensor.len() / width;
+        let sums = reduce::dim(Reduction::Sum, views::reshape(tensor, &[count, width])?, 0)?;
+        views::reshape(sums, &[width])
+    };
+    let gamma_grad = sum_of_rows(binary(&rows::float_mul, grad.clone(), normalised)?)?;
+    // RMS norm has no beta.
+    let beta_grad = if center { sum_of_rows(grad.clone())? } else { gamma_grad.clone() };
+    Ok((out, gamma_grad, beta_grad))
+}
+
 /// Normalises each row of `x`; `center`: subtracts the mean and supports `beta`.
 fn normalise(
     x: Tensor,
@@ -179,13 +255,16 @@ fn normalise(
     }
     let (x, gamma) = (views::packed(x)?, views::packed(gamma)?);
     let beta = beta.map(views::packed).transpose()?;
+    if x.is_empty() {
+        return Tensor::empty(x.runtime(), x.shape(), DType::F32);
+    }
+    if is_split(&x, width) {
+        return normalise_in_splits(&x, gamma, beta, epsilon, center);
+    }
     let mut inputs: SmallVec<[&Tensor; 3]> = smallvec![&x, &gamma];
     if center {
         // The layout requires a beta binding; without a beta it is gamma.
         inputs.push(beta.as_ref().unwrap_or(&gamma));
-    }
-    if x.is_empty() {
-        return Tensor::empty(x.runtime(), x.shape(), DType::F32);
     }
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
@@ -237,6 +316,9 @@ fn backward(
         return Ok((zeros(x.shape())?, zeros(&[width])?, zeros(&[width])?));
     }
     let (x, gamma, grad) = (views::packed(x)?, views::packed(gamma)?, views::packed(grad)?);
+    if is_split(&x, width) {
+        return backward_in_splits(&x, &gamma, &grad, epsilon, center);
+    }
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
     let teams = (kernel.team.workgroup_size / kernel.team.size) as usize;
@@ -351,6 +433,21 @@ pub const CASES: &[Case] = &[
     case(
         "layer_norm_backward",
         &[normal(&[3, 35]), normal(&[35]), normal(&[3, 35]), Arg::Float(1e-5)],
+    ),
+    // Few long rows.
+    case("rms_norm", &[normal(&[2, 9000]), normal(&[9000]), Arg::Float(1e-5)]),
+    case(
+        "layer_norm",
+        &[normal(&[2, 1, 9001]), normal(&[9001]), normal(&[9001]), Arg::Float(1e-5)],
+    ),
+    case("layer_norm", &[normal(&[9000]), normal(&[9000]), Arg::Absent, Arg::Float(1e-5)]),
+    case(
+        "rms_norm_backward",
+        &[normal(&[2, 9001]), normal(&[9001]), normal(&[2, 9001]), Arg::Float(1e-5)],
+    ),
+    case(
+        "layer_norm_backward",
+        &[normal(&[2, 1, 9000]), normal(&[9000]), normal(&[2, 1, 9000]), Arg::Float(1e-5)],
     ),
     case(
         "layer_norm_backward",

@@ -114,7 +114,7 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
 /// Returns whether several workgroups reduce a line. Composed ops do, with more launches and reads.
 fn is_split(tensor: &Tensor, axis: usize) -> bool {
     let len = tensor.shape()[axis];
-    !tensor.is_empty() && policy::splits_softmax(tensor.runtime(), tensor.len() / len, len)
+    !tensor.is_empty() && policy::splits_lines(tensor.runtime(), tensor.len() / len, len)
 }
 
 /// Computes the gradient of the softmax along an axis, or of its logarithm if `log`.

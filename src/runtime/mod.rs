@@ -281,7 +281,7 @@ impl Runtime {
     }
 
     /// The number of kernels with matrix units, each for operands of one type.
-    pub(crate) const UNITS_KERNELS: usize = 20;
+    pub(crate) const UNITS_KERNELS: usize = 32;
 
     /// Returns where the result of testing a kernel with matrix units is kept. `slot` is less than
     /// [`Self::UNITS_KERNELS`].

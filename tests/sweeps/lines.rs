@@ -6,7 +6,7 @@ use burn_wgsl::tensor::DType;
 use super::{Number, assert_equal, numbers, read, runtimes, upload};
 
 /// Numbers of lines, and their lengths.
-const LINES: [(usize, usize); 18] = [
+const LINES: [(usize, usize); 20] = [
     (3, 4),
     (3, 7),
     (3, 16),
@@ -26,6 +26,9 @@ const LINES: [(usize, usize); 18] = [
     (2, 4096),
     (2, 8192),
     (65, 8196),
+    // Reduced by several workgroups each.
+    (2, 8200),
+    (1, 20_001),
 ];
 
 /// Returns the results of `f` for each line.
@@ -115,8 +118,7 @@ fn gradients_of_softmax_and_norms_match_the_host_on_every_line_length() {
         values.into_iter().map(|x| Number::Float(x as f32)).collect()
     };
     for runtime in runtimes() {
-        // The gradient of the logarithm subtracts a sum over the line, whose rounding grows with it.
-        for (lines, len) in LINES.into_iter().filter(|&(_, len)| len <= 8192) {
+        for (lines, len) in LINES {
             let [x_values, grad_values] =
                 [21, 22].map(|seed| numbers(lines * len, DType::F32, seed));
             let gamma_values = numbers(len, DType::F32, 23);
@@ -128,7 +130,9 @@ fn gradients_of_softmax_and_norms_match_the_host_on_every_line_length() {
             let gamma_values = floats(&gamma_values);
             let pairs = || x_values.chunks(len).zip(grad_values.chunks(len));
 
-            for log in [false, true] {
+            // The gradient of the logarithm subtracts a sum over the line, whose rounding grows with it.
+            let logs = if len <= 8192 { &[false, true][..] } else { &[false] };
+            for &log in logs {
                 // Results are small, as those of softmax and its logarithm.
                 let out: Vec<f64> = x_values.iter().map(|x| f64::from((x * 0.01) as f32)).collect();
                 let result = matrix(&rounded(out.clone()));
@@ -173,6 +177,49 @@ fn gradients_of_softmax_and_norms_match_the_host_on_every_line_length() {
                     assert_equal(&label("beta"), &read(beta_grad), &rounded(of_beta));
                 }
             }
+        }
+    }
+}
+
+/// What one element of a line is replaced by, in tests of softmax.
+const REPLACEMENTS: [f32; 5] = [90.0, 1e30, f32::NEG_INFINITY, f32::INFINITY, f32::NAN];
+
+/// Members of a team that hold their line find maxima of their own, which may be far apart.
+#[test]
+fn softmax_follows_a_maximum_that_one_member_holds() {
+    for runtime in runtimes() {
+        for len in [33, 516, 8192] {
+            // One line for each replacement and place, and a line of -inf.
+            let places = [0, len / 3, len - 1];
+            let replaced = REPLACEMENTS.iter().flat_map(|x| places.map(|place| (*x, place)));
+            let line = |(x, place)| {
+                let mut line = numbers(len, DType::F32, 31);
+                line[place] = Number::Float(x);
+                line
+            };
+            let mut elements: Vec<Number> = replaced.flat_map(line).collect();
+            elements.extend(std::iter::repeat_n(Number::Float(f32::NEG_INFINITY), len));
+            let lines = elements.len() / len;
+            let x = upload(&runtime, &[lines, len], DType::F32, &elements);
+            let label = |op: &str| format!("{op} of {len} on {}", runtime.name());
+            let shifted = |l: &[f64]| -> (Vec<f64>, f64) {
+                let max = l.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+                let shifted: Vec<f64> = l.iter().map(|x| x - max).collect();
+                let sum = shifted.iter().map(|x| x.exp()).sum();
+                (shifted, sum)
+            };
+            let expected = of_lines(&elements, len, |l| {
+                let (shifted, sum) = shifted(l);
+                shifted.into_iter().map(|x| x.exp() / sum).collect()
+            });
+            let result = softmax::softmax(x.clone(), 1).expect("the kernel runs");
+            assert_equal(&label("softmax"), &read(result), &expected);
+            let expected = of_lines(&elements, len, |l| {
+                let (shifted, sum) = shifted(l);
+                shifted.into_iter().map(|x| x - sum.ln()).collect()
+            });
+            let result = softmax::log_softmax(x, 1).expect("the kernel runs");
+            assert_equal(&label("log_softmax"), &read(result), &expected);
         }
     }
 }

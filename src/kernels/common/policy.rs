@@ -46,9 +46,9 @@ pub(crate) fn team_across(runtime: &Runtime, vec4: bool, loads: usize) -> Team {
     if vec4 { ACROSS_VEC4 } else { ACROSS }
 }
 
-/// Returns whether the softmax of `lines` lines is computed by several workgroups for each line: in the
-/// kernel, one computes a line.
-pub(crate) fn splits_softmax(runtime: &Runtime, lines: usize, len: usize) -> bool {
+/// Returns whether the softmax or norm of `lines` lines is computed by several workgroups for each line:
+/// in the kernels, one computes a line.
+pub(crate) fn splits_lines(runtime: &Runtime, lines: usize, len: usize) -> bool {
     software_policy(runtime).is_none() && len > 8192 && lines <= 64
 }
 
@@ -84,7 +84,7 @@ pub(crate) fn gpu_teams_along() -> impl Iterator<Item = Team> {
 }
 
 /// The maximum of [`max_vectors`].
-pub(crate) const MAX_VECTORS: usize = 8;
+pub(crate) const MAX_VECTORS: usize = 16;
 
 /// Returns up to how many rows or columns of a product are computed as vectors, which read the
 /// other operand once. A tile would be mostly empty.

@@ -18,6 +18,9 @@ const ALL: [Units; 4] = [
 /// The slots of products: each strategy, layout and type has its own.
 pub(crate) const PRODUCT_SLOTS: usize = 16;
 
+/// The slots of convolutions, which follow: each pass, strategy and type.
+pub(crate) const CONV_SLOTS: usize = 12;
+
 /// A kernel with matrix units that is tested before its first use.
 pub(crate) trait UnitsKernel {
     /// Returns whether an adapter with these limits can run it.
@@ -92,6 +95,18 @@ fn passes(runtime: &Arc<Runtime>, dtype: DType, units: Units, kernel: &impl Unit
             log::warn!("{}: {name} fails, and is not used: {error}", runtime.name());
             false
         }
+    }
+}
+
+/// Returns an element of a test, for two numbers that locate it. Products and sums of such integers are
+/// exact in f32. Those of f16 are too large for sums in f16; those of f32, of which one factor
+/// `is_large`, for factors of fewer than 12 bits.
+pub(crate) fn integer(dtype: DType, [i, j]: [usize; 2], seed: usize, is_large: bool) -> f32 {
+    let value = ((i * 7 + j * 13 + i * j * seed) % 31) as f32;
+    match (dtype, is_large) {
+        (DType::F32, true) => 2049.0 + 2.0 * value,
+        (DType::F32, false) => value % 4.0,
+        _ => value - 15.0,
     }
 }
 

@@ -16,7 +16,7 @@ pub enum Dialect {
 pub struct Stretch {
     /// Multiply-adds of floats.
     pub multiply_adds: u64,
-    /// All instructions, including these.
+    /// All instructions, including these. Waits are none: NVIDIA's instructions carry them.
     pub instructions: u64,
 }
 
@@ -64,6 +64,9 @@ impl Dialect {
     }
 }
 
+/// AMD's instructions that only wait for others, or say how long the next ones may.
+const ACO_WAITS: [&str; 3] = ["s_wait", "s_delay_alu", "s_nop"];
+
 /// Parses `\tv_fmac_f32_e32 v1, v2, v3 ; encoding`. A dual instruction names two operations:
 /// `v_dual_fmac_f32 v1, v2, v3 :: v_dual_fmac_f32 v4, v5, v6`.
 fn parse_aco(line: &str) -> Option<Instruction> {
@@ -77,7 +80,7 @@ fn parse_aco(line: &str) -> Option<Instruction> {
     Some(Instruction {
         is_barrier: code.starts_with("s_barrier") && !code.starts_with("s_barrier_signal"),
         multiply_adds: multiply_adds.sum(),
-        count: 1,
+        count: u64::from(!ACO_WAITS.iter().any(|wait| code.starts_with(wait))),
     })
 }
 
@@ -98,7 +101,7 @@ fn parse_nak(line: &str) -> Option<Instruction> {
 }
 
 /// Parses `(sy)(rpt2)mad.f32 r0.x, r1.x, r2.x, r0.x`. `(rptN)` repeats the instruction N times, on
-/// the next registers; `(nopN)` waits for N slots.
+/// the next registers; `(nopN)` waits for N slots, in which the program issues nothing else.
 fn parse_ir3(line: &str) -> Option<Instruction> {
     let mut rest = line.trim();
     let (mut repeats, mut waits) = (0, 0);
@@ -142,7 +145,9 @@ mod tests {
     fn only_instructions_between_barriers_count() {
         let barrier = "\ts_barrier                              ; bfbd0000";
         let multiply_add = "\tv_fmac_f32_e32 v1, v2, v3              ; 56020702";
-        let other = "BB7:\n\ts_waitcnt lgkmcnt(0)                   ; bf89fc07";
+        let other = "BB7:\n\ts_waitcnt lgkmcnt(0)                   ; bf89fc07\n\
+                     \ts_delay_alu instid0(VALU_DEP_1)         ; bf870001\n\
+                     \tds_load_b64 v[82:83], v94               ; d9d80000 5200005e";
         let text = listing(barrier, multiply_add, other);
         assert_eq!(inner_loop(Dialect::Aco, &text), stretch(40, 42));
         assert_eq!(inner_loop(Dialect::Aco, &format!("{multiply_add}\n{barrier}\n")), None);
