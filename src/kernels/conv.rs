@@ -25,7 +25,7 @@ use super::common::strategy::{GemmSizes, Strategy};
 use super::composed::views;
 use super::fusion::epilogue;
 use super::reduce::{self, Reduction};
-use super::{cast, conv_tiled, depthwise, matmul};
+use super::{cast, conv_tiled, depthwise, matmul, winograd};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
@@ -169,6 +169,9 @@ pub fn conv(
 fn forward(g: &ConvGeometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
     let padded = PaddedInput::of(g);
     match Path::of(g, &x, &padded, bias.as_ref())? {
+        Path::Product(strategy) if strategy.is_tiled() && winograd::applies(g, &x) => {
+            winograd::convolve(g, x, weight, bias)
+        }
         Path::Product(strategy) if strategy.is_tiled() => {
             conv_tiled::convolve(g, x, weight, bias, strategy, None)
         }
@@ -426,6 +429,9 @@ fn transposed_convolve(
     };
     let padded = PaddedInput { start, step: stride, size: backward.input };
     match Path::of(&backward, &grad, &padded, bias.as_ref())? {
+        Path::Product(strategy) if strategy.is_tiled() && winograd::applies(&forward, &grad) => {
+            winograd::transpose(&forward, grad, weight, bias)
+        }
         Path::Product(strategy) if strategy.is_tiled() => {
             conv_tiled::transpose(&forward, grad, weight, bias, strategy, None)
         }

@@ -61,6 +61,7 @@ families! {
     softmax
     sort
     transpose
+    winograd
 }
 
 /// Returns every variant that any launcher can dispatch, once.

@@ -12,6 +12,7 @@ mod scan;
 mod scatter;
 mod sort;
 mod types;
+mod winograd;
 
 use std::sync::Arc;
 
