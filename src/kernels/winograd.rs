@@ -112,8 +112,10 @@ pub(super) fn applies(g: &ConvGeometry, operand: &Tensor) -> bool {
         && (g.input[0], padding[0], groups) == (1, 0, 1)
         && (stride, dilation) == ([1; 3], [1; 3])
         && padding.iter().all(|padding| *padding <= 2);
-    // f16 may have matrix units, which leave the transforms as the limit.
-    is_3_x_3
+    // Networks in web pages are small, and so should their downloads be. f16 may have matrix units,
+    // which leave the transforms as the limit.
+    cfg!(not(target_arch = "wasm32"))
+        && is_3_x_3
         && operand.dtype() != DType::F16
         && policy::pays_for_winograd(
             operand.runtime(),
