@@ -109,7 +109,7 @@ const SIZES: &[[usize; 4]] = &[
     [1, 8, 64, 20],
     [3, 20, 12, 28],
     // Split over k.
-    [1, 16, 16, 1100],
+    [1, 20, 20, 1100],
     // Several bands of tiles.
     [1, 1100, 132, 8],
     // Tiles of 128, where units are large enough.

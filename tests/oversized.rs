@@ -8,6 +8,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
 use burn::tensor::activation::softmax;
+use burn::tensor::module::conv2d;
+use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Distribution, FloatDType, Int, Tensor, TensorData, s};
 use burn_wgsl::{Wgsl, WgslDevice, fallbacks};
 use common::{gpus, runtimes};
@@ -144,6 +146,19 @@ fn products_read_and_write_oversized_matrices() {
     check("integers", |device| {
         let a = matrix([20_011, 67], device).int();
         a.matmul(matrix([67, 3], device).int()).float()
+    });
+}
+
+/// The transform of the weight has four times its elements, more than a binding of 4 MiB.
+#[test]
+fn convolutions_do_not_need_more_than_their_tensors_to_fit() {
+    check("conv2d", |device| {
+        let tensor = |shape: [usize; 4]| {
+            let [n, c, h, w] = shape;
+            matrix([n * c, h * w], device).reshape(shape)
+        };
+        let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
+        conv2d(tensor([8, 256, 16, 16]), tensor([256, 256, 3, 3]), None, options)
     });
 }
 

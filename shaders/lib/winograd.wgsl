@@ -6,7 +6,7 @@ struct Params {
     count: u32,
     // Columns of a product: tiles, and padding.
     cols: u32,
-    // The first tile of the product, and the tiles of all products.
+    // The tile of the first column, and the tiles of the convolution.
     first_tile: u32,
     tiles: u32,
     // Tiles along the sides of an image.
@@ -22,21 +22,21 @@ struct Params {
     has_bias: u32,
 }
 
-// The tile of a column of the product, its image, and the first of its 4 x 4 pixels.
-struct Block {
+// The tile of a column of the product: its image, and the first of its 4 x 4 pixels.
+struct Tile {
     is_tile: bool,
     image: u32,
     row: u32,
     col: u32,
 }
 
-fn block_of(column: u32) -> Block {
-    let tile = p.first_tile + column;
-    let tile_row = tile / p.tile_cols;
-    return Block(
-        tile < p.tiles,
+fn tile_of(column: u32) -> Tile {
+    let index = p.first_tile + column;
+    let tile_row = index / p.tile_cols;
+    return Tile(
+        index < p.tiles,
         tile_row / p.tile_rows,
         tile_row % p.tile_rows * 4u,
-        tile % p.tile_cols * 4u,
+        index % p.tile_cols * 4u,
     );
 }

@@ -30,16 +30,16 @@ fn transformed(d: Six) -> Six {
 }
 
 fn invocation(i: u32) {
-    let block = block_of(i % p.cols);
-    let plane = (block.image * p.channels + i / p.cols) * p.height * p.width;
+    let tile = tile_of(i % p.cols);
+    let plane = (tile.image * p.channels + i / p.cols) * p.height * p.width;
     // Above or left of the image a coordinate wraps and is too large.
-    let row0 = block.row - p.padding_h;
-    let col0 = block.col - p.padding_w;
+    let row0 = tile.row - p.padding_h;
+    let col0 = tile.col - p.padding_w;
     var columns: array<Six, 6>;
 //#repeat J 6
     {
         let col = col0 + J;
-        let is_col = block.is_tile && col < p.width;
+        let is_col = tile.is_tile && col < p.width;
         var d: Six;
 //#repeat I 6
         if (is_col && row0 + I < p.height) {

@@ -25,8 +25,8 @@ fn transformed(d: array<f32, 6>) -> vec4<f32> {
 }
 
 fn invocation(i: u32) {
-    let block = block_of(i % p.cols);
-    if (!block.is_tile) { return; }
+    let tile = tile_of(i % p.cols);
+    if (!tile.is_tile) { return; }
     let channel = i / p.cols;
     var columns: array<vec4<f32>, 6>;
 //#repeat J 6
@@ -40,15 +40,15 @@ fn invocation(i: u32) {
 //#end
     var added = 0.0;
     if (p.has_bias == 1u) { added = bias[channel]; }
-    let plane = (block.image * p.channels + channel) * p.height * p.width;
+    let plane = (tile.image * p.channels + channel) * p.height * p.width;
 //#repeat I 4
-    if (block.row + I < p.height) {
+    if (tile.row + I < p.height) {
         let pixels = added + transformed(array<f32, 6>(
             columns[0u][I], columns[1u][I], columns[2u][I], columns[3u][I], columns[4u][I], columns[5u][I],
         ));
-        let first = plane + (block.row + I) * p.width + block.col;
+        let first = plane + (tile.row + I) * p.width + tile.col;
 //#repeat J 4
-        if (block.col + J < p.width) { out[first + J] = pixels[J]; }
+        if (tile.col + J < p.width) { out[first + J] = pixels[J]; }
 //#end
     }
 //#end

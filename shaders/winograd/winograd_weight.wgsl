@@ -1,7 +1,7 @@
 // winograd_weight: u[6 i + j, row, col] = (G w G^t)[i, j], for the 3 x 3 taps w of each row and column of a weight.
 // A. Lavin and S. Gray, Fast algorithms for convolutional neural networks, 2015: F(4 x 4, 3 x 3), at the points
-// 0, S, -S, L, -L and infinity with S = 2/3 and L = 3/2. Since S * L = 1, coefficients are close to 1, and
-// rounding errors less than half as large as at the usual points 1 and 2.
+// 0, S, -S, L, -L and infinity with S = 2/3 and L = 3/2. Since S * L = 1, the coefficients of
+// A and B are between 0.3 and 3.4, and rounding errors half as large as at the usual points 1 and 2.
 // weight is packed, and its taps are neighbours; u is [36, rows, cols].
 // FLIPPED: taps are read from the last to the first.
 

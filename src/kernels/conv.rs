@@ -1,10 +1,10 @@
 //! Convolution in one to three dimensions and its gradients.
 //!
 //! Everything is computed in three dimensions: a missing axis has size 1. On GPUs, the kernels of
-//! `conv_tiled` read the tensors where they are. The kernels of this file are for the strategies
-//! without tiles: matrix products whose operands are gathered while they are read (implicit GEMM),
-//! with the groups as their batch. Their inputs are padded first, so that the address of a tap is
-//! the sum of two offsets and needs no bounds check.
+//! `conv_tiled` read the tensors where they are; those of 3 x 3 with many channels are in `winograd`.
+//! The kernels of this file are for the strategies without tiles: matrix products whose operands are
+//! gathered while they are read (implicit GEMM), with the groups as their batch. Their inputs are
+//! padded first, so that the address of a tap is the sum of two offsets and needs no bounds check.
 //!
 //! The gradient of the input is also the transposed convolution: a convolution of the output's
 //! gradient, with `stride - 1` zeros between its pixels, and the flipped kernel. The gradients of
@@ -25,7 +25,8 @@ use super::common::strategy::{GemmSizes, Strategy};
 use super::composed::views;
 use super::fusion::epilogue;
 use super::reduce::{self, Reduction};
-use super::{cast, conv_tiled, depthwise, matmul, winograd};
+use super::winograd::Winograd;
+use super::{cast, conv_tiled, depthwise, matmul};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
@@ -169,12 +170,13 @@ pub fn conv(
 fn forward(g: &ConvGeometry, x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
     let padded = PaddedInput::of(g);
     match Path::of(g, &x, &padded, bias.as_ref())? {
-        Path::Product(strategy) if strategy.is_tiled() && winograd::applies(g, &x) => {
-            winograd::convolve(g, x, weight, bias)
-        }
-        Path::Product(strategy) if strategy.is_tiled() => {
-            conv_tiled::convolve(g, x, weight, bias, strategy, None)
-        }
+        Path::Product(strategy) if strategy.is_tiled() => match Winograd::of(g, false, &x) {
+            Some(winograd) => {
+                let shape = g.shape([g.images, g.all_out_channels()], g.output);
+                views::reshape(winograd.convolve(x, weight, bias)?, &shape)
+            }
+            None => conv_tiled::convolve(g, x, weight, bias, strategy, None),
+        },
         path => convolve(path, g, x, &padded, by_groups(weight, g)?, bias),
     }
 }
@@ -429,11 +431,11 @@ fn transposed_convolve(
     };
     let padded = PaddedInput { start, step: stride, size: backward.input };
     match Path::of(&backward, &grad, &padded, bias.as_ref())? {
-        Path::Product(strategy) if strategy.is_tiled() && winograd::applies(&forward, &grad) => {
-            winograd::transpose(&forward, grad, weight, bias)
-        }
         Path::Product(strategy) if strategy.is_tiled() => {
-            conv_tiled::transpose(&forward, grad, weight, bias, strategy, None)
+            match Winograd::of(&forward, true, &grad) {
+                Some(winograd) => views::reshape(winograd.convolve(grad, weight, bias)?, x),
+                None => conv_tiled::transpose(&forward, grad, weight, bias, strategy, None),
+            }
         }
         path => {
             // [groups, o, c, ..] to [groups, c, o, ..], flipped along the spatial axes.

@@ -113,7 +113,7 @@ impl Kernel for ConvTiledKernel {
 
 impl Pass {
     /// Returns the operands of a product as the kernel reads them, packed: in 16 bits if there are
-    /// matrix units for them, and else as f32. `forced` are units that need no test.
+    /// matrix units for them, and else as f32. `forced`: units to use without a test.
     fn operands(
         self,
         g: &ConvGeometry,
@@ -277,7 +277,7 @@ fn tap_periods(g: &ConvGeometry) -> [usize; 3] {
 }
 
 /// Computes the convolution of `x` `[n, groups * c, ..]` with `weight` `[groups * o, c, ..]`.
-/// `forced` are matrix units that need no test; so they are below.
+/// `forced`: matrix units to use without a test, as in the functions below.
 pub(super) fn convolve(
     g: &ConvGeometry,
     x: Tensor,
@@ -318,8 +318,12 @@ pub(super) fn transpose(
     let (batch, n) = (groups * phases, g.images * pixels);
     let sizes = GemmSizes { batch, m: rows, n, k: inner * taps_of_phase };
     // A phase is smaller than the convolution for which the strategy was chosen.
-    let of_phase = matmul::choose_strategy(grad.runtime(), sizes);
-    let strategy = if of_phase.is_tiled() && forced.is_none() { of_phase } else { strategy };
+    let strategy = match forced {
+        None => Some(matmul::choose_strategy(grad.runtime(), sizes))
+            .filter(|strategy| strategy.is_tiled())
+            .unwrap_or(strategy),
+        Some(_) => strategy,
+    };
     let plan = Gemm { inner, outer: taps_of_phase, ..Gemm::new(sizes, strategy) };
     let mut operands = Pass::Transposed.operands(g, &plan, [weight, grad], forced)?;
     let weight = views::reshape(operands.a, &[groups, g.out_channels, rows, taps])?;
@@ -394,21 +398,40 @@ impl UnitsKernel for ConvWithUnits {
     /// Convolves integers, whose products and sums are exact in f32, but not in types with fewer
     /// bits: see [`units::integer`]. Sizes are not multiples of a tile.
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
-        let (images, channels, filters) = (2, 36, 132);
+        let images = 2;
+        // More rows than a tile has.
+        let (channels, filters) = match self.pass {
+            Pass::Transposed => (132, 36),
+            _ => (36, 132),
+        };
         let (size, kernel, padding) = ([8, 12], [3, 3], [1, 1]);
         let shape_of_x = [images, channels, size[0], size[1]];
         let shape_of_weight = [filters, channels, kernel[0], kernel[1]];
         let shape_of_out = [images, filters, size[0], size[1]];
-        let integers = |shape: [usize; 4], seed: usize, is_large: bool| -> Vec<f32> {
+        type IsLarge<'a> = &'a dyn Fn(usize) -> bool;
+        // `is_large` depends on the index along `axis`.
+        let integers = |shape: [usize; 4], seed: usize, axis: usize, is_large: IsLarge<'_>| {
             let row = shape[2] * shape[3];
-            let integer = |at: usize| units::integer(dtype, [at / row, at % row], seed, is_large);
-            (0..shape.iter().product()).map(integer).collect()
+            let integer = |at: usize| {
+                let index = if axis == 0 { at / row / shape[1] } else { at / row % shape[1] };
+                units::integer(dtype, [at / row, at % row], seed, is_large(index))
+            };
+            (0..shape.iter().product()).map(integer).collect::<Vec<f32>>()
         };
-        // The first factor of each product is large.
-        let a_is_weight = !matches!(self.pass, Pass::WeightBackward { .. });
-        let x = integers(shape_of_x, 3, false);
-        let weight = integers(shape_of_weight, 5, a_is_weight);
-        let grad = integers(shape_of_out, 7, !a_is_weight);
+        // One factor of each product is large: by the channel or the filter that they share. Those of
+        // a gradient of the weight share neither.
+        let even = |index: usize| index % 2 == 0;
+        let odd = |index: usize| index % 2 == 1;
+        let (all, none) = (|_: usize| true, |_: usize| false);
+        let (of_x, of_weight, of_grad, shared): (IsLarge<'_>, IsLarge<'_>, IsLarge<'_>, usize) =
+            match self.pass {
+                Pass::Forward => (&odd, &even, &none, 1),
+                Pass::Transposed => (&none, &even, &odd, 0),
+                Pass::WeightBackward { .. } => (&none, &none, &all, 0),
+            };
+        let x = integers(shape_of_x, 3, 1, of_x);
+        let weight = integers(shape_of_weight, 5, shared, of_weight);
+        let grad = integers(shape_of_out, 7, 1, of_grad);
         let upload = |shape: [usize; 4], values: &[f32]| {
             units::upload(runtime, &shape, dtype, values.iter().copied())
         };

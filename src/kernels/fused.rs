@@ -23,7 +23,7 @@ use super::fusion::prologue;
 use crate::params;
 use crate::runtime::{
     Allocation, Deferred, Dispatch, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source,
-    Variant, current_op, describe_operands, is_captured, set_current_op, wgsl,
+    Variant, current_op, describe_operands, is_captured, is_off, set_current_op, wgsl,
 };
 use crate::tensor::{
     Arg, DType, Epilogue, Error, Expression, Extent, Layout, Lazy, Padding, Result, Tensor,
@@ -51,9 +51,8 @@ const MAX_EPILOGUE_OPS: usize = 8;
 pub(super) const MAX_BINDINGS: u32 = 16;
 
 /// Whether ops are fused.
-static ENABLED: LazyLock<AtomicBool> = LazyLock::new(|| {
-    AtomicBool::new(!std::env::var("BURN_WGSL_FUSION").is_ok_and(|value| value == "0"))
-});
+static ENABLED: LazyLock<AtomicBool> =
+    LazyLock::new(|| AtomicBool::new(!is_off("BURN_WGSL_FUSION")));
 
 /// Returns whether ops are fused.
 pub(crate) fn is_enabled() -> bool {

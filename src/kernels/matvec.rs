@@ -203,7 +203,7 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[7, 600]), permuted(&[10, 600], &[1, 0])]),
     case("float_matmul", &[normal(&[7, 40]), normal(&[40, 12])]),
     case("float_matmul", &[normal(&[7, 100]), normal(&[100, 12])]),
-    case("float_matmul", &[normal(&[9, 64]), permuted(&[10, 64], &[1, 0])]),
+    case("float_matmul", &[normal(&[9, 64]), permuted(&[40, 64], &[1, 0])]),
     case("float_matmul", &[normal(&[13, 260]), permuted(&[40, 260], &[1, 0])]),
     case("float_matmul", &[normal(&[16, 600]), permuted(&[10, 600], &[1, 0])]),
     case("float_matmul", &[normal(&[12, 40]), normal(&[40, 36])]),

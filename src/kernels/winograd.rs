@@ -3,22 +3,30 @@
 //! The output is computed in tiles of 4 x 4. The 6 x 6 pixels of the input under a tile and the 3 x 3
 //! taps are transformed to 36 numbers each, so that the output is the inverse transform of 36 matrix
 //! products over the channels. The transforms are in `shaders/winograd`, the products are those of
-//! `matmul`. A convolution with many tiles is computed in parts, which limits the memory.
+//! `matmul`. A convolution with many tiles is computed in parts, which limits the memory. If there is
+//! one part, elementwise ops that follow join its last kernel.
 //!
 //! Rounding errors are less than twice those of sums of products (`benches/ladder/conv.md`).
 //!
 //! A. Lavin and S. Gray, Fast algorithms for convolutional neural networks, 2015.
 
+use std::sync::LazyLock;
+
 use super::common::cases::{Arg, Case, case, positive};
 use super::common::conv_geometry::ConvGeometry;
-use super::common::launch::{Launch, variants_of, workgroups_for};
+use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::options::ConvOptions;
+use super::common::parts;
 use super::common::policy;
 use super::composed::views;
+use super::fusion::epilogue;
 use super::{cast, matmul};
 use crate::params;
-use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Layout, Result, Tensor};
+use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, is_off, wgsl};
+use crate::tensor::{DType, Result, Tensor};
+
+/// Whether `BURN_WGSL_WINOGRAD` is `0`: these convolutions are sums of products.
+static OFF: LazyLock<bool> = LazyLock::new(|| is_off("BURN_WGSL_WINOGRAD"));
 
 /// The fragments of the shaders.
 const FRAGMENTS: &[Fragment] = &[("lib/winograd", wgsl!("../../shaders/lib/winograd.wgsl"))];
@@ -67,9 +75,12 @@ params! {
 /// The numbers of a transformed tile: the matrix products of a convolution.
 const PRODUCTS: usize = 36;
 
-/// The memory of the transformed tiles of one part, in bytes. It leaves room for them in the
-/// last-level cache of large GPUs.
+/// The memory of the transformed tiles of one part, in bytes, if there are more than [`MIN_TILES`]. It
+/// leaves room for them in the last-level cache of large GPUs.
 const PART_BYTES: usize = 64 << 20;
+
+/// The columns of a tile of a product: parts are multiples of it where the memory is the limit.
+const MIN_TILES: usize = 128;
 
 /// The transform of a weight.
 #[derive(Debug, Clone, Copy, Hash)]
@@ -104,173 +115,215 @@ impl Kernel for TileKernel {
     }
 }
 
-/// Returns whether the convolution `g`, and its transpose, can be computed here and whether that pays
-/// off. `operand` is its input, or that of the transpose.
-pub(super) fn applies(g: &ConvGeometry, operand: &Tensor) -> bool {
-    let ConvOptions { stride, padding, dilation, groups } = g.options;
-    let is_3_x_3 = g.kernel == [1, 3, 3]
-        && (g.input[0], padding[0], groups) == (1, 0, 1)
-        && (stride, dilation) == ([1; 3], [1; 3])
-        && padding.iter().all(|padding| *padding <= 2);
-    // Networks in web pages are small, and so should their downloads be. f16 may have matrix units,
-    // which leave the transforms as the limit.
-    cfg!(not(target_arch = "wasm32"))
-        && is_3_x_3
-        && operand.dtype() != DType::F16
-        && policy::pays_for_winograd(
-            operand.runtime(),
-            [g.in_channels, g.out_channels],
-            g.images * g.output[1].div_ceil(4) * g.output[2].div_ceil(4),
-        )
+/// A convolution of 3 x 3 with a stride of 1, or its transpose: which images it reads and writes.
+#[derive(Debug, Clone, Copy)]
+pub struct Winograd {
+    /// Batch size.
+    pub images: usize,
+    /// Channels of the operand and of the result.
+    pub channels: [usize; 2],
+    /// Height and width of the operand.
+    pub size: [usize; 2],
+    /// Height and width of the result.
+    pub out_size: [usize; 2],
+    /// Zeros above and left of the operand.
+    pub padding: [usize; 2],
+    /// Whether the weight is that of a transpose: `[c, o, 3, 3]` instead of `[o, c, 3, 3]`, with taps
+    /// from the last to the first.
+    pub transposed: bool,
 }
 
-/// Computes the convolution of `x` `[n, c, ..]` with `weight` `[o, c, ..]`.
-pub(super) fn convolve(
-    g: &ConvGeometry,
-    x: Tensor,
-    weight: Tensor,
-    bias: Option<Tensor>,
-) -> Result<Tensor> {
-    let (c, o) = (g.in_channels, g.out_channels);
-    let weight = transformed_weight(weight, [o, c], [9 * c, 9], false)?;
-    let shape = g.shape([g.images, o], g.output);
-    let padding = [g.options.padding[1], g.options.padding[2]];
-    let max_tiles = tiles_per_part(g);
-    multiply(x, &weight, bias, padding, &shape, max_tiles)
-}
-
-/// Computes the transpose of the convolution `g`, of `grad` `[n, o, ..]` with `weight` `[o, c, ..]`.
-pub(super) fn transpose(
-    g: &ConvGeometry,
-    grad: Tensor,
-    weight: Tensor,
-    bias: Option<Tensor>,
-) -> Result<Tensor> {
-    let (c, o) = (g.in_channels, g.out_channels);
-    let weight = transformed_weight(weight, [c, o], [9, 9 * c], true)?;
-    let [_, padding_h, padding_w] = g.options.padding;
-    let size = [1, g.input[1] - 2 * padding_h, g.input[2] - 2 * padding_w];
-    let shape = g.shape([g.images, c], size);
-    multiply(grad, &weight, bias, [2 - padding_h, 2 - padding_w], &shape, tiles_per_part(g))
-}
-
-/// Returns the number of tiles of a part.
-fn tiles_per_part(g: &ConvGeometry) -> usize {
-    let bytes_per_tile = PRODUCTS * (g.in_channels + g.out_channels) * 4;
-    (PART_BYTES / bytes_per_tile).next_multiple_of(128)
-}
-
-/// Transforms a weight of `rows` times `cols` kernels of nine taps, which are `strides` apart, to
-/// `[36, rows, cols]`. `flipped`: taps are read from the last to the first.
-///
-/// # Errors
-///
-/// Returns an error if the memory is not available.
-pub fn transformed_weight(
-    weight: Tensor,
-    [rows, cols]: [usize; 2],
-    strides: [usize; 2],
-    flipped: bool,
-) -> Result<Tensor> {
-    let weight = views::packed(cast::to_compute_type(weight)?)?;
-    let out = Tensor::empty(weight.runtime(), &[PRODUCTS, rows, cols], DType::F32)?;
-    Launch {
-        kernel: &WeightKernel { flipped },
-        inputs: &[&weight],
-        outputs: &[&out],
-        params: &WeightParams {
-            count: (rows * cols) as u32,
-            cols: cols as u32,
-            row_stride: strides[0] as u32,
-            col_stride: strides[1] as u32,
-        },
-        workgroups: workgroups_for(rows * cols),
-        work: out.len() as u64 * 4,
-    }
-    .run()?;
-    Ok(out)
-}
-
-/// Convolves `x` `[n, c, h, w]` with a transformed weight `[36, o, c]`, `max_tiles` tiles at a time, to
-/// a result of `shape` `[n, o, ..]`.
-///
-/// # Errors
-///
-/// Returns an error if the memory is not available.
-pub fn multiply(
-    x: Tensor,
-    weight: &Tensor,
-    bias: Option<Tensor>,
-    padding: [usize; 2],
-    shape: &[usize],
-    max_tiles: usize,
-) -> Result<Tensor> {
-    let x = views::packed(cast::to_compute_type(x)?)?;
-    let bias = bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
-    let runtime = x.runtime().clone();
-    let out = Tensor::empty(&runtime, shape, DType::F32)?;
-    let [images, out_channels, ref out_size @ ..] = *shape else { return Ok(out) };
-    let (in_channels, in_size) = (x.shape()[1], &x.shape()[2..]);
-    let last_two = |size: &[usize]| [size[size.len() - 2], size[size.len() - 1]];
-    let (in_size, out_size) = (last_two(in_size), last_two(out_size));
-    let [tile_rows, tile_cols] = out_size.map(|size| size.div_ceil(4));
-    let tiles = images * tile_rows * tile_cols;
-    for first_tile in (0..tiles).step_by(max_tiles) {
-        // Products read and write vec4s.
-        let cols = max_tiles.min(tiles - first_tile).next_multiple_of(4);
-        let params = |channels: usize, [height, width]: [usize; 2]| TileParams {
-            count: (channels * cols) as u32,
-            cols: cols as u32,
-            first_tile: first_tile as u32,
-            tiles: tiles.min(first_tile + max_tiles) as u32,
-            tile_rows: tile_rows as u32,
-            tile_cols: tile_cols as u32,
-            channels: channels as u32,
-            height: height as u32,
-            width: width as u32,
-            padding_h: padding[0] as u32,
-            padding_w: padding[1] as u32,
-            has_bias: u32::from(bias.is_some()),
+impl Winograd {
+    /// Returns the convolution `g`, or its `transposed`, if it can be computed here and that pays off.
+    /// `operand` is what it convolves.
+    pub(super) fn of(g: &ConvGeometry, transposed: bool, operand: &Tensor) -> Option<Self> {
+        let ConvOptions { stride, padding, dilation, groups } = g.options;
+        let is_3_x_3 = g.kernel == [1, 3, 3]
+            && (g.input[0], groups, stride, dilation) == (1, 1, [1; 3], [1; 3])
+            && padding.iter().all(|padding| *padding <= 2);
+        // Networks in web pages are small, and so should their downloads be. f16 may have matrix units,
+        // which leave the transforms as the limit.
+        let is_supported = cfg!(not(target_arch = "wasm32")) && operand.dtype() != DType::F16;
+        if !is_3_x_3 || !is_supported || *OFF {
+            return None;
+        }
+        let size = [1, 2].map(|axis| g.input[axis] - 2 * padding[axis]);
+        let (channels, padding) = ([g.in_channels, g.out_channels], [padding[1], padding[2]]);
+        let out_size = [g.output[1], g.output[2]];
+        let convolution = match transposed {
+            false => Self { images: g.images, channels, size, out_size, padding, transposed },
+            true => Self {
+                images: g.images,
+                channels: [channels[1], channels[0]],
+                size: out_size,
+                out_size: size,
+                padding: padding.map(|padding| 2 - padding),
+                transposed,
+            },
         };
-        let launch = |kernel, inputs: &[&Tensor], out: &Tensor, channels, size| {
-            Launch {
-                kernel: &kernel,
-                inputs,
-                outputs: &[out],
-                params: &params(channels, size),
-                workgroups: workgroups_for(channels * cols),
-                work: (channels * cols * PRODUCTS) as u64 * 6,
+        let runtime = operand.runtime();
+        let fits =
+            |rows, cols| !parts::exceed_binding(runtime, &[PRODUCTS, rows, cols], DType::F32);
+        let [c, o] = channels;
+        let pays = policy::pays_for_winograd(
+            runtime,
+            channels,
+            convolution.tiles(),
+            g.images * convolution.out_size.iter().product::<usize>(),
+        );
+        (pays && fits(c, o) && fits(c.max(o), MIN_TILES)).then_some(convolution)
+    }
+
+    /// Returns the number of tiles along the sides of an image.
+    fn tiles_of_image(&self) -> [usize; 2] {
+        self.out_size.map(|size| size.div_ceil(4))
+    }
+
+    /// Returns the number of tiles.
+    fn tiles(&self) -> usize {
+        self.images * self.tiles_of_image().iter().product::<usize>()
+    }
+
+    /// Returns the largest number of tiles of a part.
+    fn max_tiles(&self, runtime: &Runtime) -> usize {
+        let [c, o] = self.channels;
+        let of_both = PART_BYTES / (PRODUCTS * (c + o) * 4);
+        let of_one = runtime.max_binding() as usize / (PRODUCTS * c.max(o) * 4);
+        (of_both.min(of_one) / MIN_TILES * MIN_TILES).max(MIN_TILES)
+    }
+
+    /// Convolves `x` `[n, c, ..]`. Returns `[n, o, h, w]`.
+    pub(super) fn convolve(
+        &self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Option<Tensor>,
+    ) -> Result<Tensor> {
+        let max_tiles = self.max_tiles(x.runtime());
+        self.convolve_in_parts(x, weight, bias, max_tiles)
+    }
+
+    /// As [`convolve`](Self::convolve), at most `max_tiles` tiles at a time.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory is not available.
+    pub fn convolve_in_parts(
+        &self,
+        x: Tensor,
+        weight: Tensor,
+        bias: Option<Tensor>,
+        max_tiles: usize,
+    ) -> Result<Tensor> {
+        let [in_channels, out_channels] = self.channels;
+        let weight = self.transformed_weight(weight)?;
+        let x = views::packed(cast::to_compute_type(x)?)?;
+        let bias = bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
+        let runtime = x.runtime().clone();
+        let tiles = self.tiles();
+        // Parts of about the same size. Products read and write vec4s.
+        let cols = tiles.div_ceil(tiles.div_ceil(max_tiles).max(1)).next_multiple_of(4).max(4);
+        let params = |first_tile: usize, channels: usize, [height, width]: [usize; 2]| {
+            let [tile_rows, tile_cols] = self.tiles_of_image();
+            TileParams {
+                count: (channels * cols) as u32,
+                cols: cols as u32,
+                first_tile: first_tile as u32,
+                tiles: tiles as u32,
+                tile_rows: tile_rows as u32,
+                tile_cols: tile_cols as u32,
+                channels: channels as u32,
+                height: height as u32,
+                width: width as u32,
+                padding_h: self.padding[0] as u32,
+                padding_w: self.padding[1] as u32,
+                has_bias: u32::from(bias.is_some()),
             }
-            .run()
         };
-        let windows = Tensor::empty(&runtime, &[PRODUCTS, in_channels, cols], DType::F32)?;
-        launch(TileKernel::Input, &[&x], &windows, in_channels, in_size)?;
-        let sums = matmul::matmul(weight.clone(), windows)?;
-        let sums = sums.view(Layout::contiguous(&[PRODUCTS, out_channels, cols]));
-        let inputs = [&sums, bias.as_ref().unwrap_or(&sums)];
-        launch(TileKernel::Output, &inputs, &out, out_channels, out_size)?;
+        let work = |channels: usize| (channels * cols * PRODUCTS) as u64 * 6;
+        let sums_of = |first_tile: usize| {
+            let windows = Tensor::empty(&runtime, &[PRODUCTS, in_channels, cols], DType::F32)?;
+            Launch {
+                kernel: &TileKernel::Input,
+                inputs: &[&x],
+                outputs: &[&windows],
+                params: &params(first_tile, in_channels, self.size),
+                workgroups: workgroups_for(in_channels * cols),
+                work: work(in_channels),
+            }
+            .run()?;
+            matmul::matmul(weight.clone(), windows)
+        };
+        let shape = [self.images, out_channels, self.out_size[0], self.out_size[1]];
+        let output = |first_tile: usize, inputs: &[&Tensor], out: Option<&Tensor>| {
+            let launch = Launch {
+                kernel: &TileKernel::Output,
+                inputs,
+                outputs: out.as_slice(),
+                params: &params(first_tile, out_channels, self.out_size),
+                workgroups: workgroups_for(out_channels * cols),
+                work: work(out_channels),
+            };
+            match out {
+                Some(out) => launch.run().map(|()| out.clone()),
+                None => launch.defer(&PendingResult::scalars(&runtime, &shape, DType::F32)),
+            }
+        };
+        if tiles > 0 && tiles <= cols {
+            let sums = sums_of(0)?;
+            return output(0, &[&sums, bias.as_ref().unwrap_or(&sums)], None);
+        }
+        let out = Tensor::empty(&runtime, &shape, DType::F32)?;
+        for first_tile in (0..tiles).step_by(cols) {
+            let sums = sums_of(first_tile)?;
+            output(first_tile, &[&sums, bias.as_ref().unwrap_or(&sums)], Some(&out))?;
+        }
+        Ok(out)
     }
-    Ok(out)
+
+    /// Transforms a weight to `[36, o, c]`.
+    fn transformed_weight(&self, weight: Tensor) -> Result<Tensor> {
+        let [cols, rows] = self.channels;
+        let weight = views::packed(cast::to_compute_type(weight)?)?;
+        let out = Tensor::empty(weight.runtime(), &[PRODUCTS, rows, cols], DType::F32)?;
+        let [row_stride, col_stride] = if self.transposed { [9, 9 * rows] } else { [9 * cols, 9] };
+        Launch {
+            kernel: &WeightKernel { flipped: self.transposed },
+            inputs: &[&weight],
+            outputs: &[&out],
+            params: &WeightParams {
+                count: (rows * cols) as u32,
+                cols: cols as u32,
+                row_stride: row_stride as u32,
+                col_stride: col_stride as u32,
+            },
+            workgroups: workgroups_for(rows * cols),
+            work: out.len() as u64 * 4,
+        }
+        .run()?;
+        Ok(out)
+    }
 }
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let weights = variants_of([false, true].map(|flipped| WeightKernel { flipped }));
-    [weights, variants_of([TileKernel::Input, TileKernel::Output])].concat()
+    let tiles = variants_of([TileKernel::Input, TileKernel::Output]);
+    [weights, tiles, epilogue::samples([TileKernel::Output])].concat()
 }
 
-/// The cases that the family must pass.
+/// The cases that the family must pass. `tests/sweeps` has convolutions of other sizes, which would
+/// not be computed here.
 pub const CASES: &[Case] = {
     const MIXED: Arg = Arg::Conv(&[1, 1], &[2, 0], &[1, 1], 1);
+    const T_MIXED: Arg = Arg::ConvTransposed(&[1, 1], &[2, 0], &[0, 0], &[1, 1], 1);
+    const DILATED: Arg = Arg::Conv(&[1, 1], &[2, 2], &[2, 1], 1);
+    const STRIDED: Arg = Arg::Conv(&[1, 2], &[1, 1], &[1, 1], 1);
     // Sums of over a thousand products; those of mixed signs would round too differently.
     &[
         case(
             "conv_transpose2d_x_backward",
-            &[
-                positive(&[128, 132, 3, 3]),
-                positive(&[8, 132, 11, 15]),
-                Arg::ConvTransposed(&[1, 1], &[2, 0], &[0, 0], &[1, 1], 1),
-            ],
+            &[positive(&[128, 132, 3, 3]), positive(&[8, 132, 11, 15]), T_MIXED],
         ),
         case(
             "conv2d_x_backward",
@@ -279,6 +332,25 @@ pub const CASES: &[Case] = {
                 positive(&[128, 132, 3, 3]),
                 positive(&[8, 128, 13, 13]),
                 MIXED,
+            ],
+        ),
+        // The same channels, but not computed here.
+        case(
+            "conv2d_x_backward",
+            &[
+                positive(&[4, 128, 11, 15]),
+                positive(&[128, 128, 3, 3]),
+                positive(&[4, 128, 11, 17]),
+                DILATED,
+            ],
+        ),
+        case(
+            "conv2d_x_backward",
+            &[
+                positive(&[8, 128, 12, 24]),
+                positive(&[128, 128, 3, 3]),
+                positive(&[8, 128, 12, 12]),
+                STRIDED,
             ],
         ),
     ]

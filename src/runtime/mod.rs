@@ -881,7 +881,7 @@ fn is_in_buffer_of(input: &Allocation, outputs: &[&Allocation]) -> bool {
 }
 
 /// Returns whether an environment variable is `0`.
-fn is_off(name: &str) -> bool {
+pub(crate) fn is_off(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value == "0")
 }
 

@@ -56,7 +56,8 @@ impl Tolerance {
             return expected.is_nan() && value.is_nan();
         }
         value == expected
-            || (value - expected).abs() <= self.absolute + self.relative * expected.abs()
+            || expected.is_finite()
+                && (value - expected).abs() <= self.absolute + self.relative * expected.abs()
     }
 }
 

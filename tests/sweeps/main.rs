@@ -86,7 +86,9 @@ impl Number {
             (Self::Float(a), Self::Float(b)) => {
                 a == b
                     || (a.is_nan() && b.is_nan())
-                    || (a - b).abs() <= 1e-5 * (1.0 + a.abs().max(b.abs()))
+                    || (a.is_finite()
+                        && b.is_finite()
+                        && (a - b).abs() <= 1e-5 * (1.0 + a.abs().max(b.abs())))
             }
             _ => self == other,
         }

@@ -1,6 +1,6 @@
 //! Convolutions by Winograd's algorithm of images that are no multiple of a tile, in parts.
 
-use burn_wgsl::kernels::winograd;
+use burn_wgsl::kernels::winograd::Winograd;
 use burn_wgsl::tensor::DType;
 
 use super::{Number, numbers, read, runtimes, upload};
@@ -27,7 +27,7 @@ fn winograd_matches_the_host_for_every_size_and_padding() {
                 let [x, weight] =
                     [0, 1].map(|i| numbers(shapes[i].iter().product(), DType::F32, 5));
                 let bias = numbers(filters, DType::F32, 6);
-                for flipped in [false, true] {
+                for transposed in [false, true] {
                     let mut expected = vec![0.0f64; shapes[2].iter().product()];
                     for (at, sum) in expected.iter_mut().enumerate() {
                         let (col, row) = (at % out_width, at / out_width % out_height);
@@ -42,8 +42,10 @@ fn winograd_matches_the_host_for_every_size_and_padding() {
                             if is_inside {
                                 let pixel = (in_row - padding[0]) * width + in_col - padding[1];
                                 let pixel = (image * channels + channel) * height * width + pixel;
-                                let tap = if flipped { 8 - tap } else { tap };
-                                let tap = (filter * channels + channel) * 9 + tap;
+                                let tap = match transposed {
+                                    false => (filter * channels + channel) * 9 + tap,
+                                    true => (channel * filters + filter) * 9 + 8 - tap,
+                                };
                                 *sum += f64::from(x[pixel].float() * weight[tap].float());
                             }
                         }
@@ -51,26 +53,26 @@ fn winograd_matches_the_host_for_every_size_and_padding() {
                     let tensor = |values: &[Number], shape: &[usize]| {
                         upload(&runtime, shape, DType::F32, values)
                     };
-                    let transformed = winograd::transformed_weight(
-                        tensor(&weight, &shapes[1]),
-                        [filters, channels],
-                        [9 * channels, 9],
-                        flipped,
-                    )
-                    .expect("the kernel runs");
+                    let convolution = Winograd {
+                        images,
+                        channels: [channels, filters],
+                        size: [height, width],
+                        out_size: [out_height, out_width],
+                        padding,
+                        transposed,
+                    };
                     // All tiles at once, and parts of which the last is smaller.
                     for max_tiles in [1000, 8] {
-                        let result = winograd::multiply(
-                            tensor(&x, &shapes[0]),
-                            &transformed,
-                            Some(tensor(&bias, &[filters])),
-                            padding,
-                            &shapes[2],
-                            max_tiles,
-                        )
-                        .expect("the kernels run");
+                        let result = convolution
+                            .convolve_in_parts(
+                                tensor(&x, &shapes[0]),
+                                tensor(&weight, &shapes[1]),
+                                Some(tensor(&bias, &[filters])),
+                                max_tiles,
+                            )
+                            .expect("the kernels run");
                         let label = format!(
-                            "{height} x {width}, padding {padding:?}, flipped: {flipped}, \
+                            "{height} x {width}, padding {padding:?}, transposed: {transposed}, \
                              {max_tiles} tiles on {}",
                             runtime.name()
                         );

@@ -3,8 +3,6 @@
 //! The values here are for GPUs. For a software adapter, each function returns the choice of
 //! `software.rs`.
 
-use std::sync::LazyLock;
-
 use super::software::{self, software_policy};
 use super::strategy::{GemmSizes, SplitK, Strategy};
 use super::team::Team;
@@ -148,13 +146,21 @@ pub(crate) fn gemm_candidates(runtime: &Runtime) -> Vec<Strategy> {
     Strategy::ALL.into_iter().map(|(each, _)| each).filter(applies).collect()
 }
 
-/// Returns whether a convolution of these channels, with so many tiles of 4 x 4 results, takes less time
-/// by Winograd's algorithm, which moves more data. `BURN_WGSL_WINOGRAD=0` says no.
-pub(crate) fn pays_for_winograd(runtime: &Runtime, channels: [usize; 2], tiles: usize) -> bool {
-    static OFF: LazyLock<bool> =
-        LazyLock::new(|| std::env::var("BURN_WGSL_WINOGRAD").is_ok_and(|value| value == "0"));
+/// Returns whether a convolution of these channels takes less time by Winograd's algorithm, which moves
+/// more data. `tiles` are those of 4 x 4 for all `pixels` of the result.
+pub(crate) fn pays_for_winograd(
+    runtime: &Runtime,
+    channels: [usize; 2],
+    tiles: usize,
+    pixels: usize,
+) -> bool {
     let fits = |channels: usize| channels >= 128 && channels.is_multiple_of(4);
-    software_policy(runtime).is_none() && channels.into_iter().all(fits) && tiles >= 128 && !*OFF
+    // At most half the multiply-adds: a tile takes 36 for each pair of channels, a pixel 9.
+    let is_cheaper = 2 * 36 * tiles <= 9 * pixels;
+    software_policy(runtime).is_none()
+        && channels.into_iter().all(fits)
+        && tiles >= 128
+        && is_cheaper
 }
 
 /// Returns the number of operations above which a product pays for copies of its operands that can

@@ -99,8 +99,8 @@ fn passes(runtime: &Arc<Runtime>, dtype: DType, units: Units, kernel: &impl Unit
 }
 
 /// Returns an element of a test, for two numbers that locate it. Products and sums of such integers are
-/// exact in f32. Those of f16 are too large for sums in f16; those of f32, of which one factor
-/// `is_large`, for factors of fewer than 12 bits.
+/// exact in f32. Sums of f16 exceed 2048, so sums in f16 are wrong. A large element of f32 needs 12
+/// bits, so factors of fewer bits are wrong; one factor of each product must be small.
 pub(crate) fn integer(dtype: DType, [i, j]: [usize; 2], seed: usize, is_large: bool) -> f32 {
     let value = ((i * 7 + j * 13 + i * j * seed) % 31) as f32;
     match (dtype, is_large) {

@@ -16,7 +16,7 @@ pub enum Dialect {
 pub struct Stretch {
     /// Multiply-adds of floats.
     pub multiply_adds: u64,
-    /// All instructions, including these. Waits are none: NVIDIA's instructions carry them.
+    /// All instructions, including these, without AMD's waits: NVIDIA's instructions carry them.
     pub instructions: u64,
 }
 
@@ -64,7 +64,7 @@ impl Dialect {
     }
 }
 
-/// AMD's instructions that only wait for others, or say how long the next ones may.
+/// AMD's instructions that only wait for others, or encode the delay of the next ones.
 const ACO_WAITS: [&str; 3] = ["s_wait", "s_delay_alu", "s_nop"];
 
 /// Parses `\tv_fmac_f32_e32 v1, v2, v3 ; encoding`. A dual instruction names two operations:

@@ -26,7 +26,7 @@ expressions. The columns:
 | workgroup | bytes of workgroup memory |
 | occupancy | how much of a compute unit the kernel can fill, as the driver says |
 | instructions | instructions in the program |
-| inner | multiply-adds / all instructions but waits between the barriers of a product's loop; M1: unknown |
+| inner | multiply-adds / all instructions but AMD's waits between the barriers of a product's loop; M1: unknown |
 
 A spill or scratch fails `cargo xtask gpus` unless `exceptions.tsv` lists it with its reason. So does
 an occupancy below the recorded one by more than a quarter.
