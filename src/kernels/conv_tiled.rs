@@ -420,8 +420,8 @@ impl UnitsKernel for ConvWithUnits {
         };
         // One factor of each product is large: by the channel or the filter that they share. Those of
         // a gradient of the weight share neither.
-        let even = |index: usize| index % 2 == 0;
-        let odd = |index: usize| index % 2 == 1;
+        let even = |index: usize| index.is_multiple_of(2);
+        let odd = |index: usize| !index.is_multiple_of(2);
         let (all, none) = (|_: usize| true, |_: usize| false);
         let (of_x, of_weight, of_grad, shared): (IsLarge<'_>, IsLarge<'_>, IsLarge<'_>, usize) =
             match self.pass {

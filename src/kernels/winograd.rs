@@ -192,7 +192,7 @@ impl Winograd {
         (of_both.min(of_one) / MIN_TILES * MIN_TILES).max(MIN_TILES)
     }
 
-    /// Convolves `x` `[n, c, ..]`. Returns `[n, o, h, w]`.
+    /// As [`convolve_in_parts`](Self::convolve_in_parts), in parts of a size that is chosen here.
     pub(super) fn convolve(
         &self,
         x: Tensor,
@@ -203,7 +203,7 @@ impl Winograd {
         self.convolve_in_parts(x, weight, bias, max_tiles)
     }
 
-    /// As [`convolve`](Self::convolve), at most `max_tiles` tiles at a time.
+    /// Convolves `x` `[n, c, ..]`, at most `max_tiles` tiles at a time. Returns `[n, o, h, w]`.
     ///
     /// # Errors
     ///
