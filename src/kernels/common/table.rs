@@ -213,7 +213,7 @@ macro_rules! activation_rows {
         $apply! { F:
             unary gelu "gelu(a)" Float1 reference::gelu;
             unary sigmoid "sigmoid(a)" Float1 |a| 1.0 / (1.0 + (-a).exp());
-            unary log_sigmoid "log_sigmoid(a)" Float1 |a| -(-a).exp().ln_1p();
+            unary log_sigmoid "log_sigmoid(a)" Float1 |a| a.min(0.0) - (-a.abs()).exp().ln_1p();
             binary relu_backward "select(0.0, b, a > 0.0)" Float2 reference::relu_backward;
             binary gelu_backward "gelu_slope(a) * b" Float2 |a, b| reference::gelu_slope(a) * b;
             binary sigmoid_backward "a * (1.0 - a) * b" Float2 |a, b| a * (1.0 - a) * b;
