@@ -14,6 +14,8 @@ use std::str::FromStr;
 
 pub use scope::Autocast;
 pub(crate) use scope::Operands;
+#[cfg(feature = "autodiff")]
+pub(crate) use scope::at_end;
 
 use crate::device::WgslDevice;
 

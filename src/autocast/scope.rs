@@ -23,6 +23,8 @@ struct Open {
 thread_local! {
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
     static NEXT_ID: Cell<u64> = const { Cell::new(0) };
+    /// What to do when a scope ends.
+    static AT_END: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
 /// The precision outside of every scope.
@@ -56,9 +58,16 @@ impl Autocast {
 impl Drop for Autocast {
     fn drop(&mut self) {
         OPEN.with_borrow_mut(|open| open.retain(|scope| scope.id != self.id));
-        #[cfg(feature = "autodiff")]
-        crate::autodiff::forget_casts();
+        if let Some(work) = AT_END.take() {
+            work();
+        }
     }
+}
+
+/// Calls a function when the next scope of this thread ends.
+#[cfg(feature = "autodiff")]
+pub(crate) fn at_end(work: fn()) {
+    AT_END.set(Some(work));
 }
 
 /// Returns the 16-bit type of products on a device, by its canonical selector; `None` if autocast is

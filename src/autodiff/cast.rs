@@ -9,7 +9,7 @@ use burn_backend::ops::FloatTensorOps;
 use burn_backend::{DType, TensorMetadata};
 
 use super::kinds::F;
-use crate::autocast::Operands;
+use crate::autocast::{Operands, at_end};
 use crate::backend::Wgsl;
 
 thread_local! {
@@ -18,7 +18,7 @@ thread_local! {
 }
 
 /// Frees the copies of parameters.
-pub(crate) fn forget_casts() {
+pub(super) fn forget_casts() {
     COPIES.with_borrow_mut(HashMap::clear);
 }
 
@@ -48,6 +48,7 @@ fn converted<C: CheckpointStrategy>(tensor: &F, target: DType) -> F {
         return copy;
     }
     let copy = convert();
+    at_end(forget_casts);
     COPIES.with_borrow_mut(|copies| copies.insert(key, copy.clone()));
     copy
 }

@@ -31,7 +31,7 @@ use crate::autocast::{Precision, autocast};
 use crate::backend::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::device::WgslDevice;
 use crate::runtime::scope;
-pub(crate) use cast::forget_casts;
+use cast::forget_casts;
 use kinds::F;
 
 /// A backend that trains: [`Wgsl`] with gradients.
