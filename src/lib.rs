@@ -18,6 +18,7 @@
 //!
 //! - [`WgslDevice`] selects a device; [`device`] lists the devices of this machine.
 //! - [`open`] opens a device asynchronously, which a browser requires; [`close`] closes it.
+//! - [`autocast`](fn@autocast) computes products in 16 bits, with parameters in f32.
 //! - [`fallbacks`] counts the ops that ran on the CPU because they have no kernel.
 //! - [`memory`](mod@memory) tells what is in the memory of a device: usage, peaks, limits, recordings.
 //! - [`scope`] names a part of a program in recordings.
@@ -37,6 +38,8 @@ pub mod profiler;
 
 // The layers below the API are public only with the feature `internals`.
 #[cfg(feature = "internals")]
+pub mod autocast;
+#[cfg(feature = "internals")]
 pub mod backend;
 #[cfg(feature = "internals")]
 pub mod kernels;
@@ -45,6 +48,8 @@ pub mod runtime;
 #[cfg(feature = "internals")]
 pub mod tensor;
 
+#[cfg(not(feature = "internals"))]
+mod autocast;
 #[cfg(not(feature = "internals"))]
 #[allow(unused_imports, reason = "only `call` and `coverage` import the tables")]
 mod backend;
@@ -66,6 +71,7 @@ mod cpu;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub use autocast::{Autocast, Precision, UnknownPrecision, autocast};
 #[cfg(feature = "autodiff")]
 pub use autodiff::Autodiff;
 pub use backend::debug;

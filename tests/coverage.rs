@@ -4,6 +4,7 @@ mod common;
 
 use std::collections::BTreeSet;
 
+use burn_wgsl::autocast::rules;
 use burn_wgsl::backend::coverage::{self, ContractOp, Elements, OpTrait, Route, contract};
 use burn_wgsl::kernels;
 use burn_wgsl::kernels::common::table;
@@ -16,18 +17,29 @@ fn ops() -> impl Iterator<Item = (Elements, ContractOp)> {
 }
 
 #[test]
-fn the_documented_table_matches_the_code() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/coverage.md");
-    let table = coverage::table();
-    if std::env::var_os("BURN_WGSL_BLESS").is_some() {
-        std::fs::write(path, &table).expect("docs/ is writable");
+fn the_documented_tables_match_the_code() {
+    let pages = [("coverage.md", coverage::table()), ("autocast.md", coverage::autocast_table())];
+    for (name, table) in pages {
+        let path = format!("{}/docs/{name}", env!("CARGO_MANIFEST_DIR"));
+        if std::env::var_os("BURN_WGSL_BLESS").is_some() {
+            std::fs::write(&path, &table).expect("docs/ is writable");
+        }
+        let documented = std::fs::read_to_string(path).unwrap_or_default();
+        assert!(
+            documented == table,
+            "docs/{name} is out of date; run `BURN_WGSL_BLESS=1 cargo test --test coverage` and \
+             review the changes"
+        );
     }
-    let documented = std::fs::read_to_string(path).unwrap_or_default();
-    assert!(
-        documented == table,
-        "docs/coverage.md is out of date; run `BURN_WGSL_BLESS=1 cargo test --test coverage` and \
-         review the changes"
-    );
+}
+
+#[test]
+fn the_rules_of_autocast_name_ops() {
+    let names: BTreeSet<&str> =
+        ops().map(|(_, op)| op.name).chain(coverage::EXTENSIONS.iter().copied()).collect();
+    for name in [rules::LOWER, rules::WIDE, rules::FULL].into_iter().flatten() {
+        assert!(names.contains(name), "there is no op {name}");
+    }
 }
 
 /// The number of methods of each trait in Burn 0.21.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use burn_wgsl::WgslDevice;
+use burn_wgsl::{Precision, WgslDevice};
 use clap::{CommandFactory, Parser, error::ErrorKind};
 
 /// Train a small CNN on handwritten digits, on any GPU or on the CPU.
@@ -48,7 +48,11 @@ pub struct Args {
     )]
     pub learning_rate: f64,
 
-    /// Repeat the run on the CPU and compare both in a table and a plot (see --plot)
+    /// Type in which products and convolutions are computed: f32, f16 or bf16 (autocast)
+    #[arg(long, value_name = "TYPE", default_value_t)]
+    pub precision: Precision,
+
+    /// Repeat the run on the CPU, in f32, and compare both in a table and a plot (see --plot)
     #[arg(long)]
     pub compare: bool,
 

@@ -19,7 +19,7 @@ use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
 use burn_wgsl::profiler::{By, Column};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice, memory, profiler};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, profiler};
 use digits::data::Dataset;
 use digits::model::Model;
 use digits::weights;
@@ -106,7 +106,7 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
         dataset.train.labels.len(),
         dataset.test.labels.len()
     );
-    let (run, model) = train_on(device, args, &dataset, start, &observed)?;
+    let (run, model) = train_on(device, args.precision, args, &dataset, start, &observed)?;
     if let Some(file) = &model_file {
         file.write(&weights::to_bytes(model)?)?;
         println!("model saved to {}", file.path().display());
@@ -118,7 +118,8 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
     } else if args.compare && !run.history.interrupted {
         println!();
         let unobserved = Observed::default();
-        let (cpu, _) = train_on(WgslDevice::Cpu, args, &dataset, Instant::now(), &unobserved)?;
+        let (device, precision) = (WgslDevice::Cpu, Precision::F32);
+        let (cpu, _) = train_on(device, precision, args, &dataset, Instant::now(), &unobserved)?;
         println!("\n{}", report::table(&run, &cpu));
         cpu_run = Some(cpu);
     }
@@ -148,6 +149,7 @@ struct Observed {
 /// start time for `History::first_step`.
 fn train_on(
     device: WgslDevice,
+    precision: Precision,
     args: &Args,
     dataset: &Dataset,
     start: Instant,
@@ -168,7 +170,11 @@ fn train_on(
             .with_context(|| format!("cannot read the model file {}", path.display()))?;
         model = weights::from_bytes(model, &path.display().to_string(), bytes, &device)?;
     }
-    println!("model: {} parameters, seed {}, on {adapter}", model.num_params(), args.seed);
+    println!(
+        "model: {} parameters, seed {}, products in {precision}, on {adapter}",
+        model.num_params(),
+        args.seed
+    );
     let options = train::Options {
         epochs: args.epochs as usize,
         batch: args.batch as usize,
@@ -203,6 +209,8 @@ fn train_on(
         }
         Ok(())
     };
+    // Parameters, their gradients and the optimiser stay f32.
+    let _autocast = autocast(&device, precision);
     let (model, history) =
         train::train(model, dataset, options, &device, start, &STOP, before_step)?;
     // The run may end with a profiled step.
@@ -218,8 +226,13 @@ fn train_on(
         file.write(recording.snapshot()?.to_html().as_bytes())?;
         println!("memory written to {}", file.path().display());
     }
-    let run =
-        Run { device: device.to_string(), adapter, history, fallbacks: burn_wgsl::fallbacks() };
+    let run = Run {
+        device: device.to_string(),
+        adapter,
+        precision,
+        history,
+        fallbacks: burn_wgsl::fallbacks(),
+    };
     println!("{}", run.summary());
     Ok((run, model.valid()))
 }

@@ -169,6 +169,7 @@ mod tests {
         Run {
             device: "software".into(),
             adapter: adapter.into(),
+            precision: Default::default(),
             history,
             fallbacks: Default::default(),
         }

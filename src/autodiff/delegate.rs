@@ -15,6 +15,7 @@ use burn_backend::ops::{
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::{Distribution, ExecutionError, TensorData};
 
+use super::cast::cast;
 use super::kinds::*;
 use super::{Autodiff, attention, fft, grid_sample, norm, product, slice, softmax, topk};
 use crate::backend::Wgsl;
@@ -74,14 +75,31 @@ macro_rules! delegated {
     };
     (@method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
         fn $name($($arg: $kind),*) -> $ret {
+            delegated!(@cast $name [$($arg: $kind),*]);
             BurnAutodiff::<Wgsl, C>::$name($($arg),*)
         }
     };
     (@own $module:ident $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
         fn $name($($arg: $kind),*) -> $ret {
+            delegated!(@cast $name [$($arg: $kind),*]);
             $module::$name::<C>($($arg),*)
         }
     };
+    // Converts the float operands: autocast.
+    (@cast $name:ident [$($arg:ident: $kind:ident),*]) => {
+        $(delegated!(@mutable $arg $kind);)*
+        cast::<C>(stringify!($name), &mut |_f| {
+            $(delegated!(@floats $arg $kind _f);)*
+        });
+    };
+    (@mutable $arg:ident F) => { let mut $arg = $arg; };
+    (@mutable $arg:ident OptF) => { let mut $arg = $arg; };
+    (@mutable $arg:ident VecF) => { let mut $arg = $arg; };
+    (@mutable $arg:ident $kind:ident) => {};
+    (@floats $arg:ident F $f:ident) => { $f(&mut $arg); };
+    (@floats $arg:ident OptF $f:ident) => { $arg.iter_mut().for_each(&mut *$f); };
+    (@floats $arg:ident VecF $f:ident) => { $arg.iter_mut().for_each(&mut *$f); };
+    (@floats $arg:ident $kind:ident $f:ident) => {};
     (@untracked $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
         fn $name($($arg: $kind),*) -> $ret {
             Wgsl::$name($(delegated!(@inner $arg $kind)),*)

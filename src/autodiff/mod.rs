@@ -6,6 +6,7 @@
 //! wrongly: each computes its result with the backend and adds one node to the graph (`node.rs`).
 
 mod attention;
+mod cast;
 mod delegate;
 mod fft;
 mod grid_sample;
@@ -26,9 +27,11 @@ use burn_backend::backend::AutodiffBackend;
 use burn_backend::ops::{TransactionOps, TransactionPrimitive, TransactionPrimitiveData};
 use burn_backend::{Backend, BackendTypes, DType, DTypeUsageSet, ExecutionError, TensorData};
 
+use crate::autocast::{Precision, autocast};
 use crate::backend::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::device::WgslDevice;
 use crate::runtime::scope;
+use cast::forget_casts;
 use kinds::F;
 
 /// A backend that trains: [`Wgsl`] with gradients.
@@ -136,6 +139,9 @@ impl<C: CheckpointStrategy> AutodiffBackend for Autodiff<Wgsl, C> {
 
     fn backward(tensor: F) -> Gradients {
         let _scope = scope("backward");
+        forget_casts();
+        // The types are those of the forward pass.
+        let _full = autocast(&tensor.primitive.device(), Precision::F32);
         BurnAutodiff::<Wgsl, C>::backward(tensor)
     }
 

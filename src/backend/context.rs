@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use burn_backend::ops::{IntTensorOps, QTensorOps};
+use burn_backend::ops::{FloatTensorOps, IntTensorOps, QTensorOps};
 use burn_backend::{DType, QTensorPrimitive, TensorMetadata};
 use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
 use burn_std::quantization::QuantScheme;
@@ -20,6 +20,7 @@ use super::tensor::{
     kernel_format, stored_dtype,
 };
 use super::transfer::{cpu_data, read_blocking, read_quantized_blocking, upload, upload_quantized};
+use crate::autocast::Operands;
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
 use crate::runtime::{Runtime, set_current_op};
@@ -64,6 +65,10 @@ pub(crate) struct OpContext {
     requested: Option<DType>,
     /// The rank of the first tensor, except indices.
     rank: Option<usize>,
+    /// The types of the float operands, for autocast.
+    floats: Operands,
+    /// The type to which autocast converts the float operands.
+    cast: Option<DType>,
 }
 
 impl OpContext {
@@ -80,6 +85,8 @@ impl OpContext {
             int: None,
             requested: None,
             rank: None,
+            floats: Operands::default(),
+            cast: None,
         }
     }
 
@@ -98,6 +105,23 @@ impl OpContext {
         let (int, rank) = (self.int.take(), self.rank.take());
         indices.register(self);
         (self.int, self.rank) = (int, rank);
+    }
+
+    /// Decides about the types of the float operands, after all operands are registered.
+    ///
+    /// # Panics
+    ///
+    /// Panics if they differ without autocast.
+    pub fn settle_types(&mut self) {
+        let types = match self.conversion {
+            Conversion::Stored => None,
+            _ => self.floats.cast_types(self.op),
+        };
+        match (types, self.floats.different_types()) {
+            (Some([cast, result]), _) => (self.cast, self.float) = (Some(cast), Some(result)),
+            (None, Some([first, other])) => fail_with_types(self.op, first, other),
+            (None, None) => {}
+        }
     }
 
     /// Checks that the first tensor has an axis, after all operands are registered.
@@ -156,11 +180,24 @@ impl OpContext {
 
     /// Converts an operand for the launcher.
     fn convert_operand(&self, tensor: Tensor) -> Tensor {
+        let tensor = match self.cast {
+            Some(target) if tensor.dtype().is_float() => self.cast_to(tensor, target),
+            _ => tensor,
+        };
         match self.conversion {
             Conversion::Stored => tensor,
             Conversion::Half | Conversion::Wide if tensor.dtype().is_half() => tensor,
             _ => cast::to_compute_type(tensor)
                 .unwrap_or_else(|error| fail(self.op, &self.device(), &error)),
+        }
+    }
+
+    /// Converts a tensor to a type, unless kernels do not support it.
+    fn cast_to(&self, tensor: Tensor, target: DType) -> Tensor {
+        match stored_dtype(target, tensor.runtime()) {
+            Some(stored) if stored != tensor.dtype() => cast::cast(tensor, stored)
+                .unwrap_or_else(|error| fail(self.op, &self.device(), &error)),
+            _ => tensor,
         }
     }
 
@@ -177,11 +214,7 @@ impl OpContext {
             }
         };
         match target {
-            Some(target) if target != burn_dtype(dtype) => {
-                let stored = stored_dtype(target, tensor.runtime()).unwrap_or(dtype);
-                cast::cast(tensor, stored)
-                    .unwrap_or_else(|error| fail(self.op, &self.device(), &error))
-            }
+            Some(target) if target != burn_dtype(dtype) => self.cast_to(tensor, target),
             _ => tensor,
         }
     }
@@ -205,10 +238,14 @@ impl OpContext {
 /// Checks that operands of the same kind have the same element type.
 fn check_same_type(registered: &mut Option<DType>, dtype: DType, op: &str) {
     let first = *registered.get_or_insert(dtype);
-    assert!(
-        first == dtype,
-        "{op}: operands have types {first:?} and {dtype:?}; cast one to the other's type"
-    );
+    if first != dtype {
+        fail_with_types(op, first, dtype);
+    }
+}
+
+/// Panics because operands of the same kind have different element types.
+fn fail_with_types(op: &str, first: DType, other: DType) -> ! {
+    panic!("{op}: operands have types {first:?} and {other:?}; cast one to the other's type")
 }
 
 /// An operand of an op.
@@ -259,7 +296,10 @@ impl Operand for WgslTensor {
         match dtype {
             DType::Bool(_) => {}
             dtype if dtype.is_float() && context.conversion == Conversion::Wide => {}
-            dtype if dtype.is_float() => check_same_type(&mut context.float, dtype, context.op),
+            dtype if dtype.is_float() => {
+                context.float.get_or_insert(dtype);
+                context.floats.see(self.device(), dtype);
+            }
             dtype => check_same_type(&mut context.int, dtype, context.op),
         }
     }
@@ -278,14 +318,25 @@ impl Operand for WgslTensor {
     }
 
     fn into_cpu(self, context: &OpContext) -> FlexTensor {
-        match self.storage {
+        let tensor = match self.storage {
             Storage::Cpu(tensor) => tensor,
             storage => {
                 check_can_fall_back(context.op);
                 let tensor = WgslTensor::new(context.device(), storage);
                 FlexTensor::from_data(read_blocking(tensor, context.op))
             }
+        };
+        cast_on_cpu(tensor, context.cast)
+    }
+}
+
+/// Converts a tensor of floats to a type, if there is one.
+fn cast_on_cpu(tensor: FlexTensor, target: Option<DType>) -> FlexTensor {
+    match target {
+        Some(target) if tensor.dtype().is_float() && tensor.dtype() != target => {
+            Flex::float_cast(tensor, target.into())
         }
+        _ => tensor,
     }
 }
 
@@ -299,6 +350,7 @@ impl OpOutput for WgslTensor {
 
     fn from_cpu(tensor: FlexTensor, context: &OpContext) -> Self {
         let device = context.device();
+        let tensor = cast_on_cpu(tensor, context.cast.and(context.float));
         // burn-flex returns indices as i64. As on a GPU, they become i32 without 64-bit types.
         let tensor = if tensor.dtype() == DType::I64 && !context.has_64_bit {
             Flex::int_cast(tensor, burn_std::IntDType::I32)

@@ -80,6 +80,7 @@ macro_rules! run {
     (@context $name:ident [$($arg:ident: $kind:ident)*] [$($conversion:ident)?]) => {{
         let mut context = OpContext::new(stringify!($name), run!(@conversion $($conversion)?));
         $(run!(@operand context $arg $kind);)*
+        context.settle_types();
         $(run!(@axis context $arg $kind);)*
         context
     }};

@@ -5,10 +5,12 @@ use std::fmt::Write;
 
 use super::activation::activation_contract;
 use super::boolean::bool_contract;
+use super::extension::extension_contract;
 use super::float::float_contract;
 use super::int::int_contract;
 use super::module::module_contract;
 use super::quantized::quantized_contract;
+use crate::autocast::rules::{Rule, rule_of};
 use crate::kernels::common::table::{activation_rows, bool_rows, float_rows, int_rows};
 
 /// How an op is computed on a GPU device.
@@ -324,3 +326,62 @@ pub fn table() -> String {
     }
     out
 }
+
+const AUTOCAST_INTRODUCTION: &str = "\
+# Autocast
+
+What each op does with its float operands in a scope of `burn_wgsl::autocast`. This file is generated
+from the rules, and a test compares it with them. To write it again:
+`BURN_WGSL_BLESS=1 cargo test --test coverage`.
+";
+
+/// Returns the text of `docs/autocast.md`.
+pub fn autocast_table() -> String {
+    let is_float = |op_trait: &OpTrait| op_trait.elements == Elements::Floats;
+    let kernels = contract().into_iter().filter(is_float).flat_map(|op_trait| op_trait.ops);
+    let kernels = kernels.filter(|op| op.route == Route::Kernel).map(|op| op.name);
+    let names: Vec<&str> = kernels.chain(EXTENSIONS.iter().copied()).collect();
+    let mut out = String::from(AUTOCAST_INTRODUCTION);
+    for (rule, title, text) in [
+        (
+            Rule::Lower,
+            "In 16 bits",
+            "Operands are converted to the type of the scope. Products are added up in f32, and the \
+             result is rounded to 16 bits.",
+        ),
+        (
+            Rule::Wide,
+            "In 16 bits, with a result in f32",
+            "Gradients of parameters, in a backward pass of Burn's own `Autodiff`. That of \
+             `burn_wgsl::Autodiff` computes in the types of the forward pass, and converts gradients of \
+             parameters to f32.",
+        ),
+        (Rule::Full, "In f32", "16-bit operands are converted to f32, and the result is f32."),
+        (
+            Rule::Promote,
+            "In the type of the operands",
+            "If operands have different types, they are converted to the wider one: f32, also for \
+             f16 and bf16.",
+        ),
+    ] {
+        let of_rule: Vec<&str> =
+            names.iter().copied().filter(|name| rule_of(name) == rule).collect();
+        let list = of_rule.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+        let _ = write!(out, "\n## {title}\n\n{text}\n\n{list}\n");
+    }
+    out
+}
+
+/// The functions of [`Wgsl`](super::Wgsl) beyond the contract.
+macro_rules! extension_names {
+    ($(
+        $(#[$doc:meta])*
+        $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+            = $launch:expr, else $cpu:ident;
+    )*) => {
+        &[$(stringify!($name)),*]
+    };
+}
+
+/// The ops with kernels of their own beyond the contract.
+pub const EXTENSIONS: &[&str] = extension_contract!(extension_names);

@@ -115,6 +115,7 @@ impl Wgsl {
 pub fn apply<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
     let mut context = OpContext::new(row.name, Conversion::Compute);
     tensors.iter().for_each(|tensor| context.register(tensor));
+    context.settle_types();
     if context.has_kernel() {
         let mut inputs = tensors.into_iter().map(|tensor| tensor.into_gpu(&context));
         return match (inputs.next(), inputs.next()) {

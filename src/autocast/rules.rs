@@ -1,0 +1,102 @@
+//! What autocast does with the float operands of each op.
+
+/// What an op does with its float operands under autocast.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rule {
+    /// Converts them to 16 bits. So is the result.
+    Lower,
+    /// Converts them to 16 bits. The result is f32.
+    Wide,
+    /// Converts them to f32. So is the result.
+    Full,
+    /// Converts them to the widest of their types, or leaves them if they have the same.
+    Promote,
+}
+
+/// Products. Their sums are f32 in any case, and matrix units multiply 16 bits fastest.
+pub const LOWER: &[&str] = &[
+    "float_matmul",
+    "linear",
+    "linear_x_backward",
+    "conv1d",
+    "conv1d_x_backward",
+    "conv2d",
+    "conv2d_x_backward",
+    "conv3d",
+    "conv3d_x_backward",
+    "conv_transpose1d",
+    "conv_transpose1d_x_backward",
+    "conv_transpose2d",
+    "conv_transpose2d_x_backward",
+    "conv_transpose3d",
+    "conv_transpose3d_x_backward",
+    "attention",
+];
+
+/// Products that are gradients of parameters, which optimizers add up in f32.
+pub const WIDE: &[&str] = &[
+    "linear_weight_backward",
+    "conv1d_weight_backward",
+    "conv2d_weight_backward",
+    "conv3d_weight_backward",
+    "conv_transpose1d_weight_backward",
+    "conv_transpose2d_weight_backward",
+    "conv_transpose3d_weight_backward",
+];
+
+/// Ops whose results leave the range of f16 soon, or that add up many elements.
+pub const FULL: &[&str] = &[
+    "float_exp",
+    "float_log",
+    "float_log1p",
+    "float_recip",
+    "float_powf",
+    "float_powf_scalar_impl",
+    "float_powi",
+    "float_powi_scalar_impl",
+    "float_tan",
+    "float_sinh",
+    "float_cosh",
+    "float_asin",
+    "float_acos",
+    "float_acosh",
+    "float_atanh",
+    "float_sum",
+    "float_sum_dim",
+    "float_mean",
+    "float_mean_dim",
+    "float_prod",
+    "float_prod_dim",
+    "float_cumsum",
+    "float_cumprod",
+    "softmax",
+    "softmax_backward",
+    "log_softmax",
+    "log_softmax_backward",
+    "layer_norm",
+    "layer_norm_backward",
+    "rms_norm",
+    "rms_norm_backward",
+    "ctc_loss",
+    "ctc_loss_backward",
+    "linear_bias_backward",
+    "conv1d_bias_backward",
+    "conv2d_bias_backward",
+    "conv3d_bias_backward",
+    "conv_transpose1d_bias_backward",
+    "conv_transpose2d_bias_backward",
+    "conv_transpose3d_bias_backward",
+];
+
+/// Returns the rule of an op. Ops that are not listed are [`Rule::Promote`].
+pub fn rule_of(op: &str) -> Rule {
+    if LOWER.contains(&op) {
+        Rule::Lower
+    } else if WIDE.contains(&op) {
+        Rule::Wide
+    } else if FULL.contains(&op) {
+        Rule::Full
+    } else {
+        Rule::Promote
+    }
+}

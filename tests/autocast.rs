@@ -1,0 +1,322 @@
+//! Autocast: types of results and gradients, where it holds, and that it trains.
+
+mod common;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use burn::backend::Autodiff as BurnAutodiff;
+use burn::module::Module;
+use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
+use burn::optim::{AdamConfig, GradientsParams, Optimizer};
+use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::module::{attention, conv2d};
+use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
+use burn::tensor::{DType, FloatDType, Tensor, TensorData, activation};
+use burn_wgsl::runtime::{Event, Observer};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
+use common::{devices, failure, gpus, runtime_of, serial_guard};
+
+const LOWER: [(Precision, DType); 2] =
+    [(Precision::F16, DType::F16), (Precision::Bf16, DType::BF16)];
+
+/// Returns numbers from -1 to 1.
+fn tensor<B: Backend, const D: usize>(
+    seed: usize,
+    shape: [usize; D],
+    device: &B::Device,
+) -> Tensor<B, D> {
+    let element = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0;
+    let values: Vec<f32> = (0..shape.iter().product()).map(element).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+#[test]
+fn results_have_the_types_of_the_rules() {
+    for device in devices() {
+        let x = tensor::<Wgsl, 2>(1, [4, 8], &device);
+        let y = tensor::<Wgsl, 2>(2, [8, 4], &device);
+        for (precision, lower) in LOWER {
+            let _scope = autocast(&device, precision);
+            let product = x.clone().matmul(y.clone());
+            assert_eq!(product.dtype(), lower, "{device}");
+            // As its operand.
+            assert_eq!(activation::relu(product.clone()).dtype(), lower, "{device}");
+            // In f32.
+            assert_eq!(activation::softmax(product.clone(), 1).dtype(), DType::F32, "{device}");
+            assert_eq!(product.clone().exp().dtype(), DType::F32, "{device}");
+            assert_eq!(product.clone().sum().dtype(), DType::F32, "{device}");
+            // The wider type.
+            let sum = product.clone() + tensor::<Wgsl, 2>(3, [4, 4], &device);
+            assert_eq!(sum.dtype(), DType::F32, "{device}");
+            let other = match lower {
+                DType::F16 => FloatDType::BF16,
+                _ => FloatDType::F16,
+            };
+            assert_eq!((product.clone() + product.clone().cast(other)).dtype(), DType::F32);
+            // Views and conversions.
+            assert_eq!(product.clone().transpose().dtype(), lower, "{device}");
+            assert_eq!(product.cast(FloatDType::F32).dtype(), DType::F32, "{device}");
+            let image = tensor::<Wgsl, 4>(4, [1, 3, 5, 5], &device);
+            let weight = tensor::<Wgsl, 4>(5, [4, 3, 3, 3], &device);
+            let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
+            assert_eq!(conv2d(image, weight, None, options).dtype(), lower, "{device}");
+            let heads = tensor::<Wgsl, 4>(6, [1, 2, 5, 8], &device);
+            let out = attention(
+                heads.clone(),
+                heads.clone(),
+                heads,
+                None,
+                None,
+                AttentionModuleOptions::default(),
+            );
+            assert_eq!(out.dtype(), lower, "{device}");
+        }
+        assert_eq!(x.matmul(y).dtype(), DType::F32, "{device}");
+    }
+}
+
+#[test]
+fn the_innermost_scope_of_the_thread_and_device_counts() {
+    let device = WgslDevice::Cpu;
+    let product = || {
+        let x = tensor::<Wgsl, 2>(1, [4, 4], &WgslDevice::Cpu);
+        x.clone().matmul(x).dtype()
+    };
+    let outer = autocast(&device, Precision::F16);
+    let inner = autocast(&device, Precision::Bf16);
+    assert_eq!(product(), DType::BF16);
+    {
+        let _off = autocast(&device, Precision::F32);
+        assert_eq!(product(), DType::F32);
+    }
+    // Scopes may end in any order.
+    drop(outer);
+    assert_eq!(product(), DType::BF16);
+    let of_thread = std::thread::spawn(product).join().expect("the thread ends");
+    assert_eq!(of_thread, DType::F32);
+    drop(inner);
+    assert_eq!(product(), DType::F32);
+}
+
+#[test]
+fn other_types_are_not_mixed_outside_of_a_scope() {
+    let device = WgslDevice::Cpu;
+    let x = tensor::<Wgsl, 1>(1, [4], &device);
+    let sum = catch_unwind(AssertUnwindSafe(|| x.clone().cast(FloatDType::F16) + x));
+    let message = failure("sum", sum.expect_err("the types differ"));
+    assert!(message.contains("cast one to the other's type"), "{message}");
+}
+
+#[test]
+fn unknown_words_name_the_known_ones() {
+    let error = "fp16".parse::<Precision>().expect_err("it is unknown");
+    assert_eq!(error.to_string(), "there is no precision \"fp16\"; use f32, f16 or bf16");
+    for precision in [Precision::F32, Precision::F16, Precision::Bf16] {
+        assert_eq!(precision.to_string().parse(), Ok(precision));
+    }
+}
+
+/// A part of [`the_variable_is_a_scope_around_the_program`], in a process of its own.
+#[test]
+#[ignore = "another test runs it with the variable"]
+fn prints_the_type_of_a_product() {
+    let x = tensor::<Wgsl, 2>(1, [4, 4], &WgslDevice::Cpu);
+    println!("type: {:?}", x.clone().matmul(x).dtype());
+}
+
+#[test]
+fn the_variable_is_a_scope_around_the_program() {
+    let program = std::env::current_exe().expect("it has a path");
+    for (word, expected) in [("bf16", "type: BF16"), ("half", "no precision \"half\"")] {
+        let output = Command::new(&program)
+            .args(["--exact", "prints_the_type_of_a_product", "--ignored", "--nocapture"])
+            .env("BURN_WGSL_AUTOCAST", word)
+            .output()
+            .expect("the program runs");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.contains(expected), "{text}");
+    }
+}
+
+/// A layer norm between two linear layers, one of whose weights is used twice.
+#[derive(Module, Debug)]
+struct Network<B: Backend> {
+    first: Linear<B>,
+    norm: LayerNorm<B>,
+    middle: Linear<B>,
+    last: Linear<B>,
+}
+
+impl<B: Backend> Network<B> {
+    fn new(device: &B::Device) -> Self {
+        B::seed(device, 5);
+        Self {
+            first: LinearConfig::new(8, 32).init(device),
+            norm: LayerNormConfig::new(32).init(device),
+            middle: LinearConfig::new(32, 32).init(device),
+            last: LinearConfig::new(32, 1).init(device),
+        }
+    }
+
+    fn loss(&self, x: Tensor<B, 2>, y: Tensor<B, 2>) -> Tensor<B, 1> {
+        let x = activation::gelu(self.first.forward(x));
+        let x = activation::gelu(self.middle.forward(self.norm.forward(x)));
+        let x = self.last.forward(activation::gelu(self.middle.forward(x)));
+        (x - y).powi_scalar(2).mean()
+    }
+}
+
+/// Returns the gradients of the weights of the network's linear layers, with their types.
+fn gradients<B: AutodiffBackend>(
+    device: &B::Device,
+    scope: impl Fn() -> Option<burn_wgsl::Autocast>,
+    in_scope: bool,
+) -> Vec<(DType, Vec<f32>)> {
+    let network = Network::<B>::new(device);
+    let open = scope();
+    let loss = network.loss(tensor(1, [16, 8], device), tensor(2, [16, 1], device));
+    if !in_scope {
+        drop(open);
+        let grads = GradientsParams::from_grads(loss.backward(), &network);
+        return of_weights(&network, &grads);
+    }
+    let grads = GradientsParams::from_grads(loss.backward(), &network);
+    let found = of_weights(&network, &grads);
+    drop(open);
+    found
+}
+
+fn of_weights<B: AutodiffBackend>(
+    network: &Network<B>,
+    grads: &GradientsParams,
+) -> Vec<(DType, Vec<f32>)> {
+    let layers = [&network.first, &network.middle, &network.last];
+    let grad = |layer: &&Linear<B>| {
+        let grad = grads.get::<B::InnerBackend, 2>(layer.weight.id).expect("it has a gradient");
+        let values = grad.clone().cast(FloatDType::F32).into_data();
+        (grad.dtype(), values.to_vec::<f32>().expect("it is f32"))
+    };
+    layers.iter().map(grad).collect()
+}
+
+/// Checks that gradients are close to those in f32.
+fn assert_close(
+    label: &str,
+    found: &[(DType, Vec<f32>)],
+    expected: &[(DType, Vec<f32>)],
+    digits: f32,
+) {
+    for ((_, found), (_, expected)) in found.iter().zip(expected) {
+        let largest = expected.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+        for (found, expected) in found.iter().zip(expected) {
+            assert!(
+                (found - expected).abs() <= digits * largest,
+                "{label}: {found}, expected {expected}, of at most {largest}"
+            );
+        }
+    }
+}
+
+#[test]
+fn gradients_of_parameters_are_f32_and_close_to_those_without_autocast() {
+    // The random numbers of a device are those of the process.
+    let _serial = serial_guard();
+    for device in devices() {
+        let expected = gradients::<Autodiff<Wgsl>>(&device, || None, true);
+        for (precision, lower) in LOWER {
+            let digits = if lower == DType::F16 { 1e-2 } else { 6e-2 };
+            let scope = || Some(autocast(&device, precision));
+            for in_scope in [false, true] {
+                let found = gradients::<Autodiff<Wgsl>>(&device, scope, in_scope);
+                assert!(found.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");
+                assert_close(&format!("{precision} on {device}"), &found, &expected, digits);
+            }
+            // Burn's own autodiff, with types of its own choice.
+            let found = gradients::<BurnAutodiff<Wgsl>>(&device, scope, true);
+            assert_close(&format!("Burn's, {precision} on {device}"), &found, &expected, digits);
+        }
+    }
+}
+
+/// Counts conversions from f32 to f16.
+#[derive(Default)]
+struct Conversions(AtomicUsize);
+
+impl Observer for Conversions {
+    fn event(&self, _op: &'static str, event: Event<'_>) {
+        if let Event::Dispatch { kernel, .. } = event
+            && kernel.to_string().contains("F16=`a`(x0:F32)")
+        {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn copies_of_parameters_are_kept_until_the_scope_ends() {
+    for device in gpus() {
+        // A parameter, and a tensor without a gradient, which is converted each time.
+        let weight = tensor::<Autodiff<Wgsl>, 2>(1, [64, 64], &device).require_grad();
+        let x = tensor::<Autodiff<Wgsl>, 2>(2, [64, 64], &device);
+        let conversions = || {
+            let counter = Arc::new(Conversions::default());
+            let observation = runtime_of(&device).observe(counter.clone());
+            let _ = x.clone().matmul(weight.clone()).into_data();
+            drop(observation);
+            counter.0.load(Ordering::Relaxed)
+        };
+        let _serial = serial_guard();
+        for _ in 0..2 {
+            let scope = autocast(&device, Precision::F16);
+            // Of x, the weight and the result; then without the weight.
+            assert_eq!([conversions(), conversions()], [3, 2], "{device}");
+            drop(scope);
+        }
+    }
+}
+
+/// Trains the network and returns the losses of the first and the last step.
+fn train<B: AutodiffBackend>(
+    device: &B::Device,
+    scope: impl Fn() -> Option<burn_wgsl::Autocast>,
+) -> [f32; 2] {
+    let mut network = Network::<B>::new(device);
+    let mut optimizer = AdamConfig::new().init();
+    let x = tensor::<B, 2>(1, [64, 8], device);
+    // A function of the input.
+    let y = (x.clone().slice([0..64, 0..1]) * 3.0).sin() * x.clone().slice([0..64, 1..2]);
+    let mut losses = Vec::new();
+    for _ in 0..60 {
+        let open = scope();
+        let loss = network.loss(x.clone(), y.clone());
+        losses.push(loss.clone().into_scalar().to_string().parse::<f32>().expect("a number"));
+        let grads = GradientsParams::from_grads(loss.backward(), &network);
+        network = optimizer.step(0.01, network, grads);
+        drop(open);
+    }
+    [losses[0], losses[59]]
+}
+
+#[test]
+fn training_reaches_the_loss_of_f32() {
+    // The random numbers of a device are those of the process.
+    let _serial = serial_guard();
+    for device in devices() {
+        let expected = train::<Autodiff<Wgsl>>(&device, || None);
+        for (precision, _) in LOWER {
+            let scope = || Some(autocast(&device, precision));
+            let ours = train::<Autodiff<Wgsl>>(&device, scope);
+            let burns = train::<BurnAutodiff<Wgsl>>(&device, scope);
+            for found in [ours, burns] {
+                assert!(
+                    found[1] < 0.2 * found[0] && found[1] < 1.5 * expected[1] + 1e-3,
+                    "{precision} on {device}: losses {found:?}, in f32 {expected:?}"
+                );
+            }
+        }
+    }
+}
