@@ -22,11 +22,11 @@ pub(super) fn forget_casts() {
     COPIES.with_borrow_mut(HashMap::clear);
 }
 
-/// Converts the float operands of an op as autocast asks. `each` calls a function on each tensor.
-pub(super) fn cast<C: CheckpointStrategy>(
-    op: &'static str,
-    each: &mut dyn FnMut(&mut dyn FnMut(&mut F)),
-) {
+/// Calls a function on each float tensor of an op.
+type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut F));
+
+/// Converts the float operands of an op as autocast asks.
+pub(super) fn cast<C: CheckpointStrategy>(op: &'static str, each: Each<'_>) {
     let mut seen = Operands::default();
     each(&mut |tensor| seen.see(tensor.primitive.device(), tensor.dtype()));
     let Some([target, _]) = seen.cast_types(op) else { return };
