@@ -6,6 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ThreadId;
 
 use burn::backend::Autodiff as BurnAutodiff;
 use burn::module::Module;
@@ -242,16 +243,19 @@ fn gradients_of_parameters_are_f32_and_close_to_those_without_autocast() {
     }
 }
 
-/// Counts conversions from f32 to f16.
-#[derive(Default)]
-struct Conversions(AtomicUsize);
+/// Counts conversions from f32 to f16 on one thread.
+struct Conversions {
+    thread: ThreadId,
+    count: AtomicUsize,
+}
 
 impl Observer for Conversions {
     fn event(&self, _op: &'static str, event: Event<'_>) {
         if let Event::Dispatch { kernel, .. } = event
+            && std::thread::current().id() == self.thread
             && kernel.to_string().contains("F16=`a`(x0:F32)")
         {
-            self.0.fetch_add(1, Ordering::Relaxed);
+            self.count.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -263,17 +267,22 @@ fn copies_of_parameters_are_kept_until_the_scope_ends() {
         let weight = tensor::<Autodiff<Wgsl>, 2>(1, [64, 64], &device).require_grad();
         let x = tensor::<Autodiff<Wgsl>, 2>(2, [64, 64], &device);
         let conversions = || {
-            let counter = Arc::new(Conversions::default());
+            let counter = Arc::new(Conversions {
+                thread: std::thread::current().id(),
+                count: AtomicUsize::new(0),
+            });
             let observation = runtime_of(&device).observe(counter.clone());
             let _ = x.clone().matmul(weight.clone()).into_data();
             drop(observation);
-            counter.0.load(Ordering::Relaxed)
+            counter.count.load(Ordering::Relaxed)
         };
         let _serial = serial_guard();
         for _ in 0..2 {
             let scope = autocast(&device, Precision::F16);
-            // Of x, the weight and the result; then without the weight.
-            assert_eq!([conversions(), conversions()], [3, 2], "{device}");
+            let (first, second) = (conversions(), conversions());
+            // Of x and, on some adapters, of the result.
+            assert!(second > 0, "{device}");
+            assert_eq!(first, second + 1, "the weight is converted once on {device}");
             drop(scope);
         }
     }
