@@ -65,6 +65,8 @@ mod tensor;
 #[cfg(feature = "autodiff")]
 mod autodiff;
 mod cpu;
+#[cfg(feature = "train")]
+pub mod scaler;
 
 /// Compiles and runs the README's code with the other doc tests.
 #[cfg(doctest)]

@@ -1,0 +1,230 @@
+//! Loss scaling: steps with infinite gradients change nothing, and small gradients survive f16.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ThreadId;
+
+use burn::grad_clipping::GradientClippingConfig;
+use burn::module::Module;
+use burn::nn::{Linear, LinearConfig};
+use burn::optim::{AdamConfig, GradientsAccumulator, GradientsParams, Optimizer, SgdConfig};
+use burn::tensor::backend::Backend;
+use burn::tensor::{Tensor, TensorData, activation};
+use burn_wgsl::runtime::{Event, Observer};
+use burn_wgsl::scaler::{GradScalerConfig, ScalerState};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
+use common::{devices, gpus, runtime_of, serial_guard};
+
+type B = Autodiff<Wgsl>;
+
+#[derive(Module, Debug)]
+struct Network<B: Backend> {
+    first: Linear<B>,
+    last: Linear<B>,
+}
+
+impl Network<B> {
+    fn new(device: &WgslDevice) -> Self {
+        B::seed(device, 7);
+        Self {
+            first: LinearConfig::new(4, 16).init(device),
+            last: LinearConfig::new(16, 1).init(device),
+        }
+    }
+
+    fn forward(&self, x: Tensor<B, 2>) -> Tensor<B, 2> {
+        self.last.forward(activation::tanh(self.first.forward(x)))
+    }
+
+    /// Returns the bits of all parameters.
+    fn bits(&self) -> Vec<u32> {
+        let parameters = [
+            self.first.weight.val().reshape([64]),
+            self.first.bias.as_ref().expect("it has a bias").val(),
+            self.last.weight.val().reshape([16]),
+            self.last.bias.as_ref().expect("it has a bias").val(),
+        ];
+        let values = |parameter: Tensor<B, 1>| parameter.into_data().to_vec::<f32>().expect("f32");
+        parameters.into_iter().flat_map(values).map(f32::to_bits).collect()
+    }
+}
+
+/// Returns inputs `[32, 4]` and targets `[32, 1]`.
+fn samples(device: &WgslDevice) -> [Tensor<B, 2>; 2] {
+    let x: Vec<f32> = (0..128).map(|i| (i * 7919 % 101) as f32 / 50.0 - 1.0).collect();
+    let x = Tensor::<B, 2>::from_data(TensorData::new(x, [32, 4]), device);
+    let y = x.clone().slice([0..32, 0..1]) * x.clone().slice([0..32, 1..2]);
+    [x, y]
+}
+
+fn loss(network: &Network<B>, device: &WgslDevice) -> Tensor<B, 1> {
+    let [x, y] = samples(device);
+    (network.forward(x) - y).powi_scalar(2).mean()
+}
+
+#[test]
+fn a_step_with_an_infinite_gradient_changes_no_parameter() {
+    let _serial = serial_guard();
+    for device in devices() {
+        for factor in [f32::INFINITY, f32::NAN] {
+            let scaler = GradScalerConfig::default().init(&device);
+            let mut optimizer = scaler.wrap(AdamConfig::new().init());
+            let mut network = Network::new(&device);
+            let mut step = |network: Network<B>, factor: f32| {
+                let loss = scaler.scale(loss(&network, &device) * factor);
+                let grads = GradientsParams::from_grads(loss.backward(), &network);
+                optimizer.step(0.01, network, grads)
+            };
+            network = step(network, 1.0);
+            let before = network.bits();
+            network = step(network, factor);
+            assert_eq!(network.bits(), before, "{factor} on {device}");
+            let state = scaler.state();
+            let expected = ScalerState { scale: 32768.0, good_steps: 0, skipped_steps: 1 };
+            assert_eq!(state, expected, "{factor} on {device}");
+            network = step(network, 1.0);
+            let after = network.bits();
+            assert_ne!(after, before, "training goes on on {device}");
+            let is_finite = |bits: &u32| f32::from_bits(*bits).is_finite();
+            assert!(after.iter().all(is_finite), "{device}");
+            assert_eq!(scaler.state().good_steps, 1, "{device}");
+        }
+    }
+}
+
+#[test]
+fn the_scale_grows_after_the_interval_and_stays_finite() {
+    for device in devices() {
+        let config =
+            GradScalerConfig { initial_scale: 8.0, growth_interval: 2, ..Default::default() };
+        let scaler = config.init(&device);
+        let mut optimizer = scaler.wrap(SgdConfig::new().init::<B, Network<B>>());
+        let mut network = Network::new(&device);
+        let mut scales = Vec::new();
+        for _ in 0..5 {
+            let loss = scaler.scale(loss(&network, &device));
+            let grads = GradientsParams::from_grads(loss.backward(), &network);
+            network = optimizer.step(0.01, network, grads);
+            scales.push(scaler.state().scale);
+        }
+        assert_eq!(scales, [8.0, 16.0, 16.0, 32.0, 32.0], "{device}");
+        scaler.load_state(ScalerState { scale: 2.0f32.powi(127), good_steps: 1, skipped_steps: 3 });
+        // Gradients are infinite with this scale, but not those of a loss that is 0.
+        let loss = scaler.scale(network.forward(samples(&device)[0].clone()).sum() * 0.0);
+        let grads = GradientsParams::from_grads(loss.backward(), &network);
+        let _ = optimizer.step(0.01, network, grads);
+        let expected = ScalerState { scale: 2.0f32.powi(127), good_steps: 0, skipped_steps: 3 };
+        assert_eq!(scaler.state(), expected, "{device}");
+    }
+}
+
+/// With a scale that is a power of two, scaling rounds nothing.
+#[test]
+fn steps_are_those_without_a_scale() {
+    let _serial = serial_guard();
+    for device in devices() {
+        let clipped = || {
+            let clipping = GradientClippingConfig::Norm(0.05);
+            SgdConfig::new().with_gradient_clipping(Some(clipping)).init::<B, Network<B>>()
+        };
+        let (mut plain, scaler) = (clipped(), GradScalerConfig::default().init(&device));
+        let mut scaled = scaler.wrap(clipped());
+        let (mut left, mut right) = (Network::new(&device), Network::new(&device));
+        for _ in 0..3 {
+            // Two batches for each step.
+            let accumulated = |network: &Network<B>, scale: bool| {
+                let mut accumulator = GradientsAccumulator::new();
+                for _ in 0..2 {
+                    let loss = loss(network, &device);
+                    let loss = if scale { scaler.scale(loss) } else { loss };
+                    let grads = GradientsParams::from_grads(loss.backward(), network);
+                    accumulator.accumulate(network, grads);
+                }
+                accumulator.grads()
+            };
+            let grads = [accumulated(&left, false), accumulated(&right, true)];
+            let [of_left, of_right] = grads;
+            left = plain.step(0.1, left, of_left);
+            right = scaled.step(0.1, right, of_right);
+        }
+        assert_eq!(left.bits(), right.bits(), "{device}");
+    }
+}
+
+/// Gradients of 1e-8 are 0 in f16.
+#[test]
+fn small_gradients_survive_f16() {
+    let _serial = serial_guard();
+    for device in devices() {
+        let train = |scaled: bool| {
+            let initial_scale = if scaled { 65536.0 } else { 1.0 };
+            let scaler = GradScalerConfig { initial_scale, ..Default::default() }.init(&device);
+            // The learning rate makes up for the small loss.
+            let mut optimizer = scaler.wrap(SgdConfig::new().init::<B, Network<B>>());
+            let mut network = Network::new(&device);
+            for _ in 0..30 {
+                let scope = autocast(&device, Precision::F16);
+                let loss = scaler.scale(loss(&network, &device) * 1e-7);
+                drop(scope);
+                let grads = GradientsParams::from_grads(loss.backward(), &network);
+                network = optimizer.step(1e6, network, grads);
+            }
+            loss(&network, &device).into_data().iter::<f32>().next().expect("a loss")
+        };
+        let (with, without) = (train(true), train(false));
+        assert!(with < 0.9 * without, "{device}: {with} with a scale, {without} without");
+    }
+}
+
+#[test]
+fn states_are_saved_as_text() {
+    let state = ScalerState { scale: 1024.5, good_steps: 17, skipped_steps: 3 };
+    assert_eq!(state.to_string().parse(), Ok(state));
+    for text in
+        ["", "burn-wgsl GradScaler 2: scale 1", "burn-wgsl GradScaler 1: scale -1 good 0 skipped 0"]
+    {
+        let error = text.parse::<ScalerState>().expect_err("it is invalid").to_string();
+        assert!(error.contains("not the state of a GradScaler"), "{error}");
+    }
+}
+
+/// Counts readbacks on one thread.
+struct Readbacks {
+    thread: ThreadId,
+    count: AtomicUsize,
+}
+
+impl Observer for Readbacks {
+    fn event(&self, _op: &'static str, event: Event<'_>) {
+        if let Event::Readback { .. } = event
+            && std::thread::current().id() == self.thread
+        {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_hundred_steps_read_nothing_back() {
+    for device in gpus() {
+        let scaler = GradScalerConfig::default().init(&device);
+        let mut optimizer = scaler.wrap(AdamConfig::new().init());
+        let mut network = Network::new(&device);
+        let readbacks =
+            Arc::new(Readbacks { thread: std::thread::current().id(), count: AtomicUsize::new(0) });
+        let observation = runtime_of(&device).observe(readbacks.clone());
+        for step in 0..100 {
+            let scope = autocast(&device, Precision::F16);
+            let factor = if step == 50 { f32::INFINITY } else { 1.0 };
+            let loss = scaler.scale(loss(&network, &device) * factor);
+            drop(scope);
+            let grads = GradientsParams::from_grads(loss.backward(), &network);
+            network = optimizer.step(0.01, network, grads);
+        }
+        drop(observation);
+        assert_eq!(readbacks.count.load(Ordering::Relaxed), 0, "{device}");
+        assert_eq!(scaler.state().skipped_steps, 1, "{device}");
+    }
+}
