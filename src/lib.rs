@@ -73,7 +73,7 @@ pub mod scaler;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use autocast::{Autocast, Precision, UnknownPrecision, autocast};
+pub use autocast::{Autocast, Precision, ProductPath, UnknownPrecision, autocast, product_path};
 #[cfg(feature = "autodiff")]
 pub use autodiff::Autodiff;
 pub use backend::debug;

@@ -13,11 +13,11 @@ use burn::module::Module;
 use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::module::{attention, conv2d};
-use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
-use burn::tensor::{DType, FloatDType, Tensor, TensorData, activation};
+use burn::tensor::module::{attention, conv2d, unfold4d};
+use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, UnfoldOptions};
+use burn::tensor::{DType, FloatDType, Tensor, TensorData, TensorPrimitive, activation};
 use burn_wgsl::runtime::{Event, Observer};
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
+use burn_wgsl::{Autodiff, Precision, ProductPath, Wgsl, WgslDevice, autocast, product_path};
 use common::{devices, failure, gpus, runtime_of, serial_guard};
 
 const LOWER: [(Precision, DType); 2] =
@@ -131,7 +131,12 @@ fn prints_the_type_of_a_product() {
 #[test]
 fn the_variable_is_a_scope_around_the_program() {
     let program = std::env::current_exe().expect("it has a path");
-    for (word, expected) in [("bf16", "type: BF16"), ("half", "no precision \"half\"")] {
+    for (word, expected) in [
+        ("bf16", "type: BF16"),
+        ("", "type: F32"),
+        ("half", "no precision \"half\""),
+        ("half", "type: F32"),
+    ] {
         let output = Command::new(&program)
             .args(["--exact", "prints_the_type_of_a_product", "--ignored", "--nocapture"])
             .env("BURN_WGSL_AUTOCAST", word)
@@ -228,6 +233,7 @@ fn gradients_of_parameters_are_f32_and_close_to_those_without_autocast() {
     let _serial = serial_guard();
     for device in devices() {
         let expected = gradients::<Autodiff<Wgsl>>(&device, || None, true);
+        assert!(expected.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");
         for (precision, lower) in LOWER {
             let digits = if lower == DType::F16 { 1e-2 } else { 6e-2 };
             let scope = || Some(autocast(&device, precision));
@@ -238,6 +244,7 @@ fn gradients_of_parameters_are_f32_and_close_to_those_without_autocast() {
             }
             // Burn's own autodiff, with types of its own choice.
             let found = gradients::<BurnAutodiff<Wgsl>>(&device, scope, true);
+            assert!(found.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");
             assert_close(&format!("Burn's, {precision} on {device}"), &found, &expected, digits);
         }
     }
@@ -285,6 +292,96 @@ fn copies_of_parameters_are_kept_until_the_scope_ends() {
             assert_eq!(first, second + 1, "the weight is converted once on {device}");
             drop(scope);
         }
+    }
+}
+
+/// Each loss has a graph of its own, though they share a parameter.
+#[test]
+fn losses_that_share_a_parameter_are_differentiated_one_after_the_other() {
+    for device in devices() {
+        let weight = tensor::<Autodiff<Wgsl>, 2>(1, [8, 8], &device).require_grad();
+        let [left, right] = [2, 3].map(|seed| tensor::<Autodiff<Wgsl>, 2>(seed, [4, 8], &device));
+        let grads = |losses: [Tensor<Autodiff<Wgsl>, 1>; 2]| {
+            losses.map(|loss| {
+                let grad = weight.grad(&loss.backward()).expect("it has a gradient");
+                assert_eq!(grad.dtype(), DType::F32, "{device}");
+                grad.into_data().to_vec::<f32>().expect("it is f32")
+            })
+        };
+        let loss = |x: &Tensor<Autodiff<Wgsl>, 2>| x.clone().matmul(weight.clone()).sum();
+        let expected = grads([loss(&left), loss(&right)]);
+        let _scope = autocast(&device, Precision::F16);
+        let found = grads([loss(&left), loss(&right)]);
+        for (found, expected) in found.iter().flatten().zip(expected.iter().flatten()) {
+            assert!((found - expected).abs() < 1e-2, "{device}: {found}, expected {expected}");
+        }
+    }
+}
+
+/// Five hundred contributions of 1: in bf16, sums would stop at 256.
+#[test]
+fn gradients_of_many_uses_add_up_in_f32() {
+    for device in devices() {
+        let weight = Tensor::<Autodiff<Wgsl>, 2>::ones([1, 1], &device).require_grad();
+        let scope = autocast(&device, Precision::Bf16);
+        let one = Tensor::<Autodiff<Wgsl>, 2>::ones([1, 1], &device);
+        let products = (0..500).map(|_| one.clone().matmul(weight.clone()));
+        let loss = Tensor::cat(products.collect(), 0).sum();
+        drop(scope);
+        let grad = weight.grad(&loss.backward()).expect("it has a gradient").into_data();
+        assert_eq!(grad.to_vec::<f32>().expect("it is f32"), [500.0], "{device}");
+    }
+}
+
+/// Ops that are composed, or that a trait does not name.
+#[test]
+fn composed_ops_have_gradients() {
+    for device in devices() {
+        let tensor4 =
+            |seed| tensor::<Autodiff<Wgsl>, 4>(seed, [1, 2, 6, 8], &device).require_grad();
+        for in_scope in [false, true] {
+            let scope = autocast(&device, Precision::F16);
+            let [q, k, v] = [1, 2, 3].map(tensor4);
+            // 16-bit operands.
+            let lowered = || q.clone().matmul(k.clone().swap_dims(2, 3));
+            let bias = tensor::<Autodiff<Wgsl>, 4>(4, [1, 2, 6, 6], &device).require_grad();
+            let options = AttentionModuleOptions::default();
+            let with_bias =
+                attention(q.clone(), k.clone(), v.clone(), None, Some(bias.clone()), options);
+            let squares = lowered().powi_scalar(2);
+            assert_eq!(squares.dtype(), DType::F32, "{device}");
+            let x = lowered().reshape([12, 6]);
+            let gamma = tensor::<Autodiff<Wgsl>, 1>(5, [6], &device).require_grad();
+            let norm = Autodiff::<Wgsl>::rms_norm(
+                x.into_primitive().tensor(),
+                gamma.clone().into_primitive().tensor(),
+                1e-5,
+            );
+            let norm = Tensor::<Autodiff<Wgsl>, 2>::from_primitive(TensorPrimitive::Float(norm));
+            let windows = unfold4d(v.clone(), [2, 2], UnfoldOptions::new([1, 1], [1, 1], [1, 1]));
+            assert_eq!(windows.dtype(), DType::F32, "{device}");
+            let loss = with_bias.sum() + squares.sum() + norm.sum() + windows.sum();
+            let open = in_scope.then_some(scope);
+            let grads = loss.backward();
+            for parameter in [&q, &k, &v, &bias] {
+                let grad = parameter.grad(&grads).expect("it has a gradient");
+                assert_eq!(grad.dtype(), DType::F32, "{device}");
+                let values = grad.into_data().to_vec::<f32>().expect("it is f32");
+                assert!(values.iter().all(|x| x.is_finite()), "{device}: {values:?}");
+            }
+            assert_eq!(gamma.grad(&grads).expect("a gradient").dtype(), DType::F32, "{device}");
+            drop(open);
+        }
+    }
+}
+
+#[test]
+fn the_path_of_products_is_known() {
+    let path = |device, precision| product_path(&device, precision).expect("the device opens");
+    assert_eq!(path(WgslDevice::Cpu, Precision::F16), ProductPath::Cpu);
+    for device in gpus() {
+        assert_eq!(path(device, Precision::F32), ProductPath::F32, "{device}");
+        assert_eq!(path(device, Precision::Bf16), ProductPath::Converted, "{device}");
     }
 }
 

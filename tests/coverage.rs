@@ -37,7 +37,7 @@ fn the_documented_tables_match_the_code() {
 fn the_rules_of_autocast_name_ops() {
     let names: BTreeSet<&str> =
         ops().map(|(_, op)| op.name).chain(coverage::EXTENSIONS.iter().copied()).collect();
-    for name in [rules::LOWER, rules::WIDE, rules::FULL].into_iter().flatten() {
+    for name in [rules::LOWER, rules::GRADIENTS, rules::FULL].into_iter().flatten() {
         assert!(names.contains(name), "there is no op {name}");
     }
 }

@@ -49,8 +49,9 @@ pub struct Args {
     pub learning_rate: f64,
 
     /// Type in which products and convolutions are computed: f32, f16 or bf16 (autocast)
-    #[arg(long, value_name = "TYPE", default_value_t)]
-    pub precision: Precision,
+    /// [default: BURN_WGSL_AUTOCAST, else f32]
+    #[arg(long, value_name = "TYPE")]
+    pub precision: Option<Precision>,
 
     /// Repeat the run on the CPU, in f32, and compare both in a table and a plot (see --plot)
     #[arg(long)]

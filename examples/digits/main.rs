@@ -19,7 +19,7 @@ use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
 use burn_wgsl::profiler::{By, Column};
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, profiler};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, product_path, profiler};
 use digits::data::Dataset;
 use digits::model::Model;
 use digits::weights;
@@ -118,7 +118,7 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
     } else if args.compare && !run.history.interrupted {
         println!();
         let unobserved = Observed::default();
-        let (device, precision) = (WgslDevice::Cpu, Precision::F32);
+        let (device, precision) = (WgslDevice::Cpu, Some(Precision::F32));
         let (cpu, _) = train_on(device, precision, args, &dataset, Instant::now(), &unobserved)?;
         println!("\n{}", report::table(&run, &cpu));
         cpu_run = Some(cpu);
@@ -149,7 +149,7 @@ struct Observed {
 /// start time for `History::first_step`.
 fn train_on(
     device: WgslDevice,
-    precision: Precision,
+    precision: Option<Precision>,
     args: &Args,
     dataset: &Dataset,
     start: Instant,
@@ -170,11 +170,10 @@ fn train_on(
             .with_context(|| format!("cannot read the model file {}", path.display()))?;
         model = weights::from_bytes(model, &path.display().to_string(), bytes, &device)?;
     }
-    println!(
-        "model: {} parameters, seed {}, products in {precision}, on {adapter}",
-        model.num_params(),
-        args.seed
-    );
+    println!("model: {} parameters, seed {}, on {adapter}", model.num_params(), args.seed);
+    if let Some(precision) = precision.filter(|precision| *precision != Precision::F32) {
+        println!("products in {precision}, {}", product_path(&device, precision)?);
+    }
     let options = train::Options {
         epochs: args.epochs as usize,
         batch: args.batch as usize,
@@ -210,7 +209,7 @@ fn train_on(
         Ok(())
     };
     // Parameters, their gradients and the optimiser stay f32.
-    let _autocast = autocast(&device, precision);
+    let _autocast = precision.map(|precision| autocast(&device, precision));
     let (model, history) =
         train::train(model, dataset, options, &device, start, &STOP, before_step)?;
     // The run may end with a profiled step.

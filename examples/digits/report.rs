@@ -15,8 +15,8 @@ pub struct Run {
     pub device: String,
     /// Description of the device: name, kind and API of the adapter, or `CPU`.
     pub adapter: String,
-    /// The type in which products were computed.
-    pub precision: Precision,
+    /// The type in which products were computed, if the command line chose it.
+    pub precision: Option<Precision>,
     pub history: History,
     /// The ops that fell back to the CPU, and how often.
     pub fallbacks: BTreeMap<String, u64>,
@@ -79,7 +79,7 @@ impl Run {
         json!({
             "device": self.device,
             "adapter": self.adapter,
-            "precision": self.precision.to_string(),
+            "precision": self.precision.map(|precision| precision.to_string()),
             "train_loss": history.train_loss,
             "test_accuracy": history.test_accuracy,
             "test_accuracies": history.test_accuracies,

@@ -1,22 +1,25 @@
-//! Mixed precision: products in 16 bits, what needs more digits or range in f32.
+//! Mixed precision: products in 16 bits, the rest of a program in f32.
 //!
 //! Parameters stay f32. Inside a scope of [`autocast`], products, convolutions and attention convert
-//! their operands to 16 bits, so that matrix units multiply them and half the memory holds their
-//! results. Exponentials, logarithms, powers, softmax, norms, losses and sums convert them to f32.
+//! their operands to 16 bits, so that matrix units multiply them and their results need half the
+//! memory. Exponentials, logarithms, powers, softmax, norms, losses and sums convert them to f32.
 //! Other ops compute in the type of their operands, or in the wider one if they differ.
 //! `docs/autocast.md` lists every op.
 
+pub mod path;
 pub mod rules;
 mod scope;
 
 use std::fmt;
 use std::str::FromStr;
 
+pub use path::ProductPath;
 pub use scope::Autocast;
 pub(crate) use scope::Operands;
 #[cfg(feature = "autodiff")]
-pub(crate) use scope::at_end;
+pub(crate) use scope::{at_end, off};
 
+use crate::device::DeviceError;
 use crate::device::WgslDevice;
 
 /// The type in which [`autocast`] computes products.
@@ -25,10 +28,10 @@ pub enum Precision {
     /// 32 bits: autocast is off.
     #[default]
     F32,
-    /// 16 bits, of which 5 are of the exponent: up to 65504, and 11 digits. Small gradients need a
-    /// loss scale. Matrix units multiply it.
+    /// Half precision: 11 significant bits, up to 65504. Small gradients need a loss scale. Matrix
+    /// units multiply it.
     F16,
-    /// The upper 16 bits of f32: the same range, and 8 digits. Needs no loss scale.
+    /// The upper 16 bits of f32: 8 significant bits, and the same range. Needs no loss scale.
     Bf16,
 }
 
@@ -69,17 +72,20 @@ impl FromStr for Precision {
 
 /// Computes products on a device in a lower precision until the returned scope is dropped.
 ///
-/// Scopes belong to a thread: ops of other threads are not affected. Of nested scopes of a device the
-/// innermost counts, so [`Precision::F32`] switches autocast off for a part of a program.
-/// `BURN_WGSL_AUTOCAST=f16` or `bf16` is a scope around every thread and device.
+/// Scopes belong to a thread: ops of other threads are not affected, such as those of a trainer with
+/// several devices. Of nested scopes of a device the innermost counts, so [`Precision::F32`] switches
+/// autocast off for a part of a program; results from outside of it may need a cast there.
+/// `BURN_WGSL_AUTOCAST=f16` or `bf16` is a scope around every thread and device. In a browser, open
+/// the device first, and do not hold a scope across an `await`.
 ///
-/// With [`Autodiff`](crate::Autodiff), the gradients of f32 parameters are f32. Its backward pass
-/// computes in the types of the forward pass, inside or outside the scope. 16-bit copies of
-/// parameters are kept until the scope ends or the backward pass begins.
+/// With [`Autodiff`](crate::Autodiff), gradients of f32 parameters are f32, rounded to 16 bits where a
+/// product computes them. Its backward pass computes in the types of the forward pass, inside or
+/// outside the scope. In a scope, 16-bit copies of parameters are kept for their next
+/// use, until the last scope of the thread ends or a backward pass begins.
 ///
-/// With Burn's own `Autodiff`, the backward pass must be in the scope, and results keep f32 operands for
-/// it. Gradients of the parameters of Burn's layers are f32, those of a plain `matmul` are 16-bit, which
-/// is too few for most optimizers.
+/// With Burn's own `Autodiff`, the backward pass must be in the scope, and f32 operands are kept for
+/// it. Gradients of the parameters of Burn's layers are f32; those of a plain `matmul` are 16-bit,
+/// which is too few for most optimizers.
 ///
 /// ```
 /// use burn::tensor::{DType, Distribution, Tensor};
@@ -101,5 +107,14 @@ impl FromStr for Precision {
 /// assert_eq!(weight.grad(&grads).unwrap().dtype(), DType::F32);
 /// ```
 pub fn autocast(device: &WgslDevice, precision: Precision) -> Autocast {
-    Autocast::open(device, precision)
+    Autocast::open(Some(device), precision)
+}
+
+/// Returns how products are computed on a device with this precision.
+///
+/// # Errors
+///
+/// Returns an error if the device is missing or cannot be opened.
+pub fn product_path(device: &WgslDevice, precision: Precision) -> Result<ProductPath, DeviceError> {
+    ProductPath::of(device, precision)
 }

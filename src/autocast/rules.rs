@@ -3,11 +3,11 @@
 /// What an op does with its float operands under autocast.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// Converts them to 16 bits. So is the result.
+    /// Converts them to 16 bits; the result is 16-bit.
     Lower,
-    /// Converts them to 16 bits. The result is f32.
-    Wide,
-    /// Converts them to f32. So is the result.
+    /// Converts them to 16 bits; the result is f32.
+    Gradient,
+    /// Converts them to f32; the result is f32.
     Full,
     /// Converts them to the widest of their types, or leaves them if they have the same.
     Promote,
@@ -34,7 +34,7 @@ pub const LOWER: &[&str] = &[
 ];
 
 /// Products that are gradients of parameters, which optimizers add up in f32.
-pub const WIDE: &[&str] = &[
+pub const GRADIENTS: &[&str] = &[
     "linear_weight_backward",
     "conv1d_weight_backward",
     "conv2d_weight_backward",
@@ -44,7 +44,7 @@ pub const WIDE: &[&str] = &[
     "conv_transpose3d_weight_backward",
 ];
 
-/// Ops whose results leave the range of f16 soon, or that add up many elements.
+/// Ops whose results overflow f16 easily, or that add up many elements.
 pub const FULL: &[&str] = &[
     "float_exp",
     "float_log",
@@ -53,6 +53,7 @@ pub const FULL: &[&str] = &[
     "float_powf",
     "float_powf_scalar_impl",
     "float_powi",
+    "float_powi_scalar",
     "float_powi_scalar_impl",
     "float_tan",
     "float_sinh",
@@ -92,8 +93,8 @@ pub const FULL: &[&str] = &[
 pub fn rule_of(op: &str) -> Rule {
     if LOWER.contains(&op) {
         Rule::Lower
-    } else if WIDE.contains(&op) {
-        Rule::Wide
+    } else if GRADIENTS.contains(&op) {
+        Rule::Gradient
     } else if FULL.contains(&op) {
         Rule::Full
     } else {

@@ -16,21 +16,23 @@ pub(crate) const VARIABLE: &str = "BURN_WGSL_AUTOCAST";
 /// An open scope.
 struct Open {
     id: u64,
-    device: WgslDevice,
+    /// Its device; `None` for all.
+    device: Option<WgslDevice>,
     precision: Precision,
 }
 
 thread_local! {
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
     static NEXT_ID: Cell<u64> = const { Cell::new(0) };
-    /// What to do when a scope ends.
+    /// What to do when the last scope ends.
     static AT_END: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
 /// The precision outside of every scope.
 static DEFAULT: LazyLock<Precision> = LazyLock::new(|| {
-    let Ok(word) = std::env::var(VARIABLE) else { return Precision::F32 };
-    word.parse().unwrap_or_else(|error| {
+    let word = std::env::var_os(VARIABLE).filter(|word| !word.is_empty());
+    let Some(word) = word else { return Precision::F32 };
+    word.to_string_lossy().parse().unwrap_or_else(|error| {
         eprintln!("burn-wgsl: {VARIABLE} is ignored: {error}");
         Precision::F32
     })
@@ -46,10 +48,10 @@ pub struct Autocast {
 }
 
 impl Autocast {
-    pub(super) fn open(device: &WgslDevice, precision: Precision) -> Self {
+    pub(super) fn open(device: Option<&WgslDevice>, precision: Precision) -> Self {
         let id = NEXT_ID.get();
         NEXT_ID.set(id + 1);
-        let device = device.canonical();
+        let device = device.map(|device| device.canonical());
         OPEN.with_borrow_mut(|open| open.push(Open { id, device, precision }));
         Self { id, _thread: PhantomData }
     }
@@ -57,24 +59,38 @@ impl Autocast {
 
 impl Drop for Autocast {
     fn drop(&mut self) {
-        OPEN.with_borrow_mut(|open| open.retain(|scope| scope.id != self.id));
-        if let Some(work) = AT_END.take() {
+        let was_last = OPEN.with_borrow_mut(|open| {
+            open.retain(|scope| scope.id != self.id);
+            open.is_empty()
+        });
+        if was_last && let Some(work) = AT_END.take() {
             work();
         }
     }
 }
 
-/// Calls a function when the next scope of this thread ends.
+/// Calls a function when the last scope of this thread ends. Returns `false` if there is none.
 #[cfg(feature = "autodiff")]
-pub(crate) fn at_end(work: fn()) {
-    AT_END.set(Some(work));
+pub(crate) fn at_end(work: fn()) -> bool {
+    let is_open = OPEN.with_borrow(|open| !open.is_empty());
+    if is_open {
+        AT_END.set(Some(work));
+    }
+    is_open
+}
+
+/// Switches autocast off on every device until the result is dropped.
+#[cfg(feature = "autodiff")]
+pub(crate) fn off() -> Autocast {
+    Autocast::open(None, Precision::F32)
 }
 
 /// Returns the 16-bit type of products on a device, by its canonical selector; `None` if autocast is
 /// off.
 fn lower_type(device: &WgslDevice) -> Option<DType> {
     let innermost = OPEN.with_borrow(|open| {
-        let of_device = open.iter().rev().find(|scope| scope.device == *device);
+        let is_for = |scope: &&Open| scope.device.is_none_or(|of_scope| of_scope == *device);
+        let of_device = open.iter().rev().find(is_for);
         of_device.map(|scope| scope.precision)
     });
     match innermost.unwrap_or(*DEFAULT) {
@@ -117,10 +133,10 @@ impl Operands {
         let widest = self.widest?;
         let lower = lower_type(&self.device?)?;
         let [target, result] = match rule_of(op) {
-            // f64 is a choice of the program.
+            // A program that uses f64 needs its digits.
             _ if widest == DType::F64 => [DType::F64; 2],
             Rule::Lower => [lower; 2],
-            Rule::Wide => [lower, DType::F32],
+            Rule::Gradient => [lower, DType::F32],
             Rule::Full => [DType::F32; 2],
             Rule::Promote => [widest; 2],
         };

@@ -4,8 +4,10 @@ use burn_autodiff::Autodiff as BurnAutodiff;
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::TensorMetadata;
 use burn_backend::backend::AutodiffBackend;
+use burn_backend::ops::attention::attention_fallback;
 use burn_backend::ops::{FloatTensorOps, ModuleOps};
 
+use super::Autodiff;
 use super::kinds::{Attention, B, F, OptB, OptF};
 use super::node::node;
 use crate::backend::{Wgsl, WgslTensor};
@@ -30,7 +32,9 @@ pub(super) fn attention<C: CheckpointStrategy>(
 ) -> F {
     if attn_bias.as_ref().is_some_and(F::is_tracked) {
         // The kernels have no gradient of the bias.
-        return BurnAutodiff::<Wgsl, C>::attention(query, key, value, mask, attn_bias, options);
+        return attention_fallback::<Autodiff<Wgsl, C>>(
+            query, key, value, mask, attn_bias, options,
+        );
     }
     let inputs = [query, key, value];
     let [query, key, value] = inputs.each_ref().map(|input| input.primitive.clone());

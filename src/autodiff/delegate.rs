@@ -18,6 +18,7 @@ use burn_backend::{Distribution, ExecutionError, TensorData};
 use super::cast::cast;
 use super::kinds::*;
 use super::{Autodiff, attention, fft, grid_sample, norm, product, slice, softmax, topk};
+use crate::autocast::off;
 use crate::backend::Wgsl;
 use crate::backend::activation::activation_contract;
 use crate::backend::boolean::bool_contract;
@@ -57,6 +58,8 @@ macro_rules! delegated {
     (@method max_pool2d_with_indices $($row:tt)*) => {};
     (@method max_pool2d_with_indices_backward $($row:tt)*) => {};
     (@method quantize $($row:tt)*) => {};
+    // Burn composes it from a convolution, which autocast must not round: written below.
+    (@method unfold4d $($row:tt)*) => {};
     // From tensors without gradients to floats: written below.
     (@method int_into_float $($row:tt)*) => {};
     (@method bool_into_float $($row:tt)*) => {};
@@ -145,6 +148,11 @@ impl<C: CheckpointStrategy> ActivationOps<Self> for Autodiff<Wgsl, C> {
 impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
     float_rows!(delegated_elementwise);
     float_contract!(delegated);
+
+    fn float_powi_scalar(mut lhs: F, rhs: Scalar) -> F {
+        cast::<C>("float_powi_scalar", &mut |f| f(&mut lhs));
+        BurnAutodiff::<Wgsl, C>::float_powi_scalar(lhs, rhs)
+    }
 
     fn float_from_data(data: TensorData, device: &WgslDevice) -> F {
         BurnAutodiff::<Wgsl, C>::float_from_data(data, device)
@@ -292,6 +300,11 @@ impl<C: CheckpointStrategy> ModuleOps<Self> for Autodiff<Wgsl, C> {
         max_pool1d(
             x: F, kernel: Size, stride: Size, padding: Size, dilation: Size, ceil_mode: Flag,
         ) -> F;
+    }
+
+    fn unfold4d(x: F, kernel: Size2, options: Unfold) -> F {
+        let _off = off();
+        BurnAutodiff::<Wgsl, C>::unfold4d(x, kernel, options)
     }
 
     fn max_pool1d_with_indices(

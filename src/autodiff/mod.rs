@@ -27,11 +27,11 @@ use burn_backend::backend::AutodiffBackend;
 use burn_backend::ops::{TransactionOps, TransactionPrimitive, TransactionPrimitiveData};
 use burn_backend::{Backend, BackendTypes, DType, DTypeUsageSet, ExecutionError, TensorData};
 
-use crate::autocast::{Precision, autocast};
+use crate::autocast::off;
 use crate::backend::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::device::WgslDevice;
 use crate::runtime::scope;
-use cast::forget_casts;
+use cast::clear_copies;
 use kinds::F;
 
 /// A backend that trains: [`Wgsl`] with gradients.
@@ -139,9 +139,9 @@ impl<C: CheckpointStrategy> AutodiffBackend for Autodiff<Wgsl, C> {
 
     fn backward(tensor: F) -> Gradients {
         let _scope = scope("backward");
-        forget_casts();
+        clear_copies();
         // The types are those of the forward pass.
-        let _full = autocast(&tensor.primitive.device(), Precision::F32);
+        let _off = off();
         BurnAutodiff::<Wgsl, C>::backward(tensor)
     }
 

@@ -4,6 +4,7 @@ use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_backend::ops::ModuleOps;
 
 use super::Autodiff;
+use super::cast::cast;
 use super::kinds::{F, OptF, Real};
 use super::node::node;
 use crate::backend::Wgsl;
@@ -15,7 +16,11 @@ impl<C: CheckpointStrategy> Autodiff<Wgsl, C> {
     /// # Panics
     ///
     /// Panics if the shapes do not fit or the device fails.
-    pub fn rms_norm(x: F, gamma: F, epsilon: f64) -> F {
+    pub fn rms_norm(mut x: F, mut gamma: F, epsilon: f64) -> F {
+        cast::<C>("rms_norm", &mut |f| {
+            f(&mut x);
+            f(&mut gamma);
+        });
         let output = Wgsl::rms_norm(x.primitive.clone(), gamma.primitive.clone(), epsilon);
         node::<C, _, 2, 2>([x, gamma], output, epsilon, |[x, gamma], epsilon, grad| {
             Wgsl::rms_norm_backward(x, gamma, grad, epsilon).into()

@@ -107,7 +107,7 @@ impl OpContext {
         (self.int, self.rank) = (int, rank);
     }
 
-    /// Decides about the types of the float operands, after all operands are registered.
+    /// Determines the types of the float operands, after all operands are registered.
     ///
     /// # Panics
     ///

@@ -340,7 +340,8 @@ pub fn autocast_table() -> String {
     let is_float = |op_trait: &OpTrait| op_trait.elements == Elements::Floats;
     let kernels = contract().into_iter().filter(is_float).flat_map(|op_trait| op_trait.ops);
     let kernels = kernels.filter(|op| op.route == Route::Kernel).map(|op| op.name);
-    let names: Vec<&str> = kernels.chain(EXTENSIONS.iter().copied()).collect();
+    let all = kernels.chain(EXTENSIONS.iter().copied());
+    let names: Vec<&str> = all.filter(|name| !WITHOUT_RULE.contains(name)).collect();
     let mut out = String::from(AUTOCAST_INTRODUCTION);
     for (rule, title, text) in [
         (
@@ -350,7 +351,7 @@ pub fn autocast_table() -> String {
              result is rounded to 16 bits.",
         ),
         (
-            Rule::Wide,
+            Rule::Gradient,
             "In 16 bits, with a result in f32",
             "Gradients of parameters, in a backward pass of Burn's own `Autodiff`. That of \
              `burn_wgsl::Autodiff` computes in the types of the forward pass, and converts gradients of \
@@ -361,7 +362,7 @@ pub fn autocast_table() -> String {
             Rule::Promote,
             "In the type of the operands",
             "If operands have different types, they are converted to the wider one: f32, also for \
-             f16 and bf16.",
+             f16 and bf16. Ops that Burn composes follow the rules of their parts.",
         ),
     ] {
         let of_rule: Vec<&str> =
@@ -371,6 +372,16 @@ pub fn autocast_table() -> String {
     }
     out
 }
+
+/// Ops that autocast leaves alone: they have no float operands, or take any types and return f32.
+const WITHOUT_RULE: &[&str] = &[
+    "float_zeros",
+    "float_ones",
+    "float_full",
+    "float_empty",
+    "attention_with_log_sums",
+    "attention_backward",
+];
 
 /// The functions of [`Wgsl`](super::Wgsl) beyond the contract.
 macro_rules! extension_names {

@@ -1,7 +1,10 @@
 //! The float tensor ops of Burn's contract.
 
+use burn_backend::TensorMetadata;
+
 use super::contract::prelude::*;
 use super::random;
+use crate::autocast::Operands;
 use Reduction::*;
 
 /// Float ops that are not in the elementwise table.
@@ -108,6 +111,25 @@ pub(crate) use float_contract;
 impl FloatTensorOps<Wgsl> for Wgsl {
     crate::kernels::common::table::float_rows!(elementwise_methods);
     float_contract!(methods);
+
+    /// As Burn's, but autocast computes squares in f32, too.
+    fn float_powi_scalar(lhs: F, rhs: Scalar) -> F {
+        let mut operands = Operands::default();
+        operands.see(lhs.device(), lhs.dtype());
+        let lhs = match operands.cast_types("float_powi_scalar") {
+            Some([dtype, _]) => Self::float_cast(lhs, dtype.into()),
+            None => lhs,
+        };
+        let square = |x: F| Self::float_mul(x.clone(), x);
+        match rhs.elem::<i64>() {
+            0 => Self::float_ones(lhs.shape(), &lhs.device(), lhs.dtype().into()),
+            1 => lhs,
+            2 => square(lhs),
+            -1 => Self::float_recip(lhs),
+            -2 => Self::float_recip(square(lhs)),
+            _ => Self::float_powi_scalar_impl(lhs, rhs),
+        }
+    }
 
     fn float_from_data(data: TensorData, device: &WgslDevice) -> F {
         upload(data, device, "float_from_data")
