@@ -19,6 +19,7 @@
 //! - [`WgslDevice`] selects a device; [`device`] lists the devices of this machine.
 //! - [`open`] opens a device asynchronously, which a browser requires; [`close`] closes it.
 //! - [`autocast`](fn@autocast) computes products in 16 bits, with parameters in f32.
+//! - `scaler` (feature `train`) scales losses for f16.
 //! - [`fallbacks`] counts the ops that ran on the CPU because they have no kernel.
 //! - [`memory`](mod@memory) tells what is in the memory of a device: usage, peaks, limits, recordings.
 //! - [`scope`] names a part of a program in recordings.

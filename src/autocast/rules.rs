@@ -90,14 +90,35 @@ pub const FULL: &[&str] = &[
 ];
 
 /// Returns the rule of an op. Ops that are not listed are [`Rule::Promote`].
-pub fn rule_of(op: &str) -> Rule {
-    if LOWER.contains(&op) {
+pub const fn rule_of(op: &str) -> Rule {
+    if lists(LOWER, op) {
         Rule::Lower
-    } else if GRADIENTS.contains(&op) {
+    } else if lists(GRADIENTS, op) {
         Rule::Gradient
-    } else if FULL.contains(&op) {
+    } else if lists(FULL, op) {
         Rule::Full
     } else {
         Rule::Promote
     }
+}
+
+/// Returns whether a list contains a name; at compile time, too.
+const fn lists(mut list: &[&str], name: &str) -> bool {
+    while let [first, rest @ ..] = list {
+        if equal(first.as_bytes(), name.as_bytes()) {
+            return true;
+        }
+        list = rest;
+    }
+    false
+}
+
+const fn equal(mut a: &[u8], mut b: &[u8]) -> bool {
+    while let ([first_of_a, rest_of_a @ ..], [first_of_b, rest_of_b @ ..]) = (a, b) {
+        if *first_of_a != *first_of_b {
+            return false;
+        }
+        (a, b) = (rest_of_a, rest_of_b);
+    }
+    a.is_empty() && b.is_empty()
 }

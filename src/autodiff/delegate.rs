@@ -19,6 +19,7 @@ use super::cast::cast;
 use super::kinds::*;
 use super::{Autodiff, attention, fft, grid_sample, norm, product, slice, softmax, topk};
 use crate::autocast::off;
+use crate::autocast::rules::{Rule, rule_of};
 use crate::backend::Wgsl;
 use crate::backend::activation::activation_contract;
 use crate::backend::boolean::bool_contract;
@@ -91,10 +92,20 @@ macro_rules! delegated {
     // Converts the float operands: autocast.
     (@cast $name:ident [$($arg:ident: $kind:ident),*]) => {
         $(delegated!(@mutable $arg $kind);)*
-        cast::<C>(stringify!($name), &mut |_f| {
-            $(delegated!(@floats $arg $kind _f);)*
-        });
+        // One operand without a rule is left as it is.
+        if const {
+            !matches!(rule_of(stringify!($name)), Rule::Promote)
+                || 0 $(+ delegated!(@count $kind))* > 1
+        } {
+            cast::<C>(stringify!($name), &mut |_f| {
+                $(delegated!(@floats $arg $kind _f);)*
+            });
+        }
     };
+    (@count F) => { 1 };
+    (@count OptF) => { 1 };
+    (@count VecF) => { 2 };
+    (@count $kind:ident) => { 0 };
     (@mutable $arg:ident F) => { let mut $arg = $arg; };
     (@mutable $arg:ident OptF) => { let mut $arg = $arg; };
     (@mutable $arg:ident VecF) => { let mut $arg = $arg; };
