@@ -60,8 +60,8 @@ impl GradScalerConfig {
             self.initial_scale
         );
         assert!(
-            self.growth_factor > 1.0 && (0.0..1.0).contains(&self.backoff_factor),
-            "the factors are {} and {}; the scale must grow by more than 1 and back off by less",
+            self.growth_factor > 1.0 && self.backoff_factor > 0.0 && self.backoff_factor < 1.0,
+            "the factors are {} and {}; the first must be above 1, the second between 0 and 1",
             self.growth_factor,
             self.backoff_factor
         );
@@ -134,7 +134,7 @@ struct OnDevice {
 
 impl OnDevice {
     fn new(state: ScalerState, device: &WgslDevice) -> Self {
-        let count = |count: u32| Tensor::from_ints([count as i32], device);
+        let count = |count: u32| Tensor::from_ints([clamped(count)], device);
         Self {
             scale: Tensor::from_floats([state.scale], device),
             good_steps: count(state.good_steps),
@@ -145,7 +145,7 @@ impl OnDevice {
     /// Changes the scale after a step.
     fn update(&mut self, overflow: Tensor<Wgsl, 1, Bool>, config: &GradScalerConfig) {
         let good_steps = (self.good_steps.clone() + 1).mask_fill(overflow.clone(), 0);
-        let grows = good_steps.clone().greater_equal_elem(config.growth_interval as i32);
+        let grows = good_steps.clone().greater_equal_elem(clamped(config.growth_interval));
         let grown = self.scale.clone() * config.growth_factor;
         // The scale stays finite.
         let grown = grown.clone().mask_where(grown.is_inf(), self.scale.clone());
@@ -155,6 +155,11 @@ impl OnDevice {
         self.good_steps = good_steps.mask_fill(grows, 0);
         self.skipped_steps = self.skipped_steps.clone() + overflow.int();
     }
+}
+
+/// Returns a count as the device stores it.
+fn clamped(count: u32) -> i32 {
+    i32::try_from(count).unwrap_or(i32::MAX)
 }
 
 /// Scales losses and gradients: see the [module](self). Clones share the scale.
@@ -229,8 +234,7 @@ impl<O> ScaledOptimizer<O> {
         B: AutodiffBackend<InnerBackend = Wgsl>,
         M: AutodiffModule<B>,
     {
-        let mut state = self.scaler.state.lock();
-        let inverse = state.scale.clone().recip();
+        let inverse = self.scaler.state.lock().scale.clone().recip();
         let mut unscaled = Unscaled {
             scaled,
             inverse,
@@ -249,7 +253,7 @@ impl<O> ScaledOptimizer<O> {
         module.visit(&mut cleared);
         let module = step(&mut self.optimizer, module, cleared.out);
         let module = module.map(&mut Restored { parameters, overflow: overflow.clone() });
-        state.update(overflow, &self.scaler.config);
+        self.scaler.state.lock().update(overflow, &self.scaler.config);
         module
     }
 }

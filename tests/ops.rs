@@ -31,6 +31,21 @@ fn check(case: &Case, device: &WgslDevice) {
     }
 }
 
+/// The algorithm is off by default.
+#[test]
+fn convolutions_by_winograd_match_burn_flex() {
+    let program = std::env::current_exe().expect("it has a path");
+    let output = std::process::Command::new(program)
+        .args(["--exact", "every_case_matches_burn_flex"])
+        .env("BURN_WGSL_AS_GPU", "1")
+        .env("BURN_WGSL_WINOGRAD", "1")
+        .env("BURN_WGSL_TEST_CASES", "conv2d_x_backward,conv_transpose2d_x_backward")
+        .output()
+        .expect("the program runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
 #[test]
 fn every_case_matches_burn_flex() {
     let mut failed = Vec::new();

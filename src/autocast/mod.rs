@@ -6,7 +6,7 @@
 //! Other ops compute in the type of their operands, or in the wider one if they differ.
 //! `docs/autocast.md` lists every op.
 
-pub mod path;
+mod path;
 pub mod rules;
 mod scope;
 
@@ -19,8 +19,7 @@ pub(crate) use scope::Operands;
 #[cfg(feature = "autodiff")]
 pub(crate) use scope::{at_end, off};
 
-use crate::device::DeviceError;
-use crate::device::WgslDevice;
+use crate::device::{DeviceError, WgslDevice};
 
 /// The type in which [`autocast`] computes products.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -80,8 +79,8 @@ impl FromStr for Precision {
 ///
 /// With [`Autodiff`](crate::Autodiff), gradients of f32 parameters are f32, rounded to 16 bits where a
 /// product computes them. Its backward pass computes in the types of the forward pass, inside or
-/// outside the scope. In a scope, 16-bit copies of parameters are kept for their next
-/// use, until the last scope of the thread ends or a backward pass begins.
+/// outside the scope. In a scope, 16-bit copies of parameters are kept for their next use, until the
+/// last scope of the thread ends or a backward pass begins.
 ///
 /// With Burn's own `Autodiff`, the backward pass must be in the scope, and f32 operands are kept for
 /// it. Gradients of the parameters of Burn's layers are f32; those of a plain `matmul` are 16-bit,

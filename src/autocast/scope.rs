@@ -127,8 +127,8 @@ impl Operands {
         Some([self.first?, self.other?])
     }
 
-    /// Returns the type to which an op converts them; `None` if it leaves them. Returns the type of the
-    /// result, too.
+    /// Returns the type to which an op converts them, and the type of its result; `None` if it leaves
+    /// both to the operands.
     pub fn cast_types(&self, op: &str) -> Option<[DType; 2]> {
         let widest = self.widest?;
         let lower = lower_type(&self.device?)?;

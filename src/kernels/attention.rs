@@ -277,7 +277,7 @@ pub fn attention_with_log_sums(
     compute(Inputs { query, key, value, mask, bias, options }, true, None)
 }
 
-// Each kernel has a slot.
+/// The slots of products and convolutions come first.
 const FIRST_SLOT: usize = units::PRODUCT_SLOTS + units::CONV_SLOTS;
 const _: () = assert!(FIRST_SLOT + 2 * AttentionUnits::WIDTHS.len() == Runtime::UNITS_KERNELS);
 

@@ -1,7 +1,7 @@
 //! Convolution in one to three dimensions and its gradients.
 //!
 //! Everything is computed in three dimensions: a missing axis has size 1. On GPUs, the kernels of
-//! `conv_tiled` read the tensors where they are; those of 3 x 3 with many channels are in `winograd`.
+//! `conv_tiled` read the tensors where they are; `winograd` is an alternative for 3 x 3.
 //! The kernels of this file are for the strategies without tiles: matrix products whose operands are
 //! gathered while they are read (implicit GEMM), with the groups as their batch. Their inputs are
 //! padded first, so that the address of a tap is the sum of two offsets and needs no bounds check.

@@ -886,7 +886,7 @@ pub(crate) fn is_off(name: &str) -> bool {
 }
 
 /// Returns whether an environment variable is set to a value other than `0` or the empty string.
-fn is_set(name: &str) -> bool {
+pub(crate) fn is_set(name: &str) -> bool {
     std::env::var(name).is_ok_and(|value| value != "0" && !value.is_empty())
 }
 
