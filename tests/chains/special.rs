@@ -98,6 +98,8 @@ fn step(
         let mask = Wgsl::float_is_nan(x.clone().tensor(), bool_dtype);
         Float::mask_fill(x, mask, low)
     };
+    // The larger of two zeros has either sign, and burn-flex rounds -0.5 to a positive zero.
+    let positive_zeros = |x: TensorPrimitive<Wgsl>| Float::add_scalar(x, Scalar::Float(0.0));
     let shape = x.shape().to_vec();
     let mut other = || chain.broadcast_operand::<Float>(&shape, choices);
     match op {
@@ -110,9 +112,9 @@ fn step(
         Special::Sign => Float::sign(x),
         Special::Floor => map(Wgsl::float_floor, x),
         Special::Ceil => map(Wgsl::float_ceil, x),
-        Special::Round => map(Wgsl::float_round, x),
+        Special::Round => positive_zeros(map(Wgsl::float_round, x)),
         Special::Trunc => map(Wgsl::float_trunc, x),
-        Special::Relu => map(Wgsl::relu, replace_nan(x)),
+        Special::Relu => positive_zeros(map(Wgsl::relu, replace_nan(x))),
         Special::Clamp => Float::clamp(x, low, high),
         Special::ClampMin => Float::clamp_min(replace_nan(x), low),
         Special::ClampMax => Float::clamp_max(replace_nan(x), high),
