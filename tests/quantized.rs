@@ -470,6 +470,69 @@ fn products_match_burn_flex_without_fallbacks() {
     }
 }
 
+/// Multiplies quantised integers through views: `a` `[.., m, k]` or its transpose, and `b` `[.., k, n]` or its
+/// transpose.
+fn product_of_views<B: Backend>(
+    [a, b]: [&TensorData; 2],
+    transposed: [bool; 2],
+    scheme: &QuantScheme,
+    device: &B::Device,
+) -> TensorData {
+    let [a, b] = [(a, transposed[0]), (b, transposed[1])].map(|(data, transposed)| {
+        let q = B::quantize_dynamic(B::float_from_data(data.clone(), device), scheme);
+        let rank = data.shape.len();
+        TensorPrimitive::QFloat(if transposed { B::q_swap_dims(q, rank - 2, rank - 1) } else { q })
+    });
+    match B::q_matmul(a, b) {
+        TensorPrimitive::Float(product) => read_float::<B>(product),
+        TensorPrimitive::QFloat(_) => panic!("the scheme does not propagate"),
+    }
+}
+
+/// Integers whose largest magnitude is 127: their scale is 1, so that f32 sums are exact.
+fn integers(shape: &[usize], seed: u32) -> TensorData {
+    let len: usize = shape.iter().product();
+    let values = (0..len as u32).map(|i| match i {
+        0 => 127.0,
+        _ => (i.wrapping_add(seed).wrapping_mul(2_654_435_761) >> 16) as f32 % 255.0 - 127.0,
+    });
+    TensorData::new(values.collect::<Vec<f32>>(), shape.to_vec())
+}
+
+#[test]
+fn products_of_integers_are_exact() {
+    // Tiles of 64 with rests, several matrices, one matrix for all, few rows, and rows of k and columns that are
+    // not whole words.
+    let sizes = [
+        ([1, 64, 64, 64], 1),
+        ([1, 70, 132, 92], 1),
+        ([3, 33, 20, 44], 3),
+        ([3, 65, 68, 40], 1),
+        ([1, 8, 64, 64], 1),
+        ([1, 40, 30, 44], 1),
+        ([1, 40, 64, 45], 1),
+    ];
+    for device in gpus() {
+        for ([batch, m, k, n], b_batch) in sizes {
+            for transposed in [[false, false], [false, true], [true, false], [true, true]] {
+                let ordered =
+                    |[rows, cols]: [usize; 2], swap| if swap { [cols, rows] } else { [rows, cols] };
+                let [a_rows, a_cols] = ordered([m, k], transposed[0]);
+                let [b_rows, b_cols] = ordered([k, n], transposed[1]);
+                let a = integers(&[batch, a_rows, a_cols], 1);
+                let b = integers(&[b_batch, b_rows, b_cols], 77);
+                let scheme = scheme(QuantValue::Q8S, QuantLevel::Tensor);
+                let expected = product_of_views::<Flex>([&a, &b], transposed, &scheme, &FlexDevice);
+                without_fallbacks(|| {
+                    let found = product_of_views::<Wgsl>([&a, &b], transposed, &scheme, &device);
+                    let label = format!("{m} x {k} x {n}, transposed {transposed:?}, on {device}");
+                    assert_same_bytes(&label, &found, &expected);
+                });
+            }
+        }
+    }
+}
+
 /// Returns quantised data with its `len` integers packed into words, followed by the scales.
 fn packed(data: &TensorData, bits: usize, len: usize) -> Bytes {
     let (integers, scales) = data.as_bytes().split_at(len);

@@ -1,6 +1,9 @@
 //! The quantised tensor ops of Burn's contract. Burn composes the ops that are not listed: it
 //! dequantises, computes, and quantises.
 
+use burn_backend::{QTensorPrimitive, TensorMetadata, TensorPrimitive, get_device_settings};
+use burn_std::quantization::QuantPropagation;
+
 use super::contract::prelude::*;
 use super::tensor::GpuQuantized;
 use super::transfer::{into_quantized_data, quantized_to_device, upload_quantized};
@@ -53,6 +56,34 @@ impl QTensorOps<Wgsl> for Wgsl {
         into_quantized_data(tensor).await
     }
 
+    /// Multiplies two quantised matrices as integers where there is a kernel for them.
+    fn q_matmul(lhs: TensorPrimitive<Self>, rhs: TensorPrimitive<Self>) -> TensorPrimitive<Self> {
+        // The right operand decides what the result is, if it is quantised.
+        let quantised = [&lhs, &rhs].into_iter().rev().find_map(|operand| match operand {
+            TensorPrimitive::QFloat(tensor) => Some((tensor.propagation(), *tensor.scheme())),
+            TensorPrimitive::Float(_) => None,
+        });
+        let product = match (lhs, rhs) {
+            (TensorPrimitive::Float(lhs), TensorPrimitive::Float(rhs)) => {
+                Self::float_matmul(lhs, rhs)
+            }
+            (TensorPrimitive::QFloat(lhs), TensorPrimitive::Float(rhs)) => {
+                Self::float_matmul(Self::dequantize(lhs, rhs.dtype().into()), rhs)
+            }
+            (TensorPrimitive::Float(lhs), TensorPrimitive::QFloat(rhs)) => {
+                let rhs = Self::dequantize(rhs, lhs.dtype().into());
+                Self::float_matmul(lhs, rhs)
+            }
+            (TensorPrimitive::QFloat(lhs), TensorPrimitive::QFloat(rhs)) => product(lhs, rhs),
+        };
+        match quantised {
+            Some((QuantPropagation::Propagate, scheme)) => {
+                TensorPrimitive::QFloat(Self::quantize_dynamic(product, &scheme))
+            }
+            _ => TensorPrimitive::Float(product),
+        }
+    }
+
     fn q_device(tensor: &Q) -> WgslDevice {
         tensor.device()
     }
@@ -60,4 +91,14 @@ impl QTensorOps<Wgsl> for Wgsl {
     fn q_to_device(tensor: Q, device: &WgslDevice) -> Q {
         quantized_to_device(tensor, device, "q_to_device")
     }
+}
+
+/// Computes the product of two quantised matrices, in the float type of their device.
+fn product(lhs: Q, rhs: Q) -> F {
+    let dtype: FloatType = get_device_settings::<Wgsl>(&lhs.device()).float_dtype;
+    let product: F = run!(
+        q_matmul [lhs: Q rhs: Q] [] quantized::matmul(&lhs.values, &rhs.values),
+        else cpu::q_matmul(lhs, rhs)
+    );
+    if product.dtype() == dtype.into() { product } else { Wgsl::float_cast(product, dtype) }
 }

@@ -1,9 +1,10 @@
 //! Quantisation.
 
 use burn_backend::TensorMetadata;
-use burn_backend::ops::QTensorOps;
+use burn_backend::ops::{FloatTensorOps, QTensorOps};
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_flex::{Flex, FlexQTensor, FlexTensor};
+use burn_std::FloatDType;
 use burn_std::quantization::{QuantLevel, QuantScheme};
 
 /// Quantises floats with the given scales.
@@ -30,4 +31,10 @@ pub(crate) fn quantize(
         scales.as_slice(),
     );
     Flex::quantize(tensor, scheme, qparams)
+}
+
+/// Computes the product of two quantised matrices, in f32.
+pub(crate) fn q_matmul(lhs: FlexQTensor, rhs: FlexQTensor) -> FlexTensor {
+    let [lhs, rhs] = [lhs, rhs].map(|matrix| Flex::dequantize(matrix, FloatDType::F32));
+    Flex::float_matmul(lhs, rhs)
 }

@@ -49,6 +49,7 @@ families! {
     grid_sample
     interpolate
     matmul
+    matmul_int8
     matvec
     norm
     pool

@@ -134,6 +134,14 @@ pub(crate) fn is_small_product(runtime: &Runtime, sizes: GemmSizes) -> bool {
     software_policy(runtime).is_none() && m <= 32 && n <= 32 && k <= 256
 }
 
+/// Returns whether a product of quantised matrices is computed in integers. Products of few rows read their
+/// weights once in any case, and unpack them in registers. Not every browser has packed products.
+pub(crate) fn multiplies_integers(runtime: &Runtime, sizes: GemmSizes) -> bool {
+    let GemmSizes { batch, m, n, k } = sizes;
+    let is_large = m.min(n) > MAX_VECTORS && k > 0 && batch > 0;
+    !cfg!(target_family = "wasm") && software_policy(runtime).is_none() && is_large
+}
+
 /// Returns the candidates for tuning. The first one, `Scalar`, is the reference for the results.
 pub(crate) fn gemm_candidates(runtime: &Runtime) -> Vec<Strategy> {
     let is_software = software_policy(runtime).is_some();

@@ -7,7 +7,8 @@
 
 use crate::kernels::common::options::QuantFormat;
 use crate::kernels::composed::views;
-use crate::kernels::{dequantize, gather, quantize};
+use crate::kernels::matmul_int8::{Int8, matmul_int8};
+use crate::kernels::{dequantize, gather, matmul, quantize};
 use crate::tensor::{Error, Layout, Result, Shape, SliceAxis, Tensor};
 
 /// A quantised tensor on the GPU. Clones share the memory.
@@ -57,6 +58,12 @@ impl Quantized {
     /// Returns the format.
     pub fn format(&self) -> QuantFormat {
         self.format
+    }
+
+    /// Returns the integers and their scale, if they have 8 bits and a single scale.
+    fn int8(&self) -> Option<Int8<'_>> {
+        let is_int8 = self.format.bits == 8 && self.format.block.is_none();
+        is_int8.then_some(Int8 { words: &self.words, layout: &self.layout, scale: &self.scales })
     }
 
     /// Returns the words of the packed integers `[words]` and the scales `[blocks]`.
@@ -109,6 +116,22 @@ pub fn quantize(tensor: Tensor, scales: Tensor, format: QuantFormat) -> Result<Q
 /// Returns the elements as floats.
 pub fn dequantize(tensor: &Quantized) -> Result<Tensor> {
     dequantize::dequantize(&tensor.words, &tensor.scales, &tensor.layout, tensor.format)
+}
+
+/// Computes `lhs @ rhs` over the last two axes, broadcast over the others, as floats: of integers if both have
+/// 8 bits and a single scale, otherwise of dequantised elements.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit or the memory is not available.
+pub fn matmul(lhs: &Quantized, rhs: &Quantized) -> Result<Tensor> {
+    lhs.words.same_device(&rhs.words)?;
+    if let (Some(lhs), Some(rhs)) = (lhs.int8(), rhs.int8())
+        && let Some(out) = matmul_int8(lhs, rhs)?
+    {
+        return Ok(out);
+    }
+    matmul::matmul(dequantize(lhs)?, dequantize(rhs)?)
 }
 
 /// Returns the integers, one per word, without their scales.
