@@ -6,6 +6,7 @@
 use super::software::{self, software_policy};
 use super::strategy::{GemmSizes, SplitK, Strategy};
 use super::team::Team;
+use crate::device::Api;
 use crate::runtime::Runtime;
 
 /// Number of teams, or of groups of 32 neighbouring lines, that keeps a GPU busy.
@@ -135,11 +136,14 @@ pub(crate) fn is_small_product(runtime: &Runtime, sizes: GemmSizes) -> bool {
 }
 
 /// Returns whether a product of quantised matrices is computed in integers. Products of few rows read their
-/// weights once in any case, and unpack them in registers. Not every browser has packed products.
+/// weights once in any case, and unpack them in registers. Not every browser has packed products; Metal, and Mesa
+/// on Apple's and Qualcomm's GPUs, compute them by a dozen instructions.
 pub(crate) fn multiplies_integers(runtime: &Runtime, sizes: GemmSizes) -> bool {
     let GemmSizes { batch, m, n, k } = sizes;
     let is_large = m.min(n) > MAX_VECTORS && k > 0 && batch > 0;
-    !cfg!(target_family = "wasm") && software_policy(runtime).is_none() && is_large
+    let info = runtime.info();
+    let emulates = info.api == Api::Metal || ["Apple", "Qualcomm"].contains(&info.vendor.as_str());
+    !cfg!(target_family = "wasm") && !emulates && software_policy(runtime).is_none() && is_large
 }
 
 /// Returns the candidates for tuning. The first one, `Scalar`, is the reference for the results.

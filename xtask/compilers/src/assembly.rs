@@ -14,7 +14,7 @@ pub enum Dialect {
 /// The instructions between two barriers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stretch {
-    /// Multiply-adds of floats.
+    /// Multiply-adds of floats, and dot products of four 8-bit integers with an addition.
     pub multiply_adds: u64,
     /// All instructions, including these, without AMD's waits: NVIDIA's instructions carry them.
     pub instructions: u64,
@@ -75,6 +75,7 @@ fn parse_aco(line: &str) -> Option<Instruction> {
     let multiply_adds = operations.map(|mnemonic| match mnemonic {
         _ if mnemonic.starts_with("v_pk_fma") => 2,
         _ if mnemonic.starts_with("v_fma") || mnemonic.starts_with("v_dual_fma") => 1,
+        _ if mnemonic.starts_with("v_dot4") => 1,
         _ => 0,
     });
     Some(Instruction {
@@ -92,7 +93,8 @@ fn parse_nak(line: &str) -> Option<Instruction> {
     }
     let operation = code.split_once(" = ").map_or(code, |(_, operation)| operation);
     let mnemonic = operation.split_whitespace().find(|word| !word.starts_with('@'))?;
-    let is_multiply_add = mnemonic == "ffma" || mnemonic.starts_with("ffma.");
+    let is_multiply_add =
+        mnemonic == "ffma" || mnemonic.starts_with("ffma.") || mnemonic.starts_with("idp4.");
     Some(Instruction {
         is_barrier: mnemonic == "bar.sync",
         multiply_adds: u64::from(is_multiply_add),
@@ -183,6 +185,16 @@ mod tests {
         let other = "l868:\n(nop3) cmps.u.lt p0.y, r33.y, r55.w\n; CL: outputs:";
         let text = listing(barrier, multiply_add, other);
         assert_eq!(inner_loop(Dialect::Ir3, &text), stretch(80, 88));
+    }
+
+    #[test]
+    fn dot_products_of_integers_count() {
+        let aco = "\tv_dot4_i32_iu8 v1, v2, v3, v1 neg_lo:[1,1,0] ; cc164001 1c060702";
+        let text = listing("\ts_barrier ; bfbd0000", aco, "");
+        assert_eq!(inner_loop(Dialect::Aco, &text), stretch(40, 40));
+        let nak = "      r50      = idp4.i8.i8 r24 r60 r50              // delay=1";
+        let text = listing("      bar.sync       // delay=6", nak, "");
+        assert_eq!(inner_loop(Dialect::Nak, &text), stretch(40, 40));
     }
 
     #[test]
