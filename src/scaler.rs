@@ -18,7 +18,7 @@ use burn::tensor::backend::AutodiffBackend;
 use burn::tensor::{Bool, FloatDType, Int, Tensor};
 use parking_lot::Mutex;
 
-use crate::backend::Wgsl;
+use crate::backend::{Wgsl, WgslTensor};
 use crate::device::WgslDevice;
 
 /// How the scale of a [`GradScaler`] changes.
@@ -240,14 +240,14 @@ impl<O> ScaledOptimizer<O> {
             inverse,
             grads: GradientsParams::new(),
             parameters: GradientsParams::new(),
-            finite: Vec::new(),
+            tested: Vec::new(),
         };
         module.visit(&mut unscaled);
-        let Unscaled { grads, parameters, finite, .. } = unscaled;
-        if finite.is_empty() {
+        let Unscaled { grads, parameters, tested, inverse, .. } = unscaled;
+        if tested.is_empty() {
             return step(&mut self.optimizer, module, grads);
         }
-        let overflow = Tensor::cat(finite, 0).all().bool_not();
+        let overflow = overflow(tested, &inverse.device());
         let mut cleared =
             Cleared { grads, overflow: overflow.clone(), out: GradientsParams::new() };
         module.visit(&mut cleared);
@@ -305,7 +305,7 @@ impl TakeGradient for MultiGradientsParams {
     }
 }
 
-/// Divides gradients by the scale, and tests them.
+/// Divides gradients by the scale, and collects them.
 struct Unscaled<'a, G> {
     scaled: &'a mut G,
     /// 1 / scale.
@@ -313,8 +313,8 @@ struct Unscaled<'a, G> {
     grads: GradientsParams,
     /// The parameters with gradients, as they are before the step.
     parameters: GradientsParams,
-    /// Whether the elements of each gradient are finite.
-    finite: Vec<Tensor<Wgsl, 1, Bool>>,
+    /// The scaled gradients, by their device.
+    tested: Vec<(WgslDevice, Vec<WgslTensor>)>,
 }
 
 impl<B, G> ModuleVisitor<B> for Unscaled<'_, G>
@@ -324,13 +324,29 @@ where
 {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         let Some(grad) = self.scaled.take_f32::<D>(param.id) else { return };
-        let inverse = self.inverse.clone().to_device(&grad.device()).reshape([1; D]);
-        let grad = grad * inverse;
-        let finite = grad.clone().is_finite().all();
-        self.finite.push(finite.to_device(&self.inverse.device()));
-        self.grads.register(param.id, grad);
+        let device = grad.device();
+        let primitive = grad.clone().into_primitive().tensor();
+        match self.tested.iter_mut().find(|(of, _)| *of == device) {
+            Some((_, grads)) => grads.push(primitive),
+            None => self.tested.push((device, vec![primitive])),
+        }
+        let inverse = self.inverse.clone().to_device(&device).reshape([1; D]);
+        self.grads.register(param.id, grad * inverse);
         self.parameters.register(param.id, param.val().inner());
     }
+}
+
+/// Returns whether a gradient is infinite or NaN, on a device.
+fn overflow(
+    grads: Vec<(WgslDevice, Vec<WgslTensor>)>,
+    device: &WgslDevice,
+) -> Tensor<Wgsl, 1, Bool> {
+    let flags = grads.into_iter().map(|(_, grads)| {
+        let found = Tensor::<Wgsl, 1, Bool>::from_primitive(Wgsl::any_not_finite(grads));
+        found.to_device(device)
+    });
+    let mut flags: Vec<_> = flags.collect();
+    if flags.len() == 1 { flags.swap_remove(0) } else { Tensor::cat(flags, 0).any() }
 }
 
 /// Replaces gradients by zeros, so that infinities do not reach the state of the optimizer.

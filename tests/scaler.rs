@@ -11,7 +11,7 @@ use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsAccumulator, GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Tensor, TensorData, activation};
+use burn::tensor::{Bool, Tensor, TensorData, activation, s};
 use burn_wgsl::runtime::{Event, Observer};
 use burn_wgsl::scaler::{GradScalerConfig, ScalerState};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
@@ -192,19 +192,66 @@ fn states_are_saved_as_text() {
     }
 }
 
-/// Counts readbacks on one thread.
-struct Readbacks {
+/// Counts readbacks and launches on one thread.
+struct Counts {
     thread: ThreadId,
-    count: AtomicUsize,
+    readbacks: AtomicUsize,
+    launches: AtomicUsize,
 }
 
-impl Observer for Readbacks {
+impl Counts {
+    /// Creates counts for this thread.
+    fn new() -> Arc<Self> {
+        let thread = std::thread::current().id();
+        Arc::new(Self { thread, readbacks: AtomicUsize::new(0), launches: AtomicUsize::new(0) })
+    }
+}
+
+impl Observer for Counts {
     fn event(&self, _op: &'static str, event: Event<'_>) {
-        if let Event::Readback { .. } = event
-            && std::thread::current().id() == self.thread
-        {
-            self.count.fetch_add(1, Ordering::Relaxed);
+        let count = match event {
+            Event::Readback { .. } => &self.readbacks,
+            Event::Dispatch { .. } => &self.launches,
+            _ => return,
+        };
+        if std::thread::current().id() == self.thread {
+            count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+}
+
+/// A launch tests 24 tensors on GPUs, and another combines the results.
+#[test]
+fn an_infinity_is_found_in_any_of_many_tensors() {
+    for device in devices() {
+        let sizes = (0..53).map(|at| [1, 7, 64, 1000, 20_000][at % 5]);
+        let tensors: Vec<_> = sizes.map(|size| Tensor::<Wgsl, 1>::ones([size], &device)).collect();
+        let found = |tensors: &[Tensor<Wgsl, 1>]| {
+            let primitives = tensors.iter().map(|tensor| tensor.clone().into_primitive().tensor());
+            let found = Wgsl::any_not_finite(primitives.collect());
+            Tensor::<Wgsl, 1, Bool>::from_primitive(found)
+        };
+        let is_found = |tensors: &[_]| found(tensors).into_scalar();
+        assert!(!is_found(&tensors), "all are finite on {device}");
+        for (at, value) in
+            [(0, f32::NAN), (6, f32::INFINITY), (31, f32::NEG_INFINITY), (52, -f32::NAN)]
+        {
+            let mut with = tensors.clone();
+            let last = with[at].dims()[0] - 1;
+            let value = Tensor::from_floats([value], &device);
+            with[at] = with[at].clone().slice_assign(s![last..], value);
+            assert!(is_found(&with), "tensor {at} on {device}");
+        }
+        if device == WgslDevice::Cpu {
+            continue;
+        }
+        let counts = Counts::new();
+        let observation = runtime_of(&device).observe(counts.clone());
+        assert!(!is_found(&tensors), "{device}");
+        drop(observation);
+        let as_gpu = std::env::var_os("BURN_WGSL_AS_GPU").is_some();
+        let expected = if as_gpu || matches!(device, WgslDevice::Gpu(_)) { 4 } else { 9 };
+        assert_eq!(counts.launches.load(Ordering::Relaxed), expected, "launches on {device}");
     }
 }
 
@@ -214,9 +261,8 @@ fn a_hundred_steps_read_nothing_back() {
         let scaler = GradScalerConfig::default().init(&device);
         let mut optimizer = scaler.wrap(AdamConfig::new().init());
         let mut network = Network::new(&device);
-        let readbacks =
-            Arc::new(Readbacks { thread: std::thread::current().id(), count: AtomicUsize::new(0) });
-        let observation = runtime_of(&device).observe(readbacks.clone());
+        let counts = Counts::new();
+        let observation = runtime_of(&device).observe(counts.clone());
         for step in 0..100 {
             let scope = autocast(&device, Precision::F16);
             let factor = if step == 50 { f32::INFINITY } else { 1.0 };
@@ -226,7 +272,7 @@ fn a_hundred_steps_read_nothing_back() {
             network = optimizer.step(0.01, network, grads);
         }
         drop(observation);
-        assert_eq!(readbacks.count.load(Ordering::Relaxed), 0, "{device}");
+        assert_eq!(counts.readbacks.load(Ordering::Relaxed), 0, "{device}");
         assert_eq!(scaler.state().skipped_steps, 1, "{device}");
     }
 }

@@ -224,8 +224,8 @@ pub(crate) mod prelude {
     pub(crate) use crate::kernels::scan::ScanOp;
     pub(crate) use crate::kernels::{
         argwhere, attention, attention_backward, conv, cross, ctc, deform, elementwise, fft,
-        gather, gather_nd, grid_sample, interpolate, matmul, norm, pool, reduce, scan, scatter,
-        scatter_nd, softmax, sort,
+        finite, gather, gather_nd, grid_sample, interpolate, matmul, norm, pool, reduce, scan,
+        scatter, scatter_nd, softmax, sort,
     };
     pub(crate) use crate::tensor::DType;
 }

@@ -29,6 +29,8 @@ macro_rules! extension_methods {
 macro_rules! extension_contract {
     ($apply:ident) => {
         $apply! {
+            /// Returns whether an element of a tensor is infinite or NaN, `[1]`.
+            any_not_finite(tensors: VecF) -> B = finite::any_not_finite(tensors), else cpu;
             /// Divides each row of `x` `[.., width]` by its root mean square and multiplies it by
             /// `gamma` `[width]`.
             rms_norm(x: F, gamma: F, epsilon: Real) -> F =

@@ -48,6 +48,16 @@ pub(crate) fn float_clamp_max(tensor: FlexTensor, max: Scalar) -> FlexTensor {
     clamp(tensor, f64::NEG_INFINITY, max.elem())
 }
 
+/// Returns whether an element of a tensor is infinite or NaN, `[1]`.
+pub(crate) fn any_not_finite(tensors: Vec<FlexTensor>) -> FlexTensor {
+    let is_not_finite = |tensor: FlexTensor| {
+        let bool_dtype = BoolDType::Native;
+        let infinite = Flex::float_is_inf(tensor.clone(), bool_dtype);
+        Flex::bool_any(Flex::bool_or(infinite, Flex::float_is_nan(tensor, bool_dtype)))
+    };
+    Flex::bool_any(Flex::bool_cat(tensors.into_iter().map(is_not_finite).collect(), 0))
+}
+
 pub(crate) fn relu(tensor: FlexTensor) -> FlexTensor {
     clamp(tensor, 0.0, f64::INFINITY)
 }

@@ -43,6 +43,7 @@ families! {
     dequantize
     elementwise
     fft
+    finite
     fused
     gather
     gather_nd

@@ -109,6 +109,11 @@ const fn input(fill: Fill, shape: &'static [usize]) -> Arg {
     Arg::Tensor(Input { fill, shape, axes: &[] })
 }
 
+/// Floats from the standard normal distribution, in a list of tensors.
+pub const fn floats(shape: &'static [usize]) -> Input {
+    Input { fill: Fill::Normal, shape, axes: &[] }
+}
+
 /// Returns an argument of normally distributed floats.
 pub const fn normal(shape: &'static [usize]) -> Arg {
     input(Fill::Normal, shape)

@@ -129,6 +129,13 @@ pub(crate) fn gemm_strategy(runtime: &Runtime, sizes: GemmSizes, warmed_up: bool
     if tiles >= 128 && m > 64 && n > 64 { Strategy::Tiled128 } else { Strategy::Tiled64 }
 }
 
+/// Returns whether a kernel can read `count` tensors and write one more. Software adapters compile a kernel with many
+/// bindings slowly.
+pub(crate) fn reads_many_tensors(runtime: &Runtime, count: usize) -> bool {
+    let limit = runtime.info().limits.storage_buffers_per_stage as usize;
+    limit > count && software_policy(runtime).is_none()
+}
+
 /// Returns whether a product is too small for the tiles of a workgroup.
 pub(crate) fn is_small_product(runtime: &Runtime, sizes: GemmSizes) -> bool {
     let GemmSizes { m, n, k, .. } = sizes;

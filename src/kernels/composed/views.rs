@@ -2,7 +2,9 @@
 //! kernel.
 
 use super::create;
-use crate::kernels::common::cases::{Arg, Case, Fill, Input, bools, case, ints, normal, permuted};
+use crate::kernels::common::cases::{
+    Arg, Case, Fill, Input, bools, case, floats, ints, normal, permuted,
+};
 use crate::kernels::common::parts;
 use crate::kernels::elementwise::{Map, ScalarValue};
 use crate::kernels::{cast, fused, transpose};
@@ -319,10 +321,6 @@ pub const CASES: &[Case] = &[
     case("bool_into_float", &[bools(&[50]), Arg::FloatType]),
     case("bool_into_int", &[bools(&[50]), Arg::IntType]),
 ];
-
-const fn floats(shape: &'static [usize]) -> Input {
-    Input { fill: Fill::Normal, shape, axes: &[] }
-}
 
 const fn integers(shape: &'static [usize]) -> Input {
     Input { fill: Fill::Ints, shape, axes: &[] }

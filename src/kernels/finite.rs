@@ -1,0 +1,103 @@
+//! Whether the elements of many tensors are finite, such as the gradients of all parameters.
+
+use super::common::cases::{Arg, Case, case, floats};
+use super::common::launch::{Launch, variants_of};
+use super::common::policy;
+use super::composed::views;
+use super::reduce::{self, Reduction};
+use crate::params;
+use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::tensor::{DType, Error, Result, Tensor};
+
+static FINITE: Source =
+    Source::new::<FiniteParams>("finite", wgsl!("../../shaders/finite/finite.wgsl"));
+
+params! {
+    struct FiniteParams {
+        groups: u32,
+        first_flag: u32,
+        pad0: u32,
+        pad1: u32,
+        counts: [[u32; 4]; 6],
+    }
+}
+
+/// The tensors that a launch can read, with one more binding: the limit of every adapter, and somewhat less than
+/// that of Metal, which is the lowest of GPUs outside of browsers.
+const TENSORS: [usize; 2] = [7, 24];
+/// Elements for each invocation of a launch, and the most workgroups.
+const ELEMENTS: usize = 16;
+const MAX_GROUPS: usize = 512;
+
+/// The kernel.
+#[derive(Debug, Clone, Copy, Hash)]
+struct FiniteKernel {
+    /// Whether it reads the larger number of tensors.
+    many: bool,
+}
+
+impl Kernel for FiniteKernel {
+    type Params = FiniteParams;
+
+    fn variant(&self) -> Variant {
+        Variant::new(&FINITE).flag("MANY", self.many)
+    }
+}
+
+/// Returns whether an element of a tensor is infinite or NaN: a boolean tensor `[1]`. The tensors are f32.
+///
+/// # Errors
+///
+/// Returns an error if there is no tensor, if one is not f32, or if the memory is not available.
+pub fn any_not_finite(tensors: Vec<Tensor>) -> Result<Tensor> {
+    let Some(first) = tensors.first() else {
+        return Err(Error::Unsupported("a test of no tensor"));
+    };
+    if tensors.iter().any(|tensor| tensor.dtype() != DType::F32) {
+        return Err(Error::Unsupported("a test of elements that are not f32"));
+    }
+    let runtime = first.runtime().clone();
+    let many = tensors.len() > TENSORS[0] && policy::reads_many_tensors(&runtime, TENSORS[1]);
+    let per_launch = TENSORS[usize::from(many)];
+    let tensors = tensors.into_iter().map(views::packed).collect::<Result<Vec<_>>>()?;
+    let longest = tensors.iter().map(Tensor::len).max().unwrap_or(0);
+    let groups = longest.div_ceil(64 * ELEMENTS).clamp(1, MAX_GROUPS);
+    let launches = tensors.chunks(per_launch);
+    let flags = Tensor::empty(&runtime, &[launches.len() * groups], DType::Bool)?;
+    for (launch, tensors) in launches.enumerate() {
+        let mut counts = [[0; 4]; 6];
+        for (at, tensor) in tensors.iter().enumerate() {
+            counts[at / 4][at % 4] = tensor.len() as u32;
+        }
+        let inputs: Vec<&Tensor> =
+            (0..per_launch).map(|at| tensors.get(at).unwrap_or(&tensors[0])).collect();
+        Launch {
+            kernel: &FiniteKernel { many },
+            inputs: &inputs,
+            outputs: &[&flags],
+            params: &FiniteParams {
+                groups: groups as u32,
+                first_flag: (launch * groups) as u32,
+                pad0: 0,
+                pad1: 0,
+                counts,
+            },
+            workgroups: groups as u64,
+            work: tensors.iter().map(|tensor| tensor.len() as u64).sum(),
+        }
+        .run()?;
+    }
+    views::reshape(reduce::all(Reduction::Any, flags)?, &[1])
+}
+
+/// Returns every variant that the family can dispatch.
+pub fn variants() -> Vec<Variant> {
+    variants_of([false, true].map(|many| FiniteKernel { many }))
+}
+
+/// The cases that the family must pass.
+pub const CASES: &[Case] = &[
+    case("any_not_finite", &[Arg::Tensors(&[floats(&[300, 7])])]),
+    case("any_not_finite", &[Arg::Tensors(&[floats(&[3]), floats(&[0]), floats(&[2, 2, 2])])]),
+    case("any_not_finite", &[Arg::Tensors(&[floats(&[40, 50]); 70])]),
+];
