@@ -1,0 +1,7 @@
+//! The parts of the GPT example that need no terminal and no file system: model, text, training step
+//! and sampling. The web pages use them too.
+
+pub mod corpus;
+pub mod learner;
+pub mod model;
+pub mod sample;
