@@ -74,7 +74,10 @@ pub mod scaler;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub use autocast::{Autocast, Precision, ProductPath, UnknownPrecision, autocast, product_path};
+pub use autocast::{
+    MatmulPrecision, Precision, PrecisionScope, ProductPath, UnknownPrecision, autocast,
+    matmul_precision, product_path,
+};
 #[cfg(feature = "autodiff")]
 pub use autodiff::Autodiff;
 pub use backend::debug;

@@ -17,7 +17,10 @@ use burn::tensor::module::{attention, conv2d, unfold4d};
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, UnfoldOptions};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData, TensorPrimitive, activation};
 use burn_wgsl::runtime::{Event, Observer};
-use burn_wgsl::{Autodiff, Precision, ProductPath, Wgsl, WgslDevice, autocast, product_path};
+use burn_wgsl::{
+    Autodiff, MatmulPrecision, Precision, ProductPath, Wgsl, WgslDevice, autocast,
+    matmul_precision, product_path,
+};
 use common::{devices, failure, gpus, runtime_of, serial_guard};
 
 const LOWER: [(Precision, DType); 2] =
@@ -179,7 +182,7 @@ impl<B: Backend> Network<B> {
 /// Returns the gradients of the weights of the network's linear layers, with their types.
 fn gradients<B: AutodiffBackend>(
     device: &B::Device,
-    scope: impl Fn() -> Option<burn_wgsl::Autocast>,
+    scope: impl Fn() -> Option<burn_wgsl::PrecisionScope>,
     in_scope: bool,
 ) -> Vec<(DType, Vec<f32>)> {
     let network = Network::<B>::new(device);
@@ -388,7 +391,7 @@ fn the_path_of_products_is_known() {
 /// Trains the network and returns the losses of the first and the last step.
 fn train<B: AutodiffBackend>(
     device: &B::Device,
-    scope: impl Fn() -> Option<burn_wgsl::Autocast>,
+    scope: impl Fn() -> Option<burn_wgsl::PrecisionScope>,
 ) -> [f32; 2] {
     let mut network = Network::<B>::new(device);
     let mut optimizer = AdamConfig::new().init();
@@ -425,4 +428,43 @@ fn training_reaches_the_loss_of_f32() {
             }
         }
     }
+}
+
+#[test]
+fn medium_products_round_their_operands() {
+    for device in devices() {
+        let [x, w] =
+            [1, 2].map(|seed| tensor::<Autodiff<Wgsl>, 2>(seed, [24, 24], &device).require_grad());
+        let run = |precision: MatmulPrecision| {
+            let _scope = matmul_precision(&device, precision);
+            let y = x.clone().matmul(w.clone());
+            assert_eq!(y.dtype(), DType::F32, "{precision} on {device}");
+            let grads = y.clone().powi_scalar(2).sum().backward();
+            let grad = w.grad(&grads).expect("a gradient");
+            assert_eq!(grad.dtype(), DType::F32, "{precision} on {device}");
+            [y.inner(), grad].map(|tensor| tensor.into_data().to_vec::<f32>().expect("f32"))
+        };
+        let highest = run(MatmulPrecision::Highest);
+        assert_eq!(run(MatmulPrecision::High), highest, "{device}");
+        for (medium, highest) in run(MatmulPrecision::Medium).iter().zip(&highest) {
+            let largest = highest.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+            let errors = medium.iter().zip(highest).map(|(a, b)| (a - b).abs() / largest);
+            let error = errors.fold(0.0f32, f32::max);
+            // Two operands of 8 bits, each rounded by up to 2^-9.
+            assert!(error > 1e-5 && error < 1e-2, "{error} on {device}");
+        }
+        // The operands, not the result, are rounded: the sums of small integers are exact.
+        let _scope = matmul_precision(&device, MatmulPrecision::Medium);
+        let ones = Tensor::<Wgsl, 2>::ones([1, 1001], &device);
+        let sum = ones.clone().matmul(ones.clone().transpose()).into_scalar();
+        assert_eq!(sum, 1001.0, "{device}");
+        // Autocast comes first; other ops do not round.
+        let inner = autocast(&device, Precision::F16);
+        assert_eq!(ones.clone().matmul(ones.clone().transpose()).dtype(), DType::F16, "{device}");
+        drop(inner);
+        let third = Tensor::<Wgsl, 1>::from_floats([1.0 / 3.0], &device) * 1.0;
+        assert_eq!(third.into_scalar(), 1.0 / 3.0, "{device}");
+    }
+    let error = "tf32".parse::<MatmulPrecision>().expect_err("it is unknown").to_string();
+    assert!(error.contains("highest, high or medium"), "{error}");
 }

@@ -7,67 +7,19 @@
 //! `docs/autocast.md` lists every op.
 
 mod path;
+mod precision;
 pub mod rules;
 mod scope;
 
-use std::fmt;
-use std::str::FromStr;
-
 pub use path::ProductPath;
-pub use scope::Autocast;
+pub use precision::{MatmulPrecision, Precision, UnknownPrecision};
 pub(crate) use scope::Operands;
+use scope::Policy;
+pub use scope::PrecisionScope;
 #[cfg(feature = "autodiff")]
 pub(crate) use scope::{at_end, off};
 
 use crate::device::{DeviceError, WgslDevice};
-
-/// The type in which [`autocast`] computes products.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub enum Precision {
-    /// 32 bits: autocast is off.
-    #[default]
-    F32,
-    /// Half precision: 11 significant bits, up to 65504. Small gradients need a loss scale. Matrix
-    /// units multiply it.
-    F16,
-    /// The upper 16 bits of f32: 8 significant bits, and the same range. Needs no loss scale.
-    Bf16,
-}
-
-impl Precision {
-    /// Every precision with the word that names it.
-    const ALL: [(Self, &'static str); 3] =
-        [(Self::F32, "f32"), (Self::F16, "f16"), (Self::Bf16, "bf16")];
-}
-
-impl fmt::Display for Precision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let word =
-            Self::ALL.into_iter().find(|(each, _)| each == self).map_or("", |(_, word)| word);
-        f.write_str(word)
-    }
-}
-
-/// A word that names no [`Precision`].
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnknownPrecision(String);
-
-impl fmt::Display for UnknownPrecision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "there is no precision {:?}; use f32, f16 or bf16", self.0)
-    }
-}
-
-impl std::error::Error for UnknownPrecision {}
-
-impl FromStr for Precision {
-    type Err = UnknownPrecision;
-
-    fn from_str(word: &str) -> Result<Self, UnknownPrecision> {
-        let named = Self::ALL.into_iter().find(|(_, name)| *name == word);
-        named.map(|(precision, _)| precision).ok_or_else(|| UnknownPrecision(word.to_owned()))
-    }
-}
 
 /// Computes products on a device in a lower precision until the returned scope is dropped.
 ///
@@ -105,8 +57,19 @@ impl FromStr for Precision {
 /// let grads = loss.backward();
 /// assert_eq!(weight.grad(&grads).unwrap().dtype(), DType::F32);
 /// ```
-pub fn autocast(device: &WgslDevice, precision: Precision) -> Autocast {
-    Autocast::open(Some(device), precision)
+pub fn autocast(device: &WgslDevice, precision: Precision) -> PrecisionScope {
+    PrecisionScope::open(Some(device), Policy::Autocast(precision))
+}
+
+/// Lets products and convolutions of f32 on a device round their operands until the returned scope is
+/// dropped, for programs that stay in f32: results and gradients are f32. A backward pass in the scope
+/// rounds too.
+///
+/// Scopes are as those of [`autocast`](fn@autocast), which comes first where both are open.
+/// `BURN_WGSL_MATMUL_PRECISION=medium` is a scope around every thread and device. `product_path` says how
+/// bf16 is multiplied. Operands are rounded for each product, and biases with them.
+pub fn matmul_precision(device: &WgslDevice, precision: MatmulPrecision) -> PrecisionScope {
+    PrecisionScope::open(Some(device), Policy::Products(precision))
 }
 
 /// Returns how products are computed on a device with this precision.

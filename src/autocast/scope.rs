@@ -1,24 +1,29 @@
-//! Where autocast is on: scopes of a device, on the thread that opened them.
+//! Where autocast is on, and where products round: scopes of a device, on the thread that opened them.
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
+use std::str::FromStr;
 use std::sync::LazyLock;
 
 use burn_backend::DType;
 
-use super::Precision;
 use super::rules::{Rule, rule_of};
+use super::{MatmulPrecision, Precision, UnknownPrecision};
 use crate::device::WgslDevice;
 
-/// The environment variable that switches autocast on for every thread and device.
-pub(crate) const VARIABLE: &str = "BURN_WGSL_AUTOCAST";
+/// What a scope decides.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Policy {
+    Autocast(Precision),
+    Products(MatmulPrecision),
+}
 
 /// An open scope.
 struct Open {
     id: u64,
     /// Its device; `None` for all.
     device: Option<WgslDevice>,
-    precision: Precision,
+    policy: Policy,
 }
 
 thread_local! {
@@ -28,36 +33,46 @@ thread_local! {
     static AT_END: Cell<Option<fn()>> = const { Cell::new(None) };
 }
 
-/// The precision outside of every scope.
-static DEFAULT: LazyLock<Precision> = LazyLock::new(|| {
-    let word = std::env::var_os(VARIABLE).filter(|word| !word.is_empty());
-    let Some(word) = word else { return Precision::F32 };
-    word.to_string_lossy().parse().unwrap_or_else(|error| {
-        eprintln!("burn-wgsl: {VARIABLE} is ignored: {error}");
-        Precision::F32
-    })
-});
+/// The precisions outside of every scope.
+static AUTOCAST: LazyLock<Precision> = LazyLock::new(|| from_environment("BURN_WGSL_AUTOCAST"));
+static PRODUCTS: LazyLock<MatmulPrecision> =
+    LazyLock::new(|| from_environment("BURN_WGSL_MATMUL_PRECISION"));
 
-/// A scope of [`autocast`](super::autocast). It ends when this is dropped.
+/// Returns the precision that an environment variable names.
+fn from_environment<T>(variable: &str) -> T
+where
+    T: Default + FromStr<Err = UnknownPrecision>,
+{
+    let Some(word) = std::env::var_os(variable).filter(|word| !word.is_empty()) else {
+        return T::default();
+    };
+    word.to_string_lossy().parse().unwrap_or_else(|error| {
+        eprintln!("burn-wgsl: {variable} is ignored: {error}");
+        T::default()
+    })
+}
+
+/// A scope of [`autocast`](fn@super::autocast) or [`matmul_precision`](super::matmul_precision). It ends
+/// when this is dropped.
 #[derive(Debug)]
-#[must_use = "autocast ends when the scope is dropped"]
-pub struct Autocast {
+#[must_use = "the scope ends when it is dropped"]
+pub struct PrecisionScope {
     id: u64,
     /// A scope belongs to the thread that opened it.
     _thread: PhantomData<*const ()>,
 }
 
-impl Autocast {
-    pub(super) fn open(device: Option<&WgslDevice>, precision: Precision) -> Self {
+impl PrecisionScope {
+    pub(super) fn open(device: Option<&WgslDevice>, policy: Policy) -> Self {
         let id = NEXT_ID.get();
         NEXT_ID.set(id + 1);
         let device = device.map(|device| device.canonical());
-        OPEN.with_borrow_mut(|open| open.push(Open { id, device, precision }));
+        OPEN.with_borrow_mut(|open| open.push(Open { id, device, policy }));
         Self { id, _thread: PhantomData }
     }
 }
 
-impl Drop for Autocast {
+impl Drop for PrecisionScope {
     fn drop(&mut self) {
         let was_last = OPEN.with_borrow_mut(|open| {
             open.retain(|scope| scope.id != self.id);
@@ -81,23 +96,38 @@ pub(crate) fn at_end(work: fn()) -> bool {
 
 /// Switches autocast off on every device until the result is dropped.
 #[cfg(feature = "autodiff")]
-pub(crate) fn off() -> Autocast {
-    Autocast::open(None, Precision::F32)
+pub(crate) fn off() -> PrecisionScope {
+    PrecisionScope::open(None, Policy::Autocast(Precision::F32))
 }
 
-/// Returns the 16-bit type of products on a device, by its canonical selector; `None` if autocast is
-/// off.
-fn lower_type(device: &WgslDevice) -> Option<DType> {
-    let innermost = OPEN.with_borrow(|open| {
+/// Returns what the innermost scope decides for a device, by its canonical selector.
+fn innermost<T>(device: &WgslDevice, decision: impl Fn(Policy) -> Option<T>) -> Option<T> {
+    OPEN.with_borrow(|open| {
         let is_for = |scope: &&Open| scope.device.is_none_or(|of_scope| of_scope == *device);
-        let of_device = open.iter().rev().find(is_for);
-        of_device.map(|scope| scope.precision)
+        open.iter().rev().filter(is_for).find_map(|scope| decision(scope.policy))
+    })
+}
+
+/// Returns the 16-bit type of products on a device; `None` if autocast is off.
+fn lower_type(device: &WgslDevice) -> Option<DType> {
+    let precision = innermost(device, |policy| match policy {
+        Policy::Autocast(precision) => Some(precision),
+        Policy::Products(_) => None,
     });
-    match innermost.unwrap_or(*DEFAULT) {
+    match precision.unwrap_or(*AUTOCAST) {
         Precision::F32 => None,
         Precision::F16 => Some(DType::F16),
         Precision::Bf16 => Some(DType::BF16),
     }
+}
+
+/// Returns whether products of f32 on a device round their operands to bf16.
+fn rounds_products(device: &WgslDevice) -> bool {
+    let precision = innermost(device, |policy| match policy {
+        Policy::Products(precision) => Some(precision),
+        Policy::Autocast(_) => None,
+    });
+    precision.unwrap_or(*PRODUCTS) == MatmulPrecision::Medium
 }
 
 /// The float operands of an op: their device and types.
@@ -142,6 +172,14 @@ impl Operands {
         };
         let changes = self.other.is_some() || target != widest || result != widest;
         changes.then_some([target, result])
+    }
+
+    /// The same for a product of f32 outside of autocast.
+    pub fn product_types(&self, op: &str) -> Option<[DType; 2]> {
+        let is_f32 = self.widest == Some(DType::F32) && self.other.is_none();
+        let is_product = matches!(rule_of(op), Rule::Lower | Rule::Gradient) && op != "attention";
+        let rounds = is_f32 && is_product && rounds_products(&self.device?);
+        rounds.then_some([DType::BF16, DType::F32])
     }
 }
 

@@ -115,7 +115,10 @@ impl OpContext {
     pub fn settle_types(&mut self) {
         let types = match self.conversion {
             Conversion::Stored => None,
-            _ => self.floats.cast_types(self.op),
+            _ => {
+                let floats = &self.floats;
+                floats.cast_types(self.op).or_else(|| floats.product_types(self.op))
+            }
         };
         match (types, self.floats.different_types()) {
             (Some([cast, result]), _) => (self.cast, self.float) = (Some(cast), Some(result)),
@@ -326,7 +329,9 @@ impl Operand for WgslTensor {
                 FlexTensor::from_data(read_blocking(tensor, context.op))
             }
         };
-        cast_on_cpu(tensor, context.cast)
+        // Rounded operands are multiplied in the type of the result, as the kernels do.
+        let rounded = cast_on_cpu(tensor, context.cast);
+        cast_on_cpu(rounded, context.cast.and(context.float))
     }
 }
 
