@@ -102,6 +102,11 @@ pub const fn rule_of(op: &str) -> Rule {
     }
 }
 
+/// Returns whether an op leaves an optional operand as it is: the bias of a product, which is added to f32 sums.
+pub const fn keeps_bias(op: &str) -> bool {
+    lists(LOWER, op) && !equal(op.as_bytes(), b"attention")
+}
+
 /// Returns whether a list contains a name; at compile time, too.
 const fn lists(mut list: &[&str], name: &str) -> bool {
     while let [first, rest @ ..] = list {

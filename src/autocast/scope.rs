@@ -152,6 +152,12 @@ impl Operands {
         self.widest = Some(self.widest.map_or(dtype, |widest| wider(widest, dtype)));
     }
 
+    /// Returns the widest of their types; `None` if there is no operand.
+    #[cfg(feature = "autodiff")]
+    pub fn widest(&self) -> Option<DType> {
+        self.widest
+    }
+
     /// Returns the type of the first and another, if they have several.
     pub fn different_types(&self) -> Option<[DType; 2]> {
         Some([self.first?, self.other?])

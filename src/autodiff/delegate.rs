@@ -15,11 +15,11 @@ use burn_backend::ops::{
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_backend::{Distribution, ExecutionError, TensorData};
 
-use super::cast::cast;
+use super::cast::{cast, copy_ahead};
 use super::kinds::*;
 use super::{Autodiff, attention, fft, grid_sample, norm, product, slice, softmax, topk};
 use crate::autocast::off;
-use crate::autocast::rules::{Rule, rule_of};
+use crate::autocast::rules::{Rule, keeps_bias, rule_of};
 use crate::backend::Wgsl;
 use crate::backend::activation::activation_contract;
 use crate::backend::boolean::bool_contract;
@@ -98,7 +98,7 @@ macro_rules! delegated {
                 || 0 $(+ delegated!(@count $kind))* > 1
         } {
             cast::<C>(stringify!($name), &mut |_f| {
-                $(delegated!(@floats $arg $kind _f);)*
+                $(delegated!(@floats $name $arg $kind _f);)*
             });
         }
     };
@@ -110,10 +110,15 @@ macro_rules! delegated {
     (@mutable $arg:ident OptF) => { let mut $arg = $arg; };
     (@mutable $arg:ident VecF) => { let mut $arg = $arg; };
     (@mutable $arg:ident $kind:ident) => {};
-    (@floats $arg:ident F $f:ident) => { $f(&mut $arg); };
-    (@floats $arg:ident OptF $f:ident) => { $arg.iter_mut().for_each(&mut *$f); };
-    (@floats $arg:ident VecF $f:ident) => { $arg.iter_mut().for_each(&mut *$f); };
-    (@floats $arg:ident $kind:ident $f:ident) => {};
+    (@floats $name:ident $arg:ident F $f:ident) => { $f(&mut $arg, false); };
+    (@floats $name:ident $arg:ident OptF $f:ident) => {
+        let is_bias = const { keeps_bias(stringify!($name)) };
+        $arg.iter_mut().for_each(|tensor| $f(tensor, is_bias));
+    };
+    (@floats $name:ident $arg:ident VecF $f:ident) => {
+        $arg.iter_mut().for_each(|tensor| $f(tensor, false));
+    };
+    (@floats $name:ident $arg:ident $kind:ident $f:ident) => {};
     (@untracked $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
         fn $name($($arg: $kind),*) -> $ret {
             Wgsl::$name($(delegated!(@inner $arg $kind)),*)
@@ -161,7 +166,7 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
     float_contract!(delegated);
 
     fn float_powi_scalar(mut lhs: F, rhs: Scalar) -> F {
-        cast::<C>("float_powi_scalar", &mut |f| f(&mut lhs));
+        cast::<C>("float_powi_scalar", &mut |f| f(&mut lhs, false));
         BurnAutodiff::<Wgsl, C>::float_powi_scalar(lhs, rhs)
     }
 
@@ -195,7 +200,11 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
     }
 
     fn float_set_require_grad(tensor: F, require_grad: bool) -> F {
-        BurnAutodiff::<Wgsl, C>::float_set_require_grad(tensor, require_grad)
+        let tensor = BurnAutodiff::<Wgsl, C>::float_set_require_grad(tensor, require_grad);
+        if require_grad {
+            copy_ahead(&tensor);
+        }
+        tensor
     }
 
     fn float_is_require_grad(tensor: &F) -> bool {

@@ -18,8 +18,8 @@ impl<C: CheckpointStrategy> Autodiff<Wgsl, C> {
     /// Panics if the shapes do not fit or the device fails.
     pub fn rms_norm(mut x: F, mut gamma: F, epsilon: f64) -> F {
         cast::<C>("rms_norm", &mut |f| {
-            f(&mut x);
-            f(&mut gamma);
+            f(&mut x, false);
+            f(&mut gamma, false);
         });
         let output = Wgsl::rms_norm(x.primitive.clone(), gamma.primitive.clone(), epsilon);
         node::<C, _, 2, 2>([x, gamma], output, epsilon, |[x, gamma], epsilon, grad| {

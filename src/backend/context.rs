@@ -21,6 +21,7 @@ use super::tensor::{
 };
 use super::transfer::{cpu_data, read_blocking, read_quantized_blocking, upload, upload_quantized};
 use crate::autocast::Operands;
+use crate::autocast::rules::keeps_bias;
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
 use crate::runtime::{Runtime, set_current_op};
@@ -122,6 +123,8 @@ impl OpContext {
         };
         match (types, self.floats.different_types()) {
             (Some([cast, result]), _) => (self.cast, self.float) = (Some(cast), Some(result)),
+            // Only the shape of their bias counts.
+            (None, Some(_)) if self.op.ends_with("_bias_backward") => {}
             (None, Some([first, other])) => fail_with_types(self.op, first, other),
             (None, None) => {}
         }
@@ -446,8 +449,11 @@ impl<T: Operand> Operand for Option<T> {
     type Cpu = Option<T::Cpu>;
 
     fn register(&self, context: &mut OpContext) {
-        if let Some(operand) = self {
-            operand.register(context);
+        let Some(operand) = self else { return };
+        let floats = context.floats;
+        operand.register(context);
+        if keeps_bias(context.op) {
+            context.floats = floats;
         }
     }
 
@@ -456,11 +462,14 @@ impl<T: Operand> Operand for Option<T> {
     }
 
     fn into_gpu(self, context: &OpContext) -> Self::Gpu {
-        self.map(|operand| operand.into_gpu(context))
+        let cast = context.cast.filter(|_| !keeps_bias(context.op));
+        self.map(|operand| operand.into_gpu(&OpContext { cast, ..*context }))
     }
 
     fn into_cpu(self, context: &OpContext) -> Self::Cpu {
-        self.map(|operand| operand.into_cpu(context))
+        // The CPU backend does not mix types.
+        let cast = if keeps_bias(context.op) { context.float } else { context.cast };
+        self.map(|operand| operand.into_cpu(&OpContext { cast, ..*context }))
     }
 }
 
