@@ -2,7 +2,8 @@
 // CODE: the operands, a function for each op, and compute4(i), which computes the elements i, .., i + 3.
 // WORDS: the length of the array of parameters that CODE reads.
 // BATCHED: the kernel computes results of several tensors. A table of ENTRY words for each tells where they are:
-// its first workgroup, its number of elements, and the start of each operand, which CODE reads.
+// its first workgroup, its number of elements, and the start of each operand, which CODE reads. CODE has
+// compute_batched(i), which computes ELEMENTS elements.
 //#include "lib/grid"
 //#include "lib/vec4"
 
@@ -24,6 +25,8 @@ struct Params {
 
 //#if BATCHED
 const ENTRY: u32 = 2u;
+// The elements of an invocation.
+const ELEMENTS: u32 = 4u;
 // The first word in the table of the tensor that this workgroup computes.
 var<private> entry: u32;
 //#endif
@@ -49,8 +52,8 @@ fn main(
         }
     }
     entry = low * ENTRY;
-    let i = ((index - table[entry]) * 64u + local_index) * 4u;
-    if (i < table[entry + 1u]) { compute4(i); }
+    let i = ((index - table[entry]) * 64u + local_index) * ELEMENTS;
+    if (i < table[entry + 1u]) { compute_batched(i); }
 }
 //#else
 //#include "lib/rounds"

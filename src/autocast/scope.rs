@@ -29,6 +29,9 @@ struct Open {
 thread_local! {
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
     static NEXT_ID: Cell<u64> = const { Cell::new(0) };
+    /// Whether gradients of parameters are f32: during the backward pass of a graph with conversions.
+    #[cfg(feature = "autodiff")]
+    static WIDE_GRADIENTS: Cell<bool> = const { Cell::new(false) };
     /// What to do when the last scope ends.
     static AT_END: Cell<Option<fn()>> = const { Cell::new(None) };
 }
@@ -98,6 +101,25 @@ pub(crate) fn at_end(work: fn()) -> bool {
 #[cfg(feature = "autodiff")]
 pub(crate) fn off() -> PrecisionScope {
     PrecisionScope::open(None, Policy::Autocast(Precision::F32))
+}
+
+/// Runs a backward pass, in the types of the forward pass. With `wide`, products of 16 bits that are gradients
+/// of parameters are f32.
+#[cfg(feature = "autodiff")]
+pub(crate) fn backward<R>(wide: bool, pass: impl FnOnce() -> R) -> R {
+    let _off = off();
+    let before = WIDE_GRADIENTS.replace(wide);
+    let result = pass();
+    WIDE_GRADIENTS.set(before);
+    result
+}
+
+/// Returns whether gradients of parameters are f32.
+fn has_wide_gradients() -> bool {
+    #[cfg(feature = "autodiff")]
+    return WIDE_GRADIENTS.get();
+    #[cfg(not(feature = "autodiff"))]
+    return false;
 }
 
 /// Returns what the innermost scope decides for a device, by its canonical selector.
@@ -178,6 +200,13 @@ impl Operands {
         };
         let changes = self.other.is_some() || target != widest || result != widest;
         changes.then_some([target, result])
+    }
+
+    /// The same for a gradient in a backward pass, outside of autocast.
+    pub fn gradient_types(&self, op: &str) -> Option<[DType; 2]> {
+        let first = self.first.filter(|dtype| matches!(dtype, DType::F16 | DType::BF16))?;
+        let is_gradient = rule_of(op) == Rule::Gradient || op.ends_with("_bias_backward");
+        (is_gradient && has_wide_gradients()).then_some([first, DType::F32])
     }
 
     /// The same for a product of f32 outside of autocast.

@@ -1,6 +1,6 @@
 //! Conversions of operands under autocast: ops of the graph, whose gradients convert back.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, HashSet};
 
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
@@ -17,8 +17,14 @@ use crate::backend::{Wgsl, WgslTensor};
 thread_local! {
     /// The 16-bit copies of parameters, by their nodes. A node never has another value.
     static COPIES: RefCell<HashMap<(NodeId, DType), WgslTensor>> = RefCell::new(HashMap::new());
+    static CONVERTED: Cell<bool> = const { Cell::new(false) };
     /// The shapes and types of the copies since the first open scope began.
     static COPIED: RefCell<HashSet<(Shape, DType)>> = RefCell::new(HashSet::new());
+}
+
+/// Returns whether operands were converted since the last call.
+pub(super) fn take_converted() -> bool {
+    CONVERTED.take()
 }
 
 /// Frees the copies of parameters.
@@ -90,6 +96,7 @@ fn converted<C: CheckpointStrategy>(tensor: &F, target: DType) -> F {
 
 /// Adds a node from a tensor to its value in another type, which converts gradients back.
 fn converted_back<C: CheckpointStrategy>(tensor: &F, value: WgslTensor) -> F {
+    CONVERTED.set(true);
     let dtype = tensor.dtype();
     node::<C, _, 1, 0>([tensor.clone()], value, dtype, |[], dtype, grad| {
         [Wgsl::float_cast(grad, dtype.into())]

@@ -27,11 +27,11 @@ use burn_backend::backend::AutodiffBackend;
 use burn_backend::ops::{TransactionOps, TransactionPrimitive, TransactionPrimitiveData};
 use burn_backend::{Backend, BackendTypes, DType, DTypeUsageSet, ExecutionError, TensorData};
 
-use crate::autocast::off;
+use crate::autocast::backward;
 use crate::backend::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::device::WgslDevice;
 use crate::runtime::scope;
-use cast::clear_copies;
+use cast::{clear_copies, take_converted};
 use kinds::F;
 
 /// A backend that trains: [`Wgsl`] with gradients.
@@ -140,9 +140,7 @@ impl<C: CheckpointStrategy> AutodiffBackend for Autodiff<Wgsl, C> {
     fn backward(tensor: F) -> Gradients {
         let _scope = scope("backward");
         clear_copies();
-        // The types are those of the forward pass.
-        let _off = off();
-        BurnAutodiff::<Wgsl, C>::backward(tensor)
+        backward(take_converted(), || BurnAutodiff::<Wgsl, C>::backward(tensor))
     }
 
     fn grad(tensor: &F, grads: &Gradients) -> Option<WgslTensor> {

@@ -118,7 +118,8 @@ impl OpContext {
             Conversion::Stored => None,
             _ => {
                 let floats = &self.floats;
-                floats.cast_types(self.op).or_else(|| floats.product_types(self.op))
+                let types = floats.cast_types(self.op).or_else(|| floats.gradient_types(self.op));
+                types.or_else(|| floats.product_types(self.op))
             }
         };
         match (types, self.floats.different_types()) {

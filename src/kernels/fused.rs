@@ -139,6 +139,7 @@ impl Kernel for FusedKernel {
             .ty("A", text.integer)
             .int("WORDS", self.words)
             .int("ENTRY", text.entry)
+            .int("ELEMENTS", program.batched_elements() as u32)
             .code("CODE", text.code);
         variant.ops.extend(ops.iter());
         variant
@@ -502,7 +503,8 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
             program.pages = pages as u8;
             let operands = program.operands();
             let kernel = FusedKernel::new(&program, words.len(), ops);
-            launches.push(FusedLaunch { runtime, kernel, operands, words: &words });
+            let elements = program.batched_elements();
+            launches.push(FusedLaunch { runtime, kernel, operands, elements, words: &words });
         }
         if let Some(launch) = launches.iter().find(|launch| !launch.is_prepared()) {
             drop(locked);
@@ -632,6 +634,8 @@ struct FusedLaunch<'a> {
     kernel: FusedKernel,
     /// The numbers of operands that are only read, and that are written.
     operands: (usize, usize),
+    /// The elements that an invocation of a batch computes.
+    elements: usize,
     words: &'a Words,
 }
 
@@ -675,7 +679,7 @@ impl FusedLaunch<'_> {
             for (memory, offset) in computation.places() {
                 table.extend(pages.find(memory, offset));
             }
-            groups += div_up(computation.len.div_ceil(4), WORKGROUP_SIZE);
+            groups += div_up(computation.len.div_ceil(self.elements), WORKGROUP_SIZE);
             work += (computation.len * computation.ops) as u64;
         }
         let table = self.runtime.upload(bytemuck::cast_slice(&table))?;
@@ -766,6 +770,11 @@ pub fn variants() -> Vec<Variant> {
             if dtype.size() == 4 && access == Access::Packed {
                 out.push(Program { pages: 3, ..program.clone() });
                 out.push(program.overwriting_first());
+                for half in [DType::F16, DType::BF16] {
+                    let rounded = Map::new("a", half);
+                    let program = Program::sample(&[&sum, &rounded], &[(dtype, access); 2]);
+                    out.push(Program { pages: 3, ..program });
+                }
             }
         }
     }

@@ -278,21 +278,20 @@ impl Program {
     }
 
     /// Returns the program that computes the results of a graph together with those of others, and
-    /// its words. `None` unless all tensors are contiguous and have elements of 32 bits. The table
-    /// of a batch contains the offsets of leaves.
+    /// its words. `None` unless all tensors are contiguous, leaves have elements of 32 bits, and
+    /// results of 32 or 16. The table of a batch contains the offsets of leaves.
     pub fn for_batch(graph: &Graph) -> Option<(Self, Words)> {
         // A kernel cannot reach all parts of a buffer that is larger than a binding.
         if graph.leaves.iter().any(|leaf| leaf.memory.is_part()) {
             return None;
         }
         let (mut program, words) = Self::new(graph, graph.outputs(), Overwrite::Any);
-        let is_word = |dtype: DType| dtype.size() == 4;
         let fits = |leaf: &LeafCode| {
-            matches!(leaf.access, Access::Packed | Access::Offset) && is_word(leaf.dtype)
+            matches!(leaf.access, Access::Packed | Access::Offset) && leaf.dtype.size() == 4
         };
         let mut outputs = program.outputs.iter();
         if !program.leaves.iter().all(fits)
-            || !outputs.all(|output| is_word(program.steps[usize::from(output.step)].dtype))
+            || !outputs.all(|output| program.output_dtype(output).size() <= 4)
         {
             return None;
         }
@@ -300,6 +299,18 @@ impl Program {
         // The offsets follow the scalars.
         let words = words[..program.words()].into();
         Some((program, words))
+    }
+
+    /// Returns the type of an output.
+    pub fn output_dtype(&self, output: &Output) -> DType {
+        self.steps[usize::from(output.step)].dtype
+    }
+
+    /// Returns how many elements an invocation of the kernel of a batch computes: as many as fill 16
+    /// bytes of each output.
+    pub fn batched_elements(&self) -> usize {
+        let is_half = |output| self.output_dtype(output).size() == 2;
+        if self.outputs.iter().any(is_half) { 8 } else { 4 }
     }
 
     /// Returns the number of leaves that are only read.

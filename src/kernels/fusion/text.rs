@@ -98,6 +98,9 @@ impl Program {
         writer.line(format_args!("fn compute4(i: u32) {{"));
         writer.compute(&leaf_words, &stride_words);
         writer.line(format_args!("}}"));
+        if self.pages > 0 {
+            writer.compute_batched();
+        }
         let integers = self.steps.iter().filter_map(|step| step.args.first());
         let integer = integers.map(|(_, dtype)| *dtype).find(|dtype| dtype.is_integer());
         Text {
@@ -105,6 +108,11 @@ impl Program {
             entry: (2 + 2 * (self.reads() + self.outputs.len())) as u32,
             integer: integer.map_or("i32", DType::wgsl),
         }
+    }
+
+    /// Returns where the table of a batch has the page and the start of an output, relative to the entry.
+    fn batched_output(&self, index: usize) -> usize {
+        2 + 2 * (self.reads() + index)
     }
 
     /// Returns the code with which a kernel computes the elements of `input`, which must have 32
@@ -201,7 +209,7 @@ impl Writer<'_> {
     fn outputs(&mut self) {
         let prefix = self.prefix.clone();
         for (index, output) in self.program.outputs.iter().enumerate() {
-            let dtype = self.program.steps[usize::from(output.step)].dtype;
+            let dtype = self.program.output_dtype(output);
             let element = match self.lanes {
                 4 => vec4_type(dtype),
                 _ => element_type(dtype).to_owned(),
@@ -267,6 +275,11 @@ impl Writer<'_> {
                 "@group(0) @binding(auto) var<storage, read_write> page{page}: array<Words4>;"
             ));
         }
+        for (index, output) in self.program.outputs.iter().enumerate() {
+            if self.program.output_dtype(output).size() == 2 {
+                self.line(format_args!("var<private> halves{index}: vec2<u32>;"));
+            }
+        }
         self.line(format_args!("fn load(operand: u32, i: u32) -> Words4 {{"));
         self.line(format_args!("    let at = table[entry + operand + 1u] + i;"));
         self.line(format_args!("    switch table[entry + operand] {{"));
@@ -284,6 +297,31 @@ impl Writer<'_> {
         }
         self.line(format_args!("        default: {{ page0[at] = value; }}"));
         self.line(format_args!("    }}"));
+        self.line(format_args!("}}"));
+    }
+
+    /// Writes the function that computes the elements of an invocation of a batch. 16-bit results of four
+    /// elements wait for those of the next four: a page consists of vec4s of words, which neighbouring
+    /// invocations must not share.
+    fn compute_batched(&mut self) {
+        let outputs = self.program.outputs.iter().enumerate();
+        let halves: Vec<usize> = outputs
+            .filter(|(_, output)| self.program.output_dtype(output).size() == 2)
+            .map(|(index, _)| index)
+            .collect();
+        self.line(format_args!("fn compute_batched(i: u32) {{"));
+        self.line(format_args!("    compute4(i);"));
+        for index in &halves {
+            self.line(format_args!("    let first{index} = halves{index};"));
+        }
+        if !halves.is_empty() {
+            self.line(format_args!("    if (i + 4u < table[entry + 1u]) {{ compute4(i + 4u); }}"));
+        }
+        for index in &halves {
+            let operand = self.program.batched_output(*index);
+            let words = format!("from_words(vec4<u32>(first{index}, halves{index}))");
+            self.line(format_args!("    store({operand}u, i >> 3u, {words});"));
+        }
         self.line(format_args!("}}"));
     }
 
@@ -464,7 +502,12 @@ impl Writer<'_> {
         }
         for (index, output) in program.outputs.iter().enumerate() {
             let step = output.step;
-            let dtype = program.steps[usize::from(step)].dtype;
+            let dtype = program.output_dtype(output);
+            if program.pages > 0 && dtype.size() == 2 {
+                let words = half_functions(dtype).1;
+                self.line(format_args!("    halves{index} = {words}(y{step});"));
+                continue;
+            }
             let raw = match (self.lanes, dtype.size()) {
                 (1, 4) => format!("bitcast<u32>(y{step})"),
                 (4, 2) => format!("halves_from_words({}(y{step}))", half_functions(dtype).1),
@@ -475,7 +518,7 @@ impl Writer<'_> {
             match self.lanes {
                 1 => self.line(format_args!("    {prefix}out{index}[i] = {raw};")),
                 _ if program.pages > 0 => {
-                    let operand = 2 + 2 * (program.reads() + index);
+                    let operand = program.batched_output(index);
                     self.line(format_args!("    store({operand}u, i >> 2u, {raw});"));
                 }
                 _ => self.line(format_args!("    {prefix}out{index}[i >> 2u] = {raw};")),
