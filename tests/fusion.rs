@@ -687,6 +687,42 @@ fn rows_are_read_and_written_in_16_bits() {
     }
 }
 
+/// A launch writes 16-bit copies of several tensors, beside the tensors themselves: of 1 to 9 elements, and more.
+#[test]
+fn several_tensors_are_converted_to_16_bits_together() {
+    let _guard = common::serial_guard();
+    let sizes = [1usize, 2, 3, 4, 5, 6, 7, 8, 9, 63, 64, 65, 1000, 4099];
+    for runtime in common::runtimes() {
+        let device = device_of(&runtime);
+        for dtype in [DType::F16, DType::BF16] {
+            let values = |size: usize| (0..size).map(|i| i as f32 / 16.0 - 3.0).collect::<Vec<_>>();
+            let x = sizes.map(|size| Tensor::<Wgsl, 1>::from_data(&*values(size), &device));
+            let mut read = Vec::new();
+            let launches = launches(&runtime, &device, || {
+                let doubled = x.clone().map(|x| x * 2.0);
+                let halves = doubled.clone().map(|x| x.cast(dtype));
+                // The copies first: the tensors are computed with them.
+                read = halves.into_iter().chain(doubled).map(floats).collect();
+            });
+            let expected = sizes.map(|size| values(size).iter().map(|x| x * 2.0).collect());
+            let rounded = expected.clone().map(|values: Vec<f32>| {
+                let round = |x: &f32| match dtype {
+                    DType::F16 => half::f16::from_f32(*x).to_f32(),
+                    _ => half::bf16::from_f32(*x).to_f32(),
+                };
+                values.iter().map(round).collect()
+            });
+            assert_eq!(read, [rounded, expected].concat(), "{dtype:?} on {device}");
+            if !runtime.is_software() {
+                assert!(count(&launches, "BATCHED") > 0, "{launches:#?}");
+                // The readback converts the copies back.
+                let most = 3 + sizes.len();
+                assert!(launches.values().sum::<usize>() <= most, "{launches:#?}");
+            }
+        }
+    }
+}
+
 /// Returns slices that were put into zeros: along each axis, in and out of groups of four, of
 /// several types.
 fn slices_among_zeros(device: &WgslDevice) -> Vec<TensorData> {
