@@ -176,6 +176,7 @@ impl GradScaler {
         B: AutodiffBackend<InnerBackend = Wgsl>,
     {
         let scale = Tensor::<B, 1>::from_inner(self.state.lock().scale.clone());
+        let scale = scale.to_device(&loss.device());
         loss.cast(FloatDType::F32) * scale.reshape([1; D])
     }
 

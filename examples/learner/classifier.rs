@@ -3,9 +3,11 @@
 use burn::data::dataloader::batcher::Batcher;
 use burn::module::Module;
 use burn::nn::loss::CrossEntropyLossConfig;
-use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor, TensorData};
 use burn::train::{ClassificationOutput, InferenceStep, TrainOutput, TrainStep};
+use burn_wgsl::scaler::GradScaler;
+use burn_wgsl::{Autodiff, Precision, Wgsl, autocast};
 use digits::data::Samples;
 use digits::model::{Model, SIDE};
 use digits::tensors::int_tensor;
@@ -49,15 +51,27 @@ impl<B: Backend> Batcher<B, Digit, Batch<B>> for DigitBatcher {
     }
 }
 
+/// How a [`Classifier`] trains.
+#[derive(Debug, Clone)]
+pub struct Mixed {
+    /// The type of its products.
+    pub precision: Precision,
+    /// Scales its losses, for f16.
+    pub scaler: Option<GradScaler>,
+}
+
 /// The network of the digits example, with the steps of burn-train.
 #[derive(Module, Debug)]
 pub struct Classifier<B: Backend> {
     model: Model<B>,
+    // No part of a checkpoint.
+    #[module(skip)]
+    mixed: Mixed,
 }
 
 impl<B: Backend> Classifier<B> {
-    pub fn new(model: Model<B>) -> Self {
-        Self { model }
+    pub fn new(model: Model<B>, mixed: Mixed) -> Self {
+        Self { model, mixed }
     }
 
     pub fn into_model(self) -> Model<B> {
@@ -72,13 +86,20 @@ impl<B: Backend> Classifier<B> {
     }
 }
 
-impl<B: AutodiffBackend> TrainStep for Classifier<B> {
-    type Input = Batch<B>;
-    type Output = ClassificationOutput<B>;
+impl TrainStep for Classifier<Autodiff<Wgsl>> {
+    type Input = Batch<Autodiff<Wgsl>>;
+    type Output = ClassificationOutput<Autodiff<Wgsl>>;
 
-    fn step(&self, batch: Batch<B>) -> TrainOutput<ClassificationOutput<B>> {
+    fn step(&self, batch: Self::Input) -> TrainOutput<Self::Output> {
+        let Mixed { precision, scaler } = &self.mixed;
+        let _scope = autocast(&batch.images.device(), *precision);
         let output = self.classify(batch);
-        TrainOutput::new(self, output.loss.backward(), output)
+        let loss = output.loss.clone();
+        let loss = match scaler {
+            Some(scaler) => scaler.scale(loss),
+            None => loss,
+        };
+        TrainOutput::new(self, loss.backward(), output)
     }
 }
 

@@ -16,19 +16,20 @@ use std::sync::Arc;
 use anyhow::{Context, Result, bail};
 use burn::data::dataloader::{DataLoader, DataLoaderBuilder};
 use burn::data::dataset::InMemDataset;
-use burn::optim::AdamConfig;
+use burn::optim::{AdamConfig, Optimizer};
 use burn::record::DefaultRecorder;
 use burn::tensor::backend::Backend;
 use burn::train::metric::{AccuracyMetric, LossMetric};
 use burn::train::{Learner, SupervisedTraining};
 use burn_wgsl::device::set_quiet;
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice};
 use clap::Parser;
 use digits::data::Dataset;
 use digits::model::Model;
 use digits::weights;
 
-use classifier::{Batch, Classifier, Digit, DigitBatcher, digits_of};
+use classifier::{Batch, Classifier, Digit, DigitBatcher, Mixed, digits_of};
 use renderer::EpochLines;
 
 type B = Autodiff<Wgsl>;
@@ -62,6 +63,10 @@ struct Args {
     #[arg(long, value_name = "X", default_value_t = 1e-3)]
     learning_rate: f64,
 
+    /// Type in which products and convolutions are computed: f32, f16 (with a loss scale) or bf16
+    #[arg(long, value_name = "TYPE", default_value = "f32")]
+    precision: Precision,
+
     /// Folder of the checkpoints, the metrics and the trained model
     #[arg(long, value_name = "FOLDER", default_value = "learner-run")]
     folder: PathBuf,
@@ -85,7 +90,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Trains on a dataset and saves the model.
+/// Checks the folder, trains on a dataset and saves the model.
 fn run(args: &Args, dataset: Result<Dataset, digits::data::DataError>) -> Result<()> {
     let (dataset, device) = (dataset?, args.device);
     // Burn loads checkpoints on the default device first. The message that it is not a GPU would be
@@ -104,6 +109,31 @@ fn run(args: &Args, dataset: Result<Dataset, digits::data::DataError>) -> Result
         start => start,
     };
 
+    // The loss scale is for f16 alone: bf16 has the range of f32.
+    let adam = AdamConfig::new().with_epsilon(1e-8).init();
+    if args.precision == Precision::F16 {
+        let scaler = GradScalerConfig::default().init(&device);
+        let optimizer = scaler.wrap(adam);
+        train(args, &dataset, start, optimizer, Some(scaler.clone()))?;
+        println!("skipped steps: {}", scaler.state().skipped_steps);
+    } else {
+        train(args, &dataset, start, adam, None)?;
+    }
+    for (op, count) in burn_wgsl::fallbacks() {
+        println!("{op} ran on the CPU {count} times, because it has no kernel");
+    }
+    Ok(())
+}
+
+/// Trains after the epoch `start`, or from the beginning, and saves the model.
+fn train<O: Optimizer<Classifier<B>, B> + 'static>(
+    args: &Args,
+    dataset: &Dataset,
+    start: Option<usize>,
+    optimizer: O,
+    scaler: Option<GradScaler>,
+) -> Result<()> {
+    let device = args.device;
     B::seed(&device, args.seed);
     let train = loader::<B>(digits_of(&dataset.train), args, &device, Some(args.seed));
     let test = loader::<Wgsl>(digits_of(&dataset.test), args, &device, None);
@@ -121,8 +151,8 @@ fn run(args: &Args, dataset: Result<Dataset, digits::data::DataError>) -> Result
         println!("continuing after epoch {epoch}");
         training = training.checkpoint(epoch);
     }
-    let classifier = Classifier::new(Model::new(&device));
-    let optimizer = AdamConfig::new().with_epsilon(1e-8).init();
+    let mixed = Mixed { precision: args.precision, scaler };
+    let classifier = Classifier::new(Model::new(&device), mixed);
     let trained = training.launch(Learner::new(classifier, optimizer, args.learning_rate)).model;
 
     // The format of the digits example: `digits --epochs 0 --load FILE` tests the model.
@@ -130,9 +160,6 @@ fn run(args: &Args, dataset: Result<Dataset, digits::data::DataError>) -> Result
     std::fs::write(&file, weights::to_bytes(trained.into_model())?)
         .with_context(|| format!("cannot write the model file {}", file.display()))?;
     println!("model saved to {}", file.display());
-    for (op, count) in burn_wgsl::fallbacks() {
-        println!("{op} ran on the CPU {count} times, because it has no kernel");
-    }
     Ok(())
 }
 

@@ -45,3 +45,13 @@ fn a_run_continues_after_its_last_complete_checkpoint() {
     assert!(folder.join("model.mpk").is_file());
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
+
+/// The scaled optimizer is that of the learner, with checkpoints.
+#[test]
+fn a_run_in_f16_continues() {
+    let folder = new_folder("f16");
+    train(&folder, "--epochs 1 --precision f16").expect("training succeeds");
+    train(&folder, "--epochs 2 --precision f16 --resume").expect("training continues");
+    assert_eq!(checkpoints::last(&folder, &WgslDevice::Cpu), Some(2));
+    std::fs::remove_dir_all(&folder).expect("the folder can be removed");
+}
