@@ -29,10 +29,12 @@ use crate::device::{DeviceError, WgslDevice};
 /// `BURN_WGSL_AUTOCAST=f16` or `bf16` is a scope around every thread and device. In a browser, open
 /// the device first, and do not hold a scope across an `await`.
 ///
-/// With [`Autodiff`](crate::Autodiff), gradients of f32 parameters are f32, rounded to 16 bits where a
-/// product computes them. Its backward pass computes in the types of the forward pass, inside or
-/// outside the scope. In a scope, 16-bit copies of parameters are kept for their next use, until the
-/// last scope of the thread ends or a backward pass begins.
+/// Biases of products stay f32: they are added to f32 sums.
+///
+/// With [`Autodiff`](crate::Autodiff), gradients of f32 parameters are f32. Its backward pass computes in
+/// the types of the forward pass, inside or outside the scope. In a scope, 16-bit copies of parameters are
+/// kept for their next use, until the last scope of the thread ends or a backward pass begins. In a scope that
+/// is open during the optimizer's step too, one launch computes parameters and their copies.
 ///
 /// With Burn's own `Autodiff`, the backward pass must be in the scope, and f32 operands are kept for
 /// it. Gradients of the parameters of Burn's layers are f32; those of a plain `matmul` are 16-bit,
@@ -67,7 +69,7 @@ pub fn autocast(device: &WgslDevice, precision: Precision) -> PrecisionScope {
 ///
 /// Scopes are as those of [`autocast`](fn@autocast), which comes first where both are open.
 /// `BURN_WGSL_MATMUL_PRECISION=medium` is a scope around every thread and device. `product_path` says how
-/// bf16 is multiplied. Operands are rounded for each product, and biases with them.
+/// bf16 is multiplied. Operands are rounded for each product; biases are not.
 pub fn matmul_precision(device: &WgslDevice, precision: MatmulPrecision) -> PrecisionScope {
     PrecisionScope::open(Some(device), Policy::Products(precision))
 }
