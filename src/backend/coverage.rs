@@ -347,15 +347,14 @@ pub fn autocast_table() -> String {
         (
             Rule::Lower,
             "In 16 bits",
-            "Operands are converted to the type of the scope. Products are added up in f32, and the \
-             result is rounded to 16 bits.",
+            "Operands are converted to the type of the scope, except the bias of a product. Products are \
+             added up in f32, and the result is rounded to 16 bits.",
         ),
         (
             Rule::Gradient,
             "In 16 bits, with a result in f32",
-            "Gradients of parameters, in a backward pass of Burn's own `Autodiff`. That of \
-             `burn_wgsl::Autodiff` computes in the types of the forward pass, and converts gradients of \
-             parameters to f32.",
+            "Gradients of parameters, which are added up in f32. The backward pass of `burn_wgsl::Autodiff` \
+             follows this rule outside of the scope, too.",
         ),
         (Rule::Full, "In f32", "16-bit operands are converted to f32, and the result is f32."),
         (
@@ -379,6 +378,7 @@ const WITHOUT_RULE: &[&str] = &[
     "float_ones",
     "float_full",
     "float_empty",
+    "any_not_finite",
     "attention_with_log_sums",
     "attention_backward",
 ];
