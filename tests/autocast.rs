@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
 
 use burn::backend::Autodiff as BurnAutodiff;
+use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
 use burn::module::Module;
 use burn::nn::conv::{Conv2d, Conv2dConfig};
 use burn::nn::loss::CrossEntropyLossConfig;
@@ -250,6 +251,10 @@ fn gradients_of_parameters_are_f32_and_close_to_those_without_autocast() {
                 assert!(found.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");
                 assert_close(&format!("{precision} on {device}"), &found, &expected, digits);
             }
+            // Ops whose inputs are computed again in the backward pass.
+            let found = gradients::<Autodiff<Wgsl, BalancedCheckpointing>>(&device, scope, false);
+            assert!(found.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");
+            assert_close(&format!("again, {precision} on {device}"), &found, &expected, digits);
             // Burn's own autodiff, with types of its own choice.
             let found = gradients::<BurnAutodiff<Wgsl>>(&device, scope, true);
             assert!(found.iter().all(|(dtype, _)| *dtype == DType::F32), "{device}");

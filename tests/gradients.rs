@@ -16,7 +16,7 @@ use burn_std::{FloatDType, IntDType};
 use burn_wgsl::backend::call::{Types, Value, call_as};
 use burn_wgsl::kernels::common::cases::{Arg, Case};
 use burn_wgsl::kernels::common::options::{InterpolateMode, ScatterOp};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 use common::{Tolerance, assert_close, devices, failure};
 
 /// Returns whether a case has a gradient to test. Excludes backward ops and ops whose gradient is
@@ -188,9 +188,29 @@ fn checkpointed_gradients_match_burn_flex() {
 /// The gradient in f16 is the rounded f32 gradient of the same f16 numbers.
 #[test]
 fn f16_gradients_match_f32_gradients() {
+    let half = Types { float: FloatDType::F16, ..ROUNDED };
+    compare_with_f32(DType::F16, |case, device| gradients_as::<Autodiff<Wgsl>>(case, device, half));
+}
+
+/// Under autocast, gradients of f32 tensors are f32, and those of the same f16 numbers up to rounding.
+#[test]
+fn autocast_gradients_match_f32_gradients() {
+    compare_with_f32(DType::F32, |case, device| {
+        let _scope = autocast(device, Precision::F16);
+        gradients_as::<Autodiff<Wgsl>>(case, device, ROUNDED)
+    });
+}
+
+/// Numbers of f16 in tensors of f32.
+const ROUNDED: Types =
+    Types { float: FloatDType::F32, rounded: FloatDType::F16, int: IntDType::I32 };
+
+/// Compares gradients, which must have the type `dtype`, with those that burn-flex computes in f32.
+fn compare_with_f32(
+    dtype: DType,
+    gradients: impl Fn(&Case, &WgslDevice) -> Vec<Option<TensorData>> + std::panic::RefUnwindSafe,
+) {
     let (mut failed, mut checked) = (Vec::new(), 0);
-    let half = Types { float: FloatDType::F16, rounded: FloatDType::F16, int: IntDType::I32 };
-    let single = Types { float: FloatDType::F32, ..half };
     for device in common::gpus() {
         // Rounding creates ties in sorted values. Burn composes the gradient of grid_sample from
         // coordinates rounded to 16 bits. The gradient of a long log-softmax exponentiates results
@@ -204,13 +224,11 @@ fn f16_gradients_match_f32_gradients() {
         for case in
             common::cases().filter(|case| has_gradient_in_burn(case) && !depends_on_rounding(case))
         {
-            let expected = || gradients_as::<BurnAutodiff<Flex>>(case, &FlexDevice, single);
+            let expected = || gradients_as::<BurnAutodiff<Flex>>(case, &FlexDevice, ROUNDED);
             let Ok(expected) = std::panic::catch_unwind(expected) else {
                 continue;
             };
-            let values =
-                std::panic::catch_unwind(|| gradients_as::<Autodiff<Wgsl>>(case, &device, half));
-            let Ok(values) = values else {
+            let Ok(values) = std::panic::catch_unwind(|| gradients(case, &device)) else {
                 failed.push(format!("{case:?} on {device} panics"));
                 continue;
             };
@@ -220,7 +238,7 @@ fn f16_gradients_match_f32_gradients() {
                 };
                 checked += 1;
                 let label = format!("{case:?} on {device}");
-                let expected = expected.convert_dtype(DType::F16);
+                let expected = expected.convert_dtype(dtype);
                 let check = || assert_close(&label, &value, &expected, common::CHAINED_F16);
                 if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check)) {
                     failed.push(failure(&label, panic));
