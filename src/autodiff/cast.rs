@@ -1,7 +1,7 @@
 //! Conversions of operands under autocast: ops of the graph, whose gradients convert back.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_autodiff::{Autodiff as BurnAutodiff, NodeId};
@@ -10,13 +10,23 @@ use burn_backend::{DType, TensorMetadata};
 use burn_std::Shape;
 
 use super::kinds::F;
-use super::node::node;
+use super::node::{State, node};
 use crate::autocast::{Operands, at_end};
 use crate::backend::{Wgsl, WgslTensor};
 
+/// What a copy is of: a node, which never has another value, and its type.
+type Key = (NodeId, DType);
+
+/// Copies of other tensors than parameters that are kept. The projections of attention, for example, read one
+/// tensor three times.
+const RECENT: usize = 4;
+
 thread_local! {
-    /// The 16-bit copies of parameters, by their nodes. A node never has another value.
-    static COPIES: RefCell<HashMap<(NodeId, DType), WgslTensor>> = RefCell::new(HashMap::new());
+    /// The 16-bit copies of parameters.
+    static COPIES: RefCell<HashMap<Key, WgslTensor>> = RefCell::new(HashMap::new());
+    /// The latest copies of other tensors.
+    static LATEST: RefCell<VecDeque<(Key, WgslTensor)>> = const { RefCell::new(VecDeque::new()) };
+    /// Whether operands were converted since the last backward pass.
     static CONVERTED: Cell<bool> = const { Cell::new(false) };
     /// The shapes and types of the copies since the first open scope began.
     static COPIED: RefCell<HashSet<(Shape, DType)>> = RefCell::new(HashSet::new());
@@ -27,9 +37,9 @@ pub(super) fn take_converted() -> bool {
     CONVERTED.take()
 }
 
-/// Frees the copies of parameters.
+/// Frees the copies.
 pub(super) fn clear_copies() {
-    drop(COPIES.take());
+    drop((COPIES.take(), LATEST.take()));
 }
 
 /// Frees the copies at the end of the last scope.
@@ -77,21 +87,61 @@ pub(super) fn cast<C: CheckpointStrategy>(op: &'static str, each: Each<'_>) {
     });
 }
 
-/// Converts a tensor. Copies of parameters are kept for their next use. Each use has a node of its own:
-/// gradients of several uses add up in the type of the parameter.
+/// Converts a tensor. Copies are kept for their next use: all of parameters, and the latest of other tensors. Each
+/// use has a node of its own: gradients of several uses add up in the type of the tensor.
 fn converted<C: CheckpointStrategy>(tensor: &F, target: DType) -> F {
     let convert = || Wgsl::float_cast(tensor.primitive.clone(), target.into());
-    let is_parameter = BurnAutodiff::<Wgsl, C>::float_is_require_grad(tensor);
-    let copy = match is_parameter && at_end(end) {
-        true => {
-            COPIED.with_borrow_mut(|copied| copied.insert((tensor.primitive.shape(), target)));
-            COPIES.with_borrow_mut(|copies| {
-                copies.entry((tensor.node.id, target)).or_insert_with(convert).clone()
-            })
-        }
-        false => convert(),
+    let key = (tensor.node.id, target);
+    let copy = if !at_end(end) {
+        convert()
+    } else if BurnAutodiff::<Wgsl, C>::float_is_require_grad(tensor) {
+        COPIED.with_borrow_mut(|copied| copied.insert((tensor.primitive.shape(), target)));
+        COPIES.with_borrow_mut(|copies| copies.entry(key).or_insert_with(convert).clone())
+    } else {
+        let latest = LATEST.with_borrow(|latest| {
+            let found = latest.iter().find(|(of, _)| *of == key);
+            found.map(|(_, copy)| copy.clone())
+        });
+        latest.unwrap_or_else(|| {
+            let copy = convert();
+            keep(tensor, copy.clone());
+            copy
+        })
     };
     converted_back::<C>(tensor, copy)
+}
+
+/// Keeps the copy of a tensor for its next use, which is near.
+fn keep(tensor: &F, copy: WgslTensor) {
+    LATEST.with_borrow_mut(|latest| {
+        latest.truncate(RECENT - 1);
+        latest.push_front(((tensor.node.id, copy.dtype()), copy));
+    });
+}
+
+/// Computes an op of one tensor in f32 under autocast. If the tensor has 16 bits, the op's gradient reads a 16-bit
+/// copy of the result, which the next product reads too: the result itself need not be kept. `op` takes the tensor
+/// in f32 and returns the result, and `gradient` computes the gradient from the copy.
+pub(super) fn keeping_16_bits<C: CheckpointStrategy, S: State>(
+    name: &'static str,
+    mut tensor: F,
+    op: impl FnOnce(WgslTensor) -> WgslTensor,
+    settings: S,
+    gradient: fn([WgslTensor; 0], (WgslTensor, S), WgslTensor) -> [WgslTensor; 1],
+) -> F {
+    let narrow = tensor.dtype();
+    cast::<C>(name, &mut |f| f(&mut tensor, false));
+    let output = op(tensor.primitive.clone());
+    let is_narrowed = narrow != output.dtype() && at_end(end);
+    let kept = match is_narrowed {
+        true => Wgsl::float_cast(output.clone(), narrow.into()),
+        false => output.clone(),
+    };
+    let result = node::<C, _, 1, 0>([tensor], output, (kept.clone(), settings), gradient);
+    if is_narrowed {
+        keep(&result, kept);
+    }
+    result
 }
 
 /// Adds a node from a tensor to its value in another type, which converts gradients back.

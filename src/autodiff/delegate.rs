@@ -38,7 +38,12 @@ macro_rules! delegated {
     )*) => {
         $(delegated!(@method $name [$($arg: $kind),*] $ret);)*
     };
-    (@method softmax $($row:tt)*) => { delegated!(@own softmax softmax $($row)*); };
+    // It converts its operand itself.
+    (@method softmax [$tensor:ident: F, $dim:ident: Axis] F) => {
+        fn softmax($tensor: F, $dim: Axis) -> F {
+            softmax::softmax::<C>($tensor, $dim)
+        }
+    };
     (@method log_softmax $($row:tt)*) => { delegated!(@own softmax log_softmax $($row)*); };
     (@method layer_norm $($row:tt)*) => { delegated!(@own norm layer_norm $($row)*); };
     (@method attention $($row:tt)*) => { delegated!(@own attention attention $($row)*); };

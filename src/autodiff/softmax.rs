@@ -1,16 +1,18 @@
 //! Softmax and its logarithm.
 
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn_backend::ops::ActivationOps;
+use burn_backend::TensorMetadata;
+use burn_backend::ops::{ActivationOps, FloatTensorOps};
 
+use super::cast::keeping_16_bits;
 use super::kinds::{Axis, F};
 use super::node::node;
 use crate::backend::Wgsl;
 
 pub(super) fn softmax<C: CheckpointStrategy>(tensor: F, dim: Axis) -> F {
-    let output = Wgsl::softmax(tensor.primitive.clone(), dim);
-    let state = (output.clone(), dim);
-    node::<C, _, 1, 0>([tensor], output, state, |[], (output, dim), grad| {
+    let op = |tensor| Wgsl::softmax(tensor, dim);
+    keeping_16_bits::<C, _>("softmax", tensor, op, dim, |[], (output, dim), grad| {
+        let output = Wgsl::float_cast(output, grad.dtype().into());
         [Wgsl::softmax_backward(output, grad, dim)]
     })
 }
