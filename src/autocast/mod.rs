@@ -17,7 +17,7 @@ pub(crate) use scope::Operands;
 use scope::Policy;
 pub use scope::PrecisionScope;
 #[cfg(feature = "autodiff")]
-pub(crate) use scope::{at_end, backward, off};
+pub(crate) use scope::{at_end, off, wide_gradients};
 
 use crate::device::{DeviceError, WgslDevice};
 

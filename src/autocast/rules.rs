@@ -107,6 +107,11 @@ pub const fn keeps_bias(op: &str) -> bool {
     lists(LOWER, op) && !equal(op.as_bytes(), b"attention")
 }
 
+/// Returns whether an op computes the gradient of the bias of a product.
+pub fn is_bias_gradient(op: &str) -> bool {
+    op.ends_with("_bias_backward")
+}
+
 /// Returns whether a list contains a name; at compile time, too.
 const fn lists(mut list: &[&str], name: &str) -> bool {
     while let [first, rest @ ..] = list {

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use burn_backend::DType;
 
-use super::rules::{Rule, rule_of};
+use super::rules::{Rule, is_bias_gradient, rule_of};
 use super::{MatmulPrecision, Precision, UnknownPrecision};
 use crate::device::WgslDevice;
 
@@ -16,6 +16,8 @@ use crate::device::WgslDevice;
 pub(super) enum Policy {
     Autocast(Precision),
     Products(MatmulPrecision),
+    /// Products of 16 bits that are gradients of parameters are f32.
+    WideGradients,
 }
 
 /// An open scope.
@@ -29,9 +31,6 @@ struct Open {
 thread_local! {
     static OPEN: RefCell<Vec<Open>> = const { RefCell::new(Vec::new()) };
     static NEXT_ID: Cell<u64> = const { Cell::new(0) };
-    /// Whether gradients of parameters are f32: during the backward pass of a graph with conversions.
-    #[cfg(feature = "autodiff")]
-    static WIDE_GRADIENTS: Cell<bool> = const { Cell::new(false) };
     /// What to do when the last scope ends.
     static AT_END: Cell<Option<fn()>> = const { Cell::new(None) };
 }
@@ -103,23 +102,10 @@ pub(crate) fn off() -> PrecisionScope {
     PrecisionScope::open(None, Policy::Autocast(Precision::F32))
 }
 
-/// Runs a backward pass, in the types of the forward pass. With `wide`, products of 16 bits that are gradients
-/// of parameters are f32.
+/// Makes gradients of parameters f32, also those of products of 16 bits, until the result is dropped.
 #[cfg(feature = "autodiff")]
-pub(crate) fn backward<R>(wide: bool, pass: impl FnOnce() -> R) -> R {
-    let _off = off();
-    let before = WIDE_GRADIENTS.replace(wide);
-    let result = pass();
-    WIDE_GRADIENTS.set(before);
-    result
-}
-
-/// Returns whether gradients of parameters are f32.
-fn has_wide_gradients() -> bool {
-    #[cfg(feature = "autodiff")]
-    return WIDE_GRADIENTS.get();
-    #[cfg(not(feature = "autodiff"))]
-    return false;
+pub(crate) fn wide_gradients() -> PrecisionScope {
+    PrecisionScope::open(None, Policy::WideGradients)
 }
 
 /// Returns what the innermost scope decides for a device, by its canonical selector.
@@ -134,7 +120,7 @@ fn innermost<T>(device: &WgslDevice, decision: impl Fn(Policy) -> Option<T>) -> 
 fn lower_type(device: &WgslDevice) -> Option<DType> {
     let precision = innermost(device, |policy| match policy {
         Policy::Autocast(precision) => Some(precision),
-        Policy::Products(_) => None,
+        Policy::Products(_) | Policy::WideGradients => None,
     });
     match precision.unwrap_or(*AUTOCAST) {
         Precision::F32 => None,
@@ -147,7 +133,7 @@ fn lower_type(device: &WgslDevice) -> Option<DType> {
 fn rounds_products(device: &WgslDevice) -> bool {
     let precision = innermost(device, |policy| match policy {
         Policy::Products(precision) => Some(precision),
-        Policy::Autocast(_) => None,
+        Policy::Autocast(_) | Policy::WideGradients => None,
     });
     precision.unwrap_or(*PRODUCTS) == MatmulPrecision::Medium
 }
@@ -205,8 +191,10 @@ impl Operands {
     /// The same for a gradient in a backward pass, outside of autocast.
     pub fn gradient_types(&self, op: &str) -> Option<[DType; 2]> {
         let first = self.first.filter(|dtype| matches!(dtype, DType::F16 | DType::BF16))?;
-        let is_gradient = rule_of(op) == Rule::Gradient || op.ends_with("_bias_backward");
-        (is_gradient && has_wide_gradients()).then_some([first, DType::F32])
+        let is_gradient = rule_of(op) == Rule::Gradient || is_bias_gradient(op);
+        let wide = |policy| matches!(policy, Policy::WideGradients).then_some(());
+        let is_wide = is_gradient && innermost(&self.device?, wide).is_some();
+        is_wide.then_some([first, DType::F32])
     }
 
     /// The same for a product of f32 outside of autocast.

@@ -26,13 +26,13 @@ thread_local! {
     static COPIES: RefCell<HashMap<Key, WgslTensor>> = RefCell::new(HashMap::new());
     /// The latest copies of other tensors.
     static LATEST: RefCell<VecDeque<(Key, WgslTensor)>> = const { RefCell::new(VecDeque::new()) };
-    /// Whether operands were converted since the last backward pass.
+    /// Whether operands with gradients were converted since the last backward pass.
     static CONVERTED: Cell<bool> = const { Cell::new(false) };
     /// The shapes and types of the copies since the first open scope began.
     static COPIED: RefCell<HashSet<(Shape, DType)>> = RefCell::new(HashSet::new());
 }
 
-/// Returns whether operands were converted since the last call.
+/// Returns whether operands with gradients were converted since the last call.
 pub(super) fn take_converted() -> bool {
     CONVERTED.take()
 }
@@ -146,7 +146,7 @@ pub(super) fn keeping_16_bits<C: CheckpointStrategy, S: State>(
 
 /// Adds a node from a tensor to its value in another type, which converts gradients back.
 fn converted_back<C: CheckpointStrategy>(tensor: &F, value: WgslTensor) -> F {
-    CONVERTED.set(true);
+    CONVERTED.set(CONVERTED.get() || !tensor.node.requirement.is_none());
     let dtype = tensor.dtype();
     node::<C, _, 1, 0>([tensor.clone()], value, dtype, |[], dtype, grad| {
         [Wgsl::float_cast(grad, dtype.into())]

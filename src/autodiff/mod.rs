@@ -27,7 +27,7 @@ use burn_backend::backend::AutodiffBackend;
 use burn_backend::ops::{TransactionOps, TransactionPrimitive, TransactionPrimitiveData};
 use burn_backend::{Backend, BackendTypes, DType, DTypeUsageSet, ExecutionError, TensorData};
 
-use crate::autocast::backward;
+use crate::autocast::{off, wide_gradients};
 use crate::backend::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::device::WgslDevice;
 use crate::runtime::scope;
@@ -140,7 +140,10 @@ impl<C: CheckpointStrategy> AutodiffBackend for Autodiff<Wgsl, C> {
     fn backward(tensor: F) -> Gradients {
         let _scope = scope("backward");
         clear_copies();
-        backward(take_converted(), || BurnAutodiff::<Wgsl, C>::backward(tensor))
+        // The types are those of the forward pass.
+        let _off = off();
+        let _wide = take_converted().then(wide_gradients);
+        BurnAutodiff::<Wgsl, C>::backward(tensor)
     }
 
     fn grad(tensor: &F, grads: &Gradients) -> Option<WgslTensor> {

@@ -21,7 +21,7 @@ use super::tensor::{
 };
 use super::transfer::{cpu_data, read_blocking, read_quantized_blocking, upload, upload_quantized};
 use crate::autocast::Operands;
-use crate::autocast::rules::keeps_bias;
+use crate::autocast::rules::{is_bias_gradient, keeps_bias};
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
 use crate::runtime::{Runtime, set_current_op};
@@ -124,8 +124,8 @@ impl OpContext {
         };
         match (types, self.floats.different_types()) {
             (Some([cast, result]), _) => (self.cast, self.float) = (Some(cast), Some(result)),
-            // Only the shape of their bias counts.
-            (None, Some(_)) if self.op.ends_with("_bias_backward") => {}
+            // Only the shape of the bias counts.
+            (None, Some(_)) if is_bias_gradient(self.op) => {}
             (None, Some([first, other])) => fail_with_types(self.op, first, other),
             (None, None) => {}
         }

@@ -2,6 +2,7 @@
 
 use super::common::cases::{Arg, Case, case, floats};
 use super::common::launch::{Launch, variants_of};
+use super::common::parts;
 use super::common::policy;
 use super::composed::views;
 use super::reduce::{self, Reduction};
@@ -57,12 +58,18 @@ pub fn any_not_finite(tensors: Vec<Tensor>) -> Result<Tensor> {
         return Err(Error::Unsupported("a test of elements that are not f32"));
     }
     let runtime = first.runtime().clone();
-    let many = tensors.len() > TENSORS[0] && policy::reads_many_tensors(&runtime, TENSORS[1]);
+    let mut parts = Vec::with_capacity(tensors.len());
+    for tensor in &tensors {
+        parts::each(std::slice::from_ref(tensor), &mut |part| {
+            parts.push(views::packed(part[0].clone())?);
+            Ok(())
+        })?;
+    }
+    let many = parts.len() > TENSORS[0] && policy::reads_many_tensors(&runtime, TENSORS[1]);
     let per_launch = TENSORS[usize::from(many)];
-    let tensors = tensors.into_iter().map(views::packed).collect::<Result<Vec<_>>>()?;
-    let longest = tensors.iter().map(Tensor::len).max().unwrap_or(0);
+    let longest = parts.iter().map(Tensor::len).max().unwrap_or(0);
     let groups = longest.div_ceil(64 * ELEMENTS).clamp(1, MAX_GROUPS);
-    let launches = tensors.chunks(per_launch);
+    let launches = parts.chunks(per_launch);
     let flags = Tensor::empty(&runtime, &[launches.len() * groups], DType::Bool)?;
     for (launch, tensors) in launches.enumerate() {
         let mut counts = [[0; 4]; 6];

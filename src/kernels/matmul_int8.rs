@@ -2,6 +2,7 @@
 
 use super::common::cases::Case;
 use super::common::launch::{Launch, variants_of};
+use super::common::parts;
 use super::common::policy;
 use super::common::strategy::GemmSizes;
 use super::common::walk::Walk;
@@ -31,8 +32,8 @@ params! {
 
 /// Rows and columns that a workgroup computes.
 const TILE: usize = 64;
-/// Sums of as many products of 8-bit integers fit 32 bits.
-const MAX_K: usize = 1 << 17;
+/// Sums of as many products of 8-bit integers, each of at most 2^14, fit 32 bits.
+const MAX_K: usize = (1 << 17) - 1;
 
 /// The kernel of a product.
 #[derive(Debug, Clone, Copy, Hash)]
@@ -106,6 +107,12 @@ pub fn matmul_int8(a: Int8<'_>, b: Int8<'_>) -> Result<Option<Tensor>> {
     if !policy::multiplies_integers(runtime, sizes) {
         return Ok(None);
     }
+    let shape: Shape = batch.iter().copied().chain([m, n]).collect();
+    if parts::any_oversized([a.words, b.words])
+        || parts::exceed_binding(runtime, &shape, DType::F32)
+    {
+        return Ok(None);
+    }
     let Some(a_words) = a.words_along(rank - 1) else { return Ok(None) };
     let along_k = b.words_along(rank - 2);
     let b_transposed = along_k.is_some();
@@ -117,7 +124,6 @@ pub fn matmul_int8(a: Int8<'_>, b: Int8<'_>) -> Result<Option<Tensor>> {
     let b_line = b_words.strides[if b_transposed { rank - 1 } else { rank - 2 }];
     let [row_tiles, col_tiles] = [m, n].map(|size| size.div_ceil(TILE));
     let tiles = count * row_tiles * col_tiles;
-    let shape: Shape = batch.iter().copied().chain([m, n]).collect();
     let out = Tensor::empty(runtime, &shape, DType::F32)?;
     Launch {
         kernel: &MatmulInt8Kernel { b_transposed },

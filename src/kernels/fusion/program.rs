@@ -309,7 +309,7 @@ impl Program {
     /// Returns how many elements an invocation of the kernel of a batch computes: as many as fill 16
     /// bytes of each output.
     pub fn batched_elements(&self) -> usize {
-        let is_half = |output| self.output_dtype(output).size() == 2;
+        let is_half = |output| self.output_dtype(output).is_half();
         if self.outputs.iter().any(is_half) { 8 } else { 4 }
     }
 

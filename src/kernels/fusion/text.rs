@@ -276,7 +276,7 @@ impl Writer<'_> {
             ));
         }
         for (index, output) in self.program.outputs.iter().enumerate() {
-            if self.program.output_dtype(output).size() == 2 {
+            if self.program.output_dtype(output).is_half() {
                 self.line(format_args!("var<private> halves{index}: vec2<u32>;"));
             }
         }
@@ -306,7 +306,7 @@ impl Writer<'_> {
     fn compute_batched(&mut self) {
         let outputs = self.program.outputs.iter().enumerate();
         let halves: Vec<usize> = outputs
-            .filter(|(_, output)| self.program.output_dtype(output).size() == 2)
+            .filter(|(_, output)| self.program.output_dtype(output).is_half())
             .map(|(index, _)| index)
             .collect();
         self.line(format_args!("fn compute_batched(i: u32) {{"));
@@ -503,7 +503,7 @@ impl Writer<'_> {
         for (index, output) in program.outputs.iter().enumerate() {
             let step = output.step;
             let dtype = program.output_dtype(output);
-            if program.pages > 0 && dtype.size() == 2 {
+            if program.pages > 0 && dtype.is_half() {
                 let words = half_functions(dtype).1;
                 self.line(format_args!("    halves{index} = {words}(y{step});"));
                 continue;
