@@ -6,6 +6,7 @@
 
 mod models;
 
+use std::panic::catch_unwind;
 use std::time::Instant;
 
 use burn::module::AutodiffModule;
@@ -72,8 +73,8 @@ fn print_row<M: Example>(precision: Precision, limit: u64, device: &WgslDevice) 
 }
 
 /// Returns the step of the largest batch whose peak is within the limit, up to the resolution.
-fn largest(limit: u64, measure: impl Fn(usize) -> Step) -> Option<Step> {
-    let fits = |batch| Some(measure(batch)).filter(|step| step.peak <= limit);
+fn largest(limit: u64, measure: impl Fn(usize) -> Option<Step>) -> Option<Step> {
+    let fits = |batch| measure(batch).filter(|step| step.peak <= limit);
     let mut best = fits(1)?;
     while let Some(step) = fits(2 * best.batch) {
         best = step;
@@ -89,11 +90,12 @@ fn largest(limit: u64, measure: impl Fn(usize) -> Step) -> Option<Step> {
     Some(best)
 }
 
-/// Measures training steps of a new model.
-fn measure<M: Example>(batch: usize, precision: Precision, device: &WgslDevice) -> Step {
-    let (step, measured) = memory::measure(device, || train::<M>(batch, precision, device))
-        .unwrap_or_else(|error| panic!("{error}"));
-    Step { peak: measured.peak, ..step }
+/// Measures training steps of a new model. Returns `None` if they fail, such as for a tensor that is larger than a
+/// binding; the panic says why.
+fn measure<M: Example>(batch: usize, precision: Precision, device: &WgslDevice) -> Option<Step> {
+    let steps = || catch_unwind(|| train::<M>(batch, precision, device)).ok();
+    let (step, measured) = memory::measure(device, steps).unwrap_or_else(|error| panic!("{error}"));
+    step.map(|step| Step { peak: measured.peak, ..step })
 }
 
 fn train<M: Example>(batch: usize, precision: Precision, device: &WgslDevice) -> Step {

@@ -1,7 +1,6 @@
-//! The parts of the GPT example that need no terminal and no file system: model, text, training step
-//! and sampling. The web pages use them too.
+//! The parts of the GPT example that need no terminal and no file system: model, text, loss, optimizer and
+//! sampling. The web pages use them too.
 
 pub mod corpus;
-pub mod learner;
 pub mod model;
 pub mod sample;

@@ -10,16 +10,15 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use burn::module::Module;
-use burn::optim::Optimizer;
+use burn::module::{AutodiffModule, Module};
+use burn::optim::{GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, product_path};
 use digits::rng::Rng;
 use gpt::corpus::Corpus;
-use gpt::learner::{Learner, adam, loss};
-use gpt::model::Gpt;
+use gpt::model::{Gpt, adam};
 use gpt::sample::next_token;
 
 use args::Args;
@@ -112,11 +111,10 @@ fn train<O: Optimizer<Gpt<B>, B>>(
         println!("model: {} parameters, seed {}", model.num_params(), args.seed);
     }
     let _scope = autocast(&device, precision);
-    let (learner, measured) = memory::measure(&device, || {
-        steps(args, corpus, device, Learner::new(model, optimizer), scaler)
-    })?;
-    let (learner, tokens_per_second) = learner?;
-    let model = learner.valid();
+    let (trained, measured) =
+        memory::measure(&device, || steps(args, corpus, device, model, optimizer, scaler))?;
+    let (model, tokens_per_second) = trained?;
+    let model = model.valid();
     let test_loss = test_loss(args, corpus, &model, &device)?;
     write_text(args, corpus, &model, &device)?;
     Ok(Run {
@@ -128,14 +126,15 @@ fn train<O: Optimizer<Gpt<B>, B>>(
     })
 }
 
-/// Runs the training steps. Returns the tokens per second.
+/// Runs the training steps. Returns the model and the tokens per second.
 fn steps<O: Optimizer<Gpt<B>, B>>(
     args: &Args,
     corpus: &Corpus,
     device: WgslDevice,
-    mut learner: Learner<B, O>,
+    mut model: Gpt<B>,
+    mut optimizer: O,
     scaler: Option<&GradScaler>,
-) -> Result<(Learner<B, O>, f64)> {
+) -> Result<(Gpt<B>, f64)> {
     let [training, _] = corpus.split();
     let size = [args.batch as usize, args.context as usize];
     let mut rng = Rng(args.seed);
@@ -145,14 +144,14 @@ fn steps<O: Optimizer<Gpt<B>, B>>(
     let mut losses: Vec<Tensor<Wgsl, 1>> = Vec::new();
     for step in 1..=args.steps {
         let batch = corpus.excerpts::<B>(training.clone(), size, &mut rng, &device);
-        let loss = loss(&learner.model, batch);
+        let loss = model.loss(batch);
         losses.push(loss.clone().inner());
         let loss = match scaler {
             Some(scaler) => scaler.scale(loss),
             None => loss,
         };
-        let gradients = learner.gradients(loss);
-        learner = learner.update(gradients, args.learning_rate);
+        let gradients = GradientsParams::from_grads(loss.backward(), &model);
+        model = optimizer.step(args.learning_rate, model, gradients);
         if step == first_timed {
             B::sync(&device)?;
             start = Instant::now();
@@ -168,7 +167,7 @@ fn steps<O: Optimizer<Gpt<B>, B>>(
     }
     B::sync(&device)?;
     let timed = (args.steps - first_timed) as usize * size.iter().product::<usize>();
-    Ok((learner, timed as f64 / start.elapsed().as_secs_f64()))
+    Ok((model, timed as f64 / start.elapsed().as_secs_f64()))
 }
 
 /// Returns the mean loss of random excerpts of the last tenth of the text.
@@ -178,7 +177,7 @@ fn test_loss(args: &Args, corpus: &Corpus, model: &Gpt<Wgsl>, device: &WgslDevic
     let mut rng = Rng(0);
     let losses = (0..TEST_BATCHES).map(|_| {
         let batch = corpus.excerpts::<Wgsl>(test.clone(), size, &mut rng, device);
-        loss(model, batch)
+        model.loss(batch)
     });
     let mean = Tensor::cat(losses.collect(), 0).mean();
     Ok(mean.try_into_data()?.iter::<f64>().next().unwrap_or(f64::NAN))

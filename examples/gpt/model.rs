@@ -1,13 +1,18 @@
-//! A transformer that predicts the next token.
+//! A transformer that predicts the next token, with its loss and its optimizer.
 
 use burn::module::Module;
 use burn::nn::attention::generate_autoregressive_mask;
+use burn::nn::loss::CrossEntropyLossConfig;
 use burn::nn::transformer::{
     TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
 };
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
-use burn::tensor::backend::Backend;
+use burn::optim::adaptor::OptimizerAdaptor;
+use burn::optim::{Adam, AdamConfig};
+use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::{Int, Tensor};
+
+use crate::corpus::Batch;
 
 /// The sizes of a [`Gpt`].
 #[derive(Debug, Clone, Copy)]
@@ -64,4 +69,20 @@ impl<B: Backend> Gpt<B> {
         let mask = generate_autoregressive_mask(batch, length, &device);
         self.output.forward(self.encoder.forward(TransformerEncoderInput::new(x).mask_attn(mask)))
     }
+
+    /// Returns the mean cross entropy of the predictions for a batch, in nats per token.
+    pub fn loss(&self, batch: Batch<B>) -> Tensor<B, 1> {
+        let logits = self.forward(batch.inputs);
+        let [count, length, vocabulary] = logits.dims();
+        let cross_entropy = CrossEntropyLossConfig::new().init(&logits.device());
+        cross_entropy.forward(
+            logits.reshape([count * length, vocabulary]),
+            batch.targets.reshape([count * length]),
+        )
+    }
+}
+
+/// Returns the optimizer of the example.
+pub fn adam<B: AutodiffBackend>() -> OptimizerAdaptor<Adam, Gpt<B>, B> {
+    AdamConfig::new().with_epsilon(1e-8).init()
 }

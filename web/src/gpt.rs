@@ -1,14 +1,13 @@
 //! A small transformer language model that is trained on this crate's shaders, with characters as
 //! tokens.
 
-use burn::module::Module;
-use burn::optim::Adam;
+use burn::module::{AutodiffModule, Module};
 use burn::optim::adaptor::OptimizerAdaptor;
+use burn::optim::{Adam, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn_wgsl::{WgslDevice, profiler, scope};
 use gpt::corpus::Corpus;
-use gpt::learner::{Learner, adam, loss};
-use gpt::model::{Gpt as Model, Sizes};
+use gpt::model::{Gpt as Model, Sizes, adam};
 use gpt::sample::next_token;
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::wasm_bindgen;
@@ -38,7 +37,7 @@ struct Info {
     corpus_bytes: usize,
 }
 
-const LEARNER_EXISTS: &str = "the learner is absent only during a step";
+const MODEL_EXISTS: &str = "the model is absent only during a step";
 
 /// The model, its training corpus and the text that it generates.
 #[wasm_bindgen]
@@ -46,7 +45,8 @@ pub struct Gpt {
     device: WgslDevice,
     sizes: Sizes,
     /// `None` only during a step.
-    learner: Option<Learner<Training, OptimizerAdaptor<Adam, Model<Training>, Training>>>,
+    model: Option<Model<Training>>,
+    optimizer: OptimizerAdaptor<Adam, Model<Training>, Training>,
     learning_rate: f64,
     step: usize,
     corpus: Corpus,
@@ -70,7 +70,8 @@ impl Gpt {
         Ok(Self {
             device,
             sizes,
-            learner: Some(Learner::new(model, adam())),
+            model: Some(model),
+            optimizer: adam(),
             learning_rate: rate,
             step: 0,
             corpus,
@@ -81,7 +82,7 @@ impl Gpt {
 
     /// Returns the sizes of the model and its corpus.
     pub fn info(&self) -> Result<JsValue> {
-        let parameters = self.learner.as_ref().map_or(0, |learner| learner.model.num_params());
+        let parameters = self.model.as_ref().map_or(0, Module::num_params);
         let corpus_bytes =
             burn_wgsl::kernels::sources().iter().map(|source| source.text.len()).sum();
         to_js(&Info {
@@ -100,14 +101,14 @@ impl Gpt {
         for _ in 0..steps {
             let all = 0..self.corpus.len();
             let batch = self.corpus.excerpts(all, size, &mut self.rng, &self.device);
-            let learner = self.learner.take().expect(LEARNER_EXISTS);
+            let model = self.model.take().expect(MODEL_EXISTS);
             let forward = scope("forward");
-            let loss = loss(&learner.model, batch);
+            let loss = model.loss(batch);
             losses.push(loss.clone().inner());
             drop(forward);
-            let gradients = learner.gradients(loss);
+            let gradients = GradientsParams::from_grads(loss.backward(), &model);
             let _optimizer = scope("optimizer");
-            self.learner = Some(learner.update(gradients, self.learning_rate));
+            self.model = Some(self.optimizer.step(self.learning_rate, model, gradients));
             self.step += 1;
         }
         TrainingReport {
@@ -152,10 +153,9 @@ impl Gpt {
                 "the temperature is {temperature}; it must be finite and at least 0"
             )));
         }
-        let learner = self.learner.as_ref().expect(LEARNER_EXISTS);
+        let model = self.model.as_ref().expect(MODEL_EXISTS).valid();
         let start = self.generated.len().saturating_sub(self.sizes.context);
         let context = &self.generated[start..];
-        let model = learner.valid();
         let token = next_token(&model, context, temperature, &mut self.rng, &self.device);
         let token = token.await.map_err(js_error)?;
         self.generated.push(token);
