@@ -5,26 +5,32 @@
 
 mod common;
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
 
-use burn::tensor::module::{attention, conv_transpose2d, conv2d};
+use burn::tensor::module::{attention, conv_transpose2d, conv2d, linear};
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData};
 use burn_wgsl::runtime::{Event, Observer};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 use common::{gpus, runtime_of};
 
-/// Sets itself when a kernel with matrix units is launched.
+/// The ops that launched a kernel with matrix units.
 #[derive(Default)]
-struct UnitsUsed(AtomicBool);
+struct UnitsUsed(Mutex<BTreeSet<&'static str>>);
+
+impl UnitsUsed {
+    fn ops(&self) -> BTreeSet<&'static str> {
+        self.0.lock().expect("no holder panics").clone()
+    }
+}
 
 impl Observer for UnitsUsed {
-    fn event(&self, _op: &'static str, event: Event<'_>) {
+    fn event(&self, op: &'static str, event: Event<'_>) {
         if let Event::Dispatch { kernel, .. } = event
             && kernel.to_string().contains(" UNITS ")
         {
-            self.0.store(true, Ordering::Relaxed);
+            self.0.lock().expect("no holder panics").insert(op);
         }
     }
 }
@@ -33,7 +39,7 @@ impl Observer for UnitsUsed {
 /// refused with a message.
 fn assert_used(device: &WgslDevice, used: &UnitsUsed) {
     let refused = !runtime_of(device).refusals().is_empty();
-    assert!(used.0.load(Ordering::Relaxed) || refused, "{device} did not use its units");
+    assert!(!used.ops().is_empty() || refused, "{device} did not use its units");
 }
 
 /// The GPUs whose matrix units multiply f16.
@@ -357,5 +363,49 @@ fn attention_with_units_stays_finite_for_large_scores() {
         }
         drop(observation);
         assert_used(&device, &used);
+    }
+}
+
+/// The products of a training step in f32, and their gradients.
+#[test]
+fn products_under_autocast_use_units() {
+    type B = Autodiff<Wgsl>;
+    const OPS: [&str; 7] = [
+        "linear",
+        "linear_x_backward",
+        "linear_weight_backward",
+        "conv2d",
+        "conv2d_x_backward",
+        "conv2d_weight_backward",
+        "attention_with_log_sums",
+    ];
+    for device in gpus_with_units() {
+        let used = Arc::new(UnitsUsed::default());
+        let observation = runtime_of(&device).observe(used.clone());
+        let tensor = |shape: [usize; 4]| {
+            let values: Vec<f32> =
+                (0..shape.iter().product()).map(|i| value(1, 0, i / 32, i % 32) as f32).collect();
+            Tensor::<B, 4>::from_data(TensorData::new(values, shape), &device).require_grad()
+        };
+        let [images, kernels] = [tensor([2, 16, 16, 16]), tensor([32, 16, 3, 3])];
+        let weights = tensor([1, 1, 32, 32]);
+        let scope = autocast(&device, Precision::F16);
+        let convolved = conv2d(images, kernels, None, ConvOptions::new([1, 1], [1, 1], [1, 1], 1));
+        let x = convolved.reshape([2, 4, 64, 32]);
+        let queries = linear(x.clone(), weights.reshape([32, 32]), None);
+        let attended =
+            attention(queries, x.clone(), x, None, None, AttentionModuleOptions::default());
+        let gradients = attended.sum().backward();
+        drop(gradients);
+        drop(scope);
+        drop(observation);
+        assert_used(&device, &used);
+        let ops = used.ops();
+        for op in OPS {
+            assert!(
+                ops.is_empty() || ops.contains(op),
+                "{op} on {device}, which used units in {ops:?}"
+            );
+        }
     }
 }

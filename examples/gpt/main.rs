@@ -4,6 +4,8 @@
 //! `cargo run --release -p gpt --example gpt -- --help` lists the options.
 
 mod args;
+#[cfg(test)]
+mod tests;
 
 use std::io::Write;
 use std::process::ExitCode;

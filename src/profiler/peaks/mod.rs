@@ -135,6 +135,7 @@ impl Probe {
     }
 
     /// Returns what the probe does, in words.
+    #[cfg(feature = "internals")]
     pub fn describe(&self) -> String {
         match self.probed {
             Probed::Operations => {
