@@ -60,9 +60,11 @@ pub const SOFTWARE_RULES: [SoftwareRule; 4] = [
 ];
 
 /// Returns the name of a kernel without the names of types and expressions, whose values are
-/// enough. Constants, inputs and outputs with programs keep their names.
+/// enough. Constants, inputs and outputs with programs, and results of 16 bits keep their names.
 pub fn short(kernel: &str) -> String {
+    let is_16_bit = |name: &str| name.ends_with(":F16") || name.ends_with(":BF16");
     let words = words(kernel).map(|Word { name, value }| match value {
+        Some(value) if is_16_bit(name) => format!("{name}={value}"),
         Some(value) if value.starts_with('[') || value.parse::<u32>().is_ok() => {
             format!("{name}={value}")
         }
@@ -83,6 +85,8 @@ mod tests {
             "reduce f32 f32 `a + b` `v == b` FLAT TEAM_SIZE=8"
         );
         assert_eq!(short("argwhere"), "argwhere");
+        let fused = "fused y0:F32=`a + b`(x0:F32) y1:F16=`a`(y0:F32)";
+        assert_eq!(short(fused), "fused `a + b`(x0:F32) y1:F16=`a`(y0:F32)");
         assert_eq!(short("norm E=f32 input1=[x0:F16 out:]"), "norm f32 input1=[x0:F16 out:]");
     }
 
