@@ -32,6 +32,7 @@
 //! makes them public for tests and tools; they are not stable.
 #![warn(missing_docs)]
 
+pub mod custom;
 pub mod device;
 pub mod memory;
 mod pages;

@@ -5,15 +5,17 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers in `src/`, lowest first. A layer uses itself and lower layers.
-const LAYERS: [&str; 10] = [
+const LAYERS: [&str; 11] = [
     "device", "runtime", "pages", "memory", "profiler", "tensor", "kernels", "cpu", "backend",
-    "autodiff",
+    "autodiff", "custom",
 ];
 /// Groups of crates, and the layers that may use them.
-const CRATES: [(&[&str], &[&str]); 3] = [
+const CRATES: [(&[&str], &[&str]); 5] = [
     (&["wgpu"], &["device", "runtime"]),
-    (&["burn_backend", "burn_flex", "burn_ir", "burn_std"], &["cpu", "backend", "autodiff"]),
-    (&["burn_autodiff"], &["autodiff"]),
+    (&["burn_flex", "burn_ir", "burn_std"], &["cpu", "backend", "autodiff"]),
+    (&["burn_backend"], &["cpu", "backend", "autodiff", "custom"]),
+    (&["burn_tensor"], &["custom"]),
+    (&["burn_autodiff"], &["autodiff", "custom"]),
 ];
 
 #[test]

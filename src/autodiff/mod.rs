@@ -11,7 +11,7 @@ mod delegate;
 mod fft;
 mod grid_sample;
 mod kinds;
-mod node;
+pub(crate) mod node;
 mod norm;
 mod product;
 mod slice;

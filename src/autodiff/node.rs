@@ -15,7 +15,7 @@ use super::kinds::F;
 use crate::backend::{Wgsl, WgslTensor};
 
 /// What the gradients of an op need besides its inputs.
-pub(super) trait State: Clone + Send + Debug + 'static {}
+pub(crate) trait State: Clone + Send + Debug + 'static {}
 
 impl<S: Clone + Send + Debug + 'static> State for S {}
 
@@ -51,7 +51,7 @@ impl<S: State, const N: usize, const K: usize> Backward<Wgsl, N> for Gradient<S,
 
 /// Adds the node of an op with the result `output` to the graph. `gradients` computes the gradients
 /// of the inputs from the first `K` of them and `state`.
-pub(super) fn node<C: CheckpointStrategy, S: State, const N: usize, const K: usize>(
+pub(crate) fn node<C: CheckpointStrategy, S: State, const N: usize, const K: usize>(
     inputs: [F; N],
     output: WgslTensor,
     state: S,

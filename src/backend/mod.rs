@@ -24,6 +24,7 @@ mod transfer;
 
 mod context;
 mod contract;
+pub(crate) mod custom;
 pub(crate) mod kinds;
 mod launchers;
 

@@ -173,6 +173,9 @@ impl KernelCompiler {
         }
         let fast = create(Form::Fast, PLAIN);
         let Err(error) = fast else { return fast };
+        if matches!(error, RuntimeError::Wgsl { .. }) {
+            return Err(error);
+        }
         gpu.check()?;
         let plain = plain().map_err(|_| error.clone())?;
         log::warn!("{error}; its plain form is used from now on, which is slower");
@@ -244,12 +247,13 @@ impl KernelCompiler {
             params: interface.params,
             loads_u64: fast && self.loads_u64,
         };
-        let Expansion { text, element_sizes } = expand(&variant, target).map_err(shader_error)?;
+        let expansion = expand(&variant, target).map_err(shader_error)?;
+        let Expansion { text, operands, .. } = &expansion;
         if self.prints {
             eprintln!("// {variant}\n{text}");
         }
-        if element_sizes.len() != inputs + outputs {
-            let declared = element_sizes.len();
+        if operands.len() != inputs + outputs {
+            let declared = operands.len();
             return Err(shader_error(format!(
                 "it declares {declared} operands, but {} were passed",
                 inputs + outputs
@@ -258,9 +262,12 @@ impl KernelCompiler {
         let layouts = self.layouts(gpu, interface);
         let exact_bindings = self.checked || !variant.source.is_trusted();
         let checked = exact_bindings || !fast;
+        if let Some(file) = variant.source.program_file() {
+            check_program(gpu, &variant, file, &expansion, checked)?;
+        }
         let cache = self.cache.as_ref().filter(|_| fast);
         let compile = || {
-            let module = create_shader_module(gpu, variant.source, &text, checked);
+            let module = create_shader_module(gpu, variant.source, text, checked);
             gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(variant.source.name),
                 layout: Some(&layouts.pipeline),
@@ -275,9 +282,14 @@ impl KernelCompiler {
         };
         // `Validation` covers errors of the shader compiler, `Internal` those of the driver.
         let filters = [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
-        let pipeline = gpu
-            .with_error_scopes(&filters, compile)
-            .map_err(|error| shader_error(error.to_string()))?;
+        let pipeline = gpu.with_error_scopes(&filters, compile).map_err(|error| {
+            match (&error, variant.source.program_file()) {
+                (wgpu::Error::Validation { .. }, Some(file)) => {
+                    program_error(&variant, file.to_owned(), error.to_string(), &expansion)
+                }
+                _ => shader_error(error.to_string()),
+            }
+        })?;
         log::debug!("compiled {variant}");
         if let Some(cache) = cache {
             cache.mark_dirty();
@@ -285,6 +297,7 @@ impl KernelCompiler {
         if variant.ops.len() > 1 {
             self.generated.fetch_add(1, Ordering::Relaxed);
         }
+        let element_sizes = operands.iter().map(|operand| operand.element_size);
         Ok(Arc::new(Plan {
             id: self.next_plan_id.fetch_add(1, Ordering::Relaxed),
             variant,
@@ -292,7 +305,7 @@ impl KernelCompiler {
             pipeline,
             bind_group_layout: layouts.bind_group,
             exact_bindings,
-            element_shifts: element_sizes.iter().map(|size| size.trailing_zeros() as u8).collect(),
+            element_shifts: element_sizes.map(|size| size.trailing_zeros() as u8).collect(),
         }))
     }
 
@@ -314,6 +327,46 @@ impl KernelCompiler {
 /// its definitions.
 fn refusal_name(variant: &Variant) -> String {
     format!("{}-{:016x}", variant.source.name, checksum(variant.to_string().as_bytes()))
+}
+
+/// Returns an error with the file and the line if the text of a program's kernel is not valid. Browsers report that
+/// later.
+fn check_program(
+    gpu: &Gpu,
+    variant: &Variant,
+    file: &str,
+    expansion: &Expansion,
+    checked: bool,
+) -> Result<(), RuntimeError> {
+    if !CAN_BLOCK {
+        return Ok(());
+    }
+    let mut found = None;
+    let created = gpu.with_error_scopes(&[wgpu::ErrorFilter::Validation], || {
+        let module = create_shader_module(gpu, variant.source, &expansion.text, checked);
+        found = Some(pollster::block_on(module.get_compilation_info()));
+    });
+    let Err(error) = created else { return Ok(()) };
+    let messages = found.map_or(Vec::new(), |info| info.messages);
+    let line = messages.iter().find_map(|message| Some(message.location?.line_number as usize));
+    let location = match line.and_then(|line| expansion.origin(line)) {
+        Some((name, line)) if name == variant.source.name => format!("{file}:{line}"),
+        Some((fragment, line)) => format!("{fragment}.wgsl:{line}, included by {file}"),
+        None => file.to_owned(),
+    };
+    let message = messages.into_iter().next().map_or(error.to_string(), |first| first.message);
+    Err(program_error(variant, location, message, expansion))
+}
+
+fn program_error(
+    variant: &Variant,
+    location: String,
+    message: String,
+    expansion: &Expansion,
+) -> RuntimeError {
+    let lines = expansion.text.lines().zip(1..);
+    let text = lines.map(|(line, number)| format!("{number:5} {line}\n")).collect();
+    RuntimeError::Wgsl { kernel: variant.to_string(), location, message, text }
 }
 
 /// Creates a shader module. All modules are created here.

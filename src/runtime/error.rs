@@ -158,6 +158,20 @@ pub enum RuntimeError {
         /// The message of the compiler or the driver.
         message: String,
     },
+    /// A kernel of the program does not compile.
+    #[error(
+        "{location}: the kernel {kernel} does not compile\n{message}\nIts text with all fragments:\n{text}"
+    )]
+    Wgsl {
+        /// The kernel's name and definitions.
+        kernel: String,
+        /// The file and the line.
+        location: String,
+        /// The compiler's message, with lines of `text`.
+        message: String,
+        /// The text that the compiler was given, with line numbers.
+        text: String,
+    },
     /// An upload or a readback failed.
     #[error("a transfer between the host and {device} failed: {message}")]
     Transfer {

@@ -75,6 +75,7 @@ pub use events::{
 };
 pub use faults::Fault;
 pub use kernel::{Expr, Kernel, KernelKey};
+pub use operands::Operand;
 pub use params::{ParamField, Params};
 pub(crate) use profile::{CaptureError, Captured};
 pub use reports::IndexedAxis;
@@ -457,6 +458,20 @@ impl Runtime {
             spares.push(Arc::new(spare));
         }
         Ok(spares[index].clone())
+    }
+
+    /// Compiles a kernel with this many inputs and outputs, without launching it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not compile on this device.
+    pub fn compile(
+        &self,
+        variant: Variant,
+        operands: (usize, usize),
+        params_len: usize,
+    ) -> Result<(), RuntimeError> {
+        self.compiler.compile(&self.gpu, variant, operands, params_len).map(drop)
     }
 
     /// Records a kernel launch.

@@ -23,12 +23,15 @@ use super::shader::{ElementCode, Epilogue, Prologue, tokens};
 
 /// An operand: a storage buffer of a shader, an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Operand {
+pub struct Operand {
+    /// The name of the buffer.
     pub name: String,
     /// The type of an element.
-    element: String,
+    pub element: String,
     /// The size of an element in bytes.
     pub element_size: u32,
+    /// Whether the shader may write it.
+    pub is_written: bool,
 }
 
 /// Returns the operands that a shader declares, in binding order.
@@ -41,7 +44,7 @@ pub(super) fn declared(text: &str) -> Result<Vec<Operand>, String> {
     declarations
         .map(|declaration| {
             let unsupported = || format!("unsupported operand `var<storage{declaration}`");
-            let (_, declaration) = declaration.split_once('>').ok_or_else(unsupported)?;
+            let (access, declaration) = declaration.split_once('>').ok_or_else(unsupported)?;
             let (name, ty) = declaration.split_once(':').ok_or_else(unsupported)?;
             let ty = ty.trim().trim_end_matches(';');
             let element = ty.strip_prefix("array<").and_then(|ty| ty.strip_suffix('>'));
@@ -51,6 +54,7 @@ pub(super) fn declared(text: &str) -> Result<Vec<Operand>, String> {
                 name: name.trim().to_owned(),
                 element: element.unwrap_or_default().to_owned(),
                 element_size,
+                is_written: access.contains("read_write"),
             })
         })
         .collect()
@@ -249,12 +253,13 @@ fn with_indices(
     out
 }
 
-/// Appends a field to `struct Params`; returns `None` if there is no such struct.
+/// Appends a field to `struct Params`, without adding a line; returns `None` if there is no such struct.
 fn append_to_params(text: &str, field: &str) -> Option<String> {
     let start = text.find("struct Params {")?;
-    let end = text[start..].find("\n}")?;
-    let (head, tail) = text.split_at(start + end);
-    Some(format!("{head}\n    @align(16) {field}{tail}"))
+    let end = start + text[start..].find('}')?;
+    let fields = text[..end].trim_end();
+    let comma = if fields.ends_with([',', '{']) { "" } else { "," };
+    Some(format!("{fields}{comma} @align(16) {field}{}", &text[fields.len()..]))
 }
 
 #[cfg(test)]
@@ -305,7 +310,7 @@ fn f(i: u32, local: vec4<f32>) -> u32 {
         assert!(text.contains("f32(x[order_at(i) & 3].y)"), "{text}");
         let function = "fn order_at(i: u32) -> i32 {\n    return bitcast<i32>(one(i));";
         assert!(text.contains(function), "{text}");
-        assert!(text.contains("    @align(16) words: array<vec4<u32>, 2>,\n}"), "{text}");
+        assert!(text.contains("u32, @align(16) words: array<vec4<u32>, 2>,\n}"), "{text}");
         let operands = declared(&text).expect("all are arrays");
         let names: Vec<_> = operands.iter().map(|operand| operand.name.as_str()).collect();
         assert_eq!(names, ["x", "one_leaf", "out", "one_held"]);
@@ -333,9 +338,23 @@ fn f(i: u32, local: vec4<f32>) -> u32 {
     }
 
     #[test]
+    fn fields_are_appended_to_structs_of_any_form() {
+        for (params, expected) in [
+            ("struct Params { n: u32 }", "struct Params { n: u32, @align(16) f: u32, }"),
+            (
+                "  struct Params {\n    n: u32,\n  }\n}",
+                "  struct Params {\n    n: u32, @align(16) f: u32,\n  }\n}",
+            ),
+        ] {
+            assert_eq!(append_to_params(params, "f: u32,").as_deref(), Some(expected));
+        }
+        assert_eq!(append_to_params("struct Other {}", "f: u32,"), None);
+    }
+
+    #[test]
     fn indices_of_operands_and_no_others_begin_at_the_operand() {
         let text = add_bases(SHADER, &declared(SHADER).expect("all are arrays"));
-        assert!(text.contains("    count: u32,\n    @align(16) launch: Launch,\n}"), "{text}");
+        assert!(text.contains("    count: u32, @align(16) launch: Launch,\n}"), "{text}");
         assert!(text.contains("    first_order: u32,\n"), "{text}");
         let line = "out[p.launch.first_out + (i * 2u)].x = f32(x[p.launch.first_x + \
                     (order[p.launch.first_order + (i)] & 3)].y) + local[i] + s.x[i];";

@@ -15,7 +15,7 @@
 //! - Any other identifier that the variant defines as an expression is replaced by that expression.
 //! - `@binding(auto)` is numbered consecutively, after lines were dropped.
 //!
-//! The expander also adds the `enable` directives that a shader needs, and the place of each
+//! Comments are dropped. The expander also adds the `enable` directives that a shader needs, and the place of each
 //! operand in its buffer (`operands.rs`).
 
 use std::any::TypeId;
@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::embed::wgsl;
-use super::operands;
+use super::operands::{self, Operand};
 use super::params::{ParamField, Params};
 
 /// A text that shaders include by `//#include` or `//#use`: its name and the text.
@@ -44,6 +44,7 @@ pub struct Source {
     pub fragments: &'static [Fragment],
     params_type: TypeId,
     trusted: bool,
+    program_file: Option<&'static str>,
 }
 
 impl Source {
@@ -64,7 +65,46 @@ impl Source {
             fragments: &[],
             params_type: TypeId::of::<P>(),
             trusted: false,
+            program_file: None,
         }
+    }
+
+    /// Creates a source of a program that uses this crate, which writes the parameters. Errors name its `file`. It runs
+    /// with all checks.
+    pub(crate) const fn of_program(
+        name: &'static str,
+        file: &'static str,
+        text: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            text,
+            params: &[],
+            params_size: 0,
+            fragments: &[],
+            params_type: TypeId::of::<()>(),
+            trusted: false,
+            program_file: Some(file),
+        }
+    }
+
+    /// Returns the source with another text.
+    pub(crate) fn with_text(&self, text: &'static str) -> Self {
+        Self { text, ..*self }
+    }
+
+    /// Lets the source run without checks.
+    ///
+    /// # Safety
+    ///
+    /// As for [`trusted`](Self::trusted).
+    pub(crate) const unsafe fn trust(&mut self) {
+        self.trusted = true;
+    }
+
+    /// Returns the file of a source of a program; `None` for a source of this crate.
+    pub(crate) const fn program_file(&self) -> Option<&'static str> {
+        self.program_file
     }
 
     /// Creates a source whose shader declares its `Params` like `P`. It runs without checks.
@@ -352,6 +392,14 @@ pub struct Target {
 /// The declaration of the parameters in every source.
 const UNIFORM_PARAMS: &str = "@group(0) @binding(auto) var<uniform> p:";
 
+/// The parameters of a shader of a program without any.
+const NO_PARAMS: &str = "\
+struct Params {
+    none: u32,
+}
+@group(0) @binding(auto) var<uniform> p: Params;
+";
+
 /// The fragments that the code of prologues and epilogues needs.
 const FUSED: &str = "\
 //#include \"lib/vec4\"
@@ -376,8 +424,21 @@ pub fn expand(variant: &Variant, target: Target) -> Result<Expansion, String> {
 pub struct Expansion {
     /// The WGSL text.
     pub text: String,
-    /// The size of an element of each operand in bytes, in binding order.
-    pub element_sizes: Vec<u32>,
+    /// The operands, in binding order.
+    pub operands: Vec<Operand>,
+    /// For each line after the first `added_lines`, where it is from: a source or fragment, and a line in it.
+    lines: Vec<(Arc<str>, usize)>,
+    added_lines: usize,
+}
+
+impl Expansion {
+    /// Returns where a line of the text, counted from 1, is from: a source or fragment, and a line in it. `None` if
+    /// the expander added it.
+    pub fn origin(&self, line: usize) -> Option<(&str, usize)> {
+        let index = line.checked_sub(self.added_lines + 1)?;
+        let line = self.lines.get(index).filter(|(_, number)| *number > 0);
+        line.map(|(name, number)| (&**name, *number))
+    }
 }
 
 /// Expands a text instead of that of the variant's source.
@@ -391,6 +452,7 @@ fn expand_text(text: &str, variant: &Variant, target: Target) -> Result<Expansio
         source,
         defs: &defs,
         out: String::new(),
+        lines: vec![],
         included: vec![],
         used: vec![],
         counters: vec![],
@@ -400,8 +462,10 @@ fn expand_text(text: &str, variant: &Variant, target: Target) -> Result<Expansio
     if is_fused {
         expander.expand_source("fused", FUSED)?;
     }
-    let Expander { mut out, used, .. } = expander;
+    let Expander { mut out, mut lines, used, .. } = expander;
     if is_fused {
+        // Declarations are replaced by several lines.
+        lines.clear();
         out = operands::fuse(&out, prologues, epilogue.as_deref())
             .map_err(|error| format!("{name}: {error}"))?;
     }
@@ -409,16 +473,20 @@ fn expand_text(text: &str, variant: &Variant, target: Target) -> Result<Expansio
         let functions = called_functions(&out, fragment);
         out.push_str(&functions);
     }
+    if source.program_file.is_some() && !out.contains("struct Params {") {
+        out.insert_str(0, NO_PARAMS);
+        let added = NO_PARAMS.lines().map(|_| ("added".into(), 0));
+        lines.splice(0..0, added);
+    }
     if target.params == ParamsBinding::Immediates {
         out = out.replacen(UNIFORM_PARAMS, "var<immediate> p:", 1);
     }
     let operands = operands::declared(&out).map_err(|error| format!("{name}: {error}"))?;
-    let out = operands::add_bases(&out, &operands);
-    let directives = target.compiler.enable_directives(&out);
-    Ok(Expansion {
-        text: directives + &number_bindings(&out),
-        element_sizes: operands.iter().map(|operand| operand.element_size).collect(),
-    })
+    let based = operands::add_bases(&out, &operands);
+    let directives = target.compiler.enable_directives(&based);
+    let text = directives + &number_bindings(&based);
+    let added_lines = text.lines().count() - out.lines().count();
+    Ok(Expansion { text, operands, lines, added_lines })
 }
 
 /// Returns the text of a fragment that `source` may include. The error message starts with
@@ -439,6 +507,8 @@ struct Expander<'a> {
     /// The definitions of the variant.
     defs: &'a [(&'static str, Def)],
     out: String,
+    /// The origin of each line of `out`.
+    lines: Vec<(Arc<str>, usize)>,
     /// Names of the fragments inserted by `//#include`.
     included: Vec<String>,
     /// Texts of the fragments named by `//#use`.
@@ -461,6 +531,7 @@ impl<'a> Expander<'a> {
     /// Expands numbered lines of the source or fragment `name`.
     fn expand_lines(&mut self, name: &str, lines: &[(usize, &str)]) -> Result<(), String> {
         let location = |number: usize| format!("{name}.wgsl:{number}");
+        let origin: Arc<str> = name.into();
         // For each open `#if`, its line number and whether its lines are kept.
         let mut conditions: Vec<(usize, bool)> = Vec::new();
         let mut next = 0;
@@ -468,8 +539,14 @@ impl<'a> Expander<'a> {
             next += 1;
             let kept = conditions.iter().all(|(_, condition)| *condition);
             let Some(directive) = line.trim().strip_prefix("//#") else {
-                if kept && !line.trim_start().starts_with("//") {
+                let is_comment = line.trim_start().starts_with("//");
+                let line = line.split("//").next().unwrap_or_default().trim_end();
+                if kept && !(line.is_empty() && is_comment) {
+                    let first = self.out.len();
                     self.expand_line(line);
+                    // Generated code has several lines.
+                    let count = self.out[first..].lines().count();
+                    self.lines.extend((0..count).map(|_| (origin.clone(), number)));
                 }
                 continue;
             };
@@ -720,6 +797,25 @@ mod tests {
         let text = "const N: u32 = 4u;\nalias E = f32;\nlet x: E = EXPR + EXPRESS;";
         let out = expanded(text, |v| v.int("N", 7).ty("E", "i32").expr("EXPR", "a * 2")).unwrap();
         assert_eq!(out, "const N: u32 = 7u;\nalias E = i32;\nlet x: E = a * 2 + EXPRESS;\n");
+    }
+
+    #[test]
+    fn lines_have_origins() {
+        let text = "struct Params {\n    n: u32,\n}\n//#if FAST\nfast\n//#else\n@group(0) @binding(auto) \
+                    var<uniform> p: Params;\n//#endif\n@group(0) @binding(auto) var<storage> x: \
+                    array<f32>;\n//#repeat I 2\nx[I]\n//#end\nlast";
+        let variant = Variant::new(&EMPTY);
+        let expansion = expand_text(text, &variant, target(ParamsBinding::Uniform)).unwrap();
+        let origin = |part: &str| {
+            let line = expansion.text.lines().position(|line| line.contains(part)).unwrap();
+            expansion.origin(line + 1)
+        };
+        assert_eq!(origin("first_group"), None);
+        assert_eq!(origin("n: u32, @align(16) launch"), Some(("test", 2)));
+        assert_eq!(origin("var<uniform>"), Some(("test", 7)));
+        assert_eq!(origin("(1u)"), Some(("test", 11)));
+        assert_eq!(origin("last"), Some(("test", 13)));
+        assert_eq!(expansion.origin(100), None);
     }
 
     #[test]

@@ -126,6 +126,44 @@ impl<K: Kernel> Launch<'_, K> {
     }
 
     fn record(self, indexed_axes: Option<&[IndexedAxis]>) -> Result<()> {
+        let kernel = || {
+            let variant = self.kernel.variant();
+            debug_assert!(variant.source.takes::<K::Params>(), "parameters of {variant}");
+            variant
+        };
+        BytesLaunch {
+            key: KernelKey::of(self.kernel),
+            kernel: &kernel,
+            inputs: self.inputs,
+            outputs: self.outputs,
+            params: bytemuck::bytes_of(self.params),
+            workgroups: self.workgroups,
+            work: self.work,
+            indexed_axes,
+        }
+        .record()
+    }
+}
+
+/// A kernel launch whose parameters are bytes. Fields as those of [`Launch`].
+pub(crate) struct BytesLaunch<'a> {
+    pub key: KernelKey,
+    pub kernel: &'a dyn Fn() -> Variant,
+    pub inputs: &'a [&'a Tensor],
+    pub outputs: &'a [&'a Tensor],
+    pub params: &'a [u8],
+    pub workgroups: u64,
+    pub work: u64,
+    pub indexed_axes: Option<&'a [IndexedAxis]>,
+}
+
+impl BytesLaunch<'_> {
+    /// Records the launch.
+    ///
+    /// # Errors
+    ///
+    /// As [`Launch::run`].
+    pub fn record(self) -> Result<()> {
         let output = self.outputs[0];
         for operand in self.inputs.iter().chain(&self.outputs[1..]) {
             output.same_device(operand)?;
@@ -140,18 +178,14 @@ impl<K: Kernel> Launch<'_, K> {
         }
         describe(self.inputs, self.outputs);
         output.runtime().dispatch(&Dispatch {
-            key: KernelKey::of(self.kernel),
-            kernel: &|| {
-                let variant = self.kernel.variant();
-                debug_assert!(variant.source.takes::<K::Params>(), "parameters of {variant}");
-                variant
-            },
+            key: self.key,
+            kernel: self.kernel,
             inputs: &inputs,
             outputs: &outputs,
-            params: bytemuck::bytes_of(self.params),
+            params: self.params,
             groups: self.workgroups,
             work: self.work,
-            indexed_axes,
+            indexed_axes: self.indexed_axes,
             also_read: &[],
             also_written: &[],
         })?;

@@ -3,6 +3,7 @@
 pub(crate) mod attention_units;
 pub mod cases;
 pub(crate) mod conv_geometry;
+pub(crate) mod expression;
 pub(crate) mod gemm;
 pub(crate) mod launch;
 pub mod options;

@@ -1,0 +1,323 @@
+//! Kernels and elementwise ops of a program.
+
+mod common;
+
+use burn::tensor::{Bool, DType, FloatDType, Int, Tensor, TensorData};
+use burn_wgsl::custom::{Binary, Kernel, KernelError, Unary, with_gradient};
+use burn_wgsl::runtime::{Event, Observer};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, kernel_params};
+use common::{gpus, runtime_of};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+kernel_params! {
+    struct Sizes {
+        rows: u32,
+        cols: u32,
+        offset: [f32; 2],
+    }
+}
+
+const SUMS: &str = "
+//#include \"lib/grid\"
+struct Params { rows: u32, cols: u32, offset: vec2<f32> } // as in the program
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> x: array<f32>;
+@group(0) @binding(auto) var<storage, read> order: array<i32>;
+@group(0) @binding(auto) var<storage, read_write> sums: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> positive: array<u32>;
+const SCALE: u32 = 1u;
+
+@compute @workgroup_size(64)
+fn main(
+    @builtin(workgroup_id) group: vec3<u32>,
+    @builtin(num_workgroups) groups: vec3<u32>,
+    @builtin(local_invocation_index) local_index: u32,
+) {
+    let row = group_index(group, groups) * 64u + local_index;
+    if (row >= p.rows) { return; }
+    var sum = p.offset.x + p.offset.y;
+    for (var col = 0u; col < p.cols; col++) {
+        sum += x[row * p.cols + u32(order[col])];
+    }
+    sums[row] = sum * f32(SCALE);
+    positive[row] = u32(sum > 0.0);
+}
+";
+
+/// The sum of the chosen columns of each row, and whether it is positive.
+static SUM: Kernel<Sizes> = Kernel::new(
+    "sum_of_columns",
+    "x: f32[rows, cols], order: i32[cols] -> sums: f32[rows], positive: bool[rows]",
+    SUMS,
+)
+.on_cpu(|sizes, inputs| {
+    let x = inputs[0].to_vec::<f32>().expect("f32");
+    let order = inputs[1].to_vec::<i32>().expect("i32");
+    let sum = |row: &[f32]| -> f32 {
+        sizes.offset[0] + sizes.offset[1] + order.iter().map(|col| row[*col as usize]).sum::<f32>()
+    };
+    let sums: Vec<f32> = x.chunks(sizes.cols as usize).map(sum).collect();
+    let positive: Vec<bool> = sums.iter().map(|sum| *sum > 0.0).collect();
+    let rows = [sizes.rows as usize];
+    vec![TensorData::new(sums, rows), TensorData::new(positive, rows)]
+});
+
+fn devices() -> impl Iterator<Item = WgslDevice> {
+    gpus().into_iter().chain([WgslDevice::Cpu])
+}
+
+type Sums = (Tensor<Wgsl, 1>, Tensor<Wgsl, 1, Bool>);
+
+#[test]
+fn kernels_read_and_write_tensors_of_every_kind() {
+    for device in devices() {
+        // Transposed, and of 16 bits: the kernel gets packed f32.
+        let x = Tensor::<Wgsl, 2>::from_floats([[1.0, -4.0], [2.0, -5.0], [3.0, -6.0]], &device);
+        let x = x.cast(FloatDType::F16).transpose();
+        let order = Tensor::<Wgsl, 1, Int>::from_ints([0, 2, 2], &device);
+        let sizes = || Sizes { rows: 2, cols: 3, offset: [0.25, 0.5] };
+        let (sums, positive): Sums = SUM.call((&x, &order), sizes()).run(1).expect("it fits");
+        assert_eq!(sums.into_data().to_vec::<f32>().unwrap(), [7.75, -15.25], "{device}");
+        assert_eq!(positive.into_data().to_vec::<bool>().unwrap(), [true, false]);
+        if device != WgslDevice::Cpu {
+            let call = SUM.call((&x, &order), sizes()).constant("SCALE", 4).work(100);
+            let (sums, _): Sums = call.run(1).expect("it fits");
+            assert_eq!(sums.into_data().to_vec::<f32>().unwrap(), [31.0, -61.0], "{device}");
+        }
+    }
+}
+
+#[test]
+fn empty_outputs_are_not_launched() {
+    for device in devices() {
+        let x = Tensor::<Wgsl, 2>::zeros([0, 3], &device);
+        let order = Tensor::<Wgsl, 1, Int>::from_ints([0, 1, 2], &device);
+        let sizes = Sizes { rows: 0, cols: 3, offset: [0.0; 2] };
+        let (sums, _): Sums = SUM.call((&x, &order), sizes).run(1).expect("it fits");
+        assert_eq!(sums.dims(), [0]);
+    }
+}
+
+/// A kernel without parameters, whose index is out of range.
+static FAR: Kernel = Kernel::new(
+    "far",
+    "x: u32[n] -> y: u32[n]",
+    "
+@group(0) @binding(auto) var<storage, read> x: array<u32>;
+@group(0) @binding(auto) var<storage, read_write> y: array<u32>;
+@compute @workgroup_size(1)
+fn main(@builtin(workgroup_id) group: vec3<u32>) {
+    y[group.x + 100000000u] = 1u;
+    y[group.x] = x[group.x] + 1u;
+}
+",
+);
+
+#[test]
+fn indices_out_of_range_do_no_harm() {
+    for device in gpus() {
+        let tensor = |value: u32| {
+            let data = TensorData::new(vec![value; 8], [8]);
+            Tensor::<Wgsl, 1, Int>::from_data(data, (&device, DType::U32))
+        };
+        let (x, other) = (tensor(4), tensor(9));
+        let y: Tensor<Wgsl, 1, Int> = FAR.call(&x, ()).run(8).expect("it fits");
+        let first = y.into_data().to_vec::<u32>().unwrap()[0];
+        assert_eq!(first, 5, "{device}");
+        assert_eq!(other.into_data().to_vec::<u32>().unwrap(), [9; 8], "{device}");
+    }
+}
+
+/// A kernel whose result has a size that no input has, for any leading axes.
+static REPEAT: Kernel<Count> = Kernel::new(
+    "repeat",
+    "x: f32[..] -> y: f32[.., times]",
+    "
+//#include \"lib/invocation\"
+struct Params {
+    count: u32,
+    times: u32,
+}
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> x: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> y: array<f32>;
+fn invocation(i: u32) {
+    y[i] = x[i / p.times];
+}
+",
+);
+
+kernel_params! {
+    struct Count {
+        count: u32,
+        times: u32,
+    }
+}
+
+#[test]
+fn shapes_follow_from_the_signature() {
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 3>::from_floats([[[1.0, 2.0]], [[3.0, 4.0]]], &device);
+        let call = REPEAT.call(&x, Count { count: 12, times: 3 }).size("times", 3);
+        let y: Tensor<Wgsl, 4> = call.run(1).expect("it fits");
+        assert_eq!(y.dims(), [2, 1, 2, 3]);
+        let expected = [1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 3.0, 3.0, 3.0, 4.0, 4.0, 4.0];
+        assert_eq!(y.into_data().to_vec::<f32>().unwrap(), expected);
+    }
+}
+
+fn message<T>(result: Result<T, KernelError>) -> String {
+    result.err().expect("it is an error").to_string()
+}
+
+#[test]
+fn calls_that_do_not_fit_are_errors() {
+    for device in devices() {
+        let x = Tensor::<Wgsl, 2>::zeros([2, 3], &device);
+        let order = Tensor::<Wgsl, 1, Int>::zeros([4], &device);
+        let sizes = || Sizes { rows: 2, cols: 3, offset: [0.0; 2] };
+        let run = |found: Result<Sums, KernelError>| message(found);
+        let shape = run(SUM.call((&x, &order), sizes()).run(1));
+        let expected = "the kernel sum_of_columns: `order` has the shape [4], which is not [cols]: cols is 3 in `x`";
+        assert_eq!(shape, expected);
+        let count = run(SUM.call(&x, sizes()).run(1));
+        assert!(count.contains("has 2 inputs, but the call has 1"), "{count}");
+        let order = Tensor::<Wgsl, 1, Int>::zeros([3], &device);
+        let result: Result<Tensor<Wgsl, 1>, _> = SUM.call((&x, &order), sizes()).run(1);
+        assert!(message(result).contains("has 2 outputs, but the call has 1"));
+        let result: Result<(Tensor<Wgsl, 2>, Tensor<Wgsl, 1, Bool>), _> =
+            SUM.call((&x, &order), sizes()).run(1);
+        let rank = message(result);
+        assert!(
+            rank.contains("`sums` has 1 axes of F32") && rank.contains("2 axes of float"),
+            "{rank}"
+        );
+        let wrong = Tensor::<Wgsl, 2, Int>::zeros([2, 3], &device);
+        let kind = run(SUM.call((&wrong, &order), sizes()).run(1)).to_lowercase();
+        assert!(kind.contains("`x` is i32, but the signature says f32"), "{kind}");
+    }
+    let x = Tensor::<Wgsl, 1, Int>::zeros([2], &WgslDevice::Cpu);
+    let x = x.cast(burn::tensor::IntDType::U32);
+    let result: Result<Tensor<Wgsl, 1, Int>, _> = FAR.call(&x, ()).run(2);
+    assert!(message(result).contains("Kernel::on_cpu"));
+}
+
+/// Creates a kernel for the rest of the program.
+fn kernel<P: burn_wgsl::custom::Params>(signature: &'static str, text: &str) -> &'static Kernel<P> {
+    let text: &'static str = text.to_owned().leak();
+    Box::leak(Box::new(Kernel::new("test", signature, text)))
+}
+
+#[test]
+fn texts_that_do_not_fit_are_errors() {
+    let signature = "x: f32[rows, cols], order: i32[cols] -> sums: f32[rows], positive: bool[rows]";
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 2>::ones([2, 3], &device);
+        let order = Tensor::<Wgsl, 1, Int>::zeros([3], &device);
+        let run = |signature, from: &str, to: &str| {
+            let kernel = kernel::<Sizes>(signature, &SUMS.replace(from, to));
+            let sizes = Sizes { rows: 2, cols: 3, offset: [0.0; 2] };
+            message(kernel.call((&x, &order), sizes).run::<Sums>(1))
+        };
+        let syntax = run(signature, "var sum = p.offset.x", "var sum == p.offset.x");
+        assert!(syntax.starts_with("test:19: the kernel test does not compile"), "{syntax}");
+        assert!(syntax.contains("first_order") && syntax.contains("var sum =="), "{syntax}");
+        let unknown = run(signature, "sums[row] = sum *", "sums[row] = total *");
+        assert!(unknown.starts_with("test:23:") && unknown.contains("total"), "{unknown}");
+        let entry = run(signature, "fn main(", "fn start(");
+        assert!(entry.starts_with("test:") && entry.contains("main"), "{entry}");
+        let fragment = run(signature, "lib/grid", "lib/grib");
+        assert!(fragment.contains("test.wgsl:2") && fragment.contains("lib/grib"), "{fragment}");
+        let params = run(signature, "cols: u32,", "cols: i32,");
+        assert!(params.contains("Params { rows: u32, cols: i32, offset: vec2<f32> }"), "{params}");
+        let access = run(signature, "var<storage, read> x", "var<storage, read_write> x");
+        assert!(access.contains("the input `x` as var<storage, read>"), "{access}");
+        let element = run(signature, "x: array<f32>", "x: array<u32>");
+        assert!(element.contains("declares `x` as an array of u32, but f32"), "{element}");
+        let names = run(signature, "> order: array", "> indices: array");
+        assert!(names.contains("buffers x, indices, sums, positive, but"), "{names}");
+        let arrow = run("x: f32[n]", "", "");
+        assert!(arrow.contains("the signature of the kernel test, `x: f32[n]`"), "{arrow}");
+    }
+}
+
+static MISH: Unary =
+    Unary::new("mish", "a * tanh(ln(1.0 + exp(a)))", |a| a * a.exp().ln_1p().tanh());
+static BLEND: Binary = Binary::new("blend", "0.25 * a + 0.75 * b", |a, b| 0.25 * a + 0.75 * b);
+static BROKEN: Unary = Unary::new("broken", "a +* 1.0", |a| a);
+
+/// Counts launches.
+#[derive(Default)]
+struct Launches(AtomicUsize);
+
+impl Observer for Launches {
+    fn event(&self, _op: &'static str, event: Event<'_>) {
+        if let Event::Dispatch { .. } = event {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn expressions_join_the_ops_around_them() {
+    for device in devices() {
+        let x = Tensor::<Wgsl, 1>::from_floats([-1.5, 0.0, 2.0], &device);
+        let compute = |x: Tensor<Wgsl, 1>| {
+            let y = MISH.apply(x.clone() * 2.0).expect("it compiles");
+            BLEND.apply(y + 1.0, x).expect("it compiles")
+        };
+        compute(x.clone()).into_data();
+        let launches = Arc::new(Launches::default());
+        let observation =
+            (device != WgslDevice::Cpu).then(|| runtime_of(&device).observe(launches.clone()));
+        let found = compute(x).into_data().to_vec::<f32>().unwrap();
+        drop(observation);
+        assert!(launches.0.load(Ordering::Relaxed) <= 1, "{launches:?}", launches = launches.0);
+        for (found, x) in found.into_iter().zip([-1.5f64, 0.0, 2.0]) {
+            let twice = 2.0 * x;
+            let expected = 0.25 * (twice * twice.exp().ln_1p().tanh() + 1.0) + 0.75 * x;
+            assert!((f64::from(found) - expected).abs() < 1e-5, "{found} {expected} {device}");
+        }
+    }
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 1>::from_floats([1.0], &device);
+        for _ in 0..2 {
+            let found = message(BROKEN.apply(x.clone()));
+            assert!(found.contains("the kernel broken does not compile"), "{found}");
+            assert!(found.contains("a +* 1.0"), "{found}");
+        }
+    }
+}
+
+#[test]
+fn results_have_the_gradients_of_the_program() {
+    for device in devices() {
+        let x = Tensor::<Autodiff<Wgsl>, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+        let (x, w) = (x.require_grad(), Tensor::from_floats([10.0, 20.0], &device).require_grad());
+        let product = with_gradient(
+            (x.clone(), w.clone()),
+            |(x, w): (Tensor<Wgsl, 2>, Tensor<Wgsl, 1>)| {
+                (x.clone() * w.clone().unsqueeze(), (x, w))
+            },
+            |(x, w), gradient| {
+                // Not the gradient of the product, to see that it is used.
+                let for_w = (gradient.clone() * x).sum_dim(0).squeeze::<1>();
+                (gradient * w.unsqueeze() * 100.0, for_w)
+            },
+        );
+        let gradients = (product * 2.0).sum().backward();
+        let of_x = x.grad(&gradients).expect("x has one").into_data();
+        assert_eq!(of_x.to_vec::<f32>().unwrap(), [2000.0, 4000.0, 2000.0, 4000.0]);
+        let of_w = w.grad(&gradients).expect("w has one").into_data();
+        assert_eq!(of_w.to_vec::<f32>().unwrap(), [8.0, 12.0]);
+    }
+}
+
+#[test]
+#[should_panic(expected = "the gradient of input 0 has the shape")]
+fn gradients_of_another_shape_panic() {
+    let x = Tensor::<Autodiff<Wgsl>, 1>::from_floats([1.0, 2.0], &WgslDevice::Cpu).require_grad();
+    let sum = with_gradient((x,), |(x,)| (x.sum(), ()), |(), gradient| (gradient,));
+    sum.backward();
+}
