@@ -26,6 +26,7 @@
 //! - [`debug`](mod@debug) finds the op that fails, or whose result is NaN.
 //! - [`profiler`] measures the GPU time of each kernel, and writes traces.
 //! - [`share_status`] lets `burn-wgsl top` show what a process does.
+//! - [`custom`] runs WGSL kernels of your own on Burn's tensors, with gradients.
 //! - [`tune`] finds the fastest strategy for matrix products on a device.
 //!
 //! `ARCHITECTURE.md` in the repository describes the layers below this API. The feature `internals`
@@ -74,6 +75,11 @@ pub mod scaler;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// The same for the page about kernels of a program.
+#[cfg(all(doctest, feature = "autodiff"))]
+#[doc = include_str!("../docs/kernels.md")]
+struct KernelsPage;
 
 pub use autocast::{
     MatmulPrecision, Precision, PrecisionScope, ProductPath, UnknownPrecision, autocast,

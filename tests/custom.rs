@@ -2,13 +2,15 @@
 
 mod common;
 
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use burn::tensor::{Bool, DType, FloatDType, Int, Tensor, TensorData};
-use burn_wgsl::custom::{Binary, Kernel, KernelError, Unary, with_gradient};
+use burn_wgsl::custom::{Binary, Kernel, KernelError, Unary, WgslFile, with_gradient};
 use burn_wgsl::runtime::{Event, Observer};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, kernel_params};
 use common::{gpus, runtime_of};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 kernel_params! {
     struct Sizes {
@@ -320,4 +322,61 @@ fn gradients_of_another_shape_panic() {
     let x = Tensor::<Autodiff<Wgsl>, 1>::from_floats([1.0, 2.0], &WgslDevice::Cpu).require_grad();
     let sum = with_gradient((x,), |(x,)| (x.sum(), ()), |(), gradient| (gradient,));
     sum.backward();
+}
+
+const CONSTANT: &str = "
+@group(0) @binding(auto) var<storage, read> x: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1)
+fn main() {
+    y[0] = x[0] + 1.0;
+}
+";
+
+/// A part of [`changed_files_are_read_again`], in a process of its own. Prints what a kernel computes from zero, with
+/// each text that the file gets.
+#[test]
+#[ignore = "another test runs it with the variable"]
+fn prints_results_of_changing_texts() {
+    let Some(device) = gpus().into_iter().next() else { return };
+    let path = std::env::var("KERNEL_FILE").expect("the other test sets it");
+    let file = WgslFile { name: "changing.wgsl", path: path.clone().leak(), text: CONSTANT };
+    let kernel: &'static Kernel =
+        Box::leak(Box::new(Kernel::of_file("changing", "x: f32[1] -> y: f32[1]", file)));
+    let texts = [CONSTANT.to_owned(), CONSTANT.replace("1.0", "2.0"), "y[0] = 3".to_owned()];
+    let broken = CONSTANT.replace("+ 1.0", "+ four");
+    for (text, second) in texts.into_iter().chain([broken, CONSTANT.replace("1.0", "5.0")]).zip(0..)
+    {
+        let file = std::fs::File::create(&path).expect("the file can be written");
+        std::io::Write::write_all(&mut &file, text.as_bytes()).expect("the file can be written");
+        // Files that are written in quick succession may have the same time.
+        let time = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second);
+        file.set_modified(time).expect("the file is ours");
+        for _ in 0..2 {
+            let x = Tensor::<Wgsl, 1>::zeros([1], &device);
+            let y: Tensor<Wgsl, 1> = kernel.call(&x, ()).run(1).expect("a text compiles");
+            println!("computed: {}", y.into_scalar());
+        }
+    }
+}
+
+#[test]
+fn changed_files_are_read_again() {
+    if gpus().is_empty() {
+        return;
+    }
+    let path = std::env::temp_dir().join(format!("changing-{}.wgsl", std::process::id()));
+    for (reload, expected) in [("1", [1, 1, 2, 2, 2, 2, 2, 2, 5, 5]), ("0", [1; 10])] {
+        let output = Command::new(std::env::current_exe().expect("it has a path"))
+            .args(["--exact", "prints_results_of_changing_texts", "--ignored", "--nocapture"])
+            .env("BURN_WGSL_RELOAD", reload)
+            .env("KERNEL_FILE", &path)
+            .output()
+            .expect("the program runs");
+        let text = String::from_utf8_lossy(&output.stdout);
+        let results: Vec<&str> =
+            text.lines().filter_map(|line| line.split_once("computed: ").map(|(_, x)| x)).collect();
+        assert_eq!(results, expected.map(|x| x.to_string()), "{text}");
+    }
+    std::fs::remove_file(&path).expect("the file was written");
 }
