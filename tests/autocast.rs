@@ -139,14 +139,13 @@ fn prints_the_type_of_a_product() {
 
 #[test]
 fn the_variable_is_a_scope_around_the_program() {
-    let program = std::env::current_exe().expect("it has a path");
     for (word, expected) in [
         ("bf16", "type: BF16"),
         ("", "type: F32"),
         ("half", "no precision \"half\""),
         ("half", "type: F32"),
     ] {
-        let output = Command::new(&program)
+        let output = Command::new(common::test_program())
             .args(["--exact", "prints_the_type_of_a_product", "--ignored", "--nocapture"])
             .env("BURN_WGSL_AUTOCAST", word)
             .output()

@@ -18,8 +18,7 @@ const STEP_VARIABLE: &str = "BURN_WGSL_TEST_STEP";
 
 /// Runs one of the ignored tests below in a new process, and returns its output.
 fn run_step(step: &str, cache: &Path) -> String {
-    let program = std::env::current_exe().expect("the path of the test program is known");
-    let output = Command::new(program)
+    let output = Command::new(common::test_program())
         .args(["--ignored", "--exact", step, "--nocapture"])
         .env("BURN_WGSL_CACHE", cache)
         .env(STEP_VARIABLE, "1")

@@ -145,12 +145,11 @@ fn running_out_of_memory_is_an_error() {
     if !common::gpus().contains(&burn_wgsl::WgslDevice::Software) {
         return;
     }
-    let test = std::env::current_exe().expect("this test has a path");
     let child =
         "ulimit -v 4000000; exec \"$0\" --ignored --nocapture uploads_until_memory_runs_out";
     let output = std::process::Command::new("sh")
         .args(["-c", child])
-        .arg(test)
+        .arg(common::test_program())
         .output()
         .expect("a shell runs");
     let text =

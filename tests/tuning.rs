@@ -13,8 +13,7 @@ use burn_wgsl::{Tuning, Wgsl, WgslDevice, set_tuning};
 
 /// Runs one of the ignored tests below in a new process and returns its standard error.
 fn run_step(step: &str, cache: &Path, tuning: &str) -> String {
-    let program = std::env::current_exe().expect("the path of the test program is known");
-    let output = Command::new(program)
+    let output = Command::new(common::test_program())
         .args(["--ignored", "--exact", step, "--nocapture"])
         .env("BURN_WGSL_CACHE", cache)
         .env("BURN_WGSL_TUNING", tuning)

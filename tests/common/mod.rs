@@ -11,6 +11,7 @@ mod tolerance;
 use std::any::Any;
 use std::io::Write;
 use std::panic::UnwindSafe;
+use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -136,11 +137,16 @@ fn message_of(panic: Box<dyn Any + Send>) -> String {
     }
 }
 
+/// Returns the path of the calling test program. Where the dynamic loader was told to start it, `current_exe` is the
+/// loader.
+pub fn test_program() -> PathBuf {
+    std::env::args_os().next().expect("the first argument is the program").into()
+}
+
 /// Runs the ignored test `name` of the calling test program in a child process, with environment
 /// variables.
 pub fn run_child(name: &str, environment: &[(&str, &str)]) -> Output {
-    let program = std::env::current_exe().expect("the path of the test program is known");
-    let mut child = Command::new(program);
+    let mut child = Command::new(test_program());
     child.args(["--exact", name, "--ignored", "--nocapture"]);
     child.env_remove("BURN_WGSL_DEVICE").env_remove("BURN_WGSL_QUIET").env_remove("RUST_LOG");
     child.envs(environment.iter().copied()).output().expect("the child starts")
