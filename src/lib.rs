@@ -70,6 +70,8 @@ mod autodiff;
 mod cpu;
 #[cfg(feature = "train")]
 pub mod scaler;
+#[cfg(feature = "vision")]
+mod vision;
 
 /// Compiles and runs the README's code with the other doc tests.
 #[cfg(doctest)]

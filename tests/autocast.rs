@@ -3,7 +3,6 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
@@ -145,7 +144,7 @@ fn the_variable_is_a_scope_around_the_program() {
         ("half", "no precision \"half\""),
         ("half", "type: F32"),
     ] {
-        let output = Command::new(common::test_program())
+        let output = common::test_program()
             .args(["--exact", "prints_the_type_of_a_product", "--ignored", "--nocapture"])
             .env("BURN_WGSL_AUTOCAST", word)
             .output()

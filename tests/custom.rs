@@ -2,7 +2,6 @@
 
 mod common;
 
-use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -367,7 +366,7 @@ fn changed_files_are_read_again() {
     }
     let path = std::env::temp_dir().join(format!("changing-{}.wgsl", std::process::id()));
     for (reload, expected) in [("1", [1, 1, 2, 2, 2, 2, 2, 2, 5, 5]), ("0", [1; 10])] {
-        let output = Command::new(common::test_program())
+        let output = common::test_program()
             .args(["--exact", "prints_results_of_changing_texts", "--ignored", "--nocapture"])
             .env("BURN_WGSL_RELOAD", reload)
             .env("KERNEL_FILE", &path)

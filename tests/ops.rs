@@ -34,7 +34,7 @@ fn check(case: &Case, device: &WgslDevice) {
 /// The algorithm is off by default.
 #[test]
 fn convolutions_by_winograd_match_burn_flex() {
-    let output = std::process::Command::new(common::test_program())
+    let output = common::test_program()
         .args(["--exact", "every_case_matches_burn_flex"])
         .env("BURN_WGSL_AS_GPU", "1")
         .env("BURN_WGSL_WINOGRAD", "1")

@@ -5,7 +5,6 @@
 mod common;
 
 use std::path::Path;
-use std::process::Command;
 
 use burn::backend::Autodiff;
 use burn::tensor::{Tensor, TensorData, activation};
@@ -18,7 +17,7 @@ const STEP_VARIABLE: &str = "BURN_WGSL_TEST_STEP";
 
 /// Runs one of the ignored tests below in a new process, and returns its output.
 fn run_step(step: &str, cache: &Path) -> String {
-    let output = Command::new(common::test_program())
+    let output = common::test_program()
         .args(["--ignored", "--exact", step, "--nocapture"])
         .env("BURN_WGSL_CACHE", cache)
         .env(STEP_VARIABLE, "1")

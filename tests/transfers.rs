@@ -149,7 +149,7 @@ fn running_out_of_memory_is_an_error() {
         "ulimit -v 4000000; exec \"$0\" --ignored --nocapture uploads_until_memory_runs_out";
     let output = std::process::Command::new("sh")
         .args(["-c", child])
-        .arg(common::test_program())
+        .arg(std::env::current_exe().expect("this test has a path"))
         .output()
         .expect("a shell runs");
     let text =

@@ -6,14 +6,13 @@
 mod common;
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::{Tuning, Wgsl, WgslDevice, set_tuning};
 
 /// Runs one of the ignored tests below in a new process and returns its standard error.
 fn run_step(step: &str, cache: &Path, tuning: &str) -> String {
-    let output = Command::new(common::test_program())
+    let output = common::test_program()
         .args(["--ignored", "--exact", step, "--nocapture"])
         .env("BURN_WGSL_CACHE", cache)
         .env("BURN_WGSL_TUNING", tuning)

@@ -11,7 +11,6 @@ mod tolerance;
 use std::any::Any;
 use std::io::Write;
 use std::panic::UnwindSafe;
-use std::path::PathBuf;
 use std::process::{Command, Output};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -137,16 +136,23 @@ fn message_of(panic: Box<dyn Any + Send>) -> String {
     }
 }
 
-/// Returns the path of the calling test program. Where the dynamic loader was told to start it, `current_exe` is the
-/// loader.
-pub fn test_program() -> PathBuf {
-    std::env::args_os().next().expect("the first argument is the program").into()
+/// Returns a command that runs the calling test program. Where a dynamic loader was told to start it, with options, the
+/// loader and its options are a part of the command.
+pub fn test_program() -> Command {
+    let program = std::env::args().next().expect("the first argument is the program");
+    let command_line = std::fs::read("/proc/self/cmdline").unwrap_or_default();
+    let command_line = String::from_utf8_lossy(&command_line);
+    let mut words = command_line.split('\0').take_while(|word| *word != program);
+    let Some(loader) = words.next() else { return Command::new(program) };
+    let mut command = Command::new(loader);
+    command.args(words).arg(program);
+    command
 }
 
 /// Runs the ignored test `name` of the calling test program in a child process, with environment
 /// variables.
 pub fn run_child(name: &str, environment: &[(&str, &str)]) -> Output {
-    let mut child = Command::new(test_program());
+    let mut child = test_program();
     child.args(["--exact", name, "--ignored", "--nocapture"]);
     child.env_remove("BURN_WGSL_DEVICE").env_remove("BURN_WGSL_QUIET").env_remove("RUST_LOG");
     child.envs(environment.iter().copied()).output().expect("the child starts")
