@@ -26,6 +26,7 @@
 //! - [`debug`](mod@debug) finds the op that fails, or whose result is NaN.
 //! - [`profiler`] measures the GPU time of each kernel, and writes traces.
 //! - [`share_status`] lets `burn-wgsl top` show what a process does.
+//! - [`interop`] computes on a wgpu device of the program, in its buffers, for its textures.
 //! - [`custom`] runs WGSL kernels of your own on Burn's tensors, with gradients.
 //! - [`tune`] finds the fastest strategy for matrix products on a device.
 //!
@@ -35,6 +36,7 @@
 
 pub mod custom;
 pub mod device;
+pub mod interop;
 pub mod memory;
 mod pages;
 pub mod profiler;

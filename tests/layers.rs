@@ -5,16 +5,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The layers in `src/`, lowest first. A layer uses itself and lower layers.
-const LAYERS: [&str; 11] = [
+const LAYERS: [&str; 12] = [
     "device", "runtime", "pages", "memory", "profiler", "tensor", "kernels", "cpu", "backend",
-    "autodiff", "custom",
+    "autodiff", "custom", "interop",
 ];
 /// Groups of crates, and the layers that may use them.
 const CRATES: [(&[&str], &[&str]); 5] = [
-    (&["wgpu"], &["device", "runtime"]),
+    (&["wgpu"], &["device", "runtime", "interop"]),
     (&["burn_flex", "burn_ir", "burn_std"], &["cpu", "backend", "autodiff"]),
-    (&["burn_backend"], &["cpu", "backend", "autodiff", "custom"]),
-    (&["burn_tensor"], &["custom"]),
+    (&["burn_backend"], &["cpu", "backend", "autodiff", "custom", "interop"]),
+    (&["burn_tensor"], &["custom", "interop"]),
     (&["burn_autodiff"], &["autodiff", "custom"]),
 ];
 

@@ -70,6 +70,31 @@ pub enum DeviceError {
         shortfalls: Vec<Shortfall>,
     },
 
+    /// The limits of a device that the program opened are below the requirements of the kernels.
+    #[error(
+        "the device that the program opened on {adapter} does not meet the requirements of the kernels ({}); open it \
+         with the limits of `burn_wgsl::interop::requirements`",
+        join_shortfalls(.shortfalls)
+    )]
+    HostBelowRequirements {
+        /// The adapter's name.
+        adapter: String,
+        /// The limits that are too low.
+        shortfalls: Vec<Shortfall>,
+    },
+
+    /// A device of the program was lost or closed.
+    #[error(
+        "the program's device on {adapter} can no longer be used ({reason}); hand in a new one with \
+         `burn_wgsl::interop::device`"
+    )]
+    HostLost {
+        /// The adapter's name.
+        adapter: String,
+        /// Why.
+        reason: String,
+    },
+
     /// The device is not open, and a browser can open devices only asynchronously.
     #[error(
         "{adapter} {}; a browser opens a device only in `burn_wgsl::open`: await it before using \

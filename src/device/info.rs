@@ -210,20 +210,32 @@ impl AdapterInfo {
             memory: None,
             matrix_units: Vec::new(),
             limits: Limits {
-                max_buffer_size: limits.max_buffer_size,
-                max_storage_binding_size: limits.max_storage_buffer_binding_size,
-                workgroup_memory: limits.max_compute_workgroup_storage_size,
-                invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
-                workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
-                storage_buffers_per_stage: limits.max_storage_buffers_per_shader_stage,
-                storage_offset_alignment: limits.min_storage_buffer_offset_alignment,
-                uniform_offset_alignment: limits.min_uniform_buffer_offset_alignment,
                 min_subgroup_size: info.subgroup_min_size,
                 max_subgroup_size: info.subgroup_max_size,
-            },
+                ..Limits::default()
+            }
+            .of_device(limits),
             features: Features::from_wgpu(features, limits),
             // A browser may report no name.
             name: if info.name.is_empty() { "unnamed adapter".to_owned() } else { info.name },
+        }
+    }
+}
+
+impl Limits {
+    /// Returns these limits with those that a device was opened with.
+    #[must_use]
+    pub(super) fn of_device(self, limits: &wgpu::Limits) -> Self {
+        Self {
+            max_buffer_size: limits.max_buffer_size,
+            max_storage_binding_size: limits.max_storage_buffer_binding_size,
+            workgroup_memory: limits.max_compute_workgroup_storage_size,
+            invocations_per_workgroup: limits.max_compute_invocations_per_workgroup,
+            workgroups_per_dimension: limits.max_compute_workgroups_per_dimension,
+            storage_buffers_per_stage: limits.max_storage_buffers_per_shader_stage,
+            storage_offset_alignment: limits.min_storage_buffer_offset_alignment,
+            uniform_offset_alignment: limits.min_uniform_buffer_offset_alignment,
+            ..self
         }
     }
 }

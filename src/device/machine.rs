@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::hosts::info_of;
 use super::resolve::{devices_of, parse_device, resolve_among, resolve_auto};
 use super::{
     AdapterKind, Automatic, CAN_BLOCK, DEVICE_VARIABLE, DeviceError, ResolvedDevice, WgslDevice,
@@ -38,7 +39,7 @@ impl WgslDevice {
     /// Returns the device unchanged if it cannot be resolved.
     pub fn canonical(self) -> Self {
         match self {
-            Self::Cpu | Self::Software | Self::Gpu(_) => self,
+            Self::Cpu | Self::Software | Self::Gpu(_) | Self::Host(_) => self,
             device => match device.resolve() {
                 Ok(ResolvedDevice::Cpu) => Self::Cpu,
                 // The first of `selectors(adapters(), index)`: GPUs are ranked before software
@@ -61,7 +62,7 @@ impl WgslDevice {
         Ok(match self.resolve()? {
             ResolvedDevice::Cpu => "CPU".to_owned(),
             ResolvedDevice::Adapter(index) => {
-                let info = &adapters()[index].info;
+                let Some(info) = info_of(index) else { return Ok(self.to_string()) };
                 format!("{} [{}, {}]", info.name, info.kind, info.api)
             }
         })

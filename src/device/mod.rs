@@ -12,6 +12,7 @@
 
 mod adapters;
 mod error;
+mod hosts;
 mod info;
 mod install_hint;
 mod list;
@@ -48,6 +49,7 @@ pub use internals::*;
 #[allow(unused_imports, reason = "tools use more than the crate")]
 mod internals {
     pub use super::adapters::enumerate;
+    pub use super::hosts::{FIRST_HOST, add_host, host_requirements, info_of, take_host};
     pub use super::info::IMMEDIATE_BYTES;
     pub use super::open::{OpenDevice, open};
     pub use super::ranking::{choose, rank};

@@ -12,6 +12,8 @@ pub struct OpenDevice {
     pub queue: wgpu::Queue,
     /// The adapter's info. Only the features that are enabled on the device are `true`.
     pub info: AdapterInfo,
+    /// Whether the program opened it, and handles its errors.
+    pub is_host: bool,
 }
 
 /// Opens a device on an adapter, with all limits of the adapter and the features that the kernels
@@ -41,7 +43,7 @@ pub async fn open(adapter: &Adapter) -> Result<OpenDevice, DeviceError> {
     if !features.cooperative_matrix {
         info.matrix_units.clear();
     }
-    Ok(OpenDevice { device, queue, info })
+    Ok(OpenDevice { device, queue, info, is_host: false })
 }
 
 async fn request(
@@ -63,6 +65,16 @@ async fn request(
         ..wgpu::DeviceDescriptor::default()
     };
     adapter.request_device(&descriptor).await
+}
+
+/// Returns the features and limits of an adapter with which the kernels are fastest, without those that are
+/// experimental.
+pub(super) fn wanted(
+    adapter: &wgpu::Adapter,
+    info: &AdapterInfo,
+) -> (wgpu::Features, wgpu::Limits) {
+    let features = requested_features(info.features);
+    (features, requested_limits(adapter.limits(), features))
 }
 
 const MATRIX_FEATURE: wgpu::Features = wgpu::Features::EXPERIMENTAL_COOPERATIVE_MATRIX;

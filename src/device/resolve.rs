@@ -1,5 +1,6 @@
 //! Resolves devices among ranked adapters, as pure functions of their info.
 
+use super::hosts::{FIRST_HOST, info_of};
 use super::selector::{Selector, parse_selector};
 use super::{
     AdapterInfo, AdapterKind, Choice, DeviceError, DeviceList, WgslDevice, choose, selectors,
@@ -15,7 +16,7 @@ pub const DEVICE_VARIABLE: &str = "BURN_WGSL_DEVICE";
 pub enum ResolvedDevice {
     /// The CPU, without any adapter.
     Cpu,
-    /// The index of an adapter in the ranked list.
+    /// The index of an adapter in the ranked list, or of a device of the program, which come after all adapters.
     Adapter(usize),
 }
 
@@ -89,6 +90,7 @@ pub(super) fn resolve_among<A: AsRef<AdapterInfo>>(
         WgslDevice::Integrated(n) => nth_of_kind(n, AdapterKind::Integrated),
         WgslDevice::Virtual(n) => nth_of_kind(n, AdapterKind::Virtual),
         WgslDevice::Software => nth_of_kind(0, AdapterKind::Software),
+        WgslDevice::Host(n) => n.checked_add(FIRST_HOST).filter(|&index| info_of(index).is_some()),
     };
     index
         .map(ResolvedDevice::Adapter)

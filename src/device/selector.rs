@@ -26,6 +26,8 @@ pub enum WgslDevice {
     Virtual(usize),
     /// The first software adapter (lavapipe, SwiftShader, WARP). Never selected automatically.
     Software,
+    /// The n-th device that the program opened itself and handed in: see [`interop`](crate::interop).
+    Host(usize),
     /// The CPU: all ops run on the CPU, and no graphics driver is loaded.
     Cpu,
 }
@@ -47,6 +49,7 @@ impl WgslDevice {
             Self::Virtual(n) => (4, index(n)),
             Self::Software => (5, 0),
             Self::Cpu => (6, 0),
+            Self::Host(n) => (7, index(n)),
         }
     }
 
@@ -60,6 +63,7 @@ impl WgslDevice {
             4 => Self::Virtual(n),
             5 => Self::Software,
             6 => Self::Cpu,
+            7 => Self::Host(n),
             _ => Self::Auto,
         }
     }
@@ -75,6 +79,7 @@ impl fmt::Display for WgslDevice {
             Self::Integrated(n) => f.pad(&format!("integrated:{n}")),
             Self::Virtual(n) => f.pad(&format!("virtual:{n}")),
             Self::Software => f.pad("software"),
+            Self::Host(n) => f.pad(&format!("host:{n}")),
             Self::Cpu => f.pad("cpu"),
         }
     }
@@ -109,6 +114,8 @@ pub(super) fn parse_selector(text: &str) -> Option<Selector> {
         "discrete" => indexed(WgslDevice::Discrete),
         "integrated" => indexed(WgslDevice::Integrated),
         "virtual" => indexed(WgslDevice::Virtual),
+        // Not among the accepted selectors: only the program knows them.
+        "host" => indexed(WgslDevice::Host),
         "name" => {
             let name = argument.unwrap_or_default().trim();
             return (!name.is_empty()).then(|| Selector::Name(name.to_owned()));
@@ -122,13 +129,14 @@ pub(super) fn parse_selector(text: &str) -> Option<Selector> {
 mod tests {
     use super::*;
 
-    const DEVICES: [WgslDevice; 8] = [
+    const DEVICES: [WgslDevice; 9] = [
         WgslDevice::Auto,
         WgslDevice::Gpu(0),
         WgslDevice::Gpu(7),
         WgslDevice::Discrete(1),
         WgslDevice::Integrated(0),
         WgslDevice::Virtual(2),
+        WgslDevice::Host(1),
         WgslDevice::Software,
         WgslDevice::Cpu,
     ];

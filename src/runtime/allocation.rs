@@ -47,6 +47,8 @@ pub struct Allocation {
     written: AtomicU64,
     /// The allocation that owns the memory, if this is a part of one.
     whole: Option<Arc<Allocation>>,
+    /// Whether the memory is a buffer of the program, which no launch overwrites.
+    is_foreign: bool,
     returns: Arc<Returns>,
 }
 
@@ -87,8 +89,19 @@ impl Allocation {
             placement: OnceLock::new(),
             written: AtomicU64::new(0),
             whole: None,
+            is_foreign: false,
             returns: returns.clone(),
         }
+    }
+
+    /// Creates an allocation whose memory is a buffer of the program.
+    pub(super) fn foreign(buffer: Arc<Buffer>, bytes: u64, returns: &Arc<Returns>) -> Self {
+        let size = buffer.size();
+        let placement = Placement { buffer, offset: 0, size, requested: bytes };
+        let mut allocation = Self::new(bytes, returns);
+        allocation.is_foreign = true;
+        allocation.set_placement(placement);
+        allocation
     }
 
     /// Returns a part of placed memory, which it keeps alive: `bytes` bytes from `offset` on, a
@@ -113,13 +126,14 @@ impl Allocation {
             placement: OnceLock::from(part),
             written: AtomicU64::new(0),
             whole: Some(whole.whole.as_ref().unwrap_or(whole).clone()),
+            is_foreign: false,
             returns: whole.returns.clone(),
         })
     }
 
-    /// Returns whether another allocation owns the memory.
+    /// Returns whether another allocation, or the program, owns the memory.
     pub fn is_part(&self) -> bool {
-        self.whole.is_some()
+        self.whole.is_some() || self.is_foreign
     }
 
     /// Returns the requested size in bytes.

@@ -121,6 +121,12 @@ pub enum RuntimeError {
         /// The adapter's name.
         device: String,
     },
+    /// The memory of a tensor is a buffer that the program lent, and has taken back.
+    #[error(
+        "the tensor is in a buffer of the program whose guard was dropped; keep the guard while tensors in it are used, \
+         or copy them before"
+    )]
+    TakenBack,
     /// An index of an op was outside its axis. It is reported with the first readback after the op.
     /// The op read the nearest element instead, and wrote none.
     #[error(

@@ -17,6 +17,8 @@ use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
 
 /// Instead of the serial number of the submission that wrote memory: its contents are lost.
 pub(super) const LOST: u64 = u64::MAX;
+/// The same: the memory is that of a buffer of the program, which took it back.
+pub(super) const TAKEN_BACK: u64 = u64::MAX - 1;
 
 /// An opened wgpu device.
 pub(crate) struct Gpu {
@@ -25,6 +27,8 @@ pub(crate) struct Gpu {
     pub queue: wgpu::Queue,
     pub faults: Faults,
     pub observers: Arc<Observers>,
+    /// Whether the program opened the device, and destroys it.
+    is_host: bool,
     /// The adapter's name; from the second opening on with the number of the opening.
     name: String,
     health: Arc<Health>,
@@ -108,12 +112,24 @@ pub(super) fn loses_device<R>(work: impl FnOnce() -> R) -> (R, bool) {
 impl Gpu {
     /// Takes an open device. `generation` counts how often its adapter was opened, from 1.
     pub fn new(opened: OpenDevice, generation: u32) -> Self {
-        let OpenDevice { device, queue, info } = opened;
+        let OpenDevice { device, queue, info, is_host } = opened;
         let name = match generation {
             0 | 1 => info.name.clone(),
             _ => format!("{} (opening {generation})", info.name),
         };
         let health = Arc::new(Health::new());
+        if !is_host {
+            Self::set_callbacks(&device, &health, &name);
+        }
+        let faults = Faults::default();
+        let observers = Arc::default();
+        let next_buffer_id = AtomicU64::new(1);
+        Self { info, device, queue, faults, observers, is_host, name, health, next_buffer_id }
+    }
+
+    /// Registers what the device reports. A program keeps its own callbacks on its device.
+    fn set_callbacks(device: &wgpu::Device, health: &Arc<Health>, name: &str) {
+        let name = name.to_owned();
         device.set_device_lost_callback({
             let (health, name) = (health.clone(), name.clone());
             move |reason, message| {
@@ -134,10 +150,6 @@ impl Gpu {
                 });
             }
         }));
-        let faults = Faults::default();
-        let observers = Arc::default();
-        let next_buffer_id = AtomicU64::new(1);
-        Self { info, device, queue, faults, observers, name, health, next_buffer_id }
     }
 
     /// Returns the adapter's name; from the second opening on with the number of the opening.
@@ -199,6 +211,7 @@ impl Gpu {
         match allocation.written() {
             0 => Ok(()),
             LOST => Err(RuntimeError::LostResults { device: self.name() }),
+            TAKEN_BACK => Err(RuntimeError::TakenBack),
             serial => self.check_results(serial..=serial),
         }
     }
@@ -220,6 +233,9 @@ impl Gpu {
     /// Destroys the device and marks it as lost.
     pub fn destroy(&self, reason: &str) {
         self.lose(reason);
+        if self.is_host {
+            return;
+        }
         self.device.destroy();
         let _ = self.device.poll(wgpu::PollType::Poll);
     }
@@ -269,8 +285,13 @@ impl Gpu {
             | wgpu::BufferUsages::COPY_SRC
             | wgpu::BufferUsages::COPY_DST;
         let raw = self.create_buffer("tensors", size, usage, false).ok()?;
+        Some(self.known_buffer(raw))
+    }
+
+    /// Gives a buffer an id.
+    pub fn known_buffer(&self, raw: wgpu::Buffer) -> Arc<Buffer> {
         let id = self.next_buffer_id.fetch_add(1, Ordering::Relaxed);
-        Some(Arc::new(Buffer { id, raw }))
+        Arc::new(Buffer { id, raw })
     }
 
     /// Creates a buffer. Returns an error if the device is out of memory.

@@ -24,6 +24,7 @@ pub(crate) mod embed;
 mod error;
 mod events;
 mod faults;
+mod foreign;
 mod gpu;
 mod kernel;
 mod opened;

@@ -5,7 +5,7 @@ use std::sync::{Arc, LazyLock};
 use parking_lot::Mutex;
 
 use super::{Runtime, status};
-use crate::device::{self, CAN_BLOCK, DeviceError};
+use crate::device::{self, CAN_BLOCK, DeviceError, FIRST_HOST};
 
 /// An adapter's device.
 #[derive(Default)]
@@ -20,6 +20,9 @@ struct Slot {
 /// slot.
 static SLOTS: LazyLock<Vec<Mutex<Slot>>> =
     LazyLock::new(|| device::adapters().iter().map(|_| Mutex::default()).collect());
+
+/// The devices of the program, by their numbers.
+static HOSTS: Mutex<Vec<Option<Arc<Runtime>>>> = Mutex::new(Vec::new());
 
 impl Slot {
     /// Returns the device, or why it cannot be used if it was opened before.
@@ -58,6 +61,9 @@ impl Runtime {
     /// Panics if `adapter` is out of range for `device::adapters()`. The index in a
     /// `device::ResolvedDevice` is always in range.
     pub fn of(adapter: usize) -> Result<Arc<Self>, DeviceError> {
+        if let Some(number) = adapter.checked_sub(FIRST_HOST) {
+            return Self::of_host(number);
+        }
         let mut slot = SLOTS[adapter].lock();
         let reason = match slot.usable() {
             Ok(runtime) => return Ok(runtime),
@@ -68,6 +74,30 @@ impl Runtime {
             return Err(DeviceError::NotOpen { adapter: found.info.name.clone(), reason });
         }
         Ok(slot.open(pollster::block_on(device::open(found))?))
+    }
+
+    /// Takes a device of the program. Returns its number.
+    pub fn add_host(opened: device::OpenDevice) -> usize {
+        device::add_host(opened.info.clone(), |_| {
+            HOSTS.lock().push(Some(Arc::new(Self::new(opened, 1))));
+            status::share_if_asked();
+        })
+    }
+
+    fn of_host(number: usize) -> Result<Arc<Self>, DeviceError> {
+        let runtime = HOSTS.lock().get(number).cloned().flatten();
+        let reason = match &runtime {
+            Some(runtime) => runtime.lost(),
+            None => Some("it was closed".to_owned()),
+        };
+        match (runtime, reason) {
+            (Some(runtime), None) => Ok(runtime),
+            (_, reason) => {
+                let info = device::info_of(FIRST_HOST + number);
+                let adapter = info.map_or("its adapter", |info| &info.name).to_owned();
+                Err(DeviceError::HostLost { adapter, reason: reason.unwrap_or_default() })
+            }
+        }
     }
 
     /// Returns the runtime of an adapter like [`of`](Self::of).
@@ -84,7 +114,7 @@ impl Runtime {
     /// Panics if `adapter` is out of range for `device::adapters()`.
     pub async fn open(adapter: usize) -> Result<Arc<Self>, DeviceError> {
         let opened = Self::of(adapter);
-        if CAN_BLOCK || opened.is_ok() {
+        if CAN_BLOCK || opened.is_ok() || adapter >= FIRST_HOST {
             return opened;
         }
         // A `GPUAdapter` in a browser can open only one device, so a new adapter is requested.
@@ -105,12 +135,18 @@ impl Runtime {
 
     /// Returns the runtime of an adapter if its device is open.
     pub fn opened(adapter: usize) -> Option<Arc<Self>> {
-        SLOTS[adapter].lock().runtime.clone()
+        match adapter.checked_sub(FIRST_HOST) {
+            Some(number) => HOSTS.lock().get(number).cloned().flatten(),
+            None => SLOTS[adapter].lock().runtime.clone(),
+        }
     }
 
     /// Returns the runtimes of all open devices.
     pub(super) fn all_opened() -> Vec<Arc<Self>> {
-        SLOTS.iter().filter_map(|slot| slot.lock().runtime.clone()).collect()
+        let mut opened: Vec<Arc<Self>> =
+            SLOTS.iter().filter_map(|slot| slot.lock().runtime.clone()).collect();
+        opened.extend(HOSTS.lock().iter().flatten().cloned());
+        opened
     }
 
     /// Destroys an adapter's device if it is open.
@@ -118,7 +154,10 @@ impl Runtime {
     /// Tensors on the device are lost. The next use of the adapter opens a new device; in a browser
     /// the next [`open`](Self::open) does.
     pub fn close(adapter: usize) {
-        let runtime = SLOTS[adapter].lock().runtime.take();
+        let runtime = match adapter.checked_sub(FIRST_HOST) {
+            Some(number) => HOSTS.lock().get_mut(number).and_then(Option::take),
+            None => SLOTS[adapter].lock().runtime.take(),
+        };
         if let Some(runtime) = runtime {
             runtime.gpu.destroy("it was closed");
         }

@@ -265,11 +265,16 @@ impl Recorder {
             return;
         }
         let ids: Vec<u64> = retired.iter().map(|buffer| buffer.id).collect();
+        self.forget(&ids);
+        retired.iter().for_each(|buffer| buffer.raw.destroy());
+    }
+
+    /// Drops the cached bind groups with these buffers.
+    pub fn forget(&mut self, ids: &[u64]) {
         let alive =
             |(_, bindings): &BindGroupKey| bindings.iter().all(|(id, _, _)| !ids.contains(id));
         self.young_bind_groups.retain(|key, _| alive(key));
         self.old_bind_groups.retain(|key, _| alive(key));
-        retired.iter().for_each(|buffer| buffer.raw.destroy());
     }
 
     /// Opens a pass if none is open. While a profile is taken, begins a new pass for each dispatch.

@@ -109,6 +109,25 @@ impl Tensor {
         Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
     }
 
+    /// Creates a packed tensor in memory that has its elements.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the memory is too small.
+    pub(crate) fn in_memory(
+        runtime: &Arc<Runtime>,
+        memory: Allocation,
+        shape: &[usize],
+        dtype: DType,
+    ) -> Result<Self> {
+        let (expected, found) = (checked_bytes(shape, dtype)?, memory.bytes());
+        if found < expected {
+            return Err(Error::DataSize { shape: shape.to_vec(), expected, found });
+        }
+        let (storage, layout) = (Storage::Memory(Arc::new(memory)), Layout::contiguous(shape));
+        Ok(Self { runtime: runtime.clone(), storage, layout, dtype })
+    }
+
     /// Creates a packed tensor that is computed when its memory is first needed.
     ///
     /// # Errors

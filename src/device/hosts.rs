@@ -1,0 +1,66 @@
+//! Devices that the program opened itself and handed in.
+
+use std::sync::RwLock;
+
+use super::open::wanted;
+use super::{AdapterInfo, DeviceError, Features, OpenDevice, adapters};
+
+/// The index of the first of these devices in [`ResolvedDevice::Adapter`](super::ResolvedDevice::Adapter). A machine has
+/// fewer adapters.
+pub const FIRST_HOST: usize = 1 << 16;
+
+/// What is known of each device, in the order in which they were handed in. They stay known until the program ends.
+static HOSTS: RwLock<Vec<&'static AdapterInfo>> = RwLock::new(Vec::new());
+
+/// Returns what is known of an adapter, or of a device of the program.
+pub fn info_of(index: usize) -> Option<&'static AdapterInfo> {
+    match index.checked_sub(FIRST_HOST) {
+        None => adapters().get(index).map(|adapter| &adapter.info),
+        Some(number) => {
+            let hosts = HOSTS.read().unwrap_or_else(|poisoned| poisoned.into_inner());
+            hosts.get(number).copied()
+        }
+    }
+}
+
+/// Adds a device of the program to those that are known. `open` is called with its index.
+pub fn add_host(info: AdapterInfo, open: impl FnOnce(usize)) -> usize {
+    let mut hosts = HOSTS.write().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let number = hosts.len();
+    open(FIRST_HOST + number);
+    hosts.push(Box::leak(Box::new(info)));
+    number
+}
+
+/// Returns the features and the limits with which a program should open a device that it hands in. Kernels run with
+/// fewer, if the limits are those that WebGPU guarantees.
+pub fn host_requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
+    wanted(adapter, &AdapterInfo::from_wgpu(adapter))
+}
+
+/// Takes a device that the program opened.
+///
+/// # Errors
+///
+/// Returns an error if its limits are too low.
+pub fn take_host(
+    adapter: &wgpu::Adapter,
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+) -> Result<OpenDevice, DeviceError> {
+    let limits = device.limits();
+    let of_adapter = AdapterInfo::from_wgpu(adapter);
+    let mut info = AdapterInfo {
+        limits: of_adapter.limits.of_device(&limits),
+        features: Features::from_wgpu(device.features(), &limits),
+        ..of_adapter
+    };
+    if !info.features.cooperative_matrix {
+        info.matrix_units.clear();
+    }
+    let shortfalls = info.limits.shortfalls();
+    if !shortfalls.is_empty() {
+        return Err(DeviceError::HostBelowRequirements { adapter: info.name, shortfalls });
+    }
+    Ok(OpenDevice { device, queue, info, is_host: true })
+}
