@@ -2,6 +2,9 @@
 
 mod common;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use burn::tensor::backend::Backend;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use burn_flex::{Flex, FlexDevice};
@@ -11,6 +14,7 @@ use burn_vision::{
     create_structuring_element,
 };
 use burn_wgsl::Wgsl;
+use burn_wgsl::runtime::{Event, Observer};
 use common::devices;
 
 /// Runs a computation with burn-flex and on each device, and compares the data.
@@ -110,6 +114,31 @@ fn morphology<B: VisionBackend>(device: &B::Device) -> Vec<TensorData> {
 #[test]
 fn morphology_is_that_of_burn_flex() {
     check(morphology::<Flex>, morphology::<Wgsl>);
+}
+
+/// Notes that the kernel was launched.
+#[derive(Default)]
+struct Launched(AtomicBool);
+
+impl Observer for Launched {
+    fn event(&self, op: &'static str, event: Event<'_>) {
+        if let Event::Dispatch { .. } = event
+            && op == "morphology"
+        {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+#[test]
+fn images_on_gpus_stay_there() {
+    for device in common::gpus() {
+        let launched = Arc::new(Launched::default());
+        let observation = common::runtime_of(&device).observe(launched.clone());
+        morphology::<Wgsl>(&device);
+        drop(observation);
+        assert!(launched.0.load(Ordering::Relaxed), "{device}");
+    }
 }
 
 fn boxes<B: VisionBackend>(device: &B::Device) -> Vec<TensorData>

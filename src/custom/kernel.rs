@@ -401,9 +401,8 @@ fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<(),
                 if is_output { ("output", "read_write") } else { ("input", "read") };
             return Err(format!("must declare the {kind} `{name}` as var<storage, {access}>"));
         }
-        let scalar = operand.element.trim_end_matches('>').rsplit('<').next().unwrap_or_default();
         let stored = declared.dtype.wgsl();
-        if scalar != stored {
+        if operand.scalar != stored {
             return Err(format!(
                 "declares `{name}` as an array of {}, but {} is stored as {stored}",
                 operand.element,

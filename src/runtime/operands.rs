@@ -28,6 +28,8 @@ pub struct Operand {
     pub name: String,
     /// The type of an element.
     pub element: String,
+    /// The scalar type of its components.
+    pub scalar: String,
     /// The size of an element in bytes.
     pub element_size: u32,
     /// Whether the shader may write it.
@@ -50,9 +52,11 @@ pub(super) fn declared(text: &str) -> Result<Vec<Operand>, String> {
             let element = ty.strip_prefix("array<").and_then(|ty| ty.strip_suffix('>'));
             let element_size =
                 element.and_then(|ty| size_of_type(ty, text)).ok_or_else(unsupported)?;
+            let element = element.unwrap_or_default();
             Ok(Operand {
                 name: name.trim().to_owned(),
-                element: element.unwrap_or_default().to_owned(),
+                element: element.to_owned(),
+                scalar: scalar_of(element, text).to_owned(),
                 element_size,
                 is_written: access.contains("read_write"),
             })
@@ -71,6 +75,15 @@ fn size_of_type(ty: &str, text: &str) -> Option<u32> {
         _ if ty.starts_with("vec4<") => Some(4 * scalar(&ty[5..])?),
         _ if ty.starts_with("atomic<") => scalar(&ty[7..]),
         _ => size_of_type(alias_target(ty, text)?, text),
+    }
+}
+
+/// Returns the type of the components of a scalar, vector, atomic or alias.
+fn scalar_of<'a>(ty: &'a str, text: &'a str) -> &'a str {
+    match (ty.split_once('<'), alias_target(ty, text)) {
+        (Some((_, inner)), _) => scalar_of(inner.strip_suffix('>').unwrap_or(inner), text),
+        (None, Some(target)) => scalar_of(target, text),
+        (None, None) => ty,
     }
 }
 
@@ -286,6 +299,10 @@ fn f(i: u32, local: vec4<f32>) -> u32 {
         let operands = declared(SHADER).expect("all are arrays");
         let names: Vec<_> = operands.iter().map(|o| (o.name.as_str(), o.element_size)).collect();
         assert_eq!(names, [("x", 16), ("order", 4), ("out", 8)]);
+        let scalars: Vec<_> = operands.iter().map(|operand| &*operand.scalar).collect();
+        assert_eq!(scalars, ["u32", "i32", "f32"]);
+        let is_written: Vec<_> = operands.iter().map(|operand| operand.is_written).collect();
+        assert_eq!(is_written, [false, false, true]);
         let error = declared("var<storage, read> x: Table;").expect_err("not an array");
         assert!(error.contains("x: Table"), "{error}");
     }
