@@ -18,8 +18,8 @@ static MATMUL_ADD_RELU: Kernel<Sizes> = Kernel::of_file(
     wgsl_file!("fused.wgsl"),
 );
 
-/// The side of the tile that a workgroup computes.
-const TILE: usize = 16;
+/// The rows and columns that a workgroup computes.
+const TILE: [usize; 2] = [64, 16];
 
 /// Computes `relu(lhs * rhs + bias)` with the kernel.
 ///
@@ -33,7 +33,7 @@ pub fn forward(
 ) -> Result<Tensor<Wgsl, 3>, KernelError> {
     let ([b, m, k], [_, _, n]) = (lhs.dims(), rhs.dims());
     let sizes = Sizes { m: m as u32, n: n as u32, k: k as u32 };
-    let workgroups = b * m.div_ceil(TILE) * n.div_ceil(TILE);
+    let workgroups = b * m.div_ceil(TILE[0]) * n.div_ceil(TILE[1]);
     let call = MATMUL_ADD_RELU.call((lhs, rhs, bias), sizes);
     call.work(2 * (b * m * n * k) as u64).run(workgroups)
 }
