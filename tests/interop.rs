@@ -254,9 +254,8 @@ fn images_become_textures() {
 fn what_does_not_fit_is_an_error() {
     let Some(host) = Host::new(true) else { return };
     let device = host.hand_in();
-    let message = |result: Result<WgslTensor, InteropError>| {
-        result.err().expect("it does not fit").to_string()
-    };
+    let message =
+        |result: Result<WgslTensor, InteropError>| result.expect_err("it does not fit").to_string();
     let buffer = host.buffer(100, interop::BUFFER_USAGES);
     let small = message(interop::tensor_in_buffer(&device, &buffer, &[25], DType::F32));
     assert!(small.contains("has 100 bytes") && small.contains("needs 256"), "{small}");

@@ -5,7 +5,6 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use burn::tensor::backend::Backend;
 use burn::tensor::{Bool, Int, Tensor, TensorData};
 use burn_flex::{Flex, FlexDevice};
 use burn_vision::{
@@ -141,10 +140,7 @@ fn images_on_gpus_stay_there() {
     }
 }
 
-fn boxes<B: VisionBackend>(device: &B::Device) -> Vec<TensorData>
-where
-    B: Backend,
-{
+fn boxes<B: VisionBackend>(device: &B::Device) -> Vec<TensorData> {
     let corners: Vec<f32> = (0..60)
         .flat_map(|i| {
             let [x, y] = [noise(2 * i) * 50.0, noise(2 * i + 1) * 50.0];

@@ -17,6 +17,7 @@ pub(super) enum Policy {
     Autocast(Precision),
     Products(MatmulPrecision),
     /// Products of 16 bits that are gradients of parameters are f32.
+    #[cfg_attr(not(feature = "autodiff"), allow(dead_code, reason = "nothing has gradients"))]
     WideGradients,
 }
 

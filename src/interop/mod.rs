@@ -1,6 +1,6 @@
 //! A wgpu device, buffers and textures that the program has already: of a game engine or a renderer.
 //!
-//! [`device`] takes a device of the program. Tensors on it, ops and training are those of any other device:
+//! [`device()`] takes a device of the program. Tensors on it, ops and training are those of any other device:
 //!
 //! ```
 //! use burn::tensor::Tensor;
