@@ -195,6 +195,25 @@ fn lent_buffers_go_back_with_their_guard() {
 }
 
 #[test]
+fn a_buffer_that_the_program_destroys_is_an_error() {
+    let Some(host) = Host::new(true) else { return };
+    let device = host.hand_in();
+    let buffer = host.buffer(256, interop::BUFFER_USAGES);
+    let x =
+        float::<1>(interop::tensor_in_buffer(&device, &buffer, &[4], DType::F32).expect("it fits"));
+    assert_eq!((x.clone() + 1.0).into_data().to_vec::<f32>().unwrap(), [1.0; 4]);
+    buffer.destroy();
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| (x + 2.0).into_data()));
+    let message = result.expect_err("the buffer is destroyed");
+    let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(message.contains("rejected a command"), "{message}");
+    // The device goes on.
+    let z = Tensor::<Wgsl, 1>::from_floats([1.0], &device) + 1.0;
+    assert_eq!(z.into_data().to_vec::<f32>().unwrap(), [2.0]);
+    assert_eq!(host.errors(), 0);
+}
+
+#[test]
 fn images_become_textures() {
     let Some(host) = Host::new(true) else { return };
     let device = host.hand_in();

@@ -32,7 +32,8 @@
 //! be submitted before the buffer is passed here. [`buffer_of`] and the copies submit what they need; [`flush`] submits
 //! all that was asked for.
 //!
-//! **Errors.** The callbacks of the program's device stay the program's. When the device is lost, [`report_lost`] tells this
+//! **Errors.** The callbacks of the program's device stay the program's. Errors of commands that this crate submits are
+//! returned by its ops, and do not reach them. When the device is lost, [`report_lost`] tells this
 //! crate: without it, ops on the device fail with other errors.
 
 mod buffers;

@@ -103,8 +103,8 @@ pub enum RuntimeError {
     /// The driver rejected a recorded command.
     #[error(
         "{device} rejected a command ({message}); the results of the commands submitted with it \
-         are lost; this is a bug in this crate or in the driver: please report it with the report \
-         of `burn-wgsl doctor`"
+         are lost; unless a buffer of the program was destroyed or mapped, this is a bug in this crate or in the \
+         driver: please report it with the report of `burn-wgsl doctor`"
     )]
     Failed {
         /// The adapter's name.

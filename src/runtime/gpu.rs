@@ -256,12 +256,25 @@ impl Gpu {
     }
 
     /// Submits the queue writes so far, and commands.
-    pub fn submit(&self, commands: Option<wgpu::CommandBuffer>) -> wgpu::SubmissionIndex {
+    ///
+    /// On a device of the program, whose callbacks are the program's, their errors are caught here.
+    pub fn submit(&self, commands: Option<wgpu::CommandEncoder>) -> wgpu::SubmissionIndex {
         if self.faults.strikes(Fault::Loss) {
             self.destroy("a test lost it");
         }
         let fails = self.faults.strikes(Fault::Submit);
-        let index = self.queue.submit(commands.filter(|_| !fails));
+        let submit = || {
+            let commands = commands.map(wgpu::CommandEncoder::finish);
+            self.queue.submit(commands.filter(|_| !fails))
+        };
+        let filters: &[_] = match self.is_host {
+            true => &[wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal],
+            false => &[],
+        };
+        let (index, error) = self.in_error_scopes(filters, submit);
+        if let Some(error) = error {
+            self.health.fail(DeviceFailure::Other(error.to_string()));
+        }
         if fails {
             self.health.fail(DeviceFailure::Other("a test failed a submission".to_owned()));
         }
@@ -322,15 +335,25 @@ impl Gpu {
         filters: &[wgpu::ErrorFilter],
         create: impl FnOnce() -> T,
     ) -> Result<T, wgpu::Error> {
+        let (created, error) = self.in_error_scopes(filters, create);
+        error.map_or(Ok(created), Err)
+    }
+
+    /// Runs `work`, and returns its result and the error that it caused.
+    fn in_error_scopes<T>(
+        &self,
+        filters: &[wgpu::ErrorFilter],
+        work: impl FnOnce() -> T,
+    ) -> (T, Option<wgpu::Error>) {
         if !CAN_BLOCK {
-            return Ok(create());
+            return (work(), None);
         }
         let scopes: SmallVec<[_; 2]> =
             filters.iter().map(|&filter| self.device.push_error_scope(filter)).collect();
-        let created = create();
+        let result = work();
         // Scopes must be popped innermost first.
         let errors = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop()));
-        errors.last().map_or(Ok(created), Err)
+        (result, errors.last())
     }
 
     /// Returns the error of a failed transfer: that the device was lost, if that is why it failed.

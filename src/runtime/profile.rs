@@ -281,7 +281,7 @@ impl Runtime {
             }),
         }));
         profiler.resolve_queries(device, &mut encoder, 2);
-        let submission = self.gpu.submit(Some(encoder.finish()));
+        let submission = self.gpu.submit(Some(encoder));
         if !CAN_BLOCK {
             return Ok(None);
         }

@@ -38,7 +38,7 @@ impl Batch {
                 gpu.queue.write_buffer(buffer, 0, data);
             }
         }
-        let index = gpu.submit(Some(encoder.finish()));
+        let index = gpu.submit(Some(encoder));
         // Lets wgpu reclaim what finished submissions used.
         let _ = gpu.device.poll(wgpu::PollType::Poll);
         index
