@@ -1,4 +1,4 @@
-//! Kernels and elementwise ops of a program.
+//! Kernels and elementwise ops of a program. The tests run one at a time, because some count launches.
 
 mod common;
 
@@ -9,7 +9,7 @@ use burn::tensor::{Bool, DType, FloatDType, Int, Tensor, TensorData};
 use burn_wgsl::custom::{Binary, Kernel, KernelError, Unary, WgslFile, with_gradient};
 use burn_wgsl::runtime::{Event, Observer};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, kernel_params};
-use common::{gpus, runtime_of};
+use common::{gpus, runtime_of, serial_guard};
 
 kernel_params! {
     struct Sizes {
@@ -72,6 +72,7 @@ type Sums = (Tensor<Wgsl, 1>, Tensor<Wgsl, 1, Bool>);
 
 #[test]
 fn kernels_read_and_write_tensors_of_every_kind() {
+    let _guard = serial_guard();
     for device in devices() {
         // Transposed, and of 16 bits: the kernel gets packed f32.
         let x = Tensor::<Wgsl, 2>::from_floats([[1.0, -4.0], [2.0, -5.0], [3.0, -6.0]], &device);
@@ -91,12 +92,17 @@ fn kernels_read_and_write_tensors_of_every_kind() {
 
 #[test]
 fn empty_outputs_are_not_launched() {
+    let _guard = serial_guard();
     for device in devices() {
         let x = Tensor::<Wgsl, 2>::zeros([0, 3], &device);
         let order = Tensor::<Wgsl, 1, Int>::from_ints([0, 1, 2], &device);
         let sizes = Sizes { rows: 0, cols: 3, offset: [0.0; 2] };
+        let launches = Arc::new(Launches::default());
+        let observation =
+            (device != WgslDevice::Cpu).then(|| runtime_of(&device).observe(launches.clone()));
         let (sums, _): Sums = SUM.call((&x, &order), sizes).run(1).expect("it fits");
-        assert_eq!(sums.dims(), [0]);
+        drop(observation);
+        assert_eq!((sums.dims(), launches.0.load(Ordering::Relaxed)), ([0], 0));
     }
 }
 
@@ -117,6 +123,7 @@ fn main(@builtin(workgroup_id) group: vec3<u32>) {
 
 #[test]
 fn indices_out_of_range_do_no_harm() {
+    let _guard = serial_guard();
     for device in gpus() {
         let tensor = |value: u32| {
             let data = TensorData::new(vec![value; 8], [8]);
@@ -158,6 +165,7 @@ kernel_params! {
 
 #[test]
 fn shapes_follow_from_the_signature() {
+    let _guard = serial_guard();
     for device in gpus() {
         let x = Tensor::<Wgsl, 3>::from_floats([[[1.0, 2.0]], [[3.0, 4.0]]], &device);
         let call = REPEAT.call(&x, Count { count: 12, times: 3 }).size("times", 3);
@@ -174,6 +182,7 @@ fn message<T>(result: Result<T, KernelError>) -> String {
 
 #[test]
 fn calls_that_do_not_fit_are_errors() {
+    let _guard = serial_guard();
     for device in devices() {
         let x = Tensor::<Wgsl, 2>::zeros([2, 3], &device);
         let order = Tensor::<Wgsl, 1, Int>::zeros([4], &device);
@@ -212,6 +221,7 @@ fn kernel<P: burn_wgsl::custom::Params>(signature: &'static str, text: &str) -> 
 
 #[test]
 fn texts_that_do_not_fit_are_errors() {
+    let _guard = serial_guard();
     let signature = "x: f32[rows, cols], order: i32[cols] -> sums: f32[rows], positive: bool[rows]";
     for device in gpus() {
         let x = Tensor::<Wgsl, 2>::ones([2, 3], &device);
@@ -262,6 +272,7 @@ impl Observer for Launches {
 
 #[test]
 fn expressions_join_the_ops_around_them() {
+    let _guard = serial_guard();
     for device in devices() {
         let x = Tensor::<Wgsl, 1>::from_floats([-1.5, 0.0, 2.0], &device);
         let compute = |x: Tensor<Wgsl, 1>| {
@@ -281,6 +292,13 @@ fn expressions_join_the_ops_around_them() {
             assert!((f64::from(found) - expected).abs() < 1e-5, "{found} {expected} {device}");
         }
     }
+    static INDEX: Unary = Unary::new("index", "array<f32, 2>(0.0, 1.0)[u32(a)]", |a| a);
+    static OTHER: Unary = Unary::new("other", "a * b", |a| a);
+    for device in devices() {
+        let x = Tensor::<Wgsl, 1>::from_floats([1.0], &device);
+        assert!(message(INDEX.apply(x.clone())).contains("with `array`"));
+        assert!(message(OTHER.apply(x)).contains("with `b`"));
+    }
     for device in gpus() {
         let x = Tensor::<Wgsl, 1>::from_floats([1.0], &device);
         for _ in 0..2 {
@@ -293,6 +311,7 @@ fn expressions_join_the_ops_around_them() {
 
 #[test]
 fn results_have_the_gradients_of_the_program() {
+    let _guard = serial_guard();
     for device in devices() {
         let x = Tensor::<Autodiff<Wgsl>, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
         let (x, w) = (x.require_grad(), Tensor::from_floats([10.0, 20.0], &device).require_grad());
@@ -318,6 +337,7 @@ fn results_have_the_gradients_of_the_program() {
 #[test]
 #[should_panic(expected = "the gradient of input 0 has the shape")]
 fn gradients_of_another_shape_panic() {
+    let _guard = serial_guard();
     let x = Tensor::<Autodiff<Wgsl>, 1>::from_floats([1.0, 2.0], &WgslDevice::Cpu).require_grad();
     let sum = with_gradient((x,), |(x,)| (x.sum(), ()), |(), gradient| (gradient,));
     sum.backward();
@@ -361,6 +381,7 @@ fn prints_results_of_changing_texts() {
 
 #[test]
 fn changed_files_are_read_again() {
+    let _guard = serial_guard();
     if gpus().is_empty() {
         return;
     }

@@ -311,6 +311,12 @@ fn low_limits_are_an_error() {
     let error =
         interop::device(&host.adapter, device, queue).expect_err("4 are too few").to_string();
     assert!(error.contains("has 4, needs 8") && error.contains("interop::requirements"), "{error}");
+    let mut descriptor = wgpu::DeviceDescriptor::default();
+    descriptor.required_limits.max_storage_buffer_binding_size = 1 << 20;
+    let opened = pollster::block_on(host.adapter.request_device(&descriptor));
+    let (device, queue) = opened.expect("the device opens");
+    let error = interop::device(&host.adapter, device, queue).expect_err("1 MiB is too little");
+    assert!(error.to_string().contains("storage binding: has 1048576"), "{error}");
 }
 
 #[test]

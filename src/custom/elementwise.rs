@@ -9,7 +9,7 @@ use super::tensors::{Operand, float};
 use crate::backend::custom::{compile_expression, is_on_cpu};
 use crate::backend::{Wgsl, WgslTensor, apply};
 use crate::kernels::common::table::{OperandForm, Reference, Row};
-use crate::runtime::RuntimeError;
+use crate::runtime::{RuntimeError, tokens};
 
 /// An elementwise expression of one float tensor.
 ///
@@ -42,8 +42,8 @@ pub struct Binary {
 }
 
 impl Unary {
-    /// Creates an op. `wgsl` is an expression of the element `a`, an `f32`, and may call the functions of
-    /// `shaders/lib/math.wgsl`. `reference` computes the same on the CPU.
+    /// Creates an op. `wgsl` is an expression of the element `a`, an `f32`: operators, numbers, float functions of WGSL, and
+    /// those of `shaders/lib/math.wgsl` for Burn's ops, such as `exp_` and `erf`. `reference` computes the same on the CPU.
     pub const fn new(name: &'static str, wgsl: &'static str, reference: fn(f64) -> f64) -> Self {
         let (form, reference) = (OperandForm::Unary, Reference::Float1(reference));
         Self { row: Row { name, form, wgsl, reference }, checked: OnceLock::new() }
@@ -53,7 +53,7 @@ impl Unary {
     ///
     /// # Errors
     ///
-    /// Returns an error if the expression does not compile.
+    /// Returns an error if the expression contains anything else, or does not compile.
     ///
     /// # Panics
     ///
@@ -99,6 +99,90 @@ impl Binary {
     }
 }
 
+/// What an expression may consist of.
+const ALLOWED: &str =
+    "an operand, a float function of WGSL or of lib/math, a number or an operator";
+
+/// The functions that expressions may call. Kernels with expressions run without checks: they must not index anything, nor
+/// divide integers.
+const FUNCTIONS: &[&str] = &[
+    "abs",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "ceil",
+    "clamp",
+    "cos",
+    "cosh",
+    "degrees",
+    "exp",
+    "exp2",
+    "floor",
+    "fma",
+    "fract",
+    "inverseSqrt",
+    "log",
+    "log2",
+    "max",
+    "min",
+    "mix",
+    "pow",
+    "radians",
+    "round",
+    "saturate",
+    "select",
+    "sign",
+    "sin",
+    "sinh",
+    "smoothstep",
+    "sqrt",
+    "step",
+    "tan",
+    "tanh",
+    "trunc",
+    "true",
+    "false",
+    "f32",
+    "exp_",
+    "ln",
+    "log1p",
+    "tanh_",
+    "erf",
+    "pow_",
+    "rem",
+    "sign_of",
+    "sin_",
+    "cos_",
+    "tan_",
+    "sinh_",
+    "cosh_",
+    "asin_",
+    "acos_",
+    "atan_",
+    "asinh_",
+    "acosh_",
+    "atanh_",
+    "atan2_",
+];
+
+/// Returns the first token of an expression that is not allowed.
+fn unknown_token<'a>(wgsl: &'a str, operands: &[&str]) -> Option<&'a str> {
+    let is_number = |token: &str| {
+        let digits = token.trim_end_matches('f').replace(['e', 'E'], "");
+        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    tokens(wgsl)
+        .find(|(token, is_identifier)| match is_identifier {
+            true => !operands.contains(token) && !FUNCTIONS.contains(token) && !is_number(token),
+            false => !token.chars().all(|c| c.is_whitespace() || "+-*/().,<>=!&|".contains(c)),
+        })
+        .map(|(token, _)| token)
+}
+
 /// Compiles an expression in a kernel of its own the first time, so that an error names the expression and not the op
 /// that needs the result.
 fn check(
@@ -106,6 +190,12 @@ fn check(
     checked: &OnceLock<Result<(), RuntimeError>>,
     operand: &WgslTensor,
 ) -> Result<(), KernelError> {
+    let operands = if row.form == OperandForm::Unary { &["a"][..] } else { &["a", "b"] };
+    if let Some(token) = unknown_token(row.wgsl, operands) {
+        let message =
+            format!("has the expression `{}` with `{token}`, which is not {ALLOWED}", row.wgsl);
+        return Err(KernelError::Declaration { kernel: row.name, file: row.name, message });
+    }
     if is_on_cpu(operand)? {
         return Ok(());
     }

@@ -42,6 +42,18 @@ pub enum KernelError {
         /// The number in the call.
         found: usize,
     },
+    /// The device binds fewer buffers.
+    #[error(
+        "the kernel {kernel} has {found} inputs and outputs, but the device binds at most {limit}"
+    )]
+    TooManyOperands {
+        /// The kernel.
+        kernel: &'static str,
+        /// The number of inputs and outputs.
+        found: usize,
+        /// The limit of the device.
+        limit: usize,
+    },
     /// An operand has another shape than the signature says, or a size is missing.
     #[error("the kernel {kernel}: {message}")]
     Shape {

@@ -295,6 +295,10 @@ impl<'a, P: Params> Call<'a, P> {
         let device = self.inputs[0].device();
         let mut inputs = Vec::with_capacity(self.inputs.len());
         for (declared, input) in signature.inputs.iter().zip(self.inputs) {
+            if input.device() != device {
+                let [lhs, rhs] = [device, input.device()].map(|device| device.to_string());
+                return Err(tensor::Error::DeviceMismatch { lhs, rhs }.into());
+            }
             let tensor = on_gpu(kernel.name(), input);
             let tensor = tensor.map_err(|found| type_error(kernel.name(), declared, found))?;
             inputs.push(views::packed(converted(kernel.name(), declared, tensor)?)?);
@@ -322,7 +326,15 @@ impl<'a, P: Params> Call<'a, P> {
             .record()?;
             Ok(())
         };
-        if !outputs.iter().all(Tensor::is_empty) {
+        let (limit, found) = (
+            runtime.info().limits.storage_buffers_per_stage as usize,
+            inputs.len() + outputs.len(),
+        );
+        if found > limit {
+            let name = kernel.name();
+            return Err(KernelError::TooManyOperands { kernel: name, found, limit });
+        }
+        if workgroups > 0 && !outputs.iter().all(Tensor::is_empty) {
             launch_latest(kernel, launch)?;
         }
         Ok(outputs.into_iter().map(|output| WgslTensor::on_gpu(device, output)).collect())
@@ -347,7 +359,10 @@ fn launch_latest<P: Params>(
         KernelError::Declaration { .. }
             | KernelError::Launch(tensor::Error::Runtime(RuntimeError::Wgsl { .. }))
     );
-    match kernel.text.reject(source).filter(|_| is_of_text) {
+    if !is_of_text {
+        return Err(error);
+    }
+    match kernel.text.reject(source) {
         Some(before) => {
             log::error!("{error}\nthe last text that compiled is used");
             launch(before)
@@ -382,6 +397,16 @@ fn converted(
 fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<(), String> {
     let target =
         Target { compiler: Compiler::CURRENT, params: ParamsBinding::Uniform, loads_u64: false };
+    let source = variant.source.text;
+    if source.contains("/*") {
+        return Err("has a comment in /* */, of which directives know nothing; use //".to_owned());
+    }
+    if source.replace("@binding(auto)", "").contains("@binding(") {
+        return Err("must number all its bindings as @binding(auto)".to_owned());
+    }
+    if source.contains("struct Params") && !source.contains("struct Params {") {
+        return Err("must declare its parameters as `struct Params {`, with one space".to_owned());
+    }
     let Expansion { text, operands, .. } = expand(variant, target)?;
     check_params(&text, &P::fields())?;
     let list = |names: Vec<&str>| names.join(", ");

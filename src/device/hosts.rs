@@ -58,7 +58,8 @@ pub fn take_host(
     if !info.features.cooperative_matrix {
         info.matrix_units.clear();
     }
-    let shortfalls = info.limits.shortfalls();
+    let mut shortfalls = info.limits.shortfalls();
+    shortfalls.extend(info.limits.small_buffers());
     if !shortfalls.is_empty() {
         return Err(DeviceError::HostBelowRequirements { adapter: info.name, shortfalls });
     }

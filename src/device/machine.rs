@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::hosts::info_of;
+use super::hosts::{FIRST_HOST, info_of};
 use super::resolve::{devices_of, parse_device, resolve_among, resolve_auto};
 use super::{
     AdapterKind, Automatic, CAN_BLOCK, DEVICE_VARIABLE, DeviceError, ResolvedDevice, WgslDevice,
@@ -44,6 +44,9 @@ impl WgslDevice {
                 Ok(ResolvedDevice::Cpu) => Self::Cpu,
                 // The first of `selectors(adapters(), index)`: GPUs are ranked before software
                 // adapters, of which only the first can be selected.
+                Ok(ResolvedDevice::Adapter(index)) if index >= FIRST_HOST => {
+                    Self::Host(index - FIRST_HOST)
+                }
                 Ok(ResolvedDevice::Adapter(index)) => match adapters()[index].info.kind {
                     AdapterKind::Software => Self::Software,
                     _ => Self::Gpu(index),

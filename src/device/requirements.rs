@@ -52,6 +52,26 @@ impl Limits {
     }
 }
 
+impl Limits {
+    /// Returns the limits of buffers that are below those that WebGPU guarantees. A program can open a device with such.
+    pub(super) fn small_buffers(&self) -> Vec<Shortfall> {
+        let minimum = Self::default();
+        let word = |size: u64| u32::try_from(size).unwrap_or(u32::MAX);
+        [
+            ("bytes of a buffer", self.max_buffer_size, minimum.max_buffer_size),
+            (
+                "bytes of a storage binding",
+                self.max_storage_binding_size,
+                minimum.max_storage_binding_size,
+            ),
+        ]
+        .into_iter()
+        .filter(|(_, has, needs)| has < needs)
+        .map(|(limit, has, needs)| Shortfall { limit, has: word(has), needs: word(needs) })
+        .collect()
+    }
+}
+
 /// Formats shortfalls as one line.
 pub(super) fn join_shortfalls(shortfalls: &[Shortfall]) -> String {
     let texts: Vec<String> = shortfalls.iter().map(Shortfall::to_string).collect();

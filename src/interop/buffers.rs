@@ -229,6 +229,9 @@ fn foreign(
     if found < needed {
         return Err(InteropError::BufferSize { shape: shape.to_vec(), needed, found });
     }
+    if !found.is_multiple_of(4) {
+        return Err(InteropError::Alignment { offset: 0, size: found });
+    }
     runtime.check_binding(bytes)?;
     let memory = runtime.foreign(buffer.clone(), bytes.next_multiple_of(4));
     Ok(Tensor::in_memory(runtime, memory, shape, dtype)?)

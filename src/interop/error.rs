@@ -35,7 +35,7 @@ pub enum InteropError {
         found: u64,
     },
     /// An offset or a size is not a multiple of four bytes.
-    #[error("the offset {offset} and the size {size} of a copy must be multiples of 4 bytes")]
+    #[error("the offset {offset} and the size {size} must be multiples of 4 bytes")]
     Alignment {
         /// The offset.
         offset: u64,

@@ -32,6 +32,9 @@
 //! be submitted before the buffer is passed here. [`buffer_of`] and the copies submit what they need; [`flush`] submits
 //! all that was asked for.
 //!
+//! **Threads.** Ops and guards must not be used in wgpu's callbacks, such as that of `map_async`: this crate may hold its locks
+//! while wgpu calls them. A guard is dropped when no other thread uses its tensor.
+//!
 //! **Errors.** The callbacks of the program's device stay the program's. Errors of commands that this crate submits are
 //! returned by its ops, and do not reach them. When the device is lost, [`report_lost`] tells this
 //! crate: without it, ops on the device fail with other errors.

@@ -57,6 +57,9 @@ pub fn copy_to_texture(
             size.width, size.height
         ));
     }
+    if texture.sample_count() != 1 {
+        return mismatch(format!("has {} samples per pixel", texture.sample_count()));
+    }
     if ![1, 3, 4].contains(&channels) {
         return mismatch(format!("takes images of 1, 3 or 4 channels, not {channels}"));
     }

@@ -60,7 +60,8 @@ pub fn any_not_finite(tensors: Vec<Tensor>) -> Result<Tensor> {
     let runtime = first.runtime().clone();
     let mut parts = Vec::with_capacity(tensors.len());
     for tensor in &tensors {
-        parts::each(std::slice::from_ref(tensor), &mut |part| {
+        let packed = views::packed(tensor.clone())?;
+        parts::each(std::slice::from_ref(&packed), &mut |part| {
             parts.push(views::packed(part[0].clone())?);
             Ok(())
         })?;

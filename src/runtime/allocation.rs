@@ -58,12 +58,14 @@ pub struct Allocation {
 /// for the allocator.
 pub(crate) struct Returns {
     placements: Mutex<Vec<Placement<Arc<Buffer>>>>,
+    /// The ids of buffers of the program that no tensor uses any more.
+    foreign: Mutex<Vec<u64>>,
     observers: Arc<Observers>,
 }
 
 impl Returns {
     pub fn new(observers: Arc<Observers>) -> Self {
-        Self { placements: Mutex::default(), observers }
+        Self { placements: Mutex::default(), foreign: Mutex::default(), observers }
     }
 
     fn take(&self, placement: Placement<Arc<Buffer>>) {
@@ -73,6 +75,11 @@ impl Returns {
         let mut placements = self.placements.lock();
         self.observers.notify(|| Event::Release { location, bytes });
         placements.push(placement);
+    }
+
+    /// Takes the ids of the buffers of the program that no tensor uses any more.
+    pub fn take_foreign(&self) -> Vec<u64> {
+        std::mem::take(&mut *self.foreign.lock())
     }
 
     /// Locks the placements. Dropping an allocation waits for it.
@@ -212,9 +219,10 @@ impl fmt::Debug for Allocation {
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Some(placement) = self.placement.take()
-            && !self.is_part()
-        {
+        let Some(placement) = self.placement.take() else { return };
+        if self.is_foreign {
+            self.returns.foreign.lock().push(placement.buffer.id);
+        } else if !self.is_part() {
             self.returns.take(placement);
         }
     }

@@ -326,7 +326,12 @@ impl KernelCompiler {
 /// Returns the name of a kernel in the file of refusals: the name of its shader, and a checksum of
 /// its definitions.
 fn refusal_name(variant: &Variant) -> String {
-    format!("{}-{:016x}", variant.source.name, checksum(variant.to_string().as_bytes()))
+    let mut definitions = variant.to_string();
+    // A program may have a kernel of the same name, and may change its text.
+    if variant.source.program_file().is_some() {
+        definitions.push_str(variant.source.text);
+    }
+    format!("{}-{:016x}", variant.source.name, checksum(definitions.as_bytes()))
 }
 
 /// Returns an error with the file and the line if the text of a program's kernel is not valid. Browsers report that

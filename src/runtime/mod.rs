@@ -742,6 +742,11 @@ impl Runtime {
     /// Takes back the memory of dropped allocations.
     fn take_back(&self, state: &mut State) {
         self.returns.lock().drain(..).for_each(|placement| state.allocator.release(placement));
+        let foreign = self.returns.take_foreign();
+        if !foreign.is_empty() {
+            // Cached bind groups would keep the buffers alive.
+            state.recorder.forget(&foreign);
+        }
     }
 
     /// Submits the recorded commands, and destroys the retired buffers, which only they still use.

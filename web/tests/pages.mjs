@@ -493,7 +493,7 @@ device_page_copies_report.context = { permissions: ["clipboard-read", "clipboard
 
 export async function gpt_page_generates_text({ page, go, state, shot }) {
   await go(`gpt.html?${GPU}&auto=1`);
-  await waitForStep(page, 4);
+  await waitForStep(page, 12);
   await page.waitForFunction(() => document.getElementById("output").textContent.length > 40);
   await page.click("#start");
   await state("paused");
