@@ -3,9 +3,6 @@
 mod common;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread::ThreadId;
 
 use burn::backend::Autodiff as BurnAutodiff;
 use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
@@ -18,15 +15,14 @@ use burn::nn::transformer::{
 use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig, PaddingConfig2d};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::module::{attention, conv2d, unfold4d};
+use burn::tensor::module::{attention, conv2d, linear, unfold4d};
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, UnfoldOptions};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData, TensorPrimitive, activation};
-use burn_wgsl::runtime::{Event, Observer};
 use burn_wgsl::{
     Autodiff, MatmulPrecision, Precision, ProductPath, Wgsl, WgslDevice, autocast,
     matmul_precision, product_path,
 };
-use common::{devices, failure, gpus, runtime_of, serial_guard};
+use common::{Launches, devices, failure, gpus, runtime_of, serial_guard};
 
 const LOWER: [(Precision, DType); 2] =
     [(Precision::F16, DType::F16), (Precision::Bf16, DType::BF16)];
@@ -261,33 +257,109 @@ fn gradients_of_parameters_are_f32_and_close_to_those_without_autocast() {
     }
 }
 
-/// Counts the launches on one thread of kernels whose label contains a text.
-struct Launches {
-    thread: ThreadId,
-    text: &'static str,
-    count: AtomicUsize,
-}
-
-impl Launches {
-    /// Creates a count for this thread.
-    fn containing(text: &'static str) -> Arc<Self> {
-        let thread = std::thread::current().id();
-        Arc::new(Self { thread, text, count: AtomicUsize::new(0) })
-    }
-
-    fn count(&self) -> usize {
-        self.count.load(Ordering::Relaxed)
-    }
-}
-
-impl Observer for Launches {
-    fn event(&self, _op: &'static str, event: Event<'_>) {
-        if let Event::Dispatch { kernel, .. } = event
-            && std::thread::current().id() == self.thread
-            && kernel.to_string().contains(self.text)
-        {
-            self.count.fetch_add(1, Ordering::Relaxed);
+/// Weights and biases that have 16 bits before the product: results of other products, and parameters.
+#[test]
+fn sixteen_bit_weights_get_gradients_of_their_type() {
+    type T<const D: usize> = Tensor<Autodiff<Wgsl>, D>;
+    for device in devices() {
+        for (precision, lower) in LOWER {
+            for in_scope in [false, true] {
+                let leaf = |seed, shape| tensor::<Autodiff<Wgsl>, 2>(seed, shape, &device);
+                let [a, b] = [1, 2].map(|seed| leaf(seed, [8, 8]).require_grad());
+                let own =
+                    |tensor: T<2>| tensor.cast(FloatDType::from(lower)).detach().require_grad();
+                let [weight, filters] = [own(leaf(3, [8, 8])), own(leaf(4, [2, 9]))];
+                let bias = own(leaf(5, [1, 8]));
+                let loss = |[a, b, weight, filters, bias]: [&T<2>; 5]| {
+                    let bias = bias.clone().reshape([8]);
+                    let x = leaf(6, [4, 8]);
+                    // A weight that is a product, and weights of its own.
+                    let x = linear(x, a.clone().matmul(b.clone()), Some(bias.clone()));
+                    let x = linear(x, weight.clone(), Some(bias));
+                    let filters = filters.clone().reshape([2, 1, 3, 3]);
+                    let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
+                    conv2d(x.reshape([1, 1, 4, 8]), filters, None, options).powi_scalar(2).sum()
+                };
+                let parameters = [&a, &b, &weight, &filters, &bias];
+                let scope = autocast(&device, precision);
+                let total = loss(parameters);
+                let open = in_scope.then_some(scope);
+                let grads = total.backward();
+                drop(open);
+                let wide = parameters
+                    .map(|tensor| tensor.clone().cast(FloatDType::F32).detach().require_grad());
+                let expected = loss(wide.each_ref()).backward();
+                for (index, (found, wide)) in parameters.iter().zip(&wide).enumerate() {
+                    let grad = found.grad(&grads).expect("it has a gradient");
+                    assert_eq!(grad.dtype(), found.dtype(), "{index}, {precision} on {device}");
+                    let values = |grad: Tensor<Wgsl, 2>| {
+                        let grad = grad.cast(FloatDType::F32).into_data();
+                        vec![(lower, grad.to_vec::<f32>().expect("it is f32"))]
+                    };
+                    let expected = values(wide.grad(&expected).expect("it has a gradient"));
+                    let label = format!("{index}, {precision} on {device}");
+                    assert_close(&label, &values(grad), &expected, 0.05);
+                }
+            }
         }
+    }
+}
+
+/// In f16 they would be infinite.
+#[test]
+fn large_gradients_of_weights_are_f32_in_any_backward_pass() {
+    for device in devices() {
+        let weight = Tensor::<Autodiff<Wgsl>, 2>::ones([2, 2], &device).require_grad();
+        let scope = autocast(&device, Precision::F16);
+        let loss = |factor: f32| {
+            let x = Tensor::<Autodiff<Wgsl>, 2>::ones([300, 2], &device) * factor;
+            linear(x, weight.clone(), None).sum()
+        };
+        let losses = [loss(1000.0), loss(2000.0), loss(3000.0)];
+        drop(scope);
+        let grad = |loss: Tensor<Autodiff<Wgsl>, 1>| {
+            let grad = weight.grad(&loss.backward()).expect("it has a gradient").into_data();
+            grad.to_vec::<f32>().expect("it is f32")[0]
+        };
+        let [first, second, third] = losses;
+        assert_eq!([grad(first), grad(second)], [300_000.0, 600_000.0], "{device}");
+        let on_other_thread = std::thread::scope(|threads| {
+            threads.spawn(|| grad(third)).join().expect("it does not panic")
+        });
+        assert_eq!(on_other_thread, 900_000.0, "{device}");
+    }
+}
+
+/// The probability of the first is 1e-8, which is 0 in f16.
+#[test]
+fn small_probabilities_have_gradients() {
+    for device in devices() {
+        for (precision, lower) in LOWER {
+            let logits = Tensor::<Autodiff<Wgsl>, 2>::from_floats([[0.0, 18.4]], &device);
+            let logits = logits.require_grad();
+            let _scope = autocast(&device, precision);
+            let lowered = logits.clone().cast(FloatDType::from(lower));
+            let loss = -activation::softmax(lowered, 1).slice([0..1, 0..1]).log().sum();
+            let grad = logits.grad(&loss.backward()).expect("it has a gradient").into_data();
+            let grad = grad.to_vec::<f32>().expect("it is f32");
+            for (found, expected) in grad.iter().zip([-1.0, 1.0]) {
+                assert!((found - expected).abs() < 0.02, "{precision} on {device}: {grad:?}");
+            }
+        }
+    }
+}
+
+/// Biases are added to sums in f32: 2049.9 is rounded once.
+#[test]
+fn biases_are_not_rounded() {
+    for device in devices() {
+        let _scope = autocast(&device, Precision::F16);
+        let x = Tensor::<Wgsl, 2>::from_floats([[2048.0, 1.0]], &device).cast(FloatDType::F16);
+        let bias = Tensor::<Wgsl, 1>::from_floats([0.9], &device);
+        let y = linear(x, Tensor::ones([2, 1], &device), Some(bias));
+        assert_eq!(y.dtype(), DType::F16, "{device}");
+        let y = y.cast(FloatDType::F32).into_data().to_vec::<f32>().expect("it is f32");
+        assert_eq!(y, [2050.0], "{device}");
     }
 }
 

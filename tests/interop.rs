@@ -11,7 +11,7 @@ use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{DType, Tensor, TensorData, TensorPrimitive};
 use burn_wgsl::interop::{self, InteropError, wgpu};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice, WgslTensor};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, WgslTensor, autocast};
 
 /// A device of this program, with its callbacks.
 struct Host {
@@ -165,6 +165,25 @@ fn buffers_of_the_program_are_tensors() {
     host.queue.write_buffer(&target, 0, &[0; 64]);
     host.queue.submit([]);
     assert_eq!(float::<1>(copy).into_data().to_vec::<f32>().unwrap(), [4.0, 2.0]);
+    assert_eq!(host.errors(), 0);
+}
+
+/// 16-bit copies are kept for the next use, unless the program may write between the uses.
+#[test]
+fn products_under_autocast_see_what_the_program_wrote() {
+    let Some(host) = Host::new(true) else { return };
+    let device = host.hand_in();
+    let buffer = host.buffer(interop::buffer_size(16), interop::BUFFER_USAGES);
+    let x = interop::tensor_in_buffer(&device, &buffer, &[2, 2], DType::F32).expect("it fits");
+    let x = Tensor::<Autodiff<Wgsl>, 2>::from_inner(float::<2>(x));
+    let weight = Tensor::<Autodiff<Wgsl>, 2>::ones([2, 1], &device).require_grad();
+    let _scope = autocast(&device, Precision::F16);
+    for value in [1.0f32, 2.0] {
+        host.queue.write_buffer(&buffer, 0, &[value; 4].map(f32::to_ne_bytes).concat());
+        host.queue.submit([]);
+        let product = x.clone().matmul(weight.clone()).cast(DType::F32).into_data();
+        assert_eq!(product.to_vec::<f32>().unwrap(), [2.0 * value; 2]);
+    }
     assert_eq!(host.errors(), 0);
 }
 

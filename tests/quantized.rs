@@ -12,7 +12,9 @@ use burn_backend::{Backend, TensorData, TensorMetadata, get_device_settings};
 use burn_flex::{Flex, FlexDevice};
 use burn_std::{Bytes, FloatDType, Shape, Slice};
 use burn_wgsl::{Wgsl, WgslDevice};
-use common::{SUMMED, assert_close, devices, gpus, panic_message, serial_guard};
+use common::{
+    Launches, SUMMED, assert_close, devices, gpus, panic_message, runtime_of, serial_guard,
+};
 
 /// Runs `f` and panics if an op falls back to the CPU. Calls run one at a time, because fallbacks
 /// are counted per process.
@@ -523,10 +525,50 @@ fn products_of_integers_are_exact() {
                 let b = integers(&[b_batch, b_rows, b_cols], 77);
                 let scheme = scheme(QuantValue::Q8S, QuantLevel::Tensor);
                 let expected = product_of_views::<Flex>([&a, &b], transposed, &scheme, &FlexDevice);
+                let label = format!("{m} x {k} x {n}, transposed {transposed:?}, on {device}");
+                let words = [if transposed[0] { m } else { k }, if transposed[1] { k } else { n }];
                 without_fallbacks(|| {
+                    let launches = Launches::containing("matmul_int8");
+                    let observation = runtime_of(&device).observe(launches.clone());
                     let found = product_of_views::<Wgsl>([&a, &b], transposed, &scheme, &device);
-                    let label = format!("{m} x {k} x {n}, transposed {transposed:?}, on {device}");
+                    drop(observation);
                     assert_same_bytes(&label, &found, &expected);
+                    // Whole words of four neighbours along k, or along n for the right operand.
+                    let is_whole = words.iter().all(|len| len % 4 == 0) && !transposed[0];
+                    let in_integers = m > 8 && is_whole && !runtime_of(&device).is_software();
+                    assert_eq!(launches.count() == 1, in_integers, "{label}");
+                });
+            }
+        }
+    }
+}
+
+/// The largest sums of products of integers, and the first that would not fit 32 bits.
+#[test]
+fn long_sums_of_integers_do_not_overflow() {
+    for device in gpus() {
+        for k in [131_068, 131_076] {
+            for scale in [1.0, 0.37] {
+                let sign = |line: usize| {
+                    if line.is_multiple_of(2) { 127.0 * scale } else { -127.0 * scale }
+                };
+                let a: Vec<f32> = (0..40 * k).map(|i| sign(i / k)).collect();
+                let b: Vec<f32> = (0..40 * k).map(|i| sign(i / k)).collect();
+                let [a, b] = [a, b].map(|values| TensorData::new(values, [1, 40, k]));
+                let scheme = scheme(QuantValue::Q8S, QuantLevel::Tensor);
+                let launches = Launches::containing("matmul_int8");
+                without_fallbacks(|| {
+                    let observation = runtime_of(&device).observe(launches.clone());
+                    let found = product_of_views::<Wgsl>([&a, &b], [false, true], &scheme, &device);
+                    drop(observation);
+                    let largest = (k as f32) * (127.0 * scale).powi(2);
+                    for (index, found) in found.iter::<f32>().enumerate() {
+                        let sign = if (index / 40 + index % 40) % 2 == 0 { 1.0 } else { -1.0 };
+                        let error = (found / largest - sign).abs();
+                        assert!(error < 1e-4, "{found} at {index}, k {k}, scale {scale}, {device}");
+                    }
+                    let in_integers = k == 131_068 && !runtime_of(&device).is_software();
+                    assert_eq!(launches.count() == 1, in_integers, "k {k} on {device}");
                 });
             }
         }

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ThreadId;
@@ -12,12 +13,13 @@ use burn::grad_clipping::GradientClippingConfig;
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsAccumulator, GradientsParams, Optimizer, SgdConfig};
+use burn::record::{HalfPrecisionSettings, NamedMpkBytesRecorder, Recorder};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Bool, Tensor, TensorData, activation, s};
 use burn_wgsl::runtime::{Event, Observer};
-use burn_wgsl::scaler::{GradScalerConfig, ScalerState};
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
-use common::{devices, gpus, runtime_of, serial_guard};
+use burn_wgsl::scaler::{GradScalerConfig, SCALES, ScalerState};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory};
+use common::{devices, gpus, panic_message, runtime_of, serial_guard};
 
 type B = Autodiff<Wgsl>;
 
@@ -100,7 +102,7 @@ fn a_step_with_an_infinite_gradient_changes_no_parameter() {
 }
 
 #[test]
-fn the_scale_grows_after_the_interval_and_stays_finite() {
+fn the_scale_grows_after_the_interval() {
     let _serial = serial_guard();
     for device in devices() {
         let config =
@@ -116,13 +118,65 @@ fn the_scale_grows_after_the_interval_and_stays_finite() {
             scales.push(scaler.state().scale);
         }
         assert_eq!(scales, [8.0, 16.0, 16.0, 32.0, 32.0], "{device}");
-        scaler.load_state(ScalerState { scale: 2.0f32.powi(127), good_steps: 1, skipped_steps: 3 });
-        // Gradients are infinite with this scale, but not those of a loss that is 0.
-        let loss = scaler.scale(network.forward(samples(&device)[0].clone()).sum() * 0.0);
-        let grads = GradientsParams::from_grads(loss.backward(), &network);
-        let _ = optimizer.step(0.01, network, grads);
-        let expected = ScalerState { scale: 2.0f32.powi(127), good_steps: 0, skipped_steps: 3 };
-        assert_eq!(scaler.state(), expected, "{device}");
+    }
+}
+
+/// It is 2^-100 to 2^100: the scale and its inverse stay normal numbers, and parameters finite.
+#[test]
+fn the_scale_has_ends() {
+    let _serial = serial_guard();
+    for device in devices() {
+        for (scale, factor) in [(*SCALES.start(), f32::INFINITY), (*SCALES.end(), 0.0)] {
+            let config = GradScalerConfig { growth_interval: 1, ..Default::default() };
+            let scaler = config.init(&device);
+            let mut optimizer = scaler.wrap(SgdConfig::new().init::<B, Network<B>>());
+            let mut network = Network::new(&device);
+            let before = network.bits();
+            scaler.load_state(ScalerState { scale, good_steps: 0, skipped_steps: 3 });
+            for _ in 0..2 {
+                let output = network.forward(samples(&device)[0].clone());
+                let loss = scaler.scale(output.sum() * factor);
+                let grads = GradientsParams::from_grads(loss.backward(), &network);
+                network = optimizer.step(0.01, network, grads);
+                assert_eq!(scaler.state().scale, scale, "{device}");
+            }
+            assert_eq!(network.bits(), before, "{factor} on {device}");
+            let state = ScalerState { scale: scale * scale, good_steps: 0, skipped_steps: 0 };
+            let message = panic_message(AssertUnwindSafe(|| scaler.load_state(state)));
+            assert!(message.contains("it must be from 7.88"), "{message}");
+        }
+    }
+}
+
+/// A copy of a parameter that the step replaced would keep the parameter's memory.
+#[test]
+fn steps_in_a_scope_keep_the_copies_of_one_version() {
+    let _serial = serial_guard();
+    for device in gpus() {
+        let scaler = GradScalerConfig::default().init(&device);
+        let mut optimizer = scaler.wrap(SgdConfig::new().init::<B, Linear<B>>());
+        let mut layer = LinearConfig::new(512, 512).with_bias(false).init::<B>(&device);
+        let mut step = |layer: Linear<B>| {
+            let _scope = autocast(&device, Precision::F16);
+            let x = Tensor::<B, 2>::ones([2, 512], &device);
+            let mut layer = layer;
+            for _ in 0..3 {
+                let loss = scaler.scale(layer.forward(x.clone()).mean());
+                let grads = GradientsParams::from_grads(loss.backward(), &layer);
+                layer = optimizer.step(0.01, layer, grads);
+            }
+            // The parameter is computed, and its copy with it.
+            let _ = layer.weight.val().into_data();
+            let used = memory::usage(&device).expect("the device is open").in_use;
+            (layer, used)
+        };
+        let (first, _) = step(layer);
+        let before = memory::usage(&device).expect("the device is open").in_use;
+        layer = first;
+        let (_layer, used) = step(layer);
+        let parameter = 4 * 512 * 512;
+        let more = used.saturating_sub(before);
+        assert!(more < parameter, "{more} bytes beside a parameter of {parameter} on {device}");
     }
 }
 
@@ -281,5 +335,28 @@ fn a_hundred_steps_read_nothing_back() {
         drop(observation);
         assert_eq!(counts.readbacks.load(Ordering::Relaxed), 0, "{device}");
         assert_eq!(scaler.state().skipped_steps, 1, "{device}");
+    }
+}
+
+/// Its record has the scale, which 16 bits could not hold.
+#[test]
+fn the_record_of_an_optimizer_has_the_state() {
+    type Recorded = NamedMpkBytesRecorder<HalfPrecisionSettings>;
+    let _serial = serial_guard();
+    for device in devices() {
+        let scaler = || GradScalerConfig::default().init(&device);
+        let adam = || AdamConfig::new().init::<B, Network<B>>();
+        let state = ScalerState { scale: 2.0f32.powi(40), good_steps: 70_000, skipped_steps: 3 };
+        let first = scaler();
+        first.load_state(state);
+        let optimizer = first.wrap(adam());
+        let record = Optimizer::<Network<B>, B>::to_record(&optimizer);
+        let recorder = Recorded::new();
+        let bytes = Recorder::<B>::record(&recorder, record, ()).expect("it is recorded");
+        let record = Recorder::<B>::load(&recorder, bytes, &device).expect("it is a record");
+        let second = scaler();
+        let _ = Optimizer::<Network<B>, B>::load_record(second.wrap(adam()), record);
+        assert_eq!(second.state(), state, "{device}");
+        assert_eq!(first.state(), state, "{device}");
     }
 }

@@ -1,8 +1,8 @@
 //! The largest batch of a training step that fits in a limit of memory, in f32, f16 and bf16:
 //! `cargo bench --bench batch --features train`.
 //!
-//! `BATCH_DEVICE` selects the device [default: auto], `BATCH_LIMIT_MIB` the limit [default: 256]. Half of what a
-//! 16-bit activation takes is saved; parameters, their gradients and the optimizer's state stay f32.
+//! `BATCH_DEVICE` selects the device [default: auto], `BATCH_LIMIT_MIB` the limit [default: 256]. A 16-bit
+//! activation takes half of what it takes in f32; parameters, their gradients and the optimizer's state stay f32.
 
 mod models;
 

@@ -29,7 +29,7 @@ type B = Autodiff<Wgsl>;
 
 /// How often the loss is read back and printed, in steps.
 const REPORT_EVERY: u32 = 100;
-/// Excerpts that a model is tested on, the same for each.
+/// Batches that a model is tested on, the same for each.
 const TEST_BATCHES: usize = 16;
 
 /// The figures of a trained model.
@@ -141,7 +141,7 @@ fn steps<O: Optimizer<Gpt<B>, B>>(
     let size = [args.batch as usize, args.context as usize];
     let mut rng = Rng(args.seed);
     // The first steps compile kernels.
-    let first_timed = args.steps.min(20);
+    let first_timed = (args.steps / 2).min(20);
     let mut start = Instant::now();
     let mut losses: Vec<Tensor<Wgsl, 1>> = Vec::new();
     for step in 1..=args.steps {

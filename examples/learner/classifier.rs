@@ -103,11 +103,12 @@ impl TrainStep for Classifier<Autodiff<Wgsl>> {
     }
 }
 
-impl<B: Backend> InferenceStep for Classifier<B> {
-    type Input = Batch<B>;
-    type Output = ClassificationOutput<B>;
+impl InferenceStep for Classifier<Wgsl> {
+    type Input = Batch<Wgsl>;
+    type Output = ClassificationOutput<Wgsl>;
 
-    fn step(&self, batch: Batch<B>) -> ClassificationOutput<B> {
+    fn step(&self, batch: Self::Input) -> Self::Output {
+        let _scope = autocast(&batch.images.device(), self.mixed.precision);
         self.classify(batch)
     }
 }

@@ -98,15 +98,23 @@ fn run(args: &Args, dataset: Result<Dataset, digits::data::DataError>) -> Result
     set_quiet(device != WgslDevice::Auto);
     println!("training on {}", device.describe()?);
     let start = match checkpoints::last(&args.folder, &device) {
-        Some(epoch) if !args.resume => bail!(
+        Some((epoch, _)) if !args.resume => bail!(
             "{} has a checkpoint of epoch {epoch}; add --resume, or select another --folder",
             args.folder.display()
         ),
-        Some(epoch) if epoch >= args.epochs => {
+        Some((epoch, _)) if epoch >= args.epochs => {
             println!("the run has {epoch} epochs; a larger --epochs continues it");
             return Ok(());
         }
-        start => start,
+        Some((epoch, is_scaled)) if !checkpoints::fits(args.precision, is_scaled) => bail!(
+            "the run has epoch {epoch} {}; continue it so, or select another --folder",
+            if is_scaled {
+                "in f16, with a loss scale"
+            } else {
+                "in f32 or bf16, without a loss scale"
+            }
+        ),
+        start => start.map(|(epoch, _)| epoch),
     };
 
     // The loss scale is for f16 alone: bf16 has the range of f32.

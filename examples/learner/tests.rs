@@ -39,19 +39,21 @@ fn a_run_continues_after_its_last_complete_checkpoint() {
     let file = folder.join("checkpoint/optim-2.mpk");
     let bytes = std::fs::read(&file).expect("the checkpoint has the state of the optimiser");
     std::fs::write(&file, &bytes[..bytes.len() / 2]).expect("the folder is writable");
-    assert_eq!(last(), Some(1));
+    assert_eq!(last(), Some((1, false)));
     train(&folder, "--epochs 2 --resume").expect("training continues");
-    assert_eq!(last(), Some(2));
+    assert_eq!(last(), Some((2, false)));
     assert!(folder.join("model.mpk").is_file());
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }
 
-/// The scaled optimizer is that of the learner, with checkpoints.
+/// The scaled optimizer is that of the learner, with checkpoints, which have the loss scale.
 #[test]
 fn a_run_in_f16_continues() {
     let folder = new_folder("f16");
     train(&folder, "--epochs 1 --precision f16").expect("training succeeds");
     train(&folder, "--epochs 2 --precision f16 --resume").expect("training continues");
-    assert_eq!(checkpoints::last(&folder, &WgslDevice::Cpu), Some(2));
+    assert_eq!(checkpoints::last(&folder, &WgslDevice::Cpu), Some((2, true)));
+    let error = train(&folder, "--epochs 3 --precision bf16 --resume").expect_err("it has a scale");
+    assert!(error.to_string().contains("epoch 2 in f16"), "{error}");
     std::fs::remove_dir_all(&folder).expect("the folder can be removed");
 }

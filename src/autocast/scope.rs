@@ -162,7 +162,6 @@ impl Operands {
     }
 
     /// Returns the widest of their types; `None` if there is no operand.
-    #[cfg(feature = "autodiff")]
     pub fn widest(&self) -> Option<DType> {
         self.widest
     }

@@ -1,7 +1,9 @@
 //! Conversions of operands under autocast: ops of the graph, whose gradients convert back.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
 use burn_autodiff::{Autodiff as BurnAutodiff, NodeId};
@@ -11,6 +13,7 @@ use burn_std::Shape;
 
 use super::kinds::F;
 use super::node::{State, node};
+use crate::autocast::rules::keeps_bias;
 use crate::autocast::{Operands, at_end};
 use crate::backend::{Wgsl, WgslTensor};
 
@@ -21,20 +24,32 @@ type Key = (NodeId, DType);
 /// tensor three times.
 const RECENT: usize = 4;
 
+/// Whether an operand with a gradient was ever converted. Backward passes can run on other threads than their
+/// forward passes, and in any number.
+static CONVERTED: AtomicBool = AtomicBool::new(false);
+
+/// The counts of a parameter that the graph holds until its next backward pass.
+const GRAPH: usize = 1;
+
+/// The 16-bit copy of a parameter.
+struct Copied {
+    /// The count of the parameter's owners.
+    of: Weak<NodeId>,
+    copy: WgslTensor,
+}
+
 thread_local! {
     /// The 16-bit copies of parameters.
-    static COPIES: RefCell<HashMap<Key, WgslTensor>> = RefCell::new(HashMap::new());
+    static COPIES: RefCell<HashMap<Key, Copied>> = RefCell::new(HashMap::new());
     /// The latest copies of other tensors.
     static LATEST: RefCell<VecDeque<(Key, WgslTensor)>> = const { RefCell::new(VecDeque::new()) };
-    /// Whether operands with gradients were converted since the last backward pass.
-    static CONVERTED: Cell<bool> = const { Cell::new(false) };
     /// The shapes and types of the copies since the first open scope began.
     static COPIED: RefCell<HashSet<(Shape, DType)>> = RefCell::new(HashSet::new());
 }
 
-/// Returns whether operands with gradients were converted since the last call.
-pub(super) fn take_converted() -> bool {
-    CONVERTED.take()
+/// Returns whether the program has converted operands with gradients.
+pub(super) fn has_converted() -> bool {
+    CONVERTED.load(Ordering::Relaxed)
 }
 
 /// Frees the copies.
@@ -56,9 +71,16 @@ pub(super) fn copy_ahead(parameter: &F) {
         let of_shape = copied.iter().filter(|(copied, _)| *copied == shape);
         of_shape.map(|(_, target)| *target).collect::<Vec<_>>()
     });
+    if targets.is_empty() || parameter.primitive.is_foreign() {
+        return;
+    }
+    let dead: Vec<_> = COPIES.with_borrow_mut(|copies| {
+        copies.extract_if(|_, copied| copied.of.strong_count() <= GRAPH).collect()
+    });
+    drop(dead);
     for target in targets {
-        let copy = Wgsl::float_cast(parameter.primitive.clone(), target.into());
-        COPIES.with_borrow_mut(|copies| copies.insert((parameter.node.id, target), copy));
+        let copied = Copied::new(parameter, target);
+        COPIES.with_borrow_mut(|copies| copies.insert((parameter.node.id, target), copied));
     }
 }
 
@@ -75,16 +97,26 @@ pub(super) fn cast<C: CheckpointStrategy>(op: &'static str, each: Each<'_>) {
     });
     let target = seen.cast_types(op).map(|[target, _]| target);
     let of_product = target.or(seen.widest());
-    each(&mut |tensor, is_bias| match is_bias {
-        // It stays as it is. Its gradient has the type of the product.
-        true if of_product.is_some_and(|dtype| dtype != tensor.dtype()) => {
-            *tensor = converted_back::<C>(tensor, tensor.primitive.clone());
+    each(&mut |tensor, is_bias| {
+        let dtype = tensor.dtype();
+        let has_gradient = !tensor.node.requirement.is_none();
+        let differs = of_product != Some(dtype);
+        if differs && has_gradient {
+            CONVERTED.store(true, Ordering::Relaxed);
         }
-        false if let Some(target) = target.filter(|target| *target != tensor.dtype()) => {
-            *tensor = converted::<C>(tensor, target);
+        match target.filter(|target| *target != dtype && !is_bias) {
+            Some(target) => *tensor = converted::<C>(tensor, target),
+            // The gradients of weights and biases are f32 or of the type of the product.
+            None if has_gradient && keeps_bias(op) && (differs || is_half(dtype)) => {
+                *tensor = converted_back::<C>(tensor, tensor.primitive.clone());
+            }
+            None => {}
         }
-        _ => {}
     });
+}
+
+fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
 }
 
 /// Converts a tensor. Copies are kept for their next use: all of parameters, and the latest of other tensors. Each
@@ -92,11 +124,13 @@ pub(super) fn cast<C: CheckpointStrategy>(op: &'static str, each: Each<'_>) {
 fn converted<C: CheckpointStrategy>(tensor: &F, target: DType) -> F {
     let convert = || Wgsl::float_cast(tensor.primitive.clone(), target.into());
     let key = (tensor.node.id, target);
-    let copy = if !at_end(end) {
+    let copy = if tensor.primitive.is_foreign() || !at_end(end) {
         convert()
     } else if BurnAutodiff::<Wgsl, C>::float_is_require_grad(tensor) {
         COPIED.with_borrow_mut(|copied| copied.insert((tensor.primitive.shape(), target)));
-        COPIES.with_borrow_mut(|copies| copies.entry(key).or_insert_with(convert).clone())
+        COPIES.with_borrow_mut(|copies| {
+            copies.entry(key).or_insert_with(|| Copied::new(tensor, target)).copy.clone()
+        })
     } else {
         let latest = LATEST.with_borrow(|latest| {
             let found = latest.iter().find(|(of, _)| *of == key);
@@ -111,6 +145,13 @@ fn converted<C: CheckpointStrategy>(tensor: &F, target: DType) -> F {
     converted_back::<C>(tensor, copy)
 }
 
+impl Copied {
+    fn new(parameter: &F, target: DType) -> Self {
+        let copy = Wgsl::float_cast(parameter.primitive.clone(), target.into());
+        Self { of: Arc::downgrade(&parameter.rc), copy }
+    }
+}
+
 /// Keeps the copy of a tensor for its next use, which is near.
 fn keep(tensor: &F, copy: WgslTensor) {
     LATEST.with_borrow_mut(|latest| {
@@ -119,9 +160,10 @@ fn keep(tensor: &F, copy: WgslTensor) {
     });
 }
 
-/// Computes an op of one tensor in f32 under autocast. If the tensor has 16 bits, the op's gradient reads a 16-bit
-/// copy of the result, which the next product reads too: the result itself need not be kept. `op` takes the tensor
-/// in f32 and returns the result, and `gradient` computes the gradient from the copy.
+/// Computes an op of one tensor in f32 under autocast. If the tensor is bf16, the op's gradient reads a bf16
+/// copy of the result, which the next product reads too: the result itself need not be kept. In f16, results below
+/// 3e-8 would be 0, and their gradients too. `op` takes the tensor in f32 and returns the result, and `gradient`
+/// computes the gradient from the copy.
 pub(super) fn keeping_16_bits<C: CheckpointStrategy, S: State>(
     name: &'static str,
     mut tensor: F,
@@ -132,7 +174,7 @@ pub(super) fn keeping_16_bits<C: CheckpointStrategy, S: State>(
     let narrow = tensor.dtype();
     cast::<C>(name, &mut |f| f(&mut tensor, false));
     let output = op(tensor.primitive.clone());
-    let is_narrowed = narrow != output.dtype() && at_end(end);
+    let is_narrowed = narrow == DType::BF16 && output.dtype() == DType::F32 && at_end(end);
     let kept = match is_narrowed {
         true => Wgsl::float_cast(output.clone(), narrow.into()),
         false => output.clone(),
@@ -146,7 +188,6 @@ pub(super) fn keeping_16_bits<C: CheckpointStrategy, S: State>(
 
 /// Adds a node from a tensor to its value in another type, which converts gradients back.
 fn converted_back<C: CheckpointStrategy>(tensor: &F, value: WgslTensor) -> F {
-    CONVERTED.set(CONVERTED.get() || !tensor.node.requirement.is_none());
     let dtype = tensor.dtype();
     node::<C, _, 1, 0>([tensor.clone()], value, dtype, |[], dtype, grad| {
         [Wgsl::float_cast(grad, dtype.into())]

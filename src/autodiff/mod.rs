@@ -31,7 +31,7 @@ use crate::autocast::{off, wide_gradients};
 use crate::backend::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::device::WgslDevice;
 use crate::runtime::scope;
-use cast::{clear_copies, take_converted};
+use cast::{clear_copies, has_converted};
 use kinds::F;
 
 /// A backend that trains: [`Wgsl`] with gradients.
@@ -142,7 +142,7 @@ impl<C: CheckpointStrategy> AutodiffBackend for Autodiff<Wgsl, C> {
         clear_copies();
         // The types are those of the forward pass.
         let _off = off();
-        let _wide = take_converted().then(wide_gradients);
+        let _wide = has_converted().then(wide_gradients);
         BurnAutodiff::<Wgsl, C>::backward(tensor)
     }
 

@@ -70,6 +70,8 @@ pub(crate) struct OpContext {
     floats: Operands,
     /// The type to which autocast converts the float operands.
     cast: Option<DType>,
+    /// Whether the op has a bias, and it or another operand is f32.
+    has_f32_bias: bool,
 }
 
 impl OpContext {
@@ -88,6 +90,7 @@ impl OpContext {
             rank: None,
             floats: Operands::default(),
             cast: None,
+            has_f32_bias: false,
         }
     }
 
@@ -168,6 +171,15 @@ impl OpContext {
 
     fn device(&self) -> WgslDevice {
         self.device.unwrap_or_default()
+    }
+
+    /// Returns the type to which the float operands are converted for the CPU backend, which does not mix types;
+    /// `None` if they have one type already. With an f32 bias, it multiplies and adds in f32, as the kernels do.
+    fn type_on_cpu(&self) -> Option<DType> {
+        match self.float {
+            Some(DType::F16 | DType::BF16) if self.has_f32_bias => Some(DType::F32),
+            float => self.cast.and(float),
+        }
     }
 
     fn on_gpu(&self) -> bool {
@@ -333,9 +345,8 @@ impl Operand for WgslTensor {
                 FlexTensor::from_data(read_blocking(tensor, context.op))
             }
         };
-        // Rounded operands are multiplied in the type of the result, as the kernels do.
         let rounded = cast_on_cpu(tensor, context.cast);
-        cast_on_cpu(rounded, context.cast.and(context.float))
+        cast_on_cpu(rounded, context.type_on_cpu())
     }
 }
 
@@ -359,7 +370,7 @@ impl OpOutput for WgslTensor {
 
     fn from_cpu(tensor: FlexTensor, context: &OpContext) -> Self {
         let device = context.device();
-        let tensor = cast_on_cpu(tensor, context.cast.and(context.float));
+        let tensor = cast_on_cpu(tensor, context.type_on_cpu().and(context.float));
         // burn-flex returns indices as i64. As on a GPU, they become i32 without 64-bit types.
         let tensor = if tensor.dtype() == DType::I64 && !context.has_64_bit {
             Flex::int_cast(tensor, burn_std::IntDType::I32)
@@ -454,6 +465,7 @@ impl<T: Operand> Operand for Option<T> {
         let floats = context.floats;
         operand.register(context);
         if keeps_bias(context.op) {
+            context.has_f32_bias = context.floats.widest() == Some(DType::F32);
             context.floats = floats;
         }
     }
@@ -468,8 +480,7 @@ impl<T: Operand> Operand for Option<T> {
     }
 
     fn into_cpu(self, context: &OpContext) -> Self::Cpu {
-        // The CPU backend does not mix types.
-        let cast = if keeps_bias(context.op) { context.float } else { context.cast };
+        let cast = if keeps_bias(context.op) { context.type_on_cpu() } else { context.cast };
         self.map(|operand| operand.into_cpu(&OpContext { cast, ..*context }))
     }
 }

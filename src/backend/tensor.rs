@@ -37,6 +37,15 @@ impl WgslTensor {
     pub(crate) fn device(&self) -> WgslDevice {
         self.device
     }
+
+    /// Returns whether the program owns the memory, and may write it between ops.
+    #[cfg(feature = "autodiff")]
+    pub(crate) fn is_foreign(&self) -> bool {
+        match &self.storage {
+            Storage::Gpu(tensor) => tensor.is_foreign(),
+            Storage::Cpu(_) => false,
+        }
+    }
 }
 
 /// The memory that stores the elements of a tensor.

@@ -143,6 +143,12 @@ impl Allocation {
         self.whole.is_some() || self.is_foreign
     }
 
+    /// Returns whether the program owns the memory, and may write it.
+    #[cfg(feature = "autodiff")]
+    pub fn is_foreign(&self) -> bool {
+        self.is_foreign || self.whole.as_ref().is_some_and(|whole| whole.is_foreign)
+    }
+
     /// Returns the requested size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes

@@ -297,6 +297,12 @@ impl Tensor {
         self.layout.is_packed()
     }
 
+    /// Returns whether the program owns the memory, and may write it.
+    #[cfg(feature = "autodiff")]
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.memory().is_some_and(|memory| memory.is_foreign())
+    }
+
     /// Returns whether the memory is larger than a binding. Kernels cannot use such a tensor, but
     /// they can use views of it that are small enough.
     pub fn is_oversized(&self) -> bool {

@@ -1,4 +1,4 @@
-//! What test files share: devices, the case list, tolerances and panic messages.
+//! What test files share: devices, the case list, tolerances, counts of launches and panic messages.
 //!
 //! Tests run on the software adapter and on the first GPU where they are available, and always on
 //! the CPU. A missing device is reported as skipped. If `BURN_WGSL_TEST_REQUIRE` names the missing
@@ -12,7 +12,9 @@ use std::any::Any;
 use std::io::Write;
 use std::panic::UnwindSafe;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
 
 use burn_backend::{Backend, TensorData};
 use burn_wgsl::WgslDevice;
@@ -20,7 +22,7 @@ use burn_wgsl::backend::call::Value;
 use burn_wgsl::device::{ResolvedDevice, set_quiet};
 use burn_wgsl::kernels::common::cases::Case;
 use burn_wgsl::kernels::common::table::Reference;
-use burn_wgsl::runtime::Runtime;
+use burn_wgsl::runtime::{Event, Observer, Runtime};
 
 pub use tolerance::{
     CHAINED_F16, CLOSE, FINITE_DIFFERENCE, SUMMED, Tolerance, WEIGHTED_F16, assert_close,
@@ -179,4 +181,34 @@ pub fn resident_bytes() -> usize {
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
     let number = line.map(|line| line.trim().trim_end_matches(" kB"));
     number.map_or(0, |number| number.parse::<usize>().expect("VmRSS is a number") << 10)
+}
+
+/// Counts the launches on one thread of kernels whose label contains a text.
+pub struct Launches {
+    thread: ThreadId,
+    text: &'static str,
+    count: AtomicUsize,
+}
+
+impl Launches {
+    /// Creates a count for this thread.
+    pub fn containing(text: &'static str) -> Arc<Self> {
+        let thread = std::thread::current().id();
+        Arc::new(Self { thread, text, count: AtomicUsize::new(0) })
+    }
+
+    pub fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
+impl Observer for Launches {
+    fn event(&self, _op: &'static str, event: Event<'_>) {
+        if let Event::Dispatch { kernel, .. } = event
+            && std::thread::current().id() == self.thread
+            && kernel.to_string().contains(self.text)
+        {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
 }

@@ -1,0 +1,121 @@
+//! Loss scaling: gradients that are too small for f16 are multiplied along with the loss.
+//!
+//! A [`GradScaler`] multiplies the loss by a scale, and an optimizer that it [wraps](GradScaler::wrap)
+//! divides the gradients by it. If a gradient is infinite or NaN, the step changes no parameter and
+//! the scale is halved; after many steps without, it is doubled. All of this happens on the device:
+//! nothing is read back.
+//!
+//! The method and its defaults are those of PyTorch's `GradScaler` (P. Micikevicius et al., Mixed
+//! precision training, 2018).
+
+mod optimizer;
+mod state;
+
+use std::sync::Arc;
+
+use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::{FloatDType, Tensor};
+use parking_lot::Mutex;
+
+pub use optimizer::{ScaledOptimizer, ScaledRecord};
+pub use state::{InvalidScalerState, SCALES, ScalerState};
+use state::{OnDevice, check_scale};
+
+use crate::backend::Wgsl;
+use crate::device::WgslDevice;
+
+/// How the scale of a [`GradScaler`] changes.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct GradScalerConfig {
+    /// The scale of the first step [default: 65536].
+    pub initial_scale: f32,
+    /// What the scale is multiplied by after [`growth_interval`](Self::growth_interval) steps
+    /// [default: 2].
+    pub growth_factor: f32,
+    /// What it is multiplied by after a step with an infinite or NaN gradient [default: 0.5].
+    pub backoff_factor: f32,
+    /// How many steps in a row without one let the scale grow [default: 2000].
+    pub growth_interval: u32,
+}
+
+impl Default for GradScalerConfig {
+    fn default() -> Self {
+        Self {
+            initial_scale: 65536.0,
+            growth_factor: 2.0,
+            backoff_factor: 0.5,
+            growth_interval: 2000,
+        }
+    }
+}
+
+impl GradScalerConfig {
+    /// Creates a scaler on a device.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the initial scale is not one of [`SCALES`], if the growth factor is not above 1, if the
+    /// backoff factor is not between 0 and 1, or if the device fails.
+    pub fn init(self, device: &WgslDevice) -> GradScaler {
+        check_scale(self.initial_scale);
+        assert!(
+            self.growth_factor > 1.0 && self.backoff_factor > 0.0 && self.backoff_factor < 1.0,
+            "the factors are {} and {}; the first must be above 1, the second between 0 and 1",
+            self.growth_factor,
+            self.backoff_factor
+        );
+        let state = ScalerState { scale: self.initial_scale, good_steps: 0, skipped_steps: 0 };
+        GradScaler { config: self, state: Arc::new(Mutex::new(OnDevice::new(state, device))) }
+    }
+}
+
+/// Scales losses and gradients: see the [module](self). Clones share the scale.
+#[derive(Debug, Clone)]
+pub struct GradScaler {
+    config: GradScalerConfig,
+    state: Arc<Mutex<OnDevice>>,
+}
+
+impl GradScaler {
+    /// Multiplies a loss by the scale, in f32.
+    pub fn scale<B, const D: usize>(&self, loss: Tensor<B, D>) -> Tensor<B, D>
+    where
+        B: AutodiffBackend<InnerBackend = Wgsl>,
+    {
+        let scale = Tensor::<B, 1>::from_inner(self.state.lock().scale.clone());
+        let scale = scale.to_device(&loss.device());
+        loss.cast(FloatDType::F32) * scale.reshape([1; D])
+    }
+
+    /// Wraps an optimizer: its steps divide gradients by the scale, and change no parameter if one is
+    /// infinite or NaN. Gradients that are accumulated must all have been computed with one scale, so
+    /// accumulate between steps.
+    ///
+    /// The optimizer's record has the state of the scaler too, so a checkpoint of both is one of the optimizer.
+    ///
+    /// In a step that changes no parameter, the optimizer sees gradients of 0: momenta decay as in a
+    /// step without a gradient, and its counts of steps go on.
+    pub fn wrap<O>(&self, optimizer: O) -> ScaledOptimizer<O> {
+        ScaledOptimizer { optimizer, scaler: self.clone() }
+    }
+
+    /// Reads the state back.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the device fails.
+    pub fn state(&self) -> ScalerState {
+        self.state.lock().read()
+    }
+
+    /// Goes on from a state.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the scale is not one of [`SCALES`], or if the device fails.
+    pub fn load_state(&self, state: ScalerState) {
+        check_scale(state.scale);
+        let mut current = self.state.lock();
+        *current = OnDevice::new(state, &current.scale.device());
+    }
+}

@@ -1,0 +1,230 @@
+//! The optimizer that unscales gradients and skips steps with an infinite one.
+
+use burn::module::{AutodiffModule, ModuleMapper, ModuleVisitor, Param, ParamId};
+use burn::optim::{GradientsParams, LearningRate, MultiGradientsParams, Optimizer};
+use burn::record::{PrecisionSettings, Record};
+use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::{Bool, FloatDType, Tensor};
+
+use super::state::OnDevice;
+use super::{GradScaler, GradScalerConfig, SCALES, ScalerState};
+use crate::backend::{Wgsl, WgslTensor};
+use crate::device::WgslDevice;
+
+/// An optimizer for scaled gradients: see [`GradScaler::wrap`].
+#[derive(Debug, Clone)]
+pub struct ScaledOptimizer<O> {
+    pub(super) optimizer: O,
+    pub(super) scaler: GradScaler,
+}
+
+impl<O> ScaledOptimizer<O> {
+    /// Takes a step with scaled gradients.
+    fn step_with<B, M>(
+        &mut self,
+        module: M,
+        scaled: &mut impl TakeGradient,
+        step: impl FnOnce(&mut O, M, GradientsParams) -> M,
+    ) -> M
+    where
+        B: AutodiffBackend<InnerBackend = Wgsl>,
+        M: AutodiffModule<B>,
+    {
+        let inverse = self.scaler.state.lock().scale.clone().recip();
+        let mut unscaled = Unscaled {
+            scaled,
+            inverse,
+            grads: GradientsParams::new(),
+            parameters: GradientsParams::new(),
+            tested: Vec::new(),
+        };
+        module.visit(&mut unscaled);
+        let Unscaled { grads, parameters, tested, inverse, .. } = unscaled;
+        if tested.is_empty() {
+            return step(&mut self.optimizer, module, grads);
+        }
+        let overflow = overflow(tested, &inverse.device());
+        let mut cleared =
+            Cleared { grads, overflow: overflow.clone(), out: GradientsParams::new() };
+        module.visit(&mut cleared);
+        let module = step(&mut self.optimizer, module, cleared.out);
+        let module = module.map(&mut Restored { parameters, overflow: overflow.clone() });
+        self.scaler.state.lock().update(overflow, &self.scaler.config);
+        module
+    }
+}
+
+impl<O, M, B> Optimizer<M, B> for ScaledOptimizer<O>
+where
+    O: Optimizer<M, B>,
+    M: AutodiffModule<B>,
+    B: AutodiffBackend<InnerBackend = Wgsl>,
+{
+    type Record = ScaledRecord<O::Record>;
+
+    fn step(&mut self, lr: LearningRate, module: M, mut grads: GradientsParams) -> M {
+        self.step_with::<B, M>(module, &mut grads, |optimizer, module, grads| {
+            optimizer.step(lr, module, grads)
+        })
+    }
+
+    fn step_multi(&mut self, lr: LearningRate, module: M, mut grads: MultiGradientsParams) -> M {
+        self.step_with::<B, M>(module, &mut grads, |optimizer, module, grads| {
+            optimizer.step(lr, module, grads)
+        })
+    }
+
+    fn to_record(&self) -> Self::Record {
+        ScaledRecord {
+            optimizer: self.optimizer.to_record(),
+            state: self.scaler.state.lock().clone(),
+        }
+    }
+
+    fn load_record(self, record: Self::Record) -> Self {
+        {
+            let mut state = self.scaler.state.lock();
+            *state = record.state.on_device(&state.scale.device());
+        }
+        Self { optimizer: self.optimizer.load_record(record.optimizer), scaler: self.scaler }
+    }
+}
+
+/// The record of a [`ScaledOptimizer`]: that of the optimizer, and the state of the scaler.
+#[derive(Debug, Clone)]
+pub struct ScaledRecord<R> {
+    optimizer: R,
+    state: OnDevice,
+}
+
+impl<B: Backend, R: Record<B>> Record<B> for ScaledRecord<R> {
+    /// The optimizer's, the scale, the good and the skipped steps.
+    type Item<S: PrecisionSettings> = (R::Item<S>, f32, u32, u32);
+
+    fn into_item<S: PrecisionSettings>(self) -> Self::Item<S> {
+        let ScalerState { scale, good_steps, skipped_steps } = self.state.read();
+        (self.optimizer.into_item::<S>(), scale, good_steps, skipped_steps)
+    }
+
+    fn from_item<S: PrecisionSettings>(
+        (optimizer, scale, good_steps, skipped_steps): Self::Item<S>,
+        device: &B::Device,
+    ) -> Self {
+        // A damaged file. The scale finds its value again.
+        let is_valid = SCALES.contains(&scale);
+        let scale = if is_valid { scale } else { GradScalerConfig::default().initial_scale };
+        let state = ScalerState { scale, good_steps, skipped_steps };
+        Self {
+            optimizer: R::from_item::<S>(optimizer, device),
+            state: OnDevice::new(state, &WgslDevice::Cpu),
+        }
+    }
+}
+
+/// Where gradients are taken from.
+trait TakeGradient {
+    /// Removes the gradient of a parameter.
+    fn take_f32<const D: usize>(&mut self, id: ParamId) -> Option<Tensor<Wgsl, D>>;
+}
+
+impl TakeGradient for GradientsParams {
+    fn take_f32<const D: usize>(&mut self, id: ParamId) -> Option<Tensor<Wgsl, D>> {
+        self.remove::<Wgsl, D>(id).map(|grad| grad.cast(FloatDType::F32))
+    }
+}
+
+impl TakeGradient for MultiGradientsParams {
+    fn take_f32<const D: usize>(&mut self, id: ParamId) -> Option<Tensor<Wgsl, D>> {
+        self.remove::<Wgsl, D>(id).map(|(grad, _)| grad.cast(FloatDType::F32))
+    }
+}
+
+/// Divides gradients by the scale, and collects them.
+struct Unscaled<'a, G> {
+    scaled: &'a mut G,
+    /// 1 / scale.
+    inverse: Tensor<Wgsl, 1>,
+    grads: GradientsParams,
+    /// The parameters with gradients, as they are before the step.
+    parameters: GradientsParams,
+    /// The scaled gradients, by their device.
+    tested: Vec<(WgslDevice, Vec<WgslTensor>)>,
+}
+
+impl<B, G> ModuleVisitor<B> for Unscaled<'_, G>
+where
+    B: AutodiffBackend<InnerBackend = Wgsl>,
+    G: TakeGradient,
+{
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        let Some(grad) = self.scaled.take_f32::<D>(param.id) else { return };
+        let device = grad.device();
+        let primitive = grad.clone().into_primitive().tensor();
+        match self.tested.iter_mut().find(|(of, _)| *of == device) {
+            Some((_, grads)) => grads.push(primitive),
+            None => self.tested.push((device, vec![primitive])),
+        }
+        let inverse = self.inverse.clone().to_device(&device).reshape([1; D]);
+        self.grads.register(param.id, grad * inverse);
+        self.parameters.register(param.id, param.val().inner());
+    }
+}
+
+/// Returns whether a gradient is infinite or NaN, on a device.
+fn overflow(
+    grads: Vec<(WgslDevice, Vec<WgslTensor>)>,
+    device: &WgslDevice,
+) -> Tensor<Wgsl, 1, Bool> {
+    let flags = grads.into_iter().map(|(_, grads)| {
+        let found = Tensor::<Wgsl, 1, Bool>::from_primitive(Wgsl::any_not_finite(grads));
+        found.to_device(device)
+    });
+    let mut flags: Vec<_> = flags.collect();
+    if flags.len() == 1 { flags.swap_remove(0) } else { Tensor::cat(flags, 0).any() }
+}
+
+/// Replaces gradients by zeros, so that infinities do not reach the state of the optimizer.
+struct Cleared {
+    grads: GradientsParams,
+    overflow: Tensor<Wgsl, 1, Bool>,
+    out: GradientsParams,
+}
+
+impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Cleared {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        let Some(grad) = self.grads.remove::<Wgsl, D>(param.id) else { return };
+        let overflow = expanded(&self.overflow, &grad);
+        self.out.register(param.id, grad.mask_fill(overflow, 0));
+    }
+}
+
+/// Puts the parameters back.
+struct Restored {
+    parameters: GradientsParams,
+    overflow: Tensor<Wgsl, 1, Bool>,
+}
+
+impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleMapper<B> for Restored {
+    fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
+        let (id, tensor, mapper) = param.consume();
+        let Some(before) = self.parameters.remove::<Wgsl, D>(id) else {
+            return Param::from_mapped_value(id, tensor, mapper);
+        };
+        let requires_grad = tensor.is_require_grad();
+        let after = tensor.inner();
+        let overflow = expanded(&self.overflow, &after);
+        let mut tensor = Tensor::from_inner(after.mask_where(overflow, before));
+        if requires_grad {
+            tensor = tensor.require_grad();
+        }
+        Param::from_mapped_value(id, tensor, mapper)
+    }
+}
+
+/// Returns the flag for each element of a tensor.
+fn expanded<const D: usize>(
+    flag: &Tensor<Wgsl, 1, Bool>,
+    tensor: &Tensor<Wgsl, D>,
+) -> Tensor<Wgsl, D, Bool> {
+    flag.clone().to_device(&tensor.device()).reshape([1; D]).expand(tensor.shape())
+}
