@@ -1,0 +1,104 @@
+//! The backend, under the name that Burn expects.
+
+use burn_backend::backend::distributed::DistributedOps;
+use burn_backend::ops::{TransactionOps, TransactionPrimitive, TransactionPrimitiveData};
+use burn_backend::{
+    Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, ExecutionError, GraphUnsupported, TensorData,
+};
+use burn_backend_021::ops::{
+    TransactionOps as _, TransactionPrimitive as TransactionPrimitive021,
+};
+use burn_backend_021::{Backend as _, DTypeUsage as DTypeUsage021};
+use burn_wgsl::Wgsl;
+
+use crate::convert::Convert;
+use crate::device::LibTorchDevice;
+use crate::tensor::{QuantizedTensor, Tensor};
+
+/// burn-wgsl's backend, in the place of LibTorch's.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct LibTorch;
+
+impl BackendTypes for LibTorch {
+    type Device = LibTorchDevice;
+    type FloatTensorPrimitive = Tensor;
+    type IntTensorPrimitive = Tensor;
+    type BoolTensorPrimitive = Tensor;
+    type QuantizedTensorPrimitive = QuantizedTensor;
+    type GraphPrimitive = GraphUnsupported;
+}
+
+impl Backend for LibTorch {
+    fn name(device: &LibTorchDevice) -> String {
+        Wgsl::name(&device.0)
+    }
+
+    fn seed(device: &LibTorchDevice, seed: u64) {
+        Wgsl::seed(&device.0, seed);
+    }
+
+    fn sync(device: &LibTorchDevice) -> Result<(), ExecutionError> {
+        Wgsl::sync(&device.0).converted()
+    }
+
+    /// Commands are submitted when they are many, or something waits for them.
+    fn flush(_device: &LibTorchDevice) -> Result<(), ExecutionError> {
+        Ok(())
+    }
+
+    fn memory_persistent_allocations<Output: Send, Input: Send, Func: Fn(Input) -> Output + Send>(
+        device: &LibTorchDevice,
+        input: Input,
+        func: Func,
+    ) -> Output {
+        Wgsl::memory_persistent_allocations(&device.0, input, func)
+    }
+
+    fn memory_cleanup(device: &LibTorchDevice) {
+        Wgsl::memory_cleanup(&device.0);
+    }
+
+    fn supports_dtype(device: &LibTorchDevice, dtype: DType) -> bool {
+        Wgsl::supports_dtype(&device.0, dtype.converted())
+    }
+
+    fn dtype_usage(device: &LibTorchDevice, dtype: DType) -> DTypeUsageSet {
+        let usages = Wgsl::dtype_usage(&device.0, dtype.converted());
+        let usages = usages.iter().map(|usage| match usage {
+            DTypeUsage021::Storage => DTypeUsage::Storage,
+            DTypeUsage021::Arithmetic => DTypeUsage::Arithmetic,
+            DTypeUsage021::Accelerated => DTypeUsage::Accelerated,
+        });
+        usages.collect()
+    }
+
+    fn device_count(type_id: u16) -> usize {
+        Wgsl::device_count(type_id)
+    }
+}
+
+impl DistributedOps<Self> for LibTorch {}
+
+impl TransactionOps<Self> for LibTorch {
+    async fn tr_execute(
+        transaction: TransactionPrimitive<Self>,
+    ) -> Result<TransactionPrimitiveData, ExecutionError> {
+        let reads = TransactionPrimitive021::new(
+            transaction.read_floats.converted(),
+            transaction.read_qfloats.converted(),
+            transaction.read_ints.converted(),
+            transaction.read_bools.converted(),
+        );
+        let read = Wgsl::tr_execute(reads).await;
+        let data = |read: Vec<burn_backend_021::TensorData>| -> Vec<TensorData> { read.converted() };
+        match read {
+            Ok(read) => Ok(TransactionPrimitiveData {
+                read_floats: data(read.read_floats),
+                read_qfloats: data(read.read_qfloats),
+                read_ints: data(read.read_ints),
+                read_bools: data(read.read_bools),
+            }),
+            Err(error) => Err(error.converted()),
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! burn-wgsl for programs that use Burn 0.22.
+//!
+//! Burn 0.22 runs tensors on a closed list of backends. One of them, LibTorch, is a crate of its own that Burn
+//! loads by name, so a `[patch]` can put another in its place. This crate is that other one: its types are named
+//! as Burn expects, and each op converts its arguments and calls burn-wgsl's backend, which implements the contract
+//! of Burn 0.21. README.md says how to use it, what it costs and when it ends.
+//!
+//! - `device` and `tensor` wrap burn-wgsl's types.
+//! - `convert` converts the types that both contracts have.
+//! - `ops` has a row for each method that both contracts have, and code for those that differ.
+//! - `backend` is the rest of the contract.
+
+mod backend;
+mod convert;
+mod device;
+mod ops;
+mod tensor;
+
+pub use backend::LibTorch;
+#[doc(hidden)]
+pub use convert::Convert;
+pub use device::LibTorchDevice;
+pub use tensor::{QuantizedTensor, Tensor};
+
+/// burn-wgsl, with the crate's version: for its own functions, such as `memory`, on the same devices.
+pub use burn_wgsl as wgsl;

@@ -1,0 +1,231 @@
+//! Ops of modules: convolution, pooling, interpolation, attention and norms.
+
+use burn_backend::ops::{
+    DeformConv2dBackward, IntTensorOps, InterpolateMode, MaxPool1dBackward, MaxPool1dWithIndices, MaxPool2dBackward,
+    MaxPool2dWithIndices, ModuleOps,
+};
+use burn_backend_021::ops::ModuleOps as _;
+
+use super::adaptive::{adaptive_avg_pool3d, adaptive_avg_pool3d_backward};
+use super::nearest_exact::{nearest_exact, nearest_exact_backward};
+use super::prelude::*;
+
+/// Calls a macro with the methods that both contracts have.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! module_methods {
+    ($macro:ident) => {
+        $macro! {
+            embedding(weights: F, indices: I) -> F;
+            embedding_backward(weights: F, output_grad: F, indices: I) -> F;
+            linear(x: F, weight: F, bias: Option<F>) -> F;
+            linear_x_backward(weight: F, output_grad: F) -> F;
+            linear_weight_backward(x: F, output_grad: F) -> F;
+            linear_bias_backward(output_grad: F) -> F;
+            conv1d(x: F, weight: F, bias: Option<F>, options: ConvOptions<1>) -> F;
+            conv1d_x_backward(x: F, weight: F, output_grad: F, options: ConvOptions<1>) -> F;
+            conv1d_weight_backward(x: F, weight: F, output_grad: F, options: ConvOptions<1>) -> F;
+            conv1d_bias_backward(x: F, bias: F, output_grad: F) -> F;
+            conv2d(x: F, weight: F, bias: Option<F>, options: ConvOptions<2>) -> F;
+            conv2d_x_backward(x: F, weight: F, output_grad: F, options: ConvOptions<2>) -> F;
+            conv2d_weight_backward(x: F, weight: F, output_grad: F, options: ConvOptions<2>) -> F;
+            conv2d_bias_backward(x: F, bias: F, output_grad: F) -> F;
+            deform_conv2d(
+                x: F, offset: F, weight: F, mask: Option<F>, bias: Option<F>, options: DeformConvOptions<2>
+            ) -> F;
+            conv3d(x: F, weight: F, bias: Option<F>, options: ConvOptions<3>) -> F;
+            conv3d_x_backward(x: F, weight: F, output_grad: F, options: ConvOptions<3>) -> F;
+            conv3d_weight_backward(x: F, weight: F, output_grad: F, options: ConvOptions<3>) -> F;
+            conv3d_bias_backward(x: F, bias: F, output_grad: F) -> F;
+            conv_transpose1d(x: F, weight: F, bias: Option<F>, options: ConvTransposeOptions<1>) -> F;
+            conv_transpose1d_x_backward(weight: F, output_grad: F, options: ConvTransposeOptions<1>) -> F;
+            conv_transpose1d_weight_backward(
+                x: F, weight: F, output_grad: F, options: ConvTransposeOptions<1>
+            ) -> F;
+            conv_transpose1d_bias_backward(x: F, bias: F, output_grad: F) -> F;
+            conv_transpose2d(x: F, weight: F, bias: Option<F>, options: ConvTransposeOptions<2>) -> F;
+            conv_transpose2d_x_backward(weight: F, output_grad: F, options: ConvTransposeOptions<2>) -> F;
+            conv_transpose2d_weight_backward(
+                x: F, weight: F, output_grad: F, options: ConvTransposeOptions<2>
+            ) -> F;
+            conv_transpose2d_bias_backward(x: F, bias: F, output_grad: F) -> F;
+            conv_transpose3d(x: F, weight: F, bias: Option<F>, options: ConvTransposeOptions<3>) -> F;
+            conv_transpose3d_x_backward(weight: F, output_grad: F, options: ConvTransposeOptions<3>) -> F;
+            conv_transpose3d_weight_backward(
+                x: F, weight: F, output_grad: F, options: ConvTransposeOptions<3>
+            ) -> F;
+            conv_transpose3d_bias_backward(x: F, bias: F, output_grad: F) -> F;
+            unfold4d(x: F, kernel_size: [usize; 2], options: UnfoldOptions) -> F;
+            avg_pool1d(
+                x: F, kernel_size: usize, stride: usize, padding: usize, count_include_pad: bool, ceil_mode: bool
+            ) -> F;
+            avg_pool1d_backward(
+                x: F, grad: F, kernel_size: usize, stride: usize, padding: usize, count_include_pad: bool,
+                ceil_mode: bool
+            ) -> F;
+            avg_pool2d(
+                x: F, kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2], count_include_pad: bool,
+                ceil_mode: bool
+            ) -> F;
+            avg_pool2d_backward(
+                x: F, grad: F, kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2],
+                count_include_pad: bool, ceil_mode: bool
+            ) -> F;
+            adaptive_avg_pool2d(x: F, output_size: [usize; 2]) -> F;
+            adaptive_avg_pool2d_backward(x: F, grad: F) -> F;
+            adaptive_avg_pool1d(x: F, output_size: usize) -> F;
+            adaptive_avg_pool1d_backward(x: F, grad: F) -> F;
+            max_pool1d(
+                x: F, kernel_size: usize, stride: usize, padding: usize, dilation: usize, ceil_mode: bool
+            ) -> F;
+            max_pool2d(
+                x: F, kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2],
+                ceil_mode: bool
+            ) -> F;
+            attention(
+                query: F, key: F, value: F, mask: Option<B>, attn_bias: Option<F>, options: AttentionModuleOptions
+            ) -> F;
+            layer_norm(tensor: F, gamma: F, beta: Option<F>, epsilon: f64) -> F;
+            ctc_loss(log_probs: F, targets: I, input_lengths: I, target_lengths: I, blank: usize) -> F;
+            ctc_loss_backward(
+                log_probs: F, targets: I, input_lengths: I, target_lengths: I, grad_loss: F, blank: usize
+            ) -> F;
+        }
+    };
+}
+
+impl ModuleOps<Self> for LibTorch {
+    module_methods!(forward);
+
+    fn deform_conv2d_backward(
+        x: F,
+        offset: F,
+        weight: F,
+        mask: Option<F>,
+        bias: Option<F>,
+        output_grad: F,
+        options: DeformConvOptions<2>,
+    ) -> DeformConv2dBackward<Self> {
+        let gradients = Wgsl::deform_conv2d_backward(
+            x.converted(),
+            offset.converted(),
+            weight.converted(),
+            mask.converted(),
+            bias.converted(),
+            output_grad.converted(),
+            options.converted(),
+        );
+        DeformConv2dBackward {
+            x_grad: gradients.x_grad.converted(),
+            offset_grad: gradients.offset_grad.converted(),
+            weight_grad: gradients.weight_grad.converted(),
+            mask_grad: gradients.mask_grad.converted(),
+            bias_grad: gradients.bias_grad.converted(),
+        }
+    }
+
+    fn max_pool1d_with_indices(
+        x: F,
+        kernel_size: usize,
+        stride: usize,
+        padding: usize,
+        dilation: usize,
+        ceil_mode: bool,
+        indices_dtype: IntDType,
+    ) -> MaxPool1dWithIndices<Self> {
+        let pooled =
+            Wgsl::max_pool1d_with_indices(x.converted(), kernel_size, stride, padding, dilation, ceil_mode);
+        let indices = Self::int_cast(pooled.indices.converted(), indices_dtype);
+        MaxPool1dWithIndices { output: pooled.output.converted(), indices }
+    }
+
+    fn max_pool1d_with_indices_backward(
+        x: F,
+        kernel_size: usize,
+        stride: usize,
+        padding: usize,
+        dilation: usize,
+        ceil_mode: bool,
+        output_grad: F,
+        indices: I,
+    ) -> MaxPool1dBackward<Self> {
+        let gradient = Wgsl::max_pool1d_with_indices_backward(
+            x.converted(),
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            output_grad.converted(),
+            indices.converted(),
+        );
+        MaxPool1dBackward { x_grad: gradient.x_grad.converted() }
+    }
+
+    fn max_pool2d_with_indices(
+        x: F,
+        kernel_size: [usize; 2],
+        stride: [usize; 2],
+        padding: [usize; 2],
+        dilation: [usize; 2],
+        ceil_mode: bool,
+        indices_dtype: IntDType,
+    ) -> MaxPool2dWithIndices<Self> {
+        let pooled =
+            Wgsl::max_pool2d_with_indices(x.converted(), kernel_size, stride, padding, dilation, ceil_mode);
+        let indices = Self::int_cast(pooled.indices.converted(), indices_dtype);
+        MaxPool2dWithIndices { output: pooled.output.converted(), indices }
+    }
+
+    fn max_pool2d_with_indices_backward(
+        x: F,
+        kernel_size: [usize; 2],
+        stride: [usize; 2],
+        padding: [usize; 2],
+        dilation: [usize; 2],
+        ceil_mode: bool,
+        output_grad: F,
+        indices: I,
+    ) -> MaxPool2dBackward<Self> {
+        let gradient = Wgsl::max_pool2d_with_indices_backward(
+            x.converted(),
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+            output_grad.converted(),
+            indices.converted(),
+        );
+        MaxPool2dBackward { x_grad: gradient.x_grad.converted() }
+    }
+
+    fn adaptive_avg_pool3d(x: F, output_size: [usize; 3]) -> F {
+        adaptive_avg_pool3d(x.converted(), output_size).converted()
+    }
+
+    fn adaptive_avg_pool3d_backward(x: F, grad: F) -> F {
+        adaptive_avg_pool3d_backward(&x.converted(), grad.converted()).converted()
+    }
+
+    fn interpolate(x: F, output_size: [usize; 2], options: InterpolateOptions) -> F {
+        match options.mode {
+            InterpolateMode::NearestExact => nearest_exact(x.converted(), output_size),
+            _ => Wgsl::interpolate(x.converted(), output_size, options.converted()),
+        }
+        .converted()
+    }
+
+    fn interpolate_backward(x: F, grad: F, output_size: [usize; 2], options: InterpolateOptions) -> F {
+        let (x, grad) = (x.converted(), grad.converted());
+        match options.mode {
+            InterpolateMode::NearestExact => nearest_exact_backward(&x, grad),
+            _ => Wgsl::interpolate_backward(x, grad, output_size, options.converted()),
+        }
+        .converted()
+    }
+
+    fn has_ctc_loss_backward() -> bool {
+        Wgsl::has_ctc_loss_backward()
+    }
+}
