@@ -3,11 +3,10 @@
 use burn_backend::backend::distributed::DistributedOps;
 use burn_backend::ops::{TransactionOps, TransactionPrimitive, TransactionPrimitiveData};
 use burn_backend::{
-    Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, ExecutionError, GraphUnsupported, TensorData,
+    Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, ExecutionError, GraphUnsupported,
+    TensorData,
 };
-use burn_backend_021::ops::{
-    TransactionOps as _, TransactionPrimitive as TransactionPrimitive021,
-};
+use burn_backend_021::ops::{TransactionOps as _, TransactionPrimitive as TransactionPrimitive021};
 use burn_backend_021::{Backend as _, DTypeUsage as DTypeUsage021};
 use burn_wgsl::Wgsl;
 
@@ -46,7 +45,11 @@ impl Backend for LibTorch {
         Ok(())
     }
 
-    fn memory_persistent_allocations<Output: Send, Input: Send, Func: Fn(Input) -> Output + Send>(
+    fn memory_persistent_allocations<
+        Output: Send,
+        Input: Send,
+        Func: Fn(Input) -> Output + Send,
+    >(
         device: &LibTorchDevice,
         input: Input,
         func: Func,
@@ -90,7 +93,8 @@ impl TransactionOps<Self> for LibTorch {
             transaction.read_bools.converted(),
         );
         let read = Wgsl::tr_execute(reads).await;
-        let data = |read: Vec<burn_backend_021::TensorData>| -> Vec<TensorData> { read.converted() };
+        let data =
+            |read: Vec<burn_backend_021::TensorData>| -> Vec<TensorData> { read.converted() };
         match read {
             Ok(read) => Ok(TransactionPrimitiveData {
                 read_floats: data(read.read_floats),

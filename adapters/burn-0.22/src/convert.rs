@@ -201,16 +201,6 @@ impl Convert for &[old::Slice] {
     }
 }
 
-/// Burn pads by itself where both sides of an axis differ.
-impl<const N: usize> Convert for new::ops::ConvOptions<N> {
-    type Other = old::ops::ConvOptions<N>;
-
-    fn converted(self) -> Self::Other {
-        let padding = self.symmetric_padding();
-        old::ops::ConvOptions::new(self.stride, padding, self.dilation, self.groups)
-    }
-}
-
 impl<const N: usize> Convert for old::ops::ConvOptions<N> {
     type Other = new::ops::ConvOptions<N>;
 
@@ -256,7 +246,8 @@ impl Convert for new::ops::InterpolateOptions {
     type Other = old::ops::InterpolateOptions;
 
     fn converted(self) -> Self::Other {
-        old::ops::InterpolateOptions::new(self.mode.converted()).with_align_corners(self.align_corners)
+        old::ops::InterpolateOptions::new(self.mode.converted())
+            .with_align_corners(self.align_corners)
     }
 }
 
@@ -264,7 +255,8 @@ impl Convert for old::ops::InterpolateOptions {
     type Other = new::ops::InterpolateOptions;
 
     fn converted(self) -> Self::Other {
-        new::ops::InterpolateOptions::new(self.mode.converted()).with_align_corners(self.align_corners)
+        new::ops::InterpolateOptions::new(self.mode.converted())
+            .with_align_corners(self.align_corners)
     }
 }
 
@@ -277,7 +269,9 @@ impl Convert for new::quantization::QuantMode {
     fn converted(self) -> Self::Other {
         match self {
             Self::Symmetric => old::quantization::QuantMode::Symmetric,
-            Self::Lookup => panic!("quantisation by a table of values is not supported; use symmetric"),
+            Self::Lookup => {
+                panic!("quantisation by a table of values is not supported; use symmetric")
+            }
         }
     }
 }

@@ -46,7 +46,10 @@ impl Eq for LibTorchDevice {}
 
 impl Device for LibTorchDevice {
     fn from_id(id: DeviceId) -> Self {
-        Self(burn_backend_021::Device::from_id(burn_backend_021::DeviceId::new(id.type_id, id.index_id)))
+        Self(burn_backend_021::Device::from_id(burn_backend_021::DeviceId::new(
+            id.type_id,
+            id.index_id,
+        )))
     }
 
     fn to_id(&self) -> DeviceId {

@@ -31,7 +31,8 @@ pub fn digits() -> std::io::Result<Vec<Digit>> {
     let file = include_bytes!("../../../../examples/digits/digits.csv.gz");
     flate2::read::GzDecoder::new(&file[..]).read_to_string(&mut text)?;
     let digit = |line: &str| {
-        let numbers: Vec<i32> = line.split(',').filter_map(|number| number.trim().parse().ok()).collect();
+        let numbers: Vec<i32> =
+            line.split(',').filter_map(|number| number.trim().parse().ok()).collect();
         let (&label, pixels) = numbers.split_last()?;
         let pixels: Vec<f32> = pixels.iter().map(|&pixel| pixel as f32 / 16.0).collect();
         Some(Digit { pixels: pixels.try_into().ok()?, label })
@@ -55,7 +56,10 @@ impl Batcher<Digit, Batch> for DigitBatcher {
         let pixels: Vec<f32> = digits.iter().flat_map(|digit| digit.pixels).collect();
         let labels: Vec<i32> = digits.iter().map(|digit| digit.label).collect();
         Batch {
-            images: Tensor::from_data(TensorData::new(pixels, [digits.len(), 1, SIDE, SIDE]), device),
+            images: Tensor::from_data(
+                TensorData::new(pixels, [digits.len(), 1, SIDE, SIDE]),
+                device,
+            ),
             labels: Tensor::from_data(TensorData::new(labels, [digits.len()]), device),
         }
     }

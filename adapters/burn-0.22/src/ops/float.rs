@@ -143,10 +143,18 @@ impl FloatTensorOps<Self> for LibTorch {
     }
 
     fn float_scatter(dim: usize, tensor: F, indices: I, value: F, update: IndexingUpdateOp) -> F {
-        float_scatter(tensor.converted(), dim, indices.converted(), value.converted(), update).converted()
+        float_scatter(tensor.converted(), dim, indices.converted(), value.converted(), update)
+            .converted()
     }
 
-    fn float_select_assign(tensor: F, dim: usize, indices: I, value: F, update: IndexingUpdateOp) -> F {
-        float_select_assign(tensor.converted(), dim, indices.converted(), value.converted(), update).converted()
+    fn float_select_assign(
+        tensor: F,
+        dim: usize,
+        indices: I,
+        value: F,
+        update: IndexingUpdateOp,
+    ) -> F {
+        float_select_assign(tensor.converted(), dim, indices.converted(), value.converted(), update)
+            .converted()
     }
 }

@@ -124,10 +124,18 @@ impl IntTensorOps<Self> for LibTorch {
     }
 
     fn int_scatter(dim: usize, tensor: I, indices: I, value: I, update: IndexingUpdateOp) -> I {
-        int_scatter(tensor.converted(), dim, indices.converted(), value.converted(), update).converted()
+        int_scatter(tensor.converted(), dim, indices.converted(), value.converted(), update)
+            .converted()
     }
 
-    fn int_select_assign(tensor: I, dim: usize, indices: I, value: I, update: IndexingUpdateOp) -> I {
-        int_select_assign(tensor.converted(), dim, indices.converted(), value.converted(), update).converted()
+    fn int_select_assign(
+        tensor: I,
+        dim: usize,
+        indices: I,
+        value: I,
+        update: IndexingUpdateOp,
+    ) -> I {
+        int_select_assign(tensor.converted(), dim, indices.converted(), value.converted(), update)
+            .converted()
     }
 }

@@ -7,6 +7,7 @@ mod float;
 mod int;
 mod module;
 mod nearest_exact;
+mod padding;
 mod quantized;
 mod update;
 
@@ -27,7 +28,8 @@ macro_rules! forward_slices {
         }
 
         fn $slice_assign(tensor: F, slices: &[Slice], value: F) -> F {
-            Wgsl::$slice_assign(tensor.converted(), &slices.converted(), value.converted()).converted()
+            Wgsl::$slice_assign(tensor.converted(), &slices.converted(), value.converted())
+                .converted()
         }
     };
 }
@@ -39,12 +41,13 @@ mod prelude {
     pub use std::ops::Range;
 
     pub use burn_backend::ops::{
-        AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConvOptions, GridSampleOptions,
-        InterpolateOptions, UnfoldOptions,
+        AttentionModuleOptions, ConvOptions, ConvTransposeOptions, DeformConvOptions,
+        GridSampleOptions, InterpolateOptions, UnfoldOptions,
     };
-    pub use burn_backend::tensor::{Device as DeviceOf, IndexingUpdateOp};
+    pub use burn_backend::tensor::IndexingUpdateOp;
     pub use burn_backend::{
-        BoolDType, Distribution, ExecutionError, FloatDType, IntDType, Scalar, Shape, Slice, TensorData,
+        BoolDType, Distribution, ExecutionError, FloatDType, IntDType, Scalar, Shape, Slice,
+        TensorData,
     };
     pub use burn_wgsl::Wgsl;
 

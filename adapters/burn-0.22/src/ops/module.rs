@@ -1,13 +1,14 @@
 //! Ops of modules: convolution, pooling, interpolation, attention and norms.
 
 use burn_backend::ops::{
-    DeformConv2dBackward, IntTensorOps, InterpolateMode, MaxPool1dBackward, MaxPool1dWithIndices, MaxPool2dBackward,
-    MaxPool2dWithIndices, ModuleOps,
+    DeformConv2dBackward, IntTensorOps, InterpolateMode, MaxPool1dBackward, MaxPool1dWithIndices,
+    MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps,
 };
 use burn_backend_021::ops::ModuleOps as _;
 
 use super::adaptive::{adaptive_avg_pool3d, adaptive_avg_pool3d_backward};
 use super::nearest_exact::{nearest_exact, nearest_exact_backward};
+use super::padding::{padded, unpadded};
 use super::prelude::*;
 
 /// Calls a macro with the methods that both contracts have.
@@ -22,20 +23,11 @@ macro_rules! module_methods {
             linear_x_backward(weight: F, output_grad: F) -> F;
             linear_weight_backward(x: F, output_grad: F) -> F;
             linear_bias_backward(output_grad: F) -> F;
-            conv1d(x: F, weight: F, bias: Option<F>, options: ConvOptions<1>) -> F;
-            conv1d_x_backward(x: F, weight: F, output_grad: F, options: ConvOptions<1>) -> F;
-            conv1d_weight_backward(x: F, weight: F, output_grad: F, options: ConvOptions<1>) -> F;
             conv1d_bias_backward(x: F, bias: F, output_grad: F) -> F;
-            conv2d(x: F, weight: F, bias: Option<F>, options: ConvOptions<2>) -> F;
-            conv2d_x_backward(x: F, weight: F, output_grad: F, options: ConvOptions<2>) -> F;
-            conv2d_weight_backward(x: F, weight: F, output_grad: F, options: ConvOptions<2>) -> F;
             conv2d_bias_backward(x: F, bias: F, output_grad: F) -> F;
             deform_conv2d(
                 x: F, offset: F, weight: F, mask: Option<F>, bias: Option<F>, options: DeformConvOptions<2>
             ) -> F;
-            conv3d(x: F, weight: F, bias: Option<F>, options: ConvOptions<3>) -> F;
-            conv3d_x_backward(x: F, weight: F, output_grad: F, options: ConvOptions<3>) -> F;
-            conv3d_weight_backward(x: F, weight: F, output_grad: F, options: ConvOptions<3>) -> F;
             conv3d_bias_backward(x: F, bias: F, output_grad: F) -> F;
             conv_transpose1d(x: F, weight: F, bias: Option<F>, options: ConvTransposeOptions<1>) -> F;
             conv_transpose1d_x_backward(weight: F, output_grad: F, options: ConvTransposeOptions<1>) -> F;
@@ -94,8 +86,42 @@ macro_rules! module_methods {
     };
 }
 
+/// Calls a macro with the convolutions, and the number of their axes.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! convolution_methods {
+    ($macro:ident) => {
+        $macro! {
+            conv1d, conv1d_x_backward, conv1d_weight_backward: 1;
+            conv2d, conv2d_x_backward, conv2d_weight_backward: 2;
+            conv3d, conv3d_x_backward, conv3d_weight_backward: 3;
+        }
+    };
+}
+
+macro_rules! convolutions {
+    ($($conv:ident, $x_backward:ident, $weight_backward:ident: $axes:literal;)*) => {
+        $(fn $conv(x: F, weight: F, bias: Option<F>, options: ConvOptions<$axes>) -> F {
+            let (x, options, _) = padded(x.converted(), options);
+            Wgsl::$conv(x, weight.converted(), bias.converted(), options).converted()
+        }
+
+        fn $x_backward(x: F, weight: F, output_grad: F, options: ConvOptions<$axes>) -> F {
+            let (x, options, place) = padded(x.converted(), options);
+            let grad = Wgsl::$x_backward(x, weight.converted(), output_grad.converted(), options);
+            unpadded(grad, place).converted()
+        }
+
+        fn $weight_backward(x: F, weight: F, output_grad: F, options: ConvOptions<$axes>) -> F {
+            let (x, options, _) = padded(x.converted(), options);
+            Wgsl::$weight_backward(x, weight.converted(), output_grad.converted(), options).converted()
+        })*
+    };
+}
+
 impl ModuleOps<Self> for LibTorch {
     module_methods!(forward);
+    convolution_methods!(convolutions);
 
     fn deform_conv2d_backward(
         x: F,
@@ -133,8 +159,14 @@ impl ModuleOps<Self> for LibTorch {
         ceil_mode: bool,
         indices_dtype: IntDType,
     ) -> MaxPool1dWithIndices<Self> {
-        let pooled =
-            Wgsl::max_pool1d_with_indices(x.converted(), kernel_size, stride, padding, dilation, ceil_mode);
+        let pooled = Wgsl::max_pool1d_with_indices(
+            x.converted(),
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+        );
         let indices = Self::int_cast(pooled.indices.converted(), indices_dtype);
         MaxPool1dWithIndices { output: pooled.output.converted(), indices }
     }
@@ -171,8 +203,14 @@ impl ModuleOps<Self> for LibTorch {
         ceil_mode: bool,
         indices_dtype: IntDType,
     ) -> MaxPool2dWithIndices<Self> {
-        let pooled =
-            Wgsl::max_pool2d_with_indices(x.converted(), kernel_size, stride, padding, dilation, ceil_mode);
+        let pooled = Wgsl::max_pool2d_with_indices(
+            x.converted(),
+            kernel_size,
+            stride,
+            padding,
+            dilation,
+            ceil_mode,
+        );
         let indices = Self::int_cast(pooled.indices.converted(), indices_dtype);
         MaxPool2dWithIndices { output: pooled.output.converted(), indices }
     }
@@ -216,7 +254,12 @@ impl ModuleOps<Self> for LibTorch {
         .converted()
     }
 
-    fn interpolate_backward(x: F, grad: F, output_size: [usize; 2], options: InterpolateOptions) -> F {
+    fn interpolate_backward(
+        x: F,
+        grad: F,
+        output_size: [usize; 2],
+        options: InterpolateOptions,
+    ) -> F {
         let (x, grad) = (x.converted(), grad.converted());
         match options.mode {
             InterpolateMode::NearestExact => nearest_exact_backward(&x, grad),

@@ -1,11 +1,11 @@
 //! Ops of quantised tensors.
 
-use burn_backend::quantization::{QuantScheme, QuantizationParametersPrimitive};
 use burn_backend::ops::QTensorOps;
+use burn_backend::quantization::{QuantScheme, QuantizationParametersPrimitive};
 use burn_backend::{ExecutionError, TensorPrimitive};
+use burn_backend_021::TensorPrimitive as TensorPrimitive021;
 use burn_backend_021::ops::QTensorOps as _;
 use burn_backend_021::quantization::QuantizationParametersPrimitive as QuantizationParameters021;
-use burn_backend_021::TensorPrimitive as TensorPrimitive021;
 
 use super::prelude::*;
 
@@ -65,7 +65,11 @@ impl QTensorOps<Self> for LibTorch {
         Wgsl::quantize_dynamic(tensor.converted(), &scheme.converted()).converted()
     }
 
-    fn quantize(tensor: F, scheme: &QuantScheme, qparams: QuantizationParametersPrimitive<Self>) -> Q {
+    fn quantize(
+        tensor: F,
+        scheme: &QuantScheme,
+        qparams: QuantizationParametersPrimitive<Self>,
+    ) -> Q {
         let scales = qparams.scales.converted();
         let parameters = QuantizationParameters021 { scales };
         Wgsl::quantize(tensor.converted(), &scheme.converted(), parameters).converted()

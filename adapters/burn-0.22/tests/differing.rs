@@ -1,0 +1,240 @@
+//! Ops that Burn 0.22 changed or added, beside Burn's CPU backend.
+
+use burn_backend::ops::{
+    FloatTensorOps, IntTensorOps, InterpolateMode, InterpolateOptions, ModuleOps, QTensorOps,
+};
+use burn_backend::quantization::{QuantScheme, QuantStore, QuantValue, ScaleDtype};
+use burn_backend::tensor::{FloatTensor, IndexingUpdateOp, IntTensor};
+use burn_backend::{Backend, FloatDType, IntDType, TensorData, TensorMetadata};
+use burn_flex::{Flex, FlexDevice};
+use burn_tch::wgsl::WgslDevice;
+use burn_tch::{LibTorch, LibTorchDevice};
+
+const DEVICES: [LibTorchDevice; 2] = [LibTorchDevice(WgslDevice::Software), LibTorchDevice::Cpu];
+
+const UPDATES: [IndexingUpdateOp; 5] = [
+    IndexingUpdateOp::Assign,
+    IndexingUpdateOp::Add,
+    IndexingUpdateOp::Mul,
+    IndexingUpdateOp::Min,
+    IndexingUpdateOp::Max,
+];
+
+/// Returns numbers from -1 to 1.
+fn floats<B: Backend>(seed: usize, shape: &[usize], device: &B::Device) -> FloatTensor<B> {
+    let element = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0;
+    let values: Vec<f32> = (0..shape.iter().product()).map(element).collect();
+    B::float_from_data(TensorData::new(values, shape.to_vec()), device)
+}
+
+fn ints<B: Backend>(values: &[i32], shape: &[usize], device: &B::Device) -> IntTensor<B> {
+    let tensor = B::int_from_data(TensorData::new(values.to_vec(), shape.to_vec()), device);
+    B::int_cast(tensor, IntDType::I32)
+}
+
+fn read_float<B: Backend>(tensor: FloatTensor<B>) -> TensorData {
+    pollster::block_on(B::float_into_data(tensor)).expect("readback succeeds")
+}
+
+fn read_int<B: Backend>(tensor: IntTensor<B>) -> TensorData {
+    pollster::block_on(B::int_into_data(tensor)).expect("readback succeeds")
+}
+
+fn assert_close(label: &str, found: &TensorData, expected: &TensorData) {
+    assert_eq!(found.shape(), expected.shape(), "{label}");
+    let pairs = found.iter::<f64>().zip(expected.iter::<f64>());
+    for (index, (found, expected)) in pairs.enumerate() {
+        assert!(
+            (found - expected).abs() <= 1e-5,
+            "{label}: {found} at {index}, expected {expected}"
+        );
+    }
+}
+
+/// Runs a computation on both backends.
+macro_rules! compare {
+    (|$backend:ident, $device:ident| $results:expr) => {
+        for device in DEVICES {
+            fn run<$backend: Backend>($device: &$backend::Device) -> Vec<(String, TensorData)> {
+                $results
+            }
+            let [found, expected] = [run::<LibTorch>(&device), run::<Flex>(&FlexDevice)];
+            assert!(!found.is_empty());
+            for ((label, found), (_, expected)) in found.iter().zip(&expected) {
+                assert_close(&format!("{label} on {device:?}"), found, expected);
+            }
+        }
+    };
+}
+
+#[test]
+fn elements_and_slices_are_updated_along_each_axis() {
+    compare!(|B, device| {
+        let mut results = Vec::new();
+        for update in UPDATES {
+            for (dim, index_shape) in [(0, [2, 4]), (1, [3, 2])] {
+                // An index occurs once, so that the order does not matter.
+                let indices =
+                    if dim == 0 { [2, 0, 1, 2, 0, 2, 0, 1] } else { [3, 0, 1, 2, 0, 3, 0, 0] };
+                let indices =
+                    ints::<B>(&indices[..index_shape[0] * index_shape[1]], &index_shape, device);
+                let [tensor, value] =
+                    [floats::<B>(1, &[3, 4], device), floats::<B>(2, &index_shape, device)];
+                let scattered = B::float_scatter(dim, tensor.clone(), indices, value, update);
+                results.push((format!("scatter {update:?} {dim}"), read_float::<B>(scattered)));
+                let mut value_shape = [3, 4];
+                value_shape[dim] = 2;
+                let indices = ints::<B>(&[2, 0], &[2], device);
+                let value = floats::<B>(3, &value_shape, device);
+                let assigned = B::float_select_assign(tensor, dim, indices, value, update);
+                results.push((format!("select {update:?} {dim}"), read_float::<B>(assigned)));
+                let tensor = ints::<B>(&[5, -3, 2, 7, 1, 0, 4, -8, 9, 6, 3, 2], &[3, 4], device);
+                let value = ints::<B>(
+                    &[1, -2, 3, 4, -5, 6, 7, -8][..2 * value_shape[1 - dim]],
+                    &value_shape,
+                    device,
+                );
+                let indices = ints::<B>(&[2, 0], &[2], device);
+                let assigned = B::int_select_assign(tensor, dim, indices, value, update);
+                results.push((format!("integers {update:?} {dim}"), read_int::<B>(assigned)));
+            }
+        }
+        results
+    });
+}
+
+#[test]
+fn adaptive_pooling_in_three_dimensions() {
+    compare!(|B, device| {
+        let mut results = Vec::new();
+        for output in [[1, 1, 1], [2, 3, 4], [5, 7, 6], [7, 2, 9]] {
+            let x = floats::<B>(1, &[2, 3, 5, 7, 6], device);
+            let pooled = B::adaptive_avg_pool3d(x.clone(), output);
+            let grad = floats::<B>(2, &[&[2, 3], &output[..]].concat(), device);
+            results.push((format!("{output:?}"), read_float::<B>(pooled)));
+            let grad = B::adaptive_avg_pool3d_backward(x, grad);
+            results.push((format!("gradient of {output:?}"), read_float::<B>(grad)));
+        }
+        results
+    });
+}
+
+/// Burn's CPU backend does not have it. Pillow's and PyTorch's sizes 5 to 3 and 3 to 5, by hand.
+#[test]
+fn nearest_exact_takes_the_pixel_of_the_centre() {
+    for device in DEVICES {
+        let resized = |input: usize, output: usize| {
+            let values: Vec<f32> = (0..input).map(|pixel| pixel as f32).collect();
+            let x = LibTorch::float_from_data(TensorData::new(values, [1, 1, 1, input]), &device);
+            let options = InterpolateOptions::new(InterpolateMode::NearestExact);
+            let y = LibTorch::interpolate(x.clone(), [1, output], options.clone());
+            let ones = LibTorch::float_ones(y.shape(), &device, FloatDType::F32);
+            let grad = LibTorch::interpolate_backward(x, ones, [1, output], options);
+            [y, grad].map(|tensor| read_float::<LibTorch>(tensor).iter::<f32>().collect::<Vec<_>>())
+        };
+        assert_eq!(
+            resized(5, 3),
+            [vec![0.0, 2.0, 4.0], vec![1.0, 0.0, 1.0, 0.0, 1.0]],
+            "{device:?}"
+        );
+        assert_eq!(
+            resized(3, 5),
+            [vec![0.0, 0.0, 1.0, 2.0, 2.0], vec![2.0, 1.0, 2.0]],
+            "{device:?}"
+        );
+        assert_eq!(resized(4, 2), [vec![1.0, 3.0], vec![0.0, 1.0, 0.0, 1.0]], "{device:?}");
+    }
+}
+
+#[test]
+fn batches_are_normalised() {
+    compare!(|B, device| {
+        let x = floats::<B>(1, &[4, 3, 5, 5], device);
+        let [gamma, beta] = [2, 3].map(|seed| floats::<B>(seed, &[3], device));
+        let normalised = B::batch_norm_train(x, gamma, beta, 1e-5);
+        vec![
+            ("output".into(), read_float::<B>(normalised.output)),
+            ("mean".into(), read_float::<B>(normalised.mean)),
+            ("variance".into(), read_float::<B>(normalised.variance)),
+        ]
+    });
+}
+
+#[test]
+fn maxima_have_indices_of_the_requested_type() {
+    for device in DEVICES {
+        let x = floats::<LibTorch>(1, &[1, 2, 6, 6], &device);
+        for dtype in [IntDType::I32, IntDType::U8] {
+            let pooled = LibTorch::max_pool2d_with_indices(
+                x.clone(),
+                [2, 2],
+                [2, 2],
+                [0, 0],
+                [1, 1],
+                false,
+                dtype,
+            );
+            assert_eq!(pooled.indices.dtype(), dtype.into(), "{device:?}");
+        }
+    }
+}
+
+#[test]
+fn quantised_tensors_have_the_same_elements() {
+    compare!(|B, device| {
+        let mut results = Vec::new();
+        for value in [QuantValue::Q8S, QuantValue::Q8F, QuantValue::Q4S, QuantValue::Q2S] {
+            let scheme = QuantScheme::default().with_value(value).with_store(QuantStore::Native);
+            for scheme in [scheme, scheme.per_block([5], ScaleDtype::F32)] {
+                let quantised = B::quantize_dynamic(floats::<B>(1, &[4, 10], device), &scheme);
+                let label = format!("{scheme:?}");
+                let dequantised = B::dequantize(quantised.clone(), FloatDType::F32);
+                results.push((label.clone(), read_float::<B>(dequantised)));
+                // The format of the bytes.
+                let data =
+                    pollster::block_on(B::q_into_data(quantised)).expect("readback succeeds");
+                let again = B::dequantize(B::q_from_data(data, device), FloatDType::F32);
+                results.push((format!("{label}, from bytes"), read_float::<B>(again)));
+            }
+        }
+        results
+    });
+}
+
+/// Bytes of Burn's CPU backend, and bytes for it.
+#[test]
+fn quantised_bytes_are_those_of_burn() {
+    for device in DEVICES {
+        for levels in [None, Some([5u8])] {
+            let mut scheme =
+                QuantScheme::default().with_value(QuantValue::Q8S).with_store(QuantStore::Native);
+            if let Some(block) = levels {
+                scheme = scheme.per_block(block, ScaleDtype::F32);
+            }
+            let here =
+                LibTorch::quantize_dynamic(floats::<LibTorch>(1, &[4, 10], &device), &scheme);
+            let there = Flex::quantize_dynamic(floats::<Flex>(1, &[4, 10], &FlexDevice), &scheme);
+            let [here, there] = [
+                pollster::block_on(LibTorch::q_into_data(here)).expect("readback succeeds"),
+                pollster::block_on(Flex::q_into_data(there)).expect("it is on the CPU"),
+            ];
+            assert_eq!(here.as_bytes(), there.as_bytes(), "{levels:?} on {device:?}");
+            let moved =
+                LibTorch::dequantize(LibTorch::q_from_data(there, &device), FloatDType::F32);
+            let back = Flex::dequantize(Flex::q_from_data(here, &FlexDevice), FloatDType::F32);
+            assert_close("moved", &read_float::<LibTorch>(moved), &read_float::<Flex>(back));
+        }
+    }
+}
+
+#[test]
+fn schemes_with_two_scales_name_the_way_out() {
+    let scheme = QuantScheme::default().per_tensor(ScaleDtype::F32).per_block([5], ScaleDtype::F32);
+    let device = LibTorchDevice::Cpu;
+    let message = std::panic::catch_unwind(|| {
+        LibTorch::quantize_dynamic(floats::<LibTorch>(1, &[4, 10], &device), &scheme)
+    })
+    .expect_err("it is not supported");
+    let message = message.downcast_ref::<&str>().copied().unwrap_or_default();
+    assert!(message.contains("use one of them"), "{message}");
+}
