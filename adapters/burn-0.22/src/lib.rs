@@ -8,11 +8,12 @@
 //! - `device` and `tensor` wrap burn-wgsl's types.
 //! - `convert` converts the types that both contracts have.
 //! - `ops` has a row for each method that both contracts have, and code for those that differ.
-//! - `backend` is the rest of the contract.
+//! - `backend` is the rest of the contract; `handles` is for the remote server.
 
 mod backend;
 mod convert;
 mod device;
+mod handles;
 mod ops;
 mod tensor;
 
