@@ -7,6 +7,7 @@ mod gpus;
 mod options;
 mod pack;
 mod packages;
+mod ports;
 mod reached;
 mod shaders;
 mod soak;
@@ -37,6 +38,7 @@ Commands:
             (needs Debian or Ubuntu, and the network on the first run)
   validate  Check every kernel's SPIR-V with spirv-val and its HLSL with DXC
             (needs the network on the first run)
+  ports     Check and test the crates for other versions of Burn
   pack      Put the tests, the benches and the command in a folder that runs on a machine
             without Rust
   soak      Train and compute in eight threads for an hour: results stay right, and memory
@@ -111,6 +113,10 @@ fn main() -> ExitCode {
                 usage_error(&format!("unknown argument `{arg}` of `cargo xtask validate`"))
             }
         },
+        "ports" if !wants_help => match args.first() {
+            None => report(ports::run()),
+            Some(arg) => usage_error(&format!("unknown argument `{arg}` of `cargo xtask ports`")),
+        },
         "pack" if !wants_help => match pack::Options::parse(&args) {
             Ok(options) => report(pack::run(&options)),
             Err(message) => usage_error(&message),
@@ -130,8 +136,8 @@ fn main() -> ExitCode {
                 ExitCode::FAILURE
             }
         },
-        "test" | "tint" | "gpus" | "pack" | "soak" | "validate" | "vulkan" | "web" | "serve"
-        | "test-web" | "help" | "--help" | "-h" => {
+        "test" | "tint" | "gpus" | "pack" | "ports" | "soak" | "validate" | "vulkan" | "web"
+        | "serve" | "test-web" | "help" | "--help" | "-h" => {
             print!("{HELP}");
             ExitCode::SUCCESS
         }
