@@ -10,13 +10,13 @@ use super::GradScalerConfig;
 use crate::backend::Wgsl;
 use crate::device::WgslDevice;
 
-/// The scales that a [`GradScaler`] can have: 2^-100 to 2^100. A scale and its inverse are then normal numbers.
+/// The scales that a [`GradScaler`](super::GradScaler) can have: 2^-100 to 2^100. A scale and its inverse are then normal numbers.
 /// The scale stops growing, or shrinking, at the ends.
 pub const SCALES: RangeInclusive<f32> = 1.0 / LARGEST..=LARGEST;
 
 const LARGEST: f32 = (1u128 << 100) as f32;
 
-/// The state of a [`GradScaler`], for a checkpoint. Its text is one line, which parses again.
+/// The state of a [`GradScaler`](super::GradScaler), for a checkpoint. Its text is one line, which parses again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct ScalerState {
     /// What the loss is multiplied by.

@@ -22,9 +22,11 @@ pub fn run() -> Result<(), String> {
         .map_err(|error| format!("cannot read {}: {error}", folder.display()))?;
     for port in entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir()) {
         println!("{}", port.display());
+        let manifest = port.join("Cargo.toml");
         let in_port = |args: &str| -> Command {
-            let mut command = cargo(&args.split(' ').collect::<Vec<_>>());
-            command.current_dir(&port).env("CARGO_TARGET_DIR", target_dir());
+            let (name, rest) = args.split_once(' ').unwrap_or((args, ""));
+            let mut command = cargo(&[name, "--manifest-path"]);
+            command.arg(&manifest).args(rest.split(' ')).env("CARGO_TARGET_DIR", target_dir());
             command
         };
         run_command(&mut in_port("fmt --all --check"))?;

@@ -1,7 +1,7 @@
 //! Ops that Burn 0.22 changed or added, beside Burn's CPU backend.
 
 use burn_backend::ops::{
-    FloatTensorOps, IntTensorOps, InterpolateMode, InterpolateOptions, ModuleOps, QTensorOps,
+    FloatTensorOps, InterpolateMode, InterpolateOptions, ModuleOps, QTensorOps,
 };
 use burn_backend::quantization::{QuantScheme, QuantStore, QuantValue, ScaleDtype};
 use burn_backend::tensor::{FloatTensor, IndexingUpdateOp, IntTensor};

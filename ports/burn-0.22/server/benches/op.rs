@@ -5,7 +5,6 @@
 
 use std::time::{Duration, Instant};
 
-use burn_backend::ops::FloatTensorOps;
 use burn_backend::{Backend, Scalar, TensorData};
 use burn_remote::server::{BackendServer, WebSocketTransport};
 use burn_remote::{HostSpec, RemoteBackend};
