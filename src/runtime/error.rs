@@ -92,7 +92,7 @@ pub enum RuntimeError {
     /// The device was lost: reset, unplugged or destroyed.
     #[error(
         "the device {device} was lost ({reason}); its tensors are no longer valid; the device can \
-         be opened again by creating new tensors on it"
+         be opened again by creating new tensors on it, or, if it is the program's own, by handing in another"
     )]
     DeviceLost {
         /// The adapter's name.
