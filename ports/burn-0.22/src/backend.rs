@@ -11,7 +11,7 @@ use burn_backend_021::{Backend as _, DTypeUsage as DTypeUsage021};
 use burn_wgsl::Wgsl;
 
 use crate::convert::Convert;
-use crate::device::LibTorchDevice;
+use crate::device::{LibTorchDevice, other_type};
 use crate::tensor::{QuantizedTensor, Tensor};
 
 /// burn-wgsl's backend, in the place of LibTorch's.
@@ -76,7 +76,7 @@ impl Backend for LibTorch {
     }
 
     fn device_count(type_id: u16) -> usize {
-        Wgsl::device_count(type_id)
+        Wgsl::device_count(other_type(type_id))
     }
 }
 

@@ -44,17 +44,24 @@ impl PartialEq for LibTorchDevice {
 
 impl Eq for LibTorchDevice {}
 
+/// Burn lists the devices of type 0, which are GPUs for LibTorch; for burn-wgsl, they are of type 1.
+pub(crate) const fn other_type(type_id: u16) -> u16 {
+    match type_id {
+        0 => 1,
+        1 => 0,
+        type_id => type_id,
+    }
+}
+
 impl Device for LibTorchDevice {
     fn from_id(id: DeviceId) -> Self {
-        Self(burn_backend_021::Device::from_id(burn_backend_021::DeviceId::new(
-            id.type_id,
-            id.index_id,
-        )))
+        let id = burn_backend_021::DeviceId::new(other_type(id.type_id), id.index_id);
+        Self(burn_backend_021::Device::from_id(id))
     }
 
     fn to_id(&self) -> DeviceId {
         let id = burn_backend_021::Device::to_id(&self.0);
-        DeviceId::new(id.type_id, id.index_id)
+        DeviceId::new(other_type(id.type_id), id.index_id)
     }
 }
 

@@ -5,7 +5,7 @@ use burn_backend::ops::{
 };
 use burn_backend::quantization::{QuantScheme, QuantStore, QuantValue, ScaleDtype};
 use burn_backend::tensor::{FloatTensor, IndexingUpdateOp, IntTensor};
-use burn_backend::{Backend, FloatDType, IntDType, TensorData, TensorMetadata};
+use burn_backend::{Backend, Device, FloatDType, IntDType, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexDevice};
 use burn_tch::wgsl::WgslDevice;
 use burn_tch::{LibTorch, LibTorchDevice};
@@ -237,4 +237,17 @@ fn schemes_with_two_scales_name_the_way_out() {
     .expect_err("it is not supported");
     let message = message.downcast_ref::<&str>().copied().unwrap_or_default();
     assert!(message.contains("use one of them"), "{message}");
+}
+
+/// Burn lists the devices of type 0 as `Cuda`.
+#[test]
+fn listed_devices_are_gpus() {
+    let cuda = LibTorchDevice::Cuda(3);
+    assert_eq!(cuda.to_id().type_id, 0);
+    assert_eq!(LibTorchDevice::from_id(cuda.to_id()).0, WgslDevice::Gpu(3));
+    let gpus = LibTorch::device_count(0);
+    for index in 0..gpus {
+        assert!(LibTorchDevice::Cuda(index).0.describe().is_ok(), "GPU {index} of {gpus}");
+    }
+    assert!(LibTorchDevice::Cuda(gpus).0.describe().is_err());
 }
