@@ -10,7 +10,7 @@ use burn_backend_021::ops::{TransactionOps as _, TransactionPrimitive as Transac
 use burn_backend_021::{Backend as _, DTypeUsage as DTypeUsage021};
 use burn_wgsl::Wgsl;
 
-use crate::convert::Convert;
+use crate::convert::{Convert, check_scheme};
 use crate::device::{LibTorchDevice, other_type};
 use crate::tensor::{QuantizedTensor, Tensor};
 
@@ -62,10 +62,13 @@ impl Backend for LibTorch {
     }
 
     fn supports_dtype(device: &LibTorchDevice, dtype: DType) -> bool {
-        Wgsl::supports_dtype(&device.0, dtype.converted())
+        has_type(dtype) && Wgsl::supports_dtype(&device.0, dtype.converted())
     }
 
     fn dtype_usage(device: &LibTorchDevice, dtype: DType) -> DTypeUsageSet {
+        if !has_type(dtype) {
+            return DTypeUsageSet::empty();
+        }
         let usages = Wgsl::dtype_usage(&device.0, dtype.converted());
         let usages = usages.iter().map(|usage| match usage {
             DTypeUsage021::Storage => DTypeUsage::Storage,
@@ -78,6 +81,11 @@ impl Backend for LibTorch {
     fn device_count(type_id: u16) -> usize {
         Wgsl::device_count(other_type(type_id))
     }
+}
+
+/// Returns whether burn-wgsl has a type.
+fn has_type(dtype: DType) -> bool {
+    !matches!(dtype, DType::QFloat(scheme) if check_scheme(&scheme).is_err())
 }
 
 impl DistributedOps<Self> for LibTorch {}

@@ -316,17 +316,37 @@ impl Convert for old::quantization::QuantParam {
     }
 }
 
+/// Returns an error if burn-wgsl cannot store tensors of a scheme as Burn 0.22 does.
+pub fn check_scheme(scheme: &new::quantization::QuantScheme) -> Result<(), &'static str> {
+    let is_line = |size: new::quantization::BlockSize| {
+        let leading = size.as_slice().split_last().map_or(&[][..], |(_, leading)| leading);
+        leading.iter().all(|&size| size == 1)
+    };
+    if scheme.mode != new::quantization::QuantMode::Symmetric {
+        Err("quantisation by a table of values is not supported; use symmetric")
+    } else if scheme.num_levels() != 1 {
+        Err(
+            "quantisation with a scale per block and one per tensor is not supported; use one of them",
+        )
+    } else if scheme.scale_dtype() != new::quantization::ScaleDtype::F32 {
+        Err("quantisation with scales of another type than f32 is not supported")
+    } else if !scheme.block_size().is_none_or(is_line) {
+        Err(
+            "quantisation by blocks of several rows is not supported; use blocks along the last axis",
+        )
+    } else {
+        Ok(())
+    }
+}
+
 /// # Panics
 ///
-/// Panics if blocks and the tensor both have a scale.
+/// Panics if the scheme is not supported.
 impl Convert for new::quantization::QuantScheme {
     type Other = old::quantization::QuantScheme;
 
     fn converted(self) -> Self::Other {
-        assert!(
-            self.num_levels() == 1,
-            "quantisation with a scale per block and one per tensor is not supported; use one of them"
-        );
+        check_scheme(&self).unwrap_or_else(|problem| panic!("{problem}"));
         let level = match self.block_size() {
             Some(size) => old::quantization::QuantLevel::block(size.as_slice()),
             None => old::quantization::QuantLevel::Tensor,

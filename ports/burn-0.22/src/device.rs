@@ -11,7 +11,7 @@ use crate::convert::Convert;
 ///
 /// | Burn | here |
 /// |---|---|
-/// | `Device::default()`, with `tch` as the only backend | the default |
+/// | `Device::default()`, unless a CubeCL backend is enabled | the default |
 /// | `Device::libtorch_cuda(n)` | GPU number `n` of any vendor |
 /// | `Device::libtorch_mps()`, `Device::libtorch_vulkan()` | the default |
 /// | `Device::libtorch()` | the CPU |

@@ -5,6 +5,7 @@ mod through;
 use burn_backend_021::{Backend, TensorData};
 use burn_wgsl::backend::call::{Value, call};
 use burn_wgsl::kernels::cases;
+use burn_wgsl::kernels::common::cases::{Arg, Case};
 use burn_wgsl::{Wgsl, WgslDevice};
 use through::Through;
 
@@ -13,9 +14,18 @@ fn read<B: Backend>(values: Vec<Value<B>>) -> Vec<TensorData> {
     values.into_iter().map(read).collect()
 }
 
+/// Returns whether the two versions differ, as `differing.rs` tests: pooling whose last flag, `ceil_mode`, is set.
+fn differs(case: &Case) -> bool {
+    let last = case.args.iter().rev().find_map(|arg| match arg {
+        Arg::Flag(flag) => Some(*flag),
+        _ => None,
+    });
+    case.op.contains("_pool") && last == Some(true)
+}
+
 fn run<B: Backend<Device = WgslDevice>>(device: &WgslDevice) -> Vec<(String, Vec<TensorData>)> {
     // Some ops are burn-wgsl's own: no contract has them.
-    let results = cases().filter_map(|case| {
+    let results = cases().filter(|case| !differs(case)).filter_map(|case| {
         B::seed(device, 1);
         let values = call::<B>(case, device, &mut |tensor| tensor)?;
         Some((format!("{case:?}"), read(values)))
@@ -28,7 +38,9 @@ fn cases_have_the_same_results() {
     for device in [WgslDevice::Software, WgslDevice::Cpu] {
         let [found, expected] = [run::<Through>(&device), run::<Wgsl>(&device)];
         assert!(found.len() > 500, "{} cases", found.len());
-        for ((case, found), (_, expected)) in found.iter().zip(&expected) {
+        assert_eq!(found.len(), expected.len());
+        for ((case, found), (other, expected)) in found.iter().zip(&expected) {
+            assert_eq!((case, found.len()), (other, expected.len()));
             for (found, expected) in found.iter().zip(expected) {
                 assert_eq!(found.dtype, expected.dtype, "{case} on {device}");
                 assert_eq!(found.shape, expected.shape, "{case} on {device}");

@@ -5,7 +5,9 @@ use burn_backend::ops::{
 };
 use burn_backend::quantization::{QuantScheme, QuantStore, QuantValue, ScaleDtype};
 use burn_backend::tensor::{FloatTensor, IndexingUpdateOp, IntTensor};
-use burn_backend::{Backend, Device, FloatDType, IntDType, TensorData, TensorMetadata};
+use burn_backend::{
+    Backend, DType, Device, FloatDType, IntDType, TensorData, TensorMetadata, TensorPrimitive,
+};
 use burn_flex::{Flex, FlexDevice};
 use burn_tch::wgsl::WgslDevice;
 use burn_tch::{LibTorch, LibTorchDevice};
@@ -59,7 +61,7 @@ macro_rules! compare {
                 $results
             }
             let [found, expected] = [run::<LibTorch>(&device), run::<Flex>(&FlexDevice)];
-            assert!(!found.is_empty());
+            assert!(!found.is_empty() && found.len() == expected.len());
             for ((label, found), (_, expected)) in found.iter().zip(&expected) {
                 assert_close(&format!("{label} on {device:?}"), found, expected);
             }
@@ -228,15 +230,125 @@ fn quantised_bytes_are_those_of_burn() {
 }
 
 #[test]
-fn schemes_with_two_scales_name_the_way_out() {
-    let scheme = QuantScheme::default().per_tensor(ScaleDtype::F32).per_block([5], ScaleDtype::F32);
+fn schemes_that_burn_wgsl_cannot_store_are_rejected() {
+    let scheme = QuantScheme::default().with_value(QuantValue::Q8S);
     let device = LibTorchDevice::Cpu;
-    let message = std::panic::catch_unwind(|| {
-        LibTorch::quantize_dynamic(floats::<LibTorch>(1, &[4, 10], &device), &scheme)
-    })
-    .expect_err("it is not supported");
-    let message = message.downcast_ref::<&str>().copied().unwrap_or_default();
-    assert!(message.contains("use one of them"), "{message}");
+    for (scheme, problem) in [
+        (scheme.per_tensor(ScaleDtype::F32).per_block([5], ScaleDtype::F32), "use one of them"),
+        (scheme.per_block([5], ScaleDtype::F16), "of another type than f32"),
+        (scheme.per_block([2, 5], ScaleDtype::F32), "along the last axis"),
+    ] {
+        assert!(!LibTorch::supports_dtype(&device, DType::QFloat(scheme)));
+        let message = std::panic::catch_unwind(|| {
+            LibTorch::quantize_dynamic(floats::<LibTorch>(1, &[4, 10], &device), &scheme)
+        })
+        .expect_err("it is not supported");
+        let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
+        assert!(message.contains(problem), "{message}");
+    }
+}
+
+#[test]
+fn products_of_quantised_tensors_are_those_of_burn() {
+    compare!(|B, device| {
+        let scheme =
+            QuantScheme::default().with_value(QuantValue::Q8S).with_store(QuantStore::Native);
+        let quantised = |seed, shape: &[usize]| {
+            let tensor = B::quantize_dynamic(floats::<B>(seed, shape, device), &scheme);
+            TensorPrimitive::QFloat(tensor)
+        };
+        let product = B::q_matmul(quantised(1, &[1, 24, 32]), quantised(2, &[1, 32, 40]));
+        match product {
+            TensorPrimitive::Float(product) => vec![("both".into(), read_float::<B>(product))],
+            TensorPrimitive::QFloat(_) => panic!("the settings ask for floats"),
+        }
+    });
+}
+
+/// Burn 0.22 drops a last window that starts past the input.
+#[test]
+fn pooling_has_the_windows_of_burn() {
+    compare!(|B, device| {
+        let mut results = Vec::new();
+        // Both axes lose the last window, one does, none does.
+        for [height, width] in [[3, 5], [3, 6], [6, 6], [4, 7]] {
+            for (kernel, stride, padding) in [([2, 2], [2, 2], [1, 1]), ([3, 2], [2, 3], [1, 0])] {
+                let x = floats::<B>(1, &[2, 3, height, width], device);
+                let label = format!("{height} x {width}, {kernel:?}, {stride:?}, {padding:?}");
+                let dtype = IntDType::I32;
+                let pooled = B::max_pool2d_with_indices(
+                    x.clone(),
+                    kernel,
+                    stride,
+                    padding,
+                    [1; 2],
+                    true,
+                    dtype,
+                );
+                let grad = floats::<B>(2, &pooled.output.shape().to_vec(), device);
+                results.push((format!("max {label}"), read_float::<B>(pooled.output)));
+                let gradient = B::max_pool2d_with_indices_backward(
+                    x.clone(),
+                    kernel,
+                    stride,
+                    padding,
+                    [1; 2],
+                    true,
+                    grad,
+                    pooled.indices,
+                );
+                results
+                    .push((format!("gradient of max {label}"), read_float::<B>(gradient.x_grad)));
+                let plain = B::max_pool2d(x.clone(), kernel, stride, padding, [1; 2], true);
+                results.push((format!("plain max {label}"), read_float::<B>(plain)));
+                for count_pad in [false, true] {
+                    let pooled = B::avg_pool2d(x.clone(), kernel, stride, padding, count_pad, true);
+                    let grad = floats::<B>(3, &pooled.shape().to_vec(), device);
+                    results.push((format!("mean {label} {count_pad}"), read_float::<B>(pooled)));
+                    let gradient = B::avg_pool2d_backward(
+                        x.clone(),
+                        grad,
+                        kernel,
+                        stride,
+                        padding,
+                        count_pad,
+                        true,
+                    );
+                    let label = format!("gradient of mean {label} {count_pad}");
+                    results.push((label, read_float::<B>(gradient)));
+                }
+                let x = floats::<B>(1, &[2, 3, width], device);
+                let pooled = B::max_pool1d(x.clone(), kernel[1], stride[1], padding[1], 1, true);
+                results.push((format!("max of lines {label}"), read_float::<B>(pooled)));
+                let pooled = B::avg_pool1d(x, kernel[1], stride[1], padding[1], true, true);
+                results.push((format!("mean of lines {label}"), read_float::<B>(pooled)));
+            }
+        }
+        results
+    });
+}
+
+#[test]
+fn the_sign_of_nan_is_zero() {
+    compare!(|B, device| {
+        let x = TensorData::from([f32::NAN, -2.0, 0.0, 3.0, f32::NEG_INFINITY]);
+        let x = B::float_from_data(x, device);
+        vec![("sign".into(), read_float::<B>(B::float_sign(x)))]
+    });
+}
+
+/// It stays in the windows that it is in.
+#[test]
+fn an_infinite_element_of_adaptive_pooling() {
+    for device in DEVICES {
+        let mut values = vec![1.0f32; 64];
+        values[0] = f32::INFINITY;
+        let x = LibTorch::float_from_data(TensorData::new(values, [1, 1, 4, 4, 4]), &device);
+        let pooled = read_float::<LibTorch>(LibTorch::adaptive_avg_pool3d(x, [2, 2, 2]));
+        let mut expected = vec![1.0; 8];
+        expected[0] = f32::INFINITY;
+        assert_eq!(pooled.iter::<f32>().collect::<Vec<_>>(), expected, "{device:?}");
+    }
 }
 
 /// Burn lists the devices of type 0 as `Cuda`.

@@ -58,7 +58,7 @@ fn clients_need_the_token() {
 }
 
 #[test]
-fn a_wrong_selector_names_the_right_ones() {
+fn the_error_of_a_wrong_selector_lists_the_known_ones() {
     let output = Command::new(env!("CARGO_BIN_EXE_burn-wgsl-server"))
         .args(["--device", "gpux"])
         .output()

@@ -1,64 +1,53 @@
-//! Adaptive average pooling in three dimensions, which Burn 0.21 does not have: a product with a matrix of weights
-//! along each axis.
+//! Adaptive average pooling in three dimensions, which Burn 0.21 does not have: in two dimensions, and then along the
+//! first.
 
-use burn_backend_021::ops::FloatTensorOps;
-use burn_backend_021::{FloatDType, Shape, TensorData, TensorMetadata};
+use burn_backend_021::ops::{FloatTensorOps, ModuleOps};
+use burn_backend_021::{Shape, TensorMetadata};
 use burn_wgsl::{Wgsl, WgslTensor};
 
-/// Averages `[batch, channels, depth, height, width]` over windows that share each axis as evenly as possible.
-pub(super) fn adaptive_avg_pool3d(x: WgslTensor, output_size: [usize; 3]) -> WgslTensor {
-    let mut x = x;
-    for (axis, output) in output_size.into_iter().enumerate() {
-        let weights = weights(&x, 2 + axis, output, Direction::Forward);
-        x = along(x, 2 + axis, weights);
+/// The shapes before and after pooling height and width, and depth, of images `[batch, channels, depth, height, width]`.
+struct Shapes {
+    /// `[batch, channels * depth, height, width]`.
+    planes: Shape,
+    /// `[batch, channels, depth, out height * out width]`.
+    lines: Shape,
+    /// `[batch, channels, out depth, out height, out width]`.
+    output: Shape,
+}
+
+impl Shapes {
+    fn new(input: &Shape, [depth, height, width]: [usize; 3]) -> Self {
+        let (batch, channels) = (input[0], input[1]);
+        Self {
+            planes: Shape::new([batch, channels * input[2], input[3], input[4]]),
+            lines: Shape::new([batch, channels, input[2], height * width]),
+            output: Shape::new([batch, channels, depth, height, width]),
+        }
     }
-    x
+}
+
+/// Averages images over windows that share each axis as evenly as possible.
+pub(super) fn adaptive_avg_pool3d(x: WgslTensor, output_size: [usize; 3]) -> WgslTensor {
+    let [depth, height, width] = output_size;
+    let shapes = Shapes::new(&x.shape(), output_size);
+    let planes = Wgsl::float_reshape(x, shapes.planes);
+    let pooled = Wgsl::adaptive_avg_pool2d(planes, [height, width]);
+    let lines = Wgsl::float_reshape(pooled, shapes.lines);
+    let pooled = Wgsl::adaptive_avg_pool2d(lines, [depth, height * width]);
+    Wgsl::float_reshape(pooled, shapes.output)
 }
 
 /// Returns the gradient for `x` from that of the result.
-pub(super) fn adaptive_avg_pool3d_backward(x: &WgslTensor, grad: WgslTensor) -> WgslTensor {
-    let mut grad = grad;
-    for axis in 2..5 {
-        let output = grad.shape()[axis];
-        let weights = weights(x, axis, output, Direction::Backward);
-        grad = along(grad, axis, weights);
-    }
-    grad
-}
-
-#[derive(Clone, Copy, PartialEq)]
-enum Direction {
-    Forward,
-    Backward,
-}
-
-/// Returns the weights of each element of an axis of `x` in each window, `[input, output]`, or transposed for the
-/// gradient.
-fn weights(x: &WgslTensor, axis: usize, output: usize, direction: Direction) -> WgslTensor {
-    let input = x.shape()[axis];
-    let mut values = vec![0.0f32; input * output];
-    for window in 0..output {
-        let (start, end) = (window * input / output, ((window + 1) * input).div_ceil(output));
-        for element in start..end {
-            let index = match direction {
-                Direction::Forward => element * output + window,
-                Direction::Backward => window * input + element,
-            };
-            values[index] = 1.0 / (end - start) as f32;
-        }
-    }
-    let size = if direction == Direction::Forward { [input, output] } else { [output, input] };
-    let weights = Wgsl::float_from_data(TensorData::new(values, size), &Wgsl::float_device(x));
-    Wgsl::float_cast(weights, FloatDType::from(x.dtype()))
-}
-
-/// Multiplies the lines along an axis by a matrix.
-fn along(x: WgslTensor, axis: usize, matrix: WgslTensor) -> WgslTensor {
-    let last = x.rank() - 1;
-    let x = Wgsl::float_swap_dims(x, axis, last);
-    let (mut shape, size) = (x.shape(), matrix.shape());
-    let rows = shape.num_elements() / size[0];
-    let product = Wgsl::float_matmul(Wgsl::float_reshape(x, Shape::new([rows, size[0]])), matrix);
-    shape[last] = size[1];
-    Wgsl::float_swap_dims(Wgsl::float_reshape(product, shape), axis, last)
+pub(super) fn adaptive_avg_pool3d_backward(x: WgslTensor, grad: WgslTensor) -> WgslTensor {
+    let (shape, output) = (x.shape(), grad.shape());
+    let [depth, height, width] = [output[2], output[3], output[4]];
+    let shapes = Shapes::new(&shape, [depth, height, width]);
+    // Only the shape counts.
+    let lines = Wgsl::float_empty(shapes.lines, &Wgsl::float_device(&x), x.dtype().into());
+    let of_lines = Shape::new([shape[0], shape[1], depth, height * width]);
+    let grad = Wgsl::adaptive_avg_pool2d_backward(lines, Wgsl::float_reshape(grad, of_lines));
+    let of_planes = Shape::new([shape[0], shape[1] * shape[2], height, width]);
+    let planes = Wgsl::float_reshape(x, shapes.planes);
+    let grad = Wgsl::adaptive_avg_pool2d_backward(planes, Wgsl::float_reshape(grad, of_planes));
+    Wgsl::float_reshape(grad, shape)
 }

@@ -120,7 +120,6 @@ macro_rules! float_methods {
             float_any_dim(tensor: F, dim: usize, out_dtype: BoolDType) -> B;
             float_all(tensor: F, out_dtype: BoolDType) -> B;
             float_all_dim(tensor: F, dim: usize, out_dtype: BoolDType) -> B;
-            float_sign(tensor: F) -> F;
             float_expand(tensor: F, shape: Shape) -> F;
             float_sort(tensor: F, dim: usize, descending: bool) -> F;
             float_sort_with_indices(tensor: F, dim: usize, descending: bool, indices_dtype: IntDType) -> (F, I);
@@ -137,6 +136,13 @@ impl FloatTensorOps<Self> for LibTorch {
     float_methods!(forward);
 
     forward_slices!(float_slice, float_slice_assign);
+
+    /// Burn 0.22 asks for 0 where the tensor is NaN.
+    fn float_sign(tensor: F) -> F {
+        let is_nan = Self::float_is_nan(tensor.clone(), BoolDType::Native);
+        let sign = Wgsl::float_sign(tensor.converted()).converted();
+        Self::float_mask_fill(sign, is_nan, Scalar::Float(0.0))
+    }
 
     async fn float_into_data(tensor: F) -> Result<TensorData, ExecutionError> {
         Wgsl::float_into_data(tensor.converted()).await.converted()

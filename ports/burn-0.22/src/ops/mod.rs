@@ -10,6 +10,7 @@ mod nearest_exact;
 mod padding;
 mod quantized;
 mod update;
+mod windows;
 
 /// Writes methods that convert their arguments, call burn-wgsl's method of the same name, and convert the result.
 macro_rules! forward {

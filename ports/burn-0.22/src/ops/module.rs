@@ -10,6 +10,8 @@ use super::adaptive::{adaptive_avg_pool3d, adaptive_avg_pool3d_backward};
 use super::nearest_exact::{nearest_exact, nearest_exact_backward};
 use super::padding::{padded, unpadded};
 use super::prelude::*;
+use super::windows::{Axis, Windows};
+use burn_wgsl::WgslTensor;
 
 /// Calls a macro with the methods that both contracts have.
 #[doc(hidden)]
@@ -48,32 +50,10 @@ macro_rules! module_methods {
             ) -> F;
             conv_transpose3d_bias_backward(x: F, bias: F, output_grad: F) -> F;
             unfold4d(x: F, kernel_size: [usize; 2], options: UnfoldOptions) -> F;
-            avg_pool1d(
-                x: F, kernel_size: usize, stride: usize, padding: usize, count_include_pad: bool, ceil_mode: bool
-            ) -> F;
-            avg_pool1d_backward(
-                x: F, grad: F, kernel_size: usize, stride: usize, padding: usize, count_include_pad: bool,
-                ceil_mode: bool
-            ) -> F;
-            avg_pool2d(
-                x: F, kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2], count_include_pad: bool,
-                ceil_mode: bool
-            ) -> F;
-            avg_pool2d_backward(
-                x: F, grad: F, kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2],
-                count_include_pad: bool, ceil_mode: bool
-            ) -> F;
             adaptive_avg_pool2d(x: F, output_size: [usize; 2]) -> F;
             adaptive_avg_pool2d_backward(x: F, grad: F) -> F;
             adaptive_avg_pool1d(x: F, output_size: usize) -> F;
             adaptive_avg_pool1d_backward(x: F, grad: F) -> F;
-            max_pool1d(
-                x: F, kernel_size: usize, stride: usize, padding: usize, dilation: usize, ceil_mode: bool
-            ) -> F;
-            max_pool2d(
-                x: F, kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2],
-                ceil_mode: bool
-            ) -> F;
             attention(
                 query: F, key: F, value: F, mask: Option<B>, attn_bias: Option<F>, options: AttentionModuleOptions
             ) -> F;
@@ -119,6 +99,25 @@ macro_rules! convolutions {
     };
 }
 
+/// Converts the input of pooling in one dimension. Settings are kernel, stride, padding and dilation.
+fn line(x: F, settings: [usize; 4], ceil_mode: bool) -> (WgslTensor, Windows<1>) {
+    let [kernel, stride, padding, dilation] = settings;
+    let x = x.converted();
+    let windows = Windows::new(&x, [Axis { kernel, stride, padding, dilation }], ceil_mode);
+    (x, windows)
+}
+
+/// As `line`, in two dimensions.
+fn plane(x: F, settings: [[usize; 2]; 4], ceil_mode: bool) -> (WgslTensor, Windows<2>) {
+    let axis = |axis: usize| {
+        let [kernel, stride, padding, dilation] = settings.map(|setting| setting[axis]);
+        Axis { kernel, stride, padding, dilation }
+    };
+    let x = x.converted();
+    let windows = Windows::new(&x, [axis(0), axis(1)], ceil_mode);
+    (x, windows)
+}
+
 impl ModuleOps<Self> for LibTorch {
     module_methods!(forward);
     convolution_methods!(convolutions);
@@ -150,6 +149,105 @@ impl ModuleOps<Self> for LibTorch {
         }
     }
 
+    fn avg_pool1d(
+        x: F,
+        kernel_size: usize,
+        stride: usize,
+        padding: usize,
+        count_include_pad: bool,
+        ceil_mode: bool,
+    ) -> F {
+        let (x, windows) = line(x, [kernel_size, stride, padding, 1], ceil_mode);
+        Wgsl::avg_pool1d(x, kernel_size, stride, padding, count_include_pad, windows.ceil_mode)
+            .converted()
+    }
+
+    fn avg_pool1d_backward(
+        x: F,
+        grad: F,
+        kernel_size: usize,
+        stride: usize,
+        padding: usize,
+        count_include_pad: bool,
+        ceil_mode: bool,
+    ) -> F {
+        let (x, windows) = line(x, [kernel_size, stride, padding, 1], ceil_mode);
+        let (grad, ceil_mode) = (grad.converted(), windows.ceil_mode);
+        Wgsl::avg_pool1d_backward(
+            x,
+            grad,
+            kernel_size,
+            stride,
+            padding,
+            count_include_pad,
+            ceil_mode,
+        )
+        .converted()
+    }
+
+    fn avg_pool2d(
+        x: F,
+        kernel_size: [usize; 2],
+        stride: [usize; 2],
+        padding: [usize; 2],
+        count_include_pad: bool,
+        ceil_mode: bool,
+    ) -> F {
+        let (x, windows) = plane(x, [kernel_size, stride, padding, [1; 2]], ceil_mode);
+        let ceil_mode = windows.ceil_mode;
+        let pooled =
+            Wgsl::avg_pool2d(x, kernel_size, stride, padding, count_include_pad, ceil_mode);
+        windows.cut(pooled).converted()
+    }
+
+    fn avg_pool2d_backward(
+        x: F,
+        grad: F,
+        kernel_size: [usize; 2],
+        stride: [usize; 2],
+        padding: [usize; 2],
+        count_include_pad: bool,
+        ceil_mode: bool,
+    ) -> F {
+        let (x, windows) = plane(x, [kernel_size, stride, padding, [1; 2]], ceil_mode);
+        let (grad, ceil_mode) = (windows.grown(grad.converted()), windows.ceil_mode);
+        Wgsl::avg_pool2d_backward(
+            x,
+            grad,
+            kernel_size,
+            stride,
+            padding,
+            count_include_pad,
+            ceil_mode,
+        )
+        .converted()
+    }
+
+    fn max_pool1d(
+        x: F,
+        kernel_size: usize,
+        stride: usize,
+        padding: usize,
+        dilation: usize,
+        ceil_mode: bool,
+    ) -> F {
+        let (x, windows) = line(x, [kernel_size, stride, padding, dilation], ceil_mode);
+        Wgsl::max_pool1d(x, kernel_size, stride, padding, dilation, windows.ceil_mode).converted()
+    }
+
+    fn max_pool2d(
+        x: F,
+        kernel_size: [usize; 2],
+        stride: [usize; 2],
+        padding: [usize; 2],
+        dilation: [usize; 2],
+        ceil_mode: bool,
+    ) -> F {
+        let (x, windows) = plane(x, [kernel_size, stride, padding, dilation], ceil_mode);
+        let pooled = Wgsl::max_pool2d(x, kernel_size, stride, padding, dilation, windows.ceil_mode);
+        windows.cut(pooled).converted()
+    }
+
     fn max_pool1d_with_indices(
         x: F,
         kernel_size: usize,
@@ -159,14 +257,10 @@ impl ModuleOps<Self> for LibTorch {
         ceil_mode: bool,
         indices_dtype: IntDType,
     ) -> MaxPool1dWithIndices<Self> {
-        let pooled = Wgsl::max_pool1d_with_indices(
-            x.converted(),
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
-        );
+        let (x, windows) = line(x, [kernel_size, stride, padding, dilation], ceil_mode);
+        let ceil_mode = windows.ceil_mode;
+        let pooled =
+            Wgsl::max_pool1d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode);
         let indices = Self::int_cast(pooled.indices.converted(), indices_dtype);
         MaxPool1dWithIndices { output: pooled.output.converted(), indices }
     }
@@ -181,13 +275,14 @@ impl ModuleOps<Self> for LibTorch {
         output_grad: F,
         indices: I,
     ) -> MaxPool1dBackward<Self> {
+        let (x, windows) = line(x, [kernel_size, stride, padding, dilation], ceil_mode);
         let gradient = Wgsl::max_pool1d_with_indices_backward(
-            x.converted(),
+            x,
             kernel_size,
             stride,
             padding,
             dilation,
-            ceil_mode,
+            windows.ceil_mode,
             output_grad.converted(),
             indices.converted(),
         );
@@ -203,16 +298,15 @@ impl ModuleOps<Self> for LibTorch {
         ceil_mode: bool,
         indices_dtype: IntDType,
     ) -> MaxPool2dWithIndices<Self> {
-        let pooled = Wgsl::max_pool2d_with_indices(
-            x.converted(),
-            kernel_size,
-            stride,
-            padding,
-            dilation,
-            ceil_mode,
-        );
-        let indices = Self::int_cast(pooled.indices.converted(), indices_dtype);
-        MaxPool2dWithIndices { output: pooled.output.converted(), indices }
+        let (x, windows) = plane(x, [kernel_size, stride, padding, dilation], ceil_mode);
+        let ceil_mode = windows.ceil_mode;
+        let pooled =
+            Wgsl::max_pool2d_with_indices(x, kernel_size, stride, padding, dilation, ceil_mode);
+        let indices = windows.cut_indices(pooled.indices).converted();
+        MaxPool2dWithIndices {
+            output: windows.cut(pooled.output).converted(),
+            indices: Self::int_cast(indices, indices_dtype),
+        }
     }
 
     fn max_pool2d_with_indices_backward(
@@ -225,15 +319,16 @@ impl ModuleOps<Self> for LibTorch {
         output_grad: F,
         indices: I,
     ) -> MaxPool2dBackward<Self> {
+        let (x, windows) = plane(x, [kernel_size, stride, padding, dilation], ceil_mode);
         let gradient = Wgsl::max_pool2d_with_indices_backward(
-            x.converted(),
+            x,
             kernel_size,
             stride,
             padding,
             dilation,
-            ceil_mode,
-            output_grad.converted(),
-            indices.converted(),
+            windows.ceil_mode,
+            windows.grown(output_grad.converted()),
+            windows.grown_indices(indices.converted()),
         );
         MaxPool2dBackward { x_grad: gradient.x_grad.converted() }
     }
@@ -243,7 +338,7 @@ impl ModuleOps<Self> for LibTorch {
     }
 
     fn adaptive_avg_pool3d_backward(x: F, grad: F) -> F {
-        adaptive_avg_pool3d_backward(&x.converted(), grad.converted()).converted()
+        adaptive_avg_pool3d_backward(x.converted(), grad.converted()).converted()
     }
 
     fn interpolate(x: F, output_size: [usize; 2], options: InterpolateOptions) -> F {

@@ -30,6 +30,7 @@ pub(super) fn nearest_exact_backward(x: &WgslTensor, grad: WgslTensor) -> WgslTe
 
 /// Returns for each of `output` pixels the one of `input` pixels in which its centre is.
 fn sources(x: &WgslTensor, input: usize, output: usize) -> WgslTensor {
+    assert!(input > 0, "interpolate: an image without pixels has no nearest one");
     let scale = input as f64 / output as f64;
     let source = |pixel: usize| ((pixel as f64 + 0.5) * scale) as usize;
     let sources: Vec<i32> = (0..output).map(|pixel| source(pixel).min(input - 1) as i32).collect();

@@ -1,8 +1,8 @@
 //! Ops of quantised tensors.
 
-use burn_backend::ops::QTensorOps;
-use burn_backend::quantization::{QuantScheme, QuantizationParametersPrimitive};
-use burn_backend::{ExecutionError, TensorPrimitive};
+use burn_backend::ops::{FloatTensorOps, QTensorOps};
+use burn_backend::quantization::{QuantPropagation, QuantScheme, QuantizationParametersPrimitive};
+use burn_backend::{ExecutionError, TensorMetadata, TensorPrimitive, get_or_init_device_settings};
 use burn_backend_021::TensorPrimitive as TensorPrimitive021;
 use burn_backend_021::ops::QTensorOps as _;
 use burn_backend_021::quantization::QuantizationParametersPrimitive as QuantizationParameters021;
@@ -54,6 +54,21 @@ macro_rules! quantized_methods {
     };
 }
 
+/// Returns a product in the type that the settings of the device ask for. Burn 0.21 has settings of its own.
+fn with_settings(product: F, quantised: [Option<QuantScheme>; 2]) -> TensorPrimitive<LibTorch> {
+    let settings = get_or_init_device_settings::<LibTorch>(&product.device());
+    let product = match quantised {
+        [Some(_), Some(_)] => LibTorch::float_cast(product, settings.float_dtype),
+        _ => product,
+    };
+    match (settings.quantization.propagation, quantised[1].or(quantised[0])) {
+        (QuantPropagation::Propagate, Some(scheme)) => {
+            TensorPrimitive::QFloat(LibTorch::quantize_dynamic(product, &scheme))
+        }
+        _ => TensorPrimitive::Float(product),
+    }
+}
+
 impl QTensorOps<Self> for LibTorch {
     quantized_methods!(forward);
 
@@ -80,13 +95,18 @@ impl QTensorOps<Self> for LibTorch {
     }
 
     fn q_matmul(lhs: TensorPrimitive<Self>, rhs: TensorPrimitive<Self>) -> TensorPrimitive<Self> {
+        let scheme = |operand: &TensorPrimitive<Self>| match operand {
+            TensorPrimitive::QFloat(tensor) => Some(tensor.scheme()),
+            TensorPrimitive::Float(_) => None,
+        };
+        let quantised = [scheme(&lhs), scheme(&rhs)];
         let [lhs, rhs] = [lhs, rhs].map(|operand| match operand {
             TensorPrimitive::Float(tensor) => TensorPrimitive021::Float(tensor.converted()),
             TensorPrimitive::QFloat(tensor) => TensorPrimitive021::QFloat(tensor.converted()),
         });
         match Wgsl::q_matmul(lhs, rhs) {
-            TensorPrimitive021::Float(tensor) => TensorPrimitive::Float(tensor.converted()),
-            TensorPrimitive021::QFloat(tensor) => TensorPrimitive::QFloat(tensor.converted()),
+            TensorPrimitive021::Float(product) => with_settings(product.converted(), quantised),
+            TensorPrimitive021::QFloat(product) => TensorPrimitive::QFloat(product.converted()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use burn_backend::tensor::IndexingUpdateOp;
 use burn_backend_021::ops::{FloatTensorOps, IntTensorOps};
-use burn_backend_021::{Shape, TensorMetadata};
+use burn_backend_021::{Shape, TensorMetadata, get_device_settings};
 use burn_wgsl::{Wgsl, WgslTensor};
 
 use crate::convert::Convert;
@@ -12,7 +12,9 @@ fn coordinates(dim: usize, indices: WgslTensor) -> WgslTensor {
     let shape = indices.shape();
     let (rank, count) = (shape.num_dims(), shape.num_elements());
     let device = Wgsl::int_device(&indices);
-    let dtype = burn_backend_021::IntDType::from(indices.dtype());
+    // Small types could not hold the positions on other axes.
+    let dtype = get_device_settings::<Wgsl>(&device).int_dtype;
+    let indices = Wgsl::int_cast(indices, dtype);
     let column = |tensor| Wgsl::int_reshape(tensor, Shape::new([count, 1]));
     let columns = (0..rank).map(|axis| {
         if axis == dim {

@@ -99,6 +99,10 @@ impl FloatTensorOps<Self> for Through {
     float_methods!(back);
     slices!(float_slice, float_slice_assign);
 
+    fn float_sign(tensor: F) -> F {
+        Wgsl::float_sign(tensor)
+    }
+
     async fn float_into_data(tensor: F) -> Result<TensorData, ExecutionError> {
         LibTorch::float_into_data(tensor.converted()).await.converted()
     }
@@ -203,6 +207,30 @@ macro_rules! convolutions {
 impl ModuleOps<Self> for Through {
     module_methods!(back);
     burn_tch::convolution_methods!(convolutions);
+    back! {
+        avg_pool1d(
+            x: F, kernel_size: usize, stride: usize, padding: usize, count_include_pad: bool, ceil_mode: bool
+        ) -> F;
+        avg_pool1d_backward(
+            x: F, grad: F, kernel_size: usize, stride: usize, padding: usize, count_include_pad: bool,
+            ceil_mode: bool
+        ) -> F;
+        avg_pool2d(
+            x: F, kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2], count_include_pad: bool,
+            ceil_mode: bool
+        ) -> F;
+        avg_pool2d_backward(
+            x: F, grad: F, kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2],
+            count_include_pad: bool, ceil_mode: bool
+        ) -> F;
+        max_pool1d(
+            x: F, kernel_size: usize, stride: usize, padding: usize, dilation: usize, ceil_mode: bool
+        ) -> F;
+        max_pool2d(
+            x: F, kernel_size: [usize; 2], stride: [usize; 2], padding: [usize; 2], dilation: [usize; 2],
+            ceil_mode: bool
+        ) -> F;
+    }
 
     fn deform_conv2d_backward(
         x: F,
