@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use crate::process::{cargo, run_command};
+use crate::process::{cargo, run_command, target_dir};
 
 /// The options of one run of the example.
 pub struct RunOptions<'a> {
@@ -34,9 +34,10 @@ pub fn run(
         }
         _ => {}
     }
-    let mut command = cargo(
-        &"run --release --locked --all-features --example digits --".split(' ').collect::<Vec<_>>(),
-    );
+    // The build of the tests, not another one.
+    let args = "build --workspace --locked --all-features --example digits";
+    run_command(&mut cargo(&args.split(' ').collect::<Vec<_>>()))?;
+    let mut command = Command::new(target_dir().join("debug/examples/digits"));
     if let Some(device) = options.device {
         command.args(["--device", device]);
     }
