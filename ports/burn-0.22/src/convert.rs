@@ -378,7 +378,8 @@ impl Convert for old::quantization::QuantScheme {
     }
 }
 
-/// Moves bytes. They are copied only if something else than a vector of one of these sizes owns them.
+/// Moves bytes. They are copied only if something else than a vector of one of these sizes owns
+/// them.
 macro_rules! moved {
     ($bytes:expr, $to:ident) => {{
         let bytes = $bytes;

@@ -44,7 +44,8 @@ impl PartialEq for LibTorchDevice {
 
 impl Eq for LibTorchDevice {}
 
-/// Burn lists the devices of type 0, which are GPUs for LibTorch; for burn-wgsl, they are of type 1.
+/// Burn lists the devices of type 0, which are GPUs for LibTorch; for burn-wgsl, they are of type
+/// 1.
 pub(crate) const fn other_type(type_id: u16) -> u16 {
     match type_id {
         0 => 1,

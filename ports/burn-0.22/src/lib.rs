@@ -1,9 +1,10 @@
 //! burn-wgsl for programs that use Burn 0.22.
 //!
-//! Burn 0.22 runs tensors on a closed list of backends. One of them, LibTorch, is a crate of its own that Burn
-//! loads by name, so a `[patch]` can put another in its place. This crate is that other one: its types are named
-//! as Burn expects, and each op converts its arguments and calls burn-wgsl's backend, which implements the contract
-//! of Burn 0.21. README.md says how to use it, what it costs and when it ends.
+//! Burn 0.22 runs tensors on a closed list of backends. One of them, LibTorch, is a crate of its
+//! own that Burn loads by name, so a `[patch]` can put another in its place. This crate is that
+//! other one: its types are named as Burn expects, and each op converts its arguments and calls
+//! burn-wgsl's backend, which implements the contract of Burn 0.21. README.md says how to use it,
+//! what it costs and when it ends.
 //!
 //! - `device` and `tensor` wrap burn-wgsl's types.
 //! - `convert` converts the types that both contracts have.
@@ -23,5 +24,6 @@ pub use convert::Convert;
 pub use device::LibTorchDevice;
 pub use tensor::{QuantizedTensor, Tensor};
 
-/// burn-wgsl, with the crate's version: for its own functions, such as `memory`, on the same devices.
+/// burn-wgsl, with the crate's version: for its own functions, such as `memory`, on the same
+/// devices.
 pub use burn_wgsl as wgsl;

@@ -1,4 +1,5 @@
-//! burn-wgsl's case list, through the contract of Burn 0.22 and without it: results have the same bytes.
+//! burn-wgsl's case list, through the contract of Burn 0.22 and without it: results have the same
+//! bytes.
 
 mod through;
 
@@ -14,7 +15,8 @@ fn read<B: Backend>(values: Vec<Value<B>>) -> Vec<TensorData> {
     values.into_iter().map(read).collect()
 }
 
-/// Returns whether the two versions differ, as `differing.rs` tests: pooling whose last flag, `ceil_mode`, is set.
+/// Returns whether the two versions differ, as `differing.rs` tests: pooling whose last flag,
+/// `ceil_mode`, is set.
 fn differs(case: &Case) -> bool {
     let last = case.args.iter().rev().find_map(|arg| match arg {
         Arg::Flag(flag) => Some(*flag),

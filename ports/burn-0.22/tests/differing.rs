@@ -2,11 +2,13 @@
 
 use burn_backend::ops::{
     FloatTensorOps, InterpolateMode, InterpolateOptions, ModuleOps, QTensorOps,
+    TransactionPrimitive,
 };
 use burn_backend::quantization::{QuantScheme, QuantStore, QuantValue, ScaleDtype};
 use burn_backend::tensor::{FloatTensor, IndexingUpdateOp, IntTensor};
 use burn_backend::{
-    Backend, DType, Device, FloatDType, IntDType, TensorData, TensorMetadata, TensorPrimitive,
+    Backend, BoolDType, DType, DTypeUsage, DTypeUsageSet, Device, FloatDType, IntDType, TensorData,
+    TensorMetadata, TensorPrimitive,
 };
 use burn_flex::{Flex, FlexDevice};
 use burn_tch::wgsl::WgslDevice;
@@ -97,12 +99,106 @@ fn elements_and_slices_are_updated_along_each_axis() {
                     device,
                 );
                 let indices = ints::<B>(&[2, 0], &[2], device);
-                let assigned = B::int_select_assign(tensor, dim, indices, value, update);
+                let assigned = B::int_select_assign(tensor.clone(), dim, indices, value, update);
                 results.push((format!("integers {update:?} {dim}"), read_int::<B>(assigned)));
+                let indices =
+                    if dim == 0 { [2, 0, 1, 2, 0, 2, 0, 1] } else { [3, 0, 1, 2, 2, 1, 0, 0] };
+                let count = index_shape[0] * index_shape[1];
+                let indices = ints::<B>(&indices[..count], &index_shape, device);
+                let value = ints::<B>(&[3, -4, 6, -9, 2, 5, -7, 1][..count], &index_shape, device);
+                let scattered = B::int_scatter(dim, tensor, indices, value, update);
+                let label = format!("integers at elements {update:?} {dim}");
+                results.push((label, read_int::<B>(scattered)));
             }
         }
         results
     });
+}
+
+#[test]
+fn no_updates_change_nothing() {
+    for device in DEVICES {
+        for update in UPDATES {
+            for dim in [0, 1] {
+                let tensor = floats::<LibTorch>(1, &[3, 4], &device);
+                let mut shape = [3, 4];
+                shape[dim] = 0;
+                let value = floats::<LibTorch>(2, &shape, &device);
+                let elements = ints::<LibTorch>(&[], &shape, &device);
+                let slices = ints::<LibTorch>(&[], &[0], &device);
+                let scatter = LibTorch::float_scatter;
+                let assign = LibTorch::float_select_assign;
+                let results = [
+                    scatter(dim, tensor.clone(), elements, value.clone(), update),
+                    assign(tensor.clone(), dim, slices, value, update),
+                ];
+                let expected = read_float::<LibTorch>(tensor);
+                for found in results.map(read_float::<LibTorch>) {
+                    assert_close(&format!("{update:?} {dim} {device:?}"), &found, &expected);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_largest_elements_with_their_indices() {
+    compare!(|B, device| {
+        let mut results = Vec::new();
+        for (dim, k) in [(0, 2), (1, 5), (1, 300)] {
+            let x = floats::<B>(1, &[4, 300], device);
+            let (largest, at) = B::float_topk_with_indices(x, dim, k, IntDType::I32);
+            results.push((format!("{k} of floats along {dim}"), read_float::<B>(largest)));
+            results.push((format!("indices of {k} floats along {dim}"), read_int::<B>(at)));
+            let x: Vec<i32> = (0..1200).map(|i| i * 7919 % 2003 - 1000).collect();
+            let (largest, at) = B::int_topk_with_indices(ints::<B>(&x, &[4, 300], device), dim, k);
+            results.push((format!("{k} of integers along {dim}"), read_int::<B>(largest)));
+            results.push((format!("indices of {k} integers along {dim}"), read_int::<B>(at)));
+        }
+        results
+    });
+}
+
+#[test]
+fn a_transaction_reads_every_kind() {
+    compare!(|B, device| {
+        let scheme =
+            QuantScheme::default().with_value(QuantValue::Q8S).with_store(QuantStore::Native);
+        let x = floats::<B>(1, &[4, 10], device);
+        let is_positive = B::float_greater_elem(x.clone(), 0.0.into(), BoolDType::Native);
+        let reads = TransactionPrimitive::<B>::new(
+            vec![x.clone(), floats::<B>(2, &[3], device)],
+            vec![B::quantize_dynamic(x, &scheme)],
+            vec![ints::<B>(&[1, -2, 3], &[3], device)],
+            vec![is_positive],
+        );
+        let read = pollster::block_on(B::tr_execute(reads)).expect("readback succeeds");
+        let quantised = read.read_qfloats.into_iter().map(|data| {
+            let tensor = B::q_from_data(data, device);
+            read_float::<B>(B::dequantize(tensor, FloatDType::F32))
+        });
+        let booleans = read.read_bools.iter().map(|data| {
+            let values: Vec<f32> = data.iter::<bool>().map(f32::from).collect();
+            TensorData::new(values, data.shape().clone())
+        });
+        let all = read.read_floats.iter().cloned().chain(quantised);
+        let all = all.chain(read.read_ints.iter().cloned()).chain(booleans);
+        all.enumerate().map(|(index, data)| (index.to_string(), data)).collect()
+    });
+}
+
+#[test]
+fn types_are_used_as_burn_wgsl_uses_them() {
+    let arithmetic = DTypeUsageSet::from(DTypeUsage::Arithmetic);
+    for device in DEVICES {
+        for dtype in [DType::F32, DType::F16, DType::BF16, DType::I32, DType::I64, DType::U8] {
+            let usage = LibTorch::dtype_usage(&device, dtype);
+            assert!(usage.contains(DTypeUsage::Storage), "{dtype:?} on {device:?}");
+            assert!(usage.is_superset(arithmetic), "{dtype:?} on {device:?}");
+        }
+        let lookup = QuantScheme::default().per_block([5], ScaleDtype::F16);
+        assert!(LibTorch::dtype_usage(&device, DType::QFloat(lookup)).is_empty());
+    }
 }
 
 #[test]
@@ -239,13 +335,20 @@ fn schemes_that_burn_wgsl_cannot_store_are_rejected() {
         (scheme.per_block([2, 5], ScaleDtype::F32), "along the last axis"),
     ] {
         assert!(!LibTorch::supports_dtype(&device, DType::QFloat(scheme)));
-        let message = std::panic::catch_unwind(|| {
-            LibTorch::quantize_dynamic(floats::<LibTorch>(1, &[4, 10], &device), &scheme)
-        })
-        .expect_err("it is not supported");
-        let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
-        assert!(message.contains(problem), "{message}");
+        assert_rejected(&scheme, problem);
     }
+    // The tensor is a whole number of blocks, its lines are not.
+    let scheme = scheme.with_store(QuantStore::Native).per_block([4], ScaleDtype::F32);
+    assert_rejected(&scheme, "a whole number of blocks");
+}
+
+fn assert_rejected(scheme: &QuantScheme, problem: &str) {
+    let message = std::panic::catch_unwind(|| {
+        LibTorch::quantize_dynamic(floats::<LibTorch>(1, &[4, 10], &LibTorchDevice::Cpu), scheme)
+    })
+    .expect_err("it is not supported");
+    let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(message.contains(problem), "{message}");
 }
 
 #[test]

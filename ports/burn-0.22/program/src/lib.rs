@@ -102,8 +102,8 @@ impl Network {
     }
 }
 
-/// Trains on a device. Returns the mean loss of each epoch. The first weights are those of Burn's CPU backend, for
-/// each device.
+/// Trains on a device. Returns the mean loss of each epoch. The first weights are those of Burn's
+/// CPU backend, for each device.
 pub fn train(device: Device, epochs: usize, images: usize) -> Result<Vec<f32>, Box<dyn Error>> {
     let mut digits = digits()?;
     digits.truncate(images);

@@ -1,5 +1,5 @@
-//! Lets programs for stock Burn 0.22 run on burn-wgsl in another process or on another machine, through Burn's
-//! remote backend: they need no patch.
+//! Lets programs for stock Burn 0.22 run on burn-wgsl in another process or on another machine,
+//! through Burn's remote backend: they need no patch.
 //!
 //! `burn-wgsl-server --help` lists the options. A program connects with
 //! `Device::remote_options(&RemoteHost::websocket("ws://127.0.0.1:3000")).init()`.
@@ -16,7 +16,8 @@ use clap::Parser;
 #[derive(Parser)]
 #[command(name = "burn-wgsl-server")]
 struct Args {
-    /// Device to offer: auto, cpu, software, gpu:0, discrete:0, ...; several times for several devices
+    /// Device to offer: auto, cpu, software, gpu:0, discrete:0, ...; several times for several
+    /// devices
     #[arg(long, value_name = "SELECTOR", default_value = "auto")]
     device: Vec<WgslDevice>,
 

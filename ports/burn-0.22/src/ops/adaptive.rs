@@ -1,11 +1,12 @@
-//! Adaptive average pooling in three dimensions, which Burn 0.21 does not have: in two dimensions, and then along the
-//! first.
+//! Adaptive average pooling in three dimensions, which Burn 0.21 does not have: in two dimensions,
+//! and then along the first.
 
 use burn_backend_021::ops::{FloatTensorOps, ModuleOps};
 use burn_backend_021::{Shape, TensorMetadata};
 use burn_wgsl::{Wgsl, WgslTensor};
 
-/// The shapes before and after pooling height and width, and depth, of images `[batch, channels, depth, height, width]`.
+/// The shapes before and after pooling height and width, and depth, of images `[batch, channels,
+/// depth, height, width]`.
 struct Shapes {
     /// `[batch, channels * depth, height, width]`.
     planes: Shape,

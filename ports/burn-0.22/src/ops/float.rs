@@ -144,6 +144,12 @@ impl FloatTensorOps<Self> for LibTorch {
         Self::float_mask_fill(sign, is_nan, Scalar::Float(0.0))
     }
 
+    /// Burn's default sorts whole lines.
+    fn float_topk_with_indices(tensor: F, dim: usize, k: usize, out_dtype: IntDType) -> (F, I) {
+        let indices = Self::float_argtopk(tensor.clone(), dim, k, out_dtype);
+        (Self::float_gather(dim, tensor, indices.clone()), indices)
+    }
+
     async fn float_into_data(tensor: F) -> Result<TensorData, ExecutionError> {
         Wgsl::float_into_data(tensor.converted()).await.converted()
     }

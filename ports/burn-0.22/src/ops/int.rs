@@ -119,6 +119,12 @@ impl IntTensorOps<Self> for LibTorch {
 
     forward_slices!(int_slice, int_slice_assign);
 
+    /// Burn's default sorts whole lines.
+    fn int_topk_with_indices(tensor: I, dim: usize, k: usize) -> (I, I) {
+        let indices = Self::int_argtopk(tensor.clone(), dim, k);
+        (Self::int_gather(dim, tensor, indices.clone()), indices)
+    }
+
     async fn int_into_data(tensor: I) -> Result<TensorData, ExecutionError> {
         Wgsl::int_into_data(tensor.converted()).await.converted()
     }

@@ -12,7 +12,8 @@ mod quantized;
 mod update;
 mod windows;
 
-/// Writes methods that convert their arguments, call burn-wgsl's method of the same name, and convert the result.
+/// Writes methods that convert their arguments, call burn-wgsl's method of the same name, and
+/// convert the result.
 macro_rules! forward {
     ($($name:ident($($arg:ident: $kind:ty),* $(,)?) -> $result:ty;)*) => {
         $(fn $name($($arg: $kind),*) -> $result {

@@ -99,7 +99,8 @@ macro_rules! convolutions {
     };
 }
 
-/// Converts the input of pooling in one dimension. Settings are kernel, stride, padding and dilation.
+/// Converts the input of pooling in one dimension. Settings are kernel, stride, padding and
+/// dilation.
 fn line(x: F, settings: [usize; 4], ceil_mode: bool) -> (WgslTensor, Windows<1>) {
     let [kernel, stride, padding, dilation] = settings;
     let x = x.converted();

@@ -1,5 +1,5 @@
-//! Interpolation to the nearest pixel by the centres of pixels, which Burn 0.21 does not have: rows and columns are
-//! selected.
+//! Interpolation to the nearest pixel by the centres of pixels, which Burn 0.21 does not have: rows
+//! and columns are selected.
 
 use burn_backend_021::ops::{FloatTensorOps, IntTensorOps};
 use burn_backend_021::{TensorData, TensorMetadata, get_device_settings};

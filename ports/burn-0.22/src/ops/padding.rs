@@ -1,4 +1,5 @@
-//! Convolutions with more padding on one side of an axis, which Burn 0.21 does not have: their input is padded first.
+//! Convolutions with more padding on one side of an axis, which Burn 0.21 does not have: their
+//! input is padded first.
 
 use burn_backend::ops::ConvOptions;
 use burn_backend_021::ops::{ConvOptions as ConvOptions021, FloatTensorOps};
@@ -8,8 +9,8 @@ use burn_wgsl::{Wgsl, WgslTensor};
 /// Where an input is in a larger one; `None` if it is not padded.
 pub(super) type Place = Option<Vec<Slice>>;
 
-/// Returns an input `[batch, channels, axes..]` and options that Burn 0.21 has: with zeros around the input if the
-/// padding is not the same on both sides.
+/// Returns an input `[batch, channels, axes..]` and options that Burn 0.21 has: with zeros around
+/// the input if the padding is not the same on both sides.
 pub(super) fn padded<const N: usize>(
     input: WgslTensor,
     options: ConvOptions<N>,

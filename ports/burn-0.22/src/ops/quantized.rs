@@ -1,11 +1,15 @@
 //! Ops of quantised tensors.
 
 use burn_backend::ops::{FloatTensorOps, QTensorOps};
-use burn_backend::quantization::{QuantPropagation, QuantScheme, QuantizationParametersPrimitive};
+use burn_backend::quantization::{
+    BlockLayout, QuantPropagation, QuantScheme, QuantizationParametersPrimitive,
+};
 use burn_backend::{ExecutionError, TensorMetadata, TensorPrimitive, get_or_init_device_settings};
 use burn_backend_021::TensorPrimitive as TensorPrimitive021;
 use burn_backend_021::ops::QTensorOps as _;
-use burn_backend_021::quantization::QuantizationParametersPrimitive as QuantizationParameters021;
+use burn_backend_021::quantization::{
+    QuantScheme as QuantScheme021, QuantizationParametersPrimitive as QuantizationParameters021,
+};
 
 use super::prelude::*;
 
@@ -54,7 +58,8 @@ macro_rules! quantized_methods {
     };
 }
 
-/// Returns a product in the type that the settings of the device ask for. Burn 0.21 has settings of its own.
+/// Returns a product in the type that the settings of the device ask for. Burn 0.21 has settings of
+/// its own.
 fn with_settings(product: F, quantised: [Option<QuantScheme>; 2]) -> TensorPrimitive<LibTorch> {
     let settings = get_or_init_device_settings::<LibTorch>(&product.device());
     let product = match quantised {
@@ -69,6 +74,25 @@ fn with_settings(product: F, quantised: [Option<QuantScheme>; 2]) -> TensorPrimi
     }
 }
 
+/// Converts the scheme of a tensor that is quantised.
+///
+/// # Panics
+///
+/// Panics if the scheme is not supported, or if lines of the tensor are not whole numbers of blocks.
+/// Burn 0.21 has blocks that continue on the next line.
+fn scheme_of(tensor: &F, scheme: &QuantScheme) -> QuantScheme021 {
+    let converted = scheme.converted();
+    let shape = tensor.shape();
+    if let Some(block) = scheme.block_size() {
+        assert!(
+            BlockLayout::new(&shape, &block).divides(),
+            "a tensor of shape {shape:?} cannot be quantised in blocks of {block:?}: its last axis \
+             must be a whole number of blocks"
+        );
+    }
+    converted
+}
+
 impl QTensorOps<Self> for LibTorch {
     quantized_methods!(forward);
 
@@ -77,7 +101,8 @@ impl QTensorOps<Self> for LibTorch {
     }
 
     fn quantize_dynamic(tensor: F, scheme: &QuantScheme) -> Q {
-        Wgsl::quantize_dynamic(tensor.converted(), &scheme.converted()).converted()
+        let scheme = scheme_of(&tensor, scheme);
+        Wgsl::quantize_dynamic(tensor.converted(), &scheme).converted()
     }
 
     fn quantize(
@@ -85,9 +110,10 @@ impl QTensorOps<Self> for LibTorch {
         scheme: &QuantScheme,
         qparams: QuantizationParametersPrimitive<Self>,
     ) -> Q {
+        let scheme = scheme_of(&tensor, scheme);
         let scales = qparams.scales.converted();
         let parameters = QuantizationParameters021 { scales };
-        Wgsl::quantize(tensor.converted(), &scheme.converted(), parameters).converted()
+        Wgsl::quantize(tensor.converted(), &scheme, parameters).converted()
     }
 
     async fn q_into_data(tensor: Q) -> Result<TensorData, ExecutionError> {

@@ -1,4 +1,5 @@
-//! Updates at indices along an axis other than sums, which Burn 0.21 has only for whole coordinates.
+//! Updates at indices along an axis other than sums, which Burn 0.21 has only for whole
+//! coordinates.
 
 use burn_backend::tensor::IndexingUpdateOp;
 use burn_backend_021::ops::{FloatTensorOps, IntTensorOps};
@@ -7,7 +8,8 @@ use burn_wgsl::{Wgsl, WgslTensor};
 
 use crate::convert::Convert;
 
-/// Returns the coordinates `[n, rank]` of the elements of `indices`, with each element as the coordinate of `dim`.
+/// Returns the coordinates `[n, rank]` of the elements of `indices`, with each element as the
+/// coordinate of `dim`.
 fn coordinates(dim: usize, indices: WgslTensor) -> WgslTensor {
     let shape = indices.shape();
     let (rank, count) = (shape.num_dims(), shape.num_elements());

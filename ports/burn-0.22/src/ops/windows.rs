@@ -1,5 +1,5 @@
-//! The windows of pooling. With `ceil_mode`, Burn 0.22 drops a last window that starts past the input; Burn 0.21 keeps
-//! it.
+//! The windows of pooling. With `ceil_mode`, Burn 0.22 drops a last window that starts past the
+//! input; Burn 0.21 keeps it.
 
 use burn_backend::ops::conv::calculate_pool_output_size;
 use burn_backend_021::ops::{FloatTensorOps, IntTensorOps};

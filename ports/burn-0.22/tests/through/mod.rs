@@ -1,5 +1,6 @@
-//! A backend of Burn 0.21 whose ops go through this crate: each converts its arguments, calls the method of Burn
-//! 0.22, which converts them back for burn-wgsl, and converts the result. burn-wgsl's case list runs on it.
+//! A backend of Burn 0.21 whose ops go through this crate: each converts its arguments, calls the
+//! method of Burn 0.22, which converts them back for burn-wgsl, and converts the result.
+//! burn-wgsl's case list runs on it.
 
 use burn_backend_021 as old;
 use burn_backend_021::backend::BackendTypes;
