@@ -20,7 +20,7 @@ use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, UnfoldOptions};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData, TensorPrimitive, activation};
 use burn_wgsl::{
     Autodiff, MatmulPrecision, Precision, ProductPath, Wgsl, WgslDevice, autocast,
-    matmul_precision, product_path,
+    matmul_precision, memory, product_path,
 };
 use common::{Launches, devices, failure, gpus, runtime_of, serial_guard};
 
@@ -360,6 +360,59 @@ fn biases_are_not_rounded() {
         assert_eq!(y.dtype(), DType::F16, "{device}");
         let y = y.cast(FloatDType::F32).into_data().to_vec::<f32>().expect("it is f32");
         assert_eq!(y, [2050.0], "{device}");
+    }
+}
+
+#[test]
+fn biases_can_have_another_type_than_the_operands() {
+    for device in devices() {
+        for (of_operands, of_bias) in [
+            (FloatDType::F32, FloatDType::F16),
+            (FloatDType::F32, FloatDType::BF16),
+            (FloatDType::F16, FloatDType::F32),
+            (FloatDType::F64, FloatDType::F32),
+        ] {
+            let x = Tensor::<Wgsl, 2>::from_floats([[2.0, 1.0]], &device).cast(of_operands);
+            let weight = Tensor::<Wgsl, 2>::ones([2, 1], &device).cast(of_operands);
+            let bias = Tensor::<Wgsl, 1>::from_floats([0.5], &device).cast(of_bias);
+            let y = linear(x, weight, Some(bias.clone()));
+            let label = format!("{of_operands:?} and a bias of {of_bias:?} on {device}");
+            assert_eq!(y.dtype(), of_operands.into(), "{label}");
+            assert_eq!(y.into_data().iter::<f32>().collect::<Vec<_>>(), [3.5], "{label}");
+            let images = Tensor::<Wgsl, 4>::ones([1, 1, 2, 2], &device).cast(of_operands);
+            let kernel = Tensor::<Wgsl, 4>::ones([1, 1, 2, 2], &device).cast(of_operands);
+            let y = conv2d(images, kernel, Some(bias), ConvOptions::new([1; 2], [0; 2], [1; 2], 1));
+            assert_eq!(y.dtype(), of_operands.into(), "{label}");
+            assert_eq!(y.into_data().iter::<f32>().collect::<Vec<_>>(), [4.5], "{label}");
+        }
+    }
+}
+
+/// With this strategy, the backward pass computes results of memory-bound ops again, in 16 bits too.
+#[test]
+fn checkpointing_keeps_half_as_much_in_16_bits() {
+    type B = Autodiff<Wgsl, BalancedCheckpointing>;
+    /// Returns the bytes in use between a forward pass and its backward pass.
+    fn kept(device: &WgslDevice, dtype: DType) -> u64 {
+        let tensor = |value: f64| Tensor::<B, 2>::full([256, 256], value, (device, dtype));
+        let [mut x, w] = [tensor(0.5), tensor(1e-3)].map(Tensor::require_grad);
+        Wgsl::sync(device).expect("the device works");
+        let before = memory::usage(device).expect("the device is open").in_use;
+        for _ in 0..4 {
+            let operands = [x.clone() * 0.5, x * 0.25];
+            let [left, right] = operands.map(|operand| operand.matmul(w.clone()));
+            x = left + right;
+        }
+        let loss = x.sum();
+        let _ = loss.clone().into_data();
+        let used = memory::usage(device).expect("the device is open").in_use - before;
+        drop(loss.backward());
+        used
+    }
+    let _serial = serial_guard();
+    for device in gpus() {
+        let [half, full] = [DType::F16, DType::F32].map(|dtype| kept(&device, dtype));
+        assert!(2 * half <= full + 4096, "{half} bytes in f16, {full} in f32, on {device}");
     }
 }
 

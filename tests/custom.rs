@@ -5,10 +5,10 @@ mod common;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use burn::tensor::{Bool, DType, FloatDType, Int, Tensor, TensorData};
+use burn::tensor::{Bool, DType, FloatDType, Int, Tensor, TensorData, Tolerance};
 use burn_wgsl::custom::{Binary, Kernel, KernelError, Unary, WgslFile, with_gradient};
 use burn_wgsl::runtime::{Event, Observer};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice, kernel_params};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, kernel_params};
 use common::{gpus, runtime_of, serial_guard};
 
 kernel_params! {
@@ -331,6 +331,42 @@ fn results_have_the_gradients_of_the_program() {
         assert_eq!(of_x.to_vec::<f32>().unwrap(), [2000.0, 4000.0, 2000.0, 4000.0]);
         let of_w = w.grad(&gradients).expect("w has one").into_data();
         assert_eq!(of_w.to_vec::<f32>().unwrap(), [8.0, 12.0]);
+    }
+}
+
+/// The types of products in a scope would differ from those of the kept tensors.
+#[test]
+fn gradients_of_the_program_ignore_scopes() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let x = Tensor::<Autodiff<Wgsl>, 2>::from_floats([[1.0, 2.0], [3.0, 4.0]], &device);
+        let x = x.require_grad();
+        let w = Tensor::from_floats([[0.1, 0.2], [0.3, 0.4]], &device).require_grad();
+        let gradients = {
+            let _scope = autocast(&device, Precision::F16);
+            // One input is a 16-bit result of the scope.
+            let doubled = x.clone().matmul(Tensor::eye(2, &device) * 2.0);
+            assert_eq!(doubled.dtype(), DType::F16, "{device}");
+            let product = with_gradient(
+                (doubled, w.clone()),
+                |(x, w): (Tensor<Wgsl, 2>, Tensor<Wgsl, 2>)| {
+                    let x = x.cast(FloatDType::F32);
+                    (x.clone().matmul(w.clone()), (x, w))
+                },
+                |(x, w), gradient| {
+                    (gradient.clone().matmul(w.transpose()), x.transpose().matmul(gradient))
+                },
+            );
+            assert_eq!(product.dtype(), DType::F32, "{device}");
+            product.sum().backward()
+        };
+        let of_x = x.grad(&gradients).expect("x has one").into_data();
+        of_x.assert_approx_eq::<f32>(
+            &TensorData::from([[0.6, 1.4], [0.6, 1.4]]),
+            Tolerance::absolute(1e-3),
+        );
+        let of_w = w.grad(&gradients).expect("w has one").into_data();
+        assert_eq!(of_w.to_vec::<f32>().unwrap(), [8.0, 8.0, 12.0, 12.0], "{device}");
     }
 }
 

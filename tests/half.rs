@@ -139,3 +139,33 @@ fn a_model_trains_in_f16() {
         }
     });
 }
+
+/// The scale, 65536, does not fit the default type.
+#[cfg(feature = "train")]
+#[test]
+fn a_scaler_has_its_own_types() {
+    use burn_wgsl::Autodiff;
+    use burn_wgsl::scaler::{GradScalerConfig, ScalerState};
+
+    type B = Autodiff<Wgsl>;
+
+    for_each_f16_device(|device| {
+        let scaler = GradScalerConfig::default().init(device);
+        let mut optimizer = scaler.wrap(SgdConfig::new().init());
+        let mut layer = nn::LinearConfig::new(4, 1).init::<B>(device);
+        for factor in [1e-3, f32::INFINITY] {
+            let x = Tensor::<B, 2>::ones([2, 4], device);
+            // The scale is the gradient of the loss, and too large for f16.
+            let loss = layer.forward(x).mean().cast(DType::F32) * factor;
+            let loss = scaler.scale(loss);
+            let grads = GradientsParams::from_grads(loss.backward(), &layer);
+            layer = optimizer.step(0.1, layer, grads);
+        }
+        let expected = ScalerState { scale: 32768.0, good_steps: 0, skipped_steps: 1 };
+        assert_eq!(scaler.state(), expected, "{device}");
+        let weight = layer.weight.val();
+        assert_eq!(weight.dtype(), DType::F16, "{device}");
+        let weights = weight.into_data();
+        assert!(weights.iter::<f32>().all(f32::is_finite), "{device}");
+    });
+}

@@ -107,6 +107,34 @@ pub const fn keeps_bias(op: &str) -> bool {
     lists(LOWER, op) && !equal(op.as_bytes(), b"attention")
 }
 
+/// What a float tensor is to an op.
+#[cfg(feature = "autodiff")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// An operand without a rule of its own.
+    Operand,
+    /// Of a product. Like a bias, it has a gradient in f32 whatever the types of the operands.
+    Weight,
+    /// Of a product: it is left as it is.
+    Bias,
+}
+
+#[cfg(feature = "autodiff")]
+impl Role {
+    /// Returns the role of an argument of an op.
+    pub const fn of(op: &str, argument: &str, is_optional: bool) -> Self {
+        if !keeps_bias(op) {
+            Self::Operand
+        } else if is_optional {
+            Self::Bias
+        } else if equal(argument.as_bytes(), b"weight") {
+            Self::Weight
+        } else {
+            Self::Operand
+        }
+    }
+}
+
 /// Returns whether an op computes the gradient of the bias of a product.
 pub fn is_bias_gradient(op: &str) -> bool {
     op.ends_with("_bias_backward")

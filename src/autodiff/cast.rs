@@ -13,7 +13,7 @@ use burn_std::Shape;
 
 use super::kinds::F;
 use super::node::{State, node};
-use crate::autocast::rules::keeps_bias;
+use crate::autocast::rules::Role;
 use crate::autocast::{Operands, at_end};
 use crate::backend::{Wgsl, WgslTensor};
 
@@ -84,30 +84,30 @@ pub(super) fn copy_ahead(parameter: &F) {
     }
 }
 
-/// Calls a function on each float tensor of an op, and tells whether it is the bias of a product.
-type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut F, bool));
+/// Calls a function on each float tensor of an op.
+type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut F, Role));
 
 /// Converts the float operands of an op by the rules of autocast.
 pub(super) fn cast<C: CheckpointStrategy>(op: &'static str, each: Each<'_>) {
     let mut seen = Operands::default();
-    each(&mut |tensor, is_bias| {
-        if !is_bias {
+    each(&mut |tensor, role| {
+        if role != Role::Bias {
             seen.see(tensor.primitive.device(), tensor.dtype());
         }
     });
     let target = seen.cast_types(op).map(|[target, _]| target);
     let of_product = target.or(seen.widest());
-    each(&mut |tensor, is_bias| {
+    each(&mut |tensor, role| {
         let dtype = tensor.dtype();
         let has_gradient = !tensor.node.requirement.is_none();
         let differs = of_product != Some(dtype);
         if differs && has_gradient {
             CONVERTED.store(true, Ordering::Relaxed);
         }
-        match target.filter(|target| *target != dtype && !is_bias) {
+        match target.filter(|target| *target != dtype && role != Role::Bias) {
             Some(target) => *tensor = converted::<C>(tensor, target),
             // The gradients of weights and biases are f32 or of the type of the product.
-            None if has_gradient && keeps_bias(op) && (differs || is_half(dtype)) => {
+            None if has_gradient && role != Role::Operand && (differs || is_half(dtype)) => {
                 *tensor = converted_back::<C>(tensor, tensor.primitive.clone());
             }
             None => {}
@@ -172,7 +172,7 @@ pub(super) fn keeping_16_bits<C: CheckpointStrategy, S: State>(
     gradient: fn([WgslTensor; 0], (WgslTensor, S), WgslTensor) -> [WgslTensor; 1],
 ) -> F {
     let narrow = tensor.dtype();
-    cast::<C>(name, &mut |f| f(&mut tensor, false));
+    cast::<C>(name, &mut |f| f(&mut tensor, Role::Operand));
     let output = op(tensor.primitive.clone());
     let is_narrowed = narrow == DType::BF16 && output.dtype() == DType::F32 && at_end(end);
     let kept = match is_narrowed {

@@ -19,7 +19,7 @@ use super::cast::{cast, copy_ahead};
 use super::kinds::*;
 use super::{Autodiff, attention, fft, grid_sample, norm, product, slice, softmax, topk};
 use crate::autocast::off;
-use crate::autocast::rules::{Rule, keeps_bias, rule_of};
+use crate::autocast::rules::{Role, Rule, rule_of};
 use crate::backend::Wgsl;
 use crate::backend::activation::activation_contract;
 use crate::backend::boolean::bool_contract;
@@ -115,13 +115,15 @@ macro_rules! delegated {
     (@mutable $arg:ident OptF) => { let mut $arg = $arg; };
     (@mutable $arg:ident VecF) => { let mut $arg = $arg; };
     (@mutable $arg:ident $kind:ident) => {};
-    (@floats $name:ident $arg:ident F $f:ident) => { $f(&mut $arg, false); };
+    (@floats $name:ident $arg:ident F $f:ident) => {
+        $f(&mut $arg, const { Role::of(stringify!($name), stringify!($arg), false) });
+    };
     (@floats $name:ident $arg:ident OptF $f:ident) => {
-        let is_bias = const { keeps_bias(stringify!($name)) };
-        $arg.iter_mut().for_each(|tensor| $f(tensor, is_bias));
+        let role = const { Role::of(stringify!($name), stringify!($arg), true) };
+        $arg.iter_mut().for_each(|tensor| $f(tensor, role));
     };
     (@floats $name:ident $arg:ident VecF $f:ident) => {
-        $arg.iter_mut().for_each(|tensor| $f(tensor, false));
+        $arg.iter_mut().for_each(|tensor| $f(tensor, Role::Operand));
     };
     (@floats $name:ident $arg:ident $kind:ident $f:ident) => {};
     (@untracked $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
@@ -171,7 +173,7 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
     float_contract!(delegated);
 
     fn float_powi_scalar(mut lhs: F, rhs: Scalar) -> F {
-        cast::<C>("float_powi_scalar", &mut |f| f(&mut lhs, false));
+        cast::<C>("float_powi_scalar", &mut |f| f(&mut lhs, Role::Operand));
         BurnAutodiff::<Wgsl, C>::float_powi_scalar(lhs, rhs)
     }
 

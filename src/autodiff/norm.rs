@@ -7,6 +7,7 @@ use super::Autodiff;
 use super::cast::cast;
 use super::kinds::{F, OptF, Real};
 use super::node::node;
+use crate::autocast::rules::Role;
 use crate::backend::Wgsl;
 
 impl<C: CheckpointStrategy> Autodiff<Wgsl, C> {
@@ -18,8 +19,8 @@ impl<C: CheckpointStrategy> Autodiff<Wgsl, C> {
     /// Panics if the shapes do not fit or the device fails.
     pub fn rms_norm(mut x: F, mut gamma: F, epsilon: f64) -> F {
         cast::<C>("rms_norm", &mut |f| {
-            f(&mut x, false);
-            f(&mut gamma, false);
+            f(&mut x, Role::Operand);
+            f(&mut gamma, Role::Operand);
         });
         let output = Wgsl::rms_norm(x.primitive.clone(), gamma.primitive.clone(), epsilon);
         node::<C, _, 2, 2>([x, gamma], output, epsilon, |[x, gamma], epsilon, grad| {

@@ -480,7 +480,11 @@ impl<T: Operand> Operand for Option<T> {
     }
 
     fn into_cpu(self, context: &OpContext) -> Self::Cpu {
-        let cast = if keeps_bias(context.op) { context.type_on_cpu() } else { context.cast };
+        let cast = match keeps_bias(context.op) {
+            // The CPU backend adds biases of the type of the operands.
+            true => context.type_on_cpu().or(context.float),
+            false => context.cast,
+        };
         self.map(|operand| operand.into_cpu(&OpContext { cast, ..*context }))
     }
 }

@@ -353,8 +353,8 @@ pub fn autocast_table() -> String {
         (
             Rule::Gradient,
             "In 16 bits, with a result in f32",
-            "Gradients of parameters, which are added up in f32. The backward pass of `burn_wgsl::Autodiff` \
-             follows this rule outside of the scope, too.",
+            "Gradients of parameters, which are added up in f32; those of parameters of 16 bits are rounded to their \
+             type at the end. The backward pass of `burn_wgsl::Autodiff` follows this rule outside of the scope, too.",
         ),
         (Rule::Full, "In f32", "16-bit operands are converted to f32, and the result is f32."),
         (

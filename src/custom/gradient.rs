@@ -3,11 +3,13 @@
 use std::fmt::{self, Debug};
 
 use burn_autodiff::checkpoint::strategy::CheckpointStrategy;
-use burn_backend::TensorMetadata;
+use burn_backend::ops::FloatTensorOps;
+use burn_backend::{DType, TensorMetadata};
 use burn_tensor::{Shape, Tensor, TensorPrimitive};
 
 use super::tensors::float;
 use crate::Autodiff;
+use crate::autocast::off;
 use crate::autodiff::node::node;
 use crate::backend::{Wgsl, WgslTensor};
 
@@ -31,6 +33,9 @@ pub trait Differentiable: Sized {
 /// `forward` returns the result and what `backward` needs, such as clones of the tensors, which stay in memory until
 /// then. `backward` gets that and the gradient of the result, and returns the gradients of the inputs in their order. It
 /// must not depend on anything else.
+///
+/// Both are computed in the types of their tensors: [`autocast`](crate::autocast()) does not change them. Gradients are
+/// converted to the types of their inputs.
 ///
 /// ```
 /// use burn::tensor::Tensor;
@@ -61,12 +66,13 @@ struct State<S, I, const D: usize, const N: usize> {
     kept: S,
     backward: fn(S, Tensor<Wgsl, D>) -> I,
     shapes: [Shape; N],
+    dtypes: [DType; N],
 }
 
 impl<S: Clone, I, const D: usize, const N: usize> Clone for State<S, I, D, N> {
     fn clone(&self) -> Self {
-        let Self { kept, backward, shapes } = self;
-        Self { kept: kept.clone(), backward: *backward, shapes: shapes.clone() }
+        let Self { kept, backward, shapes, dtypes } = self;
+        Self { kept: kept.clone(), backward: *backward, shapes: shapes.clone(), dtypes: *dtypes }
     }
 }
 
@@ -108,19 +114,26 @@ macro_rules! impl_differentiable {
                 ) -> Tensor<Autodiff<Wgsl, C>, D> {
                     let inputs = [$(self.$index.into_primitive().tensor()),*];
                     let shapes = inputs.each_ref().map(|input| input.primitive.shape());
+                    let dtypes = inputs.each_ref().map(|input| input.primitive.dtype());
+                    let off = off();
                     let (output, kept) =
                         forward(($(float::<$rank>(inputs[$index].primitive.clone()),)*));
-                    let state = State { kept, backward, shapes };
+                    drop(off);
+                    let state = State { kept, backward, shapes, dtypes };
                     let output = node::<C, State<S, Self::Inner, D, $count>, $count, 0>(
                         inputs,
                         primitive(output),
                         state,
                         |[], state, gradient| {
-                            let State { kept, backward, shapes } = state;
+                            let State { kept, backward, shapes, dtypes } = state;
                             let gradients = backward(kept, float(gradient));
                             let gradients = [$(primitive(gradients.$index)),*];
                             check_shapes(&gradients, &shapes);
-                            gradients
+                            let mut dtypes = dtypes.into_iter();
+                            gradients.map(|gradient| match dtypes.next() {
+                                Some(dtype) => Wgsl::float_cast(gradient, dtype.into()),
+                                None => gradient,
+                            })
                         },
                     );
                     Tensor::from_primitive(TensorPrimitive::Float(output))

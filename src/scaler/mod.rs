@@ -91,6 +91,9 @@ impl GradScaler {
     /// infinite or NaN. Gradients that are accumulated must all have been computed with one scale, so
     /// accumulate between steps.
     ///
+    /// A step changes the scale, so an optimizer needs a scaler of its own, and each loss the scale of the
+    /// optimizer that it is for. A clone of an optimizer shares the scale.
+    ///
     /// The optimizer's record has the state of the scaler too, so a checkpoint of both is one of the optimizer.
     ///
     /// In a step that changes no parameter, the optimizer sees gradients of 0: momenta decay as in a

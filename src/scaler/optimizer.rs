@@ -4,10 +4,10 @@ use burn::module::{AutodiffModule, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::{GradientsParams, LearningRate, MultiGradientsParams, Optimizer};
 use burn::record::{PrecisionSettings, Record};
 use burn::tensor::backend::{AutodiffBackend, Backend};
-use burn::tensor::{Bool, FloatDType, Tensor};
+use burn::tensor::{Bool, DType, FloatDType, Tensor};
 
 use super::state::OnDevice;
-use super::{GradScaler, GradScalerConfig, SCALES, ScalerState};
+use super::{GradScaler, SCALES, ScalerState};
 use crate::backend::{Wgsl, WgslTensor};
 use crate::device::WgslDevice;
 
@@ -75,16 +75,23 @@ where
     }
 
     fn to_record(&self) -> Self::Record {
-        ScaledRecord {
-            optimizer: self.optimizer.to_record(),
-            state: self.scaler.state.lock().clone(),
-        }
+        let state = RecordedState::OnDevice(self.scaler.state.lock().clone());
+        ScaledRecord { optimizer: self.optimizer.to_record(), state }
     }
 
     fn load_record(self, record: Self::Record) -> Self {
         {
             let mut state = self.scaler.state.lock();
-            *state = record.state.on_device(&state.scale.device());
+            let device = state.scale.device();
+            match record.state {
+                RecordedState::OnDevice(loaded) => *state = loaded.on_device(&device),
+                RecordedState::Read(loaded) if SCALES.contains(&loaded.scale) => {
+                    *state = OnDevice::new(loaded, &device);
+                }
+                RecordedState::Read(ScalerState { scale, .. }) => log::warn!(
+                    "the record of an optimizer has the scale {scale:e}; the scaler keeps its own"
+                ),
+            }
         }
         Self { optimizer: self.optimizer.load_record(record.optimizer), scaler: self.scaler }
     }
@@ -94,7 +101,14 @@ where
 #[derive(Debug, Clone)]
 pub struct ScaledRecord<R> {
     optimizer: R,
-    state: OnDevice,
+    state: RecordedState,
+}
+
+/// The state in a record. It is on no device before it is loaded.
+#[derive(Debug, Clone)]
+enum RecordedState {
+    OnDevice(OnDevice),
+    Read(ScalerState),
 }
 
 impl<B: Backend, R: Record<B>> Record<B> for ScaledRecord<R> {
@@ -102,7 +116,10 @@ impl<B: Backend, R: Record<B>> Record<B> for ScaledRecord<R> {
     type Item<S: PrecisionSettings> = (R::Item<S>, f32, u32, u32);
 
     fn into_item<S: PrecisionSettings>(self) -> Self::Item<S> {
-        let ScalerState { scale, good_steps, skipped_steps } = self.state.read();
+        let ScalerState { scale, good_steps, skipped_steps } = match self.state {
+            RecordedState::OnDevice(state) => state.read(),
+            RecordedState::Read(state) => state,
+        };
         (self.optimizer.into_item::<S>(), scale, good_steps, skipped_steps)
     }
 
@@ -110,32 +127,26 @@ impl<B: Backend, R: Record<B>> Record<B> for ScaledRecord<R> {
         (optimizer, scale, good_steps, skipped_steps): Self::Item<S>,
         device: &B::Device,
     ) -> Self {
-        // A damaged file. The scale finds its value again.
-        let is_valid = SCALES.contains(&scale);
-        let scale = if is_valid { scale } else { GradScalerConfig::default().initial_scale };
-        let state = ScalerState { scale, good_steps, skipped_steps };
-        Self {
-            optimizer: R::from_item::<S>(optimizer, device),
-            state: OnDevice::new(state, &WgslDevice::Cpu),
-        }
+        let state = RecordedState::Read(ScalerState { scale, good_steps, skipped_steps });
+        Self { optimizer: R::from_item::<S>(optimizer, device), state }
     }
 }
 
 /// Where gradients are taken from.
 trait TakeGradient {
     /// Removes the gradient of a parameter.
-    fn take_f32<const D: usize>(&mut self, id: ParamId) -> Option<Tensor<Wgsl, D>>;
+    fn take<const D: usize>(&mut self, id: ParamId) -> Option<Tensor<Wgsl, D>>;
 }
 
 impl TakeGradient for GradientsParams {
-    fn take_f32<const D: usize>(&mut self, id: ParamId) -> Option<Tensor<Wgsl, D>> {
-        self.remove::<Wgsl, D>(id).map(|grad| grad.cast(FloatDType::F32))
+    fn take<const D: usize>(&mut self, id: ParamId) -> Option<Tensor<Wgsl, D>> {
+        self.remove::<Wgsl, D>(id)
     }
 }
 
 impl TakeGradient for MultiGradientsParams {
-    fn take_f32<const D: usize>(&mut self, id: ParamId) -> Option<Tensor<Wgsl, D>> {
-        self.remove::<Wgsl, D>(id).map(|(grad, _)| grad.cast(FloatDType::F32))
+    fn take<const D: usize>(&mut self, id: ParamId) -> Option<Tensor<Wgsl, D>> {
+        self.remove::<Wgsl, D>(id).map(|(grad, _)| grad)
     }
 }
 
@@ -147,8 +158,8 @@ struct Unscaled<'a, G> {
     grads: GradientsParams,
     /// The parameters with gradients, as they are before the step.
     parameters: GradientsParams,
-    /// The scaled gradients, by their device.
-    tested: Vec<(WgslDevice, Vec<WgslTensor>)>,
+    /// What is tested for infinities, by device and type.
+    tested: Vec<((WgslDevice, FloatDType), Vec<WgslTensor>)>,
 }
 
 impl<B, G> ModuleVisitor<B> for Unscaled<'_, G>
@@ -157,22 +168,32 @@ where
     G: TakeGradient,
 {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let Some(grad) = self.scaled.take_f32::<D>(param.id) else { return };
-        let device = grad.device();
-        let primitive = grad.clone().into_primitive().tensor();
-        match self.tested.iter_mut().find(|(of, _)| *of == device) {
+        let Some(grad) = self.scaled.take::<D>(param.id) else { return };
+        let (before, device) = (param.val().inner(), grad.device());
+        // Only f64 has digits and a range that f32 lacks.
+        let (wide, parameter) = match before.dtype() {
+            DType::F64 => (FloatDType::F64, FloatDType::F64),
+            dtype => (FloatDType::F32, dtype.into()),
+        };
+        let grad = grad.cast(wide);
+        let inverse = self.inverse.clone().to_device(&device).reshape([1; D]).cast(wide);
+        let unscaled = (grad.clone() * inverse).cast(parameter);
+        // In 16 bits, it can be infinite where the scaled gradient is not. Otherwise it is computed later, together
+        // with the step.
+        let tested = if parameter == wide { grad } else { unscaled.clone() };
+        let primitive = tested.into_primitive().tensor();
+        match self.tested.iter_mut().find(|(of, _)| *of == (device, parameter)) {
             Some((_, grads)) => grads.push(primitive),
-            None => self.tested.push((device, vec![primitive])),
+            None => self.tested.push(((device, parameter), vec![primitive])),
         }
-        let inverse = self.inverse.clone().to_device(&device).reshape([1; D]);
-        self.grads.register(param.id, grad * inverse);
-        self.parameters.register(param.id, param.val().inner());
+        self.grads.register(param.id, unscaled);
+        self.parameters.register(param.id, before);
     }
 }
 
 /// Returns whether a gradient is infinite or NaN, on a device.
 fn overflow(
-    grads: Vec<(WgslDevice, Vec<WgslTensor>)>,
+    grads: Vec<((WgslDevice, FloatDType), Vec<WgslTensor>)>,
     device: &WgslDevice,
 ) -> Tensor<Wgsl, 1, Bool> {
     let flags = grads.into_iter().map(|(_, grads)| {
@@ -213,6 +234,8 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleMapper<B> for Restored {
         let requires_grad = tensor.is_require_grad();
         let after = tensor.inner();
         let overflow = expanded(&self.overflow, &after);
+        // The optimizer may have moved the parameter to the device of its gradient.
+        let before = before.to_device(&after.device());
         let mut tensor = Tensor::from_inner(after.mask_where(overflow, before));
         if requires_grad {
             tensor = tensor.require_grad();

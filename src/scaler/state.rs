@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use burn::tensor::{Bool, Int, Tensor};
+use burn::tensor::{Bool, DType, Int, IntDType, Tensor};
 
 use super::GradScalerConfig;
 use crate::backend::Wgsl;
@@ -80,9 +80,10 @@ pub(super) struct OnDevice {
 
 impl OnDevice {
     pub fn new(state: ScalerState, device: &WgslDevice) -> Self {
-        let count = |count: u32| Tensor::from_ints([clamped(count)], device);
+        // Whatever the default types of the device are.
+        let count = |count: u32| Tensor::from_data([clamped(count)], (device, DType::I32));
         Self {
-            scale: Tensor::from_floats([state.scale], device),
+            scale: Tensor::from_data([state.scale], (device, DType::F32)),
             good_steps: count(state.good_steps),
             skipped_steps: count(state.skipped_steps),
         }
@@ -117,7 +118,7 @@ impl OnDevice {
         let scale = scale.mask_where(overflow.clone(), smaller);
         self.scale = scale.clamp(*SCALES.start(), *SCALES.end());
         self.good_steps = good_steps.mask_fill(grows, 0);
-        self.skipped_steps = self.skipped_steps.clone() + overflow.int();
+        self.skipped_steps = self.skipped_steps.clone() + overflow.int().cast(IntDType::I32);
     }
 }
 
@@ -130,7 +131,7 @@ pub(super) fn check_scale(scale: f32) {
     );
 }
 
-/// Returns a count as the device stores it.
+/// Returns a count as the device stores it, with room to count on.
 fn clamped(count: u32) -> i32 {
-    i32::try_from(count).unwrap_or(i32::MAX)
+    count.min(1 << 30) as i32
 }
