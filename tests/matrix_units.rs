@@ -6,13 +6,13 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use burn::tensor::module::{attention, conv_transpose2d, conv2d, linear};
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, ConvTransposeOptions};
-use burn::tensor::{DType, FloatDType, Tensor, TensorData};
+use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
 use burn_wgsl::runtime::{Event, Observer};
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, set_fusion};
 use common::{gpus, runtime_of};
 
 /// The ops that launched a kernel with matrix units.
@@ -36,10 +36,25 @@ impl Observer for UnitsUsed {
 }
 
 /// Checks that a kernel with matrix units was launched. Units that fail their test are not used, and
-/// refused with a message.
+/// refused with a message; those of the adapter that the tests require must pass.
 fn assert_used(device: &WgslDevice, used: &UnitsUsed) {
-    let refused = !runtime_of(device).refusals().is_empty();
-    assert!(!used.ops().is_empty() || refused, "{device} did not use its units");
+    let runtime = runtime_of(device);
+    let refusals = runtime.refusals();
+    let is_required =
+        std::env::var("BURN_WGSL_TEST_REQUIRE").is_ok_and(|name| name == "matrix units");
+    assert!(!is_required || refusals.is_empty(), "{device} refuses {refusals:?}");
+    assert!(!used.ops().is_empty() || !refusals.is_empty(), "{device} did not use its units");
+}
+
+/// The test that needs the names of its own ops runs alone: an op of another thread may launch what they left pending.
+static THREADS: RwLock<()> = RwLock::new(());
+
+fn with_others() -> RwLockReadGuard<'static, ()> {
+    THREADS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn alone() -> RwLockWriteGuard<'static, ()> {
+    THREADS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The GPUs whose matrix units multiply f16.
@@ -124,6 +139,7 @@ const SIZES: &[[usize; 4]] = &[
 
 #[test]
 fn products_with_units_are_exact_in_every_layout() {
+    let _guard = with_others();
     for device in gpus_with_units() {
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
@@ -140,6 +156,7 @@ fn products_with_units_are_exact_in_every_layout() {
 /// A bias, and ops after the product in its kernel.
 #[test]
 fn linear_layers_with_units_are_exact() {
+    let _guard = with_others();
     for device in gpus_with_units() {
         let (m, n, k) = (72, 100, 40);
         let x = matrices(&device, 1, [1, m, k], false).squeeze_dim::<2>(0);
@@ -193,6 +210,7 @@ fn convolved(
 
 #[test]
 fn convolutions_with_units_are_exact() {
+    let _guard = with_others();
     let plain = |stride, padding| ConvOptions::new(stride, padding, [1, 1], 1);
     let cases = [
         ([2, 20, 9, 12], [68, 20, 3, 3], plain([1, 1], [1, 1])),
@@ -238,14 +256,22 @@ fn convolutions_with_units_are_exact() {
     }
 }
 
-/// Returns the results of attention and its gradients for 70 queries and 150 keys, as f32.
-/// Later keys have larger products with queries, so that running sums are rescaled.
-fn attended(device: &WgslDevice, dtype: DType, width: usize, causal: bool) -> Vec<Vec<f32>> {
-    let tensor = |seed: usize, rows: usize, growth: f32| {
+/// Returns the results of attention and its gradients for 70 queries and 150 keys, as f32, where the gradient of the
+/// result is multiplied by a power of two. Later keys have larger products with queries, so that running sums are
+/// rescaled.
+fn attended(
+    device: &WgslDevice,
+    dtype: DType,
+    width: usize,
+    causal: bool,
+    scale: f32,
+) -> Vec<Vec<f32>> {
+    let tensor = |seed: usize, rows: usize, growth: f32, scale: f32| {
         let element = |i: usize| {
             let row = i / width % rows;
             value(seed, i / width / rows, row, i % width) as f32 / 16.0
                 * (1.0 + growth * row as f32)
+                * scale
         };
         let values: Vec<f32> = (0..2 * rows * width).map(element).collect();
         let data = TensorData::new(values, [1, 2, rows, width]);
@@ -253,10 +279,11 @@ fn attended(device: &WgslDevice, dtype: DType, width: usize, causal: bool) -> Ve
         let tensor = Tensor::<Autodiff<Wgsl>, 4>::from_data(data, (device, DType::F16));
         tensor.cast(dtype).detach().require_grad()
     };
-    let (q, k, v) = (tensor(1, 70, 0.0), tensor(2, 150, 0.05), tensor(3, 150, 0.0));
+    let (q, k) = (tensor(1, 70, 0.0, 1.0), tensor(2, 150, 0.05, 1.0));
+    let v = tensor(3, 150, 0.0, 1.0);
     let options = AttentionModuleOptions { is_causal: causal, ..Default::default() };
     let out = attention(q.clone(), k.clone(), v.clone(), None, None, options);
-    let grads = (out.clone() * tensor(4, 70, 0.0)).sum().backward();
+    let grads = (out.clone() * tensor(4, 70, 0.0, scale)).sum().backward();
     let found = [Some(out.inner()), q.grad(&grads), k.grad(&grads), v.grad(&grads)];
     found
         .into_iter()
@@ -267,12 +294,16 @@ fn attended(device: &WgslDevice, dtype: DType, width: usize, causal: bool) -> Ve
 
 #[test]
 fn attention_with_units_is_close_to_f32() {
+    let _guard = with_others();
     for device in gpus_with_units() {
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
-        for (width, causal) in [(48, false), (48, true), (80, true)] {
-            let found = attended(&device, DType::F16, width, causal);
-            let expected = attended(&WgslDevice::Cpu, DType::F32, width, causal);
+        // Products of small gradients and small weights would vanish in f16.
+        for (width, causal, scale) in
+            [(48, false, 1.0), (48, true, 2.0f32.powi(-14)), (80, true, 64.0)]
+        {
+            let found = attended(&device, DType::F16, width, causal, scale);
+            let expected = attended(&WgslDevice::Cpu, DType::F32, width, causal, scale);
             for (result, (found, expected)) in found.iter().zip(&expected).enumerate() {
                 assert_eq!(found.len(), expected.len());
                 let largest = expected.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
@@ -282,7 +313,7 @@ fn attention_with_units_is_close_to_f32() {
                     assert!(
                         (found - expected).abs() <= tolerance,
                         "{at} of result {result} is {found}, expected {expected}, of at most \
-                         {largest}, width {width}, causal: {causal}, on {device}"
+                         {largest}, width {width}, causal: {causal}, times {scale}, on {device}"
                     );
                 }
             }
@@ -292,9 +323,122 @@ fn attention_with_units_is_close_to_f32() {
     }
 }
 
+/// The shape of attention, and what hides keys.
+#[derive(Debug, Clone, Copy)]
+struct Attended {
+    queries: usize,
+    keys: usize,
+    value_width: usize,
+    causal: bool,
+    has_mask: bool,
+    has_bias: bool,
+    /// Whether heads are next to the width in memory.
+    permuted: bool,
+}
+
+impl Attended {
+    /// Returns the result and the gradients of the operands, which are 20 wide, for two images of two heads.
+    fn compute(self, device: &WgslDevice, dtype: DType) -> Vec<Vec<f32>> {
+        let tensor = |seed: usize, rows: usize, width: usize| {
+            let shape = if self.permuted { [2, rows, 2, width] } else { [2, 2, rows, width] };
+            let element = |image: usize, head: usize, row: usize, col: usize| {
+                value(seed, 2 * image + head, row, col) as f32 / 16.0
+            };
+            let values: Vec<f32> = (0..4 * rows * width)
+                .map(|i| {
+                    let [a, b] = [i / width / shape[2] % shape[1], i / width % shape[2]];
+                    let [head, row] = if self.permuted { [b, a] } else { [a, b] };
+                    element(i / width / rows / 2, head, row, i % width)
+                })
+                .collect();
+            let data = TensorData::new(values, shape);
+            let tensor =
+                Tensor::<Autodiff<Wgsl>, 4>::from_data(data, (device, dtype)).require_grad();
+            if self.permuted {
+                (tensor.clone(), tensor.swap_dims(1, 2))
+            } else {
+                (tensor.clone(), tensor)
+            }
+        };
+        let Self { queries, keys, value_width, .. } = self;
+        let operands = [tensor(1, queries, 20), tensor(2, keys, 20), tensor(3, keys, value_width)];
+        let [q, k, v] = operands.each_ref().map(|(_, operand)| operand.clone());
+        let of_pairs = |seed: usize| {
+            let values =
+                (0..queries * keys).map(|i| value(seed, 0, i / keys, i % keys) as f32 / 4.0);
+            let data = TensorData::new(values.collect::<Vec<_>>(), [1, 1, queries, keys]);
+            Tensor::<Autodiff<Wgsl>, 4>::from_data(data, (device, DType::F32))
+        };
+        // It hides all keys of the fifth query.
+        let mask = self.has_mask.then(|| {
+            let row = Tensor::<Autodiff<Wgsl>, 1, Int>::arange(0..queries as i64, device);
+            of_pairs(5).greater_elem(2.0).bool_or(row.equal_elem(4).reshape([1, 1, queries, 1]))
+        });
+        let bias = self.has_bias.then(|| of_pairs(6).cast(dtype));
+        let options = AttentionModuleOptions { is_causal: self.causal, ..Default::default() };
+        let out = attention(q, k, v, mask, bias, options);
+        // One element of the gradient is repeated along the columns.
+        let weights = tensor(4, queries, 1).1.detach();
+        let grads = (out.clone() * weights).sum().backward();
+        let of_operands = operands.iter().map(|(leaf, _)| leaf.grad(&grads));
+        std::iter::once(Some(out.inner()))
+            .chain(of_operands)
+            .map(|tensor| tensor.expect("it has a gradient").cast(FloatDType::F32).into_data())
+            .map(|data| data.to_vec().expect("it is f32"))
+            .collect()
+    }
+}
+
+#[test]
+fn gradients_of_attention_with_units_in_every_shape() {
+    let _guard = with_others();
+    let plain = Attended {
+        queries: 40,
+        keys: 50,
+        value_width: 20,
+        causal: false,
+        has_mask: false,
+        has_bias: false,
+        permuted: false,
+    };
+    let shapes = [
+        plain,
+        Attended { permuted: true, value_width: 8, ..plain },
+        Attended { has_mask: true, ..plain },
+        Attended { has_bias: true, causal: true, value_width: 60, ..plain },
+        Attended { has_mask: true, has_bias: true, permuted: true, ..plain },
+        // The first queries attend to no key: whole tiles of them.
+        Attended { queries: 100, keys: 20, causal: true, ..plain },
+        Attended { queries: 33, keys: 100, causal: true, ..plain },
+    ];
+    for device in gpus_with_units() {
+        let used = Arc::new(UnitsUsed::default());
+        let observation = runtime_of(&device).observe(used.clone());
+        for shape in shapes {
+            let found = shape.compute(&device, DType::F16);
+            let expected = shape.compute(&WgslDevice::Cpu, DType::F32);
+            for (result, (found, expected)) in found.iter().zip(&expected).enumerate() {
+                assert_eq!(found.len(), expected.len());
+                let largest = expected.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
+                for (at, (found, expected)) in found.iter().zip(expected).enumerate() {
+                    assert!(
+                        (found - expected).abs() <= 1e-2 * largest,
+                        "{at} of result {result} is {found}, expected {expected}, of at most \
+                         {largest}, {shape:?} on {device}"
+                    );
+                }
+            }
+        }
+        drop(observation);
+        assert_used(&device, &used);
+        assert!(used.ops().contains("attention_backward"), "{device}");
+    }
+}
+
 /// NaN in a query or a key reaches the results of the queries that attend to it, and no others.
 #[test]
 fn attention_with_units_propagates_nan() {
+    let _guard = with_others();
     for device in gpus_with_units() {
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
@@ -332,6 +476,7 @@ fn attention_with_units_propagates_nan() {
 /// overflow f16.
 #[test]
 fn attention_with_units_stays_finite_for_large_scores() {
+    let _guard = with_others();
     for device in gpus_with_units() {
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
@@ -370,7 +515,7 @@ fn attention_with_units_stays_finite_for_large_scores() {
 #[test]
 fn products_under_autocast_use_units() {
     type B = Autodiff<Wgsl>;
-    const OPS: [&str; 7] = [
+    const OPS: [&str; 8] = [
         "linear",
         "linear_x_backward",
         "linear_weight_backward",
@@ -378,7 +523,11 @@ fn products_under_autocast_use_units() {
         "conv2d_x_backward",
         "conv2d_weight_backward",
         "attention_with_log_sums",
+        "attention_backward",
     ];
+    let _guard = alone();
+    // Every op launches its own kernels.
+    set_fusion(false);
     for device in gpus_with_units() {
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
@@ -408,4 +557,5 @@ fn products_under_autocast_use_units() {
             );
         }
     }
+    set_fusion(true);
 }

@@ -1,64 +1,15 @@
 // attention_units: softmax(q @ k^T) @ v for many queries with matrix units; its operands are those of lib/attention.
 //
 // A workgroup of four subgroups computes TILE rows, each subgroup a quarter, and goes over the keys in blocks of
-// KEYS. The matrices of queries and of the result stay in registers, where single elements cannot be reached:
+// BLOCK. The matrices of queries and of the result stay in registers, where single elements cannot be reached:
 // scores, weights and scales go through workgroup memory.
 //
 // Weights are relative to a reference of their row. It follows the maximum only when weights become too large, since
 // the result must go through memory to be scaled. (The idea is from T. Shah et al., FlashAttention-4, 2026.)
-// WIDTH: elements of a row in workgroup memory, at least those of a key and of a value.
-// UNIT_8, UNIT_16: the value of UNIT, the rows and columns of a matrix.
 //#include "lib/grid"
 //#include "lib/attention"
+//#include "lib/attention_units"
 
-//#if F16
-alias Element = f16;
-//#else
-alias Element = f32;
-//#endif
-//#if UNIT_16
-alias Left = coop_mat16x16<Element, A>;
-alias Right = coop_mat16x16<Element, B>;
-alias Sum = coop_mat16x16<f32, C>;
-//#endif
-//#if UNIT_8
-alias Left = coop_mat8x8<Element, A>;
-alias Right = coop_mat8x8<Element, B>;
-alias Sum = coop_mat8x8<f32, C>;
-//#endif
-
-const WIDTH: u32 = 64u;
-const UNIT: u32 = 16u;
-const SUBGROUP_SIZE: u32 = 32u;
-const WORKGROUP_SIZE: u32 = 4u * SUBGROUP_SIZE;
-// Rows of a subgroup.
-const ROWS: u32 = 16u;
-const TILE: u32 = 4u * ROWS;
-const KEYS: u32 = 2u * ROWS;
-// Matrices along the rows of a subgroup, along the keys of a block, and along a row of WIDTH elements.
-const ROW_UNITS: u32 = 1u;
-const KEY_UNITS: u32 = 2u;
-const WIDTH_UNITS: u32 = 4u;
-// Invocations that share a row, and rows of an invocation: one of them is 1.
-const ROW_LANES: u32 = 2u;
-const LANE_ROWS: u32 = 1u;
-// Vec4s of an invocation in a row of KEYS scores.
-const LANE_VEC4S: u32 = 4u;
-// Vec4s of the keys, and of the values, of a block that an invocation loads, from rows LOAD_ROWS apart.
-const LOADS: u32 = 4u;
-const LOAD_ROWS: u32 = KEYS / LOADS;
-// Parts of KEYS columns of the result.
-const PARTS: u32 = 2u;
-
-// The queries; later the keys of a block, and behind them its values. Neighbouring rows are in different banks.
-const STRIDE: u32 = WIDTH + 8u;
-var<workgroup> rows: array<Element, TILE * STRIDE>;
-const VALUES_AT: u32 = KEYS * STRIDE;
-// Scores, or KEYS columns of the result.
-const SCORE_STRIDE: u32 = KEYS + 4u;
-var<workgroup> scores: array<f32, TILE * SCORE_STRIDE>;
-const WEIGHT_STRIDE: u32 = KEYS + 8u;
-var<workgroup> weights: array<Element, TILE * WEIGHT_STRIDE>;
 // What the result of each row is multiplied by at the end.
 var<workgroup> scales: array<f32, TILE>;
 // How many blocks of keys there are. Multiplication by units must be in uniform control flow, as naga understands it.
@@ -74,40 +25,10 @@ const MAX_RISE: f32 = 4.8520303;
 // e^x.
 fn weights_of(x: vec4<f32>) -> vec4<f32> {
 //#if F16
-    // Exact enough for 16 bits. max() may drop NaN.
-    let nan = (bitcast<vec4<u32>>(x) & vec4<u32>(0x7fffffffu)) > vec4<u32>(0x7f800000u);
-    return select(exp2(max(x * 1.442695, vec4<f32>(-200.0))), x, nan);
+    return vec4<f32>(exp_of_16_bits(x.x), exp_of_16_bits(x.y), exp_of_16_bits(x.z), exp_of_16_bits(x.w));
 //#else
     return softmax_weights(x);
 //#endif
-}
-
-// Stores a vec4 of a row.
-fn store_row(row: u32, col: u32, loaded: Operand4) {
-//#repeat I 4
-    rows[row * STRIDE + col * 4u + I] = loaded[I];
-//#end
-}
-
-// Four columns of scores or of the result.
-fn scores_at(row: u32, col: u32) -> vec4<f32> {
-    let at = row * SCORE_STRIDE + col;
-    return vec4<f32>(scores[at], scores[at + 1u], scores[at + 2u], scores[at + 3u]);
-}
-
-fn store_scores(row: u32, col: u32, stored: vec4<f32>) {
-//#repeat I 4
-    scores[row * SCORE_STRIDE + col + I] = stored[I];
-//#end
-}
-
-// Stores four weights as they are multiplied, and returns them.
-fn store_weights(row: u32, key: u32, stored: vec4<f32>) -> vec4<f32> {
-    let rounded = Operand4(stored);
-//#repeat I 4
-    weights[row * WEIGHT_STRIDE + key + I] = rounded[I];
-//#end
-    return vec4<f32>(rounded);
 }
 
 // The maximum, or the sum, over the lanes of a row.
@@ -147,7 +68,7 @@ fn main(
     let first_key = work.split * p.keys_per_split;
     if (local_index == 0u) {
         let end = end_of(work.split, row0 + TILE);
-        round_count = select(0u, (end - first_key + KEYS - 1u) / KEYS, end > first_key && is_tile);
+        round_count = select(0u, (end - first_key + BLOCK - 1u) / BLOCK, end > first_key && is_tile);
     }
     let rounds = workgroupUniformLoad(&round_count);
     let quarter = subgroup % 4u;
@@ -166,7 +87,7 @@ fn main(
 //#repeat L LOADS
 //#repeat H 2
     {
-        let row = H * KEYS + L * LOAD_ROWS + load_row;
+        let row = H * BLOCK + L * LOAD_ROWS + load_row;
         let loaded = q[q_start + min(row0 + row, last_row) * p.q.row_stride + key_col];
         store_row(row, load_col, select(Operand4(), loaded, is_key_col));
     }
@@ -200,7 +121,7 @@ fn main(
     }
 //#end
     for (var round = 0u; round < rounds; round++) {
-        let key0 = first_key + round * KEYS;
+        let key0 = first_key + round * BLOCK;
         // The queries, or the keys and values before, may still be read.
         workgroupBarrier();
 //#repeat L LOADS
@@ -208,19 +129,19 @@ fn main(
         {
             // The weights of keys past the end are zero, which inf would turn into NaN.
             let is_value = is_value_col && key0 + L * LOAD_ROWS + load_row <= last_key;
-            store_row(KEYS + L * LOAD_ROWS + load_row, load_col, select(Operand4(), v_next[L], is_value));
+            store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, select(Operand4(), v_next[L], is_value));
         }
 //#end
         workgroupBarrier();
         // The next loads are in flight while these keys are multiplied.
 //#repeat L LOADS
         {
-            let key = min(key0 + KEYS + L * LOAD_ROWS + load_row, last_key);
+            let key = min(key0 + BLOCK + L * LOAD_ROWS + load_row, last_key);
             k_next[L] = k[k_start + key * p.k.row_stride + key_col];
             v_next[L] = v[v_start + key * p.v.row_stride + value_col];
         }
 //#end
-//#repeat N KEY_UNITS
+//#repeat N BLOCK_UNITS
         {
             var products: array<Sum, ROW_UNITS>;
 //#repeat R ROW_UNITS
@@ -284,11 +205,11 @@ fn main(
         if ((risen[0] | risen[1] | risen[2] | risen[3]) != 0u) {
 //#repeat C PARTS
             workgroupBarrier();
-//#repeat N KEY_UNITS
+//#repeat N BLOCK_UNITS
 //#repeat R ROW_UNITS
             {
                 let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
-                coopStoreT(result[R * WIDTH_UNITS + C * KEY_UNITS + N], &scores[start], SCORE_STRIDE);
+                coopStoreT(result[R * WIDTH_UNITS + C * BLOCK_UNITS + N], &scores[start], SCORE_STRIDE);
             }
 //#end
 //#end
@@ -301,17 +222,17 @@ fn main(
             }
 //#end
             workgroupBarrier();
-//#repeat N KEY_UNITS
+//#repeat N BLOCK_UNITS
 //#repeat R ROW_UNITS
             {
                 let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
-                result[R * WIDTH_UNITS + C * KEY_UNITS + N] = coopLoadT<Sum>(&scores[start], SCORE_STRIDE);
+                result[R * WIDTH_UNITS + C * BLOCK_UNITS + N] = coopLoadT<Sum>(&scores[start], SCORE_STRIDE);
             }
 //#end
 //#end
 //#end
         }
-//#repeat N KEY_UNITS
+//#repeat N BLOCK_UNITS
         {
             var of_rows: array<Left, ROW_UNITS>;
 //#repeat R ROW_UNITS
@@ -322,7 +243,7 @@ fn main(
 //#end
 //#repeat E WIDTH_UNITS
             {
-                let start = VALUES_AT + N * UNIT * STRIDE + E * UNIT;
+                let start = BESIDE_AT + N * UNIT * STRIDE + E * UNIT;
                 let values = coopLoadT<Right>(&rows[start], STRIDE);
 //#repeat R ROW_UNITS
                 result[R * WIDTH_UNITS + E] = coopMultiplyAdd(of_rows[R], values, result[R * WIDTH_UNITS + E]);
@@ -352,19 +273,19 @@ fn main(
 //#repeat C PARTS
     // The scores, or the columns before, may still be read.
     workgroupBarrier();
-//#repeat N KEY_UNITS
+//#repeat N BLOCK_UNITS
 //#repeat R ROW_UNITS
     {
         let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
-        coopStoreT(result[R * WIDTH_UNITS + C * KEY_UNITS + N], &scores[start], SCORE_STRIDE);
+        coopStoreT(result[R * WIDTH_UNITS + C * BLOCK_UNITS + N], &scores[start], SCORE_STRIDE);
     }
 //#end
 //#end
     workgroupBarrier();
-    for (var i = lane / (KEYS / 4u); i < ROWS; i += SUBGROUP_SIZE / (KEYS / 4u)) {
+    for (var i = lane / (BLOCK / 4u); i < ROWS; i += SUBGROUP_SIZE / (BLOCK / 4u)) {
         let row = sub_row + i;
-        let col = lane % (KEYS / 4u);
-        let out_col = C * (KEYS / 4u) + col;
+        let col = lane % (BLOCK / 4u);
+        let out_col = C * (BLOCK / 4u) + col;
         if (row0 + row < row_count && out_col < p.value_width) {
             out[result_row(work, row0 + row) * p.value_width + out_col] = scores_at(row, col * 4u) * scales[row];
         }

@@ -8,7 +8,6 @@
 // [batch, heads, queries, keys]. All are read through their strides: a linear index into the scores may not
 // fit into 32 bits.
 // out is packed: [batch, heads, queries, splits, value_width]. Each split attends to keys_per_split keys only.
-// F16: q, k and v are f16, and not f32.
 // BIASED: there is a softcap, a mask or a bias.
 // LOG_SUMS: log_sums[b, h, i] = ln(sum over j of e^score[b, h, i, j]), or inf if all keys are masked. With several
 // splits, log_sums[b, h, i, split] are two numbers, m and the sum over the keys j of the split of
@@ -50,11 +49,6 @@ struct Params {
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;
-//#if F16
-alias Operand4 = vec4<f16>;
-//#else
-alias Operand4 = vec4<f32>;
-//#endif
 @group(0) @binding(auto) var<storage, read> q: array<Operand4>;
 @group(0) @binding(auto) var<storage, read> k: array<Operand4>;
 @group(0) @binding(auto) var<storage, read> v: array<Operand4>;

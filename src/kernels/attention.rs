@@ -5,13 +5,14 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use super::cast;
-use super::common::attention_units::AttentionUnits;
+use super::common::attention_definition::AttentionDefinition;
+use super::common::attention_units::{AttentionUnits, Pass};
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::AttentionOptions;
 use super::common::policy;
 use super::common::team::Team;
-use super::common::units::{self, UnitsKernel, units_for};
+use super::common::units::{self, UnitsKernel};
 use super::composed::{self, create, views};
 use super::elementwise::{self, ScalarValue};
 use crate::device::{Limits, Units};
@@ -22,8 +23,10 @@ use crate::tensor::{DType, Error, Layout, Result, Tensor};
 /// The fragments of the shaders.
 pub(super) const FRAGMENTS: &[Fragment] = &[
     ("lib/attention", wgsl!("../../shaders/lib/attention.wgsl")),
+    ("lib/attention_backward", wgsl!("../../shaders/lib/attention_backward.wgsl")),
     ("lib/attention_scores", wgsl!("../../shaders/lib/attention_scores.wgsl")),
     ("lib/attention_tile", wgsl!("../../shaders/lib/attention_tile.wgsl")),
+    ("lib/attention_units", wgsl!("../../shaders/lib/attention_units.wgsl")),
 ];
 
 static ATTENTION: Source =
@@ -277,10 +280,6 @@ pub fn attention_with_log_sums(
     compute(Inputs { query, key, value, mask, bias, options }, true, None)
 }
 
-/// The slots of products and convolutions come first.
-const FIRST_SLOT: usize = units::PRODUCT_SLOTS + units::CONV_SLOTS;
-const _: () = assert!(FIRST_SLOT + 2 * AttentionUnits::WIDTHS.len() == Runtime::UNITS_KERNELS);
-
 /// Attention of rows of so many elements, or fewer, with matrix units.
 #[derive(Debug, Clone, Copy)]
 struct AttentionWithUnits {
@@ -293,9 +292,7 @@ impl UnitsKernel for AttentionWithUnits {
     }
 
     fn slot(&self, dtype: DType) -> usize {
-        let widths = AttentionUnits::WIDTHS.len();
-        let width = AttentionUnits::WIDTHS.iter().position(|width| *width == self.width);
-        FIRST_SLOT + usize::from(dtype == DType::F32) * widths + width.unwrap_or(0)
+        AttentionUnits::slot(Pass::Forward, self.width, dtype)
     }
 
     fn name(&self) -> String {
@@ -305,81 +302,27 @@ impl UnitsKernel for AttentionWithUnits {
     /// Compares attention with its definition in f64: the plainest of the kernels, and the one with
     /// a softcap and log sums. There is an odd number of keys, of which later ones have larger scores.
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
-        let (queries, keys) = (70, 83);
-        let [width, value_width] = [self.width as usize - 12, self.width as usize - 28];
-        // Multiples of 1/16 from -1 to 1.
-        let element = |row: usize, col: usize, seed: usize| {
-            ((row * 7 + col * 13 + row * col * seed) % 33) as f32 / 16.0 - 1.0
-        };
-        let q = |row, col| element(row, col, 3);
-        let k = |row: usize, col| element(row, col, 5) * if row < 40 { 0.5 } else { 3.0 };
-        let v = |row, col| element(row, col, 7);
-        let upload = |rows: usize, cols: usize, of: &dyn Fn(usize, usize) -> f32| {
-            let values = (0..rows * cols).map(|at| of(at / cols, at % cols));
-            units::upload(runtime, &[1, 1, rows, cols], dtype, values)
-        };
-        let query = upload(queries, width, &q)?;
-        let key = upload(keys, width, &k)?;
-        let value = upload(keys, value_width, &v)?;
-        // Weights are rounded to the type of the operands.
-        let tolerance = if dtype.is_half() { 4e-3 } else { 1e-4 };
-        let is_close = |found: f32, expected: f64| (f64::from(found) - expected).abs() <= tolerance;
-        for softcap in [None, Some(50.0f32)] {
+        let forced = AttentionUnits { units, dtype, width: self.width };
+        for softcap in [None, Some(50.0)] {
             let all = softcap.is_some();
-            let inputs = Inputs {
-                query: query.clone(),
-                key: key.clone(),
-                value: value.clone(),
-                mask: None,
-                bias: None,
-                options: AttentionOptions { scale: Some(1.0), softcap, causal: all },
-            };
-            let forced = AttentionUnits { units, dtype, width: self.width };
+            let options = AttentionOptions { scale: Some(1.0), softcap, causal: all };
+            let definition = AttentionDefinition::new(self.width, options);
+            let [query, key, value, _] = definition.upload_operands(runtime, dtype)?;
+            let inputs = Inputs { query, key, value, mask: None, bias: None, options };
             let (out, log_sums) = compute(inputs, all, Some(forced))?;
-            let found = units::download(&out)?;
-            let found_sums = if all { units::download(&log_sums)? } else { vec![0.0; queries] };
-            let row_is_right = |row: usize| {
-                let seen = if all { row + 1 + keys - queries } else { keys };
-                let score = |key| {
-                    let product = (0..width).map(|e| f64::from(q(row, e) * k(key, e))).sum::<f64>();
-                    softcap.map(f64::from).map_or(product, |cap| cap * (product / cap).tanh())
-                };
-                let scores: Vec<f64> = (0..seen).map(score).collect();
-                let maximum = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let weights: Vec<f64> =
-                    scores.iter().map(|score| (score - maximum).exp()).collect();
-                let sum: f64 = weights.iter().sum();
-                let of_col = |col| {
-                    let of_key = |(key, weight): (usize, &f64)| weight * f64::from(v(key, col));
-                    weights.iter().enumerate().map(of_key).sum::<f64>() / sum
-                };
-                let of_row = &found[row * value_width..][..value_width];
-                (!all || is_close(found_sums[row], maximum + sum.ln()))
-                    && of_row.iter().enumerate().all(|(col, found)| is_close(*found, of_col(col)))
+            // Weights are rounded to the type of the operands.
+            let tolerance = if dtype.is_half() { 4e-3 } else { 1e-4 };
+            let is_close = |found: &Tensor, expected: &[f64]| -> Result<bool> {
+                Ok(units::are_close(&units::download(found)?, expected, tolerance))
             };
-            let has_sizes = found.len() == queries * value_width && found_sums.len() == queries;
-            if !has_sizes || !(0..queries).all(row_is_right) {
+            if !is_close(&out, &definition.out)?
+                || all && !is_close(&log_sums, &definition.log_sums)?
+            {
                 return Ok(false);
             }
         }
         Ok(true)
     }
-}
-
-/// Returns the kernel with matrix units for these operands. `None` if no units support them, or all
-/// fail their test.
-fn with_units(sizes: Sizes, [query, key, value]: [&Tensor; 3]) -> Option<AttentionUnits> {
-    let Sizes { queries, width, value_width, .. } = sizes;
-    let (runtime, dtype) = (query.runtime(), query.dtype());
-    let has_vec4s = width.is_multiple_of(4) && value_width.is_multiple_of(4);
-    let same_type = [key, value].iter().all(|operand| operand.dtype() == dtype);
-    if !has_vec4s || !same_type || !policy::tiles_attention(runtime, queries) {
-        return None;
-    }
-    let needed = width.max(value_width) as u32;
-    let width = AttentionUnits::WIDTHS.into_iter().find(|width| *width >= needed)?;
-    let units = units_for(runtime, dtype, &AttentionWithUnits { width })?;
-    Some(AttentionUnits { units, dtype, width })
 }
 
 /// Computes attention, with given matrix units if they are forced. The second result is meaningful
@@ -407,7 +350,10 @@ fn compute(
     }
     let composes = policy::composes_attention(&runtime, queries * keys);
     let units = match forced {
-        None if !composes => with_units(sizes, [&query, &key, &value]),
+        None if !composes && policy::tiles_attention(&runtime, queries) => {
+            let kernel = |width| AttentionWithUnits { width };
+            AttentionUnits::for_operands(&[&query, &key, &value], kernel)
+        }
         _ => forced,
     };
     if units.is_none() {

@@ -1,5 +1,7 @@
 //! The gradients of attention with respect to queries, keys and values.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
 use super::attention::{
@@ -7,21 +9,35 @@ use super::attention::{
     mismatch,
 };
 use super::cast;
+use super::common::attention_definition::AttentionDefinition;
+use super::common::attention_units::{AttentionUnits, Pass};
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, div_up, variants_of};
 use super::common::options::AttentionOptions;
 use super::common::policy;
 use super::common::table::rows;
+use super::common::units::{self, UnitsKernel};
 use super::composed::{self, create, views};
 use super::elementwise::{self, ScalarValue};
 use super::reduce::{self, Reduction};
+use crate::device::{Limits, Units};
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
+use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
 
 static ATTENTION_BACKWARD: Source = Source::new::<AttentionBackwardParams>(
     "attention_backward",
     wgsl!("../../shaders/attention_backward/attention_backward.wgsl"),
+)
+.with_fragments(super::attention::FRAGMENTS);
+static ATTENTION_BACKWARD_UNITS: Source = Source::new::<AttentionBackwardParams>(
+    "attention_backward_units",
+    // Browsers do not offer matrix units.
+    if cfg!(target_arch = "wasm32") {
+        ""
+    } else {
+        wgsl!("../../shaders/attention_backward/attention_backward_units.wgsl")
+    },
 )
 .with_fragments(super::attention::FRAGMENTS);
 
@@ -51,26 +67,48 @@ params! {
     }
 }
 
-/// The kernel of the gradients.
+/// The operands whose gradients a kernel computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Of {
+    Queries,
+    /// In tiles only.
+    KeysAndValues,
+    /// With matrix units only.
+    Keys,
+    /// With matrix units only.
+    Values,
+}
+
+/// How the work is divided among workgroups.
+#[derive(Debug, Clone, Copy, Hash)]
+enum Division {
+    /// With so many vec4 columns per invocation.
+    Tiles { cols: u32 },
+    /// With matrix units.
+    Units(AttentionUnits),
+}
+
+/// The kernels of the gradients.
 #[derive(Debug, Clone, Copy, Hash)]
 struct AttentionBackwardKernel {
-    /// Whether it computes the gradients of keys and values, not of queries.
-    keys: bool,
+    of: Of,
     /// Whether there is a softcap or a bias.
     biased: bool,
-    /// Vec4 columns per invocation.
-    cols: u32,
+    division: Division,
 }
 
 impl Kernel for AttentionBackwardKernel {
     type Params = AttentionBackwardParams;
 
     fn variant(&self) -> Variant {
-        let Self { keys, biased, cols } = *self;
-        Variant::new(&ATTENTION_BACKWARD)
-            .flag("KEYS", keys)
-            .flag("BIASED", biased)
-            .int("COLS", cols)
+        let Self { of, biased, division } = *self;
+        let variant = match division {
+            Division::Tiles { cols } => Variant::new(&ATTENTION_BACKWARD).int("COLS", cols),
+            Division::Units(units) => units
+                .define(Variant::new(&ATTENTION_BACKWARD_UNITS))
+                .flag("VALUES", of == Of::Values),
+        };
+        variant.flag("KEYS", of != Of::Queries).flag("BIASED", biased)
     }
 }
 
@@ -104,7 +142,17 @@ pub fn attention_backward(
     grad: Tensor,
     options: AttentionOptions,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    let Forward { query, key, value, mask, bias, out, log_sums } = forward;
+    compute(forward, grad, options, None)
+}
+
+/// Computes [`attention_backward`], with given matrix units if they are forced.
+fn compute(
+    forward: Forward,
+    mut grad: Tensor,
+    options: AttentionOptions,
+    forced: Option<AttentionUnits>,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    let Forward { mut query, mut key, mut value, mask, bias, out, log_sums } = forward;
     let sizes = Sizes::of(&query, &key, &value)?;
     let Sizes { batch, heads, queries, keys, width, value_width } = sizes;
     let rule = "a result and its gradient must be [batch, heads, queries, value width]";
@@ -125,24 +173,41 @@ pub fn attention_backward(
         };
         return Ok((zeros(&query)?, zeros(&key)?, zeros(&value)?));
     }
+    let composes = policy::composes_attention_gradients(&runtime);
+    let has_tiles = !composes && policy::tiles_attention(&runtime, queries.min(keys));
+    let units = match forced {
+        None if has_tiles => {
+            let kernel = |width| AttentionBackwardWithUnits { width };
+            AttentionUnits::for_operands(&[&query, &key, &value, &grad], kernel)
+        }
+        _ => forced,
+    };
     let wide = cast::to_compute_type;
-    let [query, key, value] = [wide(query)?, wide(key)?, wide(value)?];
-    let [out, log_sums, grad] = [wide(out)?, wide(log_sums)?, wide(grad)?];
+    let (out, log_sums, wide_grad) = (wide(out)?, wide(log_sums)?, wide(grad.clone())?);
+    if units.is_none() {
+        (query, key, value, grad) = (wide(query)?, wide(key)?, wide(value)?, wide_grad.clone());
+    }
     let bias = hidden_by(mask, bias.map(wide).transpose()?)?;
     let bias_layout = bias.as_ref().map(|bias| sizes.broadcast(&query, bias)).transpose()?;
 
-    let products = elementwise::binary(&rows::float_mul, out, grad.clone())?;
+    let products = elementwise::binary(&rows::float_mul, out, wide_grad.clone())?;
     let means = reduce::dim(Reduction::Sum, products, 3)?;
-    if policy::composes_attention_gradients(&runtime) {
+    if composes && units.is_none() {
         let log_sums = views::reshape(log_sums, &[batch, heads, queries, 1])?;
         let scores = composed::attention::Scores { sizes, key, bias, options };
         return composed::attention::attention_backward(
             &query, &value, &scores, &log_sums, &means, &grad,
         );
     }
-    let flat = [1, batch * heads * queries];
-    let stats = [log_sums, means].map(|tensor| views::reshape(tensor, &flat));
-    let stats = views::cat(stats.into_iter().collect::<Result<_>>()?, 0)?;
+    let flat = [batch * heads * queries];
+    let mut stats = vec![views::reshape(log_sums, &flat)?, views::reshape(means, &flat)?];
+    if units.is_some_and(|units| units.dtype.is_half()) {
+        for operand in [wide_grad, wide(value.clone())?] {
+            let magnitudes = elementwise::unary(&rows::float_abs, operand)?;
+            stats.push(reduce::all(Reduction::Max, magnitudes)?);
+        }
+    }
+    let stats = views::cat(stats, 0)?;
     let (query, key, value) = (in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?);
     let grad = in_vec4s(grad)?;
     let mut inputs: SmallVec<[&Tensor; 6]> =
@@ -177,14 +242,22 @@ pub fn attention_backward(
         g: OperandLayout::of(&grad),
         bias_strides: broadcast_strides(bias_layout.as_ref()),
     };
-    let run = |of_keys: bool, rows: usize, cols: usize, outputs: &[&Tensor]| {
-        // Two gradients, or a bias, fill the registers of some GPUs.
-        let cols_each = if cols <= LANES || of_keys || biased { 1 } else { 2 };
-        let row_blocks = div_up(rows, TILE);
-        let col_blocks = div_up(cols, cols_each * LANES);
+    let run = |of: Of, outputs: &[&Tensor]| {
+        let rows = if of == Of::Queries { queries } else { keys };
+        let cols = if of == Of::Queries { vec4s } else { vec4s.max(value_vec4s) };
+        let (division, row_blocks, col_blocks) = match units {
+            Some(units) => (Division::Units(units), div_up(rows, units.rows()), 1),
+            None => {
+                // Two gradients, or a bias, fill the registers of some GPUs.
+                let is_narrow = cols <= LANES || of != Of::Queries || biased;
+                let cols_each = if is_narrow { 1 } else { 2 };
+                let col_blocks = div_up(cols, cols_each * LANES);
+                (Division::Tiles { cols: cols_each as u32 }, div_up(rows, TILE), col_blocks)
+            }
+        };
         let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
         Launch {
-            kernel: &AttentionBackwardKernel { keys: of_keys, biased, cols: cols_each as u32 },
+            kernel: &AttentionBackwardKernel { of, biased, division },
             inputs: &inputs,
             outputs,
             params: &AttentionBackwardParams {
@@ -200,8 +273,14 @@ pub fn attention_backward(
     };
     let gradient_of = |tensor: &Tensor| Tensor::empty(&runtime, tensor.shape(), DType::F32);
     let grads = (gradient_of(&query)?, gradient_of(&key)?, gradient_of(&value)?);
-    run(false, queries, vec4s, &[&grads.0])?;
-    run(true, keys, vec4s.max(value_vec4s), &[&grads.1, &grads.2])?;
+    run(Of::Queries, &[&grads.0])?;
+    match units {
+        Some(_) => {
+            run(Of::Keys, &[&grads.1])?;
+            run(Of::Values, &[&grads.2])?;
+        }
+        None => run(Of::KeysAndValues, &[&grads.1, &grads.2])?,
+    }
     Ok((
         views::narrow(grads.0, 3, 0, width)?,
         views::narrow(grads.1, 3, 0, width)?,
@@ -209,14 +288,66 @@ pub fn attention_backward(
     ))
 }
 
+/// Gradients of attention of rows of so many elements, or fewer, with matrix units.
+#[derive(Debug, Clone, Copy)]
+struct AttentionBackwardWithUnits {
+    width: u32,
+}
+
+impl UnitsKernel for AttentionBackwardWithUnits {
+    fn fits(&self, limits: &Limits, units: Units, dtype: DType) -> bool {
+        AttentionUnits { units, dtype, width: self.width }.fits(limits)
+    }
+
+    fn slot(&self, dtype: DType) -> usize {
+        AttentionUnits::slot(Pass::Backward, self.width, dtype)
+    }
+
+    fn name(&self) -> String {
+        format!("gradients of attention {}", self.width)
+    }
+
+    /// Compares the gradients with their definition: of the plainest attention, and of a causal one
+    /// with a softcap. The numbers of queries and keys are odd.
+    fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
+        let forced = AttentionUnits { units, dtype, width: self.width };
+        for softcap in [None, Some(2.0)] {
+            // Small enough that many keys have a share.
+            let options =
+                AttentionOptions { scale: Some(0.25), softcap, causal: softcap.is_some() };
+            let definition = AttentionDefinition::new(self.width, options);
+            let [query, key, value, grad] = definition.upload_operands(runtime, dtype)?;
+            let [out, log_sums] = definition.upload_results(runtime)?;
+            let forward = Forward { query, key, value, mask: None, bias: None, out, log_sums };
+            let (of_queries, of_keys, of_values) = compute(forward, grad, options, Some(forced))?;
+            // Weights are rounded to the type of the operands.
+            let tolerance = if dtype.is_half() { 4e-3 } else { 1e-4 };
+            let found = [of_queries, of_keys, of_values];
+            for (found, expected) in found.iter().zip(definition.gradients()) {
+                let largest = expected.iter().fold(0.0f64, |largest, x| largest.max(x.abs()));
+                if !units::are_close(&units::download(found)?, &expected, tolerance * largest) {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let mut kernels = Vec::new();
-    for (keys, biased) in [(false, false), (false, true), (true, false), (true, true)] {
-        kernels.push(AttentionBackwardKernel { keys, biased, cols: 1 });
-    }
-    kernels.push(AttentionBackwardKernel { keys: false, biased: false, cols: 2 });
-    variants_of(kernels)
+    let kernel = |of, biased, division| AttentionBackwardKernel { of, biased, division };
+    let tiles = [(Of::Queries, false), (Of::Queries, true), (Of::KeysAndValues, false)];
+    let tiles = tiles.into_iter().chain([(Of::KeysAndValues, true)]);
+    let tiles = tiles.map(|(of, biased)| kernel(of, biased, Division::Tiles { cols: 1 }));
+    let wide = kernel(Of::Queries, false, Division::Tiles { cols: 2 });
+    let units = AttentionUnits::all().map(Division::Units).flat_map(|division| {
+        let of_all = [Of::Queries, Of::Keys, Of::Values];
+        of_all
+            .into_iter()
+            .flat_map(move |of| [false, true].map(|biased| kernel(of, biased, division)))
+    });
+    variants_of(tiles.chain([wide]).chain(units))
 }
 
 /// The cases that the family must pass.

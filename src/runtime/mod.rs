@@ -236,7 +236,7 @@ impl Runtime {
             deferred: DeferredWork::default(),
             spares: Mutex::default(),
             tuning_cache: Choices::open(&gpu.info, "tuning"),
-            tested_units: Default::default(),
+            tested_units: [const { OnceLock::new() }; Self::UNITS_KERNELS],
             max_binding,
             work_dispatched: AtomicU64::new(0),
             software,
@@ -283,7 +283,7 @@ impl Runtime {
     }
 
     /// The number of kernels with matrix units, each for operands of one type.
-    pub(crate) const UNITS_KERNELS: usize = 32;
+    pub(crate) const UNITS_KERNELS: usize = 36;
 
     /// Returns where the result of testing a kernel with matrix units is kept. `slot` is less than
     /// [`Self::UNITS_KERNELS`].

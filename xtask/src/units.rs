@@ -8,7 +8,7 @@ use crate::packages::Packages;
 use crate::reached;
 use crate::step::Outcome;
 use crate::vulkan::build;
-use xtask::process::run_command;
+use xtask::process::{run_command, target_dir};
 
 /// The test programs that run with the filter of each, and the part of the case list. Integers do
 /// not use matrix units.
@@ -37,6 +37,9 @@ pub fn step(options: &Options) -> Result<Outcome, String> {
         let mut command = driver_command(&packages, "lavapipe", "lvp", &program.path, &[])?;
         command.args(filter).env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_CACHE", "off");
         command.env("BURN_WGSL_TUNING", "off").env(reached::VARIABLE, reached::file());
+        // Both programs compile the same kernels, some of which take ten seconds.
+        command.env_remove("MESA_SHADER_CACHE_DISABLE");
+        command.env("MESA_SHADER_CACHE_DIR", target_dir().join("units-cache"));
         // Without this variable, tests without matrix units are skipped.
         command.env("BURN_WGSL_TEST_REQUIRE", "matrix units");
         run_command(command.env("BURN_WGSL_TEST_CASES", CASES))?;

@@ -1,5 +1,6 @@
 //! Modules that the launchers share. None of them has a shader of its own.
 
+pub(crate) mod attention_definition;
 pub(crate) mod attention_units;
 pub mod cases;
 pub(crate) mod conv_geometry;

@@ -21,6 +21,10 @@ pub(crate) const PRODUCT_SLOTS: usize = 16;
 /// The slots of convolutions, which follow: each pass, strategy and type.
 pub(crate) const CONV_SLOTS: usize = 12;
 
+/// The slots of attention, which follow: each pass, width and type.
+pub(crate) const ATTENTION_SLOTS: usize = 8;
+const _: () = assert!(PRODUCT_SLOTS + CONV_SLOTS + ATTENTION_SLOTS == Runtime::UNITS_KERNELS);
+
 /// A kernel with matrix units that is tested before its first use.
 pub(crate) trait UnitsKernel {
     /// Returns whether an adapter with these limits can run it.
@@ -128,4 +132,11 @@ pub(crate) fn upload(
 pub(crate) fn download(tensor: &Tensor) -> Result<Vec<f32>> {
     let read = tensor.runtime().read_blocking(&[tensor.readback_range()?])?;
     Ok(read.iter().flat_map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect())
+}
+
+/// Returns whether results differ from what is expected by at most `tolerance`, for a test.
+pub(crate) fn are_close(found: &[f32], expected: &[f64], tolerance: f64) -> bool {
+    let mut pairs = found.iter().zip(expected);
+    found.len() == expected.len()
+        && pairs.all(|(found, expected)| (f64::from(*found) - expected).abs() <= tolerance)
 }

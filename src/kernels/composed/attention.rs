@@ -124,7 +124,7 @@ pub(crate) fn attention(
 }
 
 /// Computes the gradients with respect to query, key and value. `log_sums` and `means` are
-/// `[batch, heads, queries, 1]`: see `attention_backward.wgsl`.
+/// `[batch, heads, queries, 1]`: see `shaders/lib/attention_backward.wgsl`.
 ///
 /// # Errors
 ///

@@ -1,0 +1,177 @@
+// The operands and weights of the gradients of attention (lib/attention) with respect to q, k and v, from the gradient
+// g of its result. For query i and key j,
+//   weight[i, j] = e^(score[i, j] - log_sum[i]), with the score of lib/attention,
+//   d[i, j] = weight[i, j] * (sum over c of g[i, c] * v[j, c] - mean[i]) * scale * softcap'(scale * q[i] . k[j]),
+//   q_grad[i] = sum over j of d[i, j] * k[j],
+//   k_grad[j] = sum over i of d[i, j] * q[i],
+//   v_grad[j] = sum over i of weight[i, j] * g[i].
+// log_sum[i] is the logarithm of the sum over j of e^score[i, j], mean[i] the sum over c of g[i, c] * out[i, c].
+// q is [batch, heads, queries, width], k is [batch, heads, keys, width], v and g are like them with value_width,
+// with widths that are multiples of four. bias is [batch, heads, queries, keys] and contains the mask, as -inf.
+// These are read through their strides. stats are log_sum and mean, each [batch, heads, queries]; with F16 the
+// largest magnitudes in g and in v follow. Gradients are packed.
+// KEYS: gradients of keys or values, whose own rows are keys and other rows queries; otherwise it is the reverse.
+// BIASED: there is a softcap or a bias.
+//
+// The weights are not stored: each kernel computes them again. (T. Dao et al., FlashAttention, 2022.)
+//#include "lib/attention_scores"
+
+struct Params {
+    heads: u32,
+    queries: u32,
+    keys: u32,
+    // Vec4s of a key, and of a value.
+    width: u32,
+    value_width: u32,
+    // Blocks of own rows, and of vec4 columns, each of a workgroup.
+    row_blocks: u32,
+    col_blocks: u32,
+    workgroups: u32,
+    scale: f32,
+    // Zero if there is none.
+    softcap: f32,
+    // 1 if query i attends to the keys j with j + queries <= i + keys only.
+    causal: u32,
+    has_bias: u32,
+    bias_offset: u32,
+    // batch * heads * queries.
+    rows: u32,
+    pad0: u32,
+    pad1: u32,
+    q: OperandLayout,
+    k: OperandLayout,
+    v: OperandLayout,
+    g: OperandLayout,
+    // Strides in elements, along batch, heads, queries and keys.
+    bias_strides: vec4<u32>,
+}
+
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> q: array<Operand4>;
+@group(0) @binding(auto) var<storage, read> k: array<Operand4>;
+@group(0) @binding(auto) var<storage, read> v: array<Operand4>;
+@group(0) @binding(auto) var<storage, read> g: array<Operand4>;
+@group(0) @binding(auto) var<storage, read> stats: array<f32>;
+//#if BIASED
+// Without a bias it is the statistics, and not read.
+@group(0) @binding(auto) var<storage, read> bias: array<f32>;
+//#endif
+
+// Rows of an operand, and those beside them: where the first ones are, and the distances to the next.
+struct Rows {
+    starts: vec2<u32>,
+    strides: vec2<u32>,
+}
+
+// Queries, and beside them gradients.
+fn query_rows(batch: u32, head: u32) -> Rows {
+    let starts = vec2<u32>(start_of(p.q, batch, head), start_of(p.g, batch, head));
+    return Rows(starts, vec2<u32>(p.q.row_stride, p.g.row_stride));
+}
+
+// Keys, and beside them values.
+fn key_rows(batch: u32, head: u32) -> Rows {
+    let starts = vec2<u32>(start_of(p.k, batch, head), start_of(p.v, batch, head));
+    return Rows(starts, vec2<u32>(p.k.row_stride, p.v.row_stride));
+}
+
+// The own and the other rows, and those beside them.
+//#if KEYS
+fn own_rows(batch: u32, head: u32) -> Rows {
+    return key_rows(batch, head);
+}
+
+fn other_rows(batch: u32, head: u32) -> Rows {
+    return query_rows(batch, head);
+}
+
+fn own(i: u32) -> Operand4 {
+    return k[i];
+}
+
+fn beside_own(i: u32) -> Operand4 {
+    return v[i];
+}
+
+fn other(i: u32) -> Operand4 {
+    return q[i];
+}
+
+fn beside_other(i: u32) -> Operand4 {
+    return g[i];
+}
+
+fn own_count() -> u32 {
+    return p.keys;
+}
+
+// The first and the end of the other rows that may have weights with the own rows from row0 to row_end.
+fn other_range(row0: u32, row_end: u32) -> vec2<u32> {
+    return vec2<u32>(select(0u, row0 + p.queries - p.keys, p.causal == 1u && row0 + p.queries > p.keys), p.queries);
+}
+//#else
+fn own_rows(batch: u32, head: u32) -> Rows {
+    return query_rows(batch, head);
+}
+
+fn other_rows(batch: u32, head: u32) -> Rows {
+    return key_rows(batch, head);
+}
+
+fn own(i: u32) -> Operand4 {
+    return q[i];
+}
+
+fn beside_own(i: u32) -> Operand4 {
+    return g[i];
+}
+
+fn other(i: u32) -> Operand4 {
+    return k[i];
+}
+
+fn beside_other(i: u32) -> Operand4 {
+    return v[i];
+}
+
+fn own_count() -> u32 {
+    return p.queries;
+}
+
+// The first and the end of the other rows that may have weights with the own rows from row0 to row_end.
+fn other_range(row0: u32, row_end: u32) -> vec2<u32> {
+    return vec2<u32>(0u, keys_end(row_end));
+}
+//#endif
+
+// log_sum and mean of a query.
+fn stats_of(matrix: u32, query: u32) -> vec2<f32> {
+    let i = matrix * p.queries + min(query, p.queries - 1u);
+    return vec2<f32>(stats[i], stats[p.rows + i]);
+}
+
+// e^x.
+fn weight_of(x: f32) -> f32 {
+//#if F16
+    return exp_of_16_bits(x);
+//#else
+    return exp_(x);
+//#endif
+}
+
+// The weight of a query and a key, and the same times softcap', from the product of their rows.
+fn weigh(product: f32, log_sum: f32, batch: u32, head: u32, query: u32, key: u32) -> vec2<f32> {
+    var score = product * p.scale;
+    var slope = 1.0;
+//#if BIASED
+    if (p.softcap > 0.0) {
+        let bounded = tanh_(score / p.softcap);
+        score = p.softcap * bounded;
+        slope = 1.0 - bounded * bounded;
+    }
+    if (p.has_bias == 1u) { score += bias[p.bias_offset + offset_of(p.bias_strides, batch, head, query, key)]; }
+//#endif
+    let hidden = is_causally_masked(query, key) || key >= p.keys || query >= p.queries;
+    let weight = select(weight_of(score - log_sum), 0.0, hidden);
+    return vec2<f32>(weight, weight * slope);
+}

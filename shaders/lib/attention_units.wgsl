@@ -1,0 +1,100 @@
+// Attention and its gradients with matrix units: sizes, and what is in workgroup memory.
+// A workgroup of four subgroups has TILE own rows, each subgroup a quarter, and goes over other rows in blocks of
+// BLOCK.
+// Single elements of a matrix cannot be reached, so scores and weights go through workgroup memory.
+// WIDTH: elements of a row in workgroup memory, at least those of a key and of a value.
+// UNIT_8, UNIT_16: the value of UNIT, the rows and columns of a matrix.
+// The including shader must include lib/attention_scores.
+
+//#if F16
+alias Element = f16;
+//#else
+alias Element = f32;
+//#endif
+//#if UNIT_16
+alias Left = coop_mat16x16<Element, A>;
+alias Right = coop_mat16x16<Element, B>;
+alias Sum = coop_mat16x16<f32, C>;
+//#endif
+//#if UNIT_8
+alias Left = coop_mat8x8<Element, A>;
+alias Right = coop_mat8x8<Element, B>;
+alias Sum = coop_mat8x8<f32, C>;
+//#endif
+
+const WIDTH: u32 = 64u;
+const UNIT: u32 = 16u;
+const SUBGROUP_SIZE: u32 = 32u;
+const WORKGROUP_SIZE: u32 = 4u * SUBGROUP_SIZE;
+// Rows of a subgroup.
+const ROWS: u32 = 16u;
+const TILE: u32 = 4u * ROWS;
+// Other rows of a block.
+const BLOCK: u32 = 2u * ROWS;
+// Matrices along the rows of a subgroup, along the other rows of a block, and along a row of WIDTH elements.
+const ROW_UNITS: u32 = 1u;
+const BLOCK_UNITS: u32 = 2u;
+const WIDTH_UNITS: u32 = 4u;
+// Invocations that share a row, and rows of an invocation: one of them is 1.
+const ROW_LANES: u32 = 2u;
+const LANE_ROWS: u32 = 1u;
+// Vec4s of an invocation in a row of BLOCK scores.
+const LANE_VEC4S: u32 = 4u;
+// Vec4s of the other rows of a block, and of those beside them, that an invocation loads, from rows LOAD_ROWS apart.
+const LOADS: u32 = 4u;
+const LOAD_ROWS: u32 = BLOCK / LOADS;
+// Parts of BLOCK columns of the result.
+const PARTS: u32 = 2u;
+
+// The workgroup's own rows; later the other rows of a block, and behind them the rows beside them: keys and values, or
+// queries and gradients. Neighbouring rows are in different banks.
+const STRIDE: u32 = WIDTH + 8u;
+var<workgroup> rows: array<Element, TILE * STRIDE>;
+const BESIDE_AT: u32 = BLOCK * STRIDE;
+// Products of own and other rows, or BLOCK columns of the result.
+const SCORE_STRIDE: u32 = BLOCK + 4u;
+var<workgroup> scores: array<f32, TILE * SCORE_STRIDE>;
+const WEIGHT_STRIDE: u32 = BLOCK + 8u;
+var<workgroup> weights: array<Element, TILE * WEIGHT_STRIDE>;
+
+// Stores a vec4 of a row.
+fn store_row(row: u32, col: u32, loaded: Operand4) {
+//#repeat I 4
+    rows[row * STRIDE + col * 4u + I] = loaded[I];
+//#end
+}
+
+// Four columns of scores or of the result.
+fn scores_at(row: u32, col: u32) -> vec4<f32> {
+    let at = row * SCORE_STRIDE + col;
+    return vec4<f32>(scores[at], scores[at + 1u], scores[at + 2u], scores[at + 3u]);
+}
+
+fn store_scores(row: u32, col: u32, stored: vec4<f32>) {
+//#repeat I 4
+    scores[row * SCORE_STRIDE + col + I] = stored[I];
+//#end
+}
+
+// Stores four weights as they are multiplied, and returns them.
+fn store_weights(row: u32, key: u32, stored: vec4<f32>) -> vec4<f32> {
+    let rounded = Operand4(stored);
+//#repeat I 4
+    weights[row * WEIGHT_STRIDE + key + I] = rounded[I];
+//#end
+    return vec4<f32>(rounded);
+}
+
+fn weights_at(row: u32, key: u32) -> vec4<f32> {
+    let at = row * WEIGHT_STRIDE + key;
+    return vec4<f32>(Operand4(weights[at], weights[at + 1u], weights[at + 2u], weights[at + 3u]));
+}
+
+//#if F16
+// e^x, exact enough for 16 bits.
+fn exp_of_16_bits(x: f32) -> f32 {
+    // max() may drop NaN.
+    let is_nan = (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
+    return select(exp2(max(x * 1.442695, -200.0)), x, is_nan);
+}
+//#endif
