@@ -75,7 +75,7 @@ where
     }
 
     fn to_record(&self) -> Self::Record {
-        let state = RecordedState::OnDevice(self.scaler.state.lock().clone());
+        let state = RecordedState::OnDevice(Box::new(self.scaler.state.lock().clone()));
         ScaledRecord { optimizer: self.optimizer.to_record(), state }
     }
 
@@ -107,7 +107,7 @@ pub struct ScaledRecord<R> {
 /// The state in a record. It is on no device before it is loaded.
 #[derive(Debug, Clone)]
 enum RecordedState {
-    OnDevice(OnDevice),
+    OnDevice(Box<OnDevice>),
     Read(ScalerState),
 }
 
