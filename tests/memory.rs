@@ -4,11 +4,12 @@
 mod common;
 
 use burn::backend::Autodiff;
+use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
 use burn::module::Module;
 use burn::nn::{Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Distribution, Tensor};
+use burn::tensor::{DType, Distribution, Tensor};
 use burn_wgsl::memory::MemoryUsage;
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{gpus, resident_bytes, serial_guard};
@@ -105,5 +106,33 @@ fn retired_buffers_are_destroyed_without_a_readback() {
             peak_growth = peak_growth.max(resident_bytes().saturating_sub(before));
         }
         assert!(peak_growth < 1 << 30, "the resident size grew by {peak_growth} bytes");
+    }
+}
+
+/// With this strategy, the backward pass computes results of memory-bound ops again, in 16 bits too.
+#[test]
+fn checkpointing_keeps_half_as_much_in_16_bits() {
+    type B = burn_wgsl::Autodiff<Wgsl, BalancedCheckpointing>;
+    /// Returns the bytes in use between a forward pass and its backward pass.
+    fn kept(device: &WgslDevice, dtype: DType) -> u64 {
+        let tensor = |value: f64| Tensor::<B, 2>::full([256, 256], value, (device, dtype));
+        let [mut x, w] = [tensor(0.5), tensor(1e-3)].map(Tensor::require_grad);
+        Wgsl::sync(device).expect("the device works");
+        let before = memory(device).in_use;
+        for _ in 0..4 {
+            let operands = [x.clone() * 0.5, x * 0.25];
+            let [left, right] = operands.map(|operand| operand.matmul(w.clone()));
+            x = left + right;
+        }
+        let loss = x.sum();
+        let _ = loss.clone().into_data();
+        let used = memory(device).in_use - before;
+        drop(loss.backward());
+        used
+    }
+    let _guard = serial_guard();
+    for device in gpus() {
+        let [half, full] = [DType::F16, DType::F32].map(|dtype| kept(&device, dtype));
+        assert!(2 * half <= full + 4096, "{half} bytes in f16, {full} in f32, on {device}");
     }
 }
