@@ -141,29 +141,7 @@ fn main(
             v_next[L] = v[v_start + key * p.v.row_stride + value_col];
         }
 //#end
-//#repeat N BLOCK_UNITS
-        {
-            var products: array<Sum, ROW_UNITS>;
-//#repeat R ROW_UNITS
-            products[R] = Sum();
-//#end
-//#repeat E WIDTH_UNITS
-            {
-                let start = N * UNIT * STRIDE + E * UNIT;
-                let keys = coopLoad<Right>(&rows[start], STRIDE);
-//#repeat R ROW_UNITS
-                products[R] = coopMultiplyAdd(queries[R * WIDTH_UNITS + E], keys, products[R]);
-//#end
-            }
-//#end
-//#repeat R ROW_UNITS
-            {
-                let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
-                coopStoreT(products[R], &scores[start], SCORE_STRIDE);
-            }
-//#end
-        }
-//#end
+        store_products(&queries, 0u, sub_row);
         workgroupBarrier();
         var is_rise = false;
         var rescales: array<f32, LANE_ROWS>;
@@ -232,26 +210,7 @@ fn main(
 //#end
 //#end
         }
-//#repeat N BLOCK_UNITS
-        {
-            var of_rows: array<Left, ROW_UNITS>;
-//#repeat R ROW_UNITS
-            {
-                let start = (sub_row + R * UNIT) * WEIGHT_STRIDE + N * UNIT;
-                of_rows[R] = coopLoadT<Left>(&weights[start], WEIGHT_STRIDE);
-            }
-//#end
-//#repeat E WIDTH_UNITS
-            {
-                let start = BESIDE_AT + N * UNIT * STRIDE + E * UNIT;
-                let values = coopLoadT<Right>(&rows[start], STRIDE);
-//#repeat R ROW_UNITS
-                result[R * WIDTH_UNITS + E] = coopMultiplyAdd(of_rows[R], values, result[R * WIDTH_UNITS + E]);
-//#end
-            }
-//#end
-        }
-//#end
+        add_weighted(&result, BESIDE_AT, sub_row);
     }
 //#repeat M LANE_ROWS
     {

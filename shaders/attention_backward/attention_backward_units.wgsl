@@ -160,25 +160,7 @@ fn main(
             beside_next[L] = beside_other(at.y + beside_col);
         }
 //#end
-//#repeat N BLOCK_UNITS
-        {
-            var products: array<Sum, ROW_UNITS>;
-//#repeat R ROW_UNITS
-            products[R] = Sum();
-//#end
-//#repeat E WIDTH_UNITS
-            {
-                let others = coopLoad<Right>(&rows[N * UNIT * STRIDE + E * UNIT], STRIDE);
-//#repeat R ROW_UNITS
-                products[R] = coopMultiplyAdd(owns[R * WIDTH_UNITS + E], others, products[R]);
-//#end
-            }
-//#end
-//#repeat R ROW_UNITS
-            coopStoreT(products[R], &scores[(sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT], SCORE_STRIDE);
-//#end
-        }
-//#end
+        store_products(&owns, 0u, sub_row);
         workgroupBarrier();
 //#repeat M LANE_ROWS
         for (var n = 0u; n < LANE_VEC4S; n++) {
@@ -208,25 +190,7 @@ fn main(
 //#if !VALUES
         // The products may still be read.
         workgroupBarrier();
-//#repeat N BLOCK_UNITS
-        {
-            var products: array<Sum, ROW_UNITS>;
-//#repeat R ROW_UNITS
-            products[R] = Sum();
-//#end
-//#repeat E WIDTH_UNITS
-            {
-                let others = coopLoad<Right>(&rows[BESIDE_AT + N * UNIT * STRIDE + E * UNIT], STRIDE);
-//#repeat R ROW_UNITS
-                products[R] = coopMultiplyAdd(besides[R * WIDTH_UNITS + E], others, products[R]);
-//#end
-            }
-//#end
-//#repeat R ROW_UNITS
-            coopStoreT(products[R], &scores[(sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT], SCORE_STRIDE);
-//#end
-        }
-//#end
+        store_products(&besides, BESIDE_AT, sub_row);
         workgroupBarrier();
         // The weights become d.
 //#repeat M LANE_ROWS
@@ -246,27 +210,11 @@ fn main(
 //#end
 //#endif
         workgroupBarrier();
-//#repeat N BLOCK_UNITS
-        {
-            var of_rows: array<Left, ROW_UNITS>;
-//#repeat R ROW_UNITS
-            of_rows[R] = coopLoadT<Left>(&weights[(sub_row + R * UNIT) * WEIGHT_STRIDE + N * UNIT], WEIGHT_STRIDE);
-//#end
-//#repeat E WIDTH_UNITS
-            {
 //#if VALUES
-                let start = BESIDE_AT + N * UNIT * STRIDE + E * UNIT;
+        add_weighted(&result, BESIDE_AT, sub_row);
 //#else
-                let start = N * UNIT * STRIDE + E * UNIT;
+        add_weighted(&result, 0u, sub_row);
 //#endif
-                let others = coopLoadT<Right>(&rows[start], STRIDE);
-//#repeat R ROW_UNITS
-                result[R * WIDTH_UNITS + E] = coopMultiplyAdd(of_rows[R], others, result[R * WIDTH_UNITS + E]);
-//#end
-            }
-//#end
-        }
-//#end
     }
 //#if VALUES
     let width = p.value_width;

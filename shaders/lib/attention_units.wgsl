@@ -98,3 +98,46 @@ fn exp_of_16_bits(x: f32) -> f32 {
     return select(exp2(max(x * 1.442695, -200.0)), x, is_nan);
 }
 //#endif
+
+// Stores the products of a subgroup's own rows with the rows of a block that begin at `start`, as scores.
+fn store_products(own: ptr<function, array<Left, ROW_UNITS * WIDTH_UNITS>>, start: u32, sub_row: u32) {
+//#repeat N BLOCK_UNITS
+    {
+        var products: array<Sum, ROW_UNITS>;
+//#repeat R ROW_UNITS
+        products[R] = Sum();
+//#end
+//#repeat E WIDTH_UNITS
+        {
+            let others = coopLoad<Right>(&rows[start + N * UNIT * STRIDE + E * UNIT], STRIDE);
+//#repeat R ROW_UNITS
+            products[R] = coopMultiplyAdd((*own)[R * WIDTH_UNITS + E], others, products[R]);
+//#end
+        }
+//#end
+//#repeat R ROW_UNITS
+        coopStoreT(products[R], &scores[(sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT], SCORE_STRIDE);
+//#end
+    }
+//#end
+}
+
+// Adds the rows of a block that begin at `start`, times the weights of a subgroup's own rows.
+fn add_weighted(result: ptr<function, array<Sum, ROW_UNITS * WIDTH_UNITS>>, start: u32, sub_row: u32) {
+//#repeat N BLOCK_UNITS
+    {
+        var of_rows: array<Left, ROW_UNITS>;
+//#repeat R ROW_UNITS
+        of_rows[R] = coopLoadT<Left>(&weights[(sub_row + R * UNIT) * WEIGHT_STRIDE + N * UNIT], WEIGHT_STRIDE);
+//#end
+//#repeat E WIDTH_UNITS
+        {
+            let others = coopLoadT<Right>(&rows[start + N * UNIT * STRIDE + E * UNIT], STRIDE);
+//#repeat R ROW_UNITS
+            (*result)[R * WIDTH_UNITS + E] = coopMultiplyAdd(of_rows[R], others, (*result)[R * WIDTH_UNITS + E]);
+//#end
+        }
+//#end
+    }
+//#end
+}
