@@ -9,8 +9,19 @@
 // HOLES: the shader defines is_stored(col), whether a column below n belongs to the result.
 //#include "lib/gemm"
 
+// The rows and columns of a tile: not more rows than columns.
+const TILE_ROWS: u32 = 64u;
+const TILE_COLS: u32 = 64u;
+// Steps of k in workgroup memory.
+const STEP: u32 = 16u;
+// Loads of four elements of each operand by an invocation. If a load is of one step, as many in a row are of
+// neighbouring steps as the NEIGHBOURS say.
+const A_LOADS: u32 = 1u;
+const B_LOADS: u32 = 1u;
+const A_NEIGHBOURS: u32 = 1u;
+const B_NEIGHBOURS: u32 = 1u;
 // The rows of tiles in a band.
-const BAND: u32 = 1024u / TILE;
+const BAND: u32 = 1024u / TILE_ROWS;
 
 // The tile with an index. Tiles follow each other down the rows of a band, then along it: workgroups that run at the
 // same time read few rows of a and few columns of b, which stay in the cache.
@@ -22,8 +33,54 @@ fn banded_tile_of(index: u32) -> Tile {
     let rows = min(g.row_tiles - first_row, BAND);
     let in_band = in_result - first_row * g.col_tiles;
     let row_tile = first_row + in_band % rows;
-    return Tile(row_tile * TILE, in_band / rows * TILE, result % g.splits, result / g.splits);
+    return Tile(row_tile * TILE_ROWS, in_band / rows * TILE_COLS, result % g.splits, result / g.splits);
 }
+
+// a_place, b_place: where in a tile an invocation loads: the line (a row of a, a column of b) and the step of k.
+//#if GATHERED
+// Four steps of a line. Neighbouring invocations load from neighbouring lines. Loads of b are at the steps of those of
+// a, so that their position in k is computed once.
+fn gathered_place(local_index: u32, load: u32) -> vec2<u32> {
+    let i = local_index + load % A_LOADS * WORKGROUP_SIZE;
+    return vec2<u32>(load / A_LOADS * TILE_ROWS + i % TILE_ROWS, i / TILE_ROWS * 4u);
+}
+
+fn a_place(local_index: u32, load: u32) -> vec2<u32> {
+    return gathered_place(local_index, load);
+}
+
+fn b_place(local_index: u32, load: u32) -> vec2<u32> {
+    return gathered_place(local_index, load);
+}
+//#else
+// Four steps of a line.
+fn along_k(local_index: u32, load: u32) -> vec2<u32> {
+    let i = local_index + load * WORKGROUP_SIZE;
+    return vec2<u32>(i / (STEP / 4u), i % (STEP / 4u) * 4u);
+}
+
+// One step of four lines, of `lines` in the tile.
+fn across_k(local_index: u32, load: u32, lines: u32, neighbours: u32) -> vec2<u32> {
+    let i = local_index + load / neighbours * WORKGROUP_SIZE;
+    return vec2<u32>(i % (lines / 4u) * 4u, i / (lines / 4u) * neighbours + load % neighbours);
+}
+
+fn a_place(local_index: u32, load: u32) -> vec2<u32> {
+//#if A_TRANSPOSED
+    return across_k(local_index, load, TILE_ROWS, A_NEIGHBOURS);
+//#else
+    return along_k(local_index, load);
+//#endif
+}
+
+fn b_place(local_index: u32, load: u32) -> vec2<u32> {
+//#if B_TRANSPOSED
+    return along_k(local_index, load);
+//#else
+    return across_k(local_index, load, TILE_COLS, B_NEIGHBOURS);
+//#endif
+}
+//#endif
 
 //#if GATHERED
 // The steps of a split of k, a multiple of four. The last splits may have fewer.
@@ -194,6 +251,73 @@ fn without_rest_b(loaded: Loaded4, k: u32, k_end: u32) -> Loaded4 {
     let steps = vec4<u32>(k);
 //#endif
     return select(Loaded4(), loaded, steps < vec4<u32>(k_end));
+}
+
+// What an invocation loads of both operands: from where, and four elements at a time. The including shader defines
+// store_a(place, loaded) and store_b, which store them in workgroup memory.
+struct Loads {
+    rows: array<Rows, A_LOADS>,
+    cols: array<Cols, B_LOADS>,
+    a_at: array<Position, A_LOADS>,
+    b_at: array<Position, B_LOADS>,
+    a: array<Loaded4, A_LOADS>,
+    b: array<Loaded4, B_LOADS>,
+}
+
+// Loads the first steps of a tile.
+fn first_loads(tile: Tile, k_start: u32, local_index: u32) -> Loads {
+    var loads: Loads;
+//#repeat L A_LOADS
+    {
+        let place = a_place(local_index, L);
+        loads.rows[L] = a_rows(tile.row + place.x);
+        loads.a_at[L] = position(k_start + place.y);
+        loads.a[L] = load_a(loads.rows[L], loads.a_at[L]);
+    }
+//#end
+//#repeat L B_LOADS
+    {
+        let place = b_place(local_index, L);
+        loads.cols[L] = b_cols(tile.col + place.x);
+        loads.b_at[L] = position(k_start + place.y);
+        loads.b[L] = load_b(loads.cols[L], loads.b_at[L]);
+    }
+//#end
+    return loads;
+}
+
+// Stores what was loaded, with zeros from k_end on. `k`: the first step of the tile.
+fn store_loads(loads: ptr<function, Loads>, local_index: u32, k: u32, k_end: u32) {
+    if (k + STEP > k_end) {
+//#repeat L A_LOADS
+        (*loads).a[L] = without_rest_a((*loads).a[L], k + a_place(local_index, L).y, k_end);
+//#end
+//#repeat L B_LOADS
+        (*loads).b[L] = without_rest_b((*loads).b[L], k + b_place(local_index, L).y, k_end);
+//#end
+    }
+//#repeat L A_LOADS
+    store_a(a_place(local_index, L), (*loads).a[L]);
+//#end
+//#repeat L B_LOADS
+    store_b(b_place(local_index, L), (*loads).b[L]);
+//#end
+}
+
+// Loads what follows in k. `steps`: the position of step STEP.
+fn next_loads(loads: ptr<function, Loads>, steps: Position) {
+//#repeat L A_LOADS
+    (*loads).a_at[L] = moved((*loads).a_at[L], steps);
+    (*loads).a[L] = load_a((*loads).rows[L], (*loads).a_at[L]);
+//#end
+//#repeat L B_LOADS
+//#if GATHERED
+    (*loads).b_at[L] = (*loads).a_at[L % A_LOADS];
+//#else
+    (*loads).b_at[L] = moved((*loads).b_at[L], steps);
+//#endif
+    (*loads).b[L] = load_b((*loads).cols[L], (*loads).b_at[L]);
+//#end
 }
 
 const NOT_STORED: u32 = 0xffffffffu;

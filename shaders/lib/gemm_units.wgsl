@@ -1,6 +1,6 @@
 // The matrix product for GPUs with matrix units, which multiply matrices of UNIT x UNIT elements that a
-// subgroup holds in its registers. A workgroup of four subgroups computes a tile of TILE x TILE through
-// workgroup memory, each subgroup a quarter: FRAGMENTS x FRAGMENTS matrices.
+// subgroup holds in its registers. A workgroup of four subgroups computes a tile of TILE_ROWS x TILE_COLS
+// through workgroup memory, each subgroup a quarter: ROW_FRAGMENTS x COL_FRAGMENTS matrices.
 // lib/gemm lists what the including shader must define, and lib/gemm_tiles the flags.
 // UNIT_8, UNIT_16: the value of UNIT.
 // ROW_BIAS: bias_at(row) is the bias of a row, instead of a column.
@@ -32,65 +32,19 @@ alias Sum = coop_mat8x8<f32, C>;
 //#endif
 //#include "lib/gemm_tiles"
 
-const TILE: u32 = 64u;
 const UNIT: u32 = 16u;
 const SUBGROUP_SIZE: u32 = 32u;
 const WORKGROUP_SIZE: u32 = 4u * SUBGROUP_SIZE;
-// Steps of k in workgroup memory.
-const STEP: u32 = 32u;
 // Matrices along each side of what a subgroup computes.
-const FRAGMENTS: u32 = 2u;
-// Loads of each operand by an invocation. If a load is of one step, NEIGHBOURS of them in a row are of neighbouring
-// steps.
-const LOADS: u32 = 4u;
-const NEIGHBOURS: u32 = 4u;
+const ROW_FRAGMENTS: u32 = 2u;
+const COL_FRAGMENTS: u32 = 2u;
 // The tiles of both operands. Steps of k are contiguous, as units read them fastest. Neighbouring lines are in
 // different banks.
 const STRIDE: u32 = STEP + 8u;
-var<workgroup> a_tile: array<Element, TILE * STRIDE>;
-var<workgroup> b_tile: array<Element, TILE * STRIDE>;
+var<workgroup> a_tile: array<Element, TILE_ROWS * STRIDE>;
+var<workgroup> b_tile: array<Element, TILE_COLS * STRIDE>;
 // One matrix of sums of each subgroup. Single elements of those in registers cannot be reached.
 var<workgroup> sum_tile: array<f32, 4u * UNIT * UNIT>;
-
-// The line and the step of an invocation's load in a tile, of four steps.
-fn along_k(local_index: u32, load: u32) -> vec2<u32> {
-    let i = local_index + load * WORKGROUP_SIZE;
-    return vec2<u32>(i / (STEP / 4u), i % (STEP / 4u) * 4u);
-}
-
-// The first line and the step of a load of one step of four lines.
-fn across_k(local_index: u32, load: u32) -> vec2<u32> {
-    let i = local_index + load / NEIGHBOURS * WORKGROUP_SIZE;
-    return vec2<u32>(i % (TILE / 4u) * 4u, i / (TILE / 4u) * NEIGHBOURS + load % NEIGHBOURS);
-}
-
-//#if GATHERED
-// The line and the first step of a load of four steps, by neighbouring invocations from neighbouring lines.
-fn a_place(local_index: u32, load: u32) -> vec2<u32> {
-    let i = local_index + load * WORKGROUP_SIZE;
-    return vec2<u32>(i % TILE, i / TILE * 4u);
-}
-
-fn b_place(local_index: u32, load: u32) -> vec2<u32> {
-    return a_place(local_index, load);
-}
-//#else
-fn a_place(local_index: u32, load: u32) -> vec2<u32> {
-//#if A_TRANSPOSED
-    return across_k(local_index, load);
-//#else
-    return along_k(local_index, load);
-//#endif
-}
-
-fn b_place(local_index: u32, load: u32) -> vec2<u32> {
-//#if B_TRANSPOSED
-    return along_k(local_index, load);
-//#else
-    return across_k(local_index, load);
-//#endif
-}
-//#endif
 
 fn store_a(place: vec2<u32>, loaded: Loaded4) {
     let start = place.x * STRIDE + place.y;
@@ -141,69 +95,31 @@ fn main(
     let rounds = (most_steps + STEP - 1u) / STEP;
     // The quarter that this subgroup computes.
     let quarter = subgroup % 4u;
-    let sub_row = quarter / 2u * (TILE / 2u);
-    let sub_col = quarter % 2u * (TILE / 2u);
+    let sub_row = quarter / 2u * (TILE_ROWS / 2u);
+    let sub_col = quarter % 2u * (TILE_COLS / 2u);
 
-    var sums: array<Sum, FRAGMENTS * FRAGMENTS>;
-    var rows: array<Rows, LOADS>;
-    var cols: array<Cols, LOADS>;
-    var a_at: array<Position, LOADS>;
-    var b_at: array<Position, LOADS>;
-    var a_next: array<Loaded4, LOADS>;
-    var b_next: array<Loaded4, LOADS>;
-//#repeat L LOADS
-    {
-        let a_first = a_place(local_index, L);
-        let b_first = b_place(local_index, L);
-        rows[L] = a_rows(tile.row + a_first.x);
-        cols[L] = b_cols(tile.col + b_first.x);
-        a_at[L] = position(k_start + a_first.y);
-        b_at[L] = position(k_start + b_first.y);
-        a_next[L] = load_a(rows[L], a_at[L]);
-        b_next[L] = load_b(cols[L], b_at[L]);
-    }
-//#end
+    var sums: array<Sum, ROW_FRAGMENTS * COL_FRAGMENTS>;
+    var loads = first_loads(tile, k_start, local_index);
     let tile_steps = position(STEP);
     for (var round = 0u; round < rounds; round++) {
-        let k0 = k_start + round * STEP;
-        if (k0 + STEP > k_end) {
-//#repeat L LOADS
-            a_next[L] = without_rest_a(a_next[L], k0 + a_place(local_index, L).y, k_end);
-            b_next[L] = without_rest_b(b_next[L], k0 + b_place(local_index, L).y, k_end);
-//#end
-        }
-//#repeat L LOADS
-        store_a(a_place(local_index, L), a_next[L]);
-//#end
-//#repeat L LOADS
-        store_b(b_place(local_index, L), b_next[L]);
-//#end
+        store_loads(&loads, local_index, k_start + round * STEP, k_end);
         workgroupBarrier();
         // The next loads are in flight while these steps are multiplied.
-//#repeat L LOADS
-        a_at[L] = moved(a_at[L], tile_steps);
-//#if GATHERED
-        b_at[L] = a_at[L];
-//#else
-        b_at[L] = moved(b_at[L], tile_steps);
-//#endif
-        a_next[L] = load_a(rows[L], a_at[L]);
-        b_next[L] = load_b(cols[L], b_at[L]);
-//#end
+        next_loads(&loads, tile_steps);
         for (var k = 0u; k < STEP; k += UNIT) {
-            var a_in: array<Left, FRAGMENTS>;
-//#repeat H FRAGMENTS
+            var a_in: array<Left, ROW_FRAGMENTS>;
+//#repeat H ROW_FRAGMENTS
             {
                 let start = (sub_row + H * UNIT) * STRIDE + k;
                 a_in[H] = coopLoadT<Left>(&a_tile[start], STRIDE);
             }
 //#end
-//#repeat J FRAGMENTS
+//#repeat J COL_FRAGMENTS
             {
                 let start = (sub_col + J * UNIT) * STRIDE + k;
                 let b_in = coopLoad<Right>(&b_tile[start], STRIDE);
-//#repeat H FRAGMENTS
-                sums[H * FRAGMENTS + J] = coopMultiplyAdd(a_in[H], b_in, sums[H * FRAGMENTS + J]);
+//#repeat H ROW_FRAGMENTS
+                sums[H * COL_FRAGMENTS + J] = coopMultiplyAdd(a_in[H], b_in, sums[H * COL_FRAGMENTS + J]);
 //#end
             }
 //#end
@@ -218,7 +134,7 @@ fn main(
     // If subgroups have another size, the sums are wrong, and NaN is stored instead: the test of the units finds it.
     let is_size = subgroup_size == SUBGROUP_SIZE;
     let row_count = select(0u, g.m, is_tile && is_size);
-//#repeat J FRAGMENTS
+//#repeat J COL_FRAGMENTS
     {
         // A lane stores the same four columns of every row.
         let lane_col = lane % (UNIT / 4u) * 4u;
@@ -232,8 +148,8 @@ fn main(
             bias_at(min(col + 3u, last)),
         );
 //#endif
-//#repeat H FRAGMENTS
-        coopStoreT(sums[H * FRAGMENTS + J], &sum_tile[sum_start], UNIT);
+//#repeat H ROW_FRAGMENTS
+        coopStoreT(sums[H * COL_FRAGMENTS + J], &sum_tile[sum_start], UNIT);
         workgroupBarrier();
         for (var i = lane / (UNIT / 4u); i < UNIT; i += SUBGROUP_SIZE / (UNIT / 4u)) {
             let row = tile.row + sub_row + H * UNIT + i;
@@ -256,10 +172,10 @@ fn main(
     }
 //#end
     if (is_tile && !is_size) {
-        for (var i = local_index; i < TILE * TILE / 4u; i += WORKGROUP_SIZE) {
-            let row = tile.row + i / (TILE / 4u);
+        for (var i = local_index; i < TILE_ROWS * TILE_COLS / 4u; i += WORKGROUP_SIZE) {
+            let row = tile.row + i / (TILE_COLS / 4u);
             if (row < g.m) {
-                let col = tile.col + i % (TILE / 4u) * 4u;
+                let col = tile.col + i % (TILE_COLS / 4u) * 4u;
                 store4(out_row_offset(tile.batch, row), out_cols(tile.split, col), vec4<f32>(nan()));
             }
         }

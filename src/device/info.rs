@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::memory::device_memory;
 use super::units::MatrixUnit;
+use super::vulkan::VulkanInfo;
 
 /// The properties, limits and features of an adapter.
 ///
@@ -33,6 +33,9 @@ pub struct AdapterInfo {
     /// The size of the adapter's largest heap of its own memory in bytes, if the API reports it. For
     /// adapters that share the memory of the host, a part of it.
     pub memory: Option<u64>,
+    /// The number of processors that run workgroups independently (compute units, streaming multiprocessors,
+    /// shader cores), if the driver reports it.
+    pub processors: Option<u32>,
     /// The matrix units (tensor cores) that the kernels can use.
     pub matrix_units: Vec<MatrixUnit>,
     /// The limits that matter for compute.
@@ -177,8 +180,8 @@ impl AdapterInfo {
     /// Reads the info of a wgpu adapter.
     pub(super) fn from_wgpu(adapter: &wgpu::Adapter) -> Self {
         let info = Self::from_parts(adapter.get_info(), &adapter.limits(), adapter.features());
-        let matrix_units = MatrixUnit::all(adapter);
-        Self { memory: device_memory(adapter), matrix_units, ..info }
+        let VulkanInfo { memory, processors } = VulkanInfo::new(adapter);
+        Self { memory, processors, matrix_units: MatrixUnit::all(adapter), ..info }
     }
 
     fn from_parts(
@@ -208,6 +211,7 @@ impl AdapterInfo {
             driver_info: info.driver_info,
             pci_bus_id: Some(info.device_pci_bus_id).filter(|id| !id.is_empty()),
             memory: None,
+            processors: None,
             matrix_units: Vec::new(),
             limits: Limits {
                 min_subgroup_size: info.subgroup_min_size,

@@ -17,13 +17,13 @@ mod info;
 mod install_hint;
 mod list;
 mod machine;
-mod memory;
 mod open;
 mod ranking;
 mod requirements;
 mod resolve;
 mod selector;
 mod units;
+mod vulkan;
 
 /// Whether the host can block until the GPU has finished. False only in a browser.
 pub const CAN_BLOCK: bool = !cfg!(target_arch = "wasm32");

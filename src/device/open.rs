@@ -56,9 +56,10 @@ async fn request(
         required_limits: requested_limits(adapter.limits(), features),
         memory_hints: wgpu::MemoryHints::Performance,
         experimental_features: match features.contains(MATRIX_FEATURE) {
-            // SAFETY: wgpu warns of bugs in cooperative matrices. The one kernel that uses them
-            // passes matrices inside of its workgroup memory, with the shapes and types that the
-            // adapter lists, and each of its forms is tested on each device before its first use.
+            // SAFETY: wgpu warns of bugs in cooperative matrices. The kernels that use them pass
+            // matrices inside of their workgroup memory, with the shapes and types that the adapter
+            // lists. Products, convolutions and attention are tested on each device before their
+            // first use, for each tile, width and layout.
             true => unsafe { wgpu::ExperimentalFeatures::enabled() },
             false => wgpu::ExperimentalFeatures::disabled(),
         },

@@ -13,7 +13,7 @@ use super::common::conv_geometry::{ConvGeometry, Window};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
 use super::common::launch::{Launch, PendingResult, variants_of};
 use super::common::options::ConvOptions;
-use super::common::strategy::{GemmSizes, Strategy};
+use super::common::strategy::{GemmSizes, Strategy, Tile};
 use super::common::table::rows;
 use super::common::units::{self, UnitsKernel, units_for};
 use super::composed::views;
@@ -373,7 +373,7 @@ struct ConvWithUnits {
 
 impl UnitsKernel for ConvWithUnits {
     fn fits(&self, limits: &Limits, units: Units, dtype: DType) -> bool {
-        gemm::units_fit(limits, 64, units, dtype.size() as u32)
+        gemm::units_fit(limits, Tile::SMALLEST, units, dtype.size() as u32)
     }
 
     fn slot(&self, dtype: DType) -> usize {
@@ -382,8 +382,8 @@ impl UnitsKernel for ConvWithUnits {
             Pass::Transposed => 1,
             Pass::WeightBackward { .. } => 2,
         };
-        let strategy = usize::from(self.strategy == Strategy::Tiled128);
-        units::PRODUCT_SLOTS + 4 * pass + 2 * strategy + usize::from(dtype == DType::F32)
+        let tile = self.strategy.tile_index();
+        units::PRODUCT_SLOTS + 6 * pass + 2 * tile + usize::from(dtype == DType::F32)
     }
 
     fn name(&self) -> String {
@@ -505,10 +505,11 @@ pub fn variants() -> Vec<Variant> {
     ];
     let mut kernels = Vec::new();
     for pass in passes {
-        for bits in 0..8 {
-            let bit = |index: u32| bits >> index & 1 == 1;
-            let tiling = Tiling::Tiled { size: if bit(0) { 128 } else { 64 } };
-            let (volume, out_vec4) = (bit(1), bit(2));
+        for (tile, bits) in
+            Tile::ALL.into_iter().flat_map(|tile| (0..4).map(move |bits| (tile, bits)))
+        {
+            let (volume, out_vec4) = (bits & 1 == 1, bits & 2 == 2);
+            let tiling = Tiling::Tiled { tile };
             kernels.push(ConvTiledKernel { pass, volume, tiling, out_vec4, half: None });
         }
         for (tiling, operands) in gemm::all_with_units() {

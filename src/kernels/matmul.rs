@@ -7,7 +7,7 @@ use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
 use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::parts;
 use super::common::policy;
-use super::common::strategy::{GemmSizes, Strategy};
+use super::common::strategy::{GemmSizes, Strategy, Tile};
 use super::common::table::rows;
 use super::common::tuning::{self, Trial};
 use super::common::units::{self, UnitsKernel, units_for};
@@ -120,14 +120,14 @@ struct ProductWithUnits {
 
 impl UnitsKernel for ProductWithUnits {
     fn fits(&self, limits: &Limits, units: Units, dtype: DType) -> bool {
-        gemm::units_fit(limits, 64, units, dtype.size() as u32)
+        gemm::units_fit(limits, Tile::SMALLEST, units, dtype.size() as u32)
     }
 
     fn slot(&self, dtype: DType) -> usize {
         let [a, b] = self.transposed;
-        [dtype == DType::F32, self.strategy == Strategy::Tiled128, a, b]
-            .into_iter()
-            .fold(0, |slot, bit| slot << 1 | usize::from(bit))
+        let layout = [dtype == DType::F32, a, b];
+        let layout = layout.into_iter().fold(0, |slot, bit| slot << 1 | usize::from(bit));
+        self.strategy.tile_index() << 3 | layout
     }
 
     fn name(&self) -> String {

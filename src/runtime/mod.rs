@@ -283,7 +283,7 @@ impl Runtime {
     }
 
     /// The number of kernels with matrix units, each for operands of one type.
-    pub(crate) const UNITS_KERNELS: usize = 36;
+    pub(crate) const UNITS_KERNELS: usize = 50;
 
     /// Returns where the result of testing a kernel with matrix units is kept. `slot` is less than
     /// [`Self::UNITS_KERNELS`].

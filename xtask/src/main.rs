@@ -12,6 +12,7 @@ mod reached;
 mod shaders;
 mod soak;
 mod step;
+mod strategies;
 mod test;
 mod tint;
 mod units;

@@ -50,6 +50,11 @@ impl Options {
         (self.only.is_empty() || contains(&self.only)) && !contains(&self.skip)
     }
 
+    /// Returns whether `--only` names this step, and `--skip` does not.
+    pub fn names(&self, step: &str) -> bool {
+        !self.only.is_empty() && self.selects(step)
+    }
+
     /// Returns the flags to repeat when a single step is run again, each with a leading space.
     pub fn rerun_flags(&self) -> String {
         let device = self.device.iter().map(|selector| format!(" --device {selector}"));
@@ -86,6 +91,8 @@ mod tests {
         let selected: Vec<&str> = STEPS.into_iter().filter(|step| options.selects(step)).collect();
         assert_eq!(selected, ["fmt", "clippy"]);
         assert!(STEPS.iter().all(|step| parse("").unwrap().selects(step)));
+        assert!(options.names("fmt") && !options.names("docs") && !options.names("cpu-only"));
+        assert!(!STEPS.iter().any(|step| parse("--skip docs").unwrap().names(step)));
     }
 
     #[test]

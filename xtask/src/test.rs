@@ -11,7 +11,7 @@ use xtask::process::{cargo, root, run_command, target_dir};
 use crate::adapter::{self, required_device};
 use crate::options::Options;
 use crate::step::{Outcome, Step};
-use crate::{reached, tint, units, web};
+use crate::{reached, strategies, tint, units, web};
 
 const STEPS: &[Step] = &[
     Step {
@@ -60,13 +60,24 @@ const STEPS: &[Step] = &[
     },
 ];
 
+/// Steps that run only if `--only` names them: they take longer than all others together.
+const STEPS_ON_REQUEST: &[Step] = &[Step {
+    name: "strategies",
+    description: "test every strategy of products, and kernels for GPUs in every type and in models",
+    run: strategies::step,
+}];
+
+fn all_steps() -> impl Iterator<Item = &'static Step> {
+    STEPS.iter().chain(STEPS_ON_REQUEST)
+}
+
 /// Parses the arguments of `cargo xtask test`.
 ///
 /// # Errors
 ///
 /// As [`Options::parse`].
 pub fn parse(args: &[String]) -> Result<Options, String> {
-    let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+    let names: Vec<&str> = all_steps().map(|step| step.name).collect();
     Options::parse(args, &names)
 }
 
@@ -76,9 +87,14 @@ pub fn run(options: &Options) -> ExitCode {
         for step in STEPS {
             println!("{:<12}{}", step.name, step.description);
         }
+        for step in STEPS_ON_REQUEST {
+            println!("{:<12}on request: {}", step.name, step.description);
+        }
         return ExitCode::SUCCESS;
     }
-    let selected: Vec<&Step> = STEPS.iter().filter(|step| options.selects(step.name)).collect();
+    let on_request = STEPS_ON_REQUEST.iter().filter(|step| options.names(step.name));
+    let selected: Vec<&Step> =
+        STEPS.iter().filter(|step| options.selects(step.name)).chain(on_request).collect();
     let mut rows: Vec<(&str, &str, Duration)> = Vec::new();
     let mut failure = None;
     for (index, step) in selected.iter().enumerate() {
@@ -193,10 +209,13 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let tests = ["ops", "elementwise", "types", "chains", "models"].map(|test| ["--test", test]);
     let mut command = cargo_test(options, tests.as_flattened());
     run_command(command.env("BURN_WGSL_WARM", "1").env("BURN_WGSL_FUSION", "0"))?;
-    // The largest tiles, which are otherwise used for large products only.
+    // Larger tiles, which are otherwise used for large products only.
     let products = "matmul,linear,conv";
-    let mut command = cargo_test(options, &["--test", "ops", "--test", "types"]);
-    run_command(command.env("BURN_WGSL_TILING", "tiled128").env("BURN_WGSL_TEST_CASES", products))?;
+    for tiling in ["tiled64x128", "tiled128"] {
+        let mut command = cargo_test(options, &["--test", "ops", "--test", "types"]);
+        command.env("BURN_WGSL_TILING", tiling);
+        run_command(command.env("BURN_WGSL_TEST_CASES", products))?;
+    }
     // The other tiles without an epilogue, in 16-bit types.
     let mut command = cargo_test(options, &["--test", "types"]);
     run_command(command.env("BURN_WGSL_TILING", "tiled64").env("BURN_WGSL_TEST_CASES", "linear"))?;
@@ -214,12 +233,12 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
 
 /// Returns a `cargo test` command for the devices of the options. `tests` are its arguments that
 /// select tests; without any, all tests run.
-fn cargo_test(options: &Options, tests: &[&str]) -> Command {
+pub fn cargo_test(options: &Options, tests: &[&str]) -> Command {
     let mut command = cargo(&["test", "--workspace", "--all-features", "--locked"]);
     command.args(tests);
     // Settings in the user's shell and cached tuning results must not affect the tests.
     let settings = "DEVICE TILING WARM AS_GPU NO_SUBGROUPS CHECKED INDEX_REPORTS FUSION PRINT_KERNELS \
-         TEST_CASES TEST_VALUES";
+         TEST_CASES TEST_VALUES WINOGRAD MATRIX_UNITS AUTOCAST MATMUL_PRECISION DEBUG";
     for name in settings.split(' ') {
         command.env_remove(format!("BURN_WGSL_{name}"));
     }

@@ -58,6 +58,8 @@ struct DeviceReport {
     pci_bus_id: Option<String>,
     /// The memory of the device in bytes, if known.
     memory: Option<u64>,
+    /// The number of compute units, streaming multiprocessors or shader cores, if known.
+    processors: Option<u32>,
     limits: Option<Limits>,
     features: Option<Features>,
     /// Limits that are too low for the kernels; empty if the device is usable.
@@ -126,6 +128,7 @@ impl DeviceReport {
             device_id: Some(info.device_id),
             pci_bus_id: info.pci_bus_id.clone(),
             memory: info.memory,
+            processors: info.processors,
             limits: Some(info.limits),
             features: Some(info.features),
             shortfalls: info.limits.shortfalls().iter().map(ToString::to_string).collect(),
@@ -146,6 +149,7 @@ impl DeviceReport {
             device_id: None,
             pci_bus_id: None,
             memory: None,
+            processors: None,
             limits: None,
             features: None,
             shortfalls: Vec::new(),
@@ -165,10 +169,12 @@ fn devices_table(devices: &[DeviceReport]) -> String {
             selectors => selectors.join("\n"),
         };
         let driver = format!("{} {}", device.driver, device.driver_info);
-        let memory = device.memory.map(|bytes| format!(", {}", Bytes(bytes))).unwrap_or_default();
+        let memory = device.memory.map(|bytes| format!(", {}", Bytes(bytes)));
+        let processors = device.processors.map(|count| format!(", {count} processors"));
+        let name = [Some(device.name.clone()), processors, memory].into_iter().flatten();
         table.add_row([
             selectors.as_str(),
-            &format!("{}{memory}", device.name),
+            &name.collect::<String>(),
             &device.vendor,
             &device.kind,
             &device.api,

@@ -4,7 +4,7 @@
 use super::launch::div_up;
 use super::policy;
 use super::software::{SoftwarePolicy, software_policy};
-use super::strategy::{GemmSizes, SplitK, Strategy};
+use super::strategy::{GemmSizes, Strategy, Tile};
 use super::units::all_units;
 use crate::device::{Limits, Units};
 use crate::kernels::composed::views;
@@ -19,10 +19,10 @@ const PADDING_MIN_WORK: u64 = 1 << 24;
 /// The mapping of a product to workgroups and invocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Tiling {
-    /// A workgroup computes `size` x `size` results from operands in workgroup memory: for GPUs.
-    Tiled { size: u32 },
+    /// A workgroup computes a tile of results from operands in workgroup memory: for GPUs.
+    Tiled { tile: Tile },
     /// The same, by four subgroups with matrix units.
-    Units { size: u32, units: Units },
+    Units { tile: Tile, units: Units },
     /// A workgroup of eight invocations computes `rows` x 32 results without workgroup memory: for
     /// software adapters, where barriers and loads are expensive.
     Direct {
@@ -47,7 +47,9 @@ impl Tiling {
     /// Returns the numbers of rows and columns of a tile.
     fn tile(self) -> (usize, usize) {
         match self {
-            Self::Tiled { size } | Self::Units { size, .. } => (size as usize, size as usize),
+            Self::Tiled { tile } | Self::Units { tile, .. } => {
+                (tile.rows as usize, tile.cols as usize)
+            }
             Self::Direct { rows, .. } => (rows as usize, 32),
             Self::Small { lanes } => (8, 4 * lanes as usize),
         }
@@ -89,26 +91,39 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
         .flag("F32", vec4 && half.is_none())
         .flag("VEC4", vec4);
     match tiling {
-        Tiling::Tiled { size } => variant
-            .flag("TILED", true)
-            .int("TILE", size)
-            .int("BLOCKS", size / 64)
-            .flag("A_TRANSPOSED", a_transposed)
-            .flag("B_TRANSPOSED", b_transposed),
-        Tiling::Units { size, units } => {
-            let Units { size: unit, subgroup_size } = units;
-            let (step, loads) = staged(size, units);
+        Tiling::Tiled { tile } => {
             variant
+                .flag("TILED", true)
+                .int("TILE_ROWS", tile.rows)
+                .int("TILE_COLS", tile.cols)
+                // 256 invocations load four elements of a each.
+                .int("STEP", 1024 / tile.rows)
+                .int("A_LOADS", 1)
+                .int("B_LOADS", tile.cols / tile.rows)
+                .int("ROW_BLOCKS", tile.rows / 64)
+                .int("COL_BLOCKS", tile.cols / 64)
+                .flag("A_TRANSPOSED", a_transposed)
+                .flag("B_TRANSPOSED", b_transposed)
+        }
+        Tiling::Units { tile, units } => {
+            let Units { size: unit, subgroup_size } = units;
+            let variant = variant
                 .flag("UNITS", true)
                 .flag("UNIT_8", unit == 8)
                 .flag("UNIT_16", unit == 16)
                 .int("UNIT", unit)
-                .int("SUBGROUP_SIZE", subgroup_size)
-                .int("TILE", size)
+                .int("SUBGROUP_SIZE", subgroup_size);
+            let Staged { step, a_loads, b_loads } = Staged::with_units(tile, units);
+            variant
+                .int("TILE_ROWS", tile.rows)
+                .int("TILE_COLS", tile.cols)
                 .int("STEP", step)
-                .int("LOADS", loads)
-                .int("NEIGHBOURS", loads.min(4))
-                .int("FRAGMENTS", size / 2 / unit)
+                .int("A_LOADS", a_loads)
+                .int("B_LOADS", b_loads)
+                .int("A_NEIGHBOURS", a_loads.min(4))
+                .int("B_NEIGHBOURS", b_loads.min(4))
+                .int("ROW_FRAGMENTS", tile.rows / 2 / unit)
+                .int("COL_FRAGMENTS", tile.cols / 2 / unit)
                 .flag("A_TRANSPOSED", a_transposed)
                 .flag("B_TRANSPOSED", b_transposed)
         }
@@ -126,7 +141,7 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
 pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
     let mut out = Vec::new();
     let scalar = GemmOperands::default();
-    for size in [64, 128] {
+    for tile in Tile::ALL {
         for bits in 0..8 {
             let bit = |index: u32| bits >> index & 1 == 1;
             let operands = GemmOperands {
@@ -135,7 +150,7 @@ pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
                 b_transposed: bit(2),
                 half: None,
             };
-            out.push((Tiling::Tiled { size }, operands));
+            out.push((Tiling::Tiled { tile }, operands));
         }
     }
     let vec4 = GemmOperands { vec4: true, ..scalar };
@@ -165,24 +180,35 @@ pub(crate) fn all_small() -> Vec<(Tiling, GemmOperands)> {
     operands.flat_map(|operands| [4, 8].map(|lanes| (Tiling::Small { lanes }, operands))).collect()
 }
 
-/// Returns the steps of k that tiles of a kernel with matrix units have, and how often an invocation
-/// loads from each operand for them: up to four times, more in small subgroups.
-fn staged(size: u32, units: Units) -> (u32, u32) {
-    let loads = |step| size * step / (16 * units.subgroup_size);
-    let step = if loads(32) <= 4 { 32 } else { 16 };
-    (step, loads(step))
+/// The steps of k that the tiles of operands in workgroup memory have, and how often an invocation
+/// loads four elements of each operand for them.
+#[derive(Debug, Clone, Copy)]
+struct Staged {
+    step: u32,
+    a_loads: u32,
+    b_loads: u32,
 }
 
-/// Returns the size of the largest tile: a subgroup holds at most 4 x 4 matrices of sums.
-fn max_tile(units: Units) -> u32 {
-    2 * 4 * units.size
+impl Staged {
+    /// Returns those of a kernel with matrix units: up to four loads of each operand, more in small
+    /// subgroups.
+    fn with_units(tile: Tile, units: Units) -> Self {
+        let loads = |lines: u32, step: u32| lines * step / (16 * units.subgroup_size);
+        let step = if loads(tile.cols, 32) <= 4 { 32 } else { 16 };
+        Self { step, a_loads: loads(tile.rows, step), b_loads: loads(tile.cols, step) }
+    }
+}
+
+/// Returns whether a tile is not too large for units: a subgroup holds at most 4 x 4 matrices of sums.
+fn units_hold(tile: Tile, units: Units) -> bool {
+    tile.rows.max(tile.cols) <= 2 * 4 * units.size
 }
 
 /// Returns whether the tiles of two operands, whose elements have so many bytes, and a matrix of sums
 /// of each subgroup fit into workgroup memory (`shaders/lib/gemm_units.wgsl`).
-pub(crate) fn units_fit(limits: &Limits, size: u32, units: Units, element_bytes: u32) -> bool {
-    let (step, _) = staged(size, units);
-    let tiles = 2 * size * (step + 8) * element_bytes;
+pub(crate) fn units_fit(limits: &Limits, tile: Tile, units: Units, element_bytes: u32) -> bool {
+    let step = Staged::with_units(tile, units).step;
+    let tiles = (tile.rows + tile.cols) * (step + 8) * element_bytes;
     let sums = 4 * units.size * units.size * 4;
     tiles + sums <= limits.workgroup_memory
 }
@@ -192,11 +218,11 @@ pub(crate) fn all_with_units() -> Vec<(Tiling, GemmOperands)> {
     let mut out = Vec::new();
     for (dtype, units) in all_units() {
         let half = Some(dtype).filter(|dtype| dtype.is_half());
-        let sizes = [64, 128].into_iter().filter(|size| *size <= max_tile(units));
-        for (size, bits) in sizes.flat_map(|size| (0..4).map(move |bits| (size, bits))) {
+        let tiles = Tile::ALL.into_iter().filter(|tile| units_hold(*tile, units));
+        for (tile, bits) in tiles.flat_map(|tile| (0..4).map(move |bits| (tile, bits))) {
             let (a_transposed, b_transposed) = (bits & 1 == 1, bits & 2 == 2);
             let operands = GemmOperands { vec4: true, a_transposed, b_transposed, half };
-            out.push((Tiling::Units { size, units }, operands));
+            out.push((Tiling::Units { tile, units }, operands));
         }
     }
     out
@@ -293,15 +319,9 @@ impl Gemm {
         }
     }
 
-    /// Returns the number of splits of k that keeps the device busy. It does not depend on the
-    /// strategy, so that every strategy sums in the same order.
+    /// Returns the number of splits of k that keeps the device busy.
     pub fn wanted_splits(&self, runtime: &Runtime) -> usize {
-        let SplitK { tile, enough_tiles, min_k } = policy::split_k(runtime);
-        let tiles = self.batch * self.m.div_ceil(tile) * self.n.div_ceil(tile);
-        if tiles >= enough_tiles {
-            return 1;
-        }
-        (enough_tiles / tiles.max(1)).min(self.k / min_k).max(1)
+        policy::splits_of_k(runtime, self.sizes(), self.strategy)
     }
 
     /// Sets `splits` such that a split consists of whole runs.
@@ -312,21 +332,22 @@ impl Gemm {
 
     /// Returns the tiling of the strategy for these sizes, with matrix units if there are.
     pub fn tiling(&self, runtime: &Runtime, vec4: bool, units: Option<Units>) -> Tiling {
-        let tiled = |size: u32| match units {
-            // Larger tiles than 64 are of 16-bit elements.
+        let tiled = |tile: Tile| match units {
+            // Larger tiles than the smallest are of 16-bit elements.
             Some(units)
-                if size <= max_tile(units) && units_fit(&runtime.info().limits, size, units, 2) =>
+                if units_hold(tile, units) && units_fit(&runtime.info().limits, tile, units, 2) =>
             {
-                Tiling::Units { size, units }
+                Tiling::Units { tile, units }
             }
-            Some(units) => Tiling::Units { size: 64, units },
-            None => Tiling::Tiled { size },
+            Some(units) => Tiling::Units { tile: Tile::SMALLEST, units },
+            None => Tiling::Tiled { tile },
         };
+        if let Some(tile) = self.strategy.tile() {
+            return tiled(tile);
+        }
         match self.strategy {
-            Strategy::Tiled64 => tiled(64),
-            Strategy::Tiled128 => tiled(128),
             Strategy::Small => Tiling::Small { lanes: if self.n <= 16 { 4 } else { 8 } },
-            Strategy::Scalar | Strategy::Vec4 => {
+            _ => {
                 let subgroup =
                     software_policy(runtime).is_some_and(|software| software.has_subgroups_of_8());
                 let max_rows = if subgroup { 32 } else { 16 };
@@ -358,7 +379,11 @@ impl Gemm {
 
     /// Returns the number of floating-point operations.
     pub fn work(&self) -> u64 {
-        GemmSizes { batch: self.batch, m: self.m, n: self.n, k: self.k }.work()
+        self.sizes().work()
+    }
+
+    fn sizes(&self) -> GemmSizes {
+        GemmSizes { batch: self.batch, m: self.m, n: self.n, k: self.k }
     }
 
     /// Sums the splits of a result `[splits, ..]` and reshapes the sum to `shape`.

@@ -18,3 +18,4 @@ pub(crate) mod team;
 pub mod tuning;
 pub(crate) mod units;
 pub(crate) mod walk;
+pub(crate) mod waves;

@@ -4,9 +4,10 @@
 //! `software.rs`.
 
 use super::software::{self, software_policy};
-use super::strategy::{GemmSizes, SplitK, Strategy};
+use super::strategy::{GemmSizes, Strategy};
 use super::team::Team;
-use crate::device::Api;
+use super::waves::Division;
+use crate::device::{AdapterKind, Api};
 use crate::runtime::Runtime;
 
 /// Number of teams, or of groups of 32 neighbouring lines, that keeps a GPU busy.
@@ -123,10 +124,31 @@ pub(crate) fn gemm_strategy(runtime: &Runtime, sizes: GemmSizes, warmed_up: bool
     if let Some(software) = software_policy(runtime) {
         return software.gemm_strategy(sizes.work(), warmed_up);
     }
-    // Large tiles read operands less often; small tiles keep more of the GPU busy.
-    let GemmSizes { batch, m, n, .. } = sizes;
-    let tiles = batch * m.div_ceil(128) * n.div_ceil(128);
-    if tiles >= 128 && m > 64 && n > 64 { Strategy::Tiled128 } else { Strategy::Tiled64 }
+    // Tiles of 128 x 128 leave Apple's GPUs few waves, and convolutions in them keep registers in memory
+    // (`benches/gpus`).
+    let tiled = [Strategy::Tiled64, Strategy::Tiled64x128, Strategy::Tiled128];
+    let count = if runtime.info().vendor == "Apple" { 2 } else { 3 };
+    let fastest = Division::fastest(processors(runtime), sizes, &tiled[..count]);
+    fastest.map_or(Strategy::Tiled64, |fastest| fastest.strategy)
+}
+
+/// Returns the number of splits of k of a product.
+pub(crate) fn splits_of_k(runtime: &Runtime, sizes: GemmSizes, strategy: Strategy) -> usize {
+    if let Some(software) = software_policy(runtime) {
+        return software.splits_of_k(sizes);
+    }
+    let fastest = Division::fastest(processors(runtime), sizes, &[strategy]);
+    fastest.map_or(1, |fastest| fastest.splits)
+}
+
+/// Returns the number of processors of a GPU: an assumption, where the driver does not report it.
+fn processors(runtime: &Runtime) -> usize {
+    let info = runtime.info();
+    match info.processors {
+        Some(processors) => processors as usize,
+        None if info.kind == AdapterKind::Integrated => 16,
+        None => 64,
+    }
 }
 
 /// Returns whether a kernel can read `count` tensors and write one more. Software adapters compile a kernel with many
@@ -159,7 +181,7 @@ pub(crate) fn gemm_candidates(runtime: &Runtime) -> Vec<Strategy> {
     let applies = |strategy: &Strategy| match strategy {
         Strategy::Scalar | Strategy::Tiled64 => true,
         Strategy::Vec4 => is_software,
-        Strategy::Tiled128 => !is_software,
+        Strategy::Tiled64x128 | Strategy::Tiled128 => !is_software,
         Strategy::Small => false,
     };
     Strategy::ALL.into_iter().map(|(each, _)| each).filter(applies).collect()
@@ -186,14 +208,6 @@ pub(crate) fn pays_for_winograd(
 /// be read in vec4s, if they need no padding.
 pub(crate) fn repack_min_work(runtime: &Runtime) -> u64 {
     software_policy(runtime).map_or(1 << 24, |software| software.repack_min_work())
-}
-
-/// Returns the thresholds for splitting a product along k.
-pub(crate) fn split_k(runtime: &Runtime) -> SplitK {
-    match software_policy(runtime) {
-        Some(software) => software.split_k(),
-        None => SplitK { tile: 64, enough_tiles: 256, min_k: 256 },
-    }
 }
 
 /// Returns whether kernels go on computing with their results.

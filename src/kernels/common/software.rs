@@ -6,7 +6,7 @@
 //! invocations take as long as busy ones. `policy.rs` and `gemm.rs` apply this policy; the
 //! launchers have no code of their own for software adapters.
 
-use super::strategy::{SplitK, Strategy};
+use super::strategy::{GemmSizes, Strategy};
 use super::team::Team;
 use crate::device::CAN_BLOCK;
 use crate::runtime::Runtime;
@@ -75,9 +75,12 @@ impl SoftwarePolicy<'_> {
         1 << 19
     }
 
-    /// Returns the thresholds for splitting a product along k.
-    pub fn split_k(&self) -> SplitK {
-        SplitK { tile: 32, enough_tiles: 16, min_k: 512 }
+    /// Returns the number of splits of k of a product. It does not depend on the strategy, so that
+    /// every strategy sums in the same order.
+    pub fn splits_of_k(&self, sizes: GemmSizes) -> usize {
+        let GemmSizes { batch, m, n, k } = sizes;
+        let tiles = batch * m.div_ceil(32) * n.div_ceil(32);
+        (16 / tiles.max(1)).min(k / 512).max(1)
     }
 
     /// Returns whether rows with this stride evict each other from the L1 cache.

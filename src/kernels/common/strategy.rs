@@ -13,10 +13,27 @@ pub(crate) enum Strategy {
     Vec4,
     /// Tiles of 64x64 in workgroup memory.
     Tiled64,
+    /// Tiles of 64x128 in workgroup memory.
+    Tiled64x128,
     /// Tiles of 128x128 in workgroup memory.
     Tiled128,
     /// Direct, several products per workgroup: for small products on GPUs.
     Small,
+}
+
+/// The part of a product that a workgroup computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Tile {
+    pub rows: u32,
+    pub cols: u32,
+}
+
+impl Tile {
+    /// The smallest tile.
+    pub const SMALLEST: Self = Self { rows: 64, cols: 64 };
+    /// Every tile.
+    pub const ALL: [Self; 3] =
+        [Self::SMALLEST, Self { rows: 64, cols: 128 }, Self { rows: 128, cols: 128 }];
 }
 
 /// The sizes of `batch` products `[m, k] x [k, n]`.
@@ -35,35 +52,24 @@ impl GemmSizes {
     }
 }
 
-/// The thresholds of split-K: k is split if the output has too few tiles to keep the device busy.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct SplitK {
-    /// Rows and columns of a counted tile.
-    pub tile: usize,
-    /// Number of tiles that keeps the device busy. From there on, k is not split.
-    pub enough_tiles: usize,
-    /// Minimum length of a split.
-    pub min_k: usize,
-}
-
-/// The strategy that `BURN_WGSL_TILING` forces: `scalar`, `vec4`, `tiled64` or `tiled128`.
+/// The strategy that `BURN_WGSL_TILING` forces, by its name.
 static FORCED: LazyLock<Option<Strategy>> = LazyLock::new(|| {
     let name = std::env::var("BURN_WGSL_TILING").ok()?;
     let strategy = name.parse().ok();
     if strategy.is_none() {
-        log::warn!(
-            "BURN_WGSL_TILING={name:?} is ignored: expected scalar, vec4, tiled64 or tiled128"
-        );
+        let names = Strategy::ALL.map(|(_, name)| name).join(", ");
+        log::warn!("BURN_WGSL_TILING={name:?} is ignored: expected one of {names}");
     }
     strategy
 });
 
 impl Strategy {
     /// Every strategy that can be forced, with its name. [`Self::Small`] depends on the sizes only.
-    pub const ALL: [(Self, &'static str); 4] = [
+    pub const ALL: [(Self, &'static str); 5] = [
         (Self::Scalar, "scalar"),
         (Self::Vec4, "vec4"),
         (Self::Tiled64, "tiled64"),
+        (Self::Tiled64x128, "tiled64x128"),
         (Self::Tiled128, "tiled128"),
     ];
 
@@ -77,9 +83,26 @@ impl Strategy {
         *FORCED
     }
 
+    /// Returns the tile that a workgroup computes from operands in workgroup memory; `None` for other strategies.
+    pub fn tile(self) -> Option<Tile> {
+        let [small, wide, large] = Tile::ALL;
+        match self {
+            Self::Tiled64 => Some(small),
+            Self::Tiled64x128 => Some(wide),
+            Self::Tiled128 => Some(large),
+            Self::Scalar | Self::Vec4 | Self::Small => None,
+        }
+    }
+
+    /// Returns the index of [`Self::tile`] in [`Tile::ALL`]; 0 for strategies without a tile.
+    pub fn tile_index(self) -> usize {
+        let tile = self.tile().unwrap_or(Tile::SMALLEST);
+        Tile::ALL.iter().position(|each| *each == tile).unwrap_or_default()
+    }
+
     /// Returns whether operands are loaded through workgroup memory.
     pub fn is_tiled(self) -> bool {
-        matches!(self, Self::Tiled64 | Self::Tiled128)
+        self.tile().is_some()
     }
 
     /// Returns whether operands are read in vec4s if their layouts allow it.

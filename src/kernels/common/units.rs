@@ -16,10 +16,10 @@ const ALL: [Units; 4] = [
 ];
 
 /// The slots of products: each strategy, layout and type has its own.
-pub(crate) const PRODUCT_SLOTS: usize = 16;
+pub(crate) const PRODUCT_SLOTS: usize = 24;
 
 /// The slots of convolutions, which follow: each pass, strategy and type.
-pub(crate) const CONV_SLOTS: usize = 12;
+pub(crate) const CONV_SLOTS: usize = 18;
 
 /// The slots of attention, which follow: each pass, width and type.
 pub(crate) const ATTENTION_SLOTS: usize = 8;
@@ -75,7 +75,7 @@ pub(crate) fn units_for(
 }
 
 /// Tests a kernel with these units, unless it failed with the same driver before. Remembers a wrong
-/// result.
+/// result, and the loss of the device, which would take the tensors of the program with it again.
 fn passes(runtime: &Arc<Runtime>, dtype: DType, units: Units, kernel: &impl UnitsKernel) -> bool {
     let Units { size, subgroup_size } = units;
     let kernel_name = kernel.name();
@@ -97,6 +97,9 @@ fn passes(runtime: &Arc<Runtime>, dtype: DType, units: Units, kernel: &impl Unit
         }
         Err(error) => {
             log::warn!("{}: {name} fails, and is not used: {error}", runtime.name());
+            if runtime.check_usable().is_err() {
+                runtime.refusals().store(&name, "lost the device");
+            }
             false
         }
     }

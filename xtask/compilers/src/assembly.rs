@@ -1,4 +1,4 @@
-//! Finds the inner loop of a product in a driver's listing of instructions.
+//! Finds the inner loop of a product, and the instructions of matrix units, in a driver's listing.
 
 /// The syntax of a listing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,8 +45,15 @@ pub fn inner_loop(dialect: Dialect, listing: &str) -> Option<Stretch> {
     (best.multiply_adds >= MIN_MULTIPLY_ADDS).then_some(*best)
 }
 
+/// Returns the number of instructions of matrix units in a listing.
+pub fn matrix_instructions(dialect: Dialect, listing: &str) -> u64 {
+    let instructions = listing.lines().filter_map(|line| dialect.parse(line));
+    instructions.filter(|instruction| instruction.is_of_matrix_units).count() as u64
+}
+
 /// What the listing says of an instruction.
 struct Instruction {
+    is_of_matrix_units: bool,
     is_barrier: bool,
     multiply_adds: u64,
     /// Issue slots: more than one for an instruction that repeats itself.
@@ -79,6 +86,7 @@ fn parse_aco(line: &str) -> Option<Instruction> {
         _ => 0,
     });
     Some(Instruction {
+        is_of_matrix_units: code.starts_with("v_wmma_"),
         is_barrier: code.starts_with("s_barrier") && !code.starts_with("s_barrier_signal"),
         multiply_adds: multiply_adds.sum(),
         count: u64::from(!ACO_WAITS.iter().any(|wait| code.starts_with(wait))),
@@ -96,6 +104,7 @@ fn parse_nak(line: &str) -> Option<Instruction> {
     let is_multiply_add =
         mnemonic == "ffma" || mnemonic.starts_with("ffma.") || mnemonic.starts_with("idp4.");
     Some(Instruction {
+        is_of_matrix_units: mnemonic.starts_with("hmma."),
         is_barrier: mnemonic == "bar.sync",
         multiply_adds: u64::from(is_multiply_add),
         count: 1,
@@ -122,6 +131,7 @@ fn parse_ir3(line: &str) -> Option<Instruction> {
     }
     let repeated = 1 + repeats;
     Some(Instruction {
+        is_of_matrix_units: false,
         is_barrier: mnemonic == "bar" || mnemonic.starts_with("bar."),
         multiply_adds: if mnemonic == "mad.f32" { repeated } else { 0 },
         count: repeated + waits,
@@ -195,6 +205,16 @@ mod tests {
         let nak = "      r50      = idp4.i8.i8 r24 r60 r50              // delay=1";
         let text = listing("      bar.sync       // delay=6", nak, "");
         assert_eq!(inner_loop(Dialect::Nak, &text), stretch(40, 40));
+    }
+
+    #[test]
+    fn instructions_of_matrix_units_count() {
+        let aco = "\tv_wmma_f32_16x16x16_f16 v[1:8], v[9:16], v[17:24], v[1:8] ; cc404001 1c060702";
+        let text = listing("\ts_barrier ; bfbd0000", aco, "");
+        assert_eq!(matrix_instructions(Dialect::Aco, &text), 99 + 40 + 99);
+        let nak = "      r40..44  = hmma.m16n8k16.f32 r8..12 r20..22 r40..44 // delay=1";
+        assert_eq!(matrix_instructions(Dialect::Nak, nak), 1);
+        assert_eq!(matrix_instructions(Dialect::Nak, "      r1 = ffma r2 r3 r4 // delay=1"), 0);
     }
 
     #[test]

@@ -120,7 +120,7 @@ mod tests {
 
     const FIGURES: &str = concat!(
         r#""registers":12,"spills":0,"moves":0,"scratch":0,"workgroup":0,"occupancy":32,"#,
-        r#""instructions":77,"inner":null"#
+        r#""instructions":77,"matrix":0,"inner":null"#
     );
 
     fn output(lines: &[String]) -> Output {

@@ -1,9 +1,11 @@
 //! What fails `cargo xtask gpus`: a kernel that keeps registers in memory without a listed reason,
-//! or that fills less of the GPU than recorded.
+//! that fills less of the GPU than recorded, that is written for matrix units and compiled without their
+//! instructions, or a product whose loop has too few multiply-adds.
 
 use std::cell::Cell;
 use std::path::Path;
 
+use super::name::has_words;
 use super::table::{Figures, Table};
 
 /// A kernel that may keep registers in memory.
@@ -68,6 +70,12 @@ impl Exceptions {
     }
 }
 
+/// The least percentage of multiply-adds in the loop of a product: words of its name, and the percentage.
+const MIN_SHARES: [(&[&str], u64); 2] = [
+    (&["matmul", "F32", "VEC4", "TILED", "TILE_ROWS=128"], 85),
+    (&["matmul", "F32", "VEC4", "TILED", "TILE_ROWS=64"], 70),
+];
+
 /// Returns the reasons for which the figures of a GPU fail. `recorded` are those in the repository.
 pub fn failures(
     gpu: &str,
@@ -81,6 +89,17 @@ pub fn failures(
             failures.push(format!(
                 "{kernel}: keeps registers in memory: {} spills, {} bytes of scratch",
                 figures.spills, figures.scratch
+            ));
+        }
+        if has_words(kernel, &["UNITS"]) && figures.matrix == Some(0) {
+            failures.push(format!("{kernel}: has no instructions of matrix units"));
+        }
+        let min_share = MIN_SHARES.iter().find(|(words, _)| has_words(kernel, words));
+        if let (Some((_, percent)), Some(inner)) = (min_share, figures.inner)
+            && inner.multiply_adds * 100 < inner.instructions * percent
+        {
+            failures.push(format!(
+                "{kernel}: {inner} are multiply-adds in the loop, less than {percent} %"
             ));
         }
         let before = recorded.and_then(|table| table.kernels.get(kernel));
@@ -104,6 +123,7 @@ fn lost_a_quarter(recorded: &Figures, current: &Figures) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpus::table::InnerLoop;
 
     const LINE: &str = "m1,ada\treduce i64\tdivides 64-bit integers, which are four words each";
 
@@ -116,6 +136,7 @@ mod tests {
             workgroup: 0,
             occupancy,
             instructions: 100,
+            matrix: Some(0),
             inner: None,
         };
         Table { adapter: String::new(), kernels: [(kernel.to_owned(), figures)].into() }
@@ -137,6 +158,34 @@ mod tests {
     fn exceptions_need_a_reason() {
         assert!(Exceptions::parse("m1\treduce").is_err());
         assert!(Exceptions::parse("m1\treduce\t").is_err());
+    }
+
+    #[test]
+    fn kernels_for_matrix_units_need_their_instructions() {
+        let exceptions = Exceptions::parse("").unwrap();
+        let fails = |kernel: &str, matrix| {
+            let mut table = table(kernel, 0, 16);
+            table.kernels.get_mut(kernel).unwrap().matrix = matrix;
+            !failures("ada", &table, None, &exceptions).is_empty()
+        };
+        assert!(fails("matmul F16 UNITS", Some(0)));
+        assert!(!fails("matmul F16 UNITS", Some(32)));
+        assert!(!fails("matmul F16 UNITS", None));
+        assert!(!fails("matmul F16", Some(0)));
+    }
+
+    #[test]
+    fn loops_of_products_need_multiply_adds() {
+        let exceptions = Exceptions::parse("").unwrap();
+        let fails = |multiply_adds| {
+            let kernel = "matmul BIAS F32 VEC4 TILED TILE_ROWS=128";
+            let mut table = table(kernel, 0, 16);
+            table.kernels.get_mut(kernel).unwrap().inner =
+                Some(InnerLoop { multiply_adds, instructions: 600 });
+            !failures("ada", &table, None, &exceptions).is_empty()
+        };
+        assert!(fails(509));
+        assert!(!fails(510));
     }
 
     #[test]

@@ -53,8 +53,9 @@ pub const SOFTWARE_RULES: [SoftwareRule; 4] = [
     SoftwareRule {
         description: "the strategy `vec4`: products without workgroup memory, in vec4s",
         applies: |kernel| {
-            let is_direct = words(kernel).any(|word| word.name == "ROW_BLOCKS");
-            is_direct && has_words(kernel, &["VEC4"])
+            // Small products, which are in vec4s too, have lanes.
+            let has = |name: &str| words(kernel).any(|word| word.name == name);
+            has("ROW_BLOCKS") && has("VEC4") && !has("TILED") && !has("LANES")
         },
     },
 ];
@@ -98,7 +99,8 @@ mod tests {
         assert!(is_for_software("matmul BIAS F32 VEC4 ROWS=16 ROW_BLOCKS=2 OUT_VEC4"));
         // The strategy `scalar`, the reference of tuning on every device.
         assert!(!is_for_software("matmul BIAS ROWS=8 ROW_BLOCKS=1"));
-        assert!(!is_for_software("matmul BIAS F32 VEC4 TILED TILE=64 BLOCKS=1 OUT_VEC4"));
+        assert!(!is_for_software("matmul F32 VEC4 TILED TILE_ROWS=64 ROW_BLOCKS=1 OUT_VEC4"));
+        assert!(!is_for_software("matmul F32 VEC4 ROWS=8 ROW_BLOCKS=1 LANES=4 TILES=16 OUT_VEC4"));
         assert!(!is_for_software("norm TEAM WORKGROUP_SIZE=128 TEAM_SIZE=8"));
     }
 }

@@ -26,21 +26,43 @@ expressions. The columns:
 | workgroup | bytes of workgroup memory |
 | occupancy | how much of a compute unit the kernel can fill, as the driver says |
 | instructions | instructions in the program |
+| matrix | instructions of matrix units; M1: unknown |
 | inner | multiply-adds / all instructions but AMD's waits between the barriers of a product's loop; M1: unknown |
 
 A spill or scratch fails `cargo xtask gpus` unless `exceptions.tsv` lists it with its reason. So does
-an occupancy below the recorded one by more than a quarter.
+an occupancy below the recorded one by more than a quarter, a kernel for matrix units without their instructions,
+and a product of f32 in vec4s with fewer than 85 % multiply-adds in its loop (tiles of 128; others 70 %).
 ";
 
 /// The products whose figures the summary shows: a label, and words of the kernel's name.
-const PRODUCTS: [(&str, &[&str]); 7] = [
-    ("matmul, tiles of 64", &["matmul", "F32", "VEC4", "TILED", "TILE=64"]),
-    ("matmul, tiles of 128", &["matmul", "F32", "VEC4", "TILED", "TILE=128"]),
-    ("conv, tiles of 64", &["conv_tiled", "TILE=64"]),
-    ("conv, tiles of 128", &["conv_tiled", "TILE=128"]),
-    ("transposed conv, tiles of 128", &["conv_tiled", "TILE=128", "TRANSPOSED"]),
-    ("weight gradient, tiles of 64", &["conv_tiled_weight_backward", "VEC4", "TILE=64"]),
-    ("weight gradient, tiles of 128", &["conv_tiled_weight_backward", "VEC4", "TILE=128"]),
+const PRODUCTS: [(&str, &[&str]); 10] = [
+    ("matmul, tiles of 64 x 64", &["matmul", "F32", "VEC4", "TILED", "TILE_COLS=64"]),
+    ("matmul, 64 x 128", &["matmul", "F32", "VEC4", "TILED", "TILE_ROWS=64", "TILE_COLS=128"]),
+    ("matmul, 128 x 128", &["matmul", "F32", "VEC4", "TILED", "TILE_ROWS=128"]),
+    ("conv, 64 x 64", &["conv_tiled", "TILED", "TILE_COLS=64"]),
+    ("conv, 64 x 128", &["conv_tiled", "TILED", "TILE_ROWS=64", "TILE_COLS=128"]),
+    ("conv, 128 x 128", &["conv_tiled", "TILED", "TILE_ROWS=128"]),
+    ("transposed conv, 128 x 128", &["conv_tiled", "TILED", "TILE_ROWS=128", "TRANSPOSED"]),
+    ("weight gradient, 64 x 64", &["conv_tiled_weight_backward", "TILED", "VEC4", "TILE_COLS=64"]),
+    (
+        "weight gradient, 64 x 128",
+        &["conv_tiled_weight_backward", "TILED", "VEC4", "TILE_ROWS=64", "TILE_COLS=128"],
+    ),
+    (
+        "weight gradient, 128 x 128",
+        &["conv_tiled_weight_backward", "TILED", "VEC4", "TILE_ROWS=128"],
+    ),
+];
+
+/// The products on matrix units, in the same form.
+const UNITS_PRODUCTS: [(&str, &[&str]); 7] = [
+    ("matmul, tiles of 64 x 64", &["matmul", "UNITS", "TILE_COLS=64"]),
+    ("matmul, 64 x 128", &["matmul", "UNITS", "TILE_ROWS=64", "TILE_COLS=128"]),
+    ("matmul, 128 x 128", &["matmul", "UNITS", "TILE_ROWS=128"]),
+    ("conv, 64 x 128", &["conv_tiled", "UNITS", "TILE_ROWS=64", "TILE_COLS=128"]),
+    ("conv, 128 x 128", &["conv_tiled", "UNITS", "TILE_ROWS=128"]),
+    ("attention, values of 64", &["attention_units", "UNITS", "WIDTH=64"]),
+    ("attention, values of 128", &["attention_units", "UNITS", "WIDTH=128"]),
 ];
 
 /// Returns the text of the summary.
@@ -82,32 +104,46 @@ pub fn text(tables: &[(&PretendedGpu, Table)]) -> String {
         );
     }
     text += "\n## Products of f32\n\nEach cell is registers, occupancy, and multiply-adds / all ";
-    text += "instructions in the inner loop.\n\n| product |";
+    text += "instructions in the inner loop.\n\n";
+    text += &products(tables, &PRODUCTS, |figures| {
+        let share = figures.inner.map_or(String::new(), |inner| {
+            let percent = inner.multiply_adds * 100 / inner.instructions.max(1);
+            format!(", {inner} ({percent} %)")
+        });
+        format!("{}, {}{share}", figures.registers, figures.occupancy)
+    });
+    text += "\n## Products of f16 on matrix units\n\nEach cell is registers, occupancy, and instructions of ";
+    text += "matrix units / all instructions of the program.\n\n";
+    text += &products(tables, &UNITS_PRODUCTS, |figures| {
+        let matrix = figures.matrix.map_or("-".to_owned(), |count| count.to_string());
+        format!("{}, {}, {matrix}/{}", figures.registers, figures.occupancy, figures.instructions)
+    });
+    text
+}
+
+/// Returns a table of products, with what `cell` says of the kernel with the shortest name among those with all
+/// words of a product.
+fn products(
+    tables: &[(&PretendedGpu, Table)],
+    rows: &[(&str, &[&str])],
+    cell: fn(&Figures) -> String,
+) -> String {
+    let mut text = "| product |".to_owned();
     for (gpu, _) in tables {
         text += &format!(" {} |", gpu.name);
     }
     text += &format!("\n|---|{}\n", "---|".repeat(tables.len()));
-    for (label, words) in PRODUCTS {
+    for (label, words) in rows {
         text += &format!("| {label} |");
         for (_, table) in tables {
-            text += &format!(" {} |", product(table, words));
+            let matching = table.kernels.iter().filter(|(kernel, _)| has_words(kernel, words));
+            let shortest = matching.min_by_key(|(kernel, _)| kernel.len());
+            text +=
+                &format!(" {} |", shortest.map_or("-".to_owned(), |(_, figures)| cell(figures)));
         }
         text += "\n";
     }
     text
-}
-
-/// Returns the figures of the kernel with the shortest name among those with all of these words.
-fn product(table: &Table, words: &[&str]) -> String {
-    let matching = table.kernels.iter().filter(|(kernel, _)| has_words(kernel, words));
-    let Some((_, figures)) = matching.min_by_key(|(kernel, _)| kernel.len()) else {
-        return "-".to_owned();
-    };
-    let share = figures.inner.map_or(String::new(), |inner| {
-        let percent = inner.multiply_adds * 100 / inner.instructions.max(1);
-        format!(", {inner} ({percent} %)")
-    });
-    format!("{}, {}{share}", figures.registers, figures.occupancy)
 }
 
 /// Formats a kernel's name, which may contain backticks, as code in a Markdown table.
@@ -126,12 +162,14 @@ mod tests {
         let inner = InnerLoop { multiply_adds: 512, instructions: 1024 };
         let figures = |registers| Figures::sample(registers, Some(inner));
         let kernels = [
-            ("matmul BIAS F32 VEC4 TILED TILE=128 A_TRANSPOSED".to_owned(), figures(112)),
-            ("matmul BIAS F32 VEC4 TILED TILE=128".to_owned(), figures(96)),
+            ("matmul F32 VEC4 TILED TILE_ROWS=128 A_TRANSPOSED".to_owned(), figures(112)),
+            ("matmul F32 VEC4 TILED TILE_ROWS=128".to_owned(), figures(96)),
+            ("matmul F16 UNITS TILE_ROWS=128".to_owned(), figures(192)),
         ];
         let table = Table { adapter: "NAVI31, Mesa".to_owned(), kernels: kernels.into() };
         let text = text(&[(&GPUS[0], table)]);
-        assert!(text.contains("| matmul, tiles of 128 | 96, 16, 512/1024 (50 %) |"), "{text}");
-        assert!(text.contains("| matmul, tiles of 64 | - |"), "{text}");
+        assert!(text.contains("| matmul, 128 x 128 | 96, 16, 512/1024 (50 %) |"), "{text}");
+        assert!(text.contains("| matmul, 128 x 128 | 192, 16, 0/100 |"), "{text}");
+        assert!(text.contains("| matmul, tiles of 64 x 64 | - |"), "{text}");
     }
 }

@@ -21,6 +21,8 @@ pub struct Figures {
     pub workgroup: u64,
     pub occupancy: u64,
     pub instructions: u64,
+    /// Instructions of matrix units; `None` if the driver lists no instructions.
+    pub matrix: Option<u64>,
     /// The inner loop of a product.
     pub inner: Option<InnerLoop>,
 }
@@ -37,6 +39,7 @@ impl Figures {
             workgroup: 0,
             occupancy: 16,
             instructions: 100,
+            matrix: Some(0),
             inner,
         }
     }
@@ -60,7 +63,7 @@ pub struct Table {
 
 /// The names of the columns.
 pub const HEADER: &str =
-    "registers\tspills\tmoves\tscratch\tworkgroup\toccupancy\tinstructions\tinner\tkernel";
+    "registers\tspills\tmoves\tscratch\tworkgroup\toccupancy\tinstructions\tmatrix\tinner\tkernel";
 
 impl Figures {
     /// Returns the figures in a line of `gpu-stats`; `None` if one is missing.
@@ -74,6 +77,7 @@ impl Figures {
             workgroup: number("workgroup")?,
             occupancy: number("occupancy")?,
             instructions: number("instructions")?,
+            matrix: number("matrix"),
             inner: line["inner"].as_array().and_then(|pair| {
                 let [multiply_adds, instructions] = pair.as_slice() else { return None };
                 Some(InnerLoop {
@@ -86,8 +90,8 @@ impl Figures {
 
     /// Parses the columns of a line, without the kernel; `None` if they are malformed.
     fn from_columns(columns: &[&str]) -> Option<Self> {
-        let [registers, spills, moves, scratch, workgroup, occupancy, instructions, inner] =
-            columns
+        let [figures @ .., matrix, inner] = columns else { return None };
+        let [registers, spills, moves, scratch, workgroup, occupancy, instructions] = figures
         else {
             return None;
         };
@@ -108,18 +112,20 @@ impl Figures {
             workgroup: number(workgroup)?,
             occupancy: number(occupancy)?,
             instructions: number(instructions)?,
+            matrix: if *matrix == "-" { None } else { Some(number(matrix)?) },
             inner,
         })
     }
 
     /// Returns the columns of a line, without the kernel.
     pub fn to_columns(&self) -> String {
-        let Self { registers, spills, moves, scratch, workgroup, occupancy, instructions, inner } =
-            self;
-        let inner = inner.map_or("-".to_owned(), |inner| inner.to_string());
+        let Self { registers, spills, moves, scratch, workgroup, occupancy, .. } = self;
+        let instructions = self.instructions;
+        let matrix = self.matrix.map_or("-".to_owned(), |count| count.to_string());
+        let inner = self.inner.map_or("-".to_owned(), |inner| inner.to_string());
         format!(
             "{registers}\t{spills}\t{moves}\t{scratch}\t{workgroup}\t{occupancy}\t{instructions}\t\
-             {inner}"
+             {matrix}\t{inner}"
         )
     }
 
@@ -194,15 +200,16 @@ mod tests {
             workgroup: 8320,
             occupancy: 16,
             instructions: 2260,
+            matrix: Some(32),
             inner: Some(InnerLoop { multiply_adds: 512, instructions: 725 }),
         };
         let kernels = BTreeMap::from([
             ("matmul TILE=128".to_owned(), figures.clone()),
-            ("elementwise `a + b`".to_owned(), Figures { inner: None, ..figures }),
+            ("elementwise `a + b`".to_owned(), Figures { matrix: None, inner: None, ..figures }),
         ]);
         let table = Table { adapter: "NAVI31, Mesa 26.2.6".to_owned(), kernels };
         let text = table.to_text();
-        assert!(text.ends_with("\n96\t0\t3\t0\t8320\t16\t2260\t512/725\tmatmul TILE=128\n"));
+        assert!(text.ends_with("\n96\t0\t3\t0\t8320\t16\t2260\t32\t512/725\tmatmul TILE=128\n"));
         assert_eq!(Table::parse(&text).unwrap(), table);
     }
 
@@ -217,10 +224,10 @@ mod tests {
     #[test]
     fn figures_are_read_from_json() {
         let line = r#"{"registers":96,"spills":0,"moves":0,"scratch":0,"workgroup":8320,
-                       "occupancy":16,"instructions":2260,"inner":[512,725],"kernel":"x"}"#;
+                       "occupancy":16,"instructions":2260,"matrix":0,"inner":[512,725],"kernel":"x"}"#;
         let mut line: Value = serde_json::from_str(line).unwrap();
         let figures = Figures::from_json(&line).unwrap();
-        assert_eq!(figures.to_columns(), "96\t0\t0\t0\t8320\t16\t2260\t512/725");
+        assert_eq!(figures.to_columns(), "96\t0\t0\t0\t8320\t16\t2260\t0\t512/725");
         line["inner"] = Value::Null;
         assert_eq!(Figures::from_json(&line).unwrap().inner, None);
         line["spills"] = Value::Null;

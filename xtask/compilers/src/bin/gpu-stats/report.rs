@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use naga::{AddressSpace, Module};
 use serde_json::{Value, json};
 use wgpu::Features;
-use xtask_compilers::assembly::inner_loop;
+use xtask_compilers::assembly::{inner_loop, matrix_instructions};
 use xtask_compilers::kernel::{Kernel, read_list};
 use xtask_compilers::statistics::Driver;
 
@@ -65,11 +65,12 @@ fn report(
     let compiled = device.compile(&kernel.text, &module)?;
     let figures = driver.figures(&compiled.statistics)?;
     let mut listing = None;
-    let mut inner = None;
+    let (mut matrix, mut inner) = (None, None);
     if let Some((representation, dialect)) = driver.assembly {
         let text = compiled.representations.get(representation).with_context(|| {
             format!("{} gives no representation `{representation}`", driver.name)
         })?;
+        matrix = Some(matrix_instructions(dialect, text));
         inner = inner_loop(dialect, text);
         listing = Some(text.clone());
     }
@@ -82,6 +83,7 @@ fn report(
         "workgroup": workgroup_memory(&module),
         "occupancy": figures.occupancy,
         "instructions": figures.instructions,
+        "matrix": matrix,
         "inner": inner.map(|inner| [inner.multiply_adds, inner.instructions]),
     });
     Ok((line, listing))
