@@ -9,11 +9,12 @@ use std::panic::AssertUnwindSafe;
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Distribution, Int, Tensor, TensorData};
+use burn::tensor::module::attention;
+use burn::tensor::{Bool, Distribution, Int, Tensor, TensorData};
 use burn_wgsl::debug::{self, Values, compare_runs};
 use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::runtime::{Fault, Runtime};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice, scope};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, scope};
 use common::{assert_success, devices, gpus, panic_message, run_child, serial_guard};
 
 type B = Autodiff<Wgsl>;
@@ -80,6 +81,38 @@ fn the_backward_pass_is_named() {
             let _ = x.sqrt().sum().backward();
         });
         assert_parts(&message, &[" in backward: the result has 1 infinite"]);
+    }
+}
+
+/// Products under autocast: the finder names the op whose result f16 cannot hold.
+#[test]
+fn overflows_of_autocast_are_named() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let x = Tensor::<Wgsl, 2>::full([4, 4], 300.0, &device);
+        let message = message_with(Values::Finite, || {
+            let _scope = autocast(&device, Precision::F16);
+            drop(x.clone().matmul(x));
+        });
+        assert_parts(&message, &["float_matmul: the result has 16 infinite", "F16", "3.000000e2"]);
+    }
+}
+
+/// Queries whose keys are all masked have infinite log sums.
+#[test]
+fn masked_queries_are_no_error() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let random = |seed| {
+            B::seed(&device, seed);
+            Tensor::<B, 4>::random([1, 1, 4, 8], Distribution::Default, &device)
+        };
+        let query = random(1).require_grad();
+        let mask = Tensor::<B, 4, Bool>::full([1, 1, 4, 4], true, &device);
+        debug::set_values(Values::Finite);
+        let out = attention(query, random(2), random(3), Some(mask), None, Default::default());
+        let _ = out.sum().backward();
+        debug::set_values(Values::Any);
     }
 }
 

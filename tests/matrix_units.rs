@@ -12,7 +12,9 @@ use burn::tensor::module::{attention, conv_transpose2d, conv2d, linear};
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, ConvTransposeOptions};
 use burn::tensor::{DType, FloatDType, Int, Tensor, TensorData};
 use burn_wgsl::runtime::{Event, Observer};
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, set_fusion};
+use burn_wgsl::{
+    Autodiff, Precision, ProductPath, Wgsl, WgslDevice, autocast, product_path, set_fusion,
+};
 use common::{gpus, runtime_of};
 
 /// The ops that launched a kernel with matrix units.
@@ -529,6 +531,8 @@ fn products_under_autocast_use_units() {
     // Every op launches its own kernels.
     set_fusion(false);
     for device in gpus_with_units() {
+        let path = product_path(&device, Precision::F16).expect("the device opens");
+        assert_eq!(path, ProductPath::MatrixUnits, "{device}");
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
         let tensor = |shape: [usize; 4]| {

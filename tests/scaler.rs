@@ -17,7 +17,7 @@ use burn::optim::{
 };
 use burn::record::{HalfPrecisionSettings, NamedMpkBytesRecorder, Record, Recorder};
 use burn::tensor::backend::{Backend, DeviceOps};
-use burn::tensor::{Bool, FloatDType, Tensor, TensorData, activation, s};
+use burn::tensor::{Bool, DType, FloatDType, Tensor, TensorData, activation, s};
 use burn_wgsl::runtime::{Event, Observer};
 use burn_wgsl::scaler::{GradScalerConfig, SCALES, ScalerState};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory};
@@ -241,6 +241,84 @@ fn parameters_keep_their_types() {
             // Scales are powers of two, so nothing is rounded.
             assert_eq!(weight, [0.25, -0.25], "{dtype:?} on {device}");
         }
+    }
+}
+
+/// Adam computes powers, which are f32 in a scope.
+#[test]
+fn parameters_keep_their_types_if_adam_steps_in_a_scope() {
+    let _serial = serial_guard();
+    for device in devices() {
+        let _scope = autocast(&device, Precision::F16);
+        let scaler = GradScalerConfig::default().init(&device);
+        let mut optimizer = scaler.wrap(AdamConfig::new().init::<B, Linear<B>>());
+        let mut layer = LinearConfig::new(2, 1).with_bias(false).init::<B>(&device);
+        let weight = Tensor::<B, 2>::from_floats([[0.5], [0.25]], &device).cast(FloatDType::F16);
+        layer.weight = Param::from_tensor(weight.detach());
+        for _ in 0..2 {
+            let x = Tensor::<B, 2>::from_floats([[1.0, 2.0]], &device);
+            let loss = layer.forward(x).sum().cast(FloatDType::F32) * 2.0f32.powi(-10);
+            let grads = GradientsParams::from_grads(scaler.scale(loss).backward(), &layer);
+            layer = optimizer.step(0.125, layer, grads);
+            assert_eq!(layer.weight.val().dtype(), DType::F16, "{device}");
+        }
+        // Adam's steps are as long as the learning rate.
+        let weight = layer.weight.val().into_data().iter::<f32>().collect::<Vec<_>>();
+        for (found, expected) in weight.into_iter().zip([0.25, 0.0]) {
+            assert!((found - expected).abs() < 1e-2, "{found}, expected {expected} on {device}");
+        }
+    }
+}
+
+/// The gradients of a step have the given norm together, and in the direction of those that are not limited.
+#[test]
+fn the_norm_of_all_gradients_is_limited() {
+    let _serial = serial_guard();
+    for device in devices() {
+        let config = GradScalerConfig { initial_scale: 1024.0, ..Default::default() };
+        let change = |max_norm: Option<f32>| {
+            let scaler = config.init(&device);
+            let mut optimizer = scaler.wrap(SgdConfig::new().init::<B, Network<B>>());
+            if let Some(max_norm) = max_norm {
+                optimizer = optimizer.with_max_norm(max_norm);
+            }
+            let network = Network::new(&device);
+            let before = network.bits();
+            let grads = scaler.scale(loss(&network, &device)).backward();
+            let grads = GradientsParams::from_grads(grads, &network);
+            let after = optimizer.step(1.0, network, grads).bits();
+            let differences = before.into_iter().zip(after);
+            differences
+                .map(|(before, after)| f64::from(f32::from_bits(before) - f32::from_bits(after)))
+                .collect::<Vec<f64>>()
+        };
+        let norm = |change: &[f64]| change.iter().map(|x| x * x).sum::<f64>().sqrt();
+        let free = change(None);
+        assert!(norm(&free) > 0.02, "{}", norm(&free));
+        let limited = change(Some(0.01));
+        assert!((norm(&limited) - 0.01).abs() < 1e-5, "{} on {device}", norm(&limited));
+        let factor = 0.01 / norm(&free);
+        for (free, limited) in free.iter().zip(&limited) {
+            assert!((free * factor - limited).abs() < 1e-5, "{device}");
+        }
+        assert_eq!(change(Some(100.0)), free, "a norm below the limit on {device}");
+    }
+    let panics = |max_norm: f32| {
+        let optimizer = SgdConfig::new().init::<B, Network<B>>();
+        let scaled = GradScalerConfig::default().init(&WgslDevice::Cpu).wrap(optimizer);
+        panic_message(AssertUnwindSafe(|| drop(scaled.with_max_norm(max_norm))))
+    };
+    assert!(panics(0.0).contains("above 0") && panics(f32::NAN).contains("above 0"));
+}
+
+#[test]
+fn states_are_read_without_blocking() {
+    let _serial = serial_guard();
+    for device in devices() {
+        let scaler = GradScalerConfig::default().init(&device);
+        let state = ScalerState { scale: 512.0, good_steps: 3, skipped_steps: 2 };
+        scaler.load_state(state);
+        assert_eq!(pollster::block_on(scaler.state_async()).expect("the device works"), state);
     }
 }
 

@@ -48,7 +48,7 @@ pub struct Args {
     )]
     pub learning_rate: f64,
 
-    /// Type in which products and convolutions are computed: f32, f16 or bf16 (autocast)
+    /// Type in which products and convolutions are computed: f32, f16 (with a scaled loss) or bf16 (autocast)
     /// [default: BURN_WGSL_AUTOCAST, else f32]
     #[arg(long, value_name = "TYPE")]
     pub precision: Option<Precision>,

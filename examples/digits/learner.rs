@@ -13,17 +13,31 @@ use crate::model::Model;
 
 type Format = BinBytesRecorder<FullPrecisionSettings>;
 
+/// Adam, for the model.
+pub type ModelAdam<B> = OptimizerAdaptor<Adam, Model<B>, B>;
+
+/// Returns a new Adam optimiser.
+pub fn adam<B: AutodiffBackend>() -> ModelAdam<B> {
+    AdamConfig::new().with_epsilon(1e-8).init()
+}
+
 /// A model with its loss function and its optimiser.
-pub struct Learner<B: AutodiffBackend> {
+pub struct Learner<B: AutodiffBackend, O = ModelAdam<B>> {
     pub model: Model<B>,
     loss: CrossEntropyLoss<B>,
-    optimizer: OptimizerAdaptor<Adam, Model<B>, B>,
+    optimizer: O,
 }
 
 impl<B: AutodiffBackend> Learner<B> {
     /// Creates a learner with a new Adam optimiser.
     pub fn new(model: Model<B>, device: &B::Device) -> Self {
-        let optimizer = AdamConfig::new().with_epsilon(1e-8).init();
+        Self::with_optimizer(model, adam(), device)
+    }
+}
+
+impl<B: AutodiffBackend, O: Optimizer<Model<B>, B>> Learner<B, O> {
+    /// Creates a learner.
+    pub fn with_optimizer(model: Model<B>, optimizer: O, device: &B::Device) -> Self {
         Self { model, loss: CrossEntropyLossConfig::new().init(device), optimizer }
     }
 

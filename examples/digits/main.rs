@@ -19,14 +19,17 @@ use burn::module::{AutodiffModule, Module};
 use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
 use burn_wgsl::profiler::{By, Column};
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, product_path, profiler};
+use burn_wgsl::scaler::GradScalerConfig;
+use burn_wgsl::{Precision, Wgsl, WgslDevice, autocast, memory, product_path, profiler};
 use digits::data::Dataset;
+use digits::learner::{Learner, adam};
 use digits::model::Model;
 use digits::weights;
 
 use args::Args;
 use output::OutputFile;
 use report::Run;
+use train::B;
 
 /// Set by Ctrl-C. The run ends after the current training step.
 static STOP: AtomicBool = AtomicBool::new(false);
@@ -112,9 +115,10 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
         println!("model saved to {}", file.path().display());
     }
     let on_cpu = matches!(resolved, ResolvedDevice::Cpu);
+    let in_f32 = args.precision.unwrap_or_default() == Precision::F32;
     let mut cpu_run = None;
-    if args.compare && on_cpu {
-        println!("--compare has nothing to compare: this run already used the CPU");
+    if args.compare && on_cpu && in_f32 {
+        println!("--compare has nothing to compare: this run already used the CPU, in f32");
     } else if args.compare && !run.history.interrupted {
         println!();
         let unobserved = Observed::default();
@@ -155,7 +159,6 @@ fn train_on(
     start: Instant,
     observed: &Observed,
 ) -> Result<(Run, Model<Wgsl>)> {
-    type B = Autodiff<Wgsl>;
     burn_wgsl::reset_fallbacks();
     let adapter = device.describe()?;
     let recording = observed
@@ -174,11 +177,15 @@ fn train_on(
     if let Some(precision) = precision.filter(|precision| *precision != Precision::F32) {
         println!("products in {precision}, {}", product_path(&device, precision)?);
     }
+    // Small gradients would be 0 in f16.
+    let scaler =
+        (precision == Some(Precision::F16)).then(|| GradScalerConfig::default().init(&device));
     let options = train::Options {
         epochs: args.epochs as usize,
         batch: args.batch as usize,
         seed: args.seed,
         learning_rate: args.learning_rate,
+        scaler: scaler.clone(),
     };
     let mut scheduled = observed
         .profile
@@ -210,8 +217,16 @@ fn train_on(
     };
     // Parameters, their gradients and the optimiser stay f32.
     let _autocast = precision.map(|precision| autocast(&device, precision));
-    let (model, history) =
-        train::train(model, dataset, options, &device, start, &STOP, before_step)?;
+    let (model, history) = match scaler {
+        Some(scaler) => {
+            let learner = Learner::with_optimizer(model, scaler.wrap(adam()), &device);
+            train::train(learner, dataset, options, &device, start, &STOP, before_step)?
+        }
+        None => {
+            let learner = Learner::new(model, &device);
+            train::train(learner, dataset, options, &device, start, &STOP, before_step)?
+        }
+    };
     // The run may end with a profiled step.
     if let Some((file, scheduled)) = scheduled
         && let Some(profile) = scheduled.finish()?

@@ -28,6 +28,13 @@ impl Run {
         self.adapter.split(" [").next().unwrap_or(&self.adapter)
     }
 
+    /// Returns the heading of a column: the start of the name, and the precision if the command line chose it.
+    fn heading(&self, width: usize) -> String {
+        let precision = self.precision.map_or(String::new(), |precision| format!(", {precision}"));
+        let name: String = self.name().chars().take(width - precision.len()).collect();
+        format!("{name}{precision}")
+    }
+
     /// Returns the mean time of an epoch.
     pub fn mean_seconds(&self) -> Option<f64> {
         let seconds = &self.history.seconds;
@@ -66,6 +73,9 @@ impl Run {
                 "\nmedian epoch {median:.3} s, first training step finished after {first:.2} s"
             );
         }
+        if let Some(skipped) = history.skipped_steps {
+            text += &format!("\nsteps skipped for gradients that f16 cannot hold: {skipped}");
+        }
         if !self.fallbacks.is_empty() {
             let fallbacks = self.fallbacks.iter();
             let fallbacks: Vec<_> = fallbacks.map(|(op, n)| format!("{op} ({n}x)")).collect();
@@ -87,6 +97,7 @@ impl Run {
             "mean_seconds_per_epoch": self.mean_seconds(),
             "median_seconds_per_epoch": self.median_seconds(),
             "first_step_seconds": history.first_step,
+            "skipped_steps": history.skipped_steps,
             "interrupted": history.interrupted,
             "fallbacks": self.fallbacks,
         })
@@ -118,8 +129,7 @@ pub fn table(run: &Run, cpu: &Run) -> String {
     let runs = [run, cpu];
     let mut text = format!("{:5}", "");
     for run in runs {
-        let name: String = run.name().chars().take(27).collect();
-        text += &format!("   {name:>27}");
+        text += &format!("   {:>27}", run.heading(27));
     }
     text += "\nepoch";
     text += &format!("   {:>7} {:>10} {:>8}", "loss", "test acc.", "seconds").repeat(2);

@@ -4,9 +4,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::optim::Optimizer;
+use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor};
-use burn_wgsl::scope;
+use burn_wgsl::scaler::GradScaler;
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, scope};
 use indicatif::{ProgressBar, ProgressStyle};
 
 use digits::data::Dataset;
@@ -15,13 +17,17 @@ use digits::model::Model;
 use digits::rng::Rng;
 use digits::tensors::{SampleTensors, int_tensor};
 
+/// The backend of the runs.
+pub type B = Autodiff<Wgsl>;
+
 /// The hyperparameters of a run.
-#[derive(Clone, Copy)]
 pub struct Options {
     pub epochs: usize,
     pub batch: usize,
     pub seed: u64,
     pub learning_rate: f64,
+    /// Scales the loss, for an optimiser that it wraps.
+    pub scaler: Option<GradScaler>,
 }
 
 /// The measurements of a run. The lists have one entry for each completed epoch.
@@ -38,11 +44,13 @@ pub struct History {
     pub first_step: Option<f64>,
     /// Accuracy of the final model, also of an interrupted run.
     pub test_accuracy: f64,
+    /// The steps that a gradient scaler skipped, if there was one.
+    pub skipped_steps: Option<u32>,
     /// Whether Ctrl-C ended the run.
     pub interrupted: bool,
 }
 
-/// Trains the model and prints one line per epoch. [`History::first_step`] counts from `start`.
+/// Trains a model and prints one line per epoch. [`History::first_step`] counts from `start`.
 /// Setting `stop` ends the run after the current step. `before_step` runs before each step.
 ///
 /// The host waits for the device once per epoch for the loss, once per test, and after the first
@@ -51,18 +59,17 @@ pub struct History {
 /// # Errors
 ///
 /// Returns an error if the loss becomes infinite or NaN, or if the device or `before_step` fails.
-pub fn train<B: AutodiffBackend>(
-    model: Model<B>,
+pub fn train<O: Optimizer<Model<B>, B>>(
+    mut learner: Learner<B, O>,
     dataset: &Dataset,
     options: Options,
-    device: &B::Device,
+    device: &WgslDevice,
     start: Instant,
     stop: &AtomicBool,
     mut before_step: impl FnMut() -> Result<()>,
 ) -> Result<(Model<B>, History)> {
-    let test = SampleTensors::<B::InnerBackend>::new(&dataset.test, device);
+    let test = SampleTensors::<Wgsl>::new(&dataset.test, device);
     let train = SampleTensors::<B>::new(&dataset.train, device);
-    let mut learner = Learner::new(model, device);
     let mut rng = Rng(options.seed);
     let mut history = History::default();
     let bar = progress_bar(options.epochs * train.count.div_ceil(options.batch));
@@ -71,7 +78,7 @@ pub fn train<B: AutodiffBackend>(
         bar.set_message(format!("epoch {epoch}/{}", options.epochs));
         let epoch_start = Instant::now();
         let order = int_tensor(rng.permutation(train.count), device);
-        let mut loss_sum = Tensor::<B::InnerBackend, 1>::zeros([1], device);
+        let mut loss_sum = Tensor::<Wgsl, 1>::zeros([1], device);
         for batch_start in (0..train.count).step_by(options.batch) {
             if stop.load(Ordering::Relaxed) {
                 history.interrupted = true;
@@ -88,7 +95,10 @@ pub fn train<B: AutodiffBackend>(
             loss_sum = loss_sum + loss.clone().inner() * (batch_end - batch_start) as f64;
             let gradients = {
                 let _scope = scope("backward");
-                learner.gradients(loss)
+                learner.gradients(match &options.scaler {
+                    Some(scaler) => scaler.scale(loss),
+                    None => loss,
+                })
             };
             {
                 let _scope = scope("optimizer");
@@ -126,6 +136,7 @@ pub fn train<B: AutodiffBackend>(
         Some(accuracy) if !history.interrupted => *accuracy,
         _ => accuracy(&test, &learner.valid()),
     };
+    history.skipped_steps = options.scaler.map(|scaler| scaler.state().skipped_steps);
     Ok((learner.model, history))
 }
 

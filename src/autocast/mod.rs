@@ -33,13 +33,14 @@ use crate::device::{DeviceError, WgslDevice};
 ///
 /// With [`Autodiff`](crate::Autodiff), gradients of f32 parameters are f32. Its backward pass computes in
 /// the types of the forward pass, inside or outside the scope. In a scope, 16-bit copies of parameters are
-/// kept for their next use, until the last scope of the thread ends, a backward pass begins on the thread, or a
-/// step of an optimizer in the scope replaces the parameters. In a scope that
-/// is open during the optimizer's step too, one launch computes parameters and their copies.
+/// kept for their next use, until the last scope of the thread ends (the variable's never does), a backward pass
+/// begins on the thread, or a step of an optimizer in the scope replaces the parameters. In a scope that
+/// is open during the optimizer's step too, one launch computes parameters and their copies. If parameters are 16-bit,
+/// end the scope before that step: the optimizer's powers are f32 in it, and the new parameters would be too.
 ///
 /// With Burn's own `Autodiff`, the backward pass must be in the scope, and f32 operands are kept for
-/// it. Gradients of the parameters of Burn's layers are f32; those of a plain `matmul` are 16-bit,
-/// which is too few for most optimizers.
+/// it. Gradients of f32 parameters of Burn's layers are f32; those of a plain `matmul` are 16-bit,
+/// which is too few for most optimizers. It does not keep copies, and 16-bit parameters need this crate's.
 ///
 /// ```
 /// use burn::tensor::{DType, Distribution, Tensor};

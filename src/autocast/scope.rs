@@ -87,14 +87,15 @@ impl Drop for PrecisionScope {
     }
 }
 
-/// Calls a function when the last scope of this thread ends. Returns `false` if there is none.
+/// Calls a function when the last scope of this thread ends. Returns `false` if there is none. The scope of the
+/// environment variable never ends.
 #[cfg(feature = "autodiff")]
 pub(crate) fn at_end(work: fn()) -> bool {
     let is_open = OPEN.with_borrow(|open| !open.is_empty());
     if is_open {
         AT_END.set(Some(work));
     }
-    is_open
+    is_open || *AUTOCAST != Precision::F32
 }
 
 /// Switches autocast off on every device until the result is dropped.

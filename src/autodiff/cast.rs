@@ -74,14 +74,20 @@ pub(super) fn copy_ahead(parameter: &F) {
     if targets.is_empty() || parameter.primitive.is_foreign() {
         return;
     }
-    let dead: Vec<_> = COPIES.with_borrow_mut(|copies| {
-        copies.extract_if(|_, copied| copied.of.strong_count() <= GRAPH).collect()
-    });
-    drop(dead);
+    free_dead(GRAPH);
     for target in targets {
         let copied = Copied::new(parameter, target);
         COPIES.with_borrow_mut(|copies| copies.insert((parameter.node.id, target), copied));
     }
+}
+
+/// Frees the copies of parameters that have no more than so many owners.
+fn free_dead(owners: usize) {
+    let is_dead = |copied: &Copied| copied.of.strong_count() <= owners;
+    let dead: Vec<_> =
+        COPIES.with_borrow_mut(|copies| copies.extract_if(|_, copied| is_dead(copied)).collect());
+    // Not while they are borrowed.
+    drop(dead);
 }
 
 /// Calls a function on each float tensor of an op.
@@ -128,9 +134,17 @@ fn converted<C: CheckpointStrategy>(tensor: &F, target: DType) -> F {
         convert()
     } else if BurnAutodiff::<Wgsl, C>::float_is_require_grad(tensor) {
         COPIED.with_borrow_mut(|copied| copied.insert((tensor.primitive.shape(), target)));
-        COPIES.with_borrow_mut(|copies| {
-            copies.entry(key).or_insert_with(|| Copied::new(tensor, target)).copy.clone()
+        let known = COPIES.with_borrow(|copies| copies.get(&key).map(|known| known.copy.clone()));
+        known.unwrap_or_else(|| {
+            let copied = Copied::new(tensor, target);
+            let copy = copied.copy.clone();
+            free_dead(0);
+            COPIES.with_borrow_mut(|copies| copies.insert(key, copied));
+            copy
         })
+    } else if !is_half(target) {
+        // Kernels read f32 values of 16-bit tensors without a copy in memory.
+        convert()
     } else {
         let latest = LATEST.with_borrow(|latest| {
             let found = latest.iter().find(|(of, _)| *of == key);

@@ -338,10 +338,18 @@ from the rules, and a test compares it with them. To write it again:
 /// Returns the text of `docs/autocast.md`.
 pub fn autocast_table() -> String {
     let is_float = |op_trait: &OpTrait| op_trait.elements == Elements::Floats;
-    let kernels = contract().into_iter().filter(is_float).flat_map(|op_trait| op_trait.ops);
-    let kernels = kernels.filter(|op| op.route == Route::Kernel).map(|op| op.name);
-    let all = kernels.chain(EXTENSIONS.iter().copied());
+    let ops: Vec<ContractOp> =
+        contract().into_iter().filter(is_float).flat_map(|op_trait| op_trait.ops).collect();
+    let of_route =
+        |route| ops.iter().filter(move |op| op.route == route).map(|op: &ContractOp| op.name);
+    // Some methods that call other ops have a rule themselves.
+    let (composed, with_rule): (Vec<&str>, Vec<&str>) =
+        of_route(Route::Composed).partition(|name| rule_of(name) == Rule::Promote);
+    let all = of_route(Route::Kernel).chain(with_rule).chain(EXTENSIONS.iter().copied());
     let names: Vec<&str> = all.filter(|name| !WITHOUT_RULE.contains(name)).collect();
+    let list = |names: &[&str]| {
+        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    };
     let mut out = String::from(AUTOCAST_INTRODUCTION);
     for (rule, title, text) in [
         (
@@ -361,14 +369,19 @@ pub fn autocast_table() -> String {
             Rule::Promote,
             "In the type of the operands",
             "If operands have different types, they are converted to the wider one: f32, also for \
-             f16 and bf16. Ops that Burn composes follow the rules of their parts.",
+             f16 and bf16.",
         ),
     ] {
         let of_rule: Vec<&str> =
             names.iter().copied().filter(|name| rule_of(name) == rule).collect();
-        let list = of_rule.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let _ = write!(out, "\n## {title}\n\n{text}\n\n{list}\n");
+        let _ = write!(out, "\n## {title}\n\n{text}\n\n{}\n", list(&of_rule));
     }
+    let _ = write!(
+        out,
+        "\n## Composed of other ops\n\nOps that Burn composes, and methods that call other ops, follow the rules of \
+         these.\n\n{}\n",
+        list(&composed)
+    );
     out
 }
 

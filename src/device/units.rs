@@ -2,6 +2,8 @@
 
 use serde::Serialize;
 
+use super::info::AdapterInfo;
+
 /// A matrix unit: it multiplies square matrices of 16-bit or 32-bit floats, and adds up in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct MatrixUnit {
@@ -40,4 +42,24 @@ pub struct Units {
     pub size: u32,
     /// The size of the subgroups that hold them in their registers.
     pub subgroup_size: u32,
+}
+
+impl Units {
+    /// The sizes of units and subgroups that kernels are written for, the fastest first. AMD's GPUs have
+    /// subgroups of 64 or 32, the others of 32, and software adapters of 8.
+    pub const ALL: [Self; 4] = [
+        Self { size: 16, subgroup_size: 64 },
+        Self { size: 16, subgroup_size: 32 },
+        Self { size: 8, subgroup_size: 32 },
+        Self { size: 8, subgroup_size: 8 },
+    ];
+
+    /// Returns those that an adapter lists for floats of so many bits, in subgroups that it has.
+    pub fn listed_by(info: &AdapterInfo, bits: u32) -> impl Iterator<Item = Self> {
+        let subgroups = info.limits.min_subgroup_size..=info.limits.max_subgroup_size;
+        Self::ALL.into_iter().filter(move |units| {
+            info.matrix_units.contains(&MatrixUnit { size: units.size, bits })
+                && subgroups.contains(&units.subgroup_size)
+        })
+    }
 }

@@ -13,7 +13,7 @@ mod state;
 
 use std::sync::Arc;
 
-use burn::tensor::backend::AutodiffBackend;
+use burn::tensor::backend::{AutodiffBackend, ExecutionError};
 use burn::tensor::{FloatDType, Tensor};
 use parking_lot::Mutex;
 
@@ -55,7 +55,7 @@ impl GradScalerConfig {
     /// # Panics
     ///
     /// Panics if the initial scale is not one of [`SCALES`], if the growth factor is not above 1, if the
-    /// backoff factor is not between 0 and 1, or if the device fails.
+    /// backoff factor is not between 0 and 1, if the growth interval is 0, or if the device fails.
     pub fn init(self, device: &WgslDevice) -> GradScaler {
         check_scale(self.initial_scale);
         assert!(
@@ -64,6 +64,7 @@ impl GradScalerConfig {
             self.growth_factor,
             self.backoff_factor
         );
+        assert!(self.growth_interval > 0, "the growth interval is 0 steps; it must be at least 1");
         let state = ScalerState { scale: self.initial_scale, good_steps: 0, skipped_steps: 0 };
         GradScaler { config: self, state: Arc::new(Mutex::new(OnDevice::new(state, device))) }
     }
@@ -99,16 +100,26 @@ impl GradScaler {
     /// In a step that changes no parameter, the optimizer sees gradients of 0: momenta decay as in a
     /// step without a gradient, and its counts of steps go on.
     pub fn wrap<O>(&self, optimizer: O) -> ScaledOptimizer<O> {
-        ScaledOptimizer { optimizer, scaler: self.clone() }
+        ScaledOptimizer { optimizer, scaler: self.clone(), max_norm: None }
     }
 
     /// Reads the state back.
     ///
     /// # Panics
     ///
-    /// Panics if the device fails.
+    /// Panics if the device fails, and in a browser, which cannot wait: see [`state_async`](Self::state_async).
     pub fn state(&self) -> ScalerState {
         self.state.lock().read()
+    }
+
+    /// Reads the state back without blocking the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device fails.
+    pub async fn state_async(&self) -> Result<ScalerState, ExecutionError> {
+        let state = self.state.lock().clone();
+        state.read_async().await
     }
 
     /// Goes on from a state.

@@ -16,9 +16,26 @@ use crate::device::WgslDevice;
 pub struct ScaledOptimizer<O> {
     pub(super) optimizer: O,
     pub(super) scaler: GradScaler,
+    /// The largest norm of all gradients together.
+    pub(super) max_norm: Option<f32>,
 }
 
 impl<O> ScaledOptimizer<O> {
+    /// Limits the norm of all gradients of a step together, after they are divided by the scale: if it is larger, each
+    /// gradient is multiplied by `max_norm` / norm. The norm is the root of the sum of all squares, in f32.
+    ///
+    /// Burn's own clipping, a setting of its optimizers, limits each gradient by itself.
+    ///
+    /// # Panics
+    ///
+    /// Panics unless `max_norm` is a finite number above 0.
+    #[must_use]
+    pub fn with_max_norm(self, max_norm: f32) -> Self {
+        let is_usable = max_norm > 0.0 && max_norm.is_finite();
+        assert!(is_usable, "the largest norm is {max_norm}; it must be a finite number above 0");
+        Self { max_norm: Some(max_norm), ..self }
+    }
+
     /// Takes a step with scaled gradients.
     fn step_with<B, M>(
         &mut self,
@@ -43,9 +60,17 @@ impl<O> ScaledOptimizer<O> {
         if tested.is_empty() {
             return step(&mut self.optimizer, module, grads);
         }
-        let overflow = overflow(tested, &inverse.device());
+        let device = inverse.device();
+        let overflow = overflow(tested, &device);
+        let factor = self.max_norm.map(|max_norm| {
+            let mut squares = Squares { grads: &grads, device, sums: Vec::new() };
+            module.visit(&mut squares);
+            let norm = Tensor::cat(squares.sums, 0).sum().sqrt();
+            // 1 for smaller norms. The added number is PyTorch's.
+            ((norm + 1e-6).recip() * max_norm).clamp_max(1.0)
+        });
         let mut cleared =
-            Cleared { grads, overflow: overflow.clone(), out: GradientsParams::new() };
+            Cleared { grads, factor, overflow: overflow.clone(), out: GradientsParams::new() };
         module.visit(&mut cleared);
         let module = step(&mut self.optimizer, module, cleared.out);
         let module = module.map(&mut Restored { parameters, overflow: overflow.clone() });
@@ -93,7 +118,7 @@ where
                 ),
             }
         }
-        Self { optimizer: self.optimizer.load_record(record.optimizer), scaler: self.scaler }
+        Self { optimizer: self.optimizer.load_record(record.optimizer), ..self }
     }
 }
 
@@ -204,9 +229,27 @@ fn overflow(
     if flags.len() == 1 { flags.swap_remove(0) } else { Tensor::cat(flags, 0).any() }
 }
 
-/// Replaces gradients by zeros, so that infinities do not reach the state of the optimizer.
+/// Sums up the squares of gradients, in f32.
+struct Squares<'a> {
+    grads: &'a GradientsParams,
+    /// The device of the sums.
+    device: WgslDevice,
+    sums: Vec<Tensor<Wgsl, 1>>,
+}
+
+impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Squares<'_> {
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        let Some(grad) = self.grads.get::<Wgsl, D>(param.id) else { return };
+        let grad = grad.cast(FloatDType::F32);
+        self.sums.push((grad.clone() * grad).sum().to_device(&self.device));
+    }
+}
+
+/// Multiplies gradients by a factor, and replaces them by zeros in a step that is skipped, so that infinities do not
+/// reach the state of the optimizer.
 struct Cleared {
     grads: GradientsParams,
+    factor: Option<Tensor<Wgsl, 1>>,
     overflow: Tensor<Wgsl, 1, Bool>,
     out: GradientsParams,
 }
@@ -215,6 +258,13 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Cleared {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         let Some(grad) = self.grads.remove::<Wgsl, D>(param.id) else { return };
         let overflow = expanded(&self.overflow, &grad);
+        let grad = match &self.factor {
+            Some(factor) => {
+                let factor = factor.clone().to_device(&grad.device()).reshape([1; D]);
+                grad.clone() * factor.cast(grad.dtype())
+            }
+            None => grad,
+        };
         self.out.register(param.id, grad.mask_fill(overflow, 0));
     }
 }
@@ -234,7 +284,10 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleMapper<B> for Restored {
         let requires_grad = tensor.is_require_grad();
         let after = tensor.inner();
         let overflow = expanded(&self.overflow, &after);
-        // The optimizer may have moved the parameter to the device of its gradient.
+        // The optimizer may have moved the parameter to the device of its gradient. Under autocast, it computes
+        // f32 parameters of 16-bit ones.
+        let after =
+            if after.dtype() == before.dtype() { after } else { after.cast(before.dtype()) };
         let before = before.to_device(&after.device());
         let mut tensor = Tensor::from_inner(after.mask_where(overflow, before));
         if requires_grad {

@@ -4,7 +4,8 @@ use std::fmt;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-use burn::tensor::{Bool, DType, Int, IntDType, Tensor};
+use burn::tensor::backend::ExecutionError;
+use burn::tensor::{Bool, DType, Int, IntDType, Tensor, TensorData};
 
 use super::GradScalerConfig;
 use crate::backend::Wgsl;
@@ -97,6 +98,19 @@ impl OnDevice {
             good_steps: count(&self.good_steps).unwrap_or(0),
             skipped_steps: count(&self.skipped_steps).unwrap_or(0),
         }
+    }
+
+    /// Reads the state back without blocking.
+    pub async fn read_async(self) -> Result<ScalerState, ExecutionError> {
+        let scale = self.scale.into_data_async().await?;
+        let good_steps = self.good_steps.into_data_async().await?;
+        let skipped_steps = self.skipped_steps.into_data_async().await?;
+        let count = |count: &TensorData| count.iter::<u32>().next().unwrap_or(0);
+        Ok(ScalerState {
+            scale: scale.iter::<f32>().next().unwrap_or(1.0),
+            good_steps: count(&good_steps),
+            skipped_steps: count(&skipped_steps),
+        })
     }
 
     /// Moves the state.

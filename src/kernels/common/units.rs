@@ -2,18 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::device::{CAN_BLOCK, Limits, MatrixUnit, Units};
+use crate::device::{CAN_BLOCK, Limits, Units};
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, Tensor};
-
-/// The sizes of units and subgroups that kernels are written for, the fastest first. AMD's GPUs have
-/// subgroups of 64 or 32, the others of 32, and software adapters of 8.
-const ALL: [Units; 4] = [
-    Units { size: 16, subgroup_size: 64 },
-    Units { size: 16, subgroup_size: 32 },
-    Units { size: 8, subgroup_size: 32 },
-    Units { size: 8, subgroup_size: 8 },
-];
 
 /// The slots of products: each strategy, layout and type has its own.
 pub(crate) const PRODUCT_SLOTS: usize = 24;
@@ -46,8 +37,8 @@ pub(crate) trait UnitsKernel {
 pub(crate) fn all_units() -> impl Iterator<Item = (DType, Units)> {
     // Units for f32 are Apple's.
     let of_f32 = |units: &Units| (units.size, units.subgroup_size) == (8, 32);
-    let f16 = ALL.into_iter().map(|units| (DType::F16, units));
-    f16.chain(ALL.into_iter().filter(of_f32).map(|units| (DType::F32, units)))
+    let f16 = Units::ALL.into_iter().map(|units| (DType::F16, units));
+    f16.chain(Units::ALL.into_iter().filter(of_f32).map(|units| (DType::F32, units)))
 }
 
 /// Returns the units for a kernel: the first that the adapter lists and that pass the test, which runs
@@ -61,17 +52,15 @@ pub(crate) fn units_for(
     if !CAN_BLOCK || info.matrix_units.is_empty() || !matches!(dtype, DType::F16 | DType::F32) {
         return None;
     }
-    let limits = &info.limits;
     let is_usable = |units: &Units| {
-        let unit = MatrixUnit { size: units.size, bits: 8 * dtype.size() as u32 };
-        info.matrix_units.contains(&unit)
-            && (limits.min_subgroup_size..=limits.max_subgroup_size).contains(&units.subgroup_size)
-            && all_units().any(|known| known == (dtype, *units))
-            && kernel.fits(limits, *units, dtype)
+        all_units().any(|known| known == (dtype, *units))
+            && kernel.fits(&info.limits, *units, dtype)
     };
     let passes = |units: &Units| passes(runtime, dtype, *units, kernel);
     let slot = runtime.tested_units(kernel.slot(dtype));
-    *slot.get_or_init(|| ALL.into_iter().filter(is_usable).find(passes))
+    *slot.get_or_init(|| {
+        Units::listed_by(info, 8 * dtype.size() as u32).filter(is_usable).find(passes)
+    })
 }
 
 /// Tests a kernel with these units, unless it failed with the same driver before. Remembers a wrong
