@@ -155,6 +155,21 @@ fn products_with_units_are_exact_in_every_layout() {
     }
 }
 
+/// Columns and steps of k that are no multiples of four, as those of many vocabularies, are padded in 16 bits.
+#[test]
+fn large_products_of_odd_sizes_use_units() {
+    let _guard = with_others();
+    for device in gpus_with_units() {
+        for layout in [[false, false], [true, true]] {
+            let used = Arc::new(UnitsUsed::default());
+            let observation = runtime_of(&device).observe(used.clone());
+            check(&device, [1, 260, 250, 131], layout);
+            drop(observation);
+            assert_used(&device, &used);
+        }
+    }
+}
+
 /// A bias, and ops after the product in its kernel.
 #[test]
 fn linear_layers_with_units_are_exact() {

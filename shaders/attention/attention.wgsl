@@ -94,11 +94,11 @@ fn main(
             var q_vec4s: array<vec4<f32>, ROWS>;
             let q_col = q_start + min(e0 + local_index, p.width - 1u);
 //#repeat I ROWS
-            q_vec4s[I] = q[q_col + min(row0 + I, last_row) * p.q.row_stride];
+            q_vec4s[I] = to_floats(q[q_col + min(row0 + I, last_row) * p.q.row_stride]);
 //#end
             let vec4s = min(WORKGROUP_SIZE, p.width - e0);
             for (var e = 0u; e < vec4s; e++) {
-                let k_vec4 = k[k_row + e0 + e];
+                let k_vec4 = to_floats(k[k_row + e0 + e]);
 //#repeat I ROWS
                 scores[I] += dot(subgroupShuffle(q_vec4s[I], e), k_vec4);
 //#end
@@ -106,9 +106,10 @@ fn main(
         }
 //#else
         for (var e = 0u; e < p.width; e++) {
-            let k_vec4 = k[k_row + e];
+            let k_vec4 = to_floats(k[k_row + e]);
 //#repeat I ROWS
-            scores[I] += dot(q[q_start + min(row0 + I, last_row) * p.q.row_stride + e], k_vec4);
+            scores[I] +=
+                dot(to_floats(q[q_start + min(row0 + I, last_row) * p.q.row_stride + e]), k_vec4);
 //#end
         }
 //#endif
@@ -164,7 +165,7 @@ fn main(
             let v_row = v_start + (key0 + j) * p.v.row_stride;
             var v_vec4s: array<vec4<f32>, COLS>;
 //#repeat J COLS
-            v_vec4s[J] = v[v_row + cols[J]];
+            v_vec4s[J] = to_floats(v[v_row + cols[J]]);
 //#end
 //#repeat I ROWS_PER_TEAM
             {

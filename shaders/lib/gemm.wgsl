@@ -30,45 +30,20 @@ struct Gemm {
 }
 
 //#include "lib/grid"
-//#include "lib/vec4"
 
 // An element of an operand that is read element by element, or of a tile for matrix units.
 //#if F16
 //#if UNITS
 alias Element = f16;
 alias Operand4 = vec4<f16>;
-
-fn to_floats(raw: Operand4) -> vec4<f32> {
-    return vec4<f32>(raw);
-}
+//#include "lib/vec4"
 //#else
 alias Element = f32;
-alias Operand4 = Halves4;
-
-fn to_floats(raw: Operand4) -> vec4<f32> {
-    let words = halves_to_words(raw);
-    return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
-}
+//#include "lib/operand"
 //#endif
 //#else
 alias Element = f32;
-//#endif
-//#if BF16
-alias Operand4 = Halves4;
-
-fn to_floats(raw: Operand4) -> vec4<f32> {
-    let words = halves_to_words(raw).xxyy;
-    let low = words << vec4<u32>(16u);
-    let high = words & vec4<u32>(0xffff0000u);
-    return bitcast<vec4<f32>>(select(high, low, vec4<bool>(true, false, true, false)));
-}
-//#endif
-//#if F32
-alias Operand4 = Words4;
-
-fn to_floats(raw: Operand4) -> vec4<f32> {
-    return bitcast<vec4<f32>>(to_words(raw));
-}
+//#include "lib/operand"
 //#endif
 
 //#if VEC4

@@ -115,8 +115,8 @@ pub(super) const LANES: usize = 16;
 /// How the work is divided among workgroups.
 #[derive(Debug, Clone, Copy, Hash)]
 enum Division {
-    /// A few rows, whose columns are those of a team, in vec4s per member.
-    Rows { team: Team, cols: u32 },
+    /// A few rows, whose columns are those of a team, in vec4s per member, from operands of a 16-bit type or f32.
+    Rows { team: Team, cols: u32, half: Option<DType> },
     /// Many rows, with so many vec4 columns per invocation.
     Tiles { cols: u32 },
     /// Many rows, with matrix units.
@@ -127,7 +127,7 @@ impl Division {
     /// Returns the rows and the vec4 columns that a workgroup computes.
     fn tile(self) -> (usize, usize) {
         match self {
-            Self::Rows { team, cols } => (8, (cols * team.size) as usize),
+            Self::Rows { team, cols, .. } => (8, (cols * team.size) as usize),
             Self::Tiles { cols } => (TILE, cols as usize * LANES),
             Self::Units(units) => (units.rows(), units.width as usize / 4),
         }
@@ -150,10 +150,12 @@ impl Kernel for AttentionKernel {
     fn variant(&self) -> Variant {
         let Self { division, biased, log_sums } = *self;
         let variant = match division {
-            Division::Rows { team, cols } => {
+            Division::Rows { team, cols, half } => {
                 let (rows, _) = division.tile();
                 let teams = team.workgroup_size / team.size;
                 Variant::new(&ATTENTION)
+                    .flag("F16", half == Some(DType::F16))
+                    .flag("BF16", half == Some(DType::BF16))
                     .flag("SUBGROUP", team.subgroup)
                     .int("WORKGROUP_SIZE", team.workgroup_size)
                     .int("ROWS", rows as u32)
@@ -356,7 +358,18 @@ fn compute(
         }
         _ => forced,
     };
-    if units.is_none() {
+    // Few queries read every key and value once: as they are stored.
+    let half = Some(key.dtype()).filter(|dtype| {
+        let is_read =
+            |operand: &&Tensor| operand.dtype() == *dtype && operand.shape()[3].is_multiple_of(4);
+        units.is_none()
+            && dtype.is_half()
+            && !log_sums
+            && !policy::tiles_attention(&runtime, queries)
+            && policy::attention_reads_halves(&runtime)
+            && [&query, &key, &value].iter().all(is_read)
+    });
+    if units.is_none() && half.is_none() {
         for operand in [&mut query, &mut key, &mut value] {
             *operand = cast::to_compute_type(operand.clone())?;
         }
@@ -383,7 +396,7 @@ fn compute(
         }
         None => {
             let (team, cols) = policy::attention_team(&runtime, value_width);
-            Division::Rows { team, cols }
+            Division::Rows { team, cols, half }
         }
     };
     let (rows, cols) = division.tile();
@@ -525,10 +538,14 @@ fn four_axes(tensor: &Tensor) -> Result<[usize; 4]> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let rows = policy::all_attention_teams().map(|(team, cols)| Division::Rows { team, cols });
+    let teams = policy::all_attention_teams();
+    let rows = teams.map(|(team, cols)| Division::Rows { team, cols, half: None });
+    let halves = policy::gpu_attention_teams().flat_map(|(team, cols)| {
+        DType::HALF_TYPES.map(|half| Division::Rows { team, cols, half: Some(half) })
+    });
     let tiles = [1, 2].map(|cols| Division::Tiles { cols });
     let units = AttentionUnits::all().map(Division::Units);
-    let kernels = rows.chain(tiles).chain(units).flat_map(|division| {
+    let kernels = rows.chain(halves).chain(tiles).chain(units).flat_map(|division| {
         let kernel = |biased, log_sums| AttentionKernel { division, biased, log_sums };
         [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
     });
@@ -646,6 +663,12 @@ pub const CASES: &[Case] = {
             PLAIN
         ),
         packed!([1, 1, 70, 8], [1, 1, 600, 8], [1, 1, 600, 72], NONE, NONE, ALL),
+        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 40], NONE, NONE, PLAIN),
+        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 100], NONE, NONE, CAUSAL),
+        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 300], NONE, NONE, PLAIN),
+        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 40], NONE, NONE, ALL),
+        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 100], NONE, NONE, ALL),
+        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 300], NONE, NONE, ALL),
         log_sums!([1, 1, 620, 8], [1, 1, 600, 8], [1, 1, 600, 8], NONE, NONE, CAUSAL),
         log_sums!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 8], bools(&[1, 1, 2, 513]), NONE, ALL),
         // More queries and keys than burn-flex computes in one block.

@@ -334,13 +334,7 @@ pub(super) fn transpose(
 
 /// Returns a weight `[groups, o, c, taps]` as `[groups, o, taps, c]`, with channels padded for vec4s.
 fn channels_last(weight: Tensor) -> Result<Tensor> {
-    let (dtype, weight) = (weight.dtype(), views::swap_dims(weight, 2, 3)?);
-    if weight.shape()[3].is_multiple_of(4) || !dtype.is_half() {
-        return views::packed(gemm::padded_to_vec4(weight, &[3])?);
-    }
-    // Tensors of 16 bits are only written as a whole.
-    let padded = gemm::padded_to_vec4(cast::to_compute_type(weight)?, &[3])?;
-    cast::convert_half(&padded, dtype)
+    views::packed(gemm::padded_to_vec4(views::swap_dims(weight, 2, 3)?, &[3])?)
 }
 
 /// Computes the gradient of [`convolve`] with respect to its weight, whose shape is `weight`.

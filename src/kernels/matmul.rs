@@ -235,11 +235,14 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
     let (operands, mut repack) = plan.operands(runtime, [&lhs, &rhs]);
     if half.is_some() {
-        if !operands.vec4 {
+        let pads = policy::pads_halves(runtime) && plan.pays_to_repack(runtime, repack);
+        if !operands.vec4 && !pads {
             return product(cast::to_compute_type(lhs)?, cast::to_compute_type(rhs)?, bias, forced);
         }
         // Rows of 16-bit elements have half the stride and do not alias.
-        repack = Repack::None;
+        if repack == Repack::Rows {
+            repack = Repack::None;
+        }
     }
     if plan.pays_to_repack(runtime, repack) {
         return repacked_product(lhs, rhs, bias, repack, forced);

@@ -320,6 +320,7 @@ const FRAGMENTS: &[Fragment] = &[
     ("lib/report", wgsl!("../../shaders/lib/report.wgsl")),
     ("lib/walk", wgsl!("../../shaders/lib/walk.wgsl")),
     ("lib/vec4", wgsl!("../../shaders/lib/vec4.wgsl")),
+    ("lib/operand", wgsl!("../../shaders/lib/operand.wgsl")),
     ("lib/vector", wgsl!("../../shaders/lib/vector.wgsl")),
     ("lib/team", wgsl!("../../shaders/lib/team.wgsl")),
     ("lib/math", wgsl!("../../shaders/lib/math.wgsl")),

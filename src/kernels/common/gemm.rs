@@ -7,6 +7,7 @@ use super::software::{SoftwarePolicy, software_policy};
 use super::strategy::{GemmSizes, Strategy, Tile};
 use super::units::all_units;
 use crate::device::{Limits, Units};
+use crate::kernels::cast;
 use crate::kernels::composed::views;
 use crate::kernels::reduce::{self, Reduction};
 use crate::params;
@@ -425,6 +426,12 @@ pub(crate) fn with_padded_rows(tensor: Tensor) -> Result<Tensor> {
 ///
 /// Returns an error if the memory is not available.
 pub(crate) fn padded_to_vec4(tensor: Tensor, axes: &[usize]) -> Result<Tensor> {
+    let dtype = tensor.dtype();
+    if dtype.is_half() && axes.iter().any(|&axis| !tensor.shape()[axis].is_multiple_of(4)) {
+        // Tensors of 16 bits are only written as a whole.
+        let padded = padded_to_vec4(cast::to_compute_type(tensor)?, axes)?;
+        return cast::convert_half(&padded, dtype);
+    }
     axes.iter().try_fold(tensor, |tensor, &axis| {
         let len = tensor.shape()[axis].next_multiple_of(4);
         views::resized(tensor, axis, len)

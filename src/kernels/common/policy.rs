@@ -132,6 +132,12 @@ pub(crate) fn gemm_strategy(runtime: &Runtime, sizes: GemmSizes, warmed_up: bool
     fastest.map_or(Strategy::Tiled64, |fastest| fastest.strategy)
 }
 
+/// Returns whether operands of 16 bits that cannot be read in vec4s are padded in 16 bits for large products, and not
+/// converted to f32.
+pub(crate) fn pads_halves(runtime: &Runtime) -> bool {
+    software_policy(runtime).is_none()
+}
+
 /// Returns the number of splits of k of a product.
 pub(crate) fn splits_of_k(runtime: &Runtime, sizes: GemmSizes, strategy: Strategy) -> usize {
     if let Some(software) = software_policy(runtime) {
@@ -288,8 +294,17 @@ const fn attention_team_of(size: u32) -> Team {
 
 /// Returns every choice of [`attention_team`].
 pub(crate) fn all_attention_teams() -> impl Iterator<Item = (Team, u32)> {
-    let gpu = [8, 16, 32, 64].map(|size| (attention_team_of(size), 1));
-    gpu.into_iter().chain(software::ATTENTION_TEAMS)
+    gpu_attention_teams().chain(software::ATTENTION_TEAMS)
+}
+
+/// Returns every choice of [`attention_team`] on GPUs.
+pub(crate) fn gpu_attention_teams() -> impl Iterator<Item = (Team, u32)> {
+    [8, 16, 32, 64].map(|size| (attention_team_of(size), 1)).into_iter()
+}
+
+/// Returns whether attention of few queries reads operands of 16 bits as they are stored.
+pub(crate) fn attention_reads_halves(runtime: &Runtime) -> bool {
+    software_policy(runtime).is_none()
 }
 
 /// Returns whether attention is computed in tiles of 64 queries.

@@ -1,0 +1,37 @@
+// Four neighbouring elements of an operand, as a buffer holds them.
+// F16, BF16: they are 16-bit floats. F32: they are f32, and move as words. Without these flags, they are f32.
+//#include "lib/vec4"
+
+//#if F16
+alias Operand4 = Halves4;
+
+fn to_floats(raw: Operand4) -> vec4<f32> {
+    let words = halves_to_words(raw);
+    return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
+}
+//#else
+//#if BF16
+alias Operand4 = Halves4;
+
+fn to_floats(raw: Operand4) -> vec4<f32> {
+    let words = halves_to_words(raw).xxyy;
+    let low = words << vec4<u32>(16u);
+    let high = words & vec4<u32>(0xffff0000u);
+    return bitcast<vec4<f32>>(select(high, low, vec4<bool>(true, false, true, false)));
+}
+//#else
+//#if F32
+alias Operand4 = Words4;
+
+fn to_floats(raw: Operand4) -> vec4<f32> {
+    return bitcast<vec4<f32>>(to_words(raw));
+}
+//#else
+alias Operand4 = vec4<f32>;
+
+fn to_floats(raw: Operand4) -> vec4<f32> {
+    return raw;
+}
+//#endif
+//#endif
+//#endif
