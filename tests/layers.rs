@@ -10,7 +10,8 @@ const LAYERS: [&str; 12] = [
     "autodiff", "custom", "interop",
 ];
 /// Groups of crates, and the layers that may use them.
-const CRATES: [(&[&str], &[&str]); 5] = [
+const CRATES: [(&[&str], &[&str]); 6] = [
+    (&["ash"], &["device"]),
     (&["wgpu"], &["device", "runtime", "interop"]),
     (&["burn_flex", "burn_ir", "burn_std"], &["cpu", "backend", "autodiff"]),
     (&["burn_backend"], &["cpu", "backend", "autodiff", "custom", "interop"]),

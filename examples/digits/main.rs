@@ -100,6 +100,9 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
     })
     .context("cannot install the Ctrl-C handler")?;
 
+    // A word that names no precision is ignored by the library too, with a message.
+    let of_environment = || std::env::var("BURN_WGSL_AUTOCAST").ok()?.parse().ok();
+    let precision = args.precision.or_else(of_environment);
     // No message if the command line or the environment selects the CPU.
     if matches!(device, WgslDevice::Auto) && automatic()?.no_usable_gpu {
         println!("no usable GPU found, so training runs on the CPU; {}", install_hint());
@@ -109,13 +112,13 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
         dataset.train.labels.len(),
         dataset.test.labels.len()
     );
-    let (run, model) = train_on(device, args.precision, args, &dataset, start, &observed)?;
+    let (run, model) = train_on(device, precision, args, &dataset, start, &observed)?;
     if let Some(file) = &model_file {
         file.write(&weights::to_bytes(model)?)?;
         println!("model saved to {}", file.path().display());
     }
     let on_cpu = matches!(resolved, ResolvedDevice::Cpu);
-    let in_f32 = args.precision.unwrap_or_default() == Precision::F32;
+    let in_f32 = precision.unwrap_or_default() == Precision::F32;
     let mut cpu_run = None;
     if args.compare && on_cpu && in_f32 {
         println!("--compare has nothing to compare: this run already used the CPU, in f32");

@@ -14,8 +14,8 @@ const TILE_ROWS: u32 = 64u;
 const TILE_COLS: u32 = 64u;
 // Steps of k in workgroup memory.
 const STEP: u32 = 16u;
-// Loads of four elements of each operand by an invocation. If a load is of one step, as many in a row are of
-// neighbouring steps as the NEIGHBOURS say.
+// Loads of four elements of each operand by an invocation. If each is of one step of four lines, NEIGHBOURS of them
+// in a row are of neighbouring steps of the same lines.
 const A_LOADS: u32 = 1u;
 const B_LOADS: u32 = 1u;
 const A_NEIGHBOURS: u32 = 1u;

@@ -1,5 +1,5 @@
 // Four neighbouring elements of an operand, as a buffer holds them.
-// F16, BF16: they are 16-bit floats. F32: they are f32, and move as words. Without these flags, they are f32.
+// F16, BF16: 16-bit floats, in words. F32: f32, in words. Without these flags: vec4<f32>.
 //#include "lib/vec4"
 
 //#if F16

@@ -33,8 +33,8 @@ use crate::device::{DeviceError, WgslDevice};
 ///
 /// With [`Autodiff`](crate::Autodiff), gradients of f32 parameters are f32. Its backward pass computes in
 /// the types of the forward pass, inside or outside the scope. In a scope, 16-bit copies of parameters are
-/// kept for their next use, until the last scope of the thread ends (the variable's never does), a backward pass
-/// begins on the thread, or a step of an optimizer in the scope replaces the parameters. In a scope that
+/// kept for their next use, until the last scope of the thread ends, a backward pass
+/// begins on the thread (with the variable, only then), or a step of an optimizer in the scope replaces the parameters. In a scope that
 /// is open during the optimizer's step too, one launch computes parameters and their copies. If parameters are 16-bit,
 /// end the scope before that step: the optimizer's powers are f32 in it, and the new parameters would be too.
 ///

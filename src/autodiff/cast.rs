@@ -130,7 +130,8 @@ fn is_half(dtype: DType) -> bool {
 fn converted<C: CheckpointStrategy>(tensor: &F, target: DType) -> F {
     let convert = || Wgsl::float_cast(tensor.primitive.clone(), target.into());
     let key = (tensor.node.id, target);
-    let copy = if tensor.primitive.is_foreign() || !at_end(end) {
+    // Kernels read f32 values of 16-bit tensors without a copy in memory.
+    let copy = if tensor.primitive.is_foreign() || !is_half(target) || !at_end(end) {
         convert()
     } else if BurnAutodiff::<Wgsl, C>::float_is_require_grad(tensor) {
         COPIED.with_borrow_mut(|copied| copied.insert((tensor.primitive.shape(), target)));
@@ -142,9 +143,6 @@ fn converted<C: CheckpointStrategy>(tensor: &F, target: DType) -> F {
             COPIES.with_borrow_mut(|copies| copies.insert(key, copied));
             copy
         })
-    } else if !is_half(target) {
-        // Kernels read f32 values of 16-bit tensors without a copy in memory.
-        convert()
     } else {
         let latest = LATEST.with_borrow(|latest| {
             let found = latest.iter().find(|(of, _)| *of == key);

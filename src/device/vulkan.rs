@@ -1,4 +1,4 @@
-//! What only Vulkan tells about adapters.
+//! Properties of adapters that only Vulkan reports.
 
 /// The properties of a Vulkan adapter that wgpu does not report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(super) struct VulkanInfo {
     pub processors: Option<u32>,
 }
 
-/// No other API tells.
+/// Other APIs report none of them.
 #[cfg(not(any(target_os = "linux", target_os = "android", windows)))]
 impl VulkanInfo {
     pub fn new(_adapter: &wgpu::Adapter) -> Self {
@@ -19,7 +19,7 @@ impl VulkanInfo {
 
 #[cfg(any(target_os = "linux", target_os = "android", windows))]
 impl VulkanInfo {
-    /// Asks the driver of an adapter. Nothing is known about adapters of other APIs.
+    /// Reads the properties of an adapter; all are unknown with another API.
     pub fn new(adapter: &wgpu::Adapter) -> Self {
         // SAFETY: the driver's handles are only read, while the adapter is borrowed.
         let vulkan = unsafe { adapter.as_hal::<wgpu::hal::api::Vulkan>() };

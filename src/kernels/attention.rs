@@ -366,7 +366,7 @@ fn compute(
             && dtype.is_half()
             && !log_sums
             && !policy::tiles_attention(&runtime, queries)
-            && policy::attention_reads_halves(&runtime)
+            && policy::keeps_halves(&runtime)
             && [&query, &key, &value].iter().all(is_read)
     });
     if units.is_none() && half.is_none() {

@@ -222,7 +222,7 @@ impl Path {
         if g.taps() >= conv_tiled::MAX_TAPS {
             return Ok(Self::Product(Strategy::Scalar));
         }
-        Ok(Self::Product(matmul::choose_strategy(x.runtime(), product_sizes(g))))
+        Ok(Self::Product(matmul::choose_strategy(x.runtime(), product_sizes(g), x.dtype())))
     }
 }
 
@@ -276,7 +276,7 @@ fn convolve(
         return views::reshape(out, &g.shape([g.images, g.all_out_channels()], g.output));
     };
     let (groups, taps) = (g.options.groups, g.taps());
-    let mut plan = Gemm::new(product_sizes(g), strategy);
+    let mut plan = Gemm::new(product_sizes(g), strategy, x.dtype());
     // [groups, taps, c, o]: contiguous along the output channels.
     let weight = views::permute(weight, &[0, 3, 4, 5, 2, 1])?;
     let mut weight = views::reshape(weight, &[groups, taps, g.in_channels, g.out_channels])?;
@@ -340,12 +340,12 @@ pub fn weight_backward(
     let (groups, taps) = (options.groups, g.taps());
     let sizes =
         GemmSizes { batch: groups, m: g.out_channels, n: g.in_channels * taps, k: g.out_pixels() };
-    let strategy = matmul::choose_strategy(x.runtime(), sizes);
+    let strategy = matmul::choose_strategy(x.runtime(), sizes, x.dtype());
     if strategy.is_tiled() {
         return conv_tiled::weight_backward(&g, x, weight, grad, strategy, None);
     }
     let (x, grad) = (cast::to_compute_type(x)?, cast::to_compute_type(grad)?);
-    let mut plan = Gemm::new(sizes, strategy);
+    let mut plan = Gemm::new(sizes, strategy, x.dtype());
     let (mut channels, mut grad) = (g.in_channels, with_three_axes(grad)?);
     if plan.strategy.prefers_vec4() {
         // Rows of the gradient are padded with zeros and read in vec4s. The padded input must cover

@@ -289,7 +289,7 @@ pub(super) fn convolve(
     let (groups, taps, channels) = (g.options.groups, g.taps(), g.in_channels);
     let inner = channels.next_multiple_of(4);
     let sizes = GemmSizes { batch: groups, m: g.out_channels, n: g.out_pixels(), k: inner * taps };
-    let plan = Gemm { inner, outer: taps, ..Gemm::new(sizes, strategy) };
+    let plan = Gemm { inner, outer: taps, ..Gemm::new(sizes, strategy, x.dtype()) };
     let mut operands = Pass::Forward.operands(g, &plan, [weight, x], forced)?;
     let weight = views::reshape(operands.a, &[groups, g.out_channels, channels, taps])?;
     operands.a = channels_last(weight)?;
@@ -319,12 +319,12 @@ pub(super) fn transpose(
     let sizes = GemmSizes { batch, m: rows, n, k: inner * taps_of_phase };
     // A phase is smaller than the convolution for which the strategy was chosen.
     let strategy = match forced {
-        None => Some(matmul::choose_strategy(grad.runtime(), sizes))
+        None => Some(matmul::choose_strategy(grad.runtime(), sizes, grad.dtype()))
             .filter(|strategy| strategy.is_tiled())
             .unwrap_or(strategy),
         Some(_) => strategy,
     };
-    let plan = Gemm { inner, outer: taps_of_phase, ..Gemm::new(sizes, strategy) };
+    let plan = Gemm { inner, outer: taps_of_phase, ..Gemm::new(sizes, strategy, grad.dtype()) };
     let mut operands = Pass::Transposed.operands(g, &plan, [weight, grad], forced)?;
     let weight = views::reshape(operands.a, &[groups, g.out_channels, rows, taps])?;
     operands.a = channels_last(views::swap_dims(weight, 1, 2)?)?;
@@ -351,7 +351,7 @@ pub(super) fn weight_backward(
     let (inner, outer) = (w.next_multiple_of(4), g.images * d * h);
     let sizes =
         GemmSizes { batch: groups, m: g.out_channels, n: g.in_channels * taps, k: inner * outer };
-    let mut plan = Gemm { inner, outer, ..Gemm::new(sizes, strategy) };
+    let mut plan = Gemm { inner, outer, ..Gemm::new(sizes, strategy, x.dtype()) };
     plan.splits = plan.wanted_splits(x.runtime());
     let pass = Pass::WeightBackward { vec4: w.is_multiple_of(4) };
     let operands = pass.operands(g, &plan, [grad, x], forced)?;

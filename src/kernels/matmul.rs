@@ -105,9 +105,9 @@ fn matmul_by(lhs: Tensor, rhs: Tensor, strategy: Strategy) -> Result<Tensor> {
 
 /// Returns the strategy for a product: forced by the environment variable, found by tuning, or
 /// built in.
-pub(crate) fn choose_strategy(runtime: &Arc<Runtime>, sizes: GemmSizes) -> Strategy {
+pub(crate) fn choose_strategy(runtime: &Arc<Runtime>, sizes: GemmSizes, dtype: DType) -> Strategy {
     let chosen = Strategy::forced().or_else(|| tuning::tuned(runtime, sizes, matmul_by));
-    chosen.unwrap_or_else(|| policy::gemm_strategy(runtime, sizes, runtime.is_warmed_up()))
+    chosen.unwrap_or_else(|| policy::gemm_strategy(runtime, sizes, dtype, runtime.is_warmed_up()))
 }
 
 /// A tiled product with matrix units: its strategy and layouts, without the size of the units.
@@ -225,9 +225,9 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     let sizes = GemmSizes { batch: count, m, n, k };
     let strategy = forced.strategy.unwrap_or_else(|| match Strategy::forced() {
         None if policy::is_small_product(runtime, sizes) => Strategy::Small,
-        _ => choose_strategy(runtime, sizes),
+        _ => choose_strategy(runtime, sizes, lhs.dtype()),
     });
-    let mut plan = Gemm::new(sizes, strategy);
+    let mut plan = Gemm::new(sizes, strategy, lhs.dtype());
     if let Some(bias) = bias.take_if(|_| plan.wanted_splits(runtime) > 1) {
         // The bias is added after the splits are summed.
         return add_bias(product(lhs, rhs, None, forced)?, bias);
@@ -235,7 +235,7 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
     let (operands, mut repack) = plan.operands(runtime, [&lhs, &rhs]);
     if half.is_some() {
-        let pads = policy::pads_halves(runtime) && plan.pays_to_repack(runtime, repack);
+        let pads = policy::keeps_halves(runtime) && plan.pays_to_repack(runtime, repack);
         if !operands.vec4 && !pads {
             return product(cast::to_compute_type(lhs)?, cast::to_compute_type(rhs)?, bias, forced);
         }

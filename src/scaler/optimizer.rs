@@ -1,5 +1,7 @@
 //! The optimizer that unscales gradients and skips steps with an infinite one.
 
+use std::collections::HashSet;
+
 use burn::module::{AutodiffModule, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::{GradientsParams, LearningRate, MultiGradientsParams, Optimizer};
 use burn::record::{PrecisionSettings, Record};
@@ -63,7 +65,8 @@ impl<O> ScaledOptimizer<O> {
         let device = inverse.device();
         let overflow = overflow(tested, &device);
         let factor = self.max_norm.map(|max_norm| {
-            let mut squares = Squares { grads: &grads, device, sums: Vec::new() };
+            let mut squares =
+                Squares { grads: &grads, device, sums: Vec::new(), seen: HashSet::new() };
             module.visit(&mut squares);
             let norm = Tensor::cat(squares.sums, 0).sum().sqrt();
             // 1 for smaller norms. The added number is PyTorch's.
@@ -235,11 +238,16 @@ struct Squares<'a> {
     /// The device of the sums.
     device: WgslDevice,
     sums: Vec<Tensor<Wgsl, 1>>,
+    seen: HashSet<ParamId>,
 }
 
 impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Squares<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         let Some(grad) = self.grads.get::<Wgsl, D>(param.id) else { return };
+        // A parameter can be part of a module twice.
+        if !self.seen.insert(param.id) {
+            return;
+        }
         let grad = grad.cast(FloatDType::F32);
         self.sums.push((grad.clone() * grad).sum().to_device(&self.device));
     }
@@ -260,8 +268,11 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Cleared {
         let overflow = expanded(&self.overflow, &grad);
         let grad = match &self.factor {
             Some(factor) => {
-                let factor = factor.clone().to_device(&grad.device()).reshape([1; D]);
-                grad.clone() * factor.cast(grad.dtype())
+                // A small factor has few bits in f16.
+                let wide =
+                    if grad.dtype() == DType::F64 { FloatDType::F64 } else { FloatDType::F32 };
+                let factor = factor.clone().to_device(&grad.device()).reshape([1; D]).cast(wide);
+                (grad.clone().cast(wide) * factor).cast(grad.dtype())
             }
             None => grad,
         };

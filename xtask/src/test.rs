@@ -225,9 +225,10 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let mut command = cargo_test(options, &["--test", "types"]);
     command.env("BURN_WGSL_NO_SUBGROUPS", "1").env("BURN_WGSL_WARM", "1");
     run_command(command.env("BURN_WGSL_TEST_CASES", "linear"))?;
-    // The matrix products for GPUs, in every element type.
+    // Matrix products and attention for GPUs, in every element type.
     let mut command = cargo_test(options, &["--test", "types"]);
-    run_command(command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_TEST_CASES", products))?;
+    let cases = format!("{products},attention");
+    run_command(command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_TEST_CASES", cases))?;
     Ok(Outcome::Passed)
 }
 

@@ -264,14 +264,16 @@ pub(crate) struct Gemm {
     /// Stride of b along k within a run.
     pub b_step: isize,
     pub strategy: Strategy,
+    /// The type of the operands.
+    pub dtype: DType,
 }
 
 impl Gemm {
     /// Creates a product whose k is a single run.
-    pub fn new(sizes: GemmSizes, strategy: Strategy) -> Self {
+    pub fn new(sizes: GemmSizes, strategy: Strategy, dtype: DType) -> Self {
         let GemmSizes { batch, m, n, k } = sizes;
         let b_step = n.cast_signed();
-        Self { batch, m, n, k, inner: k, outer: 1, splits: 1, a_step: 1, b_step, strategy }
+        Self { batch, m, n, k, inner: k, outer: 1, splits: 1, a_step: 1, b_step, strategy, dtype }
     }
 
     /// Returns how the strategy reads operands `[.., m, k]` and `[.., k, n]` without copies, and
@@ -322,7 +324,7 @@ impl Gemm {
 
     /// Returns the number of splits of k that keeps the device busy.
     pub fn wanted_splits(&self, runtime: &Runtime) -> usize {
-        policy::splits_of_k(runtime, self.sizes(), self.strategy)
+        policy::splits_of_k(runtime, self.sizes(), self.dtype, self.strategy)
     }
 
     /// Sets `splits` such that a split consists of whole runs.

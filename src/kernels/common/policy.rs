@@ -3,12 +3,13 @@
 //! The values here are for GPUs. For a software adapter, each function returns the choice of
 //! `software.rs`.
 
+use super::partition::{LANES, Multipliers, Partition};
 use super::software::{self, software_policy};
 use super::strategy::{GemmSizes, Strategy};
 use super::team::Team;
-use super::waves::Division;
-use crate::device::{AdapterKind, Api};
+use crate::device::{AdapterKind, Api, Units};
 use crate::runtime::Runtime;
+use crate::tensor::DType;
 
 /// Number of teams, or of groups of 32 neighbouring lines, that keeps a GPU busy.
 const BUSY: usize = 2048;
@@ -119,8 +120,13 @@ pub(crate) fn split_len(runtime: &Runtime, along: bool, outputs: usize, len: usi
     len.div_ceil(len.div_ceil(min_len).min(max_splits))
 }
 
-/// Returns the built-in strategy for a product.
-pub(crate) fn gemm_strategy(runtime: &Runtime, sizes: GemmSizes, warmed_up: bool) -> Strategy {
+/// Returns the built-in strategy for a product of operands of a type.
+pub(crate) fn gemm_strategy(
+    runtime: &Runtime,
+    sizes: GemmSizes,
+    dtype: DType,
+    warmed_up: bool,
+) -> Strategy {
     if let Some(software) = software_policy(runtime) {
         return software.gemm_strategy(sizes.work(), warmed_up);
     }
@@ -128,33 +134,49 @@ pub(crate) fn gemm_strategy(runtime: &Runtime, sizes: GemmSizes, warmed_up: bool
     // (`benches/gpus`).
     let tiled = [Strategy::Tiled64, Strategy::Tiled64x128, Strategy::Tiled128];
     let count = if runtime.info().vendor == "Apple" { 2 } else { 3 };
-    let fastest = Division::fastest(processors(runtime), sizes, &tiled[..count]);
+    let fastest = Partition::fastest(multipliers(runtime, dtype), sizes, &tiled[..count]);
     fastest.map_or(Strategy::Tiled64, |fastest| fastest.strategy)
 }
 
-/// Returns whether operands of 16 bits that cannot be read in vec4s are padded in 16 bits for large products, and not
-/// converted to f32.
-pub(crate) fn pads_halves(runtime: &Runtime) -> bool {
-    software_policy(runtime).is_none()
-}
-
-/// Returns the number of splits of k of a product.
-pub(crate) fn splits_of_k(runtime: &Runtime, sizes: GemmSizes, strategy: Strategy) -> usize {
+/// Returns the number of splits of k of a product of operands of a type.
+pub(crate) fn splits_of_k(
+    runtime: &Runtime,
+    sizes: GemmSizes,
+    dtype: DType,
+    strategy: Strategy,
+) -> usize {
     if let Some(software) = software_policy(runtime) {
         return software.splits_of_k(sizes);
     }
-    let fastest = Division::fastest(processors(runtime), sizes, &[strategy]);
+    let fastest = Partition::fastest(multipliers(runtime, dtype), sizes, &[strategy]);
     fastest.map_or(1, |fastest| fastest.splits)
 }
 
-/// Returns the number of processors of a GPU: an assumption, where the driver does not report it.
-fn processors(runtime: &Runtime) -> usize {
+/// Returns what multiplies operands of a type on a GPU. The number of processors is an assumption, where the
+/// driver does not report it, and so is the speed of matrix units.
+fn multipliers(runtime: &Runtime, dtype: DType) -> Multipliers {
     let info = runtime.info();
-    match info.processors {
+    let processors = match info.processors {
         Some(processors) => processors as usize,
         None if info.kind == AdapterKind::Integrated => 16,
         None => 64,
-    }
+    };
+    let is_multiplied = matches!(dtype, DType::F16 | DType::F32);
+    let bytes = dtype.size();
+    let units = Units::listed_by(info, 8 * bytes as u32).next().filter(|_| is_multiplied);
+    let per_clock = match (units, info.vendor.as_str()) {
+        (Some(_), "AMD") => 256.0,
+        // From 256 on a 4090 to 1,230 of an H100, by instructions for subgroups.
+        (Some(_), "NVIDIA") => 512.0,
+        (Some(_), "Intel") => 1024.0,
+        _ => LANES,
+    };
+    Multipliers { processors, per_clock, units: units.map(|units| (units, bytes as f64)) }
+}
+
+/// Returns whether kernels read operands of 16 bits as they are stored where others convert them to f32 first.
+pub(crate) fn keeps_halves(runtime: &Runtime) -> bool {
+    software_policy(runtime).is_none()
 }
 
 /// Returns whether a kernel can read `count` tensors and write one more. Software adapters compile a kernel with many
@@ -300,11 +322,6 @@ pub(crate) fn all_attention_teams() -> impl Iterator<Item = (Team, u32)> {
 /// Returns every choice of [`attention_team`] on GPUs.
 pub(crate) fn gpu_attention_teams() -> impl Iterator<Item = (Team, u32)> {
     [8, 16, 32, 64].map(|size| (attention_team_of(size), 1)).into_iter()
-}
-
-/// Returns whether attention of few queries reads operands of 16 bits as they are stored.
-pub(crate) fn attention_reads_halves(runtime: &Runtime) -> bool {
-    software_policy(runtime).is_none()
 }
 
 /// Returns whether attention is computed in tiles of 64 queries.

@@ -71,7 +71,7 @@ fn passes(runtime: &Arc<Runtime>, dtype: DType, units: Units, kernel: &impl Unit
     let name = format!(
         "matrix units {size}x{size} {dtype:?} in subgroups of {subgroup_size}, {kernel_name}"
     );
-    if runtime.refusals().get(&name).is_some() {
+    if runtime.refusals().get(&name).is_some() || runtime.lost().is_some() {
         return false;
     }
     match kernel.is_right(runtime, dtype, units) {
@@ -86,7 +86,9 @@ fn passes(runtime: &Arc<Runtime>, dtype: DType, units: Units, kernel: &impl Unit
         }
         Err(error) => {
             log::warn!("{}: {name} fails, and is not used: {error}", runtime.name());
-            if runtime.check_usable().is_err() {
+            // Without memory, the loss says nothing about the kernel.
+            let lost = runtime.lost().filter(|reason| !reason.to_lowercase().contains("memory"));
+            if lost.is_some() {
                 runtime.refusals().store(&name, "lost the device");
             }
             false
