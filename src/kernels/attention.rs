@@ -666,6 +666,7 @@ pub const CASES: &[Case] = {
         packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 40], NONE, NONE, PLAIN),
         packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 100], NONE, NONE, CAUSAL),
         packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 300], NONE, NONE, PLAIN),
+        packed!([1, 1, 2, 8], [1, 1, 9, 8], [1, 1, 9, 300], NONE, NONE, PLAIN),
         packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 40], NONE, NONE, ALL),
         packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 100], NONE, NONE, ALL),
         packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 300], NONE, NONE, ALL),

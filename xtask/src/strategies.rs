@@ -26,7 +26,8 @@ pub fn step(options: &Options) -> Result<Outcome, String> {
     if required_device(options) != Some("software") {
         return Ok(Outcome::Skipped("this step needs the software adapter".to_owned()));
     }
-    let programs = ["types", "models", "autocast", "scaler"].map(|test| ["--test", test]);
+    let programs = ["types", "models", "autocast", "scaler", "chains", "sweeps"];
+    let programs = programs.map(|test| ["--test", test]);
     let mut command = cargo_test(options, programs.as_flattened());
     run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
     for (tiling, for_gpus) in TILINGS {
