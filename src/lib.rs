@@ -87,7 +87,7 @@ struct KernelsPage;
 
 pub use autocast::{
     MatmulPrecision, Precision, PrecisionScope, ProductPath, UnknownPrecision, autocast,
-    matmul_precision, product_path,
+    current_precision, matmul_precision, product_path,
 };
 #[cfg(feature = "autodiff")]
 pub use autodiff::Autodiff;

@@ -21,7 +21,7 @@ use burn::tensor::{DType, FloatDType, Tensor, TensorData, TensorPrimitive, activ
 use burn_wgsl::device::Units;
 use burn_wgsl::{
     Autodiff, MatmulPrecision, Precision, ProductPath, Wgsl, WgslDevice, autocast,
-    matmul_precision, product_path,
+    current_precision, matmul_precision, product_path,
 };
 use common::{Launches, devices, failure, gpus, runtime_of, serial_guard};
 
@@ -89,7 +89,14 @@ fn the_innermost_scope_of_the_thread_and_device_counts() {
     let device = WgslDevice::Cpu;
     let product = || {
         let x = tensor::<Wgsl, 2>(1, [4, 4], &WgslDevice::Cpu);
-        x.clone().matmul(x).dtype()
+        let dtype = x.clone().matmul(x).dtype();
+        let of_precision = match current_precision(&WgslDevice::Cpu) {
+            Precision::F16 => DType::F16,
+            Precision::Bf16 => DType::BF16,
+            Precision::F32 => DType::F32,
+        };
+        assert_eq!(dtype, of_precision);
+        dtype
     };
     let outer = autocast(&device, Precision::F16);
     let inner = autocast(&device, Precision::Bf16);

@@ -20,7 +20,9 @@ use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
 use burn_wgsl::profiler::{By, Column};
 use burn_wgsl::scaler::GradScalerConfig;
-use burn_wgsl::{Precision, Wgsl, WgslDevice, autocast, memory, product_path, profiler};
+use burn_wgsl::{
+    Precision, Wgsl, WgslDevice, autocast, current_precision, memory, product_path, profiler,
+};
 use digits::data::Dataset;
 use digits::learner::{Learner, adam};
 use digits::model::Model;
@@ -100,9 +102,9 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
     })
     .context("cannot install the Ctrl-C handler")?;
 
-    // A word that names no precision is ignored by the library too, with a message.
-    let of_environment = || std::env::var("BURN_WGSL_AUTOCAST").ok()?.parse().ok();
-    let precision = args.precision.or_else(of_environment);
+    // Without the option, that of the environment.
+    let of_environment = Some(current_precision(&device)).filter(|other| *other != Precision::F32);
+    let precision = args.precision.or(of_environment);
     // No message if the command line or the environment selects the CPU.
     if matches!(device, WgslDevice::Auto) && automatic()?.no_usable_gpu {
         println!("no usable GPU found, so training runs on the CPU; {}", install_hint());

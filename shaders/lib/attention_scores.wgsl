@@ -1,16 +1,7 @@
 // The layout of the operands of attention and of its gradients, and which keys a query attends to.
 // The including shader must bind `p: Params`.
 // F16, BF16: the operands are of these types, and not f32.
-
-//#if UNITS
-//#if F16
-alias Operand4 = vec4<f16>;
-//#else
-alias Operand4 = vec4<f32>;
-//#endif
-//#else
 //#include "lib/operand"
-//#endif
 
 // The layout of an operand, in vec4s.
 struct OperandLayout {

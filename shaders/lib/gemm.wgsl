@@ -30,20 +30,17 @@ struct Gemm {
 }
 
 //#include "lib/grid"
+//#include "lib/operand"
 
 // An element of an operand that is read element by element, or of a tile for matrix units.
-//#if F16
 //#if UNITS
+//#if F16
 alias Element = f16;
-alias Operand4 = vec4<f16>;
-//#include "lib/vec4"
 //#else
 alias Element = f32;
-//#include "lib/operand"
 //#endif
 //#else
 alias Element = f32;
-//#include "lib/operand"
 //#endif
 
 //#if VEC4

@@ -4,8 +4,7 @@
 // A_TRANSPOSED: rows of a, not steps of k, are contiguous. B_TRANSPOSED: steps of k, not columns of b, are
 // contiguous.
 // GATHERED: the shader itself defines Position, Rows, Cols and the functions below that use them, for operands that are
-// not matrices in memory. Loads are of four steps of k, so B_TRANSPOSED
-// is set and A_TRANSPOSED is not.
+// not matrices in memory. Loads are of four steps of k, so B_TRANSPOSED is set and A_TRANSPOSED is not.
 // HOLES: the shader defines is_stored(col), whether a column below n belongs to the result.
 //#include "lib/gemm"
 
@@ -259,7 +258,9 @@ struct Loads {
     rows: array<Rows, A_LOADS>,
     cols: array<Cols, B_LOADS>,
     a_at: array<Position, A_LOADS>,
+//#if !GATHERED
     b_at: array<Position, B_LOADS>,
+//#endif
     a: array<Loaded4, A_LOADS>,
     b: array<Loaded4, B_LOADS>,
 }
@@ -279,8 +280,12 @@ fn first_loads(tile: Tile, k_start: u32, local_index: u32) -> Loads {
     {
         let place = b_place(local_index, L);
         loads.cols[L] = b_cols(tile.col + place.x);
+//#if GATHERED
+        loads.b[L] = load_b(loads.cols[L], loads.a_at[L % A_LOADS]);
+//#else
         loads.b_at[L] = position(k_start + place.y);
         loads.b[L] = load_b(loads.cols[L], loads.b_at[L]);
+//#endif
     }
 //#end
     return loads;
@@ -312,11 +317,11 @@ fn next_loads(loads: ptr<function, Loads>, steps: Position) {
 //#end
 //#repeat L B_LOADS
 //#if GATHERED
-    (*loads).b_at[L] = (*loads).a_at[L % A_LOADS];
+    (*loads).b[L] = load_b((*loads).cols[L], (*loads).a_at[L % A_LOADS]);
 //#else
     (*loads).b_at[L] = moved((*loads).b_at[L], steps);
-//#endif
     (*loads).b[L] = load_b((*loads).cols[L], (*loads).b_at[L]);
+//#endif
 //#end
 }
 

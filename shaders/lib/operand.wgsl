@@ -1,14 +1,23 @@
 // Four neighbouring elements of an operand, as a buffer holds them.
-// F16, BF16: 16-bit floats, in words. F32: f32, in words. Without these flags: vec4<f32>.
+// F16, BF16: 16-bit floats, in words, but for UNITS, which multiply f16. F32: f32, in words. Without these flags:
+// vec4<f32>.
 //#include "lib/vec4"
 
 //#if F16
+//#if UNITS
+alias Operand4 = vec4<f16>;
+
+fn to_floats(raw: Operand4) -> vec4<f32> {
+    return vec4<f32>(raw);
+}
+//#else
 alias Operand4 = Halves4;
 
 fn to_floats(raw: Operand4) -> vec4<f32> {
     let words = halves_to_words(raw);
     return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
+//#endif
 //#else
 //#if BF16
 alias Operand4 = Halves4;

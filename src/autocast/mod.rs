@@ -33,10 +33,11 @@ use crate::device::{DeviceError, WgslDevice};
 ///
 /// With [`Autodiff`](crate::Autodiff), gradients of f32 parameters are f32. Its backward pass computes in
 /// the types of the forward pass, inside or outside the scope. In a scope, 16-bit copies of parameters are
-/// kept for their next use, until the last scope of the thread ends, a backward pass
-/// begins on the thread (with the variable, only then), or a step of an optimizer in the scope replaces the parameters. In a scope that
-/// is open during the optimizer's step too, one launch computes parameters and their copies. If parameters are 16-bit,
-/// end the scope before that step: the optimizer's powers are f32 in it, and the new parameters would be too.
+/// kept for their next use, until the last scope of the thread ends, a backward pass begins on the thread
+/// (with the variable, only then), or a step of an optimizer in the scope replaces the parameters. In a scope
+/// that is open during the optimizer's step too, one launch computes parameters and their copies. If parameters
+/// are 16-bit, end the scope before that step: the optimizer's powers are f32 in it, and the new parameters
+/// would be too.
 ///
 /// With Burn's own `Autodiff`, the backward pass must be in the scope, and f32 operands are kept for
 /// it. Gradients of f32 parameters of Burn's layers are f32; those of a plain `matmul` are 16-bit,
@@ -63,6 +64,12 @@ use crate::device::{DeviceError, WgslDevice};
 /// ```
 pub fn autocast(device: &WgslDevice, precision: Precision) -> PrecisionScope {
     PrecisionScope::open(Some(device), Policy::Autocast(precision))
+}
+
+/// Returns the precision in which ops of this thread compute products on a device: that of the innermost scope of
+/// [`autocast`](fn@autocast), else of `BURN_WGSL_AUTOCAST`, else f32.
+pub fn current_precision(device: &WgslDevice) -> Precision {
+    scope::precision(&device.canonical())
 }
 
 /// Lets products and convolutions of f32 on a device round their operands until the returned scope is

@@ -118,13 +118,18 @@ fn innermost<T>(device: &WgslDevice, decision: impl Fn(Policy) -> Option<T>) -> 
     })
 }
 
-/// Returns the 16-bit type of products on a device; `None` if autocast is off.
-fn lower_type(device: &WgslDevice) -> Option<DType> {
+/// Returns the precision of the innermost scope of autocast for a device, by its canonical selector.
+pub(super) fn precision(device: &WgslDevice) -> Precision {
     let precision = innermost(device, |policy| match policy {
         Policy::Autocast(precision) => Some(precision),
         Policy::Products(_) | Policy::WideGradients => None,
     });
-    match precision.unwrap_or(*AUTOCAST) {
+    precision.unwrap_or(*AUTOCAST)
+}
+
+/// Returns the 16-bit type of products on a device; `None` if autocast is off.
+fn lower_type(device: &WgslDevice) -> Option<DType> {
+    match precision(device) {
         Precision::F32 => None,
         Precision::F16 => Some(DType::F16),
         Precision::Bf16 => Some(DType::BF16),

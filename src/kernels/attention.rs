@@ -358,7 +358,7 @@ fn compute(
         }
         _ => forced,
     };
-    // Few queries read every key and value once: as they are stored.
+    // Few queries read every key and value once: as they are stored, unless gradients follow, which read f32.
     let half = Some(key.dtype()).filter(|dtype| {
         let is_read =
             |operand: &&Tensor| operand.dtype() == *dtype && operand.shape()[3].is_multiple_of(4);

@@ -377,7 +377,7 @@ impl UnitsKernel for ConvWithUnits {
             Pass::WeightBackward { .. } => 2,
         };
         let tile = self.strategy.tile_index();
-        units::PRODUCT_SLOTS + 6 * pass + 2 * tile + usize::from(dtype == DType::F32)
+        units::PRODUCT_SLOTS + (tile * 2 + usize::from(dtype == DType::F32)) * 3 + pass
     }
 
     fn name(&self) -> String {

@@ -1,7 +1,5 @@
 //! The optimizer that unscales gradients and skips steps with an infinite one.
 
-use std::collections::HashSet;
-
 use burn::module::{AutodiffModule, ModuleMapper, ModuleVisitor, Param, ParamId};
 use burn::optim::{GradientsParams, LearningRate, MultiGradientsParams, Optimizer};
 use burn::record::{PrecisionSettings, Record};
@@ -56,19 +54,16 @@ impl<O> ScaledOptimizer<O> {
             grads: GradientsParams::new(),
             parameters: GradientsParams::new(),
             tested: Vec::new(),
+            squares: self.max_norm.map(|_| Vec::new()),
         };
         module.visit(&mut unscaled);
-        let Unscaled { grads, parameters, tested, inverse, .. } = unscaled;
+        let Unscaled { grads, parameters, tested, squares, inverse, .. } = unscaled;
         if tested.is_empty() {
             return step(&mut self.optimizer, module, grads);
         }
-        let device = inverse.device();
-        let overflow = overflow(tested, &device);
-        let factor = self.max_norm.map(|max_norm| {
-            let mut squares =
-                Squares { grads: &grads, device, sums: Vec::new(), seen: HashSet::new() };
-            module.visit(&mut squares);
-            let norm = Tensor::cat(squares.sums, 0).sum().sqrt();
+        let overflow = overflow(tested, &inverse.device());
+        let factor = self.max_norm.zip(squares).map(|(max_norm, squares)| {
+            let norm = Tensor::cat(squares, 0).sum().sqrt();
             // 1 for smaller norms. The added number is PyTorch's.
             ((norm + 1e-6).recip() * max_norm).clamp_max(1.0)
         });
@@ -188,6 +183,8 @@ struct Unscaled<'a, G> {
     parameters: GradientsParams,
     /// What is tested for infinities, by device and type.
     tested: Vec<((WgslDevice, FloatDType), Vec<WgslTensor>)>,
+    /// The sum of the squares of each gradient, if the norm of all is limited.
+    squares: Option<Vec<Tensor<Wgsl, 1>>>,
 }
 
 impl<B, G> ModuleVisitor<B> for Unscaled<'_, G>
@@ -198,11 +195,7 @@ where
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         let Some(grad) = self.scaled.take::<D>(param.id) else { return };
         let (before, device) = (param.val().inner(), grad.device());
-        // Only f64 has digits and a range that f32 lacks.
-        let (wide, parameter) = match before.dtype() {
-            DType::F64 => (FloatDType::F64, FloatDType::F64),
-            dtype => (FloatDType::F32, dtype.into()),
-        };
+        let (wide, parameter) = (wide(before.dtype()), before.dtype().into());
         let grad = grad.cast(wide);
         let inverse = self.inverse.clone().to_device(&device).reshape([1; D]).cast(wide);
         let unscaled = (grad.clone() * inverse).cast(parameter);
@@ -214,9 +207,19 @@ where
             Some((_, grads)) => grads.push(primitive),
             None => self.tested.push(((device, parameter), vec![primitive])),
         }
+        if let Some(squares) = &mut self.squares {
+            let grad = unscaled.clone().cast(FloatDType::F32);
+            squares.push((grad.clone() * grad).sum().to_device(&self.inverse.device()));
+        }
         self.grads.register(param.id, unscaled);
         self.parameters.register(param.id, before);
     }
+}
+
+/// Returns the type in which gradients of a type are multiplied: f32, but for f64, which has digits and a range that
+/// f32 lacks.
+fn wide(dtype: DType) -> FloatDType {
+    if dtype == DType::F64 { FloatDType::F64 } else { FloatDType::F32 }
 }
 
 /// Returns whether a gradient is infinite or NaN, on a device.
@@ -230,27 +233,6 @@ fn overflow(
     });
     let mut flags: Vec<_> = flags.collect();
     if flags.len() == 1 { flags.swap_remove(0) } else { Tensor::cat(flags, 0).any() }
-}
-
-/// Sums up the squares of gradients, in f32.
-struct Squares<'a> {
-    grads: &'a GradientsParams,
-    /// The device of the sums.
-    device: WgslDevice,
-    sums: Vec<Tensor<Wgsl, 1>>,
-    seen: HashSet<ParamId>,
-}
-
-impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Squares<'_> {
-    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
-        let Some(grad) = self.grads.get::<Wgsl, D>(param.id) else { return };
-        // A parameter can be part of a module twice.
-        if !self.seen.insert(param.id) {
-            return;
-        }
-        let grad = grad.cast(FloatDType::F32);
-        self.sums.push((grad.clone() * grad).sum().to_device(&self.device));
-    }
 }
 
 /// Multiplies gradients by a factor, and replaces them by zeros in a step that is skipped, so that infinities do not
@@ -269,10 +251,9 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Cleared {
         let grad = match &self.factor {
             Some(factor) => {
                 // A small factor has few bits in f16.
-                let wide =
-                    if grad.dtype() == DType::F64 { FloatDType::F64 } else { FloatDType::F32 };
+                let (dtype, wide) = (grad.dtype(), wide(grad.dtype()));
                 let factor = factor.clone().to_device(&grad.device()).reshape([1; D]).cast(wide);
-                (grad.clone().cast(wide) * factor).cast(grad.dtype())
+                (grad.cast(wide) * factor).cast(dtype)
             }
             None => grad,
         };
@@ -297,8 +278,7 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleMapper<B> for Restored {
         let overflow = expanded(&self.overflow, &after);
         // The optimizer may have moved the parameter to the device of its gradient. Under autocast, it computes
         // f32 parameters of 16-bit ones.
-        let after =
-            if after.dtype() == before.dtype() { after } else { after.cast(before.dtype()) };
+        let after = after.cast(before.dtype());
         let before = before.to_device(&after.device());
         let mut tensor = Tensor::from_inner(after.mask_where(overflow, before));
         if requires_grad {

@@ -92,25 +92,26 @@ impl OnDevice {
 
     /// Reads the state back.
     pub fn read(&self) -> ScalerState {
-        let count = |count: &Tensor<Wgsl, 1, Int>| count.clone().into_data().iter::<u32>().next();
-        ScalerState {
-            scale: self.scale.clone().into_data().iter::<f32>().next().unwrap_or(1.0),
-            good_steps: count(&self.good_steps).unwrap_or(0),
-            skipped_steps: count(&self.skipped_steps).unwrap_or(0),
-        }
+        let Self { scale, good_steps, skipped_steps } = self.clone();
+        Self::state_of([scale.into_data(), good_steps.into_data(), skipped_steps.into_data()])
     }
 
     /// Reads the state back without blocking.
     pub async fn read_async(self) -> Result<ScalerState, ExecutionError> {
-        let scale = self.scale.into_data_async().await?;
-        let good_steps = self.good_steps.into_data_async().await?;
-        let skipped_steps = self.skipped_steps.into_data_async().await?;
-        let count = |count: &TensorData| count.iter::<u32>().next().unwrap_or(0);
-        Ok(ScalerState {
+        Ok(Self::state_of([
+            self.scale.into_data_async().await?,
+            self.good_steps.into_data_async().await?,
+            self.skipped_steps.into_data_async().await?,
+        ]))
+    }
+
+    fn state_of([scale, good_steps, skipped_steps]: [TensorData; 3]) -> ScalerState {
+        let count = |count: TensorData| count.iter::<u32>().next().unwrap_or(0);
+        ScalerState {
             scale: scale.iter::<f32>().next().unwrap_or(1.0),
-            good_steps: count(&good_steps),
-            skipped_steps: count(&skipped_steps),
-        })
+            good_steps: count(good_steps),
+            skipped_steps: count(skipped_steps),
+        }
     }
 
     /// Moves the state.

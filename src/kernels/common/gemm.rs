@@ -200,11 +200,6 @@ impl Staged {
     }
 }
 
-/// Returns whether a tile is not too large for units: a subgroup holds at most 4 x 4 matrices of sums.
-fn units_hold(tile: Tile, units: Units) -> bool {
-    tile.rows.max(tile.cols) <= 2 * 4 * units.size
-}
-
 /// Returns whether the tiles of two operands, whose elements have so many bytes, and a matrix of sums
 /// of each subgroup fit into workgroup memory (`shaders/lib/gemm_units.wgsl`).
 pub(crate) fn units_fit(limits: &Limits, tile: Tile, units: Units, element_bytes: u32) -> bool {
@@ -219,7 +214,7 @@ pub(crate) fn all_with_units() -> Vec<(Tiling, GemmOperands)> {
     let mut out = Vec::new();
     for (dtype, units) in all_units() {
         let half = Some(dtype).filter(|dtype| dtype.is_half());
-        let tiles = Tile::ALL.into_iter().filter(|tile| units_hold(*tile, units));
+        let tiles = Tile::ALL.into_iter().filter(|tile| tile.is_held_by(units));
         for (tile, bits) in tiles.flat_map(|tile| (0..4).map(move |bits| (tile, bits))) {
             let (a_transposed, b_transposed) = (bits & 1 == 1, bits & 2 == 2);
             let operands = GemmOperands { vec4: true, a_transposed, b_transposed, half };
@@ -338,7 +333,7 @@ impl Gemm {
         let tiled = |tile: Tile| match units {
             // Larger tiles than the smallest are of 16-bit elements.
             Some(units)
-                if units_hold(tile, units) && units_fit(&runtime.info().limits, tile, units, 2) =>
+                if tile.is_held_by(units) && units_fit(&runtime.info().limits, tile, units, 2) =>
             {
                 Tiling::Units { tile, units }
             }

@@ -1,9 +1,10 @@
-//! The partition of a product on a GPU: the tile of a workgroup, and the splits of k, for which the busiest processor is
-//! estimated to take the fewest clocks.
+//! The partition of a product on a GPU: the tile of a workgroup, and the splits of k, for which the
+//! busiest processor is estimated to take the fewest clocks.
 //!
-//! A GPU hands out workgroups to its processors until all are done. Fewer and larger tiles read operands less often; but
-//! if their number is just above a multiple of the number of processors, most of them wait for the last workgroups. Splits
-//! of k make the workgroups more and shorter, and their sums take another pass over memory.
+//! A GPU hands out workgroups to its processors until all are done. Fewer and larger tiles read
+//! operands less often; but if their number is just above a multiple of the number of processors, most
+//! of them wait for the last workgroups. Splits of k make the workgroups more and shorter, and their
+//! sums take another pass over memory.
 
 use super::strategy::{GemmSizes, Strategy, Tile};
 use crate::device::Units;
@@ -12,9 +13,10 @@ use crate::device::Units;
 pub(crate) const LANES: f64 = 128.0;
 /// Bytes that a processor reads per clock from workgroup memory.
 const WORKGROUP_BYTES: f64 = 128.0;
-/// Bytes per clock that the caches of a GPU deliver to each processor: 15 to 23 on the GPUs of `benches/ladder/roofline.md`.
+/// The same from the caches that processors share: 5 TB/s of an RX 7900 XTX are 21.
 const CACHE_BYTES: f64 = 20.0;
-/// The same for memory: 3 to 14, of which a low one, since a wrong split costs more than a missed one.
+/// The same from memory: 3 to 14 on the GPUs of `benches/ladder/roofline.md`. A low one, since a wrong
+/// split costs more than a missed one.
 const MEMORY_BYTES: f64 = 3.0;
 /// The largest share of multiply-adds among the instructions of a loop (`benches/gpus`).
 const MAX_SHARE: f64 = 0.85;
@@ -25,28 +27,26 @@ const MIN_SPLIT: usize = 256;
 /// The most workgroups per processor for which k is split. More keep it busy without.
 const MAX_ROUNDS: usize = 4;
 
-/// What the partition of a product depends on, of a GPU and the type of the operands.
+/// How fast a GPU multiplies operands of a type.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Multipliers {
+pub(crate) struct Throughput {
     /// The number of processors.
     pub processors: usize,
-    /// Multiply-adds of a processor per clock.
+    /// The most multiply-adds of a processor per clock.
     pub per_clock: f64,
     /// The matrix units that multiply, and the bytes of an element.
     pub units: Option<(Units, f64)>,
 }
 
-impl Multipliers {
-    /// Returns the tile of a workgroup: the smallest, if a subgroup has no room for the sums of a larger one.
+impl Throughput {
+    /// Returns the tile of a workgroup: the smallest, if units do not hold that of the strategy.
     fn tile(&self, strategy: Strategy) -> Tile {
-        match self.units {
-            Some((Units { size: 8, .. }, _)) => Tile::SMALLEST,
-            _ => strategy.tile().unwrap_or(Tile::SMALLEST),
-        }
+        let is_held = |tile: &Tile| self.units.is_none_or(|(units, _)| tile.is_held_by(units));
+        strategy.tile().filter(is_held).unwrap_or(Tile::SMALLEST)
     }
 
     /// Returns the multiply-adds per clock that a processor reaches in a tile.
-    fn speed(&self, tile: Tile) -> f64 {
+    fn in_tile(&self, tile: Tile) -> f64 {
         let [rows, cols] = [tile.rows, tile.cols].map(f64::from);
         let lines = (rows + cols) / (rows * cols);
         // Elements of workgroup memory per multiply-add: an invocation computes blocks of 4 x 4, one for every 64 x 64
@@ -70,7 +70,7 @@ impl Multipliers {
         let rounds = (tiles(sizes, tile) * splits).div_ceil(self.processors) as f64;
         let work = f64::from(tile.rows * tile.cols) * k.div_ceil(splits) as f64;
         // A workgroup alone on a processor waits for its loads.
-        let product = (rounds + 0.5) * work / self.speed(tile);
+        let product = (rounds + 0.5) * work / self.in_tile(tile);
         if splits == 1 {
             return product;
         }
@@ -89,18 +89,22 @@ pub(crate) struct Partition {
 
 impl Partition {
     /// Returns the fastest partition by one of these strategies.
-    pub fn fastest(by: Multipliers, sizes: GemmSizes, strategies: &[Strategy]) -> Option<Self> {
-        let by = Multipliers { processors: by.processors.max(1), ..by };
+    pub fn fastest(
+        throughput: Throughput,
+        sizes: GemmSizes,
+        strategies: &[Strategy],
+    ) -> Option<Self> {
+        let throughput = Throughput { processors: throughput.processors.max(1), ..throughput };
         let max_splits = (sizes.k / MIN_SPLIT).max(1);
         let mut fastest = None;
         let mut least = f64::INFINITY;
         for &strategy in strategies {
-            let tile = by.tile(strategy);
+            let tile = throughput.tile(strategy);
             let tiles = tiles(sizes, tile).max(1);
             // One, and as many as fit in a number of rounds.
-            let splits = (0..=MAX_ROUNDS).map(|rounds| rounds * by.processors / tiles);
+            let splits = (0..=MAX_ROUNDS).map(|rounds| rounds * throughput.processors / tiles);
             for splits in splits.map(|splits| splits.clamp(1, max_splits)) {
-                let clocks = by.clocks(sizes, tile, splits);
+                let clocks = throughput.clocks(sizes, tile, splits);
                 if clocks < least {
                     (least, fastest) = (clocks, Some(Self { strategy, splits }));
                 }
@@ -122,20 +126,20 @@ mod tests {
 
     const TILED: [Strategy; 3] = [Strategy::Tiled64, Strategy::Tiled64x128, Strategy::Tiled128];
 
-    fn fastest_by(by: Multipliers, [m, n, k]: [usize; 3]) -> (Strategy, usize) {
+    fn fastest_by(throughput: Throughput, [m, n, k]: [usize; 3]) -> (Strategy, usize) {
         let sizes = GemmSizes { batch: 1, m, n, k };
         let Partition { strategy, splits } =
-            Partition::fastest(by, sizes, &TILED).expect("there are strategies");
+            Partition::fastest(throughput, sizes, &TILED).expect("there are strategies");
         (strategy, splits)
     }
 
     fn fastest(processors: usize, sizes: [usize; 3]) -> (Strategy, usize) {
-        fastest_by(Multipliers { processors, per_clock: LANES, units: None }, sizes)
+        fastest_by(Throughput { processors, per_clock: LANES, units: None }, sizes)
     }
 
     fn fastest_with_units(processors: usize, size: u32, sizes: [usize; 3]) -> (Strategy, usize) {
         let units = Some((Units { size, subgroup_size: 32 }, 2.0));
-        fastest_by(Multipliers { processors, per_clock: 512.0, units }, sizes)
+        fastest_by(Throughput { processors, per_clock: 512.0, units }, sizes)
     }
 
     #[test]

@@ -3,11 +3,12 @@
 //! The values here are for GPUs. For a software adapter, each function returns the choice of
 //! `software.rs`.
 
-use super::partition::{LANES, Multipliers, Partition};
+use super::partition::{LANES, Partition, Throughput};
 use super::software::{self, software_policy};
 use super::strategy::{GemmSizes, Strategy};
 use super::team::Team;
-use crate::device::{AdapterKind, Api, Units};
+use super::units;
+use crate::device::{AdapterKind, Api};
 use crate::runtime::Runtime;
 use crate::tensor::DType;
 
@@ -134,7 +135,7 @@ pub(crate) fn gemm_strategy(
     // (`benches/gpus`).
     let tiled = [Strategy::Tiled64, Strategy::Tiled64x128, Strategy::Tiled128];
     let count = if runtime.info().vendor == "Apple" { 2 } else { 3 };
-    let fastest = Partition::fastest(multipliers(runtime, dtype), sizes, &tiled[..count]);
+    let fastest = Partition::fastest(throughput(runtime, dtype), sizes, &tiled[..count]);
     fastest.map_or(Strategy::Tiled64, |fastest| fastest.strategy)
 }
 
@@ -148,22 +149,20 @@ pub(crate) fn splits_of_k(
     if let Some(software) = software_policy(runtime) {
         return software.splits_of_k(sizes);
     }
-    let fastest = Partition::fastest(multipliers(runtime, dtype), sizes, &[strategy]);
+    let fastest = Partition::fastest(throughput(runtime, dtype), sizes, &[strategy]);
     fastest.map_or(1, |fastest| fastest.splits)
 }
 
-/// Returns what multiplies operands of a type on a GPU. The number of processors is an assumption, where the
+/// Returns how fast a GPU multiplies operands of a type. The number of processors is an assumption, where the
 /// driver does not report it, and so is the speed of matrix units.
-fn multipliers(runtime: &Runtime, dtype: DType) -> Multipliers {
+fn throughput(runtime: &Runtime, dtype: DType) -> Throughput {
     let info = runtime.info();
     let processors = match info.processors {
         Some(processors) => processors as usize,
         None if info.kind == AdapterKind::Integrated => 16,
         None => 64,
     };
-    let is_multiplied = matches!(dtype, DType::F16 | DType::F32);
-    let bytes = dtype.size();
-    let units = Units::listed_by(info, 8 * bytes as u32).next().filter(|_| is_multiplied);
+    let units = units::listed(info, dtype).next();
     let per_clock = match (units, info.vendor.as_str()) {
         (Some(_), "AMD") => 256.0,
         // From 256 on a 4090 to 1,230 of an H100, by instructions for subgroups.
@@ -171,7 +170,7 @@ fn multipliers(runtime: &Runtime, dtype: DType) -> Multipliers {
         (Some(_), "Intel") => 1024.0,
         _ => LANES,
     };
-    Multipliers { processors, per_clock, units: units.map(|units| (units, bytes as f64)) }
+    Throughput { processors, per_clock, units: units.map(|units| (units, dtype.size() as f64)) }
 }
 
 /// Returns whether kernels read operands of 16 bits as they are stored where others convert them to f32 first.

@@ -3,6 +3,8 @@
 use std::str::FromStr;
 use std::sync::LazyLock;
 
+use crate::device::Units;
+
 /// A way to compute a product. With the operands, it determines the
 /// [`Tiling`](super::gemm::Tiling).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -34,6 +36,12 @@ impl Tile {
     /// Every tile.
     pub const ALL: [Self; 3] =
         [Self::SMALLEST, Self { rows: 64, cols: 128 }, Self { rows: 128, cols: 128 }];
+
+    /// Returns whether the sums of the tile are not too many for units: a subgroup holds at most 4 x 4 matrices of a
+    /// quarter of the tile.
+    pub fn is_held_by(self, units: Units) -> bool {
+        self.rows.max(self.cols) <= 2 * 4 * units.size
+    }
 }
 
 /// The sizes of `batch` products `[m, k] x [k, n]`.

@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use crate::device::{CAN_BLOCK, Limits, Units};
+use super::strategy::Tile;
+use crate::device::{AdapterInfo, CAN_BLOCK, Limits, Units};
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, Tensor};
 
-/// The slots of products: each strategy, layout and type has its own.
-pub(crate) const PRODUCT_SLOTS: usize = 24;
+/// The slots of products: each tile, type and layout has its own.
+pub(crate) const PRODUCT_SLOTS: usize = Tile::ALL.len() * 2 * 4;
 
-/// The slots of convolutions, which follow: each pass, strategy and type.
-pub(crate) const CONV_SLOTS: usize = 18;
+/// The slots of convolutions, which follow: each tile, type and pass.
+pub(crate) const CONV_SLOTS: usize = Tile::ALL.len() * 2 * 3;
 
 /// The slots of attention, which follow: each pass, width and type.
 pub(crate) const ATTENTION_SLOTS: usize = 8;
@@ -41,6 +42,13 @@ pub(crate) fn all_units() -> impl Iterator<Item = (DType, Units)> {
     f16.chain(Units::ALL.into_iter().filter(of_f32).map(|units| (DType::F32, units)))
 }
 
+/// Returns the units that an adapter lists for operands of a type, as far as kernels are written for them. A
+/// browser has none.
+pub(crate) fn listed(info: &AdapterInfo, dtype: DType) -> impl Iterator<Item = Units> {
+    let known = move |units: &Units| CAN_BLOCK && all_units().any(|each| each == (dtype, *units));
+    Units::listed_by(info, 8 * dtype.size() as u32).filter(known)
+}
+
 /// Returns the units for a kernel: the first that the adapter lists and that pass the test, which runs
 /// before the kernel's first use. Units with a wrong result are not tried again with the same driver.
 pub(crate) fn units_for(
@@ -49,18 +57,11 @@ pub(crate) fn units_for(
     kernel: &impl UnitsKernel,
 ) -> Option<Units> {
     let info = runtime.info();
-    if !CAN_BLOCK || info.matrix_units.is_empty() || !matches!(dtype, DType::F16 | DType::F32) {
-        return None;
-    }
-    let is_usable = |units: &Units| {
-        all_units().any(|known| known == (dtype, *units))
-            && kernel.fits(&info.limits, *units, dtype)
-    };
+    let mut usable =
+        listed(info, dtype).filter(|units| kernel.fits(&info.limits, *units, dtype)).peekable();
+    usable.peek()?;
     let passes = |units: &Units| passes(runtime, dtype, *units, kernel);
-    let slot = runtime.tested_units(kernel.slot(dtype));
-    *slot.get_or_init(|| {
-        Units::listed_by(info, 8 * dtype.size() as u32).filter(is_usable).find(passes)
-    })
+    *runtime.tested_units(kernel.slot(dtype)).get_or_init(|| usable.find(passes))
 }
 
 /// Tests a kernel with these units, unless it failed with the same driver before. Remembers a wrong
