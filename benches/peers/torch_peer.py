@@ -47,17 +47,42 @@ class Peer:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def tensor(self, shape, seed):
+    def tensor(self, shape, seed, dtype=torch.float32):
         values = input_values(seed, math.prod(shape)).reshape(shape)
-        return torch.from_numpy(values).to(self.device)
+        return torch.from_numpy(values).to(self.device).to(dtype)
+
+    def repeated(self, shape, seed):
+        """Returns a tensor of many elements: blocks of 2^24 that are equal."""
+        rows, columns = shape
+        block = (1 << 24) // columns
+        return self.tensor((block, columns), seed).repeat(rows // block, 1)
+
+    def large_unary(self, shape, op):
+        x = self.repeated(shape, 1)
+        return lambda: [op(x)]
+
+    def large_add(self):
+        a, b = self.repeated((1 << 14, 1 << 14), 1), self.repeated((1 << 14, 1 << 14), 2)
+        return lambda: [a + b]
 
     def unary(self, shape, op):
         x = self.tensor(shape, 1)
         return lambda: [op(x)]
 
-    def binary(self, shapes, op):
-        a, b = self.tensor(shapes[0], 1), self.tensor(shapes[1], 2)
+    def binary(self, shapes, op, dtype=torch.float32):
+        a, b = self.tensor(shapes[0], 1, dtype), self.tensor(shapes[1], 2, dtype)
         return lambda: [op(a, b)]
+
+    def matmul_f16(self, size):
+        return self.binary([(size, size)] * 2, torch.matmul, torch.float16)
+
+    def attention(self, dtype, is_causal):
+        q, k, v = (self.tensor((4, 16, 2048, 64), seed, dtype) for seed in (1, 2, 3))
+        return lambda: [F.scaled_dot_product_attention(q, k, v, is_causal=is_causal)]
+
+    def large_conv2d(self, dtype):
+        shapes = [(32, 128, 56, 56), (128, 128, 3, 3)]
+        return self.binary(shapes, lambda x, weight: F.conv2d(x, weight, padding=1), dtype)
 
     def matmul(self, m, k, n):
         return self.binary([(m, k), (k, n)], torch.matmul)
@@ -117,12 +142,12 @@ class Peer:
         model = nn.Sequential(*layers, *linear)
         return self.training(model, lambda model: F.cross_entropy(model(x), labels))
 
-    def transformer_step(self):
-        x, target = self.tensor((16, 64, 128), 1), self.tensor((16, 64, 128), 2)
+    def transformer_step(self, shape, layers, heads, feed_forward):
+        x, target, width = self.tensor(shape, 1), self.tensor(shape, 2), shape[2]
         layer = nn.TransformerEncoderLayer(
-            128, 4, 512, dropout=0.0, activation="gelu", batch_first=True
+            width, heads, feed_forward, dropout=0.0, activation="gelu", batch_first=True
         )
-        model = nn.Sequential(nn.TransformerEncoder(layer, 2), nn.Linear(128, 128))
+        model = nn.Sequential(nn.TransformerEncoder(layer, layers), nn.Linear(width, width))
         return self.training(model, lambda model: F.mse_loss(model(x), target))
 
 
@@ -132,6 +157,7 @@ WORKLOADS = {
     "matmul-1024": lambda peer: peer.matmul(1024, 1024, 1024),
     "matmul-2048": lambda peer: peer.matmul(2048, 2048, 2048),
     "matmul-4096": lambda peer: peer.matmul(4096, 4096, 4096),
+    "matmul-4096-f16": lambda peer: peer.matmul_f16(4096),
     "matmul-column": lambda peer: peer.matmul(4096, 4096, 1),
     "matmul-row": lambda peer: peer.matmul(16, 4096, 4096),
     "matmul-outer": lambda peer: peer.matmul(4096, 64, 4096),
@@ -147,7 +173,19 @@ WORKLOADS = {
     "small-adds": Peer.small_adds,
     "mlp-step": Peer.mlp_step,
     "cnn-step": Peer.cnn_step,
-    "transformer-step": Peer.transformer_step,
+    "transformer-step": lambda peer: peer.transformer_step((16, 64, 128), 2, 4, 512),
+    "large-matmul-f16": lambda peer: peer.matmul_f16(8192),
+    "large-attention": lambda peer: peer.attention(torch.float32, False),
+    "large-attention-f16": lambda peer: peer.attention(torch.float16, False),
+    "large-attention-causal-f16": lambda peer: peer.attention(torch.float16, True),
+    "large-conv2d": lambda peer: peer.large_conv2d(torch.float32),
+    "large-conv2d-f16": lambda peer: peer.large_conv2d(torch.float16),
+    "large-copy": lambda peer: peer.large_unary((1 << 14, 1 << 14), torch.clone),
+    "large-add": Peer.large_add,
+    "large-sum-last": lambda peer: peer.large_unary((1 << 14, 1 << 14), lambda x: x.sum(1)),
+    "large-sum-first": lambda peer: peer.large_unary((1 << 14, 1 << 14), lambda x: x.sum(0)),
+    "large-softmax": lambda peer: peer.large_unary((1 << 16, 1 << 12), lambda x: x.softmax(1)),
+    "large-transformer-step": lambda peer: peer.transformer_step((16, 256, 512), 6, 8, 2048),
 }
 
 

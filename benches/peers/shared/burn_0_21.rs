@@ -8,9 +8,9 @@ pub use burn::nn::pool::MaxPool2dConfig;
 pub use burn::nn::transformer::{TransformerEncoderConfig, TransformerEncoderInput};
 pub use burn::nn::{LinearConfig, PaddingConfig2d};
 pub use burn::optim::{AdamConfig, GradientsParams, Optimizer};
-pub use burn::tensor::module::conv2d;
-pub use burn::tensor::ops::ConvOptions;
-pub use burn::tensor::{TensorData, activation};
+pub use burn::tensor::module::{attention, conv2d};
+pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
+pub use burn::tensor::{DType, TensorData, activation};
 
 use burn::tensor::backend::BackendTypes;
 use burn::tensor::{Int, Tensor};

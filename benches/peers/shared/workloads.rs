@@ -16,6 +16,7 @@ pub fn prepare(name: &str, device: &Device) -> Option<Work> {
         ("matmul-1024", |device| matmul([1024, 1024, 1024], device)),
         ("matmul-2048", |device| matmul([2048, 2048, 2048], device)),
         ("matmul-4096", |device| matmul([4096, 4096, 4096], device)),
+        ("matmul-4096-f16", |device| matmul_f16(4096, device)),
         ("matmul-column", |device| matmul([4096, 4096, 1], device)),
         ("matmul-row", |device| matmul([16, 4096, 4096], device)),
         ("matmul-outer", |device| matmul([4096, 64, 4096], device)),
@@ -47,7 +48,25 @@ pub fn prepare(name: &str, device: &Device) -> Option<Work> {
         }),
         ("mlp-step", mlp_step),
         ("cnn-step", cnn_step),
-        ("transformer-step", transformer_step),
+        ("transformer-step", |device| transformer_step([16, 64, 128], [2, 4, 512], device)),
+        ("large-matmul-f16", |device| matmul_f16(8192, device)),
+        ("large-attention", |device| attention_of(DType::F32, false, device)),
+        ("large-attention-f16", |device| attention_of(DType::F16, false, device)),
+        ("large-attention-causal-f16", |device| attention_of(DType::F16, true, device)),
+        ("large-conv2d", |device| large_conv2d(DType::F32, device)),
+        ("large-conv2d-f16", |device| large_conv2d(DType::F16, device)),
+        ("large-copy", |device| large_unary([1 << 14, 1 << 14], device, |x| x * 1.0)),
+        ("large-add", |device| {
+            let (a, b) =
+                (repeated([1 << 14, 1 << 14], 1, device), repeated([1 << 14, 1 << 14], 2, device));
+            Box::new(move || large_output(a.clone() + b.clone()))
+        }),
+        ("large-sum-last", |device| large_unary([1 << 14, 1 << 14], device, |x| x.sum_dim(1))),
+        ("large-sum-first", |device| large_unary([1 << 14, 1 << 14], device, |x| x.sum_dim(0))),
+        ("large-softmax", |device| {
+            large_unary([1 << 16, 1 << 12], device, |x| activation::softmax(x, 1))
+        }),
+        ("large-transformer-step", |device| transformer_step([16, 256, 512], [6, 8, 2048], device)),
     ];
     let (_, prepare) = table.iter().find(|row| row.0 == name)?;
     Some(prepare(device))
@@ -71,6 +90,23 @@ fn output<const D: usize>(tensor: Untracked<D>) -> Output {
     Box::new(move || mean_absolute(tensor.into_data()))
 }
 
+/// The same, with the mean computed on the device, in f32.
+fn large_output<const D: usize>(tensor: Untracked<D>) -> Output {
+    Box::new(move || mean_absolute(tensor.cast(DType::F32).abs().mean().into_data()))
+}
+
+/// Returns a tensor of many elements: blocks of 2^24 that are equal, since values are made on the
+/// host.
+fn repeated([rows, columns]: [usize; 2], seed: u32, device: &Device) -> Untracked<2> {
+    let block = (1 << 24) / columns;
+    untracked([block, columns], seed, device).repeat_dim(0, rows / block)
+}
+
+fn large_unary(shape: [usize; 2], device: &Device, op: fn(Untracked<2>) -> Untracked<2>) -> Work {
+    let x = repeated(shape, 1, device);
+    Box::new(move || large_output(op(x.clone())))
+}
+
 fn unary<const D: usize, const E: usize>(
     shape: [usize; D],
     device: &Device,
@@ -83,6 +119,27 @@ fn unary<const D: usize, const E: usize>(
 fn matmul([m, k, n]: [usize; 3], device: &Device) -> Work {
     let (a, b) = (untracked([m, k], 1, device), untracked([k, n], 2, device));
     Box::new(move || output(a.clone().matmul(b.clone())))
+}
+
+fn matmul_f16(size: usize, device: &Device) -> Work {
+    let [a, b] = [1, 2].map(|seed| untracked([size, size], seed, device).cast(DType::F16));
+    Box::new(move || large_output(a.clone().matmul(b.clone())))
+}
+
+fn attention_of(dtype: DType, is_causal: bool, device: &Device) -> Work {
+    let [query, key, value] =
+        [1, 2, 3].map(|seed| untracked([4, 16, 2048, 64], seed, device).cast(dtype));
+    let options = AttentionModuleOptions { is_causal, ..Default::default() };
+    Box::new(move || {
+        let (query, key, value) = (query.clone(), key.clone(), value.clone());
+        large_output(attention(query, key, value, None, None, options))
+    })
+}
+
+fn large_conv2d(dtype: DType, device: &Device) -> Work {
+    let x = untracked([32, 128, 56, 56], 1, device).cast(dtype);
+    let weight = untracked([128, 128, 3, 3], 2, device).cast(dtype);
+    Box::new(move || large_output(conv2d(x.clone(), weight.clone(), None, same_3x3())))
 }
 
 fn same_3x3() -> ConvOptions<2> {
@@ -163,15 +220,18 @@ fn cnn_step(device: &Device) -> Work {
     })
 }
 
-/// A training step of a transformer with two encoder layers (width 128, 4 heads, feed-forward 512,
-/// no dropout) and a linear layer, on 16 sequences of 64.
-fn transformer_step(device: &Device) -> Work {
-    let (x, target) = (tracked([16, 64, 128], 1, device), tracked([16, 64, 128], 2, device));
-    let device = autodiff_device(device);
-    let model: (TransformerEncoder, Linear) = (
-        TransformerEncoderConfig::new(128, 512, 4, 2).with_dropout(0.0).init(&device),
-        LinearConfig::new(128, 128).init(&device),
-    );
+/// A training step of a transformer (no dropout) and a linear layer, on sequences
+/// `[batch, length, width]`.
+fn transformer_step(
+    shape: [usize; 3],
+    [layers, heads, feed_forward]: [usize; 3],
+    device: &Device,
+) -> Work {
+    let (x, target) = (tracked(shape, 1, device), tracked(shape, 2, device));
+    let (device, width) = (autodiff_device(device), shape[2]);
+    let encoder = TransformerEncoderConfig::new(width, feed_forward, heads, layers);
+    let model: (TransformerEncoder, Linear) =
+        (encoder.with_dropout(0.0).init(&device), LinearConfig::new(width, width).init(&device));
     training(model, move |(encoder, head)| {
         let y = head.forward(encoder.forward(TransformerEncoderInput::new(x.clone())));
         let error = y - target.clone();

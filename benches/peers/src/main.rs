@@ -32,7 +32,8 @@ struct Args {
     /// flex21, torch
     #[arg(long, value_delimiter = ',', num_args = 1.., default_values = DEFAULT_PEERS)]
     peers: Vec<String>,
-    /// Workload names or prefixes such as `matmul` [default: all workloads]
+    /// Workload names or prefixes such as `matmul` [default: all workloads; on a software adapter
+    /// all but the large ones]
     #[arg(long, value_delimiter = ',', num_args = 1..)]
     workloads: Vec<String>,
     /// Measurements of each workload per peer
@@ -84,7 +85,7 @@ impl Device {
 
 fn main() -> Result<()> {
     let args = Args::parse();
-    let selected = workloads::matching(&args.workloads)?;
+    let selected = workloads::matching(&args.workloads, args.device != Some(Device::Software))?;
     if args.list {
         return print_stdout(&workloads::list(&selected));
     }

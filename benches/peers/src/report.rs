@@ -18,10 +18,10 @@ pub fn markdown(
 ) -> String {
     let mut text = format!("{header}\n{}", table(peers.clone(), rows));
     text += "\n\
-        f32. A time ends when the device has finished its work. Each cell is the median with\n\
-        the quartiles in brackets. The ratio is the median divided by the first peer's median:\n\
-        above 1, the first peer is faster or uses less memory. The peers take turns, after a\n\
-        warm-up that includes their tuning, and are suspended between turns.\n";
+        f32 unless another type is named. A time ends when the device has finished its work.\n\
+        Each cell is the median with the quartiles in brackets. The ratio is the median divided by\n\
+        the first peer's median: above 1, the first peer is faster or uses less memory. The peers\n\
+        take turns, after a warm-up that includes their tuning, and are suspended between turns.\n";
     let notes = notes(peers.clone(), rows);
     let skipped = skipped.iter().map(|line| format!("- skipped: {line}\n"));
     let lines: Vec<String> = skipped.chain(notes).collect();
@@ -90,12 +90,12 @@ fn cell(outcome: &Outcome) -> String {
 
 /// Formats a number with three significant digits. The integer part is always complete.
 fn format_number(x: f64) -> String {
-    let digits = if x >= 100.0 {
-        0
-    } else if x >= 10.0 {
-        1
-    } else {
-        2
+    let digits = match x {
+        100.0.. => 0,
+        10.0.. => 1,
+        1.0.. => 2,
+        0.1.. => 3,
+        _ => 4,
     };
     format!("{x:.digits$}")
 }

@@ -7,6 +7,8 @@ pub struct Workload {
     pub name: &'static str,
     pub description: &'static str,
     pub kind: Kind,
+    /// Fills a large GPU and takes a software adapter minutes: left out there unless it is named.
+    pub is_large: bool,
 }
 
 /// The method of measurement.
@@ -38,11 +40,15 @@ impl Kind {
 }
 
 const fn op(name: &'static str, description: &'static str) -> Workload {
-    Workload { name, description, kind: Kind::Op }
+    Workload { name, description, kind: Kind::Op, is_large: false }
 }
 
 const fn step(name: &'static str, description: &'static str) -> Workload {
-    Workload { name, description, kind: Kind::Step }
+    Workload { name, description, kind: Kind::Step, is_large: false }
+}
+
+const fn large(workload: Workload) -> Workload {
+    Workload { is_large: true, ..workload }
 }
 
 const WORKLOADS: &[Workload] = &[
@@ -51,6 +57,7 @@ const WORKLOADS: &[Workload] = &[
     op("matmul-1024", "1024x1024 by 1024x1024"),
     op("matmul-2048", "2048x2048 by 2048x2048"),
     op("matmul-4096", "4096x4096 by 4096x4096"),
+    op("matmul-4096-f16", "4096x4096 by 4096x4096, f16"),
     op("matmul-column", "4096x4096 by 4096x1"),
     op("matmul-row", "16x4096 by 4096x4096"),
     op("matmul-outer", "4096x64 by 64x4096"),
@@ -67,30 +74,48 @@ const WORKLOADS: &[Workload] = &[
     step("mlp-step", "784-512-10, batch 256, Adam"),
     step("cnn-step", "28x28, batch 64: conv 32, pool, conv 64, pool, linear 128, 10; Adam"),
     step("transformer-step", "d 128, 2 layers, 4 heads, feed-forward 512, seq 64, batch 16; Adam"),
+    large(op("large-matmul-f16", "8192x8192 by 8192x8192, f16")),
+    large(op("large-attention", "4 x 16 heads of 64, 2048 queries and keys")),
+    large(op("large-attention-f16", "the same, f16")),
+    large(op("large-attention-causal-f16", "the same, causal, f16")),
+    large(op("large-conv2d", "32x128x56x56, 128 filters 3x3, padding 1")),
+    large(op("large-conv2d-f16", "the same, f16")),
+    large(op("large-copy", "2^28 elements; Burn multiplies by one, PyTorch copies")),
+    large(op("large-add", "two tensors of 2^28")),
+    large(op("large-sum-last", "16384x16384, over the last axis")),
+    large(op("large-sum-first", "16384x16384, over the first axis")),
+    large(op("large-softmax", "65536x4096, over rows")),
+    large(step(
+        "large-transformer-step",
+        "d 512, 6 layers, 8 heads, feed-forward 2048, seq 256, batch 16; Adam",
+    )),
     Workload {
         name: "first-step-cold",
         description: "process start to the end of the first CNN step, caches empty",
         kind: Kind::FirstCold,
+        is_large: false,
     },
     Workload {
         name: "first-step-warm",
         description: "the same, caches filled",
         kind: Kind::FirstWarm,
+        is_large: false,
     },
     Workload {
         name: "peak-memory",
         description: "of the process, over CNN steps",
         kind: Kind::Peak,
+        is_large: false,
     },
 ];
 
-/// Returns the workloads selected by full names or name prefixes; all workloads if `patterns` is
-/// empty.
+/// Returns the workloads selected by full names or name prefixes; without `patterns` all, or all but
+/// the large ones.
 ///
 /// # Errors
 ///
 /// Returns an error if a pattern selects no workload.
-pub fn matching(patterns: &[String]) -> Result<Vec<&'static Workload>> {
+pub fn matching(patterns: &[String], with_large: bool) -> Result<Vec<&'static Workload>> {
     let matches = |pattern: &str, name: &str| {
         // A full name is not a prefix: `conv2d` does not select `conv2d-backward`.
         if WORKLOADS.iter().any(|workload| workload.name == pattern) {
@@ -105,9 +130,11 @@ pub fn matching(patterns: &[String]) -> Result<Vec<&'static Workload>> {
             bail!("no workload matches `{pattern}`: use a name or prefix of {}", all.join(", "));
         }
     }
-    let selected =
-        |name: &str| patterns.is_empty() || patterns.iter().any(|pattern| matches(pattern, name));
-    Ok(WORKLOADS.iter().filter(|workload| selected(workload.name)).collect())
+    let selected = |workload: &&Workload| match patterns {
+        [] => with_large || !workload.is_large,
+        patterns => patterns.iter().any(|pattern| matches(pattern, workload.name)),
+    };
+    Ok(WORKLOADS.iter().filter(selected).collect())
 }
 
 /// Formats names and descriptions, one workload per line.

@@ -10,9 +10,9 @@ pub use burn::nn::transformer::{
 };
 pub use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
 pub use burn::optim::{AdamConfig, GradientsParams};
-pub use burn::tensor::module::conv2d;
-pub use burn::tensor::ops::ConvOptions;
-pub use burn::tensor::{Device, TensorData, activation};
+pub use burn::tensor::module::{attention, conv2d};
+pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
+pub use burn::tensor::{DType, Device, TensorData, activation};
 
 use burn::tensor::{Int, Tensor};
 
