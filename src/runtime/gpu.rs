@@ -4,9 +4,11 @@ use std::cell::Cell;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use web_time::Instant;
 
 use super::allocation::Buffer;
 use super::events::Observers;
@@ -19,6 +21,10 @@ use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
 pub(super) const LOST: u64 = u64::MAX;
 /// The same: the memory is that of a buffer of the program, which took it back.
 pub(super) const TAKEN_BACK: u64 = u64::MAX - 1;
+
+/// How long the host asks again and again whether a physical GPU has finished, before it sleeps: waking up takes longer
+/// than a small op.
+const SPIN: Duration = Duration::from_micros(200);
 
 /// An opened wgpu device.
 pub(crate) struct Gpu {
@@ -283,8 +289,15 @@ impl Gpu {
 
     /// Waits until a submission has finished, or all of them.
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), RuntimeError> {
-        let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
-        let waited = self.device.poll(wait);
+        let wait = |timeout| wgpu::PollType::Wait { submission_index: submission.clone(), timeout };
+        let start = Instant::now();
+        let waited = loop {
+            let spins = self.info.kind != AdapterKind::Software && start.elapsed() < SPIN;
+            match self.device.poll(wait(if spins { Some(Duration::ZERO) } else { None })) {
+                Err(wgpu::PollError::Timeout) if spins => std::hint::spin_loop(),
+                waited => break waited,
+            }
+        };
         self.check()?;
         waited.map(drop).map_err(|error| self.transfer_error(&error))
     }
