@@ -335,8 +335,10 @@ fn fused_ops_have_the_results_of_separate_ones() {
         let separate = mixture(&device);
         set_fusion(true);
         let fused = mixture(&device);
+        // Compilers of GPUs contract products and sums within a kernel: `x` changes by 4e-6, and is multiplied by 35.
+        let absolute = if device == WgslDevice::Software { 1e-5 } else { 2e-4 };
         for (index, (fused, separate)) in fused.iter().zip(&separate).enumerate() {
-            let tolerance = Tolerance { relative: 1e-5, absolute: 1e-5 };
+            let tolerance = Tolerance { relative: 1e-5, absolute };
             common::assert_close(&format!("result {index}"), fused, separate, tolerance);
         }
         assert_eq!(mixture(&device), fused, "the same bits again on {device}");
@@ -631,7 +633,8 @@ fn sums_of_integers(device: &WgslDevice) -> Vec<TensorData> {
             }
             out.push(x.clone().sum().into_data());
             out.push(x.clone().mean_dim(1).into_data());
-            let floats = x.float() * 0.01;
+            // A power of two: every sum is exact, however the compiler contracts it.
+            let floats = x.float() * 0.0078125;
             out.push((floats.sum_dim(1).int().cast(dtype) / 3 % 5).into_data());
         }
     }

@@ -215,7 +215,13 @@ fn steps_are_those_without_a_scale() {
             left = plain.step(0.1, left, of_left);
             right = scaled.step(0.1, right, of_right);
         }
-        assert_eq!(left.bits(), right.bits(), "{device}");
+        // The compilers of GPUs contract products and sums within a kernel, and the kernels differ.
+        let may_contract = matches!(device, WgslDevice::Gpu(_));
+        for (left, right) in left.bits().into_iter().zip(right.bits()) {
+            let [left, right] = [left, right].map(f32::from_bits);
+            let is_close = may_contract && (left - right).abs() <= 1e-6 * left.abs().max(0.1);
+            assert!(left == right || is_close, "{left} and {right} on {device}");
+        }
     }
 }
 

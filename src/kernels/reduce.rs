@@ -111,7 +111,7 @@ impl Kernel for ReduceKernel {
             _ => dtype.wgsl(),
         };
         let finish = match kind {
-            Mean if float => "v / p.divisor",
+            Mean if float => "div(v, p.divisor)",
             Mean => "v / T(p.len * LINE_ELEMENTS_PER_LOAD)",
             _ => "v",
         };

@@ -82,7 +82,7 @@ macro_rules! float_rows {
         $apply! { F:
             unary float_abs "abs(a)" Float1 |a| a.abs();
             unary float_neg "-a" Float1 |a| -a;
-            unary float_recip "1.0 / a" Float1 |a| 1.0 / a;
+            unary float_recip "div(1.0, a)" Float1 |a| 1.0 / a;
             unary float_sign "sign_of(a)" Float1 reference::sign;
             unary float_sqrt "sqrt(a)" Float1 |a| a.sqrt();
             unary float_exp "exp_(a)" Float1 |a| a.exp();
@@ -108,14 +108,14 @@ macro_rules! float_rows {
             binary float_add "a + b" Float2 |a, b| a + b;
             binary float_sub "a - b" Float2 |a, b| a - b;
             binary float_mul "a * b" Float2 |a, b| a * b;
-            binary float_div "a / b" Float2 |a, b| a / b;
+            binary float_div "div(a, b)" Float2 |a, b| a / b;
             binary float_remainder "rem(a, b)" Float2 reference::floored_remainder;
             binary float_powf "pow_(a, b)" Float2 |a, b| a.powf(b);
             binary float_atan2 "atan2_(a, b)" Float2 |a, b| a.atan2(b);
             scalar float_add_scalar "a + s" Float2 |a, s| a + s;
             scalar float_sub_scalar "a - s" Float2 |a, s| a - s;
             scalar float_mul_scalar "a * s" Float2 |a, s| a * s;
-            scalar float_div_scalar "a / s" Float2 |a, s| a / s;
+            scalar float_div_scalar "div(a, s)" Float2 |a, s| a / s;
             scalar float_remainder_scalar "rem(a, s)" Float2 reference::floored_remainder;
             scalar float_powf_scalar_impl "pow_(a, s)" Float2 |a, s| a.powf(s);
             scalar float_powi_scalar_impl "pow_(a, s)" Float2 |a, s| a.powf(s);
@@ -146,7 +146,8 @@ macro_rules! int_rows {
     ($apply:ident) => {
         $apply! { I:
             unary int_abs "select(a, A(0) - a, a < A(0))" Int1 |a| a.wrapping_abs();
-            unary int_neg "A(0) - a" Int1 |a| a.wrapping_neg();
+            // A zero that compilers do not know: NVIDIA's computes max(max(x, -a), -b) wrongly for the smallest integer.
+            unary int_neg "A(i >> 31u) - a" Int1 |a| a.wrapping_neg();
             unary int_sign "int_sign(a)" Int1 |a| a.signum();
             unary bitwise_not "~a" Int1 |a| !a;
             binary int_add "a + b" Int2 |a, b| a.wrapping_add(b);
