@@ -12,10 +12,11 @@
 
 // What the result of each row is multiplied by at the end.
 var<workgroup> scales: array<f32, TILE>;
-// How many blocks of keys there are. Multiplication by units must be in uniform control flow, as naga understands it.
-var<workgroup> round_count: u32;
+// First, how many blocks of keys there are. Multiplication by units must be in uniform control flow, as naga
+// understands it.
+var<workgroup> round_count: Padded;
 // Whether rows of each subgroup have a new reference.
-var<workgroup> has_risen: array<u32, 4>;
+var<workgroup> has_risen: Padded;
 
 // The largest weight is e^HEADROOM when a row gets a new reference: smaller ones are then still normal numbers in
 // 16 bits. It gets another when a weight exceeds e^(HEADROOM + MAX_RISE), 2^15.
@@ -68,9 +69,9 @@ fn main(
     let first_key = work.split * p.keys_per_split;
     if (local_index == 0u) {
         let end = end_of(work.split, row0 + TILE);
-        round_count = select(0u, (end - first_key + BLOCK - 1u) / BLOCK, end > first_key && is_tile);
+        round_count[0] = select(0u, (end - first_key + BLOCK - 1u) / BLOCK, end > first_key && is_tile);
     }
-    let rounds = workgroupUniformLoad(&round_count);
+    let rounds = workgroupUniformLoad(&round_count)[0];
     let quarter = subgroup % 4u;
     let lane = subgroup_lane % SUBGROUP_SIZE;
     let sub_row = quarter * ROWS;

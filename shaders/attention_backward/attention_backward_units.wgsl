@@ -11,7 +11,7 @@
 @group(0) @binding(auto) var<storage, read_write> grad: array<vec4<f32>>;
 
 // How many blocks there are. Multiplication by units must be in uniform control flow, as naga understands it.
-var<workgroup> block_count: u32;
+var<workgroup> block_count: Padded;
 //#if KEYS
 // log_sum and mean of the other rows of a block.
 var<workgroup> other_stats: array<vec2<f32>, BLOCK>;
@@ -57,9 +57,9 @@ fn main(
     let other_at = other_rows(batch, head);
     let range = other_range(row0, row0 + TILE);
     if (local_index == 0u) {
-        block_count = select(0u, (range.y - range.x + BLOCK - 1u) / BLOCK, range.y > range.x && is_tile);
+        block_count[0] = select(0u, (range.y - range.x + BLOCK - 1u) / BLOCK, range.y > range.x && is_tile);
     }
-    let blocks = workgroupUniformLoad(&block_count);
+    let blocks = workgroupUniformLoad(&block_count)[0];
     let lane = subgroup_lane % SUBGROUP_SIZE;
     let sub_row = subgroup % 4u * ROWS;
     // The first row of the tile that a lane has a share of, and its share.

@@ -46,6 +46,10 @@ const LOAD_ROWS: u32 = BLOCK / LOADS;
 // Parts of BLOCK columns of the result.
 const PARTS: u32 = 2u;
 
+// NVIDIA's driver does not align the matrices in workgroup memory to the 16 bytes that its instructions need: the bytes
+// of every variable in it are a multiple of 16.
+alias Padded = array<u32, 4>;
+
 // The workgroup's own rows; later the other rows of a block, and behind them the rows beside them: keys and values, or
 // queries and gradients. Neighbouring rows are in different banks.
 const STRIDE: u32 = WIDTH + 8u;

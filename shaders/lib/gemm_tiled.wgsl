@@ -120,10 +120,12 @@ fn main(
             store_loads(&loads, local_index, k0, k_end);
             workgroupBarrier();
             // The next loads are in flight while these steps are multiplied.
-            next_loads(&loads, tile_steps);
-            for (var k = 0u; k < STEP; k++) {
-                multiply(k, block_row, block_col, &sums);
-            }
+            next_a(&loads, tile_steps);
+            next_b(&loads, tile_steps);
+            // Unrolled: NVIDIA's compiler loads operands ahead only within a block.
+//#repeat K STEP
+            multiply(K, block_row, block_col, &sums);
+//#end
             workgroupBarrier();
         }
     }

@@ -309,12 +309,15 @@ fn store_loads(loads: ptr<function, Loads>, local_index: u32, k: u32, k_end: u32
 //#end
 }
 
-// Loads what follows in k. `steps`: the position of step STEP.
-fn next_loads(loads: ptr<function, Loads>, steps: Position) {
+// Load what follows in k: first of a, then of b. `steps`: the position of step STEP.
+fn next_a(loads: ptr<function, Loads>, steps: Position) {
 //#repeat L A_LOADS
     (*loads).a_at[L] = moved((*loads).a_at[L], steps);
     (*loads).a[L] = load_a((*loads).rows[L], (*loads).a_at[L]);
 //#end
+}
+
+fn next_b(loads: ptr<function, Loads>, steps: Position) {
 //#repeat L B_LOADS
 //#if GATHERED
     (*loads).b[L] = load_b((*loads).cols[L], (*loads).a_at[L % A_LOADS]);

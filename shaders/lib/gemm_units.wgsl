@@ -4,6 +4,7 @@
 // lib/gemm lists what the including shader must define, and lib/gemm_tiles the flags.
 // UNIT_8, UNIT_16: the value of UNIT.
 // ROW_BIAS: bias_at(row) is the bias of a row, instead of a column.
+// A_LINES, B_LINES: lines of the tile of an operand are contiguous, as it is loaded. Otherwise steps of k are.
 //#if F16
 alias Loaded4 = vec4<f16>;
 //#else
@@ -38,33 +39,80 @@ const WORKGROUP_SIZE: u32 = 4u * SUBGROUP_SIZE;
 // Matrices along each side of what a subgroup computes.
 const ROW_FRAGMENTS: u32 = 2u;
 const COL_FRAGMENTS: u32 = 2u;
-// The tiles of both operands. Steps of k are contiguous, as units read them fastest. Neighbouring lines are in
-// different banks.
-const STRIDE: u32 = STEP + 8u;
-var<workgroup> a_tile: array<Element, TILE_ROWS * STRIDE>;
-var<workgroup> b_tile: array<Element, TILE_COLS * STRIDE>;
+// The tiles of both operands. Neighbours of what is contiguous are in different banks.
+//#if A_LINES
+const A_STRIDE: u32 = TILE_ROWS + 8u;
+var<workgroup> a_tile: array<Element, STEP * A_STRIDE>;
+//#else
+const A_STRIDE: u32 = STEP + 8u;
+var<workgroup> a_tile: array<Element, TILE_ROWS * A_STRIDE>;
+//#endif
+//#if B_LINES
+const B_STRIDE: u32 = TILE_COLS + 8u;
+var<workgroup> b_tile: array<Element, STEP * B_STRIDE>;
+//#else
+const B_STRIDE: u32 = STEP + 8u;
+var<workgroup> b_tile: array<Element, TILE_COLS * B_STRIDE>;
+//#endif
 // One matrix of sums of each subgroup. Single elements of those in registers cannot be reached.
 var<workgroup> sum_tile: array<f32, 4u * UNIT * UNIT>;
 
 fn store_a(place: vec2<u32>, loaded: Loaded4) {
-    let start = place.x * STRIDE + place.y;
 //#repeat I 4
-//#if A_TRANSPOSED
-    a_tile[start + I * STRIDE] = loaded[I];
+//#if A_LINES
+    a_tile[place.y * A_STRIDE + place.x + I] = loaded[I];
 //#else
-    a_tile[start + I] = loaded[I];
+//#if A_TRANSPOSED
+    a_tile[(place.x + I) * A_STRIDE + place.y] = loaded[I];
+//#else
+    a_tile[place.x * A_STRIDE + place.y + I] = loaded[I];
+//#endif
 //#endif
 //#end
 }
 
 fn store_b(place: vec2<u32>, loaded: Loaded4) {
-    let start = place.x * STRIDE + place.y;
 //#repeat I 4
-//#if B_TRANSPOSED
-    b_tile[start + I] = loaded[I];
+//#if B_LINES
+    b_tile[place.y * B_STRIDE + place.x + I] = loaded[I];
 //#else
-    b_tile[start + I * STRIDE] = loaded[I];
+//#if B_TRANSPOSED
+    b_tile[place.x * B_STRIDE + place.y + I] = loaded[I];
+//#else
+    b_tile[(place.x + I) * B_STRIDE + place.y] = loaded[I];
 //#endif
+//#endif
+//#end
+}
+
+// The sums of a subgroup.
+alias Sums = array<Sum, ROW_FRAGMENTS * COL_FRAGMENTS>;
+
+// Adds the products of UNIT steps of the tiles, from step `k` on.
+fn multiply(k: u32, sub_row: u32, sub_col: u32, sums: ptr<function, Sums>) {
+    var a_in: array<Left, ROW_FRAGMENTS>;
+//#repeat H ROW_FRAGMENTS
+    {
+        let row = sub_row + H * UNIT;
+//#if A_LINES
+        a_in[H] = coopLoad<Left>(&a_tile[k * A_STRIDE + row], A_STRIDE);
+//#else
+        a_in[H] = coopLoadT<Left>(&a_tile[row * A_STRIDE + k], A_STRIDE);
+//#endif
+    }
+//#end
+//#repeat J COL_FRAGMENTS
+    {
+        let col = sub_col + J * UNIT;
+//#if B_LINES
+        let b_in = coopLoadT<Right>(&b_tile[k * B_STRIDE + col], B_STRIDE);
+//#else
+        let b_in = coopLoad<Right>(&b_tile[col * B_STRIDE + k], B_STRIDE);
+//#endif
+//#repeat H ROW_FRAGMENTS
+        (*sums)[H * COL_FRAGMENTS + J] = coopMultiplyAdd(a_in[H], b_in, (*sums)[H * COL_FRAGMENTS + J]);
+//#end
+    }
 //#end
 }
 
@@ -98,31 +146,18 @@ fn main(
     let sub_row = quarter / 2u * (TILE_ROWS / 2u);
     let sub_col = quarter % 2u * (TILE_COLS / 2u);
 
-    var sums: array<Sum, ROW_FRAGMENTS * COL_FRAGMENTS>;
+    var sums: Sums;
     var loads = first_loads(tile, k_start, local_index);
     let tile_steps = position(STEP);
     for (var round = 0u; round < rounds; round++) {
         store_loads(&loads, local_index, k_start + round * STEP, k_end);
         workgroupBarrier();
-        // The next loads are in flight while these steps are multiplied.
-        next_loads(&loads, tile_steps);
-        for (var k = 0u; k < STEP; k += UNIT) {
-            var a_in: array<Left, ROW_FRAGMENTS>;
-//#repeat H ROW_FRAGMENTS
-            {
-                let start = (sub_row + H * UNIT) * STRIDE + k;
-                a_in[H] = coopLoadT<Left>(&a_tile[start], STRIDE);
-            }
-//#end
-//#repeat J COL_FRAGMENTS
-            {
-                let start = (sub_col + J * UNIT) * STRIDE + k;
-                let b_in = coopLoad<Right>(&b_tile[start], STRIDE);
-//#repeat H ROW_FRAGMENTS
-                sums[H * COL_FRAGMENTS + J] = coopMultiplyAdd(a_in[H], b_in, sums[H * COL_FRAGMENTS + J]);
-//#end
-            }
-//#end
+        // The next loads are in flight while these steps are multiplied. Caches deliver them faster in two parts.
+        next_a(&loads, tile_steps);
+        multiply(0u, sub_row, sub_col, &sums);
+        next_b(&loads, tile_steps);
+        for (var k = UNIT; k < STEP; k += UNIT) {
+            multiply(k, sub_row, sub_col, &sums);
         }
         workgroupBarrier();
     }

@@ -54,6 +54,12 @@ impl Units {
         Self { size: 8, subgroup_size: 8 },
     ];
 
+    /// Returns whether matrices are loaded from workgroup memory equally fast by rows and by columns. An AMD GPU needs
+    /// 16 loads instead of two where steps of k are not contiguous.
+    pub fn loads_any_order(self) -> bool {
+        self.subgroup_size <= 32
+    }
+
     /// Returns those that an adapter lists for floats of so many bits, in subgroups that it has.
     pub fn listed_by(info: &AdapterInfo, bits: u32) -> impl Iterator<Item = Self> {
         let subgroups = info.limits.min_subgroup_size..=info.limits.max_subgroup_size;

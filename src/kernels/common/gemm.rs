@@ -115,14 +115,18 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
                 .int("UNIT", unit)
                 .int("SUBGROUP_SIZE", subgroup_size);
             let Staged { step, a_loads, b_loads } = Staged::with_units(tile, units);
+            let stages_lines = units.loads_any_order();
+            let neighbours = |loads: u32| if stages_lines { 1 } else { loads.min(4) };
             variant
                 .int("TILE_ROWS", tile.rows)
                 .int("TILE_COLS", tile.cols)
                 .int("STEP", step)
                 .int("A_LOADS", a_loads)
                 .int("B_LOADS", b_loads)
-                .int("A_NEIGHBOURS", a_loads.min(4))
-                .int("B_NEIGHBOURS", b_loads.min(4))
+                .int("A_NEIGHBOURS", neighbours(a_loads))
+                .int("B_NEIGHBOURS", neighbours(b_loads))
+                .flag("A_LINES", stages_lines && a_transposed)
+                .flag("B_LINES", stages_lines && !b_transposed)
                 .int("ROW_FRAGMENTS", tile.rows / 2 / unit)
                 .int("COL_FRAGMENTS", tile.cols / 2 / unit)
                 .flag("A_TRANSPOSED", a_transposed)
@@ -191,11 +195,11 @@ struct Staged {
 }
 
 impl Staged {
-    /// Returns those of a kernel with matrix units: up to four loads of each operand, more in small
+    /// Returns those of a kernel with matrix units: up to eight loads of each operand, more in small
     /// subgroups.
     fn with_units(tile: Tile, units: Units) -> Self {
         let loads = |lines: u32, step: u32| lines * step / (16 * units.subgroup_size);
-        let step = if loads(tile.cols, 32) <= 4 { 32 } else { 16 };
+        let step = if loads(tile.cols, 32) <= 8 { 32 } else { 16 };
         Self { step, a_loads: loads(tile.rows, step), b_loads: loads(tile.cols, step) }
     }
 }
@@ -317,9 +321,11 @@ impl Gemm {
         }
     }
 
-    /// Returns the number of splits of k that keeps the device busy.
+    /// Returns the number of splits of k that keeps the device busy, if a kernel can bind the results of as many.
     pub fn wanted_splits(&self, runtime: &Runtime) -> usize {
-        policy::splits_of_k(runtime, self.sizes(), self.dtype, self.strategy)
+        let result_bytes = (self.batch * self.m * self.n * size_of::<f32>()).max(1) as u64;
+        let bindable = usize::try_from(runtime.max_binding() / result_bytes).unwrap_or(usize::MAX);
+        policy::splits_of_k(runtime, self.sizes(), self.dtype, self.strategy).min(bindable).max(1)
     }
 
     /// Sets `splits` such that a split consists of whole runs.

@@ -129,9 +129,18 @@ pub(crate) fn download(tensor: &Tensor) -> Result<Vec<f32>> {
     Ok(read.iter().flat_map(|bytes| bytemuck::pod_collect_to_vec(bytes)).collect())
 }
 
-/// Returns whether results differ from what is expected by at most `tolerance`, for a test.
+/// Returns whether results differ from what is expected by at most `tolerance`, for a test. Logs what differs.
 pub(crate) fn are_close(found: &[f32], expected: &[f64], tolerance: f64) -> bool {
-    let mut pairs = found.iter().zip(expected);
-    found.len() == expected.len()
-        && pairs.all(|(found, expected)| (f64::from(*found) - expected).abs() <= tolerance)
+    let is_far = |found: f32, expected: f64| {
+        let error = (f64::from(found) - expected).abs();
+        error.is_nan() || error > tolerance
+    };
+    let pairs = || found.iter().zip(expected).enumerate();
+    let wrong = pairs().filter(|(_, (found, expected))| is_far(**found, **expected)).count();
+    if let Some((at, (found, expected))) =
+        pairs().find(|(_, (found, expected))| is_far(**found, **expected))
+    {
+        log::info!("{wrong} elements are wrong: {at} is {found}, expected {expected}");
+    }
+    wrong == 0 && found.len() == expected.len()
 }
