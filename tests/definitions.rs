@@ -11,7 +11,7 @@ use burn::tensor::ops::{
 use burn::tensor::{Distribution, Tensor, TensorData, TensorPrimitive};
 use burn_backend::ops::ModuleOps;
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
-use common::{Tolerance, assert_close, devices, gpus, panic_message};
+use common::{Tolerance, assert_close, devices, gpus, panic_message, values_are_ignored};
 
 const CLOSE: Tolerance = Tolerance { relative: 2e-5, absolute: 2e-5 };
 
@@ -22,6 +22,36 @@ fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Wgsl
 
 fn interpolate_options(mode: &InterpolateMode, align_corners: bool) -> InterpolateOptions {
     InterpolateOptions::new(mode.clone()).with_align_corners(align_corners)
+}
+
+/// GPUs divide by multiplying with an approximate reciprocal, which is zero for huge divisors.
+#[test]
+fn quotients_are_rounded_to_nearest() {
+    let whole = (1..200).flat_map(|a| (1..50).map(move |b| ((a * b) as f32, b as f32)));
+    let scaled = (0..20_000).map(|i| {
+        let part =
+            |i: i32, prime: i32| (i * prime % 10_007 - 5_003) as f32 * 10f32.powi(i % 21 - 10);
+        (part(i, 7_919), part(i + 13, 104_729 % 10_007) + 1e-15)
+    });
+    let special = [
+        (3e38, 3e38),
+        (1e38, 2e38),
+        (f32::INFINITY, 3e38),
+        (1.0, 0.0),
+        (-0.0, 5.0),
+        (f32::MAX, 0.5),
+    ];
+    let pairs: Vec<(f32, f32)> = whole.chain(scaled).chain(special).collect();
+    let list = |of: fn(&(f32, f32)) -> f32| pairs.iter().map(of).collect::<Vec<_>>();
+    for device in gpus() {
+        let [a, b] = [list(|pair| pair.0), list(|pair| pair.1)]
+            .map(|values| Tensor::<Wgsl, 1>::from_floats(values.as_slice(), &device));
+        let found: Vec<f32> = (a / b).into_data().to_vec().expect("they are f32");
+        for ((a, b), found) in pairs.iter().zip(found) {
+            let is_expected = found.to_bits() == (a / b).to_bits();
+            assert!(is_expected || values_are_ignored(), "{a} / {b} is {found:e} on {device}");
+        }
+    }
 }
 
 /// The expected values are those in PyTorch's documentation of `Upsample`.

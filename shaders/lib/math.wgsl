@@ -453,21 +453,26 @@ fn pow_(a: f32, b: f32) -> f32 {
     return select(y, -y, odd && (bitcast<u32>(a) & 0x80000000u) != 0u);
 }
 
-// a / b, rounded to nearest. WGSL allows errors of 2.5 units in the last place, and GPUs make them: 21 / 7 is not 3. They
-// also flush the reciprocal of a divisor above 2^126 to zero.
+// a / b, rounded to nearest unless a, b or the quotient is tiny. WGSL allows errors of 2.5 units in the last place, and
+// GPUs make them: 21 / 7 is not 3. They also flush the reciprocal of a divisor above 2^126 to zero.
 fn div(a: f32, b: f32) -> f32 {
     let scale = select(1.0, 0.25, abs(b) > 4.2535296e37);
     let n = a * scale;
     let d = b * scale;
-    let q = n / d;
-    // What remains is exact, as the parts have 12 bits: fma may round twice.
-    let q_high = bitcast<f32>(bitcast<u32>(q) & 0xfffff000u);
+    // The parts of the quotient, of 12 bits, are from its bits: a compiler that multiplies by a reciprocal may contract
+    // the product with a sum, in which the quotient is not rounded.
+    let bits = bitcast<u32>(n / d);
+    let q_high = bitcast<f32>(bits & 0xfffff000u);
+    let q_low = f32(bits & 0xfffu) * (bitcast<f32>(bits & 0xff800000u) * 1.1920929e-7);
     let d_high = bitcast<f32>(bitcast<u32>(d) & 0xfffff000u);
-    let q_low = q - q_high;
     let d_low = d - d_high;
+    // What remains is exact: the products have 24 bits, so fma may round twice.
     let r = fma(-q_low, d_low, fma(-q_low, d_high, fma(-q_high, d_low, fma(-q_high, d_high, n))));
-    let nearer = q + r / d;
-    return select(q, nearer, r != 0.0 && abs(nearer) < inf());
+    let q = bitcast<f32>(bits);
+    let nearer = (q_high + q_low) + r / d;
+    // Parts of numbers below 2^-90 may be flushed to zero.
+    let is_exact = min(min(abs(n), abs(d)), abs(q)) > 1e-27;
+    return select(q, nearer, is_exact && r != 0.0 && abs(nearer) < inf());
 }
 
 // The remainder with the sign of the divisor: exact if a and b have the same sign, else rounded once.

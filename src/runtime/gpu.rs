@@ -289,15 +289,17 @@ impl Gpu {
 
     /// Waits until a submission has finished, or all of them.
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), RuntimeError> {
-        let wait = |timeout| wgpu::PollType::Wait { submission_index: submission.clone(), timeout };
         let start = Instant::now();
-        let waited = loop {
-            let spins = self.info.kind != AdapterKind::Software && start.elapsed() < SPIN;
-            match self.device.poll(wait(if spins { Some(Duration::ZERO) } else { None })) {
-                Err(wgpu::PollError::Timeout) if spins => std::hint::spin_loop(),
-                waited => break waited,
+        // Not by timeouts of zero, which make wgpu 30 panic.
+        let is_idle = || matches!(self.device.poll(wgpu::PollType::Poll), Ok(status) if status.is_queue_empty());
+        while self.info.kind != AdapterKind::Software && start.elapsed() < SPIN {
+            if is_idle() {
+                return self.check();
             }
-        };
+            std::hint::spin_loop();
+        }
+        let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
+        let waited = self.device.poll(wait);
         self.check()?;
         waited.map(drop).map_err(|error| self.transfer_error(&error))
     }
