@@ -8,7 +8,7 @@ use burn::tensor::module;
 use burn::tensor::ops::{
     ConvOptions, GridSampleOptions, GridSamplePaddingMode, InterpolateMode, InterpolateOptions,
 };
-use burn::tensor::{Distribution, Tensor, TensorData, TensorPrimitive};
+use burn::tensor::{Distribution, Int, Tensor, TensorData, TensorPrimitive};
 use burn_backend::ops::ModuleOps;
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 use common::{Tolerance, assert_close, devices, gpus, panic_message, values_are_ignored};
@@ -22,6 +22,21 @@ fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<Wgsl
 
 fn interpolate_options(mode: &InterpolateMode, align_corners: bool) -> InterpolateOptions {
     InterpolateOptions::new(mode.clone()).with_align_corners(align_corners)
+}
+
+/// NVIDIA's compiler joins maxima and negations, which changed the smallest integer.
+#[test]
+fn maxima_of_negated_integers_wrap() {
+    for device in gpus() {
+        let values = [i32::MIN, 3, -10, 2, i32::MIN, 7];
+        let x = Tensor::<Wgsl, 1, Int>::from_data(values, &device);
+        let [largest, smallest] = [x.clone().neg().max_dim(0), x.neg().min_dim(0)];
+        let found = [largest, smallest].map(|x| x.into_data().iter::<i32>().next());
+        assert!(
+            found == [Some(10), Some(i32::MIN)] || values_are_ignored(),
+            "{found:?} on {device}"
+        );
+    }
 }
 
 /// GPUs divide by multiplying with an approximate reciprocal, which is zero for huge divisors.

@@ -217,10 +217,12 @@ fn steps_are_those_without_a_scale() {
         }
         // The compilers of GPUs contract products and sums within a kernel, and the kernels differ.
         let may_contract = matches!(device, WgslDevice::Gpu(_));
-        for (left, right) in left.bits().into_iter().zip(right.bits()) {
-            let [left, right] = [left, right].map(f32::from_bits);
-            let is_close = may_contract && (left - right).abs() <= 1e-6 * left.abs().max(0.1);
-            assert!(left == right || is_close, "{left} and {right} on {device}");
+        let [left, right] = [left.bits(), right.bits()];
+        assert_eq!(left.len(), right.len());
+        for (left, right) in left.into_iter().zip(right) {
+            let [x, y] = [left, right].map(f32::from_bits);
+            let is_close = may_contract && (x - y).abs() <= 1e-6 * x.abs().max(0.1);
+            assert!(left == right || is_close, "{x} and {y} on {device}");
         }
     }
 }

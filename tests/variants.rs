@@ -88,8 +88,8 @@ fn every_variant_is_valid_for_every_api() {
     assert!(violations.is_empty(), "the results depend on the compiler:\n{violations:#?}");
 }
 
-/// Checks that matrices in workgroup memory are aligned to 16 bytes however a driver orders the variables: NVIDIA's does
-/// not align arrays of f16, and loads from elsewhere.
+/// Checks that matrices in workgroup memory are aligned to 16 bytes however a driver orders the variables:
+/// NVIDIA's does not align arrays of f16, and loads from elsewhere.
 fn check_matrix_alignment(variant: &Variant, module: &Module) {
     let variables = module.global_variables.iter().map(|(_, variable)| variable);
     for variable in variables.filter(|variable| variable.space == naga::AddressSpace::WorkGroup) {

@@ -12,11 +12,11 @@
 
 // What the result of each row is multiplied by at the end.
 var<workgroup> scales: array<f32, TILE>;
-// First, how many blocks of keys there are. Multiplication by units must be in uniform control flow, as naga
+// Element 0 is the number of blocks of keys. Multiplication by units must be in uniform control flow, as naga
 // understands it.
 var<workgroup> round_count: Padded;
 // Whether rows of each subgroup have a new reference.
-var<workgroup> has_risen: Padded;
+var<workgroup> has_risen: array<u32, 4>;
 
 // The largest weight is e^HEADROOM when a row gets a new reference: smaller ones are then still normal numbers in
 // 16 bits. It gets another when a weight exceeds e^(HEADROOM + MAX_RISE), 2^15.

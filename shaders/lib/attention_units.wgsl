@@ -47,7 +47,7 @@ const LOAD_ROWS: u32 = BLOCK / LOADS;
 const PARTS: u32 = 2u;
 
 // NVIDIA's driver does not align the matrices in workgroup memory to the 16 bytes that its instructions need: the bytes
-// of every variable in it are a multiple of 16.
+// of every variable in it are a multiple of 16. A padded number is element 0.
 alias Padded = array<u32, 4>;
 
 // The workgroup's own rows; later the other rows of a block, and behind them the rows beside them: keys and values, or

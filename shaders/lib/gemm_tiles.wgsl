@@ -120,8 +120,8 @@ fn b_k_offset(at: Position) -> u32 {
 }
 
 //#if VEC4
-// An offset in vec4s, of one in elements, a multiple of four that may be negative. Those of rows and of steps are divided
-// separately: that of the rows before the loop, that of the steps once for all loads at the same step.
+// The offset of steps in vec4s, of one in elements, a multiple of four that may be negative. Those of rows and of steps
+// are divided separately: that of the rows before the loop, that of the steps once for all loads at the same step.
 fn in_vec4s(offset: u32) -> u32 {
     return bitcast<u32>(bitcast<i32>(offset) >> 2u);
 }
@@ -146,7 +146,7 @@ fn a_rows(row: u32) -> Rows {
 //#endif
 
 fn load_a(rows: Rows, at: Position) -> Loaded4 {
-    return to_loaded(a[in_vec4s(rows) + in_vec4s(a_k_offset(at))]);
+    return to_loaded(a[(rows >> 2u) + in_vec4s(a_k_offset(at))]);
 }
 //#else
 const A_STEPS: u32 = 1u;
@@ -202,7 +202,7 @@ fn b_cols(col: u32) -> Cols {
 //#endif
 
 fn load_b(cols: Cols, at: Position) -> Loaded4 {
-    return to_loaded(b[in_vec4s(cols) + in_vec4s(b_k_offset(at))]);
+    return to_loaded(b[(cols >> 2u) + in_vec4s(b_k_offset(at))]);
 }
 //#else
 const B_STEPS: u32 = 1u;

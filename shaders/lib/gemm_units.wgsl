@@ -4,7 +4,7 @@
 // lib/gemm lists what the including shader must define, and lib/gemm_tiles the flags.
 // UNIT_8, UNIT_16: the value of UNIT.
 // ROW_BIAS: bias_at(row) is the bias of a row, instead of a column.
-// A_LINES, B_LINES: lines of the tile of an operand are contiguous, as it is loaded. Otherwise steps of k are.
+// A_LINES, B_LINES: the tile of an operand is [step][line], as it is loaded. Otherwise it is [line][step].
 //#if F16
 alias Loaded4 = vec4<f16>;
 //#else
@@ -39,7 +39,7 @@ const WORKGROUP_SIZE: u32 = 4u * SUBGROUP_SIZE;
 // Matrices along each side of what a subgroup computes.
 const ROW_FRAGMENTS: u32 = 2u;
 const COL_FRAGMENTS: u32 = 2u;
-// The tiles of both operands. Neighbours of what is contiguous are in different banks.
+// The tiles of both operands. Neighbouring lines, or steps, are in different banks.
 //#if A_LINES
 const A_STRIDE: u32 = TILE_ROWS + 8u;
 var<workgroup> a_tile: array<Element, STEP * A_STRIDE>;

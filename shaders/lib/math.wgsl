@@ -453,8 +453,9 @@ fn pow_(a: f32, b: f32) -> f32 {
     return select(y, -y, odd && (bitcast<u32>(a) & 0x80000000u) != 0u);
 }
 
-// a / b, rounded to nearest unless a, b or the quotient is tiny. WGSL allows errors of 2.5 units in the last place, and
-// GPUs make them: 21 / 7 is not 3. They also flush the reciprocal of a divisor above 2^126 to zero.
+// a / b, rounded to nearest, except next to a midpoint and unless a, b or the quotient is tiny. WGSL allows errors of
+// 2.5 units in the last place, and GPUs make them: 21 / 7 is not 3. They also flush the reciprocal of a divisor above
+// 2^126 to zero.
 fn div(a: f32, b: f32) -> f32 {
     let scale = select(1.0, 0.25, abs(b) > 4.2535296e37);
     let n = a * scale;
@@ -470,8 +471,8 @@ fn div(a: f32, b: f32) -> f32 {
     let r = fma(-q_low, d_low, fma(-q_low, d_high, fma(-q_high, d_low, fma(-q_high, d_high, n))));
     let q = bitcast<f32>(bits);
     let nearer = (q_high + q_low) + r / d;
-    // Parts of numbers below 2^-90 may be flushed to zero.
-    let is_exact = min(min(abs(n), abs(d)), abs(q)) > 1e-27;
+    // Parts of numbers below 2^-80 may be flushed to zero.
+    let is_exact = min(min(abs(n), abs(d)), abs(q)) > 1e-24;
     return select(q, nearer, is_exact && r != 0.0 && abs(nearer) < inf());
 }
 

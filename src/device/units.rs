@@ -54,9 +54,10 @@ impl Units {
         Self { size: 8, subgroup_size: 8 },
     ];
 
-    /// Returns whether matrices are loaded from workgroup memory equally fast by rows and by columns. An AMD GPU needs
-    /// 16 loads instead of two where steps of k are not contiguous.
-    pub fn loads_any_order(self) -> bool {
+    /// Returns whether matrices are loaded from workgroup memory by rows and by columns with the same number of
+    /// instructions. AMD's GPUs, whose subgroups of 64 come first, need 16 loads instead of two where steps of k are
+    /// not contiguous; NVIDIA's do not, and of the others nothing is known.
+    pub fn loads_both_orders(self) -> bool {
         self.subgroup_size <= 32
     }
 

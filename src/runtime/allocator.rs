@@ -82,26 +82,27 @@ pub(crate) trait PoolBuffer: Clone {
 /// The maximum of the memory in use in this window of [`PEAK_WINDOW`] releases and the one before.
 #[derive(Debug, Clone, Copy, Default)]
 struct RecentPeak {
-    now: u64,
-    before: u64,
+    current: u64,
+    previous: u64,
     /// The number of releases at which the next window starts.
     window_end: u64,
 }
 
 impl RecentPeak {
-    fn note(&mut self, in_use: u64) {
-        self.now = self.now.max(in_use);
+    fn record(&mut self, in_use: u64) {
+        self.current = self.current.max(in_use);
     }
 
     /// Starts the next window, if it is time. `clock`: the number of releases so far.
-    fn tick(&mut self, clock: u64, in_use: u64) {
+    fn advance(&mut self, clock: u64, in_use: u64) {
         if clock >= self.window_end {
-            *self = Self { now: in_use, before: self.now, window_end: clock + PEAK_WINDOW };
+            *self =
+                Self { current: in_use, previous: self.current, window_end: clock + PEAK_WINDOW };
         }
     }
 
     fn bytes(self) -> u64 {
-        self.now.max(self.before)
+        self.current.max(self.previous)
     }
 }
 
@@ -227,6 +228,8 @@ pub(crate) struct Allocator<B> {
     peaks: SmallVec<[(PeakId, u64); 2]>,
     next_peak: u64,
     recent_peak: RecentPeak,
+    /// Whether what was in use at the recent peak is kept.
+    keeps_peak: bool,
     /// Number of releases so far.
     clock: u64,
     /// Maximum size of a buffer in bytes.
@@ -236,8 +239,10 @@ pub(crate) struct Allocator<B> {
 }
 
 impl<B: PoolBuffer> Allocator<B> {
-    /// Creates an allocator without memory. No buffer exceeds `limit`.
-    pub fn new(limit: u64) -> Self {
+    /// Creates an allocator without memory. No buffer exceeds `limit`. `keeps_peak`: whether memory that
+    /// was in use at the recent peak is kept, for memory that no one else needs and whose driver reports
+    /// when there is none.
+    pub fn new(limit: u64, keeps_peak: bool) -> Self {
         Self {
             pages: Vec::new(),
             idle: Vec::new(),
@@ -248,6 +253,7 @@ impl<B: PoolBuffer> Allocator<B> {
             peaks: SmallVec::new(),
             next_peak: 0,
             recent_peak: RecentPeak::default(),
+            keeps_peak,
             clock: 0,
             limit: limit / ALIGN * ALIGN,
             cap: None,
@@ -260,7 +266,10 @@ impl<B: PoolBuffer> Allocator<B> {
         if size >= LARGE {
             return match self.take_idle(size) {
                 Some(buffer) => Placed::At(self.own(buffer, bytes)),
-                None => Placed::NeedsBuffer(size),
+                None => {
+                    self.retire_beyond(self.idle_limit(self.usage.in_use + size));
+                    Placed::NeedsBuffer(size)
+                }
             };
         }
         for take in [Page::reuse, Page::carve, Page::merge_and_carve] {
@@ -327,7 +336,7 @@ impl<B: PoolBuffer> Allocator<B> {
         usage.requested += placement.requested;
         usage.in_use += placement.size;
         usage.peak = usage.peak.max(usage.in_use);
-        recent_peak.note(usage.in_use);
+        recent_peak.record(usage.in_use);
         peaks.iter_mut().for_each(|(_, peak)| *peak = (*peak).max(usage.in_use));
         let (count, bytes) = &mut by_size[size_range(placement.size)];
         *count += 1;
@@ -345,7 +354,7 @@ impl<B: PoolBuffer> Allocator<B> {
         *count -= 1;
         *bytes -= size;
         self.clock += 1;
-        self.recent_peak.tick(self.clock, self.usage.in_use);
+        self.recent_peak.advance(self.clock, self.usage.in_use);
         if size >= LARGE {
             let index = self.idle.partition_point(|idle| idle.size < size);
             self.idle.insert(index, IdleBuffer { size, since: self.clock, buffer });
@@ -357,17 +366,23 @@ impl<B: PoolBuffer> Allocator<B> {
                 self.idle_bytes += PAGE_SIZE;
             }
         }
-        while self.idle_bytes > self.idle_limit() {
+        self.retire_beyond(self.idle_limit(self.usage.in_use));
+    }
+
+    /// Retires unused buffers until at most `limit` bytes are left.
+    fn retire_beyond(&mut self, limit: u64) {
+        while self.idle_bytes > limit {
             self.retire_oldest();
         }
     }
 
-    /// Returns how many bytes of unused buffers are kept: what was in use at the recent peak, since a
-    /// training step needs again what the one before needed, a quarter of it for other sizes, and at
-    /// least 256 MiB. Drivers take a long time to allocate: NVIDIA's 50 ms for a GiB.
-    fn idle_limit(&self) -> u64 {
-        let peak = self.recent_peak.bytes();
-        MIN_IDLE_LIMIT.max((peak + peak / 4).saturating_sub(self.usage.in_use))
+    /// Returns how many bytes of unused buffers are kept beside `in_use` bytes: half of those, and at
+    /// least 256 MiB. If the peak is kept, also what was in use then and a quarter of it for other sizes,
+    /// since a training step needs again what the one before needed, and drivers take a long time to
+    /// allocate: NVIDIA's 50 ms for a GiB.
+    fn idle_limit(&self, in_use: u64) -> u64 {
+        let peak = if self.keeps_peak { self.recent_peak.bytes().max(in_use) } else { 0 };
+        MIN_IDLE_LIMIT.max(in_use / 2).max((peak + peak / 4).saturating_sub(in_use))
     }
 
     /// Retires the large buffer or page that has been unused longest.
@@ -452,7 +467,7 @@ impl<B: PoolBuffer> Allocator<B> {
         self.pages.iter_mut().map(in_page).max().unwrap_or(0).max(idle)
     }
 
-    /// Returns whether the retired buffers exceed the limit on idle memory. The caller should then
+    /// Returns whether the retired buffers exceed half of the memory in use, and 256 MiB. The caller should then
     /// wait until the device has finished with them.
     pub fn has_excess_retired(&self) -> bool {
         self.retired_bytes() > MIN_IDLE_LIMIT.max(self.usage.in_use / 2)
@@ -497,7 +512,7 @@ mod tests {
 
     impl Pool {
         fn new() -> Self {
-            Self(Allocator::new(1 << 30), 0)
+            Self(Allocator::new(1 << 30, true), 0)
         }
 
         fn place(&mut self, bytes: u64, avoid: &[u64]) -> Placement<TestBuffer> {
@@ -591,6 +606,7 @@ mod tests {
         assert_eq!((pool.1, pool.0.usage().reserved), (20, 20 * (64 << 20)));
         // Of other sizes, a quarter.
         let others: Vec<_> = (0..20).map(|_| pool.place(32 << 20, &[])).collect();
+        assert_eq!(pool.0.usage().reserved, 25 * (64 << 20));
         others.into_iter().for_each(|placement| pool.0.release(placement));
         assert_eq!(pool.0.usage().reserved, 25 * (64 << 20));
     }
@@ -608,7 +624,7 @@ mod tests {
         let reserved = pool.0.usage().reserved;
         assert!(reserved > 0 && reserved <= MIN_IDLE_LIMIT, "{reserved}");
         assert!(pool.0.has_excess_retired());
-        assert!(pool.0.take_retired().len() >= 16);
+        assert_eq!(pool.0.take_retired().len(), 17);
         assert!(!pool.0.has_excess_retired());
     }
 }

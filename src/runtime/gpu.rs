@@ -22,8 +22,7 @@ pub(super) const LOST: u64 = u64::MAX;
 /// The same: the memory is that of a buffer of the program, which took it back.
 pub(super) const TAKEN_BACK: u64 = u64::MAX - 1;
 
-/// How long the host asks again and again whether a physical GPU has finished, before it sleeps: waking up takes longer
-/// than a small op.
+/// How long the host polls a physical GPU before it sleeps.
 const SPIN: Duration = Duration::from_micros(200);
 
 /// An opened wgpu device.
@@ -287,17 +286,21 @@ impl Gpu {
         index
     }
 
+    /// Polls a physical GPU until something is done, at most for [`SPIN`]: a thread that sleeps wakes up
+    /// later than a small op takes.
+    pub fn poll_until(&self, is_done: impl Fn(&wgpu::PollStatus) -> bool) {
+        let start = Instant::now();
+        // Not by waits for no time, which make wgpu 30 panic.
+        while CAN_BLOCK && self.info.kind != AdapterKind::Software && start.elapsed() < SPIN {
+            match self.device.poll(wgpu::PollType::Poll) {
+                Ok(status) if !is_done(&status) => std::hint::spin_loop(),
+                _ => return,
+            }
+        }
+    }
+
     /// Waits until a submission has finished, or all of them.
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), RuntimeError> {
-        let start = Instant::now();
-        // Not by timeouts of zero, which make wgpu 30 panic.
-        let is_idle = || matches!(self.device.poll(wgpu::PollType::Poll), Ok(status) if status.is_queue_empty());
-        while self.info.kind != AdapterKind::Software && start.elapsed() < SPIN {
-            if is_idle() {
-                return self.check();
-            }
-            std::hint::spin_loop();
-        }
         let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
         let waited = self.device.poll(wait);
         self.check()?;

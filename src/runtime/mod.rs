@@ -223,7 +223,11 @@ impl Runtime {
         let software = gpu.info.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU");
         let checked = is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed);
         let state = State {
-            allocator: Allocator::new(limits.max_buffer_size / ALIGN * ALIGN),
+            // Memory of other GPUs is the host's, and browsers do not report when there is none.
+            allocator: Allocator::new(
+                limits.max_buffer_size / ALIGN * ALIGN,
+                CAN_BLOCK && gpu.info.kind == AdapterKind::Discrete,
+            ),
             recorder: Recorder::new(&gpu),
             reports: Reports::new(),
             plans: FxHashMap::default(),
@@ -735,6 +739,7 @@ impl Runtime {
         }
         state.recorder.forget_in_flight();
         drop(state);
+        self.gpu.poll_until(|status| status.is_queue_empty());
         self.gpu.wait(None)?;
         Ok(self.state.lock())
     }

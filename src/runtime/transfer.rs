@@ -431,6 +431,7 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         let gpu = &self.gpu;
         let PieceInFlight { piece, reports, buffer, serial, submission, mapped } = in_flight;
+        gpu.poll_until(|_| mapped.is_complete());
         let waited = if CAN_BLOCK { gpu.wait(submission) } else { Ok(()) };
         let copied = gpu.check_results(serial..=serial);
         if let (Err(_), Some(reports)) = (&copied, &reports) {

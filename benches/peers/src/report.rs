@@ -88,7 +88,7 @@ fn cell(outcome: &Outcome) -> String {
     }
 }
 
-/// Formats a number with three significant digits. The integer part is always complete.
+/// Formats a number with three significant digits from 0.01 on. The integer part is always complete.
 fn format_number(x: f64) -> String {
     let digits = match x {
         100.0.. => 0,

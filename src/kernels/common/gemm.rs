@@ -115,7 +115,7 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
                 .int("UNIT", unit)
                 .int("SUBGROUP_SIZE", subgroup_size);
             let Staged { step, a_loads, b_loads } = Staged::with_units(tile, units);
-            let stages_lines = units.loads_any_order();
+            let stages_lines = units.loads_both_orders();
             let neighbours = |loads: u32| if stages_lines { 1 } else { loads.min(4) };
             variant
                 .int("TILE_ROWS", tile.rows)
@@ -321,9 +321,10 @@ impl Gemm {
         }
     }
 
-    /// Returns the number of splits of k that keeps the device busy, if a kernel can bind the results of as many.
+    /// Returns the number of splits of k that keeps the device busy, limited so that one binding holds all results.
     pub fn wanted_splits(&self, runtime: &Runtime) -> usize {
-        let result_bytes = (self.batch * self.m * self.n * size_of::<f32>()).max(1) as u64;
+        let bytes = [self.batch, self.m, self.n, size_of::<f32>()].map(|factor| factor as u64);
+        let result_bytes = bytes.into_iter().product::<u64>().max(1);
         let bindable = usize::try_from(runtime.max_binding() / result_bytes).unwrap_or(usize::MAX);
         policy::splits_of_k(runtime, self.sizes(), self.dtype, self.strategy).min(bindable).max(1)
     }

@@ -139,7 +139,7 @@ mod tests {
 
     fn fastest_with_units(processors: usize, size: u32, sizes: [usize; 3]) -> (Strategy, usize) {
         let units = Some((Units { size, subgroup_size: 32 }, 2.0));
-        fastest_by(Throughput { processors, per_clock: 512.0, units }, sizes)
+        fastest_by(Throughput { processors, per_clock: 1024.0, units }, sizes)
     }
 
     #[test]

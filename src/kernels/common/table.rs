@@ -146,8 +146,9 @@ macro_rules! int_rows {
     ($apply:ident) => {
         $apply! { I:
             unary int_abs "select(a, A(0) - a, a < A(0))" Int1 |a| a.wrapping_abs();
-            // A zero that compilers do not know: NVIDIA's computes max(max(x, -a), -b) wrongly for the smallest integer.
-            unary int_neg "A(i >> 31u) - a" Int1 |a| a.wrapping_neg();
+            // An opaque zero, since no index is so large: NVIDIA's compiler takes max(max(x, 0 - a), 0 - b) wrongly for
+            // the smallest integer.
+            unary int_neg "A(u32(i == 0xffffffffu)) - a" Int1 |a| a.wrapping_neg();
             unary int_sign "int_sign(a)" Int1 |a| a.signum();
             unary bitwise_not "~a" Int1 |a| !a;
             binary int_add "a + b" Int2 |a, b| a.wrapping_add(b);

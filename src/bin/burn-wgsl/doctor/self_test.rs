@@ -34,7 +34,8 @@ const TYPES: [(&str, FloatDType, f64); 3] = [
     ("bf16", FloatDType::BF16, 8e-3),
 ];
 
-/// Returns the allowed absolute difference. Matrix units multiply weights of attention that are rounded to 11 bits.
+/// Returns the allowed absolute difference. Where there are matrix units, they multiply weights of attention that are
+/// rounded to 11 bits.
 fn absolute(op: &str, float: FloatDType) -> f64 {
     match (op, float) {
         ("attention", FloatDType::F16) => 5e-4,
