@@ -473,7 +473,8 @@ fn div(a: f32, b: f32) -> f32 {
     let nearer = (q_high + q_low) + r / d;
     // Parts of numbers below 2^-80 may be flushed to zero.
     let is_exact = min(min(abs(n), abs(d)), abs(q)) > 1e-24;
-    return select(q, nearer, is_exact && r != 0.0 && abs(nearer) < inf());
+    let is_finite = (bitcast<u32>(nearer) & 0x7fffffffu) < 0x7f800000u;
+    return select(q, nearer, is_exact && is_finite && r != 0.0);
 }
 
 // The remainder with the sign of the divisor: exact if a and b have the same sign, else rounded once.
