@@ -475,7 +475,7 @@ pub fn transposed_weight_backward(
 pub fn variants() -> Vec<Variant> {
     let mut kernels = Vec::new();
     for (tiling, operands) in gemm::all() {
-        let GemmOperands { vec4, a_transposed, b_transposed, half } = operands;
+        let GemmOperands { vec4, a_transposed, b_transposed, half, gathered: _ } = operands;
         let direct = matches!(tiling, Tiling::Direct { .. });
         if a_transposed || b_transposed || half.is_some() || !direct {
             continue;

@@ -99,6 +99,7 @@ impl Kernel for ConvTiledKernel {
             a_transposed: false,
             b_transposed: true,
             half,
+            gathered: true,
         };
         gemm::define(Variant::new(source), tiling, operands)
             .flag("BIAS", !weight_backward)

@@ -70,6 +70,8 @@ pub(crate) struct GemmOperands {
     pub b_transposed: bool,
     /// The type of 16-bit operands, which must be read in vec4s; `None` for f32.
     pub half: Option<DType>,
+    /// Whether operands are gathered from where a convolution has them.
+    pub gathered: bool,
 }
 
 /// The copies of operands that make a product faster.
@@ -85,7 +87,7 @@ pub(crate) enum Repack {
 
 /// Specialises a kernel for a tiling and operands.
 pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -> Variant {
-    let GemmOperands { vec4, a_transposed, b_transposed, half } = operands;
+    let GemmOperands { vec4, a_transposed, b_transposed, half, gathered } = operands;
     let variant = variant
         .flag("F16", half == Some(DType::F16))
         .flag("BF16", half == Some(DType::BF16))
@@ -114,7 +116,7 @@ pub(crate) fn define(variant: Variant, tiling: Tiling, operands: GemmOperands) -
                 .flag("UNIT_16", unit == 16)
                 .int("UNIT", unit)
                 .int("SUBGROUP_SIZE", subgroup_size);
-            let Staged { step, a_loads, b_loads } = Staged::with_units(tile, units);
+            let Staged { step, a_loads, b_loads } = Staged::with_units(tile, units, gathered);
             let stages_lines = units.loads_both_orders();
             let neighbours = |loads: u32| if stages_lines { 1 } else { loads.min(4) };
             variant
@@ -154,6 +156,7 @@ pub(crate) fn all() -> Vec<(Tiling, GemmOperands)> {
                 a_transposed: bit(1),
                 b_transposed: bit(2),
                 half: None,
+                gathered: false,
             };
             out.push((Tiling::Tiled { tile }, operands));
         }
@@ -196,10 +199,11 @@ struct Staged {
 
 impl Staged {
     /// Returns those of a kernel with matrix units: up to eight loads of each operand, more in small
-    /// subgroups.
-    fn with_units(tile: Tile, units: Units) -> Self {
+    /// subgroups. The positions of gathered operands take registers, so they have up to four.
+    fn with_units(tile: Tile, units: Units, gathered: bool) -> Self {
         let loads = |lines: u32, step: u32| lines * step / (16 * units.subgroup_size);
-        let step = if loads(tile.cols, 32) <= 8 { 32 } else { 16 };
+        let most = if gathered { 4 } else { 8 };
+        let step = if loads(tile.cols, 32) <= most { 32 } else { 16 };
         Self { step, a_loads: loads(tile.rows, step), b_loads: loads(tile.cols, step) }
     }
 }
@@ -207,7 +211,7 @@ impl Staged {
 /// Returns whether the tiles of two operands, whose elements have so many bytes, and a matrix of sums
 /// of each subgroup fit into workgroup memory (`shaders/lib/gemm_units.wgsl`).
 pub(crate) fn units_fit(limits: &Limits, tile: Tile, units: Units, element_bytes: u32) -> bool {
-    let step = Staged::with_units(tile, units).step;
+    let step = Staged::with_units(tile, units, false).step;
     let tiles = (tile.rows + tile.cols) * (step + 8) * element_bytes;
     let sums = 4 * units.size * units.size * 4;
     tiles + sums <= limits.workgroup_memory
@@ -221,7 +225,8 @@ pub(crate) fn all_with_units() -> Vec<(Tiling, GemmOperands)> {
         let tiles = Tile::ALL.into_iter().filter(|tile| tile.is_held_by(units));
         for (tile, bits) in tiles.flat_map(|tile| (0..4).map(move |bits| (tile, bits))) {
             let (a_transposed, b_transposed) = (bits & 1 == 1, bits & 2 == 2);
-            let operands = GemmOperands { vec4: true, a_transposed, b_transposed, half };
+            let operands =
+                GemmOperands { vec4: true, a_transposed, b_transposed, half, gathered: false };
             out.push((Tiling::Units { tile, units }, operands));
         }
     }
@@ -290,6 +295,7 @@ impl Gemm {
                 a_transposed: !can_load_vec4(a, col),
                 b_transposed: !can_load_vec4(b, col),
                 half: None,
+                gathered: false,
             };
             let aliases = self.m > 8
                 && software_policy(runtime)
@@ -304,6 +310,7 @@ impl Gemm {
             a_transposed: transposed(a),
             b_transposed: transposed(b),
             half: None,
+            gathered: false,
         };
         // A small product costs little more than a copy.
         let repacks = prefers_vec4 && self.strategy != Strategy::Small;
