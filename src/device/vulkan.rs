@@ -65,8 +65,8 @@ impl VulkanInfo {
             properties = properties.push_next(&mut arm);
         }
         let instance = adapter.shared_instance().raw_instance();
-        // SAFETY: the physical device is one of the instance's. Both have the function, and the device has the extensions
-        // of the structures.
+        // SAFETY: the physical device is one of the instance's. Both have the function, and the device
+        // has the extensions of the structures.
         unsafe {
             instance
                 .get_physical_device_properties2(adapter.raw_physical_device(), &mut properties);

@@ -165,7 +165,7 @@ fn throughput(runtime: &Runtime, dtype: DType) -> Throughput {
     let units = units::listed(info, dtype).next();
     let per_clock = match (units, info.vendor.as_str()) {
         (Some(_), "AMD") => 256.0,
-        // By instructions for subgroups: 1,270, measured on an H200. On a 4090 256, which every tile reaches.
+        // By instructions for subgroups: 1,270, measured on an H200. On a 4090 256, by its vendor.
         (Some(_), "NVIDIA") => 1024.0,
         (Some(_), "Intel") => 1024.0,
         _ => LANES,

@@ -135,12 +135,12 @@ pub(crate) fn are_close(found: &[f32], expected: &[f64], tolerance: f64) -> bool
         let error = (f64::from(found) - expected).abs();
         error.is_nan() || error > tolerance
     };
-    let pairs = || found.iter().zip(expected).enumerate();
-    let wrong = pairs().filter(|(_, (found, expected))| is_far(**found, **expected)).count();
-    if let Some((at, (found, expected))) =
-        pairs().find(|(_, (found, expected))| is_far(**found, **expected))
-    {
-        log::info!("{wrong} elements are wrong: {at} is {found}, expected {expected}");
+    let pairs = found.iter().zip(expected).enumerate();
+    let wrong: Vec<_> =
+        pairs.filter(|(_, (found, expected))| is_far(**found, **expected)).collect();
+    if let Some((at, (found, expected))) = wrong.first() {
+        let count = wrong.len();
+        log::info!("{count} elements are wrong: {at} is {found}, expected {expected}");
     }
-    wrong == 0 && found.len() == expected.len()
+    wrong.is_empty() && found.len() == expected.len()
 }
