@@ -22,6 +22,8 @@ use std::any::TypeId;
 use std::fmt;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
+
 use super::embed::wgsl;
 use super::operands::{self, Operand};
 use super::params::{ParamField, Params};
@@ -354,18 +356,18 @@ impl Compiler {
     ///
     /// naga needs no directive for subgroups, and rejects `enable subgroups;`.
     fn enable_directives(self, text: &str) -> String {
-        let uses = |matches: fn(&str) -> bool| tokens(text).any(|(token, _)| matches(token));
-        let mut directives = String::new();
-        if uses(|token| token == "f16") {
-            directives.push_str("enable f16;\n");
+        let (mut f16, mut matrices, mut subgroups) = (false, false, false);
+        for (token, _) in tokens(text) {
+            f16 |= token == "f16";
+            matrices |= token.starts_with("coop_mat");
+            subgroups |= token.starts_with("subgroup");
         }
-        if uses(|token| token.starts_with("coop_mat")) {
-            directives.push_str("enable wgpu_cooperative_matrix;\n");
-        }
-        if self == Self::Browser && uses(|token| token.starts_with("subgroup")) {
-            directives.push_str("enable subgroups;\n");
-        }
-        directives
+        let directives = [
+            (f16, "enable f16;\n"),
+            (matrices, "enable wgpu_cooperative_matrix;\n"),
+            (subgroups && self == Self::Browser, "enable subgroups;\n"),
+        ];
+        directives.iter().filter(|(needed, _)| *needed).map(|(_, directive)| *directive).collect()
     }
 }
 
@@ -718,15 +720,16 @@ fn body_len(lines: &[(usize, &str)]) -> Option<usize> {
     })
 }
 
-/// Splits text into identifiers and numbers (`true`), and the text between them (`false`).
+/// Splits text into identifiers and numbers (`true`), and the text between them (`false`). Every character beyond
+/// ASCII counts as part of an identifier.
 pub(crate) fn tokens(text: &str) -> impl Iterator<Item = (&str, bool)> {
-    let is_identifier_char = |c: char| c.is_alphanumeric() || c == '_';
+    let is_identifier_byte =
+        |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
     let mut rest = text;
     std::iter::from_fn(move || {
-        let first = rest.chars().next()?;
-        let is_identifier = is_identifier_char(first);
-        let end = rest.find(|c| is_identifier_char(c) != is_identifier).unwrap_or(rest.len());
-        let (token, tail) = rest.split_at(end);
+        let is_identifier = is_identifier_byte(*rest.as_bytes().first()?);
+        let end = rest.bytes().position(|byte| is_identifier_byte(byte) != is_identifier);
+        let (token, tail) = rest.split_at(end.unwrap_or(rest.len()));
         rest = tail;
         Some((token, is_identifier))
     })
@@ -740,23 +743,23 @@ fn called_functions(text: &str, fragment: &'static str) -> String {
         let body = &rest[start + 1..];
         let end = body.find("\n}").map_or(body.len(), |position| position + 2);
         let name = body[3..].split('(').next().unwrap_or("").trim();
-        if !text.contains(&format!("\nfn {name}(")) {
-            functions.push((name, &body[..end]));
-        }
+        functions.push((name, &body[..end]));
         rest = &body[end..];
     }
-    let mut called: Vec<usize> = Vec::new();
+    let is_in_text = |name: &str| text.contains(&format!("\nfn {name}("));
+    let mut called = vec![false; functions.len()];
     let mut unscanned: Vec<&str> = vec![text];
-    while let Some(text) = unscanned.pop() {
-        for (index, (name, body)) in functions.iter().enumerate() {
-            if !called.contains(&index) && tokens(text).any(|(token, _)| token == *name) {
-                called.push(index);
+    while let Some(caller) = unscanned.pop() {
+        let names: FxHashSet<&str> = tokens(caller).map(|(token, _)| token).collect();
+        for (called, (name, body)) in called.iter_mut().zip(&functions) {
+            if !*called && names.contains(name) && !is_in_text(name) {
+                *called = true;
                 unscanned.push(body);
             }
         }
     }
-    let functions = functions.iter().enumerate().filter(|(index, _)| called.contains(index));
-    functions.flat_map(|(_, (_, body))| [body, "\n"]).collect()
+    let functions = functions.iter().zip(called).filter(|(_, called)| *called);
+    functions.flat_map(|((_, body), _)| [body, "\n"]).collect()
 }
 
 /// Replaces each `@binding(auto)` by the next binding number.
