@@ -19,13 +19,14 @@ params! {
         first_flag: u32,
         pad0: u32,
         pad1: u32,
-        counts: [[u32; 4]; 6],
+        counts: [[u32; 4]; 11],
     }
 }
 
-/// The tensors that a launch can read, with one more binding: the limit of every adapter, and somewhat less than
-/// that of Metal, which is the lowest of GPUs outside of browsers.
-const TENSORS: [usize; 2] = [7, 24];
+/// The tensors that a launch can read, with one more binding: the limit of every adapter, somewhat
+/// less than that of Metal, which is the lowest of GPUs outside of browsers, and more where an
+/// adapter binds as many.
+const TENSORS: [usize; 3] = [7, 24, 44];
 /// Elements for each invocation of a launch, and the most workgroups.
 const ELEMENTS: usize = 16;
 const MAX_GROUPS: usize = 512;
@@ -33,15 +34,17 @@ const MAX_GROUPS: usize = 512;
 /// The kernel.
 #[derive(Debug, Clone, Copy, Hash)]
 struct FiniteKernel {
-    /// Whether it reads the larger number of tensors.
-    many: bool,
+    /// The number of tensors that it reads, one of [`TENSORS`].
+    tensors: usize,
 }
 
 impl Kernel for FiniteKernel {
     type Params = FiniteParams;
 
     fn variant(&self) -> Variant {
-        Variant::new(&FINITE).flag("MANY", self.many)
+        Variant::new(&FINITE)
+            .flag("MANY", self.tensors >= TENSORS[1])
+            .flag("MOST", self.tensors >= TENSORS[2])
     }
 }
 
@@ -66,21 +69,25 @@ pub fn any_not_finite(tensors: Vec<Tensor>) -> Result<Tensor> {
             Ok(())
         })?;
     }
-    let many = parts.len() > TENSORS[0] && policy::reads_many_tensors(&runtime, TENSORS[1]);
-    let per_launch = TENSORS[usize::from(many)];
+    // The smallest kernel that reads all, or the largest that there is.
+    let larger = TENSORS[1..].iter().zip(TENSORS);
+    let larger = larger.take_while(|&(&tensors, smaller)| {
+        parts.len() > smaller && policy::reads_many_tensors(&runtime, tensors)
+    });
+    let per_launch = larger.last().map_or(TENSORS[0], |(&tensors, _)| tensors);
     let longest = parts.iter().map(Tensor::len).max().unwrap_or(0);
     let groups = longest.div_ceil(64 * ELEMENTS).clamp(1, MAX_GROUPS);
     let launches = parts.chunks(per_launch);
     let flags = Tensor::empty(&runtime, &[launches.len() * groups], DType::Bool)?;
     for (launch, tensors) in launches.enumerate() {
-        let mut counts = [[0; 4]; 6];
+        let mut counts = [[0; 4]; 11];
         for (at, tensor) in tensors.iter().enumerate() {
             counts[at / 4][at % 4] = tensor.len() as u32;
         }
         let inputs: Vec<&Tensor> =
             (0..per_launch).map(|at| tensors.get(at).unwrap_or(&tensors[0])).collect();
         Launch {
-            kernel: &FiniteKernel { many },
+            kernel: &FiniteKernel { tensors: per_launch },
             inputs: &inputs,
             outputs: &[&flags],
             params: &FiniteParams {
@@ -100,12 +107,13 @@ pub fn any_not_finite(tensors: Vec<Tensor>) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    variants_of([false, true].map(|many| FiniteKernel { many }))
+    variants_of(TENSORS.map(|tensors| FiniteKernel { tensors }))
 }
 
 /// The cases that the family must pass.
 pub const CASES: &[Case] = &[
     case("any_not_finite", &[Arg::Tensors(&[floats(&[300, 7])])]),
     case("any_not_finite", &[Arg::Tensors(&[floats(&[3]), floats(&[0]), floats(&[2, 2, 2])])]),
+    case("any_not_finite", &[Arg::Tensors(&[floats(&[40, 50]); 20])]),
     case("any_not_finite", &[Arg::Tensors(&[floats(&[40, 50]); 70])]),
 ];
