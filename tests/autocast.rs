@@ -7,12 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use burn::backend::Autodiff as BurnAutodiff;
 use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;
 use burn::module::Module;
-use burn::nn::conv::{Conv2d, Conv2dConfig};
-use burn::nn::loss::CrossEntropyLossConfig;
-use burn::nn::transformer::{
-    TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
-};
-use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig, PaddingConfig2d};
+use burn::nn::{LayerNorm, LayerNormConfig, Linear, LinearConfig};
 use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::module::{attention, conv2d, linear, unfold4d};
@@ -614,72 +609,4 @@ fn medium_products_round_their_operands() {
     }
     let error = "tf32".parse::<MatmulPrecision>().expect_err("it is unknown").to_string();
     assert!(error.contains("highest, high or medium"), "{error}");
-}
-
-/// A transformer, and a network of convolutions.
-#[derive(Module, Debug)]
-struct Large<B: Backend> {
-    encoder: TransformerEncoder<B>,
-    convolutions: [Conv2d<B>; 2],
-    last: Linear<B>,
-}
-
-impl<B: Backend> Large<B> {
-    fn new(device: &B::Device) -> Self {
-        let same = PaddingConfig2d::Explicit(1, 1, 1, 1);
-        let conv = |channels| Conv2dConfig::new(channels, [3, 3]).with_padding(same.clone());
-        Self {
-            encoder: TransformerEncoderConfig::new(64, 256, 4, 2).with_dropout(0.0).init(device),
-            convolutions: [conv([1, 8]).init(device), conv([8, 1]).init(device)],
-            last: LinearConfig::new(64, 8).init(device),
-        }
-    }
-
-    /// Returns the loss of sequences `[2, 64, 64]`.
-    fn loss(&self, x: Tensor<B, 3>) -> Tensor<B, 1> {
-        let mut x = self.encoder.forward(TransformerEncoderInput::new(x)).unsqueeze_dim(1);
-        for convolution in &self.convolutions {
-            x = activation::relu(convolution.forward(x));
-        }
-        let logits = self.last.forward(x.reshape([128, 64]));
-        let labels = Tensor::arange(0..128, &logits.device()) % 8;
-        CrossEntropyLossConfig::new().init(&logits.device()).forward(logits, labels)
-    }
-}
-
-/// Conversions are part of other launches where they can be. Software adapters fuse less.
-#[test]
-fn steps_have_few_more_launches_than_those_of_f32() {
-    let _serial = serial_guard();
-    for device in gpus() {
-        if runtime_of(&device).is_software() {
-            continue;
-        }
-        let launches = |precision: Precision| {
-            let mut model = Large::<Autodiff<Wgsl>>::new(&device);
-            let mut optimizer = AdamConfig::new().init();
-            let counts = Launches::containing("");
-            let scope = autocast(&device, precision);
-            let mut observation = None;
-            for step in 0..8 {
-                // Kernels of their own exist after the first steps.
-                if step == 6 {
-                    observation = Some(runtime_of(&device).observe(counts.clone()));
-                }
-                let loss = model.loss(tensor(1, [2, 64, 64], &device));
-                let grads = GradientsParams::from_grads(loss.backward(), &model);
-                model = optimizer.step(1e-3, model, grads);
-            }
-            drop((observation, scope));
-            counts.count()
-        };
-        let f32 = launches(Precision::F32);
-        for precision in [Precision::F16, Precision::Bf16] {
-            let lower = launches(precision);
-            assert!(
-                10 * lower <= 12 * f32,
-                "{lower} launches in {precision} on {device}, {f32} in f32"
-            );
-        }
-    }
 }

@@ -240,9 +240,8 @@ fn every_variant_is_written_for_gpus() {
 /// Writes the text of each variant that has one to the folder in `BURN_WGSL_SHADERS`, one file
 /// each, whose first line names the variant. Does nothing without the environment variable.
 fn write_variants(text: impl Fn(&Variant) -> Option<String> + Sync) {
-    let Some(folder) = std::env::var_os("BURN_WGSL_SHADERS").map(std::path::PathBuf::from) else {
-        return;
-    };
+    let folder = std::env::var_os("BURN_WGSL_SHADERS").filter(|folder| !folder.is_empty());
+    let Some(folder) = folder.map(std::path::PathBuf::from) else { return };
     let write = |number: usize, variant: &Variant| {
         let Some(text) = text(variant) else { return };
         let file = folder.join(format!("{}-{number}.wgsl", variant.source.name));

@@ -55,7 +55,7 @@ alias Element = f32;
 @group(0) @binding(auto) var<storage, read> b: array<Element>;
 //#endif
 //#if BIAS
-// The layout requires a binding; without a bias it is another operand, and not read.
+// The layout requires a binding, which is not read without a bias.
 @group(0) @binding(auto) var<storage, read> bias: array<f32>;
 //#endif
 //#if OUT_VEC4

@@ -31,12 +31,8 @@ fn main(
     let last_row = g.m - 1u;
     let first_col = tile.col + local_index % LANES * 4u;
     // Columns past the edge repeat the last ones and store the same values again.
-//#if VEC4
-    let col4 = min(first_col, g.n - 4u);
-    let cols = vec4<u32>(col4, col4 + 1u, col4 + 2u, col4 + 3u);
-//#else
-    let cols = min(vec4<u32>(first_col, first_col + 1u, first_col + 2u, first_col + 3u), vec4<u32>(g.n - 1u));
-//#endif
+    let last_cols = max(g.n, 4u) - 4u;
+    let cols = min(min(first_col, last_cols) + vec4<u32>(0u, 1u, 2u, 3u), vec4<u32>(g.n - 1u));
     let bias4 = vec4<f32>(bias_at(cols.x), bias_at(cols.y), bias_at(cols.z), bias_at(cols.w));
     var acc: array<vec4<f32>, ROWS>;
 //#repeat R ROWS
@@ -56,7 +52,7 @@ fn main(
 //#endif
     let o_end = min((tile.split + 1u) * g.outer_per_split, g.outer);
 //#if VEC4
-    let b_col = b_col_offset(col4);
+    let b_col = b_col_offset(cols.x);
     for (var o = tile.split * g.outer_per_split; o < o_end; o++) {
         let a_start = a_run_offset(o);
         let b_start = b_col + b_run_offset(o);

@@ -4,6 +4,7 @@
 // VECTORS: the number of vectors, rounded up to a power of two.
 // Default: rows are contiguous, and a load has four steps of one row.
 // ACROSS: columns are contiguous, and a load has one step of four rows.
+// OUT_VEC4: rows of out are neighbours, a multiple of four, and four are stored at once.
 // Each team sums one split of a line, which is a block of four rows of a matrix.
 //#include "lib/walk"
 //#include "lib/vector"
@@ -42,7 +43,11 @@ struct Params {
 //#else
 @group(0) @binding(auto) var<storage, read> x: array<Load>;
 //#endif
+//#if OUT_VEC4
+@group(0) @binding(auto) var<storage, read_write> out: array<Words4>;
+//#else
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
+//#endif
 
 // The sums of four rows.
 alias Partial = vec4<f32>;
@@ -111,9 +116,13 @@ fn reduce_line(index: u32, local_index: u32) {
         let sum = team_combine(local_index, sums[V]);
         if (member_index(local_index) == 0u) {
             let first_row = start + min(V, p.vectors - 1u) * out_vector;
+//#if OUT_VEC4
+            out[(first_row + rows[0]) >> 2u] = from_values(sum);
+//#else
 //#repeat I 4
             out[first_row + rows[I] * p.out_row] = sum[I];
 //#end
+//#endif
         }
     }
 //#end

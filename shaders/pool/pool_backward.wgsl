@@ -2,16 +2,23 @@
 // windows contain (row, col). count is the divisor of the window's average. All are packed.
 // MAX: the sum of grad[n, c, h, w] over the windows with indices[n, c, h, w] = row * in_w + col.
 // ADAPTIVE: the windows cover the input evenly, and their sizes depend on their positions.
-// Each invocation computes one column of LINES lines. It adds the windows of an element in order, so results
-// repeat bit for bit.
+// Each invocation computes one column of LINES lines; with QUADS, four neighbours in memory, in whatever
+// lines they are. It adds the windows of an element in order, so results repeat bit for bit.
 //#include "lib/pool"
+//#if QUADS
+//#include "lib/vec4"
+//#endif
 
 @group(0) @binding(auto) var<uniform> p: Params;
 @group(0) @binding(auto) var<storage, read> grad: array<f32>;
 //#if MAX
 @group(0) @binding(auto) var<storage, read> indices: array<i32>;
 //#endif
+//#if QUADS
+@group(0) @binding(auto) var<storage, read_write> out: array<Words4>;
+//#else
 @group(0) @binding(auto) var<storage, read_write> out: array<f32>;
+//#endif
 
 // The first output column whose window ends after column `col` of x.
 fn first_window_w(col: u32) -> u32 {
@@ -69,6 +76,29 @@ fn grad_of(row: u32, col: u32, first_w: u32, base: u32) -> f32 {
     return sum;
 }
 
+//#if QUADS
+fn invocation(i: u32) {
+    let first = i * 4u;
+    var line = first / p.in_w;
+    var col = first - line * p.in_w;
+    var row = line % p.in_h;
+    var base = line / p.in_h * p.out_h * p.out_w;
+    var sums: vec4<f32>;
+//#repeat I 4
+    sums[I] = grad_of(row, col, first_window_w(col), base);
+    col++;
+    if (col == p.in_w) {
+        col = 0u;
+        row++;
+        if (row == p.in_h) {
+            row = 0u;
+            base += p.out_h * p.out_w;
+        }
+    }
+//#end
+    out[i] = from_words(bitcast<vec4<u32>>(sums));
+}
+//#else
 fn invocation(i: u32) {
     let col = i % p.in_w;
     let first_w = first_window_w(col);
@@ -84,4 +114,5 @@ fn invocation(i: u32) {
         }
     }
 }
+//#endif
 //#include "lib/invocation"

@@ -5,7 +5,8 @@
 // SCALAR: the result is the combination. ARG: it is the index, within its line, of the best element.
 // ALONG: a line is contiguous, and a load has four of its elements.
 // ACROSS: a load has one element of each of four neighbouring lines.
-// VEC4: ALONG or ACROSS. WORDS: with VEC4, elements have 32 bits. FLAT: at most one axis is reduced.
+// VEC4: ALONG or ACROSS. WORDS: with VEC4, elements have 32 bits. STORES_WORDS4: ACROSS and WORDS.
+// FLAT: at most one axis is reduced.
 // Each team reduces one split of a line; with ACROSS, of four lines. The order of combination depends only on
 // the layout and the adapter, so results repeat bit for bit.
 //#include "lib/walk"
@@ -61,7 +62,11 @@ fn load_vec4(i: u32) -> vec4<E> {
 //#else
 @group(0) @binding(auto) var<storage, read> x: array<E>;
 //#endif
+//#if STORES_WORDS4
+@group(0) @binding(auto) var<storage, read_write> out: array<Words4>;
+//#else
 @group(0) @binding(auto) var<storage, read_write> out: array<O>;
+//#endif
 
 // The type of partial results.
 alias T = f32;
@@ -153,11 +158,16 @@ fn load(i: u32, k: u32) -> Partial {
 }
 
 fn store(split: u32, line: u32, total: Partial) {
-    let first = (split * p.lines + line) * 4u;
-    out[first] = finish(total.x);
-    out[first + 1u] = finish(total.y);
-    out[first + 2u] = finish(total.z);
-    out[first + 3u] = finish(total.w);
+    let group = split * p.lines + line;
+    let results = vec4<O>(finish(total.x), finish(total.y), finish(total.z), finish(total.w));
+//#if STORES_WORDS4
+    out[group] = from_words(bitcast<vec4<u32>>(results));
+//#else
+    out[group * 4u] = results.x;
+    out[group * 4u + 1u] = results.y;
+    out[group * 4u + 2u] = results.z;
+    out[group * 4u + 3u] = results.w;
+//#endif
 }
 //#endif
 //#if SCALAR

@@ -92,6 +92,18 @@ pub fn to_compute_type(tensor: Tensor) -> Result<Tensor> {
     Ok(tensor.bitcast(dtype.compute_type()))
 }
 
+/// Returns a tensor of 16-bit floats as f32, with the same strides unless elements have gaps or
+/// repeat. The conversion is pending, so that kernels can read the tensor as it is stored.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(super) fn widened(tensor: &Tensor) -> Result<Tensor> {
+    let Some(axes) = tensor.layout().dense_order() else { return to_compute_type(tensor.clone()) };
+    let packed = tensor.view(tensor.layout().permute(&axes));
+    Ok(to_compute_type(packed)?.view(tensor.layout().clone()))
+}
+
 /// Converts indices to i32, the type that kernels read. An index above the range of i32 becomes the
 /// largest i32, and a negative 64-bit index becomes -1: both remain outside any axis.
 ///

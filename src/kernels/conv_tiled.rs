@@ -17,7 +17,7 @@ use super::common::strategy::{GemmSizes, Strategy, Tile};
 use super::common::table::rows;
 use super::common::units::{self, UnitsKernel, units_for};
 use super::composed::views;
-use super::fusion::epilogue;
+use super::fusion::{epilogue, prologue};
 use super::{cast, elementwise, matmul};
 use crate::device::{Limits, Units};
 use crate::params;
@@ -113,8 +113,8 @@ impl Kernel for ConvTiledKernel {
 }
 
 impl Pass {
-    /// Returns the operands of a product as the kernel reads them, packed: in 16 bits if there are
-    /// matrix units for them, and else as f32. `forced`: units to use without a test.
+    /// Returns the operands of a product, packed, and the matrix units that multiply them, if there
+    /// are any. `forced`: units to use without a test.
     fn operands(
         self,
         g: &ConvGeometry,
@@ -129,12 +129,11 @@ impl Pass {
             _ => forced,
         };
         let mut units = if a.dtype() == b.dtype() { units_of(a.dtype()) } else { None };
-        let as_stored = units.is_some();
-        if !as_stored {
+        let half = Some(a.dtype()).filter(|dtype| dtype.is_half() && units.is_some());
+        if half.is_none() {
             units = units_of(DType::F32);
         }
-        let read = |tensor| if as_stored { Ok(tensor) } else { cast::to_compute_type(tensor) };
-        Ok(Operands { a: views::packed(read(a)?)?, b: views::packed(read(b)?)?, units })
+        Ok(Operands { a: views::packed(a)?, b: views::packed(b)?, units, half })
     }
 
     /// Runs the product of a and the windows of b, and sums its splits. The result has the shape
@@ -148,7 +147,8 @@ impl Pass {
         bias: Option<&Tensor>,
         shape: &[usize],
     ) -> Result<Tensor> {
-        let Operands { a, b, units } = operands;
+        let Operands { units, half, .. } = operands;
+        let [a, b] = &operands.as_read()?;
         let runtime = a.runtime();
         let len: usize = shape.iter().product();
         let out_vec4 = match self {
@@ -174,8 +174,9 @@ impl Pass {
         let ([period_d, period_h, period_w], [tap_d, tap_h, tap_w]) =
             (periods.map(|period| period as u32), distances);
         let [phases_d, phases_h, phases_w] = phases(g).map(|count| count as u32);
-        // The layout requires a bias binding; without a bias it is a.
-        let inputs = [a, b, bias.unwrap_or(a)];
+        // The layout requires a bias binding; without a bias it is a, as it is stored.
+        let stored_a = if a.pending().is_some() { &operands.a } else { a };
+        let inputs = [a, b, bias.unwrap_or(stored_a)];
         let used = if matches!(self, Self::WeightBackward { .. }) { 2 } else { 3 };
         let out = Launch {
             kernel: &ConvTiledKernel {
@@ -183,7 +184,7 @@ impl Pass {
                 volume: is_volume(g),
                 tiling,
                 out_vec4,
-                half: Some(a.dtype()).filter(|dtype| dtype.is_half()),
+                half: *half,
             },
             inputs: &inputs[..used],
             outputs: &[],
@@ -213,6 +214,7 @@ impl Pass {
         .defer(&PendingResult {
             vec4: out_vec4,
             large_kernel: true,
+            prologues: &prologue::conversions(&inputs[..2]),
             ..PendingResult::scalars(runtime, &[plan.splits, len], DType::F32)
         })?;
         plan.sum_splits(out, shape)
@@ -242,12 +244,28 @@ impl Pass {
     }
 }
 
-/// The operands of a product as the kernel reads them.
+/// The operands of a product, packed.
 struct Operands {
     a: Tensor,
     b: Tensor,
     /// The matrix units that multiply them.
     units: Option<Units>,
+    /// The type of 16-bit operands that are multiplied as they are; `None` if the kernel converts them.
+    half: Option<DType>,
+}
+
+impl Operands {
+    /// Returns both as the kernel multiplies them. It reads 16-bit operands as they are stored.
+    fn as_read(&self) -> Result<[Tensor; 2]> {
+        let read = |tensor: &Tensor| match self.half.is_none() && tensor.dtype().is_half() {
+            true => cast::widened(tensor),
+            false => Ok(tensor.clone()),
+        };
+        // What the operands wait for is computed first, so that only the conversion is pending.
+        self.a.buffer()?;
+        self.b.buffer()?;
+        Ok([read(&self.a)?, read(&self.b)?])
+    }
 }
 
 /// Returns whether a depth is above 1.
@@ -521,7 +539,10 @@ pub fn variants() -> Vec<Variant> {
         }
     }
     let with_epilogue = epilogue::samples(kernels.iter().copied());
-    [variants_of(kernels), with_epilogue].concat()
+    let of_f32 = kernels.iter().copied();
+    let of_f32: Vec<_> = of_f32.filter(|kernel| kernel.half.is_none()).collect();
+    let with_prologue = [0, 1].map(|input| prologue::samples_of_conversions(&of_f32, input));
+    [variants_of(kernels), with_epilogue, with_prologue.concat()].concat()
 }
 
 /// The cases that the family must pass.

@@ -45,7 +45,8 @@ params! {
 const WORKGROUP_SIZE: usize = 64;
 /// The maximum number of expressions in a kernel.
 const MAX_OPS: u32 = 24;
-/// The maximum number of expressions in an epilogue, which is compiled for each element of a tile.
+/// The maximum number of expressions in an epilogue, without conversions. It is compiled for each
+/// element of a tile.
 const MAX_EPILOGUE_OPS: usize = 8;
 /// The maximum number of tensors in memory that a kernel reads and writes.
 pub(super) const MAX_BINDINGS: u32 = 16;
@@ -595,7 +596,8 @@ fn compute_launch(
             .any(|output| program.steps[usize::from(output.step)].dtype.size() == 2),
     });
     let epilogue = epilogue.as_ref();
-    let is_long = graph.nodes.len() > MAX_EPILOGUE_OPS + 1;
+    let computes = graph.nodes.iter().filter(|node| !node.expression().is_conversion());
+    let is_long = computes.count() > MAX_EPILOGUE_OPS + 1;
     // The functions of integers have one type in a kernel.
     let has_i32 = graph.root().lazy.extent().integer.is_none_or(|integer| integer.wgsl() == "i32");
     let is_new = |epilogue| !launch.is_prepared(epilogue) && !runtime.may_generate();

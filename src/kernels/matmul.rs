@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use smallvec::SmallVec;
+
 use super::common::cases::{Arg, Case, case, ints, normal, permuted};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
 use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
@@ -13,7 +15,7 @@ use super::common::tuning::{self, Trial};
 use super::common::units::{self, UnitsKernel, units_for};
 use super::common::walk::Walk;
 use super::composed::views;
-use super::fusion::epilogue;
+use super::fusion::{epilogue, prologue};
 use super::matvec::{Order, leading_axes, matvec};
 use super::reduce::{self, Reduction};
 use super::{cast, elementwise, fused};
@@ -59,6 +61,8 @@ struct MatmulKernel {
     tiling: Tiling,
     /// How the operands are read.
     operands: GemmOperands,
+    /// Whether the result is stored in vec4s.
+    out_vec4: bool,
 }
 
 impl Kernel for MatmulKernel {
@@ -66,7 +70,7 @@ impl Kernel for MatmulKernel {
 
     fn variant(&self) -> Variant {
         gemm::define(Variant::new(&MATMUL).flag("BIAS", true), self.tiling, self.operands)
-            .flag("OUT_VEC4", self.operands.vec4)
+            .flag("OUT_VEC4", self.out_vec4)
     }
 }
 
@@ -237,7 +241,8 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     if half.is_some() {
         let pads = policy::keeps_halves(runtime) && plan.pays_to_repack(runtime, repack);
         if !operands.vec4 && !pads {
-            return product(cast::to_compute_type(lhs)?, cast::to_compute_type(rhs)?, bias, forced);
+            let [lhs, rhs] = [as_f32(lhs)?, as_f32(rhs)?];
+            return product(lhs, rhs, bias, forced);
         }
         // Rows of 16-bit elements have half the stride and do not alias.
         if repack == Repack::Rows {
@@ -255,8 +260,22 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
         plan.splits = plan.outer;
     }
     (plan.a_step, plan.b_step) = (a_col, b_row);
-    // The layout requires a bias binding; without a bias it is rhs.
-    let inputs = [&lhs, &rhs, bias.as_ref().unwrap_or(&rhs)];
+    // 16-bit operands that are not read in vec4s.
+    let prologues = match operands.vec4 {
+        true => SmallVec::new(),
+        false => prologue::conversions(&[&lhs, &rhs]),
+    };
+    // The layout requires a bias binding. Without a bias it is not read.
+    let unread;
+    let bias_or_unread = match &bias {
+        Some(bias) => bias,
+        None if prologues.is_empty() => &rhs,
+        None => {
+            unread = Tensor::empty(runtime, &[1], DType::F32)?;
+            &unread
+        }
+    };
+    let inputs = [&lhs, &rhs, bias_or_unread];
     let units = (operands.vec4 && k > 0 && plan.strategy.is_tiled())
         .then(|| {
             let transposed = [operands.a_transposed, operands.b_transposed];
@@ -267,8 +286,9 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     let tiling = plan.tiling(runtime, operands.vec4, units);
     let (workgroups, params) = plan.params(tiling);
     let shape = [plan.splits, count * m * n];
+    let out_vec4 = operands.vec4 || tiling.is_for_gpus() && n.is_multiple_of(4);
     let out = Launch {
-        kernel: &MatmulKernel { tiling, operands },
+        kernel: &MatmulKernel { tiling, operands, out_vec4 },
         inputs: &inputs,
         outputs: &[],
         params: &MatmulParams {
@@ -283,8 +303,9 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
         work: plan.work(),
     }
     .defer(&PendingResult {
-        vec4: operands.vec4,
+        vec4: out_vec4,
         large_kernel: true,
+        prologues: &prologues,
         ..PendingResult::scalars(runtime, &shape, DType::F32)
     })?;
     plan.sum_splits(out, &batch)
@@ -429,17 +450,15 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
     if m.min(n) > 8 && policy::is_small_product(lhs.runtime(), sizes) {
         return Ok(None);
     }
+    let is_dense = |tensor: &Tensor| tensor.layout().dense_order().is_some();
     let widened;
     let (a, x) = match a.dtype() {
         DType::F32 => (a, x),
         // The kernel widens 16-bit operands as it reads them.
-        dtype if dtype.is_half() && fused::is_enabled() => match (widen(a)?, widen(x)?) {
-            (Some(a), Some(x)) => {
-                widened = (a, x);
-                (&widened.0, &widened.1)
-            }
-            _ => return Ok(None),
-        },
+        dtype if dtype.is_half() && fused::is_enabled() && is_dense(a) && is_dense(x) => {
+            widened = (cast::widened(a)?, cast::widened(x)?);
+            (&widened.0, &widened.1)
+        }
         _ => return Ok(None),
     };
     let [height, k] = [a_layout.shape[rank - 2], a_layout.shape[rank - 1]];
@@ -451,12 +470,14 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
     }
 }
 
-/// Returns a tensor as f32, with the same strides. `None` if its elements have gaps or repeat.
-fn widen(tensor: &Tensor) -> Result<Option<Tensor>> {
-    let Some(axes) = tensor.layout().dense_order() else { return Ok(None) };
-    let packed = tensor.view(tensor.layout().permute(&axes));
-    let wide = cast::to_compute_type(packed)?;
-    Ok(Some(wide.view(tensor.layout().clone())))
+/// Returns a 16-bit operand as f32. On GPUs, the kernel of the product reads it as it is stored.
+fn as_f32(tensor: Tensor) -> Result<Tensor> {
+    if !policy::keeps_halves(tensor.runtime()) {
+        return cast::to_compute_type(tensor);
+    }
+    // The conversion alone is pending.
+    tensor.buffer()?;
+    cast::widened(&tensor)
 }
 
 /// Computes the product of copies in the layout that the strategy prefers.
@@ -520,10 +541,22 @@ fn matrix_size(tensor: &Tensor) -> (usize, usize) {
 pub fn variants() -> Vec<Variant> {
     let int_products = variants_of(DType::INTEGERS.map(|dtype| MatmulIntKernel { dtype }));
     let kernels = [gemm::all(), gemm::all_with_units(), gemm::all_small()].into_iter().flatten();
-    let products: Vec<_> =
-        kernels.map(|(tiling, operands)| MatmulKernel { tiling, operands }).collect();
+    let products: Vec<_> = kernels
+        .flat_map(|(tiling, operands)| {
+            let stores = match operands.vec4 {
+                true => &[true][..],
+                false if tiling.is_for_gpus() => &[false, true],
+                false => &[false],
+            };
+            stores.iter().map(move |&out_vec4| MatmulKernel { tiling, operands, out_vec4 })
+        })
+        .collect();
     let with_epilogue = epilogue::samples(products.iter().copied());
-    [int_products, variants_of(products), with_epilogue].concat()
+    let scalar = products.iter().copied();
+    let scalar: Vec<_> =
+        scalar.filter(|kernel| !kernel.operands.vec4 && kernel.tiling.is_for_gpus()).collect();
+    let with_prologue = [0, 1].map(|input| prologue::samples_of_conversions(&scalar, input));
+    [int_products, variants_of(products), with_epilogue, with_prologue.concat()].concat()
 }
 
 /// The cases that the family must pass.

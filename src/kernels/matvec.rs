@@ -42,14 +42,20 @@ struct MatvecKernel {
     team: Team,
     /// The number of vectors, rounded up to a power of two.
     vectors: u32,
+    /// Whether four rows of the result are stored at once.
+    out_vec4: bool,
 }
 
 impl Kernel for MatvecKernel {
     type Params = MatvecParams;
 
     fn variant(&self) -> Variant {
-        let variant = Variant::new(&MATVEC).flag("VEC4", true).flag("ACROSS", self.across);
-        self.team.define(variant.int("VECTORS", self.vectors))
+        let variant = Variant::new(&MATVEC)
+            .flag("VEC4", true)
+            .flag("ACROSS", self.across)
+            .int("VECTORS", self.vectors)
+            .flag("OUT_VEC4", self.out_vec4);
+        self.team.define(variant)
     }
 }
 
@@ -112,7 +118,13 @@ pub(crate) fn matvec(
         true => [a_row / 4, 1, 1, x_vector / 4],
         false => [0, a_step / 4, x_step, x_vector],
     };
-    let kernel = MatvecKernel { across: !along, team, vectors: vectors.next_power_of_two() as u32 };
+    let rows_are_neighbours = vectors == 1 || order == Order::VectorsFirst;
+    let kernel = MatvecKernel {
+        across: !along,
+        team,
+        vectors: vectors.next_power_of_two() as u32,
+        out_vec4: rows.is_multiple_of(4) && rows_are_neighbours,
+    };
     let out = Launch {
         kernel: &kernel,
         inputs: &[a, x],
@@ -136,6 +148,7 @@ pub(crate) fn matvec(
         work: 2 * outputs as u64 * len as u64,
     }
     .defer(&PendingResult {
+        vec4: kernel.out_vec4,
         prologues: &[(0, Reads::AnyNumber), (1, Reads::AnyNumber)],
         ..PendingResult::scalars(runtime, &[splits, outputs], DType::F32)
     })?;
@@ -153,14 +166,18 @@ pub(super) fn leading_axes(layout: &Layout, count: usize) -> Layout {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let of = |across, team, vectors| MatvecKernel { across, team, vectors };
+    let of = |across, team, vectors| {
+        [false, true].map(|out_vec4| MatvecKernel { across, team, vectors, out_vec4 })
+    };
     let along = policy::all_teams_along(0).map(|team| of(false, team, 1));
     let across = policy::all_teams_across(true).map(|team| of(true, team, 1));
     let several = [2, 4, 8, policy::MAX_VECTORS as u32].into_iter().flat_map(|vectors| {
         let along = policy::gpu_teams_along().map(move |team| of(false, team, vectors));
         along.chain(policy::all_teams_across(true).map(move |team| of(true, team, vectors)))
     });
-    let kernels: Vec<_> = along.chain(across).chain(several).collect();
+    // Across, there are whole blocks of four rows: one vector is always stored at once.
+    let exists = |kernel: &MatvecKernel| kernel.out_vec4 || !kernel.across || kernel.vectors > 1;
+    let kernels: Vec<_> = along.chain(across).chain(several).flatten().filter(exists).collect();
     let mut variants = variants_of(kernels.iter().copied());
     variants.extend(epilogue::samples(kernels.iter().copied()));
     for input in [0, 1] {

@@ -1,12 +1,14 @@
 //! Pooling in two dimensions and its gradients: maximum, average, adaptive average.
 
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::cast;
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
+use super::common::launch::{Launch, PendingResult, Reads, variants_of, workgroups_for};
 use super::common::options::PoolWindow;
+use super::common::policy;
 use super::composed::views;
+use super::fusion::{epilogue, prologue};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};
@@ -44,6 +46,18 @@ params! {
 /// Lines that one invocation computes. A line is a row of the result, of any channel and image.
 const LINES: usize = 4;
 
+/// How often a kernel may read an element of a pending operand that it computes.
+const MAX_REPEATS: usize = 4;
+
+/// Returns the operand, the input or the gradient, if the kernel computes it where it reads it: if it
+/// reads elements few times, or only converts them.
+fn computed(operand: &Tensor, repeats: usize) -> SmallVec<[(usize, Reads); 3]> {
+    match repeats <= MAX_REPEATS {
+        true => smallvec![(0, Reads::AnyNumber)],
+        false => prologue::conversions(&[operand]),
+    }
+}
+
 /// What a kernel computes for each window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum PoolMode {
@@ -60,17 +74,20 @@ struct PoolKernel {
     mode: PoolMode,
     /// Whether the result is the gradient of the input.
     backward: bool,
+    /// Whether an invocation computes four neighbours of a gradient, which are stored at once.
+    quads: bool,
 }
 
 impl Kernel for PoolKernel {
     type Params = PoolParams;
 
     fn variant(&self) -> Variant {
-        let Self { mode, backward } = *self;
+        let Self { mode, backward, quads } = *self;
         Variant::new(if backward { &POOL_BACKWARD } else { &POOL })
             .flag("MAX", matches!(mode, PoolMode::Max | PoolMode::MaxWithIndices))
             .flag("INDICES", mode == PoolMode::MaxWithIndices)
             .flag("ADAPTIVE", mode == PoolMode::AdaptiveAverage)
+            .flag("QUADS", quads)
             .int("LINES", LINES as u32)
     }
 }
@@ -170,8 +187,10 @@ fn forward(
     let shape = [n, c, output[0], output[1]];
     let lines = n * c * output[0];
     let count = invocations(lines, output[1]);
+    let [kernel, stride] = [window.kernel, window.stride].map(|[height, width]| height * width);
+    let prologues = computed(&x, kernel.div_ceil(stride));
     let launch = Launch {
-        kernel: &PoolKernel { mode, backward: false },
+        kernel: &PoolKernel { mode, backward: false, quads: false },
         inputs: &[&x],
         outputs: &[],
         params: &window.params(count, lines, [h, w], output),
@@ -179,12 +198,12 @@ fn forward(
         work: (x.len() + lines * output[1]) as u64,
     };
     if mode != PoolMode::MaxWithIndices {
-        let out = launch.defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))?;
-        return Ok((out, None));
+        let result = PendingResult::scalars(x.runtime(), &shape, DType::F32);
+        return Ok((launch.defer(&PendingResult { prologues: &prologues, ..result })?, None));
     }
     let out = Tensor::empty(x.runtime(), &shape, DType::F32)?;
     let indices = Tensor::empty(x.runtime(), &shape, DType::I32)?;
-    Launch { outputs: &[&out, &indices], ..launch }.run()?;
+    Launch { outputs: &[&out, &indices], ..launch }.run_with_prologues(&prologues)?;
     Ok((out, Some(indices)))
 }
 
@@ -218,16 +237,26 @@ fn backward(
     inputs.extend(&indices);
     let len: usize = x.iter().product();
     let lines = x[..3].iter().product();
-    let count = invocations(lines, x[3]);
+    let [height, width] = window.kernel;
+    let repeats = match mode {
+        PoolMode::AdaptiveAverage => len.div_ceil(grad.len().max(1)),
+        _ => height * width,
+    };
+    let quads = policy::computes_neighbours(grad.runtime()) && len.is_multiple_of(4);
+    let count = if quads { len / 4 } else { invocations(lines, x[3]) };
     Launch {
-        kernel: &PoolKernel { mode, backward: true },
+        kernel: &PoolKernel { mode, backward: true, quads },
         inputs: &inputs,
         outputs: &[],
         params: &window.params(count, lines, [x[2], x[3]], output),
         workgroups: workgroups_for(count),
         work: (grad.len() + len) as u64 * 4,
     }
-    .defer(&PendingResult::scalars(grad.runtime(), x, DType::F32))
+    .defer(&PendingResult {
+        vec4: quads,
+        prologues: &computed(&grad, repeats),
+        ..PendingResult::scalars(grad.runtime(), x, DType::F32)
+    })
 }
 
 /// Computes the maximum of each window of `x` `[n, c, h, w]`.
@@ -284,10 +313,17 @@ pub fn adaptive_avg_pool2d_backward(x: &[usize], grad: Tensor) -> Result<Tensor>
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     use PoolMode::{AdaptiveAverage, Average, Max, MaxWithIndices};
-    let forward = [Max, MaxWithIndices, Average, AdaptiveAverage]
-        .map(|mode| PoolKernel { mode, backward: false });
-    let backward = [Max, Average, AdaptiveAverage].map(|mode| PoolKernel { mode, backward: true });
-    variants_of(forward.into_iter().chain(backward))
+    let forward = [Max, MaxWithIndices, Average, AdaptiveAverage].map(|mode| PoolKernel {
+        mode,
+        backward: false,
+        quads: false,
+    });
+    let backward = [Max, Average, AdaptiveAverage]
+        .map(|mode| [false, true].map(|quads| PoolKernel { mode, backward: true, quads }));
+    let kernels = [&forward[..], backward.as_flattened()].concat();
+    let with_prologue = prologue::samples(kernels.iter().copied(), 0);
+    let with_epilogue = epilogue::samples(backward.into_iter().flatten());
+    [variants_of(kernels), with_prologue, with_epilogue].concat()
 }
 
 /// The cases that the family must pass. The arguments after the tensors are the kernel size, stride
@@ -311,6 +347,11 @@ pub const CASES: &[Case] = {
         case(
             "max_pool2d_with_indices",
             &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, ONE, ONE, ONE, FALSE],
+        ),
+        // Four neighbours of the gradient are in two rows, or in two planes.
+        case(
+            "max_pool2d_with_indices",
+            &[normal(&[4, 3, 9, 7]), THREE_BY_TWO, ONE, ONE, ONE, FALSE],
         ),
         case("max_pool1d", &[normal(&[2, 3, 10]), FOUR_1D, THREE_1D, ONE_1D, TWO_1D, TRUE]),
         case(
@@ -343,6 +384,10 @@ pub const CASES: &[Case] = {
             &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 9, 8]), THREE_BY_TWO, ONE, ONE, FALSE, FALSE],
         ),
         case(
+            "avg_pool2d_backward",
+            &[normal(&[4, 3, 9, 7]), normal(&[4, 3, 9, 8]), THREE_BY_TWO, ONE, ONE, FALSE, FALSE],
+        ),
+        case(
             "avg_pool1d",
             &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), TRUE, FALSE],
         ),
@@ -361,6 +406,7 @@ pub const CASES: &[Case] = {
         case("adaptive_avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO]),
         case("adaptive_avg_pool2d", &[normal(&[2, 3, 4, 5]), Arg::Sizes(&[7, 5])]),
         case("adaptive_avg_pool2d_backward", &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 3, 2])]),
+        case("adaptive_avg_pool2d_backward", &[normal(&[4, 3, 9, 7]), normal(&[4, 3, 3, 2])]),
         case("adaptive_avg_pool2d_backward", &[normal(&[2, 3, 4, 5]), normal(&[2, 3, 7, 5])]),
         case("adaptive_avg_pool1d", &[normal(&[2, 3, 9]), FOUR_1D]),
         case("adaptive_avg_pool1d", &[permuted(&[5, 3, 2], &[2, 1, 0]), Arg::Int(7)]),

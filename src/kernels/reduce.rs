@@ -100,6 +100,13 @@ struct ReduceKernel {
     access: LineAccess,
 }
 
+impl ReduceKernel {
+    /// Returns whether results are stored in vec4s.
+    fn stores_vec4(&self) -> bool {
+        self.access.load == Load::Across && self.dtype.size() == 4
+    }
+}
+
 impl Kernel for ReduceKernel {
     type Params = ReduceParams;
 
@@ -132,7 +139,8 @@ impl Kernel for ReduceKernel {
             .flag("FLAT", flat)
             .flag("ACROSS", load == Load::Across)
             .flag("VEC4", vec4)
-            .flag("WORDS", vec4 && dtype.size() == 4);
+            .flag("WORDS", vec4 && dtype.size() == 4)
+            .flag("STORES_WORDS4", self.stores_vec4());
         team.define(variant)
     }
 }
@@ -482,17 +490,22 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let team = if dtype.is_64_bit() { team.without_subgroups() } else { team };
     let inner_strides = layout.load_strides(load);
     let shape = [splits * outputs];
-    let result = PendingResult::scalars(runtime, &shape, kind.result_type(dtype));
+    let kernel = ReduceKernel {
+        kind: if splits == 1 { kind } else { kind.of_each_split() },
+        dtype,
+        access: LineAccess { team, load, flat: layout.is_flat() },
+    };
+    let result = PendingResult {
+        vec4: kernel.stores_vec4(),
+        prologues: &[(0, Reads::Once)],
+        ..PendingResult::scalars(runtime, &shape, kind.result_type(dtype))
+    };
     // The values at the indices of splits are read later: a second reference makes this kernel write
     // what would otherwise be computed again.
     let is_read_later = kind.is_arg() && splits > 1 && prologue::is_computed_before(tensor);
     let held = is_read_later.then(|| tensor.clone());
     let out = Launch {
-        kernel: &ReduceKernel {
-            kind: if splits == 1 { kind } else { kind.of_each_split() },
-            dtype,
-            access: LineAccess { team, load, flat: layout.is_flat() },
-        },
+        kernel: &kernel,
         inputs: &[tensor],
         outputs: &[],
         params: &ReduceParams {
@@ -511,7 +524,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         workgroups: team.workgroups(lines * splits),
         work: tensor.len() as u64,
     }
-    .defer(&PendingResult { prologues: &[(0, Reads::Once)], ..result })?;
+    .defer(&result)?;
     drop(held);
     // The values at the indices of splits are not known here.
     if splits == 1 || kind.is_arg() {

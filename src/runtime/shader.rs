@@ -720,8 +720,8 @@ fn body_len(lines: &[(usize, &str)]) -> Option<usize> {
     })
 }
 
-/// Splits text into identifiers and numbers (`true`), and the text between them (`false`). Every character beyond
-/// ASCII counts as part of an identifier.
+/// Splits text into identifiers and numbers (`true`), and the text between them (`false`). Every
+/// character beyond ASCII counts as part of an identifier.
 pub(crate) fn tokens(text: &str) -> impl Iterator<Item = (&str, bool)> {
     let is_identifier_byte =
         |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;

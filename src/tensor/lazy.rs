@@ -33,6 +33,13 @@ pub(crate) struct Expression {
     pub len: usize,
 }
 
+impl Expression {
+    /// Returns whether it only converts elements, from or to 16 bits for example.
+    pub fn is_conversion(&self) -> bool {
+        self.wgsl == "a"
+    }
+}
+
 /// An argument of an expression.
 pub(crate) struct Arg {
     pub storage: Storage,

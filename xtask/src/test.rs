@@ -205,6 +205,11 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let mut command = cargo_test(options, tests.as_flattened());
     // Every chain and many sizes compile kernels of their own; the step `strategies` tries more.
     run_command(command.env("BURN_WGSL_AS_GPU", "1").env("PROPTEST_CASES", "30"))?;
+    let mut command = cargo_test(options, &["--test", "gradients"]);
+    run_command(command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_TEST_CASES", "pool"))?;
+    // GPUs fuse more.
+    let mut command = cargo_test(options, &["--test", "fusion", "launches"]);
+    run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
     // Ops that are not fused, in the variants that a software adapter uses after warm-up.
     let tests = ["ops", "elementwise", "types", "chains", "models"].map(|test| ["--test", test]);
     let mut command = cargo_test(options, tests.as_flattened());
@@ -225,9 +230,9 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let mut command = cargo_test(options, &["--test", "types"]);
     command.env("BURN_WGSL_NO_SUBGROUPS", "1").env("BURN_WGSL_WARM", "1");
     run_command(command.env("BURN_WGSL_TEST_CASES", "linear"))?;
-    // Matrix products and attention for GPUs, in every element type.
+    // Matrix products, attention and pooling for GPUs, in every element type.
     let mut command = cargo_test(options, &["--test", "types"]);
-    let cases = format!("{products},attention");
+    let cases = format!("{products},attention,pool");
     run_command(command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_TEST_CASES", cases))?;
     Ok(Outcome::Passed)
 }

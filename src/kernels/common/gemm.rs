@@ -45,6 +45,11 @@ impl Tiling {
         }
     }
 
+    /// Returns whether GPUs use it. Software adapters have as few kernels as possible.
+    pub fn is_for_gpus(self) -> bool {
+        !matches!(self, Self::Direct { .. })
+    }
+
     /// Returns the numbers of rows and columns of a tile.
     fn tile(self) -> (usize, usize) {
         match self {
@@ -60,7 +65,7 @@ impl Tiling {
 /// The layout and type of a product's operands as the kernel reads them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) struct GemmOperands {
-    /// Whether both are read, and the result is written, in vec4s.
+    /// Whether both are read in vec4s.
     pub vec4: bool,
     /// Whether a is contiguous along m instead of k; `false` for direct kernels, which do not
     /// depend on it.

@@ -178,6 +178,12 @@ pub(crate) fn keeps_halves(runtime: &Runtime) -> bool {
     software_policy(runtime).is_none()
 }
 
+/// Returns whether an invocation computes four neighbours and stores them as a vec4. On software
+/// adapters, neighbouring invocations compute neighbours.
+pub(crate) fn computes_neighbours(runtime: &Runtime) -> bool {
+    software_policy(runtime).is_none()
+}
+
 /// Returns whether a kernel can read `count` tensors and write one more. Software adapters compile a kernel with many
 /// bindings slowly.
 pub(crate) fn reads_many_tensors(runtime: &Runtime, count: usize) -> bool {

@@ -12,10 +12,11 @@ use super::composite::{self, AnyLaunch, Composite, Programs, with_words};
 use super::graph::Graph;
 use super::program::{Access, Output, Overwrite, Program, Words};
 use crate::kernels::common::launch::{describe, variants_of};
+use crate::kernels::common::policy;
 use crate::kernels::elementwise::Map;
 use crate::kernels::fused::{self, index_of, may_use};
 use crate::runtime::{Allocation, Dispatch, Kernel, Variant};
-use crate::tensor::{DType, Lazy, Result, Tensor};
+use crate::tensor::{Arg, DType, Lazy, Result, Tensor};
 
 /// How often a kernel reads each element of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -281,7 +282,14 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> Input {
         reads != Reads::Once && is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len());
     let has_launch = graph.nodes.iter().any(|node| node.lazy.is_launch());
     if has_launch || repeated_too_often || is_held && (!writes_held || is_one_of_many()) {
-        return Input::After(lazy.clone());
+        // A result of the launch that must be written anyway comes first: the kernel may compute
+        // the rest.
+        let of_launch = |node: &usize| {
+            let graph = Graph::of(&graph.nodes[*node].lazy);
+            graph.is_some_and(|graph| graph.nodes.iter().any(|node| node.lazy.is_launch()))
+        };
+        let first = held.last().copied().filter(|node| !is_held && of_launch(node));
+        return Input::After(graph.nodes[first.unwrap_or(last)].lazy.clone());
     }
     let writable = |&node: &usize| has_words(graph.nodes[node].expression().dtype);
     if (!writes_held || !held.iter().all(writable))
@@ -294,6 +302,28 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> Input {
         return Input::After(lazy.clone());
     }
     Input::Computed(Box::new(Prologue { input: index, graph, program, words }))
+}
+
+/// Returns those of `inputs` that are packed tensors of 16-bit floats in memory, converted to f32.
+/// A kernel that reads them any number of times does so as they are stored, and reads fewer bytes.
+pub(crate) fn conversions(inputs: &[&Tensor]) -> SmallVec<[(usize, Reads); 3]> {
+    let is_packed = |arg: &Arg| arg.layout.is_none() && arg.padding.is_none();
+    let is_stored = |arg: &Arg| arg.dtype.is_half() && arg.storage.pending().is_none();
+    let is_conversion = |tensor: &Tensor| {
+        let lazy = tensor.pending().filter(|lazy| lazy.expression().is_conversion());
+        tensor.dtype() == DType::F32
+            && policy::keeps_halves(tensor.runtime())
+            && lazy.is_some_and(
+                |lazy| matches!(&lazy.args()[..], [arg] if is_packed(arg) && is_stored(arg)),
+            )
+    };
+    let inputs = inputs.iter().enumerate().filter(|(_, tensor)| is_conversion(tensor));
+    inputs.map(|(index, _)| (index, Reads::AnyNumber)).collect()
+}
+
+/// Returns samples of a kernel with a prologue of an input as [`conversions`] returns it.
+pub(crate) fn samples_of_conversions<K: Kernel>(kernels: &[K], input: u8) -> Vec<Variant> {
+    samples_of(kernels, input, &Map::new("a", DType::F32), &[(DType::F16, Access::Packed)])
 }
 
 /// Returns samples of a kernel with prologues of an input: programs decide which there are.
