@@ -19,7 +19,7 @@ use burn::record::{HalfPrecisionSettings, NamedMpkBytesRecorder, Record, Recorde
 use burn::tensor::backend::{Backend, DeviceOps};
 use burn::tensor::{Bool, DType, FloatDType, Tensor, TensorData, activation, s};
 use burn_wgsl::runtime::{Event, Observer};
-use burn_wgsl::scaler::{GradScalerConfig, SCALES, ScalerState};
+use burn_wgsl::scaler::{GradScaler, GradScalerConfig, SCALES, ScalerState};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory};
 use common::{devices, gpus, panic_message, runtime_of, serial_guard};
 
@@ -224,6 +224,55 @@ fn steps_are_those_without_a_scale() {
             let is_close = may_contract && (x - y).abs() <= 1e-6 * x.abs().max(0.1);
             assert!(left == right || is_close, "{x} and {y} on {device}");
         }
+    }
+}
+
+/// Takes steps, of which the second has an infinite gradient if `is_infinite`. Returns the bits of the parameters.
+fn bits_after_steps<O: Optimizer<Network<B>, B>>(
+    mut optimizer: O,
+    scaler: &GradScaler,
+    is_infinite: bool,
+    device: &WgslDevice,
+) -> Vec<u32> {
+    let mut network = Network::new(device);
+    for step in 0..3 {
+        let factor = if is_infinite && step == 1 { f32::INFINITY } else { 1.0 };
+        let loss = scaler.scale(loss(&network, device) * factor);
+        let grads = GradientsParams::from_grads(loss.backward(), &network);
+        network = optimizer.step(0.1, network, grads);
+    }
+    network.bits()
+}
+
+#[test]
+fn a_disabled_scaler_changes_nothing() {
+    let _serial = serial_guard();
+    for device in devices() {
+        let scaler = GradScalerConfig { enabled: false, ..Default::default() }.init(&device);
+        assert!(!scaler.is_enabled() && GradScalerConfig::default().init(&device).is_enabled());
+        let sgd = || SgdConfig::new().init::<B, Network<B>>();
+        let of = |is_infinite| {
+            let plain = bits_after_steps(sgd(), &scaler, is_infinite, &device);
+            [plain, bits_after_steps(scaler.wrap(sgd()), &scaler, is_infinite, &device)]
+        };
+        let [plain, wrapped] = of(false);
+        assert_eq!(plain, wrapped, "{device}");
+        // No step is skipped.
+        let [_, wrapped] = of(true);
+        assert!(wrapped.iter().any(|bits| !f32::from_bits(*bits).is_finite()), "{device}");
+        assert_eq!(scaler.state(), GradScalerConfig::default().init(&device).state(), "{device}");
+        // The norm is limited all the same: to less than it is.
+        let limited = scaler.wrap(sgd()).with_max_norm(1e-3);
+        let limited = bits_after_steps(limited, &scaler, false, &device);
+        let start = Network::new(&device).bits();
+        let distance = |bits: &[u32]| {
+            let pairs = bits.iter().zip(&start);
+            let squares = pairs.map(|(a, b)| (f32::from_bits(*a) - f32::from_bits(*b)).powi(2));
+            squares.sum::<f32>().sqrt()
+        };
+        // Three steps with a rate of 0.1.
+        let (far, near) = (distance(&plain), distance(&limited));
+        assert!(near > 0.0 && near < 3.1e-4 && far > 1e-3, "{far} and {near} on {device}");
     }
 }
 

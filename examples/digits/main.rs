@@ -183,8 +183,8 @@ fn train_on(
         println!("products in {precision}, {}", product_path(&device, precision)?);
     }
     // Small gradients would be 0 in f16.
-    let scaler =
-        (precision == Some(Precision::F16)).then(|| GradScalerConfig::default().init(&device));
+    let enabled = precision == Some(Precision::F16);
+    let scaler = GradScalerConfig { enabled, ..GradScalerConfig::default() }.init(&device);
     let options = train::Options {
         epochs: args.epochs as usize,
         batch: args.batch as usize,
@@ -222,16 +222,9 @@ fn train_on(
     };
     // Parameters, their gradients and the optimiser stay f32.
     let _autocast = precision.map(|precision| autocast(&device, precision));
-    let (model, history) = match scaler {
-        Some(scaler) => {
-            let learner = Learner::with_optimizer(model, scaler.wrap(adam()), &device);
-            train::train(learner, dataset, options, &device, start, &STOP, before_step)?
-        }
-        None => {
-            let learner = Learner::new(model, &device);
-            train::train(learner, dataset, options, &device, start, &STOP, before_step)?
-        }
-    };
+    let learner = Learner::with_optimizer(model, scaler.wrap(adam()), &device);
+    let (model, history) =
+        train::train(learner, dataset, options, &device, start, &STOP, before_step)?;
     // The run may end with a profiled step.
     if let Some((file, scheduled)) = scheduled
         && let Some(profile) = scheduled.finish()?

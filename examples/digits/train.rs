@@ -27,7 +27,7 @@ pub struct Options {
     pub seed: u64,
     pub learning_rate: f64,
     /// Scales the loss, for an optimiser that it wraps.
-    pub scaler: Option<GradScaler>,
+    pub scaler: GradScaler,
 }
 
 /// The measurements of a run. The lists have one entry for each completed epoch.
@@ -44,7 +44,7 @@ pub struct History {
     pub first_step: Option<f64>,
     /// Accuracy of the final model, also of an interrupted run.
     pub test_accuracy: f64,
-    /// The steps that a gradient scaler skipped, if there was one.
+    /// The steps that the scaler skipped, if it is enabled.
     pub skipped_steps: Option<u32>,
     /// Whether Ctrl-C ended the run.
     pub interrupted: bool,
@@ -95,10 +95,7 @@ pub fn train<O: Optimizer<Model<B>, B>>(
             loss_sum = loss_sum + loss.clone().inner() * (batch_end - batch_start) as f64;
             let gradients = {
                 let _scope = scope("backward");
-                learner.gradients(match &options.scaler {
-                    Some(scaler) => scaler.scale(loss),
-                    None => loss,
-                })
+                learner.gradients(options.scaler.scale(loss))
             };
             {
                 let _scope = scope("optimizer");
@@ -136,7 +133,8 @@ pub fn train<O: Optimizer<Model<B>, B>>(
         Some(accuracy) if !history.interrupted => *accuracy,
         _ => accuracy(&test, &learner.valid()),
     };
-    history.skipped_steps = options.scaler.map(|scaler| scaler.state().skipped_steps);
+    let scaler = &options.scaler;
+    history.skipped_steps = scaler.is_enabled().then(|| scaler.state().skipped_steps);
     Ok((learner.model, history))
 }
 

@@ -12,16 +12,15 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Context, Result, bail, ensure};
-use burn::module::{AutodiffModule, Module};
-use burn::optim::{GradientsParams, Optimizer};
+use burn::module::Module;
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor};
-use burn_wgsl::scaler::{GradScaler, GradScalerConfig};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, product_path};
 use digits::rng::Rng;
 use gpt::corpus::Corpus;
-use gpt::model::{Gpt, adam};
+use gpt::model::Gpt;
 use gpt::sample::next_token;
+use gpt::train::Trainer;
 
 use args::Args;
 
@@ -73,14 +72,7 @@ fn run(args: &Args) -> Result<()> {
     let mut runs = Vec::new();
     for &precision in &args.precision {
         println!("\n{precision} on {adapter}: products {}", product_path(&device, precision)?);
-        // The loss scale is for f16 alone: bf16 has the range of f32.
-        let run = if precision == Precision::F16 {
-            let scaler = GradScalerConfig::default().init(&device);
-            train(args, &corpus, device, precision, scaler.wrap(adam()), Some(&scaler))
-        } else {
-            train(args, &corpus, device, precision, adam(), None)
-        };
-        runs.push(run?);
+        runs.push(train(args, &corpus, device, precision)?);
     }
     print!("\n{}", table(&runs));
     if let Some(path) = &args.json {
@@ -99,44 +91,31 @@ fn text(args: &Args) -> Result<String> {
 }
 
 /// Trains a model, tests it and prints text that it writes.
-fn train<O: Optimizer<Gpt<B>, B>>(
-    args: &Args,
-    corpus: &Corpus,
-    device: WgslDevice,
-    precision: Precision,
-    optimizer: O,
-    scaler: Option<&GradScaler>,
-) -> Result<Run> {
-    B::seed(&device, args.seed);
-    let model = Gpt::<B>::new(args.sizes(), corpus.vocabulary_size(), &device);
+fn train(args: &Args, corpus: &Corpus, device: WgslDevice, precision: Precision) -> Result<Run> {
+    let seed = args.seed;
+    let mut trainer = Trainer::new(args.sizes(), corpus.vocabulary_size(), precision, seed, device);
     if args.precision.len() == 1 {
-        println!("model: {} parameters, seed {}", model.num_params(), args.seed);
+        println!("model: {} parameters, seed {seed}", trainer.model().num_params());
     }
-    let _scope = autocast(&device, precision);
     let (trained, measured) =
-        memory::measure(&device, || steps(args, corpus, device, model, optimizer, scaler))?;
-    let (model, tokens_per_second) = trained?;
-    let model = model.valid();
+        memory::measure(&device, || steps(args, corpus, device, &mut trainer))?;
+    let tokens_per_second = trained?;
+    let _scope = autocast(&device, precision);
+    let model = trainer.model();
     let test_loss = test_loss(args, corpus, &model, &device)?;
     write_text(args, corpus, &model, &device)?;
+    let scaler = trainer.scaler();
     Ok(Run {
         precision,
         test_loss,
         tokens_per_second,
         memory: Some(measured.peak).filter(|&peak| peak > 0),
-        skipped_steps: scaler.map(|scaler| scaler.state().skipped_steps),
+        skipped_steps: scaler.is_enabled().then(|| scaler.state().skipped_steps),
     })
 }
 
-/// Runs the training steps. Returns the model and the tokens per second.
-fn steps<O: Optimizer<Gpt<B>, B>>(
-    args: &Args,
-    corpus: &Corpus,
-    device: WgslDevice,
-    mut model: Gpt<B>,
-    mut optimizer: O,
-    scaler: Option<&GradScaler>,
-) -> Result<(Gpt<B>, f64)> {
+/// Runs the training steps. Returns the tokens per second.
+fn steps(args: &Args, corpus: &Corpus, device: WgslDevice, trainer: &mut Trainer) -> Result<f64> {
     let [training, _] = corpus.split();
     let size = [args.batch as usize, args.context as usize];
     let mut rng = Rng(args.seed);
@@ -146,14 +125,7 @@ fn steps<O: Optimizer<Gpt<B>, B>>(
     let mut losses: Vec<Tensor<Wgsl, 1>> = Vec::new();
     for step in 1..=args.steps {
         let batch = corpus.excerpts::<B>(training.clone(), size, &mut rng, &device);
-        let loss = model.loss(batch);
-        losses.push(loss.clone().inner());
-        let loss = match scaler {
-            Some(scaler) => scaler.scale(loss),
-            None => loss,
-        };
-        let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        model = optimizer.step(args.learning_rate, model, gradients);
+        losses.push(trainer.step(batch, args.learning_rate));
         if step == first_timed {
             B::sync(&device)?;
             start = Instant::now();
@@ -169,7 +141,7 @@ fn steps<O: Optimizer<Gpt<B>, B>>(
     }
     B::sync(&device)?;
     let timed = (args.steps - first_timed) as usize * size.iter().product::<usize>();
-    Ok((model, timed as f64 / start.elapsed().as_secs_f64()))
+    Ok(timed as f64 / start.elapsed().as_secs_f64())
 }
 
 /// Returns the mean loss of random excerpts of the last tenth of the text.

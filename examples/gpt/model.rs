@@ -1,4 +1,4 @@
-//! A transformer that predicts the next token, with its loss and its optimizer.
+//! A transformer that predicts the next token, with its loss.
 
 use burn::module::Module;
 use burn::nn::attention::generate_autoregressive_mask;
@@ -7,9 +7,7 @@ use burn::nn::transformer::{
     TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
 };
 use burn::nn::{Embedding, EmbeddingConfig, Linear, LinearConfig};
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::{Adam, AdamConfig};
-use burn::tensor::backend::{AutodiffBackend, Backend};
+use burn::tensor::backend::Backend;
 use burn::tensor::{Int, Tensor};
 
 use crate::corpus::Batch;
@@ -80,9 +78,4 @@ impl<B: Backend> Gpt<B> {
             batch.targets.reshape([count * length]),
         )
     }
-}
-
-/// Returns the optimizer of the example.
-pub fn adam<B: AutodiffBackend>() -> OptimizerAdaptor<Adam, Gpt<B>, B> {
-    AdamConfig::new().with_epsilon(1e-8).init()
 }

@@ -27,6 +27,9 @@ use crate::device::WgslDevice;
 /// How the scale of a [`GradScaler`] changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GradScalerConfig {
+    /// Whether the scaler does anything [default: `true`]. If not, losses and gradients stay as they are, and no step
+    /// is skipped: one training loop serves f16, and f32 and bf16, which need no scale.
+    pub enabled: bool,
     /// The scale of the first step [default: 65536].
     pub initial_scale: f32,
     /// What the scale is multiplied by after [`growth_interval`](Self::growth_interval) steps
@@ -41,6 +44,7 @@ pub struct GradScalerConfig {
 impl Default for GradScalerConfig {
     fn default() -> Self {
         Self {
+            enabled: true,
             initial_scale: 65536.0,
             growth_factor: 2.0,
             backoff_factor: 0.5,
@@ -78,11 +82,19 @@ pub struct GradScaler {
 }
 
 impl GradScaler {
+    /// Returns whether the scaler does anything: [`GradScalerConfig::enabled`].
+    pub fn is_enabled(&self) -> bool {
+        self.config.enabled
+    }
+
     /// Multiplies a loss by the scale, in f32.
     pub fn scale<B, const D: usize>(&self, loss: Tensor<B, D>) -> Tensor<B, D>
     where
         B: AutodiffBackend<InnerBackend = Wgsl>,
     {
+        if !self.config.enabled {
+            return loss;
+        }
         let scale = Tensor::<B, 1>::from_inner(self.state.lock().scale.clone());
         let scale = scale.to_device(&loss.device());
         loss.cast(FloatDType::F32) * scale.reshape([1; D])

@@ -36,6 +36,11 @@ impl<O> ScaledOptimizer<O> {
         Self { max_norm: Some(max_norm), ..self }
     }
 
+    /// Returns whether gradients reach the optimizer as they are.
+    fn is_plain(&self) -> bool {
+        !self.scaler.is_enabled() && self.max_norm.is_none()
+    }
+
     /// Takes a step with scaled gradients.
     fn step_with<B, M>(
         &mut self,
@@ -47,21 +52,23 @@ impl<O> ScaledOptimizer<O> {
         B: AutodiffBackend<InnerBackend = Wgsl>,
         M: AutodiffModule<B>,
     {
-        let inverse = self.scaler.state.lock().scale.clone().recip();
+        let scale = self.scaler.state.lock().scale.clone();
+        let device = scale.device();
         let mut unscaled = Unscaled {
             scaled,
-            inverse,
+            device,
+            inverse: self.scaler.is_enabled().then(|| scale.recip()),
             grads: GradientsParams::new(),
             parameters: GradientsParams::new(),
             tested: Vec::new(),
             squares: self.max_norm.map(|_| Vec::new()),
         };
         module.visit(&mut unscaled);
-        let Unscaled { grads, parameters, tested, squares, inverse, .. } = unscaled;
+        let Unscaled { grads, parameters, tested, squares, .. } = unscaled;
         if tested.is_empty() {
             return step(&mut self.optimizer, module, grads);
         }
-        let overflow = overflow(tested, &inverse.device());
+        let overflow = self.scaler.is_enabled().then(|| overflow(tested, &device));
         let factor = self.max_norm.zip(squares).map(|(max_norm, squares)| {
             let norm = Tensor::cat(squares, 0).sum().sqrt();
             // 1 for smaller norms. The added number is PyTorch's.
@@ -71,6 +78,7 @@ impl<O> ScaledOptimizer<O> {
             Cleared { grads, factor, overflow: overflow.clone(), out: GradientsParams::new() };
         module.visit(&mut cleared);
         let module = step(&mut self.optimizer, module, cleared.out);
+        let Some(overflow) = overflow else { return module };
         let module = module.map(&mut Restored { parameters, overflow: overflow.clone() });
         self.scaler.state.lock().update(overflow, &self.scaler.config);
         module
@@ -86,12 +94,18 @@ where
     type Record = ScaledRecord<O::Record>;
 
     fn step(&mut self, lr: LearningRate, module: M, mut grads: GradientsParams) -> M {
+        if self.is_plain() {
+            return self.optimizer.step(lr, module, grads);
+        }
         self.step_with::<B, M>(module, &mut grads, |optimizer, module, grads| {
             optimizer.step(lr, module, grads)
         })
     }
 
     fn step_multi(&mut self, lr: LearningRate, module: M, mut grads: MultiGradientsParams) -> M {
+        if self.is_plain() {
+            return self.optimizer.step_multi(lr, module, grads);
+        }
         self.step_with::<B, M>(module, &mut grads, |optimizer, module, grads| {
             optimizer.step(lr, module, grads)
         })
@@ -176,8 +190,10 @@ impl TakeGradient for MultiGradientsParams {
 /// Divides gradients by the scale, and collects them.
 struct Unscaled<'a, G> {
     scaled: &'a mut G,
-    /// 1 / scale.
-    inverse: Tensor<Wgsl, 1>,
+    /// The device of the scale.
+    device: WgslDevice,
+    /// 1 / scale, if there is a scale.
+    inverse: Option<Tensor<Wgsl, 1>>,
     grads: GradientsParams,
     /// The parameters with gradients, as they are before the step.
     parameters: GradientsParams,
@@ -197,8 +213,13 @@ where
         let (before, device) = (param.val().inner(), grad.device());
         let (wide, parameter) = (wide(before.dtype()), before.dtype().into());
         let grad = grad.cast(wide);
-        let inverse = self.inverse.clone().to_device(&device).reshape([1; D]).cast(wide);
-        let unscaled = (grad.clone() * inverse).cast(parameter);
+        let unscaled = match &self.inverse {
+            Some(inverse) => {
+                let inverse = inverse.clone().to_device(&device).reshape([1; D]).cast(wide);
+                (grad.clone() * inverse).cast(parameter)
+            }
+            None => grad.clone().cast(parameter),
+        };
         // In 16 bits, it can be infinite where the scaled gradient is not. Otherwise it is computed later, together
         // with the step.
         let tested = if parameter == wide { grad } else { unscaled.clone() };
@@ -209,7 +230,7 @@ where
         }
         if let Some(squares) = &mut self.squares {
             let grad = unscaled.clone().cast(FloatDType::F32);
-            squares.push((grad.clone() * grad).sum().to_device(&self.inverse.device()));
+            squares.push((grad.clone() * grad).sum().to_device(&self.device));
         }
         self.grads.register(param.id, unscaled);
         self.parameters.register(param.id, before);
@@ -240,14 +261,14 @@ fn overflow(
 struct Cleared {
     grads: GradientsParams,
     factor: Option<Tensor<Wgsl, 1>>,
-    overflow: Tensor<Wgsl, 1, Bool>,
+    /// Whether the step is skipped, if it may be.
+    overflow: Option<Tensor<Wgsl, 1, Bool>>,
     out: GradientsParams,
 }
 
 impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Cleared {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
         let Some(grad) = self.grads.remove::<Wgsl, D>(param.id) else { return };
-        let overflow = expanded(&self.overflow, &grad);
         let grad = match &self.factor {
             Some(factor) => {
                 // A small factor has few bits in f16.
@@ -257,7 +278,14 @@ impl<B: AutodiffBackend<InnerBackend = Wgsl>> ModuleVisitor<B> for Cleared {
             }
             None => grad,
         };
-        self.out.register(param.id, grad.mask_fill(overflow, 0));
+        let grad = match &self.overflow {
+            Some(overflow) => {
+                let overflow = expanded(overflow, &grad);
+                grad.mask_fill(overflow, 0)
+            }
+            None => grad,
+        };
+        self.out.register(param.id, grad);
     }
 }
 

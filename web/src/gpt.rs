@@ -1,20 +1,17 @@
 //! A small transformer language model that is trained on this crate's shaders, with characters as
 //! tokens.
 
-use burn::module::{AutodiffModule, Module};
-use burn::optim::adaptor::OptimizerAdaptor;
-use burn::optim::{Adam, GradientsParams, Optimizer};
-use burn::tensor::backend::Backend;
-use burn_wgsl::{WgslDevice, profiler, scope};
+use burn::module::Module;
+use burn_wgsl::{Precision, UnknownPrecision, WgslDevice, product_path, profiler};
 use gpt::corpus::Corpus;
-use gpt::model::{Gpt as Model, Sizes, adam};
+use gpt::model::Sizes;
 use gpt::sample::next_token;
+use gpt::train::Trainer;
 use serde::{Deserialize, Serialize};
 use wasm_bindgen::prelude::wasm_bindgen;
 use wasm_bindgen::{JsError, JsValue};
 use web_time::Instant;
 
-use crate::Training;
 use crate::device::parse_device;
 use crate::rng::Rng;
 use crate::script::{Result, TrainingReport, check_learning_rate, from_js, js_error, to_js};
@@ -27,6 +24,8 @@ struct Settings {
     seed: u32,
     /// Learning rate.
     rate: f64,
+    /// The word of a [`Precision`].
+    precision: String,
 }
 
 #[derive(Serialize)]
@@ -35,18 +34,24 @@ struct Info {
     context_length: usize,
     vocabulary_size: usize,
     corpus_bytes: usize,
+    /// How products are computed.
+    products: String,
 }
 
-const MODEL_EXISTS: &str = "the model is absent only during a step";
+/// The loss scale of f16.
+#[derive(Serialize)]
+struct Scale {
+    scale: f32,
+    skipped_steps: u32,
+}
 
 /// The model, its training corpus and the text that it generates.
 #[wasm_bindgen]
 pub struct Gpt {
     device: WgslDevice,
     sizes: Sizes,
-    /// `None` only during a step.
-    model: Option<Model<Training>>,
-    optimizer: OptimizerAdaptor<Adam, Model<Training>, Training>,
+    precision: Precision,
+    trainer: Trainer,
     learning_rate: f64,
     step: usize,
     corpus: Corpus,
@@ -57,21 +62,22 @@ pub struct Gpt {
 
 #[wasm_bindgen]
 impl Gpt {
-    /// Creates an untrained model on an open device. `settings` holds `seed` and `rate` (learning
-    /// rate).
+    /// Creates an untrained model on an open device. `settings` holds `seed`, `rate` (learning rate) and
+    /// `precision`.
     pub async fn create(device: &str, settings: JsValue) -> Result<Gpt> {
         let device = parse_device(device)?;
-        let Settings { seed, rate } = from_js(settings)?;
+        let Settings { seed, rate, precision } = from_js(settings)?;
+        let precision: Precision =
+            precision.parse().map_err(|cause: UnknownPrecision| js_error(cause))?;
         let text: String = burn_wgsl::kernels::sources().iter().map(|source| source.text).collect();
         let corpus = Corpus::new(&text);
         let sizes = Sizes::default();
-        Training::seed(&device, u64::from(seed));
-        let model = Model::new(sizes, corpus.vocabulary_size(), &device);
+        let vocabulary_size = corpus.vocabulary_size();
         Ok(Self {
             device,
             sizes,
-            model: Some(model),
-            optimizer: adam(),
+            precision,
+            trainer: Trainer::new(sizes, vocabulary_size, precision, seed.into(), device),
             learning_rate: rate,
             step: 0,
             corpus,
@@ -82,15 +88,26 @@ impl Gpt {
 
     /// Returns the sizes of the model and its corpus.
     pub fn info(&self) -> Result<JsValue> {
-        let parameters = self.model.as_ref().map_or(0, Module::num_params);
+        let products = product_path(&self.device, self.precision).map_err(js_error)?;
         let corpus_bytes =
             burn_wgsl::kernels::sources().iter().map(|source| source.text.len()).sum();
         to_js(&Info {
-            parameters,
+            parameters: self.trainer.model().num_params(),
             context_length: self.sizes.context,
             vocabulary_size: self.corpus.vocabulary_size(),
             corpus_bytes,
+            products: products.to_string(),
         })
+    }
+
+    /// Reads back the loss scale: `null` if there is none.
+    pub async fn scale(&self) -> Result<JsValue> {
+        let scaler = self.trainer.scaler();
+        if !scaler.is_enabled() {
+            return Ok(JsValue::NULL);
+        }
+        let state = scaler.state_async().await.map_err(js_error)?;
+        to_js(&Scale { scale: state.scale, skipped_steps: state.skipped_steps })
     }
 
     /// Trains `steps` steps on random excerpts of the corpus and awaits their losses.
@@ -101,14 +118,7 @@ impl Gpt {
         for _ in 0..steps {
             let all = 0..self.corpus.len();
             let batch = self.corpus.excerpts(all, size, &mut self.rng, &self.device);
-            let model = self.model.take().expect(MODEL_EXISTS);
-            let forward = scope("forward");
-            let loss = model.loss(batch);
-            losses.push(loss.clone().inner());
-            drop(forward);
-            let gradients = GradientsParams::from_grads(loss.backward(), &model);
-            let _optimizer = scope("optimizer");
-            self.model = Some(self.optimizer.step(self.learning_rate, model, gradients));
+            losses.push(self.trainer.step(batch, self.learning_rate));
             self.step += 1;
         }
         TrainingReport {
@@ -153,7 +163,7 @@ impl Gpt {
                 "the temperature is {temperature}; it must be finite and at least 0"
             )));
         }
-        let model = self.model.as_ref().expect(MODEL_EXISTS).valid();
+        let model = self.trainer.model();
         let start = self.generated.len().saturating_sub(self.sizes.context);
         let context = &self.generated[start..];
         let token = next_token(&model, context, temperature, &mut self.rng, &self.device);

@@ -513,6 +513,23 @@ export async function gpt_page_generates_text({ page, go, state, shot }) {
   assert.equal(await page.textContent("#output"), "");
 }
 
+export async function gpt_page_trains_in_f16({ page, go, state, shot }) {
+  await go(`gpt.html?${GPU}`);
+  await page.selectOption("#precision", "f16");
+  await page.click("#start");
+  await waitForStep(page, 12);
+  await page.click("#start");
+  await state("paused");
+  const { loss } = await progress(page);
+  assert.ok(Number(loss) < 4.5, `loss ${loss}`);
+  assert.match(await page.textContent("#products"), /16 bits/);
+  assert.match(await page.textContent("#scale"), /^\d[\d,]*, \d+ steps skipped$/);
+  await shot("gpt-f16");
+  await page.selectOption("#precision", "bf16");
+  await state("idle");
+  assert.equal(await page.textContent("#scale"), "–");
+}
+
 export async function gpt_page_profiles_training_steps({ page, go, state, shot }) {
   await go(`gpt.html?${GPU}`);
   await page.click("#profile");

@@ -32,13 +32,25 @@ async function create(info) {
 	const network = await learning.engine.create("Gpt", info.device, {
 		seed: 1,
 		rate: Number($("learning-rate").value),
+		precision: $("precision").value,
 	});
-	const { parameters, context_length, vocabulary_size, corpus_bytes } = await network.call("info");
+	const { parameters, context_length, vocabulary_size, corpus_bytes, products } =
+		await network.call("info");
+	$("products").textContent = products;
 	$("parameters").textContent = formatNumber(parameters, 9);
 	$("context-length").textContent = `${formatNumber(context_length, 9)} tokens`;
 	$("vocabulary-size").textContent = formatNumber(vocabulary_size, 9);
 	$("corpus-size").textContent = formatBinary(corpus_bytes, "B");
+	await showScale(network);
 	return network;
+}
+
+// The loss scale of f16, which halves when a gradient is infinite: that step changes nothing.
+async function showScale(network) {
+	const state = await network.call("scale");
+	$("scale").textContent = state
+		? `${formatNumber(state.scale, 9)}, ${formatNumber(state.skipped_steps, 9)} steps skipped`
+		: "none";
 }
 
 async function train() {
@@ -60,6 +72,7 @@ async function train() {
 		report.losses.forEach((loss, index) => losses.push([firstStep + index, loss]));
 		step = report.step;
 		$("speed").textContent = formatNumber(report.samples / report.seconds);
+		await showScale(network);
 		if (learning.stopIfDiverged(losses.at(-1)[1])) break;
 		steps = trainingCalls < 2 ? 1 : learning.nextStepCount(steps, report.seconds);
 		if (generatedTokens >= TEXT_TOKENS) await startText();
@@ -152,7 +165,7 @@ async function reset() {
 	step = 0;
 	losses = [];
 	$("output").textContent = "";
-	$("speed").textContent = $("generation-speed").textContent = "–";
+	for (const id of ["speed", "generation-speed", "products", "scale"]) $(id).textContent = "–";
 	learning.setState("idle", "Not started.");
 }
 
@@ -164,7 +177,9 @@ $("generate").onclick = () => {
 $("profile").onclick = () => learning.schedule(profile);
 bindLearningRate(() => (learningRateChanged = true));
 $("temperature").oninput = () => ($("temperature-value").value = $("temperature").value);
-learning.device.onChange(() => (learning.network || learning.running) && learning.schedule(reset));
+const startAnew = () => (learning.network || learning.running) && learning.schedule(reset);
+learning.device.onChange(startAnew);
+$("precision").onchange = startAnew;
 
 update();
 if (params.get("auto") === "1") learning.schedule(train);
