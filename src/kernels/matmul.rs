@@ -565,6 +565,9 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[64, 64]), normal(&[64, 64])]),
     // Transposed, and not in vec4s.
     case("float_matmul", &[normal(&[40, 33]), permuted(&[37, 33], &[1, 0])]),
+    // The same, with columns that are stored in vec4s.
+    case("float_matmul", &[permuted(&[63, 71], &[1, 0]), normal(&[63, 68])]),
+    case("float_matmul", &[permuted(&[63, 71], &[1, 0]), permuted(&[68, 63], &[1, 0])]),
     // Small products: several tiles per workgroup, of 16 or 32 columns, at the edges.
     case("float_matmul", &[normal(&[70, 16, 12]), normal(&[70, 12, 16])]),
     case("float_matmul", &[normal(&[3, 17, 9]), normal(&[3, 9, 13])]),
