@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use burn::module::Module;
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor};
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory, product_path};
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, memory, product_path};
 use digits::rng::Rng;
 use gpt::corpus::Corpus;
 use gpt::model::Gpt;
@@ -97,10 +97,10 @@ fn train(args: &Args, corpus: &Corpus, device: WgslDevice, precision: Precision)
     if args.precision.len() == 1 {
         println!("model: {} parameters, seed {seed}", trainer.model().num_params());
     }
+    let _scope = trainer.precision_scope();
     let (trained, measured) =
         memory::measure(&device, || steps(args, corpus, device, &mut trainer))?;
     let tokens_per_second = trained?;
-    let _scope = autocast(&device, precision);
     let model = trainer.model();
     let test_loss = test_loss(args, corpus, &model, &device)?;
     write_text(args, corpus, &model, &device)?;

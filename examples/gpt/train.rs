@@ -6,7 +6,7 @@ use burn::optim::{Adam, AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig, ScaledOptimizer};
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, scope};
+use burn_wgsl::{Autodiff, Precision, PrecisionScope, Wgsl, WgslDevice, autocast, scope};
 
 use crate::corpus::Batch;
 use crate::model::{Gpt, Sizes};
@@ -49,11 +49,17 @@ impl Trainer {
         }
     }
 
-    /// Trains on a batch. Returns the loss of before, which is not read back.
+    /// Computes products in the precision until the result is dropped. Steps in such a scope keep the
+    /// 16-bit copies of the parameters for the next step.
+    pub fn precision_scope(&self) -> PrecisionScope {
+        autocast(&self.device, self.precision)
+    }
+
+    /// Trains on a batch. Returns the loss before the step, without reading it back.
     pub fn step(&mut self, batch: Batch<B>, learning_rate: f64) -> Tensor<Wgsl, 1> {
         let model = self.model.take().expect("it is absent only during a step");
         // The optimizer's step is in the scope too: it computes the 16-bit copies of the parameters.
-        let _precision = autocast(&self.device, self.precision);
+        let _precision = self.precision_scope();
         let forward = scope("forward");
         let loss = model.loss(batch);
         let before = loss.clone().inner();
@@ -69,7 +75,7 @@ impl Trainer {
         self.model.as_ref().expect("it is absent only during a step").valid()
     }
 
-    /// Returns the scaler of the loss, which is disabled but for f16.
+    /// Returns the scaler of the loss, which is enabled only for f16.
     pub fn scaler(&self) -> &GradScaler {
         &self.scaler
     }

@@ -46,11 +46,11 @@ params! {
 /// Lines that one invocation computes. A line is a row of the result, of any channel and image.
 const LINES: usize = 4;
 
-/// How often a kernel may read an element of a pending operand that it computes.
+/// How often a kernel may read an element of a pending operand that it computes, on average.
 const MAX_REPEATS: usize = 4;
 
-/// Returns the operand, the input or the gradient, if the kernel computes it where it reads it: if it
-/// reads elements few times, or only converts them.
+/// Returns the operand, the input or the gradient, if the kernel computes it where it reads it: it
+/// does so if it reads elements few times, or only converts them.
 fn computed(operand: &Tensor, repeats: usize) -> SmallVec<[(usize, Reads); 3]> {
     match repeats <= MAX_REPEATS {
         true => smallvec![(0, Reads::AnyNumber)],
@@ -188,7 +188,11 @@ fn forward(
     let lines = n * c * output[0];
     let count = invocations(lines, output[1]);
     let [kernel, stride] = [window.kernel, window.stride].map(|[height, width]| height * width);
-    let prologues = computed(&x, kernel.div_ceil(stride));
+    let repeats = match mode {
+        PoolMode::AdaptiveAverage => (lines * output[1]).div_ceil(x.len().max(1)),
+        _ => kernel.div_ceil(stride),
+    };
+    let prologues = computed(&x, repeats);
     let launch = Launch {
         kernel: &PoolKernel { mode, backward: false, quads: false },
         inputs: &[&x],
@@ -239,8 +243,10 @@ fn backward(
     let lines = x[..3].iter().product();
     let [height, width] = window.kernel;
     let repeats = match mode {
+        // A window has one maximum.
+        PoolMode::Max | PoolMode::MaxWithIndices => 1,
+        PoolMode::Average => height * width,
         PoolMode::AdaptiveAverage => len.div_ceil(grad.len().max(1)),
-        _ => height * width,
     };
     let quads = policy::computes_neighbours(grad.runtime()) && len.is_multiple_of(4);
     let count = if quads { len / 4 } else { invocations(lines, x[3]) };

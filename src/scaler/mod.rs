@@ -27,8 +27,9 @@ use crate::device::WgslDevice;
 /// How the scale of a [`GradScaler`] changes.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GradScalerConfig {
-    /// Whether the scaler does anything [default: `true`]. If not, losses and gradients stay as they are, and no step
-    /// is skipped: one training loop serves f16, and f32 and bf16, which need no scale.
+    /// Whether the scaler scales losses and skips steps [default: `true`]. If not, one training loop
+    /// serves f16, and f32 and bf16, which need no scale. [`ScaledOptimizer::with_max_norm`] limits
+    /// the norm in any case.
     pub enabled: bool,
     /// The scale of the first step [default: 65536].
     pub initial_scale: f32,
@@ -82,12 +83,12 @@ pub struct GradScaler {
 }
 
 impl GradScaler {
-    /// Returns whether the scaler does anything: [`GradScalerConfig::enabled`].
+    /// Returns whether the scaler scales losses and skips steps: [`GradScalerConfig::enabled`].
     pub fn is_enabled(&self) -> bool {
         self.config.enabled
     }
 
-    /// Multiplies a loss by the scale, in f32.
+    /// Multiplies a loss by the scale, in f32; returns it as it is if the scaler is disabled.
     pub fn scale<B, const D: usize>(&self, loss: Tensor<B, D>) -> Tensor<B, D>
     where
         B: AutodiffBackend<InnerBackend = Wgsl>,

@@ -65,7 +65,7 @@ impl<O> ScaledOptimizer<O> {
         };
         module.visit(&mut unscaled);
         let Unscaled { grads, parameters, tested, squares, .. } = unscaled;
-        if tested.is_empty() {
+        if grads.is_empty() {
             return step(&mut self.optimizer, module, grads);
         }
         let overflow = self.scaler.is_enabled().then(|| overflow(tested, &device));
@@ -220,20 +220,23 @@ where
             }
             None => grad.clone().cast(parameter),
         };
-        // In 16 bits, it can be infinite where the scaled gradient is not. Otherwise it is computed later, together
-        // with the step.
-        let tested = if parameter == wide { grad } else { unscaled.clone() };
-        let primitive = tested.into_primitive().tensor();
-        match self.tested.iter_mut().find(|(of, _)| *of == (device, parameter)) {
-            Some((_, grads)) => grads.push(primitive),
-            None => self.tested.push(((device, parameter), vec![primitive])),
+        // A step may be skipped only if there is a scale.
+        if self.inverse.is_some() {
+            // In 16 bits, it can be infinite where the scaled gradient is not. Otherwise it is
+            // computed later, together with the step.
+            let tested = if parameter == wide { grad } else { unscaled.clone() };
+            let primitive = tested.into_primitive().tensor();
+            match self.tested.iter_mut().find(|(of, _)| *of == (device, parameter)) {
+                Some((_, grads)) => grads.push(primitive),
+                None => self.tested.push(((device, parameter), vec![primitive])),
+            }
+            self.parameters.register(param.id, before);
         }
         if let Some(squares) = &mut self.squares {
             let grad = unscaled.clone().cast(FloatDType::F32);
             squares.push((grad.clone() * grad).sum().to_device(&self.device));
         }
         self.grads.register(param.id, unscaled);
-        self.parameters.register(param.id, before);
     }
 }
 

@@ -2,6 +2,7 @@
 //! tokens.
 
 use burn::module::Module;
+use burn_wgsl::scaler::ScalerState;
 use burn_wgsl::{Precision, UnknownPrecision, WgslDevice, product_path, profiler};
 use gpt::corpus::Corpus;
 use gpt::model::Sizes;
@@ -42,6 +43,7 @@ struct Info {
 #[derive(Serialize)]
 struct Scale {
     scale: f32,
+    good_steps: u32,
     skipped_steps: u32,
 }
 
@@ -107,7 +109,8 @@ impl Gpt {
             return Ok(JsValue::NULL);
         }
         let state = scaler.state_async().await.map_err(js_error)?;
-        to_js(&Scale { scale: state.scale, skipped_steps: state.skipped_steps })
+        let ScalerState { scale, good_steps, skipped_steps } = state;
+        to_js(&Scale { scale, good_steps, skipped_steps })
     }
 
     /// Trains `steps` steps on random excerpts of the corpus and awaits their losses.
@@ -115,12 +118,15 @@ impl Gpt {
         let start = Instant::now();
         let size = [BATCH_SIZE, self.sizes.context];
         let mut losses = Vec::with_capacity(steps);
+        let scope = self.trainer.precision_scope();
         for _ in 0..steps {
             let all = 0..self.corpus.len();
             let batch = self.corpus.excerpts(all, size, &mut self.rng, &self.device);
             losses.push(self.trainer.step(batch, self.learning_rate));
             self.step += 1;
         }
+        // No scope lasts across an await.
+        drop(scope);
         TrainingReport {
             step: self.step,
             samples: steps * size.iter().product::<usize>(),

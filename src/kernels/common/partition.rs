@@ -64,10 +64,11 @@ impl Throughput {
         limits.into_iter().fold(f64::INFINITY, f64::min)
     }
 
-    /// Returns how many rounds of workgroups a processor waits for loads that no other workgroup
-    /// hides. For units: products of 1,024 x 1,024 x 1,024 take 21 us in tiles of 64 x 64 on an
-    /// H200, and 29 in 64 x 128, of which a processor has one.
-    fn waits(&self) -> f64 {
+    /// Returns how many rounds of workgroups take as long as the loads for which a processor waits:
+    /// a workgroup alone on it hides none. Both are estimates. That of units fits one measurement:
+    /// products of 1,024 x 1,024 x 1,024 on an H200 take 21 us in tiles of 64 x 64, and 29 in tiles
+    /// of 64 x 128, of which a processor has at most one.
+    fn exposed_rounds(&self) -> f64 {
         if self.units.is_some() { 1.25 } else { 0.5 }
     }
 
@@ -76,7 +77,7 @@ impl Throughput {
         let GemmSizes { batch, m, n, k } = sizes;
         let rounds = (tiles(sizes, tile) * splits).div_ceil(self.processors) as f64;
         let work = f64::from(tile.rows * tile.cols) * k.div_ceil(splits) as f64;
-        let product = (rounds + self.waits()) * work / self.in_tile(tile);
+        let product = (rounds + self.exposed_rounds()) * work / self.in_tile(tile);
         if splits == 1 {
             return product;
         }

@@ -288,7 +288,10 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> Input {
             let graph = Graph::of(&graph.nodes[*node].lazy);
             graph.is_some_and(|graph| graph.nodes.iter().any(|node| node.lazy.is_launch()))
         };
-        let first = held.last().copied().filter(|node| !is_held && of_launch(node));
+        // What it reads besides is one tensor more.
+        let fits = reads == Reads::Once
+            || !is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len() + 1);
+        let first = held.last().copied().filter(|node| !is_held && fits && of_launch(node));
         return Input::After(graph.nodes[first.unwrap_or(last)].lazy.clone());
     }
     let writable = |&node: &usize| has_words(graph.nodes[node].expression().dtype);

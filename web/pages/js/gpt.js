@@ -49,8 +49,9 @@ async function create(info) {
 async function showScale(network) {
 	const state = await network.call("scale");
 	$("scale").textContent = state
-		? `${formatNumber(state.scale, 9)}, ${formatNumber(state.skipped_steps, 9)} steps skipped`
+		? `${formatNumber(state.scale, 9)}, skipped steps: ${formatNumber(state.skipped_steps, 9)}`
 		: "none";
+	$("scale").dataset.steps = state ? state.good_steps + state.skipped_steps : "";
 }
 
 async function train() {
@@ -105,6 +106,7 @@ async function profile() {
 	try {
 		sessionStorage.setItem("profile", await learning.network.call("profile", PROFILED_STEPS));
 		step += PROFILED_STEPS;
+		await showScale(learning.network);
 		$("profile-section").hidden = false;
 		$("profile-frame").src = "profile.html";
 		learning.setState("paused", "The profile is at the end of this page.");
