@@ -233,6 +233,7 @@ pub const CASES: &[Case] = &[
     case("float_matmul", &[normal(&[2, 64]), permuted(&[12, 64], &[1, 0])]),
     case("float_matmul", &[normal(&[2, 600]), permuted(&[12, 600], &[1, 0])]),
     case("float_matmul", &[normal(&[3, 600]), permuted(&[12, 600], &[1, 0])]),
+    case("float_matmul", &[normal(&[7, 64]), permuted(&[12, 64], &[1, 0])]),
     case("float_matmul", &[normal(&[7, 600]), permuted(&[12, 600], &[1, 0])]),
     case("float_matmul", &[normal(&[9, 64]), permuted(&[42, 64], &[1, 0])]),
     case("float_matmul", &[normal(&[13, 260]), permuted(&[42, 260], &[1, 0])]),

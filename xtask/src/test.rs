@@ -205,8 +205,11 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let mut command = cargo_test(options, tests.as_flattened());
     // Every chain and many sizes compile kernels of their own; the step `strategies` tries more.
     run_command(command.env("BURN_WGSL_AS_GPU", "1").env("PROPTEST_CASES", "30"))?;
-    let mut command = cargo_test(options, &["--test", "gradients"]);
-    run_command(command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_TEST_CASES", "pool"))?;
+    for fusion in ["1", "0"] {
+        let mut command = cargo_test(options, &["--test", "gradients"]);
+        command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_FUSION", fusion);
+        run_command(command.env("BURN_WGSL_TEST_CASES", "pool"))?;
+    }
     // GPUs fuse more.
     let mut command = cargo_test(options, &["--test", "fusion", "launches"]);
     run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
