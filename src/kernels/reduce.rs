@@ -496,7 +496,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         access: LineAccess { team, load, flat: layout.is_flat() },
     };
     let result = PendingResult {
-        vec4: kernel.stores_vec4(),
+        vec4: kernel.stores_vec4() && policy::computes_neighbours(runtime),
         prologues: &[(0, Reads::Once)],
         ..PendingResult::scalars(runtime, &shape, kind.result_type(dtype))
     };
