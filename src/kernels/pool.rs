@@ -51,7 +51,7 @@ const MAX_REPEATS: usize = 4;
 
 /// Returns the operand, the input or the gradient, if the kernel computes it where it reads it: it
 /// does so if it reads elements few times, or only converts them.
-fn computed(operand: &Tensor, repeats: usize) -> SmallVec<[(usize, Reads); 3]> {
+fn prologues_of(operand: &Tensor, repeats: usize) -> SmallVec<[(usize, Reads); 3]> {
     match repeats <= MAX_REPEATS {
         true => smallvec![(0, Reads::AnyNumber)],
         false => prologue::conversions(&[operand]),
@@ -192,7 +192,7 @@ fn forward(
         PoolMode::AdaptiveAverage => (lines * output[1]).div_ceil(x.len().max(1)),
         _ => kernel.div_ceil(stride),
     };
-    let prologues = computed(&x, repeats);
+    let prologues = prologues_of(&x, repeats);
     let launch = Launch {
         kernel: &PoolKernel { mode, backward: false, quads: false },
         inputs: &[&x],
@@ -260,7 +260,7 @@ fn backward(
     }
     .defer(&PendingResult {
         vec4: quads,
-        prologues: &computed(&grad, repeats),
+        prologues: &prologues_of(&grad, repeats),
         ..PendingResult::scalars(grad.runtime(), x, DType::F32)
     })
 }

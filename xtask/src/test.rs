@@ -205,6 +205,7 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let mut command = cargo_test(options, tests.as_flattened());
     // Every chain and many sizes compile kernels of their own; the step `strategies` tries more.
     run_command(command.env("BURN_WGSL_AS_GPU", "1").env("PROPTEST_CASES", "30"))?;
+    // Gradients of pooling, which are fused with what follows, and which are not.
     for fusion in ["1", "0"] {
         let mut command = cargo_test(options, &["--test", "gradients"]);
         command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_FUSION", fusion);
