@@ -113,8 +113,19 @@ fn main(
 //#end
         }
 //#endif
-//#repeat I ROWS
-        scores[I] = score_of(scores[I], batch, head, min(row0 + I, last_row), key);
+//#repeat N 2
+        {
+            let queries = row0 + N * 4u + vec4<u32>(0u, 1u, 2u, 3u);
+            var of_rows: vec4<f32>;
+//#repeat I 4
+            of_rows[I] = scores[N * 4u + I];
+//#end
+            of_rows = scores_of(of_rows, batch, head, queries, vec4<u32>(key));
+            of_rows = hide(of_rows, vec4<u32>(key), key_ends(queries));
+//#repeat I 4
+            scores[N * 4u + I] = of_rows[I];
+//#end
+        }
 //#end
 //#if SUBGROUP
 //#repeat I ROWS

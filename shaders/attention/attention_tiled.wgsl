@@ -67,24 +67,24 @@ fn main(
             stage(local_index, select(vec4<f32>(), q[q_row + col], is_col), select(vec4<f32>(), k[k_row + col], is_col));
             add_products(&scores, team, lane);
         }
+        let queries = row0 + team * 4u + vec4<u32>(0u, 1u, 2u, 3u);
 //#if BIASED
         // Rotates the array, so that the loop indexes it by constants although it is not unrolled.
         for (var n = 0u; n < 4u; n++) {
-            var of_key = scores[0u];
-//#repeat I 4
-            of_key[I] = score_of(of_key[I], batch, head, min(row0 + team * 4u + I, last_row), key0 + n * LANES + lane);
-//#end
+            let keys = vec4<u32>(key0 + n * LANES + lane);
+            let of_key = hide(scores_of(scores[0u], batch, head, queries, keys), keys, key_ends(queries));
             scores[0u] = scores[1u];
             scores[1u] = scores[2u];
             scores[2u] = scores[3u];
             scores[3u] = of_key;
         }
 //#else
+        let ends = key_ends(queries);
 //#repeat N 4
-//#repeat I 4
-        scores[N][I] =
-            score_of(scores[N][I], batch, head, min(row0 + team * 4u + I, last_row), key0 + N * LANES + lane);
-//#end
+        {
+            let keys = vec4<u32>(key0 + N * LANES + lane);
+            scores[N] = hide(scores_of(scores[N], batch, head, queries, keys), keys, ends);
+        }
 //#end
 //#endif
         tile[FREE_AT + local_index] = max(max(scores[0u], scores[1u]), max(scores[2u], scores[3u]));

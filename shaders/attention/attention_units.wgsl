@@ -23,12 +23,12 @@ var<workgroup> has_risen: array<u32, 4>;
 const HEADROOM: f32 = 5.5451775;
 const MAX_RISE: f32 = 4.8520303;
 
-// e^x.
-fn weights_of(x: vec4<f32>) -> vec4<f32> {
+// e^(x - shift).
+fn weights_of(x: vec4<f32>, shift: f32) -> vec4<f32> {
 //#if F16
-    return vec4<f32>(exp_of_16_bits(x.x), exp_of_16_bits(x.y), exp_of_16_bits(x.z), exp_of_16_bits(x.w));
+    return exp_of_16_bits(x, vec4<f32>(shift));
 //#else
-    return softmax_weights(x);
+    return softmax_weights(x - shift);
 //#endif
 }
 
@@ -81,15 +81,15 @@ fn main(
     let load_row = local_index / (WIDTH / 4u);
     let load_col = local_index % (WIDTH / 4u);
     let is_key_col = load_col < p.width;
-    let is_value_col = load_col < p.value_width;
-    let key_col = min(load_col, p.width - 1u);
-    let value_col = min(load_col, p.value_width - 1u);
+    let q_col = q_start + min(load_col, p.width - 1u);
+    let k_col = k_start + min(load_col, p.width - 1u);
+    let v_col = v_start + min(load_col, p.value_width - 1u);
 
 //#repeat L LOADS
 //#repeat H 2
     {
         let row = H * BLOCK + L * LOAD_ROWS + load_row;
-        let loaded = q[q_start + min(row0 + row, last_row) * p.q.row_stride + key_col];
+        let loaded = q[q_col + min(row0 + row, last_row) * p.q.row_stride];
         store_row(row, load_col, select(Operand4(), loaded, is_key_col));
     }
 //#end
@@ -109,37 +109,42 @@ fn main(
     // Of the rows of a lane. The sums are of this lane's keys.
     var references: array<f32, LANE_ROWS>;
     var sums: array<f32, LANE_ROWS>;
+    var ends: array<u32, LANE_ROWS>;
 //#repeat M LANE_ROWS
     references[M] = -inf();
+    ends[M] = keys_end(row0 + lane_row + M * SUBGROUP_SIZE + 1u);
 //#end
     var k_next: array<Operand4, LOADS>;
     var v_next: array<Operand4, LOADS>;
 //#repeat L LOADS
     {
         let key = min(first_key + L * LOAD_ROWS + load_row, last_key);
-        k_next[L] = k[k_start + key * p.k.row_stride + key_col];
-        v_next[L] = v[v_start + key * p.v.row_stride + value_col];
+        k_next[L] = k[k_col + key * p.k.row_stride];
+        v_next[L] = v[v_col + key * p.v.row_stride];
     }
 //#end
     for (var round = 0u; round < rounds; round++) {
         let key0 = first_key + round * BLOCK;
         // The queries, or the keys and values before, may still be read.
         workgroupBarrier();
+        if (key0 + BLOCK > p.keys || !is_key_col) {
+            // Columns past the last one are zero. So are the weights of keys past the end, which inf would turn into NaN.
 //#repeat L LOADS
-        store_row(L * LOAD_ROWS + load_row, load_col, select(Operand4(), k_next[L], is_key_col));
-        {
-            // The weights of keys past the end are zero, which inf would turn into NaN.
-            let is_value = is_value_col && key0 + L * LOAD_ROWS + load_row <= last_key;
-            store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, select(Operand4(), v_next[L], is_value));
+            k_next[L] = select(Operand4(), k_next[L], is_key_col);
+            v_next[L] = select(Operand4(), v_next[L], key0 + L * LOAD_ROWS + load_row < p.keys);
+//#end
         }
+//#repeat L LOADS
+        store_row(L * LOAD_ROWS + load_row, load_col, k_next[L]);
+        store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, v_next[L]);
 //#end
         workgroupBarrier();
         // The next loads are in flight while these keys are multiplied.
 //#repeat L LOADS
         {
             let key = min(key0 + BLOCK + L * LOAD_ROWS + load_row, last_key);
-            k_next[L] = k[k_start + key * p.k.row_stride + key_col];
-            v_next[L] = v[v_start + key * p.v.row_stride + value_col];
+            k_next[L] = k[k_col + key * p.k.row_stride];
+            v_next[L] = v[v_col + key * p.v.row_stride];
         }
 //#end
         store_products(&queries, 0u, sub_row);
@@ -149,18 +154,25 @@ fn main(
 //#repeat M LANE_ROWS
         {
             let row = lane_row + M * SUBGROUP_SIZE;
-            let query = min(row0 + row, last_row);
             var of_row: array<vec4<f32>, LANE_VEC4S>;
-            var maximum4 = vec4<f32>(-inf());
 //#repeat N LANE_VEC4S
             {
                 let col = (N * ROW_LANES + part) * 4u;
-                let products = scores_at(row, col);
-//#repeat I 4
-                of_row[N][I] = score_of(products[I], batch, head, query, key0 + col + I);
-//#end
-                maximum4 = max(maximum4, of_row[N]);
+                let keys = key0 + col + vec4<u32>(0u, 1u, 2u, 3u);
+                of_row[N] = scores_of(scores_at(row, col), batch, head, vec4<u32>(row0 + row), keys);
             }
+//#end
+            if (key0 + BLOCK > ends[M]) {
+//#repeat N LANE_VEC4S
+                {
+                    let keys = key0 + (N * ROW_LANES + part) * 4u + vec4<u32>(0u, 1u, 2u, 3u);
+                    of_row[N] = hide(of_row[N], keys, vec4<u32>(ends[M]));
+                }
+//#end
+            }
+            var maximum4 = of_row[0u];
+//#repeat N LANE_VEC4S
+            maximum4 = max(maximum4, of_row[N]);
 //#end
             let maximum = row_max(max(max(maximum4.x, maximum4.y), max(maximum4.z, maximum4.w)));
             let old = references[M];
@@ -168,11 +180,11 @@ fn main(
             let rises = maximum - old > HEADROOM + MAX_RISE;
             references[M] = select(old, maximum - HEADROOM, rises);
             let shift = softmax_shift(references[M]);
-            rescales[M] = select(1.0, weights_of(vec4<f32>(old - shift)).x, rises);
+            rescales[M] = select(1.0, weights_of(vec4<f32>(old), shift).x, rises);
             is_rise = is_rise || rises;
             var sum4 = vec4<f32>();
 //#repeat N LANE_VEC4S
-            sum4 += store_weights(row, (N * ROW_LANES + part) * 4u, weights_of(of_row[N] - shift));
+            sum4 += store_weights(row, (N * ROW_LANES + part) * 4u, weights_of(of_row[N], shift));
 //#end
             sums[M] = sums[M] * rescales[M] + sum4.x + sum4.y + sum4.z + sum4.w;
         }

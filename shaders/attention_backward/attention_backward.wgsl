@@ -84,29 +84,22 @@ fn main(
 //#if KEYS
             let of_query = stats_of(matrix, other_index);
 //#endif
-            var d = vec4<f32>();
-            var weights = vec4<f32>();
-//#repeat I 4
-            {
-                let own_index = row0 + team * 4u + I;
-                let product = products[0u][I];
-                let value_product = value_products[0u][I];
+            let owns = row0 + team * 4u + vec4<u32>(0u, 1u, 2u, 3u);
 //#if KEYS
-                let both = weigh(product, of_query.x, batch, head, other_index, own_index);
-                weights[I] = both.x;
-                d[I] = both.y * (value_product - of_query.y) * p.scale;
+            let log_sums = vec4<f32>(of_query.x);
+            let means = vec4<f32>(of_query.y);
 //#else
-                let both = weigh(product, row_stats[I].x, batch, head, own_index, other_index);
-                d[I] = both.y * (value_product - row_stats[I].y) * p.scale;
+            let log_sums = vec4<f32>(row_stats[0u].x, row_stats[1u].x, row_stats[2u].x, row_stats[3u].x);
+            let means = vec4<f32>(row_stats[0u].y, row_stats[1u].y, row_stats[2u].y, row_stats[3u].y);
 //#endif
-            }
-//#end
+            let both = weigh(products[0u], log_sums, batch, head, owns, vec4<u32>(other_index));
+            let d = both.sloped * (value_products[0u] - means) * p.scale;
 //#repeat N 3
             products[N] = products[N + 1u];
             value_products[N] = value_products[N + 1u];
 //#end
             products[3u] = d;
-            value_products[3u] = weights;
+            value_products[3u] = both.weights;
         }
         let other_count = min(TILE, end - other0);
 //#if KEYS

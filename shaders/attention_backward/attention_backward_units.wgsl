@@ -138,14 +138,19 @@ fn main(
         let other0 = range.x + block * BLOCK;
         // The own rows, or the other rows before, may still be read.
         workgroupBarrier();
-//#repeat L LOADS
-        {
+        if (other0 + BLOCK > range.y || !is_col || !is_beside_col) {
             // Rows past the end have no weights: inf would turn them into NaN.
-            let row = L * LOAD_ROWS + load_row;
-            let is_row = other0 + row < range.y;
-            store_row(row, load_col, select(Operand4(), next[L], is_col && is_row));
-            store_row(BLOCK + row, load_col, select(Operand4(), beside_next[L], is_beside_col && is_row));
+//#repeat L LOADS
+            {
+                let is_row = other0 + L * LOAD_ROWS + load_row < range.y;
+                next[L] = select(Operand4(), next[L], is_row && is_col);
+                beside_next[L] = select(Operand4(), beside_next[L], is_row && is_beside_col);
+            }
+//#end
         }
+//#repeat L LOADS
+        store_row(L * LOAD_ROWS + load_row, load_col, next[L]);
+        store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, beside_next[L]);
 //#end
 //#if KEYS
         if (local_index < BLOCK) { other_stats[local_index] = stats_of(matrix, other0 + local_index); }
@@ -167,22 +172,22 @@ fn main(
             let row = lane_row + M * SUBGROUP_SIZE;
             let first = (n * ROW_LANES + part) * 4u;
             let products = scores_at(row, first);
-            var weights4 = vec4<f32>();
-//#repeat I 4
-            {
-                let other_row = other0 + first + I;
+            let owns = vec4<u32>(row0 + row);
+            let others = other0 + first + vec4<u32>(0u, 1u, 2u, 3u);
 //#if KEYS
-                let both = weigh(products[I], other_stats[first + I].x, batch, head, other_row, row0 + row);
-//#else
-                let both = weigh(products[I], row_stats[M].x, batch, head, row0 + row, other_row);
-//#endif
-//#if VALUES
-                weights4[I] = both.x * WEIGHT_SCALE;
-//#else
-                weights4[I] = both.y * WEIGHT_SCALE;
-//#endif
-            }
+            var log_sums = vec4<f32>();
+//#repeat I 4
+            log_sums[I] = other_stats[first + I].x;
 //#end
+//#else
+            let log_sums = vec4<f32>(row_stats[M].x);
+//#endif
+            let both = weigh(products, log_sums, batch, head, owns, others);
+//#if VALUES
+            let weights4 = both.weights * WEIGHT_SCALE;
+//#else
+            let weights4 = both.sloped * WEIGHT_SCALE;
+//#endif
             // min() may drop NaN.
             store_weights(row, first, select(weights4, MAX_WEIGHT, weights4 > MAX_WEIGHT));
         }

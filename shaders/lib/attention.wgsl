@@ -62,18 +62,27 @@ struct Params {
 @group(0) @binding(auto) var<storage, read_write> log_sums: array<f32>;
 //#endif
 
-// The score of a key, from its dot product with the query.
-fn score_of(product: f32, batch: u32, head: u32, row: u32, key: u32) -> f32 {
-    var score = product * p.scale;
+// The scores of four queries and keys, from their dot products.
+fn scores_of(products: vec4<f32>, batch: u32, head: u32, queries: vec4<u32>, keys: vec4<u32>) -> vec4<f32> {
+    var scores = products * p.scale;
 //#if BIASED
-    if (p.softcap > 0.0) { score = p.softcap * tanh_(score / p.softcap); }
-    if (p.has_bias == 1u) { score += bias[p.bias_offset + offset_of(p.bias_strides, batch, head, row, key)]; }
+    if (p.softcap > 0.0) { scores = p.softcap * tanh4(scores / p.softcap); }
+    if (p.has_bias == 1u) {
+        scores += biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, queries, keys));
+    }
     // After the bias, which may be inf for hidden keys.
     if (p.has_mask == 1u) {
-        if (mask[p.mask_offset + offset_of(p.mask_strides, batch, head, row, key)] != 0u) { score = -inf(); }
+        let at = p.mask_offset + offsets_of(p.mask_strides, batch, head, queries, keys);
+        let masked = vec4<u32>(mask[at.x], mask[at.y], mask[at.z], mask[at.w]) != vec4<u32>();
+        scores = select(scores, vec4<f32>(-inf()), masked);
     }
 //#endif
-    return select(score, -inf(), is_causally_masked(row, key) || key >= p.keys);
+    return scores;
+}
+
+// Scores, or -inf for keys that their queries do not attend to.
+fn hide(scores: vec4<f32>, keys: vec4<u32>, ends: vec4<u32>) -> vec4<f32> {
+    return select(scores, vec4<f32>(-inf()), keys >= ends);
 }
 
 //#if LOG_SUMS

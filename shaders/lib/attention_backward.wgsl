@@ -150,28 +150,56 @@ fn stats_of(matrix: u32, query: u32) -> vec2<f32> {
     return vec2<f32>(stats[i], stats[p.rows + i]);
 }
 
-// e^x.
-fn weight_of(x: f32) -> f32 {
+// Whether four pairs of an own and another row have no weight.
+fn are_hidden(owns: vec4<u32>, others: vec4<u32>) -> vec4<bool> {
+    var hidden: vec4<bool>;
+//#repeat I 4
+    {
+        let range = other_range(owns[I], owns[I] + 1u);
+        // A difference below zero wraps around.
+        hidden[I] = others[I] - range.x >= range.y - range.x;
+    }
+//#end
+    return hidden;
+}
+
+// e^(scores - log_sums).
+fn weights_from(scores: vec4<f32>, log_sums: vec4<f32>) -> vec4<f32> {
 //#if F16
-    return exp_of_16_bits(x);
+    return exp_of_16_bits(scores, log_sums);
 //#else
-    return exp_(x);
+    let x = scores - log_sums;
+    // Above zero only where floats are so large that log_sum is not exact. min() may drop NaN.
+    return softmax_weights(select(x, vec4<f32>(88.0), x > vec4<f32>(88.0)));
 //#endif
 }
 
-// The weight of a query and a key, and the same times softcap', from the product of their rows.
-fn weigh(product: f32, log_sum: f32, batch: u32, head: u32, query: u32, key: u32) -> vec2<f32> {
-    var score = product * p.scale;
-    var slope = 1.0;
+struct Weights {
+    weights: vec4<f32>,
+    // The same times softcap'.
+    sloped: vec4<f32>,
+}
+
+// The weights of four pairs of an own and another row, from the products of their rows.
+fn weigh(
+    products: vec4<f32>, log_sums: vec4<f32>, batch: u32, head: u32, owns: vec4<u32>, others: vec4<u32>,
+) -> Weights {
+    var scores = products * p.scale;
+    var slopes = vec4<f32>(1.0);
 //#if BIASED
     if (p.softcap > 0.0) {
-        let bounded = tanh_(score / p.softcap);
-        score = p.softcap * bounded;
-        slope = 1.0 - bounded * bounded;
+        let bounded = tanh4(scores / p.softcap);
+        scores = p.softcap * bounded;
+        slopes = 1.0 - bounded * bounded;
     }
-    if (p.has_bias == 1u) { score += bias[p.bias_offset + offset_of(p.bias_strides, batch, head, query, key)]; }
+    if (p.has_bias == 1u) {
+//#if KEYS
+        scores += biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, others, owns));
+//#else
+        scores += biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, owns, others));
 //#endif
-    let hidden = is_causally_masked(query, key) || key >= p.keys || query >= p.queries;
-    let weight = select(weight_of(score - log_sum), 0.0, hidden);
-    return vec2<f32>(weight, weight * slope);
+    }
+//#endif
+    let weights = select(weights_from(scores, log_sums), vec4<f32>(), are_hidden(owns, others));
+    return Weights(weights, weights * slopes);
 }

@@ -17,23 +17,35 @@ fn start_of(operand: OperandLayout, batch: u32, head: u32) -> u32 {
 }
 
 //#if BIASED
-// The offset of the element of a query and a key in a mask or a bias. Rows and keys past the edge have that of the
-// last one.
-fn offset_of(strides: vec4<u32>, batch: u32, head: u32, query: u32, key: u32) -> u32 {
-    let offsets = vec4<u32>(batch, head, min(query, p.queries - 1u), min(key, p.keys - 1u)) * strides;
-    return offsets.x + offsets.y + offsets.z + offsets.w;
+// The offsets of the elements of four queries and keys in a mask or a bias. Rows and keys past the edge have that of
+// the last one.
+fn offsets_of(strides: vec4<u32>, batch: u32, head: u32, queries: vec4<u32>, keys: vec4<u32>) -> vec4<u32> {
+    let rows = min(queries, vec4<u32>(p.queries - 1u)) * strides.z;
+    let cols = min(keys, vec4<u32>(p.keys - 1u)) * strides.w;
+    return batch * strides.x + head * strides.y + rows + cols;
+}
+
+// Elements of a bias.
+fn biases_at(offsets: vec4<u32>) -> vec4<f32> {
+    return vec4<f32>(bias[offsets.x], bias[offsets.y], bias[offsets.z], bias[offsets.w]);
+}
+
+fn tanh4(x: vec4<f32>) -> vec4<f32> {
+    return vec4<f32>(tanh_(x.x), tanh_(x.y), tanh_(x.z), tanh_(x.w));
 }
 //#endif
 
-// Whether a query attends to a key only without a causal mask. With one, the last query attends to all keys, and
-// each before it to one key less.
-fn is_causally_masked(query: u32, key: u32) -> bool {
-    return p.causal == 1u && key + p.queries > query + p.keys;
-}
-
-// The end of the keys that the queries below query_end attend to.
+// The end of the keys that the queries below query_end attend to. With a causal mask, the last query attends to all
+// keys, and each before it to one key less.
 fn keys_end(query_end: u32) -> u32 {
     if (p.causal == 0u) { return p.keys; }
     let end_plus_queries = min(query_end, p.queries) + p.keys;
     return min(p.keys, select(0u, end_plus_queries - p.queries, end_plus_queries > p.queries));
+}
+
+// The ends of the keys that each of four queries attends to.
+fn key_ends(queries: vec4<u32>) -> vec4<u32> {
+    return vec4<u32>(
+        keys_end(queries.x + 1u), keys_end(queries.y + 1u), keys_end(queries.z + 1u), keys_end(queries.w + 1u),
+    );
 }

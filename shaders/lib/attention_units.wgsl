@@ -95,11 +95,9 @@ fn weights_at(row: u32, key: u32) -> vec4<f32> {
 }
 
 //#if F16
-// e^x, exact enough for 16 bits.
-fn exp_of_16_bits(x: f32) -> f32 {
-    // max() may drop NaN.
-    let is_nan = (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u;
-    return select(exp2(max(x * 1.442695, -200.0)), x, is_nan);
+// e^(x - shifts), exact enough for 16 bits. The exponents are multiplied by log2(e).
+fn exp_of_16_bits(x: vec4<f32>, shifts: vec4<f32>) -> vec4<f32> {
+    return exp2(fma(x, vec4<f32>(1.442695), shifts * -1.442695));
 }
 //#endif
 
