@@ -10,6 +10,8 @@
 //#include "lib/attention"
 //#include "lib/attention_units"
 
+// Values are beside keys.
+const WEIGHTED_AT: u32 = BESIDE_AT;
 // What the result of each row is multiplied by at the end.
 var<workgroup> scales: array<f32, TILE>;
 // Element 0 is the number of blocks of keys. Multiplication by units must be in uniform control flow, as naga
@@ -128,7 +130,8 @@ fn main(
         // The queries, or the keys and values before, may still be read.
         workgroupBarrier();
         if (key0 + BLOCK > p.keys || !is_key_col) {
-            // Columns past the last one are zero. So are the weights of keys past the end, which inf would turn into NaN.
+            // Columns past the last one are zero. So are values past the end: their weights are, and zero times inf
+            // is NaN.
 //#repeat L LOADS
             k_next[L] = select(Operand4(), k_next[L], is_key_col);
             v_next[L] = select(Operand4(), v_next[L], key0 + L * LOAD_ROWS + load_row < p.keys);
@@ -136,7 +139,11 @@ fn main(
         }
 //#repeat L LOADS
         store_row(L * LOAD_ROWS + load_row, load_col, k_next[L]);
+//#if COLUMNS
+        store_weighted(L * LOAD_ROWS + load_row, load_col, v_next[L]);
+//#else
         store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, v_next[L]);
+//#endif
 //#end
         workgroupBarrier();
         // The next loads are in flight while these keys are multiplied.
@@ -223,7 +230,7 @@ fn main(
 //#end
 //#end
         }
-        add_weighted(&result, BESIDE_AT, sub_row);
+        add_weighted(&result, sub_row);
     }
 //#repeat M LANE_ROWS
     {

@@ -8,6 +8,18 @@
 //#include "lib/attention_backward"
 //#include "lib/attention_units"
 
+// Where the other rows are that weights or d are multiplied by: gradients, queries or keys. Queries and keys are
+// multiplied by own rows, too, so that with COLUMNS they are stored twice.
+//#if VALUES
+const WEIGHTED_AT: u32 = BESIDE_AT;
+//#else
+//#if COLUMNS
+const WEIGHTED_AT: u32 = TILE * STRIDE;
+//#else
+const WEIGHTED_AT: u32 = 0u;
+//#endif
+//#endif
+
 @group(0) @binding(auto) var<storage, read_write> grad: array<vec4<f32>>;
 
 // How many blocks there are. Multiplication by units must be in uniform control flow, as naga understands it.
@@ -150,7 +162,16 @@ fn main(
         }
 //#repeat L LOADS
         store_row(L * LOAD_ROWS + load_row, load_col, next[L]);
+//#if COLUMNS
+//#if VALUES
+        store_weighted(L * LOAD_ROWS + load_row, load_col, beside_next[L]);
+//#else
         store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, beside_next[L]);
+        store_weighted(L * LOAD_ROWS + load_row, load_col, next[L]);
+//#endif
+//#else
+        store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, beside_next[L]);
+//#endif
 //#end
 //#if KEYS
         if (local_index < BLOCK) { other_stats[local_index] = stats_of(matrix, other0 + local_index); }
@@ -215,11 +236,7 @@ fn main(
 //#end
 //#endif
         workgroupBarrier();
-//#if VALUES
-        add_weighted(&result, BESIDE_AT, sub_row);
-//#else
-        add_weighted(&result, 0u, sub_row);
-//#endif
+        add_weighted(&result, sub_row);
     }
 //#if VALUES
     let width = p.value_width;

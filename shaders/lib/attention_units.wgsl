@@ -4,7 +4,8 @@
 // Single elements of a matrix cannot be reached, so scores and weights go through workgroup memory.
 // WIDTH: elements of a row in workgroup memory, at least those of a key and of a value.
 // UNIT_8, UNIT_16: the value of UNIT, the rows and columns of a matrix.
-// The including shader must include lib/attention_scores.
+// COLUMNS: the other rows that weights are multiplied by are stored by columns, as a matrix of them is loaded.
+// The including shader must include lib/attention_scores, and define WEIGHTED_AT: where in `rows` they are.
 
 //#if F16
 alias Element = f16;
@@ -53,8 +54,13 @@ alias Padded = array<u32, 4>;
 // The workgroup's own rows; later the other rows of a block, and behind them the rows beside them: keys and values, or
 // queries and gradients. Neighbouring rows are in different banks.
 const STRIDE: u32 = WIDTH + 8u;
-var<workgroup> rows: array<Element, TILE * STRIDE>;
 const BESIDE_AT: u32 = BLOCK * STRIDE;
+//#if COLUMNS
+const COLUMN_STRIDE: u32 = BLOCK + 4u;
+var<workgroup> rows: array<Element, max(TILE * STRIDE, WEIGHTED_AT + WIDTH * COLUMN_STRIDE)>;
+//#else
+var<workgroup> rows: array<Element, TILE * STRIDE>;
+//#endif
 // Products of own and other rows, or BLOCK columns of the result.
 const SCORE_STRIDE: u32 = BLOCK + 4u;
 var<workgroup> scores: array<f32, TILE * SCORE_STRIDE>;
@@ -67,6 +73,15 @@ fn store_row(row: u32, col: u32, loaded: Operand4) {
     rows[row * STRIDE + col * 4u + I] = loaded[I];
 //#end
 }
+
+//#if COLUMNS
+// Stores a vec4 of a row that weights are multiplied by.
+fn store_weighted(row: u32, col: u32, loaded: Operand4) {
+//#repeat I 4
+    rows[WEIGHTED_AT + (col * 4u + I) * COLUMN_STRIDE + row] = loaded[I];
+//#end
+}
+//#endif
 
 // Four columns of scores or of the result.
 fn scores_at(row: u32, col: u32) -> vec4<f32> {
@@ -124,8 +139,8 @@ fn store_products(own: ptr<function, array<Left, ROW_UNITS * WIDTH_UNITS>>, star
 //#end
 }
 
-// Adds the rows of a block that begin at `start`, times the weights of a subgroup's own rows.
-fn add_weighted(result: ptr<function, array<Sum, ROW_UNITS * WIDTH_UNITS>>, start: u32, sub_row: u32) {
+// Adds other rows of a block times the weights of a subgroup's own rows.
+fn add_weighted(result: ptr<function, array<Sum, ROW_UNITS * WIDTH_UNITS>>, sub_row: u32) {
 //#repeat N BLOCK_UNITS
     {
         var of_rows: array<Left, ROW_UNITS>;
@@ -134,7 +149,13 @@ fn add_weighted(result: ptr<function, array<Sum, ROW_UNITS * WIDTH_UNITS>>, star
 //#end
 //#repeat E WIDTH_UNITS
         {
-            let others = coopLoadT<Right>(&rows[start + N * UNIT * STRIDE + E * UNIT], STRIDE);
+//#if COLUMNS
+            let start = WEIGHTED_AT + E * UNIT * COLUMN_STRIDE + N * UNIT;
+            let others = coopLoad<Right>(&rows[start], COLUMN_STRIDE);
+//#else
+            let start = WEIGHTED_AT + N * UNIT * STRIDE + E * UNIT;
+            let others = coopLoadT<Right>(&rows[start], STRIDE);
+//#endif
 //#repeat R ROW_UNITS
             (*result)[R * WIDTH_UNITS + E] = coopMultiplyAdd(of_rows[R], others, (*result)[R * WIDTH_UNITS + E]);
 //#end
