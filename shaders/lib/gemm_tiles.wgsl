@@ -37,11 +37,15 @@ fn banded_tile_of(index: u32) -> Tile {
 
 // a_place, b_place: where in a tile an invocation loads: the line (a row of a, a column of b) and the step of k.
 //#if GATHERED
+// Loads of an invocation at the same steps, and the steps from those to the next ones.
+const LINE_LOADS: u32 = max(TILE_ROWS / WORKGROUP_SIZE, 1u);
+const LOAD_STEPS: u32 = max(WORKGROUP_SIZE / TILE_ROWS, 1u) * 4u;
+
 // Four steps of a line. Neighbouring invocations load from neighbouring lines. Loads of b are at the steps of those of
 // a, so that their position in k is computed once.
 fn gathered_place(local_index: u32, load: u32) -> vec2<u32> {
-    let i = local_index + load % A_LOADS * WORKGROUP_SIZE;
-    return vec2<u32>(load / A_LOADS * TILE_ROWS + i % TILE_ROWS, i / TILE_ROWS * 4u);
+    let line = local_index % TILE_ROWS + load % LINE_LOADS * WORKGROUP_SIZE + load / A_LOADS * TILE_ROWS;
+    return vec2<u32>(line, local_index / TILE_ROWS * 4u + load % A_LOADS / LINE_LOADS * LOAD_STEPS);
 }
 
 fn a_place(local_index: u32, load: u32) -> vec2<u32> {
@@ -52,16 +56,31 @@ fn b_place(local_index: u32, load: u32) -> vec2<u32> {
     return gathered_place(local_index, load);
 }
 //#else
-// Four steps of a line.
+// The lines between the loads of an invocation.
+const LOAD_LINES: u32 = WORKGROUP_SIZE / (STEP / 4u);
+//#if UNITS
+// Of f16, 16 invocations store SPREAD lines at once, in 32 banks of 4 bytes. These are different ones if the lines are
+// spread over NEAR_LINES.
+const NEAR_LINES: u32 = min(8u, LOAD_LINES);
+const SPREAD: u32 = 64u / STEP;
+//#endif
+
+// Four steps of a line: the same steps in each load.
 fn along_k(local_index: u32, load: u32) -> vec2<u32> {
-    let i = local_index + load * WORKGROUP_SIZE;
-    return vec2<u32>(i / (STEP / 4u), i % (STEP / 4u) * 4u);
+    let index = local_index / (STEP / 4u);
+//#if UNITS
+    let near = index % NEAR_LINES;
+    let line = index - near + near % SPREAD * (NEAR_LINES / SPREAD) + near / SPREAD;
+//#else
+    let line = index;
+//#endif
+    return vec2<u32>(line + load * LOAD_LINES, local_index % (STEP / 4u) * 4u);
 }
 
-// One step of four lines, of `lines` in the tile.
+// One step of four lines, of `lines` in the tile: the same lines in each load.
 fn across_k(local_index: u32, load: u32, lines: u32, neighbours: u32) -> vec2<u32> {
-    let i = local_index + load / neighbours * WORKGROUP_SIZE;
-    return vec2<u32>(i % (lines / 4u) * 4u, i / (lines / 4u) * neighbours + load % neighbours);
+    let step = local_index / (lines / 4u) + load / neighbours * (WORKGROUP_SIZE / (lines / 4u));
+    return vec2<u32>(local_index % (lines / 4u) * 4u, step * neighbours + load % neighbours);
 }
 
 fn a_place(local_index: u32, load: u32) -> vec2<u32> {
@@ -265,36 +284,52 @@ fn without_rest_b(loaded: Loaded4, k: u32, k_end: u32) -> Loaded4 {
 struct Loads {
     rows: array<Rows, A_LOADS>,
     cols: array<Cols, B_LOADS>,
-    a_at: array<Position, A_LOADS>,
-//#if !GATHERED
-    b_at: array<Position, B_LOADS>,
+//#if GATHERED
+    at: array<Position, A_LOADS>,
+//#else
+    // Of the first load. The others are at fixed distances.
+    a_at: Position,
+    b_at: Position,
 //#endif
     a: array<Loaded4, A_LOADS>,
     b: array<Loaded4, B_LOADS>,
 }
 
+// The position of a load.
+fn a_position(loads: ptr<function, Loads>, load: u32) -> Position {
+//#if GATHERED
+    return (*loads).at[load];
+//#else
+    return (*loads).a_at + a_place(0u, load).y;
+//#endif
+}
+
+fn b_position(loads: ptr<function, Loads>, load: u32) -> Position {
+//#if GATHERED
+    return (*loads).at[load % A_LOADS];
+//#else
+    return (*loads).b_at + b_place(0u, load).y;
+//#endif
+}
+
 // Loads the first steps of a tile.
 fn first_loads(tile: Tile, k_start: u32, local_index: u32) -> Loads {
     var loads: Loads;
+//#if GATHERED
 //#repeat L A_LOADS
-    {
-        let place = a_place(local_index, L);
-        loads.rows[L] = a_rows(tile.row + place.x);
-        loads.a_at[L] = position(k_start + place.y);
-        loads.a[L] = load_a(loads.rows[L], loads.a_at[L]);
-    }
+    loads.at[L] = position(k_start + a_place(local_index, L).y);
+//#end
+//#else
+    loads.a_at = position(k_start + a_place(local_index, 0u).y);
+    loads.b_at = position(k_start + b_place(local_index, 0u).y);
+//#endif
+//#repeat L A_LOADS
+    loads.rows[L] = a_rows(tile.row + a_place(local_index, L).x);
+    loads.a[L] = load_a(loads.rows[L], a_position(&loads, L));
 //#end
 //#repeat L B_LOADS
-    {
-        let place = b_place(local_index, L);
-        loads.cols[L] = b_cols(tile.col + place.x);
-//#if GATHERED
-        loads.b[L] = load_b(loads.cols[L], loads.a_at[L % A_LOADS]);
-//#else
-        loads.b_at[L] = position(k_start + place.y);
-        loads.b[L] = load_b(loads.cols[L], loads.b_at[L]);
-//#endif
-    }
+    loads.cols[L] = b_cols(tile.col + b_place(local_index, L).x);
+    loads.b[L] = load_b(loads.cols[L], b_position(&loads, L));
 //#end
     return loads;
 }
@@ -319,20 +354,22 @@ fn store_loads(loads: ptr<function, Loads>, local_index: u32, k: u32, k_end: u32
 
 // Load what follows in k: first of a, then of b. `steps`: the position of step STEP.
 fn next_a(loads: ptr<function, Loads>, steps: Position) {
+//#if GATHERED
 //#repeat L A_LOADS
-    (*loads).a_at[L] = moved((*loads).a_at[L], steps);
-    (*loads).a[L] = load_a((*loads).rows[L], (*loads).a_at[L]);
+    (*loads).at[L] = moved((*loads).at[L], steps);
+//#end
+//#else
+    (*loads).a_at = moved((*loads).a_at, steps);
+    (*loads).b_at = moved((*loads).b_at, steps);
+//#endif
+//#repeat L A_LOADS
+    (*loads).a[L] = load_a((*loads).rows[L], a_position(loads, L));
 //#end
 }
 
-fn next_b(loads: ptr<function, Loads>, steps: Position) {
+fn next_b(loads: ptr<function, Loads>) {
 //#repeat L B_LOADS
-//#if GATHERED
-    (*loads).b[L] = load_b((*loads).cols[L], (*loads).a_at[L % A_LOADS]);
-//#else
-    (*loads).b_at[L] = moved((*loads).b_at[L], steps);
-    (*loads).b[L] = load_b((*loads).cols[L], (*loads).b_at[L]);
-//#endif
+    (*loads).b[L] = load_b((*loads).cols[L], b_position(loads, L));
 //#end
 }
 
