@@ -528,6 +528,42 @@ fn attention_with_units_stays_finite_for_large_scores() {
     }
 }
 
+/// A bias that hides keys by a large number, as of padding on the left, or all of them alike. It is
+/// of the type of the operands, in which -1e9 is infinite.
+#[test]
+fn attention_with_units_stays_finite_for_large_biases() {
+    let _guard = with_others();
+    for device in gpus_with_units() {
+        let used = Arc::new(UnitsUsed::default());
+        let observation = runtime_of(&device).observe(used.clone());
+        let tensor = |rows: usize, cols: usize, element: &dyn Fn(usize, usize) -> f32| {
+            let values: Vec<f32> = (0..rows * cols).map(|i| element(i / cols, i % cols)).collect();
+            let data = TensorData::new(values, [1, 1, rows, cols]);
+            Tensor::<Wgsl, 4>::from_data(data, (&device, DType::F16))
+        };
+        for (bias, of_all) in [(-1e4, 0.5), (-65504.0, 0.5), (-1e9, 0.0)] {
+            for (biased, expected) in [(32, 1.0), (40, 1.0), (64, of_all)] {
+                let q = tensor(20, 8, &|_, _| 1.0);
+                let k = tensor(64, 8, &|_, _| 0.5);
+                // 1 for keys without a bias. If all have it, for half of them.
+                let ones = if biased == 64 { 32 } else { biased };
+                let v = tensor(64, 8, &|row, _| if row >= ones { 1.0 } else { 0.0 });
+                let of_key = tensor(20, 64, &|_, col| if col < biased { bias } else { 0.0 });
+                let options = AttentionModuleOptions::default();
+                let out = attention(q, k, v, None, Some(of_key), options).cast(FloatDType::F32);
+                for found in out.into_data().to_vec::<f32>().expect("it is f32") {
+                    assert!(
+                        (found - expected).abs() < 1e-3,
+                        "{found}, expected {expected}: {biased} keys have {bias} on {device}"
+                    );
+                }
+            }
+        }
+        drop(observation);
+        assert_used(&device, &used);
+    }
+}
+
 /// The products of a training step in f32, and their gradients.
 #[test]
 fn products_under_autocast_use_units() {

@@ -113,6 +113,7 @@ fn main(
 //#end
         }
 //#endif
+        // ROWS is 8.
 //#repeat N 2
         {
             let queries = row0 + N * 4u + vec4<u32>(0u, 1u, 2u, 3u);

@@ -28,7 +28,7 @@ const MAX_RISE: f32 = 4.8520303;
 // e^(x - shift).
 fn weights_of(x: vec4<f32>, shift: f32) -> vec4<f32> {
 //#if F16
-    return exp_of_16_bits(x, vec4<f32>(shift));
+    return exp_of_16_bits(x - shift);
 //#else
     return softmax_weights(x - shift);
 //#endif
@@ -80,7 +80,7 @@ fn main(
     // The first row of the tile that a lane has a share of, and its share.
     let lane_row = sub_row + lane / ROW_LANES;
     let part = lane % ROW_LANES;
-    let load_row = local_index / (WIDTH / 4u);
+    let load_row = local_index / (WIDTH / 4u) * LOADS;
     let load_col = local_index % (WIDTH / 4u);
     let is_key_col = load_col < p.width;
     let q_col = q_start + min(load_col, p.width - 1u);
@@ -90,7 +90,7 @@ fn main(
 //#repeat L LOADS
 //#repeat H 2
     {
-        let row = H * BLOCK + L * LOAD_ROWS + load_row;
+        let row = H * BLOCK + load_row + L;
         let loaded = q[q_col + min(row0 + row, last_row) * p.q.row_stride];
         store_row(row, load_col, select(Operand4(), loaded, is_key_col));
     }
@@ -120,7 +120,7 @@ fn main(
     var v_next: array<Operand4, LOADS>;
 //#repeat L LOADS
     {
-        let key = min(first_key + L * LOAD_ROWS + load_row, last_key);
+        let key = min(first_key + load_row + L, last_key);
         k_next[L] = k[k_col + key * p.k.row_stride];
         v_next[L] = v[v_col + key * p.v.row_stride];
     }
@@ -134,22 +134,22 @@ fn main(
             // is NaN.
 //#repeat L LOADS
             k_next[L] = select(Operand4(), k_next[L], is_key_col);
-            v_next[L] = select(Operand4(), v_next[L], key0 + L * LOAD_ROWS + load_row < p.keys);
+            v_next[L] = select(Operand4(), v_next[L], key0 + load_row + L < p.keys);
 //#end
         }
 //#repeat L LOADS
-        store_row(L * LOAD_ROWS + load_row, load_col, k_next[L]);
+        store_row(load_row + L, load_col, k_next[L]);
 //#if COLUMNS
-        store_weighted(L * LOAD_ROWS + load_row, load_col, v_next[L]);
+        store_weighted(load_row + L, load_col, v_next[L]);
 //#else
-        store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, v_next[L]);
+        store_row(BLOCK + load_row + L, load_col, v_next[L]);
 //#endif
 //#end
         workgroupBarrier();
         // The next loads are in flight while these keys are multiplied.
 //#repeat L LOADS
         {
-            let key = min(key0 + BLOCK + L * LOAD_ROWS + load_row, last_key);
+            let key = min(key0 + BLOCK + load_row + L, last_key);
             k_next[L] = k[k_col + key * p.k.row_stride];
             v_next[L] = v[v_col + key * p.v.row_stride];
         }

@@ -84,7 +84,7 @@ fn main(
 //#if KEYS
             let of_query = stats_of(matrix, other_index);
 //#endif
-            let owns = row0 + team * 4u + vec4<u32>(0u, 1u, 2u, 3u);
+            let own_indices = row0 + team * 4u + vec4<u32>(0u, 1u, 2u, 3u);
 //#if KEYS
             let log_sums = vec4<f32>(of_query.x);
             let means = vec4<f32>(of_query.y);
@@ -92,7 +92,7 @@ fn main(
             let log_sums = vec4<f32>(row_stats[0u].x, row_stats[1u].x, row_stats[2u].x, row_stats[3u].x);
             let means = vec4<f32>(row_stats[0u].y, row_stats[1u].y, row_stats[2u].y, row_stats[3u].y);
 //#endif
-            let both = weigh(products[0u], log_sums, batch, head, owns, vec4<u32>(other_index));
+            let both = weigh(products[0u], log_sums, batch, head, own_indices, vec4<u32>(other_index));
             let d = both.sloped * (value_products[0u] - means) * p.scale;
 //#repeat N 3
             products[N] = products[N + 1u];

@@ -8,8 +8,8 @@
 //#include "lib/attention_backward"
 //#include "lib/attention_units"
 
-// Where the other rows are that weights or d are multiplied by: gradients, queries or keys. Queries and keys are
-// multiplied by own rows, too, so that with COLUMNS they are stored twice.
+// Where the rows begin that weights, or d, are multiplied by. Gradients are only multiplied by weights; queries and keys
+// are also multiplied by own rows, so that with COLUMNS they are stored twice.
 //#if VALUES
 const WEIGHTED_AT: u32 = BESIDE_AT;
 //#else
@@ -77,7 +77,7 @@ fn main(
     // The first row of the tile that a lane has a share of, and its share.
     let lane_row = sub_row + lane / ROW_LANES;
     let part = lane % ROW_LANES;
-    let load_row = local_index / (WIDTH / 4u);
+    let load_row = local_index / (WIDTH / 4u) * LOADS;
     let load_col = local_index % (WIDTH / 4u);
     let is_col = load_col < p.width;
     let is_beside_col = load_col < p.value_width;
@@ -88,7 +88,7 @@ fn main(
 //#repeat H 2
     {
         // Rows past the edge repeat the last one, and are not stored.
-        let row = H * BLOCK + L * LOAD_ROWS + load_row;
+        let row = H * BLOCK + load_row + L;
         let at = own_at.starts.x + min(row0 + row, own_count() - 1u) * own_at.strides.x;
         store_row(row, load_col, select(Operand4(), own(at + col), is_col));
     }
@@ -106,7 +106,7 @@ fn main(
 //#repeat L LOADS
 //#repeat H 2
     {
-        let row = H * BLOCK + L * LOAD_ROWS + load_row;
+        let row = H * BLOCK + load_row + L;
         let at = own_at.starts.y + min(row0 + row, own_count() - 1u) * own_at.strides.y;
         store_row(row, load_col, select(Operand4(), beside_own(at + beside_col), is_beside_col));
     }
@@ -140,7 +140,7 @@ fn main(
 //#repeat L LOADS
     {
         // There may be none: see keys_end.
-        let row = min(range.x + L * LOAD_ROWS + load_row, max(range.y, 1u) - 1u);
+        let row = min(range.x + load_row + L, max(range.y, 1u) - 1u);
         let at = other_at.starts + row * other_at.strides;
         next[L] = other(at.x + col);
         beside_next[L] = beside_other(at.y + beside_col);
@@ -154,23 +154,23 @@ fn main(
             // Rows past the end have no weights: inf would turn them into NaN.
 //#repeat L LOADS
             {
-                let is_row = other0 + L * LOAD_ROWS + load_row < range.y;
+                let is_row = other0 + load_row + L < range.y;
                 next[L] = select(Operand4(), next[L], is_row && is_col);
                 beside_next[L] = select(Operand4(), beside_next[L], is_row && is_beside_col);
             }
 //#end
         }
 //#repeat L LOADS
-        store_row(L * LOAD_ROWS + load_row, load_col, next[L]);
+        store_row(load_row + L, load_col, next[L]);
 //#if COLUMNS
 //#if VALUES
-        store_weighted(L * LOAD_ROWS + load_row, load_col, beside_next[L]);
+        store_weighted(load_row + L, load_col, beside_next[L]);
 //#else
-        store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, beside_next[L]);
-        store_weighted(L * LOAD_ROWS + load_row, load_col, next[L]);
+        store_row(BLOCK + load_row + L, load_col, beside_next[L]);
+        store_weighted(load_row + L, load_col, next[L]);
 //#endif
 //#else
-        store_row(BLOCK + L * LOAD_ROWS + load_row, load_col, beside_next[L]);
+        store_row(BLOCK + load_row + L, load_col, beside_next[L]);
 //#endif
 //#end
 //#if KEYS
@@ -180,7 +180,7 @@ fn main(
         // The next loads are in flight while these rows are multiplied.
 //#repeat L LOADS
         {
-            let row = min(other0 + BLOCK + L * LOAD_ROWS + load_row, range.y - 1u);
+            let row = min(other0 + BLOCK + load_row + L, range.y - 1u);
             let at = other_at.starts + row * other_at.strides;
             next[L] = other(at.x + col);
             beside_next[L] = beside_other(at.y + beside_col);
@@ -193,8 +193,8 @@ fn main(
             let row = lane_row + M * SUBGROUP_SIZE;
             let first = (n * ROW_LANES + part) * 4u;
             let products = scores_at(row, first);
-            let owns = vec4<u32>(row0 + row);
-            let others = other0 + first + vec4<u32>(0u, 1u, 2u, 3u);
+            let own_indices = vec4<u32>(row0 + row);
+            let other_indices = other0 + first + vec4<u32>(0u, 1u, 2u, 3u);
 //#if KEYS
             var log_sums = vec4<f32>();
 //#repeat I 4
@@ -203,7 +203,7 @@ fn main(
 //#else
             let log_sums = vec4<f32>(row_stats[M].x);
 //#endif
-            let both = weigh(products, log_sums, batch, head, owns, others);
+            let both = weigh(products, log_sums, batch, head, own_indices, other_indices);
 //#if VALUES
             let weights4 = both.weights * WEIGHT_SCALE;
 //#else

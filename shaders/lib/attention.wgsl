@@ -80,6 +80,13 @@ fn scores_of(products: vec4<f32>, batch: u32, head: u32, queries: vec4<u32>, key
     return scores;
 }
 
+// The ends of the keys that each of four queries attends to.
+fn key_ends(queries: vec4<u32>) -> vec4<u32> {
+    return vec4<u32>(
+        keys_end(queries.x + 1u), keys_end(queries.y + 1u), keys_end(queries.z + 1u), keys_end(queries.w + 1u),
+    );
+}
+
 // Scores, or -inf for keys that their queries do not attend to.
 fn hide(scores: vec4<f32>, keys: vec4<u32>, ends: vec4<u32>) -> vec4<f32> {
     return select(scores, vec4<f32>(-inf()), keys >= ends);

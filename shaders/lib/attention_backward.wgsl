@@ -150,14 +150,15 @@ fn stats_of(matrix: u32, query: u32) -> vec2<f32> {
     return vec2<f32>(stats[i], stats[p.rows + i]);
 }
 
-// Whether four pairs of an own and another row have no weight.
-fn are_hidden(owns: vec4<u32>, others: vec4<u32>) -> vec4<bool> {
+// Whether four pairs of an own and another row have no weight. Own rows past the edge may seem to have one: nothing of
+// them is stored.
+fn are_hidden(own_indices: vec4<u32>, other_indices: vec4<u32>) -> vec4<bool> {
     var hidden: vec4<bool>;
 //#repeat I 4
     {
-        let range = other_range(owns[I], owns[I] + 1u);
+        let range = other_range(own_indices[I], own_indices[I] + 1u);
         // A difference below zero wraps around.
-        hidden[I] = others[I] - range.x >= range.y - range.x;
+        hidden[I] = other_indices[I] - range.x >= range.y - range.x;
     }
 //#end
     return hidden;
@@ -166,7 +167,7 @@ fn are_hidden(owns: vec4<u32>, others: vec4<u32>) -> vec4<bool> {
 // e^(scores - log_sums).
 fn weights_from(scores: vec4<f32>, log_sums: vec4<f32>) -> vec4<f32> {
 //#if F16
-    return exp_of_16_bits(scores, log_sums);
+    return exp_of_16_bits(scores - log_sums);
 //#else
     let x = scores - log_sums;
     // Above zero only where floats are so large that log_sum is not exact. min() may drop NaN.
@@ -182,7 +183,8 @@ struct Weights {
 
 // The weights of four pairs of an own and another row, from the products of their rows.
 fn weigh(
-    products: vec4<f32>, log_sums: vec4<f32>, batch: u32, head: u32, owns: vec4<u32>, others: vec4<u32>,
+    products: vec4<f32>, log_sums: vec4<f32>, batch: u32, head: u32, own_indices: vec4<u32>,
+    other_indices: vec4<u32>,
 ) -> Weights {
     var scores = products * p.scale;
     var slopes = vec4<f32>(1.0);
@@ -194,12 +196,12 @@ fn weigh(
     }
     if (p.has_bias == 1u) {
 //#if KEYS
-        scores += biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, others, owns));
+        scores += biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, other_indices, own_indices));
 //#else
-        scores += biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, owns, others));
+        scores += biases_at(p.bias_offset + offsets_of(p.bias_strides, batch, head, own_indices, other_indices));
 //#endif
     }
 //#endif
-    let weights = select(weights_from(scores, log_sums), vec4<f32>(), are_hidden(owns, others));
+    let weights = select(weights_from(scores, log_sums), vec4<f32>(), are_hidden(own_indices, other_indices));
     return Weights(weights, weights * slopes);
 }

@@ -42,10 +42,3 @@ fn keys_end(query_end: u32) -> u32 {
     let end_plus_queries = min(query_end, p.queries) + p.keys;
     return min(p.keys, select(0u, end_plus_queries - p.queries, end_plus_queries > p.queries));
 }
-
-// The ends of the keys that each of four queries attends to.
-fn key_ends(queries: vec4<u32>) -> vec4<u32> {
-    return vec4<u32>(
-        keys_end(queries.x + 1u), keys_end(queries.y + 1u), keys_end(queries.z + 1u), keys_end(queries.w + 1u),
-    );
-}

@@ -4,8 +4,9 @@
 // Single elements of a matrix cannot be reached, so scores and weights go through workgroup memory.
 // WIDTH: elements of a row in workgroup memory, at least those of a key and of a value.
 // UNIT_8, UNIT_16: the value of UNIT, the rows and columns of a matrix.
-// COLUMNS: the other rows that weights are multiplied by are stored by columns, as a matrix of them is loaded.
-// The including shader must include lib/attention_scores, and define WEIGHTED_AT: where in `rows` they are.
+// COLUMNS: the other rows that weights are multiplied by are stored by columns, so that a lane loads contiguous elements
+// of a matrix.
+// The including shader must include lib/attention_scores, and define WEIGHTED_AT: where these rows begin in `rows`.
 
 //#if F16
 alias Element = f16;
@@ -41,9 +42,8 @@ const ROW_LANES: u32 = 2u;
 const LANE_ROWS: u32 = 1u;
 // Vec4s of an invocation in a row of BLOCK scores.
 const LANE_VEC4S: u32 = 4u;
-// Vec4s of the other rows of a block, and of those beside them, that an invocation loads, from rows LOAD_ROWS apart.
+// Vec4s of the other rows of a block, and of those beside them, that an invocation loads, from neighbouring rows.
 const LOADS: u32 = 4u;
-const LOAD_ROWS: u32 = BLOCK / LOADS;
 // Parts of BLOCK columns of the result.
 const PARTS: u32 = 2u;
 
@@ -52,11 +52,13 @@ const PARTS: u32 = 2u;
 alias Padded = array<u32, 4>;
 
 // The workgroup's own rows; later the other rows of a block, and behind them the rows beside them: keys and values, or
-// queries and gradients. Neighbouring rows are in different banks.
+// queries and gradients. Neighbouring rows are in different banks. With COLUMNS, the rows that weights are multiplied by
+// are stored by columns: values or gradients in place of their rows, queries or keys once more behind all rows.
 const STRIDE: u32 = WIDTH + 8u;
 const BESIDE_AT: u32 = BLOCK * STRIDE;
 //#if COLUMNS
-const COLUMN_STRIDE: u32 = BLOCK + 4u;
+// Vulkan asks for a multiple of 16 bytes.
+const COLUMN_STRIDE: u32 = BLOCK + 8u;
 var<workgroup> rows: array<Element, max(TILE * STRIDE, WEIGHTED_AT + WIDTH * COLUMN_STRIDE)>;
 //#else
 var<workgroup> rows: array<Element, TILE * STRIDE>;
@@ -110,9 +112,9 @@ fn weights_at(row: u32, key: u32) -> vec4<f32> {
 }
 
 //#if F16
-// e^(x - shifts), exact enough for 16 bits. The exponents are multiplied by log2(e).
-fn exp_of_16_bits(x: vec4<f32>, shifts: vec4<f32>) -> vec4<f32> {
-    return exp2(fma(x, vec4<f32>(1.442695), shifts * -1.442695));
+// e^x, exact enough for 16 bits, of differences that are exact: a multiply-add of each side would not cancel.
+fn exp_of_16_bits(x: vec4<f32>) -> vec4<f32> {
+    return exp2(x * 1.442695);
 }
 //#endif
 

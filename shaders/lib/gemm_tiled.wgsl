@@ -121,7 +121,7 @@ fn main(
             workgroupBarrier();
             // The next loads are in flight while these steps are multiplied.
             next_a(&loads, tile_steps);
-            next_b(&loads);
+            next_b(&loads, tile_steps);
             // Unrolled: NVIDIA's compiler loads operands ahead only within a block.
 //#repeat K STEP
             multiply(K, block_row, block_col, &sums);

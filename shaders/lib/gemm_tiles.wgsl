@@ -59,8 +59,7 @@ fn b_place(local_index: u32, load: u32) -> vec2<u32> {
 // The lines between the loads of an invocation.
 const LOAD_LINES: u32 = WORKGROUP_SIZE / (STEP / 4u);
 //#if UNITS
-// Of f16, 16 invocations store SPREAD lines at once, in 32 banks of 4 bytes. These are different ones if the lines are
-// spread over NEAR_LINES.
+// 16 invocations store SPREAD lines at once. In f16, lines that are NEAR_LINES / SPREAD apart are in different banks.
 const NEAR_LINES: u32 = min(8u, LOAD_LINES);
 const SPREAD: u32 = 64u / STEP;
 //#endif
@@ -352,7 +351,7 @@ fn store_loads(loads: ptr<function, Loads>, local_index: u32, k: u32, k_end: u32
 //#end
 }
 
-// Load what follows in k: first of a, then of b. `steps`: the position of step STEP.
+// Load what follows in k: first of a, then of b, which may use positions of a. `steps`: the position of step STEP.
 fn next_a(loads: ptr<function, Loads>, steps: Position) {
 //#if GATHERED
 //#repeat L A_LOADS
@@ -360,14 +359,16 @@ fn next_a(loads: ptr<function, Loads>, steps: Position) {
 //#end
 //#else
     (*loads).a_at = moved((*loads).a_at, steps);
-    (*loads).b_at = moved((*loads).b_at, steps);
 //#endif
 //#repeat L A_LOADS
     (*loads).a[L] = load_a((*loads).rows[L], a_position(loads, L));
 //#end
 }
 
-fn next_b(loads: ptr<function, Loads>) {
+fn next_b(loads: ptr<function, Loads>, steps: Position) {
+//#if !GATHERED
+    (*loads).b_at = moved((*loads).b_at, steps);
+//#endif
 //#repeat L B_LOADS
     (*loads).b[L] = load_b((*loads).cols[L], b_position(loads, L));
 //#end

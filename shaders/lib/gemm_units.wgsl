@@ -155,7 +155,7 @@ fn main(
         // The next loads are in flight while these steps are multiplied. Caches deliver them faster in two parts.
         next_a(&loads, tile_steps);
         multiply(0u, sub_row, sub_col, &sums);
-        next_b(&loads);
+        next_b(&loads, tile_steps);
         for (var k = UNIT; k < STEP; k += UNIT) {
             multiply(k, sub_row, sub_col, &sums);
         }

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::cast;
 use super::common::attention_definition::AttentionDefinition;
-use super::common::attention_units::{AttentionUnits, Others, Pass};
+use super::common::attention_units::{AttentionUnits, Pass};
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::AttentionOptions;
@@ -164,9 +164,7 @@ impl Kernel for AttentionKernel {
                     .int("ROWS_PER_TEAM", rows as u32 / teams)
             }
             Division::Tiles { cols } => Variant::new(&ATTENTION_TILED).int("COLS", cols),
-            Division::Units(units) => {
-                units.define(Variant::new(&ATTENTION_UNITS), Others::OfWeights)
-            }
+            Division::Units(units) => units.define(Variant::new(&ATTENTION_UNITS)),
         };
         variant.flag("BIASED", biased).flag("LOG_SUMS", log_sums)
     }

@@ -10,7 +10,7 @@ use super::attention::{
 };
 use super::cast;
 use super::common::attention_definition::AttentionDefinition;
-use super::common::attention_units::{AttentionUnits, Others, Pass};
+use super::common::attention_units::{AttentionUnits, Pass};
 use super::common::cases::{Arg, Case, bools, case, normal, permuted};
 use super::common::launch::{Launch, div_up, variants_of};
 use super::common::options::AttentionOptions;
@@ -104,12 +104,9 @@ impl Kernel for AttentionBackwardKernel {
         let Self { of, biased, division } = *self;
         let variant = match division {
             Division::Tiles { cols } => Variant::new(&ATTENTION_BACKWARD).int("COLS", cols),
-            Division::Units(units) => {
-                let others = if of == Of::Values { Others::OfWeights } else { Others::OfBoth };
-                units
-                    .define(Variant::new(&ATTENTION_BACKWARD_UNITS), others)
-                    .flag("VALUES", of == Of::Values)
-            }
+            Division::Units(units) => units
+                .define(Variant::new(&ATTENTION_BACKWARD_UNITS))
+                .flag("VALUES", of == Of::Values),
         };
         variant.flag("KEYS", of != Of::Queries).flag("BIASED", biased)
     }

@@ -15,15 +15,6 @@ pub(crate) enum Pass {
     Backward,
 }
 
-/// What the other rows that weights are multiplied by are used for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Others {
-    /// For this product only: values, or gradients.
-    OfWeights,
-    /// They are multiplied by own rows, too: queries or keys, for a gradient of the others.
-    OfBoth,
-}
-
 /// Attention with matrix units: a workgroup of four subgroups computes a few rows each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct AttentionUnits {
@@ -91,42 +82,32 @@ impl AttentionUnits {
         2 * self.subgroup_rows()
     }
 
-    /// Returns the elements in workgroup memory of the other rows of a block that are stored by columns.
-    fn columns(self) -> u32 {
-        self.width * (self.block() + 4)
-    }
-
-    /// Returns whether the other rows that weights are multiplied by are stored by columns, given
-    /// how they are used. In both orders, there is room for short ones only: some drivers offer
-    /// 32 KiB.
-    fn stores_columns(self, others: Others) -> bool {
-        let has_room = others == Others::OfWeights || self.width <= 64;
-        !self.units.loads_both_orders() && has_room
+    /// Returns whether the other rows that weights are multiplied by are stored by columns in
+    /// workgroup memory. Some drivers offer 32 KiB of it, in which wide rows have no room for this.
+    fn stores_columns(self) -> bool {
+        !self.units.loads_both_orders() && self.width <= 64
     }
 
     /// Returns whether workgroup memory has room for keys and values, scores, weights, scales (or
     /// statistics of a block) and a few flags.
     pub fn fits(self, limits: &Limits) -> bool {
-        let (tile, block, bytes) = (self.rows() as u32, self.block(), self.dtype.size() as u32);
-        let row = self.width + 8;
-        let elements = [Others::OfWeights, Others::OfBoth].map(|others| match others {
-            _ if !self.stores_columns(others) => tile * row,
-            Others::OfWeights => (tile * row).max(block * row + self.columns()),
-            Others::OfBoth => tile * row + self.columns(),
-        });
-        let scores = (block + 4) * 4 + (block + 8) * bytes + 4;
-        elements[0].max(elements[1]) * bytes + tile * scores + 32 <= limits.workgroup_memory
+        let bytes = self.dtype.size() as u32;
+        let block = self.block();
+        let row = (self.width + 8) * bytes + (block + 4) * 4 + (block + 8) * bytes + 4;
+        // Gradients of queries and keys store other rows in both orders.
+        let columns = if self.stores_columns() { self.width * (block + 8) * bytes } else { 0 };
+        self.rows() as u32 * row + columns + 32 <= limits.workgroup_memory
     }
 
     /// Specialises the shader.
-    pub fn define(self, variant: Variant, others: Others) -> Variant {
+    pub fn define(self, variant: Variant) -> Variant {
         let Units { size: unit, subgroup_size } = self.units;
         let (rows, block) = (self.subgroup_rows(), self.block());
         let row_lanes = (subgroup_size / rows).max(1);
         variant
             .flag("F16", self.dtype == DType::F16)
             .flag("UNITS", true)
-            .flag("COLUMNS", self.stores_columns(others))
+            .flag("COLUMNS", self.stores_columns())
             .flag("UNIT_8", unit == 8)
             .flag("UNIT_16", unit == 16)
             .int("UNIT", unit)
