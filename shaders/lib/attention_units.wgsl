@@ -77,10 +77,14 @@ fn store_row(row: u32, col: u32, loaded: Operand4) {
 }
 
 //#if COLUMNS
-// Stores a vec4 of a row that weights are multiplied by.
+// Stores a vec4 of a row that weights are multiplied by. Neighbouring lanes begin with different elements, which are in
+// different banks.
 fn store_weighted(row: u32, col: u32, loaded: Operand4) {
+    let first = col / 2u % 4u;
+    let by_one = select(loaded, loaded.yzwx, first % 2u == 1u);
+    let rotated = select(by_one, by_one.zwxy, first >= 2u);
 //#repeat I 4
-    rows[WEIGHTED_AT + (col * 4u + I) * COLUMN_STRIDE + row] = loaded[I];
+    rows[WEIGHTED_AT + (col * 4u + (first + I) % 4u) * COLUMN_STRIDE + row] = rotated[I];
 //#end
 }
 //#endif
