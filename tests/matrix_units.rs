@@ -452,6 +452,16 @@ fn gradients_of_attention_with_units_in_every_shape() {
     }
 }
 
+/// Returns one head of queries, keys, values or biases in f16.
+fn rows_of(
+    device: &WgslDevice,
+    [rows, cols]: [usize; 2],
+    element: &dyn Fn(usize, usize) -> f32,
+) -> Tensor<Wgsl, 4> {
+    let values: Vec<f32> = (0..rows * cols).map(|i| element(i / cols, i % cols)).collect();
+    Tensor::from_data(TensorData::new(values, [1, 1, rows, cols]), (device, DType::F16))
+}
+
 /// NaN in a query or a key reaches the results of the queries that attend to it, and no others.
 #[test]
 fn attention_with_units_propagates_nan() {
@@ -460,13 +470,10 @@ fn attention_with_units_propagates_nan() {
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
         let tensor = |rows: usize, special: Option<(usize, f32)>| {
-            let element = |i: usize| match special {
-                Some((row, number)) if i / 32 == row && i % 32 == 5 => number,
-                _ => value(1, 0, i / 32, i % 32) as f32 / 16.0,
-            };
-            let values: Vec<f32> = (0..rows * 32).map(element).collect();
-            let data = TensorData::new(values, [1, 1, rows, 32]);
-            Tensor::<Wgsl, 4>::from_data(data, (&device, DType::F16))
+            rows_of(&device, [rows, 32], &|row, col| match special {
+                Some((special_row, number)) if row == special_row && col == 5 => number,
+                _ => value(1, 0, row, col) as f32 / 16.0,
+            })
         };
         let rows_with_nan = |q, k, v| {
             let options = AttentionModuleOptions { is_causal: true, ..Default::default() };
@@ -500,10 +507,8 @@ fn attention_with_units_stays_finite_for_large_scores() {
         for (exponent, rise) in [(25, 1), (25, 2), (25, 3), (27, 1), (27, 2)] {
             // The scores of the second block of keys are larger by `rise` units in the last place.
             let step = 2.0f32.powi(exponent - 23);
-            let rows = |count: usize, element: &dyn Fn(usize, usize) -> f32| {
-                let values: Vec<f32> = (0..count * 8).map(|i| element(i / 8, i % 8)).collect();
-                let data = TensorData::new(values, [1, 1, count, 8]);
-                Tensor::<Wgsl, 4>::from_data(data, (&device, DType::F16))
+            let rows = |count, element: &dyn Fn(usize, usize) -> f32| {
+                rows_of(&device, [count, 8], element)
             };
             let q = rows(20, &|_, col| if col == 2 { step / 4.0 } else { 4096.0 });
             let k = rows(64, &|row, col| match col {
@@ -536,10 +541,8 @@ fn attention_with_units_stays_finite_for_large_biases() {
     for device in gpus_with_units() {
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
-        let tensor = |rows: usize, cols: usize, element: &dyn Fn(usize, usize) -> f32| {
-            let values: Vec<f32> = (0..rows * cols).map(|i| element(i / cols, i % cols)).collect();
-            let data = TensorData::new(values, [1, 1, rows, cols]);
-            Tensor::<Wgsl, 4>::from_data(data, (&device, DType::F16))
+        let tensor = |rows, cols, element: &dyn Fn(usize, usize) -> f32| {
+            rows_of(&device, [rows, cols], element)
         };
         for (bias, of_all) in [(-1e4, 0.5), (-65504.0, 0.5), (-1e9, 0.0)] {
             for (biased, expected) in [(32, 1.0), (40, 1.0), (64, of_all)] {

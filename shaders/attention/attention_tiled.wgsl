@@ -64,7 +64,8 @@ fn main(
             // Columns past the last one are zero.
             let is_col = e < p.width;
             let col = min(e, p.width - 1u);
-            stage(local_index, select(vec4<f32>(), q[q_row + col], is_col), select(vec4<f32>(), k[k_row + col], is_col));
+            let query = select(vec4<f32>(), q[q_row + col], is_col);
+            stage(local_index, query, select(vec4<f32>(), k[k_row + col], is_col));
             add_products(&scores, team, lane);
         }
         let queries = row0 + team * 4u + vec4<u32>(0u, 1u, 2u, 3u);

@@ -25,12 +25,12 @@ var<workgroup> has_risen: array<u32, 4>;
 const HEADROOM: f32 = 5.5451775;
 const MAX_RISE: f32 = 4.8520303;
 
-// e^(x - shift).
-fn weights_of(x: vec4<f32>, shift: f32) -> vec4<f32> {
+// e^x.
+fn weights_of(x: vec4<f32>) -> vec4<f32> {
 //#if F16
-    return exp_of_16_bits(x - shift);
+    return exp_of_16_bits(x);
 //#else
-    return softmax_weights(x - shift);
+    return softmax_weights(x);
 //#endif
 }
 
@@ -187,11 +187,11 @@ fn main(
             let rises = maximum - old > HEADROOM + MAX_RISE;
             references[M] = select(old, maximum - HEADROOM, rises);
             let shift = softmax_shift(references[M]);
-            rescales[M] = select(1.0, weights_of(vec4<f32>(old), shift).x, rises);
+            rescales[M] = select(1.0, weights_of(vec4<f32>(old - shift)).x, rises);
             is_rise = is_rise || rises;
             var sum4 = vec4<f32>();
 //#repeat N LANE_VEC4S
-            sum4 += store_weights(row, (N * ROW_LANES + part) * 4u, weights_of(of_row[N], shift));
+            sum4 += store_weights(row, (N * ROW_LANES + part) * 4u, weights_of(of_row[N] - shift));
 //#end
             sums[M] = sums[M] * rescales[M] + sum4.x + sum4.y + sum4.z + sum4.w;
         }

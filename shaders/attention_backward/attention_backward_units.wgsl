@@ -8,8 +8,8 @@
 //#include "lib/attention_backward"
 //#include "lib/attention_units"
 
-// Where the rows begin that weights, or d, are multiplied by. Gradients are only multiplied by weights; queries and keys
-// are also multiplied by own rows, so that with COLUMNS they are stored twice.
+// Where the rows begin that weights, or d, are multiplied by. Gradients are only multiplied by weights; queries and
+// keys are also multiplied by own rows, so that with COLUMNS they are stored twice.
 //#if VALUES
 const WEIGHTED_AT: u32 = BESIDE_AT;
 //#else
@@ -162,15 +162,13 @@ fn main(
         }
 //#repeat L LOADS
         store_row(load_row + L, load_col, next[L]);
-//#if COLUMNS
-//#if VALUES
+//#if COLUMNS VALUES
         store_weighted(load_row + L, load_col, beside_next[L]);
 //#else
         store_row(BLOCK + load_row + L, load_col, beside_next[L]);
-        store_weighted(load_row + L, load_col, next[L]);
 //#endif
-//#else
-        store_row(BLOCK + load_row + L, load_col, beside_next[L]);
+//#if COLUMNS !VALUES
+        store_weighted(load_row + L, load_col, next[L]);
 //#endif
 //#end
 //#if KEYS

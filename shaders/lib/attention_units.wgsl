@@ -4,8 +4,8 @@
 // Single elements of a matrix cannot be reached, so scores and weights go through workgroup memory.
 // WIDTH: elements of a row in workgroup memory, at least those of a key and of a value.
 // UNIT_8, UNIT_16: the value of UNIT, the rows and columns of a matrix.
-// COLUMNS: the other rows that weights are multiplied by are stored by columns, so that a lane loads contiguous elements
-// of a matrix.
+// COLUMNS: the other rows that weights are multiplied by are stored by columns, so that a lane loads contiguous
+// elements of a matrix.
 // The including shader must include lib/attention_scores, and define WEIGHTED_AT: where these rows begin in `rows`.
 
 //#if F16
@@ -52,8 +52,8 @@ const PARTS: u32 = 2u;
 alias Padded = array<u32, 4>;
 
 // The workgroup's own rows; later the other rows of a block, and behind them the rows beside them: keys and values, or
-// queries and gradients. Neighbouring rows are in different banks. With COLUMNS, the rows that weights are multiplied by
-// are stored by columns: values or gradients in place of their rows, queries or keys once more behind all rows.
+// queries and gradients. Neighbouring rows are in different banks. With COLUMNS, the rows that weights are multiplied
+// by are stored by columns: values or gradients in place of their rows, queries or keys once more behind all rows.
 const STRIDE: u32 = WIDTH + 8u;
 const BESIDE_AT: u32 = BLOCK * STRIDE;
 //#if COLUMNS
@@ -116,7 +116,7 @@ fn weights_at(row: u32, key: u32) -> vec4<f32> {
 }
 
 //#if F16
-// e^x, exact enough for 16 bits, of differences that are exact: a multiply-add of each side would not cancel.
+// e^x, exact enough for 16 bits. x is a difference of scores: one multiply-add for both would not be exact.
 fn exp_of_16_bits(x: vec4<f32>) -> vec4<f32> {
     return exp2(x * 1.442695);
 }

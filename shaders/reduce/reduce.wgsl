@@ -62,14 +62,10 @@ fn load_vec4(i: u32) -> vec4<E> {
 //#else
 @group(0) @binding(auto) var<storage, read> x: array<E>;
 //#endif
-//#if STORES_WORDS4
-//#if LOADS_U64
-// Software adapters store elements faster one by one.
-@group(0) @binding(auto) var<storage, read_write> out: array<O>;
-//#else
+//#if STORES_WORDS4 !LOADS_U64
 @group(0) @binding(auto) var<storage, read_write> out: array<Words4>;
-//#endif
 //#else
+// Software adapters, too, store elements one by one: this is faster there.
 @group(0) @binding(auto) var<storage, read_write> out: array<O>;
 //#endif
 
@@ -165,15 +161,8 @@ fn load(i: u32, k: u32) -> Partial {
 fn store(split: u32, line: u32, total: Partial) {
     let group = split * p.lines + line;
     let results = vec4<O>(finish(total.x), finish(total.y), finish(total.z), finish(total.w));
-//#if STORES_WORDS4
-//#if LOADS_U64
-    out[group * 4u] = results.x;
-    out[group * 4u + 1u] = results.y;
-    out[group * 4u + 2u] = results.z;
-    out[group * 4u + 3u] = results.w;
-//#else
+//#if STORES_WORDS4 !LOADS_U64
     out[group] = from_words(bitcast<vec4<u32>>(results));
-//#endif
 //#else
     out[group * 4u] = results.x;
     out[group * 4u + 1u] = results.y;

@@ -6,7 +6,7 @@
 //! - `//#include "lib/name"` inserts a fragment of `shaders/lib/`, at most once.
 //! - `//#use "lib/name"` appends those functions of a fragment that are called, unexpanded.
 //! - `//#if NAME`, `//#if !NAME`, `//#else`, `//#endif` keep lines if the variant defines `NAME`,
-//!   or if it does not.
+//!   or if it does not. Of several names, as in `//#if A !B`, all must hold.
 //! - `//#repeat I N` and `//#end` repeat the lines between them N times. The identifier `I` is
 //!   replaced by `0u`, then by `1u`, and so on.
 //! - `//#for X in A B` and `//#end` repeat the lines between them for each item. The identifier `X`
@@ -557,11 +557,11 @@ impl<'a> Expander<'a> {
             let argument = argument.trim().trim_matches('"');
             match directive {
                 "if" => {
-                    let condition = match argument.strip_prefix('!') {
+                    let holds = |term: &str| match term.strip_prefix('!') {
                         Some(name) => self.def(name).is_none(),
-                        None => self.def(argument).is_some(),
+                        None => self.def(term).is_some(),
                     };
-                    conditions.push((number, condition));
+                    conditions.push((number, argument.split_whitespace().all(holds)));
                 }
                 "else" => {
                     let (_, condition) = conditions
@@ -791,9 +791,12 @@ mod tests {
 
     #[test]
     fn if_directives_keep_lines_by_flag() {
-        let text = "//#if FAST\nfast\n//#else\nslow\n//#endif\n//#if !FAST\nalso slow\n//#endif";
+        let text = "//#if FAST\nfast\n//#else\nslow\n//#endif\n//#if !FAST\nalso slow\n//#endif\n\
+                    //#if FAST !WIDE\nfast and narrow\n//#endif";
         assert_eq!(expanded(text, |v| v).unwrap(), "slow\nalso slow\n");
-        assert_eq!(expanded(text, |v| v.flag("FAST", true)).unwrap(), "fast\n");
+        let fast = |v: Variant| v.flag("FAST", true);
+        assert_eq!(expanded(text, fast).unwrap(), "fast\nfast and narrow\n");
+        assert_eq!(expanded(text, |v| fast(v).flag("WIDE", true)).unwrap(), "fast\n");
     }
 
     #[test]
