@@ -241,6 +241,15 @@ fn convolutions_with_units_are_exact() {
         ([1, 5, 9, 9], [5, 5, 2, 1], plain([3, 2], [0, 0])),
         // Tiles of 128, where units are large enough.
         ([4, 4, 64, 64], [68, 4, 1, 1], plain([1, 1], [0, 0])),
+        // The steps of k in workgroup memory are of one tap, in both directions or in one.
+        ([2, 64, 8, 8], [96, 64, 3, 3], plain([1, 1], [1, 1])),
+        ([1, 32, 9, 7], [36, 32, 3, 2], plain([2, 3], [1, 2])),
+        ([2, 64, 6, 7], [64, 32, 3, 2], ConvOptions::new([1, 2], [2, 0], [2, 1], 2)),
+        // The same, where phases of the transposed convolution have 1, 2 and 4 taps, or none.
+        ([2, 32, 7, 9], [64, 32, 3, 3], plain([2, 2], [1, 1])),
+        ([1, 32, 9, 9], [32, 32, 2, 1], plain([3, 2], [0, 0])),
+        // The same, where k is split, and the splits have different lengths.
+        ([1, 352, 4, 5], [32, 352, 1, 3], plain([1, 1], [0, 1])),
     ];
     for device in gpus_with_units() {
         let used = Arc::new(UnitsUsed::default());

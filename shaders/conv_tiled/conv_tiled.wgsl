@@ -8,6 +8,8 @@
 // are never stored.
 // a is the weight, [groups, o, taps, c], with channels padded with zeros to a multiple of four. b is packed. out is
 // [splits, n, groups, o, d, h, w]. lib/gemm and lib/gemm_tiles list the other flags.
+// UNIFORM_TAP: channels are a multiple of the steps of k in workgroup memory, so that these are of one tap, which each
+// invocation computes once for all its loads. Otherwise, loads of four channels may be of different taps.
 // Each workgroup computes one tile of one split of one group and phase.
 //#include "lib/conv_tiled"
 
@@ -181,8 +183,7 @@ alias Cols = Place;
 
 fn b_cols(col: u32) -> Cols {
     let pixel = pixel_of(min(col, p.gemm.n - 1u));
-    let size = b_size();
-    let image = (pixel.image * p.groups + conv_group) * p.channels * (size.x * size.y * size.z);
+    let image = (pixel.image * p.groups + conv_group) * p.channels * b_plane();
     let at = vec3<i32>(pixel.at * b_step()) + vec3<i32>(taps[0].start, taps[1].start, taps[2].start);
     return shifted(Place(image, 0, 0, 0), at.x, at.y, at.z);
 }
@@ -191,14 +192,32 @@ fn load_b(cols: Cols, at: Position) -> Loaded4 {
     let tap = vec3<i32>(tap_along(at.tap));
     let place = shifted(cols, tap.x * p.tap_d, tap.y * p.tap_h, tap.z * p.tap_w);
     let inside = is_inside(place);
-    let channels = at.channel + vec4<u32>(0u, 1u, 2u, 3u);
-    let size = b_size();
-    let plane = size.x * size.y * size.z;
+    let channels = vec4<u32>(0u, 1u, 2u, 3u);
+//#if UNIFORM_TAP
+    let first = select(0u, place.offset + at.channel * b_plane(), inside);
+    let i = first + channels * b_plane();
+    let valid = vec4<bool>(inside);
+//#else
     let first = select(0u, place.offset, inside);
-    let i = first + min(channels, vec4<u32>(p.channels - 1u)) * plane;
-    let valid = vec4<bool>(inside) & (channels < vec4<u32>(p.channels));
+    let i = first + min(at.channel + channels, vec4<u32>(p.channels - 1u)) * b_plane();
+    let valid = vec4<bool>(inside) & (at.channel + channels < vec4<u32>(p.channels));
+//#endif
     return select(Loaded4(), Loaded4(b[i.x], b[i.y], b[i.z], b[i.w]), valid);
 }
+
+//#if UNIFORM_TAP
+fn rows_from(rows: Rows, channels: u32) -> Rows {
+    return rows + channels;
+}
+
+fn cols_from(cols: Cols, channels: u32) -> Cols {
+    return Place(cols.offset + channels * b_plane(), cols.d, cols.h, cols.w);
+}
+
+fn later(at: Position, channels: u32) -> Position {
+    return Position(at.tap, at.channel + channels);
+}
+//#endif
 
 fn out_row_offset(batch: u32, row: u32) -> u32 {
     let size = out_size();

@@ -87,8 +87,7 @@ fn b_cols(col: u32) -> Cols {
     let row = index / w.kernel_w;
     let plane = row / w.kernel_h;
     let channel = plane / w.kernel_d;
-    let size = b_size();
-    let start = (conv_group * p.channels + channel) * (size.x * size.y * size.z);
+    let start = (conv_group * p.channels + channel) * b_plane();
     return shifted(
         Place(start, 0, 0, 0),
         i32((plane - channel * w.kernel_d) * w.dilation_d) - i32(p.padding_d),
@@ -103,7 +102,7 @@ fn load_b(cols: Cols, at: Position) -> Loaded4 {
     let image = image_of(at.plane);
     let d = i32(image.y * window.stride_d);
     var first = shifted(cols, d, i32(at.h * window.stride_h), i32(at.w * window.stride_w));
-    first.offset += image.x * p.groups * p.channels * (size.x * size.y * size.z);
+    first.offset += image.x * p.groups * p.channels * b_plane();
     let pixels = vec4<u32>(0u, 1u, 2u, 3u);
     let steps = pixels * window.stride_w;
     let w = bitcast<vec4<u32>>(first.w + vec4<i32>(steps));

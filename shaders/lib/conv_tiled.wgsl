@@ -39,6 +39,12 @@ fn b_size() -> vec3<u32> {
 //#endif
 }
 
+// The elements of a channel of b.
+fn b_plane() -> u32 {
+    let size = b_size();
+    return size.x * size.y * size.z;
+}
+
 // A position in b, which need not be inside.
 struct Place {
     offset: u32,

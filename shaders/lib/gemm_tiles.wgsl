@@ -5,6 +5,9 @@
 // contiguous.
 // GATHERED: the shader itself defines Position, Rows, Cols and the functions below that use them, for operands that are
 // not matrices in memory. Loads are of four steps of k, so B_TRANSPOSED is set and A_TRANSPOSED is not.
+// UNIFORM_TAP, with GATHERED: positions are those of the first of STEP steps, the same for all invocations. The shader
+// defines rows_from(rows, steps), cols_from(cols, steps) and later(at, steps), which are so many steps, fewer than
+// STEP, farther on.
 // HOLES: the shader defines is_stored(col), whether a column below n belongs to the result.
 //#include "lib/gemm"
 
@@ -35,27 +38,19 @@ fn banded_tile_of(index: u32) -> Tile {
     return Tile(row_tile * TILE_ROWS, in_band / rows * TILE_COLS, result % g.splits, result / g.splits);
 }
 
-// a_place, b_place: where in a tile an invocation loads: the line (a row of a, a column of b) and the step of k.
 //#if GATHERED
 // Loads of an invocation at the same steps, and the steps from those to the next ones.
 const LINE_LOADS: u32 = max(TILE_ROWS / WORKGROUP_SIZE, 1u);
 const LOAD_STEPS: u32 = max(WORKGROUP_SIZE / TILE_ROWS, 1u) * 4u;
 
-// Four steps of a line. Neighbouring invocations load from neighbouring lines. Loads of b are at the steps of those of
-// a, so that their position in k is computed once.
+// Four steps of a line. Neighbouring invocations load from neighbouring lines. Loads of both operands are at the same
+// steps, so that their position in k is computed once.
 fn gathered_place(local_index: u32, load: u32) -> vec2<u32> {
     let line = local_index % TILE_ROWS + load % LINE_LOADS * WORKGROUP_SIZE + load / A_LOADS * TILE_ROWS;
     return vec2<u32>(line, local_index / TILE_ROWS * 4u + load % A_LOADS / LINE_LOADS * LOAD_STEPS);
 }
 
-fn a_place(local_index: u32, load: u32) -> vec2<u32> {
-    return gathered_place(local_index, load);
-}
-
-fn b_place(local_index: u32, load: u32) -> vec2<u32> {
-    return gathered_place(local_index, load);
-}
-//#else
+//#endif
 // The lines between the loads of an invocation.
 const LOAD_LINES: u32 = WORKGROUP_SIZE / (STEP / 4u);
 //#if UNITS
@@ -82,27 +77,43 @@ fn across_k(local_index: u32, load: u32, lines: u32, neighbours: u32) -> vec2<u3
     return vec2<u32>(local_index % (lines / 4u) * 4u, step * neighbours + load % neighbours);
 }
 
+// Where in a tile an invocation loads: the line (a row of a, a column of b) and the step of k. With UNIFORM_TAP, a is
+// loaded along k, as it is in memory, since positions need not be shared.
 fn a_place(local_index: u32, load: u32) -> vec2<u32> {
+//#if GATHERED !UNIFORM_TAP
+    return gathered_place(local_index, load);
+//#else
 //#if A_TRANSPOSED
     return across_k(local_index, load, TILE_ROWS, A_NEIGHBOURS);
 //#else
     return along_k(local_index, load);
 //#endif
+//#endif
 }
 
 fn b_place(local_index: u32, load: u32) -> vec2<u32> {
+//#if GATHERED
+    return gathered_place(local_index, load);
+//#else
 //#if B_TRANSPOSED
     return along_k(local_index, load);
 //#else
     return across_k(local_index, load, TILE_COLS, B_NEIGHBOURS);
 //#endif
-}
 //#endif
+}
 
 //#if GATHERED
-// The steps of a split of k, a multiple of four. The last splits may have fewer.
+// The steps of a split are a multiple of this: of STEP where STEP steps must be of one tap.
+//#if UNIFORM_TAP
+const SPLIT_STEPS: u32 = STEP;
+//#else
+const SPLIT_STEPS: u32 = 4u;
+//#endif
+
+// The steps of a split of k. The last splits may have fewer.
 fn steps_per_split(k: u32) -> u32 {
-    return (k / 4u + p.gemm.splits - 1u) / p.gemm.splits * 4u;
+    return (k / SPLIT_STEPS + p.gemm.splits - 1u) / p.gemm.splits * SPLIT_STEPS;
 }
 
 // The first step of a tile's split of k, and the one after the last.
@@ -283,6 +294,10 @@ fn without_rest_b(loaded: Loaded4, k: u32, k_end: u32) -> Loaded4 {
 struct Loads {
     rows: array<Rows, A_LOADS>,
     cols: array<Cols, B_LOADS>,
+//#if UNIFORM_TAP
+    // Of the first of STEP steps. Rows and columns are those at the steps of the first load.
+    at: Position,
+//#else
 //#if GATHERED
     at: array<Position, A_LOADS>,
 //#else
@@ -290,30 +305,42 @@ struct Loads {
     a_at: Position,
     b_at: Position,
 //#endif
+//#endif
     a: array<Loaded4, A_LOADS>,
     b: array<Loaded4, B_LOADS>,
 }
 
 // The position of a load.
 fn a_position(loads: ptr<function, Loads>, load: u32) -> Position {
+//#if UNIFORM_TAP
+    return later((*loads).at, a_place(0u, load).y);
+//#else
 //#if GATHERED
     return (*loads).at[load];
 //#else
     return (*loads).a_at + a_place(0u, load).y;
 //#endif
+//#endif
 }
 
 fn b_position(loads: ptr<function, Loads>, load: u32) -> Position {
+//#if UNIFORM_TAP
+    return later((*loads).at, b_place(0u, load).y);
+//#else
 //#if GATHERED
     return (*loads).at[load % A_LOADS];
 //#else
     return (*loads).b_at + b_place(0u, load).y;
+//#endif
 //#endif
 }
 
 // Loads the first steps of a tile.
 fn first_loads(tile: Tile, k_start: u32, local_index: u32) -> Loads {
     var loads: Loads;
+//#if UNIFORM_TAP
+    loads.at = position(k_start);
+//#else
 //#if GATHERED
 //#repeat L A_LOADS
     loads.at[L] = position(k_start + a_place(local_index, L).y);
@@ -322,12 +349,19 @@ fn first_loads(tile: Tile, k_start: u32, local_index: u32) -> Loads {
     loads.a_at = position(k_start + a_place(local_index, 0u).y);
     loads.b_at = position(k_start + b_place(local_index, 0u).y);
 //#endif
+//#endif
 //#repeat L A_LOADS
     loads.rows[L] = a_rows(tile.row + a_place(local_index, L).x);
+//#if UNIFORM_TAP
+    loads.rows[L] = rows_from(loads.rows[L], a_place(local_index, 0u).y);
+//#endif
     loads.a[L] = load_a(loads.rows[L], a_position(&loads, L));
 //#end
 //#repeat L B_LOADS
     loads.cols[L] = b_cols(tile.col + b_place(local_index, L).x);
+//#if UNIFORM_TAP
+    loads.cols[L] = cols_from(loads.cols[L], b_place(local_index, 0u).y);
+//#endif
     loads.b[L] = load_b(loads.cols[L], b_position(&loads, L));
 //#end
     return loads;
@@ -353,12 +387,16 @@ fn store_loads(loads: ptr<function, Loads>, local_index: u32, k: u32, k_end: u32
 
 // Load what follows in k: first of a, then of b, which may use positions of a. `steps`: the position of step STEP.
 fn next_a(loads: ptr<function, Loads>, steps: Position) {
+//#if UNIFORM_TAP
+    (*loads).at = moved((*loads).at, steps);
+//#else
 //#if GATHERED
 //#repeat L A_LOADS
     (*loads).at[L] = moved((*loads).at[L], steps);
 //#end
 //#else
     (*loads).a_at = moved((*loads).a_at, steps);
+//#endif
 //#endif
 //#repeat L A_LOADS
     (*loads).a[L] = load_a((*loads).rows[L], a_position(loads, L));

@@ -77,6 +77,9 @@ enum Pass {
 #[derive(Debug, Clone, Copy, Hash)]
 struct ConvTiledKernel {
     pass: Pass,
+    /// Whether the steps of k in workgroup memory are of one tap: see [`Pass::has_uniform_tap`]. Only with
+    /// matrix units, because other kernels gain little or lose occupancy.
+    uniform_tap: bool,
     /// Whether a depth is above 1.
     volume: bool,
     /// The mapping of the product to workgroups.
@@ -91,9 +94,9 @@ impl Kernel for ConvTiledKernel {
     type Params = ConvTiledParams;
 
     fn variant(&self) -> Variant {
-        let Self { pass, volume, tiling, out_vec4, half } = *self;
-        let weight_backward = matches!(pass, Pass::WeightBackward { .. });
-        let source = if weight_backward { &CONV_TILED_WEIGHT_BACKWARD } else { &CONV_TILED };
+        let Self { pass, uniform_tap, volume, tiling, out_vec4, half } = *self;
+        let has_taps = pass.has_taps_in_k();
+        let source = if has_taps { &CONV_TILED } else { &CONV_TILED_WEIGHT_BACKWARD };
         let operands = GemmOperands {
             vec4: pass != Pass::WeightBackward { vec4: false },
             a_transposed: false,
@@ -102,9 +105,10 @@ impl Kernel for ConvTiledKernel {
             gathered: true,
         };
         gemm::define(Variant::new(source), tiling, operands)
-            .flag("BIAS", !weight_backward)
+            .flag("BIAS", has_taps)
             .flag("ROW_BIAS", true)
             .flag("GATHERED", true)
+            .flag("UNIFORM_TAP", uniform_tap)
             .flag("TRANSPOSED", pass == Pass::Transposed)
             .flag("HOLES", pass == Pass::Transposed && !out_vec4)
             .flag("VOLUME", volume)
@@ -113,6 +117,18 @@ impl Kernel for ConvTiledKernel {
 }
 
 impl Pass {
+    /// Returns whether the channels of a tap are a multiple of the steps of k that each kernel has in
+    /// workgroup memory. Then these are of one tap, whichever tile is chosen.
+    fn has_uniform_tap(self, g: &ConvGeometry) -> bool {
+        let channels = if self == Self::Transposed { g.out_channels } else { g.in_channels };
+        self.has_taps_in_k() && channels.is_multiple_of(gemm::MAX_STEPS as usize)
+    }
+
+    /// Returns whether the steps of k are the channels of each tap.
+    fn has_taps_in_k(self) -> bool {
+        !matches!(self, Self::WeightBackward { .. })
+    }
+
     /// Returns the operands of a product, packed, and the matrix units that multiply them, if there
     /// are any. `forced`: units to use without a test.
     fn operands(
@@ -123,17 +139,27 @@ impl Pass {
         forced: Option<Units>,
     ) -> Result<Operands> {
         let can_use_units = !is_volume(g) && plan.k > 0;
-        let kernel = ConvWithUnits { pass: self, strategy: plan.strategy };
-        let units_of = |dtype| match forced {
-            None if can_use_units => units_for(a.runtime(), dtype, &kernel),
-            _ => forced,
+        let has_uniform_tap = self.has_uniform_tap(g);
+        let units_of = |dtype| {
+            if let Some(units) = forced {
+                return Some((has_uniform_tap, units));
+            }
+            let with = |uniform_tap| {
+                let kernel = ConvWithUnits { pass: self, uniform_tap, strategy: plan.strategy };
+                Some((uniform_tap, units_for(a.runtime(), dtype, &kernel)?))
+            };
+            // Where a driver computes the first kernel wrong, the second may be right.
+            let first = if has_uniform_tap && can_use_units { with(true) } else { None };
+            first.or_else(|| if can_use_units { with(false) } else { None })
         };
-        let mut units = if a.dtype() == b.dtype() { units_of(a.dtype()) } else { None };
-        let half = Some(a.dtype()).filter(|dtype| dtype.is_half() && units.is_some());
+        let mut found = if a.dtype() == b.dtype() { units_of(a.dtype()) } else { None };
+        let half = Some(a.dtype()).filter(|dtype| dtype.is_half() && found.is_some());
         if half.is_none() {
-            units = units_of(DType::F32);
+            found = units_of(DType::F32);
         }
-        Ok(Operands { a: views::packed(a)?, b: views::packed(b)?, units, half })
+        let (uniform_tap, units) = found.unzip();
+        let uniform_tap = uniform_tap.unwrap_or(false);
+        Ok(Operands { a: views::packed(a)?, b: views::packed(b)?, units, uniform_tap, half })
     }
 
     /// Runs the product of a and the windows of b, and sums its splits. The result has the shape
@@ -147,7 +173,7 @@ impl Pass {
         bias: Option<&Tensor>,
         shape: &[usize],
     ) -> Result<Tensor> {
-        let Operands { units, half, .. } = operands;
+        let Operands { units, uniform_tap, half, .. } = operands;
         let [a, b] = &operands.as_read()?;
         let runtime = a.runtime();
         let len: usize = shape.iter().product();
@@ -177,10 +203,11 @@ impl Pass {
         // The layout requires a bias binding; without a bias it is a, as it is stored.
         let stored_a = if a.pending().is_some() { &operands.a } else { a };
         let inputs = [a, b, bias.unwrap_or(stored_a)];
-        let used = if matches!(self, Self::WeightBackward { .. }) { 2 } else { 3 };
+        let used = if self.has_taps_in_k() { 3 } else { 2 };
         let out = Launch {
             kernel: &ConvTiledKernel {
                 pass: self,
+                uniform_tap: *uniform_tap,
                 volume: is_volume(g),
                 tiling,
                 out_vec4,
@@ -250,6 +277,8 @@ struct Operands {
     b: Tensor,
     /// The matrix units that multiply them.
     units: Option<Units>,
+    /// As in [`ConvTiledKernel`].
+    uniform_tap: bool,
     /// The type of 16-bit operands that are multiplied as they are; `None` if the kernel converts them.
     half: Option<DType>,
 }
@@ -377,10 +406,12 @@ pub(super) fn weight_backward(
     pass.run(g, &plan, g.in_channels, &operands, None, weight)
 }
 
-/// The convolutions with matrix units: each pass with each strategy.
+/// The convolutions with matrix units: each kernel of each pass with each strategy.
 #[derive(Debug, Clone, Copy)]
 struct ConvWithUnits {
     pass: Pass,
+    /// As in [`ConvTiledKernel`].
+    uniform_tap: bool,
     strategy: Strategy,
 }
 
@@ -390,13 +421,15 @@ impl UnitsKernel for ConvWithUnits {
     }
 
     fn slot(&self, dtype: DType) -> usize {
-        let pass = match self.pass {
-            Pass::Forward => 0,
-            Pass::Transposed => 1,
-            Pass::WeightBackward { .. } => 2,
+        let kernel = match self.pass {
+            Pass::Forward => usize::from(self.uniform_tap),
+            Pass::Transposed => 2 + usize::from(self.uniform_tap),
+            Pass::WeightBackward { .. } => 4,
         };
         let tile = self.strategy.tile_index();
-        units::PRODUCT_SLOTS + (tile * 2 + usize::from(dtype == DType::F32)) * 3 + pass
+        units::PRODUCT_SLOTS
+            + (tile * 2 + usize::from(dtype == DType::F32)) * units::CONV_KERNELS
+            + kernel
     }
 
     fn name(&self) -> String {
@@ -405,17 +438,21 @@ impl UnitsKernel for ConvWithUnits {
             Pass::Transposed => "transposed convolution",
             Pass::WeightBackward { .. } => "weight gradient",
         };
-        format!("{pass} {:?}", self.strategy)
+        let tap = if self.uniform_tap { ", uniform tap" } else { "" };
+        format!("{pass} {:?}{tap}", self.strategy)
     }
 
     /// Convolves integers, whose products and sums are exact in f32, but not in types with fewer
-    /// bits: see [`units::integer`]. Sizes are not multiples of a tile.
+    /// bits: see [`units::integer`]. Sizes are not multiples of a tile; channels are one of its steps if
+    /// the tap is uniform.
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
         let images = 2;
         // More rows than a tile has.
+        let shared = if self.uniform_tap { 2 * gemm::MAX_STEPS as usize } else { 36 };
+        let rows = 132;
         let (channels, filters) = match self.pass {
-            Pass::Transposed => (132, 36),
-            _ => (36, 132),
+            Pass::Transposed => (rows, shared),
+            _ => (shared, rows),
         };
         let (size, kernel, padding) = ([8, 12], [3, 3], [1, 1]);
         let shape_of_x = [images, channels, size[0], size[1]];
@@ -522,19 +559,29 @@ pub fn variants() -> Vec<Variant> {
             Tile::ALL.into_iter().flat_map(|tile| (0..4).map(move |bits| (tile, bits)))
         {
             let (volume, out_vec4) = (bits & 1 == 1, bits & 2 == 2);
-            let tiling = Tiling::Tiled { tile };
-            kernels.push(ConvTiledKernel { pass, volume, tiling, out_vec4, half: None });
+            let kernel = ConvTiledKernel {
+                pass,
+                uniform_tap: false,
+                volume,
+                tiling: Tiling::Tiled { tile },
+                out_vec4,
+                half: None,
+            };
+            kernels.push(kernel);
         }
         for (tiling, operands) in gemm::all_with_units() {
             let GemmOperands { a_transposed, b_transposed, half, .. } = operands;
-            if (a_transposed, b_transposed) == (false, true) {
-                kernels.extend([false, true].map(|out_vec4| ConvTiledKernel {
-                    pass,
-                    volume: false,
-                    tiling,
-                    out_vec4,
-                    half,
-                }));
+            if (a_transposed, b_transposed) != (false, true) {
+                continue;
+            }
+            for (uniform_tap, out_vec4) in
+                [(false, false), (false, true), (true, false), (true, true)]
+            {
+                if uniform_tap && !pass.has_taps_in_k() {
+                    continue;
+                }
+                let volume = false;
+                kernels.push(ConvTiledKernel { pass, uniform_tap, volume, tiling, out_vec4, half });
             }
         }
     }

@@ -287,7 +287,7 @@ impl Runtime {
     }
 
     /// The number of kernels with matrix units, each for operands of one type.
-    pub(crate) const UNITS_KERNELS: usize = 50;
+    pub(crate) const UNITS_KERNELS: usize = 62;
 
     /// Returns where the result of testing a kernel with matrix units is kept. `slot` is less than
     /// [`Self::UNITS_KERNELS`].

@@ -193,6 +193,9 @@ pub(crate) fn all_small() -> Vec<(Tiling, GemmOperands)> {
     operands.flat_map(|operands| [4, 8].map(|lanes| (Tiling::Small { lanes }, operands))).collect()
 }
 
+/// The most steps of k that a kernel has in workgroup memory, a multiple of those of each other kernel.
+pub(crate) const MAX_STEPS: u32 = 32;
+
 /// The steps of k that the tiles of operands in workgroup memory have, and how often an invocation
 /// loads four elements of each operand for them.
 #[derive(Debug, Clone, Copy)]
@@ -204,11 +207,11 @@ struct Staged {
 
 impl Staged {
     /// Returns those of a kernel with matrix units: up to eight loads of each operand, more in small
-    /// subgroups. The positions of gathered operands take registers, so they have up to four.
+    /// subgroups. Gathered operands, whose addresses take more registers, have up to four.
     fn with_units(tile: Tile, units: Units, gathered: bool) -> Self {
         let loads = |lines: u32, step: u32| lines * step / (16 * units.subgroup_size);
-        let most = if gathered { 4 } else { 8 };
-        let step = if loads(tile.cols, 32) <= most { 32 } else { 16 };
+        let max_loads = if gathered { 4 } else { 8 };
+        let step = if loads(tile.cols, MAX_STEPS) <= max_loads { MAX_STEPS } else { 16 };
         Self { step, a_loads: loads(tile.rows, step), b_loads: loads(tile.cols, step) }
     }
 }

@@ -10,8 +10,11 @@ use crate::tensor::{DType, Result, Tensor};
 /// The slots of products: each tile, type and layout has its own.
 pub(crate) const PRODUCT_SLOTS: usize = Tile::ALL.len() * 2 * 4;
 
-/// The slots of convolutions, which follow: each tile, type and pass.
-pub(crate) const CONV_SLOTS: usize = Tile::ALL.len() * 2 * 3;
+/// The kernels of convolutions: two passes have two, and one has one.
+pub(crate) const CONV_KERNELS: usize = 5;
+
+/// The slots of convolutions, which follow: each tile, type and kernel.
+pub(crate) const CONV_SLOTS: usize = Tile::ALL.len() * 2 * CONV_KERNELS;
 
 /// The slots of attention, which follow: each pass, width and type.
 pub(crate) const ATTENTION_SLOTS: usize = 8;

@@ -55,12 +55,20 @@ const PRODUCTS: [(&str, &[&str]); 10] = [
 ];
 
 /// The products on matrix units, in the same form.
-const UNITS_PRODUCTS: [(&str, &[&str]); 7] = [
+const UNITS_PRODUCTS: [(&str, &[&str]); 9] = [
     ("matmul, tiles of 64 x 64", &["matmul", "UNITS", "TILE_COLS=64"]),
     ("matmul, 64 x 128", &["matmul", "UNITS", "TILE_ROWS=64", "TILE_COLS=128"]),
     ("matmul, 128 x 128", &["matmul", "UNITS", "TILE_ROWS=128"]),
     ("conv, 64 x 128", &["conv_tiled", "UNITS", "TILE_ROWS=64", "TILE_COLS=128"]),
     ("conv, 128 x 128", &["conv_tiled", "UNITS", "TILE_ROWS=128"]),
+    (
+        "conv with a uniform tap, 64 x 128",
+        &["conv_tiled", "UNITS", "UNIFORM_TAP", "TILE_ROWS=64", "TILE_COLS=128"],
+    ),
+    (
+        "conv with a uniform tap, 128 x 128",
+        &["conv_tiled", "UNITS", "UNIFORM_TAP", "TILE_ROWS=128"],
+    ),
     ("attention, values of 64", &["attention_units", "UNITS", "WIDTH=64"]),
     ("attention, values of 128", &["attention_units", "UNITS", "WIDTH=128"]),
 ];
