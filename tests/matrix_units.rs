@@ -17,22 +17,33 @@ use burn_wgsl::{
 };
 use common::{gpus, runtime_of};
 
-/// The ops that launched a kernel with matrix units.
+/// The kernels with matrix units that were launched, with the ops that launched them.
 #[derive(Default)]
-struct UnitsUsed(Mutex<BTreeSet<&'static str>>);
+struct UnitsUsed(Mutex<BTreeSet<(&'static str, String)>>);
 
 impl UnitsUsed {
     fn ops(&self) -> BTreeSet<&'static str> {
-        self.0.lock().expect("no holder panics").clone()
+        self.0.lock().expect("no holder panics").iter().map(|&(op, _)| op).collect()
+    }
+
+    /// Whether the kernels of convolutions, or of their transposes, have a uniform tap: both values if
+    /// some have.
+    fn uniform_taps(&self, is_transposed: bool) -> BTreeSet<bool> {
+        let kernels = self.0.lock().expect("no holder panics");
+        let names = kernels.iter().map(|(_, name)| name).filter(|name| {
+            name.starts_with("conv_tiled ") && name.contains(" TRANSPOSED") == is_transposed
+        });
+        names.map(|name| name.contains(" UNIFORM_TAP")).collect()
     }
 }
 
 impl Observer for UnitsUsed {
     fn event(&self, op: &'static str, event: Event<'_>) {
-        if let Event::Dispatch { kernel, .. } = event
-            && kernel.to_string().contains(" UNITS ")
-        {
-            self.0.lock().expect("no holder panics").insert(op);
+        if let Event::Dispatch { kernel, .. } = event {
+            let name = kernel.to_string();
+            if name.contains(" UNITS ") {
+                self.0.lock().expect("no holder panics").insert((op, name));
+            }
         }
     }
 }
@@ -225,6 +236,31 @@ fn convolved(
         .collect()
 }
 
+/// Checks a convolution, or its transpose, and their gradients. The channels of a transposed convolution's input are the
+/// first axis of its weight.
+fn assert_exact(
+    device: &WgslDevice,
+    [mut x, weight]: [[usize; 4]; 2],
+    options: &ConvOptions<2>,
+    is_transposed: bool,
+) {
+    if is_transposed {
+        x[1] = weight[0];
+    }
+    let found = convolved(device, DType::F16, [x, weight], options, is_transposed);
+    let expected = convolved(&WgslDevice::Cpu, DType::F32, [x, weight], options, is_transposed);
+    for (found, expected) in found.into_iter().zip(expected) {
+        assert_eq!(found.len(), expected.len());
+        for (at, (found, expected)) in found.into_iter().zip(expected).enumerate() {
+            let expected = half::f16::from_f32(expected).to_f32();
+            assert_eq!(
+                found, expected,
+                "{at} of {x:?} and {weight:?}, {options:?}, transposed: {is_transposed}, on {device}"
+            );
+        }
+    }
+}
+
 #[test]
 fn convolutions_with_units_are_exact() {
     let _guard = with_others();
@@ -255,30 +291,51 @@ fn convolutions_with_units_are_exact() {
         let used = Arc::new(UnitsUsed::default());
         let observation = runtime_of(&device).observe(used.clone());
         for (x, weight, options) in &cases {
-            // The channels of the input of a transposed convolution are the first axis of its weight.
             for is_transposed in [false, true] {
-                let mut x = *x;
-                if is_transposed {
-                    x[1] = weight[0];
-                }
-                let found = convolved(&device, DType::F16, [x, *weight], options, is_transposed);
-                let cpu = WgslDevice::Cpu;
-                let expected = convolved(&cpu, DType::F32, [x, *weight], options, is_transposed);
-                for (found, expected) in found.into_iter().zip(expected) {
-                    assert_eq!(found.len(), expected.len());
-                    for (at, (found, expected)) in found.into_iter().zip(expected).enumerate() {
-                        let expected = half::f16::from_f32(expected).to_f32();
-                        assert_eq!(
-                            found, expected,
-                            "{at} of {x:?} and {weight:?}, {options:?}, \
-                             transposed: {is_transposed}, on {device}"
-                        );
-                    }
-                }
+                assert_exact(&device, [*x, *weight], options, is_transposed);
             }
         }
         drop(observation);
         assert_used(&device, &used);
+        for is_transposed in [false, true] {
+            let found = used.uniform_taps(is_transposed);
+            let refuses = !runtime_of(&device).refusals().is_empty();
+            assert!(refuses || found == BTreeSet::from([false, true]), "{found:?} on {device}");
+        }
+    }
+}
+
+/// Where a driver computes the kernels with a uniform tap wrong, convolutions use the others.
+#[test]
+#[ignore = "needs a process of its own, because a device remembers which kernels are right: `cargo xtask test` runs it"]
+fn convolutions_without_a_uniform_tap_replace_those_with_one() {
+    for device in gpus_with_units() {
+        let runtime = runtime_of(&device);
+        for unit in &runtime.info().matrix_units {
+            let (size, bits) = (unit.size, unit.bits);
+            for subgroup_size in [8, 32, 64] {
+                for pass in ["convolution", "transposed convolution"] {
+                    for tile in ["64", "64x128", "128"] {
+                        let name = format!(
+                            "matrix units {size}x{size} F{bits} in subgroups of {subgroup_size}, \
+                             {pass} Tiled{tile}, uniform tap"
+                        );
+                        runtime.refusals().set_for_process(&name, "wrong result");
+                    }
+                }
+            }
+        }
+        let used = Arc::new(UnitsUsed::default());
+        let observation = runtime.observe(used.clone());
+        let options = ConvOptions::new([1, 1], [1, 1], [1, 1], 1);
+        for is_transposed in [false, true] {
+            assert_exact(&device, [[1, 32, 6, 6], [32, 32, 3, 3]], &options, is_transposed);
+        }
+        drop(observation);
+        for is_transposed in [false, true] {
+            let found = used.uniform_taps(is_transposed);
+            assert_eq!(found, BTreeSet::from([false]), "on {device}");
+        }
     }
 }
 

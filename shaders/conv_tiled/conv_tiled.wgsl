@@ -206,16 +206,16 @@ fn load_b(cols: Cols, at: Position) -> Loaded4 {
 }
 
 //#if UNIFORM_TAP
-fn rows_from(rows: Rows, channels: u32) -> Rows {
-    return rows + channels;
+fn rows_from(rows: Rows, steps: u32) -> Rows {
+    return rows + steps;
 }
 
-fn cols_from(cols: Cols, channels: u32) -> Cols {
-    return Place(cols.offset + channels * b_plane(), cols.d, cols.h, cols.w);
+fn cols_from(cols: Cols, steps: u32) -> Cols {
+    return Place(cols.offset + steps * b_plane(), cols.d, cols.h, cols.w);
 }
 
-fn later(at: Position, channels: u32) -> Position {
-    return Position(at.tap, at.channel + channels);
+fn later(at: Position, steps: u32) -> Position {
+    return Position(at.tap, at.channel + steps);
 }
 //#endif
 

@@ -6,8 +6,8 @@
 // GATHERED: the shader itself defines Position, Rows, Cols and the functions below that use them, for operands that are
 // not matrices in memory. Loads are of four steps of k, so B_TRANSPOSED is set and A_TRANSPOSED is not.
 // UNIFORM_TAP, with GATHERED: positions are those of the first of STEP steps, the same for all invocations. The shader
-// defines rows_from(rows, steps), cols_from(cols, steps) and later(at, steps), which are so many steps, fewer than
-// STEP, farther on.
+// defines rows_from(rows, steps), cols_from(cols, steps) and later(at, steps), which advance their first argument by
+// fewer than STEP steps.
 // HOLES: the shader defines is_stored(col), whether a column below n belongs to the result.
 //#include "lib/gemm"
 
@@ -77,7 +77,7 @@ fn across_k(local_index: u32, load: u32, lines: u32, neighbours: u32) -> vec2<u3
     return vec2<u32>(local_index % (lines / 4u) * 4u, step * neighbours + load % neighbours);
 }
 
-// Where in a tile an invocation loads: the line (a row of a, a column of b) and the step of k. With UNIFORM_TAP, a is
+// a_place, b_place: where in a tile an invocation loads: the line (a row of a, a column of b) and the step of k. With UNIFORM_TAP, a is
 // loaded along k, as it is in memory, since positions need not be shared.
 fn a_place(local_index: u32, load: u32) -> vec2<u32> {
 //#if GATHERED !UNIFORM_TAP
@@ -295,7 +295,7 @@ struct Loads {
     rows: array<Rows, A_LOADS>,
     cols: array<Cols, B_LOADS>,
 //#if UNIFORM_TAP
-    // Of the first of STEP steps. Rows and columns are those at the steps of the first load.
+    // Of the first of STEP steps. The step of an invocation's first load is part of `rows` and `cols`.
     at: Position,
 //#else
 //#if GATHERED

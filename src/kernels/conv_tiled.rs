@@ -77,8 +77,8 @@ enum Pass {
 #[derive(Debug, Clone, Copy, Hash)]
 struct ConvTiledKernel {
     pass: Pass,
-    /// Whether the steps of k in workgroup memory are of one tap: see [`Pass::has_uniform_tap`]. Only with
-    /// matrix units, because other kernels gain little or lose occupancy.
+    /// Whether the steps of k in workgroup memory are of one tap: see [`Pass::has_uniform_tap`]. Only
+    /// with matrix units, because other kernels gain little or lose occupancy.
     uniform_tap: bool,
     /// Whether a depth is above 1.
     volume: bool,
@@ -117,8 +117,8 @@ impl Kernel for ConvTiledKernel {
 }
 
 impl Pass {
-    /// Returns whether the channels of a tap are a multiple of the steps of k that each kernel has in
-    /// workgroup memory. Then these are of one tap, whichever tile is chosen.
+    /// Returns whether the channels of a tap are a multiple of the steps of k that each kernel has
+    /// in workgroup memory. Then these are of one tap, whichever tile is chosen.
     fn has_uniform_tap(self, g: &ConvGeometry) -> bool {
         let channels = if self == Self::Transposed { g.out_channels } else { g.in_channels };
         self.has_taps_in_k() && channels.is_multiple_of(gemm::MAX_STEPS as usize)
@@ -144,13 +144,16 @@ impl Pass {
             if let Some(units) = forced {
                 return Some((has_uniform_tap, units));
             }
-            let with = |uniform_tap| {
+            if !can_use_units {
+                return None;
+            }
+            let of_kernel = |uniform_tap| {
                 let kernel = ConvWithUnits { pass: self, uniform_tap, strategy: plan.strategy };
                 Some((uniform_tap, units_for(a.runtime(), dtype, &kernel)?))
             };
-            // Where a driver computes the first kernel wrong, the second may be right.
-            let first = if has_uniform_tap && can_use_units { with(true) } else { None };
-            first.or_else(|| if can_use_units { with(false) } else { None })
+            // A driver may compute the kernel with a uniform tap wrong, and the other one right.
+            let uniform = if has_uniform_tap { of_kernel(true) } else { None };
+            uniform.or_else(|| of_kernel(false))
         };
         let mut found = if a.dtype() == b.dtype() { units_of(a.dtype()) } else { None };
         let half = Some(a.dtype()).filter(|dtype| dtype.is_half() && found.is_some());
@@ -443,12 +446,12 @@ impl UnitsKernel for ConvWithUnits {
     }
 
     /// Convolves integers, whose products and sums are exact in f32, but not in types with fewer
-    /// bits: see [`units::integer`]. Sizes are not multiples of a tile; channels are one of its steps if
-    /// the tap is uniform.
+    /// bits: see [`units::integer`]. Sizes are not multiples of a tile. With a uniform tap, channels are a
+    /// multiple of the steps in workgroup memory.
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
         let images = 2;
-        // More rows than a tile has.
         let shared = if self.uniform_tap { 2 * gemm::MAX_STEPS as usize } else { 36 };
+        // More rows than a tile has.
         let rows = 132;
         let (channels, filters) = match self.pass {
             Pass::Transposed => (rows, shared),

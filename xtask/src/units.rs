@@ -12,8 +12,14 @@ use xtask::process::{run_command, target_dir};
 
 /// The test programs that run with the filter of each, and the part of the case list. Integers do
 /// not use matrix units.
-const PROGRAMS: [(&str, &[&str]); 2] =
-    [("matrix_units", &[]), ("types", &["f16_and_bf16_match_burn_flex"])];
+const PROGRAMS: [(&str, &[&str]); 3] = [
+    ("matrix_units", &[]),
+    (
+        "matrix_units",
+        &["convolutions_without_a_uniform_tap_replace_those_with_one", "--exact", "--ignored"],
+    ),
+    ("types", &["f16_and_bf16_match_burn_flex"]),
+];
 const CASES: &str = "matmul,linear,conv,attention";
 
 /// Runs the step. Debian's newest lavapipe is unpacked and not installed.
@@ -37,7 +43,7 @@ pub fn step(options: &Options) -> Result<Outcome, String> {
         let mut command = driver_command(&packages, "lavapipe", "lvp", &program.path, &[])?;
         command.args(filter).env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_CACHE", "off");
         command.env("BURN_WGSL_TUNING", "off").env(reached::VARIABLE, reached::file());
-        // Both programs compile the same kernels, some of which take ten seconds.
+        // The programs compile the same kernels, some of which take ten seconds.
         command.env_remove("MESA_SHADER_CACHE_DISABLE");
         command.env("MESA_SHADER_CACHE_DIR", target_dir().join("units-cache"));
         // Without this variable, tests without matrix units are skipped.

@@ -193,7 +193,8 @@ pub(crate) fn all_small() -> Vec<(Tiling, GemmOperands)> {
     operands.flat_map(|operands| [4, 8].map(|lanes| (Tiling::Small { lanes }, operands))).collect()
 }
 
-/// The most steps of k that a kernel has in workgroup memory, a multiple of those of each other kernel.
+/// The most steps of k that a kernel has in workgroup memory, a multiple of those of each other
+/// kernel.
 pub(crate) const MAX_STEPS: u32 = 32;
 
 /// The steps of k that the tiles of operands in workgroup memory have, and how often an invocation

@@ -10,7 +10,7 @@ use crate::tensor::{DType, Result, Tensor};
 /// The slots of products: each tile, type and layout has its own.
 pub(crate) const PRODUCT_SLOTS: usize = Tile::ALL.len() * 2 * 4;
 
-/// The kernels of convolutions: two passes have two, and one has one.
+/// The kernels of convolutions: a general one of each pass, and of two passes one with a uniform tap.
 pub(crate) const CONV_KERNELS: usize = 5;
 
 /// The slots of convolutions, which follow: each tile, type and kernel.
