@@ -161,6 +161,33 @@ fn the_variable_is_a_scope_around_the_program() {
     assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
 
+/// A part of [`the_variable_of_products_is_a_scope_around_the_program`], in a process of its own.
+#[test]
+#[ignore = "another test runs it with the variable"]
+fn prints_a_product() {
+    let factor = |value| Tensor::<Wgsl, 2>::full([1, 1], value, &WgslDevice::Cpu);
+    println!("product: {}", factor(1.0 + 2.0f32.powi(-10)).matmul(factor(1.0)).into_scalar());
+}
+
+#[test]
+fn the_variable_of_products_is_a_scope_around_the_program() {
+    for (word, expected) in [
+        ("medium", "product: 1\n"),
+        ("high", "product: 1.0009766\n"),
+        ("low", "BURN_WGSL_MATMUL_PRECISION is ignored: there is no precision \"low\""),
+        ("low", "product: 1.0009766\n"),
+    ] {
+        let output = common::test_program()
+            .args(["--exact", "prints_a_product", "--ignored", "--nocapture"])
+            .env("BURN_WGSL_MATMUL_PRECISION", word)
+            .output()
+            .expect("the program runs");
+        let text = [output.stdout, output.stderr].concat();
+        let text = String::from_utf8_lossy(&text);
+        assert!(text.contains(expected), "{word}: {text}");
+    }
+}
+
 /// A layer norm between two linear layers, one of whose weights is used twice.
 #[derive(Module, Debug)]
 struct Network<B: Backend> {

@@ -12,8 +12,11 @@ use std::thread::ThreadId;
 use burn::grad_clipping::GradientClippingConfig;
 use burn::module::{Module, Param};
 use burn::nn::{Linear, LinearConfig};
+use burn::optim::decay::WeightDecayConfig;
+use burn::optim::momentum::MomentumConfig;
 use burn::optim::{
-    AdamConfig, GradientsAccumulator, GradientsParams, MultiGradientsParams, Optimizer, SgdConfig,
+    AdaGradConfig, AdamConfig, AdamWConfig, AdanConfig, GradientsAccumulator, GradientsParams,
+    MultiGradientsParams, Optimizer, RmsPropConfig, SgdConfig,
 };
 use burn::record::{HalfPrecisionSettings, NamedMpkBytesRecorder, Record, Recorder};
 use burn::tensor::backend::{Backend, DeviceOps};
@@ -100,6 +103,87 @@ fn a_step_with_an_infinite_gradient_changes_no_parameter() {
             assert!(after.iter().all(is_finite), "{device}");
             assert_eq!(scaler.state().good_steps, 1, "{device}");
         }
+    }
+}
+
+/// Checks that an optimizer's step with an infinite gradient changes no parameter, and that the next one does.
+fn assert_skips<O: Optimizer<Network<B>, B>>(name: &str, optimizer: O, device: &WgslDevice) {
+    let scaler = GradScalerConfig::default().init(device);
+    let mut optimizer = scaler.wrap(optimizer);
+    let mut network = Network::new(device);
+    let mut before = Vec::new();
+    for (step, factor) in [1.0, f32::INFINITY, 1.0].into_iter().enumerate() {
+        let loss = scaler.scale(loss(&network, device) * factor);
+        let grads = GradientsParams::from_grads(loss.backward(), &network);
+        network = optimizer.step(0.01, network, grads);
+        let bits = network.bits();
+        assert_eq!(bits == before, step == 1, "{name}, step {step} on {device}");
+        let is_finite = |bits: &u32| f32::from_bits(*bits).is_finite();
+        assert!(bits.iter().all(is_finite), "{name}, step {step} on {device}");
+        before = bits;
+    }
+    assert_eq!(scaler.state().skipped_steps, 1, "{name} on {device}");
+}
+
+#[test]
+fn every_optimizer_skips_the_step() {
+    let _serial = serial_guard();
+    for device in devices() {
+        let momentum = MomentumConfig::new().with_momentum(0.9).with_nesterov(true);
+        let sgd = SgdConfig::new().with_momentum(Some(momentum));
+        let sgd = sgd.with_weight_decay(Some(WeightDecayConfig::new(0.01)));
+        assert_skips("SGD", sgd.init::<B, Network<B>>(), &device);
+        assert_skips("AdamW", AdamWConfig::new().init::<B, Network<B>>(), &device);
+        assert_skips("Adan", AdanConfig::new().init::<B, Network<B>>(), &device);
+        assert_skips("AdaGrad", AdaGradConfig::new().init::<B, Network<B>>(), &device);
+        assert_skips("RMSProp", RmsPropConfig::new().init::<B, Network<B>>(), &device);
+    }
+}
+
+/// The loss is finite, and the backward pass overflows in f16 until the scale has fallen.
+#[test]
+fn a_scale_that_is_too_large_falls_until_steps_succeed() {
+    let _serial = serial_guard();
+    for device in devices() {
+        let config = GradScalerConfig { initial_scale: 2.0f32.powi(40), ..Default::default() };
+        let scaler = config.init(&device);
+        let mut optimizer = scaler.wrap(SgdConfig::new().init::<B, Network<B>>());
+        let mut network = Network::new(&device);
+        let (mut losses, mut before) = (Vec::new(), network.bits());
+        for step in 0..60 {
+            let loss = {
+                let _scope = autocast(&device, Precision::F16);
+                loss(&network, &device)
+            };
+            losses.push(loss.clone().into_scalar());
+            let skipped = scaler.state().skipped_steps;
+            let grads = GradientsParams::from_grads(scaler.scale(loss).backward(), &network);
+            network = optimizer.step(0.1, network, grads);
+            let bits = network.bits();
+            let is_skipped = scaler.state().skipped_steps > skipped;
+            assert_eq!(bits == before, is_skipped, "step {step} on {device}");
+            before = bits;
+        }
+        let ScalerState { scale, good_steps, skipped_steps } = scaler.state();
+        assert_eq!(scale, 2.0f32.powi(40 - skipped_steps as i32), "{device}");
+        assert!(skipped_steps >= 10 && good_steps >= 10, "{skipped_steps} skipped on {device}");
+        let [first, last] = [losses[0], losses[59]];
+        assert!(first.is_finite() && last < 0.9 * first, "{first} to {last} on {device}");
+    }
+}
+
+#[test]
+fn a_scaler_without_sense_is_refused() {
+    let default = GradScalerConfig::default;
+    for (config, cause) in [
+        (GradScalerConfig { growth_factor: 1.0, ..default() }, "the first must be above 1"),
+        (GradScalerConfig { backoff_factor: 1.0, ..default() }, "the second between 0 and 1"),
+        (GradScalerConfig { backoff_factor: f32::NAN, ..default() }, "the second between 0 and 1"),
+        (GradScalerConfig { growth_interval: 0, ..default() }, "it must be at least 1"),
+        (GradScalerConfig { initial_scale: 0.0, ..default() }, "it must be from 7.88"),
+    ] {
+        let message = panic_message(|| drop(config.init(&WgslDevice::Cpu)));
+        assert!(message.contains(cause), "{message}");
     }
 }
 

@@ -56,7 +56,13 @@ where
 }
 
 /// A scope of [`autocast`](fn@super::autocast) or [`matmul_precision`](super::matmul_precision). It ends
-/// when this is dropped.
+/// when this is dropped. It stays on its thread:
+///
+/// ```compile_fail,E0277
+/// let device = burn_wgsl::WgslDevice::default();
+/// let scope = burn_wgsl::autocast(&device, burn_wgsl::Precision::Bf16);
+/// std::thread::spawn(move || drop(scope));
+/// ```
 #[derive(Debug)]
 #[must_use = "the scope ends when it is dropped"]
 pub struct PrecisionScope {

@@ -12,13 +12,14 @@ use xtask::process::{run_command, target_dir};
 
 /// The test programs that run with the filter of each, and the part of the case list. Integers do
 /// not use matrix units.
-const PROGRAMS: [(&str, &[&str]); 3] = [
+const PROGRAMS: [(&str, &[&str]); 4] = [
     ("matrix_units", &[]),
     (
         "matrix_units",
         &["convolutions_without_a_uniform_tap_replace_those_with_one", "--exact", "--ignored"],
     ),
     ("types", &["f16_and_bf16_match_burn_flex"]),
+    ("fusion", &["autocast_adds_few_launches"]),
 ];
 const CASES: &str = "matmul,linear,conv,attention";
 
