@@ -135,6 +135,16 @@ fn prints_the_type_of_a_product() {
     println!("type: {:?}", x.clone().matmul(x).dtype());
 }
 
+/// Returns what a test prints in a process of its own, with a variable.
+fn printed_with(test: &str, variable: &str, word: &str) -> String {
+    let output = common::test_program()
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env(variable, word)
+        .output()
+        .expect("the program runs");
+    String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+}
+
 #[test]
 fn the_variable_is_a_scope_around_the_program() {
     for (word, expected) in [
@@ -143,13 +153,7 @@ fn the_variable_is_a_scope_around_the_program() {
         ("half", "no precision \"half\""),
         ("half", "type: F32"),
     ] {
-        let output = common::test_program()
-            .args(["--exact", "prints_the_type_of_a_product", "--ignored", "--nocapture"])
-            .env("BURN_WGSL_AUTOCAST", word)
-            .output()
-            .expect("the program runs");
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text);
+        let text = printed_with("prints_the_type_of_a_product", "BURN_WGSL_AUTOCAST", word);
         assert!(text.contains(expected), "{text}");
     }
     let output = common::test_program()
@@ -177,13 +181,7 @@ fn the_variable_of_products_is_a_scope_around_the_program() {
         ("low", "BURN_WGSL_MATMUL_PRECISION is ignored: there is no precision \"low\""),
         ("low", "product: 1.0009766\n"),
     ] {
-        let output = common::test_program()
-            .args(["--exact", "prints_a_product", "--ignored", "--nocapture"])
-            .env("BURN_WGSL_MATMUL_PRECISION", word)
-            .output()
-            .expect("the program runs");
-        let text = [output.stdout, output.stderr].concat();
-        let text = String::from_utf8_lossy(&text);
+        let text = printed_with("prints_a_product", "BURN_WGSL_MATMUL_PRECISION", word);
         assert!(text.contains(expected), "{word}: {text}");
     }
 }

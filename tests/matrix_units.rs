@@ -236,8 +236,8 @@ fn convolved(
         .collect()
 }
 
-/// Checks a convolution, or its transpose, and their gradients. The channels of a transposed convolution's input are the
-/// first axis of its weight.
+/// Checks a convolution, or its transpose, and their gradients. The channels of a transposed
+/// convolution's input are the first axis of its weight.
 fn assert_exact(
     device: &WgslDevice,
     [mut x, weight]: [[usize; 4]; 2],
@@ -305,9 +305,10 @@ fn convolutions_with_units_are_exact() {
     }
 }
 
-/// Where a driver computes the kernels with a uniform tap wrong, convolutions use the others.
+/// Where a driver computes the kernels with a uniform tap wrong, convolutions use the others. A device
+/// remembers which kernels are right, so this needs a process of its own.
 #[test]
-#[ignore = "needs a process of its own, because a device remembers which kernels are right: `cargo xtask test` runs it"]
+#[ignore = "`cargo xtask test --only units` runs it by itself"]
 fn convolutions_without_a_uniform_tap_replace_those_with_one() {
     for device in gpus_with_units() {
         let runtime = runtime_of(&device);

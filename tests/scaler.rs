@@ -106,7 +106,8 @@ fn a_step_with_an_infinite_gradient_changes_no_parameter() {
     }
 }
 
-/// Checks that an optimizer's step with an infinite gradient changes no parameter, and that the next one does.
+/// Checks that an optimizer's step with an infinite gradient changes no parameter, and that the next
+/// one does.
 fn assert_skips<O: Optimizer<Network<B>, B>>(name: &str, optimizer: O, device: &WgslDevice) {
     let scaler = GradScalerConfig::default().init(device);
     let mut optimizer = scaler.wrap(optimizer);
@@ -126,7 +127,7 @@ fn assert_skips<O: Optimizer<Network<B>, B>>(name: &str, optimizer: O, device: &
 }
 
 #[test]
-fn every_optimizer_skips_the_step() {
+fn other_optimizers_skip_the_step_too() {
     let _serial = serial_guard();
     for device in devices() {
         let momentum = MomentumConfig::new().with_momentum(0.9).with_nesterov(true);
@@ -173,7 +174,7 @@ fn a_scale_that_is_too_large_falls_until_steps_succeed() {
 }
 
 #[test]
-fn a_scaler_without_sense_is_refused() {
+fn settings_out_of_range_are_refused() {
     let default = GradScalerConfig::default;
     for (config, cause) in [
         (GradScalerConfig { growth_factor: 1.0, ..default() }, "the first must be above 1"),

@@ -77,8 +77,8 @@ fn across_k(local_index: u32, load: u32, lines: u32, neighbours: u32) -> vec2<u3
     return vec2<u32>(local_index % (lines / 4u) * 4u, step * neighbours + load % neighbours);
 }
 
-// a_place, b_place: where in a tile an invocation loads: the line (a row of a, a column of b) and the step of k. With UNIFORM_TAP, a is
-// loaded along k, as it is in memory, since positions need not be shared.
+// a_place, b_place: where in a tile an invocation loads: the line (a row of a, a column of b) and the step of k.
+// With UNIFORM_TAP, a is loaded along k, as it is in memory, since positions need not be shared.
 fn a_place(local_index: u32, load: u32) -> vec2<u32> {
 //#if GATHERED !UNIFORM_TAP
     return gathered_place(local_index, load);
