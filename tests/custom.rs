@@ -294,8 +294,11 @@ fn expressions_join_the_ops_around_them() {
     }
     static INDEX: Unary = Unary::new("index", "array<f32, 2>(0.0, 1.0)[u32(a)]", |a| a);
     static OTHER: Unary = Unary::new("other", "a * b", |a| a);
+    static DIVISION: Unary =
+        Unary::new("division", "f32(select(1, 0, a > 0.0) / select(0, 1, a > 2.0))", |a| a);
     for device in devices() {
         let x = Tensor::<Wgsl, 1>::from_floats([1.0], &device);
+        assert!(message(DIVISION.apply(x.clone())).contains("with `1`"));
         assert!(message(INDEX.apply(x.clone())).contains("with `array`"));
         assert!(message(OTHER.apply(x)).contains("with `b`"));
     }
@@ -435,4 +438,29 @@ fn changed_files_are_read_again() {
         assert_eq!(results, expected.map(|x| x.to_string()), "{text}");
     }
     std::fs::remove_file(&path).expect("the file was written");
+}
+
+#[test]
+fn booleans_of_a_kernel_are_zero_or_one() {
+    let _guard = serial_guard();
+    static NUMBERS: Kernel = Kernel::new(
+        "numbers",
+        "x: f32[n] -> y: bool[n]",
+        "@group(0) @binding(auto) var<storage, read> x: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> y: array<u32>;
+@compute @workgroup_size(64)
+fn main(@builtin(global_invocation_id) id: vec3<u32>) {
+    if (id.x < arrayLength(&y)) { y[id.x] = u32(x[id.x]); }
+}
+",
+    );
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 1>::from_floats([0.0, 7.0, 4294967040.0, 0.0, 1.0], &device);
+        let y: Tensor<Wgsl, 1, Bool> = NUMBERS.call(&x, ()).run(1).expect("it runs");
+        assert_eq!(y.clone().int().sum().into_scalar(), 3, "{device}");
+        let inverse = y.clone().bool_not().into_data().to_vec::<bool>().expect("bool");
+        assert_eq!(inverse, [true, false, false, true, false], "{device}");
+        let found = y.argwhere().into_data().convert::<i32>().to_vec::<i32>().expect("i32");
+        assert_eq!(found, [1, 2, 4], "{device}");
+    }
 }

@@ -62,7 +62,10 @@ fn main(
         let entry = keys[k] * p.tiles + tile;
         var start = 0u;
         if (entry > 0u) { start = ends[line * 256u * p.tiles + entry - 1u]; }
-        let dst = line_start + start + k - digit_starts[keys[k]];
+        let position = start + k - digit_starts[keys[k]];
+        // A program may write a buffer that it has lent between the count and this kernel.
+        if (position >= p.line_len) { continue; }
+        let dst = line_start + position;
         let src = first + places[k];
         out[dst] = x[line_start + src];
 //#if FIRST

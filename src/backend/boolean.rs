@@ -59,7 +59,7 @@ impl BoolTensorOps<Wgsl> for Wgsl {
     bool_contract!(methods);
 
     fn bool_from_data(data: TensorData, device: &WgslDevice) -> B {
-        upload(data, device, "bool_from_data")
+        upload(data, DataKind::Bool, device, "bool_from_data")
     }
 
     async fn bool_into_data(tensor: B) -> Result<TensorData, ExecutionError> {
@@ -96,7 +96,7 @@ impl BoolTensorOps<Wgsl> for Wgsl {
         }
         context.record_fallback();
         let data = into_data(tensor).await.unwrap_or_else(|error| fail(&error));
-        let tensor = Flex::bool_from_data(data, &burn_flex::FlexDevice);
+        let tensor = flex_tensor(data, op);
         OpOutput::from_cpu(Flex::bool_argwhere(tensor, dtype).await, &context)
     }
 }

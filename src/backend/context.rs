@@ -7,19 +7,23 @@
 
 use std::sync::Arc;
 
-use burn_backend::ops::{FloatTensorOps, IntTensorOps, QTensorOps};
+use burn_backend::ops::{FloatTensorOps, IntTensorOps};
 use burn_backend::{DType, QTensorPrimitive, TensorMetadata};
 use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
 use burn_std::quantization::QuantScheme;
 use half::{bf16, f16};
 
 use super::fallback;
+use super::host_data::HostData;
 use super::resolve::{check_can_fall_back, fail, resolve, runtime};
 use super::tensor::{
     GpuQuantized, QuantizedStorage, Storage, WgslQuantizedTensor, WgslTensor, burn_dtype,
     kernel_format, stored_dtype,
 };
-use super::transfer::{cpu_data, read_blocking, read_quantized_blocking, upload, upload_quantized};
+use super::transfer::{
+    cpu_data, flex_quantized, flex_tensor, read_blocking, read_quantized_blocking, upload_checked,
+    upload_quantized,
+};
 use crate::autocast::Operands;
 use crate::autocast::rules::{is_bias_gradient, keeps_bias};
 use crate::device::{ResolvedDevice, WgslDevice};
@@ -342,7 +346,7 @@ impl Operand for WgslTensor {
             storage => {
                 check_can_fall_back(context.op);
                 let tensor = WgslTensor::new(context.device(), storage);
-                FlexTensor::from_data(read_blocking(tensor, context.op))
+                flex_tensor(read_blocking(tensor, context.op), context.op)
             }
         };
         let rounded = cast_on_cpu(tensor, context.cast);
@@ -380,7 +384,9 @@ impl OpOutput for WgslTensor {
         if !context.on_gpu() {
             return Self::new(device, Storage::Cpu(tensor));
         }
-        upload(tensor.into_data(), &device, context.op)
+        let data = HostData::new(tensor.into_data());
+        let data = data.unwrap_or_else(|error| fail(context.op, &device, &error));
+        upload_checked(data, &device, context.op)
     }
 
     fn inspect_results(&self, results: &mut Vec<WgslTensor>) {
@@ -414,7 +420,7 @@ impl Operand for WgslQuantizedTensor {
                 check_can_fall_back(context.op);
                 let tensor = Self::new(context.device(), storage);
                 let data = read_quantized_blocking(tensor, context.op);
-                Flex::q_from_data(data, &FlexDevice)
+                flex_quantized(data, context.op)
             }
         }
     }

@@ -210,10 +210,11 @@ pub(crate) mod prelude {
     pub(crate) use super::super::Wgsl;
     pub(crate) use super::super::context::{Conversion, OpContext, OpOutput, Operand};
     pub(crate) use super::super::debug::Inspection;
+    pub(crate) use super::super::host_data::DataKind;
     pub(crate) use super::super::kinds::*;
     pub(crate) use super::super::launchers::*;
     pub(crate) use super::super::resolve::{HAS_CPU, fail_without_cpu};
-    pub(crate) use super::super::transfer::{into_data, to_device, upload};
+    pub(crate) use super::super::transfer::{flex_tensor, into_data, to_device, upload};
     pub(crate) use super::{elementwise_methods, methods, run};
     pub(crate) use crate::cpu;
     pub(crate) use crate::device::WgslDevice;

@@ -4,6 +4,7 @@ use burn_backend::{DType, TensorData};
 
 use super::context::{Conversion, OpContext};
 use super::debug::Inspection;
+use super::host_data::HostData;
 use super::resolve::runtime;
 pub(crate) use super::tensor::burn_dtype;
 use super::tensor::{Storage, WgslTensor};
@@ -64,17 +65,20 @@ pub(crate) fn cpu_data(tensor: WgslTensor, dtype: tensor::DType) -> Result<Tenso
     }
 }
 
-/// Creates a tensor from data on the host, or returns `None` if they have another element type.
+/// Creates a tensor from data on the host. The error says what is wrong with the data.
 pub(crate) fn upload(
     data: TensorData,
     device: &WgslDevice,
     dtype: tensor::DType,
     op: &'static str,
-) -> Option<WgslTensor> {
+) -> Result<WgslTensor, String> {
     let expected = burn_dtype(dtype);
     let is_bool = |dtype| matches!(dtype, DType::Bool(_));
-    let fits = data.dtype == expected || (is_bool(data.dtype) && is_bool(expected));
-    fits.then(|| transfer::upload(data, device, op))
+    if data.dtype != expected && !(is_bool(data.dtype) && is_bool(expected)) {
+        return Err(format!("is {:?} instead of {expected:?}", data.dtype));
+    }
+    let data = HostData::new(data).map_err(|error| format!("is wrong: {error}"))?;
+    Ok(transfer::upload_checked(data, device, op))
 }
 
 /// Checks a result as those of other ops are: see [`debug`](super::debug).

@@ -132,7 +132,7 @@ impl FloatTensorOps<Wgsl> for Wgsl {
     }
 
     fn float_from_data(data: TensorData, device: &WgslDevice) -> F {
-        upload(data, device, "float_from_data")
+        upload(data, DataKind::Float, device, "float_from_data")
     }
 
     fn float_random(

@@ -102,7 +102,7 @@ impl IntTensorOps<Wgsl> for Wgsl {
     int_contract!(methods);
 
     fn int_from_data(data: TensorData, device: &WgslDevice) -> I {
-        upload(data, device, "int_from_data")
+        upload(data, DataKind::Int, device, "int_from_data")
     }
 
     fn int_random(

@@ -18,6 +18,7 @@
 
 pub mod debug;
 mod fallback;
+mod host_data;
 mod resolve;
 mod tensor;
 mod transfer;

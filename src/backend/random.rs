@@ -56,7 +56,8 @@ pub(crate) fn float(
         return cast_to_stored(drawn, stored, device, op);
     }
     let values = random::floats(shape.num_elements(), sampler, stream);
-    upload(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
+    let data = TensorData::new(values, shape).convert_dtype(dtype.into());
+    upload(data, DataKind::Float, device, op)
 }
 
 /// Creates an integer tensor of random numbers.
@@ -98,7 +99,8 @@ pub(crate) fn int(
         return cast_to_stored(drawn, stored, device, op);
     }
     let values = random::integers_64_bit(len, low as i64, width, stream);
-    upload(TensorData::new(values, shape).convert_dtype(dtype.into()), device, op)
+    let data = TensorData::new(values, shape).convert_dtype(dtype.into());
+    upload(data, DataKind::Int, device, op)
 }
 
 /// The range of a type; that of u64 is limited to 63 bits.

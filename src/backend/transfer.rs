@@ -7,11 +7,12 @@ use burn_backend::ops::{
     QTensorOps, TransactionOps, TransactionPrimitive, TransactionPrimitiveData,
 };
 use burn_backend::{DType, ExecutionError, TensorData};
-use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
-use burn_std::quantization::{QuantScheme, QuantizedBytes};
-use burn_std::{BoolStore, Shape};
+use burn_flex::{Flex, FlexQTensor, FlexTensor};
+use burn_std::Shape;
+use burn_std::quantization::QuantScheme;
 
 use super::Wgsl;
+use super::host_data::{DataKind, HostData, QuantizedData};
 use super::resolve::{HAS_CPU, check_can_block, fail, fail_without_cpu, resolve, runtime};
 use super::tensor::{
     GpuQuantized, QuantizedStorage, Storage, WgslQuantizedTensor, WgslTensor, burn_dtype,
@@ -29,77 +30,84 @@ pub(crate) fn execution_error(error: &dyn std::fmt::Display) -> ExecutionError {
     ExecutionError::WithContext { reason: error.to_string() }
 }
 
+/// Checks data of the program, and uploads it to the device.
+pub(crate) fn upload(
+    data: TensorData,
+    kind: DataKind,
+    device: &WgslDevice,
+    op: &'static str,
+) -> WgslTensor {
+    let data = HostData::of_kind(data, kind).unwrap_or_else(|error| fail(op, device, &error));
+    upload_checked(data, device, op)
+}
+
 /// Uploads `data` to the device. If its GPU cannot store the type, the tensor is stored on the
 /// CPU.
-pub(crate) fn upload(data: TensorData, device: &WgslDevice, op: &'static str) -> WgslTensor {
+pub(crate) fn upload_checked(data: HostData, device: &WgslDevice, op: &'static str) -> WgslTensor {
     let runtime = runtime(device, op);
-    let stored = runtime.and_then(|runtime| Some((stored_dtype(data.dtype, &runtime)?, runtime)));
-    // A browser stores 64-bit integers in 32 bits on adapters without them.
-    let data = match &stored {
-        Some((dtype, _)) if data.dtype.size() == 8 && dtype.size() == 4 => {
-            narrow(data).unwrap_or_else(|error| fail(op, device, &error))
-        }
-        _ => data,
-    };
-    let storage = match (stored, data.dtype) {
-        (Some((dtype, runtime)), _) => {
+    let stored = runtime.and_then(|runtime| Some((stored_dtype(data.dtype(), &runtime)?, runtime)));
+    let storage = match stored {
+        Some((dtype, runtime)) => {
+            // A browser stores 64-bit integers in 32 bits on adapters without them.
+            let data = match data.dtype().size() == 8 && dtype.size() == 4 {
+                true => narrow(data).unwrap_or_else(|error| fail(op, device, &error)),
+                false => data,
+            };
             let bytes = to_stored(&data, dtype);
-            let uploaded = Tensor::upload(&runtime, data.shape.as_slice(), dtype, &bytes);
+            let uploaded = Tensor::upload(&runtime, data.shape(), dtype, &bytes);
             Storage::Gpu(uploaded.unwrap_or_else(|error| fail(op, device, &error)))
         }
-        _ if !HAS_CPU => fail_without_cpu(op),
-        // burn-flex expects all booleans of an op in one format, and has no 32-bit booleans.
-        (None, DType::Bool(_)) => {
-            let bytes: Vec<u8> = bool_bytes(&data).collect();
-            let dtype = DType::Bool(BoolStore::Native);
-            Storage::Cpu(FlexTensor::from_data(TensorData::from_bytes_vec(
-                bytes, data.shape, dtype,
-            )))
-        }
-        _ => Storage::Cpu(FlexTensor::from_data(data)),
+        None if !HAS_CPU => fail_without_cpu(op),
+        None => Storage::Cpu(data.into_flex()),
     };
     WgslTensor::new(*device, storage)
 }
 
+/// Checks data that was read back, for the CPU backend.
+pub(crate) fn flex_tensor(data: TensorData, op: &'static str) -> FlexTensor {
+    HostData::new(data).unwrap_or_else(|error| panic!("{op}: {error}")).into_flex()
+}
+
 /// Converts 64-bit integers to 32 bits if all of them fit.
-fn narrow(data: TensorData) -> Result<TensorData, String> {
-    let (too_large, dtype) = match data.dtype {
+fn narrow(data: HostData) -> Result<HostData, String> {
+    let elements = data.as_data();
+    let (too_large, dtype) = match data.dtype() {
         DType::U64 => {
-            let too_large = data.iter::<u64>().find(|&x| u32::try_from(x).is_err());
+            let too_large = elements.iter::<u64>().find(|&x| u32::try_from(x).is_err());
             (too_large.map(i128::from), DType::U32)
         }
         _ => {
-            let too_large = data.iter::<i64>().find(|&x| i32::try_from(x).is_err());
+            let too_large = elements.iter::<i64>().find(|&x| i32::try_from(x).is_err());
             (too_large.map(i128::from), DType::I32)
         }
     };
     match too_large {
-        None => Ok(data.convert_dtype(dtype)),
+        None => Ok(data.convert(dtype)),
         Some(value) => Err(format!(
             "{value} does not fit in the 32 bits that this device has for {:?}; scale or split \
              the numbers, or use the CPU device",
-            data.dtype
+            data.dtype()
         )),
     }
 }
 
 /// Converts the elements to the GPU's storage format, padded to a multiple of four bytes.
-fn to_stored(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
-    fn widen<T: Copy + bytemuck::Pod>(data: &TensorData, to_word: fn(T) -> i32) -> Cow<'_, [u8]> {
-        let elements = data.as_bytes().chunks_exact(size_of::<T>());
+fn to_stored(data: &HostData, dtype: tensor::DType) -> Cow<'_, [u8]> {
+    fn widen<T: Copy + bytemuck::Pod>(data: &HostData, to_word: fn(T) -> i32) -> Cow<'_, [u8]> {
+        let elements = data.bytes().chunks_exact(size_of::<T>());
         let words = elements.map(|bytes| to_word(bytemuck::pod_read_unaligned(bytes)));
         words.flat_map(i32::to_ne_bytes).collect()
     }
     match dtype {
         tensor::DType::Bool => {
-            bool_bytes(data).flat_map(|byte| u32::from(byte).to_ne_bytes()).collect()
+            data.bools().flat_map(|byte| u32::from(byte).to_ne_bytes()).collect()
         }
         tensor::DType::I16 => widen(data, |x: i16| x.into()),
         tensor::DType::I8 => widen(data, |x: i8| x.into()),
         tensor::DType::U16 => widen(data, |x: u16| x.into()),
         tensor::DType::U8 => widen(data, |x: u8| x.into()),
         _ => {
-            let mut bytes = Cow::from(data.as_bytes());
+            let mut bytes = Cow::from(data.bytes());
             if !bytes.len().is_multiple_of(4) {
                 let padded = bytes.len().next_multiple_of(4);
                 bytes.to_mut().resize(padded, 0);
@@ -107,12 +115,6 @@ fn to_stored(data: &TensorData, dtype: tensor::DType) -> Cow<'_, [u8]> {
             bytes
         }
     }
-}
-
-/// Converts booleans of any format to bytes 0 and 1.
-fn bool_bytes(data: &TensorData) -> impl Iterator<Item = u8> + '_ {
-    let size = data.dtype.size();
-    data.as_bytes().chunks_exact(size).map(|bytes| u8::from(bytes.iter().any(|&byte| byte != 0)))
 }
 
 /// Converts the stored bytes of a GPU tensor to host data. Booleans become Rust's `bool`.
@@ -192,7 +194,8 @@ pub(crate) fn to_device(tensor: WgslTensor, device: &WgslDevice, op: &'static st
     if resolve(&tensor.device(), op) == resolve(device, op) {
         return tensor;
     }
-    upload(read_blocking(tensor, op), device, op)
+    let data = HostData::new(read_blocking(tensor, op));
+    upload_checked(data.unwrap_or_else(|error| fail(op, device, &error)), device, op)
 }
 
 /// Uploads quantised data to the device. If kernels do not support the scheme, the tensor is stored
@@ -202,39 +205,36 @@ pub(crate) fn upload_quantized(
     device: &WgslDevice,
     op: &'static str,
 ) -> WgslQuantizedTensor {
-    let scheme = match data.dtype {
-        DType::QFloat(scheme) => scheme,
-        other => fail(op, device, &format!("the data is {other:?}, not quantised")),
-    };
+    let data = QuantizedData::new(data).unwrap_or_else(|error| fail(op, device, &error));
     let storage = match runtime(device, op) {
-        Some(runtime) if kernel_format(&scheme).is_some() => {
-            let uploaded = upload_words_and_scales(&runtime, data, scheme);
+        Some(runtime) if kernel_format(&data.scheme).is_some() => {
+            let uploaded = upload_words_and_scales(&runtime, &data);
             let tensor = uploaded.unwrap_or_else(|error| fail(op, device, &error));
             QuantizedStorage::Gpu(Box::new(tensor))
         }
         _ if !HAS_CPU => fail_without_cpu(op),
-        _ => QuantizedStorage::Cpu(Flex::q_from_data(data, &FlexDevice)),
+        _ => QuantizedStorage::Cpu(data.into_flex()),
     };
     WgslQuantizedTensor::new(*device, storage)
+}
+
+/// Checks quantised data that was read back, for the CPU backend.
+pub(crate) fn flex_quantized(data: TensorData, op: &'static str) -> FlexQTensor {
+    QuantizedData::new(data).unwrap_or_else(|error| panic!("{op}: {error}")).into_flex()
 }
 
 /// Uploads quantised data of a scheme that kernels support.
 fn upload_words_and_scales(
     runtime: &Arc<Runtime>,
-    data: TensorData,
-    scheme: QuantScheme,
+    data: &QuantizedData,
 ) -> tensor::Result<GpuQuantized> {
-    let shape = data.shape.clone();
-    let num_elements = data.num_elements();
-    let quantized = QuantizedBytes { bytes: data.into_bytes(), scheme, num_elements };
-    let (values, params) = quantized.into_vec_i8();
-    let scales = bytemuck::cast_slice(&params.scales);
-    let scales = Tensor::upload(runtime, &[params.scales.len()], tensor::DType::F32, scales)?;
-    GpuQuantized::new(&scheme, |format| {
-        let words = pack_words(&values, format);
+    let scales = bytemuck::cast_slice(&data.scales);
+    let scales = Tensor::upload(runtime, &[data.scales.len()], tensor::DType::F32, scales)?;
+    GpuQuantized::new(&data.scheme, |format| {
+        let words = pack_words(&data.values, format);
         let bytes = bytemuck::cast_slice(&words);
         let words = Tensor::upload(runtime, &[words.len()], tensor::DType::I32, bytes)?;
-        Quantized::new(words, &shape, scales, format)
+        Quantized::new(words, data.shape.as_slice(), scales, format)
     })
 }
 
@@ -376,6 +376,10 @@ mod tests {
 
     #[test]
     fn narrow_keeps_integers_that_fit_in_32_bits_and_rejects_others() {
+        let narrow = |data: TensorData| {
+            let narrowed = narrow(HostData::new(data).expect("the data is valid"));
+            narrowed.map(|data| data.as_data().clone())
+        };
         let narrowed = narrow(TensorData::from([-5i64, i32::MAX.into()])).expect("both fit");
         assert_eq!(
             (narrowed.dtype, narrowed.to_vec::<i32>().expect("i32")),

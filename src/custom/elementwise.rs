@@ -9,7 +9,7 @@ use super::tensors::{Operand, float};
 use crate::backend::custom::{compile_expression, is_on_cpu};
 use crate::backend::{Wgsl, WgslTensor, apply};
 use crate::kernels::common::table::{OperandForm, Reference, Row};
-use crate::runtime::{RuntimeError, tokens};
+use crate::runtime::RuntimeError;
 
 /// An elementwise expression of one float tensor.
 ///
@@ -43,7 +43,8 @@ pub struct Binary {
 
 impl Unary {
     /// Creates an op. `wgsl` is an expression of the element `a`, an `f32`: operators, numbers, float functions of WGSL, and
-    /// those of `shaders/lib/math.wgsl` for Burn's ops, such as `exp_` and `erf`. `reference` computes the same on the CPU.
+    /// those of `shaders/lib/math.wgsl` for Burn's ops, such as `exp_` and `erf`. Numbers have a decimal point, an
+    /// exponent or the suffix `f`, because integers do not occur in the expression. `reference` computes the same on the CPU.
     pub const fn new(name: &'static str, wgsl: &'static str, reference: fn(f64) -> f64) -> Self {
         let (form, reference) = (OperandForm::Unary, Reference::Float1(reference));
         Self { row: Row { name, form, wgsl, reference }, checked: OnceLock::new() }
@@ -83,7 +84,7 @@ impl Binary {
     ///
     /// # Errors
     ///
-    /// Returns an error if the expression does not compile.
+    /// Returns an error if the expression contains anything else, or does not compile.
     ///
     /// # Panics
     ///
@@ -100,8 +101,8 @@ impl Binary {
 }
 
 /// What an expression may consist of.
-const ALLOWED: &str =
-    "an operand, a float function of WGSL or of lib/math, a number or an operator";
+const ALLOWED: &str = "an operand, a float function of WGSL or of lib/math, an operator, or a number with a \
+     decimal point such as `2.0`";
 
 /// The functions that expressions may call. Kernels with expressions run without checks: they must not index anything, nor
 /// divide integers.
@@ -170,17 +171,63 @@ const FUNCTIONS: &[&str] = &[
 ];
 
 /// Returns the first token of an expression that is not allowed.
+///
+/// Numbers must be written as floats. The operands are floats, and so are the results of all functions: an
+/// expression then has no integer anywhere, and cannot divide one.
 fn unknown_token<'a>(wgsl: &'a str, operands: &[&str]) -> Option<&'a str> {
-    let is_number = |token: &str| {
-        let digits = token.trim_end_matches('f').replace(['e', 'E'], "");
-        !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
-    };
-    tokens(wgsl)
-        .find(|(token, is_identifier)| match is_identifier {
-            true => !operands.contains(token) && !FUNCTIONS.contains(token) && !is_number(token),
-            false => !token.chars().all(|c| c.is_whitespace() || "+-*/().,<>=!&|".contains(c)),
-        })
-        .map(|(token, _)| token)
+    let mut rest = wgsl;
+    while let Some(first) = rest.chars().next() {
+        let number = number_len(rest);
+        let len = if number > 0 {
+            number
+        } else if first.is_ascii_alphabetic() || first == '_' {
+            rest.bytes().position(|byte| !is_name_byte(byte)).unwrap_or(rest.len())
+        } else {
+            first.len_utf8()
+        };
+        let (token, tail) = rest.split_at(len);
+        let is_allowed = if number > 0 {
+            is_float(token)
+        } else if is_name_byte(token.as_bytes()[0]) {
+            operands.contains(&token) || FUNCTIONS.contains(&token)
+        } else {
+            first.is_whitespace() || "+-*/(),<>=!&|".contains(first)
+        };
+        if !is_allowed {
+            return Some(token);
+        }
+        rest = tail;
+    }
+    None
+}
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+/// Returns the length of the number with which a text begins, with its exponent and suffix; 0 if it begins with
+/// something else.
+fn number_len(text: &str) -> usize {
+    let bytes = text.as_bytes();
+    let is_digit = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_digit);
+    if !is_digit(0) && !(bytes.first() == Some(&b'.') && is_digit(1)) {
+        return 0;
+    }
+    let mut end = 0;
+    while let Some(&byte) = bytes.get(end) {
+        let is_sign = (byte == b'+' || byte == b'-') && matches!(bytes[end - 1], b'e' | b'E');
+        if !is_name_byte(byte) && byte != b'.' && !is_sign {
+            break;
+        }
+        end += 1;
+    }
+    end
+}
+
+/// Returns whether a number is a decimal float of WGSL, such as `1.0`, `.5`, `1e-5` and `2f`.
+fn is_float(number: &str) -> bool {
+    let digits = number.strip_suffix('f').unwrap_or(number);
+    digits.parse::<f32>().is_ok() && (digits.contains(['.', 'e', 'E']) || digits != number)
 }
 
 /// Compiles an expression in a kernel of its own the first time, so that an error names the expression and not the op
@@ -211,4 +258,46 @@ fn check(
         }
     }
     Ok(compiled?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unknown(wgsl: &str) -> Option<&str> {
+        unknown_token(wgsl, &["a", "b"])
+    }
+
+    #[test]
+    fn expressions_of_floats_are_allowed() {
+        for wgsl in [
+            "max(a, 0.0) * .5 + 1e-5",
+            "select(a, -b, a<=b || !(a > 2f)) / 1.5E+3f",
+            "fma(a, b, exp_(a)) - 3.",
+        ] {
+            assert_eq!(unknown(wgsl), None, "{wgsl}");
+        }
+    }
+
+    #[test]
+    fn integers_and_what_makes_them_are_found() {
+        for (wgsl, token) in [
+            ("f32(select(1, 0, a > 0.0) / select(0.0, 1.0, a > 1.0))", "1"),
+            ("a * 2", "2"),
+            ("f32(5i % 3i)", "5i"),
+            ("f32(7u)", "7u"),
+            ("0x1p3 * a", "0x1p3"),
+            ("f32(bitcast<i32>(a) / 2)", "bitcast"),
+            ("f32(u32(a))", "u32"),
+            ("vec2(a, b).x", "vec2"),
+            ("a.x", "."),
+            ("a % b", "%"),
+            ("a + \u{3b1}", "\u{3b1}"),
+            ("1.0h", "1.0h"),
+            ("1e", "1e"),
+            ("a[0]", "["),
+        ] {
+            assert_eq!(unknown(wgsl), Some(token), "{wgsl}");
+        }
+    }
 }

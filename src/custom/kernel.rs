@@ -20,7 +20,7 @@ use crate::runtime::{
     Compiler, Expansion, Kernel as RuntimeKernel, KernelKey, ParamsBinding, RuntimeError, Source,
     Target, Variant, expand,
 };
-use crate::tensor::{self, Tensor};
+use crate::tensor::{self, DType, Tensor};
 
 /// A function that computes what a kernel does, on the CPU: from the parameters and the inputs, the outputs.
 pub type CpuFunction<P> = fn(&P, &[TensorData]) -> Vec<TensorData>;
@@ -275,11 +275,9 @@ impl<'a, P: Params> Call<'a, P> {
                     declared.name, data.shape
                 )));
             }
-            let found = data.dtype;
             let tensor = upload(data, &device, declared.dtype, kernel);
-            uploaded.push(tensor.ok_or_else(|| {
-                let expected = type_name(declared.dtype);
-                failed(format!("returned `{}` as {found:?} instead of {expected}", declared.name))
+            uploaded.push(tensor.map_err(|message| {
+                failed(format!("returned `{}`, which {message}", declared.name))
             })?);
         }
         Ok(uploaded)
@@ -305,8 +303,10 @@ impl<'a, P: Params> Call<'a, P> {
         }
         let runtime = inputs[0].runtime().clone();
         let outputs = signature.outputs.iter().zip(shapes);
+        // The kernel can store any number in a word of a boolean.
+        let stored = |dtype| if dtype == DType::Bool { DType::U32 } else { dtype };
         let outputs =
-            outputs.map(|(declared, shape)| Tensor::empty(&runtime, shape, declared.dtype));
+            outputs.map(|(declared, shape)| Tensor::empty(&runtime, shape, stored(declared.dtype)));
         let outputs: Vec<Tensor> = outputs.collect::<tensor::Result<_>>()?;
         let mut params = Vec::new();
         self.params.write(&mut params);
@@ -337,7 +337,14 @@ impl<'a, P: Params> Call<'a, P> {
         if workgroups > 0 && !outputs.iter().all(Tensor::is_empty) {
             launch_latest(kernel, launch)?;
         }
-        Ok(outputs.into_iter().map(|output| WgslTensor::on_gpu(device, output)).collect())
+        let outputs = outputs.into_iter().zip(&signature.outputs).map(|(output, declared)| {
+            let output = match declared.dtype {
+                DType::Bool => cast::cast(output, DType::Bool)?,
+                _ => output,
+            };
+            Ok(WgslTensor::on_gpu(device, output))
+        });
+        outputs.collect()
     }
 }
 

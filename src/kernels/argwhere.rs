@@ -17,8 +17,8 @@ params! {
     struct ArgwhereParams {
         count: u32,
         rank: u32,
+        found: u32,
         pad0: u32,
-        pad1: u32,
         shape: [[u32; 4]; MAX_RANK / 4],
     }
 }
@@ -67,8 +67,8 @@ pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor>
         params: &ArgwhereParams {
             count: tensor.len() as u32,
             rank: rank as u32,
+            found: found as u32,
             pad0: 0,
-            pad1: 0,
             shape,
         },
         workgroups: workgroups_for(tensor.len()),
