@@ -125,6 +125,7 @@ fn every_fault_at_every_point_leaves_a_right_result_or_a_clear_error() {
             (Fault::Upload, strike(&device, Fault::Upload, || {})),
             (Fault::Map, strike(&device, Fault::Map, || {})),
             (Fault::Submit, strike(&device, Fault::Submit, || {})),
+            (Fault::SubmitPanic, strike(&device, Fault::SubmitPanic, || {})),
             (Fault::Loss, strike(&device, Fault::Loss, || {})),
             (Fault::Compile, strike(&device, Fault::Compile, reopen)),
         ];

@@ -34,6 +34,11 @@ impl Host {
             eprintln!("skipped: no Vulkan adapter");
             return None;
         };
+        Some(Self::open(adapter, preferred))
+    }
+
+    /// Opens a device of an adapter.
+    fn open(adapter: wgpu::Adapter, preferred: bool) -> Self {
         let mut descriptor = wgpu::DeviceDescriptor::default();
         if preferred {
             (descriptor.required_features, descriptor.required_limits) =
@@ -49,7 +54,7 @@ impl Host {
                 errors.fetch_add(1, Ordering::Relaxed);
             }
         }));
-        Some(Self { adapter, device, queue, errors })
+        Self { adapter, device, queue, errors }
     }
 
     fn hand_in(&self) -> WgslDevice {
@@ -156,6 +161,16 @@ fn buffers_of_the_program_are_tensors() {
     assert_eq!(out.size(), 24);
     let expected = [1.0, 4.0, 2.0, 5.0, 3.0, 6.0];
     assert_eq!(floats(&host.read(out.buffer(), out.offset(), out.size())), expected);
+    // The buffer is the program's own.
+    host.queue.write_buffer(out.buffer(), 0, &[0; 24]);
+    host.queue.submit([]);
+    out.buffer().destroy();
+    let unchanged = y.clone().transpose().into_data();
+    assert_eq!(unchanged.to_vec::<f32>().unwrap(), [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]);
+
+    // SAFETY: the program only reads the part of the tensor.
+    let shared = unsafe { interop::shared_buffer_of(primitive(y.clone())) }.expect("it is there");
+    assert_eq!(floats(&host.read(shared.buffer(), shared.offset(), shared.size())), expected);
 
     // Copies, both ways.
     let target = host.buffer(64, wgpu::BufferUsages::COPY_SRC | wgpu::BufferUsages::COPY_DST);
@@ -353,4 +368,65 @@ fn a_lost_device_of_the_program_is_an_error() {
     burn_wgsl::close(&device).expect("the device is known");
     let error = interop::flush(&device).expect_err("it is closed").to_string();
     assert!(error.contains("it was closed"), "{error}");
+}
+
+#[test]
+fn objects_of_another_device_are_errors() {
+    let Some(host) = Host::new(true) else { return };
+    let other = Host::open(host.adapter.clone(), true);
+    let device = host.hand_in();
+    let kept = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0], &device) * 2.0;
+    let foreign = other.buffer(256, interop::BUFFER_USAGES);
+    let x = primitive(Tensor::<Wgsl, 1>::ones([4], &device));
+    for _ in 0..2 {
+        let texture = other.device.create_texture(&wgpu::TextureDescriptor {
+            label: None,
+            size: wgpu::Extent3d { width: 2, height: 2, depth_or_array_layers: 1 },
+            mip_level_count: 1,
+            sample_count: 1,
+            dimension: wgpu::TextureDimension::D2,
+            format: wgpu::TextureFormat::Rgba8Unorm,
+            usage: wgpu::TextureUsages::COPY_DST,
+            view_formats: &[],
+        });
+        let image = Tensor::<Wgsl, 3>::ones([2, 2, 3], &device);
+        let errors = [
+            interop::tensor_in_buffer(&device, &foreign, &[4], DType::F32).err(),
+            interop::lend_buffer(&device, &foreign, &[4], DType::F32).err(),
+            interop::copy_from_buffer(&device, &foreign, 0, &[4], DType::F32).err(),
+            interop::copy_to_buffer(x.clone(), &foreign, 0).err(),
+            interop::copy_to_texture(&image, &texture).err(),
+        ];
+        for error in errors {
+            let message = error.expect("the object is of another device").to_string();
+            assert!(message.contains("must be of the same wgpu device"), "{message}");
+        }
+    }
+    let queue = interop::device(&host.adapter, host.device.clone(), other.queue.clone());
+    let message = queue.expect_err("the queue is of another device").to_string();
+    assert!(message.contains("is that of another device"), "{message}");
+    // wgpu reports that to the device of the queue.
+    assert!(other.errors() <= 1);
+    assert_eq!(host.errors(), 0);
+    // Nothing else is lost.
+    assert_eq!(kept.into_data().to_vec::<f32>().unwrap(), [2.0, 4.0]);
+    let z = Tensor::<Wgsl, 1>::from_floats([1.0], &device) + 1.0;
+    assert_eq!(z.into_data().to_vec::<f32>().unwrap(), [2.0]);
+}
+
+#[test]
+fn a_destroyed_buffer_is_an_error_at_its_first_use() {
+    let Some(host) = Host::new(true) else { return };
+    let device = host.hand_in();
+    let kept = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0], &device) * 2.0;
+    let buffer = host.buffer(256, interop::BUFFER_USAGES);
+    let x =
+        float::<1>(interop::tensor_in_buffer(&device, &buffer, &[4], DType::F32).expect("it fits"));
+    buffer.destroy();
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| (x + 2.0).into_data()));
+    let message = result.expect_err("the buffer is destroyed");
+    let message = message.downcast_ref::<String>().cloned().unwrap_or_default();
+    assert!(message.contains("neither destroyed"), "{message}");
+    assert_eq!(host.errors(), 0);
+    assert_eq!(kept.into_data().to_vec::<f32>().unwrap(), [2.0, 4.0]);
 }

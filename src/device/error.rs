@@ -83,6 +83,16 @@ pub enum DeviceError {
         shortfalls: Vec<Shortfall>,
     },
 
+    /// The queue that the program handed in is not that of its device.
+    #[error(
+        "the queue that the program handed in with its device on {adapter} is that of another device; hand in both as \
+         `request_device` returned them"
+    )]
+    HostQueue {
+        /// The adapter's name.
+        adapter: String,
+    },
+
     /// A device of the program was lost or closed.
     #[error(
         "the program's device on {adapter} can no longer be used ({reason}); hand in a new one with \

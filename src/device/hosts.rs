@@ -1,9 +1,10 @@
 //! Devices that the program opened itself and handed in.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::RwLock;
 
 use super::open::wanted;
-use super::{AdapterInfo, DeviceError, Features, OpenDevice, adapters};
+use super::{AdapterInfo, CAN_BLOCK, DeviceError, Features, OpenDevice, adapters};
 
 /// The index of the first of these devices in [`ResolvedDevice::Adapter`](super::ResolvedDevice::Adapter). A machine has
 /// fewer adapters.
@@ -42,7 +43,7 @@ pub fn host_requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limi
 ///
 /// # Errors
 ///
-/// Returns an error if its limits are too low.
+/// Returns an error if its limits are too low, or the queue is not the device's. In a browser, the queue is not checked.
 pub fn take_host(
     adapter: &wgpu::Adapter,
     device: wgpu::Device,
@@ -63,5 +64,31 @@ pub fn take_host(
     if !shortfalls.is_empty() {
         return Err(DeviceError::HostBelowRequirements { adapter: info.name, shortfalls });
     }
+    if CAN_BLOCK && !writes_memory_of(&queue, &device) {
+        return Err(DeviceError::HostQueue { adapter: info.name });
+    }
     Ok(OpenDevice { device, queue, info, is_host: true })
+}
+
+/// Returns whether a queue is that of a device: whether what it writes reaches the device's memory.
+///
+/// wgpu reports a wrong queue to the device of the queue, whose handler may panic.
+fn writes_memory_of(queue: &wgpu::Queue, device: &wgpu::Device) -> bool {
+    const WRITTEN: [u8; 4] = [0xa5; 4];
+    let buffer = device.create_buffer(&wgpu::BufferDescriptor {
+        label: Some("queue"),
+        size: WRITTEN.len() as u64,
+        usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
+        mapped_at_creation: false,
+    });
+    let write = AssertUnwindSafe(|| {
+        queue.write_buffer(&buffer, 0, &WRITTEN);
+        queue.submit([]);
+    });
+    if catch_unwind(write).is_err() {
+        return false;
+    }
+    buffer.map_async(wgpu::MapMode::Read, .., |_| {});
+    let polled = device.poll(wgpu::PollType::wait_indefinitely());
+    polled.is_ok() && buffer.get_mapped_range(..).is_ok_and(|bytes| bytes[..] == WRITTEN)
 }

@@ -34,9 +34,7 @@ pub fn buffer_size(bytes: u64) -> u64 {
 /// # Errors
 ///
 /// Returns an error if the buffer is smaller than [`buffer_size`], lacks one of [`BUFFER_USAGES`], or the element type is
-/// not f32, f16, bf16, i32 or u32.
-///
-/// The buffer must be of the same wgpu device. wgpu reports another one as a validation error.
+/// not f32, f16, bf16, i32 or u32, or the buffer is of another wgpu device.
 pub fn tensor_in_buffer(
     device: &WgslDevice,
     buffer: &wgpu::Buffer,
@@ -92,7 +90,8 @@ impl Drop for LentTensor {
 /// # Errors
 ///
 /// Returns an error if the part is outside of the buffer, its offset or size is not a multiple of four bytes, the buffer
-/// lacks the usage `COPY_SRC`, the element type is not one of those of [`tensor_in_buffer`], or the memory is not available.
+/// lacks the usage `COPY_SRC` or is of another wgpu device, the element type is not one of those of [`tensor_in_buffer`], or
+/// the memory is not available.
 pub fn copy_from_buffer(
     device: &WgslDevice,
     buffer: &wgpu::Buffer,
@@ -106,10 +105,9 @@ pub fn copy_from_buffer(
     let size = bytes_of(&tensor);
     check_part(buffer, offset, size, shape)?;
     if size > 0 {
-        runtime.encode(tensor.buffer()?, true, |encoder, own, at| {
+        runtime.submit_with_foreign(tensor.buffer()?, true, |encoder, own, at| {
             encoder.copy_buffer_to_buffer(buffer, offset, own, at, size);
         })?;
-        runtime.flush()?;
     }
     Ok(WgslTensor::on_gpu(device.canonical(), tensor))
 }
@@ -128,25 +126,36 @@ pub fn copy_to_buffer(
     check_usage(buffer.usage(), wgpu::BufferUsages::COPY_DST)?;
     let size = bytes_of(&tensor);
     check_part(buffer, offset, size, tensor.shape())?;
-    if size > 0 {
-        tensor.runtime().encode(tensor.buffer()?, false, |encoder, own, at| {
-            encoder.copy_buffer_to_buffer(own, at, buffer, offset, size);
-        })?;
-    }
-    Ok(tensor.runtime().flush()?)
+    copy_elements(&tensor, buffer, offset, size)
 }
 
-/// The buffer of a tensor, whose memory is kept while this is: see [`buffer_of`].
+/// Submits a copy of the first `size` bytes of a packed tensor.
+fn copy_elements(
+    tensor: &Tensor,
+    buffer: &wgpu::Buffer,
+    offset: u64,
+    size: u64,
+) -> Result<(), InteropError> {
+    if size == 0 {
+        return Ok(tensor.runtime().flush()?);
+    }
+    Ok(tensor.runtime().submit_with_foreign(tensor.buffer()?, false, |encoder, own, at| {
+        encoder.copy_buffer_to_buffer(own, at, buffer, offset, size);
+    })?)
+}
+
+/// A buffer with the elements of a tensor: see [`buffer_of`] and [`shared_buffer_of`].
 #[derive(Debug)]
 pub struct TensorBuffer {
     buffer: wgpu::Buffer,
     offset: u64,
     size: u64,
-    _tensor: Tensor,
+    /// Keeps memory alive that other tensors share.
+    _tensor: Option<Tensor>,
 }
 
 impl TensorBuffer {
-    /// Returns the buffer. Other tensors may be in it too. It has [`BUFFER_USAGES`].
+    /// Returns the buffer. It has [`BUFFER_USAGES`].
     pub fn buffer(&self) -> &wgpu::Buffer {
         &self.buffer
     }
@@ -171,8 +180,8 @@ impl TensorBuffer {
     }
 }
 
-/// Returns the buffer with the elements of a tensor in row-major order, after everything that computes them was submitted.
-/// The program may read it, and must not write it: other tensors may share the memory.
+/// Copies the elements of a tensor, in row-major order, to a new buffer, and submits the copy. The buffer is the
+/// program's own: it may also write and destroy it.
 ///
 /// # Errors
 ///
@@ -180,8 +189,28 @@ impl TensorBuffer {
 /// device fails.
 pub fn buffer_of(tensor: WgslTensor) -> Result<TensorBuffer, InteropError> {
     let tensor = packed(tensor)?;
+    let size = bytes_of(&tensor);
+    let buffer = tensor.runtime().create_foreign(buffer_size(size), BUFFER_USAGES)?;
+    copy_elements(&tensor, &buffer, 0, size.next_multiple_of(4))?;
+    Ok(TensorBuffer { buffer, offset: 0, size, _tensor: None })
+}
+
+/// Returns the buffer in which the elements of a tensor are, in row-major order, after everything that computes them was
+/// submitted. Nothing is copied, unless the tensor is a view. The memory is kept until the result is dropped.
+///
+/// # Safety
+///
+/// Other tensors, and tensors that are created later, are in the same buffer. Until the device is closed, the program must
+/// only read the part from [`TensorBuffer::offset`] on, and only while it has the result. It must not write or map the
+/// buffer, and must not destroy it.
+///
+/// # Errors
+///
+/// As [`buffer_of`].
+pub unsafe fn shared_buffer_of(tensor: WgslTensor) -> Result<TensorBuffer, InteropError> {
+    let tensor = packed(tensor)?;
     let (buffer, offset) = tensor.runtime().submitted_buffer(tensor.buffer()?)?;
-    Ok(TensorBuffer { buffer, offset, size: bytes_of(&tensor), _tensor: tensor })
+    Ok(TensorBuffer { buffer, offset, size: bytes_of(&tensor), _tensor: Some(tensor) })
 }
 
 /// Returns a tensor as kernels take it, in row-major order.
@@ -233,6 +262,7 @@ fn foreign(
         return Err(InteropError::Alignment { offset: 0, size: found });
     }
     runtime.check_binding(bytes)?;
+    runtime.check_foreign(buffer)?;
     let memory = runtime.foreign(buffer.clone(), bytes.next_multiple_of(4));
     Ok(Tensor::in_memory(runtime, memory, shape, dtype)?)
 }

@@ -25,18 +25,20 @@
 //! |---|---|---|
 //! | a buffer | a tensor in it | [`tensor_in_buffer`], or [`lend_buffer`] with a guard |
 //! | a buffer | a tensor | [`copy_from_buffer`] |
-//! | a tensor | its buffer, with a guard | [`buffer_of`] |
+//! | a tensor | a buffer with a copy | [`buffer_of`] |
+//! | a tensor | the buffer in which it is | [`shared_buffer_of`], which is `unsafe` |
 //! | a tensor | a buffer, a texture | [`copy_to_buffer`], [`copy_to_texture`] |
 //!
 //! **Order.** Everything runs on the program's queue, in the order in which it is submitted. Commands that write a buffer must
-//! be submitted before the buffer is passed here. [`buffer_of`] and the copies submit what they need; [`flush`] submits
+//! be submitted before the buffer is passed here. The copies submit what they need; [`flush`] submits
 //! all that was asked for.
 //!
 //! **Threads.** Ops and guards must not be used in wgpu's callbacks, such as that of `map_async`: this crate may hold its locks
 //! while wgpu calls them. A guard is dropped when no other thread uses its tensor.
 //!
 //! **Errors.** The callbacks of the program's device stay the program's. Errors of commands that this crate submits are
-//! returned by its ops, and do not reach them. When the device is lost, [`report_lost`] tells this
+//! returned by its ops, and do not reach them; so are errors of buffers and textures of another device. wgpu
+//! cannot tell objects of several instances apart: a program with more than one must not mix them. When the device is lost, [`report_lost`] tells this
 //! crate: without it, ops on the device fail with other errors.
 
 mod buffers;
@@ -48,7 +50,7 @@ pub use wgpu;
 
 pub use buffers::{
     BUFFER_USAGES, LentTensor, TensorBuffer, buffer_of, buffer_size, copy_from_buffer,
-    copy_to_buffer, lend_buffer, tensor_in_buffer,
+    copy_to_buffer, lend_buffer, shared_buffer_of, tensor_in_buffer,
 };
 pub use error::InteropError;
 pub use texture::copy_to_texture;
@@ -72,7 +74,7 @@ pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
 ///
 /// # Errors
 ///
-/// Returns an error if the limits of the device are too low.
+/// Returns an error if the limits of the device are too low, or the queue is that of another device.
 pub fn device(
     adapter: &wgpu::Adapter,
     device: wgpu::Device,

@@ -33,7 +33,7 @@ const ROW_UNIT: usize = wgpu::COPY_BYTES_PER_ROW_ALIGNMENT as usize / 4;
 /// # Errors
 ///
 /// Returns an error if the texture has another size or a format other than `Rgba8Unorm`, `Rgba8UnormSrgb`, `Bgra8Unorm`
-/// and `Bgra8UnormSrgb`, or lacks the usage `COPY_DST`.
+/// and `Bgra8UnormSrgb`, lacks the usage `COPY_DST`, or is of another wgpu device.
 pub fn copy_to_texture(
     image: &BurnTensor<Wgsl, 3>,
     texture: &wgpu::Texture,
@@ -76,7 +76,7 @@ pub fn copy_to_texture(
     let pixels: WgslTensor = call.run((height * stride).div_ceil(64))?;
     let pixels = packed(pixels)?;
     let runtime = pixels.runtime().clone();
-    runtime.encode(pixels.buffer()?, false, |encoder, buffer, offset| {
+    Ok(runtime.submit_with_foreign(pixels.buffer()?, false, |encoder, buffer, offset| {
         let layout = wgpu::TexelCopyBufferLayout {
             offset,
             bytes_per_row: Some(4 * stride as u32),
@@ -87,6 +87,5 @@ pub fn copy_to_texture(
             texture.as_image_copy(),
             wgpu::Extent3d { depth_or_array_layers: 1, ..size },
         );
-    })?;
-    Ok(runtime.flush()?)
+    })?)
 }

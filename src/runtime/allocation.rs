@@ -144,7 +144,6 @@ impl Allocation {
     }
 
     /// Returns whether the program owns the memory, and may write it.
-    #[cfg(feature = "autodiff")]
     pub fn is_foreign(&self) -> bool {
         self.is_foreign || self.whole.as_ref().is_some_and(|whole| whole.is_foreign)
     }

@@ -112,6 +112,17 @@ pub enum RuntimeError {
         /// The driver's message.
         message: String,
     },
+    /// wgpu refused a buffer, a texture or a queue of the program.
+    #[error(
+        "{device} cannot use an object of the program, which must be of the same wgpu device and must be neither destroyed \
+         nor mapped: {message}"
+    )]
+    Foreign {
+        /// The adapter's name.
+        device: String,
+        /// wgpu's message.
+        message: String,
+    },
     /// The contents of a tensor are lost, because the commands that computed them failed.
     #[error(
         "the contents of a tensor are lost, because {device} failed to compute them; create the \

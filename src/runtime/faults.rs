@@ -24,6 +24,8 @@ pub enum Fault {
     Map,
     /// A submission: its commands do not run.
     Submit,
+    /// A submission, in which wgpu panics.
+    SubmitPanic,
     /// The device is lost at a submission.
     Loss,
 }

@@ -1,7 +1,5 @@
 //! Buffers and textures of the program.
 
-use std::sync::Arc;
-
 use super::allocation::Allocation;
 use super::gpu::TAKEN_BACK;
 use super::{Runtime, RuntimeError};
@@ -24,13 +22,16 @@ impl Runtime {
         }
     }
 
-    /// Encodes a command that reads memory, or writes it if `writes`, in order with the recorded ones. `encode` gets the
-    /// buffer and the offset.
+    /// Submits everything recorded so far, and then commands between memory and an object of the program: a copy that
+    /// reads the memory, or writes it if `writes`. `encode` gets the buffer and the offset.
+    ///
+    /// The commands are a submission of their own, and no lock is held while wgpu checks them: an object that it refuses
+    /// loses nothing else.
     ///
     /// # Errors
     ///
-    /// Returns an error if the device is out of memory or was lost, or the contents are lost.
-    pub(crate) fn encode(
+    /// Returns an error if the device is out of memory or was lost, the contents are lost, or wgpu refuses the object.
+    pub(crate) fn submit_with_foreign(
         &self,
         memory: &Allocation,
         writes: bool,
@@ -38,33 +39,64 @@ impl Runtime {
     ) -> Result<(), RuntimeError> {
         self.gpu.check()?;
         self.gpu.check_contents(memory)?;
+        self.record_deferred()?;
         let outputs: &[&Allocation] = if writes { &[memory] } else { &[] };
         let inputs: &[&Allocation] = if writes { &[] } else { &[memory] };
         let mut state = self.place(self.state.lock(), outputs, inputs)?;
-        if let Some(placement) = memory.placement() {
-            let encoder = state.recorder.copy_encoder(&self.gpu);
-            encode(encoder, &placement.buffer.raw, placement.offset);
-        }
+        self.submit(&mut state);
+        let serial = self.gpu.begin_submission();
+        drop(state);
+        let Some(placement) = memory.placement() else { return Ok(()) };
         if writes {
-            memory.set_written(self.gpu.serial());
+            memory.set_written(serial);
         }
-        Ok(())
+        let submitted = self.gpu.submit_with_foreign(|encoder| {
+            encode(encoder, &placement.buffer.raw, placement.offset);
+        });
+        if submitted.is_err() && writes {
+            self.lose(memory);
+        }
+        submitted
+    }
+
+    /// Checks that a buffer of the program is of this device.
+    ///
+    /// # Errors
+    ///
+    /// Returns wgpu's error. A browser reports it later, where it is used.
+    pub(crate) fn check_foreign(&self, buffer: &wgpu::Buffer) -> Result<(), RuntimeError> {
+        self.gpu.finish_with_foreign(|encoder| encoder.clear_buffer(buffer, 0, None)).map(drop)
     }
 
     /// Returns the buffer of memory and the offset in it, after everything recorded so far was submitted.
     ///
     /// # Errors
     ///
-    /// As [`encode`](Self::encode).
+    /// Returns an error if the device is out of memory or was lost, or the contents are lost.
     pub(crate) fn submitted_buffer(
         &self,
-        memory: &Arc<Allocation>,
+        memory: &Allocation,
     ) -> Result<(wgpu::Buffer, u64), RuntimeError> {
-        let mut found = None;
-        self.encode(memory, false, |_, buffer, offset| found = Some((buffer.clone(), offset)))?;
+        self.gpu.check()?;
+        drop(self.place(self.state.lock(), &[], &[memory])?);
         self.flush()?;
         self.gpu.check_contents(memory)?;
-        found.ok_or(RuntimeError::TakenBack)
+        let placement = memory.placement().ok_or(RuntimeError::TakenBack)?;
+        Ok((placement.buffer.raw.clone(), placement.offset))
+    }
+
+    /// Creates a buffer for the program.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the device is out of memory.
+    pub(crate) fn create_foreign(
+        &self,
+        size: u64,
+        usage: wgpu::BufferUsages,
+    ) -> Result<wgpu::Buffer, RuntimeError> {
+        let created = self.gpu.create_buffer("tensor", size, usage, false);
+        created.map_err(|_| self.out_of_memory(size))
     }
 
     /// Marks the device as lost: its program says so.

@@ -1,7 +1,9 @@
 //! The wgpu device and its queue, and the health of the device.
 
+use std::any::Any;
 use std::cell::Cell;
 use std::ops::RangeInclusive;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -115,6 +117,10 @@ pub(super) fn loses_device<R>(work: impl FnOnce() -> R) -> (R, bool) {
 }
 
 impl Gpu {
+    /// The errors with which wgpu refuses an object.
+    const REFUSALS: [wgpu::ErrorFilter; 2] =
+        [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
+
     /// Takes an open device. `generation` counts how often its adapter was opened, from 1.
     pub fn new(opened: OpenDevice, generation: u32) -> Self {
         let OpenDevice { device, queue, info, is_host } = opened;
@@ -268,12 +274,13 @@ impl Gpu {
             self.destroy("a test lost it");
         }
         let fails = self.faults.strikes(Fault::Submit);
+        assert!(!self.faults.strikes(Fault::SubmitPanic), "a test made a submission panic");
         let submit = || {
             let commands = commands.map(wgpu::CommandEncoder::finish);
             self.queue.submit(commands.filter(|_| !fails))
         };
         let filters: &[_] = match self.is_host {
-            true => &[wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal],
+            true => &Self::REFUSALS,
             false => &[],
         };
         let (index, error) = self.in_error_scopes(filters, submit);
@@ -284,6 +291,64 @@ impl Gpu {
             self.health.fail(DeviceFailure::Other("a test failed a submission".to_owned()));
         }
         index
+    }
+
+    /// Runs calls of wgpu that submit commands. If one panics, the results of the commands are lost.
+    pub fn catch<R>(&self, submit: impl FnOnce() -> R) -> Option<R> {
+        let result = catch_unwind(AssertUnwindSafe(submit));
+        let failed = |panic: Box<dyn Any + Send>| {
+            let message = format!("wgpu panicked: {}", panic_message(&*panic));
+            self.health.fail(DeviceFailure::Other(message));
+        };
+        result.map_err(failed).ok()
+    }
+
+    /// Finishes commands with objects of the program. Returns an error if wgpu refuses them.
+    pub fn finish_with_foreign(
+        &self,
+        encode: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> Result<wgpu::CommandBuffer, RuntimeError> {
+        let finish = || {
+            let descriptor = wgpu::CommandEncoderDescriptor::default();
+            let mut encoder = self.device.create_command_encoder(&descriptor);
+            encode(&mut encoder);
+            encoder.finish()
+        };
+        self.call_with_foreign(finish)
+    }
+
+    /// Submits commands with objects of the program. Returns an error if wgpu refuses them.
+    pub fn submit_with_foreign(
+        &self,
+        encode: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> Result<(), RuntimeError> {
+        let commands = self.finish_with_foreign(encode)?;
+        self.call_with_foreign(|| self.queue.submit([commands])).map(drop)
+    }
+
+    /// Creates a bind group, with buffers of the program if `has_foreign`. Returns an error if wgpu refuses one of those.
+    pub fn create_bind_group(
+        &self,
+        descriptor: &wgpu::BindGroupDescriptor<'_>,
+        has_foreign: bool,
+    ) -> Result<wgpu::BindGroup, RuntimeError> {
+        let create = || self.device.create_bind_group(descriptor);
+        if !has_foreign {
+            return Ok(create());
+        }
+        self.call_with_foreign(create)
+    }
+
+    /// Calls wgpu with objects of the program. Returns an error if wgpu refuses them, or panics, as it does with some
+    /// objects of another instance.
+    fn call_with_foreign<R>(&self, call: impl FnOnce() -> R) -> Result<R, RuntimeError> {
+        let call = || catch_unwind(AssertUnwindSafe(call));
+        let message = match self.with_error_scopes(&Self::REFUSALS, call) {
+            Ok(Ok(result)) => return Ok(result),
+            Ok(Err(panic)) => panic_message(&*panic),
+            Err(error) => error.to_string(),
+        };
+        Err(RuntimeError::Foreign { device: self.name(), message })
     }
 
     /// Polls a physical GPU until something is done, at most for [`SPIN`]: a thread that sleeps wakes up
@@ -379,6 +444,13 @@ impl Gpu {
         let failed = RuntimeError::Transfer { device: self.name(), message: error.to_string() };
         self.check().err().unwrap_or(failed)
     }
+}
+
+/// Returns the message of a panic.
+fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<String>().map(String::as_str);
+    let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
+    message.unwrap_or("without a message").to_owned()
 }
 
 /// Returns whether the host can allocate the memory for a buffer of a software adapter.

@@ -548,7 +548,7 @@ impl Runtime {
         if inputs.iter().any(|input| is_in_buffer_of(input, outputs)) {
             state = self.dispatch_with_copies(state, &plan, operands, indexed_axes)?;
         } else {
-            self.record(&mut state, &plan, operands, indexed_axes);
+            self.record(&mut state, &plan, operands, indexed_axes)?;
         }
         events::forget_operands();
         let overdue = state.recorder.overdue();
@@ -602,10 +602,10 @@ impl Runtime {
         plan: &Plan,
         operands: Operands<'_>,
         indexed_axes: Option<&[IndexedAxis]>,
-    ) {
+    ) -> Result<(), RuntimeError> {
         let State { recorder, reports, .. } = state;
         let report = indexed_axes.and_then(|axes| reports.slot(axes));
-        recorder.dispatch(&self.gpu, plan, &Operands { report: report.as_ref(), ..operands });
+        recorder.dispatch(&self.gpu, plan, &Operands { report: report.as_ref(), ..operands })
     }
 
     /// Records a launch of which an input is in the buffer of an output: within one launch, wgpu
@@ -637,7 +637,7 @@ impl Runtime {
             .map(|(&input, copy)| copy.as_ref().unwrap_or(input))
             .collect();
         let operands = Operands { inputs: &inputs, ..operands };
-        self.record(&mut state, plan, operands, indexed_axes);
+        self.record(&mut state, plan, operands, indexed_axes)?;
         Ok(state)
     }
 

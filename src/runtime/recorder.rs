@@ -18,7 +18,7 @@ use super::gpu::Gpu;
 use super::profile::Profiler;
 use super::reports::Slot;
 use super::submitter::{Batch, Progress, Submitter};
-use super::{Allocation, ParamsBinding};
+use super::{Allocation, ParamsBinding, RuntimeError};
 use crate::device::AdapterKind;
 
 /// Alignment of dynamic uniform offsets: the largest that any adapter requires.
@@ -142,7 +142,14 @@ impl Recorder {
     }
 
     /// Records a kernel launch, in parts if it may run too long. All operands must be placed.
-    pub fn dispatch(&mut self, gpu: &Gpu, plan: &Plan, operands: &Operands<'_>) {
+    ///
+    /// Returns an error if wgpu refuses a buffer of the program among the operands. Then nothing is recorded.
+    pub fn dispatch(
+        &mut self,
+        gpu: &Gpu,
+        plan: &Plan,
+        operands: &Operands<'_>,
+    ) -> Result<(), RuntimeError> {
         let Operands { written, groups, work, .. } = *operands;
         gpu.observers.notify(|| Event::Dispatch { kernel: &plan.variant, work });
         let parts = work.div_ceil(self.max_work).clamp(1, groups);
@@ -151,15 +158,22 @@ impl Recorder {
         let mut first = 0;
         while first < groups {
             let part = Part { first, groups: step.min(groups - first), work };
-            self.dispatch_part(gpu, plan, operands, part);
+            self.dispatch_part(gpu, plan, operands, part)?;
             first += part.groups;
         }
         let serial = gpu.serial();
         written.iter().for_each(|memory| memory.set_written(serial));
+        Ok(())
     }
 
     /// Records a part of a launch. Submits the earlier commands first if a limit would be exceeded.
-    fn dispatch_part(&mut self, gpu: &Gpu, plan: &Plan, operands: &Operands<'_>, part: Part) {
+    fn dispatch_part(
+        &mut self,
+        gpu: &Gpu,
+        plan: &Plan,
+        operands: &Operands<'_>,
+        part: Part,
+    ) -> Result<(), RuntimeError> {
         if self.dispatches >= self.max_dispatches
             || (self.dispatches > 0 && self.work.saturating_add(part.work) > self.max_work)
             || self.pending_params.len() + PARAMS_SIZE > PARAMS_CAPACITY
@@ -187,9 +201,12 @@ impl Recorder {
         let same_group = !uniform && self.current_group.as_ref() == Some(&key);
         let bind_group = match same_group {
             true => None,
-            false => Some(self.bind_group(gpu, plan, &key, &bindings)),
+            false => {
+                let has_foreign = operands.inputs.iter().any(|input| input.is_foreign());
+                Some(self.bind_group(gpu, plan, &key, &bindings, has_foreign)?)
+            }
         };
-        let Some(pass) = &mut self.pass else { return };
+        let Some(pass) = &mut self.pass else { return Ok(()) };
         if self.current_plan != Some(plan.id) {
             pass.set_pipeline(&plan.pipeline);
             self.current_plan = Some(plan.id);
@@ -206,6 +223,7 @@ impl Recorder {
         pass.dispatch_workgroups(x, y, z);
         self.dispatches += 1;
         self.work += part.work;
+        Ok(())
     }
 
     /// Returns the bind group with a key from the cache, or creates it.
@@ -218,11 +236,12 @@ impl Recorder {
         plan: &Plan,
         key: &BindGroupKey,
         bindings: &[Binding<'_>],
-    ) -> wgpu::BindGroup {
+        has_foreign: bool,
+    ) -> Result<wgpu::BindGroup, RuntimeError> {
         if let Some(bind_group) = self.young_bind_groups.get(key) {
-            return bind_group.clone();
+            return Ok(bind_group.clone());
         }
-        let bind_group = self.old_bind_groups.remove(key).unwrap_or_else(|| {
+        let create = || {
             let mut entries: SmallVec<[wgpu::BindGroupEntry<'_>; 9]> = SmallVec::new();
             if plan.interface.params == ParamsBinding::Uniform {
                 entries.push(entry(0, &self.params, 0, PARAMS_SIZE as u64));
@@ -230,17 +249,19 @@ impl Recorder {
             for Binding { buffer, offset, size, .. } in bindings {
                 entries.push(entry(entries.len() as u32, &buffer.raw, *offset, *size));
             }
-            gpu.device.create_bind_group(&wgpu::BindGroupDescriptor {
-                label: None,
-                layout: &plan.bind_group_layout,
-                entries: &entries,
-            })
-        });
+            let layout = &plan.bind_group_layout;
+            let descriptor = wgpu::BindGroupDescriptor { label: None, layout, entries: &entries };
+            gpu.create_bind_group(&descriptor, has_foreign)
+        };
+        let bind_group = match self.old_bind_groups.remove(key) {
+            Some(bind_group) => bind_group,
+            None => create()?,
+        };
         if self.young_bind_groups.len() >= MAX_BIND_GROUPS {
             self.old_bind_groups = std::mem::take(&mut self.young_bind_groups);
         }
         self.young_bind_groups.insert(key.clone(), bind_group.clone());
-        bind_group
+        Ok(bind_group)
     }
 
     /// Records a copy of one placed allocation to another, in other buffers.
@@ -332,7 +353,7 @@ impl Recorder {
             return None;
         };
         self.submitted = true;
-        Some(self.submitter.submit(gpu, batch))
+        self.submitter.submit(gpu, batch)
     }
 
     /// Submits the recorded commands soon.

@@ -5,7 +5,6 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
@@ -30,9 +29,15 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    fn submit(self, gpu: &Gpu) -> wgpu::SubmissionIndex {
-        let Self { encoder, writes, serial } = self;
-        let _submitting = Submitting::begin(serial);
+    /// Submits the commands. If wgpu panics, their results are lost, and `None` is returned: the panic must not reach a
+    /// caller that holds locks.
+    fn submit(self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
+        let _submitting = Submitting::begin(self.serial);
+        gpu.catch(|| self.submit_or_panic(gpu))
+    }
+
+    fn submit_or_panic(self, gpu: &Gpu) -> wgpu::SubmissionIndex {
+        let Self { encoder, writes, .. } = self;
         for (buffer, data) in &writes {
             if !data.is_empty() {
                 gpu.queue.write_buffer(buffer, 0, data);
@@ -136,10 +141,10 @@ impl Submitter {
     }
 
     /// Submits a batch, after those before it.
-    pub fn submit(&self, gpu: &Gpu, batch: Batch) -> wgpu::SubmissionIndex {
+    pub fn submit(&self, gpu: &Gpu, batch: Batch) -> Option<wgpu::SubmissionIndex> {
         self.drain();
         let index = batch.submit(gpu);
-        self.progress.state.lock().in_flight.push_back(index.clone());
+        self.progress.state.lock().in_flight.extend(index.clone());
         index
     }
 
@@ -167,10 +172,7 @@ impl Drop for Submitter {
 /// Submits batches until the sender is dropped.
 fn run(gpu: &Gpu, batches: &Receiver<Batch>, progress: &Progress) {
     for batch in batches {
-        let submitted = catch_unwind(AssertUnwindSafe(|| batch.submit(gpu)));
-        if submitted.is_err() {
-            gpu.lose("a submission panicked");
-        }
+        let submitted = batch.submit(gpu);
         let mut state = progress.state.lock();
         state.waiting -= 1;
         state.in_flight.extend(submitted);

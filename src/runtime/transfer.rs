@@ -284,7 +284,10 @@ impl Runtime {
         let mut encoder =
             gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(&staging, 0, target, offset, len);
-        let submission = gpu.submit(Some(encoder));
+        let Some(submission) = gpu.catch(|| gpu.submit(Some(encoder))) else {
+            gpu.check()?;
+            return Ok(false);
+        };
         self.staging.keep_upload_buffer(staging, submission);
         Ok(true)
     }
