@@ -22,7 +22,7 @@ use super::fusion::program::{Access, MAX_WORDS, Overwrite, Program, RESULT, Word
 use super::fusion::prologue;
 use crate::params;
 use crate::runtime::{
-    Allocation, Deferred, Dispatch, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source,
+    Allocation, Deferred, Dispatch, Flows, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source,
     Variant, current_op, describe_operands, is_captured, is_off, set_current_op, wgsl,
 };
 use crate::tensor::{
@@ -526,7 +526,7 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         let mut result = Ok(());
         let mut recorded: SmallVec<[Recorded; 1]> = SmallVec::new();
         if batches.is_empty() {
-            recorded.push(launches[0].run(&computations[0])?);
+            recorded.push(launches[0].run(&computations[0], &graphs[0], &program)?);
             computations[0].resolve(&graphs, &program);
         }
         for (launch, (batch, pages)) in launches.iter().zip(&batches) {
@@ -618,7 +618,17 @@ fn compute_launch(
         let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
         outputs.push(Arc::new(memory));
     }
-    let recorded = launch.record(&outputs, epilogue)?;
+        let launch_inputs: SmallVec<[&Allocation; 8]> =
+        launch.inputs().iter().map(|input| &**input).collect();
+    let mut flows = Flows::default();
+    let is_tainted = launch_inputs.iter().any(|input| input.is_tainted()) || graph.is_tainted();
+    if outputs.len() > 1 && is_tainted {
+        let steps = program.outputs.iter().map(|output| usize::from(output.step));
+        let memory = outputs.iter().map(|memory| &**memory);
+        graph.add_flows(&mut flows, steps.zip(memory), &launch_inputs);
+    }
+    let recorded = launch.record(&outputs, epilogue, &flows)?;
+    drop((flows, launch_inputs));
     results.zip(&outputs).for_each(|(result, memory)| result.resolve(memory.clone()));
     // First the graph: without memory of its own, the launch would look pending to another thread.
     drop(graph);
@@ -647,7 +657,12 @@ impl FusedLaunch<'_> {
     }
 
     /// Launches the kernel for one graph.
-    fn run(&self, computation: &Computation) -> Result<Recorded, RuntimeError> {
+    fn run(
+        &self,
+        computation: &Computation,
+        graph: &Graph,
+        program: &Program,
+    ) -> Result<Recorded, RuntimeError> {
         let Computation { len, ops, inputs, outputs, .. } = computation;
         let (len, ops) = (*len, *ops);
         let vec4s = len.div_ceil(4);
@@ -655,6 +670,11 @@ impl FusedLaunch<'_> {
         let [inputs, outputs] = [inputs, outputs].map(|list| {
             list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()
         });
+        let mut flows = Flows::default();
+        if outputs.len() > 1 && graph.is_tainted() {
+            let steps = program.outputs.iter().map(|output| usize::from(output.step));
+            graph.add_flows(&mut flows, steps.zip(outputs.iter().copied()), &[]);
+        }
         describe_operands(|| format!("{} -> {} of {len} elements", inputs.len(), outputs.len()));
         self.runtime.record_dispatch(&Dispatch {
             inputs: &inputs,
@@ -662,6 +682,9 @@ impl FusedLaunch<'_> {
             params: &self.params(len, rounds),
             groups: div_up(vec4s, WORKGROUP_SIZE * rounds),
             work: (len * ops) as u64,
+            also_read: &flows.read,
+            also_written: &flows.written,
+            separate: &flows.groups,
             ..self.template()
         })
     }
@@ -695,6 +718,10 @@ impl FusedLaunch<'_> {
             .flat_map(|computation| &computation.outputs)
             .map(|memory| &**memory)
             .collect();
+        let separate: Vec<(usize, usize)> = batch
+            .iter()
+            .map(|computation| (computation.inputs.len(), computation.outputs.len()))
+            .collect();
         let spares: Result<SmallVec<[Arc<Allocation>; 8]>, RuntimeError> =
             (pages.len()..self.operands.1).map(|index| self.runtime.spare(index)).collect();
         let spares = spares?;
@@ -712,6 +739,7 @@ impl FusedLaunch<'_> {
             work,
             also_read: &read,
             also_written: &written,
+            separate: &separate,
             ..self.template()
         })
     }
@@ -729,6 +757,7 @@ impl FusedLaunch<'_> {
             indexed_axes: None,
             also_read: &[],
             also_written: &[],
+            separate: &[],
         }
     }
 

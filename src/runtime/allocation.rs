@@ -8,6 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 
 use super::allocator::{ALIGN, LARGE, Placement, PoolBuffer};
 use super::events::{Event, Observers, current_op};
+use super::reports::Taint;
 
 /// A GPU buffer with a unique id, used as a cache key.
 #[derive(Debug)]
@@ -45,6 +46,8 @@ pub struct Allocation {
     placement: OnceLock<Placement<Arc<Buffer>>>,
     /// Serial number of the submission that last wrote the memory; 0 if none did.
     written: AtomicU64,
+    /// The launches with indices on which the contents depend.
+    taint: Taint,
     /// The allocation that owns the memory, if this is a part of one.
     whole: Option<Arc<Allocation>>,
     /// Whether the memory is a buffer of the program, which no launch overwrites.
@@ -95,6 +98,7 @@ impl Allocation {
             op: current_op(),
             placement: OnceLock::new(),
             written: AtomicU64::new(0),
+            taint: Taint::default(),
             whole: None,
             is_foreign: false,
             returns: returns.clone(),
@@ -132,6 +136,7 @@ impl Allocation {
             op: whole.op,
             placement: OnceLock::from(part),
             written: AtomicU64::new(0),
+            taint: Taint::default(),
             whole: Some(whole.whole.as_ref().unwrap_or(whole).clone()),
             is_foreign: false,
             returns: whole.returns.clone(),
@@ -207,6 +212,16 @@ impl Allocation {
     /// Returns the serial number of the submission that last wrote the memory; 0 if none did.
     pub(super) fn written(&self) -> u64 {
         self.whole.as_ref().map_or(&self.written, |whole| &whole.written).load(Ordering::Relaxed)
+    }
+
+    /// Returns whether the contents may depend on an index outside its axis.
+    pub(crate) fn is_tainted(&self) -> bool {
+        self.taint().is_set()
+    }
+
+    /// Returns the launches with indices on which the contents depend.
+    pub(super) fn taint(&self) -> &Taint {
+        self.whole.as_ref().map_or(&self.taint, |whole| &whole.taint)
     }
 
     /// Records that the submission `serial` writes the memory.

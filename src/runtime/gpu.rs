@@ -217,13 +217,16 @@ impl Gpu {
         }
     }
 
-    /// Returns an error if the contents of an allocation are lost.
+    /// Returns an error if the contents of an allocation are lost, or depend on an index outside its axis.
     pub fn check_contents(&self, allocation: &Allocation) -> Result<(), RuntimeError> {
         match allocation.written() {
-            0 => Ok(()),
             LOST => Err(RuntimeError::LostResults { device: self.name() }),
             TAKEN_BACK => Err(RuntimeError::TakenBack),
-            serial => self.check_results(serial..=serial),
+            0 => Ok(()),
+            serial => {
+                self.check_results(serial..=serial)?;
+                allocation.taint().check()
+            }
         }
     }
 

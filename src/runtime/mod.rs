@@ -55,7 +55,7 @@ use compiler::{KernelCompiler, Plan};
 use deferred::DeferredWork;
 use gpu::Gpu;
 use recorder::{Operands, Recorder};
-use reports::Reports;
+use reports::{Outcomes, Reports};
 use submitter::Progress;
 use transfer::Staging;
 
@@ -79,6 +79,7 @@ pub use kernel::{Expr, Kernel, KernelKey};
 pub use operands::Operand;
 pub use params::{ParamField, Params};
 pub(crate) use profile::{CaptureError, Captured};
+pub(crate) use reports::Flows;
 pub use reports::IndexedAxis;
 pub(crate) use shader::tokens;
 pub use shader::{
@@ -139,6 +140,9 @@ pub struct Dispatch<'a> {
     pub also_read: &'a [&'a Allocation],
     /// If not empty, the memory that is written: the outputs only name the buffers in which it is.
     pub also_written: &'a [&'a Allocation],
+    /// If not empty, `also_read` and `also_written` list what groups of results depend on, and their sizes are these. The
+    /// first group has the indices, if the kernel reports some.
+    pub separate: &'a [(usize, usize)],
 }
 
 /// A launch that was recorded.
@@ -167,6 +171,7 @@ pub struct Runtime {
     returns: Arc<Returns>,
     compiler: KernelCompiler,
     staging: Staging,
+    outcomes: Outcomes,
     deferred: DeferredWork,
     /// Memory for bindings that a kernel does not use: see [`Runtime::spare`].
     spares: Mutex<Vec<Arc<Allocation>>>,
@@ -237,6 +242,7 @@ impl Runtime {
             returns: Arc::new(Returns::new(gpu.observers.clone())),
             compiler: KernelCompiler::new(&gpu, checked, software),
             staging: Staging::default(),
+            outcomes: Outcomes::default(),
             deferred: DeferredWork::default(),
             spares: Mutex::default(),
             tuning_cache: Choices::open(&gpu.info, "tuning"),
@@ -533,12 +539,16 @@ impl Runtime {
             (state, buffer) = self.create_buffer(state, size, size)?;
             state.reports.set_buffer(buffer);
         }
+        if indexed_axes.is_some() && state.reports.is_full() {
+            self.copy_reports(&mut state)?;
+        }
         let mut state = self.place(state, outputs, inputs)?;
         let operands = Operands {
             inputs,
             outputs,
             also_read,
             written,
+            separate: dispatch.separate,
             report: None,
             params,
             groups,
@@ -573,11 +583,16 @@ impl Runtime {
         Ok(())
     }
 
+    /// Returns an error if the contents of memory are lost, or depend on an index outside its axis.
+    pub(crate) fn check_contents(&self, memory: &Allocation) -> Result<(), RuntimeError> {
+        self.gpu.check_contents(memory)
+    }
+
     /// Lets a later op return an error of work that has no caller.
     pub fn report_later(&self, error: RuntimeError) {
         match error {
-            // The op that lost them has reported why.
-            RuntimeError::LostResults { .. } => {}
+            // The op that lost them has reported why, or sync does.
+            RuntimeError::LostResults { .. } | RuntimeError::IndexOutOfRange { .. } => {}
             error => self.gpu.report_later(error),
         }
     }
@@ -855,7 +870,12 @@ impl Runtime {
     pub fn record_deferred(&self) -> Result<(), RuntimeError> {
         let mut result = Ok(());
         for work in self.deferred.all().iter().rev().filter_map(Weak::upgrade) {
-            result = result.and(work.record());
+            let recorded = match work.record() {
+                // It stays pending, and is an error where it is used.
+                Err(RuntimeError::IndexOutOfRange { .. }) => Ok(()),
+                recorded => recorded,
+            };
+            result = result.and(recorded);
         }
         result
     }
@@ -889,15 +909,16 @@ impl Runtime {
         self.wait_for_recorded().and(recorded)
     }
 
-    /// Waits until the GPU has finished everything recorded and uploaded so far.
+    /// Waits until the GPU has finished everything recorded and uploaded so far. Returns the first error that the
+    /// program was not given.
     fn wait_for_recorded(&self) -> Result<(), RuntimeError> {
-        let reports = self.start_reports()?;
-        drop(self.submit_and_wait(self.state.lock())?);
-        if let Some(reports) = reports {
-            pollster::block_on(self.finish_piece(reports, &mut []))?;
-        }
+        let mut state = self.state.lock();
+        self.copy_reports(&mut state)?;
+        let end = self.gpu.serial();
+        drop(self.submit_and_wait(state)?);
+        pollster::block_on(self.finish_reports(end));
         self.compiler.save();
-        Ok(())
+        self.outcomes.take_error()
     }
 }
 

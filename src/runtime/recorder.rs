@@ -16,7 +16,7 @@ use super::compiler::{Interface, Plan};
 use super::events::Event;
 use super::gpu::Gpu;
 use super::profile::Profiler;
-use super::reports::Slot;
+use super::reports::{Report, Slot};
 use super::submitter::{Batch, Progress, Submitter};
 use super::{Allocation, ParamsBinding, RuntimeError};
 use crate::device::AdapterKind;
@@ -57,12 +57,46 @@ pub(crate) struct Operands<'a> {
     pub written: &'a [&'a Allocation],
     /// Where the kernel reports indices, if it does: the last operand.
     pub report: Option<&'a Slot>,
+    /// As in [`Dispatch`](super::Dispatch).
+    pub separate: &'a [(usize, usize)],
     pub params: &'a [u8],
     pub groups: u64,
     /// Approximate number of operations.
     pub work: u64,
     /// The largest binding in bytes, a multiple of [`ALIGN`].
     pub max_binding: u64,
+}
+
+impl Operands<'_> {
+    /// Lets the results depend on the launches with indices on which the operands depend, and on this one.
+    fn taint_results(&self) {
+        let Self { inputs, also_read, written, separate, report, .. } = *self;
+        let mut report = report.and_then(|slot| slot.report.as_ref());
+        if separate.is_empty() {
+            let read: SmallVec<[&Allocation; 8]> =
+                inputs.iter().chain(also_read).copied().collect();
+            return taint(&read, written, report);
+        }
+        let (mut also_read, mut also_written) = (also_read, written);
+        for &(reads, writes) in separate {
+            let (read, written);
+            (read, also_read) = also_read.split_at(reads);
+            (written, also_written) = also_written.split_at(writes);
+            taint(read, written, report.take());
+        }
+    }
+}
+
+/// Lets what is written depend on the launches on which what is read depends, and on `report`.
+fn taint(read: &[&Allocation], written: &[&Allocation], report: Option<&Arc<Report>>) {
+    for memory in written {
+        read.iter().for_each(|read| memory.taint().merge(read.taint()));
+        // Some of it may have been there before.
+        written.iter().for_each(|other| memory.taint().merge(other.taint()));
+        if let Some(report) = report {
+            memory.taint().add(report);
+        }
+    }
 }
 
 /// Some of the workgroups of a launch.
@@ -163,6 +197,7 @@ impl Recorder {
         }
         let serial = gpu.serial();
         written.iter().for_each(|memory| memory.set_written(serial));
+        operands.taint_results();
         Ok(())
     }
 
@@ -275,6 +310,7 @@ impl Recorder {
             source.size.min(target.size),
         );
         to.set_written(gpu.serial());
+        to.taint().merge(from.taint());
     }
 
     /// Destroys retired buffers. The commands that use them must have been submitted.

@@ -1,17 +1,23 @@
 //! Reports of kernels: indices that are outside their axis.
 //!
-//! A kernel cannot panic. For each axis that its indices address, it writes an index outside the
-//! axis to a word of its slot in the buffer of reports (`shaders/lib/report.wgsl`); of several, the
-//! largest when read as unsigned. The next readback copies the slots, and clears them.
+//! A kernel cannot panic. Each launch with indices has a slot in the buffer of reports, with a word for each
+//! axis that they address. The kernel writes an index outside the axis to the word
+//! (`shaders/lib/report.wgsl`); of several, the largest when read as unsigned. A readback copies the slots
+//! and clears them, and so does a launch that finds no free slot.
+//!
+//! Until then, and for good if an index was outside, the launch is in the [`Taint`] of its results and of all
+//! that is computed from them.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::allocation::Buffer;
 use super::events::current_op;
-use super::gpu::Gpu;
-use super::{RuntimeError, is_off};
+use super::transfer::Mapping;
+use super::{Allocation, RuntimeError, is_off};
 
 /// The environment variable that switches reports off, with the value `0`.
 const REPORTS_VARIABLE: &str = "BURN_WGSL_INDEX_REPORTS";
@@ -19,9 +25,11 @@ const REPORTS_VARIABLE: &str = "BURN_WGSL_INDEX_REPORTS";
 /// The size of a slot in bytes: the largest alignment of bindings that an adapter requires. It has
 /// a word for each axis.
 const SLOT_SIZE: u64 = 256;
-/// The number of slots. Slot 0 is never read. It takes the reports of ops beyond this number
-/// between two readbacks, and all of them if reports are switched off.
+/// The number of slots. Slot 0 is never read: it takes all reports if they are switched off.
 const SLOTS: u64 = 1024;
+
+/// The most errors that are kept for a program that asks for none.
+const MAX_ERRORS: usize = 64;
 
 /// An axis that the indices of a kernel address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,20 +40,160 @@ pub struct IndexedAxis {
     pub size: usize,
 }
 
-/// An op and the axes that its indices address.
-#[derive(Debug, PartialEq, Eq)]
-struct IndexedOp {
+/// A launch with indices.
+#[derive(Debug)]
+pub(crate) struct Report {
+    /// Its number among all launches of the process.
+    number: u64,
     op: &'static str,
     axes: SmallVec<[IndexedAxis; 2]>,
+    /// Set when its slot was read.
+    outcome: OnceLock<Result<(), RuntimeError>>,
+    /// Whether the program was given the error.
+    is_returned: AtomicBool,
 }
 
-/// The reports of the kernels of a device.
+impl Report {
+    fn new(op: &'static str, axes: &[IndexedAxis]) -> Arc<Self> {
+        static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+        Arc::new(Self {
+            number: LAUNCHES.fetch_add(1, Ordering::Relaxed),
+            op,
+            axes: axes.into(),
+            outcome: OnceLock::new(),
+            is_returned: AtomicBool::new(false),
+        })
+    }
+
+    /// Returns the error, if the launch is known to have one.
+    pub fn error(&self) -> Option<RuntimeError> {
+        self.outcome.get()?.as_ref().err().cloned()
+    }
+
+    fn is_clean(&self) -> bool {
+        matches!(self.outcome.get(), Some(Ok(())))
+    }
+
+    /// Sets the outcome. `device` is the name of the device.
+    fn read(&self, slot: &[u8], device: &str) -> Result<(), RuntimeError> {
+        let (words, _) = slot.as_chunks();
+        for (&IndexedAxis { axis, size }, &word) in self.axes.iter().zip(words) {
+            // An index outside its axis is not zero.
+            let index = i32::from_ne_bytes(word);
+            if index != 0 {
+                let (device, op) = (device.to_owned(), self.op);
+                return Err(RuntimeError::IndexOutOfRange { device, op, index, axis, size });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The launches with indices on which the contents of memory depend, without those that are known to have had none
+/// outside.
+#[derive(Debug, Default)]
+pub(crate) struct Taint {
+    /// Whether the list may have entries. Most memory has none.
+    is_set: AtomicBool,
+    /// Ordered by their numbers.
+    reports: Mutex<SmallVec<[Arc<Report>; 2]>>,
+}
+
+impl Taint {
+    /// Returns whether there may be launches.
+    pub fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Acquire)
+    }
+
+    /// Adds a launch.
+    pub fn add(&self, report: &Arc<Report>) {
+        self.add_all(std::slice::from_ref(report));
+    }
+
+    /// Adds all launches of another taint.
+    pub fn merge(&self, other: &Taint) {
+        if !other.is_set() || std::ptr::eq(self, other) {
+            return;
+        }
+        let mut others = other.reports.lock();
+        others.retain(|report| !report.is_clean());
+        let others = others.clone();
+        self.add_all(&others);
+    }
+
+    /// Adds launches, ordered by their numbers.
+    fn add_all(&self, others: &[Arc<Report>]) {
+        if others.is_empty() {
+            return;
+        }
+        let mut reports = self.reports.lock();
+        let mut merged = SmallVec::with_capacity(reports.len() + others.len());
+        let (mut own, mut others) = (reports.drain(..).peekable(), others.iter().peekable());
+        while let Some(other) = others.peek() {
+            match own.next_if(|report| report.number <= other.number) {
+                Some(report) => {
+                    others.next_if(|other| other.number == report.number);
+                    merged.push(report);
+                }
+                None => merged.extend(others.next().cloned()),
+            }
+        }
+        merged.extend(own);
+        *reports = merged;
+        self.is_set.store(true, Ordering::Release);
+    }
+
+    /// Returns the error of a launch that had an index outside its axis.
+    pub fn check(&self) -> Result<(), RuntimeError> {
+        if !self.is_set() {
+            return Ok(());
+        }
+        let mut reports = self.reports.lock();
+        reports.retain(|report| !report.is_clean());
+        self.is_set.store(!reports.is_empty(), Ordering::Release);
+        reports.iter().find_map(|report| report.error()).map_or(Ok(()), Err)
+    }
+
+    /// Notes that the program was given the errors.
+    pub fn set_returned(&self) {
+        for report in self.reports.lock().iter().filter(|report| report.error().is_some()) {
+            report.is_returned.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What the results of a launch depend on, if they differ in that.
+#[derive(Debug, Default)]
+pub(crate) struct Flows<'a> {
+    /// The memory that each group of results needs, one after the other.
+    pub read: Vec<&'a Allocation>,
+    /// The memory of each group of results.
+    pub written: Vec<&'a Allocation>,
+    /// The sizes of both, for each group.
+    pub groups: Vec<(usize, usize)>,
+}
+
+impl<'a> Flows<'a> {
+    /// Adds results and the memory that they need.
+    pub fn add(
+        &mut self,
+        read: impl IntoIterator<Item = &'a Allocation>,
+        written: impl IntoIterator<Item = &'a Allocation>,
+    ) {
+        let (reads, writes) = (self.read.len(), self.written.len());
+        self.read.extend(read);
+        self.written.extend(written);
+        self.groups.push((self.read.len() - reads, self.written.len() - writes));
+    }
+}
+
+/// The slots of the launches since they were copied last.
 pub(crate) struct Reports {
     enabled: bool,
     /// The buffer with the slots, once there is one.
     buffer: Option<Arc<Buffer>>,
-    /// The op of each slot after slot 0, since the last readback.
-    ops: Vec<IndexedOp>,
+    /// The launch of each slot after slot 0.
+    launches: Vec<Arc<Report>>,
 }
 
 /// A slot in the buffer of reports.
@@ -54,16 +202,12 @@ pub(crate) struct Slot {
     pub buffer: Arc<Buffer>,
     /// Its place in the buffer, in bytes.
     pub offset: u64,
+    /// The launch, unless reports are switched off.
+    pub report: Option<Arc<Report>>,
 }
 
 impl Slot {
     pub const SIZE: u64 = SLOT_SIZE;
-}
-
-/// Reports that a readback copies.
-pub(crate) struct UnreadReports {
-    pub buffer: Arc<Buffer>,
-    ops: Vec<IndexedOp>,
 }
 
 impl Reports {
@@ -71,7 +215,7 @@ impl Reports {
     pub const BUFFER_SIZE: u64 = SLOTS * SLOT_SIZE;
 
     pub fn new() -> Self {
-        Self { enabled: !is_off(REPORTS_VARIABLE), buffer: None, ops: Vec::new() }
+        Self { enabled: !is_off(REPORTS_VARIABLE), buffer: None, launches: Vec::new() }
     }
 
     /// Returns whether there is a buffer for the slots.
@@ -84,67 +228,133 @@ impl Reports {
         self.buffer.get_or_insert(buffer);
     }
 
-    /// Returns the slot for the running op, whose indices address `axes`.
+    /// Returns whether all slots are taken.
+    pub fn is_full(&self) -> bool {
+        self.launches.len() as u64 + 1 == SLOTS
+    }
+
+    /// Returns a slot for a launch of the running op, whose indices address `axes`. There must be a free one.
     pub fn slot(&mut self, axes: &[IndexedAxis]) -> Option<Slot> {
         let buffer = self.buffer.clone()?;
-        Some(Slot { buffer, offset: self.index(current_op(), axes) * SLOT_SIZE })
-    }
-
-    /// Returns the index of a slot. Launches of one op on axes of the same size share it.
-    fn index(&mut self, op: &'static str, axes: &[IndexedAxis]) -> u64 {
         if !self.enabled || axes.len() as u64 > SLOT_SIZE / 4 {
-            return 0;
+            return Some(Slot { buffer, offset: 0, report: None });
         }
-        let known = self.ops.iter().rposition(|known| known.op == op && *known.axes == *axes);
-        if let Some(position) = known {
-            return position as u64 + 1;
-        }
-        if self.ops.len() as u64 + 1 == SLOTS {
-            return 0;
-        }
-        self.ops.push(IndexedOp { op, axes: axes.into() });
-        self.ops.len() as u64
+        let report = Report::new(current_op(), axes);
+        self.launches.push(report.clone());
+        let offset = self.launches.len() as u64 * SLOT_SIZE;
+        Some(Slot { buffer, offset, report: Some(report) })
     }
 
-    /// Returns the number of bytes of the reports since the last readback.
-    pub fn unread_bytes(&self) -> u64 {
-        self.ops.len() as u64 * SLOT_SIZE
+    /// Returns the size of the slots of the launches since [`take`](Self::take), in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.launches.len() as u64 * SLOT_SIZE
     }
 
-    /// Takes the reports since the last call, if kernels could make any. The caller records the
-    /// copy and the clearing of their slots at once.
-    pub fn take_unread(&mut self) -> Option<UnreadReports> {
-        let buffer = self.buffer.clone().filter(|_| !self.ops.is_empty())?;
-        Some(UnreadReports { buffer, ops: std::mem::take(&mut self.ops) })
+    /// Takes the launches since the last call, with the buffer and their range in it. The caller records the copy and
+    /// the clearing of their slots at once.
+    pub fn take(&mut self) -> Option<(Arc<Buffer>, SlotRange, Vec<Arc<Report>>)> {
+        let buffer = self.buffer.clone().filter(|_| !self.launches.is_empty())?;
+        let range = SlotRange { start: SLOT_SIZE, bytes: self.bytes() };
+        Some((buffer, range, std::mem::take(&mut self.launches)))
+    }
+
+    /// Takes back the launches of the last [`take`](Self::take), whose slots were not copied.
+    pub fn put_back(&mut self, launches: Vec<Arc<Report>>) {
+        debug_assert!(self.launches.is_empty(), "slots are taken under the same lock");
+        self.launches = launches;
     }
 }
 
-impl UnreadReports {
-    /// Returns the offset and the number of bytes to read back.
-    pub fn range(&self) -> (u64, u64) {
-        (SLOT_SIZE, self.ops.len() as u64 * SLOT_SIZE)
+/// A range of the buffer of reports, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SlotRange {
+    pub start: u64,
+    pub bytes: u64,
+}
+
+/// Slots that the device copies to the host.
+pub(crate) struct ReportsInFlight {
+    pub launches: Vec<Arc<Report>>,
+    /// The serial number of the submission that copies them.
+    pub serial: u64,
+    /// The copy of the slots.
+    pub buffer: wgpu::Buffer,
+    pub bytes: u64,
+    pub mapping: Mapping,
+}
+
+/// The copied slots that were not read yet, and the errors that the program was not given.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    in_flight: Mutex<Vec<ReportsInFlight>>,
+    errors: Mutex<Vec<Arc<Report>>>,
+}
+
+impl Outcomes {
+    pub fn push(&self, copied: ReportsInFlight) {
+        self.in_flight.lock().push(copied);
     }
 
-    /// Returns an error for the first report among the bytes that were read back.
-    pub fn check(&self, gpu: &Gpu, bytes: &[u8]) -> Result<(), RuntimeError> {
-        for (op, slot) in self.ops.iter().zip(bytes.chunks_exact(SLOT_SIZE as usize)) {
-            let (words, _) = slot.as_chunks();
-            for (&IndexedAxis { axis, size }, &word) in op.axes.iter().zip(words) {
-                // An index outside its axis is not zero.
-                let index = i32::from_ne_bytes(word);
-                if index != 0 {
-                    let device = gpu.name();
-                    return Err(RuntimeError::IndexOutOfRange {
-                        device,
-                        op: op.op,
-                        index,
-                        axis,
-                        size,
-                    });
+    /// Returns the mappings of the copies by submissions before `end`.
+    pub fn mappings(&self, end: u64) -> Vec<Mapping> {
+        let in_flight = self.in_flight.lock();
+        let copies = in_flight.iter().filter(|copied| copied.serial < end);
+        copies.map(|copied| copied.mapping.clone()).collect()
+    }
+
+    /// Reads the copies that are mapped. Returns their buffers, which are unmapped.
+    pub fn read_mapped(&self, device: &str) -> Vec<wgpu::Buffer> {
+        let mut in_flight = self.in_flight.lock();
+        let mapped: Vec<ReportsInFlight> =
+            in_flight.extract_if(.., |copied| copied.mapping.is_complete()).collect();
+        drop(in_flight);
+        mapped.into_iter().map(|copied| self.read(copied, device)).collect()
+    }
+
+    fn read(&self, copied: ReportsInFlight, device: &str) -> wgpu::Buffer {
+        let ReportsInFlight { launches, buffer, bytes, .. } = copied;
+        match buffer.get_mapped_range(..bytes) {
+            Ok(view) => {
+                for (report, slot) in launches.iter().zip(view.chunks_exact(SLOT_SIZE as usize)) {
+                    self.finish(report, report.read(slot, device));
                 }
             }
+            Err(error) => self.give_up(&launches, device, &error),
         }
-        Ok(())
+        buffer.unmap();
+        buffer
+    }
+
+    /// Marks launches whose slots cannot be read: their results are not to be trusted.
+    pub fn give_up(&self, launches: &[Arc<Report>], device: &str, error: &dyn std::fmt::Display) {
+        for report in launches {
+            let (device, message) = (device.to_owned(), error.to_string());
+            self.finish(report, Err(RuntimeError::Transfer { device, message }));
+        }
+    }
+
+    fn finish(&self, report: &Arc<Report>, outcome: Result<(), RuntimeError>) {
+        let failed = outcome.is_err();
+        if report.outcome.set(outcome).is_err() || !failed {
+            return;
+        }
+        let mut errors = self.errors.lock();
+        errors.retain(|report| !report.is_returned.load(Ordering::Relaxed));
+        if errors.len() < MAX_ERRORS {
+            errors.push(report.clone());
+        }
+    }
+
+    /// Returns the first error that the program was not given.
+    pub fn take_error(&self) -> Result<(), RuntimeError> {
+        let mut errors = self.errors.lock();
+        errors.retain(|report| !report.is_returned.load(Ordering::Relaxed));
+        if errors.is_empty() {
+            return Ok(());
+        }
+        let first = errors.remove(0);
+        first.is_returned.store(true, Ordering::Relaxed);
+        first.error().map_or(Ok(()), Err)
     }
 }
 
@@ -152,30 +362,48 @@ impl UnreadReports {
 mod tests {
     use super::*;
 
+    fn report(axes: &[IndexedAxis]) -> Arc<Report> {
+        Report::new("gather", axes)
+    }
+
     const AXES: [IndexedAxis; 2] =
         [IndexedAxis { axis: 0, size: 4 }, IndexedAxis { axis: 1, size: 5 }];
 
-    fn reports(enabled: bool) -> Reports {
-        Reports { enabled, buffer: None, ops: Vec::new() }
-    }
-
     #[test]
-    fn launches_of_an_op_on_equal_axes_share_a_slot() {
-        let mut reports = reports(true);
-        assert_eq!(reports.index("gather", &AXES), 1);
-        assert_eq!(reports.index("gather", &AXES[..1]), 2);
-        assert_eq!(reports.index("scatter", &AXES), 3);
-        assert_eq!(reports.index("gather", &AXES), 1);
-    }
-
-    #[test]
-    fn the_first_slot_takes_what_is_not_read() {
-        assert_eq!(reports(false).index("gather", &AXES), 0);
-        let mut reports = reports(true);
-        for size in 1..SLOTS {
-            let axis = IndexedAxis { axis: 0, size: size as usize };
-            assert_eq!(reports.index("gather", &[axis]), size);
+    fn taint_stays_until_the_launch_is_known_to_be_clean() {
+        let (good, bad) = (report(&AXES), report(&AXES));
+        let (of_both, of_good) = (Taint::default(), Taint::default());
+        of_both.add(&bad);
+        of_both.add(&good);
+        of_both.add(&bad);
+        let numbers: Vec<u64> = of_both.reports.lock().iter().map(|r| r.number).collect();
+        assert_eq!(numbers, [good.number, bad.number]);
+        of_good.add(&good);
+        let derived = Taint::default();
+        derived.merge(&of_both);
+        derived.merge(&derived);
+        assert!(derived.check().is_ok(), "nothing is known yet");
+        let outcomes = Outcomes::default();
+        outcomes.finish(&good, good.read(&[0; 8], "device"));
+        outcomes.finish(&bad, bad.read(&[0, 0, 0, 0, 7, 0, 0, 0], "device"));
+        assert!(of_good.check().is_ok());
+        for _ in 0..2 {
+            let error = derived.check().expect_err("it depends on the launch").to_string();
+            assert!(error.contains("gather: index 7 is out of range for axis 1 of size 5"));
         }
-        assert_eq!(reports.index("scatter", &AXES), 0);
+        assert_eq!(derived.reports.lock().len(), 1);
+        assert!(!of_good.is_set.load(Ordering::Relaxed));
+        derived.set_returned();
+        assert!(outcomes.take_error().is_ok(), "it was returned");
+    }
+
+    #[test]
+    fn errors_that_were_not_returned_are_taken_once_each() {
+        let outcomes = Outcomes::default();
+        let launches = [report(&AXES), report(&AXES)];
+        outcomes.give_up(&launches, "device", &"it failed");
+        assert!(outcomes.take_error().is_err());
+        assert!(outcomes.take_error().is_err());
+        assert!(outcomes.take_error().is_ok());
     }
 }

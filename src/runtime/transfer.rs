@@ -13,7 +13,7 @@ use super::events::Event;
 use super::faults::Fault;
 use super::gpu::Gpu;
 use super::recorder::SMALL_UPLOAD;
-use super::reports::UnreadReports;
+use super::reports::{ReportsInFlight, SlotRange};
 use super::{Allocation, Runtime, RuntimeError, State, block_on};
 use crate::device::CAN_BLOCK;
 
@@ -45,7 +45,7 @@ struct UploadBuffer {
     /// The submission that copies from the buffer.
     submission: wgpu::SubmissionIndex,
     /// Completes when the copy has finished and the buffer is mapped again.
-    mapped: MapFuture,
+    mapped: Mapping,
 }
 
 impl Staging {
@@ -71,7 +71,7 @@ impl Staging {
 
     /// Maps a buffer again when `submission` has copied from it, for the next upload.
     fn keep_upload_buffer(&self, raw: wgpu::Buffer, submission: wgpu::SubmissionIndex) {
-        let mapped = MapFuture::new(&raw, wgpu::MapMode::Write, raw.size());
+        let mapped = Mapping::new(&raw, wgpu::MapMode::Write, raw.size());
         self.upload_buffers.lock().push_back(UploadBuffer { raw, submission, mapped });
     }
 
@@ -110,48 +110,47 @@ impl Staging {
 #[derive(Default)]
 struct MapState {
     result: Option<Result<(), wgpu::BufferAsyncError>>,
-    waker: Option<Waker>,
+    wakers: Vec<Waker>,
 }
 
-/// A future that completes when the buffer is mapped.
-struct MapFuture(Arc<Mutex<MapState>>);
+/// A future that completes when the buffer is mapped. Its clones do too.
+#[derive(Clone)]
+pub(crate) struct Mapping(Arc<Mutex<MapState>>);
 
-impl MapFuture {
+impl Mapping {
     /// Maps the first `bytes` bytes of a buffer.
     fn new(buffer: &wgpu::Buffer, mode: wgpu::MapMode, bytes: u64) -> Self {
         let state = Arc::new(Mutex::new(MapState::default()));
         buffer.map_async(mode, ..bytes, {
             let state = state.clone();
             move |result| {
-                let waker = {
+                let wakers = {
                     let mut state = state.lock();
                     state.result = Some(result);
-                    state.waker.take()
+                    std::mem::take(&mut state.wakers)
                 };
-                // The woken task may run at once, so the state is not locked.
-                if let Some(waker) = waker {
-                    waker.wake();
-                }
+                // The woken tasks may run at once, so the state is not locked.
+                wakers.into_iter().for_each(Waker::wake);
             }
         });
         Self(state)
     }
 
     /// Returns whether the future has its result.
-    fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.0.lock().result.is_some()
     }
 }
 
-impl Future for MapFuture {
+impl Future for Mapping {
     type Output = Result<(), wgpu::BufferAsyncError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.0.lock();
-        match state.result.take() {
-            Some(result) => Poll::Ready(result),
+        match &state.result {
+            Some(result) => Poll::Ready(result.clone()),
             None => {
-                state.waker = Some(context.waker().clone());
+                state.wakers.push(context.waker().clone());
                 Poll::Pending
             }
         }
@@ -199,15 +198,14 @@ fn padded(bytes: u64) -> u64 {
     bytes.next_multiple_of(wgpu::COPY_BUFFER_ALIGNMENT)
 }
 
-/// A piece that the device is copying, followed by the reports so far.
-pub(super) struct PieceInFlight {
+/// A piece that the device is copying.
+struct PieceInFlight {
     piece: Piece,
-    reports: Option<UnreadReports>,
     buffer: wgpu::Buffer,
     /// The serial number of the submission.
     serial: u64,
     submission: Option<wgpu::SubmissionIndex>,
-    mapped: MapFuture,
+    mapped: Mapping,
 }
 
 impl Runtime {
@@ -300,7 +298,7 @@ impl Runtime {
     ///
     /// # Errors
     ///
-    /// Returns an error if the device was lost, an allocation's contents were lost, an index was
+    /// Returns an error if the device was lost, an allocation's contents were lost or depend on an index
     /// outside its axis, or there is no memory for the data.
     pub async fn read(
         &self,
@@ -308,7 +306,7 @@ impl Runtime {
     ) -> Result<Vec<Vec<u8>>, RuntimeError> {
         self.gpu.check()?;
         for (allocation, _) in ranges {
-            self.gpu.check_contents(allocation)?;
+            self.check_read(allocation)?;
         }
         self.place_all(ranges.iter().map(|(allocation, _)| &**allocation))?;
         let sources: Vec<Source<'_>> = ranges
@@ -322,9 +320,18 @@ impl Runtime {
         let read = self.read_sources(&sources).await?;
         // A submission that the results depend on may have failed while the host waited.
         for (allocation, _) in ranges {
-            self.gpu.check_contents(allocation)?;
+            self.check_read(allocation)?;
         }
         Ok(read)
+    }
+
+    /// Returns an error if the contents of an allocation cannot be given to the program.
+    fn check_read(&self, allocation: &Allocation) -> Result<(), RuntimeError> {
+        let checked = self.gpu.check_contents(allocation);
+        if checked.is_err() {
+            allocation.taint().set_returned();
+        }
+        checked
     }
 
     /// Reads like [`read`](Self::read), and blocks until the data is there.
@@ -367,28 +374,83 @@ impl Runtime {
             read.push(bytes);
         }
         let mut in_flight: VecDeque<PieceInFlight> = VecDeque::new();
+        let mut end = 0;
         for piece in pieces(sources.iter().map(|source| source.bytes)) {
             if in_flight.len() == READBACK_PIECES
                 && let Some(oldest) = in_flight.pop_front()
             {
                 self.finish_piece(oldest, &mut read).await?;
             }
-            in_flight.push_back(self.start_piece(piece, sources)?);
+            let piece = self.start_piece(piece, sources)?;
+            end = piece.serial + 1;
+            in_flight.push_back(piece);
         }
         for piece in in_flight {
             self.finish_piece(piece, &mut read).await?;
         }
+        self.finish_reports(end).await;
         self.compiler.save();
         Ok(read)
     }
 
-    /// Submits the copies of the reports so far, if kernels could make any.
-    pub(super) fn start_reports(&self) -> Result<Option<PieceInFlight>, RuntimeError> {
-        let unread_bytes = self.state.lock().reports.unread_bytes();
-        if unread_bytes == 0 {
-            return Ok(None);
+    /// Records the copy of the reports so far, and their clearing, if kernels could make any, and submits everything
+    /// recorded.
+    pub(super) fn copy_reports(&self, state: &mut State) -> Result<(), RuntimeError> {
+        match state.reports.bytes() {
+            0 => Ok(()),
+            _ => self.copy_to_host(state, |_| {}).map(drop),
         }
-        self.start_piece(Piece::default(), &[]).map(Some)
+    }
+
+    /// Submits what `encode` records, and the copies of the reports so far.
+    fn copy_to_host(
+        &self,
+        state: &mut State,
+        encode: impl FnOnce(&mut wgpu::CommandEncoder),
+    ) -> Result<Option<wgpu::SubmissionIndex>, RuntimeError> {
+        let gpu = &self.gpu;
+        let State { recorder, reports, .. } = &mut *state;
+        let staging = match reports.bytes() {
+            0 => None,
+            bytes => Some(self.staging.take_readback_buffer(gpu, bytes)?),
+        };
+        // A panic of wgpu must not lose the reports: they are taken after the buffer was created.
+        let copied = staging.and_then(|staging| Some((reports.take()?, staging)));
+        if let Some(((from, SlotRange { start, bytes }, _), staging)) = &copied {
+            let encoder = recorder.copy_encoder(gpu);
+            encoder.copy_buffer_to_buffer(&from.raw, *start, staging, 0, *bytes);
+            encoder.clear_buffer(&from.raw, *start, Some(*bytes));
+        }
+        encode(recorder.copy_encoder(gpu));
+        let serial = gpu.serial();
+        let submission = self.submit(state);
+        let Some(((_, range, launches), buffer)) = copied else { return Ok(submission) };
+        let bytes = range.bytes;
+        if gpu.check_results(serial..=serial).is_err() {
+            // The slots were neither copied nor cleared: the next readback has them.
+            state.reports.put_back(launches);
+            self.staging.keep_readback_buffer(buffer);
+            return Ok(submission);
+        }
+        let mapping = Mapping::new(&buffer, wgpu::MapMode::Read, bytes);
+        self.outcomes.push(ReportsInFlight { launches, serial, buffer, bytes, mapping });
+        self.read_reports();
+        Ok(submission)
+    }
+
+    /// Reads the reports that have arrived.
+    fn read_reports(&self) {
+        let buffers = self.outcomes.read_mapped(&self.gpu.name());
+        buffers.into_iter().for_each(|buffer| self.staging.keep_readback_buffer(buffer));
+    }
+
+    /// Waits for the reports that were copied by submissions before `end`, and reads them. Where the host can block,
+    /// these submissions must have finished.
+    pub(super) async fn finish_reports(&self, end: u64) {
+        for mapping in self.outcomes.mappings(end) {
+            let _ = mapping.await;
+        }
+        self.read_reports();
     }
 
     /// Submits the copies of a piece and of the reports so far.
@@ -398,51 +460,36 @@ impl Runtime {
         sources: &[Source<'_>],
     ) -> Result<PieceInFlight, RuntimeError> {
         let gpu = &self.gpu;
-        if piece.bytes > 0 {
-            gpu.observers.notify(|| Event::Readback { bytes: piece.bytes });
-        }
+        gpu.observers.notify(|| Event::Readback { bytes: piece.bytes });
         let mut state = self.state.lock();
-        let State { recorder, reports, .. } = &mut *state;
-        let bytes = piece.bytes + reports.unread_bytes();
-        let buffer = self.staging.take_readback_buffer(gpu, bytes)?;
-        let reports = reports.take_unread();
-        let encoder = recorder.copy_encoder(gpu);
-        let mut offset = 0;
-        for &(source, start, bytes) in &piece.copies {
-            let Source { buffer: from, offset: base, .. } = sources[source];
-            encoder.copy_buffer_to_buffer(from, base + start, &buffer, offset, padded(bytes));
-            offset += padded(bytes);
-        }
-        if let Some(reports) = &reports {
-            let (from, (start, bytes)) = (&reports.buffer.raw, reports.range());
-            encoder.copy_buffer_to_buffer(from, start, &buffer, offset, bytes);
-            encoder.clear_buffer(from, start, Some(bytes));
-        }
+        let buffer = self.staging.take_readback_buffer(gpu, piece.bytes)?;
         let serial = gpu.serial();
-        let submission = self.submit(&mut state);
+        let submission = self.copy_to_host(&mut state, |encoder| {
+            let mut offset = 0;
+            for &(source, start, bytes) in &piece.copies {
+                let Source { buffer: from, offset: base, .. } = sources[source];
+                encoder.copy_buffer_to_buffer(from, base + start, &buffer, offset, padded(bytes));
+                offset += padded(bytes);
+            }
+        })?;
         drop(state);
-        let mapped = MapFuture::new(&buffer, wgpu::MapMode::Read, bytes);
-        Ok(PieceInFlight { piece, reports, buffer, serial, submission, mapped })
+        let mapped = Mapping::new(&buffer, wgpu::MapMode::Read, piece.bytes);
+        Ok(PieceInFlight { piece, buffer, serial, submission, mapped })
     }
 
-    /// Waits for a piece and appends its bytes to those read before. Returns an error if a kernel
-    /// reported an index.
-    pub(super) async fn finish_piece(
+    /// Waits for a piece and appends its bytes to those read before.
+    async fn finish_piece(
         &self,
         in_flight: PieceInFlight,
         read: &mut [Vec<u8>],
     ) -> Result<(), RuntimeError> {
         let gpu = &self.gpu;
-        let PieceInFlight { piece, reports, buffer, serial, submission, mapped } = in_flight;
+        let PieceInFlight { piece, buffer, serial, submission, mapped } = in_flight;
         gpu.poll_until(|_| mapped.is_complete());
-        let waited = if CAN_BLOCK { gpu.wait(submission) } else { Ok(()) };
-        let copied = gpu.check_results(serial..=serial);
-        if let (Err(_), Some(reports)) = (&copied, &reports) {
-            // The slots were not cleared.
-            let recorder = &mut self.state.lock().recorder;
-            recorder.copy_encoder(gpu).clear_buffer(&reports.buffer.raw, 0, None);
+        if CAN_BLOCK {
+            gpu.wait(submission)?;
         }
-        waited?;
+        let copied = gpu.check_results(serial..=serial);
         let mapped = mapped.await;
         gpu.check()?;
         copied?;
@@ -450,18 +497,17 @@ impl Runtime {
             return Err(gpu.transfer_error(&"a test failed it"));
         }
         mapped.map_err(|error| gpu.transfer_error(&error))?;
-        let bytes = piece.bytes + reports.as_ref().map_or(0, |reports| reports.range().1);
-        let view = buffer.get_mapped_range(..bytes).map_err(|error| gpu.transfer_error(&error))?;
+        let view =
+            buffer.get_mapped_range(..piece.bytes).map_err(|error| gpu.transfer_error(&error))?;
         let mut offset = 0;
         for (source, _, bytes) in piece.copies {
             read[source].extend_from_slice(&view[offset..offset + bytes as usize]);
             offset += padded(bytes) as usize;
         }
-        let checked = reports.map_or(Ok(()), |reports| reports.check(gpu, &view[offset..]));
         drop(view);
         buffer.unmap();
         self.staging.keep_readback_buffer(buffer);
-        checked
+        Ok(())
     }
 }
 

@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{DType, Layout, Storage};
-use crate::runtime::{Allocation, Deferred, Recorded, Runtime, RuntimeError};
+use crate::runtime::{Allocation, Deferred, Flows, Recorded, Runtime, RuntimeError};
 
 /// An elementwise op: a WGSL expression of the elements `a`, `b`, `c` of the arguments, the scalars
 /// `s`, `t` and the index `i`.
@@ -77,8 +77,11 @@ pub(crate) trait PendingLaunch: Send + Sync {
     /// Returns an error if it does not compile.
     fn prepare(&self, epilogue: Option<&Epilogue<'_>>) -> Result<(), RuntimeError>;
 
+    /// Returns what the launch reads.
+    fn inputs(&self) -> &[Arc<Allocation>];
+
     /// Records the launch: it writes the result to the first of `outputs`, or those of the
-    /// epilogue.
+    /// epilogue, which depend on what `flows` says, or on all operands.
     ///
     /// # Errors
     ///
@@ -87,6 +90,7 @@ pub(crate) trait PendingLaunch: Send + Sync {
         &self,
         outputs: &[Arc<Allocation>],
         epilogue: Option<&Epilogue<'_>>,
+        flows: &Flows<'_>,
     ) -> Result<Recorded, RuntimeError>;
 }
 

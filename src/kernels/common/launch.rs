@@ -188,6 +188,7 @@ impl BytesLaunch<'_> {
             indexed_axes: self.indexed_axes,
             also_read: &[],
             also_written: &[],
+            separate: &[],
         })?;
         Ok(())
     }

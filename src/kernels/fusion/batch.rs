@@ -21,7 +21,8 @@ pub(crate) const MAX_BATCHED_LEN: usize = (1 << 18) - 1;
 /// expression in common.
 pub(crate) fn add_equal_graphs(graphs: &mut Vec<Graph>, program: &Program, words: &Words) {
     let first = &graphs[0].root().lazy;
-    let candidates = first.runtime().deferred_like(first.extent().signature);
+    let runtime = first.runtime().clone();
+    let candidates = runtime.deferred_like(first.extent().signature);
     let mut included: FxHashSet<usize> = FxHashSet::default();
     let address = |node: &Node| Arc::as_ptr(&node.lazy) as usize;
     included.extend(graphs[0].nodes.iter().map(address));
@@ -36,6 +37,8 @@ pub(crate) fn add_equal_graphs(graphs: &mut Vec<Graph>, program: &Program, words
         drop(lazy);
         if graph.root().expression().len > MAX_BATCHED_LEN
             || graph.nodes.iter().any(|node| included.contains(&address(node)))
+            // Its error must not become that of the others.
+            || graph.leaves.iter().any(|leaf| runtime.check_contents(&leaf.memory).is_err())
         {
             continue;
         }

@@ -14,7 +14,7 @@ use crate::kernels::common::launch::variants_of;
 use crate::kernels::elementwise::Map;
 use crate::kernels::fused::index_of;
 use crate::runtime::{
-    Allocation, Dispatch, Kernel, Recorded, Runtime, RuntimeError, Variant, current_op,
+    Allocation, Dispatch, Flows, Kernel, Recorded, Runtime, RuntimeError, Variant, current_op,
     describe_operands, set_current_op,
 };
 use crate::tensor::{DType, Epilogue, PendingLaunch};
@@ -81,6 +81,7 @@ impl DeferredLaunch {
         &self,
         outputs: &[&Allocation],
         epilogue: Option<&Epilogue<'_>>,
+        flows: &Flows<'_>,
     ) -> Result<Recorded, RuntimeError> {
         let leaves = epilogue.map_or(&[][..], |epilogue| epilogue.inputs);
         let inputs: SmallVec<[&Allocation; 8]> =
@@ -96,8 +97,9 @@ impl DeferredLaunch {
             groups: self.workgroups,
             work: self.work + epilogue.map_or(0, |epilogue| epilogue.work),
             indexed_axes: None,
-            also_read: &[],
-            also_written: &[],
+            also_read: &flows.read,
+            also_written: &flows.written,
+            separate: &flows.groups,
         })?;
         self.recorded.store(true, Ordering::Relaxed);
         Ok(recorded)
@@ -124,13 +126,18 @@ impl PendingLaunch for DeferredLaunch {
         self.runtime.prepare(key, &|| self.kernel.variant(&programs), operands, params.len())
     }
 
+    fn inputs(&self) -> &[Arc<Allocation>] {
+        &self.inputs
+    }
+
     fn record(
         &self,
         outputs: &[Arc<Allocation>],
         epilogue: Option<&Epilogue<'_>>,
+        flows: &Flows<'_>,
     ) -> Result<Recorded, RuntimeError> {
         let outputs: SmallVec<[&Allocation; 4]> = outputs.iter().map(|output| &**output).collect();
-        self.record_to(&outputs, epilogue)
+        self.record_to(&outputs, epilogue, flows)
     }
 }
 
@@ -144,7 +151,7 @@ impl Drop for DeferredLaunch {
         set_current_op(self.op);
         let run = || {
             let output = self.runtime.alloc(self.bytes)?;
-            self.runtime.finish_dispatch(self.record_to(&[&output], None)?)
+            self.runtime.finish_dispatch(self.record_to(&[&output], None, &Flows::default())?)
         };
         if let Err(error) = run() {
             self.runtime.report_later(error);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::runtime::Allocation;
+use crate::runtime::{Allocation, Flows};
 use crate::tensor::{Arg, DType, Expression, Layout, Lazy, Padding};
 
 /// What an argument refers to, by index.
@@ -155,6 +155,40 @@ impl Graph {
     pub fn held_besides_root(&self) -> impl Iterator<Item = usize> {
         let last = self.nodes.len() - 1;
         (0..=last).filter(move |&index| self.nodes[index].is_held(usize::from(index == last)))
+    }
+
+    /// Returns whether a result may depend on an index outside its axis.
+    pub fn is_tainted(&self) -> bool {
+        self.leaves.iter().any(|leaf| leaf.memory.is_tainted())
+    }
+
+    /// Adds what results depend on. `results` are their indices and their memory, `launch` is what the pending launch in
+    /// the graph reads, if there is one.
+    pub fn add_flows<'a>(
+        &'a self,
+        flows: &mut Flows<'a>,
+        results: impl Iterator<Item = (usize, &'a Allocation)>,
+        launch: &[&'a Allocation],
+    ) {
+        const LAUNCH: u64 = 1 << 63;
+        // A bit for each leaf, and one for the launch.
+        let mut masks: SmallVec<[u64; 32]> = SmallVec::new();
+        for node in &self.nodes {
+            let own = if node.lazy.is_launch() { LAUNCH } else { 0 };
+            let mask = node.args.iter().fold(own, |mask, (source, _)| match *source {
+                Source::Node(index) => mask | masks[usize::from(index)],
+                Source::Leaf(index) => mask | 1 << index,
+            });
+            masks.push(mask);
+        }
+        for (result, memory) in results {
+            let mask = masks[result];
+            let leaves = self.leaves.iter().enumerate();
+            let leaves = leaves.filter(|(index, _)| mask >> index & 1 == 1);
+            let launch = launch.iter().filter(|_| mask & LAUNCH != 0);
+            let read = leaves.map(|(_, leaf)| &*leaf.memory).chain(launch.copied());
+            flows.add(read, [memory]);
+        }
     }
 
     /// Returns a result that can be computed on its own, after which the rest is smaller.

@@ -15,7 +15,7 @@ use crate::kernels::common::launch::{describe, variants_of};
 use crate::kernels::common::policy;
 use crate::kernels::elementwise::Map;
 use crate::kernels::fused::{self, index_of, may_use};
-use crate::runtime::{Allocation, Dispatch, Kernel, Variant};
+use crate::runtime::{Allocation, Dispatch, Flows, Kernel, Variant};
 use crate::tensor::{Arg, DType, Lazy, Result, Tensor};
 
 /// How often a kernel reads each element of an input.
@@ -98,6 +98,17 @@ pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Resu
             runtime.prepare(key, &|| launch.kernel.variant(&programs), operands, params.len())?;
             continue;
         }
+        let mut flows = Flows::default();
+        let held = &outputs[launch.outputs.len()..];
+        if !held.is_empty() && fused.inputs.iter().any(|input| input.is_tainted()) {
+            let own = &outputs[..launch.outputs.len()];
+            flows.add(references(&fused.inputs), references(own));
+            let mut held = held.iter().map(|memory| &**memory);
+            for Prologue { graph, program, .. } in &prologues {
+                let steps = program.outputs.iter().map(|output| usize::from(output.step));
+                graph.add_flows(&mut flows, steps.zip(held.by_ref()), &[]);
+            }
+        }
         describe(launch.inputs, launch.outputs);
         let recorded = runtime.record_dispatch(&Dispatch {
             key,
@@ -108,10 +119,11 @@ pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Resu
             groups: launch.workgroups,
             work: fused.work,
             indexed_axes: launch.indexed_axes,
-            also_read: &[],
-            also_written: &[],
+            also_read: &flows.read,
+            also_written: &flows.written,
+            separate: &flows.groups,
         })?;
-        let held = &outputs[launch.outputs.len()..];
+        drop(flows);
         results.zip(held).for_each(|(lazy, memory)| lazy.resolve(memory.clone()));
         drop(locked);
         let result = runtime.finish_dispatch(recorded);

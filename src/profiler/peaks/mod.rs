@@ -200,5 +200,6 @@ fn launch<K: Kernel>(
         indexed_axes: None,
         also_read: &[],
         also_written: &[],
+        separate: &[],
     })
 }
