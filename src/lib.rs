@@ -72,6 +72,7 @@ mod autodiff;
 mod cpu;
 #[cfg(feature = "train")]
 pub mod scaler;
+mod variables;
 #[cfg(feature = "vision")]
 mod vision;
 

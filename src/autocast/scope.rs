@@ -2,14 +2,14 @@
 
 use std::cell::{Cell, RefCell};
 use std::marker::PhantomData;
-use std::str::FromStr;
 use std::sync::LazyLock;
 
 use burn_backend::DType;
 
 use super::rules::{Rule, is_bias_gradient, rule_of};
-use super::{MatmulPrecision, Precision, UnknownPrecision};
+use super::{MatmulPrecision, Precision};
 use crate::device::WgslDevice;
+use crate::variables;
 
 /// What a scope decides.
 #[derive(Debug, Clone, Copy)]
@@ -37,23 +37,11 @@ thread_local! {
 }
 
 /// The precisions outside of every scope.
-static AUTOCAST: LazyLock<Precision> = LazyLock::new(|| from_environment("BURN_WGSL_AUTOCAST"));
-static PRODUCTS: LazyLock<MatmulPrecision> =
-    LazyLock::new(|| from_environment("BURN_WGSL_MATMUL_PRECISION"));
-
-/// Returns the precision that an environment variable names.
-fn from_environment<T>(variable: &str) -> T
-where
-    T: Default + FromStr<Err = UnknownPrecision>,
-{
-    let Some(word) = std::env::var_os(variable).filter(|word| !word.is_empty()) else {
-        return T::default();
-    };
-    word.to_string_lossy().parse().unwrap_or_else(|error| {
-        eprintln!("burn-wgsl: {variable} is ignored: {error}");
-        T::default()
-    })
-}
+static AUTOCAST: LazyLock<Precision> =
+    LazyLock::new(|| variables::AUTOCAST.parse(|word| word.parse().ok()).unwrap_or_default());
+static PRODUCTS: LazyLock<MatmulPrecision> = LazyLock::new(|| {
+    variables::MATMUL_PRECISION.parse(|word| word.parse().ok()).unwrap_or_default()
+});
 
 /// A scope of [`autocast`](fn@super::autocast) or [`matmul_precision`](super::matmul_precision). It ends
 /// when this is dropped. It stays on its thread:

@@ -31,11 +31,12 @@ use super::tensor::{Storage, WgslTensor};
 use super::transfer::read_blocking;
 use crate::device::CAN_BLOCK;
 use crate::runtime::{current_scope, set_current_op};
+use crate::variables;
 
 pub use crate::runtime::check_shaders;
 
 /// The environment variable that sets the modes at the start of a program.
-pub const DEBUG_VARIABLE: &str = "BURN_WGSL_DEBUG";
+pub const DEBUG_VARIABLE: &str = variables::DEBUG.name;
 
 /// The values that every result may have: see [`set_values`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -62,14 +63,14 @@ thread_local! {
 }
 
 fn modes_of_environment() -> u8 {
-    let Ok(words) = std::env::var(DEBUG_VARIABLE) else { return 0 };
+    let Some(words) = variables::DEBUG.value() else { return 0 };
     let words = words.split(',').map(str::trim).filter(|word| !word.is_empty());
     words.fold(0, |modes, word| match word {
         "ops" => modes | EACH_OP,
         "nan" => modes | NOT_NAN,
         "finite" => modes | FINITE,
         _ => {
-            eprintln!("burn-wgsl: {DEBUG_VARIABLE} has no mode {word:?}; use ops, nan or finite");
+            variables::DEBUG.ignore(word);
             modes
         }
     })

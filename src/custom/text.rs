@@ -7,12 +7,10 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 
 use crate::runtime::Source;
+use crate::variables;
 
-/// The environment variable that lets a running program read changed files of kernels.
-const RELOAD_VARIABLE: &str = "BURN_WGSL_RELOAD";
-
-static RELOADS: LazyLock<bool> =
-    LazyLock::new(|| std::env::var(RELOAD_VARIABLE).is_ok_and(|value| value == "1"));
+/// Whether changed files of kernels are read again.
+static RELOADS: LazyLock<bool> = LazyLock::new(|| variables::RELOAD.is_on());
 
 /// A file with the WGSL text of a kernel: see [`wgsl_file!`](crate::wgsl_file).
 #[derive(Debug, Clone, Copy)]

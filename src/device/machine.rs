@@ -1,6 +1,5 @@
 //! Resolves devices on this machine.
 
-use std::env::{self, VarError};
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -9,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::hosts::{FIRST_HOST, info_of};
 use super::resolve::{devices_of, parse_device, resolve_among, resolve_auto};
 use super::{
-    AdapterKind, Automatic, CAN_BLOCK, DEVICE_VARIABLE, DeviceError, ResolvedDevice, WgslDevice,
-    adapters, install_hint,
+    AdapterKind, Automatic, CAN_BLOCK, DeviceError, ResolvedDevice, WgslDevice, adapters,
+    install_hint,
 };
+use crate::variables;
 
 impl WgslDevice {
     /// Returns the adapter of this device, or the CPU.
@@ -97,7 +97,7 @@ pub fn automatic() -> Result<&'static Automatic, DeviceError> {
     let before_discovery = !CAN_BLOCK && adapters().is_empty();
     let cell = if before_discovery { &BEFORE_DISCOVERY } else { &AUTOMATIC };
     let result = cell.get_or_init(|| {
-        let automatic = resolve_auto(device_variable(), adapters)?;
+        let automatic = resolve_auto(variables::DEVICE.value(), adapters)?;
         if automatic.no_usable_gpu {
             report_cpu(&automatic.reason);
         }
@@ -108,7 +108,7 @@ pub fn automatic() -> Result<&'static Automatic, DeviceError> {
 
 /// The environment variable that suppresses the message on standard error if `auto` becomes the CPU
 /// because there is no usable GPU. Any value except `0` and the empty string does.
-pub const QUIET_VARIABLE: &str = "BURN_WGSL_QUIET";
+pub const QUIET_VARIABLE: &str = variables::QUIET.name;
 
 static QUIET: AtomicBool = AtomicBool::new(false);
 
@@ -122,11 +122,7 @@ pub fn set_quiet(quiet: bool) {
 /// Reports that `auto` became the CPU because there is no usable GPU.
 fn report_cpu(reason: &str) {
     let message = format!("all ops run on the CPU: {reason}; {}", install_hint());
-    let is_quiet = || {
-        let variable = env::var_os(QUIET_VARIABLE);
-        QUIET.load(Ordering::Relaxed)
-            || variable.is_some_and(|value| !value.is_empty() && value != "0")
-    };
+    let is_quiet = || QUIET.load(Ordering::Relaxed) || variables::QUIET.is_on();
     if log::log_enabled!(log::Level::Warn) {
         log::warn!("{message}");
     } else if CAN_BLOCK && !is_quiet() {
@@ -164,16 +160,6 @@ pub fn automatic_devices() -> Result<Vec<WgslDevice>, DeviceError> {
         return Ok(vec![WgslDevice::Auto]);
     }
     Ok(devices_of(automatic()?, adapters))
-}
-
-/// Returns the value of [`DEVICE_VARIABLE`].
-fn device_variable() -> Option<String> {
-    match env::var(DEVICE_VARIABLE) {
-        Ok(value) => Some(value),
-        Err(VarError::NotPresent) => None,
-        // The lossy text contains U+FFFD. No selector matches it, so it is reported as an error.
-        Err(VarError::NotUnicode(value)) => Some(value.to_string_lossy().into_owned()),
-    }
 }
 
 #[cfg(test)]

@@ -23,11 +23,12 @@ use super::fusion::prologue;
 use crate::params;
 use crate::runtime::{
     Allocation, Deferred, Dispatch, Flows, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source,
-    Variant, current_op, describe_operands, is_captured, is_off, set_current_op, wgsl,
+    Variant, current_op, describe_operands, is_captured, set_current_op, wgsl,
 };
 use crate::tensor::{
     Arg, DType, Epilogue, Error, Expression, Extent, Layout, Lazy, Padding, Result, Tensor,
 };
+use crate::variables;
 
 static FUSED: Source = Source::new::<FusedParams>("fused", wgsl!("../../shaders/fused/fused.wgsl"));
 
@@ -53,7 +54,7 @@ pub(super) const MAX_BINDINGS: u32 = 16;
 
 /// Whether ops are fused.
 static ENABLED: LazyLock<AtomicBool> =
-    LazyLock::new(|| AtomicBool::new(!is_off("BURN_WGSL_FUSION")));
+    LazyLock::new(|| AtomicBool::new(!variables::FUSION.is_off()));
 
 /// Returns whether ops are fused.
 pub(crate) fn is_enabled() -> bool {

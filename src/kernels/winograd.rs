@@ -23,13 +23,14 @@ use super::composed::views;
 use super::fusion::epilogue;
 use super::{cast, matmul};
 use crate::params;
-use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, is_set, wgsl};
+use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
+use crate::variables;
 
 /// Whether `BURN_WGSL_WINOGRAD` is set. By default, convolutions are sums of products: rounding errors
 /// here exceed the tolerance of the tests, 1e-4 for sums of normally distributed numbers, from about
 /// a thousand of them on.
-static ON: LazyLock<bool> = LazyLock::new(|| is_set("BURN_WGSL_WINOGRAD"));
+static ON: LazyLock<bool> = LazyLock::new(|| variables::WINOGRAD.is_on());
 
 /// The fragments of the shaders.
 const FRAGMENTS: &[Fragment] = &[("lib/winograd", wgsl!("../../shaders/lib/winograd.wgsl"))];

@@ -13,9 +13,10 @@ use std::{env, fs, io, process};
 use rustc_hash::FxHasher;
 
 use crate::device::{AdapterInfo, CAN_BLOCK};
+use crate::variables;
 
 /// The environment variable that sets the cache folder. `off` disables the cache.
-pub const CACHE_VARIABLE: &str = "BURN_WGSL_CACHE";
+pub const CACHE_VARIABLE: &str = variables::CACHE.name;
 
 /// Returns the cache folder, or `None` if the cache is disabled or the system has no cache folder.
 pub fn cache_folder() -> Option<PathBuf> {
@@ -23,10 +24,11 @@ pub fn cache_folder() -> Option<PathBuf> {
     if !CAN_BLOCK {
         return None;
     }
-    match env::var_os(CACHE_VARIABLE) {
+    match variables::CACHE.value() {
         Some(value) if value == "off" => None,
-        Some(folder) if !folder.is_empty() => Some(folder.into()),
-        _ => dirs::cache_dir().map(|folder| folder.join("burn-wgsl")),
+        // Not its value as a text, which may have lost bytes.
+        Some(_) => env::var_os(CACHE_VARIABLE).map(PathBuf::from),
+        None => dirs::cache_dir().map(|folder| folder.join("burn-wgsl")),
     }
 }
 

@@ -17,10 +17,9 @@ use super::faults::Fault;
 use super::gpu::{Gpu, loses_device};
 use super::pipeline_cache::PipelineCache;
 use super::recorder::{LAUNCH_ALIGN, PARAMS_SIZE};
-use super::{
-    Compiler, Expansion, ParamsBinding, RuntimeError, Source, Target, Variant, expand, is_set,
-};
+use super::{Compiler, Expansion, ParamsBinding, RuntimeError, Source, Target, Variant, expand};
 use crate::device::{CAN_BLOCK, IMMEDIATE_BYTES};
+use crate::variables;
 
 /// The bindings of a kernel. Kernels with equal interfaces share layouts and bind groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -108,7 +107,7 @@ impl KernelCompiler {
             max_generated: AtomicUsize::new(MAX_GENERATED),
             checked,
             loads_u64: software && gpu.info.features.int64,
-            prints: is_set("BURN_WGSL_PRINT_KERNELS"),
+            prints: variables::PRINT_KERNELS.is_on(),
         }
     }
 

@@ -112,6 +112,20 @@ pub enum RuntimeError {
         /// The driver's message.
         message: String,
     },
+    /// The device finishes nothing any more.
+    #[error(
+        "{device} has made no progress for {seconds:.0} s; it is running {running}: the driver or the kernel hangs, or the \
+         launch is larger than the device can finish in that time; use a smaller batch, update the driver, or wait \
+         longer with BURN_WGSL_TIMEOUT=SECONDS (0: for ever)"
+    )]
+    Stalled {
+        /// The adapter's name.
+        device: String,
+        /// How long nothing has finished.
+        seconds: f64,
+        /// The kernel that runs, or that of the largest launch of the submission.
+        running: String,
+    },
     /// wgpu refused a buffer, a texture or a queue of the program.
     #[error(
         "{device} cannot use an object of the program, which must be of the same wgpu device and must be neither destroyed \

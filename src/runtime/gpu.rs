@@ -15,6 +15,7 @@ use web_time::Instant;
 use super::allocation::Buffer;
 use super::events::Observers;
 use super::faults::{Fault, Faults};
+use super::stall::{InFlight, Largest, Stall, WaitError};
 use super::submitter::current_submission;
 use super::{Allocation, RuntimeError};
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
@@ -39,6 +40,7 @@ pub(crate) struct Gpu {
     /// The adapter's name; from the second opening on with the number of the opening.
     name: String,
     health: Arc<Health>,
+    in_flight: InFlight,
     next_buffer_id: AtomicU64,
 }
 
@@ -135,7 +137,18 @@ impl Gpu {
         let faults = Faults::default();
         let observers = Arc::default();
         let next_buffer_id = AtomicU64::new(1);
-        Self { info, device, queue, faults, observers, is_host, name, health, next_buffer_id }
+        Self {
+            info,
+            device,
+            queue,
+            faults,
+            observers,
+            is_host,
+            name,
+            health,
+            in_flight: InFlight::default(),
+            next_buffer_id,
+        }
     }
 
     /// Registers what the device reports. A program keeps its own callbacks on its device.
@@ -272,7 +285,11 @@ impl Gpu {
     /// Submits the queue writes so far, and commands.
     ///
     /// On a device of the program, whose callbacks are the program's, their errors are caught here.
-    pub fn submit(&self, commands: Option<wgpu::CommandEncoder>) -> wgpu::SubmissionIndex {
+    pub fn submit(
+        &self,
+        commands: Option<wgpu::CommandEncoder>,
+        largest: Largest,
+    ) -> wgpu::SubmissionIndex {
         if self.faults.strikes(Fault::Loss) {
             self.destroy("a test lost it");
         }
@@ -290,6 +307,7 @@ impl Gpu {
         if let Some(error) = error {
             self.health.fail(DeviceFailure::Other(error.to_string()));
         }
+        self.in_flight.push(index.clone(), largest);
         if fails {
             self.health.fail(DeviceFailure::Other("a test failed a submission".to_owned()));
         }
@@ -326,7 +344,9 @@ impl Gpu {
         encode: impl FnOnce(&mut wgpu::CommandEncoder),
     ) -> Result<(), RuntimeError> {
         let commands = self.finish_with_foreign(encode)?;
-        self.call_with_foreign(|| self.queue.submit([commands])).map(drop)
+        let index = self.call_with_foreign(|| self.queue.submit([commands]))?;
+        self.in_flight.push(index, Largest::default());
+        Ok(())
     }
 
     /// Creates a bind group, with buffers of the program if `has_foreign`. Returns an error if wgpu refuses one of those.
@@ -367,12 +387,16 @@ impl Gpu {
         }
     }
 
-    /// Waits until a submission has finished, or all of them.
+    /// Waits until a submission has finished, or all of them. Returns an error if the device makes no progress.
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), RuntimeError> {
-        let wait = wgpu::PollType::Wait { submission_index: submission, timeout: None };
-        let waited = self.device.poll(wait);
+        let waited = self.in_flight.wait(&self.device, submission.as_ref());
         self.check()?;
-        waited.map(drop).map_err(|error| self.transfer_error(&error))
+        waited.map_err(|error| match error {
+            WaitError::Poll(error) => self.transfer_error(&error),
+            WaitError::Stall(Stall { seconds, running }) => {
+                RuntimeError::Stalled { device: self.name(), seconds, running: running.to_string() }
+            }
+        })
     }
 
     /// Creates a buffer for tensors. Returns `None` if the device is out of memory.

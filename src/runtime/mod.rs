@@ -35,6 +35,7 @@ mod profile;
 mod recorder;
 mod reports;
 mod shader;
+mod stall;
 mod status;
 mod submitter;
 mod transfer;
@@ -49,6 +50,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice, Units};
+use crate::variables;
 use allocation::{Buffer, Returns};
 use allocator::{ALIGN, Allocator, PAGE_SIZE, Placed, Placement};
 use compiler::{KernelCompiler, Plan};
@@ -219,14 +221,14 @@ impl Runtime {
     /// Takes an open device. `generation` counts how often its adapter was opened, from 1.
     fn new(mut opened: OpenDevice, generation: u32) -> Self {
         // For tests: simulates a browser without subgroups.
-        opened.info.features.subgroups &= !is_set("BURN_WGSL_NO_SUBGROUPS");
+        opened.info.features.subgroups &= !variables::NO_SUBGROUPS.is_on();
         let gpu = Arc::new(Gpu::new(opened, generation));
         let limits = &gpu.info.limits;
         let max_binding = limits.max_storage_binding_size.min(limits.max_buffer_size);
         let max_binding = max_binding.min(BINDING_LIMIT.load(Ordering::Relaxed)) / ALIGN * ALIGN;
         // For tests: `BURN_WGSL_AS_GPU=1` runs GPU kernels on a software adapter, slowly.
-        let software = gpu.info.kind == AdapterKind::Software && !is_set("BURN_WGSL_AS_GPU");
-        let checked = is_set("BURN_WGSL_CHECKED") || CHECKED.load(Ordering::Relaxed);
+        let software = gpu.info.kind == AdapterKind::Software && !variables::AS_GPU.is_on();
+        let checked = variables::CHECKED.is_on() || CHECKED.load(Ordering::Relaxed);
         let state = State {
             // Memory of other GPUs is the host's, and browsers do not report when there is none.
             allocator: Allocator::new(
@@ -250,7 +252,7 @@ impl Runtime {
             max_binding,
             work_dispatched: AtomicU64::new(0),
             software,
-            skip_warm_up: is_set("BURN_WGSL_WARM"),
+            skip_warm_up: variables::WARM.is_on(),
             gpu,
         }
     }
@@ -604,7 +606,7 @@ impl Runtime {
 
     /// Waits until more commands may be recorded, if too many submissions are `overdue`.
     fn wait_for_room(&self, overdue: Option<Arc<Progress>>) -> Result<(), RuntimeError> {
-        match overdue.and_then(|progress| progress.wait_for_room()) {
+        match overdue.and_then(|progress| progress.wait_for_room(&self.gpu)) {
             Some(submission) if CAN_BLOCK => self.gpu.wait(Some(submission)),
             _ => Ok(()),
         }
@@ -925,16 +927,6 @@ impl Runtime {
 /// Returns whether an input is in the same buffer as an output.
 fn is_in_buffer_of(input: &Allocation, outputs: &[&Allocation]) -> bool {
     outputs.iter().any(|output| output.shares_buffer(input))
-}
-
-/// Returns whether an environment variable is `0`.
-pub(crate) fn is_off(name: &str) -> bool {
-    std::env::var(name).is_ok_and(|value| value == "0")
-}
-
-/// Returns whether an environment variable is set to a value other than `0` or the empty string.
-pub(crate) fn is_set(name: &str) -> bool {
-    std::env::var(name).is_ok_and(|value| value != "0" && !value.is_empty())
 }
 
 /// Waits for a future. In a browser, which cannot block, it must be ready.

@@ -18,6 +18,7 @@ use web_time::Instant;
 use super::compiler::Plan;
 use super::events::{CAPTURES, described_operands};
 use super::recorder::Operands;
+use super::stall::Largest;
 use super::transfer::Source;
 use super::{Allocation, Runtime, RuntimeError, current_op, current_scope};
 use crate::device::CAN_BLOCK;
@@ -281,7 +282,7 @@ impl Runtime {
             }),
         }));
         profiler.resolve_queries(device, &mut encoder, 2);
-        let submission = self.gpu.submit(Some(encoder));
+        let submission = self.gpu.submit(Some(encoder), Largest::default());
         if !CAN_BLOCK {
             return Ok(None);
         }

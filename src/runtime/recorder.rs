@@ -13,10 +13,11 @@ use smallvec::SmallVec;
 use super::allocation::Buffer;
 use super::allocator::ALIGN;
 use super::compiler::{Interface, Plan};
-use super::events::Event;
+use super::events::{Event, current_op};
 use super::gpu::Gpu;
 use super::profile::Profiler;
 use super::reports::{Report, Slot};
+use super::stall::Largest;
 use super::submitter::{Batch, Progress, Submitter};
 use super::{Allocation, ParamsBinding, RuntimeError};
 use crate::device::AdapterKind;
@@ -129,6 +130,8 @@ pub(crate) struct Recorder {
     max_dispatches: usize,
     /// Approximate number of recorded operations.
     work: u64,
+    /// The largest of the recorded dispatches.
+    largest: Largest,
     /// Approximate number of operations that bounds a dispatch and a submission.
     max_work: u64,
     submitter: Submitter,
@@ -166,6 +169,7 @@ impl Recorder {
             dispatches: 0,
             max_dispatches: MIN_DISPATCHES,
             work: 0,
+            largest: Largest::default(),
             max_work: max_work(gpu.info.kind),
             submitter: Submitter::new(gpu),
             submitted: false,
@@ -258,6 +262,7 @@ impl Recorder {
         pass.dispatch_workgroups(x, y, z);
         self.dispatches += 1;
         self.work += part.work;
+        self.largest.see(current_op(), plan.variant.source.name, part.work);
         Ok(())
     }
 
@@ -385,7 +390,7 @@ impl Recorder {
     /// submitted, in any case.
     pub fn submit(&mut self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
         let Some(batch) = self.take_batch(gpu) else {
-            self.submitter.drain();
+            self.submitter.drain(gpu);
             return None;
         };
         self.submitted = true;
@@ -419,7 +424,8 @@ impl Recorder {
             (self.params.clone(), take(&mut self.pending_params)),
             (self.uploads.clone(), take(&mut self.pending_uploads)),
         ];
-        Some(Batch { encoder, writes, serial: gpu.begin_submission() })
+        let largest = std::mem::take(&mut self.largest);
+        Some(Batch { encoder, writes, serial: gpu.begin_submission(), largest })
     }
 
     /// Returns what the caller must wait for before it records more, without the lock.

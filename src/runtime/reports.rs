@@ -17,10 +17,8 @@ use smallvec::SmallVec;
 use super::allocation::Buffer;
 use super::events::current_op;
 use super::transfer::Mapping;
-use super::{Allocation, RuntimeError, is_off};
-
-/// The environment variable that switches reports off, with the value `0`.
-const REPORTS_VARIABLE: &str = "BURN_WGSL_INDEX_REPORTS";
+use super::{Allocation, RuntimeError};
+use crate::variables;
 
 /// The size of a slot in bytes: the largest alignment of bindings that an adapter requires. It has
 /// a word for each axis.
@@ -215,7 +213,7 @@ impl Reports {
     pub const BUFFER_SIZE: u64 = SLOTS * SLOT_SIZE;
 
     pub fn new() -> Self {
-        Self { enabled: !is_off(REPORTS_VARIABLE), buffer: None, launches: Vec::new() }
+        Self { enabled: !variables::INDEX_REPORTS.is_off(), buffer: None, launches: Vec::new() }
     }
 
     /// Returns whether there is a buffer for the slots.

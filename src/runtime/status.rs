@@ -16,9 +16,9 @@ use serde::{Deserialize, Serialize};
 use super::Runtime;
 use super::cache::{read_own, write_atomically};
 use crate::device::CAN_BLOCK;
+use crate::variables;
 
 /// The environment variable that shares the status of a process from the first use of a device on.
-const STATUS_VARIABLE: &str = "BURN_WGSL_STATUS";
 
 /// How often the status is written.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -142,7 +142,7 @@ fn start() -> io::Result<SharedStatus> {
 pub(super) fn share_if_asked() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     static SHARED: Mutex<Option<SharedStatus>> = Mutex::new(None);
-    if !CAN_BLOCK || !super::is_set(STATUS_VARIABLE) || ASKED.swap(true, Ordering::Relaxed) {
+    if !CAN_BLOCK || !variables::STATUS.is_on() || ASKED.swap(true, Ordering::Relaxed) {
         return;
     }
     // The thread writes: here, a device is being opened, whose lock is held.

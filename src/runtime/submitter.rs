@@ -12,6 +12,7 @@ use std::thread::{Builder, JoinHandle};
 use parking_lot::{Condvar, Mutex};
 
 use super::gpu::Gpu;
+use super::stall::{self, Largest};
 use crate::device::CAN_BLOCK;
 
 /// Batches that may wait for the thread: enough to keep it busy.
@@ -26,6 +27,7 @@ pub(crate) struct Batch {
     pub writes: [(wgpu::Buffer, Vec<u8>); 2],
     /// Serial number of the submission.
     pub serial: u64,
+    pub largest: Largest,
 }
 
 impl Batch {
@@ -37,13 +39,13 @@ impl Batch {
     }
 
     fn submit_or_panic(self, gpu: &Gpu) -> wgpu::SubmissionIndex {
-        let Self { encoder, writes, .. } = self;
+        let Self { encoder, writes, largest, .. } = self;
         for (buffer, data) in &writes {
             if !data.is_empty() {
                 gpu.queue.write_buffer(buffer, 0, data);
             }
         }
-        let index = gpu.submit(Some(encoder));
+        let index = gpu.submit(Some(encoder), largest);
         // Lets wgpu reclaim what finished submissions used.
         let _ = gpu.device.poll(wgpu::PollType::Poll);
         index
@@ -86,20 +88,40 @@ pub(crate) struct Progress {
 struct ProgressState {
     /// Batches that are not submitted yet.
     waiting: usize,
+    /// Batches that the thread has submitted.
+    submitted: u64,
+    /// Whether the driver does not return from a submission.
+    is_stuck: bool,
     in_flight: VecDeque<wgpu::SubmissionIndex>,
 }
 
 impl Progress {
-    /// Waits until at most `batches` batches wait for the thread.
-    fn wait(&self, batches: usize) {
+    /// Waits until at most `batches` batches wait for the thread. If it submits none for too long, the device is lost,
+    /// and `false` is returned.
+    fn wait(&self, gpu: &Gpu, batches: usize) -> bool {
         let mut state = self.state.lock();
-        self.advanced.wait_while(&mut state, |state| state.waiting > batches);
+        while state.waiting > batches && !state.is_stuck {
+            let Some(limit) = stall::limit() else {
+                self.advanced.wait(&mut state);
+                continue;
+            };
+            let submitted = state.submitted;
+            let waited = self.advanced.wait_for(&mut state, limit);
+            if waited.timed_out() && state.submitted == submitted {
+                state.is_stuck = true;
+                let seconds = limit.as_secs_f64();
+                gpu.lose(&format!(
+                    "its driver has not returned from a submission for {seconds:.0} s"
+                ));
+            }
+        }
+        !state.is_stuck
     }
 
     /// Waits until another batch may be recorded. Returns the submission that the caller must wait
     /// for, because too many are in flight.
-    pub fn wait_for_room(&self) -> Option<wgpu::SubmissionIndex> {
-        self.wait(MAX_WAITING);
+    pub fn wait_for_room(&self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
+        self.wait(gpu, MAX_WAITING);
         let in_flight = &mut self.state.lock().in_flight;
         let excess = in_flight.len().saturating_sub(MAX_IN_FLIGHT);
         in_flight.drain(..excess).next_back()
@@ -142,15 +164,17 @@ impl Submitter {
 
     /// Submits a batch, after those before it.
     pub fn submit(&self, gpu: &Gpu, batch: Batch) -> Option<wgpu::SubmissionIndex> {
-        self.drain();
+        if !self.drain(gpu) {
+            return None;
+        }
         let index = batch.submit(gpu);
         self.progress.state.lock().in_flight.extend(index.clone());
         index
     }
 
-    /// Waits until all batches are submitted.
-    pub fn drain(&self) {
-        self.progress.wait(0);
+    /// Waits until all batches are submitted. Returns `false` if the driver does not return from a submission.
+    pub fn drain(&self, gpu: &Gpu) -> bool {
+        self.progress.wait(gpu, 0)
     }
 
     /// Forgets the submissions in flight. Called when the host waits until all of them have
@@ -164,7 +188,9 @@ impl Drop for Submitter {
     fn drop(&mut self) {
         if let Some((sender, thread)) = self.thread.take() {
             drop(sender);
-            let _ = thread.join();
+            if !self.progress.state.lock().is_stuck {
+                let _ = thread.join();
+            }
         }
     }
 }
@@ -175,6 +201,7 @@ fn run(gpu: &Gpu, batches: &Receiver<Batch>, progress: &Progress) {
         let submitted = batch.submit(gpu);
         let mut state = progress.state.lock();
         state.waiting -= 1;
+        state.submitted += 1;
         state.in_flight.extend(submitted);
         progress.advanced.notify_all();
     }

@@ -14,6 +14,7 @@ use super::faults::Fault;
 use super::gpu::Gpu;
 use super::recorder::SMALL_UPLOAD;
 use super::reports::{ReportsInFlight, SlotRange};
+use super::stall::Largest;
 use super::{Allocation, Runtime, RuntimeError, State, block_on};
 use crate::device::CAN_BLOCK;
 
@@ -270,7 +271,7 @@ impl Runtime {
             let Some(mut view) = view else { return Ok(false) };
             view.slice(..piece.len()).copy_from_slice(piece);
             drop(view);
-            gpu.submit(None);
+            gpu.submit(None, Largest::default());
             return Ok(true);
         }
         let Some(staging) = self.staging.take_upload_buffer(gpu)? else { return Ok(false) };
@@ -282,7 +283,7 @@ impl Runtime {
         let mut encoder =
             gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(&staging, 0, target, offset, len);
-        let Some(submission) = gpu.catch(|| gpu.submit(Some(encoder))) else {
+        let Some(submission) = gpu.catch(|| gpu.submit(Some(encoder), Largest::default())) else {
             gpu.check()?;
             return Ok(false);
         };

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::LazyLock;
 
 use crate::device::Units;
+use crate::variables;
 
 /// A way to compute a product. With the operands, it determines the
 /// [`Tiling`](super::gemm::Tiling).
@@ -61,15 +62,8 @@ impl GemmSizes {
 }
 
 /// The strategy that `BURN_WGSL_TILING` forces, by its name.
-static FORCED: LazyLock<Option<Strategy>> = LazyLock::new(|| {
-    let name = std::env::var("BURN_WGSL_TILING").ok()?;
-    let strategy = name.parse().ok();
-    if strategy.is_none() {
-        let names = Strategy::ALL.map(|(_, name)| name).join(", ");
-        log::warn!("BURN_WGSL_TILING={name:?} is ignored: expected one of {names}");
-    }
-    strategy
-});
+static FORCED: LazyLock<Option<Strategy>> =
+    LazyLock::new(|| variables::TILING.parse(|name| name.parse().ok()));
 
 impl Strategy {
     /// Every strategy that can be forced, with its name. [`Self::Small`] depends on the sizes only.

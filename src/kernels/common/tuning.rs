@@ -18,9 +18,10 @@ use crate::device::CAN_BLOCK;
 use crate::kernels::random;
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, Tensor};
+use crate::variables;
 
 /// The environment variable that selects a [`Tuning`].
-pub const TUNING_VARIABLE: &str = "BURN_WGSL_TUNING";
+pub const TUNING_VARIABLE: &str = variables::TUNING.name;
 
 /// Floating-point operations of the products that are tuned on first use. A trial of a smaller
 /// product does not pay off; a trial of a larger one takes too long.
@@ -76,14 +77,7 @@ pub fn tuning() -> Tuning {
     if let Some((tuning, _)) = Tuning::ALL.get(usize::from(SETTING.load(Ordering::Relaxed))) {
         return *tuning;
     }
-    let tuning = match std::env::var(TUNING_VARIABLE).map(|name| name.parse()) {
-        Ok(Ok(tuning)) => tuning,
-        Ok(Err(error)) => {
-            log::warn!("{TUNING_VARIABLE} is ignored: {error}");
-            Tuning::Cached
-        }
-        Err(_) => Tuning::Cached,
-    };
+    let tuning = variables::TUNING.parse(|name| name.parse().ok()).unwrap_or(Tuning::Cached);
     set_tuning(tuning);
     tuning
 }

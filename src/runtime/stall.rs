@@ -1,0 +1,159 @@
+//! Submissions in flight, and waits that end when none of them finishes any more.
+//!
+//! A driver can hang, and a wait for it would hang the program. A wait ends with an error after
+//! `BURN_WGSL_TIMEOUT` seconds, 30 by default, in which no submission has finished; with 0 it never ends.
+
+use std::collections::VecDeque;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use web_time::Instant;
+
+use crate::variables;
+
+/// The largest launch of a submission.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Largest {
+    /// The op and the kernel; empty if there is no launch.
+    pub op: &'static str,
+    pub kernel: &'static str,
+    /// Its estimated number of operations.
+    pub work: u64,
+    /// The number of launches of the submission.
+    pub launches: usize,
+}
+
+impl Largest {
+    /// Counts a launch.
+    pub fn see(&mut self, op: &'static str, kernel: &'static str, work: u64) {
+        self.launches += 1;
+        if self.launches == 1 || work > self.work {
+            (self.op, self.kernel, self.work) = (op, kernel, work);
+        }
+    }
+}
+
+impl std::fmt::Display for Largest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { op, kernel, launches, .. } = self;
+        match launches {
+            0 => write!(f, "a transfer"),
+            1 => write!(f, "the kernel {kernel} of {op}"),
+            _ => write!(f, "one of {launches} kernels, of which {kernel} of {op} is the largest"),
+        }
+    }
+}
+
+/// A submission in flight.
+struct Submission {
+    index: wgpu::SubmissionIndex,
+    largest: Largest,
+    submitted: Instant,
+}
+
+/// The submissions in flight, the oldest first.
+#[derive(Default)]
+pub(crate) struct InFlight {
+    submissions: Mutex<VecDeque<Submission>>,
+    /// When a submission was last seen to have finished.
+    progressed: Mutex<Option<Instant>>,
+}
+
+/// More than can be in flight: others have finished.
+const MAX_TRACKED: usize = 128;
+
+/// What a device was doing when it made no progress.
+#[derive(Debug)]
+pub(crate) struct Stall {
+    pub seconds: f64,
+    pub running: Largest,
+}
+
+/// Returns how long a wait may last without progress; `None` for ever.
+pub(crate) fn limit() -> Option<Duration> {
+    static LIMIT: LazyLock<Option<Duration>> = LazyLock::new(|| {
+        let is_valid = |seconds: &f64| (0.0..1e9).contains(seconds);
+        let seconds = variables::TIMEOUT.parse(|text| text.parse().ok().filter(is_valid));
+        let seconds = seconds.unwrap_or(30.0);
+        (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
+    });
+    *LIMIT
+}
+
+impl InFlight {
+    pub fn push(&self, index: wgpu::SubmissionIndex, largest: Largest) {
+        let mut submissions = self.submissions.lock();
+        if submissions.len() == MAX_TRACKED {
+            submissions.pop_front();
+        }
+        submissions.push_back(Submission { index, largest, submitted: Instant::now() });
+    }
+
+    /// Waits until a submission has finished, or all of them.
+    ///
+    /// # Errors
+    ///
+    /// Returns wgpu's error, or what the device was doing when it made no progress for too long.
+    pub fn wait(
+        &self,
+        device: &wgpu::Device,
+        submission: Option<&wgpu::SubmissionIndex>,
+    ) -> Result<(), WaitError> {
+        let limit = limit();
+        // The end of a slice is not measured: that of the wait is.
+        let timeout = limit.map(|limit| (limit / 4).min(Duration::from_secs(1)));
+        loop {
+            let index = submission.cloned();
+            match device.poll(wgpu::PollType::Wait { submission_index: index, timeout }) {
+                Ok(_) => {
+                    if submission.is_none() {
+                        self.submissions.lock().clear();
+                    }
+                    return Ok(());
+                }
+                Err(wgpu::PollError::Timeout) => {
+                    self.forget_finished(device);
+                    if let (Some(limit), Some(stall)) = (limit, self.stall())
+                        && stall.seconds >= limit.as_secs_f64()
+                    {
+                        return Err(WaitError::Stall(stall));
+                    }
+                }
+                Err(error) => return Err(WaitError::Poll(error)),
+            }
+        }
+    }
+
+    /// Forgets the submissions that have finished.
+    fn forget_finished(&self, device: &wgpu::Device) {
+        loop {
+            let Some(index) = self.submissions.lock().front().map(|first| first.index.clone())
+            else {
+                return;
+            };
+            // Not for no time, which makes wgpu 30 panic.
+            let timeout = Some(Duration::from_millis(1));
+            if device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout }).is_err()
+            {
+                return;
+            }
+            self.submissions.lock().pop_front();
+            *self.progressed.lock() = Some(Instant::now());
+        }
+    }
+
+    /// Returns what runs, and for how long nothing has finished.
+    fn stall(&self) -> Option<Stall> {
+        let submissions = self.submissions.lock();
+        let first = submissions.front()?;
+        let since = self.progressed.lock().map_or(first.submitted, |at| at.max(first.submitted));
+        Some(Stall { seconds: since.elapsed().as_secs_f64(), running: first.largest })
+    }
+}
+
+/// Why a wait has ended too early.
+pub(crate) enum WaitError {
+    Stall(Stall),
+    Poll(wgpu::PollError),
+}
