@@ -58,6 +58,7 @@ fn run(runtime: &Arc<Runtime>, count: u32, distance: u32, work: u64) -> Vec<u32>
         indexed_axes: None,
         also_read: &[],
         also_written: &[],
+        separate: &[],
     };
     runtime.dispatch(&dispatch).expect("the kernel compiles");
     let bytes = u64::from(count) * 4;

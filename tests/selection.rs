@@ -47,6 +47,8 @@ fn auto_mixes() {
     ];
     for (index, tensor) in created.into_iter().enumerate() {
         assert_eq!(tensor.device(), named, "tensor {index}");
+        assert_eq!(tensor.device(), auto, "tensor {index}");
+        assert_eq!(HashSet::from([tensor.device(), auto, named, WgslDevice::default()]).len(), 1);
         let _ = Tensor::cat(vec![tensor.clone(), on(&named)], 0);
         let _ = Tensor::stack::<3>(vec![on(&named), tensor.clone()], 0);
         assert_eq!((on(&named) * tensor.clone()).to_device(&auto).device(), named);

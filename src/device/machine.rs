@@ -1,5 +1,6 @@
 //! Resolves devices on this machine.
 
+use std::hash::{Hash, Hasher};
 use std::io::{self, Write};
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -34,7 +35,7 @@ impl WgslDevice {
     }
 
     /// Returns the canonical selector of this device: `Gpu(n)`, `Software` or `Cpu`. Tensors report
-    /// it as their device, so `x.device()` equals `device.canonical()` and not always `device`.
+    /// it as their device.
     ///
     /// Returns the device unchanged if it cannot be resolved.
     pub fn canonical(self) -> Self {
@@ -69,6 +70,23 @@ impl WgslDevice {
                 format!("{} [{}, {}]", info.name, info.kind, info.api)
             }
         })
+    }
+}
+
+impl PartialEq for WgslDevice {
+    /// Returns whether both select the same device.
+    fn eq(&self, other: &Self) -> bool {
+        // The same selector needs no adapters.
+        self.to_code() == other.to_code()
+            || self.canonical().to_code() == other.canonical().to_code()
+    }
+}
+
+impl Eq for WgslDevice {}
+
+impl Hash for WgslDevice {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.canonical().to_code().hash(state);
     }
 }
 

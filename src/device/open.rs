@@ -84,13 +84,11 @@ const MATRIX_FEATURE: wgpu::Features = wgpu::Features::EXPERIMENTAL_COOPERATIVE_
 /// Returns the feature of matrix units if the kernels can use those of the adapter, unless the
 /// environment variable `BURN_WGSL_MATRIX_UNITS` is `0`.
 fn matrix_features(info: &AdapterInfo) -> wgpu::Features {
+    // Read in any case, so that a wrong value is reported.
+    let is_off = variables::MATRIX_UNITS.is_off();
     let Features { f16, subgroups, cooperative_matrix, .. } = info.features;
     let usable = f16 && subgroups && cooperative_matrix && !info.matrix_units.is_empty();
-    if usable && !variables::MATRIX_UNITS.is_off() {
-        MATRIX_FEATURE
-    } else {
-        wgpu::Features::empty()
-    }
+    if usable && !is_off { MATRIX_FEATURE } else { wgpu::Features::empty() }
 }
 
 /// Returns the features to request from an adapter that supports `supported`.

@@ -7,9 +7,9 @@ use std::fmt;
 /// `Display` and `FromStr` use the selectors of [`ACCEPTED_SELECTORS`]. A value is a request: the
 /// device may not exist. [`WgslDevice::resolve`] checks that it does.
 ///
-/// `==` compares the selectors. Several can select one device: `Auto` and `Discrete(0)` may both be
-/// `Gpu(0)`. [`WgslDevice::canonical`] returns the one that tensors on the device report.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+/// Several selectors can select one device: `Auto` and `Discrete(0)` may both be `Gpu(0)`. They are equal, and have the
+/// same hash: [`WgslDevice::canonical`] returns the one that tensors on the device report.
+#[derive(Clone, Copy, Debug, Default)]
 pub enum WgslDevice {
     /// The device that the environment variable `BURN_WGSL_DEVICE` selects. If it is not set, the
     /// first usable GPU in rank order (discrete, integrated, virtual, unknown kind), or else the
