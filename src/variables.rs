@@ -173,7 +173,7 @@ fn distance(from: &str, to: &str) -> usize {
 }
 
 /// Logs a warning, or prints it if nothing takes logs. Each message appears once.
-fn warn_once(message: String) {
+pub(crate) fn warn_once(message: String) {
     static PRINTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
     let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
     if !printed.insert(message.clone()) {

@@ -63,7 +63,7 @@ impl Dataset {
     /// Returns an error if the file cannot be read, and as [`Self::parse`].
     pub fn read(path: &Path) -> Result<Self, DataError> {
         let file = path.display().to_string();
-        match std::fs::read(path) {
+        match read_limited(path) {
             Ok(bytes) => Self::parse(&file, &bytes),
             Err(error) => {
                 Err(DataError { file, line: None, problem: format!("cannot be read: {error}") })
@@ -79,7 +79,7 @@ impl Dataset {
     /// two images.
     pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, DataError> {
         let data_error = |line, problem| DataError { file: file.to_string(), line, problem };
-        let (text, gzip_problem) = decompress(bytes);
+        let (text, gzip_problem) = decompress(bytes, MAX_BYTES);
         let line_breaks = text.iter().filter(|&&byte| byte == b'\n').count();
         if let Some(problem) = gzip_problem {
             return Err(data_error(Some(line_breaks + 1), problem));
@@ -123,17 +123,37 @@ fn line_format(what: &str) -> String {
     )
 }
 
-/// Returns the plain text of a file. If its gzip data is damaged, returns the text up to there and
+/// The largest file, and the largest text that a file is unpacked to, in bytes: some 300,000 images.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// Reads a file of at most [`MAX_BYTES`] bytes.
+fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(std::io::Error::other(format!("it has more than {MAX_BYTES} bytes")));
+    }
+    Ok(bytes)
+}
+
+/// Returns the plain text of a file. If its gzip data is damaged or too long, returns the text up to there and
 /// the problem.
-fn decompress(bytes: &[u8]) -> (Vec<u8>, Option<String>) {
+fn decompress(bytes: &[u8], limit: u64) -> (Vec<u8>, Option<String>) {
     if !bytes.starts_with(&[0x1f, 0x8b]) {
         return (bytes.to_vec(), None);
     }
     let mut text = Vec::new();
-    let result = flate2::read::GzDecoder::new(bytes).read_to_end(&mut text);
-    let problem = result.err().map(|error| {
-        format!("the gzip data is truncated or damaged here ({error}); expected a complete file")
-    });
+    let unpacked = flate2::read::GzDecoder::new(bytes);
+    let result = unpacked.take(limit + 1).read_to_end(&mut text);
+    let problem = match result {
+        Err(error) => Some(format!(
+            "the gzip data is truncated or damaged here ({error}); expected a complete file"
+        )),
+        Ok(_) if text.len() as u64 > limit => {
+            Some(format!("the gzip data unpacks to more than {limit} bytes"))
+        }
+        Ok(_) => None,
+    };
     (text, problem)
 }
 
@@ -222,6 +242,18 @@ mod tests {
         // Truncated after the last comma: the number of fields is correct, but the label is empty.
         let error = parse_error(&text.as_bytes()[..text.len() - 2]);
         assert!(error.contains("line 3: value 65, \"\": expected a label"), "{error}");
+    }
+
+    #[test]
+    fn gzip_data_is_unpacked_up_to_a_limit() {
+        let packed = include_bytes!("digits.csv.gz");
+        let (text, problem) = decompress(packed, MAX_BYTES);
+        assert_eq!(problem, None);
+        let len = text.len() as u64;
+        assert_eq!(decompress(packed, len), (text, None));
+        let (part, problem) = decompress(packed, len - 1);
+        assert_eq!(part.len() as u64, len);
+        assert!(problem.is_some_and(|problem| problem.contains("unpacks to more than")));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use parking_lot::Mutex;
 
-use crate::runtime::Source;
+use crate::runtime::{Source, read_limited};
 use crate::variables;
 
 /// Whether changed files of kernels are read again.
@@ -25,7 +25,8 @@ pub struct WgslFile {
 
 /// Includes a WGSL file in the program. The path is relative to the folder of the package's `Cargo.toml`.
 ///
-/// If `BURN_WGSL_RELOAD=1` is set, a kernel reads its file again where it has changed, each time it is called. If the new
+/// If `BURN_WGSL_RELOAD=1` is set, a kernel reads its file again where it has changed, each time it is called. It then runs
+/// with all checks, also if it was [trusted](crate::custom::Kernel::trusted). If the new
 /// text does not compile, the error is logged, and the kernel goes on with the last text that did. Each version of a text
 /// stays in memory.
 #[macro_export]
@@ -56,6 +57,15 @@ pub(super) struct Text {
     versions: Mutex<Option<Versions>>,
 }
 
+/// The largest text of a kernel, in bytes.
+const MAX_TEXT: u64 = 1 << 20;
+
+fn read_text(path: &str) -> std::io::Result<String> {
+    // The path may name something else than a file by now.
+    let bytes = read_limited(Path::new(path), MAX_TEXT)?;
+    String::from_utf8(bytes).map_err(std::io::Error::other)
+}
+
 impl Text {
     pub const fn new(path: Option<&'static str>) -> Self {
         Self { path, versions: Mutex::new(None) }
@@ -81,7 +91,7 @@ impl Text {
             return versions.latest;
         }
         versions.modified = modified;
-        match std::fs::read_to_string(path) {
+        match read_text(path) {
             Ok(text) if text != versions.latest.text => {
                 log::info!("the kernel {} is read again from {path}", compiled.name);
                 let good = versions.before.unwrap_or(versions.latest);

@@ -2,8 +2,14 @@
 
 use thiserror::Error;
 
+use super::driver_files::driver_note;
 use super::requirements::join_shortfalls;
 use super::{ACCEPTED_SELECTORS, DEVICE_VARIABLE, DeviceList, Shortfall, WgslDevice};
+
+/// Returns a sentence after a space; nothing for an empty text.
+fn after_space(sentence: String) -> String {
+    if sentence.is_empty() { sentence } else { format!(" {sentence}") }
+}
 
 /// An error of selecting or opening a device. The message says how to solve the problem.
 #[derive(Clone, Debug, Error)]
@@ -12,7 +18,8 @@ pub enum DeviceError {
     /// The text is not a device selector.
     #[error(
         "`{text}` is not a device selector.\nDevices here:\n{available}\n\
-         Use one of these selectors: {ACCEPTED_SELECTORS}."
+         Use one of these selectors: {ACCEPTED_SELECTORS}.{}",
+        after_space(driver_note())
     )]
     UnknownSelector {
         /// The text as given.
@@ -24,7 +31,8 @@ pub enum DeviceError {
     /// The selector is valid, but this machine has no such device.
     #[error(
         "there is no device `{device}` here.\nDevices here:\n{available}\n\
-         Use one of these selectors: {ACCEPTED_SELECTORS}."
+         Use one of these selectors: {ACCEPTED_SELECTORS}.{}",
+        after_space(driver_note())
     )]
     NoSuchDevice {
         /// The requested device.
@@ -36,7 +44,8 @@ pub enum DeviceError {
     /// No adapter that has a selector has this text in its name.
     #[error(
         "`name:{name}` matches no adapter that has a selector.\nDevices here:\n{available}\n\
-         Use one of these selectors: {ACCEPTED_SELECTORS}."
+         Use one of these selectors: {ACCEPTED_SELECTORS}.{}",
+        after_space(driver_note())
     )]
     NoSuchName {
         /// The requested part of an adapter name, in lower case.

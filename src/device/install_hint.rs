@@ -1,8 +1,10 @@
 //! Advice for machines without a usable GPU.
 
+use super::driver_files::driver_note;
+
 /// Returns one line that says how to make a GPU available on this operating system.
 ///
-/// The line starts in lower case and has no final full stop.
+/// The line starts in lower case or with the name of a variable, and has no final full stop.
 pub fn install_hint() -> String {
     let hint = if cfg!(target_os = "linux") {
         "to use a GPU, install its Vulkan driver and the Vulkan loader (AMD, Intel: \
@@ -19,5 +21,7 @@ pub fn install_hint() -> String {
     } else {
         "to use a GPU, install its Vulkan driver and the Vulkan loader"
     };
-    hint.to_owned()
+    let note = driver_note();
+    let note = note.trim_end_matches('.');
+    if note.is_empty() { hint.to_owned() } else { format!("{note}; {hint}") }
 }

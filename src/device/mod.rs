@@ -11,6 +11,7 @@
 //! found only asynchronously: [`adapters`] is empty before [`discover`] completes.
 
 mod adapters;
+mod driver_files;
 mod error;
 mod hosts;
 mod info;

@@ -13,7 +13,7 @@ use std::{env, fs, io, process};
 use rustc_hash::FxHasher;
 
 use crate::device::{AdapterInfo, CAN_BLOCK};
-use crate::variables;
+use crate::variables::{self, warn_once};
 
 /// The environment variable that sets the cache folder. `off` disables the cache.
 pub const CACHE_VARIABLE: &str = variables::CACHE.name;
@@ -68,22 +68,88 @@ pub(crate) fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
 /// How long the file of an adapter's other driver, or of another version of this crate, is kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
-/// Reads a file if it exists and only this user can have written it.
-pub(crate) fn read_own(path: &Path) -> Option<Vec<u8>> {
-    let mut file = fs::File::open(path).ok()?;
-    if !file.metadata().is_ok_and(|metadata| is_own(&metadata)) {
-        log::warn!(
-            "ignoring {}: it belongs to another user, or others can write to it",
-            path.display()
-        );
-        return None;
+/// Reads a file if it exists, only this user can have written it, and it has at most `limit` bytes.
+pub(crate) fn read_own(path: &Path, limit: u64) -> Option<Vec<u8>> {
+    let bytes = open_file(path).and_then(|(file, metadata)| match is_own(&metadata) {
+        true => read_at_most(file, &metadata, limit),
+        false => Err(io::Error::other("it belongs to another user, or others can write to it")),
+    });
+    match bytes {
+        Ok(bytes) => Some(bytes),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            warn_once(format!("{} is ignored: {error}", path.display()));
+            None
+        }
     }
-    let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes).ok()?;
-    Some(bytes)
 }
 
-/// Returns whether a file belongs to this user, and no other user can write to it.
+/// Reads a file of at most `limit` bytes.
+///
+/// # Errors
+///
+/// Returns an error if the path names something else than a file, such as a pipe, which could block for ever; or if
+/// the file cannot be read, or is larger.
+pub(crate) fn read_limited(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let (file, metadata) = open_file(path)?;
+    read_at_most(file, &metadata, limit)
+}
+
+/// Opens a file, without waiting if it is a pipe.
+fn open_file(path: &Path) -> io::Result<(fs::File, fs::Metadata)> {
+    let mut options = fs::File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        let nonblocking = rustix::fs::OFlags::NONBLOCK.bits();
+        std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, nonblocking.cast_signed());
+    }
+    let file = options.open(path)?;
+    let metadata = file.metadata()?;
+    match metadata.is_file() {
+        true => Ok((file, metadata)),
+        false => Err(io::Error::other("it is not a file")),
+    }
+}
+
+fn read_at_most(file: fs::File, metadata: &fs::Metadata, limit: u64) -> io::Result<Vec<u8>> {
+    let too_large = || io::Error::other(format!("it has more than {limit} bytes"));
+    if metadata.len() > limit {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    // It may grow meanwhile.
+    file.take(limit + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// Creates a folder that only this user can access, if it does not exist.
+///
+/// # Errors
+///
+/// Returns an error if it cannot be created, or if another user could have put files in it.
+pub(crate) fn create_own_folder(path: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    match is_own_folder(path) {
+        true => Ok(()),
+        false => {
+            Err(io::Error::other(format!("{} is not a folder of this user alone", path.display())))
+        }
+    }
+}
+
+/// Returns whether a path is a folder, not a link to one, that belongs to this user, and no other user can write to it.
+pub(crate) fn is_own_folder(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir() && is_own(&metadata))
+}
+
+/// Returns whether a file or folder belongs to this user, and no other user can write to it.
 #[cfg(unix)]
 fn is_own(metadata: &fs::Metadata) -> bool {
     use std::os::unix::fs::MetadataExt;
@@ -189,11 +255,57 @@ mod tests {
         let folder = env::temp_dir().join(format!("burn-wgsl-own-{}", process::id()));
         let file = folder.join("a.pipelines");
         write_atomically(&file, b"data").expect("the folder is created");
-        assert_eq!(read_own(&file).as_deref(), Some(&b"data"[..]));
+        assert_eq!(read_own(&file, 4).as_deref(), Some(&b"data"[..]));
+        assert_eq!(read_own(&file, 3), None);
         fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).expect("it is our own");
-        assert_eq!(read_own(&file), None);
-        assert_eq!(read_own(&folder.join("missing.pipelines")), None);
+        assert_eq!(read_own(&file, 4), None);
+        assert_eq!(read_own(&folder.join("missing.pipelines"), 4), None);
         fs::remove_dir_all(folder).expect("the folder is removable");
+    }
+
+    /// The name of what cannot be read as a file, in a new folder.
+    #[cfg(unix)]
+    #[test]
+    fn pipes_folders_and_endless_files_are_ignored() {
+        use std::sync::mpsc::channel;
+        let folder = env::temp_dir().join(format!("burn-wgsl-odd-{}", process::id()));
+        create_own_folder(&folder).expect("the folder is new");
+        let pipe = folder.join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0)
+            .expect("pipes can be created");
+        let sparse = folder.join("sparse");
+        let file = create_own(&sparse).expect("the folder is writable");
+        file.set_len(10 << 30).expect("files can have holes");
+        for path in [pipe, sparse, folder.clone(), PathBuf::from("/dev/zero")] {
+            let (done, read) = channel();
+            std::thread::spawn(move || {
+                let _ =
+                    done.send((read_own(&path, 1 << 20), read_limited(&path, 1 << 20).is_err()));
+            });
+            let read = read.recv_timeout(Duration::from_secs(60));
+            assert_eq!(read.expect("reading ends"), (None, true));
+        }
+        fs::remove_dir_all(folder).expect("the folder is removable");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn folders_of_others_and_links_are_refused() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = env::temp_dir().join(format!("burn-wgsl-folder-{}", process::id()));
+        create_own_folder(&folder).expect("it is new");
+        create_own_folder(&folder).expect("it is our own");
+        let mode = fs::metadata(&folder).expect("it exists").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        let link = folder.with_extension("link");
+        symlink(&folder, &link).expect("links can be created");
+        create_own_folder(&link).expect_err("it is a link");
+        fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).expect("it is our own");
+        create_own_folder(&folder).expect_err("others can write to it");
+        fs::remove_file(link).expect("it is our own");
+        fs::remove_dir_all(folder).expect("the folder is removable");
+        create_own_folder(Path::new("/dev/null")).expect_err("it is no folder");
     }
 
     #[test]

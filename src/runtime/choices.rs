@@ -82,9 +82,12 @@ impl Choices {
     }
 }
 
+/// The largest file of choices, in bytes.
+const MAX_FILE: u64 = 4 << 20;
+
 /// Returns the text of a file of choices; empty if it cannot be read.
 fn read_text(file: &Path) -> String {
-    read_own(file).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
+    read_own(file, MAX_FILE).and_then(|bytes| String::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
 /// Parses the lines of a file of choices. Returns `None` if its first line is not `key`.

@@ -32,6 +32,9 @@ struct State {
     checksum: Option<u64>,
 }
 
+/// The largest file, in bytes: several times that of every kernel of this crate.
+const MAX_FILE: u64 = 1 << 30;
+
 impl PipelineCache {
     /// Opens the cache of an adapter and loads its file if there is a valid one.
     ///
@@ -43,7 +46,7 @@ impl PipelineCache {
         }
         let file = adapter_file(&cache_folder()?, &gpu.info, "pipelines");
         let key = adapter_key(&gpu.info);
-        let contents = read_own(&file);
+        let contents = read_own(&file, MAX_FILE);
         let data = contents.as_deref().and_then(|contents| verify(contents, &key));
         if contents.is_some() && data.is_none() {
             log::warn!(

@@ -90,9 +90,9 @@ impl Source {
         }
     }
 
-    /// Returns the source with another text.
+    /// Returns the source with another text. It runs with all checks: whoever trusted the source did not know the text.
     pub(crate) fn with_text(&self, text: &'static str) -> Self {
-        Self { text, ..*self }
+        Self { text, trusted: false, ..*self }
     }
 
     /// Lets the source run without checks.

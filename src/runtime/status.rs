@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::Runtime;
-use super::cache::{read_own, write_atomically};
+use super::cache::{create_own_folder, is_own_folder, read_own, write_atomically};
 use crate::device::CAN_BLOCK;
 use crate::variables;
 
@@ -152,7 +152,13 @@ pub(super) fn share_if_asked() {
     }
 }
 
+/// The largest file, in bytes.
+const MAX_FILE: u64 = 64 << 10;
+
 fn write(file: &Path) -> io::Result<()> {
+    if let Some(folder) = file.parent() {
+        create_own_folder(folder)?;
+    }
     write_atomically(file, &serde_json::to_vec(&current())?)
 }
 
@@ -190,13 +196,16 @@ pub fn shared_statuses() -> Vec<Status> {
 }
 
 /// Returns the statuses in a folder that are not older than [`STALE`] at a time. Older files are
-/// deleted.
+/// deleted. There are none in a folder that is not this user's alone: other users could put files there.
 fn statuses_in(folder: &Path, now: u64) -> Vec<Status> {
+    if !is_own_folder(folder) {
+        return Vec::new();
+    }
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut statuses: Vec<Status> = files
         .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
         .filter_map(|path| {
-            let status: Status = serde_json::from_slice(&read_own(&path)?).ok()?;
+            let status: Status = serde_json::from_slice(&read_own(&path, MAX_FILE)?).ok()?;
             let is_current = now.saturating_sub(status.millis) < STALE.as_millis() as u64;
             if !is_current {
                 let _ = fs::remove_file(&path);
@@ -215,6 +224,7 @@ mod tests {
     #[test]
     fn old_and_damaged_files_are_left_out() {
         let folder = env::temp_dir().join(format!("burn-wgsl-status-{}", process::id()));
+        create_own_folder(&folder).expect("it is new");
         let status = |process, millis| Status {
             process,
             program: "train".to_owned(),
