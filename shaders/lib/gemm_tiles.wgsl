@@ -119,7 +119,8 @@ fn steps_per_split(k: u32) -> u32 {
 // The first step of a tile's split of k, and the one after the last.
 fn split_range(tile: Tile, k: u32) -> vec2<u32> {
     let steps = steps_per_split(k);
-    return vec2<u32>(tile.split * steps, min((tile.split + 1u) * steps, k));
+    let start = min(tile.split * steps, k);
+    return vec2<u32>(start, start + min(steps, k - start));
 }
 //#else
 // Where in k an invocation loads. It moves without divisions, which would cost more than the loads.

@@ -25,13 +25,39 @@ struct Params {
 // Lines that one invocation computes.
 const LINES: u32 = 4u;
 
-// An adaptive window along one axis: output `o` covers the inputs window_start..window_end.
+// a * b / n and the remainder, where a <= n, b < n and n <= 2^31. The product need not fit 32 bits.
+fn scaled(a: u32, b: u32, n: u32) -> vec2<u32> {
+    if (n <= 65536u) { return vec2<u32>(a * b / n, a * b % n); }
+    // Long division of the sum of b * 2^k over the bits of a, from the highest.
+    var quotient = 0u;
+    var rest = 0u;
+    for (var shift = 32u; shift > 0u; shift--) {
+        quotient <<= 1u;
+        rest <<= 1u;
+        if (rest >= n) {
+            rest -= n;
+            quotient++;
+        }
+        if (((a >> (shift - 1u)) & 1u) == 1u) {
+            rest += b;
+            if (rest >= n) {
+                rest -= n;
+                quotient++;
+            }
+        }
+    }
+    return vec2<u32>(quotient, rest);
+}
+
+// An adaptive window along one axis: output `o` covers the inputs window_start..window_end, which are
+// o * input / output rounded down, and (o + 1) * input / output rounded up.
 fn window_start(o: u32, input: u32, output: u32) -> u32 {
-    return o * input / output;
+    return o * (input / output) + scaled(o, input % output, output).x;
 }
 
 fn window_end(o: u32, input: u32, output: u32) -> u32 {
-    return ((o + 1u) * input + output - 1u) / output;
+    let rest = scaled(o + 1u, input % output, output);
+    return (o + 1u) * (input / output) + rest.x + u32(rest.y > 0u);
 }
 
 // The divisor of an average: the elements of the window inside the input, or inside the padded input.
@@ -50,5 +76,6 @@ fn window_count(h: u32, w: u32) -> f32 {
     }
     let rows = min(top + i32(p.kernel_h), high_h) - max(top, low_h);
     let cols = min(left + i32(p.kernel_w), high_w) - max(left, low_w);
-    return f32(max(rows * cols, 1));
+    // Not as integers: padding can make windows larger than any tensor.
+    return max(f32(max(rows, 0)) * f32(max(cols, 0)), 1.0);
 }

@@ -23,7 +23,7 @@
 // The first output column whose window ends after column `col` of x.
 fn first_window_w(col: u32) -> u32 {
 //#if ADAPTIVE
-    return col * p.out_w / p.in_w;
+    return col * (p.out_w / p.in_w) + scaled(col, p.out_w % p.in_w, p.in_w).x;
 //#else
     return first_window(col + p.padding_w, p.kernel_w, p.dilation_w, p.stride_w);
 //#endif
@@ -32,7 +32,7 @@ fn first_window_w(col: u32) -> u32 {
 // The same for rows.
 fn first_window_h(row: u32) -> u32 {
 //#if ADAPTIVE
-    return row * p.out_h / p.in_h;
+    return row * (p.out_h / p.in_h) + scaled(row, p.out_h % p.in_h, p.in_h).x;
 //#else
     return first_window(row + p.padding_h, p.kernel_h, p.dilation_h, p.stride_h);
 //#endif

@@ -93,7 +93,8 @@ pub(crate) fn arange(
     dtype: burn_std::IntDType,
 ) -> Result<Tensor> {
     assert!(step > 0, "arange: the step must not be zero");
-    let len = usize::try_from(range.end - range.start).unwrap_or(0).div_ceil(step);
+    let distance = (i128::from(range.end) - i128::from(range.start)).max(0).unsigned_abs();
+    let len = usize::try_from(distance.div_ceil(step as u128)).unwrap_or(usize::MAX);
     create::arange(runtime, range.start, step, len, stored(runtime, dtype).compute_type())
 }
 

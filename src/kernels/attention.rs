@@ -442,7 +442,7 @@ fn compute(
             bias_strides: broadcast_strides(bias_layout.as_ref()),
         },
         workgroups,
-        work: 8 * (batch * heads * queries) as u64 * (keys * (width + value_width)) as u64,
+        work: 8 * (batch * heads * queries) as u64 * keys as u64 * (width + value_width) as u64,
     }
     .run()?;
     let (out, sums) = if splits == 1 {

@@ -16,7 +16,7 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::conv_geometry::{ConvGeometry, Window, kernel_extent, spatial_sizes};
+use super::common::conv_geometry::{ConvGeometry, Window, kernel_extent, spatial_sizes, TOO_LARGE, addressable_window};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
 use super::common::launch::{Launch, PendingResult, variants_of};
 use super::common::options::{ConvOptions, TransposedOptions};
@@ -390,19 +390,22 @@ pub fn transposed(
 ) -> Result<Tensor> {
     let ConvOptions { stride, padding, dilation, groups } = options.conv;
     let (size, kernel) = (spatial_sizes(x.shape())?, spatial_sizes(weight.shape())?);
-    let extent = kernel_extent(kernel, dilation);
     let mut shape: Shape = x.shape().into();
-    shape[1] = weight.shape()[1] * groups;
+    let error =
+        |rule| Error::Shape { lhs: x.shape().to_vec(), rhs: weight.shape().to_vec(), rule };
+    shape[1] = weight.shape()[1].checked_mul(groups).ok_or_else(|| error(TOO_LARGE))?;
     let missing = 3 - (shape.len() - 2);
     for axis in missing..3 {
-        let last = (size[axis].max(1) - 1) * stride[axis] + extent[axis];
-        let full = last + options.output_padding[axis] + 1;
+        let [kernel, stride] = [kernel[axis], stride[axis]];
+        let window = addressable_window(size[axis], kernel, stride, padding[axis], dilation[axis]);
+        let (_, extent) = window.ok_or_else(|| error(TOO_LARGE))?;
+        let last = (size[axis].max(1) - 1).checked_mul(stride);
+        let last = last.and_then(|last| last.checked_add(extent + 1));
+        let full = last.and_then(|last| last.checked_add(options.output_padding[axis]));
+        let full = full.ok_or_else(|| error(TOO_LARGE))?;
         let cropped = full.checked_sub(2 * padding[axis]);
-        shape[axis + 2 - missing] = cropped.ok_or_else(|| Error::Shape {
-            lhs: x.shape().to_vec(),
-            rhs: weight.shape().to_vec(),
-            rule: "the padding must be smaller than the output",
-        })?;
+        shape[axis + 2 - missing] =
+            cropped.ok_or_else(|| error("the padding must be smaller than the output"))?;
     }
     transposed_convolve(&shape, weight, x, bias, options.conv)
 }

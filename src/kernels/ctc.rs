@@ -167,7 +167,7 @@ impl CtcProblem {
             outputs: &[&table, &loss],
             params: &self.params(count, rows),
             workgroups: count as u64,
-            work: count as u64 * (self.steps * states) as u64 * 64,
+            work: count as u64 * self.steps as u64 * states as u64 * 64,
         }
         .run_indexed(&[IndexedAxis { axis: 2, size: self.classes }], &[])?;
         Ok((table, loss))

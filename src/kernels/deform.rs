@@ -133,6 +133,14 @@ impl DeformProblem {
         let offset_groups = options.offset_groups;
         let g = ConvGeometry::new(x.shape(), weight, options.conv)?;
         let [_, h, w] = g.output;
+        // Positions are f32.
+        if g.input.iter().any(|&size| size > 1 << 24) {
+            return Err(Error::Shape {
+                lhs: x.shape().to_vec(),
+                rhs: weight.to_vec(),
+                rule: "the padded input of a deformable convolution can have at most 2^24 rows and columns",
+            });
+        }
         if x.shape().len() != 4 || offset_groups == 0 || !x.shape()[1].is_multiple_of(offset_groups)
         {
             return Err(Error::Shape {
@@ -258,7 +266,7 @@ impl DeformProblem {
         let planes = size[0] * size[1];
         let busy = policy::busy_bands(self.x.runtime());
         let bands = busy.div_ceil(planes.max(1)).min(size[2]).max(1);
-        let work = columns_grad.len() * bands * 8;
+        let work = columns_grad.len().saturating_mul(bands * 8);
         self.launch(DeformPass::XBackward, &inputs, &[&out], planes * bands, bands, work)?;
         Ok(out)
     }

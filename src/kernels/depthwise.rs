@@ -103,7 +103,7 @@ pub(super) fn convolve(
             ..params(g, &x, padded, count, 0)
         },
         workgroups: workgroups_for(count),
-        work: 2 * (shape.iter().product::<usize>() * g.taps()) as u64,
+        work: 2 * shape.iter().product::<usize>() as u64 * g.taps() as u64,
     }
     .defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))
 }
@@ -130,7 +130,7 @@ pub(super) fn weight_backward(
         outputs: &[&out],
         params: &params(g, &x, padded, out.len(), rows_per_split),
         workgroups: workgroups_for(out.len()),
-        work: 2 * (weights * g.out_pixels()) as u64,
+        work: 2 * weights as u64 * g.out_pixels() as u64,
     }
     .run()?;
     if splits == 1 { Ok(out) } else { reduce::dim(Reduction::Sum, out, 0) }

@@ -590,7 +590,7 @@ fn compute_launch(
         inputs: &inputs,
         outputs: program.outputs.len(),
         words: &words,
-        work: (graph.nodes.len() * len) as u64,
+        work: graph.nodes.len() as u64 * len as u64,
         writes_halves: program
             .outputs
             .iter()
@@ -682,7 +682,7 @@ impl FusedLaunch<'_> {
             outputs: &outputs,
             params: &self.params(len, rounds),
             groups: div_up(vec4s, WORKGROUP_SIZE * rounds),
-            work: (len * ops) as u64,
+            work: len as u64 * ops as u64,
             also_read: &flows.read,
             also_written: &flows.written,
             separate: &flows.groups,
@@ -706,7 +706,7 @@ impl FusedLaunch<'_> {
                 table.extend(pages.find(memory, offset));
             }
             groups += div_up(computation.len.div_ceil(self.elements), WORKGROUP_SIZE);
-            work += (computation.len * computation.ops) as u64;
+            work += computation.len as u64 * computation.ops as u64;
         }
         let table = self.runtime.upload(bytemuck::cast_slice(&table))?;
         let read: Vec<&Allocation> = batch

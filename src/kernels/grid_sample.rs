@@ -67,6 +67,15 @@ pub fn grid_sample_2d(
     let (&[n, c, h, w], &[images, rows, cols, 2]) = (x.shape(), grid.shape()) else {
         return Err(shape_error(&x, &grid));
     };
+    // Positions are f32.
+    const MAX_SIZE: usize = 1 << 24;
+    if h > MAX_SIZE || w > MAX_SIZE {
+        return Err(Error::Shape {
+            lhs: x.shape().to_vec(),
+            rhs: vec![MAX_SIZE, MAX_SIZE],
+            rule: "an image that is sampled can have at most 2^24 rows and columns",
+        });
+    }
     let shape = [n, c, rows, cols];
     let empty = shape.contains(&0);
     if images != n || (!empty && (h == 0 || w == 0)) {

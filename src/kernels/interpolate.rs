@@ -226,6 +226,8 @@ pub fn interpolate(
     align_corners: bool,
 ) -> Result<Tensor> {
     let [height, width] = image_size(x.shape(), output)?;
+    // Before the matrices, which are on the host.
+    views::check_addressable(&[x.shape()[0], x.shape()[1], output[0], output[1]])?;
     let [rows, columns] = [(height, output[0]), (width, output[1])]
         .map(|(input, output)| BandMatrix::resize(mode, align_corners, input, output));
     apply(x, &rows, &columns)

@@ -382,7 +382,7 @@ fn int_product(lhs: &Tensor, rhs: &Tensor, shape: &[usize], walk: Walk) -> Resul
             walk,
         },
         workgroups: workgroups_for(out.len()),
-        work: 2 * (out.len() * k) as u64,
+        work: 2 * out.len() as u64 * k as u64,
     }
     .run()?;
     Ok(out)

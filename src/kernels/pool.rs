@@ -3,6 +3,7 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::cast;
+use super::common::conv_geometry::addressable_window;
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, PendingResult, Reads, variants_of, workgroups_for};
 use super::common::options::PoolWindow;
@@ -112,7 +113,7 @@ impl PoolWindow {
             lhs: x.to_vec(),
             rhs: self.kernel.to_vec(),
             rule: "pooling needs x [n, c, h, w], positive window sizes and strides, and a window \
-                   no larger than the padded input",
+                   no larger than the padded input, all below 2^30",
         };
         let mut out = [0; 2];
         for axis in 0..2 {
@@ -120,9 +121,11 @@ impl PoolWindow {
             if x.len() != 4 || kernel == 0 || stride == 0 {
                 return Err(error());
             }
-            let padded = x[axis + 2] + 2 * self.padding[axis];
+            let (padding, dilation) = (self.padding[axis], self.dilation[axis]);
+            let sizes = addressable_window(x[axis + 2], kernel, stride, padding, dilation);
+            let (padded, extent) = sizes.ok_or_else(error)?;
             // The distance from the first possible position of the window to the last.
-            let distance = padded.checked_sub(self.dilation[axis] * (kernel - 1) + 1);
+            let distance = padded.checked_sub(extent + 1);
             out[axis] = match distance {
                 Some(distance) if self.ceil_mode => distance.div_ceil(stride) + 1,
                 Some(distance) => distance / stride + 1,
@@ -132,6 +135,14 @@ impl PoolWindow {
             };
         }
         Ok(out)
+    }
+
+    /// Returns the size of the window without the taps beyond the padded input, which no window of an output reaches.
+    fn taps_inside(&self, input: [usize; 2]) -> [usize; 2] {
+        [0, 1].map(|axis| {
+            let padded = input[axis] + 2 * self.padding[axis];
+            self.kernel[axis].min(padded.div_ceil(self.dilation[axis]).max(1))
+        })
     }
 
     /// Returns the parameters of a kernel with `count` invocations that computes `lines` lines.
@@ -144,7 +155,7 @@ impl PoolWindow {
     ) -> PoolParams {
         let [in_h, in_w] = input.map(|size| size as u32);
         let [out_h, out_w] = output.map(|size| size as u32);
-        let [kernel_h, kernel_w] = self.kernel.map(|size| size as u32);
+        let [kernel_h, kernel_w] = self.taps_inside(input).map(|size| size as u32);
         let [stride_h, stride_w] = self.stride.map(|step| step as u32);
         let [padding_h, padding_w] = self.padding.map(|size| size as u32);
         let [dilation_h, dilation_w] = self.dilation.map(|step| step as u32);
@@ -187,19 +198,26 @@ fn forward(
     let shape = [n, c, output[0], output[1]];
     let lines = n * c * output[0];
     let count = invocations(lines, output[1]);
-    let [kernel, stride] = [window.kernel, window.stride].map(|[height, width]| height * width);
+    let area = |[height, width]: [usize; 2]| height as u64 * width as u64;
+    let taps = area(window.taps_inside([h, w]));
+    let results = lines as u64 * output[1] as u64;
     let repeats = match mode {
-        PoolMode::AdaptiveAverage => (lines * output[1]).div_ceil(x.len().max(1)),
-        _ => kernel.div_ceil(stride),
+        PoolMode::AdaptiveAverage => results.div_ceil(x.len().max(1) as u64),
+        _ => taps.div_ceil(area(window.stride)),
     };
-    let prologues = prologues_of(&x, repeats);
+    let work = match mode {
+        // The windows overlap by at most one element along each axis.
+        PoolMode::AdaptiveAverage => x.len() as u64 + 4 * results,
+        _ => results.saturating_mul(taps).max(x.len() as u64),
+    };
+    let prologues = prologues_of(&x, usize::try_from(repeats).unwrap_or(usize::MAX));
     let launch = Launch {
         kernel: &PoolKernel { mode, backward: false, quads: false },
         inputs: &[&x],
         outputs: &[],
         params: &window.params(count, lines, [h, w], output),
         workgroups: workgroups_for(count),
-        work: (x.len() + lines * output[1]) as u64,
+        work,
     };
     if mode != PoolMode::MaxWithIndices {
         let result = PendingResult::scalars(x.runtime(), &shape, DType::F32);
@@ -241,11 +259,11 @@ fn backward(
     inputs.extend(&indices);
     let len: usize = x.iter().product();
     let lines = x[..3].iter().product();
-    let [height, width] = window.kernel;
+    let [height, width] = window.taps_inside([x[2], x[3]]);
     let repeats = match mode {
         // A window has one maximum.
         PoolMode::Max | PoolMode::MaxWithIndices => 1,
-        PoolMode::Average => height * width,
+        PoolMode::Average => height.saturating_mul(width),
         PoolMode::AdaptiveAverage => len.div_ceil(grad.len().max(1)),
     };
     let quads = policy::computes_neighbours(grad.runtime()) && len.is_multiple_of(4);
@@ -256,13 +274,22 @@ fn backward(
         outputs: &[],
         params: &window.params(count, lines, [x[2], x[3]], output),
         workgroups: workgroups_for(count),
-        work: (grad.len() + len) as u64 * 4,
+        work: (grad.len() + len) as u64 * 4 * windows_of_element(&window, [height, width]),
     }
     .defer(&PendingResult {
         vec4: quads,
         prologues: &prologues_of(&grad, repeats),
         ..PendingResult::scalars(grad.runtime(), x, DType::F32)
     })
+}
+
+/// Returns in how many windows an element is at most.
+fn windows_of_element(window: &PoolWindow, taps: [usize; 2]) -> u64 {
+    let along = [0, 1].map(|axis| {
+        let extent = (taps[axis] - 1) * window.dilation[axis] + 1;
+        extent.div_ceil(window.stride[axis]) as u64
+    });
+    along[0].saturating_mul(along[1])
 }
 
 /// Computes the maximum of each window of `x` `[n, c, h, w]`.

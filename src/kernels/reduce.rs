@@ -119,6 +119,10 @@ impl Kernel for ReduceKernel {
         };
         let finish = match kind {
             Mean if float => "div(v, p.divisor)",
+            // An i32 is less than a length that it cannot hold.
+            Mean if dtype == DType::I32 => {
+                "select(v / i32(p.len * LINE_ELEMENTS_PER_LOAD), 0, i32(p.len * LINE_ELEMENTS_PER_LOAD) < 0)"
+            }
             Mean => "v / T(p.len * LINE_ELEMENTS_PER_LOAD)",
             _ => "v",
         };
@@ -355,6 +359,9 @@ fn divided(kind: Reduction, sums: Tensor, len: usize) -> Result<Tensor> {
     let divisor = [ScalarValue::Int(len as i128)];
     match (kind, sums.dtype()) {
         (Mean, DType::F32) => scalar(&rows::float_div_scalar, sums, &divisor),
+        (Mean, DType::I32) if i32::try_from(len).is_err() => {
+            scalar(&rows::int_mul_scalar, sums, &[ScalarValue::Int(0)])
+        }
         (Mean, _) => scalar(&rows::int_div_scalar, sums, &divisor),
         _ => Ok(sums),
     }

@@ -225,7 +225,10 @@ impl Runtime {
         let gpu = Arc::new(Gpu::new(opened, generation));
         let limits = &gpu.info.limits;
         let max_binding = limits.max_storage_binding_size.min(limits.max_buffer_size);
-        let max_binding = max_binding.min(BINDING_LIMIT.load(Ordering::Relaxed)) / ALIGN * ALIGN;
+        // Metal has no limit of its own. Kernels compute offsets in 32 bits.
+        let max_binding =
+            max_binding.min(u32::MAX.into()).min(BINDING_LIMIT.load(Ordering::Relaxed)) / ALIGN
+                * ALIGN;
         // For tests: `BURN_WGSL_AS_GPU=1` runs GPU kernels on a software adapter, slowly.
         let software = gpu.info.kind == AdapterKind::Software && !variables::AS_GPU.is_on();
         let checked = variables::CHECKED.is_on() || CHECKED.load(Ordering::Relaxed);

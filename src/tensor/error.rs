@@ -26,8 +26,8 @@ pub enum Error {
     },
     /// The tensor has more elements than a 32-bit index can address.
     #[error(
-        "a tensor of shape {shape:?} has more elements than a 32-bit index can address; split it \
-         into smaller tensors"
+        "a tensor of shape {shape:?} has more elements than a 32-bit index can address, which are some \
+         4.28e9; split it into smaller tensors"
     )]
     TooManyElements {
         /// The shape of the tensor.

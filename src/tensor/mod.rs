@@ -394,6 +394,10 @@ impl Tensor {
     }
 }
 
+/// The most elements of a tensor or a view: 2^32 but for some, so that a kernel can add the size of a workgroup, and the
+/// surplus workgroups of a grid, to an index of 32 bits.
+pub const MAX_LEN: usize = u32::MAX as usize - (1 << 23);
+
 /// Returns the size of a packed tensor in bytes, rounded up to a multiple of four.
 ///
 /// # Errors
@@ -401,6 +405,6 @@ impl Tensor {
 /// Returns an error if the tensor has too many elements for a 32-bit index.
 fn checked_bytes(shape: &[usize], dtype: DType) -> Result<u64> {
     let too_many = || Error::TooManyElements { shape: shape.to_vec() };
-    let len = checked_len(shape).and_then(|len| u32::try_from(len).ok()).ok_or_else(too_many)?;
-    Ok((u64::from(len) * dtype.size()).next_multiple_of(4))
+    let len = checked_len(shape).filter(|&len| len <= MAX_LEN).ok_or_else(too_many)?;
+    Ok((len as u64 * dtype.size()).next_multiple_of(4))
 }

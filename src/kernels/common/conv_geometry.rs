@@ -86,13 +86,18 @@ impl ConvGeometry {
         if groups == 0 || stride.contains(&0) || dilation.contains(&0) {
             return Err(error("strides, dilations and groups must be positive"));
         }
-        if x[1] != weight[1] * groups || !weight[0].is_multiple_of(groups) {
+        if Some(x[1]) != weight[1].checked_mul(groups) || !weight[0].is_multiple_of(groups) {
             return Err(error(
                 "x [n, c, ..] needs a weight [o, c / groups, ..], and the groups must divide o",
             ));
         }
-        let input = [0, 1, 2].map(|axis| size[axis] + 2 * padding[axis]);
-        let extent = kernel_extent(kernel, dilation);
+        let (mut input, mut extent) = ([0; 3], [0; 3]);
+        for axis in 0..3 {
+            let [kernel, stride] = [kernel[axis], stride[axis]];
+            let sizes =
+                addressable_window(size[axis], kernel, stride, padding[axis], dilation[axis]);
+            (input[axis], extent[axis]) = sizes.ok_or_else(|| error(TOO_LARGE))?;
+        }
         if (0..3).any(|axis| kernel[axis] == 0 || input[axis] <= extent[axis]) {
             return Err(error("the kernel must not be larger than the padded input"));
         }
@@ -181,8 +186,30 @@ impl ConvGeometry {
     }
 }
 
+/// The limit of the sizes, strides, dilations and padding of windows, so that kernels can compute positions in 32 bits.
+const MAX_WINDOW: usize = 1 << 30;
+/// The message about larger ones.
+pub const TOO_LARGE: &str =
+    "kernels, strides, dilations, padding and the padded input must be below 2^30 along each axis";
+
+/// Returns the size of a padded input along an axis, and the distance from the first tap of a window to the last; `None`
+/// if one of the sizes is too large.
+pub fn addressable_window(
+    input: usize,
+    kernel: usize,
+    stride: usize,
+    padding: usize,
+    dilation: usize,
+) -> Option<(usize, usize)> {
+    let padded = padding.checked_mul(2)?.checked_add(input)?;
+    let extent = dilation.checked_mul(kernel.max(1) - 1)?;
+    let is_small = |size: &usize| *size < MAX_WINDOW;
+    let fits = [kernel, stride, padding, dilation, padded, extent].iter().all(is_small);
+    fits.then_some((padded, extent))
+}
+
 /// Returns the distance from the first tap of a kernel to the last along each axis, in input
-/// elements.
+/// elements. None of the sizes is too large: see [`addressable_window`].
 pub fn kernel_extent(kernel: [usize; 3], dilation: [usize; 3]) -> [usize; 3] {
     [0, 1, 2].map(|axis| dilation[axis] * (kernel[axis].max(1) - 1))
 }

@@ -9,7 +9,9 @@ use crate::kernels::common::parts;
 use crate::kernels::elementwise::{Map, ScalarValue};
 use crate::kernels::{cast, fused, transpose};
 use crate::runtime::Variant;
-use crate::tensor::{DType, Error, Layout, Padding, Result, Shape, SliceAxis, Tensor, checked_len};
+use crate::tensor::{
+    DType, Error, Layout, MAX_LEN, Padding, Result, Shape, SliceAxis, Tensor, checked_len,
+};
 
 /// Returns the elementwise computation of a copy.
 fn copy_map(dtype: DType) -> Map {
@@ -90,9 +92,9 @@ pub(super) fn expand_layout(layout: &Layout, shape: &[usize]) -> Result<Layout> 
 
 /// Returns an error if a shape has more elements than a 32-bit index can address. Views can have
 /// more elements than their memory.
-pub(super) fn check_addressable(shape: &[usize]) -> Result<()> {
+pub(crate) fn check_addressable(shape: &[usize]) -> Result<()> {
     match checked_len(shape) {
-        Some(len) if u32::try_from(len).is_ok() => Ok(()),
+        Some(len) if len <= MAX_LEN => Ok(()),
         _ => Err(Error::TooManyElements { shape: shape.to_vec() }),
     }
 }
