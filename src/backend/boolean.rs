@@ -25,7 +25,7 @@ macro_rules! bool_contract {
             bool_reshape(tensor: B, shape: Shape) -> B = views::reshape(tensor, &shape);
             bool_expand(tensor: B, shape: Shape) -> B = views::expand(tensor, &shape);
             bool_repeat_dim(tensor: B, dim: Axis, times: Size) -> B =
-                views::repeat_dim(tensor, dim, times);
+                views::repeat_dim(tensor, dim, times), else cpu;
             bool_cat(tensors: VecB, dim: Axis) -> B = views::cat(tensors, dim);
             bool_unfold(tensor: B, dim: Axis, size: Size, step: Size) -> B =
                 views::unfold(tensor, dim, size, step);

@@ -26,6 +26,7 @@ use super::transfer::{
 };
 use crate::autocast::Operands;
 use crate::autocast::rules::{is_bias_gradient, keeps_bias};
+use crate::cpu::check_memory;
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
 use crate::runtime::{Runtime, set_current_op};
@@ -250,6 +251,14 @@ impl OpContext {
         }
     }
 
+    /// Panics if the host has no memory for a result of this size.
+    pub fn check_host_memory(&self, result: &HostResult) {
+        if let Some(shape) = result.shape.as_ref().filter(|_| result.tensors != 1) {
+            let dtype = self.requested.or(self.float).or(self.int);
+            check_memory(self.op, shape, dtype.map_or(1, |dtype| dtype.size()));
+        }
+    }
+
     /// Counts a fallback if the op's device is a GPU.
     pub fn record_fallback(&self) {
         if self.on_gpu() {
@@ -271,6 +280,30 @@ fn fail_with_types(op: &str, first: DType, other: DType) -> ! {
     panic!("{op}: operands have types {first:?} and {other:?}; cast one to the other's type")
 }
 
+/// The size that the result of an op on the CPU is likely to have: that of a creation, or that to which several tensors
+/// broadcast. What a single tensor becomes is not known, because it may be a view that the op reduces.
+#[derive(Debug, Default)]
+pub(crate) struct HostResult {
+    tensors: usize,
+    shape: Option<tensor::Shape>,
+}
+
+impl HostResult {
+    fn add_tensor(&mut self, shape: &[usize]) {
+        self.shape = match self.tensors {
+            0 => Some(shape.into()),
+            _ => self.shape.as_ref().and_then(|others| tensor::broadcast(others, shape)),
+        };
+        self.tensors += 1;
+    }
+
+    fn add_shape(&mut self, shape: &[usize]) {
+        if self.tensors == 0 {
+            self.shape = Some(shape.into());
+        }
+    }
+}
+
 /// An operand of an op.
 pub(crate) trait Operand: Sized {
     /// What launchers take.
@@ -286,6 +319,8 @@ pub(crate) trait Operand: Sized {
         _operands: &mut Vec<(&'static str, WgslTensor)>,
     ) {
     }
+    /// Adds the operand to those that tell the size of the result.
+    fn size_result(&self, _result: &mut HostResult) {}
     /// Converts the operand for a launcher. Called only if kernels support every operand.
     fn into_gpu(self, context: &OpContext) -> Self::Gpu;
     /// Converts the operand for the CPU backend, with a readback if it is on a GPU.
@@ -325,6 +360,10 @@ impl Operand for WgslTensor {
             }
             dtype => check_same_type(&mut context.int, dtype, context.op),
         }
+    }
+
+    fn size_result(&self, result: &mut HostResult) {
+        result.add_tensor(self.shape().as_slice());
     }
 
     fn inspect_operand(&self, name: &'static str, operands: &mut Vec<(&'static str, WgslTensor)>) {
@@ -618,6 +657,27 @@ macro_rules! plain_operand {
     };
 }
 
+impl Operand for burn_std::Shape {
+    type Gpu = Self;
+    type Cpu = Self;
+
+    fn register(&self, context: &mut OpContext) {
+        check_shape(self, context);
+    }
+
+    fn size_result(&self, result: &mut HostResult) {
+        result.add_shape(self.as_slice());
+    }
+
+    fn into_gpu(self, _context: &OpContext) -> Self {
+        self
+    }
+
+    fn into_cpu(self, _context: &OpContext) -> Self {
+        self
+    }
+}
+
 /// Checks that the number of elements of a shape does not overflow.
 fn check_shape(shape: &burn_std::Shape, context: &mut OpContext) {
     let (op, shape) = (context.op, shape.as_slice());
@@ -630,7 +690,6 @@ fn check_shape(shape: &burn_std::Shape, context: &mut OpContext) {
 plain_operand! {
     burn_std::FloatDType: |dtype, context| context.register_requested((*dtype).into());
     burn_std::IntDType: |dtype, context| context.register_requested((*dtype).into());
-    burn_std::Shape: check_shape;
     &QuantScheme: |scheme, context| context.supported &= kernel_format(scheme).is_some();
     bool;
     usize;

@@ -87,6 +87,9 @@ macro_rules! run {
     (@cpu $context:ident $name:ident [$($arg:ident)*] $cpu:expr) => {
         if HAS_CPU {
             $context.record_fallback();
+            let mut result = HostResult::default();
+            $($arg.size_result(&mut result);)*
+            $context.check_host_memory(&result);
             $(let $arg = $arg.into_cpu(&$context);)*
             OpOutput::from_cpu($cpu, &$context)
         } else {
@@ -208,7 +211,7 @@ pub(crate) mod prelude {
     pub(crate) use burn_flex::Flex;
 
     pub(crate) use super::super::Wgsl;
-    pub(crate) use super::super::context::{Conversion, OpContext, OpOutput, Operand};
+    pub(crate) use super::super::context::{Conversion, HostResult, OpContext, OpOutput, Operand};
     pub(crate) use super::super::debug::Inspection;
     pub(crate) use super::super::host_data::DataKind;
     pub(crate) use super::super::kinds::*;

@@ -21,7 +21,7 @@ macro_rules! float_contract {
                 full_float(&device, &shape, 0.0, dtype);
             float_into_int(tensor: F, dtype: IntType) -> I as Stored = cast_to(tensor, dtype);
             float_cast(tensor: F, dtype: FloatType) -> F as Stored = cast_to(tensor, dtype);
-            float_matmul(lhs: F, rhs: F) -> F as Half = matmul::matmul(lhs, rhs);
+            float_matmul(lhs: F, rhs: F) -> F as Half = matmul::matmul(lhs, rhs), else cpu;
             float_cross(lhs: F, rhs: F, dim: Axis) -> F = cross::cross(lhs, rhs, dim);
             float_transpose(tensor: F) -> F as Stored = transpose(tensor);
             float_swap_dims(tensor: F, dim1: Axis, dim2: Axis) -> F as Stored =
@@ -31,7 +31,7 @@ macro_rules! float_contract {
             float_reshape(tensor: F, shape: Shape) -> F as Stored = views::reshape(tensor, &shape);
             float_expand(tensor: F, shape: Shape) -> F as Stored = views::expand(tensor, &shape);
             float_repeat_dim(tensor: F, dim: Axis, times: Size) -> F as Stored =
-                views::repeat_dim(tensor, dim, times);
+                views::repeat_dim(tensor, dim, times), else cpu;
             float_cat(tensors: VecF, dim: Axis) -> F = views::cat(tensors, dim);
             float_unfold(tensor: F, dim: Axis, size: Size, step: Size) -> F as Stored =
                 views::unfold(tensor, dim, size, step);

@@ -17,12 +17,12 @@ macro_rules! int_contract {
             int_empty(shape: Shape, device: Device, dtype: IntType) -> I =
                 full_int(&device, &shape, 0, dtype);
             int_arange(range: Range, device: Device, dtype: IntType) -> I =
-                arange(&device, range, 1, dtype);
+                arange(&device, range, 1, dtype), else cpu;
             int_arange_step(range: Range, step: Size, device: Device, dtype: IntType) -> I =
-                arange(&device, range, step, dtype);
+                arange(&device, range, step, dtype), else cpu;
             int_into_float(tensor: I, dtype: FloatType) -> F as Stored = cast_to(tensor, dtype);
             int_cast(tensor: I, dtype: IntType) -> I as Stored = cast_to(tensor, dtype);
-            int_matmul(lhs: I, rhs: I) -> I = matmul::matmul(lhs, rhs);
+            int_matmul(lhs: I, rhs: I) -> I = matmul::matmul(lhs, rhs), else cpu;
             int_transpose(tensor: I) -> I as Stored = transpose(tensor);
             int_swap_dims(tensor: I, dim1: Axis, dim2: Axis) -> I as Stored =
                 views::swap_dims(tensor, dim1, dim2);
@@ -31,7 +31,7 @@ macro_rules! int_contract {
             int_reshape(tensor: I, shape: Shape) -> I as Stored = views::reshape(tensor, &shape);
             int_expand(tensor: I, shape: Shape) -> I as Stored = views::expand(tensor, &shape);
             int_repeat_dim(tensor: I, dim: Axis, times: Size) -> I as Stored =
-                views::repeat_dim(tensor, dim, times);
+                views::repeat_dim(tensor, dim, times), else cpu;
             int_cat(tensors: VecI, dim: Axis) -> I = views::cat(tensors, dim);
             int_unfold(tensor: I, dim: Axis, size: Size, step: Size) -> I as Stored =
                 views::unfold(tensor, dim, size, step);

@@ -11,7 +11,8 @@ macro_rules! module_contract {
                 gather::embedding(weights, indices), else cpu;
             embedding_backward(weights: F, output_grad: F, indices: Indices) -> F =
                 scatter::embedding_backward(weights, output_grad, indices), else cpu;
-            linear(x: F, weight: F, bias: OptF) -> F as Half = matmul::linear(x, weight, bias);
+            linear(x: F, weight: F, bias: OptF) -> F as Half =
+                matmul::linear(x, weight, bias), else cpu;
             linear_x_backward(weight: F, output_grad: F) -> F as Half =
                 matmul::linear_x_backward(weight, output_grad);
             linear_weight_backward(x: F, output_grad: F) -> F as Half =

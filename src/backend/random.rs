@@ -32,6 +32,12 @@ fn take(device: ResolvedDevice, len: usize) -> PhiloxStream {
     streams.entry(device).or_insert_with(random_seed).take(len)
 }
 
+/// Returns the number of elements of a shape.
+fn number_of_elements(op: &str, shape: &Shape) -> usize {
+    let len = crate::tensor::checked_len(shape.as_slice());
+    len.unwrap_or_else(|| panic!("{op}: a tensor of shape {shape:?} has too many elements"))
+}
+
 /// Creates a float tensor of random numbers.
 pub(crate) fn float(
     shape: Shape,
@@ -48,13 +54,14 @@ pub(crate) fn float(
         }
         Distribution::Bernoulli(probability) => Sampler::Bernoulli { probability },
     };
-    let stream = take(resolve(device, op), shape.num_elements());
+    let stream = take(resolve(device, op), number_of_elements(op, &shape));
     if let Some(runtime) = runtime(device, op)
         && let Some(stored) = stored_dtype(dtype.into(), &runtime)
     {
         let drawn = random::fill(&runtime, &shape, sampler, DType::F32, stream);
         return cast_to_stored(drawn, stored, device, op);
     }
+    cpu::check_memory(op, shape.as_slice(), size_of::<f32>());
     let values = random::floats(shape.num_elements(), sampler, stream);
     let data = TensorData::new(values, shape).convert_dtype(dtype.into());
     upload(data, DataKind::Float, device, op)
@@ -98,6 +105,7 @@ pub(crate) fn int(
         let drawn = random::fill(&runtime, &shape, sampler, DType::I32, stream);
         return cast_to_stored(drawn, stored, device, op);
     }
+    cpu::check_memory(op, shape.as_slice(), size_of::<i64>());
     let values = random::integers_64_bit(len, low as i64, width, stream);
     let data = TensorData::new(values, shape).convert_dtype(dtype.into());
     upload(data, DataKind::Int, device, op)

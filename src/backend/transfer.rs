@@ -6,7 +6,7 @@ use std::sync::Arc;
 use burn_backend::ops::{
     QTensorOps, TransactionOps, TransactionPrimitive, TransactionPrimitiveData,
 };
-use burn_backend::{DType, ExecutionError, TensorData};
+use burn_backend::{DType, ExecutionError, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexQTensor, FlexTensor};
 use burn_std::Shape;
 use burn_std::quantization::QuantScheme;
@@ -18,6 +18,7 @@ use super::tensor::{
     GpuQuantized, QuantizedStorage, Storage, WgslQuantizedTensor, WgslTensor, burn_dtype,
     kernel_format, stored_dtype,
 };
+use crate::cpu::memory_error;
 use crate::device::{DeviceError, WgslDevice};
 use crate::kernels::common::options::QuantFormat;
 use crate::kernels::composed::quantized::Quantized;
@@ -150,7 +151,14 @@ async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>, Execution
             Storage::Cpu(_) if !HAS_CPU => {
                 return Err(execution_error(&DeviceError::NoCpuBackend));
             }
-            Storage::Cpu(tensor) => out.push(Some(tensor.into_data())),
+            Storage::Cpu(tensor) => {
+                // A view can have more elements than its memory.
+                let (shape, size) = (tensor.shape(), tensor.dtype().size());
+                if let Some(error) = memory_error(shape.as_slice(), size) {
+                    return Err(execution_error(&error));
+                }
+                out.push(Some(tensor.into_data()));
+            }
             Storage::Gpu(tensor) => {
                 let tensor = views::packed(tensor).map_err(|error| execution_error(&error))?;
                 pending.push((index, tensor));

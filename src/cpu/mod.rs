@@ -6,11 +6,14 @@
 
 mod attention;
 mod conv;
+mod create;
 mod ctc;
 mod elementwise;
 mod index;
 mod interpolate;
+mod memory;
 mod norm;
+mod product;
 mod quantized;
 mod reduce;
 mod softmax;
@@ -18,11 +21,14 @@ mod sort;
 
 pub(crate) use attention::*;
 pub(crate) use conv::*;
+pub(crate) use create::*;
 pub(crate) use ctc::*;
 pub(crate) use elementwise::*;
 pub(crate) use index::*;
 pub(crate) use interpolate::*;
+pub(crate) use memory::{check_memory, memory_error};
 pub(crate) use norm::*;
+pub(crate) use product::*;
 pub(crate) use quantized::*;
 pub(crate) use reduce::*;
 pub(crate) use softmax::*;

@@ -403,21 +403,52 @@ fn matrix_strides(tensor: &Tensor) -> [isize; 2] {
 /// Checks that the operands fit, and returns the shape of the batch.
 fn batch_shape(lhs: &Tensor, rhs: &Tensor, bias: Option<&Tensor>) -> Result<Shape> {
     lhs.same_device(rhs)?;
-    let error = |rule| Error::Shape { lhs: lhs.shape().to_vec(), rhs: rhs.shape().to_vec(), rule };
-    let rank = lhs.shape().len();
-    if rank < 2 || rhs.shape().len() != rank || lhs.shape()[rank - 1] != rhs.shape()[rank - 2] {
-        return Err(error("a matrix product needs [.., m, k] and [.., k, n] of the same rank"));
-    }
     if lhs.dtype() != rhs.dtype() {
         return Err(Error::Unsupported("a product of matrices of two element types"));
     }
-    let n = rhs.shape()[rank - 1];
-    if let Some(bias) = bias.filter(|bias| bias.shape() != [n]) {
-        let (lhs, rhs) = (bias.shape().to_vec(), rhs.shape().to_vec());
+    let mut shape = product_shape(lhs.shape(), rhs.shape(), bias.map(Tensor::shape))?;
+    shape.truncate(shape.len() - 2);
+    Ok(shape)
+}
+
+/// Returns the shape of a product of matrices `[.., m, k]` and `[.., k, n]`, with a bias `[n]`.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit.
+pub fn product_shape(lhs: &[usize], rhs: &[usize], bias: Option<&[usize]>) -> Result<Shape> {
+    let error = |rule| Error::Shape { lhs: lhs.to_vec(), rhs: rhs.to_vec(), rule };
+    let rank = lhs.len();
+    if rank < 2 || rhs.len() != rank || lhs[rank - 1] != rhs[rank - 2] {
+        return Err(error("a matrix product needs [.., m, k] and [.., k, n] of the same rank"));
+    }
+    let n = rhs[rank - 1];
+    if let Some(bias) = bias.filter(|bias| *bias != [n]) {
+        let (lhs, rhs) = (bias.to_vec(), rhs.to_vec());
         return Err(Error::Shape { lhs, rhs, rule: "a bias must have one element per column" });
     }
-    broadcast(&lhs.shape()[..rank - 2], &rhs.shape()[..rank - 2])
-        .ok_or_else(|| error("the axes before the matrices must broadcast"))
+    let batch = broadcast(&lhs[..rank - 2], &rhs[..rank - 2])
+        .ok_or_else(|| error("the axes before the matrices must broadcast"))?;
+    Ok(batch.into_iter().chain([lhs[rank - 2], n]).collect())
+}
+
+/// Returns the shape of [`linear`] for `x` `[.., k]`, a weight `[k, n]` and a bias `[n]`.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit.
+pub fn linear_shape(x: &[usize], weight: &[usize], bias: Option<&[usize]>) -> Result<Shape> {
+    match (weight, x.split_last()) {
+        (&[k, n], Some((&last, outer))) if k == last => {
+            product_shape(&[1, k], weight, bias)?;
+            Ok(outer.iter().copied().chain([n]).collect())
+        }
+        _ => Err(Error::Shape {
+            lhs: x.to_vec(),
+            rhs: weight.to_vec(),
+            rule: "a linear layer needs x [.., k] and a weight [k, n]",
+        }),
+    }
 }
 
 /// Returns the walk over the matrices of the batch: where they start in lhs (y) and rhs (z).
@@ -502,10 +533,7 @@ fn repacked_product(
 /// Computes `x @ weight + bias` for `x` `[.., in]`, `weight` `[in, out]` and `bias` `[out]`.
 pub fn linear(x: Tensor, weight: Tensor, bias: Option<Tensor>) -> Result<Tensor> {
     let (height, width) = matrix_size(&x);
-    let mut shape: Shape = x.shape().into();
-    if let Some(last) = shape.last_mut() {
-        *last = weight.shape()[1];
-    }
+    let shape = linear_shape(x.shape(), weight.shape(), bias.as_ref().map(Tensor::shape))?;
     let out = product(views::reshape(x, &[height, width])?, weight, bias, Forced::default())?;
     Ok(out.view(Layout::contiguous(&shape)))
 }

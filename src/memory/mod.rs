@@ -61,8 +61,11 @@ pub enum MemoryError {
     /// The device failed while pending results were computed.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
-    /// The CPU device cannot be recorded.
-    #[error("the memory of the CPU device is not recorded; choose a GPU or `software`")]
+    /// The CPU device has no memory of its own, and cannot be recorded or limited.
+    #[error(
+        "tensors on the CPU device are in the host's memory, which is neither recorded nor limited; choose a GPU or \
+         `software`"
+    )]
     Cpu,
     /// The size of the device's memory is not known.
     #[error("{device} does not tell how much memory it has; set a limit in bytes")]
@@ -153,7 +156,9 @@ pub fn usage(device: &WgslDevice) -> Result<MemoryUsage, DeviceError> {
 pub fn report(device: &WgslDevice) -> Result<MemoryReport, DeviceError> {
     Ok(match runtime_of(device)? {
         Some(runtime) => runtime.memory_report(),
-        None => MemoryReport { device: device.to_string(), ..MemoryReport::default() },
+        None => {
+            MemoryReport { device: device.to_string(), of_host: true, ..MemoryReport::default() }
+        }
     })
 }
 
@@ -186,14 +191,16 @@ pub fn trim(device: &WgslDevice, target: u64) -> Result<(), DeviceError> {
 ///
 /// An op that needs more first waits for the device and returns unused memory to the driver; if
 /// that is not enough, it fails like one that runs out of memory. Memory that is reserved already
-/// stays. Small tensors share pages of 4 MiB. Does nothing for the CPU.
+/// stays. Small tensors share pages of 4 MiB.
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such device, it cannot be opened, a fraction is not between 0
+/// Returns an error if there is no such device, it cannot be opened, it is the CPU and there is a limit, a fraction is not between 0
 /// and 1, or one is given and the size of the device's memory is not known.
 pub fn set_limit(device: &WgslDevice, limit: Option<Limit>) -> Result<(), MemoryError> {
-    let Some(runtime) = runtime_of(device)? else { return Ok(()) };
+    let Some(runtime) = runtime_of(device)? else {
+        return if limit.is_some() { Err(MemoryError::Cpu) } else { Ok(()) };
+    };
     let bytes = match limit {
         None => None,
         Some(Limit::Bytes(bytes)) => Some(bytes),

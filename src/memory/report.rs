@@ -6,6 +6,13 @@ use crate::runtime::{Bytes, MemoryReport};
 
 impl fmt::Display for MemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.of_host {
+            return writeln!(
+                f,
+                "Memory of {}: tensors are in the host's memory, and are not counted",
+                self.device
+            );
+        }
         let usage = self.usage;
         let rows = [
             ("in use", Some(usage.in_use)),

@@ -100,6 +100,8 @@ const WARM_UP_WORK: u64 = if CAN_BLOCK { 1 << 33 } else { 1 << 30 };
 pub struct MemoryReport {
     /// The adapter's name.
     pub device: String,
+    /// Whether this is the CPU device, whose tensors are in the host's memory: nothing is counted, all is zero.
+    pub of_host: bool,
     /// How much memory is in use and reserved.
     pub usage: MemoryUsage,
     /// The live allocations by size.
@@ -325,6 +327,7 @@ impl Runtime {
         let driver = self.gpu.device.generate_allocator_report();
         MemoryReport {
             device: self.name(),
+            of_host: false,
             usage,
             sizes,
             largest_free,
