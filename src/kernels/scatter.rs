@@ -1,7 +1,7 @@
 //! Adds values along one axis at the positions of a tensor of indices: scatter, select and the
 //! gradient of an embedding.
 //!
-//! One invocation applies all updates of a line in order; long lines are sorted first and combined
+//! One invocation applies all updates of a line in order. On GPUs, long lines are sorted first and combined
 //! in levels (`scatter_nd.rs`). Results repeat bit for bit, without atomics.
 
 use super::cast;
@@ -35,9 +35,6 @@ params! {
         walk: Walk,
     }
 }
-
-/// The most updates that one invocation applies.
-const MAX_UPDATES: usize = 4096;
 
 /// The kernel that adds values along an axis.
 #[derive(Debug, Clone, Copy, Hash)]
@@ -94,8 +91,9 @@ pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor)
         return scatter_sorted(axis, tensor, indices, values);
     }
     let mut out = views::writable(tensor)?;
-    for start in (0..values.shape()[axis]).step_by(MAX_UPDATES) {
-        let len = MAX_UPDATES.min(values.shape()[axis] - start);
+    let max_updates = policy::updates_per_launch(out.runtime());
+    for start in (0..values.shape()[axis]).step_by(max_updates) {
+        let len = max_updates.min(values.shape()[axis] - start);
         let part = |tensor: &Tensor| tensor.view(tensor.layout().narrow(axis, start, len));
         out = scatter_in_order(axis, out, &part(&indices), &part(&values))?;
     }
@@ -156,8 +154,7 @@ fn scatter_sorted(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor) 
 /// `or` for booleans.
 pub fn select_add(tensor: Tensor, axis: usize, indices: Tensor, values: Tensor) -> Result<Tensor> {
     let rows = indices.len();
-    let lines = values.len() / rows.max(1);
-    if axis == 0 && policy::pays_to_sort_updates(tensor.runtime(), rows, lines) {
+    if axis == 0 && policy::pays_to_sort_updates(tensor.runtime(), rows) {
         let indices = views::reshape(indices, &[rows, 1])?;
         return scatter_nd(tensor, indices, values, ScatterOp::Add);
     }

@@ -271,19 +271,19 @@ pub(crate) fn pays_for_special_case(runtime: &Runtime, len: usize) -> bool {
 /// Returns whether it is faster to sort the `rows` updates of each of `lines` lines by location
 /// than to apply all updates of a line in one invocation.
 pub(crate) fn pays_to_sort_lines(runtime: &Runtime, rows: usize, lines: usize) -> bool {
-    match software_policy(runtime) {
-        Some(software) => software.pays_to_sort_updates(rows, lines),
-        None => rows >= 512 && lines < 256,
-    }
+    software_policy(runtime).is_none() && rows >= 512 && lines < 256
 }
 
-/// Returns whether it is faster to sort `rows` updates of `lines` elements each by location than to
-/// apply all updates of an element in one invocation.
-pub(crate) fn pays_to_sort_updates(runtime: &Runtime, rows: usize, lines: usize) -> bool {
-    match software_policy(runtime) {
-        Some(software) => software.pays_to_sort_updates(rows, lines),
-        None => rows >= 512,
-    }
+/// Returns whether it is faster to sort `rows` updates by location than to apply all updates of an element in one
+/// invocation.
+pub(crate) fn pays_to_sort_updates(runtime: &Runtime, rows: usize) -> bool {
+    software_policy(runtime).is_none() && rows >= 512
+}
+
+/// Returns the most updates that one invocation applies in a launch. A driver resets a GPU that is busy for long; a
+/// software adapter (Mesa's lavapipe) ends loops after 65,535 rounds.
+pub(crate) fn updates_per_launch(runtime: &Runtime) -> usize {
+    software_policy(runtime).map_or(1 << 12, |_| 1 << 15)
 }
 
 /// Returns whether kernels are fast whose invocations exchange data through workgroup memory, with

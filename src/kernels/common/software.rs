@@ -123,12 +123,6 @@ impl SoftwarePolicy<'_> {
         self.runtime.is_warmed_up() || len >= SPECIAL_CASE_LEN
     }
 
-    /// Returns whether sorting `rows` updates of `lines` elements each is faster than applying them
-    /// line by line.
-    pub fn pays_to_sort_updates(&self, rows: usize, lines: usize) -> bool {
-        rows >= 4096 && lines < 8
-    }
-
     /// Returns the number of invocations that keeps the adapter busy.
     pub fn busy_invocations(&self) -> usize {
         1 << 10
