@@ -464,3 +464,53 @@ fn main(@builtin(global_invocation_id) id: vec3<u32>) {
         assert_eq!(found, [1, 2, 4], "{device}");
     }
 }
+
+#[test]
+fn aliases_of_themselves_are_errors() {
+    let _guard = serial_guard();
+    const TEXTS: [&str; 3] = [
+        "alias E = E;",
+        "alias E = A;\nalias A = E;",
+        "alias E = vec4<vec4<vec4<vec4<vec4<vec4<vec4<vec4<vec4<vec4<vec4<vec4<f32>>>>>>>>>>>>;",
+    ];
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 1>::ones([4], &device);
+        for aliases in TEXTS {
+            let text = format!(
+                "{aliases}
+@group(0) @binding(auto) var<storage, read> x: array<E>;
+@group(0) @binding(auto) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(64)
+fn main() {{}}
+"
+            );
+            let signature = "x: f32[n] -> y: f32[n]";
+            let kernel: &Kernel = Box::leak(Box::new(Kernel::new("loop", signature, text.leak())));
+            let error = kernel.call(&x, ()).run::<Tensor<Wgsl, 1>>(1).expect_err("it has no size");
+            assert!(error.to_string().contains("unsupported operand"), "{error}");
+        }
+    }
+}
+
+#[test]
+fn more_workgroups_than_a_launch_has_are_an_error() {
+    let _guard = serial_guard();
+    static IDLE: Kernel = Kernel::new(
+        "idle",
+        "x: f32[n] -> y: f32[n]",
+        "@group(0) @binding(auto) var<storage, read> x: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1)
+fn main() { y[0] = x[0]; }
+",
+    );
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 1>::ones([1], &device);
+        for workgroups in [u32::MAX as usize, usize::MAX] {
+            let error = IDLE.call(&x, ()).run::<Tensor<Wgsl, 1>>(workgroups).expect_err("too many");
+            assert!(error.to_string().contains("a launch has at most"), "{error}");
+        }
+        let y: Tensor<Wgsl, 1> = IDLE.call(&x, ()).run(1).expect("it runs");
+        assert_eq!(y.into_scalar(), 1.0);
+    }
+}

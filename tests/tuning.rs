@@ -81,7 +81,7 @@ fn an_invalid_tuning_variable_is_reported_and_ignored() {
     };
     // `off` disables the cache.
     let stderr = run_step("multiply", Path::new("off"), "sometimes");
-    assert!(stderr.contains("\"sometimes\" is not off, cached or first-use"), "{stderr}");
+    assert!(stderr.contains("=\"sometimes\" is ignored: use off, cached or first-use"), "{stderr}");
     assert!("sometimes".parse::<Tuning>().is_err());
 }
 

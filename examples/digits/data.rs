@@ -127,7 +127,15 @@ fn line_format(what: &str) -> String {
 const MAX_BYTES: u64 = 64 << 20;
 
 /// Reads a file of at most [`MAX_BYTES`] bytes.
-fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
+///
+/// # Errors
+///
+/// Returns an error if it cannot be read, is larger, or is no file.
+pub fn read_limited(path: &Path) -> std::io::Result<Vec<u8>> {
+    // Opening a pipe would wait for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(std::io::Error::other("it is not a file"));
+    }
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > MAX_BYTES {

@@ -23,7 +23,7 @@ use burn_wgsl::scaler::GradScalerConfig;
 use burn_wgsl::{
     Precision, Wgsl, WgslDevice, autocast, current_precision, memory, product_path, profiler,
 };
-use digits::data::Dataset;
+use digits::data::{Dataset, read_limited};
 use digits::learner::{Learner, adam};
 use digits::model::Model;
 use digits::weights;
@@ -174,7 +174,7 @@ fn train_on(
     B::seed(&device, args.seed);
     let mut model = Model::<B>::new(&device);
     if let Some(path) = &args.load {
-        let bytes = std::fs::read(path)
+        let bytes = read_limited(path)
             .with_context(|| format!("cannot read the model file {}", path.display()))?;
         model = weights::from_bytes(model, &path.display().to_string(), bytes, &device)?;
     }

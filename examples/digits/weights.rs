@@ -89,6 +89,9 @@ fn checked_weights<B: Backend>(
         if file_shape != *shape {
             bail!("layer {name} has shape {file_shape:?} in the file; expected {shape:?}");
         }
+        if !data.dtype.is_float() {
+            bail!("layer {name} has {:?} elements; expected floats", data.dtype);
+        }
         if data.bytes.len() != shape.iter().product::<usize>() * data.dtype.size() {
             bail!("the number of elements of layer {name} does not match its shape {shape:?}");
         }

@@ -110,9 +110,13 @@ impl Backend for Wgsl {
     }
 
     fn sync(device: &Self::Device) -> Result<(), ExecutionError> {
-        match resolve::runtime(device, "sync") {
-            Some(runtime) => runtime.sync().map_err(|error| transfer::execution_error(&error)),
-            None => Ok(()),
+        let error = |error: DeviceError| transfer::execution_error(&error);
+        match device.resolve().map_err(error)? {
+            ResolvedDevice::Cpu => Ok(()),
+            ResolvedDevice::Adapter(index) => {
+                let runtime = Runtime::of(index).map_err(error)?;
+                runtime.sync().map_err(|error| transfer::execution_error(&error))
+            }
         }
     }
 

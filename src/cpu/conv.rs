@@ -135,7 +135,11 @@ fn correct_divisor(
 ) -> FlexTensor {
     let [_, _, rows, columns] = grad.shape().dims();
     let factor = |axis: usize, position: usize| {
-        let available = x[2 + axis] + 2 * padding[axis] - position * stride[axis];
+        let padded = x[2 + axis] + 2 * padding[axis];
+        let available = padded.checked_sub(position * stride[axis]);
+        let available = available.unwrap_or_else(|| {
+            panic!("avg_pool2d_backward on cpu: the gradient has more windows than the input of shape {x:?}")
+        });
         kernel[axis] as f32 / available.min(kernel[axis]) as f32
     };
     let row_factors = |row| (0..columns).map(move |column| factor(0, row) * factor(1, column));

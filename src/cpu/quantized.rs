@@ -21,7 +21,15 @@ pub(crate) fn quantize(
     let (shape, scales) = (tensor.shape(), qparams.scales.shape());
     let blocks = match scheme.level {
         QuantLevel::Tensor => 1,
-        QuantLevel::Block(block) => shape.num_elements() / block.num_elements().max(1),
+        QuantLevel::Block(block) => {
+            let (elements, block) = (shape.num_elements(), block.num_elements().max(1));
+            assert!(
+                elements.is_multiple_of(block),
+                "quantize: blocks of {block} elements do not divide a tensor of shape {:?}",
+                shape.as_slice()
+            );
+            elements / block
+        }
     };
     assert!(
         scales.num_elements() == blocks,

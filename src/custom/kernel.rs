@@ -25,6 +25,9 @@ use crate::tensor::{self, DType, Tensor};
 /// A function that computes what a kernel does, on the CPU: from the parameters and the inputs, the outputs.
 pub type CpuFunction<P> = fn(&P, &[TensorData]) -> Vec<TensorData>;
 
+/// The most workgroups of a launch: the first of each of its parts is a number of 32 bits.
+const MAX_WORKGROUPS: usize = (u32::MAX - u16::MAX as u32) as usize;
+
 /// Operations that a workgroup is taken to do, if the program does not say.
 const WORK_PER_GROUP: u64 = 1 << 12;
 
@@ -218,8 +221,8 @@ impl<'a, P: Params> Call<'a, P> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the operands differ from the signature, the declarations of the text do, the text does not
-    /// compile, or the memory is not available. On the CPU, if there is no function for it.
+    /// Returns an error if the operands differ from the signature, the declarations of the text do, there are more than some
+    /// 2^32 workgroups, the text does not compile, or the memory is not available. On the CPU, if there is no function for it.
     pub fn run<O: Outputs>(self, workgroups: usize) -> Result<O, KernelError> {
         let kernel = self.kernel;
         let name = kernel.name();
@@ -320,12 +323,17 @@ impl<'a, P: Params> Call<'a, P> {
                 outputs: &outputs.iter().collect::<Vec<_>>(),
                 params: &params,
                 workgroups: workgroups as u64,
-                work: self.work.unwrap_or(workgroups as u64 * WORK_PER_GROUP),
+                work: self.work.unwrap_or((workgroups as u64).saturating_mul(WORK_PER_GROUP)),
                 indexed_axes: None,
             }
             .record()?;
             Ok(())
         };
+        if workgroups > MAX_WORKGROUPS {
+            return Err(kernel.shape_error(format!(
+                "{workgroups} workgroups were asked for, but a launch has at most {MAX_WORKGROUPS}"
+            )));
+        }
         let (limit, found) = (
             runtime.info().limits.storage_buffers_per_stage as usize,
             inputs.len() + outputs.len(),

@@ -92,6 +92,17 @@ pub enum DeviceError {
         shortfalls: Vec<Shortfall>,
     },
 
+    /// The device that the program handed in is of another adapter.
+    #[error(
+        "the program handed in the adapter {adapter} with a device of {device}; hand in the adapter that opened the device"
+    )]
+    HostAdapter {
+        /// The adapter's name.
+        adapter: String,
+        /// The name of the device's adapter.
+        device: String,
+    },
+
     /// The queue that the program handed in is not that of its device.
     #[error(
         "the queue that the program handed in with its device on {adapter} is that of another device; hand in both as \

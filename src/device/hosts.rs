@@ -43,12 +43,18 @@ pub fn host_requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limi
 ///
 /// # Errors
 ///
-/// Returns an error if its limits are too low, or the queue is not the device's. In a browser, the queue is not checked.
+/// Returns an error if it is of another adapter, its limits are too low, or the queue is not the device's. In a browser, the queue is not checked.
 pub fn take_host(
     adapter: &wgpu::Adapter,
     device: wgpu::Device,
     queue: wgpu::Queue,
 ) -> Result<OpenDevice, DeviceError> {
+    let (selected, opened) = (adapter.get_info(), device.adapter_info());
+    if (selected.vendor, selected.device, selected.backend, &selected.name)
+        != (opened.vendor, opened.device, opened.backend, &opened.name)
+    {
+        return Err(DeviceError::HostAdapter { adapter: selected.name, device: opened.name });
+    }
     let limits = device.limits();
     let of_adapter = AdapterInfo::from_wgpu(adapter);
     let mut info = AdapterInfo {

@@ -125,7 +125,7 @@ pub fn automatic() -> Result<&'static Automatic, DeviceError> {
 }
 
 /// The environment variable that suppresses the message on standard error if `auto` becomes the CPU
-/// because there is no usable GPU. Any value except `0` and the empty string does.
+/// because there is no usable GPU, with the value `1`.
 pub const QUIET_VARIABLE: &str = variables::QUIET.name;
 
 static QUIET: AtomicBool = AtomicBool::new(false);

@@ -74,7 +74,7 @@ pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
 ///
 /// # Errors
 ///
-/// Returns an error if the limits of the device are too low, or the queue is that of another device.
+/// Returns an error if the device is of another adapter, its limits are too low, or the queue is that of another device.
 pub fn device(
     adapter: &wgpu::Adapter,
     device: wgpu::Device,

@@ -50,7 +50,7 @@ enum Next {
 impl Schedule {
     /// Returns what happens at the beginning of a step, which are counted from 0.
     fn action(&self, step: u64) -> Action {
-        let length = self.wait + self.warm_up + self.active;
+        let length = self.wait.saturating_add(self.warm_up).saturating_add(self.active);
         let Some(in_cycles) = step.checked_sub(self.skip).filter(|_| self.active > 0) else {
             return Action::None;
         };

@@ -3,10 +3,9 @@
 //!
 //! The files may be deleted at any time. A file that another user could have written is not read.
 
-use std::hash::Hasher;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 use std::{env, fs, io, process};
 
@@ -53,12 +52,11 @@ pub(crate) fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    // The name of the temporary file is unique among files, processes and threads.
-    static WRITES: AtomicUsize = AtomicUsize::new(0);
+    // The name of the temporary file is unique among processes, also those of containers, whose ids may be the same.
     let mut temporary = file.as_os_str().to_owned();
-    temporary.push(format!(".{}-{}.new", process::id(), WRITES.fetch_add(1, Ordering::Relaxed)));
-    let written = create_own(temporary.as_ref()).and_then(|mut file| file.write_all(bytes));
-    let result = written.and_then(|()| fs::rename(&temporary, file));
+    temporary.push(format!(".{:016x}.new", RandomState::new().hash_one(process::id())));
+    let mut created = create_own(temporary.as_ref())?;
+    let result = created.write_all(bytes).and_then(|()| fs::rename(&temporary, file));
     if result.is_err() {
         let _ = fs::remove_file(&temporary);
     }

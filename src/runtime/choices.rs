@@ -66,7 +66,10 @@ impl Choices {
         let text = read_text(file);
         stored.extend(parse_choices(&text, &self.key).unwrap_or_default());
         stored.insert(name.to_owned(), choice.to_owned());
-        let lines = stored.iter().map(|(name, choice)| format!("{name} = {choice}\n"));
+        // A line break in a name of the program would begin another choice.
+        let lines =
+            stored.iter().filter(|(name, choice)| !name.contains('\n') && !choice.contains('\n'));
+        let lines = lines.map(|(name, choice)| format!("{name} = {choice}\n"));
         let text = format!("{}\n{}", self.key, lines.collect::<String>());
         if let Err(error) = write_atomically(file, text.as_bytes()) {
             log::warn!(

@@ -249,7 +249,9 @@ impl KernelCompiler {
         let expansion = expand(&variant, target).map_err(shader_error)?;
         let Expansion { text, operands, .. } = &expansion;
         if self.prints {
-            eprintln!("// {variant}\n{text}");
+            // `eprintln!` panics if standard error is closed.
+            let text = format_args!("// {variant}\n{text}\n");
+            let _ = std::io::Write::write_fmt(&mut std::io::stderr(), text);
         }
         if operands.len() != inputs + outputs {
             let declared = operands.len();

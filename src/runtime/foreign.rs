@@ -13,7 +13,10 @@ impl Runtime {
     /// Marks a buffer of the program as taken back, after everything recorded so far was submitted: using it from here on
     /// is an error.
     pub(crate) fn take_back_foreign(&self, memory: &Allocation) {
-        if let Err(error) = self.flush() {
+        // A second panic would end the process. What is pending then is an error.
+        if !std::thread::panicking()
+            && let Err(error) = self.flush()
+        {
             self.report_later(error);
         }
         memory.set_written(TAKEN_BACK);

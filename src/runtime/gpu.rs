@@ -120,8 +120,11 @@ pub(super) fn loses_device<R>(work: impl FnOnce() -> R) -> (R, bool) {
 
 impl Gpu {
     /// The errors with which wgpu refuses an object.
-    const REFUSALS: [wgpu::ErrorFilter; 2] =
-        [wgpu::ErrorFilter::Validation, wgpu::ErrorFilter::Internal];
+    const REFUSALS: [wgpu::ErrorFilter; 3] = [
+        wgpu::ErrorFilter::Validation,
+        wgpu::ErrorFilter::Internal,
+        wgpu::ErrorFilter::OutOfMemory,
+    ];
 
     /// Takes an open device. `generation` counts how often its adapter was opened, from 1.
     pub fn new(opened: OpenDevice, generation: u32) -> Self {
@@ -282,11 +285,12 @@ impl Gpu {
         self.health.serial.fetch_add(1, Ordering::SeqCst)
     }
 
-    /// Submits the queue writes so far, and commands.
+    /// Writes to buffers, and submits commands that run after it.
     ///
     /// On a device of the program, whose callbacks are the program's, their errors are caught here.
     pub fn submit(
         &self,
+        writes: &[(wgpu::Buffer, Vec<u8>)],
         commands: Option<wgpu::CommandEncoder>,
         largest: Largest,
     ) -> wgpu::SubmissionIndex {
@@ -296,6 +300,9 @@ impl Gpu {
         let fails = self.faults.strikes(Fault::Submit);
         assert!(!self.faults.strikes(Fault::SubmitPanic), "a test made a submission panic");
         let submit = || {
+            for (buffer, data) in writes.iter().filter(|(_, data)| !data.is_empty()) {
+                self.queue.write_buffer(buffer, 0, data);
+            }
             let commands = commands.map(wgpu::CommandEncoder::finish);
             self.queue.submit(commands.filter(|_| !fails))
         };
@@ -458,7 +465,7 @@ impl Gpu {
         if !CAN_BLOCK {
             return (work(), None);
         }
-        let scopes: SmallVec<[_; 2]> =
+        let scopes: SmallVec<[_; 3]> =
             filters.iter().map(|&filter| self.device.push_error_scope(filter)).collect();
         let result = work();
         // Scopes must be popped innermost first.

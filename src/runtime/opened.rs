@@ -1,6 +1,6 @@
 //! The opened devices of this process, one for each adapter.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
@@ -18,8 +18,11 @@ struct Slot {
 
 /// The opened devices, by their index in `device::adapters()`. Opening a device locks only its own
 /// slot.
-static SLOTS: LazyLock<Vec<Mutex<Slot>>> =
-    LazyLock::new(|| device::adapters().iter().map(|_| Mutex::default()).collect());
+fn slots() -> &'static [Mutex<Slot>] {
+    // Not lazily, which would keep a panic of a driver for ever.
+    static SLOTS: OnceLock<Vec<Mutex<Slot>>> = OnceLock::new();
+    SLOTS.get_or_init(|| device::adapters().iter().map(|_| Mutex::default()).collect())
+}
 
 /// The devices of the program, by their numbers.
 static HOSTS: Mutex<Vec<Option<Arc<Runtime>>>> = Mutex::new(Vec::new());
@@ -64,7 +67,7 @@ impl Runtime {
         if let Some(number) = adapter.checked_sub(FIRST_HOST) {
             return Self::of_host(number);
         }
-        let mut slot = SLOTS[adapter].lock();
+        let mut slot = slots()[adapter].lock();
         let reason = match slot.usable() {
             Ok(runtime) => return Ok(runtime),
             Err(reason) => reason,
@@ -78,10 +81,12 @@ impl Runtime {
 
     /// Takes a device of the program. Returns its number.
     pub fn add_host(opened: device::OpenDevice) -> usize {
-        device::add_host(opened.info.clone(), |_| {
-            HOSTS.lock().push(Some(Arc::new(Self::new(opened, 1))));
-            status::share_if_asked();
-        })
+        let info = opened.info.clone();
+        // Before any lock: it calls wgpu, which may call the program.
+        let runtime = Arc::new(Self::new(opened, 1));
+        let number = device::add_host(info, |_| HOSTS.lock().push(Some(runtime)));
+        status::share_if_asked();
+        number
     }
 
     fn of_host(number: usize) -> Result<Arc<Self>, DeviceError> {
@@ -123,7 +128,7 @@ impl Runtime {
         let opened = device::open(fresh.get(adapter).unwrap_or(known)).await?;
         // Another task may have opened the adapter during the `await`. All tensors of an adapter
         // must be on the same device, so the first device is kept.
-        let mut slot = SLOTS[adapter].lock();
+        let mut slot = slots()[adapter].lock();
         match slot.usable() {
             Ok(first) => {
                 opened.device.destroy();
@@ -137,14 +142,14 @@ impl Runtime {
     pub fn opened(adapter: usize) -> Option<Arc<Self>> {
         match adapter.checked_sub(FIRST_HOST) {
             Some(number) => HOSTS.lock().get(number).cloned().flatten(),
-            None => SLOTS[adapter].lock().runtime.clone(),
+            None => slots()[adapter].lock().runtime.clone(),
         }
     }
 
     /// Returns the runtimes of all open devices.
     pub(super) fn all_opened() -> Vec<Arc<Self>> {
         let mut opened: Vec<Arc<Self>> =
-            SLOTS.iter().filter_map(|slot| slot.lock().runtime.clone()).collect();
+            slots().iter().filter_map(|slot| slot.lock().runtime.clone()).collect();
         opened.extend(HOSTS.lock().iter().flatten().cloned());
         opened
     }
@@ -156,7 +161,7 @@ impl Runtime {
     pub fn close(adapter: usize) {
         let runtime = match adapter.checked_sub(FIRST_HOST) {
             Some(number) => HOSTS.lock().get_mut(number).and_then(Option::take),
-            None => SLOTS[adapter].lock().runtime.take(),
+            None => slots()[adapter].lock().runtime.take(),
         };
         if let Some(runtime) = runtime {
             runtime.gpu.destroy("it was closed");

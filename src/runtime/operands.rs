@@ -51,12 +51,12 @@ pub(super) fn declared(text: &str) -> Result<Vec<Operand>, String> {
             let ty = ty.trim().trim_end_matches(';');
             let element = ty.strip_prefix("array<").and_then(|ty| ty.strip_suffix('>'));
             let element_size =
-                element.and_then(|ty| size_of_type(ty, text)).ok_or_else(unsupported)?;
+                element.and_then(|ty| size_of_type(ty, text, MAX_DEPTH)).ok_or_else(unsupported)?;
             let element = element.unwrap_or_default();
             Ok(Operand {
                 name: name.trim().to_owned(),
                 element: element.to_owned(),
-                scalar: scalar_of(element, text).to_owned(),
+                scalar: scalar_of(element, text, MAX_DEPTH).to_owned(),
                 element_size,
                 is_written: access.contains("read_write"),
             })
@@ -64,9 +64,14 @@ pub(super) fn declared(text: &str) -> Result<Vec<Operand>, String> {
         .collect()
 }
 
-/// Returns the size of a scalar, vector or alias in bytes; `None` for other types.
-fn size_of_type(ty: &str, text: &str) -> Option<u32> {
-    let scalar = |inner: &str| size_of_type(inner.strip_suffix('>')?, text);
+/// How deep a type may be nested in aliases and vectors. A text of a program may have an alias of itself.
+const MAX_DEPTH: u32 = 8;
+
+/// Returns the size of a scalar, vector or alias in bytes; `None` for other types, and for those nested deeper than
+/// `depth`.
+fn size_of_type(ty: &str, text: &str, depth: u32) -> Option<u32> {
+    let depth = depth.checked_sub(1)?;
+    let scalar = |inner: &str| size_of_type(inner.strip_suffix('>')?, text, depth);
     match ty {
         "f32" | "u32" | "i32" => Some(4),
         "u64" | "i64" => Some(8),
@@ -74,15 +79,16 @@ fn size_of_type(ty: &str, text: &str) -> Option<u32> {
         _ if ty.starts_with("vec2<") => Some(2 * scalar(&ty[5..])?),
         _ if ty.starts_with("vec4<") => Some(4 * scalar(&ty[5..])?),
         _ if ty.starts_with("atomic<") => scalar(&ty[7..]),
-        _ => size_of_type(alias_target(ty, text)?, text),
+        _ => size_of_type(alias_target(ty, text)?, text, depth),
     }
 }
 
-/// Returns the type of the components of a scalar, vector, atomic or alias.
-fn scalar_of<'a>(ty: &'a str, text: &'a str) -> &'a str {
+/// Returns the type of the components of a scalar, vector, atomic or alias, nested at most `depth` deep.
+fn scalar_of<'a>(ty: &'a str, text: &'a str, depth: u32) -> &'a str {
+    let Some(depth) = depth.checked_sub(1) else { return ty };
     match (ty.split_once('<'), alias_target(ty, text)) {
-        (Some((_, inner)), _) => scalar_of(inner.strip_suffix('>').unwrap_or(inner), text),
-        (None, Some(target)) => scalar_of(target, text),
+        (Some((_, inner)), _) => scalar_of(inner.strip_suffix('>').unwrap_or(inner), text, depth),
+        (None, Some(target)) => scalar_of(target, text, depth),
         (None, None) => ty,
     }
 }
@@ -203,7 +209,8 @@ fn declares(line: &str, name: &str) -> bool {
 
 /// Returns whether a type is `Words4` of `lib/vec4`, or an alias of it.
 fn is_words4(ty: &str, text: &str) -> bool {
-    ty == "Words4" || alias_target(ty, text).is_some_and(|target| is_words4(target, text))
+    let mut names = std::iter::successors(Some(ty), |ty| alias_target(ty, text));
+    names.by_ref().take(MAX_DEPTH as usize).any(|name| name == "Words4")
 }
 
 /// Appends the struct `Launch` to the parameters, and adds to every index of an operand its first

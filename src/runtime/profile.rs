@@ -282,7 +282,7 @@ impl Runtime {
             }),
         }));
         profiler.resolve_queries(device, &mut encoder, 2);
-        let submission = self.gpu.submit(Some(encoder), Largest::default());
+        let submission = self.gpu.submit(&[], Some(encoder), Largest::default());
         if !CAN_BLOCK {
             return Ok(None);
         }

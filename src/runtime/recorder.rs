@@ -236,15 +236,18 @@ impl Recorder {
             let aligned = self.pending_params.len().next_multiple_of(PARAMS_ALIGN);
             self.pending_params.resize(aligned, 0);
         }
-        self.open_pass(gpu, plan, operands, part);
-        let same_group = !uniform && self.current_group.as_ref() == Some(&key);
-        let bind_group = match same_group {
+        // A new pass, as for a profile, has no group.
+        let is_set = self.pass.is_some()
+            && self.profiler.is_none()
+            && self.current_group.as_ref() == Some(&key);
+        let bind_group = match is_set && !uniform {
             true => None,
             false => {
                 let has_foreign = operands.inputs.iter().any(|input| input.is_foreign());
                 Some(self.bind_group(gpu, plan, &key, &bindings, has_foreign)?)
             }
         };
+        self.open_pass(gpu, plan, operands, part);
         let Some(pass) = &mut self.pass else { return Ok(()) };
         if self.current_plan != Some(plan.id) {
             pass.set_pipeline(&plan.pipeline);

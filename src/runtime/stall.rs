@@ -73,7 +73,8 @@ pub(crate) struct Stall {
 /// Returns how long a wait may last without progress; `None` for ever.
 pub(crate) fn limit() -> Option<Duration> {
     static LIMIT: LazyLock<Option<Duration>> = LazyLock::new(|| {
-        let is_valid = |seconds: &f64| (0.0..1e9).contains(seconds);
+        // wgpu 30 panics at waits for no time.
+        let is_valid = |seconds: &f64| *seconds == 0.0 || (0.001..1e9).contains(seconds);
         let seconds = variables::TIMEOUT.parse(|text| text.parse().ok().filter(is_valid));
         let seconds = seconds.unwrap_or(30.0);
         (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))

@@ -18,8 +18,6 @@ use super::cache::{create_own_folder, is_own_folder, read_own, write_atomically}
 use crate::device::CAN_BLOCK;
 use crate::variables;
 
-/// The environment variable that shares the status of a process from the first use of a device on.
-
 /// How often the status is written.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// From which age on a status is one of a process that ended without removing it.

@@ -40,12 +40,7 @@ impl Batch {
 
     fn submit_or_panic(self, gpu: &Gpu) -> wgpu::SubmissionIndex {
         let Self { encoder, writes, largest, .. } = self;
-        for (buffer, data) in &writes {
-            if !data.is_empty() {
-                gpu.queue.write_buffer(buffer, 0, data);
-            }
-        }
-        let index = gpu.submit(Some(encoder), largest);
+        let index = gpu.submit(&writes, Some(encoder), largest);
         // Lets wgpu reclaim what finished submissions used.
         let _ = gpu.device.poll(wgpu::PollType::Poll);
         index

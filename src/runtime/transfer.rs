@@ -271,7 +271,7 @@ impl Runtime {
             let Some(mut view) = view else { return Ok(false) };
             view.slice(..piece.len()).copy_from_slice(piece);
             drop(view);
-            gpu.submit(None, Largest::default());
+            gpu.submit(&[], None, Largest::default());
             return Ok(true);
         }
         let Some(staging) = self.staging.take_upload_buffer(gpu)? else { return Ok(false) };
@@ -283,7 +283,8 @@ impl Runtime {
         let mut encoder =
             gpu.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
         encoder.copy_buffer_to_buffer(&staging, 0, target, offset, len);
-        let Some(submission) = gpu.catch(|| gpu.submit(Some(encoder), Largest::default())) else {
+        let Some(submission) = gpu.catch(|| gpu.submit(&[], Some(encoder), Largest::default()))
+        else {
             gpu.check()?;
             return Ok(false);
         };
@@ -433,7 +434,10 @@ impl Runtime {
             self.staging.keep_readback_buffer(buffer);
             return Ok(submission);
         }
-        let mapping = Mapping::new(&buffer, wgpu::MapMode::Read, bytes);
+        let Some(mapping) = gpu.catch(|| Mapping::new(&buffer, wgpu::MapMode::Read, bytes)) else {
+            self.outcomes.give_up(&launches, &gpu.name(), &"wgpu panicked");
+            return Ok(submission);
+        };
         self.outcomes.push(ReportsInFlight { launches, serial, buffer, bytes, mapping });
         self.read_reports();
         Ok(submission)

@@ -236,7 +236,8 @@ pub fn repeat_dim(tensor: Tensor, axis: usize, times: usize) -> Result<Tensor> {
     let (mut with_axis, mut expanded) = (shape.clone(), shape.clone());
     with_axis.insert(axis, 1);
     expanded.insert(axis, times);
-    shape[axis] *= times;
+    shape[axis] = shape[axis].saturating_mul(times);
+    check_addressable(&shape)?;
     let Some(layout) = tensor.layout().reshape(&with_axis) else {
         return repeat_dim(duplicate(&tensor)?, axis, times);
     };
