@@ -10,12 +10,9 @@ use crate::runtime::{
 
 use super::{ProfileError, profile, runtime_of};
 
-// SAFETY: each invocation of both kernels accesses at most the element with its own index, and
-// compares the index with the number of elements unless there are as many invocations. The loop of
-// `multiply_add` has a constant number of steps.
-static COPY: Source = unsafe { Source::trusted::<u32>("copy", include_str!("copy.wgsl")) };
+static COPY: Source = Source::new::<u32>("copy", include_str!("copy.wgsl"));
 static MULTIPLY_ADD: Source =
-    unsafe { Source::trusted::<[f32; 2]>("multiply_add", include_str!("multiply_add.wgsl")) };
+    Source::new::<[f32; 2]>("multiply_add", include_str!("multiply_add.wgsl"));
 
 /// The kernel in `copy.wgsl`.
 #[derive(Debug, Clone, Hash)]

@@ -24,6 +24,7 @@ struct GetCap {
     value: u64,
 }
 
+// SAFETY: the stand-in for the kernel exports the function with this signature.
 unsafe extern "C" {
     /// The stand-in's function of this name, which answers for the kernel.
     fn ioctl(file: c_int, request: c_ulong, ...) -> c_int;
