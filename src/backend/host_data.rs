@@ -10,7 +10,7 @@ use burn_std::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
 use burn_std::{BoolStore, Bytes, Shape};
 use thiserror::Error;
 
-use crate::tensor::checked_len;
+use crate::tensor::strided_len;
 
 /// Why data cannot become a tensor.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -192,7 +192,7 @@ impl QuantizedData {
 }
 
 fn number_of_elements(shape: &Shape) -> Result<usize, DataError> {
-    checked_len(shape.as_slice())
+    strided_len(shape.as_slice())
         .ok_or_else(|| DataError::TooManyElements { shape: shape.to_vec() })
 }
 

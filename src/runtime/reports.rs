@@ -29,6 +29,9 @@ const SLOTS: u64 = 1024;
 /// The most errors that are kept for a program that asks for none.
 const MAX_ERRORS: usize = 64;
 
+/// The most launches and groups that a taint lists.
+const MAX_LISTED: usize = 64;
+
 /// An axis that the indices of a kernel address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IndexedAxis {
@@ -38,14 +41,16 @@ pub struct IndexedAxis {
     pub size: usize,
 }
 
-/// A launch with indices.
+/// A launch with indices, or a group of them.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// Its number among all launches of the process.
+    /// Its number among all of the process.
     number: u64,
     op: &'static str,
     axes: SmallVec<[IndexedAxis; 2]>,
-    /// Set when its slot was read.
+    /// The launches and groups of a group.
+    group: Vec<Arc<Report>>,
+    /// Set when the slot of the launch was read.
     outcome: OnceLock<Result<(), RuntimeError>>,
     /// Whether the program was given the error.
     is_returned: AtomicBool,
@@ -53,11 +58,16 @@ pub(crate) struct Report {
 
 impl Report {
     fn new(op: &'static str, axes: &[IndexedAxis]) -> Arc<Self> {
-        static LAUNCHES: AtomicU64 = AtomicU64::new(0);
+        Self::with_group(op, axes, Vec::new())
+    }
+
+    fn with_group(op: &'static str, axes: &[IndexedAxis], group: Vec<Arc<Self>>) -> Arc<Self> {
+        static REPORTS: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
-            number: LAUNCHES.fetch_add(1, Ordering::Relaxed),
+            number: REPORTS.fetch_add(1, Ordering::Relaxed),
             op,
             axes: axes.into(),
+            group,
             outcome: OnceLock::new(),
             is_returned: AtomicBool::new(false),
         })
@@ -65,11 +75,28 @@ impl Report {
 
     /// Returns the error, if the launch is known to have one.
     pub fn error(&self) -> Option<RuntimeError> {
-        self.outcome.get()?.as_ref().err().cloned()
+        match self.outcome.get() {
+            Some(outcome) => outcome.as_ref().err().cloned(),
+            None => self.group.iter().find_map(|report| report.error()),
+        }
     }
 
     fn is_clean(&self) -> bool {
-        matches!(self.outcome.get(), Some(Ok(())))
+        if let Some(outcome) = self.outcome.get() {
+            return outcome.is_ok();
+        }
+        // The latest are the last to be read.
+        let is_clean = !self.group.is_empty() && self.group.iter().rev().all(|r| r.is_clean());
+        if is_clean {
+            let _ = self.outcome.set(Ok(()));
+        }
+        is_clean
+    }
+
+    /// Notes that the program was given the errors.
+    fn set_returned(&self) {
+        self.is_returned.store(true, Ordering::Relaxed);
+        self.group.iter().filter(|report| report.error().is_some()).for_each(|r| r.set_returned());
     }
 
     /// Sets the outcome. `device` is the name of the device.
@@ -137,6 +164,11 @@ impl Taint {
             }
         }
         merged.extend(own);
+        if merged.len() > MAX_LISTED {
+            // A chain of launches, each of which would copy the list of those before.
+            let oldest = merged.drain(..MAX_LISTED / 2).collect();
+            merged.push(Report::with_group("", &[], oldest));
+        }
         *reports = merged;
         self.is_set.store(true, Ordering::Release);
     }
@@ -154,9 +186,8 @@ impl Taint {
 
     /// Notes that the program was given the errors.
     pub fn set_returned(&self) {
-        for report in self.reports.lock().iter().filter(|report| report.error().is_some()) {
-            report.is_returned.store(true, Ordering::Relaxed);
-        }
+        let reports = self.reports.lock();
+        reports.iter().filter(|report| report.error().is_some()).for_each(|r| r.set_returned());
     }
 }
 
@@ -351,7 +382,7 @@ impl Outcomes {
             return Ok(());
         }
         let first = errors.remove(0);
-        first.is_returned.store(true, Ordering::Relaxed);
+        first.set_returned();
         first.error().map_or(Ok(()), Err)
     }
 }
@@ -392,6 +423,29 @@ mod tests {
         assert_eq!(derived.reports.lock().len(), 1);
         assert!(!of_good.is_set.load(Ordering::Relaxed));
         derived.set_returned();
+        assert!(outcomes.take_error().is_ok(), "it was returned");
+    }
+
+    #[test]
+    fn long_lists_are_grouped_without_losing_a_launch() {
+        let launches: Vec<_> = (0..1000).map(|_| report(&AXES)).collect();
+        let taints: Vec<Taint> = launches.iter().map(|_| Taint::default()).collect();
+        for (i, launch) in launches.iter().enumerate() {
+            if i > 0 {
+                taints[i].merge(&taints[i - 1]);
+            }
+            taints[i].add(launch);
+            assert!(taints[i].reports.lock().len() <= MAX_LISTED + 1);
+        }
+        let outcomes = Outcomes::default();
+        for (i, launch) in launches.iter().enumerate() {
+            let word = if i == 500 { 7 } else { 0 };
+            outcomes.finish(launch, launch.read(&[word, 0, 0, 0, 0, 0, 0, 0], "device"));
+        }
+        let failed = |taint: &Taint| taint.check().is_err();
+        assert_eq!(taints.iter().position(failed), Some(500));
+        assert!(taints[500..].iter().all(failed));
+        taints[999].set_returned();
         assert!(outcomes.take_error().is_ok(), "it was returned");
     }
 

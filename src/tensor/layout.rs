@@ -256,6 +256,13 @@ pub fn checked_len(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size))
 }
 
+/// Returns [`checked_len`], or `None` also if the strides of the shape overflow: those of an empty tensor can.
+pub fn strided_len(shape: &[usize]) -> Option<usize> {
+    let strides = shape.iter().try_fold(1usize, |len, &size| len.checked_mul(size.max(1)));
+    strides.filter(|&len| isize::try_from(len).is_ok())?;
+    checked_len(shape)
+}
+
 /// Returns the shape that two shapes broadcast to, aligned at the last axis, or `None` if they are
 /// incompatible.
 pub fn broadcast(a: &[usize], b: &[usize]) -> Option<Shape> {
@@ -290,7 +297,8 @@ pub fn collapse(layouts: &[&Layout]) -> (Shape, SmallVec<[Strides; 4]>) {
         }
         let mergeable = !sizes.is_empty()
             && layouts.iter().zip(&strides).all(|(layout, out)| {
-                out.last() == Some(&(layout.strides[axis] * shape[axis] as isize))
+                // An empty tensor can have an axis of any size.
+                out.last() == Some(&layout.strides[axis].wrapping_mul(shape[axis] as isize))
             });
         if mergeable {
             if let Some(last) = sizes.last_mut() {

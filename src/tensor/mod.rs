@@ -12,7 +12,9 @@ use smallvec::SmallVec;
 
 pub use dtype::DType;
 pub use error::{Error, Result};
-pub use layout::{Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse};
+pub use layout::{
+    Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse, strided_len,
+};
 
 pub(crate) use lazy::{Arg, Compute, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch};
 
