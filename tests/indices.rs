@@ -273,7 +273,7 @@ fn errors_do_not_reach_other_launches_of_the_same_op() {
         let kept = good.clone() * 10.0;
         let joined = kept.clone() + bad.clone();
         // As an optimizer does it: pending results of the same program.
-        let updates = [good.clone() - 0.5, bad.clone() - 0.5, table.clone().slice([0..1]) - 0.5];
+        let updates = [good.clone() - 0.5, bad.clone() - 0.5, table.clone().narrow(0, 0, 1) - 0.5];
         assert!(read(joined).is_err());
         assert_eq!(read(kept), Ok(vec![20.0]));
         let [first, second, third] = updates;

@@ -126,7 +126,7 @@ fn line_format(what: &str) -> String {
 /// The largest file, and the largest text that a file is unpacked to, in bytes: some 300,000 images.
 const MAX_BYTES: u64 = 64 << 20;
 
-/// Reads a file of at most [`MAX_BYTES`] bytes.
+/// Reads a file of at most 64 MiB.
 ///
 /// # Errors
 ///

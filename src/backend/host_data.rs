@@ -169,7 +169,8 @@ impl QuantizedData {
         let is_packed = !matches!(scheme.store, QuantStore::Native);
         let found = data.bytes.len();
         let fits = |integers: usize| integers.checked_add(scale_bytes) == Some(found);
-        if !fits(packed) && !(is_packed && fits(padded)) {
+        let is_valid = fits(packed) || (is_packed && fits(padded));
+        if !is_valid {
             let needed = format!("{packed} for integers and {scale_bytes} for scales");
             return Err(length_error(&data, needed));
         }

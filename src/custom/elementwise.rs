@@ -210,7 +210,8 @@ fn is_name_byte(byte: u8) -> bool {
 fn number_len(text: &str) -> usize {
     let bytes = text.as_bytes();
     let is_digit = |index: usize| bytes.get(index).is_some_and(u8::is_ascii_digit);
-    if !is_digit(0) && !(bytes.first() == Some(&b'.') && is_digit(1)) {
+    let begins_number = is_digit(0) || (bytes.first() == Some(&b'.') && is_digit(1));
+    if !begins_number {
         return 0;
     }
     let mut end = 0;

@@ -267,7 +267,10 @@ fn compute(
                 ..shared
             },
             workgroups,
-            work: 16 * (batch * heads * queries) as u64 * keys as u64 * (vec4s + value_vec4s) as u64,
+            work: 16
+                * (batch * heads * queries) as u64
+                * keys as u64
+                * (vec4s + value_vec4s) as u64,
         }
         .run()
     };

@@ -16,7 +16,9 @@
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::conv_geometry::{ConvGeometry, Window, kernel_extent, spatial_sizes, TOO_LARGE, addressable_window};
+use super::common::conv_geometry::{
+    ConvGeometry, TOO_LARGE, Window, addressable_window, kernel_extent, spatial_sizes,
+};
 use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
 use super::common::launch::{Launch, PendingResult, variants_of};
 use super::common::options::{ConvOptions, TransposedOptions};
@@ -391,8 +393,7 @@ pub fn transposed(
     let ConvOptions { stride, padding, dilation, groups } = options.conv;
     let (size, kernel) = (spatial_sizes(x.shape())?, spatial_sizes(weight.shape())?);
     let mut shape: Shape = x.shape().into();
-    let error =
-        |rule| Error::Shape { lhs: x.shape().to_vec(), rhs: weight.shape().to_vec(), rule };
+    let error = |rule| Error::Shape { lhs: x.shape().to_vec(), rhs: weight.shape().to_vec(), rule };
     shape[1] = weight.shape()[1].checked_mul(groups).ok_or_else(|| error(TOO_LARGE))?;
     let missing = 3 - (shape.len() - 2);
     for axis in missing..3 {

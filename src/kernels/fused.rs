@@ -22,8 +22,8 @@ use super::fusion::program::{Access, MAX_WORDS, Overwrite, Program, RESULT, Word
 use super::fusion::prologue;
 use crate::params;
 use crate::runtime::{
-    Allocation, Deferred, Dispatch, Flows, Kernel, KernelKey, Recorded, Runtime, RuntimeError, Source,
-    Variant, current_op, describe_operands, is_captured, set_current_op, wgsl,
+    Allocation, Deferred, Dispatch, Flows, Kernel, KernelKey, Recorded, Runtime, RuntimeError,
+    Source, Variant, current_op, describe_operands, is_captured, set_current_op, wgsl,
 };
 use crate::tensor::{
     Arg, DType, Epilogue, Error, Expression, Extent, Layout, Lazy, Padding, Result, Tensor,
@@ -619,7 +619,7 @@ fn compute_launch(
         let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
         outputs.push(Arc::new(memory));
     }
-        let launch_inputs: SmallVec<[&Allocation; 8]> =
+    let launch_inputs: SmallVec<[&Allocation; 8]> =
         launch.inputs().iter().map(|input| &**input).collect();
     let mut flows = Flows::default();
     let is_tainted = launch_inputs.iter().any(|input| input.is_tainted()) || graph.is_tainted();

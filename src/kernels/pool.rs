@@ -3,8 +3,8 @@
 use smallvec::{SmallVec, smallvec};
 
 use super::cast;
-use super::common::conv_geometry::addressable_window;
 use super::common::cases::{Arg, Case, case, normal, permuted};
+use super::common::conv_geometry::addressable_window;
 use super::common::launch::{Launch, PendingResult, Reads, variants_of, workgroups_for};
 use super::common::options::PoolWindow;
 use super::common::policy;

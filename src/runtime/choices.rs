@@ -107,6 +107,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_with_any_contents_have_no_more_than_choices() {
+        bolero::check!().for_each(|bytes: &[u8]| {
+            let text = format!("key\n{}", String::from_utf8_lossy(bytes));
+            let choices = parse_choices(&text, "key").expect("the key matches");
+            assert!(choices.len() <= text.lines().count());
+            assert!(
+                choices.iter().all(|(name, choice)| text.contains(&format!("{name} = {choice}")))
+            );
+            let _ = parse_choices(&String::from_utf8_lossy(bytes), "key");
+        });
+    }
+
+    #[test]
     fn files_with_another_key_are_ignored() {
         let text = "key\na name = one choice\nno choice\nanother name = another choice\n";
         let choices = parse_choices(text, "key").expect("the key matches");

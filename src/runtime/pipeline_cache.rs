@@ -128,6 +128,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn files_with_any_contents_are_ignored() {
+        bolero::check!().for_each(|bytes: &[u8]| {
+            assert_eq!(verify(bytes, "this GPU"), None);
+            assert_eq!(verify(&seal(bytes, "this GPU"), "this GPU"), Some(bytes));
+        });
+    }
+
+    #[test]
     fn damaged_and_foreign_files_fail_the_checksum() {
         let valid = seal(b"pipelines", "this GPU");
         assert_eq!(verify(&valid, "this GPU"), Some(&b"pipelines"[..]));

@@ -11,7 +11,7 @@ use xtask::process::{cargo, root, run_command, target_dir};
 use crate::adapter::{self, required_device};
 use crate::options::Options;
 use crate::step::{Outcome, Step};
-use crate::{reached, strategies, tint, units, web};
+use crate::{fuzz, reached, strategies, tint, units, web};
 
 const STEPS: &[Step] = &[
     Step {
@@ -61,11 +61,18 @@ const STEPS: &[Step] = &[
 ];
 
 /// Steps that run only if `--only` names them: they take longer than all others together.
-const STEPS_ON_REQUEST: &[Step] = &[Step {
-    name: "strategies",
-    description: "test every strategy of products, and kernels for GPUs in every type and in models",
-    run: strategies::step,
-}];
+const STEPS_ON_REQUEST: &[Step] = &[
+    Step {
+        name: "strategies",
+        description: "test every strategy of products, and kernels for GPUs in every type and in models",
+        run: strategies::step,
+    },
+    Step {
+        name: "fuzz",
+        description: "try random inputs at the borders of the crate, and random programs",
+        run: fuzz::step,
+    },
+];
 
 fn all_steps() -> impl Iterator<Item = &'static Step> {
     STEPS.iter().chain(STEPS_ON_REQUEST)
