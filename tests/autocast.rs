@@ -150,7 +150,7 @@ fn the_variable_is_a_scope_around_the_program() {
     for (word, expected) in [
         ("bf16", "type: BF16"),
         ("", "type: F32"),
-        ("half", "no precision \"half\""),
+        ("half", "BURN_WGSL_AUTOCAST=\"half\" is ignored: use f32, f16 or bf16"),
         ("half", "type: F32"),
     ] {
         let text = printed_with("prints_the_type_of_a_product", "BURN_WGSL_AUTOCAST", word);
@@ -178,7 +178,7 @@ fn the_variable_of_products_is_a_scope_around_the_program() {
     for (word, expected) in [
         ("medium", "product: 1\n"),
         ("high", "product: 1.0009766\n"),
-        ("low", "BURN_WGSL_MATMUL_PRECISION is ignored: there is no precision \"low\""),
+        ("low", "BURN_WGSL_MATMUL_PRECISION=\"low\" is ignored: use highest, high or medium"),
         ("low", "product: 1.0009766\n"),
     ] {
         let text = printed_with("prints_a_product", "BURN_WGSL_MATMUL_PRECISION", word);

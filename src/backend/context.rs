@@ -682,7 +682,7 @@ impl Operand for burn_std::Shape {
 fn check_shape(shape: &burn_std::Shape, context: &mut OpContext) {
     let (op, shape) = (context.op, shape.as_slice());
     assert!(
-        tensor::strided_len(shape).is_some(),
+        tensor::checked_len(shape).is_some(),
         "{op}: a tensor of shape {shape:?} has too many elements"
     );
 }

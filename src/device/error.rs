@@ -18,8 +18,7 @@ pub enum DeviceError {
     /// The text is not a device selector.
     #[error(
         "`{text}` is not a device selector.\nDevices here:\n{available}\n\
-         Use one of these selectors: {ACCEPTED_SELECTORS}.{}",
-        after_space(driver_note())
+         Use one of these selectors: {ACCEPTED_SELECTORS}."
     )]
     UnknownSelector {
         /// The text as given.

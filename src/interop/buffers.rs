@@ -22,7 +22,7 @@ const UNIT: u64 = 256;
 
 /// Returns the size of a buffer in which a tensor with `bytes` bytes of elements can be.
 pub fn buffer_size(bytes: u64) -> u64 {
-    bytes.max(1).next_multiple_of(UNIT)
+    bytes.max(1).checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)
 }
 
 /// Returns a tensor whose elements are in a buffer of the program, in row-major order. Ops read the buffer and never write
@@ -175,7 +175,8 @@ impl TensorBuffer {
         wgpu::BindingResource::Buffer(wgpu::BufferBinding {
             buffer: &self.buffer,
             offset: self.offset,
-            size: wgpu::BufferSize::new(self.size.next_multiple_of(4)),
+            // Without a size, wgpu would bind the rest of the buffer.
+            size: wgpu::BufferSize::new(self.size.max(1).next_multiple_of(4)),
         })
     }
 }
@@ -251,8 +252,9 @@ fn foreign(
 ) -> Result<Tensor, InteropError> {
     let dtype = stored(dtype)?;
     check_usage(buffer.usage(), BUFFER_USAGES)?;
-    let elements = tensor::checked_len(shape)
-        .ok_or_else(|| tensor::Error::TooManyElements { shape: shape.to_vec() })?;
+    let elements = tensor::strided_len(shape).filter(|&len| len <= tensor::MAX_LEN);
+    let elements =
+        elements.ok_or_else(|| tensor::Error::TooManyElements { shape: shape.to_vec() })?;
     let bytes = elements as u64 * dtype.size();
     let (needed, found) = (buffer_size(bytes), buffer.size());
     if found < needed {

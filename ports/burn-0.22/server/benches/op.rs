@@ -6,9 +6,9 @@
 use std::time::{Duration, Instant};
 
 use burn_backend::{Backend, Scalar, TensorData};
-use burn_remote::server::{BackendServer, WebSocketTransport};
 use burn_remote::{HostSpec, RemoteBackend};
 use burn_tch::{LibTorch, LibTorchDevice};
+use burn_wgsl_server::{Limits, Rules, Server};
 
 const OPS: usize = 1000;
 const TURNS: usize = 21;
@@ -37,10 +37,8 @@ fn main() {
     let device = LibTorchDevice::default();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = format!("ws://{}", listener.local_addr().expect("it is bound"));
-    std::thread::spawn(move || {
-        let server = BackendServer::<LibTorch>::new([device]);
-        server.serve(WebSocketTransport::from_listener(listener))
-    });
+    let server = Server::new(vec![device], None, Rules::default(), Limits::default());
+    std::thread::spawn(move || server.serve(listener));
     let remote = HostSpec::websocket(&address).connect(0).expect("the server is there");
     for _ in 0..2 {
         let [read, op] = measure::<LibTorch>(&device);
