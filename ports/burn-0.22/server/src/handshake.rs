@@ -34,7 +34,7 @@ impl Rules {
     /// Checks the path, the origin and the host of a request.
     pub(crate) fn check(&self, request: &Request) -> Result<(), Refusal> {
         let refused = |status, reason| Err(Refusal { status, reason });
-        if request.uri().to_string() != "/session" {
+        if *request.uri() != "/session" {
             return refused(StatusCode::NOT_FOUND, "the only path is /session");
         }
         // Burn's client sends no origin, browsers always do.

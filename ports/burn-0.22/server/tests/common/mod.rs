@@ -152,6 +152,7 @@ impl Raw {
     pub fn open(address: &str) -> Result<Self, String> {
         let tcp = TcpStream::connect(address.trim_start_matches("ws://"));
         let tcp = tcp.map_err(|error| error.to_string())?;
+        tcp.set_nodelay(true).map_err(|error| error.to_string())?;
         tcp.set_read_timeout(Some(PATIENCE)).map_err(|error| error.to_string())?;
         let opened = client(format!("{address}/session"), tcp);
         opened.map(|(socket, _)| Self(socket)).map_err(|error| error.to_string())
