@@ -314,7 +314,7 @@ impl Gpu {
         if let Some(error) = error {
             self.health.fail(DeviceFailure::Other(error.to_string()));
         }
-        self.in_flight.push(index.clone(), largest);
+        self.in_flight.push(&self.queue, largest);
         if fails {
             self.health.fail(DeviceFailure::Other("a test failed a submission".to_owned()));
         }
@@ -351,8 +351,8 @@ impl Gpu {
         encode: impl FnOnce(&mut wgpu::CommandEncoder),
     ) -> Result<(), RuntimeError> {
         let commands = self.finish_with_foreign(encode)?;
-        let index = self.call_with_foreign(|| self.queue.submit([commands]))?;
-        self.in_flight.push(index, Largest::default());
+        self.call_with_foreign(|| self.queue.submit([commands]))?;
+        self.in_flight.push(&self.queue, Largest::default());
         Ok(())
     }
 
@@ -396,7 +396,7 @@ impl Gpu {
 
     /// Waits until a submission has finished, or all of them. Returns an error if the device makes no progress.
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), RuntimeError> {
-        let waited = self.in_flight.wait(&self.device, submission.as_ref());
+        let waited = self.in_flight.wait(&self.device, submission);
         self.check()?;
         waited.map_err(|error| match error {
             WaitError::Poll(error) => self.transfer_error(&error),

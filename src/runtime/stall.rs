@@ -4,12 +4,14 @@
 //! `BURN_WGSL_TIMEOUT` seconds, 30 by default, in which no submission has finished; with 0 it never ends.
 
 use std::collections::VecDeque;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use web_time::Instant;
 
+use crate::device::CAN_BLOCK;
 use crate::variables;
 
 /// The largest launch of a submission.
@@ -47,17 +49,26 @@ impl std::fmt::Display for Largest {
 
 /// A submission in flight.
 struct Submission {
-    index: wgpu::SubmissionIndex,
+    number: u64,
     largest: Largest,
     submitted: Instant,
+}
+
+/// The submissions that have finished.
+struct Finished {
+    /// The number of the last of them.
+    number: u64,
+    /// When that was noticed.
+    at: Instant,
 }
 
 /// The submissions in flight, the oldest first.
 #[derive(Default)]
 pub(crate) struct InFlight {
     submissions: Mutex<VecDeque<Submission>>,
-    /// When a submission was last seen to have finished.
-    progressed: Mutex<Option<Instant>>,
+    /// `None` until one has finished.
+    finished: Arc<Mutex<Option<Finished>>>,
+    submitted: AtomicU64,
 }
 
 /// More than can be in flight: others have finished.
@@ -83,12 +94,24 @@ pub(crate) fn limit() -> Option<Duration> {
 }
 
 impl InFlight {
-    pub fn push(&self, index: wgpu::SubmissionIndex, largest: Largest) {
+    /// Adds what was just submitted to a queue.
+    pub fn push(&self, queue: &wgpu::Queue, largest: Largest) {
+        if !CAN_BLOCK || limit().is_none() {
+            return;
+        }
+        let number = self.submitted.fetch_add(1, Ordering::Relaxed) + 1;
+        let finished = self.finished.clone();
+        // Called by a later poll.
+        queue.on_submitted_work_done(move || {
+            let mut finished = finished.lock();
+            let last = finished.as_ref().map_or(0, |finished| finished.number);
+            *finished = Some(Finished { number: number.max(last), at: Instant::now() });
+        });
         let mut submissions = self.submissions.lock();
         if submissions.len() == MAX_TRACKED {
             submissions.pop_front();
         }
-        submissions.push_back(Submission { index, largest, submitted: Instant::now() });
+        submissions.push_back(Submission { number, largest, submitted: Instant::now() });
     }
 
     /// Waits until a submission has finished, or all of them.
@@ -99,23 +122,17 @@ impl InFlight {
     pub fn wait(
         &self,
         device: &wgpu::Device,
-        submission: Option<&wgpu::SubmissionIndex>,
+        submission: Option<wgpu::SubmissionIndex>,
     ) -> Result<(), WaitError> {
-        let limit = limit();
-        // The end of a slice is not measured: that of the wait is.
-        let timeout = limit.map(|limit| (limit / 4).min(Duration::from_secs(1)));
+        // The whole limit: wgpu 30 panics if a wait ends without success while another thread's poll finds the
+        // submission finished, so waits must rarely end that way.
+        let timeout = limit();
         loop {
-            let index = submission.cloned();
-            match device.poll(wgpu::PollType::Wait { submission_index: index, timeout }) {
-                Ok(_) => {
-                    if submission.is_none() {
-                        self.submissions.lock().clear();
-                    }
-                    return Ok(());
-                }
+            let submission_index = submission.clone();
+            match device.poll(wgpu::PollType::Wait { submission_index, timeout }) {
+                Ok(_) => return Ok(()),
                 Err(wgpu::PollError::Timeout) => {
-                    self.forget_finished(device);
-                    if let (Some(limit), Some(stall)) = (limit, self.stall())
+                    if let (Some(limit), Some(stall)) = (timeout, self.stall())
                         && stall.seconds >= limit.as_secs_f64()
                     {
                         return Err(WaitError::Stall(stall));
@@ -126,29 +143,16 @@ impl InFlight {
         }
     }
 
-    /// Forgets the submissions that have finished.
-    fn forget_finished(&self, device: &wgpu::Device) {
-        loop {
-            let Some(index) = self.submissions.lock().front().map(|first| first.index.clone())
-            else {
-                return;
-            };
-            // Not for no time, which makes wgpu 30 panic.
-            let timeout = Some(Duration::from_millis(1));
-            if device.poll(wgpu::PollType::Wait { submission_index: Some(index), timeout }).is_err()
-            {
-                return;
-            }
-            self.submissions.lock().pop_front();
-            *self.progressed.lock() = Some(Instant::now());
-        }
-    }
-
     /// Returns what runs, and for how long nothing has finished.
     fn stall(&self) -> Option<Stall> {
-        let submissions = self.submissions.lock();
+        let (last, at) = match &*self.finished.lock() {
+            Some(finished) => (finished.number, Some(finished.at)),
+            None => (0, None),
+        };
+        let mut submissions = self.submissions.lock();
+        submissions.retain(|submission| submission.number > last);
         let first = submissions.front()?;
-        let since = self.progressed.lock().map_or(first.submitted, |at| at.max(first.submitted));
+        let since = at.map_or(first.submitted, |at| at.max(first.submitted));
         Some(Stall { seconds: since.elapsed().as_secs_f64(), running: first.largest })
     }
 }
