@@ -140,6 +140,7 @@ impl Gpu {
         let faults = Faults::default();
         let observers = Arc::default();
         let next_buffer_id = AtomicU64::new(1);
+        let in_flight = InFlight::new(info.kind);
         Self {
             info,
             device,
@@ -149,7 +150,7 @@ impl Gpu {
             is_host,
             name,
             health,
-            in_flight: InFlight::default(),
+            in_flight,
             next_buffer_id,
         }
     }
@@ -392,6 +393,11 @@ impl Gpu {
                 _ => return,
             }
         }
+    }
+
+    /// Returns how long a wait may last without progress; `None` for ever.
+    pub fn wait_limit(&self) -> Option<Duration> {
+        self.in_flight.limit
     }
 
     /// Waits until a submission has finished, or all of them. Returns an error if the device makes no progress.

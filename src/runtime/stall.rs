@@ -1,7 +1,8 @@
 //! Submissions in flight, and waits that end when none of them finishes any more.
 //!
 //! A driver can hang, and a wait for it would hang the program. A wait ends with an error after
-//! `BURN_WGSL_TIMEOUT` seconds, 30 by default, in which no submission has finished; with 0 it never ends.
+//! `BURN_WGSL_TIMEOUT` seconds in which no submission has finished; with 0 it never ends. The default is 30, and 1,200
+//! for software adapters: they compile a kernel while its first launch runs, which takes minutes for large kernels.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use web_time::Instant;
 
-use crate::device::CAN_BLOCK;
+use crate::device::{AdapterKind, CAN_BLOCK};
 use crate::variables;
 
 /// The largest launch of a submission.
@@ -63,8 +64,9 @@ struct Finished {
 }
 
 /// The submissions in flight, the oldest first.
-#[derive(Default)]
 pub(crate) struct InFlight {
+    /// How long a wait may last without progress; `None` for ever.
+    pub limit: Option<Duration>,
     submissions: Mutex<VecDeque<Submission>>,
     /// `None` until one has finished.
     finished: Arc<Mutex<Option<Finished>>>,
@@ -81,22 +83,32 @@ pub(crate) struct Stall {
     pub running: Largest,
 }
 
-/// Returns how long a wait may last without progress; `None` for ever.
-pub(crate) fn limit() -> Option<Duration> {
-    static LIMIT: LazyLock<Option<Duration>> = LazyLock::new(|| {
+/// Returns the value of `BURN_WGSL_TIMEOUT`.
+fn timeout() -> Option<f64> {
+    static TIMEOUT: LazyLock<Option<f64>> = LazyLock::new(|| {
         // wgpu 30 panics at waits for no time.
         let is_valid = |seconds: &f64| *seconds == 0.0 || (0.001..1e9).contains(seconds);
-        let seconds = variables::TIMEOUT.parse(|text| text.parse().ok().filter(is_valid));
-        let seconds = seconds.unwrap_or(30.0);
-        (seconds > 0.0).then(|| Duration::from_secs_f64(seconds))
+        variables::TIMEOUT.parse(|text| text.parse().ok().filter(is_valid))
     });
-    *LIMIT
+    *TIMEOUT
 }
 
 impl InFlight {
+    /// Returns an empty list for a device of a kind.
+    pub fn new(kind: AdapterKind) -> Self {
+        let default = if kind == AdapterKind::Software { 1200.0 } else { 30.0 };
+        let seconds = timeout().unwrap_or(default);
+        Self {
+            limit: (seconds > 0.0).then(|| Duration::from_secs_f64(seconds)),
+            submissions: Mutex::default(),
+            finished: Arc::default(),
+            submitted: AtomicU64::default(),
+        }
+    }
+
     /// Adds what was just submitted to a queue.
     pub fn push(&self, queue: &wgpu::Queue, largest: Largest) {
-        if !CAN_BLOCK || limit().is_none() {
+        if !CAN_BLOCK || self.limit.is_none() {
             return;
         }
         let number = self.submitted.fetch_add(1, Ordering::Relaxed) + 1;
@@ -126,7 +138,7 @@ impl InFlight {
     ) -> Result<(), WaitError> {
         // The whole limit: wgpu 30 panics if a wait ends without success while another thread's poll finds the
         // submission finished, so waits must rarely end that way.
-        let timeout = limit();
+        let timeout = self.limit;
         loop {
             let submission_index = submission.clone();
             match device.poll(wgpu::PollType::Wait { submission_index, timeout }) {

@@ -12,7 +12,7 @@ use std::thread::{Builder, JoinHandle};
 use parking_lot::{Condvar, Mutex};
 
 use super::gpu::Gpu;
-use super::stall::{self, Largest};
+use super::stall::Largest;
 use crate::device::CAN_BLOCK;
 
 /// Batches that may wait for the thread: enough to keep it busy.
@@ -96,7 +96,7 @@ impl Progress {
     fn wait(&self, gpu: &Gpu, batches: usize) -> bool {
         let mut state = self.state.lock();
         while state.waiting > batches && !state.is_stuck {
-            let Some(limit) = stall::limit() else {
+            let Some(limit) = gpu.wait_limit() else {
                 self.advanced.wait(&mut state);
                 continue;
             };
