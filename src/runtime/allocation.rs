@@ -4,11 +4,10 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, MutexGuard};
-
-use super::allocator::{ALIGN, LARGE, Placement, PoolBuffer};
+use super::allocator::{ALIGN, Allocator, LARGE, Placement, PoolBuffer};
 use super::events::{Event, Observers, current_op};
 use super::reports::Taint;
+use super::sync::{Mutex, MutexGuard};
 
 /// A GPU buffer with a unique id, used as a cache key.
 #[derive(Debug)]
@@ -59,21 +58,21 @@ pub struct Allocation {
 ///
 /// An allocation may be dropped anywhere, also while the allocator is in use, so it must not wait
 /// for the allocator.
-pub(crate) struct Returns {
-    placements: Mutex<Vec<Placement<Arc<Buffer>>>>,
+pub(crate) struct Returns<B = Arc<Buffer>> {
+    placements: Mutex<Vec<Placement<B>>>,
     /// The ids of buffers of the program that no tensor uses any more.
     foreign: Mutex<Vec<u64>>,
     observers: Arc<Observers>,
 }
 
-impl Returns {
+impl<B: PoolBuffer> Returns<B> {
     pub fn new(observers: Arc<Observers>) -> Self {
         Self { placements: Mutex::default(), foreign: Mutex::default(), observers }
     }
 
-    fn take(&self, placement: Placement<Arc<Buffer>>) {
+    fn take(&self, placement: Placement<B>) {
         let Placement { buffer, offset, size, .. } = &placement;
-        let location = Location { buffer: buffer.id, offset: *offset };
+        let location = Location { buffer: buffer.id(), offset: *offset };
         let bytes = *size;
         let mut placements = self.placements.lock();
         self.observers.notify(|| Event::Release { location, bytes });
@@ -85,9 +84,12 @@ impl Returns {
         std::mem::take(&mut *self.foreign.lock())
     }
 
-    /// Locks the placements. Dropping an allocation waits for it.
-    pub fn lock(&self) -> MutexGuard<'_, Vec<Placement<Arc<Buffer>>>> {
-        self.placements.lock()
+    /// Gives the memory of dropped allocations to the allocator. Until the lock is dropped, dropping an allocation
+    /// waits.
+    pub fn give_back(&self, allocator: &mut Allocator<B>) -> MutexGuard<'_, Vec<Placement<B>>> {
+        let mut placements = self.placements.lock();
+        placements.drain(..).for_each(|placement| allocator.release(placement));
+        placements
     }
 }
 
@@ -245,5 +247,94 @@ impl Drop for Allocation {
         } else if !self.is_part() {
             self.returns.take(placement);
         }
+    }
+}
+
+#[cfg(all(test, shuttle))]
+mod schedules {
+    use std::collections::HashSet;
+
+    use shuttle::rand::Rng;
+    use shuttle::{rand, thread};
+
+    use super::super::allocator::Placed;
+    use super::*;
+
+    #[derive(Debug, Clone)]
+    struct TestBuffer {
+        id: u64,
+        size: u64,
+    }
+
+    impl PoolBuffer for TestBuffer {
+        fn id(&self) -> u64 {
+            self.id
+        }
+
+        fn size(&self) -> u64 {
+            self.size
+        }
+    }
+
+    /// What the threads share. `live` has the buffers and offsets in use.
+    struct Pool {
+        state: Mutex<(Allocator<TestBuffer>, u64)>,
+        returns: Returns<TestBuffer>,
+        live: Mutex<HashSet<(u64, u64)>>,
+    }
+
+    impl Pool {
+        fn place(&self, bytes: u64) -> Placement<TestBuffer> {
+            let mut state = self.state.lock();
+            let (allocator, buffers) = &mut *state;
+            drop(self.returns.give_back(allocator));
+            let placement = match allocator.place(bytes, &[]) {
+                Placed::At(placement) => placement,
+                Placed::NeedsBuffer(size) => {
+                    *buffers += 1;
+                    allocator.add(TestBuffer { id: *buffers, size }, bytes)
+                }
+            };
+            drop(state);
+            let is_free = self.live.lock().insert((placement.buffer.id, placement.offset));
+            assert!(is_free, "{placement:?} has two owners");
+            placement
+        }
+
+        fn give_up(&self, placement: Placement<TestBuffer>) {
+            assert!(self.live.lock().remove(&(placement.buffer.id, placement.offset)));
+            self.returns.take(placement);
+        }
+    }
+
+    #[test]
+    fn memory_has_one_owner() {
+        let schedule = || {
+            let pool = Arc::new(Pool {
+                state: Mutex::new((Allocator::new(1 << 30, true), 0)),
+                returns: Returns::new(Arc::default()),
+                live: Mutex::default(),
+            });
+            let use_memory = |pool: Arc<Pool>| {
+                move || {
+                    let mut owned = Vec::new();
+                    for _ in 0..4 {
+                        // Of one size, so that a dropped range is what the next one gets.
+                        let bytes = if rand::thread_rng().gen_bool(0.5) { ALIGN } else { LARGE };
+                        owned.push(pool.place(bytes));
+                        if rand::thread_rng().gen_bool(0.5) {
+                            pool.give_up(owned.swap_remove(0));
+                        }
+                    }
+                    owned.into_iter().for_each(|placement| pool.give_up(placement));
+                }
+            };
+            let threads: Vec<_> = (0..3).map(|_| thread::spawn(use_memory(pool.clone()))).collect();
+            threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+            let mut state = pool.state.lock();
+            drop(pool.returns.give_back(&mut state.0));
+            assert_eq!(state.0.usage().in_use, 0, "all memory returns");
+        };
+        shuttle::check_random(schedule, 5_000);
     }
 }

@@ -127,10 +127,14 @@ fn read_at_most(file: fs::File, metadata: &fs::Metadata, limit: u64) -> io::Resu
 ///
 /// Returns an error if it cannot be created, or if another user could have put files in it.
 pub(crate) fn create_own_folder(path: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(path) {
+    let created = {
+        use std::os::unix::fs::DirBuilderExt;
+        fs::DirBuilder::new().mode(0o700).create(path)
+    };
+    #[cfg(not(unix))]
+    let created = fs::create_dir(path);
+    match created {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }

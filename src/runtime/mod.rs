@@ -6,7 +6,7 @@
 //! - `allocator`: places allocations in buffers that are kept for reuse;
 //! - `compiler`: makes pipelines from kernels;
 //! - `recorder`: records commands in batches;
-//! - `submitter`: submits the batches, natively on a thread of its own;
+//! - `submitter`: submits the batches, natively on a thread of its own (`worker`);
 //! - `transfer`: uploads and readbacks.
 //!
 //! [`Runtime::dispatch`] records a kernel launch. A launch takes one lock, that of the `State`. It
@@ -38,7 +38,9 @@ mod shader;
 mod stall;
 mod status;
 mod submitter;
+mod sync;
 mod transfer;
+mod worker;
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -372,8 +374,7 @@ impl Runtime {
     /// The same. Also returns the bytes in use before the first event that is passed.
     pub fn observe_memory(&self, observer: Arc<dyn Observer>) -> (Observation, u64) {
         let mut state = self.state.lock();
-        let mut returned = self.returns.lock();
-        returned.drain(..).for_each(|placement| state.allocator.release(placement));
+        let _returned = self.returns.give_back(&mut state.allocator);
         // Nothing is placed or returned while both are locked.
         (self.observe(observer), state.allocator.usage().in_use)
     }
@@ -769,7 +770,7 @@ impl Runtime {
 
     /// Takes back the memory of dropped allocations.
     fn take_back(&self, state: &mut State) {
-        self.returns.lock().drain(..).for_each(|placement| state.allocator.release(placement));
+        drop(self.returns.give_back(&mut state.allocator));
         let foreign = self.returns.take_foreign();
         if !foreign.is_empty() {
             // Cached bind groups would keep the buffers alive.

@@ -433,7 +433,7 @@ impl Recorder {
 
     /// Returns what the caller must wait for before it records more, without the lock.
     pub fn overdue(&mut self) -> Option<Arc<Progress>> {
-        std::mem::take(&mut self.submitted).then(|| self.submitter.progress.clone())
+        std::mem::take(&mut self.submitted).then(|| self.submitter.progress())
     }
 
     /// Forgets the submissions in flight. Called when the host waits until all of them have

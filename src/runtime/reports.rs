@@ -8,14 +8,14 @@
 //! Until then, and for good if an index was outside, the launch is in the [`Taint`] of its results and of all
 //! that is computed from them.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::allocation::Buffer;
 use super::events::current_op;
+use super::sync::Mutex;
+use super::sync::atomic::{AtomicBool, Ordering};
 use super::transfer::Mapping;
 use super::{Allocation, RuntimeError};
 use crate::variables;
@@ -62,7 +62,7 @@ impl Report {
     }
 
     fn with_group(op: &'static str, axes: &[IndexedAxis], group: Vec<Arc<Self>>) -> Arc<Self> {
-        static REPORTS: AtomicU64 = AtomicU64::new(0);
+        static REPORTS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         Arc::new(Self {
             number: REPORTS.fetch_add(1, Ordering::Relaxed),
             op,
@@ -140,9 +140,12 @@ impl Taint {
         if !other.is_set() || std::ptr::eq(self, other) {
             return;
         }
-        let mut others = other.reports.lock();
-        others.retain(|report| !report.is_clean());
-        let others = others.clone();
+        let others = {
+            let mut others = other.reports.lock();
+            others.retain(|report| !report.is_clean());
+            others.clone()
+        };
+        // Without the other lock: two taints may be merged with each other.
         self.add_all(&others);
     }
 
@@ -457,5 +460,102 @@ mod tests {
         assert!(outcomes.take_error().is_err());
         assert!(outcomes.take_error().is_err());
         assert!(outcomes.take_error().is_ok());
+    }
+}
+
+#[cfg(all(test, shuttle))]
+mod schedules {
+    use shuttle::thread;
+
+    use super::*;
+
+    const AXES: [IndexedAxis; 1] = [IndexedAxis { axis: 0, size: 4 }];
+    const LAUNCHES: usize = 4;
+    const BAD: usize = 1;
+
+    /// While one thread launches, another reads outcomes and a third checks a result: in the end exactly the results of
+    /// the bad launch and those after it have the error, and it is given to the program once besides.
+    #[test]
+    fn errors_stay_with_what_depends_on_them() {
+        let schedule = || {
+            let launches: Arc<[_]> = (0..LAUNCHES).map(|_| Report::new("gather", &AXES)).collect();
+            let taints: Arc<[Taint]> = (0..LAUNCHES).map(|_| Taint::default()).collect();
+            let outcomes = Arc::new(Outcomes::default());
+            let launch = {
+                let (launches, taints) = (launches.clone(), taints.clone());
+                move || {
+                    for i in 0..LAUNCHES {
+                        taints[i].add(&launches[i]);
+                        if i > 0 {
+                            taints[i].merge(&taints[i - 1]);
+                        }
+                    }
+                }
+            };
+            let finish = {
+                let (launches, outcomes) = (launches.clone(), outcomes.clone());
+                move || {
+                    for (i, launch) in launches.iter().enumerate() {
+                        let word = [u8::from(i == BAD) * 7, 0, 0, 0];
+                        outcomes.finish(launch, launch.read(&word, "device"));
+                    }
+                }
+            };
+            let check = {
+                let taints = taints.clone();
+                move || {
+                    assert!(taints[BAD - 1].check().is_ok(), "it does not depend on the bad one");
+                    let was_bad = taints[BAD].check().is_err();
+                    assert!(!was_bad || taints[BAD].check().is_err(), "an error stays");
+                }
+            };
+            let threads = [thread::spawn(launch), thread::spawn(finish), thread::spawn(check)];
+            for thread in threads {
+                thread.join().expect("it does not panic");
+            }
+            for (i, taint) in taints.iter().enumerate() {
+                assert_eq!(taint.check().is_err(), i >= BAD, "launch {i}");
+            }
+            assert!(outcomes.take_error().is_err(), "nobody was given it");
+            assert!(outcomes.take_error().is_ok(), "it is given once");
+        };
+        shuttle::check_random(schedule, 20_000);
+    }
+
+    #[test]
+    fn taints_can_be_merged_with_each_other() {
+        let schedule = || {
+            let taints: Arc<[Taint]> = (0..2).map(|_| Taint::default()).collect();
+            taints.iter().for_each(|taint| taint.add(&Report::new("gather", &AXES)));
+            let merge = |to: usize, from: usize| {
+                let taints = taints.clone();
+                thread::spawn(move || taints[to].merge(&taints[from]))
+            };
+            for thread in [merge(0, 1), merge(1, 0)] {
+                thread.join().expect("it does not panic");
+            }
+            assert!(taints.iter().all(|taint| taint.reports.lock().len() == 2));
+        };
+        shuttle::check_dfs(schedule, None);
+    }
+
+    /// Two threads ask for errors, and one of them was given an error with a result before.
+    #[test]
+    fn an_error_is_given_once() {
+        let schedule = || {
+            let outcomes = Arc::new(Outcomes::default());
+            let launches = [Report::new("gather", &AXES), Report::new("gather", &AXES)];
+            let taint = Taint::default();
+            taint.add(&launches[0]);
+            outcomes.give_up(&launches, "device", &"it failed");
+            taint.set_returned();
+            let take = || {
+                let outcomes = outcomes.clone();
+                thread::spawn(move || outcomes.take_error().is_err())
+            };
+            let taken = [take(), take()].map(|thread| thread.join().expect("it does not panic"));
+            assert_eq!(taken.iter().filter(|&&is_error| is_error).count(), 1);
+        };
+        shuttle::check_dfs(schedule, None);
     }
 }

@@ -4,15 +4,11 @@
 //! buffers and writes barriers. The thread does this while the program records the next batch.
 
 use std::cell::Cell;
-use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{Builder, JoinHandle};
-
-use parking_lot::{Condvar, Mutex};
 
 use super::gpu::Gpu;
 use super::stall::Largest;
+use super::worker::{self, Worker};
 use crate::device::CAN_BLOCK;
 
 /// Batches that may wait for the thread: enough to keep it busy.
@@ -73,87 +69,49 @@ pub(super) fn current_submission() -> Option<u64> {
 }
 
 /// The batches that wait for the thread, and the submissions in flight.
-#[derive(Default)]
-pub(crate) struct Progress {
-    state: Mutex<ProgressState>,
-    advanced: Condvar,
-}
-
-#[derive(Default)]
-struct ProgressState {
-    /// Batches that are not submitted yet.
-    waiting: usize,
-    /// Batches that the thread has submitted.
-    submitted: u64,
-    /// Whether the driver does not return from a submission.
-    is_stuck: bool,
-    in_flight: VecDeque<wgpu::SubmissionIndex>,
-}
+pub(crate) type Progress = worker::Progress<wgpu::SubmissionIndex>;
 
 impl Progress {
     /// Waits until at most `batches` batches wait for the thread. If it submits none for too long, the device is lost,
     /// and `false` is returned.
-    fn wait(&self, gpu: &Gpu, batches: usize) -> bool {
-        let mut state = self.state.lock();
-        while state.waiting > batches && !state.is_stuck {
-            let Some(limit) = gpu.wait_limit() else {
-                self.advanced.wait(&mut state);
-                continue;
-            };
-            let submitted = state.submitted;
-            let waited = self.advanced.wait_for(&mut state, limit);
-            if waited.timed_out() && state.submitted == submitted {
-                state.is_stuck = true;
-                let seconds = limit.as_secs_f64();
-                gpu.lose(&format!(
-                    "its driver has not returned from a submission for {seconds:.0} s"
-                ));
-            }
-        }
-        !state.is_stuck
+    fn wait_for(&self, gpu: &Gpu, batches: usize) -> bool {
+        let limit = gpu.wait_limit();
+        self.wait(batches, limit, || {
+            let seconds = limit.unwrap_or_default().as_secs_f64();
+            gpu.lose(&format!("its driver has not returned from a submission for {seconds:.0} s"));
+        })
     }
 
     /// Waits until another batch may be recorded. Returns the submission that the caller must wait
     /// for, because too many are in flight.
     pub fn wait_for_room(&self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
-        self.wait(gpu, MAX_WAITING);
-        let in_flight = &mut self.state.lock().in_flight;
-        let excess = in_flight.len().saturating_sub(MAX_IN_FLIGHT);
-        in_flight.drain(..excess).next_back()
+        self.wait_for(gpu, MAX_WAITING);
+        self.take_results(MAX_IN_FLIGHT)
     }
 }
 
-/// The thread that submits batches, in order.
+/// Submits batches, in order.
 pub(crate) struct Submitter {
-    /// `None` if there is no thread: in a browser, or because it could not be started.
-    thread: Option<(Sender<Batch>, JoinHandle<()>)>,
-    pub progress: Arc<Progress>,
+    /// Has no thread in a browser.
+    worker: Worker<Batch, wgpu::SubmissionIndex>,
 }
 
 impl Submitter {
     pub fn new(gpu: &Arc<Gpu>) -> Self {
-        let progress = Arc::<Progress>::default();
-        let (sender, batches) = channel();
-        let run = {
-            let (gpu, progress) = (gpu.clone(), progress.clone());
-            move || run(&gpu, &batches, &progress)
-        };
-        let spawn = || Builder::new().name("burn-wgsl submit".to_owned()).spawn(run).ok();
-        let thread = if CAN_BLOCK { spawn() } else { None };
-        Self { thread: thread.map(|thread| (sender, thread)), progress }
+        let gpu = gpu.clone();
+        let submit = CAN_BLOCK.then_some(move |batch: Batch| batch.submit(&gpu));
+        Self { worker: Worker::new("burn-wgsl submit", submit) }
+    }
+
+    /// Returns what the callers of [`submit_later`](Self::submit_later) wait for.
+    pub fn progress(&self) -> Arc<Progress> {
+        self.worker.progress.clone()
     }
 
     /// Submits a batch later. The caller calls [`Progress::wait_for_room`] before it records more.
     pub fn submit_later(&self, gpu: &Gpu, batch: Batch) {
-        match &self.thread {
-            Some((sender, _)) => {
-                self.progress.state.lock().waiting += 1;
-                // The thread runs until the sender is dropped.
-                let _ = sender.send(batch);
-            }
-            None => {
-                self.submit(gpu, batch);
-            }
+        if let Err(batch) = self.worker.send(batch) {
+            self.submit(gpu, batch);
         }
     }
 
@@ -163,41 +121,18 @@ impl Submitter {
             return None;
         }
         let index = batch.submit(gpu);
-        self.progress.state.lock().in_flight.extend(index.clone());
+        self.worker.progress.add_result(index.clone());
         index
     }
 
     /// Waits until all batches are submitted. Returns `false` if the driver does not return from a submission.
     pub fn drain(&self, gpu: &Gpu) -> bool {
-        self.progress.wait(gpu, 0)
+        self.worker.progress.wait_for(gpu, 0)
     }
 
     /// Forgets the submissions in flight. Called when the host waits until all of them have
     /// finished.
     pub fn forget_in_flight(&self) {
-        self.progress.state.lock().in_flight.clear();
-    }
-}
-
-impl Drop for Submitter {
-    fn drop(&mut self) {
-        if let Some((sender, thread)) = self.thread.take() {
-            drop(sender);
-            if !self.progress.state.lock().is_stuck {
-                let _ = thread.join();
-            }
-        }
-    }
-}
-
-/// Submits batches until the sender is dropped.
-fn run(gpu: &Gpu, batches: &Receiver<Batch>, progress: &Progress) {
-    for batch in batches {
-        let submitted = batch.submit(gpu);
-        let mut state = progress.state.lock();
-        state.waiting -= 1;
-        state.submitted += 1;
-        state.in_flight.extend(submitted);
-        progress.advanced.notify_all();
+        self.worker.progress.take_results(0);
     }
 }

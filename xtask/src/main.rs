@@ -10,6 +10,7 @@ mod pack;
 mod packages;
 mod ports;
 mod reached;
+mod schedules;
 mod shaders;
 mod soak;
 mod step;

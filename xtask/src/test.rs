@@ -11,7 +11,7 @@ use xtask::process::{cargo, root, run_command, target_dir};
 use crate::adapter::{self, required_device};
 use crate::options::Options;
 use crate::step::{Outcome, Step};
-use crate::{fuzz, reached, strategies, tint, units, web};
+use crate::{fuzz, reached, schedules, strategies, tint, units, web};
 
 const STEPS: &[Step] = &[
     Step {
@@ -71,6 +71,11 @@ const STEPS_ON_REQUEST: &[Step] = &[
         name: "fuzz",
         description: "try random inputs at the borders of the crate, and random programs",
         run: fuzz::step,
+    },
+    Step {
+        name: "schedules",
+        description: "run what threads share with many orders of their steps",
+        run: schedules::step,
     },
 ];
 

@@ -145,9 +145,10 @@ fn add_tests<'a>(args: &mut Vec<&'a str>, tests: &[&'a str]) {
 /// Returns an error if cargo fails.
 pub fn built(args: &[&str], folder: &Path) -> Result<Vec<Program>, String> {
     println!("    $ cargo {}", args.join(" "));
-    let mut command = cargo(args);
-    command.arg("--message-format=json-render-diagnostics");
+    let (subcommand, rest) = args.split_first().ok_or("cargo needs a subcommand")?;
+    let mut command = cargo(&[subcommand, "--message-format=json-render-diagnostics"]);
     let output = command
+        .args(rest)
         .current_dir(root())
         .stderr(Stdio::inherit())
         .output()
