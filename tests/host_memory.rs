@@ -21,7 +21,11 @@ fn ones<const D: usize>(shape: [usize; D]) -> Tensor<Wgsl, D> {
 fn results_larger_than_memory_are_errors() {
     let column = || ones([1 << 20, 1]);
     type Op = Box<dyn FnOnce() + UnwindSafe>;
-    let ops: [(&str, Op); 9] = [
+    let view = |axis: usize| ones([1]).expand([1usize << axis]);
+    let ops: [(&str, Op); 12] = [
+        ("float_exp", Box::new(move || drop(view(42).exp()))),
+        ("float_mul_scalar", Box::new(move || drop(view(42) * 2.0))),
+        ("float_cat", Box::new(move || drop(Tensor::cat(vec![view(41), view(41)], 0)))),
         ("float_zeros", Box::new(|| drop(Tensor::<Wgsl, 2>::zeros([1 << 22, 1 << 20], &CPU)))),
         ("int_ones", Box::new(|| drop(Tensor::<Wgsl, 2, Int>::ones([1 << 22, 1 << 20], &CPU)))),
         ("float_full", Box::new(|| drop(Tensor::<Wgsl, 1>::full([1usize << 42], 2.0, &CPU)))),

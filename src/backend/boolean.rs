@@ -26,7 +26,7 @@ macro_rules! bool_contract {
             bool_expand(tensor: B, shape: Shape) -> B = views::expand(tensor, &shape);
             bool_repeat_dim(tensor: B, dim: Axis, times: Size) -> B =
                 views::repeat_dim(tensor, dim, times), else cpu;
-            bool_cat(tensors: VecB, dim: Axis) -> B = views::cat(tensors, dim);
+            bool_cat(tensors: VecB, dim: Axis) -> B = views::cat(tensors, dim), else cpu;
             bool_unfold(tensor: B, dim: Axis, size: Size, step: Size) -> B =
                 views::unfold(tensor, dim, size, step);
             bool_slice(tensor: B, slices: Slices) -> B = slice(tensor, slices);

@@ -29,6 +29,7 @@ use crate::autocast::rules::{is_bias_gradient, keeps_bias};
 use crate::cpu::check_memory;
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
+use crate::kernels::common::table;
 use crate::runtime::{Runtime, set_current_op};
 use crate::tensor::{self, Tensor};
 
@@ -253,7 +254,9 @@ impl OpContext {
 
     /// Panics if the host has no memory for a result of this size.
     pub fn check_host_memory(&self, result: &HostResult) {
-        if let Some(shape) = result.shape.as_ref().filter(|_| result.tensors != 1) {
+        // What another op makes of a single tensor is not known: it may be a view that the op reduces.
+        let is_known = || result.tensors != 1 || table::is_elementwise(self.op);
+        if let Some(shape) = result.shape.as_ref().filter(|_| is_known()) {
             let dtype = self.requested.or(self.float).or(self.int);
             check_memory(self.op, shape, dtype.map_or(1, |dtype| dtype.size()));
         }
@@ -281,7 +284,7 @@ fn fail_with_types(op: &str, first: DType, other: DType) -> ! {
 }
 
 /// The size that the result of an op on the CPU is likely to have: that of a creation, or that to which several tensors
-/// broadcast. What a single tensor becomes is not known, because it may be a view that the op reduces.
+/// broadcast. Ops with lists check for themselves.
 #[derive(Debug, Default)]
 pub(crate) struct HostResult {
     tensors: usize,

@@ -32,7 +32,7 @@ macro_rules! float_contract {
             float_expand(tensor: F, shape: Shape) -> F as Stored = views::expand(tensor, &shape);
             float_repeat_dim(tensor: F, dim: Axis, times: Size) -> F as Stored =
                 views::repeat_dim(tensor, dim, times), else cpu;
-            float_cat(tensors: VecF, dim: Axis) -> F = views::cat(tensors, dim);
+            float_cat(tensors: VecF, dim: Axis) -> F = views::cat(tensors, dim), else cpu;
             float_unfold(tensor: F, dim: Axis, size: Size, step: Size) -> F as Stored =
                 views::unfold(tensor, dim, size, step);
             float_slice(tensor: F, slices: Slices) -> F as Stored = slice(tensor, slices);

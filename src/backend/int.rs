@@ -32,7 +32,7 @@ macro_rules! int_contract {
             int_expand(tensor: I, shape: Shape) -> I as Stored = views::expand(tensor, &shape);
             int_repeat_dim(tensor: I, dim: Axis, times: Size) -> I as Stored =
                 views::repeat_dim(tensor, dim, times), else cpu;
-            int_cat(tensors: VecI, dim: Axis) -> I = views::cat(tensors, dim);
+            int_cat(tensors: VecI, dim: Axis) -> I = views::cat(tensors, dim), else cpu;
             int_unfold(tensor: I, dim: Axis, size: Size, step: Size) -> I as Stored =
                 views::unfold(tensor, dim, size, step);
             int_slice(tensor: I, slices: Slices) -> I as Stored = slice(tensor, slices);

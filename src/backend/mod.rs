@@ -250,12 +250,11 @@ pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
 ///
 /// # Errors
 ///
-/// Returns an error if a kernel does not compile, the memory is not available, or the device was
-/// lost.
+/// Returns an error if the device cannot be opened or was lost, a kernel does not compile, or the memory is not available.
 pub fn compute(device: &WgslDevice) -> Result<(), RuntimeError> {
-    match resolve::runtime(device, "compute") {
-        Some(runtime) => runtime.record_deferred(),
-        None => Ok(()),
+    match device.resolve()? {
+        ResolvedDevice::Adapter(index) => Runtime::of(index)?.record_deferred(),
+        ResolvedDevice::Cpu => Ok(()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Creation and repetition, whose results can be of any size.
+//! Creation, repetition and concatenation, whose results can be of any size.
 
 use burn_backend::TensorMetadata;
 use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
@@ -47,4 +47,24 @@ repeat! {
     float_repeat_dim FloatTensorOps;
     int_repeat_dim IntTensorOps;
     bool_repeat_dim BoolTensorOps;
+}
+
+macro_rules! cat {
+    ($($name:ident $ops:ident;)*) => {
+        $(pub(crate) fn $name(tensors: Vec<FlexTensor>, dim: usize) -> FlexTensor {
+            if let Some(first) = tensors.first() {
+                let mut shape = first.shape().to_vec();
+                let lengths = tensors.iter().map(|tensor| tensor.shape()[dim]);
+                shape[dim] = lengths.fold(0, usize::saturating_add);
+                check_memory(stringify!($name), &shape, first.dtype().size());
+            }
+            <Flex as $ops<Flex>>::$name(tensors, dim)
+        })*
+    };
+}
+
+cat! {
+    float_cat FloatTensorOps;
+    int_cat IntTensorOps;
+    bool_cat BoolTensorOps;
 }

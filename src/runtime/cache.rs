@@ -24,7 +24,11 @@ pub fn cache_folder() -> Option<PathBuf> {
         return None;
     }
     match variables::CACHE.value() {
-        Some(value) if value == "off" => None,
+        Some(value)
+            if ["off", "0", "no", "false"].contains(&value.trim().to_lowercase().as_str()) =>
+        {
+            None
+        }
         // Not its value as a text, which may have lost bytes.
         Some(_) => env::var_os(CACHE_VARIABLE).map(PathBuf::from),
         None => dirs::cache_dir().map(|folder| folder.join("burn-wgsl")),
@@ -47,18 +51,29 @@ pub(crate) fn adapter_file(folder: &Path, info: &AdapterInfo, extension: &str) -
     folder.join(format!("{name}-{:08x}.{extension}", checksum(adapter_key(info).as_bytes()) as u32))
 }
 
-/// Writes a file atomically: readers see either the old or the new contents.
+/// Writes a file of this user alone atomically: readers see either the old or the new contents.
 pub(crate) fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
     if let Some(folder) = file.parent() {
         fs::create_dir_all(folder)?;
     }
-    // The name of the temporary file is unique among processes, also those of containers, whose ids may be the same.
+    let temporary = temporary_name(file);
+    let created = create_own(&temporary)?;
+    replace(file, &temporary, created, bytes)
+}
+
+/// Returns the name of a temporary file, which is unique among processes, also those of containers, whose ids may be the
+/// same.
+fn temporary_name(file: &Path) -> PathBuf {
     let mut temporary = file.as_os_str().to_owned();
     temporary.push(format!(".{:016x}.new", RandomState::new().hash_one(process::id())));
-    let mut created = create_own(temporary.as_ref())?;
-    let result = created.write_all(bytes).and_then(|()| fs::rename(&temporary, file));
+    temporary.into()
+}
+
+/// Writes to a new temporary file, and renames it to `file`. Removes it if that fails.
+fn replace(file: &Path, temporary: &Path, mut created: fs::File, bytes: &[u8]) -> io::Result<()> {
+    let result = created.write_all(bytes).and_then(|()| fs::rename(temporary, file));
     if result.is_err() {
-        let _ = fs::remove_file(&temporary);
+        let _ = fs::remove_file(temporary);
     }
     result
 }
@@ -200,15 +215,54 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Writes a file that a user asked for. If that fails midway, removes what was written. A file that
-/// cannot be opened stays as it is.
-pub(crate) fn write_file(path: &Path, text: &str) -> io::Result<()> {
-    let mut file = fs::File::create(path)?;
-    file.write_all(text.as_bytes()).inspect_err(|_| {
-        if path.is_file() {
-            let _ = fs::remove_file(path);
-        }
-    })
+/// Writes a file that a user asked for: replaces it if all of it can be written, and else leaves it as it was. What is
+/// not a file, such as a pipe, is written to.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be written.
+pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
+    // Also the target of a link.
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match fs::metadata(path) {
+        Ok(metadata) if !metadata.is_file() => fs::write(path, text),
+        // It must be writable itself, not only its folder.
+        Ok(_) => fs::File::options()
+            .write(true)
+            .open(path)
+            .map(drop)
+            .and_then(|()| write_new(path, text)),
+        Err(_) => write_new(path, text),
+    }
+}
+
+/// Replaces a file, or creates it.
+fn write_new(path: &Path, text: &str) -> io::Result<()> {
+    let temporary = temporary_name(path);
+    let created = fs::File::create_new(&temporary)?;
+    if let Ok(metadata) = fs::metadata(path) {
+        fs::set_permissions(&temporary, metadata.permissions())?;
+    }
+    replace(path, &temporary, created, text.as_bytes())
+}
+
+/// Checks that [`write_file`] can write to a path, before the work for its contents. Changes nothing.
+///
+/// # Errors
+///
+/// Returns an error if it cannot.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        // Opening a pipe would wait for its reader.
+        Ok(metadata) if !metadata.is_file() => return Ok(()),
+        Ok(_) => drop(fs::File::options().write(true).open(path)?),
+        Err(_) => {}
+    }
+    let temporary = temporary_name(path);
+    fs::File::create_new(&temporary)?;
+    fs::remove_file(&temporary)
 }
 
 #[cfg(test)]
@@ -237,17 +291,32 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_that_cannot_be_opened_stays() {
-        use std::os::unix::fs::PermissionsExt;
-        let file = env::temp_dir().join(format!("burn-wgsl-write-{}", process::id()));
-        fs::write(&file, "old").expect("the folder is writable");
+    fn a_file_that_cannot_be_written_stays() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let folder = env::temp_dir().join(format!("burn-wgsl-write-{}", process::id()));
+        create_own_folder(&folder).expect("the folder is new");
+        let (file, link) = (folder.join("a.json"), folder.join("link.json"));
+        for text in ["first", "second"] {
+            check_writable(&file).expect("the folder is writable");
+            write_file(&file, text).expect("the folder is writable");
+            assert_eq!(fs::read_to_string(&file).expect("it was written"), text);
+        }
+        symlink(&file, &link).expect("links can be created");
+        write_file(&link, "old").expect("its target is writable");
+        assert_eq!(fs::read_to_string(&file).expect("it is the target"), "old");
         fs::set_permissions(&file, fs::Permissions::from_mode(0o444)).expect("it is our own");
         // The superuser may write to every file.
-        let text = if write_file(&file, "new").is_ok() { "new" } else { "old" };
+        let is_writable = check_writable(&file).is_ok();
+        assert_eq!(write_file(&file, "new").is_ok(), is_writable);
+        let text = if is_writable { "new" } else { "old" };
         assert_eq!(fs::read_to_string(&file).expect("it is still there"), text);
-        fs::remove_file(&file).expect("it is our own");
-        // A folder cannot be opened as a file.
-        write_file(&env::temp_dir(), "new").expect_err("it is a folder");
+        // A folder cannot be written as a file, and a missing one is not created.
+        for path in [folder.clone(), folder.join("missing/a.json")] {
+            check_writable(&path).expect_err("it is no file");
+            write_file(&path, "new").expect_err("it is no file");
+        }
+        assert_eq!(fs::read_dir(&folder).expect("it exists").count(), 2, "no temporary files");
+        fs::remove_dir_all(folder).expect("the folder is removable");
     }
 
     #[cfg(unix)]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use super::cache::{adapter_file, adapter_key, cache_folder, read_own, write_atomically};
 use crate::device::{AdapterInfo, CAN_BLOCK};
@@ -20,6 +20,8 @@ pub struct Choices {
     key: String,
     /// Choices that are also in the file, if there is one.
     stored: RwLock<BTreeMap<String, String>>,
+    /// Orders the writes of the file: whether the last of them failed.
+    write_failed: Mutex<bool>,
     /// Choices for this process only.
     process_only: RwLock<BTreeMap<String, String>>,
 }
@@ -31,7 +33,7 @@ impl Choices {
         let Some(folder) = cache_folder() else { return Self::default() };
         let (file, key) = (adapter_file(&folder, info, kind), adapter_key(info));
         let stored = RwLock::new(parse_choices(&read_text(&file), &key).unwrap_or_default());
-        Self { file: Some(file), key, stored, process_only: RwLock::default() }
+        Self { file: Some(file), key, stored, ..Self::default() }
     }
 
     /// Returns whether there are no choices.
@@ -57,31 +59,38 @@ impl Choices {
 
     /// Sets the choice for `name` and writes it to the file.
     pub fn store(&self, name: &str, choice: &str) {
-        let mut stored = self.stored.write();
-        let Some(file) = self.file.as_ref().filter(|_| CAN_BLOCK) else {
-            stored.insert(name.to_owned(), choice.to_owned());
-            return;
-        };
+        self.stored.write().insert(name.to_owned(), choice.to_owned());
+        let Some(file) = self.file.as_ref().filter(|_| CAN_BLOCK) else { return };
+        // Threads that read choices do not wait for the disk.
+        let mut write_failed = self.write_failed.lock();
         // Other processes may have added choices to the file.
-        let text = read_text(file);
-        stored.extend(parse_choices(&text, &self.key).unwrap_or_default());
-        stored.insert(name.to_owned(), choice.to_owned());
+        let mut choices = self.stored.read().clone();
+        choices.extend(parse_choices(&read_text(file), &self.key).unwrap_or_default());
+        choices.insert(name.to_owned(), choice.to_owned());
         // A line break in a name of the program would begin another choice.
         let lines =
-            stored.iter().filter(|(name, choice)| !name.contains('\n') && !choice.contains('\n'));
+            choices.iter().filter(|(name, choice)| !name.contains('\n') && !choice.contains('\n'));
         let lines = lines.map(|(name, choice)| format!("{name} = {choice}\n"));
         let text = format!("{}\n{}", self.key, lines.collect::<String>());
-        if let Err(error) = write_atomically(file, text.as_bytes()) {
+        let written = write_atomically(file, text.as_bytes());
+        *write_failed = written.is_err();
+        if let Err(error) = written {
             log::warn!(
                 "cannot write choices to {} ({error}): they apply to this process only",
                 file.display()
             );
         }
+        *self.stored.write() = choices;
     }
 
     /// Returns the path of the file, or `None` if the cache is disabled.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
+    }
+
+    /// Returns whether the last choice could not be written to the file.
+    pub fn write_failed(&self) -> bool {
+        *self.write_failed.lock()
     }
 }
 

@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use super::Bytes;
+use crate::device::DeviceError;
 
 fn at_most(limit: Option<u64>) -> String {
     limit.map_or_else(String::new, |limit| format!(" of at most {}", Bytes(limit)))
@@ -18,6 +19,9 @@ fn held(holders: Option<&str>) -> String {
 /// An error of an opened device. Sizes are in bytes.
 #[derive(Debug, Clone, Error)]
 pub enum RuntimeError {
+    /// The device cannot be selected or opened.
+    #[error(transparent)]
+    Device(Box<DeviceError>),
     /// The host cannot block in a browser.
     #[error(
         "a browser cannot block until {device} has finished; await the data of a tensor instead \
@@ -211,4 +215,10 @@ pub enum RuntimeError {
         /// The driver's message.
         message: String,
     },
+}
+
+impl From<DeviceError> for RuntimeError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(Box::new(error))
+    }
 }

@@ -1,10 +1,10 @@
 //! Output: tables and wrapped text of one width, byte counts with units, and writing to files or
 //! standard output.
 
-use std::fs;
 use std::io::{ErrorKind, Write, stdout};
 use std::path::Path;
 
+use burn_wgsl::runtime;
 use comfy_table::{ContentArrangement, LineStyle, Table, presets};
 
 use crate::CliError;
@@ -67,7 +67,26 @@ pub fn write(path: &Path, text: &str) -> Result<(), CliError> {
     if is_stdout(path) {
         return print(text);
     }
-    fs::write(path, text).map_err(|error| CliError::Write { to: path.display().to_string(), error })
+    runtime::write_file(path, text)
+        .map_err(|error| CliError::Write { to: path.display().to_string(), error })
+}
+
+/// Checks that [`write`] can write to a path, before the work for its contents.
+pub fn check_writable(path: &Path) -> Result<(), CliError> {
+    if is_stdout(path) {
+        return Ok(());
+    }
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let folder = folder.unwrap_or(Path::new("."));
+    let cause = match folder.is_dir() {
+        false => format!("the directory {} does not exist", folder.display()),
+        true if path.is_dir() => "it is a directory".to_owned(),
+        true => match runtime::check_writable(path) {
+            Ok(()) => return Ok(()),
+            Err(error) => error.to_string(),
+        },
+    };
+    Err(CliError::Usage(format!("cannot write {}: {cause}", path.display())))
 }
 
 /// Returns whether a path is `-`, which means standard output.

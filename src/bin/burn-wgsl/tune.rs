@@ -1,5 +1,7 @@
 //! `burn-wgsl tune`: finds the fastest matrix multiplication strategy for each class of sizes.
 
+use std::io;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use burn_wgsl::device::ResolvedDevice;
@@ -31,20 +33,35 @@ pub fn run(arguments: &Arguments) -> Result<(), CliError> {
         let trials = burn_wgsl::tune(device, on_trial)?;
         print(&trials_table(&trials))?;
         if let Some(file) = cache_file(*device)? {
-            print(&format!("Saved to {file}. Delete this file to discard the results.\n"))?;
+            print(&format!(
+                "Saved to {}. Delete this file to discard the results.\n",
+                file.display()
+            ))?;
         }
     }
     Ok(())
 }
 
-/// Returns the path of the adapter's tuning cache file, or `None` for the CPU or if the cache is
-/// disabled.
-fn cache_file(device: WgslDevice) -> Result<Option<String>, CliError> {
+/// Returns the path of the file with the results, or `None` if the cache is disabled.
+///
+/// # Errors
+///
+/// Returns an error if the file could not be written.
+fn cache_file(device: WgslDevice) -> Result<Option<PathBuf>, CliError> {
     let ResolvedDevice::Adapter(index) = device.resolve()? else {
         return Ok(None);
     };
     let runtime = burn_wgsl::runtime::Runtime::of(index)?;
-    Ok(runtime.tuning_cache().file().map(|file| file.display().to_string()))
+    let choices = runtime.tuning_cache();
+    match choices.file() {
+        Some(file) if choices.write_failed() => Err(CliError::Write {
+            to: file.display().to_string(),
+            error: io::Error::other(
+                "the results are not saved; set BURN_WGSL_CACHE to a folder of your own",
+            ),
+        }),
+        file => Ok(file.map(Path::to_owned)),
+    }
 }
 
 fn trials_table(trials: &[Trial]) -> String {

@@ -314,6 +314,11 @@ pub static ALL: &[&[&Row]] = {
     ]
 };
 
+/// Returns whether an op is a row.
+pub fn is_elementwise(op: &str) -> bool {
+    ALL.iter().copied().flatten().any(|row| row.name == op)
+}
+
 /// Returns whether a row is an extension: a function of the backend, not a method of Burn's
 /// contract.
 pub fn is_extension(row: &Row) -> bool {

@@ -1,6 +1,6 @@
 //! The command-line arguments of `bench`.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use burn_wgsl::WgslDevice;
@@ -8,7 +8,7 @@ use burn_wgsl::WgslDevice;
 use super::runner::Plan;
 use super::workload::{Suite, WORKLOADS, Workload};
 use crate::CliError;
-use crate::output::is_stdout;
+use crate::output::{check_writable, is_stdout};
 
 #[derive(Debug, clap::Args)]
 pub struct Arguments {
@@ -132,27 +132,8 @@ impl Arguments {
 
     /// Checks before any measurement that the report files can be created.
     pub fn check_files(&self) -> Result<(), CliError> {
-        let files = [&self.json, &self.csv, &self.plot].into_iter().flatten();
-        for file in files.filter(|file| !is_stdout(file)) {
-            let directory = file
-                .parent()
-                .filter(|directory| !directory.as_os_str().is_empty())
-                .unwrap_or(Path::new("."));
-            if !directory.is_dir() {
-                return Err(CliError::Usage(format!(
-                    "cannot write {}: the directory {} does not exist",
-                    file.display(),
-                    directory.display()
-                )));
-            }
-            if file.is_dir() {
-                return Err(CliError::Usage(format!(
-                    "cannot write {}: it is a directory",
-                    file.display()
-                )));
-            }
-        }
-        Ok(())
+        let mut files = [&self.json, &self.csv, &self.plot].into_iter().flatten();
+        files.try_for_each(|file| check_writable(file))
     }
 }
 

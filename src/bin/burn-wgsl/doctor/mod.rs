@@ -15,7 +15,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use crate::bench::{Ceilings, Machine, Plan, silence_caught_panics};
-use crate::output::{print, wrap, write};
+use crate::output::{check_writable, print, wrap, write};
 use crate::{CliError, devices};
 use classes::Class;
 use diagnosis::{Finding, Level, diagnose};
@@ -74,6 +74,9 @@ fn lines(Finding { level, text, fixes }: &Finding) -> String {
 
 /// Prints what was found. Returns whether a GPU can be used and its results are right.
 pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
+    if let Some(path) = &arguments.report {
+        check_writable(path)?;
+    }
     silence_caught_panics();
     let to_stdout = arguments.report.as_deref().is_some_and(crate::output::is_stdout);
     let say = |text: &str| if to_stdout { Ok(()) } else { print(text) };
