@@ -10,6 +10,7 @@ use burn::nn::EmbeddingConfig;
 use burn::nn::loss::{CTCLossConfig, CrossEntropyLossConfig};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Bool, IndexingUpdateOp, Int, Tensor};
+use burn_wgsl::runtime::Fault;
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{assert_success, gpus, panic_message, run_child, serial_guard};
 
@@ -312,6 +313,77 @@ fn no_report_is_lost_after_thousands_of_launches() {
             }
         }
         Wgsl::sync(&device).expect("the program has both errors");
+    }
+}
+
+/// Large results are stored in the memory of operands that nobody needs any more.
+#[test]
+fn results_in_overwritten_memory_do_not_have_its_error() {
+    let _guard = serial_guard();
+    const LEN: usize = 1 << 18;
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 1>::ones([LEN], &device);
+        let indices = Tensor::<Wgsl, 1, Int>::arange(0..LEN as i64, &device) + 1;
+        let bad = x.clone().select(0, indices);
+        let kept = x.clone() + 1.0;
+        let product = kept.clone() * bad;
+        assert!(is_error(|| product));
+        assert_eq!(read(kept), Ok(vec![2.0; LEN]));
+    }
+}
+
+#[test]
+fn errors_are_kept_if_a_later_submission_fails() {
+    let _guard = serial_guard();
+    for device in gpus() {
+        let runtime = common::runtime_of(&device);
+        let axis = Tensor::<Wgsl, 1>::from_floats([4.0, 5.0], &device);
+        let [inside, outside] =
+            [1, 5000].map(|index| Tensor::<Wgsl, 1, Int>::from_ints([index], &device));
+        Wgsl::sync(&device).expect("nothing failed yet");
+        let bad = axis.clone().select(0, outside);
+        runtime.flush().expect("it is submitted");
+        runtime.plan_fault(Fault::Submit, 0);
+        // As many as are submitted at once, and some more. Their errors are not of interest.
+        for _ in 0..70 {
+            let _ = catch_unwind(AssertUnwindSafe(|| axis.clone().select(0, inside.clone())));
+        }
+        let _ = read(axis.clone() + 1.0);
+        assert!(!runtime.cancel_fault(), "no submission failed on {device}");
+        let error = read(bad).expect_err("its index is outside");
+        assert!(error.contains("index 5000"), "{error}");
+        let _ = Wgsl::sync(&device);
+        assert_eq!(read(axis.select(0, inside)), Ok(vec![5.0]));
+    }
+}
+
+#[test]
+fn a_launch_without_a_slot_is_an_error() {
+    /// The launches that have slots at a time.
+    const SLOTS: usize = 1023;
+    let _guard = serial_guard();
+    for device in gpus() {
+        let runtime = common::runtime_of(&device);
+        let axis = Tensor::<Wgsl, 1>::from_floats([4.0, 5.0], &device);
+        let [inside, outside] =
+            [1, 5000].map(|index| Tensor::<Wgsl, 1, Int>::from_ints([index], &device));
+        let select = |index: &Tensor<Wgsl, 1, Int>| axis.clone().select(0, index.clone());
+        Wgsl::sync(&device).expect("nothing failed yet");
+        let results: Vec<_> = (0..SLOTS).map(|_| select(&inside)).collect();
+        runtime.flush().expect("they are submitted");
+        runtime.plan_fault(Fault::Submit, 0);
+        let refused = catch_unwind(AssertUnwindSafe(|| drop(select(&outside)))).is_err();
+        assert!(!runtime.cancel_fault(), "the slots are copied on {device}");
+        assert!(refused, "there is no slot for it on {device}");
+        let _ = Wgsl::sync(&device);
+        for _ in 0..3 {
+            let error = read(select(&outside)).expect_err("its index is outside");
+            assert!(error.contains("index 5000"), "{error}");
+            assert_eq!(read(select(&inside)), Ok(vec![5.0]));
+        }
+        for result in results {
+            assert_eq!(read(result), Ok(vec![5.0]));
+        }
     }
 }
 

@@ -525,6 +525,7 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
             continue;
         }
         let mut result = Ok(());
+        let mut is_refused = false;
         let mut recorded: SmallVec<[Recorded; 1]> = SmallVec::new();
         if batches.is_empty() {
             recorded.push(launches[0].run(&computations[0], &graphs[0], &program)?);
@@ -533,15 +534,19 @@ fn compute_all(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
         for (launch, (batch, pages)) in launches.iter().zip(&batches) {
             match launch.run_batch(batch, pages) {
                 Ok(launched) => recorded.push(launched),
-                // The earlier batches are computed all the same.
-                Err(error) => {
-                    result = Err(error);
+                // The first graph is in the first batch. The error may be of another, where it is used.
+                Err(_) => {
+                    is_refused = recorded.is_empty();
                     break;
                 }
             }
             batch.iter().for_each(|computation| computation.resolve(&graphs, &program));
         }
         drop(locked);
+        if is_refused {
+            may_batch = false;
+            continue;
+        }
         for launched in recorded {
             if let Err(error) = runtime.finish_dispatch(launched) {
                 // An operand may have been overwritten: the results cannot be computed again.
@@ -709,11 +714,9 @@ impl FusedLaunch<'_> {
             work += computation.len as u64 * computation.ops as u64;
         }
         let table = self.runtime.upload(bytemuck::cast_slice(&table))?;
-        let read: Vec<&Allocation> = batch
-            .iter()
-            .flat_map(|computation| &computation.inputs)
-            .map(|memory| &**memory)
-            .collect();
+        // Outputs may overwrite leaves, on which they depend.
+        let read: Vec<&Allocation> =
+            batch.iter().flat_map(|computation| computation.operands()).map(|m| &**m).collect();
         let written: Vec<&Allocation> = batch
             .iter()
             .flat_map(|computation| &computation.outputs)
@@ -721,7 +724,7 @@ impl FusedLaunch<'_> {
             .collect();
         let separate: Vec<(usize, usize)> = batch
             .iter()
-            .map(|computation| (computation.inputs.len(), computation.outputs.len()))
+            .map(|computation| (computation.operands().count(), computation.outputs.len()))
             .collect();
         let spares: Result<SmallVec<[Arc<Allocation>; 8]>, RuntimeError> =
             (pages.len()..self.operands.1).map(|index| self.runtime.spare(index)).collect();

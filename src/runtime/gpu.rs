@@ -234,6 +234,20 @@ impl Gpu {
         }
     }
 
+    /// Returns whether the commands of a submission failed, and not only some before them.
+    pub fn has_failed(&self, serial: u64) -> bool {
+        self.health.has_lost_results.load(Ordering::SeqCst)
+            && self.health.lost_results.lock().iter().any(|&(first, _)| first == serial)
+    }
+
+    /// Returns how many submissions have failed.
+    pub fn failures(&self) -> usize {
+        match self.health.has_lost_results.load(Ordering::SeqCst) {
+            true => self.health.lost_results.lock().len(),
+            false => 0,
+        }
+    }
+
     /// Returns an error if the contents of an allocation are lost, or depend on an index outside its axis.
     pub fn check_contents(&self, allocation: &Allocation) -> Result<(), RuntimeError> {
         match allocation.written() {
@@ -387,7 +401,12 @@ impl Gpu {
     pub fn poll_until(&self, is_done: impl Fn(&wgpu::PollStatus) -> bool) {
         let start = Instant::now();
         // Not by waits for no time, which make wgpu 30 panic.
-        while CAN_BLOCK && self.info.kind != AdapterKind::Software && start.elapsed() < SPIN {
+        let is_open = || self.health.lost.get().is_none();
+        while CAN_BLOCK
+            && is_open()
+            && self.info.kind != AdapterKind::Software
+            && start.elapsed() < SPIN
+        {
             match self.device.poll(wgpu::PollType::Poll) {
                 Ok(status) if !is_done(&status) => std::hint::spin_loop(),
                 _ => return,
@@ -402,6 +421,8 @@ impl Gpu {
 
     /// Waits until a submission has finished, or all of them. Returns an error if the device makes no progress.
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), RuntimeError> {
+        // Of a device that is lost because its driver does not return from a call, wgpu holds locks for ever.
+        self.lost_error().map_or(Ok(()), Err)?;
         let waited = self.in_flight.wait(&self.device, submission);
         self.check()?;
         waited.map_err(|error| match error {

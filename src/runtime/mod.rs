@@ -59,8 +59,8 @@ use compiler::{KernelCompiler, Plan};
 use deferred::DeferredWork;
 use gpu::Gpu;
 use recorder::{Operands, Recorder};
-use reports::{Outcomes, Reports};
-use submitter::Progress;
+use reports::{Outcomes, Reports, Slot};
+use submitter::{Progress, Submitted};
 use transfer::Staging;
 
 pub use allocation::{Allocation, Location};
@@ -146,8 +146,8 @@ pub struct Dispatch<'a> {
     pub also_read: &'a [&'a Allocation],
     /// If not empty, the memory that is written: the outputs only name the buffers in which it is.
     pub also_written: &'a [&'a Allocation],
-    /// If not empty, `also_read` and `also_written` list what groups of results depend on, and their sizes are these. The
-    /// first group has the indices, if the kernel reports some.
+    /// If not empty, `also_read` and `also_written` list what groups of results depend on, and their sizes are these: also
+    /// what a result overwrites, if it depends on it. The first group has the indices, if the kernel reports some.
     pub separate: &'a [(usize, usize)],
 }
 
@@ -548,9 +548,6 @@ impl Runtime {
             (state, buffer) = self.create_buffer(state, size, size)?;
             state.reports.set_buffer(buffer);
         }
-        if indexed_axes.is_some() && state.reports.is_full() {
-            self.copy_reports(&mut state)?;
-        }
         let mut state = self.place(state, outputs, inputs)?;
         let operands = Operands {
             inputs,
@@ -627,9 +624,25 @@ impl Runtime {
         operands: Operands<'_>,
         indexed_axes: Option<&[IndexedAxis]>,
     ) -> Result<(), RuntimeError> {
-        let State { recorder, reports, .. } = state;
-        let report = indexed_axes.and_then(|axes| reports.slot(axes));
-        recorder.dispatch(&self.gpu, plan, &Operands { report: report.as_ref(), ..operands })
+        let slot = indexed_axes.map(|axes| self.slot(state, axes)).transpose()?;
+        let operands = Operands { report: slot.as_ref(), ..operands };
+        state.recorder.dispatch(&self.gpu, plan, &operands)
+    }
+
+    /// Returns a slot for the reports of a launch that is recorded at once. Copies them first if all are taken.
+    fn slot(&self, state: &mut State, axes: &[IndexedAxis]) -> Result<Slot, RuntimeError> {
+        if !CAN_BLOCK && let Some(buffer) = state.reports.forget_lost(self.gpu.failures()) {
+            state.recorder.copy_encoder(&self.gpu).clear_buffer(&buffer.raw, 0, None);
+        }
+        if state.reports.is_full() {
+            self.copy_reports(state)?;
+        }
+        if let Some(slot) = state.reports.slot(axes) {
+            return Ok(slot);
+        }
+        // The copy failed: the next launch tries it again.
+        self.gpu.check()?;
+        Err(RuntimeError::LostResults { device: self.name() })
     }
 
     /// Records a launch of which an input is in the buffer of an output: within one launch, wgpu
@@ -779,11 +792,14 @@ impl Runtime {
     }
 
     /// Submits the recorded commands, and destroys the retired buffers, which only they still use.
-    fn submit(&self, state: &mut State) -> Option<wgpu::SubmissionIndex> {
+    fn submit(&self, state: &mut State) -> Submitted {
         let State { allocator, recorder, .. } = state;
-        let submission = recorder.submit(&self.gpu);
-        recorder.destroy(&allocator.take_retired());
-        submission
+        let submitted = recorder.submit(&self.gpu);
+        // If the driver does not return from a submission, this would wait for it.
+        if !submitted.has_failed {
+            recorder.destroy(&allocator.take_retired());
+        }
+        submitted
     }
 
     fn out_of_memory(&self, requested: u64) -> RuntimeError {

@@ -16,9 +16,9 @@ use super::compiler::{Interface, Plan};
 use super::events::{Event, current_op};
 use super::gpu::Gpu;
 use super::profile::Profiler;
-use super::reports::{Report, Slot};
+use super::reports::{Slot, Taint};
 use super::stall::Largest;
-use super::submitter::{Batch, Progress, Submitter};
+use super::submitter::{Batch, Progress, Submitted, Submitter};
 use super::{Allocation, ParamsBinding, RuntimeError};
 use crate::device::AdapterKind;
 
@@ -69,33 +69,34 @@ pub(crate) struct Operands<'a> {
 }
 
 impl Operands<'_> {
-    /// Lets the results depend on the launches with indices on which the operands depend, and on this one.
+    /// Adds the launches with indices on which the operands depend, and this one, to the taints of the results.
     fn taint_results(&self) {
         let Self { inputs, also_read, written, separate, report, .. } = *self;
         let mut report = report.and_then(|slot| slot.report.as_ref());
         if separate.is_empty() {
-            let read: SmallVec<[&Allocation; 8]> =
-                inputs.iter().chain(also_read).copied().collect();
-            return taint(&read, written, report);
+            for memory in written {
+                // Some of what is written may have been there before.
+                for read in inputs.iter().chain(also_read).chain(written) {
+                    memory.taint().merge(read.taint());
+                }
+                report.iter().for_each(|report| memory.taint().add(report));
+            }
+            return;
         }
-        let (mut also_read, mut also_written) = (also_read, written);
-        for &(reads, writes) in separate {
-            let (read, written);
-            (read, also_read) = also_read.split_at(reads);
-            (written, also_written) = also_written.split_at(writes);
-            taint(read, written, report.take());
-        }
-    }
-}
-
-/// Lets what is written depend on the launches on which what is read depends, and on `report`.
-fn taint(read: &[&Allocation], written: &[&Allocation], report: Option<&Arc<Report>>) {
-    for memory in written {
-        read.iter().for_each(|read| memory.taint().merge(read.taint()));
-        // Some of it may have been there before.
-        written.iter().for_each(|other| memory.taint().merge(other.taint()));
-        if let Some(report) = report {
-            memory.taint().add(report);
+        let mut also_read = also_read;
+        // A result may overwrite what another needs.
+        let taints: SmallVec<[Taint; 4]> = separate
+            .iter()
+            .map(|&(reads, _)| {
+                let (read, taint) = (also_read.split_off(..reads), Taint::default());
+                read.unwrap_or_default().iter().for_each(|read| taint.merge(read.taint()));
+                report.take().iter().for_each(|report| taint.add(report));
+                taint
+            })
+            .collect();
+        let mut written = written.iter();
+        for (&(_, writes), taint) in separate.iter().zip(&taints) {
+            written.by_ref().take(writes).for_each(|memory| memory.taint().replace(taint));
         }
     }
 }
@@ -391,10 +392,10 @@ impl Recorder {
 
     /// Submits the recorded commands, if there are any. Waits until all earlier batches are
     /// submitted, in any case.
-    pub fn submit(&mut self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
+    pub fn submit(&mut self, gpu: &Gpu) -> Submitted {
         let Some(batch) = self.take_batch(gpu) else {
-            self.submitter.drain(gpu);
-            return None;
+            let has_failed = !self.submitter.drain(gpu);
+            return Submitted { index: None, serial: gpu.serial(), has_failed };
         };
         self.submitted = true;
         self.submitter.submit(gpu, batch)

@@ -8,6 +8,7 @@
 //! Until then, and for good if an index was outside, the launch is in the [`Taint`] of its results and of all
 //! that is computed from them.
 
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, OnceLock};
 
 use smallvec::SmallVec;
@@ -41,7 +42,12 @@ pub struct IndexedAxis {
     pub size: usize,
 }
 
+/// The number of errors so far, in all of the process.
+static ERRORS: AtomicU64 = AtomicU64::new(0);
+
 /// A launch with indices, or a group of them.
+///
+/// Groups share launches and other groups: to visit each of them once, they remember what was found.
 #[derive(Debug)]
 pub(crate) struct Report {
     /// Its number among all of the process.
@@ -50,10 +56,14 @@ pub(crate) struct Report {
     axes: SmallVec<[IndexedAxis; 2]>,
     /// The launches and groups of a group.
     group: Vec<Arc<Report>>,
-    /// Set when the slot of the launch was read.
+    /// Set when the slot of the launch was read; of a group, when it is known to be clean or to have an error.
     outcome: OnceLock<Result<(), RuntimeError>>,
+    /// The number of errors when the group was found to have none, plus one.
+    searched: AtomicU64,
     /// Whether the program was given the error.
     is_returned: AtomicBool,
+    /// The number of errors when those of the group were marked as given, plus one.
+    returned: AtomicU64,
 }
 
 impl Report {
@@ -62,23 +72,37 @@ impl Report {
     }
 
     fn with_group(op: &'static str, axes: &[IndexedAxis], group: Vec<Arc<Self>>) -> Arc<Self> {
-        static REPORTS: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
+        static REPORTS: AtomicU64 = AtomicU64::new(0);
         Arc::new(Self {
             number: REPORTS.fetch_add(1, Ordering::Relaxed),
             op,
             axes: axes.into(),
             group,
             outcome: OnceLock::new(),
+            searched: AtomicU64::new(0),
             is_returned: AtomicBool::new(false),
+            returned: AtomicU64::new(0),
         })
     }
 
     /// Returns the error, if the launch is known to have one.
     pub fn error(&self) -> Option<RuntimeError> {
-        match self.outcome.get() {
-            Some(outcome) => outcome.as_ref().err().cloned(),
-            None => self.group.iter().find_map(|report| report.error()),
+        if let Some(outcome) = self.outcome.get() {
+            return outcome.as_ref().err().cloned();
         }
+        if self.group.is_empty() {
+            return None;
+        }
+        let errors = ERRORS.load(Ordering::Acquire) + 1;
+        if self.searched.load(Ordering::Acquire) == errors {
+            return None;
+        }
+        let error = self.group.iter().find_map(|report| report.error());
+        match &error {
+            Some(error) => drop(self.outcome.set(Err(error.clone()))),
+            None => self.searched.store(errors, Ordering::Release),
+        }
+        error
     }
 
     fn is_clean(&self) -> bool {
@@ -96,10 +120,14 @@ impl Report {
     /// Notes that the program was given the errors.
     fn set_returned(&self) {
         self.is_returned.store(true, Ordering::Relaxed);
-        self.group.iter().filter(|report| report.error().is_some()).for_each(|r| r.set_returned());
+        let errors = ERRORS.load(Ordering::Acquire) + 1;
+        if !self.group.is_empty() && self.returned.swap(errors, Ordering::AcqRel) != errors {
+            let failed = self.group.iter().filter(|report| report.error().is_some());
+            failed.for_each(|report| report.set_returned());
+        }
     }
 
-    /// Sets the outcome. `device` is the name of the device.
+    /// Returns the error in the words of a slot, if there is one. `device` is the name of the device.
     fn read(&self, slot: &[u8], device: &str) -> Result<(), RuntimeError> {
         let (words, _) = slot.as_chunks();
         for (&IndexedAxis { axis, size }, &word) in self.axes.iter().zip(words) {
@@ -176,6 +204,17 @@ impl Taint {
         self.is_set.store(true, Ordering::Release);
     }
 
+    /// Becomes equal to another taint.
+    pub fn replace(&self, other: &Taint) {
+        if !self.is_set() && !other.is_set() {
+            return;
+        }
+        let others = other.reports.lock().clone();
+        let mut reports = self.reports.lock();
+        self.is_set.store(!others.is_empty(), Ordering::Release);
+        *reports = others;
+    }
+
     /// Returns the error of a launch that had an index outside its axis.
     pub fn check(&self) -> Result<(), RuntimeError> {
         if !self.is_set() {
@@ -194,7 +233,7 @@ impl Taint {
     }
 }
 
-/// What the results of a launch depend on, if they differ in that.
+/// What the results of a launch depend on, if they differ in that: on nothing else, also if they overwrite other memory.
 #[derive(Debug, Default)]
 pub(crate) struct Flows<'a> {
     /// The memory that each group of results needs, one after the other.
@@ -226,6 +265,8 @@ pub(crate) struct Reports {
     buffer: Option<Arc<Buffer>>,
     /// The launch of each slot after slot 0.
     launches: Vec<Arc<Report>>,
+    /// The number of failures at the last call of [`forget_lost`](Self::forget_lost).
+    failures: usize,
 }
 
 /// A slot in the buffer of reports.
@@ -247,7 +288,8 @@ impl Reports {
     pub const BUFFER_SIZE: u64 = SLOTS * SLOT_SIZE;
 
     pub fn new() -> Self {
-        Self { enabled: !variables::INDEX_REPORTS.is_off(), buffer: None, launches: Vec::new() }
+        let enabled = !variables::INDEX_REPORTS.is_off();
+        Self { enabled, buffer: None, launches: Vec::new(), failures: 0 }
     }
 
     /// Returns whether there is a buffer for the slots.
@@ -262,12 +304,13 @@ impl Reports {
 
     /// Returns whether all slots are taken.
     pub fn is_full(&self) -> bool {
-        self.launches.len() as u64 + 1 == SLOTS
+        self.launches.len() as u64 + 1 >= SLOTS
     }
 
-    /// Returns a slot for a launch of the running op, whose indices address `axes`. There must be a free one.
+    /// Returns a slot for a launch of the running op, whose indices address `axes`; `None` if all are taken, or there is no
+    /// buffer.
     pub fn slot(&mut self, axes: &[IndexedAxis]) -> Option<Slot> {
-        let buffer = self.buffer.clone()?;
+        let buffer = self.buffer.clone().filter(|_| !self.is_full())?;
         if !self.enabled || axes.len() as u64 > SLOT_SIZE / 4 {
             return Some(Slot { buffer, offset: 0, report: None });
         }
@@ -294,6 +337,16 @@ impl Reports {
     pub fn put_back(&mut self, launches: Vec<Arc<Report>>) {
         debug_assert!(self.launches.is_empty(), "slots are taken under the same lock");
         self.launches = launches;
+    }
+
+    /// Forgets the launches whose slots were not copied, if submissions failed since the last call: their results are lost,
+    /// and the slots may still have their indices. Returns the buffer then, for the caller to record its clearing at once.
+    pub fn forget_lost(&mut self, failures: usize) -> Option<Arc<Buffer>> {
+        if std::mem::replace(&mut self.failures, failures) == failures {
+            return None;
+        }
+        self.launches.clear();
+        self.buffer.clone()
     }
 }
 
@@ -334,16 +387,19 @@ impl Outcomes {
         copies.map(|copied| copied.mapping.clone()).collect()
     }
 
-    /// Reads the copies that are mapped. Returns their buffers, which are unmapped.
-    pub fn read_mapped(&self, device: &str) -> Vec<wgpu::Buffer> {
+    /// Reads the copies that are mapped, but those of submissions that `is_lost` tells. Returns their buffers, which are
+    /// unmapped.
+    pub fn read_mapped(&self, device: &str, is_lost: impl Fn(u64) -> bool) -> Vec<wgpu::Buffer> {
+        // Until the outcomes are set, a thread that waits for them must find the copies in the list.
         let mut in_flight = self.in_flight.lock();
-        let mapped: Vec<ReportsInFlight> =
-            in_flight.extract_if(.., |copied| copied.mapping.is_complete()).collect();
-        drop(in_flight);
-        mapped.into_iter().map(|copied| self.read(copied, device)).collect()
+        let mapped = in_flight.extract_if(.., |copied| copied.mapping.is_complete());
+        let (lost, read) = mapped.partition::<Vec<_>, _>(|copied| is_lost(copied.serial));
+        lost.iter().for_each(|copied| copied.buffer.destroy());
+        read.into_iter().filter_map(|copied| self.read(copied, device)).collect()
     }
 
-    fn read(&self, copied: ReportsInFlight, device: &str) -> wgpu::Buffer {
+    /// Reads a copy. Returns its buffer, if it can be used again.
+    fn read(&self, copied: ReportsInFlight, device: &str) -> Option<wgpu::Buffer> {
         let ReportsInFlight { launches, buffer, bytes, .. } = copied;
         match buffer.get_mapped_range(..bytes) {
             Ok(view) => {
@@ -351,14 +407,18 @@ impl Outcomes {
                     self.finish(report, report.read(slot, device));
                 }
             }
-            Err(error) => self.give_up(&launches, device, &error),
+            Err(error) => {
+                self.fail(&launches, device, &error);
+                buffer.destroy();
+                return None;
+            }
         }
         buffer.unmap();
-        buffer
+        Some(buffer)
     }
 
     /// Marks launches whose slots cannot be read: their results are not to be trusted.
-    pub fn give_up(&self, launches: &[Arc<Report>], device: &str, error: &dyn std::fmt::Display) {
+    pub fn fail(&self, launches: &[Arc<Report>], device: &str, error: &dyn std::fmt::Display) {
         for report in launches {
             let (device, message) = (device.to_owned(), error.to_string());
             self.finish(report, Err(RuntimeError::Transfer { device, message }));
@@ -370,6 +430,7 @@ impl Outcomes {
         if report.outcome.set(outcome).is_err() || !failed {
             return;
         }
+        ERRORS.fetch_add(1, Ordering::AcqRel);
         let mut errors = self.errors.lock();
         errors.retain(|report| !report.is_returned.load(Ordering::Relaxed));
         if errors.len() < MAX_ERRORS {
@@ -452,11 +513,42 @@ mod tests {
         assert!(outcomes.take_error().is_ok(), "it was returned");
     }
 
+    /// Tensors that are gathered from each other: their lists have groups in common.
+    #[test]
+    fn shared_groups_are_searched_once() {
+        let tensors = [Taint::default(), Taint::default(), Taint::default()];
+        let launches: Vec<_> = (0..3000).map(|_| report(&AXES)).collect();
+        let outcomes = Outcomes::default();
+        for (i, launch) in launches.iter().enumerate() {
+            let (from, to) = (&tensors[i % 3], &tensors[(i + 1) % 3]);
+            assert!(from.check().is_ok() && to.check().is_ok());
+            to.merge(from);
+            to.add(launch);
+        }
+        outcomes.finish(&launches[0], launches[0].read(&[7, 0, 0, 0, 0, 0, 0, 0], "device"));
+        for tensor in &tensors {
+            tensor.check().expect_err("they depend on the first launch");
+            tensor.set_returned();
+        }
+        assert!(outcomes.take_error().is_ok(), "it was returned");
+        launches[1..].iter().for_each(|launch| outcomes.finish(launch, Ok(())));
+        assert!(tensors.iter().all(|tensor| tensor.check().is_err()));
+    }
+
+    #[test]
+    fn no_slot_is_behind_the_buffer() {
+        let mut reports =
+            Reports { enabled: true, buffer: None, launches: Vec::new(), failures: 0 };
+        reports.put_back((1..SLOTS).map(|_| report(&AXES)).collect());
+        assert!(reports.is_full() && reports.slot(&AXES).is_none());
+        assert_eq!(reports.bytes() + SLOT_SIZE, Reports::BUFFER_SIZE);
+    }
+
     #[test]
     fn errors_that_were_not_returned_are_taken_once_each() {
         let outcomes = Outcomes::default();
         let launches = [report(&AXES), report(&AXES)];
-        outcomes.give_up(&launches, "device", &"it failed");
+        outcomes.fail(&launches, "device", &"it failed");
         assert!(outcomes.take_error().is_err());
         assert!(outcomes.take_error().is_err());
         assert!(outcomes.take_error().is_ok());
@@ -547,7 +639,7 @@ mod schedules {
             let launches = [Report::new("gather", &AXES), Report::new("gather", &AXES)];
             let taint = Taint::default();
             taint.add(&launches[0]);
-            outcomes.give_up(&launches, "device", &"it failed");
+            outcomes.fail(&launches, "device", &"it failed");
             taint.set_returned();
             let take = || {
                 let outcomes = outcomes.clone();

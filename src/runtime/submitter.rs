@@ -43,6 +43,15 @@ impl Batch {
     }
 }
 
+/// What became of commands that were to be submitted.
+pub(crate) struct Submitted {
+    /// The submission, if there were commands and wgpu did not panic.
+    pub index: Option<wgpu::SubmissionIndex>,
+    pub serial: u64,
+    /// Whether these commands failed, and not only some before them.
+    pub has_failed: bool,
+}
+
 thread_local! {
     static CURRENT: Cell<Option<u64>> = const { Cell::new(None) };
 }
@@ -94,13 +103,23 @@ impl Progress {
 pub(crate) struct Submitter {
     /// Has no thread in a browser.
     worker: Worker<Batch, wgpu::SubmissionIndex>,
+    gpu: Arc<Gpu>,
+}
+
+impl Drop for Submitter {
+    fn drop(&mut self) {
+        // The worker waits for its thread, unless it was found not to go on.
+        self.drain(&self.gpu);
+    }
 }
 
 impl Submitter {
     pub fn new(gpu: &Arc<Gpu>) -> Self {
-        let gpu = gpu.clone();
-        let submit = CAN_BLOCK.then_some(move |batch: Batch| batch.submit(&gpu));
-        Self { worker: Worker::new("burn-wgsl submit", submit) }
+        let submit = {
+            let gpu = gpu.clone();
+            CAN_BLOCK.then_some(move |batch: Batch| batch.submit(&gpu))
+        };
+        Self { worker: Worker::new("burn-wgsl submit", submit), gpu: gpu.clone() }
     }
 
     /// Returns what the callers of [`submit_later`](Self::submit_later) wait for.
@@ -116,13 +135,14 @@ impl Submitter {
     }
 
     /// Submits a batch, after those before it.
-    pub fn submit(&self, gpu: &Gpu, batch: Batch) -> Option<wgpu::SubmissionIndex> {
+    pub fn submit(&self, gpu: &Gpu, batch: Batch) -> Submitted {
+        let serial = batch.serial;
         if !self.drain(gpu) {
-            return None;
+            return Submitted { index: None, serial, has_failed: true };
         }
         let index = batch.submit(gpu);
         self.worker.progress.add_result(index.clone());
-        index
+        Submitted { has_failed: index.is_none() || gpu.has_failed(serial), index, serial }
     }
 
     /// Waits until all batches are submitted. Returns `false` if the driver does not return from a submission.

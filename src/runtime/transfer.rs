@@ -15,6 +15,7 @@ use super::gpu::Gpu;
 use super::recorder::SMALL_UPLOAD;
 use super::reports::{ReportsInFlight, SlotRange};
 use super::stall::Largest;
+use super::submitter::Submitted;
 use super::{Allocation, Runtime, RuntimeError, State, block_on};
 use crate::device::CAN_BLOCK;
 
@@ -409,14 +410,14 @@ impl Runtime {
         &self,
         state: &mut State,
         encode: impl FnOnce(&mut wgpu::CommandEncoder),
-    ) -> Result<Option<wgpu::SubmissionIndex>, RuntimeError> {
+    ) -> Result<Submitted, RuntimeError> {
         let gpu = &self.gpu;
         let State { recorder, reports, .. } = &mut *state;
         let staging = match reports.bytes() {
             0 => None,
             bytes => Some(self.staging.take_readback_buffer(gpu, bytes)?),
         };
-        // A panic of wgpu must not lose the reports: they are taken after the buffer was created.
+        // Without a buffer for the copy, the launches keep their slots.
         let copied = staging.and_then(|staging| Some((reports.take()?, staging)));
         if let Some(((from, SlotRange { start, bytes }, _), staging)) = &copied {
             let encoder = recorder.copy_encoder(gpu);
@@ -424,28 +425,29 @@ impl Runtime {
             encoder.clear_buffer(&from.raw, *start, Some(*bytes));
         }
         encode(recorder.copy_encoder(gpu));
-        let serial = gpu.serial();
-        let submission = self.submit(state);
-        let Some(((_, range, launches), buffer)) = copied else { return Ok(submission) };
-        let bytes = range.bytes;
-        if gpu.check_results(serial..=serial).is_err() {
+        let submitted = self.submit(state);
+        let Some(((_, range, launches), buffer)) = copied else { return Ok(submitted) };
+        let (bytes, serial) = (range.bytes, submitted.serial);
+        if submitted.has_failed {
             // The slots were neither copied nor cleared: the next readback has them.
             state.reports.put_back(launches);
             self.staging.keep_readback_buffer(buffer);
-            return Ok(submission);
+            return Ok(submitted);
         }
         let Some(mapping) = gpu.catch(|| Mapping::new(&buffer, wgpu::MapMode::Read, bytes)) else {
-            self.outcomes.give_up(&launches, &gpu.name(), &"wgpu panicked");
-            return Ok(submission);
+            self.outcomes.fail(&launches, &gpu.name(), &"wgpu panicked");
+            return Ok(submitted);
         };
         self.outcomes.push(ReportsInFlight { launches, serial, buffer, bytes, mapping });
         self.read_reports();
-        Ok(submission)
+        Ok(submitted)
     }
 
     /// Reads the reports that have arrived.
     fn read_reports(&self) {
-        let buffers = self.outcomes.read_mapped(&self.gpu.name());
+        // In a browser, errors arrive late: what was copied before is lost, too.
+        let is_lost = |serial| !CAN_BLOCK && self.gpu.check_results(serial..=serial).is_err();
+        let buffers = self.outcomes.read_mapped(&self.gpu.name(), is_lost);
         buffers.into_iter().for_each(|buffer| self.staging.keep_readback_buffer(buffer));
     }
 
@@ -468,8 +470,7 @@ impl Runtime {
         gpu.observers.notify(|| Event::Readback { bytes: piece.bytes });
         let mut state = self.state.lock();
         let buffer = self.staging.take_readback_buffer(gpu, piece.bytes)?;
-        let serial = gpu.serial();
-        let submission = self.copy_to_host(&mut state, |encoder| {
+        let submitted = self.copy_to_host(&mut state, |encoder| {
             let mut offset = 0;
             for &(source, start, bytes) in &piece.copies {
                 let Source { buffer: from, offset: base, .. } = sources[source];
@@ -478,7 +479,13 @@ impl Runtime {
             }
         })?;
         drop(state);
-        let mapped = Mapping::new(&buffer, wgpu::MapMode::Read, piece.bytes);
+        if submitted.has_failed {
+            // If the driver does not return from a submission, mapping would wait for it.
+            gpu.check()?;
+        }
+        let map = || Mapping::new(&buffer, wgpu::MapMode::Read, piece.bytes);
+        let mapped = gpu.catch(map).ok_or_else(|| gpu.transfer_error(&"wgpu panicked"))?;
+        let Submitted { index: submission, serial, .. } = submitted;
         Ok(PieceInFlight { piece, buffer, serial, submission, mapped })
     }
 

@@ -8,6 +8,9 @@ use super::sync::mpsc::{Receiver, Sender, channel};
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{Condvar, Mutex};
 
+/// The waits that make up a limit. While a process is stopped its clock goes on, but it waits no more than once.
+const ROUNDS: u32 = if cfg!(shuttle) { 2 } else { 30 };
+
 /// The work that waits for the thread, and the results of what is done.
 pub(crate) struct Progress<R> {
     state: Mutex<State<R>>,
@@ -35,14 +38,19 @@ impl<R> Progress<R> {
     /// stuck for good: the first to notice it calls `on_stuck`, and `false` is returned.
     pub fn wait(&self, pieces: usize, limit: Option<Duration>, on_stuck: impl FnOnce()) -> bool {
         let mut state = self.state.lock();
+        let (mut done, mut rounds) = (state.done, 0);
         while state.waiting > pieces && !state.is_stuck {
             let Some(limit) = limit else {
                 self.advanced.wait(&mut state);
                 continue;
             };
-            let done = state.done;
-            let waited = self.advanced.wait_for(&mut state, limit);
-            if waited.timed_out() && state.done == done && !state.is_stuck {
+            let waited = self.advanced.wait_for(&mut state, limit / ROUNDS);
+            if state.done != done {
+                (done, rounds) = (state.done, 0);
+            } else if waited.timed_out() {
+                rounds += 1;
+            }
+            if rounds == ROUNDS && !state.is_stuck {
                 state.is_stuck = true;
                 on_stuck();
                 break;

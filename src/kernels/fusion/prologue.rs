@@ -102,7 +102,9 @@ pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Resu
         let held = &outputs[launch.outputs.len()..];
         if !held.is_empty() && fused.inputs.iter().any(|input| input.is_tainted()) {
             let own = &outputs[..launch.outputs.len()];
-            flows.add(references(&fused.inputs), references(own));
+            // Its own outputs may have elements of before.
+            flows
+                .add(references(&fused.inputs).into_iter().chain(references(own)), references(own));
             let mut held = held.iter().map(|memory| &**memory);
             for Prologue { graph, program, .. } in &prologues {
                 let steps = program.outputs.iter().map(|output| usize::from(output.step));
