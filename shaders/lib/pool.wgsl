@@ -28,10 +28,11 @@ const LINES: u32 = 4u;
 // a * b / n and the remainder, where a <= n, b < n and n <= 2^31. The product need not fit 32 bits.
 fn scaled(a: u32, b: u32, n: u32) -> vec2<u32> {
     if (n <= 65536u) { return vec2<u32>(a * b / n, a * b % n); }
-    // Long division of the sum of b * 2^k over the bits of a, from the highest.
+    // Long division of the sum of b * 2^k over the bits of a, from the highest that is set: compilers unroll loops of
+    // a constant length.
     var quotient = 0u;
     var rest = 0u;
-    for (var shift = 32u; shift > 0u; shift--) {
+    for (var shift = 32u - countLeadingZeros(a); shift > 0u; shift--) {
         quotient <<= 1u;
         rest <<= 1u;
         if (rest >= n) {
