@@ -5,7 +5,8 @@ mod common;
 
 use std::panic::UnwindSafe;
 
-use burn::tensor::module::linear;
+use burn::tensor::module::{adaptive_avg_pool2d, conv2d, interpolate, linear};
+use burn::tensor::ops::{ConvOptions, InterpolateMode, InterpolateOptions};
 use burn::tensor::{Distribution, Int, Tensor};
 use burn_wgsl::memory::{self, Limit, MemoryError};
 use burn_wgsl::{Wgsl, WgslDevice};
@@ -22,10 +23,29 @@ fn results_larger_than_memory_are_errors() {
     let column = || ones([1 << 20, 1]);
     type Op = Box<dyn FnOnce() + UnwindSafe>;
     let view = |axis: usize| ones([1]).expand([1usize << axis]);
-    let ops: [(&str, Op); 12] = [
+    let image = || Tensor::<Wgsl, 4>::ones([1, 1, 2, 2], &CPU);
+    let ops: [(&str, Op); 15] = [
         ("float_exp", Box::new(move || drop(view(42).exp()))),
         ("float_mul_scalar", Box::new(move || drop(view(42) * 2.0))),
         ("float_cat", Box::new(move || drop(Tensor::cat(vec![view(41), view(41)], 0)))),
+        (
+            "adaptive_avg_pool2d",
+            Box::new(move || drop(adaptive_avg_pool2d(image(), [1 << 21, 1 << 20]))),
+        ),
+        (
+            "interpolate",
+            Box::new(move || {
+                let options = InterpolateOptions::new(InterpolateMode::Nearest);
+                drop(interpolate(image(), [1 << 21, 1 << 20], options));
+            }),
+        ),
+        (
+            "conv2d",
+            Box::new(move || {
+                let options = ConvOptions::new([1; 2], [1 << 20; 2], [1; 2], 1);
+                drop(conv2d(image(), image(), None, options));
+            }),
+        ),
         ("float_zeros", Box::new(|| drop(Tensor::<Wgsl, 2>::zeros([1 << 22, 1 << 20], &CPU)))),
         ("int_ones", Box::new(|| drop(Tensor::<Wgsl, 2, Int>::ones([1 << 22, 1 << 20], &CPU)))),
         ("float_full", Box::new(|| drop(Tensor::<Wgsl, 1>::full([1usize << 42], 2.0, &CPU)))),
@@ -50,6 +70,17 @@ fn results_larger_than_memory_are_errors() {
     let error = view.try_into_data().expect_err("it does not fit").to_string();
     assert!(error.contains("the host has no memory"), "{error}");
     assert_eq!(ones([2]).sum().into_scalar(), 2.0);
+}
+
+/// Ops with several tensors whose result is smaller than that to which the tensors would broadcast.
+#[test]
+fn small_results_of_long_tensors_are_computed() {
+    const LEN: usize = 1 << 20;
+    let column = || ones([LEN, 1]);
+    let product = column().transpose().matmul(column());
+    assert_eq!(product.into_scalar(), LEN as f32);
+    let indices = Tensor::<Wgsl, 1, Int>::arange(0..LEN as i64, &CPU);
+    assert_eq!(column().select(0, indices).sum().into_scalar(), LEN as f32);
 }
 
 #[test]

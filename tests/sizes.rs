@@ -5,11 +5,15 @@ mod common;
 use std::panic::AssertUnwindSafe;
 
 use burn::tensor::module::{
-    adaptive_avg_pool2d, avg_pool2d, conv_transpose1d, conv1d, interpolate, max_pool2d,
+    adaptive_avg_pool2d, avg_pool2d, conv_transpose1d, conv_transpose2d, conv1d, conv3d,
+    interpolate, max_pool2d,
 };
-use burn::tensor::ops::{ConvOptions, ConvTransposeOptions, InterpolateMode, InterpolateOptions};
+use burn::tensor::ops::{
+    ConvOptions, ConvTransposeOptions, DeformConvOptions, InterpolateMode, InterpolateOptions,
+};
 use burn::tensor::{Int, Tensor, TensorData};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
+use burn_backend::ops::ModuleOps;
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, WgslTensor};
 use common::{devices, gpus, panic_message};
 
 /// Returns the element `i` of a row of small integers.
@@ -101,9 +105,13 @@ fn a_window_beyond_its_image_ends_with_it() {
     }
 }
 
-/// Returns the message of an op that must fail, on each GPU, and checks that the device works after it.
+/// Checks that an op fails with a message on each device, and that the device works after it.
 fn assert_refused(op: fn(&WgslDevice), part: &str) {
-    for device in gpus() {
+    assert_refused_on(devices(), op, part);
+}
+
+fn assert_refused_on(devices: Vec<WgslDevice>, op: fn(&WgslDevice), part: &str) {
+    for device in devices {
         let message = panic_message(AssertUnwindSafe(|| op(&device)));
         assert!(message.contains(part), "{message}");
         let sum = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0], &device).sum().into_scalar();
@@ -155,11 +163,14 @@ fn options_beyond_32_bits_are_errors() {
 #[test]
 fn views_that_indices_cannot_address_are_errors() {
     let part = "more elements than a 32-bit index can address";
-    assert_refused(
+    // A host has indices of 64 bits.
+    assert_refused_on(
+        gpus(),
         |device| drop(Tensor::<Wgsl, 1>::ones([1], device).expand([u32::MAX as usize]).sum()),
         part,
     );
-    assert_refused(
+    assert_refused_on(
+        gpus(),
         |device| {
             let image = Tensor::<Wgsl, 4>::ones([1, 1, 2, 2], device);
             let options = InterpolateOptions::new(InterpolateMode::Nearest);
@@ -167,9 +178,102 @@ fn views_that_indices_cannot_address_are_errors() {
         },
         part,
     );
-    assert_refused(
+    assert_refused_on(
+        gpus(),
         |device| drop(Tensor::<Wgsl, 1, Int>::arange(i64::MIN..i64::MAX, device).into_data()),
         part,
+    );
+}
+
+/// The numbers of elements are 2^64 or a little more.
+#[test]
+fn results_whose_size_wraps_are_errors() {
+    const WRAPS: [usize; 2] = [1 << 33, 1 << 31];
+    fn image<const N: usize>(shape: [usize; N], device: &WgslDevice) -> Tensor<Wgsl, N> {
+        Tensor::ones(shape, device)
+    }
+    assert_refused(
+        |device| drop(adaptive_avg_pool2d(image([1; 4], device), WRAPS)),
+        "adaptive_avg_pool2d on",
+    );
+    for mode in [|| InterpolateMode::Bilinear, || InterpolateMode::Nearest] {
+        for device in devices() {
+            let resize = || {
+                let options = InterpolateOptions::new(mode());
+                drop(interpolate(image([1, 1, 2, 2], &device), WRAPS, options));
+            };
+            let message = panic_message(AssertUnwindSafe(resize));
+            assert!(message.contains("interpolate on"), "{message}");
+        }
+    }
+    assert_refused(
+        |device| {
+            let x = image([8, 8, 2, 2], device);
+            drop(max_pool2d(x, [1; 2], [1; 2], [(1 << 28) - 1; 2], [1; 2], false));
+        },
+        "max_pool2d on",
+    );
+    assert_refused(
+        |device| {
+            let options = ConvOptions::new([1; 3], [(1 << 28) - 1; 3], [1; 3], 1);
+            let (x, weight) = (image([1, 1, 2, 2, 2], device), image([1; 5], device));
+            drop(conv3d(x, weight, None, options));
+        },
+        "conv3d on",
+    );
+    assert_refused(
+        |device| {
+            let options = ConvTransposeOptions::new([1 << 29; 2], [0; 2], [0; 2], [1; 2], 1);
+            let (x, weight) = (image([8, 1, 8, 8], device), image([1, 1, 1, 1], device));
+            drop(conv_transpose2d(x, weight, None, options));
+        },
+        "conv_transpose2d on",
+    );
+    assert_refused(
+        |device| drop(adaptive_avg_pool2d(image([0, 1, 1, 1], device), [1 << 40, 1 << 40])),
+        "adaptive_avg_pool2d on",
+    );
+}
+
+/// Burn's tensors check them as well, but not the methods of a backend.
+#[test]
+fn weights_of_other_channels_are_errors() {
+    fn ones<const N: usize>(shape: [usize; N], device: &WgslDevice) -> WgslTensor {
+        Tensor::<Wgsl, N>::ones(shape, device).into_primitive().tensor()
+    }
+    assert_refused(
+        |device| {
+            let (x, weight) = (ones([1, 2, 8], device), ones([3, 1, 3], device));
+            let options = ConvTransposeOptions::new([1], [0], [0], [1], 1);
+            drop(Wgsl::conv_transpose1d(x, weight, None, options));
+        },
+        "conv_transpose1d on",
+    );
+    assert_refused(
+        |device| {
+            let (x, weight) = (ones([1, 2, 8], device), ones([2, 1, 3], device));
+            let options = ConvTransposeOptions::new([1], [0], [0], [1], 2);
+            drop(Wgsl::conv_transpose1d(x, weight, Some(ones([3], device)), options));
+        },
+        "a bias must have one element per output channel",
+    );
+    assert_refused(
+        |device| {
+            let (x, weight) = (ones([1, 2, 4, 4], device), ones([2, 2, 3, 3], device));
+            let options = DeformConvOptions::new([1; 2], [0; 2], [1; 2], 1, 1);
+            let offset = ones([1, 4, 2, 2], device);
+            drop(Wgsl::deform_conv2d(x, offset, weight, None, None, options));
+        },
+        "an offset must be",
+    );
+    assert_refused(
+        |device| {
+            let (x, weight) = (ones([1, 2, 4, 4], device), ones([2, 2, 3, 3], device));
+            let options = ConvOptions::new([1; 2], [0; 2], [1; 2], 1);
+            let grad = ones([1, 2, 9, 9], device);
+            drop(Wgsl::conv2d_x_backward(x, weight, grad, options));
+        },
+        "a gradient must have the shape of the output",
     );
 }
 

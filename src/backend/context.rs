@@ -253,10 +253,10 @@ impl OpContext {
     }
 
     /// Panics if the host has no memory for a result of this size.
-    pub fn check_host_memory(&self, result: &HostResult) {
-        // What another op makes of a single tensor is not known: it may be a view that the op reduces.
-        let is_known = || result.tensors != 1 || table::is_elementwise(self.op);
-        if let Some(shape) = result.shape.as_ref().filter(|_| is_known()) {
+    pub fn check_host_memory(&self, result: &ResultSize) {
+        let Some(shape) = &result.shape else { return };
+        // Other ops check the shapes of their results.
+        if !result.has_tensors || table::is_elementwise(self.op) {
             let dtype = self.requested.or(self.float).or(self.int);
             check_memory(self.op, shape, dtype.map_or(1, |dtype| dtype.size()));
         }
@@ -283,25 +283,23 @@ fn fail_with_types(op: &str, first: DType, other: DType) -> ! {
     panic!("{op}: operands have types {first:?} and {other:?}; cast one to the other's type")
 }
 
-/// The size that the result of an op on the CPU is likely to have: that of a creation, or that to which several tensors
-/// broadcast. Ops with lists check for themselves.
+/// The size of the result of an op on the CPU, if it is that of a creation, or that to which tensors broadcast.
 #[derive(Debug, Default)]
-pub(crate) struct HostResult {
-    tensors: usize,
+pub(crate) struct ResultSize {
+    has_tensors: bool,
     shape: Option<tensor::Shape>,
 }
 
-impl HostResult {
+impl ResultSize {
     fn add_tensor(&mut self, shape: &[usize]) {
-        self.shape = match self.tensors {
-            0 => Some(shape.into()),
-            _ => self.shape.as_ref().and_then(|others| tensor::broadcast(others, shape)),
+        self.shape = match std::mem::replace(&mut self.has_tensors, true) {
+            false => Some(shape.into()),
+            true => self.shape.as_ref().and_then(|others| tensor::broadcast(others, shape)),
         };
-        self.tensors += 1;
     }
 
     fn add_shape(&mut self, shape: &[usize]) {
-        if self.tensors == 0 {
+        if !self.has_tensors {
             self.shape = Some(shape.into());
         }
     }
@@ -323,7 +321,7 @@ pub(crate) trait Operand: Sized {
     ) {
     }
     /// Adds the operand to those that tell the size of the result.
-    fn size_result(&self, _result: &mut HostResult) {}
+    fn size_result(&self, _result: &mut ResultSize) {}
     /// Converts the operand for a launcher. Called only if kernels support every operand.
     fn into_gpu(self, context: &OpContext) -> Self::Gpu;
     /// Converts the operand for the CPU backend, with a readback if it is on a GPU.
@@ -365,7 +363,7 @@ impl Operand for WgslTensor {
         }
     }
 
-    fn size_result(&self, result: &mut HostResult) {
+    fn size_result(&self, result: &mut ResultSize) {
         result.add_tensor(self.shape().as_slice());
     }
 
@@ -668,7 +666,7 @@ impl Operand for burn_std::Shape {
         check_shape(self, context);
     }
 
-    fn size_result(&self, result: &mut HostResult) {
+    fn size_result(&self, result: &mut ResultSize) {
         result.add_shape(self.as_slice());
     }
 

@@ -87,7 +87,7 @@ macro_rules! run {
     (@cpu $context:ident $name:ident [$($arg:ident)*] $cpu:expr) => {
         if HAS_CPU {
             $context.record_fallback();
-            let mut result = HostResult::default();
+            let mut result = ResultSize::default();
             $($arg.size_result(&mut result);)*
             $context.check_host_memory(&result);
             $(let $arg = $arg.into_cpu(&$context);)*
@@ -211,7 +211,7 @@ pub(crate) mod prelude {
     pub(crate) use burn_flex::Flex;
 
     pub(crate) use super::super::Wgsl;
-    pub(crate) use super::super::context::{Conversion, HostResult, OpContext, OpOutput, Operand};
+    pub(crate) use super::super::context::{Conversion, OpContext, OpOutput, Operand, ResultSize};
     pub(crate) use super::super::debug::Inspection;
     pub(crate) use super::super::host_data::DataKind;
     pub(crate) use super::super::kinds::*;

@@ -21,7 +21,7 @@ macro_rules! module_contract {
             conv1d(x: F, weight: F, bias: OptF, options: Conv1) -> F as Half =
                 conv::conv(x, weight, bias, options.into()), else cpu;
             conv1d_x_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F as Half =
-                conv::x_backward(x.shape(), weight, output_grad, options.into());
+                conv::x_backward(x.shape(), weight, output_grad, options.into()), else cpu;
             conv1d_weight_backward(x: F, weight: F, output_grad: F, options: Conv1) -> F as Half =
                 conv::weight_backward(x, weight.shape(), output_grad, options.into()), else cpu;
             conv1d_bias_backward(x: F, bias: F, output_grad: F) -> F =
@@ -29,55 +29,55 @@ macro_rules! module_contract {
             conv2d(x: F, weight: F, bias: OptF, options: Conv2) -> F as Half =
                 conv::conv(x, weight, bias, options.into()), else cpu;
             conv2d_x_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F as Half =
-                conv::x_backward(x.shape(), weight, output_grad, options.into());
+                conv::x_backward(x.shape(), weight, output_grad, options.into()), else cpu;
             conv2d_weight_backward(x: F, weight: F, output_grad: F, options: Conv2) -> F as Half =
-                conv::weight_backward(x, weight.shape(), output_grad, options.into());
+                conv::weight_backward(x, weight.shape(), output_grad, options.into()), else cpu;
             conv2d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
             conv3d(x: F, weight: F, bias: OptF, options: Conv3) -> F as Half =
                 conv::conv(x, weight, bias, options.into()), else cpu;
             conv3d_x_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F as Half =
-                conv::x_backward(x.shape(), weight, output_grad, options.into());
+                conv::x_backward(x.shape(), weight, output_grad, options.into()), else cpu;
             conv3d_weight_backward(x: F, weight: F, output_grad: F, options: Conv3) -> F as Half =
-                conv::weight_backward(x, weight.shape(), output_grad, options.into());
+                conv::weight_backward(x, weight.shape(), output_grad, options.into()), else cpu;
             conv3d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
             conv_transpose1d(x: F, weight: F, bias: OptF, options: ConvT1) -> F as Half =
-                conv::transposed(x, weight, bias, options.into());
+                conv::transposed(x, weight, bias, options.into()), else cpu;
             conv_transpose1d_x_backward(weight: F, output_grad: F, options: ConvT1) -> F as Half =
-                conv::transposed_x_backward(weight, output_grad, options.into());
+                conv::transposed_x_backward(weight, output_grad, options.into()), else cpu;
             conv_transpose1d_weight_backward(
                 x: F, weight: F, output_grad: F, options: ConvT1,
             ) -> F as Half =
-                conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
+                conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into()), else cpu;
             conv_transpose1d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
             conv_transpose2d(x: F, weight: F, bias: OptF, options: ConvT2) -> F as Half =
-                conv::transposed(x, weight, bias, options.into());
+                conv::transposed(x, weight, bias, options.into()), else cpu;
             conv_transpose2d_x_backward(weight: F, output_grad: F, options: ConvT2) -> F as Half =
-                conv::transposed_x_backward(weight, output_grad, options.into());
+                conv::transposed_x_backward(weight, output_grad, options.into()), else cpu;
             conv_transpose2d_weight_backward(
                 x: F, weight: F, output_grad: F, options: ConvT2,
             ) -> F as Half =
-                conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
+                conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into()), else cpu;
             conv_transpose2d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
             conv_transpose3d(x: F, weight: F, bias: OptF, options: ConvT3) -> F as Half =
-                conv::transposed(x, weight, bias, options.into());
+                conv::transposed(x, weight, bias, options.into()), else cpu;
             conv_transpose3d_x_backward(weight: F, output_grad: F, options: ConvT3) -> F as Half =
-                conv::transposed_x_backward(weight, output_grad, options.into());
+                conv::transposed_x_backward(weight, output_grad, options.into()), else cpu;
             conv_transpose3d_weight_backward(
                 x: F, weight: F, output_grad: F, options: ConvT3,
             ) -> F as Half =
-                conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into());
+                conv::transposed_weight_backward(x, weight.shape(), output_grad, options.into()), else cpu;
             conv_transpose3d_bias_backward(x: F, bias: F, output_grad: F) -> F =
                 conv::bias_backward(output_grad);
             unfold4d(x: F, kernel: Size2, options: Unfold) -> F =
-                conv::im2col(x, kernel, options.into());
+                conv::im2col(x, kernel, options.into()), else cpu;
             deform_conv2d(
                 x: F, offset: F, weight: F, mask: OptF, bias: OptF, options: Deform,
             ) -> F =
-                deform::deform_conv2d(x, offset, weight, mask, bias, options.into());
+                deform::deform_conv2d(x, offset, weight, mask, bias, options.into()), else cpu;
             deform_conv2d_backward(
                 x: F, offset: F, weight: F, mask: OptF, bias: OptF, output_grad: F, options: Deform,
             ) -> DeformBackward = {
@@ -85,7 +85,7 @@ macro_rules! module_contract {
                 deform::deform_conv2d_backward(
                     x, offset, weight, mask, bias.is_some(), output_grad, options,
                 )
-            };
+            }, else cpu;
             avg_pool2d(
                 x: F, kernel: Size2, stride: Size2, padding: Size2, count_include_pad: Flag,
                 ceil_mode: Flag,
@@ -101,7 +101,7 @@ macro_rules! module_contract {
                 pool::avg_pool2d_backward(x.shape(), grad, window)
             }, else cpu;
             adaptive_avg_pool2d(x: F, output_size: Size2) -> F =
-                pool::adaptive_avg_pool2d(x, output_size);
+                pool::adaptive_avg_pool2d(x, output_size), else cpu;
             adaptive_avg_pool2d_backward(x: F, grad: F) -> F =
                 pool::adaptive_avg_pool2d_backward(x.shape(), grad);
             max_pool2d(
@@ -126,7 +126,7 @@ macro_rules! module_contract {
             interpolate(x: F, output_size: Size2, options: Interpolate) -> F =
                 interpolate::interpolate(
                     x, output_size, options.mode.into(), options.align_corners,
-                );
+                ), else cpu;
             interpolate_backward(x: F, grad: F, output_size: Size2, options: Interpolate) -> F =
                 interpolate::interpolate_backward(
                     x.shape(), grad, output_size, options.mode.into(), options.align_corners,
@@ -153,9 +153,9 @@ macro_rules! module_contract {
                 let sequences = ctc::Sequences { targets, input_lengths, target_lengths, blank };
                 ctc::ctc_loss_backward(log_probs, sequences, grad_loss)
             }, else cpu;
-            rfft(signal: F, dim: Axis, n: OptSize) -> FF = fft::rfft(signal, dim, n);
+            rfft(signal: F, dim: Axis, n: OptSize) -> FF = fft::rfft(signal, dim, n), else cpu;
             irfft(spectrum_re: F, spectrum_im: F, dim: Axis, n: OptSize) -> F =
-                fft::irfft(spectrum_re, spectrum_im, dim, n);
+                fft::irfft(spectrum_re, spectrum_im, dim, n), else cpu;
         }
     };
 }

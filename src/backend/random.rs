@@ -75,7 +75,7 @@ pub(crate) fn int(
     dtype: IntType,
 ) -> I {
     let op = "int_random";
-    let len = shape.num_elements();
+    let len = number_of_elements(op, &shape);
     let stream = take(resolve(device, op), len);
     let (min, max) = limits(dtype);
     // Uniform integers in low..low + width. Other distributions draw floats and convert them.

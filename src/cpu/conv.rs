@@ -1,40 +1,197 @@
 //! Convolution and pooling.
 
 use burn_backend::ops::{
-    ConvOptions, FloatTensorOps, IntTensorOps, MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps,
+    ConvOptions, ConvTransposeOptions, DeformConv2dBackward, DeformConvOptions, FloatTensorOps,
+    IntTensorOps, MaxPool2dBackward, MaxPool2dWithIndices, ModuleOps, UnfoldOptions,
 };
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::{IntDType, Shape, Slice};
 
-use crate::kernels::common::options::PoolWindow;
-use crate::kernels::conv;
+use super::memory::check_result;
+use crate::kernels::common::options::{
+    ConvOptions as KernelOptions, PoolWindow, TransposedOptions,
+};
+use crate::kernels::{conv, deform, pool};
+use crate::tensor;
 
-/// Defines convolutions with the shape checks of the kernel launchers. burn-flex lacks some of
-/// them.
+fn dims(tensor: Option<&FlexTensor>) -> Option<Vec<usize>> {
+    tensor.map(|tensor| tensor.shape().to_vec())
+}
+
+/// Defines convolutions with the shape checks of the kernel launchers.
 macro_rules! checked_convs {
-    ($($name:ident $axes:literal)*) => {
-        $(pub(crate) fn $name(
-            x: FlexTensor,
-            weight: FlexTensor,
-            bias: Option<FlexTensor>,
-            options: ConvOptions<$axes>,
-        ) -> FlexTensor {
-            let checked = conv::check_shapes(&x.shape(), &weight.shape(), options.clone().into());
-            if let Err(error) = checked {
-                panic!("{}: {error}", stringify!($name));
+    ($(
+        $axes:literal $conv:ident $x_backward:ident
+            $weight_backward:ident = $weight_gradient:path;
+    )*) => {
+        $(
+            pub(crate) fn $conv(
+                x: FlexTensor,
+                weight: FlexTensor,
+                bias: Option<FlexTensor>,
+                options: ConvOptions<$axes>,
+            ) -> FlexTensor {
+                let bias_shape = dims(bias.as_ref());
+                let (lhs, rhs, kernel_options) = (x.shape(), weight.shape(), options.clone());
+                let shape =
+                    conv::conv_shape(&lhs, &rhs, bias_shape.as_deref(), kernel_options.into());
+                check_result(stringify!($conv), shape, x.dtype());
+                Flex::$conv(x, weight, bias, options)
             }
-            Flex::$name(x, weight, bias, options)
-        })*
+
+            pub(crate) fn $x_backward(
+                x: FlexTensor,
+                weight: FlexTensor,
+                grad: FlexTensor,
+                options: ConvOptions<$axes>,
+            ) -> FlexTensor {
+                let op = stringify!($x_backward);
+                check_gradient(op, &x, &weight, &grad, options.clone().into());
+                Flex::$x_backward(x, weight, grad, options)
+            }
+
+            pub(crate) fn $weight_backward(
+                x: FlexTensor,
+                weight: FlexTensor,
+                grad: FlexTensor,
+                options: ConvOptions<$axes>,
+            ) -> FlexTensor {
+                let op = stringify!($weight_backward);
+                check_gradient(op, &x, &weight, &grad, options.clone().into());
+                $weight_gradient(x, weight, grad, options)
+            }
+        )*
     };
 }
 
-checked_convs! { conv1d 1 conv2d 2 conv3d 3 }
+fn check_gradient(
+    op: &str,
+    x: &FlexTensor,
+    weight: &FlexTensor,
+    grad: &FlexTensor,
+    options: KernelOptions,
+) {
+    if let Err(error) = conv::check_gradient(&x.shape(), &weight.shape(), &grad.shape(), options) {
+        panic!("{op} on cpu: {error}");
+    }
+}
+
+checked_convs! {
+    1 conv1d conv1d_x_backward conv1d_weight_backward = weight_gradient;
+    2 conv2d conv2d_x_backward conv2d_weight_backward = Flex::conv2d_weight_backward;
+    3 conv3d conv3d_x_backward conv3d_weight_backward = Flex::conv3d_weight_backward;
+}
+
+/// The same for transposed convolutions.
+macro_rules! checked_transposed {
+    ($($axes:literal $conv:ident $x_backward:ident $weight_backward:ident;)*) => {
+        $(
+            pub(crate) fn $conv(
+                x: FlexTensor,
+                weight: FlexTensor,
+                bias: Option<FlexTensor>,
+                options: ConvTransposeOptions<$axes>,
+            ) -> FlexTensor {
+                let bias_shape = dims(bias.as_ref());
+                let (lhs, rhs, kernel_options) = (x.shape(), weight.shape(), options.clone());
+                let shape = conv::transposed_shape(
+                    &lhs, &rhs, bias_shape.as_deref(), kernel_options.into(),
+                );
+                check_result(stringify!($conv), shape, x.dtype());
+                Flex::$conv(x, weight, bias, options)
+            }
+
+            pub(crate) fn $x_backward(
+                weight: FlexTensor,
+                grad: FlexTensor,
+                options: ConvTransposeOptions<$axes>,
+            ) -> FlexTensor {
+                let kernel_options: TransposedOptions = options.clone().into();
+                let (lhs, rhs) = (grad.shape(), weight.shape());
+                let shape = conv::conv_shape(&lhs, &rhs, None, kernel_options.conv);
+                check_result(stringify!($x_backward), shape, grad.dtype());
+                Flex::$x_backward(weight, grad, options)
+            }
+
+            pub(crate) fn $weight_backward(
+                x: FlexTensor,
+                weight: FlexTensor,
+                grad: FlexTensor,
+                options: ConvTransposeOptions<$axes>,
+            ) -> FlexTensor {
+                let kernel_options: TransposedOptions = options.clone().into();
+                let op = stringify!($weight_backward);
+                check_gradient(op, &grad, &weight, &x, kernel_options.conv);
+                Flex::$weight_backward(x, weight, grad, options)
+            }
+        )*
+    };
+}
+
+checked_transposed! {
+    1 conv_transpose1d conv_transpose1d_x_backward conv_transpose1d_weight_backward;
+    2 conv_transpose2d conv_transpose2d_x_backward conv_transpose2d_weight_backward;
+    3 conv_transpose3d conv_transpose3d_x_backward conv_transpose3d_weight_backward;
+}
+
+pub(crate) fn unfold4d(x: FlexTensor, kernel: [usize; 2], options: UnfoldOptions) -> FlexTensor {
+    let shape = conv::im2col_shape(&x.shape(), kernel, options.clone().into());
+    check_result("unfold4d", shape, x.dtype());
+    Flex::unfold4d(x, kernel, options)
+}
+
+pub(crate) fn deform_conv2d(
+    x: FlexTensor,
+    offset: FlexTensor,
+    weight: FlexTensor,
+    mask: Option<FlexTensor>,
+    bias: Option<FlexTensor>,
+    options: DeformConvOptions<2>,
+) -> FlexTensor {
+    check_deform("deform_conv2d", &x, &offset, &weight, mask.as_ref(), &options);
+    Flex::deform_conv2d(x, offset, weight, mask, bias, options)
+}
+
+pub(crate) fn deform_conv2d_backward(
+    x: FlexTensor,
+    offset: FlexTensor,
+    weight: FlexTensor,
+    mask: Option<FlexTensor>,
+    bias: Option<FlexTensor>,
+    output_grad: FlexTensor,
+    options: DeformConvOptions<2>,
+) -> DeformConv2dBackward<Flex> {
+    let op = "deform_conv2d_backward";
+    let shape = check_deform(op, &x, &offset, &weight, mask.as_ref(), &options);
+    let grad = output_grad.shape();
+    assert!(
+        grad[..] == shape[..],
+        "{op} on cpu: a gradient must have the shape {shape:?} of the output, not {grad:?}"
+    );
+    Flex::deform_conv2d_backward(x, offset, weight, mask, bias, output_grad, options)
+}
+
+/// Returns the shape of the result.
+fn check_deform(
+    op: &str,
+    x: &FlexTensor,
+    offset: &FlexTensor,
+    weight: &FlexTensor,
+    mask: Option<&FlexTensor>,
+    options: &DeformConvOptions<2>,
+) -> tensor::Shape {
+    let mask = dims(mask);
+    let (lhs, offset, rhs) = (x.shape(), offset.shape(), weight.shape());
+    let shape = deform::deform_shape(&lhs, &offset, &rhs, mask.as_deref(), options.clone().into());
+    check_result(op, shape.clone(), x.dtype());
+    shape.unwrap_or_default()
+}
 
 /// Computes the gradient of a 1-D convolution with respect to its weight, group by group. Burn's
 /// implementation for groups does not crop the excess taps of its result, which occur if windows do
 /// not reach the end of the padded input.
-pub(crate) fn conv1d_weight_backward(
+fn weight_gradient(
     x: FlexTensor,
     weight: FlexTensor,
     grad: FlexTensor,
@@ -55,12 +212,15 @@ pub(crate) fn conv1d_weight_backward(
     Flex::float_cat((0..groups).map(group_gradient).collect(), 0)
 }
 
-/// Panics with the error of the kernel launchers if a pooling window does not fit. burn-flex
-/// returns an empty tensor.
+/// Panics with the error of the kernel launchers if a pooling window does not fit, where burn-flex returns an empty
+/// tensor, or the result is too large.
 fn check_window(op: &str, x: &FlexTensor, window: &PoolWindow) {
-    if let Err(error) = window.output(&x.shape()) {
-        panic!("{op}: {error}");
-    }
+    check_result(op, window.output_shape(&x.shape()), x.dtype());
+}
+
+pub(crate) fn adaptive_avg_pool2d(x: FlexTensor, output: [usize; 2]) -> FlexTensor {
+    check_result("adaptive_avg_pool2d", pool::adaptive_shape(&x.shape(), output), x.dtype());
+    Flex::adaptive_avg_pool2d(x, output)
 }
 
 pub(crate) fn max_pool2d(

@@ -7,11 +7,14 @@ use burn_backend::{DType, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::Shape;
 
+use super::memory::check_memory;
+
 /// Defines gathers that check their indices.
 macro_rules! gathers {
     ($($name:ident)*) => {
         $(pub(crate) fn $name(dim: usize, tensor: FlexTensor, indices: FlexTensor) -> FlexTensor {
             check_indices(stringify!($name), &indices, dim, &tensor);
+            check_memory(stringify!($name), &indices.shape(), tensor.dtype().size());
             Flex::$name(dim, tensor, indices)
         })*
     };
@@ -22,6 +25,9 @@ macro_rules! selects {
     ($($name:ident)*) => {
         $(pub(crate) fn $name(tensor: FlexTensor, dim: usize, indices: FlexTensor) -> FlexTensor {
             check_indices(stringify!($name), &indices, dim, &tensor);
+            let mut shape = tensor.shape().to_vec();
+            shape[dim] = indices.shape().num_elements();
+            check_memory(stringify!($name), &shape, tensor.dtype().size());
             Flex::$name(tensor, dim, indices)
         })*
     };
@@ -65,6 +71,9 @@ select_adds! { float_select_add int_select_add bool_select_or }
 /// Returns the rows of `weights` `[rows, width]` at the indices.
 pub(crate) fn embedding(weights: FlexTensor, indices: FlexTensor) -> FlexTensor {
     check_indices("embedding", &indices, 0, &weights);
+    let mut shape = indices.shape().to_vec();
+    shape.extend(weights.shape().last());
+    check_memory("embedding", &shape, weights.dtype().size());
     Flex::embedding(weights, indices)
 }
 

@@ -7,8 +7,19 @@ use burn_backend::ops::{
 use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 
+use super::memory::{check_memory, check_result};
+
 use crate::kernels::common::options::InterpolateMode as KernelMode;
-use crate::kernels::interpolate::{BandMatrix, cubic};
+use crate::kernels::interpolate::{BandMatrix, cubic, resized_shape};
+
+pub(crate) fn interpolate(
+    x: FlexTensor,
+    output: [usize; 2],
+    options: InterpolateOptions,
+) -> FlexTensor {
+    check_result("interpolate", resized_shape(&x.shape(), output), x.dtype());
+    Flex::interpolate(x, output, options)
+}
 
 /// Computes the gradient of interpolation with respect to `x`. burn-flex lacks the gradient of the
 /// Lanczos filter, which is a product with the matrices that resize rows and columns.
@@ -18,11 +29,21 @@ pub(crate) fn interpolate_backward(
     output: [usize; 2],
     options: InterpolateOptions,
 ) -> FlexTensor {
+    let op = "interpolate_backward";
+    check_result(op, resized_shape(&x.shape(), output), x.dtype());
+    let [images, channels, height, width] = x.shape().dims();
+    assert!(
+        grad.shape()[..] == [images, channels, output[0], output[1]],
+        "{op} on cpu: the gradient must have the shape of the resized images, not {:?}",
+        grad.shape()
+    );
     if !matches!(options.mode, InterpolateMode::Lanczos3) {
         return Flex::interpolate_backward(x, grad, output, options);
     }
     let matrix = |input: usize, output: usize| {
+        check_memory(op, &[output, input], size_of::<f32>());
         let band = BandMatrix::resize(KernelMode::Lanczos3, options.align_corners, input, output);
+        let band = band.unwrap_or_else(|error| panic!("{op} on cpu: {error}"));
         let mut values = vec![0.0f32; output * input];
         for (row, first, weights) in band.iter() {
             let start = row * input + first;
@@ -31,7 +52,6 @@ pub(crate) fn interpolate_backward(
         let data = TensorData::new(values, [1, 1, output, input]).convert_dtype(grad.dtype());
         FlexTensor::from_data(data)
     };
-    let [_, _, height, width] = x.shape().dims();
     let rows = Flex::float_transpose(matrix(height, output[0]));
     let columns = matrix(width, output[1]);
     Flex::float_matmul(Flex::float_matmul(rows, grad.clone()), columns)

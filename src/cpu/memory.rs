@@ -1,7 +1,9 @@
 //! The memory of large results. burn-flex ends the process if there is none.
 
+use burn_backend::DType;
+
 use crate::runtime::Bytes;
-use crate::tensor::checked_len;
+use crate::tensor::{Error, Shape, checked_len};
 
 /// Results that are not checked, in bytes: the check takes as long as a small op.
 const SMALL: u64 = 64 << 20;
@@ -12,6 +14,15 @@ const LARGE: u64 = 1 << 30;
 pub(crate) fn check_memory(op: &str, shape: &[usize], element_size: usize) {
     if let Some(error) = memory_error(shape, element_size) {
         panic!("{op} on cpu: {error}");
+    }
+}
+
+/// Panics with the error of a launcher, if it has one instead of the shape of the result, or if the host has no memory
+/// for the result. burn-flex would write to memory of another size, without checks.
+pub(super) fn check_result(op: &str, shape: Result<Shape, Error>, dtype: DType) {
+    match shape {
+        Ok(shape) => check_memory(op, &shape, dtype.size()),
+        Err(error) => panic!("{op} on cpu: {error}"),
     }
 }
 

@@ -4,9 +4,8 @@ use burn_backend::TensorMetadata;
 use burn_backend::ops::{FloatTensorOps, IntTensorOps, ModuleOps};
 use burn_flex::{Flex, FlexTensor};
 
-use super::memory::check_memory;
+use super::memory::check_result;
 use crate::kernels::matmul::{linear_shape, product_shape};
-use crate::tensor::{Error, Shape};
 
 pub(crate) fn float_matmul(lhs: FlexTensor, rhs: FlexTensor) -> FlexTensor {
     check_product("float_matmul", &lhs, &rhs);
@@ -21,17 +20,11 @@ pub(crate) fn int_matmul(lhs: FlexTensor, rhs: FlexTensor) -> FlexTensor {
 pub(crate) fn linear(x: FlexTensor, weight: FlexTensor, bias: Option<FlexTensor>) -> FlexTensor {
     let bias_shape = bias.as_ref().map(TensorMetadata::shape);
     let (lhs, rhs) = (x.shape(), weight.shape());
-    check("linear", linear_shape(&lhs, &rhs, bias_shape.as_ref().map(|shape| &shape[..])), &x);
+    let shape = linear_shape(&lhs, &rhs, bias_shape.as_ref().map(|shape| &shape[..]));
+    check_result("linear", shape, x.dtype());
     Flex::linear(x, weight, bias)
 }
 
 fn check_product(op: &str, lhs: &FlexTensor, rhs: &FlexTensor) {
-    check(op, product_shape(&lhs.shape(), &rhs.shape(), None), lhs);
-}
-
-fn check(op: &str, shape: Result<Shape, Error>, operand: &FlexTensor) {
-    match shape {
-        Ok(shape) => check_memory(op, &shape, operand.dtype().size()),
-        Err(error) => panic!("{op} on cpu: {error}"),
-    }
+    check_result(op, product_shape(&lhs.shape(), &rhs.shape(), None), lhs.dtype());
 }

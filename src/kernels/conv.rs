@@ -141,13 +141,41 @@ impl Pass {
     }
 }
 
-/// Checks that [`conv`] supports an input and a weight of these shapes.
+/// Returns the shape of the result of [`conv`].
 ///
 /// # Errors
 ///
-/// Returns an error if the shapes do not fit.
-pub fn check_shapes(x: &[usize], weight: &[usize], options: ConvOptions) -> Result<()> {
-    ConvGeometry::new(x, weight, options).map(|_| ())
+/// Returns an error if the shapes do not fit; so do the functions of shapes below.
+pub fn conv_shape(
+    x: &[usize],
+    weight: &[usize],
+    bias: Option<&[usize]>,
+    options: ConvOptions,
+) -> Result<Shape> {
+    let g = ConvGeometry::new(x, weight, options)?;
+    check_bias(bias, g.all_out_channels())?;
+    Ok(g.shape([g.images, g.all_out_channels()], g.output))
+}
+
+fn check_bias(bias: Option<&[usize]>, channels: usize) -> Result<()> {
+    match bias.filter(|bias| *bias != [channels]) {
+        None => Ok(()),
+        Some(bias) => Err(Error::Shape {
+            lhs: bias.to_vec(),
+            rhs: vec![channels],
+            rule: "a bias must have one element per output channel",
+        }),
+    }
+}
+
+/// Checks that `grad` can be the gradient of a convolution.
+pub fn check_gradient(
+    x: &[usize],
+    weight: &[usize],
+    grad: &[usize],
+    options: ConvOptions,
+) -> Result<()> {
+    ConvGeometry::new(x, weight, options)?.with_output_of(grad).map(|_| ())
 }
 
 /// Computes the convolution of `x` `[n, c, ..]` with `weight` `[o, c / groups, ..]`, over one to
@@ -206,13 +234,7 @@ impl Path {
         padded: &PaddedInput,
         bias: Option<&Tensor>,
     ) -> Result<Self> {
-        if let Some(bias) = bias.filter(|bias| bias.shape() != [g.all_out_channels()]) {
-            return Err(Error::Shape {
-                lhs: bias.shape().to_vec(),
-                rhs: vec![g.all_out_channels()],
-                rule: "a bias must have one element per output channel",
-            });
-        }
+        check_bias(bias.map(Tensor::shape), g.all_out_channels())?;
         if depthwise::applies(g) {
             return Ok(Self::Depthwise);
         }
@@ -242,8 +264,7 @@ fn by_groups(weight: Tensor, g: &ConvGeometry) -> Result<Tensor> {
 
 /// Returns the windows of `x` `[n, c, h, w]` under a kernel (im2col): `[n, c * taps, windows]`.
 pub fn im2col(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Tensor> {
-    let channels = x.shape().get(1).copied().unwrap_or(0);
-    let g = ConvGeometry::new(x.shape(), &[1, channels, kernel[0], kernel[1]], options)?;
+    let (g, channels) = im2col_geometry(x.shape(), kernel, options)?;
     let x = PaddedInput::of(&g).channels_last(x, 1, channels)?;
     let [n, _, h, w, c] = [0, 1, 2, 3, 4].map(|axis| x.layout().strides[axis]);
     let [_, stride_h, stride_w] = options.stride.map(usize::cast_signed);
@@ -255,6 +276,22 @@ pub fn im2col(x: Tensor, kernel: [usize; 2], options: ConvOptions) -> Result<Ten
         offset: x.layout().offset,
     };
     views::reshape(x.view(windows), &[g.images, channels * g.taps(), out_h * out_w])
+}
+
+fn im2col_geometry(
+    x: &[usize],
+    kernel: [usize; 2],
+    options: ConvOptions,
+) -> Result<(ConvGeometry, usize)> {
+    let channels = x.get(1).copied().unwrap_or(0);
+    Ok((ConvGeometry::new(x, &[1, channels, kernel[0], kernel[1]], options)?, channels))
+}
+
+/// Returns the shape of the result of [`im2col`].
+pub fn im2col_shape(x: &[usize], kernel: [usize; 2], options: ConvOptions) -> Result<Shape> {
+    let (g, channels) = im2col_geometry(x, kernel, options)?;
+    let [_, out_h, out_w] = g.output;
+    Ok([g.images, channels * g.taps(), out_h * out_w].as_slice().into())
 }
 
 /// Computes the convolution of the padded `x` with a weight `[groups, o, c, d, h, w]`, by a path
@@ -383,18 +420,19 @@ pub fn bias_backward(grad: Tensor) -> Result<Tensor> {
     Ok(out.view(Layout::contiguous(&[channels])))
 }
 
-/// Computes the transposed convolution of `x` `[n, c, ..]` with `weight` `[c, o / groups, ..]`.
-pub fn transposed(
-    x: Tensor,
-    weight: Tensor,
-    bias: Option<Tensor>,
+/// Returns the shape of the result of [`transposed`].
+pub fn transposed_shape(
+    x: &[usize],
+    weight: &[usize],
+    bias: Option<&[usize]>,
     options: TransposedOptions,
-) -> Result<Tensor> {
+) -> Result<Shape> {
     let ConvOptions { stride, padding, dilation, groups } = options.conv;
-    let (size, kernel) = (spatial_sizes(x.shape())?, spatial_sizes(weight.shape())?);
-    let mut shape: Shape = x.shape().into();
-    let error = |rule| Error::Shape { lhs: x.shape().to_vec(), rhs: weight.shape().to_vec(), rule };
-    shape[1] = weight.shape()[1].checked_mul(groups).ok_or_else(|| error(TOO_LARGE))?;
+    let (size, kernel) = (spatial_sizes(x)?, spatial_sizes(weight)?);
+    let mut shape: Shape = x.into();
+    let error = |rule| Error::Shape { lhs: x.to_vec(), rhs: weight.to_vec(), rule };
+    shape[1] = weight[1].checked_mul(groups).ok_or_else(|| error(TOO_LARGE))?;
+    check_bias(bias, shape[1])?;
     let missing = 3 - (shape.len() - 2);
     for axis in missing..3 {
         let [kernel, stride] = [kernel[axis], stride[axis]];
@@ -408,6 +446,19 @@ pub fn transposed(
         shape[axis + 2 - missing] =
             cropped.ok_or_else(|| error("the padding must be smaller than the output"))?;
     }
+    ConvGeometry::new(&shape, weight, options.conv)?.with_output_of(x)?;
+    Ok(shape)
+}
+
+/// Computes the transposed convolution of `x` `[n, c, ..]` with `weight` `[c, o / groups, ..]`.
+pub fn transposed(
+    x: Tensor,
+    weight: Tensor,
+    bias: Option<Tensor>,
+    options: TransposedOptions,
+) -> Result<Tensor> {
+    let bias_shape = bias.as_ref().map(Tensor::shape);
+    let shape = transposed_shape(x.shape(), weight.shape(), bias_shape, options)?;
     transposed_convolve(&shape, weight, x, bias, options.conv)
 }
 

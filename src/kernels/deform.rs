@@ -15,7 +15,7 @@ use super::composed::views;
 use super::{conv, elementwise, matmul};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Layout, Result, Tensor};
+use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};
 
 /// The fragments of the shaders.
 const FRAGMENTS: &[Fragment] = &[
@@ -112,6 +112,69 @@ pub struct DeformGradients {
     pub bias: Option<Tensor>,
 }
 
+/// Returns the sizes of a deformable convolution.
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit.
+fn geometry(
+    x: &[usize],
+    offset: &[usize],
+    weight: &[usize],
+    mask: Option<&[usize]>,
+    options: DeformOptions,
+) -> Result<ConvGeometry> {
+    let offset_groups = options.offset_groups;
+    let g = ConvGeometry::new(x, weight, options.conv)?;
+    let [_, h, w] = g.output;
+    let error = |rhs: &[usize], rule| Err(Error::Shape { lhs: x.to_vec(), rhs: rhs.to_vec(), rule });
+    // Positions are f32.
+    if g.input.iter().any(|&size| size > 1 << 24) {
+        return error(
+            weight,
+            "the padded input of a deformable convolution can have at most 2^24 rows and columns",
+        );
+    }
+    if x.len() != 4 || offset_groups == 0 || !x[1].is_multiple_of(offset_groups) {
+        return error(
+            &[offset_groups],
+            "a deformable convolution needs x [n, c, h, w] and offset groups that divide the channels",
+        );
+    }
+    let channels = |per_tap: usize| offset_groups.checked_mul(g.taps() * per_tap);
+    let fits = |shape: &[usize], per_tap| {
+        channels(per_tap).is_some_and(|channels| shape == [g.images, channels, h, w])
+    };
+    let misfit = [(Some(offset), 2), (mask, 1)]
+        .into_iter()
+        .filter_map(|(shape, per_tap)| shape.filter(|shape| !fits(shape, per_tap)))
+        .next();
+    match misfit {
+        None => Ok(g),
+        Some(shape) => error(
+            shape,
+            "an offset must be [n, groups * taps * 2, h, w] and a mask [n, groups * taps, h, w], with h and w of \
+             the output",
+        ),
+    }
+}
+
+/// Returns the shape of the result of [`deform_conv2d`].
+///
+/// # Errors
+///
+/// Returns an error if the shapes do not fit.
+pub fn deform_shape(
+    x: &[usize],
+    offset: &[usize],
+    weight: &[usize],
+    mask: Option<&[usize]>,
+    options: DeformOptions,
+) -> Result<Shape> {
+    let g = geometry(x, offset, weight, mask, options)?;
+    Ok(g.shape([g.images, g.all_out_channels()], g.output))
+}
+
 /// The sizes of a deformable convolution, and the packed operands that its kernels read.
 struct DeformProblem {
     g: ConvGeometry,
@@ -130,45 +193,13 @@ impl DeformProblem {
         mask: Option<Tensor>,
         options: DeformOptions,
     ) -> Result<Self> {
-        let offset_groups = options.offset_groups;
-        let g = ConvGeometry::new(x.shape(), weight, options.conv)?;
-        let [_, h, w] = g.output;
-        // Positions are f32.
-        if g.input.iter().any(|&size| size > 1 << 24) {
-            return Err(Error::Shape {
-                lhs: x.shape().to_vec(),
-                rhs: weight.to_vec(),
-                rule: "the padded input of a deformable convolution can have at most 2^24 rows and columns",
-            });
-        }
-        if x.shape().len() != 4 || offset_groups == 0 || !x.shape()[1].is_multiple_of(offset_groups)
-        {
-            return Err(Error::Shape {
-                lhs: x.shape().to_vec(),
-                rhs: vec![offset_groups],
-                rule: "a deformable convolution needs x [n, c, h, w] and offset groups that divide \
-                       the channels",
-            });
-        }
-        let check = |tensor: &Tensor, per_tap: usize| {
-            x.same_device(tensor)?;
-            if tensor.shape() == [g.images, offset_groups * g.taps() * per_tap, h, w] {
-                return Ok(());
-            }
-            Err(Error::Shape {
-                lhs: x.shape().to_vec(),
-                rhs: tensor.shape().to_vec(),
-                rule: "an offset must be [n, groups * taps * 2, h, w] and a mask \
-                       [n, groups * taps, h, w], with h and w of the output",
-            })
-        };
-        check(&offset, 2)?;
-        if let Some(mask) = &mask {
-            check(mask, 1)?;
-        }
+        x.same_device(&offset)?;
+        mask.iter().try_for_each(|mask| x.same_device(mask))?;
+        let mask_shape = mask.as_ref().map(Tensor::shape);
+        let g = geometry(x.shape(), offset.shape(), weight, mask_shape, options)?;
         let (x, offset) = (views::packed(x)?, views::packed(offset)?);
         let mask = mask.map(views::packed).transpose()?;
-        Ok(Self { g, offset_groups, x, offset, mask })
+        Ok(Self { g, offset_groups: options.offset_groups, x, offset, mask })
     }
 
     /// Returns the shape of the columns, `[groups, c / groups * taps, n * pixels]`.

@@ -11,10 +11,11 @@ use smallvec::SmallVec;
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::options::InterpolateMode;
-use super::composed::views;
+use super::composed::{create, views};
+use super::elementwise::ScalarValue;
 use crate::params;
-use crate::runtime::{Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Result, Tensor};
+use crate::runtime::{Kernel, RuntimeError, Source, Variant, wgsl};
+use crate::tensor::{DType, Error, Result, Shape, Tensor};
 
 static INTERPOLATE: Source = Source::new::<InterpolateParams>(
     "interpolate",
@@ -46,6 +47,14 @@ impl Kernel for InterpolateKernel {
     }
 }
 
+/// Returns a list with room for some elements.
+fn reserved<T>(len: usize) -> Result<Vec<T>> {
+    let mut list = Vec::new();
+    let requested = len.saturating_mul(size_of::<T>()) as u64;
+    list.try_reserve_exact(len).map_err(|_| RuntimeError::HostOutOfMemory { requested })?;
+    Ok(list)
+}
+
 /// A matrix with one band of consecutive weights per row.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BandMatrix {
@@ -62,11 +71,28 @@ impl BandMatrix {
     ///
     /// With `align_corners`, the centres of the first and last elements coincide; otherwise the
     /// edges of the axis do, half an element further out.
-    pub fn resize(mode: InterpolateMode, align_corners: bool, input: usize, output: usize) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the host has no memory for it.
+    pub fn resize(
+        mode: InterpolateMode,
+        align_corners: bool,
+        input: usize,
+        output: usize,
+    ) -> Result<Self> {
+        let identity = input == output;
+        let taps_per_row = match mode {
+            _ if identity => 1,
+            InterpolateMode::Nearest => 1,
+            InterpolateMode::Bilinear => 2,
+            InterpolateMode::Bicubic => 4,
+            InterpolateMode::Lanczos3 => 6,
+        };
         let mut matrix = Self {
-            rows: Vec::with_capacity(output + 1),
-            weights: Vec::with_capacity(output * 2),
-            identity: input == output,
+            rows: reserved(output.saturating_add(1))?,
+            weights: reserved(output.saturating_mul(taps_per_row))?,
+            identity,
         };
         for o in 0..output {
             let (first, weights) = if matrix.identity {
@@ -77,7 +103,7 @@ impl BandMatrix {
             matrix.push(first, &weights, input as i64 - 1);
         }
         matrix.rows.push([0, matrix.weights.len() as u32]);
-        matrix
+        Ok(matrix)
     }
 
     /// Appends a row. Taps outside of the columns `0..=last` are added to those at the edge.
@@ -225,11 +251,16 @@ pub fn interpolate(
     mode: InterpolateMode,
     align_corners: bool,
 ) -> Result<Tensor> {
-    let [height, width] = image_size(x.shape(), output)?;
+    let shape = resized_shape(x.shape(), output)?;
+    views::check_addressable(&shape)?;
     // Before the matrices, which are on the host.
-    views::check_addressable(&[x.shape()[0], x.shape()[1], output[0], output[1]])?;
-    let [rows, columns] = [(height, output[0]), (width, output[1])]
-        .map(|(input, output)| BandMatrix::resize(mode, align_corners, input, output));
+    let result = Tensor::empty(x.runtime(), &shape, x.dtype())?;
+    if result.is_empty() {
+        return Ok(result);
+    }
+    let matrix =
+        |axis: usize| BandMatrix::resize(mode, align_corners, x.shape()[axis], shape[axis]);
+    let (rows, columns) = (matrix(2)?, matrix(3)?);
     apply(x, &rows, &columns)
 }
 
@@ -246,7 +277,7 @@ pub fn interpolate_backward(
     mode: InterpolateMode,
     align_corners: bool,
 ) -> Result<Tensor> {
-    let [height, width] = image_size(x, output)?;
+    resized_shape(x, output)?;
     if grad.shape() != [x[0], x[1], output[0], output[1]] {
         return Err(Error::Shape {
             lhs: x.to_vec(),
@@ -254,22 +285,34 @@ pub fn interpolate_backward(
             rule: "the gradient must have the shape of the resized images",
         });
     }
-    let [rows, columns] = [(height, output[0]), (width, output[1])].map(|(input, output)| {
-        BandMatrix::resize(mode, align_corners, input, output).transposed(input)
-    });
+    if grad.is_empty() {
+        return create::full(grad.runtime(), x, ScalarValue::Float(0.0), grad.dtype());
+    }
+    let matrix = |axis: usize| -> Result<BandMatrix> {
+        let matrix = BandMatrix::resize(mode, align_corners, x[axis], output[axis - 2])?;
+        Ok(matrix.transposed(x[axis]))
+    };
+    let (rows, columns) = (matrix(2)?, matrix(3)?);
     apply(grad, &rows, &columns)
 }
 
-/// Returns the height and width of `x` `[n, c, h, w]`.
-fn image_size(x: &[usize], output: [usize; 2]) -> Result<[usize; 2]> {
-    match *x {
-        [_, _, height, width] if height > 0 && width > 0 => Ok([height, width]),
-        _ => Err(Error::Shape {
-            lhs: x.to_vec(),
-            rhs: output.to_vec(),
-            rule: "resizing needs x [n, c, h, w] with at least one pixel",
-        }),
-    }
+/// Returns the shape of `x` `[n, c, h, w]`, resized.
+///
+/// # Errors
+///
+/// Returns an error if `x` has another rank or no pixels, or the result is too large.
+pub fn resized_shape(x: &[usize], output: [usize; 2]) -> Result<Shape> {
+    let shape = match *x {
+        [n, c, h, w] if h > 0 && w > 0 => [n, c, output[0], output[1]],
+        _ => {
+            return Err(Error::Shape {
+                lhs: x.to_vec(),
+                rhs: output.to_vec(),
+                rule: "resizing needs x [n, c, h, w] with at least one pixel",
+            });
+        }
+    };
+    views::check_countable(&shape)
 }
 
 /// Maximum number of inputs per output in a single pass. Above it, one pass per axis is faster,
@@ -288,11 +331,11 @@ fn apply(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
     let identity = |len| BandMatrix::resize(InterpolateMode::Nearest, false, len, len);
     // The pass with the smaller result runs first.
     if rows.len() * width <= height * columns.len() {
-        let x = apply_in_one_pass(x, rows, &identity(width))?;
-        apply_in_one_pass(x, &identity(rows.len()), columns)
+        let x = apply_in_one_pass(x, rows, &identity(width)?)?;
+        apply_in_one_pass(x, &identity(rows.len())?, columns)
     } else {
-        let x = apply_in_one_pass(x, &identity(height), columns)?;
-        apply_in_one_pass(x, rows, &identity(columns.len()))
+        let x = apply_in_one_pass(x, &identity(height)?, columns)?;
+        apply_in_one_pass(x, rows, &identity(columns.len())?)
     }
 }
 
@@ -435,11 +478,15 @@ mod tests {
         InterpolateMode::Lanczos3,
     ];
 
+    fn resize(mode: InterpolateMode, align_corners: bool, input: usize, output: usize) -> BandMatrix {
+        BandMatrix::resize(mode, align_corners, input, output).expect("it is small")
+    }
+
     #[test]
     fn weights_of_every_output_sum_to_one() {
         for mode in MODES {
             for (input, output, align_corners) in [(1, 5, true), (7, 3, false), (5, 23, true)] {
-                let matrix = BandMatrix::resize(mode, align_corners, input, output);
+                let matrix = resize(mode, align_corners, input, output);
                 assert_eq!(matrix.len(), output);
                 for (_, first, weights) in matrix.iter() {
                     assert!(first + weights.len() <= input);
@@ -454,7 +501,7 @@ mod tests {
     fn transposing_swaps_row_and_column_of_every_weight() {
         for mode in MODES {
             for (input, output, align_corners) in [(1, 5, true), (9, 4, false), (4, 23, false)] {
-                let matrix = BandMatrix::resize(mode, align_corners, input, output);
+                let matrix = resize(mode, align_corners, input, output);
                 let transposed = matrix.transposed(input);
                 let entries = |matrix: &BandMatrix| {
                     let mut entries = Vec::new();
@@ -476,7 +523,7 @@ mod tests {
     /// 49 * 2 / 98 is one, but 49 * (2 / 98) is less in floats.
     #[test]
     fn nearest_computes_indices_without_rounding() {
-        let matrix = BandMatrix::resize(InterpolateMode::Nearest, false, 2, 98);
+        let matrix = resize(InterpolateMode::Nearest, false, 2, 98);
         let firsts: Vec<usize> = matrix.iter().map(|(_, first, _)| first).collect();
         assert_eq!(firsts[48..50], [0, 1]);
     }

@@ -12,7 +12,7 @@ use super::composed::views;
 use super::fusion::{epilogue, prologue};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Result, Tensor};
+use crate::tensor::{DType, Error, Result, Shape, Tensor};
 
 /// The fragments of the shaders.
 const FRAGMENTS: &[Fragment] = &[("lib/pool", wgsl!("../../shaders/lib/pool.wgsl"))];
@@ -137,6 +137,16 @@ impl PoolWindow {
         Ok(out)
     }
 
+    /// Returns the shape of the result for an input of a shape.
+    ///
+    /// # Errors
+    ///
+    /// As [`output`](Self::output).
+    pub fn output_shape(&self, x: &[usize]) -> Result<Shape> {
+        let [height, width] = self.output(x)?;
+        views::check_countable(&[x[0], x[1], height, width])
+    }
+
     /// Returns the size of the window without the taps beyond the padded input, which no window of an output reaches.
     fn taps_inside(&self, input: [usize; 2]) -> [usize; 2] {
         [0, 1].map(|axis| {
@@ -196,6 +206,7 @@ fn forward(
     let x = views::packed(x)?;
     let [n, c, h, w] = [x.shape()[0], x.shape()[1], x.shape()[2], x.shape()[3]];
     let shape = [n, c, output[0], output[1]];
+    views::check_addressable(&shape)?;
     let lines = n * c * output[0];
     let count = invocations(lines, output[1]);
     let area = |[height, width]: [usize; 2]| height as u64 * width as u64;
@@ -334,8 +345,18 @@ pub fn avg_pool2d_backward(x: &[usize], grad: Tensor, window: PoolWindow) -> Res
 
 /// Computes the averages of `output` windows that cover `x` `[n, c, h, w]` evenly.
 pub fn adaptive_avg_pool2d(x: Tensor, output: [usize; 2]) -> Result<Tensor> {
-    PoolWindow::adaptive().output(x.shape())?;
+    adaptive_shape(x.shape(), output)?;
     Ok(forward(PoolMode::AdaptiveAverage, x, PoolWindow::adaptive(), output)?.0)
+}
+
+/// Returns the shape of the result of [`adaptive_avg_pool2d`].
+///
+/// # Errors
+///
+/// Returns an error if `x` has another rank, or is too large.
+pub fn adaptive_shape(x: &[usize], output: [usize; 2]) -> Result<Shape> {
+    PoolWindow::adaptive().output(x)?;
+    views::check_countable(&[x[0], x[1], output[0], output[1]])
 }
 
 /// Computes the gradient of [`adaptive_avg_pool2d`] with respect to its input, whose shape is `x`.

@@ -2,7 +2,7 @@
 
 use super::options::ConvOptions;
 use crate::params;
-use crate::tensor::{Error, Result, Shape};
+use crate::tensor::{Error, Result, Shape, strided_len};
 
 params! {
     /// The WGSL `Window`: sizes and distances along depth, height and width.
@@ -101,12 +101,17 @@ impl ConvGeometry {
         if (0..3).any(|axis| kernel[axis] == 0 || input[axis] <= extent[axis]) {
             return Err(error("the kernel must not be larger than the padded input"));
         }
+        let output = [0, 1, 2].map(|axis| (input[axis] - extent[axis] - 1) / stride[axis] + 1);
+        let [d, h, w] = output;
+        if strided_len(&[x[0], weight[0], d, h, w]).is_none() {
+            return Err(error(TOO_LARGE));
+        }
         Ok(Self {
             images: x[0],
             in_channels: weight[1],
             input,
             out_channels: weight[0] / groups,
-            output: [0, 1, 2].map(|axis| (input[axis] - extent[axis] - 1) / stride[axis] + 1),
+            output,
             kernel,
             options,
             axes: x.len() - 2,

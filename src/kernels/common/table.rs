@@ -314,9 +314,12 @@ pub static ALL: &[&[&Row]] = {
     ]
 };
 
-/// Returns whether an op is a row.
+/// Elementwise ops that are not rows.
+const OTHERS: [&str; 4] = ["float_mask_where", "int_mask_where", "bool_mask_where", "float_powi"];
+
+/// Returns whether an op computes each element from those in the same place of its operands, which are broadcast.
 pub fn is_elementwise(op: &str) -> bool {
-    ALL.iter().copied().flatten().any(|row| row.name == op)
+    OTHERS.contains(&op) || ALL.iter().copied().flatten().any(|row| row.name == op)
 }
 
 /// Returns whether a row is an extension: a function of the backend, not a method of Burn's

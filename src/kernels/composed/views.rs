@@ -11,6 +11,7 @@ use crate::kernels::{cast, fused, transpose};
 use crate::runtime::Variant;
 use crate::tensor::{
     DType, Error, Layout, MAX_LEN, Padding, Result, Shape, SliceAxis, Tensor, checked_len,
+    strided_len,
 };
 
 /// Returns the elementwise computation of a copy.
@@ -88,6 +89,14 @@ pub(super) fn expand_layout(layout: &Layout, shape: &[usize]) -> Result<Layout> 
         rhs: shape.to_vec(),
         rule: "only axes of size 1 can expand",
     })
+}
+
+/// Returns a shape, or an error if a host cannot count its elements, or the distances between them.
+pub(crate) fn check_countable(shape: &[usize]) -> Result<Shape> {
+    match strided_len(shape) {
+        Some(_) => Ok(shape.into()),
+        None => Err(Error::TooManyElements { shape: shape.to_vec() }),
+    }
 }
 
 /// Returns an error if a shape has more elements than a 32-bit index can address. Views can have
