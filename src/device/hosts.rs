@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::RwLock;
+use std::time::Duration;
 
 use super::open::wanted;
 use super::{AdapterInfo, CAN_BLOCK, DeviceError, Features, OpenDevice, adapters};
@@ -9,6 +10,9 @@ use super::{AdapterInfo, CAN_BLOCK, DeviceError, Features, OpenDevice, adapters}
 /// The index of the first of these devices in [`ResolvedDevice::Adapter`](super::ResolvedDevice::Adapter). A machine has
 /// fewer adapters.
 pub const FIRST_HOST: usize = 1 << 16;
+
+/// How long the work that a program submitted before it handed in its device may take.
+const HOST_WAIT: Duration = Duration::from_secs(30);
 
 /// What is known of each device, in the order in which they were handed in. They stay known until the program ends.
 static HOSTS: RwLock<Vec<&'static AdapterInfo>> = RwLock::new(Vec::new());
@@ -43,7 +47,8 @@ pub fn host_requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limi
 ///
 /// # Errors
 ///
-/// Returns an error if it is of another adapter, its limits are too low, or the queue is not the device's. In a browser, the queue is not checked.
+/// Returns an error if it is of another adapter, its limits are too low, or the queue is not the device's. In a browser,
+/// the queue is not checked.
 pub fn take_host(
     adapter: &wgpu::Adapter,
     device: wgpu::Device,
@@ -78,8 +83,18 @@ pub fn take_host(
 
 /// Returns whether a queue is that of a device: whether what it writes reaches the device's memory.
 ///
-/// wgpu reports a wrong queue to the device of the queue, whose handler may panic.
+/// wgpu reports a wrong queue to the device of the queue, whose handler may panic. Errors of `device` do not reach its
+/// handler.
 fn writes_memory_of(queue: &wgpu::Queue, device: &wgpu::Device) -> bool {
+    use wgpu::ErrorFilter::{Internal, OutOfMemory, Validation};
+    let scopes = [Validation, Internal, OutOfMemory].map(|filter| device.push_error_scope(filter));
+    let written = catch_unwind(AssertUnwindSafe(|| is_written(queue, device)));
+    // Innermost first.
+    let errors = scopes.into_iter().rev().filter_map(|scope| pollster::block_on(scope.pop()));
+    errors.count() == 0 && written.is_ok_and(|is_written| is_written)
+}
+
+fn is_written(queue: &wgpu::Queue, device: &wgpu::Device) -> bool {
     const WRITTEN: [u8; 4] = [0xa5; 4];
     let buffer = device.create_buffer(&wgpu::BufferDescriptor {
         label: Some("queue"),
@@ -87,14 +102,9 @@ fn writes_memory_of(queue: &wgpu::Queue, device: &wgpu::Device) -> bool {
         usage: wgpu::BufferUsages::MAP_READ | wgpu::BufferUsages::COPY_DST,
         mapped_at_creation: false,
     });
-    let write = AssertUnwindSafe(|| {
-        queue.write_buffer(&buffer, 0, &WRITTEN);
-        queue.submit([]);
-    });
-    if catch_unwind(write).is_err() {
-        return false;
-    }
+    queue.write_buffer(&buffer, 0, &WRITTEN);
+    let submission_index = Some(queue.submit([]));
     buffer.map_async(wgpu::MapMode::Read, .., |_| {});
-    let polled = device.poll(wgpu::PollType::wait_indefinitely());
+    let polled = device.poll(wgpu::PollType::Wait { submission_index, timeout: Some(HOST_WAIT) });
     polled.is_ok() && buffer.get_mapped_range(..).is_ok_and(|bytes| bytes[..] == WRITTEN)
 }
