@@ -55,6 +55,17 @@ pub(crate) enum Storage {
     Cpu(FlexTensor),
 }
 
+impl WgslTensor {
+    /// Returns the bytes of the host's memory that a tensor keeps, if it is there: all of what it views. Tensors on a
+    /// GPU keep the memory of the device.
+    pub fn host_memory(&self) -> Option<u64> {
+        match &self.storage {
+            Storage::Gpu(_) => None,
+            Storage::Cpu(tensor) => Some(tensor.data_arc().len() as u64),
+        }
+    }
+}
+
 impl TensorMetadata for WgslTensor {
     fn dtype(&self) -> DType {
         match &self.storage {

@@ -2,18 +2,22 @@
 //!
 //! A tensor counts with its elements, also if it is a view; a view also keeps what it views
 //! counted. The memory itself can be less, because views share it. It can be more while a pending
-//! result keeps its operands, or after an op has overwritten a slice of a larger tensor in place.
+//! result keeps its operands.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use burn_backend::{DType, Shape, TensorMetadata};
+use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
+use burn_backend::{DType, ExecutionError, Shape, TensorData, TensorMetadata};
 use burn_ir::{BaseOperationIr, HandleKind, OperationIr, TensorId, TensorIr};
-use burn_tch::LibTorch;
+use burn_tch::{LibTorch, LibTorchDevice};
 
 /// Bytes of the smallest tensor, with what the server keeps for it.
 const SMALLEST: u64 = 256;
+/// Bytes that the server keeps for each axis of a tensor: its size and its stride, in the tensor and
+/// in what describes it.
+const AXIS: u64 = 64;
 
 /// The bytes of a client and of all clients.
 struct Counts {
@@ -92,11 +96,6 @@ impl Ledger {
         self.tensors.get(&id).cloned()
     }
 
-    /// Returns the bytes of a tensor without those that it views; 0 if there is none.
-    pub fn bytes(&self, id: TensorId) -> u64 {
-        self.tensors.get(&id).map_or(0, |charge| charge.bytes)
-    }
-
     pub fn remove(&mut self, id: TensorId) {
         self.tensors.remove(&id);
     }
@@ -113,14 +112,50 @@ pub(crate) fn bytes_of(shape: &Shape, dtype: DType) -> u64 {
     shape.as_slice().iter().fold(element, |bytes, size| bytes.saturating_mul(*size as u64))
 }
 
-/// Returns the bytes of what a backend has stored.
+/// Returns the bytes of what a backend has stored, with its axes.
 pub(crate) fn bytes_held(handle: &HandleKind<LibTorch>) -> u64 {
-    match handle {
+    let (shape, dtype) = match handle {
         HandleKind::Float(tensor) | HandleKind::Int(tensor) | HandleKind::Bool(tensor) => {
-            bytes_of(&tensor.shape(), tensor.dtype())
+            (tensor.shape(), tensor.dtype())
         }
-        HandleKind::Quantized(tensor) => bytes_of(&tensor.shape(), tensor.dtype()),
+        HandleKind::Quantized(tensor) => (tensor.shape(), tensor.dtype()),
+    };
+    // Those of usual tensors are in SMALLEST.
+    let axes = (shape.rank() as u64).saturating_sub(4) * AXIS;
+    bytes_of(&shape, dtype).saturating_add(axes)
+}
+
+/// Returns a copy of a tensor in the host's memory that keeps much more than its elements, as the
+/// CPU backend returns for an op that overwrites a part of a larger tensor.
+pub(crate) fn without_rest(
+    handle: &HandleKind<LibTorch>,
+    device: &LibTorchDevice,
+) -> Option<HandleKind<LibTorch>> {
+    const KEPT: u64 = 64 << 10;
+    let (HandleKind::Float(tensor) | HandleKind::Int(tensor) | HandleKind::Bool(tensor)) = handle
+    else {
+        return None;
+    };
+    let elements = bytes_of(&tensor.shape(), tensor.dtype());
+    if tensor.0.host_memory()? <= elements.saturating_mul(2).saturating_add(KEPT) {
+        return None;
     }
+    let data = |read: Result<TensorData, ExecutionError>| read.ok();
+    Some(match handle.clone() {
+        HandleKind::Float(tensor) => {
+            let read = pollster::block_on(LibTorch::float_into_data(tensor));
+            HandleKind::Float(LibTorch::float_from_data(data(read)?, device))
+        }
+        HandleKind::Int(tensor) => {
+            let read = pollster::block_on(LibTorch::int_into_data(tensor));
+            HandleKind::Int(LibTorch::int_from_data(data(read)?, device))
+        }
+        HandleKind::Bool(tensor) => {
+            let read = pollster::block_on(LibTorch::bool_into_data(tensor));
+            HandleKind::Bool(LibTorch::bool_from_data(data(read)?, device))
+        }
+        HandleKind::Quantized(_) => return None,
+    })
 }
 
 /// Returns the operand of which the result of an op can be a view.

@@ -29,9 +29,10 @@
 //!
 //! A client that is authorised can run any op on the devices that are offered, for as long as it
 //! likes, and hold as many bytes as the limits allow. It learns how many devices there are, and
-//! their settings. `Seed` seeds a device for all clients. It cannot run shaders of its own, open
-//! connections, or read or write files. It can read its own tensors, and those that another client
-//! at the same IP address moves from one device to another at the moment.
+//! their settings. `Seed` seeds a device for all clients, and `SyncBackend` can return the error of
+//! another client's index, whose results are errors for that client in any case. It cannot run
+//! shaders of its own, open connections, or read or write files. It can read its own tensors, and
+//! those that another client at the same IP address moves from one device to another at the moment.
 //!
 //! Clients share the process and the memory of the device. Kernels check shapes but not each
 //! access, unless `BURN_WGSL_CHECKED=1` is set: an error in a kernel could show one client's memory
@@ -50,13 +51,13 @@ mod wire;
 mod worker;
 
 use std::io::{self, Write};
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use burn_tch::LibTorchDevice;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 
 pub use handshake::{Rules, parse_host, parse_origin};
 pub use limits::{Limits, parse_bytes, parse_time};
@@ -137,16 +138,14 @@ impl Server {
 
     async fn accept(&self, listener: TcpListener) -> io::Result<()> {
         let listener = tokio::net::TcpListener::from_std(listener)?;
-        let pending = Arc::new(Semaphore::new(limits::PENDING));
+        let pending = Pending::default();
         loop {
             match listener.accept().await {
                 Ok((tcp, peer)) => {
                     // Replies are small, and clients wait for them.
                     let _ = tcp.set_nodelay(true);
-                    // Beyond the limit, connections are closed.
-                    if let Ok(permit) = pending.clone().try_acquire_owned() {
-                        tokio::spawn(session::run(self.0.clone(), tcp, peer, permit));
-                    }
+                    let replaced = pending.add(peer.ip());
+                    tokio::spawn(session::run(self.0.clone(), tcp, peer, replaced));
                 }
                 Err(error) => {
                     write_line(&format!("cannot accept a connection: {error}"));
@@ -155,6 +154,32 @@ impl Server {
                 }
             }
         }
+    }
+}
+
+/// The connections that have not sent an authorised first message yet. Those that say nothing must not
+/// keep others out.
+#[derive(Default)]
+struct Pending(Mutex<Vec<(IpAddr, oneshot::Sender<()>)>>);
+
+impl Pending {
+    /// Adds a connection, which is closed when the result is ready. If there are too many, the oldest
+    /// of the address with the most of them is.
+    fn add(&self, address: IpAddr) -> oneshot::Receiver<()> {
+        let (close, replaced) = oneshot::channel();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those that are authorised, or closed.
+        all.retain(|(_, close)| !close.is_closed());
+        if all.len() >= limits::PENDING {
+            let count = |address| all.iter().filter(|(other, _)| *other == address).count();
+            let most = all.iter().map(|(address, _)| count(*address)).max();
+            let oldest = all.iter().position(|(address, _)| Some(count(*address)) == most);
+            if let Some(index) = oldest {
+                let _ = all.remove(index).1.send(());
+            }
+        }
+        all.push((address, close));
+        replaced
     }
 }
 

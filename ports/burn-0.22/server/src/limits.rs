@@ -5,7 +5,7 @@ use std::time::Duration;
 /// What clients can use at most.
 #[derive(Debug, Clone)]
 pub struct Limits {
-    /// Bytes of a message. A tensor is one message, so this is also the largest upload.
+    /// Bytes of a message. A tensor is one message, so this is also the largest upload and readback.
     pub message: u64,
     /// Connections. A program opens one for each device that it uses.
     pub clients: usize,
@@ -36,6 +36,8 @@ pub(crate) const HANDSHAKE: Duration = Duration::from_secs(10);
 pub(crate) const PING: Duration = Duration::from_secs(20);
 /// The time without a byte after which a connection is dead.
 pub(crate) const SILENCE: Duration = Duration::from_secs(60);
+/// The bytes that a client must read in a second, on average.
+pub(crate) const SLOWEST: u64 = 64 << 10;
 /// The time that a failed session answers its client's requests with the error.
 pub(crate) const LINGER: Duration = Duration::from_secs(60);
 /// The time for which a transfer between two devices waits for its tensor.

@@ -52,7 +52,7 @@ struct Args {
     #[arg(long, value_name = "NAME", value_parser = parse_host)]
     allow_host: Vec<String>,
 
-    /// Largest message, which is also the largest tensor that a client can upload (256MiB)
+    /// Largest message, which is also the largest tensor that a client can upload or read back (256MiB)
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_message: Option<u64>,
 
@@ -103,12 +103,15 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Returns the token that clients must send, and tells where it is.
 fn token(args: &Args) -> Result<Option<Token>, Box<dyn Error>> {
     if args.no_token {
-        println!("clients need no token: whoever reaches the server can use the devices");
+        println!("clients need no token: every client that reaches the server can use the devices");
         return Ok(None);
     }
     if let Some(text) = env::var_os(TOKEN_VARIABLE) {
+        if args.token_file.is_some() {
+            return Err(format!("{TOKEN_VARIABLE} is set: unset it to use --token-file").into());
+        }
         println!("clients need the token of {TOKEN_VARIABLE}");
-        let token = Token::new(text.as_encoded_bytes());
+        let token = Token::new(text.as_encoded_bytes().trim_ascii());
         return Ok(Some(token.map_err(|error| format!("{TOKEN_VARIABLE}: {error}"))?));
     }
     let file = args.token_file.clone().or_else(default_token_file);

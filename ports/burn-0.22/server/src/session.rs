@@ -10,7 +10,7 @@ use std::time::Duration;
 use burn_backend::DeviceOps;
 use futures_util::{SinkExt, StreamExt};
 use tokio::net::TcpStream;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as queue};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc as queue, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::handshake::server::{Request, Response};
 use tokio_tungstenite::tungstenite::http::StatusCode;
@@ -20,7 +20,7 @@ use tokio_tungstenite::{WebSocketStream, accept_hdr_async_with_config};
 
 use crate::deadline::Deadline;
 use crate::handshake::Refusal as HttpRefusal;
-use crate::limits::{FIRST_MESSAGE, HANDSHAKE, Limits, PING};
+use crate::limits::{FIRST_MESSAGE, HANDSHAKE, Limits, PING, SILENCE, SLOWEST};
 use crate::wire::{Content, Info, Init, Refusal, Reply, VERSION, decode_init};
 use crate::worker::{Frame, Session};
 use crate::{Shared, report};
@@ -32,15 +32,19 @@ const QUEUED: u32 = 64;
 /// The time in which a client receives that the connection is closed.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// Serves a connection until it ends. `pending` is released once the client is authorised.
+/// Serves a connection until it ends. Until the client is authorised, it is closed if it is
+/// `replaced` by another.
 pub(crate) async fn run(
     shared: Arc<Shared>,
     tcp: TcpStream,
     peer: SocketAddr,
-    pending: OwnedSemaphorePermit,
+    mut replaced: oneshot::Receiver<()>,
 ) {
-    let admitted = admit(&shared, tcp).await;
-    drop(pending);
+    let admitted = tokio::select! {
+        admitted = admit(&shared, tcp) => admitted,
+        _ = &mut replaced => Err("there are too many connections without a token".to_owned()),
+    };
+    drop(replaced);
     let ended = match admitted {
         Ok((socket, init, slot)) => serve(&shared, peer, socket, &init, slot).await,
         Err(reason) => Err(reason),
@@ -214,6 +218,10 @@ async fn pump(
             permit = queue.clone().acquire_many_owned(size), if waiting.is_some() => {
                 let (Ok(room), Some(bytes)) = (permit, waiting.take()) else { return Ok(()) };
                 if frames.send(Frame { bytes, _room: room }).is_err() {
+                    // Its thread has ended, after a last answer.
+                    if let Ok(answer) = answers.try_recv() {
+                        let _ = timeout(GOODBYE, socket.send(Message::Binary(answer))).await;
+                    }
                     return Ok(());
                 }
                 socket.get_mut().restart();
@@ -221,7 +229,10 @@ async fn pump(
             answer = answers.recv() => {
                 let Some(answer) = answer else { return Ok(()) };
                 active = Instant::now();
-                let sent = socket.send(Message::Binary(answer)).await;
+                // A client that reads a byte from time to time must not keep it.
+                let time = SILENCE + Duration::from_secs(answer.len() as u64 / SLOWEST);
+                let sent = timeout(time, socket.send(Message::Binary(answer))).await;
+                let sent = sent.map_err(|_| "it reads too slowly".to_owned())?;
                 sent.map_err(|error| error.to_string())?;
                 socket.get_mut().restart();
             }

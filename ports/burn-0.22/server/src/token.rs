@@ -22,7 +22,9 @@ impl Token {
     /// Returns an error if the text is empty, which is what clients without a token send.
     pub fn new(text: &[u8]) -> Result<Self, String> {
         if text.is_empty() {
-            return Err("the token is empty".to_owned());
+            return Err(
+                "the token is empty; write one, or delete the file for a new one".to_owned()
+            );
         }
         Ok(Self(blake3::hash(text)))
     }
@@ -87,8 +89,16 @@ fn create(path: &Path) -> io::Result<String> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         folders.create(folder)?;
     }
-    options.open(path)?.write_all(text.as_bytes())?;
-    Ok(text)
+    // Nobody sees it without its contents, also if the server ends here.
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(format!(".{}.new", std::process::id()));
+    let temporary = PathBuf::from(temporary);
+    let written = options
+        .open(&temporary)?
+        .write_all(text.as_bytes())
+        .and_then(|()| std::fs::hard_link(&temporary, path));
+    std::fs::remove_file(&temporary)?;
+    written.map(|()| text)
 }
 
 /// Opens a file that only this user can read or write.

@@ -1,7 +1,7 @@
 //! Tensors on their way from one device of this server to another, which are two sessions of a
 //! client.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -26,10 +26,21 @@ struct Exposed {
 }
 
 #[derive(Default)]
+struct State {
+    exposed: HashMap<Key, Exposed>,
+    /// Transfers that a session waits for.
+    awaited: HashSet<Key>,
+}
+
+#[derive(Default)]
 pub(crate) struct Transfers {
-    exposed: Mutex<HashMap<Key, Exposed>>,
+    state: Mutex<State>,
     added: Condvar,
 }
+
+/// Two programs at one address use the same numbers. Rather than give one the tensor of the other,
+/// which cannot always be told, transfers at the same time fail.
+const CONFLICT: &str = "two programs at one address move tensors between devices at the same time";
 
 impl Transfers {
     /// Keeps a tensor until a session takes it or its own ends. It counts for its own until then.
@@ -40,12 +51,16 @@ impl Transfers {
         tensor: HandleKind<LibTorch>,
         charge: Option<Arc<Charge>>,
     ) -> Result<(), String> {
-        let mut exposed = self.lock();
+        let mut state = self.lock();
+        let exposed = &mut state.exposed;
         if exposed.values().filter(|other| other.session == session).count() >= EXPOSED {
             return Err(format!("{EXPOSED} tensors wait for a transfer to another device"));
         }
+        if exposed.get(&key).is_some_and(|other| other.session != session) {
+            return Err(CONFLICT.to_owned());
+        }
         let replaced = exposed.insert(key, Exposed { session, tensor, _charge: charge });
-        drop(exposed);
+        drop(state);
         self.added.notify_all();
         // Outside of the lock: freeing a tensor takes time.
         drop(replaced);
@@ -54,33 +69,50 @@ impl Transfers {
 
     /// Takes a tensor, which another session may not have exposed yet.
     pub fn take(&self, key: Key, closed: &AtomicBool) -> Result<HandleKind<LibTorch>, String> {
+        let mut state = self.lock();
+        if !state.awaited.insert(key) {
+            return Err(CONFLICT.to_owned());
+        }
+        let (mut state, taken) = self.wait(state, key, closed);
+        state.awaited.remove(&key);
+        taken
+    }
+
+    fn wait<'a>(
+        &self,
+        mut state: MutexGuard<'a, State>,
+        key: Key,
+        closed: &AtomicBool,
+    ) -> (MutexGuard<'a, State>, Result<HandleKind<LibTorch>, String>) {
         let end = Instant::now() + TRANSFER;
-        let mut exposed = self.lock();
         loop {
-            if let Some(found) = exposed.remove(&key) {
-                return Ok(found.tensor);
+            if let Some(found) = state.exposed.remove(&key) {
+                return (state, Ok(found.tensor));
             }
             if closed.load(Ordering::Relaxed) {
-                return Err("the client left during a transfer between devices".to_owned());
+                let reason = "the client left during a transfer between devices";
+                return (state, Err(reason.to_owned()));
             }
             if Instant::now() >= end {
                 let seconds = TRANSFER.as_secs();
-                return Err(format!("no tensor came from the other device within {seconds} s"));
+                let reason = format!("no tensor came from the other device within {seconds} s");
+                return (state, Err(reason));
             }
-            let waited = self.added.wait_timeout(exposed, POLL);
-            exposed = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = self.added.wait_timeout(state, POLL);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Frees the tensors of a session that were not taken.
     pub fn remove(&self, session: u64) {
-        let mut exposed = self.lock();
-        let removed: Vec<_> = exposed.extract_if(|_, other| other.session == session).collect();
-        drop(exposed);
+        let mut state = self.lock();
+        let removed: Vec<_> =
+            state.exposed.extract_if(|_, other| other.session == session).collect();
+        drop(state);
         drop(removed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Exposed>> {
-        self.exposed.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,7 +18,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::sync::mpsc::Sender;
 use tokio_tungstenite::tungstenite::Bytes;
 
-use crate::budget::{Charge, Ledger, bytes_held, bytes_of, viewed_by};
+use crate::budget::{Charge, Ledger, bytes_held, bytes_of, viewed_by, without_rest};
 use crate::limits::{GRAPHS, LINGER, READBACK};
 use crate::wire::{Content, Message, Reply, SessionId, Task, decode};
 use crate::{Shared, report};
@@ -93,7 +93,8 @@ impl Session {
                 State::Runs(_) => self.frames.recv().ok(),
                 State::Failed { until, .. } => {
                     let left = until.saturating_duration_since(Instant::now());
-                    self.frames.recv_timeout(left).ok()
+                    // Also if messages wait: a client that keeps sending must not stay.
+                    (!left.is_zero()).then(|| self.frames.recv_timeout(left).ok()).flatten()
                 }
             };
             let Some(frame) = frame else { return Ok(()) };
@@ -260,25 +261,37 @@ impl Tensors {
         }
         for output in &mut outputs {
             output.status = TensorStatus::ReadOnly;
-            let bytes = bytes_held(&self.interpreter.get_tensor_handle(output));
-            self.ledger.add(output.id, bytes, viewed.clone())?;
+            let held = self.interpreter.get_tensor(output);
+            // What a view keeps counts already.
+            if viewed.is_none()
+                && let Some(copy) = without_rest(&held, &self.interpreter.device())
+            {
+                self.interpreter.register_tensor_to_device(output.id, copy);
+            }
+            self.ledger.add(output.id, bytes_held(&held), viewed.clone())?;
         }
         Ok(())
     }
 
     /// Reads a tensor back.
     fn read(&mut self, tensor: TensorIr) -> Result<TensorData, ExecutionError> {
-        let bytes = self.ledger.bytes(tensor.id);
-        let is_large = bytes > READBACK;
-        if is_large {
-            // The client does not have it any more, if it was the last use.
-            drop(self.interpreter.get_tensor_handle(&tensor));
-        }
-        self.consumed(&tensor);
-        if is_large {
-            let reason = format!("{bytes} bytes do not fit a message; read parts of the tensor");
+        let last_use = tensor.status;
+        let shown = TensorIr { status: TensorStatus::ReadOnly, ..tensor.clone() };
+        let bytes = bytes_held(&self.interpreter.get_tensor(&shown));
+        let limit = READBACK.min(self.shared.limits.message);
+        if bytes > limit {
+            if last_use == TensorStatus::ReadWrite {
+                // The client does not have it any more.
+                drop(self.interpreter.get_tensor(&tensor));
+            }
+            self.consumed(&tensor);
+            let reason = format!(
+                "{bytes} bytes do not fit a message of {limit} bytes (--max-message); read parts of \
+                 the tensor"
+            );
             return Err(ExecutionError::with_context(reason));
         }
+        self.consumed(&tensor);
         pollster::block_on(self.interpreter.read_tensor_async(tensor))
     }
 
@@ -292,7 +305,7 @@ impl Tensors {
     /// Frees the tensors, after everything that was computed with them.
     fn free(self) {
         let device = self.interpreter.device();
-        // An error concerns nobody any more.
+        // The client has left, so errors are dropped.
         let _ = catch(move || {
             let _ = self.interpreter.sync();
             drop(self);

@@ -158,8 +158,9 @@ fn a_thousand_bad_messages_leave_the_server_serving() {
             let _ = client.send_message(Message::Ping(random.bytes(9).into()));
         }
         let _ = client.send(bad_message(&mut random, &honest, &hostile));
-        // Either the message was harmless, or the session has failed or was closed.
-        let _ = client.sync();
+        // Either the message was harmless, or the session has failed or was closed. What a client
+        // sends before the answer to its first message can be lost.
+        let _ = if turn % 10 == 0 { client.receive().map(drop) } else { client.sync() };
         assert!(server.runs(), "the server ended in turn {turn}");
     }
     compute(&other);
@@ -175,7 +176,9 @@ fn hostile_messages_fail_their_session() {
         let upload = task("RegisterTensor", (STREAM, TensorId::new(1), data));
         client.send(upload).expect("it is read");
         let _ = client.send(message);
-        assert!(client.sync().is_err(), "message {number}");
+        let error = client.sync().expect_err("the session has failed");
+        // It has not just stopped to answer.
+        assert!(!error.contains("temporarily unavailable"), "message {number}: {error}");
         assert!(server.runs(), "the server ended at message {number}");
     }
 }

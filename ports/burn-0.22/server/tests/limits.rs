@@ -2,9 +2,15 @@
 
 mod common;
 
+use std::fs;
+use std::net::TcpStream;
 use std::time::Duration;
 
-use burn_ir::{BaseOperationIr, CreationOpIr, OperationIr, ShapeOpIr, TensorId, TensorStatus};
+use burn_backend::Slice;
+use burn_ir::{
+    BaseOperationIr, CatOpIr, CreationOpIr, OperationIr, ShapeOpIr, SliceOpIr, TensorId,
+    TensorStatus,
+};
 use burn_tch::wgsl::{WgslDevice, memory};
 use burn_wgsl_server::{Limits, Server, Usage};
 use common::{Raw, STREAM, compute, connect, init, op, serve, task, tensor, wait_until};
@@ -150,4 +156,82 @@ fn clients_that_ask_for_nothing_are_closed() {
     let mut client = Raw::session(&address);
     assert!(client.receive().is_err());
     wait_until_free(&server);
+}
+
+/// Slices of a large tensor that are overwritten in place keep all of it on the CPU.
+#[test]
+fn parts_of_large_tensors_do_not_keep_what_does_not_count() {
+    let (server, address) = cpu(Limits { bytes: 1 << 30, ..Limits::default() });
+    let mut client = Raw::session(&address);
+    for turn in 0..40u64 {
+        let ops = [
+            BaseOperationIr::Ones(CreationOpIr {
+                out: tensor(1, &[16 * MIB], TensorStatus::NotInit),
+            }),
+            BaseOperationIr::Slice(SliceOpIr {
+                tensor: tensor(1, &[16 * MIB], TensorStatus::ReadWrite),
+                ranges: vec![Slice::from(0..1)],
+                out: tensor(2, &[1], TensorStatus::NotInit),
+            }),
+            BaseOperationIr::Cat(CatOpIr {
+                tensors: vec![tensor(2, &[1], TensorStatus::ReadWrite)],
+                dim: 0,
+                out: tensor(3 + turn, &[1], TensorStatus::NotInit),
+            }),
+        ];
+        for step in ops {
+            client.send(op(OperationIr::BaseFloat(step))).expect("it is read");
+        }
+    }
+    client.sync().expect("it has room for what counts");
+    assert_eq!(server.usage().bytes, 40 * 256);
+    // 40 times 64 MiB, if the results kept what they are parts of.
+    let resident = fs::read_to_string("/proc/self/statm").ok();
+    let pages = resident.and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    assert!(pages.unwrap_or(0) * 4096 < 2 << 30, "{pages:?} pages of memory");
+    drop(client);
+    wait_until_free(&server);
+}
+
+#[test]
+fn readbacks_beyond_the_limit_are_errors() {
+    let (_, address) = cpu(Limits { message: 1 << 20, ..Limits::default() });
+    let mut client = Raw::session(&address);
+    let out = tensor(1, &[MIB], TensorStatus::NotInit);
+    let zeros = OperationIr::BaseFloat(BaseOperationIr::Zeros(CreationOpIr { out }));
+    client.send(op(zeros)).expect("it is read");
+    client
+        .send(task("RegisterAlias", (STREAM, TensorId::new(2), TensorId::new(1))))
+        .expect("it is read");
+    for id in [1, 2] {
+        let error =
+            client.read(tensor(id, &[MIB], TensorStatus::ReadOnly)).expect_err("it is too large");
+        assert!(error.contains("--max-message"), "{error}");
+    }
+    client.sync().expect("the session goes on");
+}
+
+#[test]
+fn transfers_of_two_programs_do_not_mix() {
+    let (_, address) = cpu(Limits::default());
+    let mut clients = [Raw::session(&address), Raw::session(&address)];
+    let results = clients.each_mut().map(|client| {
+        client.upload(1, 1);
+        let exposed = tensor(1, &[1], TensorStatus::ReadWrite);
+        client.send(task("ExposeTensorLocal", (STREAM, exposed, 0u64))).expect("it is read");
+        client.sync()
+    });
+    results[0].as_ref().expect("it was the first");
+    let error = results[1].as_ref().expect_err("it has the number of another");
+    assert!(error.contains("two programs"), "{error}");
+}
+
+#[test]
+fn connections_without_a_token_do_not_keep_others_out() {
+    let (_, address) = cpu(Limits::default());
+    let open = || TcpStream::connect(address.trim_start_matches("ws://")).expect("it listens");
+    // More than the server keeps.
+    let silent: Vec<TcpStream> = (0..100).map(|_| open()).collect();
+    compute(&connect(&address));
+    drop(silent);
 }

@@ -217,6 +217,16 @@ impl Raw {
         }
     }
 
+    /// Reads a tensor back, or returns why not.
+    pub fn read(&mut self, tensor: TensorIr) -> Result<(), String> {
+        self.send(task("ReadTensor", (7u64, STREAM, tensor)))?;
+        loop {
+            if let Content::ReadTensor(result) = self.receive()? {
+                return result.map(drop).map_err(|error| error.to_string());
+            }
+        }
+    }
+
     /// Uploads zeros.
     pub fn upload(&mut self, id: u64, len: usize) {
         let data = TensorData::new(vec![0f32; len], [len]);
