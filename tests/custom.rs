@@ -514,3 +514,107 @@ fn main() { y[0] = x[0]; }
         assert_eq!(y.into_scalar(), 1.0);
     }
 }
+
+/// A text that copies, with more declarations.
+fn copying(more: &str, statements: &str) -> String {
+    format!(
+        "{more}
+struct Params {{ none: u32 }}
+@group(0) @binding(auto) var<uniform> p: Params;
+@group(0) @binding(auto) var<storage, read> x: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(64)
+fn main(@builtin(local_invocation_index) i: u32) {{
+    if (i >= arrayLength(&y)) {{ return; }}
+    var sum = x[i];
+    {statements}
+    y[i] = sum;
+}}
+"
+    )
+}
+
+#[test]
+fn what_would_end_the_process_is_an_error() {
+    let _guard = serial_guard();
+    let sum = format!("sum = {};", vec!["x[i]"; 20_000].join(" + "));
+    let minus = format!("sum = {}x[i];", "- ".repeat(20_000));
+    let texts = [
+        (
+            copying("var<workgroup> w: array<f32, 100000000>;", "w[i] = sum;"),
+            "bytes of workgroup memory, but the device has",
+        ),
+        (copying("", "var w: array<f32, 10000000>; w[i] = sum;"), "bytes in each invocation"),
+        (copying("", &sum), "an expression of more than 1000 operators"),
+        (copying("", &minus), "an expression of more than 1000 operators"),
+    ];
+    static LONG: std::sync::LazyLock<&'static str> =
+        std::sync::LazyLock::new(|| vec!["a"; 20_000].join(" + ").leak());
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0], &device);
+        for (text, part) in &texts {
+            let kernel: &Kernel = kernel("x: f32[n] -> y: f32[n]", text);
+            let result = kernel.call(&x, ()).run::<Tensor<Wgsl, 1>>(1);
+            let message = message(result);
+            assert!(message.contains(part), "{message}");
+        }
+        let long: &'static Unary = Box::leak(Box::new(Unary::new("long", &LONG, |a| a)));
+        let message = message(long.apply(x.clone()));
+        assert!(message.contains("more than 1000 operators"), "{message}");
+        let copy: &Kernel = kernel("x: f32[n] -> y: f32[n]", &copying("", ""));
+        let y: Tensor<Wgsl, 1> = copy.call(&x, ()).run(1).expect("it compiles");
+        assert_eq!(y.into_data(), x.into_data());
+    }
+}
+
+/// Parameters that write another number of bytes than their fields have.
+struct Wrong(usize);
+
+impl burn_wgsl::custom::Params for Wrong {
+    fn fields() -> Vec<(&'static str, String)> {
+        vec![("a", "u32".to_owned()), ("b", "vec2<f32>".to_owned())]
+    }
+
+    fn write(&self, bytes: &mut Vec<u8>) {
+        bytes.clear();
+        bytes.resize(self.0, 0);
+    }
+}
+
+#[test]
+fn parameters_of_another_size_are_errors() {
+    let _guard = serial_guard();
+    let text = copying("", "sum += p.b.x;").replace("{ none: u32 }", "{ a: u32, b: vec2<f32> }");
+    let kernel: &Kernel<Wrong> = kernel("x: f32[n] -> y: f32[n]", &text);
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0], &device);
+        let pending = x.clone() + 1.0;
+        for bytes in [0, 4, 12, 20, 300, 1 << 20] {
+            let result = kernel.call(&x, Wrong(bytes)).run::<Tensor<Wgsl, 1>>(1);
+            let message = message(result);
+            assert!(message.contains(&format!("wrote {bytes} bytes")), "{message}");
+        }
+        let y: Tensor<Wgsl, 1> = kernel.call(&x, Wrong(16)).run(1).expect("they fit");
+        assert_eq!(y.into_data(), x.into_data());
+        assert_eq!(pending.into_data().to_vec::<f32>().expect("f32"), [2.0, 3.0]);
+    }
+}
+
+#[test]
+fn names_that_a_kernel_lacks_are_errors() {
+    let _guard = serial_guard();
+    let kernel: &Kernel = kernel("x: f32[n] -> y: f32[m]", &copying("", ""));
+    for device in gpus() {
+        let x = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0], &device);
+        let call = || kernel.call(&x, ()).size("m", 2);
+        call().run::<Tensor<Wgsl, 1>>(1).expect("it has the size");
+        for (call, part) in [
+            (call().size("k", 2), "the size `k` is not in the signature"),
+            (call().size("m", 3), "the size `m` is given twice"),
+            (call().constant("TILE", 2), "has no constant `TILE`"),
+        ] {
+            let message = message(call.run::<Tensor<Wgsl, 1>>(1));
+            assert!(message.contains(part), "{message}");
+        }
+    }
+}

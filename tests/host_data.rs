@@ -7,7 +7,7 @@ use std::panic::AssertUnwindSafe;
 use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
 use burn::tensor::{Bool, Bytes, DType, Int, Shape, Tensor, TensorData};
 use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps, QTensorOps};
-use burn_std::{BoolStore, quantization::QuantParam};
+use burn_std::{BoolStore, IntDType, quantization::QuantParam};
 use burn_wgsl::{Wgsl, WgslDevice};
 
 use common::{devices, panic_message};
@@ -90,6 +90,47 @@ fn booleans_of_any_number_are_zero_or_one() {
         assert_eq!(bools.clone().int().sum().into_scalar(), 3, "{device}");
         let found = bools.argwhere().into_data().convert::<i64>().into_vec::<i64>();
         assert_eq!(found.expect("i64"), [1, 2, 3], "{device}");
+    }
+}
+
+/// Burn's type of tensors does not keep them apart.
+#[test]
+fn operands_of_another_kind_are_refused() {
+    for device in devices() {
+        let floats = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0, 3.0], &device);
+        let floats = floats.into_primitive().tensor();
+        let ints = Tensor::<Wgsl, 1, Int>::from_ints([5, 0, -3], &device).into_primitive();
+        let bools = Tensor::<Wgsl, 1>::from_floats([0.0, 1.0, 2.0], &device).greater_elem(0.5);
+        let bools = bools.into_primitive();
+        type Op<'a> = Box<dyn FnOnce() + 'a>;
+        let ops: [(&str, Op<'_>); 5] = [
+            (
+                "bool_not: an operand has the type F32",
+                Box::new(|| drop(Wgsl::bool_not(floats.clone()))),
+            ),
+            (
+                "bool_not: an operand has the type I32",
+                Box::new(|| drop(Wgsl::bool_not(ints.clone()))),
+            ),
+            (
+                "bool_argwhere: an operand has the type",
+                Box::new(|| {
+                    drop(pollster::block_on(Wgsl::bool_argwhere(ints.clone(), IntDType::I32)));
+                }),
+            ),
+            (
+                "int_add: an operand has the type Bool",
+                Box::new(|| drop(Wgsl::int_add(bools.clone(), bools.clone()))),
+            ),
+            (
+                "float_cat: an operand has the type I32",
+                Box::new(|| drop(Wgsl::float_cat(vec![floats.clone(), ints.clone()], 0))),
+            ),
+        ];
+        for (part, op) in ops {
+            let message = panic_message(AssertUnwindSafe(op));
+            assert!(message.contains(part), "{message} on {device}");
+        }
     }
 }
 

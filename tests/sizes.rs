@@ -4,6 +4,8 @@ mod common;
 
 use std::panic::AssertUnwindSafe;
 
+use burn::nn::LinearConfig;
+use burn::nn::attention::{MhaInput, MultiHeadAttentionConfig};
 use burn::tensor::module::{
     adaptive_avg_pool2d, avg_pool2d, conv_transpose1d, conv_transpose2d, conv1d, conv3d,
     interpolate, max_pool2d,
@@ -275,6 +277,30 @@ fn weights_of_other_channels_are_errors() {
         },
         "a gradient must have the shape of the output",
     );
+}
+
+#[test]
+fn products_of_no_elements_are_zero_or_empty() {
+    for device in devices() {
+        for (lhs, rhs) in [
+            ([0, 4, 3], [1, 3, 2]),
+            ([1, 4, 3], [0, 3, 2]),
+            ([2, 0, 3], [1, 3, 2]),
+            ([2, 4, 0], [1, 0, 2]),
+            ([2, 4, 3], [2, 3, 0]),
+        ] {
+            let zeros = |shape: [usize; 3]| Tensor::<Wgsl, 3>::ones(shape, &device);
+            let product = zeros(lhs).matmul(zeros(rhs));
+            let batch = if lhs[0] == 1 { rhs[0] } else { lhs[0] };
+            assert_eq!(product.dims(), [batch, lhs[1], rhs[2]], "{lhs:?} {rhs:?} on {device}");
+            assert_eq!(product.sum().into_scalar(), 0.0, "{lhs:?} {rhs:?} on {device}");
+        }
+        let layer = LinearConfig::new(3, 2).init::<Wgsl>(&device);
+        assert_eq!(layer.forward(Tensor::<Wgsl, 3>::zeros([0, 4, 3], &device)).dims(), [0, 4, 2]);
+        let attention = MultiHeadAttentionConfig::new(4, 2).init::<Wgsl>(&device);
+        let x = Tensor::<Wgsl, 3>::zeros([0, 4, 4], &device);
+        assert_eq!(attention.forward(MhaInput::self_attn(x)).context.dims(), [0, 4, 4]);
+    }
 }
 
 #[test]

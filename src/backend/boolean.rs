@@ -78,15 +78,18 @@ impl BoolTensorOps<Wgsl> for Wgsl {
         let op = "bool_argwhere";
         let fail = |error: &dyn std::fmt::Display| -> ! { panic!("{op}: {error}") };
         let mut context = OpContext::new(op, Conversion::Compute);
-        context.register(&tensor);
+        context.register_of_kind(&tensor, DataKind::Bool);
         context.register(&dtype);
         if context.has_kernel() {
+            // On the same device, with the type of counts.
+            let mut of_count = OpContext::new(op, Conversion::Compute);
+            of_count.register(&tensor);
             let tensor = tensor.into_gpu(&context);
             let counts = argwhere::counts(&tensor).unwrap_or_else(|error| fail(&error));
             // The last count is the number of true elements. It must be read back before the
             // result can be allocated.
             let last = last_element(&counts).unwrap_or_else(|error| fail(&error));
-            let last = OpOutput::from_gpu(last, &OpContext::new(op, Conversion::Compute));
+            let last = OpOutput::from_gpu(last, &of_count);
             let data = into_data(last).await.unwrap_or_else(|error| fail(&error));
             let found = data.iter::<i32>().next().unwrap_or(0);
             return context.finish(argwhere::argwhere(tensor, &counts, found as usize));

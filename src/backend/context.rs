@@ -14,7 +14,7 @@ use burn_std::quantization::QuantScheme;
 use half::{bf16, f16};
 
 use super::fallback;
-use super::host_data::HostData;
+use super::host_data::{DataKind, HostData};
 use super::resolve::{check_can_fall_back, fail, resolve, runtime};
 use super::tensor::{
     GpuQuantized, QuantizedStorage, Storage, WgslQuantizedTensor, WgslTensor, burn_dtype,
@@ -62,6 +62,8 @@ pub(crate) struct OpContext {
     device: Option<WgslDevice>,
     /// Whether kernels support every operand.
     supported: bool,
+    /// What the operand must be that is registered.
+    kind: Option<DataKind>,
     /// Whether an operand or the requested type has 64-bit integers.
     has_64_bit: bool,
     /// The element type of the float operands.
@@ -89,6 +91,7 @@ impl OpContext {
             conversion,
             device: None,
             supported: true,
+            kind: None,
             has_64_bit: false,
             float: None,
             int: None,
@@ -110,10 +113,17 @@ impl OpContext {
         operand.register(self);
     }
 
+    /// Registers an operand, of which all tensors must be of a kind. Burn's type of tensors does not ensure it.
+    pub fn register_of_kind(&mut self, operand: &impl Operand, kind: DataKind) {
+        self.kind = Some(kind);
+        operand.register(self);
+        self.kind = None;
+    }
+
     /// Registers an operand of indices, whose type is independent of the other operands' type.
     pub fn register_indices(&mut self, indices: &impl Operand) {
         let (int, rank) = (self.int.take(), self.rank.take());
-        indices.register(self);
+        self.register_of_kind(indices, DataKind::Int);
         (self.int, self.rank) = (int, rank);
     }
 
@@ -348,6 +358,14 @@ impl Operand for WgslTensor {
 
     fn register(&self, context: &mut OpContext) {
         context.register_device(&self.device());
+        let found = self.dtype();
+        if let Some(kind) = context.kind.filter(|&kind| DataKind::of(found) != Some(kind)) {
+            panic!(
+                "{}: an operand has the type {found:?}, which is not {}",
+                context.op,
+                kind.name()
+            );
+        }
         context.supported &= matches!(self.storage, Storage::Gpu(_));
         context.rank = context.rank.or(Some(self.rank()));
         let dtype = self.dtype();

@@ -106,6 +106,30 @@ macro_rules! run {
         $context.register_indices(&$arg);
     };
     (@operand $context:ident $arg:ident Axis) => {};
+    (@operand $context:ident $arg:ident F) => {
+        $context.register_of_kind(&$arg, DataKind::Float);
+    };
+    (@operand $context:ident $arg:ident OptF) => {
+        $context.register_of_kind(&$arg, DataKind::Float);
+    };
+    (@operand $context:ident $arg:ident VecF) => {
+        $context.register_of_kind(&$arg, DataKind::Float);
+    };
+    (@operand $context:ident $arg:ident I) => {
+        $context.register_of_kind(&$arg, DataKind::Int);
+    };
+    (@operand $context:ident $arg:ident VecI) => {
+        $context.register_of_kind(&$arg, DataKind::Int);
+    };
+    (@operand $context:ident $arg:ident B) => {
+        $context.register_of_kind(&$arg, DataKind::Bool);
+    };
+    (@operand $context:ident $arg:ident OptB) => {
+        $context.register_of_kind(&$arg, DataKind::Bool);
+    };
+    (@operand $context:ident $arg:ident VecB) => {
+        $context.register_of_kind(&$arg, DataKind::Bool);
+    };
     (@operand $context:ident $arg:ident $kind:ident) => {
         $context.register(&$arg);
     };

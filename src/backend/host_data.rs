@@ -50,7 +50,7 @@ pub(crate) enum DataKind {
 }
 
 impl DataKind {
-    fn of(dtype: DType) -> Option<Self> {
+    pub fn of(dtype: DType) -> Option<Self> {
         match dtype {
             DType::F64 | DType::F32 | DType::Flex32 | DType::F16 | DType::BF16 => Some(Self::Float),
             DType::I64
@@ -66,7 +66,7 @@ impl DataKind {
         }
     }
 
-    fn name(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
             Self::Float => "float",
             Self::Int => "integer",

@@ -184,8 +184,7 @@ fn check_deform(
     let mask = dims(mask);
     let (lhs, offset, rhs) = (x.shape(), offset.shape(), weight.shape());
     let shape = deform::deform_shape(&lhs, &offset, &rhs, mask.as_deref(), options.clone().into());
-    check_result(op, shape.clone(), x.dtype());
-    shape.unwrap_or_default()
+    check_result(op, shape, x.dtype())
 }
 
 /// Computes the gradient of a 1-D convolution with respect to its weight, group by group. Burn's

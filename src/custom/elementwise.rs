@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 use burn_tensor::Tensor;
 
 use super::error::KernelError;
+use super::limits::check_expressions;
 use super::tensors::{Operand, float};
 use crate::backend::custom::{compile_expression, is_on_cpu};
 use crate::backend::{Wgsl, WgslTensor, apply};
@@ -44,7 +45,7 @@ pub struct Binary {
 impl Unary {
     /// Creates an op. `wgsl` is an expression of the element `a`, an `f32`: operators, numbers, float functions of WGSL, and
     /// those of `shaders/lib/math.wgsl` for Burn's ops, such as `exp_` and `erf`. Numbers have a decimal point, an
-    /// exponent or the suffix `f`, because integers do not occur in the expression. `reference` computes the same on the CPU.
+    /// exponent or the suffix `f`: a kernel without checks must not divide integers. `reference` computes the same on the CPU.
     pub const fn new(name: &'static str, wgsl: &'static str, reference: fn(f64) -> f64) -> Self {
         let (form, reference) = (OperandForm::Unary, Reference::Float1(reference));
         Self { row: Row { name, form, wgsl, reference }, checked: OnceLock::new() }
@@ -244,6 +245,11 @@ fn check(
             format!("has the expression `{}` with `{token}`, which is not {ALLOWED}", row.wgsl);
         return Err(KernelError::Declaration { kernel: row.name, file: row.name, message });
     }
+    check_expressions(row.wgsl).map_err(|message| KernelError::Declaration {
+        kernel: row.name,
+        file: row.name,
+        message,
+    })?;
     if is_on_cpu(operand)? {
         return Ok(());
     }

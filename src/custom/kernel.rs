@@ -7,7 +7,8 @@ use burn_backend::TensorData;
 use parking_lot::Mutex;
 
 use super::error::KernelError;
-use super::params::Params;
+use super::limits::{Memory, check_expressions};
+use super::params::{Params, params_size};
 use super::signature::{Declared, Signature, type_name};
 use super::tensors::{Inputs, Outputs};
 use super::text::{Text, WgslFile};
@@ -54,6 +55,7 @@ struct Specialised {
     source: &'static Source,
     constants: Arc<Constants>,
     number: u32,
+    memory: Memory,
 }
 
 impl<P: Params> Kernel<P> {
@@ -142,13 +144,14 @@ impl<P: Params> Kernel<P> {
             return Ok(known.clone());
         }
         let number = specialised.len() as u32;
-        let new = Specialised { source, constants: Arc::new(constants.clone()), number };
+        let constants = Arc::new(constants.clone());
+        let mut new = Specialised { source, constants, number, memory: Memory::default() };
         let declaration = |message| KernelError::Declaration {
             kernel: self.name(),
             file: source.program_file().unwrap_or_default(),
             message,
         };
-        check_text::<P>(self.signature()?, &new.variant()).map_err(declaration)?;
+        new.memory = check_text::<P>(self.signature()?, &new.variant()).map_err(declaration)?;
         specialised.push(new.clone());
         Ok(new)
     }
@@ -221,8 +224,8 @@ impl<'a, P: Params> Call<'a, P> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the operands differ from the signature, the declarations of the text do, there are more than some
-    /// 2^32 workgroups, the text does not compile, or the memory is not available. On the CPU, if there is no function for it.
+    /// Returns an error if the operands differ from the signature, the declarations of the text do, there are more than
+    /// 2^32 - 2^16 workgroups, the text does not compile, or the memory is not available. On the CPU, if there is no function for it.
     pub fn run<O: Outputs>(self, workgroups: usize) -> Result<O, KernelError> {
         let kernel = self.kernel;
         let name = kernel.name();
@@ -234,6 +237,13 @@ impl<'a, P: Params> Call<'a, P> {
         for (operands, expected, found) in counts {
             if expected != found {
                 return Err(KernelError::Count { kernel: name, operands, expected, found });
+            }
+        }
+        for (index, (name, _)) in self.sizes.iter().enumerate() {
+            let is_twice = self.sizes[..index].iter().any(|(other, _)| other == name);
+            if is_twice || !signature.has_axis(name) {
+                let problem = if is_twice { "is given twice" } else { "is not in the signature" };
+                return Err(kernel.shape_error(format!("the size `{name}` {problem}")));
             }
         }
         let shapes: Vec<Vec<usize>> = self.inputs.iter().map(WgslTensor::sizes).collect();
@@ -313,8 +323,23 @@ impl<'a, P: Params> Call<'a, P> {
         let outputs: Vec<Tensor> = outputs.collect::<tensor::Result<_>>()?;
         let mut params = Vec::new();
         self.params.write(&mut params);
+        let size = params_size(&P::fields());
+        if size != Some(params.len()) {
+            let size = size.map_or("another number of".to_owned(), |size| size.to_string());
+            return Err(kernel.shape_error(format!(
+                "the parameters wrote {} bytes, but WGSL lays out their fields in {size} bytes; use `kernel_params!`",
+                params.len()
+            )));
+        }
         let launch = |source| {
             let specialised = kernel.specialised(source, &self.constants)?;
+            specialised.memory.check(runtime.info().limits.workgroup_memory).map_err(
+                |message| KernelError::Declaration {
+                    kernel: kernel.name(),
+                    file: source.program_file().unwrap_or_default(),
+                    message,
+                },
+            )?;
             let specialisation = Specialisation(specialised);
             BytesLaunch {
                 key: KernelKey::of(&specialisation),
@@ -407,9 +432,12 @@ fn converted(
     Err(type_error(kernel, declared, type_name(found)))
 }
 
-/// Compares the declarations of a text with the signature and the parameters. Returns what differs, to follow the name
-/// of the kernel.
-fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<(), String> {
+/// Compares the declarations of a text with the signature and the parameters, and returns the memory that it declares.
+///
+/// # Errors
+///
+/// Returns what differs, to follow the name of the kernel.
+fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<Memory, String> {
     let target =
         Target { compiler: Compiler::CURRENT, params: ParamsBinding::Uniform, loads_u64: false };
     let source = variant.source.text;
@@ -421,6 +449,19 @@ fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<(),
     }
     if source.contains("struct Params") && !source.contains("struct Params {") {
         return Err("must declare its parameters as `struct Params {`, with one space".to_owned());
+    }
+    check_expressions(source)?;
+    for &(name, _) in &variant.defs {
+        let is_constant = |line: &str| {
+            let line = line.trim();
+            line.strip_prefix("const ").and_then(|rest| rest.split(':').next()).map(str::trim)
+                == Some(name)
+                || line.starts_with("//#if")
+                    && line.split_whitespace().any(|word| word.trim_start_matches('!') == name)
+        };
+        if !source.lines().any(is_constant) {
+            return Err(format!("has no constant `{name}`, which the call sets"));
+        }
     }
     let Expansion { text, operands, .. } = expand(variant, target)?;
     check_params(&text, &P::fields())?;
@@ -450,7 +491,7 @@ fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<(),
             ));
         }
     }
-    Ok(())
+    Ok(Memory::of(&text))
 }
 
 /// Compares the fields of `Params` with those of the Rust struct.

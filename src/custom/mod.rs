@@ -71,6 +71,7 @@ mod error;
 #[cfg(feature = "autodiff")]
 mod gradient;
 mod kernel;
+mod limits;
 mod params;
 mod signature;
 mod tensors;

@@ -76,6 +76,12 @@ impl Signature {
         self.inputs.iter().chain(&self.outputs)
     }
 
+    /// Returns whether an axis has a name.
+    pub fn has_axis(&self, name: &str) -> bool {
+        let mut axes = self.operands().flat_map(|operand| &operand.axes);
+        axes.any(|axis| matches!(axis, Axis::Named(other) if other == name))
+    }
+
     /// Returns the shapes of the outputs. `sizes` are those of names that no input has.
     ///
     /// # Errors
