@@ -69,3 +69,50 @@ fn waits_for_ever() {
         assert_eq!(y.into_data().num_elements(), 64);
     }
 }
+
+/// Ends when the first element of `x` is greater than 100, which it never is.
+static ENDLESS: Kernel = Kernel::new(
+    "endless",
+    "x: f32[n] -> y: f32[n]",
+    "@group(0) @binding(auto) var<storage, read> x: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> y: array<f32>;
+@compute @workgroup_size(1)
+fn main() {
+    loop {
+        if (x[0] > 100.0) { break; }
+        y[0] += 1.0;
+    }
+}
+",
+);
+
+#[test]
+fn every_wait_for_an_endless_kernel_ends() {
+    let variables = [("BURN_WGSL_TIMEOUT", "0.3")];
+    assert_success(&run_child("waits_for_an_endless_kernel", &variables));
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn waits_for_an_endless_kernel() {
+    // A GPU would be reset.
+    let Some(device) = gpus().into_iter().find(|device| *device == burn_wgsl::WgslDevice::Software)
+    else {
+        return;
+    };
+    let x = Tensor::<Wgsl, 1>::ones([4], &device);
+    let kept = x.clone() + 1.0;
+    assert_eq!(kept.clone().into_data().num_elements(), 4);
+    let y: Tensor<Wgsl, 1> = ENDLESS.call(&x, ()).run(1).expect("it is launched");
+    let start = Instant::now();
+    let mut reads = vec![y];
+    // More than the submissions that the driver takes.
+    reads.extend((0..5).map(|_| kept.clone()));
+    for tensor in reads {
+        let error = tensor.try_into_data().expect_err("the device is busy").to_string();
+        assert!(error.contains("has made no progress"), "{error}");
+    }
+    eprintln!("the waits ended after {:?}", start.elapsed());
+    // The threads of the driver would be waited for.
+    std::process::exit(0);
+}

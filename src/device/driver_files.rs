@@ -7,8 +7,12 @@ const VARIABLES: [&str; 2] = ["VK_DRIVER_FILES", "VK_ICD_FILENAMES"];
 
 /// Returns a sentence about a variable that hides drivers; an empty text if none is set.
 pub(super) fn driver_note() -> String {
+    let set = |name: &&'static str| {
+        std::env::var_os(name).filter(|value| !value.is_empty()).map(|value| (*name, value))
+    };
+    // Elsewhere, Vulkan is not what devices are found by.
     let Some((name, value)) =
-        VARIABLES.iter().find_map(|name| Some((*name, std::env::var_os(name)?)))
+        VARIABLES.iter().find_map(|name| set(name)).filter(|_| cfg!(target_os = "linux"))
     else {
         return String::new();
     };

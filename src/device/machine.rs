@@ -74,7 +74,8 @@ impl WgslDevice {
 }
 
 impl PartialEq for WgslDevice {
-    /// Returns whether both select the same device.
+    /// Returns whether both select the same device. That may look for the devices of the machine; in a browser, where
+    /// they are found later, the answer changes then.
     fn eq(&self, other: &Self) -> bool {
         // The same selector needs no adapters.
         self.to_code() == other.to_code()

@@ -72,7 +72,7 @@ pub fn grid_sample_2d(
     if h > MAX_SIZE || w > MAX_SIZE {
         return Err(Error::Shape {
             lhs: x.shape().to_vec(),
-            rhs: vec![MAX_SIZE, MAX_SIZE],
+            rhs: grid.shape().to_vec(),
             rule: "an image that is sampled can have at most 2^24 rows and columns",
         });
     }

@@ -69,6 +69,13 @@ fn temporary_name(file: &Path) -> PathBuf {
     temporary.into()
 }
 
+/// Returns whether a file has such a name.
+fn is_temporary(path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str());
+    let hash = name.and_then(|name| name.strip_suffix(".new")?.rsplit_once('.'));
+    hash.is_some_and(|(_, hash)| hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()))
+}
+
 /// Writes to a new temporary file, and renames it to `file`. Removes it if that fails.
 fn replace(file: &Path, temporary: &Path, mut created: fs::File, bytes: &[u8]) -> io::Result<()> {
     let result = created.write_all(bytes).and_then(|()| fs::rename(temporary, file));
@@ -78,6 +85,8 @@ fn replace(file: &Path, temporary: &Path, mut created: fs::File, bytes: &[u8]) -
     result
 }
 
+/// How long a temporary file is kept that its process did not rename.
+const KEPT_TEMPORARY: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long the file of an adapter's other driver, or of another version of this crate, is kept.
 const KEPT: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
@@ -155,9 +164,10 @@ pub(crate) fn create_own_folder(path: &Path) -> io::Result<()> {
     }
     match is_own_folder(path) {
         true => Ok(()),
-        false => {
-            Err(io::Error::other(format!("{} is not a folder of this user alone", path.display())))
-        }
+        false => Err(io::Error::other(format!(
+            "{} is not a folder of this user alone; run chmod 700 on it if it is yours, or delete it",
+            path.display()
+        ))),
     }
 }
 
@@ -191,7 +201,7 @@ fn create_own(path: &Path) -> io::Result<fs::File> {
 }
 
 /// Deletes the files of the same adapter and kind as `file` that belong to other drivers or
-/// versions of this crate, and were not written for a month.
+/// versions of this crate, and were not written for a month; and temporary files that a process left a day ago.
 pub(crate) fn prune(file: &Path) {
     let stem = |path: &Path| {
         let stem = path.file_stem()?.to_str()?.rsplit_once('-')?.0.to_owned();
@@ -203,7 +213,11 @@ pub(crate) fn prune(file: &Path) {
             .and_then(|metadata| metadata.modified())
             .map(|modified| SystemTime::now().duration_since(modified).unwrap_or_default());
         let other = sibling != file && stem(&sibling).is_some() && stem(&sibling) == stem(file);
-        if other && age.is_ok_and(|age| age > KEPT) {
+        let kept = match is_temporary(&sibling) {
+            true => Some(KEPT_TEMPORARY),
+            false => other.then_some(KEPT),
+        };
+        if kept.is_some_and(|kept| age.is_ok_and(|age| age > kept)) {
             let _ = fs::remove_file(&sibling);
         }
     }
@@ -334,7 +348,6 @@ mod tests {
         fs::remove_dir_all(folder).expect("the folder is removable");
     }
 
-    /// The name of what cannot be read as a file, in a new folder.
     #[cfg(unix)]
     #[test]
     fn pipes_folders_and_endless_files_are_ignored() {

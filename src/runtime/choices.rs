@@ -67,9 +67,10 @@ impl Choices {
         let mut choices = self.stored.read().clone();
         choices.extend(parse_choices(&read_text(file), &self.key).unwrap_or_default());
         choices.insert(name.to_owned(), choice.to_owned());
-        // A line break in a name of the program would begin another choice.
+        // Such a name of the program would be read as another choice.
+        let is_readable = |name: &str| !name.contains('\n') && !name.contains(" = ");
         let lines =
-            choices.iter().filter(|(name, choice)| !name.contains('\n') && !choice.contains('\n'));
+            choices.iter().filter(|(name, choice)| is_readable(name) && !choice.contains('\n'));
         let lines = lines.map(|(name, choice)| format!("{name} = {choice}\n"));
         let text = format!("{}\n{}", self.key, lines.collect::<String>());
         let written = write_atomically(file, text.as_bytes());

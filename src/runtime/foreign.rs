@@ -46,7 +46,7 @@ impl Runtime {
         let outputs: &[&Allocation] = if writes { &[memory] } else { &[] };
         let inputs: &[&Allocation] = if writes { &[] } else { &[memory] };
         let mut state = self.place(self.state.lock(), outputs, inputs)?;
-        self.submit(&mut state);
+        self.submit(&mut state)?;
         let serial = self.gpu.begin_submission();
         drop(state);
         let Some(placement) = memory.placement() else { return Ok(()) };

@@ -421,16 +421,29 @@ impl Gpu {
 
     /// Waits until a submission has finished, or all of them. Returns an error if the device makes no progress.
     pub fn wait(&self, submission: Option<wgpu::SubmissionIndex>) -> Result<(), RuntimeError> {
-        // Of a device that is lost because its driver does not return from a call, wgpu holds locks for ever.
         self.lost_error().map_or(Ok(()), Err)?;
         let waited = self.in_flight.wait(&self.device, submission);
         self.check()?;
         waited.map_err(|error| match error {
             WaitError::Poll(error) => self.transfer_error(&error),
-            WaitError::Stall(Stall { seconds, running }) => {
-                RuntimeError::Stalled { device: self.name(), seconds, running: running.to_string() }
-            }
+            WaitError::Stall(stall) => self.stalled(stall),
         })
+    }
+
+    fn stalled(&self, Stall { seconds, running }: Stall) -> RuntimeError {
+        RuntimeError::Stalled { device: self.name(), seconds, running: running.to_string() }
+    }
+
+    /// Returns the error of a driver that does not return from a submission.
+    pub fn submission_error(&self) -> RuntimeError {
+        let seconds = self.wait_limit().unwrap_or_default().as_secs_f64();
+        let unknown = Stall { seconds, running: Largest::default() };
+        self.stalled(self.in_flight.stall().unwrap_or(unknown))
+    }
+
+    /// Returns whether the driver may not return from a submission for a while.
+    pub fn may_block(&self) -> bool {
+        self.in_flight.may_block()
     }
 
     /// Creates a buffer for tensors. Returns `None` if the device is out of memory.

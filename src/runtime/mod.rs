@@ -395,7 +395,8 @@ impl Runtime {
         let mut state = self.state.lock();
         self.take_back(&mut state);
         state.allocator.trim(target);
-        self.submit(&mut state);
+        // What runs keeps its memory.
+        let _ = self.submit(&mut state);
         drop(state);
         self.staging.trim();
     }
@@ -610,7 +611,8 @@ impl Runtime {
 
     /// Waits until more commands may be recorded, if too many submissions are `overdue`.
     fn wait_for_room(&self, overdue: Option<Arc<Progress>>) -> Result<(), RuntimeError> {
-        match overdue.and_then(|progress| progress.wait_for_room(&self.gpu)) {
+        let Some(progress) = overdue else { return Ok(()) };
+        match progress.wait_for_room(&self.gpu)? {
             Some(submission) if CAN_BLOCK => self.gpu.wait(Some(submission)),
             _ => Ok(()),
         }
@@ -770,7 +772,7 @@ impl Runtime {
         &'a self,
         mut state: MutexGuard<'a, State>,
     ) -> Result<MutexGuard<'a, State>, RuntimeError> {
-        self.submit(&mut state);
+        self.submit(&mut state)?;
         if !CAN_BLOCK {
             return Ok(state);
         }
@@ -792,14 +794,15 @@ impl Runtime {
     }
 
     /// Submits the recorded commands, and destroys the retired buffers, which only they still use.
-    fn submit(&self, state: &mut State) -> Submitted {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the driver does not return from a submission.
+    fn submit(&self, state: &mut State) -> Result<Submitted, RuntimeError> {
         let State { allocator, recorder, .. } = state;
-        let submitted = recorder.submit(&self.gpu);
-        // If the driver does not return from a submission, this would wait for it.
-        if !submitted.has_failed {
-            recorder.destroy(&allocator.take_retired());
-        }
-        submitted
+        let submitted = recorder.submit(&self.gpu)?;
+        recorder.destroy(&allocator.take_retired());
+        Ok(submitted)
     }
 
     fn out_of_memory(&self, requested: u64) -> RuntimeError {
@@ -913,7 +916,7 @@ impl Runtime {
     /// Returns an error if deferred work cannot be recorded.
     pub fn flush(&self) -> Result<(), RuntimeError> {
         let recorded = self.record_deferred();
-        self.submit(&mut self.state.lock());
+        self.submit(&mut self.state.lock())?;
         recorded
     }
 

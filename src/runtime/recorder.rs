@@ -182,7 +182,7 @@ impl Recorder {
 
     /// Records a kernel launch, in parts if it may run too long. All operands must be placed.
     ///
-    /// Returns an error if wgpu refuses a buffer of the program among the operands. Then nothing is recorded.
+    /// Returns an error if wgpu refuses a buffer of the program among the operands. Then no result is written.
     pub fn dispatch(
         &mut self,
         gpu: &Gpu,
@@ -392,10 +392,14 @@ impl Recorder {
 
     /// Submits the recorded commands, if there are any. Waits until all earlier batches are
     /// submitted, in any case.
-    pub fn submit(&mut self, gpu: &Gpu) -> Submitted {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the driver does not return from a submission.
+    pub fn submit(&mut self, gpu: &Gpu) -> Result<Submitted, RuntimeError> {
         let Some(batch) = self.take_batch(gpu) else {
-            let has_failed = !self.submitter.drain(gpu);
-            return Submitted { index: None, serial: gpu.serial(), has_failed };
+            self.submitter.drain(gpu)?;
+            return Ok(Submitted { index: None, serial: gpu.serial(), has_failed: false });
         };
         self.submitted = true;
         self.submitter.submit(gpu, batch)

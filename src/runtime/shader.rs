@@ -91,7 +91,7 @@ impl Source {
         }
     }
 
-    /// Returns the source with another text. It runs with all checks: whoever trusted the source did not know the text.
+    /// Returns the source with another text. It runs with all checks: only the text of before was trusted.
     pub(crate) fn with_text(&self, text: &'static str) -> Self {
         Self { text, trusted: false, ..*self }
     }

@@ -5,7 +5,7 @@
 //! for software adapters: they compile a kernel while its first launch runs, which takes minutes for large kernels.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -71,6 +71,9 @@ pub(crate) struct InFlight {
     /// `None` until one has finished.
     finished: Arc<Mutex<Option<Finished>>>,
     submitted: AtomicU64,
+    is_software: bool,
+    /// Whether the last wait ended without progress.
+    is_stalled: AtomicBool,
 }
 
 /// More than can be in flight: others have finished.
@@ -96,14 +99,27 @@ fn timeout() -> Option<f64> {
 impl InFlight {
     /// Returns an empty list for a device of a kind.
     pub fn new(kind: AdapterKind) -> Self {
-        let default = if kind == AdapterKind::Software { 1200.0 } else { 30.0 };
+        let is_software = kind == AdapterKind::Software;
+        let default = if is_software { 1200.0 } else { 30.0 };
         let seconds = timeout().unwrap_or(default);
         Self {
             limit: (seconds > 0.0).then(|| Duration::from_secs_f64(seconds)),
             submissions: Mutex::default(),
             finished: Arc::default(),
             submitted: AtomicU64::default(),
+            is_software,
+            is_stalled: AtomicBool::new(false),
         }
+    }
+
+    /// Returns whether the driver may not return from a submission for a while: that of a software adapter waits for
+    /// earlier ones, and any may if they do not end.
+    pub fn may_block(&self) -> bool {
+        let is_busy = || {
+            let last = self.finished.lock().as_ref().map_or(0, |finished| finished.number);
+            self.submitted.load(Ordering::Relaxed) > last
+        };
+        self.is_stalled.load(Ordering::Relaxed) || (self.is_software && is_busy())
     }
 
     /// Adds what was just submitted to a queue.
@@ -142,11 +158,15 @@ impl InFlight {
         loop {
             let submission_index = submission.clone();
             match device.poll(wgpu::PollType::Wait { submission_index, timeout }) {
-                Ok(_) => return Ok(()),
+                Ok(_) => {
+                    self.is_stalled.store(false, Ordering::Relaxed);
+                    return Ok(());
+                }
                 Err(wgpu::PollError::Timeout) => {
                     if let (Some(limit), Some(stall)) = (timeout, self.stall())
                         && stall.seconds >= limit.as_secs_f64()
                     {
+                        self.is_stalled.store(true, Ordering::Relaxed);
                         return Err(WaitError::Stall(stall));
                     }
                 }
@@ -156,7 +176,7 @@ impl InFlight {
     }
 
     /// Returns what runs, and for how long nothing has finished.
-    fn stall(&self) -> Option<Stall> {
+    pub fn stall(&self) -> Option<Stall> {
         let (last, at) = match &*self.finished.lock() {
             Some(finished) => (finished.number, Some(finished.at)),
             None => (0, None),

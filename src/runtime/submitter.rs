@@ -6,6 +6,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use super::RuntimeError;
 use super::gpu::Gpu;
 use super::stall::Largest;
 use super::worker::{self, Worker};
@@ -81,21 +82,27 @@ pub(super) fn current_submission() -> Option<u64> {
 pub(crate) type Progress = worker::Progress<wgpu::SubmissionIndex>;
 
 impl Progress {
-    /// Waits until at most `batches` batches wait for the thread. If it submits none for too long, the device is lost,
-    /// and `false` is returned.
-    fn wait_for(&self, gpu: &Gpu, batches: usize) -> bool {
-        let limit = gpu.wait_limit();
-        self.wait(batches, limit, || {
-            let seconds = limit.unwrap_or_default().as_secs_f64();
-            gpu.lose(&format!("its driver has not returned from a submission for {seconds:.0} s"));
-        })
+    /// Waits until at most `batches` batches wait for the thread.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the driver does not return from a submission.
+    fn wait_for(&self, gpu: &Gpu, batches: usize) -> Result<(), RuntimeError> {
+        match self.wait(batches, gpu.wait_limit()) {
+            true => Ok(()),
+            false => Err(gpu.submission_error()),
+        }
     }
 
     /// Waits until another batch may be recorded. Returns the submission that the caller must wait
     /// for, because too many are in flight.
-    pub fn wait_for_room(&self, gpu: &Gpu) -> Option<wgpu::SubmissionIndex> {
-        self.wait_for(gpu, MAX_WAITING);
-        self.take_results(MAX_IN_FLIGHT)
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the driver does not return from a submission.
+    pub fn wait_for_room(&self, gpu: &Gpu) -> Result<Option<wgpu::SubmissionIndex>, RuntimeError> {
+        self.wait_for(gpu, MAX_WAITING)?;
+        Ok(self.take_results(MAX_IN_FLIGHT))
     }
 }
 
@@ -109,7 +116,7 @@ pub(crate) struct Submitter {
 impl Drop for Submitter {
     fn drop(&mut self) {
         // The worker waits for its thread, unless it was found not to go on.
-        self.drain(&self.gpu);
+        let _ = self.drain(&self.gpu);
     }
 }
 
@@ -130,23 +137,45 @@ impl Submitter {
     /// Submits a batch later. The caller calls [`Progress::wait_for_room`] before it records more.
     pub fn submit_later(&self, gpu: &Gpu, batch: Batch) {
         if let Err(batch) = self.worker.send(batch) {
-            self.submit(gpu, batch);
+            let index = batch.submit(gpu);
+            self.worker.progress.add_result(index);
         }
     }
 
-    /// Submits a batch, after those before it.
-    pub fn submit(&self, gpu: &Gpu, batch: Batch) -> Submitted {
+    /// Submits a batch, after those before it. If the driver may not return from the submission for a while, the thread
+    /// does it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if it does not return. The batch is submitted when it does.
+    pub fn submit(&self, gpu: &Gpu, batch: Batch) -> Result<Submitted, RuntimeError> {
         let serial = batch.serial;
-        if !self.drain(gpu) {
-            return Submitted { index: None, serial, has_failed: true };
-        }
-        let index = batch.submit(gpu);
-        self.worker.progress.add_result(index.clone());
-        Submitted { has_failed: index.is_none() || gpu.has_failed(serial), index, serial }
+        let progress = &self.worker.progress;
+        let batch = match progress.is_idle() && !gpu.may_block() {
+            true => Some(batch),
+            false => self.worker.send(batch).err(),
+        };
+        let index = match batch {
+            Some(batch) => {
+                let index = batch.submit(gpu);
+                progress.add_result(index.clone());
+                index
+            }
+            None => {
+                self.drain(gpu)?;
+                // The caller's lock keeps others from sending more.
+                progress.last_result()
+            }
+        };
+        Ok(Submitted { has_failed: index.is_none() || gpu.has_failed(serial), index, serial })
     }
 
-    /// Waits until all batches are submitted. Returns `false` if the driver does not return from a submission.
-    pub fn drain(&self, gpu: &Gpu) -> bool {
+    /// Waits until all batches are submitted.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the driver does not return from a submission.
+    pub fn drain(&self, gpu: &Gpu) -> Result<(), RuntimeError> {
         self.worker.progress.wait_for(gpu, 0)
     }
 

@@ -234,7 +234,7 @@ impl Runtime {
         }
         // Commands recorded before this upload may use the same memory, so they are submitted
         // first.
-        self.submit(&mut state);
+        self.submit(&mut state)?;
         drop(state);
         let mut offset = 0;
         for piece in data.chunks(PIECE as usize) {
@@ -425,7 +425,16 @@ impl Runtime {
             encoder.clear_buffer(&from.raw, *start, Some(*bytes));
         }
         encode(recorder.copy_encoder(gpu));
-        let submitted = self.submit(state);
+        let submitted = match self.submit(state) {
+            Ok(submitted) => submitted,
+            Err(error) => {
+                // They are copied when the driver returns, but nobody waits for it.
+                if let Some(((_, _, launches), _)) = &copied {
+                    self.outcomes.fail(launches, &gpu.name(), &error);
+                }
+                return Err(error);
+            }
+        };
         let Some(((_, range, launches), buffer)) = copied else { return Ok(submitted) };
         let (bytes, serial) = (range.bytes, submitted.serial);
         if submitted.has_failed {
@@ -479,10 +488,6 @@ impl Runtime {
             }
         })?;
         drop(state);
-        if submitted.has_failed {
-            // If the driver does not return from a submission, mapping would wait for it.
-            gpu.check()?;
-        }
         let map = || Mapping::new(&buffer, wgpu::MapMode::Read, piece.bytes);
         let mapped = gpu.catch(map).ok_or_else(|| gpu.transfer_error(&"wgpu panicked"))?;
         let Submitted { index: submission, serial, .. } = submitted;

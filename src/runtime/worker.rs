@@ -22,7 +22,7 @@ struct State<R> {
     waiting: usize,
     /// Pieces of work that the thread has done.
     done: u64,
-    /// Whether a piece of work does not end.
+    /// Whether a wait has ended without progress, and there was none since.
     is_stuck: bool,
     /// Results that were not taken, the oldest first.
     results: VecDeque<R>,
@@ -34,12 +34,11 @@ impl<R> Progress<R> {
         Self { state: Mutex::new(state), advanced: Condvar::new() }
     }
 
-    /// Waits until at most `pieces` pieces of work wait for the thread. If none is done within `limit`, the thread is
-    /// stuck for good: the first to notice it calls `on_stuck`, and `false` is returned.
-    pub fn wait(&self, pieces: usize, limit: Option<Duration>, on_stuck: impl FnOnce()) -> bool {
+    /// Waits until at most `pieces` pieces of work wait for the thread. Returns `false` if none is done within `limit`.
+    pub fn wait(&self, pieces: usize, limit: Option<Duration>) -> bool {
         let mut state = self.state.lock();
         let (mut done, mut rounds) = (state.done, 0);
-        while state.waiting > pieces && !state.is_stuck {
+        while state.waiting > pieces {
             let Some(limit) = limit else {
                 self.advanced.wait(&mut state);
                 continue;
@@ -50,13 +49,12 @@ impl<R> Progress<R> {
             } else if waited.timed_out() {
                 rounds += 1;
             }
-            if rounds == ROUNDS && !state.is_stuck {
+            if rounds == ROUNDS && state.waiting > pieces {
                 state.is_stuck = true;
-                on_stuck();
-                break;
+                return false;
             }
         }
-        !state.is_stuck
+        true
     }
 
     /// Adds a result of work that the caller has done.
@@ -69,6 +67,19 @@ impl<R> Progress<R> {
         let results = &mut self.state.lock().results;
         let excess = results.len().saturating_sub(count);
         results.drain(..excess).next_back()
+    }
+
+    /// Returns whether no work waits, and none is being done.
+    pub fn is_idle(&self) -> bool {
+        self.state.lock().waiting == 0
+    }
+
+    /// Returns the latest result.
+    pub fn last_result(&self) -> Option<R>
+    where
+        R: Clone,
+    {
+        self.state.lock().results.back().cloned()
     }
 }
 
@@ -125,6 +136,7 @@ fn do_in_order<W, R>(work: &Receiver<W>, progress: &Progress<R>, run: impl Fn(W)
         let mut state = progress.state.lock();
         state.waiting -= 1;
         state.done += 1;
+        state.is_stuck = false;
         state.results.extend(result);
         progress.advanced.notify_all();
     }
@@ -156,14 +168,14 @@ mod schedules {
             let worker = Worker::new("worker", Some(run));
             let waiter = {
                 let progress = worker.progress.clone();
-                thread::spawn(move || assert!(progress.wait(0, None, || ()), "nothing is stuck"))
+                thread::spawn(move || assert!(progress.wait(0, None), "nothing is stuck"))
             };
             for piece in 0..PIECES {
                 worker.send(piece).expect("there is a thread");
-                assert!(worker.progress.wait(LIMIT, None, || ()), "nothing is stuck");
+                assert!(worker.progress.wait(LIMIT, None), "nothing is stuck");
                 assert!(done.load(Ordering::SeqCst) + LIMIT > piece, "too many wait");
             }
-            assert!(worker.progress.wait(0, None, || ()), "nothing is stuck");
+            assert!(worker.progress.wait(0, None), "nothing is stuck");
             assert_eq!(done.load(Ordering::SeqCst), PIECES, "a drained worker has done all");
             worker.progress.add_result(Some(PIECES));
             assert_eq!(worker.progress.take_results(1), Some(PIECES - 1));
@@ -175,26 +187,27 @@ mod schedules {
         shuttle::check_random(schedule, SCHEDULES);
     }
 
-    /// Waits that end by time leave the worker stuck, which is noticed once, and nobody waits any more.
+    /// Waits end by time or when the work is done, and then it is done.
     #[test]
-    fn a_stuck_worker_is_noticed_once() {
+    fn waits_end() {
         let schedule = || {
-            let stuck = Arc::new(AtomicUsize::new(0));
-            let worker = Arc::new(Worker::new("worker", Some(|piece: usize| Some(piece))));
+            let done = Arc::new(AtomicUsize::new(0));
+            let run = {
+                let done = done.clone();
+                move |piece: usize| {
+                    done.fetch_add(1, Ordering::SeqCst);
+                    Some(piece)
+                }
+            };
+            let worker = Arc::new(Worker::new("worker", Some(run)));
             let waiters: Vec<_> = (0..2)
                 .map(|_| {
-                    let (worker, stuck) = (worker.clone(), stuck.clone());
+                    let (worker, done) = (worker.clone(), done.clone());
                     thread::spawn(move || {
                         for piece in 0..3 {
                             worker.send(piece).expect("there is a thread");
-                            let on_stuck = || {
-                                stuck.fetch_add(1, Ordering::SeqCst);
-                            };
-                            let limit = Some(Duration::from_secs(1));
-                            let is_free = worker.progress.wait(0, limit, on_stuck);
-                            if !is_free {
-                                assert_eq!(stuck.load(Ordering::SeqCst), 1, "noticed once");
-                                assert!(!worker.progress.wait(0, limit, || unreachable!()));
+                            if worker.progress.wait(0, Some(Duration::from_secs(1))) {
+                                assert!(done.load(Ordering::SeqCst) > piece, "it is done");
                             }
                         }
                     })
@@ -203,6 +216,8 @@ mod schedules {
             for waiter in waiters {
                 waiter.join().expect("it does not panic");
             }
+            assert!(worker.progress.wait(0, None), "it goes on");
+            assert_eq!(done.load(Ordering::SeqCst), 6);
         };
         shuttle::check_random(schedule, SCHEDULES);
     }

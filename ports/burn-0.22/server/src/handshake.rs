@@ -81,7 +81,7 @@ fn headers<'a>(request: &'a Request, name: &'static str) -> impl Iterator<Item =
 ///
 /// # Errors
 ///
-/// Returns an error if no browser sends such an origin, or if it is `null`, which all local files
+/// Returns an error if the text has not the form of an origin, or if it is `null`, which all local files
 /// and sandboxed pages have.
 pub fn parse_origin(text: &str) -> Result<String, String> {
     match text.split_once("://") {
