@@ -430,3 +430,34 @@ fn a_destroyed_buffer_is_an_error_at_its_first_use() {
     assert_eq!(host.errors(), 0);
     assert_eq!(kept.into_data().to_vec::<f32>().unwrap(), [2.0, 4.0]);
 }
+
+#[test]
+fn a_mapped_buffer_is_an_error() {
+    let Some(host) = Host::new(true) else { return };
+    let device = host.hand_in();
+    let pending = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0], &device) * 2.0;
+    let mapped = host.device.create_buffer(&wgpu::BufferDescriptor {
+        label: None,
+        size: 256,
+        usage: interop::BUFFER_USAGES,
+        mapped_at_creation: true,
+    });
+    let error = interop::tensor_in_buffer(&device, &mapped, &[4], DType::F32);
+    let error = error.expect_err("it is mapped").to_string();
+    assert!(error.contains("mapped"), "{error}");
+    mapped.unmap();
+    interop::tensor_in_buffer(&device, &mapped, &[4], DType::F32).expect("it is not mapped now");
+    assert_eq!(host.errors(), 0);
+    assert_eq!(pending.into_data().to_vec::<f32>().unwrap(), [2.0, 4.0]);
+}
+
+#[test]
+fn errors_of_a_destroyed_device_do_not_reach_its_handler() {
+    let Some(host) = Host::new(true) else { return };
+    let device = host.hand_in();
+    let x = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0], &device);
+    host.device.destroy();
+    let error = (x * 2.0).try_into_data().expect_err("the device is destroyed").to_string();
+    assert!(error.contains("interop::report_lost"), "{error}");
+    assert_eq!(host.errors(), 0);
+}

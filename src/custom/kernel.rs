@@ -35,7 +35,7 @@ const WORK_PER_GROUP: u64 = 1 << 12;
 /// A kernel of a program: a WGSL text with a signature. `P` are its parameters.
 ///
 /// The [module](crate::custom) has an example. Kernels run with all checks: an index outside of its operand, a division
-/// by zero or an endless loop does no harm.
+/// by zero does no harm. A loop that does not end is an error of the wait for its result: see `BURN_WGSL_TIMEOUT`.
 #[derive(Debug)]
 pub struct Kernel<P: Params = ()> {
     source: Source,

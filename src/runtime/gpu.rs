@@ -346,26 +346,18 @@ impl Gpu {
         result.map_err(failed).ok()
     }
 
-    /// Finishes commands with objects of the program. Returns an error if wgpu refuses them.
-    pub fn finish_with_foreign(
+    /// Submits commands with objects of the program. Returns an error if wgpu refuses them.
+    pub fn submit_with_foreign(
         &self,
         encode: impl FnOnce(&mut wgpu::CommandEncoder),
-    ) -> Result<wgpu::CommandBuffer, RuntimeError> {
+    ) -> Result<(), RuntimeError> {
         let finish = || {
             let descriptor = wgpu::CommandEncoderDescriptor::default();
             let mut encoder = self.device.create_command_encoder(&descriptor);
             encode(&mut encoder);
             encoder.finish()
         };
-        self.call_with_foreign(finish)
-    }
-
-    /// Submits commands with objects of the program. Returns an error if wgpu refuses them.
-    pub fn submit_with_foreign(
-        &self,
-        encode: impl FnOnce(&mut wgpu::CommandEncoder),
-    ) -> Result<(), RuntimeError> {
-        let commands = self.finish_with_foreign(encode)?;
+        let commands = self.call_with_foreign(finish)?;
         self.call_with_foreign(|| self.queue.submit([commands]))?;
         self.in_flight.push(&self.queue, Largest::default());
         Ok(())
@@ -394,6 +386,16 @@ impl Gpu {
             Err(error) => error.to_string(),
         };
         Err(RuntimeError::Foreign { device: self.name(), message })
+    }
+
+    /// Calls wgpu, which may panic. On a device of the program, its errors do not reach the program's handler.
+    pub fn guarded<R>(&self, call: impl FnOnce() -> R) -> Result<R, RuntimeError> {
+        let filters: &[_] = if self.is_host { &Self::REFUSALS } else { &[] };
+        match self.with_error_scopes(filters, || self.catch(call)) {
+            Ok(Some(result)) => Ok(result),
+            Ok(None) => Err(self.transfer_error(&"wgpu panicked")),
+            Err(error) => Err(self.transfer_error(&error)),
+        }
     }
 
     /// Polls a physical GPU until something is done, at most for [`SPIN`]: a thread that sleeps wakes up
@@ -515,7 +517,11 @@ impl Gpu {
 
     /// Returns the error of a failed transfer: that the device was lost, if that is why it failed.
     pub fn transfer_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {
-        let failed = RuntimeError::Transfer { device: self.name(), message: error.to_string() };
+        let mut message = error.to_string();
+        if self.is_host {
+            message += "; if the program's device was destroyed or lost, tell it by `interop::report_lost`";
+        }
+        let failed = RuntimeError::Transfer { device: self.name(), message };
         self.check().err().unwrap_or(failed)
     }
 }

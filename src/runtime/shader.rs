@@ -460,6 +460,7 @@ fn expand_text(text: &str, variant: &Variant, target: Target) -> Result<Expansio
         included: vec![],
         used: vec![],
         counters: vec![],
+        repetitions: 0,
     };
     expander.expand_source(name, text)?;
     let is_fused = !prologues.is_empty() || epilogue.is_some();
@@ -519,7 +520,13 @@ struct Expander<'a> {
     used: Vec<&'static str>,
     /// The counter and its current value for each enclosing `//#repeat`.
     counters: Vec<(String, u32)>,
+    /// The repetitions so far.
+    repetitions: u32,
 }
+
+/// The most repetitions in a text, and the most bytes that they make: a text of a program may ask for any number.
+const MAX_REPETITIONS: u32 = 1 << 16;
+const MAX_EXPANDED: usize = 4 << 20;
 
 impl<'a> Expander<'a> {
     /// Returns the variant's definition of `name`.
@@ -638,11 +645,22 @@ impl<'a> Expander<'a> {
         body: &[(usize, &str)],
     ) -> Result<(), String> {
         for value in 0..count {
+            self.count_repetition(name)?;
             self.counters.push((counter.to_owned(), value));
             self.expand_lines(name, body)?;
             self.counters.pop();
         }
         Ok(())
+    }
+
+    fn count_repetition(&mut self, name: &str) -> Result<(), String> {
+        self.repetitions += 1;
+        match self.repetitions > MAX_REPETITIONS || self.out.len() > MAX_EXPANDED {
+            true => Err(format!(
+                "{name}: more than {MAX_REPETITIONS} repetitions, or {MAX_EXPANDED} bytes"
+            )),
+            false => Ok(()),
+        }
     }
 
     /// Expands the body of `//#for PLACEHOLDER in ITEMS`. Spaces separate the items.
@@ -654,6 +672,7 @@ impl<'a> Expander<'a> {
         body: &[(usize, &str)],
     ) -> Result<(), String> {
         for item in items.split_whitespace() {
+            self.count_repetition(name)?;
             let lines: Vec<(usize, String)> = body
                 .iter()
                 .map(|(number, line)| (*number, paste(line, placeholder, item)))
@@ -860,6 +879,8 @@ mod tests {
              x[1u * 2 + 0u] = I_;\nx[1u * 2 + 1u] = I_;\n"
         );
         assert!(expanded("//#repeat I 2\nx", |v| v).unwrap_err().contains("#repeat without #end"));
+        let twice = "//#repeat I 4000000000\n//#repeat J 4000000000\n//#end\n//#end";
+        assert!(expanded(twice, |v| v).unwrap_err().contains("repetitions"));
         assert!(expanded("//#repeat I M\n//#end", |v| v).unwrap_err().contains("malformed"));
     }
 

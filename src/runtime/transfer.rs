@@ -443,9 +443,12 @@ impl Runtime {
             self.staging.keep_readback_buffer(buffer);
             return Ok(submitted);
         }
-        let Some(mapping) = gpu.catch(|| Mapping::new(&buffer, wgpu::MapMode::Read, bytes)) else {
-            self.outcomes.fail(&launches, &gpu.name(), &"wgpu panicked");
-            return Ok(submitted);
+        let mapping = match gpu.guarded(|| Mapping::new(&buffer, wgpu::MapMode::Read, bytes)) {
+            Ok(mapping) => mapping,
+            Err(error) => {
+                self.outcomes.fail(&launches, &gpu.name(), &error);
+                return Ok(submitted);
+            }
         };
         self.outcomes.push(ReportsInFlight { launches, serial, buffer, bytes, mapping });
         self.read_reports();
@@ -488,8 +491,7 @@ impl Runtime {
             }
         })?;
         drop(state);
-        let map = || Mapping::new(&buffer, wgpu::MapMode::Read, piece.bytes);
-        let mapped = gpu.catch(map).ok_or_else(|| gpu.transfer_error(&"wgpu panicked"))?;
+        let mapped = gpu.guarded(|| Mapping::new(&buffer, wgpu::MapMode::Read, piece.bytes))?;
         let Submitted { index: submission, serial, .. } = submitted;
         Ok(PieceInFlight { piece, buffer, serial, submission, mapped })
     }
