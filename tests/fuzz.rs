@@ -167,33 +167,101 @@ fn quantised_data_is_refused_or_dequantised() {
     );
 }
 
+/// Records of each kind, which inputs change.
+fn records() -> Vec<String> {
+    let floats = TensorData::new(vec![1.0f32, -2.0, 3.5, 0.0, 5.0, 6.0], [2, 3]);
+    let ints = TensorData::new(vec![1i64, -2, 3], [3]);
+    let bools = TensorData::new(vec![true, false], [2, 1]);
+    let halves = floats.clone().convert::<burn_std::f16>();
+    let scheme = QuantScheme::default().with_store(QuantStore::Native);
+    let quantised = TensorData::quantized(vec![1i8, -2, 3, 4], [4], scheme, &[0.5]);
+    let all = [floats, ints, bools, halves, quantised];
+    all.iter().map(|data| serde_json::to_string(data).expect("it is data")).collect()
+}
+
 #[test]
 fn records_are_refused_or_loaded() {
     silence_panics();
     let devices = devices();
-    bolero::check!().for_each(|bytes: &[u8]| {
-        let Ok(data) = serde_json::from_slice::<TensorData>(bytes) else { return };
+    let records = records();
+    let load = |text: &str| -> bool {
+        let Ok(data) = serde_json::from_str::<TensorData>(text) else { return false };
+        // A fuzzer cannot have gigabytes.
+        let is_small = data.shape.iter().try_fold(1usize, |len, &axis| len.checked_mul(axis));
+        if is_small.is_some_and(|len| len > 1 << 24) {
+            return true;
+        }
         for device in &devices {
-            if data.dtype.is_float() {
-                refused_or("float_from_data", device, || {
-                    let tensor = Wgsl::float_from_data(data.clone(), device);
-                    pollster::block_on(Wgsl::float_into_data(tensor)).expect("it is read back")
-                });
+            match data.dtype {
+                DType::Bool(_) => drop(refused_or("bool_from_data", device, || {
+                    pollster::block_on(Wgsl::bool_into_data(Wgsl::bool_from_data(
+                        data.clone(),
+                        device,
+                    )))
+                })),
+                DType::QFloat(_) => drop(refused_or("q_from_data", device, || {
+                    let tensor = Wgsl::q_from_data(data.clone(), device);
+                    Wgsl::dequantize(tensor, burn_std::FloatDType::F32)
+                })),
+                dtype if dtype.is_float() => drop(refused_or("float_from_data", device, || {
+                    pollster::block_on(Wgsl::float_into_data(Wgsl::float_from_data(
+                        data.clone(),
+                        device,
+                    )))
+                })),
+                _ => drop(refused_or("int_from_data", device, || {
+                    pollster::block_on(Wgsl::int_into_data(Wgsl::int_from_data(
+                        data.clone(),
+                        device,
+                    )))
+                })),
             }
         }
+        true
+    };
+    assert!(records.iter().all(|record| load(record)), "unchanged records are data");
+    bolero::check!().with_type::<(u8, Vec<Edit>)>().for_each(|(record, edits)| {
+        load(&edited(&records[usize::from(*record) % records.len()], edits));
     });
 }
 
+/// Parts of device selectors.
+const WORDS: [&str; 16] = [
+    "gpu",
+    "cpu",
+    "auto",
+    "software",
+    "discrete",
+    "integrated",
+    "virtual",
+    "name",
+    "host",
+    ":",
+    "0",
+    "1",
+    "99",
+    "18446744073709551616",
+    "-",
+    " ",
+];
+
 #[test]
 fn device_selectors_are_refused_or_resolved() {
-    bolero::check!().for_each(|bytes: &[u8]| {
-        let text = String::from_utf8_lossy(bytes);
-        if let Ok(device) = text.parse::<WgslDevice>() {
-            let again: WgslDevice = device.to_string().parse().expect("it was a selector");
-            assert_eq!(again, device);
-            let _ = device.resolve().map_err(|error| error.to_string());
-            let _ = device.describe();
-        }
+    let check = |text: &str| -> bool {
+        let Ok(device) = text.parse::<WgslDevice>() else { return false };
+        let again: WgslDevice = device.to_string().parse().expect("it was a selector");
+        assert_eq!(again, device);
+        let _ = device.resolve().map_err(|error| error.to_string());
+        let _ = device.describe();
+        true
+    };
+    for selector in ["gpu:0", "cpu", "auto", "software", "discrete:0", "gpu:99"] {
+        assert!(check(selector), "{selector}");
+    }
+    bolero::check!().with_type::<(Vec<u8>, Vec<u8>)>().for_each(|(words, end)| {
+        let words = words.iter().take(6).map(|&word| WORDS[usize::from(word) % WORDS.len()]);
+        let text: String = words.collect();
+        check(&(text + &String::from_utf8_lossy(&end[..end.len().min(8)])));
     });
 }
 

@@ -1,6 +1,6 @@
 //! The step `fuzz` of `cargo xtask test`, on request: random inputs at the borders of the crate, and random programs.
 
-use xtask::process::run_command;
+use xtask::process::{root, run_command};
 
 use crate::adapter::required_device;
 use crate::options::Options;
@@ -34,6 +34,15 @@ pub fn step(options: &Options) -> Result<Outcome, String> {
         command.env("BOLERO_RANDOM_ITERATIONS", u32::MAX.to_string());
         run_command(command.env("BOLERO_RANDOM_TEST_TIME_MS", &time))
     };
+    let sources = ["tests/fuzz.rs", "src/runtime/choices.rs", "src/runtime/pipeline_cache.rs"];
+    let sources = sources.map(|file| std::fs::read_to_string(root().join(file)));
+    let is_there = |target: &str| {
+        let name = format!("fn {target}(");
+        sources.iter().flatten().any(|source| source.contains(&name))
+    };
+    if let Some(target) = TARGETS.iter().chain(&LIBRARY_TARGETS).find(|target| !is_there(target)) {
+        return Err(format!("there is no target `{target}`"));
+    }
     for target in TARGETS {
         run(&["--test", "fuzz"], target)?;
     }

@@ -18,6 +18,12 @@ pub fn step(_: &Options) -> Result<Outcome, String> {
     let args = "rustc --profile test --lib --all-features --locked -- --cfg shuttle";
     let programs = built(&args.split(' ').collect::<Vec<_>>(), &root().join("src"))?;
     for program in &programs {
+        let mut list = Command::new(&program.path);
+        let list =
+            list.args(["schedules", "--list"]).output().map_err(|error| error.to_string())?;
+        if !String::from_utf8_lossy(&list.stdout).contains(": test") {
+            return Err("there are no tests in modules named `schedules`".to_owned());
+        }
         run_command(Command::new(&program.path).arg("schedules").current_dir(root()))?;
     }
     match programs.len() {
