@@ -11,8 +11,7 @@ pub(super) fn driver_note() -> String {
         std::env::var_os(name).filter(|value| !value.is_empty()).map(|value| (*name, value))
     };
     // Elsewhere, Vulkan is not what devices are found by.
-    let Some((name, value)) =
-        VARIABLES.iter().find_map(|name| set(name)).filter(|_| cfg!(target_os = "linux"))
+    let Some((name, value)) = VARIABLES.iter().find_map(set).filter(|_| cfg!(target_os = "linux"))
     else {
         return String::new();
     };
