@@ -5,7 +5,9 @@ mod common;
 use std::panic::AssertUnwindSafe;
 
 use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
-use burn::tensor::{Bool, Bytes, DType, Int, Shape, Tensor, TensorData};
+use burn::tensor::{
+    Bool, Bytes, DType, IndexingUpdateOp, Int, Shape, Tensor, TensorData, TensorPrimitive,
+};
 use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps, QTensorOps};
 use burn_std::{BoolStore, IntDType, quantization::QuantParam};
 use burn_wgsl::{Wgsl, WgslDevice};
@@ -130,6 +132,41 @@ fn operands_of_another_kind_are_refused() {
         for (part, op) in ops {
             let message = panic_message(AssertUnwindSafe(op));
             assert!(message.contains(part), "{message} on {device}");
+        }
+    }
+}
+
+/// Elements of 64 bits in the place of 32: kernels would write beyond the result.
+#[test]
+fn wide_elements_of_another_kind_write_nothing() {
+    const LEN: usize = 1024;
+    for device in devices() {
+        let ones = |len: usize| Tensor::<Wgsl, 1>::ones([len], &device);
+        let all: Vec<_> = (0..60).map(|i| ones(LEN) * i).collect();
+        let before: Vec<_> = all.iter().map(|x| x.clone().into_data()).collect();
+        let wide = Tensor::<Wgsl, 1, Int>::full([LEN / 2], 7, &device).cast(IntDType::I64);
+        let value = TensorPrimitive::Float(wide.into_primitive());
+        let value = Tensor::<Wgsl, 1>::from_primitive(value);
+        let indices = Tensor::<Wgsl, 1, Int>::arange(0..LEN as i64 / 2, &device);
+        type Op<'a> = Box<dyn FnOnce() + 'a>;
+        let ops: [Op<'_>; 5] = [
+            Box::new(|| drop(ones(LEN).slice_assign([LEN / 2..LEN], value.clone()).into_data())),
+            Box::new(|| drop(Tensor::cat(vec![ones(4), value.clone()], 0).into_data())),
+            Box::new(|| {
+                drop(value.clone().mask_fill(ones(LEN / 2).greater_elem(0), 1.0).into_data())
+            }),
+            Box::new(|| {
+                let add = IndexingUpdateOp::Add;
+                drop(ones(LEN).scatter(0, indices.clone(), value.clone(), add).into_data());
+            }),
+            Box::new(|| drop(Wgsl::silu(value.clone().into_primitive().tensor()))),
+        ];
+        for (number, op) in ops.into_iter().enumerate() {
+            let message = panic_message(AssertUnwindSafe(op));
+            assert!(message.contains("has the type I64"), "{number}: {message} on {device}");
+        }
+        for (x, before) in all.into_iter().zip(before) {
+            assert_eq!(x.into_data(), before, "{device}");
         }
     }
 }

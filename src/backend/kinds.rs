@@ -10,6 +10,7 @@ use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_flex::{Flex, FlexTensor};
 
 use super::context::{OpContext, OpOutput, Operand};
+use super::host_data::DataKind;
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::kernels::common::options::{GridPadding, InterpolateMode};
 use crate::kernels::deform::DeformGradients;
@@ -169,7 +170,7 @@ impl Operand for QParams {
     type Cpu = QuantizationParametersPrimitive<Flex>;
 
     fn register(&self, context: &mut OpContext) {
-        self.scales.register(context);
+        context.register_of_kind(&self.scales, DataKind::Float);
     }
 
     fn into_gpu(self, context: &OpContext) -> Tensor {
