@@ -2,11 +2,16 @@
 
 /// The operators in an expression. Compilers visit expressions by recursion, and end the process where the stack does.
 const MAX_OPERATORS: usize = 1000;
+/// The `else if` of a text, which are nested as well.
+const MAX_ELSE_IF: usize = 500;
 /// The memory of an invocation, in bytes: of private variables and those of functions. No GPU has more registers.
 const MAX_PRIVATE: u32 = 256 << 10;
 
 /// Returns an error if an expression of a text has too many operators.
 pub(super) fn check_expressions(text: &str) -> Result<(), String> {
+    if text.matches("else if").count() > MAX_ELSE_IF {
+        return Err(format!("has more than {MAX_ELSE_IF} `else if`; use `switch`"));
+    }
     let mut operators = 0;
     for line in text.lines() {
         let code = line.split("//").next().unwrap_or_default();
@@ -93,6 +98,8 @@ mod tests {
         check_expressions(&sum(1002)).expect_err("it is long");
         check_expressions(&"let x = a + b;\n".repeat(5000)).expect("each is short");
         check_expressions(&format!("array({})", "-1.0, ".repeat(5000))).expect("each is short");
+        let branches = "if a { b(); } else ".repeat(2000);
+        check_expressions(&format!("{branches}{{}}")).expect_err("they are nested");
         for text in ["-", "!", ".x", "[0]", "+\n"] {
             check_expressions(&text.repeat(1001)).expect_err(text);
         }

@@ -127,7 +127,8 @@ fn geometry(
     let offset_groups = options.offset_groups;
     let g = ConvGeometry::new(x, weight, options.conv)?;
     let [_, h, w] = g.output;
-    let error = |rhs: &[usize], rule| Err(Error::Shape { lhs: x.to_vec(), rhs: rhs.to_vec(), rule });
+    let error =
+        |rhs: &[usize], rule| Err(Error::Shape { lhs: x.to_vec(), rhs: rhs.to_vec(), rule });
     // Positions are f32.
     if g.input.iter().any(|&size| size > 1 << 24) {
         return error(

@@ -478,7 +478,12 @@ mod tests {
         InterpolateMode::Lanczos3,
     ];
 
-    fn resize(mode: InterpolateMode, align_corners: bool, input: usize, output: usize) -> BandMatrix {
+    fn resize(
+        mode: InterpolateMode,
+        align_corners: bool,
+        input: usize,
+        output: usize,
+    ) -> BandMatrix {
         BandMatrix::resize(mode, align_corners, input, output).expect("it is small")
     }
 
