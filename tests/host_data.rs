@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 
 use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
 use burn::tensor::{
-    Bool, Bytes, DType, IndexingUpdateOp, Int, Shape, Tensor, TensorData, TensorPrimitive,
+    Bool, Bytes, DType, IndexingUpdateOp, Int, Shape, Slice, Tensor, TensorData, TensorPrimitive,
 };
 use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps, QTensorOps};
 use burn_std::{BoolStore, IntDType, quantization::QuantParam};
@@ -150,7 +150,9 @@ fn wide_elements_of_another_kind_write_nothing() {
         let indices = Tensor::<Wgsl, 1, Int>::arange(0..LEN as i64 / 2, &device);
         type Op<'a> = Box<dyn FnOnce() + 'a>;
         let ops: [Op<'_>; 5] = [
-            Box::new(|| drop(ones(LEN).slice_assign([LEN / 2..LEN], value.clone()).into_data())),
+            Box::new(|| {
+                drop(ones(LEN).slice_assign(Slice::from(LEN / 2..LEN), value.clone()).into_data())
+            }),
             Box::new(|| drop(Tensor::cat(vec![ones(4), value.clone()], 0).into_data())),
             Box::new(|| {
                 drop(value.clone().mask_fill(ones(LEN / 2).greater_elem(0), 1.0).into_data())
