@@ -152,7 +152,7 @@ fn quantised_data_is_refused_or_dequantised() {
                 .with_value(value)
                 .with_store(stores[usize::from(*store) % 3])
                 .with_level(level);
-            let bytes = input.bytes(input.len().map(|len| len + 4));
+            let bytes = input.bytes(input.len().and_then(|len| len.checked_add(4)));
             for device in &devices {
                 let (shape, dtype) = (Shape::from(input.axes()), DType::QFloat(scheme));
                 let data = TensorData { bytes: bytes.clone(), shape, dtype };

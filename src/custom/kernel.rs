@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::error::KernelError;
 use super::limits::{Memory, check_expressions};
-use super::params::{Params, params_size};
+use super::params::Params;
 use super::signature::{Declared, Signature, type_name};
 use super::tensors::{Inputs, Outputs};
 use super::text::{Text, WgslFile};
@@ -18,8 +18,8 @@ use crate::kernels::cast;
 use crate::kernels::common::launch::BytesLaunch;
 use crate::kernels::composed::views;
 use crate::runtime::{
-    Compiler, Expansion, Kernel as RuntimeKernel, KernelKey, ParamsBinding, RuntimeError, Source,
-    Target, Variant, expand,
+    Compiler, Expansion, Kernel as RuntimeKernel, KernelKey, LAUNCH_ALIGN, ParamsBinding,
+    RuntimeError, Source, Target, Variant, expand,
 };
 use crate::tensor::{self, DType, Tensor};
 
@@ -323,16 +323,17 @@ impl<'a, P: Params> Call<'a, P> {
         let outputs: Vec<Tensor> = outputs.collect::<tensor::Result<_>>()?;
         let mut params = Vec::new();
         self.params.write(&mut params);
-        let size = params_size(&P::fields());
-        if size != Some(params.len()) {
-            let size = size.map_or("another number of".to_owned(), |size| size.to_string());
-            return Err(kernel.shape_error(format!(
-                "the parameters wrote {} bytes, but WGSL lays out their fields in {size} bytes; use `kernel_params!`",
-                params.len()
-            )));
-        }
         let launch = |source| {
             let specialised = kernel.specialised(source, &self.constants)?;
+            let size = specialised.memory.params;
+            if size.is_some_and(|size| size != params.len().next_multiple_of(LAUNCH_ALIGN)) {
+                return Err(kernel.shape_error(format!(
+                    "the parameters wrote {} bytes, but WGSL lays out their fields in {}; use \
+                     `kernel_params!`",
+                    params.len(),
+                    size.unwrap_or_default()
+                )));
+            }
             specialised.memory.check(runtime.info().limits.workgroup_memory).map_err(
                 |message| KernelError::Declaration {
                     kernel: kernel.name(),
@@ -456,7 +457,7 @@ fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<Mem
             let line = line.trim();
             line.strip_prefix("const ").and_then(|rest| rest.split(':').next()).map(str::trim)
                 == Some(name)
-                || line.starts_with("//#if")
+                || line.starts_with("//#")
                     && line.split_whitespace().any(|word| word.trim_start_matches('!') == name)
         };
         if !source.lines().any(is_constant) {
@@ -464,6 +465,8 @@ fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<Mem
         }
     }
     let Expansion { text, operands, .. } = expand(variant, target)?;
+    // Also what was repeated.
+    check_expressions(&text)?;
     check_params(&text, &P::fields())?;
     let list = |names: Vec<&str>| names.join(", ");
     let expected: Vec<&str> = signature.operands().map(|operand| &*operand.name).collect();

@@ -9,7 +9,9 @@ const MAX_PRIVATE: u32 = 256 << 10;
 
 /// Returns an error if an expression of a text has too many operators.
 pub(super) fn check_expressions(text: &str) -> Result<(), String> {
-    if text.matches("else if").count() > MAX_ELSE_IF {
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let is_else_if = |pair: &&[&str]| pair[0].ends_with("else") && pair[1].starts_with("if");
+    if words.windows(2).filter(is_else_if).count() > MAX_ELSE_IF {
         return Err(format!("has more than {MAX_ELSE_IF} `else if`; use `switch`"));
     }
     let mut operators = 0;
@@ -39,13 +41,15 @@ pub(super) struct Memory {
     workgroup: u32,
     /// Of an invocation.
     private: u32,
+    /// Of the parameters of the program, with padding to 16; `None` if it is not known.
+    pub params: Option<usize>,
 }
 
 impl Memory {
     /// Returns the memory of a text; none if it does not compile, which its compilation reports.
     #[cfg(not(target_arch = "wasm32"))]
     pub fn of(text: &str) -> Self {
-        use wgpu::naga::{AddressSpace, front::wgsl};
+        use wgpu::naga::{AddressSpace, TypeInner, front::wgsl};
         let Ok(module) = wgsl::parse_str(text) else { return Self::default() };
         let context = module.to_ctx();
         let size = |ty| module.types[ty].inner.size(context);
@@ -57,9 +61,17 @@ impl Memory {
         let functions = functions.chain(module.entry_points.iter().map(|entry| &entry.function));
         let locals = functions.flat_map(|function| function.local_variables.iter());
         let locals = locals.map(|(_, local)| size(local.ty)).fold(0, u32::saturating_add);
+        // What follows the parameters of the program.
+        let launch = module.types.iter().find_map(|(_, ty)| match &ty.inner {
+            TypeInner::Struct { members, .. } if ty.name.as_deref() == Some("Params") => {
+                members.iter().find(|member| member.name.as_deref() == Some("launch"))
+            }
+            _ => None,
+        });
         Self {
             workgroup: globals(AddressSpace::WorkGroup),
             private: globals(AddressSpace::Private).saturating_add(locals),
+            params: launch.map(|member| member.offset as usize),
         }
     }
 
@@ -71,7 +83,7 @@ impl Memory {
 
     /// Returns an error if a device does not have the memory.
     pub fn check(self, workgroup_memory: u32) -> Result<(), String> {
-        let Self { workgroup, private } = self;
+        let Self { workgroup, private, .. } = self;
         if workgroup > workgroup_memory {
             return Err(format!(
                 "has {workgroup} bytes of workgroup memory, but the device has {workgroup_memory}"

@@ -39,32 +39,6 @@ impl Params for () {
     }
 }
 
-/// Returns the bytes up to the end of the last field, as WGSL lays them out; `None` if there is a type that is no
-/// [`ParamType`].
-pub(super) fn params_size(fields: &[(&'static str, String)]) -> Option<usize> {
-    let size_and_alignment = |ty: &str| {
-        let ty: String = ty.split_whitespace().collect();
-        let vector = |ty: &str| match ty.get(..5)? {
-            "vec2<" => Some((8, 8)),
-            "vec3<" => Some((12, 16)),
-            "vec4<" => Some((16, 16)),
-            _ => None,
-        };
-        match ty.strip_prefix("array<").and_then(|rest| rest.strip_suffix('>')?.rsplit_once(',')) {
-            Some((element, count)) => {
-                let (size, alignment) = vector(element).filter(|(size, _)| *size == 16)?;
-                Some((count.parse::<usize>().ok()?.checked_mul(size)?, alignment))
-            }
-            None if ["u32", "i32", "f32"].contains(&&*ty) => Some((4, 4)),
-            None => vector(&ty),
-        }
-    };
-    fields.iter().try_fold(0usize, |end, (_, ty)| {
-        let (size, alignment) = size_and_alignment(ty)?;
-        end.checked_next_multiple_of(alignment)?.checked_add(size)
-    })
-}
-
 /// Appends a field.
 pub fn write_field<T: ParamType>(value: &T, bytes: &mut Vec<u8>) {
     bytes.resize(bytes.len().next_multiple_of(T::ALIGN), 0);

@@ -141,7 +141,7 @@ impl PoolWindow {
     ///
     /// # Errors
     ///
-    /// As [`output`](Self::output).
+    /// Returns an error if a window does not fit, or the result is too large.
     pub fn output_shape(&self, x: &[usize]) -> Result<Shape> {
         let [height, width] = self.output(x)?;
         views::check_countable(&[x[0], x[1], height, width])

@@ -58,6 +58,7 @@ use allocator::{ALIGN, Allocator, PAGE_SIZE, Placed, Placement};
 use compiler::{KernelCompiler, Plan};
 use deferred::DeferredWork;
 use gpu::Gpu;
+pub(crate) use recorder::LAUNCH_ALIGN;
 use recorder::{Operands, Recorder};
 use reports::{Outcomes, Reports, Slot};
 use submitter::{Progress, Submitted};
