@@ -26,7 +26,7 @@ use super::transfer::{
 };
 use crate::autocast::Operands;
 use crate::autocast::rules::{is_bias_gradient, keeps_bias};
-use crate::cpu::check_memory;
+use crate::cpu::{check_memory, is_large};
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
 use crate::kernels::common::table;
@@ -266,9 +266,10 @@ impl OpContext {
     pub fn check_host_memory(&self, result: &ResultSize) {
         let Some(shape) = &result.shape else { return };
         // Other ops check the shapes of their results.
-        if !result.has_tensors || table::is_elementwise(self.op) {
-            let dtype = self.requested.or(self.float).or(self.int);
-            check_memory(self.op, shape, dtype.map_or(1, |dtype| dtype.size()));
+        let dtype = self.requested.or(self.float).or(self.int);
+        let size = dtype.map_or(1, |dtype| dtype.size());
+        if is_large(shape, size) && (!result.has_tensors || table::is_elementwise(self.op)) {
+            check_memory(self.op, shape, size);
         }
     }
 

@@ -149,7 +149,11 @@ pub(crate) fn deform_conv2d(
     bias: Option<FlexTensor>,
     options: DeformConvOptions<2>,
 ) -> FlexTensor {
-    check_deform("deform_conv2d", &x, &offset, &weight, mask.as_ref(), &options);
+    let op = "deform_conv2d";
+    let shape = check_deform(op, &x, &offset, &weight, mask.as_ref(), &options);
+    if let Some(bias) = dims(bias.as_ref()).filter(|bias| bias[..] != [shape[1]]) {
+        panic!("{op} on cpu: a bias must have one element per output channel, not {bias:?}");
+    }
     Flex::deform_conv2d(x, offset, weight, mask, bias, options)
 }
 

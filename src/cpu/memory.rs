@@ -10,6 +10,12 @@ const SMALL: u64 = 64 << 20;
 /// Results that the memory left by all processes must hold, in bytes. Others only need room in the address space.
 const LARGE: u64 = 1 << 30;
 
+/// Returns whether the memory for a result is checked.
+pub(crate) fn is_large(shape: &[usize], element_size: usize) -> bool {
+    let bytes = checked_len(shape).and_then(|len| len.checked_mul(element_size));
+    bytes.is_none_or(|bytes| bytes as u64 > SMALL)
+}
+
 /// Panics if the host has no memory for a result.
 pub(crate) fn check_memory(op: &str, shape: &[usize], element_size: usize) {
     if let Some(error) = memory_error(shape, element_size) {

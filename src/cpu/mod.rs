@@ -28,7 +28,7 @@ pub(crate) use elementwise::*;
 pub(crate) use fft::*;
 pub(crate) use index::*;
 pub(crate) use interpolate::*;
-pub(crate) use memory::{check_memory, memory_error};
+pub(crate) use memory::{check_memory, is_large, memory_error};
 pub(crate) use norm::*;
 pub(crate) use product::*;
 pub(crate) use quantized::*;

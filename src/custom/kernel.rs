@@ -7,7 +7,7 @@ use burn_backend::TensorData;
 use parking_lot::Mutex;
 
 use super::error::KernelError;
-use super::limits::{Memory, check_expressions};
+use super::limits::{check_expressions, check_memory};
 use super::params::Params;
 use super::signature::{Declared, Signature, type_name};
 use super::tensors::{Inputs, Outputs};
@@ -18,7 +18,7 @@ use crate::kernels::cast;
 use crate::kernels::common::launch::BytesLaunch;
 use crate::kernels::composed::views;
 use crate::runtime::{
-    Compiler, Expansion, Kernel as RuntimeKernel, KernelKey, LAUNCH_ALIGN, ParamsBinding,
+    Compiler, Demand, Expansion, Kernel as RuntimeKernel, KernelKey, LAUNCH_ALIGN, ParamsBinding,
     RuntimeError, Source, Target, Variant, expand,
 };
 use crate::tensor::{self, DType, Tensor};
@@ -35,7 +35,7 @@ const WORK_PER_GROUP: u64 = 1 << 12;
 /// A kernel of a program: a WGSL text with a signature. `P` are its parameters.
 ///
 /// The [module](crate::custom) has an example. Kernels run with all checks: an index outside of its operand, a division
-/// by zero does no harm. A loop that does not end is an error of the wait for its result: see `BURN_WGSL_TIMEOUT`.
+/// by zero does no harm. A loop that does not end makes the wait for its result fail after `BURN_WGSL_TIMEOUT` seconds.
 #[derive(Debug)]
 pub struct Kernel<P: Params = ()> {
     source: Source,
@@ -55,7 +55,7 @@ struct Specialised {
     source: &'static Source,
     constants: Arc<Constants>,
     number: u32,
-    memory: Memory,
+    demand: Demand,
 }
 
 impl<P: Params> Kernel<P> {
@@ -145,13 +145,13 @@ impl<P: Params> Kernel<P> {
         }
         let number = specialised.len() as u32;
         let constants = Arc::new(constants.clone());
-        let mut new = Specialised { source, constants, number, memory: Memory::default() };
+        let mut new = Specialised { source, constants, number, demand: Demand::default() };
         let declaration = |message| KernelError::Declaration {
             kernel: self.name(),
             file: source.program_file().unwrap_or_default(),
             message,
         };
-        new.memory = check_text::<P>(self.signature()?, &new.variant()).map_err(declaration)?;
+        new.demand = check_text::<P>(self.signature()?, &new.variant()).map_err(declaration)?;
         specialised.push(new.clone());
         Ok(new)
     }
@@ -325,7 +325,7 @@ impl<'a, P: Params> Call<'a, P> {
         self.params.write(&mut params);
         let launch = |source| {
             let specialised = kernel.specialised(source, &self.constants)?;
-            let size = specialised.memory.params;
+            let size = specialised.demand.params;
             if size.is_some_and(|size| size != params.len().next_multiple_of(LAUNCH_ALIGN)) {
                 return Err(kernel.shape_error(format!(
                     "the parameters wrote {} bytes, but WGSL lays out their fields in {}; use \
@@ -334,7 +334,7 @@ impl<'a, P: Params> Call<'a, P> {
                     size.unwrap_or_default()
                 )));
             }
-            specialised.memory.check(runtime.info().limits.workgroup_memory).map_err(
+            check_memory(specialised.demand, runtime.info().limits.workgroup_memory).map_err(
                 |message| KernelError::Declaration {
                     kernel: kernel.name(),
                     file: source.program_file().unwrap_or_default(),
@@ -433,12 +433,12 @@ fn converted(
     Err(type_error(kernel, declared, type_name(found)))
 }
 
-/// Compares the declarations of a text with the signature and the parameters, and returns the memory that it declares.
+/// Compares the declarations of a text with the signature and the parameters, and returns what it declares.
 ///
 /// # Errors
 ///
 /// Returns what differs, to follow the name of the kernel.
-fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<Memory, String> {
+fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<Demand, String> {
     let target =
         Target { compiler: Compiler::CURRENT, params: ParamsBinding::Uniform, loads_u64: false };
     let source = variant.source.text;
@@ -494,7 +494,7 @@ fn check_text<P: Params>(signature: &Signature, variant: &Variant) -> Result<Mem
             ));
         }
     }
-    Ok(Memory::of(&text))
+    Ok(Demand::of(&text))
 }
 
 /// Compares the fields of `Params` with those of the Rust struct.

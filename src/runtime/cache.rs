@@ -250,14 +250,26 @@ pub fn write_file(path: &Path, text: &str) -> io::Result<()> {
     }
 }
 
-/// Replaces a file, or creates it.
+/// Replaces a file, or creates it. A file whose folder does not allow that is overwritten.
 fn write_new(path: &Path, text: &str) -> io::Result<()> {
     let temporary = temporary_name(path);
-    let created = fs::File::create_new(&temporary)?;
-    if let Ok(metadata) = fs::metadata(path) {
-        fs::set_permissions(&temporary, metadata.permissions())?;
-    }
-    replace(path, &temporary, created, text.as_bytes())
+    let mut created = match fs::File::create_new(&temporary) {
+        Ok(created) => created,
+        Err(_) if path.exists() => return fs::write(path, text),
+        Err(error) => return Err(error),
+    };
+    let written = match fs::metadata(path) {
+        Ok(metadata) => fs::set_permissions(&temporary, metadata.permissions()),
+        Err(_) => Ok(()),
+    };
+    let written = written.and_then(|()| created.write_all(text.as_bytes()));
+    // A file that is mounted by itself cannot be replaced.
+    let written = written.and_then(|()| match fs::rename(&temporary, path) {
+        Err(_) if path.exists() => fs::write(path, text),
+        renamed => renamed,
+    });
+    let _ = fs::remove_file(&temporary);
+    written
 }
 
 /// Checks that [`write_file`] can write to a path, before the work for its contents. Changes nothing.
@@ -271,7 +283,7 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
         Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         // Opening a pipe would wait for its reader.
         Ok(metadata) if !metadata.is_file() => return Ok(()),
-        Ok(_) => drop(fs::File::options().write(true).open(path)?),
+        Ok(_) => return fs::File::options().write(true).open(path).map(drop),
         Err(_) => {}
     }
     let temporary = temporary_name(path);

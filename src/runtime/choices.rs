@@ -65,7 +65,8 @@ impl Choices {
         let mut write_failed = self.write_failed.lock();
         // Other processes may have added choices to the file.
         let mut choices = self.stored.read().clone();
-        choices.extend(parse_choices(&read_text(file), &self.key).unwrap_or_default());
+        let of_others = parse_choices(&read_text(file), &self.key).unwrap_or_default();
+        choices.extend(of_others.clone());
         choices.insert(name.to_owned(), choice.to_owned());
         // Such a name of the program would be read as another choice.
         let is_readable = |name: &str| !name.contains('\n') && !name.contains(" = ");
@@ -81,7 +82,10 @@ impl Choices {
                 file.display()
             );
         }
-        *self.stored.write() = choices;
+        let mut stored = self.stored.write();
+        for (name, choice) in of_others {
+            stored.entry(name).or_insert(choice);
+        }
     }
 
     /// Returns the path of the file, or `None` if the cache is disabled.

@@ -519,7 +519,8 @@ impl Gpu {
     pub fn transfer_error(&self, error: &dyn std::fmt::Display) -> RuntimeError {
         let mut message = error.to_string();
         if self.is_host {
-            message += "; if the program's device was destroyed or lost, tell it by `interop::report_lost`";
+            message +=
+                "; if the program's device was destroyed or lost, call `interop::report_lost`";
         }
         let failed = RuntimeError::Transfer { device: self.name(), message };
         self.check().err().unwrap_or(failed)

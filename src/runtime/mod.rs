@@ -20,6 +20,7 @@ mod cache;
 mod choices;
 mod compiler;
 mod deferred;
+mod demand;
 pub(crate) mod embed;
 mod error;
 mod events;
@@ -73,6 +74,7 @@ pub(crate) use cache::read_limited;
 pub use cache::{CACHE_VARIABLE, cache_folder, check_writable, write_file};
 pub use choices::Choices;
 pub use deferred::Deferred;
+pub(crate) use demand::Demand;
 pub(crate) use embed::wgsl;
 pub use error::RuntimeError;
 pub use events::{

@@ -75,7 +75,7 @@ impl Operands<'_> {
         let mut report = report.and_then(|slot| slot.report.as_ref());
         if separate.is_empty() {
             for memory in written {
-                // Some of what is written may have been there before.
+                // The launch may keep some of the old elements.
                 for read in inputs.iter().chain(also_read).chain(written) {
                     memory.taint().merge(read.taint());
                 }
@@ -397,12 +397,18 @@ impl Recorder {
     ///
     /// Returns an error if the driver does not return from a submission.
     pub fn submit(&mut self, gpu: &Gpu) -> Result<Submitted, RuntimeError> {
+        self.check(gpu)?;
         let Some(batch) = self.take_batch(gpu) else {
             self.submitter.drain(gpu)?;
             return Ok(Submitted { index: None, serial: gpu.serial(), has_failed: false });
         };
         self.submitted = true;
         self.submitter.submit(gpu, batch)
+    }
+
+    /// Returns an error while the driver does not return from a submission.
+    pub fn check(&self, gpu: &Gpu) -> Result<(), RuntimeError> {
+        self.submitter.check(gpu)
     }
 
     /// Submits the recorded commands soon.

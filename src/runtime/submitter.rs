@@ -116,7 +116,9 @@ pub(crate) struct Submitter {
 impl Drop for Submitter {
     fn drop(&mut self) {
         // The worker waits for its thread, unless it was found not to go on.
-        let _ = self.drain(&self.gpu);
+        if !self.worker.progress.is_stuck() {
+            let _ = self.drain(&self.gpu);
+        }
     }
 }
 
@@ -168,6 +170,14 @@ impl Submitter {
             }
         };
         Ok(Submitted { has_failed: index.is_none() || gpu.has_failed(serial), index, serial })
+    }
+
+    /// Returns an error while the driver does not return from a submission, for which nobody waits any more.
+    pub fn check(&self, gpu: &Gpu) -> Result<(), RuntimeError> {
+        match self.worker.progress.is_stuck() {
+            true => Err(gpu.submission_error()),
+            false => Ok(()),
+        }
     }
 
     /// Waits until all batches are submitted.

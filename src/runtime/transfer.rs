@@ -413,6 +413,8 @@ impl Runtime {
     ) -> Result<Submitted, RuntimeError> {
         let gpu = &self.gpu;
         let State { recorder, reports, .. } = &mut *state;
+        // Before anything is recorded that nobody would read.
+        recorder.check(gpu)?;
         let staging = match reports.bytes() {
             0 => None,
             bytes => Some(self.staging.take_readback_buffer(gpu, bytes)?),

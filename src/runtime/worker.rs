@@ -8,7 +8,7 @@ use super::sync::mpsc::{Receiver, Sender, channel};
 use super::sync::thread::{Builder, JoinHandle};
 use super::sync::{Condvar, Mutex};
 
-/// The waits that make up a limit. While a process is stopped its clock goes on, but it waits no more than once.
+/// The short waits into which a limit is divided: a suspended process uses up at most one of them.
 const ROUNDS: u32 = if cfg!(shuttle) { 2 } else { 30 };
 
 /// The work that waits for the thread, and the results of what is done.
@@ -67,6 +67,11 @@ impl<R> Progress<R> {
         let results = &mut self.state.lock().results;
         let excess = results.len().saturating_sub(count);
         results.drain(..excess).next_back()
+    }
+
+    /// Returns whether a wait has ended without progress, and there was none since.
+    pub fn is_stuck(&self) -> bool {
+        self.state.lock().is_stuck
     }
 
     /// Returns whether no work waits, and none is being done.

@@ -102,7 +102,7 @@ pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Resu
         let held = &outputs[launch.outputs.len()..];
         if !held.is_empty() && fused.inputs.iter().any(|input| input.is_tainted()) {
             let own = &outputs[..launch.outputs.len()];
-            // Its own outputs may have elements of before.
+            // The launch may keep some of the old elements.
             flows
                 .add(references(&fused.inputs).into_iter().chain(references(own)), references(own));
             let mut held = held.iter().map(|memory| &**memory);

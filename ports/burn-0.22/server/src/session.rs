@@ -229,7 +229,7 @@ async fn pump(
             answer = answers.recv() => {
                 let Some(answer) = answer else { return Ok(()) };
                 active = Instant::now();
-                // A client that reads a byte from time to time must not keep it.
+                // A client that reads a byte from time to time must not keep the session open.
                 let time = SILENCE + Duration::from_secs(answer.len() as u64 / SLOWEST);
                 let sent = timeout(time, socket.send(Message::Binary(answer))).await;
                 let sent = sent.map_err(|_| "it reads too slowly".to_owned())?;

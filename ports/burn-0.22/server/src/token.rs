@@ -89,9 +89,11 @@ fn create(path: &Path) -> io::Result<String> {
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         folders.create(folder)?;
     }
-    // Nobody sees it without its contents, also if the server ends here.
+    // Other processes never see a partly written file.
+    let mut suffix = [0; 8];
+    getrandom::fill(&mut suffix).map_err(|error| io::Error::other(error.to_string()))?;
     let mut temporary = path.as_os_str().to_owned();
-    temporary.push(format!(".{}.new", std::process::id()));
+    temporary.push(format!(".{:016x}.new", u64::from_ne_bytes(suffix)));
     let temporary = PathBuf::from(temporary);
     let written = options
         .open(&temporary)?
