@@ -290,9 +290,7 @@ fn errors_do_not_reach_other_launches_of_the_same_op() {
 fn no_report_is_lost_after_thousands_of_launches() {
     let _guard = serial_guard();
     for device in gpus() {
-        let axis = Tensor::<Wgsl, 1>::from_floats([4.0, 5.0], &device);
-        let inside = Tensor::<Wgsl, 1, Int>::from_ints([1], &device);
-        let outside = Tensor::<Wgsl, 1, Int>::from_ints([5000], &device);
+        let (axis, [inside, outside]) = axis_and_indices(&device);
         let mut results = Vec::new();
         for launch in 0..2500 {
             let index = if launch == 1200 || launch == 2499 { &outside } else { &inside };
@@ -332,14 +330,18 @@ fn results_in_overwritten_memory_do_not_have_its_error() {
     }
 }
 
+/// Returns an axis of two elements, and an index inside and one outside of it.
+fn axis_and_indices(device: &WgslDevice) -> (Tensor<Wgsl, 1>, [Tensor<Wgsl, 1, Int>; 2]) {
+    let indices = [1, 5000].map(|index| Tensor::from_ints([index], device));
+    (Tensor::from_floats([4.0, 5.0], device), indices)
+}
+
 #[test]
 fn errors_are_kept_if_a_later_submission_fails() {
     let _guard = serial_guard();
     for device in gpus() {
         let runtime = common::runtime_of(&device);
-        let axis = Tensor::<Wgsl, 1>::from_floats([4.0, 5.0], &device);
-        let [inside, outside] =
-            [1, 5000].map(|index| Tensor::<Wgsl, 1, Int>::from_ints([index], &device));
+        let (axis, [inside, outside]) = axis_and_indices(&device);
         Wgsl::sync(&device).expect("nothing failed yet");
         let bad = axis.clone().select(0, outside);
         runtime.flush().expect("it is submitted");
@@ -364,9 +366,7 @@ fn a_launch_without_a_slot_is_an_error() {
     let _guard = serial_guard();
     for device in gpus() {
         let runtime = common::runtime_of(&device);
-        let axis = Tensor::<Wgsl, 1>::from_floats([4.0, 5.0], &device);
-        let [inside, outside] =
-            [1, 5000].map(|index| Tensor::<Wgsl, 1, Int>::from_ints([index], &device));
+        let (axis, [inside, outside]) = axis_and_indices(&device);
         let select = |index: &Tensor<Wgsl, 1, Int>| axis.clone().select(0, index.clone());
         Wgsl::sync(&device).expect("nothing failed yet");
         let results: Vec<_> = (0..SLOTS).map(|_| select(&inside)).collect();

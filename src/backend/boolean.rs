@@ -78,12 +78,12 @@ impl BoolTensorOps<Wgsl> for Wgsl {
         let op = "bool_argwhere";
         let fail = |error: &dyn std::fmt::Display| -> ! { panic!("{op}: {error}") };
         let mut context = OpContext::new(op, Conversion::Compute);
-        context.register_of_kind(&tensor, DataKind::Bool);
-        context.register(&dtype);
+        context.register(&tensor, Some(DataKind::Bool));
+        context.register(&dtype, None);
         if context.has_kernel() {
             // On the same device, with the type of counts.
             let mut of_count = OpContext::new(op, Conversion::Compute);
-            of_count.register(&tensor);
+            of_count.register(&tensor, None);
             let tensor = tensor.into_gpu(&context);
             let counts = argwhere::counts(&tensor).unwrap_or_else(|error| fail(&error));
             // The last count is the number of true elements. It must be read back before the

@@ -62,8 +62,6 @@ pub(crate) struct OpContext {
     device: Option<WgslDevice>,
     /// Whether kernels support every operand.
     supported: bool,
-    /// What the operand must be that is registered.
-    kind: Option<DataKind>,
     /// Whether an operand or the requested type has 64-bit integers.
     has_64_bit: bool,
     /// The element type of the float operands.
@@ -91,7 +89,6 @@ impl OpContext {
             conversion,
             device: None,
             supported: true,
-            kind: None,
             has_64_bit: false,
             float: None,
             int: None,
@@ -108,22 +105,15 @@ impl OpContext {
         self.op
     }
 
-    /// Registers an operand.
-    pub fn register(&mut self, operand: &impl Operand) {
-        operand.register(self);
-    }
-
-    /// Registers an operand, of which all tensors must be of a kind. Burn's type of tensors does not ensure it.
-    pub fn register_of_kind(&mut self, operand: &impl Operand, kind: DataKind) {
-        self.kind = Some(kind);
-        operand.register(self);
-        self.kind = None;
+    /// Registers an operand, of which all tensors must be of a kind.
+    pub fn register(&mut self, operand: &impl Operand, kind: Option<DataKind>) {
+        operand.register(self, kind);
     }
 
     /// Registers an operand of indices, whose type is independent of the other operands' type.
     pub fn register_indices(&mut self, indices: &impl Operand) {
         let (int, rank) = (self.int.take(), self.rank.take());
-        self.register_of_kind(indices, DataKind::Int);
+        indices.register(self, Some(DataKind::Int));
         (self.int, self.rank) = (int, rank);
     }
 
@@ -322,8 +312,8 @@ pub(crate) trait Operand: Sized {
     type Gpu;
     /// What the CPU backend takes.
     type Cpu;
-    /// Registers device, type and rank.
-    fn register(&self, context: &mut OpContext);
+    /// Registers device, type and rank. Panics if a tensor is of another kind.
+    fn register(&self, context: &mut OpContext, kind: Option<DataKind>);
     /// Adds the operand to those that messages list, if it is a tensor.
     fn inspect_operand(
         &self,
@@ -357,10 +347,10 @@ impl Operand for WgslTensor {
     type Gpu = Tensor;
     type Cpu = FlexTensor;
 
-    fn register(&self, context: &mut OpContext) {
+    fn register(&self, context: &mut OpContext, kind: Option<DataKind>) {
         context.register_device(&self.device());
         let found = self.dtype();
-        if let Some(kind) = context.kind.filter(|&kind| DataKind::of(found) != Some(kind)) {
+        if let Some(kind) = kind.filter(|&kind| DataKind::of(found) != Some(kind)) {
             panic!(
                 "{}: an operand has the type {found:?}, which is not {}",
                 context.op,
@@ -457,7 +447,7 @@ impl Operand for WgslQuantizedTensor {
     type Gpu = GpuQuantized;
     type Cpu = FlexQTensor;
 
-    fn register(&self, context: &mut OpContext) {
+    fn register(&self, context: &mut OpContext, _kind: Option<DataKind>) {
         context.register_device(&self.device());
         context.rank = context.rank.or(Some(self.rank()));
         context.supported &= matches!(self.storage, QuantizedStorage::Gpu(_));
@@ -505,7 +495,7 @@ impl Operand for &WgslDevice {
     type Gpu = Arc<Runtime>;
     type Cpu = &'static FlexDevice;
 
-    fn register(&self, context: &mut OpContext) {
+    fn register(&self, context: &mut OpContext, _kind: Option<DataKind>) {
         context.register_device(self);
     }
 
@@ -525,10 +515,10 @@ impl<T: Operand> Operand for Option<T> {
     type Gpu = Option<T::Gpu>;
     type Cpu = Option<T::Cpu>;
 
-    fn register(&self, context: &mut OpContext) {
+    fn register(&self, context: &mut OpContext, kind: Option<DataKind>) {
         let Some(operand) = self else { return };
         let floats = context.floats;
-        operand.register(context);
+        operand.register(context, kind);
         if keeps_bias(context.op) {
             context.has_f32_bias = context.floats.widest() == Some(DType::F32);
             context.floats = floats;
@@ -558,8 +548,8 @@ impl<T: Operand> Operand for Vec<T> {
     type Gpu = Vec<T::Gpu>;
     type Cpu = Vec<T::Cpu>;
 
-    fn register(&self, context: &mut OpContext) {
-        self.iter().for_each(|operand| operand.register(context));
+    fn register(&self, context: &mut OpContext, kind: Option<DataKind>) {
+        self.iter().for_each(|operand| operand.register(context, kind));
     }
 
     fn inspect_operand(&self, name: &'static str, operands: &mut Vec<(&'static str, WgslTensor)>) {
@@ -618,7 +608,7 @@ impl Operand for burn_std::BoolDType {
     type Gpu = Self;
     type Cpu = Self;
 
-    fn register(&self, _context: &mut OpContext) {}
+    fn register(&self, _context: &mut OpContext, _kind: Option<DataKind>) {}
 
     fn into_gpu(self, _context: &OpContext) -> Self {
         self
@@ -634,7 +624,7 @@ impl Operand for burn_backend::Scalar {
     type Gpu = Self;
     type Cpu = Self;
 
-    fn register(&self, _context: &mut OpContext) {}
+    fn register(&self, _context: &mut OpContext, _kind: Option<DataKind>) {}
 
     fn into_gpu(self, context: &OpContext) -> Self {
         match (context.conversion, context.float) {
@@ -661,7 +651,7 @@ macro_rules! plain_operand {
             type Gpu = Self;
             type Cpu = Self;
 
-            fn register(&self, _context: &mut OpContext) {
+            fn register(&self, _context: &mut OpContext, _kind: Option<DataKind>) {
                 $(let register: fn(&$type, &mut OpContext) = $register;
                 register(self, _context);)?
             }
@@ -681,7 +671,7 @@ impl Operand for burn_std::Shape {
     type Gpu = Self;
     type Cpu = Self;
 
-    fn register(&self, context: &mut OpContext) {
+    fn register(&self, context: &mut OpContext, _kind: Option<DataKind>) {
         check_shape(self, context);
     }
 

@@ -106,33 +106,20 @@ macro_rules! run {
         $context.register_indices(&$arg);
     };
     (@operand $context:ident $arg:ident Axis) => {};
-    (@operand $context:ident $arg:ident F) => {
-        $context.register_of_kind(&$arg, DataKind::Float);
-    };
-    (@operand $context:ident $arg:ident OptF) => {
-        $context.register_of_kind(&$arg, DataKind::Float);
-    };
-    (@operand $context:ident $arg:ident VecF) => {
-        $context.register_of_kind(&$arg, DataKind::Float);
-    };
-    (@operand $context:ident $arg:ident I) => {
-        $context.register_of_kind(&$arg, DataKind::Int);
-    };
-    (@operand $context:ident $arg:ident VecI) => {
-        $context.register_of_kind(&$arg, DataKind::Int);
-    };
-    (@operand $context:ident $arg:ident B) => {
-        $context.register_of_kind(&$arg, DataKind::Bool);
-    };
-    (@operand $context:ident $arg:ident OptB) => {
-        $context.register_of_kind(&$arg, DataKind::Bool);
-    };
-    (@operand $context:ident $arg:ident VecB) => {
-        $context.register_of_kind(&$arg, DataKind::Bool);
-    };
     (@operand $context:ident $arg:ident $kind:ident) => {
-        $context.register(&$arg);
+        $context.register(&$arg, run!(@kind $kind));
     };
+    // Burn's type of tensors does not say which elements they have.
+    (@kind F) => { Some(DataKind::Float) };
+    (@kind OptF) => { Some(DataKind::Float) };
+    (@kind VecF) => { Some(DataKind::Float) };
+    (@kind QParams) => { Some(DataKind::Float) };
+    (@kind I) => { Some(DataKind::Int) };
+    (@kind VecI) => { Some(DataKind::Int) };
+    (@kind B) => { Some(DataKind::Bool) };
+    (@kind OptB) => { Some(DataKind::Bool) };
+    (@kind VecB) => { Some(DataKind::Bool) };
+    (@kind $other:ident) => { None };
     // The tensor's rank is known once all operands are registered.
     (@axis $context:ident $arg:ident Axis) => {
         $context.check_axis($arg);

@@ -116,7 +116,7 @@ impl Wgsl {
 /// supports the tensors in a build without the CPU backend.
 pub fn apply<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
     let mut context = OpContext::new(row.name, Conversion::Compute);
-    tensors.iter().for_each(|tensor| context.register_of_kind(tensor, DataKind::Float));
+    tensors.iter().for_each(|tensor| context.register(tensor, Some(DataKind::Float)));
     context.settle_types();
     if context.has_kernel() {
         let mut inputs = tensors.into_iter().map(|tensor| tensor.into_gpu(&context));

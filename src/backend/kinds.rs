@@ -169,8 +169,8 @@ impl Operand for QParams {
     type Gpu = Tensor;
     type Cpu = QuantizationParametersPrimitive<Flex>;
 
-    fn register(&self, context: &mut OpContext) {
-        context.register_of_kind(&self.scales, DataKind::Float);
+    fn register(&self, context: &mut OpContext, kind: Option<DataKind>) {
+        self.scales.register(context, kind);
     }
 
     fn into_gpu(self, context: &OpContext) -> Tensor {

@@ -250,7 +250,8 @@ pub async fn open(device: &WgslDevice) -> Result<WgslDevice, DeviceError> {
 ///
 /// # Errors
 ///
-/// Returns an error if the device cannot be opened or was lost, a kernel does not compile, or the memory is not available.
+/// Returns an error if the device cannot be opened or was lost, a kernel does not compile, or the memory is
+/// not available.
 pub fn compute(device: &WgslDevice) -> Result<(), RuntimeError> {
     match device.resolve()? {
         ResolvedDevice::Adapter(index) => Runtime::of(index)?.record_deferred(),

@@ -23,8 +23,8 @@ pub(crate) fn check_memory(op: &str, shape: &[usize], element_size: usize) {
     }
 }
 
-/// Returns the shape of a result. Panics if a launcher has an error instead, or if the host has no memory for the result:
-/// burn-flex would write to memory of another size, without checks.
+/// Returns the shape of a result. Panics if a launcher has an error instead, or if the host has no memory for the
+/// result: burn-flex would write to memory of another size, without checks.
 pub(super) fn check_result(op: &str, shape: Result<Shape, Error>, dtype: DType) -> Shape {
     let shape = shape.unwrap_or_else(|error| panic!("{op} on cpu: {error}"));
     check_memory(op, &shape, dtype.size());

@@ -45,7 +45,8 @@ pub struct Binary {
 impl Unary {
     /// Creates an op. `wgsl` is an expression of the element `a`, an `f32`: operators, numbers, float functions of WGSL, and
     /// those of `shaders/lib/math.wgsl` for Burn's ops, such as `exp_` and `erf`. Numbers have a decimal point, an
-    /// exponent or the suffix `f`: a kernel without checks must not divide integers. `reference` computes the same on the CPU.
+    /// exponent or the suffix `f`: a kernel without checks must not divide integers. `reference` computes the same
+    /// on the CPU.
     pub const fn new(name: &'static str, wgsl: &'static str, reference: fn(f64) -> f64) -> Self {
         let (form, reference) = (OperandForm::Unary, Reference::Float1(reference));
         Self { row: Row { name, form, wgsl, reference }, checked: OnceLock::new() }

@@ -225,7 +225,8 @@ impl<'a, P: Params> Call<'a, P> {
     /// # Errors
     ///
     /// Returns an error if the operands differ from the signature, the declarations of the text do, there are more than
-    /// 2^32 - 2^16 workgroups, the text does not compile, or the memory is not available. On the CPU, if there is no function for it.
+    /// 2^32 - 2^16 workgroups, the text does not compile, or the memory is not available. On the CPU, if there is no
+    /// function for it.
     pub fn run<O: Outputs>(self, workgroups: usize) -> Result<O, KernelError> {
         let kernel = self.kernel;
         let name = kernel.name();

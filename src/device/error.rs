@@ -104,9 +104,9 @@ pub enum DeviceError {
 
     /// The queue that the program handed in is not that of its device.
     #[error(
-        "the queue that the program handed in with its device on {adapter} does not write to the device's memory: it is \
-         that of another device, or the device was lost, or has not finished the program's work in 30 s; hand in both as \
-         `request_device` returned them"
+        "the queue that the program handed in with its device on {adapter} does not write to the \
+         device's memory: it is that of another device, or the device was lost, or has not finished \
+         the program's work in 30 s; hand in both as `request_device` returned them"
     )]
     HostQueue {
         /// The adapter's name.

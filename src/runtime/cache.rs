@@ -61,8 +61,8 @@ pub(crate) fn write_atomically(file: &Path, bytes: &[u8]) -> io::Result<()> {
     replace(file, &temporary, created, bytes)
 }
 
-/// Returns the name of a temporary file, which is unique among processes, also those of containers, whose ids may be the
-/// same.
+/// Returns the name of a temporary file. It is unique among processes, also those of containers, whose ids may be
+/// the same.
 fn temporary_name(file: &Path) -> PathBuf {
     let mut temporary = file.as_os_str().to_owned();
     temporary.push(format!(".{:016x}.new", RandomState::new().hash_one(process::id())));
@@ -229,8 +229,8 @@ pub(crate) fn checksum(bytes: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// Writes a file that a user asked for: replaces it if all of it can be written, and else leaves it as it was. What is
-/// not a file, such as a pipe, is written to.
+/// Writes a file that a user asked for: replaces it if all of it can be written, and else leaves it as it was. What
+/// cannot be replaced is overwritten: a pipe, or a file whose folder takes no new files.
 ///
 /// # Errors
 ///

@@ -397,24 +397,24 @@ impl Recorder {
     ///
     /// Returns an error if the driver does not return from a submission.
     pub fn submit(&mut self, gpu: &Gpu) -> Result<Submitted, RuntimeError> {
-        self.check(gpu)?;
+        self.check()?;
         let Some(batch) = self.take_batch(gpu) else {
-            self.submitter.drain(gpu)?;
+            self.submitter.drain()?;
             return Ok(Submitted { index: None, serial: gpu.serial(), has_failed: false });
         };
         self.submitted = true;
-        self.submitter.submit(gpu, batch)
+        self.submitter.submit(batch)
     }
 
     /// Returns an error while the driver does not return from a submission.
-    pub fn check(&self, gpu: &Gpu) -> Result<(), RuntimeError> {
-        self.submitter.check(gpu)
+    pub fn check(&self) -> Result<(), RuntimeError> {
+        self.submitter.check()
     }
 
     /// Submits the recorded commands soon.
     fn submit_later(&mut self, gpu: &Gpu) {
         if let Some(batch) = self.take_batch(gpu) {
-            self.submitter.submit_later(gpu, batch);
+            self.submitter.submit_later(batch);
             self.submitted = true;
         }
     }

@@ -117,7 +117,7 @@ impl Drop for Submitter {
     fn drop(&mut self) {
         // The worker waits for its thread, unless it was found not to go on.
         if !self.worker.progress.is_stuck() {
-            let _ = self.drain(&self.gpu);
+            let _ = self.drain();
         }
     }
 }
@@ -137,10 +137,9 @@ impl Submitter {
     }
 
     /// Submits a batch later. The caller calls [`Progress::wait_for_room`] before it records more.
-    pub fn submit_later(&self, gpu: &Gpu, batch: Batch) {
+    pub fn submit_later(&self, batch: Batch) {
         if let Err(batch) = self.worker.send(batch) {
-            let index = batch.submit(gpu);
-            self.worker.progress.add_result(index);
+            self.submit_here(batch);
         }
     }
 
@@ -150,21 +149,16 @@ impl Submitter {
     /// # Errors
     ///
     /// Returns an error if it does not return. The batch is submitted when it does.
-    pub fn submit(&self, gpu: &Gpu, batch: Batch) -> Result<Submitted, RuntimeError> {
-        let serial = batch.serial;
-        let progress = &self.worker.progress;
+    pub fn submit(&self, batch: Batch) -> Result<Submitted, RuntimeError> {
+        let (serial, gpu, progress) = (batch.serial, &self.gpu, &self.worker.progress);
         let batch = match progress.is_idle() && !gpu.may_block() {
             true => Some(batch),
             false => self.worker.send(batch).err(),
         };
         let index = match batch {
-            Some(batch) => {
-                let index = batch.submit(gpu);
-                progress.add_result(index.clone());
-                index
-            }
+            Some(batch) => self.submit_here(batch),
             None => {
-                self.drain(gpu)?;
+                self.drain()?;
                 // The caller's lock keeps others from sending more.
                 progress.last_result()
             }
@@ -172,10 +166,17 @@ impl Submitter {
         Ok(Submitted { has_failed: index.is_none() || gpu.has_failed(serial), index, serial })
     }
 
+    /// Submits a batch by the calling thread.
+    fn submit_here(&self, batch: Batch) -> Option<wgpu::SubmissionIndex> {
+        let index = batch.submit(&self.gpu);
+        self.worker.progress.add_result(index.clone());
+        index
+    }
+
     /// Returns an error while the driver does not return from a submission, for which nobody waits any more.
-    pub fn check(&self, gpu: &Gpu) -> Result<(), RuntimeError> {
+    pub fn check(&self) -> Result<(), RuntimeError> {
         match self.worker.progress.is_stuck() {
-            true => Err(gpu.submission_error()),
+            true => Err(self.gpu.submission_error()),
             false => Ok(()),
         }
     }
@@ -185,8 +186,8 @@ impl Submitter {
     /// # Errors
     ///
     /// Returns an error if the driver does not return from a submission.
-    pub fn drain(&self, gpu: &Gpu) -> Result<(), RuntimeError> {
-        self.worker.progress.wait_for(gpu, 0)
+    pub fn drain(&self) -> Result<(), RuntimeError> {
+        self.worker.progress.wait_for(&self.gpu, 0)
     }
 
     /// Forgets the submissions in flight. Called when the host waits until all of them have

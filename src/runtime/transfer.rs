@@ -414,7 +414,7 @@ impl Runtime {
         let gpu = &self.gpu;
         let State { recorder, reports, .. } = &mut *state;
         // Before anything is recorded that nobody would read.
-        recorder.check(gpu)?;
+        recorder.check()?;
         let staging = match reports.bytes() {
             0 => None,
             bytes => Some(self.staging.take_readback_buffer(gpu, bytes)?),
