@@ -258,23 +258,8 @@ mod schedules {
     use shuttle::{rand, thread};
 
     use super::super::allocator::Placed;
+    use super::super::allocator::tests::TestBuffer;
     use super::*;
-
-    #[derive(Debug, Clone)]
-    struct TestBuffer {
-        id: u64,
-        size: u64,
-    }
-
-    impl PoolBuffer for TestBuffer {
-        fn id(&self) -> u64 {
-            self.id
-        }
-
-        fn size(&self) -> u64 {
-            self.size
-        }
-    }
 
     /// What the threads share. `live` has the buffers and offsets in use.
     struct Pool {

@@ -493,13 +493,13 @@ impl<B: PoolBuffer> Allocator<B> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-    struct TestBuffer {
-        id: u64,
-        size: u64,
+    pub struct TestBuffer {
+        pub id: u64,
+        pub size: u64,
     }
 
     impl PoolBuffer for TestBuffer {
