@@ -1,6 +1,7 @@
 // attention_merge: attention over all keys, from attention over splits of them.
 //   out[row, c] = sum over s of e^maximum[row, s] * sum[row, s] * parts[row, s, c] / e^log_sum[row],
-//   LOG_SUMS: log_sums[row] = log_sum[row] = ln(sum over s of e^maximum[row, s] * sum[row, s]),
+//   LOG_SUMS: log_sums[row] = log_sum[row] = ln(sum over s of e^maximum[row, s] * sum[row, s]), and what is rounded
+//   away of it,
 // where part_sums[row, s] is the maximum and the sum of split s; the sum is zero if all its keys are masked. If this
 // holds for all splits, out is zero and log_sum is inf. All operands are packed.
 // Each invocation computes a vec4.
@@ -19,7 +20,8 @@ struct Params {
 @group(0) @binding(auto) var<storage, read> part_sums: array<vec2<f32>>;
 @group(0) @binding(auto) var<storage, read_write> out: array<vec4<f32>>;
 //#if LOG_SUMS
-@group(0) @binding(auto) var<storage, read_write> log_sums: array<f32>;
+@group(0) @binding(auto) var<storage, read_write> log_sums: array<vec2<f32>>;
+//#include "lib/log_sum"
 //#endif
 
 fn invocation(i: u32) {
@@ -38,7 +40,7 @@ fn invocation(i: u32) {
     }
     out[i] = acc * select(1.0 / sum, 0.0, sum == 0.0);
 //#if LOG_SUMS
-    if (col == 0u) { log_sums[i / p.width] = select(maximum + ln(sum), inf(), sum == 0.0); }
+    if (col == 0u) { log_sums[i / p.width] = log_sum_of(shift, sum, p.splits >> 31u); }
 //#endif
 }
 //#include "lib/invocation"

@@ -45,7 +45,7 @@ fn main(
 //#if KEYS
     var value_acc: array<vec4<f32>, 4u * COLS>;
 //#else
-    var row_stats: array<vec2<f32>, 4>;
+    var row_stats: array<vec3<f32>, 4>;
 //#repeat I 4
     row_stats[I] = stats_of(matrix, row0 + team * 4u + I);
 //#end
@@ -86,11 +86,14 @@ fn main(
 //#endif
             let own_indices = row0 + team * 4u + vec4<u32>(0u, 1u, 2u, 3u);
 //#if KEYS
-            let log_sums = vec4<f32>(of_query.x);
-            let means = vec4<f32>(of_query.y);
+            let log_sums = LogSums(vec4<f32>(of_query.x), vec4<f32>(of_query.y));
+            let means = vec4<f32>(of_query.z);
 //#else
-            let log_sums = vec4<f32>(row_stats[0u].x, row_stats[1u].x, row_stats[2u].x, row_stats[3u].x);
-            let means = vec4<f32>(row_stats[0u].y, row_stats[1u].y, row_stats[2u].y, row_stats[3u].y);
+            let log_sums = LogSums(
+                vec4<f32>(row_stats[0u].x, row_stats[1u].x, row_stats[2u].x, row_stats[3u].x),
+                vec4<f32>(row_stats[0u].y, row_stats[1u].y, row_stats[2u].y, row_stats[3u].y),
+            );
+            let means = vec4<f32>(row_stats[0u].z, row_stats[1u].z, row_stats[2u].z, row_stats[3u].z);
 //#endif
             let both = weigh(products[0u], log_sums, batch, head, own_indices, vec4<u32>(other_index));
             let d = both.sloped * (value_products[0u] - means) * p.scale;

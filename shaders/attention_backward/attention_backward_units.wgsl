@@ -26,12 +26,12 @@ const WEIGHTED_AT: u32 = 0u;
 var<workgroup> block_count: Padded;
 //#if KEYS
 // log_sum and mean of the other rows of a block.
-var<workgroup> other_stats: array<vec2<f32>, BLOCK>;
+var<workgroup> other_stats: array<vec3<f32>, BLOCK>;
 //#endif
 
 // Weights are at most 1. Times this, small ones are normal numbers in f16.
 const WEIGHT_SCALE: f32 = 1024.0;
-// Where floats are so large that log_sum is not exact, they can be larger.
+// Where floats are so large that scores are rounded otherwise than before, they can be larger.
 const MAX_WEIGHT: vec4<f32> = vec4<f32>(2.0 * WEIGHT_SCALE);
 
 //#if !VALUES
@@ -39,7 +39,7 @@ const MAX_WEIGHT: vec4<f32> = vec4<f32>(2.0 * WEIGHT_SCALE);
 fn range_scales() -> vec2<f32> {
 //#if F16
     // Of d for a weight of 1: a product of a gradient and a value has 4 * value_width terms, and its mean is no larger.
-    let bound = 8.0 * f32(p.value_width) * stats[2u * p.rows] * stats[2u * p.rows + 1u] * abs(p.scale);
+    let bound = 8.0 * f32(p.value_width) * stats[3u * p.rows] * stats[3u * p.rows + 1u] * abs(p.scale);
     // The next larger power of two becomes 2^14. Weights are at most 2.
     let exponent = clamp(bitcast<u32>(bound) >> 23u, 67u, 187u);
     return bitcast<vec2<f32>>(vec2<u32>(267u - exponent, exponent - 13u) << vec2<u32>(23u));
@@ -121,7 +121,7 @@ fn main(
 //#end
 //#endif
 //#if !KEYS
-    var row_stats: array<vec2<f32>, LANE_ROWS>;
+    var row_stats: array<vec3<f32>, LANE_ROWS>;
 //#repeat M LANE_ROWS
     row_stats[M] = stats_of(matrix, row0 + lane_row + M * SUBGROUP_SIZE);
 //#end
@@ -194,12 +194,13 @@ fn main(
             let own_indices = vec4<u32>(row0 + row);
             let other_indices = other0 + first + vec4<u32>(0u, 1u, 2u, 3u);
 //#if KEYS
-            var log_sums = vec4<f32>();
+            var log_sums: LogSums;
 //#repeat I 4
-            log_sums[I] = other_stats[first + I].x;
+            log_sums.rounded[I] = other_stats[first + I].x;
+            log_sums.rest[I] = other_stats[first + I].y;
 //#end
 //#else
-            let log_sums = vec4<f32>(row_stats[M].x);
+            let log_sums = LogSums(vec4<f32>(row_stats[M].x), vec4<f32>(row_stats[M].y));
 //#endif
             let both = weigh(products, log_sums, batch, head, own_indices, other_indices);
 //#if VALUES
@@ -224,10 +225,10 @@ fn main(
 //#if KEYS
             var means = vec4<f32>();
 //#repeat I 4
-            means[I] = other_stats[first + I].y;
+            means[I] = other_stats[first + I].z;
 //#end
 //#else
-            let means = vec4<f32>(row_stats[M].y);
+            let means = vec4<f32>(row_stats[M].z);
 //#endif
             store_weights(row, first, weights_at(row, first) * (scores_at(row, first) - means) * d_scale);
         }

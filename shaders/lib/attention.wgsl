@@ -9,7 +9,8 @@
 // fit into 32 bits.
 // out is packed: [batch, heads, queries, splits, value_width]. Each split attends to keys_per_split keys only.
 // BIASED: there is a softcap, a mask or a bias.
-// LOG_SUMS: log_sums[b, h, i] = ln(sum over j of e^score[b, h, i, j]), or inf if all keys are masked. With several
+// LOG_SUMS: log_sums[b, h, i] = ln(sum over j of e^score[b, h, i, j]), or inf if all keys are masked, and what is
+// rounded away of it. With several
 // splits, log_sums[b, h, i, split] are two numbers, m and the sum over the keys j of the split of
 // e^(score[b, h, i, j] - m), where m is near the maximum of the scores: the logarithm of the sum would vanish in a
 // large m.
@@ -93,14 +94,14 @@ fn hide(scores: vec4<f32>, keys: vec4<u32>, ends: vec4<u32>) -> vec4<f32> {
 }
 
 //#if LOG_SUMS
+//#include "lib/log_sum"
+
 // Stores the logarithm of e^maximum * sum, or both for one of several splits.
 fn store_log_sum(row: u32, splits: u32, maximum: f32, sum: f32) {
-    if (splits > 1u) {
-        log_sums[2u * row] = maximum;
-        log_sums[2u * row + 1u] = sum;
-    } else {
-        log_sums[row] = select(maximum + ln(sum), inf(), sum == 0.0);
-    }
+    // There are fewer than 2^31 queries.
+    let stored = select(log_sum_of(maximum, sum, p.queries >> 31u), vec2<f32>(maximum, sum), splits > 1u);
+    log_sums[2u * row] = stored.x;
+    log_sums[2u * row + 1u] = stored.y;
 }
 //#endif
 

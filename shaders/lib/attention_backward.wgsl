@@ -6,10 +6,11 @@
 //   k_grad[j] = sum over i of d[i, j] * q[i],
 //   v_grad[j] = sum over i of weight[i, j] * g[i].
 // log_sum[i] is the logarithm of the sum over j of e^score[i, j], mean[i] the sum over c of g[i, c] * out[i, c].
+// log_sum[i] is two numbers, of which the second is what is rounded away of the first.
 // q is [batch, heads, queries, width], k is [batch, heads, keys, width], v and g are like them with value_width,
 // with widths that are multiples of four. bias is [batch, heads, queries, keys] and contains the mask, as -inf.
-// These are read through their strides. stats are log_sum and mean, each [batch, heads, queries]; with F16 the
-// largest magnitudes in g and in v follow. Gradients are packed.
+// These are read through their strides. stats are log_sum, [batch, heads, queries, 2], and mean, [batch, heads,
+// queries]; with F16 the largest magnitudes in g and in v follow. Gradients are packed.
 // KEYS: gradients of keys or values, whose own rows are keys and other rows queries; otherwise it is the reverse.
 // BIASED: there is a softcap or a bias.
 //
@@ -144,10 +145,10 @@ fn other_range(row0: u32, row_end: u32) -> vec2<u32> {
 }
 //#endif
 
-// log_sum and mean of a query.
-fn stats_of(matrix: u32, query: u32) -> vec2<f32> {
+// Both numbers of log_sum, and mean, of a query.
+fn stats_of(matrix: u32, query: u32) -> vec3<f32> {
     let i = matrix * p.queries + min(query, p.queries - 1u);
-    return vec2<f32>(stats[i], stats[p.rows + i]);
+    return vec3<f32>(stats[2u * i], stats[2u * i + 1u], stats[2u * p.rows + i]);
 }
 
 // Whether four pairs of an own and another row have no weight. Own rows past the edge may seem to have one: nothing of
@@ -164,13 +165,19 @@ fn are_hidden(own_indices: vec4<u32>, other_indices: vec4<u32>) -> vec4<bool> {
     return hidden;
 }
 
+// The log_sum of four queries.
+struct LogSums {
+    rounded: vec4<f32>,
+    rest: vec4<f32>,
+}
+
 // e^(scores - log_sums).
-fn weights_from(scores: vec4<f32>, log_sums: vec4<f32>) -> vec4<f32> {
+fn weights_from(scores: vec4<f32>, log_sums: LogSums) -> vec4<f32> {
+    let x = scores - log_sums.rounded - log_sums.rest;
 //#if F16
-    return exp_of_16_bits(scores - log_sums);
+    return exp_of_16_bits(x);
 //#else
-    let x = scores - log_sums;
-    // Above zero only where floats are so large that log_sum is not exact. min() may drop NaN.
+    // Above zero only where floats are so large that the scores are rounded otherwise than before. min() may drop NaN.
     return softmax_weights(select(x, vec4<f32>(88.0), x > vec4<f32>(88.0)));
 //#endif
 }
@@ -183,7 +190,7 @@ struct Weights {
 
 // The weights of four pairs of an own and another row, from the products of their rows.
 fn weigh(
-    products: vec4<f32>, log_sums: vec4<f32>, batch: u32, head: u32, own_indices: vec4<u32>,
+    products: vec4<f32>, log_sums: LogSums, batch: u32, head: u32, own_indices: vec4<u32>,
     other_indices: vec4<u32>,
 ) -> Weights {
     var scores = products * p.scale;

@@ -23,9 +23,10 @@ struct Params {
     dilation_w: u32,
     // Bands of rows per plane of x, in deform_x_backward.
     bands: u32,
+    // The samples that a launch of deform_x_backward goes over: tap * out_h * out_w + pixel.
+    first_sample: u32,
+    end_sample: u32,
     pad0: u32,
-    pad1: u32,
-    pad2: u32,
 }
 
 @group(0) @binding(auto) var<uniform> p: Params;

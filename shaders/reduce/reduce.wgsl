@@ -2,7 +2,7 @@
 // A line is the elements that one output reduces. x is read through its strides.
 // out is [splits, lines], packed. A long line may be split; a second launch then combines the splits.
 // LOAD, COMBINE, FINISH, IDENTITY, BETTER: expressions of the launcher, in the functions below.
-// SCALAR: the result is the combination. ARG: it is the index, within its line, of the best element.
+// SCALAR: the result is the combination. COMPENSATED: it is a sum, with the errors of its additions. ARG: it is the index, within its line, of the best element.
 // ALONG: a line is contiguous, and a load has four of its elements.
 // ACROSS: a load has one element of each of four neighbouring lines.
 // VEC4: ALONG or ACROSS. WORDS: with VEC4, elements have 32 bits. STORES_WORDS4: ACROSS and WORDS.
@@ -36,7 +36,8 @@ struct Params {
     stride: u32,
     // Number of the reduced axes.
     inner_rank: u32,
-    pad0: u32,
+    // Zero, which no compiler knows.
+    zero: u32,
     // The offset of each line, in elements.
     walk: Walk,
     // Sizes of the reduced axes, and their strides in loads.
@@ -100,7 +101,7 @@ fn inner_offset(k: u32) -> u32 {
 }
 //#endif
 
-// ARG, ACROSS and SCALAR each define:
+// ARG, COMPENSATED, ACROSS and SCALAR each define:
 //   Partial: the contribution of a member of a team;
 //   identity(): the contribution of no elements;
 //   combine(Partial, Partial);
@@ -136,7 +137,37 @@ fn store(split: u32, line: u32, best: Partial) {
     out[split * p.lines + line] = O(best.index);
 }
 //#endif
-//#if !ARG
+//#if COMPENSATED
+// A sum, and the error that its additions have rounded away.
+alias Partial = vec2<f32>;
+
+fn identity() -> Partial {
+    return Partial();
+}
+
+// x, of which compilers know nothing: the difference between a sum and one of its terms would otherwise be the other.
+fn opaque(x: f32) -> f32 {
+    return bitcast<f32>(bitcast<u32>(x) ^ p.zero);
+}
+
+fn combine(a: Partial, b: Partial) -> Partial {
+    let sum = opaque(a.x + b.x);
+    let of_b = opaque(sum - a.x);
+    let of_a = opaque(sum - of_b);
+    return Partial(sum, a.y + b.y + (opaque(a.x - of_a) + opaque(b.x - of_b)));
+}
+
+fn load(i: u32, k: u32) -> Partial {
+    return Partial(x[i], 0.0);
+}
+
+fn store(split: u32, line: u32, total: Partial) {
+    // The error of an infinite sum is NaN.
+    let is_finite = (bitcast<u32>(total.x) & 0x7f800000u) != 0x7f800000u;
+    out[split * p.lines + line] = total.x + select(0.0, total.y, is_finite);
+}
+//#endif
+//#if !ARG !COMPENSATED
 fn identity() -> Partial {
     return Partial(IDENTITY);
 }

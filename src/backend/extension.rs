@@ -51,8 +51,9 @@ macro_rules! extension_contract {
             log_softmax_backward(output: F, output_grad: F, dim: Axis) -> F =
                 softmax::log_softmax_backward(output, output_grad, dim), else cpu;
             /// Computes `attention` `[batch, heads, queries, value width]`, and for
-            /// `attention_backward` the logarithm of the sum of `e^score` of each query
-            /// `[batch, heads, queries]`, which is infinite if all keys are masked. Both are f32.
+            /// `attention_backward` the logarithm of the sum of `e^score` of each query and what is
+            /// rounded away of it, `[batch, heads, queries, 2]`. It is infinite if all keys are
+            /// masked. Both are f32.
             attention_with_log_sums(
                 query: F, key: F, value: F, mask: OptB, attn_bias: OptF, options: Attention,
             ) -> FF as Wide = {

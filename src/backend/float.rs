@@ -55,9 +55,9 @@ macro_rules! float_contract {
             float_mask_fill(tensor: F, mask: B, value: Scalar) -> F =
                 elementwise::mask_fill(tensor, mask, scalar_value::F(value));
             float_powi(lhs: F, rhs: I) -> F = elementwise::powi(lhs, rhs);
-            float_sum(tensor: F) -> F = reduce::all(Sum, tensor);
+            float_sum(tensor: F) -> F = reduce::all(Sum, tensor), else cpu;
             float_sum_dim(tensor: F, dim: Axis) -> F = reduce::dim(Sum, tensor, dim), else cpu;
-            float_mean(tensor: F) -> F = reduce::all(Mean, tensor);
+            float_mean(tensor: F) -> F = reduce::all(Mean, tensor), else cpu;
             float_mean_dim(tensor: F, dim: Axis) -> F = reduce::dim(Mean, tensor, dim), else cpu;
             float_prod(tensor: F) -> F = reduce::all(Prod, tensor);
             float_prod_dim(tensor: F, dim: Axis) -> F = reduce::dim(Prod, tensor, dim);

@@ -54,9 +54,9 @@ macro_rules! int_contract {
                 elementwise::mask_where(tensor, mask, value);
             int_mask_fill(tensor: I, mask: B, value: Scalar) -> I =
                 elementwise::mask_fill(tensor, mask, scalar_value::I(value));
-            int_sum(tensor: I) -> I = reduce::all(Sum, tensor);
+            int_sum(tensor: I) -> I = reduce::all(Sum, tensor), else cpu;
             int_sum_dim(tensor: I, dim: Axis) -> I = reduce::dim(Sum, tensor, dim), else cpu;
-            int_mean(tensor: I) -> I = reduce::all(Mean, tensor);
+            int_mean(tensor: I) -> I = reduce::all(Mean, tensor), else cpu;
             int_mean_dim(tensor: I, dim: Axis) -> I = reduce::dim(Mean, tensor, dim), else cpu;
             int_prod(tensor: I) -> I = reduce::all(Prod, tensor);
             int_prod_dim(tensor: I, dim: Axis) -> I = reduce::dim(Prod, tensor, dim);

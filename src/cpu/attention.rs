@@ -3,7 +3,7 @@
 use burn_backend::TensorMetadata;
 use burn_backend::ops::{AttentionModuleOptions, BoolTensorOps, FloatTensorOps, IntTensorOps};
 use burn_flex::{Flex, FlexDevice, FlexTensor};
-use burn_std::{BoolDType, BoolStore, FloatDType, IntDType, Shape};
+use burn_std::{BoolDType, BoolStore, FloatDType, IntDType, Shape, Slice};
 
 use super::reduce::float_sum_dim;
 
@@ -55,7 +55,7 @@ fn in_f32(tensor: FlexTensor) -> FlexTensor {
     Flex::float_cast(tensor, FloatDType::F32)
 }
 
-/// Computes attention, and the logarithm of the sum of `e^score` of each query.
+/// Computes attention, and the logarithm of the sum of `e^score` of each query with what is rounded away of it.
 pub(crate) fn attention_with_log_sums(
     query: FlexTensor,
     key: FlexTensor,
@@ -70,7 +70,7 @@ pub(crate) fn attention_with_log_sums(
     let [_, _, keys, value_width] = value.shape().dims();
     let dtype = query.dtype().into();
     let full = |shape: Shape, value: f64| Flex::float_full(shape, value.into(), &FlexDevice, dtype);
-    let sums_shape = Shape::from([batch, heads, queries]);
+    let sums_shape = Shape::from([batch, heads, queries, 2]);
     if batch * heads * queries * keys * value_width == 0 {
         let out = full(Shape::from([batch, heads, queries, value_width]), 0.0);
         return (out, full(sums_shape, f64::INFINITY));
@@ -86,10 +86,23 @@ pub(crate) fn attention_with_log_sums(
         f64::NEG_INFINITY.into(),
         BoolDType::from(BoolStore::Native),
     );
+    let rounded = Flex::float_add(maxima.clone(), log.clone());
+    let rest = Flex::float_add(Flex::float_sub(maxima, rounded.clone()), log);
+    let rounded = Flex::float_mask_fill(rounded, hidden.clone(), f64::INFINITY.into());
     let log_sums =
-        Flex::float_mask_fill(Flex::float_add(maxima, log), hidden, f64::INFINITY.into());
-    let weights = Flex::float_exp(Flex::float_sub(scores, log_sums.clone()));
-    (Flex::float_matmul(weights, value), Flex::float_reshape(log_sums, sums_shape))
+        Flex::float_cat(vec![rounded, Flex::float_mask_fill(rest, hidden, 0.0.into())], 3);
+    let weights = weights(scores, log_sums.clone());
+    (Flex::float_matmul(weights, value), log_sums)
+}
+
+/// Returns `e^(score - log_sum)`.
+fn weights(scores: FlexTensor, log_sums: FlexTensor) -> FlexTensor {
+    let part = |at: usize| {
+        let mut slices = vec![Slice::full(); 3];
+        slices.push(Slice::from(at..at + 1));
+        Flex::float_slice(log_sums.clone(), &slices)
+    };
+    Flex::float_exp(Flex::float_sub(Flex::float_sub(scores, part(0)), part(1)))
 }
 
 /// Computes the gradients of attention with respect to query, key and value.
@@ -119,9 +132,7 @@ pub(crate) fn attention_backward(
     let operands = Operands { query, key, mask, bias: attn_bias, options };
     let scale = operands.scale();
     let (scores, bounded) = operands.scores();
-    let per_query = Shape::from([batch, heads, queries, 1]);
-    let log_sums = Flex::float_reshape(log_sums, per_query);
-    let weights = Flex::float_exp(Flex::float_sub(scores, log_sums));
+    let weights = weights(scores, log_sums);
     let value_grad = Flex::float_matmul(transposed(weights.clone()), output_grad.clone());
     let mean = float_sum_dim(Flex::float_mul(output_grad.clone(), output), 3);
     let products = Flex::float_matmul(output_grad, transposed(value));

@@ -1,11 +1,13 @@
 //! Reductions. burn-flex's reductions of all elements ignore NaN, its sums along an axis read past
-//! the end of some expanded views, and it rejects the mean of no floats and the index of a maximum
-//! of no elements without naming the op.
+//! the end of some expanded views, its sums of all elements are wrong for some views, long sums lose
+//! their last terms, and it rejects the mean of no floats and the index of a maximum of no elements
+//! without naming the op.
 
+use burn_backend::TensorData;
 use burn_backend::TensorMetadata;
 use burn_backend::ops::{FloatTensorOps, IntTensorOps};
 use burn_flex::{Flex, FlexDevice, FlexTensor};
-use burn_std::{IntDType, Shape};
+use burn_std::{DType, FloatDType, IntDType, Shape};
 
 pub(crate) fn float_max(tensor: FlexTensor) -> FlexTensor {
     reduce_all(tensor, Flex::float_max_dim)
@@ -25,25 +27,105 @@ fn reduce_all(tensor: FlexTensor, reduce: fn(FlexTensor, usize) -> FlexTensor) -
     reduce(Flex::float_reshape(tensor, Shape::from([len])), 0)
 }
 
-/// Defines reductions along an axis that copy views to packed tensors first.
+/// Defines reductions that copy views to packed tensors first.
 macro_rules! packed_first {
-    ($($name:ident)*) => {
-        $(pub(crate) fn $name(tensor: FlexTensor, dim: usize) -> FlexTensor {
-            Flex::$name(tensor.to_contiguous(), dim)
+    ($($name:ident($($dim:ident)?))*) => {
+        $(pub(crate) fn $name(tensor: FlexTensor $(, $dim: usize)?) -> FlexTensor {
+            Flex::$name(tensor.to_contiguous() $(, $dim)?)
         })*
     };
 }
 
-packed_first! { float_sum_dim int_sum_dim int_mean_dim }
+packed_first! { int_sum_dim(dim) int_mean_dim(dim) int_sum() int_mean() }
+
+/// Lines up to this length are summed by burn-flex, in f32: the sum of ones is exact, and rounding errors are small.
+const MAX_SUMMED: usize = 4096;
+
+/// Computes the sum along an axis.
+pub(crate) fn float_sum_dim(tensor: FlexTensor, dim: usize) -> FlexTensor {
+    match tensor.shape()[dim] <= MAX_SUMMED {
+        true => Flex::float_sum_dim(tensor.to_contiguous(), dim),
+        false => long_sums(tensor, dim, 1.0),
+    }
+}
 
 /// Computes the mean along an axis; NaN if the axis is empty.
 pub(crate) fn float_mean_dim(tensor: FlexTensor, dim: usize) -> FlexTensor {
     let mut shape = tensor.shape();
-    if shape[dim] > 0 {
-        return Flex::float_mean_dim(tensor.to_contiguous(), dim);
+    match shape[dim] {
+        0 => {
+            shape[dim] = 1;
+            Flex::float_full(shape, f64::NAN.into(), &FlexDevice, tensor.dtype().into())
+        }
+        len if len > MAX_SUMMED => long_sums(tensor, dim, len as f64),
+        _ => Flex::float_mean_dim(tensor.to_contiguous(), dim),
     }
+}
+
+/// Computes the sum of all elements.
+pub(crate) fn float_sum(tensor: FlexTensor) -> FlexTensor {
+    of_all(tensor, float_sum_dim)
+}
+
+/// Computes the mean of all elements.
+pub(crate) fn float_mean(tensor: FlexTensor) -> FlexTensor {
+    of_all(tensor, float_mean_dim)
+}
+
+fn of_all(tensor: FlexTensor, reduce: fn(FlexTensor, usize) -> FlexTensor) -> FlexTensor {
+    let shape = Shape::from([tensor.shape().num_elements()]);
+    reduce(Flex::float_reshape(tensor.to_contiguous(), shape), 0)
+}
+
+/// Computes the sums along an axis in f64, divided by `divisor`.
+fn long_sums(tensor: FlexTensor, dim: usize, divisor: f64) -> FlexTensor {
+    let dtype = tensor.dtype();
+    if dtype == DType::F64 {
+        let sums = Flex::float_sum_dim(tensor.to_contiguous(), dim);
+        return Flex::float_div_scalar(sums, divisor.into());
+    }
+    let tensor = Flex::float_cast(tensor, FloatDType::F32).to_contiguous();
+    let mut shape = tensor.shape();
+    let len = shape[dim];
+    let inner: usize = shape[dim + 1..].iter().product();
     shape[dim] = 1;
-    Flex::float_full(shape, f64::NAN.into(), &FlexDevice, tensor.dtype().into())
+    let data = tensor.into_data();
+    let elements = data.as_slice::<f32>().unwrap_or_default();
+    let mut sums = Vec::with_capacity(shape.num_elements());
+    if !elements.is_empty() {
+        for lines in elements.chunks_exact(len * inner) {
+            match inner {
+                1 => sums.push(sum(lines)),
+                _ => sums.extend(sums_of_columns(lines, inner)),
+            }
+        }
+    }
+    let quotients: Vec<f32> = sums.into_iter().map(|sum| (sum / divisor) as f32).collect();
+    let sums = FlexTensor::from_data(TensorData::new(quotients, shape));
+    Flex::float_cast(sums, dtype.into())
+}
+
+/// Returns the sum of a line, by as many sums as compilers keep in vector registers.
+fn sum(line: &[f32]) -> f64 {
+    let mut sums = [0.0; 16];
+    let (chunks, rest) = line.as_chunks::<16>();
+    for chunk in chunks {
+        for (sum, &element) in sums.iter_mut().zip(chunk) {
+            *sum += f64::from(element);
+        }
+    }
+    sums.iter().sum::<f64>() + rest.iter().map(|&element| f64::from(element)).sum::<f64>()
+}
+
+/// Returns the sums of the columns of rows of `width` elements.
+fn sums_of_columns(rows: &[f32], width: usize) -> Vec<f64> {
+    let mut sums = vec![0.0; width];
+    for row in rows.chunks_exact(width) {
+        for (sum, &element) in sums.iter_mut().zip(row) {
+            *sum += f64::from(element);
+        }
+    }
+    sums
 }
 
 /// Panics if the axis along which an op looks for a maximum or minimum is empty.

@@ -44,6 +44,22 @@ pub struct AdapterInfo {
     pub features: Features,
 }
 
+impl AdapterInfo {
+    /// Returns the most rounds of loops that one invocation of a kernel may take, those of nested loops counted
+    /// together.
+    ///
+    /// Mesa's software adapter ends the loops of an invocation after 65,535 rounds, without an error; some are left
+    /// for loops of constant length. On a GPU, which a driver resets after seconds, a million rounds take up to
+    /// half a second.
+    #[must_use]
+    pub fn max_rounds(&self) -> u64 {
+        match self.kind {
+            AdapterKind::Software => 60_000,
+            _ => 1 << 20,
+        }
+    }
+}
+
 impl AsRef<AdapterInfo> for AdapterInfo {
     fn as_ref(&self) -> &AdapterInfo {
         self

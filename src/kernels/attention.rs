@@ -27,6 +27,7 @@ pub(super) const FRAGMENTS: &[Fragment] = &[
     ("lib/attention_scores", wgsl!("../../shaders/lib/attention_scores.wgsl")),
     ("lib/attention_tile", wgsl!("../../shaders/lib/attention_tile.wgsl")),
     ("lib/attention_units", wgsl!("../../shaders/lib/attention_units.wgsl")),
+    ("lib/log_sum", wgsl!("../../shaders/lib/log_sum.wgsl")),
 ];
 
 static ATTENTION: Source =
@@ -50,7 +51,8 @@ static ATTENTION_UNITS: Source = Source::new::<AttentionParams>(
 static ATTENTION_MERGE: Source = Source::new::<MergeParams>(
     "attention_merge",
     wgsl!("../../shaders/attention/attention_merge.wgsl"),
-);
+)
+.with_fragments(FRAGMENTS);
 
 params! {
     struct AttentionParams {
@@ -262,11 +264,8 @@ pub fn attention(
 }
 
 /// Computes [`attention`], and for its gradient the logarithm of the sum of `e^score` of each
-/// query, `[batch, heads, queries]`. It is infinite for a query whose keys are all hidden, and if
-/// values have no columns.
-///
-/// The logarithm is rounded as its scores are. For scores of a magnitude of 1e5, this changes gradients
-/// by up to 1 %, and scores of 1e9 leave no gradients of use.
+/// query and what is rounded away of it, `[batch, heads, queries, 2]`. It is infinite for a query whose
+/// keys are all hidden, and if values have no columns.
 ///
 /// # Errors
 ///
@@ -346,13 +345,21 @@ fn compute(
     let constant = |shape: &[usize], value: f32| {
         create::full(&runtime, shape, ScalarValue::Float(value), DType::F32)
     };
-    let sums_shape = [batch, heads, queries];
+    let sums_shape = [batch, heads, queries, 2];
     if keys == 0 || shape.contains(&0) {
         return Ok((constant(&shape, 0.0)?, constant(&sums_shape, f32::INFINITY)?));
     }
-    let composes = policy::composes_attention(&runtime, queries * keys);
+    // Gradients compute the scores again, and large ones must be rounded in the same way: by the same division.
+    let composes = policy::composes_attention(&runtime, queries * keys)
+        || log_sums && policy::composes_attention_gradients(&runtime);
+    let in_tiles = policy::has_fast_barriers(&runtime) && log_sums
+        || policy::tiles_attention(&runtime, queries);
+    let fills_units = match log_sums {
+        true => policy::tiles_attention(&runtime, queries.min(keys)),
+        false => in_tiles,
+    };
     let units = match forced {
-        None if !composes && policy::tiles_attention(&runtime, queries) => {
+        None if !composes && fills_units => {
             let kernel = |width| AttentionWithUnits { width };
             AttentionUnits::for_operands(&[&query, &key, &value], kernel)
         }
@@ -365,7 +372,7 @@ fn compute(
         units.is_none()
             && dtype.is_half()
             && !log_sums
-            && !policy::tiles_attention(&runtime, queries)
+            && !in_tiles
             && policy::keeps_halves(&runtime)
             && [&query, &key, &value].iter().all(is_read)
     });
@@ -391,7 +398,7 @@ fn compute(
     }
     let division = match units {
         Some(units) => Division::Units(units),
-        None if policy::tiles_attention(&runtime, queries) => {
+        None if in_tiles => {
             Division::Tiles { cols: if value_width <= LANES { 1 } else { 2 } }
         }
         None => {
@@ -402,16 +409,20 @@ fn compute(
     let (rows, cols) = division.tile();
     let (row_blocks, col_blocks) = (queries.div_ceil(rows), value_width.div_ceil(cols));
     let workgroups = batch * heads * row_blocks * col_blocks;
-    let keys_per_split = policy::attention_split_len(&runtime, workgroups, keys);
+    // The keys of a block, and the rounds of the loops of an invocation for them, at most.
+    let block = match &division {
+        Division::Rows { team, .. } => team.workgroup_size as usize,
+        Division::Tiles { .. } | Division::Units(_) => 64,
+    };
+    let rounds = 2 * (width + value_width) + block + 64;
+    let max_blocks = (policy::max_rounds(&runtime) / rounds).max(1);
+    let keys_per_split = policy::attention_split_len(&runtime, workgroups, keys).min(max_blocks * block);
     let splits = keys.div_ceil(keys_per_split);
     let out_shape = [batch, heads, queries, value_width * 4];
     let empty = |shape: &[usize]| Tensor::empty(&runtime, shape, DType::F32);
     let parts = empty(&[batch, heads, queries, splits, value_width * 4])?;
-    // Of each split the maximum and the sum.
-    let part_sums = match splits {
-        1 => empty(&[batch, heads, queries, 1])?,
-        _ => empty(&[batch, heads, queries, splits, 2])?,
-    };
+    // The maximum and the sum of each split, or the logarithm of both.
+    let part_sums = empty(&[batch, heads, queries, splits, 2])?;
     let has_sums = log_sums || splits > 1;
     let workgroups = (workgroups * splits) as u64;
     Launch {
@@ -443,6 +454,7 @@ fn compute(
         },
         workgroups,
         work: 8 * (batch * heads * queries) as u64 * keys as u64 * (width + value_width) as u64,
+        rounds: (keys_per_split.div_ceil(block) * rounds) as u64,
     }
     .run()?;
     let (out, sums) = if splits == 1 {
@@ -458,10 +470,10 @@ fn compute(
 /// the sums of their weights.
 fn merge(parts: &Tensor, part_sums: &Tensor, log_sums: bool) -> Result<(Tensor, Tensor)> {
     let runtime = parts.runtime();
-    let sums_shape = &part_sums.shape()[..3];
+    let queries = &part_sums.shape()[..3];
     let [splits, width] = [parts.shape()[3], parts.shape()[4]];
-    let sums = Tensor::empty(runtime, sums_shape, DType::F32)?;
-    let out = Tensor::empty(runtime, &[sums_shape, &[width]].concat(), DType::F32)?;
+    let sums = Tensor::empty(runtime, &[queries, &[2]].concat(), DType::F32)?;
+    let out = Tensor::empty(runtime, &[queries, &[width]].concat(), DType::F32)?;
     let count = out.len() / 4;
     Launch {
         kernel: &MergeKernel { log_sums },
@@ -475,6 +487,7 @@ fn merge(parts: &Tensor, part_sums: &Tensor, log_sums: bool) -> Result<(Tensor, 
         },
         workgroups: workgroups_for(count),
         work: parts.len() as u64,
+        rounds: 2 * splits as u64,
     }
     .run()?;
     Ok((out, sums))

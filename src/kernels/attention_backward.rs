@@ -126,7 +126,7 @@ pub struct Forward {
     pub bias: Option<Tensor>,
     /// `[batch, heads, queries, value width]`.
     pub out: Tensor,
-    /// `[batch, heads, queries]`.
+    /// `[batch, heads, queries, 2]`.
     pub log_sums: Tensor,
 }
 
@@ -163,8 +163,8 @@ fn compute(
         }
     }
     query.same_device(&log_sums)?;
-    if log_sums.shape() != [batch, heads, queries] {
-        return Err(mismatch(&query, &log_sums, "there must be one sum per query"));
+    if log_sums.shape() != [batch, heads, queries, 2] {
+        return Err(mismatch(&query, &log_sums, "there must be two numbers per query"));
     }
     let runtime = query.runtime().clone();
     if keys == 0 || queries == 0 || batch * heads * value_width == 0 {
@@ -193,14 +193,14 @@ fn compute(
     let products = elementwise::binary(&rows::float_mul, out, wide_grad.clone())?;
     let means = reduce::dim(Reduction::Sum, products, 3)?;
     if composes && units.is_none() {
-        let log_sums = views::reshape(log_sums, &[batch, heads, queries, 1])?;
         let scores = composed::attention::Scores { sizes, key, bias, options };
         return composed::attention::attention_backward(
             &query, &value, &scores, &log_sums, &means, &grad,
         );
     }
-    let flat = [batch * heads * queries];
-    let mut stats = vec![views::reshape(log_sums, &flat)?, views::reshape(means, &flat)?];
+    let count = batch * heads * queries;
+    let mut stats =
+        vec![views::reshape(log_sums, &[2 * count])?, views::reshape(means, &[count])?];
     if units.is_some_and(|units| units.dtype.is_half()) {
         for operand in [wide_grad, wide(value.clone())?] {
             let magnitudes = elementwise::unary(&rows::float_abs, operand)?;
@@ -271,6 +271,8 @@ fn compute(
                 * (batch * heads * queries) as u64
                 * keys as u64
                 * (vec4s + value_vec4s) as u64,
+            // For each block of 64 rows of the others.
+            rounds: (queries.max(keys).div_ceil(TILE) * (2 * (vec4s + value_vec4s) + 128)) as u64,
         }
         .run()
     };
@@ -362,8 +364,8 @@ pub const CASES: &[Case] = {
     /// The case of queries, keys, values, results and sums of these shapes.
     macro_rules! packed {
         (
-            $queries:expr, $keys:expr, $values:expr, $out:expr, $sums:expr, $mask:expr, $bias:expr,
-            $options:expr
+            $queries:expr, $keys:expr, $values:expr, $out:expr, [$batch:expr, $heads:expr, $rows:expr],
+            $mask:expr, $bias:expr, $options:expr
         ) => {
             case(
                 "attention_backward",
@@ -374,7 +376,7 @@ pub const CASES: &[Case] = {
                     $mask,
                     $bias,
                     normal(&$out),
-                    normal(&$sums),
+                    normal(&[$batch, $heads, $rows, 2]),
                     normal(&$out),
                     $options,
                 ],
@@ -433,7 +435,7 @@ pub const CASES: &[Case] = {
                 NONE,
                 NONE,
                 normal(&[2, 3, 9, 16]),
-                normal(&[2, 3, 9]),
+                normal(&[2, 3, 9, 2]),
                 permuted(&[2, 9, 3, 16], &[0, 2, 1, 3]),
                 CAUSAL,
             ],

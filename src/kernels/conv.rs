@@ -24,7 +24,10 @@ use super::common::launch::{Launch, PendingResult, variants_of};
 use super::common::options::{ConvOptions, TransposedOptions};
 use super::common::padded_input::{PaddedInput, with_three_axes};
 use super::common::strategy::{GemmSizes, Strategy};
-use super::composed::views;
+use super::common::policy;
+use super::common::table::rows;
+use super::composed::{create, views};
+use super::elementwise::{self, ScalarValue};
 use super::fusion::epilogue;
 use super::reduce::{self, Reduction};
 use super::winograd::Winograd;
@@ -131,6 +134,7 @@ impl Pass {
             },
             workgroups,
             work: plan.work(),
+            rounds: plan.rounds(tiling, vec4),
         }
         .defer(&PendingResult {
             vec4: vec4 && self != Self::Forward,
@@ -235,7 +239,7 @@ impl Path {
         bias: Option<&Tensor>,
     ) -> Result<Self> {
         check_bias(bias.map(Tensor::shape), g.all_out_channels())?;
-        if depthwise::applies(g) {
+        if depthwise::applies(g) && g.taps() < policy::max_rounds(x.runtime()) / 2 {
             return Ok(Self::Depthwise);
         }
         let one_tap = g.taps() == 1 && g.options.groups == 1 && g.options.stride == [1; 3];
@@ -308,7 +312,7 @@ fn convolve(
         return pointwise(g, x, weight);
     }
     let (x, weight) = (cast::to_compute_type(x)?, cast::to_compute_type(weight)?);
-    let bias = bias.map(cast::to_compute_type).transpose()?;
+    let mut bias = bias.map(cast::to_compute_type).transpose()?;
     let Path::Product(strategy) = path else {
         // Depthwise.
         let out = depthwise::convolve(g, with_three_axes(x)?, padded, weight, bias)?;
@@ -316,6 +320,14 @@ fn convolve(
     };
     let (groups, taps) = (g.options.groups, g.taps());
     let mut plan = Gemm::new(product_sizes(g), strategy, x.dtype());
+    plan.outer = taps;
+    if let Some(bias) = bias.take_if(|_| plan.min_splits(x.runtime()) > 1) {
+        // The bias is added after the splits are summed.
+        let out = convolve(path, g, x, padded, weight, None)?;
+        let mut per_channel: Shape = out.shape().iter().map(|_| 1).collect();
+        per_channel[1] = g.all_out_channels();
+        return elementwise::binary(&rows::float_add, out, views::reshape(bias, &per_channel)?);
+    }
     // [groups, taps, c, o]: contiguous along the output channels.
     let weight = views::permute(weight, &[0, 3, 4, 5, 2, 1])?;
     let mut weight = views::reshape(weight, &[groups, taps, g.in_channels, g.out_channels])?;
@@ -371,6 +383,10 @@ pub fn weight_backward(
 ) -> Result<Tensor> {
     x.same_device(&grad)?;
     let mut g = ConvGeometry::new(x.shape(), weight, options)?.with_output_of(grad.shape())?;
+    let max_width = policy::max_rounds(x.runtime()) / 2;
+    if g.output[2] > max_width {
+        return weight_backward_in_parts(&g, x, weight, &grad, max_width);
+    }
     if depthwise::applies(&g) {
         let (x, grad) = (cast::to_compute_type(x)?, cast::to_compute_type(grad)?);
         let out = depthwise::weight_backward(&g, with_three_axes(x)?, &PaddedInput::of(&g), grad)?;
@@ -408,6 +424,37 @@ pub fn weight_backward(
     let out = out.view(Layout::contiguous(&[groups * g.out_channels, taps, channels]));
     let out = views::narrow(views::swap_dims(out, 1, 2)?, 1, 0, g.in_channels)?;
     views::reshape(out, weight)
+}
+
+/// Computes [`weight_backward`] for outputs whose rows are too long for a loop: the sum of the gradients of parts of
+/// the rows.
+fn weight_backward_in_parts(
+    g: &ConvGeometry,
+    x: Tensor,
+    weight: &[usize],
+    grad: &Tensor,
+    max_width: usize,
+) -> Result<Tensor> {
+    let axis = grad.shape().len() - 1;
+    let (stride, padding) = (g.options.stride[2], g.options.padding[2]);
+    let extent = kernel_extent(g.kernel, g.options.dilation)[2];
+    let mut shape: Shape = x.shape().into();
+    shape[axis] = padding;
+    let zeros = create::full(x.runtime(), &shape, ScalarValue::Float(0.0), x.dtype())?;
+    let x = if padding > 0 { views::cat(vec![zeros.clone(), x, zeros], axis)? } else { x };
+    let mut options = g.options;
+    options.padding[2] = 0;
+    let mut sum = None;
+    for start in (0..g.output[2]).step_by(max_width) {
+        let len = max_width.min(g.output[2] - start);
+        let x = views::narrow(x.clone(), axis, start * stride, (len - 1) * stride + extent + 1)?;
+        let part = weight_backward(x, weight, views::narrow(grad.clone(), axis, start, len)?, options)?;
+        sum = Some(match sum {
+            None => part,
+            Some(sum) => elementwise::binary(&rows::float_add, sum, part)?,
+        });
+    }
+    sum.ok_or(Error::Unsupported("a convolution without outputs"))
 }
 
 /// Computes the gradient of [`conv`] or [`transposed`] with respect to its bias: the sum of `grad`

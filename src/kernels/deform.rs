@@ -3,6 +3,8 @@
 //! The input is sampled at the offset positions into columns `[c * taps, n * pixels]`. The rest are
 //! matrix products with the weight, one per group.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
@@ -58,9 +60,9 @@ params! {
         dilation_h: u32,
         dilation_w: u32,
         bands: u32,
+        first_sample: u32,
+        end_sample: u32,
         pad0: u32,
-        pad1: u32,
-        pad2: u32,
     }
 }
 
@@ -176,6 +178,12 @@ pub fn deform_shape(
     Ok(g.shape([g.images, g.all_out_channels()], g.output))
 }
 
+/// The bands of rows of a plane, and the samples that a launch adds to them.
+struct Bands {
+    count: usize,
+    samples: Range<usize>,
+}
+
 /// The sizes of a deformable convolution, and the packed operands that its kernels read.
 struct DeformProblem {
     g: ConvGeometry,
@@ -216,14 +224,29 @@ impl DeformProblem {
         inputs
     }
 
-    /// Runs a kernel with `count` invocations; `bands` is the number of bands per plane.
+    /// Runs a kernel with `count` invocations, each of which goes over the channels of an offset group.
     fn launch(
         &self,
         pass: DeformPass,
         inputs: &[&Tensor],
         outputs: &[&Tensor],
         count: usize,
-        bands: usize,
+        work: usize,
+    ) -> Result<()> {
+        let rounds = self.x.shape()[1] / self.offset_groups;
+        self.launch_bands(pass, inputs, outputs, count, Bands { count: 1, samples: 0..0 }, rounds, work)
+    }
+
+    /// Runs a kernel with `count` invocations, which go over the samples of each band of a plane.
+    #[expect(clippy::too_many_arguments, reason = "the parts of a launch")]
+    fn launch_bands(
+        &self,
+        pass: DeformPass,
+        inputs: &[&Tensor],
+        outputs: &[&Tensor],
+        count: usize,
+        bands: Bands,
+        rounds: usize,
         work: usize,
     ) -> Result<()> {
         let ConvOptions { stride, padding, dilation, .. } = self.g.options;
@@ -254,13 +277,14 @@ impl DeformProblem {
                 padding_w,
                 dilation_h,
                 dilation_w,
-                bands: bands as u32,
+                bands: bands.count as u32,
+                first_sample: bands.samples.start as u32,
+                end_sample: bands.samples.end as u32,
                 pad0: 0,
-                pad1: 0,
-                pad2: 0,
             },
             workgroups: workgroups_for(count),
             work: work as u64,
+            rounds: rounds as u64,
         }
         .run()
     }
@@ -270,7 +294,7 @@ impl DeformProblem {
         let inputs = self.inputs(&[&self.x]);
         let out = Tensor::empty(self.x.runtime(), &self.columns_shape(), DType::F32)?;
         let (count, work) = (self.offset.len() / 2, out.len() * 8);
-        self.launch(DeformPass::Columns, &inputs, &[&out], count, 1, work)?;
+        self.launch(DeformPass::Columns, &inputs, &[&out], count, work)?;
         Ok(out)
     }
 
@@ -283,7 +307,7 @@ impl DeformProblem {
         let mask = self.mask.as_ref().map(empty_like).transpose()?;
         let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&offset).chain(&mask).collect();
         let (count, work) = (offset.len() / 2, columns_grad.len() * 16);
-        self.launch(DeformPass::OffsetBackward, &inputs, &outputs, count, 1, work)?;
+        self.launch(DeformPass::OffsetBackward, &inputs, &outputs, count, work)?;
         drop(outputs);
         Ok((offset, mask))
     }
@@ -298,8 +322,27 @@ impl DeformProblem {
         let planes = size[0] * size[1];
         let busy = policy::busy_bands(self.x.runtime());
         let bands = busy.div_ceil(planes.max(1)).min(size[2]).max(1);
+        // The taps of all output pixels, in order: the first launch clears the band, later ones add to it.
+        let samples = self.g.taps() * self.g.output.iter().product::<usize>();
+        let cleared = size[2].div_ceil(bands) * size[3];
+        let max_rounds = policy::max_rounds(self.x.runtime());
+        let max_samples = max_rounds.saturating_sub(cleared).max(max_rounds / 2);
         let work = columns_grad.len().saturating_mul(bands * 8);
-        self.launch(DeformPass::XBackward, &inputs, &[&out], planes * bands, bands, work)?;
+        for first in (0..samples.max(1)).step_by(max_samples) {
+            let part = first..samples.min(first + max_samples);
+            let rounds = part.len() + if first == 0 { cleared } else { 0 };
+            let work = (work as f64 * part.len() as f64 / samples.max(1) as f64) as usize;
+            let bands = Bands { count: bands, samples: part };
+            self.launch_bands(
+                DeformPass::XBackward,
+                &inputs,
+                &[&out],
+                planes * bands.count,
+                bands,
+                rounds,
+                work,
+            )?;
+        }
         Ok(out)
     }
 }

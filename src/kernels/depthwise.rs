@@ -104,6 +104,7 @@ pub(super) fn convolve(
         },
         workgroups: workgroups_for(count),
         work: 2 * shape.iter().product::<usize>() as u64 * g.taps() as u64,
+        rounds: (g.taps() + ROWS) as u64,
     }
     .defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))
 }
@@ -120,7 +121,9 @@ pub(super) fn weight_backward(
     let rows = g.images * g.output[0] * g.output[1];
     let weights = g.all_out_channels() * g.taps();
     let max_splits = policy::busy_invocations(x.runtime()) / weights.max(1);
-    let rows_per_split = rows.div_ceil(max_splits.clamp(1, rows.max(1))).max(1);
+    let rows_per_split = rows.div_ceil(max_splits.clamp(1, rows.max(1)));
+    let rounds_per_row = g.output[2] + 2;
+    let rows_per_split = rows_per_split.min(policy::max_rounds(x.runtime()) / rounds_per_row).max(1);
     let splits = rows.div_ceil(rows_per_split).max(1);
     let inputs = [&x, &grad];
     let out = Tensor::empty(x.runtime(), &[splits, weights], DType::F32)?;
@@ -131,6 +134,7 @@ pub(super) fn weight_backward(
         params: &params(g, &x, padded, out.len(), rows_per_split),
         workgroups: workgroups_for(out.len()),
         work: 2 * weights as u64 * g.out_pixels() as u64,
+        rounds: (rows_per_split * rounds_per_row) as u64,
     }
     .run()?;
     if splits == 1 { Ok(out) } else { reduce::dim(Reduction::Sum, out, 0) }

@@ -113,6 +113,7 @@ fn convert(
         },
         workgroups: workgroups_for(out.len()),
         work: out.len() as u64,
+        rounds: 0,
     }
     .run()?;
     Ok(out)

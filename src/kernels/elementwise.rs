@@ -456,7 +456,7 @@ fn launch<K: Kernel>(
     params: &K::Params,
     workgroups: u64,
 ) -> Result<()> {
-    Launch { kernel, inputs, outputs: &[out], params, workgroups, work: out.len() as u64 }.run()
+    Launch { kernel, inputs, outputs: &[out], params, workgroups, work: out.len() as u64, rounds: 0 }.run()
 }
 
 /// Computes a row of the table with one operand.

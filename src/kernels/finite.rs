@@ -76,8 +76,12 @@ pub fn any_not_finite(tensors: Vec<Tensor>) -> Result<Tensor> {
     });
     let per_launch = larger.last().map_or(TENSORS[0], |(&tensors, _)| tensors);
     let longest = parts.iter().map(Tensor::len).max().unwrap_or(0);
-    let groups = longest.div_ceil(64 * ELEMENTS).clamp(1, MAX_GROUPS);
     let launches = parts.chunks(per_launch);
+    // An invocation reads a part of each tensor of a launch.
+    let of_launch = |tensors: &[Tensor]| tensors.iter().map(Tensor::len).sum::<usize>();
+    let most = launches.clone().map(of_launch).max().unwrap_or(0);
+    let min_groups = most.div_ceil(64 * (policy::max_rounds(&runtime) - 2 * per_launch));
+    let groups = longest.div_ceil(64 * ELEMENTS).clamp(1, MAX_GROUPS).max(min_groups);
     let flags = Tensor::empty(&runtime, &[launches.len() * groups], DType::Bool)?;
     for (launch, tensors) in launches.enumerate() {
         let mut counts = [[0; 4]; 11];
@@ -99,6 +103,7 @@ pub fn any_not_finite(tensors: Vec<Tensor>) -> Result<Tensor> {
             },
             workgroups: groups as u64,
             work: tensors.iter().map(|tensor| tensor.len() as u64).sum(),
+            rounds: (of_launch(tensors).div_ceil(64 * groups) + 2 * per_launch) as u64,
         }
         .run()?;
     }

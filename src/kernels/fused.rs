@@ -251,6 +251,7 @@ pub(super) fn defer_launch(
         words: SmallVec::new(),
         workgroups: launch.workgroups,
         work: launch.work,
+        rounds: launch.rounds,
         bytes: (len as u64 * result.dtype.size()).next_multiple_of(4),
         vec4: result.vec4,
         op: current_op(),
@@ -274,6 +275,7 @@ pub(super) fn defer_launch(
             deferred.prologues = fused.programs.prologues;
             deferred.inputs = fused.inputs;
             deferred.work = fused.work;
+            deferred.rounds = fused.rounds;
         }
         None => {
             for input in launch.inputs {
@@ -673,6 +675,9 @@ impl FusedLaunch<'_> {
         let (len, ops) = (*len, *ops);
         let vec4s = len.div_ceil(4);
         let rounds = policy::elementwise_rounds(self.runtime, vec4s);
+        // The invocation of each round computes four elements.
+        let max_rounds = policy::max_rounds(self.runtime) / (4 * program.rounds() as usize + 1);
+        let rounds = rounds.min(max_rounds.max(1));
         let [inputs, outputs] = [inputs, outputs].map(|list| {
             list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()
         });

@@ -6,13 +6,17 @@
 //! gradient is the same kernel with transposed matrices. It needs no atomics, and the matrices
 //! already add the weights of taps outside the input to the edges.
 
+use std::ops::Range;
+
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::options::InterpolateMode;
+use super::common::policy;
 use super::composed::{create, views};
 use super::elementwise::ScalarValue;
+use super::matmul::matmul;
 use crate::params;
 use crate::runtime::{Kernel, RuntimeError, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};
@@ -165,6 +169,31 @@ impl BandMatrix {
     /// Returns whether there are no rows.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Returns the matrix `[1, 1, rows, columns]` with its zeros, on the device of `x`.
+    fn dense(&self, x: &Tensor, columns: usize) -> Result<Tensor> {
+        let mut elements: Vec<f32> = reserved(self.len().saturating_mul(columns))?;
+        elements.resize(self.len() * columns, 0.0);
+        for (row, first, weights) in self.iter() {
+            elements[row * columns + first..][..weights.len()].copy_from_slice(weights);
+        }
+        let shape = [1, 1, self.len(), columns];
+        Tensor::upload(x.runtime(), &shape, DType::F32, bytemuck::cast_slice(&elements))
+    }
+
+    /// Returns the matrix that has ones in a band of columns of each row. The starts and the ends of the bands must
+    /// not descend.
+    pub(super) fn of_ones(bands: &[Range<usize>]) -> Result<Self> {
+        let len = bands.iter().map(Range::len).fold(0, usize::saturating_add);
+        let mut matrix =
+            Self { rows: reserved(bands.len() + 1)?, weights: reserved(len)?, identity: false };
+        for band in bands {
+            matrix.rows.push([band.start as u32, matrix.weights.len() as u32]);
+            matrix.weights.resize(matrix.weights.len() + band.len(), 1.0);
+        }
+        matrix.rows.push([0, matrix.weights.len() as u32]);
+        Ok(matrix)
     }
 
     /// Returns the maximum number of weights in a row.
@@ -320,7 +349,7 @@ pub fn resized_shape(x: &[usize], output: [usize; 2]) -> Result<Shape> {
 const MAX_WINDOW: usize = 16;
 
 /// Computes `rows @ x @ columnsᵀ` for each image, in one pass or in one pass per axis.
-fn apply(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
+pub(super) fn apply(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
     if rows.identity && columns.identity {
         return Ok(x);
     }
@@ -343,6 +372,10 @@ fn apply(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
 fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
     if rows.identity && columns.identity {
         return Ok(x);
+    }
+    let max_weights = policy::max_rounds(x.runtime()) / 2;
+    if rows.max_weights().max(columns.max_weights()) > max_weights {
+        return apply_dense(x, rows, columns);
     }
     let x = views::packed(x)?;
     let matrices = matrix_words(rows, columns);
@@ -368,8 +401,24 @@ fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Resu
         },
         workgroups: workgroups_for(len),
         work: len as u64 * (rows.max_weights() * columns.max_weights()) as u64,
+        rounds: (rows.max_weights() * (columns.max_weights() + 2)) as u64,
     }
     .defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))
+}
+
+/// Computes [`apply`] by matrix products, which split long sums. Matrices with bands that are too long for a loop
+/// have few rows.
+fn apply_dense(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
+    let [height, width] = [x.shape()[2], x.shape()[3]];
+    let x = match rows.identity {
+        true => x,
+        false => matmul(rows.dense(&x, height)?, x)?,
+    };
+    if columns.identity {
+        return Ok(x);
+    }
+    let columns = columns.dense(&x, width)?;
+    matmul(x, views::swap_dims(columns, 2, 3)?)
 }
 
 /// Returns both matrices as the kernel reads them: the bands of each, then all weights.

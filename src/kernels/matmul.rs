@@ -217,6 +217,14 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
             None => Ok(out),
         };
     }
+    if lhs.dtype().is_integer() && k > policy::max_rounds(lhs.runtime()) {
+        let rank = lhs.shape().len();
+        let [first, second] = parts::halves(k).map(|(start, len)| {
+            let part = |tensor: &Tensor, axis| tensor.view(tensor.layout().narrow(axis, start, len));
+            product(part(&lhs, rank - 1), part(&rhs, rank - 2), None, forced)
+        });
+        return elementwise::binary(&rows::int_add, first?, second?);
+    }
     let walk = batch_walk(&lhs, &rhs, &batch)?;
     let count: usize = batch.iter().product();
     batch.extend([m, n]);
@@ -301,6 +309,7 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
         },
         workgroups,
         work: plan.work(),
+        rounds: plan.rounds(tiling, operands.vec4),
     }
     .defer(&PendingResult {
         vec4: out_vec4,
@@ -383,6 +392,7 @@ fn int_product(lhs: &Tensor, rhs: &Tensor, shape: &[usize], walk: Walk) -> Resul
         },
         workgroups: workgroups_for(out.len()),
         work: 2 * out.len() as u64 * k as u64,
+        rounds: k as u64,
     }
     .run()?;
     Ok(out)

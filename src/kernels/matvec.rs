@@ -105,14 +105,17 @@ pub(crate) fn matvec(
         return Ok(None);
     }
     let runtime = a.runtime();
-    let split_len = policy::split_len(runtime, along, outputs / vectors, len).next_multiple_of(4);
+    // Elements of a row per load.
+    let per_load = if along { 4 } else { 1 };
+    let max_len = policy::max_rounds(runtime) * per_load;
+    let split_len = policy::split_len(runtime, along, outputs / vectors, len);
+    let split_len = split_len.min(max_len).next_multiple_of(4);
     let splits = len.div_ceil(split_len);
     let row_blocks = rows.div_ceil(4);
     let lines = a_starts.len() * row_blocks;
-    // Elements of a row per load.
-    let (team, per_load) = match along {
-        true => (policy::team_along(runtime, lines * splits, split_len / 4), 4),
-        false => (policy::team_across(runtime, true, split_len), 1),
+    let team = match along {
+        true => policy::team_along(runtime, lines * splits, split_len / 4),
+        false => policy::team_across(runtime, true, split_len),
     };
     let [a_row, a_step, x_step, x_vector] = match along {
         true => [a_row / 4, 1, 1, x_vector / 4],
@@ -146,6 +149,7 @@ pub(crate) fn matvec(
         },
         workgroups: team.workgroups(lines * splits),
         work: 2 * outputs as u64 * len as u64,
+        rounds: (split_len / per_load).div_ceil(team.size as usize) as u64,
     }
     .defer(&PendingResult {
         vec4: kernel.out_vec4,

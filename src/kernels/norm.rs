@@ -168,7 +168,15 @@ fn kernel_for(x: &Tensor, width: usize, center: bool) -> (NormKernel, usize) {
 
 /// Returns whether several workgroups reduce a row. Composed ops do, with more launches and reads.
 fn is_split(x: &Tensor, width: usize) -> bool {
-    policy::splits_lines(x.runtime(), x.len() / width, width)
+    let (NormKernel { team, .. }, loads) = kernel_for(x, width, true);
+    // A gradient, in a workgroup of one row for each team.
+    policy::splits_lines(x.runtime(), x.len() / width, width, rounds_per_row(team, loads))
+}
+
+/// Returns the rounds of an invocation for each row of its team: it reads its loads of the row four times, and each
+/// invocation adds up its columns of all rows of the workgroup.
+fn rounds_per_row(team: Team, loads: usize) -> usize {
+    5 * (loads.div_ceil(team.size as usize) + 1)
 }
 
 /// Returns the normalised rows, before they are multiplied by gamma, and 1 / sqrt(variance + epsilon)
@@ -283,6 +291,7 @@ fn normalise(
         },
         workgroups: kernel.team.workgroups(rows),
         work: x.len() as u64 * 8,
+        rounds: rounds_per_row(kernel.team, loads) as u64,
     }
     .defer(&PendingResult {
         vec4: kernel.vec4,
@@ -322,7 +331,8 @@ fn backward(
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
     let teams = (kernel.team.workgroup_size / kernel.team.size) as usize;
-    let rounds = policy::norm_rounds(&runtime, rows, teams, MAX_ROWS / teams);
+    let rounds_per_row = rounds_per_row(kernel.team, loads);
+    let rounds = policy::norm_rounds(&runtime, rows, teams, MAX_ROWS / teams, rounds_per_row);
     let groups = rows.div_ceil(rounds * teams);
     let out = Tensor::empty(&runtime, x.shape(), DType::F32)?;
     let sums = Tensor::empty(&runtime, &[groups, 2 * width], DType::F32)?;
@@ -338,6 +348,7 @@ fn backward(
         },
         workgroups: groups as u64,
         work: x.len() as u64 * 16,
+        rounds: (rounds * rounds_per_row) as u64,
     }
     .run_with_prologues(&[(0, Reads::AnyNumber), (2, Reads::AnyNumber)])?;
     let sums = if groups == 1 { sums } else { reduce::dim(Reduction::Sum, sums, 0)? };

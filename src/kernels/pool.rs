@@ -1,5 +1,7 @@
 //! Pooling in two dimensions and its gradients: maximum, average, adaptive average.
 
+use std::ops::Range;
+
 use smallvec::{SmallVec, smallvec};
 
 use super::cast;
@@ -8,10 +10,15 @@ use super::common::conv_geometry::addressable_window;
 use super::common::launch::{Launch, PendingResult, Reads, variants_of, workgroups_for};
 use super::common::options::PoolWindow;
 use super::common::policy;
-use super::composed::views;
+use super::common::table::rows as table;
+use super::composed::{create, views};
+use super::elementwise::{ScalarValue, binary};
 use super::fusion::{epilogue, prologue};
+use super::gather::gather;
+use super::interpolate::{self, BandMatrix};
+use super::scatter::scatter_add;
 use crate::params;
-use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
+use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};
 
 /// The fragments of the shaders.
@@ -196,6 +203,122 @@ fn invocations(lines: usize, width: usize) -> usize {
     lines.div_ceil(LINES) * width
 }
 
+/// The windows of averages along an axis of the image.
+struct Windows {
+    /// The positions of each window, without the padding.
+    positions: Vec<Range<usize>>,
+    /// The elements that each counts.
+    counts: Vec<usize>,
+}
+
+impl Windows {
+    fn of(mode: PoolMode, window: &PoolWindow, axis: usize, input: usize, output: usize) -> Self {
+        let [kernel, stride, padding] =
+            [window.kernel, window.stride, window.padding].map(|of| of[axis]);
+        // The ends of a window in the padded image.
+        let ends = |o: usize| [o * stride, o * stride + kernel];
+        let inside = |o: usize| {
+            let [start, end] = ends(o).map(|end| end.clamp(padding, padding + input) - padding);
+            start..end
+        };
+        let adaptive = |o: usize| o * input / output..((o + 1) * input).div_ceil(output);
+        let positions: Vec<_> = match mode {
+            PoolMode::AdaptiveAverage => (0..output).map(adaptive).collect(),
+            _ => (0..output).map(inside).collect(),
+        };
+        let padded = |o: usize| ends(o)[1].min(input + 2 * padding).saturating_sub(ends(o)[0]);
+        let counts = match mode {
+            PoolMode::Average if window.count_include_pad => (0..output).map(padded).collect(),
+            _ => positions.iter().map(Range::len).collect(),
+        };
+        Self { positions, counts }
+    }
+
+    /// Returns the matrix whose product with a line of the image is the sums of the windows.
+    fn sums(&self) -> Result<BandMatrix> {
+        BandMatrix::of_ones(&self.positions)
+    }
+}
+
+/// The windows of averages: their sums are the sums over their rows of sums over their columns.
+struct Averages {
+    rows: Windows,
+    columns: Windows,
+}
+
+impl Averages {
+    fn of(mode: PoolMode, window: &PoolWindow, input: [usize; 2], output: [usize; 2]) -> Self {
+        let along = |axis: usize| Windows::of(mode, window, axis, input[axis], output[axis]);
+        Self { rows: along(0), columns: along(1) }
+    }
+
+    /// Divides each element of images of the size of the result by the elements of its window.
+    fn divided(&self, images: Tensor) -> Result<Tensor> {
+        let (rows, columns) = (&self.rows.counts, &self.columns.counts);
+        let row = |row: &usize| columns.iter().map(|column| (row * column).max(1) as f32).collect::<Vec<_>>();
+        let counts: Vec<f32> = rows.iter().flat_map(row).collect();
+        let shape = [1, 1, rows.len(), columns.len()];
+        let bytes = bytemuck::cast_slice(&counts);
+        let counts = Tensor::upload(images.runtime(), &shape, DType::F32, bytes)?;
+        binary(&table::float_div, images, counts)
+    }
+}
+
+impl PoolWindow {
+    /// Returns the window along one axis of the image, which has one element along the other.
+    fn along(&self, axis: usize) -> Self {
+        let only = |sizes: [usize; 2], other: usize| {
+            let mut only = [other; 2];
+            only[axis] = sizes[axis];
+            only
+        };
+        Self {
+            kernel: only(self.kernel, 1),
+            stride: only(self.stride, 1),
+            padding: only(self.padding, 0),
+            dilation: only(self.dilation, 1),
+            ..*self
+        }
+    }
+}
+
+/// Elements of a window above which few windows are pooled along one axis after the other, so that more invocations
+/// share them.
+const MANY_ELEMENTS: usize = 1024;
+
+/// Returns whether windows of a size are pooled along one axis after the other: the loops of an invocation would be
+/// too long, or there are few invocations.
+fn is_separated(runtime: &Runtime, [height, width]: [usize; 2], invocations: usize) -> bool {
+    let is_large = height > 1 && width > 1 && height.saturating_mul(width) >= MANY_ELEMENTS;
+    let is_busy = invocations >= policy::busy_invocations(runtime) / 4;
+    rounds([height, width]) > policy::max_rounds(runtime) || is_large && !is_busy
+}
+
+/// Returns the rounds of the loops of an invocation, which go over windows of a size, or over the windows of an
+/// element.
+fn rounds([height, width]: [usize; 2]) -> usize {
+    height.saturating_mul(width.saturating_add(2)).saturating_add(1).saturating_mul(LINES)
+}
+
+/// Computes maxima, and their indices, along the width and then along the height. The first maximum of a window is
+/// the first of the first row that has it.
+fn separated_maxima(
+    mode: PoolMode,
+    x: Tensor,
+    window: PoolWindow,
+    output: [usize; 2],
+) -> Result<(Tensor, Option<Tensor>)> {
+    let [n, c, h] = [x.shape()[0], x.shape()[1], x.shape()[2]];
+    let (of_rows, indices) = forward(mode, x, window.along(1), [h, output[1]])?;
+    let (out, positions) = forward(mode, of_rows, window.along(0), output)?;
+    let (Some(indices), Some(positions)) = (indices, positions) else { return Ok((out, None)) };
+    // The second indices are positions among the maxima of the rows.
+    let indices = views::reshape(indices, &[n * c, h * output[1]])?;
+    let positions = views::reshape(positions, &[n * c, output[0] * output[1]])?;
+    let indices = views::reshape(gather(1, indices, positions)?, &[n, c, output[0], output[1]])?;
+    Ok((out, Some(indices)))
+}
+
 /// Computes the result of pooling, and its indices if the mode has them.
 fn forward(
     mode: PoolMode,
@@ -209,6 +332,23 @@ fn forward(
     views::check_addressable(&shape)?;
     let lines = n * c * output[0];
     let count = invocations(lines, output[1]);
+    let size = match mode {
+        PoolMode::AdaptiveAverage => {
+            [0, 1].map(|axis| [h, w][axis].div_ceil(output[axis].max(1)) + 1)
+        }
+        _ => window.taps_inside([h, w]),
+    };
+    if !x.is_empty() && count > 0 && is_separated(x.runtime(), size, count) {
+        match mode {
+            PoolMode::Average | PoolMode::AdaptiveAverage => {
+                let averages = Averages::of(mode, &window, [h, w], output);
+                let (rows, columns) = (averages.rows.sums()?, averages.columns.sums()?);
+                return Ok((averages.divided(interpolate::apply(x, &rows, &columns)?)?, None));
+            }
+            _ if size[0] > 1 && size[1] > 1 => return separated_maxima(mode, x, window, output),
+            _ => {}
+        }
+    }
     let area = |[height, width]: [usize; 2]| height as u64 * width as u64;
     let taps = area(window.taps_inside([h, w]));
     let results = lines as u64 * output[1] as u64;
@@ -229,6 +369,7 @@ fn forward(
         params: &window.params(count, lines, [h, w], output),
         workgroups: workgroups_for(count),
         work,
+        rounds: rounds(size) as u64,
     };
     if mode != PoolMode::MaxWithIndices {
         let result = PendingResult::scalars(x.runtime(), &shape, DType::F32);
@@ -266,8 +407,6 @@ fn backward(
     }
     let grad = views::packed(grad)?;
     let indices = indices.map(views::packed).transpose()?;
-    let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&grad]);
-    inputs.extend(&indices);
     let len: usize = x.iter().product();
     let lines = x[..3].iter().product();
     let [height, width] = window.taps_inside([x[2], x[3]]);
@@ -279,13 +418,28 @@ fn backward(
     };
     let quads = policy::computes_neighbours(grad.runtime()) && len.is_multiple_of(4);
     let count = if quads { len / 4 } else { invocations(lines, x[3]) };
+    // The windows that contain an element, along each axis.
+    let covering = match mode {
+        PoolMode::AdaptiveAverage => {
+            [0, 1].map(|axis| output[axis].div_ceil(x[axis + 2].max(1)) + 1)
+        }
+        _ => windows_of_element(&window, [height, width]),
+    };
+    let is_empty = grad.is_empty() || len == 0;
+    if !is_empty && rounds(covering) > policy::max_rounds(grad.runtime()) {
+        return backward_of_many_windows(mode, x, grad, indices, window, output);
+    }
+    let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&grad]);
+    inputs.extend(&indices);
+    let windows: u64 = covering.iter().map(|&count| count as u64).product();
     Launch {
         kernel: &PoolKernel { mode, backward: true, quads },
         inputs: &inputs,
         outputs: &[],
         params: &window.params(count, lines, [x[2], x[3]], output),
         workgroups: workgroups_for(count),
-        work: (grad.len() + len) as u64 * 4 * windows_of_element(&window, [height, width]),
+        work: ((grad.len() + len) as u64 * 4).saturating_mul(windows),
+        rounds: rounds(covering) as u64,
     }
     .defer(&PendingResult {
         vec4: quads,
@@ -294,13 +448,36 @@ fn backward(
     })
 }
 
-/// Returns in how many windows an element is at most.
-fn windows_of_element(window: &PoolWindow, taps: [usize; 2]) -> u64 {
-    let along = [0, 1].map(|axis| {
+/// Returns in how many windows an element is at most, along each axis.
+fn windows_of_element(window: &PoolWindow, taps: [usize; 2]) -> [usize; 2] {
+    [0, 1].map(|axis| {
         let extent = (taps[axis] - 1) * window.dilation[axis] + 1;
-        extent.div_ceil(window.stride[axis]) as u64
-    });
-    along[0].saturating_mul(along[1])
+        extent.div_ceil(window.stride[axis])
+    })
+}
+
+/// Computes the gradient of pooling with elements in too many windows for a loop: that of maxima is scattered, that of
+/// averages is a product with the transposed matrices.
+fn backward_of_many_windows(
+    mode: PoolMode,
+    x: &[usize],
+    grad: Tensor,
+    indices: Option<Tensor>,
+    window: PoolWindow,
+    output: [usize; 2],
+) -> Result<Tensor> {
+    let [n, c, h, w] = [x[0], x[1], x[2], x[3]];
+    if let Some(indices) = indices {
+        let zero = ScalarValue::Float(0.0);
+        let zeros = create::full(grad.runtime(), &[n * c, h * w], zero, DType::F32)?;
+        let per_plane = [n * c, output[0] * output[1]];
+        let indices = views::reshape(indices, &per_plane)?;
+        let grad = views::reshape(grad, &per_plane)?;
+        return views::reshape(scatter_add(1, zeros, indices, grad)?, x);
+    }
+    let averages = Averages::of(mode, &window, [h, w], output);
+    let (rows, columns) = (averages.rows.sums()?, averages.columns.sums()?);
+    interpolate::apply(averages.divided(grad)?, &rows.transposed(h), &columns.transposed(w))
 }
 
 /// Computes the maximum of each window of `x` `[n, c, h, w]`.

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 use super::common::cases::Case;
 use super::common::launch::{Launch, variants_of, workgroups_for};
 use super::common::options::QuantFormat;
+use super::common::policy;
 use super::composed::views;
 use super::reduce::{self, Reduction};
 use crate::params;
@@ -130,6 +131,7 @@ fn block_scales(
         params: &scale_params(blocks, x.len(), block, 1, format),
         workgroups: workgroups_for(blocks),
         work: x.len() as u64,
+        rounds: block as u64,
     }
     .run()?;
     Ok(BlockScales { scales, reciprocals })
@@ -159,6 +161,7 @@ fn scale_params(
 /// Returns the largest magnitude in packed `x`, without NaN, as a tensor of one element.
 fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
     let splits = x.len().div_ceil(SPLIT_LEN).min(MAX_SPLITS);
+    let splits = splits.max(x.len().div_ceil(policy::max_rounds(x.runtime())));
     let out = Tensor::empty(x.runtime(), &[splits], DType::F32)?;
     Launch {
         kernel: &QuantizeScalesKernel { pass: ScalePass::Maxima },
@@ -167,6 +170,7 @@ fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
         params: &scale_params(splits, x.len(), x.len(), splits, format),
         workgroups: workgroups_for(splits),
         work: x.len() as u64,
+        rounds: x.len().div_ceil(splits) as u64,
     }
     .run()?;
     reduce::all(Reduction::Max, out)
@@ -250,6 +254,7 @@ fn to_words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Re
         },
         workgroups: workgroups_for(count),
         work: x.len() as u64 * 4,
+        rounds: 0,
     }
     .run()?;
     Ok(out)

@@ -227,6 +227,7 @@ pub fn fill(
         params: &sampler.params(len, stream),
         workgroups: workgroups_for(len.div_ceil(BLOCK_LEN)),
         work: len as u64 * 20,
+        rounds: 0,
     }
     .defer(&PendingResult::scalars(runtime, shape, out))
 }

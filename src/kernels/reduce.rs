@@ -33,7 +33,7 @@ params! {
         divisor: f32,
         stride: i32,
         inner_rank: u32,
-        pad0: u32,
+        zero: u32,
         walk: Walk,
         inner_shape: [[u32; 4]; MAX_RANK / 4],
         inner_strides: [[i32; 4]; MAX_RANK / 4],
@@ -45,6 +45,9 @@ params! {
 pub enum Reduction {
     /// The sum; zero for an empty line.
     Sum,
+    /// The sum of partial sums, to which the rounding errors of its additions are added (D. E. Knuth, The Art of
+    /// Computer Programming 2, 4.2.2); of f32 only.
+    SumOfSums,
     /// The sum divided by the length; NaN for an empty line of floats.
     Mean,
     /// The product; one for an empty line.
@@ -138,7 +141,8 @@ impl Kernel for ReduceKernel {
             .expr("BETTER", kind.better_expr(float))
             .int("LINE_ELEMENTS_PER_LOAD", if load == Load::Along { 4 } else { 1 })
             .flag("ARG", kind.is_arg())
-            .flag("SCALAR", !kind.is_arg() && load != Load::Across)
+            .flag("COMPENSATED", kind == SumOfSums)
+            .flag("SCALAR", !kind.loads_scalars() && load != Load::Across)
             .flag("ALONG", load == Load::Along)
             .flag("FLAT", flat)
             .flag("ACROSS", load == Load::Across)
@@ -150,10 +154,16 @@ impl Kernel for ReduceKernel {
 }
 
 impl Reduction {
-    const ALL: [Self; 10] = [Sum, Mean, Prod, Max, Min, MaxAbs, Any, All, ArgMax, ArgMin];
+    const ALL: [Self; 11] =
+        [Sum, SumOfSums, Mean, Prod, Max, Min, MaxAbs, Any, All, ArgMax, ArgMin];
 
     fn is_arg(self) -> bool {
         matches!(self, ArgMax | ArgMin)
+    }
+
+    /// Returns whether each load has one element.
+    fn loads_scalars(self) -> bool {
+        self.is_arg() || self == SumOfSums
     }
 
     /// Returns the type of the result for elements of `dtype`.
@@ -173,9 +183,10 @@ impl Reduction {
         }
     }
 
-    /// Returns the reduction that combines the results of splits.
-    fn of_splits(self) -> Self {
+    /// Returns the reduction that combines the results of splits of elements of `dtype`.
+    fn of_splits(self, dtype: DType) -> Self {
         match self {
+            Sum | Mean if dtype == DType::F32 => SumOfSums,
             Mean => Sum,
             MaxAbs => Max,
             other => other,
@@ -184,13 +195,17 @@ impl Reduction {
 
     /// Returns whether there is a kernel for elements of `dtype`.
     fn exists_for(self, dtype: DType) -> bool {
-        dtype != DType::Bool || matches!(self, Any | All)
+        match self {
+            Any | All => true,
+            SumOfSums => dtype == DType::F32,
+            _ => dtype != DType::Bool,
+        }
     }
 
     /// Returns the WGSL expression that combines two partial results.
     fn combine_expr(self, float: bool) -> &'static str {
         match self {
-            Sum | Mean => "a + b",
+            Sum | SumOfSums | Mean => "a + b",
             Prod => "a * b",
             Max | MaxAbs if float => "nan_max(a, b)",
             Max | MaxAbs => "max(a, b)",
@@ -325,7 +340,7 @@ fn in_halves(kind: Reduction, tensor: &Tensor, axes: &[usize], halved: usize) ->
     }
     let part = kind.of_each_split();
     let halves = parts::of_halves(tensor, halved, |half| self::axes(part, half, axes))?;
-    let out = dim(kind.of_splits(), views::cat(halves.into(), halved)?, halved)?;
+    let out = dim(kind.of_splits(tensor.dtype()), views::cat(halves.into(), halved)?, halved)?;
     divided(kind, out, axes.iter().map(|&axis| tensor.shape()[axis]).product())
 }
 
@@ -422,7 +437,7 @@ impl<'a> LineLayout<'a> {
 
     /// Returns the widest load for this layout.
     fn load(&self, kind: Reduction, along: bool) -> Load {
-        if kind.is_arg() || !self.outer.offset.is_multiple_of(4) {
+        if kind.loads_scalars() || !self.outer.offset.is_multiple_of(4) {
             return Load::Scalar;
         }
         match along {
@@ -471,6 +486,10 @@ fn aligned(layout: &Layout) -> bool {
     layout.strides.iter().zip(&layout.shape).all(|(&stride, &size)| size == 1 || stride % 4 == 0)
 }
 
+/// The most loads that an invocation adds up one after the other, so that their rounding errors stay small: its sum of
+/// ones is exact up to 2^24. The sums of splits are added without such errors.
+const MAX_SUMMED: usize = 1024;
+
 /// Reduces the lines that start at the positions of `outer`, each over the relative positions of
 /// `inner`. Returns one element per line; for indices, one per split and line.
 fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> Result<Tensor> {
@@ -481,20 +500,36 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let load = layout.load(kind, along);
     // Indices of splits are combined along one axis.
     let is_split = !kind.is_arg() || outer.shape.len() + 1 == tensor.shape().len();
-    let split_len = if is_split { policy::split_len(runtime, along, outputs, len) } else { len };
-    let split_len = split_len.next_multiple_of(4).max(4);
-    let splits = len.div_ceil(split_len).max(1);
     // Lines, or groups of four lines, and elements of a line per load.
     let (lines, per_load) = match load {
         Load::Scalar => (outputs, 1),
         Load::Along => (outputs, 4),
         Load::Across => (outputs / 4, 1),
     };
-    let team = match along {
+    let team_of = |splits: usize, split_len: usize| match along {
         true => policy::team_along(runtime, lines * splits, split_len / per_load),
         false => policy::team_across(runtime, load == Load::Across, split_len),
     };
+    // A load whose place depends on several axes takes a round for each of them.
+    let rounds_per_load = if layout.is_flat() { 1 } else { layout.shape.len() + 1 };
+    let mut max_loads = policy::max_rounds(runtime) / rounds_per_load;
+    if matches!(kind, Sum | Mean) && dtype == DType::F32 {
+        max_loads = max_loads.min(MAX_SUMMED);
+    }
+    let split_len = match is_split && kind != SumOfSums {
+        true => policy::split_len(runtime, along, outputs, len),
+        false => len,
+    };
+    let split_len = split_len.next_multiple_of(4).max(4);
+    let mut team = team_of(len.div_ceil(split_len).max(1), split_len);
+    let max_len = max_loads * team.size as usize * per_load;
+    let split_len = if is_split { split_len.min(max_len.next_multiple_of(4)) } else { split_len };
+    let splits = len.div_ceil(split_len).max(1);
+    if split_len < max_len {
+        team = team_of(splits, split_len);
+    }
     let team = if dtype.is_64_bit() { team.without_subgroups() } else { team };
+    let loads = (split_len / per_load).div_ceil(team.size as usize);
     let inner_strides = layout.load_strides(load);
     let shape = [splits * outputs];
     let kernel = ReduceKernel {
@@ -523,13 +558,14 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
             divisor: len as f32,
             stride: if layout.shape.is_empty() { 1 } else { inner_strides[0][0] },
             inner_rank: layout.shape.len() as u32,
-            pad0: 0,
+            zero: 0,
             walk: Walk::new(&[outer])?,
             inner_shape: shape_words(&layout.shape)?,
             inner_strides,
         },
         workgroups: team.workgroups(lines * splits),
         work: tensor.len() as u64,
+        rounds: (loads * rounds_per_load) as u64,
     }
     .defer(&result)?;
     drop(held);
@@ -537,7 +573,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     if splits == 1 || kind.is_arg() {
         return Ok(out);
     }
-    let out = dim(kind.of_splits(), out.view(Layout::contiguous(&[splits, outputs])), 0)?;
+    let out = dim(kind.of_splits(tensor.dtype()), out.view(Layout::contiguous(&[splits, outputs])), 0)?;
     divided(kind, out, len)
 }
 
@@ -557,7 +593,7 @@ pub fn variants() -> Vec<Variant> {
         for dtype in DType::COMPUTE_TYPES.into_iter().filter(|&dtype| kind.exists_for(dtype)) {
             for &access in &accesses {
                 let exists = (!dtype.is_64_bit() || !access.team.subgroup)
-                    && ((access.load == Load::Scalar && access.flat) || !kind.is_arg());
+                    && ((access.load == Load::Scalar && access.flat) || !kind.loads_scalars());
                 if exists {
                     kernels.push(ReduceKernel { kind, dtype, access });
                 }

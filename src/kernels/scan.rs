@@ -115,6 +115,7 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
         true => len,
         false => len.div_ceil(BUSY_CHUNKS / lines).max(MIN_CHUNK_LEN),
     };
+    let chunk_len = chunk_len.min(policy::max_rounds(tensor.runtime()));
     let chunk_len = if tiled { TILE } else { chunk_len };
     let chunks = len.div_ceil(chunk_len);
     let run = |pass: ScanPass, inputs: &[&Tensor], out: &Tensor| {
@@ -137,6 +138,7 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
                 false => workgroups_for(lines * chunks),
             },
             work: tensor.len() as u64,
+            rounds: chunk_len as u64,
         }
         .run()
     };

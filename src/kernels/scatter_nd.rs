@@ -161,6 +161,7 @@ pub(super) fn combine_at(
             },
             workgroups: workgroups_for(values.len()),
             work: values.len() as u64,
+            rounds: 0,
         }
         .run()?;
         if last {

@@ -114,7 +114,42 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
 /// Returns whether several workgroups reduce a line. Composed ops do, with more launches and reads.
 fn is_split(tensor: &Tensor, axis: usize) -> bool {
     let len = tensor.shape()[axis];
-    !tensor.is_empty() && policy::splits_lines(tensor.runtime(), tensor.len() / len, len)
+    !tensor.is_empty() && {
+        let LineAccess { lines, loads, team, .. } = line_access(tensor, axis);
+        policy::splits_lines(tensor.runtime(), lines, len, rounds(team, loads))
+    }
+}
+
+/// How the lines along an axis are read.
+struct LineAccess {
+    lines: usize,
+    /// Loads of a line.
+    loads: usize,
+    /// Distance between the elements of a line.
+    stride: usize,
+    /// Whether a load has four elements.
+    vec4: bool,
+    team: Team,
+}
+
+/// Returns how the lines of a packed tensor that is not empty are read.
+fn line_access(tensor: &Tensor, axis: usize) -> LineAccess {
+    let len = tensor.shape()[axis];
+    let stride: usize = tensor.shape()[axis + 1..].iter().product();
+    let lines = tensor.len() / len;
+    let use_team = len >= MIN_TEAM_LEN && stride == 1;
+    let vec4 = use_team && len.is_multiple_of(4);
+    let loads = if vec4 { len / 4 } else { len };
+    let team = match use_team {
+        true => policy::team_along(tensor.runtime(), lines, loads),
+        false => Team::SINGLE,
+    };
+    LineAccess { lines, loads, stride, vec4, team }
+}
+
+/// Returns the rounds of an invocation that reads its loads of a line twice.
+fn rounds(team: Team, loads: usize) -> usize {
+    2 * (loads.div_ceil(team.size as usize) + 1)
 }
 
 /// Computes the gradient of the softmax along an axis, or of its logarithm if `log`.
@@ -153,16 +188,7 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
     if tensor.is_empty() {
         return Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32);
     }
-    let len = tensor.shape()[axis];
-    let stride: usize = tensor.shape()[axis + 1..].iter().product();
-    let lines = tensor.len() / len;
-    let use_team = len >= MIN_TEAM_LEN && stride == 1;
-    let vec4 = use_team && len.is_multiple_of(4);
-    let loads = if vec4 { len / 4 } else { len };
-    let team = match use_team {
-        true => policy::team_along(tensor.runtime(), lines, loads),
-        false => Team::SINGLE,
-    };
+    let LineAccess { lines, loads, stride, vec4, team } = line_access(tensor, axis);
     let is_backward = inputs.len() > 1;
     let held = policy::held_loads(tensor.runtime(), team, loads, max_held(is_backward));
     let reads = if held > 0 { Reads::Once } else { Reads::AnyNumber };
@@ -180,6 +206,7 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
         },
         workgroups: team.workgroups(lines),
         work: tensor.len() as u64 * 8,
+        rounds: rounds(team, loads) as u64,
     }
     .defer(&PendingResult {
         vec4,

@@ -116,7 +116,7 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
             pad0: 0,
             walk,
         };
-        Launch { kernel: &TransposeKernel, inputs, outputs, params: &params, workgroups, work }
+        Launch { kernel: &TransposeKernel, inputs, outputs, params: &params, workgroups, work, rounds: 0 }
             .run()?;
     } else {
         let params = TransposeTileParams {
@@ -130,7 +130,7 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
             pad0: 0,
             walk,
         };
-        Launch { kernel: &TransposeTileKernel, inputs, outputs, params: &params, workgroups, work }
+        Launch { kernel: &TransposeTileKernel, inputs, outputs, params: &params, workgroups, work, rounds: 0 }
             .run()?;
     }
     Ok(true)

@@ -254,6 +254,7 @@ impl Winograd {
                 params: &params(first_tile, in_channels, self.size),
                 workgroups: workgroups_for(in_channels * cols),
                 work: work(in_channels),
+                rounds: 0,
             }
             .run()?;
             matmul::matmul(weight.clone(), windows)
@@ -267,6 +268,7 @@ impl Winograd {
                 params: &params(first_tile, out_channels, self.out_size),
                 workgroups: workgroups_for(out_channels * cols),
                 work: work(out_channels),
+                rounds: 0,
             };
             match out {
                 Some(out) => launch.run().map(|()| out.clone()),
@@ -303,6 +305,7 @@ impl Winograd {
             },
             workgroups: workgroups_for(rows * cols),
             work: out.len() as u64 * 4,
+            rounds: 0,
         }
         .run()?;
         Ok(out)

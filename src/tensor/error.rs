@@ -58,6 +58,17 @@ pub enum Error {
         /// The shape after merging.
         shape: Vec<usize>,
     },
+    /// An invocation of the kernel would loop for too long.
+    #[error(
+        "an invocation of the kernel would take {rounds} rounds of its loops, and this device ends or resets kernels \
+         above {limit}; split the tensor, or compute on the CPU device"
+    )]
+    TooManyRounds {
+        /// The rounds of the loops.
+        rounds: u64,
+        /// The most that the device allows.
+        limit: u64,
+    },
     /// The operands are on different devices.
     #[error(
         "the operands are on different devices, {lhs} and {rhs}; move one to the other device with \

@@ -87,11 +87,11 @@ fn reference(kind: Reduction, line: &[Number], dtype: DType) -> Number {
     let wrap = |x: i128| Number::Int(x).wrapped(dtype);
     let float = dtype == DType::F32;
     match kind {
-        Reduction::Sum if float => signed(floats().sum()),
+        Reduction::Sum | Reduction::SumOfSums if float => signed(floats().sum()),
         Reduction::Mean if float => signed(floats().sum::<f64>() / line.len() as f64),
         Reduction::Prod if float => signed(floats().product()),
         Reduction::MaxAbs if float => signed(floats().map(f64::abs).fold(0.0, f64::max)),
-        Reduction::Sum => wrap(ints().sum()),
+        Reduction::Sum | Reduction::SumOfSums => wrap(ints().sum()),
         Reduction::Mean => wrap(wrap(ints().sum()).int() / line.len() as i128),
         Reduction::Prod => {
             ints().fold(Number::Int(1), |product, x| wrap(product.int().wrapping_mul(x)))

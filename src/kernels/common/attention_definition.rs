@@ -19,7 +19,7 @@ pub(crate) struct AttentionDefinition {
     width: usize,
     value_width: usize,
     pub out: Vec<f64>,
-    /// The logarithm of the sum of `e^score` of each query.
+    /// The logarithm of the sum of `e^score` of each query, and zero: nothing of it is rounded away.
     pub log_sums: Vec<f64>,
     /// The weight of each query and key.
     weights: Vec<f64>,
@@ -57,7 +57,7 @@ impl AttentionDefinition {
             }
             all_weights[query * KEYS..][..seen].copy_from_slice(&weights);
             out.extend(row);
-            log_sums.push(log_sum);
+            log_sums.extend([log_sum, 0.0]);
         }
         Self { width, value_width, out, log_sums, weights: all_weights, d }
     }
@@ -82,7 +82,7 @@ impl AttentionDefinition {
             units::upload(runtime, shape, DType::F32, values.iter().map(|x| *x as f32))
         };
         let out = upload(&[1, 1, QUERIES, self.value_width], &self.out)?;
-        Ok([out, upload(&[1, 1, QUERIES], &self.log_sums)?])
+        Ok([out, upload(&[1, 1, QUERIES, 2], &self.log_sums)?])
     }
 
     /// Returns the gradients of queries, keys and values.

@@ -342,7 +342,32 @@ impl Gemm {
         let bytes = [self.batch, self.m, self.n, size_of::<f32>()].map(|factor| factor as u64);
         let result_bytes = bytes.into_iter().product::<u64>().max(1);
         let bindable = usize::try_from(runtime.max_binding() / result_bytes).unwrap_or(usize::MAX);
-        policy::splits_of_k(runtime, self.sizes(), self.dtype, self.strategy).min(bindable).max(1)
+        let wanted = policy::splits_of_k(runtime, self.sizes(), self.dtype, self.strategy);
+        wanted.max(self.min_splits(runtime)).min(bindable).max(1)
+    }
+
+    /// Returns the number of splits of k that keeps the loops of an invocation short enough, with a reserve for
+    /// splits of different lengths.
+    pub fn min_splits(&self, runtime: &Runtime) -> usize {
+        let rounds = self.k.saturating_add(2 * self.outer);
+        rounds.div_ceil(policy::max_rounds(runtime) / 4 * 3)
+    }
+
+    /// Returns the rounds of the loops of an invocation, at most.
+    pub fn rounds(&self, tiling: Tiling, vec4: bool) -> u64 {
+        let runs = self.outer.div_ceil(self.splits);
+        // The steps of k of one round, at least.
+        let step = match tiling {
+            Tiling::Direct { .. } | Tiling::Small { .. } if vec4 => 4,
+            Tiling::Direct { .. } | Tiling::Small { .. } => 1,
+            // In each round, an inner loop goes over the steps in workgroup memory by the size of a unit.
+            Tiling::Tiled { .. } | Tiling::Units { .. } => 4,
+        };
+        let steps = match tiling {
+            Tiling::Direct { .. } | Tiling::Small { .. } => runs * (self.inner.div_ceil(step) + 2),
+            Tiling::Tiled { .. } | Tiling::Units { .. } => (runs * self.inner).div_ceil(step) + 2,
+        };
+        steps as u64
     }
 
     /// Sets `splits` such that a split consists of whole runs.

@@ -10,7 +10,7 @@ use crate::kernels::fusion::prologue;
 use crate::runtime::{
     Allocation, Dispatch, IndexedAxis, Kernel, KernelKey, Runtime, Variant, describe_operands,
 };
-use crate::tensor::{DType, Result, Tensor};
+use crate::tensor::{DType, Error, Result, Tensor};
 
 pub(crate) use crate::kernels::fusion::prologue::Reads;
 
@@ -29,6 +29,9 @@ pub(crate) struct Launch<'a, K: Kernel> {
     pub workgroups: u64,
     /// Estimated number of operations. The runtime limits the work of a submission.
     pub work: u64,
+    /// The most rounds of loops that an invocation takes, if they grow with the operands; 0 otherwise. A launch of
+    /// more than [`max_rounds`](crate::device::AdapterInfo::max_rounds) is an error.
+    pub rounds: u64,
 }
 
 /// The result of a launch that may be deferred.
@@ -61,7 +64,13 @@ impl<K: Kernel> Launch<'_, K> {
     /// Returns an error if the operands are on different devices, or in the cases of
     /// [`Runtime::dispatch`](crate::runtime::Runtime::dispatch).
     pub fn run(self) -> Result<()> {
+        self.check_rounds(self.outputs[0].runtime())?;
         self.record(None)
+    }
+
+    fn check_rounds(&self, runtime: &Runtime) -> Result<()> {
+        let (rounds, limit) = (self.rounds, runtime.info().max_rounds());
+        if rounds > limit { Err(Error::TooManyRounds { rounds, limit }) } else { Ok(()) }
     }
 
     /// Records the launch of a kernel that reads inputs as [`Reads`] says. If such an input is
@@ -71,6 +80,7 @@ impl<K: Kernel> Launch<'_, K> {
     ///
     /// As [`run`](Self::run).
     pub fn run_with_prologues(self, inputs: &[(usize, Reads)]) -> Result<()> {
+        self.check_rounds(self.outputs[0].runtime())?;
         match prologue::try_run(&self.erased(self.outputs[0].runtime(), None), inputs)? {
             true => Ok(()),
             false => self.run(),
@@ -87,6 +97,7 @@ impl<K: Kernel> Launch<'_, K> {
     /// As [`run`](Self::run), and if the result is too large.
     pub fn defer(self, result: &PendingResult<'_>) -> Result<Tensor> {
         let PendingResult { runtime, shape, dtype, prologues, .. } = *result;
+        self.check_rounds(runtime)?;
         if let Some(tensor) = fused::defer_launch(&self.erased(runtime, None), result)? {
             return Ok(tensor);
         }
@@ -109,6 +120,7 @@ impl<K: Kernel> Launch<'_, K> {
             params: bytemuck::bytes_of(self.params),
             workgroups: self.workgroups,
             work: self.work,
+            rounds: self.rounds,
         }
     }
 
@@ -119,6 +131,7 @@ impl<K: Kernel> Launch<'_, K> {
     ///
     /// As [`run`](Self::run).
     pub fn run_indexed(self, axes: &[IndexedAxis], inputs: &[(usize, Reads)]) -> Result<()> {
+        self.check_rounds(self.outputs[0].runtime())?;
         match prologue::try_run(&self.erased(self.outputs[0].runtime(), Some(axes)), inputs)? {
             true => Ok(()),
             false => self.record(Some(axes)),

@@ -50,10 +50,18 @@ pub(crate) fn team_across(runtime: &Runtime, vec4: bool, loads: usize) -> Team {
     if vec4 { ACROSS_VEC4 } else { ACROSS }
 }
 
-/// Returns whether the softmax or norm of `lines` lines is computed by several workgroups for each line:
-/// in the kernels, one computes a line.
-pub(crate) fn splits_lines(runtime: &Runtime, lines: usize, len: usize) -> bool {
-    software_policy(runtime).is_none() && len > 8192 && lines <= 64
+/// Returns the most rounds of loops that an invocation may take: see [`AdapterInfo::max_rounds`].
+///
+/// [`AdapterInfo::max_rounds`]: crate::device::AdapterInfo::max_rounds
+pub(crate) fn max_rounds(runtime: &Runtime) -> usize {
+    runtime.info().max_rounds() as usize
+}
+
+/// Returns whether the softmax or norm of `lines` lines is computed by several workgroups for each line. In the
+/// kernels, one computes a line, and its invocations take `rounds` rounds.
+pub(crate) fn splits_lines(runtime: &Runtime, lines: usize, len: usize, rounds: usize) -> bool {
+    let is_long = software_policy(runtime).is_none() && len > 8192 && lines <= 64;
+    is_long || rounds > max_rounds(runtime)
 }
 
 /// Returns every team that [`team_along`] can return for at least `min_loads` loads.
@@ -280,8 +288,8 @@ pub(crate) fn pays_to_sort_updates(runtime: &Runtime, rows: usize) -> bool {
     software_policy(runtime).is_none() && rows >= 512
 }
 
-/// Returns the most updates that one invocation applies in a launch. A driver resets a GPU that is busy for long; a
-/// software adapter (Mesa's lavapipe) ends loops after 65,535 rounds.
+/// Returns the most updates that one invocation applies in a launch: fewer than [`max_rounds`], because on a GPU each
+/// waits for memory twice.
 pub(crate) fn updates_per_launch(runtime: &Runtime) -> usize {
     software_policy(runtime).map_or(1 << 12, |_| 1 << 15)
 }
@@ -356,29 +364,32 @@ pub(crate) fn composes_attention_gradients(runtime: &Runtime) -> bool {
     software_policy(runtime).is_some()
 }
 
-/// Returns the number of rows, of `rows` in all and at most `max_rounds`, that each team of a
+/// Returns the number of rows, of `rows` in all and at most `max_rows`, that each team of a
 /// workgroup of `teams` teams computes in turn, for gradients of norms. Workgroups with more rows
-/// leave fewer sums to add up.
+/// leave fewer sums to add up. For each row, an invocation takes `rounds_per_row` rounds of loops.
 pub(crate) fn norm_rounds(
     runtime: &Runtime,
     rows: usize,
     teams: usize,
-    max_rounds: usize,
+    max_rows: usize,
+    rounds_per_row: usize,
 ) -> usize {
+    let max_rows = max_rows.min(max_rounds(runtime) / rounds_per_row).max(1);
     match software_policy(runtime) {
-        Some(_) => max_rounds,
-        None => (rows / (teams * 512)).clamp(1, max_rounds),
+        Some(_) => max_rows,
+        None => (rows / (teams * 512)).clamp(1, max_rows),
     }
 }
 
 /// Size of the workgroups that compute a recursion on a GPU.
 const RECURSION_WORKGROUP_SIZE: u32 = 64;
 
-/// Returns the size of the workgroups that compute a recursion (CTC), with a barrier after each
-/// step.
-pub(crate) fn recursion_workgroup_size(runtime: &Runtime) -> u32 {
-    software_policy(runtime)
-        .map_or(RECURSION_WORKGROUP_SIZE, |software| software.recursion_workgroup_size())
+/// Returns the size of the workgroups that compute a recursion (CTC) of so many states in all steps, with a barrier
+/// after each step.
+pub(crate) fn recursion_workgroup_size(runtime: &Runtime, states: usize) -> u32 {
+    let software = software_policy(runtime).map(|software| software.recursion_workgroup_size());
+    let is_short = |size: &u32| states / *size as usize <= max_rounds(runtime) / 2;
+    software.filter(is_short).unwrap_or(RECURSION_WORKGROUP_SIZE)
 }
 
 /// Returns every choice of [`recursion_workgroup_size`].

@@ -92,7 +92,7 @@ pub(crate) fn attention(
     value: &Tensor,
     scores: &Scores,
 ) -> Result<(Tensor, Tensor)> {
-    let Sizes { batch, heads, queries, .. } = scores.sizes;
+    let queries = scores.sizes.queries;
     let (mut outs, mut log_sums) = (Vec::new(), Vec::new());
     for first in (0..queries).step_by(scores.block()) {
         let (of_block, _) = scores.of_block(scores.block_of(query, first)?, first)?;
@@ -116,14 +116,20 @@ pub(crate) fn attention(
             divisors,
         )?);
         let logs = elementwise::unary(&rows::float_log, sums)?;
-        let logs = elementwise::binary(&rows::float_add, maxima, logs)?;
-        log_sums.push(elementwise::mask_fill(logs, no_key, ScalarValue::Float(f32::INFINITY))?);
+        let rounded = elementwise::binary(&rows::float_add, maxima.clone(), logs.clone())?;
+        // In memory: a compiler would know that the rest is zero but for rounding.
+        rounded.buffer()?;
+        let rest = elementwise::binary(&rows::float_sub, maxima, rounded.clone())?;
+        let rest = elementwise::binary(&rows::float_add, rest, logs)?;
+        let filled = |tensor, value| {
+            elementwise::mask_fill(tensor, no_key.clone(), ScalarValue::Float(value))
+        };
+        log_sums.push(views::cat(vec![filled(rounded, f32::INFINITY)?, filled(rest, 0.0)?], 3)?);
     }
-    let log_sums = joined(log_sums)?;
-    Ok((joined(outs)?, views::reshape(log_sums, &[batch, heads, queries])?))
+    Ok((joined(outs)?, joined(log_sums)?))
 }
 
-/// Computes the gradients with respect to query, key and value. `log_sums` and `means` are
+/// Computes the gradients with respect to query, key and value. `log_sums` are `[batch, heads, queries, 2]` and `means`
 /// `[batch, heads, queries, 1]`: see `shaders/lib/attention_backward.wgsl`.
 ///
 /// # Errors
@@ -143,8 +149,10 @@ pub(crate) fn attention_backward(
         let query = scores.block_of(query, first)?;
         let grad = scores.block_of(grad, first)?;
         let (of_block, bounded) = scores.of_block(query.clone(), first)?;
-        let differences =
-            elementwise::binary(&rows::float_sub, of_block, scores.block_of(log_sums, first)?)?;
+        let log_sums = scores.block_of(log_sums, first)?;
+        let [rounded, rest] = [0, 1].map(|at| views::narrow(log_sums.clone(), 3, at, 1));
+        let differences = elementwise::binary(&rows::float_sub, of_block, rounded?)?;
+        let differences = elementwise::binary(&rows::float_sub, differences, rest?)?;
         let weights = elementwise::unary(&rows::float_exp, differences)?;
         add(&mut value_grad, matmul(transposed(&weights)?, grad.clone())?)?;
         let products = matmul(grad, transposed(value)?)?;

@@ -85,6 +85,7 @@ pub(crate) struct AnyLaunch<'a> {
     pub params: &'a [u8],
     pub workgroups: u64,
     pub work: u64,
+    pub rounds: u64,
     /// The axes of indices that the kernel reports.
     pub indexed_axes: Option<&'a [IndexedAxis]>,
 }

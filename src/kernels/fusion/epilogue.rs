@@ -12,7 +12,7 @@ use super::composite::{self, AnyKernel, Composite, Params, Programs};
 use super::program::{Access, Output, Program};
 use crate::kernels::common::launch::variants_of;
 use crate::kernels::elementwise::Map;
-use crate::kernels::fused::index_of;
+use crate::kernels::fused::{index_of, program_of};
 use crate::runtime::{
     Allocation, Dispatch, Flows, Kernel, Recorded, Runtime, RuntimeError, Variant, current_op,
     describe_operands, set_current_op,
@@ -33,6 +33,7 @@ pub(crate) struct DeferredLaunch {
     pub words: SmallVec<[u32; 8]>,
     pub workgroups: u64,
     pub work: u64,
+    pub rounds: u64,
     /// The size of the result in bytes.
     pub bytes: u64,
     /// Whether the kernel stores its result in vec4s.
@@ -51,6 +52,9 @@ pub(crate) struct DeferredLaunch {
 static KEPT: AtomicU64 = AtomicU64::new(0);
 /// The maximum of [`KEPT`].
 const MAX_KEPT: u64 = 64 << 20;
+
+/// The most elements of a result that an invocation stores.
+const MAX_STORED: u64 = 128;
 
 impl DeferredLaunch {
     /// Adds to [`KEPT`], until the launch is dropped. Returns `false` if there is no room.
@@ -109,7 +113,9 @@ impl DeferredLaunch {
 impl PendingLaunch for DeferredLaunch {
     fn fits(&self, epilogue: &Epilogue<'_>) -> bool {
         let operands = self.inputs.len() + epilogue.inputs.len() + epilogue.outputs;
+        let rounds = program_of(epilogue.program).0.rounds() * MAX_STORED;
         (self.vec4 || !epilogue.writes_halves)
+            && self.rounds + rounds <= self.runtime.info().max_rounds()
             && composite::fits(&self.runtime, operands, &self.params(Some(epilogue)))
     }
 

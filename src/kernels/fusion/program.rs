@@ -138,7 +138,17 @@ pub(crate) type Words = SmallVec<[u32; 32]>;
 /// The maximum number of words.
 pub(crate) const MAX_WORDS: usize = 104;
 
+/// The rounds of the loop of a power or a remainder, which goes from bit to bit, at most.
+const ROUNDS_OF_BITS: u64 = 65;
+
 impl Program {
+    /// Returns the rounds of loops for each element, at most.
+    pub fn rounds(&self) -> u64 {
+        let loops =
+            |step: &Step| step.wgsl.0.matches("pow").count() + step.wgsl.0.matches("rem(").count();
+        self.steps.iter().map(|step| loops(step) as u64 * ROUNDS_OF_BITS).sum()
+    }
+
     /// Returns the program of a graph and its words. It writes the results `outputs`, in place of
     /// tensors that nothing else needs and that it may `overwrite`.
     pub fn new(

@@ -147,6 +147,7 @@ pub(crate) struct FusedLaunch<'a> {
     /// What the kernel reads.
     pub inputs: SmallVec<[Arc<Allocation>; 8]>,
     pub work: u64,
+    pub rounds: u64,
     locked: MutexGuard<'a, ()>,
 }
 
@@ -243,12 +244,16 @@ impl<'a> FusedLaunch<'a> {
             }
         }
         let (mut programs, mut work) = (Programs::default(), launch.work);
+        let mut rounds_per_round = 1;
         for Prologue { input, graph, program, .. } in &prologues {
+            // A round of the kernel reads a vec4, or two of them.
+            rounds_per_round += 8 * program.rounds();
             let ops = graph.nodes.iter().map(|node| node.expression().op);
             programs.prologues.push((*input as u8, index_of(program, ops)));
             work += (graph.nodes.len() * graph.root().expression().len) as u64;
         }
-        Self { programs, prologues, inputs, work, locked }
+        let rounds = launch.rounds.saturating_mul(rounds_per_round);
+        Self { programs, prologues, inputs, work, rounds, locked }
     }
 
     /// Returns whether the device can bind the operands and parameters.
@@ -259,7 +264,8 @@ impl<'a> FusedLaunch<'a> {
         // A deferred launch has one output.
         let operands = self.inputs.len() + launch.outputs.len().max(1) + outputs + reports;
         let words = self.prologues.iter().map(|prologue| &prologue.words[..]);
-        composite::fits(launch.runtime, operands, &with_words(launch.params, words))
+        self.rounds <= launch.runtime.info().max_rounds()
+            && composite::fits(launch.runtime, operands, &with_words(launch.params, words))
     }
 }
 
