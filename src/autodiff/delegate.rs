@@ -17,7 +17,7 @@ use burn_backend::{Distribution, ExecutionError, TensorData};
 
 use super::cast::{cast, copy_ahead};
 use super::kinds::*;
-use super::{Autodiff, attention, fft, grid_sample, norm, product, slice, softmax, topk};
+use super::{Autodiff, attention, fft, graph, grid_sample, norm, product, slice, softmax, topk};
 use crate::autocast::off;
 use crate::autocast::rules::{Role, Rule, rule_of};
 use crate::backend::Wgsl;
@@ -41,6 +41,7 @@ macro_rules! delegated {
     // It converts its operand itself.
     (@method softmax [$tensor:ident: F, $dim:ident: Axis] F) => {
         fn softmax($tensor: F, $dim: Axis) -> F {
+            let $tensor = graph::local($tensor);
             softmax::softmax::<C>($tensor, $dim)
         }
     };
@@ -84,16 +85,32 @@ macro_rules! delegated {
     };
     (@method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
         fn $name($($arg: $kind),*) -> $ret {
+            $(delegated!(@local $arg $kind);)*
             delegated!(@cast $name [$($arg: $kind),*]);
-            BurnAutodiff::<Wgsl, C>::$name($($arg),*)
+            delegated!(@registered $ret BurnAutodiff::<Wgsl, C>::$name($($arg),*))
         }
     };
     (@own $module:ident $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
         fn $name($($arg: $kind),*) -> $ret {
+            $(delegated!(@local $arg $kind);)*
             delegated!(@cast $name [$($arg: $kind),*]);
             $module::$name::<C>($($arg),*)
         }
     };
+    (@local $arg:ident F) => { let $arg = graph::local($arg); };
+    (@local $arg:ident OptF) => { let $arg = $arg.map(graph::local); };
+    (@local $arg:ident VecF) => { let $arg: VecF = $arg.into_iter().map(graph::local).collect(); };
+    (@local $arg:ident $kind:ident) => {};
+    (@registered F $result:expr) => { graph::registered($result) };
+    (@registered FI $result:expr) => {{
+        let (result, indices) = $result;
+        (graph::registered(result), indices)
+    }};
+    (@registered FF $result:expr) => {{
+        let (first, second) = $result;
+        (graph::registered(first), graph::registered(second))
+    }};
+    (@registered $ret:ident $result:expr) => { $result };
     // Converts the float operands: autocast.
     (@cast $name:ident [$($arg:ident: $kind:ident),*]) => {
         $(delegated!(@mutable $arg $kind);)*
@@ -172,9 +189,10 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
     float_rows!(delegated_elementwise);
     float_contract!(delegated);
 
-    fn float_powi_scalar(mut lhs: F, rhs: Scalar) -> F {
+    fn float_powi_scalar(lhs: F, rhs: Scalar) -> F {
+        let mut lhs = graph::local(lhs);
         cast::<C>("float_powi_scalar", &mut |f| f(&mut lhs, Role::Operand));
-        BurnAutodiff::<Wgsl, C>::float_powi_scalar(lhs, rhs)
+        graph::registered(BurnAutodiff::<Wgsl, C>::float_powi_scalar(lhs, rhs))
     }
 
     fn float_from_data(data: TensorData, device: &WgslDevice) -> F {
@@ -199,7 +217,8 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
     }
 
     fn float_to_device(tensor: F, device: &WgslDevice) -> F {
-        BurnAutodiff::<Wgsl, C>::float_to_device(tensor, device)
+        let tensor = graph::local(tensor);
+        graph::registered(BurnAutodiff::<Wgsl, C>::float_to_device(tensor, device))
     }
 
     fn float_detach(tensor: F) -> F {
@@ -330,8 +349,9 @@ impl<C: CheckpointStrategy> ModuleOps<Self> for Autodiff<Wgsl, C> {
     }
 
     fn unfold4d(x: F, kernel: Size2, options: Unfold) -> F {
+        let x = graph::local(x);
         let _off = off();
-        BurnAutodiff::<Wgsl, C>::unfold4d(x, kernel, options)
+        graph::registered(BurnAutodiff::<Wgsl, C>::unfold4d(x, kernel, options))
     }
 
     fn max_pool1d_with_indices(
@@ -342,6 +362,7 @@ impl<C: CheckpointStrategy> ModuleOps<Self> for Autodiff<Wgsl, C> {
         dilation: usize,
         ceil_mode: bool,
     ) -> MaxPool1dWithIndices<Self> {
+        let x = graph::local(x);
         let pooled = BurnAutodiff::<Wgsl, C>::max_pool1d_with_indices(
             x, kernel, stride, padding, dilation, ceil_mode,
         );
@@ -356,6 +377,7 @@ impl<C: CheckpointStrategy> ModuleOps<Self> for Autodiff<Wgsl, C> {
         dilation: Size2,
         ceil_mode: bool,
     ) -> MaxPool2dWithIndices<Self> {
+        let x = graph::local(x);
         let pooled = BurnAutodiff::<Wgsl, C>::max_pool2d_with_indices(
             x, kernel, stride, padding, dilation, ceil_mode,
         );

@@ -9,6 +9,7 @@ mod attention;
 mod cast;
 mod delegate;
 mod fft;
+pub(crate) mod graph;
 mod grid_sample;
 mod kinds;
 pub(crate) mod node;
@@ -143,7 +144,7 @@ impl<C: CheckpointStrategy> AutodiffBackend for Autodiff<Wgsl, C> {
         // The types are those of the forward pass.
         let _off = off();
         let _wide = has_converted().then(wide_gradients);
-        BurnAutodiff::<Wgsl, C>::backward(tensor)
+        graph::backward(tensor, BurnAutodiff::<Wgsl, C>::backward)
     }
 
     fn grad(tensor: &F, grads: &Gradients) -> Option<WgslTensor> {

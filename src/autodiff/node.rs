@@ -11,6 +11,7 @@ use burn_backend::TensorMetadata;
 use burn_backend::ops::FloatTensorOps;
 use burn_std::FloatDType;
 
+use super::graph;
 use super::kinds::F;
 use crate::backend::{Wgsl, WgslTensor};
 
@@ -58,14 +59,15 @@ pub(crate) fn node<C: CheckpointStrategy, S: State, const N: usize, const K: usi
     gradients: GradientsOf<S, N, K>,
 ) -> F {
     const { assert!(K <= N) };
+    let inputs = inputs.map(graph::local);
     let nodes = inputs.each_ref().map(|input| input.node.clone());
-    match Gradient(gradients).prepare::<C>(nodes).compute_bound().stateful() {
+    graph::registered(match Gradient(gradients).prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(mut prep) => {
             let kept = std::array::from_fn(|index| prep.checkpoint(&inputs[index]));
             prep.finish((kept, state), output)
         }
         OpsKind::UnTracked(prep) => prep.finish(output),
-    }
+    })
 }
 
 /// As [`node`], for an op that `compute` computes from inputs that it may overwrite: the gradients
@@ -76,14 +78,15 @@ pub(super) fn node_in_place<C: CheckpointStrategy, S: State, const N: usize>(
     state: S,
     gradients: GradientsOf<S, N, 0>,
 ) -> F {
+    let inputs = inputs.map(graph::local);
     let nodes = inputs.each_ref().map(|input| input.node.clone());
     // These keep the nodes in the graph until they have a child.
     let _counts = inputs.each_ref().map(|input| input.rc.clone());
     let output = compute(inputs.map(|input| input.primitive));
-    match Gradient(gradients).prepare::<C>(nodes).compute_bound().stateful() {
+    graph::registered(match Gradient(gradients).prepare::<C>(nodes).compute_bound().stateful() {
         OpsKind::Tracked(prep) => prep.finish(([], state), output),
         OpsKind::UnTracked(prep) => prep.finish(output),
-    }
+    })
 }
 
 /// Computes a gradient in f32 and returns it in the type of the first tensor: intermediate results

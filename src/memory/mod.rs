@@ -35,6 +35,7 @@
 
 mod recording;
 mod report;
+pub(crate) mod waiting;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -154,12 +155,13 @@ pub fn usage(device: &WgslDevice) -> Result<MemoryUsage, DeviceError> {
 ///
 /// Returns an error if there is no such device, or it cannot be opened.
 pub fn report(device: &WgslDevice) -> Result<MemoryReport, DeviceError> {
-    Ok(match runtime_of(device)? {
+    let report = match runtime_of(device)? {
         Some(runtime) => runtime.memory_report(),
         None => {
             MemoryReport { device: device.to_string(), of_host: true, ..MemoryReport::default() }
         }
-    })
+    };
+    Ok(MemoryReport { waiting_nodes: waiting::count(), ..report })
 }
 
 /// Resets the peak of [`usage`] to the memory in use now. Does nothing for the CPU.

@@ -7,11 +7,12 @@ use crate::runtime::{Bytes, MemoryReport};
 impl fmt::Display for MemoryReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.of_host {
-            return writeln!(
+            writeln!(
                 f,
                 "Memory of {}: tensors are in the host's memory, and are not counted",
                 self.device
-            );
+            )?;
+            return self.fmt_waiting(f);
         }
         let usage = self.usage;
         let rows = [
@@ -36,6 +37,16 @@ impl fmt::Display for MemoryReport {
             let name = format!("  {} to {}", Bytes(range.from), Bytes(range.from * 2));
             writeln!(f, "  {name:<26}{:>10}{:>10}", range.allocations, Bytes(range.bytes))?;
         }
-        Ok(())
+        self.fmt_waiting(f)
+    }
+}
+
+impl MemoryReport {
+    /// Writes how many operations keep memory for a backward pass.
+    fn fmt_waiting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.waiting_nodes {
+            0 => Ok(()),
+            nodes => writeln!(f, "  {nodes} nodes wait for a backward pass"),
+        }
     }
 }

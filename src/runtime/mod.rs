@@ -122,6 +122,8 @@ pub struct MemoryReport {
     pub driver_reserved: Option<u64>,
     /// The device's memory, if the API reports it.
     pub device_memory: Option<u64>,
+    /// The number of operations, of all devices, that wait for a backward pass and keep their operands until then.
+    pub waiting_nodes: usize,
 }
 
 /// One kernel launch.
@@ -340,6 +342,7 @@ impl Runtime {
             driver_allocated: driver.as_ref().map(|report| report.total_allocated_bytes),
             driver_reserved: driver.as_ref().map(|report| report.total_reserved_bytes),
             device_memory: self.info().memory,
+            waiting_nodes: 0,
         }
     }
 
