@@ -84,6 +84,32 @@ fn the_backward_pass_is_named() {
     }
 }
 
+/// The gradient of a quotient by zero is infinite. Where a mask replaces the result, it is multiplied by zero.
+#[test]
+fn gradients_of_masked_quotients_are_named() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let gradient = || {
+            let x = Tensor::<B, 1>::from_floats([4.0, 0.0], &device).require_grad();
+            let is_zero = x.clone().equal_elem(0.0);
+            let y = x.clone().recip().mask_fill(is_zero, 0.0);
+            x.grad(&y.sum().backward()).expect("a gradient")
+        };
+        let found = gradient().into_data().to_vec::<f32>().expect("f32");
+        assert_eq!(found[0], -0.0625);
+        assert!(found[1].is_nan());
+        let message = message_with(Values::NotNan, || drop(gradient()));
+        assert_parts(&message, &["float_mul", " in backward: the result has 1 NaN"]);
+        // The way out: a divisor that is not zero.
+        let x = Tensor::<B, 1>::from_floats([4.0, 0.0], &device).require_grad();
+        let is_zero = x.clone().equal_elem(0.0);
+        let safe = x.clone().mask_fill(is_zero.clone(), 1.0);
+        let y = safe.recip().mask_fill(is_zero, 0.0);
+        let found = x.grad(&y.sum().backward()).expect("a gradient");
+        assert_eq!(found.into_data().to_vec::<f32>().expect("f32"), [-0.0625, 0.0]);
+    }
+}
+
 /// Products under autocast: the finder names the op whose result f16 cannot hold.
 #[test]
 fn overflows_of_autocast_are_named() {

@@ -88,6 +88,23 @@ fn every_variant_is_valid_for_every_api() {
     assert!(violations.is_empty(), "the results depend on the compiler:\n{violations:#?}");
 }
 
+/// Loops that grow with the operands end in silence on some adapters: their shader states how many rounds there are,
+/// and in debug builds every launch of it must do so too (`kernels/common/launch.rs`).
+#[test]
+fn shaders_state_the_rounds_of_loops_that_grow() {
+    let mut wrong = BTreeSet::new();
+    for variant in &kernels::variants() {
+        if variant.prologues.is_empty() && variant.epilogue.is_none() {
+            let text = expanded(variant, Compiler::Naga, ParamsBinding::Uniform, false);
+            let growing = lint::growing_loops(&parsed(variant, &text));
+            if !growing.is_empty() && !variant.source.states_rounds() {
+                wrong.insert(format!("{}: {growing:?}", variant.source.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "no line `// Rounds:`\n{wrong:#?}");
+}
+
 /// Checks that matrices in workgroup memory are aligned to 16 bytes however a driver orders the variables:
 /// NVIDIA's does not align arrays of f16, and loads from elsewhere.
 fn check_matrix_alignment(variant: &Variant, module: &Module) {

@@ -1,4 +1,5 @@
 // attention: softmax(q @ k^T) @ v for few queries or on software adapters; its operands are those of lib/attention.
+// Rounds: those of a key block, about 2 (width + value_width) + WORKGROUP_SIZE + 64, for each of its key blocks.
 //
 // Keys are processed in blocks of WORKGROUP_SIZE. Each workgroup computes ROWS rows. In each block, an invocation
 // first computes the scores of one key for every row. Then it adds to COLS vec4 columns of the rows of its team. That

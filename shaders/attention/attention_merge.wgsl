@@ -5,6 +5,7 @@
 // where part_sums[row, s] is the maximum and the sum of split s; the sum is zero if all its keys are masked. If this
 // holds for all splits, out is zero and log_sum is inf. All operands are packed.
 // Each invocation computes a vec4.
+// Rounds: 2 splits.
 
 struct Params {
     // Vec4s of out.

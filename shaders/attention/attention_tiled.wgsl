@@ -1,4 +1,5 @@
 // attention_tiled: softmax(q @ k^T) @ v for many queries; its operands are those of lib/attention.
+// Rounds: about 2 (width + value_width) + 128 for each of its blocks of TILE keys.
 //
 // A workgroup computes TILE rows, and goes over the keys in blocks of TILE. In each block it first multiplies queries
 // and keys. The weights then go through workgroup memory, and each invocation adds to COLS vec4 columns of the rows of

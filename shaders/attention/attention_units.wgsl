@@ -1,4 +1,5 @@
 // attention_units: softmax(q @ k^T) @ v for many queries with matrix units; its operands are those of lib/attention.
+// Rounds: fewer than 128 for each of its blocks of keys.
 //
 // A workgroup of four subgroups computes TILE rows, each subgroup a quarter, and goes over the keys in blocks of
 // BLOCK. The matrices of queries and of the result stay in registers, where single elements cannot be reached:

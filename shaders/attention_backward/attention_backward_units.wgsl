@@ -1,5 +1,6 @@
 // attention_backward_units: a gradient of attention with matrix units: see lib/attention_backward.
 // It is the gradient with respect to q, or with KEYS with respect to k, or with VALUES too with respect to v.
+// Rounds: fewer than 128 for each block of other rows.
 //
 // A workgroup computes TILE own rows of the gradient, and goes over the other rows in blocks of BLOCK. The matrices of
 // own rows, of those beside them and of the gradient stay in registers.

@@ -11,6 +11,7 @@
 // UNIFORM_TAP: channels are a multiple of the steps of k in workgroup memory, so that these are of one tap, which each
 // invocation computes once for all its loads. Otherwise, loads of four channels may be of different taps.
 // Each workgroup computes one tile of one split of one group and phase.
+// Rounds: a quarter of the steps of k of a split, or fewer; and the taps of a phase.
 //#include "lib/conv_tiled"
 
 @group(0) @binding(auto) var<uniform> p: Params;

@@ -6,6 +6,7 @@
 // has the rows of pixels, with steps added up to a multiple of four.
 // lib/gemm and lib/gemm_tiles list the flags.
 // Each workgroup computes one tile of one split of one group.
+// Rounds: a quarter of the steps of k of a split, or fewer.
 //#include "lib/conv_tiled"
 
 @group(0) @binding(auto) var<uniform> p: Params;

@@ -8,6 +8,7 @@
 // `batch` on are backward ones: their rows count steps and states from the end.
 // log_probs is [steps, batch, classes]. rows is [recursions, p.rows, states]: it keeps the last p.rows steps.
 // Each workgroup computes one recursion, step by step.
+// Rounds: for each step, states / WORKGROUP_SIZE + 2.
 //#include "lib/grid"
 //#include "lib/ctc"
 

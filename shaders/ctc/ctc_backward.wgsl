@@ -4,6 +4,7 @@
 // the states is the probability of the target. If that is zero, out does not change.
 // log_probs and out are [steps, batch, classes], grad is [batch]; all are packed.
 // Each invocation computes one step of one sequence, state by state, so results repeat bit for bit.
+// Rounds: 3 states.
 //#include "lib/ctc"
 
 @group(0) @binding(auto) var<uniform> p: Params;

@@ -2,6 +2,7 @@
 // Between elements x is interpolated bilinearly. The product of weight and columns is the convolution.
 // All are packed. lib/deform has the shapes and the flag MASK.
 // Each invocation computes one tap of one output pixel, for all channels that share its offset.
+// Rounds: the channels of an offset group.
 //#include "lib/deform"
 
 @group(0) @binding(auto) var<storage, read> x: array<f32>;

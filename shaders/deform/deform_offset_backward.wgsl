@@ -5,6 +5,7 @@
 // The derivatives are by row and by column. offset_grad and mask_grad have the shapes of offset and mask.
 // All are packed. lib/deform has the shapes and the flag MASK.
 // Each invocation computes one tap of one output pixel.
+// Rounds: the channels of an offset group.
 //#include "lib/deform"
 
 @group(0) @binding(auto) var<storage, read> x: array<f32>;

@@ -4,6 +4,7 @@
 // Each invocation computes a band of rows of one plane and walks the taps in order, in one launch or, because its
 // loop must end, in several of which the first clears the band. No two invocations add to
 // the same element, and the rounding does not depend on the number of bands.
+// Rounds: the samples of a launch, and in the first the elements of a band.
 //#include "lib/deform"
 
 @group(0) @binding(auto) var<storage, read> columns_grad: array<f32>;

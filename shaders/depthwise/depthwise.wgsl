@@ -4,6 +4,7 @@
 // x, weight and out are packed.
 // SPREAD: there are zeros between the pixels of x too.
 // Each invocation computes one column of ROWS rows of a plane, and loads a weight once for all of them.
+// Rounds: the taps and ROWS.
 //#include "lib/depthwise"
 
 @group(0) @binding(auto) var<uniform> p: Params;

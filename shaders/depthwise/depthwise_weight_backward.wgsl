@@ -3,6 +3,7 @@
 // for the channels c of group g, which has one input channel: the gradient of depthwise for its weight.
 // padded is x padded with zeros, and not stored. x, grad and out are packed.
 // Each invocation computes one split of one weight, row by row.
+// Rounds: rows_per_split (out_w + 2).
 //#include "lib/depthwise"
 
 @group(0) @binding(auto) var<uniform> p: Params;

@@ -7,6 +7,7 @@
 // BROADCAST_X: the four elements of operand X are the same one.
 // WORDS: all types have 32 bits, and vec4s move as Words4. SCALARS_64: s and t have 64 bits.
 // Each invocation computes four neighbours per round.
+// Rounds: those of lib/rounds, and in each those of the op.
 //#include "lib/grid"
 //#if WORDS
 //#include "lib/vec4"

@@ -2,6 +2,7 @@
 // There are 7 tensors; MANY: 24; MANY and MOST: 44. Unused bindings repeat another tensor and have a count
 // of 0.
 // The workgroups walk through each tensor together, neighbouring invocations over neighbouring elements.
+// Rounds: elements of all tensors / invocations, and two for each tensor.
 //#include "lib/grid"
 
 struct Params {

@@ -4,6 +4,7 @@
 // BATCHED: the kernel computes results of several tensors. A table of ENTRY words for each tells where they are:
 // its first workgroup, its number of elements, and the start of each operand, which CODE reads. CODE has
 // compute_batched(i), which computes ELEMENTS elements.
+// Rounds: those of lib/rounds, and in each those of the ops.
 //#include "lib/grid"
 //#include "lib/vec4"
 

@@ -4,6 +4,7 @@
 // LOCATIONS: out[n] = location(n), or -1 if an index is outside its axis. Each line of `line_len` rows has
 // locations of its own, which follow those of the line before.
 // Each invocation computes one element.
+// Rounds: the indexed axes.
 
 // The element type; i32 with LOCATIONS.
 alias E = f32;

@@ -2,6 +2,7 @@
 // x and out are packed. Each row of the matrices a [out_h, in_h] and b [out_w, in_w] has one band of
 // consecutive weights and is zero elsewhere. The host computes them for each mode, and for the gradient.
 // Each invocation computes one element.
+// Rounds: the weights of a row of a times those of a row of b.
 
 struct Params {
     // Elements of out.

@@ -2,6 +2,7 @@
 // The operands are read through their strides: transposing or broadcasting one costs no copy.
 // out is [splits, n, i, j], packed. lib/gemm lists the flags.
 // Each workgroup computes one tile of one split of one matrix; for small products, each group of invocations.
+// Rounds: those of lib/gemm_direct, or fewer: the steps of k of a split.
 //#include "lib/walk"
 
 struct Params {

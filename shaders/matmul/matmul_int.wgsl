@@ -1,6 +1,7 @@
 // matmul_int: out[n, i, j] = sum over k of a[n, i, k] * b[n, k, j], for matrix n of a batch. Integers wrap.
 // The operands are read through their strides. out is packed.
 // Each invocation computes one element.
+// Rounds: k.
 //#include "lib/walk"
 
 // The element type.

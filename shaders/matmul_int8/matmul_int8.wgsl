@@ -2,6 +2,7 @@
 // four in a word, the first in the lowest bits. scale is the product of the scales of a and b.
 // A workgroup of 256 computes a tile of 64 x 64 through workgroup memory, each invocation 4 x 4.
 // Steps of k are neighbours in the words of a. In those of b they are with B_TRANSPOSED, otherwise columns are.
+// Rounds: words, and two for each STEP of them.
 //#include "lib/grid"
 //#include "lib/walk"
 

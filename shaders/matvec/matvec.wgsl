@@ -6,6 +6,7 @@
 // ACROSS: columns are contiguous, and a load has one step of four rows.
 // OUT_VEC4: rows of out are neighbours, a multiple of four, and four are stored at once.
 // Each team sums one split of a line, which is a block of four rows of a matrix.
+// Rounds: split_len / TEAM_SIZE.
 //#include "lib/walk"
 //#include "lib/vector"
 //#include "lib/team"

@@ -3,6 +3,7 @@
 // CENTER: layer norm (J. L. Ba et al., 2016). Otherwise RMS norm (B. Zhang and R. Sennrich, 2019): the mean
 // is replaced by zero, and there is no beta.
 // Each team computes one row.
+// Rounds: 3 len / TEAM_SIZE.
 //#include "lib/vector"
 //#include "lib/team"
 

@@ -7,6 +7,7 @@
 // CENTER: layer norm. Otherwise RMS norm: both means that are subtracted are replaced by zero.
 // Each team computes rows, one after the other. Then each invocation adds up columns of these rows, which are
 // still in the cache.
+// Rounds: for each row of a team, 5 len / TEAM_SIZE.
 //#include "lib/vector"
 //#include "lib/team"
 

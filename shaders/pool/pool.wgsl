@@ -4,6 +4,7 @@
 // INDICES: also indices[n, c, h, w] = row * in_w + col of the maximum.
 // ADAPTIVE: the windows cover the input evenly, and their sizes depend on their positions.
 // Each invocation computes one column of LINES lines, so that it divides once for all of them.
+// Rounds: for each of LINES, the elements of a window and two for each of its rows.
 //#include "lib/pool"
 
 @group(0) @binding(auto) var<uniform> p: Params;

@@ -4,6 +4,7 @@
 // ADAPTIVE: the windows cover the input evenly, and their sizes depend on their positions.
 // Each invocation computes one column of LINES lines; with QUADS, four neighbours in memory, in whatever
 // lines they are. It adds the windows of an element in order, so results repeat bit for bit.
+// Rounds: for each of LINES or of four, the windows that contain an element.
 //#include "lib/pool"
 //#if QUADS
 //#include "lib/vec4"

@@ -5,6 +5,7 @@
 // MAXIMA: out[b] = the largest magnitude of every `step`-th element of x from b on. There are no reciprocals.
 // This is the first launch if all of x is one block.
 // Each invocation computes one element of out.
+// Rounds: block / step.
 
 struct Params {
     // Elements of out.

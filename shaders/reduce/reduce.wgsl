@@ -9,6 +9,7 @@
 // FLAT: at most one axis is reduced.
 // Each team reduces one split of a line; with ACROSS, of four lines. The order of combination depends only on
 // the layout and the adapter, so results repeat bit for bit.
+// Rounds: split_len / TEAM_SIZE; for several reduced axes, times one more than there are.
 //#include "lib/walk"
 //#include "lib/team"
 //#if WORDS

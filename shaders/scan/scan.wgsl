@@ -3,6 +3,7 @@
 // TOTALS: out[line, chunk] = COMBINE over the elements of the chunk.
 // CARRY: a chunk starts from carry[line, chunk - 1], which combines all chunks before it.
 // Each invocation scans one chunk of a line, in order.
+// Rounds: chunk_len.
 
 // The element type.
 alias E = f32;

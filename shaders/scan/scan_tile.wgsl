@@ -3,6 +3,7 @@
 // TOTALS: out[line, tile] = COMBINE over the elements of the tile.
 // CARRY: a tile starts from carry[line, tile - 1], which combines all tiles before it.
 // Each workgroup scans one tile of a line, of p.chunk_len elements: four neighbours per invocation.
+// Rounds: the elements of a tile for each invocation, a few times.
 
 // The element type.
 alias E = f32;

@@ -3,6 +3,7 @@
 // COMBINE: the launcher's expression of the element `a` and the update `b`.
 // An index outside the axis is reported and skipped, so that every write is in bounds.
 // Each invocation applies all updates of one line along the axis, so that their order and rounding are fixed.
+// Rounds: len.
 //#include "lib/walk"
 
 // The element type.

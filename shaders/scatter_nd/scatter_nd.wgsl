@@ -9,6 +9,7 @@
 // FIRST: the first level, which reads values. LAST: the last level, which writes out. Other levels read and
 // write partial[u, s].
 // Each invocation has one element of one update.
+// Rounds: FAN_IN.
 
 const FAN_IN: u32 = 64u;
 // The element type.

@@ -2,6 +2,7 @@
 //   out[line, k] = y[line, k] * (g[line, k] - sum over j of y[line, j] * g[line, j]).
 // LOG: of the logarithm of softmax, whose result is y: out[line, k] = g[line, k] - e^y[line, k] * sum of g[line].
 // y, g and out are packed and have the same shape. Each team computes one line.
+// Rounds: 2 len / TEAM_SIZE.
 //#include "lib/vector"
 //#include "lib/team"
 

@@ -7,6 +7,7 @@
 // FLOAT: floats are ordered by their bits, as in IEEE 754 totalOrder: -0 before 0, NaN after infinity.
 // DESCENDING: larger elements sort first.
 // Each invocation computes the rank of one element.
+// Rounds: BLOCK_SIZE, or 32 of the binary search.
 
 // The element type.
 alias E = f32;

@@ -1,6 +1,7 @@
 // sort_count: out[line, digit, tile] is the number of elements of a tile of x[line] whose key has a digit: the
 // eight bits from p.shift on. x is [lines, line_len], packed. lib/sort_key lists the flags.
 // Each workgroup counts one tile.
+// Rounds: the elements of a tile for each invocation, and the digits.
 
 struct Params {
     // Tiles of all lines, and of a line.

@@ -3,6 +3,7 @@
 // elements is filled with the key that sorts last, and indices without a meaning. lib/sort_key lists the flags.
 // FIRST: the elements are in their original order. Otherwise x_indices are their original indices.
 // Each workgroup sorts one tile.
+// Rounds: the elements of a tile for each invocation, for each digit.
 
 struct Params {
     // Tiles of all lines, and of a line.

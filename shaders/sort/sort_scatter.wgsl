@@ -4,6 +4,7 @@
 // digit up to the end of the tile. lib/sort_key lists the flags.
 // FIRST: the elements are in their original order.
 // Each workgroup moves one tile.
+// Rounds: the elements of a tile for each invocation, for each digit.
 
 struct Params {
     // Tiles of all lines, and of a line.

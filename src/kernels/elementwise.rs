@@ -449,6 +449,10 @@ fn in_vec4s(tensor: &Tensor) -> bool {
     tensor.layout().is_contiguous() && tensor.layout().offset.is_multiple_of(4)
 }
 
+/// The most rounds of an invocation: of 64 vec4s ([`policy::elementwise_rounds`]), whose elements take up to 65 each, for
+/// the bits of a power.
+const MAX_ROUNDS: u64 = 64 * 4 * 65;
+
 fn launch<K: Kernel>(
     kernel: &K,
     inputs: &[&Tensor],
@@ -456,7 +460,7 @@ fn launch<K: Kernel>(
     params: &K::Params,
     workgroups: u64,
 ) -> Result<()> {
-    Launch { kernel, inputs, outputs: &[out], params, workgroups, work: out.len() as u64, rounds: 0 }.run()
+    Launch { kernel, inputs, outputs: &[out], params, workgroups, work: out.len() as u64, rounds: MAX_ROUNDS }.run()
 }
 
 /// Computes a row of the table with one operand.

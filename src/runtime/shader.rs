@@ -50,6 +50,11 @@ pub struct Source {
 }
 
 impl Source {
+    /// Returns whether the shader states how many rounds its loops have: they grow with the operands.
+    pub fn states_rounds(&self) -> bool {
+        self.text.lines().any(|line| line.starts_with("// Rounds: "))
+    }
+
     /// Creates a source of this crate whose shader declares its `Params` like `P`. It runs without
     /// checks: its launcher keeps every index within its operands, and its loops terminate.
     pub(crate) const fn new<P: Params>(name: &'static str, text: &'static str) -> Self {

@@ -282,3 +282,57 @@ fn divisions_of_unsigned_strides_are_found() {
     }
     assert!(offset("i32", "i * u32(p.x_stride >> 2u)").is_empty());
 }
+
+/// Returns the functions of `module` with a loop whose number of rounds is not a constant.
+pub fn growing_loops(module: &Module) -> Vec<String> {
+    let functions = module.functions.iter().map(|(_, function)| function);
+    let entry_points = module.entry_points.iter().map(|entry| &entry.function);
+    let growing =
+        functions.chain(entry_points).filter(|function| has_growing_loop(function, &function.body));
+    growing.map(|function| function.name.clone().unwrap_or_default()).collect()
+}
+
+fn has_growing_loop(function: &Function, block: &Block) -> bool {
+    block.iter().any(|statement| match statement {
+        Statement::Loop { body, .. } => {
+            !ends_at_constant(function, body) || has_growing_loop(function, body)
+        }
+        Statement::Block(block) => has_growing_loop(function, block),
+        Statement::If { accept, reject, .. } => {
+            [accept, reject].iter().any(|block| has_growing_loop(function, block))
+        }
+        Statement::Switch { cases, .. } => {
+            cases.iter().any(|case| has_growing_loop(function, &case.body))
+        }
+        _ => false,
+    })
+}
+
+/// Returns whether a loop ends when a variable reaches a constant: one that counts up to it, or down the axes of a tensor
+/// or the bits of a number.
+fn ends_at_constant(function: &Function, body: &Block) -> bool {
+    let breaks = |block: &Block| matches!(block.last(), Some(Statement::Break));
+    let condition = body.iter().find_map(|statement| match statement {
+        Statement::If { condition, accept, reject } if breaks(accept) || breaks(reject) => {
+            Some(*condition)
+        }
+        _ => None,
+    });
+    let Some(Expression::Binary { left, right, .. }) =
+        condition.map(|condition| &function.expressions[condition])
+    else {
+        return false;
+    };
+    [*left, *right].into_iter().any(|side| is_constant(function, side))
+}
+
+fn is_constant(function: &Function, handle: Handle<Expression>) -> bool {
+    match function.expressions[handle] {
+        Expression::Literal(_) | Expression::Constant(_) | Expression::ZeroValue(_) => true,
+        Expression::Unary { expr, .. } | Expression::As { expr, .. } => is_constant(function, expr),
+        Expression::Binary { left, right, .. } => {
+            is_constant(function, left) && is_constant(function, right)
+        }
+        _ => false,
+    }
+}

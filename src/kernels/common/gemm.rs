@@ -367,7 +367,7 @@ impl Gemm {
             Tiling::Direct { .. } | Tiling::Small { .. } => runs * (self.inner.div_ceil(step) + 2),
             Tiling::Tiled { .. } | Tiling::Units { .. } => (runs * self.inner).div_ceil(step) + 2,
         };
-        steps as u64
+        (steps as u64).max(1)
     }
 
     /// Sets `splits` such that a split consists of whole runs.

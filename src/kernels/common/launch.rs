@@ -1,7 +1,13 @@
 //! A kernel launch on tensors.
 
+#[cfg(debug_assertions)]
+use std::collections::HashSet;
 use std::sync::Arc;
+#[cfg(debug_assertions)]
+use std::sync::LazyLock;
 
+#[cfg(debug_assertions)]
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::kernels::fused;
@@ -68,9 +74,26 @@ impl<K: Kernel> Launch<'_, K> {
         self.record(None)
     }
 
+    /// Checks that the loops of an invocation end in time, and in debug builds that loops that grow are counted.
     fn check_rounds(&self, runtime: &Runtime) -> Result<()> {
+        #[cfg(debug_assertions)]
+        self.assert_rounds();
         let (rounds, limit) = (self.rounds, runtime.info().max_rounds());
         if rounds > limit { Err(Error::TooManyRounds { rounds, limit }) } else { Ok(()) }
+    }
+
+    #[cfg(debug_assertions)]
+    fn assert_rounds(&self) {
+        static CHECKED: LazyLock<Mutex<HashSet<(KernelKey, bool)>>> = LazyLock::new(Mutex::default);
+        let states_rounds = self.rounds > 0;
+        if CHECKED.lock().insert((KernelKey::of(self.kernel), states_rounds)) {
+            let source = self.kernel.variant().source;
+            assert!(
+                states_rounds || !source.states_rounds(),
+                "the launch of {} does not state the rounds of its loops",
+                source.name
+            );
+        }
     }
 
     /// Records the launch of a kernel that reads inputs as [`Reads`] says. If such an input is
