@@ -58,6 +58,24 @@ fn threads_compute_gradients_of_clones() {
 }
 
 #[test]
+fn a_backward_pass_can_run_in_another_thread() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let x = Tensor::<Grad, 1>::ones([3], &device).require_grad();
+        // This thread uses the parameter first.
+        drop(x.clone().sum().backward());
+        let loss = &|factor: f32| (x.clone() * factor).sum();
+        let [two, three] = std::thread::scope(|scope| {
+            [2.0, 3.0].map(|factor| scope.spawn(move || loss(factor)).join().expect("it ends"))
+        });
+        for (loss, expected) in [(two, [2.0; 3]), (three, [3.0; 3])] {
+            let grad = x.grad(&loss.backward()).expect("a gradient");
+            assert_eq!(grad.into_data().to_vec::<f32>().expect("f32"), expected);
+        }
+    }
+}
+
+#[test]
 fn a_backward_pass_within_another_is_an_error() {
     let _guard = serial_guard();
     for device in devices() {

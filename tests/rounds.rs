@@ -185,11 +185,47 @@ fn pooling_of_large_windows() {
                 assert_eq!(indices(found.1), indices(expected.1), "{what}");
             }
         }
-        // A window along one axis, longer than a loop.
-        for len in lengths(&device, 1) {
-            let x = ones([1, 2, 1, len], &device);
-            assert_all(&adaptive_avg_pool2d(x.clone(), [1, 1]), 1.0, "one axis");
+        // Windows along one axis, longer than a loop.
+        let shorter = [5_000, 5_001, 20_000, 29_999].into_iter();
+        for len in lengths(&device, 1).chain(shorter) {
+            let what = format!("{len} on {device}");
+            for along_rows in [false, true] {
+                let of = |x: Tensor<Wgsl, 4>| if along_rows { x.swap_dims(2, 3) } else { x };
+                let size = |across: usize, along: usize| match along_rows {
+                    true => [along, across],
+                    false => [across, along],
+                };
+                let x = of(ones([1, 2, 3, len], &device));
+                assert_all(&adaptive_avg_pool2d(x.clone(), size(3, 1)), 1.0, &what);
+                assert_all(&adaptive_avg_pool2d(x.clone(), size(1, 2)), 1.0, &what);
+                let (kernel, stride, padding) = (size(1, len - 1), size(2, 1), size(0, 2));
+                let ceil = along_rows;
+                let y = avg_pool2d(x.clone(), kernel, stride, padding, false, ceil);
+                assert_all(&y, 1.0, &what);
+                let y = avg_pool2d(x, kernel, stride, padding, true, ceil);
+                let first = y.slice([0..1, 0..1, 0..1, 0..1]);
+                assert_all(&first, (len - 3) as f32 / (len - 1) as f32, &what);
+                // The maximum is in the second half; padding is no element.
+                let at = len / 2 + 7;
+                let mut elements = vec![-2.0_f32; 3 * len];
+                (0..3).for_each(|row| elements[row * len + at] = -1.0);
+                let x = Tensor::<Wgsl, 4>::from_data(
+                    TensorData::new(elements, [1, 1, 3, len]),
+                    &device,
+                );
+                let (y, indices) =
+                    max_pool2d_with_indices(of(x), kernel, stride, padding, [1, 1], ceil);
+                assert_all(&y, -1.0, &what);
+                let row_start = if along_rows { 0 } else { 2 * len };
+                let [_, _, rows, columns] = y.dims();
+                let last = indices.slice([0..1, 0..1, rows - 1..rows, columns - 1..columns]);
+                let expected = if along_rows { at * 3 + 2 } else { row_start + at };
+                assert_eq!(last.into_scalar(), expected as i32, "{what}");
+            }
         }
+        // No images have no windows.
+        let x = Tensor::<Wgsl, 4>::zeros([0, 3, 600, 600], &device);
+        assert_eq!(adaptive_avg_pool2d(x, [1, 1]).dims(), [0, 3, 1, 1]);
     }
 }
 
@@ -342,20 +378,30 @@ fn gradients_of_resizing_from_few_pixels() {
                 assert_all(&grad, (output[0] * output[1]) as f32, &what);
             }
         }
+        // An infinity affects its own pixel only.
+        let x = Tensor::<Grad, 4>::from_inner(ones([1, 1, 1, 2], &device)).require_grad();
+        let y =
+            interpolate(x.clone(), [1, 140_000], InterpolateOptions::new(InterpolateMode::Nearest));
+        let infinite = y.clone().slice([0..1, 0..1, 0..1, 0..1]) * f32::INFINITY;
+        let grads = (y.sum() + infinite.sum()).backward();
+        let grad = x.grad(&grads).expect("a gradient").into_data().to_vec::<f32>().expect("f32");
+        assert_eq!(grad, [f32::INFINITY, 70_000.0]);
     }
 }
 
 #[test]
 fn gradients_of_deformable_convolutions_of_large_images() {
-    for device in gpus() {
-        let size = 120;
-        let x = Tensor::<Grad, 4>::from_inner(ones([1, 1, size, size], &device)).require_grad();
-        let weight = Tensor::<Grad, 4>::from_inner(ones([1, 1, 3, 3], &device));
+    for (device, channels, size) in
+        gpus().into_iter().flat_map(|device| [(device, 1, 120), (device, 16, 200)])
+    {
+        let x = ones([1, channels, size, size], &device);
+        let x = Tensor::<Grad, 4>::from_inner(x).require_grad();
+        let weight = Tensor::<Grad, 4>::from_inner(ones([1, channels, 3, 3], &device));
         let offset = Tensor::<Grad, 4>::zeros([1, 18, size - 2, size - 2], &device);
         let options = DeformConvOptions::new([1, 1], [0, 0], [1, 1], 1, 1);
         let y = deform_conv2d(x.clone(), offset, weight, None, None, options);
         let grad = x.grad(&y.sum().backward()).expect("a gradient");
-        let inside = grad.slice([0..1, 0..1, 2..size - 2, 2..size - 2]);
+        let inside = grad.slice([0..1, 0..channels, 2..size - 2, 2..size - 2]);
         assert_all(&inside, 9.0, &format!("{device}"));
     }
 }
@@ -372,7 +418,7 @@ fn losses_of_long_sequences() {
         ctc.forward_with_reduction(log_probs, targets, steps, labels, Reduction::Sum)
     };
     for device in gpus() {
-        for (steps, labels) in [(1500, 200), (4000, 100), (16_000, 30)] {
+        for (steps, labels) in [(1500, 200), (4000, 100), (13_000, 8), (16_000, 30)] {
             let [found, expected] =
                 [&device, &WgslDevice::Cpu].map(|device| loss(device, steps, labels));
             let what = format!("{steps} steps, {labels} labels on {device}");

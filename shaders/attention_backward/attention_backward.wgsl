@@ -1,6 +1,6 @@
 // attention_backward: the gradients of attention with respect to q, or with KEYS with respect to k and v: see
 // lib/attention_backward.
-// Rounds: about 2 (width + value_width) + 128 for each block of TILE other rows.
+// Rounds: fewer than width + value_width + 64 for each block of TILE other rows.
 //
 // A workgroup computes TILE rows of q_grad, or with KEYS of k_grad and v_grad: its own rows. It goes over the other
 // rows, the keys or with KEYS the queries, in blocks of TILE. In each block it first computes d and weight of all

@@ -2,7 +2,8 @@
 // A line is the elements that one output reduces. x is read through its strides.
 // out is [splits, lines], packed. A long line may be split; a second launch then combines the splits.
 // LOAD, COMBINE, FINISH, IDENTITY, BETTER: expressions of the launcher, in the functions below.
-// SCALAR: the result is the combination. COMPENSATED: it is a sum, with the errors of its additions. ARG: it is the index, within its line, of the best element.
+// SCALAR: the result is the combination. COMPENSATED: it is a sum, with the errors of its additions.
+// ARG: it is the index, within its line, of the best element.
 // ALONG: a line is contiguous, and a load has four of its elements.
 // ACROSS: a load has one element of each of four neighbouring lines.
 // VEC4: ALONG or ACROSS. WORDS: with VEC4, elements have 32 bits. STORES_WORDS4: ACROSS and WORDS.
@@ -37,7 +38,7 @@ struct Params {
     stride: u32,
     // Number of the reduced axes.
     inner_rank: u32,
-    // Zero, which no compiler knows.
+    // Zero, unknown at compile time.
     zero: u32,
     // The offset of each line, in elements.
     walk: Walk,
@@ -146,7 +147,8 @@ fn identity() -> Partial {
     return Partial();
 }
 
-// x, of which compilers know nothing: the difference between a sum and one of its terms would otherwise be the other.
+// x, of which nothing is known at compile time: fast math would take the difference between a sum and a term for the
+// other term.
 fn opaque(x: f32) -> f32 {
     return bitcast<f32>(bitcast<u32>(x) ^ p.zero);
 }

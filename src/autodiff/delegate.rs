@@ -97,9 +97,18 @@ macro_rules! delegated {
             $module::$name::<C>($($arg),*)
         }
     };
-    (@local $arg:ident F) => { let $arg = graph::local($arg); };
-    (@local $arg:ident OptF) => { let $arg = $arg.map(graph::local); };
-    (@local $arg:ident VecF) => { let $arg: VecF = $arg.into_iter().map(graph::local).collect(); };
+    (@local $arg:ident F) => {
+        let $arg = graph::local($arg);
+        let _kept = graph::kept(&$arg);
+    };
+    (@local $arg:ident OptF) => {
+        let $arg = $arg.map(graph::local);
+        let _kept = $arg.as_ref().map(graph::kept);
+    };
+    (@local $arg:ident VecF) => {
+        let $arg: VecF = $arg.into_iter().map(graph::local).collect();
+        let _kept: Vec<_> = $arg.iter().map(graph::kept).collect();
+    };
     (@local $arg:ident $kind:ident) => {};
     (@registered F $result:expr) => { graph::registered($result) };
     (@registered FI $result:expr) => {{
@@ -191,6 +200,7 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
 
     fn float_powi_scalar(lhs: F, rhs: Scalar) -> F {
         let mut lhs = graph::local(lhs);
+        let _kept = graph::kept(&lhs);
         cast::<C>("float_powi_scalar", &mut |f| f(&mut lhs, Role::Operand));
         graph::registered(BurnAutodiff::<Wgsl, C>::float_powi_scalar(lhs, rhs))
     }
@@ -218,6 +228,7 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
 
     fn float_to_device(tensor: F, device: &WgslDevice) -> F {
         let tensor = graph::local(tensor);
+        let _kept = graph::kept(&tensor);
         graph::registered(BurnAutodiff::<Wgsl, C>::float_to_device(tensor, device))
     }
 
@@ -350,6 +361,7 @@ impl<C: CheckpointStrategy> ModuleOps<Self> for Autodiff<Wgsl, C> {
 
     fn unfold4d(x: F, kernel: Size2, options: Unfold) -> F {
         let x = graph::local(x);
+        let _kept = graph::kept(&x);
         let _off = off();
         graph::registered(BurnAutodiff::<Wgsl, C>::unfold4d(x, kernel, options))
     }
@@ -363,10 +375,11 @@ impl<C: CheckpointStrategy> ModuleOps<Self> for Autodiff<Wgsl, C> {
         ceil_mode: bool,
     ) -> MaxPool1dWithIndices<Self> {
         let x = graph::local(x);
+        let _kept = graph::kept(&x);
         let pooled = BurnAutodiff::<Wgsl, C>::max_pool1d_with_indices(
             x, kernel, stride, padding, dilation, ceil_mode,
         );
-        MaxPool1dWithIndices::new(pooled.output, pooled.indices)
+        MaxPool1dWithIndices::new(graph::registered(pooled.output), pooled.indices)
     }
 
     fn max_pool2d_with_indices(
@@ -378,10 +391,11 @@ impl<C: CheckpointStrategy> ModuleOps<Self> for Autodiff<Wgsl, C> {
         ceil_mode: bool,
     ) -> MaxPool2dWithIndices<Self> {
         let x = graph::local(x);
+        let _kept = graph::kept(&x);
         let pooled = BurnAutodiff::<Wgsl, C>::max_pool2d_with_indices(
             x, kernel, stride, padding, dilation, ceil_mode,
         );
-        MaxPool2dWithIndices::new(pooled.output, pooled.indices)
+        MaxPool2dWithIndices::new(graph::registered(pooled.output), pooled.indices)
     }
 
     fn max_pool2d_with_indices_backward(

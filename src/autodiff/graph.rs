@@ -8,7 +8,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use burn_autodiff::grads::Gradients;
 use burn_autodiff::{Autodiff as BurnAutodiff, NodeId};
@@ -32,63 +32,75 @@ thread_local! {
         NEXT.fetch_add(1, Ordering::Relaxed)
     };
     /// The nodes that this thread has in the place of parameters that belong to others.
-    static OWN_NODES: RefCell<FxHashMap<NodeId, OwnNode>> = RefCell::default();
+    static OWN_NODES: RefCell<Pruned<F>> = RefCell::default();
 }
 
 /// The thread that computed first with each parameter.
-static OWNERS: Mutex<Option<Owners>> = Mutex::new(None);
+static OWNERS: LazyLock<Mutex<Pruned<u64>>> = LazyLock::new(Mutex::default);
 
-#[derive(Default)]
-struct Owners {
-    threads: FxHashMap<NodeId, (Weak<NodeId>, u64)>,
-    /// The number of parameters at which dropped ones are removed.
-    pruned_at: usize,
+/// The parameter of each node that a thread has in its place. A backward pass can run in another thread than the ops.
+static PARAMETERS: LazyLock<Mutex<Pruned<(NodeId, F)>>> = LazyLock::new(Mutex::default);
+
+/// What is known about parameters that exist.
+struct Pruned<T> {
+    of: FxHashMap<NodeId, (Weak<NodeId>, T)>,
+    /// The number of entries at which those of dropped parameters are removed.
+    at: usize,
 }
 
-impl Owners {
-    /// Returns the owner of a parameter, which is this thread if it had none.
-    fn of(&mut self, parameter: &F) -> u64 {
-        if self.threads.len() >= self.pruned_at {
-            self.threads.retain(|_, (node, _)| node.strong_count() > 0);
-            self.pruned_at = (2 * self.threads.len()).max(1024);
-        }
-        let this_thread = || (Arc::downgrade(&parameter.rc), THREAD.with(|thread| *thread));
-        self.threads.entry(parameter.node.id).or_insert_with(this_thread).1
+impl<T> Default for Pruned<T> {
+    fn default() -> Self {
+        Self { of: FxHashMap::default(), at: 1024 }
     }
 }
 
-/// A node in the place of a parameter's.
-struct OwnNode {
-    parameter: Weak<NodeId>,
-    /// Without the elements: the parameter has them.
-    node: F,
+impl<T> Pruned<T> {
+    /// Remembers something about a node for as long as a parameter exists.
+    fn insert(&mut self, node: NodeId, parameter: &F, value: T) {
+        if self.of.len() >= self.at {
+            self.of.retain(|_, (parameter, _)| parameter.strong_count() > 0);
+            self.at = (2 * self.of.len()).max(1024);
+        }
+        self.of.insert(node, (Arc::downgrade(&parameter.rc), value));
+    }
+
+    fn get(&self, node: NodeId) -> Option<&T> {
+        self.of.get(&node).map(|(_, value)| value)
+    }
 }
 
 /// Returns an operand with a node of this thread: another one, if it is a parameter of another thread.
 pub(crate) fn local(operand: F) -> F {
-    // Nodes with parents are results of this thread.
+    // Nodes with parents are results.
     if operand.node.requirement.is_none() || !operand.node.parents.is_empty() {
         return operand;
     }
-    let owner = OWNERS.lock().get_or_insert_default().of(&operand);
-    if owner == THREAD.with(|thread| *thread) {
-        return operand;
+    let (id, thread) = (operand.node.id, THREAD.with(|thread| *thread));
+    let mut owners = OWNERS.lock();
+    match owners.get(id) {
+        Some(owner) if *owner != thread => {}
+        Some(_) => return operand,
+        None => {
+            owners.insert(id, &operand, thread);
+            return operand;
+        }
     }
-    let known =
-        OWN_NODES.with_borrow(|nodes| nodes.get(&operand.node.id).map(|own| own.node.clone()));
+    drop(owners);
+    let known = OWN_NODES.with_borrow(|nodes| nodes.get(id).cloned());
     let mut local = known.unwrap_or_else(|| own_node(&operand));
     local.primitive = operand.primitive;
     local
 }
 
-/// Adds a node in the place of a parameter's.
+/// Adds a node in the place of a parameter's. It has none of its elements.
 fn own_node(parameter: &F) -> F {
     let primitive = &parameter.primitive;
     let none = Wgsl::float_empty(Shape::from([0]), &primitive.device(), primitive.dtype().into());
     let node = BurnAutodiff::<Wgsl>::from_inner(none);
     let node = BurnAutodiff::<Wgsl>::float_set_require_grad(node, true);
-    let own = OwnNode { parameter: Arc::downgrade(&parameter.rc), node: node.clone() };
-    OWN_NODES.with_borrow_mut(|nodes| nodes.insert(parameter.node.id, own));
+    let id = parameter.node.id;
+    OWN_NODES.with_borrow_mut(|nodes| nodes.insert(id, parameter, node.clone()));
+    PARAMETERS.lock().insert(node.node.id, parameter, (id, node.clone()));
     node
 }
 
@@ -114,15 +126,18 @@ pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradien
     let pass = Pass;
     let mut gradients = compute(local(root));
     drop(pass);
-    OWN_NODES.with_borrow_mut(|nodes| {
-        for (parameter, own) in &*nodes {
-            if let Some(gradient) = gradients.remove::<Wgsl>(&own.node) {
-                gradients.register::<Wgsl>(*parameter, gradient);
-            }
+    for (_, (parameter, own)) in PARAMETERS.lock().of.values() {
+        if let Some(gradient) = gradients.remove::<Wgsl>(own) {
+            gradients.register::<Wgsl>(*parameter, gradient);
         }
-        nodes.retain(|_, own| own.parameter.strong_count() > 0);
-    });
+    }
     gradients
+}
+
+/// References to the nodes of operands, until an op has added its own. Otherwise a backward pass of another thread takes
+/// them for nodes that nothing needs.
+pub(super) fn kept(operand: &F) -> Option<Arc<NodeId>> {
+    (!operand.node.requirement.is_none()).then(|| operand.rc.clone())
 }
 
 /// Counts the node of a result, which waits for a backward pass.

@@ -5,7 +5,8 @@ use burn_backend::ops::{
     ModuleOps,
 };
 use burn_backend::{TensorData, TensorMetadata};
-use burn_flex::{Flex, FlexTensor};
+use burn_flex::{Flex, FlexDevice, FlexTensor};
+use burn_std::Shape;
 
 use super::memory::{check_memory, check_result};
 
@@ -18,7 +19,23 @@ pub(crate) fn interpolate(
     options: InterpolateOptions,
 ) -> FlexTensor {
     check_result("interpolate", resized_shape(&x.shape(), output), x.dtype());
-    Flex::interpolate(x, output, options)
+    if !is_nearest(&options) {
+        return Flex::interpolate(x, output, options);
+    }
+    let [_, _, height, width] = x.shape().dims();
+    let rows = Flex::float_select(x, 2, nearest(height, output[0]));
+    Flex::float_select(rows, 3, nearest(width, output[1]))
+}
+
+/// Returns whether each pixel is the nearest one. burn-flex finds it by a rounded ratio, and misses some.
+fn is_nearest(options: &InterpolateOptions) -> bool {
+    matches!(options.mode, InterpolateMode::Nearest) && !options.align_corners
+}
+
+/// Returns the pixel of an axis that each pixel of the resized axis is.
+fn nearest(input: usize, output: usize) -> FlexTensor {
+    let nearest = (0..output as u64).map(|o| (o * input as u64 / output as u64) as i64);
+    FlexTensor::from_data(TensorData::new(nearest.collect::<Vec<i64>>(), [output]))
 }
 
 /// Computes the gradient of interpolation with respect to `x`. burn-flex lacks the gradient of the
@@ -37,6 +54,15 @@ pub(crate) fn interpolate_backward(
         "{op} on cpu: the gradient must have the shape of the resized images, not {:?}",
         grad.shape()
     );
+    if is_nearest(&options) {
+        let zeros = |shape: [usize; 4]| {
+            Flex::float_zeros(Shape::from(shape), &FlexDevice, grad.dtype().into())
+        };
+        let columns = zeros([images, channels, output[0], width]);
+        let rows = zeros([images, channels, height, width]);
+        let columns = Flex::float_select_add(columns, 3, nearest(width, output[1]), grad);
+        return Flex::float_select_add(rows, 2, nearest(height, output[0]), columns);
+    }
     if !matches!(options.mode, InterpolateMode::Lanczos3) {
         return Flex::interpolate_backward(x, grad, output, options);
     }

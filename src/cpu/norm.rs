@@ -3,12 +3,17 @@
 use burn_backend::TensorMetadata;
 use burn_backend::ops::FloatTensorOps;
 use burn_flex::{Flex, FlexTensor};
-use burn_std::Shape;
+use burn_std::{DType, FloatDType, Shape};
 
 use super::reduce::{float_mean_dim, float_sum_dim};
 
 /// Divides each row by its root mean square and multiplies it by `gamma` `[width]`.
 pub(crate) fn rms_norm(x: FlexTensor, gamma: FlexTensor, epsilon: f64) -> FlexTensor {
+    let dtype = x.dtype();
+    if is_half(dtype) {
+        let y = rms_norm(in_f32(x), in_f32(gamma), epsilon);
+        return Flex::float_cast(y, dtype.into());
+    }
     let y = divided_by_rms(x, epsilon);
     let gamma = as_row(gamma, y.rank());
     Flex::float_mul(y, gamma)
@@ -25,7 +30,11 @@ pub(crate) fn layer_norm(
     beta: Option<FlexTensor>,
     epsilon: f64,
 ) -> FlexTensor {
-    let axis = x.rank() - 1;
+    let (axis, dtype) = (x.rank() - 1, x.dtype());
+    if is_half(dtype) {
+        let y = layer_norm(in_f32(x), in_f32(gamma), beta.map(in_f32), epsilon);
+        return Flex::float_cast(y, dtype.into());
+    }
     // A large mean is rounded, so the centred rows have a small mean. The second pass subtracts it.
     let y = divided_by_rms(centered(centered(x)), epsilon);
     let y = Flex::float_mul(y, as_row(gamma, axis + 1));
@@ -42,6 +51,11 @@ pub(crate) fn rms_norm_backward(
     output_grad: FlexTensor,
     epsilon: f64,
 ) -> (FlexTensor, FlexTensor) {
+    let dtype = x.dtype();
+    if is_half(dtype) {
+        let (x, gamma) = rms_norm_backward(in_f32(x), in_f32(gamma), in_f32(output_grad), epsilon);
+        return (Flex::float_cast(x, dtype.into()), Flex::float_cast(gamma, dtype.into()));
+    }
     let (x_grad, gamma_grad, _) = backward(x, gamma, output_grad, epsilon, |d| d);
     (x_grad, gamma_grad)
 }
@@ -53,6 +67,13 @@ pub(crate) fn layer_norm_backward(
     output_grad: FlexTensor,
     epsilon: f64,
 ) -> (FlexTensor, FlexTensor, FlexTensor) {
+    let dtype = x.dtype();
+    if is_half(dtype) {
+        let [x, gamma, output_grad] = [x, gamma, output_grad].map(in_f32);
+        let (x, gamma, beta) = layer_norm_backward(x, gamma, output_grad, epsilon);
+        let narrow = |tensor| Flex::float_cast(tensor, dtype.into());
+        return (narrow(x), narrow(gamma), narrow(beta));
+    }
     backward(centered(centered(x)), gamma, output_grad, epsilon, centered)
 }
 
@@ -83,6 +104,15 @@ fn backward(
         of_rows(Flex::float_mul(output_grad.clone(), h)),
         of_rows(output_grad),
     )
+}
+
+/// Returns whether squares of a type overflow, or lose most digits.
+fn is_half(dtype: DType) -> bool {
+    matches!(dtype, DType::F16 | DType::BF16)
+}
+
+fn in_f32(tensor: FlexTensor) -> FlexTensor {
+    Flex::float_cast(tensor, FloatDType::F32)
 }
 
 /// Subtracts the mean of each row.

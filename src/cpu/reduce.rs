@@ -5,9 +5,9 @@
 
 use burn_backend::TensorData;
 use burn_backend::TensorMetadata;
-use burn_backend::ops::{FloatTensorOps, IntTensorOps};
+use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
 use burn_flex::{Flex, FlexDevice, FlexTensor};
-use burn_std::{DType, FloatDType, IntDType, Shape};
+use burn_std::{BoolDType, BoolStore, DType, FloatDType, IntDType, Shape};
 
 pub(crate) fn float_max(tensor: FlexTensor) -> FlexTensor {
     reduce_all(tensor, Flex::float_max_dim)
@@ -81,6 +81,7 @@ fn of_all(tensor: FlexTensor, reduce: fn(FlexTensor, usize) -> FlexTensor) -> Fl
 fn long_sums(tensor: FlexTensor, dim: usize, divisor: f64) -> FlexTensor {
     let dtype = tensor.dtype();
     if dtype == DType::F64 {
+        // The terms that burn-flex loses here are below those that an f32 has.
         let sums = Flex::float_sum_dim(tensor.to_contiguous(), dim);
         return Flex::float_div_scalar(sums, divisor.into());
     }
@@ -90,7 +91,7 @@ fn long_sums(tensor: FlexTensor, dim: usize, divisor: f64) -> FlexTensor {
     let inner: usize = shape[dim + 1..].iter().product();
     shape[dim] = 1;
     let data = tensor.into_data();
-    let elements = data.as_slice::<f32>().unwrap_or_default();
+    let elements = data.as_slice::<f32>().expect("elements of f32");
     let mut sums = Vec::with_capacity(shape.num_elements());
     if !elements.is_empty() {
         for lines in elements.chunks_exact(len * inner) {
@@ -152,4 +153,35 @@ macro_rules! of_non_empty_axes {
     };
 }
 
-of_non_empty_axes! { float_argmax(dtype) float_argmin(dtype) int_argmax() int_argmin() }
+of_non_empty_axes! { int_argmax() int_argmin() }
+
+/// Defines indices of maxima or minima of floats, of which the first NaN is one. burn-flex skips NaN, or not, depending on
+/// where it is.
+macro_rules! of_floats {
+    ($($name:ident)*) => {
+        $(pub(crate) fn $name(tensor: FlexTensor, dim: usize, dtype: IntDType) -> FlexTensor {
+            check_not_empty(stringify!($name), &tensor, dim);
+            let indices = Flex::$name(tensor.clone(), dim, dtype);
+            first_nan_or(tensor, dim, indices, dtype)
+        })*
+    };
+}
+
+of_floats! { float_argmax float_argmin }
+
+/// Returns the index of the first NaN of each line along an axis, or `indices` where there is none.
+fn first_nan_or(
+    tensor: FlexTensor,
+    dim: usize,
+    indices: FlexTensor,
+    dtype: IntDType,
+) -> FlexTensor {
+    let bools = BoolDType::from(BoolStore::Native);
+    let is_nan = Flex::float_is_nan(tensor.to_contiguous(), bools);
+    if !is_nan.clone().into_data().iter::<bool>().any(|is_nan| is_nan) {
+        return indices;
+    }
+    let has_nan = Flex::bool_any_dim(is_nan.clone(), dim);
+    let first = Flex::int_argmax(Flex::bool_into_int(is_nan, dtype), dim);
+    Flex::int_mask_where(indices, has_nan, Flex::int_cast(first, dtype))
+}

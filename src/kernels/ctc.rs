@@ -160,7 +160,7 @@ impl CtcProblem {
         let states = 2 * self.labels + 1;
         let table = Tensor::empty(self.runtime(), &[count, rows, states], DType::F32)?;
         let loss = Tensor::empty(self.runtime(), &[self.batch], DType::F32)?;
-        let workgroup_size = policy::recursion_workgroup_size(self.runtime(), self.steps * states);
+        let workgroup_size = policy::recursion_workgroup_size(self.runtime(), self.steps, states);
         Launch {
             kernel: &CtcKernel { workgroup_size },
             inputs: &inputs,
@@ -168,7 +168,7 @@ impl CtcProblem {
             params: &self.params(count, rows),
             workgroups: count as u64,
             work: count as u64 * self.steps as u64 * states as u64 * 64,
-            rounds: self.steps as u64 * (states.div_ceil(workgroup_size as usize) + 2) as u64,
+            rounds: policy::recursion_rounds(workgroup_size, self.steps, states) as u64,
         }
         .run_indexed(&[IndexedAxis { axis: 2, size: self.classes }], &[])?;
         Ok((table, loss))

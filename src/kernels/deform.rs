@@ -322,11 +322,14 @@ impl DeformProblem {
         let planes = size[0] * size[1];
         let busy = policy::busy_bands(self.x.runtime());
         let bands = busy.div_ceil(planes.max(1)).min(size[2]).max(1);
+        // The first launch clears each band, in at most half of the rounds.
+        let max_rounds = policy::max_rounds(self.x.runtime());
+        let max_rows = (max_rounds / 2 / size[3].max(1)).max(1);
+        let bands = bands.max(size[2].div_ceil(max_rows));
         // The taps of all output pixels, in order: the first launch clears the band, later ones add to it.
         let samples = self.g.taps() * self.g.output.iter().product::<usize>();
         let cleared = size[2].div_ceil(bands) * size[3];
-        let max_rounds = policy::max_rounds(self.x.runtime());
-        let max_samples = max_rounds.saturating_sub(cleared).max(max_rounds / 2);
+        let max_samples = max_rounds / 2;
         let work = columns_grad.len().saturating_mul(bands * 8);
         for first in (0..samples.max(1)).step_by(max_samples) {
             let part = first..samples.min(first + max_samples);

@@ -6,17 +6,15 @@
 //! gradient is the same kernel with transposed matrices. It needs no atomics, and the matrices
 //! already add the weights of taps outside the input to the edges.
 
-use std::ops::Range;
-
 use smallvec::SmallVec;
 
 use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::options::InterpolateMode;
 use super::common::policy;
+use super::common::table::rows as table;
 use super::composed::{create, views};
-use super::elementwise::ScalarValue;
-use super::matmul::matmul;
+use super::elementwise::{ScalarValue, binary};
 use crate::params;
 use crate::runtime::{Kernel, RuntimeError, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};
@@ -171,29 +169,20 @@ impl BandMatrix {
         self.len() == 0
     }
 
-    /// Returns the matrix `[1, 1, rows, columns]` with its zeros, on the device of `x`.
-    fn dense(&self, x: &Tensor, columns: usize) -> Result<Tensor> {
-        let mut elements: Vec<f32> = reserved(self.len().saturating_mul(columns))?;
-        elements.resize(self.len() * columns, 0.0);
-        for (row, first, weights) in self.iter() {
-            elements[row * columns + first..][..weights.len()].copy_from_slice(weights);
+    /// Returns the columns of this matrix from `start` on, `len` at most.
+    fn columns(&self, start: usize, len: usize) -> Result<Self> {
+        let (starts, weights) = (reserved(self.rows.len())?, reserved(self.weights.len())?);
+        let mut part = Self { rows: starts, weights, identity: false };
+        for (_, first, weights) in self.iter() {
+            let inside = first.max(start)..(first + weights.len()).min(start + len);
+            let count = part.weights.len() as u32;
+            part.rows.push([inside.start.saturating_sub(start) as u32, count]);
+            if !inside.is_empty() {
+                part.weights.extend(&weights[inside.start - first..inside.end - first]);
+            }
         }
-        let shape = [1, 1, self.len(), columns];
-        Tensor::upload(x.runtime(), &shape, DType::F32, bytemuck::cast_slice(&elements))
-    }
-
-    /// Returns the matrix that has ones in a band of columns of each row. The starts and the ends of the bands must
-    /// not descend.
-    pub(super) fn of_ones(bands: &[Range<usize>]) -> Result<Self> {
-        let len = bands.iter().map(Range::len).fold(0, usize::saturating_add);
-        let mut matrix =
-            Self { rows: reserved(bands.len() + 1)?, weights: reserved(len)?, identity: false };
-        for band in bands {
-            matrix.rows.push([band.start as u32, matrix.weights.len() as u32]);
-            matrix.weights.resize(matrix.weights.len() + band.len(), 1.0);
-        }
-        matrix.rows.push([0, matrix.weights.len() as u32]);
-        Ok(matrix)
+        part.rows.push([0, part.weights.len() as u32]);
+        Ok(part)
     }
 
     /// Returns the maximum number of weights in a row.
@@ -349,7 +338,7 @@ pub fn resized_shape(x: &[usize], output: [usize; 2]) -> Result<Shape> {
 const MAX_WINDOW: usize = 16;
 
 /// Computes `rows @ x @ columnsᵀ` for each image, in one pass or in one pass per axis.
-pub(super) fn apply(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
+fn apply(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
     if rows.identity && columns.identity {
         return Ok(x);
     }
@@ -373,9 +362,8 @@ fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Resu
     if rows.identity && columns.identity {
         return Ok(x);
     }
-    let max_weights = policy::max_rounds(x.runtime()) / 2;
-    if rows.max_weights().max(columns.max_weights()) > max_weights {
-        return apply_dense(x, rows, columns);
+    if rounds(rows, columns) > policy::max_rounds(x.runtime()) {
+        return apply_in_parts(x, rows, columns);
     }
     let x = views::packed(x)?;
     let matrices = matrix_words(rows, columns);
@@ -401,24 +389,36 @@ fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Resu
         },
         workgroups: workgroups_for(len),
         work: len as u64 * (rows.max_weights() * columns.max_weights()) as u64,
-        rounds: (rows.max_weights() * (columns.max_weights() + 2)) as u64,
+        rounds: rounds(rows, columns) as u64,
     }
     .defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))
 }
 
-/// Computes [`apply`] by matrix products, which split long sums. Matrices with bands that are too long for a loop
-/// have few rows.
-fn apply_dense(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
-    let [height, width] = [x.shape()[2], x.shape()[3]];
-    let x = match rows.identity {
-        true => x,
-        false => matmul(rows.dense(&x, height)?, x)?,
-    };
-    if columns.identity {
-        return Ok(x);
+/// Returns the rounds of the loops of an invocation.
+fn rounds(rows: &BandMatrix, columns: &BandMatrix) -> usize {
+    rows.max_weights().saturating_mul(columns.max_weights().saturating_add(2))
+}
+
+/// Computes [`apply`] in one pass for matrices of which one has bands that are too long for a loop: the sum over parts
+/// of the image along its axis.
+fn apply_in_parts(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<Tensor> {
+    let of_rows = rows.max_weights() > columns.max_weights();
+    let axis = if of_rows { 2 } else { 3 };
+    let max_len = policy::max_rounds(x.runtime()) / 4;
+    let mut sum = None;
+    for start in (0..x.shape()[axis]).step_by(max_len) {
+        let len = max_len.min(x.shape()[axis] - start);
+        let part = views::narrow(x.clone(), axis, start, len)?;
+        let out = match of_rows {
+            true => apply_in_one_pass(part, &rows.columns(start, len)?, columns)?,
+            false => apply_in_one_pass(part, rows, &columns.columns(start, len)?)?,
+        };
+        sum = Some(match sum {
+            None => out,
+            Some(sum) => binary(&table::float_add, sum, out)?,
+        });
     }
-    let columns = columns.dense(&x, width)?;
-    matmul(x, views::swap_dims(columns, 2, 3)?)
+    sum.ok_or(Error::Unsupported("a resized image without pixels"))
 }
 
 /// Returns both matrices as the kernel reads them: the bands of each, then all weights.

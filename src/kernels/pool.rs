@@ -1,7 +1,5 @@
 //! Pooling in two dimensions and its gradients: maximum, average, adaptive average.
 
-use std::ops::Range;
-
 use smallvec::{SmallVec, smallvec};
 
 use super::cast;
@@ -12,10 +10,10 @@ use super::common::options::PoolWindow;
 use super::common::policy;
 use super::common::table::rows as table;
 use super::composed::{create, views};
-use super::elementwise::{ScalarValue, binary};
+use super::elementwise::{ScalarValue, binary, clamp, scalar};
 use super::fusion::{epilogue, prologue};
 use super::gather::gather;
-use super::interpolate::{self, BandMatrix};
+use super::reduce::{self, Reduction};
 use super::scatter::scatter_add;
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};
@@ -203,67 +201,6 @@ fn invocations(lines: usize, width: usize) -> usize {
     lines.div_ceil(LINES) * width
 }
 
-/// The windows of averages along an axis of the image.
-struct Windows {
-    /// The positions of each window, without the padding.
-    positions: Vec<Range<usize>>,
-    /// The elements that each counts.
-    counts: Vec<usize>,
-}
-
-impl Windows {
-    fn of(mode: PoolMode, window: &PoolWindow, axis: usize, input: usize, output: usize) -> Self {
-        let [kernel, stride, padding] =
-            [window.kernel, window.stride, window.padding].map(|of| of[axis]);
-        // The ends of a window in the padded image.
-        let ends = |o: usize| [o * stride, o * stride + kernel];
-        let inside = |o: usize| {
-            let [start, end] = ends(o).map(|end| end.clamp(padding, padding + input) - padding);
-            start..end
-        };
-        let adaptive = |o: usize| o * input / output..((o + 1) * input).div_ceil(output);
-        let positions: Vec<_> = match mode {
-            PoolMode::AdaptiveAverage => (0..output).map(adaptive).collect(),
-            _ => (0..output).map(inside).collect(),
-        };
-        let padded = |o: usize| ends(o)[1].min(input + 2 * padding).saturating_sub(ends(o)[0]);
-        let counts = match mode {
-            PoolMode::Average if window.count_include_pad => (0..output).map(padded).collect(),
-            _ => positions.iter().map(Range::len).collect(),
-        };
-        Self { positions, counts }
-    }
-
-    /// Returns the matrix whose product with a line of the image is the sums of the windows.
-    fn sums(&self) -> Result<BandMatrix> {
-        BandMatrix::of_ones(&self.positions)
-    }
-}
-
-/// The windows of averages: their sums are the sums over their rows of sums over their columns.
-struct Averages {
-    rows: Windows,
-    columns: Windows,
-}
-
-impl Averages {
-    fn of(mode: PoolMode, window: &PoolWindow, input: [usize; 2], output: [usize; 2]) -> Self {
-        let along = |axis: usize| Windows::of(mode, window, axis, input[axis], output[axis]);
-        Self { rows: along(0), columns: along(1) }
-    }
-
-    /// Divides each element of images of the size of the result by the elements of its window.
-    fn divided(&self, images: Tensor) -> Result<Tensor> {
-        let (rows, columns) = (&self.rows.counts, &self.columns.counts);
-        let row = |row: &usize| columns.iter().map(|column| (row * column).max(1) as f32).collect::<Vec<_>>();
-        let counts: Vec<f32> = rows.iter().flat_map(row).collect();
-        let shape = [1, 1, rows.len(), columns.len()];
-        let bytes = bytemuck::cast_slice(&counts);
-        let counts = Tensor::upload(images.runtime(), &shape, DType::F32, bytes)?;
-        binary(&table::float_div, images, counts)
-    }
-}
-
 impl PoolWindow {
     /// Returns the window along one axis of the image, which has one element along the other.
     fn along(&self, axis: usize) -> Self {
@@ -300,9 +237,9 @@ fn rounds([height, width]: [usize; 2]) -> usize {
     height.saturating_mul(width.saturating_add(2)).saturating_add(1).saturating_mul(LINES)
 }
 
-/// Computes maxima, and their indices, along the width and then along the height. The first maximum of a window is
-/// the first of the first row that has it.
-fn separated_maxima(
+/// Pools along the width and then along the height: a maximum is that of maxima of rows, an average that of averages of
+/// rows. The first maximum of a window is the first of the first row that has it.
+fn separated(
     mode: PoolMode,
     x: Tensor,
     window: PoolWindow,
@@ -316,6 +253,107 @@ fn separated_maxima(
     let indices = views::reshape(indices, &[n * c, h * output[1]])?;
     let positions = views::reshape(positions, &[n * c, output[0] * output[1]])?;
     let indices = views::reshape(gather(1, indices, positions)?, &[n, c, output[0], output[1]])?;
+    Ok((out, Some(indices)))
+}
+
+/// Pools along one axis of the image, with `taps` elements in a window that are too many for a loop: windows are lines of
+/// a view, which a reduction splits.
+fn long_windows(
+    mode: PoolMode,
+    x: Tensor,
+    window: PoolWindow,
+    output: [usize; 2],
+    axis: usize,
+    taps: usize,
+) -> Result<(Tensor, Option<Tensor>)> {
+    let along = axis + 2;
+    let (input, windows) = (x.shape()[along], output[axis]);
+    if mode == PoolMode::AdaptiveAverage {
+        let mean_of = |o: usize| {
+            let (start, end) = (o * input / windows, ((o + 1) * input).div_ceil(windows));
+            let part = views::narrow(x.clone(), along, start, end - start)?;
+            reduce::dim(Reduction::Mean, part, along)
+        };
+        let means = (0..windows).map(mean_of).collect::<Result<Vec<_>>>()?;
+        return Ok((views::cat(means, along)?, None));
+    }
+    let [stride, padding, dilation] =
+        [window.stride, window.padding, window.dilation].map(|of| of[axis]);
+    let is_max = mode != PoolMode::Average;
+    // The image with its padding, to the end of the last window.
+    let len = (windows - 1) * stride + (taps - 1) * dilation + 1;
+    let inside = input.min(len.saturating_sub(padding));
+    let fill = |len: usize| {
+        let mut shape: Shape = x.shape().into();
+        shape[along] = len;
+        let value = ScalarValue::Float(if is_max { f32::NEG_INFINITY } else { 0.0 });
+        create::full(x.runtime(), &shape, value, DType::F32)
+    };
+    let after = len.saturating_sub(padding + inside);
+    let mut parts = vec![views::narrow(x.clone(), along, 0, inside)?];
+    if padding > 0 {
+        parts.insert(0, fill(padding)?);
+    }
+    if after > 0 {
+        parts.push(fill(after)?);
+    }
+    let padded = views::packed(views::cat(parts, along)?)?;
+    let mut lines = padded.layout().clone();
+    let step = lines.strides[along];
+    lines.shape[along] = windows;
+    lines.strides[along] = stride.cast_signed() * step;
+    lines.shape.push(taps);
+    lines.strides.push(dilation.cast_signed() * step);
+    let lines = padded.view(lines);
+    let shape = [x.shape()[0], x.shape()[1], output[0], output[1]];
+    // A value of each window, as an image of one line.
+    let per_window = |value: &dyn Fn(usize) -> f32| {
+        let values: Vec<f32> = (0..windows).map(value).collect();
+        let mut shape = [1; 4];
+        shape[along] = windows;
+        Tensor::upload(x.runtime(), &shape, DType::F32, bytemuck::cast_slice(&values))
+    };
+    if !is_max {
+        let sums = views::reshape(reduce::dim(Reduction::Sum, lines, 4)?, &shape)?;
+        let count = |o: usize| {
+            let (start, end) = (o * stride, o * stride + window.kernel[axis]);
+            let (low, high) = match window.count_include_pad {
+                true => (0, input + 2 * padding),
+                false => (padding, padding + input),
+            };
+            end.min(high).saturating_sub(start.max(low)).max(1) as f32
+        };
+        return Ok((binary(&table::float_div, sums, per_window(&count)?)?, None));
+    }
+    let out = views::reshape(reduce::dim(Reduction::Max, lines.clone(), 4)?, &shape)?;
+    if mode == PoolMode::Max {
+        return Ok((out, None));
+    }
+    let taps = views::reshape(reduce::dim(Reduction::ArgMax, lines, 4)?, &shape)?;
+    // Positions are below 2^24 or so, and become the indices of elements: those beside the image are of no element.
+    let int = |value: usize| [ScalarValue::Int(value as i128)];
+    let runtime = x.runtime();
+    let starts = create::arange(runtime, -(padding as i64), stride, windows, DType::I32)?;
+    let mut of_windows = [1; 4];
+    of_windows[along] = windows;
+    let starts = views::reshape(starts, &of_windows)?;
+    let positions = scalar(&table::int_mul_scalar, taps, &int(dilation))?;
+    let positions = binary(&table::int_add, positions, starts)?;
+    let positions = clamp(&table::int_clamp_min, positions, &int(0))?;
+    let positions = clamp(&table::int_clamp_max, positions, &int(input - 1))?;
+    let width = x.shape()[3];
+    let (others, of_others) = match axis {
+        0 => (create::arange(runtime, 0, 1, width, DType::I32)?, [1, 1, 1, width]),
+        _ => {
+            let height = x.shape()[2];
+            (create::arange(runtime, 0, width, height, DType::I32)?, [1, 1, height, 1])
+        }
+    };
+    let positions = match axis {
+        0 => scalar(&table::int_mul_scalar, positions, &int(width))?,
+        _ => positions,
+    };
+    let indices = binary(&table::int_add, positions, views::reshape(others, &of_others)?)?;
     Ok((out, Some(indices)))
 }
 
@@ -334,20 +372,17 @@ fn forward(
     let count = invocations(lines, output[1]);
     let size = match mode {
         PoolMode::AdaptiveAverage => {
-            [0, 1].map(|axis| [h, w][axis].div_ceil(output[axis].max(1)) + 1)
+            [0, 1].map(|axis| largest_adaptive([h, w][axis], output[axis]))
         }
         _ => window.taps_inside([h, w]),
     };
     if !x.is_empty() && count > 0 && is_separated(x.runtime(), size, count) {
-        match mode {
-            PoolMode::Average | PoolMode::AdaptiveAverage => {
-                let averages = Averages::of(mode, &window, [h, w], output);
-                let (rows, columns) = (averages.rows.sums()?, averages.columns.sums()?);
-                return Ok((averages.divided(interpolate::apply(x, &rows, &columns)?)?, None));
-            }
-            _ if size[0] > 1 && size[1] > 1 => return separated_maxima(mode, x, window, output),
-            _ => {}
-        }
+        let is_kept = |axis: usize| size[axis] == 1 && output[axis] == [h, w][axis];
+        return match [is_kept(0), is_kept(1)] {
+            [true, _] => long_windows(mode, x, window, output, 1, size[1]),
+            [_, true] => long_windows(mode, x, window, output, 0, size[0]),
+            _ => separated(mode, x, window, output),
+        };
     }
     let area = |[height, width]: [usize; 2]| height as u64 * width as u64;
     let taps = area(window.taps_inside([h, w]));
@@ -421,12 +456,17 @@ fn backward(
     // The windows that contain an element, along each axis.
     let covering = match mode {
         PoolMode::AdaptiveAverage => {
-            [0, 1].map(|axis| output[axis].div_ceil(x[axis + 2].max(1)) + 1)
+            // The windows of an element are as the elements of a window of the reverse.
+            [0, 1].map(|axis| largest_adaptive(output[axis], x[axis + 2]))
         }
-        _ => windows_of_element(&window, [height, width]),
+        _ => windows_of_element(&window, [height, width], output),
     };
     let is_empty = grad.is_empty() || len == 0;
-    if !is_empty && rounds(covering) > policy::max_rounds(grad.runtime()) {
+    let is_one_axis = covering.contains(&1) && indices.is_none();
+    // The ends of adaptive windows of so many outputs are found by long division: four loops over 32 bits.
+    let divides = mode == PoolMode::AdaptiveAverage && output.iter().any(|&size| size > 1 << 16);
+    let rounds = if divides { rounds(covering).saturating_mul(140) } else { rounds(covering) };
+    if !is_empty && !is_one_axis && rounds > policy::max_rounds(grad.runtime()) {
         return backward_of_many_windows(mode, x, grad, indices, window, output);
     }
     let mut inputs: SmallVec<[&Tensor; 2]> = SmallVec::from_slice(&[&grad]);
@@ -439,7 +479,7 @@ fn backward(
         params: &window.params(count, lines, [x[2], x[3]], output),
         workgroups: workgroups_for(count),
         work: ((grad.len() + len) as u64 * 4).saturating_mul(windows),
-        rounds: rounds(covering) as u64,
+        rounds: rounds as u64,
     }
     .defer(&PendingResult {
         vec4: quads,
@@ -449,15 +489,28 @@ fn backward(
 }
 
 /// Returns in how many windows an element is at most, along each axis.
-fn windows_of_element(window: &PoolWindow, taps: [usize; 2]) -> [usize; 2] {
+fn windows_of_element(
+    window: &PoolWindow,
+    taps: [usize; 2],
+    output: [usize; 2],
+) -> [usize; 2] {
     [0, 1].map(|axis| {
         let extent = (taps[axis] - 1) * window.dilation[axis] + 1;
-        extent.div_ceil(window.stride[axis])
+        extent.div_ceil(window.stride[axis]).min(output[axis]).max(1)
     })
 }
 
+/// Returns the elements of a window of adaptive pooling along an axis, at most.
+fn largest_adaptive(input: usize, output: usize) -> usize {
+    match input.checked_rem(output) {
+        Some(0) => input / output,
+        Some(_) => input / output + 2,
+        None => 0,
+    }
+}
+
 /// Computes the gradient of pooling with elements in too many windows for a loop: that of maxima is scattered, that of
-/// averages is a product with the transposed matrices.
+/// averages is computed along the height and then along the width.
 fn backward_of_many_windows(
     mode: PoolMode,
     x: &[usize],
@@ -467,17 +520,33 @@ fn backward_of_many_windows(
     output: [usize; 2],
 ) -> Result<Tensor> {
     let [n, c, h, w] = [x[0], x[1], x[2], x[3]];
-    if let Some(indices) = indices {
-        let zero = ScalarValue::Float(0.0);
-        let zeros = create::full(grad.runtime(), &[n * c, h * w], zero, DType::F32)?;
-        let per_plane = [n * c, output[0] * output[1]];
-        let indices = views::reshape(indices, &per_plane)?;
-        let grad = views::reshape(grad, &per_plane)?;
-        return views::reshape(scatter_add(1, zeros, indices, grad)?, x);
-    }
-    let averages = Averages::of(mode, &window, [h, w], output);
-    let (rows, columns) = (averages.rows.sums()?, averages.columns.sums()?);
-    interpolate::apply(averages.divided(grad)?, &rows.transposed(h), &columns.transposed(w))
+    let Some(indices) = indices else {
+        let of_rows = backward(mode, &[n, c, h, output[1]], grad, None, window.along(0))?;
+        return backward(mode, x, of_rows, None, window.along(1));
+    };
+    // A window without an element has the index 0, and no gradient.
+    let has_element = |axis: usize, o: usize| {
+        let start = o * window.stride[axis];
+        let positions = (0..window.kernel[axis]).map(|tap| start + tap * window.dilation[axis]);
+        let inside = window.padding[axis]..window.padding[axis] + [h, w][axis];
+        positions.take_while(|position| *position < inside.end).any(|at| at >= inside.start)
+    };
+    let [rows, columns] = [0, 1].map(|axis| {
+        let has_element = move |o: usize| f32::from(u8::from(has_element(axis, o)));
+        (0..output[axis]).map(has_element).collect::<Vec<f32>>()
+    });
+    let upload = |shape: [usize; 4], mask: &[f32]| {
+        Tensor::upload(grad.runtime(), &shape, DType::F32, bytemuck::cast_slice(mask))
+    };
+    let (rows, columns) =
+        (upload([1, 1, output[0], 1], &rows)?, upload([1, 1, 1, output[1]], &columns)?);
+    let zeros =
+        create::full(grad.runtime(), &[n * c, h * w], ScalarValue::Float(0.0), DType::F32)?;
+    let grad = binary(&table::float_mul, binary(&table::float_mul, grad, rows)?, columns)?;
+    let per_plane = [n * c, output[0] * output[1]];
+    let indices = views::reshape(indices, &per_plane)?;
+    let grad = views::reshape(grad, &per_plane)?;
+    views::reshape(scatter_add(1, zeros, indices, grad)?, x)
 }
 
 /// Computes the maximum of each window of `x` `[n, c, h, w]`.

@@ -488,7 +488,7 @@ fn aligned(layout: &Layout) -> bool {
 
 /// The most loads that an invocation adds up one after the other, so that their rounding errors stay small: its sum of
 /// ones is exact up to 2^24. The sums of splits are added without such errors.
-const MAX_SUMMED: usize = 1024;
+const MAX_SUMMED: usize = 256;
 
 /// Reduces the lines that start at the positions of `outer`, each over the relative positions of
 /// `inner`. Returns one element per line; for indices, one per split and line.
@@ -523,7 +523,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let split_len = split_len.next_multiple_of(4).max(4);
     let mut team = team_of(len.div_ceil(split_len).max(1), split_len);
     let max_len = max_loads * team.size as usize * per_load;
-    let split_len = if is_split { split_len.min(max_len.next_multiple_of(4)) } else { split_len };
+    let split_len = if is_split { split_len.min((max_len & !3).max(4)) } else { split_len };
     let splits = len.div_ceil(split_len).max(1);
     if split_len < max_len {
         team = team_of(splits, split_len);

@@ -118,8 +118,11 @@ impl Kind for Bool {
     }
 }
 
-/// Erodes or dilates an image `[height, width, channels]` on a GPU. Returns `None` on the CPU, and for elements without a
-/// kernel.
+/// The largest window of the kernel: some software adapters end the loops of an invocation after 65,535 rounds.
+const MAX_WINDOW: usize = 60_000;
+
+/// Erodes or dilates an image `[height, width, channels]` on a GPU. Returns `None` on the CPU, for elements without a
+/// kernel, and for windows that are too large for a loop.
 pub(super) fn on_gpu<K: Kind>(
     image: &WgslTensor,
     window: &WgslTensor,
@@ -138,6 +141,9 @@ pub(super) fn on_gpu<K: Kind>(
     }
     let [height, width, channels] = image.shape().dims();
     let [rows, cols] = window.shape().dims();
+    if rows * (cols + 2) > MAX_WINDOW {
+        return None;
+    }
     let device = image.device();
     let constant = match &options.border_value {
         Some(value) => K::to_primitive(value.clone()),

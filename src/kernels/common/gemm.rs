@@ -346,11 +346,15 @@ impl Gemm {
         wanted.max(self.min_splits(runtime)).min(bindable).max(1)
     }
 
-    /// Returns the number of splits of k that keeps the loops of an invocation short enough, with a reserve for
-    /// splits of different lengths.
+    /// Returns the number of splits of k that keeps the loops of an invocation short enough, for any tiling. Splits consist
+    /// of runs; a single run is divided.
     pub fn min_splits(&self, runtime: &Runtime) -> usize {
-        let rounds = self.k.saturating_add(2 * self.outer);
-        rounds.div_ceil(policy::max_rounds(runtime) / 4 * 3)
+        let max_rounds = policy::max_rounds(runtime);
+        if self.outer == 1 {
+            return self.k.div_ceil(max_rounds - 8);
+        }
+        let max_runs = (max_rounds / (self.inner + 2)).max(1);
+        self.outer.div_ceil(max_runs)
     }
 
     /// Returns the rounds of the loops of an invocation, at most.
@@ -360,7 +364,7 @@ impl Gemm {
         let step = match tiling {
             Tiling::Direct { .. } | Tiling::Small { .. } if vec4 => 4,
             Tiling::Direct { .. } | Tiling::Small { .. } => 1,
-            // In each round, an inner loop goes over the steps in workgroup memory by the size of a unit.
+            // The fewest steps of k for each round: those in workgroup memory, in an outer and an inner loop.
             Tiling::Tiled { .. } | Tiling::Units { .. } => 4,
         };
         let steps = match tiling {

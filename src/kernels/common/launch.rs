@@ -79,7 +79,11 @@ impl<K: Kernel> Launch<'_, K> {
         #[cfg(debug_assertions)]
         self.assert_rounds();
         let (rounds, limit) = (self.rounds, runtime.info().max_rounds());
-        if rounds > limit { Err(Error::TooManyRounds { rounds, limit }) } else { Ok(()) }
+        if rounds > limit && self.workgroups > 0 {
+            Err(Error::TooManyRounds { rounds, limit })
+        } else {
+            Ok(())
+        }
     }
 
     #[cfg(debug_assertions)]

@@ -384,12 +384,17 @@ pub(crate) fn norm_rounds(
 /// Size of the workgroups that compute a recursion on a GPU.
 const RECURSION_WORKGROUP_SIZE: u32 = 64;
 
-/// Returns the size of the workgroups that compute a recursion (CTC) of so many states in all steps, with a barrier
-/// after each step.
-pub(crate) fn recursion_workgroup_size(runtime: &Runtime, states: usize) -> u32 {
+/// Returns the size of the workgroups that compute a recursion (CTC) of so many steps and states, with a barrier after
+/// each step.
+pub(crate) fn recursion_workgroup_size(runtime: &Runtime, steps: usize, states: usize) -> u32 {
     let software = software_policy(runtime).map(|software| software.recursion_workgroup_size());
-    let is_short = |size: &u32| states / *size as usize <= max_rounds(runtime) / 2;
+    let is_short = |size: &u32| recursion_rounds(*size, steps, states) <= max_rounds(runtime);
     software.filter(is_short).unwrap_or(RECURSION_WORKGROUP_SIZE)
+}
+
+/// Returns the rounds of the loops of an invocation in a recursion.
+pub(crate) fn recursion_rounds(workgroup_size: u32, steps: usize, states: usize) -> usize {
+    steps.saturating_mul(states.div_ceil(workgroup_size as usize) + 2)
 }
 
 /// Returns every choice of [`recursion_workgroup_size`].
