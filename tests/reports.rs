@@ -1125,8 +1125,8 @@ fn divisions_of_negative_integers() {
         let quotients = [i64::from(i32::MIN), -1024, -3, -3, 3, 3];
         assert_eq!(ints(x.clone().div(y.clone())), quotients, "{device}");
         assert_eq!(ints(x.clone().remainder(y)), [0, 0, 1, -1, -1, 1], "{device}");
-        assert_eq!(ints(x.clone().slice([0..1]).neg()), [i64::from(i32::MIN)], "{device}");
-        assert_eq!(ints(x.slice([0..1]).sub_scalar(1)), [i64::from(i32::MAX)], "{device}");
+        assert_eq!(ints(x.clone().slice(0..1).neg()), [i64::from(i32::MIN)], "{device}");
+        assert_eq!(ints(x.slice(0..1).sub_scalar(1)), [i64::from(i32::MAX)], "{device}");
     }
 }
 
@@ -1200,8 +1200,8 @@ fn the_tails_of_gelu_are_finite() {
     for device in devices() {
         let x = tensor(vec![-1e4, -100.0, -13.24, -6.0, 6.0, 10.5, 13.24, 1e4], [8], &device);
         let expected = [0.0, 0.0, 0.0, 0.0, 6.0, 10.5, f64::from(13.24_f32), 1e4];
-        let ops: [(&str, fn(Tensor<Grad, 1>) -> Tensor<Grad, 1>); 2] =
-            [("gelu", gelu), ("gelu_approximate", gelu_approximate)];
+        type Op = fn(Tensor<Grad, 1>) -> Tensor<Grad, 1>;
+        let ops: [(&str, Op); 2] = [("gelu", gelu), ("gelu_approximate", gelu_approximate)];
         for (name, op) in ops {
             let what = format!("{name} on {device}");
             let x = leaf(x.clone());
@@ -1304,7 +1304,7 @@ fn zeros_keep_their_signs() {
     for device in devices() {
         for len in [2, 7, 64] {
             let what = format!("{len} on {device}");
-            let sign = |i: usize| if i % 2 == 0 { 1.0 } else { -1.0 };
+            let sign = |i: usize| if i.is_multiple_of(2) { 1.0 } else { -1.0 };
             let x = tensor((0..len).map(|i| 0.0 * sign(i)).collect(), [len], &device);
             let infinities: Vec<f32> = (0..len).map(|i| f32::INFINITY * sign(i)).collect();
             assert_eq!(floats(x.clone().recip()), infinities, "{what}");

@@ -51,10 +51,10 @@ fn sums_of_views_are_exact() {
         assert_all(part.sum_dim(0).sum_dim(1), 4e7, &what);
         // A view that has as many elements as its memory, and others.
         let x = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0, 3.0, 4.0], &device);
-        assert_all(x.clone().slice([0..1]).expand([4]).sum(), 4.0, &what);
-        assert_all(x.slice([3..4]).expand([4]).mean(), 4.0, &what);
+        assert_all(x.clone().slice(0..1).expand([4]).sum(), 4.0, &what);
+        assert_all(x.slice(3..4).expand([4]).mean(), 4.0, &what);
         let x = Tensor::<Wgsl, 1, Int>::from_ints([1, 2, 3, 4], &device);
-        assert_all(x.slice([0..1]).expand([4]).sum().float(), 4.0, &what);
+        assert_all(x.slice(0..1).expand([4]).sum().float(), 4.0, &what);
         // Broadcast to more elements than a float counts.
         let x = Tensor::<Wgsl, 2>::from_floats([[1.0], [2.0], [6.0]], &device);
         let x = x.expand([3, 20_000_001]);

@@ -134,8 +134,8 @@ pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradien
     gradients
 }
 
-/// References to the nodes of operands, until an op has added its own. Otherwise a backward pass of another thread takes
-/// them for nodes that nothing needs.
+/// Returns a reference to the node of an operand, to hold until an op has added its own. Otherwise a backward pass of
+/// another thread takes it for a node that nothing needs.
 pub(super) fn kept(operand: &F) -> Option<Arc<NodeId>> {
     (!operand.node.requirement.is_none()).then(|| operand.rc.clone())
 }

@@ -155,8 +155,8 @@ macro_rules! of_non_empty_axes {
 
 of_non_empty_axes! { int_argmax() int_argmin() }
 
-/// Defines indices of maxima or minima of floats, of which the first NaN is one. burn-flex skips NaN, or not, depending on
-/// where it is.
+/// Defines indices of maxima or minima of floats, of which the first NaN is one. burn-flex skips NaN, or not, depending
+/// on where it is.
 macro_rules! of_floats {
     ($($name:ident)*) => {
         $(pub(crate) fn $name(tensor: FlexTensor, dim: usize, dtype: IntDType) -> FlexTensor {

@@ -409,13 +409,13 @@ fn compute(
     let (rows, cols) = division.tile();
     let (row_blocks, col_blocks) = (queries.div_ceil(rows), value_width.div_ceil(cols));
     let workgroups = batch * heads * row_blocks * col_blocks;
-    // The keys of a block, and the rounds of the loops of an invocation for them, at most.
+    // The keys of a block, and the rounds of the loops of an invocation for it, at most.
     let block = match &division {
         Division::Rows { team, .. } => team.workgroup_size as usize,
         Division::Tiles { .. } | Division::Units(_) => 64,
     };
-    let rounds = 2 * (width + value_width) + block + 64;
-    let max_blocks = (policy::max_rounds(&runtime) / rounds).max(1);
+    let rounds_per_block = 2 * (width + value_width) + block + 64;
+    let max_blocks = (policy::max_rounds(&runtime) / rounds_per_block).max(1);
     let keys_per_split = policy::attention_split_len(&runtime, workgroups, keys).min(max_blocks * block);
     let splits = keys.div_ceil(keys_per_split);
     let out_shape = [batch, heads, queries, value_width * 4];
@@ -454,7 +454,7 @@ fn compute(
         },
         workgroups,
         work: 8 * (batch * heads * queries) as u64 * keys as u64 * (width + value_width) as u64,
-        rounds: (keys_per_split.div_ceil(block) * rounds) as u64,
+        rounds: (keys_per_split.div_ceil(block) * rounds_per_block) as u64,
     }
     .run()?;
     let (out, sums) = if splits == 1 {

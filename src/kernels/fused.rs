@@ -676,8 +676,8 @@ impl FusedLaunch<'_> {
         let vec4s = len.div_ceil(4);
         let rounds = policy::elementwise_rounds(self.runtime, vec4s);
         // The invocation of each round computes four elements.
-        let max_rounds = policy::max_rounds(self.runtime) / (4 * program.rounds() as usize + 1);
-        let rounds = rounds.min(max_rounds.max(1));
+        let max_vec4s = policy::max_rounds(self.runtime) / (4 * program.rounds() as usize + 1);
+        let rounds = rounds.min(max_vec4s.max(1));
         let [inputs, outputs] = [inputs, outputs].map(|list| {
             list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()
         });
