@@ -398,9 +398,7 @@ fn compute(
     }
     let division = match units {
         Some(units) => Division::Units(units),
-        None if in_tiles => {
-            Division::Tiles { cols: if value_width <= LANES { 1 } else { 2 } }
-        }
+        None if in_tiles => Division::Tiles { cols: if value_width <= LANES { 1 } else { 2 } },
         None => {
             let (team, cols) = policy::attention_team(&runtime, value_width);
             Division::Rows { team, cols, half }
@@ -416,7 +414,8 @@ fn compute(
     };
     let rounds_per_block = 2 * (width + value_width) + block + 64;
     let max_blocks = (policy::max_rounds(&runtime) / rounds_per_block).max(1);
-    let keys_per_split = policy::attention_split_len(&runtime, workgroups, keys).min(max_blocks * block);
+    let keys_per_split =
+        policy::attention_split_len(&runtime, workgroups, keys).min(max_blocks * block);
     let splits = keys.div_ceil(keys_per_split);
     let out_shape = [batch, heads, queries, value_width * 4];
     let empty = |shape: &[usize]| Tensor::empty(&runtime, shape, DType::F32);

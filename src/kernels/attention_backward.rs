@@ -199,8 +199,7 @@ fn compute(
         );
     }
     let count = batch * heads * queries;
-    let mut stats =
-        vec![views::reshape(log_sums, &[2 * count])?, views::reshape(means, &[count])?];
+    let mut stats = vec![views::reshape(log_sums, &[2 * count])?, views::reshape(means, &[count])?];
     if units.is_some_and(|units| units.dtype.is_half()) {
         for operand in [wide_grad, wide(value.clone())?] {
             let magnitudes = elementwise::unary(&rows::float_abs, operand)?;

@@ -23,8 +23,8 @@ use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
 use super::common::launch::{Launch, PendingResult, variants_of};
 use super::common::options::{ConvOptions, TransposedOptions};
 use super::common::padded_input::{PaddedInput, with_three_axes};
-use super::common::strategy::{GemmSizes, Strategy};
 use super::common::policy;
+use super::common::strategy::{GemmSizes, Strategy};
 use super::common::table::rows;
 use super::composed::{create, views};
 use super::elementwise::{self, ScalarValue};
@@ -448,7 +448,8 @@ fn weight_backward_in_parts(
     for start in (0..g.output[2]).step_by(max_width) {
         let len = max_width.min(g.output[2] - start);
         let x = views::narrow(x.clone(), axis, start * stride, (len - 1) * stride + extent + 1)?;
-        let part = weight_backward(x, weight, views::narrow(grad.clone(), axis, start, len)?, options)?;
+        let part =
+            weight_backward(x, weight, views::narrow(grad.clone(), axis, start, len)?, options)?;
         sum = Some(match sum {
             None => part,
             Some(sum) => elementwise::binary(&rows::float_add, sum, part)?,

@@ -234,7 +234,15 @@ impl DeformProblem {
         work: usize,
     ) -> Result<()> {
         let rounds = self.x.shape()[1] / self.offset_groups;
-        self.launch_bands(pass, inputs, outputs, count, Bands { count: 1, samples: 0..0 }, rounds, work)
+        self.launch_bands(
+            pass,
+            inputs,
+            outputs,
+            count,
+            Bands { count: 1, samples: 0..0 },
+            rounds,
+            work,
+        )
     }
 
     /// Runs a kernel with `count` invocations, which go over the samples of each band of a plane.

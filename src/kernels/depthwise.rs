@@ -123,7 +123,8 @@ pub(super) fn weight_backward(
     let max_splits = policy::busy_invocations(x.runtime()) / weights.max(1);
     let rows_per_split = rows.div_ceil(max_splits.clamp(1, rows.max(1)));
     let rounds_per_row = g.output[2] + 2;
-    let rows_per_split = rows_per_split.min(policy::max_rounds(x.runtime()) / rounds_per_row).max(1);
+    let rows_per_split =
+        rows_per_split.min(policy::max_rounds(x.runtime()) / rounds_per_row).max(1);
     let splits = rows.div_ceil(rows_per_split).max(1);
     let inputs = [&x, &grad];
     let out = Tensor::empty(x.runtime(), &[splits, weights], DType::F32)?;

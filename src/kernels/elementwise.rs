@@ -460,7 +460,16 @@ fn launch<K: Kernel>(
     params: &K::Params,
     workgroups: u64,
 ) -> Result<()> {
-    Launch { kernel, inputs, outputs: &[out], params, workgroups, work: out.len() as u64, rounds: MAX_ROUNDS }.run()
+    Launch {
+        kernel,
+        inputs,
+        outputs: &[out],
+        params,
+        workgroups,
+        work: out.len() as u64,
+        rounds: MAX_ROUNDS,
+    }
+    .run()
 }
 
 /// Computes a row of the table with one operand.

@@ -220,7 +220,8 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
     if lhs.dtype().is_integer() && k > policy::max_rounds(lhs.runtime()) {
         let rank = lhs.shape().len();
         let [first, second] = parts::halves(k).map(|(start, len)| {
-            let part = |tensor: &Tensor, axis| tensor.view(tensor.layout().narrow(axis, start, len));
+            let part =
+                |tensor: &Tensor, axis| tensor.view(tensor.layout().narrow(axis, start, len));
             product(part(&lhs, rank - 1), part(&rhs, rank - 2), None, forced)
         });
         return elementwise::binary(&rows::int_add, first?, second?);

@@ -489,11 +489,7 @@ fn backward(
 }
 
 /// Returns in how many windows an element is at most, along each axis.
-fn windows_of_element(
-    window: &PoolWindow,
-    taps: [usize; 2],
-    output: [usize; 2],
-) -> [usize; 2] {
+fn windows_of_element(window: &PoolWindow, taps: [usize; 2], output: [usize; 2]) -> [usize; 2] {
     [0, 1].map(|axis| {
         let extent = (taps[axis] - 1) * window.dilation[axis] + 1;
         extent.div_ceil(window.stride[axis]).min(output[axis]).max(1)
@@ -540,8 +536,7 @@ fn backward_of_many_windows(
     };
     let (rows, columns) =
         (upload([1, 1, output[0], 1], &rows)?, upload([1, 1, 1, output[1]], &columns)?);
-    let zeros =
-        create::full(grad.runtime(), &[n * c, h * w], ScalarValue::Float(0.0), DType::F32)?;
+    let zeros = create::full(grad.runtime(), &[n * c, h * w], ScalarValue::Float(0.0), DType::F32)?;
     let grad = binary(&table::float_mul, binary(&table::float_mul, grad, rows)?, columns)?;
     let per_plane = [n * c, output[0] * output[1]];
     let indices = views::reshape(indices, &per_plane)?;

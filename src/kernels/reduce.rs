@@ -573,7 +573,8 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     if splits == 1 || kind.is_arg() {
         return Ok(out);
     }
-    let out = dim(kind.of_splits(tensor.dtype()), out.view(Layout::contiguous(&[splits, outputs])), 0)?;
+    let out =
+        dim(kind.of_splits(tensor.dtype()), out.view(Layout::contiguous(&[splits, outputs])), 0)?;
     divided(kind, out, len)
 }
 

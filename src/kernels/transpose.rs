@@ -116,8 +116,16 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
             pad0: 0,
             walk,
         };
-        Launch { kernel: &TransposeKernel, inputs, outputs, params: &params, workgroups, work, rounds: 0 }
-            .run()?;
+        Launch {
+            kernel: &TransposeKernel,
+            inputs,
+            outputs,
+            params: &params,
+            workgroups,
+            work,
+            rounds: 0,
+        }
+        .run()?;
     } else {
         let params = TransposeTileParams {
             len_i: len_i as u32,
@@ -130,8 +138,16 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
             pad0: 0,
             walk,
         };
-        Launch { kernel: &TransposeTileKernel, inputs, outputs, params: &params, workgroups, work, rounds: 0 }
-            .run()?;
+        Launch {
+            kernel: &TransposeTileKernel,
+            inputs,
+            outputs,
+            params: &params,
+            workgroups,
+            work,
+            rounds: 0,
+        }
+        .run()?;
     }
     Ok(true)
 }
