@@ -45,11 +45,6 @@ fn main(
     var acc: array<vec4<f32>, 4u * COLS>;
 //#if KEYS
     var value_acc: array<vec4<f32>, 4u * COLS>;
-//#else
-    var row_stats: array<vec3<f32>, 4>;
-//#repeat I 4
-    row_stats[I] = stats_of(matrix, row0 + team * 4u + I);
-//#end
 //#endif
     for (var other0 = range.x; other0 < end; other0 += TILE) {
         let other_row = other_at.starts + min(other0 + staged_row(local_index), end - 1u) * other_at.strides;
@@ -84,6 +79,12 @@ fn main(
             let other_index = other0 + n * LANES + lane;
 //#if KEYS
             let of_query = stats_of(matrix, other_index);
+//#else
+            // Loaded again for each block: they would fill registers.
+            var row_stats: array<vec3<f32>, 4>;
+//#repeat I 4
+            row_stats[I] = stats_of(matrix, row0 + team * 4u + I);
+//#end
 //#endif
             let own_indices = row0 + team * 4u + vec4<u32>(0u, 1u, 2u, 3u);
 //#if KEYS
