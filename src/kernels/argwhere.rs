@@ -73,7 +73,7 @@ pub fn argwhere(tensor: Tensor, counts: &Tensor, found: usize) -> Result<Tensor>
         },
         workgroups: workgroups_for(tensor.len()),
         work: tensor.len() as u64,
-        rounds: 0,
+        rounds: None,
     }
     .run()?;
     Ok(out)

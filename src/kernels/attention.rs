@@ -453,7 +453,7 @@ fn compute(
         },
         workgroups,
         work: 8 * (batch * heads * queries) as u64 * keys as u64 * (width + value_width) as u64,
-        rounds: (keys_per_split.div_ceil(block) * rounds_per_block) as u64,
+        rounds: Some((keys_per_split.div_ceil(block) * rounds_per_block) as u64),
     }
     .run()?;
     let (out, sums) = if splits == 1 {
@@ -486,7 +486,7 @@ fn merge(parts: &Tensor, part_sums: &Tensor, log_sums: bool) -> Result<(Tensor, 
         },
         workgroups: workgroups_for(count),
         work: parts.len() as u64,
-        rounds: 2 * splits as u64,
+        rounds: Some(2 * splits as u64),
     }
     .run()?;
     Ok((out, sums))

@@ -271,7 +271,7 @@ fn compute(
                 * keys as u64
                 * (vec4s + value_vec4s) as u64,
             // For each block of 64 rows of the others.
-            rounds: (queries.max(keys).div_ceil(TILE) * (vec4s + value_vec4s + 64)) as u64,
+            rounds: Some((queries.max(keys).div_ceil(TILE) * (vec4s + value_vec4s + 64)) as u64),
         }
         .run()
     };

@@ -170,7 +170,7 @@ fn write_half(tensor: &Tensor, out: &Tensor) -> Result<()> {
         },
         workgroups: workgroups_for(pairs),
         work: out.len() as u64,
-        rounds: 0,
+        rounds: None,
     }
     .run()
 }

@@ -134,7 +134,7 @@ impl Pass {
             },
             workgroups,
             work: plan.work(),
-            rounds: plan.rounds(tiling, vec4),
+            rounds: Some(plan.rounds(tiling, vec4)),
         }
         .defer(&PendingResult {
             vec4: vec4 && self != Self::Forward,

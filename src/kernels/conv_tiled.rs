@@ -240,7 +240,7 @@ impl Pass {
             },
             workgroups,
             work: plan.work(),
-            rounds: plan.rounds(tiling, true),
+            rounds: Some(plan.rounds(tiling, true)),
         }
         .defer(&PendingResult {
             vec4: out_vec4,

@@ -76,7 +76,7 @@ pub fn cross(lhs: Tensor, rhs: Tensor, axis: usize) -> Result<Tensor> {
         },
         workgroups: workgroups_for(count),
         work: out.len() as u64,
-        rounds: 0,
+        rounds: None,
     }
     .run()?;
     Ok(out)

@@ -168,7 +168,7 @@ impl CtcProblem {
             params: &self.params(count, rows),
             workgroups: count as u64,
             work: count as u64 * self.steps as u64 * states as u64 * 64,
-            rounds: policy::recursion_rounds(workgroup_size, self.steps, states) as u64,
+            rounds: Some(policy::recursion_rounds(workgroup_size, self.steps, states) as u64),
         }
         .run_indexed(&[IndexedAxis { axis: 2, size: self.classes }], &[])?;
         Ok((table, loss))
@@ -224,7 +224,7 @@ pub fn ctc_loss_backward(log_probs: Tensor, sequences: Sequences, grad: Tensor) 
         params: &problem.params(count, problem.steps),
         workgroups: workgroups_for(count),
         work: count as u64 * (2 * problem.labels + 1) as u64 * 64,
-        rounds: 3 * (2 * problem.labels + 2) as u64,
+        rounds: Some(3 * (2 * problem.labels + 2) as u64),
     }
     .run()?;
     Ok(out)

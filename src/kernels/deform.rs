@@ -292,7 +292,7 @@ impl DeformProblem {
             },
             workgroups: workgroups_for(count),
             work: work as u64,
-            rounds: rounds as u64,
+            rounds: Some(rounds as u64),
         }
         .run()
     }

@@ -104,7 +104,7 @@ pub(super) fn convolve(
         },
         workgroups: workgroups_for(count),
         work: 2 * shape.iter().product::<usize>() as u64 * g.taps() as u64,
-        rounds: (g.taps() + ROWS) as u64,
+        rounds: Some((g.taps() + ROWS) as u64),
     }
     .defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))
 }
@@ -135,7 +135,7 @@ pub(super) fn weight_backward(
         params: &params(g, &x, padded, out.len(), rows_per_split),
         workgroups: workgroups_for(out.len()),
         work: 2 * weights as u64 * g.out_pixels() as u64,
-        rounds: (rows_per_split * rounds_per_row) as u64,
+        rounds: Some((rows_per_split * rounds_per_row) as u64),
     }
     .run()?;
     if splits == 1 { Ok(out) } else { reduce::dim(Reduction::Sum, out, 0) }

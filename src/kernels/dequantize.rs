@@ -113,7 +113,7 @@ fn convert(
         },
         workgroups: workgroups_for(out.len()),
         work: out.len() as u64,
-        rounds: 0,
+        rounds: None,
     }
     .run()?;
     Ok(out)

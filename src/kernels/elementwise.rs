@@ -467,7 +467,7 @@ fn launch<K: Kernel>(
         params,
         workgroups,
         work: out.len() as u64,
-        rounds: MAX_ROUNDS,
+        rounds: Some(MAX_ROUNDS),
     }
     .run()
 }

@@ -97,7 +97,7 @@ pub fn rfft(signal: Tensor, axis: usize, n: Option<usize>) -> Result<(Tensor, Te
         params: &real_params(count, n / 2),
         workgroups: workgroups_for(count),
         work: count as u64 * 16,
-        rounds: 0,
+        rounds: None,
     }
     .run()?;
     Ok((swap_with_last(re, axis)?, swap_with_last(im, axis)?))
@@ -135,7 +135,7 @@ pub fn irfft(re: Tensor, im: Tensor, axis: usize, n: Option<usize>) -> Result<Te
         params: &real_params(count, n / 2),
         workgroups: workgroups_for(count),
         work: z.len() as u64 * 16,
-        rounds: 0,
+        rounds: None,
     }
     .run()?;
     swap_with_last(transform(z, n / 2, Direction::Inverse)?, axis)
@@ -178,7 +178,7 @@ fn transform(mut z: Tensor, len: usize, direction: Direction) -> Result<Tensor> 
             },
             workgroups: workgroups_for(count),
             work: complex_len as u64 * 16,
-            rounds: 0,
+            rounds: None,
         }
         .run()?;
         z = out;

@@ -103,7 +103,7 @@ pub fn any_not_finite(tensors: Vec<Tensor>) -> Result<Tensor> {
             },
             workgroups: groups as u64,
             work: tensors.iter().map(|tensor| tensor.len() as u64).sum(),
-            rounds: (of_launch(tensors).div_ceil(64 * groups) + 2 * per_launch) as u64,
+            rounds: Some((of_launch(tensors).div_ceil(64 * groups) + 2 * per_launch) as u64),
         }
         .run()?;
     }

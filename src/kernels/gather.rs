@@ -89,7 +89,7 @@ pub fn gather(axis: usize, tensor: Tensor, indices: Tensor) -> Result<Tensor> {
         },
         workgroups: workgroups_for(out.len()),
         work: out.len() as u64,
-        rounds: 0,
+        rounds: None,
     }
     .run_indexed(&[IndexedAxis { axis, size: tensor.shape()[axis] }], &[(1, Reads::AnyNumber)])?;
     Ok(out)

@@ -100,7 +100,7 @@ pub fn gather_nd(tensor: Tensor, indices: Tensor) -> Result<Tensor> {
         },
         workgroups: workgroups_for(out.len()),
         work: out.len() as u64,
-        rounds: MAX_RANK as u64,
+        rounds: Some(MAX_RANK as u64),
     }
     .run_indexed(&first_axes(&tensor.shape()[..axes]), &[])?;
     Ok(out)
@@ -136,7 +136,7 @@ pub(super) fn locations(axes: &[IndexedAxis], indices: Tensor, line_len: usize) 
         },
         workgroups: workgroups_for(rows),
         work: rows as u64,
-        rounds: MAX_RANK as u64,
+        rounds: Some(MAX_RANK as u64),
     }
     .run_indexed(axes, &[])?;
     Ok(out)

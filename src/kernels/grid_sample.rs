@@ -99,7 +99,7 @@ pub fn grid_sample_2d(
         },
         workgroups: workgroups_for(out.len()),
         work: out.len() as u64 * if mode == InterpolateMode::Bicubic { 128 } else { 32 },
-        rounds: 0,
+        rounds: None,
     }
     .run()?;
     Ok(out)

@@ -389,7 +389,7 @@ fn apply_in_one_pass(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Resu
         },
         workgroups: workgroups_for(len),
         work: len as u64 * (rows.max_weights() * columns.max_weights()) as u64,
-        rounds: rounds(rows, columns) as u64,
+        rounds: Some(rounds(rows, columns) as u64),
     }
     .defer(&PendingResult::scalars(x.runtime(), &shape, DType::F32))
 }

@@ -310,7 +310,7 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
         },
         workgroups,
         work: plan.work(),
-        rounds: plan.rounds(tiling, operands.vec4),
+        rounds: Some(plan.rounds(tiling, operands.vec4)),
     }
     .defer(&PendingResult {
         vec4: out_vec4,
@@ -393,7 +393,7 @@ fn int_product(lhs: &Tensor, rhs: &Tensor, shape: &[usize], walk: Walk) -> Resul
         },
         workgroups: workgroups_for(out.len()),
         work: 2 * out.len() as u64 * k as u64,
-        rounds: k as u64,
+        rounds: Some(k as u64),
     }
     .run()?;
     Ok(out)

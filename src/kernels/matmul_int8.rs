@@ -143,7 +143,7 @@ pub fn matmul_int8(a: Int8<'_>, b: Int8<'_>) -> Result<Option<Tensor>> {
         workgroups: tiles as u64,
         work: sizes.work(),
         // A word has four steps of k. The words are read in tiles of 16, with two loops.
-        rounds: (k / 4 + 2 * (k / 4).div_ceil(16)) as u64,
+        rounds: Some((k / 4 + 2 * (k / 4).div_ceil(16)) as u64),
     }
     .run()?;
     Ok(Some(out))

@@ -149,7 +149,7 @@ pub(crate) fn matvec(
         },
         workgroups: team.workgroups(lines * splits),
         work: 2 * outputs as u64 * len as u64,
-        rounds: (split_len / per_load).div_ceil(team.size as usize) as u64,
+        rounds: Some((split_len / per_load).div_ceil(team.size as usize) as u64),
     }
     .defer(&PendingResult {
         vec4: kernel.out_vec4,

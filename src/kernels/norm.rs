@@ -291,7 +291,7 @@ fn normalise(
         },
         workgroups: kernel.team.workgroups(rows),
         work: x.len() as u64 * 8,
-        rounds: rounds_per_row(kernel.team, loads) as u64,
+        rounds: Some(rounds_per_row(kernel.team, loads) as u64),
     }
     .defer(&PendingResult {
         vec4: kernel.vec4,
@@ -348,7 +348,7 @@ fn backward(
         },
         workgroups: groups as u64,
         work: x.len() as u64 * 16,
-        rounds: (rounds * rounds_per_row) as u64,
+        rounds: Some((rounds * rounds_per_row) as u64),
     }
     .run_with_prologues(&[(0, Reads::AnyNumber), (2, Reads::AnyNumber)])?;
     let sums = if groups == 1 { sums } else { reduce::dim(Reduction::Sum, sums, 0)? };

@@ -404,7 +404,7 @@ fn forward(
         params: &window.params(count, lines, [h, w], output),
         workgroups: workgroups_for(count),
         work,
-        rounds: rounds(size) as u64,
+        rounds: Some(rounds(size) as u64),
     };
     if mode != PoolMode::MaxWithIndices {
         let result = PendingResult::scalars(x.runtime(), &shape, DType::F32);
@@ -479,7 +479,7 @@ fn backward(
         params: &window.params(count, lines, [x[2], x[3]], output),
         workgroups: workgroups_for(count),
         work: ((grad.len() + len) as u64 * 4).saturating_mul(windows),
-        rounds: rounds as u64,
+        rounds: Some(rounds as u64),
     }
     .defer(&PendingResult {
         vec4: quads,

@@ -131,7 +131,7 @@ fn block_scales(
         params: &scale_params(blocks, x.len(), block, 1, format),
         workgroups: workgroups_for(blocks),
         work: x.len() as u64,
-        rounds: block as u64,
+        rounds: Some(block as u64),
     }
     .run()?;
     Ok(BlockScales { scales, reciprocals })
@@ -170,7 +170,7 @@ fn max_magnitude(x: &Tensor, format: QuantFormat) -> Result<Tensor> {
         params: &scale_params(splits, x.len(), x.len(), splits, format),
         workgroups: workgroups_for(splits),
         work: x.len() as u64,
-        rounds: x.len().div_ceil(splits) as u64,
+        rounds: Some(x.len().div_ceil(splits) as u64),
     }
     .run()?;
     reduce::all(Reduction::Max, out)
@@ -254,7 +254,7 @@ fn to_words(x: &Tensor, reciprocals: Option<&Tensor>, format: QuantFormat) -> Re
         },
         workgroups: workgroups_for(count),
         work: x.len() as u64 * 4,
-        rounds: 0,
+        rounds: None,
     }
     .run()?;
     Ok(out)

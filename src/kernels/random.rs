@@ -227,7 +227,7 @@ pub fn fill(
         params: &sampler.params(len, stream),
         workgroups: workgroups_for(len.div_ceil(BLOCK_LEN)),
         work: len as u64 * 20,
-        rounds: 0,
+        rounds: None,
     }
     .defer(&PendingResult::scalars(runtime, shape, out))
 }

@@ -565,7 +565,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         },
         workgroups: team.workgroups(lines * splits),
         work: tensor.len() as u64,
-        rounds: (loads * rounds_per_load) as u64,
+        rounds: Some((loads * rounds_per_load) as u64),
     }
     .defer(&result)?;
     drop(held);

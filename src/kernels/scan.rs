@@ -138,7 +138,7 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
                 false => workgroups_for(lines * chunks),
             },
             work: tensor.len() as u64,
-            rounds: chunk_len as u64,
+            rounds: Some(chunk_len as u64),
         }
         .run()
     };

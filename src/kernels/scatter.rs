@@ -130,7 +130,7 @@ fn scatter_in_order(axis: usize, out: Tensor, indices: &Tensor, values: &Tensor)
         },
         workgroups: workgroups_for(lines),
         work: values.len() as u64,
-        rounds: values.shape()[axis] as u64,
+        rounds: Some(values.shape()[axis] as u64),
     }
     .run_indexed(&[IndexedAxis { axis, size: out.shape()[axis] }], &[])?;
     Ok(out)

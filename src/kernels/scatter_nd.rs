@@ -161,7 +161,7 @@ pub(super) fn combine_at(
             },
             workgroups: workgroups_for(values.len()),
             work: values.len() as u64,
-            rounds: FAN_IN as u64,
+            rounds: Some(FAN_IN as u64),
         }
         .run()?;
         if last {

@@ -206,7 +206,7 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
         },
         workgroups: team.workgroups(lines),
         work: tensor.len() as u64 * 8,
-        rounds: rounds(team, loads) as u64,
+        rounds: Some(rounds(team, loads) as u64),
     }
     .defer(&PendingResult {
         vec4,

@@ -233,7 +233,7 @@ fn first_of_lines(tensor: &Tensor, count: usize, descending: bool) -> Result<(Te
                 },
                 workgroups: (lines * tiles) as u64,
                 work: (lines * tiles) as u64 * TILE as u64 * u64::from(KEY_BITS),
-                rounds: u64::from(KEY_BITS / DIGIT_BITS) * TILE as u64,
+                rounds: Some(u64::from(KEY_BITS / DIGIT_BITS) * TILE as u64),
             }
             .run()
         };
@@ -271,7 +271,7 @@ fn sort_by_digits(tensor: &Tensor, descending: bool, bits: u32) -> Result<(Tenso
                 },
                 workgroups: (lines * tiles) as u64,
                 work: tensor.len() as u64 * u64::from(DIGIT_BITS),
-                rounds: TILE as u64,
+                rounds: Some(TILE as u64),
             }
             .run()
         };
@@ -323,7 +323,7 @@ fn sort_pass(
             },
             workgroups: workgroups_for(values.len()),
             work: values.len() as u64 * BLOCK_SIZE as u64,
-            rounds: BLOCK_SIZE as u64 + 1,
+            rounds: Some(BLOCK_SIZE as u64 + 1),
         }
         .run()?;
     }

@@ -123,7 +123,7 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
             params: &params,
             workgroups,
             work,
-            rounds: 0,
+            rounds: None,
         }
         .run()?;
     } else {
@@ -145,7 +145,7 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
             params: &params,
             workgroups,
             work,
-            rounds: 0,
+            rounds: None,
         }
         .run()?;
     }

@@ -254,7 +254,7 @@ impl Winograd {
                 params: &params(first_tile, in_channels, self.size),
                 workgroups: workgroups_for(in_channels * cols),
                 work: work(in_channels),
-                rounds: 0,
+                rounds: None,
             }
             .run()?;
             matmul::matmul(weight.clone(), windows)
@@ -268,7 +268,7 @@ impl Winograd {
                 params: &params(first_tile, out_channels, self.out_size),
                 workgroups: workgroups_for(out_channels * cols),
                 work: work(out_channels),
-                rounds: 0,
+                rounds: None,
             };
             match out {
                 Some(out) => launch.run().map(|()| out.clone()),
@@ -305,7 +305,7 @@ impl Winograd {
             },
             workgroups: workgroups_for(rows * cols),
             work: out.len() as u64 * 4,
-            rounds: 0,
+            rounds: None,
         }
         .run()?;
         Ok(out)

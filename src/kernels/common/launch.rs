@@ -35,9 +35,9 @@ pub(crate) struct Launch<'a, K: Kernel> {
     pub workgroups: u64,
     /// Estimated number of operations. The runtime limits the work of a submission.
     pub work: u64,
-    /// The most rounds of loops that an invocation takes, if they grow with the operands; 0 otherwise. A launch of
-    /// more than [`max_rounds`](crate::device::AdapterInfo::max_rounds) is an error.
-    pub rounds: u64,
+    /// The most rounds of loops that an invocation takes, if they grow with the operands. A launch of more than
+    /// [`max_rounds`](crate::device::AdapterInfo::max_rounds) is an error.
+    pub rounds: Option<u64>,
 }
 
 /// The result of a launch that may be deferred.
@@ -78,7 +78,7 @@ impl<K: Kernel> Launch<'_, K> {
     fn check_rounds(&self, runtime: &Runtime) -> Result<()> {
         #[cfg(debug_assertions)]
         self.assert_rounds();
-        let (rounds, limit) = (self.rounds, runtime.info().max_rounds());
+        let (rounds, limit) = (self.rounds.unwrap_or(0), runtime.info().max_rounds());
         if rounds > limit && self.workgroups > 0 {
             Err(Error::TooManyRounds { rounds, limit })
         } else {
@@ -89,7 +89,7 @@ impl<K: Kernel> Launch<'_, K> {
     #[cfg(debug_assertions)]
     fn assert_rounds(&self) {
         static CHECKED: LazyLock<Mutex<HashSet<(KernelKey, bool)>>> = LazyLock::new(Mutex::default);
-        let states_rounds = self.rounds > 0;
+        let states_rounds = self.rounds.is_some();
         if CHECKED.lock().insert((KernelKey::of(self.kernel), states_rounds)) {
             let source = self.kernel.variant().source;
             assert!(
@@ -147,7 +147,7 @@ impl<K: Kernel> Launch<'_, K> {
             params: bytemuck::bytes_of(self.params),
             workgroups: self.workgroups,
             work: self.work,
-            rounds: self.rounds,
+            rounds: self.rounds.unwrap_or(0),
         }
     }
 
