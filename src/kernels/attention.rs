@@ -335,7 +335,7 @@ fn compute(
 ) -> Result<(Tensor, Tensor)> {
     let Inputs { mut query, mut key, mut value, mask, bias, options } = inputs;
     let sizes = Sizes::of(&query, &key, &value)?;
-    let Sizes { batch, heads, queries, keys, width, .. } = sizes;
+    let Sizes { batch, heads, queries, keys, width, value_width } = sizes;
     let bias = bias.map(cast::to_compute_type).transpose()?;
     let broadcast = |tensor: &Tensor| sizes.broadcast(&query, tensor);
     let mask_layout = mask.as_ref().map(broadcast).transpose()?;
@@ -350,8 +350,9 @@ fn compute(
         return Ok((constant(&shape, 0.0)?, constant(&sums_shape, f32::INFINITY)?));
     }
     // Gradients compute the scores again, and large ones must be rounded in the same way: by the same division.
-    let composes = policy::composes_attention(&runtime, queries * keys)
-        || log_sums && policy::composes_attention_gradients(&runtime);
+    let composes =
+        policy::composes_attention(&runtime, queries, keys, (width + value_width) / 16 + 10)
+            || log_sums && policy::composes_attention_gradients(&runtime);
     let in_tiles = policy::has_fast_barriers(&runtime) && log_sums
         || policy::tiles_attention(&runtime, queries);
     let fills_units = match log_sums {
@@ -561,6 +562,9 @@ pub fn variants() -> Vec<Variant> {
         let kernel = |biased, log_sums| AttentionKernel { division, biased, log_sums };
         [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
     });
+    // Software adapters compute products where there are sums to store.
+    let is_for_software = |division: &Division| matches!(division, Division::Rows { team, .. } if !policy::gpu_attention_teams().any(|(gpu, _)| gpu == *team));
+    let kernels = kernels.filter(|kernel| !(kernel.log_sums && is_for_software(&kernel.division)));
     let merges = [false, true].map(|log_sums| MergeKernel { log_sums });
     variants_of(kernels).into_iter().chain(variants_of(merges)).collect()
 }

@@ -177,3 +177,17 @@ fn reductions_match_the_host_in_every_type_and_access() {
         }
     }
 }
+
+#[test]
+fn sums_of_many_splits_are_exact() {
+    for runtime in runtimes() {
+        // Lines that are neighbours, each of more than 64 splits, and one line.
+        for (rows, columns) in [(140_000, 12), (140_001, 9), (400_000, 1)] {
+            let ones = vec![Number::Float(1.0); rows * columns];
+            let tensor = upload(&runtime, &[rows, columns], DType::F32, &ones);
+            let sums = reduce::axes(Reduction::Sum, tensor, &[0]).expect("the kernel runs");
+            let expected = vec![Number::Float(rows as f32); columns];
+            assert_equal(&format!("{rows} x {columns}"), &read(sums), &expected);
+        }
+    }
+}

@@ -353,9 +353,16 @@ pub(crate) fn attention_split_len(runtime: &Runtime, workgroups: usize, keys: us
     keys.div_ceil(splits).next_multiple_of(64)
 }
 
-/// Returns whether attention with this many scores per head is computed by matrix products.
-pub(crate) fn composes_attention(runtime: &Runtime, scores: usize) -> bool {
-    software_policy(runtime).is_some_and(|software| software.composes_attention(scores))
+/// Returns whether attention of `queries` to `keys`, of which each takes `rounds` rounds of loops, is computed by matrix
+/// products.
+pub(crate) fn composes_attention(
+    runtime: &Runtime,
+    queries: usize,
+    keys: usize,
+    rounds: usize,
+) -> bool {
+    software_policy(runtime)
+        .is_some_and(|software| software.composes_attention(queries * keys, keys, rounds))
 }
 
 /// Returns whether gradients of attention are computed by matrix products. The kernels take minutes
