@@ -182,7 +182,8 @@ fn reductions_match_the_host_in_every_type_and_access() {
 fn sums_of_many_splits_are_exact() {
     for runtime in runtimes() {
         // Lines that are neighbours, each of more than 64 splits, and one line.
-        for (rows, columns) in [(140_000, 12), (140_001, 9), (400_000, 1)] {
+        let sizes = [(140_000, 12), (140_001, 9), (65_536, 1), (400_000, 1), (600_000, 1)];
+        for (rows, columns) in sizes {
             let ones = vec![Number::Float(1.0); rows * columns];
             let tensor = upload(&runtime, &[rows, columns], DType::F32, &ones);
             let sums = reduce::axes(Reduction::Sum, tensor, &[0]).expect("the kernel runs");
