@@ -385,7 +385,8 @@ fn compute(
     if composes && units.is_none() {
         let bias = hidden_by(mask, bias)?;
         let scores = composed::attention::Scores { sizes, key, bias, options };
-        return composed::attention::attention(&query, &value, &scores);
+        let (out, sums) = composed::attention::attention(&query, &value, &scores, log_sums)?;
+        return Ok((out.clone(), sums.unwrap_or(out)));
     }
     let scale = options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt());
     let (query, key, value) = (in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?);

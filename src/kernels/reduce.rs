@@ -486,10 +486,6 @@ fn aligned(layout: &Layout) -> bool {
     layout.strides.iter().zip(&layout.shape).all(|(&stride, &size)| size == 1 || stride % 4 == 0)
 }
 
-/// The most loads that an invocation adds up one after the other, so that their rounding errors stay small: its sum of
-/// ones is exact up to 2^24. The sums of splits are added without such errors.
-const MAX_SUMMED: usize = 256;
-
 /// Reduces the lines that start at the positions of `outer`, each over the relative positions of
 /// `inner`. Returns one element per line; for indices, one per split and line.
 fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> Result<Tensor> {
@@ -514,7 +510,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let rounds_per_load = if layout.is_flat() { 1 } else { layout.shape.len() + 1 };
     let mut max_loads = policy::max_rounds(runtime) / rounds_per_load;
     if matches!(kind, Sum | Mean) && dtype == DType::F32 {
-        max_loads = max_loads.min(MAX_SUMMED);
+        max_loads = max_loads.min(policy::max_summed(runtime));
     }
     let split_len = match is_split && kind != SumOfSums {
         true => policy::split_len(runtime, along, outputs, len),

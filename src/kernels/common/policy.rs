@@ -129,6 +129,12 @@ pub(crate) fn split_len(runtime: &Runtime, along: bool, outputs: usize, len: usi
     len.div_ceil(len.div_ceil(min_len).min(max_splits))
 }
 
+/// Returns the most loads that an invocation adds up one after the other, so that their rounding errors stay small: its
+/// sum of ones is exact. The sums of splits are added without such errors.
+pub(crate) fn max_summed(runtime: &Runtime) -> usize {
+    software_policy(runtime).map_or(256, |_| 1024)
+}
+
 /// Returns the built-in strategy for a product of operands of a type.
 pub(crate) fn gemm_strategy(
     runtime: &Runtime,

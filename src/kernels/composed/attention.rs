@@ -82,7 +82,8 @@ impl Scores {
 }
 
 /// Computes the results of
-/// [`attention_with_log_sums`](super::super::attention::attention_with_log_sums).
+/// [`attention_with_log_sums`](super::super::attention::attention_with_log_sums), of which the second is `None` unless
+/// `has_sums`.
 ///
 /// # Errors
 ///
@@ -91,7 +92,8 @@ pub(crate) fn attention(
     query: &Tensor,
     value: &Tensor,
     scores: &Scores,
-) -> Result<(Tensor, Tensor)> {
+    has_sums: bool,
+) -> Result<(Tensor, Option<Tensor>)> {
     let queries = scores.sizes.queries;
     let (mut outs, mut log_sums) = (Vec::new(), Vec::new());
     for first in (0..queries).step_by(scores.block()) {
@@ -115,6 +117,9 @@ pub(crate) fn attention(
             matmul(weights, value.clone())?,
             divisors,
         )?);
+        if !has_sums {
+            continue;
+        }
         let logs = elementwise::unary(&rows::float_log, sums)?;
         let rounded = elementwise::binary(&rows::float_add, maxima.clone(), logs.clone())?;
         // In memory: a compiler would know that the rest is zero but for rounding.
@@ -126,7 +131,8 @@ pub(crate) fn attention(
         };
         log_sums.push(views::cat(vec![filled(rounded, f32::INFINITY)?, filled(rest, 0.0)?], 3)?);
     }
-    Ok((joined(outs)?, joined(log_sums)?))
+    let log_sums = if has_sums { Some(joined(log_sums)?) } else { None };
+    Ok((joined(outs)?, log_sums))
 }
 
 /// Computes the gradients with respect to query, key and value. `log_sums` are `[batch, heads, queries, 2]` and `means`
