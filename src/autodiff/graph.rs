@@ -2,11 +2,11 @@
 //!
 //! Burn's autodiff joins the graphs of all operands of an op, so that threads that compute with the same parameters,
 //! as those of clones of a network, share a graph. There, an op that joins graphs and a backward pass can wait for each
-//! other, and a backward pass removes the nodes of other threads. So a thread never computes with a parameter that
-//! another thread has computed with: it takes a node of its own in the place of the parameter's, and its backward pass
-//! gives the gradient of that node to the parameter. Each thread has a graph of its own, and none waits for another.
+//! other for ever, and a backward pass removes the nodes of other threads. So a thread never computes with a parameter
+//! that another thread has computed with: it takes a node of its own in the place of the parameter's, and a backward
+//! pass gives the gradient of that node to the parameter. Each thread has a graph of its own.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 
@@ -20,7 +20,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::kinds::F;
-use crate::backend::Wgsl;
+use crate::backend::{Wgsl, WgslTensor};
 use crate::memory::waiting;
 
 thread_local! {
@@ -31,41 +31,44 @@ thread_local! {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         NEXT.fetch_add(1, Ordering::Relaxed)
     };
-    /// The nodes that this thread has in the place of parameters that belong to others.
-    static OWN_NODES: RefCell<Pruned<F>> = RefCell::default();
 }
 
-/// The thread that computed first with each parameter.
-static OWNERS: LazyLock<Mutex<Pruned<u64>>> = LazyLock::new(Mutex::default);
+static PARAMETERS: LazyLock<Mutex<Parameters>> = LazyLock::new(Mutex::default);
 
-/// The parameter of each node that a thread has in its place. A backward pass can run in another thread than the ops.
-static PARAMETERS: LazyLock<Mutex<Pruned<(NodeId, F)>>> = LazyLock::new(Mutex::default);
-
-/// What is known about parameters that exist.
-struct Pruned<T> {
-    of: FxHashMap<NodeId, (Weak<NodeId>, T)>,
-    /// The number of entries at which those of dropped parameters are removed.
-    at: usize,
+/// The parameters that threads compute with.
+struct Parameters {
+    of: FxHashMap<NodeId, Parameter>,
+    /// The number at which dropped ones are removed.
+    pruned_at: usize,
+    /// Whether a thread has a node in the place of a parameter's.
+    are_shared: bool,
 }
 
-impl<T> Default for Pruned<T> {
+/// A parameter that a thread computes with.
+struct Parameter {
+    node: Weak<NodeId>,
+    /// The thread that computed with it first, whose graph has the parameter's node.
+    owner: u64,
+    /// Other threads, and the nodes that they have in its place. These have no elements.
+    in_threads: Vec<(u64, F)>,
+}
+
+impl Default for Parameters {
     fn default() -> Self {
-        Self { of: FxHashMap::default(), at: 1024 }
+        Self { of: FxHashMap::default(), pruned_at: 1024, are_shared: false }
     }
 }
 
-impl<T> Pruned<T> {
-    /// Remembers something about a node for as long as a parameter exists.
-    fn insert(&mut self, node: NodeId, parameter: &F, value: T) {
-        if self.of.len() >= self.at {
-            self.of.retain(|_, (parameter, _)| parameter.strong_count() > 0);
-            self.at = (2 * self.of.len()).max(1024);
+impl Parameters {
+    /// Returns a parameter, which belongs to this thread if it is new.
+    fn get(&mut self, operand: &F, thread: u64) -> &mut Parameter {
+        if self.of.len() >= self.pruned_at {
+            self.of.retain(|_, parameter| parameter.node.strong_count() > 0);
+            self.pruned_at = (2 * self.of.len()).max(1024);
         }
-        self.of.insert(node, (Arc::downgrade(&parameter.rc), value));
-    }
-
-    fn get(&self, node: NodeId) -> Option<&T> {
-        self.of.get(&node).map(|(_, value)| value)
+        let node = || Arc::downgrade(&operand.rc);
+        let new = || Parameter { node: node(), owner: thread, in_threads: Vec::new() };
+        self.of.entry(operand.node.id).or_insert_with(new)
     }
 }
 
@@ -75,33 +78,31 @@ pub(crate) fn local(operand: F) -> F {
     if operand.node.requirement.is_none() || !operand.node.parents.is_empty() {
         return operand;
     }
-    let (id, thread) = (operand.node.id, THREAD.with(|thread| *thread));
-    let mut owners = OWNERS.lock();
-    match owners.get(id) {
-        Some(owner) if *owner != thread => {}
-        Some(_) => return operand,
-        None => {
-            owners.insert(id, &operand, thread);
-            return operand;
-        }
+    let thread = THREAD.with(|thread| *thread);
+    let mut parameters = PARAMETERS.lock();
+    let parameter = parameters.get(&operand, thread);
+    if parameter.owner == thread {
+        return operand;
     }
-    drop(owners);
-    let known = OWN_NODES.with_borrow(|nodes| nodes.get(id).cloned());
-    let mut local = known.unwrap_or_else(|| own_node(&operand));
+    let known = parameter.in_threads.iter().find(|(other, _)| *other == thread);
+    let mut local = match known {
+        Some((_, node)) => node.clone(),
+        None => {
+            let node = node_in_place_of(&operand.primitive);
+            parameter.in_threads.push((thread, node.clone()));
+            parameters.are_shared = true;
+            node
+        }
+    };
     local.primitive = operand.primitive;
     local
 }
 
-/// Adds a node in the place of a parameter's. It has none of its elements.
-fn own_node(parameter: &F) -> F {
-    let primitive = &parameter.primitive;
-    let none = Wgsl::float_empty(Shape::from([0]), &primitive.device(), primitive.dtype().into());
-    let node = BurnAutodiff::<Wgsl>::from_inner(none);
-    let node = BurnAutodiff::<Wgsl>::float_set_require_grad(node, true);
-    let id = parameter.node.id;
-    OWN_NODES.with_borrow_mut(|nodes| nodes.insert(id, parameter, node.clone()));
-    PARAMETERS.lock().insert(node.node.id, parameter, (id, node.clone()));
-    node
+/// Adds a node without elements to the graph of this thread.
+fn node_in_place_of(parameter: &WgslTensor) -> F {
+    let device = parameter.device();
+    let none = Wgsl::float_empty(Shape::from([0]), &device, parameter.dtype().into());
+    BurnAutodiff::<Wgsl>::float_set_require_grad(BurnAutodiff::<Wgsl>::from_inner(none), true)
 }
 
 /// Computes gradients, and gives those of nodes in the places of parameters to the parameters.
@@ -126,9 +127,14 @@ pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradien
     let pass = Pass;
     let mut gradients = compute(local(root));
     drop(pass);
-    for (_, (parameter, own)) in PARAMETERS.lock().of.values() {
-        if let Some(gradient) = gradients.remove::<Wgsl>(own) {
-            gradients.register::<Wgsl>(*parameter, gradient);
+    let parameters = PARAMETERS.lock();
+    // The ops may have run in other threads.
+    let shared = parameters.of.iter().filter(|_| parameters.are_shared);
+    for (id, (_, node)) in
+        shared.flat_map(|(id, of)| of.in_threads.iter().map(move |in_thread| (id, in_thread)))
+    {
+        if let Some(gradient) = gradients.remove::<Wgsl>(node) {
+            gradients.register::<Wgsl>(*id, gradient);
         }
     }
     gradients

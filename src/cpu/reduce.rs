@@ -3,9 +3,8 @@
 //! their last terms, and it rejects the mean of no floats and the index of a maximum of no elements
 //! without naming the op.
 
-use burn_backend::TensorData;
-use burn_backend::TensorMetadata;
 use burn_backend::ops::{BoolTensorOps, FloatTensorOps, IntTensorOps};
+use burn_backend::{TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexDevice, FlexTensor};
 use burn_std::{BoolDType, BoolStore, DType, FloatDType, IntDType, Shape};
 
@@ -23,8 +22,8 @@ pub(crate) fn float_max_abs(tensor: FlexTensor) -> FlexTensor {
 
 /// Reduces all elements by a reduction along one axis.
 fn reduce_all(tensor: FlexTensor, reduce: fn(FlexTensor, usize) -> FlexTensor) -> FlexTensor {
-    let len = tensor.shape().num_elements();
-    reduce(Flex::float_reshape(tensor, Shape::from([len])), 0)
+    let shape = Shape::from([tensor.shape().num_elements()]);
+    reduce(Flex::float_reshape(tensor.to_contiguous(), shape), 0)
 }
 
 /// Defines reductions that copy views to packed tensors first.
@@ -64,24 +63,19 @@ pub(crate) fn float_mean_dim(tensor: FlexTensor, dim: usize) -> FlexTensor {
 
 /// Computes the sum of all elements.
 pub(crate) fn float_sum(tensor: FlexTensor) -> FlexTensor {
-    of_all(tensor, float_sum_dim)
+    reduce_all(tensor, float_sum_dim)
 }
 
 /// Computes the mean of all elements.
 pub(crate) fn float_mean(tensor: FlexTensor) -> FlexTensor {
-    of_all(tensor, float_mean_dim)
-}
-
-fn of_all(tensor: FlexTensor, reduce: fn(FlexTensor, usize) -> FlexTensor) -> FlexTensor {
-    let shape = Shape::from([tensor.shape().num_elements()]);
-    reduce(Flex::float_reshape(tensor.to_contiguous(), shape), 0)
+    reduce_all(tensor, float_mean_dim)
 }
 
 /// Computes the sums along an axis in f64, divided by `divisor`.
 fn long_sums(tensor: FlexTensor, dim: usize, divisor: f64) -> FlexTensor {
     let dtype = tensor.dtype();
     if dtype == DType::F64 {
-        // The terms that burn-flex loses here are below those that an f32 has.
+        // An f64 has digits enough for a line of any length.
         let sums = Flex::float_sum_dim(tensor.to_contiguous(), dim);
         return Flex::float_div_scalar(sums, divisor.into());
     }

@@ -350,9 +350,12 @@ fn compute(
         return Ok((constant(&shape, 0.0)?, constant(&sums_shape, f32::INFINITY)?));
     }
     // Gradients compute the scores again, and large ones must be rounded in the same way: by the same division.
-    let composes =
-        policy::composes_attention(&runtime, queries, keys, (width + value_width) / 16 + 10)
-            || log_sums && policy::composes_attention_gradients(&runtime);
+    let (of_rows, _) = policy::attention_team(&runtime, value_width.div_ceil(4));
+    let row_block = of_rows.workgroup_size as usize;
+    let row_rounds = keys.div_ceil(row_block)
+        * rounds_of_block(row_block, width.div_ceil(4), value_width.div_ceil(4));
+    let composes = policy::composes_attention(&runtime, queries * keys, row_rounds)
+        || log_sums && policy::composes_attention_gradients(&runtime);
     let in_tiles = policy::has_fast_barriers(&runtime) && log_sums
         || policy::tiles_attention(&runtime, queries);
     let fills_units = match log_sums {
@@ -409,12 +412,11 @@ fn compute(
     let (rows, cols) = division.tile();
     let (row_blocks, col_blocks) = (queries.div_ceil(rows), value_width.div_ceil(cols));
     let workgroups = batch * heads * row_blocks * col_blocks;
-    // The keys of a block, and the rounds of the loops of an invocation for it, at most.
     let block = match &division {
         Division::Rows { team, .. } => team.workgroup_size as usize,
         Division::Tiles { .. } | Division::Units(_) => 64,
     };
-    let rounds_per_block = 2 * (width + value_width) + block + 64;
+    let rounds_per_block = rounds_of_block(block, width, value_width);
     let max_blocks = (policy::max_rounds(&runtime) / rounds_per_block).max(1);
     let keys_per_split =
         policy::attention_split_len(&runtime, workgroups, keys).min(max_blocks * block);
@@ -464,6 +466,11 @@ fn compute(
         merge(&parts, &part_sums, log_sums)?
     };
     Ok((views::narrow(out, 3, 0, shape[3])?, sums))
+}
+
+/// Returns the rounds of the loops of an invocation for a block of keys, at most. Widths count vec4s.
+fn rounds_of_block(block: usize, width: usize, value_width: usize) -> usize {
+    2 * (width + value_width) + block + 64
 }
 
 /// Computes attention over all keys from the results over splits of them: `parts` is
@@ -552,20 +559,21 @@ fn four_axes(tensor: &Tensor) -> Result<[usize; 4]> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    let teams = policy::all_attention_teams();
-    let rows = teams.map(|(team, cols)| Division::Rows { team, cols, half: None });
+    let rows = |(team, cols)| Division::Rows { team, cols, half: None };
     let halves = policy::gpu_attention_teams().flat_map(|(team, cols)| {
         DType::HALF_TYPES.map(|half| Division::Rows { team, cols, half: Some(half) })
     });
     let tiles = [1, 2].map(|cols| Division::Tiles { cols });
     let units = AttentionUnits::all().map(Division::Units);
-    let kernels = rows.chain(halves).chain(tiles).chain(units).flat_map(|division| {
-        let kernel = |biased, log_sums| AttentionKernel { division, biased, log_sums };
-        [kernel(false, false), kernel(false, true), kernel(true, false), kernel(true, true)]
-    });
-    // Software adapters compute products where there are sums to store.
-    let is_for_software = |division: &Division| matches!(division, Division::Rows { team, .. } if !policy::gpu_attention_teams().any(|(gpu, _)| gpu == *team));
-    let kernels = kernels.filter(|kernel| !(kernel.log_sums && is_for_software(&kernel.division)));
+    let for_gpus = policy::gpu_attention_teams().map(rows).chain(halves).chain(tiles).chain(units);
+    // Where there are sums to store, software adapters compute products.
+    let for_software = policy::software_attention_teams().map(rows);
+    let kernels = for_gpus
+        .flat_map(|division| [(division, false), (division, true)])
+        .chain(for_software.map(|division| (division, false)))
+        .flat_map(|(division, log_sums)| {
+            [false, true].map(|biased| AttentionKernel { division, biased, log_sums })
+        });
     let merges = [false, true].map(|log_sums| MergeKernel { log_sums });
     variants_of(kernels).into_iter().chain(variants_of(merges)).collect()
 }

@@ -448,12 +448,8 @@ fn weight_backward_in_parts(
     for start in (0..g.output[2]).step_by(max_width) {
         let len = max_width.min(g.output[2] - start);
         let x = views::narrow(x.clone(), axis, start * stride, (len - 1) * stride + extent + 1)?;
-        let part =
-            weight_backward(x, weight, views::narrow(grad.clone(), axis, start, len)?, options)?;
-        sum = Some(match sum {
-            None => part,
-            Some(sum) => elementwise::binary(&rows::float_add, sum, part)?,
-        });
+        let grad = views::narrow(grad.clone(), axis, start, len)?;
+        elementwise::accumulate(&mut sum, weight_backward(x, weight, grad, options)?)?;
     }
     sum.ok_or(Error::Unsupported("a convolution without outputs"))
 }

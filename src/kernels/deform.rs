@@ -178,10 +178,16 @@ pub fn deform_shape(
     Ok(g.shape([g.images, g.all_out_channels()], g.output))
 }
 
-/// The bands of rows of a plane, and the samples that a launch adds to them.
-struct Bands {
-    count: usize,
+/// What the invocations of a launch go over.
+struct Extent {
+    invocations: usize,
+    /// Bands of rows of each plane of the input.
+    bands: usize,
+    /// The samples that a launch adds to the bands.
     samples: Range<usize>,
+    /// Rounds of the loops of an invocation, and operations of a round.
+    rounds: usize,
+    ops: usize,
 }
 
 /// The sizes of a deformable convolution, and the packed operands that its kernels read.
@@ -224,39 +230,20 @@ impl DeformProblem {
         inputs
     }
 
-    /// Runs a kernel with `count` invocations, each of which goes over the channels of an offset group.
+    /// Returns the extent of a kernel whose invocations go over the channels that share a tap of an output pixel.
+    fn of_taps(&self, ops: usize) -> Extent {
+        let rounds = self.x.shape()[1] / self.offset_groups;
+        Extent { invocations: self.offset.len() / 2, bands: 1, samples: 0..0, rounds, ops }
+    }
+
     fn launch(
         &self,
         pass: DeformPass,
         inputs: &[&Tensor],
         outputs: &[&Tensor],
-        count: usize,
-        work: usize,
+        extent: Extent,
     ) -> Result<()> {
-        let rounds = self.x.shape()[1] / self.offset_groups;
-        self.launch_bands(
-            pass,
-            inputs,
-            outputs,
-            count,
-            Bands { count: 1, samples: 0..0 },
-            rounds,
-            work,
-        )
-    }
-
-    /// Runs a kernel with `count` invocations, which go over the samples of each band of a plane.
-    #[expect(clippy::too_many_arguments, reason = "the parts of a launch")]
-    fn launch_bands(
-        &self,
-        pass: DeformPass,
-        inputs: &[&Tensor],
-        outputs: &[&Tensor],
-        count: usize,
-        bands: Bands,
-        rounds: usize,
-        work: usize,
-    ) -> Result<()> {
+        let Extent { invocations, bands, samples, rounds, ops } = extent;
         let ConvOptions { stride, padding, dilation, .. } = self.g.options;
         let [images, channels, in_h, in_w] = [0, 1, 2, 3].map(|axis| self.x.shape()[axis] as u32);
         let [_, out_h, out_w] = self.g.output.map(|size| size as u32);
@@ -269,7 +256,7 @@ impl DeformProblem {
             inputs,
             outputs,
             params: &DeformParams {
-                count: count as u32,
+                count: invocations as u32,
                 images,
                 channels,
                 offset_groups: self.offset_groups as u32,
@@ -285,13 +272,13 @@ impl DeformProblem {
                 padding_w,
                 dilation_h,
                 dilation_w,
-                bands: bands.count as u32,
-                first_sample: bands.samples.start as u32,
-                end_sample: bands.samples.end as u32,
+                bands: bands as u32,
+                first_sample: samples.start as u32,
+                end_sample: samples.end as u32,
                 pad0: 0,
             },
-            workgroups: workgroups_for(count),
-            work: work as u64,
+            workgroups: workgroups_for(invocations),
+            work: invocations as u64 * rounds as u64 * ops as u64,
             rounds: Some(rounds as u64),
         }
         .run()
@@ -301,8 +288,7 @@ impl DeformProblem {
     fn columns(&self) -> Result<Tensor> {
         let inputs = self.inputs(&[&self.x]);
         let out = Tensor::empty(self.x.runtime(), &self.columns_shape(), DType::F32)?;
-        let (count, work) = (self.offset.len() / 2, out.len() * 8);
-        self.launch(DeformPass::Columns, &inputs, &[&out], count, work)?;
+        self.launch(DeformPass::Columns, &inputs, &[&out], self.of_taps(8))?;
         Ok(out)
     }
 
@@ -314,8 +300,7 @@ impl DeformProblem {
         let offset = empty_like(&self.offset)?;
         let mask = self.mask.as_ref().map(empty_like).transpose()?;
         let outputs: SmallVec<[&Tensor; 2]> = std::iter::once(&offset).chain(&mask).collect();
-        let (count, work) = (offset.len() / 2, columns_grad.len() * 16);
-        self.launch(DeformPass::OffsetBackward, &inputs, &outputs, count, work)?;
+        self.launch(DeformPass::OffsetBackward, &inputs, &outputs, self.of_taps(16))?;
         drop(outputs);
         Ok((offset, mask))
     }
@@ -335,24 +320,13 @@ impl DeformProblem {
         let max_rows = (max_rounds / 2 / size[3].max(1)).max(1);
         let bands = bands.max(size[2].div_ceil(max_rows));
         // The taps of all output pixels, in order: the first launch clears the band, later ones add to it.
-        let samples = self.g.taps() * self.g.output.iter().product::<usize>();
+        let len = self.g.taps() * self.g.output.iter().product::<usize>();
         let cleared = size[2].div_ceil(bands) * size[3];
-        let max_samples = max_rounds / 2;
-        let work = columns_grad.len().saturating_mul(bands * 8);
-        for first in (0..samples.max(1)).step_by(max_samples) {
-            let part = first..samples.min(first + max_samples);
-            let rounds = part.len() + if first == 0 { cleared } else { 0 };
-            let work = (work as f64 * part.len() as f64 / samples.max(1) as f64) as usize;
-            let bands = Bands { count: bands, samples: part };
-            self.launch_bands(
-                DeformPass::XBackward,
-                &inputs,
-                &[&out],
-                planes * bands.count,
-                bands,
-                rounds,
-                work,
-            )?;
+        for first in (0..len.max(1)).step_by(max_rounds / 2) {
+            let samples = first..len.min(first + max_rounds / 2);
+            let rounds = samples.len() + if first == 0 { cleared } else { 0 };
+            let extent = Extent { invocations: planes * bands, bands, samples, rounds, ops: 8 };
+            self.launch(DeformPass::XBackward, &inputs, &[&out], extent)?;
         }
         Ok(out)
     }

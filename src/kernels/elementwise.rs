@@ -449,8 +449,21 @@ fn in_vec4s(tensor: &Tensor) -> bool {
     tensor.layout().is_contiguous() && tensor.layout().offset.is_multiple_of(4)
 }
 
-/// The most rounds of an invocation: of 64 vec4s ([`policy::elementwise_rounds`]), whose elements take up to 65 each, for
-/// the bits of a power.
+/// Adds a tensor of floats to a sum.
+///
+/// # Errors
+///
+/// As [`binary`].
+pub(super) fn accumulate(sum: &mut Option<Tensor>, tensor: Tensor) -> Result<()> {
+    *sum = Some(match sum.take() {
+        Some(sum) => binary(&table::rows::float_add, sum, tensor)?,
+        None => tensor,
+    });
+    Ok(())
+}
+
+/// The most rounds of an invocation: of 64 vec4s ([`policy::elementwise_rounds`]), whose elements take up to 65 each,
+/// for the bits of a power.
 const MAX_ROUNDS: u64 = 64 * 4 * 65;
 
 fn launch<K: Kernel>(

@@ -12,9 +12,8 @@ use super::common::cases::{Arg, Case, case, normal, permuted};
 use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use super::common::options::InterpolateMode;
 use super::common::policy;
-use super::common::table::rows as table;
 use super::composed::{create, views};
-use super::elementwise::{ScalarValue, binary};
+use super::elementwise::{ScalarValue, accumulate};
 use crate::params;
 use crate::runtime::{Kernel, RuntimeError, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};
@@ -413,10 +412,7 @@ fn apply_in_parts(x: Tensor, rows: &BandMatrix, columns: &BandMatrix) -> Result<
             true => apply_in_one_pass(part, &rows.columns(start, len)?, columns)?,
             false => apply_in_one_pass(part, rows, &columns.columns(start, len)?)?,
         };
-        sum = Some(match sum {
-            None => out,
-            Some(sum) => binary(&table::float_add, sum, out)?,
-        });
+        accumulate(&mut sum, out)?;
     }
     sum.ok_or(Error::Unsupported("a resized image without pixels"))
 }

@@ -223,9 +223,9 @@ impl PoolWindow {
 /// share them.
 const MANY_ELEMENTS: usize = 1024;
 
-/// Returns whether windows of a size are pooled along one axis after the other: the loops of an invocation would be
-/// too long, or there are few invocations.
-fn is_separated(runtime: &Runtime, [height, width]: [usize; 2], invocations: usize) -> bool {
+/// Returns whether windows of a size are pooled along one axis after the other, or by reductions: the loops of an
+/// invocation would be too long, or there are few invocations.
+fn is_divided(runtime: &Runtime, [height, width]: [usize; 2], invocations: usize) -> bool {
     let is_large = height > 1 && width > 1 && height.saturating_mul(width) >= MANY_ELEMENTS;
     let is_busy = invocations >= policy::busy_invocations(runtime) / 4;
     rounds([height, width]) > policy::max_rounds(runtime) || is_large && !is_busy
@@ -256,8 +256,8 @@ fn separated(
     Ok((out, Some(indices)))
 }
 
-/// Pools along one axis of the image, with `taps` elements in a window, too many for a loop: windows are lines of
-/// a view, which a reduction splits.
+/// Pools along one axis of the image, with `taps` elements in a window, too many for a loop: windows are lines of a view,
+/// which a reduction splits.
 fn long_windows(
     mode: PoolMode,
     x: Tensor,
@@ -266,95 +266,112 @@ fn long_windows(
     axis: usize,
     taps: usize,
 ) -> Result<(Tensor, Option<Tensor>)> {
-    let along = axis + 2;
-    let (input, windows) = (x.shape()[along], output[axis]);
     if mode == PoolMode::AdaptiveAverage {
-        let mean_of = |o: usize| {
-            let (start, end) = (o * input / windows, ((o + 1) * input).div_ceil(windows));
-            let part = views::narrow(x.clone(), along, start, end - start)?;
-            reduce::dim(Reduction::Mean, part, along)
-        };
-        let means = (0..windows).map(mean_of).collect::<Result<Vec<_>>>()?;
-        return Ok((views::cat(means, along)?, None));
+        return Ok((long_means(&x, axis + 2, output[axis])?, None));
     }
+    let shape = [x.shape()[0], x.shape()[1], output[0], output[1]];
+    let lines = lines_of_windows(mode, &x, &window, output[axis], axis, taps)?;
+    let reduced = |kind| views::reshape(reduce::dim(kind, lines.clone(), 4)?, &shape);
+    match mode {
+        PoolMode::Max => Ok((reduced(Reduction::Max)?, None)),
+        PoolMode::MaxWithIndices => {
+            let taps = reduced(Reduction::ArgMax)?;
+            Ok((reduced(Reduction::Max)?, Some(indices_of_taps(taps, &x, &window, axis)?)))
+        }
+        _ => {
+            let counts = counts(&x, &window, output[axis], axis)?;
+            Ok((binary(&table::float_div, reduced(Reduction::Sum)?, counts)?, None))
+        }
+    }
+}
+
+/// Computes the means of adaptive windows along an axis of a tensor, one after the other.
+fn long_means(x: &Tensor, along: usize, windows: usize) -> Result<Tensor> {
+    let input = x.shape()[along];
+    let mean_of = |o: usize| {
+        let (start, end) = (o * input / windows, ((o + 1) * input).div_ceil(windows));
+        reduce::dim(Reduction::Mean, views::narrow(x.clone(), along, start, end - start)?, along)
+    };
+    views::cat((0..windows).map(mean_of).collect::<Result<_>>()?, along)
+}
+
+/// Returns a view `[n, c, h, w, taps]` of a copy of the image with its padding, whose last axis is the elements of a
+/// window along an axis of the image.
+fn lines_of_windows(
+    mode: PoolMode,
+    x: &Tensor,
+    window: &PoolWindow,
+    windows: usize,
+    axis: usize,
+    taps: usize,
+) -> Result<Tensor> {
+    let along = axis + 2;
     let [stride, padding, dilation] =
         [window.stride, window.padding, window.dilation].map(|of| of[axis]);
-    let is_max = mode != PoolMode::Average;
-    // The image with its padding, to the end of the last window.
+    // To the end of the last window.
     let len = (windows - 1) * stride + (taps - 1) * dilation + 1;
-    let inside = input.min(len.saturating_sub(padding));
-    let fill = |len: usize| {
+    let inside = x.shape()[along].min(len.saturating_sub(padding));
+    let fill = if mode == PoolMode::Average { 0.0 } else { f32::NEG_INFINITY };
+    let filled = |len: usize| {
         let mut shape: Shape = x.shape().into();
         shape[along] = len;
-        let value = ScalarValue::Float(if is_max { f32::NEG_INFINITY } else { 0.0 });
-        create::full(x.runtime(), &shape, value, DType::F32)
+        create::full(x.runtime(), &shape, ScalarValue::Float(fill), DType::F32)
     };
     let after = len.saturating_sub(padding + inside);
-    let mut parts = vec![views::narrow(x.clone(), along, 0, inside)?];
-    if padding > 0 {
-        parts.insert(0, fill(padding)?);
-    }
-    if after > 0 {
-        parts.push(fill(after)?);
-    }
-    let padded = views::packed(views::cat(parts, along)?)?;
+    let image = views::narrow(x.clone(), along, 0, inside)?;
+    let padded = views::cat(vec![filled(padding)?, image, filled(after)?], along)?;
+    let padded = views::packed(padded)?;
     let mut lines = padded.layout().clone();
     let step = lines.strides[along];
     lines.shape[along] = windows;
     lines.strides[along] = stride.cast_signed() * step;
     lines.shape.push(taps);
     lines.strides.push(dilation.cast_signed() * step);
-    let lines = padded.view(lines);
-    let shape = [x.shape()[0], x.shape()[1], output[0], output[1]];
-    // A value of each window, as an image of one line.
-    let per_window = |value: &dyn Fn(usize) -> f32| {
-        let values: Vec<f32> = (0..windows).map(value).collect();
-        let mut shape = [1; 4];
-        shape[along] = windows;
-        Tensor::upload(x.runtime(), &shape, DType::F32, bytemuck::cast_slice(&values))
+    Ok(padded.view(lines))
+}
+
+/// Returns how many elements each average along an axis of the image counts, as an image of one line.
+fn counts(x: &Tensor, window: &PoolWindow, windows: usize, axis: usize) -> Result<Tensor> {
+    let (input, padding) = (x.shape()[axis + 2], window.padding[axis]);
+    let counted = match window.count_include_pad {
+        true => 0..input + 2 * padding,
+        false => padding..padding + input,
     };
-    if !is_max {
-        let sums = views::reshape(reduce::dim(Reduction::Sum, lines, 4)?, &shape)?;
-        let count = |o: usize| {
-            let (start, end) = (o * stride, o * stride + window.kernel[axis]);
-            let (low, high) = match window.count_include_pad {
-                true => (0, input + 2 * padding),
-                false => (padding, padding + input),
-            };
-            end.min(high).saturating_sub(start.max(low)).max(1) as f32
-        };
-        return Ok((binary(&table::float_div, sums, per_window(&count)?)?, None));
-    }
-    let out = views::reshape(reduce::dim(Reduction::Max, lines.clone(), 4)?, &shape)?;
-    if mode == PoolMode::Max {
-        return Ok((out, None));
-    }
-    let taps = views::reshape(reduce::dim(Reduction::ArgMax, lines, 4)?, &shape)?;
-    // Positions are below 2^24 or so, and become the indices of elements: those beside the image are of no element.
+    let count = |o: usize| {
+        let start = o * window.stride[axis];
+        let end = (start + window.kernel[axis]).min(counted.end);
+        end.saturating_sub(start.max(counted.start)).max(1) as f32
+    };
+    let counts: Vec<f32> = (0..windows).map(count).collect();
+    let mut shape = [1; 4];
+    shape[axis + 2] = windows;
+    Tensor::upload(x.runtime(), &shape, DType::F32, bytemuck::cast_slice(&counts))
+}
+
+/// Returns the indices of maxima in their planes from their places in windows along an axis of the image. For a window
+/// of padding, that is an element at the edge.
+fn indices_of_taps(taps: Tensor, x: &Tensor, window: &PoolWindow, axis: usize) -> Result<Tensor> {
+    let [height, width] = [x.shape()[2], x.shape()[3]];
     let int = |value: usize| [ScalarValue::Int(value as i128)];
-    let runtime = x.runtime();
-    let starts = create::arange(runtime, -(padding as i64), stride, windows, DType::I32)?;
-    let mut of_windows = [1; 4];
-    of_windows[along] = windows;
-    let starts = views::reshape(starts, &of_windows)?;
-    let positions = scalar(&table::int_mul_scalar, taps, &int(dilation))?;
-    let positions = binary(&table::int_add, positions, starts)?;
+    // Numbers along an axis of the image.
+    let numbers = |axis: usize, start: i64, step: usize, len: usize| {
+        let mut shape = [1; 4];
+        shape[axis + 2] = len;
+        views::reshape(create::arange(x.runtime(), start, step, len, DType::I32)?, &shape)
+    };
+    let (stride, windows) = (window.stride[axis], taps.shape()[axis + 2]);
+    let starts = numbers(axis, -(window.padding[axis] as i64), stride, windows)?;
+    let distances = scalar(&table::int_mul_scalar, taps, &int(window.dilation[axis]))?;
+    let positions = binary(&table::int_add, distances, starts)?;
     let positions = clamp(&table::int_clamp_min, positions, &int(0))?;
-    let positions = clamp(&table::int_clamp_max, positions, &int(input - 1))?;
-    let width = x.shape()[3];
-    let (others, of_others) = match axis {
-        0 => (create::arange(runtime, 0, 1, width, DType::I32)?, [1, 1, 1, width]),
-        _ => {
-            let height = x.shape()[2];
-            (create::arange(runtime, 0, width, height, DType::I32)?, [1, 1, height, 1])
+    let positions = clamp(&table::int_clamp_max, positions, &int(x.shape()[axis + 2] - 1))?;
+    match axis {
+        0 => {
+            let rows = scalar(&table::int_mul_scalar, positions, &int(width))?;
+            binary(&table::int_add, rows, numbers(1, 0, 1, width)?)
         }
-    };
-    let positions = match axis {
-        0 => scalar(&table::int_mul_scalar, positions, &int(width))?,
-        _ => positions,
-    };
-    let indices = binary(&table::int_add, positions, views::reshape(others, &of_others)?)?;
-    Ok((out, Some(indices)))
+        _ => binary(&table::int_add, positions, numbers(0, 0, width, height)?),
+    }
 }
 
 /// Computes the result of pooling, and its indices if the mode has them.
@@ -376,7 +393,7 @@ fn forward(
         }
         _ => window.taps_inside([h, w]),
     };
-    if !x.is_empty() && count > 0 && is_separated(x.runtime(), size, count) {
+    if !x.is_empty() && count > 0 && is_divided(x.runtime(), size, count) {
         let is_kept = |axis: usize| size[axis] == 1 && output[axis] == [h, w][axis];
         return match [is_kept(0), is_kept(1)] {
             [true, _] => long_windows(mode, x, window, output, 1, size[1]),

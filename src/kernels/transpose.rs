@@ -100,8 +100,7 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
     let walk = Walk::new(&[&out_starts, &x_starts])?;
     let [x_stride, out_stride] =
         [tensor.layout().strides[i] as i32, out.layout().strides[j] as i32];
-    let (inputs, outputs): (&[&Tensor], &[&Tensor]) = (&[tensor], &[out]);
-    let (workgroups, work) = (tiles as u64, out.len() as u64);
+    let workgroups = tiles as u64;
     let [tiles_i, tiles_j, tiles] = [tiles_i, tiles_j, tiles].map(|count| count as u32);
     if in_blocks {
         let [blocks_i, blocks_j] = [len_i, len_j].map(|len| (len / BLOCK) as u32);
@@ -116,16 +115,7 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
             pad0: 0,
             walk,
         };
-        Launch {
-            kernel: &TransposeKernel,
-            inputs,
-            outputs,
-            params: &params,
-            workgroups,
-            work,
-            rounds: None,
-        }
-        .run()?;
+        launch(&TransposeKernel, &params, workgroups, tensor, out)?;
     } else {
         let params = TransposeTileParams {
             len_i: len_i as u32,
@@ -138,18 +128,28 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
             pad0: 0,
             walk,
         };
-        Launch {
-            kernel: &TransposeTileKernel,
-            inputs,
-            outputs,
-            params: &params,
-            workgroups,
-            work,
-            rounds: None,
-        }
-        .run()?;
+        launch(&TransposeTileKernel, &params, workgroups, tensor, out)?;
     }
     Ok(true)
+}
+
+fn launch<K: Kernel>(
+    kernel: &K,
+    params: &K::Params,
+    workgroups: u64,
+    tensor: &Tensor,
+    out: &Tensor,
+) -> Result<()> {
+    Launch {
+        kernel,
+        inputs: &[tensor],
+        outputs: &[out],
+        params,
+        workgroups,
+        work: out.len() as u64,
+        rounds: None,
+    }
+    .run()
 }
 
 /// Returns the contiguous axes of `out` and of `tensor`, if they differ.

@@ -308,8 +308,8 @@ fn has_growing_loop(function: &Function, block: &Block) -> bool {
     })
 }
 
-/// Returns whether a loop ends when a variable reaches a constant: one that counts up to it, or down the axes of a tensor
-/// or the bits of a number.
+/// Returns whether a loop ends when a variable reaches a constant: one that counts up to it, or down the axes of a
+/// tensor or the bits of a number.
 fn ends_at_constant(function: &Function, body: &Block) -> bool {
     let breaks = |block: &Block| matches!(block.last(), Some(Statement::Break));
     let condition = body.iter().find_map(|statement| match statement {

@@ -346,8 +346,8 @@ impl Gemm {
         wanted.max(self.min_splits(runtime)).min(bindable).max(1)
     }
 
-    /// Returns the number of splits of k that keeps the loops of an invocation short enough, for any tiling. Splits consist
-    /// of runs; a single run is divided.
+    /// Returns the number of splits of k that keeps the loops of an invocation short enough, for any tiling. Splits
+    /// consist of runs; a single run is divided.
     pub fn min_splits(&self, runtime: &Runtime) -> usize {
         let max_rounds = policy::max_rounds(runtime);
         if self.outer == 1 {

@@ -333,9 +333,9 @@ const fn attention_team_of(size: u32) -> Team {
     Team { workgroup_size: 64, size, stride: 1, subgroup: false }
 }
 
-/// Returns every choice of [`attention_team`].
-pub(crate) fn all_attention_teams() -> impl Iterator<Item = (Team, u32)> {
-    gpu_attention_teams().chain(software::ATTENTION_TEAMS)
+/// Returns every choice of [`attention_team`] on software adapters.
+pub(crate) fn software_attention_teams() -> impl Iterator<Item = (Team, u32)> {
+    software::ATTENTION_TEAMS.into_iter()
 }
 
 /// Returns every choice of [`attention_team`] on GPUs.
@@ -359,16 +359,10 @@ pub(crate) fn attention_split_len(runtime: &Runtime, workgroups: usize, keys: us
     keys.div_ceil(splits).next_multiple_of(64)
 }
 
-/// Returns whether attention of `queries` to `keys`, of which each takes `rounds` rounds of loops, is computed by matrix
-/// products.
-pub(crate) fn composes_attention(
-    runtime: &Runtime,
-    queries: usize,
-    keys: usize,
-    rounds: usize,
-) -> bool {
-    software_policy(runtime)
-        .is_some_and(|software| software.composes_attention(queries * keys, keys, rounds))
+/// Returns whether attention with this many scores per head is computed by matrix products. In the kernels for few
+/// rows, an invocation takes `rounds` rounds.
+pub(crate) fn composes_attention(runtime: &Runtime, scores: usize, rounds: usize) -> bool {
+    software_policy(runtime).is_some_and(|software| software.composes_attention(scores, rounds))
 }
 
 /// Returns whether gradients of attention are computed by matrix products. The kernels take minutes

@@ -143,9 +143,9 @@ impl SoftwarePolicy<'_> {
 
     /// Returns whether attention with this many scores per head is computed by matrix products.
     /// They are several times faster than the kernels of attention, whose loads are one per lane,
-    /// but they are more launches. The kernels loop over all keys, of which each takes `rounds` rounds.
-    pub fn composes_attention(&self, scores: usize, keys: usize, rounds: usize) -> bool {
-        scores >= 1 << 14 || (keys * rounds) as u64 > self.runtime.info().max_rounds()
+    /// but they are more launches. The kernels go over all keys, in `rounds` rounds of an invocation.
+    pub fn composes_attention(&self, scores: usize, rounds: usize) -> bool {
+        scores >= 1 << 14 || rounds as u64 > self.runtime.info().max_rounds()
     }
 
     /// Returns the size of the workgroups that compute a recursion. Barriers of small workgroups

@@ -160,7 +160,7 @@ pub(crate) fn attention_backward(
         let differences = elementwise::binary(&rows::float_sub, of_block, rounded?)?;
         let differences = elementwise::binary(&rows::float_sub, differences, rest?)?;
         let weights = elementwise::unary(&rows::float_exp, differences)?;
-        add(&mut value_grad, matmul(transposed(&weights)?, grad.clone())?)?;
+        elementwise::accumulate(&mut value_grad, matmul(transposed(&weights)?, grad.clone())?)?;
         let products = matmul(grad, transposed(value)?)?;
         let differences =
             elementwise::binary(&rows::float_sub, products, scores.block_of(means, first)?)?;
@@ -174,7 +174,7 @@ pub(crate) fn attention_backward(
         }
         let d = scaled(d, scores.scale())?;
         query_grads.push(matmul(d.clone(), scores.key.clone())?);
-        add(&mut key_grad, matmul(transposed(&d)?, query)?)?;
+        elementwise::accumulate(&mut key_grad, matmul(transposed(&d)?, query)?)?;
     }
     let zeros = |tensor: &Tensor| {
         create::full(tensor.runtime(), tensor.shape(), ScalarValue::Float(0.0), DType::F32)
@@ -184,15 +184,6 @@ pub(crate) fn attention_backward(
         key_grad.map_or_else(|| zeros(&scores.key), Ok)?,
         value_grad.map_or_else(|| zeros(value), Ok)?,
     ))
-}
-
-/// Adds a tensor to a sum.
-fn add(sum: &mut Option<Tensor>, tensor: Tensor) -> Result<()> {
-    *sum = Some(match sum.take() {
-        Some(sum) => elementwise::binary(&rows::float_add, sum, tensor)?,
-        None => tensor,
-    });
-    Ok(())
 }
 
 /// Joins blocks of queries.
