@@ -358,63 +358,98 @@ pub(crate) struct SlotRange {
 }
 
 /// Slots that the device copies to the host.
-pub(crate) struct ReportsInFlight {
+pub(crate) struct ReportsInFlight<C = HostCopy> {
     pub launches: Vec<Arc<Report>>,
     /// The serial number of the submission that copies them.
     pub serial: u64,
-    /// The copy of the slots.
+    pub copy: C,
+}
+
+/// A copy of slots in memory of the host. Schedules have one without a device.
+pub(crate) trait SlotCopy {
+    fn is_mapped(&self) -> bool;
+    /// Calls `read` with the bytes of a mapped copy, and unmaps it.
+    fn read(&self, read: impl FnOnce(&[u8])) -> Result<(), String>;
+    /// Frees a copy that is not used again.
+    fn destroy(&self);
+}
+
+/// The first bytes of a buffer.
+pub(crate) struct HostCopy {
     pub buffer: wgpu::Buffer,
     pub bytes: u64,
     pub mapping: Mapping,
 }
 
+impl SlotCopy for HostCopy {
+    fn is_mapped(&self) -> bool {
+        self.mapping.is_complete()
+    }
+
+    fn read(&self, read: impl FnOnce(&[u8])) -> Result<(), String> {
+        let view = self.buffer.get_mapped_range(..self.bytes).map_err(|error| error.to_string())?;
+        read(&view);
+        drop(view);
+        self.buffer.unmap();
+        Ok(())
+    }
+
+    fn destroy(&self) {
+        self.buffer.destroy();
+    }
+}
+
 /// The copied slots that were not read yet, and the errors that the program was not given.
-#[derive(Default)]
-pub(crate) struct Outcomes {
-    in_flight: Mutex<Vec<ReportsInFlight>>,
+pub(crate) struct Outcomes<C = HostCopy> {
+    in_flight: Mutex<Vec<ReportsInFlight<C>>>,
     errors: Mutex<Vec<Arc<Report>>>,
 }
 
-impl Outcomes {
-    pub fn push(&self, copied: ReportsInFlight) {
-        self.in_flight.lock().push(copied);
+impl<C> Default for Outcomes<C> {
+    fn default() -> Self {
+        Self { in_flight: Mutex::default(), errors: Mutex::default() }
     }
+}
 
+impl Outcomes {
     /// Returns the mappings of the copies by submissions before `end`.
     pub fn mappings(&self, end: u64) -> Vec<Mapping> {
         let in_flight = self.in_flight.lock();
         let copies = in_flight.iter().filter(|copied| copied.serial < end);
-        copies.map(|copied| copied.mapping.clone()).collect()
+        copies.map(|copied| copied.copy.mapping.clone()).collect()
+    }
+}
+
+impl<C: SlotCopy> Outcomes<C> {
+    pub fn push(&self, copied: ReportsInFlight<C>) {
+        self.in_flight.lock().push(copied);
     }
 
-    /// Reads the copies that are mapped, but those of submissions that `is_lost` tells. Returns their buffers, which are
-    /// unmapped.
-    pub fn read_mapped(&self, device: &str, is_lost: impl Fn(u64) -> bool) -> Vec<wgpu::Buffer> {
+    /// Reads the copies that are mapped, but those of submissions that `is_lost` tells. Returns the copies that can be
+    /// used again.
+    pub fn read_mapped(&self, device: &str, is_lost: impl Fn(u64) -> bool) -> Vec<C> {
         // Until the outcomes are set, a thread that waits for them must find the copies in the list.
         let mut in_flight = self.in_flight.lock();
-        let mapped = in_flight.extract_if(.., |copied| copied.mapping.is_complete());
+        let mapped = in_flight.extract_if(.., |copied| copied.copy.is_mapped());
         let (lost, read) = mapped.partition::<Vec<_>, _>(|copied| is_lost(copied.serial));
-        lost.iter().for_each(|copied| copied.buffer.destroy());
+        lost.iter().for_each(|copied| copied.copy.destroy());
         read.into_iter().filter_map(|copied| self.read(copied, device)).collect()
     }
 
-    /// Reads a copy. Returns its buffer, if it can be used again.
-    fn read(&self, copied: ReportsInFlight, device: &str) -> Option<wgpu::Buffer> {
-        let ReportsInFlight { launches, buffer, bytes, .. } = copied;
-        match buffer.get_mapped_range(..bytes) {
-            Ok(view) => {
-                for (report, slot) in launches.iter().zip(view.chunks_exact(SLOT_SIZE as usize)) {
-                    self.finish(report, report.read(slot, device));
-                }
+    /// Reads a copy. Returns it, if it can be used again.
+    fn read(&self, copied: ReportsInFlight<C>, device: &str) -> Option<C> {
+        let ReportsInFlight { launches, copy, .. } = copied;
+        let result = copy.read(|bytes| {
+            for (report, slot) in launches.iter().zip(bytes.chunks_exact(SLOT_SIZE as usize)) {
+                self.finish(report, report.read(slot, device));
             }
-            Err(error) => {
-                self.fail(&launches, device, &error);
-                buffer.destroy();
-                return None;
-            }
+        });
+        if let Err(error) = result {
+            self.fail(&launches, device, &error);
+            copy.destroy();
+            return None;
         }
-        buffer.unmap();
-        Some(buffer)
+        Some(copy)
     }
 
     /// Marks launches whose slots cannot be read: their results are not to be trusted.
@@ -476,7 +511,7 @@ mod tests {
         derived.merge(&of_both);
         derived.merge(&derived);
         assert!(derived.check().is_ok(), "nothing is known yet");
-        let outcomes = Outcomes::default();
+        let outcomes = Outcomes::<HostCopy>::default();
         outcomes.finish(&good, good.read(&[0; 8], "device"));
         outcomes.finish(&bad, bad.read(&[0, 0, 0, 0, 7, 0, 0, 0], "device"));
         assert!(of_good.check().is_ok());
@@ -501,7 +536,7 @@ mod tests {
             taints[i].add(launch);
             assert!(taints[i].reports.lock().len() <= MAX_LISTED + 1);
         }
-        let outcomes = Outcomes::default();
+        let outcomes = Outcomes::<HostCopy>::default();
         for (i, launch) in launches.iter().enumerate() {
             let word = if i == 500 { 7 } else { 0 };
             outcomes.finish(launch, launch.read(&[word, 0, 0, 0, 0, 0, 0, 0], "device"));
@@ -518,7 +553,7 @@ mod tests {
     fn shared_groups_are_searched_once() {
         let tensors = [Taint::default(), Taint::default(), Taint::default()];
         let launches: Vec<_> = (0..3000).map(|_| report(&AXES)).collect();
-        let outcomes = Outcomes::default();
+        let outcomes = Outcomes::<HostCopy>::default();
         for (i, launch) in launches.iter().enumerate() {
             let (from, to) = (&tensors[i % 3], &tensors[(i + 1) % 3]);
             assert!(from.check().is_ok() && to.check().is_ok());
@@ -546,7 +581,7 @@ mod tests {
 
     #[test]
     fn errors_that_were_not_returned_are_taken_once_each() {
-        let outcomes = Outcomes::default();
+        let outcomes = Outcomes::<HostCopy>::default();
         let launches = [report(&AXES), report(&AXES)];
         outcomes.fail(&launches, "device", &"it failed");
         assert!(outcomes.take_error().is_err());
@@ -565,46 +600,83 @@ mod schedules {
     const LAUNCHES: usize = 4;
     const BAD: usize = 1;
 
-    /// While one thread launches, another reads outcomes and a third checks a result: in the end exactly the results of
-    /// the bad launch and those after it have the error, and it is given to the program once besides.
+    /// A copy that is mapped when its submission is complete.
+    struct TestCopy {
+        bytes: Vec<u8>,
+        is_mapped: Arc<AtomicBool>,
+    }
+
+    impl SlotCopy for TestCopy {
+        fn is_mapped(&self) -> bool {
+            self.is_mapped.load(Ordering::Acquire)
+        }
+
+        fn read(&self, read: impl FnOnce(&[u8])) -> Result<(), String> {
+            read(&self.bytes);
+            Ok(())
+        }
+
+        fn destroy(&self) {}
+    }
+
+    /// One thread launches and copies the slots of each two launches, a device completes the copies, two threads read
+    /// what is mapped and check a result at once. Who reads while another reads must not find less than it. In the end
+    /// exactly the results of the bad launch and those after it have the error, and it is given to the program once
+    /// besides.
     #[test]
     fn errors_stay_with_what_depends_on_them() {
         let schedule = || {
             let launches: Arc<[_]> = (0..LAUNCHES).map(|_| Report::new("gather", &AXES)).collect();
             let taints: Arc<[Taint]> = (0..LAUNCHES).map(|_| Taint::default()).collect();
-            let outcomes = Arc::new(Outcomes::default());
+            let outcomes = Arc::new(Outcomes::<TestCopy>::default());
+            let mapped: Arc<[_]> =
+                (0..LAUNCHES / 2).map(|_| Arc::new(AtomicBool::new(false))).collect();
             let launch = {
                 let (launches, taints) = (launches.clone(), taints.clone());
+                let (outcomes, mapped) = (outcomes.clone(), mapped.clone());
                 move || {
                     for i in 0..LAUNCHES {
                         taints[i].add(&launches[i]);
                         if i > 0 {
                             taints[i].merge(&taints[i - 1]);
                         }
+                        if i % 2 == 1 {
+                            let mut bytes = vec![0; 2 * SLOT_SIZE as usize];
+                            bytes[(BAD % 2) * SLOT_SIZE as usize] = u8::from(i / 2 == BAD / 2) * 7;
+                            let copy = TestCopy { bytes, is_mapped: mapped[i / 2].clone() };
+                            let launches = launches[i - 1..=i].to_vec();
+                            outcomes.push(ReportsInFlight { launches, serial: i as u64 / 2, copy });
+                        }
                     }
                 }
             };
-            let finish = {
-                let (launches, outcomes) = (launches.clone(), outcomes.clone());
-                move || {
-                    for (i, launch) in launches.iter().enumerate() {
-                        let word = [u8::from(i == BAD) * 7, 0, 0, 0];
-                        outcomes.finish(launch, launch.read(&word, "device"));
-                    }
-                }
+            let complete = {
+                let mapped = mapped.clone();
+                move || mapped.iter().for_each(|mapped| mapped.store(true, Ordering::Release))
             };
-            let check = {
-                let taints = taints.clone();
+            let read = || {
+                let (taints, outcomes, mapped) = (taints.clone(), outcomes.clone(), mapped.clone());
                 move || {
+                    // The copies that this thread saw pushed and completed.
+                    let is_known = outcomes.in_flight.lock().len() > BAD / 2
+                        && mapped[BAD / 2].load(Ordering::Acquire);
+                    outcomes.read_mapped("device", |_| false);
                     assert!(taints[BAD - 1].check().is_ok(), "it does not depend on the bad one");
-                    let was_bad = taints[BAD].check().is_err();
-                    assert!(!was_bad || taints[BAD].check().is_err(), "an error stays");
+                    let is_bad = taints[BAD].check().is_err();
+                    assert!(is_bad || !is_known, "what was mapped is known after reading");
+                    assert!(!is_bad || taints[BAD].check().is_err(), "an error stays");
                 }
             };
-            let threads = [thread::spawn(launch), thread::spawn(finish), thread::spawn(check)];
+            let threads = [
+                thread::spawn(launch),
+                thread::spawn(complete),
+                thread::spawn(read()),
+                thread::spawn(read()),
+            ];
             for thread in threads {
                 thread.join().expect("it does not panic");
             }
+            outcomes.read_mapped("device", |_| false);
             for (i, taint) in taints.iter().enumerate() {
                 assert_eq!(taint.check().is_err(), i >= BAD, "launch {i}");
             }
@@ -612,6 +684,30 @@ mod schedules {
             assert!(outcomes.take_error().is_ok(), "it is given once");
         };
         shuttle::check_random(schedule, 20_000);
+    }
+
+    /// The slots of a lost submission are not read.
+    #[test]
+    fn lost_copies_report_nothing() {
+        let schedule = || {
+            let outcomes = Arc::new(Outcomes::<TestCopy>::default());
+            let launches = [Report::new("gather", &AXES), Report::new("gather", &AXES)];
+            for (serial, launch) in launches.iter().enumerate() {
+                let is_mapped = Arc::new(AtomicBool::new(true));
+                let copy = TestCopy { bytes: vec![7; SLOT_SIZE as usize], is_mapped };
+                let (launches, serial) = (vec![launch.clone()], serial as u64);
+                outcomes.push(ReportsInFlight { launches, serial, copy });
+            }
+            let read = || {
+                let outcomes = outcomes.clone();
+                thread::spawn(move || outcomes.read_mapped("device", |serial| serial == 0).len())
+            };
+            let read = [read(), read()].map(|thread| thread.join().expect("it does not panic"));
+            assert_eq!(read.iter().sum::<usize>(), 1);
+            assert!(launches[0].outcome.get().is_none());
+            assert!(launches[1].error().is_some());
+        };
+        shuttle::check_dfs(schedule, None);
     }
 
     #[test]
@@ -635,7 +731,7 @@ mod schedules {
     #[test]
     fn an_error_is_given_once() {
         let schedule = || {
-            let outcomes = Arc::new(Outcomes::default());
+            let outcomes = Arc::new(Outcomes::<HostCopy>::default());
             let launches = [Report::new("gather", &AXES), Report::new("gather", &AXES)];
             let taint = Taint::default();
             taint.add(&launches[0]);

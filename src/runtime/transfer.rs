@@ -13,7 +13,7 @@ use super::events::Event;
 use super::faults::Fault;
 use super::gpu::Gpu;
 use super::recorder::SMALL_UPLOAD;
-use super::reports::{ReportsInFlight, SlotRange};
+use super::reports::{HostCopy, ReportsInFlight, SlotRange};
 use super::stall::Largest;
 use super::submitter::Submitted;
 use super::{Allocation, Runtime, RuntimeError, State, block_on};
@@ -452,7 +452,8 @@ impl Runtime {
                 return Ok(submitted);
             }
         };
-        self.outcomes.push(ReportsInFlight { launches, serial, buffer, bytes, mapping });
+        let copy = HostCopy { buffer, bytes, mapping };
+        self.outcomes.push(ReportsInFlight { launches, serial, copy });
         self.read_reports();
         Ok(submitted)
     }
@@ -461,8 +462,9 @@ impl Runtime {
     fn read_reports(&self) {
         // In a browser, errors arrive late: what was copied before is lost, too.
         let is_lost = |serial| !CAN_BLOCK && self.gpu.check_results(serial..=serial).is_err();
-        let buffers = self.outcomes.read_mapped(&self.gpu.name(), is_lost);
-        buffers.into_iter().for_each(|buffer| self.staging.keep_readback_buffer(buffer));
+        for copy in self.outcomes.read_mapped(&self.gpu.name(), is_lost) {
+            self.staging.keep_readback_buffer(copy.buffer);
+        }
     }
 
     /// Waits for the reports that were copied by submissions before `end`, and reads them. Where the host can block,
