@@ -77,6 +77,11 @@ const STEPS_ON_REQUEST: &[Step] = &[
         description: "run what threads share with many orders of their steps",
         run: schedules::step,
     },
+    Step {
+        name: "large",
+        description: "test tensors of almost 2 GiB and views of almost 2^32 elements",
+        run: large,
+    },
 ];
 
 fn all_steps() -> impl Iterator<Item = &'static Step> {
@@ -271,6 +276,10 @@ pub fn cargo_test(options: &Options, tests: &[&str]) -> Command {
         command.env("BURN_WGSL_TEST_REQUIRE", selector);
     }
     command
+}
+
+fn large(options: &Options) -> Result<Outcome, String> {
+    passed(run_command(&mut cargo_test(options, &["--test", "large", "--", "--ignored"])))
 }
 
 fn example(options: &Options) -> Result<Outcome, String> {
