@@ -98,8 +98,8 @@ pub use backend::{
     reset_fallbacks, tune,
 };
 pub use device::WgslDevice;
-pub use kernels::common::tuning::{Trial, Tuning, set_tuning};
-pub use kernels::fused::set_fusion;
+pub use kernels::fusion::set_fusion;
+pub use kernels::gemm::tuning::{Trial, Tuning, set_tuning};
 pub use profiler::{KernelTime, Profile, ProfileError, profile};
 pub use runtime::{RuntimeError, Scope, SharedStatus, scope, share_status};
 pub use tensor::Error as TensorError;

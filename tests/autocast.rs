@@ -13,7 +13,6 @@ use burn::tensor::backend::{AutodiffBackend, Backend};
 use burn::tensor::module::{attention, conv2d, linear, unfold4d};
 use burn::tensor::ops::{AttentionModuleOptions, ConvOptions, UnfoldOptions};
 use burn::tensor::{DType, FloatDType, Tensor, TensorData, TensorPrimitive, activation};
-use burn_wgsl::device::Units;
 use burn_wgsl::{
     Autodiff, MatmulPrecision, Precision, ProductPath, Wgsl, WgslDevice, autocast,
     current_precision, matmul_precision, product_path,
@@ -546,7 +545,7 @@ fn the_path_of_products_is_known() {
         assert_eq!(path(device, Precision::F32), ProductPath::F32, "{device}");
         assert_eq!(path(device, Precision::Bf16), ProductPath::Converted, "{device}");
         let runtime = runtime_of(&device);
-        let has_units = Units::listed_by(runtime.info(), 16).next().is_some();
+        let has_units = runtime.info().units(16).next().is_some();
         let f16 = match has_units && !runtime.is_software() {
             true => ProductPath::MatrixUnits,
             false => ProductPath::Converted,

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use burn_wgsl::autocast::rules;
 use burn_wgsl::backend::coverage::{self, ContractOp, Elements, OpTrait, Route, contract};
 use burn_wgsl::kernels;
-use burn_wgsl::kernels::common::table;
+use burn_wgsl::kernels::ops::table;
 
 /// Returns every op of the contract with the elements of its trait's tensors.
 fn ops() -> impl Iterator<Item = (Elements, ContractOp)> {

@@ -5,8 +5,8 @@ mod common;
 
 use burn_backend::TensorData;
 use burn_wgsl::backend::call::{call, content};
-use burn_wgsl::kernels::common::cases::{Arg, Case, Fill, Input};
-use burn_wgsl::kernels::common::table::{self, OperandForm, Reference, Row};
+use burn_wgsl::kernels::ops::cases::{Arg, Case, Fill, Input};
+use burn_wgsl::kernels::ops::table::{self, OperandForm, Reference, Row};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{Tolerance, devices, failure, read_values, takes_bool_type, takes_floats};
 

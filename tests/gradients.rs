@@ -14,8 +14,8 @@ use burn_backend::ops::FloatTensorOps;
 use burn_flex::{Flex, FlexDevice};
 use burn_std::{FloatDType, IntDType};
 use burn_wgsl::backend::call::{Types, Value, call_as};
-use burn_wgsl::kernels::common::cases::{Arg, Case};
-use burn_wgsl::kernels::common::options::{InterpolateMode, ScatterOp};
+use burn_wgsl::kernels::ops::cases::{Arg, Case};
+use burn_wgsl::kernels::ops::options::{InterpolateMode, ScatterOp};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 use common::{Tolerance, assert_close, devices, failure};
 
@@ -342,7 +342,7 @@ fn gelu_gradient_is_that_of_the_exact_form() {
         let grad = x.grad(&grads).expect("x has a gradient").into_data();
         for (x, grad) in xs.iter().zip(grad.iter::<f64>()) {
             let (x, h) = (f64::from(*x), 1e-5);
-            let gelu = burn_wgsl::kernels::common::table::reference::gelu;
+            let gelu = burn_wgsl::kernels::ops::table::reference::gelu;
             let expected = (gelu(x + h) - gelu(x - h)) / (2.0 * h);
             assert!(
                 Tolerance { relative: 0.0, absolute: 2e-5 }.holds(grad, expected),

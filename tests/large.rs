@@ -5,7 +5,7 @@
 mod common;
 
 use burn::tensor::module::max_pool2d;
-use burn::tensor::{DType, Distribution, IndexingUpdateOp, Int, Tensor};
+use burn::tensor::{DType, Distribution, IndexingUpdateOp, Int, Tensor, s};
 use burn_backend::Backend;
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{devices, failure, serial_guard};
@@ -80,7 +80,7 @@ fn the_last_elements_are_found() {
         assert_eq!(integers(x.clone().max()), [last], "{device}");
         assert_eq!(integers(x.clone().slice(ODD - 3..ODD)), [last - 2, last - 1, last], "{device}");
         assert_eq!(integers(x.clone().flip([0]).slice(0..2)), [last, last - 1], "{device}");
-        let x = x.slice_assign([ODD - 1..ODD], Tensor::from_ints([-7], device));
+        let x = x.slice_assign(s![ODD - 1..ODD], Tensor::from_ints([-7], device));
         assert_eq!(integers(x.slice(ODD - 2..ODD)), [last - 1, -7], "{device}");
     });
 }

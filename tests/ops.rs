@@ -5,7 +5,7 @@ mod common;
 use burn_backend::TensorData;
 use burn_flex::{Flex, FlexDevice};
 use burn_wgsl::backend::call::{call, call_extension};
-use burn_wgsl::kernels::common::cases::Case;
+use burn_wgsl::kernels::ops::cases::Case;
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{SUMMED, assert_close, devices, failure, read_values};
 

@@ -6,8 +6,8 @@ use burn_backend::{DType, TensorData};
 use burn_flex::{Flex, FlexDevice};
 use burn_std::{FloatDType, IntDType};
 use burn_wgsl::backend::call::{Types, call_as};
-use burn_wgsl::kernels::common::cases::{Arg, Case, Fill, Input};
-use burn_wgsl::kernels::common::table::{self, OperandForm, Reference, Row};
+use burn_wgsl::kernels::ops::cases::{Arg, Case, Fill, Input};
+use burn_wgsl::kernels::ops::table::{self, OperandForm, Reference, Row};
 use burn_wgsl::{Wgsl, WgslDevice};
 use common::{
     WEIGHTED_F16, assert_close, failure, read_values, takes_bool_type, takes_floats, tolerance_of,

@@ -89,7 +89,7 @@ fn every_variant_is_valid_for_every_api() {
 }
 
 /// Loops that grow with the operands end in silence on some adapters: their shader states how many rounds there are,
-/// and in debug builds every launch of it must do so too (`kernels/common/launch.rs`).
+/// and in debug builds every launch of it must do so too (`kernels/launch/mod.rs`).
 #[test]
 fn shaders_state_the_rounds_of_loops_that_grow() {
     let mut wrong = BTreeSet::new();

@@ -2,7 +2,7 @@
 
 use burn::tensor::{Int, Tensor};
 use burn_wgsl::Wgsl;
-use burn_wgsl::kernels::composed::create::CASES;
+use burn_wgsl::kernels::create::CASES;
 use criterion::Criterion;
 
 use crate::measure::{measure, measure_cases};

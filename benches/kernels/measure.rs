@@ -8,7 +8,7 @@ use std::hint::black_box;
 use burn::tensor::backend::Backend;
 use burn::tensor::{Distribution, Int, Tensor};
 use burn_wgsl::backend::call::{CaseInputs, call_extension, call_with_inputs};
-use burn_wgsl::kernels::common::cases::Case;
+use burn_wgsl::kernels::ops::cases::Case;
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 use criterion::measurement::WallTime;
 use criterion::{BenchmarkGroup, BenchmarkId, Criterion, Throughput};

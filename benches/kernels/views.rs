@@ -1,7 +1,7 @@
 //! Copies of views: concatenation, slices, repetition, flips and masks.
 
 use burn::tensor::{Tensor, s};
-use burn_wgsl::kernels::composed::views::CASES;
+use burn_wgsl::kernels::views::CASES;
 use criterion::Criterion;
 
 use crate::measure::{measure, measure_cases, measure_op, random};

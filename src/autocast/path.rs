@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::Precision;
-use crate::device::{DeviceError, ResolvedDevice, Units, WgslDevice};
+use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
 use crate::runtime::Runtime;
 
 /// How products are computed on a device: see [`product_path`](super::product_path).
@@ -27,7 +27,7 @@ impl ProductPath {
             return Ok(Self::F32);
         }
         let runtime = Runtime::of(index)?;
-        let has_units = Units::listed_by(runtime.info(), 16).next().is_some();
+        let has_units = runtime.info().units(16).next().is_some();
         let uses_units = precision == Precision::F16 && has_units && !runtime.is_software();
         Ok(if uses_units { Self::MatrixUnits } else { Self::Converted })
     }

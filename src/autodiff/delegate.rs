@@ -28,7 +28,7 @@ use crate::backend::int::int_contract;
 use crate::backend::module::module_contract;
 use crate::backend::quantized::quantized_contract;
 use crate::device::WgslDevice;
-use crate::kernels::common::table::{activation_rows, bool_rows, float_rows, int_rows};
+use crate::kernels::ops::table::{activation_rows, bool_rows, float_rows, int_rows};
 
 /// Turns rows of the contract into methods.
 macro_rules! delegated {

@@ -18,6 +18,6 @@ macro_rules! activation_contract {
 pub(crate) use activation_contract;
 
 impl ActivationOps<Wgsl> for Wgsl {
-    crate::kernels::common::table::activation_rows!(elementwise_methods);
+    crate::kernels::ops::table::activation_rows!(elementwise_methods);
     activation_contract!(methods);
 }

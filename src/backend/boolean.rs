@@ -55,7 +55,7 @@ macro_rules! bool_contract {
 pub(crate) use bool_contract;
 
 impl BoolTensorOps<Wgsl> for Wgsl {
-    crate::kernels::common::table::bool_rows!(elementwise_methods);
+    crate::kernels::ops::table::bool_rows!(elementwise_methods);
     bool_contract!(methods);
 
     fn bool_from_data(data: TensorData, device: &WgslDevice) -> B {

@@ -29,7 +29,7 @@ use crate::autocast::rules::{is_bias_gradient, keeps_bias};
 use crate::cpu::{check_memory, is_large};
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
-use crate::kernels::common::table;
+use crate::kernels::ops::table;
 use crate::runtime::{Runtime, set_current_op};
 use crate::tensor::{self, Tensor};
 

@@ -14,7 +14,7 @@
 //!   converts the result to it, except in rows `as Stored`.
 //! - A row without a launch always falls back to the CPU.
 //!
-//! The rows of the elementwise table (`kernels/common/table.rs`) become methods by their form.
+//! The rows of the elementwise table (`kernels/ops/table.rs`) become methods by their form.
 
 /// Turns rows of the contract into methods.
 macro_rules! methods {
@@ -232,11 +232,11 @@ pub(crate) mod prelude {
     pub(crate) use super::{elementwise_methods, methods, run};
     pub(crate) use crate::cpu;
     pub(crate) use crate::device::WgslDevice;
-    pub(crate) use crate::kernels::common::table::rows;
-    pub(crate) use crate::kernels::composed::views;
-    pub(crate) use crate::kernels::elementwise::ScalarValue;
+    pub(crate) use crate::kernels::ops::map::ScalarValue;
+    pub(crate) use crate::kernels::ops::table::rows;
     pub(crate) use crate::kernels::reduce::Reduction;
     pub(crate) use crate::kernels::scan::ScanOp;
+    pub(crate) use crate::kernels::views;
     pub(crate) use crate::kernels::{
         argwhere, attention, attention_backward, conv, cross, ctc, deform, elementwise, fft,
         finite, gather, gather_nd, grid_sample, interpolate, matmul, norm, pool, reduce, scan,

@@ -11,7 +11,7 @@ use super::int::int_contract;
 use super::module::module_contract;
 use super::quantized::quantized_contract;
 use crate::autocast::rules::{Rule, rule_of};
-use crate::kernels::common::table::{activation_rows, bool_rows, float_rows, int_rows};
+use crate::kernels::ops::table::{activation_rows, bool_rows, float_rows, int_rows};
 
 /// How an op is computed on a GPU device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -10,7 +10,7 @@ pub(crate) use super::tensor::burn_dtype;
 use super::tensor::{Storage, WgslTensor};
 use super::transfer;
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
-use crate::kernels::common::expression;
+use crate::kernels::launch::expression;
 use crate::runtime::{RuntimeError, set_current_op};
 use crate::tensor::{self, Tensor};
 

@@ -4,7 +4,7 @@
 //! the result.
 
 use super::contract::prelude::*;
-use crate::kernels::common::table::Row;
+use crate::kernels::ops::table::Row;
 
 /// Turns rows of the extension table into functions of the backend.
 macro_rules! extension_methods {
@@ -105,7 +105,7 @@ macro_rules! extension_functions {
 }
 
 impl Wgsl {
-    crate::kernels::common::table::extension_rows!(extension_methods);
+    crate::kernels::ops::table::extension_rows!(extension_methods);
     extension_contract!(extension_functions);
 }
 

@@ -109,7 +109,7 @@ macro_rules! float_contract {
 pub(crate) use float_contract;
 
 impl FloatTensorOps<Wgsl> for Wgsl {
-    crate::kernels::common::table::float_rows!(elementwise_methods);
+    crate::kernels::ops::table::float_rows!(elementwise_methods);
     float_contract!(methods);
 
     /// As Burn's, but autocast computes squares in f32, too.

@@ -98,7 +98,7 @@ macro_rules! int_contract {
 pub(crate) use int_contract;
 
 impl IntTensorOps<Wgsl> for Wgsl {
-    crate::kernels::common::table::int_rows!(elementwise_methods);
+    crate::kernels::ops::table::int_rows!(elementwise_methods);
     int_contract!(methods);
 
     fn int_from_data(data: TensorData, device: &WgslDevice) -> I {

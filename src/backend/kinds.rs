@@ -12,8 +12,8 @@ use burn_flex::{Flex, FlexTensor};
 use super::context::{OpContext, OpOutput, Operand};
 use super::host_data::DataKind;
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
-use crate::kernels::common::options::{GridPadding, InterpolateMode};
 use crate::kernels::deform::DeformGradients;
+use crate::kernels::ops::options::{GridPadding, InterpolateMode};
 use crate::tensor::Tensor;
 
 /// A float tensor.

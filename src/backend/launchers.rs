@@ -11,14 +11,14 @@ use burn_backend::{DType as BurnDType, Scalar};
 use burn_std::Slice;
 
 use super::tensor::{GpuQuantized, stored_dtype};
-use crate::kernels::common::conv_geometry::spatial_options;
-use crate::kernels::common::options::{
+use crate::kernels::conv::geometry::spatial_options;
+use crate::kernels::ops::options::{
     AttentionOptions, ConvOptions, DeformOptions, PoolWindow, ScatterOp, TransposedOptions,
 };
-use crate::kernels::composed::{create, quantized, views};
-use crate::kernels::elementwise::ScalarValue;
+
+use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::reduce::{self, Reduction};
-use crate::kernels::{cast, gather};
+use crate::kernels::{cast, create, gather, quantized, views};
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, SliceAxis, Tensor};
 

@@ -56,7 +56,7 @@ pub use tensor::{WgslQuantizedTensor, WgslTensor};
 use crate::device::{
     AdapterKind, DeviceError, ResolvedDevice, WgslDevice, adapters, automatic_devices, discover,
 };
-use crate::kernels::common::tuning::Trial;
+use crate::kernels::gemm::tuning::Trial;
 use crate::kernels::matmul;
 use crate::runtime::{Runtime, RuntimeError};
 

@@ -7,7 +7,7 @@ use burn_std::quantization::QuantPropagation;
 use super::contract::prelude::*;
 use super::tensor::GpuQuantized;
 use super::transfer::{into_quantized_data, quantized_to_device, upload_quantized};
-use crate::kernels::composed::quantized;
+use crate::kernels::quantized;
 use Reduction::*;
 
 /// Quantised ops.

@@ -10,8 +10,8 @@ use burn_std::quantization::{
 use burn_std::{BoolStore, Shape};
 
 use crate::device::{CAN_BLOCK, WgslDevice};
-use crate::kernels::common::options::QuantFormat;
-use crate::kernels::composed::quantized::Quantized;
+use crate::kernels::ops::options::QuantFormat;
+use crate::kernels::quantized::Quantized;
 use crate::runtime::Runtime;
 use crate::tensor::{self, Tensor};
 

@@ -20,9 +20,9 @@ use super::tensor::{
 };
 use crate::cpu::memory_error;
 use crate::device::{DeviceError, WgslDevice};
-use crate::kernels::common::options::QuantFormat;
-use crate::kernels::composed::quantized::Quantized;
-use crate::kernels::composed::views;
+use crate::kernels::ops::options::QuantFormat;
+use crate::kernels::quantized::Quantized;
+use crate::kernels::views;
 use crate::runtime::{Allocation, Runtime};
 use crate::tensor::{self, Tensor};
 

@@ -9,9 +9,7 @@ use burn_flex::{Flex, FlexTensor};
 use burn_std::{IntDType, Shape, Slice};
 
 use super::memory::check_result;
-use crate::kernels::common::options::{
-    ConvOptions as KernelOptions, PoolWindow, TransposedOptions,
-};
+use crate::kernels::ops::options::{ConvOptions as KernelOptions, PoolWindow, TransposedOptions};
 use crate::kernels::{conv, deform, pool};
 use crate::tensor;
 

@@ -6,7 +6,7 @@ use burn_backend::{Scalar, TensorData, TensorMetadata};
 use burn_flex::{Flex, FlexTensor};
 use burn_std::BoolDType;
 
-use crate::kernels::common::table::{Reference, Row};
+use crate::kernels::ops::table::{Reference, Row};
 
 /// Applies the reference implementation of an elementwise row with one float operand.
 pub(crate) fn map(row: &Row, tensor: FlexTensor) -> FlexTensor {

@@ -10,8 +10,8 @@ use burn_std::Shape;
 
 use super::memory::{check_memory, check_result};
 
-use crate::kernels::common::options::InterpolateMode as KernelMode;
 use crate::kernels::interpolate::{BandMatrix, cubic, resized_shape};
+use crate::kernels::ops::options::InterpolateMode as KernelMode;
 
 pub(crate) fn interpolate(
     x: FlexTensor,

@@ -9,7 +9,7 @@ use super::limits::check_expressions;
 use super::tensors::{Operand, float};
 use crate::backend::custom::{compile_expression, is_on_cpu};
 use crate::backend::{Wgsl, WgslTensor, apply};
-use crate::kernels::common::table::{OperandForm, Reference, Row};
+use crate::kernels::ops::table::{OperandForm, Reference, Row};
 use crate::runtime::RuntimeError;
 
 /// An elementwise expression of one float tensor.

@@ -15,8 +15,8 @@ use super::text::{Text, WgslFile};
 use crate::backend::WgslTensor;
 use crate::backend::custom::{cpu_data, inspect, is_on_cpu, on_gpu, upload};
 use crate::kernels::cast;
-use crate::kernels::common::launch::BytesLaunch;
-use crate::kernels::composed::views;
+use crate::kernels::launch::BytesLaunch;
+use crate::kernels::views;
 use crate::runtime::{
     Compiler, Demand, Expansion, Kernel as RuntimeKernel, KernelKey, LAUNCH_ALIGN, ParamsBinding,
     RuntimeError, Source, Target, Variant, expand,

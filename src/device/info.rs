@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::units::MatrixUnit;
+use super::units::{MatrixUnit, Units};
 use super::vulkan::VulkanInfo;
 
 /// The properties, limits and features of an adapter.
@@ -45,6 +45,15 @@ pub struct AdapterInfo {
 }
 
 impl AdapterInfo {
+    /// Returns the matrix units for floats of so many bits, in subgroups that the adapter has.
+    pub fn units(&self, bits: u32) -> impl Iterator<Item = Units> {
+        let subgroups = self.limits.min_subgroup_size..=self.limits.max_subgroup_size;
+        Units::ALL.into_iter().filter(move |units| {
+            self.matrix_units.contains(&MatrixUnit { size: units.size, bits })
+                && subgroups.contains(&units.subgroup_size)
+        })
+    }
+
     /// Returns the most rounds of loops that one invocation of a kernel may take, those of nested loops counted
     /// together.
     ///

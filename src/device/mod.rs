@@ -37,8 +37,8 @@ pub use list::{DeviceList, ListedDevice, selectors};
 pub use machine::{QUIET_VARIABLE, automatic, automatic_devices, set_quiet};
 pub use ranking::Choice;
 pub use requirements::Shortfall;
-pub use resolve::{Automatic, DEVICE_VARIABLE, ResolvedDevice};
-pub use selector::{ACCEPTED_SELECTORS, WgslDevice};
+pub use resolve::{Automatic, ResolvedDevice};
+pub use selector::{ACCEPTED_SELECTORS, DEVICE_VARIABLE, WgslDevice};
 pub use units::{MatrixUnit, Units};
 
 /// What the runtime and tools use besides the public API.

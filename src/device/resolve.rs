@@ -1,16 +1,10 @@
 //! Resolves devices among ranked adapters, as pure functions of their info.
 
 use super::hosts::{FIRST_HOST, info_of};
-use super::selector::{Selector, parse_selector};
+use super::selector::{DEVICE_VARIABLE, Selector, parse_selector};
 use super::{
     AdapterInfo, AdapterKind, Choice, DeviceError, DeviceList, WgslDevice, choose, selectors,
 };
-use crate::variables;
-
-/// The environment variable that sets the device of [`WgslDevice::Auto`].
-///
-/// Its value is a device selector. An empty value is the same as an unset variable.
-pub const DEVICE_VARIABLE: &str = variables::DEVICE.name;
 
 /// The CPU or the adapter that a device selects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

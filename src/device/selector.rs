@@ -2,6 +2,13 @@
 
 use std::fmt;
 
+use crate::variables;
+
+/// The environment variable that sets the device of [`WgslDevice::Auto`].
+///
+/// Its value is a device selector. An empty value is the same as an unset variable.
+pub const DEVICE_VARIABLE: &str = variables::DEVICE.name;
+
 /// The device on which tensors are stored and ops run.
 ///
 /// `Display` and `FromStr` use the selectors of [`ACCEPTED_SELECTORS`]. A value is a request: the

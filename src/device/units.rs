@@ -2,8 +2,6 @@
 
 use serde::Serialize;
 
-use super::info::AdapterInfo;
-
 /// A matrix unit: it multiplies square matrices of 16-bit or 32-bit floats, and adds up in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct MatrixUnit {
@@ -59,14 +57,5 @@ impl Units {
     /// not contiguous; NVIDIA's do not, and of the others nothing is known.
     pub fn loads_both_orders(self) -> bool {
         self.subgroup_size <= 32
-    }
-
-    /// Returns those that an adapter lists for floats of so many bits, in subgroups that it has.
-    pub fn listed_by(info: &AdapterInfo, bits: u32) -> impl Iterator<Item = Self> {
-        let subgroups = info.limits.min_subgroup_size..=info.limits.max_subgroup_size;
-        Self::ALL.into_iter().filter(move |units| {
-            info.matrix_units.contains(&MatrixUnit { size: units.size, bits })
-                && subgroups.contains(&units.subgroup_size)
-        })
     }
 }

@@ -8,7 +8,7 @@ use super::{InteropError, runtime_of};
 use crate::backend::WgslTensor;
 use crate::backend::custom::on_gpu;
 use crate::device::WgslDevice;
-use crate::kernels::composed::views;
+use crate::kernels::views;
 use crate::runtime::{Allocation, Runtime};
 use crate::tensor::{self, Tensor};
 

@@ -1,11 +1,10 @@
 //! The coordinates of the true elements of a boolean tensor.
 
-use super::cast;
-use super::common::cases::Case;
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::walk::shape_words;
-use super::composed::views;
-use super::scan::{ScanOp, scan};
+use crate::kernels::launch::walk::shape_words;
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::Case;
+use crate::kernels::scan::{ScanOp, scan};
+use crate::kernels::{cast, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, MAX_RANK, Result, Tensor};

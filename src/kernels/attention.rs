@@ -1,24 +1,27 @@
 //! Attention: sums of values, weighted by a softmax of the products of queries and keys.
 
+pub(crate) mod definition;
+pub(crate) mod sizes;
+pub(crate) mod unit_tiles;
+
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::cast;
-use super::common::attention_definition::AttentionDefinition;
-use super::common::attention_units::{AttentionUnits, Pass};
-use super::common::cases::{Arg, Case, bools, case, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::options::AttentionOptions;
-use super::common::policy;
-use super::common::team::Team;
-use super::common::units::{self, UnitsKernel};
-use super::composed::{self, create, views};
-use super::elementwise::{self, ScalarValue};
 use crate::device::{Limits, Units};
+use crate::kernels::attention::definition::AttentionDefinition;
+use crate::kernels::attention::sizes::Sizes;
+use crate::kernels::attention::unit_tiles::{AttentionUnits, Pass};
+use crate::kernels::gemm::units::{self, UnitsKernel};
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, bools, case, normal, permuted};
+use crate::kernels::ops::map::ScalarValue;
+use crate::kernels::ops::options::AttentionOptions;
+use crate::kernels::policy::team::Team;
+use crate::kernels::{cast, composed_attention, create, elementwise, policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};
-use crate::tensor::{DType, Error, Layout, Result, Tensor};
+use crate::tensor::{DType, Layout, Result, Tensor};
 
 /// The fragments of the shaders.
 pub(super) const FRAGMENTS: &[Fragment] = &[
@@ -186,51 +189,6 @@ impl Kernel for MergeKernel {
     }
 }
 
-/// The sizes of the operands of attention.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Sizes {
-    pub batch: usize,
-    pub heads: usize,
-    pub queries: usize,
-    pub keys: usize,
-    pub width: usize,
-    pub value_width: usize,
-}
-
-impl Sizes {
-    /// Returns the sizes, or an error if the shapes do not fit.
-    pub fn of(query: &Tensor, key: &Tensor, value: &Tensor) -> Result<Self> {
-        let [batch, heads, queries, width] = four_axes(query)?;
-        let [_, _, keys, _] = four_axes(key)?;
-        let [_, _, _, value_width] = four_axes(value)?;
-        if key.shape() != [batch, heads, keys, width] || width == 0 {
-            let rule = "queries and keys must have the same batch, heads and width, and a width above zero";
-            return Err(mismatch(query, key, rule));
-        }
-        if value.shape() != [batch, heads, keys, value_width] {
-            return Err(mismatch(query, value, "there must be one value per key"));
-        }
-        query.same_device(key)?;
-        query.same_device(value)?;
-        Ok(Self { batch, heads, queries, keys, width, value_width })
-    }
-
-    /// Returns the layout of a mask or bias for every score.
-    pub fn broadcast(&self, query: &Tensor, tensor: &Tensor) -> Result<Layout> {
-        query.same_device(tensor)?;
-        let layout = tensor.layout().expand(&[self.batch, self.heads, self.queries, self.keys]);
-        layout.ok_or_else(|| {
-            let rule = "a mask or bias must broadcast to [batch, heads, queries, keys]";
-            mismatch(query, tensor, rule)
-        })
-    }
-}
-
-/// Returns the error that an operand does not fit to the query.
-pub(super) fn mismatch(query: &Tensor, operand: &Tensor, rule: &'static str) -> Error {
-    Error::Shape { lhs: query.shape().to_vec(), rhs: operand.shape().to_vec(), rule }
-}
-
 /// What attention is computed from.
 struct Inputs {
     query: Tensor,
@@ -387,8 +345,8 @@ fn compute(
     }
     if composes && units.is_none() {
         let bias = hidden_by(mask, bias)?;
-        let scores = composed::attention::Scores { sizes, key, bias, options };
-        let (out, sums) = composed::attention::attention(&query, &value, &scores, log_sums)?;
+        let scores = composed_attention::Scores { sizes, key, bias, options };
+        let (out, sums) = composed_attention::attention(&query, &value, &scores, log_sums)?;
         return Ok((out.clone(), sums.unwrap_or(out)));
     }
     let scale = options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt());
@@ -546,15 +504,6 @@ pub(super) fn in_vec4s(tensor: Tensor) -> Result<Tensor> {
         return views::packed(tensor);
     }
     views::resized(tensor, 3, width.next_multiple_of(4))
-}
-
-/// Returns the sizes of a tensor of four axes.
-fn four_axes(tensor: &Tensor) -> Result<[usize; 4]> {
-    tensor.shape().try_into().map_err(|_| Error::Shape {
-        lhs: tensor.shape().to_vec(),
-        rhs: vec![],
-        rule: "attention needs tensors [batch, heads, length, width]",
-    })
 }
 
 /// Returns every variant that the family can dispatch.

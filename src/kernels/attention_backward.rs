@@ -4,23 +4,21 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::attention::{
-    LANES, OperandLayout, Sizes, TILE, broadcast_offset, broadcast_strides, hidden_by, in_vec4s,
-    mismatch,
-};
-use super::cast;
-use super::common::attention_definition::AttentionDefinition;
-use super::common::attention_units::{AttentionUnits, Pass};
-use super::common::cases::{Arg, Case, bools, case, normal, permuted};
-use super::common::launch::{Launch, div_up, variants_of};
-use super::common::options::AttentionOptions;
-use super::common::policy;
-use super::common::table::rows;
-use super::common::units::{self, UnitsKernel};
-use super::composed::{self, create, views};
-use super::elementwise::{self, ScalarValue};
-use super::reduce::{self, Reduction};
 use crate::device::{Limits, Units};
+use crate::kernels::attention::definition::AttentionDefinition;
+use crate::kernels::attention::sizes::{Sizes, mismatch};
+use crate::kernels::attention::unit_tiles::{AttentionUnits, Pass};
+use crate::kernels::attention::{
+    LANES, OperandLayout, TILE, broadcast_offset, broadcast_strides, hidden_by, in_vec4s,
+};
+use crate::kernels::gemm::units::{self, UnitsKernel};
+use crate::kernels::launch::{Launch, div_up, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, bools, case, normal, permuted};
+use crate::kernels::ops::map::ScalarValue;
+use crate::kernels::ops::options::AttentionOptions;
+use crate::kernels::ops::table::rows;
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::{cast, composed_attention, create, elementwise, policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
@@ -193,8 +191,8 @@ fn compute(
     let products = elementwise::binary(&rows::float_mul, out, wide_grad.clone())?;
     let means = reduce::dim(Reduction::Sum, products, 3)?;
     if composes && units.is_none() {
-        let scores = composed::attention::Scores { sizes, key, bias, options };
-        return composed::attention::attention_backward(
+        let scores = composed_attention::Scores { sizes, key, bias, options };
+        return composed_attention::attention_backward(
             &query, &value, &scores, &log_sums, &means, &grad,
         );
     }

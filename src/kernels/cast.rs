@@ -3,13 +3,13 @@
 //!
 //! Conversions from and to 16-bit floats have a kernel. The others are elementwise expressions.
 
-use super::common::cases::Case;
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::parts;
-use super::common::walk::Walk;
-use super::composed::views;
-use super::elementwise::Map;
-use super::fused;
+use crate::kernels::copy;
+use crate::kernels::fusion::pending;
+use crate::kernels::fusion::switch::is_enabled;
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, parts, variants_of, workgroups_for};
+use crate::kernels::ops::cases::Case;
+use crate::kernels::ops::map::Map;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
@@ -130,8 +130,8 @@ fn index_expr(from: DType) -> &'static str {
 pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
     let runtime = tensor.runtime();
     let oversized = tensor.is_oversized() || parts::exceed_binding(runtime, tensor.shape(), to);
-    if fused::is_enabled() && !tensor.is_empty() && !oversized {
-        return fused::defer(&Map::new("a", to), [tensor.clone()], tensor.shape());
+    if is_enabled() && !tensor.is_empty() && !oversized {
+        return pending::defer(&Map::new("a", to), [tensor.clone()], tensor.shape());
     }
     let out = Tensor::empty(runtime, tensor.shape(), to)?;
     match oversized {
@@ -147,7 +147,7 @@ pub(super) fn convert_half(tensor: &Tensor, to: DType) -> Result<Tensor> {
 fn convert_parts(tensor: &Tensor, out: &Tensor) -> Result<()> {
     let source = match tensor.dtype() {
         _ if !out.dtype().is_half() || tensor.layout().is_contiguous() => tensor.clone(),
-        DType::F32 => views::packed(tensor.clone())?,
+        DType::F32 => copy::packed(tensor)?,
         _ => convert_half(tensor, DType::F32)?,
     };
     parts::each(&[source, out.clone()], &mut |parts| write_half(&parts[0], &parts[1]))

@@ -13,25 +13,26 @@
 //! Kernels of one element without padding, stride, groups or bias are plain matrix products. Groups
 //! of one channel are in `depthwise`.
 
+pub(crate) mod geometry;
+pub(crate) mod padded_input;
+
 use smallvec::SmallVec;
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::conv_geometry::{
+use crate::kernels::conv::geometry::{
     ConvGeometry, TOO_LARGE, Window, addressable_window, kernel_extent, spatial_sizes,
 };
-use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
-use super::common::launch::{Launch, PendingResult, variants_of};
-use super::common::options::{ConvOptions, TransposedOptions};
-use super::common::padded_input::{PaddedInput, with_three_axes};
-use super::common::policy;
-use super::common::strategy::{GemmSizes, Strategy};
-use super::common::table::rows;
-use super::composed::{create, views};
-use super::elementwise::{self, ScalarValue};
-use super::fusion::epilogue;
-use super::reduce::{self, Reduction};
-use super::winograd::Winograd;
-use super::{cast, conv_tiled, depthwise, matmul};
+use crate::kernels::conv::padded_input::{PaddedInput, with_three_axes};
+use crate::kernels::fusion::epilogue;
+use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
+use crate::kernels::launch::{Launch, PendingResult, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::map::ScalarValue;
+use crate::kernels::ops::options::{ConvOptions, TransposedOptions};
+use crate::kernels::ops::table::rows;
+use crate::kernels::policy::strategy::{GemmSizes, Strategy};
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::winograd::Winograd;
+use crate::kernels::{cast, conv_tiled, create, depthwise, elementwise, matmul, policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};

@@ -8,18 +8,17 @@
 
 use std::sync::Arc;
 
-use super::common::cases::{Arg, Case, case, normal};
-use super::common::conv_geometry::{ConvGeometry, Window};
-use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
-use super::common::launch::{Launch, PendingResult, variants_of};
-use super::common::options::ConvOptions;
-use super::common::strategy::{GemmSizes, Strategy, Tile};
-use super::common::table::rows;
-use super::common::units::{self, UnitsKernel, units_for};
-use super::composed::views;
-use super::fusion::{epilogue, prologue};
-use super::{cast, elementwise, matmul};
 use crate::device::{Limits, Units};
+use crate::kernels::conv::geometry::{ConvGeometry, Window};
+use crate::kernels::fusion::{epilogue, prologue};
+use crate::kernels::gemm::units::{self, UnitsKernel, units_for};
+use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
+use crate::kernels::launch::{Launch, PendingResult, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, case, normal};
+use crate::kernels::ops::options::ConvOptions;
+use crate::kernels::ops::table::rows;
+use crate::kernels::policy::strategy::{GemmSizes, Strategy, Tile};
+use crate::kernels::{cast, elementwise, matmul, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Layout, Result, Shape, Tensor};

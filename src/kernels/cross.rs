@@ -2,9 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::walk::Walk;
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};

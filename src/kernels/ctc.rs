@@ -4,12 +4,10 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::cast;
-use super::common::cases::{Arg, Case, below, case, given, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::policy;
-use super::composed::views;
-use super::elementwise::{Map, ScalarValue};
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, below, case, given, normal, permuted};
+use crate::kernels::ops::map::{Map, ScalarValue};
+use crate::kernels::{cast, policy, views};
 use crate::params;
 use crate::runtime::{Fragment, IndexedAxis, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};

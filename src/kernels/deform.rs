@@ -7,14 +7,12 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::conv_geometry::ConvGeometry;
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::options::{ConvOptions, DeformOptions};
-use super::common::policy;
-use super::common::table::rows;
-use super::composed::views;
-use super::{conv, elementwise, matmul};
+use crate::kernels::conv::geometry::ConvGeometry;
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::options::{ConvOptions, DeformOptions};
+use crate::kernels::ops::table::rows;
+use crate::kernels::{conv, elementwise, matmul, policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};

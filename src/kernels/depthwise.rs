@@ -1,13 +1,12 @@
 //! Depthwise convolutions: groups of one input channel, where a matrix product would leave most of
 //! its tile unused.
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::conv_geometry::{ConvGeometry, Window};
-use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
-use super::common::padded_input::PaddedInput;
-use super::common::policy;
-use super::composed::views;
-use super::reduce::{self, Reduction};
+use crate::kernels::conv::geometry::{ConvGeometry, Window};
+use crate::kernels::conv::padded_input::PaddedInput;
+use crate::kernels::launch::{Launch, PendingResult, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::{policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};

@@ -4,14 +4,15 @@
 //! unpacks the words in registers. Parts of a tensor, flipped and expanded views, blocks that are not
 //! whole words, and programs without fusion have a kernel of their own.
 
-use super::common::cases::Case;
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::options::QuantFormat;
-use super::common::walk::Walk;
-use super::elementwise::Map;
-use super::fused;
-use super::fusion::program::Access;
-use super::quantize::{self, packed_int};
+use crate::kernels::fusion::program::Access;
+use crate::kernels::fusion::switch::is_enabled;
+use crate::kernels::fusion::{fused, pending};
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::Case;
+use crate::kernels::ops::map::Map;
+use crate::kernels::ops::options::QuantFormat;
+use crate::kernels::quantize::{self, packed_int};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Layout, Result, Tensor};
@@ -86,13 +87,13 @@ fn convert(
         _ => (1, words.len() * values),
     };
     let is_whole = has_all_words && layout.dense_order().is_some() && !layout.shape.contains(&0);
-    if fused::is_enabled() && is_whole && block.is_multiple_of(values) {
+    if is_enabled() && is_whole && block.is_multiple_of(values) {
         let shape = [blocks, block / values, values];
         let words = words.view(Layout::contiguous(&[blocks, block / values, 1]));
         let scales = scales.map(|scales| scales.view(Layout::contiguous(&[blocks, 1, 1])));
         let all = match scales {
-            Some(scales) => fused::defer(&scaled(format.bits), [words, scales], &shape)?,
-            None => fused::defer(&unpacked(format.bits), [words], &shape)?,
+            Some(scales) => pending::defer(&scaled(format.bits), [words, scales], &shape)?,
+            None => pending::defer(&unpacked(format.bits), [words], &shape)?,
         };
         return Ok(all.view(layout.clone()));
     }
@@ -140,7 +141,7 @@ fn scaled(bits: u32) -> Map {
 }
 
 /// Returns the computations that the family can request, with the types of their inputs.
-pub(super) fn maps() -> Vec<(Map, Vec<DType>)> {
+fn maps() -> Vec<(Map, Vec<DType>)> {
     let of =
         |bits| [(unpacked(bits), vec![DType::I32]), (scaled(bits), vec![DType::I32, DType::F32])];
     QuantFormat::BITS.into_iter().flat_map(of).collect()
@@ -154,7 +155,9 @@ pub(super) fn in_registers(bits: u32) -> (Map, [(DType, Access); 2]) {
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let of = |bits| [DType::F32, DType::I32].map(|out| DequantizeKernel { bits, out });
-    variants_of(QuantFormat::BITS.into_iter().flat_map(of))
+    let mut out = variants_of(QuantFormat::BITS.into_iter().flat_map(of));
+    out.extend(fused::samples(maps()));
+    out
 }
 
 /// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.

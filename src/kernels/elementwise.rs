@@ -6,13 +6,14 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::common::cases::{Arg, Case, bools, case, ints, normal, permuted, positive};
-use super::common::launch::{Launch, div_up, variants_of};
-use super::common::parts;
-use super::common::policy;
-use super::common::table::{self, OperandForm, Reference, Row};
-use super::common::walk::Walk;
-use super::fused;
+use crate::kernels::fusion::switch::is_enabled;
+use crate::kernels::fusion::{fused, pending};
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, div_up, parts, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, bools, case, ints, normal, permuted, positive};
+use crate::kernels::ops::map::{CONSTANT, Map, ScalarValue};
+use crate::kernels::ops::table::{self, OperandForm, Reference, Row};
+use crate::kernels::policy;
 use crate::params;
 use crate::runtime::{Expr, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast, collapse};
@@ -54,35 +55,8 @@ params! {
 const WORKGROUP_SIZE: usize = 64;
 
 const MASK_WHERE: &str = "select(a, c, b != 0u)";
-/// A constant.
-pub(crate) const CONSTANT: &str = "s";
 const MASK_FILL: &str = "select(a, s, b != 0u)";
 const POWI: &str = "pow_(a, f32(b))";
-
-/// A scalar operand.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum ScalarValue {
-    /// A float.
-    Float(f32),
-    /// An integer of any type.
-    Int(i128),
-    /// A boolean.
-    Bool(bool),
-}
-
-impl ScalarValue {
-    /// Returns the bits of the value in a compute type. Integers wrap.
-    pub(crate) fn bits(self, dtype: DType) -> u64 {
-        match self {
-            Self::Float(x) if dtype.is_float() => x.to_bits().into(),
-            Self::Int(x) if dtype.is_float() => (x as f32).to_bits().into(),
-            Self::Float(x) => x as i128 as u64,
-            Self::Int(x) => x as u64,
-            Self::Bool(x) if dtype.is_float() => f32::from(u8::from(x)).to_bits().into(),
-            Self::Bool(x) => x.into(),
-        }
-    }
-}
 
 /// The kernel for tensors that are accessed in vec4s.
 #[derive(Debug, Clone, Copy, Hash)]
@@ -198,34 +172,7 @@ impl InnerAccess {
     }
 }
 
-/// An elementwise computation: a WGSL expression of the elements `a`, `b`, `c`, the scalars `s`,
-/// `t` and the element's index `i`.
-#[derive(Debug, Clone)]
-pub struct Map {
-    /// The WGSL expression.
-    pub expr: &'static str,
-    /// The type of the result.
-    pub out_type: DType,
-    /// The scalars `s` and `t`.
-    pub scalars: SmallVec<[ScalarValue; 2]>,
-    /// The type of the scalars.
-    pub scalar_type: DType,
-}
-
 impl Map {
-    /// Creates a computation without scalars.
-    pub fn new(expr: &'static str, out_type: DType) -> Self {
-        Self { expr, out_type, scalars: smallvec![], scalar_type: out_type }
-    }
-
-    /// Adds scalars of a type: `s`, then `t`.
-    #[must_use]
-    pub fn with(mut self, scalars: &[ScalarValue], dtype: DType) -> Self {
-        self.scalars = scalars.into();
-        self.scalar_type = dtype;
-        self
-    }
-
     /// Computes a new tensor from up to three that broadcast. An input with a single owner is
     /// overwritten where possible.
     ///
@@ -245,13 +192,13 @@ impl Map {
             shape = Cow::Owned(broadcast.to_vec());
         }
         let runtime = inputs[0].runtime().clone();
-        if fused::is_enabled()
+        if is_enabled()
             && !shape.contains(&0)
             && !parts::exceed_binding(&runtime, &shape, self.out_type)
             && !parts::any_oversized(&inputs)
         {
             let shape: Shape = shape[..].into();
-            return fused::defer(self, inputs, &shape);
+            return pending::defer(self, inputs, &shape);
         }
         let in_place = self.in_place_input(&inputs, &shape);
         let out = match in_place {
@@ -289,8 +236,8 @@ impl Map {
     /// Returns an error if the memory is not available.
     pub fn fill(&self, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
         let oversized = parts::exceed_binding(runtime, shape, self.out_type);
-        if fused::is_enabled() && !shape.contains(&0) && !oversized {
-            return fused::defer_fill(self, runtime, shape);
+        if is_enabled() && !shape.contains(&0) && !oversized {
+            return pending::defer_fill(self, runtime, shape);
         }
         let out = Tensor::empty(runtime, shape, self.out_type)?;
         self.write(&[], &out, None)?;
@@ -561,11 +508,15 @@ pub fn powi(lhs: Tensor, rhs: Tensor) -> Result<Tensor> {
 
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
-    maps().iter().flat_map(|(map, types)| map.variants(types)).collect()
+    let mut out: Vec<Variant> =
+        maps().iter().flat_map(|(map, types)| map.variants(types)).collect();
+    // As the only op of a fused kernel.
+    out.extend(fused::samples(maps()));
+    out
 }
 
 /// Returns every computation of this file with the types of its inputs.
-pub(crate) fn maps() -> Vec<(Map, Vec<DType>)> {
+fn maps() -> Vec<(Map, Vec<DType>)> {
     let mut out = Vec::new();
     let zero = ScalarValue::Int(0);
     for row in table::ALL.iter().copied().flatten() {

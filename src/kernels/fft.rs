@@ -3,10 +3,10 @@
 //! A line of n real numbers is transformed as n / 2 complex numbers, in a few passes over the whole
 //! tensor. One more pass converts between their spectrum and the spectrum of the real numbers.
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::composed::{create, views};
-use super::elementwise::ScalarValue;
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::map::ScalarValue;
+use crate::kernels::{create, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};

@@ -1,11 +1,9 @@
 //! Whether the elements of many tensors are finite, such as the gradients of all parameters.
 
-use super::common::cases::{Arg, Case, case, floats};
-use super::common::launch::{Launch, variants_of};
-use super::common::parts;
-use super::common::policy;
-use super::composed::views;
-use super::reduce::{self, Reduction};
+use crate::kernels::launch::{Launch, parts, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, case, floats};
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::{policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};

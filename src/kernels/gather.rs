@@ -4,12 +4,11 @@
 
 use smallvec::SmallVec;
 
-use super::cast;
-use super::common::cases::{Arg, Case, below, bools, case, ints, normal, permuted};
-use super::common::launch::{Launch, Reads, variants_of, workgroups_for};
-use super::common::walk::Walk;
-use super::composed::views;
-use super::fusion::prologue;
+use crate::kernels::fusion::prologue;
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, Reads, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, below, bools, case, ints, normal, permuted};
+use crate::kernels::{cast, views};
 use crate::params;
 use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor};

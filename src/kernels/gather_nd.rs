@@ -2,11 +2,10 @@
 
 use smallvec::SmallVec;
 
-use super::cast;
-use super::common::cases::{Case, below, case, ints, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::walk::shape_words;
-use super::composed::views;
+use crate::kernels::launch::walk::shape_words;
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Case, below, case, ints, normal, permuted};
+use crate::kernels::{cast, views};
 use crate::params;
 use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, MAX_RANK, Result, Shape, Tensor};

@@ -1,9 +1,9 @@
 //! Sampling of images at the coordinates of a grid.
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::options::{GridPadding, InterpolateMode};
-use super::composed::views;
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::options::{GridPadding, InterpolateMode};
+use crate::kernels::views;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};

@@ -8,12 +8,12 @@
 
 use smallvec::SmallVec;
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
-use super::common::options::InterpolateMode;
-use super::common::policy;
-use super::composed::{create, views};
-use super::elementwise::{ScalarValue, accumulate};
+use crate::kernels::elementwise::accumulate;
+use crate::kernels::launch::{Launch, PendingResult, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::map::ScalarValue;
+use crate::kernels::ops::options::InterpolateMode;
+use crate::kernels::{create, policy, views};
 use crate::params;
 use crate::runtime::{Kernel, RuntimeError, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};

@@ -4,22 +4,20 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::common::cases::{Arg, Case, case, ints, normal, permuted};
-use super::common::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
-use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
-use super::common::parts;
-use super::common::policy;
-use super::common::strategy::{GemmSizes, Strategy, Tile};
-use super::common::table::rows;
-use super::common::tuning::{self, Trial};
-use super::common::units::{self, UnitsKernel, units_for};
-use super::common::walk::Walk;
-use super::composed::views;
-use super::fusion::{epilogue, prologue};
-use super::matvec::{Order, leading_axes, matvec};
-use super::reduce::{self, Reduction};
-use super::{cast, elementwise, fused};
 use crate::device::{Limits, Units};
+use crate::kernels::fusion::switch::is_enabled;
+use crate::kernels::fusion::{epilogue, prologue};
+use crate::kernels::gemm::tuning::{self, Trial};
+use crate::kernels::gemm::units::{self, UnitsKernel, units_for};
+use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, PendingResult, parts, variants_of, workgroups_for};
+use crate::kernels::matvec::{Order, leading_axes, matvec};
+use crate::kernels::ops::cases::{Arg, Case, case, ints, normal, permuted};
+use crate::kernels::ops::table::rows;
+use crate::kernels::policy::strategy::{GemmSizes, Strategy, Tile};
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::{cast, copy, elementwise, policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Shape, Tensor, broadcast};
@@ -331,7 +329,7 @@ fn write_product(lhs: &Tensor, rhs: &Tensor, bias: Option<&Tensor>, out: &Tensor
     let axis_of_rhs = parts::longest_axis(rhs).map(|axis| if axis == m { k } else { axis });
     let Some(axis) = axis_of_lhs.or(axis_of_rhs).or_else(|| parts::longest_axis(out)) else {
         let part = product(lhs.clone(), rhs.clone(), bias.cloned(), Forced::default())?;
-        return views::write(&part, out);
+        return copy::write(&part, out);
     };
     let len = if axis == k { lhs.shape()[n] } else { out.shape()[axis] };
     let halves = parts::halves(len).map(|(start, len)| {
@@ -361,7 +359,7 @@ fn write_product(lhs: &Tensor, rhs: &Tensor, bias: Option<&Tensor>, out: &Tensor
         let [first, second] =
             halves.map(|(lhs, rhs, bias, _)| product(lhs, rhs, bias, Forced::default()));
         let add = if out.dtype().is_float() { &rows::float_add } else { &rows::int_add };
-        return views::write(&elementwise::binary(add, first?, second?)?, out);
+        return copy::write(&elementwise::binary(add, first?, second?)?, out);
     }
     for (lhs, rhs, bias, (start, len)) in halves {
         let part = out.view(out.layout().narrow(axis, start, len));
@@ -497,7 +495,7 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
     let (a, x) = match a.dtype() {
         DType::F32 => (a, x),
         // The kernel widens 16-bit operands as it reads them.
-        dtype if dtype.is_half() && fused::is_enabled() && is_dense(a) && is_dense(x) => {
+        dtype if dtype.is_half() && is_enabled() && is_dense(a) && is_dense(x) => {
             widened = (cast::widened(a)?, cast::widened(x)?);
             (&widened.0, &widened.1)
         }

@@ -1,12 +1,11 @@
 //! Products of quantised matrices: 8-bit integers are multiplied four at a time, and their sums are exact.
 
-use super::common::cases::Case;
-use super::common::launch::{Launch, variants_of};
-use super::common::parts;
-use super::common::policy;
-use super::common::strategy::GemmSizes;
-use super::common::walk::Walk;
-use super::matvec::leading_axes;
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, parts, variants_of};
+use crate::kernels::matvec::leading_axes;
+use crate::kernels::ops::cases::Case;
+use crate::kernels::policy;
+use crate::kernels::policy::strategy::GemmSizes;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Layout, Result, Shape, Tensor, broadcast};

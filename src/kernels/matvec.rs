@@ -1,13 +1,12 @@
 //! Products of a matrix and a few vectors. They are memory-bound: the matrix is read once.
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, PendingResult, Reads, variants_of};
-use super::common::policy;
-use super::common::team::Team;
-use super::common::walk::Walk;
-use super::dequantize;
-use super::fusion::{epilogue, prologue};
-use super::reduce::{self, Reduction};
+use crate::kernels::fusion::{epilogue, prologue};
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::policy::team::Team;
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::{dequantize, policy};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Layout, Result, Tensor};

@@ -3,17 +3,32 @@
 //! A launcher checks shapes, chooses the kernel and the workgroups, and decides whether the result
 //! overwrites an operand. It works on tensors and does not use Burn.
 //!
-//! A launcher file and its shaders are a family. Each family lists every variant that it can
-//! dispatch ([`variants`]), so that tests validate all of them without a GPU, and the cases that it
-//! must pass ([`cases`]).
+//! The folders are layers. Each uses only those above it in this list:
+//!
+//! - `ops`: ops as data, and the cases that they must pass;
+//! - `policy`: the choices that depend on the adapter;
+//! - `fusion`: pending results, and the kernels that compute several of them;
+//! - `launch`: a launch of a kernel on tensors;
+//! - `elementwise`, `transpose`, `copy`, `create`, `cast` and `views`, which most others use;
+//! - `gemm`, `conv` and `attention`: what the launchers of these kernels share;
+//! - all others, the families.
+//!
+//! Each family lists every variant that it can dispatch ([`variants`]), so that tests validate all
+//! of them without a GPU, and the cases that it must pass ([`cases`]).
 
-pub mod common;
-pub mod composed;
-mod fusion;
+pub(crate) mod composed_attention;
+pub(crate) mod copy;
+pub mod fusion;
+pub mod gemm;
+pub(crate) mod launch;
+pub mod ops;
+pub(crate) mod policy;
+pub mod quantized;
+pub mod views;
 
 use std::collections::HashSet;
 
-use self::common::cases::Case;
+use self::ops::cases::Case;
 use crate::runtime::{Source, Variant};
 
 /// Declares the modules of the families and collects their variants and cases.
@@ -22,10 +37,10 @@ macro_rules! families {
         $(pub mod $family;)*
 
         static VARIANTS: &[fn() -> Vec<Variant>] =
-            &[$($family::variants),*, composed::create::variants, composed::views::variants];
+            &[$($family::variants),*, copy::variants, fusion::fused::variants];
 
         static CASES: &[&[Case]] =
-            &[$($family::CASES),*, composed::create::CASES, composed::views::CASES];
+            &[$($family::CASES),*, views::CASES];
     };
 }
 
@@ -36,6 +51,7 @@ families! {
     cast
     conv
     conv_tiled
+    create
     cross
     ctc
     deform
@@ -44,7 +60,6 @@ families! {
     elementwise
     fft
     finite
-    fused
     gather
     gather_nd
     grid_sample

@@ -2,15 +2,15 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, PendingResult, Reads, variants_of};
-use super::common::policy;
-use super::common::table::rows;
-use super::common::team::Team;
-use super::composed::{create, views};
-use super::elementwise::{ScalarValue, binary, scalar, unary};
-use super::fusion::{epilogue, prologue};
-use super::reduce::{self, Reduction};
+use crate::kernels::elementwise::{binary, scalar, unary};
+use crate::kernels::fusion::{epilogue, prologue};
+use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::map::ScalarValue;
+use crate::kernels::ops::table::rows;
+use crate::kernels::policy::team::Team;
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::{create, policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};

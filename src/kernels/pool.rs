@@ -2,19 +2,18 @@
 
 use smallvec::{SmallVec, smallvec};
 
-use super::cast;
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::conv_geometry::addressable_window;
-use super::common::launch::{Launch, PendingResult, Reads, variants_of, workgroups_for};
-use super::common::options::PoolWindow;
-use super::common::policy;
-use super::common::table::rows as table;
-use super::composed::{create, views};
-use super::elementwise::{ScalarValue, binary, clamp, scalar};
-use super::fusion::{epilogue, prologue};
-use super::gather::gather;
-use super::reduce::{self, Reduction};
-use super::scatter::scatter_add;
+use crate::kernels::conv::geometry::addressable_window;
+use crate::kernels::elementwise::{binary, clamp, scalar};
+use crate::kernels::fusion::{epilogue, prologue};
+use crate::kernels::gather::gather;
+use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::map::ScalarValue;
+use crate::kernels::ops::options::PoolWindow;
+use crate::kernels::ops::table::rows as table;
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::scatter::scatter_add;
+use crate::kernels::{cast, create, policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Shape, Tensor};

@@ -3,12 +3,11 @@
 
 use smallvec::SmallVec;
 
-use super::common::cases::Case;
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::options::QuantFormat;
-use super::common::policy;
-use super::composed::views;
-use super::reduce::{self, Reduction};
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::Case;
+use crate::kernels::ops::options::QuantFormat;
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::{policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};

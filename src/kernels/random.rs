@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
-use super::common::cases::Case;
-use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
-use super::common::parts;
+use crate::kernels::copy;
+use crate::kernels::launch::{Launch, PendingResult, parts, variants_of, workgroups_for};
+use crate::kernels::ops::cases::Case;
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
@@ -214,7 +214,7 @@ pub fn fill(
     stream: PhiloxStream,
 ) -> Result<Tensor> {
     if parts::exceed_binding(runtime, shape, out) {
-        return parts::concatenated(runtime, shape, out, |first, len| {
+        return copy::concatenated(runtime, shape, out, |first, len| {
             let block = stream.block.wrapping_add((first / BLOCK_LEN) as u64);
             fill(runtime, &[len], sampler, out, PhiloxStream { block, ..stream })
         });

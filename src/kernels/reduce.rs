@@ -6,17 +6,16 @@
 
 use smallvec::SmallVec;
 
-use super::common::cases::{Arg, Case, bools, case, ints, normal, permuted};
-use super::common::launch::{Launch, PendingResult, Reads, variants_of};
-use super::common::parts;
-use super::common::policy;
-use super::common::table::rows;
-use super::common::team::Team;
-use super::common::walk::{Walk, shape_words};
-use super::composed::{create, views};
-use super::elementwise::{ScalarValue, scalar};
-use super::fusion::{epilogue, prologue};
-use super::gather::gather;
+use crate::kernels::elementwise::scalar;
+use crate::kernels::fusion::{epilogue, prologue};
+use crate::kernels::gather::gather;
+use crate::kernels::launch::walk::{Walk, shape_words};
+use crate::kernels::launch::{Launch, PendingResult, Reads, parts, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, bools, case, ints, normal, permuted};
+use crate::kernels::ops::map::ScalarValue;
+use crate::kernels::ops::table::rows;
+use crate::kernels::policy::team::Team;
+use crate::kernels::{create, policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, MAX_RANK, Result, Shape, Strides, Tensor, collapse};

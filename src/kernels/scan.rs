@@ -1,9 +1,8 @@
 //! Cumulative ops along an axis.
 
-use super::common::cases::{Arg, Case, case, ints, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::policy;
-use super::composed::views;
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, ints, normal, permuted};
+use crate::kernels::{policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};

@@ -4,17 +4,15 @@
 //! One invocation applies all updates of a line in order. On GPUs, long lines are sorted first and combined
 //! in levels (`scatter_nd.rs`). Results repeat bit for bit, without atomics.
 
-use super::cast;
-use super::common::cases::{Arg, Case, below, bools, case, ints, normal};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::options::ScatterOp;
-use super::common::policy;
-use super::common::walk::Walk;
-use super::composed::{create, views};
-use super::elementwise::ScalarValue;
-use super::gather::expand_indices;
-use super::gather_nd::locations;
-use super::scatter_nd::{combine_at, scatter_nd};
+use crate::kernels::gather::expand_indices;
+use crate::kernels::gather_nd::locations;
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, below, bools, case, ints, normal};
+use crate::kernels::ops::map::ScalarValue;
+use crate::kernels::ops::options::ScatterOp;
+use crate::kernels::scatter_nd::{combine_at, scatter_nd};
+use crate::kernels::{cast, create, policy, views};
 use crate::params;
 use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};

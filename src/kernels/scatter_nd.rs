@@ -4,12 +4,11 @@
 //! in a fixed order. Results repeat bit for bit, without atomics, and no invocation combines more
 //! than 64 updates.
 
-use super::common::cases::{Arg, Case, below, case, ints, normal, permuted};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::options::ScatterOp;
-use super::composed::views;
-use super::gather_nd::{first_axes, indexed_axes, locations};
-use super::sort;
+use crate::kernels::gather_nd::{first_axes, indexed_axes, locations};
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, below, case, ints, normal, permuted};
+use crate::kernels::ops::options::ScatterOp;
+use crate::kernels::{sort, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};

@@ -2,15 +2,14 @@
 
 use smallvec::SmallVec;
 
-use super::common::cases::{Arg, Case, case, normal, permuted, positive};
-use super::common::launch::{Launch, PendingResult, Reads, variants_of};
-use super::common::policy;
-use super::common::table::rows;
-use super::common::team::Team;
-use super::composed::views;
-use super::elementwise::{binary, unary};
-use super::fusion::{epilogue, prologue};
-use super::reduce::{self, Reduction};
+use crate::kernels::elementwise::{binary, unary};
+use crate::kernels::fusion::{epilogue, prologue};
+use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted, positive};
+use crate::kernels::ops::table::rows;
+use crate::kernels::policy::team::Team;
+use crate::kernels::reduce::{self, Reduction};
+use crate::kernels::{policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Result, Tensor};

@@ -1,10 +1,9 @@
 //! Sorting along an axis, stable and without readbacks: by digits on GPUs, else by merging.
 
-use super::common::cases::{Arg, Case, case, ints, normal, positive};
-use super::common::launch::{Launch, variants_of, workgroups_for};
-use super::common::policy;
-use super::composed::views;
-use super::scan::{self, ScanOp};
+use crate::kernels::launch::{Launch, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, ints, normal, positive};
+use crate::kernels::scan::{self, ScanOp};
+use crate::kernels::{policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};

@@ -3,10 +3,10 @@
 
 use smallvec::SmallVec;
 
-use super::common::cases::{Arg, Case, case, normal, permuted};
-use super::common::launch::{Launch, variants_of};
-use super::common::policy;
-use super::common::walk::Walk;
+use crate::kernels::launch::walk::Walk;
+use crate::kernels::launch::{Launch, variants_of};
+use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::policy;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{Layout, Result, Tensor};

@@ -13,15 +13,12 @@
 
 use std::sync::LazyLock;
 
-use super::common::cases::{Arg, Case, case, positive};
-use super::common::conv_geometry::ConvGeometry;
-use super::common::launch::{Launch, PendingResult, variants_of, workgroups_for};
-use super::common::options::ConvOptions;
-use super::common::parts;
-use super::common::policy;
-use super::composed::views;
-use super::fusion::epilogue;
-use super::{cast, matmul};
+use crate::kernels::conv::geometry::ConvGeometry;
+use crate::kernels::fusion::epilogue;
+use crate::kernels::launch::{Launch, PendingResult, parts, variants_of, workgroups_for};
+use crate::kernels::ops::cases::{Arg, Case, case, positive};
+use crate::kernels::ops::options::ConvOptions;
+use crate::kernels::{cast, matmul, policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};

@@ -4,17 +4,12 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::allocator::{ALIGN, Allocator, LARGE, Placement, PoolBuffer};
+use super::allocator::{ALIGN, Allocator, LARGE, Location, Placement, PoolBuffer};
+use super::error::RuntimeError;
 use super::events::{Event, Observers, current_op};
-use super::reports::Taint;
+use super::gpu::{Buffer, Gpu, LOST, TAKEN_BACK};
 use super::sync::{Mutex, MutexGuard};
-
-/// A GPU buffer with a unique id, used as a cache key.
-#[derive(Debug)]
-pub(crate) struct Buffer {
-    pub id: u64,
-    pub raw: wgpu::Buffer,
-}
+use super::taint::Taint;
 
 impl PoolBuffer for Arc<Buffer> {
     fn id(&self) -> u64 {
@@ -24,15 +19,6 @@ impl PoolBuffer for Arc<Buffer> {
     fn size(&self) -> u64 {
         self.raw.size()
     }
-}
-
-/// Where memory is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Location {
-    /// The GPU buffer.
-    pub buffer: u64,
-    /// The offset in the buffer, in bytes.
-    pub offset: u64,
 }
 
 /// Memory of a device. It is placed in a GPU buffer when a command first uses it, and goes back to
@@ -94,6 +80,19 @@ impl<B: PoolBuffer> Returns<B> {
 }
 
 impl Allocation {
+    /// Returns an error if the contents are lost, or depend on an index outside its axis.
+    pub(crate) fn check(&self, gpu: &Gpu) -> Result<(), RuntimeError> {
+        match self.written() {
+            LOST => Err(RuntimeError::LostResults { device: gpu.name() }),
+            TAKEN_BACK => Err(RuntimeError::TakenBack),
+            0 => Ok(()),
+            serial => {
+                gpu.check_results(serial..=serial)?;
+                self.taint().check()
+            }
+        }
+    }
+
     pub(super) fn new(bytes: u64, returns: &Arc<Returns>) -> Self {
         Self {
             bytes,

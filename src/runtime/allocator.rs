@@ -13,6 +13,15 @@
 
 use smallvec::SmallVec;
 
+/// Where memory is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Location {
+    /// The GPU buffer.
+    pub buffer: u64,
+    /// The offset in the buffer, in bytes.
+    pub offset: u64,
+}
+
 /// Alignment of placements: the largest alignment of a binding that any adapter requires.
 pub(crate) const ALIGN: u64 = 256;
 /// Allocations of at least this size own a buffer.

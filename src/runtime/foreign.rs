@@ -41,7 +41,7 @@ impl Runtime {
         encode: impl FnOnce(&mut wgpu::CommandEncoder, &wgpu::Buffer, u64),
     ) -> Result<(), RuntimeError> {
         self.gpu.check()?;
-        self.gpu.check_contents(memory)?;
+        memory.check(&self.gpu)?;
         self.record_deferred()?;
         let outputs: &[&Allocation] = if writes { &[memory] } else { &[] };
         let inputs: &[&Allocation] = if writes { &[] } else { &[memory] };
@@ -84,7 +84,7 @@ impl Runtime {
         self.gpu.check()?;
         drop(self.place(self.state.lock(), &[], &[memory])?);
         self.flush()?;
-        self.gpu.check_contents(memory)?;
+        memory.check(&self.gpu)?;
         let placement = memory.placement().ok_or(RuntimeError::TakenBack)?;
         Ok((placement.buffer.raw.clone(), placement.offset))
     }

@@ -12,13 +12,20 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 use web_time::Instant;
 
-use super::allocation::Buffer;
+use super::error::RuntimeError;
 use super::events::Observers;
 use super::faults::{Fault, Faults};
 use super::stall::{InFlight, Largest, Stall, WaitError};
-use super::submitter::current_submission;
-use super::{Allocation, RuntimeError};
+use super::submitting::current_submission;
+
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
+
+/// A GPU buffer with a unique id, used as a cache key.
+#[derive(Debug)]
+pub(crate) struct Buffer {
+    pub id: u64,
+    pub raw: wgpu::Buffer,
+}
 
 /// Instead of the serial number of the submission that wrote memory: its contents are lost.
 pub(super) const LOST: u64 = u64::MAX;
@@ -245,19 +252,6 @@ impl Gpu {
         match self.health.has_lost_results.load(Ordering::SeqCst) {
             true => self.health.lost_results.lock().len(),
             false => 0,
-        }
-    }
-
-    /// Returns an error if the contents of an allocation are lost, or depend on an index outside its axis.
-    pub fn check_contents(&self, allocation: &Allocation) -> Result<(), RuntimeError> {
-        match allocation.written() {
-            LOST => Err(RuntimeError::LostResults { device: self.name() }),
-            TAKEN_BACK => Err(RuntimeError::TakenBack),
-            0 => Ok(()),
-            serial => {
-                self.check_results(serial..=serial)?;
-                allocation.taint().check()
-            }
         }
     }
 

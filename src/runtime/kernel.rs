@@ -23,6 +23,34 @@ pub trait Kernel: Hash + Debug + Clone + Send + Sync + 'static {
     fn variant(&self) -> Variant;
 }
 
+/// A kernel that is to be compiled.
+pub(crate) struct Compilation<'a> {
+    pub key: KernelKey,
+    pub kernel: Box<dyn Fn() -> Variant + 'a>,
+    /// The numbers of operands that are only read, and that are written.
+    pub operands: (usize, usize),
+    /// The size of the parameters in bytes.
+    pub params_len: usize,
+}
+
+/// Returns the variants of kernels, for the list of a family.
+///
+/// # Panics
+///
+/// Panics if the key of a kernel would be too long: see [`KernelKey::of`].
+pub(crate) fn variants_of<K: Kernel>(kernels: impl IntoIterator<Item = K>) -> Vec<Variant> {
+    let variant_with_key = |kernel: K| {
+        KernelKey::of(&kernel);
+        kernel.variant()
+    };
+    kernels.into_iter().map(variant_with_key).collect()
+}
+
+/// Returns `a / b` rounded up.
+pub(crate) fn div_up(a: usize, b: usize) -> u64 {
+    a.div_ceil(b) as u64
+}
+
 /// The maximum length of a kernel's fields in its key, in bytes.
 const KEY_LEN: usize = 64;
 

@@ -28,6 +28,7 @@ mod faults;
 mod foreign;
 mod gpu;
 mod kernel;
+mod mapping;
 mod opened;
 mod operands;
 mod params;
@@ -39,7 +40,11 @@ mod shader;
 mod stall;
 mod status;
 mod submitter;
+mod submitting;
 mod sync;
+mod taint;
+mod timestamps;
+mod tokens;
 mod transfer;
 mod worker;
 
@@ -54,21 +59,21 @@ use smallvec::SmallVec;
 
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice, Units};
 use crate::variables;
-use allocation::{Buffer, Returns};
+use allocation::Returns;
 use allocator::{ALIGN, Allocator, PAGE_SIZE, Placed, Placement};
 use compiler::{KernelCompiler, Plan};
 use deferred::DeferredWork;
-use gpu::Gpu;
-pub(crate) use recorder::LAUNCH_ALIGN;
+use gpu::{Buffer, Gpu};
+pub(crate) use params::LAUNCH_ALIGN;
 use recorder::{Operands, Recorder};
 use reports::{Outcomes, Reports, Slot};
 use submitter::{Progress, Submitted};
 use transfer::Staging;
 
-pub use allocation::{Allocation, Location};
+pub use allocation::Allocation;
 pub(crate) use allocator::ALIGN as PART_ALIGN;
 pub(crate) use allocator::PeakId;
-pub use allocator::{MemoryUsage, SizeRange};
+pub use allocator::{Location, MemoryUsage, SizeRange};
 pub use bytes::Bytes;
 pub(crate) use cache::read_limited;
 pub use cache::{CACHE_VARIABLE, cache_folder, check_writable, write_file};
@@ -82,18 +87,19 @@ pub use events::{
     scope, set_current_op,
 };
 pub use faults::Fault;
+pub(crate) use kernel::{Compilation, div_up, variants_of};
 pub use kernel::{Expr, Kernel, KernelKey};
-pub use operands::Operand;
+pub use operands::{ElementCode, Epilogue, Operand, Prologue};
 pub use params::{ParamField, Params};
-pub(crate) use profile::{CaptureError, Captured};
+pub(crate) use profile::CaptureError;
 pub(crate) use reports::Flows;
-pub use reports::IndexedAxis;
-pub(crate) use shader::tokens;
 pub use shader::{
-    Compiler, Def, ElementCode, Epilogue, Expansion, Fragment, ParamsBinding, Prologue, Source,
-    Target, Variant, expand,
+    Compiler, Def, Expansion, Fragment, ParamsBinding, Source, Target, Variant, expand,
 };
 pub use status::{DeviceStatus, SharedStatus, Status, share_status, shared_statuses};
+pub use taint::IndexedAxis;
+pub(crate) use timestamps::Captured;
+pub(crate) use tokens::tokens;
 
 /// Operations after which a software adapter counts as warmed up: about a second of work.
 /// The software adapters of browsers are slower.
@@ -531,7 +537,7 @@ impl Runtime {
         let Dispatch { also_read, also_written, .. } = *dispatch;
         let written = if also_written.is_empty() { outputs } else { also_written };
         for operand in inputs.iter().chain(also_read).chain(written) {
-            self.gpu.check_contents(operand)?;
+            operand.check(&self.gpu)?;
         }
         for operand in inputs.iter().chain(outputs) {
             self.check_binding(operand.bytes())?;
@@ -598,7 +604,7 @@ impl Runtime {
 
     /// Returns an error if the contents of memory are lost, or depend on an index outside its axis.
     pub(crate) fn check_contents(&self, memory: &Allocation) -> Result<(), RuntimeError> {
-        self.gpu.check_contents(memory)
+        memory.check(&self.gpu)
     }
 
     /// Lets a later op return an error of work that has no caller.
@@ -830,13 +836,8 @@ impl Runtime {
     /// # Errors
     ///
     /// Returns an error if the kernel does not compile on this device.
-    pub fn prepare(
-        &self,
-        key: KernelKey,
-        kernel: &dyn Fn() -> Variant,
-        operands: (usize, usize),
-        params_len: usize,
-    ) -> Result<(), RuntimeError> {
+    pub(crate) fn prepare(&self, compilation: Compilation<'_>) -> Result<(), RuntimeError> {
+        let Compilation { key, kernel, operands, params_len } = compilation;
         if !self.is_prepared(&key) {
             let plan = self.compiler.compile(&self.gpu, kernel(), operands, params_len)?;
             self.state.lock().plans.insert(key, plan);
@@ -868,7 +869,7 @@ impl Runtime {
     /// Returns whether `len` bytes of parameters are not too many for a kernel of `operands`
     /// operands.
     pub fn fits_params(&self, len: usize, operands: usize) -> bool {
-        compiler::padded_params_len(len, operands) <= recorder::PARAMS_SIZE
+        compiler::padded_params_len(len, operands) <= params::PARAMS_SIZE
     }
 
     /// Adds work that is recorded when its result is needed, at the latest by

@@ -19,7 +19,51 @@
 //! `x_at(i)`. With an [`Epilogue`], `out[i] = v;` becomes `out_set(i, v);`, which goes on computing
 //! with the element.
 
-use super::shader::{ElementCode, Epilogue, Prologue, tokens};
+use super::tokens::tokens;
+
+/// Code with which a kernel computes the elements of an input where it would read them. The
+/// elements must have 32 bits.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Prologue {
+    /// The index of the input, in binding order.
+    pub input: usize,
+    /// For inputs that are bound as single elements.
+    pub one: ElementCode,
+    /// For inputs that are bound as vec4s.
+    pub four: ElementCode,
+    /// The number of words in the array `p.words` that the code reads.
+    pub words: usize,
+    /// What the variant's name says of the code.
+    pub label: String,
+}
+
+/// Code with which a kernel goes on computing with the elements of its only output, instead of
+/// storing them. The elements must have 32 bits, and the kernel stores each once.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Epilogue {
+    /// For outputs that are bound as single elements.
+    pub one: ElementCode,
+    /// For outputs that are bound as vec4s.
+    pub four: ElementCode,
+    /// The number of words in the array `p.words` that the code reads.
+    pub words: usize,
+    /// What the variant's name says of the code.
+    pub label: String,
+}
+
+/// Code that computes an element, or four neighbours.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ElementCode {
+    /// The name of a function. Of a prologue: it returns the bits, as `u32` or `vec4<u32>`, for the
+    /// index of the (first) element. Of an epilogue: its arguments are that index and the bits.
+    pub name: String,
+    /// Declarations of the operands that are read.
+    pub inputs: String,
+    /// Declarations of the operands that are written.
+    pub outputs: String,
+    /// The function and those that it calls.
+    pub functions: String,
+}
 
 /// An operand: a storage buffer of a shader, an array.
 #[derive(Debug, Clone, PartialEq, Eq)]

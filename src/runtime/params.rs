@@ -4,6 +4,11 @@
 //! `tests/variants.rs` compares the offsets with naga's layout of the WGSL struct, for every
 //! variant.
 
+/// Size of a parameter binding in bytes, which is the maximum size of a kernel's parameters.
+pub(crate) const PARAMS_SIZE: usize = 1024;
+/// Alignment of the words that the runtime appends to a kernel's parameters.
+pub(crate) const LAUNCH_ALIGN: usize = 16;
+
 /// A field of a Rust parameter struct.
 #[derive(Debug, Clone, Copy)]
 pub struct ParamField {

@@ -10,22 +10,22 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::allocation::Buffer;
+use super::allocation::Allocation;
 use super::allocator::ALIGN;
 use super::compiler::{Interface, Plan};
 use super::events::{Event, current_op};
-use super::gpu::Gpu;
-use super::profile::Profiler;
-use super::reports::{Slot, Taint};
+use super::gpu::{Buffer, Gpu};
+use super::params::{LAUNCH_ALIGN, PARAMS_SIZE};
+use super::reports::Slot;
 use super::stall::Largest;
 use super::submitter::{Batch, Progress, Submitted, Submitter};
-use super::{Allocation, ParamsBinding, RuntimeError};
+use super::taint::Taint;
+use super::timestamps::Profiler;
+use super::{ParamsBinding, RuntimeError};
 use crate::device::AdapterKind;
 
 /// Alignment of dynamic uniform offsets: the largest that any adapter requires.
 const PARAMS_ALIGN: usize = 256;
-/// Size of a parameter binding in bytes, which is the maximum size of a kernel's parameters.
-pub(crate) const PARAMS_SIZE: usize = 1024;
 /// Capacity for the parameters of one submission, in bytes.
 const PARAMS_CAPACITY: usize = 256 << 10;
 /// Capacity for the small uploads of one submission, in bytes.
@@ -39,8 +39,6 @@ const MIN_DISPATCHES: usize = 64;
 const MAX_DISPATCHES: usize = 512;
 /// Maximum number of bind groups in each of the two generations of the cache.
 const MAX_BIND_GROUPS: usize = 8192;
-/// Alignment of the words that the runtime appends to a kernel's parameters.
-pub(crate) const LAUNCH_ALIGN: usize = 16;
 /// Maximum number of workgroups in one dimension of a grid: the default limit of WebGPU.
 const MAX_GROUPS: u64 = 65_535;
 
@@ -347,7 +345,9 @@ impl Recorder {
     fn open_pass(&mut self, gpu: &Gpu, plan: &Plan, operands: &Operands<'_>, part: Part) {
         let timestamp_writes = self.profiler.as_mut().map(|profiler| {
             self.pass = None;
-            profiler.timestamp_writes(plan, operands, (part.groups, part.work))
+            let read = operands.inputs.iter().chain(operands.also_read);
+            let memory = read.chain(operands.written).copied();
+            profiler.timestamp_writes(plan, memory, operands.groups, (part.groups, part.work))
         });
         if self.pass.is_some() {
             return;

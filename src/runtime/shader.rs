@@ -25,8 +25,9 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::embed::wgsl;
-use super::operands::{self, Operand};
+use super::operands::{self, Epilogue, Operand, Prologue};
 use super::params::{ParamField, Params};
+use super::tokens::tokens;
 
 /// A text that shaders include by `//#include` or `//#use`: its name and the text.
 pub type Fragment = (&'static str, &'static str);
@@ -158,50 +159,6 @@ pub enum Def {
     Code(Arc<str>),
     /// Only part of the variant's name.
     Label(Arc<str>),
-}
-
-/// Code with which a kernel computes the elements of an input where it would read them. The
-/// elements must have 32 bits.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Prologue {
-    /// The index of the input, in binding order.
-    pub input: usize,
-    /// For inputs that are bound as single elements.
-    pub one: ElementCode,
-    /// For inputs that are bound as vec4s.
-    pub four: ElementCode,
-    /// The number of words in the array `p.words` that the code reads.
-    pub words: usize,
-    /// What the variant's name says of the code.
-    pub label: String,
-}
-
-/// Code with which a kernel goes on computing with the elements of its only output, instead of
-/// storing them. The elements must have 32 bits, and the kernel stores each once.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Epilogue {
-    /// For outputs that are bound as single elements.
-    pub one: ElementCode,
-    /// For outputs that are bound as vec4s.
-    pub four: ElementCode,
-    /// The number of words in the array `p.words` that the code reads.
-    pub words: usize,
-    /// What the variant's name says of the code.
-    pub label: String,
-}
-
-/// Code that computes an element, or four neighbours.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct ElementCode {
-    /// The name of a function. Of a prologue: it returns the bits, as `u32` or `vec4<u32>`, for the
-    /// index of the (first) element. Of an epilogue: its arguments are that index and the bits.
-    pub name: String,
-    /// Declarations of the operands that are read.
-    pub inputs: String,
-    /// Declarations of the operands that are written.
-    pub outputs: String,
-    /// The function and those that it calls.
-    pub functions: String,
 }
 
 /// A WGSL file specialised by definitions: one kernel.
@@ -742,21 +699,6 @@ fn body_len(lines: &[(usize, &str)]) -> Option<usize> {
         depth += i32::from(line.starts_with("//#repeat") || line.starts_with("//#for "));
         depth -= i32::from(line == "//#end");
         depth == 0
-    })
-}
-
-/// Splits text into identifiers and numbers (`true`), and the text between them (`false`). Every
-/// character beyond ASCII counts as part of an identifier.
-pub(crate) fn tokens(text: &str) -> impl Iterator<Item = (&str, bool)> {
-    let is_identifier_byte =
-        |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte >= 0x80;
-    let mut rest = text;
-    std::iter::from_fn(move || {
-        let is_identifier = is_identifier_byte(*rest.as_bytes().first()?);
-        let end = rest.bytes().position(|byte| is_identifier_byte(byte) != is_identifier);
-        let (token, tail) = rest.split_at(end.unwrap_or(rest.len()));
-        rest = tail;
-        Some((token, is_identifier))
     })
 }
 

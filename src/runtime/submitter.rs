@@ -3,12 +3,12 @@
 //! `CommandEncoder::finish` takes about half of the host's time for an op: it tracks the use of
 //! buffers and writes barriers. The thread does this while the program records the next batch.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use super::RuntimeError;
 use super::gpu::Gpu;
 use super::stall::Largest;
+use super::submitting::Submitting;
 use super::worker::{self, Worker};
 use crate::device::CAN_BLOCK;
 
@@ -51,31 +51,6 @@ pub(crate) struct Submitted {
     pub serial: u64,
     /// Whether these commands failed, and not only some before them.
     pub has_failed: bool,
-}
-
-thread_local! {
-    static CURRENT: Cell<Option<u64>> = const { Cell::new(None) };
-}
-
-/// Marks this thread as making a submission, until it is dropped.
-struct Submitting;
-
-impl Submitting {
-    fn begin(serial: u64) -> Self {
-        CURRENT.set(Some(serial));
-        Self
-    }
-}
-
-impl Drop for Submitting {
-    fn drop(&mut self) {
-        CURRENT.set(None);
-    }
-}
-
-/// Returns the serial number of the submission that this thread is making, if it is making one.
-pub(super) fn current_submission() -> Option<u64> {
-    CURRENT.get()
 }
 
 /// The batches that wait for the thread, and the submissions in flight.

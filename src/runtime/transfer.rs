@@ -2,16 +2,14 @@
 //! transfer of any size needs little staging memory.
 
 use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 
 use super::events::Event;
 use super::faults::Fault;
 use super::gpu::Gpu;
+use super::mapping::Mapping;
 use super::recorder::SMALL_UPLOAD;
 use super::reports::{HostCopy, ReportsInFlight, SlotRange};
 use super::stall::Largest;
@@ -105,57 +103,6 @@ impl Staging {
     /// Destroys the unused buffers.
     pub fn trim(&self) {
         self.readback_buffers.lock().drain(..).for_each(|buffer| buffer.destroy());
-    }
-}
-
-/// State shared by the `map_async` callback and the future.
-#[derive(Default)]
-struct MapState {
-    result: Option<Result<(), wgpu::BufferAsyncError>>,
-    wakers: Vec<Waker>,
-}
-
-/// A future that completes when the buffer is mapped. Its clones do too.
-#[derive(Clone)]
-pub(crate) struct Mapping(Arc<Mutex<MapState>>);
-
-impl Mapping {
-    /// Maps the first `bytes` bytes of a buffer.
-    fn new(buffer: &wgpu::Buffer, mode: wgpu::MapMode, bytes: u64) -> Self {
-        let state = Arc::new(Mutex::new(MapState::default()));
-        buffer.map_async(mode, ..bytes, {
-            let state = state.clone();
-            move |result| {
-                let wakers = {
-                    let mut state = state.lock();
-                    state.result = Some(result);
-                    std::mem::take(&mut state.wakers)
-                };
-                // The woken tasks may run at once, so the state is not locked.
-                wakers.into_iter().for_each(Waker::wake);
-            }
-        });
-        Self(state)
-    }
-
-    /// Returns whether the future has its result.
-    pub fn is_complete(&self) -> bool {
-        self.0.lock().result.is_some()
-    }
-}
-
-impl Future for Mapping {
-    type Output = Result<(), wgpu::BufferAsyncError>;
-
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.0.lock();
-        match &state.result {
-            Some(result) => Poll::Ready(result.clone()),
-            None => {
-                state.wakers.push(context.waker().clone());
-                Poll::Pending
-            }
-        }
     }
 }
 
@@ -330,7 +277,7 @@ impl Runtime {
 
     /// Returns an error if the contents of an allocation cannot be given to the program.
     fn check_read(&self, allocation: &Allocation) -> Result<(), RuntimeError> {
-        let checked = self.gpu.check_contents(allocation);
+        let checked = allocation.check(&self.gpu);
         if checked.is_err() {
             allocation.taint().set_returned();
         }

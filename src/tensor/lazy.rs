@@ -2,7 +2,7 @@
 //!
 //! An elementwise op returns a tensor whose memory is a [`Lazy`]: the op and its arguments, which
 //! may be lazy themselves. When the memory is needed, one kernel computes it with all pending
-//! results that lead to it (`kernels::fused`).
+//! results that lead to it (`kernels::fusion`).
 
 use std::any::Any;
 use std::fmt;
@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use super::{DType, Layout, Storage};
-use crate::runtime::{Allocation, Deferred, Flows, Recorded, Runtime, RuntimeError};
+use crate::runtime::{Allocation, Compilation, Deferred, Flows, Recorded, Runtime, RuntimeError};
 
 /// An elementwise op: a WGSL expression of the elements `a`, `b`, `c` of the arguments, the scalars
 /// `s`, `t` and the index `i`.
@@ -67,15 +67,8 @@ pub(crate) trait PendingLaunch: Send + Sync {
     /// Returns whether the device can bind the operands of the kernel with an epilogue.
     fn fits(&self, epilogue: &Epilogue<'_>) -> bool;
 
-    /// Returns whether the kernel is compiled.
-    fn is_prepared(&self, epilogue: Option<&Epilogue<'_>>) -> bool;
-
-    /// Compiles the kernel.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if it does not compile.
-    fn prepare(&self, epilogue: Option<&Epilogue<'_>>) -> Result<(), RuntimeError>;
+    /// Returns how the kernel is compiled; `None` if it is.
+    fn compilation(&self, epilogue: Option<&Epilogue<'_>>) -> Option<Compilation<'static>>;
 
     /// Returns what the launch reads.
     fn inputs(&self) -> &[Arc<Allocation>];

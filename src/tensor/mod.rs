@@ -1,5 +1,6 @@
 //! GPU tensors: an allocation, a layout and an element type.
 
+mod description;
 mod dtype;
 mod error;
 mod layout;
@@ -16,6 +17,7 @@ pub use layout::{
     Layout, MAX_RANK, Shape, SliceAxis, Strides, broadcast, checked_len, collapse, strided_len,
 };
 
+pub(crate) use description::{describe, described, description};
 pub(crate) use lazy::{Arg, Compute, Epilogue, Expression, Extent, Lazy, Padding, PendingLaunch};
 
 use crate::runtime::{Allocation, PART_ALIGN, Runtime, RuntimeError};

@@ -20,8 +20,8 @@ use burn_backend::{Backend, TensorData};
 use burn_wgsl::WgslDevice;
 use burn_wgsl::backend::call::Value;
 use burn_wgsl::device::{ResolvedDevice, set_quiet};
-use burn_wgsl::kernels::common::cases::Case;
-use burn_wgsl::kernels::common::table::Reference;
+use burn_wgsl::kernels::ops::cases::Case;
+use burn_wgsl::kernels::ops::table::Reference;
 use burn_wgsl::runtime::{Event, Observer, Runtime};
 
 pub use tolerance::{

@@ -5,8 +5,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use burn_wgsl::kernels;
-use burn_wgsl::kernels::composed::views;
-use burn_wgsl::kernels::elementwise::{Map, ScalarValue};
+use burn_wgsl::kernels::ops::map::{Map, ScalarValue};
+use burn_wgsl::kernels::views;
 use burn_wgsl::runtime::{Def, Runtime, Variant};
 use burn_wgsl::tensor::{DType, Tensor};
 

@@ -16,7 +16,7 @@ mod winograd;
 
 use std::sync::Arc;
 
-use burn_wgsl::kernels::fused::set_fusion;
+use burn_wgsl::kernels::fusion::set_fusion;
 use burn_wgsl::runtime::Runtime;
 use burn_wgsl::tensor::{DType, Tensor};
 
@@ -127,7 +127,7 @@ fn upload(runtime: &Arc<Runtime>, shape: &[usize], dtype: DType, numbers: &[Numb
 
 /// Returns the elements of a tensor in row-major order.
 fn read(tensor: Tensor) -> Vec<Number> {
-    let tensor = burn_wgsl::kernels::composed::views::packed(tensor).expect("the kernel runs");
+    let tensor = burn_wgsl::kernels::views::packed(tensor).expect("the kernel runs");
     let dtype = tensor.dtype();
     let (len, size) = (tensor.len(), dtype.size() as usize);
     let bytes = tensor

@@ -1,8 +1,8 @@
 //! Every reduction in every type, over lines of every size class: along, across, and of several
 //! axes.
 
-use burn_wgsl::kernels::composed::views;
 use burn_wgsl::kernels::reduce::{self, Reduction};
+use burn_wgsl::kernels::views;
 use burn_wgsl::tensor::DType;
 
 use super::{Number, assert_equal, numbers, read, runtimes, types, upload};

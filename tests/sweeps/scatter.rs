@@ -1,6 +1,6 @@
 //! Every way to combine updates in every type, with few and with many updates of a location.
 
-use burn_wgsl::kernels::common::options::ScatterOp;
+use burn_wgsl::kernels::ops::options::ScatterOp;
 use burn_wgsl::kernels::scatter_nd::scatter_nd;
 use burn_wgsl::tensor::DType;
 

@@ -5,7 +5,7 @@ use burn_backend::{DType, TensorData};
 use burn_std::{FloatDType, IntDType};
 use burn_wgsl::backend::call::{Types, Value, call_as, call_extension};
 use burn_wgsl::kernels;
-use burn_wgsl::kernels::common::cases::Case;
+use burn_wgsl::kernels::ops::cases::Case;
 use burn_wgsl::{Wgsl, WgslDevice};
 use wasm_bindgen::prelude::wasm_bindgen;
 

@@ -3,9 +3,9 @@
 use xtask::process::{root, run_command};
 
 use crate::adapter::required_device;
+use crate::cargo_test::cargo_test;
 use crate::options::Options;
 use crate::step::Outcome;
-use crate::test::cargo_test;
 
 /// The targets of `tests/fuzz.rs`, which each runs for a minute.
 const TARGETS: [&str; 5] = [

@@ -3,6 +3,7 @@
 mod adapter;
 mod apt_sources;
 mod arguments;
+mod cargo_test;
 mod fuzz;
 mod gpus;
 mod options;

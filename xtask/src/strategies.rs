@@ -4,9 +4,9 @@
 use xtask::process::run_command;
 
 use crate::adapter::required_device;
+use crate::cargo_test::cargo_test;
 use crate::options::Options;
 use crate::step::Outcome;
-use crate::test::cargo_test;
 
 /// The strategies of `BURN_WGSL_TILING`, and whether they are for GPUs.
 const TILINGS: [(&str, bool); 5] = [

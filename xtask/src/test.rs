@@ -9,6 +9,7 @@ use xtask::digits;
 use xtask::process::{cargo, root, run_command, target_dir};
 
 use crate::adapter::{self, required_device};
+use crate::cargo_test::cargo_test;
 use crate::options::Options;
 use crate::step::{Outcome, Step};
 use crate::{fuzz, reached, schedules, strategies, tint, units, web};
@@ -256,26 +257,6 @@ fn as_gpu(options: &Options) -> Result<Outcome, String> {
     let cases = format!("{products},attention,pool");
     run_command(command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_TEST_CASES", cases))?;
     Ok(Outcome::Passed)
-}
-
-/// Returns a `cargo test` command for the devices of the options. `tests` are its arguments that
-/// select tests; without any, all tests run.
-pub fn cargo_test(options: &Options, tests: &[&str]) -> Command {
-    let mut command = cargo(&["test", "--workspace", "--all-features", "--locked"]);
-    command.args(tests);
-    // Settings in the user's shell and cached tuning results must not affect the tests.
-    let settings = "DEVICE TILING WARM AS_GPU NO_SUBGROUPS CHECKED INDEX_REPORTS FUSION PRINT_KERNELS \
-         TEST_CASES TEST_VALUES WINOGRAD MATRIX_UNITS AUTOCAST MATMUL_PRECISION DEBUG";
-    for name in settings.split(' ') {
-        command.env_remove(format!("BURN_WGSL_{name}"));
-    }
-    command.env("BURN_WGSL_TUNING", "off").env(reached::VARIABLE, reached::file());
-    command.envs(adapter::environment(options));
-    if let Some(selector) = required_device(options) {
-        // Without this variable, tests of a missing device are skipped.
-        command.env("BURN_WGSL_TEST_REQUIRE", selector);
-    }
-    command
 }
 
 fn large(options: &Options) -> Result<Outcome, String> {

@@ -10,7 +10,8 @@ use burn_backend_021::ops::{TransactionOps as _, TransactionPrimitive as Transac
 use burn_backend_021::{Backend as _, DTypeUsage as DTypeUsage021};
 use burn_wgsl::Wgsl;
 
-use crate::convert::{Convert, check_scheme};
+use crate::contract::Convert;
+use crate::convert::check_scheme;
 use crate::device::{LibTorchDevice, other_type};
 use crate::tensor::{QuantizedTensor, Tensor};
 

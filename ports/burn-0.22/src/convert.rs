@@ -7,15 +7,9 @@ use burn_backend_021 as old;
 use burn_wgsl::{WgslDevice, WgslQuantizedTensor, WgslTensor};
 use bytemuck::TransparentWrapper;
 
+use crate::contract::Convert;
 use crate::device::LibTorchDevice;
 use crate::tensor::{QuantizedTensor, Tensor};
-
-/// Converts a value of one contract to the type of the other.
-pub trait Convert {
-    type Other;
-
-    fn converted(self) -> Self::Other;
-}
 
 /// Types that are the same in both.
 macro_rules! same {

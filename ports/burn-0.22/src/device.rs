@@ -5,7 +5,7 @@ use burn_backend_021::get_device_settings;
 use burn_wgsl::{Wgsl, WgslDevice};
 use bytemuck::TransparentWrapper;
 
-use crate::convert::Convert;
+use crate::contract::Convert;
 
 /// A device of burn-wgsl. The default is selected automatically, or by `BURN_WGSL_DEVICE`.
 ///

@@ -12,6 +12,7 @@
 //! - `backend` is the rest of the contract; `handles` is for the remote server.
 
 mod backend;
+mod contract;
 mod convert;
 mod device;
 mod handles;
@@ -20,7 +21,7 @@ mod tensor;
 
 pub use backend::LibTorch;
 #[doc(hidden)]
-pub use convert::Convert;
+pub use contract::Convert;
 pub use device::LibTorchDevice;
 pub use tensor::{QuantizedTensor, Tensor};
 

@@ -5,7 +5,7 @@ use burn_backend_021::TensorMetadata as _;
 use burn_backend_021::ops::{FloatTensorOps, QTensorOps};
 use burn_wgsl::{Wgsl, WgslQuantizedTensor, WgslTensor};
 
-use crate::convert::Convert;
+use crate::contract::Convert;
 use crate::device::LibTorchDevice;
 
 /// A float, integer or boolean tensor.

@@ -6,7 +6,7 @@ mod through;
 use burn_backend_021::{Backend, TensorData};
 use burn_wgsl::backend::call::{Value, call};
 use burn_wgsl::kernels::cases;
-use burn_wgsl::kernels::common::cases::{Arg, Case};
+use burn_wgsl::kernels::ops::cases::{Arg, Case};
 use burn_wgsl::{Wgsl, WgslDevice};
 use through::Through;
 

@@ -11,8 +11,8 @@ use burn_backend::{Backend, DType, Scalar, TensorData, get_device_settings};
 use burn_std::{BoolDType, FloatDType, IntDType, Slice};
 
 use super::{CaseArguments, Value};
-use crate::kernels::common::cases::{Arg, Fill, Input};
-use crate::kernels::common::options::ScatterOp;
+use crate::kernels::ops::cases::{Arg, Fill, Input};
+use crate::kernels::ops::options::ScatterOp;
 use crate::kernels::random::{PhiloxStream, Sampler, floats, integers};
 
 /// Returns the elements of an input, which are the same for every backend. The position among the

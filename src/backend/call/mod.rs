@@ -20,7 +20,7 @@ mod arguments;
 pub use arguments::content;
 
 use super::contract::prelude::*;
-use crate::kernels::common::cases::Case;
+use crate::kernels::ops::cases::Case;
 
 /// Transforms each float tensor before the call. A gradient check tracks the tensors here.
 pub type Prepare<'a, T> = &'a mut dyn FnMut(FloatTensor<T>) -> FloatTensor<T>;
@@ -310,7 +310,7 @@ use super::boolean::bool_contract;
 use super::float::float_contract;
 use super::int::int_contract;
 use super::module::module_contract;
-use crate::kernels::common::table::{activation_rows, bool_rows, float_rows, int_rows};
+use crate::kernels::ops::table::{activation_rows, bool_rows, float_rows, int_rows};
 
 modules! {
     float float_contract calls;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use super::graph::{Graph, Leaf, Node};
-use super::program::{Program, Words};
+use crate::kernels::fusion::graph::{Graph, Leaf, Node};
+use crate::kernels::fusion::program::{Program, Words};
 use crate::runtime::{Allocation, Location, Runtime, RuntimeError};
 use crate::tensor::Lazy;
 
@@ -102,11 +102,6 @@ impl Computation {
         for (output, memory) in program.outputs.iter().zip(&self.outputs) {
             graphs[self.graph].nodes[usize::from(output.step)].lazy.resolve(memory.clone());
         }
-    }
-
-    /// Marks the outputs as lost.
-    pub fn lose(&self, runtime: &Runtime) {
-        self.outputs.iter().for_each(|memory| runtime.lose(memory));
     }
 
     /// Returns the inputs, then the outputs.

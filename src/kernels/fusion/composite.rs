@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::kernels::fused::{MAX_BINDINGS, program_of};
+use crate::kernels::fusion::registry::{MAX_BINDINGS, program_of};
 use crate::runtime::{IndexedAxis, Kernel, KernelKey, Runtime, Variant};
 use crate::tensor::Tensor;
 
@@ -75,7 +75,7 @@ fn with_programs(mut variant: Variant, programs: &Programs) -> Variant {
     variant
 }
 
-/// The launch of a kernel of any type: see [`Launch`](crate::kernels::common::launch::Launch).
+/// A launch of a kernel of any type: kernel, operands, parameters and size.
 #[derive(Clone, Copy)]
 pub(crate) struct AnyLaunch<'a> {
     pub runtime: &'a Arc<Runtime>,

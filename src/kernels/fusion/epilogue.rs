@@ -8,14 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use smallvec::{SmallVec, smallvec};
 
-use super::composite::{self, AnyKernel, Composite, Params, Programs};
-use super::program::{Access, Output, Program};
-use crate::kernels::common::launch::variants_of;
-use crate::kernels::elementwise::Map;
-use crate::kernels::fused::{index_of, program_of};
+use crate::kernels::fusion::composite::{self, AnyKernel, Composite, Params, Programs};
+use crate::kernels::fusion::graph::Source;
+use crate::kernels::fusion::program::{Access, Output, Program, RESULT};
+use crate::kernels::fusion::prologue::PrologueLaunch;
+use crate::kernels::fusion::registry::{index_of, program_of};
+use crate::kernels::ops::map::Map;
 use crate::runtime::{
-    Allocation, Dispatch, Flows, Kernel, Recorded, Runtime, RuntimeError, Variant, current_op,
-    describe_operands, set_current_op,
+    Allocation, Compilation, Dispatch, Flows, Kernel, Recorded, Runtime, RuntimeError, Variant,
+    current_op, describe_operands, set_current_op, variants_of,
 };
 use crate::tensor::{DType, Epilogue, PendingLaunch};
 
@@ -65,6 +66,16 @@ impl DeferredLaunch {
         KEPT.fetch_add(bytes, Ordering::Relaxed);
         self.kept = bytes;
         true
+    }
+
+    /// Lets the kernel compute the inputs that a fused launch computes.
+    pub fn take(&mut self, fused: PrologueLaunch) {
+        let words = fused.prologues.iter().flat_map(|prologue| &prologue.words);
+        self.words = words.copied().collect();
+        self.prologues = fused.programs.prologues;
+        self.inputs = fused.inputs;
+        self.work = fused.work;
+        self.rounds = fused.rounds;
     }
 
     fn programs(&self, epilogue: Option<&Epilogue<'_>>) -> Programs {
@@ -119,17 +130,21 @@ impl PendingLaunch for DeferredLaunch {
             && composite::fits(&self.runtime, operands, &self.params(Some(epilogue)))
     }
 
-    fn is_prepared(&self, epilogue: Option<&Epilogue<'_>>) -> bool {
-        self.runtime.is_prepared(&self.kernel.key(&self.programs(epilogue)))
-    }
-
-    fn prepare(&self, epilogue: Option<&Epilogue<'_>>) -> Result<(), RuntimeError> {
+    fn compilation(&self, epilogue: Option<&Epilogue<'_>>) -> Option<Compilation<'static>> {
+        let programs = self.programs(epilogue);
+        let key = self.kernel.key(&programs);
+        if self.runtime.is_prepared(&key) {
+            return None;
+        }
         let (inputs, outputs) =
             epilogue.map_or((0, 1), |epilogue| (epilogue.inputs.len(), epilogue.outputs));
-        let programs = self.programs(epilogue);
-        let (key, params) = (self.kernel.key(&programs), self.params(epilogue));
-        let operands = (self.inputs.len() + inputs, outputs);
-        self.runtime.prepare(key, &|| self.kernel.variant(&programs), operands, params.len())
+        let kernel = self.kernel.to_box();
+        Some(Compilation {
+            key,
+            kernel: Box::new(move || kernel.variant(&programs)),
+            operands: (self.inputs.len() + inputs, outputs),
+            params_len: self.params(epilogue).len(),
+        })
     }
 
     fn inputs(&self) -> &[Arc<Allocation>] {
@@ -168,11 +183,11 @@ impl Drop for DeferredLaunch {
 
 /// Returns samples of kernels with an epilogue: programs decide which there are.
 pub(crate) fn samples<K: Kernel>(kernels: impl IntoIterator<Item = K>) -> Vec<Variant> {
-    let result = Map::new(super::program::RESULT, DType::F32);
+    let result = Map::new(RESULT, DType::F32);
     let sum = Map::new("a + b", DType::F32);
     let mut program = Program::sample(&[&result, &sum], &[(DType::F32, Access::Strided)]);
     program.steps[0].args.clear();
-    program.steps[1].args.push((super::graph::Source::Leaf(0), DType::F32));
+    program.steps[1].args.push((Source::Leaf(0), DType::F32));
     program.outputs =
         smallvec![Output { step: 0, overwrites: None }, Output { step: 1, overwrites: None }];
     let epilogue = Some(index_of(&program, std::iter::empty()));

@@ -143,6 +143,11 @@ impl Graph {
         &self.nodes[self.nodes.len() - 1]
     }
 
+    /// Returns the ops of the results.
+    pub fn ops(&self) -> impl Iterator<Item = &'static str> {
+        self.nodes.iter().map(|node| node.expression().op)
+    }
+
     /// Returns the indices of the results that must be in memory: those that something outside of
     /// the graph refers to, and the last.
     pub fn outputs(&self) -> impl Iterator<Item = usize> {

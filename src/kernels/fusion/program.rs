@@ -4,8 +4,8 @@ use std::fmt;
 
 use smallvec::{SmallVec, smallvec};
 
-use super::graph::{Graph, Source};
-use crate::kernels::elementwise::Map;
+use crate::kernels::fusion::graph::{Graph, Source};
+use crate::kernels::ops::map::Map;
 use crate::runtime::Expr;
 use crate::tensor::{DType, Layout, collapse};
 

@@ -5,18 +5,18 @@
 
 use std::sync::Arc;
 
-use parking_lot::MutexGuard;
 use smallvec::{SmallVec, smallvec};
 
-use super::composite::{self, AnyLaunch, Composite, Programs, with_words};
-use super::graph::Graph;
-use super::program::{Access, Output, Overwrite, Program, Words};
-use crate::kernels::common::launch::{describe, variants_of};
-use crate::kernels::common::policy;
-use crate::kernels::elementwise::Map;
-use crate::kernels::fused::{self, index_of, may_use};
-use crate::runtime::{Allocation, Dispatch, Flows, Kernel, Variant};
-use crate::tensor::{Arg, DType, Lazy, Result, Tensor};
+use crate::kernels::fusion::composite::{self, AnyLaunch, Composite, Programs, with_words};
+use crate::kernels::fusion::graph::Graph;
+use crate::kernels::fusion::program::{Access, Output, Overwrite, Program, Words};
+use crate::kernels::fusion::registry::{index_of, may_use};
+use crate::kernels::fusion::schedule::{self, Next, Recording};
+use crate::kernels::fusion::switch::is_enabled;
+use crate::kernels::ops::map::Map;
+use crate::kernels::policy;
+use crate::runtime::{Allocation, Compilation, Dispatch, Flows, Kernel, Variant, variants_of};
+use crate::tensor::{Arg, DType, Lazy, Result, Tensor, describe};
 
 /// How often a kernel reads each element of an input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,161 +63,98 @@ enum Input {
 ///
 /// # Errors
 ///
-/// Returns the errors of [`Launch::run`](crate::kernels::common::launch::Launch::run).
+/// Returns an error if an input cannot be computed, the operands are on different devices, or in the cases of
+/// [`Runtime::dispatch`](crate::runtime::Runtime::dispatch).
 pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Result<bool> {
-    let runtime = launch.runtime;
-    loop {
-        let Some(fused) = fuse(launch, inputs)? else { return Ok(false) };
-        let FusedLaunch { programs, prologues, locked, .. } = fused;
-        let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
-        for output in launch.outputs {
-            outputs.push(output.buffer()?.clone());
-        }
-        let results = prologues.iter().flat_map(Prologue::outputs);
-        for result in results.clone() {
-            let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
-            outputs.push(Arc::new(memory));
-        }
-        let params =
-            with_words(launch.params, prologues.iter().map(|prologue| &prologue.words[..]));
-        let key = launch.kernel.key(&programs);
-        if !runtime.is_prepared(&key) {
-            drop(locked);
-            if !runtime.may_generate() {
-                let roots = prologues.iter().map(|prologue| prologue.graph.root().lazy.clone());
-                let roots: SmallVec<[Arc<Lazy>; 2]> = roots.collect();
-                drop(results);
-                drop(prologues);
-                for root in roots {
-                    root.computed()?;
-                }
-                continue;
-            }
-            let reports = usize::from(launch.indexed_axes.is_some());
-            let operands = (fused.inputs.len(), outputs.len() + reports);
-            runtime.prepare(key, &|| launch.kernel.variant(&programs), operands, params.len())?;
-            continue;
-        }
-        let mut flows = Flows::default();
-        let held = &outputs[launch.outputs.len()..];
-        if !held.is_empty() && fused.inputs.iter().any(|input| input.is_tainted()) {
-            let own = &outputs[..launch.outputs.len()];
-            // The launch may keep some of the old elements.
-            flows
-                .add(references(&fused.inputs).into_iter().chain(references(own)), references(own));
-            let mut held = held.iter().map(|memory| &**memory);
-            for Prologue { graph, program, .. } in &prologues {
-                let steps = program.outputs.iter().map(|output| usize::from(output.step));
-                graph.add_flows(&mut flows, steps.zip(held.by_ref()), &[]);
-            }
-        }
-        describe(launch.inputs, launch.outputs);
-        let recorded = runtime.record_dispatch(&Dispatch {
-            key,
-            kernel: &|| unreachable!("the kernel is compiled before its launch"),
-            inputs: &references(&fused.inputs),
-            outputs: &references(&outputs),
-            params: &params,
-            groups: launch.workgroups,
-            work: fused.work,
-            indexed_axes: launch.indexed_axes,
-            also_read: &flows.read,
-            also_written: &flows.written,
-            separate: &flows.groups,
-        })?;
-        drop(flows);
-        results.zip(held).for_each(|(lazy, memory)| lazy.resolve(memory.clone()));
-        drop(locked);
-        let result = runtime.finish_dispatch(recorded);
-        if result.is_err() {
-            held.iter().for_each(|memory| runtime.lose(memory));
-        }
-        return Ok(result.map(|()| true)?);
+    if !applies(launch, inputs)? {
+        return Ok(false);
     }
+    schedule::run(launch.runtime, || match fuse(launch, inputs) {
+        Fusion::Nothing => Ok(Next::Nothing),
+        Fusion::After(lazy) => Ok(Next::after(&lazy)),
+        Fusion::Launch(fused) => fused.record(launch),
+    })
 }
 
 fn references(memory: &[Arc<Allocation>]) -> SmallVec<[&Allocation; 8]> {
     memory.iter().map(|memory| &**memory).collect()
 }
 
-/// A launch with prologues. As long as it exists, no other thread computes pending results.
-pub(crate) struct FusedLaunch<'a> {
+/// What becomes of a launch with pending inputs.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "it is made once for a launch, and taken apart at once"
+)]
+pub(crate) enum Fusion {
+    /// All inputs are in memory.
+    Nothing,
+    /// A result must be computed first.
+    After(Arc<Lazy>),
+    /// The kernel computes some inputs, and all others are in memory.
+    Launch(PrologueLaunch),
+}
+
+/// A launch with prologues. The pending results that it refers to must not change: it lives under the lock of the
+/// device's pending results.
+pub(crate) struct PrologueLaunch {
     pub programs: Programs,
     pub prologues: SmallVec<[Prologue; 2]>,
     /// What the kernel reads.
     pub inputs: SmallVec<[Arc<Allocation>; 8]>,
     pub work: u64,
     pub rounds: u64,
-    locked: MutexGuard<'a, ()>,
 }
 
-impl FusedLaunch<'_> {
-    /// Returns whether the kernel only writes its own outputs.
-    pub fn is_pure(&self) -> bool {
-        self.prologues.iter().all(|prologue| prologue.program.outputs.is_empty())
-    }
-
-    /// Returns whether the kernel is compiled.
-    pub fn is_prepared(&self, launch: &AnyLaunch<'_>) -> bool {
-        launch.runtime.is_prepared(&launch.kernel.key(&self.programs))
-    }
-}
-
-/// Returns a launch of which the kernel computes those of `inputs` that are pending and that it can
-/// compute. All other inputs are in memory then. Returns `None` if there are none.
+/// Returns whether a launch has pending inputs, which its kernel may compute. All other inputs are in memory then.
 ///
 /// # Errors
 ///
 /// Returns an error if an input cannot be computed, or the operands are on different devices.
-pub(crate) fn fuse<'a>(
-    launch: &AnyLaunch<'a>,
-    inputs: &[(usize, Reads)],
-) -> Result<Option<FusedLaunch<'a>>> {
-    let runtime = launch.runtime;
+pub(crate) fn applies(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Result<bool> {
     let is_pending = |&(input, _): &(usize, Reads)| launch.inputs[input].pending().is_some();
-    if !fused::is_enabled() || !inputs.iter().any(is_pending) {
-        return Ok(None);
+    if !is_enabled() || !inputs.iter().any(is_pending) {
+        return Ok(false);
     }
     for operand in launch.inputs.iter().chain(launch.outputs) {
         launch.inputs[0].same_device(operand)?;
     }
-    loop {
-        for (index, input) in launch.inputs.iter().enumerate() {
-            if inputs.iter().all(|&(other, _)| other != index) {
-                input.buffer()?;
-            }
+    for (index, input) in launch.inputs.iter().enumerate() {
+        if inputs.iter().all(|&(other, _)| other != index) {
+            input.buffer()?;
         }
-        let locked = runtime.lock_deferred();
-        let mut prologues: SmallVec<[Prologue; 2]> = SmallVec::new();
-        let mut first = None;
-        for &(index, reads) in inputs {
-            match input(launch.inputs[index], index, reads) {
-                Input::Memory => {}
-                Input::After(lazy) => first = Some(lazy),
-                Input::Computed(prologue) => match shared_output(&prologues, &prologue) {
-                    Some(lazy) => first = Some(lazy),
-                    None => prologues.push(*prologue),
-                },
-            }
+    }
+    Ok(true)
+}
+
+/// Returns a launch of which the kernel computes those of `inputs` that are pending and that it can
+/// compute, for a launch that this [applies](applies) to.
+pub(crate) fn fuse(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Fusion {
+    let mut prologues: SmallVec<[Prologue; 2]> = SmallVec::new();
+    let mut first = None;
+    for &(index, reads) in inputs {
+        match input(launch.inputs[index], index, reads) {
+            Input::Memory => {}
+            Input::After(lazy) => first = Some(lazy),
+            Input::Computed(prologue) => match shared_output(&prologues, &prologue) {
+                Some(lazy) => first = Some(lazy),
+                None => prologues.push(*prologue),
+            },
         }
-        if prologues.is_empty() && first.is_none() {
-            return Ok(None);
-        }
-        if first.is_none() {
-            let fused = FusedLaunch::new(launch, prologues, locked);
-            if fused.fits(launch) {
-                return Ok(Some(fused));
-            }
-            // The largest is computed first.
-            let nodes = |prologue: &&Prologue| prologue.graph.nodes.len();
-            let largest = fused.prologues.iter().max_by_key(nodes);
-            first = largest.map(|prologue| prologue.graph.root().lazy.clone());
-        } else {
-            drop((prologues, locked));
-        }
-        if let Some(lazy) = first {
-            lazy.computed()?;
-        }
+    }
+    if let Some(lazy) = first {
+        return Fusion::After(lazy);
+    }
+    if prologues.is_empty() {
+        return Fusion::Nothing;
+    }
+    let fused = PrologueLaunch::new(launch, prologues);
+    if fused.fits(launch) {
+        return Fusion::Launch(fused);
+    }
+    let nodes = |prologue: &&Prologue| prologue.graph.nodes.len();
+    match fused.prologues.iter().max_by_key(nodes) {
+        Some(largest) => Fusion::After(largest.graph.root().lazy.clone()),
+        None => Fusion::Nothing,
     }
 }
 
@@ -227,13 +164,9 @@ fn shared_output(others: &[Prologue], prologue: &Prologue) -> Option<Arc<Lazy>> 
     written.find(|lazy| prologue.outputs().any(|output| Arc::ptr_eq(output, lazy))).cloned()
 }
 
-impl<'a> FusedLaunch<'a> {
+impl PrologueLaunch {
     /// Inputs without a prologue must be in memory.
-    fn new(
-        launch: &AnyLaunch<'a>,
-        prologues: SmallVec<[Prologue; 2]>,
-        locked: MutexGuard<'a, ()>,
-    ) -> Self {
+    fn new(launch: &AnyLaunch<'_>, prologues: SmallVec<[Prologue; 2]>) -> Self {
         let mut inputs = SmallVec::new();
         for (index, input) in launch.inputs.iter().enumerate() {
             match prologues.iter().find(|prologue| prologue.input == index) {
@@ -248,12 +181,83 @@ impl<'a> FusedLaunch<'a> {
         for Prologue { input, graph, program, .. } in &prologues {
             // A round of the kernel reads a vec4, or two of them.
             rounds_per_round += 8 * program.rounds();
-            let ops = graph.nodes.iter().map(|node| node.expression().op);
-            programs.prologues.push((*input as u8, index_of(program, ops)));
+            programs.prologues.push((*input as u8, index_of(program, graph.ops())));
             work += (graph.nodes.len() * graph.root().expression().len) as u64;
         }
         let rounds = launch.rounds.saturating_mul(rounds_per_round);
-        Self { programs, prologues, inputs, work, rounds, locked }
+        Self { programs, prologues, inputs, work, rounds }
+    }
+
+    /// Returns whether the kernel only writes its own outputs.
+    pub fn is_pure(&self) -> bool {
+        self.prologues.iter().all(|prologue| prologue.program.outputs.is_empty())
+    }
+
+    /// Returns whether the kernel is compiled.
+    pub fn is_prepared(&self, launch: &AnyLaunch<'_>) -> bool {
+        launch.runtime.is_prepared(&launch.kernel.key(&self.programs))
+    }
+
+    /// Records the launch.
+    fn record<'l>(self, launch: &AnyLaunch<'l>) -> Result<Next<'l>> {
+        let Self { programs, prologues, inputs, work, .. } = self;
+        let runtime = launch.runtime;
+        let key = launch.kernel.key(&programs);
+        let is_prepared = runtime.is_prepared(&key);
+        if !is_prepared && !runtime.may_generate() {
+            let roots = prologues.iter().map(|prologue| prologue.graph.root().lazy.clone());
+            return Ok(Next::After(roots.collect()));
+        }
+        let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
+        for output in launch.outputs {
+            outputs.push(output.buffer()?.clone());
+        }
+        let results = prologues.iter().flat_map(Prologue::outputs);
+        for result in results.clone() {
+            let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
+            outputs.push(Arc::new(memory));
+        }
+        let words = prologues.iter().map(|prologue| &prologue.words[..]);
+        let params = with_words(launch.params, words);
+        if !is_prepared {
+            let reports = usize::from(launch.indexed_axes.is_some());
+            let kernel = launch.kernel;
+            return Ok(Next::Compile(Compilation {
+                key,
+                kernel: Box::new(move || kernel.variant(&programs)),
+                operands: (inputs.len(), outputs.len() + reports),
+                params_len: params.len(),
+            }));
+        }
+        let (own, held) = outputs.split_at(launch.outputs.len());
+        let mut flows = Flows::default();
+        if !held.is_empty() && inputs.iter().any(|input| input.is_tainted()) {
+            // The launch may keep some of the old elements.
+            flows.add(references(&inputs).into_iter().chain(references(own)), references(own));
+            let mut held = held.iter().map(|memory| &**memory);
+            for Prologue { graph, program, .. } in &prologues {
+                let steps = program.outputs.iter().map(|output| usize::from(output.step));
+                graph.add_flows(&mut flows, steps.zip(held.by_ref()), &[]);
+            }
+        }
+        describe(launch.inputs, launch.outputs);
+        let recorded = runtime.record_dispatch(&Dispatch {
+            key,
+            kernel: &|| unreachable!("the kernel is compiled before its launch"),
+            inputs: &references(&inputs),
+            outputs: &references(&outputs),
+            params: &params,
+            groups: launch.workgroups,
+            work,
+            indexed_axes: launch.indexed_axes,
+            also_read: &flows.read,
+            also_written: &flows.written,
+            separate: &flows.groups,
+        })?;
+        drop(flows);
+        results.zip(held).for_each(|(lazy, memory)| lazy.resolve(memory.clone()));
+        let results = held.iter().cloned().collect();
+        Ok(Next::Recorded(smallvec![Recording { recorded, results }]))
     }
 
     /// Returns whether the device can bind the operands and parameters.

@@ -27,8 +27,8 @@
 
 use std::fmt::Write;
 
-use super::graph::Source;
-use super::program::{Access, LeafCode, Program, Step};
+use crate::kernels::fusion::graph::Source;
+use crate::kernels::fusion::program::{Access, LeafCode, Program, Step};
 use crate::runtime::{ElementCode, Epilogue, Prologue, tokens};
 use crate::tensor::DType;
 

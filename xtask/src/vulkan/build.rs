@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use xtask::process::{cargo, root, run_command, target_dir};
 
-use super::layer::Adapter;
+use super::adapter::Adapter;
 
 /// The example that runs besides the tests.
 const EXAMPLE: &str = "digits";

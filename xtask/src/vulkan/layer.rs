@@ -1,10 +1,10 @@
 //! The validation layer, and the adapters that it checks.
 
-use std::fmt;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::adapter::Adapter;
 use super::build::Tools;
 use super::messages::Message;
 use super::run::{self, Outcome};
@@ -26,40 +26,6 @@ khronos_validation.debug_action = VK_DBG_LAYER_ACTION_LOG_MSG
 khronos_validation.enable_message_limit = false
 khronos_validation.check_shaders_caching = false
 ";
-
-/// A Vulkan adapter that programs run on.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Adapter {
-    /// Mesa's software adapter.
-    Lavapipe,
-    /// A GPU of AMD that is not there. Results are zeros.
-    Pretended,
-}
-
-impl Adapter {
-    pub const ALL: [Self; 2] = [Self::Lavapipe, Self::Pretended];
-
-    /// Returns the selector of the adapter's device.
-    pub fn selector(self) -> &'static str {
-        match self {
-            Self::Lavapipe => "software",
-            Self::Pretended => "gpu:0",
-        }
-    }
-
-    fn name(self) -> &'static str {
-        match self {
-            Self::Lavapipe => "lavapipe",
-            Self::Pretended => "navi31",
-        }
-    }
-}
-
-impl fmt::Display for Adapter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
 
 /// The unpacked layer and its settings.
 pub struct Layer {

@@ -5,6 +5,7 @@
 //! so the tests must pass there. The pretended GPU computes nothing: the tests run there to their
 //! end without comparing values.
 
+mod adapter;
 mod allowed;
 pub mod build;
 mod layer;
@@ -18,9 +19,10 @@ use std::time::Instant;
 pub use options::Options;
 use xtask::process::target_dir;
 
+use self::adapter::Adapter;
 use self::allowed::ALLOWED;
 use self::build::Program;
-use self::layer::{Adapter, Layer};
+use self::layer::Layer;
 use self::messages::Message;
 use crate::packages::Packages;
 

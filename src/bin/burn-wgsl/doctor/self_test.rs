@@ -2,7 +2,7 @@
 
 use burn::tensor::{FloatDType, IntDType, TensorData};
 use burn_wgsl::backend::call::{self, Types, Value};
-use burn_wgsl::kernels::common::cases::Case;
+use burn_wgsl::kernels::ops::cases::Case;
 use burn_wgsl::{Wgsl, WgslDevice, kernels};
 use serde::Serialize;
 

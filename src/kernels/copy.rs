@@ -1,0 +1,79 @@
+//! Copies between views: an elementwise kernel with the expression `a`, or the transpose kernel.
+
+use std::sync::Arc;
+
+use crate::kernels::launch::parts;
+use crate::kernels::ops::map::Map;
+use crate::kernels::{copy, transpose};
+use crate::runtime::{Runtime, Variant};
+use crate::tensor::{DType, Error, Layout, Result, Tensor};
+
+/// Returns the elementwise computation of a copy.
+pub(crate) fn copy_map(dtype: DType) -> Map {
+    Map::new("a", dtype)
+}
+
+/// Copies a tensor to `view`. The tensor must broadcast to the shape of `view`. Kernels store words:
+/// tensors of 16 bits are only written as a whole, by `cast`.
+pub fn write(tensor: &Tensor, view: &Tensor) -> Result<()> {
+    if tensor.dtype().is_half() {
+        return Err(Error::Unsupported("a copy to a view of 16-bit elements"));
+    }
+    if parts::any_oversized([tensor, view]) {
+        let tensor = tensor.view(expand_layout(tensor.layout(), view.shape())?);
+        return parts::each(&[tensor, view.clone()], &mut |parts| write(&parts[0], &parts[1]));
+    }
+    if transpose::transpose(tensor, view)? {
+        return Ok(());
+    }
+    copy_map(tensor.dtype()).write_to(std::slice::from_ref(tensor), view)
+}
+
+/// Returns a packed copy of a tensor of words.
+///
+/// # Errors
+///
+/// Returns an error if the memory is not available.
+pub(crate) fn packed(tensor: &Tensor) -> Result<Tensor> {
+    let out = Tensor::empty(tensor.runtime(), tensor.shape(), tensor.dtype())?;
+    write(tensor, &out)?;
+    Ok(out)
+}
+
+/// Broadcasts axes of size 1 of a layout.
+pub(crate) fn expand_layout(layout: &Layout, shape: &[usize]) -> Result<Layout> {
+    layout.expand(shape).ok_or_else(|| Error::Shape {
+        lhs: layout.shape.to_vec(),
+        rhs: shape.to_vec(),
+        rule: "only axes of size 1 can expand",
+    })
+}
+
+/// Creates a packed tensor from a launch for each part of it that fits a binding: `launch` gets the
+/// first element and the number of elements.
+///
+/// # Errors
+///
+/// Returns an error of `launch`, or if the memory is not available.
+pub(crate) fn concatenated(
+    runtime: &Arc<Runtime>,
+    shape: &[usize],
+    dtype: DType,
+    launch: impl Fn(usize, usize) -> Result<Tensor>,
+) -> Result<Tensor> {
+    let out = Tensor::empty(runtime, shape, dtype)?;
+    let mut start = 0;
+    parts::each(std::slice::from_ref(&out), &mut |parts| {
+        let part = &parts[0];
+        copy::write(&launch(start, part.len())?, part)?;
+        start += part.len();
+        Ok(())
+    })?;
+    Ok(out)
+}
+
+/// Returns every variant that these functions can request, besides those of `create`, `transpose`
+/// and `cast`.
+pub fn variants() -> Vec<Variant> {
+    DType::COMPUTE_TYPES.iter().flat_map(|&dtype| copy_map(dtype).variants(&[dtype])).collect()
+}

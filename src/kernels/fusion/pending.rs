@@ -1,0 +1,327 @@
+//! Pending results: an elementwise op becomes an expression that is computed when its memory is needed, and so does a
+//! launch that may get an epilogue.
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use rustc_hash::FxHasher;
+use smallvec::SmallVec;
+
+use crate::kernels::fusion::composite::AnyLaunch;
+use crate::kernels::fusion::compute::compute;
+use crate::kernels::fusion::epilogue::DeferredLaunch;
+use crate::kernels::fusion::program::{Access, RESULT};
+use crate::kernels::fusion::prologue::{self, Fusion, Reads};
+use crate::kernels::fusion::schedule::{self, Next};
+use crate::kernels::fusion::switch::is_enabled;
+use crate::kernels::ops::map::{CONSTANT, Map};
+use crate::kernels::policy;
+use crate::runtime::{Runtime, current_op, is_captured};
+use crate::tensor::{
+    Arg, DType, Error, Expression, Extent, Layout, Padding, Result, Tensor, described, description,
+};
+
+/// The maximum number of expressions in a kernel.
+const MAX_OPS: u32 = 24;
+
+/// The result of a launch that may be deferred.
+pub(crate) struct PendingResult<'a> {
+    pub runtime: &'a Arc<Runtime>,
+    pub shape: &'a [usize],
+    pub dtype: DType,
+    /// Whether the kernel stores it in vec4s.
+    pub vec4: bool,
+    /// Whether the kernel is large. On software adapters, each epilogue would take too long to
+    /// compile.
+    pub large_kernel: bool,
+    /// The inputs that the kernel may compute if they are pending.
+    pub prologues: &'a [(usize, Reads)],
+}
+
+impl<'a> PendingResult<'a> {
+    /// Returns a result of which the kernel stores one element at a time, without prologues.
+    pub fn scalars(runtime: &'a Arc<Runtime>, shape: &'a [usize], dtype: DType) -> Self {
+        Self { runtime, shape, dtype, vec4: false, large_kernel: false, prologues: &[] }
+    }
+}
+
+/// Returns the pending result of an elementwise computation. The inputs broadcast to `shape`.
+///
+/// # Errors
+///
+/// Returns an error if the inputs are on different devices, the result is too large, or an input
+/// that must be computed first cannot be computed.
+pub(crate) fn defer<const N: usize>(
+    map: &Map,
+    inputs: [Tensor; N],
+    shape: &[usize],
+) -> Result<Tensor> {
+    let runtime = inputs[0].runtime().clone();
+    let mut args: SmallVec<[Arg; 2]> = SmallVec::new();
+    for input in inputs {
+        if !Arc::ptr_eq(input.runtime(), &runtime) {
+            let (lhs, rhs) = (runtime.name(), input.runtime().name());
+            return Err(Error::DeviceMismatch { lhs, rhs });
+        }
+        args.push(input.into_arg(shape)?);
+    }
+    defer_args(map, &runtime, args, shape)
+}
+
+fn defer_args(
+    map: &Map,
+    runtime: &Arc<Runtime>,
+    args: SmallVec<[Arg; 2]>,
+    shape: &[usize],
+) -> Result<Tensor> {
+    let len = shape.iter().product();
+    let mut extent = extent(shape, len, &args)?;
+    extent.signature = signature(map, &args);
+    let keeps_much = extent.kept > max_kept_bytes(len);
+    let result = pending(map, runtime, shape, len, args, extent)?;
+    if keeps_much {
+        // Pending, a small result would keep large operands alive.
+        result.buffer()?;
+    }
+    Ok(result)
+}
+
+/// Returns the pending result of a computation without inputs.
+///
+/// # Errors
+///
+/// Returns an error if the result is too large.
+pub(crate) fn defer_fill(map: &Map, runtime: &Arc<Runtime>, shape: &[usize]) -> Result<Tensor> {
+    let extent = Extent { ops: 1, signature: signature(map, &[]), ..Extent::default() };
+    pending(map, runtime, shape, shape.iter().product(), SmallVec::new(), extent)
+}
+
+/// Returns the pending result of a computation whose input, which must be packed, is a part of each
+/// line of a tensor that is zero elsewhere.
+///
+/// # Errors
+///
+/// Returns an error if the result is too large, or the input cannot be computed.
+pub(crate) fn defer_padded(
+    map: &Map,
+    input: Tensor,
+    padding: Padding,
+    shape: &[usize],
+) -> Result<Tensor> {
+    let runtime = input.runtime().clone();
+    let args = SmallVec::from_iter([input.into_padded_arg(padding)?]);
+    defer_args(map, &runtime, args, shape)
+}
+
+/// Returns whether a tensor is a pending constant with bits of zero.
+pub(crate) fn is_pending_zero(tensor: &Tensor) -> bool {
+    tensor.pending().is_some_and(|lazy| {
+        let Expression { wgsl, scalars, .. } = lazy.expression();
+        *wgsl == CONSTANT && scalars[..] == [0]
+    })
+}
+
+/// Returns the pending result of a launch. `None` if the launch must not be deferred.
+///
+/// # Errors
+///
+/// Returns an error if an input cannot be computed, the result is too large, or the device was
+/// lost.
+pub(crate) fn defer_launch(
+    launch: &AnyLaunch<'_>,
+    result: &PendingResult<'_>,
+) -> Result<Option<Tensor>> {
+    let runtime = launch.runtime;
+    let len = result.shape.iter().product();
+    // Elements of 64 bits are two words.
+    let has_words = result.dtype.size() == 4;
+    let has_epilogue = has_words && policy::has_epilogue(runtime, result.large_kernel);
+    if !is_enabled() || len == 0 || !has_epilogue {
+        return Ok(None);
+    }
+    let mut deferred = DeferredLaunch {
+        runtime: runtime.clone(),
+        kernel: launch.kernel.to_box(),
+        prologues: SmallVec::new(),
+        inputs: SmallVec::new(),
+        params: launch.params.into(),
+        words: SmallVec::new(),
+        workgroups: launch.workgroups,
+        work: launch.work,
+        rounds: launch.rounds,
+        bytes: (len as u64 * result.dtype.size()).next_multiple_of(4),
+        vec4: result.vec4,
+        op: current_op(),
+        operands: match is_captured() {
+            true => {
+                let result = described(result.dtype, result.shape);
+                (description(launch.inputs, &[]) + &result).into()
+            }
+            false => "".into(),
+        },
+        kept: 0,
+        recorded: AtomicBool::new(true),
+    };
+    let mut is_fused = false;
+    let mut runs_now = false;
+    if prologue::applies(launch, result.prologues)? {
+        schedule::run(runtime, || {
+            Ok::<_, Error>(match prologue::fuse(launch, result.prologues) {
+                Fusion::Nothing => Next::Nothing,
+                Fusion::After(lazy) => Next::after(&lazy),
+                Fusion::Launch(fused) => {
+                    // If its kernel is not compiled, the launch is made at once, with operands that are computed first.
+                    let is_ready = runtime.may_generate() || fused.is_prepared(launch);
+                    runs_now = !fused.is_pure() || !is_ready;
+                    is_fused = true;
+                    deferred.take(fused);
+                    Next::Nothing
+                }
+            })
+        })?;
+    }
+    if runs_now {
+        return Ok(None);
+    }
+    if !is_fused {
+        for input in launch.inputs {
+            launch.inputs[0].same_device(input)?;
+            deferred.inputs.push(input.buffer()?.clone());
+        }
+    }
+    let bound = deferred.inputs.iter().map(|input| input.bytes()).chain([deferred.bytes]);
+    if bound.max() > Some(runtime.max_binding()) {
+        // Made at once, the launch fails with the reason.
+        return Ok(None);
+    }
+    let kept: u64 = deferred.inputs.iter().map(|input| input.kept_bytes()).sum();
+    if kept > 2 * max_kept_bytes(len) || !deferred.keep(kept.saturating_sub(2 * 3 * 4 * len as u64))
+    {
+        return Ok(None);
+    }
+    deferred.recorded = AtomicBool::new(false);
+    let expression = Expression {
+        op: current_op(),
+        wgsl: RESULT,
+        dtype: result.dtype,
+        scalars: SmallVec::new(),
+        scalar_type: DType::F32,
+        len,
+    };
+    let mut extent = Extent { ops: 1, ..Extent::default() };
+    for input in &deferred.inputs {
+        // A kernel with more operands would have no epilogue.
+        extent.add_leaf(Arc::as_ptr(input) as usize);
+    }
+    let deferred = Arc::new(deferred);
+    Tensor::of_launch(runtime, result.shape, expression, deferred, extent, compute).map(Some)
+}
+
+#[inline]
+fn pending(
+    map: &Map,
+    runtime: &Arc<Runtime>,
+    shape: &[usize],
+    len: usize,
+    args: SmallVec<[Arg; 2]>,
+    extent: Extent,
+) -> Result<Tensor> {
+    let expression = Expression {
+        op: current_op(),
+        wgsl: map.expr,
+        dtype: map.out_type,
+        scalars: map.scalars.iter().map(|scalar| scalar.bits(map.scalar_type)).collect(),
+        scalar_type: map.scalar_type,
+        len,
+    };
+    Tensor::lazy(runtime, shape, expression, args, extent, compute)
+}
+
+/// Returns the extent of an op with its arguments. Arguments that cannot be part of its kernel are
+/// computed.
+fn extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent> {
+    loop {
+        match try_extent(shape, len, args) {
+            Ok(extent) => return Ok(extent),
+            Err(index) => drop(args[index].storage.computed()?),
+        }
+    }
+}
+
+/// Returns the extent of an op with its arguments, or the index of a pending argument that must be
+/// computed first.
+fn try_extent(shape: &[usize], len: usize, args: &[Arg]) -> Result<Extent, usize> {
+    let integer = args.first().map(|arg| arg.dtype).filter(|dtype| dtype.is_integer());
+    let mut extent = Extent { ops: 1, integer, ..Extent::default() };
+    let mut largest: Option<(u32, usize)> = None;
+    let mut has_room = true;
+    for (index, arg) in args.iter().enumerate() {
+        let Some(lazy) = arg.storage.pending() else {
+            if let Some(memory) = arg.storage.memory() {
+                has_room &= extent.add_leaf(Arc::as_ptr(memory) as usize);
+                extent.kept += memory.kept_bytes();
+            }
+            let walks = |layout: &Layout| Access::without_strides(layout).is_none();
+            if arg.layout.as_deref().is_some_and(walks) {
+                extent.walked = Some(shape.into());
+            }
+            continue;
+        };
+        let inner = lazy.extent();
+        let bytes = (len as u64 * arg.dtype.size()).next_multiple_of(4);
+        let integers_agree = match (extent.integer, inner.integer) {
+            (Some(outer), Some(inner)) => outer.wgsl() == inner.wgsl(),
+            _ => true,
+        };
+        let shapes_agree = inner.walked.as_deref().is_none_or(|walked| walked == shape);
+        if arg.layout.is_some() || bytes != lazy.bytes() || !integers_agree || !shapes_agree {
+            return Err(index);
+        }
+        extent.ops += inner.ops;
+        extent.kept += inner.kept;
+        extent.integer = extent.integer.or(inner.integer);
+        if inner.walked.is_some() {
+            extent.walked.clone_from(&inner.walked);
+        }
+        for &address in &inner.addresses[..inner.leaves.into()] {
+            has_room &= extent.add_leaf(address);
+        }
+        if largest.is_none_or(|(ops, _)| inner.ops > ops) {
+            largest = Some((inner.ops, index));
+        }
+    }
+    let too_large = !has_room || extent.ops > MAX_OPS || extent.kept > max_kept_bytes(len);
+    match largest {
+        Some((_, index)) if too_large => Err(index),
+        _ => Ok(extent),
+    }
+}
+
+/// Returns how many bytes pending elementwise results of `len` elements may keep in memory: three
+/// tensors of that size, and 1 MiB. A pending launch may keep twice as much.
+fn max_kept_bytes(len: usize) -> u64 {
+    3 * 4 * len as u64 + (1 << 20)
+}
+
+/// Returns the hash of an op, its scalars and its arguments, but for the tensors in memory, and of
+/// the thread: what another thread is about to use must not be computed early.
+fn signature(map: &Map, args: &[Arg]) -> u64 {
+    thread_local! {
+        static THREAD: u64 = {
+            static COUNT: AtomicU64 = AtomicU64::new(0);
+            COUNT.fetch_add(1, Ordering::Relaxed)
+        };
+    }
+    let mut hasher = FxHasher::default();
+    THREAD.with(|thread| thread.hash(&mut hasher));
+    (map.expr.as_ptr() as usize, map.out_type as u8).hash(&mut hasher);
+    for scalar in &map.scalars {
+        scalar.bits(map.scalar_type).hash(&mut hasher);
+    }
+    for arg in args {
+        let signature = arg.storage.pending().map_or(0, |lazy| lazy.extent().signature);
+        (arg.dtype as u8, signature).hash(&mut hasher);
+    }
+    hasher.finish()
+}
