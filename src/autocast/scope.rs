@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use burn_backend::DType;
 
-use super::rules::{Rule, is_bias_gradient, rule_of};
+use super::rules::Rule;
 use super::{MatmulPrecision, Precision};
 use crate::device::WgslDevice;
 use crate::variables;
@@ -171,17 +171,17 @@ impl Operands {
         Some([self.first?, self.other?])
     }
 
-    /// Returns the type to which an op converts them, and the type of its result; `None` if it leaves
+    /// Returns the type to which an op under a rule converts them, and the type of its result; `None` if it leaves
     /// both to the operands.
-    pub fn cast_types(&self, op: &str) -> Option<[DType; 2]> {
+    pub fn cast_types(&self, rule: Rule) -> Option<[DType; 2]> {
         let widest = self.widest?;
         let lower = lower_type(&self.device?)?;
-        let [target, result] = match rule_of(op) {
+        let [target, result] = match rule {
             // A program that uses f64 needs its digits.
             _ if widest == DType::F64 => [DType::F64; 2],
-            Rule::Lower => [lower; 2],
+            Rule::Product | Rule::Lower => [lower; 2],
             Rule::Gradient => [lower, DType::F32],
-            Rule::Full => [DType::F32; 2],
+            Rule::Full | Rule::BiasGradient => [DType::F32; 2],
             Rule::Promote => [widest; 2],
         };
         let changes = self.other.is_some() || target != widest || result != widest;
@@ -189,18 +189,18 @@ impl Operands {
     }
 
     /// The same for a gradient in a backward pass, outside of autocast.
-    pub fn gradient_types(&self, op: &str) -> Option<[DType; 2]> {
+    pub fn gradient_types(&self, rule: Rule) -> Option<[DType; 2]> {
         let first = self.first.filter(|dtype| matches!(dtype, DType::F16 | DType::BF16))?;
-        let is_gradient = rule_of(op) == Rule::Gradient || is_bias_gradient(op);
+        let is_gradient = matches!(rule, Rule::Gradient | Rule::BiasGradient);
         let wide = |policy| matches!(policy, Policy::WideGradients).then_some(());
         let is_wide = is_gradient && innermost(&self.device?, wide).is_some();
         is_wide.then_some([first, DType::F32])
     }
 
     /// The same for a product of f32 outside of autocast.
-    pub fn product_types(&self, op: &str) -> Option<[DType; 2]> {
+    pub fn product_types(&self, rule: Rule) -> Option<[DType; 2]> {
         let is_f32 = self.widest == Some(DType::F32) && self.other.is_none();
-        let is_product = matches!(rule_of(op), Rule::Lower | Rule::Gradient) && op != "attention";
+        let is_product = matches!(rule, Rule::Product | Rule::Gradient);
         let rounds = is_f32 && is_product && rounds_products(&self.device?);
         rounds.then_some([DType::BF16, DType::F32])
     }

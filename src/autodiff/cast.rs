@@ -13,7 +13,7 @@ use burn_std::Shape;
 
 use super::kinds::F;
 use super::node::{State, node};
-use crate::autocast::rules::Role;
+use crate::autocast::rules::{Role, Rule};
 use crate::autocast::{Operands, at_end};
 use crate::backend::{Wgsl, WgslTensor};
 
@@ -93,15 +93,15 @@ fn free_dead(owners: usize) {
 /// Calls a function on each float tensor of an op.
 type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut F, Role));
 
-/// Converts the float operands of an op by the rules of autocast.
-pub(super) fn cast<C: CheckpointStrategy>(op: &'static str, each: Each<'_>) {
+/// Converts the float operands of an op by its rule of autocast.
+pub(super) fn cast<C: CheckpointStrategy>(rule: Rule, each: Each<'_>) {
     let mut seen = Operands::default();
     each(&mut |tensor, role| {
         if role != Role::Bias {
             seen.see(tensor.primitive.device(), tensor.dtype());
         }
     });
-    let target = seen.cast_types(op).map(|[target, _]| target);
+    let target = seen.cast_types(rule).map(|[target, _]| target);
     let of_product = target.or(seen.widest());
     each(&mut |tensor, role| {
         let dtype = tensor.dtype();
@@ -177,14 +177,14 @@ fn keep(tensor: &F, copy: WgslTensor) {
 /// 3e-8 would be 0, and their gradients too. `op` takes the tensor in f32 and returns the result, and `gradient`
 /// computes the gradient from the copy.
 pub(super) fn keeping_16_bits<C: CheckpointStrategy, S: State>(
-    name: &'static str,
+    rule: Rule,
     mut tensor: F,
     op: impl FnOnce(WgslTensor) -> WgslTensor,
     settings: S,
     gradient: fn([WgslTensor; 0], (WgslTensor, S), WgslTensor) -> [WgslTensor; 1],
 ) -> F {
     let narrow = tensor.dtype();
-    cast::<C>(name, &mut |f| f(&mut tensor, Role::Operand));
+    cast::<C>(rule, &mut |f| f(&mut tensor, Role::Operand));
     let output = op(tensor.primitive.clone());
     let is_narrowed = narrow == DType::BF16 && output.dtype() == DType::F32 && at_end(end);
     let kept = match is_narrowed {

@@ -19,7 +19,7 @@ use super::cast::{cast, copy_ahead};
 use super::kinds::*;
 use super::{Autodiff, attention, fft, graph, grid_sample, norm, product, slice, softmax, topk};
 use crate::autocast::off;
-use crate::autocast::rules::{Role, Rule, rule_of};
+use crate::autocast::rules::{Role, Rule};
 use crate::backend::Wgsl;
 use crate::backend::activation::activation_contract;
 use crate::backend::boolean::bool_contract;
@@ -34,73 +34,49 @@ use crate::kernels::ops::table::{activation_rows, bool_rows, float_rows, int_row
 macro_rules! delegated {
     ($(
         $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+            $(under $rule:ident)? $(gradient $gradient:ident)?
             $(= $launch:expr $(, else $cpu:ident)?)?;
     )*) => {
-        $(delegated!(@method $name [$($arg: $kind),*] $ret);)*
+        $(delegated!(@method $name [$($arg: $kind),*] $ret [$($rule)?] [$($gradient)?]);)*
     };
-    // It converts its operand itself.
-    (@method softmax [$tensor:ident: F, $dim:ident: Axis] F) => {
-        fn softmax($tensor: F, $dim: Axis) -> F {
-            let $tensor = graph::local($tensor);
-            softmax::softmax::<C>($tensor, $dim)
+    // Its types name the backend, or autocast must not round in it: written below.
+    (@method $name:ident [$($args:tt)*] $ret:ident [$($rule:ident)?] [by_hand]) => {};
+    (
+        @method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($rule:ident)?]
+            [$gradient:ident]
+    ) => {
+        fn $name($($arg: $kind),*) -> $ret {
+            $(delegated!(@local $arg $kind);)*
+            delegated!(@cast [$($arg: $kind),*] [$($rule)?]);
+            $gradient::$name::<C>($($arg),*)
         }
     };
-    (@method log_softmax $($row:tt)*) => { delegated!(@own softmax log_softmax $($row)*); };
-    (@method layer_norm $($row:tt)*) => { delegated!(@own norm layer_norm $($row)*); };
-    (@method attention $($row:tt)*) => { delegated!(@own attention attention $($row)*); };
-    (@method float_grid_sample_2d $($row:tt)*) => {
-        delegated!(@own grid_sample float_grid_sample_2d $($row)*);
-    };
-    (@method float_prod $($row:tt)*) => { delegated!(@own product float_prod $($row)*); };
-    (@method float_prod_dim $($row:tt)*) => { delegated!(@own product float_prod_dim $($row)*); };
-    (@method float_cumprod $($row:tt)*) => { delegated!(@own product float_cumprod $($row)*); };
-    (@method float_slice_assign $($row:tt)*) => {
-        delegated!(@own slice float_slice_assign $($row)*);
-    };
-    (@method float_topk $($row:tt)*) => { delegated!(@own topk float_topk $($row)*); };
-    (@method rfft $($row:tt)*) => { delegated!(@own fft rfft $($row)*); };
-    (@method irfft $($row:tt)*) => { delegated!(@own fft irfft $($row)*); };
-    // Their types name the backend: written below.
-    (@method deform_conv2d_backward $($row:tt)*) => {};
-    (@method max_pool2d_with_indices $($row:tt)*) => {};
-    (@method max_pool2d_with_indices_backward $($row:tt)*) => {};
-    (@method quantize $($row:tt)*) => {};
-    // Burn composes it from a convolution, which autocast must not round: written below.
-    (@method unfold4d $($row:tt)*) => {};
-    // From tensors without gradients to floats: written below.
-    (@method int_into_float $($row:tt)*) => {};
-    (@method bool_into_float $($row:tt)*) => {};
-    (@method dequantize $($row:tt)*) => {};
-    (@method $name:ident [$($arg:ident: $kind:ident),*] I) => {
+    (@method $name:ident [$($arg:ident: $kind:ident),*] I [$($rule:ident)?] []) => {
         delegated!(@untracked $name [$($arg: $kind),*] I);
     };
-    (@method $name:ident [$($arg:ident: $kind:ident),*] II) => {
+    (@method $name:ident [$($arg:ident: $kind:ident),*] II [$($rule:ident)?] []) => {
         delegated!(@untracked $name [$($arg: $kind),*] II);
     };
-    (@method $name:ident [$($arg:ident: $kind:ident),*] B) => {
+    (@method $name:ident [$($arg:ident: $kind:ident),*] B [$($rule:ident)?] []) => {
         delegated!(@untracked $name [$($arg: $kind),*] B);
     };
-    (@method $name:ident [$($arg:ident: $kind:ident),*] Q) => {
+    (@method $name:ident [$($arg:ident: $kind:ident),*] Q [$($rule:ident)?] []) => {
         delegated!(@untracked $name [$($arg: $kind),*] Q);
     };
-    (@method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
+    (@method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($rule:ident)?] []) => {
         fn $name($($arg: $kind),*) -> $ret {
             $(delegated!(@local $arg $kind);)*
-            delegated!(@cast $name [$($arg: $kind),*]);
+            delegated!(@cast [$($arg: $kind),*] [$($rule)?]);
             delegated!(@registered $ret BurnAutodiff::<Wgsl, C>::$name($($arg),*))
-        }
-    };
-    (@own $module:ident $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
-        fn $name($($arg: $kind),*) -> $ret {
-            $(delegated!(@local $arg $kind);)*
-            delegated!(@cast $name [$($arg: $kind),*]);
-            $module::$name::<C>($($arg),*)
         }
     };
     (@local $arg:ident F) => {
         let $arg = graph::local($arg);
         let _kept = graph::kept(&$arg);
     };
+    (@local $arg:ident Weight) => { delegated!(@local $arg F); };
+    (@local $arg:ident Uncast) => { delegated!(@local $arg F); };
+    (@local $arg:ident Bias) => { delegated!(@local $arg OptF); };
     (@local $arg:ident OptF) => {
         let $arg = $arg.map(graph::local);
         let _kept = $arg.as_ref().map(graph::kept);
@@ -120,38 +96,47 @@ macro_rules! delegated {
         (graph::registered(first), graph::registered(second))
     }};
     (@registered $ret:ident $result:expr) => { $result };
-    // Converts the float operands: autocast.
-    (@cast $name:ident [$($arg:ident: $kind:ident),*]) => {
+    // Converts the float operands: autocast. Without a rule, one operand is left as it is.
+    (@cast [$($arg:ident: $kind:ident),*] []) => {
         $(delegated!(@mutable $arg $kind);)*
-        // One operand without a rule is left as it is.
-        if const {
-            !matches!(rule_of(stringify!($name)), Rule::Promote)
-                || 0 $(+ delegated!(@count $kind))* > 1
-        } {
-            cast::<C>(stringify!($name), &mut |_f| {
-                $(delegated!(@floats $name $arg $kind _f);)*
+        if const { 0 $(+ delegated!(@count $kind))* > 1 } {
+            cast::<C>(Rule::Promote, &mut |_f| {
+                $(delegated!(@floats $arg $kind _f);)*
+            });
+        }
+    };
+    (@cast [$($arg:ident: $kind:ident),*] [$rule:ident]) => {
+        $(delegated!(@mutable $arg $kind);)*
+        if const { 0 $(+ delegated!(@count $kind))* > 0 } {
+            cast::<C>(Rule::$rule, &mut |_f| {
+                $(delegated!(@floats $arg $kind _f);)*
             });
         }
     };
     (@count F) => { 1 };
+    (@count Weight) => { 1 };
+    (@count Bias) => { 1 };
     (@count OptF) => { 1 };
     (@count VecF) => { 2 };
     (@count $kind:ident) => { 0 };
     (@mutable $arg:ident F) => { let mut $arg = $arg; };
+    (@mutable $arg:ident Weight) => { let mut $arg = $arg; };
+    (@mutable $arg:ident Bias) => { let mut $arg = $arg; };
     (@mutable $arg:ident OptF) => { let mut $arg = $arg; };
     (@mutable $arg:ident VecF) => { let mut $arg = $arg; };
     (@mutable $arg:ident $kind:ident) => {};
-    (@floats $name:ident $arg:ident F $f:ident) => {
-        $f(&mut $arg, const { Role::of(stringify!($name), stringify!($arg), false) });
+    (@floats $arg:ident F $f:ident) => { $f(&mut $arg, Role::Operand); };
+    (@floats $arg:ident Weight $f:ident) => { $f(&mut $arg, Role::Weight); };
+    (@floats $arg:ident Bias $f:ident) => {
+        $arg.iter_mut().for_each(|tensor| $f(tensor, Role::Bias));
     };
-    (@floats $name:ident $arg:ident OptF $f:ident) => {
-        let role = const { Role::of(stringify!($name), stringify!($arg), true) };
-        $arg.iter_mut().for_each(|tensor| $f(tensor, role));
-    };
-    (@floats $name:ident $arg:ident VecF $f:ident) => {
+    (@floats $arg:ident OptF $f:ident) => {
         $arg.iter_mut().for_each(|tensor| $f(tensor, Role::Operand));
     };
-    (@floats $name:ident $arg:ident $kind:ident $f:ident) => {};
+    (@floats $arg:ident VecF $f:ident) => {
+        $arg.iter_mut().for_each(|tensor| $f(tensor, Role::Operand));
+    };
+    (@floats $arg:ident $kind:ident $f:ident) => {};
     (@untracked $name:ident [$($arg:ident: $kind:ident),*] $ret:ident) => {
         fn $name($($arg: $kind),*) -> $ret {
             Wgsl::$name($(delegated!(@inner $arg $kind)),*)
@@ -163,29 +148,33 @@ macro_rules! delegated {
 
 /// Turns rows of the elementwise table into methods.
 macro_rules! delegated_elementwise {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
-        $(delegated_elementwise!(@$form $kind $name);)*
+    ($kind:ident: $($form:ident $name:ident $(under $rule:ident)? $wgsl:literal $reference:ident $function:expr;)*) => {
+        $(delegated_elementwise!(@$form $kind $name [$($rule)?]);)*
     };
-    (@unary $kind:ident $name:ident) => { delegated!(@method $name [tensor: $kind] $kind); };
-    (@predicate $kind:ident $name:ident) => {
-        delegated!(@method $name [tensor: $kind, out_dtype: BoolType] B);
+    (@unary $kind:ident $name:ident [$($rule:ident)?]) => {
+        delegated!(@method $name [tensor: $kind] $kind [$($rule)?] []);
     };
-    (@binary $kind:ident $name:ident) => {
-        delegated!(@method $name [lhs: $kind, rhs: $kind] $kind);
+    (@predicate $kind:ident $name:ident [$($rule:ident)?]) => {
+        delegated!(@method $name [tensor: $kind, out_dtype: BoolType] B [$($rule)?] []);
     };
-    (@scalar $kind:ident $name:ident) => {
-        delegated!(@method $name [lhs: $kind, rhs: Scalar] $kind);
+    (@binary $kind:ident $name:ident [$($rule:ident)?]) => {
+        delegated!(@method $name [lhs: $kind, rhs: $kind] $kind [$($rule)?] []);
     };
-    (@limit $kind:ident $name:ident) => { delegated_elementwise!(@scalar $kind $name); };
-    (@two_scalars $kind:ident $name:ident) => {
-        delegated!(@method $name [tensor: $kind, first: Scalar, second: Scalar] $kind);
+    (@scalar $kind:ident $name:ident [$($rule:ident)?]) => {
+        delegated!(@method $name [lhs: $kind, rhs: Scalar] $kind [$($rule)?] []);
     };
-    (@limits $kind:ident $name:ident) => { delegated_elementwise!(@two_scalars $kind $name); };
-    (@compare $kind:ident $name:ident) => {
-        delegated!(@method $name [lhs: $kind, rhs: $kind, out_dtype: BoolType] B);
+    (@limit $kind:ident $name:ident [$($rule:ident)?]) => { delegated_elementwise!(@scalar $kind $name [$($rule)?]); };
+    (@two_scalars $kind:ident $name:ident [$($rule:ident)?]) => {
+        delegated!(@method $name [tensor: $kind, first: Scalar, second: Scalar] $kind [$($rule)?] []);
     };
-    (@compare_scalar $kind:ident $name:ident) => {
-        delegated!(@method $name [lhs: $kind, rhs: Scalar, out_dtype: BoolType] B);
+    (@limits $kind:ident $name:ident [$($rule:ident)?]) => {
+        delegated_elementwise!(@two_scalars $kind $name [$($rule)?]);
+    };
+    (@compare $kind:ident $name:ident [$($rule:ident)?]) => {
+        delegated!(@method $name [lhs: $kind, rhs: $kind, out_dtype: BoolType] B [$($rule)?] []);
+    };
+    (@compare_scalar $kind:ident $name:ident [$($rule:ident)?]) => {
+        delegated!(@method $name [lhs: $kind, rhs: Scalar, out_dtype: BoolType] B [$($rule)?] []);
     };
 }
 
@@ -201,7 +190,7 @@ impl<C: CheckpointStrategy> FloatTensorOps<Self> for Autodiff<Wgsl, C> {
     fn float_powi_scalar(lhs: F, rhs: Scalar) -> F {
         let mut lhs = graph::local(lhs);
         let _kept = graph::kept(&lhs);
-        cast::<C>("float_powi_scalar", &mut |f| f(&mut lhs, Role::Operand));
+        cast::<C>(Rule::Full, &mut |f| f(&mut lhs, Role::Operand));
         graph::registered(BurnAutodiff::<Wgsl, C>::float_powi_scalar(lhs, rhs))
     }
 

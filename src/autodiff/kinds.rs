@@ -11,6 +11,12 @@ pub(super) use crate::backend::kinds::{
 
 /// A float tensor.
 pub(super) type F = <burn_autodiff::Autodiff<Wgsl> as BackendTypes>::FloatTensorPrimitive;
+/// The weight of a product.
+pub(super) type Weight = F;
+/// The bias of a product, which autocast leaves alone.
+pub(super) type Bias = Option<F>;
+/// A float tensor that the op's own gradient converts under autocast.
+pub(super) type Uncast = F;
 /// An optional float tensor.
 pub(super) type OptF = Option<F>;
 /// A list of float tensors.

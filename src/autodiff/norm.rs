@@ -7,7 +7,7 @@ use super::Autodiff;
 use super::cast::cast;
 use super::kinds::{F, OptF, Real};
 use super::node::node;
-use crate::autocast::rules::Role;
+use crate::autocast::rules::{Role, Rule};
 use crate::backend::Wgsl;
 
 impl<C: CheckpointStrategy> Autodiff<Wgsl, C> {
@@ -18,7 +18,7 @@ impl<C: CheckpointStrategy> Autodiff<Wgsl, C> {
     ///
     /// Panics if the shapes do not fit or the device fails.
     pub fn rms_norm(mut x: F, mut gamma: F, epsilon: f64) -> F {
-        cast::<C>("rms_norm", &mut |f| {
+        cast::<C>(Rule::Full, &mut |f| {
             f(&mut x, Role::Operand);
             f(&mut gamma, Role::Operand);
         });

@@ -7,11 +7,12 @@ use burn_backend::ops::{ActivationOps, FloatTensorOps};
 use super::cast::keeping_16_bits;
 use super::kinds::{Axis, F};
 use super::node::node;
+use crate::autocast::rules::Rule;
 use crate::backend::Wgsl;
 
 pub(super) fn softmax<C: CheckpointStrategy>(tensor: F, dim: Axis) -> F {
     let op = |tensor| Wgsl::softmax(tensor, dim);
-    keeping_16_bits::<C, _>("softmax", tensor, op, dim, |[], (output, dim), grad| {
+    keeping_16_bits::<C, _>(Rule::Full, tensor, op, dim, |[], (output, dim), grad| {
         let output = Wgsl::float_cast(output, grad.dtype().into());
         [Wgsl::softmax_backward(output, grad, dim)]
     })

@@ -9,13 +9,25 @@ macro_rules! activation_contract {
             relu(tensor: F) -> F =
                 elementwise::clamp(&rows::float_clamp_min, tensor, &[ScalarValue::Float(0.0)]),
                 else cpu;
-            softmax(tensor: F, dim: Axis) -> F = softmax::softmax(tensor, dim);
-            log_softmax(tensor: F, dim: Axis) -> F = softmax::log_softmax(tensor, dim);
+            softmax(tensor: Uncast, dim: Axis) -> F under Full gradient softmax =
+                softmax::softmax(tensor, dim);
+            log_softmax(tensor: F, dim: Axis) -> F under Full gradient softmax =
+                softmax::log_softmax(tensor, dim);
         }
     };
 }
 
-pub(crate) use activation_contract;
+/// Methods without a row: written out, or left to Burn.
+macro_rules! activation_written {
+    ($apply:ident) => {
+        $apply! {
+            composed prelu;
+            composed softmin;
+        }
+    };
+}
+
+pub(crate) use {activation_contract, activation_written};
 
 impl ActivationOps<Wgsl> for Wgsl {
     crate::kernels::ops::table::activation_rows!(elementwise_methods);

@@ -16,7 +16,8 @@ macro_rules! bool_contract {
             bool_ones(shape: Shape, device: Device, dtype: BoolType) -> B =
                 full_bool(&device, &shape, true);
             bool_into_int(tensor: B, dtype: IntType) -> I = cast::cast(tensor, DType::I32);
-            bool_into_float(tensor: B, dtype: FloatType) -> F = cast::cast(tensor, DType::F32);
+            bool_into_float(tensor: B, dtype: FloatType) -> F gradient by_hand =
+                cast::cast(tensor, DType::F32);
             bool_transpose(tensor: B) -> B = transpose(tensor);
             bool_swap_dims(tensor: B, dim1: Axis, dim2: Axis) -> B =
                 views::swap_dims(tensor, dim1, dim2);
@@ -52,7 +53,20 @@ macro_rules! bool_contract {
     };
 }
 
-pub(crate) use bool_contract;
+/// Methods without a row: written out, or left to Burn.
+macro_rules! bool_written {
+    ($apply:ident) => {
+        $apply! {
+            kernel bool_argwhere;
+            host bool_from_data;
+            host bool_into_data;
+            host bool_device;
+            host bool_to_device;
+        }
+    };
+}
+
+pub(crate) use {bool_contract, bool_written};
 
 impl BoolTensorOps<Wgsl> for Wgsl {
     crate::kernels::ops::table::bool_rows!(elementwise_methods);
@@ -77,12 +91,12 @@ impl BoolTensorOps<Wgsl> for Wgsl {
     async fn bool_argwhere(tensor: B, dtype: IntType) -> I {
         let op = "bool_argwhere";
         let fail = |error: &dyn std::fmt::Display| -> ! { panic!("{op}: {error}") };
-        let mut context = OpContext::new(op, Conversion::Compute);
+        let mut context = OpContext::new(op, Conversion::Compute, Rule::Promote);
         context.register(&tensor, Some(DataKind::Bool));
         context.register(&dtype, None);
         if context.has_kernel() {
             // On the same device, with the type of counts.
-            let mut of_count = OpContext::new(op, Conversion::Compute);
+            let mut of_count = OpContext::new(op, Conversion::Compute, Rule::Promote);
             of_count.register(&tensor, None);
             let tensor = tensor.into_gpu(&context);
             let counts = argwhere::counts(&tensor).unwrap_or_else(|error| fail(&error));

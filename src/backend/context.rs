@@ -25,7 +25,7 @@ use super::transfer::{
     upload_quantized,
 };
 use crate::autocast::Operands;
-use crate::autocast::rules::{is_bias_gradient, keeps_bias};
+use crate::autocast::rules::Rule;
 use crate::cpu::{check_memory, is_large};
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
@@ -59,6 +59,7 @@ pub(crate) enum Conversion {
 pub(crate) struct OpContext {
     op: &'static str,
     conversion: Conversion,
+    rule: Rule,
     device: Option<WgslDevice>,
     /// Whether kernels support every operand.
     supported: bool,
@@ -82,11 +83,12 @@ pub(crate) struct OpContext {
 
 impl OpContext {
     /// Creates the context of an op without operands.
-    pub fn new(op: &'static str, conversion: Conversion) -> Self {
+    pub fn new(op: &'static str, conversion: Conversion, rule: Rule) -> Self {
         set_current_op(op);
         Self {
             op,
             conversion,
+            rule,
             device: None,
             supported: true,
             has_64_bit: false,
@@ -100,6 +102,11 @@ impl OpContext {
         }
     }
 
+    /// Returns whether an optional operand is left as it is: the bias of a product.
+    fn keeps_bias(&self) -> bool {
+        self.rule == Rule::Product
+    }
+
     /// Returns the name of the op.
     pub fn op(&self) -> &'static str {
         self.op
@@ -108,6 +115,16 @@ impl OpContext {
     /// Registers an operand, of which all tensors must be of a kind.
     pub fn register(&mut self, operand: &impl Operand, kind: Option<DataKind>) {
         operand.register(self, kind);
+    }
+
+    /// Registers the bias of a product, which is added to f32 sums: its type is independent of the
+    /// type of the other operands.
+    pub fn register_bias(&mut self, bias: &Option<WgslTensor>) {
+        let Some(bias) = bias else { return };
+        let floats = self.floats;
+        bias.register(self, Some(DataKind::Float));
+        self.has_f32_bias = self.floats.widest() == Some(DType::F32);
+        self.floats = floats;
     }
 
     /// Registers an operand of indices, whose type is independent of the other operands' type.
@@ -127,14 +144,15 @@ impl OpContext {
             Conversion::Stored => None,
             _ => {
                 let floats = &self.floats;
-                let types = floats.cast_types(self.op).or_else(|| floats.gradient_types(self.op));
-                types.or_else(|| floats.product_types(self.op))
+                let types =
+                    floats.cast_types(self.rule).or_else(|| floats.gradient_types(self.rule));
+                types.or_else(|| floats.product_types(self.rule))
             }
         };
         match (types, self.floats.different_types()) {
             (Some([cast, result]), _) => (self.cast, self.float) = (Some(cast), Some(result)),
             // Only the shape of the bias counts.
-            (None, Some(_)) if is_bias_gradient(self.op) => {}
+            (None, Some(_)) if self.rule == Rule::BiasGradient => {}
             (None, Some([first, other])) => fail_with_types(self.op, first, other),
             (None, None) => {}
         }
@@ -516,13 +534,7 @@ impl<T: Operand> Operand for Option<T> {
     type Cpu = Option<T::Cpu>;
 
     fn register(&self, context: &mut OpContext, kind: Option<DataKind>) {
-        let Some(operand) = self else { return };
-        let floats = context.floats;
-        operand.register(context, kind);
-        if keeps_bias(context.op) {
-            context.has_f32_bias = context.floats.widest() == Some(DType::F32);
-            context.floats = floats;
-        }
+        self.iter().for_each(|operand| operand.register(context, kind));
     }
 
     fn inspect_operand(&self, name: &'static str, operands: &mut Vec<(&'static str, WgslTensor)>) {
@@ -530,12 +542,12 @@ impl<T: Operand> Operand for Option<T> {
     }
 
     fn into_gpu(self, context: &OpContext) -> Self::Gpu {
-        let cast = context.cast.filter(|_| !keeps_bias(context.op));
+        let cast = context.cast.filter(|_| !context.keeps_bias());
         self.map(|operand| operand.into_gpu(&OpContext { cast, ..*context }))
     }
 
     fn into_cpu(self, context: &OpContext) -> Self::Cpu {
-        let cast = match keeps_bias(context.op) {
+        let cast = match context.keeps_bias() {
             // The CPU backend adds biases of the type of the operands.
             true => context.type_on_cpu().or(context.float),
             false => context.cast,

@@ -12,6 +12,10 @@
 //!   that name in `crate::cpu`, where burn-flex lacks the method or differs from the kernels.
 //! - An argument of kind `FloatType` or `IntType` is the requested type of the result. The context
 //!   converts the result to it, except in rows `as Stored`.
+//! - `under Full` is the op's rule of autocast, a [`Rule`](crate::autocast::rules::Rule); the default is `Promote`.
+//!   The kinds `Weight` and `Bias` are operands of products.
+//! - `gradient norm` names the module of `crate::autodiff` that has the op's gradient, in the place of Burn's;
+//!   `gradient by_hand` is for methods that it writes out.
 //! - A row without a launch always falls back to the CPU.
 //!
 //! The rows of the elementwise table (`kernels/ops/table.rs`) become methods by their form.
@@ -20,26 +24,30 @@
 macro_rules! methods {
     ($(
         $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+            $(under $rule:ident)? $(gradient $gradient:ident)?
             $(= $launch:expr $(, else $cpu:ident)?)?;
     )*) => {
         $(methods!(
-            @method $name [$($arg: $kind),*] $ret [$($conversion)?] [$($launch $(, $cpu)?)?]
+            @method $name [$($arg: $kind),*] $ret [$($conversion)?] [$($rule)?]
+                [$($launch $(, $cpu)?)?]
         );)*
     };
     (
         @method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [$($conversion:ident)?]
-            [$launch:expr $(, $cpu:ident)?]
+            [$($rule:ident)?] [$launch:expr $(, $cpu:ident)?]
     ) => {
         fn $name($($arg: $kind),*) -> $ret {
             run!(
-                $name [$($arg: $kind)*] [$($conversion)?] $launch,
+                $name [$($arg: $kind)*] [$($conversion)?] [$($rule)?] $launch,
                 else methods!(@cpu $name [$($arg)*] $($cpu)?)
             )
         }
     };
-    (@method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [] []) => {
+    (
+        @method $name:ident [$($arg:ident: $kind:ident),*] $ret:ident [] [$($rule:ident)?] []
+    ) => {
         fn $name($($arg: $kind),*) -> $ret {
-            run!($name [$($arg: $kind)*] else Flex::$name($($arg),*))
+            run!($name [$($arg: $kind)*] [$($rule)?] else Flex::$name($($arg),*))
         }
     };
     (@cpu $name:ident [$($arg:ident)*]) => {
@@ -53,10 +61,11 @@ macro_rules! methods {
 /// Runs an op: as a kernel if there is one for its operands, otherwise on the CPU backend.
 macro_rules! run {
     (
-        $name:ident [$($arg:ident: $kind:ident)*] [$($conversion:ident)?] $launch:expr,
+        $name:ident [$($arg:ident: $kind:ident)*] [$($conversion:ident)?] [$($rule:ident)?]
+            $launch:expr,
         else $cpu:expr
     ) => {{
-        let context = run!(@context $name [$($arg: $kind)*] [$($conversion)?]);
+        let context = run!(@context $name [$($arg: $kind)*] [$($conversion)?] [$($rule)?]);
         let inspection = run!(@inspect [$($arg)*]);
         let result = if context.has_kernel() {
             // The launch need not use every argument.
@@ -67,8 +76,8 @@ macro_rules! run {
         };
         inspection.end(&context, result)
     }};
-    ($name:ident [$($arg:ident: $kind:ident)*] else $cpu:expr) => {{
-        let context = run!(@context $name [$($arg: $kind)*] []);
+    ($name:ident [$($arg:ident: $kind:ident)*] [$($rule:ident)?] else $cpu:expr) => {{
+        let context = run!(@context $name [$($arg: $kind)*] [] [$($rule)?]);
         let inspection = run!(@inspect [$($arg)*]);
         inspection.end(&context, run!(@cpu context $name [$($arg)*] $cpu))
     }};
@@ -77,8 +86,12 @@ macro_rules! run {
             $($arg.inspect_operand(stringify!($arg), _operands);)*
         })
     };
-    (@context $name:ident [$($arg:ident: $kind:ident)*] [$($conversion:ident)?]) => {{
-        let mut context = OpContext::new(stringify!($name), run!(@conversion $($conversion)?));
+    (
+        @context $name:ident [$($arg:ident: $kind:ident)*] [$($conversion:ident)?]
+            [$($rule:ident)?]
+    ) => {{
+        let conversion = run!(@conversion $($conversion)?);
+        let mut context = OpContext::new(stringify!($name), conversion, run!(@rule $($rule)?));
         $(run!(@operand context $arg $kind);)*
         context.settle_types();
         $(run!(@axis context $arg $kind);)*
@@ -102,6 +115,15 @@ macro_rules! run {
     (@conversion $conversion:ident) => {
         Conversion::$conversion
     };
+    (@rule) => {
+        Rule::Promote
+    };
+    (@rule $rule:ident) => {
+        Rule::$rule
+    };
+    (@operand $context:ident $arg:ident Bias) => {
+        $context.register_bias(&$arg);
+    };
     (@operand $context:ident $arg:ident Indices) => {
         $context.register_indices(&$arg);
     };
@@ -111,6 +133,8 @@ macro_rules! run {
     };
     // Burn's type of tensors does not say which elements they have.
     (@kind F) => { Some(DataKind::Float) };
+    (@kind Weight) => { Some(DataKind::Float) };
+    (@kind Uncast) => { Some(DataKind::Float) };
     (@kind OptF) => { Some(DataKind::Float) };
     (@kind VecF) => { Some(DataKind::Float) };
     (@kind QParams) => { Some(DataKind::Float) };
@@ -129,27 +153,27 @@ macro_rules! run {
 
 /// Turns rows of the elementwise table into methods.
 macro_rules! elementwise_methods {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
-        $(elementwise_methods!(@$form $kind $name);)*
+    ($kind:ident: $($form:ident $name:ident $(under $rule:ident)? $wgsl:literal $reference:ident $function:expr;)*) => {
+        $(elementwise_methods!(@$form $kind $name [$($rule)?]);)*
     };
-    (@unary $kind:ident $name:ident) => {
-        methods!($name(tensor: $kind) -> $kind = elementwise::unary(&rows::$name, tensor););
+    (@unary $kind:ident $name:ident [$($rule:ident)?]) => {
+        methods!($name(tensor: $kind) -> $kind $(under $rule)? = elementwise::unary(&rows::$name, tensor););
     };
-    (@predicate $kind:ident $name:ident) => {
-        methods!($name(tensor: $kind, out_dtype: BoolType) -> B =
+    (@predicate $kind:ident $name:ident [$($rule:ident)?]) => {
+        methods!($name(tensor: $kind, out_dtype: BoolType) -> B $(under $rule)? =
             elementwise::predicate(&rows::$name, tensor););
     };
     // burn-flex panics if a divisor is zero.
-    (@binary I int_div) => {
+    (@binary I int_div [$($rule:ident)?]) => {
         elementwise_methods!(@divide int_div);
     };
-    (@binary I int_remainder) => {
+    (@binary I int_remainder [$($rule:ident)?]) => {
         elementwise_methods!(@divide int_remainder);
     };
-    (@scalar I int_div_scalar) => {
+    (@scalar I int_div_scalar [$($rule:ident)?]) => {
         elementwise_methods!(@divide_by_scalar int_div_scalar);
     };
-    (@scalar I int_remainder_scalar) => {
+    (@scalar I int_remainder_scalar [$($rule:ident)?]) => {
         elementwise_methods!(@divide_by_scalar int_remainder_scalar);
     };
     (@divide $name:ident) => {
@@ -160,16 +184,16 @@ macro_rules! elementwise_methods {
         methods!($name(lhs: I, rhs: Scalar) -> I =
             elementwise::scalar(&rows::$name, lhs, &[scalar_value::I(rhs)]), else cpu;);
     };
-    (@binary $kind:ident $name:ident) => {
-        methods!($name(lhs: $kind, rhs: $kind) -> $kind =
+    (@binary $kind:ident $name:ident [$($rule:ident)?]) => {
+        methods!($name(lhs: $kind, rhs: $kind) -> $kind $(under $rule)? =
             elementwise::binary(&rows::$name, lhs, rhs););
     };
-    (@scalar $kind:ident $name:ident) => {
-        methods!($name(lhs: $kind, rhs: Scalar) -> $kind =
+    (@scalar $kind:ident $name:ident [$($rule:ident)?]) => {
+        methods!($name(lhs: $kind, rhs: Scalar) -> $kind $(under $rule)? =
             elementwise::scalar(&rows::$name, lhs, &[scalar_value::$kind(rhs)]););
     };
-    (@two_scalars $kind:ident $name:ident) => {
-        methods!($name(tensor: $kind, first: Scalar, second: Scalar) -> $kind =
+    (@two_scalars $kind:ident $name:ident [$($rule:ident)?]) => {
+        methods!($name(tensor: $kind, first: Scalar, second: Scalar) -> $kind $(under $rule)? =
             elementwise::scalar(
                 &rows::$name,
                 tensor,
@@ -177,36 +201,36 @@ macro_rules! elementwise_methods {
             ););
     };
     // burn-flex differs in its clamps of NaN floats.
-    (@limit F $name:ident) => {
-        methods!($name(tensor: F, limit: Scalar) -> F =
+    (@limit F $name:ident [$($rule:ident)?]) => {
+        methods!($name(tensor: F, limit: Scalar) -> F $(under $rule)? =
             elementwise::clamp(&rows::$name, tensor, &[scalar_value::F(limit)]), else cpu;);
     };
-    (@limit $kind:ident $name:ident) => {
-        methods!($name(tensor: $kind, limit: Scalar) -> $kind =
+    (@limit $kind:ident $name:ident [$($rule:ident)?]) => {
+        methods!($name(tensor: $kind, limit: Scalar) -> $kind $(under $rule)? =
             elementwise::clamp(&rows::$name, tensor, &[scalar_value::$kind(limit)]););
     };
-    (@limits F $name:ident) => {
-        methods!($name(tensor: F, min: Scalar, max: Scalar) -> F =
+    (@limits F $name:ident [$($rule:ident)?]) => {
+        methods!($name(tensor: F, min: Scalar, max: Scalar) -> F $(under $rule)? =
             elementwise::clamp(
                 &rows::$name,
                 tensor,
                 &[scalar_value::F(min), scalar_value::F(max)],
             ), else cpu;);
     };
-    (@limits $kind:ident $name:ident) => {
-        methods!($name(tensor: $kind, min: Scalar, max: Scalar) -> $kind =
+    (@limits $kind:ident $name:ident [$($rule:ident)?]) => {
+        methods!($name(tensor: $kind, min: Scalar, max: Scalar) -> $kind $(under $rule)? =
             elementwise::clamp(
                 &rows::$name,
                 tensor,
                 &[scalar_value::$kind(min), scalar_value::$kind(max)],
             ););
     };
-    (@compare $kind:ident $name:ident) => {
-        methods!($name(lhs: $kind, rhs: $kind, out_dtype: BoolType) -> B =
+    (@compare $kind:ident $name:ident [$($rule:ident)?]) => {
+        methods!($name(lhs: $kind, rhs: $kind, out_dtype: BoolType) -> B $(under $rule)? =
             elementwise::compare(&rows::$name, lhs, rhs););
     };
-    (@compare_scalar $kind:ident $name:ident) => {
-        methods!($name(lhs: $kind, rhs: Scalar, out_dtype: BoolType) -> B as Compare =
+    (@compare_scalar $kind:ident $name:ident [$($rule:ident)?]) => {
+        methods!($name(lhs: $kind, rhs: Scalar, out_dtype: BoolType) -> B as Compare $(under $rule)? =
             elementwise::compare_scalar(&rows::$name, lhs, scalar_value::$kind(rhs)););
     };
 }
@@ -230,6 +254,7 @@ pub(crate) mod prelude {
     pub(crate) use super::super::resolve::{HAS_CPU, fail_without_cpu};
     pub(crate) use super::super::transfer::{flex_tensor, into_data, to_device, upload};
     pub(crate) use super::{elementwise_methods, methods, run};
+    pub(crate) use crate::autocast::rules::Rule;
     pub(crate) use crate::cpu;
     pub(crate) use crate::device::WgslDevice;
     pub(crate) use crate::kernels::ops::map::ScalarValue;

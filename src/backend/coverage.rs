@@ -3,14 +3,14 @@
 
 use std::fmt::Write;
 
-use super::activation::activation_contract;
-use super::boolean::bool_contract;
+use super::activation::{activation_contract, activation_written};
+use super::boolean::{bool_contract, bool_written};
 use super::extension::extension_contract;
-use super::float::float_contract;
-use super::int::int_contract;
-use super::module::module_contract;
-use super::quantized::quantized_contract;
-use crate::autocast::rules::{Rule, rule_of};
+use super::float::{float_contract, float_written};
+use super::int::{int_contract, int_written};
+use super::module::{module_contract, module_written};
+use super::quantized::{quantized_contract, quantized_written};
+use crate::autocast::rules::Rule;
 use crate::kernels::ops::table::{activation_rows, bool_rows, float_rows, int_rows};
 
 /// How an op is computed on a GPU device.
@@ -33,6 +33,8 @@ pub struct ContractOp {
     pub name: &'static str,
     /// How it is computed on a GPU device.
     pub route: Route,
+    /// Its rule of autocast; `None` if it has no float operands, or takes any types and returns f32.
+    pub rule: Option<Rule>,
 }
 
 /// A trait of the contract.
@@ -62,210 +64,106 @@ pub enum Elements {
 /// Lists the rows of a table of the contract. Rows with a launch have a kernel.
 macro_rules! rows {
     ($(
+        $(#[$doc:meta])*
         $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+            $(under $rule:ident)? $(gradient $gradient:ident)?
             $(= $launch:expr $(, else $cpu:ident)?)?;
     )*) => {
         vec![$(ContractOp {
             name: stringify!($name),
             route: rows!(@route $($launch)?),
+            rule: rows!(@rule [$($conversion)?] [$($rule)?] [$($kind)*]),
         }),*]
     };
-    (@route) => {
-        Route::Cpu
+    (@route) => { Route::Cpu };
+    (@route $launch:expr) => { Route::Kernel };
+    (@rule [Wide] [] $kinds:tt) => { None };
+    (@rule [$($conversion:ident)?] [] [$($kind:ident)*]) => {
+        (false $(|| rows!(@is_float $kind))*).then_some(Rule::Promote)
     };
-    (@route $launch:expr) => {
-        Route::Kernel
-    };
+    (@rule [$($conversion:ident)?] [$rule:ident] $kinds:tt) => { Some(Rule::$rule) };
+    (@is_float F) => { true };
+    (@is_float OptF) => { true };
+    (@is_float VecF) => { true };
+    (@is_float $kind:ident) => { false };
 }
 
 /// Lists the rows of the elementwise table.
 macro_rules! elementwise {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
-        vec![$(ContractOp { name: stringify!($name), route: Route::Kernel }),*]
+    ($kind:ident: $($form:ident $name:ident $(under $rule:ident)? $wgsl:literal $reference:ident $function:expr;)*) => {
+        vec![$(ContractOp {
+            name: stringify!($name),
+            route: Route::Kernel,
+            rule: rows!(@rule [] [$($rule)?] [$kind]),
+        }),*]
     };
 }
 
-/// Lists ops that are not in a table.
-fn ops(route: Route, names: &'static [&'static str]) -> Vec<ContractOp> {
-    names.iter().map(|&name| ContractOp { name, route }).collect()
+/// Lists methods without a row.
+macro_rules! written {
+    ($($route:ident $name:ident $(under $rule:ident)?;)*) => {
+        vec![$(ContractOp {
+            name: stringify!($name),
+            route: written!(@$route),
+            rule: rows!(@rule [] [$($rule)?] [F]),
+        }),*]
+    };
+    (@kernel) => { Route::Kernel };
+    (@composed) => { Route::Composed };
+    (@host) => { Route::Host };
 }
 
 /// Returns the whole contract.
 pub fn contract() -> Vec<OpTrait> {
+    let op_trait = |name, elements, tables: &[Vec<ContractOp>]| OpTrait {
+        name,
+        elements,
+        ops: tables.concat(),
+    };
+    let transactions = ContractOp { name: "tr_execute", route: Route::Host, rule: None };
     vec![
-        OpTrait {
-            name: "FloatTensorOps",
-            elements: Elements::Floats,
-            ops: [
-                float_rows!(elementwise),
-                float_contract!(rows),
-                ops(Route::Composed, &["float_random", "float_powi_scalar", "float_powf_scalar"]),
-                ops(
-                    Route::Host,
-                    &[
-                        "float_from_data",
-                        "float_into_data",
-                        "float_device",
-                        "float_to_device",
-                        "float_detach",
-                        "float_set_require_grad",
-                        "float_is_require_grad",
-                    ],
-                ),
-            ]
-            .concat(),
-        },
-        OpTrait {
-            name: "IntTensorOps",
-            elements: Elements::Integers,
-            ops: [
-                int_rows!(elementwise),
-                int_contract!(rows),
-                ops(Route::Composed, &["int_random", "int_powi_scalar"]),
-                ops(
-                    Route::Host,
-                    &["int_from_data", "int_into_data", "int_device", "int_to_device"],
-                ),
-            ]
-            .concat(),
-        },
-        OpTrait {
-            name: "BoolTensorOps",
-            elements: Elements::Bools,
-            ops: [
-                bool_rows!(elementwise),
-                bool_contract!(rows),
-                ops(Route::Kernel, &["bool_argwhere"]),
-                ops(
-                    Route::Host,
-                    &["bool_from_data", "bool_into_data", "bool_device", "bool_to_device"],
-                ),
-            ]
-            .concat(),
-        },
-        OpTrait {
-            name: "ActivationOps",
-            elements: Elements::Floats,
-            ops: [
+        op_trait(
+            "FloatTensorOps",
+            Elements::Floats,
+            &[float_rows!(elementwise), float_contract!(rows), float_written!(written)],
+        ),
+        op_trait(
+            "IntTensorOps",
+            Elements::Integers,
+            &[int_rows!(elementwise), int_contract!(rows), int_written!(written)],
+        ),
+        op_trait(
+            "BoolTensorOps",
+            Elements::Bools,
+            &[bool_rows!(elementwise), bool_contract!(rows), bool_written!(written)],
+        ),
+        op_trait(
+            "ActivationOps",
+            Elements::Floats,
+            &[
                 activation_rows!(elementwise),
                 activation_contract!(rows),
-                ops(Route::Composed, &["prelu", "softmin"]),
-            ]
-            .concat(),
-        },
-        OpTrait {
-            name: "ModuleOps",
-            elements: Elements::Floats,
-            ops: [
-                module_contract!(rows),
-                ops(
-                    Route::Composed,
-                    &[
-                        "avg_pool1d",
-                        "avg_pool1d_backward",
-                        "adaptive_avg_pool1d",
-                        "adaptive_avg_pool1d_backward",
-                        "max_pool1d",
-                        "max_pool1d_with_indices",
-                        "max_pool1d_with_indices_backward",
-                    ],
-                ),
-                ops(Route::Host, &["has_ctc_loss_backward"]),
-            ]
-            .concat(),
-        },
-        OpTrait {
-            name: "QTensorOps",
-            elements: Elements::Quantised,
-            ops: [
-                quantized_contract!(rows),
-                ops(
-                    Route::Host,
-                    &[
-                        "q_from_data",
-                        "q_into_data",
-                        "q_device",
-                        "q_to_device",
-                        "q_detach",
-                        "q_set_require_grad",
-                        "q_is_require_grad",
-                    ],
-                ),
-                ops(Route::Composed, COMPOSED_QUANTISED),
-            ]
-            .concat(),
-        },
-        OpTrait {
-            name: "TransactionOps",
-            elements: Elements::Floats,
-            ops: ops(Route::Host, &["tr_execute"]),
-        },
+                activation_written!(written),
+            ],
+        ),
+        op_trait(
+            "ModuleOps",
+            Elements::Floats,
+            &[module_contract!(rows), module_written!(written)],
+        ),
+        op_trait(
+            "QTensorOps",
+            Elements::Quantised,
+            &[quantized_contract!(rows), quantized_written!(written)],
+        ),
+        op_trait("TransactionOps", Elements::Floats, &[vec![transactions]]),
     ]
 }
 
-/// Burn composes these ops: it dequantises, computes, and quantises if the result is quantised.
-const COMPOSED_QUANTISED: &[&str] = &[
-    "q_transpose",
-    "q_repeat_dim",
-    "q_add",
-    "q_add_scalar",
-    "q_clamp_min",
-    "q_clamp_max",
-    "q_clamp",
-    "q_sub",
-    "q_sub_scalar",
-    "q_mul",
-    "q_mul_scalar",
-    "q_div",
-    "q_div_scalar",
-    "q_matmul",
-    "q_neg",
-    "q_recip",
-    "q_sum",
-    "q_sum_dim",
-    "q_prod",
-    "q_prod_dim",
-    "q_mean",
-    "q_mean_dim",
-    "q_cumsum",
-    "q_cumprod",
-    "q_cummin",
-    "q_cummax",
-    "q_exp",
-    "q_log",
-    "q_log1p",
-    "q_powf",
-    "q_powi",
-    "q_powi_scalar",
-    "q_powf_scalar",
-    "q_sqrt",
-    "q_abs",
-    "q_cos",
-    "q_sin",
-    "q_tan",
-    "q_cosh",
-    "q_sinh",
-    "q_tanh",
-    "q_erf",
-    "q_cat",
-    "q_argtopk",
-    "q_topk",
-    "q_max",
-    "q_max_dim",
-    "q_max_dim_with_indices",
-    "q_min",
-    "q_min_dim",
-    "q_min_dim_with_indices",
-    "q_max_abs",
-    "q_max_abs_dim",
-    "q_any",
-    "q_any_dim",
-    "q_all",
-    "q_all_dim",
-    "q_sort",
-    "q_sort_with_indices",
-    "q_argsort",
-];
+/// Returns the ops with kernels of their own beyond the contract: functions of [`Wgsl`](super::Wgsl).
+pub fn extensions() -> Vec<ContractOp> {
+    extension_contract!(rows)
+}
 
 const INTRODUCTION: &str = "\
 # Coverage
@@ -340,40 +238,43 @@ pub fn autocast_table() -> String {
     let is_float = |op_trait: &OpTrait| op_trait.elements == Elements::Floats;
     let ops: Vec<ContractOp> =
         contract().into_iter().filter(is_float).flat_map(|op_trait| op_trait.ops).collect();
-    let of_route =
-        |route| ops.iter().filter(move |op| op.route == route).map(|op: &ContractOp| op.name);
+    let of_route = |route| ops.iter().copied().filter(move |op: &ContractOp| op.route == route);
     // Some methods that call other ops have a rule themselves.
-    let (composed, with_rule): (Vec<&str>, Vec<&str>) =
-        of_route(Route::Composed).partition(|name| rule_of(name) == Rule::Promote);
-    let all = of_route(Route::Kernel).chain(with_rule).chain(EXTENSIONS.iter().copied());
-    let names: Vec<&str> = all.filter(|name| !WITHOUT_RULE.contains(name)).collect();
-    let list = |names: &[&str]| {
-        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+    let (composed, with_rule): (Vec<ContractOp>, Vec<ContractOp>) =
+        of_route(Route::Composed).partition(|op| op.rule == Some(Rule::Promote));
+    let all: Vec<ContractOp> =
+        of_route(Route::Kernel).chain(with_rule).chain(extensions()).collect();
+    let list = |ops: &[ContractOp]| {
+        ops.iter().map(|op| format!("`{}`", op.name)).collect::<Vec<_>>().join(", ")
     };
     let mut out = String::from(AUTOCAST_INTRODUCTION);
-    for (rule, title, text) in [
+    for (rules, title, text) in [
         (
-            Rule::Lower,
+            &[Rule::Product, Rule::Lower][..],
             "In 16 bits",
             "Operands are converted to the type of the scope, except the bias of a product. Products are \
              added up in f32, and the result is rounded to 16 bits.",
         ),
         (
-            Rule::Gradient,
+            &[Rule::Gradient],
             "In 16 bits, with a result in f32",
             "Gradients of parameters, which are added up in f32; those of parameters of 16 bits are rounded to their \
              type at the end. The backward pass of `burn_wgsl::Autodiff` follows this rule outside of the scope, too.",
         ),
-        (Rule::Full, "In f32", "16-bit operands are converted to f32, and the result is f32."),
         (
-            Rule::Promote,
+            &[Rule::Full, Rule::BiasGradient],
+            "In f32",
+            "16-bit operands are converted to f32, and the result is f32.",
+        ),
+        (
+            &[Rule::Promote],
             "In the type of the operands",
             "If operands have different types, they are converted to the wider one: f32, also for \
              f16 and bf16.",
         ),
     ] {
-        let of_rule: Vec<&str> =
-            names.iter().copied().filter(|name| rule_of(name) == rule).collect();
+        let is_under = |op: &&ContractOp| op.rule.is_some_and(|rule| rules.contains(&rule));
+        let of_rule: Vec<ContractOp> = all.iter().filter(is_under).copied().collect();
         let _ = write!(out, "\n## {title}\n\n{text}\n\n{}\n", list(&of_rule));
     }
     let _ = write!(
@@ -384,28 +285,3 @@ pub fn autocast_table() -> String {
     );
     out
 }
-
-/// Ops that autocast leaves alone: they have no float operands, or take any types and return f32.
-const WITHOUT_RULE: &[&str] = &[
-    "float_zeros",
-    "float_ones",
-    "float_full",
-    "float_empty",
-    "any_not_finite",
-    "attention_with_log_sums",
-    "attention_backward",
-];
-
-/// The functions of [`Wgsl`](super::Wgsl) beyond the contract.
-macro_rules! extension_names {
-    ($(
-        $(#[$doc:meta])*
-        $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
-            = $launch:expr, else $cpu:ident;
-    )*) => {
-        &[$(stringify!($name)),*]
-    };
-}
-
-/// The ops with kernels of their own beyond the contract.
-pub const EXTENSIONS: &[&str] = extension_contract!(extension_names);

@@ -9,6 +9,7 @@ use super::resolve::runtime;
 pub(crate) use super::tensor::burn_dtype;
 use super::tensor::{Storage, WgslTensor};
 use super::transfer;
+use crate::autocast::rules::Rule;
 use crate::device::{DeviceError, ResolvedDevice, WgslDevice};
 use crate::kernels::launch::expression;
 use crate::runtime::{RuntimeError, set_current_op};
@@ -83,7 +84,7 @@ pub(crate) fn upload(
 
 /// Checks a result as those of other ops are: see [`debug`](super::debug).
 pub(crate) fn inspect(name: &'static str, result: WgslTensor) -> WgslTensor {
-    let context = OpContext::new(name, Conversion::Stored);
+    let context = OpContext::new(name, Conversion::Stored, Rule::Promote);
     Inspection::begin(|_| {}).end(&context, result)
 }
 

@@ -8,7 +8,7 @@ use crate::kernels::ops::table::Row;
 
 /// Turns rows of the extension table into functions of the backend.
 macro_rules! extension_methods {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
+    ($kind:ident: $($form:ident $name:ident $(under $rule:ident)? $wgsl:literal $reference:ident $function:expr;)*) => {
         $(extension_methods!(@$form $kind $name $wgsl);)*
     };
     (@unary $kind:ident $name:ident $wgsl:literal) => {
@@ -33,22 +33,22 @@ macro_rules! extension_contract {
             any_not_finite(tensors: VecF) -> B = finite::any_not_finite(tensors), else cpu;
             /// Divides each row of `x` `[.., width]` by its root mean square and multiplies it by
             /// `gamma` `[width]`.
-            rms_norm(x: F, gamma: F, epsilon: Real) -> F =
+            rms_norm(x: F, gamma: F, epsilon: Real) -> F under Full =
                 norm::rms_norm(x, gamma, epsilon as f32), else cpu;
             /// Computes the gradients of `rms_norm` with respect to `x` `[.., width]` and `gamma`
             /// `[width]` from the gradient of its result `[.., width]`.
-            rms_norm_backward(x: F, gamma: F, output_grad: F, epsilon: Real) -> FF =
+            rms_norm_backward(x: F, gamma: F, output_grad: F, epsilon: Real) -> FF under Full =
                 norm::rms_norm_backward(x, gamma, output_grad, epsilon as f32), else cpu;
             /// Computes the gradients of `layer_norm` with respect to `tensor` `[.., width]`,
             /// `gamma` and `beta` `[width]` from the gradient of its result `[.., width]`.
-            layer_norm_backward(tensor: F, gamma: F, output_grad: F, epsilon: Real) -> F3 =
+            layer_norm_backward(tensor: F, gamma: F, output_grad: F, epsilon: Real) -> F3 under Full =
                 norm::layer_norm_backward(tensor, gamma, output_grad, epsilon as f32), else cpu;
             /// Computes the gradient of `softmax` from its result and the gradient of the result.
-            softmax_backward(output: F, output_grad: F, dim: Axis) -> F =
+            softmax_backward(output: F, output_grad: F, dim: Axis) -> F under Full =
                 softmax::softmax_backward(output, output_grad, dim), else cpu;
             /// Computes the gradient of `log_softmax` from its result and the gradient of the
             /// result.
-            log_softmax_backward(output: F, output_grad: F, dim: Axis) -> F =
+            log_softmax_backward(output: F, output_grad: F, dim: Axis) -> F under Full =
                 softmax::log_softmax_backward(output, output_grad, dim), else cpu;
             /// Computes `attention` `[batch, heads, queries, value width]`, and for
             /// `attention_backward` the logarithm of the sum of `e^score` of each query and what is
@@ -87,6 +87,7 @@ macro_rules! extension_functions {
     ($(
         $(#[$doc:meta])*
         $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+            $(under $rule:ident)? $(gradient $gradient:ident)?
             = $launch:expr, else $cpu:ident;
     )*) => {
         $(
@@ -98,7 +99,7 @@ macro_rules! extension_functions {
             /// tensors in a build without the CPU backend.
             #[allow(clippy::too_many_arguments, reason = "rows have the operands of their kernels")]
             pub fn $name($($arg: $kind),*) -> $ret {
-                run!($name [$($arg: $kind)*] [$($conversion)?] $launch, else $cpu::$name($($arg),*))
+                run!($name [$($arg: $kind)*] [$($conversion)?] [$($rule)?] $launch, else $cpu::$name($($arg),*))
             }
         )*
     };
@@ -116,7 +117,7 @@ impl Wgsl {
 /// Panics if the row takes another number of tensors, if the device fails, and if no kernel
 /// supports the tensors in a build without the CPU backend.
 pub fn apply<const N: usize>(row: &'static Row, tensors: [F; N]) -> F {
-    let mut context = OpContext::new(row.name, Conversion::Compute);
+    let mut context = OpContext::new(row.name, Conversion::Compute, Rule::Promote);
     tensors.iter().for_each(|tensor| context.register(tensor, Some(DataKind::Float)));
     context.settle_types();
     if context.has_kernel() {

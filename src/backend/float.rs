@@ -21,7 +21,8 @@ macro_rules! float_contract {
                 full_float(&device, &shape, 0.0, dtype);
             float_into_int(tensor: F, dtype: IntType) -> I as Stored = cast_to(tensor, dtype);
             float_cast(tensor: F, dtype: FloatType) -> F as Stored = cast_to(tensor, dtype);
-            float_matmul(lhs: F, rhs: F) -> F as Half = matmul::matmul(lhs, rhs), else cpu;
+            float_matmul(lhs: F, rhs: F) -> F as Half under Product =
+                matmul::matmul(lhs, rhs), else cpu;
             float_cross(lhs: F, rhs: F, dim: Axis) -> F = cross::cross(lhs, rhs, dim);
             float_transpose(tensor: F) -> F as Stored = transpose(tensor);
             float_swap_dims(tensor: F, dim1: Axis, dim2: Axis) -> F as Stored =
@@ -36,7 +37,7 @@ macro_rules! float_contract {
             float_unfold(tensor: F, dim: Axis, size: Size, step: Size) -> F as Stored =
                 views::unfold(tensor, dim, size, step);
             float_slice(tensor: F, slices: Slices) -> F as Stored = slice(tensor, slices);
-            float_slice_assign(tensor: F, slices: Slices, value: F) -> F =
+            float_slice_assign(tensor: F, slices: Slices, value: F) -> F gradient slice =
                 slice_assign(tensor, slices, value);
             float_gather(dim: Axis, tensor: F, indices: Indices) -> F =
                 gather::gather(dim, tensor, indices), else cpu;
@@ -54,13 +55,16 @@ macro_rules! float_contract {
                 elementwise::mask_where(tensor, mask, value);
             float_mask_fill(tensor: F, mask: B, value: Scalar) -> F =
                 elementwise::mask_fill(tensor, mask, scalar_value::F(value));
-            float_powi(lhs: F, rhs: I) -> F = elementwise::powi(lhs, rhs);
-            float_sum(tensor: F) -> F = reduce::all(Sum, tensor), else cpu;
-            float_sum_dim(tensor: F, dim: Axis) -> F = reduce::dim(Sum, tensor, dim), else cpu;
-            float_mean(tensor: F) -> F = reduce::all(Mean, tensor), else cpu;
-            float_mean_dim(tensor: F, dim: Axis) -> F = reduce::dim(Mean, tensor, dim), else cpu;
-            float_prod(tensor: F) -> F = reduce::all(Prod, tensor);
-            float_prod_dim(tensor: F, dim: Axis) -> F = reduce::dim(Prod, tensor, dim);
+            float_powi(lhs: F, rhs: I) -> F under Full = elementwise::powi(lhs, rhs);
+            float_sum(tensor: F) -> F under Full = reduce::all(Sum, tensor), else cpu;
+            float_sum_dim(tensor: F, dim: Axis) -> F under Full =
+                reduce::dim(Sum, tensor, dim), else cpu;
+            float_mean(tensor: F) -> F under Full = reduce::all(Mean, tensor), else cpu;
+            float_mean_dim(tensor: F, dim: Axis) -> F under Full =
+                reduce::dim(Mean, tensor, dim), else cpu;
+            float_prod(tensor: F) -> F under Full gradient product = reduce::all(Prod, tensor);
+            float_prod_dim(tensor: F, dim: Axis) -> F under Full gradient product =
+                reduce::dim(Prod, tensor, dim);
             float_max(tensor: F) -> F = reduce::all(Max, tensor), else cpu;
             float_max_dim(tensor: F, dim: Axis) -> F = reduce::dim(Max, tensor, dim);
             float_max_dim_with_indices(tensor: F, dim: Axis, dtype: IntType) -> FI =
@@ -81,7 +85,8 @@ macro_rules! float_contract {
             float_all(tensor: F, dtype: BoolType) -> B = reduce::all(All, tensor);
             float_all_dim(tensor: F, dim: Axis, dtype: BoolType) -> B =
                 reduce::dim(All, tensor, dim);
-            float_topk(tensor: F, dim: Axis, k: Size) -> F = sort::topk(tensor, dim, k);
+            float_topk(tensor: F, dim: Axis, k: Size) -> F gradient topk =
+                sort::topk(tensor, dim, k);
             float_argtopk(tensor: F, dim: Axis, k: Size, dtype: IntType) -> I =
                 sort::argtopk(tensor, dim, k), else cpu;
             float_sort(tensor: F, dim: Axis, descending: Flag) -> F =
@@ -90,11 +95,13 @@ macro_rules! float_contract {
                 sort::with_indices(tensor, dim, descending);
             float_argsort(tensor: F, dim: Axis, descending: Flag, dtype: IntType) -> I =
                 sort::argsort(tensor, dim, descending);
-            float_cumsum(tensor: F, dim: Axis) -> F = scan::scan(ScanOp::Sum, tensor, dim);
-            float_cumprod(tensor: F, dim: Axis) -> F = scan::scan(ScanOp::Prod, tensor, dim);
+            float_cumsum(tensor: F, dim: Axis) -> F under Full =
+                scan::scan(ScanOp::Sum, tensor, dim);
+            float_cumprod(tensor: F, dim: Axis) -> F under Full gradient product =
+                scan::scan(ScanOp::Prod, tensor, dim);
             float_cummin(tensor: F, dim: Axis) -> F = scan::scan(ScanOp::Min, tensor, dim);
             float_cummax(tensor: F, dim: Axis) -> F = scan::scan(ScanOp::Max, tensor, dim);
-            float_grid_sample_2d(tensor: F, grid: F, options: GridSample) -> F =
+            float_grid_sample_2d(tensor: F, grid: F, options: GridSample) -> F gradient grid_sample =
                 grid_sample::grid_sample_2d(
                     tensor,
                     grid,
@@ -106,7 +113,25 @@ macro_rules! float_contract {
     };
 }
 
-pub(crate) use float_contract;
+/// Methods without a row: written out, or left to Burn.
+macro_rules! float_written {
+    ($apply:ident) => {
+        $apply! {
+            composed float_random;
+            composed float_powi_scalar under Full;
+            composed float_powf_scalar;
+            host float_from_data;
+            host float_into_data;
+            host float_device;
+            host float_to_device;
+            host float_detach;
+            host float_set_require_grad;
+            host float_is_require_grad;
+        }
+    };
+}
+
+pub(crate) use {float_contract, float_written};
 
 impl FloatTensorOps<Wgsl> for Wgsl {
     crate::kernels::ops::table::float_rows!(elementwise_methods);
@@ -116,7 +141,7 @@ impl FloatTensorOps<Wgsl> for Wgsl {
     fn float_powi_scalar(lhs: F, rhs: Scalar) -> F {
         let mut operands = Operands::default();
         operands.see(lhs.device(), lhs.dtype());
-        let lhs = match operands.cast_types("float_powi_scalar") {
+        let lhs = match operands.cast_types(Rule::Full) {
             Some([dtype, _]) => Self::float_cast(lhs, dtype.into()),
             None => lhs,
         };

@@ -20,7 +20,8 @@ macro_rules! int_contract {
                 arange(&device, range, 1, dtype), else cpu;
             int_arange_step(range: Range, step: Size, device: Device, dtype: IntType) -> I =
                 arange(&device, range, step, dtype), else cpu;
-            int_into_float(tensor: I, dtype: FloatType) -> F as Stored = cast_to(tensor, dtype);
+            int_into_float(tensor: I, dtype: FloatType) -> F as Stored gradient by_hand =
+                cast_to(tensor, dtype);
             int_cast(tensor: I, dtype: IntType) -> I as Stored = cast_to(tensor, dtype);
             int_matmul(lhs: I, rhs: I) -> I = matmul::matmul(lhs, rhs), else cpu;
             int_transpose(tensor: I) -> I as Stored = transpose(tensor);
@@ -95,7 +96,21 @@ macro_rules! int_contract {
     };
 }
 
-pub(crate) use int_contract;
+/// Methods without a row: written out, or left to Burn.
+macro_rules! int_written {
+    ($apply:ident) => {
+        $apply! {
+            composed int_random;
+            composed int_powi_scalar;
+            host int_from_data;
+            host int_into_data;
+            host int_device;
+            host int_to_device;
+        }
+    };
+}
+
+pub(crate) use {int_contract, int_written};
 
 impl IntTensorOps<Wgsl> for Wgsl {
     crate::kernels::ops::table::int_rows!(elementwise_methods);

@@ -26,6 +26,12 @@ pub(crate) type B = WgslTensor;
 pub(crate) type Indices = WgslTensor;
 /// A quantised tensor.
 pub(crate) type Q = WgslQuantizedTensor;
+/// The weight of a product.
+pub(crate) type Weight = WgslTensor;
+/// The bias of a product, which autocast leaves alone.
+pub(crate) type Bias = Option<WgslTensor>;
+/// A float tensor that the op's own gradient converts under autocast.
+pub(crate) type Uncast = WgslTensor;
 /// An optional float tensor.
 pub(crate) type OptF = Option<WgslTensor>;
 /// An optional boolean tensor.

@@ -14,12 +14,13 @@ use Reduction::*;
 macro_rules! quantized_contract {
     ($apply:ident) => {
         $apply! {
-            quantize(tensor: F, scheme: Scheme, qparams: QParams) -> Q =
+            quantize(tensor: F, scheme: Scheme, qparams: QParams) -> Q gradient by_hand =
                 GpuQuantized::new(scheme, |format| quantized::quantize(tensor, qparams, format)),
                 else cpu;
             quantize_dynamic(tensor: F, scheme: Scheme) -> Q =
                 GpuQuantized::new(scheme, |format| quantized::quantize_dynamic(tensor, format));
-            dequantize(tensor: Q, dtype: FloatType) -> F = quantized::dequantize(&tensor.values);
+            dequantize(tensor: Q, dtype: FloatType) -> F gradient by_hand =
+                quantized::dequantize(&tensor.values);
             q_reshape(tensor: Q, shape: Shape) -> Q =
                 tensor.map(|values| quantized::reshape(values, &shape));
             q_expand(tensor: Q, shape: Shape) -> Q =
@@ -43,7 +44,83 @@ macro_rules! quantized_contract {
     };
 }
 
-pub(crate) use quantized_contract;
+/// Methods without a row: written out, or left to Burn, which dequantises, computes, and
+/// quantises if the result is quantised.
+macro_rules! quantized_written {
+    ($apply:ident) => {
+        $apply! {
+            host q_from_data;
+            host q_into_data;
+            host q_device;
+            host q_to_device;
+            host q_detach;
+            host q_set_require_grad;
+            host q_is_require_grad;
+            composed q_transpose;
+            composed q_repeat_dim;
+            composed q_add;
+            composed q_add_scalar;
+            composed q_clamp_min;
+            composed q_clamp_max;
+            composed q_clamp;
+            composed q_sub;
+            composed q_sub_scalar;
+            composed q_mul;
+            composed q_mul_scalar;
+            composed q_div;
+            composed q_div_scalar;
+            composed q_matmul;
+            composed q_neg;
+            composed q_recip;
+            composed q_sum;
+            composed q_sum_dim;
+            composed q_prod;
+            composed q_prod_dim;
+            composed q_mean;
+            composed q_mean_dim;
+            composed q_cumsum;
+            composed q_cumprod;
+            composed q_cummin;
+            composed q_cummax;
+            composed q_exp;
+            composed q_log;
+            composed q_log1p;
+            composed q_powf;
+            composed q_powi;
+            composed q_powi_scalar;
+            composed q_powf_scalar;
+            composed q_sqrt;
+            composed q_abs;
+            composed q_cos;
+            composed q_sin;
+            composed q_tan;
+            composed q_cosh;
+            composed q_sinh;
+            composed q_tanh;
+            composed q_erf;
+            composed q_cat;
+            composed q_argtopk;
+            composed q_topk;
+            composed q_max;
+            composed q_max_dim;
+            composed q_max_dim_with_indices;
+            composed q_min;
+            composed q_min_dim;
+            composed q_min_dim_with_indices;
+            composed q_max_abs;
+            composed q_max_abs_dim;
+            composed q_any;
+            composed q_any_dim;
+            composed q_all;
+            composed q_all_dim;
+            composed q_sort;
+            composed q_sort_with_indices;
+            composed q_argsort;
+        }
+    };
+}
+
+pub(crate) use {quantized_contract, quantized_written};
 
 impl QTensorOps<Wgsl> for Wgsl {
     quantized_contract!(methods);
@@ -97,7 +174,7 @@ impl QTensorOps<Wgsl> for Wgsl {
 fn product(lhs: Q, rhs: Q) -> F {
     let dtype: FloatType = get_device_settings::<Wgsl>(&lhs.device()).float_dtype;
     let product: F = run!(
-        q_matmul [lhs: Q rhs: Q] [] quantized::matmul(&lhs.values, &rhs.values),
+        q_matmul [lhs: Q rhs: Q] [] [] quantized::matmul(&lhs.values, &rhs.values),
         else cpu::q_matmul(lhs, rhs)
     );
     if product.dtype() == dtype.into() { product } else { Wgsl::float_cast(product, dtype) }

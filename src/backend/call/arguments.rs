@@ -172,6 +172,18 @@ impl<'a, T: Backend> CaseArguments<'a, T> {
         Some(read(self))
     }
 
+    pub(super) fn Weight(&mut self) -> FloatTensor<T> {
+        self.F()
+    }
+
+    pub(super) fn Uncast(&mut self) -> FloatTensor<T> {
+        self.F()
+    }
+
+    pub(super) fn Bias(&mut self) -> Option<FloatTensor<T>> {
+        self.OptF()
+    }
+
     pub(super) fn OptF(&mut self) -> Option<FloatTensor<T>> {
         self.optional(Self::F)
     }

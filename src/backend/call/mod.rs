@@ -169,6 +169,7 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
         ($(
             $(#[$doc:meta])*
             $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+                $(under $rule:ident)? $(gradient $gradient:ident)?
                 = $launch:expr, else $cpu:ident;
         )*) => {
             |args: &mut CaseArguments<'_, Wgsl>| match args.case.op {
@@ -195,6 +196,7 @@ pub fn call_extension(case: &Case, device: &WgslDevice) -> Option<Vec<Value<Wgsl
 macro_rules! calls {
     ($(
         $name:ident($($arg:ident: $kind:ident),* $(,)?) -> $ret:ident $(as $conversion:ident)?
+            $(under $rule:ident)? $(gradient $gradient:ident)?
             $(= $launch:expr $(, else $cpu:ident)?)?;
     )*) => {
         pub(super) fn table<T: Backend>(args: &mut CaseArguments<'_, T>) -> Option<Vec<Value<T>>> {
@@ -211,7 +213,7 @@ macro_rules! calls {
 
 /// Generates calls from the rows of the elementwise table.
 macro_rules! elementwise_calls {
-    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
+    ($kind:ident: $($form:ident $name:ident $(under $rule:ident)? $wgsl:literal $reference:ident $function:expr;)*) => {
         pub(super) fn elementwise<T: Backend>(
             args: &mut CaseArguments<'_, T>,
         ) -> Option<Vec<Value<T>>> {

@@ -18,6 +18,9 @@
 //! | `limit` | a tensor and a limit, which may be outside the range of its type | the same type |
 //! | `limits` | a tensor and two limits | the same type |
 //!
+//! `under Full` after the name is the op's rule of autocast (`autocast::rules`); without it, the op follows
+//! `Promote`.
+//!
 //! In the expression, `a` and `b` are elements, `s` and `t` scalars. It can call the functions of
 //! `shaders/lib/math.wgsl` and `shaders/lib/integer.wgsl`; a kernel contains only the functions
 //! that it calls. For floats write `!(a == b)`, not `a != b`: on Vulkan the latter is false for
@@ -82,24 +85,24 @@ macro_rules! float_rows {
         $apply! { F:
             unary float_abs "abs(a)" Float1 |a| a.abs();
             unary float_neg "-a" Float1 |a| -a;
-            unary float_recip "div(1.0, a)" Float1 |a| 1.0 / a;
+            unary float_recip under Full "div(1.0, a)" Float1 |a| 1.0 / a;
             unary float_sign "sign_of(a)" Float1 reference::sign;
             unary float_sqrt "sqrt(a)" Float1 |a| a.sqrt();
-            unary float_exp "exp_(a)" Float1 |a| a.exp();
-            unary float_log "ln(a)" Float1 |a| a.ln();
-            unary float_log1p "log1p(a)" Float1 |a| a.ln_1p();
+            unary float_exp under Full "exp_(a)" Float1 |a| a.exp();
+            unary float_log under Full "ln(a)" Float1 |a| a.ln();
+            unary float_log1p under Full "log1p(a)" Float1 |a| a.ln_1p();
             unary float_sin "sin_(a)" Float1 |a| a.sin();
             unary float_cos "cos_(a)" Float1 |a| a.cos();
-            unary float_tan "tan_(a)" Float1 |a| a.tan();
-            unary float_sinh "sinh_(a)" Float1 |a| a.sinh();
-            unary float_cosh "cosh_(a)" Float1 |a| a.cosh();
+            unary float_tan under Full "tan_(a)" Float1 |a| a.tan();
+            unary float_sinh under Full "sinh_(a)" Float1 |a| a.sinh();
+            unary float_cosh under Full "cosh_(a)" Float1 |a| a.cosh();
             unary float_tanh "tanh_(a)" Float1 |a| a.tanh();
-            unary float_asin "asin_(a)" Float1 |a| a.asin();
-            unary float_acos "acos_(a)" Float1 |a| a.acos();
+            unary float_asin under Full "asin_(a)" Float1 |a| a.asin();
+            unary float_acos under Full "acos_(a)" Float1 |a| a.acos();
             unary float_atan "atan_(a)" Float1 |a| a.atan();
             unary float_asinh "asinh_(a)" Float1 |a| a.asinh();
-            unary float_acosh "acosh_(a)" Float1 |a| a.acosh();
-            unary float_atanh "atanh_(a)" Float1 |a| a.atanh();
+            unary float_acosh under Full "acosh_(a)" Float1 |a| a.acosh();
+            unary float_atanh under Full "atanh_(a)" Float1 |a| a.atanh();
             unary float_erf "erf(a)" Float1 reference::erf;
             unary float_floor "floor(a)" Float1 |a| a.floor();
             unary float_ceil "ceil(a)" Float1 |a| a.ceil();
@@ -110,15 +113,15 @@ macro_rules! float_rows {
             binary float_mul "a * b" Float2 |a, b| a * b;
             binary float_div "div(a, b)" Float2 |a, b| a / b;
             binary float_remainder "rem(a, b)" Float2 reference::floored_remainder;
-            binary float_powf "pow_(a, b)" Float2 |a, b| a.powf(b);
+            binary float_powf under Full "pow_(a, b)" Float2 |a, b| a.powf(b);
             binary float_atan2 "atan2_(a, b)" Float2 |a, b| a.atan2(b);
             scalar float_add_scalar "a + s" Float2 |a, s| a + s;
             scalar float_sub_scalar "a - s" Float2 |a, s| a - s;
             scalar float_mul_scalar "a * s" Float2 |a, s| a * s;
             scalar float_div_scalar "div(a, s)" Float2 |a, s| a / s;
             scalar float_remainder_scalar "rem(a, s)" Float2 reference::floored_remainder;
-            scalar float_powf_scalar_impl "pow_(a, s)" Float2 |a, s| a.powf(s);
-            scalar float_powi_scalar_impl "pow_(a, s)" Float2 |a, s| a.powf(s);
+            scalar float_powf_scalar_impl under Full "pow_(a, s)" Float2 |a, s| a.powf(s);
+            scalar float_powi_scalar_impl under Full "pow_(a, s)" Float2 |a, s| a.powf(s);
             limit float_clamp_min "nan_max(a, s)" Float2 reference::clamp_min;
             limit float_clamp_max "nan_min(a, s)" Float2 reference::clamp_max;
             limits float_clamp "nan_min(nan_max(a, s), t)" Float3 |a, s, t| a.clamp(s, t);
@@ -275,7 +278,7 @@ pub mod rows {
     macro_rules! declare {
         (
             $kind:ident:
-            $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*
+            $($form:ident $name:ident $(under $rule:ident)? $wgsl:literal $reference:ident $function:expr;)*
         ) => {
             $(
                 #[doc = concat!("`", $wgsl, "`")]
@@ -300,7 +303,7 @@ pub static ALL: &[&[&Row]] = {
     macro_rules! list {
         (
             $kind:ident:
-            $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*
+            $($form:ident $name:ident $(under $rule:ident)? $wgsl:literal $reference:ident $function:expr;)*
         ) => {
             &[$(&rows::$name),*]
         };
@@ -328,7 +331,7 @@ pub fn is_extension(row: &Row) -> bool {
     macro_rules! names {
         (
             $kind:ident:
-            $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*
+            $($form:ident $name:ident $(under $rule:ident)? $wgsl:literal $reference:ident $function:expr;)*
         ) => {
             [$(stringify!($name)),*]
         };
