@@ -1,7 +1,7 @@
 //! Input that a fuzzer makes, at the borders of the crate: each is refused with a message, or gives the right result.
 //!
-//! `cargo test` runs the corpora in `tests/__fuzz__` and some random inputs. `cargo xtask test --only fuzz` tries random
-//! inputs for a minute per target.
+//! `cargo test` runs the corpora in `tests/__fuzz__` and some random inputs. `cargo xtask test --only fuzz` tries
+//! random inputs for a minute per target.
 
 mod common;
 

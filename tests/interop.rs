@@ -22,7 +22,8 @@ struct Host {
 }
 
 impl Host {
-    /// Opens a device with the limits and features that kernels like best, or with those of WebGPU. `None` without a GPU.
+    /// Opens a device with the limits and features that kernels like best, or with those of WebGPU. `None` without a
+    /// GPU.
     fn new(preferred: bool) -> Option<Self> {
         common::gpus();
         let descriptor = wgpu::InstanceDescriptor::new_without_display_handle();

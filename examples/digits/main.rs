@@ -198,19 +198,8 @@ fn train_on(
         .map(|file| (file, profiler::Scheduled::new(&device, profiler::Schedule::default())));
     let mut is_profiled = scheduled.is_none();
     let mut show = |file: &OutputFile, profile: profiler::Profile| -> Result<()> {
-        let profile = match observed.peaks {
-            Some(peaks) => profile.with_peaks(peaks),
-            None => profile,
-        };
-        let is_page = file.path().extension().is_some_and(|extension| extension == "html");
-        let text = if is_page { profile.to_html() } else { profile.to_trace() };
-        file.write(text.as_bytes())?;
-        println!("\n{}", profile.table(By::Kernel, Column::Time));
-        println!("{}", profile.table(By::Scope, Column::Time));
-        println!("{}", profile.memory_table());
-        println!("profile written to {}", file.path().display());
         is_profiled = true;
-        Ok(())
+        show_profile(file, profile, observed.peaks)
     };
     let before_step = || -> Result<()> {
         if let Some((file, scheduled)) = &mut scheduled
@@ -247,4 +236,24 @@ fn train_on(
     };
     println!("{}", run.summary());
     Ok((run, model.valid()))
+}
+
+/// Writes a profile to a file, and prints its tables.
+fn show_profile(
+    file: &OutputFile,
+    profile: profiler::Profile,
+    peaks: Option<profiler::Peaks>,
+) -> Result<()> {
+    let profile = match peaks {
+        Some(peaks) => profile.with_peaks(peaks),
+        None => profile,
+    };
+    let is_page = file.path().extension().is_some_and(|extension| extension == "html");
+    let text = if is_page { profile.to_html() } else { profile.to_trace() };
+    file.write(text.as_bytes())?;
+    println!("\n{}", profile.table(By::Kernel, Column::Time));
+    println!("{}", profile.table(By::Scope, Column::Time));
+    println!("{}", profile.memory_table());
+    println!("profile written to {}", file.path().display());
+    Ok(())
 }

@@ -10,9 +10,9 @@
 // out is packed: [batch, heads, queries, splits, value_width]. Each split attends to keys_per_split keys only.
 // BIASED: there is a softcap, a mask or a bias.
 // LOG_SUMS: log_sums[b, h, i] = ln(sum over j of e^score[b, h, i, j]), or inf if all keys are masked, and what is
-// rounded away of it. With several splits, log_sums[b, h, i, split] are two numbers, m and the sum over the keys j of the
-// split of e^(score[b, h, i, j] - m), where m is near the maximum of the scores: the logarithm of the sum would vanish
-// in a large m.
+// rounded away of it. With several splits, log_sums[b, h, i, split] are two numbers, m and the sum over the keys j of
+// the split of e^(score[b, h, i, j] - m), where m is near the maximum of the scores: the logarithm of the sum would
+// vanish in a large m.
 //
 // The scores are never stored. Kernels go over the keys in blocks, and rescale the running sums when a block raises
 // the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018; T. Dao et al.,

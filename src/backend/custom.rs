@@ -32,8 +32,8 @@ pub(crate) fn is_on_cpu(tensor: &WgslTensor) -> Result<bool, DeviceError> {
     Ok(tensor.device().resolve()? == ResolvedDevice::Cpu)
 }
 
-/// Returns a tensor as kernels take it, for the op `name`. The error is the element type of a tensor that the device does
-/// not store.
+/// Returns a tensor as kernels take it, for the op `name`. The error is the element type of a tensor that the device
+/// does not store.
 pub(crate) fn on_gpu(name: &'static str, tensor: WgslTensor) -> Result<Tensor, String> {
     set_current_op(name);
     match tensor.storage {

@@ -38,7 +38,8 @@ pub(crate) fn memory_error(shape: &[usize], element_size: usize) -> Option<Strin
     let fails = bytes as u64 > SMALL && !has_memory(bytes);
     fails.then(|| {
         format!(
-            "out of memory: the result of shape {shape:?} has {}, for which the host has no memory; use a smaller batch \
+            "out of memory: the result of shape {shape:?} has {}, for which the host has no memory; use a \
+             smaller batch \
              or model, or split the tensor",
             Bytes(bytes as u64)
         )

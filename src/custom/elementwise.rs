@@ -43,10 +43,10 @@ pub struct Binary {
 }
 
 impl Unary {
-    /// Creates an op. `wgsl` is an expression of the element `a`, an `f32`: operators, numbers, float functions of WGSL, and
-    /// those of `shaders/lib/math.wgsl` for Burn's ops, such as `exp_` and `erf`. Numbers have a decimal point, an
-    /// exponent or the suffix `f`: a kernel without checks must not divide integers. `reference` computes the same
-    /// on the CPU.
+    /// Creates an op. `wgsl` is an expression of the element `a`, an `f32`: operators, numbers, float functions of
+    /// WGSL, and those of `shaders/lib/math.wgsl` for Burn's ops, such as `exp_` and `erf`. Numbers have a decimal
+    /// point, an exponent or the suffix `f`: a kernel without checks must not divide integers. `reference` computes
+    /// the same on the CPU.
     pub const fn new(name: &'static str, wgsl: &'static str, reference: fn(f64) -> f64) -> Self {
         let (form, reference) = (OperandForm::Unary, Reference::Float1(reference));
         Self { row: Row { name, form, wgsl, reference }, checked: OnceLock::new() }
@@ -106,8 +106,8 @@ impl Binary {
 const ALLOWED: &str = "an operand, a float function of WGSL or of lib/math, an operator, or a number with a \
      decimal point such as `2.0`";
 
-/// The functions that expressions may call. Kernels with expressions run without checks: they must not index anything, nor
-/// divide integers.
+/// The functions that expressions may call. Kernels with expressions run without checks: they must not index
+/// anything, nor divide integers.
 const FUNCTIONS: &[&str] = &[
     "abs",
     "acos",

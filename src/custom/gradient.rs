@@ -31,8 +31,8 @@ pub trait Differentiable: Sized {
 /// Computes a result from tensors, with a gradient of its own.
 ///
 /// `forward` returns the result and what `backward` needs, such as clones of the tensors, which stay in memory until
-/// then. `backward` gets that and the gradient of the result, and returns the gradients of the inputs in their order. It
-/// must not depend on anything else.
+/// then. `backward` gets that and the gradient of the result, and returns the gradients of the inputs in their order.
+/// It must not depend on anything else.
 ///
 /// Both are computed in the types of their tensors: [`autocast`](crate::autocast()) does not change them. Gradients are
 /// converted to the types of their inputs.

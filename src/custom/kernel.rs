@@ -203,8 +203,8 @@ impl<'a, P: Params> Call<'a, P> {
         self
     }
 
-    /// Gives a constant of the text, `const NAME: u32 = ..;`, another value, and keeps the lines between `//#if NAME` and
-    /// `//#endif`. Each set of values is compiled once.
+    /// Gives a constant of the text, `const NAME: u32 = ..;`, another value, and keeps the lines between `//#if NAME`
+    /// and `//#endif`. Each set of values is compiled once.
     pub fn constant(mut self, name: &'static str, value: u32) -> Self {
         self.constants.push((name, value));
         self
@@ -217,8 +217,8 @@ impl<'a, P: Params> Call<'a, P> {
         self
     }
 
-    /// Launches the kernel with a number of workgroups, and returns its outputs. The elements that it does not write are
-    /// undefined.
+    /// Launches the kernel with a number of workgroups, and returns its outputs. The elements that it does not write
+    /// are undefined.
     ///
     /// The inputs are passed in row-major order. Floats of 16 bits become f32 where the signature says so.
     ///

@@ -94,8 +94,8 @@ macro_rules! impl_param_type {
 
 impl_param_type! { u32 i32 f32 }
 
-/// Declares the parameters of a kernel: a struct with the fields of the shader's `Params`, in the same order. Padding is
-/// added where WGSL has some. See [`ParamType`](crate::custom::ParamType) for the types.
+/// Declares the parameters of a kernel: a struct with the fields of the shader's `Params`, in the same order. Padding
+/// is added where WGSL has some. See [`ParamType`](crate::custom::ParamType) for the types.
 ///
 /// ```
 /// burn_wgsl::kernel_params! {

@@ -25,10 +25,10 @@ pub struct WgslFile {
 
 /// Includes a WGSL file in the program. The path is relative to the folder of the package's `Cargo.toml`.
 ///
-/// If `BURN_WGSL_RELOAD=1` is set, a kernel reads its file again where it has changed, each time it is called. It then runs
-/// with all checks, also if it was [trusted](crate::custom::Kernel::trusted). If the new
-/// text does not compile, the error is logged, and the kernel goes on with the last text that did. Each version of a text
-/// stays in memory.
+/// If `BURN_WGSL_RELOAD=1` is set, a kernel reads its file again where it has changed, each time it is called. It
+/// then runs with all checks, also if it was [trusted](crate::custom::Kernel::trusted). If the new text does not
+/// compile, the error is logged, and the kernel goes on with the last text that did. Each version of a text stays in
+/// memory.
 #[macro_export]
 macro_rules! wgsl_file {
     ($path:literal) => {

@@ -30,7 +30,8 @@ fn note(name: &str, files: Vec<PathBuf>) -> String {
         return format!("{name}={files} hides all other Vulkan drivers: unset it to see them.");
     }
     format!(
-        "{name} names a file that does not exist ({missing}), and hides all other Vulkan drivers: unset it, or name the \
+        "{name} names a file that does not exist ({missing}), and hides all other Vulkan drivers: unset it, or \
+         name the \
          manifest of a driver."
     )
 }

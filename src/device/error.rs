@@ -93,7 +93,8 @@ pub enum DeviceError {
 
     /// The device that the program handed in is of another adapter.
     #[error(
-        "the program handed in the adapter {adapter} with a device of {device}; hand in the adapter that opened the device"
+        "the program handed in the adapter {adapter} with a device of {device}; hand in the adapter that opened \
+         the device"
     )]
     HostAdapter {
         /// The adapter's name.

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::open::wanted;
 use super::{AdapterInfo, CAN_BLOCK, DeviceError, Features, OpenDevice, adapters};
 
-/// The index of the first of these devices in [`ResolvedDevice::Adapter`](super::ResolvedDevice::Adapter). A machine has
-/// fewer adapters.
+/// The index of the first of these devices in [`ResolvedDevice::Adapter`](super::ResolvedDevice::Adapter). A machine
+/// has fewer adapters.
 pub const FIRST_HOST: usize = 1 << 16;
 
 /// How long the work that a program submitted before it handed in its device may take.
@@ -47,8 +47,8 @@ pub fn host_requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limi
 ///
 /// # Errors
 ///
-/// Returns an error if it is of another adapter, its limits are too low, or the queue is not the device's. In a browser,
-/// the queue is not checked.
+/// Returns an error if it is of another adapter, its limits are too low, or the queue is not the device's. In a
+/// browser, the queue is not checked.
 pub fn take_host(
     adapter: &wgpu::Adapter,
     device: wgpu::Device,

@@ -53,7 +53,8 @@ impl Limits {
 }
 
 impl Limits {
-    /// Returns the limits of buffers that are below those that WebGPU guarantees. A program can open a device with such.
+    /// Returns the limits of buffers that are below those that WebGPU guarantees. A program can open a device with
+    /// such.
     pub(super) fn small_buffers(&self) -> Vec<Shortfall> {
         let minimum = Self::default();
         let word = |size: u64| u32::try_from(size).unwrap_or(u32::MAX);

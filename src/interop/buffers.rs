@@ -25,16 +25,16 @@ pub fn buffer_size(bytes: u64) -> u64 {
     bytes.max(1).checked_next_multiple_of(UNIT).unwrap_or(u64::MAX)
 }
 
-/// Returns a tensor whose elements are in a buffer of the program, in row-major order. Ops read the buffer and never write
-/// it. The tensor keeps it alive.
+/// Returns a tensor whose elements are in a buffer of the program, in row-major order. Ops read the buffer and never
+/// write it. The tensor keeps it alive.
 ///
-/// f16 and bf16 have two bytes, the other types four. The program may write the buffer while no op is pending that reads
-/// it: see [`flush`](super::flush).
+/// f16 and bf16 have two bytes, the other types four. The program may write the buffer while no op is pending that
+/// reads it: see [`flush`](super::flush).
 ///
 /// # Errors
 ///
-/// Returns an error if the buffer is smaller than [`buffer_size`], lacks one of [`BUFFER_USAGES`], or the element type is
-/// not f32, f16, bf16, i32 or u32, or the buffer is of another wgpu device.
+/// Returns an error if the buffer is smaller than [`buffer_size`], lacks one of [`BUFFER_USAGES`], or the element
+/// type is not f32, f16, bf16, i32 or u32, or the buffer is of another wgpu device.
 pub fn tensor_in_buffer(
     device: &WgslDevice,
     buffer: &wgpu::Buffer,
@@ -54,8 +54,9 @@ pub struct LentTensor {
     memory: Arc<Allocation>,
 }
 
-/// Returns a tensor in a buffer like [`tensor_in_buffer`], until the guard is dropped. Then everything that reads the buffer
-/// was submitted, so that the program may write it. Using the tensor afterwards is an error, and a panic in Burn's ops.
+/// Returns a tensor in a buffer like [`tensor_in_buffer`], until the guard is dropped. Then everything that reads the
+/// buffer was submitted, so that the program may write it. Using the tensor afterwards is an error, and a panic in
+/// Burn's ops.
 ///
 /// # Errors
 ///
@@ -85,13 +86,14 @@ impl Drop for LentTensor {
     }
 }
 
-/// Returns a tensor with the elements in a part of a buffer. The copy is submitted: the program may write the buffer again.
+/// Returns a tensor with the elements in a part of a buffer. The copy is submitted: the program may write the buffer
+/// again.
 ///
 /// # Errors
 ///
-/// Returns an error if the part is outside of the buffer, its offset or size is not a multiple of four bytes, the buffer
-/// lacks the usage `COPY_SRC` or is of another wgpu device, the element type is not one of those of [`tensor_in_buffer`], or
-/// the memory is not available.
+/// Returns an error if the part is outside of the buffer, its offset or size is not a multiple of four bytes, the
+/// buffer lacks the usage `COPY_SRC` or is of another wgpu device, the element type is not one of those of
+/// [`tensor_in_buffer`], or the memory is not available.
 pub fn copy_from_buffer(
     device: &WgslDevice,
     buffer: &wgpu::Buffer,
@@ -186,8 +188,8 @@ impl TensorBuffer {
 ///
 /// # Errors
 ///
-/// Returns an error if the element type is not one of those of [`tensor_in_buffer`], the memory is not available, or the
-/// device fails.
+/// Returns an error if the element type is not one of those of [`tensor_in_buffer`], the memory is not available, or
+/// the device fails.
 pub fn buffer_of(tensor: WgslTensor) -> Result<TensorBuffer, InteropError> {
     let tensor = packed(tensor)?;
     let size = bytes_of(&tensor);
@@ -196,14 +198,14 @@ pub fn buffer_of(tensor: WgslTensor) -> Result<TensorBuffer, InteropError> {
     Ok(TensorBuffer { buffer, offset: 0, size, _tensor: None })
 }
 
-/// Returns the buffer in which the elements of a tensor are, in row-major order, after everything that computes them was
-/// submitted. Nothing is copied, unless the tensor is a view. The memory is kept until the result is dropped.
+/// Returns the buffer in which the elements of a tensor are, in row-major order, after everything that computes them
+/// was submitted. Nothing is copied, unless the tensor is a view. The memory is kept until the result is dropped.
 ///
 /// # Safety
 ///
-/// Other tensors, and tensors that are created later, are in the same buffer. Until the device is closed, the program must
-/// only read the part from [`TensorBuffer::offset`] on, and only while it has the result. It must not write or map the
-/// buffer, and must not destroy it.
+/// Other tensors, and tensors that are created later, are in the same buffer. Until the device is closed, the program
+/// must only read the part from [`TensorBuffer::offset`] on, and only while it has the result. It must not write or
+/// map the buffer, and must not destroy it.
 ///
 /// # Errors
 ///

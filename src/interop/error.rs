@@ -23,7 +23,8 @@ pub enum InteropError {
     },
     /// The buffer is too small.
     #[error(
-        "the buffer has {found} bytes, but a tensor of shape {shape:?} needs {needed}: `interop::buffer_size` returns the \
+        "the buffer has {found} bytes, but a tensor of shape {shape:?} needs {needed}: `interop::buffer_size` \
+         returns the \
          size, which is rounded up"
     )]
     BufferSize {

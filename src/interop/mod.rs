@@ -29,17 +29,17 @@
 //! | a tensor | the buffer in which it is | [`shared_buffer_of`], which is `unsafe` |
 //! | a tensor | a buffer, a texture | [`copy_to_buffer`], [`copy_to_texture`] |
 //!
-//! **Order.** Everything runs on the program's queue, in the order in which it is submitted. Commands that write a buffer must
-//! be submitted before the buffer is passed here. The copies submit what they need; [`flush`] submits
-//! all that was asked for.
+//! **Order.** Everything runs on the program's queue, in the order in which it is submitted. Commands that write a
+//! buffer must be submitted before the buffer is passed here. The copies submit what they need; [`flush`] submits all
+//! that was asked for.
 //!
-//! **Threads.** Ops and guards must not be used in wgpu's callbacks, such as that of `map_async`: this crate may hold its locks
-//! while wgpu calls them. A guard is dropped when no other thread uses its tensor.
+//! **Threads.** Ops and guards must not be used in wgpu's callbacks, such as that of `map_async`: this crate may hold
+//! its locks while wgpu calls them. A guard is dropped when no other thread uses its tensor.
 //!
 //! **Errors.** The callbacks of the program's device stay the program's. Errors of commands that this crate submits are
 //! returned by its ops, and do not reach them; so are errors of buffers and textures of another device. wgpu
-//! cannot tell objects of several instances apart: a program with more than one must not mix them. When the device is lost, [`report_lost`] tells this
-//! crate: without it, ops on the device fail with other errors.
+//! cannot tell objects of several instances apart: a program with more than one must not mix them. When the device is
+//! lost, [`report_lost`] tells this crate: without it, ops on the device fail with other errors.
 
 mod buffers;
 mod error;
@@ -69,12 +69,13 @@ pub fn requirements(adapter: &wgpu::Adapter) -> (wgpu::Features, wgpu::Limits) {
 /// Takes a device that the program opened on `adapter`, and its queue. Tensors can be created on the result, which is a
 /// [`WgslDevice::Host`].
 ///
-/// The program keeps the device: its callbacks are not replaced, and [`close`](crate::close) does not destroy it. Each call
-/// takes the device as a new one.
+/// The program keeps the device: its callbacks are not replaced, and [`close`](crate::close) does not destroy it.
+/// Each call takes the device as a new one.
 ///
 /// # Errors
 ///
-/// Returns an error if the device is of another adapter, its limits are too low, or the queue is that of another device.
+/// Returns an error if the device is of another adapter, its limits are too low, or the queue is that of another
+/// device.
 pub fn device(
     adapter: &wgpu::Adapter,
     device: wgpu::Device,
@@ -98,8 +99,8 @@ pub fn report_lost(device: &WgslDevice, reason: &str) -> Result<(), DeviceError>
     Ok(())
 }
 
-/// Submits everything that was asked for on a device, without waiting for it: what the program submits from here on runs
-/// after it. Does nothing for the CPU.
+/// Submits everything that was asked for on a device, without waiting for it: what the program submits from here on
+/// runs after it. Does nothing for the CPU.
 ///
 /// # Errors
 ///

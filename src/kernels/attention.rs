@@ -291,82 +291,175 @@ fn compute(
     log_sums: bool,
     forced: Option<AttentionUnits>,
 ) -> Result<(Tensor, Tensor)> {
-    let Inputs { mut query, mut key, mut value, mask, bias, options } = inputs;
+    let Inputs { query, key, value, mask, bias, options } = inputs;
     let sizes = Sizes::of(&query, &key, &value)?;
-    let Sizes { batch, heads, queries, keys, width, value_width } = sizes;
+    let Sizes { batch, heads, queries, keys, value_width, .. } = sizes;
     let bias = bias.map(cast::to_compute_type).transpose()?;
     let broadcast = |tensor: &Tensor| sizes.broadcast(&query, tensor);
     let mask_layout = mask.as_ref().map(broadcast).transpose()?;
     let bias_layout = bias.as_ref().map(broadcast).transpose()?;
-    let runtime = query.runtime().clone();
-    let shape = [batch, heads, queries, sizes.value_width];
     let constant = |shape: &[usize], value: f32| {
-        create::full(&runtime, shape, ScalarValue::Float(value), DType::F32)
+        create::full(query.runtime(), shape, ScalarValue::Float(value), DType::F32)
     };
-    let sums_shape = [batch, heads, queries, 2];
+    let shape = [batch, heads, queries, value_width];
     if keys == 0 || shape.contains(&0) {
-        return Ok((constant(&shape, 0.0)?, constant(&sums_shape, f32::INFINITY)?));
+        let sums = constant(&[batch, heads, queries, 2], f32::INFINITY)?;
+        return Ok((constant(&shape, 0.0)?, sums));
     }
-    // Gradients compute the scores again, and large ones must be rounded in the same way: by the same division.
-    let (of_rows, _) = policy::attention_team(&runtime, value_width.div_ceil(4));
-    let row_block = of_rows.workgroup_size as usize;
-    let row_rounds = keys.div_ceil(row_block)
-        * rounds_of_block(row_block, width.div_ceil(4), value_width.div_ceil(4));
-    let composes = policy::composes_attention(&runtime, queries * keys, row_rounds)
-        || log_sums && policy::composes_attention_gradients(&runtime);
-    let in_tiles = policy::has_fast_barriers(&runtime) && log_sums
-        || policy::tiles_attention(&runtime, queries);
-    let fills_units = match log_sums {
-        true => policy::tiles_attention(&runtime, queries.min(keys)),
-        false => in_tiles,
-    };
-    let units = match forced {
-        None if !composes && fills_units => {
-            let kernel = |width| AttentionWithUnits { width };
-            AttentionUnits::for_operands(&[&query, &key, &value], kernel)
+    let plan = Plan::of([&query, &key, &value], sizes, log_sums, forced);
+    let operands = [query, key, value];
+    let [query, key, value] = match plan.reads_stored() {
+        true => operands,
+        false => {
+            let [query, key, value] = operands.map(cast::to_compute_type);
+            [query?, key?, value?]
         }
-        _ => forced,
     };
-    // Few queries read every key and value once: as they are stored, unless gradients follow, which read f32.
-    let half = Some(key.dtype()).filter(|dtype| {
-        let is_read =
-            |operand: &&Tensor| operand.dtype() == *dtype && operand.shape()[3].is_multiple_of(4);
-        units.is_none()
-            && dtype.is_half()
-            && !log_sums
-            && !in_tiles
-            && policy::keeps_halves(&runtime)
-            && [&query, &key, &value].iter().all(is_read)
-    });
-    if units.is_none() && half.is_none() {
-        for operand in [&mut query, &mut key, &mut value] {
-            *operand = cast::to_compute_type(operand.clone())?;
-        }
-    }
-    if composes && units.is_none() {
+    if plan.composes {
         let bias = hidden_by(mask, bias)?;
         let scores = composed_attention::Scores { sizes, key, bias, options };
         let (out, sums) = composed_attention::attention(&query, &value, &scores, log_sums)?;
         return Ok((out.clone(), sums.unwrap_or(out)));
     }
-    let scale = options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt());
-    let (query, key, value) = (in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?);
-    // From here on, widths count vec4s.
+    let [query, key, value] = [in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?];
+    let operands = Operands { query, key, value, mask, bias, mask_layout, bias_layout, options };
+    launch(&operands, sizes, plan, log_sums)
+}
+
+/// Which kernels compute attention.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    /// None: matrix products do.
+    composes: bool,
+    units: Option<AttentionUnits>,
+    /// Those for many queries.
+    in_tiles: bool,
+    /// The 16-bit type in which few queries read keys and values as they are stored.
+    half: Option<DType>,
+}
+
+impl Plan {
+    /// Chooses the kernels for queries, keys and values. `forced` is set in a test of matrix units.
+    fn of(
+        operands: [&Tensor; 3],
+        sizes: Sizes,
+        log_sums: bool,
+        forced: Option<AttentionUnits>,
+    ) -> Self {
+        let Sizes { queries, keys, width, value_width, .. } = sizes;
+        let runtime = operands[0].runtime();
+        // Gradients compute the scores again, and large ones must be rounded in the same way: by the same division.
+        let (of_rows, _) = policy::attention_team(runtime, value_width.div_ceil(4));
+        let row_block = of_rows.workgroup_size as usize;
+        let row_rounds = keys.div_ceil(row_block)
+            * rounds_of_block(row_block, width.div_ceil(4), value_width.div_ceil(4));
+        let composes = policy::composes_attention(runtime, queries * keys, row_rounds)
+            || log_sums && policy::composes_attention_gradients(runtime);
+        let in_tiles = policy::has_fast_barriers(runtime) && log_sums
+            || policy::tiles_attention(runtime, queries);
+        let fills_units = match log_sums {
+            true => policy::tiles_attention(runtime, queries.min(keys)),
+            false => in_tiles,
+        };
+        let units = match forced {
+            None if !composes && fills_units => {
+                AttentionUnits::for_operands(&operands, |width| AttentionWithUnits { width })
+            }
+            _ => forced,
+        };
+        // Few queries read every key and value once: as they are stored, unless gradients follow, which read f32.
+        let half = Some(operands[1].dtype()).filter(|dtype| {
+            let is_read = |operand: &&Tensor| {
+                operand.dtype() == *dtype && operand.shape()[3].is_multiple_of(4)
+            };
+            units.is_none()
+                && dtype.is_half()
+                && !log_sums
+                && !in_tiles
+                && policy::keeps_halves(runtime)
+                && operands.iter().all(is_read)
+        });
+        Self { composes: composes && units.is_none(), units, in_tiles, half }
+    }
+
+    /// Returns whether operands are read as they are stored.
+    fn reads_stored(self) -> bool {
+        self.units.is_some() || self.half.is_some()
+    }
+
+    /// Returns how the work is divided, for values of so many vec4s.
+    fn division(self, runtime: &Runtime, value_width: usize) -> Division {
+        match self.units {
+            Some(units) => Division::Units(units),
+            None if self.in_tiles => {
+                Division::Tiles { cols: if value_width <= LANES { 1 } else { 2 } }
+            }
+            None => {
+                let (team, cols) = policy::attention_team(runtime, value_width);
+                Division::Rows { team, cols, half: self.half }
+            }
+        }
+    }
+}
+
+/// What the kernels read. Queries, keys and values have widths in whole vec4s.
+struct Operands {
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Option<Tensor>,
+    bias: Option<Tensor>,
+    mask_layout: Option<Layout>,
+    bias_layout: Option<Layout>,
+    options: AttentionOptions,
+}
+
+impl Operands {
+    /// Returns the parameters of the kernels, but for the division of the work.
+    fn params(&self, sizes: Sizes) -> AttentionParams {
+        let Self { query, key, value, options, .. } = self;
+        AttentionParams {
+            heads: sizes.heads as u32,
+            queries: sizes.queries as u32,
+            keys: sizes.keys as u32,
+            width: (key.shape()[3] / 4) as u32,
+            value_width: (value.shape()[3] / 4) as u32,
+            scale: options.scale.unwrap_or_else(|| 1.0 / (sizes.width as f32).sqrt()),
+            softcap: options.softcap.unwrap_or(0.0),
+            causal: u32::from(options.causal),
+            has_mask: u32::from(self.mask.is_some()),
+            has_bias: u32::from(self.bias.is_some()),
+            mask_offset: broadcast_offset(self.mask_layout.as_ref()),
+            bias_offset: broadcast_offset(self.bias_layout.as_ref()),
+            q: OperandLayout::of(query),
+            k: OperandLayout::of(key),
+            v: OperandLayout::of(value),
+            mask_strides: broadcast_strides(self.mask_layout.as_ref()),
+            bias_strides: broadcast_strides(self.bias_layout.as_ref()),
+            ..bytemuck::Zeroable::zeroed()
+        }
+    }
+}
+
+/// Launches the kernels of a plan.
+fn launch(
+    operands: &Operands,
+    sizes: Sizes,
+    plan: Plan,
+    log_sums: bool,
+) -> Result<(Tensor, Tensor)> {
+    let Operands { query, key, value, mask, bias, options, .. } = operands;
+    let Sizes { batch, heads, queries, keys, .. } = sizes;
+    let runtime = query.runtime();
+    // Widths in vec4s.
     let (width, value_width) = (key.shape()[3] / 4, value.shape()[3] / 4);
     let biased = options.softcap.is_some() || mask.is_some() || bias.is_some();
-    let mut inputs: SmallVec<[&Tensor; 5]> = SmallVec::from_slice(&[&query, &key, &value]);
+    let mut inputs: SmallVec<[&Tensor; 5]> = SmallVec::from_slice(&[query, key, value]);
     if biased {
         // The layout requires both bindings; a missing mask or bias is the query.
-        inputs.extend([mask.as_ref().unwrap_or(&query), bias.as_ref().unwrap_or(&query)]);
+        inputs.extend([mask.as_ref().unwrap_or(query), bias.as_ref().unwrap_or(query)]);
     }
-    let division = match units {
-        Some(units) => Division::Units(units),
-        None if in_tiles => Division::Tiles { cols: if value_width <= LANES { 1 } else { 2 } },
-        None => {
-            let (team, cols) = policy::attention_team(&runtime, value_width);
-            Division::Rows { team, cols, half }
-        }
-    };
+    let division = plan.division(runtime, value_width);
     let (rows, cols) = division.tile();
     let (row_blocks, col_blocks) = (queries.div_ceil(rows), value_width.div_ceil(cols));
     let workgroups = batch * heads * row_blocks * col_blocks;
@@ -375,12 +468,11 @@ fn compute(
         Division::Tiles { .. } | Division::Units(_) => 64,
     };
     let rounds_per_block = rounds_of_block(block, width, value_width);
-    let max_blocks = (policy::max_rounds(&runtime) / rounds_per_block).max(1);
+    let max_blocks = (policy::max_rounds(runtime) / rounds_per_block).max(1);
     let keys_per_split =
-        policy::attention_split_len(&runtime, workgroups, keys).min(max_blocks * block);
+        policy::attention_split_len(runtime, workgroups, keys).min(max_blocks * block);
     let splits = keys.div_ceil(keys_per_split);
-    let out_shape = [batch, heads, queries, value_width * 4];
-    let empty = |shape: &[usize]| Tensor::empty(&runtime, shape, DType::F32);
+    let empty = |shape: &[usize]| Tensor::empty(runtime, shape, DType::F32);
     let parts = empty(&[batch, heads, queries, splits, value_width * 4])?;
     // The maximum and the sum of each split, or the logarithm of both.
     let part_sums = empty(&[batch, heads, queries, splits, 2])?;
@@ -391,27 +483,11 @@ fn compute(
         inputs: &inputs,
         outputs: &[&parts, &part_sums][..if has_sums { 2 } else { 1 }],
         params: &AttentionParams {
-            heads: heads as u32,
-            queries: queries as u32,
-            keys: keys as u32,
-            width: width as u32,
-            value_width: value_width as u32,
             row_blocks: row_blocks as u32,
             col_blocks: col_blocks as u32,
             workgroups: workgroups as u32,
-            scale,
-            softcap: options.softcap.unwrap_or(0.0),
-            causal: u32::from(options.causal),
-            has_mask: u32::from(mask.is_some()),
-            has_bias: u32::from(bias.is_some()),
-            mask_offset: broadcast_offset(mask_layout.as_ref()),
-            bias_offset: broadcast_offset(bias_layout.as_ref()),
             keys_per_split: keys_per_split as u32,
-            q: OperandLayout::of(&query),
-            k: OperandLayout::of(&key),
-            v: OperandLayout::of(&value),
-            mask_strides: broadcast_strides(mask_layout.as_ref()),
-            bias_strides: broadcast_strides(bias_layout.as_ref()),
+            ..operands.params(sizes)
         },
         workgroups,
         work: 8 * (batch * heads * queries) as u64 * keys as u64 * (width + value_width) as u64,
@@ -419,11 +495,12 @@ fn compute(
     }
     .run()?;
     let (out, sums) = if splits == 1 {
-        (views::reshape(parts, &out_shape)?, views::reshape(part_sums, &sums_shape)?)
+        let out = views::reshape(parts, &[batch, heads, queries, value_width * 4])?;
+        (out, views::reshape(part_sums, &[batch, heads, queries, 2])?)
     } else {
         merge(&parts, &part_sums, log_sums)?
     };
-    Ok((views::narrow(out, 3, 0, shape[3])?, sums))
+    Ok((views::narrow(out, 3, 0, sizes.value_width)?, sums))
 }
 
 /// Returns the rounds of the loops of an invocation for a block of keys, at most. Widths count vec4s.

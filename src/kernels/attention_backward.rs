@@ -21,7 +21,7 @@ use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{cast, composed_attention, create, elementwise, policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
-use crate::tensor::{DType, Result, Tensor};
+use crate::tensor::{DType, Layout, Result, Tensor};
 
 static ATTENTION_BACKWARD: Source = Source::new::<AttentionBackwardParams>(
     "attention_backward",
@@ -152,37 +152,18 @@ fn compute(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let Forward { mut query, mut key, mut value, mask, bias, out, log_sums } = forward;
     let sizes = Sizes::of(&query, &key, &value)?;
-    let Sizes { batch, heads, queries, keys, width, value_width } = sizes;
-    let rule = "a result and its gradient must be [batch, heads, queries, value width]";
-    for result in [&out, &grad] {
-        query.same_device(result)?;
-        if result.shape() != [batch, heads, queries, value_width] {
-            return Err(mismatch(&query, result, rule));
-        }
-    }
-    query.same_device(&log_sums)?;
-    if log_sums.shape() != [batch, heads, queries, 2] {
-        return Err(mismatch(&query, &log_sums, "there must be two numbers per query"));
-    }
-    let runtime = query.runtime().clone();
+    check(sizes, &query, [&out, &grad], &log_sums)?;
+    let Sizes { batch, heads, queries, keys, value_width, .. } = sizes;
     if keys == 0 || queries == 0 || batch * heads * value_width == 0 {
         let zeros = |tensor: &Tensor| {
-            create::full(&runtime, tensor.shape(), ScalarValue::Float(0.0), DType::F32)
+            create::full(tensor.runtime(), tensor.shape(), ScalarValue::Float(0.0), DType::F32)
         };
         return Ok((zeros(&query)?, zeros(&key)?, zeros(&value)?));
     }
-    let composes = policy::composes_attention_gradients(&runtime);
-    let has_tiles = !composes && policy::tiles_attention(&runtime, queries.min(keys));
-    let units = match forced {
-        None if has_tiles => {
-            let kernel = |width| AttentionBackwardWithUnits { width };
-            AttentionUnits::for_operands(&[&query, &key, &value, &grad], kernel)
-        }
-        _ => forced,
-    };
+    let plan = Plan::of([&query, &key, &value, &grad], sizes, forced);
     let wide = cast::to_compute_type;
     let (out, log_sums, wide_grad) = (wide(out)?, wide(log_sums)?, wide(grad.clone())?);
-    if units.is_none() {
+    if plan.units.is_none() {
         (query, key, value, grad) = (wide(query)?, wide(key)?, wide(value)?, wide_grad.clone());
     }
     let bias = hidden_by(mask, bias.map(wide).transpose()?)?;
@@ -190,7 +171,7 @@ fn compute(
 
     let products = elementwise::binary(&rows::float_mul, out, wide_grad.clone())?;
     let means = reduce::dim(Reduction::Sum, products, 3)?;
-    if composes && units.is_none() {
+    if plan.composes {
         let scores = composed_attention::Scores { sizes, key, bias, options };
         return composed_attention::attention_backward(
             &query, &value, &scores, &log_sums, &means, &grad,
@@ -198,61 +179,150 @@ fn compute(
     }
     let count = batch * heads * queries;
     let mut stats = vec![views::reshape(log_sums, &[2 * count])?, views::reshape(means, &[count])?];
-    if units.is_some_and(|units| units.dtype.is_half()) {
+    if plan.units.is_some_and(|units| units.dtype.is_half()) {
         for operand in [wide_grad, wide(value.clone())?] {
             let magnitudes = elementwise::unary(&rows::float_abs, operand)?;
             stats.push(reduce::all(Reduction::Max, magnitudes)?);
         }
     }
-    let stats = views::cat(stats, 0)?;
-    let (query, key, value) = (in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?);
-    let grad = in_vec4s(grad)?;
-    let mut inputs: SmallVec<[&Tensor; 6]> =
-        SmallVec::from_slice(&[&query, &key, &value, &grad, &stats]);
-    let biased = options.softcap.is_some() || bias.is_some();
-    if biased {
-        // The layout requires a binding.
-        inputs.push(bias.as_ref().unwrap_or(&stats));
-    }
-    let vec4s = key.shape()[3] / 4;
-    let value_vec4s = value.shape()[3] / 4;
-    let shared = AttentionBackwardParams {
-        heads: heads as u32,
-        queries: queries as u32,
-        keys: keys as u32,
-        width: vec4s as u32,
-        value_width: value_vec4s as u32,
-        row_blocks: 0,
-        col_blocks: 0,
-        workgroups: 0,
-        scale: options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt()),
-        softcap: options.softcap.unwrap_or(0.0),
-        causal: u32::from(options.causal),
-        has_bias: u32::from(bias.is_some()),
-        bias_offset: broadcast_offset(bias_layout.as_ref()),
-        rows: (batch * heads * queries) as u32,
-        pad0: 0,
-        pad1: 0,
-        q: OperandLayout::of(&query),
-        k: OperandLayout::of(&key),
-        v: OperandLayout::of(&value),
-        g: OperandLayout::of(&grad),
-        bias_strides: broadcast_strides(bias_layout.as_ref()),
+    let operands = Operands {
+        query: in_vec4s(query)?,
+        key: in_vec4s(key)?,
+        value: in_vec4s(value)?,
+        grad: in_vec4s(grad)?,
+        stats: views::cat(stats, 0)?,
+        bias,
+        bias_layout,
+        options,
     };
-    let run = |of: Of, outputs: &[&Tensor]| {
-        let rows = if of == Of::Queries { queries } else { keys };
-        let cols = if of == Of::Queries { vec4s } else { vec4s.max(value_vec4s) };
-        let (division, row_blocks, col_blocks) = match units {
-            Some(units) => (Division::Units(units), div_up(rows, units.rows()), 1),
-            None => {
-                // Two gradients, or a bias, fill the registers of some GPUs.
-                let is_narrow = cols <= LANES || of != Of::Queries || biased;
-                let cols_each = if is_narrow { 1 } else { 2 };
-                let col_blocks = div_up(cols, cols_each * LANES);
-                (Division::Tiles { cols: cols_each as u32 }, div_up(rows, TILE), col_blocks)
+    operands.gradients(sizes, plan)
+}
+
+/// Checks the results of the forward pass and their gradient.
+fn check(sizes: Sizes, query: &Tensor, results: [&Tensor; 2], log_sums: &Tensor) -> Result<()> {
+    let Sizes { batch, heads, queries, value_width, .. } = sizes;
+    for result in results {
+        query.same_device(result)?;
+        if result.shape() != [batch, heads, queries, value_width] {
+            let rule = "a result and its gradient must be [batch, heads, queries, value width]";
+            return Err(mismatch(query, result, rule));
+        }
+    }
+    query.same_device(log_sums)?;
+    match log_sums.shape() == [batch, heads, queries, 2] {
+        true => Ok(()),
+        false => Err(mismatch(query, log_sums, "there must be two numbers per query")),
+    }
+}
+
+/// Which kernels compute the gradients.
+#[derive(Debug, Clone, Copy)]
+struct Plan {
+    /// None: matrix products do.
+    composes: bool,
+    units: Option<AttentionUnits>,
+}
+
+impl Plan {
+    /// Chooses the kernels for queries, keys, values and the gradient. `forced` is set in a test of matrix units.
+    fn of(operands: [&Tensor; 4], sizes: Sizes, forced: Option<AttentionUnits>) -> Self {
+        let runtime = operands[0].runtime();
+        let composes = policy::composes_attention_gradients(runtime);
+        let has_tiles =
+            !composes && policy::tiles_attention(runtime, sizes.queries.min(sizes.keys));
+        let units = match forced {
+            None if has_tiles => {
+                let kernel = |width| AttentionBackwardWithUnits { width };
+                AttentionUnits::for_operands(&operands, kernel)
             }
+            _ => forced,
         };
+        Self { composes: composes && units.is_none(), units }
+    }
+
+    /// Returns how the kernel of a gradient divides the work, and the numbers of blocks of rows and columns. `cols` is
+    /// in vec4s.
+    fn division(self, of: Of, rows: usize, cols: usize, biased: bool) -> (Division, u64, u64) {
+        if let Some(units) = self.units {
+            return (Division::Units(units), div_up(rows, units.rows()), 1);
+        }
+        // Two gradients, or a bias, fill the registers of some GPUs.
+        let is_narrow = cols <= LANES || of != Of::Queries || biased;
+        let cols_each = if is_narrow { 1 } else { 2 };
+        let col_blocks = div_up(cols, cols_each * LANES);
+        (Division::Tiles { cols: cols_each as u32 }, div_up(rows, TILE), col_blocks)
+    }
+}
+
+/// What the kernels read. Queries, keys, values and the gradient have widths in whole vec4s.
+struct Operands {
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    grad: Tensor,
+    /// The logarithms of sums, the means of the gradients, and for f16 two bounds.
+    stats: Tensor,
+    bias: Option<Tensor>,
+    bias_layout: Option<Layout>,
+    options: AttentionOptions,
+}
+
+impl Operands {
+    /// Returns the widths of keys and values, in vec4s.
+    fn vec4s(&self) -> [usize; 2] {
+        [&self.key, &self.value].map(|operand| operand.shape()[3] / 4)
+    }
+
+    /// Returns whether the kernels bound scores or add a bias.
+    fn is_biased(&self) -> bool {
+        self.options.softcap.is_some() || self.bias.is_some()
+    }
+
+    /// Returns the parameters of the kernels, but for the division of the work.
+    fn params(&self, sizes: Sizes) -> AttentionBackwardParams {
+        let Sizes { batch, heads, queries, keys, width, .. } = sizes;
+        let Self { query, key, value, grad, options, .. } = self;
+        let [vec4s, value_vec4s] = self.vec4s();
+        AttentionBackwardParams {
+            heads: heads as u32,
+            queries: queries as u32,
+            keys: keys as u32,
+            width: vec4s as u32,
+            value_width: value_vec4s as u32,
+            scale: options.scale.unwrap_or_else(|| 1.0 / (width as f32).sqrt()),
+            softcap: options.softcap.unwrap_or(0.0),
+            causal: u32::from(options.causal),
+            has_bias: u32::from(self.bias.is_some()),
+            bias_offset: broadcast_offset(self.bias_layout.as_ref()),
+            rows: (batch * heads * queries) as u32,
+            q: OperandLayout::of(query),
+            k: OperandLayout::of(key),
+            v: OperandLayout::of(value),
+            g: OperandLayout::of(grad),
+            bias_strides: broadcast_strides(self.bias_layout.as_ref()),
+            ..bytemuck::Zeroable::zeroed()
+        }
+    }
+
+    /// Launches the kernel of one gradient, or of two.
+    fn launch(&self, sizes: Sizes, plan: Plan, of: Of, outputs: &[&Tensor]) -> Result<()> {
+        let Sizes { batch, heads, queries, keys, .. } = sizes;
+        let [vec4s, value_vec4s] = self.vec4s();
+        let (rows, cols) = match of {
+            Of::Queries => (queries, vec4s),
+            _ => (keys, vec4s.max(value_vec4s)),
+        };
+        let biased = self.is_biased();
+        let (division, row_blocks, col_blocks) = plan.division(of, rows, cols, biased);
+        let Self { query, key, value, grad, stats, bias, .. } = self;
+        let mut inputs: SmallVec<[&Tensor; 6]> =
+            SmallVec::from_slice(&[query, key, value, grad, stats]);
+        if biased {
+            // The layout requires a binding.
+            inputs.push(bias.as_ref().unwrap_or(stats));
+        }
         let workgroups = (batch * heads) as u64 * row_blocks * col_blocks;
+        let widths = vec4s + value_vec4s;
         Launch {
             kernel: &AttentionBackwardKernel { of, biased, division },
             inputs: &inputs,
@@ -261,33 +331,34 @@ fn compute(
                 row_blocks: row_blocks as u32,
                 col_blocks: col_blocks as u32,
                 workgroups: workgroups as u32,
-                ..shared
+                ..self.params(sizes)
             },
             workgroups,
-            work: 16
-                * (batch * heads * queries) as u64
-                * keys as u64
-                * (vec4s + value_vec4s) as u64,
+            work: 16 * (batch * heads * queries) as u64 * keys as u64 * widths as u64,
             // For each block of 64 rows of the others.
-            rounds: Some((queries.max(keys).div_ceil(TILE) * (vec4s + value_vec4s + 64)) as u64),
+            rounds: Some((queries.max(keys).div_ceil(TILE) * (widths + 64)) as u64),
         }
         .run()
-    };
-    let gradient_of = |tensor: &Tensor| Tensor::empty(&runtime, tensor.shape(), DType::F32);
-    let grads = (gradient_of(&query)?, gradient_of(&key)?, gradient_of(&value)?);
-    run(Of::Queries, &[&grads.0])?;
-    match units {
-        Some(_) => {
-            run(Of::Keys, &[&grads.1])?;
-            run(Of::Values, &[&grads.2])?;
-        }
-        None => run(Of::KeysAndValues, &[&grads.1, &grads.2])?,
     }
-    Ok((
-        views::narrow(grads.0, 3, 0, width)?,
-        views::narrow(grads.1, 3, 0, width)?,
-        views::narrow(grads.2, 3, 0, value_width)?,
-    ))
+
+    /// Computes the gradients with the kernels of a plan.
+    fn gradients(&self, sizes: Sizes, plan: Plan) -> Result<(Tensor, Tensor, Tensor)> {
+        let empty = |tensor: &Tensor| Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32);
+        let grads = (empty(&self.query)?, empty(&self.key)?, empty(&self.value)?);
+        self.launch(sizes, plan, Of::Queries, &[&grads.0])?;
+        match plan.units {
+            Some(_) => {
+                self.launch(sizes, plan, Of::Keys, &[&grads.1])?;
+                self.launch(sizes, plan, Of::Values, &[&grads.2])?;
+            }
+            None => self.launch(sizes, plan, Of::KeysAndValues, &[&grads.1, &grads.2])?,
+        }
+        Ok((
+            views::narrow(grads.0, 3, 0, sizes.width)?,
+            views::narrow(grads.1, 3, 0, sizes.width)?,
+            views::narrow(grads.2, 3, 0, sizes.value_width)?,
+        ))
+    }
 }
 
 /// Gradients of attention of rows of so many elements, or fewer, with matrix units.

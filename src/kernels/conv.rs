@@ -13,6 +13,7 @@
 //! Kernels of one element without padding, stride, groups or bias are plain matrix products. Groups
 //! of one channel are in `depthwise`.
 
+pub(crate) mod definition;
 pub(crate) mod geometry;
 pub(crate) mod padded_input;
 

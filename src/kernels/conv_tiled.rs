@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use crate::device::{Limits, Units};
+use crate::kernels::conv::definition::{ConvDefinition, SumOf};
 use crate::kernels::conv::geometry::{ConvGeometry, Window};
 use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::gemm::units::{self, UnitsKernel, units_for};
@@ -449,102 +450,34 @@ impl UnitsKernel for ConvWithUnits {
     /// bits: see [`units::integer`]. Sizes are not multiples of a tile. With a uniform tap, channels are a
     /// multiple of the steps in workgroup memory.
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
-        let images = 2;
         let shared = if self.uniform_tap { 2 * gemm::MAX_STEPS as usize } else { 36 };
-        // More rows than a tile has.
-        let rows = 132;
-        let (channels, filters) = match self.pass {
-            Pass::Transposed => (rows, shared),
-            _ => (shared, rows),
+        let sum = match self.pass {
+            Pass::Forward => SumOf::Output,
+            Pass::Transposed => SumOf::Input,
+            Pass::WeightBackward { .. } => SumOf::Weight,
         };
-        let (size, kernel, padding) = ([8, 12], [3, 3], [1, 1]);
-        let shape_of_x = [images, channels, size[0], size[1]];
-        let shape_of_weight = [filters, channels, kernel[0], kernel[1]];
-        let shape_of_out = [images, filters, size[0], size[1]];
-        type IsLarge<'a> = &'a dyn Fn(usize) -> bool;
-        // `is_large` depends on the index along `axis`.
-        let integers = |shape: [usize; 4], seed: usize, axis: usize, is_large: IsLarge<'_>| {
-            let row = shape[2] * shape[3];
-            let integer = |at: usize| {
-                let index = if axis == 0 { at / row / shape[1] } else { at / row % shape[1] };
-                units::integer(dtype, [at / row, at % row], seed, is_large(index))
-            };
-            (0..shape.iter().product()).map(integer).collect::<Vec<f32>>()
-        };
-        // One factor of each product is large: by the channel or the filter that they share. Those of
-        // a gradient of the weight share neither.
-        let even = |index: usize| index.is_multiple_of(2);
-        let odd = |index: usize| !index.is_multiple_of(2);
-        let (all, none) = (|_: usize| true, |_: usize| false);
-        let (of_x, of_weight, of_grad, shared): (IsLarge<'_>, IsLarge<'_>, IsLarge<'_>, usize) =
-            match self.pass {
-                Pass::Forward => (&odd, &even, &none, 1),
-                Pass::Transposed => (&none, &even, &odd, 0),
-                Pass::WeightBackward { .. } => (&none, &none, &all, 0),
-            };
-        let x = integers(shape_of_x, 3, 1, of_x);
-        let weight = integers(shape_of_weight, 5, shared, of_weight);
-        let grad = integers(shape_of_out, 7, 1, of_grad);
+        let test = ConvDefinition::new(sum, shared, dtype);
         let upload = |shape: [usize; 4], values: &[f32]| {
             units::upload(runtime, &shape, dtype, values.iter().copied())
         };
-        let options = ConvOptions {
-            stride: [1; 3],
-            padding: [0, padding[0], padding[1]],
-            dilation: [1; 3],
-            groups: 1,
-        };
-        let g = ConvGeometry::new(&shape_of_x, &shape_of_weight, options)?;
-        let forced = Some(units);
+        let [x, weight, grad] = [
+            upload(test.shape_of_x, &test.x),
+            upload(test.shape_of_weight, &test.weight),
+            upload(test.shape_of_out, &test.grad),
+        ];
+        let options =
+            ConvOptions { stride: [1; 3], padding: [0, 1, 1], dilation: [1; 3], groups: 1 };
+        let g = ConvGeometry::new(&test.shape_of_x, &test.shape_of_weight, options)?;
+        let (strategy, forced) = (self.strategy, Some(units));
         let found = match self.pass {
-            Pass::Forward => {
-                let (x, weight) = (upload(shape_of_x, &x)?, upload(shape_of_weight, &weight)?);
-                convolve(&g, x, weight, None, self.strategy, forced)?
-            }
-            Pass::Transposed => {
-                let (grad, weight) =
-                    (upload(shape_of_out, &grad)?, upload(shape_of_weight, &weight)?);
-                transpose(&g, grad, weight, None, self.strategy, forced)?
-            }
+            Pass::Forward => convolve(&g, x?, weight?, None, strategy, forced)?,
+            Pass::Transposed => transpose(&g, grad?, weight?, None, strategy, forced)?,
             Pass::WeightBackward { .. } => {
-                let (x, grad) = (upload(shape_of_x, &x)?, upload(shape_of_out, &grad)?);
-                weight_backward(&g, x, &shape_of_weight, grad, self.strategy, forced)?
+                weight_backward(&g, x?, &test.shape_of_weight, grad?, strategy, forced)?
             }
         };
         let found = units::download(&found)?;
-        let index = |shape: [usize; 4], [i, j, k, l]: [usize; 4]| {
-            ((i * shape[1] + j) * shape[2] + k) * shape[3] + l
-        };
-        let mut expected = vec![0.0; found.len()];
-        // Each product of an element of x, of the weight and of the output belongs to one sum.
-        let ranges = [images, filters, size[0], size[1], kernel[0], kernel[1]];
-        for at in 0..ranges.iter().product() {
-            let mut rest = at;
-            let mut next = |range: usize| {
-                let index = rest % range;
-                rest /= range;
-                index
-            };
-            let [image, filter, row, col, tap_row, tap_col] = ranges.map(&mut next);
-            let (in_row, in_col) = (row + tap_row, col + tap_col);
-            let is_inside = (padding[0]..padding[0] + size[0]).contains(&in_row)
-                && (padding[1]..padding[1] + size[1]).contains(&in_col);
-            if !is_inside {
-                continue;
-            }
-            let (in_row, in_col) = (in_row - padding[0], in_col - padding[1]);
-            let of_out = index(shape_of_out, [image, filter, row, col]);
-            for channel in 0..channels {
-                let of_x = index(shape_of_x, [image, channel, in_row, in_col]);
-                let of_weight = index(shape_of_weight, [filter, channel, tap_row, tap_col]);
-                match self.pass {
-                    Pass::Forward => expected[of_out] += weight[of_weight] * x[of_x],
-                    Pass::Transposed => expected[of_x] += weight[of_weight] * grad[of_out],
-                    Pass::WeightBackward { .. } => expected[of_weight] += grad[of_out] * x[of_x],
-                }
-            }
-        }
-        Ok(found == expected)
+        Ok(found == test.expected(found.len()))
     }
 }
 

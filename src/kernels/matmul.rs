@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use crate::device::{Limits, Units};
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::fusion::{epilogue, prologue};
+use crate::kernels::gemm::definition::ProductDefinition;
 use crate::kernels::gemm::tuning::{self, Trial};
 use crate::kernels::gemm::units::{self, UnitsKernel, units_for};
 use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling};
@@ -137,31 +138,12 @@ impl UnitsKernel for ProductWithUnits {
         format!("{:?} {}", self.strategy, layouts.concat())
     }
 
-    /// Multiplies matrices of integers, whose products and sums are exact in f32, but not in types with
-    /// fewer bits: see [`units::integer`]. Sizes are not multiples of a tile.
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
-        let (m, n, k) = (148, 140, 84);
-        // One factor of each product is large.
-        let a = |i, k| units::integer(dtype, [i, k], 3, k % 2 == 0);
-        let b = |k, j| units::integer(dtype, [k, j], 5, k % 2 == 1);
-        type Element<'a> = &'a dyn Fn(usize, usize) -> f32;
-        let matrix = |[rows, cols]: [usize; 2], of: Element<'_>, transposed| -> Result<Tensor> {
-            let stored = if transposed { [cols, rows] } else { [rows, cols] };
-            let values = (0..rows * cols).map(|at| {
-                let (outer, inner) = (at / stored[1], at % stored[1]);
-                if transposed { of(inner, outer) } else { of(outer, inner) }
-            });
-            let tensor = units::upload(runtime, &stored, dtype, values)?;
-            let layout = tensor.layout().clone();
-            Ok(tensor.view(if transposed { layout.swap(0, 1) } else { layout }))
-        };
-        let left = matrix([m, k], &a, self.transposed[0])?;
-        let right = matrix([k, n], &b, self.transposed[1])?;
+        let definition = ProductDefinition { dtype };
+        let [left, right] = definition.operands(runtime, self.transposed)?;
         let forced = Forced { strategy: Some(self.strategy), units: Some(units) };
         let found = units::download(&product(left, right, None, forced)?)?;
-        let sum = |i, j| (0..k).map(|k| a(i, k) * b(k, j)).sum::<f32>();
-        let expected = (0..m * n).map(|at| sum(at / n, at % n));
-        Ok(found.len() == m * n && expected.zip(found).all(|(expected, found)| expected == found))
+        Ok(found.into_iter().eq(definition.expected()))
     }
 }
 
@@ -182,7 +164,7 @@ struct Forced {
 fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Result<Tensor> {
     let mut batch = batch_shape(&lhs, &rhs, bias.as_ref())?;
     let rank = lhs.shape().len();
-    let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
+    let (m, n) = (lhs.shape()[rank - 2], rhs.shape()[rank - 1]);
     let dtype = lhs.dtype().compute_type();
     let shape = [&batch[..], &[m, n]].concat();
     if parts::any_oversized([&lhs, &rhs]) || parts::exceed_binding(lhs.runtime(), &shape, dtype) {
@@ -190,17 +172,12 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
         write_product(&lhs, &rhs, bias.as_ref(), &out)?;
         return Ok(out);
     }
-    // One matrix on the right for the whole batch: a single tall product.
-    let shared_rhs = rhs.shape()[..rank - 2].iter().all(|&size| size == 1);
-    if shared_rhs && batch.iter().product::<usize>() > 1 && lhs.dtype().is_float() {
-        let height: usize = lhs.shape()[..rank - 1].iter().product();
-        if let Some(tall) = lhs.layout().reshape(&[height, k]) {
-            let mut shape: Shape = lhs.shape().into();
-            shape[rank - 1] = n;
-            let right = views::reshape(rhs, &[k, n])?;
-            let out = product(lhs.view(tall), right, bias, forced)?;
-            return Ok(out.view(Layout::contiguous(&shape)));
-        }
+    if let Some(tall) = tall_layout(&lhs, &rhs, &batch) {
+        let mut shape: Shape = lhs.shape().into();
+        shape[rank - 1] = n;
+        let right = views::reshape(rhs, &[tall.shape[1], n])?;
+        let out = product(lhs.view(tall), right, bias, forced)?;
+        return Ok(out.view(Layout::contiguous(&shape)));
     }
     // A strategy is forced to time or to test it.
     let vectors = match forced.strategy {
@@ -215,88 +192,160 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
             None => Ok(out),
         };
     }
-    if lhs.dtype().is_integer() && k > policy::max_rounds(lhs.runtime()) {
-        let rank = lhs.shape().len();
+    if lhs.dtype().is_integer() {
+        return integer_product(&lhs, &rhs, batch, forced);
+    }
+    float_product(lhs, rhs, bias, batch, forced)
+}
+
+/// Returns the layout in which the operands on the left are one tall matrix, if there is one matrix on the right for
+/// all of them.
+fn tall_layout(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Option<Layout> {
+    let rank = lhs.shape().len();
+    let shared_rhs = rhs.shape()[..rank - 2].iter().all(|&size| size == 1);
+    let is_batch = batch.iter().product::<usize>() > 1 && lhs.dtype().is_float();
+    let height: usize = lhs.shape()[..rank - 1].iter().product();
+    let tall = [height, lhs.shape()[rank - 1]];
+    (shared_rhs && is_batch).then(|| lhs.layout().reshape(&tall)).flatten()
+}
+
+/// Computes a product of integers, in parts of k if it would take an invocation too many rounds.
+fn integer_product(lhs: &Tensor, rhs: &Tensor, mut batch: Shape, forced: Forced) -> Result<Tensor> {
+    let rank = lhs.shape().len();
+    let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
+    if k > policy::max_rounds(lhs.runtime()) {
         let [first, second] = parts::halves(k).map(|(start, len)| {
             let part =
                 |tensor: &Tensor, axis| tensor.view(tensor.layout().narrow(axis, start, len));
-            product(part(&lhs, rank - 1), part(&rhs, rank - 2), None, forced)
+            product(part(lhs, rank - 1), part(rhs, rank - 2), None, forced)
         });
         return elementwise::binary(&rows::int_add, first?, second?);
     }
-    let walk = batch_walk(&lhs, &rhs, &batch)?;
-    let count: usize = batch.iter().product();
+    let walk = batch_walk(lhs, rhs, &batch)?;
     batch.extend([m, n]);
-    if lhs.dtype().is_integer() {
-        return int_product(&lhs, &rhs, &batch, walk);
+    int_product(lhs, rhs, &batch, walk)
+}
+
+/// How a product of floats is computed.
+enum Plan {
+    /// As the sum of splits, to which the bias is added.
+    BiasAfterSplits,
+    /// From f32 operands.
+    Widened,
+    /// From copies of the operands.
+    Repacked(Repack),
+    /// By the kernel.
+    Kernel(Gemm, GemmOperands),
+}
+
+impl Plan {
+    /// Chooses how matrices are multiplied, `batch` of them.
+    fn of(lhs: &Tensor, rhs: &Tensor, batch: &[usize], has_bias: bool, forced: Forced) -> Self {
+        let rank = lhs.shape().len();
+        let (m, k, n) = (lhs.shape()[rank - 2], lhs.shape()[rank - 1], rhs.shape()[rank - 1]);
+        let runtime = lhs.runtime();
+        let sizes = GemmSizes { batch: batch.iter().product(), m, n, k };
+        let strategy = forced.strategy.unwrap_or_else(|| match Strategy::forced() {
+            None if policy::is_small_product(runtime, sizes) => Strategy::Small,
+            _ => choose_strategy(runtime, sizes, lhs.dtype()),
+        });
+        let mut gemm = Gemm::new(sizes, strategy, lhs.dtype());
+        if has_bias && gemm.wanted_splits(runtime) > 1 {
+            return Self::BiasAfterSplits;
+        }
+        let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
+        let (operands, mut repack) = gemm.operands(runtime, [lhs, rhs]);
+        if half.is_some() {
+            let pads = policy::keeps_halves(runtime) && gemm.pays_to_repack(runtime, repack);
+            if !operands.vec4 && !pads {
+                return Self::Widened;
+            }
+            // Rows of 16-bit elements have half the stride and do not alias.
+            if repack == Repack::Rows {
+                repack = Repack::None;
+            }
+        }
+        if gemm.pays_to_repack(runtime, repack) {
+            return Self::Repacked(repack);
+        }
+        if !has_bias {
+            // Each split is one run of k.
+            gemm.inner = k.div_ceil(gemm.wanted_splits(runtime)).next_multiple_of(4).max(4);
+            gemm.outer = k.div_ceil(gemm.inner).max(1);
+            gemm.splits = gemm.outer;
+        }
+        ([_, gemm.a_step], [gemm.b_step, _]) = (matrix_strides(lhs), matrix_strides(rhs));
+        Self::Kernel(gemm, GemmOperands { half, ..operands })
     }
-    let ([a_row, a_col], [b_row, b_col]) = (matrix_strides(&lhs), matrix_strides(&rhs));
-    let mut bias = bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
+}
+
+/// Computes a product of floats. `batch` are the axes before the matrices.
+fn float_product(
+    lhs: Tensor,
+    rhs: Tensor,
+    bias: Option<Tensor>,
+    mut batch: Shape,
+    forced: Forced,
+) -> Result<Tensor> {
+    let walk = batch_walk(&lhs, &rhs, &batch)?;
+    let bias = bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
+    let (gemm, operands) = match Plan::of(&lhs, &rhs, &batch, bias.is_some(), forced) {
+        Plan::BiasAfterSplits => {
+            let out = product(lhs, rhs, None, forced)?;
+            return match bias {
+                Some(bias) => add_bias(out, bias),
+                None => Ok(out),
+            };
+        }
+        Plan::Widened => return product(as_f32(lhs)?, as_f32(rhs)?, bias, forced),
+        Plan::Repacked(repack) => return repacked_product(lhs, rhs, bias, repack, forced),
+        Plan::Kernel(gemm, operands) => (gemm, operands),
+    };
+    let out = launch(&gemm, operands, [&lhs, &rhs], bias.as_ref(), walk, forced)?;
+    batch.extend([gemm.m, gemm.n]);
+    gemm.sum_splits(out, &batch)
+}
+
+/// Launches the kernel of a plan. Returns the products of the splits of k, one after the other.
+fn launch(
+    gemm: &Gemm,
+    operands: GemmOperands,
+    [lhs, rhs]: [&Tensor; 2],
+    bias: Option<&Tensor>,
+    walk: Walk,
+    forced: Forced,
+) -> Result<Tensor> {
     let runtime = lhs.runtime();
-    let sizes = GemmSizes { batch: count, m, n, k };
-    let strategy = forced.strategy.unwrap_or_else(|| match Strategy::forced() {
-        None if policy::is_small_product(runtime, sizes) => Strategy::Small,
-        _ => choose_strategy(runtime, sizes, lhs.dtype()),
-    });
-    let mut plan = Gemm::new(sizes, strategy, lhs.dtype());
-    if let Some(bias) = bias.take_if(|_| plan.wanted_splits(runtime) > 1) {
-        // The bias is added after the splits are summed.
-        return add_bias(product(lhs, rhs, None, forced)?, bias);
-    }
-    let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
-    let (operands, mut repack) = plan.operands(runtime, [&lhs, &rhs]);
-    if half.is_some() {
-        let pads = policy::keeps_halves(runtime) && plan.pays_to_repack(runtime, repack);
-        if !operands.vec4 && !pads {
-            let [lhs, rhs] = [as_f32(lhs)?, as_f32(rhs)?];
-            return product(lhs, rhs, bias, forced);
-        }
-        // Rows of 16-bit elements have half the stride and do not alias.
-        if repack == Repack::Rows {
-            repack = Repack::None;
-        }
-    }
-    if plan.pays_to_repack(runtime, repack) {
-        return repacked_product(lhs, rhs, bias, repack, forced);
-    }
-    let operands = GemmOperands { half, ..operands };
-    if bias.is_none() {
-        // Each split is one run of k.
-        plan.inner = k.div_ceil(plan.wanted_splits(runtime)).next_multiple_of(4).max(4);
-        plan.outer = k.div_ceil(plan.inner).max(1);
-        plan.splits = plan.outer;
-    }
-    (plan.a_step, plan.b_step) = (a_col, b_row);
+    let Gemm { batch, m, n, k, .. } = *gemm;
     // 16-bit operands that are not read in vec4s.
     let prologues = match operands.vec4 {
         true => SmallVec::new(),
-        false => prologue::conversions(&[&lhs, &rhs]),
+        false => prologue::conversions(&[lhs, rhs]),
     };
     // The layout requires a bias binding. Without a bias it is not read.
     let unread;
-    let bias_or_unread = match &bias {
+    let bias_or_unread = match bias {
         Some(bias) => bias,
-        None if prologues.is_empty() => &rhs,
+        None if prologues.is_empty() => rhs,
         None => {
             unread = Tensor::empty(runtime, &[1], DType::F32)?;
             &unread
         }
     };
-    let inputs = [&lhs, &rhs, bias_or_unread];
-    let units = (operands.vec4 && k > 0 && plan.strategy.is_tiled())
+    let units = (operands.vec4 && k > 0 && gemm.strategy.is_tiled())
         .then(|| {
             let transposed = [operands.a_transposed, operands.b_transposed];
-            let kernel = ProductWithUnits { strategy: plan.strategy, transposed };
+            let kernel = ProductWithUnits { strategy: gemm.strategy, transposed };
             forced.units.or_else(|| units_for(runtime, lhs.dtype(), &kernel))
         })
         .flatten();
-    let tiling = plan.tiling(runtime, operands.vec4, units);
-    let (workgroups, params) = plan.params(tiling);
-    let shape = [plan.splits, count * m * n];
+    let tiling = gemm.tiling(runtime, operands.vec4, units);
+    let (workgroups, params) = gemm.params(tiling);
+    let ([a_row, _], [_, b_col]) = (matrix_strides(lhs), matrix_strides(rhs));
     let out_vec4 = operands.vec4 || tiling.is_for_gpus() && n.is_multiple_of(4);
-    let out = Launch {
+    Launch {
         kernel: &MatmulKernel { tiling, operands, out_vec4 },
-        inputs: &inputs,
+        inputs: &[lhs, rhs, bias_or_unread],
         outputs: &[],
         params: &MatmulParams {
             gemm: params,
@@ -307,16 +356,15 @@ fn product(lhs: Tensor, rhs: Tensor, bias: Option<Tensor>, forced: Forced) -> Re
             walk,
         },
         workgroups,
-        work: plan.work(),
-        rounds: Some(plan.rounds(tiling, operands.vec4)),
+        work: gemm.work(),
+        rounds: Some(gemm.rounds(tiling, operands.vec4)),
     }
     .defer(&PendingResult {
         vec4: out_vec4,
         large_kernel: true,
         prologues: &prologues,
-        ..PendingResult::scalars(runtime, &shape, DType::F32)
-    })?;
-    plan.sum_splits(out, &batch)
+        ..PendingResult::scalars(runtime, &[gemm.splits, batch * m * n], DType::F32)
+    })
 }
 
 /// Computes the product to `out`, in parts if an operand or `out` is larger than a binding.

@@ -255,8 +255,8 @@ fn separated(
     Ok((out, Some(indices)))
 }
 
-/// Pools along one axis of the image, with `taps` elements in a window, too many for a loop: windows are lines of a view,
-/// which a reduction splits.
+/// Pools along one axis of the image, with `taps` elements in a window, too many for a loop: windows are lines of a
+/// view, which a reduction splits.
 fn long_windows(
     mode: PoolMode,
     x: Tensor,

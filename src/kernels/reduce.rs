@@ -494,37 +494,9 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let along = layout.prefer_along();
     let load = layout.load(kind, along);
     // Indices of splits are combined along one axis.
-    let is_split = !kind.is_arg() || outer.shape.len() + 1 == tensor.shape().len();
-    // Lines, or groups of four lines, and elements of a line per load.
-    let (lines, per_load) = match load {
-        Load::Scalar => (outputs, 1),
-        Load::Along => (outputs, 4),
-        Load::Across => (outputs / 4, 1),
-    };
-    let team_of = |splits: usize, split_len: usize| match along {
-        true => policy::team_along(runtime, lines * splits, split_len / per_load),
-        false => policy::team_across(runtime, load == Load::Across, split_len),
-    };
-    // A load whose place depends on several axes takes a round for each of them.
-    let rounds_per_load = if layout.is_flat() { 1 } else { layout.shape.len() + 1 };
-    let mut max_loads = policy::max_rounds(runtime) / rounds_per_load;
-    if matches!(kind, Sum | Mean) && dtype == DType::F32 {
-        max_loads = max_loads.min(policy::max_summed(runtime));
-    }
-    let split_len = match is_split && kind != SumOfSums {
-        true => policy::split_len(runtime, along, outputs, len),
-        false => len,
-    };
-    let split_len = split_len.next_multiple_of(4).max(4);
-    let mut team = team_of(len.div_ceil(split_len).max(1), split_len);
-    let max_len = max_loads * team.size as usize * per_load;
-    let split_len = if is_split { split_len.min((max_len & !3).max(4)) } else { split_len };
-    let splits = len.div_ceil(split_len).max(1);
-    if split_len < max_len {
-        team = team_of(splits, split_len);
-    }
-    let team = if dtype.is_64_bit() { team.without_subgroups() } else { team };
-    let loads = (split_len / per_load).div_ceil(team.size as usize);
+    let may_split = !kind.is_arg() || outer.shape.len() + 1 == tensor.shape().len();
+    let Division { lines, per_load, splits, split_len, team, rounds } =
+        Division::of(kind, tensor, &layout, load, (outputs, len), may_split);
     let inner_strides = layout.load_strides(load);
     let shape = [splits * outputs];
     let kernel = ReduceKernel {
@@ -560,7 +532,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         },
         workgroups: team.workgroups(lines * splits),
         work: tensor.len() as u64,
-        rounds: Some((loads * rounds_per_load) as u64),
+        rounds: Some(rounds as u64),
     }
     .defer(&result)?;
     drop(held);
@@ -571,6 +543,65 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let out =
         dim(kind.of_splits(tensor.dtype()), out.view(Layout::contiguous(&[splits, outputs])), 0)?;
     divided(kind, out, len)
+}
+
+/// How the lines of a tensor are divided among teams.
+struct Division {
+    /// Lines, or groups of four lines.
+    lines: usize,
+    /// Elements of a line per load.
+    per_load: usize,
+    splits: usize,
+    /// Elements of a line in a split.
+    split_len: usize,
+    team: Team,
+    /// The rounds of loops of an invocation.
+    rounds: usize,
+}
+
+impl Division {
+    /// Divides lines of `len` elements, which are in several splits if `may_split` allows it.
+    fn of(
+        kind: Reduction,
+        tensor: &Tensor,
+        layout: &LineLayout,
+        load: Load,
+        (outputs, len): (usize, usize),
+        may_split: bool,
+    ) -> Self {
+        let (runtime, dtype) = (tensor.runtime(), tensor.dtype());
+        let along = layout.prefer_along();
+        let (lines, per_load) = match load {
+            Load::Scalar => (outputs, 1),
+            Load::Along => (outputs, 4),
+            Load::Across => (outputs / 4, 1),
+        };
+        let team_of = |splits: usize, split_len: usize| match along {
+            true => policy::team_along(runtime, lines * splits, split_len / per_load),
+            false => policy::team_across(runtime, load == Load::Across, split_len),
+        };
+        // A load whose place depends on several axes takes a round for each of them.
+        let rounds_per_load = if layout.is_flat() { 1 } else { layout.shape.len() + 1 };
+        let mut max_loads = policy::max_rounds(runtime) / rounds_per_load;
+        if matches!(kind, Sum | Mean) && dtype == DType::F32 {
+            max_loads = max_loads.min(policy::max_summed(runtime));
+        }
+        let split_len = match may_split && kind != SumOfSums {
+            true => policy::split_len(runtime, along, outputs, len),
+            false => len,
+        };
+        let split_len = split_len.next_multiple_of(4).max(4);
+        let mut team = team_of(len.div_ceil(split_len).max(1), split_len);
+        let max_len = max_loads * team.size as usize * per_load;
+        let split_len = if may_split { split_len.min((max_len & !3).max(4)) } else { split_len };
+        let splits = len.div_ceil(split_len).max(1);
+        if split_len < max_len {
+            team = team_of(splits, split_len);
+        }
+        let team = if dtype.is_64_bit() { team.without_subgroups() } else { team };
+        let loads = (split_len / per_load).div_ceil(team.size as usize);
+        Self { lines, per_load, splits, split_len, team, rounds: loads * rounds_per_load }
+    }
 }
 
 /// Returns every variant that the family can dispatch.

@@ -197,8 +197,8 @@ pub fn trim(device: &WgslDevice, target: u64) -> Result<(), DeviceError> {
 ///
 /// # Errors
 ///
-/// Returns an error if there is no such device, it cannot be opened, it is the CPU and there is a limit, a fraction is not between 0
-/// and 1, or one is given and the size of the device's memory is not known.
+/// Returns an error if there is no such device, it cannot be opened, it is the CPU and there is a limit, a fraction
+/// is not between 0 and 1, or one is given and the size of the device's memory is not known.
 pub fn set_limit(device: &WgslDevice, limit: Option<Limit>) -> Result<(), MemoryError> {
     let Some(runtime) = runtime_of(device)? else {
         return if limit.is_some() { Err(MemoryError::Cpu) } else { Ok(()) };

@@ -19,7 +19,8 @@ impl Profile {
             .iter()
             .map(|span| {
                 json!({
-                    "kernel": span.kernel, "op": span.op, "ops": span.ops, "scope": span.scope, "operands": span.operands,
+                    "kernel": span.kernel, "op": span.op, "ops": span.ops, "scope": span.scope,
+                    "operands": span.operands,
                     "recorded": micros(span.recorded), "start": micros(span.start),
                     "time": micros(span.time), "bytes": span.bytes, "work": span.work,
                 })

@@ -46,7 +46,10 @@ impl Profile {
     /// each launch, and the launches on the GPU, on one clock. Each launch names its ops, scope,
     /// variant, workgroups, bytes and operations.
     pub fn to_trace(&self) -> String {
-        let name = |pid: u64, tid: u64, what: &str, name: &str| json!({ "ph": "M", "pid": pid, "tid": tid, "name": what, "args": { "name": name } });
+        let name = |pid: u64, tid: u64, what: &str, name: &str| {
+            let args = json!({ "name": name });
+            json!({ "ph": "M", "pid": pid, "tid": tid, "name": what, "args": args })
+        };
         let mut events = vec![
             name(HOST, 0, "process_name", "host"),
             name(GPU, 0, "process_name", &self.device),

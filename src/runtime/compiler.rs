@@ -266,9 +266,36 @@ impl KernelCompiler {
         if let Some(file) = variant.source.program_file() {
             check_program(gpu, &variant, file, &expansion, checked)?;
         }
+        let pipeline =
+            self.create_pipeline(gpu, &variant, &expansion, &layouts, (checked, fast))?;
+        log::debug!("compiled {variant}");
+        if variant.ops.len() > 1 {
+            self.generated.fetch_add(1, Ordering::Relaxed);
+        }
+        let element_sizes = operands.iter().map(|operand| operand.element_size);
+        Ok(Arc::new(Plan {
+            id: self.next_plan_id.fetch_add(1, Ordering::Relaxed),
+            variant,
+            interface,
+            pipeline,
+            bind_group_layout: layouts.bind_group,
+            exact_bindings,
+            element_shifts: element_sizes.map(|size| size.trailing_zeros() as u8).collect(),
+        }))
+    }
+
+    /// Creates a pipeline, with checks or from the cache of a fast form.
+    fn create_pipeline(
+        &self,
+        gpu: &Gpu,
+        variant: &Variant,
+        expansion: &Expansion,
+        layouts: &Layouts,
+        (checked, fast): (bool, bool),
+    ) -> Result<wgpu::ComputePipeline, RuntimeError> {
         let cache = self.cache.as_ref().filter(|_| fast);
         let compile = || {
-            let module = create_shader_module(gpu, variant.source, text, checked);
+            let module = create_shader_module(gpu, variant.source, &expansion.text, checked);
             gpu.device.create_compute_pipeline(&wgpu::ComputePipelineDescriptor {
                 label: Some(variant.source.name),
                 layout: Some(&layouts.pipeline),
@@ -286,28 +313,17 @@ impl KernelCompiler {
         let pipeline = gpu.with_error_scopes(&filters, compile).map_err(|error| {
             match (&error, variant.source.program_file()) {
                 (wgpu::Error::Validation { .. }, Some(file)) => {
-                    program_error(&variant, file.to_owned(), error.to_string(), &expansion)
+                    program_error(variant, file.to_owned(), error.to_string(), expansion)
                 }
-                _ => shader_error(error.to_string()),
+                _ => {
+                    RuntimeError::Shader { kernel: variant.to_string(), message: error.to_string() }
+                }
             }
         })?;
-        log::debug!("compiled {variant}");
         if let Some(cache) = cache {
             cache.mark_dirty();
         }
-        if variant.ops.len() > 1 {
-            self.generated.fetch_add(1, Ordering::Relaxed);
-        }
-        let element_sizes = operands.iter().map(|operand| operand.element_size);
-        Ok(Arc::new(Plan {
-            id: self.next_plan_id.fetch_add(1, Ordering::Relaxed),
-            variant,
-            interface,
-            pipeline,
-            bind_group_layout: layouts.bind_group,
-            exact_bindings,
-            element_shifts: element_sizes.map(|size| size.trailing_zeros() as u8).collect(),
-        }))
+        Ok(pipeline)
     }
 
     /// Returns the layouts of an interface, created at first use.

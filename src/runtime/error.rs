@@ -118,7 +118,8 @@ pub enum RuntimeError {
     },
     /// The device finishes nothing any more.
     #[error(
-        "{device} has made no progress for {seconds:.0} s; it is running {running}: the driver or the kernel hangs, or the \
+        "{device} has made no progress for {seconds:.0} s; it is running {running}: the driver or the kernel \
+         hangs, or the \
          launch is larger than the device can finish in that time; use a smaller batch, update the driver, or wait \
          longer with BURN_WGSL_TIMEOUT=SECONDS (0: for ever)"
     )]
@@ -132,7 +133,8 @@ pub enum RuntimeError {
     },
     /// wgpu refused a buffer, a texture or a queue of the program.
     #[error(
-        "{device} cannot use an object of the program, which must be of the same wgpu device and must be neither destroyed \
+        "{device} cannot use an object of the program, which must be of the same wgpu device and must be \
+         neither destroyed \
          nor mapped: {message}"
     )]
     Foreign {
@@ -152,7 +154,8 @@ pub enum RuntimeError {
     },
     /// The memory of a tensor is a buffer that the program lent, and has taken back.
     #[error(
-        "the tensor is in a buffer of the program whose guard was dropped; keep the guard while tensors in it are used, \
+        "the tensor is in a buffer of the program whose guard was dropped; keep the guard while tensors in it \
+         are used, \
          or copy them before"
     )]
     TakenBack,

@@ -10,8 +10,8 @@ impl Runtime {
         Allocation::foreign(self.gpu.known_buffer(buffer), bytes, &self.returns)
     }
 
-    /// Marks a buffer of the program as taken back, after everything recorded so far was submitted: using it from here on
-    /// is an error.
+    /// Marks a buffer of the program as taken back, after everything recorded so far was submitted: using it from
+    /// here on is an error.
     pub(crate) fn take_back_foreign(&self, memory: &Allocation) {
         // A second panic would end the process. What is pending then is an error.
         if !std::thread::panicking()
@@ -28,8 +28,8 @@ impl Runtime {
     /// Submits everything recorded so far, and then commands between memory and an object of the program: a copy that
     /// reads the memory, or writes it if `writes`. `encode` gets the buffer and the offset.
     ///
-    /// The commands are a submission of their own, and no lock is held while wgpu checks them: an object that it refuses
-    /// loses nothing else.
+    /// The commands are a submission of their own, and no lock is held while wgpu checks them: an object that it
+    /// refuses loses nothing else.
     ///
     /// # Errors
     ///

@@ -357,7 +357,8 @@ impl Gpu {
         Ok(())
     }
 
-    /// Creates a bind group, with buffers of the program if `has_foreign`. Returns an error if wgpu refuses one of those.
+    /// Creates a bind group, with buffers of the program if `has_foreign`. Returns an error if wgpu refuses one of
+    /// those.
     pub fn create_bind_group(
         &self,
         descriptor: &wgpu::BindGroupDescriptor<'_>,

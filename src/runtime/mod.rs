@@ -157,8 +157,9 @@ pub struct Dispatch<'a> {
     pub also_read: &'a [&'a Allocation],
     /// If not empty, the memory that is written: the outputs only name the buffers in which it is.
     pub also_written: &'a [&'a Allocation],
-    /// If not empty, `also_read` and `also_written` list what groups of results depend on, and their sizes are these: also
-    /// what a result overwrites, if it depends on it. The first group has the indices, if the kernel reports some.
+    /// If not empty, `also_read` and `also_written` list what groups of results depend on, and their sizes are these:
+    /// also what a result overwrites, if it depends on it. The first group has the indices, if the kernel reports
+    /// some.
     pub separate: &'a [(usize, usize)],
 }
 

@@ -5,8 +5,8 @@
 //! (`shaders/lib/report.wgsl`); of several, the largest when read as unsigned. A readback copies the slots
 //! and clears them, and so does a launch that finds no free slot.
 //!
-//! Until then, and for good if an index was outside, the launch is in the [`Taint`](super::taint::Taint) of its results and of all
-//! that is computed from them.
+//! Until then, and for good if an index was outside, the launch is in the [`Taint`](super::taint::Taint) of its
+//! results and of all that is computed from them.
 
 use std::sync::Arc;
 
@@ -29,7 +29,8 @@ const SLOTS: u64 = 1024;
 /// The most errors that are kept for a program that asks for none.
 const MAX_ERRORS: usize = 64;
 
-/// What the results of a launch depend on, if they differ in that: on nothing else, also if they overwrite other memory.
+/// What the results of a launch depend on, if they differ in that: on nothing else, also if they overwrite other
+/// memory.
 #[derive(Debug, Default)]
 pub(crate) struct Flows<'a> {
     /// The memory that each group of results needs, one after the other.
@@ -103,8 +104,8 @@ impl Reports {
         self.launches.len() as u64 + 1 >= SLOTS
     }
 
-    /// Returns a slot for a launch of the running op, whose indices address `axes`; `None` if all are taken, or there is no
-    /// buffer.
+    /// Returns a slot for a launch of the running op, whose indices address `axes`; `None` if all are taken, or there
+    /// is no buffer.
     pub fn slot(&mut self, axes: &[IndexedAxis]) -> Option<Slot> {
         let buffer = self.buffer.clone().filter(|_| !self.is_full())?;
         if !self.enabled || axes.len() as u64 > SLOT_SIZE / 4 {
@@ -135,8 +136,9 @@ impl Reports {
         self.launches = launches;
     }
 
-    /// Forgets the launches whose slots were not copied, if submissions failed since the last call: their results are lost,
-    /// and the slots may still have their indices. Returns the buffer then, for the caller to record its clearing at once.
+    /// Forgets the launches whose slots were not copied, if submissions failed since the last call: their results are
+    /// lost, and the slots may still have their indices. Returns the buffer then, for the caller to record its
+    /// clearing at once.
     pub fn forget_lost(&mut self, failures: usize) -> Option<Arc<Buffer>> {
         if std::mem::replace(&mut self.failures, failures) == failures {
             return None;

@@ -59,8 +59,8 @@ impl Source {
     /// Creates a source of this crate whose shader declares its `Params` like `P`. It runs without
     /// checks: its launcher keeps every index within its operands, and its loops terminate.
     pub(crate) const fn new<P: Params>(name: &'static str, text: &'static str) -> Self {
-        // SAFETY: the launchers of this crate keep every index in range, and the loops of its kernels end. docs/safety.md
-        // says what shows that.
+        // SAFETY: the launchers of this crate keep every index in range, and the loops of its kernels end.
+        // docs/safety.md says what shows that.
         unsafe { Self::trusted::<P>(name, text) }
     }
 
@@ -512,27 +512,15 @@ impl<'a> Expander<'a> {
             next += 1;
             let kept = conditions.iter().all(|(_, condition)| *condition);
             let Some(directive) = line.trim().strip_prefix("//#") else {
-                let is_comment = line.trim_start().starts_with("//");
-                let line = line.split("//").next().unwrap_or_default().trim_end();
-                if kept && !(line.is_empty() && is_comment) {
-                    let first = self.out.len();
-                    self.expand_line(line);
-                    // Generated code has several lines.
-                    let count = self.out[first..].lines().count();
-                    self.lines.extend((0..count).map(|_| (origin.clone(), number)));
+                if kept {
+                    self.keep_line(&origin, number, line);
                 }
                 continue;
             };
             let (directive, argument) = directive.split_once(' ').unwrap_or((directive, ""));
             let argument = argument.trim().trim_matches('"');
             match directive {
-                "if" => {
-                    let holds = |term: &str| match term.strip_prefix('!') {
-                        Some(name) => self.def(name).is_none(),
-                        None => self.def(term).is_some(),
-                    };
-                    conditions.push((number, argument.split_whitespace().all(holds)));
-                }
+                "if" => conditions.push((number, self.holds(argument))),
                 "else" => {
                     let (_, condition) = conditions
                         .last_mut()
@@ -550,32 +538,14 @@ impl<'a> Expander<'a> {
                     })?;
                     let body = &lines[next..next + len];
                     next += len + 1;
-                    if !kept {
-                        continue;
-                    }
-                    let malformed =
-                        || format!("{}: malformed #{directive} {argument:?}", location(number));
-                    if directive == "repeat" {
-                        let (counter, count) = self.parse_repeat(argument).ok_or_else(malformed)?;
-                        self.repeat(name, counter, count, body)?;
-                    } else {
-                        let (placeholder, items) =
-                            argument.split_once(" in ").ok_or_else(malformed)?;
-                        self.for_each(name, placeholder, items, body)?;
+                    if kept {
+                        self.expand_loop(name, directive, argument, body).ok_or_else(|| {
+                            format!("{}: malformed #{directive} {argument:?}", location(number))
+                        })??;
                     }
                 }
-                "include" if kept && !self.included.iter().any(|name| name == argument) => {
-                    self.included.push(argument.to_owned());
-                    self.expand_source(
-                        argument,
-                        fragment_text(self.source, argument, &location(number))?,
-                    )?;
-                }
-                "use" if kept => {
-                    let fragment = fragment_text(self.source, argument, &location(number))?;
-                    // The last use counts: a fragment follows those that call its functions.
-                    self.used.retain(|other| *other != fragment);
-                    self.used.push(fragment);
+                "include" | "use" if kept => {
+                    self.insert(directive, argument, &location(number))?;
                 }
                 "include" | "use" => {}
                 other => return Err(format!("{}: unknown directive #{other}", location(number))),
@@ -585,6 +555,59 @@ impl<'a> Expander<'a> {
             None => Ok(()),
             Some((number, _)) => Err(format!("{}: #if without #endif", location(*number))),
         }
+    }
+
+    /// Adds a line without its comment, unless it is nothing else.
+    fn keep_line(&mut self, origin: &Arc<str>, number: usize, line: &str) {
+        let is_comment = line.trim_start().starts_with("//");
+        let line = line.split("//").next().unwrap_or_default().trim_end();
+        if line.is_empty() && is_comment {
+            return;
+        }
+        let first = self.out.len();
+        self.expand_line(line);
+        // Generated code has several lines.
+        let count = self.out[first..].lines().count();
+        self.lines.extend((0..count).map(|_| (origin.clone(), number)));
+    }
+
+    /// Returns whether all flags of `//#if A !B` are as it says.
+    fn holds(&self, flags: &str) -> bool {
+        let holds = |term: &str| match term.strip_prefix('!') {
+            Some(name) => self.def(name).is_none(),
+            None => self.def(term).is_some(),
+        };
+        flags.split_whitespace().all(holds)
+    }
+
+    /// Expands the body of `//#repeat` or `//#for`. Returns `None` if the argument is malformed.
+    fn expand_loop(
+        &mut self,
+        name: &str,
+        directive: &str,
+        argument: &str,
+        body: &[(usize, &str)],
+    ) -> Option<Result<(), String>> {
+        if directive == "repeat" {
+            let (counter, count) = self.parse_repeat(argument)?;
+            return Some(self.repeat(name, counter, count, body));
+        }
+        let (placeholder, items) = argument.split_once(" in ")?;
+        Some(self.for_each(name, placeholder, items, body))
+    }
+
+    /// Includes a fragment, once, or notes that its functions are used.
+    fn insert(&mut self, directive: &str, argument: &str, location: &str) -> Result<(), String> {
+        if directive == "use" {
+            let fragment = fragment_text(self.source, argument, location)?;
+            // The last use counts: a fragment follows those that call its functions.
+            self.used.retain(|other| *other != fragment);
+            self.used.push(fragment);
+        } else if !self.included.iter().any(|name| name == argument) {
+            self.included.push(argument.to_owned());
+            self.expand_source(argument, fragment_text(self.source, argument, location)?)?;
+        }
+        Ok(())
     }
 
     /// Parses the argument `COUNTER COUNT` of `//#repeat`. The count is a number or a constant that

@@ -1,7 +1,8 @@
 //! What a process does with its devices, for other processes: `burn-wgsl top` shows it.
 //!
 //! A process that shares its status writes a small file every second. The file is removed when
-//! sharing ends, or by a reader some seconds after the process has ended. Nothing is shared unless a program or its user asks for it.
+//! sharing ends, or by a reader some seconds after the process has ended. Nothing is shared unless a program or its
+//! user asks for it.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};

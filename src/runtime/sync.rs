@@ -1,7 +1,7 @@
 //! The locks, channels and threads of what several threads share.
 //!
-//! With `--cfg shuttle`, which `cargo xtask test --only schedules` sets, they are shuttle's: its tests, in modules named
-//! `schedules`, run with many orders of the steps of all threads.
+//! With `--cfg shuttle`, which `cargo xtask test --only schedules` sets, they are shuttle's: its tests, in modules
+//! named `schedules`, run with many orders of the steps of all threads.
 
 #[cfg(not(shuttle))]
 pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};

@@ -87,7 +87,8 @@ impl Profiler {
         self.unresolved >= QUERY_COUNT / 2
     }
 
-    /// Adds a dispatch of some of `groups` workgroups, which reads and writes `memory`, and returns the timestamp writes for its pass.
+    /// Adds a dispatch of some of `groups` workgroups, which reads and writes `memory`, and returns the timestamp
+    /// writes for its pass.
     pub fn timestamp_writes<'m>(
         &mut self,
         plan: &Plan,

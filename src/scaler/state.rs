@@ -11,8 +11,8 @@ use super::GradScalerConfig;
 use crate::backend::Wgsl;
 use crate::device::WgslDevice;
 
-/// The scales that a [`GradScaler`](super::GradScaler) can have: 2^-100 to 2^100. A scale and its inverse are then normal numbers.
-/// The scale stops growing, or shrinking, at the ends.
+/// The scales that a [`GradScaler`](super::GradScaler) can have: 2^-100 to 2^100. A scale and its inverse are then
+/// normal numbers. The scale stops growing, or shrinking, at the ends.
 pub const SCALES: RangeInclusive<f32> = 1.0 / LARGEST..=LARGEST;
 
 const LARGEST: f32 = (1u128 << 100) as f32;

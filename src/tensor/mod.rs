@@ -398,8 +398,8 @@ impl Tensor {
     }
 }
 
-/// The most elements of a tensor or a view: 2^32 but for some, so that a kernel can add the size of a workgroup, and the
-/// surplus workgroups of a grid, to an index of 32 bits.
+/// The most elements of a tensor or a view: 2^32 but for some, so that a kernel can add the size of a workgroup, and
+/// the surplus workgroups of a grid, to an index of 32 bits.
 pub const MAX_LEN: usize = u32::MAX as usize - (1 << 23);
 
 /// Returns the size of a packed tensor in bytes, rounded up to a multiple of four.

@@ -1,5 +1,5 @@
-//! The ops of burn-vision. Erosion and dilation have kernels. burn-vision computes the others on the CPU, from the data of
-//! the tensors: connected components and non-maximum suppression go from element to element.
+//! The ops of burn-vision. Erosion and dilation have kernels. burn-vision computes the others on the CPU, from the
+//! data of the tensors: connected components and non-maximum suppression go from element to element.
 
 mod morphology;
 

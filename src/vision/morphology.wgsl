@@ -1,6 +1,6 @@
 // out = the least (or, with DILATE, the largest) element of a channel under a window, [height, width, channels]. The
-// elements are f32, with INTEGER i32, with BOOLEAN booleans. BORDER says what is outside of the image: 0 a constant, 1 the
-// nearest element, 2 the mirrored image, 3 the image mirrored at its outermost elements.
+// elements are f32, with INTEGER i32, with BOOLEAN booleans. BORDER says what is outside of the image: 0 a constant,
+// 1 the nearest element, 2 the mirrored image, 3 the image mirrored at its outermost elements.
 //#include "lib/invocation"
 
 struct Params {

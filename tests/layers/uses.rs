@@ -17,7 +17,8 @@ struct Module {
     paths: Vec<Vec<String>>,
 }
 
-/// The modules of a crate that are files, by their path: `runtime::gpu` for `runtime/gpu.rs`, an empty path for the root.
+/// The modules of a crate that are files, by their path: `runtime::gpu` for `runtime/gpu.rs`, an empty path for the
+/// root.
 pub struct Crate(BTreeMap<String, Module>);
 
 /// For each module those that it uses.
@@ -61,8 +62,8 @@ impl Crate {
         paths.filter_map(|path| path.first()).map(String::as_str).collect()
     }
 
-    /// Returns which modules use which. A module and those in it belong together: what one uses of a module that it is in
-    /// does not count, and neither do re-exports of what is in it.
+    /// Returns which modules use which. A module and those in it belong together: what one uses of a module that it
+    /// is in does not count, and neither do re-exports of what is in it.
     pub fn uses(&self) -> Uses {
         let uses = |(name, module): (&String, &Module)| {
             let own = module.imports.iter().filter(|(_, path, is_reexport)| {

@@ -197,8 +197,8 @@ const MAX_WINDOW: usize = 1 << 30;
 pub const TOO_LARGE: &str =
     "kernels, strides, dilations, padding and the padded input must be below 2^30 along each axis";
 
-/// Returns the size of a padded input along an axis, and the distance from the first tap of a window to the last; `None`
-/// if one of the sizes is too large.
+/// Returns the size of a padded input along an axis, and the distance from the first tap of a window to the last;
+/// `None` if one of the sizes is too large.
 pub fn addressable_window(
     input: usize,
     kernel: usize,

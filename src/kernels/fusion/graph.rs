@@ -167,8 +167,8 @@ impl Graph {
         self.leaves.iter().any(|leaf| leaf.memory.is_tainted())
     }
 
-    /// Adds what results depend on. `results` are their indices and their memory, `launch` is what the pending launch in
-    /// the graph reads, if there is one.
+    /// Adds what results depend on. `results` are their indices and their memory, `launch` is what the pending launch
+    /// in the graph reads, if there is one.
     pub fn add_flows<'a>(
         &'a self,
         flows: &mut Flows<'a>,

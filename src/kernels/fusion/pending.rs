@@ -163,32 +163,8 @@ pub(crate) fn defer_launch(
         kept: 0,
         recorded: AtomicBool::new(true),
     };
-    let mut is_fused = false;
-    let mut runs_now = false;
-    if prologue::applies(launch, result.prologues)? {
-        schedule::run(runtime, || {
-            Ok::<_, Error>(match prologue::fuse(launch, result.prologues) {
-                Fusion::Nothing => Next::Nothing,
-                Fusion::After(lazy) => Next::after(&lazy),
-                Fusion::Launch(fused) => {
-                    // If its kernel is not compiled, the launch is made at once, with operands that are computed first.
-                    let is_ready = runtime.may_generate() || fused.is_prepared(launch);
-                    runs_now = !fused.is_pure() || !is_ready;
-                    is_fused = true;
-                    deferred.take(fused);
-                    Next::Nothing
-                }
-            })
-        })?;
-    }
-    if runs_now {
+    if !take_inputs(&mut deferred, launch, result.prologues)? {
         return Ok(None);
-    }
-    if !is_fused {
-        for input in launch.inputs {
-            launch.inputs[0].same_device(input)?;
-            deferred.inputs.push(input.buffer()?.clone());
-        }
     }
     let bound = deferred.inputs.iter().map(|input| input.bytes()).chain([deferred.bytes]);
     if bound.max() > Some(runtime.max_binding()) {
@@ -216,6 +192,44 @@ pub(crate) fn defer_launch(
     }
     let deferred = Arc::new(deferred);
     Tensor::of_launch(runtime, result.shape, expression, deferred, extent, compute).map(Some)
+}
+
+/// Sets the inputs of a deferred launch, some of which its kernel computes. Returns `false` if the launch must be made
+/// at once.
+fn take_inputs(
+    deferred: &mut DeferredLaunch,
+    launch: &AnyLaunch<'_>,
+    prologues: &[(usize, Reads)],
+) -> Result<bool> {
+    let runtime = launch.runtime;
+    let mut is_fused = false;
+    let mut runs_now = false;
+    if prologue::applies(launch, prologues)? {
+        schedule::run(runtime, || {
+            Ok::<_, Error>(match prologue::fuse(launch, prologues) {
+                Fusion::Nothing => Next::Nothing,
+                Fusion::After(lazy) => Next::after(&lazy),
+                Fusion::Launch(fused) => {
+                    // If its kernel is not compiled, the launch is made at once, with operands that are computed first.
+                    let is_ready = runtime.may_generate() || fused.is_prepared(launch);
+                    runs_now = !fused.is_pure() || !is_ready;
+                    is_fused = true;
+                    deferred.take(fused);
+                    Next::Nothing
+                }
+            })
+        })?;
+    }
+    if runs_now {
+        return Ok(false);
+    }
+    if !is_fused {
+        for input in launch.inputs {
+            launch.inputs[0].same_device(input)?;
+            deferred.inputs.push(input.buffer()?.clone());
+        }
+    }
+    Ok(true)
 }
 
 #[inline]

@@ -418,18 +418,21 @@ impl Writer<'_> {
     /// Writes the statements that load the leaves at element `i`, or at four from `i` on, compute
     /// the steps and store the outputs.
     fn compute(&mut self, leaf_words: &[Vec<String>], stride_words: &[String]) {
-        let program = self.program;
         if !stride_words.is_empty() {
             self.locate_elements();
         }
+        self.load_leaves(leaf_words, stride_words);
+        self.call_steps();
+        self.store_outputs();
+    }
+
+    /// Loads the elements of all leaves.
+    fn load_leaves(&mut self, leaf_words: &[Vec<String>], stride_words: &[String]) {
+        let program = self.program;
         let (mut walked, mut read) = (0, 0);
         for (index, leaf) in program.leaves.iter().enumerate() {
             let slot = walked;
             walked += usize::from(leaf.access.walks());
-            let name = match leaf.overwritten_by {
-                Some(output) => format!("{}out{output}", self.prefix),
-                None => format!("{}in{index}", self.prefix),
-            };
             let operand = match leaf.overwritten_by {
                 Some(output) => program.reads() + usize::from(output),
                 None => {
@@ -438,45 +441,67 @@ impl Writer<'_> {
                 }
             };
             let word = leaf_words[index].first().map(String::as_str).unwrap_or_default();
-            let at = match leaf.access {
-                Access::Packed | Access::PaddedVec4 | Access::Padded => "i".to_owned(),
-                Access::Offset => format!("{word} + i"),
-                Access::Single => word.to_owned(),
-                Access::Runs => format!("i >> {word}"),
-                Access::Vec4 | Access::Repeated | Access::Strided => format!("at0[{slot}]"),
-            };
-            let padded = format!("{}padded{index}", self.prefix);
-            let values = match leaf.access {
-                Access::PaddedVec4 => format!("{padded}(i)"),
-                Access::Padded if self.lanes == 1 => format!("{padded}(i)"),
-                Access::Padded => {
-                    let four = [0, 1, 2, 3].map(|k| format!("{padded}({})", self.element(k)));
-                    format!("vec4<{}>({})", value_type(leaf.dtype), four.join(", "))
-                }
-                _ if self.lanes == 1 => value(leaf, &name, &at),
-                Access::Packed if program.pages > 0 => {
-                    let words = format!("to_words(load({}u, i >> 2u))", 2 + 2 * operand);
-                    format!("bitcast<vec4<{}>>({words})", value_type(leaf.dtype))
-                }
-                Access::Packed | Access::Offset | Access::Vec4 => {
-                    vec4_values(leaf, &name, &format!("({at}) >> 2u"))
-                }
-                Access::Single | Access::Runs | Access::Repeated => {
-                    format!("vec4<{}>({})", value_type(leaf.dtype), value(leaf, &name, &at))
-                }
-                Access::Strided => {
-                    let stride = &stride_words[slot];
-                    let at = |k: usize| match (program.whole_vec4s, k) {
-                        (_, 0) => at.clone(),
-                        (true, _) => format!("{at} + {k}u * {stride}"),
-                        (false, _) => format!("at{k}[{slot}]"),
-                    };
-                    let four = [0, 1, 2, 3].map(|k| value(leaf, &name, &at(k)));
-                    format!("vec4<{}>({})", value_type(leaf.dtype), four.join(", "))
-                }
-            };
+            let stride = stride_words.get(slot).map(String::as_str).unwrap_or_default();
+            let values = self.loaded(index, leaf, (slot, operand), (word, stride));
             self.line(format_args!("    let x{index} = {values};"));
         }
+    }
+
+    /// Returns the elements of a leaf. `slot` is its number among those that depend on strides, and `operand` among the
+    /// operands of a batch; `word` is where it starts, or the bits of a run, and `stride` the innermost.
+    fn loaded(
+        &self,
+        index: usize,
+        leaf: &LeafCode,
+        (slot, operand): (usize, usize),
+        (word, stride): (&str, &str),
+    ) -> String {
+        let program = self.program;
+        let name = match leaf.overwritten_by {
+            Some(output) => format!("{}out{output}", self.prefix),
+            None => format!("{}in{index}", self.prefix),
+        };
+        let at = match leaf.access {
+            Access::Packed | Access::PaddedVec4 | Access::Padded => "i".to_owned(),
+            Access::Offset => format!("{word} + i"),
+            Access::Single => word.to_owned(),
+            Access::Runs => format!("i >> {word}"),
+            Access::Vec4 | Access::Repeated | Access::Strided => format!("at0[{slot}]"),
+        };
+        let padded = format!("{}padded{index}", self.prefix);
+        match leaf.access {
+            Access::PaddedVec4 => format!("{padded}(i)"),
+            Access::Padded if self.lanes == 1 => format!("{padded}(i)"),
+            Access::Padded => {
+                let four = [0, 1, 2, 3].map(|k| format!("{padded}({})", self.element(k)));
+                format!("vec4<{}>({})", value_type(leaf.dtype), four.join(", "))
+            }
+            _ if self.lanes == 1 => value(leaf, &name, &at),
+            Access::Packed if program.pages > 0 => {
+                let words = format!("to_words(load({}u, i >> 2u))", 2 + 2 * operand);
+                format!("bitcast<vec4<{}>>({words})", value_type(leaf.dtype))
+            }
+            Access::Packed | Access::Offset | Access::Vec4 => {
+                vec4_values(leaf, &name, &format!("({at}) >> 2u"))
+            }
+            Access::Single | Access::Runs | Access::Repeated => {
+                format!("vec4<{}>({})", value_type(leaf.dtype), value(leaf, &name, &at))
+            }
+            Access::Strided => {
+                let at = |k: usize| match (program.whole_vec4s, k) {
+                    (_, 0) => at.clone(),
+                    (true, _) => format!("{at} + {k}u * {stride}"),
+                    (false, _) => format!("at{k}[{slot}]"),
+                };
+                let four = [0, 1, 2, 3].map(|k| value(leaf, &name, &at(k)));
+                format!("vec4<{}>({})", value_type(leaf.dtype), four.join(", "))
+            }
+        }
+    }
+
+    /// Calls the functions of all steps.
+    fn call_steps(&mut self) {
+        let program = self.program;
         for (index, step) in program.steps.iter().enumerate() {
             let call = |component: &str, next: &str| {
                 let args: String = step
@@ -500,6 +525,11 @@ impl Writer<'_> {
             };
             self.line(format_args!("    let y{index} = {values};"));
         }
+    }
+
+    /// Stores the outputs.
+    fn store_outputs(&mut self) {
+        let program = self.program;
         for (index, output) in program.outputs.iter().enumerate() {
             let step = output.step;
             let dtype = program.output_dtype(output);

@@ -1,6 +1,7 @@
 //! What matrix products and convolutions share: tilings, operands, and the WGSL `Gemm` parameters.
 //! The kernels are `gemm_tiled.wgsl`, `gemm_units.wgsl` and `gemm_direct.wgsl` in `shaders/lib`.
 
+pub(crate) mod definition;
 pub mod tuning;
 pub(crate) mod units;
 

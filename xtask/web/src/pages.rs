@@ -26,7 +26,10 @@ pub fn apply_shell(folder: &Path, shell: &Path) -> Result<()> {
 }
 
 /// What `profile.html` shows: the profile that another page left in the storage of the session.
-const STORED_PROFILE: &str = r#"JSON.parse(sessionStorage.getItem("profile") ?? '{"device":"There is no profile yet","wall":0,"launches":[],"host":[],"memory":[],"peaks":null}')"#;
+const STORED_PROFILE: &str = concat!(
+    r#"JSON.parse(sessionStorage.getItem("profile") ?? '{"device":"There is no profile yet","wall":0,"#,
+    r#""launches":[],"host":[],"memory":[],"peaks":null}')"#
+);
 
 /// Writes the page that shows a profile: the one of the library, with other data. `sources` is the
 /// folder of the library's source code.

@@ -52,10 +52,16 @@ struct Report {
     device: Option<String>,
     /// The kernels that its driver refused in their fast form.
     refused_kernels: Vec<String>,
+    /// Where these are kept.
+    #[serde(skip)]
+    refusals_file: Option<PathBuf>,
     self_test: Vec<SelfTest>,
     speed: Option<Ceilings>,
     /// What the GPU reaches by its vendor.
     class: Option<Class>,
+    /// Why the device could not be asked, as text.
+    #[serde(skip)]
+    failure: Option<String>,
 }
 
 /// The most ops of a type that are listed.
@@ -80,109 +86,148 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
     silence_caught_panics();
     let to_stdout = arguments.report.as_deref().is_some_and(crate::output::is_stdout);
     let say = |text: &str| if to_stdout { Ok(()) } else { print(text) };
-    let infos: Vec<AdapterInfo> = adapters().iter().map(|adapter| adapter.info.clone()).collect();
-    let system = System::current();
-    let mut findings = diagnose(&system, &infos);
-    if let Err(error) = automatic() {
-        let finding = Finding::new(Level::Problem, format!("{DEVICE_VARIABLE}: {error}"));
-        findings.push(finding.fixed_by(format!("unset {DEVICE_VARIABLE}")));
-    }
-    findings.iter().try_for_each(|finding| say(&lines(finding)))?;
-    let mut report = Report {
-        format: FORMAT,
-        version: burn_wgsl::VERSION,
-        machine: Machine::current(),
-        system,
-        devices: devices::as_json()?,
-        findings,
-        device: None,
-        refused_kernels: Vec::new(),
-        self_test: Vec::new(),
-        speed: None,
-        class: None,
-    };
+    let mut report = Report::of_machine()?;
+    report.findings.iter().try_for_each(|finding| say(&lines(finding)))?;
     if let Some(device) = tested_device(arguments.device)?
         && !arguments.quick
     {
-        report.device = Some(device.describe()?);
         say(&format!("\ntesting {}\n", device.describe()?))?;
+        report.test(&device)?;
+        say(&report.tests())?;
+        report.measure(&device)?;
+        say(&report.measurements())?;
+    }
+    if let Some(path) = &arguments.report {
+        write(path, &(serde_json::to_string_pretty(&report)? + "\n"))?;
+        say(&format!("the report was written to {}\n", path.display()))?;
+    }
+    Ok(report.is_good())
+}
+
+impl Report {
+    /// Returns what there is to say without using a device.
+    fn of_machine() -> Result<Self, CliError> {
+        let infos: Vec<AdapterInfo> =
+            adapters().iter().map(|adapter| adapter.info.clone()).collect();
+        let system = System::current();
+        let mut findings = diagnose(&system, &infos);
+        if let Err(error) = automatic() {
+            let finding = Finding::new(Level::Problem, format!("{DEVICE_VARIABLE}: {error}"));
+            findings.push(finding.fixed_by(format!("unset {DEVICE_VARIABLE}")));
+        }
+        Ok(Self {
+            format: FORMAT,
+            version: burn_wgsl::VERSION,
+            machine: Machine::current(),
+            system,
+            devices: devices::as_json()?,
+            findings,
+            device: None,
+            refused_kernels: Vec::new(),
+            refusals_file: None,
+            self_test: Vec::new(),
+            speed: None,
+            class: None,
+            failure: None,
+        })
+    }
+
+    /// Runs the self-test of a device.
+    fn test(&mut self, device: &WgslDevice) -> Result<(), CliError> {
+        self.device = Some(device.describe()?);
         let bar = ProgressBar::new(1000);
         if let Ok(style) = ProgressStyle::with_template("self-test [{bar:40}] {percent} %") {
             bar.set_style(style);
         }
-        report.self_test =
-            self_test::run(&device, |share| bar.set_position((1000.0 * share) as u64));
+        self.self_test = self_test::run(device, |share| bar.set_position((1000.0 * share) as u64));
         bar.finish_and_clear();
-        for SelfTest { dtype, cases, failures } in &report.self_test {
+        Ok(())
+    }
+
+    /// Returns the results of the self-test.
+    fn tests(&self) -> String {
+        let mut out = String::new();
+        for SelfTest { dtype, cases, failures } in &self.self_test {
             let right = cases - failures.len();
-            say(&format!("{dtype:<5} {right} of {cases} cases are right\n"))?;
+            out += &format!("{dtype:<5} {right} of {cases} cases are right\n");
             let mut failures: Vec<&Failure> = failures.iter().collect();
             failures.sort_by_key(|failure| failure.op);
             let by_op: Vec<&[&Failure]> = failures.chunk_by(|a, b| a.op == b.op).collect();
             for cases in by_op.iter().take(MAX_LISTED) {
                 let (Failure { op, text }, count) = (&cases[0], cases.len());
-                say(&wrap(&format!("problem: {op} is wrong in {count} cases; the first: {text}")))?;
+                let problem = format!("problem: {op} is wrong in {count} cases; the first: {text}");
+                out += &wrap(&problem);
             }
             if by_op.len() > MAX_LISTED {
-                say(&format!("problem: and {} other ops\n", by_op.len() - MAX_LISTED))?;
+                out += &format!("problem: and {} other ops\n", by_op.len() - MAX_LISTED);
             }
         }
+        out
+    }
+
+    /// Measures a device, and asks its driver what it refused.
+    fn measure(&mut self, device: &WgslDevice) -> Result<(), CliError> {
         let plan = Plan {
             rounds: 3,
             sample_time: Duration::from_millis(100),
             budget: Duration::from_secs(5),
         };
-        let speed = Ceilings::measure(&device, &plan, |_, _| {});
+        self.speed = Some(Ceilings::measure(device, &plan, |_, _| {}));
+        let runtime = match device.resolve()? {
+            ResolvedDevice::Adapter(index) => Runtime::of(index),
+            ResolvedDevice::Cpu => return Ok(()),
+        };
+        match runtime {
+            Err(error) => {
+                let finding = Finding::new(Level::Problem, format!("the device fails: {error}"));
+                let finding = finding.fixed_by("update the driver");
+                self.failure = Some(lines(&finding));
+                self.findings.push(finding);
+            }
+            Ok(runtime) => {
+                self.class = classes::class_of(&runtime.info().name);
+                self.refused_kernels = runtime.refusals().stored_names();
+                self.refusals_file = runtime.refusals().file().map(Into::into);
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the results of the measurements.
+    fn measurements(&self) -> String {
+        let Some(speed) = &self.speed else { return String::new() };
         let rate = |rate: Option<f64>, unit: &str| {
             rate.map_or_else(
                 || "not measured".to_owned(),
                 |rate| format!("{:.1} {unit}", rate / 1e9),
             )
         };
-        say(&format!(
+        let mut out = format!(
             "speed: {} of multiply-adds, {} of copies\n",
             rate(speed.flops_per_second, "GFLOP/s"),
             rate(speed.bytes_per_second, "GB/s"),
-        ))?;
-        let runtime = match device.resolve()? {
-            ResolvedDevice::Adapter(index) => Runtime::of(index).map(Some),
-            ResolvedDevice::Cpu => Ok(None),
-        };
-        if let Err(error) = &runtime {
-            let finding = Finding::new(Level::Problem, format!("the device fails: {error}"))
-                .fixed_by("update the driver");
-            say(&lines(&finding))?;
-            report.findings.push(finding);
+        );
+        out += self.failure.as_deref().unwrap_or_default();
+        if let Some(class) = self.class {
+            let giga = |rate: Option<f64>| rate.map(|rate| rate / 1e9);
+            let (gflops, gigabytes) = (giga(speed.flops_per_second), giga(speed.bytes_per_second));
+            out += &wrap(&format!("note:    {}", class.compare(gflops, gigabytes)));
         }
-        if let Ok(Some(runtime)) = runtime {
-            report.class = classes::class_of(&runtime.info().name);
-            if let Some(class) = report.class {
-                let giga = |rate: Option<f64>| rate.map(|rate| rate / 1e9);
-                let (gflops, gigabytes) =
-                    (giga(speed.flops_per_second), giga(speed.bytes_per_second));
-                say(&wrap(&format!("note:    {}", class.compare(gflops, gigabytes))))?;
-            }
-            report.refused_kernels = runtime.refusals().stored_names();
-            if let (count @ 1.., Some(file)) =
-                (report.refused_kernels.len(), runtime.refusals().file())
-            {
-                say(&wrap(&format!(
-                    "note:    the driver refused {count} kernels, which run in their plain form: \
-                     slower, with the same results. A newer driver tries them again; to try them \
-                     now, delete {}",
-                    file.display()
-                )))?;
-            }
+        if let (count @ 1.., Some(file)) = (self.refused_kernels.len(), &self.refusals_file) {
+            out += &wrap(&format!(
+                "note:    the driver refused {count} kernels, which run in their plain form: slower, \
+                 with the same results. A newer driver tries them again; to try them now, delete {}",
+                file.display()
+            ));
         }
-        report.speed = Some(speed);
+        out
     }
-    let has_gpu = report.findings.iter().any(|finding| finding.level == Level::Good);
-    let is_right = report.self_test.iter().all(|test| test.failures.is_empty());
-    if let Some(path) = &arguments.report {
-        write(path, &(serde_json::to_string_pretty(&report)? + "\n"))?;
-        say(&format!("the report was written to {}\n", path.display()))?;
+
+    /// Returns whether there is a usable GPU, and all results are right.
+    fn is_good(&self) -> bool {
+        let has_gpu = self.findings.iter().any(|finding| finding.level == Level::Good);
+        has_gpu && self.self_test.iter().all(|test| test.failures.is_empty())
     }
-    Ok(has_gpu && is_right)
 }
 
 /// Returns the device to test; `None` for the CPU.
