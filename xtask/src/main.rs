@@ -68,7 +68,9 @@ Options of `gpus`:
                      ada, navi21, navi31, gfx1201, m1, adreno740
   --kernel TEXT      Only kernels with TEXT in their name; prints their figures and
                      keeps the drivers' listings in target/gpus/listings
-  --bless            Record the figures
+  --against FOLDER   Compare every kernel with the tables of another run, which writes
+                     them to target/gpus/tables
+  --bless            Record the families of kernels in benches/gpus
 
 Options of `pack`:
   --out DIR          The folder [default: target/burn-wgsl-kit]

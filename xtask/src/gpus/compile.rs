@@ -8,9 +8,10 @@ use std::time::Instant;
 
 use serde_json::Value;
 
+use super::figures::Figures;
 use super::name;
 use super::pretended::PretendedGpu;
-use super::table::{Figures, Table};
+use super::table::Table;
 use crate::packages::Packages;
 
 /// What all GPUs have in common.
@@ -25,7 +26,7 @@ pub struct Job {
 
 /// The result of one GPU.
 pub struct Compiled {
-    pub table: Table,
+    pub table: Table<Figures>,
     /// A message for each kernel that the driver could not compile.
     pub errors: Vec<String>,
 }
@@ -47,7 +48,7 @@ pub fn compile_all(
             match &result {
                 Ok(compiled) => {
                     let (kernels, seconds) =
-                        (compiled.table.kernels.len(), start.elapsed().as_secs_f64());
+                        (compiled.table.rows.len(), start.elapsed().as_secs_f64());
                     println!("    {}: {kernels} kernels in {seconds:.0} s", gpu.name);
                 }
                 Err(reason) => println!("    {}: {reason}", gpu.name),
@@ -105,7 +106,8 @@ fn parse(output: &Output) -> Result<Compiled, String> {
     let [Some(name), Some(driver)] = ["adapter", "driver"].map(|key| adapter[key].as_str()) else {
         return Err("gpu-stats describes no adapter".to_owned());
     };
-    Ok(Compiled { table: Table { adapter: format!("{name}, {driver}"), kernels }, errors })
+    let table = Table { adapter: format!("{name}, {driver}"), rows: kernels };
+    Ok(Compiled { table, errors })
 }
 
 /// Returns the path of `gpu-stats` in cargo's target folder.
@@ -137,7 +139,7 @@ mod tests {
         ];
         let compiled = parse(&output(&lines)).unwrap();
         assert_eq!(compiled.table.adapter, "NAVI31, Mesa 26.2.6");
-        assert_eq!(compiled.table.kernels["gather f32"].occupancy, 32);
+        assert_eq!(compiled.table.rows["gather f32"].occupancy, 32);
         assert_eq!(compiled.errors, ["cast: out of registers"]);
     }
 

@@ -1,12 +1,14 @@
-//! What fails `cargo xtask gpus`: a kernel that keeps registers in memory without a listed reason,
-//! that fills less of the GPU than recorded, that is written for matrix units and compiled without their
-//! instructions, or a product whose loop has too few multiply-adds.
+//! What fails `cargo xtask gpus`: a kernel that keeps registers in memory without a listed reason, that
+//! is written for matrix units and compiled without their instructions, or a product whose loop has too
+//! few multiply-adds; and a family whose kernels fill less of the GPU than recorded.
 
 use std::cell::Cell;
 use std::path::Path;
 
+use super::families::Family;
+use super::figures::Figures;
 use super::name::has_words;
-use super::table::{Figures, Table};
+use super::table::Table;
 
 /// A kernel that may keep registers in memory.
 struct Exception {
@@ -76,15 +78,10 @@ const MIN_SHARES: [(&[&str], u64); 2] = [
     (&["matmul", "F32", "VEC4", "TILED", "TILE_ROWS=64"], 70),
 ];
 
-/// Returns the reasons for which the figures of a GPU fail. `recorded` are those in the repository.
-pub fn failures(
-    gpu: &str,
-    current: &Table,
-    recorded: Option<&Table>,
-    exceptions: &Exceptions,
-) -> Vec<String> {
+/// Returns the reasons for which kernels fail on their own, whatever is recorded.
+pub fn failures(gpu: &str, current: &Table<Figures>, exceptions: &Exceptions) -> Vec<String> {
     let mut failures = Vec::new();
-    for (kernel, figures) in &current.kernels {
+    for (kernel, figures) in &current.rows {
         if figures.uses_memory() && !exceptions.allow(gpu, kernel) {
             failures.push(format!(
                 "{kernel}: keeps registers in memory: {} spills, {} bytes of scratch",
@@ -109,51 +106,44 @@ pub fn failures(
             }
             _ => {}
         }
-        let before = recorded.and_then(|table| table.kernels.get(kernel));
-        if let Some(before) = before
-            && lost_a_quarter(before, figures)
-        {
-            failures.push(format!(
-                "{kernel}: the occupancy fell from {} to {}",
-                before.occupancy, figures.occupancy
-            ));
-        }
     }
     failures
 }
 
-/// Returns whether the occupancy is below the recorded one by more than a quarter.
-fn lost_a_quarter(recorded: &Figures, current: &Figures) -> bool {
-    current.occupancy * 4 < recorded.occupancy * 3
+/// Returns the families whose occupancies are below the recorded ones by more than a quarter, each with
+/// a message.
+pub fn fallen_families<'a>(
+    recorded: &Table<Family>,
+    current: &'a Table<Family>,
+) -> Vec<(&'a str, String)> {
+    let fallen = current.rows.iter().filter_map(|(name, family)| {
+        let before = &recorded.rows.get(name)?.occupancies;
+        let now = &family.occupancies;
+        let message = format!("{name}: the occupancies fell from `{before}` to `{now}`");
+        now.fell_from(before).then_some((name.as_str(), message))
+    });
+    fallen.collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpus::table::InnerLoop;
+    use crate::gpus::families::families;
+    use crate::gpus::figures::InnerLoop;
 
     const LINE: &str = "m1,ada\treduce i64\tdivides 64-bit integers, which are four words each";
 
-    fn table(kernel: &str, spills: u64, occupancy: u64) -> Table {
-        let figures = Figures {
-            registers: 32,
-            spills,
-            moves: 0,
-            scratch: 0,
-            workgroup: 0,
-            occupancy,
-            instructions: 100,
-            matrix: Some(0),
-            inner: None,
-        };
-        Table { adapter: String::new(), kernels: [(kernel.to_owned(), figures)].into() }
+    fn table(kernel: &str, figures: Figures) -> Table<Figures> {
+        Table { adapter: String::new(), rows: [(kernel.to_owned(), figures)].into() }
     }
 
     #[test]
     fn spills_fail_unless_they_are_listed() {
         let exceptions = Exceptions::parse(&format!("# Comment.\n\n{LINE}\n")).unwrap();
-        let spills =
-            |gpu: &str, kernel: &str| failures(gpu, &table(kernel, 2, 16), None, &exceptions).len();
+        let spills = |gpu: &str, kernel: &str| {
+            let figures = Figures { spills: 2, ..Figures::sample(32, None) };
+            failures(gpu, &table(kernel, figures), &exceptions).len()
+        };
         assert_eq!(exceptions.unused(&["m1", "navi31"]), ["reduce i64"]);
         assert_eq!(spills("m1", "reduce i64 i64 `a + b`"), 0);
         assert_eq!(spills("navi31", "reduce i64 i64 `a + b`"), 1);
@@ -171,9 +161,8 @@ mod tests {
     fn kernels_for_matrix_units_need_their_instructions() {
         let exceptions = Exceptions::parse("").unwrap();
         let fails = |kernel: &str, matrix| {
-            let mut table = table(kernel, 0, 16);
-            table.kernels.get_mut(kernel).unwrap().matrix = matrix;
-            !failures("ada", &table, None, &exceptions).is_empty()
+            let figures = Figures { matrix, ..Figures::sample(32, None) };
+            !failures("ada", &table(kernel, figures), &exceptions).is_empty()
         };
         assert!(fails("matmul F16 UNITS", Some(0)));
         assert!(!fails("matmul F16 UNITS", Some(32)));
@@ -186,23 +175,37 @@ mod tests {
         let exceptions = Exceptions::parse("").unwrap();
         let fails = |multiply_adds: Option<u64>| {
             let kernel = "matmul BIAS F32 VEC4 TILED TILE_ROWS=128";
-            let mut table = table(kernel, 0, 16);
-            table.kernels.get_mut(kernel).unwrap().inner =
+            let inner =
                 multiply_adds.map(|multiply_adds| InnerLoop { multiply_adds, instructions: 600 });
-            !failures("ada", &table, None, &exceptions).is_empty()
+            !failures("ada", &table(kernel, Figures::sample(32, inner)), &exceptions).is_empty()
         };
         assert!(fails(Some(509)) && fails(None));
         assert!(!fails(Some(510)));
     }
 
     #[test]
-    fn occupancy_may_fall_by_a_quarter() {
-        let exceptions = Exceptions::parse("").unwrap();
-        let recorded = table("cast", 0, 16);
-        let fails = |occupancy| {
-            !failures("ada", &table("cast", 0, occupancy), Some(&recorded), &exceptions).is_empty()
+    fn a_family_fails_if_one_kernel_lost_more_than_a_quarter() {
+        let table = |occupancies: [u64; 3]| {
+            let kernels = ["cast f32 i32", "gather f32", "gather i32"];
+            let rows = kernels.into_iter().zip(occupancies).map(|(kernel, occupancy)| {
+                (kernel.to_owned(), Figures { occupancy, ..Figures::sample(32, None) })
+            });
+            families(&Table { adapter: String::new(), rows: rows.collect() })
         };
-        assert!(!fails(12));
-        assert!(fails(11));
+        let recorded = table([32, 16, 32]);
+        let fallen = |occupancies| {
+            let current = table(occupancies);
+            let fallen = fallen_families(&recorded, &current);
+            fallen.into_iter().map(|(_, message)| message).collect::<Vec<_>>()
+        };
+        assert!(fallen([24, 12, 24]).is_empty());
+        let message = "gather: the occupancies fell from `16x1 32x1` to `16x1 22x1`";
+        assert_eq!(fallen([32, 16, 22]), [message]);
+        assert_eq!(fallen([23, 16, 32]).len(), 1);
+        let renamed = families(&Table {
+            adapter: String::new(),
+            rows: [("scatter".to_owned(), Figures::sample(32, None))].into(),
+        });
+        assert!(fallen_families(&recorded, &renamed).is_empty());
     }
 }

@@ -1,8 +1,11 @@
 //! `cargo xtask gpus`: compiles every kernel with the drivers of GPUs that are not there, and
-//! compares what their compilers report with the tables in `benches/gpus/`.
+//! compares what their compilers report with the families of kernels in `benches/gpus/`.
 
 mod changes;
+mod compare;
 mod compile;
+mod families;
+mod figures;
 mod gates;
 mod name;
 mod options;
@@ -11,69 +14,101 @@ mod summary;
 mod table;
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 pub use options::Options;
 use xtask::process::{cargo, root, run_command, target_dir};
 
+use self::compare::Baseline;
 use self::compile::{Compiled, Job};
+use self::families::families;
+use self::figures::Figures;
 use self::gates::Exceptions;
 use self::name::SOFTWARE_RULES;
 use self::pretended::{GPUS, PACKAGES, PretendedGpu};
-use self::table::Table;
+use self::table::{Row, Table};
 use crate::packages::Packages;
 use crate::shaders::{self, Shader};
 
-/// At most this many changed kernels per GPU are printed.
-const MAX_PRINTED_CHANGES: usize = 20;
+/// How to find the kernels of a family that fails.
+const FIND_KERNELS: &str = "
+To find the kernels of these families, compare with the tables of a commit before the change:
+    git worktree add ../before COMMIT
+    (cd ../before && cargo xtask gpus)
+    cargo xtask gpus --against ../before/target/gpus/tables";
 
 /// Runs the command.
 ///
 /// # Errors
 ///
-/// Returns an error if no GPU can be pretended, a kernel does not compile, or a gate fails.
+/// Returns an error if no GPU can be pretended, a kernel does not compile, or a gate fails. With
+/// `--bless`, also if one of the GPUs cannot be pretended.
 pub fn run(options: &Options) -> Result<(), String> {
     let packages = Packages::unpack("drivers", &PACKAGES)
         .map_err(|reason| format!("no GPU can be pretended on this machine: {reason}"))?;
     let exceptions = Exceptions::read(&folder().join("exceptions.tsv"))?;
+    let baselines: Vec<Baseline> =
+        options.gpus.iter().map(|gpu| baseline(gpu, options)).collect::<Result<_, _>>()?;
     let job = prepare(options)?;
     let results = compile::compile_all(&options.gpus, &packages, &job);
     if results.iter().all(Result::is_err) {
         return Err("no GPU could be pretended; the reasons are above".to_owned());
     }
     let mut failures = Vec::new();
-    let mut judged = Vec::new();
-    for (gpu, result) in options.gpus.iter().zip(results) {
+    let mut advice = "";
+    let mut tables = Vec::new();
+    for ((&gpu, result), mut baseline) in options.gpus.iter().zip(results).zip(baselines) {
         // The reason of an error is already printed.
-        let Ok(Compiled { table, errors }) = result else { continue };
-        let recorded = Table::read(&table_file(gpu))?;
-        failures.extend(errors.into_iter().map(|error| format!("{}: {error}", gpu.name)));
-        let baseline = recorded.as_ref().filter(|_| !options.bless);
-        let failed = gates::failures(gpu.name, &table, baseline, &exceptions);
-        failures.extend(failed.into_iter().map(|failure| format!("{}: {failure}", gpu.name)));
+        let Ok(Compiled { table, errors: mut failed }) = result else { continue };
+        failed.extend(gates::failures(gpu.name, &table, &exceptions));
         if options.kernel.is_some() {
             print_figures(gpu, &table);
+            baseline.keep_whole_families(&table);
         }
-        if let Some(recorded) = &recorded {
-            print_changes(gpu, recorded, &table, options);
+        baseline.print_changes(gpu.name, &table, options.kernel.is_none());
+        if !options.bless {
+            let fallen = baseline.fallen(&table);
+            if !fallen.families.is_empty() && fallen.kernels.is_empty() {
+                advice = FIND_KERNELS;
+            }
+            failed.extend(fallen.families.into_iter().chain(fallen.kernels));
         }
-        if options.bless {
-            write(&table_file(gpu), &table.to_text())?;
+        if options.kernel.is_none() {
+            write(&kernels_file(gpu, failed.is_empty()), &table.to_text())?;
         }
-        judged.push(gpu.name);
+        failures.extend(failed.into_iter().map(|failure| format!("{}: {failure}", gpu.name)));
+        tables.push((gpu, table));
     }
     if options.bless {
-        write_summary()?;
+        record(&folder(), &tables)?;
     }
     if options.kernel.is_none() {
+        let judged: Vec<&str> = tables.iter().map(|(gpu, _)| gpu.name).collect();
         for kernel in exceptions.unused(&judged) {
             println!("    the exception for `{kernel}` is no longer needed");
         }
     }
     match failures.as_slice() {
         [] => Ok(()),
-        failures => Err(format!("{} failures:\n{}", failures.len(), failures.join("\n"))),
+        failures => Err(format!("{} failures:\n{}{advice}", failures.len(), failures.join("\n"))),
     }
+}
+
+/// Reads what a GPU's figures are compared with.
+fn baseline(gpu: &PretendedGpu, options: &Options) -> Result<Baseline, String> {
+    let file = match &options.against {
+        Some(folder) => folder.join(format!("{}.tsv", gpu.name)),
+        None => kernels_file(gpu, true),
+    };
+    let kernels = Table::read(&file)?;
+    if options.against.is_some() && kernels.is_none() {
+        return Err(format!(
+            "there is no {}: `--against` needs a folder with the tables of a run",
+            file.display()
+        ));
+    }
+    let recorded = Table::read(&families_file(&folder(), gpu))?;
+    Ok(Baseline { recorded, kernels, gates_kernels: options.against.is_some() })
 }
 
 /// Writes the kernels, selects those that GPUs are given, and builds `gpu-stats`.
@@ -109,53 +144,44 @@ fn prepare(options: &Options) -> Result<Job, String> {
 }
 
 /// Prints the figures of every kernel, with the columns of the tables.
-fn print_figures(gpu: &PretendedGpu, table: &Table) {
+fn print_figures(gpu: &PretendedGpu, table: &Table<Figures>) {
     println!("\n{}: {}", gpu.name, table.adapter);
-    println!("{}", table::HEADER);
-    for (kernel, figures) in &table.kernels {
-        println!("{}\t{kernel}", figures.to_columns());
+    println!("{}\t{}", Figures::COLUMNS.join("\t"), Figures::NAME);
+    for (kernel, figures) in &table.rows {
+        println!("{}\t{kernel}", figures.to_columns().join("\t"));
     }
 }
 
-/// Prints how the figures differ from the recorded ones.
-fn print_changes(gpu: &PretendedGpu, recorded: &Table, current: &Table, options: &Options) {
-    let name = gpu.name;
-    if recorded.adapter != current.adapter {
-        println!("    {name}: recorded with {}, this is {}", recorded.adapter, current.adapter);
+/// Writes the families of every GPU and the summary.
+fn record(folder: &Path, tables: &[(&PretendedGpu, Table<Figures>)]) -> Result<(), String> {
+    if tables.len() < GPUS.len() {
+        return Err("nothing was recorded, because not every GPU could be pretended".to_owned());
     }
-    let changed = changes::changed_kernels(recorded, current);
-    for line in changed.iter().take(MAX_PRINTED_CHANGES) {
-        println!("    {name}: {line}");
+    for (gpu, table) in tables {
+        write(&families_file(folder, gpu), &families(table).to_text())?;
     }
-    if changed.len() > MAX_PRINTED_CHANGES {
-        println!("    {name}: and {} more kernels changed", changed.len() - MAX_PRINTED_CHANGES);
-    }
-    let (new, gone) = changes::new_and_gone(recorded, current);
-    if options.kernel.is_none() && new + gone > 0 {
-        println!("    {name}: {new} kernels are new and {gone} recorded ones no longer exist");
-    }
+    write(&folder.join("README.md"), &summary::text(tables))
 }
 
-/// Writes the summary of all tables in the repository.
-fn write_summary() -> Result<(), String> {
-    let mut tables = Vec::new();
-    for gpu in &GPUS {
-        if let Some(table) = Table::read(&table_file(gpu))? {
-            tables.push((gpu, table));
-        }
-    }
-    write(&folder().join("README.md"), &summary::text(&tables))
-}
-
-/// Returns the folder of the tables.
+/// Returns the folder of the recorded families, their summary and the exceptions.
 fn folder() -> PathBuf {
     root().join("benches/gpus")
 }
 
-fn table_file(gpu: &PretendedGpu) -> PathBuf {
-    folder().join(format!("{}.tsv", gpu.name))
+fn families_file(folder: &Path, gpu: &PretendedGpu) -> PathBuf {
+    folder.join(format!("{}.tsv", gpu.name))
 }
 
-fn write(file: &std::path::Path, text: &str) -> Result<(), String> {
-    fs::write(file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))
+/// Returns the file for the figures of every kernel in the last run that passed or failed. A run that
+/// fails does not replace the tables that the next run is compared with.
+fn kernels_file(gpu: &PretendedGpu, passed: bool) -> PathBuf {
+    let folder = if passed { "gpus/tables" } else { "gpus/failed" };
+    target_dir().join(folder).join(format!("{}.tsv", gpu.name))
+}
+
+/// Writes a file, and creates its folder.
+fn write(file: &Path, text: &str) -> Result<(), String> {
+    fs::create_dir_all(file.parent().unwrap_or(Path::new("")))
+        .and_then(|()| fs::write(file, text))
+        .map_err(|error| format!("cannot write {}: {error}", file.display()))
 }

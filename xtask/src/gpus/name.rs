@@ -1,4 +1,4 @@
-//! The names of kernels: which of them GPUs are given, and their short form in tables.
+//! The names of kernels: which of them GPUs are given, their short form in tables, and their families.
 
 /// A word of a kernel's name: a flag, or a definition with its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,9 +75,40 @@ pub fn short(kernel: &str) -> String {
     words.collect::<Vec<_>>().join(" ")
 }
 
+/// The definitions that divide the kernels of a shader into families: each sets how many registers an
+/// invocation uses.
+const FAMILY_WORDS: [&str; 5] = ["UNITS", "HOLD", "TILE_ROWS", "TILE_COLS", "VECTORS"];
+
+/// The types whose arithmetic takes twice the registers.
+const TYPES_OF_64_BITS: [&str; 2] = ["i64", "u64"];
+
+/// Returns the family of a kernel with this short name: the shader, and the words that set the number of
+/// registers. So the kernels of most families have the same occupancy, and a change to one is seen.
+pub fn family(short_name: &str) -> String {
+    let mut family = short_name.split(' ').next().unwrap_or_default().to_owned();
+    for Word { name, value } in words(short_name).filter(|word| FAMILY_WORDS.contains(&word.name)) {
+        family += &value.map_or(format!(" {name}"), |value| format!(" {name}={value}"));
+    }
+    if words(short_name).any(|word| TYPES_OF_64_BITS.contains(&word.name)) {
+        family += " 64-bit";
+    }
+    family
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn families_are_shaders_divided_by_what_sets_the_number_of_registers() {
+        assert_eq!(family("argwhere"), "argwhere");
+        assert_eq!(family("norm f32 TEAM HOLD HELD=8 input1=[x0:F16 out:]"), "norm HOLD");
+        assert_eq!(
+            family("matmul F16 UNITS UNIT=16 TILE_ROWS=64 TILE_COLS=128 STEP=32"),
+            "matmul UNITS TILE_ROWS=64 TILE_COLS=128"
+        );
+        assert_eq!(family("fused `idiv(a, s)`(x0:I64) out:y0 i64 WORDS=1"), "fused 64-bit");
+    }
 
     #[test]
     fn short_names_keep_flags_values_and_constants() {

@@ -1,5 +1,7 @@
 //! The command line of `cargo xtask gpus`.
 
+use std::path::PathBuf;
+
 use super::pretended::{GPUS, PretendedGpu};
 use crate::arguments;
 
@@ -12,6 +14,8 @@ pub struct Options {
     pub bless: bool,
     /// Compile only kernels whose name contains this text, and keep the driver's listings.
     pub kernel: Option<String>,
+    /// The folder with the tables of another run: each kernel is compared with them.
+    pub against: Option<PathBuf>,
 }
 
 impl Options {
@@ -22,17 +26,21 @@ impl Options {
     /// Returns an error if an option or a GPU is unknown, a value is missing, or two options
     /// exclude each other.
     pub fn parse(args: &[String]) -> Result<Self, String> {
-        let mut options = Self { gpus: Vec::new(), bless: false, kernel: None };
-        let (switches, with_value) = (["--bless"], ["--only", "--kernel"]);
+        let mut options = Self { gpus: Vec::new(), bless: false, kernel: None, against: None };
+        let (switches, with_value) = (["--bless"], ["--only", "--kernel", "--against"]);
         for (flag, value) in arguments::parse("cargo xtask gpus", args, &switches, &with_value)? {
             match flag {
                 "--only" => options.add_gpus(value)?,
                 "--kernel" => options.kernel = Some(value.to_owned()),
+                "--against" => options.against = Some(PathBuf::from(value)),
                 _ => options.bless = true,
             }
         }
-        if options.bless && options.kernel.is_some() {
-            return Err("`--bless` records whole tables: it cannot be used with `--kernel`".into());
+        let is_partial = !options.gpus.is_empty() || options.kernel.is_some();
+        if options.bless && (is_partial || options.against.is_some()) {
+            return Err(
+                "`--bless` records every kernel on every GPU: run it without other options".into(),
+            );
         }
         if options.gpus.is_empty() {
             options.gpus.extend(&GPUS);
@@ -70,7 +78,7 @@ mod tests {
             parse(line).unwrap().gpus.iter().map(|gpu| gpu.name).collect()
         };
         assert_eq!(names("--only navi31,ada"), ["navi31", "ada"]);
-        assert_eq!(names("--only=m1 --only ada,m1 --bless"), ["m1", "ada"]);
+        assert_eq!(names("--only=m1 --only ada,m1 --against x"), ["m1", "ada"]);
         assert_eq!(names("--kernel matmul").len(), GPUS.len());
     }
 
@@ -80,6 +88,9 @@ mod tests {
         assert!(parse("--only").unwrap_err().contains("needs a value"));
         assert!(parse("--bless=yes").unwrap_err().contains("unknown argument"));
         assert!(parse("navi31").unwrap_err().contains("unknown argument"));
-        assert!(parse("--bless --kernel conv").unwrap_err().contains("whole tables"));
+        for option in ["--kernel conv", "--only m1", "--against x"] {
+            let error = parse(&format!("--bless {option}")).unwrap_err();
+            assert!(error.contains("without other options"), "{error}");
+        }
     }
 }

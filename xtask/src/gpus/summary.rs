@@ -1,8 +1,9 @@
 //! The summary of all tables, `benches/gpus/README.md`.
 
+use super::figures::Figures;
 use super::name::has_words;
 use super::pretended::PretendedGpu;
-use super::table::{Figures, Table};
+use super::table::Table;
 
 const INTRODUCTION: &str = "\
 # What the drivers' compilers make of the kernels
@@ -14,8 +15,23 @@ or times.
 RADV is the driver of most AMD GPUs on Linux, and Turnip that of some Adreno GPUs. NVK and Honeykrisp
 are not the drivers of NVIDIA and Apple: their figures are indicative.
 
-Each table has one line per variant. The variant's name leaves out the names of types and
-expressions. The columns:
+Each table has one line per family of variants: a shader, and those of its definitions that set how many
+registers an invocation uses (tiles, vectors, matrix units, lines that are held in registers, integers of 64 bits).
+The columns:
+
+| column | meaning |
+|---|---|
+| occupancies | how much of a compute unit the variants can fill, as the driver says: `16x12 20x3` are 12 variants with 16 and 3 with 20 |
+| registers | the most registers per invocation |
+| workgroup | the most bytes of workgroup memory |
+| instructions | the median number of instructions in a program |
+| longest | the largest number of instructions |
+| in memory | variants with spills or scratch |
+| moved | variants with moves |
+
+A run without `--kernel` also writes tables with one line per variant, which git ignores: to
+`target/gpus/tables`, or to `target/gpus/failed` for a GPU that fails. The variant's name leaves out the names
+of types and expressions. The columns:
 
 | column | meaning |
 |---|---|
@@ -29,9 +45,20 @@ expressions. The columns:
 | matrix | instructions of matrix units; M1: unknown |
 | inner | multiply-adds / all instructions but AMD's waits between the barriers of a product's loop; M1: unknown |
 
-A spill or scratch fails `cargo xtask gpus` unless `exceptions.tsv` lists it with its reason. So does
-an occupancy below the recorded one by more than a quarter, a kernel for matrix units without their instructions,
-and a product of f32 in vec4s with fewer than 85 % multiply-adds in its loop (tiles of 128; others 70 %).
+A spill or scratch fails `cargo xtask gpus` unless `exceptions.tsv` lists it with its reason. So does a kernel
+for matrix units without their instructions, and a product of f32 in vec4s with fewer than 85 % multiply-adds in
+its loop (tiles of 128; others 70 %).
+
+Occupancies of a family that are below the recorded ones by more than a quarter fail too. They are compared in
+ascending order, rank by rank; if the number of variants changed, the lowest and the median are compared. A
+single variant that lost more passes where others of its family have occupancies in between. `--against FOLDER`
+compares variant by variant with the tables of another run:
+
+```sh
+git worktree add ../before COMMIT
+(cd ../before && cargo xtask gpus)
+cargo xtask gpus --against ../before/target/gpus/tables
+```
 ";
 
 /// The products whose figures the summary shows: a label, and words of the kernel's name.
@@ -74,7 +101,7 @@ const UNITS_PRODUCTS: [(&str, &[&str]); 9] = [
 ];
 
 /// Returns the text of the summary.
-pub fn text(tables: &[(&PretendedGpu, Table)]) -> String {
+pub fn text(tables: &[(&PretendedGpu, Table<Figures>)]) -> String {
     let mut text = INTRODUCTION.to_owned();
     text += "\n## GPUs\n\n| table | GPU | adapter and driver | registers are | occupancy is |\n";
     text += "|---|---|---|---|---|\n";
@@ -92,10 +119,10 @@ pub fn text(tables: &[(&PretendedGpu, Table)]) -> String {
     text += "| most registers | lowest occupancy |\n|---|--:|--:|--:|---|---|\n";
     for (gpu, table) in tables {
         let count = |matches: fn(&Figures) -> bool| {
-            table.kernels.values().filter(|figures| matches(figures)).count()
+            table.rows.values().filter(|figures| matches(figures)).count()
         };
-        let most = table.kernels.iter().max_by_key(|(_, figures)| figures.registers);
-        let lowest = table.kernels.iter().min_by_key(|(_, figures)| figures.occupancy);
+        let most = table.rows.iter().max_by_key(|(_, figures)| figures.registers);
+        let lowest = table.rows.iter().min_by_key(|(_, figures)| figures.occupancy);
         let cell = |found: Option<(&String, &Figures)>, value: fn(&Figures) -> u64| {
             found.map_or("-".to_owned(), |(kernel, figures)| {
                 format!("{}: {}", value(figures), code(kernel))
@@ -104,7 +131,7 @@ pub fn text(tables: &[(&PretendedGpu, Table)]) -> String {
         text += &format!(
             "| {} | {} | {} | {} | {} | {} |\n",
             gpu.name,
-            table.kernels.len(),
+            table.rows.len(),
             count(Figures::uses_memory),
             count(|figures| figures.moves > 0),
             cell(most, |figures| figures.registers),
@@ -132,7 +159,7 @@ pub fn text(tables: &[(&PretendedGpu, Table)]) -> String {
 /// Returns a table of products, with what `cell` says of the kernel with the shortest name among those with all
 /// words of a product.
 fn products(
-    tables: &[(&PretendedGpu, Table)],
+    tables: &[(&PretendedGpu, Table<Figures>)],
     rows: &[(&str, &[&str])],
     cell: fn(&Figures) -> String,
 ) -> String {
@@ -144,7 +171,7 @@ fn products(
     for (label, words) in rows {
         text += &format!("| {label} |");
         for (_, table) in tables {
-            let matching = table.kernels.iter().filter(|(kernel, _)| has_words(kernel, words));
+            let matching = table.rows.iter().filter(|(kernel, _)| has_words(kernel, words));
             let shortest = matching.min_by_key(|(kernel, _)| kernel.len());
             text +=
                 &format!(" {} |", shortest.map_or("-".to_owned(), |(_, figures)| cell(figures)));
@@ -162,8 +189,8 @@ fn code(kernel: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::gpus::figures::InnerLoop;
     use crate::gpus::pretended::GPUS;
-    use crate::gpus::table::InnerLoop;
 
     #[test]
     fn the_summary_shows_the_shortest_variant_of_a_product() {
@@ -174,7 +201,7 @@ mod tests {
             ("matmul F32 VEC4 TILED TILE_ROWS=128".to_owned(), figures(96)),
             ("matmul F16 UNITS TILE_ROWS=128".to_owned(), figures(192)),
         ];
-        let table = Table { adapter: "NAVI31, Mesa".to_owned(), kernels: kernels.into() };
+        let table = Table { adapter: "NAVI31, Mesa".to_owned(), rows: kernels.into() };
         let text = text(&[(&GPUS[0], table)]);
         assert!(text.contains("| matmul, 128 x 128 | 96, 16, 512/1024 (50 %) |"), "{text}");
         assert!(text.contains("| matmul, 128 x 128 | 192, 16, 0/100 |"), "{text}");
