@@ -26,7 +26,7 @@ fn assert_all<const D: usize>(found: Tensor<Wgsl, D>, expected: f32, what: &str)
 fn sums_of_ones_are_exact() {
     for device in devices() {
         // Beyond 2^24, where 1 added to a float changes nothing.
-        for len in [(1 << 24) + 4, 20_000_000, 33_554_436] {
+        for len in [(1 << 24) + 4, 33_554_436] {
             let what = format!("{len} on {device}");
             let x = ones([len], &device);
             assert_all(x.clone().sum(), len as f32, &what);
@@ -77,7 +77,7 @@ fn means_of_billions_of_elements_are_right() {
 
 #[test]
 fn errors_of_long_sums_stay_small() {
-    const LEN: usize = 1 << 22;
+    const LEN: usize = 1 << 20;
     for device in devices() {
         let cpu = WgslDevice::Cpu;
         // All positive, so that the error of adding one after the other would grow with the length.
