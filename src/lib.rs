@@ -30,8 +30,9 @@
 //! - [`custom`] runs WGSL kernels of your own on Burn's tensors, with gradients.
 //! - [`tune`] finds the fastest strategy for matrix products on a device.
 //!
-//! `ARCHITECTURE.md` in the repository describes the layers below this API. The feature `internals`
-//! makes them public for tests and tools; they are not stable.
+//! `docs/README.md` in the repository lists pages about the use of this API. `ARCHITECTURE.md`
+//! describes the layers below it. The feature `internals` makes them public for tests and tools;
+//! they are not stable.
 #![warn(missing_docs)]
 
 pub mod custom;
@@ -81,10 +82,33 @@ mod vision;
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// The same for the page about kernels of a program.
-#[cfg(all(doctest, feature = "autodiff"))]
-#[doc = include_str!("../docs/kernels.md")]
-struct KernelsPage;
+/// The same for the pages in `docs/` that have code.
+#[cfg(doctest)]
+mod docs {
+    #[cfg(feature = "autodiff")]
+    #[doc = include_str!("../docs/burn.md")]
+    struct Burn;
+    #[cfg(feature = "autodiff")]
+    #[doc = include_str!("../docs/data-types.md")]
+    struct DataTypes;
+    #[cfg(feature = "autodiff")]
+    #[doc = include_str!("../docs/debugging.md")]
+    struct Debugging;
+    #[cfg(feature = "autodiff")]
+    #[doc = include_str!("../docs/kernels.md")]
+    struct Kernels;
+    #[doc = include_str!("../docs/limits.md")]
+    struct Limits;
+    #[doc = include_str!("../docs/memory.md")]
+    struct Memory;
+    #[doc = include_str!("../docs/mixed-precision.md")]
+    struct MixedPrecision;
+    #[doc = include_str!("../docs/profiling.md")]
+    struct Profiling;
+    #[cfg(feature = "autodiff")]
+    #[doc = include_str!("../docs/web.md")]
+    struct Web;
+}
 
 pub use autocast::{
     MatmulPrecision, Precision, PrecisionScope, ProductPath, UnknownPrecision, autocast,
