@@ -100,7 +100,7 @@ fn train<B: AutodiffBackend<Device = WgslDevice>>(device: &WgslDevice) -> (f32, 
         norm: nn::BatchNormConfig::new(4).init(device),
         linear: nn::LinearConfig::new(4 * 3 * 3, 3).init(device),
     };
-    // Three classes: vertical stripes, horizontal stripes and a checkerboard.
+    // Three classes: vertical stripes, horizontal stripes and a chequerboard.
     let pixels = |i: usize, y: usize, x: usize| match i % 3 {
         0 => (x % 2) as f32,
         1 => (y % 2) as f32,

@@ -389,7 +389,8 @@ fn the_gradient_of_cumprod_is_right_at_zeros() {
 }
 
 /// pytorch/pytorch#4132, pytorch/pytorch#108618: the gradient of x / 0 behind a mask is NaN. Here too, as
-/// `docs/debugging.md` says; with the divisor masked as well, it is zero, and the other elements are right in both cases.
+/// `docs/debugging.md` says; with the divisor masked as well, it is zero, and the other elements are right in both
+/// cases.
 #[test]
 fn the_gradient_of_a_masked_division_by_zero() {
     for device in devices() {

@@ -15,7 +15,7 @@
 // vanish in a large m.
 //
 // The scores are never stored. Kernels go over the keys in blocks, and rescale the running sums when a block raises
-// the maximum. (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018; T. Dao et al.,
+// the maximum. (M. Milakov and N. Gimelshein, Online normaliser calculation for softmax, 2018; T. Dao et al.,
 // FlashAttention, 2022.)
 //#include "lib/attention_scores"
 

@@ -2,7 +2,7 @@
 // x and out are packed and have the same shape.
 // LOG: out is the logarithm of that.
 // Each team computes one line. Maximum and sum are found in one pass: the sum is rescaled whenever the
-// maximum grows (M. Milakov and N. Gimelshein, Online normalizer calculation for softmax, 2018).
+// maximum grows (M. Milakov and N. Gimelshein, Online normaliser calculation for softmax, 2018).
 // HOLD: each member finds the maximum of its loads first, and computes each power once.
 // Rounds: 2 len / TEAM_SIZE.
 //#include "lib/vector"

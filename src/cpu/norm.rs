@@ -36,7 +36,7 @@ pub(crate) fn layer_norm(
         return Flex::float_cast(y, dtype.into());
     }
     // A large mean is rounded, so the centred rows have a small mean. The second pass subtracts it.
-    let y = divided_by_rms(centered(centered(x)), epsilon);
+    let y = divided_by_rms(centred(centred(x)), epsilon);
     let y = Flex::float_mul(y, as_row(gamma, axis + 1));
     match beta {
         Some(beta) => Flex::float_add(y, as_row(beta, axis + 1)),
@@ -74,7 +74,7 @@ pub(crate) fn layer_norm_backward(
         let narrow = |tensor| Flex::float_cast(tensor, dtype.into());
         return (narrow(x), narrow(gamma), narrow(beta));
     }
-    backward(centered(centered(x)), gamma, output_grad, epsilon, centered)
+    backward(centred(centred(x)), gamma, output_grad, epsilon, centred)
 }
 
 /// Computes the gradients of a norm of rows that are centred already if the norm centres them.
@@ -116,7 +116,7 @@ fn in_f32(tensor: FlexTensor) -> FlexTensor {
 }
 
 /// Subtracts the mean of each row.
-fn centered(x: FlexTensor) -> FlexTensor {
+fn centred(x: FlexTensor) -> FlexTensor {
     let mean = float_mean_dim(x.clone(), x.rank() - 1);
     Flex::float_sub(x, mean)
 }

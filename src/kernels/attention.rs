@@ -349,16 +349,16 @@ impl Plan {
         let Sizes { queries, keys, width, value_width, .. } = sizes;
         let runtime = operands[0].runtime();
         // Gradients compute the scores again, and large ones must be rounded in the same way: by the same division.
-        let (of_rows, _) = policy::attention_team(runtime, value_width.div_ceil(4));
+        let (of_rows, _) = policy::of(runtime).attention_team(value_width.div_ceil(4));
         let row_block = of_rows.workgroup_size as usize;
         let row_rounds = keys.div_ceil(row_block)
             * rounds_of_block(row_block, width.div_ceil(4), value_width.div_ceil(4));
-        let composes = policy::composes_attention(runtime, queries * keys, row_rounds)
-            || log_sums && policy::composes_attention_gradients(runtime);
-        let in_tiles = policy::has_fast_barriers(runtime) && log_sums
-            || policy::tiles_attention(runtime, queries);
+        let composes = policy::of(runtime).composes_attention(queries * keys, row_rounds)
+            || log_sums && policy::of(runtime).composes_attention_gradients();
+        let in_tiles = policy::of(runtime).has_fast_barriers() && log_sums
+            || policy::of(runtime).tiles_attention(queries);
         let fills_units = match log_sums {
-            true => policy::tiles_attention(runtime, queries.min(keys)),
+            true => policy::of(runtime).tiles_attention(queries.min(keys)),
             false => in_tiles,
         };
         let units = match forced {
@@ -376,7 +376,7 @@ impl Plan {
                 && dtype.is_half()
                 && !log_sums
                 && !in_tiles
-                && policy::keeps_halves(runtime)
+                && policy::of(runtime).keeps_halves()
                 && operands.iter().all(is_read)
         });
         Self { composes: composes && units.is_none(), units, in_tiles, half }
@@ -395,7 +395,7 @@ impl Plan {
                 Division::Tiles { cols: if value_width <= LANES { 1 } else { 2 } }
             }
             None => {
-                let (team, cols) = policy::attention_team(runtime, value_width);
+                let (team, cols) = policy::of(runtime).attention_team(value_width);
                 Division::Rows { team, cols, half: self.half }
             }
         }
@@ -470,7 +470,7 @@ fn launch(
     let rounds_per_block = rounds_of_block(block, width, value_width);
     let max_blocks = (policy::max_rounds(runtime) / rounds_per_block).max(1);
     let keys_per_split =
-        policy::attention_split_len(runtime, workgroups, keys).min(max_blocks * block);
+        policy::of(runtime).attention_split_len(workgroups, keys).min(max_blocks * block);
     let splits = keys.div_ceil(keys_per_split);
     let empty = |shape: &[usize]| Tensor::empty(runtime, shape, DType::F32);
     let parts = empty(&[batch, heads, queries, splits, value_width * 4])?;

@@ -227,9 +227,9 @@ impl Plan {
     /// Chooses the kernels for queries, keys, values and the gradient. `forced` is set in a test of matrix units.
     fn of(operands: [&Tensor; 4], sizes: Sizes, forced: Option<AttentionUnits>) -> Self {
         let runtime = operands[0].runtime();
-        let composes = policy::composes_attention_gradients(runtime);
+        let composes = policy::of(runtime).composes_attention_gradients();
         let has_tiles =
-            !composes && policy::tiles_attention(runtime, sizes.queries.min(sizes.keys));
+            !composes && policy::of(runtime).tiles_attention(sizes.queries.min(sizes.keys));
         let units = match forced {
             None if has_tiles => {
                 let kernel = |width| AttentionBackwardWithUnits { width };

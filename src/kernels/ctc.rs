@@ -158,7 +158,8 @@ impl CtcProblem {
         let states = 2 * self.labels + 1;
         let table = Tensor::empty(self.runtime(), &[count, rows, states], DType::F32)?;
         let loss = Tensor::empty(self.runtime(), &[self.batch], DType::F32)?;
-        let workgroup_size = policy::recursion_workgroup_size(self.runtime(), self.steps, states);
+        let workgroup_size =
+            policy::of(self.runtime()).recursion_workgroup_size(self.steps, states);
         Launch {
             kernel: &CtcKernel { workgroup_size },
             inputs: &inputs,

@@ -311,7 +311,7 @@ impl DeformProblem {
         // Each band of a plane walks all taps of the plane, so there are only as many bands as keep
         // the device busy.
         let planes = size[0] * size[1];
-        let busy = policy::busy_bands(self.x.runtime());
+        let busy = policy::of(self.x.runtime()).busy_bands();
         let bands = busy.div_ceil(planes.max(1)).min(size[2]).max(1);
         // The first launch clears each band, in at most half of the rounds.
         let max_rounds = policy::max_rounds(self.x.runtime());

@@ -119,7 +119,7 @@ pub(super) fn weight_backward(
     let (x, grad) = (views::packed(x)?, views::packed(grad)?);
     let rows = g.images * g.output[0] * g.output[1];
     let weights = g.all_out_channels() * g.taps();
-    let max_splits = policy::busy_invocations(x.runtime()) / weights.max(1);
+    let max_splits = policy::of(x.runtime()).busy_invocations() / weights.max(1);
     let rows_per_split = rows.div_ceil(max_splits.clamp(1, rows.max(1)));
     let rounds_per_row = g.output[2] + 2;
     let rows_per_split =

@@ -212,7 +212,7 @@ impl Map {
     /// Returns the index of the input that the result may overwrite. All inputs must be read in
     /// vec4s, and the in-place variant must pay for its compilation.
     fn in_place_input(&self, inputs: &[Tensor], shape: &[usize]) -> Option<usize> {
-        let pays = policy::pays_for_special_case(inputs[0].runtime(), inputs[0].len());
+        let pays = policy::of(inputs[0].runtime()).pays_for_special_case(inputs[0].len());
         if !pays || !inputs.iter().all(|input| input.shape() == shape && in_vec4s(input)) {
             return None;
         }
@@ -291,7 +291,7 @@ impl Map {
     /// Writes the result, in vec4s. All tensors have one shape and are contiguous.
     fn write_packed(&self, inputs: &[Tensor], out: &Tensor, in_place: Option<usize>) -> Result<()> {
         let vec4s = out.len().div_ceil(4);
-        let rounds = policy::elementwise_rounds(out.runtime(), vec4s);
+        let rounds = policy::of(out.runtime()).elementwise_rounds(vec4s);
         let [s, t] = self.scalar_bits();
         let start = |tensor: &Tensor| tensor.layout().offset as u32 / 4;
         let params = PackedParams {
@@ -324,10 +324,10 @@ impl Map {
         }
         let layouts: SmallVec<[&Layout; 4]> = layouts.iter().collect();
         let computation = self.computation(inputs);
-        let pays = computation.in_words() && policy::pays_for_special_case(out.runtime(), len);
+        let pays = computation.in_words() && policy::of(out.runtime()).pays_for_special_case(len);
         let inner = if pays { InnerAccess::new(&layouts) } else { None };
         let vec4s = len.div_ceil(4);
-        let rounds = policy::elementwise_rounds(out.runtime(), vec4s);
+        let rounds = policy::of(out.runtime()).elementwise_rounds(vec4s);
         let walk = Walk::new(&layouts)?;
         let [s, t] = self.scalar_bits();
         let params = StridedParams {

@@ -70,7 +70,7 @@ pub fn any_not_finite(tensors: Vec<Tensor>) -> Result<Tensor> {
     // The smallest kernel that reads all, or the largest that there is.
     let larger = TENSORS[1..].iter().zip(TENSORS);
     let larger = larger.take_while(|&(&tensors, smaller)| {
-        parts.len() > smaller && policy::reads_many_tensors(&runtime, tensors)
+        parts.len() > smaller && policy::of(&runtime).reads_many_tensors(tensors)
     });
     let per_launch = larger.last().map_or(TENSORS[0], |(&tensors, _)| tensors);
     let longest = parts.iter().map(Tensor::len).max().unwrap_or(0);

@@ -110,7 +110,8 @@ fn matmul_by(lhs: Tensor, rhs: Tensor, strategy: Strategy) -> Result<Tensor> {
 /// built in.
 pub(crate) fn choose_strategy(runtime: &Arc<Runtime>, sizes: GemmSizes, dtype: DType) -> Strategy {
     let chosen = Strategy::forced().or_else(|| tuning::tuned(runtime, sizes, matmul_by));
-    chosen.unwrap_or_else(|| policy::gemm_strategy(runtime, sizes, dtype, runtime.is_warmed_up()))
+    chosen
+        .unwrap_or_else(|| policy::of(runtime).gemm_strategy(sizes, dtype, runtime.is_warmed_up()))
 }
 
 /// A tiled product with matrix units: its strategy and layouts, without the size of the units.
@@ -246,7 +247,7 @@ impl Plan {
         let runtime = lhs.runtime();
         let sizes = GemmSizes { batch: batch.iter().product(), m, n, k };
         let strategy = forced.strategy.unwrap_or_else(|| match Strategy::forced() {
-            None if policy::is_small_product(runtime, sizes) => Strategy::Small,
+            None if policy::of(runtime).is_small_product(sizes) => Strategy::Small,
             _ => choose_strategy(runtime, sizes, lhs.dtype()),
         });
         let mut gemm = Gemm::new(sizes, strategy, lhs.dtype());
@@ -256,7 +257,7 @@ impl Plan {
         let half = Some(lhs.dtype()).filter(|dtype| dtype.is_half());
         let (operands, mut repack) = gemm.operands(runtime, [lhs, rhs]);
         if half.is_some() {
-            let pads = policy::keeps_halves(runtime) && gemm.pays_to_repack(runtime, repack);
+            let pads = policy::of(runtime).keeps_halves() && gemm.pays_to_repack(runtime, repack);
             if !operands.vec4 && !pads {
                 return Self::Widened;
             }
@@ -527,7 +528,7 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
     let rank = batch.len() + 2;
     let (left, right) = (lhs.layout().clone(), rhs.layout().swap(rank - 2, rank - 1));
     // Both are [.., rows, k] now; a vector is a row.
-    let max = policy::max_vectors(lhs.runtime());
+    let max = policy::of(lhs.runtime()).max_vectors();
     let (m, n, left_k) = (left.shape[rank - 2], right.shape[rank - 2], left.shape[rank - 1]);
     let ((a, a_layout), (x, x_layout), order) = match n <= m {
         true if n <= max => ((lhs, left), (rhs, right), Order::RowsFirst),
@@ -535,7 +536,7 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
         _ => return Ok(None),
     };
     let sizes = GemmSizes { batch: batch.iter().product(), m, n, k: left_k };
-    if m.min(n) > 8 && policy::is_small_product(lhs.runtime(), sizes) {
+    if m.min(n) > 8 && policy::of(lhs.runtime()).is_small_product(sizes) {
         return Ok(None);
     }
     let is_dense = |tensor: &Tensor| tensor.layout().dense_order().is_some();
@@ -560,7 +561,7 @@ fn vector_product(lhs: &Tensor, rhs: &Tensor, batch: &[usize]) -> Result<Option<
 
 /// Returns a 16-bit operand as f32. On GPUs, the kernel of the product reads it as it is stored.
 fn as_f32(tensor: Tensor) -> Result<Tensor> {
-    if !policy::keeps_halves(tensor.runtime()) {
+    if !policy::of(tensor.runtime()).keeps_halves() {
         return cast::to_compute_type(tensor);
     }
     // The conversion alone is pending.

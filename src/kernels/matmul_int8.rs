@@ -103,7 +103,7 @@ pub fn matmul_int8(a: Int8<'_>, b: Int8<'_>) -> Result<Option<Tensor>> {
     let count: usize = batch.iter().product();
     let sizes = GemmSizes { batch: count, m, n, k };
     let runtime = a.words.runtime();
-    if !policy::multiplies_integers(runtime, sizes) {
+    if !policy::of(runtime).multiplies_integers(sizes) {
         return Ok(None);
     }
     let shape: Shape = batch.iter().copied().chain([m, n]).collect();

@@ -107,14 +107,14 @@ pub(crate) fn matvec(
     // Elements of a row per load.
     let per_load = if along { 4 } else { 1 };
     let max_len = policy::max_rounds(runtime) * per_load;
-    let split_len = policy::split_len(runtime, along, outputs / vectors, len);
+    let split_len = policy::of(runtime).split_len(along, outputs / vectors, len);
     let split_len = split_len.min(max_len).next_multiple_of(4);
     let splits = len.div_ceil(split_len);
     let row_blocks = rows.div_ceil(4);
     let lines = a_starts.len() * row_blocks;
     let team = match along {
-        true => policy::team_along(runtime, lines * splits, split_len / 4),
-        false => policy::team_across(runtime, true, split_len),
+        true => policy::of(runtime).team_along(lines * splits, split_len / 4),
+        false => policy::of(runtime).team_across(true, split_len),
     };
     let [a_row, a_step, x_step, x_vector] = match along {
         true => [a_row / 4, 1, 1, x_vector / 4],

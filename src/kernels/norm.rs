@@ -160,7 +160,7 @@ fn kernel_for(x: &Tensor, width: usize, center: bool) -> (NormKernel, usize) {
     let vec4 = width.is_multiple_of(4);
     let loads = if vec4 { width / 4 } else { width };
     let team = match width >= MIN_TEAM_LEN {
-        true => policy::team_along(x.runtime(), x.len() / width, loads),
+        true => policy::of(x.runtime()).team_along(x.len() / width, loads),
         false => Team::SINGLE,
     };
     (NormKernel { center, team, vec4, held: 0 }, loads)
@@ -170,7 +170,7 @@ fn kernel_for(x: &Tensor, width: usize, center: bool) -> (NormKernel, usize) {
 fn is_split(x: &Tensor, width: usize) -> bool {
     let (NormKernel { team, .. }, loads) = kernel_for(x, width, true);
     // A gradient, in a workgroup of one row for each team.
-    policy::splits_lines(x.runtime(), x.len() / width, width, rounds_per_row(team, loads))
+    policy::of(x.runtime()).splits_lines(x.len() / width, width, rounds_per_row(team, loads))
 }
 
 /// Returns the rounds of an invocation for each row of its team: it reads its loads of the row four times, and each
@@ -276,7 +276,7 @@ fn normalise(
     }
     let rows = x.len() / width;
     let (kernel, loads) = kernel_for(&x, width, center);
-    let held = policy::held_loads(x.runtime(), kernel.team, loads, MAX_HELD);
+    let held = policy::of(x.runtime()).held_loads(kernel.team, loads, MAX_HELD);
     let kernel = NormKernel { held, ..kernel };
     let reads = if held > 0 { Reads::Once } else { Reads::AnyNumber };
     Launch {
@@ -332,7 +332,7 @@ fn backward(
     let (kernel, loads) = kernel_for(&x, width, center);
     let teams = (kernel.team.workgroup_size / kernel.team.size) as usize;
     let rounds_per_row = rounds_per_row(kernel.team, loads);
-    let rounds = policy::norm_rounds(&runtime, rows, teams, MAX_ROWS / teams, rounds_per_row);
+    let rounds = policy::of(&runtime).norm_rounds(rows, teams, MAX_ROWS / teams, rounds_per_row);
     let groups = rows.div_ceil(rounds * teams);
     let out = Tensor::empty(&runtime, x.shape(), DType::F32)?;
     let sums = Tensor::empty(&runtime, &[groups, 2 * width], DType::F32)?;

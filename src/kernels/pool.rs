@@ -226,7 +226,7 @@ const MANY_ELEMENTS: usize = 1024;
 /// invocation would be too long, or there are few invocations.
 fn is_divided(runtime: &Runtime, [height, width]: [usize; 2], invocations: usize) -> bool {
     let is_large = height > 1 && width > 1 && height.saturating_mul(width) >= MANY_ELEMENTS;
-    let is_busy = invocations >= policy::busy_invocations(runtime) / 4;
+    let is_busy = invocations >= policy::of(runtime).busy_invocations() / 4;
     rounds([height, width]) > policy::max_rounds(runtime) || is_large && !is_busy
 }
 
@@ -467,7 +467,7 @@ fn backward(
         PoolMode::Average => height.saturating_mul(width),
         PoolMode::AdaptiveAverage => len.div_ceil(grad.len().max(1)),
     };
-    let quads = policy::computes_neighbours(grad.runtime()) && len.is_multiple_of(4);
+    let quads = policy::of(grad.runtime()).computes_neighbours() && len.is_multiple_of(4);
     let count = if quads { len / 4 } else { invocations(lines, x[3]) };
     // The windows that contain an element, along each axis.
     let covering = match mode {

@@ -505,7 +505,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
         access: LineAccess { team, load, flat: layout.is_flat() },
     };
     let result = PendingResult {
-        vec4: kernel.stores_vec4() && policy::computes_neighbours(runtime),
+        vec4: kernel.stores_vec4() && policy::of(runtime).computes_neighbours(),
         prologues: &[(0, Reads::Once)],
         ..PendingResult::scalars(runtime, &shape, kind.result_type(dtype))
     };
@@ -577,17 +577,17 @@ impl Division {
             Load::Across => (outputs / 4, 1),
         };
         let team_of = |splits: usize, split_len: usize| match along {
-            true => policy::team_along(runtime, lines * splits, split_len / per_load),
-            false => policy::team_across(runtime, load == Load::Across, split_len),
+            true => policy::of(runtime).team_along(lines * splits, split_len / per_load),
+            false => policy::of(runtime).team_across(load == Load::Across, split_len),
         };
         // A load whose place depends on several axes takes a round for each of them.
         let rounds_per_load = if layout.is_flat() { 1 } else { layout.shape.len() + 1 };
         let mut max_loads = policy::max_rounds(runtime) / rounds_per_load;
         if matches!(kind, Sum | Mean) && dtype == DType::F32 {
-            max_loads = max_loads.min(policy::max_summed(runtime));
+            max_loads = max_loads.min(policy::of(runtime).max_summed());
         }
         let split_len = match may_split && kind != SumOfSums {
-            true => policy::split_len(runtime, along, outputs, len),
+            true => policy::of(runtime).split_len(along, outputs, len),
             false => len,
         };
         let split_len = split_len.next_multiple_of(4).max(4);

@@ -109,7 +109,8 @@ pub fn scan(op: ScanOp, tensor: Tensor, axis: usize) -> Result<Tensor> {
         return Ok(tensor);
     }
     let lines = tensor.len() / len;
-    let tiled = stride == 1 && len > MAX_SERIAL_LEN && policy::has_fast_barriers(tensor.runtime());
+    let tiled =
+        stride == 1 && len > MAX_SERIAL_LEN && policy::of(tensor.runtime()).has_fast_barriers();
     let chunk_len = match lines >= BUSY_CHUNKS || len <= MAX_UNSPLIT_LEN {
         true => len,
         false => len.div_ceil(BUSY_CHUNKS / lines).max(MIN_CHUNK_LEN),

@@ -85,11 +85,11 @@ pub fn scatter_add(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor)
     }
     let lines = values.len() / values.shape()[axis];
     let same_lines = (0..rank).all(|i| i == axis || indices.shape()[i] == tensor.shape()[i]);
-    if same_lines && policy::pays_to_sort_lines(tensor.runtime(), values.shape()[axis], lines) {
+    if same_lines && policy::of(tensor.runtime()).pays_to_sort_lines(values.shape()[axis], lines) {
         return scatter_sorted(axis, tensor, indices, values);
     }
     let mut out = views::writable(tensor)?;
-    let max_updates = policy::updates_per_launch(out.runtime());
+    let max_updates = policy::of(out.runtime()).updates_per_launch();
     for start in (0..values.shape()[axis]).step_by(max_updates) {
         let len = max_updates.min(values.shape()[axis] - start);
         let part = |tensor: &Tensor| tensor.view(tensor.layout().narrow(axis, start, len));
@@ -153,7 +153,7 @@ fn scatter_sorted(axis: usize, tensor: Tensor, indices: Tensor, values: Tensor) 
 /// `or` for booleans.
 pub fn select_add(tensor: Tensor, axis: usize, indices: Tensor, values: Tensor) -> Result<Tensor> {
     let rows = indices.len();
-    if axis == 0 && policy::pays_to_sort_updates(tensor.runtime(), rows) {
+    if axis == 0 && policy::of(tensor.runtime()).pays_to_sort_updates(rows) {
         let indices = views::reshape(indices, &[rows, 1])?;
         return scatter_nd(tensor, indices, values, ScatterOp::Add);
     }

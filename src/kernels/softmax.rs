@@ -115,7 +115,7 @@ fn is_split(tensor: &Tensor, axis: usize) -> bool {
     let len = tensor.shape()[axis];
     !tensor.is_empty() && {
         let LineAccess { lines, loads, team, .. } = line_access(tensor, axis);
-        policy::splits_lines(tensor.runtime(), lines, len, rounds(team, loads))
+        policy::of(tensor.runtime()).splits_lines(lines, len, rounds(team, loads))
     }
 }
 
@@ -140,7 +140,7 @@ fn line_access(tensor: &Tensor, axis: usize) -> LineAccess {
     let vec4 = use_team && len.is_multiple_of(4);
     let loads = if vec4 { len / 4 } else { len };
     let team = match use_team {
-        true => policy::team_along(tensor.runtime(), lines, loads),
+        true => policy::of(tensor.runtime()).team_along(lines, loads),
         false => Team::SINGLE,
     };
     LineAccess { lines, loads, stride, vec4, team }
@@ -189,7 +189,7 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
     }
     let LineAccess { lines, loads, stride, vec4, team } = line_access(tensor, axis);
     let is_backward = inputs.len() > 1;
-    let held = policy::held_loads(tensor.runtime(), team, loads, max_held(is_backward));
+    let held = policy::of(tensor.runtime()).held_loads(team, loads, max_held(is_backward));
     let reads = if held > 0 { Reads::Once } else { Reads::AnyNumber };
     let reads: SmallVec<[(usize, Reads); 2]> =
         (0..inputs.len()).map(|input| (input, reads)).collect();

@@ -202,7 +202,7 @@ pub(super) fn locations(locations: Tensor, count: usize) -> Result<(Tensor, Tens
 fn sorts_by_digits(tensor: &Tensor) -> bool {
     let has_keys = [DType::F32, DType::I32, DType::U32].contains(&tensor.dtype());
     let is_long = tensor.shape().last().is_some_and(|&len| len > MAX_MERGED_LEN);
-    has_keys && is_long && !tensor.is_empty() && policy::has_fast_barriers(tensor.runtime())
+    has_keys && is_long && !tensor.is_empty() && policy::of(tensor.runtime()).has_fast_barriers()
 }
 
 /// Returns the `count` first elements in sorted order of each line of a packed tensor `[.., line_len]`,

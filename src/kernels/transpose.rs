@@ -86,7 +86,7 @@ pub fn transpose(tensor: &Tensor, out: &Tensor) -> Result<bool> {
     let Some((i, j)) = contiguous_axes(tensor, out) else { return Ok(false) };
     let in_blocks = consists_of_blocks(tensor, out, i, j);
     let fills_tiles = [i, j].iter().all(|&axis| out.shape()[axis] >= TILE / 4);
-    let in_tiles = fills_tiles && policy::has_fast_barriers(tensor.runtime());
+    let in_tiles = fills_tiles && policy::of(tensor.runtime()).has_fast_barriers();
     if !in_blocks && !in_tiles {
         return Ok(false);
     }

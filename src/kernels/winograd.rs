@@ -166,8 +166,7 @@ impl Winograd {
         let fits =
             |rows, cols| !parts::exceed_binding(runtime, &[PRODUCTS, rows, cols], DType::F32);
         let [c, o] = channels;
-        let pays = policy::pays_for_winograd(
-            runtime,
+        let pays = policy::of(runtime).pays_for_winograd(
             channels,
             convolution.tiles(),
             g.images * convolution.out_size.iter().product::<usize>(),

@@ -50,7 +50,7 @@ fn elementwise(
 ) -> Result<Next<'static>, RuntimeError> {
     let runtime = root.runtime();
     let len = graph.root().expression().len;
-    let overwrite = match policy::pays_for_special_case(runtime, len) {
+    let overwrite = match policy::of(runtime).pays_for_special_case(len) {
         true => Overwrite::OwnBuffers,
         false => Overwrite::Nothing,
     };
@@ -64,7 +64,7 @@ fn elementwise(
     }
     let mut graphs = vec![graph];
     // One binding of a batch is the table.
-    let max_pages = policy::batched_pages(runtime).min(max_bindings - 1);
+    let max_pages = policy::of(runtime).batched_pages().min(max_bindings - 1);
     let fits = program.bindings() <= max_pages && len <= MAX_BATCHED_LEN;
     if fits
         && *may_batch

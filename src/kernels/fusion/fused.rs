@@ -131,7 +131,7 @@ impl<'a> FusedLaunch<'a> {
         let Computation { len, ops, inputs, outputs, .. } = computation;
         let (len, ops) = (*len, *ops);
         let vec4s = len.div_ceil(4);
-        let rounds = policy::elementwise_rounds(self.runtime, vec4s);
+        let rounds = policy::of(self.runtime).elementwise_rounds(vec4s);
         // The invocation of each round computes four elements.
         let max_vec4s = policy::max_rounds(self.runtime) / (4 * program.rounds() as usize + 1);
         let rounds = rounds.min(max_vec4s.max(1));

@@ -136,7 +136,7 @@ pub(crate) fn defer_launch(
     let len = result.shape.iter().product();
     // Elements of 64 bits are two words.
     let has_words = result.dtype.size() == 4;
-    let has_epilogue = has_words && policy::has_epilogue(runtime, result.large_kernel);
+    let has_epilogue = has_words && policy::of(runtime).has_epilogue(result.large_kernel);
     if !is_enabled() || len == 0 || !has_epilogue {
         return Ok(None);
     }

@@ -339,7 +339,7 @@ pub(crate) fn conversions(inputs: &[&Tensor]) -> SmallVec<[(usize, Reads); 3]> {
     let is_conversion = |tensor: &Tensor| {
         let lazy = tensor.pending().filter(|lazy| lazy.expression().is_conversion());
         tensor.dtype() == DType::F32
-            && policy::keeps_halves(tensor.runtime())
+            && policy::of(tensor.runtime()).keeps_halves()
             && lazy.is_some_and(
                 |lazy| matches!(&lazy.args()[..], [arg] if is_packed(arg) && is_stored(arg)),
             )

@@ -8,7 +8,6 @@ pub(crate) mod units;
 use crate::device::{Limits, Units};
 use crate::kernels::launch::div_up;
 use crate::kernels::policy::listed_units::all_units;
-use crate::kernels::policy::software::{SoftwarePolicy, software_policy};
 use crate::kernels::policy::strategy::{GemmSizes, Strategy, Tile};
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{cast, copy, policy, views};
@@ -308,9 +307,7 @@ impl Gemm {
                 half: None,
                 gathered: false,
             };
-            let aliases = self.m > 8
-                && software_policy(runtime)
-                    .is_some_and(|software| software.rows_alias(a.strides[row]));
+            let aliases = self.m > 8 && policy::of(runtime).rows_alias(a.strides[row]);
             return (operands, if aliases { Repack::Rows } else { Repack::None });
         }
         let transposed = |layout: &Layout| {
@@ -334,7 +331,7 @@ impl Gemm {
         let without_padding = self.n.is_multiple_of(4) && self.k.is_multiple_of(4);
         match repack {
             Repack::None => false,
-            Repack::Vec4 if without_padding => self.work() > policy::repack_min_work(runtime),
+            Repack::Vec4 if without_padding => self.work() > policy::of(runtime).repack_min_work(),
             Repack::Vec4 | Repack::Rows => self.work() > PADDING_MIN_WORK,
         }
     }
@@ -344,7 +341,7 @@ impl Gemm {
         let bytes = [self.batch, self.m, self.n, size_of::<f32>()].map(|factor| factor as u64);
         let result_bytes = bytes.into_iter().product::<u64>().max(1);
         let bindable = usize::try_from(runtime.max_binding() / result_bytes).unwrap_or(usize::MAX);
-        let wanted = policy::splits_of_k(runtime, self.sizes(), self.dtype, self.strategy);
+        let wanted = policy::of(runtime).splits_of_k(self.sizes(), self.dtype, self.strategy);
         wanted.max(self.min_splits(runtime)).min(bindable).max(1)
     }
 
@@ -400,8 +397,7 @@ impl Gemm {
         match self.strategy {
             Strategy::Small => Tiling::Small { lanes: if self.n <= 16 { 4 } else { 8 } },
             _ => {
-                let subgroup =
-                    software_policy(runtime).is_some_and(|software| software.has_subgroups_of_8());
+                let subgroup = policy::of(runtime).has_subgroups_of_8();
                 let max_rows = if subgroup { 32 } else { 16 };
                 Tiling::Direct { rows: if vec4 && self.m > 8 { max_rows } else { 8 }, subgroup }
             }
@@ -464,7 +460,7 @@ pub(crate) fn with_padded_rows(tensor: Tensor) -> Result<Tensor> {
     let last = tensor.shape().len() - 1;
     let mut shape: Shape = tensor.shape().into();
     let len = shape[last];
-    shape[last] = SoftwarePolicy::padded_stride(len);
+    shape[last] = policy::padded_stride(len);
     let out = Tensor::empty(tensor.runtime(), &shape, tensor.dtype())?;
     let view = views::narrow(out, last, 0, len)?;
     copy::write(&tensor, &view)?;

@@ -177,7 +177,7 @@ fn try_class(runtime: &Arc<Runtime>, class: ShapeClass, product: Product) -> Res
     runtime.check_can_block()?;
     let sizes = class.sizes();
     let GemmSizes { batch, m, n, k } = sizes;
-    let built_in = policy::gemm_strategy(runtime, sizes, DType::F32, true);
+    let built_in = policy::of(runtime).gemm_strategy(sizes, DType::F32, true);
     let mut stream = random::PhiloxStream::new(0);
     let mut operand = |shape: &[usize]| {
         let normal = random::Sampler::Normal { mean: 0.0, deviation: 1.0 };
@@ -187,7 +187,7 @@ fn try_class(runtime: &Arc<Runtime>, class: ShapeClass, product: Product) -> Res
     let run = |strategy| product(a.clone(), b.clone(), strategy);
     let reference = run(Strategy::Scalar)?;
     let mut times: Vec<(Strategy, Option<Duration>)> = Vec::new();
-    for strategy in policy::gemm_candidates(runtime) {
+    for strategy in policy::of(runtime).gemm_candidates() {
         let is_correct = run(strategy).and_then(|out| agree(&reference, &out, k));
         let time = match is_correct {
             Ok(true) => Some(median_time(runtime, || run(strategy).map(drop))?),
@@ -281,7 +281,7 @@ pub(crate) fn tuned(
     match try_class(runtime, class, product) {
         Ok(trial) => trial.winner.parse().ok(),
         Err(error) => {
-            let built_in = policy::gemm_strategy(runtime, sizes, DType::F32, true);
+            let built_in = policy::of(runtime).gemm_strategy(sizes, DType::F32, true);
             log::warn!("{class}: tuning failed ({error}); {} is used", built_in.name());
             // Without a result, every call would run another trial.
             cache.set_for_process(&class.to_string(), built_in.name());

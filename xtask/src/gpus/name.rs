@@ -36,7 +36,7 @@ pub struct SoftwareRule {
     pub applies: fn(&str) -> bool,
 }
 
-/// The variants that `src/kernels/policy/software.rs` selects and `policy/mod.rs` does not.
+/// The variants that `src/kernels/policy/software.rs` selects and `gpu.rs` does not.
 pub const SOFTWARE_RULES: [SoftwareRule; 4] = [
     SoftwareRule {
         description: "matrix units in subgroups of eight, which no pretended GPU has",

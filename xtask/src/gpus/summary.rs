@@ -21,7 +21,7 @@ The columns:
 
 | column | meaning |
 |---|---|
-| occupancies | how much of a compute unit the variants can fill, as the driver says: `16x12 20x3` are 12 variants with 16 and 3 with 20 |
+| occupancies | how much of a compute unit variants can fill: `16x12 20x3` are 12 with 16 and 3 with 20 |
 | registers | the most registers per invocation |
 | workgroup | the most bytes of workgroup memory |
 | instructions | the median number of instructions in a program |
