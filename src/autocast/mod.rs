@@ -13,8 +13,8 @@ mod scope;
 
 pub use path::ProductPath;
 pub use precision::{MatmulPrecision, Precision, UnknownPrecision};
-pub(crate) use scope::Operands;
-use scope::Policy;
+pub(crate) use scope::FloatOperands;
+use scope::PrecisionPolicy;
 pub use scope::PrecisionScope;
 #[cfg(feature = "autodiff")]
 pub(crate) use scope::{at_end, off, wide_gradients};
@@ -63,7 +63,7 @@ use crate::device::{DeviceError, WgslDevice};
 /// assert_eq!(weight.grad(&grads).unwrap().dtype(), DType::F32);
 /// ```
 pub fn autocast(device: &WgslDevice, precision: Precision) -> PrecisionScope {
-    PrecisionScope::open(Some(device), Policy::Autocast(precision))
+    PrecisionScope::open(Some(device), PrecisionPolicy::Autocast(precision))
 }
 
 /// Returns the precision in which ops of this thread compute products on a device: that of the innermost scope of
@@ -80,7 +80,7 @@ pub fn current_precision(device: &WgslDevice) -> Precision {
 /// `BURN_WGSL_MATMUL_PRECISION=medium` is a scope around every thread and device. `product_path` says how
 /// bf16 is multiplied. Operands are rounded for each product; biases are not.
 pub fn matmul_precision(device: &WgslDevice, precision: MatmulPrecision) -> PrecisionScope {
-    PrecisionScope::open(Some(device), Policy::Products(precision))
+    PrecisionScope::open(Some(device), PrecisionPolicy::Products(precision))
 }
 
 /// Returns how products are computed on a device with this precision.

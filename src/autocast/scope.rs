@@ -13,7 +13,7 @@ use crate::variables;
 
 /// What a scope decides.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Policy {
+pub(super) enum PrecisionPolicy {
     Autocast(Precision),
     Products(MatmulPrecision),
     /// Products of 16 bits that are gradients of parameters are f32.
@@ -26,7 +26,7 @@ struct Open {
     id: u64,
     /// Its device; `None` for all.
     device: Option<WgslDevice>,
-    policy: Policy,
+    policy: PrecisionPolicy,
 }
 
 thread_local! {
@@ -60,7 +60,7 @@ pub struct PrecisionScope {
 }
 
 impl PrecisionScope {
-    pub(super) fn open(device: Option<&WgslDevice>, policy: Policy) -> Self {
+    pub(super) fn open(device: Option<&WgslDevice>, policy: PrecisionPolicy) -> Self {
         let id = NEXT_ID.get();
         NEXT_ID.set(id + 1);
         let device = device.map(|device| device.canonical());
@@ -95,17 +95,17 @@ pub(crate) fn at_end(work: fn()) -> bool {
 /// Switches autocast off on every device until the result is dropped.
 #[cfg(feature = "autodiff")]
 pub(crate) fn off() -> PrecisionScope {
-    PrecisionScope::open(None, Policy::Autocast(Precision::F32))
+    PrecisionScope::open(None, PrecisionPolicy::Autocast(Precision::F32))
 }
 
 /// Makes gradients of parameters f32, also those of products of 16 bits, until the result is dropped.
 #[cfg(feature = "autodiff")]
 pub(crate) fn wide_gradients() -> PrecisionScope {
-    PrecisionScope::open(None, Policy::WideGradients)
+    PrecisionScope::open(None, PrecisionPolicy::WideGradients)
 }
 
 /// Returns what the innermost scope decides for a device, by its canonical selector.
-fn innermost<T>(device: &WgslDevice, decision: impl Fn(Policy) -> Option<T>) -> Option<T> {
+fn innermost<T>(device: &WgslDevice, decision: impl Fn(PrecisionPolicy) -> Option<T>) -> Option<T> {
     OPEN.with_borrow(|open| {
         let is_for = |scope: &&Open| scope.device.is_none_or(|of_scope| of_scope == *device);
         open.iter().rev().filter(is_for).find_map(|scope| decision(scope.policy))
@@ -115,8 +115,8 @@ fn innermost<T>(device: &WgslDevice, decision: impl Fn(Policy) -> Option<T>) -> 
 /// Returns the precision of the innermost scope of autocast for a device, by its canonical selector.
 pub(super) fn precision(device: &WgslDevice) -> Precision {
     let precision = innermost(device, |policy| match policy {
-        Policy::Autocast(precision) => Some(precision),
-        Policy::Products(_) | Policy::WideGradients => None,
+        PrecisionPolicy::Autocast(precision) => Some(precision),
+        PrecisionPolicy::Products(_) | PrecisionPolicy::WideGradients => None,
     });
     precision.unwrap_or(*AUTOCAST)
 }
@@ -133,15 +133,15 @@ fn lower_type(device: &WgslDevice) -> Option<DType> {
 /// Returns whether products of f32 on a device round their operands to bf16.
 fn rounds_products(device: &WgslDevice) -> bool {
     let precision = innermost(device, |policy| match policy {
-        Policy::Products(precision) => Some(precision),
-        Policy::Autocast(_) | Policy::WideGradients => None,
+        PrecisionPolicy::Products(precision) => Some(precision),
+        PrecisionPolicy::Autocast(_) | PrecisionPolicy::WideGradients => None,
     });
     precision.unwrap_or(*PRODUCTS) == MatmulPrecision::Medium
 }
 
 /// The float operands of an op: their device and types.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Operands {
+pub(crate) struct FloatOperands {
     device: Option<WgslDevice>,
     /// The type of the first.
     first: Option<DType>,
@@ -151,7 +151,7 @@ pub(crate) struct Operands {
     widest: Option<DType>,
 }
 
-impl Operands {
+impl FloatOperands {
     /// Adds an operand.
     pub fn see(&mut self, device: WgslDevice, dtype: DType) {
         self.device.get_or_insert(device);
@@ -192,7 +192,7 @@ impl Operands {
     pub fn gradient_types(&self, rule: Rule) -> Option<[DType; 2]> {
         let first = self.first.filter(|dtype| matches!(dtype, DType::F16 | DType::BF16))?;
         let is_gradient = matches!(rule, Rule::Gradient | Rule::BiasGradient);
-        let wide = |policy| matches!(policy, Policy::WideGradients).then_some(());
+        let wide = |policy| matches!(policy, PrecisionPolicy::WideGradients).then_some(());
         let is_wide = is_gradient && innermost(&self.device?, wide).is_some();
         is_wide.then_some([first, DType::F32])
     }

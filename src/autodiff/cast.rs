@@ -14,7 +14,7 @@ use burn_std::Shape;
 use super::kinds::F;
 use super::node::{State, node};
 use crate::autocast::rules::{Role, Rule};
-use crate::autocast::{Operands, at_end};
+use crate::autocast::{FloatOperands, at_end};
 use crate::backend::{Wgsl, WgslTensor};
 
 /// What a copy is of: a node, which never has another value, and its type.
@@ -95,7 +95,7 @@ type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&mut F, Role));
 
 /// Converts the float operands of an op by its rule of autocast.
 pub(super) fn cast<C: CheckpointStrategy>(rule: Rule, each: Each<'_>) {
-    let mut seen = Operands::default();
+    let mut seen = FloatOperands::default();
     each(&mut |tensor, role| {
         if role != Role::Bias {
             seen.see(tensor.primitive.device(), tensor.dtype());

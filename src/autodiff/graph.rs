@@ -112,8 +112,8 @@ fn node_in_place_of(parameter: &WgslTensor) -> F {
 /// Panics if this thread is in a backward pass: Burn's would wait for itself.
 pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradients {
     /// Ends the backward pass, also if it panics.
-    struct Pass;
-    impl Drop for Pass {
+    struct BackwardPass;
+    impl Drop for BackwardPass {
         fn drop(&mut self) {
             IN_BACKWARD.set(false);
         }
@@ -124,7 +124,7 @@ pub(super) fn backward(root: F, compute: impl FnOnce(F) -> Gradients) -> Gradien
          compute the inner gradient without `Autodiff`, or after the first backward pass"
     );
     IN_BACKWARD.set(true);
-    let pass = Pass;
+    let pass = BackwardPass;
     let mut gradients = compute(local(root));
     drop(pass);
     let parameters = PARAMETERS.lock();

@@ -2,7 +2,7 @@
 //!
 //! Every operand is registered with an [`OpContext`]. It finds the device, rejects operands on
 //! different devices, and knows whether a kernel supports the operands. Each kind of operand then
-//! converts itself for a launcher or for the CPU backend ([`Operand`]), and each kind of result
+//! converts itself for a launcher or for the CPU backend ([`RowOperand`]), and each kind of result
 //! converts itself back ([`OpOutput`]).
 
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use super::transfer::{
     cpu_data, flex_quantized, flex_tensor, read_blocking, read_quantized_blocking, upload_checked,
     upload_quantized,
 };
-use crate::autocast::Operands;
+use crate::autocast::FloatOperands;
 use crate::autocast::rules::Rule;
 use crate::cpu::{check_memory, is_large};
 use crate::device::{ResolvedDevice, WgslDevice};
@@ -74,7 +74,7 @@ pub(crate) struct OpContext {
     /// The rank of the first tensor, except indices.
     rank: Option<usize>,
     /// The types of the float operands, for autocast.
-    floats: Operands,
+    floats: FloatOperands,
     /// The type to which autocast converts the float operands.
     cast: Option<DType>,
     /// Whether the op has a bias, and it or another operand is f32.
@@ -96,7 +96,7 @@ impl OpContext {
             int: None,
             requested: None,
             rank: None,
-            floats: Operands::default(),
+            floats: FloatOperands::default(),
             cast: None,
             has_f32_bias: false,
         }
@@ -113,7 +113,7 @@ impl OpContext {
     }
 
     /// Registers an operand, of which all tensors must be of a kind.
-    pub fn register(&mut self, operand: &impl Operand, kind: Option<DataKind>) {
+    pub fn register(&mut self, operand: &impl RowOperand, kind: Option<DataKind>) {
         operand.register(self, kind);
     }
 
@@ -128,7 +128,7 @@ impl OpContext {
     }
 
     /// Registers an operand of indices, whose type is independent of the other operands' type.
-    pub fn register_indices(&mut self, indices: &impl Operand) {
+    pub fn register_indices(&mut self, indices: &impl RowOperand) {
         let (int, rank) = (self.int.take(), self.rank.take());
         indices.register(self, Some(DataKind::Int));
         (self.int, self.rank) = (int, rank);
@@ -325,7 +325,7 @@ impl ResultSize {
 }
 
 /// An operand of an op.
-pub(crate) trait Operand: Sized {
+pub(crate) trait RowOperand: Sized {
     /// What launchers take.
     type Gpu;
     /// What the CPU backend takes.
@@ -361,7 +361,7 @@ pub(crate) trait OpOutput: Sized {
     fn inspect_results(&self, _results: &mut Vec<WgslTensor>) {}
 }
 
-impl Operand for WgslTensor {
+impl RowOperand for WgslTensor {
     type Gpu = Tensor;
     type Cpu = FlexTensor;
 
@@ -461,7 +461,7 @@ impl OpOutput for WgslTensor {
     }
 }
 
-impl Operand for WgslQuantizedTensor {
+impl RowOperand for WgslQuantizedTensor {
     type Gpu = GpuQuantized;
     type Cpu = FlexQTensor;
 
@@ -509,7 +509,7 @@ impl OpOutput for WgslQuantizedTensor {
     }
 }
 
-impl Operand for &WgslDevice {
+impl RowOperand for &WgslDevice {
     type Gpu = Arc<Runtime>;
     type Cpu = &'static FlexDevice;
 
@@ -529,7 +529,7 @@ impl Operand for &WgslDevice {
     }
 }
 
-impl<T: Operand> Operand for Option<T> {
+impl<T: RowOperand> RowOperand for Option<T> {
     type Gpu = Option<T::Gpu>;
     type Cpu = Option<T::Cpu>;
 
@@ -556,7 +556,7 @@ impl<T: Operand> Operand for Option<T> {
     }
 }
 
-impl<T: Operand> Operand for Vec<T> {
+impl<T: RowOperand> RowOperand for Vec<T> {
     type Gpu = Vec<T::Gpu>;
     type Cpu = Vec<T::Cpu>;
 
@@ -616,7 +616,7 @@ impl<A: OpOutput, B: OpOutput, C: OpOutput> OpOutput for (A, B, C) {
     }
 }
 
-impl Operand for burn_std::BoolDType {
+impl RowOperand for burn_std::BoolDType {
     type Gpu = Self;
     type Cpu = Self;
 
@@ -632,7 +632,7 @@ impl Operand for burn_std::BoolDType {
     }
 }
 
-impl Operand for burn_backend::Scalar {
+impl RowOperand for burn_backend::Scalar {
     type Gpu = Self;
     type Cpu = Self;
 
@@ -655,11 +655,11 @@ impl Operand for burn_backend::Scalar {
     }
 }
 
-/// Implements [`Operand`] for types that are passed on unchanged. The optional function after the
+/// Implements [`RowOperand`] for types that are passed on unchanged. The optional function after the
 /// type registers its values.
 macro_rules! plain_operand {
     ($($type:ty $(: $register:expr)?;)*) => {
-        $(impl Operand for $type {
+        $(impl RowOperand for $type {
             type Gpu = Self;
             type Cpu = Self;
 
@@ -679,7 +679,7 @@ macro_rules! plain_operand {
     };
 }
 
-impl Operand for burn_std::Shape {
+impl RowOperand for burn_std::Shape {
     type Gpu = Self;
     type Cpu = Self;
 

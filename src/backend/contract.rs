@@ -246,7 +246,9 @@ pub(crate) mod prelude {
     pub(crate) use burn_flex::Flex;
 
     pub(crate) use super::super::Wgsl;
-    pub(crate) use super::super::context::{Conversion, OpContext, OpOutput, Operand, ResultSize};
+    pub(crate) use super::super::context::{
+        Conversion, OpContext, OpOutput, ResultSize, RowOperand,
+    };
     pub(crate) use super::super::debug::Inspection;
     pub(crate) use super::super::host_data::DataKind;
     pub(crate) use super::super::kinds::*;

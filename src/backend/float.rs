@@ -4,7 +4,7 @@ use burn_backend::TensorMetadata;
 
 use super::contract::prelude::*;
 use super::random;
-use crate::autocast::Operands;
+use crate::autocast::FloatOperands;
 use Reduction::*;
 
 /// Float ops that are not in the elementwise table.
@@ -139,7 +139,7 @@ impl FloatTensorOps<Wgsl> for Wgsl {
 
     /// As Burn's, but autocast computes squares in f32, too.
     fn float_powi_scalar(lhs: F, rhs: Scalar) -> F {
-        let mut operands = Operands::default();
+        let mut operands = FloatOperands::default();
         operands.see(lhs.device(), lhs.dtype());
         let lhs = match operands.cast_types(Rule::Full) {
             Some([dtype, _]) => Self::float_cast(lhs, dtype.into()),

@@ -9,7 +9,7 @@ use burn_backend::ops::{
 use burn_backend::quantization::QuantizationParametersPrimitive;
 use burn_flex::{Flex, FlexTensor};
 
-use super::context::{OpContext, OpOutput, Operand};
+use super::context::{OpContext, OpOutput, RowOperand};
 use super::host_data::DataKind;
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
 use crate::kernels::deform::DeformGradients;
@@ -171,7 +171,7 @@ impl OpOutput for DeformBackward {
     }
 }
 
-impl Operand for QParams {
+impl RowOperand for QParams {
     type Gpu = Tensor;
     type Cpu = QuantizationParametersPrimitive<Flex>;
 

@@ -8,7 +8,7 @@ use burn_std::{BoolDType, BoolStore, FloatDType, IntDType, Shape, Slice};
 use super::reduce::float_sum_dim;
 
 /// The operands of the scores.
-struct Operands {
+struct Arguments {
     query: FlexTensor,
     key: FlexTensor,
     mask: Option<FlexTensor>,
@@ -16,7 +16,7 @@ struct Operands {
     options: AttentionModuleOptions,
 }
 
-impl Operands {
+impl Arguments {
     fn scale(&self) -> f64 {
         let width = self.query.shape()[3];
         self.options.scale.unwrap_or_else(|| 1.0 / (width as f64).sqrt())
@@ -75,7 +75,7 @@ pub(crate) fn attention_with_log_sums(
         let out = full(Shape::from([batch, heads, queries, value_width]), 0.0);
         return (out, full(sums_shape, f64::INFINITY));
     }
-    let (scores, _) = Operands { query, key, mask, bias: attn_bias, options }.scores();
+    let (scores, _) = Arguments { query, key, mask, bias: attn_bias, options }.scores();
     // A row of -inf has a finite maximum.
     let maxima = Flex::float_max_dim(scores.clone(), 3);
     let maxima = Flex::float_clamp_min(maxima, f64::from(f32::MIN).into());
@@ -129,7 +129,7 @@ pub(crate) fn attention_backward(
         };
         return (zeros(&query), zeros(&key), zeros(&value));
     }
-    let operands = Operands { query, key, mask, bias: attn_bias, options };
+    let operands = Arguments { query, key, mask, bias: attn_bias, options };
     let scale = operands.scale();
     let (scores, bounded) = operands.scores();
     let weights = weights(scores, log_sums);
@@ -143,7 +143,7 @@ pub(crate) fn attention_backward(
         d = Flex::float_mul(d, slope);
     }
     let d = Flex::float_mul_scalar(d, scale.into());
-    let Operands { query, key, .. } = operands;
+    let Arguments { query, key, .. } = operands;
     (Flex::float_matmul(d.clone(), key), Flex::float_matmul(transposed(d), query), value_grad)
 }
 

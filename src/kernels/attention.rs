@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::device::{Limits, Units};
 use crate::kernels::attention::definition::AttentionDefinition;
 use crate::kernels::attention::sizes::Sizes;
-use crate::kernels::attention::unit_tiles::{AttentionUnits, Pass};
+use crate::kernels::attention::unit_tiles::{AttentionPass, AttentionUnits};
 use crate::kernels::gemm::units::{self, UnitsKernel};
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Arg, Case, bools, case, normal, permuted};
@@ -190,7 +190,7 @@ impl Kernel for MergeKernel {
 }
 
 /// What attention is computed from.
-struct Inputs {
+struct AttentionInputs {
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -217,7 +217,7 @@ pub fn attention(
     bias: Option<Tensor>,
     options: AttentionOptions,
 ) -> Result<Tensor> {
-    let inputs = Inputs { query, key, value, mask, bias, options };
+    let inputs = AttentionInputs { query, key, value, mask, bias, options };
     compute(inputs, false, None).map(|(out, _)| out)
 }
 
@@ -236,7 +236,7 @@ pub fn attention_with_log_sums(
     bias: Option<Tensor>,
     options: AttentionOptions,
 ) -> Result<(Tensor, Tensor)> {
-    compute(Inputs { query, key, value, mask, bias, options }, true, None)
+    compute(AttentionInputs { query, key, value, mask, bias, options }, true, None)
 }
 
 /// Attention of rows of so many elements, or fewer, with matrix units.
@@ -251,7 +251,7 @@ impl UnitsKernel for AttentionWithUnits {
     }
 
     fn slot(&self, dtype: DType) -> usize {
-        AttentionUnits::slot(Pass::Forward, self.width, dtype)
+        AttentionUnits::slot(AttentionPass::Forward, self.width, dtype)
     }
 
     fn name(&self) -> String {
@@ -267,7 +267,7 @@ impl UnitsKernel for AttentionWithUnits {
             let options = AttentionOptions { scale: Some(1.0), softcap, causal: all };
             let definition = AttentionDefinition::new(self.width, options);
             let [query, key, value, _] = definition.upload_operands(runtime, dtype)?;
-            let inputs = Inputs { query, key, value, mask: None, bias: None, options };
+            let inputs = AttentionInputs { query, key, value, mask: None, bias: None, options };
             let (out, log_sums) = compute(inputs, all, Some(forced))?;
             // Weights are rounded to the type of the operands.
             let tolerance = if dtype.is_half() { 4e-3 } else { 1e-4 };
@@ -287,11 +287,11 @@ impl UnitsKernel for AttentionWithUnits {
 /// Computes attention, with given matrix units if they are forced. The second result is meaningful
 /// only with `log_sums`.
 fn compute(
-    inputs: Inputs,
+    inputs: AttentionInputs,
     log_sums: bool,
     forced: Option<AttentionUnits>,
 ) -> Result<(Tensor, Tensor)> {
-    let Inputs { query, key, value, mask, bias, options } = inputs;
+    let AttentionInputs { query, key, value, mask, bias, options } = inputs;
     let sizes = Sizes::of(&query, &key, &value)?;
     let Sizes { batch, heads, queries, keys, value_width, .. } = sizes;
     let bias = bias.map(cast::to_compute_type).transpose()?;
@@ -306,7 +306,7 @@ fn compute(
         let sums = constant(&[batch, heads, queries, 2], f32::INFINITY)?;
         return Ok((constant(&shape, 0.0)?, sums));
     }
-    let plan = Plan::of([&query, &key, &value], sizes, log_sums, forced);
+    let plan = AttentionPlan::of([&query, &key, &value], sizes, log_sums, forced);
     let operands = [query, key, value];
     let [query, key, value] = match plan.reads_stored() {
         true => operands,
@@ -322,13 +322,14 @@ fn compute(
         return Ok((out.clone(), sums.unwrap_or(out)));
     }
     let [query, key, value] = [in_vec4s(query)?, in_vec4s(key)?, in_vec4s(value)?];
-    let operands = Operands { query, key, value, mask, bias, mask_layout, bias_layout, options };
+    let operands =
+        AttentionOperands { query, key, value, mask, bias, mask_layout, bias_layout, options };
     launch(&operands, sizes, plan, log_sums)
 }
 
 /// Which kernels compute attention.
 #[derive(Debug, Clone, Copy)]
-struct Plan {
+struct AttentionPlan {
     /// None: matrix products do.
     composes: bool,
     units: Option<AttentionUnits>,
@@ -338,7 +339,7 @@ struct Plan {
     half: Option<DType>,
 }
 
-impl Plan {
+impl AttentionPlan {
     /// Chooses the kernels for queries, keys and values. `forced` is set in a test of matrix units.
     fn of(
         operands: [&Tensor; 3],
@@ -403,7 +404,7 @@ impl Plan {
 }
 
 /// What the kernels read. Queries, keys and values have widths in whole vec4s.
-struct Operands {
+struct AttentionOperands {
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -414,7 +415,7 @@ struct Operands {
     options: AttentionOptions,
 }
 
-impl Operands {
+impl AttentionOperands {
     /// Returns the parameters of the kernels, but for the division of the work.
     fn params(&self, sizes: Sizes) -> AttentionParams {
         let Self { query, key, value, options, .. } = self;
@@ -443,12 +444,12 @@ impl Operands {
 
 /// Launches the kernels of a plan.
 fn launch(
-    operands: &Operands,
+    operands: &AttentionOperands,
     sizes: Sizes,
-    plan: Plan,
+    plan: AttentionPlan,
     log_sums: bool,
 ) -> Result<(Tensor, Tensor)> {
-    let Operands { query, key, value, mask, bias, options, .. } = operands;
+    let AttentionOperands { query, key, value, mask, bias, options, .. } = operands;
     let Sizes { batch, heads, queries, keys, .. } = sizes;
     let runtime = query.runtime();
     // Widths in vec4s.

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::device::{Limits, Units};
 use crate::kernels::attention::definition::AttentionDefinition;
 use crate::kernels::attention::sizes::{Sizes, mismatch};
-use crate::kernels::attention::unit_tiles::{AttentionUnits, Pass};
+use crate::kernels::attention::unit_tiles::{AttentionPass, AttentionUnits};
 use crate::kernels::attention::{
     LANES, OperandLayout, TILE, broadcast_offset, broadcast_strides, hidden_by, in_vec4s,
 };
@@ -67,7 +67,7 @@ params! {
 
 /// The operands whose gradients a kernel computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Of {
+enum GradientOf {
     Queries,
     /// In tiles only.
     KeysAndValues,
@@ -79,7 +79,7 @@ enum Of {
 
 /// How the work is divided among workgroups.
 #[derive(Debug, Clone, Copy, Hash)]
-enum Division {
+enum GradientDivision {
     /// With so many vec4 columns per invocation.
     Tiles { cols: u32 },
     /// With matrix units.
@@ -89,10 +89,10 @@ enum Division {
 /// The kernels of the gradients.
 #[derive(Debug, Clone, Copy, Hash)]
 struct AttentionBackwardKernel {
-    of: Of,
+    of: GradientOf,
     /// Whether there is a softcap or a bias.
     biased: bool,
-    division: Division,
+    division: GradientDivision,
 }
 
 impl Kernel for AttentionBackwardKernel {
@@ -101,12 +101,12 @@ impl Kernel for AttentionBackwardKernel {
     fn variant(&self) -> Variant {
         let Self { of, biased, division } = *self;
         let variant = match division {
-            Division::Tiles { cols } => Variant::new(&ATTENTION_BACKWARD).int("COLS", cols),
-            Division::Units(units) => units
+            GradientDivision::Tiles { cols } => Variant::new(&ATTENTION_BACKWARD).int("COLS", cols),
+            GradientDivision::Units(units) => units
                 .define(Variant::new(&ATTENTION_BACKWARD_UNITS))
-                .flag("VALUES", of == Of::Values),
+                .flag("VALUES", of == GradientOf::Values),
         };
-        variant.flag("KEYS", of != Of::Queries).flag("BIASED", biased)
+        variant.flag("KEYS", of != GradientOf::Queries).flag("BIASED", biased)
     }
 }
 
@@ -160,7 +160,7 @@ fn compute(
         };
         return Ok((zeros(&query)?, zeros(&key)?, zeros(&value)?));
     }
-    let plan = Plan::of([&query, &key, &value, &grad], sizes, forced);
+    let plan = GradientPlan::of([&query, &key, &value, &grad], sizes, forced);
     let wide = cast::to_compute_type;
     let (out, log_sums, wide_grad) = (wide(out)?, wide(log_sums)?, wide(grad.clone())?);
     if plan.units.is_none() {
@@ -185,7 +185,7 @@ fn compute(
             stats.push(reduce::all(Reduction::Max, magnitudes)?);
         }
     }
-    let operands = Operands {
+    let operands = GradientOperands {
         query: in_vec4s(query)?,
         key: in_vec4s(key)?,
         value: in_vec4s(value)?,
@@ -217,13 +217,13 @@ fn check(sizes: Sizes, query: &Tensor, results: [&Tensor; 2], log_sums: &Tensor)
 
 /// Which kernels compute the gradients.
 #[derive(Debug, Clone, Copy)]
-struct Plan {
+struct GradientPlan {
     /// None: matrix products do.
     composes: bool,
     units: Option<AttentionUnits>,
 }
 
-impl Plan {
+impl GradientPlan {
     /// Chooses the kernels for queries, keys, values and the gradient. `forced` is set in a test of matrix units.
     fn of(operands: [&Tensor; 4], sizes: Sizes, forced: Option<AttentionUnits>) -> Self {
         let runtime = operands[0].runtime();
@@ -242,20 +242,26 @@ impl Plan {
 
     /// Returns how the kernel of a gradient divides the work, and the numbers of blocks of rows and columns. `cols` is
     /// in vec4s.
-    fn division(self, of: Of, rows: usize, cols: usize, biased: bool) -> (Division, u64, u64) {
+    fn division(
+        self,
+        of: GradientOf,
+        rows: usize,
+        cols: usize,
+        biased: bool,
+    ) -> (GradientDivision, u64, u64) {
         if let Some(units) = self.units {
-            return (Division::Units(units), div_up(rows, units.rows()), 1);
+            return (GradientDivision::Units(units), div_up(rows, units.rows()), 1);
         }
         // Two gradients, or a bias, fill the registers of some GPUs.
-        let is_narrow = cols <= LANES || of != Of::Queries || biased;
+        let is_narrow = cols <= LANES || of != GradientOf::Queries || biased;
         let cols_each = if is_narrow { 1 } else { 2 };
         let col_blocks = div_up(cols, cols_each * LANES);
-        (Division::Tiles { cols: cols_each as u32 }, div_up(rows, TILE), col_blocks)
+        (GradientDivision::Tiles { cols: cols_each as u32 }, div_up(rows, TILE), col_blocks)
     }
 }
 
 /// What the kernels read. Queries, keys, values and the gradient have widths in whole vec4s.
-struct Operands {
+struct GradientOperands {
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -267,7 +273,7 @@ struct Operands {
     options: AttentionOptions,
 }
 
-impl Operands {
+impl GradientOperands {
     /// Returns the widths of keys and values, in vec4s.
     fn vec4s(&self) -> [usize; 2] {
         [&self.key, &self.value].map(|operand| operand.shape()[3] / 4)
@@ -305,11 +311,17 @@ impl Operands {
     }
 
     /// Launches the kernel of one gradient, or of two.
-    fn launch(&self, sizes: Sizes, plan: Plan, of: Of, outputs: &[&Tensor]) -> Result<()> {
+    fn launch(
+        &self,
+        sizes: Sizes,
+        plan: GradientPlan,
+        of: GradientOf,
+        outputs: &[&Tensor],
+    ) -> Result<()> {
         let Sizes { batch, heads, queries, keys, .. } = sizes;
         let [vec4s, value_vec4s] = self.vec4s();
         let (rows, cols) = match of {
-            Of::Queries => (queries, vec4s),
+            GradientOf::Queries => (queries, vec4s),
             _ => (keys, vec4s.max(value_vec4s)),
         };
         let biased = self.is_biased();
@@ -342,16 +354,16 @@ impl Operands {
     }
 
     /// Computes the gradients with the kernels of a plan.
-    fn gradients(&self, sizes: Sizes, plan: Plan) -> Result<(Tensor, Tensor, Tensor)> {
+    fn gradients(&self, sizes: Sizes, plan: GradientPlan) -> Result<(Tensor, Tensor, Tensor)> {
         let empty = |tensor: &Tensor| Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32);
         let grads = (empty(&self.query)?, empty(&self.key)?, empty(&self.value)?);
-        self.launch(sizes, plan, Of::Queries, &[&grads.0])?;
+        self.launch(sizes, plan, GradientOf::Queries, &[&grads.0])?;
         match plan.units {
             Some(_) => {
-                self.launch(sizes, plan, Of::Keys, &[&grads.1])?;
-                self.launch(sizes, plan, Of::Values, &[&grads.2])?;
+                self.launch(sizes, plan, GradientOf::Keys, &[&grads.1])?;
+                self.launch(sizes, plan, GradientOf::Values, &[&grads.2])?;
             }
-            None => self.launch(sizes, plan, Of::KeysAndValues, &[&grads.1, &grads.2])?,
+            None => self.launch(sizes, plan, GradientOf::KeysAndValues, &[&grads.1, &grads.2])?,
         }
         Ok((
             views::narrow(grads.0, 3, 0, sizes.width)?,
@@ -373,7 +385,7 @@ impl UnitsKernel for AttentionBackwardWithUnits {
     }
 
     fn slot(&self, dtype: DType) -> usize {
-        AttentionUnits::slot(Pass::Backward, self.width, dtype)
+        AttentionUnits::slot(AttentionPass::Backward, self.width, dtype)
     }
 
     fn name(&self) -> String {
@@ -410,12 +422,16 @@ impl UnitsKernel for AttentionBackwardWithUnits {
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let kernel = |of, biased, division| AttentionBackwardKernel { of, biased, division };
-    let tiles = [(Of::Queries, false), (Of::Queries, true), (Of::KeysAndValues, false)];
-    let tiles = tiles.into_iter().chain([(Of::KeysAndValues, true)]);
-    let tiles = tiles.map(|(of, biased)| kernel(of, biased, Division::Tiles { cols: 1 }));
-    let wide = kernel(Of::Queries, false, Division::Tiles { cols: 2 });
-    let units = AttentionUnits::all().map(Division::Units).flat_map(|division| {
-        let of_all = [Of::Queries, Of::Keys, Of::Values];
+    let tiles = [
+        (GradientOf::Queries, false),
+        (GradientOf::Queries, true),
+        (GradientOf::KeysAndValues, false),
+    ];
+    let tiles = tiles.into_iter().chain([(GradientOf::KeysAndValues, true)]);
+    let tiles = tiles.map(|(of, biased)| kernel(of, biased, GradientDivision::Tiles { cols: 1 }));
+    let wide = kernel(GradientOf::Queries, false, GradientDivision::Tiles { cols: 2 });
+    let units = AttentionUnits::all().map(GradientDivision::Units).flat_map(|division| {
+        let of_all = [GradientOf::Queries, GradientOf::Keys, GradientOf::Values];
         of_all
             .into_iter()
             .flat_map(move |of| [false, true].map(|biased| kernel(of, biased, division)))

@@ -66,7 +66,7 @@ params! {
 
 /// The kernels of a convolution, each a matrix product per group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Pass {
+enum DirectPass {
     /// The output: padded input times weight.
     Forward,
     /// The gradient of the weight: gradient of the output times padded input.
@@ -77,7 +77,7 @@ enum Pass {
 #[derive(Debug, Clone, Copy, Hash)]
 struct ConvKernel {
     /// The product that the kernel computes.
-    pass: Pass,
+    pass: DirectPass,
     /// Whether the depth of the padded input is above 1.
     volume: bool,
     /// The mapping of the product to workgroups.
@@ -91,7 +91,7 @@ impl Kernel for ConvKernel {
 
     fn variant(&self) -> Variant {
         let Self { pass, volume, tiling, vec4 } = *self;
-        let forward = pass == Pass::Forward;
+        let forward = pass == DirectPass::Forward;
         let source = if forward { &CONV } else { &CONV_WEIGHT_BACKWARD };
         let variant = Variant::new(source).flag("BIAS", forward).flag("VOLUME", volume);
         // The rows of the forward product are the pixels of the output, which are contiguous.
@@ -100,7 +100,7 @@ impl Kernel for ConvKernel {
     }
 }
 
-impl Pass {
+impl DirectPass {
     /// Runs the product over images with `channels` channels per group, and sums its splits. The
     /// result has the shape `[groups, m, n]`; the shader defines the order of its elements.
     fn run(
@@ -350,7 +350,7 @@ fn convolve(
     }
     // The layout requires a bias binding; without a bias it is the weight.
     let inputs = [&x, &weight, bias.as_ref().unwrap_or(&weight)];
-    let out = Pass::Forward.run(g, &plan, in_channels, &inputs, bias.is_some())?;
+    let out = DirectPass::Forward.run(g, &plan, in_channels, &inputs, bias.is_some())?;
     let [d, h, w] = g.output;
     let out = out.view(Layout::contiguous(&[g.images, groups, out_channels, d * h * w]));
     let out = views::narrow(out, 2, 0, g.out_channels)?;
@@ -422,7 +422,7 @@ pub fn weight_backward(
     (plan.inner, plan.outer) = (w, g.images * d * h);
     plan.b_step = (options.stride[2] * groups * channels).cast_signed();
     plan.split_between_runs(x.runtime());
-    let out = Pass::WeightBackward.run(&g, &plan, channels, &[&grad, &x], false)?;
+    let out = DirectPass::WeightBackward.run(&g, &plan, channels, &[&grad, &x], false)?;
     let out = out.view(Layout::contiguous(&[groups * g.out_channels, taps, channels]));
     let out = views::narrow(views::swap_dims(out, 1, 2)?, 1, 0, g.in_channels)?;
     views::reshape(out, weight)
@@ -581,7 +581,7 @@ pub fn variants() -> Vec<Variant> {
         if a_transposed || b_transposed || half.is_some() || !direct {
             continue;
         }
-        for pass in [Pass::Forward, Pass::WeightBackward] {
+        for pass in [DirectPass::Forward, DirectPass::WeightBackward] {
             kernels.extend([false, true].map(|volume| ConvKernel { pass, volume, tiling, vec4 }));
         }
     }

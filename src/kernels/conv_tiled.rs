@@ -64,7 +64,7 @@ pub(super) const MAX_TAPS: usize = 1 << 19;
 
 /// The kernels of a convolution.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Pass {
+enum ConvPass {
     /// The output.
     Forward,
     /// The transpose: the gradient of the input.
@@ -76,8 +76,8 @@ enum Pass {
 /// The kernel of a pass.
 #[derive(Debug, Clone, Copy, Hash)]
 struct ConvTiledKernel {
-    pass: Pass,
-    /// Whether the steps of k in workgroup memory are of one tap: see [`Pass::has_uniform_tap`]. Only
+    pass: ConvPass,
+    /// Whether the steps of k in workgroup memory are of one tap: see [`ConvPass::has_uniform_tap`]. Only
     /// with matrix units, because other kernels gain little or lose occupancy.
     uniform_tap: bool,
     /// Whether a depth is above 1.
@@ -98,7 +98,7 @@ impl Kernel for ConvTiledKernel {
         let has_taps = pass.has_taps_in_k();
         let source = if has_taps { &CONV_TILED } else { &CONV_TILED_WEIGHT_BACKWARD };
         let operands = GemmOperands {
-            vec4: pass != Pass::WeightBackward { vec4: false },
+            vec4: pass != ConvPass::WeightBackward { vec4: false },
             a_transposed: false,
             b_transposed: true,
             half,
@@ -109,14 +109,14 @@ impl Kernel for ConvTiledKernel {
             .flag("ROW_BIAS", true)
             .flag("GATHERED", true)
             .flag("UNIFORM_TAP", uniform_tap)
-            .flag("TRANSPOSED", pass == Pass::Transposed)
-            .flag("HOLES", pass == Pass::Transposed && !out_vec4)
+            .flag("TRANSPOSED", pass == ConvPass::Transposed)
+            .flag("HOLES", pass == ConvPass::Transposed && !out_vec4)
             .flag("VOLUME", volume)
             .flag("OUT_VEC4", out_vec4)
     }
 }
 
-impl Pass {
+impl ConvPass {
     /// Returns whether the channels of a tap are a multiple of the steps of k that each kernel has
     /// in workgroup memory. Then these are of one tap, whichever tile is chosen.
     fn has_uniform_tap(self, g: &ConvGeometry) -> bool {
@@ -137,7 +137,7 @@ impl Pass {
         plan: &Gemm,
         [a, b]: [Tensor; 2],
         forced: Option<Units>,
-    ) -> Result<Operands> {
+    ) -> Result<ConvOperands> {
         let can_use_units = !is_volume(g) && plan.k > 0;
         let has_uniform_tap = self.has_uniform_tap(g);
         let units_of = |dtype| {
@@ -162,7 +162,7 @@ impl Pass {
         }
         let (uniform_tap, units) = found.unzip();
         let uniform_tap = uniform_tap.unwrap_or(false);
-        Ok(Operands { a: views::packed(a)?, b: views::packed(b)?, units, uniform_tap, half })
+        Ok(ConvOperands { a: views::packed(a)?, b: views::packed(b)?, units, uniform_tap, half })
     }
 
     /// Runs the product of a and the windows of b, and sums its splits. The result has the shape
@@ -172,11 +172,11 @@ impl Pass {
         g: &ConvGeometry,
         plan: &Gemm,
         channels: usize,
-        operands: &Operands,
+        operands: &ConvOperands,
         bias: Option<&Tensor>,
         shape: &[usize],
     ) -> Result<Tensor> {
-        let Operands { units, uniform_tap, half, .. } = operands;
+        let ConvOperands { units, uniform_tap, half, .. } = operands;
         let [a, b] = &operands.as_read()?;
         let runtime = a.runtime();
         let len: usize = shape.iter().product();
@@ -257,7 +257,7 @@ impl Pass {
         g: &ConvGeometry,
         mut plan: Gemm,
         channels: usize,
-        operands: &Operands,
+        operands: &ConvOperands,
         bias: Option<Tensor>,
         shape: &[usize],
     ) -> Result<Tensor> {
@@ -276,7 +276,7 @@ impl Pass {
 }
 
 /// The operands of a product, packed.
-struct Operands {
+struct ConvOperands {
     a: Tensor,
     b: Tensor,
     /// The matrix units that multiply them.
@@ -287,7 +287,7 @@ struct Operands {
     half: Option<DType>,
 }
 
-impl Operands {
+impl ConvOperands {
     /// Returns both as the kernel multiplies them. It reads 16-bit operands as they are stored.
     fn as_read(&self) -> Result<[Tensor; 2]> {
         let read = |tensor: &Tensor| match self.half.is_none() && tensor.dtype().is_half() {
@@ -342,11 +342,11 @@ pub(super) fn convolve(
     let inner = channels.next_multiple_of(4);
     let sizes = GemmSizes { batch: groups, m: g.out_channels, n: g.out_pixels(), k: inner * taps };
     let plan = Gemm { inner, outer: taps, ..Gemm::new(sizes, strategy, x.dtype()) };
-    let mut operands = Pass::Forward.operands(g, &plan, [weight, x], forced)?;
+    let mut operands = ConvPass::Forward.operands(g, &plan, [weight, x], forced)?;
     let weight = views::reshape(operands.a, &[groups, g.out_channels, channels, taps])?;
     operands.a = channels_last(weight)?;
     let shape = g.shape([g.images, g.all_out_channels()], g.output);
-    Pass::Forward.run_with_bias(g, plan, channels, &operands, bias, &shape)
+    ConvPass::Forward.run_with_bias(g, plan, channels, &operands, bias, &shape)
 }
 
 /// Computes the transpose of the convolution `g`, of `grad` `[n, groups * o, ..]` with `weight`
@@ -377,11 +377,11 @@ pub(super) fn transpose(
         Some(_) => strategy,
     };
     let plan = Gemm { inner, outer: taps_of_phase, ..Gemm::new(sizes, strategy, grad.dtype()) };
-    let mut operands = Pass::Transposed.operands(g, &plan, [weight, grad], forced)?;
+    let mut operands = ConvPass::Transposed.operands(g, &plan, [weight, grad], forced)?;
     let weight = views::reshape(operands.a, &[groups, g.out_channels, rows, taps])?;
     operands.a = channels_last(views::swap_dims(weight, 1, 2)?)?;
     let shape = g.shape([g.images, groups * rows], size);
-    Pass::Transposed.run_with_bias(g, plan, g.out_channels, &operands, bias, &shape)
+    ConvPass::Transposed.run_with_bias(g, plan, g.out_channels, &operands, bias, &shape)
 }
 
 /// Returns a weight `[groups, o, c, taps]` as `[groups, o, taps, c]`, with channels padded for vec4s.
@@ -405,7 +405,7 @@ pub(super) fn weight_backward(
         GemmSizes { batch: groups, m: g.out_channels, n: g.in_channels * taps, k: inner * outer };
     let mut plan = Gemm { inner, outer, ..Gemm::new(sizes, strategy, x.dtype()) };
     plan.splits = plan.wanted_splits(x.runtime());
-    let pass = Pass::WeightBackward { vec4: w.is_multiple_of(4) };
+    let pass = ConvPass::WeightBackward { vec4: w.is_multiple_of(4) };
     let operands = pass.operands(g, &plan, [grad, x], forced)?;
     pass.run(g, &plan, g.in_channels, &operands, None, weight)
 }
@@ -413,7 +413,7 @@ pub(super) fn weight_backward(
 /// The convolutions with matrix units: each kernel of each pass with each strategy.
 #[derive(Debug, Clone, Copy)]
 struct ConvWithUnits {
-    pass: Pass,
+    pass: ConvPass,
     /// As in [`ConvTiledKernel`].
     uniform_tap: bool,
     strategy: Strategy,
@@ -426,9 +426,9 @@ impl UnitsKernel for ConvWithUnits {
 
     fn slot(&self, dtype: DType) -> usize {
         let kernel = match self.pass {
-            Pass::Forward => usize::from(self.uniform_tap),
-            Pass::Transposed => 2 + usize::from(self.uniform_tap),
-            Pass::WeightBackward { .. } => 4,
+            ConvPass::Forward => usize::from(self.uniform_tap),
+            ConvPass::Transposed => 2 + usize::from(self.uniform_tap),
+            ConvPass::WeightBackward { .. } => 4,
         };
         let tile = self.strategy.tile_index();
         units::PRODUCT_SLOTS
@@ -438,9 +438,9 @@ impl UnitsKernel for ConvWithUnits {
 
     fn name(&self) -> String {
         let pass = match self.pass {
-            Pass::Forward => "convolution",
-            Pass::Transposed => "transposed convolution",
-            Pass::WeightBackward { .. } => "weight gradient",
+            ConvPass::Forward => "convolution",
+            ConvPass::Transposed => "transposed convolution",
+            ConvPass::WeightBackward { .. } => "weight gradient",
         };
         let tap = if self.uniform_tap { ", uniform tap" } else { "" };
         format!("{pass} {:?}{tap}", self.strategy)
@@ -452,9 +452,9 @@ impl UnitsKernel for ConvWithUnits {
     fn is_right(&self, runtime: &Arc<Runtime>, dtype: DType, units: Units) -> Result<bool> {
         let shared = if self.uniform_tap { 2 * gemm::MAX_STEPS as usize } else { 36 };
         let sum = match self.pass {
-            Pass::Forward => SumOf::Output,
-            Pass::Transposed => SumOf::Input,
-            Pass::WeightBackward { .. } => SumOf::Weight,
+            ConvPass::Forward => SumOf::Output,
+            ConvPass::Transposed => SumOf::Input,
+            ConvPass::WeightBackward { .. } => SumOf::Weight,
         };
         let test = ConvDefinition::new(sum, shared, dtype);
         let upload = |shape: [usize; 4], values: &[f32]| {
@@ -470,9 +470,9 @@ impl UnitsKernel for ConvWithUnits {
         let g = ConvGeometry::new(&test.shape_of_x, &test.shape_of_weight, options)?;
         let (strategy, forced) = (self.strategy, Some(units));
         let found = match self.pass {
-            Pass::Forward => convolve(&g, x?, weight?, None, strategy, forced)?,
-            Pass::Transposed => transpose(&g, grad?, weight?, None, strategy, forced)?,
-            Pass::WeightBackward { .. } => {
+            ConvPass::Forward => convolve(&g, x?, weight?, None, strategy, forced)?,
+            ConvPass::Transposed => transpose(&g, grad?, weight?, None, strategy, forced)?,
+            ConvPass::WeightBackward { .. } => {
                 weight_backward(&g, x?, &test.shape_of_weight, grad?, strategy, forced)?
             }
         };
@@ -484,10 +484,10 @@ impl UnitsKernel for ConvWithUnits {
 /// Returns every variant that the family can dispatch.
 pub fn variants() -> Vec<Variant> {
     let passes = [
-        Pass::Forward,
-        Pass::Transposed,
-        Pass::WeightBackward { vec4: true },
-        Pass::WeightBackward { vec4: false },
+        ConvPass::Forward,
+        ConvPass::Transposed,
+        ConvPass::WeightBackward { vec4: true },
+        ConvPass::WeightBackward { vec4: false },
     ];
     let mut kernels = Vec::new();
     for pass in passes {

@@ -177,7 +177,7 @@ pub fn deform_shape(
 }
 
 /// What the invocations of a launch go over.
-struct Extent {
+struct OffsetExtent {
     invocations: usize,
     /// Bands of rows of each plane of the input.
     bands: usize,
@@ -229,9 +229,9 @@ impl DeformProblem {
     }
 
     /// Returns the extent of a kernel whose invocations go over the channels that share a tap of an output pixel.
-    fn of_taps(&self, ops: usize) -> Extent {
+    fn of_taps(&self, ops: usize) -> OffsetExtent {
         let rounds = self.x.shape()[1] / self.offset_groups;
-        Extent { invocations: self.offset.len() / 2, bands: 1, samples: 0..0, rounds, ops }
+        OffsetExtent { invocations: self.offset.len() / 2, bands: 1, samples: 0..0, rounds, ops }
     }
 
     fn launch(
@@ -239,9 +239,9 @@ impl DeformProblem {
         pass: DeformPass,
         inputs: &[&Tensor],
         outputs: &[&Tensor],
-        extent: Extent,
+        extent: OffsetExtent,
     ) -> Result<()> {
-        let Extent { invocations, bands, samples, rounds, ops } = extent;
+        let OffsetExtent { invocations, bands, samples, rounds, ops } = extent;
         let ConvOptions { stride, padding, dilation, .. } = self.g.options;
         let [images, channels, in_h, in_w] = [0, 1, 2, 3].map(|axis| self.x.shape()[axis] as u32);
         let [_, out_h, out_w] = self.g.output.map(|size| size as u32);
@@ -323,7 +323,8 @@ impl DeformProblem {
         for first in (0..len.max(1)).step_by(max_rounds / 2) {
             let samples = first..len.min(first + max_rounds / 2);
             let rounds = samples.len() + if first == 0 { cleared } else { 0 };
-            let extent = Extent { invocations: planes * bands, bands, samples, rounds, ops: 8 };
+            let extent =
+                OffsetExtent { invocations: planes * bands, bands, samples, rounds, ops: 8 };
             self.launch(DeformPass::XBackward, &inputs, &[&out], extent)?;
         }
         Ok(out)

@@ -228,7 +228,7 @@ fn integer_product(lhs: &Tensor, rhs: &Tensor, mut batch: Shape, forced: Forced)
 }
 
 /// How a product of floats is computed.
-enum Plan {
+enum ProductPlan {
     /// As the sum of splits, to which the bias is added.
     BiasAfterSplits,
     /// From f32 operands.
@@ -239,7 +239,7 @@ enum Plan {
     Kernel(Gemm, GemmOperands),
 }
 
-impl Plan {
+impl ProductPlan {
     /// Chooses how matrices are multiplied, `batch` of them.
     fn of(lhs: &Tensor, rhs: &Tensor, batch: &[usize], has_bias: bool, forced: Forced) -> Self {
         let rank = lhs.shape().len();
@@ -290,17 +290,17 @@ fn float_product(
 ) -> Result<Tensor> {
     let walk = batch_walk(&lhs, &rhs, &batch)?;
     let bias = bias.map(cast::to_compute_type).transpose()?.map(views::packed).transpose()?;
-    let (gemm, operands) = match Plan::of(&lhs, &rhs, &batch, bias.is_some(), forced) {
-        Plan::BiasAfterSplits => {
+    let (gemm, operands) = match ProductPlan::of(&lhs, &rhs, &batch, bias.is_some(), forced) {
+        ProductPlan::BiasAfterSplits => {
             let out = product(lhs, rhs, None, forced)?;
             return match bias {
                 Some(bias) => add_bias(out, bias),
                 None => Ok(out),
             };
         }
-        Plan::Widened => return product(as_f32(lhs)?, as_f32(rhs)?, bias, forced),
-        Plan::Repacked(repack) => return repacked_product(lhs, rhs, bias, repack, forced),
-        Plan::Kernel(gemm, operands) => (gemm, operands),
+        ProductPlan::Widened => return product(as_f32(lhs)?, as_f32(rhs)?, bias, forced),
+        ProductPlan::Repacked(repack) => return repacked_product(lhs, rhs, bias, repack, forced),
+        ProductPlan::Kernel(gemm, operands) => (gemm, operands),
     };
     let out = launch(&gemm, operands, [&lhs, &rhs], bias.as_ref(), walk, forced)?;
     batch.extend([gemm.m, gemm.n]);

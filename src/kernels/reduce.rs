@@ -495,8 +495,8 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
     let load = layout.load(kind, along);
     // Indices of splits are combined along one axis.
     let may_split = !kind.is_arg() || outer.shape.len() + 1 == tensor.shape().len();
-    let Division { lines, per_load, splits, split_len, team, rounds } =
-        Division::of(kind, tensor, &layout, load, (outputs, len), may_split);
+    let LineDivision { lines, per_load, splits, split_len, team, rounds } =
+        LineDivision::of(kind, tensor, &layout, load, (outputs, len), may_split);
     let inner_strides = layout.load_strides(load);
     let shape = [splits * outputs];
     let kernel = ReduceKernel {
@@ -546,7 +546,7 @@ fn reduce(kind: Reduction, tensor: &Tensor, outer: &Layout, inner: &Layout) -> R
 }
 
 /// How the lines of a tensor are divided among teams.
-struct Division {
+struct LineDivision {
     /// Lines, or groups of four lines.
     lines: usize,
     /// Elements of a line per load.
@@ -559,7 +559,7 @@ struct Division {
     rounds: usize,
 }
 
-impl Division {
+impl LineDivision {
     /// Divides lines of `len` elements, which are in several splits if `may_split` allows it.
     fn of(
         kind: Reduction,

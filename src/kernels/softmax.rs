@@ -114,13 +114,13 @@ fn softmax_along(tensor: Tensor, axis: usize, log: bool) -> Result<Tensor> {
 fn is_split(tensor: &Tensor, axis: usize) -> bool {
     let len = tensor.shape()[axis];
     !tensor.is_empty() && {
-        let LineAccess { lines, loads, team, .. } = line_access(tensor, axis);
+        let RowAccess { lines, loads, team, .. } = line_access(tensor, axis);
         policy::of(tensor.runtime()).splits_lines(lines, len, rounds(team, loads))
     }
 }
 
 /// How the lines along an axis are read.
-struct LineAccess {
+struct RowAccess {
     lines: usize,
     /// Loads of a line.
     loads: usize,
@@ -132,7 +132,7 @@ struct LineAccess {
 }
 
 /// Returns how the lines of a packed tensor that is not empty are read.
-fn line_access(tensor: &Tensor, axis: usize) -> LineAccess {
+fn line_access(tensor: &Tensor, axis: usize) -> RowAccess {
     let len = tensor.shape()[axis];
     let stride: usize = tensor.shape()[axis + 1..].iter().product();
     let lines = tensor.len() / len;
@@ -143,7 +143,7 @@ fn line_access(tensor: &Tensor, axis: usize) -> LineAccess {
         true => policy::of(tensor.runtime()).team_along(lines, loads),
         false => Team::SINGLE,
     };
-    LineAccess { lines, loads, stride, vec4, team }
+    RowAccess { lines, loads, stride, vec4, team }
 }
 
 /// Returns the rounds of an invocation that reads its loads of a line twice.
@@ -187,7 +187,7 @@ fn launch(inputs: &[&Tensor], axis: usize, log: bool) -> Result<Tensor> {
     if tensor.is_empty() {
         return Tensor::empty(tensor.runtime(), tensor.shape(), DType::F32);
     }
-    let LineAccess { lines, loads, stride, vec4, team } = line_access(tensor, axis);
+    let RowAccess { lines, loads, stride, vec4, team } = line_access(tensor, axis);
     let is_backward = inputs.len() > 1;
     let held = policy::of(tensor.runtime()).held_loads(team, loads, max_held(is_backward));
     let reads = if held > 0 { Reads::Once } else { Reads::AnyNumber };

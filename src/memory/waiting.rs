@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 /// A node, of which the graph has the last reference.
-type Node = Weak<dyn Any + Send + Sync>;
+type WaitingNode = Weak<dyn Any + Send + Sync>;
 
 /// The number of nodes at which a program is warned.
 const MANY: usize = 1 << 14;
@@ -15,7 +15,7 @@ const MANY: usize = 1 << 14;
 static NODES: Mutex<Nodes> = Mutex::new(Nodes { nodes: Vec::new(), pruned_at: 1 << 10 });
 
 struct Nodes {
-    nodes: Vec<Node>,
+    nodes: Vec<WaitingNode>,
     /// The length at which nodes that are gone are removed.
     pruned_at: usize,
 }
@@ -29,7 +29,7 @@ impl Nodes {
 }
 
 /// Adds a node.
-pub(crate) fn add(node: Node) {
+pub(crate) fn add(node: WaitingNode) {
     let mut nodes = NODES.lock();
     nodes.nodes.push(node);
     if nodes.nodes.len() < nodes.pruned_at {

@@ -73,12 +73,12 @@ struct Layouts {
 }
 
 /// A compilation, finished or in progress.
-type Compilation = Arc<OnceLock<Result<Arc<Plan>, RuntimeError>>>;
+type Compiling = Arc<OnceLock<Result<Arc<Plan>, RuntimeError>>>;
 
 /// Compiles the kernels of a device.
 pub(crate) struct KernelCompiler {
     layouts: Mutex<FxHashMap<Interface, Layouts>>,
-    compilations: Mutex<FxHashMap<Variant, Compilation>>,
+    compilations: Mutex<FxHashMap<Variant, Compiling>>,
     cache: Option<PipelineCache>,
     /// The kernels that the driver refused in their fast form, by [`refusal_name`].
     refusals: Choices,

@@ -65,7 +65,7 @@ use compiler::{KernelCompiler, Plan};
 use deferred::DeferredWork;
 use gpu::{Buffer, Gpu};
 pub(crate) use params::LAUNCH_ALIGN;
-use recorder::{Operands, Recorder};
+use recorder::{LaunchOperands, Recorder};
 use reports::{Outcomes, Reports, Slot};
 use submitter::{Progress, Submitted};
 use transfer::Staging;
@@ -89,7 +89,7 @@ pub use events::{
 pub use faults::Fault;
 pub(crate) use kernel::{Compilation, div_up, variants_of};
 pub use kernel::{Expr, Kernel, KernelKey};
-pub use operands::{ElementCode, Epilogue, Operand, Prologue};
+pub use operands::{DeclaredOperand, ElementCode, EpilogueCode, PrologueCode};
 pub use params::{ParamField, Params};
 pub(crate) use profile::CaptureError;
 pub(crate) use reports::Flows;
@@ -563,7 +563,7 @@ impl Runtime {
             state.reports.set_buffer(buffer);
         }
         let mut state = self.place(state, outputs, inputs)?;
-        let operands = Operands {
+        let operands = LaunchOperands {
             inputs,
             outputs,
             also_read,
@@ -636,11 +636,11 @@ impl Runtime {
         &self,
         state: &mut State,
         plan: &Plan,
-        operands: Operands<'_>,
+        operands: LaunchOperands<'_>,
         indexed_axes: Option<&[IndexedAxis]>,
     ) -> Result<(), RuntimeError> {
         let slot = indexed_axes.map(|axes| self.slot(state, axes)).transpose()?;
-        let operands = Operands { report: slot.as_ref(), ..operands };
+        let operands = LaunchOperands { report: slot.as_ref(), ..operands };
         state.recorder.dispatch(&self.gpu, plan, &operands)
     }
 
@@ -667,10 +667,10 @@ impl Runtime {
         &'a self,
         mut state: MutexGuard<'a, State>,
         plan: &Plan,
-        operands: Operands<'_>,
+        operands: LaunchOperands<'_>,
         indexed_axes: Option<&[IndexedAxis]>,
     ) -> Result<MutexGuard<'a, State>, RuntimeError> {
-        let Operands { inputs, outputs, .. } = operands;
+        let LaunchOperands { inputs, outputs, .. } = operands;
         let mut copies = Vec::with_capacity(inputs.len());
         for &input in inputs {
             copies.push(match is_in_buffer_of(input, outputs) {
@@ -688,7 +688,7 @@ impl Runtime {
             .zip(&copies)
             .map(|(&input, copy)| copy.as_ref().unwrap_or(input))
             .collect();
-        let operands = Operands { inputs: &inputs, ..operands };
+        let operands = LaunchOperands { inputs: &inputs, ..operands };
         self.record(&mut state, plan, operands, indexed_axes)?;
         Ok(state)
     }

@@ -15,8 +15,8 @@
 //! out[p.launch.first_out + (i)] = x[p.launch.first_x + (i)];
 //! ```
 //!
-//! An input with a [`Prologue`] is no buffer: its elements are computed, and `x[i]` becomes
-//! `x_at(i)`. With an [`Epilogue`], `out[i] = v;` becomes `out_set(i, v);`, which goes on computing
+//! An input with a [`PrologueCode`] is no buffer: its elements are computed, and `x[i]` becomes
+//! `x_at(i)`. With an [`EpilogueCode`], `out[i] = v;` becomes `out_set(i, v);`, which goes on computing
 //! with the element.
 
 use super::tokens::tokens;
@@ -24,7 +24,7 @@ use super::tokens::tokens;
 /// Code with which a kernel computes the elements of an input where it would read them. The
 /// elements must have 32 bits.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Prologue {
+pub struct PrologueCode {
     /// The index of the input, in binding order.
     pub input: usize,
     /// For inputs that are bound as single elements.
@@ -40,7 +40,7 @@ pub struct Prologue {
 /// Code with which a kernel goes on computing with the elements of its only output, instead of
 /// storing them. The elements must have 32 bits, and the kernel stores each once.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Epilogue {
+pub struct EpilogueCode {
     /// For outputs that are bound as single elements.
     pub one: ElementCode,
     /// For outputs that are bound as vec4s.
@@ -67,7 +67,7 @@ pub struct ElementCode {
 
 /// An operand: a storage buffer of a shader, an array.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Operand {
+pub struct DeclaredOperand {
     /// The name of the buffer.
     pub name: String,
     /// The type of an element.
@@ -85,7 +85,7 @@ pub struct Operand {
 /// # Errors
 ///
 /// Returns an error if an operand is not an array of scalars or vectors.
-pub(super) fn declared(text: &str) -> Result<Vec<Operand>, String> {
+pub(super) fn declared(text: &str) -> Result<Vec<DeclaredOperand>, String> {
     let declarations = text.lines().filter_map(|line| line.split_once("var<storage").map(|d| d.1));
     declarations
         .map(|declaration| {
@@ -97,7 +97,7 @@ pub(super) fn declared(text: &str) -> Result<Vec<Operand>, String> {
             let element_size =
                 element.and_then(|ty| size_of_type(ty, text, MAX_DEPTH)).ok_or_else(unsupported)?;
             let element = element.unwrap_or_default();
-            Ok(Operand {
+            Ok(DeclaredOperand {
                 name: name.trim().to_owned(),
                 element: element.to_owned(),
                 scalar: scalar_of(element, text, MAX_DEPTH).to_owned(),
@@ -155,15 +155,15 @@ fn alias_target<'a>(alias: &str, text: &'a str) -> Option<&'a str> {
 /// does not only store its output.
 pub(super) fn fuse(
     text: &str,
-    prologues: &[Prologue],
-    epilogue: Option<&Epilogue>,
+    prologues: &[PrologueCode],
+    epilogue: Option<&EpilogueCode>,
 ) -> Result<String, String> {
     let operands = declared(text)?;
     let mut out = text.to_owned();
     let (mut outputs, mut words) = (String::new(), 0);
     for prologue in prologues {
         let operand = operands.get(prologue.input).ok_or("a prologue of an operand it lacks")?;
-        let Operand { name, element, .. } = operand;
+        let DeclaredOperand { name, element, .. } = operand;
         let (code, index) = operand.code(&prologue.one, &prologue.four)?;
         let value = match is_words4(element, text) {
             true => format!("from_words({}({index}))", code.name),
@@ -177,7 +177,7 @@ pub(super) fn fuse(
     }
     if let Some(epilogue) = epilogue {
         let operand = operands.last().ok_or("an epilogue of no output")?;
-        let Operand { name, element, .. } = operand;
+        let DeclaredOperand { name, element, .. } = operand;
         let (code, index) = operand.code(&epilogue.one, &epilogue.four)?;
         let bits = match (operand.element_size, is_words4(element, text)) {
             (_, true) => "to_words(value)",
@@ -204,7 +204,7 @@ pub(super) fn fuse(
     append_to_params(&out, &words).ok_or_else(|| "fused, but without `Params`".to_owned())
 }
 
-impl Operand {
+impl DeclaredOperand {
     /// Returns the code for the operand's elements, and the index of the first that is element `i`.
     fn code<'a>(
         &self,
@@ -259,10 +259,10 @@ fn is_words4(ty: &str, text: &str) -> bool {
 
 /// Appends the struct `Launch` to the parameters, and adds to every index of an operand its first
 /// element.
-pub(super) fn add_bases(text: &str, operands: &[Operand]) -> String {
+pub(super) fn add_bases(text: &str, operands: &[DeclaredOperand]) -> String {
     let Some(text) = append_to_params(text, "launch: Launch,") else { return text.to_owned() };
     let mut out = String::from("struct Launch {\n    first_group: u32,\n");
-    for Operand { name, .. } in operands {
+    for DeclaredOperand { name, .. } in operands {
         out.push_str(&format!("    first_{name}: u32,\n"));
     }
     out.push_str("}\n\n");
@@ -373,7 +373,7 @@ fn f(i: u32, local: vec4<f32>) -> u32 {
     #[test]
     fn computed_inputs_are_calls() {
         let (one, four, label) = (code("one"), code("four"), String::new());
-        let prologue = Prologue { input: 1, one, four, words: 5, label };
+        let prologue = PrologueCode { input: 1, one, four, words: 5, label };
         let text = fuse(SHADER, &[prologue], None).expect("`order` is an array of words");
         assert!(text.contains("f32(x[order_at(i) & 3].y)"), "{text}");
         let function = "fn order_at(i: u32) -> i32 {\n    return bitcast<i32>(one(i));";
@@ -387,7 +387,7 @@ fn f(i: u32, local: vec4<f32>) -> u32 {
     #[test]
     fn stores_with_an_epilogue_are_calls() {
         let (one, four, label) = (code("one"), code("four"), String::new());
-        let epilogue = Epilogue { one, four, words: 0, label };
+        let epilogue = EpilogueCode { one, four, words: 0, label };
         let error = fuse(SHADER, &[], Some(&epilogue)).expect_err("it has two components");
         assert!(error.contains("out of vec2<f32> cannot be fused"), "{error}");
         let text = SHADER.replace("out: array<vec2<f32>>", "out: array<f32>");

@@ -14,7 +14,7 @@ use web_time::Instant;
 
 use super::stall::Largest;
 use super::timestamps::{Captured, Profiler};
-use super::transfer::Source;
+use super::transfer::ReadbackSource;
 use super::{Runtime, RuntimeError};
 use crate::device::CAN_BLOCK;
 
@@ -79,10 +79,10 @@ impl Runtime {
             return Ok(Vec::new());
         }
         let written = self.write_last_timestamp(&mut profiler)?;
-        let sources: Vec<Source<'_>> = profiler
+        let sources: Vec<ReadbackSource<'_>> = profiler
             .resolved
             .iter()
-            .map(|(buffer, bytes)| Source { buffer, offset: 0, bytes: *bytes })
+            .map(|(buffer, bytes)| ReadbackSource { buffer, offset: 0, bytes: *bytes })
             .collect();
         let read = self.read_sources(&sources).await?;
         let now = written.unwrap_or_else(|| profiler.began.elapsed());

@@ -47,7 +47,7 @@ type BindGroupKey = (Interface, SmallVec<[(u64, u32, u32); 6]>);
 
 /// The operands and the size of a kernel launch.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Operands<'a> {
+pub(crate) struct LaunchOperands<'a> {
     pub inputs: &'a [&'a Allocation],
     pub outputs: &'a [&'a Allocation],
     /// What is read besides the inputs: memory in the buffers of the outputs.
@@ -66,7 +66,7 @@ pub(crate) struct Operands<'a> {
     pub max_binding: u64,
 }
 
-impl Operands<'_> {
+impl LaunchOperands<'_> {
     /// Adds the launches with indices on which the operands depend, and this one, to the taints of the results.
     fn taint_results(&self) {
         let Self { inputs, also_read, written, separate, report, .. } = *self;
@@ -185,9 +185,9 @@ impl Recorder {
         &mut self,
         gpu: &Gpu,
         plan: &Plan,
-        operands: &Operands<'_>,
+        operands: &LaunchOperands<'_>,
     ) -> Result<(), RuntimeError> {
-        let Operands { written, groups, work, .. } = *operands;
+        let LaunchOperands { written, groups, work, .. } = *operands;
         gpu.observers.notify(|| Event::Dispatch { kernel: &plan.variant, work });
         let parts = work.div_ceil(self.max_work).clamp(1, groups);
         let step = exact_groups(groups.div_ceil(parts));
@@ -209,7 +209,7 @@ impl Recorder {
         &mut self,
         gpu: &Gpu,
         plan: &Plan,
-        operands: &Operands<'_>,
+        operands: &LaunchOperands<'_>,
         part: Part,
     ) -> Result<(), RuntimeError> {
         if self.dispatches >= self.max_dispatches
@@ -342,7 +342,7 @@ impl Recorder {
     }
 
     /// Opens a pass if none is open. While a profile is taken, begins a new pass for each dispatch.
-    fn open_pass(&mut self, gpu: &Gpu, plan: &Plan, operands: &Operands<'_>, part: Part) {
+    fn open_pass(&mut self, gpu: &Gpu, plan: &Plan, operands: &LaunchOperands<'_>, part: Part) {
         let timestamp_writes = self.profiler.as_mut().map(|profiler| {
             self.pass = None;
             let read = operands.inputs.iter().chain(operands.also_read);
@@ -474,7 +474,7 @@ impl Binding<'_> {
 
 /// Returns the bindings of placed operands. Whole buffers are bound, so that operands in the same
 /// pages share bind groups; with `exact`, or in buffers larger than a binding, exactly their ranges.
-fn bindings<'a>(operands: &Operands<'a>, exact: bool) -> SmallVec<[Binding<'a>; 6]> {
+fn bindings<'a>(operands: &LaunchOperands<'a>, exact: bool) -> SmallVec<[Binding<'a>; 6]> {
     let placements =
         operands.inputs.iter().chain(operands.outputs).filter_map(|operand| operand.placement());
     let ranges = placements

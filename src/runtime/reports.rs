@@ -17,7 +17,7 @@ use super::gpu::Buffer;
 use super::mapping::Mapping;
 use super::sync::Mutex;
 use super::sync::atomic::Ordering;
-use super::taint::{ERRORS, IndexedAxis, Report};
+use super::taint::{ERRORS, IndexReport, IndexedAxis};
 use crate::variables;
 
 /// The size of a slot in bytes: the largest alignment of bindings that an adapter requires. It has
@@ -61,7 +61,7 @@ pub(crate) struct Reports {
     /// The buffer with the slots, once there is one.
     buffer: Option<Arc<Buffer>>,
     /// The launch of each slot after slot 0.
-    launches: Vec<Arc<Report>>,
+    launches: Vec<Arc<IndexReport>>,
     /// The number of failures at the last call of [`forget_lost`](Self::forget_lost).
     failures: usize,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Slot {
     /// Its place in the buffer, in bytes.
     pub offset: u64,
     /// The launch, unless reports are switched off.
-    pub report: Option<Arc<Report>>,
+    pub report: Option<Arc<IndexReport>>,
 }
 
 impl Slot {
@@ -111,7 +111,7 @@ impl Reports {
         if !self.enabled || axes.len() as u64 > SLOT_SIZE / 4 {
             return Some(Slot { buffer, offset: 0, report: None });
         }
-        let report = Report::new(current_op(), axes);
+        let report = IndexReport::new(current_op(), axes);
         self.launches.push(report.clone());
         let offset = self.launches.len() as u64 * SLOT_SIZE;
         Some(Slot { buffer, offset, report: Some(report) })
@@ -124,14 +124,14 @@ impl Reports {
 
     /// Takes the launches since the last call, with the buffer and their range in it. The caller records the copy and
     /// the clearing of their slots at once.
-    pub fn take(&mut self) -> Option<(Arc<Buffer>, SlotRange, Vec<Arc<Report>>)> {
+    pub fn take(&mut self) -> Option<(Arc<Buffer>, SlotRange, Vec<Arc<IndexReport>>)> {
         let buffer = self.buffer.clone().filter(|_| !self.launches.is_empty())?;
         let range = SlotRange { start: SLOT_SIZE, bytes: self.bytes() };
         Some((buffer, range, std::mem::take(&mut self.launches)))
     }
 
     /// Takes back the launches of the last [`take`](Self::take), whose slots were not copied.
-    pub fn put_back(&mut self, launches: Vec<Arc<Report>>) {
+    pub fn put_back(&mut self, launches: Vec<Arc<IndexReport>>) {
         debug_assert!(self.launches.is_empty(), "slots are taken under the same lock");
         self.launches = launches;
     }
@@ -157,7 +157,7 @@ pub(crate) struct SlotRange {
 
 /// Slots that the device copies to the host.
 pub(crate) struct ReportsInFlight<C = HostCopy> {
-    pub launches: Vec<Arc<Report>>,
+    pub launches: Vec<Arc<IndexReport>>,
     /// The serial number of the submission that copies them.
     pub serial: u64,
     pub copy: C,
@@ -200,7 +200,7 @@ impl SlotCopy for HostCopy {
 /// The copied slots that were not read yet, and the errors that the program was not given.
 pub(crate) struct Outcomes<C = HostCopy> {
     in_flight: Mutex<Vec<ReportsInFlight<C>>>,
-    errors: Mutex<Vec<Arc<Report>>>,
+    errors: Mutex<Vec<Arc<IndexReport>>>,
 }
 
 impl<C> Default for Outcomes<C> {
@@ -251,14 +251,14 @@ impl<C: SlotCopy> Outcomes<C> {
     }
 
     /// Marks launches whose slots cannot be read: their results are not to be trusted.
-    pub fn fail(&self, launches: &[Arc<Report>], device: &str, error: &dyn std::fmt::Display) {
+    pub fn fail(&self, launches: &[Arc<IndexReport>], device: &str, error: &dyn std::fmt::Display) {
         for report in launches {
             let (device, message) = (device.to_owned(), error.to_string());
             self.finish(report, Err(RuntimeError::Transfer { device, message }));
         }
     }
 
-    fn finish(&self, report: &Arc<Report>, outcome: Result<(), RuntimeError>) {
+    fn finish(&self, report: &Arc<IndexReport>, outcome: Result<(), RuntimeError>) {
         let failed = outcome.is_err();
         if report.outcome.set(outcome).is_err() || !failed {
             return;
@@ -289,8 +289,8 @@ mod tests {
     use super::super::taint::{MAX_LISTED, Taint};
     use super::*;
 
-    fn report(axes: &[IndexedAxis]) -> Arc<Report> {
-        Report::new("gather", axes)
+    fn report(axes: &[IndexedAxis]) -> Arc<IndexReport> {
+        IndexReport::new("gather", axes)
     }
 
     const AXES: [IndexedAxis; 2] =
@@ -427,7 +427,8 @@ mod schedules {
     #[test]
     fn errors_stay_with_what_depends_on_them() {
         let schedule = || {
-            let launches: Arc<[_]> = (0..LAUNCHES).map(|_| Report::new("gather", &AXES)).collect();
+            let launches: Arc<[_]> =
+                (0..LAUNCHES).map(|_| IndexReport::new("gather", &AXES)).collect();
             let taints: Arc<[Taint]> = (0..LAUNCHES).map(|_| Taint::default()).collect();
             let outcomes = Arc::new(Outcomes::<TestCopy>::default());
             let mapped: Arc<[_]> =
@@ -492,7 +493,7 @@ mod schedules {
     fn lost_copies_report_nothing() {
         let schedule = || {
             let outcomes = Arc::new(Outcomes::<TestCopy>::default());
-            let launches = [Report::new("gather", &AXES), Report::new("gather", &AXES)];
+            let launches = [IndexReport::new("gather", &AXES), IndexReport::new("gather", &AXES)];
             for (serial, launch) in launches.iter().enumerate() {
                 let is_mapped = Arc::new(AtomicBool::new(true));
                 let copy = TestCopy { bytes: vec![7; SLOT_SIZE as usize], is_mapped };
@@ -515,7 +516,7 @@ mod schedules {
     fn taints_can_be_merged_with_each_other() {
         let schedule = || {
             let taints: Arc<[Taint]> = (0..2).map(|_| Taint::default()).collect();
-            taints.iter().for_each(|taint| taint.add(&Report::new("gather", &AXES)));
+            taints.iter().for_each(|taint| taint.add(&IndexReport::new("gather", &AXES)));
             let merge = |to: usize, from: usize| {
                 let taints = taints.clone();
                 thread::spawn(move || taints[to].merge(&taints[from]))
@@ -533,7 +534,7 @@ mod schedules {
     fn an_error_is_given_once() {
         let schedule = || {
             let outcomes = Arc::new(Outcomes::<HostCopy>::default());
-            let launches = [Report::new("gather", &AXES), Report::new("gather", &AXES)];
+            let launches = [IndexReport::new("gather", &AXES), IndexReport::new("gather", &AXES)];
             let taint = Taint::default();
             taint.add(&launches[0]);
             outcomes.fail(&launches, "device", &"it failed");

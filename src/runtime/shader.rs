@@ -25,7 +25,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 
 use super::embed::wgsl;
-use super::operands::{self, Epilogue, Operand, Prologue};
+use super::operands::{self, DeclaredOperand, EpilogueCode, PrologueCode};
 use super::params::{ParamField, Params};
 use super::tokens::tokens;
 
@@ -169,9 +169,9 @@ pub struct Variant {
     /// The definitions, in the order in which the launcher added them.
     pub defs: Vec<(&'static str, Def)>,
     /// The inputs that are computed instead of read, in binding order.
-    pub prologues: Vec<Prologue>,
+    pub prologues: Vec<PrologueCode>,
     /// What is computed with the output instead of storing it.
-    pub epilogue: Option<Box<Epilogue>>,
+    pub epilogue: Option<Box<EpilogueCode>>,
     /// The elementwise ops that the kernel computes, in order: a name, of which variants are
     /// independent.
     pub ops: Vec<&'static str>,
@@ -267,7 +267,7 @@ impl fmt::Display for Variant {
                 Def::Label(value) => write!(f, " {value}")?,
             }
         }
-        for Prologue { input, label, .. } in &self.prologues {
+        for PrologueCode { input, label, .. } in &self.prologues {
             write!(f, " input{input}=[{label}]")?;
         }
         if let Some(epilogue) = &self.epilogue {
@@ -391,7 +391,7 @@ pub struct Expansion {
     /// The WGSL text.
     pub text: String,
     /// The operands, in binding order.
-    pub operands: Vec<Operand>,
+    pub operands: Vec<DeclaredOperand>,
     /// For each line after the first `added_lines`, where it is from: a source or fragment, and a line in it.
     lines: Vec<(Arc<str>, usize)>,
     added_lines: usize,

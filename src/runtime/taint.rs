@@ -28,13 +28,13 @@ pub(super) static ERRORS: AtomicU64 = AtomicU64::new(0);
 ///
 /// Groups share launches and other groups: to visit each of them once, they remember what was found.
 #[derive(Debug)]
-pub(crate) struct Report {
+pub(crate) struct IndexReport {
     /// Its number among all of the process.
     pub number: u64,
     op: &'static str,
     axes: SmallVec<[IndexedAxis; 2]>,
     /// The launches and groups of a group.
-    group: Vec<Arc<Report>>,
+    group: Vec<Arc<IndexReport>>,
     /// Set when the slot of the launch was read; of a group, when it is known to be clean or to have an error.
     pub outcome: OnceLock<Result<(), RuntimeError>>,
     /// The number of errors when the group was found to have none, plus one.
@@ -45,7 +45,7 @@ pub(crate) struct Report {
     returned: AtomicU64,
 }
 
-impl Report {
+impl IndexReport {
     pub fn new(op: &'static str, axes: &[IndexedAxis]) -> Arc<Self> {
         Self::with_group(op, axes, Vec::new())
     }
@@ -128,7 +128,7 @@ pub(crate) struct Taint {
     /// Whether the list may have entries. Most memory has none.
     is_set: AtomicBool,
     /// Ordered by their numbers.
-    pub reports: Mutex<SmallVec<[Arc<Report>; 2]>>,
+    pub reports: Mutex<SmallVec<[Arc<IndexReport>; 2]>>,
 }
 
 impl Taint {
@@ -138,7 +138,7 @@ impl Taint {
     }
 
     /// Adds a launch.
-    pub fn add(&self, report: &Arc<Report>) {
+    pub fn add(&self, report: &Arc<IndexReport>) {
         self.add_all(std::slice::from_ref(report));
     }
 
@@ -157,7 +157,7 @@ impl Taint {
     }
 
     /// Adds launches, ordered by their numbers.
-    fn add_all(&self, others: &[Arc<Report>]) {
+    fn add_all(&self, others: &[Arc<IndexReport>]) {
         if others.is_empty() {
             return;
         }
@@ -177,7 +177,7 @@ impl Taint {
         if merged.len() > MAX_LISTED {
             // A chain of launches, each of which would copy the list of those before.
             let oldest = merged.drain(..MAX_LISTED / 2).collect();
-            merged.push(Report::with_group("", &[], oldest));
+            merged.push(IndexReport::with_group("", &[], oldest));
         }
         *reports = merged;
         self.is_set.store(true, Ordering::Release);

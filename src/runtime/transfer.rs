@@ -107,7 +107,7 @@ impl Staging {
 }
 
 /// A range of a GPU buffer that is read back.
-pub(super) struct Source<'a> {
+pub(super) struct ReadbackSource<'a> {
     pub buffer: &'a wgpu::Buffer,
     pub offset: u64,
     pub bytes: u64,
@@ -259,12 +259,12 @@ impl Runtime {
             self.check_read(allocation)?;
         }
         self.place_all(ranges.iter().map(|(allocation, _)| &**allocation))?;
-        let sources: Vec<Source<'_>> = ranges
+        let sources: Vec<ReadbackSource<'_>> = ranges
             .iter()
             .filter_map(|(allocation, bytes)| {
                 let placement = allocation.placement()?;
                 let (buffer, offset) = (&placement.buffer.raw, placement.offset);
-                Some(Source { buffer, offset, bytes: *bytes })
+                Some(ReadbackSource { buffer, offset, bytes: *bytes })
             })
             .collect();
         let read = self.read_sources(&sources).await?;
@@ -313,7 +313,7 @@ impl Runtime {
     /// Reads ranges of buffers.
     pub(super) async fn read_sources(
         &self,
-        sources: &[Source<'_>],
+        sources: &[ReadbackSource<'_>],
     ) -> Result<Vec<Vec<u8>>, RuntimeError> {
         let mut read = Vec::with_capacity(sources.len());
         for source in sources {
@@ -427,7 +427,7 @@ impl Runtime {
     fn start_piece(
         &self,
         piece: Piece,
-        sources: &[Source<'_>],
+        sources: &[ReadbackSource<'_>],
     ) -> Result<PieceInFlight, RuntimeError> {
         let gpu = &self.gpu;
         gpu.observers.notify(|| Event::Readback { bytes: piece.bytes });
@@ -436,7 +436,7 @@ impl Runtime {
         let submitted = self.copy_to_host(&mut state, |encoder| {
             let mut offset = 0;
             for &(source, start, bytes) in &piece.copies {
-                let Source { buffer: from, offset: base, .. } = sources[source];
+                let ReadbackSource { buffer: from, offset: base, .. } = sources[source];
                 encoder.copy_buffer_to_buffer(from, base + start, &buffer, offset, padded(bytes));
                 offset += padded(bytes);
             }

@@ -11,7 +11,7 @@ const SUBGROUPS: u32 = 4;
 
 /// What a kernel computes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Pass {
+pub(crate) enum AttentionPass {
     Forward,
     Backward,
 }
@@ -56,14 +56,14 @@ impl AttentionUnits {
     }
 
     /// Returns the slot of [`UnitsKernel`] for operands of a type and rows of one of the widths.
-    pub fn slot(pass: Pass, width: u32, dtype: DType) -> usize {
+    pub fn slot(pass: AttentionPass, width: u32, dtype: DType) -> usize {
         let widths = Self::WIDTHS.len();
         let width = Self::WIDTHS.iter().position(|each| *each == width).unwrap_or(0);
         let of_pass = usize::from(dtype == DType::F32) * widths + width;
         let first = units::PRODUCT_SLOTS + units::CONV_SLOTS;
         match pass {
-            Pass::Forward => first + of_pass,
-            Pass::Backward => first + units::ATTENTION_SLOTS / 2 + of_pass,
+            AttentionPass::Forward => first + of_pass,
+            AttentionPass::Backward => first + units::ATTENTION_SLOTS / 2 + of_pass,
         }
     }
 

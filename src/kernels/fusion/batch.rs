@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashSet;
 use smallvec::SmallVec;
 
-use crate::kernels::fusion::graph::{Graph, Leaf, Node};
+use crate::kernels::fusion::graph::{Graph, Leaf, PendingNode};
 use crate::kernels::fusion::program::{Program, Words};
 use crate::runtime::{Allocation, Location, Runtime, RuntimeError};
 use crate::tensor::Lazy;
@@ -24,7 +24,7 @@ pub(crate) fn add_equal_graphs(graphs: &mut Vec<Graph>, program: &Program, words
     let runtime = first.runtime().clone();
     let candidates = runtime.deferred_like(first.extent().signature);
     let mut included: FxHashSet<usize> = FxHashSet::default();
-    let address = |node: &Node| Arc::as_ptr(&node.lazy) as usize;
+    let address = |node: &PendingNode| Arc::as_ptr(&node.lazy) as usize;
     included.extend(graphs[0].nodes.iter().map(address));
     // The newest first: older ones may lead to it.
     for candidate in candidates.into_iter().rev() {
@@ -51,7 +51,7 @@ pub(crate) fn add_equal_graphs(graphs: &mut Vec<Graph>, program: &Program, words
 }
 
 /// What one graph of a launch reads and writes.
-pub(crate) struct Computation {
+pub(crate) struct GraphMemory {
     /// The memory of the leaves that no output overwrites.
     pub inputs: SmallVec<[Arc<Allocation>; 4]>,
     /// Where their elements start.
@@ -65,7 +65,7 @@ pub(crate) struct Computation {
     graph: usize,
 }
 
-impl Computation {
+impl GraphMemory {
     /// Allocates the outputs that overwrite no leaf.
     pub fn new(
         runtime: &Runtime,
@@ -168,10 +168,10 @@ impl<'a> Pages<'a> {
 /// `max_pages` buffers.
 pub(crate) fn batches<'a>(
     runtime: &Runtime,
-    computations: &'a [Computation],
+    computations: &'a [GraphMemory],
     max_pages: usize,
-) -> Result<Vec<(Vec<&'a Computation>, Pages<'a>)>, RuntimeError> {
-    let mut out: Vec<(Vec<&Computation>, Pages<'_>)> = Vec::new();
+) -> Result<Vec<(Vec<&'a GraphMemory>, Pages<'a>)>, RuntimeError> {
+    let mut out: Vec<(Vec<&GraphMemory>, Pages<'_>)> = Vec::new();
     for computation in computations {
         let [inputs, outputs] = [&computation.inputs, &computation.outputs].map(|list| {
             list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernels::fusion::batch::{Computation, MAX_BATCHED_LEN, add_equal_graphs, batches};
+use crate::kernels::fusion::batch::{GraphMemory, MAX_BATCHED_LEN, add_equal_graphs, batches};
 use crate::kernels::fusion::fused::FusedLaunch;
 use crate::kernels::fusion::graph::Graph;
 use crate::kernels::fusion::program::{MAX_WORDS, Overwrite, Program, Words};
 use crate::kernels::fusion::registry::{MAX_BINDINGS, index_of, may_use};
-use crate::kernels::fusion::schedule::{self, Next, Recording};
+use crate::kernels::fusion::schedule::{self, NextStep, RecordedLaunch};
 use crate::kernels::policy;
 use crate::runtime::{
     Allocation, Deferred, Flows, Runtime, RuntimeError, current_op, set_current_op,
@@ -29,13 +29,13 @@ pub(crate) fn compute(root: &Arc<Lazy>) -> Result<(), RuntimeError> {
     set_current_op(root.expression().op);
     let mut may_batch = true;
     let computed = schedule::run(root.runtime(), || {
-        let Some(graph) = Graph::of(root) else { return Ok(Next::Nothing) };
+        let Some(graph) = Graph::of(root) else { return Ok(NextStep::Nothing) };
         let mut launches = (0..graph.nodes.len()).filter(|&i| graph.nodes[i].lazy.is_launch());
         match (launches.next(), launches.next()) {
             (None, _) => elementwise(root, graph, &mut may_batch),
             (Some(launch), None) => with_epilogue(root, graph, launch),
             // The last one computes the rest.
-            (Some(launch), Some(_)) => Ok(Next::after(&graph.nodes[launch].lazy)),
+            (Some(launch), Some(_)) => Ok(NextStep::after(&graph.nodes[launch].lazy)),
         }
     });
     set_current_op(needed_by);
@@ -47,7 +47,7 @@ fn elementwise(
     root: &Arc<Lazy>,
     graph: Graph,
     may_batch: &mut bool,
-) -> Result<Next<'static>, RuntimeError> {
+) -> Result<NextStep<'static>, RuntimeError> {
     let runtime = root.runtime();
     let len = graph.root().expression().len;
     let overwrite = match policy::of(runtime).pays_for_special_case(len) {
@@ -60,7 +60,7 @@ fn elementwise(
     if (too_large || !may_use(runtime, &program))
         && let Some(middle) = graph.middle()
     {
-        return Ok(Next::after(middle));
+        return Ok(NextStep::after(middle));
     }
     let mut graphs = vec![graph];
     // One binding of a batch is the table.
@@ -78,8 +78,8 @@ fn elementwise(
         }
     }
     let computations = (0..graphs.len())
-        .map(|graph| Computation::new(runtime, &graphs, graph, &program))
-        .collect::<Result<SmallVec<[Computation; 1]>, RuntimeError>>()?;
+        .map(|graph| GraphMemory::new(runtime, &graphs, graph, &program))
+        .collect::<Result<SmallVec<[GraphMemory; 1]>, RuntimeError>>()?;
     if let [computation] = &computations[..] {
         return single(runtime, &graphs[0], computation, program, &words);
     }
@@ -94,41 +94,45 @@ fn elementwise(
     if let Some(launch) = launches.iter().find(|launch| !launch.is_prepared()) {
         // The kernel for one of them may exist.
         *may_batch = runtime.may_generate();
-        return Ok(if *may_batch { Next::Compile(launch.compilation()) } else { Next::Again });
+        return Ok(if *may_batch {
+            NextStep::Compile(launch.compilation())
+        } else {
+            NextStep::Again
+        });
     }
-    let mut recordings: SmallVec<[Recording; 1]> = SmallVec::new();
+    let mut recordings: SmallVec<[RecordedLaunch; 1]> = SmallVec::new();
     for (launch, (batch, pages)) in launches.iter().zip(&batches) {
         // The first graph is in the first batch. The error may be of another, where it is used.
         let Ok(recorded) = launch.run_batch(batch, pages) else { break };
         batch.iter().for_each(|computation| computation.resolve(&graphs, &program));
         let results = batch.iter().flat_map(|computation| &computation.outputs);
-        recordings.push(Recording { recorded, results: results.cloned().collect() });
+        recordings.push(RecordedLaunch { recorded, results: results.cloned().collect() });
     }
     *may_batch = !recordings.is_empty();
-    Ok(if *may_batch { Next::Recorded(recordings) } else { Next::Again })
+    Ok(if *may_batch { NextStep::Recorded(recordings) } else { NextStep::Again })
 }
 
 /// Launches the kernel of one graph.
 fn single(
     runtime: &Runtime,
     graph: &Graph,
-    computation: &Computation,
+    computation: &GraphMemory,
     program: Program,
     words: &Words,
-) -> Result<Next<'static>, RuntimeError> {
+) -> Result<NextStep<'static>, RuntimeError> {
     let launch = FusedLaunch::new(runtime, &program, words, graph.ops());
     if !launch.is_prepared() {
         // Two smaller kernels are more likely to exist.
         let middle = graph.middle().filter(|_| !runtime.may_generate());
         return Ok(match middle {
-            Some(middle) => Next::after(middle),
-            None => Next::Compile(launch.compilation()),
+            Some(middle) => NextStep::after(middle),
+            None => NextStep::Compile(launch.compilation()),
         });
     }
     let recorded = launch.run(computation, graph, &program)?;
     computation.resolve(std::slice::from_ref(graph), &program);
     let results = computation.outputs.clone();
-    Ok(Next::Recorded(smallvec![Recording { recorded, results }]))
+    Ok(NextStep::Recorded(smallvec![RecordedLaunch { recorded, results }]))
 }
 
 /// Launches a graph with one launch, the node with index `launch`, of which the rest is the epilogue.
@@ -136,12 +140,12 @@ fn with_epilogue(
     root: &Arc<Lazy>,
     graph: Graph,
     launch: usize,
-) -> Result<Next<'static>, RuntimeError> {
+) -> Result<NextStep<'static>, RuntimeError> {
     let runtime = root.runtime();
     // Another reference would make the result look used elsewhere.
     let lazy = &graph.nodes[launch].lazy;
     let len = lazy.expression().len;
-    let Some(launch) = lazy.launch() else { return Ok(Next::Nothing) };
+    let Some(launch) = lazy.launch() else { return Ok(NextStep::Nothing) };
     let (program, words) = Program::new(&graph, graph.outputs(), Overwrite::Nothing);
     let inputs: SmallVec<[Arc<Allocation>; 8]> =
         graph.leaves.iter().map(|leaf| leaf.memory.clone()).collect();
@@ -170,10 +174,10 @@ fn with_epilogue(
         // The launch alone. A batch computes the rest of this and of similar graphs.
         let mut first = smallvec![lazy.clone()];
         first.extend(launches_like(root));
-        return Ok(Next::After(first));
+        return Ok(NextStep::After(first));
     }
     if let Some(compilation) = compilation {
-        return Ok(Next::Compile(compilation));
+        return Ok(NextStep::Compile(compilation));
     }
     let results = program.outputs.iter().map(|output| &graph.nodes[usize::from(output.step)].lazy);
     let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
@@ -193,7 +197,7 @@ fn with_epilogue(
     let recorded = launch.record(&outputs, epilogue, &flows)?;
     drop((flows, launch_inputs));
     results.zip(&outputs).for_each(|(result, memory)| result.resolve(memory.clone()));
-    Ok(Next::Recorded(smallvec![Recording { recorded, results: outputs }]))
+    Ok(NextStep::Recorded(smallvec![RecordedLaunch { recorded, results: outputs }]))
 }
 
 /// Returns the pending launches that lead to results with the signature of `root`.

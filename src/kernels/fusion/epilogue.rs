@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use smallvec::{SmallVec, smallvec};
 
 use crate::kernels::fusion::composite::{self, AnyKernel, Composite, Params, Programs};
-use crate::kernels::fusion::graph::Source;
-use crate::kernels::fusion::program::{Access, Output, Program, RESULT};
+use crate::kernels::fusion::graph::ArgSource;
+use crate::kernels::fusion::program::{Access, Program, ProgramOutput, RESULT};
 use crate::kernels::fusion::prologue::PrologueLaunch;
 use crate::kernels::fusion::registry::{index_of, program_of};
 use crate::kernels::ops::map::Map;
@@ -187,9 +187,11 @@ pub(crate) fn samples<K: Kernel>(kernels: impl IntoIterator<Item = K>) -> Vec<Va
     let sum = Map::new("a + b", DType::F32);
     let mut program = Program::sample(&[&result, &sum], &[(DType::F32, Access::Strided)]);
     program.steps[0].args.clear();
-    program.steps[1].args.push((Source::Leaf(0), DType::F32));
-    program.outputs =
-        smallvec![Output { step: 0, overwrites: None }, Output { step: 1, overwrites: None }];
+    program.steps[1].args.push((ArgSource::Leaf(0), DType::F32));
+    program.outputs = smallvec![
+        ProgramOutput { step: 0, overwrites: None },
+        ProgramOutput { step: 1, overwrites: None }
+    ];
     let epilogue = Some(index_of(&program, std::iter::empty()));
     let programs = Programs { epilogue, ..Programs::default() };
     let with_epilogue = |kernel| Composite { kernel, programs: programs.clone() };

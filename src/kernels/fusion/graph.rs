@@ -9,7 +9,7 @@ use crate::tensor::{Arg, DType, Expression, Layout, Lazy, Padding};
 
 /// What an argument refers to, by index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Source {
+pub(crate) enum ArgSource {
     /// An earlier pending result.
     Node(u8),
     /// A tensor in memory.
@@ -17,15 +17,15 @@ pub(crate) enum Source {
 }
 
 /// A pending result.
-pub(crate) struct Node {
+pub(crate) struct PendingNode {
     pub lazy: Arc<Lazy>,
     /// The arguments, with the types as which they are read.
-    pub args: SmallVec<[(Source, DType); 2]>,
+    pub args: SmallVec<[(ArgSource, DType); 2]>,
     /// The number of arguments of this graph that refer to it.
     references: usize,
 }
 
-impl Node {
+impl PendingNode {
     /// Returns the expression that computes the result.
     pub fn expression(&self) -> &Expression {
         self.lazy.expression()
@@ -75,7 +75,7 @@ impl Leaf {
 /// The pending results that lead to one, each after those that it refers to. That one is the last.
 #[derive(Default)]
 pub(crate) struct Graph {
-    pub nodes: SmallVec<[Node; 8]>,
+    pub nodes: SmallVec<[PendingNode; 8]>,
     pub leaves: SmallVec<[Leaf; 4]>,
 }
 
@@ -95,7 +95,7 @@ impl Graph {
             return None;
         }
         // The latest are the most likely.
-        let is_same = |node: &Node| Arc::ptr_eq(&node.lazy, lazy);
+        let is_same = |node: &PendingNode| Arc::ptr_eq(&node.lazy, lazy);
         if let Some(index) = self.nodes.iter().rposition(is_same) {
             return Some(index);
         }
@@ -104,13 +104,13 @@ impl Graph {
             let source = match arg.storage.pending().and_then(|lazy| self.visit(lazy)) {
                 Some(index) => {
                     self.nodes[index].references += 1;
-                    Source::Node(index as u8)
+                    ArgSource::Node(index as u8)
                 }
-                None => Source::Leaf(self.leaf(arg)?),
+                None => ArgSource::Leaf(self.leaf(arg)?),
             };
             args.push((source, arg.dtype));
         }
-        self.nodes.push(Node { lazy: lazy.clone(), args, references: 0 });
+        self.nodes.push(PendingNode { lazy: lazy.clone(), args, references: 0 });
         Some(self.nodes.len() - 1)
     }
 
@@ -139,7 +139,7 @@ impl Graph {
     }
 
     /// Returns the result.
-    pub fn root(&self) -> &Node {
+    pub fn root(&self) -> &PendingNode {
         &self.nodes[self.nodes.len() - 1]
     }
 
@@ -181,8 +181,8 @@ impl Graph {
         for node in &self.nodes {
             let own = if node.lazy.is_launch() { LAUNCH } else { 0 };
             let mask = node.args.iter().fold(own, |mask, (source, _)| match *source {
-                Source::Node(index) => mask | masks[usize::from(index)],
-                Source::Leaf(index) => mask | 1 << index,
+                ArgSource::Node(index) => mask | masks[usize::from(index)],
+                ArgSource::Leaf(index) => mask | 1 << index,
             });
             masks.push(mask);
         }

@@ -13,7 +13,7 @@ use crate::kernels::fusion::compute::compute;
 use crate::kernels::fusion::epilogue::DeferredLaunch;
 use crate::kernels::fusion::program::{Access, RESULT};
 use crate::kernels::fusion::prologue::{self, Fusion, Reads};
-use crate::kernels::fusion::schedule::{self, Next};
+use crate::kernels::fusion::schedule::{self, NextStep};
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::ops::map::{CONSTANT, Map};
 use crate::kernels::policy;
@@ -207,15 +207,15 @@ fn take_inputs(
     if prologue::applies(launch, prologues)? {
         schedule::run(runtime, || {
             Ok::<_, Error>(match prologue::fuse(launch, prologues) {
-                Fusion::Nothing => Next::Nothing,
-                Fusion::After(lazy) => Next::after(&lazy),
+                Fusion::Nothing => NextStep::Nothing,
+                Fusion::After(lazy) => NextStep::after(&lazy),
                 Fusion::Launch(fused) => {
                     // If its kernel is not compiled, the launch is made at once, with operands that are computed first.
                     let is_ready = runtime.may_generate() || fused.is_prepared(launch);
                     runs_now = !fused.is_pure() || !is_ready;
                     is_fused = true;
                     deferred.take(fused);
-                    Next::Nothing
+                    NextStep::Nothing
                 }
             })
         })?;

@@ -4,7 +4,7 @@ use std::fmt;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernels::fusion::graph::{Graph, Source};
+use crate::kernels::fusion::graph::{ArgSource, Graph};
 use crate::kernels::ops::map::Map;
 use crate::runtime::Expr;
 use crate::tensor::{DType, Layout, collapse};
@@ -14,7 +14,7 @@ use crate::tensor::{DType, Layout, collapse};
 pub(crate) struct Program {
     pub leaves: SmallVec<[LeafCode; 4]>,
     pub steps: SmallVec<[Step; 8]>,
-    pub outputs: SmallVec<[Output; 4]>,
+    pub outputs: SmallVec<[ProgramOutput; 4]>,
     /// The number of axes that strided leaves have.
     pub rank: u8,
     /// Whether four neighbours never cross the end of the innermost axis.
@@ -106,14 +106,14 @@ pub(crate) struct Step {
     pub wgsl: Expr,
     pub dtype: DType,
     /// The arguments, with the types as which they are read.
-    pub args: SmallVec<[(Source, DType); 2]>,
+    pub args: SmallVec<[(ArgSource, DType); 2]>,
     pub scalars: u8,
     pub scalar_type: DType,
 }
 
 /// A result that the kernel writes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Output {
+pub(crate) struct ProgramOutput {
     /// The step that computes it.
     pub step: u8,
     /// The leaf that it overwrites, if any.
@@ -230,7 +230,7 @@ impl Program {
                 leaves[leaf].overwritten_by = Some(outputs.len() as u8);
             }
             let overwrites = overwritten.map(|leaf| leaf as u8);
-            outputs.push(Output { step: step as u8, overwrites });
+            outputs.push(ProgramOutput { step: step as u8, overwrites });
         }
         let rank = sizes.len() as u8;
         (Self { leaves, steps, outputs, rank, whole_vec4s, pages: 0 }, words)
@@ -246,11 +246,11 @@ impl Program {
             dtype: map.out_type,
             args: match index.checked_sub(1) {
                 Some(last) => {
-                    smallvec![(Source::Node(last as u8), maps[last].out_type.compute_type())]
+                    smallvec![(ArgSource::Node(last as u8), maps[last].out_type.compute_type())]
                 }
                 None => {
                     let types = leaves.iter().map(|(dtype, _)| dtype.compute_type());
-                    (0..).map(Source::Leaf).zip(types).collect()
+                    (0..).map(ArgSource::Leaf).zip(types).collect()
                 }
             },
             scalars: map.scalars.len() as u8,
@@ -260,7 +260,7 @@ impl Program {
         Self {
             leaves: leaves.iter().map(leaf).collect(),
             steps: maps.iter().enumerate().map(step).collect(),
-            outputs: smallvec![Output { step: maps.len() as u8 - 1, overwrites: None }],
+            outputs: smallvec![ProgramOutput { step: maps.len() as u8 - 1, overwrites: None }],
             rank: if walks { 2 } else { 0 },
             whole_vec4s: true,
             pages: 0,
@@ -312,7 +312,7 @@ impl Program {
     }
 
     /// Returns the type of an output.
-    pub fn output_dtype(&self, output: &Output) -> DType {
+    pub fn output_dtype(&self, output: &ProgramOutput) -> DType {
         self.steps[usize::from(output.step)].dtype
     }
 
@@ -345,7 +345,7 @@ impl Program {
 
     /// Returns whether a later step uses the result of a step.
     pub fn uses(&self, step: usize) -> bool {
-        let is_step = |&(source, _): &(Source, DType)| source == Source::Node(step as u8);
+        let is_step = |&(source, _): &(ArgSource, DType)| source == ArgSource::Node(step as u8);
         self.steps.iter().any(|later| later.args.iter().any(is_step))
     }
 }
@@ -364,8 +364,8 @@ impl fmt::Display for Program {
                 .args
                 .iter()
                 .map(|(source, dtype)| match source {
-                    Source::Node(node) => format!("y{node}:{dtype:?}"),
-                    Source::Leaf(leaf) => format!("x{leaf}:{dtype:?}"),
+                    ArgSource::Node(node) => format!("y{node}:{dtype:?}"),
+                    ArgSource::Leaf(leaf) => format!("x{leaf}:{dtype:?}"),
                 })
                 .collect();
             write!(f, "y{index}:{:?}=`{}`({}) ", step.dtype, step.wgsl.0, args.join(", "))?;

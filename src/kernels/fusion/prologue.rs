@@ -9,9 +9,9 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::kernels::fusion::composite::{self, AnyLaunch, Composite, Programs, with_words};
 use crate::kernels::fusion::graph::Graph;
-use crate::kernels::fusion::program::{Access, Output, Overwrite, Program, Words};
+use crate::kernels::fusion::program::{Access, Overwrite, Program, ProgramOutput, Words};
 use crate::kernels::fusion::registry::{index_of, may_use};
-use crate::kernels::fusion::schedule::{self, Next, Recording};
+use crate::kernels::fusion::schedule::{self, NextStep, RecordedLaunch};
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::ops::map::Map;
 use crate::kernels::policy;
@@ -50,7 +50,7 @@ impl Prologue {
 }
 
 /// How a launch gets an input.
-enum Input {
+enum PrologueInput {
     /// From memory.
     Memory,
     /// From memory, after a pending result was computed.
@@ -70,8 +70,8 @@ pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Resu
         return Ok(false);
     }
     schedule::run(launch.runtime, || match fuse(launch, inputs) {
-        Fusion::Nothing => Ok(Next::Nothing),
-        Fusion::After(lazy) => Ok(Next::after(&lazy)),
+        Fusion::Nothing => Ok(NextStep::Nothing),
+        Fusion::After(lazy) => Ok(NextStep::after(&lazy)),
         Fusion::Launch(fused) => fused.record(launch),
     })
 }
@@ -133,9 +133,9 @@ pub(crate) fn fuse(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Fusion 
     let mut first = None;
     for &(index, reads) in inputs {
         match input(launch.inputs[index], index, reads) {
-            Input::Memory => {}
-            Input::After(lazy) => first = Some(lazy),
-            Input::Computed(prologue) => match shared_output(&prologues, &prologue) {
+            PrologueInput::Memory => {}
+            PrologueInput::After(lazy) => first = Some(lazy),
+            PrologueInput::Computed(prologue) => match shared_output(&prologues, &prologue) {
                 Some(lazy) => first = Some(lazy),
                 None => prologues.push(*prologue),
             },
@@ -199,14 +199,14 @@ impl PrologueLaunch {
     }
 
     /// Records the launch.
-    fn record<'l>(self, launch: &AnyLaunch<'l>) -> Result<Next<'l>> {
+    fn record<'l>(self, launch: &AnyLaunch<'l>) -> Result<NextStep<'l>> {
         let Self { programs, prologues, inputs, work, .. } = self;
         let runtime = launch.runtime;
         let key = launch.kernel.key(&programs);
         let is_prepared = runtime.is_prepared(&key);
         if !is_prepared && !runtime.may_generate() {
             let roots = prologues.iter().map(|prologue| prologue.graph.root().lazy.clone());
-            return Ok(Next::After(roots.collect()));
+            return Ok(NextStep::After(roots.collect()));
         }
         let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
         for output in launch.outputs {
@@ -222,7 +222,7 @@ impl PrologueLaunch {
         if !is_prepared {
             let reports = usize::from(launch.indexed_axes.is_some());
             let kernel = launch.kernel;
-            return Ok(Next::Compile(Compilation {
+            return Ok(NextStep::Compile(Compilation {
                 key,
                 kernel: Box::new(move || kernel.variant(&programs)),
                 operands: (inputs.len(), outputs.len() + reports),
@@ -257,7 +257,7 @@ impl PrologueLaunch {
         drop(flows);
         results.zip(held).for_each(|(lazy, memory)| lazy.resolve(memory.clone()));
         let results = held.iter().cloned().collect();
-        Ok(Next::Recorded(smallvec![Recording { recorded, results }]))
+        Ok(NextStep::Recorded(smallvec![RecordedLaunch { recorded, results }]))
     }
 
     /// Returns whether the device can bind the operands and parameters.
@@ -286,13 +286,13 @@ fn is_too_large_to_repeat(ops: usize, leaves: usize) -> bool {
 }
 
 /// Returns how a launch gets an input.
-fn input(tensor: &Tensor, index: usize, reads: Reads) -> Input {
-    let Some(lazy) = tensor.pending() else { return Input::Memory };
-    let Some(graph) = Graph::of(lazy) else { return Input::Memory };
+fn input(tensor: &Tensor, index: usize, reads: Reads) -> PrologueInput {
+    let Some(lazy) = tensor.pending() else { return PrologueInput::Memory };
+    let Some(graph) = Graph::of(lazy) else { return PrologueInput::Memory };
     let has_words = |dtype: DType| dtype.size() == 4;
     let integers_fit = lazy.extent().integer.is_none_or(|dtype| dtype.wgsl() == "i32");
     if !has_words(tensor.dtype()) || !has_words(lazy.expression().dtype) || !integers_fit {
-        return Input::After(lazy.clone());
+        return PrologueInput::After(lazy.clone());
     }
     let runtime = tensor.runtime();
     let last = graph.nodes.len() - 1;
@@ -316,19 +316,19 @@ fn input(tensor: &Tensor, index: usize, reads: Reads) -> Input {
         let fits = reads == Reads::Once
             || !is_too_large_to_repeat(graph.nodes.len(), graph.leaves.len() + 1);
         let first = held.last().copied().filter(|node| !is_held && fits && of_launch(node));
-        return Input::After(graph.nodes[first.unwrap_or(last)].lazy.clone());
+        return PrologueInput::After(graph.nodes[first.unwrap_or(last)].lazy.clone());
     }
     let writable = |&node: &usize| has_words(graph.nodes[node].expression().dtype);
     if (!writes_held || !held.iter().all(writable))
         && let Some(&node) = held.last()
     {
-        return Input::After(graph.nodes[node].lazy.clone());
+        return PrologueInput::After(graph.nodes[node].lazy.clone());
     }
     let (program, words) = Program::new(&graph, held.into_iter(), Overwrite::Nothing);
     if !may_use(runtime, &program) {
-        return Input::After(lazy.clone());
+        return PrologueInput::After(lazy.clone());
     }
-    Input::Computed(Box::new(Prologue { input: index, graph, program, words }))
+    PrologueInput::Computed(Box::new(Prologue { input: index, graph, program, words }))
 }
 
 /// Returns those of `inputs` that are packed tensors of 16-bit floats in memory, converted to f32.
@@ -365,7 +365,7 @@ pub(crate) fn samples<K: Kernel>(kernels: impl IntoIterator<Item = K>, input: u8
         Program::sample(&[&sum, &square], square_of_sum),
     ];
     programs.iter_mut().for_each(|program| program.outputs.clear());
-    programs[2].outputs.push(Output { step: 0, overwrites: None });
+    programs[2].outputs.push(ProgramOutput { step: 0, overwrites: None });
     let kernels: Vec<K> = kernels.into_iter().collect();
     programs.iter().flat_map(|program| with_program(&kernels, input, program)).collect()
 }

@@ -13,7 +13,7 @@ use crate::runtime::{Allocation, Compilation, Recorded, Runtime, RuntimeError};
 use crate::tensor::Lazy;
 
 /// What follows a look at pending results.
-pub(crate) enum Next<'a> {
+pub(crate) enum NextStep<'a> {
     /// There is nothing to compute.
     Nothing,
     /// Another look, after these results were computed.
@@ -23,10 +23,10 @@ pub(crate) enum Next<'a> {
     /// Another look, which takes another way.
     Again,
     /// The launches were recorded, and their results have memory.
-    Recorded(SmallVec<[Recording; 1]>),
+    Recorded(SmallVec<[RecordedLaunch; 1]>),
 }
 
-impl Next<'_> {
+impl NextStep<'_> {
     /// Another look, after a result was computed.
     pub fn after(lazy: &Arc<Lazy>) -> Self {
         Self::After(smallvec![lazy.clone()])
@@ -34,7 +34,7 @@ impl Next<'_> {
 }
 
 /// A recorded launch.
-pub(crate) struct Recording {
+pub(crate) struct RecordedLaunch {
     pub recorded: Recorded,
     /// The memory that the launch writes, of pending results only: it is lost if the launch fails later, because an
     /// operand may have been overwritten, and the results cannot be computed again.
@@ -49,22 +49,22 @@ pub(crate) struct Recording {
 /// were recorded.
 pub(crate) fn run<'a, E: From<RuntimeError>>(
     runtime: &Runtime,
-    mut look: impl FnMut() -> Result<Next<'a>, E>,
+    mut look: impl FnMut() -> Result<NextStep<'a>, E>,
 ) -> Result<bool, E> {
     loop {
         let locked = runtime.lock_deferred();
         let next = look()?;
         drop(locked);
         match next {
-            Next::Nothing => return Ok(false),
-            Next::Again => {}
-            Next::After(results) => {
+            NextStep::Nothing => return Ok(false),
+            NextStep::Again => {}
+            NextStep::After(results) => {
                 for lazy in &results {
                     lazy.computed()?;
                 }
             }
-            Next::Compile(compilation) => runtime.prepare(compilation)?,
-            Next::Recorded(recordings) => return finish(runtime, recordings).map(|()| true),
+            NextStep::Compile(compilation) => runtime.prepare(compilation)?,
+            NextStep::Recorded(recordings) => return finish(runtime, recordings).map(|()| true),
         }
     }
 }
@@ -72,10 +72,10 @@ pub(crate) fn run<'a, E: From<RuntimeError>>(
 /// Finishes launches, all of them also if one fails. Returns the first error.
 fn finish<E: From<RuntimeError>>(
     runtime: &Runtime,
-    recordings: SmallVec<[Recording; 1]>,
+    recordings: SmallVec<[RecordedLaunch; 1]>,
 ) -> Result<(), E> {
     let mut result = Ok(());
-    for Recording { recorded, results } in recordings {
+    for RecordedLaunch { recorded, results } in recordings {
         if let Err(error) = runtime.finish_dispatch(recorded) {
             results.iter().for_each(|memory| runtime.lose(memory));
             result = result.and(Err(error.into()));

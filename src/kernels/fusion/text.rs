@@ -27,9 +27,9 @@
 
 use std::fmt::Write;
 
-use crate::kernels::fusion::graph::Source;
+use crate::kernels::fusion::graph::ArgSource;
 use crate::kernels::fusion::program::{Access, LeafCode, Program, Step};
-use crate::runtime::{ElementCode, Epilogue, Prologue, tokens};
+use crate::runtime::{ElementCode, EpilogueCode, PrologueCode, tokens};
 use crate::tensor::DType;
 
 /// The texts that complete the shader.
@@ -117,7 +117,7 @@ impl Program {
 
     /// Returns the code with which a kernel computes the elements of `input`, which must have 32
     /// bits, instead of reading them. The words of the program's parameters begin at `first_word`.
-    pub fn prologue(&self, input: usize, ops: &[&str], first_word: usize) -> Prologue {
+    pub fn prologue(&self, input: usize, ops: &[&str], first_word: usize) -> PrologueCode {
         let prefix = format!("input{input}_");
         let code = |lanes: usize| {
             let bits = bits_type(lanes);
@@ -127,18 +127,18 @@ impl Program {
             self.element_code(lanes, &prefix, ops, first_word, [&signature, &end])
         };
         let (words, label) = (self.words(), self.to_string());
-        Prologue { input, one: code(1), four: code(4), words, label }
+        PrologueCode { input, one: code(1), four: code(4), words, label }
     }
 
     /// Returns the code with which a kernel goes on computing with its result. The words of the
     /// program's parameters begin at `first_word`.
-    pub fn epilogue(&self, ops: &[&str], first_word: usize) -> Epilogue {
+    pub fn epilogue(&self, ops: &[&str], first_word: usize) -> EpilogueCode {
         let code = |lanes: usize| {
             let signature = format!("i: u32, bits: {})", bits_type(lanes));
             self.element_code(lanes, "output_", ops, first_word, [&signature, ""])
         };
         let (words, label) = (self.words(), self.to_string());
-        Epilogue { one: code(1), four: code(4), words, label }
+        EpilogueCode { one: code(1), four: code(4), words, label }
     }
 
     /// Returns code whose names begin with `prefix`. Its function has the `signature`, after the
@@ -575,10 +575,12 @@ impl Writer<'_> {
 
     /// Returns a component (`.x`, or nothing for the only one) of an argument in the type as which
     /// it is read.
-    fn argument(&self, source: Source, dtype: DType, component: &str) -> String {
+    fn argument(&self, source: ArgSource, dtype: DType, component: &str) -> String {
         let (name, stored) = match source {
-            Source::Node(node) => (format!("y{node}"), self.program.steps[usize::from(node)].dtype),
-            Source::Leaf(leaf) => {
+            ArgSource::Node(node) => {
+                (format!("y{node}"), self.program.steps[usize::from(node)].dtype)
+            }
+            ArgSource::Leaf(leaf) => {
                 (format!("x{leaf}"), self.program.leaves[usize::from(leaf)].dtype)
             }
         };

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use burn_wgsl::WgslDevice;
 
-use super::runner::Plan;
+use super::runner::Sampling;
 use super::workload::{Suite, WORKLOADS, Workload};
 use crate::CliError;
 use crate::output::{check_writable, is_stdout};
@@ -102,10 +102,10 @@ impl Arguments {
     }
 
     /// Returns the sampling plan for workloads.
-    pub fn plan(&self) -> Plan {
+    pub fn plan(&self) -> Sampling {
         let (rounds, sample_ms, budget_ms) =
             if self.quick { (5, 20, 1000) } else { (15, 100, 10_000) };
-        Plan {
+        Sampling {
             rounds: self.rounds.map_or(rounds, |rounds| rounds as usize),
             sample_time: Duration::from_millis(sample_ms),
             budget: Duration::from_millis(budget_ms),
@@ -113,8 +113,8 @@ impl Arguments {
     }
 
     /// Returns the sampling plan for the measured peak rates.
-    pub fn ceiling_plan(&self) -> Plan {
-        Plan { rounds: if self.quick { 3 } else { 7 }, ..self.plan() }
+    pub fn ceiling_plan(&self) -> Sampling {
+        Sampling { rounds: if self.quick { 3 } else { 7 }, ..self.plan() }
     }
 
     /// Returns whether a report option writes to standard output, which suppresses the tables.

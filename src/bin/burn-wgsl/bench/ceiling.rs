@@ -14,7 +14,7 @@ use burn_wgsl::runtime::Runtime;
 use serde::Serialize;
 
 use super::job::{Job, op};
-use super::runner::{self, Plan};
+use super::runner::{self, Sampling};
 use super::stats::Summary;
 use super::workload;
 
@@ -34,7 +34,7 @@ impl Ceilings {
     /// Measures the peak rates of a device. Calls `on_progress` like [`runner::measure`].
     pub fn measure(
         device: &WgslDevice,
-        plan: &Plan,
+        plan: &Sampling,
         on_progress: impl Fn(&WgslDevice, f64),
     ) -> Self {
         let Probes { compute, copy, method } = match probes(device) {

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::hint::black_box;
 
 /// What a run returns. It must live until it was computed: what is dropped is not computed.
-pub type Output = Box<dyn Any>;
+pub type JobOutput = Box<dyn Any>;
 
 /// A repeatable piece of work. The device may still be computing when [`Job::run`] returns.
 pub trait Job {
@@ -12,7 +12,7 @@ pub trait Job {
     fn create_inputs(&mut self, _runs: usize) {}
 
     /// Runs the work once.
-    fn run(&mut self) -> Output;
+    fn run(&mut self) -> JobOutput;
 
     /// Returns whether only the host's time counts: the clock stops before the host waits for the
     /// device.
@@ -29,7 +29,7 @@ pub trait Job {
 struct OpJob<F>(F);
 
 impl<R: 'static, F: FnMut() -> R> Job for OpJob<F> {
-    fn run(&mut self) -> Output {
+    fn run(&mut self) -> JobOutput {
         Box::new(black_box(self.0()))
     }
 }
@@ -47,7 +47,7 @@ impl Job for HostJob {
         self.0.create_inputs(runs);
     }
 
-    fn run(&mut self) -> Output {
+    fn run(&mut self) -> JobOutput {
         self.0.run()
     }
 

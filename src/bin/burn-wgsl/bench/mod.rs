@@ -24,7 +24,7 @@ use burn_wgsl::{Wgsl, WgslDevice};
 pub use arguments::Arguments;
 pub use ceiling::Ceilings;
 pub use machine::Machine;
-pub use runner::{Plan, catch_panic, silence_caught_panics};
+pub use runner::{Sampling, catch_panic, silence_caught_panics};
 
 use crate::CliError;
 use crate::output::{self, wrap};

@@ -15,7 +15,7 @@ use super::job::Job;
 
 /// How many samples to take and how long to measure.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub struct Sampling {
     /// Samples per job and device.
     pub rounds: usize,
     /// Target duration of a sample. The job is repeated until it takes that long.
@@ -59,7 +59,7 @@ pub struct Profiled {
 /// memory runs out, the result of that device is the panic message.
 pub fn measure(
     devices: &[WgslDevice],
-    plan: &Plan,
+    plan: &Sampling,
     prepare: impl Fn(&WgslDevice) -> Box<dyn Job>,
     on_progress: impl Fn(&WgslDevice, f64),
 ) -> Vec<Result<Timing, String>> {
@@ -107,7 +107,7 @@ struct DeviceTimer {
 
 impl DeviceTimer {
     /// Times the first run, then repeats the job to find the number of runs per sample.
-    fn warm_up(device: WgslDevice, job: Box<dyn Job>, plan: &Plan) -> Self {
+    fn warm_up(device: WgslDevice, job: Box<dyn Job>, plan: &Sampling) -> Self {
         let mut timer =
             Self { device, job, first: 0.0, runs: 1, samples: Vec::new(), elapsed: Duration::ZERO };
         sync(&device);
@@ -150,7 +150,7 @@ impl DeviceTimer {
     }
 
     /// Takes one sample, unless the time budget is exceeded.
-    fn sample(&mut self, plan: &Plan) {
+    fn sample(&mut self, plan: &Sampling) {
         if self.samples.len() >= MIN_ROUNDS && self.elapsed > plan.budget {
             return;
         }
@@ -214,8 +214,11 @@ mod tests {
     use super::super::job::op;
     use super::*;
 
-    const PLAN: Plan =
-        Plan { rounds: 4, sample_time: Duration::from_millis(2), budget: Duration::from_secs(1) };
+    const PLAN: Sampling = Sampling {
+        rounds: 4,
+        sample_time: Duration::from_millis(2),
+        budget: Duration::from_secs(1),
+    };
 
     #[test]
     fn samples_are_times_per_run_and_exclude_the_first_run() {
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn an_exceeded_budget_stops_after_the_minimum_number_of_rounds() {
-        let plan = Plan { budget: Duration::ZERO, ..PLAN };
+        let plan = Sampling { budget: Duration::ZERO, ..PLAN };
         let sleep = |_: &WgslDevice| op(|| std::thread::sleep(Duration::from_millis(3)));
         let timings = measure(&[WgslDevice::Cpu], &plan, sleep, |_, _| ());
         assert_eq!(timings[0].as_ref().unwrap().samples.len(), MIN_ROUNDS);

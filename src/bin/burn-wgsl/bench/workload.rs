@@ -10,7 +10,7 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::cost::Cost;
-use super::job::{Job, Output, host_time, op};
+use super::job::{Job, JobOutput, host_time, op};
 use super::train;
 
 /// A group of workloads in which a size has the same meaning. The doc comments are help texts.
@@ -477,7 +477,7 @@ impl Job for Upload {
         self.inputs.resize(runs, self.data.clone());
     }
 
-    fn run(&mut self) -> Output {
+    fn run(&mut self) -> JobOutput {
         let data = self.inputs.pop();
         Box::new(data.map(|data| Tensor::<Wgsl, 1>::from_data(data, &self.device)))
     }

@@ -211,7 +211,7 @@ fn driver_of(gpu: &PciGpu, system: &System, findings: &mut Vec<Finding>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::system::Node;
+    use super::super::system::RenderNode;
     use super::*;
 
     fn gpu(vendor_id: u32, driver: Option<&str>) -> PciGpu {
@@ -219,8 +219,8 @@ mod tests {
         PciGpu { address, vendor_id, device_id: 1, driver: driver.map(str::to_owned) }
     }
 
-    fn node(problem: Option<Problem>) -> Node {
-        Node { path: "/dev/dri/renderD128".to_owned(), problem }
+    fn node(problem: Option<Problem>) -> RenderNode {
+        RenderNode { path: "/dev/dri/renderD128".to_owned(), problem }
     }
 
     /// Returns the problems with their fixes as one text.

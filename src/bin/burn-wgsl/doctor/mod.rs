@@ -14,7 +14,7 @@ use burn_wgsl::runtime::Runtime;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use crate::bench::{Ceilings, Machine, Plan, silence_caught_panics};
+use crate::bench::{Ceilings, Machine, Sampling, silence_caught_panics};
 use crate::output::{check_writable, print, wrap, write};
 use crate::{CliError, devices};
 use classes::Class;
@@ -41,7 +41,7 @@ const FORMAT: u32 = 1;
 
 /// The report. Its fields are JSON keys.
 #[derive(Serialize)]
-struct Report {
+struct DoctorReport {
     format: u32,
     version: &'static str,
     machine: Machine,
@@ -86,7 +86,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
     silence_caught_panics();
     let to_stdout = arguments.report.as_deref().is_some_and(crate::output::is_stdout);
     let say = |text: &str| if to_stdout { Ok(()) } else { print(text) };
-    let mut report = Report::of_machine()?;
+    let mut report = DoctorReport::of_machine()?;
     report.findings.iter().try_for_each(|finding| say(&lines(finding)))?;
     if let Some(device) = tested_device(arguments.device)?
         && !arguments.quick
@@ -104,7 +104,7 @@ pub fn run(arguments: &Arguments) -> Result<bool, CliError> {
     Ok(report.is_good())
 }
 
-impl Report {
+impl DoctorReport {
     /// Returns what there is to say without using a device.
     fn of_machine() -> Result<Self, CliError> {
         let infos: Vec<AdapterInfo> =
@@ -167,7 +167,7 @@ impl Report {
 
     /// Measures a device, and asks its driver what it refused.
     fn measure(&mut self, device: &WgslDevice) -> Result<(), CliError> {
-        let plan = Plan {
+        let plan = Sampling {
             rounds: 3,
             sample_time: Duration::from_millis(100),
             budget: Duration::from_secs(5),

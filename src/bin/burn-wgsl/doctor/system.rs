@@ -21,7 +21,7 @@ pub struct System {
     /// The display controllers on the PCI bus.
     pub gpus: Vec<PciGpu>,
     /// The files through which programs use GPUs.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<RenderNode>,
     /// The version of NVIDIA's kernel driver.
     pub nvidia_driver: Option<String>,
     /// The names of the Vulkan drivers' manifests.
@@ -55,7 +55,7 @@ impl PciGpu {
 
 /// A file through which programs use GPUs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Node {
+pub struct RenderNode {
     pub path: String,
     /// Why this user cannot open it; `None` if it can be opened.
     pub problem: Option<Problem>,
@@ -175,7 +175,7 @@ fn gpus(devices: &Path) -> Vec<PciGpu> {
     files_in(devices).into_iter().filter_map(gpu).collect()
 }
 
-fn nodes(root: &Path) -> Vec<Node> {
+fn nodes(root: &Path) -> Vec<RenderNode> {
     let render = files_in(&root.join("dev/dri"))
         .into_iter()
         .filter(|name| name.starts_with("renderD"))
@@ -189,7 +189,7 @@ fn nodes(root: &Path) -> Vec<Node> {
                 ErrorKind::PermissionDenied => Problem::Denied,
                 _ => Problem::Other(error.to_string()),
             });
-            Node { path: format!("/{path}"), problem }
+            RenderNode { path: format!("/{path}"), problem }
         })
         .collect()
 }
@@ -263,7 +263,7 @@ mod tests {
                     device_id: 0x744c,
                     driver: Some("amdgpu".to_owned()),
                 }],
-                nodes: vec![Node { path: "/dev/dri/renderD128".to_owned(), problem: None }],
+                nodes: vec![RenderNode { path: "/dev/dri/renderD128".to_owned(), problem: None }],
                 nvidia_driver: Some("550.54.14".to_owned()),
                 manifests: vec!["radeon_icd.json".to_owned()],
                 variables: BTreeMap::new(),
