@@ -18,6 +18,7 @@ macro_rules! activation_contract {
 }
 
 /// Methods without a row: written out, or left to Burn.
+#[cfg(feature = "internals")]
 macro_rules! activation_written {
     ($apply:ident) => {
         $apply! {
@@ -27,7 +28,9 @@ macro_rules! activation_written {
     };
 }
 
-pub(crate) use {activation_contract, activation_written};
+pub(crate) use activation_contract;
+#[cfg(feature = "internals")]
+pub(crate) use activation_written;
 
 impl ActivationOps<Wgsl> for Wgsl {
     crate::kernels::ops::table::activation_rows!(elementwise_methods);

@@ -54,6 +54,7 @@ macro_rules! bool_contract {
 }
 
 /// Methods without a row: written out, or left to Burn.
+#[cfg(feature = "internals")]
 macro_rules! bool_written {
     ($apply:ident) => {
         $apply! {
@@ -66,7 +67,9 @@ macro_rules! bool_written {
     };
 }
 
-pub(crate) use {bool_contract, bool_written};
+pub(crate) use bool_contract;
+#[cfg(feature = "internals")]
+pub(crate) use bool_written;
 
 impl BoolTensorOps<Wgsl> for Wgsl {
     crate::kernels::ops::table::bool_rows!(elementwise_methods);

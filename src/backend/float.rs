@@ -114,6 +114,7 @@ macro_rules! float_contract {
 }
 
 /// Methods without a row: written out, or left to Burn.
+#[cfg(feature = "internals")]
 macro_rules! float_written {
     ($apply:ident) => {
         $apply! {
@@ -131,7 +132,9 @@ macro_rules! float_written {
     };
 }
 
-pub(crate) use {float_contract, float_written};
+pub(crate) use float_contract;
+#[cfg(feature = "internals")]
+pub(crate) use float_written;
 
 impl FloatTensorOps<Wgsl> for Wgsl {
     crate::kernels::ops::table::float_rows!(elementwise_methods);

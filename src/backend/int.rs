@@ -97,6 +97,7 @@ macro_rules! int_contract {
 }
 
 /// Methods without a row: written out, or left to Burn.
+#[cfg(feature = "internals")]
 macro_rules! int_written {
     ($apply:ident) => {
         $apply! {
@@ -110,7 +111,9 @@ macro_rules! int_written {
     };
 }
 
-pub(crate) use {int_contract, int_written};
+pub(crate) use int_contract;
+#[cfg(feature = "internals")]
+pub(crate) use int_written;
 
 impl IntTensorOps<Wgsl> for Wgsl {
     crate::kernels::ops::table::int_rows!(elementwise_methods);

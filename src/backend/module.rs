@@ -163,6 +163,7 @@ macro_rules! module_contract {
 }
 
 /// Methods without a row: written out, or left to Burn.
+#[cfg(feature = "internals")]
 macro_rules! module_written {
     ($apply:ident) => {
         $apply! {
@@ -178,7 +179,9 @@ macro_rules! module_written {
     };
 }
 
-pub(crate) use {module_contract, module_written};
+pub(crate) use module_contract;
+#[cfg(feature = "internals")]
+pub(crate) use module_written;
 
 impl ModuleOps<Wgsl> for Wgsl {
     module_contract!(methods);

@@ -46,6 +46,7 @@ macro_rules! quantized_contract {
 
 /// Methods without a row: written out, or left to Burn, which dequantises, computes, and
 /// quantises if the result is quantised.
+#[cfg(feature = "internals")]
 macro_rules! quantized_written {
     ($apply:ident) => {
         $apply! {
@@ -120,7 +121,9 @@ macro_rules! quantized_written {
     };
 }
 
-pub(crate) use {quantized_contract, quantized_written};
+pub(crate) use quantized_contract;
+#[cfg(feature = "internals")]
+pub(crate) use quantized_written;
 
 impl QTensorOps<Wgsl> for Wgsl {
     quantized_contract!(methods);
