@@ -34,7 +34,7 @@
 //! describes the layers below it. The feature `internals` makes them public for tests and tools;
 //! they are not stable.
 #![warn(missing_docs)]
-// A library says what it has to say by its log.
+// Messages go to the log.
 #![cfg_attr(not(test), warn(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod custom;

@@ -234,7 +234,7 @@ fn pooling_of_large_windows() {
 fn gradients_of_pooling_with_many_windows() {
     for device in gpus() {
         for kernel in [40, 300] {
-            // An element is in 131 x 131 windows, and an invocation may compute four.
+            // With the large kernel, an element is in 131 x 131 windows, and an invocation may compute four.
             let size = kernel + 130;
             let gradients = |device: &WgslDevice, x: &Tensor<Wgsl, 4>, largest: bool| {
                 let x = Tensor::<Grad, 4>::from_inner(x.clone().to_device(device)).require_grad();

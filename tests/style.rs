@@ -72,6 +72,13 @@ impl<'ast> Visit<'ast> for Functions {
         visit::visit_item_fn(self, function);
     }
 
+    fn visit_trait_item_fn(&mut self, function: &'ast syn::TraitItemFn) {
+        if let Some(block) = &function.default {
+            self.add(&function.sig.ident, block);
+        }
+        visit::visit_trait_item_fn(self, function);
+    }
+
     fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
         self.add(&function.sig.ident, &function.block);
         visit::visit_impl_item_fn(self, function);

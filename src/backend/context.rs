@@ -77,6 +77,8 @@ pub(crate) struct OpContext {
     floats: FloatOperands,
     /// The type to which autocast converts the float operands.
     cast: Option<DType>,
+    /// Whether optional operands are left as they are: the bias of a product.
+    keeps_bias: bool,
     /// Whether the op has a bias, and it or another operand is f32.
     has_f32_bias: bool,
 }
@@ -98,13 +100,9 @@ impl OpContext {
             rank: None,
             floats: FloatOperands::default(),
             cast: None,
+            keeps_bias: false,
             has_f32_bias: false,
         }
-    }
-
-    /// Returns whether an optional operand is left as it is: the bias of a product.
-    fn keeps_bias(&self) -> bool {
-        self.rule == Rule::Product
     }
 
     /// Returns the name of the op.
@@ -120,6 +118,7 @@ impl OpContext {
     /// Registers the bias of a product, which is added to f32 sums: its type is independent of the
     /// type of the other operands.
     pub fn register_bias(&mut self, bias: &Option<WgslTensor>) {
+        self.keeps_bias = true;
         let Some(bias) = bias else { return };
         let floats = self.floats;
         bias.register(self, Some(DataKind::Float));
@@ -542,12 +541,12 @@ impl<T: RowOperand> RowOperand for Option<T> {
     }
 
     fn into_gpu(self, context: &OpContext) -> Self::Gpu {
-        let cast = context.cast.filter(|_| !context.keeps_bias());
+        let cast = context.cast.filter(|_| !context.keeps_bias);
         self.map(|operand| operand.into_gpu(&OpContext { cast, ..*context }))
     }
 
     fn into_cpu(self, context: &OpContext) -> Self::Cpu {
-        let cast = match context.keeps_bias() {
+        let cast = match context.keeps_bias {
             // The CPU backend adds biases of the type of the operands.
             true => context.type_on_cpu().or(context.float),
             false => context.cast,

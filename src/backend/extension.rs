@@ -8,7 +8,7 @@ use crate::kernels::ops::table::Row;
 
 /// Turns rows of the extension table into functions of the backend.
 macro_rules! extension_methods {
-    ($kind:ident: $($form:ident $name:ident $(under $rule:ident)? $wgsl:literal $reference:ident $function:expr;)*) => {
+    ($kind:ident: $($form:ident $name:ident $wgsl:literal $reference:ident $function:expr;)*) => {
         $(extension_methods!(@$form $kind $name $wgsl);)*
     };
     (@unary $kind:ident $name:ident $wgsl:literal) => {

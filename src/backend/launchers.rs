@@ -12,11 +12,10 @@ use burn_std::Slice;
 
 use super::tensor::{GpuQuantized, stored_dtype};
 use crate::kernels::conv::geometry::spatial_options;
+use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::{
     AttentionOptions, ConvOptions, DeformOptions, PoolWindow, ScatterOp, TransposedOptions,
 };
-
-use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{cast, create, gather, quantized, views};
 use crate::runtime::Runtime;

@@ -330,10 +330,10 @@ fn compute(
 /// Which kernels compute attention.
 #[derive(Debug, Clone, Copy)]
 struct AttentionPlan {
-    /// None: matrix products do.
+    /// Whether matrix products compute it instead of these kernels.
     composes: bool,
     units: Option<AttentionUnits>,
-    /// Those for many queries.
+    /// Whether the kernel for many queries runs.
     in_tiles: bool,
     /// The 16-bit type in which few queries read keys and values as they are stored.
     half: Option<DType>,

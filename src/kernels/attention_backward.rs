@@ -218,7 +218,7 @@ fn check(sizes: Sizes, query: &Tensor, results: [&Tensor; 2], log_sums: &Tensor)
 /// Which kernels compute the gradients.
 #[derive(Debug, Clone, Copy)]
 struct GradientPlan {
-    /// None: matrix products do.
+    /// Whether matrix products compute them instead of these kernels.
     composes: bool,
     units: Option<AttentionUnits>,
 }

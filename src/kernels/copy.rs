@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::kernels::launch::parts;
 use crate::kernels::ops::map::Map;
-use crate::kernels::{copy, transpose};
+use crate::kernels::transpose;
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Error, Layout, Result, Tensor};
 
@@ -65,7 +65,7 @@ pub(crate) fn concatenated(
     let mut start = 0;
     parts::each(std::slice::from_ref(&out), &mut |parts| {
         let part = &parts[0];
-        copy::write(&launch(start, part.len())?, part)?;
+        write(&launch(start, part.len())?, part)?;
         start += part.len();
         Ok(())
     })?;

@@ -9,7 +9,8 @@
 //! - `policy`: the choices that depend on the adapter;
 //! - `fusion`: pending results, and the kernels that compute several of them;
 //! - `launch`: a launch of a kernel on tensors;
-//! - `elementwise`, `transpose`, `copy`, `create`, `cast` and `views`, which most others use;
+//! - `elementwise`, `transpose`, `copy`, `create`, `cast`, `views`, `gather`, `reduce` and `random`, which most
+//!   others use;
 //! - `gemm`, `conv` and `attention`: what the launchers of these kernels share;
 //! - all others, the families.
 //!

@@ -1,4 +1,5 @@
 //! Nodes of a graph of gradients that wait for a backward pass, and keep memory.
+#![cfg_attr(not(feature = "autodiff"), allow(dead_code, reason = "only gradients have nodes"))]
 
 use std::any::Any;
 use std::sync::Weak;

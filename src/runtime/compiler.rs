@@ -284,7 +284,8 @@ impl KernelCompiler {
         }))
     }
 
-    /// Creates a pipeline, with checks or from the cache of a fast form.
+    /// Creates a pipeline, with the driver's and naga's checks if it is `checked`, and through the cache if it is the
+    /// fast form.
     fn create_pipeline(
         &self,
         gpu: &Gpu,

@@ -17,7 +17,6 @@ use super::events::Observers;
 use super::faults::{Fault, Faults};
 use super::stall::{InFlight, Largest, Stall, WaitError};
 use super::submitting::current_submission;
-
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
 
 /// A GPU buffer with a unique id, used as a cache key.

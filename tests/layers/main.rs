@@ -83,6 +83,14 @@ fn a_layer_uses_only_lower_layers() {
     let known = |module: &&String| position(module, &layers) < layers.len() || module.is_empty();
     let unknown: Vec<_> = uses.keys().filter(|module| !known(module)).collect();
     assert!(unknown.is_empty(), "not in a layer: {unknown:?}");
+    let is_there = |folder: &str, name: &str| {
+        let path = format!("{folder}{}", name.trim_end_matches("::"));
+        uses.keys().any(|module| *module == path || module.starts_with(&format!("{path}::")))
+    };
+    let kernels = KERNEL_LAYERS.iter().copied().flatten().map(|name| ("kernels::", *name));
+    let names = LAYERS.iter().filter(|name| **name != "bin").map(|name| ("", *name)).chain(kernels);
+    let missing: Vec<_> = names.filter(|(folder, name)| !is_there(folder, name)).collect();
+    assert!(missing.is_empty(), "there is nothing in {missing:?}");
     let upward = [upward(&uses, "", &layers), upward(&uses, "kernels", &KERNEL_LAYERS)].concat();
     assert!(upward.is_empty(), "see ARCHITECTURE.md:\n{}", upward.join("\n"));
 }
@@ -99,6 +107,12 @@ fn a_layer_uses_only_its_crates() {
             let may_use = layers.contains(&layer) || layer.is_empty();
             violations.extend(foreign.filter(|_| !may_use).map(|name| format!("{module}: {name}")));
         }
+        // Whatever else there is of Burn.
+        let is_listed = |name: &&&str| CRATES.iter().any(|(crates, _)| crates.contains(name));
+        let of_burn = names.iter().filter(|name| **name == "burn" || name.starts_with("burn_"));
+        let others = of_burn.filter(|name| !is_listed(name) && **name != "burn_wgsl");
+        let is_above = ["scaler", "vision", ""].contains(&layer);
+        violations.extend(others.filter(|_| !is_above).map(|name| format!("{module}: {name}")));
     }
     assert!(violations.is_empty(), "see ARCHITECTURE.md:\n{}", violations.join("\n"));
 }

@@ -175,13 +175,14 @@ fn visit_module<'a>(
     done.insert(module);
 }
 
-/// Returns whether an item is only there in tests.
+/// Returns whether an item is only there in tests: `cfg(test)` and `cfg(all(test, ..))`.
 fn is_of_tests(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         let is_cfg = attribute.path().is_ident("cfg");
         let list = attribute.meta.require_list().ok().filter(|_| is_cfg);
         list.is_some_and(|list| {
-            list.tokens.to_string().split(|c: char| !c.is_alphanumeric()).any(|word| word == "test")
+            let condition = list.tokens.to_string().replace(' ', "");
+            condition == "test" || condition.starts_with("all(test,")
         })
     })
 }
@@ -247,9 +248,15 @@ impl<'ast> Visit<'ast> for Module {
     fn visit_item(&mut self, item: &'ast syn::Item) {
         let attributes: &[Attribute] = match item {
             syn::Item::Const(item) => &item.attrs,
+            syn::Item::Enum(item) => &item.attrs,
             syn::Item::Fn(item) => &item.attrs,
             syn::Item::Impl(item) => &item.attrs,
+            syn::Item::Macro(item) => &item.attrs,
             syn::Item::Mod(item) => &item.attrs,
+            syn::Item::Static(item) => &item.attrs,
+            syn::Item::Struct(item) => &item.attrs,
+            syn::Item::Trait(item) => &item.attrs,
+            syn::Item::Type(item) => &item.attrs,
             syn::Item::Use(item) => &item.attrs,
             _ => &[],
         };

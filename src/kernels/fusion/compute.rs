@@ -1,4 +1,4 @@
-//! The memory of a pending result is needed: which kernels compute it, with which other pending results.
+//! Computes pending results: chooses the kernels, and which results are computed together.
 
 use std::sync::Arc;
 
@@ -145,7 +145,7 @@ fn with_epilogue(
     // Another reference would make the result look used elsewhere.
     let lazy = &graph.nodes[launch].lazy;
     let len = lazy.expression().len;
-    let Some(launch) = lazy.launch() else { return Ok(NextStep::Nothing) };
+    let launch = lazy.launch().expect("a result without memory still has its launch");
     let (program, words) = Program::new(&graph, graph.outputs(), Overwrite::Nothing);
     let inputs: SmallVec<[Arc<Allocation>; 8]> =
         graph.leaves.iter().map(|leaf| leaf.memory.clone()).collect();

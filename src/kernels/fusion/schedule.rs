@@ -1,6 +1,6 @@
 //! How pending results get their memory: the steps that all kernels of pending results go through.
 //!
-//! Pending results change under one lock of the device, in which nothing is compiled and nobody waits. So a kernel
+//! Pending results change under one lock of the device, in which nothing is compiled and no thread waits. So a kernel
 //! looks at them under the lock, and says what comes next: other results, its compilation, or the end, when its
 //! launches are recorded. After the first two it looks again, because other threads may have computed something
 //! meanwhile.

@@ -1,6 +1,6 @@
 //! Tuning: timing the strategies for matrix products on this adapter and keeping the fastest.
 //!
-//! Without a tuning result, the built-in choice for the class of the adapter applies (`policy.rs`).
+//! Without a tuning result, the built-in choice for the class of the adapter applies (`policy/`).
 //! A trial times the candidates for one class of shapes, checks each against the scalar strategy,
 //! and stores the winner in a file per adapter, driver and crate version. Trials run on request
 //! (`burn_wgsl::tune`), or on first use with [`Tuning::FirstUse`].

@@ -3,8 +3,7 @@
 //!
 //! Their costs differ from those of a GPU. Compiling a kernel takes tens of milliseconds or more.
 //! Barriers and accesses to workgroup memory cost more than the arithmetic between them. Idle
-//! invocations take as long as busy ones. Launchers have no code
-//! of their own for software adapters.
+//! invocations take as long as busy ones. Launchers have no code of their own for software adapters.
 
 use super::strategy::{GemmSizes, Strategy};
 use super::team::Team;
