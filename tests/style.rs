@@ -1,4 +1,4 @@
-//! The limits of lines and functions that CONTRIBUTING.md states.
+//! The limits of lines, functions and conditionals that CONTRIBUTING.md states.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -45,6 +45,38 @@ fn lines_are_not_too_long() {
         long.extend(lines.map(|(index, _)| format!("{}:{}", file.display(), index + 1)));
     }
     assert!(long.is_empty(), "more than {COLUMNS} columns:\n{}", long.join("\n"));
+}
+
+/// The most conditionals of a shader that are within each other.
+const DEPTH: usize = 2;
+
+/// Returns the numbers of the lines that begin a conditional in too many others.
+fn deep_conditionals(text: &str) -> Vec<usize> {
+    let mut depth = 0;
+    let mut deep = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        match line.trim().strip_prefix("//#").and_then(|line| line.split(' ').next()) {
+            Some("if") => depth += 1,
+            Some("endif") => depth -= 1,
+            _ => continue,
+        }
+        deep.extend((depth > DEPTH).then_some(number));
+    }
+    deep
+}
+
+#[test]
+fn conditionals_of_shaders_are_not_deep() {
+    let mut deep = Vec::new();
+    for file in sources(&["shaders"], &["wgsl"]) {
+        let text = fs::read_to_string(&file).expect("sources are UTF-8");
+        let lines = deep_conditionals(&text);
+        deep.extend(lines.iter().map(|number| format!("{}:{number}", file.display())));
+    }
+    assert!(deep.is_empty(), "more than {DEPTH} deep:\n{}", deep.join("\n"));
+    let nested =
+        "//#if A\n//#if B\n//#else\n//#endif\n//#if C\n//#if D\n//#endif\n//#endif\n//#endif";
+    assert_eq!(deep_conditionals(nested), [6]);
 }
 
 /// The functions of a file, with their lines.

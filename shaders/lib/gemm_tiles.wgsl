@@ -3,11 +3,16 @@
 // converts an Operand4 to it.
 // A_TRANSPOSED: rows of a, not steps of k, are contiguous. B_TRANSPOSED: steps of k, not columns of b, are
 // contiguous.
-// GATHERED: the shader itself defines Position, Rows, Cols and the functions below that use them, for operands that are
-// not matrices in memory. Loads are of four steps of k, so B_TRANSPOSED is set and A_TRANSPOSED is not.
-// UNIFORM_TAP, with GATHERED: positions are those of the first of STEP steps, the same for all invocations. The shader
-// defines rows_from(rows, steps), cols_from(cols, steps) and later(at, steps), which advance their first argument by
-// fewer than STEP steps.
+// Operands are loaded by one of three files, which define
+// - a_place(local_index, load), b_place: where in a tile an invocation loads, the line (a row of a, a column of b) and the
+//   step of k;
+// - Position, where in k an invocation loads, Rows and Cols, the lines; load_a(rows, at) and load_b(cols, at);
+// - a_lines(tile, local_index, load) and b_lines, the lines of a load;
+// - Positions, those of an invocation, which first_positions(k_start, local_index) returns; a_position(loads, load) and
+//   b_position, that of a load; move_a(loads, steps) and move_b, which go on by `steps`.
+// lib/gemm_matrix: matrices in memory. lib/gemm_gathered (GATHERED) and lib/gemm_tap (GATHERED UNIFORM_TAP): the shader
+// itself defines Position, Rows, Cols and the functions that load. Loads are of four steps of k, so B_TRANSPOSED is set
+// and A_TRANSPOSED is not.
 // HOLES: the shader defines is_stored(col), whether a column below n belongs to the result.
 //#include "lib/gemm"
 
@@ -38,19 +43,6 @@ fn banded_tile_of(index: u32) -> Tile {
     return Tile(row_tile * TILE_ROWS, in_band / rows * TILE_COLS, result % g.splits, result / g.splits);
 }
 
-//#if GATHERED
-// Loads of an invocation at the same steps, and the steps from those to the next ones.
-const LINE_LOADS: u32 = max(TILE_ROWS / WORKGROUP_SIZE, 1u);
-const LOAD_STEPS: u32 = max(WORKGROUP_SIZE / TILE_ROWS, 1u) * 4u;
-
-// Four steps of a line. Neighbouring invocations load from neighbouring lines. Loads of both operands are at the same
-// steps, so that their position in k is computed once.
-fn gathered_place(local_index: u32, load: u32) -> vec2<u32> {
-    let line = local_index % TILE_ROWS + load % LINE_LOADS * WORKGROUP_SIZE + load / A_LOADS * TILE_ROWS;
-    return vec2<u32>(line, local_index / TILE_ROWS * 4u + load % A_LOADS / LINE_LOADS * LOAD_STEPS);
-}
-
-//#endif
 // The lines between the loads of an invocation.
 const LOAD_LINES: u32 = WORKGROUP_SIZE / (STEP / 4u);
 //#if UNITS
@@ -77,198 +69,14 @@ fn across_k(local_index: u32, load: u32, lines: u32, neighbours: u32) -> vec2<u3
     return vec2<u32>(local_index % (lines / 4u) * 4u, step * neighbours + load % neighbours);
 }
 
-// a_place, b_place: where in a tile an invocation loads: the line (a row of a, a column of b) and the step of k.
-// With UNIFORM_TAP, a is loaded along k, as it is in memory, since positions need not be shared.
-fn a_place(local_index: u32, load: u32) -> vec2<u32> {
-//#if GATHERED !UNIFORM_TAP
-    return gathered_place(local_index, load);
-//#else
-//#if A_TRANSPOSED
-    return across_k(local_index, load, TILE_ROWS, A_NEIGHBOURS);
-//#else
-    return along_k(local_index, load);
-//#endif
-//#endif
-}
-
-fn b_place(local_index: u32, load: u32) -> vec2<u32> {
 //#if GATHERED
-    return gathered_place(local_index, load);
-//#else
-//#if B_TRANSPOSED
-    return along_k(local_index, load);
-//#else
-    return across_k(local_index, load, TILE_COLS, B_NEIGHBOURS);
-//#endif
-//#endif
-}
-
-//#if GATHERED
-// The steps of a split are a multiple of this: of STEP where STEP steps must be of one tap.
 //#if UNIFORM_TAP
-const SPLIT_STEPS: u32 = STEP;
+//#include "lib/gemm_tap"
 //#else
-const SPLIT_STEPS: u32 = 4u;
+//#include "lib/gemm_gathered"
 //#endif
-
-// The steps of a split of k. The last splits may have fewer.
-fn steps_per_split(k: u32) -> u32 {
-    return (k / SPLIT_STEPS + p.gemm.splits - 1u) / p.gemm.splits * SPLIT_STEPS;
-}
-
-// The first step of a tile's split of k, and the one after the last.
-fn split_range(tile: Tile, k: u32) -> vec2<u32> {
-    let steps = steps_per_split(k);
-    let start = min(tile.split * steps, k);
-    return vec2<u32>(start, start + min(steps, k - start));
-}
 //#else
-// Where in k an invocation loads. It moves without divisions, which would cost more than the loads.
-alias Position = u32;
-
-fn position(k: u32) -> Position {
-    return k;
-}
-
-fn moved(at: Position, by: Position) -> Position {
-    return at + by;
-}
-
-// The first step of k of a tile, and the one after the last.
-fn k_range(tile: Tile) -> vec2<u32> {
-    let steps = p.gemm.outer_per_split * p.gemm.inner;
-    return vec2<u32>(tile.split * steps, min((tile.split + 1u) * steps, p.gemm.k));
-}
-
-// The offsets of a position. Past the end of k, those of other elements, which zeros replace.
-fn a_k_offset(at: Position) -> u32 {
-    return min(at, p.gemm.k - A_STEPS) * p.gemm.a_step;
-}
-
-fn b_k_offset(at: Position) -> u32 {
-    return min(at, p.gemm.k - B_STEPS) * p.gemm.b_step;
-}
-
-//#if VEC4
-// The offset of steps in vec4s, of one in elements, a multiple of four that may be negative. Those of rows and of steps
-// are divided separately: that of the rows before the loop, that of the steps once for all loads at the same step.
-fn in_vec4s(offset: u32) -> u32 {
-    return bitcast<u32>(bitcast<i32>(offset) >> 2u);
-}
-
-//#endif
-// a_rows: the offsets of the rows that an invocation loads. load_a: four elements of a. Rows past the edge
-// repeat the last ones. A_STEPS: the steps of k in one load.
-//#if VEC4
-alias Rows = u32;
-//#if A_TRANSPOSED
-const A_STEPS: u32 = 1u;
-
-fn a_rows(row: u32) -> Rows {
-    return a_row_offset(min(row, p.gemm.m - 4u));
-}
-//#else
-const A_STEPS: u32 = 4u;
-
-fn a_rows(row: u32) -> Rows {
-    return a_row_offset(min(row, p.gemm.m - 1u));
-}
-//#endif
-
-fn load_a(rows: Rows, at: Position) -> Loaded4 {
-    return to_loaded(a[(rows >> 2u) + in_vec4s(a_k_offset(at))]);
-}
-//#else
-const A_STEPS: u32 = 1u;
-//#if A_TRANSPOSED
-alias Rows = vec4<u32>;
-
-fn a_rows(row: u32) -> Rows {
-    var rows: Rows;
-//#repeat I 4
-    rows[I] = a_row_offset(min(row + I, p.gemm.m - 1u));
-//#end
-    return rows;
-}
-
-fn load_a(rows: Rows, at: Position) -> Loaded4 {
-    let first = rows + a_k_offset(at);
-    return Loaded4(a[first.x], a[first.y], a[first.z], a[first.w]);
-}
-//#else
-alias Rows = u32;
-
-fn a_rows(row: u32) -> Rows {
-    return a_row_offset(min(row, p.gemm.m - 1u));
-}
-
-fn load_a(rows: Rows, at: Position) -> Loaded4 {
-    var loaded: Loaded4;
-    var next = at;
-//#repeat I 4
-    loaded[I] = a[rows + a_k_offset(next)];
-    next = moved(next, position(1u));
-//#end
-    return loaded;
-}
-//#endif
-//#endif
-
-// The same for the columns of b.
-//#if VEC4
-alias Cols = u32;
-//#if B_TRANSPOSED
-const B_STEPS: u32 = 4u;
-
-fn b_cols(col: u32) -> Cols {
-    return b_col_offset(min(col, p.gemm.n - 1u));
-}
-//#else
-const B_STEPS: u32 = 1u;
-
-fn b_cols(col: u32) -> Cols {
-    return b_col_offset(min(col, p.gemm.n - 4u));
-}
-//#endif
-
-fn load_b(cols: Cols, at: Position) -> Loaded4 {
-    return to_loaded(b[(cols >> 2u) + in_vec4s(b_k_offset(at))]);
-}
-//#else
-const B_STEPS: u32 = 1u;
-//#if B_TRANSPOSED
-alias Cols = u32;
-
-fn b_cols(col: u32) -> Cols {
-    return b_col_offset(min(col, p.gemm.n - 1u));
-}
-
-fn load_b(cols: Cols, at: Position) -> Loaded4 {
-    var loaded: Loaded4;
-    var next = at;
-//#repeat I 4
-    loaded[I] = b[cols + b_k_offset(next)];
-    next = moved(next, position(1u));
-//#end
-    return loaded;
-}
-//#else
-alias Cols = vec4<u32>;
-
-fn b_cols(col: u32) -> Cols {
-    var cols: Cols;
-//#repeat I 4
-    cols[I] = b_col_offset(min(col + I, p.gemm.n - 1u));
-//#end
-    return cols;
-}
-
-fn load_b(cols: Cols, at: Position) -> Loaded4 {
-    let first = cols + b_k_offset(at);
-    return Loaded4(b[first.x], b[first.y], b[first.z], b[first.w]);
-}
-//#endif
-//#endif
+//#include "lib/gemm_matrix"
 //#endif
 
 // Replaces the steps from k_end on by zeros, in what was loaded from step `k` on.
@@ -295,74 +103,21 @@ fn without_rest_b(loaded: Loaded4, k: u32, k_end: u32) -> Loaded4 {
 struct Loads {
     rows: array<Rows, A_LOADS>,
     cols: array<Cols, B_LOADS>,
-//#if UNIFORM_TAP
-    // Of the first of STEP steps. The step of an invocation's first load is part of `rows` and `cols`.
-    at: Position,
-//#else
-//#if GATHERED
-    at: array<Position, A_LOADS>,
-//#else
-    // Of the first load. The others are at fixed distances.
-    a_at: Position,
-    b_at: Position,
-//#endif
-//#endif
+    at: Positions,
     a: array<Loaded4, A_LOADS>,
     b: array<Loaded4, B_LOADS>,
-}
-
-// The position of a load.
-fn a_position(loads: ptr<function, Loads>, load: u32) -> Position {
-//#if UNIFORM_TAP
-    return later((*loads).at, a_place(0u, load).y);
-//#else
-//#if GATHERED
-    return (*loads).at[load];
-//#else
-    return (*loads).a_at + a_place(0u, load).y;
-//#endif
-//#endif
-}
-
-fn b_position(loads: ptr<function, Loads>, load: u32) -> Position {
-//#if UNIFORM_TAP
-    return later((*loads).at, b_place(0u, load).y);
-//#else
-//#if GATHERED
-    return (*loads).at[load % A_LOADS];
-//#else
-    return (*loads).b_at + b_place(0u, load).y;
-//#endif
-//#endif
 }
 
 // Loads the first steps of a tile.
 fn first_loads(tile: Tile, k_start: u32, local_index: u32) -> Loads {
     var loads: Loads;
-//#if UNIFORM_TAP
-    loads.at = position(k_start);
-//#else
-//#if GATHERED
+    loads.at = first_positions(k_start, local_index);
 //#repeat L A_LOADS
-    loads.at[L] = position(k_start + a_place(local_index, L).y);
-//#end
-//#else
-    loads.a_at = position(k_start + a_place(local_index, 0u).y);
-    loads.b_at = position(k_start + b_place(local_index, 0u).y);
-//#endif
-//#endif
-//#repeat L A_LOADS
-    loads.rows[L] = a_rows(tile.row + a_place(local_index, L).x);
-//#if UNIFORM_TAP
-    loads.rows[L] = rows_from(loads.rows[L], a_place(local_index, 0u).y);
-//#endif
+    loads.rows[L] = a_lines(tile, local_index, L);
     loads.a[L] = load_a(loads.rows[L], a_position(&loads, L));
 //#end
 //#repeat L B_LOADS
-    loads.cols[L] = b_cols(tile.col + b_place(local_index, L).x);
-//#if UNIFORM_TAP
-    loads.cols[L] = cols_from(loads.cols[L], b_place(local_index, 0u).y);
-//#endif
+    loads.cols[L] = b_lines(tile, local_index, L);
     loads.b[L] = load_b(loads.cols[L], b_position(&loads, L));
 //#end
     return loads;
@@ -388,26 +143,14 @@ fn store_loads(loads: ptr<function, Loads>, local_index: u32, k: u32, k_end: u32
 
 // Load what follows in k: first of a, then of b, which may use positions of a. `steps`: the position of step STEP.
 fn next_a(loads: ptr<function, Loads>, steps: Position) {
-//#if UNIFORM_TAP
-    (*loads).at = moved((*loads).at, steps);
-//#else
-//#if GATHERED
-//#repeat L A_LOADS
-    (*loads).at[L] = moved((*loads).at[L], steps);
-//#end
-//#else
-    (*loads).a_at = moved((*loads).a_at, steps);
-//#endif
-//#endif
+    move_a(loads, steps);
 //#repeat L A_LOADS
     (*loads).a[L] = load_a((*loads).rows[L], a_position(loads, L));
 //#end
 }
 
 fn next_b(loads: ptr<function, Loads>, steps: Position) {
-//#if !GATHERED
-    (*loads).b_at = moved((*loads).b_at, steps);
-//#endif
+    move_b(loads, steps);
 //#repeat L B_LOADS
     (*loads).b[L] = load_b((*loads).cols[L], b_position(loads, L));
 //#end

@@ -135,12 +135,7 @@ fn main(
     let k_start = k_steps.x;
     let k_end = k_steps.y;
     // Splits may have fewer steps, which zeros replace.
-//#if GATHERED
-    let most_steps = steps_per_split(g.k);
-//#else
-    let most_steps = min(g.outer_per_split * g.inner, g.k);
-//#endif
-    let rounds = (most_steps + STEP - 1u) / STEP;
+    let rounds = (steps_per_split(g.k) + STEP - 1u) / STEP;
     // The quarter that this subgroup computes.
     let quarter = subgroup % 4u;
     let sub_row = quarter / 2u * (TILE_ROWS / 2u);

@@ -3,14 +3,14 @@
 // vec4<f32>.
 //#include "lib/vec4"
 
-//#if F16
-//#if UNITS
+//#if F16 UNITS
 alias Operand4 = vec4<f16>;
 
 fn to_floats(raw: Operand4) -> vec4<f32> {
     return vec4<f32>(raw);
 }
-//#else
+//#endif
+//#if F16 !UNITS
 alias Operand4 = Halves4;
 
 fn to_floats(raw: Operand4) -> vec4<f32> {
@@ -18,8 +18,7 @@ fn to_floats(raw: Operand4) -> vec4<f32> {
     return vec4<f32>(unpack2x16float(words.x), unpack2x16float(words.y));
 }
 //#endif
-//#else
-//#if BF16
+//#if BF16 !F16
 alias Operand4 = Halves4;
 
 fn to_floats(raw: Operand4) -> vec4<f32> {
@@ -28,19 +27,18 @@ fn to_floats(raw: Operand4) -> vec4<f32> {
     let high = words & vec4<u32>(0xffff0000u);
     return bitcast<vec4<f32>>(select(high, low, vec4<bool>(true, false, true, false)));
 }
-//#else
-//#if F32
+//#endif
+//#if F32 !F16 !BF16
 alias Operand4 = Words4;
 
 fn to_floats(raw: Operand4) -> vec4<f32> {
     return bitcast<vec4<f32>>(to_words(raw));
 }
-//#else
+//#endif
+//#if !F32 !F16 !BF16
 alias Operand4 = vec4<f32>;
 
 fn to_floats(raw: Operand4) -> vec4<f32> {
     return raw;
 }
-//#endif
-//#endif
 //#endif

@@ -293,6 +293,10 @@ const FRAGMENTS: &[Fragment] = &[
     ("lib/convert", wgsl!("../../shaders/lib/convert.wgsl")),
     ("lib/half", wgsl!("../../shaders/lib/half.wgsl")),
     ("lib/gemm", wgsl!("../../shaders/lib/gemm.wgsl")),
+    ("lib/gemm_gather", wgsl!("../../shaders/lib/gemm_gather.wgsl")),
+    ("lib/gemm_gathered", wgsl!("../../shaders/lib/gemm_gathered.wgsl")),
+    ("lib/gemm_matrix", wgsl!("../../shaders/lib/gemm_matrix.wgsl")),
+    ("lib/gemm_tap", wgsl!("../../shaders/lib/gemm_tap.wgsl")),
     ("lib/gemm_tiles", wgsl!("../../shaders/lib/gemm_tiles.wgsl")),
     ("lib/gemm_tiled", wgsl!("../../shaders/lib/gemm_tiled.wgsl")),
     // Browsers do not offer matrix units.
