@@ -60,7 +60,7 @@ struct NormKernel {
     team: Team,
     /// Whether rows are read in vec4s.
     vec4: bool,
-    /// How many loads of a row each invocation holds: see [`policy::held_loads`].
+    /// How many loads of a row each invocation holds: see [`Policy::held_loads`].
     held: u32,
 }
 

@@ -7,7 +7,7 @@ use crate::device::Units;
 use crate::variables;
 
 /// A way to compute a product. With the operands, it determines the
-/// [`Tiling`](super::gemm::Tiling).
+/// [`Tiling`](crate::kernels::gemm::Tiling).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Strategy {
     /// Direct, one element per load: supports any strides and compiles fast.
