@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use crate::device::{Limits, Units};
 use crate::kernels::attention::definition::AttentionDefinition;
 use crate::kernels::attention::sizes::Sizes;
-use crate::kernels::attention::unit_tiles::{AttentionPass, AttentionUnits};
+use crate::kernels::attention::unit_tiles::AttentionUnits;
 use crate::kernels::gemm::units::{self, UnitsKernel};
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Arg, Case, bools, case, normal, permuted};
@@ -250,8 +250,8 @@ impl UnitsKernel for AttentionWithUnits {
         AttentionUnits { units, dtype, width: self.width }.fits(limits)
     }
 
-    fn slot(&self, dtype: DType) -> usize {
-        AttentionUnits::slot(AttentionPass::Forward, self.width, dtype)
+    fn number(&self, dtype: DType) -> u32 {
+        AttentionUnits::number(self.width, dtype)
     }
 
     fn name(&self) -> String {

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::device::{Limits, Units};
 use crate::kernels::attention::definition::AttentionDefinition;
 use crate::kernels::attention::sizes::{Sizes, mismatch};
-use crate::kernels::attention::unit_tiles::{AttentionPass, AttentionUnits};
+use crate::kernels::attention::unit_tiles::AttentionUnits;
 use crate::kernels::attention::{
     LANES, OperandLayout, TILE, broadcast_offset, broadcast_strides, hidden_by, in_vec4s,
 };
@@ -384,8 +384,8 @@ impl UnitsKernel for AttentionBackwardWithUnits {
         AttentionUnits { units, dtype, width: self.width }.fits(limits)
     }
 
-    fn slot(&self, dtype: DType) -> usize {
-        AttentionUnits::slot(AttentionPass::Backward, self.width, dtype)
+    fn number(&self, dtype: DType) -> u32 {
+        AttentionUnits::number(self.width, dtype)
     }
 
     fn name(&self) -> String {

@@ -424,16 +424,14 @@ impl UnitsKernel for ConvWithUnits {
         gemm::units_fit(limits, Tile::SMALLEST, units, dtype.size() as u32)
     }
 
-    fn slot(&self, dtype: DType) -> usize {
+    fn number(&self, dtype: DType) -> u32 {
         let kernel = match self.pass {
-            ConvPass::Forward => usize::from(self.uniform_tap),
-            ConvPass::Transposed => 2 + usize::from(self.uniform_tap),
+            ConvPass::Forward => u32::from(self.uniform_tap),
+            ConvPass::Transposed => 2 + u32::from(self.uniform_tap),
             ConvPass::WeightBackward { .. } => 4,
         };
-        let tile = self.strategy.tile_index();
-        units::PRODUCT_SLOTS
-            + (tile * 2 + usize::from(dtype == DType::F32)) * units::CONV_KERNELS
-            + kernel
+        let tile = self.strategy.tile_index() as u32;
+        tile << 4 | u32::from(dtype == DType::F32) << 3 | kernel
     }
 
     fn name(&self) -> String {

@@ -127,11 +127,11 @@ impl UnitsKernel for ProductWithUnits {
         gemm::units_fit(limits, Tile::SMALLEST, units, dtype.size() as u32)
     }
 
-    fn slot(&self, dtype: DType) -> usize {
+    fn number(&self, dtype: DType) -> u32 {
         let [a, b] = self.transposed;
         let layout = [dtype == DType::F32, a, b];
-        let layout = layout.into_iter().fold(0, |slot, bit| slot << 1 | usize::from(bit));
-        self.strategy.tile_index() << 3 | layout
+        let layout = layout.into_iter().fold(0, |number, bit| number << 1 | u32::from(bit));
+        (self.strategy.tile_index() as u32) << 3 | layout
     }
 
     fn name(&self) -> String {

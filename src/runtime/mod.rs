@@ -48,6 +48,7 @@ mod tokens;
 mod transfer;
 mod worker;
 
+use std::any::TypeId;
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -100,6 +101,9 @@ pub use status::{DeviceStatus, SharedStatus, Status, share_status, shared_status
 pub use taint::IndexedAxis;
 pub(crate) use timestamps::Captured;
 pub(crate) use tokens::tokens;
+
+/// The matrix units that a kernel passed its test with, if any, once it was tested.
+pub(crate) type TestedUnits = Arc<OnceLock<Option<Units>>>;
 
 /// Operations after which a software adapter counts as warmed up: about a second of work.
 /// The software adapters of browsers are slower.
@@ -195,7 +199,7 @@ pub struct Runtime {
     spares: Mutex<Vec<Arc<Allocation>>>,
     tuning_cache: Choices,
     /// See [`Runtime::tested_units`].
-    tested_units: [OnceLock<Option<Units>>; Self::UNITS_KERNELS],
+    tested_units: Mutex<FxHashMap<(TypeId, u32), TestedUnits>>,
     /// The largest binding in bytes, a multiple of [`ALIGN`].
     max_binding: u64,
     /// Approximate number of operations dispatched so far.
@@ -267,7 +271,7 @@ impl Runtime {
             deferred: DeferredWork::default(),
             spares: Mutex::default(),
             tuning_cache: Choices::open(&gpu.info, "tuning"),
-            tested_units: [const { OnceLock::new() }; Self::UNITS_KERNELS],
+            tested_units: Mutex::default(),
             max_binding,
             work_dispatched: AtomicU64::new(0),
             software,
@@ -313,13 +317,10 @@ impl Runtime {
         &self.tuning_cache
     }
 
-    /// The number of kernels with matrix units, each for operands of one type.
-    pub(crate) const UNITS_KERNELS: usize = 62;
-
-    /// Returns where the result of testing a kernel with matrix units is kept. `slot` is less than
-    /// [`Self::UNITS_KERNELS`].
-    pub(crate) fn tested_units(&self, slot: usize) -> &OnceLock<Option<Units>> {
-        &self.tested_units[slot]
+    /// Returns where the result of testing a kernel with matrix units is kept. `number` is its own among kernels of a
+    /// type.
+    pub(crate) fn tested_units(&self, kernel: TypeId, number: u32) -> TestedUnits {
+        self.tested_units.lock().entry((kernel, number)).or_default().clone()
     }
 
     /// Returns the kernels that the driver refused in their fast form, with how they are compiled.

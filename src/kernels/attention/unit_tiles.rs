@@ -1,20 +1,13 @@
 //! How attention and its gradients use matrix units: the sizes of `shaders/lib/attention_units.wgsl`.
 
 use crate::device::{Limits, Units};
-use crate::kernels::gemm::units::{self, UnitsKernel, units_for};
+use crate::kernels::gemm::units::{UnitsKernel, units_for};
 use crate::kernels::policy::listed_units::all_units;
 use crate::runtime::Variant;
 use crate::tensor::{DType, Tensor};
 
 /// Subgroups of a workgroup.
 const SUBGROUPS: u32 = 4;
-
-/// What a kernel computes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum AttentionPass {
-    Forward,
-    Backward,
-}
 
 /// Attention with matrix units: a workgroup of four subgroups computes a few rows each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -55,16 +48,9 @@ impl AttentionUnits {
         Some(Self { units, dtype, width })
     }
 
-    /// Returns the slot of [`UnitsKernel`] for operands of a type and rows of one of the widths.
-    pub fn slot(pass: AttentionPass, width: u32, dtype: DType) -> usize {
-        let widths = Self::WIDTHS.len();
-        let width = Self::WIDTHS.iter().position(|each| *each == width).unwrap_or(0);
-        let of_pass = usize::from(dtype == DType::F32) * widths + width;
-        let first = units::PRODUCT_SLOTS + units::CONV_SLOTS;
-        match pass {
-            AttentionPass::Forward => first + of_pass,
-            AttentionPass::Backward => first + units::ATTENTION_SLOTS / 2 + of_pass,
-        }
+    /// Returns the number of a kernel for operands of a type and rows of one of the widths: see [`UnitsKernel::number`].
+    pub fn number(width: u32, dtype: DType) -> u32 {
+        width << 1 | u32::from(dtype == DType::F32)
     }
 
     /// Returns the rows that a subgroup computes: fewer if workgroup memory is full with elements of

@@ -1,34 +1,20 @@
 //! Matrix units: which of them the kernels use, after a test on the device.
 
+use std::any::TypeId;
 use std::sync::Arc;
 
 use crate::device::{Limits, Units};
 use crate::kernels::policy::listed_units::listed;
-use crate::kernels::policy::strategy::Tile;
 use crate::runtime::Runtime;
 use crate::tensor::{DType, Result, Tensor};
 
-/// The slots of products: each tile, type and layout has its own.
-pub(crate) const PRODUCT_SLOTS: usize = Tile::ALL.len() * 2 * 4;
-
-/// The kernels of convolutions: a general one of each pass, and of two passes one with a uniform tap.
-pub(crate) const CONV_KERNELS: usize = 5;
-
-/// The slots of convolutions, which follow: each tile, type and kernel.
-pub(crate) const CONV_SLOTS: usize = Tile::ALL.len() * 2 * CONV_KERNELS;
-
-/// The slots of attention, which follow: each pass, width and type.
-pub(crate) const ATTENTION_SLOTS: usize = 8;
-const _: () = assert!(PRODUCT_SLOTS + CONV_SLOTS + ATTENTION_SLOTS == Runtime::UNITS_KERNELS);
-
 /// A kernel with matrix units that is tested before its first use.
-pub(crate) trait UnitsKernel {
+pub(crate) trait UnitsKernel: 'static {
     /// Returns whether an adapter with these limits can run it.
     fn fits(&self, limits: &Limits, units: Units, dtype: DType) -> bool;
 
-    /// Returns the slot of [`Runtime::tested_units`] for operands of this type, which no other
-    /// kernel has.
-    fn slot(&self, dtype: DType) -> usize;
+    /// Returns a number for operands of this type, which no other kernel of the Rust type has.
+    fn number(&self, dtype: DType) -> u32;
 
     /// Returns a name that is unique among kernels with matrix units, for messages and stored
     /// failures.
@@ -40,17 +26,18 @@ pub(crate) trait UnitsKernel {
 
 /// Returns the units for a kernel: the first that the adapter lists and that pass the test, which runs
 /// before the kernel's first use. Units with a wrong result are not tried again with the same driver.
-pub(crate) fn units_for(
+pub(crate) fn units_for<K: UnitsKernel>(
     runtime: &Arc<Runtime>,
     dtype: DType,
-    kernel: &impl UnitsKernel,
+    kernel: &K,
 ) -> Option<Units> {
     let info = runtime.info();
     let mut usable =
         listed(info, dtype).filter(|units| kernel.fits(&info.limits, *units, dtype)).peekable();
     usable.peek()?;
     let passes = |units: &Units| passes(runtime, dtype, *units, kernel);
-    *runtime.tested_units(kernel.slot(dtype)).get_or_init(|| usable.find(passes))
+    let tested = runtime.tested_units(TypeId::of::<K>(), kernel.number(dtype));
+    *tested.get_or_init(|| usable.find(passes))
 }
 
 /// Tests a kernel with these units, unless it failed with the same driver before. Remembers a wrong
