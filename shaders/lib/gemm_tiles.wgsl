@@ -4,7 +4,8 @@
 // A_TRANSPOSED: rows of a, not steps of k, are contiguous. B_TRANSPOSED: steps of k, not columns of b, are
 // contiguous.
 // Operands are loaded by one of three files, which define
-// - a_place(local_index, load), b_place: where in a tile an invocation loads, the line (a row of a, a column of b) and the
+// - a_place(local_index, load), b_place: where in a tile an invocation loads, the line (a row of a, a column of b)
+// and the
 //   step of k;
 // - Position, where in k an invocation loads, Rows and Cols, the lines; load_a(rows, at) and load_b(cols, at);
 // - a_lines(tile, local_index, load) and b_lines, the lines of a load;

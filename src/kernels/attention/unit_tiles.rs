@@ -48,7 +48,8 @@ impl AttentionUnits {
         Some(Self { units, dtype, width })
     }
 
-    /// Returns the number of a kernel for operands of a type and rows of one of the widths: see [`UnitsKernel::number`].
+    /// Returns the number of a kernel for operands of a type and rows of one of the widths: see
+    /// [`UnitsKernel::number`].
     pub fn number(width: u32, dtype: DType) -> u32 {
         width << 1 | u32::from(dtype == DType::F32)
     }
