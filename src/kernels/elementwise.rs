@@ -62,7 +62,7 @@ const POWI: &str = "pow_(a, f32(b))";
 #[derive(Debug, Clone, Copy, Hash)]
 struct PackedMap {
     /// What the kernel computes.
-    computation: Computation,
+    computation: Specialisation,
     /// The index of the input that the result overwrites, if any.
     in_place: Option<usize>,
 }
@@ -82,7 +82,7 @@ impl Kernel for PackedMap {
 #[derive(Debug, Clone, Copy, Hash)]
 struct StridedMap {
     /// What the kernel computes.
-    computation: Computation,
+    computation: Specialisation,
     /// The access in vec4s along the innermost axis; `None` for access element by element.
     inner: Option<InnerAccess>,
 }
@@ -100,7 +100,7 @@ impl Kernel for StridedMap {
 
 /// What specialises a kernel besides its access to memory.
 #[derive(Debug, Clone, Copy, Hash)]
-struct Computation {
+struct Specialisation {
     /// The WGSL expression.
     expr: Expr,
     /// The type of the result.
@@ -111,7 +111,7 @@ struct Computation {
     scalar_type: Option<DType>,
 }
 
-impl Computation {
+impl Specialisation {
     /// Returns whether every element is a 32-bit word.
     fn in_words(&self) -> bool {
         self.inputs.iter().flatten().chain([&self.out_type]).all(|dtype| dtype.size() == 4)
@@ -352,12 +352,12 @@ impl Map {
     }
 
     /// Returns what specialises the kernels of this computation for these inputs.
-    fn computation(&self, inputs: &[Tensor]) -> Computation {
+    fn computation(&self, inputs: &[Tensor]) -> Specialisation {
         self.computation_of([0, 1, 2].map(|index| Some(inputs.get(index)?.dtype())))
     }
 
-    fn computation_of(&self, inputs: [Option<DType>; 3]) -> Computation {
-        Computation {
+    fn computation_of(&self, inputs: [Option<DType>; 3]) -> Specialisation {
+        Specialisation {
             expr: Expr(self.expr),
             out_type: self.out_type,
             inputs,

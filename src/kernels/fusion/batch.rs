@@ -51,7 +51,7 @@ pub(crate) fn add_equal_graphs(graphs: &mut Vec<Graph>, program: &Program, words
 }
 
 /// What one graph of a launch reads and writes.
-pub(crate) struct GraphMemory {
+pub(crate) struct Computation {
     /// The memory of the leaves that no output overwrites.
     pub inputs: SmallVec<[Arc<Allocation>; 4]>,
     /// Where their elements start.
@@ -65,7 +65,7 @@ pub(crate) struct GraphMemory {
     graph: usize,
 }
 
-impl GraphMemory {
+impl Computation {
     /// Allocates the outputs that overwrite no leaf.
     pub fn new(
         runtime: &Runtime,
@@ -168,10 +168,10 @@ impl<'a> Pages<'a> {
 /// `max_pages` buffers.
 pub(crate) fn batches<'a>(
     runtime: &Runtime,
-    computations: &'a [GraphMemory],
+    computations: &'a [Computation],
     max_pages: usize,
-) -> Result<Vec<(Vec<&'a GraphMemory>, Pages<'a>)>, RuntimeError> {
-    let mut out: Vec<(Vec<&GraphMemory>, Pages<'_>)> = Vec::new();
+) -> Result<Vec<(Vec<&'a Computation>, Pages<'a>)>, RuntimeError> {
+    let mut out: Vec<(Vec<&Computation>, Pages<'_>)> = Vec::new();
     for computation in computations {
         let [inputs, outputs] = [&computation.inputs, &computation.outputs].map(|list| {
             list.iter().map(|memory| &**memory).collect::<SmallVec<[&Allocation; 8]>>()

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::{SmallVec, smallvec};
 
-use crate::kernels::fusion::batch::{GraphMemory, MAX_BATCHED_LEN, add_equal_graphs, batches};
+use crate::kernels::fusion::batch::{Computation, MAX_BATCHED_LEN, add_equal_graphs, batches};
 use crate::kernels::fusion::fused::FusedLaunch;
 use crate::kernels::fusion::graph::Graph;
 use crate::kernels::fusion::program::{MAX_WORDS, Overwrite, Program, Words};
@@ -78,8 +78,8 @@ fn elementwise(
         }
     }
     let computations = (0..graphs.len())
-        .map(|graph| GraphMemory::new(runtime, &graphs, graph, &program))
-        .collect::<Result<SmallVec<[GraphMemory; 1]>, RuntimeError>>()?;
+        .map(|graph| Computation::new(runtime, &graphs, graph, &program))
+        .collect::<Result<SmallVec<[Computation; 1]>, RuntimeError>>()?;
     if let [computation] = &computations[..] {
         return single(runtime, &graphs[0], computation, program, &words);
     }
@@ -116,7 +116,7 @@ fn elementwise(
 fn single(
     runtime: &Runtime,
     graph: &Graph,
-    computation: &GraphMemory,
+    computation: &Computation,
     program: Program,
     words: &Words,
 ) -> Result<NextStep<'static>, RuntimeError> {

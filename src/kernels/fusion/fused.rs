@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::kernels::fusion::batch::{GraphMemory, Pages};
+use crate::kernels::fusion::batch::{Computation, Pages};
 use crate::kernels::fusion::graph::Graph;
 use crate::kernels::fusion::program::{Access, Program, Words};
 use crate::kernels::fusion::registry::{index_of, program_of};
@@ -124,11 +124,11 @@ impl<'a> FusedLaunch<'a> {
     /// As [`Runtime::record_dispatch`].
     pub fn run(
         &self,
-        computation: &GraphMemory,
+        computation: &Computation,
         graph: &Graph,
         program: &Program,
     ) -> Result<Recorded, RuntimeError> {
-        let GraphMemory { len, ops, inputs, outputs, .. } = computation;
+        let Computation { len, ops, inputs, outputs, .. } = computation;
         let (len, ops) = (*len, *ops);
         let vec4s = len.div_ceil(4);
         let rounds = policy::of(self.runtime).elementwise_rounds(vec4s);
@@ -166,7 +166,7 @@ impl<'a> FusedLaunch<'a> {
     /// As [`Runtime::record_dispatch`].
     pub fn run_batch(
         &self,
-        batch: &[&GraphMemory],
+        batch: &[&Computation],
         pages: &Pages<'_>,
     ) -> Result<Recorded, RuntimeError> {
         let mut table: Vec<u32> = Vec::new();

@@ -12,8 +12,8 @@ use crate::kernels::fusion::composite::AnyLaunch;
 use crate::kernels::fusion::compute::compute;
 use crate::kernels::fusion::epilogue::DeferredLaunch;
 use crate::kernels::fusion::program::{Access, RESULT};
-use crate::kernels::fusion::prologue::{self, Fusion, Reads};
-use crate::kernels::fusion::schedule::{self, NextStep};
+use crate::kernels::fusion::prologue::{self, Reads};
+use crate::kernels::fusion::schedule::NextStep;
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::ops::map::{CONSTANT, Map};
 use crate::kernels::policy;
@@ -201,33 +201,20 @@ fn take_inputs(
     launch: &AnyLaunch<'_>,
     prologues: &[(usize, Reads)],
 ) -> Result<bool> {
-    let runtime = launch.runtime;
-    let mut is_fused = false;
-    let mut runs_now = false;
-    if prologue::applies(launch, prologues)? {
-        schedule::run(runtime, || {
-            Ok::<_, Error>(match prologue::fuse(launch, prologues) {
-                Fusion::Nothing => NextStep::Nothing,
-                Fusion::After(lazy) => NextStep::after(&lazy),
-                Fusion::Launch(fused) => {
-                    // If its kernel is not compiled, the launch is made at once, with operands that are computed first.
-                    let is_ready = runtime.may_generate() || fused.is_prepared(launch);
-                    runs_now = !fused.is_pure() || !is_ready;
-                    is_fused = true;
-                    deferred.take(fused);
-                    NextStep::Nothing
-                }
-            })
-        })?;
+    let mut may_defer = None;
+    prologue::fuse(launch, prologues, |fused| {
+        // If its kernel is not compiled, the launch is made at once, with operands that are computed first.
+        let is_ready = launch.runtime.may_generate() || fused.is_prepared(launch);
+        may_defer = Some(fused.is_pure() && is_ready);
+        deferred.take(fused);
+        Ok(NextStep::Nothing)
+    })?;
+    if let Some(may_defer) = may_defer {
+        return Ok(may_defer);
     }
-    if runs_now {
-        return Ok(false);
-    }
-    if !is_fused {
-        for input in launch.inputs {
-            launch.inputs[0].same_device(input)?;
-            deferred.inputs.push(input.buffer()?.clone());
-        }
+    for input in launch.inputs {
+        launch.inputs[0].same_device(input)?;
+        deferred.inputs.push(input.buffer()?.clone());
     }
     Ok(true)
 }

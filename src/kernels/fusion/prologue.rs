@@ -66,13 +66,28 @@ enum PrologueInput {
 /// Returns an error if an input cannot be computed, the operands are on different devices, or in the cases of
 /// [`Runtime::dispatch`](crate::runtime::Runtime::dispatch).
 pub(crate) fn try_run(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Result<bool> {
+    fuse(launch, inputs, |fused| fused.record(launch))
+}
+
+/// Calls `look` with a launch of which the kernel computes pending `inputs`, under the lock of the device's pending
+/// results. Results that must be in memory are computed before. Returns `false` if no launch was recorded.
+///
+/// # Errors
+///
+/// Returns an error if an input cannot be computed, the operands are on different devices, or an error of `look` or of
+/// what it says comes next.
+pub(crate) fn fuse<'a>(
+    launch: &AnyLaunch<'a>,
+    inputs: &[(usize, Reads)],
+    mut look: impl FnMut(PrologueLaunch) -> Result<NextStep<'a>>,
+) -> Result<bool> {
     if !applies(launch, inputs)? {
         return Ok(false);
     }
-    schedule::run(launch.runtime, || match fuse(launch, inputs) {
+    schedule::run(launch.runtime, || match fusion(launch, inputs) {
         Fusion::Nothing => Ok(NextStep::Nothing),
         Fusion::After(lazy) => Ok(NextStep::after(&lazy)),
-        Fusion::Launch(fused) => fused.record(launch),
+        Fusion::Launch(fused) => look(fused),
     })
 }
 
@@ -85,7 +100,7 @@ fn references(memory: &[Arc<Allocation>]) -> SmallVec<[&Allocation; 8]> {
     clippy::large_enum_variant,
     reason = "it is made once for a launch, and taken apart at once"
 )]
-pub(crate) enum Fusion {
+enum Fusion {
     /// All inputs are in memory.
     Nothing,
     /// A result must be computed first.
@@ -110,7 +125,7 @@ pub(crate) struct PrologueLaunch {
 /// # Errors
 ///
 /// Returns an error if an input cannot be computed, or the operands are on different devices.
-pub(crate) fn applies(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Result<bool> {
+fn applies(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Result<bool> {
     let is_pending = |&(input, _): &(usize, Reads)| launch.inputs[input].pending().is_some();
     if !is_enabled() || !inputs.iter().any(is_pending) {
         return Ok(false);
@@ -128,7 +143,7 @@ pub(crate) fn applies(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Resu
 
 /// Returns a launch of which the kernel computes those of `inputs` that are pending and that it can
 /// compute, for a launch that this [applies](applies) to.
-pub(crate) fn fuse(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Fusion {
+fn fusion(launch: &AnyLaunch<'_>, inputs: &[(usize, Reads)]) -> Fusion {
     let mut prologues: SmallVec<[Prologue; 2]> = SmallVec::new();
     let mut first = None;
     for &(index, reads) in inputs {
@@ -208,26 +223,27 @@ impl PrologueLaunch {
             let roots = prologues.iter().map(|prologue| prologue.graph.root().lazy.clone());
             return Ok(NextStep::After(roots.collect()));
         }
-        let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
-        for output in launch.outputs {
-            outputs.push(output.buffer()?.clone());
-        }
         let results = prologues.iter().flat_map(Prologue::outputs);
-        for result in results.clone() {
-            let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
-            outputs.push(Arc::new(memory));
-        }
         let words = prologues.iter().map(|prologue| &prologue.words[..]);
         let params = with_words(launch.params, words);
         if !is_prepared {
             let reports = usize::from(launch.indexed_axes.is_some());
+            let written = launch.outputs.len() + results.count() + reports;
             let kernel = launch.kernel;
             return Ok(NextStep::Compile(Compilation {
                 key,
                 kernel: Box::new(move || kernel.variant(&programs)),
-                operands: (inputs.len(), outputs.len() + reports),
+                operands: (inputs.len(), written),
                 params_len: params.len(),
             }));
+        }
+        let mut outputs: SmallVec<[Arc<Allocation>; 4]> = SmallVec::new();
+        for output in launch.outputs {
+            outputs.push(output.buffer()?.clone());
+        }
+        for result in results.clone() {
+            let memory = runtime.alloc(result.bytes())?.of_op(result.expression().op);
+            outputs.push(Arc::new(memory));
         }
         let (own, held) = outputs.split_at(launch.outputs.len());
         let mut flows = Flows::default();
