@@ -177,7 +177,7 @@ pub fn deform_shape(
 }
 
 /// What the invocations of a launch go over.
-struct OffsetExtent {
+struct LaunchExtent {
     invocations: usize,
     /// Bands of rows of each plane of the input.
     bands: usize,
@@ -229,9 +229,9 @@ impl DeformProblem {
     }
 
     /// Returns the extent of a kernel whose invocations go over the channels that share a tap of an output pixel.
-    fn of_taps(&self, ops: usize) -> OffsetExtent {
+    fn of_taps(&self, ops: usize) -> LaunchExtent {
         let rounds = self.x.shape()[1] / self.offset_groups;
-        OffsetExtent { invocations: self.offset.len() / 2, bands: 1, samples: 0..0, rounds, ops }
+        LaunchExtent { invocations: self.offset.len() / 2, bands: 1, samples: 0..0, rounds, ops }
     }
 
     fn launch(
@@ -239,9 +239,9 @@ impl DeformProblem {
         pass: DeformPass,
         inputs: &[&Tensor],
         outputs: &[&Tensor],
-        extent: OffsetExtent,
+        extent: LaunchExtent,
     ) -> Result<()> {
-        let OffsetExtent { invocations, bands, samples, rounds, ops } = extent;
+        let LaunchExtent { invocations, bands, samples, rounds, ops } = extent;
         let ConvOptions { stride, padding, dilation, .. } = self.g.options;
         let [images, channels, in_h, in_w] = [0, 1, 2, 3].map(|axis| self.x.shape()[axis] as u32);
         let [_, out_h, out_w] = self.g.output.map(|size| size as u32);
@@ -324,7 +324,7 @@ impl DeformProblem {
             let samples = first..len.min(first + max_rounds / 2);
             let rounds = samples.len() + if first == 0 { cleared } else { 0 };
             let extent =
-                OffsetExtent { invocations: planes * bands, bands, samples, rounds, ops: 8 };
+                LaunchExtent { invocations: planes * bands, bands, samples, rounds, ops: 8 };
             self.launch(DeformPass::XBackward, &inputs, &[&out], extent)?;
         }
         Ok(out)
