@@ -11,8 +11,8 @@ use burn::tensor::activation::softmax;
 use burn::tensor::module::conv2d;
 use burn::tensor::ops::ConvOptions;
 use burn::tensor::{Distribution, FloatDType, Int, Tensor, TensorData, s};
-use burn_wgsl::{Wgsl, WgslDevice, fallbacks};
-use common::{gpus, runtimes};
+use burn_wgsl::{Wgsl, WgslDevice};
+use common::{gpus, runtimes, without_fallbacks};
 
 /// Returns the devices to test, whose bindings are limited.
 fn devices() -> Vec<WgslDevice> {
@@ -33,9 +33,7 @@ fn matrix(shape: [usize; 2], device: &WgslDevice) -> Tensor<Wgsl, 2> {
 fn check<const D: usize>(name: &str, work: impl Fn(&WgslDevice) -> Tensor<Wgsl, D>) {
     let expected = work(&WgslDevice::Cpu).into_data();
     for device in devices() {
-        let before = fallbacks();
-        let found = work(&device).into_data();
-        assert_eq!(fallbacks(), before, "{name} on {device} ran on the CPU");
+        let found = without_fallbacks(&format!("{name} on {device}"), || work(&device).into_data());
         assert_eq!(found.shape, expected.shape, "{name} on {device}");
         let [found, expected] =
             [&found, &expected].map(|data| data.as_slice::<f32>().expect("elements are f32"));

@@ -48,6 +48,136 @@ fn row_sum(x: f32) -> f32 {
     return y;
 }
 
+// The scores of a row of the tile that this lane has a share of, with those of keys from `end` on hidden.
+fn masked_scores(work: Work, row: u32, part: u32, key0: u32, end: u32) -> array<vec4<f32>, LANE_VEC4S> {
+    let query = vec4<u32>(work.row_block * TILE + row);
+    var of_row: array<vec4<f32>, LANE_VEC4S>;
+//#repeat N LANE_VEC4S
+    {
+        let col = (N * ROW_LANES + part) * 4u;
+        let keys = key0 + col + vec4<u32>(0u, 1u, 2u, 3u);
+        of_row[N] = scores_of(scores_at(row, col), work.batch, work.head, query, keys);
+    }
+//#end
+    if (key0 + BLOCK > end) {
+//#repeat N LANE_VEC4S
+        {
+            let keys = key0 + (N * ROW_LANES + part) * 4u + vec4<u32>(0u, 1u, 2u, 3u);
+            of_row[N] = hide(of_row[N], keys, vec4<u32>(end));
+        }
+//#end
+    }
+    return of_row;
+}
+
+struct Weighed {
+    reference: f32,
+    // Whether the reference is new, and what sums and results so far are multiplied by.
+    rises: bool,
+    rescale: f32,
+    // The sum of the lane's weights.
+    sum: f32,
+}
+
+// Stores the weights of the scores of a lane.
+fn weigh(of_row: array<vec4<f32>, LANE_VEC4S>, row: u32, part: u32, old: f32) -> Weighed {
+    var maximum4 = of_row[0u];
+//#repeat N LANE_VEC4S
+    maximum4 = max(maximum4, of_row[N]);
+//#end
+    let maximum = row_max(max(max(maximum4.x, maximum4.y), max(maximum4.z, maximum4.w)));
+    // The difference is exact near the limit, also where scores are large.
+    let rises = maximum - old > HEADROOM + MAX_RISE;
+    let reference = select(old, maximum - HEADROOM, rises);
+    let shift = softmax_shift(reference);
+    let rescale = select(1.0, weights_of(vec4<f32>(old - shift)).x, rises);
+    var sum4 = vec4<f32>();
+//#repeat N LANE_VEC4S
+    sum4 += store_weights(row, (N * ROW_LANES + part) * 4u, weights_of(of_row[N] - shift));
+//#end
+    return Weighed(reference, rises, rescale, sum4.x + sum4.y + sum4.z + sum4.w);
+}
+
+// Multiplies rows of the result, which go through workgroup memory.
+fn rescale(
+    result: ptr<function, array<Sum, ROW_UNITS * WIDTH_UNITS>>,
+    rescales: array<f32, LANE_ROWS>,
+    sub_row: u32,
+    lane_row: u32,
+    part: u32,
+) {
+//#repeat C PARTS
+    workgroupBarrier();
+//#repeat N BLOCK_UNITS
+//#repeat R ROW_UNITS
+    {
+        let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
+        coopStoreT((*result)[R * WIDTH_UNITS + C * BLOCK_UNITS + N], &scores[start], SCORE_STRIDE);
+    }
+//#end
+//#end
+    workgroupBarrier();
+//#repeat M LANE_ROWS
+    for (var n = 0u; n < LANE_VEC4S; n++) {
+        let row = lane_row + M * SUBGROUP_SIZE;
+        let col = (n * ROW_LANES + part) * 4u;
+        store_scores(row, col, scores_at(row, col) * rescales[M]);
+    }
+//#end
+    workgroupBarrier();
+//#repeat N BLOCK_UNITS
+//#repeat R ROW_UNITS
+    {
+        let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
+        (*result)[R * WIDTH_UNITS + C * BLOCK_UNITS + N] = coopLoadT<Sum>(&scores[start], SCORE_STRIDE);
+    }
+//#end
+//#end
+//#end
+}
+
+// Stores a subgroup's rows of the result below `row_count`, scaled.
+fn store_result(
+    result: ptr<function, array<Sum, ROW_UNITS * WIDTH_UNITS>>,
+    work: Work,
+    sub_row: u32,
+    lane: u32,
+    row_count: u32,
+) {
+    let row0 = work.row_block * TILE;
+//#repeat C PARTS
+    // The scores, or the columns before, may still be read.
+    workgroupBarrier();
+//#repeat N BLOCK_UNITS
+//#repeat R ROW_UNITS
+    {
+        let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
+        coopStoreT((*result)[R * WIDTH_UNITS + C * BLOCK_UNITS + N], &scores[start], SCORE_STRIDE);
+    }
+//#end
+//#end
+    workgroupBarrier();
+    for (var i = lane / (BLOCK / 4u); i < ROWS; i += SUBGROUP_SIZE / (BLOCK / 4u)) {
+        let row = sub_row + i;
+        let col = lane % (BLOCK / 4u);
+        let out_col = C * (BLOCK / 4u) + col;
+        if (row0 + row < row_count && out_col < p.value_width) {
+            out[result_row(work, row0 + row) * p.value_width + out_col] = scores_at(row, col * 4u) * scales[row];
+        }
+    }
+//#end
+}
+
+// Stores NaN as the result of a workgroup.
+fn store_nan(work: Work, local_index: u32) {
+    for (var i = local_index; i < TILE * p.value_width; i += WORKGROUP_SIZE) {
+        let row = work.row_block * TILE + i / p.value_width;
+        if (row < p.queries) {
+            out[result_row(work, row) * p.value_width + i % p.value_width] = vec4<f32>(nan());
+        }
+    }
+}
+
 @compute @workgroup_size(WORKGROUP_SIZE)
 fn main(
     @builtin(workgroup_id) group: vec3<u32>,
@@ -60,15 +190,13 @@ fn main(
     let index = group_index(group, groups);
     let is_tile = index < p.workgroups;
     let work = work_of(min(index, p.workgroups - 1u));
-    let batch = work.batch;
-    let head = work.head;
     let row0 = work.row_block * TILE;
     // Rows and keys past the edge repeat the last ones.
     let last_row = p.queries - 1u;
     let last_key = p.keys - 1u;
-    let q_start = start_of(p.q, batch, head);
-    let k_start = start_of(p.k, batch, head);
-    let v_start = start_of(p.v, batch, head);
+    let q_start = start_of(p.q, work.batch, work.head);
+    let k_start = start_of(p.k, work.batch, work.head);
+    let v_start = start_of(p.v, work.batch, work.head);
     let first_key = work.split * p.keys_per_split;
     if (local_index == 0u) {
         let end = end_of(work.split, row0 + TILE);
@@ -162,75 +290,18 @@ fn main(
 //#repeat M LANE_ROWS
         {
             let row = lane_row + M * SUBGROUP_SIZE;
-            var of_row: array<vec4<f32>, LANE_VEC4S>;
-//#repeat N LANE_VEC4S
-            {
-                let col = (N * ROW_LANES + part) * 4u;
-                let keys = key0 + col + vec4<u32>(0u, 1u, 2u, 3u);
-                of_row[N] = scores_of(scores_at(row, col), batch, head, vec4<u32>(row0 + row), keys);
-            }
-//#end
-            if (key0 + BLOCK > ends[M]) {
-//#repeat N LANE_VEC4S
-                {
-                    let keys = key0 + (N * ROW_LANES + part) * 4u + vec4<u32>(0u, 1u, 2u, 3u);
-                    of_row[N] = hide(of_row[N], keys, vec4<u32>(ends[M]));
-                }
-//#end
-            }
-            var maximum4 = of_row[0u];
-//#repeat N LANE_VEC4S
-            maximum4 = max(maximum4, of_row[N]);
-//#end
-            let maximum = row_max(max(max(maximum4.x, maximum4.y), max(maximum4.z, maximum4.w)));
-            let old = references[M];
-            // The difference is exact near the limit, also where scores are large.
-            let rises = maximum - old > HEADROOM + MAX_RISE;
-            references[M] = select(old, maximum - HEADROOM, rises);
-            let shift = softmax_shift(references[M]);
-            rescales[M] = select(1.0, weights_of(vec4<f32>(old - shift)).x, rises);
-            is_rise = is_rise || rises;
-            var sum4 = vec4<f32>();
-//#repeat N LANE_VEC4S
-            sum4 += store_weights(row, (N * ROW_LANES + part) * 4u, weights_of(of_row[N] - shift));
-//#end
-            sums[M] = sums[M] * rescales[M] + sum4.x + sum4.y + sum4.z + sum4.w;
+            let weighed = weigh(masked_scores(work, row, part, key0, ends[M]), row, part, references[M]);
+            references[M] = weighed.reference;
+            rescales[M] = weighed.rescale;
+            is_rise = is_rise || weighed.rises;
+            sums[M] = sums[M] * weighed.rescale + weighed.sum;
         }
 //#end
         is_rise = subgroupAny(is_rise);
         // In the first block, there is no result yet.
         if (lane == 0u) { has_risen[quarter] = u32(is_rise && round > 0u); }
         let risen = workgroupUniformLoad(&has_risen);
-        if ((risen[0] | risen[1] | risen[2] | risen[3]) != 0u) {
-//#repeat C PARTS
-            workgroupBarrier();
-//#repeat N BLOCK_UNITS
-//#repeat R ROW_UNITS
-            {
-                let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
-                coopStoreT(result[R * WIDTH_UNITS + C * BLOCK_UNITS + N], &scores[start], SCORE_STRIDE);
-            }
-//#end
-//#end
-            workgroupBarrier();
-//#repeat M LANE_ROWS
-            for (var n = 0u; n < LANE_VEC4S; n++) {
-                let row = lane_row + M * SUBGROUP_SIZE;
-                let col = (n * ROW_LANES + part) * 4u;
-                store_scores(row, col, scores_at(row, col) * rescales[M]);
-            }
-//#end
-            workgroupBarrier();
-//#repeat N BLOCK_UNITS
-//#repeat R ROW_UNITS
-            {
-                let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
-                result[R * WIDTH_UNITS + C * BLOCK_UNITS + N] = coopLoadT<Sum>(&scores[start], SCORE_STRIDE);
-            }
-//#end
-//#end
-//#end
-        }
+        if ((risen[0] | risen[1] | risen[2] | risen[3]) != 0u) { rescale(&result, rescales, sub_row, lane_row, part); }
         add_weighted(&result, sub_row);
     }
 //#repeat M LANE_ROWS
@@ -250,34 +321,7 @@ fn main(
     // If subgroups have another size, the result is wrong, and NaN is stored instead: the test of the units finds it.
     let is_size = subgroup_size == SUBGROUP_SIZE;
     let row_count = select(0u, p.queries, is_tile && is_size);
-//#repeat C PARTS
-    // The scores, or the columns before, may still be read.
-    workgroupBarrier();
-//#repeat N BLOCK_UNITS
-//#repeat R ROW_UNITS
-    {
-        let start = (sub_row + R * UNIT) * SCORE_STRIDE + N * UNIT;
-        coopStoreT(result[R * WIDTH_UNITS + C * BLOCK_UNITS + N], &scores[start], SCORE_STRIDE);
-    }
-//#end
-//#end
-    workgroupBarrier();
-    for (var i = lane / (BLOCK / 4u); i < ROWS; i += SUBGROUP_SIZE / (BLOCK / 4u)) {
-        let row = sub_row + i;
-        let col = lane % (BLOCK / 4u);
-        let out_col = C * (BLOCK / 4u) + col;
-        if (row0 + row < row_count && out_col < p.value_width) {
-            out[result_row(work, row0 + row) * p.value_width + out_col] = scores_at(row, col * 4u) * scales[row];
-        }
-    }
-//#end
-    if (is_tile && !is_size) {
-        for (var i = local_index; i < TILE * p.value_width; i += WORKGROUP_SIZE) {
-            let row = row0 + i / p.value_width;
-            if (row < p.queries) {
-                out[result_row(work, row) * p.value_width + i % p.value_width] = vec4<f32>(nan());
-            }
-        }
-    }
+    store_result(&result, work, sub_row, lane, row_count);
+    if (is_tile && !is_size) { store_nan(work, local_index); }
 }
 //#use "lib/math"

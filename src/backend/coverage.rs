@@ -170,7 +170,7 @@ const INTRODUCTION: &str = "\
 
 How each op of Burn 0.21's contract is computed, by kind of device. This file is generated from the
 tables that generate the methods, and a test compares it with them. To write it again:
-`BURN_WGSL_BLESS=1 cargo test --test coverage`.
+`BURN_WGSL_BLESS=1 cargo test --test code coverage`.
 
 - **kernel**: computed on the GPU, or a view of the same memory. Nothing is read back.
 - **composed**: Burn's composition of ops that have kernels, or a method that calls such ops.
@@ -230,7 +230,7 @@ const AUTOCAST_INTRODUCTION: &str = "\
 
 What each op does with its float operands in a scope of `burn_wgsl::autocast`. This file is generated
 from the rules, and a test compares it with them. To write it again:
-`BURN_WGSL_BLESS=1 cargo test --test coverage`.
+`BURN_WGSL_BLESS=1 cargo test --test code coverage`.
 ";
 
 /// Returns the text of `docs/autocast.md`.

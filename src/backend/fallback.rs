@@ -1,5 +1,6 @@
 //! Counts fallbacks: ops on GPU devices that ran on the CPU.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 
 use parking_lot::Mutex;
@@ -7,8 +8,13 @@ use parking_lot::Mutex;
 /// The number of fallbacks of each op.
 static COUNTS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
+thread_local! {
+    static ON_THREAD: Cell<u64> = const { Cell::new(0) };
+}
+
 /// Counts a fallback of `op`, and logs a warning at the first one.
 pub(crate) fn count(op: &'static str) {
+    ON_THREAD.set(ON_THREAD.get() + 1);
     let mut counts = COUNTS.lock();
     let count = counts.entry(op).or_insert(0);
     *count += 1;
@@ -25,6 +31,11 @@ pub(crate) fn count(op: &'static str) {
 /// fallbacks.
 pub fn fallbacks() -> BTreeMap<String, u64> {
     COUNTS.lock().iter().map(|(op, count)| ((*op).to_owned(), *count)).collect()
+}
+
+/// Returns the number of fallbacks on this thread.
+pub fn fallbacks_on_thread() -> u64 {
+    ON_THREAD.get()
 }
 
 /// Resets the counts of [`fallbacks`] to zero.

@@ -50,7 +50,7 @@ use burn_ir::{BackendIr, HandleKind, TensorHandle};
 use burn_std::BoolStore;
 
 pub use extension::apply;
-pub use fallback::{fallbacks, reset_fallbacks};
+pub use fallback::{fallbacks, fallbacks_on_thread, reset_fallbacks};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
 use crate::device::{

@@ -83,5 +83,5 @@ pub fn variants() -> Vec<Variant> {
     variants_of([ArgwhereKernel])
 }
 
-/// No cases: `bool_argwhere` is asynchronous. `tests/behaviour.rs` tests it.
+/// No cases: `bool_argwhere` is asynchronous. `tests/training/behaviour.rs` tests it.
 pub const CASES: &[Case] = &[];

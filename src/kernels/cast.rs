@@ -231,5 +231,5 @@ pub fn variants() -> Vec<Variant> {
     out
 }
 
-/// No cases: arguments of a case cannot name an element type. `tests/types.rs` tests conversions.
+/// No cases: arguments of a case cannot name an element type. `tests/kernels/types.rs` tests conversions.
 pub const CASES: &[Case] = &[];

@@ -160,5 +160,5 @@ pub fn variants() -> Vec<Variant> {
     out
 }
 
-/// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.
+/// No cases: arguments of a case cannot be quantised tensors. `tests/kernels/quantized.rs` tests them.
 pub const CASES: &[Case] = &[];

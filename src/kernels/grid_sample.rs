@@ -120,7 +120,7 @@ pub fn variants() -> Vec<Variant> {
     variants_of([Nearest, Bilinear, Bicubic].map(|mode| GridSampleKernel { mode }))
 }
 
-/// The cases that the family must pass. burn-flex lacks the bicubic mode; `tests/definitions.rs`
+/// The cases that the family must pass. burn-flex lacks the bicubic mode; `tests/kernels/definitions.rs`
 /// tests it.
 pub const CASES: &[Case] = {
     use GridPadding::*;

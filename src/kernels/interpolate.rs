@@ -439,7 +439,7 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass. burn-flex lacks the gradient of the Lanczos filter;
-/// `tests/definitions.rs` tests it.
+/// `tests/kernels/definitions.rs` tests it.
 pub const CASES: &[Case] = {
     use InterpolateMode::*;
     const UP: Arg = Arg::Sizes(&[11, 8]);

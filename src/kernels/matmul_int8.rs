@@ -153,5 +153,5 @@ pub fn variants() -> Vec<Variant> {
     variants_of([false, true].map(|b_transposed| MatmulInt8Kernel { b_transposed }))
 }
 
-/// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.
+/// No cases: arguments of a case cannot be quantised tensors. `tests/kernels/quantized.rs` tests them.
 pub const CASES: &[Case] = &[];

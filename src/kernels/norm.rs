@@ -385,7 +385,7 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass. burn-flex is wrong for rows with a large mean;
-/// `tests/definitions.rs` tests them.
+/// `tests/kernels/definitions.rs` tests them.
 pub const CASES: &[Case] = &[
     case("rms_norm", &[normal(&[5, 64]), normal(&[64]), Arg::Float(1e-5)]),
     case("rms_norm", &[normal(&[2, 3, 7]), normal(&[7]), Arg::Float(1e-5)]),

@@ -269,5 +269,5 @@ pub fn variants() -> Vec<Variant> {
     [scales, variants_of(kernels)].concat()
 }
 
-/// No cases: arguments of a case cannot be quantised tensors. `tests/quantized.rs` tests them.
+/// No cases: arguments of a case cannot be quantised tensors. `tests/kernels/quantized.rs` tests them.
 pub const CASES: &[Case] = &[];

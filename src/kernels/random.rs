@@ -298,7 +298,7 @@ pub fn variants() -> Vec<Variant> {
     variants_of(all.map(|(distribution, out)| RandomKernel { distribution, out }))
 }
 
-/// No cases: the results are not a function of the arguments. `tests/behaviour.rs` compares the
+/// No cases: the results are not a function of the arguments. `tests/training/behaviour.rs` compares the
 /// kernel with the functions for the CPU.
 pub const CASES: &[Case] = &[];
 

@@ -70,7 +70,7 @@ impl KernelKey {
     /// # Panics
     ///
     /// Panics if the fields need more than 64 bytes. An integer, flag or enum takes one byte if it
-    /// is below 255, otherwise nine. This would be a bug in this crate; `tests/variants.rs` finds
+    /// is below 255, otherwise nine. This would be a bug in this crate; `tests/code/variants` finds
     /// it without a GPU.
     pub fn of<K: Kernel>(kernel: &K) -> Self {
         let mut fields = FieldBytes { bytes: [0; KEY_LEN], len: 0 };

@@ -1,7 +1,7 @@
 //! Kernel parameters: a Rust struct with the same memory layout as the WGSL struct `Params`.
 //!
 //! [`params!`](crate::params) declares the struct and records the offset of each field.
-//! `tests/variants.rs` compares the offsets with naga's layout of the WGSL struct, for every
+//! `tests/code/variants` compares the offsets with naga's layout of the WGSL struct, for every
 //! variant.
 
 /// Size of a parameter binding in bytes, which is the maximum size of a kernel's parameters.

@@ -383,7 +383,7 @@ const FUSED: &str = "\
 /// # Errors
 ///
 /// Returns a message with the source and the line if a fragment is unknown, or a directive is
-/// unknown, malformed or not closed. These are bugs in this crate; `tests/variants.rs` finds them
+/// unknown, malformed or not closed. These are bugs in this crate; `tests/code/variants` finds them
 /// without a GPU.
 pub fn expand(variant: &Variant, target: Target) -> Result<Expansion, String> {
     expand_text(variant.source.text, variant, target)

@@ -1,9 +1,14 @@
-//! What test files share: devices, the case list, tolerances, counts of launches and panic messages.
+//! What test programs share: devices, the case list, tolerances, counts of launches and panic messages.
 //!
 //! Tests run on the software adapter and on the first GPU where they are available, and always on
 //! the CPU. A missing device is reported as skipped. If `BURN_WGSL_TEST_REQUIRE` names the missing
 //! device, the test fails instead.
-#![allow(dead_code, unused_imports, reason = "each test file uses a part of this module")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "each program uses a part of this module"
+)]
 
 mod reached;
 mod tolerance;
@@ -16,13 +21,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
+use burn::tensor::{Distribution, Tensor};
 use burn_backend::{Backend, TensorData};
-use burn_wgsl::WgslDevice;
 use burn_wgsl::backend::call::Value;
+use burn_wgsl::backend::fallbacks_on_thread;
 use burn_wgsl::device::{ResolvedDevice, set_quiet};
 use burn_wgsl::kernels::ops::cases::Case;
 use burn_wgsl::kernels::ops::table::Reference;
 use burn_wgsl::runtime::{Event, Observer, Runtime};
+use burn_wgsl::{Wgsl, WgslDevice};
 
 pub use tolerance::{
     CHAINED_F16, CLOSE, FINITE_DIFFERENCE, SUMMED, Tolerance, WEIGHTED_F16, assert_close,
@@ -79,6 +86,25 @@ pub fn runtimes() -> Vec<Arc<Runtime>> {
 pub fn serial_guard() -> MutexGuard<'static, ()> {
     static SERIAL: Mutex<()> = Mutex::new(());
     SERIAL.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Draws random numbers for a test that does not depend on a seed, while no test runs that does.
+pub fn random<const D: usize>(
+    shape: [usize; D],
+    distribution: Distribution,
+    device: &WgslDevice,
+) -> Tensor<Wgsl, D> {
+    let _guard = serial_guard();
+    Tensor::random(shape, distribution, device)
+}
+
+/// Runs `work` and panics if one of its ops falls back to the CPU. `label` starts the message.
+#[track_caller]
+pub fn without_fallbacks<R>(label: &str, work: impl FnOnce() -> R) -> R {
+    let before = fallbacks_on_thread();
+    let result = work();
+    assert_eq!(fallbacks_on_thread(), before, "{label}: an op fell back to the CPU");
+    result
 }
 
 /// Returns the cases of the case list.
@@ -151,13 +177,26 @@ pub fn test_program() -> Command {
     command
 }
 
-/// Runs the ignored test `name` of the calling test program in a child process, with environment
-/// variables.
-pub fn run_child(name: &str, environment: &[(&str, &str)]) -> Output {
-    let mut child = test_program();
-    child.args(["--exact", name, "--ignored", "--nocapture"]);
-    child.env_remove("BURN_WGSL_DEVICE").env_remove("BURN_WGSL_QUIET").env_remove("RUST_LOG");
-    child.envs(environment.iter().copied()).output().expect("the child starts")
+/// Returns a command that runs only the test `name` of the calling module, ignored or not.
+macro_rules! test_alone {
+    ($name:expr) => {
+        $crate::common::test_in(module_path!(), $name)
+    };
+}
+pub(crate) use test_alone;
+
+/// Returns the command of [`test_alone`] for a module, whose path starts with the test program.
+pub fn test_in(module: &str, name: &str) -> Command {
+    let path = module.split_once("::").map_or(String::new(), |(_, module)| format!("{module}::"));
+    let mut command = test_program();
+    command.args(["--exact", &format!("{path}{name}"), "--include-ignored", "--nocapture"]);
+    command
+}
+
+/// Runs a test in a child process, with environment variables.
+pub fn run_child(mut test: Command, environment: &[(&str, &str)]) -> Output {
+    test.env_remove("BURN_WGSL_DEVICE").env_remove("BURN_WGSL_QUIET").env_remove("RUST_LOG");
+    test.envs(environment.iter().copied()).output().expect("the child starts")
 }
 
 /// Panics with the output of a child process if it failed.

@@ -6,8 +6,9 @@ use crate::adapter::required_device;
 use crate::cargo_test::cargo_test;
 use crate::options::Options;
 use crate::step::Outcome;
+use crate::test_modules;
 
-/// The targets of `tests/fuzz.rs`, which each runs for a minute.
+/// The targets of `tests/borders/fuzz.rs`, which each runs for a minute.
 const TARGETS: [&str; 5] = [
     "tensor_data_is_refused_or_read_back",
     "quantised_data_is_refused_or_dequantised",
@@ -34,7 +35,8 @@ pub fn step(options: &Options) -> Result<Outcome, String> {
         command.env("BOLERO_RANDOM_ITERATIONS", u32::MAX.to_string());
         run_command(command.env("BOLERO_RANDOM_TEST_TIME_MS", &time))
     };
-    let sources = ["tests/fuzz.rs", "src/runtime/choices.rs", "src/runtime/pipeline_cache.rs"];
+    let sources =
+        ["tests/borders/fuzz.rs", "src/runtime/choices.rs", "src/runtime/pipeline_cache.rs"];
     let sources = sources.map(|file| std::fs::read_to_string(root().join(file)));
     let is_there = |target: &str| {
         let name = format!("fn {target}(");
@@ -44,12 +46,11 @@ pub fn step(options: &Options) -> Result<Outcome, String> {
         return Err(format!("there is no target `{target}`"));
     }
     for target in TARGETS {
-        run(&["--test", "fuzz"], target)?;
+        run(&["--test", "borders"], target)?;
     }
     for target in LIBRARY_TARGETS {
         run(&["--package", "burn-wgsl", "--lib"], target)?;
     }
-    let mut chains = cargo_test(options, &["--test", "chains"]);
-    run_command(chains.env("PROPTEST_CASES", "3000"))?;
+    test_modules::run(options, &["kernels::chains"], &[("PROPTEST_CASES", "3000")])?;
     Ok(Outcome::Passed)
 }

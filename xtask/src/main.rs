@@ -3,6 +3,7 @@
 mod adapter;
 mod apt_sources;
 mod arguments;
+mod as_gpu;
 mod cargo_test;
 mod fuzz;
 mod gpus;
@@ -17,6 +18,7 @@ mod soak;
 mod step;
 mod strategies;
 mod test;
+mod test_modules;
 mod tint;
 mod units;
 mod validate;
@@ -74,14 +76,15 @@ Options of `gpus`:
 
 Options of `pack`:
   --out DIR          The folder [default: target/burn-wgsl-kit]
-  --only PROGRAM     Only this test program; repeatable, or a comma-separated list
+  --only NAME        Only this test program (kernels) or module (ops); repeatable, or a
+                     comma-separated list
 
 Options of `soak`:
   --minutes N        Run for N minutes [default: 60]
 
 Options of `vulkan`:
-  --only PROGRAM     Run only this test file, or `digits`; repeatable, or a comma-separated
-                     list
+  --only NAME        Run only this test program (kernels) or module (ops), or `digits`;
+                     repeatable, or a comma-separated list
 
 Options of `serve`:
   --port N           Port to listen on [default: 8000]

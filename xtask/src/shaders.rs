@@ -36,7 +36,7 @@ pub fn write_all(shaders: &Path) -> Result<Vec<Shader>, String> {
     Ok(found)
 }
 
-/// Empties the folder `shaders` and runs the test of `tests/variants.rs` that writes variants
+/// Empties the folder `shaders` and runs the test of `tests/code/variants` that writes variants
 /// there.
 ///
 /// # Errors

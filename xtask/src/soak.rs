@@ -35,10 +35,12 @@ impl Options {
 ///
 /// Returns an error if the run fails: a wrong result, or memory that grows.
 pub fn run(options: &Options) -> Result<(), String> {
-    let args = "test --release --locked --all-features --test soak --test graphs -- --nocapture";
-    let mut command = cargo(&args.split(' ').collect::<Vec<_>>());
-    command.env("BURN_WGSL_SOAK_MINUTES", options.minutes.to_string());
-    run_command(&mut command)
+    for tests in ["soak --", "training -- graphs::"] {
+        let args = format!("test --release --locked --all-features --test {tests} --nocapture");
+        let mut command = cargo(&args.split(' ').collect::<Vec<_>>());
+        run_command(command.env("BURN_WGSL_SOAK_MINUTES", options.minutes.to_string()))?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

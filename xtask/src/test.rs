@@ -12,7 +12,7 @@ use crate::adapter::{self, required_device};
 use crate::cargo_test::cargo_test;
 use crate::options::Options;
 use crate::step::{Outcome, Step};
-use crate::{fuzz, reached, schedules, strategies, tint, units, web};
+use crate::{as_gpu, fuzz, reached, schedules, strategies, tint, units, web};
 
 const STEPS: &[Step] = &[
     Step {
@@ -27,7 +27,7 @@ const STEPS: &[Step] = &[
     Step {
         name: "as-gpu",
         description: "test the kernel variants for GPUs and browsers on the software adapter",
-        run: as_gpu,
+        run: as_gpu::step,
     },
     Step {
         name: "units",
@@ -212,55 +212,9 @@ fn tests(options: &Options) -> Result<Outcome, String> {
     passed(run_command(&mut cargo_test(options, &[])))
 }
 
-/// Tests the kernel variants that a software adapter does not use by default.
-fn as_gpu(options: &Options) -> Result<Outcome, String> {
-    if required_device(options) != Some("software") {
-        return Ok(Outcome::Skipped("this step needs the software adapter".to_owned()));
-    }
-    // The kernel variants for GPUs.
-    let tests = ["ops", "attention", "quantized", "chains", "indices", "sweeps"]
-        .map(|test| ["--test", test]);
-    let mut command = cargo_test(options, tests.as_flattened());
-    // Every chain and many sizes compile kernels of their own; the step `strategies` tries more.
-    run_command(command.env("BURN_WGSL_AS_GPU", "1").env("PROPTEST_CASES", "30"))?;
-    // Gradients of pooling, which are fused with what follows, and which are not.
-    for fusion in ["1", "0"] {
-        let mut command = cargo_test(options, &["--test", "gradients"]);
-        command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_FUSION", fusion);
-        run_command(command.env("BURN_WGSL_TEST_CASES", "pool"))?;
-    }
-    // GPUs fuse more.
-    let mut command = cargo_test(options, &["--test", "fusion", "launches"]);
-    run_command(command.env("BURN_WGSL_AS_GPU", "1"))?;
-    // Ops that are not fused, in the variants that a software adapter uses after warm-up.
-    let tests = ["ops", "elementwise", "types", "chains", "models"].map(|test| ["--test", test]);
-    let mut command = cargo_test(options, tests.as_flattened());
-    run_command(command.env("BURN_WGSL_WARM", "1").env("BURN_WGSL_FUSION", "0"))?;
-    // Larger tiles, which are otherwise used for large products only.
-    let products = "matmul,linear,conv";
-    for tiling in ["tiled64x128", "tiled128"] {
-        let mut command = cargo_test(options, &["--test", "ops", "--test", "types"]);
-        command.env("BURN_WGSL_TILING", tiling);
-        run_command(command.env("BURN_WGSL_TEST_CASES", products))?;
-    }
-    // The other tiles without an epilogue, in 16-bit types.
-    let mut command = cargo_test(options, &["--test", "types"]);
-    run_command(command.env("BURN_WGSL_TILING", "tiled64").env("BURN_WGSL_TEST_CASES", "linear"))?;
-    // The variants without subgroups, as in browsers.
-    let mut command = cargo_test(options, &["--test", "ops", "--test", "sweeps"]);
-    run_command(command.env("BURN_WGSL_NO_SUBGROUPS", "1").env("BURN_WGSL_WARM", "1"))?;
-    let mut command = cargo_test(options, &["--test", "types"]);
-    command.env("BURN_WGSL_NO_SUBGROUPS", "1").env("BURN_WGSL_WARM", "1");
-    run_command(command.env("BURN_WGSL_TEST_CASES", "linear"))?;
-    // Matrix products, attention and pooling for GPUs, in every element type.
-    let mut command = cargo_test(options, &["--test", "types"]);
-    let cases = format!("{products},attention,pool");
-    run_command(command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_TEST_CASES", cases))?;
-    Ok(Outcome::Passed)
-}
-
 fn large(options: &Options) -> Result<Outcome, String> {
-    passed(run_command(&mut cargo_test(options, &["--test", "large", "--", "--ignored"])))
+    let mut command = cargo_test(options, &["--test", "kernels", "--", "large::", "--ignored"]);
+    passed(run_command(&mut command))
 }
 
 fn example(options: &Options) -> Result<Outcome, String> {

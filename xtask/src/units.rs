@@ -7,19 +7,16 @@ use crate::options::Options;
 use crate::packages::Packages;
 use crate::reached;
 use crate::step::Outcome;
-use crate::vulkan::build;
+use crate::vulkan::build::{self, Run};
 use xtask::process::{run_command, target_dir};
 
-/// The test programs that run with the filter of each, and the part of the case list. Integers do
-/// not use matrix units.
-const PROGRAMS: [(&str, &[&str]); 4] = [
-    ("matrix_units", &[]),
-    (
-        "matrix_units",
-        &["convolutions_without_a_uniform_tap_replace_those_with_one", "--exact", "--ignored"],
-    ),
-    ("types", &["f16_and_bf16_match_burn_flex"]),
-    ("fusion", &["autocast_adds_few_launches"]),
+/// The test modules that run with the tests of each, or with all, and whether ignored ones are among them. The part of
+/// the case list: integers do not use matrix units.
+const RUNS: [(&str, &[&str], bool); 4] = [
+    ("matrix_units", &[], false),
+    ("matrix_units", &["convolutions_without_a_uniform_tap_replace_those_with_one"], true),
+    ("kernels::types", &["f16_and_bf16_match_burn_flex"], false),
+    ("fusion", &["autocast_adds_few_launches"], false),
 ];
 const CASES: &str = "matmul,linear,conv,attention";
 
@@ -38,11 +35,17 @@ pub fn step(options: &Options) -> Result<Outcome, String> {
             return Ok(Outcome::Skipped(format!("no adapter with matrix units: {reason}")));
         }
     };
-    for (name, filter) in PROGRAMS {
+    for (name, tests, ignored) in RUNS {
         println!("    {name}");
-        let program = build::programs(&[name.to_owned()])?.remove(0);
-        let mut command = driver_command(&packages, "lavapipe", "lvp", &program.path, &[])?;
-        command.args(filter).env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_CACHE", "off");
+        let [run] = <[Run; 1]>::try_from(build::runs(&[name.to_owned()])?)
+            .map_err(|runs| format!("`{name}` names {} test modules", runs.len()))?;
+        let mut command = driver_command(&packages, "lavapipe", "lvp", &run.path, &[])?;
+        match tests {
+            [] => command.arg(run.test("")),
+            tests => command.args(tests.iter().map(|test| run.test(test))),
+        };
+        command.args(ignored.then_some("--ignored"));
+        command.env("BURN_WGSL_AS_GPU", "1").env("BURN_WGSL_CACHE", "off");
         command.env("BURN_WGSL_TUNING", "off").env(reached::VARIABLE, reached::file());
         // The programs compile the same kernels, some of which take ten seconds.
         command.env_remove("MESA_SHADER_CACHE_DISABLE");

@@ -1,7 +1,7 @@
 //! `cargo xtask validate`: checks every kernel as other compilers than naga and Mesa see it.
 //!
 //! Vulkan: `spirv-val` checks the SPIR-V. Direct3D 12: DXC compiles the HLSL to DXIL. Metal's
-//! compiler exists on macOS only: `tests/variants.rs` translates to Metal with naga, and nothing
+//! compiler exists on macOS only: `tests/code/variants` translates to Metal with naga, and nothing
 //! else checks the result.
 
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ pub fn run() -> Result<(), String> {
     let tools = [("spirv-val", spirv_val.is_some()), ("DXC", dxc.is_some())];
     let used: Vec<&str> = tools.iter().filter(|(_, used)| *used).map(|(name, _)| *name).collect();
     println!("    {} kernels checked with {}", shaders.len(), used.join(" and "));
-    println!("    Metal is checked through naga only, by tests/variants.rs");
+    println!("    Metal is checked through naga only, by tests/code/variants");
     match failed.as_slice() {
         [] => Ok(()),
         failed => Err(failed.join("\n")),

@@ -1,4 +1,4 @@
-//! Reads the kernels that `tests/variants.rs` writes.
+//! Reads the kernels that `tests/code/variants` writes.
 
 use std::fs;
 use std::path::PathBuf;

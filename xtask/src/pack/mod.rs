@@ -1,6 +1,7 @@
 //! `cargo xtask pack`: a folder with the tests, the benches, the command and the comparison with other
 //! backends, which runs on a machine without Rust.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,13 @@ use xtask::process::{root, target_dir};
 
 use crate::arguments;
 use crate::packages::Packages;
+use crate::test_modules::{self, TestModule};
 use crate::vulkan::build::{self, Program};
 
 /// What `about.txt`, which marks a kit, starts with.
 const MARK: &str = "burn-wgsl ";
-/// The test programs that need this repository, or no GPU.
-const LEFT_OUT: [&str; 4] = ["command", "coverage", "layers", "variants"];
+/// The tests that need this repository.
+const LEFT_OUT: [&str; 2] = ["code", "command"];
 
 /// The workspace of the comparison, and its packages: the runner, and the peers that are always built.
 const PEERS: &str = "benches/peers";
@@ -33,7 +35,7 @@ const LOADER: &str = "libvulkan.so.1";
 pub struct Options {
     /// The folder.
     out: PathBuf,
-    /// The test programs; all if empty.
+    /// The test programs and modules; all if empty.
     only: Vec<String>,
     /// Peers besides those that are always built.
     peers: Vec<String>,
@@ -85,10 +87,9 @@ pub fn run(options: &Options) -> Result<(), String> {
             folder.display()
         ));
     }
-    if let Some(name) = options.only.iter().find(|name| LEFT_OUT.contains(&name.as_str())) {
-        return Err(format!("the test program `{name}` needs this repository"));
-    }
-    let tests = test_programs(&options.only)?;
+    let is_left_out = |module: &TestModule| LEFT_OUT.iter().any(|name| module.is_named(name));
+    let modules = test_modules::selected(&options.only, is_left_out, &[])?;
+    let tests = test_programs(&modules)?;
     let others = [
         ("bench --bench kernels --no-run", "benches"),
         ("build --bin burn-wgsl", "src"),
@@ -102,7 +103,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     // The first file: a kit that was not finished can be made again.
     fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
     fs::write(&about, description()).map_err(|error| cannot_write(&about, &error))?;
-    for subfolder in ["bin", "lib", "peers", "tests"] {
+    for subfolder in ["bin", "lib", "peers", "programs", "tests"] {
         let subfolder = folder.join(subfolder);
         if subfolder.exists() {
             fs::remove_dir_all(&subfolder).map_err(|error| cannot_write(&subfolder, &error))?;
@@ -110,37 +111,48 @@ pub fn run(options: &Options) -> Result<(), String> {
         fs::create_dir_all(&subfolder).map_err(|error| cannot_write(&subfolder, &error))?;
     }
     let mut bytes = 0;
-    for (subfolder, programs) in [("tests", &tests), ("bin", &programs), ("peers", &peers)] {
+    for (subfolder, programs) in [("programs", &tests), ("bin", &programs), ("peers", &peers)] {
         for Program { name, path } in programs {
             bytes += copy(path, &folder.join(subfolder).join(name))?;
         }
     }
+    add_scripts(&modules, &folder.join("tests"))?;
     bytes += copy(&root().join(PEERS).join(TORCH), &folder.join("peers").join(TORCH))?;
     add_loader(folder)?;
     let script = folder.join("run");
     fs::write(&script, include_str!("run.sh")).map_err(|error| cannot_write(&script, &error))?;
     make_executable(&script)?;
     println!(
-        "    {} test programs, {} others, {} MB, in {}\n    copy it to a machine with a GPU and start ./run",
-        tests.len(),
-        programs.len() + peers.len(),
+        "    {} test modules, {} programs, {} MB, in {}\n    copy it to a machine with a GPU and start ./run",
+        modules.len(),
+        tests.len() + programs.len() + peers.len(),
         bytes / 1_000_000,
         folder.display()
     );
     Ok(())
 }
 
-/// Builds the test programs.
-fn test_programs(only: &[String]) -> Result<Vec<Program>, String> {
+/// Builds the programs of the test modules.
+fn test_programs(modules: &[TestModule]) -> Result<Vec<Program>, String> {
+    let programs: BTreeSet<&str> = modules.iter().map(|module| &*module.program).collect();
     let mut args = arguments_of("test --no-run");
-    let selected: Vec<&str> = match only {
-        [] => vec!["*"],
-        only => only.iter().map(String::as_str).collect(),
-    };
-    args.extend(selected.iter().flat_map(|name| ["--test", *name]));
-    let mut programs = build::built(&args, &root().join("tests"))?;
-    programs.retain(|program| !LEFT_OUT.contains(&program.name.as_str()));
-    Ok(programs)
+    args.extend(programs.into_iter().flat_map(|name| ["--test", name]));
+    build::built(&args, &root().join("tests"))
+}
+
+/// Writes a script for each test module that runs it.
+fn add_scripts(modules: &[TestModule], folder: &Path) -> Result<(), String> {
+    for module in modules {
+        let script = folder.join(module.to_string().replace("::", "-"));
+        let text = format!(
+            "#!/bin/sh\nexec \"$(dirname \"$0\")/../programs/{}\" {} \"$@\"\n",
+            module.program,
+            module.path("")
+        );
+        fs::write(&script, text).map_err(|error| cannot_write(&script, &error))?;
+        make_executable(&script)?;
+    }
+    Ok(())
 }
 
 /// Builds the comparison: each package on its own, so that Cargo does not unify the features of peers.

@@ -16,7 +16,7 @@ Without a part, runs all of them. Writes what the programs print to results/DATE
             besides
 
 Options:
-  --only NAME      Only the test program or the benches whose names contain NAME, or the workloads of
+  --only NAME      Only the tests or the benches whose names contain NAME, or the workloads of
                    peers whose names start with it
   --limit SECONDS  Stop a program after this time; the results so far remain [default: 3600]
 
@@ -114,7 +114,7 @@ for part in $parts; do
                 esac
             done
             if [ $found = no ]; then
-                echo "error: no test program has \`$only\` in its name" >&2
+                echo "error: no test has \`$only\` in its name" >&2
                 failed=1
             fi
             ;;

@@ -1,5 +1,6 @@
 //! Builds the programs that run with the layer.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -7,6 +8,7 @@ use serde_json::Value;
 use xtask::process::{cargo, root, run_command, target_dir};
 
 use super::adapter::Adapter;
+use crate::test_modules::{self, TestModule};
 
 /// The example that runs besides the tests.
 const EXAMPLE: &str = "digits";
@@ -14,19 +16,8 @@ const EXAMPLE: &str = "digits";
 /// The epochs of the example.
 const EPOCHS: &str = "2";
 
-/// The files in `tests/` that are left out: they use no adapter, or start programs without the
-/// driver and the layer.
-const LEFT_OUT: [&str; 9] = [
-    "command",
-    "coverage",
-    "host_memory",
-    "layers",
-    "refusals",
-    "safety",
-    "selection",
-    "tuning",
-    "variants",
-];
+/// The tests that are left out: they use no adapter, or start programs without the driver and the layer.
+const LEFT_OUT: [&str; 6] = ["code", "command", "host_memory", "refusals", "selection", "tuning"];
 
 /// Tests that are left out, because they start programs without the driver and the layer.
 const LEFT_OUT_TESTS: [&str; 5] = [
@@ -37,16 +28,15 @@ const LEFT_OUT_TESTS: [&str; 5] = [
     "with_all_checks_the_op_itself_fails",
 ];
 
-/// The programs that run on the pretended GPU, and filters for the tests in them, if not all run
-/// there. The tests walk the case list or train models, and compare values only where
-/// `BURN_WGSL_TEST_VALUES` turns it off.
+/// The test modules and the example that run on the pretended GPU, and the tests of a module, if not all run there.
+/// They walk the case list or train models, and compare values only where `BURN_WGSL_TEST_VALUES` turns it off.
 const ON_PRETENDED: [(&str, &[&str]); 7] = [
-    ("chains", &[]),
-    ("elementwise", &["rows_match"]),
-    ("gradients", &[]),
-    ("models", &[]),
-    ("ops", &[]),
-    ("types", &["match_burn_flex"]),
+    ("kernels::chains", &[]),
+    ("kernels::elementwise", &["rows_match", "float_rows_match"]),
+    ("kernels::ops", &[]),
+    ("kernels::types", &["f16_and_bf16_match_burn_flex", "all_integer_types_match_burn_flex"]),
+    ("training::gradients", &[]),
+    ("training::models", &[]),
     (EXAMPLE, &[]),
 ];
 
@@ -58,29 +48,47 @@ pub struct Tools {
     pub patch: PathBuf,
 }
 
-/// A test program or the example.
+/// A program that was built.
 #[derive(Debug)]
 pub struct Program {
     pub name: String,
     pub path: PathBuf,
 }
 
-impl Program {
-    /// Returns whether the program runs on an adapter.
-    pub fn runs_on(&self, adapter: Adapter) -> bool {
-        adapter == Adapter::Lavapipe || self.filters().is_some()
+/// A run of a test module, or of the example.
+#[derive(Debug)]
+pub struct Run {
+    pub path: PathBuf,
+    /// `None`: the example.
+    module: Option<TestModule>,
+}
+
+impl Run {
+    /// Returns the name of the module or of the example.
+    pub fn name(&self) -> String {
+        self.module.as_ref().map_or_else(|| EXAMPLE.to_owned(), ToString::to_string)
     }
 
-    /// Returns the filters for the pretended GPU; `None` if the program does not run there.
-    fn filters(&self) -> Option<&'static [&'static str]> {
-        let (_, filters) = ON_PRETENDED.iter().find(|(name, _)| *name == self.name)?;
-        Some(filters)
+    /// Returns whether it is there on an adapter.
+    pub fn is_on(&self, adapter: Adapter) -> bool {
+        adapter == Adapter::Lavapipe || self.tests_on_pretended().is_some()
+    }
+
+    /// Returns the names of tests for the pretended GPU; `None` if there are none.
+    fn tests_on_pretended(&self) -> Option<&'static [&'static str]> {
+        let (_, tests) = ON_PRETENDED.iter().find(|(name, _)| *name == self.name())?;
+        Some(tests)
+    }
+
+    /// Returns the path of a test in the program, or what the paths of all tests start with if `test` is empty.
+    pub fn test(&self, test: &str) -> String {
+        self.module.as_ref().map_or_else(String::new, |module| module.path(test))
     }
 
     /// Adds the arguments and the variables for an adapter.
     pub fn configure<'a>(&self, command: &'a mut Command, adapter: Adapter) -> &'a mut Command {
         command.env("BURN_WGSL_TUNING", "off").env("BURN_WGSL_CACHE", "off");
-        if self.name == EXAMPLE {
+        if self.module.is_none() {
             return command.args(["--device", adapter.selector(), "--epochs", EPOCHS]);
         }
         // A missing device must not skip the tests.
@@ -88,11 +96,15 @@ impl Program {
         for test in LEFT_OUT_TESTS {
             command.args(["--skip", test]);
         }
+        let mut tests: &[&str] = &[];
         if adapter == Adapter::Pretended {
             command.env("BURN_WGSL_TEST_VALUES", "ignore");
-            command.args(self.filters().unwrap_or_default());
+            tests = self.tests_on_pretended().unwrap_or_default();
         }
-        command
+        match tests {
+            [] => command.args(Some(self.test("")).filter(|path| !path.is_empty())),
+            tests => command.args(tests.iter().map(|test| self.test(test))),
+        }
     }
 }
 
@@ -111,40 +123,34 @@ pub fn tools() -> Result<Tools, String> {
     })
 }
 
-/// Builds the tests and the example, and returns those in `only`, or all if it is empty.
+/// Builds the test programs and the example, and returns the runs that `only` names, or all if it is empty.
 ///
 /// # Errors
 ///
 /// Returns an error if one does not compile, or `only` has a name that none has.
-pub fn programs(only: &[String]) -> Result<Vec<Program>, String> {
-    let is_wanted = |name: &str| only.is_empty() || only.iter().any(|wanted| wanted == name);
+pub fn runs(only: &[String]) -> Result<Vec<Run>, String> {
+    let is_left_out = |module: &TestModule| LEFT_OUT.iter().any(|name| module.is_named(name));
+    let modules = test_modules::selected(only, is_left_out, &[EXAMPLE])?;
+    let names: BTreeSet<&str> = modules.iter().map(|module| &*module.program).collect();
     let mut programs = Vec::new();
-    if only.iter().any(|name| name != EXAMPLE) || only.is_empty() {
-        let mut args = "test --workspace --all-features --locked --no-run".split(' ').collect();
-        let tests: Vec<&str> = only.iter().map(String::as_str).collect();
-        add_tests(&mut args, &tests);
-        programs.extend(built(&args, &root().join("tests"))?);
+    if !names.is_empty() {
+        let args = "test --workspace --all-features --locked --no-run".split(' ');
+        let args = args.chain(names.into_iter().flat_map(|name| ["--test", name]));
+        programs = built(&args.collect::<Vec<_>>(), &root().join("tests"))?;
     }
-    if is_wanted(EXAMPLE) {
+    let run = |module: TestModule| {
+        let program = programs.iter().find(|program| program.name == module.program);
+        let path = program.ok_or(format!("cargo built no test program `{}`", module.program))?;
+        Ok(Run { path: path.path.clone(), module: Some(module) })
+    };
+    let mut runs = modules.into_iter().map(run).collect::<Result<Vec<_>, String>>()?;
+    if only.is_empty() || only.iter().any(|name| name == EXAMPLE) {
         let args = "build --release --locked --all-features --example digits";
-        programs.extend(built(&args.split(' ').collect::<Vec<_>>(), &root().join("examples"))?);
+        let examples = built(&args.split(' ').collect::<Vec<_>>(), &root().join("examples"))?;
+        let examples = examples.into_iter().filter(|program| program.name == EXAMPLE);
+        runs.extend(examples.map(|program| Run { path: program.path, module: None }));
     }
-    programs.retain(|program| {
-        let is_left_out = LEFT_OUT.contains(&program.name.as_str());
-        is_wanted(&program.name) && !is_left_out
-    });
-    programs.sort_by(|a, b| a.name.cmp(&b.name));
-    match only.iter().find(|name| programs.iter().all(|program| program.name != **name)) {
-        None => Ok(programs),
-        Some(unknown) => Err(format!("`{unknown}` is no program that runs with the layer")),
-    }
-}
-
-/// Adds the arguments that select `tests`, or all if there are none.
-fn add_tests<'a>(args: &mut Vec<&'a str>, tests: &[&'a str]) {
-    let selected: &[&str] = if tests.is_empty() { &["*"] } else { tests };
-    let selected = selected.iter().filter(|test| **test != EXAMPLE);
-    args.extend(selected.flat_map(|test| ["--test", *test]));
+    Ok(runs)
 }
 
 /// Runs cargo and returns the programs that it built from files in `folder`.
@@ -199,15 +205,29 @@ mod tests {
         let programs = parse(&messages.join("\n"), Path::new("/r/tests"));
         assert_eq!(programs.len(), 1);
         assert_eq!((&*programs[0].name, &programs[0].path), ("ops", &PathBuf::from("/t/ops-1")));
-        assert!(programs[0].runs_on(Adapter::Pretended));
+    }
+
+    #[test]
+    fn every_name_in_the_lists_is_that_of_a_test() {
+        let modules = test_modules::all().expect("the tests are there");
+        for name in LEFT_OUT {
+            assert!(modules.iter().any(|module| module.is_named(name)), "{name}");
+        }
+        for (name, _) in ON_PRETENDED.iter().filter(|(name, _)| *name != EXAMPLE) {
+            assert!(modules.iter().any(|module| module.to_string() == *name), "{name}");
+        }
     }
 
     #[test]
     fn values_are_compared_on_lavapipe_only() {
-        let ops = Program { name: "ops".to_owned(), path: PathBuf::new() };
+        let modules = test_modules::all().expect("the tests are there");
+        let module = modules.into_iter().find(|module| module.is_named("kernels::ops"));
+        let ops = Run { path: PathBuf::new(), module };
+        assert!(ops.is_on(Adapter::Pretended));
         let ignores = |adapter| {
-            let mut command = Command::new("ops");
+            let mut command = Command::new("kernels");
             ops.configure(&mut command, adapter);
+            assert!(command.get_args().any(|argument| argument == "ops::"));
             command.get_envs().any(|(name, _)| name == "BURN_WGSL_TEST_VALUES")
         };
         assert!(ignores(Adapter::Pretended));

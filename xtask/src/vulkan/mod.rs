@@ -21,7 +21,7 @@ use xtask::process::target_dir;
 
 use self::adapter::Adapter;
 use self::allowed::ALLOWED;
-use self::build::Program;
+use self::build::Run;
 use self::layer::Layer;
 use self::messages::Message;
 use crate::packages::Packages;
@@ -32,7 +32,7 @@ const PACKAGES: [&str; 3] = ["vulkan-validationlayers", "mesa-vulkan-drivers", "
 /// The package with the stand-ins for kernel drivers.
 const STAND_INS: &str = "mesa-drm-shim";
 
-/// At most this many distinct messages per program are printed.
+/// At most this many distinct messages of a run are printed.
 const MAX_PRINTED_MESSAGES: usize = 5;
 
 /// Runs the command. A pretended GPU that is not available is reported, and the programs run on
@@ -58,19 +58,19 @@ pub fn run(options: &Options) -> Result<(), String> {
     if !adapters.contains(&Adapter::Lavapipe) {
         return Err("lavapipe is not available, on which results are compared".to_owned());
     }
-    let programs = build::programs(&options.programs)?;
+    let runs = build::runs(&options.only)?;
     let mut failures = Vec::new();
     let mut allowed = BTreeMap::new();
     for adapter in adapters {
-        for program in programs.iter().filter(|program| program.runs_on(adapter)) {
-            failures.extend(check(&layer, adapter, program, &tools, &mut allowed));
+        for run in runs.iter().filter(|run| run.is_on(adapter)) {
+            failures.extend(check(&layer, adapter, run, &tools, &mut allowed));
         }
     }
     for (id, count) in &allowed {
         println!("    {count} allowed messages {id}");
     }
     let unused = ALLOWED.iter().filter(|entry| !allowed.contains_key(entry.id));
-    for entry in unused.filter(|_| options.programs.is_empty()) {
+    for entry in unused.filter(|_| options.only.is_empty()) {
         println!("    {} is no longer reported: remove it from the allowed messages", entry.id);
     }
     match failures.as_slice() {
@@ -89,19 +89,19 @@ fn unpack() -> Result<Packages, String> {
     })
 }
 
-/// Runs a program and returns what is wrong. Counts the allowed messages by their id.
+/// Runs a test module or the example, and returns what is wrong. Counts the allowed messages by their id.
 fn check(
     layer: &Layer,
     adapter: Adapter,
-    program: &Program,
+    run: &Run,
     tools: &build::Tools,
     allowed: &mut BTreeMap<&'static str, usize>,
 ) -> Option<String> {
     let start = Instant::now();
-    let name = format!("{adapter} {}", program.name);
+    let name = format!("{adapter} {}", run.name());
     let outcome = layer
-        .command(adapter, &program.path, tools)
-        .and_then(|mut command| layer.run(program.configure(&mut command, adapter), &name));
+        .command(adapter, &run.path, tools)
+        .and_then(|mut command| layer.run(run.configure(&mut command, adapter), &name));
     let outcome = match outcome {
         Ok(outcome) => outcome,
         Err(reason) => return Some(format!("{name}: {reason}")),

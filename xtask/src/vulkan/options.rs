@@ -5,8 +5,8 @@ use crate::arguments;
 /// The options of `cargo xtask vulkan`.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Run only these programs; all if empty.
-    pub programs: Vec<String>,
+    /// Run only the test programs, modules and the example with these names; all if empty.
+    pub only: Vec<String>,
 }
 
 impl Options {
@@ -18,7 +18,7 @@ impl Options {
     pub fn parse(args: &[String]) -> Result<Self, String> {
         let mut options = Self::default();
         for (_, list) in arguments::parse("cargo xtask vulkan", args, &[], &["--only"])? {
-            options.programs.extend(list.split(',').map(str::to_owned));
+            options.only.extend(list.split(',').map(str::to_owned));
         }
         Ok(options)
     }
@@ -34,9 +34,9 @@ mod tests {
     }
 
     #[test]
-    fn only_selects_programs() {
-        assert_eq!(parse("--only ops,models --only=digits").unwrap().programs.len(), 3);
-        assert!(parse("").unwrap().programs.is_empty());
+    fn only_selects_tests() {
+        assert_eq!(parse("--only ops,models --only=digits").unwrap().only.len(), 3);
+        assert!(parse("").unwrap().only.is_empty());
     }
 
     #[test]

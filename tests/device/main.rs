@@ -1,0 +1,22 @@
+//! What a device does: launches, memory, transfers, failures. The tests observe the device, change its settings or
+//! break it. Thus they run one at a time (`serial_guard`).
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod debug;
+mod dispatch;
+mod events;
+mod faults;
+mod fusion;
+mod indices;
+mod lost;
+mod memory;
+mod planted;
+mod profile;
+mod recording;
+mod refusals;
+mod stalls;
+mod threads;
+mod transfers;
+mod tuning;

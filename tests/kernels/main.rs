@@ -1,0 +1,23 @@
+//! The results of ops and kernels.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod attention;
+mod chains;
+mod ctc;
+mod definitions;
+mod elementwise;
+mod fft;
+mod large;
+mod large_scores;
+mod matrix_units;
+mod ops;
+mod quantized;
+mod reports;
+mod rounds;
+mod sizes;
+mod sums;
+mod types;
+#[cfg(feature = "vision")]
+mod vision;

@@ -1,0 +1,117 @@
+//! The graph of gradients: threads that share a network, passes that no backward pass follows.
+
+use std::panic::AssertUnwindSafe;
+
+use burn::nn::{Linear, LinearConfig};
+use burn::tensor::Tensor;
+use burn_wgsl::custom::with_gradient;
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, memory};
+
+use crate::common::{devices, panic_message, serial_guard};
+
+type Grad = Autodiff<Wgsl>;
+
+/// Computes gradients of clones of new networks in several threads, for some rounds. The first passes of a network join
+/// the graphs of its parameters.
+fn train_clones(device: &WgslDevice, threads: usize, rounds: usize) {
+    let loss = |layers: &[Linear<Grad>]| {
+        let x = Tensor::<Grad, 2>::ones([4, 5], device);
+        layers.iter().fold(x, |x, layer| layer.forward(x).tanh()).sum()
+    };
+    let gradient = |layers: &[Linear<Grad>]| {
+        let grads = loss(layers).backward();
+        let sums = layers.iter().map(|layer| layer.weight.grad(&grads).expect("a gradient").sum());
+        sums.map(|sum| sum.into_scalar()).collect::<Vec<f32>>()
+    };
+    for round in 0..rounds {
+        let layers: Vec<Linear<Grad>> =
+            (0..6).map(|_| LinearConfig::new(5, 5).init(device)).collect();
+        // Otherwise each clone is initialised by itself.
+        layers.iter().for_each(|layer| {
+            drop((layer.weight.val(), layer.bias.as_ref().map(|bias| bias.val())))
+        });
+        let gradients = std::thread::scope(|scope| {
+            let compute = || {
+                let layers = layers.clone();
+                // Not followed by a backward pass.
+                drop(loss(&layers));
+                [gradient(&layers), gradient(&layers)]
+            };
+            let running: Vec<_> = (0..threads).map(|_| scope.spawn(compute)).collect();
+            let ended = running.into_iter().map(|thread| thread.join().expect("a thread ends"));
+            ended.flatten().collect::<Vec<_>>()
+        });
+        let expected = gradient(&layers);
+        let wrong = gradients.iter().find(|gradient| **gradient != expected);
+        assert_eq!(wrong, None, "round {round} on {device}: {expected:?}");
+    }
+}
+
+#[test]
+fn threads_compute_gradients_of_clones() {
+    let _guard = serial_guard();
+    let rounds = if std::env::var_os("BURN_WGSL_SOAK_MINUTES").is_some() { 1000 } else { 25 };
+    for device in devices() {
+        train_clones(&device, 8, rounds);
+    }
+}
+
+#[test]
+fn a_backward_pass_can_run_in_another_thread() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let x = Tensor::<Grad, 1>::ones([3], &device).require_grad();
+        // This thread uses the parameter first.
+        drop(x.clone().sum().backward());
+        let loss = &|factor: f32| (x.clone() * factor).sum();
+        let [two, three] = std::thread::scope(|scope| {
+            [2.0, 3.0].map(|factor| scope.spawn(move || loss(factor)).join().expect("it ends"))
+        });
+        for (loss, expected) in [(two, [2.0; 3]), (three, [3.0; 3])] {
+            let grad = x.grad(&loss.backward()).expect("a gradient");
+            assert_eq!(grad.into_data().to_vec::<f32>().expect("f32"), expected);
+        }
+    }
+}
+
+#[test]
+fn a_backward_pass_within_another_is_an_error() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let x = Tensor::<Grad, 1>::ones([3], &device).require_grad();
+        let y = with_gradient(
+            (x,),
+            |(x,)| (x * 2.0, ()),
+            |(), grad: Tensor<Wgsl, 1>| {
+                let inner = Tensor::<Grad, 1>::from_inner(grad.clone()).require_grad();
+                inner.clone().sum().backward();
+                (grad,)
+            },
+        );
+        let message = panic_message(AssertUnwindSafe(|| drop(y.sum().backward())));
+        assert!(message.contains("called by the gradient of another op"), "{message}");
+        // The thread goes on.
+        let x = Tensor::<Grad, 1>::ones([3], &device).require_grad();
+        let grad = x.grad(&x.clone().sum().backward()).expect("a gradient");
+        assert_eq!(grad.into_data().to_vec::<f32>().expect("f32"), [1.0; 3]);
+    }
+}
+
+#[test]
+fn a_report_counts_what_waits_for_a_backward_pass() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let waiting = || memory::report(&device).expect("the device opens").waiting_nodes;
+        let layer: Linear<Grad> = LinearConfig::new(3, 2).init(&device);
+        let loss = || layer.forward(Tensor::<Grad, 2>::ones([4, 3], &device)).sum();
+        drop(loss().backward());
+        let before = waiting();
+        (0..100).for_each(|_| drop(loss()));
+        let report = memory::report(&device).expect("the device opens");
+        assert!(report.waiting_nodes >= before + 200, "{} after {before}", report.waiting_nodes);
+        assert!(report.to_string().contains("nodes wait for a backward pass"), "{report}");
+        // A backward pass of the same network frees them.
+        drop(loss().backward());
+        assert!(waiting() <= before + 10, "{} after {before}", waiting());
+    }
+}
