@@ -49,8 +49,9 @@ pub fn write_with_test(shaders: &Path, test: &str) -> Result<(), String> {
         fs::remove_dir_all(shaders).map_err(write_error)?;
     }
     fs::create_dir_all(shaders).map_err(write_error)?;
-    let args = "test --workspace --all-features --locked --quiet --test variants -- --exact";
-    let mut command = cargo(&args.split(' ').chain([test]).collect::<Vec<_>>());
+    let args = "test --workspace --all-features --locked --quiet --test code -- --exact";
+    let test = format!("variants::{test}");
+    let mut command = cargo(&args.split(' ').chain([&*test]).collect::<Vec<_>>());
     run_command(command.env("BURN_WGSL_SHADERS", shaders))
 }
 
