@@ -12,12 +12,11 @@
 //! - `elementwise`, `transpose`, `copy`, `create`, `cast`, `views`, `gather`, `reduce` and `random`, which most
 //!   others use;
 //! - `gemm`, `conv` and `attention`: what the launchers of these kernels share;
-//! - all others, the families.
+//! - all others: the families, and in `software` what they use on software adapters only.
 //!
 //! Each family lists every variant that it can dispatch ([`variants`]), so that tests validate all
 //! of them without a GPU, and the cases that it must pass ([`cases`]).
 
-pub(crate) mod composed_attention;
 pub(crate) mod copy;
 pub mod fusion;
 pub mod gemm;
@@ -25,6 +24,7 @@ pub(crate) mod launch;
 pub mod ops;
 pub(crate) mod policy;
 pub mod quantized;
+pub(crate) mod software;
 pub mod views;
 
 use std::collections::HashSet;

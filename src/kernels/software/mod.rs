@@ -1,0 +1,4 @@
+//! What launchers use on software adapters only.
+
+pub(crate) mod composed_attention;
+pub(crate) mod padded_input;
