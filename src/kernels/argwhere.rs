@@ -2,7 +2,7 @@
 
 use crate::kernels::launch::walk::shape_words;
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::Case;
+use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::scan::{ScanOp, scan};
 use crate::kernels::{cast, views};
 use crate::params;
@@ -84,4 +84,4 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// No cases: `bool_argwhere` is asynchronous. `tests/training/behaviour.rs` tests it.
-pub const CASES: &[Case] = &[];
+pub const CASES: &[Case] = cases! {};

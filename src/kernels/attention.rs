@@ -14,7 +14,7 @@ use crate::kernels::attention::sizes::Sizes;
 use crate::kernels::attention::unit_tiles::AttentionUnits;
 use crate::kernels::gemm::units::{self, UnitsKernel};
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, bools, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, bools, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::AttentionOptions;
 use crate::kernels::policy::team::Team;
@@ -611,121 +611,76 @@ pub const CASES: &[Case] = {
     const PLAIN: Arg = Arg::Attention(None, None, false);
     const CAUSAL: Arg = Arg::Attention(None, None, true);
     const ALL: Arg = Arg::Attention(Some(0.3), Some(2.0), true);
-    const NONE: Arg = Arg::Absent;
-    /// The case of queries, keys and values of these shapes.
-    macro_rules! packed {
-        ($($argument:expr),*) => { packed!(@"attention", $($argument),*) };
-        (
-            @$op:literal, $queries:expr, $keys:expr, $values:expr, $mask:expr, $bias:expr,
-            $options:expr
-        ) => {
-            case(
-                $op,
-                &[normal(&$queries), normal(&$keys), normal(&$values), $mask, $bias, $options],
-            )
-        };
-    }
-    macro_rules! log_sums {
-        ($($argument:expr),*) => { packed!(@"attention_with_log_sums", $($argument),*) };
-    }
-    &[
-        packed!([2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 8], NONE, NONE, PLAIN),
+    cases! {
+        attention([2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 8], _, _, PLAIN);
         // One query, one key, widths that are not multiples of four.
-        packed!([1, 2, 1, 3], [1, 2, 1, 3], [1, 2, 1, 1], NONE, NONE, PLAIN),
-        packed!([1, 2, 19, 21], [1, 2, 70, 21], [1, 2, 70, 33], NONE, NONE, PLAIN),
-        packed!([1, 1, 9, 70], [1, 1, 130, 70], [1, 1, 130, 300], NONE, NONE, PLAIN),
+        attention([1, 2, 1, 3], [1, 2, 1, 3], [1, 2, 1, 1], _, _, PLAIN);
+        attention([1, 2, 19, 21], [1, 2, 70, 21], [1, 2, 70, 33], _, _, PLAIN);
+        attention([1, 1, 9, 70], [1, 1, 130, 70], [1, 1, 130, 300], _, _, PLAIN);
         // The layout of a transformer: heads next to the width in memory.
-        case(
-            "attention",
-            &[
-                permuted(&[2, 9, 3, 16], &[0, 2, 1, 3]),
-                permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]),
-                permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]),
-                NONE,
-                NONE,
-                CAUSAL,
-            ],
-        ),
-        packed!([1, 2, 33, 8], [1, 2, 33, 8], [1, 2, 33, 8], NONE, NONE, CAUSAL),
+        attention(permuted(&[2, 9, 3, 16], &[0, 2, 1, 3]), permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]),
+            permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]), _, _, CAUSAL);
+        attention([1, 2, 33, 8], [1, 2, 33, 8], [1, 2, 33, 8], _, _, CAUSAL);
         // More queries than keys: the first queries attend to no key.
-        packed!([1, 2, 20, 8], [1, 2, 9, 8], [1, 2, 9, 8], NONE, NONE, CAUSAL),
-        packed!([2, 2, 9, 8], [2, 2, 12, 8], [2, 2, 12, 8], bools(&[2, 2, 9, 12]), NONE, PLAIN),
+        attention([1, 2, 20, 8], [1, 2, 9, 8], [1, 2, 9, 8], _, _, CAUSAL);
+        attention([2, 2, 9, 8], [2, 2, 12, 8], [2, 2, 12, 8], bools(&[2, 2, 9, 12]), _, PLAIN);
         // Two keys: the mask hides both from some queries.
-        packed!([1, 2, 9, 8], [1, 2, 2, 8], [1, 2, 2, 8], bools(&[1, 2, 9, 2]), NONE, PLAIN),
-        packed!([2, 2, 9, 8], [2, 2, 12, 8], [2, 2, 12, 8], NONE, normal(&[2, 2, 9, 12]), PLAIN),
-        packed!(
-            [2, 2, 9, 8],
-            [2, 2, 12, 8],
-            [2, 2, 12, 8],
-            bools(&[1, 1, 9, 12]),
-            permuted(&[12, 1, 2, 1], &[3, 2, 1, 0]),
-            ALL
-        ),
+        attention([1, 2, 9, 8], [1, 2, 2, 8], [1, 2, 2, 8], bools(&[1, 2, 9, 2]), _, PLAIN);
+        attention([2, 2, 9, 8], [2, 2, 12, 8], [2, 2, 12, 8], _, [2, 2, 9, 12], PLAIN);
+        attention([2, 2, 9, 8], [2, 2, 12, 8], [2, 2, 12, 8], bools(&[1, 1, 9, 12]),
+            permuted(&[12, 1, 2, 1], &[3, 2, 1, 0]), ALL);
         // Wide values, with and without a bias.
-        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, NONE, PLAIN),
-        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, NONE, PLAIN),
-        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, normal(&[1, 1, 9, 12]), PLAIN),
-        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, normal(&[1, 1, 9, 12]), PLAIN),
-        packed!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 300], NONE, normal(&[1, 1, 9, 12]), PLAIN),
-        packed!([2, 2, 0, 8], [2, 2, 9, 8], [2, 2, 9, 8], NONE, NONE, PLAIN),
-        log_sums!([1, 2, 19, 21], [1, 2, 70, 21], [1, 2, 70, 33], NONE, NONE, PLAIN),
-        log_sums!([1, 1, 9, 70], [1, 1, 130, 70], [1, 1, 130, 300], NONE, NONE, PLAIN),
-        log_sums!([1, 2, 20, 8], [1, 2, 9, 8], [1, 2, 9, 8], NONE, NONE, CAUSAL),
-        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 8], NONE, normal(&[1, 1, 9, 12]), ALL),
-        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, normal(&[1, 1, 9, 12]), ALL),
-        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, normal(&[1, 1, 9, 12]), ALL),
-        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 300], NONE, normal(&[1, 1, 9, 12]), ALL),
-        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], NONE, NONE, PLAIN),
-        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], NONE, NONE, PLAIN),
-        log_sums!(
-            [1, 2, 1030, 8],
-            [1, 2, 20, 8],
-            [1, 2, 20, 12],
-            bools(&[1, 1, 1030, 20]),
-            NONE,
-            ALL
-        ),
+        attention([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], _, _, PLAIN);
+        attention([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], _, _, PLAIN);
+        attention([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], _, [1, 1, 9, 12], PLAIN);
+        attention([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], _, [1, 1, 9, 12], PLAIN);
+        attention([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 300], _, [1, 1, 9, 12], PLAIN);
+        attention([2, 2, 0, 8], [2, 2, 9, 8], [2, 2, 9, 8], _, _, PLAIN);
+        attention_with_log_sums([1, 2, 19, 21], [1, 2, 70, 21], [1, 2, 70, 33], _, _, PLAIN);
+        attention_with_log_sums([1, 1, 9, 70], [1, 1, 130, 70], [1, 1, 130, 300], _, _, PLAIN);
+        attention_with_log_sums([1, 2, 20, 8], [1, 2, 9, 8], [1, 2, 9, 8], _, _, CAUSAL);
+        attention_with_log_sums([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 8], _, [1, 1, 9, 12], ALL);
+        attention_with_log_sums([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], _, [1, 1, 9, 12], ALL);
+        attention_with_log_sums([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], _, [1, 1, 9, 12],
+            ALL);
+        attention_with_log_sums([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 300], _, [1, 1, 9, 12],
+            ALL);
+        attention_with_log_sums([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 40], _, _, PLAIN);
+        attention_with_log_sums([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 100], _, _, PLAIN);
+        attention_with_log_sums([1, 2, 1030, 8], [1, 2, 20, 8], [1, 2, 20, 12],
+            bools(&[1, 1, 1030, 20]), _, ALL);
         // The edges of tiles of 64 queries, 64 keys, 16 columns and values of 64 or 128 columns.
-        packed!([1, 2, 17, 4], [1, 2, 63, 4], [1, 2, 63, 64], NONE, NONE, PLAIN),
-        packed!([2, 2, 63, 16], [2, 2, 64, 16], [2, 2, 64, 68], NONE, NONE, PLAIN),
-        packed!([1, 2, 64, 20], [1, 2, 65, 20], [1, 2, 65, 128], NONE, NONE, CAUSAL),
-        packed!([1, 2, 65, 64], [1, 2, 129, 64], [1, 2, 129, 132], NONE, NONE, CAUSAL),
-        packed!([1, 2, 130, 12], [1, 2, 70, 12], [1, 2, 70, 12], NONE, NONE, CAUSAL),
-        packed!([1, 2, 65, 8], [1, 2, 66, 8], [1, 2, 66, 8], bools(&[1, 2, 65, 66]), NONE, PLAIN),
-        packed!(
-            [2, 1, 65, 8],
-            [2, 1, 66, 8],
-            [2, 1, 66, 80],
-            bools(&[1, 1, 65, 66]),
-            permuted(&[66, 1, 1, 1], &[3, 2, 1, 0]),
-            ALL
-        ),
-        log_sums!([1, 2, 65, 8], [1, 2, 66, 8], [1, 2, 66, 8], NONE, NONE, CAUSAL),
-        log_sums!([1, 2, 65, 8], [1, 2, 66, 8], [1, 2, 66, 80], NONE, NONE, CAUSAL),
-        log_sums!([1, 1, 19, 8], [1, 1, 12, 8], [1, 1, 12, 8], NONE, normal(&[1, 1, 19, 12]), ALL),
-        log_sums!([1, 1, 19, 8], [1, 1, 12, 8], [1, 1, 12, 80], NONE, normal(&[1, 1, 19, 12]), ALL),
-        log_sums!([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 8], NONE, NONE, CAUSAL),
+        attention([1, 2, 17, 4], [1, 2, 63, 4], [1, 2, 63, 64], _, _, PLAIN);
+        attention([2, 2, 63, 16], [2, 2, 64, 16], [2, 2, 64, 68], _, _, PLAIN);
+        attention([1, 2, 64, 20], [1, 2, 65, 20], [1, 2, 65, 128], _, _, CAUSAL);
+        attention([1, 2, 65, 64], [1, 2, 129, 64], [1, 2, 129, 132], _, _, CAUSAL);
+        attention([1, 2, 130, 12], [1, 2, 70, 12], [1, 2, 70, 12], _, _, CAUSAL);
+        attention([1, 2, 65, 8], [1, 2, 66, 8], [1, 2, 66, 8], bools(&[1, 2, 65, 66]), _, PLAIN);
+        attention([2, 1, 65, 8], [2, 1, 66, 8], [2, 1, 66, 80], bools(&[1, 1, 65, 66]),
+            permuted(&[66, 1, 1, 1], &[3, 2, 1, 0]), ALL);
+        attention_with_log_sums([1, 2, 65, 8], [1, 2, 66, 8], [1, 2, 66, 8], _, _, CAUSAL);
+        attention_with_log_sums([1, 2, 65, 8], [1, 2, 66, 8], [1, 2, 66, 80], _, _, CAUSAL);
+        attention_with_log_sums([1, 1, 19, 8], [1, 1, 12, 8], [1, 1, 12, 8], _, [1, 1, 19, 12],
+            ALL);
+        attention_with_log_sums([1, 1, 19, 8], [1, 1, 12, 8], [1, 1, 12, 80], _, [1, 1, 19, 12],
+            ALL);
+        attention_with_log_sums([1, 1, 9, 8], [1, 1, 12, 8], [1, 1, 12, 8], _, _, CAUSAL);
         // Splits of the keys. The first queries see keys of the first split only.
-        packed!([2, 2, 1, 8], [2, 2, 700, 8], [2, 2, 700, 8], NONE, NONE, PLAIN),
-        packed!(
-            [1, 2, 3, 8],
-            [1, 2, 1100, 8],
-            [1, 2, 1100, 20],
-            bools(&[1, 2, 3, 1100]),
-            NONE,
-            PLAIN
-        ),
-        packed!([1, 1, 70, 8], [1, 1, 600, 8], [1, 1, 600, 72], NONE, NONE, ALL),
-        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 40], NONE, NONE, PLAIN),
-        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 100], NONE, NONE, CAUSAL),
-        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 300], NONE, NONE, PLAIN),
-        packed!([1, 1, 2, 8], [1, 1, 9, 8], [1, 1, 9, 300], NONE, NONE, PLAIN),
-        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 40], NONE, NONE, ALL),
-        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 100], NONE, NONE, ALL),
-        packed!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 300], NONE, NONE, ALL),
-        log_sums!([1, 1, 620, 8], [1, 1, 600, 8], [1, 1, 600, 8], NONE, NONE, CAUSAL),
-        log_sums!([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 8], bools(&[1, 1, 2, 513]), NONE, ALL),
+        attention([2, 2, 1, 8], [2, 2, 700, 8], [2, 2, 700, 8], _, _, PLAIN);
+        attention([1, 2, 3, 8], [1, 2, 1100, 8], [1, 2, 1100, 20], bools(&[1, 2, 3, 1100]), _,
+            PLAIN);
+        attention([1, 1, 70, 8], [1, 1, 600, 8], [1, 1, 600, 72], _, _, ALL);
+        attention([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 40], _, _, PLAIN);
+        attention([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 100], _, _, CAUSAL);
+        attention([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 300], _, _, PLAIN);
+        attention([1, 1, 2, 8], [1, 1, 9, 8], [1, 1, 9, 300], _, _, PLAIN);
+        attention([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 40], _, _, ALL);
+        attention([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 100], _, _, ALL);
+        attention([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 300], _, _, ALL);
+        attention_with_log_sums([1, 1, 620, 8], [1, 1, 600, 8], [1, 1, 600, 8], _, _, CAUSAL);
+        attention_with_log_sums([1, 1, 2, 8], [1, 1, 513, 8], [1, 1, 513, 8],
+            bools(&[1, 1, 2, 513]), _, ALL);
         // More queries and keys than burn-flex computes in one block.
-        packed!([1, 1, 520, 16], [1, 1, 513, 16], [1, 1, 513, 16], NONE, NONE, ALL),
-    ]
+        attention([1, 1, 520, 16], [1, 1, 513, 16], [1, 1, 513, 16], _, _, ALL);
+    }
 };

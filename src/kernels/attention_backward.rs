@@ -13,7 +13,7 @@ use crate::kernels::attention::{
 };
 use crate::kernels::gemm::units::{self, UnitsKernel};
 use crate::kernels::launch::{Launch, div_up, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, bools, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, bools, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::AttentionOptions;
 use crate::kernels::ops::table::rows;
@@ -445,189 +445,44 @@ pub const CASES: &[Case] = {
     const PLAIN: Arg = Arg::Attention(None, None, false);
     const CAUSAL: Arg = Arg::Attention(None, None, true);
     const ALL: Arg = Arg::Attention(Some(0.3), Some(2.0), true);
-    const NONE: Arg = Arg::Absent;
-    /// The case of queries, keys, values, results and sums of these shapes.
-    macro_rules! packed {
-        (
-            $queries:expr, $keys:expr, $values:expr, $out:expr, [$batch:expr, $heads:expr, $rows:expr],
-            $mask:expr, $bias:expr, $options:expr
-        ) => {
-            case(
-                "attention_backward",
-                &[
-                    normal(&$queries),
-                    normal(&$keys),
-                    normal(&$values),
-                    $mask,
-                    $bias,
-                    normal(&$out),
-                    normal(&[$batch, $heads, $rows, 2]),
-                    normal(&$out),
-                    $options,
-                ],
-            )
-        };
-    }
-    &[
-        packed!(
-            [2, 3, 5, 8],
-            [2, 3, 7, 8],
-            [2, 3, 7, 8],
-            [2, 3, 5, 8],
-            [2, 3, 5],
-            NONE,
-            NONE,
-            PLAIN
-        ),
+    cases! {
+        attention_backward([2, 3, 5, 8], [2, 3, 7, 8], [2, 3, 7, 8], _, _, [2, 3, 5, 8],
+            [2, 3, 5, 2], [2, 3, 5, 8], PLAIN);
         // Widths that are not multiples of four; values wider and narrower than keys.
-        packed!(
-            [1, 2, 1, 3],
-            [1, 2, 1, 3],
-            [1, 2, 1, 1],
-            [1, 2, 1, 1],
-            [1, 2, 1],
-            NONE,
-            NONE,
-            PLAIN
-        ),
-        packed!(
-            [1, 2, 35, 21],
-            [1, 2, 70, 21],
-            [1, 2, 70, 33],
-            [1, 2, 35, 33],
-            [1, 2, 35],
-            NONE,
-            NONE,
-            PLAIN
-        ),
-        packed!(
-            [1, 1, 9, 70],
-            [1, 1, 40, 70],
-            [1, 1, 40, 130],
-            [1, 1, 9, 130],
-            [1, 1, 9],
-            NONE,
-            NONE,
-            PLAIN
-        ),
+        attention_backward([1, 2, 1, 3], [1, 2, 1, 3], [1, 2, 1, 1], _, _, [1, 2, 1, 1],
+            [1, 2, 1, 2], [1, 2, 1, 1], PLAIN);
+        attention_backward([1, 2, 35, 21], [1, 2, 70, 21], [1, 2, 70, 33], _, _, [1, 2, 35, 33],
+            [1, 2, 35, 2], [1, 2, 35, 33], PLAIN);
+        attention_backward([1, 1, 9, 70], [1, 1, 40, 70], [1, 1, 40, 130], _, _, [1, 1, 9, 130],
+            [1, 1, 9, 2], [1, 1, 9, 130], PLAIN);
         // The layout of a transformer: heads next to the width in memory.
-        case(
-            "attention_backward",
-            &[
-                permuted(&[2, 9, 3, 16], &[0, 2, 1, 3]),
-                permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]),
-                permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]),
-                NONE,
-                NONE,
-                normal(&[2, 3, 9, 16]),
-                normal(&[2, 3, 9, 2]),
-                permuted(&[2, 9, 3, 16], &[0, 2, 1, 3]),
-                CAUSAL,
-            ],
-        ),
-        packed!(
-            [1, 2, 70, 8],
-            [1, 2, 70, 8],
-            [1, 2, 70, 8],
-            [1, 2, 70, 8],
-            [1, 2, 70],
-            NONE,
-            NONE,
-            CAUSAL
-        ),
+        attention_backward(permuted(&[2, 9, 3, 16], &[0, 2, 1, 3]),
+            permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]), permuted(&[2, 11, 3, 16], &[0, 2, 1, 3]), _,
+            _, [2, 3, 9, 16], [2, 3, 9, 2], permuted(&[2, 9, 3, 16], &[0, 2, 1, 3]), CAUSAL);
+        attention_backward([1, 2, 70, 8], [1, 2, 70, 8], [1, 2, 70, 8], _, _, [1, 2, 70, 8],
+            [1, 2, 70, 2], [1, 2, 70, 8], CAUSAL);
         // The edges of tiles of 64 rows and 64 others, of 16 columns, and of values of 64 columns.
-        packed!(
-            [1, 2, 65, 68],
-            [1, 2, 63, 68],
-            [1, 2, 63, 60],
-            [1, 2, 65, 60],
-            [1, 2, 65],
-            NONE,
-            NONE,
-            PLAIN
-        ),
-        packed!(
-            [2, 1, 64, 12],
-            [2, 1, 130, 12],
-            [2, 1, 130, 68],
-            [2, 1, 64, 68],
-            [2, 1, 64],
-            NONE,
-            normal(&[1, 1, 64, 130]),
-            ALL
-        ),
+        attention_backward([1, 2, 65, 68], [1, 2, 63, 68], [1, 2, 63, 60], _, _, [1, 2, 65, 60],
+            [1, 2, 65, 2], [1, 2, 65, 60], PLAIN);
+        attention_backward([2, 1, 64, 12], [2, 1, 130, 12], [2, 1, 130, 68], _, [1, 1, 64, 130],
+            [2, 1, 64, 68], [2, 1, 64, 2], [2, 1, 64, 68], ALL);
         // More queries than keys, and more keys than queries.
-        packed!(
-            [1, 2, 40, 8],
-            [1, 2, 9, 8],
-            [1, 2, 9, 8],
-            [1, 2, 40, 8],
-            [1, 2, 40],
-            NONE,
-            NONE,
-            CAUSAL
-        ),
-        packed!(
-            [1, 2, 9, 8],
-            [1, 2, 40, 8],
-            [1, 2, 40, 8],
-            [1, 2, 9, 8],
-            [1, 2, 9],
-            NONE,
-            NONE,
-            CAUSAL
-        ),
-        packed!(
-            [2, 2, 9, 8],
-            [2, 2, 12, 8],
-            [2, 2, 12, 8],
-            [2, 2, 9, 8],
-            [2, 2, 9],
-            bools(&[2, 2, 9, 12]),
-            NONE,
-            PLAIN
-        ),
-        packed!(
-            [2, 2, 9, 8],
-            [2, 2, 12, 8],
-            [2, 2, 12, 40],
-            [2, 2, 9, 40],
-            [2, 2, 9],
-            bools(&[1, 1, 9, 12]),
-            permuted(&[12, 1, 2, 1], &[3, 2, 1, 0]),
-            ALL
-        ),
-        packed!(
-            [2, 2, 0, 8],
-            [2, 2, 9, 8],
-            [2, 2, 9, 8],
-            [2, 2, 0, 8],
-            [2, 2, 0],
-            NONE,
-            NONE,
-            PLAIN
-        ),
+        attention_backward([1, 2, 40, 8], [1, 2, 9, 8], [1, 2, 9, 8], _, _, [1, 2, 40, 8],
+            [1, 2, 40, 2], [1, 2, 40, 8], CAUSAL);
+        attention_backward([1, 2, 9, 8], [1, 2, 40, 8], [1, 2, 40, 8], _, _, [1, 2, 9, 8],
+            [1, 2, 9, 2], [1, 2, 9, 8], CAUSAL);
+        attention_backward([2, 2, 9, 8], [2, 2, 12, 8], [2, 2, 12, 8], bools(&[2, 2, 9, 12]), _,
+            [2, 2, 9, 8], [2, 2, 9, 2], [2, 2, 9, 8], PLAIN);
+        attention_backward([2, 2, 9, 8], [2, 2, 12, 8], [2, 2, 12, 40], bools(&[1, 1, 9, 12]),
+            permuted(&[12, 1, 2, 1], &[3, 2, 1, 0]), [2, 2, 9, 40], [2, 2, 9, 2], [2, 2, 9, 40],
+            ALL);
+        attention_backward([2, 2, 0, 8], [2, 2, 9, 8], [2, 2, 9, 8], _, _, [2, 2, 0, 8],
+            [2, 2, 0, 2], [2, 2, 0, 8], PLAIN);
         // Wide rows with a bias.
-        packed!(
-            [1, 1, 9, 70],
-            [1, 1, 40, 70],
-            [1, 1, 40, 130],
-            [1, 1, 9, 130],
-            [1, 1, 9],
-            NONE,
-            normal(&[1, 1, 9, 40]),
-            PLAIN
-        ),
+        attention_backward([1, 1, 9, 70], [1, 1, 40, 70], [1, 1, 40, 130], _, [1, 1, 9, 40],
+            [1, 1, 9, 130], [1, 1, 9, 2], [1, 1, 9, 130], PLAIN);
         // Several blocks of queries where the gradient is composed.
-        packed!(
-            [1, 2, 1030, 8],
-            [1, 2, 20, 8],
-            [1, 2, 20, 12],
-            [1, 2, 1030, 12],
-            [1, 2, 1030],
-            bools(&[1, 1, 1030, 20]),
-            normal(&[1, 2, 1, 20]),
-            ALL
-        ),
-    ]
+        attention_backward([1, 2, 1030, 8], [1, 2, 20, 8], [1, 2, 20, 12], bools(&[1, 1, 1030, 20]),
+            [1, 2, 1, 20], [1, 2, 1030, 12], [1, 2, 1030, 2], [1, 2, 1030, 12], ALL);
+    }
 };

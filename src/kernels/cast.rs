@@ -8,7 +8,7 @@ use crate::kernels::fusion::pending;
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, parts, variants_of, workgroups_for};
-use crate::kernels::ops::cases::Case;
+use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::ops::map::Map;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
@@ -232,4 +232,4 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// No cases: arguments of a case cannot name an element type. `tests/kernels/types.rs` tests conversions.
-pub const CASES: &[Case] = &[];
+pub const CASES: &[Case] = cases! {};

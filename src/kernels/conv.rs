@@ -24,7 +24,7 @@ use crate::kernels::conv::geometry::{
 use crate::kernels::fusion::epilogue;
 use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
 use crate::kernels::launch::{Launch, PendingResult, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::{ConvOptions, TransposedOptions};
 use crate::kernels::ops::table::rows;
@@ -608,320 +608,86 @@ pub const CASES: &[Case] = {
     const T_3D: Arg = Arg::ConvTransposed(&[2, 1, 2], &[1, 0, 1], &[1, 0, 0], &[1, 2, 1], 1);
     const T_GROUPED_3D: Arg =
         Arg::ConvTransposed(&[1, 2, 1], &[0, 1, 1], &[0, 1, 1], &[1, 1, 2], 2);
-    &[
-        case(
-            "unfold4d",
-            &[normal(&[2, 3, 7, 6]), Arg::Sizes(&[3, 2]), Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1)],
-        ),
-        case(
-            "unfold4d",
-            &[
-                permuted(&[2, 7, 6, 3], &[0, 3, 1, 2]),
-                Arg::Sizes(&[3, 2]),
-                Arg::Conv(&[2, 1], &[1, 2], &[1, 2], 1),
-            ],
-        ),
-        case("conv2d", &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
-        case("conv2d", &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), Arg::Absent, MIXED]),
-        case("conv2d", &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[6]), GROUPED]),
-        case("conv2d", &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), Arg::Absent, DEPTHWISE]),
-        case("conv2d", &[normal(&[2, 4, 9, 8]), normal(&[4, 1, 2, 3]), normal(&[4]), DEPTHWISE]),
-        case(
-            "conv2d",
-            &[permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), normal(&[4, 3, 1, 1]), Arg::Absent, SAME],
-        ),
-        case("conv2d", &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), Arg::Absent, UNPADDED]),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[3, 12, 6, 6]), normal(&[8, 12, 1, 1]), normal(&[3, 8, 6, 6]), UNPADDED],
-        ),
+    cases! {
+        unfold4d([2, 3, 7, 6], Arg::Sizes(&[3, 2]), Arg::Conv(&[1, 1], &[0, 0], &[1, 1], 1));
+        unfold4d(permuted(&[2, 7, 6, 3], &[0, 3, 1, 2]), Arg::Sizes(&[3, 2]),
+            Arg::Conv(&[2, 1], &[1, 2], &[1, 2], 1));
+        conv2d([2, 3, 8, 8], [5, 3, 3, 3], [5], SAME);
+        conv2d([2, 3, 9, 8], [5, 3, 3, 2], _, MIXED);
+        conv2d([2, 4, 7, 7], [6, 2, 3, 3], [6], GROUPED);
+        conv2d([1, 4, 9, 7], [8, 1, 3, 3], _, DEPTHWISE);
+        conv2d([2, 4, 9, 8], [4, 1, 2, 3], [4], DEPTHWISE);
+        conv2d(permuted(&[2, 8, 8, 3], &[0, 3, 1, 2]), [4, 3, 1, 1], _, SAME);
+        conv2d([3, 12, 6, 6], [8, 12, 1, 1], _, UNPADDED);
+        conv2d_x_backward([3, 12, 6, 6], [8, 12, 1, 1], [3, 8, 6, 6], UNPADDED);
         // Large enough for vec4s, with few output pixels or output channels: small tiles.
-        case(
-            "conv2d",
-            &[normal(&[1, 128, 4, 4]), normal(&[64, 128, 3, 3]), normal(&[64]), UNPADDED],
-        ),
-        case(
-            "conv3d",
-            &[normal(&[1, 64, 2, 2, 2]), normal(&[64, 64, 3, 3, 3]), normal(&[64]), SAME_3D],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[2, 16, 20, 20]), normal(&[8, 16, 3, 3]), normal(&[2, 8, 20, 20]), SAME],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[2, 16, 20, 20]), normal(&[12, 16, 3, 3]), normal(&[2, 12, 20, 20]), SAME],
-        ),
-        case(
-            "conv3d_weight_backward",
-            &[
-                normal(&[1, 8, 8, 8, 8]),
-                normal(&[8, 8, 3, 3, 3]),
-                normal(&[1, 8, 8, 8, 8]),
-                SAME_3D,
-            ],
-        ),
-        case(
-            "conv3d_weight_backward",
-            &[
-                normal(&[1, 8, 8, 8, 8]),
-                normal(&[12, 8, 3, 3, 3]),
-                normal(&[1, 12, 8, 8, 8]),
-                SAME_3D,
-            ],
-        ),
+        conv2d([1, 128, 4, 4], [64, 128, 3, 3], [64], UNPADDED);
+        conv3d([1, 64, 2, 2, 2], [64, 64, 3, 3, 3], [64], SAME_3D);
+        conv2d_weight_backward([2, 16, 20, 20], [8, 16, 3, 3], [2, 8, 20, 20], SAME);
+        conv2d_weight_backward([2, 16, 20, 20], [12, 16, 3, 3], [2, 12, 20, 20], SAME);
+        conv3d_weight_backward([1, 8, 8, 8, 8], [8, 8, 3, 3, 3], [1, 8, 8, 8, 8], SAME_3D);
+        conv3d_weight_backward([1, 8, 8, 8, 8], [12, 8, 3, 3, 3], [1, 12, 8, 8, 8], SAME_3D);
         // One input channel, and the gradient of one output channel: products with k = 1.
-        case("conv2d", &[normal(&[2, 1, 6, 6]), normal(&[8, 1, 1, 1]), Arg::Absent, UNPADDED]),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[2, 12, 6, 6]), normal(&[1, 12, 1, 1]), normal(&[2, 1, 6, 6]), UNPADDED],
-        ),
-        case("conv2d", &[normal(&[3, 40, 6, 6]), normal(&[70, 40, 3, 3]), normal(&[70]), SAME]),
-        case("conv2d", &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[5]), SAME]),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[0, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[0, 5, 8, 8]), SAME],
-        ),
-        case(
-            "conv_transpose2d",
-            &[normal(&[0, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_2D],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), MIXED],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[2, 4, 7, 7]), normal(&[6, 2, 3, 3]), normal(&[2, 6, 7, 7]), GROUPED],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[1, 4, 9, 7]), normal(&[8, 1, 3, 3]), normal(&[1, 8, 4, 3]), DEPTHWISE],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[1, 2, 5, 5]), normal(&[3, 2, 1, 1]), normal(&[1, 3, 7, 7]), SAME],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                normal(&[1, 2, 6, 7]),
-                normal(&[3, 2, 2, 1]),
-                normal(&[1, 3, 4, 6]),
-                Arg::Conv(&[2, 2], &[1, 2], &[1, 1], 1),
-            ],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[2, 3, 8, 8]), normal(&[5, 3, 3, 3]), normal(&[2, 5, 8, 8]), SAME],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[2, 3, 9, 8]), normal(&[5, 3, 3, 2]), normal(&[2, 5, 4, 10]), MIXED],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[64, 4, 8, 8]), normal(&[6, 2, 3, 3]), normal(&[64, 6, 8, 8]), GROUPED],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[3, 4, 9, 7]), normal(&[8, 1, 3, 3]), normal(&[3, 8, 4, 3]), DEPTHWISE],
-        ),
-        case("conv2d_bias_backward", &[normal(&[2, 3, 8, 8]), normal(&[5]), normal(&[2, 5, 8, 8])]),
-        case("conv1d", &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[5]), STRIDED_1D]),
-        case("conv1d", &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), Arg::Absent, GROUPED_1D]),
-        case(
-            "conv1d",
-            &[permuted(&[2, 12, 4], &[0, 2, 1]), normal(&[6, 2, 3]), normal(&[6]), GROUPED_1D],
-        ),
-        case(
-            "conv1d_x_backward",
-            &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), STRIDED_1D],
-        ),
-        case(
-            "conv1d_x_backward",
-            &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), GROUPED_1D],
-        ),
-        case(
-            "conv1d_weight_backward",
-            &[normal(&[2, 3, 20]), normal(&[5, 3, 4]), normal(&[2, 5, 10]), STRIDED_1D],
-        ),
-        case(
-            "conv1d_weight_backward",
-            &[normal(&[3, 4, 17]), normal(&[6, 2, 3]), normal(&[3, 6, 15]), GROUPED_1D],
-        ),
-        case("conv1d_bias_backward", &[normal(&[2, 3, 20]), normal(&[5]), normal(&[2, 5, 10])]),
-        case(
-            "conv3d",
-            &[normal(&[2, 3, 4, 5, 6]), normal(&[5, 3, 3, 3, 3]), normal(&[5]), SAME_3D],
-        ),
-        case(
-            "conv3d",
-            &[normal(&[2, 3, 6, 7, 8]), normal(&[4, 3, 2, 3, 4]), Arg::Absent, MIXED_3D],
-        ),
-        case(
-            "conv3d",
-            &[normal(&[1, 4, 7, 6, 5]), normal(&[6, 2, 3, 2, 3]), normal(&[6]), GROUPED_3D],
-        ),
-        case(
-            "conv3d",
-            &[normal(&[2, 4, 4, 5, 6]), normal(&[4, 1, 3, 3, 2]), normal(&[4]), DEPTHWISE_3D],
-        ),
-        case(
-            "conv3d",
-            &[
-                permuted(&[2, 4, 5, 6, 3], &[0, 4, 1, 2, 3]),
-                normal(&[4, 3, 1, 1, 1]),
-                Arg::Absent,
-                SAME_3D,
-            ],
-        ),
-        case(
-            "conv3d",
-            &[
-                normal(&[2, 3, 1, 8, 8]),
-                normal(&[4, 3, 1, 3, 3]),
-                normal(&[4]),
-                Arg::Conv(&[1, 1, 1], &[0, 1, 1], &[1, 1, 1], 1),
-            ],
-        ),
-        case(
-            "conv3d",
-            &[normal(&[1, 16, 12, 12, 12]), normal(&[48, 16, 3, 3, 3]), normal(&[48]), SAME_3D],
-        ),
-        case(
-            "conv3d_x_backward",
-            &[
-                normal(&[2, 3, 4, 5, 6]),
-                normal(&[5, 3, 3, 3, 3]),
-                normal(&[2, 5, 4, 5, 6]),
-                SAME_3D,
-            ],
-        ),
-        case(
-            "conv3d_x_backward",
-            &[
-                normal(&[2, 3, 6, 7, 8]),
-                normal(&[4, 3, 2, 3, 4]),
-                normal(&[2, 4, 4, 3, 3]),
-                MIXED_3D,
-            ],
-        ),
-        case(
-            "conv3d_x_backward",
-            &[
-                normal(&[1, 4, 7, 6, 5]),
-                normal(&[6, 2, 3, 2, 3]),
-                normal(&[1, 6, 3, 4, 5]),
-                GROUPED_3D,
-            ],
-        ),
-        case(
-            "conv3d_weight_backward",
-            &[
-                normal(&[2, 3, 4, 5, 6]),
-                normal(&[5, 3, 3, 3, 3]),
-                normal(&[2, 5, 4, 5, 6]),
-                SAME_3D,
-            ],
-        ),
-        case(
-            "conv3d_weight_backward",
-            &[
-                normal(&[2, 3, 6, 7, 8]),
-                normal(&[4, 3, 2, 3, 4]),
-                normal(&[2, 4, 4, 3, 3]),
-                MIXED_3D,
-            ],
-        ),
-        case(
-            "conv3d_weight_backward",
-            &[
-                normal(&[1, 4, 7, 6, 5]),
-                normal(&[6, 2, 3, 2, 3]),
-                normal(&[1, 6, 3, 4, 5]),
-                GROUPED_3D,
-            ],
-        ),
-        case(
-            "conv3d_bias_backward",
-            &[normal(&[2, 3, 4, 5, 6]), normal(&[5]), normal(&[2, 5, 4, 5, 6])],
-        ),
-        case("conv_transpose1d", &[normal(&[2, 3, 9]), normal(&[3, 5, 4]), normal(&[5]), T_1D]),
-        case(
-            "conv_transpose1d",
-            &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), Arg::Absent, T_GROUPED_1D],
-        ),
-        case("conv_transpose1d_x_backward", &[normal(&[3, 5, 4]), normal(&[2, 5, 28]), T_1D]),
-        case(
-            "conv_transpose1d_weight_backward",
-            &[normal(&[2, 4, 9]), normal(&[4, 3, 3]), normal(&[2, 6, 21]), T_GROUPED_1D],
-        ),
-        case(
-            "conv_transpose1d_bias_backward",
-            &[normal(&[2, 3, 9]), normal(&[5]), normal(&[2, 5, 28])],
-        ),
-        case(
-            "conv_transpose2d",
-            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[3]), T_2D],
-        ),
-        case(
-            "conv_transpose2d",
-            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), Arg::Absent, T_GROUPED_2D],
-        ),
-        case(
-            "conv_transpose2d_x_backward",
-            &[normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_2D],
-        ),
+        conv2d([2, 1, 6, 6], [8, 1, 1, 1], _, UNPADDED);
+        conv2d_x_backward([2, 12, 6, 6], [1, 12, 1, 1], [2, 1, 6, 6], UNPADDED);
+        conv2d([3, 40, 6, 6], [70, 40, 3, 3], [70], SAME);
+        conv2d([0, 3, 8, 8], [5, 3, 3, 3], [5], SAME);
+        conv2d_weight_backward([0, 3, 8, 8], [5, 3, 3, 3], [0, 5, 8, 8], SAME);
+        conv_transpose2d([0, 4, 5, 6], [4, 3, 3, 3], [3], T_2D);
+        conv2d_x_backward([2, 3, 8, 8], [5, 3, 3, 3], [2, 5, 8, 8], SAME);
+        conv2d_x_backward([2, 3, 9, 8], [5, 3, 3, 2], [2, 5, 4, 10], MIXED);
+        conv2d_x_backward([2, 4, 7, 7], [6, 2, 3, 3], [2, 6, 7, 7], GROUPED);
+        conv2d_x_backward([1, 4, 9, 7], [8, 1, 3, 3], [1, 8, 4, 3], DEPTHWISE);
+        conv2d_x_backward([1, 2, 5, 5], [3, 2, 1, 1], [1, 3, 7, 7], SAME);
+        conv2d_x_backward([1, 2, 6, 7], [3, 2, 2, 1], [1, 3, 4, 6],
+            Arg::Conv(&[2, 2], &[1, 2], &[1, 1], 1));
+        conv2d_weight_backward([2, 3, 8, 8], [5, 3, 3, 3], [2, 5, 8, 8], SAME);
+        conv2d_weight_backward([2, 3, 9, 8], [5, 3, 3, 2], [2, 5, 4, 10], MIXED);
+        conv2d_weight_backward([64, 4, 8, 8], [6, 2, 3, 3], [64, 6, 8, 8], GROUPED);
+        conv2d_weight_backward([3, 4, 9, 7], [8, 1, 3, 3], [3, 8, 4, 3], DEPTHWISE);
+        conv2d_bias_backward([2, 3, 8, 8], [5], [2, 5, 8, 8]);
+        conv1d([2, 3, 20], [5, 3, 4], [5], STRIDED_1D);
+        conv1d([3, 4, 17], [6, 2, 3], _, GROUPED_1D);
+        conv1d(permuted(&[2, 12, 4], &[0, 2, 1]), [6, 2, 3], [6], GROUPED_1D);
+        conv1d_x_backward([2, 3, 20], [5, 3, 4], [2, 5, 10], STRIDED_1D);
+        conv1d_x_backward([3, 4, 17], [6, 2, 3], [3, 6, 15], GROUPED_1D);
+        conv1d_weight_backward([2, 3, 20], [5, 3, 4], [2, 5, 10], STRIDED_1D);
+        conv1d_weight_backward([3, 4, 17], [6, 2, 3], [3, 6, 15], GROUPED_1D);
+        conv1d_bias_backward([2, 3, 20], [5], [2, 5, 10]);
+        conv3d([2, 3, 4, 5, 6], [5, 3, 3, 3, 3], [5], SAME_3D);
+        conv3d([2, 3, 6, 7, 8], [4, 3, 2, 3, 4], _, MIXED_3D);
+        conv3d([1, 4, 7, 6, 5], [6, 2, 3, 2, 3], [6], GROUPED_3D);
+        conv3d([2, 4, 4, 5, 6], [4, 1, 3, 3, 2], [4], DEPTHWISE_3D);
+        conv3d(permuted(&[2, 4, 5, 6, 3], &[0, 4, 1, 2, 3]), [4, 3, 1, 1, 1], _, SAME_3D);
+        conv3d([2, 3, 1, 8, 8], [4, 3, 1, 3, 3], [4],
+            Arg::Conv(&[1, 1, 1], &[0, 1, 1], &[1, 1, 1], 1));
+        conv3d([1, 16, 12, 12, 12], [48, 16, 3, 3, 3], [48], SAME_3D);
+        conv3d_x_backward([2, 3, 4, 5, 6], [5, 3, 3, 3, 3], [2, 5, 4, 5, 6], SAME_3D);
+        conv3d_x_backward([2, 3, 6, 7, 8], [4, 3, 2, 3, 4], [2, 4, 4, 3, 3], MIXED_3D);
+        conv3d_x_backward([1, 4, 7, 6, 5], [6, 2, 3, 2, 3], [1, 6, 3, 4, 5], GROUPED_3D);
+        conv3d_weight_backward([2, 3, 4, 5, 6], [5, 3, 3, 3, 3], [2, 5, 4, 5, 6], SAME_3D);
+        conv3d_weight_backward([2, 3, 6, 7, 8], [4, 3, 2, 3, 4], [2, 4, 4, 3, 3], MIXED_3D);
+        conv3d_weight_backward([1, 4, 7, 6, 5], [6, 2, 3, 2, 3], [1, 6, 3, 4, 5], GROUPED_3D);
+        conv3d_bias_backward([2, 3, 4, 5, 6], [5], [2, 5, 4, 5, 6]);
+        conv_transpose1d([2, 3, 9], [3, 5, 4], [5], T_1D);
+        conv_transpose1d([2, 4, 9], [4, 3, 3], _, T_GROUPED_1D);
+        conv_transpose1d_x_backward([3, 5, 4], [2, 5, 28], T_1D);
+        conv_transpose1d_weight_backward([2, 4, 9], [4, 3, 3], [2, 6, 21], T_GROUPED_1D);
+        conv_transpose1d_bias_backward([2, 3, 9], [5], [2, 5, 28]);
+        conv_transpose2d([2, 4, 5, 6], [4, 3, 3, 3], [3], T_2D);
+        conv_transpose2d([2, 4, 5, 6], [4, 3, 2, 3], _, T_GROUPED_2D);
+        conv_transpose2d_x_backward([4, 3, 3, 3], [2, 3, 10, 11], T_2D);
         // The output padding adds a row that no element of the input reaches.
-        case(
-            "conv_transpose2d_x_backward",
-            &[normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_GROUPED_2D],
-        ),
-        case(
-            "conv_transpose2d_weight_backward",
-            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 3, 3]), normal(&[2, 3, 10, 11]), T_2D],
-        ),
-        case(
-            "conv_transpose2d_weight_backward",
-            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 2, 3]), normal(&[2, 6, 8, 11]), T_GROUPED_2D],
-        ),
-        case(
-            "conv_transpose2d_bias_backward",
-            &[normal(&[2, 4, 5, 6]), normal(&[3]), normal(&[2, 3, 10, 11])],
-        ),
-        case(
-            "conv_transpose3d",
-            &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[3]), T_3D],
-        ),
-        case(
-            "conv_transpose3d",
-            &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), Arg::Absent, T_GROUPED_3D],
-        ),
-        case(
-            "conv_transpose3d_x_backward",
-            &[normal(&[4, 3, 2, 3, 2]), normal(&[1, 6, 4, 8, 6]), T_GROUPED_3D],
-        ),
-        case(
-            "conv_transpose3d_weight_backward",
-            &[normal(&[2, 4, 3, 4, 5]), normal(&[4, 3, 3, 2, 3]), normal(&[2, 3, 6, 6, 9]), T_3D],
-        ),
-        case(
-            "conv_transpose3d_weight_backward",
-            &[
-                normal(&[1, 4, 3, 4, 5]),
-                normal(&[4, 3, 2, 3, 2]),
-                normal(&[1, 6, 4, 8, 6]),
-                T_GROUPED_3D,
-            ],
-        ),
-        case(
-            "conv_transpose3d_bias_backward",
-            &[normal(&[2, 4, 3, 4, 5]), normal(&[3]), normal(&[2, 3, 6, 6, 9])],
-        ),
-    ]
+        conv_transpose2d_x_backward([4, 3, 2, 3], [2, 6, 8, 11], T_GROUPED_2D);
+        conv_transpose2d_weight_backward([2, 4, 5, 6], [4, 3, 3, 3], [2, 3, 10, 11], T_2D);
+        conv_transpose2d_weight_backward([2, 4, 5, 6], [4, 3, 2, 3], [2, 6, 8, 11], T_GROUPED_2D);
+        conv_transpose2d_bias_backward([2, 4, 5, 6], [3], [2, 3, 10, 11]);
+        conv_transpose3d([2, 4, 3, 4, 5], [4, 3, 3, 2, 3], [3], T_3D);
+        conv_transpose3d([1, 4, 3, 4, 5], [4, 3, 2, 3, 2], _, T_GROUPED_3D);
+        conv_transpose3d_x_backward([4, 3, 2, 3, 2], [1, 6, 4, 8, 6], T_GROUPED_3D);
+        conv_transpose3d_weight_backward([2, 4, 3, 4, 5], [4, 3, 3, 2, 3], [2, 3, 6, 6, 9], T_3D);
+        conv_transpose3d_weight_backward([1, 4, 3, 4, 5], [4, 3, 2, 3, 2], [1, 6, 4, 8, 6],
+            T_GROUPED_3D);
+        conv_transpose3d_bias_backward([2, 4, 3, 4, 5], [3], [2, 3, 6, 6, 9]);
+    }
 };

@@ -15,7 +15,7 @@ use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::gemm::units::{self, UnitsKernel, units_for};
 use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
 use crate::kernels::launch::{Launch, PendingResult, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, case, normal};
+use crate::kernels::ops::cases::{Arg, Case, cases};
 use crate::kernels::ops::options::ConvOptions;
 use crate::kernels::ops::table::rows;
 use crate::kernels::policy::strategy::{GemmSizes, Strategy, Tile};
@@ -540,116 +540,34 @@ pub const CASES: &[Case] = {
     const PADDED_DEPTH: Arg = Arg::Conv(&[3, 1, 1], &[1, 1, 1], &[1, 1, 1], 1);
     const FAR: Arg = Arg::Conv(&[100, 65536], &[0, 0], &[1, 1], 1);
     const SAME_3D: Arg = Arg::Conv(&[1, 1, 1], &[1, 1, 1], &[1, 1, 1], 1);
-    &[
+    cases! {
         // Around the edges of tiles: 65 and 130 channels, 63 to 132 pixels.
-        case("conv2d", &[normal(&[1, 5, 9, 7]), normal(&[65, 5, 3, 3]), normal(&[65]), SAME]),
-        case("conv2d", &[normal(&[3, 4, 4, 11]), normal(&[130, 4, 3, 3]), Arg::Absent, SAME]),
-        case("conv2d", &[normal(&[2, 8, 16, 12]), normal(&[6, 8, 5, 2]), normal(&[6]), STRIDED]),
+        conv2d([1, 5, 9, 7], [65, 5, 3, 3], [65], SAME);
+        conv2d([3, 4, 4, 11], [130, 4, 3, 3], _, SAME);
+        conv2d([2, 8, 16, 12], [6, 8, 5, 2], [6], STRIDED);
         // The depth of the input is 1, but windows start in its padding.
-        case(
-            "conv3d",
-            &[normal(&[1, 2, 1, 3, 3]), normal(&[4, 2, 1, 3, 3]), normal(&[4]), PADDED_DEPTH],
-        ),
-        case(
-            "conv3d_x_backward",
-            &[
-                normal(&[1, 2, 1, 3, 3]),
-                normal(&[4, 2, 1, 3, 3]),
-                normal(&[1, 4, 1, 3, 3]),
-                PADDED_DEPTH,
-            ],
-        ),
-        case(
-            "conv3d_weight_backward",
-            &[
-                normal(&[1, 2, 1, 3, 3]),
-                normal(&[4, 2, 1, 3, 3]),
-                normal(&[1, 4, 1, 3, 3]),
-                PADDED_DEPTH,
-            ],
-        ),
+        conv3d([1, 2, 1, 3, 3], [4, 2, 1, 3, 3], [4], PADDED_DEPTH);
+        conv3d_x_backward([1, 2, 1, 3, 3], [4, 2, 1, 3, 3], [1, 4, 1, 3, 3], PADDED_DEPTH);
+        conv3d_weight_backward([1, 2, 1, 3, 3], [4, 2, 1, 3, 3], [1, 4, 1, 3, 3], PADDED_DEPTH);
         // The stride is larger than the input: phases without elements.
-        case(
-            "conv2d_x_backward",
-            &[normal(&[1, 8, 4, 5]), normal(&[3, 8, 2, 2]), normal(&[1, 3, 1, 1]), FAR],
-        ),
-        case("conv2d", &[normal(&[2, 6, 10, 13]), normal(&[4, 3, 2, 3]), normal(&[4]), MIXED]),
+        conv2d_x_backward([1, 8, 4, 5], [3, 8, 2, 2], [1, 3, 1, 1], FAR);
+        conv2d([2, 6, 10, 13], [4, 3, 2, 3], [4], MIXED);
         // k is split, and the bias is added after that.
-        case("conv2d", &[normal(&[1, 130, 5, 5]), normal(&[7, 130, 3, 3]), normal(&[7]), SAME]),
-        case(
-            "conv3d",
-            &[normal(&[2, 3, 5, 6, 7]), normal(&[5, 3, 3, 2, 3]), normal(&[5]), SAME_3D],
-        ),
-        case(
-            "conv3d",
-            &[normal(&[2, 4, 5, 6, 8]), normal(&[5, 4, 3, 2, 2]), Arg::Absent, STRIDED_3D],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[2, 65, 9, 8]), normal(&[6, 65, 3, 3]), normal(&[2, 6, 5, 4]), STRIDED],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[3, 4, 8, 8]), normal(&[6, 4, 1, 1]), normal(&[3, 6, 5, 5]), STRIDED],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[2, 6, 10, 13]), normal(&[4, 3, 2, 3]), normal(&[2, 4, 5, 4]), MIXED],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[2, 3, 9, 14]), normal(&[5, 3, 4, 3]), normal(&[2, 5, 3, 4]), SPARSE],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[1, 8, 4, 6]), normal(&[130, 8, 3, 3]), normal(&[1, 130, 4, 6]), SAME],
-        ),
-        case(
-            "conv1d_x_backward",
-            &[normal(&[2, 5, 19]), normal(&[3, 5, 5]), normal(&[2, 3, 5]), STRIDED_1D],
-        ),
-        case(
-            "conv3d_x_backward",
-            &[
-                normal(&[2, 4, 5, 6, 8]),
-                normal(&[5, 4, 3, 2, 2]),
-                normal(&[2, 5, 3, 6, 4]),
-                STRIDED_3D,
-            ],
-        ),
-        case(
-            "conv_transpose2d",
-            &[normal(&[2, 4, 5, 6]), normal(&[4, 3, 4, 3]), normal(&[6]), T_MIXED],
-        ),
-        case(
-            "conv_transpose3d",
-            &[normal(&[1, 4, 3, 4, 5]), normal(&[4, 3, 2, 3, 2]), normal(&[3]), T_3D],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[2, 5, 9, 7]), normal(&[65, 5, 3, 3]), normal(&[2, 65, 9, 7]), SAME],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[2, 6, 10, 13]), normal(&[4, 3, 2, 3]), normal(&[2, 4, 5, 4]), MIXED],
-        ),
-        case(
-            "conv3d_weight_backward",
-            &[
-                normal(&[2, 3, 4, 5, 8]),
-                normal(&[5, 3, 3, 3, 3]),
-                normal(&[2, 5, 4, 5, 8]),
-                SAME_3D,
-            ],
-        ),
-        case(
-            "conv3d_weight_backward",
-            &[
-                normal(&[2, 4, 5, 6, 8]),
-                normal(&[5, 4, 3, 2, 2]),
-                normal(&[2, 5, 3, 6, 4]),
-                STRIDED_3D,
-            ],
-        ),
-    ]
+        conv2d([1, 130, 5, 5], [7, 130, 3, 3], [7], SAME);
+        conv3d([2, 3, 5, 6, 7], [5, 3, 3, 2, 3], [5], SAME_3D);
+        conv3d([2, 4, 5, 6, 8], [5, 4, 3, 2, 2], _, STRIDED_3D);
+        conv2d_x_backward([2, 65, 9, 8], [6, 65, 3, 3], [2, 6, 5, 4], STRIDED);
+        conv2d_x_backward([3, 4, 8, 8], [6, 4, 1, 1], [3, 6, 5, 5], STRIDED);
+        conv2d_x_backward([2, 6, 10, 13], [4, 3, 2, 3], [2, 4, 5, 4], MIXED);
+        conv2d_x_backward([2, 3, 9, 14], [5, 3, 4, 3], [2, 5, 3, 4], SPARSE);
+        conv2d_x_backward([1, 8, 4, 6], [130, 8, 3, 3], [1, 130, 4, 6], SAME);
+        conv1d_x_backward([2, 5, 19], [3, 5, 5], [2, 3, 5], STRIDED_1D);
+        conv3d_x_backward([2, 4, 5, 6, 8], [5, 4, 3, 2, 2], [2, 5, 3, 6, 4], STRIDED_3D);
+        conv_transpose2d([2, 4, 5, 6], [4, 3, 4, 3], [6], T_MIXED);
+        conv_transpose3d([1, 4, 3, 4, 5], [4, 3, 2, 3, 2], [3], T_3D);
+        conv2d_weight_backward([2, 5, 9, 7], [65, 5, 3, 3], [2, 65, 9, 7], SAME);
+        conv2d_weight_backward([2, 6, 10, 13], [4, 3, 2, 3], [2, 4, 5, 4], MIXED);
+        conv3d_weight_backward([2, 3, 4, 5, 8], [5, 3, 3, 3, 3], [2, 5, 4, 5, 8], SAME_3D);
+        conv3d_weight_backward([2, 4, 5, 6, 8], [5, 4, 3, 2, 2], [2, 5, 3, 6, 4], STRIDED_3D);
+    }
 };

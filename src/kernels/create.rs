@@ -8,7 +8,7 @@ use crate::kernels::copy;
 use crate::kernels::fusion::pending;
 use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::launch::parts;
-use crate::kernels::ops::cases::{Arg, Case, case};
+use crate::kernels::ops::cases::{Arg, Case, cases};
 use crate::kernels::ops::map::{CONSTANT, Map, ScalarValue};
 use crate::runtime::{Runtime, Variant};
 use crate::tensor::{DType, Layout, Result, Tensor};
@@ -91,19 +91,19 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that these functions must pass.
-pub const CASES: &[Case] = &[
-    case("float_empty", &[Arg::Sizes(&[3, 5]), Arg::FloatType]),
-    case("int_empty", &[Arg::Sizes(&[3, 5]), Arg::IntType]),
-    case("bool_empty", &[Arg::Sizes(&[3, 5]), Arg::BoolType]),
-    case("float_zeros", &[Arg::Sizes(&[3, 5]), Arg::FloatType]),
-    case("float_ones", &[Arg::Sizes(&[1023]), Arg::FloatType]),
-    case("float_full", &[Arg::Sizes(&[2, 0, 3]), Arg::Float(2.5), Arg::FloatType]),
-    case("float_full", &[Arg::Sizes(&[2, 7]), Arg::Float(-2.5), Arg::FloatType]),
-    case("int_zeros", &[Arg::Sizes(&[3, 5]), Arg::IntType]),
-    case("int_ones", &[Arg::Sizes(&[3, 5]), Arg::IntType]),
-    case("int_full", &[Arg::Sizes(&[3, 5]), Arg::Int(-7), Arg::IntType]),
-    case("int_arange", &[Arg::Int(-3), Arg::Int(8), Arg::IntType]),
-    case("int_arange_step", &[Arg::Int(2), Arg::Int(19), Arg::Int(4), Arg::IntType]),
-    case("bool_zeros", &[Arg::Sizes(&[3, 5]), Arg::BoolType]),
-    case("bool_ones", &[Arg::Sizes(&[3, 5]), Arg::BoolType]),
-];
+pub const CASES: &[Case] = cases! {
+    float_empty(Arg::Sizes(&[3, 5]), Arg::FloatType);
+    int_empty(Arg::Sizes(&[3, 5]), Arg::IntType);
+    bool_empty(Arg::Sizes(&[3, 5]), Arg::BoolType);
+    float_zeros(Arg::Sizes(&[3, 5]), Arg::FloatType);
+    float_ones(Arg::Sizes(&[1023]), Arg::FloatType);
+    float_full(Arg::Sizes(&[2, 0, 3]), Arg::Float(2.5), Arg::FloatType);
+    float_full(Arg::Sizes(&[2, 7]), Arg::Float(-2.5), Arg::FloatType);
+    int_zeros(Arg::Sizes(&[3, 5]), Arg::IntType);
+    int_ones(Arg::Sizes(&[3, 5]), Arg::IntType);
+    int_full(Arg::Sizes(&[3, 5]), Arg::Int(-7), Arg::IntType);
+    int_arange(Arg::Int(-3), 8, Arg::IntType);
+    int_arange_step(2, 19, 4, Arg::IntType);
+    bool_zeros(Arg::Sizes(&[3, 5]), Arg::BoolType);
+    bool_ones(Arg::Sizes(&[3, 5]), Arg::BoolType);
+};

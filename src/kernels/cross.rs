@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Case, cases, permuted};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
 use crate::tensor::{DType, Error, Layout, Result, Tensor, broadcast};
@@ -88,11 +88,11 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("float_cross", &[normal(&[5, 3]), normal(&[5, 3]), Arg::Int(1)]),
-    case("float_cross", &[normal(&[3, 70]), normal(&[3, 70]), Arg::Int(0)]),
-    case("float_cross", &[normal(&[2, 3, 4]), permuted(&[4, 3, 2], &[2, 1, 0]), Arg::Int(1)]),
-    case("float_cross", &[normal(&[2, 1, 3]), normal(&[1, 4, 3]), Arg::Int(2)]),
-    case("float_cross", &[normal(&[3]), normal(&[3]), Arg::Int(0)]),
-    case("float_cross", &[normal(&[0, 3]), normal(&[0, 3]), Arg::Int(1)]),
-];
+pub const CASES: &[Case] = cases! {
+    float_cross([5, 3], [5, 3], 1);
+    float_cross([3, 70], [3, 70], 0);
+    float_cross([2, 3, 4], permuted(&[4, 3, 2], &[2, 1, 0]), 1);
+    float_cross([2, 1, 3], [1, 4, 3], 2);
+    float_cross([3], [3], 0);
+    float_cross([0, 3], [0, 3], 1);
+};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, below, case, given, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, below, cases, given, permuted};
 use crate::kernels::ops::map::{Map, ScalarValue};
 use crate::kernels::{cast, policy, views};
 use crate::params;
@@ -240,68 +240,19 @@ pub fn variants() -> Vec<Variant> {
 /// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const BLANK: Arg = Arg::Int(0);
-    &[
-        case(
-            "ctc_loss",
-            &[
-                normal(&[7, 3, 5]),
-                below(5, &[3, 3]),
-                given(&[7, 5, 6], &[3]),
-                given(&[3, 1, 2], &[3]),
-                BLANK,
-            ],
-        ),
+    cases! {
+        ctc_loss([7, 3, 5], below(5, &[3, 3]), given(&[7, 5, 6], &[3]), given(&[3, 1, 2], &[3]),
+            BLANK);
         // Repeated labels, which need a blank between them: a single path for the first target.
-        case(
-            "ctc_loss",
-            &[
-                normal(&[6, 4, 4]),
-                given(&[1, 1, 1, 1, 2, 2, 3, 3, 3, 2, 2, 2], &[4, 3]),
-                given(&[5, 6, 6, 4], &[4]),
-                given(&[3, 3, 3, 2], &[4]),
-                BLANK,
-            ],
-        ),
+        ctc_loss([6, 4, 4], given(&[1, 1, 1, 1, 2, 2, 3, 3, 3, 2, 2, 2], &[4, 3]),
+            given(&[5, 6, 6, 4], &[4]), given(&[3, 3, 3, 2], &[4]), BLANK);
         // Empty targets, another blank, a view.
-        case(
-            "ctc_loss",
-            &[
-                permuted(&[3, 9, 6], &[1, 0, 2]),
-                given(&[0, 1, 5, 3, 4, 0], &[3, 2]),
-                given(&[9, 1, 4], &[3]),
-                given(&[0, 0, 2], &[3]),
-                Arg::Int(2),
-            ],
-        ),
-        case(
-            "ctc_loss",
-            &[
-                normal(&[5, 2, 3]),
-                below(3, &[2, 0]),
-                given(&[5, 2], &[2]),
-                given(&[0, 0], &[2]),
-                BLANK,
-            ],
-        ),
-        case(
-            "ctc_loss",
-            &[
-                normal(&[1, 2, 3]),
-                given(&[1, 2], &[2, 1]),
-                given(&[1, 1], &[2]),
-                given(&[1, 0], &[2]),
-                BLANK,
-            ],
-        ),
-        case(
-            "ctc_loss",
-            &[
-                normal(&[60, 2, 30]),
-                below(30, &[2, 25]),
-                given(&[60, 55], &[2]),
-                given(&[25, 20], &[2]),
-                BLANK,
-            ],
-        ),
-    ]
+        ctc_loss(permuted(&[3, 9, 6], &[1, 0, 2]), given(&[0, 1, 5, 3, 4, 0], &[3, 2]),
+            given(&[9, 1, 4], &[3]), given(&[0, 0, 2], &[3]), 2);
+        ctc_loss([5, 2, 3], below(3, &[2, 0]), given(&[5, 2], &[2]), given(&[0, 0], &[2]), BLANK);
+        ctc_loss([1, 2, 3], given(&[1, 2], &[2, 1]), given(&[1, 1], &[2]), given(&[1, 0], &[2]),
+            BLANK);
+        ctc_loss([60, 2, 30], below(30, &[2, 25]), given(&[60, 55], &[2]), given(&[25, 20], &[2]),
+            BLANK);
+    }
 };

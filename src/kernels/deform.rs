@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 
 use crate::kernels::conv::geometry::ConvGeometry;
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, cases, permuted};
 use crate::kernels::ops::options::{ConvOptions, DeformOptions};
 use crate::kernels::ops::table::rows;
 use crate::kernels::{conv, elementwise, matmul, policy, views};
@@ -420,109 +420,21 @@ pub const CASES: &[Case] = {
     const MIXED: Arg = Arg::Deform(&[2, 1], &[0, 1], &[1, 2], 1, 2);
     const GROUPED: Arg = Arg::Deform(&[1, 1], &[1, 1], &[1, 1], 2, 4);
     const ONE_TAP: Arg = Arg::Deform(&[1, 2], &[0, 0], &[1, 1], 3, 1);
-    &[
-        case(
-            "deform_conv2d",
-            &[
-                normal(&[2, 4, 7, 6]),
-                normal(&[2, 18, 7, 6]),
-                normal(&[6, 4, 3, 3]),
-                normal(&[2, 9, 7, 6]),
-                normal(&[6]),
-                SAME,
-            ],
-        ),
-        case(
-            "deform_conv2d",
-            &[
-                normal(&[2, 4, 8, 7]),
-                normal(&[2, 24, 3, 7]),
-                normal(&[5, 4, 3, 2]),
-                Arg::Absent,
-                Arg::Absent,
-                MIXED,
-            ],
-        ),
-        case(
-            "deform_conv2d",
-            &[
-                normal(&[3, 8, 6, 6]),
-                permuted(&[3, 72, 6, 6], &[0, 1, 3, 2]),
-                normal(&[4, 4, 3, 3]),
-                normal(&[3, 36, 6, 6]),
-                Arg::Absent,
-                GROUPED,
-            ],
-        ),
-        case(
-            "deform_conv2d",
-            &[
-                permuted(&[1, 5, 7, 6], &[0, 3, 1, 2]),
-                normal(&[1, 2, 5, 4]),
-                normal(&[3, 2, 1, 1]),
-                Arg::Absent,
-                normal(&[3]),
-                ONE_TAP,
-            ],
-        ),
-        case(
-            "deform_conv2d_backward",
-            &[
-                normal(&[0, 4, 7, 6]),
-                normal(&[0, 18, 7, 6]),
-                normal(&[6, 4, 3, 3]),
-                normal(&[0, 9, 7, 6]),
-                normal(&[6]),
-                normal(&[0, 6, 7, 6]),
-                SAME,
-            ],
-        ),
-        case(
-            "deform_conv2d",
-            &[
-                normal(&[0, 4, 7, 6]),
-                normal(&[0, 18, 7, 6]),
-                normal(&[6, 4, 3, 3]),
-                normal(&[0, 9, 7, 6]),
-                normal(&[6]),
-                SAME,
-            ],
-        ),
-        case(
-            "deform_conv2d_backward",
-            &[
-                normal(&[2, 4, 7, 6]),
-                normal(&[2, 18, 7, 6]),
-                normal(&[6, 4, 3, 3]),
-                normal(&[2, 9, 7, 6]),
-                normal(&[6]),
-                normal(&[2, 6, 7, 6]),
-                SAME,
-            ],
-        ),
-        case(
-            "deform_conv2d_backward",
-            &[
-                normal(&[2, 4, 8, 7]),
-                normal(&[2, 24, 3, 7]),
-                normal(&[5, 4, 3, 2]),
-                Arg::Absent,
-                Arg::Absent,
-                normal(&[2, 5, 3, 7]),
-                MIXED,
-            ],
-        ),
-        case(
-            "deform_conv2d_backward",
-            &[
-                normal(&[3, 8, 6, 6]),
-                normal(&[3, 72, 6, 6]),
-                normal(&[4, 4, 3, 3]),
-                normal(&[3, 36, 6, 6]),
-                Arg::Absent,
-                normal(&[3, 4, 6, 6]),
-                GROUPED,
-            ],
-        ),
-    ]
+    cases! {
+        deform_conv2d([2, 4, 7, 6], [2, 18, 7, 6], [6, 4, 3, 3], [2, 9, 7, 6], [6], SAME);
+        deform_conv2d([2, 4, 8, 7], [2, 24, 3, 7], [5, 4, 3, 2], _, _, MIXED);
+        deform_conv2d([3, 8, 6, 6], permuted(&[3, 72, 6, 6], &[0, 1, 3, 2]), [4, 4, 3, 3],
+            [3, 36, 6, 6], _, GROUPED);
+        deform_conv2d(permuted(&[1, 5, 7, 6], &[0, 3, 1, 2]), [1, 2, 5, 4], [3, 2, 1, 1], _, [3],
+            ONE_TAP);
+        deform_conv2d_backward([0, 4, 7, 6], [0, 18, 7, 6], [6, 4, 3, 3], [0, 9, 7, 6], [6],
+            [0, 6, 7, 6], SAME);
+        deform_conv2d([0, 4, 7, 6], [0, 18, 7, 6], [6, 4, 3, 3], [0, 9, 7, 6], [6], SAME);
+        deform_conv2d_backward([2, 4, 7, 6], [2, 18, 7, 6], [6, 4, 3, 3], [2, 9, 7, 6], [6],
+            [2, 6, 7, 6], SAME);
+        deform_conv2d_backward([2, 4, 8, 7], [2, 24, 3, 7], [5, 4, 3, 2], _, _, [2, 5, 3, 7],
+            MIXED);
+        deform_conv2d_backward([3, 8, 6, 6], [3, 72, 6, 6], [4, 4, 3, 3], [3, 36, 6, 6], _,
+            [3, 4, 6, 6], GROUPED);
+    }
 };

@@ -3,7 +3,7 @@
 
 use crate::kernels::conv::geometry::{ConvGeometry, Window};
 use crate::kernels::launch::{Launch, PendingResult, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, cases, permuted};
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::software::padded_input::PaddedInput;
 use crate::kernels::{policy, views};
@@ -180,32 +180,14 @@ pub const CASES: &[Case] = {
     const STRIDED_1D: Arg = Arg::Conv(&[2], &[1], &[1], 5);
     const MIXED_3D: Arg = Arg::Conv(&[1, 2, 1], &[1, 0, 1], &[1, 1, 2], 2);
     const TRANSPOSED: Arg = Arg::ConvTransposed(&[2, 3], &[1, 1], &[1, 0], &[1, 2], 4);
-    &[
-        case("conv2d", &[normal(&[2, 6, 9, 11]), normal(&[6, 1, 3, 3]), normal(&[6]), SAME]),
-        case(
-            "conv2d",
-            &[permuted(&[2, 9, 8, 3], &[0, 3, 1, 2]), normal(&[6, 1, 5, 2]), Arg::Absent, MIXED],
-        ),
-        case("conv1d", &[normal(&[3, 5, 12]), normal(&[5, 1, 3]), normal(&[5]), STRIDED_1D]),
-        case(
-            "conv3d",
-            &[normal(&[2, 2, 4, 7, 6]), normal(&[4, 1, 3, 2, 3]), normal(&[4]), MIXED_3D],
-        ),
-        case(
-            "conv_transpose2d",
-            &[normal(&[2, 4, 5, 4]), normal(&[4, 1, 3, 3]), normal(&[4]), TRANSPOSED],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[normal(&[2, 6, 9, 11]), normal(&[6, 1, 3, 3]), normal(&[2, 6, 9, 11]), SAME],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[2, 6, 9, 11]), normal(&[6, 1, 3, 3]), normal(&[2, 6, 9, 11]), SAME],
-        ),
-        case(
-            "conv2d_weight_backward",
-            &[normal(&[2, 3, 9, 8]), normal(&[6, 1, 5, 2]), normal(&[2, 6, 5, 6]), MIXED],
-        ),
-    ]
+    cases! {
+        conv2d([2, 6, 9, 11], [6, 1, 3, 3], [6], SAME);
+        conv2d(permuted(&[2, 9, 8, 3], &[0, 3, 1, 2]), [6, 1, 5, 2], _, MIXED);
+        conv1d([3, 5, 12], [5, 1, 3], [5], STRIDED_1D);
+        conv3d([2, 2, 4, 7, 6], [4, 1, 3, 2, 3], [4], MIXED_3D);
+        conv_transpose2d([2, 4, 5, 4], [4, 1, 3, 3], [4], TRANSPOSED);
+        conv2d_x_backward([2, 6, 9, 11], [6, 1, 3, 3], [2, 6, 9, 11], SAME);
+        conv2d_weight_backward([2, 6, 9, 11], [6, 1, 3, 3], [2, 6, 9, 11], SAME);
+        conv2d_weight_backward([2, 3, 9, 8], [6, 1, 5, 2], [2, 6, 5, 6], MIXED);
+    }
 };

@@ -9,7 +9,7 @@ use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::fusion::{fused, pending};
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::Case;
+use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::ops::map::Map;
 use crate::kernels::ops::options::QuantFormat;
 use crate::kernels::quantize::{self, packed_int};
@@ -161,4 +161,4 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// No cases: arguments of a case cannot be quantised tensors. `tests/kernels/quantized.rs` tests them.
-pub const CASES: &[Case] = &[];
+pub const CASES: &[Case] = cases! {};

@@ -10,7 +10,7 @@ use crate::kernels::fusion::switch::is_enabled;
 use crate::kernels::fusion::{fused, pending};
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, div_up, parts, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, bools, case, ints, normal, permuted, positive};
+use crate::kernels::ops::cases::{Arg, Case, bools, cases, ints, permuted, positive};
 use crate::kernels::ops::map::{CONSTANT, Map, ScalarValue};
 use crate::kernels::ops::table::{self, OperandForm, Reference, Row};
 use crate::kernels::policy;
@@ -554,16 +554,16 @@ fn maps() -> Vec<(Map, Vec<DType>)> {
 }
 
 /// The cases that the family must pass, besides the rows of the table.
-pub const CASES: &[Case] = &[
-    case("relu", &[normal(&[3, 70])]),
-    case("relu", &[permuted(&[7, 9], &[1, 0])]),
-    case("float_powi", &[normal(&[40]), ints(&[40])]),
-    case("float_powi_scalar", &[normal(&[40]), Arg::Int(3)]),
-    case("float_powf_scalar", &[positive(&[40]), Arg::Float(-1.5)]),
-    case("int_powi_scalar", &[ints(&[40]), Arg::Int(3)]),
-    case("prelu", &[normal(&[3, 4, 5]), normal(&[1, 4, 1])]),
-    case("float_add", &[normal(&[1]), normal(&[1])]),
-    case("float_mul", &[normal(&[0, 3]), normal(&[1, 3])]),
-    case("float_sub", &[normal(&[2, 1, 3, 1, 2, 1, 2, 3]), normal(&[2, 3, 1, 2, 1, 2, 1, 3])]),
-    case("bool_equal_elem", &[bools(&[9]), Arg::Flag(false)]),
-];
+pub const CASES: &[Case] = cases! {
+    relu([3, 70]);
+    relu(permuted(&[7, 9], &[1, 0]));
+    float_powi([40], ints(&[40]));
+    float_powi_scalar([40], 3);
+    float_powf_scalar(positive(&[40]), Arg::Float(-1.5));
+    int_powi_scalar(ints(&[40]), 3);
+    prelu([3, 4, 5], [1, 4, 1]);
+    float_add([1], [1]);
+    float_mul([0, 3], [1, 3]);
+    float_sub([2, 1, 3, 1, 2, 1, 2, 3], [2, 3, 1, 2, 1, 2, 1, 3]);
+    bool_equal_elem(bools(&[9]), false);
+};

@@ -4,7 +4,7 @@
 //! tensor. One more pass converts between their spectrum and the spectrum of the real numbers.
 
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::{create, views};
 use crate::params;
@@ -216,29 +216,29 @@ pub fn variants() -> Vec<Variant> {
 /// The cases that the family must pass.
 pub const CASES: &[Case] = {
     const WHOLE: Arg = Arg::Absent;
-    &[
-        case("rfft", &[normal(&[8]), Arg::Int(0), WHOLE]),
-        case("rfft", &[normal(&[3, 1]), Arg::Int(1), WHOLE]),
-        case("rfft", &[normal(&[3, 2]), Arg::Int(1), WHOLE]),
-        case("rfft", &[normal(&[3, 4]), Arg::Int(1), WHOLE]),
-        case("rfft", &[normal(&[5, 64]), Arg::Int(1), WHOLE]),
-        case("rfft", &[normal(&[2, 128, 3]), Arg::Int(1), WHOLE]),
-        case("rfft", &[permuted(&[32, 5], &[1, 0]), Arg::Int(1), WHOLE]),
-        case("rfft", &[normal(&[2, 4096]), Arg::Int(1), WHOLE]),
+    cases! {
+        rfft([8], 0, WHOLE);
+        rfft([3, 1], 1, WHOLE);
+        rfft([3, 2], 1, WHOLE);
+        rfft([3, 4], 1, WHOLE);
+        rfft([5, 64], 1, WHOLE);
+        rfft([2, 128, 3], 1, WHOLE);
+        rfft(permuted(&[32, 5], &[1, 0]), 1, WHOLE);
+        rfft([2, 4096], 1, WHOLE);
         // Cropped and padded.
-        case("rfft", &[normal(&[3, 50]), Arg::Int(1), Arg::Int(16)]),
-        case("rfft", &[normal(&[3, 50]), Arg::Int(1), Arg::Int(64)]),
-        case("rfft", &[normal(&[2, 1000]), Arg::Int(1), Arg::Int(1024)]),
-        case("rfft", &[normal(&[5, 3]), Arg::Int(0), Arg::Int(1)]),
-        case("rfft", &[normal(&[0, 16]), Arg::Int(1), WHOLE]),
-        case("irfft", &[normal(&[5]), normal(&[5]), Arg::Int(0), WHOLE]),
-        case("irfft", &[normal(&[3, 2]), normal(&[3, 2]), Arg::Int(1), WHOLE]),
-        case("irfft", &[normal(&[3, 3]), normal(&[3, 3]), Arg::Int(1), WHOLE]),
-        case("irfft", &[normal(&[2, 33, 3]), normal(&[2, 33, 3]), Arg::Int(1), WHOLE]),
-        case("irfft", &[permuted(&[17, 5], &[1, 0]), normal(&[5, 17]), Arg::Int(1), WHOLE]),
-        case("irfft", &[normal(&[2, 2049]), normal(&[2, 2049]), Arg::Int(1), WHOLE]),
-        case("irfft", &[normal(&[3, 40]), normal(&[3, 40]), Arg::Int(1), Arg::Int(16)]),
-        case("irfft", &[normal(&[3, 40]), normal(&[3, 40]), Arg::Int(1), Arg::Int(128)]),
-        case("irfft", &[normal(&[3, 5]), normal(&[3, 5]), Arg::Int(1), Arg::Int(1)]),
-    ]
+        rfft([3, 50], 1, 16);
+        rfft([3, 50], 1, 64);
+        rfft([2, 1000], 1, 1024);
+        rfft([5, 3], 0, 1);
+        rfft([0, 16], 1, WHOLE);
+        irfft([5], [5], 0, WHOLE);
+        irfft([3, 2], [3, 2], 1, WHOLE);
+        irfft([3, 3], [3, 3], 1, WHOLE);
+        irfft([2, 33, 3], [2, 33, 3], 1, WHOLE);
+        irfft(permuted(&[17, 5], &[1, 0]), [5, 17], 1, WHOLE);
+        irfft([2, 2049], [2, 2049], 1, WHOLE);
+        irfft([3, 40], [3, 40], 1, 16);
+        irfft([3, 40], [3, 40], 1, 128);
+        irfft([3, 5], [3, 5], 1, 1);
+    }
 };

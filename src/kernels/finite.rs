@@ -1,7 +1,7 @@
 //! Whether the elements of many tensors are finite, such as the gradients of all parameters.
 
 use crate::kernels::launch::{Launch, parts, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, case, floats};
+use crate::kernels::ops::cases::{Arg, Case, cases, floats};
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{policy, views};
 use crate::params;
@@ -114,9 +114,9 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("any_not_finite", &[Arg::Tensors(&[floats(&[300, 7])])]),
-    case("any_not_finite", &[Arg::Tensors(&[floats(&[3]), floats(&[0]), floats(&[2, 2, 2])])]),
-    case("any_not_finite", &[Arg::Tensors(&[floats(&[40, 50]); 20])]),
-    case("any_not_finite", &[Arg::Tensors(&[floats(&[40, 50]); 70])]),
-];
+pub const CASES: &[Case] = cases! {
+    any_not_finite(Arg::Tensors(&[floats(&[300, 7])]));
+    any_not_finite(Arg::Tensors(&[floats(&[3]), floats(&[0]), floats(&[2, 2, 2])]));
+    any_not_finite(Arg::Tensors(&[floats(&[40, 50]); 20]));
+    any_not_finite(Arg::Tensors(&[floats(&[40, 50]); 70]));
+};

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use crate::kernels::fusion::prologue;
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, Reads, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, below, bools, case, ints, normal, permuted};
+use crate::kernels::ops::cases::{Case, below, bools, cases, ints, permuted};
 use crate::kernels::{cast, views};
 use crate::params;
 use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
@@ -126,14 +126,14 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("float_gather", &[Arg::Int(1), normal(&[4, 6]), below(6, &[4, 3])]),
-    case("float_gather", &[Arg::Int(0), normal(&[4, 6]), below(4, &[9, 6])]),
-    case("float_gather", &[Arg::Int(2), permuted(&[5, 3, 4], &[2, 1, 0]), below(5, &[4, 3, 5])]),
-    case("float_select", &[normal(&[5, 4, 3]), Arg::Int(1), below(4, &[7])]),
-    case("int_gather", &[Arg::Int(1), ints(&[4, 6]), below(6, &[4, 3])]),
-    case("int_select", &[ints(&[5, 4]), Arg::Int(0), below(5, &[9])]),
-    case("bool_gather", &[Arg::Int(1), bools(&[4, 6]), below(6, &[4, 3])]),
-    case("bool_select", &[bools(&[5, 4]), Arg::Int(0), below(5, &[9])]),
-    case("embedding", &[normal(&[11, 8]), below(11, &[3, 7])]),
-];
+pub const CASES: &[Case] = cases! {
+    float_gather(1, [4, 6], below(6, &[4, 3]));
+    float_gather(0, [4, 6], below(4, &[9, 6]));
+    float_gather(2, permuted(&[5, 3, 4], &[2, 1, 0]), below(5, &[4, 3, 5]));
+    float_select([5, 4, 3], 1, below(4, &[7]));
+    int_gather(1, ints(&[4, 6]), below(6, &[4, 3]));
+    int_select(ints(&[5, 4]), 0, below(5, &[9]));
+    bool_gather(1, bools(&[4, 6]), below(6, &[4, 3]));
+    bool_select(bools(&[5, 4]), 0, below(5, &[9]));
+    embedding([11, 8], below(11, &[3, 7]));
+};

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use crate::kernels::launch::walk::shape_words;
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Case, below, case, ints, normal, permuted};
+use crate::kernels::ops::cases::{Case, below, cases, ints, permuted};
 use crate::kernels::{cast, views};
 use crate::params;
 use crate::runtime::{IndexedAxis, Kernel, Source, Variant, wgsl};
@@ -148,9 +148,9 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("float_gather_nd", &[normal(&[5, 6, 4]), below(5, &[7, 2])]),
-    case("float_gather_nd", &[permuted(&[5, 6, 4], &[2, 0, 1]), below(4, &[3, 2, 3])]),
-    case("float_gather_nd", &[normal(&[5, 6]), below(5, &[9, 1])]),
-    case("int_gather_nd", &[ints(&[5, 6]), below(5, &[3, 2])]),
-];
+pub const CASES: &[Case] = cases! {
+    float_gather_nd([5, 6, 4], below(5, &[7, 2]));
+    float_gather_nd(permuted(&[5, 6, 4], &[2, 0, 1]), below(4, &[3, 2, 3]));
+    float_gather_nd([5, 6], below(5, &[9, 1]));
+    int_gather_nd(ints(&[5, 6]), below(5, &[3, 2]));
+};

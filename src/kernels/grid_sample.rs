@@ -1,7 +1,7 @@
 //! Sampling of images at the coordinates of a grid.
 
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, cases, normal, permuted};
 use crate::kernels::ops::options::{GridPadding, InterpolateMode};
 use crate::kernels::views;
 use crate::params;
@@ -131,38 +131,23 @@ pub const CASES: &[Case] = {
     // Odd sizes: with even ones, a coordinate of zero would be halfway between two pixels, where
     // burn-flex rounds away from zero and this kernel to even.
     const ODD: Arg = normal(&[2, 3, 5, 7]);
-    &[
-        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Zeros, true)]),
-        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Zeros, false)]),
-        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Border, true)]),
-        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Border, false)]),
-        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Reflection, true)]),
-        case("float_grid_sample_2d", &[X, GRID, Arg::GridSample(Bilinear, Reflection, false)]),
-        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Zeros, true)]),
-        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Zeros, false)]),
-        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Border, false)]),
-        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Reflection, true)]),
-        case("float_grid_sample_2d", &[ODD, GRID, Arg::GridSample(Nearest, Reflection, false)]),
+    cases! {
+        float_grid_sample_2d(X, GRID, Arg::GridSample(Bilinear, Zeros, true));
+        float_grid_sample_2d(X, GRID, Arg::GridSample(Bilinear, Zeros, false));
+        float_grid_sample_2d(X, GRID, Arg::GridSample(Bilinear, Border, true));
+        float_grid_sample_2d(X, GRID, Arg::GridSample(Bilinear, Border, false));
+        float_grid_sample_2d(X, GRID, Arg::GridSample(Bilinear, Reflection, true));
+        float_grid_sample_2d(X, GRID, Arg::GridSample(Bilinear, Reflection, false));
+        float_grid_sample_2d(ODD, GRID, Arg::GridSample(Nearest, Zeros, true));
+        float_grid_sample_2d(ODD, GRID, Arg::GridSample(Nearest, Zeros, false));
+        float_grid_sample_2d(ODD, GRID, Arg::GridSample(Nearest, Border, false));
+        float_grid_sample_2d(ODD, GRID, Arg::GridSample(Nearest, Reflection, true));
+        float_grid_sample_2d(ODD, GRID, Arg::GridSample(Nearest, Reflection, false));
         // One pixel; views; no channels.
-        case(
-            "float_grid_sample_2d",
-            &[
-                normal(&[1, 2, 1, 1]),
-                normal(&[1, 3, 3, 2]),
-                Arg::GridSample(Bilinear, Reflection, true),
-            ],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[
-                permuted(&[2, 4, 6, 3], &[0, 3, 1, 2]),
-                permuted(&[2, 2, 5, 7], &[0, 2, 3, 1]),
-                Arg::GridSample(Bilinear, Border, false),
-            ],
-        ),
-        case(
-            "float_grid_sample_2d",
-            &[normal(&[2, 0, 4, 6]), GRID, Arg::GridSample(Bilinear, Zeros, false)],
-        ),
-    ]
+        float_grid_sample_2d([1, 2, 1, 1], [1, 3, 3, 2],
+            Arg::GridSample(Bilinear, Reflection, true));
+        float_grid_sample_2d(permuted(&[2, 4, 6, 3], &[0, 3, 1, 2]),
+            permuted(&[2, 2, 5, 7], &[0, 2, 3, 1]), Arg::GridSample(Bilinear, Border, false));
+        float_grid_sample_2d([2, 0, 4, 6], GRID, Arg::GridSample(Bilinear, Zeros, false));
+    }
 };

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use crate::kernels::elementwise::accumulate;
 use crate::kernels::launch::{Launch, PendingResult, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, cases, normal, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::InterpolateMode;
 use crate::kernels::{create, policy, views};
@@ -447,69 +447,41 @@ pub const CASES: &[Case] = {
     const X: Arg = normal(&[2, 3, 7, 5]);
     const GRAD_UP: Arg = normal(&[2, 3, 11, 8]);
     const GRAD_DOWN: Arg = normal(&[2, 3, 4, 2]);
-    &[
-        case("interpolate", &[X, UP, Arg::Interpolate(Nearest, true)]),
-        case("interpolate", &[X, DOWN, Arg::Interpolate(Nearest, false)]),
-        case("interpolate", &[X, UP, Arg::Interpolate(Bilinear, true)]),
-        case("interpolate", &[X, UP, Arg::Interpolate(Bilinear, false)]),
-        case("interpolate", &[X, DOWN, Arg::Interpolate(Bilinear, true)]),
-        case("interpolate", &[X, UP, Arg::Interpolate(Bicubic, true)]),
-        case("interpolate", &[X, UP, Arg::Interpolate(Bicubic, false)]),
-        case("interpolate", &[X, DOWN, Arg::Interpolate(Bicubic, false)]),
-        case("interpolate", &[X, UP, Arg::Interpolate(Lanczos3, true)]),
-        case("interpolate", &[X, UP, Arg::Interpolate(Lanczos3, false)]),
-        case("interpolate", &[X, DOWN, Arg::Interpolate(Lanczos3, false)]),
+    cases! {
+        interpolate(X, UP, Arg::Interpolate(Nearest, true));
+        interpolate(X, DOWN, Arg::Interpolate(Nearest, false));
+        interpolate(X, UP, Arg::Interpolate(Bilinear, true));
+        interpolate(X, UP, Arg::Interpolate(Bilinear, false));
+        interpolate(X, DOWN, Arg::Interpolate(Bilinear, true));
+        interpolate(X, UP, Arg::Interpolate(Bicubic, true));
+        interpolate(X, UP, Arg::Interpolate(Bicubic, false));
+        interpolate(X, DOWN, Arg::Interpolate(Bicubic, false));
+        interpolate(X, UP, Arg::Interpolate(Lanczos3, true));
+        interpolate(X, UP, Arg::Interpolate(Lanczos3, false));
+        interpolate(X, DOWN, Arg::Interpolate(Lanczos3, false));
         // To and from one pixel; axes that keep their size; many pixels.
-        case("interpolate", &[X, Arg::Sizes(&[1, 1]), Arg::Interpolate(Bicubic, true)]),
-        case(
-            "interpolate",
-            &[normal(&[1, 2, 1, 9]), Arg::Sizes(&[1, 21]), Arg::Interpolate(Bilinear, false)],
-        ),
-        case(
-            "interpolate",
-            &[normal(&[1, 2, 1, 1]), Arg::Sizes(&[3, 4]), Arg::Interpolate(Lanczos3, false)],
-        ),
-        case("interpolate", &[X, Arg::Sizes(&[7, 5]), Arg::Interpolate(Bilinear, false)]),
-        case(
-            "interpolate",
-            &[normal(&[1, 3, 60, 70]), Arg::Sizes(&[121, 93]), Arg::Interpolate(Lanczos3, false)],
-        ),
-        case(
-            "interpolate",
-            &[permuted(&[2, 7, 5, 3], &[0, 3, 1, 2]), UP, Arg::Interpolate(Bilinear, true)],
-        ),
-        case("interpolate", &[normal(&[0, 3, 7, 5]), UP, Arg::Interpolate(Bilinear, true)]),
-        case("interpolate_backward", &[X, GRAD_UP, UP, Arg::Interpolate(Nearest, true)]),
-        case("interpolate_backward", &[X, GRAD_DOWN, DOWN, Arg::Interpolate(Nearest, true)]),
-        case("interpolate_backward", &[X, GRAD_UP, UP, Arg::Interpolate(Bilinear, true)]),
-        case("interpolate_backward", &[X, GRAD_UP, UP, Arg::Interpolate(Bilinear, false)]),
-        case("interpolate_backward", &[X, GRAD_DOWN, DOWN, Arg::Interpolate(Bilinear, true)]),
-        case("interpolate_backward", &[X, GRAD_UP, UP, Arg::Interpolate(Bicubic, true)]),
-        case("interpolate_backward", &[X, GRAD_UP, UP, Arg::Interpolate(Bicubic, false)]),
-        case("interpolate_backward", &[X, GRAD_DOWN, DOWN, Arg::Interpolate(Bicubic, false)]),
-        case(
-            "interpolate_backward",
-            &[
-                normal(&[1, 2, 1, 9]),
-                normal(&[1, 2, 1, 21]),
-                Arg::Sizes(&[1, 21]),
-                Arg::Interpolate(Bilinear, false),
-            ],
-        ),
-        case(
-            "interpolate_backward",
-            &[
-                normal(&[1, 1, 5, 6]),
-                normal(&[1, 1, 40, 90]),
-                Arg::Sizes(&[40, 90]),
-                Arg::Interpolate(Bilinear, false),
-            ],
-        ),
-        case(
-            "interpolate_backward",
-            &[X, permuted(&[2, 8, 11, 3], &[0, 3, 2, 1]), UP, Arg::Interpolate(Bilinear, true)],
-        ),
-    ]
+        interpolate(X, Arg::Sizes(&[1, 1]), Arg::Interpolate(Bicubic, true));
+        interpolate([1, 2, 1, 9], Arg::Sizes(&[1, 21]), Arg::Interpolate(Bilinear, false));
+        interpolate([1, 2, 1, 1], Arg::Sizes(&[3, 4]), Arg::Interpolate(Lanczos3, false));
+        interpolate(X, Arg::Sizes(&[7, 5]), Arg::Interpolate(Bilinear, false));
+        interpolate([1, 3, 60, 70], Arg::Sizes(&[121, 93]), Arg::Interpolate(Lanczos3, false));
+        interpolate(permuted(&[2, 7, 5, 3], &[0, 3, 1, 2]), UP, Arg::Interpolate(Bilinear, true));
+        interpolate([0, 3, 7, 5], UP, Arg::Interpolate(Bilinear, true));
+        interpolate_backward(X, GRAD_UP, UP, Arg::Interpolate(Nearest, true));
+        interpolate_backward(X, GRAD_DOWN, DOWN, Arg::Interpolate(Nearest, true));
+        interpolate_backward(X, GRAD_UP, UP, Arg::Interpolate(Bilinear, true));
+        interpolate_backward(X, GRAD_UP, UP, Arg::Interpolate(Bilinear, false));
+        interpolate_backward(X, GRAD_DOWN, DOWN, Arg::Interpolate(Bilinear, true));
+        interpolate_backward(X, GRAD_UP, UP, Arg::Interpolate(Bicubic, true));
+        interpolate_backward(X, GRAD_UP, UP, Arg::Interpolate(Bicubic, false));
+        interpolate_backward(X, GRAD_DOWN, DOWN, Arg::Interpolate(Bicubic, false));
+        interpolate_backward([1, 2, 1, 9], [1, 2, 1, 21], Arg::Sizes(&[1, 21]),
+            Arg::Interpolate(Bilinear, false));
+        interpolate_backward([1, 1, 5, 6], [1, 1, 40, 90], Arg::Sizes(&[40, 90]),
+            Arg::Interpolate(Bilinear, false));
+        interpolate_backward(X, permuted(&[2, 8, 11, 3], &[0, 3, 2, 1]), UP,
+            Arg::Interpolate(Bilinear, true));
+    }
 };
 
 #[cfg(test)]

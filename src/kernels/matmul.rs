@@ -14,7 +14,7 @@ use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Repack, Tiling}
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, PendingResult, parts, variants_of, workgroups_for};
 use crate::kernels::matvec::{Order, leading_axes, matvec};
-use crate::kernels::ops::cases::{Arg, Case, case, ints, normal, permuted};
+use crate::kernels::ops::cases::{Case, cases, ints, permuted};
 use crate::kernels::ops::table::rows;
 use crate::kernels::policy::strategy::{GemmSizes, Strategy, Tile};
 use crate::kernels::reduce::{self, Reduction};
@@ -646,62 +646,59 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("float_matmul", &[normal(&[5, 7]), normal(&[7, 3])]),
-    case("float_matmul", &[normal(&[64, 64]), normal(&[64, 64])]),
+pub const CASES: &[Case] = cases! {
+    float_matmul([5, 7], [7, 3]);
+    float_matmul([64, 64], [64, 64]);
     // Transposed, and not in vec4s.
-    case("float_matmul", &[normal(&[40, 33]), permuted(&[37, 33], &[1, 0])]),
+    float_matmul([40, 33], permuted(&[37, 33], &[1, 0]));
     // The same, with columns that are stored in vec4s.
-    case("float_matmul", &[permuted(&[63, 71], &[1, 0]), normal(&[63, 68])]),
-    case("float_matmul", &[permuted(&[63, 71], &[1, 0]), permuted(&[68, 63], &[1, 0])]),
+    float_matmul(permuted(&[63, 71], &[1, 0]), [63, 68]);
+    float_matmul(permuted(&[63, 71], &[1, 0]), permuted(&[68, 63], &[1, 0]));
     // Small products: several tiles per workgroup, of 16 or 32 columns, at the edges.
-    case("float_matmul", &[normal(&[70, 16, 12]), normal(&[70, 12, 16])]),
-    case("float_matmul", &[normal(&[3, 17, 9]), normal(&[3, 9, 13])]),
-    case("float_matmul", &[normal(&[9, 32, 32]), normal(&[9, 32, 32])]),
-    case("float_matmul", &[normal(&[5, 30, 20]), permuted(&[5, 31, 20], &[0, 2, 1])]),
-    case("float_matmul", &[permuted(&[12, 40, 20], &[1, 2, 0]), normal(&[40, 12, 20])]),
-    case("float_matmul", &[normal(&[33, 130]), normal(&[130, 68])]),
-    case("float_matmul", &[normal(&[1, 70]), normal(&[70, 9])]),
-    case("float_matmul", &[normal(&[70, 1]), normal(&[1, 9])]),
+    float_matmul([70, 16, 12], [70, 12, 16]);
+    float_matmul([3, 17, 9], [3, 9, 13]);
+    float_matmul([9, 32, 32], [9, 32, 32]);
+    float_matmul([5, 30, 20], permuted(&[5, 31, 20], &[0, 2, 1]));
+    float_matmul(permuted(&[12, 40, 20], &[1, 2, 0]), [40, 12, 20]);
+    float_matmul([33, 130], [130, 68]);
+    float_matmul([1, 70], [70, 9]);
+    float_matmul([70, 1], [1, 9]);
     // With a k of 1, rows and columns are both contiguous.
-    case("float_matmul", &[normal(&[64, 1]), normal(&[1, 12])]),
-    case("float_matmul", &[normal(&[2, 8, 1]), normal(&[2, 1, 8])]),
-    case("float_matmul", &[normal(&[4, 9000]), normal(&[9000, 5])]),
-    case("float_matmul", &[normal(&[3, 0]), normal(&[0, 5])]),
+    float_matmul([64, 1], [1, 12]);
+    float_matmul([2, 8, 1], [2, 1, 8]);
+    float_matmul([4, 9000], [9000, 5]);
+    float_matmul([3, 0], [0, 5]);
     // Large enough to be repacked for vec4 loads, or into rows that do not alias.
-    case("float_matmul", &[normal(&[130, 270]), permuted(&[250, 270], &[1, 0])]),
-    case("float_matmul", &[normal(&[64, 1024]), normal(&[1024, 132])]),
+    float_matmul([130, 270], permuted(&[250, 270], &[1, 0]));
+    float_matmul([64, 1024], [1024, 132]);
     // Transposed, and large enough for a copy without padding.
-    case("float_matmul", &[permuted(&[64, 128], &[1, 0]), normal(&[64, 64])]),
+    float_matmul(permuted(&[64, 128], &[1, 0]), [64, 64]);
     // Several bands of tiles, the last of fewer rows.
-    case("float_matmul", &[normal(&[1100, 24]), normal(&[24, 140])]),
-    case("float_matmul", &[normal(&[32, 128]), permuted(&[128, 128], &[1, 0])]),
+    float_matmul([1100, 24], [24, 140]);
+    float_matmul([32, 128], permuted(&[128, 128], &[1, 0]));
     // Few rows, in vec4s.
-    case("float_matmul", &[normal(&[4, 64]), normal(&[64, 2052])]),
-    case("float_matmul", &[permuted(&[30, 20], &[1, 0]), normal(&[30, 24])]),
-    case("float_matmul", &[normal(&[20, 30]), permuted(&[12, 30], &[1, 0])]),
-    case("float_matmul", &[normal(&[2, 3, 6, 5]), normal(&[2, 3, 5, 8])]),
-    case("float_matmul", &[normal(&[2, 1, 6, 5]), normal(&[1, 3, 5, 8])]),
-    case("float_matmul", &[normal(&[4, 6, 5]), normal(&[1, 5, 8])]),
-    case("float_matmul", &[normal(&[1, 6, 5]), normal(&[4, 5, 8])]),
-    case(
-        "float_matmul",
-        &[permuted(&[4, 8, 3, 5], &[0, 2, 1, 3]), permuted(&[4, 8, 3, 5], &[0, 2, 3, 1])],
-    ),
-    case("int_matmul", &[ints(&[2, 5, 7]), ints(&[2, 7, 3])]),
+    float_matmul([4, 64], [64, 2052]);
+    float_matmul(permuted(&[30, 20], &[1, 0]), [30, 24]);
+    float_matmul([20, 30], permuted(&[12, 30], &[1, 0]));
+    float_matmul([2, 3, 6, 5], [2, 3, 5, 8]);
+    float_matmul([2, 1, 6, 5], [1, 3, 5, 8]);
+    float_matmul([4, 6, 5], [1, 5, 8]);
+    float_matmul([1, 6, 5], [4, 5, 8]);
+    float_matmul(permuted(&[4, 8, 3, 5], &[0, 2, 1, 3]), permuted(&[4, 8, 3, 5], &[0, 2, 3, 1]));
+    int_matmul(ints(&[2, 5, 7]), ints(&[2, 7, 3]));
     // Small products.
-    case("linear", &[normal(&[20, 12]), normal(&[12, 16]), normal(&[16])]),
-    case("linear", &[normal(&[20, 12]), normal(&[12, 24]), Arg::Absent]),
-    case("linear", &[normal(&[9, 12]), normal(&[12, 5]), normal(&[5])]),
+    linear([20, 12], [12, 16], [16]);
+    linear([20, 12], [12, 24], _);
+    linear([9, 12], [12, 5], [5]);
     // Split-K with a bias.
-    case("linear", &[normal(&[4, 2100]), normal(&[2100, 12]), normal(&[12])]),
-    case("linear", &[normal(&[2, 9, 12]), normal(&[12, 8]), Arg::Absent]),
+    linear([4, 2100], [2100, 12], [12]);
+    linear([2, 9, 12], [12, 8], _);
     // Both operands transposed, with and without vec4s; few rows and more.
-    case("linear", &[permuted(&[64, 72], &[1, 0]), permuted(&[68, 64], &[1, 0]), normal(&[68])]),
-    case("linear", &[permuted(&[63, 71], &[1, 0]), permuted(&[69, 63], &[1, 0]), normal(&[69])]),
-    case("linear", &[normal(&[6, 256]), normal(&[256, 256]), normal(&[256])]),
-    case("linear", &[normal(&[40, 128]), normal(&[128, 128]), normal(&[128])]),
-    case("linear_x_backward", &[normal(&[12, 8]), normal(&[3, 4, 8])]),
-    case("linear_weight_backward", &[normal(&[3, 4, 12]), normal(&[3, 4, 8])]),
-    case("linear_bias_backward", &[normal(&[3, 4, 8])]),
-];
+    linear(permuted(&[64, 72], &[1, 0]), permuted(&[68, 64], &[1, 0]), [68]);
+    linear(permuted(&[63, 71], &[1, 0]), permuted(&[69, 63], &[1, 0]), [69]);
+    linear([6, 256], [256, 256], [256]);
+    linear([40, 128], [128, 128], [128]);
+    linear_x_backward([12, 8], [3, 4, 8]);
+    linear_weight_backward([3, 4, 12], [3, 4, 8]);
+    linear_bias_backward([3, 4, 8]);
+};

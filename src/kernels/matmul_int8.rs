@@ -3,7 +3,7 @@
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, parts, variants_of};
 use crate::kernels::matvec::leading_axes;
-use crate::kernels::ops::cases::Case;
+use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::policy;
 use crate::kernels::policy::strategy::GemmSizes;
 use crate::params;
@@ -154,4 +154,4 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// No cases: arguments of a case cannot be quantised tensors. `tests/kernels/quantized.rs` tests them.
-pub const CASES: &[Case] = &[];
+pub const CASES: &[Case] = cases! {};

@@ -3,7 +3,7 @@
 use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Case, cases, permuted};
 use crate::kernels::policy::team::Team;
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{dequantize, policy};
@@ -193,70 +193,70 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("float_matmul", &[normal(&[70, 64]), normal(&[64, 1])]),
-    case("float_matmul", &[normal(&[3, 260]), normal(&[260, 1])]),
-    case("float_matmul", &[normal(&[2, 3, 9, 600]), normal(&[2, 3, 600, 1])]),
-    case("float_matmul", &[permuted(&[300, 72], &[1, 0]), normal(&[300, 1])]),
-    case("float_matmul", &[normal(&[1, 70]), normal(&[70, 12])]),
-    case("float_matmul", &[normal(&[1, 5000]), normal(&[5000, 8])]),
-    case("float_matmul", &[normal(&[1, 9000]), normal(&[9000, 1])]),
-    case("float_matmul", &[normal(&[1, 1, 64]), normal(&[4, 64, 8])]),
-    case("float_matmul", &[normal(&[1, 64]), permuted(&[10, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[6, 65]), normal(&[65, 1])]),
-    case("linear", &[normal(&[1, 64]), normal(&[64, 12]), normal(&[12])]),
-    case("linear", &[normal(&[2, 3, 64]), normal(&[64, 1]), normal(&[1])]),
-    case("linear", &[normal(&[1, 64]), normal(&[64, 12]), Arg::Absent]),
+pub const CASES: &[Case] = cases! {
+    float_matmul([70, 64], [64, 1]);
+    float_matmul([3, 260], [260, 1]);
+    float_matmul([2, 3, 9, 600], [2, 3, 600, 1]);
+    float_matmul(permuted(&[300, 72], &[1, 0]), [300, 1]);
+    float_matmul([1, 70], [70, 12]);
+    float_matmul([1, 5000], [5000, 8]);
+    float_matmul([1, 9000], [9000, 1]);
+    float_matmul([1, 1, 64], [4, 64, 8]);
+    float_matmul([1, 64], permuted(&[10, 64], &[1, 0]));
+    float_matmul([6, 65], [65, 1]);
+    linear([1, 64], [64, 12], [12]);
+    linear([2, 3, 64], [64, 1], [1]);
+    linear([1, 64], [64, 12], _);
     // A few rows, with teams of each size, or with the columns of the other operand contiguous.
-    case("float_matmul", &[normal(&[2, 64]), permuted(&[10, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[2, 260]), permuted(&[10, 260], &[1, 0])]),
-    case("float_matmul", &[normal(&[2, 600]), permuted(&[10, 600], &[1, 0])]),
-    case("float_matmul", &[normal(&[2, 40]), normal(&[40, 12])]),
-    case("float_matmul", &[normal(&[2, 100]), normal(&[100, 12])]),
-    case("float_matmul", &[normal(&[3, 64]), permuted(&[10, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[3, 260]), permuted(&[10, 260], &[1, 0])]),
-    case("float_matmul", &[normal(&[3, 600]), permuted(&[10, 600], &[1, 0])]),
-    case("float_matmul", &[normal(&[3, 40]), normal(&[40, 12])]),
-    case("float_matmul", &[normal(&[3, 100]), normal(&[100, 12])]),
-    case("float_matmul", &[normal(&[7, 64]), permuted(&[10, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[7, 260]), permuted(&[10, 260], &[1, 0])]),
-    case("float_matmul", &[normal(&[7, 600]), permuted(&[10, 600], &[1, 0])]),
-    case("float_matmul", &[normal(&[7, 40]), normal(&[40, 12])]),
-    case("float_matmul", &[normal(&[7, 100]), normal(&[100, 12])]),
-    case("float_matmul", &[normal(&[9, 64]), permuted(&[40, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[13, 260]), permuted(&[40, 260], &[1, 0])]),
-    case("float_matmul", &[normal(&[16, 600]), permuted(&[10, 600], &[1, 0])]),
-    case("float_matmul", &[normal(&[12, 40]), normal(&[40, 36])]),
-    case("float_matmul", &[normal(&[15, 100]), normal(&[100, 36])]),
-    case("float_matmul", &[normal(&[510, 64]), normal(&[64, 1])]),
+    float_matmul([2, 64], permuted(&[10, 64], &[1, 0]));
+    float_matmul([2, 260], permuted(&[10, 260], &[1, 0]));
+    float_matmul([2, 600], permuted(&[10, 600], &[1, 0]));
+    float_matmul([2, 40], [40, 12]);
+    float_matmul([2, 100], [100, 12]);
+    float_matmul([3, 64], permuted(&[10, 64], &[1, 0]));
+    float_matmul([3, 260], permuted(&[10, 260], &[1, 0]));
+    float_matmul([3, 600], permuted(&[10, 600], &[1, 0]));
+    float_matmul([3, 40], [40, 12]);
+    float_matmul([3, 100], [100, 12]);
+    float_matmul([7, 64], permuted(&[10, 64], &[1, 0]));
+    float_matmul([7, 260], permuted(&[10, 260], &[1, 0]));
+    float_matmul([7, 600], permuted(&[10, 600], &[1, 0]));
+    float_matmul([7, 40], [40, 12]);
+    float_matmul([7, 100], [100, 12]);
+    float_matmul([9, 64], permuted(&[40, 64], &[1, 0]));
+    float_matmul([13, 260], permuted(&[40, 260], &[1, 0]));
+    float_matmul([16, 600], permuted(&[10, 600], &[1, 0]));
+    float_matmul([12, 40], [40, 36]);
+    float_matmul([15, 100], [100, 36]);
+    float_matmul([510, 64], [64, 1]);
     // Whole blocks of four rows, which are stored at once.
-    case("float_matmul", &[normal(&[1, 64]), permuted(&[12, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[1, 260]), permuted(&[12, 260], &[1, 0])]),
-    case("float_matmul", &[normal(&[1, 600]), permuted(&[12, 600], &[1, 0])]),
-    case("float_matmul", &[normal(&[2, 64]), permuted(&[12, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[2, 600]), permuted(&[12, 600], &[1, 0])]),
-    case("float_matmul", &[normal(&[3, 600]), permuted(&[12, 600], &[1, 0])]),
-    case("float_matmul", &[normal(&[7, 64]), permuted(&[12, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[7, 600]), permuted(&[12, 600], &[1, 0])]),
-    case("float_matmul", &[normal(&[9, 64]), permuted(&[42, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[13, 260]), permuted(&[42, 260], &[1, 0])]),
-    case("float_matmul", &[normal(&[16, 600]), permuted(&[40, 600], &[1, 0])]),
+    float_matmul([1, 64], permuted(&[12, 64], &[1, 0]));
+    float_matmul([1, 260], permuted(&[12, 260], &[1, 0]));
+    float_matmul([1, 600], permuted(&[12, 600], &[1, 0]));
+    float_matmul([2, 64], permuted(&[12, 64], &[1, 0]));
+    float_matmul([2, 600], permuted(&[12, 600], &[1, 0]));
+    float_matmul([3, 600], permuted(&[12, 600], &[1, 0]));
+    float_matmul([7, 64], permuted(&[12, 64], &[1, 0]));
+    float_matmul([7, 600], permuted(&[12, 600], &[1, 0]));
+    float_matmul([9, 64], permuted(&[42, 64], &[1, 0]));
+    float_matmul([13, 260], permuted(&[42, 260], &[1, 0]));
+    float_matmul([16, 600], permuted(&[40, 600], &[1, 0]));
     // A few columns.
-    case("float_matmul", &[permuted(&[40, 72], &[1, 0]), normal(&[40, 2])]),
-    case("float_matmul", &[permuted(&[100, 72], &[1, 0]), normal(&[100, 2])]),
-    case("float_matmul", &[permuted(&[40, 72], &[1, 0]), normal(&[40, 3])]),
-    case("float_matmul", &[permuted(&[100, 72], &[1, 0]), normal(&[100, 6])]),
-    case("float_matmul", &[permuted(&[100, 72], &[1, 0]), normal(&[100, 12])]),
-    case("float_matmul", &[normal(&[10, 64]), permuted(&[5, 64], &[1, 0])]),
-    case("float_matmul", &[normal(&[70, 40]), normal(&[40, 2])]),
-    case("float_matmul", &[permuted(&[100, 72], &[1, 0]), normal(&[100, 3])]),
-    case("float_matmul", &[normal(&[8, 64]), permuted(&[8, 64], &[1, 0])]),
+    float_matmul(permuted(&[40, 72], &[1, 0]), [40, 2]);
+    float_matmul(permuted(&[100, 72], &[1, 0]), [100, 2]);
+    float_matmul(permuted(&[40, 72], &[1, 0]), [40, 3]);
+    float_matmul(permuted(&[100, 72], &[1, 0]), [100, 6]);
+    float_matmul(permuted(&[100, 72], &[1, 0]), [100, 12]);
+    float_matmul([10, 64], permuted(&[5, 64], &[1, 0]));
+    float_matmul([70, 40], [40, 2]);
+    float_matmul(permuted(&[100, 72], &[1, 0]), [100, 3]);
+    float_matmul([8, 64], permuted(&[8, 64], &[1, 0]));
     // Batches, and vectors of all matrices of a batch.
-    case("float_matmul", &[normal(&[3, 4, 64]), permuted(&[3, 10, 64], &[0, 2, 1])]),
-    case("float_matmul", &[normal(&[1, 4, 64]), permuted(&[3, 10, 64], &[0, 2, 1])]),
-    case("float_matmul", &[normal(&[2, 1, 5, 40]), normal(&[1, 3, 40, 8])]),
+    float_matmul([3, 4, 64], permuted(&[3, 10, 64], &[0, 2, 1]));
+    float_matmul([1, 4, 64], permuted(&[3, 10, 64], &[0, 2, 1]));
+    float_matmul([2, 1, 5, 40], [1, 3, 40, 8]);
     // Split over k.
-    case("float_matmul", &[normal(&[6, 9000]), normal(&[9000, 8])]),
-    case("linear", &[normal(&[4, 64]), normal(&[64, 12]), normal(&[12])]),
-    case("linear", &[normal(&[2, 3, 64]), normal(&[64, 12]), normal(&[12])]),
-];
+    float_matmul([6, 9000], [9000, 8]);
+    linear([4, 64], [64, 12], [12]);
+    linear([2, 3, 64], [64, 12], [12]);
+};

@@ -5,7 +5,7 @@ use smallvec::{SmallVec, smallvec};
 use crate::kernels::elementwise::{binary, scalar, unary};
 use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::table::rows;
 use crate::kernels::policy::team::Team;
@@ -386,82 +386,34 @@ pub fn variants() -> Vec<Variant> {
 
 /// The cases that the family must pass. burn-flex is wrong for rows with a large mean;
 /// `tests/kernels/definitions.rs` tests them.
-pub const CASES: &[Case] = &[
-    case("rms_norm", &[normal(&[5, 64]), normal(&[64]), Arg::Float(1e-5)]),
-    case("rms_norm", &[normal(&[2, 3, 7]), normal(&[7]), Arg::Float(1e-5)]),
-    case("rms_norm", &[permuted(&[300, 4], &[1, 0]), normal(&[300]), Arg::Float(1e-5)]),
-    case("layer_norm", &[normal(&[5, 64]), normal(&[64]), normal(&[64]), Arg::Float(1e-5)]),
-    case("layer_norm", &[normal(&[5, 64]), normal(&[64]), Arg::Absent, Arg::Float(1e-5)]),
-    case("layer_norm", &[normal(&[70, 3, 7]), normal(&[7]), normal(&[7]), Arg::Float(1e-3)]),
-    case("layer_norm", &[normal(&[9, 1]), normal(&[1]), normal(&[1]), Arg::Float(1e-5)]),
-    case("layer_norm", &[normal(&[1000]), normal(&[1000]), normal(&[1000]), Arg::Float(1e-5)]),
-    case(
-        "layer_norm",
-        &[permuted(&[300, 4], &[1, 0]), normal(&[300]), normal(&[300]), Arg::Float(1e-5)],
-    ),
-    case("layer_norm", &[normal(&[0, 7]), normal(&[7]), Arg::Absent, Arg::Float(1e-5)]),
-    case(
-        "rms_norm_backward",
-        &[normal(&[5, 64]), normal(&[64]), normal(&[5, 64]), Arg::Float(1e-5)],
-    ),
-    case(
-        "rms_norm_backward",
-        &[normal(&[700, 7]), normal(&[7]), normal(&[700, 7]), Arg::Float(1e-5)],
-    ),
-    case(
-        "rms_norm_backward",
-        &[normal(&[9, 301]), normal(&[301]), normal(&[9, 301]), Arg::Float(1e-5)],
-    ),
-    case(
-        "layer_norm_backward",
-        &[normal(&[5, 64]), normal(&[64]), normal(&[5, 64]), Arg::Float(1e-5)],
-    ),
-    case(
-        "layer_norm_backward",
-        &[normal(&[70, 3, 8]), normal(&[8]), normal(&[70, 3, 8]), Arg::Float(1e-3)],
-    ),
-    case(
-        "layer_norm_backward",
-        &[normal(&[70, 3, 7]), normal(&[7]), normal(&[70, 3, 7]), Arg::Float(1e-3)],
-    ),
-    case(
-        "layer_norm_backward",
-        &[normal(&[2100, 64]), normal(&[64]), normal(&[2100, 64]), Arg::Float(1e-3)],
-    ),
-    case(
-        "layer_norm_backward",
-        &[permuted(&[300, 4], &[1, 0]), normal(&[300]), normal(&[4, 300]), Arg::Float(1e-5)],
-    ),
+pub const CASES: &[Case] = cases! {
+    rms_norm([5, 64], [64], Arg::Float(1e-5));
+    rms_norm([2, 3, 7], [7], Arg::Float(1e-5));
+    rms_norm(permuted(&[300, 4], &[1, 0]), [300], Arg::Float(1e-5));
+    layer_norm([5, 64], [64], [64], Arg::Float(1e-5));
+    layer_norm([5, 64], [64], _, Arg::Float(1e-5));
+    layer_norm([70, 3, 7], [7], [7], Arg::Float(1e-3));
+    layer_norm([9, 1], [1], [1], Arg::Float(1e-5));
+    layer_norm([1000], [1000], [1000], Arg::Float(1e-5));
+    layer_norm(permuted(&[300, 4], &[1, 0]), [300], [300], Arg::Float(1e-5));
+    layer_norm([0, 7], [7], _, Arg::Float(1e-5));
+    rms_norm_backward([5, 64], [64], [5, 64], Arg::Float(1e-5));
+    rms_norm_backward([700, 7], [7], [700, 7], Arg::Float(1e-5));
+    rms_norm_backward([9, 301], [301], [9, 301], Arg::Float(1e-5));
+    layer_norm_backward([5, 64], [64], [5, 64], Arg::Float(1e-5));
+    layer_norm_backward([70, 3, 8], [8], [70, 3, 8], Arg::Float(1e-3));
+    layer_norm_backward([70, 3, 7], [7], [70, 3, 7], Arg::Float(1e-3));
+    layer_norm_backward([2100, 64], [64], [2100, 64], Arg::Float(1e-3));
+    layer_norm_backward(permuted(&[300, 4], &[1, 0]), [300], [4, 300], Arg::Float(1e-5));
     // Several rows for each team of a GPU.
-    case(
-        "layer_norm_backward",
-        &[normal(&[1100, 1000]), normal(&[1000]), normal(&[1100, 1000]), Arg::Float(1e-5)],
-    ),
-    case(
-        "layer_norm_backward",
-        &[normal(&[3, 1000]), normal(&[1000]), normal(&[3, 1000]), Arg::Float(1e-5)],
-    ),
-    case(
-        "layer_norm_backward",
-        &[normal(&[3, 35]), normal(&[35]), normal(&[3, 35]), Arg::Float(1e-5)],
-    ),
+    layer_norm_backward([1100, 1000], [1000], [1100, 1000], Arg::Float(1e-5));
+    layer_norm_backward([3, 1000], [1000], [3, 1000], Arg::Float(1e-5));
+    layer_norm_backward([3, 35], [35], [3, 35], Arg::Float(1e-5));
     // Few long rows.
-    case("rms_norm", &[normal(&[2, 9000]), normal(&[9000]), Arg::Float(1e-5)]),
-    case(
-        "layer_norm",
-        &[normal(&[2, 1, 9001]), normal(&[9001]), normal(&[9001]), Arg::Float(1e-5)],
-    ),
-    case("layer_norm", &[normal(&[9000]), normal(&[9000]), Arg::Absent, Arg::Float(1e-5)]),
-    case(
-        "rms_norm_backward",
-        &[normal(&[2, 9001]), normal(&[9001]), normal(&[2, 9001]), Arg::Float(1e-5)],
-    ),
-    case(
-        "layer_norm_backward",
-        &[normal(&[2, 1, 9000]), normal(&[9000]), normal(&[2, 1, 9000]), Arg::Float(1e-5)],
-    ),
-    case(
-        "layer_norm_backward",
-        &[normal(&[0, 7]), normal(&[7]), normal(&[0, 7]), Arg::Float(1e-5)],
-    ),
-];
+    rms_norm([2, 9000], [9000], Arg::Float(1e-5));
+    layer_norm([2, 1, 9001], [9001], [9001], Arg::Float(1e-5));
+    layer_norm([9000], [9000], _, Arg::Float(1e-5));
+    rms_norm_backward([2, 9001], [9001], [2, 9001], Arg::Float(1e-5));
+    layer_norm_backward([2, 1, 9000], [9000], [2, 1, 9000], Arg::Float(1e-5));
+    layer_norm_backward([0, 7], [7], [0, 7], Arg::Float(1e-5));
+};

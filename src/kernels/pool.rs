@@ -7,7 +7,7 @@ use crate::kernels::elementwise::{binary, clamp, scalar};
 use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::gather::gather;
 use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, cases, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::PoolWindow;
 use crate::kernels::ops::table::rows as table;
@@ -651,80 +651,38 @@ pub const CASES: &[Case] = {
     const FOUR_1D: Arg = Arg::Int(4);
     const FALSE: Arg = Arg::Flag(false);
     const TRUE: Arg = Arg::Flag(true);
-    &[
-        case("max_pool2d", &[normal(&[2, 3, 8, 8]), TWO, TWO, ZERO, ONE, FALSE]),
-        case("max_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, TWO, ONE, TWO, FALSE]),
-        case("max_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, TWO, ONE, ONE, TRUE]),
-        case(
-            "max_pool2d_with_indices",
-            &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, ONE, ONE, ONE, FALSE],
-        ),
+    cases! {
+        max_pool2d([2, 3, 8, 8], TWO, TWO, ZERO, ONE, FALSE);
+        max_pool2d([2, 3, 9, 7], THREE_BY_TWO, TWO, ONE, TWO, FALSE);
+        max_pool2d([2, 3, 9, 7], THREE_BY_TWO, TWO, ONE, ONE, TRUE);
+        max_pool2d_with_indices([2, 3, 9, 7], THREE_BY_TWO, ONE, ONE, ONE, FALSE);
         // Four neighbours of the gradient are in two rows, or in two planes.
-        case(
-            "max_pool2d_with_indices",
-            &[normal(&[4, 3, 9, 7]), THREE_BY_TWO, ONE, ONE, ONE, FALSE],
-        ),
-        case("max_pool1d", &[normal(&[2, 3, 10]), FOUR_1D, THREE_1D, ONE_1D, TWO_1D, TRUE]),
-        case(
-            "max_pool1d_with_indices",
-            &[normal(&[2, 3, 9]), THREE_1D, TWO_1D, ONE_1D, ONE_1D, FALSE],
-        ),
-        case(
-            "max_pool1d_with_indices",
-            &[permuted(&[9, 3, 2], &[2, 1, 0]), TWO_1D, ONE_1D, Arg::Int(0), TWO_1D, TRUE],
-        ),
+        max_pool2d_with_indices([4, 3, 9, 7], THREE_BY_TWO, ONE, ONE, ONE, FALSE);
+        max_pool1d([2, 3, 10], FOUR_1D, THREE_1D, ONE_1D, TWO_1D, TRUE);
+        max_pool1d_with_indices([2, 3, 9], THREE_1D, TWO_1D, ONE_1D, ONE_1D, FALSE);
+        max_pool1d_with_indices(permuted(&[9, 3, 2], &[2, 1, 0]), TWO_1D, ONE_1D, 0, TWO_1D, TRUE);
         // Windows larger than their input.
-        case(
-            "max_pool2d_with_indices",
-            &[normal(&[2, 3, 2, 9]), THREE_BY_TWO, TWO, ZERO, ONE, TRUE],
-        ),
-        case("avg_pool2d", &[normal(&[2, 3, 2, 9]), THREE_BY_TWO, TWO, ZERO, FALSE, TRUE]),
-        case(
-            "max_pool1d",
-            &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), Arg::Int(1), FALSE],
-        ),
-        case("avg_pool2d", &[normal(&[2, 3, 8, 8]), TWO, TWO, ZERO, TRUE, FALSE]),
-        case("avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, ONE, ONE, FALSE, FALSE]),
-        case("avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO, TWO, ONE, TRUE, TRUE]),
-        case(
-            "avg_pool2d_backward",
-            &[normal(&[2, 3, 8, 8]), normal(&[2, 3, 4, 4]), TWO, TWO, ZERO, TRUE, FALSE],
-        ),
-        case(
-            "avg_pool2d_backward",
-            &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 9, 8]), THREE_BY_TWO, ONE, ONE, FALSE, FALSE],
-        ),
-        case(
-            "avg_pool2d_backward",
-            &[normal(&[4, 3, 9, 7]), normal(&[4, 3, 9, 8]), THREE_BY_TWO, ONE, ONE, FALSE, FALSE],
-        ),
-        case(
-            "avg_pool1d",
-            &[normal(&[2, 3, 9]), Arg::Int(3), Arg::Int(2), Arg::Int(1), TRUE, FALSE],
-        ),
-        case(
-            "avg_pool1d",
-            &[permuted(&[9, 3, 2], &[2, 1, 0]), FOUR_1D, THREE_1D, ONE_1D, FALSE, TRUE],
-        ),
-        case(
-            "avg_pool1d_backward",
-            &[normal(&[2, 3, 9]), normal(&[2, 3, 5]), THREE_1D, TWO_1D, ONE_1D, TRUE, FALSE],
-        ),
-        case(
-            "avg_pool1d_backward",
-            &[normal(&[2, 3, 9]), normal(&[2, 3, 9]), THREE_1D, ONE_1D, ONE_1D, FALSE, FALSE],
-        ),
-        case("adaptive_avg_pool2d", &[normal(&[2, 3, 9, 7]), THREE_BY_TWO]),
-        case("adaptive_avg_pool2d", &[normal(&[2, 3, 4, 5]), Arg::Sizes(&[7, 5])]),
-        case("adaptive_avg_pool2d_backward", &[normal(&[2, 3, 9, 7]), normal(&[2, 3, 3, 2])]),
-        case("adaptive_avg_pool2d_backward", &[normal(&[4, 3, 9, 7]), normal(&[4, 3, 3, 2])]),
-        case("adaptive_avg_pool2d_backward", &[normal(&[2, 3, 4, 5]), normal(&[2, 3, 7, 5])]),
-        case("adaptive_avg_pool1d", &[normal(&[2, 3, 9]), FOUR_1D]),
-        case("adaptive_avg_pool1d", &[permuted(&[5, 3, 2], &[2, 1, 0]), Arg::Int(7)]),
-        case("adaptive_avg_pool1d_backward", &[normal(&[2, 3, 9]), normal(&[2, 3, 4])]),
-        case(
-            "adaptive_avg_pool1d_backward",
-            &[normal(&[2, 3, 5]), permuted(&[7, 3, 2], &[2, 1, 0])],
-        ),
-    ]
+        max_pool2d_with_indices([2, 3, 2, 9], THREE_BY_TWO, TWO, ZERO, ONE, TRUE);
+        avg_pool2d([2, 3, 2, 9], THREE_BY_TWO, TWO, ZERO, FALSE, TRUE);
+        max_pool1d([2, 3, 9], 3, 2, 1, 1, FALSE);
+        avg_pool2d([2, 3, 8, 8], TWO, TWO, ZERO, TRUE, FALSE);
+        avg_pool2d([2, 3, 9, 7], THREE_BY_TWO, ONE, ONE, FALSE, FALSE);
+        avg_pool2d([2, 3, 9, 7], THREE_BY_TWO, TWO, ONE, TRUE, TRUE);
+        avg_pool2d_backward([2, 3, 8, 8], [2, 3, 4, 4], TWO, TWO, ZERO, TRUE, FALSE);
+        avg_pool2d_backward([2, 3, 9, 7], [2, 3, 9, 8], THREE_BY_TWO, ONE, ONE, FALSE, FALSE);
+        avg_pool2d_backward([4, 3, 9, 7], [4, 3, 9, 8], THREE_BY_TWO, ONE, ONE, FALSE, FALSE);
+        avg_pool1d([2, 3, 9], 3, 2, 1, TRUE, FALSE);
+        avg_pool1d(permuted(&[9, 3, 2], &[2, 1, 0]), FOUR_1D, THREE_1D, ONE_1D, FALSE, TRUE);
+        avg_pool1d_backward([2, 3, 9], [2, 3, 5], THREE_1D, TWO_1D, ONE_1D, TRUE, FALSE);
+        avg_pool1d_backward([2, 3, 9], [2, 3, 9], THREE_1D, ONE_1D, ONE_1D, FALSE, FALSE);
+        adaptive_avg_pool2d([2, 3, 9, 7], THREE_BY_TWO);
+        adaptive_avg_pool2d([2, 3, 4, 5], Arg::Sizes(&[7, 5]));
+        adaptive_avg_pool2d_backward([2, 3, 9, 7], [2, 3, 3, 2]);
+        adaptive_avg_pool2d_backward([4, 3, 9, 7], [4, 3, 3, 2]);
+        adaptive_avg_pool2d_backward([2, 3, 4, 5], [2, 3, 7, 5]);
+        adaptive_avg_pool1d([2, 3, 9], FOUR_1D);
+        adaptive_avg_pool1d(permuted(&[5, 3, 2], &[2, 1, 0]), 7);
+        adaptive_avg_pool1d_backward([2, 3, 9], [2, 3, 4]);
+        adaptive_avg_pool1d_backward([2, 3, 5], permuted(&[7, 3, 2], &[2, 1, 0]));
+    }
 };

@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::Case;
+use crate::kernels::ops::cases::{Case, cases};
 use crate::kernels::ops::options::QuantFormat;
 use crate::kernels::reduce::{self, Reduction};
 use crate::kernels::{policy, views};
@@ -270,4 +270,4 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// No cases: arguments of a case cannot be quantised tensors. `tests/kernels/quantized.rs` tests them.
-pub const CASES: &[Case] = &[];
+pub const CASES: &[Case] = cases! {};

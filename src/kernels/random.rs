@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::kernels::copy;
 use crate::kernels::launch::{Launch, PendingResult, parts, variants_of, workgroups_for};
-use crate::kernels::ops::cases::Case;
+use crate::kernels::ops::cases::{Case, cases};
 use crate::params;
 use crate::runtime::{Kernel, Runtime, Source, Variant, wgsl};
 use crate::tensor::{DType, Result, Tensor};
@@ -300,7 +300,7 @@ pub fn variants() -> Vec<Variant> {
 
 /// No cases: the results are not a function of the arguments. `tests/training/behaviour.rs` compares the
 /// kernel with the functions for the CPU.
-pub const CASES: &[Case] = &[];
+pub const CASES: &[Case] = cases! {};
 
 #[cfg(test)]
 mod tests {

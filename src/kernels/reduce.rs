@@ -11,7 +11,7 @@ use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::gather::gather;
 use crate::kernels::launch::walk::{Walk, shape_words};
 use crate::kernels::launch::{Launch, PendingResult, Reads, parts, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, bools, case, ints, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, bools, cases, ints, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::table::rows;
 use crate::kernels::policy::team::Team;
@@ -639,74 +639,74 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("float_sum", &[normal(&[3, 5])]),
-    case("float_sum", &[normal(&[4099])]),
-    case("float_sum", &[normal(&[257, 1023])]),
-    case("float_sum", &[permuted(&[7, 9, 5], &[2, 0, 1])]),
-    case("float_sum_dim", &[normal(&[4, 6, 5]), Arg::Int(0)]),
-    case("float_sum_dim", &[normal(&[4, 6, 5]), Arg::Int(1)]),
-    case("float_sum_dim", &[normal(&[4, 6, 5]), Arg::Int(2)]),
-    case("float_sum_dim", &[normal(&[3, 4096]), Arg::Int(1)]),
-    case("float_sum_dim", &[normal(&[3000, 64]), Arg::Int(1)]),
-    case("float_sum_dim", &[normal(&[5000, 3]), Arg::Int(0)]),
-    case("float_sum_dim", &[normal(&[5000, 12]), Arg::Int(0)]),
-    case("float_sum_dim", &[normal(&[3000, 72]), Arg::Int(0)]),
-    case("float_mean_dim", &[normal(&[2, 3000, 70]), Arg::Int(1)]),
-    case("float_max_dim", &[normal(&[300, 68]), Arg::Int(0)]),
-    case("float_argmin", &[normal(&[300, 70]), Arg::Int(0), Arg::IntType]),
-    case("float_argmax", &[normal(&[37, 40]), Arg::Int(1), Arg::IntType]),
-    case("float_mean_dim", &[normal(&[3, 70, 36]), Arg::Int(1)]),
-    case("float_max_dim", &[normal(&[2, 9, 8]), Arg::Int(1)]),
-    case("float_sum_dim", &[permuted(&[40, 33], &[1, 0]), Arg::Int(1)]),
-    case("float_sum_dim", &[normal(&[2, 0, 3]), Arg::Int(1)]),
-    case("float_sum_dim", &[normal(&[70_000, 17]), Arg::Int(1)]),
-    case("float_mean", &[normal(&[33, 77])]),
-    case("float_mean_dim", &[normal(&[33, 77]), Arg::Int(0)]),
-    case("float_mean_dim", &[normal(&[2, 5000]), Arg::Int(1)]),
-    case("float_prod", &[normal(&[2, 9])]),
-    case("float_prod_dim", &[normal(&[5, 20]), Arg::Int(1)]),
-    case("float_max", &[normal(&[3000])]),
-    case("float_min", &[normal(&[30, 100])]),
-    case("float_max_abs", &[normal(&[30, 100])]),
-    case("float_max_dim", &[normal(&[3, 4, 50]), Arg::Int(2)]),
-    case("float_min_dim", &[normal(&[3, 4, 50]), Arg::Int(0)]),
-    case("float_max_abs_dim", &[normal(&[30, 41]), Arg::Int(1)]),
-    case("float_max_dim_with_indices", &[normal(&[6, 40]), Arg::Int(1), Arg::IntType]),
-    case("float_min_dim_with_indices", &[normal(&[6, 40]), Arg::Int(0), Arg::IntType]),
-    case("float_argmax", &[normal(&[6, 7]), Arg::Int(1), Arg::IntType]),
-    case("float_argmax", &[normal(&[3, 700]), Arg::Int(1), Arg::IntType]),
-    case("float_argmin", &[normal(&[60, 7, 2]), Arg::Int(1), Arg::IntType]),
+pub const CASES: &[Case] = cases! {
+    float_sum([3, 5]);
+    float_sum([4099]);
+    float_sum([257, 1023]);
+    float_sum(permuted(&[7, 9, 5], &[2, 0, 1]));
+    float_sum_dim([4, 6, 5], 0);
+    float_sum_dim([4, 6, 5], 1);
+    float_sum_dim([4, 6, 5], 2);
+    float_sum_dim([3, 4096], 1);
+    float_sum_dim([3000, 64], 1);
+    float_sum_dim([5000, 3], 0);
+    float_sum_dim([5000, 12], 0);
+    float_sum_dim([3000, 72], 0);
+    float_mean_dim([2, 3000, 70], 1);
+    float_max_dim([300, 68], 0);
+    float_argmin([300, 70], 0, Arg::IntType);
+    float_argmax([37, 40], 1, Arg::IntType);
+    float_mean_dim([3, 70, 36], 1);
+    float_max_dim([2, 9, 8], 1);
+    float_sum_dim(permuted(&[40, 33], &[1, 0]), 1);
+    float_sum_dim([2, 0, 3], 1);
+    float_sum_dim([70_000, 17], 1);
+    float_mean([33, 77]);
+    float_mean_dim([33, 77], 0);
+    float_mean_dim([2, 5000], 1);
+    float_prod([2, 9]);
+    float_prod_dim([5, 20], 1);
+    float_max([3000]);
+    float_min([30, 100]);
+    float_max_abs([30, 100]);
+    float_max_dim([3, 4, 50], 2);
+    float_min_dim([3, 4, 50], 0);
+    float_max_abs_dim([30, 41], 1);
+    float_max_dim_with_indices([6, 40], 1, Arg::IntType);
+    float_min_dim_with_indices([6, 40], 0, Arg::IntType);
+    float_argmax([6, 7], 1, Arg::IntType);
+    float_argmax([3, 700], 1, Arg::IntType);
+    float_argmin([60, 7, 2], 1, Arg::IntType);
     // In splits.
-    case("float_argmax", &[normal(&[2, 9000]), Arg::Int(1), Arg::IntType]),
-    case("float_argmin", &[permuted(&[3, 3000, 2], &[2, 1, 0]), Arg::Int(1), Arg::IntType]),
-    case("int_argmax", &[ints(&[9000, 2]), Arg::Int(0)]),
-    case("float_any", &[normal(&[6, 7]), Arg::BoolType]),
-    case("float_any_dim", &[normal(&[6, 7]), Arg::Int(1), Arg::BoolType]),
-    case("float_all", &[normal(&[6, 7]), Arg::BoolType]),
-    case("float_all_dim", &[normal(&[6, 7]), Arg::Int(0), Arg::BoolType]),
-    case("int_sum", &[ints(&[700, 30])]),
-    case("int_sum_dim", &[ints(&[7, 30]), Arg::Int(0)]),
-    case("int_prod", &[ints(&[9])]),
-    case("int_prod_dim", &[ints(&[4, 5]), Arg::Int(1)]),
-    case("int_mean", &[ints(&[9, 3])]),
-    case("int_mean_dim", &[ints(&[9, 3]), Arg::Int(0)]),
-    case("int_max", &[ints(&[9, 300])]),
-    case("int_min", &[ints(&[9, 300])]),
-    case("int_max_dim", &[ints(&[9, 30]), Arg::Int(1)]),
-    case("int_min_dim", &[ints(&[9, 30]), Arg::Int(1)]),
-    case("int_max_abs", &[ints(&[9, 30])]),
-    case("int_max_abs_dim", &[ints(&[9, 30]), Arg::Int(0)]),
-    case("int_max_dim_with_indices", &[ints(&[9, 30]), Arg::Int(1)]),
-    case("int_min_dim_with_indices", &[ints(&[9, 30]), Arg::Int(1)]),
-    case("int_argmax", &[ints(&[9, 30]), Arg::Int(1)]),
-    case("int_argmin", &[ints(&[9, 30]), Arg::Int(0)]),
-    case("int_any", &[ints(&[9, 30]), Arg::BoolType]),
-    case("int_any_dim", &[ints(&[9, 3]), Arg::Int(1), Arg::BoolType]),
-    case("int_all", &[ints(&[9, 30]), Arg::BoolType]),
-    case("int_all_dim", &[ints(&[9, 3]), Arg::Int(0), Arg::BoolType]),
-    case("bool_any", &[bools(&[50])]),
-    case("bool_any_dim", &[bools(&[5, 3]), Arg::Int(1)]),
-    case("bool_all", &[bools(&[50])]),
-    case("bool_all_dim", &[bools(&[5, 3]), Arg::Int(0)]),
-];
+    float_argmax([2, 9000], 1, Arg::IntType);
+    float_argmin(permuted(&[3, 3000, 2], &[2, 1, 0]), 1, Arg::IntType);
+    int_argmax(ints(&[9000, 2]), 0);
+    float_any([6, 7], Arg::BoolType);
+    float_any_dim([6, 7], 1, Arg::BoolType);
+    float_all([6, 7], Arg::BoolType);
+    float_all_dim([6, 7], 0, Arg::BoolType);
+    int_sum(ints(&[700, 30]));
+    int_sum_dim(ints(&[7, 30]), 0);
+    int_prod(ints(&[9]));
+    int_prod_dim(ints(&[4, 5]), 1);
+    int_mean(ints(&[9, 3]));
+    int_mean_dim(ints(&[9, 3]), 0);
+    int_max(ints(&[9, 300]));
+    int_min(ints(&[9, 300]));
+    int_max_dim(ints(&[9, 30]), 1);
+    int_min_dim(ints(&[9, 30]), 1);
+    int_max_abs(ints(&[9, 30]));
+    int_max_abs_dim(ints(&[9, 30]), 0);
+    int_max_dim_with_indices(ints(&[9, 30]), 1);
+    int_min_dim_with_indices(ints(&[9, 30]), 1);
+    int_argmax(ints(&[9, 30]), 1);
+    int_argmin(ints(&[9, 30]), 0);
+    int_any(ints(&[9, 30]), Arg::BoolType);
+    int_any_dim(ints(&[9, 3]), 1, Arg::BoolType);
+    int_all(ints(&[9, 30]), Arg::BoolType);
+    int_all_dim(ints(&[9, 3]), 0, Arg::BoolType);
+    bool_any(bools(&[50]));
+    bool_any_dim(bools(&[5, 3]), 1);
+    bool_all(bools(&[50]));
+    bool_all_dim(bools(&[5, 3]), 0);
+};

@@ -1,7 +1,7 @@
 //! Cumulative ops along an axis.
 
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, ints, normal, permuted};
+use crate::kernels::ops::cases::{Case, cases, ints, permuted};
 use crate::kernels::{policy, views};
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
@@ -170,17 +170,17 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("float_cumsum", &[normal(&[7]), Arg::Int(0)]),
-    case("float_cumsum", &[normal(&[3, 5000]), Arg::Int(1)]),
-    case("float_cumsum", &[normal(&[5000, 3]), Arg::Int(0)]),
-    case("float_cumsum", &[permuted(&[4, 6, 5], &[2, 0, 1]), Arg::Int(1)]),
-    case("float_cumsum", &[normal(&[2, 0, 3]), Arg::Int(0)]),
-    case("float_cumprod", &[normal(&[4, 9]), Arg::Int(1)]),
-    case("float_cummax", &[normal(&[4, 900]), Arg::Int(1)]),
-    case("float_cummin", &[normal(&[4, 9, 3]), Arg::Int(1)]),
-    case("int_cumsum", &[ints(&[2, 700]), Arg::Int(1)]),
-    case("int_cumprod", &[ints(&[7, 3]), Arg::Int(0)]),
-    case("int_cummax", &[ints(&[7, 30]), Arg::Int(1)]),
-    case("int_cummin", &[ints(&[7, 30]), Arg::Int(0)]),
-];
+pub const CASES: &[Case] = cases! {
+    float_cumsum([7], 0);
+    float_cumsum([3, 5000], 1);
+    float_cumsum([5000, 3], 0);
+    float_cumsum(permuted(&[4, 6, 5], &[2, 0, 1]), 1);
+    float_cumsum([2, 0, 3], 0);
+    float_cumprod([4, 9], 1);
+    float_cummax([4, 900], 1);
+    float_cummin([4, 9, 3], 1);
+    int_cumsum(ints(&[2, 700]), 1);
+    int_cumprod(ints(&[7, 3]), 0);
+    int_cummax(ints(&[7, 30]), 1);
+    int_cummin(ints(&[7, 30]), 0);
+};

@@ -8,7 +8,7 @@ use crate::kernels::gather::expand_indices;
 use crate::kernels::gather_nd::locations;
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, below, bools, case, ints, normal};
+use crate::kernels::ops::cases::{Case, below, bools, cases, ints};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::ops::options::ScatterOp;
 use crate::kernels::scatter_nd::{combine_at, scatter_nd};
@@ -176,27 +176,21 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case(
-        "float_scatter_add",
-        &[Arg::Int(0), normal(&[3, 8]), below(3, &[9000, 8]), normal(&[9000, 8])],
-    ),
-    case(
-        "float_scatter_add",
-        &[Arg::Int(1), normal(&[2, 5]), below(5, &[2, 9000]), normal(&[2, 9000])],
-    ),
-    case("int_scatter_add", &[Arg::Int(0), ints(&[7]), below(7, &[9000]), ints(&[9000])]),
-    case("float_scatter_add", &[Arg::Int(1), normal(&[4, 6]), below(6, &[4, 9]), normal(&[4, 9])]),
-    case("float_scatter_add", &[Arg::Int(0), normal(&[4, 6]), below(4, &[9, 6]), normal(&[9, 6])]),
-    case("float_select_add", &[normal(&[5, 4]), Arg::Int(0), below(5, &[9]), normal(&[9, 4])]),
-    case("float_select_add", &[normal(&[5, 4]), Arg::Int(1), below(4, &[9]), normal(&[5, 9])]),
-    case("int_scatter_add", &[Arg::Int(1), ints(&[4, 6]), below(6, &[4, 9]), ints(&[4, 9])]),
-    case("int_select_add", &[ints(&[5, 4]), Arg::Int(0), below(5, &[9]), ints(&[9, 4])]),
-    case("bool_scatter_or", &[Arg::Int(1), bools(&[4, 6]), below(6, &[4, 9]), bools(&[4, 9])]),
-    case("bool_select_or", &[bools(&[5, 4]), Arg::Int(0), below(5, &[9]), bools(&[9, 4])]),
-    case("float_select_add", &[normal(&[7]), Arg::Int(0), below(7, &[5000]), normal(&[5000])]),
-    case("embedding_backward", &[normal(&[11, 8]), normal(&[6, 100, 8]), below(11, &[6, 100])]),
+pub const CASES: &[Case] = cases! {
+    float_scatter_add(0, [3, 8], below(3, &[9000, 8]), [9000, 8]);
+    float_scatter_add(1, [2, 5], below(5, &[2, 9000]), [2, 9000]);
+    int_scatter_add(0, ints(&[7]), below(7, &[9000]), ints(&[9000]));
+    float_scatter_add(1, [4, 6], below(6, &[4, 9]), [4, 9]);
+    float_scatter_add(0, [4, 6], below(4, &[9, 6]), [9, 6]);
+    float_select_add([5, 4], 0, below(5, &[9]), [9, 4]);
+    float_select_add([5, 4], 1, below(4, &[9]), [5, 9]);
+    int_scatter_add(1, ints(&[4, 6]), below(6, &[4, 9]), ints(&[4, 9]));
+    int_select_add(ints(&[5, 4]), 0, below(5, &[9]), ints(&[9, 4]));
+    bool_scatter_or(1, bools(&[4, 6]), below(6, &[4, 9]), bools(&[4, 9]));
+    bool_select_or(bools(&[5, 4]), 0, below(5, &[9]), bools(&[9, 4]));
+    float_select_add([7], 0, below(7, &[5000]), [5000]);
+    embedding_backward([11, 8], [6, 100, 8], below(11, &[6, 100]));
     // Locations of two digits.
-    case("embedding_backward", &[normal(&[700, 4]), normal(&[2, 900, 4]), below(700, &[2, 900])]),
-    case("embedding_backward", &[normal(&[11, 8]), normal(&[3, 7, 8]), below(11, &[3, 7])]),
-];
+    embedding_backward([700, 4], [2, 900, 4], below(700, &[2, 900]));
+    embedding_backward([11, 8], [3, 7, 8], below(11, &[3, 7]));
+};

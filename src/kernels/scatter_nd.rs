@@ -6,7 +6,7 @@
 
 use crate::kernels::gather_nd::{first_axes, indexed_axes, locations};
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, below, case, ints, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, below, cases, ints, permuted};
 use crate::kernels::ops::options::ScatterOp;
 use crate::kernels::{sort, views};
 use crate::params;
@@ -190,60 +190,19 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
+pub const CASES: &[Case] = cases! {
     // Several levels, as most updates have few locations.
-    case(
-        "float_scatter_nd",
-        &[normal(&[3]), below(3, &[5000, 1]), normal(&[5000]), Arg::Scatter(ScatterOp::Add)],
-    ),
-    case(
-        "float_scatter_nd",
-        &[normal(&[2, 3]), below(2, &[300, 1]), normal(&[300, 3]), Arg::Scatter(ScatterOp::Max)],
-    ),
-    case(
-        "int_scatter_nd",
-        &[ints(&[2]), below(2, &[5000, 1]), ints(&[5000]), Arg::Scatter(ScatterOp::Assign)],
-    ),
-    case(
-        "float_scatter_nd",
-        &[normal(&[5, 6]), below(5, &[40, 2]), normal(&[40]), Arg::Scatter(ScatterOp::Add)],
-    ),
-    case(
-        "float_scatter_nd",
-        &[
-            normal(&[5, 6]),
-            below(5, &[4, 10, 1]),
-            normal(&[4, 10, 6]),
-            Arg::Scatter(ScatterOp::Add),
-        ],
-    ),
-    case(
-        "float_scatter_nd",
-        &[normal(&[5, 6]), below(5, &[40, 2]), normal(&[40]), Arg::Scatter(ScatterOp::Assign)],
-    ),
-    case(
-        "float_scatter_nd",
-        &[normal(&[5, 6]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Scatter(ScatterOp::Mul)],
-    ),
-    case(
-        "float_scatter_nd",
-        &[normal(&[5, 6]), below(5, &[9, 1]), normal(&[9, 6]), Arg::Scatter(ScatterOp::Min)],
-    ),
-    case(
-        "float_scatter_nd",
-        &[
-            permuted(&[6, 5], &[1, 0]),
-            below(5, &[9, 1]),
-            normal(&[9, 6]),
-            Arg::Scatter(ScatterOp::Max),
-        ],
-    ),
-    case(
-        "int_scatter_nd",
-        &[ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Scatter(ScatterOp::Add)],
-    ),
-    case(
-        "int_scatter_nd",
-        &[ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Scatter(ScatterOp::Max)],
-    ),
-];
+    float_scatter_nd([3], below(3, &[5000, 1]), [5000], Arg::Scatter(ScatterOp::Add));
+    float_scatter_nd([2, 3], below(2, &[300, 1]), [300, 3], Arg::Scatter(ScatterOp::Max));
+    int_scatter_nd(ints(&[2]), below(2, &[5000, 1]), ints(&[5000]),
+        Arg::Scatter(ScatterOp::Assign));
+    float_scatter_nd([5, 6], below(5, &[40, 2]), [40], Arg::Scatter(ScatterOp::Add));
+    float_scatter_nd([5, 6], below(5, &[4, 10, 1]), [4, 10, 6], Arg::Scatter(ScatterOp::Add));
+    float_scatter_nd([5, 6], below(5, &[40, 2]), [40], Arg::Scatter(ScatterOp::Assign));
+    float_scatter_nd([5, 6], below(5, &[9, 1]), [9, 6], Arg::Scatter(ScatterOp::Mul));
+    float_scatter_nd([5, 6], below(5, &[9, 1]), [9, 6], Arg::Scatter(ScatterOp::Min));
+    float_scatter_nd(permuted(&[6, 5], &[1, 0]), below(5, &[9, 1]), [9, 6],
+        Arg::Scatter(ScatterOp::Max));
+    int_scatter_nd(ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Scatter(ScatterOp::Add));
+    int_scatter_nd(ints(&[5, 6]), below(5, &[40, 2]), ints(&[40]), Arg::Scatter(ScatterOp::Max));
+};

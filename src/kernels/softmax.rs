@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use crate::kernels::elementwise::{binary, unary};
 use crate::kernels::fusion::{epilogue, prologue};
 use crate::kernels::launch::{Launch, PendingResult, Reads, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted, positive};
+use crate::kernels::ops::cases::{Case, cases, permuted, positive};
 use crate::kernels::ops::table::rows;
 use crate::kernels::policy::team::Team;
 use crate::kernels::reduce::{self, Reduction};
@@ -243,28 +243,28 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("softmax", &[normal(&[7, 10]), Arg::Int(1)]),
-    case("softmax", &[normal(&[7, 300]), Arg::Int(1)]),
-    case("softmax", &[normal(&[3, 40, 5]), Arg::Int(1)]),
-    case("softmax", &[permuted(&[40, 6], &[1, 0]), Arg::Int(1)]),
-    case("log_softmax", &[normal(&[64, 10]), Arg::Int(1)]),
-    case("log_softmax", &[normal(&[9, 1000]), Arg::Int(1)]),
-    case("log_softmax", &[normal(&[9, 3]), Arg::Int(0)]),
-    case("softmax", &[normal(&[5, 301]), Arg::Int(1)]),
-    case("log_softmax", &[normal(&[3, 65]), Arg::Int(1)]),
-    case("softmin", &[normal(&[9, 3]), Arg::Int(1)]),
-    case("softmax_backward", &[positive(&[7, 10]), normal(&[7, 10]), Arg::Int(1)]),
-    case("softmax_backward", &[positive(&[7, 300]), normal(&[7, 300]), Arg::Int(1)]),
-    case("softmax_backward", &[positive(&[5, 301]), normal(&[5, 301]), Arg::Int(1)]),
-    case("softmax_backward", &[positive(&[3, 40, 5]), normal(&[3, 40, 5]), Arg::Int(1)]),
-    case("log_softmax_backward", &[normal(&[64, 10]), normal(&[64, 10]), Arg::Int(1)]),
-    case("log_softmax_backward", &[normal(&[9, 1000]), permuted(&[1000, 9], &[1, 0]), Arg::Int(1)]),
-    case("log_softmax_backward", &[normal(&[3, 65]), normal(&[3, 65]), Arg::Int(1)]),
-    case("log_softmax_backward", &[normal(&[9, 3]), normal(&[9, 3]), Arg::Int(0)]),
+pub const CASES: &[Case] = cases! {
+    softmax([7, 10], 1);
+    softmax([7, 300], 1);
+    softmax([3, 40, 5], 1);
+    softmax(permuted(&[40, 6], &[1, 0]), 1);
+    log_softmax([64, 10], 1);
+    log_softmax([9, 1000], 1);
+    log_softmax([9, 3], 0);
+    softmax([5, 301], 1);
+    log_softmax([3, 65], 1);
+    softmin([9, 3], 1);
+    softmax_backward(positive(&[7, 10]), [7, 10], 1);
+    softmax_backward(positive(&[7, 300]), [7, 300], 1);
+    softmax_backward(positive(&[5, 301]), [5, 301], 1);
+    softmax_backward(positive(&[3, 40, 5]), [3, 40, 5], 1);
+    log_softmax_backward([64, 10], [64, 10], 1);
+    log_softmax_backward([9, 1000], permuted(&[1000, 9], &[1, 0]), 1);
+    log_softmax_backward([3, 65], [3, 65], 1);
+    log_softmax_backward([9, 3], [9, 3], 0);
     // Few long lines.
-    case("softmax", &[normal(&[2, 9000]), Arg::Int(1)]),
-    case("log_softmax", &[normal(&[2, 9001, 3]), Arg::Int(1)]),
-    case("softmax_backward", &[positive(&[2, 9001, 3]), normal(&[2, 9001, 3]), Arg::Int(1)]),
-    case("log_softmax_backward", &[normal(&[2, 9000]), normal(&[2, 9000]), Arg::Int(1)]),
-];
+    softmax([2, 9000], 1);
+    log_softmax([2, 9001, 3], 1);
+    softmax_backward(positive(&[2, 9001, 3]), [2, 9001, 3], 1);
+    log_softmax_backward([2, 9000], [2, 9000], 1);
+};

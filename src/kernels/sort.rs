@@ -1,7 +1,7 @@
 //! Sorting along an axis, stable and without readbacks: by digits on GPUs, else by merging.
 
 use crate::kernels::launch::{Launch, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, ints, normal, positive};
+use crate::kernels::ops::cases::{Arg, Case, cases, ints, positive};
 use crate::kernels::scan::{self, ScanOp};
 use crate::kernels::{policy, views};
 use crate::params;
@@ -392,32 +392,29 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("float_sort", &[normal(&[7]), Arg::Int(0), Arg::Flag(false)]),
-    case("float_sort", &[positive(&[3, 1000]), Arg::Int(1), Arg::Flag(true)]),
-    case("float_sort", &[positive(&[65, 3, 2]), Arg::Int(0), Arg::Flag(false)]),
-    case("float_sort", &[normal(&[2, 0]), Arg::Int(1), Arg::Flag(false)]),
-    case("float_sort", &[positive(&[40, 9]), Arg::Int(0), Arg::Flag(true)]),
-    case(
-        "float_sort_with_indices",
-        &[positive(&[3, 100]), Arg::Int(1), Arg::Flag(false), Arg::IntType],
-    ),
-    case("float_argsort", &[positive(&[33, 4]), Arg::Int(0), Arg::Flag(true), Arg::IntType]),
-    case("float_topk", &[positive(&[5, 90]), Arg::Int(1), Arg::Int(7)]),
-    case("int_sort", &[ints(&[4, 130]), Arg::Int(1), Arg::Flag(false)]),
-    case("int_sort", &[ints(&[70, 2]), Arg::Int(0), Arg::Flag(true)]),
+pub const CASES: &[Case] = cases! {
+    float_sort([7], 0, false);
+    float_sort(positive(&[3, 1000]), 1, true);
+    float_sort(positive(&[65, 3, 2]), 0, false);
+    float_sort([2, 0], 1, false);
+    float_sort(positive(&[40, 9]), 0, true);
+    float_sort_with_indices(positive(&[3, 100]), 1, false, Arg::IntType);
+    float_argsort(positive(&[33, 4]), 0, true, Arg::IntType);
+    float_topk(positive(&[5, 90]), 1, 7);
+    int_sort(ints(&[4, 130]), 1, false);
+    int_sort(ints(&[70, 2]), 0, true);
     // Lines of up to a tile, and of several. The gradients of equal floats depend on their order, which
     // the reference leaves open.
-    case("float_sort", &[positive(&[3, 200]), Arg::Int(1), Arg::Flag(false)]),
-    case("int_sort", &[ints(&[2, 1500]), Arg::Int(1), Arg::Flag(false)]),
-    case("int_sort", &[ints(&[2, 1500]), Arg::Int(1), Arg::Flag(true)]),
-    case("int_sort", &[ints(&[2, 400]), Arg::Int(1), Arg::Flag(false)]),
-    case("int_sort", &[ints(&[2, 400]), Arg::Int(1), Arg::Flag(true)]),
+    float_sort(positive(&[3, 200]), 1, false);
+    int_sort(ints(&[2, 1500]), 1, false);
+    int_sort(ints(&[2, 1500]), 1, true);
+    int_sort(ints(&[2, 400]), 1, false);
+    int_sort(ints(&[2, 400]), 1, true);
     // The reference, the CPU backend, is stable only for few elements.
-    case("int_sort_with_indices", &[ints(&[3, 15]), Arg::Int(1), Arg::Flag(true)]),
-    case("int_argsort", &[ints(&[15, 3]), Arg::Int(0), Arg::Flag(false)]),
-    case("int_topk", &[ints(&[5, 90]), Arg::Int(0), Arg::Int(2)]),
+    int_sort_with_indices(ints(&[3, 15]), 1, true);
+    int_argsort(ints(&[15, 3]), 0, false);
+    int_topk(ints(&[5, 90]), 0, 2);
     // Selected tile by tile.
-    case("float_topk", &[positive(&[1500, 2]), Arg::Int(0), Arg::Int(3)]),
-    case("int_topk", &[ints(&[2, 5000]), Arg::Int(1), Arg::Int(250)]),
-];
+    float_topk(positive(&[1500, 2]), 0, 3);
+    int_topk(ints(&[2, 5000]), 1, 250);
+};

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::kernels::launch::walk::Walk;
 use crate::kernels::launch::{Launch, variants_of};
-use crate::kernels::ops::cases::{Arg, Case, case, normal, permuted};
+use crate::kernels::ops::cases::{Arg, Case, cases, permuted};
 use crate::kernels::policy;
 use crate::params;
 use crate::runtime::{Kernel, Source, Variant, wgsl};
@@ -182,29 +182,17 @@ pub fn variants() -> Vec<Variant> {
 }
 
 /// The cases that the family must pass.
-pub const CASES: &[Case] = &[
-    case("float_reshape", &[permuted(&[36, 40], &[1, 0]), Arg::Sizes(&[1440])]),
-    case("float_reshape", &[permuted(&[3, 8, 5, 44], &[0, 2, 3, 1]), Arg::Sizes(&[3, 220, 8])]),
-    case("float_reshape", &[permuted(&[2, 4, 3, 4], &[3, 2, 1, 0]), Arg::Sizes(&[96])]),
-    case(
-        "float_slice_assign",
-        &[
-            normal(&[20, 24]),
-            Arg::Slices(&[(4, Some(16), 1), (8, Some(24), 1)]),
-            permuted(&[16, 12], &[1, 0]),
-        ],
-    ),
+pub const CASES: &[Case] = cases! {
+    float_reshape(permuted(&[36, 40], &[1, 0]), Arg::Sizes(&[1440]));
+    float_reshape(permuted(&[3, 8, 5, 44], &[0, 2, 3, 1]), Arg::Sizes(&[3, 220, 8]));
+    float_reshape(permuted(&[2, 4, 3, 4], &[3, 2, 1, 0]), Arg::Sizes(&[96]));
+    float_slice_assign([20, 24], Arg::Slices(&[(4, Some(16), 1), (8, Some(24), 1)]),
+        permuted(&[16, 12], &[1, 0]));
     // The edges of tiles.
-    case("float_reshape", &[permuted(&[33, 65], &[1, 0]), Arg::Sizes(&[2145])]),
-    case("float_reshape", &[permuted(&[3, 31, 2, 35], &[0, 2, 3, 1]), Arg::Sizes(&[6510])]),
+    float_reshape(permuted(&[33, 65], &[1, 0]), Arg::Sizes(&[2145]));
+    float_reshape(permuted(&[3, 31, 2, 35], &[0, 2, 3, 1]), Arg::Sizes(&[6510]));
     // A size, and an offset, that are not multiples of four.
-    case("float_reshape", &[permuted(&[8, 6], &[1, 0]), Arg::Sizes(&[48])]),
-    case(
-        "float_slice_assign",
-        &[
-            normal(&[20, 24]),
-            Arg::Slices(&[(4, Some(16), 1), (2, Some(18), 1)]),
-            permuted(&[16, 12], &[1, 0]),
-        ],
-    ),
-];
+    float_reshape(permuted(&[8, 6], &[1, 0]), Arg::Sizes(&[48]));
+    float_slice_assign([20, 24], Arg::Slices(&[(4, Some(16), 1), (2, Some(18), 1)]),
+        permuted(&[16, 12], &[1, 0]));
+};

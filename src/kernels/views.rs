@@ -2,9 +2,7 @@
 
 use crate::kernels::copy::{self, copy_map, expand_layout};
 use crate::kernels::fusion::pending;
-use crate::kernels::ops::cases::{
-    Arg, Case, Fill, Input, bools, case, floats, ints, normal, permuted,
-};
+use crate::kernels::ops::cases::{Arg, Case, Fill, Input, bools, cases, floats, ints, permuted};
 use crate::kernels::ops::map::ScalarValue;
 use crate::kernels::{cast, create};
 use crate::tensor::{
@@ -220,84 +218,66 @@ pub fn repeat_dim(tensor: Tensor, axis: usize, times: usize) -> Result<Tensor> {
 }
 
 /// The cases that these functions must pass.
-pub const CASES: &[Case] = &[
-    case("float_swap_dims", &[normal(&[3, 4, 5]), Arg::Int(0), Arg::Int(2)]),
-    case("float_transpose", &[normal(&[3, 4, 5])]),
-    case("float_permute", &[normal(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])]),
-    case(
-        "float_permute",
-        &[normal(&[1, 2, 3, 2, 1, 2, 3, 2]), Arg::Sizes(&[7, 3, 5, 1, 0, 2, 6, 4])],
-    ),
-    case("float_flip", &[normal(&[3, 4, 5]), Arg::Sizes(&[0, 2])]),
-    case("float_flip", &[permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[1])]),
-    case("float_reshape", &[normal(&[3, 4, 5]), Arg::Sizes(&[5, 12])]),
-    case("float_reshape", &[permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[6, 10])]),
-    case("float_expand", &[normal(&[3, 1, 5]), Arg::Sizes(&[2, 3, 4, 5])]),
-    case("float_slice", &[normal(&[7, 8, 5]), Arg::Slices(&[(1, Some(6), 2), (0, None, 3)])]),
-    case("float_slice", &[normal(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
-    case("float_slice", &[normal(&[7, 8]), Arg::Slices(&[(3, Some(3), 1)])]),
-    case("float_slice_assign", &[normal(&[3]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2])]),
-    case(
-        "float_slice_assign",
-        &[normal(&[7, 5]), Arg::Slices(&[(0, Some(2), 1)]), normal(&[2, 5])],
-    ),
-    case(
-        "float_slice_assign",
-        &[normal(&[7, 8]), Arg::Slices(&[(1, Some(5), 1), (2, Some(7), 1)]), normal(&[4, 5])],
-    ),
-    case(
-        "float_slice_assign",
-        &[normal(&[7, 8]), Arg::Slices(&[(0, None, -2), (0, None, 3)]), normal(&[4, 3])],
-    ),
-    case(
-        "float_slice_assign",
-        &[permuted(&[7, 8], &[1, 0]), Arg::Slices(&[(0, Some(4), 1)]), normal(&[4, 7])],
-    ),
-    case("float_cat", &[Arg::Tensors(&[floats(&[2, 3]), floats(&[4, 3])]), Arg::Int(0)]),
-    case(
-        "float_cat",
-        &[Arg::Tensors(&[floats(&[2, 3]), floats(&[2, 1]), floats(&[2, 8])]), Arg::Int(1)],
-    ),
-    case("float_repeat_dim", &[normal(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),
-    case("float_repeat_dim", &[permuted(&[3, 4], &[1, 0]), Arg::Int(0), Arg::Int(2)]),
-    case("float_unfold", &[normal(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)]),
-    case("float_unfold", &[normal(&[9, 3]), Arg::Int(0), Arg::Int(4), Arg::Int(1)]),
-    case("float_mask_where", &[normal(&[5, 6]), bools(&[5, 6]), normal(&[5, 6])]),
-    case("float_mask_where", &[normal(&[5, 6]), bools(&[1, 6]), normal(&[5, 1])]),
-    case("float_mask_fill", &[normal(&[5, 6]), bools(&[5, 6]), Arg::Float(-1.5)]),
-    case("float_into_int", &[normal(&[50]), Arg::IntType]),
-    case("float_cast", &[normal(&[50]), Arg::FloatType]),
-    case("int_swap_dims", &[ints(&[3, 4]), Arg::Int(0), Arg::Int(1)]),
-    case("int_transpose", &[ints(&[3, 4])]),
-    case("int_permute", &[ints(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])]),
-    case("int_flip", &[ints(&[3, 4]), Arg::Sizes(&[1])]),
-    case("int_reshape", &[ints(&[3, 4]), Arg::Sizes(&[2, 6])]),
-    case("int_expand", &[ints(&[3, 1]), Arg::Sizes(&[3, 4])]),
-    case("int_slice", &[ints(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
-    case("int_slice_assign", &[ints(&[7, 8]), Arg::Slices(&[(1, Some(5), 1)]), ints(&[4, 8])]),
-    case("int_cat", &[Arg::Tensors(&[integers(&[2, 3]), integers(&[4, 3])]), Arg::Int(0)]),
-    case("int_repeat_dim", &[ints(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),
-    case("int_unfold", &[ints(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)]),
-    case("int_mask_where", &[ints(&[5, 6]), bools(&[5, 6]), ints(&[5, 6])]),
-    case("int_mask_fill", &[ints(&[5, 6]), bools(&[5, 6]), Arg::Int(7)]),
-    case("int_into_float", &[ints(&[50]), Arg::FloatType]),
-    case("int_cast", &[ints(&[50]), Arg::IntType]),
-    case("bool_swap_dims", &[bools(&[3, 4]), Arg::Int(0), Arg::Int(1)]),
-    case("bool_transpose", &[bools(&[3, 4])]),
-    case("bool_permute", &[bools(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1])]),
-    case("bool_flip", &[bools(&[3, 4]), Arg::Sizes(&[1])]),
-    case("bool_reshape", &[bools(&[3, 4]), Arg::Sizes(&[2, 6])]),
-    case("bool_expand", &[bools(&[3, 1]), Arg::Sizes(&[3, 4])]),
-    case("bool_slice", &[bools(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)])]),
-    case("bool_slice_assign", &[bools(&[7, 8]), Arg::Slices(&[(1, Some(5), 1)]), bools(&[4, 8])]),
-    case("bool_cat", &[Arg::Tensors(&[booleans(&[2, 3]), booleans(&[4, 3])]), Arg::Int(0)]),
-    case("bool_repeat_dim", &[bools(&[2, 1, 5]), Arg::Int(1), Arg::Int(3)]),
-    case("bool_unfold", &[bools(&[3, 9]), Arg::Int(1), Arg::Int(3), Arg::Int(2)]),
-    case("bool_mask_where", &[bools(&[5, 6]), bools(&[5, 6]), bools(&[5, 6])]),
-    case("bool_mask_fill", &[bools(&[5, 6]), bools(&[5, 6]), Arg::Flag(true)]),
-    case("bool_into_float", &[bools(&[50]), Arg::FloatType]),
-    case("bool_into_int", &[bools(&[50]), Arg::IntType]),
-];
+pub const CASES: &[Case] = cases! {
+    float_swap_dims([3, 4, 5], 0, 2);
+    float_transpose([3, 4, 5]);
+    float_permute([3, 4, 5], Arg::Sizes(&[2, 0, 1]));
+    float_permute([1, 2, 3, 2, 1, 2, 3, 2], Arg::Sizes(&[7, 3, 5, 1, 0, 2, 6, 4]));
+    float_flip([3, 4, 5], Arg::Sizes(&[0, 2]));
+    float_flip(permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[1]));
+    float_reshape([3, 4, 5], Arg::Sizes(&[5, 12]));
+    float_reshape(permuted(&[3, 4, 5], &[2, 0, 1]), Arg::Sizes(&[6, 10]));
+    float_expand([3, 1, 5], Arg::Sizes(&[2, 3, 4, 5]));
+    float_slice([7, 8, 5], Arg::Slices(&[(1, Some(6), 2), (0, None, 3)]));
+    float_slice([7, 8], Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)]));
+    float_slice([7, 8], Arg::Slices(&[(3, Some(3), 1)]));
+    float_slice_assign([3], Arg::Slices(&[(0, Some(2), 1)]), [2]);
+    float_slice_assign([7, 5], Arg::Slices(&[(0, Some(2), 1)]), [2, 5]);
+    float_slice_assign([7, 8], Arg::Slices(&[(1, Some(5), 1), (2, Some(7), 1)]), [4, 5]);
+    float_slice_assign([7, 8], Arg::Slices(&[(0, None, -2), (0, None, 3)]), [4, 3]);
+    float_slice_assign(permuted(&[7, 8], &[1, 0]), Arg::Slices(&[(0, Some(4), 1)]), [4, 7]);
+    float_cat(Arg::Tensors(&[floats(&[2, 3]), floats(&[4, 3])]), 0);
+    float_cat(Arg::Tensors(&[floats(&[2, 3]), floats(&[2, 1]), floats(&[2, 8])]), 1);
+    float_repeat_dim([2, 1, 5], 1, 3);
+    float_repeat_dim(permuted(&[3, 4], &[1, 0]), 0, 2);
+    float_unfold([3, 9], 1, 3, 2);
+    float_unfold([9, 3], 0, 4, 1);
+    float_mask_where([5, 6], bools(&[5, 6]), [5, 6]);
+    float_mask_where([5, 6], bools(&[1, 6]), [5, 1]);
+    float_mask_fill([5, 6], bools(&[5, 6]), Arg::Float(-1.5));
+    float_into_int([50], Arg::IntType);
+    float_cast([50], Arg::FloatType);
+    int_swap_dims(ints(&[3, 4]), 0, 1);
+    int_transpose(ints(&[3, 4]));
+    int_permute(ints(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1]));
+    int_flip(ints(&[3, 4]), Arg::Sizes(&[1]));
+    int_reshape(ints(&[3, 4]), Arg::Sizes(&[2, 6]));
+    int_expand(ints(&[3, 1]), Arg::Sizes(&[3, 4]));
+    int_slice(ints(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)]));
+    int_slice_assign(ints(&[7, 8]), Arg::Slices(&[(1, Some(5), 1)]), ints(&[4, 8]));
+    int_cat(Arg::Tensors(&[integers(&[2, 3]), integers(&[4, 3])]), 0);
+    int_repeat_dim(ints(&[2, 1, 5]), 1, 3);
+    int_unfold(ints(&[3, 9]), 1, 3, 2);
+    int_mask_where(ints(&[5, 6]), bools(&[5, 6]), ints(&[5, 6]));
+    int_mask_fill(ints(&[5, 6]), bools(&[5, 6]), 7);
+    int_into_float(ints(&[50]), Arg::FloatType);
+    int_cast(ints(&[50]), Arg::IntType);
+    bool_swap_dims(bools(&[3, 4]), 0, 1);
+    bool_transpose(bools(&[3, 4]));
+    bool_permute(bools(&[3, 4, 5]), Arg::Sizes(&[2, 0, 1]));
+    bool_flip(bools(&[3, 4]), Arg::Sizes(&[1]));
+    bool_reshape(bools(&[3, 4]), Arg::Sizes(&[2, 6]));
+    bool_expand(bools(&[3, 1]), Arg::Sizes(&[3, 4]));
+    bool_slice(bools(&[7, 8]), Arg::Slices(&[(0, None, -2), (1, Some(-1), 1)]));
+    bool_slice_assign(bools(&[7, 8]), Arg::Slices(&[(1, Some(5), 1)]), bools(&[4, 8]));
+    bool_cat(Arg::Tensors(&[booleans(&[2, 3]), booleans(&[4, 3])]), 0);
+    bool_repeat_dim(bools(&[2, 1, 5]), 1, 3);
+    bool_unfold(bools(&[3, 9]), 1, 3, 2);
+    bool_mask_where(bools(&[5, 6]), bools(&[5, 6]), bools(&[5, 6]));
+    bool_mask_fill(bools(&[5, 6]), bools(&[5, 6]), true);
+    bool_into_float(bools(&[50]), Arg::FloatType);
+    bool_into_int(bools(&[50]), Arg::IntType);
+};
 
 const fn integers(shape: &'static [usize]) -> Input {
     Input { fill: Fill::Ints, shape, axes: &[] }

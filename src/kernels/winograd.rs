@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 use crate::kernels::conv::geometry::ConvGeometry;
 use crate::kernels::fusion::epilogue;
 use crate::kernels::launch::{Launch, PendingResult, parts, variants_of, workgroups_for};
-use crate::kernels::ops::cases::{Arg, Case, case, positive};
+use crate::kernels::ops::cases::{Arg, Case, cases, positive};
 use crate::kernels::ops::options::ConvOptions;
 use crate::kernels::{cast, matmul, policy, views};
 use crate::params;
@@ -323,38 +323,15 @@ pub const CASES: &[Case] = {
     const DILATED: Arg = Arg::Conv(&[1, 1], &[2, 2], &[2, 1], 1);
     const STRIDED: Arg = Arg::Conv(&[1, 2], &[1, 1], &[1, 1], 1);
     // Sums of over a thousand products. With mixed signs, rounding errors exceed the tolerance.
-    &[
-        case(
-            "conv_transpose2d_x_backward",
-            &[positive(&[128, 132, 3, 3]), positive(&[8, 132, 11, 15]), T_MIXED],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                positive(&[8, 132, 11, 15]),
-                positive(&[128, 132, 3, 3]),
-                positive(&[8, 128, 13, 13]),
-                MIXED,
-            ],
-        ),
+    cases! {
+        conv_transpose2d_x_backward(positive(&[128, 132, 3, 3]), positive(&[8, 132, 11, 15]),
+            T_MIXED);
+        conv2d_x_backward(positive(&[8, 132, 11, 15]), positive(&[128, 132, 3, 3]),
+            positive(&[8, 128, 13, 13]), MIXED);
         // The same channels, but not computed here.
-        case(
-            "conv2d_x_backward",
-            &[
-                positive(&[4, 128, 11, 15]),
-                positive(&[128, 128, 3, 3]),
-                positive(&[4, 128, 11, 17]),
-                DILATED,
-            ],
-        ),
-        case(
-            "conv2d_x_backward",
-            &[
-                positive(&[8, 128, 12, 24]),
-                positive(&[128, 128, 3, 3]),
-                positive(&[8, 128, 12, 12]),
-                STRIDED,
-            ],
-        ),
-    ]
+        conv2d_x_backward(positive(&[4, 128, 11, 15]), positive(&[128, 128, 3, 3]),
+            positive(&[4, 128, 11, 17]), DILATED);
+        conv2d_x_backward(positive(&[8, 128, 12, 24]), positive(&[128, 128, 3, 3]),
+            positive(&[8, 128, 12, 12]), STRIDED);
+    }
 };

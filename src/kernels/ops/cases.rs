@@ -105,6 +105,38 @@ pub const fn case(op: &'static str, args: &'static [Arg]) -> Case {
     Case { op, args: Cow::Borrowed(args) }
 }
 
+/// Returns cases, each written as `op(arguments);`.
+///
+/// An argument is a shape in brackets (a tensor of normally distributed floats), `_` (absent), an integer, a flag, a
+/// constant, or a call of a function of this module or of a variant of [`Arg`].
+macro_rules! cases {
+    ($($op:ident($($args:tt)*);)*) => {
+        &[$($crate::kernels::ops::cases::case(stringify!($op), cases!(@args [] $($args)*))),*]
+    };
+    (@args [$($done:expr,)*]) => {
+        &[$($done),*]
+    };
+    (@args [$($done:expr,)*] [$($shape:tt)*] $(, $($rest:tt)*)?) => {
+        cases!(@args [$($done,)* $crate::kernels::ops::cases::normal(&[$($shape)*]),] $($($rest)*)?)
+    };
+    (@args [$($done:expr,)*] _ $(, $($rest:tt)*)?) => {
+        cases!(@args [$($done,)* $crate::kernels::ops::cases::Arg::Absent,] $($($rest)*)?)
+    };
+    (@args [$($done:expr,)*] true $(, $($rest:tt)*)?) => {
+        cases!(@args [$($done,)* $crate::kernels::ops::cases::Arg::Flag(true),] $($($rest)*)?)
+    };
+    (@args [$($done:expr,)*] false $(, $($rest:tt)*)?) => {
+        cases!(@args [$($done,)* $crate::kernels::ops::cases::Arg::Flag(false),] $($($rest)*)?)
+    };
+    (@args [$($done:expr,)*] $int:literal $(, $($rest:tt)*)?) => {
+        cases!(@args [$($done,)* $crate::kernels::ops::cases::Arg::Int($int),] $($($rest)*)?)
+    };
+    (@args [$($done:expr,)*] $arg:expr $(, $($rest:tt)*)?) => {
+        cases!(@args [$($done,)* $arg,] $($($rest)*)?)
+    };
+}
+pub(crate) use cases;
+
 const fn input(fill: Fill, shape: &'static [usize]) -> Arg {
     Arg::Tensor(Input { fill, shape, axes: &[] })
 }
