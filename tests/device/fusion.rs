@@ -3,16 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
-use burn::module::AutodiffModule;
-use burn::nn::conv::{Conv2d, Conv2dConfig};
-use burn::nn::loss::CrossEntropyLoss;
-use burn::nn::pool::MaxPool2dConfig;
-use burn::nn::transformer::{
-    TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
-};
-use burn::nn::{Linear, LinearConfig, Lstm, LstmConfig, PaddingConfig2d};
-use burn::optim::{AdamConfig, GradientsParams, Optimizer};
-use burn::tensor::activation::{log_softmax, relu, softmax};
+use burn::tensor::activation::{log_softmax, softmax};
 use burn::tensor::backend::Backend;
 use burn::tensor::module::{conv2d, linear};
 use burn::tensor::ops::ConvOptions;
@@ -27,6 +18,15 @@ use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, set_fusion};
 
 use crate::common::{self, Tolerance, test_alone};
 
+#[path = "../../benches/shared/burn_0_21.rs"]
+#[allow(clippy::clone_on_copy, unused_imports, dead_code, reason = "the comparison uses more")]
+mod burn_api;
+#[path = "../../benches/shared/models.rs"]
+mod models;
+
+use models::Step;
+
+type Inner = Wgsl;
 type B = Autodiff<Wgsl>;
 
 /// Counts the launches of each kernel.
@@ -41,87 +41,25 @@ impl Observer for Launches {
     }
 }
 
-/// A training step, which returns the loss.
-type Step = Box<dyn FnMut() -> Tensor<Wgsl, 1>>;
-
-fn training<M: AutodiffModule<B> + 'static>(
-    model: M,
-    loss: impl Fn(&M) -> Tensor<B, 1> + 'static,
-) -> Step {
-    let mut adam = AdamConfig::new().init();
-    let mut next = Some(model);
-    Box::new(move || {
-        let model = next.take().expect("the previous step returned a model");
-        let loss = loss(&model);
-        let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        next = Some(adam.step(1e-3, model, gradients));
-        loss.inner()
-    })
-}
-
 fn random<const D: usize>(shape: [usize; D], device: &WgslDevice) -> Tensor<B, D> {
     Tensor::random(shape, Distribution::Normal(0.0, 1.0), device)
 }
 
-fn labels(count: usize, device: &WgslDevice) -> Tensor<B, 1, Int> {
-    let labels: Vec<i32> = (0..count as i32).map(|index| index % 10).collect();
-    Tensor::from_data(TensorData::new(labels, [count]), device)
-}
-
 fn mlp(device: &WgslDevice) -> Step {
-    let (x, labels) = (random([32, 784], device), labels(32, device));
-    let model: (Linear<B>, Linear<B>) =
-        (LinearConfig::new(784, 512).init(device), LinearConfig::new(512, 10).init(device));
-    let loss = CrossEntropyLoss::new(None, device);
-    training(model, move |(first, second)| {
-        loss.forward(second.forward(relu(first.forward(x.clone()))), labels.clone())
-    })
+    models::mlp(random([32, 784], device), device)
 }
 
 fn cnn(device: &WgslDevice) -> Step {
-    let (x, labels) = (random([4, 1, 28, 28], device), labels(4, device));
-    let conv = |from, to| {
-        Conv2dConfig::new([from, to], [3, 3]).with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1))
-    };
-    let model: (Conv2d<B>, Conv2d<B>, Linear<B>, Linear<B>) = (
-        conv(1, 32).init(device),
-        conv(32, 64).init(device),
-        LinearConfig::new(64 * 7 * 7, 128).init(device),
-        LinearConfig::new(128, 10).init(device),
-    );
-    let pool = MaxPool2dConfig::new([2, 2]).with_strides([2, 2]).init();
-    let loss = CrossEntropyLoss::new(None, device);
-    training(model, move |(conv1, conv2, linear1, linear2)| {
-        let x = pool.forward(relu(conv1.forward(x.clone())));
-        let x = pool.forward(relu(conv2.forward(x)));
-        let x = relu(linear1.forward(x.flatten::<2>(1, 3)));
-        loss.forward(linear2.forward(x), labels.clone())
-    })
+    models::cnn(random([4, 1, 28, 28], device), device)
 }
 
 fn transformer(device: &WgslDevice) -> Step {
-    let (x, target) = (random([2, 64, 128], device), random([2, 64, 128], device));
-    let model: (TransformerEncoder<B>, Linear<B>) = (
-        TransformerEncoderConfig::new(128, 512, 4, 2).with_dropout(0.0).init(device),
-        LinearConfig::new(128, 128).init(device),
-    );
-    training(model, move |(encoder, head)| {
-        let y = head.forward(encoder.forward(TransformerEncoderInput::new(x.clone())));
-        let error = y - target.clone();
-        (error.clone() * error).mean()
-    })
+    let [x, target] = [(); 2].map(|()| random([2, 64, 128], device));
+    models::transformer(x, target, [2, 4, 512], device)
 }
 
 fn lstm(device: &WgslDevice) -> Step {
-    let (x, labels) = (random([4, 4, 32], device), labels(4, device));
-    let model: (Lstm<B>, Linear<B>) =
-        (LstmConfig::new(32, 32, true).init(device), LinearConfig::new(32, 10).init(device));
-    let loss = CrossEntropyLoss::new(None, device);
-    training(model, move |(lstm, head)| {
-        let (outputs, _) = lstm.forward(x.clone(), None);
-        let last = outputs.narrow(1, 3, 1).flatten::<2>(1, 2);
-        loss.forward(head.forward(last), labels.clone())
-    })
+    models::lstm(random([4, 4, 32], device), device)
 }
 
 /// Returns the device of a runtime of `common::runtimes`.

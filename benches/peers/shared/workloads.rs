@@ -1,9 +1,10 @@
 //! The workloads as Burn code, shared by all Rust peers. The crate root has a module `burn_api`
-//! with the types of its Burn version and backend.
+//! with the types of its Burn version and backend, and the module `models`.
 
 use peer_protocol::{Output, Work, input_values};
 
 use crate::burn_api::*;
+use crate::models;
 
 type Prepare = fn(&Device) -> Work;
 
@@ -46,8 +47,12 @@ pub fn prepare(name: &str, device: &Device) -> Option<Work> {
             let (start, step) = (untracked([16], 1, device), untracked([16], 2, device));
             Box::new(move || output((0..10_000).fold(start.clone(), |sum, _| sum + step.clone())))
         }),
-        ("mlp-step", mlp_step),
-        ("cnn-step", cnn_step),
+        ("mlp-step", |device| {
+            training(models::mlp(tracked([256, 784], 1, device), &autodiff_device(device)))
+        }),
+        ("cnn-step", |device| {
+            training(models::cnn(tracked([64, 1, 28, 28], 1, device), &autodiff_device(device)))
+        }),
         ("transformer-step", |device| transformer_step([16, 64, 128], [2, 4, 512], device)),
         ("large-matmul-f16", |device| matmul_f16(8192, device)),
         ("large-attention", |device| attention_of(DType::F32, false, device)),
@@ -164,77 +169,13 @@ fn conv2d_backward(device: &Device) -> Work {
     })
 }
 
-/// Returns a workload whose repetitions are training steps with Adam.
-fn training<M: Model + 'static>(model: M, loss: impl Fn(&M) -> Tracked<1> + 'static) -> Work {
-    let mut optimizer = AdamConfig::new().init();
-    let mut next = Some(model);
-    Box::new(move || {
-        let model = next.take().expect("the previous step returned a model");
-        let loss = loss(&model);
-        let gradients = GradientsParams::from_grads(loss.backward(), &model);
-        next = Some(optimizer.step(1e-3, model, gradients));
-        output(loss.inner())
-    })
+/// Returns a workload whose repetitions are training steps.
+fn training(mut step: models::Step) -> Work {
+    Box::new(move || output(step().inner()))
 }
 
-/// Returns the class labels 0 to 9 in rotation, `[count]`.
-fn labels(count: usize, device: &Device) -> Labels {
-    let labels: Vec<i32> = (0..count as i32).map(|index| index % 10).collect();
-    Labels::from_data(TensorData::new(labels, [count]), &autodiff_device(device))
-}
-
-/// A training step of a multilayer perceptron 784-512-10, batch 256.
-fn mlp_step(device: &Device) -> Work {
-    let (x, labels, device) =
-        (tracked([256, 784], 1, device), labels(256, device), autodiff_device(device));
-    let model: (Linear, Linear) =
-        (LinearConfig::new(784, 512).init(&device), LinearConfig::new(512, 10).init(&device));
-    let cross_entropy = CrossEntropyLoss::new(None, &device);
-    training(model, move |(first, second)| {
-        let hidden = activation::relu(first.forward(x.clone()));
-        cross_entropy.forward(second.forward(hidden), labels.clone())
-    })
-}
-
-/// A training step of a CNN on 64 images of 28x28: two convolutions with pooling, two linear
-/// layers.
-fn cnn_step(device: &Device) -> Work {
-    let (x, labels, device) =
-        (tracked([64, 1, 28, 28], 1, device), labels(64, device), autodiff_device(device));
-    let conv = |from, to| {
-        Conv2dConfig::new([from, to], [3, 3]).with_padding(PaddingConfig2d::Explicit(1, 1, 1, 1))
-    };
-    let model: (Conv2d, Conv2d, Linear, Linear) = (
-        conv(1, 32).init(&device),
-        conv(32, 64).init(&device),
-        LinearConfig::new(64 * 7 * 7, 128).init(&device),
-        LinearConfig::new(128, 10).init(&device),
-    );
-    let pool = MaxPool2dConfig::new([2, 2]).with_strides([2, 2]).init();
-    let cross_entropy = CrossEntropyLoss::new(None, &device);
-    training(model, move |(conv1, conv2, linear1, linear2)| {
-        let x = pool.forward(activation::relu(conv1.forward(x.clone())));
-        let x = pool.forward(activation::relu(conv2.forward(x)));
-        let x = activation::relu(linear1.forward(x.flatten::<2>(1, 3)));
-        cross_entropy.forward(linear2.forward(x), labels.clone())
-    })
-}
-
-/// A training step of a transformer (no dropout) and a linear layer, on sequences
-/// `[batch, length, width]`.
-fn transformer_step(
-    shape: [usize; 3],
-    [layers, heads, feed_forward]: [usize; 3],
-    device: &Device,
-) -> Work {
-    let (x, target) = (tracked(shape, 1, device), tracked(shape, 2, device));
-    let (device, width) = (autodiff_device(device), shape[2]);
-    let encoder = TransformerEncoderConfig::new(width, feed_forward, heads, layers);
-    let model: (TransformerEncoder, Linear) =
-        (encoder.with_dropout(0.0).init(&device), LinearConfig::new(width, width).init(&device));
-    training(model, move |(encoder, head)| {
-        let y = head.forward(encoder.forward(TransformerEncoderInput::new(x.clone())));
-        let error = y - target.clone();
-        (error.clone() * error).mean()
-    })
+/// A training step of a transformer on sequences `[batch, length, width]`.
+fn transformer_step(shape: [usize; 3], sizes: [usize; 3], device: &Device) -> Work {
+    let [x, target] = [1, 2].map(|seed| tracked(shape, seed, device));
+    training(models::transformer(x, target, sizes, &autodiff_device(device)))
 }

@@ -1,7 +1,11 @@
 //! The peer for burn-wgpu 0.21.
 
-#[path = "../../shared/burn_0_21.rs"]
+#[path = "../../../shared/burn_0_21.rs"]
+#[allow(unused_imports, dead_code, reason = "`burn-wgsl bench` uses more")]
 mod burn_api;
+#[path = "../../../shared/models.rs"]
+#[allow(dead_code, reason = "`burn-wgsl bench` uses more")]
+mod models;
 #[path = "../../shared/serve_0_21.rs"]
 mod serve;
 #[path = "../../shared/workloads.rs"]

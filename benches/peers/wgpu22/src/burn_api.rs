@@ -8,7 +8,7 @@ pub use burn::nn::pool::MaxPool2dConfig;
 pub use burn::nn::transformer::{
     TransformerEncoder, TransformerEncoderConfig, TransformerEncoderInput,
 };
-pub use burn::nn::{Linear, LinearConfig, PaddingConfig2d};
+pub use burn::nn::{Linear, LinearConfig, Lstm, LstmConfig, PaddingConfig2d};
 pub use burn::optim::{AdamConfig, GradientsParams};
 pub use burn::tensor::module::{attention, conv2d};
 pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};

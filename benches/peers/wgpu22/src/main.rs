@@ -1,7 +1,11 @@
 //! The peer for burn-wgpu 0.22. Kernels are compiled to SPIR-V with burn's feature `vulkan`, and to
 //! WGSL without it.
 
+#[allow(unused_imports, dead_code, reason = "`burn-wgsl bench` uses more")]
 mod burn_api;
+#[path = "../../../shared/models.rs"]
+#[allow(dead_code, reason = "`burn-wgsl bench` uses more")]
+mod models;
 #[path = "../../shared/workloads.rs"]
 mod workloads;
 

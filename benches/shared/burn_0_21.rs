@@ -1,12 +1,12 @@
-//! The Burn 0.21 types that the workloads use. The crate root defines the backend, `Inner`, and
-//! `Autodiff`.
+//! The types of Burn 0.21 that `models.rs` and the workloads of the comparison use. The module around this one defines
+//! the backend, `Inner`, and `Autodiff`.
 
 pub use burn::module::AutodiffModule;
 pub use burn::nn::conv::Conv2dConfig;
 pub use burn::nn::loss::CrossEntropyLoss;
 pub use burn::nn::pool::MaxPool2dConfig;
 pub use burn::nn::transformer::{TransformerEncoderConfig, TransformerEncoderInput};
-pub use burn::nn::{LinearConfig, PaddingConfig2d};
+pub use burn::nn::{LinearConfig, LstmConfig, PaddingConfig2d};
 pub use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 pub use burn::tensor::module::{attention, conv2d};
 pub use burn::tensor::ops::{AttentionModuleOptions, ConvOptions};
@@ -15,7 +15,7 @@ pub use burn::tensor::{DType, TensorData, activation};
 use burn::tensor::backend::BackendTypes;
 use burn::tensor::{Int, Tensor};
 
-use crate::{Autodiff, Inner};
+use super::{Autodiff, Inner};
 
 /// The backend wrapped for automatic differentiation.
 type Outer = Autodiff<Inner>;
@@ -27,6 +27,7 @@ pub type Untracked<const D: usize> = Tensor<Inner, D>;
 pub type Tracked<const D: usize> = Tensor<Outer, D>;
 pub type Labels = Tensor<Outer, 1, Int>;
 pub type Linear = burn::nn::Linear<Outer>;
+pub type Lstm = burn::nn::Lstm<Outer>;
 pub type Conv2d = burn::nn::conv::Conv2d<Outer>;
 pub type TransformerEncoder = burn::nn::transformer::TransformerEncoder<Outer>;
 
