@@ -48,6 +48,7 @@ pub mod profiler;
 #[cfg(feature = "internals")]
 pub mod autocast;
 #[cfg(feature = "internals")]
+#[cfg_attr(not(feature = "cpu"), allow(unused_imports, reason = "the CPU backend uses the rest"))]
 pub mod backend;
 #[cfg(feature = "internals")]
 pub mod kernels;

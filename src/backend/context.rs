@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use burn_backend::ops::{FloatTensorOps, IntTensorOps};
 use burn_backend::{DType, QTensorPrimitive, TensorMetadata};
-use burn_flex::{Flex, FlexDevice, FlexQTensor, FlexTensor};
 use burn_std::quantization::QuantScheme;
 use half::{bf16, f16};
 
@@ -26,7 +25,7 @@ use super::transfer::{
 };
 use crate::autocast::FloatOperands;
 use crate::autocast::rules::Rule;
-use crate::cpu::{check_memory, is_large};
+use crate::cpu::{Flex, FlexDevice, FlexQTensor, FlexTensor, check_memory, is_large};
 use crate::device::{ResolvedDevice, WgslDevice};
 use crate::kernels::cast;
 use crate::kernels::ops::table;

@@ -98,16 +98,7 @@ macro_rules! run {
         context
     }};
     (@cpu $context:ident $name:ident [$($arg:ident)*] $cpu:expr) => {
-        if HAS_CPU {
-            $context.record_fallback();
-            let mut result = ResultSize::default();
-            $($arg.size_result(&mut result);)*
-            $context.check_host_memory(&result);
-            $(let $arg = $arg.into_cpu(&$context);)*
-            OpOutput::from_cpu($cpu, &$context)
-        } else {
-            fail_without_cpu(stringify!($name))
-        }
+        on_cpu!($context $name [$($arg)*] $cpu)
     };
     (@conversion) => {
         Conversion::Compute
@@ -149,6 +140,28 @@ macro_rules! run {
         $context.check_axis($arg);
     };
     (@axis $context:ident $arg:ident $kind:ident) => {};
+}
+
+/// Runs an op on the CPU backend.
+#[cfg(feature = "cpu")]
+macro_rules! on_cpu {
+    ($context:ident $name:ident [$($arg:ident)*] $cpu:expr) => {{
+        $context.record_fallback();
+        let mut result = ResultSize::default();
+        $($arg.size_result(&mut result);)*
+        $context.check_host_memory(&result);
+        $(let $arg = $arg.into_cpu(&$context);)*
+        OpOutput::from_cpu($cpu, &$context)
+    }};
+}
+
+/// Panics, in a build without the CPU backend.
+#[cfg(not(feature = "cpu"))]
+macro_rules! on_cpu {
+    ($context:ident $name:ident [$($arg:ident)*] $cpu:expr) => {{
+        $(let _ = $arg;)*
+        fail_without_cpu(stringify!($name))
+    }};
 }
 
 /// Turns rows of the elementwise table into methods.
@@ -235,7 +248,7 @@ macro_rules! elementwise_methods {
     };
 }
 
-pub(crate) use {elementwise_methods, methods, run};
+pub(crate) use {elementwise_methods, methods, on_cpu, run};
 
 /// The names that the tables and their trait implementations use.
 pub(crate) mod prelude {
@@ -243,7 +256,6 @@ pub(crate) mod prelude {
         ActivationOps, BoolTensorOps, FloatTensorOps, IntTensorOps, ModuleOps, QTensorOps,
     };
     pub(crate) use burn_backend::{ExecutionError, TensorData};
-    pub(crate) use burn_flex::Flex;
 
     pub(crate) use super::super::Wgsl;
     pub(crate) use super::super::context::{
@@ -253,11 +265,12 @@ pub(crate) mod prelude {
     pub(crate) use super::super::host_data::DataKind;
     pub(crate) use super::super::kinds::*;
     pub(crate) use super::super::launchers::*;
+    #[allow(unused_imports, reason = "the macros of a build without the CPU backend use it")]
     pub(crate) use super::super::resolve::{HAS_CPU, fail_without_cpu};
     pub(crate) use super::super::transfer::{flex_tensor, into_data, to_device, upload};
-    pub(crate) use super::{elementwise_methods, methods, run};
+    pub(crate) use super::{elementwise_methods, methods, on_cpu, run};
     pub(crate) use crate::autocast::rules::Rule;
-    pub(crate) use crate::cpu;
+    pub(crate) use crate::cpu::{self, Flex};
     pub(crate) use crate::device::WgslDevice;
     pub(crate) use crate::kernels::ops::map::ScalarValue;
     pub(crate) use crate::kernels::ops::table::rows;

@@ -1,5 +1,6 @@
 //! Counts fallbacks: ops on GPU devices that ran on the CPU.
 
+#[cfg(feature = "internals")]
 use std::cell::Cell;
 use std::collections::BTreeMap;
 
@@ -9,11 +10,13 @@ use parking_lot::Mutex;
 static COUNTS: Mutex<BTreeMap<&'static str, u64>> = Mutex::new(BTreeMap::new());
 
 thread_local! {
+    #[cfg(feature = "internals")]
     static ON_THREAD: Cell<u64> = const { Cell::new(0) };
 }
 
 /// Counts a fallback of `op`, and logs a warning at the first one.
 pub(crate) fn count(op: &'static str) {
+    #[cfg(feature = "internals")]
     ON_THREAD.set(ON_THREAD.get() + 1);
     let mut counts = COUNTS.lock();
     let count = counts.entry(op).or_insert(0);
@@ -33,7 +36,8 @@ pub fn fallbacks() -> BTreeMap<String, u64> {
     COUNTS.lock().iter().map(|(op, count)| ((*op).to_owned(), *count)).collect()
 }
 
-/// Returns the number of fallbacks on this thread.
+/// Returns the number of fallbacks on this thread, for tests.
+#[cfg(feature = "internals")]
 pub fn fallbacks_on_thread() -> u64 {
     ON_THREAD.get()
 }

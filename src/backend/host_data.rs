@@ -5,11 +5,11 @@
 //! their checks, and uploads take nothing else. Code behind the border relies on the lengths.
 
 use burn_backend::{DType, TensorData};
-use burn_flex::{FlexQTensor, FlexTensor};
 use burn_std::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
 use burn_std::{BoolStore, Bytes, Shape};
 use thiserror::Error;
 
+use crate::cpu::{FlexQTensor, FlexTensor};
 use crate::tensor::strided_len;
 
 /// Why data cannot become a tensor.

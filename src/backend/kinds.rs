@@ -7,11 +7,11 @@ use burn_backend::ops::{
     MaxPool2dWithIndices,
 };
 use burn_backend::quantization::QuantizationParametersPrimitive;
-use burn_flex::{Flex, FlexTensor};
 
 use super::context::{OpContext, OpOutput, RowOperand};
 use super::host_data::DataKind;
 use super::{Wgsl, WgslQuantizedTensor, WgslTensor};
+use crate::cpu::{self, FlexTensor};
 use crate::kernels::deform::DeformGradients;
 use crate::kernels::ops::options::{GridPadding, InterpolateMode};
 use crate::tensor::Tensor;
@@ -117,36 +117,34 @@ pub(crate) type DeformBackward = DeformConv2dBackward<Wgsl>;
 
 impl OpOutput for Pooled {
     type Gpu = (Tensor, Tensor);
-    type Cpu = MaxPool2dWithIndices<Flex>;
+    type Cpu = cpu::Pooled;
 
     fn from_gpu((output, indices): (Tensor, Tensor), context: &OpContext) -> Self {
         Self::new(OpOutput::from_gpu(output, context), OpOutput::from_gpu(indices, context))
     }
 
-    fn from_cpu(value: MaxPool2dWithIndices<Flex>, context: &OpContext) -> Self {
-        Self::new(
-            OpOutput::from_cpu(value.output, context),
-            OpOutput::from_cpu(value.indices, context),
-        )
+    fn from_cpu(value: cpu::Pooled, context: &OpContext) -> Self {
+        let (output, indices) = cpu::pooled_parts(value);
+        Self::new(OpOutput::from_cpu(output, context), OpOutput::from_cpu(indices, context))
     }
 }
 
 impl OpOutput for PooledBackward {
     type Gpu = Tensor;
-    type Cpu = MaxPool2dBackward<Flex>;
+    type Cpu = cpu::PooledGradient;
 
     fn from_gpu(grad: Tensor, context: &OpContext) -> Self {
         Self::new(OpOutput::from_gpu(grad, context))
     }
 
-    fn from_cpu(value: MaxPool2dBackward<Flex>, context: &OpContext) -> Self {
-        Self::new(OpOutput::from_cpu(value.x_grad, context))
+    fn from_cpu(value: cpu::PooledGradient, context: &OpContext) -> Self {
+        Self::new(OpOutput::from_cpu(cpu::pooled_gradient(value), context))
     }
 }
 
 impl OpOutput for DeformBackward {
     type Gpu = DeformGradients;
-    type Cpu = DeformConv2dBackward<Flex>;
+    type Cpu = cpu::DeformGradients;
 
     fn from_gpu(value: DeformGradients, context: &OpContext) -> Self {
         let tensor = |tensor: Tensor| -> WgslTensor { OpOutput::from_gpu(tensor, context) };
@@ -159,21 +157,17 @@ impl OpOutput for DeformBackward {
         )
     }
 
-    fn from_cpu(value: DeformConv2dBackward<Flex>, context: &OpContext) -> Self {
+    fn from_cpu(value: cpu::DeformGradients, context: &OpContext) -> Self {
         let tensor = |tensor: FlexTensor| -> WgslTensor { OpOutput::from_cpu(tensor, context) };
-        Self::new(
-            tensor(value.x_grad),
-            tensor(value.offset_grad),
-            tensor(value.weight_grad),
-            value.mask_grad.map(tensor),
-            value.bias_grad.map(tensor),
-        )
+        let (required, [mask, bias]) = cpu::deform_gradients(value);
+        let [x, offset, weight] = required.map(tensor);
+        Self::new(x, offset, weight, mask.map(tensor), bias.map(tensor))
     }
 }
 
 impl RowOperand for QParams {
     type Gpu = Tensor;
-    type Cpu = QuantizationParametersPrimitive<Flex>;
+    type Cpu = cpu::QuantizationParameters;
 
     fn register(&self, context: &mut OpContext, kind: Option<DataKind>) {
         self.scales.register(context, kind);
@@ -184,7 +178,7 @@ impl RowOperand for QParams {
     }
 
     fn into_cpu(self, context: &OpContext) -> Self::Cpu {
-        QuantizationParametersPrimitive { scales: self.scales.into_cpu(context) }
+        cpu::quantization_parameters(self.scales.into_cpu(context))
     }
 }
 

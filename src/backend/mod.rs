@@ -16,6 +16,8 @@
 //!    `float` and `int` use `random`, which uses their methods.
 //! 7. `call` and `coverage` read the tables for tests and tools.
 
+#![cfg_attr(not(feature = "cpu"), allow(dead_code, reason = "the rest is for the CPU backend"))]
+
 pub mod debug;
 mod fallback;
 mod host_data;
@@ -44,13 +46,15 @@ pub mod call;
 pub mod coverage;
 
 use burn_backend::{
-    Backend, BackendTypes, DType, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError,
+    Backend, BackendTypes, DType, DTypeUsage, DTypeUsageSet, DeviceId, DeviceOps, ExecutionError,
 };
 use burn_ir::{BackendIr, HandleKind, TensorHandle};
 use burn_std::BoolStore;
 
 pub use extension::apply;
-pub use fallback::{fallbacks, fallbacks_on_thread, reset_fallbacks};
+#[cfg(feature = "internals")]
+pub use fallback::fallbacks_on_thread;
+pub use fallback::{fallbacks, reset_fallbacks};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
 use crate::device::{
@@ -130,7 +134,9 @@ impl Backend for Wgsl {
         match dtype {
             // Every boolean tensor reports and reads back as `Native`.
             DType::Bool(BoolStore::U32 | BoolStore::U8) => DTypeUsageSet::empty(),
-            dtype => burn_flex::Flex::dtype_usage(&burn_flex::FlexDevice, dtype),
+            DType::QFloat(_) => DTypeUsage::Storage.into(),
+            DType::Flex32 => DTypeUsageSet::empty(),
+            _ => DTypeUsage::Storage | DTypeUsage::Arithmetic,
         }
     }
 

@@ -3,12 +3,12 @@
 use std::fmt;
 
 use burn_backend::{DType, QTensorPrimitive, TensorMetadata};
-use burn_flex::{FlexQTensor, FlexTensor};
 use burn_std::quantization::{
     QuantLevel, QuantMode, QuantParam, QuantScheme, QuantStore, QuantValue,
 };
 use burn_std::{BoolStore, Shape};
 
+use crate::cpu::{FlexQTensor, FlexTensor};
 use crate::device::{CAN_BLOCK, WgslDevice};
 use crate::kernels::ops::options::QuantFormat;
 use crate::kernels::quantized::Quantized;
@@ -266,6 +266,6 @@ impl QTensorPrimitive for WgslQuantizedTensor {
     }
 
     fn default_scheme() -> QuantScheme {
-        FlexQTensor::default_scheme()
+        QuantScheme::default().with_store(QuantStore::Native)
     }
 }

@@ -7,7 +7,6 @@ use burn_backend::ops::{
     QTensorOps, TransactionOps, TransactionPrimitive, TransactionPrimitiveData,
 };
 use burn_backend::{DType, ExecutionError, TensorData, TensorMetadata};
-use burn_flex::{Flex, FlexQTensor, FlexTensor};
 use burn_std::Shape;
 use burn_std::quantization::QuantScheme;
 
@@ -18,7 +17,7 @@ use super::tensor::{
     GpuQuantized, QuantizedStorage, Storage, WgslQuantizedTensor, WgslTensor, burn_dtype,
     kernel_format, stored_dtype,
 };
-use crate::cpu::memory_error;
+use crate::cpu::{Flex, FlexQTensor, FlexTensor, memory_error};
 use crate::device::{DeviceError, WgslDevice};
 use crate::kernels::ops::options::QuantFormat;
 use crate::kernels::quantized::Quantized;

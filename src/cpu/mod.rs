@@ -3,35 +3,44 @@
 //!
 //! A function with the name of a method of Burn's contract replaces burn-flex's method; the rows of
 //! the contract select it with `else cpu`.
+//!
+//! Without the feature `cpu`, only the types are there, without values.
 
-mod attention;
-mod conv;
-mod create;
-mod ctc;
-mod elementwise;
-mod fft;
-mod index;
-mod interpolate;
+/// Declares the modules of the CPU backend.
+macro_rules! modules {
+    ($($module:ident)*) => {
+        $(
+            #[cfg(feature = "cpu")]
+            mod $module;
+            #[cfg(feature = "cpu")]
+            pub(crate) use $module::*;
+        )*
+    };
+}
+
+#[cfg(not(feature = "cpu"))]
+mod absent;
+#[cfg_attr(not(feature = "cpu"), allow(dead_code, reason = "the CPU backend uses the rest"))]
 mod memory;
-mod norm;
-mod product;
-mod quantized;
-mod reduce;
-mod softmax;
-mod sort;
 
-pub(crate) use attention::*;
-pub(crate) use conv::*;
-pub(crate) use create::*;
-pub(crate) use ctc::*;
-pub(crate) use elementwise::*;
-pub(crate) use fft::*;
-pub(crate) use index::*;
-pub(crate) use interpolate::*;
+#[cfg(not(feature = "cpu"))]
+pub(crate) use absent::*;
 pub(crate) use memory::{check_memory, is_large, memory_error};
-pub(crate) use norm::*;
-pub(crate) use product::*;
-pub(crate) use quantized::*;
-pub(crate) use reduce::*;
-pub(crate) use softmax::*;
-pub(crate) use sort::*;
+
+modules! {
+    attention
+    conv
+    create
+    ctc
+    elementwise
+    fft
+    index
+    interpolate
+    norm
+    present
+    product
+    quantized
+    reduce
+    softmax
+    sort
+}

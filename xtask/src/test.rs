@@ -194,8 +194,14 @@ fn fmt(_: &Options) -> Result<Outcome, String> {
 }
 
 fn clippy(_: &Options) -> Result<Outcome, String> {
-    let args = "clippy --workspace --all-targets --all-features --locked -- -D warnings";
-    passed(run_command(&mut cargo(&args.split(' ').collect::<Vec<_>>())))
+    // The second is the smallest library: without the CPU backend.
+    for args in [
+        "clippy --workspace --all-targets --all-features --locked -- -D warnings",
+        "clippy --package burn-wgsl --lib --no-default-features --locked -- -D warnings",
+    ] {
+        run_command(&mut cargo(&args.split(' ').collect::<Vec<_>>()))?;
+    }
+    Ok(Outcome::Passed)
 }
 
 fn docs(_: &Options) -> Result<Outcome, String> {
