@@ -16,7 +16,7 @@ peers["burn-wgsl"] = async () => {
 		version: wasm.version(),
 		// The module creates its own operands and measures the time itself. A sample is several
 		// products and the readback of one element.
-		async matmul(a, b, n) {
+		async matmul(_a, _b, n) {
 			return {
 				async measure(milliseconds) {
 					return (await wasm.race_matmul(device, n, milliseconds)).seconds;

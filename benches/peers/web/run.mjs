@@ -89,8 +89,8 @@ async function interleave(names, run) {
 
 async function matmul() {
 	const names = (process.env.PEERS ?? "burn-wgsl,jax-js,tfjs,onnxruntime-web").split(",");
-	console.log("| product | unit | " + names.join(" | ") + " |");
-	console.log("|---|---|" + "--:|".repeat(names.length));
+	console.log(`| product | unit | ${names.join(" | ")} |`);
+	console.log(`|---|---|${"--:|".repeat(names.length)}`);
 	for (const n of (process.env.SIZES ?? "512,1024").split(",").map(Number)) {
 		const samples = await interleave(names, async (name, isWarmUp) => {
 			const call = ([name, n, time]) => globalThis.peers.matmul(name, n, time);
@@ -112,12 +112,13 @@ async function training() {
 		if (isWarmUp) {
 			firstSteps.set(name, await seconds(1));
 			// Tuning takes several steps: repeat until the times no longer fall.
-			for (let last = Infinity, now; (now = await seconds(1)) < 0.8 * last; last = now);
+			let [last, now] = [Infinity, await seconds(1)];
+			while (now < 0.8 * last) [last, now] = [now, await seconds(1)];
 		}
 		return (64 * steps) / (await seconds(steps));
 	});
-	console.log("| | " + names.join(" | ") + " |");
-	console.log("|---|" + "--:|".repeat(names.length));
+	console.log(`| | ${names.join(" | ")} |`);
+	console.log(`|---|${"--:|".repeat(names.length)}`);
 	const rate = (value) => value.toFixed(1);
 	const cell = (name) => (samples.get(name)?.length ? range(samples.get(name), rate) : "-");
 	const firstStep = (name) => firstSteps.get(name)?.toFixed(1) ?? "-";

@@ -70,7 +70,7 @@ async function train() {
 		const report = await network.call("run", steps);
 		trainingCalls += 1;
 		const firstStep = report.step - report.losses.length + 1;
-		report.losses.forEach((loss, index) => losses.push([firstStep + index, loss]));
+		losses.push(...report.losses.map((loss, index) => [firstStep + index, loss]));
 		step = report.step;
 		$("speed").textContent = formatNumber(report.samples / report.seconds);
 		await showScale(network);

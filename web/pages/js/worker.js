@@ -57,7 +57,10 @@ async function respond({ id, ...request }) {
 
 // Requests run one after another: calls on the same object must not overlap.
 let queue = import(`../pkg/${moduleName}.js`)
-	.then((module) => (wasm = module).default())
+	.then((module) => {
+		wasm = module;
+		return module.default();
+	})
 	.catch((error) => fail(`The WebAssembly module could not be loaded: ${errorText(error)}`));
 self.onmessage = ({ data }) => {
 	queue = queue.then(() => respond(data));

@@ -44,13 +44,14 @@ impl Options {
     }
 }
 
-/// Builds the pages, unless the options forbid it, and runs the tests of `web/tests`.
+/// Checks the scripts, builds the pages, unless the options forbid it, and runs the tests of `web/tests`.
 ///
 /// # Errors
 ///
-/// Returns an error if a tool is missing, the build fails, or a test fails.
+/// Returns an error if a tool is missing, a script has a fault, the build fails, or a test fails.
 pub fn run(options: &Options) -> Result<()> {
     let browser = find_browser()?;
+    lint()?;
     let kind = BuildKind::Test;
     let folder = if options.no_build { kind.folder() } else { bundle::build(kind)? };
     let node_modules = npm_packages("web/tests")?;
@@ -69,6 +70,13 @@ pub fn run(options: &Options) -> Result<()> {
     node.env("RESULTS", &results);
     run_command(&mut node)?;
     if options.selects("train") { compare_saved_model(&results) } else { Ok(()) }
+}
+
+/// Checks the scripts that `biome.json` lists; warnings are errors.
+fn lint() -> Result<()> {
+    let mut node = Command::new("node");
+    node.arg(npm_packages("xtask/web")?.join("@biomejs/biome/bin/biome"));
+    run_command(node.args(["lint", "--error-on-warnings"]))
 }
 
 /// Checks that the native example reaches the accuracy of the Train page with the model that the
