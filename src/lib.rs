@@ -19,7 +19,8 @@
 //! - [`WgslDevice`] selects a device; [`device`] lists the devices of this machine.
 //! - [`open`] opens a device asynchronously, which a browser requires; [`close`] closes it.
 //! - [`autocast`](fn@autocast) computes products in 16 bits, with parameters in f32.
-//! - `scaler` (feature `train`) scales losses for f16.
+//! - `train` (feature `train`) has parts of a training loop: batches in a fixed order, accumulation, averages of
+//!   weights, the search for a batch size. `scaler` scales losses for f16.
 //! - [`fallbacks`] counts the ops that ran on the CPU because they have no kernel.
 //! - [`memory`](mod@memory) tells what is in the memory of a device: usage, peaks, limits, recordings.
 //! - [`scope`] names a part of a program in recordings.
@@ -43,6 +44,7 @@ pub mod interop;
 pub mod memory;
 mod pages;
 pub mod profiler;
+mod timing;
 
 // The layers below the API are public only with the feature `internals`.
 #[cfg(feature = "internals")]
@@ -76,6 +78,8 @@ mod autodiff;
 mod cpu;
 #[cfg(feature = "train")]
 pub mod scaler;
+#[cfg(feature = "train")]
+pub mod train;
 mod variables;
 #[cfg(feature = "vision")]
 mod vision;
@@ -130,6 +134,7 @@ pub use kernels::gemm::tuning::{Trial, Tuning, set_tuning};
 pub use profiler::{KernelTime, Profile, ProfileError, profile};
 pub use runtime::{RuntimeError, Scope, SharedStatus, scope, share_status};
 pub use tensor::Error as TensorError;
+pub use timing::{Summary, Timing, time};
 
 /// The version of this crate.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -4,6 +4,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+#[cfg(feature = "train")]
+mod batch_size;
 mod debug;
 mod dispatch;
 mod events;

@@ -1,4 +1,4 @@
-//! Gradients, mixed precision and models.
+//! Gradients, mixed precision, models and parts of a training loop.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -8,6 +8,10 @@ mod autodiff;
 mod behaviour;
 mod gradients;
 mod graphs;
+#[cfg(feature = "train")]
+mod kit;
+#[cfg(feature = "train")]
+mod loader;
 mod models;
 #[cfg(feature = "train")]
 mod scaler;

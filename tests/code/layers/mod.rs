@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use uses::{Crate, Uses, circles};
 
 /// The layers in `src/`, lowest first. A layer uses itself and lower layers.
-const LAYERS: [&str; 17] = [
+const LAYERS: [&str; 19] = [
     "variables",
     "device",
     "runtime",
@@ -26,6 +26,8 @@ const LAYERS: [&str; 17] = [
     "interop",
     "vision",
     "scaler",
+    "timing",
+    "train",
     "bin",
 ];
 /// The layers in `src/kernels/`, lowest first. All others are the layer above these.
@@ -42,7 +44,10 @@ const CRATES: [(&[&str], &[&str]); 6] = [
     (&["ash"], &["device"]),
     (&["wgpu"], &["device", "runtime", "interop"]),
     (&["burn_flex", "burn_ir", "burn_std"], &["cpu", "backend", "autodiff", "vision"]),
-    (&["burn_backend"], &["autocast", "cpu", "backend", "autodiff", "custom", "interop", "vision"]),
+    (
+        &["burn_backend"],
+        &["autocast", "cpu", "backend", "autodiff", "custom", "interop", "vision", "timing"],
+    ),
     (&["burn_tensor"], &["custom", "interop", "vision"]),
     (&["burn_autodiff"], &["autodiff", "custom"]),
 ];

@@ -7,15 +7,14 @@ use std::sync::Arc;
 use std::thread::available_parallelism;
 
 use burn::tensor::FloatDType;
-use burn_wgsl::WgslDevice;
 use burn_wgsl::device::ResolvedDevice;
 use burn_wgsl::profiler::peaks;
 use burn_wgsl::runtime::Runtime;
+use burn_wgsl::{Summary, WgslDevice};
 use serde::Serialize;
 
 use super::job::{Job, op};
 use super::runner::{self, Sampling};
-use super::stats::Summary;
 use super::workload;
 
 /// The measured peak rates of a device. A rate is `None` if its probe failed.

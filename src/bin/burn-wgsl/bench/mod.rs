@@ -6,13 +6,13 @@
 mod arguments;
 mod ceiling;
 mod cost;
+mod crossover;
 mod job;
 mod machine;
 mod progress;
 mod report;
 mod results;
 mod runner;
-mod stats;
 mod train;
 mod workload;
 

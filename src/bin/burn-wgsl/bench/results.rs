@@ -2,15 +2,15 @@
 //!
 //! `docs/bench.md` describes its JSON form. Field names are JSON keys unless renamed.
 
-use burn_wgsl::WgslDevice;
 use burn_wgsl::device::{AdapterInfo, AdapterKind, ResolvedDevice, adapters};
+use burn_wgsl::{Summary, WgslDevice};
 use serde::Serialize;
 
 use super::ceiling::Ceilings;
 use super::cost::Cost;
+use super::crossover::Crossover;
 use super::machine::Machine;
 use super::runner::Timing;
-use super::stats::{Crossover, Summary};
 use super::workload::{Suite, Workload};
 
 /// The version of the JSON format. Raised when a field is removed or changes its meaning.

@@ -6,8 +6,8 @@ use plotters::prelude::*;
 
 use super::{format_estimate, format_number, format_size, format_time};
 use crate::CliError;
+use crate::bench::crossover::Crossover;
 use crate::bench::results::{Comparison, Measurement, Report};
-use crate::bench::stats::Crossover;
 
 // Lengths are in pixels.
 const WIDTH: u32 = 1040;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 
 use super::{format_estimate, format_number, format_size, format_time};
+use crate::bench::crossover::Crossover;
 use crate::bench::results::{Comparison, MeasuredDevice, Measurement, Metrics, Outcome, Report};
-use crate::bench::stats::Crossover;
 use crate::output::{dense_table, table, wrap};
 
 /// Returns the report as text for a terminal.

@@ -1,38 +1,6 @@
-//! Statistics: medians with their spread, and the crossover size between two devices.
+//! The crossover size between two devices.
 
 use serde::Serialize;
-
-/// Order statistics of a list of samples.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Summary {
-    pub median: f64,
-    /// The 25th percentile.
-    pub lower_quartile: f64,
-    /// The 75th percentile.
-    pub upper_quartile: f64,
-    pub min: f64,
-    pub max: f64,
-}
-
-impl Summary {
-    /// Summarises samples in any order. Returns `None` if there are none.
-    pub fn of(samples: &[f64]) -> Option<Self> {
-        let mut sorted = samples.to_vec();
-        sorted.sort_by(f64::total_cmp);
-        let (min, max) = (*sorted.first()?, *sorted.last()?);
-        let [lower_quartile, median, upper_quartile] =
-            [0.25, 0.5, 0.75].map(|fraction| quantile(&sorted, fraction));
-        Some(Self { median, lower_quartile, upper_quartile, min, max })
-    }
-}
-
-/// Returns a quantile, linearly interpolated between the two nearest samples. `fraction` is between
-/// 0 and 1.
-fn quantile(sorted: &[f64], fraction: f64) -> f64 {
-    let position = fraction * (sorted.len() - 1) as f64;
-    let (below, above) = (position.floor() as usize, position.ceil() as usize);
-    sorted[below] + (sorted[above] - sorted[below]) * position.fract()
-}
 
 /// The sizes at which a device is faster than the reference device.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -75,23 +43,6 @@ impl Crossover {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn quartiles_are_interpolated() {
-        let summary = Summary::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
-        assert_eq!(
-            summary,
-            Summary { median: 2.5, lower_quartile: 1.75, upper_quartile: 3.25, min: 1.0, max: 4.0 }
-        );
-        let one = Summary::of(&[7.0]).unwrap();
-        assert_eq!((one.median, one.lower_quartile, one.max), (7.0, 7.0, 7.0));
-        assert_eq!(Summary::of(&[]), None);
-    }
-
-    #[test]
-    fn an_outlier_does_not_move_the_median() {
-        assert_eq!(Summary::of(&[1.0, 1.0, 1.0, 1.0, 900.0]).unwrap().median, 1.0);
-    }
 
     #[test]
     fn the_crossover_is_interpolated_on_logarithmic_axes() {

@@ -1,0 +1,31 @@
+//! Parts of a training loop that Burn leaves to the program.
+//!
+//! - [`Loader`] is a Burn `DataLoader` whose batches come in the order of a [`Sampler`], for any number of workers.
+//!   Its position is a value that a program saves and restores.
+//! - [`MeanGradients`] accumulates the gradients of several batches as those of one large batch.
+//! - [`Ema`] keeps an exponential moving average of the weights.
+//! - [`BatchSearch`] finds the batch that trains fastest in the memory of a device.
+//!
+//! All of it also works on the CPU device.
+
+mod batch_size;
+mod ema;
+mod error;
+mod loader;
+mod mean;
+mod sampler;
+mod workers;
+
+pub use batch_size::{BatchSearch, BatchSizes, NoBatchFits, Trial};
+pub use ema::Ema;
+pub use error::LoaderError;
+pub use loader::{Batches, Loader, LoaderConfig, Position};
+pub use mean::MeanGradients;
+pub use sampler::{Bucketed, Sampler, Sequential, Shuffled, Weighted, item_seed};
+
+/// Returns the message of a panic.
+fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+    text.unwrap_or_else(|| "a panic without a message".to_owned())
+}

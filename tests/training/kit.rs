@@ -1,0 +1,169 @@
+//! Accumulated gradients, averages of weights, and the search for a batch size.
+
+use burn::module::{AutodiffModule, Module};
+use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
+use burn::optim::{GradientsParams, Optimizer, SgdConfig};
+use burn::tensor::backend::Backend;
+use burn::tensor::{Tensor, TensorData};
+use burn_wgsl::scaler::GradScalerConfig;
+use burn_wgsl::train::{BatchSearch, Ema, MeanGradients};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, time};
+
+use crate::common::devices;
+
+type B = Autodiff<Wgsl>;
+
+#[derive(Module, Debug)]
+struct Model<B: Backend> {
+    hidden: Linear<B>,
+    norm: BatchNorm<B>,
+    out: Linear<B>,
+}
+
+fn numbers<const D: usize>(seed: usize, shape: [usize; D], device: &WgslDevice) -> Tensor<B, D> {
+    let element = |i: usize| ((i * 7919 + seed * 104_729) % 2003) as f32 / 1001.0 - 1.0;
+    let values: Vec<f32> = (0..shape.iter().product()).map(element).collect();
+    Tensor::from_data(TensorData::new(values, shape), device)
+}
+
+fn model(device: &WgslDevice) -> Model<B> {
+    let linear = |seed, [from, to]: [usize; 2]| {
+        let mut layer: Linear<B> = LinearConfig::new(from, to).init(device);
+        let weight = numbers(seed, [from, to], device) * 0.3;
+        layer.weight = layer.weight.map(|_| weight.inner_weight());
+        layer.bias = layer.bias.map(|bias| bias.map(|bias| bias.zeros_like().require_grad()));
+        layer
+    };
+    let norm = BatchNormConfig::new(24).init(device);
+    Model { hidden: linear(1, [12, 24]), norm, out: linear(2, [24, 3]) }
+}
+
+/// A weight that has gradients.
+trait InnerWeight {
+    fn inner_weight(self) -> Self;
+}
+
+impl InnerWeight for Tensor<B, 2> {
+    fn inner_weight(self) -> Self {
+        Tensor::from_inner(self.inner()).require_grad()
+    }
+}
+
+/// The loss of rows of the data. Batch normalisation is left out: its statistics are those of a batch.
+fn loss(model: &Model<B>, x: &Tensor<B, 2>, rows: std::ops::Range<usize>) -> Tensor<B, 1> {
+    let x = x.clone().slice(rows);
+    let y = model.out.forward(model.hidden.forward(x.clone()).tanh());
+    (y - x.narrow(1, 0, 3)).powi_scalar(2).mean()
+}
+
+fn weights(model: &Model<B>) -> Vec<f32> {
+    let weight = |layer: &Linear<B>| layer.weight.val().into_data().to_vec::<f32>();
+    [&model.hidden, &model.out].into_iter().flat_map(|layer| weight(layer).expect("f32")).collect()
+}
+
+/// Trains for ten steps of batches of these sizes.
+fn trained(batches: &[usize], scaled: bool, device: &WgslDevice) -> Vec<f32> {
+    let x = numbers(3, [64, 12], device);
+    let mut model = model(device);
+    let scaler = GradScalerConfig { enabled: scaled, ..Default::default() }.init(device);
+    let mut optimizer = scaler.wrap(SgdConfig::new().init::<B, Model<B>>()).with_max_norm(0.5);
+    for _ in 0..10 {
+        let mut mean = MeanGradients::new();
+        for batch in batches {
+            let rows = mean.samples()..mean.samples() + batch;
+            let loss = scaler.scale(loss(&model, &x, rows));
+            mean.add(&model, GradientsParams::from_grads(loss.backward(), &model), *batch);
+        }
+        assert_eq!(mean.samples(), 64);
+        model = optimizer.step(0.1, model, mean.take());
+        assert_eq!((mean.samples(), mean.take().len()), (0, 0));
+    }
+    weights(&model)
+}
+
+#[test]
+fn accumulated_batches_train_as_one_batch() {
+    for device in devices() {
+        let expected = trained(&[64], false, &device);
+        assert_ne!(expected, weights(&model(&device)));
+        let others =
+            [(&[16; 4][..], false), (&[30, 20, 14], false), (&[16; 4], true), (&[64], true)];
+        for (batches, scaled) in others {
+            let found = trained(batches, scaled, &device);
+            for (found, expected) in found.iter().zip(&expected) {
+                let error = (found - expected).abs();
+                assert!(error < 1e-6, "{error} with {batches:?}, {scaled} on {device}");
+            }
+        }
+    }
+}
+
+#[test]
+fn averages_are_those_of_the_formula() {
+    for device in devices() {
+        let mut model = model(&device);
+        let mut ema = Ema::new(&model, 0.9);
+        let mut expected: Vec<f64> = weights(&model).into_iter().map(f64::from).collect();
+        let mut optimizer = SgdConfig::new().init::<B, Model<B>>();
+        let x = numbers(3, [64, 12], &device);
+        for step in 0..20 {
+            let loss = loss(&model, &x, 0..64);
+            let gradients = GradientsParams::from_grads(loss.backward(), &model);
+            model = optimizer.step(0.3, model, gradients);
+            ema.update(&model);
+            let decay = f64::min(0.9, (1.0 + f64::from(step)) / (10.0 + f64::from(step)));
+            for (average, weight) in expected.iter_mut().zip(weights(&model)) {
+                *average = decay * *average + (1.0 - decay) * f64::from(weight);
+            }
+        }
+        let average = ema.model();
+        let found = [&average.hidden, &average.out].into_iter().flat_map(|layer| {
+            layer.weight.val().into_data().to_vec::<f32>().expect("the weights are f32")
+        });
+        for (found, expected) in found.zip(&expected) {
+            assert!((f64::from(found) - expected).abs() < 1e-6, "{found}, {expected} on {device}");
+        }
+        assert_eq!(ema.steps(), 20);
+        // The model itself is not changed, and a copy of the average continues.
+        let mut copy = Ema::new(&model, 0.9);
+        copy.resume(ema.model().clone(), ema.steps());
+        copy.update(&model);
+        ema.update(&model);
+        let weight = |ema: &Ema<Model<Wgsl>>| ema.model().out.weight.val().into_data();
+        assert_eq!(weight(&copy), weight(&ema));
+        assert_ne!(weight(&ema), model.valid().out.weight.val().into_data());
+    }
+}
+
+#[test]
+#[should_panic(expected = "the decay is 1; it must be at least 0 and below 1")]
+fn a_decay_that_forgets_nothing_is_refused() {
+    let _ = Ema::new(&model(&WgslDevice::Cpu), 1.0);
+}
+
+#[test]
+fn a_step_that_always_fails_is_an_error() {
+    for device in devices() {
+        let error = BatchSearch::default().find(&device, |_| panic!("out of memory"));
+        let error = error.expect_err("nothing fits").to_string();
+        assert!(error.contains("a batch of 1 fails: out of memory"), "{error}");
+        // The largest batch is that of the search, where all fit.
+        let search = BatchSearch { max: 24, steps: 1, ..Default::default() };
+        let found = search.find(&device, |batch| drop(numbers(1, [batch], &device))).expect("fits");
+        assert_eq!(found.largest, 24, "{found}");
+    }
+}
+
+#[test]
+fn work_is_timed_on_every_device() {
+    for device in devices() {
+        let x = numbers(1, [64, 64], &device);
+        let timing = time(&device, || x.clone().matmul(x.clone())).expect("it is computed");
+        let seconds = timing.seconds;
+        assert!(0.0 < seconds.min && seconds.min <= seconds.lower_quartile);
+        assert!(seconds.upper_quartile <= seconds.max && timing.samples >= 3 && timing.runs >= 1);
+        assert!(timing.to_string().contains("samples of"), "{timing}");
+    }
+    let missing = "gpu:99".parse().expect("it is a selector");
+    assert!(time(&missing, || ()).is_err_and(|error| error.to_string().contains("gpu:99")));
+}
