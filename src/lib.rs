@@ -125,8 +125,8 @@ pub use autocast::{
 pub use autodiff::Autodiff;
 pub use backend::debug;
 pub use backend::{
-    TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, compute, fallbacks, open,
-    reset_fallbacks, tune,
+    RandomState, TuneError, Wgsl, WgslQuantizedTensor, WgslTensor, close, compute, fallbacks, open,
+    random_state, reset_fallbacks, set_random_state, tune,
 };
 pub use device::WgslDevice;
 pub use kernels::fusion::set_fusion;

@@ -11,8 +11,7 @@ mod train;
 
 use std::path::Path;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use burn::module::{AutodiffModule, Module};
@@ -20,6 +19,7 @@ use burn::tensor::backend::Backend;
 use burn_wgsl::device::{ResolvedDevice, automatic, install_hint, set_quiet};
 use burn_wgsl::profiler::{By, Column};
 use burn_wgsl::scaler::GradScalerConfig;
+use burn_wgsl::train::Stop;
 use burn_wgsl::{
     Precision, Wgsl, WgslDevice, autocast, current_precision, memory, product_path, profiler,
 };
@@ -32,12 +32,6 @@ use args::Args;
 use output::OutputFile;
 use report::Run;
 use train::B;
-
-/// Set by Ctrl-C. The run ends after the current training step.
-static STOP: AtomicBool = AtomicBool::new(false);
-
-/// The exit code of a process that Ctrl-C ended.
-const EXIT_INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let start = Instant::now();
@@ -55,9 +49,15 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match run(&args, device, resolved, start) {
-        Ok(()) if STOP.load(Ordering::Relaxed) => ExitCode::from(EXIT_INTERRUPTED),
-        Ok(()) => ExitCode::SUCCESS,
+    let stop = match Stop::on_signals() {
+        Ok(stop) => stop,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    match run(&args, device, resolved, start, &stop) {
+        Ok(()) => ExitCode::from(stop.exit_code()),
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE
@@ -65,7 +65,13 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant) -> Result<()> {
+fn run(
+    args: &Args,
+    device: WgslDevice,
+    resolved: ResolvedDevice,
+    start: Instant,
+    stop: &Stop,
+) -> Result<()> {
     let output_file = |option, path: &Option<_>| -> Result<Option<OutputFile>> {
         let path: Option<&Path> = path.as_deref();
         path.map(|path| OutputFile::new(option, path)).transpose()
@@ -85,23 +91,6 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
         Some(path) => Dataset::read(path)?,
         None => Dataset::built_in()?,
     };
-    let mut first_signal: Option<Instant> = None;
-    ctrlc::set_handler(move || match first_signal {
-        None => {
-            first_signal = Some(Instant::now());
-            STOP.store(true, Ordering::Relaxed);
-            // Start a new line, because the progress bar uses the current one.
-            eprintln!("\nstopping after this step; press Ctrl-C again to stop immediately");
-        }
-        // One Ctrl-C can arrive twice: at the process and at its process group. So only a signal
-        // after more than a second counts as the second Ctrl-C.
-        Some(first) if first.elapsed() > Duration::from_secs(1) => {
-            std::process::exit(EXIT_INTERRUPTED.into())
-        }
-        Some(_) => {}
-    })
-    .context("cannot install the Ctrl-C handler")?;
-
     // Without the option, that of the environment.
     let of_environment = Some(current_precision(&device)).filter(|other| *other != Precision::F32);
     let precision = args.precision.or(of_environment);
@@ -114,7 +103,7 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
         dataset.train.labels.len(),
         dataset.test.labels.len()
     );
-    let (run, model) = train_on(device, precision, args, &dataset, start, &observed)?;
+    let (run, model) = train_on(device, precision, args, &dataset, start, &observed, stop)?;
     if let Some(file) = &model_file {
         file.write(&weights::to_bytes(model)?)?;
         println!("model saved to {}", file.path().display());
@@ -128,7 +117,8 @@ fn run(args: &Args, device: WgslDevice, resolved: ResolvedDevice, start: Instant
         println!();
         let unobserved = Observed::default();
         let (device, precision) = (WgslDevice::Cpu, Some(Precision::F32));
-        let (cpu, _) = train_on(device, precision, args, &dataset, Instant::now(), &unobserved)?;
+        let (cpu, _) =
+            train_on(device, precision, args, &dataset, Instant::now(), &unobserved, stop)?;
         println!("\n{}", report::table(&run, &cpu));
         cpu_run = Some(cpu);
     }
@@ -163,6 +153,7 @@ fn train_on(
     dataset: &Dataset,
     start: Instant,
     observed: &Observed,
+    stop: &Stop,
 ) -> Result<(Run, Model<Wgsl>)> {
     burn_wgsl::reset_fallbacks();
     let adapter = device.describe()?;
@@ -191,6 +182,7 @@ fn train_on(
         seed: args.seed,
         learning_rate: args.learning_rate,
         scaler: scaler.clone(),
+        stop: stop.clone(),
     };
     let mut scheduled = observed
         .profile
@@ -212,8 +204,7 @@ fn train_on(
     // Parameters, their gradients and the optimiser stay f32.
     let _autocast = precision.map(|precision| autocast(&device, precision));
     let learner = Learner::with_optimizer(model, scaler.wrap(adam()), &device);
-    let (model, history) =
-        train::train(learner, dataset, options, &device, start, &STOP, before_step)?;
+    let (model, history) = train::train(learner, dataset, options, &device, start, before_step)?;
     // The run may end with a profiled step.
     if let Some((file, scheduled)) = scheduled
         && let Some(profile) = scheduled.finish()?

@@ -1,6 +1,5 @@
 //! The training loop and its measurements.
 
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -8,6 +7,7 @@ use burn::optim::Optimizer;
 use burn::tensor::backend::Backend;
 use burn::tensor::{ElementConversion, Tensor};
 use burn_wgsl::scaler::GradScaler;
+use burn_wgsl::train::Stop;
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, scope};
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -28,6 +28,8 @@ pub struct Options {
     pub learning_rate: f64,
     /// Scales the loss, for an optimiser that it wraps.
     pub scaler: GradScaler,
+    /// Ends the run after the current step.
+    pub stop: Stop,
 }
 
 /// The measurements of a run. The lists have one entry for each completed epoch.
@@ -46,12 +48,12 @@ pub struct History {
     pub test_accuracy: f64,
     /// The steps that the scaler skipped, if it is enabled.
     pub skipped_steps: Option<u32>,
-    /// Whether Ctrl-C ended the run.
+    /// Whether a signal ended the run.
     pub interrupted: bool,
 }
 
 /// Trains a model and prints one line per epoch. [`History::first_step`] counts from `start`.
-/// Setting `stop` ends the run after the current step. `before_step` runs before each step.
+/// `before_step` runs before each step.
 ///
 /// The host waits for the device once per epoch for the loss, once per test, and after the first
 /// step. All other steps are only queued, so the GPU does not idle.
@@ -65,7 +67,6 @@ pub fn train<O: Optimizer<Model<B>, B>>(
     options: Options,
     device: &WgslDevice,
     start: Instant,
-    stop: &AtomicBool,
     mut before_step: impl FnMut() -> Result<()>,
 ) -> Result<(Model<B>, History)> {
     let test = SampleTensors::<Wgsl>::new(&dataset.test, device);
@@ -80,7 +81,7 @@ pub fn train<O: Optimizer<Model<B>, B>>(
         let order = int_tensor(rng.permutation(train.count), device);
         let mut loss_sum = Tensor::<Wgsl, 1>::zeros([1], device);
         for batch_start in (0..train.count).step_by(options.batch) {
-            if stop.load(Ordering::Relaxed) {
+            if options.stop.is_requested() {
                 history.interrupted = true;
                 break 'training;
             }

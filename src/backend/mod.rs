@@ -55,6 +55,7 @@ pub use extension::apply;
 #[cfg(feature = "internals")]
 pub use fallback::fallbacks_on_thread;
 pub use fallback::{fallbacks, reset_fallbacks};
+pub use random::{RandomState, random_state, set_random_state};
 pub use tensor::{WgslQuantizedTensor, WgslTensor};
 
 use crate::device::{

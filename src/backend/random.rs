@@ -2,16 +2,17 @@
 //! calls give the same numbers on every GPU and on the CPU.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::BuildHasher;
 use std::sync::LazyLock;
 
 use burn_backend::{Distribution, TensorData};
 use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
 
 use super::contract::prelude::*;
 use super::resolve::{fail, resolve, runtime};
 use super::tensor::{Storage, WgslTensor, stored_dtype};
-use crate::device::ResolvedDevice;
+use crate::device::{DeviceError, ResolvedDevice};
 use crate::kernels::cast;
 use crate::kernels::random::{self, PhiloxStream, Sampler};
 use crate::tensor::Tensor;
@@ -25,10 +26,42 @@ pub(crate) fn seed(device: ResolvedDevice, seed: u64) {
     STREAMS.lock().insert(device, PhiloxStream::new(seed));
 }
 
+/// Where a device is in its random numbers: what a checkpoint of a run saves. Equal states give equal numbers on every
+/// device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RandomState {
+    /// The seed.
+    pub seed: u64,
+    /// The next unused block of four numbers.
+    pub block: u64,
+}
+
+/// Returns the state of a device's random numbers, which all of its tensors share. A device that was not seeded is
+/// seeded at random.
+///
+/// # Errors
+///
+/// Returns an error if there is no such device.
+pub fn random_state(device: &WgslDevice) -> Result<RandomState, DeviceError> {
+    let PhiloxStream { seed, block } = take(device.resolve()?, 0);
+    Ok(RandomState { seed, block })
+}
+
+/// Continues a device's random numbers at a state.
+///
+/// # Errors
+///
+/// Returns an error if there is no such device.
+pub fn set_random_state(device: &WgslDevice, state: RandomState) -> Result<(), DeviceError> {
+    let RandomState { seed, block } = state;
+    STREAMS.lock().insert(device.resolve()?, PhiloxStream { seed, block });
+    Ok(())
+}
+
 /// Takes `len` numbers from a device's stream. Without a seed, the stream starts at a random one.
 fn take(device: ResolvedDevice, len: usize) -> PhiloxStream {
     let mut streams = STREAMS.lock();
-    let random_seed = || PhiloxStream::new(RandomState::new().hash_one(device));
+    let random_seed = || PhiloxStream::new(std::hash::RandomState::new().hash_one(device));
     streams.entry(device).or_insert_with(random_seed).take(len)
 }
 

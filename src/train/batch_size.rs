@@ -2,10 +2,10 @@
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::time::Instant;
 
 use burn::tensor::backend::Backend;
 use thiserror::Error;
+use web_time::Instant;
 
 use super::message_of;
 use crate::backend::Wgsl;

@@ -4,6 +4,7 @@
 //!   Its position is a value that a program saves and restores.
 //! - [`MeanGradients`] accumulates the gradients of several batches as those of one large batch.
 //! - [`Ema`] keeps an exponential moving average of the weights.
+//! - [`Stop`] ends a loop after a step when a signal asks for it.
 //! - [`BatchSearch`] finds the batch that trains fastest in the memory of a device.
 //!
 //! All of it also works on the CPU device.
@@ -14,6 +15,7 @@ mod error;
 mod loader;
 mod mean;
 mod sampler;
+mod stop;
 mod workers;
 
 pub use batch_size::{BatchSearch, BatchSizes, NoBatchFits, Trial};
@@ -22,6 +24,7 @@ pub use error::LoaderError;
 pub use loader::{Batches, Loader, LoaderConfig, Position};
 pub use mean::MeanGradients;
 pub use sampler::{Bucketed, Sampler, Sequential, Shuffled, Weighted, item_seed};
+pub use stop::{Stop, StopError};
 
 /// Returns the message of a panic.
 fn message_of(panic: &(dyn std::any::Any + Send)) -> String {

@@ -4,12 +4,12 @@ use burn::module::{AutodiffModule, Module};
 use burn::nn::{BatchNorm, BatchNormConfig, Linear, LinearConfig};
 use burn::optim::{GradientsParams, Optimizer, SgdConfig};
 use burn::tensor::backend::Backend;
-use burn::tensor::{Tensor, TensorData};
+use burn::tensor::{Distribution, Tensor, TensorData};
 use burn_wgsl::scaler::GradScalerConfig;
-use burn_wgsl::train::{BatchSearch, Ema, MeanGradients};
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice, time};
+use burn_wgsl::train::{BatchSearch, Ema, MeanGradients, Stop};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, random_state, set_random_state, time};
 
-use crate::common::devices;
+use crate::common::{devices, serial_guard, test_alone};
 
 type B = Autodiff<Wgsl>;
 
@@ -166,4 +166,80 @@ fn work_is_timed_on_every_device() {
     }
     let missing = "gpu:99".parse().expect("it is a selector");
     assert!(time(&missing, || ()).is_err_and(|error| error.to_string().contains("gpu:99")));
+}
+
+#[test]
+fn random_numbers_continue_at_a_saved_state() {
+    let _guard = serial_guard();
+    let draw = |device: &WgslDevice| {
+        Tensor::<Wgsl, 1>::random([37], Distribution::Normal(0.0, 1.0), device).into_data()
+    };
+    let mut states = Vec::new();
+    for device in devices() {
+        Wgsl::seed(&device, 11);
+        draw(&device);
+        let state = random_state(&device).expect("the device exists");
+        // As a file.
+        let saved = serde_json::to_string(&state).expect("it is plain data");
+        let expected = draw(&device);
+        Wgsl::seed(&device, 12);
+        assert_ne!(draw(&device), expected);
+        let state = serde_json::from_str(&saved).expect("it is a state");
+        set_random_state(&device, state).expect("the device exists");
+        assert_eq!(draw(&device), expected, "on {device}");
+        states.push(state);
+    }
+    assert!(states.iter().all(|state| *state == states[0]), "{states:?}");
+    let missing = "gpu:99".parse().expect("it is a selector");
+    assert!(random_state(&missing).is_err() && set_random_state(&missing, states[0]).is_err());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_signal_ends_a_loop_after_its_step_and_a_second_at_once() {
+    use std::io::{BufRead, BufReader};
+    use std::process::Stdio;
+
+    for (signals, code) in [(&["TERM"][..], 143), (&["INT"], 130), (&["INT", "TERM"], 143)] {
+        let mut test = test_alone!("runs_until_a_signal");
+        let test = test.env("STOPS", if signals.len() == 1 { "1" } else { "0" });
+        let mut child =
+            test.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("it starts");
+        let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let mut wait_for = |text: &str| {
+            let is_there = lines.by_ref().map_while(Result::ok).any(|line| line.contains(text));
+            assert!(is_there, "the child prints {text:?}");
+        };
+        wait_for("running");
+        for signal in signals {
+            let id = child.id().to_string();
+            let sent = std::process::Command::new("kill").args(["-s", signal, &id]).status();
+            assert!(sent.is_ok_and(|status| status.success()));
+            if signals.len() > 1 && *signal == "INT" {
+                // The second counts after a second.
+                wait_for("stop is requested");
+                std::thread::sleep(std::time::Duration::from_millis(1200));
+            }
+        }
+        if signals.len() == 1 {
+            wait_for("the step has ended");
+        }
+        assert_eq!(child.wait().expect("it ends").code(), Some(code), "{signals:?}");
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn runs_until_a_signal() {
+    let stop = Stop::on_signals().expect("the handlers are installed");
+    println!("running");
+    while !stop.is_requested() {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    println!("stop is requested");
+    while std::env::var("STOPS").is_ok_and(|stops| stops == "0") {
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    println!("the step has ended");
+    std::process::exit(stop.exit_code().into());
 }

@@ -1,0 +1,159 @@
+//! The end of a run on request of the user or the system.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use thiserror::Error;
+
+/// No signal was received.
+const NONE: u8 = 0;
+
+/// The program itself asked for the end.
+const BY_PROGRAM: u8 = u8::MAX;
+
+/// Says when a training loop is to end: after the current step, so that a checkpoint can be saved. Clones share the
+/// state.
+///
+/// [`on_signals`](Self::on_signals) sets it at SIGINT (Ctrl-C), SIGTERM (Slurm, containers) and SIGHUP, and on Windows at
+/// Ctrl-C, Ctrl-Break and the end of the session. A second signal, more than a second later, ends the process at once.
+///
+/// ```no_run
+/// use burn_wgsl::train::Stop;
+///
+/// # fn step() {}
+/// # fn save() {}
+/// let stop = Stop::on_signals()?;
+/// while !stop.is_requested() {
+///     step();
+/// }
+/// save();
+/// std::process::exit(stop.exit_code().into());
+/// # #[allow(unreachable_code)]
+/// # Ok::<(), burn_wgsl::train::StopError>(())
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct Stop {
+    signal: Arc<AtomicU8>,
+}
+
+/// The handlers of signals could not be installed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("the handler of signals cannot be installed: {reason}")]
+pub struct StopError {
+    /// The system's reason.
+    pub reason: String,
+}
+
+impl Stop {
+    /// Creates a state that only [`request`](Self::request) sets.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Installs handlers of signals, which set the state. The first signal prints a line on standard error.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system refuses the handlers, and in a browser.
+    pub fn on_signals() -> Result<Self, StopError> {
+        let stop = Self::new();
+        handle(stop.clone())?;
+        Ok(stop)
+    }
+
+    /// Asks for the end, as a signal does.
+    pub fn request(&self) {
+        self.set(BY_PROGRAM);
+    }
+
+    /// Returns whether the loop is to end after the current step.
+    pub fn is_requested(&self) -> bool {
+        self.signal.load(Ordering::Relaxed) != NONE
+    }
+
+    /// Returns the exit code for the process: 128 + the signal, as a shell does, and 0 without a signal.
+    pub fn exit_code(&self) -> u8 {
+        match self.signal.load(Ordering::Relaxed) {
+            NONE | BY_PROGRAM => 0,
+            signal => 128 + signal,
+        }
+    }
+
+    /// Sets the state, unless it is set. Returns whether it was not.
+    fn set(&self, signal: u8) -> bool {
+        let order = Ordering::Relaxed;
+        self.signal.compare_exchange(NONE, signal, order, order).is_ok()
+    }
+}
+
+/// Handles signals until the process ends.
+#[cfg(any(unix, windows))]
+struct Handler {
+    stop: Stop,
+    first: Option<std::time::Instant>,
+}
+
+#[cfg(any(unix, windows))]
+impl Handler {
+    #[allow(clippy::print_stderr, reason = "the user waits for an answer to Ctrl-C")]
+    fn receive(&mut self, signal: u8) {
+        if self.stop.set(signal) {
+            self.first = Some(std::time::Instant::now());
+            // A new line, because a progress bar may use the current one.
+            eprintln!("\nstopping after this step; a second signal stops at once");
+        } else if self.first.is_none_or(|first| first.elapsed().as_secs() >= 1) {
+            // One Ctrl-C can arrive twice: at the process and at its group. So the second counts only after a second.
+            std::process::exit(i32::from(128 + signal));
+        }
+    }
+}
+
+#[cfg(unix)]
+fn handle(stop: Stop) -> Result<(), StopError> {
+    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+
+    let error = |error: std::io::Error| StopError { reason: error.to_string() };
+    let mut signals =
+        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(error)?;
+    let mut handler = Handler { stop, first: None };
+    let thread = std::thread::Builder::new().name("signals".to_owned());
+    let run = move || {
+        for signal in signals.forever() {
+            handler.receive(u8::try_from(signal).unwrap_or_default());
+        }
+    };
+    thread.spawn(run).map(drop).map_err(error)
+}
+
+#[cfg(windows)]
+fn handle(stop: Stop) -> Result<(), StopError> {
+    /// SIGINT, since Windows' events have no numbers.
+    const INTERRUPT: u8 = 2;
+
+    let mut handler = Handler { stop, first: None };
+    ctrlc::set_handler(move || handler.receive(INTERRUPT))
+        .map_err(|error| StopError { reason: error.to_string() })
+}
+
+#[cfg(not(any(unix, windows)))]
+fn handle(_: Stop) -> Result<(), StopError> {
+    Err(StopError { reason: "there are no signals".to_owned() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_request_counts() {
+        let stop = Stop::new();
+        assert!(!stop.is_requested());
+        assert!(stop.set(15) && !stop.set(2));
+        let clone = stop.clone();
+        assert!(clone.is_requested());
+        assert_eq!(clone.exit_code(), 143);
+        let stop = Stop::new();
+        stop.request();
+        assert_eq!((stop.is_requested(), stop.exit_code()), (true, 0));
+    }
+}
