@@ -112,6 +112,9 @@ mod docs {
     struct MixedPrecision;
     #[doc = include_str!("../docs/profiling.md")]
     struct Profiling;
+    #[cfg(feature = "train")]
+    #[doc = include_str!("../docs/training.md")]
+    struct Training;
     #[cfg(feature = "autodiff")]
     #[doc = include_str!("../docs/web.md")]
     struct Web;
