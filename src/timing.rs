@@ -72,9 +72,9 @@ pub struct Timing {
 /// Measures the time that a device and the host take for `work`: from the call until all of its results are computed.
 ///
 /// The first run compiles kernels and is not counted. Then the work is repeated until a sample takes 20 ms, in up to 15
-/// samples. The device is waited for after each sample, not after each run, so that the host prepares a run while the GPU
-/// computes the one before, as in a training loop. Results that are dropped unread within `work` may not be computed:
-/// return them.
+/// samples. The device is waited for after each sample, not after each run, so that the host prepares a run while the
+/// GPU computes the one before, as in a training loop. Results that are dropped unread within `work` may not be
+/// computed: return them.
 ///
 /// # Errors
 ///

@@ -69,8 +69,8 @@ pub struct NoBatchFits {
 
 impl BatchSearch {
     /// Tries batch sizes. `step` runs a whole training step, from the upload of its batch to the optimizer; what it
-    /// changes remains changed. A step that panics, such as one without enough memory, does not fit; `step` must be able to
-    /// run again afterwards, so it steps a clone of the model, not one that it takes out of an `Option`.
+    /// changes remains changed. A step that panics, such as one without enough memory, does not fit; `step` must be
+    /// able to run again afterwards, so it steps a clone of the model, not one that it takes out of an `Option`.
     ///
     /// # Errors
     ///

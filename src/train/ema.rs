@@ -8,9 +8,9 @@ use burn::tensor::container::TensorContainer;
 /// An exponential moving average of a model's weights, which often predicts better than the last weights.
 ///
 /// After each step, `average = decay * average + (1 - decay) * weights`; the first steps use a smaller decay,
-/// `(1 + steps) / (10 + steps)`, so that the first weights are soon forgotten. Running statistics, such as those of batch
-/// normalisation, are averaged, too. Integers and booleans are those of the model. On a GPU, the weights are updated in
-/// a few launches.
+/// `(1 + steps) / (10 + steps)`, so that the first weights are soon forgotten. Running statistics, such as those of
+/// batch normalisation, are averaged, too. Integers and booleans are those of the model. On a GPU, the weights are
+/// updated in a few launches.
 #[derive(Debug, Clone)]
 pub struct Ema<M> {
     average: M,

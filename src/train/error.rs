@@ -1,4 +1,7 @@
-//! Why a batch cannot be loaded.
+//! Why a batch cannot be loaded, or a checkpoint not be saved or read.
+
+use std::fmt::Display;
+use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 
@@ -70,4 +73,75 @@ pub enum LoaderError {
         /// The system's reason.
         reason: String,
     },
+}
+
+/// An error of [`Checkpoints`](super::Checkpoints) or of a [`State`](super::State).
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum CheckpointError {
+    /// The file system refused something.
+    #[error("cannot {action} {}: {reason}", path.display())]
+    Io {
+        /// What was refused.
+        action: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's reason.
+        reason: String,
+    },
+    /// A file of a checkpoint was cut or altered.
+    #[error("the checkpoint is damaged: {}: {reason}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: String,
+    },
+    /// A checkpoint has another format.
+    #[error(
+        "{} has the format {version}, which this version of burn-wgsl does not read; use the version that wrote it",
+        path.display()
+    )]
+    Version {
+        /// The manifest.
+        path: PathBuf,
+        /// Its format.
+        version: u32,
+    },
+    /// A checkpoint has no part of a name.
+    #[error("the checkpoint has no part `{name}`; its parts are {parts:?}")]
+    NoPart {
+        /// The name.
+        name: String,
+        /// The names of its parts.
+        parts: Vec<String>,
+    },
+    /// A part is that of something else, or cannot be serialised.
+    #[error("the part `{name}` does not fit: {reason}")]
+    Unusable {
+        /// The name of the part.
+        name: String,
+        /// What does not fit.
+        reason: String,
+    },
+    /// A name of a part is not one of a file on every system.
+    #[error("`{name}` is no name of a part; use up to 64 letters, digits, `-` and `_`")]
+    Name {
+        /// The name.
+        name: String,
+    },
+}
+
+impl CheckpointError {
+    pub(super) fn io(action: &'static str, path: &Path, error: &std::io::Error) -> Self {
+        Self::Io { action, path: path.to_owned(), reason: error.to_string() }
+    }
+
+    pub(super) fn damaged(path: &Path, reason: &str) -> Self {
+        Self::Damaged { path: path.to_owned(), reason: reason.to_owned() }
+    }
+
+    pub(super) fn unusable(name: &str, reason: &dyn Display) -> Self {
+        Self::Unusable { name: name.to_owned(), reason: reason.to_string() }
+    }
 }

@@ -4,26 +4,31 @@
 //!   Its position is a value that a program saves and restores.
 //! - [`MeanGradients`] accumulates the gradients of several batches as those of one large batch.
 //! - [`Ema`] keeps an exponential moving average of the weights.
+//! - [`Checkpoints`] saves the [`State`] of a run, which a killed process does not damage.
 //! - [`Stop`] ends a loop after a step when a signal asks for it.
 //! - [`BatchSearch`] finds the batch that trains fastest in the memory of a device.
 //!
 //! All of it also works on the CPU device.
 
 mod batch_size;
+mod checkpoints;
 mod ema;
 mod error;
 mod loader;
 mod mean;
 mod sampler;
+mod state;
 mod stop;
 mod workers;
 
 pub use batch_size::{BatchSearch, BatchSizes, NoBatchFits, Trial};
+pub use checkpoints::{Checkpoint, Checkpoints};
 pub use ema::Ema;
-pub use error::LoaderError;
+pub use error::{CheckpointError, LoaderError};
 pub use loader::{Batches, Loader, LoaderConfig, Position};
 pub use mean::MeanGradients;
 pub use sampler::{Bucketed, Sampler, Sequential, Shuffled, Weighted, item_seed};
+pub use state::State;
 pub use stop::{Stop, StopError};
 
 /// Returns the message of a panic.

@@ -166,8 +166,8 @@ thread_local! {
 }
 
 /// Returns a seed for random changes of an item, such as augmentation. Within `Dataset::get`, it depends on the
-/// sampler's seed, the epoch and the item's place in the epoch; within `Batcher::batch`, on the place of the first item of
-/// the batch. It does not depend on the worker that loads the item. Elsewhere, it is 0.
+/// sampler's seed, the epoch and the item's place in the epoch; within `Batcher::batch`, on the place of the first
+/// item of the batch. It does not depend on the worker that loads the item. Elsewhere, it is 0.
 pub fn item_seed() -> u64 {
     ITEM_SEED.get()
 }

@@ -6,6 +6,8 @@ mod common;
 mod autocast;
 mod autodiff;
 mod behaviour;
+#[cfg(feature = "train")]
+mod checkpoints;
 mod gradients;
 mod graphs;
 #[cfg(feature = "train")]

@@ -1,0 +1,182 @@
+//! What a checkpoint holds.
+
+use std::collections::BTreeMap;
+
+use burn::module::{Module, ModuleVisitor, Param};
+use burn::record::{FullPrecisionSettings, NamedMpkBytesRecorder, Record, Recorder};
+use burn::tensor::backend::Backend;
+use burn::tensor::{Bool, Int, Tensor};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::CheckpointError;
+
+type InMemory = NamedMpkBytesRecorder<FullPrecisionSettings>;
+
+/// The state of a run as named parts: modules, records of optimizers and schedulers, and plain values, such as a
+/// [`Position`](super::Position). Tensors keep their bits.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct State {
+    pub(super) parts: BTreeMap<String, Vec<u8>>,
+}
+
+impl State {
+    /// Creates a state without parts.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a module: reads its parameters back, and waits for the device.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is not one of a file, or if the module cannot be recorded.
+    pub fn set_module<B: Backend>(
+        &mut self,
+        name: &str,
+        module: &impl Module<B>,
+    ) -> Result<(), CheckpointError> {
+        self.set_record(name, module.clone().into_record())
+    }
+
+    /// Adds a record, such as `optimizer.to_record()`: reads its tensors back, and waits for the device.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is not one of a file, or if the record cannot be serialised.
+    pub fn set_record<B: Backend>(
+        &mut self,
+        name: &str,
+        record: impl Record<B>,
+    ) -> Result<(), CheckpointError> {
+        let bytes = InMemory::default().record(record, ());
+        self.set(name, bytes.map_err(|error| CheckpointError::unusable(name, &error))?)
+    }
+
+    /// Adds a value.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the name is not one of a file, or if the value cannot be serialised.
+    pub fn set_value(&mut self, name: &str, value: &impl Serialize) -> Result<(), CheckpointError> {
+        let bytes = serde_json::to_vec(value);
+        self.set(name, bytes.map_err(|error| CheckpointError::unusable(name, &error))?)
+    }
+
+    /// Returns a module with the parameters of a part.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such part, or if it is that of another module.
+    pub fn module<B: Backend, M: Module<B>>(
+        &self,
+        name: &str,
+        module: M,
+        device: &B::Device,
+    ) -> Result<M, CheckpointError> {
+        let expected = shapes(&module);
+        let loaded = module.load_record(self.record(name, device)?);
+        let found = shapes(&loaded);
+        match expected.iter().zip(&found).find(|(expected, found)| expected != found) {
+            None if expected.len() == found.len() => Ok(loaded),
+            None => Err(CheckpointError::unusable(
+                name,
+                &format!("it has {} parameters, and the module {}", found.len(), expected.len()),
+            )),
+            Some(((path, expected), (_, found))) => Err(CheckpointError::unusable(
+                name,
+                &format!(
+                    "`{path}` has the shape {found:?}, and that of the module has {expected:?}"
+                ),
+            )),
+        }
+    }
+
+    /// Returns the record of a part.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such part, or if it is another record.
+    pub fn record<B: Backend, R: Record<B>>(
+        &self,
+        name: &str,
+        device: &B::Device,
+    ) -> Result<R, CheckpointError> {
+        let record = InMemory::default().load(self.get(name)?.to_vec(), device);
+        record.map_err(|error| CheckpointError::unusable(name, &error))
+    }
+
+    /// Returns the value of a part.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such part, or if it is another value.
+    pub fn value<T: DeserializeOwned>(&self, name: &str) -> Result<T, CheckpointError> {
+        let value = serde_json::from_slice(self.get(name)?);
+        value.map_err(|error| CheckpointError::unusable(name, &error))
+    }
+
+    fn set(&mut self, name: &str, bytes: Vec<u8>) -> Result<(), CheckpointError> {
+        check_name(name)?;
+        self.parts.insert(name.to_owned(), bytes);
+        Ok(())
+    }
+
+    fn get(&self, name: &str) -> Result<&[u8], CheckpointError> {
+        let missing = || CheckpointError::NoPart {
+            name: name.to_owned(),
+            parts: self.parts.keys().cloned().collect(),
+        };
+        self.parts.get(name).map(Vec::as_slice).ok_or_else(missing)
+    }
+}
+
+/// Checks that a part's name is one of a file on every system, and below the folder of its checkpoint.
+pub(super) fn check_name(name: &str) -> Result<(), CheckpointError> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    match name.len() {
+        1..=64 if name.chars().all(is_plain) => Ok(()),
+        _ => Err(CheckpointError::Name { name: name.to_owned() }),
+    }
+}
+
+/// Returns the path and the shape of each parameter. Parameters that have no values yet do not get any.
+fn shapes<B: Backend>(module: &impl Module<B>) -> Vec<(String, Vec<usize>)> {
+    let mut shapes = Shapes::default();
+    module.visit(&mut shapes);
+    shapes.found
+}
+
+#[derive(Default)]
+struct Shapes {
+    path: Vec<String>,
+    found: Vec<(String, Vec<usize>)>,
+}
+
+impl Shapes {
+    fn add(&mut self, shape: &[usize]) {
+        self.found.push((self.path.join("."), shape.to_vec()));
+    }
+}
+
+impl<B: Backend> ModuleVisitor<B> for Shapes {
+    fn enter_module(&mut self, name: &str, _container: &str) {
+        self.path.push(name.to_owned());
+    }
+
+    fn exit_module(&mut self, _name: &str, _container: &str) {
+        self.path.pop();
+    }
+
+    fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        self.add(param.lazy_shape().as_slice());
+    }
+
+    fn visit_int<const D: usize>(&mut self, param: &Param<Tensor<B, D, Int>>) {
+        self.add(param.lazy_shape().as_slice());
+    }
+
+    fn visit_bool<const D: usize>(&mut self, param: &Param<Tensor<B, D, Bool>>) {
+        self.add(param.lazy_shape().as_slice());
+    }
+}

@@ -1,0 +1,283 @@
+//! Checkpoints: resumed runs with the same bits, processes that are killed, damaged files.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use burn::data::dataloader::batcher::Batcher;
+use burn::data::dataset::InMemDataset;
+use burn::module::Module;
+use burn::nn::{Dropout, DropoutConfig, Linear, LinearConfig};
+use burn::optim::{AdamConfig, GradientsParams, Optimizer};
+use burn::tensor::backend::Backend;
+use burn::tensor::{Tensor, TensorData};
+use burn_wgsl::scaler::GradScalerConfig;
+use burn_wgsl::train::{CheckpointError, Checkpoints, Ema, Loader, LoaderConfig, Shuffled, State};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice, random_state, set_random_state};
+
+use crate::common::{devices, serial_guard, test_alone};
+
+type B = Autodiff<Wgsl>;
+
+#[derive(Module, Debug)]
+struct Model<B: Backend> {
+    hidden: Linear<B>,
+    dropout: Dropout,
+    out: Linear<B>,
+}
+
+fn model(device: &WgslDevice, width: usize) -> Model<B> {
+    Model {
+        hidden: LinearConfig::new(6, width).init(device),
+        dropout: DropoutConfig::new(0.3).init(),
+        out: LinearConfig::new(width, 2).init(device),
+    }
+}
+
+struct Rows;
+
+impl Batcher<B, usize, Tensor<B, 2>> for Rows {
+    fn batch(&self, items: Vec<usize>, device: &WgslDevice) -> Tensor<B, 2> {
+        let shape = [items.len(), 6];
+        let values = items.iter().flat_map(|item| (0..6).map(move |i| (item * 7 + i * 13) % 11));
+        let values: Vec<f32> = values.map(|value| value as f32 / 5.0 - 1.0).collect();
+        Tensor::from_data(TensorData::new(values, shape), device)
+    }
+}
+
+/// A folder that is removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("burn-wgsl-{}-{name}", std::process::id()));
+        let _ = fs::remove_dir_all(&folder);
+        Self(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Trains up to a step, from the latest checkpoint on, and saves after it. Returns what is to be equal.
+fn train(folder: &Path, last: u64, device: &WgslDevice) -> Vec<TensorData> {
+    let mut checkpoints = Checkpoints::open(folder, 2).expect("the folder is writable");
+    let mut model = model(device, 8);
+    let mut average = Ema::new(&model, 0.9);
+    let scaler = GradScalerConfig { growth_interval: 3, ..Default::default() }.init(device);
+    let mut optimizer = scaler.wrap(AdamConfig::new().init::<B, Model<B>>());
+    let dataset = InMemDataset::new((0..40).collect());
+    let loader = Loader::new(dataset, Rows, device, LoaderConfig::new(8)).expect("it is valid");
+    let loader = loader.with_sampler(Shuffled { seed: 5 });
+    let mut step = 0;
+    if let Some(found) = checkpoints.latest().expect("it is whole") {
+        let state = found.state;
+        model = state.module("model", model, device).expect("it is the same model");
+        optimizer = optimizer.load_record(state.record("optimizer", device).expect("it is one"));
+        let weights = state.module("average", average.model().clone(), device);
+        average.resume(weights.expect("it is the same model"), found.step);
+        loader.resume(state.value("position").expect("it is one")).expect("it is the same data");
+        let random = state.value("random").expect("it is one");
+        set_random_state(device, random).expect("the device exists");
+        step = found.step;
+    }
+    while step < last {
+        for batch in loader.batches() {
+            let x = batch.expect("it is loaded");
+            let hidden = model.dropout.forward(model.hidden.forward(x.clone()).tanh());
+            let loss = (model.out.forward(hidden) - x.narrow(1, 0, 2)).powi_scalar(2).mean();
+            let gradients = scaler.scale(loss).backward();
+            let gradients = GradientsParams::from_grads(gradients, &model);
+            model = optimizer.step(1e-2, model, gradients);
+            average.update(&model);
+            step += 1;
+            if step == last {
+                break;
+            }
+        }
+    }
+    let mut state = State::new();
+    state.set_module("model", &model).expect("it is recorded");
+    state.set_module("average", average.model()).expect("it is recorded");
+    state.set_record("optimizer", optimizer.to_record()).expect("it is recorded");
+    state.set_value("position", &loader.position()).expect("it is plain data");
+    state.set_value("random", &random_state(device).expect("the device exists")).expect("as above");
+    checkpoints.save(step, state, None).expect("there was none before");
+    checkpoints.finish().expect("the folder is writable");
+    let weight = |layer: &Linear<B>| layer.weight.val().into_data();
+    vec![weight(&model.hidden), weight(&model.out), average.model().out.weight.val().into_data()]
+}
+
+#[test]
+fn a_resumed_run_has_the_same_bits() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let parts = |steps: &[u64]| {
+            let folder = Folder::new("bits");
+            Wgsl::seed(&device, 21);
+            let results = steps.iter().map(|step| {
+                let result = train(&folder.0, *step, &device);
+                // What comes between does not matter.
+                Wgsl::seed(&device, 99);
+                result
+            });
+            results.last().expect("there is a step")
+        };
+        let expected = parts(&[23]);
+        for steps in [&[1, 23][..], &[5, 6, 23], &[10, 22, 23]] {
+            assert_eq!(parts(steps), expected, "{steps:?} on {device}");
+        }
+        assert_ne!(parts(&[22]), expected);
+    }
+}
+
+fn value(number: u64) -> State {
+    let mut state = State::new();
+    state.set_value("number", &number).expect("it is plain data");
+    state.set_value("large", &vec![number; 20_000]).expect("it is plain data");
+    state
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_whole_checkpoints() {
+    let folder = Folder::new("killed");
+    let mut last = 0;
+    for round in 0..20 {
+        let mut test = test_alone!("saves_for_ever");
+        let mut child = test.env("CHECKPOINTS", &folder.0).spawn().expect("it starts");
+        // Until it has saved, and then to another point of a save.
+        let is_new =
+            |folder: &Path| Checkpoints::open_for_reading(folder).is_some_and(|step| step > last);
+        while !is_new(&folder.0) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        std::thread::sleep(std::time::Duration::from_micros(round * 531));
+        child.kill().expect("it runs");
+        child.wait().expect("it ends");
+        let mut checkpoints = Checkpoints::open(&folder.0, 2).expect("the folder is writable");
+        let found = checkpoints.latest().expect("it is whole").expect("there is one");
+        assert!(found.damaged.is_empty(), "{:?}", found.damaged);
+        assert!(found.step > last, "{} after {last}", found.step);
+        assert_eq!(found.state, value(found.step));
+        last = found.step;
+        let left = fs::read_dir(&folder.0).expect("it is readable").count();
+        assert!((1..=3).contains(&left), "{left} folders");
+    }
+}
+
+/// Reads the newest step without a change of the folder.
+trait OpenForReading {
+    fn open_for_reading(folder: &Path) -> Option<u64>;
+}
+
+impl OpenForReading for Checkpoints {
+    fn open_for_reading(folder: &Path) -> Option<u64> {
+        let entries = fs::read_dir(folder).ok()?.flatten();
+        let step = |name: &str| name.strip_prefix("step-")?.parse().ok();
+        entries.filter_map(|entry| step(entry.file_name().to_str()?)).max()
+    }
+}
+
+#[test]
+#[ignore = "runs in a child process"]
+fn saves_for_ever() {
+    let Some(folder) = std::env::var_os("CHECKPOINTS") else { return };
+    let mut checkpoints = Checkpoints::open(folder, 2).expect("the folder is writable");
+    let latest = checkpoints.latest().expect("it is whole");
+    for step in latest.map_or(0, |found| found.step) + 1.. {
+        checkpoints.save(step, value(step), None).expect("the folder is writable");
+    }
+}
+
+#[test]
+fn damaged_checkpoints_are_passed_over_and_named() {
+    type Damage = fn(&Path);
+    let damages: [(&str, Damage); 6] = [
+        ("has 3 bytes", |folder| fs::write(folder.join("number"), "999").expect("it is writable")),
+        ("checksum", |folder| fs::write(folder.join("number"), "9").expect("it is writable")),
+        ("cannot read", |folder| fs::remove_file(folder.join("large")).expect("it is there")),
+        ("damaged", |folder| fs::write(folder.join("manifest.json"), "{").expect("it is writable")),
+        ("has the format 7", |folder| {
+            let text = fs::read_to_string(folder.join("manifest.json")).expect("it is there");
+            let text = text.replace("\"version\": 1", "\"version\": 7");
+            fs::write(folder.join("manifest.json"), text).expect("it is writable");
+        }),
+        ("is no name of a part", |folder| {
+            let text = fs::read_to_string(folder.join("manifest.json")).expect("it is there");
+            let text = text.replace("\"number\"", "\"../../number\"");
+            fs::write(folder.join("manifest.json"), text).expect("it is writable");
+        }),
+    ];
+    for (reason, damage) in damages {
+        let folder = Folder::new("damaged");
+        let mut checkpoints = Checkpoints::open(&folder.0, 3).expect("the folder is writable");
+        assert_eq!(checkpoints.latest(), Ok(None));
+        for step in [1, 2, 3] {
+            checkpoints.save(step, value(step), None).expect("the folder is writable");
+        }
+        checkpoints.finish().expect("the folder is writable");
+        damage(&folder.0.join("step-00000003"));
+        let found = checkpoints.latest().expect("one is whole").expect("there are some");
+        assert_eq!((found.step, found.damaged.len()), (2, 1));
+        assert!(found.damaged[0].to_string().contains(reason), "{}", found.damaged[0]);
+        for step in [1, 2] {
+            damage(&folder.0.join(format!("step-{step:08}")));
+        }
+        // A run must not begin again in silence where there were checkpoints.
+        assert!(checkpoints.latest().is_err_and(|error| error.to_string().contains(reason)));
+    }
+}
+
+#[test]
+fn the_newest_and_the_best_stay() {
+    let folder = Folder::new("best");
+    let mut checkpoints = Checkpoints::open(&folder.0, 2).expect("the folder is writable");
+    for (step, score) in [(1, 0.2), (2, 0.9), (3, f64::NEG_INFINITY), (4, 0.5), (5, 0.1), (5, 0.3)]
+    {
+        checkpoints.save(step, value(step), Some(score)).expect("the folder is writable");
+    }
+    let best = checkpoints.best().expect("it is whole").expect("there is one");
+    assert_eq!((best.step, best.score), (2, Some(0.9)));
+    let mut names: Vec<_> = fs::read_dir(&folder.0)
+        .expect("it is readable")
+        .map(|entry| entry.expect("it is readable").file_name().into_string().expect("it is ASCII"))
+        .collect();
+    names.sort();
+    assert_eq!(names, ["step-00000002", "step-00000004", "step-00000005"]);
+    let latest = checkpoints.latest().expect("it is whole").expect("there is one");
+    assert_eq!((latest.step, latest.score), (5, Some(0.3)));
+}
+
+#[test]
+fn what_cannot_be_saved_or_used_is_an_error() {
+    let device = WgslDevice::Cpu;
+    let folder = Folder::new("errors");
+    let mut checkpoints = Checkpoints::open(&folder.0, 1).expect("the folder is writable");
+    let mut state = State::new();
+    state.set_module("model", &model(&device, 8)).expect("it is recorded");
+    for name in ["", "../model", "a b", "a/b", "manifest.json"] {
+        let error = state.set_value(name, &1).expect_err("it is no name");
+        assert!(matches!(error, CheckpointError::Name { .. }), "{error}");
+    }
+    checkpoints.save(1, state, None).expect("there was none before");
+    let state = checkpoints.latest().expect("it is whole").expect("it is there").state;
+    assert!(state.module("model", model(&device, 8), &device).is_ok());
+    let error = state.module("model", model(&device, 9), &device).expect_err("it is wider");
+    let text = error.to_string();
+    assert!(text.contains("hidden.weight") && text.contains("[6, 8]"), "{text}");
+    assert!(state.module("model", LinearConfig::new(6, 8).init::<B>(&device), &device).is_err());
+    assert!(state.value::<u64>("model").is_err());
+    let error = state.value::<u64>("position").expect_err("there is none");
+    assert!(error.to_string().contains("its parts are [\"model\"]"), "{error}");
+
+    // The folder vanishes: the next call says so.
+    fs::remove_dir_all(&folder.0).expect("it is there");
+    fs::write(&folder.0, "a file").expect("it is writable");
+    checkpoints.save(2, value(2), None).expect("the error comes later");
+    let error = checkpoints.finish().expect_err("there is a file in the place of the folder");
+    assert!(error.to_string().contains("cannot write"), "{error}");
+    assert!(Checkpoints::open(&folder.0, 1).is_err());
+    fs::remove_file(&folder.0).expect("it is there");
+}
