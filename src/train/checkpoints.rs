@@ -81,9 +81,9 @@ struct Part {
 }
 
 impl Checkpoints {
-    /// Opens a folder, which is created if it is not there. `keep` of the newest checkpoints stay, at least one, and that
-    /// with the best score. Removes what a process that was killed left incomplete: one process writes a folder at a
-    /// time.
+    /// Opens a folder, which is created if it is not there. `keep` of the newest checkpoints stay, at least one, and
+    /// that with the best score. Removes what a process that was killed left incomplete: one process writes a folder
+    /// at a time.
     ///
     /// # Errors
     ///
