@@ -19,6 +19,8 @@ const VERSION: u32 = 1;
 const PREFIX: &str = "step-";
 /// What the names of folders that are not complete start with.
 const INCOMPLETE: &str = ".incomplete-";
+/// What the name of a checkpoint starts with while another of the same step takes its place.
+const REPLACED: &str = ".replaced-";
 /// A manifest or a part of more bytes is damaged.
 const MAX_BYTES: u64 = 1 << 40;
 
@@ -58,7 +60,7 @@ pub struct Checkpoints {
 pub struct Checkpoint {
     /// The steps of the run before it.
     pub step: u64,
-    /// Its score, of which the largest is the best.
+    /// Its score, of which the largest is the best. A score that is not finite counts as none.
     pub score: Option<f64>,
     /// Its parts.
     pub state: State,
@@ -92,9 +94,8 @@ impl Checkpoints {
         let folder = folder.into();
         fs::create_dir_all(&folder)
             .map_err(|error| CheckpointError::io("create", &folder, &error))?;
-        for path in entries(&folder)?.filter(|path| name_of(path).starts_with(INCOMPLETE)) {
-            fs::remove_dir_all(&path)
-                .map_err(|error| CheckpointError::io("remove", &path, &error))?;
+        for path in entries(&folder)? {
+            clean_up(&path)?;
         }
         Ok(Self { folder, keep: keep.max(1), writer: None })
     }
@@ -232,11 +233,27 @@ fn write(
     write_file(&path, &manifest).map_err(|error| failed(&path, &error))?;
     sync_folder(&incomplete).map_err(|error| failed(&incomplete, &error))?;
     // A checkpoint of the same step is replaced: a resumed run saves it again.
+    let replaced = folder.join(format!("{REPLACED}{}", name_of(&complete)));
     if complete.exists() {
-        fs::remove_dir_all(&complete).map_err(|error| failed(&complete, &error))?;
+        fs::rename(&complete, &replaced).map_err(|error| failed(&complete, &error))?;
     }
     fs::rename(&incomplete, &complete).map_err(|error| failed(&complete, &error))?;
-    sync_folder(folder).map_err(|error| failed(folder, &error))
+    sync_folder(folder).map_err(|error| failed(folder, &error))?;
+    if replaced.exists() { clean_up(&replaced) } else { Ok(()) }
+}
+
+/// Removes what a process that was killed left, and gives a checkpoint that was being replaced its name again.
+fn clean_up(path: &Path) -> Result<(), CheckpointError> {
+    let failed = |error: io::Error| CheckpointError::io("remove", path, &error);
+    if name_of(path).starts_with(INCOMPLETE) {
+        return fs::remove_dir_all(path).map_err(failed);
+    }
+    let Some(name) = name_of(path).strip_prefix(REPLACED) else { return Ok(()) };
+    let complete = path.with_file_name(name);
+    match complete.exists() {
+        true => fs::remove_dir_all(path).map_err(failed),
+        false => fs::rename(path, complete).map_err(failed),
+    }
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {

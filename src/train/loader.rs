@@ -1,6 +1,7 @@
 //! Batches in a fixed order, loaded by threads.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
@@ -62,6 +63,15 @@ pub struct Loader<B: Backend, I, O> {
     source: Arc<Source<B, I, O>>,
     position: Mutex<Position>,
     workers: OnceLock<Workers>,
+}
+
+impl<B: Backend, I, O> fmt::Debug for Loader<B, I, O> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loader")
+            .field("config", &self.source.config)
+            .field("position", &*self.position.lock())
+            .finish_non_exhaustive()
+    }
 }
 
 /// What workers need to load a batch.
@@ -153,6 +163,7 @@ impl<B: Backend, I: 'static, O: Send + 'static> Loader<B, I, O> {
             sender,
             results,
             early: BTreeMap::new(),
+            alive: Arc::new(()),
             has_ended: false,
         }
     }
@@ -232,6 +243,8 @@ pub struct Batches<'a, B: Backend, I, O> {
     results: Receiver<Loaded<O>>,
     /// Batches that came before their turn, by the place of their first item.
     early: BTreeMap<usize, Result<O, LoaderError>>,
+    /// Workers skip the batches of an iterator that is gone.
+    alive: Arc<()>,
     has_ended: bool,
 }
 
@@ -252,9 +265,11 @@ impl<B: Backend, I: 'static, O: Send + 'static> Batches<'_, B, I, O> {
             let (place, end) = (self.requested, self.end_of(self.requested));
             let (source, order) = (self.loader.source.clone(), self.order.clone());
             let (sender, epoch) = (self.sender.clone(), self.epoch);
+            let alive = Arc::downgrade(&self.alive);
             workers.run(move || {
-                // An iterator that is gone needs no batch.
-                let _ = sender.send((place, source.load(&order[place..end], epoch, place)));
+                if alive.strong_count() > 0 {
+                    let _ = sender.send((place, source.load(&order[place..end], epoch, place)));
+                }
             });
             self.requested = end;
         }

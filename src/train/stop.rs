@@ -14,9 +14,8 @@ const BY_PROGRAM: u8 = u8::MAX;
 /// Says when a training loop is to end: after the current step, so that a checkpoint can be saved. Clones share the
 /// state.
 ///
-/// [`on_signals`](Self::on_signals) sets it at SIGINT (Ctrl-C), SIGTERM (Slurm, containers) and SIGHUP, and on
-/// Windows at Ctrl-C, Ctrl-Break and the end of the session. A second signal, more than a second later, ends the
-/// process at once.
+/// [`on_signals`](Self::on_signals) sets it at SIGINT (Ctrl-C) and SIGTERM (Slurm, containers), and on Windows at Ctrl-C,
+/// Ctrl-Break and the end of the session. A second signal, more than a second later, ends the process at once.
 ///
 /// ```no_run
 /// use burn_wgsl::train::Stop;
@@ -111,11 +110,10 @@ impl Handler {
 
 #[cfg(unix)]
 fn handle(stop: Stop) -> Result<(), StopError> {
-    use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+    use signal_hook::consts::{SIGINT, SIGTERM};
 
     let error = |error: std::io::Error| StopError { reason: error.to_string() };
-    let mut signals =
-        signal_hook::iterator::Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(error)?;
+    let mut signals = signal_hook::iterator::Signals::new([SIGINT, SIGTERM]).map_err(error)?;
     let mut handler = Handler { stop, first: None };
     let thread = std::thread::Builder::new().name("signals".to_owned());
     let run = move || {

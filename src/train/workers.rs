@@ -1,5 +1,6 @@
 //! Threads that run jobs of a loader, as long as the loader lives.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -25,7 +26,8 @@ impl Workers {
             let thread = thread::Builder::new().name(format!("loader {index}"));
             let started = thread.spawn(move || {
                 while let Some(job) = next(&queue) {
-                    job();
+                    // What nobody waits for is dropped here, and may panic. The thread must live on.
+                    let _ = catch_unwind(AssertUnwindSafe(job));
                 }
             });
             started.map_err(|error| LoaderError::NoThread { reason: error.to_string() })?;
@@ -33,7 +35,7 @@ impl Workers {
         Ok(Self { jobs })
     }
 
-    /// Queues a job, which must not panic.
+    /// Queues a job.
     pub fn run(&self, job: impl FnOnce() + Send + 'static) {
         // The threads end after the sender only.
         let _ = self.jobs.send(Box::new(job));

@@ -1,7 +1,7 @@
 //! Faults on purpose at every point of a training step: the step ends with a right result or a
 //! clear error, nothing leaks, and training goes on afterwards.
 //!
-//! These tests have their own process and run one at a time, because some lose the device.
+//! These tests run one at a time, because some lose the device.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,6 +1,6 @@
 //! Lost devices: errors, closing and reopening.
 //!
-//! These tests have their own process and run one at a time, because each destroys the device.
+//! These tests run one at a time, because each destroys the device.
 
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;

@@ -1,5 +1,5 @@
-//! Memory: what a device reserves and what the process uses stay bounded. These tests have their
-//! own process and run one at a time, because memory is measured per process.
+//! Memory: what a device reserves and what the process uses stay bounded. These tests
+//! run one at a time, because memory is measured per process.
 
 use burn::backend::Autodiff;
 use burn::backend::autodiff::checkpoint::strategy::BalancedCheckpointing;

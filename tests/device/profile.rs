@@ -1,7 +1,7 @@
 //! The profiler: kernel names, counts and times. It must not change results.
 //!
-//! These tests have their own process, because a profile records everything that runs on the
-//! device. They run one at a time, because only one profile can be recorded at a time.
+//! These tests run one at a time: a profile records everything that runs on the device, and only one can
+//! be recorded at a time.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! The memory of a device as its user sees it: usage, peaks, limits, recordings.
 //!
-//! These tests have their own process and run one at a time: they count the memory of a device.
+//! These tests run one at a time: they count the memory of a device.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -14,7 +14,7 @@ use burn::tensor::{Distribution, Tensor};
 use burn_wgsl::memory::{self, Holder, Limit, MemoryError, Snapshot};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, scope};
 
-use crate::common::{gpus, serial_guard};
+use crate::common::{devices, gpus, serial_guard};
 
 type B = Autodiff<Wgsl>;
 
@@ -358,4 +358,23 @@ fn snapshots_are_written_as_json_and_html() {
     }
     let error = memory::record(&WgslDevice::Cpu).expect_err("the CPU has no accounts");
     assert!(matches!(error, MemoryError::Cpu), "{error}");
+}
+
+#[test]
+fn a_report_counts_what_waits_for_a_backward_pass() {
+    let _guard = serial_guard();
+    for device in devices() {
+        let waiting = || memory::report(&device).expect("the device opens").waiting_nodes;
+        let layer: Linear<B> = LinearConfig::new(3, 2).init(&device);
+        let loss = || layer.forward(Tensor::<B, 2>::ones([4, 3], &device)).sum();
+        drop(loss().backward());
+        let before = waiting();
+        (0..100).for_each(|_| drop(loss()));
+        let report = memory::report(&device).expect("the device opens");
+        assert!(report.waiting_nodes >= before + 200, "{} after {before}", report.waiting_nodes);
+        assert!(report.to_string().contains("nodes wait for a backward pass"), "{report}");
+        // A backward pass of the same network frees them.
+        drop(loss().backward());
+        assert!(waiting() <= before + 10, "{} after {before}", waiting());
+    }
 }

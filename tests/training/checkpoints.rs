@@ -251,6 +251,26 @@ fn the_newest_and_the_best_stay() {
 }
 
 #[test]
+fn a_checkpoint_that_was_being_replaced_is_there_again() {
+    let folder = Folder::new("replaced");
+    let mut checkpoints = Checkpoints::open(&folder.0, 1).expect("the folder is writable");
+    checkpoints.save(4, value(4), None).expect("the folder is writable");
+    checkpoints.finish().expect("the folder is writable");
+    drop(checkpoints);
+    // As a process that was killed between two renames leaves them.
+    let name = |name: &str| folder.0.join(name);
+    fs::rename(name("step-00000004"), name(".replaced-step-00000004")).expect("it is there");
+    fs::create_dir(name(".incomplete-00000004")).expect("the folder is writable");
+    let mut checkpoints = Checkpoints::open(&folder.0, 1).expect("the folder is writable");
+    let found = checkpoints.latest().expect("it is whole").expect("it is there");
+    assert_eq!(found.state, value(4));
+    checkpoints.save(4, value(5), None).expect("the folder is writable");
+    let found = checkpoints.latest().expect("it is whole").expect("it is there");
+    assert_eq!((found.step, found.state), (4, value(5)));
+    assert_eq!(fs::read_dir(&folder.0).expect("it is readable").count(), 1);
+}
+
+#[test]
 fn what_cannot_be_saved_or_used_is_an_error() {
     let device = WgslDevice::Cpu;
     let folder = Folder::new("errors");

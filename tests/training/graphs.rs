@@ -1,11 +1,11 @@
-//! The graph of gradients: threads that share a network, passes that no backward pass follows.
+//! The graph of gradients: threads that share a network.
 
 use std::panic::AssertUnwindSafe;
 
 use burn::nn::{Linear, LinearConfig};
 use burn::tensor::Tensor;
 use burn_wgsl::custom::with_gradient;
-use burn_wgsl::{Autodiff, Wgsl, WgslDevice, memory};
+use burn_wgsl::{Autodiff, Wgsl, WgslDevice};
 
 use crate::common::{devices, panic_message, serial_guard};
 
@@ -94,24 +94,5 @@ fn a_backward_pass_within_another_is_an_error() {
         let x = Tensor::<Grad, 1>::ones([3], &device).require_grad();
         let grad = x.grad(&x.clone().sum().backward()).expect("a gradient");
         assert_eq!(grad.into_data().to_vec::<f32>().expect("f32"), [1.0; 3]);
-    }
-}
-
-#[test]
-fn a_report_counts_what_waits_for_a_backward_pass() {
-    let _guard = serial_guard();
-    for device in devices() {
-        let waiting = || memory::report(&device).expect("the device opens").waiting_nodes;
-        let layer: Linear<Grad> = LinearConfig::new(3, 2).init(&device);
-        let loss = || layer.forward(Tensor::<Grad, 2>::ones([4, 3], &device)).sum();
-        drop(loss().backward());
-        let before = waiting();
-        (0..100).for_each(|_| drop(loss()));
-        let report = memory::report(&device).expect("the device opens");
-        assert!(report.waiting_nodes >= before + 200, "{} after {before}", report.waiting_nodes);
-        assert!(report.to_string().contains("nodes wait for a backward pass"), "{report}");
-        // A backward pass of the same network frees them.
-        drop(loss().backward());
-        assert!(waiting() <= before + 10, "{} after {before}", waiting());
     }
 }

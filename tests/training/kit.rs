@@ -210,7 +210,7 @@ fn a_signal_ends_a_loop_after_its_step_and_a_second_at_once() {
             let is_there = lines.by_ref().map_while(Result::ok).any(|line| line.contains(text));
             assert!(is_there, "the child prints {text:?}");
         };
-        wait_for("running");
+        wait_for("the handlers are installed");
         for signal in signals {
             let id = child.id().to_string();
             let sent = std::process::Command::new("kill").args(["-s", signal, &id]).status();
@@ -232,7 +232,7 @@ fn a_signal_ends_a_loop_after_its_step_and_a_second_at_once() {
 #[ignore = "runs in a child process"]
 fn runs_until_a_signal() {
     let stop = Stop::on_signals().expect("the handlers are installed");
-    println!("running");
+    println!("the handlers are installed");
     while !stop.is_requested() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
