@@ -14,8 +14,8 @@ const BY_PROGRAM: u8 = u8::MAX;
 /// Says when a training loop is to end: after the current step, so that a checkpoint can be saved. Clones share the
 /// state.
 ///
-/// [`on_signals`](Self::on_signals) sets it at SIGINT (Ctrl-C) and SIGTERM (Slurm, containers), and on Windows at Ctrl-C,
-/// Ctrl-Break and the end of the session. A second signal, more than a second later, ends the process at once.
+/// [`on_signals`](Self::on_signals) sets it at SIGINT (Ctrl-C) and SIGTERM (Slurm, containers), and on Windows at
+/// Ctrl-C, Ctrl-Break and the end of the session. A second signal, more than a second later, ends the process at once.
 ///
 /// ```no_run
 /// use burn_wgsl::train::Stop;
