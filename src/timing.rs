@@ -57,7 +57,7 @@ fn quantile(sorted: &[f64], fraction: f64) -> f64 {
 }
 
 /// The time of a run: see [`time`]. Displayed as `1.23 ms (1.20 to 1.31 in 15 samples of 8 runs)`.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Timing {
     /// The first run, which compiles kernels.
     pub first: Duration,

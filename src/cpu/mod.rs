@@ -4,7 +4,7 @@
 //! A function with the name of a method of Burn's contract replaces burn-flex's method; the rows of
 //! the contract select it with `else cpu`.
 //!
-//! Without the feature `cpu`, only the types are there, without values.
+//! Without the feature `cpu`, this module has only uninhabited types.
 
 /// Declares the modules of the CPU backend.
 macro_rules! modules {

@@ -15,12 +15,14 @@
 
 pub(crate) mod definition;
 pub(crate) mod geometry;
+pub(crate) mod padded_input;
 
 use smallvec::SmallVec;
 
 use crate::kernels::conv::geometry::{
     ConvGeometry, TOO_LARGE, Window, addressable_window, kernel_extent, spatial_sizes,
 };
+use crate::kernels::conv::padded_input::{PaddedInput, with_three_axes};
 use crate::kernels::fusion::epilogue;
 use crate::kernels::gemm::{self, Gemm, GemmOperands, GemmParams, Tiling};
 use crate::kernels::launch::{Launch, PendingResult, variants_of};
@@ -30,7 +32,6 @@ use crate::kernels::ops::options::{ConvOptions, TransposedOptions};
 use crate::kernels::ops::table::rows;
 use crate::kernels::policy::strategy::{GemmSizes, Strategy};
 use crate::kernels::reduce::{self, Reduction};
-use crate::kernels::software::padded_input::{PaddedInput, with_three_axes};
 use crate::kernels::winograd::Winograd;
 use crate::kernels::{cast, conv_tiled, create, depthwise, elementwise, matmul, policy, views};
 use crate::params;

@@ -2,10 +2,10 @@
 //! its tile unused.
 
 use crate::kernels::conv::geometry::{ConvGeometry, Window};
+use crate::kernels::conv::padded_input::PaddedInput;
 use crate::kernels::launch::{Launch, PendingResult, variants_of, workgroups_for};
 use crate::kernels::ops::cases::{Arg, Case, cases, permuted};
 use crate::kernels::reduce::{self, Reduction};
-use crate::kernels::software::padded_input::PaddedInput;
 use crate::kernels::{policy, views};
 use crate::params;
 use crate::runtime::{Fragment, Kernel, Source, Variant, wgsl};

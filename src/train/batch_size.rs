@@ -69,8 +69,9 @@ pub struct NoBatchFits {
 
 impl BatchSearch {
     /// Tries batch sizes. `step` runs a whole training step, from the upload of its batch to the optimizer; what it
-    /// changes remains changed. A step that panics, such as one without enough memory, does not fit; `step` must be
-    /// able to run again afterwards, so it steps a clone of the model, not one that it takes out of an `Option`.
+    /// changes remains changed. A step that panics for any reason, such as one without enough memory, does not fit;
+    /// `step` must be able to run again afterwards, so it steps a clone of the model, not one that it takes out of an
+    /// `Option`.
     ///
     /// # Errors
     ///
@@ -78,13 +79,19 @@ impl BatchSearch {
     ///
     /// # Panics
     ///
-    /// Panics if the first batch or the number of steps is 0, or if there is no such device.
+    /// Panics if the first batch is 0 or above the largest, or if the number of steps is 0.
     pub fn find(
         &self,
         device: &WgslDevice,
         mut step: impl FnMut(usize),
     ) -> Result<BatchSizes, NoBatchFits> {
-        assert!(self.first > 0 && self.steps > 0, "the first batch and the steps must be above 0");
+        assert!(
+            (1..=self.max).contains(&self.first) && self.steps > 0,
+            "the first batch is {} and the largest {}, with {} steps; 1 <= first <= max and steps > 0 must hold",
+            self.first,
+            self.max,
+            self.steps
+        );
         let mut trials = Vec::new();
         let mut fits = |batch| {
             let trial = self.measure(device, batch, &mut step);

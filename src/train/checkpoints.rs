@@ -15,19 +15,19 @@ use super::{CheckpointError, message_of};
 const MANIFEST: &str = "manifest.json";
 /// The format of checkpoints.
 const VERSION: u32 = 1;
-/// What the names of checkpoints start with; the step follows.
-const PREFIX: &str = "step-";
 /// What the names of folders that are not complete start with.
 const INCOMPLETE: &str = ".incomplete-";
-/// What the name of a checkpoint starts with while another of the same step takes its place.
-const REPLACED: &str = ".replaced-";
-/// A manifest or a part of more bytes is damaged.
-const MAX_BYTES: u64 = 1 << 40;
+/// What the file names of parts start with: some systems reserve other names.
+const PART: &str = "part-";
+/// A manifest of more bytes is damaged.
+const MAX_MANIFEST: u64 = 16 << 20;
 
 /// The checkpoints of a run in a folder.
 ///
 /// A thread writes a checkpoint to a new folder, which gets its name when all of its files are on the disk: a process
-/// that is killed leaves the checkpoints before. The newest and the best ones stay.
+/// that is killed leaves the checkpoints before. The newest and the best ones stay. The newest is the one that was
+/// saved last, also if a run went back to an earlier step. One process saves to a folder at a time; others may read
+/// it by [`Checkpoint::latest`] and [`Checkpoint::best`].
 ///
 /// ```no_run
 /// use burn_wgsl::train::{Checkpoints, State};
@@ -94,24 +94,27 @@ impl Checkpoints {
         let folder = folder.into();
         fs::create_dir_all(&folder)
             .map_err(|error| CheckpointError::io("create", &folder, &error))?;
-        for path in entries(&folder)? {
-            clean_up(&path)?;
+        for path in entries(&folder)?.filter(|path| name_of(path).starts_with(INCOMPLETE)) {
+            fs::remove_dir_all(&path)
+                .map_err(|error| CheckpointError::io("remove", &path, &error))?;
         }
         Ok(Self { folder, keep: keep.max(1), writer: None })
     }
 
-    /// Saves the state after `step` steps. A thread writes it; this waits only for the checkpoint before.
+    /// Saves the state after `step` steps. A thread writes it; this waits only for the checkpoint before. Call
+    /// [`finish`](Self::finish) before the process ends.
     ///
     /// # Errors
     ///
-    /// Returns an error if the checkpoint before could not be written, such as to a full disk.
+    /// Returns an error if the checkpoint before could not be written, such as to a full disk. This one is written
+    /// all the same.
     pub fn save(
         &mut self,
         step: u64,
         state: State,
         score: Option<f64>,
     ) -> Result<(), CheckpointError> {
-        self.finish()?;
+        let before = self.finish();
         let (folder, keep) = (self.folder.clone(), self.keep);
         let thread = std::thread::Builder::new().name("checkpoint".to_owned());
         let write = move || {
@@ -123,7 +126,7 @@ impl Checkpoints {
             Some(started.map_err(|error| {
                 CheckpointError::io("start a thread for", &self.folder, &error)
             })?);
-        Ok(())
+        before
     }
 
     /// Waits until the last checkpoint is written.
@@ -138,34 +141,58 @@ impl Checkpoints {
         })
     }
 
-    /// Reads the newest checkpoint that is whole; `None` if there are no checkpoints.
+    /// Reads the newest checkpoint that is whole: see [`Checkpoint::latest`].
     ///
     /// # Errors
     ///
-    /// Returns an error if the folder cannot be read, or if all checkpoints are damaged.
+    /// Returns the error of [`finish`](Self::finish) or of [`Checkpoint::latest`].
     pub fn latest(&mut self) -> Result<Option<Checkpoint>, CheckpointError> {
         self.finish()?;
+        Checkpoint::latest(&self.folder)
+    }
+
+    /// Reads the checkpoint with the best score: see [`Checkpoint::best`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of [`finish`](Self::finish) or of [`Checkpoint::best`].
+    pub fn best(&mut self) -> Result<Option<Checkpoint>, CheckpointError> {
+        self.finish()?;
+        Checkpoint::best(&self.folder)
+    }
+}
+
+impl Checkpoint {
+    /// Reads the newest checkpoint in a folder that is whole; `None` if there are no checkpoints. Changes nothing in
+    /// the folder.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the folder or a file cannot be read, if a checkpoint has another format, or if all are
+    /// damaged.
+    pub fn latest(folder: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
         let mut damaged = Vec::new();
-        for (_, path) in checkpoints(&self.folder)?.into_iter().rev() {
-            match read(&path) {
-                Ok(checkpoint) => return Ok(Some(Checkpoint { damaged, ..checkpoint })),
-                Err(error) => {
+        for saved in checkpoints(folder.as_ref())?.into_iter().rev() {
+            match read(&saved) {
+                Ok(checkpoint) => return Ok(Some(Self { damaged, ..checkpoint })),
+                Err(error @ CheckpointError::Damaged { .. }) => {
                     log::warn!("{error}; the checkpoint before it is used");
                     damaged.push(error);
                 }
+                // It may be whole: the run must not go back in silence.
+                Err(error) => return Err(error),
             }
         }
         damaged.into_iter().next().map_or(Ok(None), Err)
     }
 
-    /// Reads the checkpoint with the best score; `None` if none has a score.
+    /// Reads the checkpoint in a folder with the best score; `None` if none has a score. Changes nothing in the folder.
     ///
     /// # Errors
     ///
     /// Returns an error if the folder or the checkpoint cannot be read.
-    pub fn best(&mut self) -> Result<Option<Checkpoint>, CheckpointError> {
-        self.finish()?;
-        best(&self.folder)?.map(|path| read(&path)).transpose()
+    pub fn best(folder: impl AsRef<Path>) -> Result<Option<Self>, CheckpointError> {
+        best(folder.as_ref())?.map(|saved| read(&saved)).transpose()
     }
 }
 
@@ -187,24 +214,46 @@ fn name_of(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 
-/// Returns the checkpoints of a folder by their steps.
-fn checkpoints(folder: &Path) -> Result<BTreeMap<u64, PathBuf>, CheckpointError> {
-    let step = |path: &Path| name_of(path).strip_prefix(PREFIX)?.parse().ok();
-    Ok(entries(folder)?.filter_map(|path| Some((step(&path)?, path))).collect())
+/// A folder of a checkpoint, named `000007-step-00000123`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Saved {
+    /// The checkpoints of the folder that were saved before it.
+    order: u64,
+    step: u64,
+    path: PathBuf,
+}
+
+impl Saved {
+    fn new(folder: &Path, order: u64, step: u64) -> Self {
+        Self { order, step, path: folder.join(format!("{order:06}-step-{step:08}")) }
+    }
+
+    fn of(path: PathBuf) -> Option<Self> {
+        let (order, step) = name_of(&path).split_once("-step-")?;
+        Some(Self { order: order.parse().ok()?, step: step.parse().ok()?, path })
+    }
+}
+
+/// Returns the checkpoints of a folder in the order in which they were saved.
+fn checkpoints(folder: &Path) -> Result<Vec<Saved>, CheckpointError> {
+    let mut saved: Vec<Saved> = entries(folder)?.filter_map(Saved::of).collect();
+    saved.sort();
+    Ok(saved)
 }
 
 /// Returns the checkpoint with the best score; of equal ones, the newest.
-fn best(folder: &Path) -> Result<Option<PathBuf>, CheckpointError> {
-    let mut best: Option<(f64, PathBuf)> = None;
-    for path in checkpoints(folder)?.into_values() {
-        let Some(score) = read_manifest(&path).ok().and_then(|manifest| manifest.score) else {
+fn best(folder: &Path) -> Result<Option<Saved>, CheckpointError> {
+    let mut best: Option<(f64, Saved)> = None;
+    for saved in checkpoints(folder)? {
+        let Some(score) = read_manifest(&saved.path).ok().and_then(|manifest| manifest.score)
+        else {
             continue;
         };
         if best.as_ref().is_none_or(|(other, _)| score.total_cmp(other).is_ge()) {
-            best = Some((score, path));
+            best = Some((score, saved));
         }
     }
-    Ok(best.map(|(_, path)| path))
+    Ok(best.map(|(_, saved)| saved))
 }
 
 fn write(
@@ -213,47 +262,43 @@ fn write(
     state: &State,
     score: Option<f64>,
 ) -> Result<(), CheckpointError> {
-    let incomplete = folder.join(format!("{INCOMPLETE}{step:08}"));
-    let complete = folder.join(format!("{PREFIX}{step:08}"));
+    let order = checkpoints(folder)?.last().map_or(0, |last| last.order + 1);
+    let complete = Saved::new(folder, order, step).path;
+    let incomplete = folder.join(format!("{INCOMPLETE}{}", name_of(&complete)));
     let failed = |path: &Path, error: &io::Error| CheckpointError::io("write", path, error);
-    fs::create_dir_all(&incomplete).map_err(|error| failed(&incomplete, &error))?;
+    let written = write_parts(&incomplete, step, state, score).and_then(|()| {
+        fs::rename(&incomplete, &complete).map_err(|error| failed(&complete, &error))
+    });
+    if written.is_err() {
+        // It must not keep a full disk full.
+        let _ = fs::remove_dir_all(&incomplete);
+    }
+    written?;
+    sync_folder(folder).map_err(|error| failed(folder, &error))
+}
+
+/// Writes the files of a checkpoint to a new folder.
+fn write_parts(
+    folder: &Path,
+    step: u64,
+    state: &State,
+    score: Option<f64>,
+) -> Result<(), CheckpointError> {
+    let failed = |path: &Path, error: &io::Error| CheckpointError::io("write", path, error);
+    fs::create_dir_all(folder).map_err(|error| failed(folder, &error))?;
     let mut parts = BTreeMap::new();
     for (name, bytes) in &state.parts {
-        let path = incomplete.join(name);
+        let path = folder.join(format!("{PART}{name}"));
         write_file(&path, bytes).map_err(|error| failed(&path, &error))?;
-        parts.insert(
-            name.clone(),
-            Part { bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes) },
-        );
+        let part = Part { bytes: bytes.len() as u64, crc32: crc32fast::hash(bytes) };
+        parts.insert(name.clone(), part);
     }
     let manifest = Manifest { version: VERSION, step, score, parts };
     let manifest = serde_json::to_vec_pretty(&manifest)
         .map_err(|error| CheckpointError::unusable(MANIFEST, &error))?;
-    let path = incomplete.join(MANIFEST);
+    let path = folder.join(MANIFEST);
     write_file(&path, &manifest).map_err(|error| failed(&path, &error))?;
-    sync_folder(&incomplete).map_err(|error| failed(&incomplete, &error))?;
-    // A checkpoint of the same step is replaced: a resumed run saves it again.
-    let replaced = folder.join(format!("{REPLACED}{}", name_of(&complete)));
-    if complete.exists() {
-        fs::rename(&complete, &replaced).map_err(|error| failed(&complete, &error))?;
-    }
-    fs::rename(&incomplete, &complete).map_err(|error| failed(&complete, &error))?;
-    sync_folder(folder).map_err(|error| failed(folder, &error))?;
-    if replaced.exists() { clean_up(&replaced) } else { Ok(()) }
-}
-
-/// Removes what a process that was killed left, and gives a checkpoint that was being replaced its name again.
-fn clean_up(path: &Path) -> Result<(), CheckpointError> {
-    let failed = |error: io::Error| CheckpointError::io("remove", path, &error);
-    if name_of(path).starts_with(INCOMPLETE) {
-        return fs::remove_dir_all(path).map_err(failed);
-    }
-    let Some(name) = name_of(path).strip_prefix(REPLACED) else { return Ok(()) };
-    let complete = path.with_file_name(name);
-    match complete.exists() {
-        true => fs::remove_dir_all(path).map_err(failed),
-        false => fs::rename(path, complete).map_err(failed),
-    }
+    sync_folder(folder).map_err(|error| failed(folder, &error))
 }
 
 fn write_file(path: &Path, bytes: &[u8]) -> io::Result<()> {
@@ -271,8 +316,8 @@ fn sync_folder(folder: &Path) -> io::Result<()> {
 /// Removes all but the newest checkpoints and the best.
 fn remove_old(folder: &Path, keep: usize) -> Result<(), CheckpointError> {
     let best = best(folder)?;
-    let old = checkpoints(folder)?.into_values().rev().skip(keep);
-    for path in old.filter(|path| Some(path) != best.as_ref()) {
+    let old = checkpoints(folder)?.into_iter().rev().skip(keep);
+    for Saved { path, .. } in old.filter(|saved| Some(saved) != best.as_ref()) {
         // Without its name, it is no checkpoint, even if not all of it can be removed.
         let hidden = folder.join(format!("{INCOMPLETE}{}", name_of(&path)));
         fs::rename(&path, &hidden)
@@ -293,16 +338,22 @@ fn read_manifest(folder: &Path) -> Result<Manifest, CheckpointError> {
     }
 }
 
-fn read(folder: &Path) -> Result<Checkpoint, CheckpointError> {
+fn read(saved: &Saved) -> Result<Checkpoint, CheckpointError> {
+    let folder = &saved.path;
     let Manifest { step, score, parts, .. } = read_manifest(folder)?;
+    if step != saved.step {
+        let reason = format!("it is that of step {step}");
+        return Err(CheckpointError::damaged(&folder.join(MANIFEST), &reason));
+    }
     let mut state = State::new();
     for (name, Part { bytes, crc32 }) in parts {
         // A manifest that was altered must not read files elsewhere.
-        check_name(&name)?;
-        let path = folder.join(&name);
+        let path = folder.join(MANIFEST);
+        check_name(&name).map_err(|error| CheckpointError::damaged(&path, &error.to_string()))?;
+        let path = folder.join(format!("{PART}{name}"));
         let read = read_file(&path, Some(bytes))?;
         if crc32fast::hash(&read) != crc32 {
-            return Err(CheckpointError::damaged(&path, "its checksum is another"));
+            return Err(CheckpointError::damaged(&path, "checksum mismatch"));
         }
         state.parts.insert(name, read);
     }
@@ -311,7 +362,10 @@ fn read(folder: &Path) -> Result<Checkpoint, CheckpointError> {
 
 /// Reads a file, of the size that is expected.
 fn read_file(path: &Path, expected: Option<u64>) -> Result<Vec<u8>, CheckpointError> {
-    let failed = |error: io::Error| CheckpointError::io("read", path, &error);
+    let failed = |error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => CheckpointError::damaged(path, "it is missing"),
+        _ => CheckpointError::io("read", path, &error),
+    };
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
     if !metadata.is_file() {
         return Err(CheckpointError::damaged(path, "it is no file"));
@@ -321,7 +375,7 @@ fn read_file(path: &Path, expected: Option<u64>) -> Result<Vec<u8>, CheckpointEr
         let reason = format!("it has {found} bytes, not {expected}");
         return Err(CheckpointError::damaged(path, &reason));
     }
-    if found > MAX_BYTES {
+    if expected.is_none() && found > MAX_MANIFEST {
         return Err(CheckpointError::damaged(path, &format!("it has {found} bytes")));
     }
     let mut bytes = Vec::new();

@@ -37,6 +37,10 @@ impl<I> Ema<I> {
     }
 
     /// Updates the average with the weights after a step.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the model has other parameters than the average.
     pub fn update<B, M>(&mut self, model: &M)
     where
         B: AutodiffBackend,
@@ -81,13 +85,11 @@ impl<B: Backend> ModuleVisitor<B> for Average {
 impl<B: Backend> ModuleMapper<B> for Average {
     fn map_float<const D: usize>(&mut self, param: Param<Tensor<B, D>>) -> Param<Tensor<B, D>> {
         let (id, weights, mapper) = param.consume();
-        let average = match self.old.remove::<B>(&id).map(Tensor::<B, D>::from_primitive) {
-            Some(old) if old.dims() == weights.dims() => {
-                old.clone() + (weights - old) * (1.0 - self.decay)
-            }
-            // A weight that the model did not have before.
-            _ => weights,
+        let old = self.old.get::<B>(&id).map(Tensor::<B, D>::from_primitive);
+        let Some(old) = old.filter(|old| old.dims() == weights.dims()) else {
+            panic!("the average is that of another model: the parameter {id} differs");
         };
+        let average = old.clone() + (weights - old) * (1.0 - self.decay);
         Param::from_mapped_value(id, average, mapper)
     }
 }

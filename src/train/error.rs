@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -35,7 +36,7 @@ pub enum LoaderError {
     },
     /// A batch took longer than [`LoaderConfig::timeout`](super::LoaderConfig::timeout).
     #[error(
-        "loading the items {items:?} of epoch {epoch} has not ended after {seconds} seconds; a worker waits for \
+        "loading the items {items:?} of epoch {epoch} has not ended after {timeout:?}; a worker waits for \
          something, such as a file on a network, or the timeout is too short"
     )]
     TimedOut {
@@ -44,7 +45,7 @@ pub enum LoaderError {
         /// The epoch.
         epoch: u64,
         /// The timeout.
-        seconds: u64,
+        timeout: Duration,
     },
     /// A position is that of another order of items.
     #[error(
@@ -56,6 +57,26 @@ pub enum LoaderError {
         expected: u64,
         /// The seed of the position.
         found: u64,
+    },
+    /// A sampler is made for another number of items.
+    #[error("the sampler has weights or lengths of {items} items, but the dataset has {len}")]
+    OtherSampler {
+        /// The items of the sampler.
+        items: usize,
+        /// The length of the dataset.
+        len: usize,
+    },
+    /// A position is that of other data.
+    #[error(
+        "the position is one in a dataset of {} items in batches of {}, but the loader has {} in batches of {}; resume \
+         with the same data and batch size",
+        found.0, found.1, expected.0, expected.1
+    )]
+    OtherData {
+        /// The items of the dataset and of a batch of the loader.
+        expected: (usize, usize),
+        /// Those of the position.
+        found: (usize, usize),
     },
     /// A position is beyond the end of an epoch.
     #[error(
@@ -125,7 +146,7 @@ pub enum CheckpointError {
         reason: String,
     },
     /// A name of a part is not one of a file on every system.
-    #[error("`{name}` is no name of a part; use up to 64 letters, digits, `-` and `_`")]
+    #[error("`{name}` is no name of a part; use up to 64 lowercase letters, digits, `-` and `_`")]
     Name {
         /// The name.
         name: String,

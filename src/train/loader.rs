@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,6 +15,7 @@ use burn::data::dataset::transform::PartialDataset;
 use burn::tensor::backend::Backend;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use web_time::Instant;
 
 use super::sampler::{Sampler, Sequential, reset_item_seed, set_item_seed};
 use super::workers::Workers;
@@ -32,7 +34,7 @@ pub struct LoaderConfig {
     pub prefetch: usize,
     /// Whether an epoch ends before a batch that would not be full [default: `false`].
     pub drop_last: bool,
-    /// The time after which a batch that is not loaded is an error [default: none].
+    /// The time after which a batch that is not loaded is an error [default: none]. Without workers, it has no effect.
     pub timeout: Option<Duration>,
 }
 
@@ -52,6 +54,10 @@ pub struct Position {
     pub epoch: u64,
     /// Items of the epoch that were returned in batches.
     pub items: usize,
+    /// Items of the dataset.
+    pub dataset: usize,
+    /// Items of a batch.
+    pub batch_size: usize,
 }
 
 /// Loads batches of a Burn dataset by threads, in the order of a sampler.
@@ -62,6 +68,8 @@ pub struct Position {
 pub struct Loader<B: Backend, I, O> {
     source: Arc<Source<B, I, O>>,
     position: Mutex<Position>,
+    /// Whether the next of Burn's iterations continues within an epoch.
+    is_resumed: AtomicBool,
     workers: OnceLock<Workers>,
 }
 
@@ -111,14 +119,32 @@ impl<B: Backend, I: 'static, O: Send + 'static> Loader<B, I, O> {
     }
 
     fn of(source: Source<B, I, O>) -> Self {
-        let position = Position { seed: source.sampler.seed(), epoch: 0, items: 0 };
-        Self { source: Arc::new(source), position: Mutex::new(position), workers: OnceLock::new() }
+        let position = Position {
+            seed: source.sampler.seed(),
+            epoch: 0,
+            items: 0,
+            dataset: source.dataset.len(),
+            batch_size: source.config.batch_size,
+        };
+        Self {
+            source: Arc::new(source),
+            position: Mutex::new(position),
+            is_resumed: AtomicBool::new(false),
+            workers: OnceLock::new(),
+        }
     }
 
     /// Returns a loader of the same items in another order, at the start of epoch 0.
-    #[must_use]
-    pub fn with_sampler(self, sampler: impl Sampler + 'static) -> Self {
-        Self::of(Source { sampler: Arc::new(sampler), ..self.source.copied() })
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the sampler is made for another number of items.
+    pub fn with_sampler(self, sampler: impl Sampler + 'static) -> Result<Self, LoaderError> {
+        let len = self.source.dataset.len();
+        match sampler.items() {
+            Some(items) if items != len => Err(LoaderError::OtherSampler { items, len }),
+            _ => Ok(Self::of(Source { sampler: Arc::new(sampler), ..self.source.copied() })),
+        }
     }
 
     /// Returns the position after the last batch that an iterator returned.
@@ -130,17 +156,24 @@ impl<B: Backend, I: 'static, O: Send + 'static> Loader<B, I, O> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the position has another seed than the sampler, or more items than an epoch.
+    /// Returns an error if the position has another seed than the sampler, another batch size or number of items, or
+    /// more items than an epoch.
     pub fn resume(&self, position: Position) -> Result<(), LoaderError> {
         let expected = self.source.sampler.seed();
         if position.seed != expected {
             return Err(LoaderError::OtherSeed { expected, found: position.seed });
+        }
+        let expected = (self.source.dataset.len(), self.source.config.batch_size);
+        let found = (position.dataset, position.batch_size);
+        if found != expected {
+            return Err(LoaderError::OtherData { expected, found });
         }
         let items = self.source.order(position.epoch).len();
         if position.items > items {
             return Err(LoaderError::BeyondEnd { items, found: position.items });
         }
         *self.position.lock() = position;
+        self.is_resumed.store(true, Ordering::Relaxed);
         Ok(())
     }
 
@@ -152,11 +185,17 @@ impl<B: Backend, I: 'static, O: Send + 'static> Loader<B, I, O> {
 
     /// Returns the batches of the epoch from the position on, or the error that ends them.
     pub fn batches(&self) -> Batches<'_, B, I, O> {
-        let Position { epoch, items, .. } = self.position();
+        let Position { mut epoch, mut items, .. } = self.position();
+        let mut order = self.source.order(epoch);
+        if items > 0 && items >= order.len() {
+            // The last batch was returned, and the end was not asked for.
+            (epoch, items) = (epoch + 1, 0);
+            order = self.source.order(epoch);
+        }
         let (sender, results) = channel();
         Batches {
             loader: self,
-            order: self.source.order(epoch).into(),
+            order: order.into(),
             epoch,
             returned: items,
             requested: items,
@@ -255,13 +294,14 @@ impl<B: Backend, I: 'static, O: Send + 'static> Batches<'_, B, I, O> {
 
     /// Returns the end of the batch that begins at a place.
     fn end_of(&self, place: usize) -> usize {
-        self.order.len().min(place + self.config().batch_size)
+        self.order.len().min(place.saturating_add(self.config().batch_size))
     }
 
     /// Asks workers for batches, of which at most `prefetch` are not returned yet.
     fn request(&mut self, workers: &Workers) {
-        let ahead = self.config().prefetch.max(1) * self.config().batch_size;
-        while self.requested < self.order.len() && self.requested < self.returned + ahead {
+        let ahead = self.config().prefetch.max(1).saturating_mul(self.config().batch_size);
+        let end = self.order.len().min(self.returned.saturating_add(ahead));
+        while self.requested < end {
             let (place, end) = (self.requested, self.end_of(self.requested));
             let (source, order) = (self.loader.source.clone(), self.order.clone());
             let (sender, epoch) = (self.sender.clone(), self.epoch);
@@ -277,20 +317,21 @@ impl<B: Backend, I: 'static, O: Send + 'static> Batches<'_, B, I, O> {
 
     /// Waits for the batch whose first item has this place.
     fn wait_for(&mut self, place: usize) -> Result<O, LoaderError> {
+        let timeout = self.config().timeout;
+        let start = Instant::now();
         loop {
             if let Some(batch) = self.early.remove(&place) {
                 return batch;
             }
-            let timeout = self.config().timeout;
             // This end of the channel has a sender, so that only the time can end.
             let received = match timeout {
-                Some(timeout) => self.results.recv_timeout(timeout),
+                Some(timeout) => self.results.recv_timeout(timeout.saturating_sub(start.elapsed())),
                 None => self.results.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             let Ok((found, batch)) = received else {
                 let items = self.order[place..self.end_of(place)].to_vec();
-                let seconds = timeout.unwrap_or_default().as_secs();
-                return Err(LoaderError::TimedOut { items, epoch: self.epoch, seconds });
+                let timeout = timeout.unwrap_or_default();
+                return Err(LoaderError::TimedOut { items, epoch: self.epoch, timeout });
             };
             self.early.insert(found, batch);
         }
@@ -358,7 +399,13 @@ impl<B: Backend, I: 'static, O: Send + 'static> DataLoaderIterator<O>
 impl<B: Backend, I: Send + Sync + Clone + 'static, O: Send + 'static> DataLoader<B, O>
     for Loader<B, I, O>
 {
+    /// Begins an epoch, as Burn's loaders do: after an iteration that was left early, the next one. Only after
+    /// [`resume`](Loader::resume), it continues within an epoch.
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<O> + 'a> {
+        let position = self.position();
+        if position.items > 0 && !self.is_resumed.swap(false, Ordering::Relaxed) {
+            self.start_epoch(position.epoch + 1);
+        }
         Box::new(PanickingBatches(self.batches()))
     }
 
@@ -369,6 +416,8 @@ impl<B: Backend, I: Send + Sync + Clone + 'static, O: Send + 'static> DataLoader
     fn to_device(&self, device: &B::Device) -> Arc<dyn DataLoader<B, O>> {
         let loader = Self::of(Source { device: device.clone(), ..self.source.copied() });
         *loader.position.lock() = self.position();
+        let is_resumed = self.is_resumed.load(Ordering::Relaxed);
+        loader.is_resumed.store(is_resumed, Ordering::Relaxed);
         Arc::new(loader)
     }
 

@@ -1,8 +1,9 @@
 //! Gradients of several batches, as those of one.
 
+use std::collections::HashSet;
 use std::marker::PhantomData;
 
-use burn::module::{AutodiffModule, ModuleVisitor, Param};
+use burn::module::{AutodiffModule, ModuleVisitor, Param, ParamId};
 use burn::optim::GradientsParams;
 use burn::tensor::Tensor;
 use burn::tensor::backend::AutodiffBackend;
@@ -74,7 +75,7 @@ impl<M> MeanGradients<M> {
         }
         self.samples += samples;
         let share = samples as f64 / self.samples as f64;
-        module.visit(&mut Add { mean: &mut self.mean, gradients, share });
+        module.visit(&mut Add { mean: &mut self.mean, gradients, share, seen: HashSet::new() });
     }
 
     /// Returns the mean, and begins again with no batches.
@@ -90,10 +91,15 @@ struct Add<'a> {
     gradients: GradientsParams,
     /// The samples of the batch as a part of all.
     share: f64,
+    /// A parameter that is used twice is visited twice.
+    seen: HashSet<ParamId>,
 }
 
 impl<B: AutodiffBackend> ModuleVisitor<B> for Add<'_> {
     fn visit_float<const D: usize>(&mut self, param: &Param<Tensor<B, D>>) {
+        if !self.seen.insert(param.id) {
+            return;
+        }
         let new = self.gradients.remove::<B::InnerBackend, D>(param.id);
         let old = self.mean.remove::<B::InnerBackend, D>(param.id);
         // A mean stays in the range of its type, where a sum that is divided at the end may not.

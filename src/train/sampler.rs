@@ -7,12 +7,18 @@ use std::sync::Arc;
 /// The order of items. It depends on nothing but the sampler's fields and the epoch, so that it can be repeated on any
 /// platform, with any number of workers.
 pub trait Sampler: Send + Sync {
-    /// Returns the items of an epoch of a dataset of `len` items, in order. Each index is below `len`; an item may
-    /// be left out or be there more than once. A batch has `batch_size` items that follow each other.
+    /// Returns the items of an epoch of a dataset of `len` items, in order; `len` is [`items`](Self::items), if there
+    /// are. Each index is below `len`; an item may be left out or be there more than once. A batch has `batch_size`
+    /// items that follow each other.
     fn epoch(&self, len: usize, batch_size: usize, epoch: u64) -> Vec<usize>;
 
     /// Returns the sampler of a part of the items, whose first has the index 0.
     fn part(&self, items: Range<usize>) -> Arc<dyn Sampler>;
+
+    /// Returns the number of items that the sampler is made for; `None` if it is any.
+    fn items(&self) -> Option<usize> {
+        None
+    }
 
     /// Returns the seed from which [`item_seed`] is derived.
     fn seed(&self) -> u64 {
@@ -102,9 +108,8 @@ impl Sampler for Shuffled {
 
 impl Sampler for Weighted {
     fn epoch(&self, len: usize, _: usize, epoch: u64) -> Vec<usize> {
-        let weights = &self.weights[..self.weights.len().min(len)];
         let mut total = 0.0;
-        let ends: Vec<f64> = weights
+        let ends: Vec<f64> = self.weights[..len]
             .iter()
             .map(|weight| {
                 total += weight;
@@ -126,9 +131,14 @@ impl Sampler for Weighted {
     fn part(&self, items: Range<usize>) -> Arc<dyn Sampler> {
         let all = self.weights.len().max(1);
         let items = items.start.min(self.weights.len())..items.end.min(self.weights.len());
-        let draws = self.draws * items.end / all - self.draws * items.start / all;
+        let until = |end: usize| (self.draws as u128 * end as u128 / all as u128) as usize;
+        let draws = until(items.end) - until(items.start);
         let seed = mix(self.seed ^ items.start as u64);
         Arc::new(Self { seed, draws, weights: self.weights[items].into() })
+    }
+
+    fn items(&self) -> Option<usize> {
+        Some(self.weights.len())
     }
 
     fn seed(&self) -> u64 {
@@ -140,11 +150,10 @@ impl Sampler for Bucketed {
     fn epoch(&self, len: usize, batch_size: usize, epoch: u64) -> Vec<usize> {
         let mut random = Random::new(&[self.seed, epoch]);
         let mut items: Vec<usize> = (0..len).collect();
-        // Items of equal length are in random order.
+        // Items of equal length are in random order. So are those of the last batch, which is not full.
         random.shuffle(&mut items);
-        items.sort_by_key(|item| self.lengths.get(*item).copied().unwrap_or(0));
-        // The batch that is not full is the last.
         let full = items.len() - items.len() % batch_size;
+        items[..full].sort_by_key(|item| self.lengths[*item]);
         let mut batches: Vec<&[usize]> = items[..full].chunks(batch_size).collect();
         random.shuffle(&mut batches);
         batches.into_iter().chain([&items[full..]]).flatten().copied().collect()
@@ -154,6 +163,10 @@ impl Sampler for Bucketed {
         let seed = mix(self.seed ^ items.start as u64);
         let items = items.start.min(self.lengths.len())..items.end.min(self.lengths.len());
         Arc::new(Self { seed, lengths: self.lengths[items].into() })
+    }
+
+    fn items(&self) -> Option<usize> {
+        Some(self.lengths.len())
     }
 
     fn seed(&self) -> u64 {
@@ -265,7 +278,7 @@ mod tests {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         assert_eq!(sorted, (0..103).collect::<Vec<_>>());
-        for batch in order.chunks(10) {
+        for batch in order[..100].chunks(10) {
             let lengths = batch.iter().map(|item| lengths[*item]);
             let (least, most) = (lengths.clone().min().unwrap(), lengths.max().unwrap());
             assert!(most - least <= 5, "{least} to {most}");
@@ -276,7 +289,8 @@ mod tests {
     #[test]
     fn parts_draw_as_often_as_the_whole() {
         let sampler = Weighted::new(vec![1.0; 10], 25, 1);
-        let drawn = |items| sampler.part(items).epoch(10, 1, 0).len();
+        let drawn =
+            |items: Range<usize>| sampler.part(items.clone()).epoch(items.len(), 1, 0).len();
         assert_eq!(drawn(0..3) + drawn(3..10), 25);
     }
 

@@ -1,6 +1,7 @@
 //! What a checkpoint holds.
 
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use burn::module::{Module, ModuleVisitor, Param};
 use burn::record::{FullPrecisionSettings, NamedMpkBytesRecorder, Record, Recorder};
@@ -9,12 +10,15 @@ use burn::tensor::{Bool, Int, Tensor};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::CheckpointError;
+use super::{CheckpointError, message_of};
 
 type InMemory = NamedMpkBytesRecorder<FullPrecisionSettings>;
 
 /// The state of a run as named parts: modules, records of optimizers and schedulers, and plain values, such as a
-/// [`Position`](super::Position). Tensors keep their bits.
+/// [`Position`](super::Position).
+///
+/// As Burn's recorders do, parts store floats as f32 and integers as i32: these and smaller types keep their values,
+/// and are read as the device's default types.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct State {
     pub(super) parts: BTreeMap<String, Vec<u8>>,
@@ -75,7 +79,8 @@ impl State {
         device: &B::Device,
     ) -> Result<M, CheckpointError> {
         let expected = shapes(&module);
-        let loaded = module.load_record(self.record(name, device)?);
+        let record = self.record(name, device)?;
+        let loaded = caught(name, || Ok(module.load_record(record)))?;
         let found = shapes(&loaded);
         match expected.iter().zip(&found).find(|(expected, found)| expected != found) {
             None if expected.len() == found.len() => Ok(loaded),
@@ -102,8 +107,11 @@ impl State {
         name: &str,
         device: &B::Device,
     ) -> Result<R, CheckpointError> {
-        let record = InMemory::default().load(self.get(name)?.to_vec(), device);
-        record.map_err(|error| CheckpointError::unusable(name, &error))
+        let bytes = self.get(name)?.to_vec();
+        caught(name, || {
+            let record = InMemory::default().load(bytes, device);
+            record.map_err(|error| CheckpointError::unusable(name, &error))
+        })
     }
 
     /// Returns the value of a part.
@@ -131,9 +139,19 @@ impl State {
     }
 }
 
+/// Burn panics at the record of a module with another number of layers, another variant of an enum or other ranks.
+fn caught<T>(
+    name: &str,
+    load: impl FnOnce() -> Result<T, CheckpointError>,
+) -> Result<T, CheckpointError> {
+    catch_unwind(AssertUnwindSafe(load))
+        .unwrap_or_else(|panic| Err(CheckpointError::unusable(name, &message_of(&*panic))))
+}
+
 /// Checks that a part's name is one of a file on every system, and below the folder of its checkpoint.
 pub(super) fn check_name(name: &str) -> Result<(), CheckpointError> {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
+    // Some systems do not distinguish upper and lower case.
+    let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_' || c == '-';
     match name.len() {
         1..=64 if name.chars().all(is_plain) => Ok(()),
         _ => Err(CheckpointError::Name { name: name.to_owned() }),

@@ -1,8 +1,11 @@
 //! The end of a run on request of the user or the system.
 
+#[cfg(any(unix, windows))]
+use std::io::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use parking_lot::Mutex;
 use thiserror::Error;
 
 /// No signal was received.
@@ -15,18 +18,18 @@ const BY_PROGRAM: u8 = u8::MAX;
 /// state.
 ///
 /// [`on_signals`](Self::on_signals) sets it at SIGINT (Ctrl-C) and SIGTERM (Slurm, containers), and on Windows at
-/// Ctrl-C, Ctrl-Break and the end of the session. A second signal, more than a second later, ends the process at once.
+/// Ctrl-C. A second signal, more than a second later, ends the process at once.
 ///
 /// ```no_run
 /// use burn_wgsl::train::Stop;
 ///
 /// # fn step() {}
-/// # fn save() {}
+/// # fn save_and_wait() {}
 /// let stop = Stop::on_signals()?;
 /// while !stop.is_requested() {
 ///     step();
 /// }
-/// save();
+/// save_and_wait();
 /// std::process::exit(stop.exit_code().into());
 /// # #[allow(unreachable_code)]
 /// # Ok::<(), burn_wgsl::train::StopError>(())
@@ -50,20 +53,29 @@ impl Stop {
         Self::default()
     }
 
-    /// Installs handlers of signals, which set the state. The first signal prints a line on standard error.
+    /// Installs handlers of signals, which set the state. The first signal prints a line on standard error. Later calls
+    /// return the same state.
     ///
     /// # Errors
     ///
     /// Returns an error if the system refuses the handlers, and in a browser.
     pub fn on_signals() -> Result<Self, StopError> {
+        static INSTALLED: Mutex<Option<Stop>> = Mutex::new(None);
+        let mut installed = INSTALLED.lock();
+        if let Some(stop) = &*installed {
+            return Ok(stop.clone());
+        }
         let stop = Self::new();
         handle(stop.clone())?;
+        *installed = Some(stop.clone());
         Ok(stop)
     }
 
     /// Asks for the end, as a signal does.
     pub fn request(&self) {
-        self.set(BY_PROGRAM);
+        let order = Ordering::Relaxed;
+        // A signal that was received stays.
+        let _ = self.signal.compare_exchange(NONE, BY_PROGRAM, order, order);
     }
 
     /// Returns whether the loop is to end after the current step.
@@ -78,12 +90,6 @@ impl Stop {
             signal => 128 + signal,
         }
     }
-
-    /// Sets the state, unless it is set. Returns whether it was not.
-    fn set(&self, signal: u8) -> bool {
-        let order = Ordering::Relaxed;
-        self.signal.compare_exchange(NONE, signal, order, order).is_ok()
-    }
 }
 
 /// Handles signals until the process ends.
@@ -95,15 +101,18 @@ struct Handler {
 
 #[cfg(any(unix, windows))]
 impl Handler {
-    #[allow(clippy::print_stderr, reason = "the user waits for an answer to Ctrl-C")]
     fn receive(&mut self, signal: u8) {
-        if self.stop.set(signal) {
-            self.first = Some(std::time::Instant::now());
-            // A new line, because a progress bar may use the current one.
-            eprintln!("\nstopping after this step; a second signal stops at once");
-        } else if self.first.is_none_or(|first| first.elapsed().as_secs() >= 1) {
+        match self.first {
+            None => {
+                self.first = Some(std::time::Instant::now());
+                self.stop.signal.store(signal, Ordering::Relaxed);
+                // A new line, because a progress bar may use the current one. A closed stream is no reason to fail.
+                let message = b"\nstopping after this step; a second signal stops at once\n";
+                let _ = std::io::stderr().write_all(message);
+            }
             // One Ctrl-C can arrive twice: at the process and at its group. So the second counts only after a second.
-            std::process::exit(i32::from(128 + signal));
+            Some(first) if first.elapsed().as_secs() < 1 => {}
+            Some(_) => std::process::exit(i32::from(128 + signal)),
         }
     }
 }
@@ -144,10 +153,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_request_counts() {
+    fn a_signal_counts_more_than_a_request() {
         let stop = Stop::new();
         assert!(!stop.is_requested());
-        assert!(stop.set(15) && !stop.set(2));
+        stop.signal.store(15, Ordering::Relaxed);
+        stop.request();
         let clone = stop.clone();
         assert!(clone.is_requested());
         assert_eq!(clone.exit_code(), 143);

@@ -26,7 +26,7 @@ impl Workers {
             let thread = thread::Builder::new().name(format!("loader {index}"));
             let started = thread.spawn(move || {
                 while let Some(job) = next(&queue) {
-                    // What nobody waits for is dropped here, and may panic. The thread must live on.
+                    // An unclaimed result is dropped here, and may panic. The thread must live on.
                     let _ = catch_unwind(AssertUnwindSafe(job));
                 }
             });

@@ -1,4 +1,4 @@
-//! The code itself: layers, style, shader variants, and pages that are generated or name tests.
+//! The code itself: layers, style, shader variants, generated pages, and pages that name tests.
 
 mod coverage;
 mod layers;

@@ -193,6 +193,17 @@ pub fn test_in(module: &str, name: &str) -> Command {
     command
 }
 
+/// Returns whether this process runs only the calling test, of which `test` is the command. If not, runs it in a process
+/// of its own, and panics if it fails there. For tests that measure what other tests use, too.
+pub fn is_alone(mut test: Command) -> bool {
+    const VARIABLE: &str = "BURN_WGSL_TEST_ALONE";
+    if std::env::var_os(VARIABLE).is_some() {
+        return true;
+    }
+    assert_success(&test.env(VARIABLE, "1").output().expect("the child starts"));
+    false
+}
+
 /// Runs a test in a child process, with environment variables.
 pub fn run_child(mut test: Command, environment: &[(&str, &str)]) -> Output {
     test.env_remove("BURN_WGSL_DEVICE").env_remove("BURN_WGSL_QUIET").env_remove("RUST_LOG");

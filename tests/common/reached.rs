@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use burn_wgsl::runtime::{Event, Observer, Runtime, Variant};
 
@@ -39,7 +39,14 @@ impl Observer for Recorder {
 /// Records the variants launched on an adapter from now on, if the environment variable is set.
 pub fn record(adapter: usize) {
     let Some(file) = std::env::var_os(REACHED_VARIABLE).map(PathBuf::from) else { return };
+    /// One recorder for each open device, however often a program asks for its devices.
+    static RECORDED: Mutex<Vec<Weak<Runtime>>> = Mutex::new(Vec::new());
     if let Ok(runtime) = Runtime::of(adapter) {
+        let mut recorded = RECORDED.lock().unwrap_or_else(PoisonError::into_inner);
+        if recorded.iter().any(|other| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&runtime))) {
+            return;
+        }
+        recorded.push(Arc::downgrade(&runtime));
         let recorder = Recorder { file, reached: Mutex::default() };
         // Until the process ends.
         std::mem::forget(runtime.observe(Arc::new(recorder)));

@@ -11,7 +11,6 @@ mod elementwise;
 mod fft;
 mod large;
 mod large_scores;
-mod matrix_units;
 mod ops;
 mod quantized;
 mod reports;

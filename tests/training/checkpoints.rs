@@ -11,7 +11,9 @@ use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::backend::Backend;
 use burn::tensor::{Tensor, TensorData};
 use burn_wgsl::scaler::GradScalerConfig;
-use burn_wgsl::train::{CheckpointError, Checkpoints, Ema, Loader, LoaderConfig, Shuffled, State};
+use burn_wgsl::train::{
+    Checkpoint, CheckpointError, Checkpoints, Ema, Loader, LoaderConfig, Shuffled, State,
+};
 use burn_wgsl::{Autodiff, Wgsl, WgslDevice, random_state, set_random_state};
 
 use crate::common::{devices, serial_guard, test_alone};
@@ -70,7 +72,7 @@ fn train(folder: &Path, last: u64, device: &WgslDevice) -> Vec<TensorData> {
     let mut optimizer = scaler.wrap(AdamConfig::new().init::<B, Model<B>>());
     let dataset = InMemDataset::new((0..40).collect());
     let loader = Loader::new(dataset, Rows, device, LoaderConfig::new(8)).expect("it is valid");
-    let loader = loader.with_sampler(Shuffled { seed: 5 });
+    let loader = loader.with_sampler(Shuffled { seed: 5 }).expect("it takes any number of items");
     let mut step = 0;
     if let Some(found) = checkpoints.latest().expect("it is whole") {
         let state = found.state;
@@ -148,9 +150,13 @@ fn a_process_that_is_killed_leaves_whole_checkpoints() {
         let mut test = test_alone!("saves_for_ever");
         let mut child = test.env("CHECKPOINTS", &folder.0).spawn().expect("it starts");
         // Until it has saved, and then to another point of a save.
-        let is_new =
-            |folder: &Path| Checkpoints::open_for_reading(folder).is_some_and(|step| step > last);
-        while !is_new(&folder.0) {
+        let start = std::time::Instant::now();
+        while newest(&folder.0).is_none_or(|step| step <= last) {
+            let is_late = start.elapsed().as_secs() > 60;
+            if is_late {
+                child.kill().expect("it runs");
+            }
+            assert!(!is_late, "the child saves nothing");
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         std::thread::sleep(std::time::Duration::from_micros(round * 531));
@@ -167,17 +173,13 @@ fn a_process_that_is_killed_leaves_whole_checkpoints() {
     }
 }
 
-/// Reads the newest step without a change of the folder.
-trait OpenForReading {
-    fn open_for_reading(folder: &Path) -> Option<u64>;
-}
-
-impl OpenForReading for Checkpoints {
-    fn open_for_reading(folder: &Path) -> Option<u64> {
-        let entries = fs::read_dir(folder).ok()?.flatten();
-        let step = |name: &str| name.strip_prefix("step-")?.parse().ok();
-        entries.filter_map(|entry| step(entry.file_name().to_str()?)).max()
-    }
+/// Returns the newest step, by the names of folders.
+fn newest(folder: &Path) -> Option<u64> {
+    let entries = fs::read_dir(folder).ok()?.flatten();
+    let step = |name: &str| name.split_once("-step-")?.1.parse().ok();
+    let is_complete = |name: &String| !name.starts_with('.');
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    names.filter(is_complete).filter_map(|name| step(&name)).max()
 }
 
 #[test]
@@ -195,13 +197,21 @@ fn saves_for_ever() {
 fn damaged_checkpoints_are_passed_over_and_named() {
     type Damage = fn(&Path);
     let damages: [(&str, Damage); 6] = [
-        ("has 3 bytes", |folder| fs::write(folder.join("number"), "999").expect("it is writable")),
-        ("checksum", |folder| fs::write(folder.join("number"), "9").expect("it is writable")),
-        ("cannot read", |folder| fs::remove_file(folder.join("large")).expect("it is there")),
+        ("has 3 bytes", |folder| {
+            fs::write(folder.join("part-number"), "999").expect("it is writable")
+        }),
+        ("checksum mismatch", |folder| {
+            fs::write(folder.join("part-number"), "9").expect("it is writable")
+        }),
+        ("it is missing", |folder| {
+            fs::remove_file(folder.join("part-large")).expect("it is there")
+        }),
         ("damaged", |folder| fs::write(folder.join("manifest.json"), "{").expect("it is writable")),
-        ("has the format 7", |folder| {
+        ("it is that of step 77", |folder| {
             let text = fs::read_to_string(folder.join("manifest.json")).expect("it is there");
-            let text = text.replace("\"version\": 1", "\"version\": 7");
+            let step =
+                text.lines().find(|line| line.contains("\"step\"")).expect("there is a step");
+            let text = text.replace(step, "\"step\": 77,");
             fs::write(folder.join("manifest.json"), text).expect("it is writable");
         }),
         ("is no name of a part", |folder| {
@@ -218,12 +228,12 @@ fn damaged_checkpoints_are_passed_over_and_named() {
             checkpoints.save(step, value(step), None).expect("the folder is writable");
         }
         checkpoints.finish().expect("the folder is writable");
-        damage(&folder.0.join("step-00000003"));
+        damage(&folder.0.join("000002-step-00000003"));
         let found = checkpoints.latest().expect("one is whole").expect("there are some");
         assert_eq!((found.step, found.damaged.len()), (2, 1));
         assert!(found.damaged[0].to_string().contains(reason), "{}", found.damaged[0]);
-        for step in [1, 2] {
-            damage(&folder.0.join(format!("step-{step:08}")));
+        for name in ["000000-step-00000001", "000001-step-00000002"] {
+            damage(&folder.0.join(name));
         }
         // A run must not begin again in silence where there were checkpoints.
         assert!(checkpoints.latest().is_err_and(|error| error.to_string().contains(reason)));
@@ -245,29 +255,36 @@ fn the_newest_and_the_best_stay() {
         .map(|entry| entry.expect("it is readable").file_name().into_string().expect("it is ASCII"))
         .collect();
     names.sort();
-    assert_eq!(names, ["step-00000002", "step-00000004", "step-00000005"]);
+    assert_eq!(names, ["000001-step-00000002", "000004-step-00000005", "000005-step-00000005"]);
     let latest = checkpoints.latest().expect("it is whole").expect("there is one");
     assert_eq!((latest.step, latest.score), (5, Some(0.3)));
+    // A run that goes back to the best: what it saves is the newest.
+    checkpoints.save(3, value(3), None).expect("the folder is writable");
+    let latest = checkpoints.latest().expect("it is whole").expect("there is one");
+    assert_eq!((latest.step, latest.state), (3, value(3)));
 }
 
 #[test]
-fn a_checkpoint_that_was_being_replaced_is_there_again() {
-    let folder = Folder::new("replaced");
-    let mut checkpoints = Checkpoints::open(&folder.0, 1).expect("the folder is writable");
-    checkpoints.save(4, value(4), None).expect("the folder is writable");
+fn another_format_is_an_error_and_readers_change_nothing() {
+    let folder = Folder::new("format");
+    let mut checkpoints = Checkpoints::open(&folder.0, 3).expect("the folder is writable");
+    for step in [1, 2] {
+        checkpoints.save(step, value(step), None).expect("the folder is writable");
+    }
     checkpoints.finish().expect("the folder is writable");
-    drop(checkpoints);
-    // As a process that was killed between two renames leaves them.
-    let name = |name: &str| folder.0.join(name);
-    fs::rename(name("step-00000004"), name(".replaced-step-00000004")).expect("it is there");
-    fs::create_dir(name(".incomplete-00000004")).expect("the folder is writable");
-    let mut checkpoints = Checkpoints::open(&folder.0, 1).expect("the folder is writable");
-    let found = checkpoints.latest().expect("it is whole").expect("it is there");
-    assert_eq!(found.state, value(4));
-    checkpoints.save(4, value(5), None).expect("the folder is writable");
-    let found = checkpoints.latest().expect("it is whole").expect("it is there");
-    assert_eq!((found.step, found.state), (4, value(5)));
-    assert_eq!(fs::read_dir(&folder.0).expect("it is readable").count(), 1);
+    let incomplete = folder.0.join(".incomplete-000002-step-00000003");
+    fs::create_dir(&incomplete).expect("the folder is writable");
+    let found = Checkpoint::latest(&folder.0).expect("it is whole").expect("it is there");
+    assert_eq!((found.step, Checkpoint::best(&folder.0)), (2, Ok(None)));
+    assert!(incomplete.exists());
+    Checkpoints::open(&folder.0, 3).expect("the folder is writable");
+    assert!(!incomplete.exists());
+    // Older checkpoints must not be used in silence.
+    let manifest = folder.0.join("000001-step-00000002/manifest.json");
+    let text = fs::read_to_string(&manifest).expect("it is there");
+    fs::write(&manifest, text.replace("\"version\": 1", "\"version\": 7")).expect("as above");
+    let error = checkpoints.latest().expect_err("the format is another");
+    assert!(error.to_string().contains("has the format 7"), "{error}");
 }
 
 #[test]
@@ -277,7 +294,7 @@ fn what_cannot_be_saved_or_used_is_an_error() {
     let mut checkpoints = Checkpoints::open(&folder.0, 1).expect("the folder is writable");
     let mut state = State::new();
     state.set_module("model", &model(&device, 8)).expect("it is recorded");
-    for name in ["", "../model", "a b", "a/b", "manifest.json"] {
+    for name in ["", "../model", "a b", "a/b", "Model", "manifest.json"] {
         let error = state.set_value(name, &1).expect_err("it is no name");
         assert!(matches!(error, CheckpointError::Name { .. }), "{error}");
     }
@@ -289,6 +306,14 @@ fn what_cannot_be_saved_or_used_is_an_error() {
     assert!(text.contains("hidden.weight") && text.contains("[6, 8]"), "{text}");
     assert!(state.module("model", LinearConfig::new(6, 8).init::<B>(&device), &device).is_err());
     assert!(state.value::<u64>("model").is_err());
+    // Burn panics at another number of layers.
+    let layers = |count| {
+        (0..count).map(|_| LinearConfig::new(2, 2).init(&device)).collect::<Vec<Linear<B>>>()
+    };
+    let mut list = State::new();
+    list.set_module("layers", &layers(2)).expect("it is recorded");
+    assert!(list.module("layers", layers(2), &device).is_ok());
+    assert!(list.module("layers", layers(3), &device).is_err());
     let error = state.value::<u64>("position").expect_err("there is none");
     assert!(error.to_string().contains("its parts are [\"model\"]"), "{error}");
 
@@ -297,7 +322,7 @@ fn what_cannot_be_saved_or_used_is_an_error() {
     fs::write(&folder.0, "a file").expect("it is writable");
     checkpoints.save(2, value(2), None).expect("the error comes later");
     let error = checkpoints.finish().expect_err("there is a file in the place of the folder");
-    assert!(error.to_string().contains("cannot write"), "{error}");
+    assert!(error.to_string().contains("cannot read"), "{error}");
     assert!(Checkpoints::open(&folder.0, 1).is_err());
     fs::remove_file(&folder.0).expect("it is there");
 }

@@ -49,7 +49,8 @@ fn config(batch_size: usize, workers: usize) -> LoaderConfig {
 
 fn loader(workers: usize) -> Loader<Wgsl, (usize, u64), Batch> {
     let loader = Loader::new(Slow(50), Items, &WgslDevice::Cpu, config(4, workers));
-    loader.expect("it is valid").with_sampler(Shuffled { seed: 3 })
+    let loader = loader.expect("it is valid").with_sampler(Shuffled { seed: 3 });
+    loader.expect("it takes any number of items")
 }
 
 fn epoch(loader: &Loader<Wgsl, (usize, u64), Batch>) -> Vec<Batch> {
@@ -174,8 +175,9 @@ fn a_worker_that_panics_is_an_error_after_the_batches_before_it() {
         assert!(error.to_string().contains("the file of item 6 is damaged"), "{error}");
         assert!(batches.next().is_none());
         // The position is before the batch: the next iteration tries it again.
-        assert_eq!(loader.position(), Position { seed: 0, epoch: 0, items: 6 });
-        let position = Position { items: 8, ..loader.position() };
+        let position = loader.position();
+        assert_eq!((position.epoch, position.items), (0, 6));
+        let position = Position { items: 8, ..position };
         loader.resume(position).expect("it is in the epoch");
         let error = loader.batches().next().expect("it is in the epoch").expect_err("no item 9");
         assert_eq!(error, LoaderError::NoItem { item: 9, len: 12 });
@@ -208,7 +210,10 @@ fn a_worker_that_hangs_is_an_error() {
     let mut batches = loader.batches();
     assert!(batches.next().is_some_and(|batch| batch.is_ok()));
     let error = batches.next().expect("it is in the epoch").expect_err("the worker sleeps");
-    assert_eq!(error, LoaderError::TimedOut { items: vec![2, 3], epoch: 0, seconds: 1 });
+    assert_eq!(
+        error,
+        LoaderError::TimedOut { items: vec![2, 3], epoch: 0, timeout: Duration::from_secs(1) }
+    );
 }
 
 #[test]
@@ -241,7 +246,13 @@ fn a_position_continues_where_it_was_saved() {
     assert_eq!(other, Err(LoaderError::OtherSeed { expected: 3, found: 4 }));
     let beyond = loader.resume(Position { items: 51, ..position });
     assert_eq!(beyond, Err(LoaderError::BeyondEnd { items: 50, found: 51 }));
+    let other = loader.resume(Position { dataset: 49, ..position });
+    assert_eq!(other, Err(LoaderError::OtherData { expected: (50, 4), found: (49, 4) }));
     assert_eq!(loader.position(), position);
+    // After the last batch, but before the end of the iteration: the next epoch.
+    loader.resume(Position { items: 50, ..position }).expect("it is in the epoch");
+    assert_eq!(epoch(&loader).len(), 13);
+    assert_eq!(loader.position().epoch, 2);
 }
 
 #[test]
@@ -254,8 +265,13 @@ fn loaders_are_those_of_burn() {
     assert_eq!((progress.items_processed, progress.items_total), (4, 50));
     drop(batches);
     let moved = loader.to_device(&WgslDevice::Cpu);
-    let rest: usize = moved.iter().map(|batch| batch.len()).sum();
-    assert_eq!(rest, 46);
+    let items: usize = moved.iter().map(|batch| batch.len()).sum();
+    assert_eq!(items, 50, "an iteration that was left early is not continued");
+    let resumed = self::loader(1);
+    resumed.resume(Position { items: 8, ..resumed.position() }).expect("it is in the epoch");
+    let resumed: Arc<dyn DataLoader<Wgsl, Batch>> = Arc::new(resumed);
+    let items: usize = resumed.iter().map(|batch| batch.len()).sum();
+    assert_eq!(items, 42);
     let parts = [loader.slice(0, 20), loader.slice(20, 50)];
     let items = |part: &Arc<dyn DataLoader<Wgsl, Batch>>| {
         part.iter().flatten().map(|item| item.0).collect::<BTreeSet<usize>>()
@@ -275,9 +291,13 @@ fn other_samplers_fill_batches_too() {
     };
     assert_eq!(sizes(with(false)), [8, 8, 4]);
     assert_eq!(sizes(with(true)), [8, 8]);
-    assert_eq!(sizes(with(false).with_sampler(Bucketed::new(vec![1; 20], 1))), [8, 8, 4]);
+    let bucketed = with(false).with_sampler(Bucketed::new(vec![1; 20], 1));
+    assert_eq!(sizes(bucketed.expect("there are 20 lengths")), [8, 8, 4]);
+    let other = with(false).with_sampler(Bucketed::new(vec![1; 19], 1)).err();
+    assert_eq!(other, Some(LoaderError::OtherSampler { items: 19, len: 20 }));
     let weights: Vec<f64> = (0..20).map(|item| f64::from(u8::from(item == 7))).collect();
     let loader = with(false).with_sampler(Weighted::new(weights, 16, 1));
+    let loader = loader.expect("there are 20 weights");
     assert!(epoch(&loader).iter().flatten().all(|item| item.0 == 7));
 }
 

@@ -23,7 +23,7 @@ use burn_wgsl::runtime::{Event, Observer};
 use burn_wgsl::scaler::{GradScaler, GradScalerConfig, SCALES, ScalerState};
 use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory};
 
-use crate::common::{devices, gpus, panic_message, runtime_of, serial_guard};
+use crate::common::{devices, gpus, is_alone, panic_message, runtime_of, serial_guard, test_alone};
 
 type B = Autodiff<Wgsl>;
 
@@ -237,7 +237,9 @@ fn the_scale_has_ends() {
 /// A copy of a parameter that the step replaced would keep the parameter's memory.
 #[test]
 fn steps_in_a_scope_keep_the_copies_of_one_version() {
-    let _serial = serial_guard();
+    if !is_alone(test_alone!("steps_in_a_scope_keep_the_copies_of_one_version")) {
+        return;
+    }
     for device in gpus() {
         let scaler = GradScalerConfig::default().init(&device);
         let mut optimizer = scaler.wrap(SgdConfig::new().init::<B, Linear<B>>());

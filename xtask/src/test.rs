@@ -194,10 +194,11 @@ fn fmt(_: &Options) -> Result<Outcome, String> {
 }
 
 fn clippy(_: &Options) -> Result<Outcome, String> {
-    // The second is the smallest library: without the CPU backend.
+    // The others are libraries without the CPU backend.
     for args in [
         "clippy --workspace --all-targets --all-features --locked -- -D warnings",
         "clippy --package burn-wgsl --lib --no-default-features --locked -- -D warnings",
+        "clippy --package burn-wgsl --lib --no-default-features --features train,internals --locked -- -D warnings",
     ] {
         run_command(&mut cargo(&args.split(' ').collect::<Vec<_>>()))?;
     }

@@ -129,7 +129,7 @@ fn by_program(
     modules: &[TestModule],
     paths: &[&str],
 ) -> Result<BTreeMap<String, Vec<String>>, String> {
-    let mut programs = BTreeMap::<String, Vec<String>>::new();
+    let mut programs = BTreeMap::<String, Option<Vec<String>>>::new();
     for path in paths {
         let mut parts = path.splitn(3, "::");
         let [program, module, test] = [(); 3].map(|()| parts.next().unwrap_or_default());
@@ -138,12 +138,15 @@ fn by_program(
                 && (module.is_empty() || found.module.as_deref() == Some(module))
         };
         let found = modules.iter().find(is_named).ok_or(format!("there are no tests `{path}`"))?;
-        let filters = programs.entry(program.to_owned()).or_default();
-        if !module.is_empty() {
-            filters.push(found.path(test));
+        let filters = programs.entry(program.to_owned()).or_insert_with(|| Some(Vec::new()));
+        match (filters, module) {
+            (filters, "") => *filters = None,
+            (Some(filters), _) => filters.push(found.path(test)),
+            // The whole program runs.
+            (None, _) => {}
         }
     }
-    Ok(programs)
+    Ok(programs.into_iter().map(|(name, filters)| (name, filters.unwrap_or_default())).collect())
 }
 
 #[cfg(test)]
@@ -166,12 +169,13 @@ mod tests {
 
     #[test]
     fn paths_become_filters_of_their_program() {
-        let modules = [("a", Some("one")), ("a", Some("two")), ("b", None)]
+        let modules = [("a", Some("one")), ("a", Some("two")), ("b", None), ("c", Some("one"))]
             .map(|(program, module)| TestModule::new(program, module));
-        let programs = by_program(&modules, &["a::one", "b", "a::two::test"]).expect("they exist");
+        let programs = by_program(&modules, &["a::one", "b", "a::two::test", "c::one", "c"])
+            .expect("they exist");
         assert_eq!(programs["a"], ["one::", "two::test"]);
-        assert!(programs["b"].is_empty());
-        for wrong in ["c", "a::three", "b::one"] {
+        assert!(programs["b"].is_empty() && programs["c"].is_empty());
+        for wrong in ["d", "a::three", "b::one"] {
             assert!(by_program(&modules, &[wrong]).is_err(), "{wrong}");
         }
     }

@@ -1,4 +1,3 @@
 //! What launchers use on software adapters only.
 
 pub(crate) mod composed_attention;
-pub(crate) mod padded_input;

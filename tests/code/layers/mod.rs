@@ -40,10 +40,11 @@ const KERNEL_LAYERS: [&[&str]; 6] = [
     &["gemm", "conv::", "attention::"],
 ];
 /// Groups of crates, and the layers that may use them.
-const CRATES: [(&[&str], &[&str]); 6] = [
+const CRATES: [(&[&str], &[&str]); 7] = [
     (&["ash"], &["device"]),
     (&["wgpu"], &["device", "runtime", "interop"]),
-    (&["burn_flex", "burn_ir", "burn_std"], &["cpu", "backend", "autodiff", "vision"]),
+    (&["burn_flex"], &["cpu", "vision"]),
+    (&["burn_ir", "burn_std"], &["cpu", "backend", "autodiff", "vision"]),
     (
         &["burn_backend"],
         &["autocast", "cpu", "backend", "autodiff", "custom", "interop", "vision", "timing"],

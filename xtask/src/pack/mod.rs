@@ -17,7 +17,7 @@ use crate::vulkan::build::{self, Program};
 /// What `about.txt`, which marks a kit, starts with.
 const MARK: &str = "burn-wgsl ";
 /// The tests that need this repository.
-const LEFT_OUT: [&str; 2] = ["code", "command"];
+const LEFT_OUT: [&str; 3] = ["code", "command", "fuzz"];
 
 /// The workspace of the comparison, and its packages: the runner, and the peers that are always built.
 const PEERS: &str = "benches/peers";

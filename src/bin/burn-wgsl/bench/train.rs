@@ -97,7 +97,12 @@ pub fn transformer_cost(batch: usize) -> Cost {
     let layer_multiply_adds = tokens * (layer_weights + 2.0 * sequence * width);
     let largest = tokens * feed_forward.max(sequence * HEADS as f64);
     let layers = LAYERS as f64;
-    step_cost(layers * layer_multiply_adds, largest, layers * (8.0 * largest + 4.0 * layer_weights))
+    // And the linear layer at the end.
+    step_cost(
+        layers * layer_multiply_adds + tokens * width * width,
+        largest,
+        layers * (8.0 * largest + 4.0 * layer_weights),
+    )
 }
 
 /// Returns a training step of an LSTM on `[n, SEQUENCE, WIDTH]`.

@@ -3,6 +3,8 @@
 //! The elements of products are small integers, so that every product and sum is exact, and results are
 //! compared bit by bit. Attention is compared with f32.
 
+mod common;
+
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -14,7 +16,7 @@ use burn_wgsl::{
     Autodiff, Precision, ProductPath, Wgsl, WgslDevice, autocast, product_path, set_fusion,
 };
 
-use crate::common::{gpus, runtime_of};
+use common::{gpus, runtime_of};
 
 /// The kernels with matrix units that were launched, with the ops that launched them.
 #[derive(Default)]
