@@ -193,8 +193,8 @@ pub fn test_in(module: &str, name: &str) -> Command {
     command
 }
 
-/// Returns whether this process runs only the calling test, of which `test` is the command. If not, runs it in a process
-/// of its own, and panics if it fails there. For tests that measure what other tests use, too.
+/// Returns whether this process runs only the calling test, of which `test` is the command. If not, runs it in a
+/// process of its own, and panics if it fails there. For tests that measure what other tests use, too.
 pub fn is_alone(mut test: Command) -> bool {
     const VARIABLE: &str = "BURN_WGSL_TEST_ALONE";
     if std::env::var_os(VARIABLE).is_some() {
