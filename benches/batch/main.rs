@@ -6,7 +6,7 @@
 
 mod models;
 
-use std::panic::catch_unwind;
+use std::collections::BTreeMap;
 use std::time::Instant;
 
 use burn::module::AutodiffModule;
@@ -14,7 +14,8 @@ use burn::optim::{AdamConfig, GradientsParams, Optimizer};
 use burn::tensor::Tensor;
 use burn::tensor::backend::Backend;
 use burn_wgsl::scaler::GradScalerConfig;
-use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast, memory};
+use burn_wgsl::train::BatchSearch;
+use burn_wgsl::{Autodiff, Precision, Wgsl, WgslDevice, autocast};
 
 use models::{Cnn, Transformer};
 
@@ -22,8 +23,6 @@ type B = Autodiff<Wgsl>;
 
 /// Steps that are measured, after as many that are not.
 const STEPS: usize = 2;
-/// The batches that are tried are at most an eighth apart.
-const RESOLUTION: usize = 8;
 
 /// A model that trains on random batches.
 trait Example: AutodiffModule<B> {
@@ -33,15 +32,6 @@ trait Example: AutodiffModule<B> {
 
     /// Returns the loss of a random batch.
     fn loss(&self, batch: usize, device: &WgslDevice) -> Tensor<B, 1>;
-}
-
-/// The memory and the time of a step.
-#[derive(Clone, Copy)]
-struct Step {
-    batch: usize,
-    /// Bytes, with parameters and the optimizer's state.
-    peak: u64,
-    seconds: f64,
 }
 
 fn main() {
@@ -63,42 +53,25 @@ fn main() {
 }
 
 fn print_row<M: Example>(precision: Precision, limit: u64, device: &WgslDevice) {
-    let Some(step) = largest(limit, |batch| measure::<M>(batch, precision, device)) else {
+    let search = BatchSearch { limit: Some(limit), steps: 1, ..BatchSearch::default() };
+    // Each run trains a new model, so that the parameters and the optimizer's state count.
+    let mut speeds = BTreeMap::new();
+    let run = |batch| {
+        speeds.insert(batch, train::<M>(batch, precision, device));
+    };
+    let Ok(found) = search.find(device, run) else {
         println!("| {} | {precision} | none | | |", M::NAME);
         return;
     };
-    let peak = step.peak as f64 / f64::from(1 << 20);
-    let speed = step.batch as f64 / step.seconds;
-    println!("| {} | {precision} | {} | {peak:.1} MiB | {speed:.0} |", M::NAME, step.batch);
+    let largest = found.largest;
+    let peak =
+        found.trials.iter().find(|trial| trial.batch == largest).map_or(0, |trial| trial.peak);
+    let peak = peak as f64 / f64::from(1 << 20);
+    println!("| {} | {precision} | {largest} | {peak:.1} MiB | {:.0} |", M::NAME, speeds[&largest]);
 }
 
-/// Returns the step of the largest batch whose peak is within the limit, up to the resolution.
-fn largest(limit: u64, measure: impl Fn(usize) -> Option<Step>) -> Option<Step> {
-    let fits = |batch| measure(batch).filter(|step| step.peak <= limit);
-    let mut best = fits(1)?;
-    while let Some(step) = fits(2 * best.batch) {
-        best = step;
-    }
-    let mut too_large = 2 * best.batch;
-    while too_large - best.batch > (best.batch / RESOLUTION).max(1) {
-        let middle = (best.batch + too_large) / 2;
-        match fits(middle) {
-            Some(step) => best = step,
-            None => too_large = middle,
-        }
-    }
-    Some(best)
-}
-
-/// Measures training steps of a new model. Returns `None` if they fail, such as for a tensor that is larger than a
-/// binding; the panic says why.
-fn measure<M: Example>(batch: usize, precision: Precision, device: &WgslDevice) -> Option<Step> {
-    let steps = || catch_unwind(|| train::<M>(batch, precision, device)).ok();
-    let (step, measured) = memory::measure(device, steps).unwrap_or_else(|error| panic!("{error}"));
-    step.map(|step| Step { peak: measured.peak, ..step })
-}
-
-fn train<M: Example>(batch: usize, precision: Precision, device: &WgslDevice) -> Step {
+/// Trains a new model for a few steps, and returns the samples per second.
+fn train<M: Example>(batch: usize, precision: Precision, device: &WgslDevice) -> f64 {
     let adam = AdamConfig::new().init::<B, M>();
     if precision != Precision::F16 {
         return train_with(batch, precision, device, adam, |loss| loss);
@@ -113,7 +86,7 @@ fn train_with<M: Example, O: Optimizer<M, B>>(
     device: &WgslDevice,
     mut optimizer: O,
     scaled: impl Fn(Tensor<B, 1>) -> Tensor<B, 1>,
-) -> Step {
+) -> f64 {
     let _scope = autocast(device, precision);
     let mut model = M::new(device);
     let sync = || Wgsl::sync(device).unwrap_or_else(|error| panic!("{error}"));
@@ -128,5 +101,5 @@ fn train_with<M: Example, O: Optimizer<M, B>>(
         model = optimizer.step(1e-3, model, gradients);
     }
     sync();
-    Step { batch, peak: 0, seconds: start.elapsed().as_secs_f64() / STEPS as f64 }
+    (batch * STEPS) as f64 / start.elapsed().as_secs_f64()
 }

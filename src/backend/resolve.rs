@@ -5,8 +5,7 @@ use std::sync::Arc;
 use crate::device::{CAN_BLOCK, ResolvedDevice, WgslDevice};
 use crate::runtime::{Runtime, RuntimeError, set_current_op};
 
-/// Whether this build contains the CPU backend. If not, the compiler removes the code behind this
-/// constant.
+/// Whether this build contains the CPU backend. If not, no tensor is stored there.
 pub(crate) const HAS_CPU: bool = cfg!(feature = "cpu");
 
 /// Panics with the error of an op. Names the device that `auto` became, not `auto`.

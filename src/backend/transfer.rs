@@ -18,7 +18,7 @@ use super::tensor::{
     kernel_format, stored_dtype,
 };
 use crate::cpu::{Flex, FlexQTensor, FlexTensor, memory_error};
-use crate::device::{DeviceError, WgslDevice};
+use crate::device::WgslDevice;
 use crate::kernels::ops::options::QuantFormat;
 use crate::kernels::quantized::Quantized;
 use crate::kernels::views;
@@ -147,9 +147,6 @@ async fn read_all(tensors: Vec<WgslTensor>) -> Result<Vec<TensorData>, Execution
     let mut pending: Vec<(usize, Tensor)> = Vec::new();
     for (index, tensor) in tensors.into_iter().enumerate() {
         match tensor.storage {
-            Storage::Cpu(_) if !HAS_CPU => {
-                return Err(execution_error(&DeviceError::NoCpuBackend));
-            }
             Storage::Cpu(tensor) => {
                 // A view can have more elements than its memory.
                 let (shape, size) = (tensor.shape(), tensor.dtype().size());
@@ -268,9 +265,6 @@ fn unpack_words(words: &[u32], len: usize, format: QuantFormat) -> Vec<i8> {
 
 /// Returns the host data of a quantised tensor of the CPU backend.
 pub(crate) fn cpu_data(tensor: FlexQTensor) -> TensorData {
-    if !HAS_CPU {
-        fail_without_cpu("q_into_data");
-    }
     // burn-flex computes synchronously, so this future is ready at once.
     crate::runtime::block_on(Flex::q_into_data(tensor))
         .unwrap_or_else(|error| panic!("q_into_data: {error}"))

@@ -15,6 +15,7 @@ use web_time::Instant;
 use super::error::RuntimeError;
 use super::events::Observers;
 use super::faults::{Fault, Faults};
+use super::panics::panic_message;
 use super::stall::{InFlight, Largest, Stall, WaitError};
 use super::submitting::current_submission;
 use crate::device::{AdapterInfo, AdapterKind, CAN_BLOCK, OpenDevice};
@@ -519,13 +520,6 @@ impl Gpu {
         let failed = RuntimeError::Transfer { device: self.name(), message };
         self.check().err().unwrap_or(failed)
     }
-}
-
-/// Returns the message of a panic.
-fn panic_message(panic: &(dyn Any + Send)) -> String {
-    let message = panic.downcast_ref::<String>().map(String::as_str);
-    let message = message.or_else(|| panic.downcast_ref::<&str>().copied());
-    message.unwrap_or("without a message").to_owned()
 }
 
 /// Returns whether the host can allocate the memory for a buffer of a software adapter.

@@ -7,10 +7,10 @@ use burn::tensor::backend::Backend;
 use thiserror::Error;
 use web_time::Instant;
 
-use super::message_of;
 use crate::backend::Wgsl;
 use crate::device::WgslDevice;
 use crate::memory;
+use crate::runtime::panic_message;
 
 /// Finds the batch size with the most samples per second: it doubles the batch until a step fails or exceeds the limit,
 /// and then bisects.
@@ -134,7 +134,7 @@ impl BatchSearch {
                 Wgsl::sync(device).unwrap_or_else(|error| panic!("{error}"));
                 (batch * self.steps) as f64 / start.elapsed().as_secs_f64()
             }))
-            .map_err(|panic| message_of(&*panic))
+            .map_err(|panic| panic_message(&*panic))
         };
         let (mut speed, peak) = match memory::measure(device, work) {
             Ok((speed, measured)) => (speed, measured.peak),

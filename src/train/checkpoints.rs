@@ -8,8 +8,9 @@ use std::thread::JoinHandle;
 
 use serde::{Deserialize, Serialize};
 
+use super::CheckpointError;
 use super::state::{State, check_name};
-use super::{CheckpointError, message_of};
+use crate::runtime::panic_message;
 
 /// The file that lists the parts of a checkpoint.
 const MANIFEST: &str = "manifest.json";
@@ -137,7 +138,7 @@ impl Checkpoints {
     pub fn finish(&mut self) -> Result<(), CheckpointError> {
         let Some(writer) = self.writer.take() else { return Ok(()) };
         writer.join().unwrap_or_else(|panic| {
-            Err(CheckpointError::unusable("the checkpoint", &message_of(&*panic)))
+            Err(CheckpointError::unusable("the checkpoint", &panic_message(&*panic)))
         })
     }
 

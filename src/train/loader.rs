@@ -17,9 +17,10 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use web_time::Instant;
 
+use super::LoaderError;
 use super::sampler::{Sampler, Sequential, reset_item_seed, set_item_seed};
 use super::workers::Workers;
-use super::{LoaderError, message_of};
+use crate::runtime::panic_message;
 
 /// How a [`Loader`] loads batches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,7 +69,7 @@ pub struct Position {
 pub struct Loader<B: Backend, I, O> {
     source: Arc<Source<B, I, O>>,
     position: Mutex<Position>,
-    /// Whether the next of Burn's iterations continues within an epoch.
+    /// Whether the next iteration is the first after [`resume`](Self::resume).
     is_resumed: AtomicBool,
     workers: OnceLock<Workers>,
 }
@@ -185,6 +186,7 @@ impl<B: Backend, I: 'static, O: Send + 'static> Loader<B, I, O> {
 
     /// Returns the batches of the epoch from the position on, or the error that ends them.
     pub fn batches(&self) -> Batches<'_, B, I, O> {
+        self.is_resumed.store(false, Ordering::Relaxed);
         let Position { mut epoch, mut items, .. } = self.position();
         let mut order = self.source.order(epoch);
         if items > 0 && items >= order.len() {
@@ -260,7 +262,7 @@ impl<B: Backend, I: 'static, O: 'static> Source<B, I, O> {
         let result = catch_unwind(AssertUnwindSafe(load));
         reset_item_seed();
         result.unwrap_or_else(|panic| {
-            let (items, message) = (items.to_vec(), message_of(&*panic));
+            let (items, message) = (items.to_vec(), panic_message(&*panic));
             Err(LoaderError::Panicked { items, epoch, message })
         })
     }
@@ -403,7 +405,7 @@ impl<B: Backend, I: Send + Sync + Clone + 'static, O: Send + 'static> DataLoader
     /// [`resume`](Loader::resume), it continues within an epoch.
     fn iter<'a>(&'a self) -> Box<dyn DataLoaderIterator<O> + 'a> {
         let position = self.position();
-        if position.items > 0 && !self.is_resumed.swap(false, Ordering::Relaxed) {
+        if position.items > 0 && !self.is_resumed.load(Ordering::Relaxed) {
             self.start_epoch(position.epoch + 1);
         }
         Box::new(PanickingBatches(self.batches()))

@@ -30,10 +30,3 @@ pub use mean::MeanGradients;
 pub use sampler::{Bucketed, Sampler, Sequential, Shuffled, Weighted, item_seed};
 pub use state::State;
 pub use stop::{Stop, StopError};
-
-/// Returns the message of a panic.
-fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().cloned();
-    let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
-    text.unwrap_or_else(|| "a panic without a message".to_owned())
-}

@@ -10,7 +10,8 @@ use burn::tensor::{Bool, Int, Tensor};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::{CheckpointError, message_of};
+use super::CheckpointError;
+use crate::runtime::panic_message;
 
 type InMemory = NamedMpkBytesRecorder<FullPrecisionSettings>;
 
@@ -145,7 +146,7 @@ fn caught<T>(
     load: impl FnOnce() -> Result<T, CheckpointError>,
 ) -> Result<T, CheckpointError> {
     catch_unwind(AssertUnwindSafe(load))
-        .unwrap_or_else(|panic| Err(CheckpointError::unusable(name, &message_of(&*panic))))
+        .unwrap_or_else(|panic| Err(CheckpointError::unusable(name, &panic_message(&*panic))))
 }
 
 /// Checks that a part's name is one of a file on every system, and below the folder of its checkpoint.

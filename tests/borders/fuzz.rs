@@ -4,7 +4,6 @@
 //! tries random inputs for a minute per target.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Once;
 
 use bolero::TypeGenerator;
 use burn::tensor::quantization::{QuantLevel, QuantScheme, QuantStore, QuantValue};
@@ -14,20 +13,7 @@ use burn_std::BoolStore;
 use burn_wgsl::custom::Kernel;
 use burn_wgsl::{Wgsl, WgslDevice};
 
-use crate::common::{devices, failure, gpus};
-
-/// Prints only the panics of this file: the targets expect those of ops.
-fn silence_panics() {
-    static SILENCED: Once = Once::new();
-    SILENCED.call_once(|| {
-        let hook = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |info| {
-            if info.location().is_some_and(|location| location.file() == file!()) {
-                hook(info);
-            }
-        }));
-    });
-}
+use crate::common::{devices, failure, gpus, hide_panics_outside};
 
 /// Returns what a call gives, or the message of its panic, which must begin with the op and name its device.
 fn refused_or<R>(op: &str, device: &WgslDevice, call: impl FnOnce() -> R) -> Option<R> {
@@ -94,7 +80,7 @@ impl AnyData {
 
 #[test]
 fn tensor_data_is_refused_or_read_back() {
-    silence_panics();
+    let _hidden = hide_panics_outside(file!());
     let devices = devices();
     bolero::check!().with_type::<AnyData>().for_each(|input| {
         let dtype = DTYPES[usize::from(input.dtype) % DTYPES.len()];
@@ -136,7 +122,7 @@ fn tensor_data_is_refused_or_read_back() {
 
 #[test]
 fn quantised_data_is_refused_or_dequantised() {
-    silence_panics();
+    let _hidden = hide_panics_outside(file!());
     let devices = devices();
     bolero::check!().with_type::<(AnyData, u8, u8, u8)>().for_each(
         |(input, value, store, block)| {
@@ -180,7 +166,7 @@ fn records() -> Vec<String> {
 
 #[test]
 fn records_are_refused_or_loaded() {
-    silence_panics();
+    let _hidden = hide_panics_outside(file!());
     let devices = devices();
     let records = records();
     let load = |text: &str| -> bool {
@@ -303,7 +289,7 @@ fn edited(text: &str, edits: &[Edit]) -> String {
 
 #[test]
 fn kernels_of_any_text_are_refused_or_run() {
-    silence_panics();
+    let _hidden = hide_panics_outside(file!());
     let Some(device) = gpus().into_iter().next() else { return };
     let x = Tensor::<Wgsl, 1>::from_floats([1.0, 2.0, 3.0], &device);
     let y = Tensor::<Wgsl, 1, burn::tensor::Int>::from_ints([0, 7, -1], &device);

@@ -14,11 +14,12 @@ mod reached;
 mod tolerance;
 
 use std::any::Any;
+use std::cell::Cell;
 use std::io::Write;
 use std::panic::UnwindSafe;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::thread::ThreadId;
 
 use burn::tensor::{Distribution, Tensor};
@@ -142,6 +143,37 @@ pub fn takes_bool_type(reference: Reference) -> bool {
         reference,
         Reference::FloatTest(_) | Reference::FloatComparison(_) | Reference::IntComparison(_)
     )
+}
+
+thread_local! {
+    /// The file whose panics on this thread are printed; `None`: all are.
+    static SHOWN: Cell<Option<&'static str>> = const { Cell::new(None) };
+}
+
+/// Hides panics of this thread: see [`hide_panics_outside`].
+pub struct HiddenPanics(());
+
+/// Prints only the panics of a file on this thread, until the result is dropped. For tests that expect panics of ops.
+#[must_use]
+pub fn hide_panics_outside(file: &'static str) -> HiddenPanics {
+    static INSTALLED: Once = Once::new();
+    INSTALLED.call_once(|| {
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |info| {
+            let is_in = |file| info.location().is_some_and(|location| location.file() == file);
+            if SHOWN.get().is_none_or(is_in) {
+                hook(info);
+            }
+        }));
+    });
+    SHOWN.set(Some(file));
+    HiddenPanics(())
+}
+
+impl Drop for HiddenPanics {
+    fn drop(&mut self) {
+        SHOWN.set(None);
+    }
 }
 
 /// Returns the message of the panic that `f` must raise.

@@ -1,6 +1,6 @@
 //! The debug modes: the op that fails, the first value that is not finite, runs that differ.
 //!
-//! The modes are those of the process, so these tests have their own and run one at a time.
+//! The modes are those of the process, so these tests run one at a time.
 
 use std::panic::AssertUnwindSafe;
 

@@ -15,7 +15,7 @@ use burn::tensor::{Int, Tensor, TensorData};
 use burn_wgsl::runtime::Fault;
 use burn_wgsl::{Wgsl, WgslDevice};
 
-use crate::common::{self, serial_guard};
+use crate::common::{self, hide_panics_outside, serial_guard};
 
 type B = Autodiff<Wgsl>;
 
@@ -102,19 +102,10 @@ fn strike(device: &WgslDevice, fault: Fault, prepare: impl Fn()) -> u64 {
     MAX_POINTS
 }
 
-/// Prints only the panics of this file: the tests expect those of ops.
-fn silence_panics() {
-    std::panic::set_hook(Box::new(|info| {
-        if info.location().is_some_and(|location| location.file() == file!()) {
-            eprintln!("{info}");
-        }
-    }));
-}
-
 #[test]
 fn every_fault_at_every_point_leaves_a_right_result_or_a_clear_error() {
     let _guard = serial_guard();
-    silence_panics();
+    let _hidden = hide_panics_outside(file!());
     for device in common::gpus() {
         let reopen = || burn_wgsl::close(&device).expect("the device exists");
         let trim = || Wgsl::memory_cleanup(&device);
@@ -144,7 +135,7 @@ fn is_lost(op: impl FnOnce() -> Tensor<Wgsl, 1>) -> bool {
 #[test]
 fn results_of_a_failed_submission_are_never_read() {
     let _guard = serial_guard();
-    silence_panics();
+    let _hidden = hide_panics_outside(file!());
     for device in common::gpus() {
         let x = Tensor::<Wgsl, 1>::ones([100], &device);
         Wgsl::sync(&device).expect("the device works");
@@ -170,7 +161,7 @@ fn results_of_a_failed_submission_are_never_read() {
 #[test]
 fn every_tensor_around_a_failed_submission_is_right_or_lost() {
     let _guard = serial_guard();
-    silence_panics();
+    let _hidden = hide_panics_outside(file!());
     for device in common::gpus() {
         // Large enough that ops overwrite operands that nothing else uses.
         let len = 1 << 18;

@@ -1,5 +1,5 @@
 //! What a device does: launches, memory, transfers, failures. The tests observe the device, change its settings or
-//! break it. Thus they run one at a time (`serial_guard`).
+//! break it. Thus they run one at a time (`serial_guard`), but for those in a process of their own.
 
 #[path = "../common/mod.rs"]
 mod common;

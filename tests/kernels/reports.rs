@@ -1055,7 +1055,7 @@ fn equal_numbers_survive_quantisation() {
 }
 
 /// tracel-ai/burn#3029, pytorch/pytorch#2740, NVIDIA/Fuser#1653: uniform numbers include the upper bound, and normal
-/// numbers are infinite. No other test of this file draws numbers.
+/// numbers are infinite.
 #[test]
 fn random_numbers_are_within_their_bounds() {
     let _guard = serial_guard();

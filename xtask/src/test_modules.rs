@@ -33,6 +33,21 @@ impl TestModule {
         self.program == name || self.module.as_deref() == Some(name) || self.to_string() == name
     }
 
+    /// Returns whether a test of the module has a name that starts with `test`.
+    pub fn has_test(&self, test: &str) -> bool {
+        let folder = root().join("tests").join(&self.program);
+        let path = match &self.module {
+            Some(module) => folder.join(module),
+            None => folder,
+        };
+        let texts = [path.with_extension("rs"), path.join("mod.rs")];
+        let has_test = |path| {
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.contains(&format!("]\nfn {test}"))
+        };
+        texts.into_iter().any(has_test)
+    }
+
     /// Returns the path of a test in the program, or what the paths of all tests start with if `test` is empty.
     pub fn path(&self, test: &str) -> String {
         self.module.as_ref().map_or_else(String::new, |module| format!("{module}::")) + test
@@ -62,7 +77,7 @@ pub fn all() -> Result<Vec<TestModule>, String> {
 ///
 /// # Errors
 ///
-/// Returns an error if `only` has a name that nothing has.
+/// Returns an error if a name in `only` is that of no module.
 pub fn selected(
     only: &[String],
     is_left_out: impl Fn(&TestModule) -> bool,
@@ -114,7 +129,7 @@ fn names(folder: &Path) -> Result<BTreeMap<String, bool>, String> {
 ///
 /// Returns an error if a test fails, or a path is that of no module.
 pub fn run(options: &Options, paths: &[&str], variables: &[(&str, &str)]) -> Result<(), String> {
-    for (program, filters) in by_program(&all()?, paths)? {
+    for (program, filters) in by_program(&all()?, paths, TestModule::has_test)? {
         let mut command = cargo_test(options, &["--test", &program]);
         if !filters.is_empty() {
             command.arg("--").args(filters);
@@ -128,6 +143,7 @@ pub fn run(options: &Options, paths: &[&str], variables: &[(&str, &str)]) -> Res
 fn by_program(
     modules: &[TestModule],
     paths: &[&str],
+    has_test: impl Fn(&TestModule, &str) -> bool,
 ) -> Result<BTreeMap<String, Vec<String>>, String> {
     let mut programs = BTreeMap::<String, Option<Vec<String>>>::new();
     for path in paths {
@@ -137,7 +153,9 @@ fn by_program(
             found.program == program
                 && (module.is_empty() || found.module.as_deref() == Some(module))
         };
-        let found = modules.iter().find(is_named).ok_or(format!("there are no tests `{path}`"))?;
+        let found = modules.iter().find(is_named);
+        let found = found.filter(|found| test.is_empty() || has_test(found, test));
+        let found = found.ok_or_else(|| format!("there are no tests `{path}`"))?;
         let filters = programs.entry(program.to_owned()).or_insert_with(|| Some(Vec::new()));
         match (filters, module) {
             (filters, "") => *filters = None,
@@ -171,12 +189,13 @@ mod tests {
     fn paths_become_filters_of_their_program() {
         let modules = [("a", Some("one")), ("a", Some("two")), ("b", None), ("c", Some("one"))]
             .map(|(program, module)| TestModule::new(program, module));
-        let programs = by_program(&modules, &["a::one", "b", "a::two::test", "c::one", "c"])
-            .expect("they exist");
+        let has_test = |_: &TestModule, test: &str| test == "test";
+        let paths = ["a::one", "b", "a::two::test", "c::one", "c"];
+        let programs = by_program(&modules, &paths, has_test).expect("they exist");
         assert_eq!(programs["a"], ["one::", "two::test"]);
         assert!(programs["b"].is_empty() && programs["c"].is_empty());
-        for wrong in ["d", "a::three", "b::one"] {
-            assert!(by_program(&modules, &[wrong]).is_err(), "{wrong}");
+        for wrong in ["d", "a::three", "b::one", "a::one::other"] {
+            assert!(by_program(&modules, &[wrong], has_test).is_err(), "{wrong}");
         }
     }
 }

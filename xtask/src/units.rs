@@ -56,3 +56,19 @@ pub fn step(options: &Options) -> Result<Outcome, String> {
     }
     Ok(Outcome::Passed)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_modules;
+
+    #[test]
+    fn every_run_has_its_tests() {
+        let modules = test_modules::all().expect("the tests are there");
+        for (name, tests, _) in RUNS {
+            let module = modules.iter().find(|module| module.is_named(name));
+            let module = module.unwrap_or_else(|| panic!("there is no module {name}"));
+            assert!(tests.iter().all(|test| module.has_test(test)), "{name}: {tests:?}");
+        }
+    }
+}

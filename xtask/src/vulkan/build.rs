@@ -69,7 +69,7 @@ impl Run {
         self.module.as_ref().map_or_else(|| EXAMPLE.to_owned(), ToString::to_string)
     }
 
-    /// Returns whether it is there on an adapter.
+    /// Returns whether it is one of the runs on an adapter.
     pub fn is_on(&self, adapter: Adapter) -> bool {
         adapter == Adapter::Lavapipe || self.tests_on_pretended().is_some()
     }
@@ -213,8 +213,13 @@ mod tests {
         for name in LEFT_OUT {
             assert!(modules.iter().any(|module| module.is_named(name)), "{name}");
         }
-        for (name, _) in ON_PRETENDED.iter().filter(|(name, _)| *name != EXAMPLE) {
-            assert!(modules.iter().any(|module| module.to_string() == *name), "{name}");
+        for (name, tests) in ON_PRETENDED.iter().filter(|(name, _)| *name != EXAMPLE) {
+            let module = modules.iter().find(|module| module.to_string() == *name);
+            let module = module.unwrap_or_else(|| panic!("there is no module {name}"));
+            assert!(tests.iter().all(|test| module.has_test(test)), "{name}: {tests:?}");
+        }
+        for test in LEFT_OUT_TESTS {
+            assert!(modules.iter().any(|module| module.has_test(test)), "{test}");
         }
     }
 

@@ -75,7 +75,7 @@ pub fn run(options: &Options) -> Result<()> {
 /// Checks the scripts that `biome.json` lists; warnings are errors.
 fn lint() -> Result<()> {
     let mut node = Command::new("node");
-    node.arg(npm_packages("xtask/web")?.join("@biomejs/biome/bin/biome"));
+    node.arg(npm_packages("web/tests")?.join("@biomejs/biome/bin/biome"));
     run_command(node.args(["lint", "--error-on-warnings"]))
 }
 

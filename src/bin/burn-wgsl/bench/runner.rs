@@ -3,12 +3,12 @@
 //! The first run is timed separately. After a warm-up, each sample repeats the job for a set time.
 //! Devices take turns in each round, so a temporary slowdown of the machine affects all of them.
 
-use std::any::Any;
 use std::cell::Cell;
 use std::panic::{self, AssertUnwindSafe};
 use std::time::{Duration, Instant};
 
 use burn::tensor::backend::Backend;
+use burn_wgsl::runtime::panic_message;
 use burn_wgsl::{Profile, ProfileError, Wgsl, WgslDevice};
 
 use super::job::Job;
@@ -201,12 +201,6 @@ pub fn silence_caught_panics() {
             default_hook(info);
         }
     }));
-}
-
-fn panic_message(payload: &(dyn Any + Send)) -> String {
-    let text = payload.downcast_ref::<String>().map(String::as_str);
-    let text = text.or_else(|| payload.downcast_ref::<&str>().copied());
-    text.unwrap_or("panic without a message").to_owned()
 }
 
 #[cfg(test)]
