@@ -181,6 +181,7 @@ fn a_worker_that_panics_is_an_error_after_the_batches_before_it() {
         loader.resume(position).expect("it is in the epoch");
         let error = loader.batches().next().expect("it is in the epoch").expect_err("no item 9");
         assert_eq!(error, LoaderError::NoItem { item: 9, len: 12 });
+        loader.resume(position).expect("it is in the epoch");
         let message = panic_message(std::panic::AssertUnwindSafe(|| {
             drop(DataLoader::<Wgsl, Batch>::iter(&loader).next());
         }));
